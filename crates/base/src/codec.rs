@@ -1,0 +1,191 @@
+//! Little-endian fields and checksummed blocks: how littoral's media are read and written.
+//!
+//! - Everything on a medium is little-endian; every block that is trusted carries a CRC32C.
+//! - A [`Reader`] never panics: running off the end is an answer, not a crash.
+//! - [`seal`] and [`unseal`] put a CRC32C into the last four bytes of a block; the CRC covers the
+//!   block's other bytes and a caller's salt (its address, say), so a block found elsewhere than
+//!   where it was written does not verify.
+
+/// CRC32C (Castagnoli) of `bytes`.
+pub fn crc(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
+/// CRC32C of `bytes` continuing from `crc`.
+pub fn crc_append(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
+}
+
+/// Bytes of the checksum that [`seal`] writes at the end of a block.
+pub const SEAL_BYTES: usize = 4;
+
+fn block_crc(body: &[u8], salt: u64) -> u32 {
+    crc_append(crc(&salt.to_le_bytes()), body)
+}
+
+/// Writes the checksum of `block` under `salt` into its last four bytes.
+///
+/// # Panics
+/// When the block is shorter than [`SEAL_BYTES`]: a caller's constant is wrong.
+pub fn seal(block: &mut [u8], salt: u64) {
+    let (body, tail) = block.split_at_mut(block.len() - SEAL_BYTES);
+    tail.copy_from_slice(&block_crc(body, salt).to_le_bytes());
+}
+
+/// The body of a block sealed under `salt`, or `None` when it does not verify.
+pub fn unseal(block: &[u8], salt: u64) -> Option<&[u8]> {
+    let (body, tail) = block.split_at_checked(block.len().checked_sub(SEAL_BYTES)?)?;
+    (tail == block_crc(body, salt).to_le_bytes()).then_some(body)
+}
+
+/// Reads little-endian fields from a slice, front to back.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the front of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { rest: bytes }
+    }
+
+    /// The next `n` bytes.
+    pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(n)?;
+        self.rest = rest;
+        Some(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    /// The next byte.
+    pub fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+    /// The next two bytes.
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+    /// The next four bytes.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+    /// The next eight bytes.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+    /// A byte string with its length in front as `u16`.
+    pub fn short_bytes(&mut self) -> Option<&'a [u8]> {
+        let n = self.u16()?;
+        self.bytes(usize::from(n))
+    }
+
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+}
+
+/// Appends little-endian fields to a vector.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// An empty writer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Appends a byte.
+    pub fn u8(&mut self, v: u8) -> &mut Self {
+        self.bytes.push(v);
+        self
+    }
+    /// Appends two bytes.
+    pub fn u16(&mut self, v: u16) -> &mut Self {
+        self.raw(&v.to_le_bytes())
+    }
+    /// Appends four bytes.
+    pub fn u32(&mut self, v: u32) -> &mut Self {
+        self.raw(&v.to_le_bytes())
+    }
+    /// Appends eight bytes.
+    pub fn u64(&mut self, v: u64) -> &mut Self {
+        self.raw(&v.to_le_bytes())
+    }
+    /// Appends bytes as they are.
+    pub fn raw(&mut self, v: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(v);
+        self
+    }
+    /// Appends a byte string with its length in front as `u16`; `None` when it is longer than that.
+    pub fn short_bytes(&mut self, v: &[u8]) -> Option<&mut Self> {
+        let n = u16::try_from(v.len()).ok()?;
+        Some(self.u16(n).raw(v))
+    }
+    /// Pads with zeros up to `len` bytes; a longer writer is left as it is.
+    pub fn pad_to(&mut self, len: usize) -> &mut Self {
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        self
+    }
+    /// How many bytes have been written.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+    /// Whether nothing has been written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+    /// The bytes.
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn crc32c_known_answer() {
+        assert_eq!(crc(b"123456789"), 0xe306_9283);
+    }
+
+    proptest! {
+        #[test]
+        fn a_sealed_block_verifies_only_unchanged_and_in_place(
+            mut block in proptest::collection::vec(any::<u8>(), SEAL_BYTES..200),
+            salt: u64, flip in any::<prop::sample::Index>(), bit in 0u8..8,
+        ) {
+            seal(&mut block, salt);
+            prop_assert!(unseal(&block, salt).is_some());
+            prop_assert!(unseal(&block, salt ^ 1).is_none());
+            let i = flip.index(block.len());
+            block[i] ^= 1 << bit;
+            prop_assert!(unseal(&block, salt).is_none());
+        }
+
+        #[test]
+        fn fields_come_back_in_order(a: u8, b: u16, c: u32, d: u64, s in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let mut w = Writer::new();
+            w.u8(a).u16(b).u32(c).u64(d).short_bytes(&s).unwrap();
+            let bytes = w.finish();
+            let mut r = Reader::new(&bytes);
+            prop_assert_eq!((r.u8(), r.u16(), r.u32(), r.u64()), (Some(a), Some(b), Some(c), Some(d)));
+            prop_assert_eq!(r.short_bytes(), Some(&s[..]));
+            prop_assert_eq!((r.remaining(), r.u8()), (0, None));
+        }
+    }
+
+    #[test]
+    fn short_blocks_are_refused() {
+        assert_eq!(unseal(&[1, 2, 3], 0), None);
+    }
+}

@@ -1,0 +1,3 @@
+//! The littoral command.
+
+fn main() {}

@@ -1,0 +1,85 @@
+//! Other nodes' memory: one-sided operations, messages, notification and liveness behind one trait.
+//!
+//! Every node of a job has one [`Fabric`] handle. Node `n` exports a window of bytes; `put`, `get` and
+//! `fetch_add` reach any node's window without its processor taking part (a fabric without such
+//! hardware runs an agent in its place and counts its messages). `post` sends a message that the
+//! receiver takes with `receive`.
+//!
+//! Rules
+//! - Operations of one node on one other node take effect in program order; `flush` returns when all
+//!   earlier operations on that node have taken effect there.
+//! - `put` of at most eight aligned bytes is never seen in part.
+//! - A dead node is reported by `liveness` within a second and every operation on it fails with
+//!   `Kind::Io`; nothing hangs.
+//! - Windows of a non-coherent pool obey `memory::Domain`: a put is visible only after `flush`, a get
+//!   sees the medium.
+
+use std::time::Duration;
+
+use littoral_base::units::NodeId;
+
+use crate::error::Result;
+
+/// Whether a node can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It answers.
+    Alive,
+    /// It is gone; the words say how it was noticed.
+    Dead(String),
+}
+
+/// One node's handle on the other nodes' memory; see the module's page for the rules.
+pub trait Fabric {
+    /// This node.
+    fn me(&self) -> NodeId;
+    /// How many nodes the job has.
+    fn nodes(&self) -> u16;
+    /// Bytes of each node's window.
+    fn window_bytes(&self) -> usize;
+
+    /// Writes `data` at `offset` of `node`'s window.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` outside the window, `Kind::Io` when the node is gone.
+    fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()>;
+
+    /// Reads from `offset` of `node`'s window.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn get(&self, node: NodeId, offset: usize, into: &mut [u8]) -> Result<()>;
+
+    /// Adds to the aligned word at `offset` of `node`'s window and returns what it held before.
+    ///
+    /// # Errors
+    /// As `put`; `Kind::Unsupported` on a fabric without remote atomics.
+    fn fetch_add(&self, node: NodeId, offset: usize, add: u64) -> Result<u64>;
+
+    /// Returns when all earlier operations on `node` have taken effect there.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the node is gone.
+    fn flush(&self, node: NodeId) -> Result<()>;
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn post(&self, node: NodeId, message: &[u8]) -> Result<()>;
+
+    /// Takes the next message, waiting at most `timeout`; `None` when there was none.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the fabric itself failed.
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>>;
+
+    /// Wakes `node` if it sleeps in `receive` or in a wait on its own window.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the node is gone.
+    fn notify(&self, node: NodeId) -> Result<()>;
+
+    /// Whether `node` can be reached.
+    fn liveness(&self, node: NodeId) -> Liveness;
+}

@@ -1,0 +1,17 @@
+//! Floor 0.5 of littoral: memory that is not DRAM, real or modelled, behind four small traits.
+//!
+//! - [`read`]: asynchronous small reads ([`read::ReadDevice`]), the seam of the coroutine ring;
+//! - [`zoned`]: zoned storage ([`zoned::ZonedDevice`]);
+//! - [`memory`]: persistent and pooled memory ([`memory::Domain`]);
+//! - [`fabric`]: other nodes' memory ([`fabric::Fabric`]).
+//!
+//! Useful alone and without root: someone else's engine can be run against the models, their illegal
+//! requests are named, and a [`littoral_base::fault::Plan`] makes them fail on purpose.
+
+pub mod error;
+pub mod fabric;
+pub mod memory;
+pub mod read;
+pub mod zoned;
+
+pub use error::{Error, Kind, Result};

@@ -1,0 +1,113 @@
+//! Persistent and pooled memory: the only road by which such memory is written.
+//!
+//! A [`Domain`] is a range of bytes that is reached by load and store but whose stores are not durable
+//! (persistent memory) or not visible to other nodes (a non-coherent pool) until they are written back
+//! and fenced. Flush and fence instructions exist behind this trait and nowhere else in littoral, so
+//! one simulated domain can enumerate every legal crash image of every engine.
+//!
+//! Rules
+//! - [`Domain::store`] makes bytes visible to this node's own loads at once.
+//! - [`Domain::write_back`] starts moving the lines of a range to the medium; a following
+//!   [`Domain::fence`] returns only when they are there (or promised, [`Promise`]).
+//! - Stores to one 64-byte line reach the medium in program order; stores to different lines in any
+//!   order; a line may reach the medium at any time before it is written back. Torn unit: 8 aligned
+//!   bytes.
+//! - [`Domain::invalidate`] drops this node's cached copy of a range so that the next load sees the
+//!   medium; a range with unwritten stores must be written back first.
+//! - [`Domain::commit_point`] marks, for counting and for the crash enumerator, that what is fenced so
+//!   far is acknowledged to a user.
+//!
+//! Loads go through [`Domain::word`] and [`Domain::load`] with the ordering the caller names: memory
+//! shared with other threads or nodes is never read through `&T`.
+
+use std::sync::atomic::Ordering;
+
+use crate::error::Result;
+
+/// Bytes of a cache line: the unit of write-back.
+pub const LINE_BYTES: usize = 64;
+/// Bytes of an Optane-like media line: the unit in which media writes are counted.
+pub const MEDIA_LINE_BYTES: usize = 256;
+
+/// What a fence promises on a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Promise {
+    /// Survives loss of power (CLWB/CLFLUSHOPT + SFENCE on DAX memory, or caches in the power domain).
+    PowerLoss,
+    /// Survives loss of power once the file system has flushed its device (msync).
+    DeviceFlush,
+    /// Survives death of this process only (shared memory, tmpfs).
+    ProcessDeath,
+    /// Visible to the other nodes of a pool; promises nothing about power.
+    OtherNodes,
+    /// Nothing: a volatile domain for comparison.
+    Nothing,
+}
+
+/// A range of persistent or pooled memory; see the module's page for the rules. Offsets are bytes from
+/// the start of the domain; word offsets are multiples of eight.
+///
+/// # Panics
+/// Every method panics on a range outside the domain or a misaligned word: engines check what they
+/// read from a medium before they use it as an offset.
+pub trait Domain: Send + Sync {
+    /// Bytes in the domain.
+    fn len(&self) -> usize;
+
+    /// Whether the domain has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What `fence` promises.
+    fn promise(&self) -> Promise;
+
+    /// Loads the word at `offset`.
+    fn word(&self, offset: usize, order: Ordering) -> u64;
+
+    /// Stores the word at `offset`.
+    fn store(&self, offset: usize, value: u64, order: Ordering);
+
+    /// Stores words from `offset` on, each a relaxed store, front to back.
+    fn store_words(&self, offset: usize, words: &[u64]) {
+        for (i, &w) in words.iter().enumerate() {
+            self.store(offset + 8 * i, w, Ordering::Relaxed);
+        }
+    }
+
+    /// Loads words from `offset` on, each a relaxed load, front to back.
+    fn load_words(&self, offset: usize, into: &mut [u64]) {
+        for (i, w) in into.iter_mut().enumerate() {
+            *w = self.word(offset + 8 * i, Ordering::Relaxed);
+        }
+    }
+
+    /// Compares and exchanges the word at `offset`; coherent domains only.
+    ///
+    /// # Errors
+    /// The word found when it was not `current`.
+    fn compare_exchange(
+        &self,
+        offset: usize,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u64, u64>;
+
+    /// Starts writing back the lines of a range.
+    fn write_back(&self, offset: usize, len: usize);
+
+    /// Drops cached copies of the lines of a range.
+    fn invalidate(&self, offset: usize, len: usize);
+
+    /// Returns when every line written back by this thread has reached what `promise` names.
+    ///
+    /// # Errors
+    /// `Kind::Io` where the medium is reached through the operating system (msync); the caller then
+    /// poisons its handle. `Kind::PowerCut` under a fault plan.
+    fn fence(&self) -> Result<()>;
+
+    /// Marks that everything fenced so far is acknowledged.
+    fn commit_point(&self) {}
+}

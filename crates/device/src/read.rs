@@ -1,0 +1,162 @@
+//! Asynchronous small reads: the seam between the coroutine ring and every medium it can read.
+//!
+//! A [`ReadDevice`] owns a fixed set of *slots*. A slot owns a buffer; a request is issued on a free
+//! slot, completes in any order, and its data stay valid until the slot is released. The ring (crate
+//! `runtime`) is the usual caller; `docs/design/ring.md` has the whole life of a request.
+//!
+//! Slot states: `Free -> Issued -> Done -> Free`, and `Issued -> Abandoned -> Free` when the asker
+//! has gone away: the buffer of an abandoned slot is not given to anyone until the device has
+//! answered, so late data can reach nobody else (paper 003 leaves this open).
+//!
+//! Invariants
+//! - At most `limits().slots` requests are outstanding; `issue` on a slot that is not free is a
+//!   programming error and panics in debug builds.
+//! - `poll` answers `Some` only after every byte asked for has arrived; a device whose completion
+//!   rule cannot promise that says so in its documentation and in `limits().completion`.
+//! - A request that can never complete (past its deadline) completes with [`Status::TimedOut`].
+//! - Devices use interior mutability and are neither `Send` across a run nor `Sync`: one device
+//!   handle a core, shared by that core's coroutines.
+//!
+//! Frozen: the trait's methods and meanings change only together with every engine.
+
+use std::fmt;
+use std::time::Duration;
+
+use littoral_base::clock::ClockKind;
+
+/// A slot of a read device: an index below `limits().slots`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// The slot as an index.
+    #[inline(always)]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How a read ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Status {
+    /// Every byte arrived.
+    Ok = 0,
+    /// The medium reported an uncorrectable error.
+    MediaError = 1,
+    /// The device answered for another address than was asked (trailer or tag mismatch).
+    Misdirected = 2,
+    /// The data arrived but their checksum does not verify.
+    ChecksumMismatch = 3,
+    /// No answer before the deadline, reissues included.
+    TimedOut = 4,
+    /// The device refused the request (range, alignment, length).
+    Refused = 5,
+    /// The operating system failed the request; `ReadDevice::last_error` has its words.
+    Os = 6,
+}
+
+impl Status {
+    /// Whether the data may be used.
+    #[inline(always)]
+    pub const fn is_ok(self) -> bool {
+        matches!(self, Status::Ok)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Ok => "ok",
+            Status::MediaError => "medium error",
+            Status::Misdirected => "answer for another address",
+            Status::ChecksumMismatch => "checksum mismatch",
+            Status::TimedOut => "no answer before the deadline",
+            Status::Refused => "request refused",
+            Status::Os => "operating-system error",
+        })
+    }
+}
+
+/// How the arrival of a whole read is recognised (`docs/design/completion.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Completion {
+    /// Data are there when `issue` returns (DRAM).
+    AtIssue,
+    /// A modelled deadline on the time-stamp counter.
+    Deadline,
+    /// A separate word {tag, status} written after the data.
+    Word,
+    /// A trailer {address, generation, CRC32C} at the end of each page.
+    PageTrailer,
+    /// A word of each line that the file format keeps free of the sentinel.
+    ReservedWord,
+    /// Two different sentinels in turn: exact for arbitrary data after one reissue.
+    TwoSentinels,
+    /// A completion queue (NVMe, io_uring) or a thread's answer.
+    Queue,
+}
+
+/// What a device can take and how it must be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Slots, and so the most requests outstanding at once.
+    pub slots: u32,
+    /// Addresses and lengths are multiples of this many bytes (a power of two).
+    pub granule_bytes: u32,
+    /// The longest single read in bytes; every slot's buffer is at least this long.
+    pub read_bytes_max: u32,
+    /// Readable bytes; a read may not pass the end.
+    pub capacity_bytes: u64,
+    /// How arrival is recognised.
+    pub completion: Completion,
+    /// Which clock stands behind this device's answers.
+    pub clock: ClockKind,
+    /// Whether answers can be awaited by sleeping (`park`) rather than spinning.
+    pub can_park: bool,
+}
+
+/// A medium that answers small reads asynchronously; see the module's page for the rules.
+pub trait ReadDevice {
+    /// What the device can take.
+    fn limits(&self) -> Limits;
+
+    /// Starts reading `len` bytes at byte address `addr` into the buffer of `slot`.
+    ///
+    /// Address and length are multiples of the granule, the length is at most `read_bytes_max`, the
+    /// slot is free. A request outside the medium completes with [`Status::Refused`].
+    fn issue(&self, slot: Slot, addr: u64, len: u32);
+
+    /// Hands all issued requests to the device; a device that sees them at once does nothing.
+    #[inline(always)]
+    fn kick(&self) {}
+
+    /// Collects answers, if the device needs collecting; called once a sweep.
+    #[inline(always)]
+    fn reap(&self) {}
+
+    /// The status of an issued request once it is complete, `None` while it is under way.
+    fn poll(&self, slot: Slot) -> Option<Status>;
+
+    /// The bytes of a completed request, exactly as many as were asked for.
+    ///
+    /// The slice is valid until `release` or the next `issue` on the slot; the ring's guard type
+    /// enforces that with a lifetime.
+    fn data(&self, slot: Slot) -> &[u8];
+
+    /// Frees a slot. A slot whose request is still under way becomes abandoned: it must not be
+    /// issued on until [`ReadDevice::is_free`] says so.
+    fn release(&self, slot: Slot);
+
+    /// Whether the slot may be issued on.
+    fn is_free(&self, slot: Slot) -> bool;
+
+    /// Waits until an answer may have arrived, at most `timeout`; spinning devices return at once.
+    #[inline(always)]
+    fn park(&self, _timeout: Duration) {}
+
+    /// The words of the last operating-system error behind [`Status::Os`].
+    fn last_error(&self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,156 @@
+//! Zoned storage: sequential zones with a write pointer, conventional zones written in place.
+//!
+//! One trait for NVMe ZNS, host-managed SMR, null_blk and the model. Every request that a drive would
+//! reject is rejected with the same meaning: an append or write away from the write pointer, past the
+//! zone's capacity (which is at most its size), beyond the open or active limit, on a READ_ONLY or
+//! OFFLINE zone.
+//!
+//! Addresses are logical blocks ([`Lba`]); data are whole blocks. Writes are never asynchronous: a
+//! write is *submitted* and answered with a [`Ticket`] that can be waited for, so an engine overlaps
+//! writes without an executor (design: reads are coroutines, writes are tickets).
+//!
+//! Zone states follow ZBC/ZNS: `Empty -> ImplicitOpen|ExplicitOpen -> Closed|Full`, `Full -> Empty` by
+//! reset, and the two error states. *Active* zones are open or closed ones.
+//!
+//! Durability: a completed write is durable only after a later [`ZonedDevice::flush`] completes; a
+//! power cut keeps any legal subset of unflushed writes (a prefix of each sequential zone).
+
+use littoral_base::units::{Lba, ZoneId};
+
+use crate::error::Result;
+
+/// Whether a zone is written in place or at a write pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ZoneKind {
+    /// Any block may be written at any time.
+    Conventional,
+    /// Written only at the write pointer, erased only as a whole.
+    Sequential,
+}
+
+/// The state of a zone, as ZBC and ZNS name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ZoneState {
+    /// A conventional zone: no write pointer.
+    NotWritePointer,
+    /// Nothing written.
+    Empty,
+    /// Opened by a write.
+    ImplicitOpen,
+    /// Opened by command.
+    ExplicitOpen,
+    /// Active, but not open.
+    Closed,
+    /// The write pointer is at the capacity, or the zone was finished.
+    Full,
+    /// Worn out for writing; its data can be read.
+    ReadOnly,
+    /// Lost.
+    Offline,
+}
+
+/// One zone as a report shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneReport {
+    /// Which zone.
+    pub zone: ZoneId,
+    /// How it is written.
+    pub kind: ZoneKind,
+    /// Its state.
+    pub state: ZoneState,
+    /// Its first block.
+    pub start: Lba,
+    /// Address space it takes, in blocks.
+    pub size_blocks: u64,
+    /// Writable blocks, at most `size_blocks`.
+    pub capacity_blocks: u64,
+    /// Where the next append lands; `start` for conventional zones.
+    pub write_pointer: Lba,
+}
+
+/// What a zoned device can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZonedLimits {
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// Zones in all.
+    pub zones: u32,
+    /// Most zones open at once; zero means no limit.
+    pub open_zones_max: u32,
+    /// Most zones active at once; zero means no limit.
+    pub active_zones_max: u32,
+    /// Longest single append in blocks; zero when the device has no append command.
+    pub append_blocks_max: u32,
+}
+
+/// A submitted write. Tickets are numbered in order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[must_use = "a write that nobody waits for may have failed"]
+pub struct Ticket(pub u64);
+
+/// A zoned block device, or a model of one.
+pub trait ZonedDevice {
+    /// What the device can take.
+    fn limits(&self) -> ZonedLimits;
+
+    /// Reports `count` zones from `first` on.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` past the last zone, `Kind::Io` when the device fails.
+    fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>>;
+
+    /// Reads whole blocks. Blocks never written read as zeros.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` out of range or on an OFFLINE zone, `Kind::Io` when the device fails.
+    fn read(&self, at: Lba, into: &mut [u8]) -> Result<()>;
+
+    /// Writes whole blocks: in place on a conventional zone, at the write pointer on a sequential one.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` for every write a drive rejects; `Kind::Exhausted` at an open or active
+    /// limit.
+    fn write(&mut self, at: Lba, data: &[u8]) -> Result<Ticket>;
+
+    /// Appends whole blocks to a sequential zone; [`ZonedDevice::wait`] says where they landed.
+    ///
+    /// # Errors
+    /// As `write`, and `Kind::Unsupported` where the device has no append command.
+    fn append(&mut self, zone: ZoneId, data: &[u8]) -> Result<Ticket>;
+
+    /// Waits for a submitted write and returns its first block.
+    ///
+    /// # Errors
+    /// The failure of the write itself.
+    fn wait(&mut self, ticket: Ticket) -> Result<Lba>;
+
+    /// Makes every completed write durable.
+    ///
+    /// # Errors
+    /// `Kind::Io`; after it the handle is poisoned.
+    fn flush(&mut self) -> Result<()>;
+
+    /// Opens a zone explicitly.
+    ///
+    /// # Errors
+    /// `Kind::Exhausted` at the open or active limit, `Kind::IllegalRequest` in a wrong state.
+    fn open(&mut self, zone: ZoneId) -> Result<()>;
+
+    /// Closes an open zone; it stays active.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` in a wrong state.
+    fn close(&mut self, zone: ZoneId) -> Result<()>;
+
+    /// Moves the write pointer to the capacity: the zone is full and no longer active.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` in a wrong state.
+    fn finish(&mut self, zone: ZoneId) -> Result<()>;
+
+    /// Erases a sequential zone: its data are gone and its write pointer is at its start.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` on a conventional, READ_ONLY or OFFLINE zone.
+    fn reset(&mut self, zone: ZoneId) -> Result<()>;
+}
