@@ -1,1 +1,17 @@
-//! Placeholder: replaced as the crate is built.
+//! Graphs whose edges live on flash: file format, import, generators, kernels.
+//!
+//! - [`format`](mod@format): the graph file and [`format::file::GraphFile`];
+//! - [`build`]: from edges to a file; [`pack`]: which page a list goes to; [`generate`]: synthetic graphs;
+//! - [`names`]: what vertices are called.
+//!
+//! Paper 003 (microsecond flash): vertex state and list addresses stay in DRAM, lists are read from
+//! the medium; a list that fits a page never crosses one.
+
+pub mod build;
+pub mod error;
+pub mod format;
+pub mod generate;
+pub mod names;
+pub mod pack;
+
+pub use error::{Error, Kind, Result};

@@ -1,0 +1,231 @@
+//! From edges to a graph file: lists, order, placement, pages.
+//!
+//! Lifecycle: edges -> one list a vertex by counting sort ([`csr`]) -> duplicates out -> ids by degree
+//! ([`order`]) -> placement from degrees ([`crate::pack`]) -> sections, pages filled in parallel
+//! ([`write`](mod@write)) -> rename.
+//!
+//! Invariants
+//! - The file depends on the edges and options alone, never on the number of threads.
+//! - Memory: 8 B an edge, 4 B an arc (8 B weighted) for one direction at a time plus 8 B of headroom,
+//!   about 40 B a vertex; the edges are dropped when their lists are there.
+//! - An interrupt ends the work with `Kind::Interrupted` and leaves no file behind.
+
+mod csr;
+mod order;
+pub mod write;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Kind, Result};
+use crate::format::header::HEADS_MAX;
+use crate::format::{Layout, PAGE_BYTES_DEFAULT, VERTICES_MAX};
+use crate::names::Labels;
+use crate::pack::WINDOW_PAGES;
+
+/// How internal ids are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Highest degree first, equal degrees by first appearance.
+    #[default]
+    Degree,
+    /// As the input has them.
+    Input,
+}
+
+/// The edges of a graph and what its vertices are called.
+#[derive(Clone, Debug)]
+pub struct EdgeList {
+    /// How many vertices; every id is below it.
+    pub vertices: u32,
+    /// Whether edges lead from the first to the second vertex only.
+    pub directed: bool,
+    /// Edges, self-loops and duplicates included.
+    pub edges: Vec<[u32; 2]>,
+    /// One weight an edge, finite and not negative.
+    pub weights: Option<Vec<f32>>,
+    /// What the vertices are called.
+    pub labels: Labels,
+}
+
+impl EdgeList {
+    /// An unweighted graph whose vertices are called by their numbers.
+    pub fn new(vertices: u32, directed: bool, edges: Vec<[u32; 2]>) -> Self {
+        EdgeList { vertices, directed, edges, weights: None, labels: Labels::Identity }
+    }
+
+    fn check(&self) -> Result<()> {
+        let bad = |context: String| Err(Error::new(Kind::Input, context));
+        if self.vertices == 0 {
+            return bad("the graph is empty: it has no vertices".to_owned());
+        }
+        if self.vertices > VERTICES_MAX {
+            return bad(format!("{} vertices; at most {VERTICES_MAX}", self.vertices));
+        }
+        let outside = self.edges.iter().position(|e| e[0].max(e[1]) >= self.vertices);
+        if let Some(i) = outside {
+            return bad(format!("edge {i} leads out of {} vertices", self.vertices));
+        }
+        let Some(weights) = &self.weights else { return Ok(()) };
+        if weights.len() != self.edges.len() {
+            return bad(format!("{} weights for {} edges", weights.len(), self.edges.len()));
+        }
+        match weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+            Some(i) => bad(format!("edge {i} has weight {}; weights are >= 0", weights[i])),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How a graph file is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildOptions {
+    /// Bytes of a page: a power of two from 512 to 65536.
+    pub page_bytes: u32,
+    /// Neighbours of each vertex repeated in HEADS, at most [`HEADS_MAX`].
+    pub heads: u32,
+    /// How internal ids are given.
+    pub order: Order,
+    /// Open pages while packing.
+    pub window_pages: usize,
+    /// Threads to build with.
+    pub threads: usize,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        BuildOptions {
+            page_bytes: PAGE_BYTES_DEFAULT,
+            heads: 2,
+            order: Order::Degree,
+            window_pages: WINDOW_PAGES,
+            threads,
+        }
+    }
+}
+
+impl BuildOptions {
+    fn layout(&self) -> Result<Layout> {
+        if self.heads > HEADS_MAX || self.window_pages == 0 || self.threads == 0 {
+            let context = format!("heads at most {HEADS_MAX}; window and threads at least 1");
+            return Err(Error::new(Kind::Argument, context));
+        }
+        Layout::new(self.page_bytes)
+    }
+}
+
+/// What is being done, for a progress display.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Reading the input; counted in bytes of it.
+    Reading,
+    /// Drawing edges; counted in edges.
+    Generating,
+    /// Sorting edges into lists; counted in steps.
+    Sorting,
+    /// Writing pages; counted in pages.
+    Writing,
+    /// Checking pages; counted in pages.
+    Checking,
+}
+
+/// Receives progress: stage, done, total (0 when unknown).
+pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
+
+/// How long work keeps in touch with whoever asked for it.
+pub struct Hooks<'a> {
+    progress: Option<Box<Progress<'a>>>,
+    interrupt: Option<&'a AtomicBool>,
+}
+
+impl std::fmt::Debug for Hooks<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooks").field("interrupt", &self.interrupt).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Hooks<'a> {
+    /// Nobody listens and nobody interrupts.
+    pub fn none() -> Self {
+        Hooks { progress: None, interrupt: None }
+    }
+
+    /// Progress goes to `progress`; work stops soon after `interrupt` is set.
+    pub fn new(progress: impl FnMut(Stage, u64, u64) + 'a, interrupt: &'a AtomicBool) -> Self {
+        Hooks { progress: Some(Box::new(progress)), interrupt: Some(interrupt) }
+    }
+
+    /// Reports progress and looks whether to go on.
+    ///
+    /// # Errors
+    /// `Kind::Interrupted` once the flag is set.
+    pub fn step(&mut self, stage: Stage, done: u64, total: u64) -> Result<()> {
+        if let Some(progress) = &mut self.progress {
+            progress(stage, done, total);
+        }
+        if self.interrupt.is_some_and(|i| i.load(Ordering::Relaxed)) {
+            return Err(Error::new(Kind::Interrupted, "interrupted; nothing was written"));
+        }
+        Ok(())
+    }
+}
+
+/// What a build did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BuildReport {
+    /// Vertices.
+    pub vertices: u32,
+    /// Edges kept.
+    pub edges: u64,
+    /// Self-loops removed.
+    pub loops_removed: u64,
+    /// Duplicate edges removed.
+    pub duplicates_removed: u64,
+    /// Pages over all directions.
+    pub pages: u64,
+    /// Padding as a share of all page words.
+    pub padding_share: f64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+}
+
+/// Builds a graph file in memory.
+///
+/// ```
+/// use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+/// use littoral_graph::format::file::GraphFile;
+/// let edges = EdgeList::new(3, false, vec![[0, 1], [1, 2], [1, 1]]);
+/// let (image, report) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none())?;
+/// let graph = GraphFile::from_image(image)?;
+/// assert_eq!((graph.header().edges(), report.loops_removed), (2, 1));
+/// # Ok::<(), littoral_graph::Error>(())
+/// ```
+///
+/// # Errors
+/// `Kind::Input` for edges out of range, bad weights or an empty graph; `Kind::Argument` for options.
+pub fn build_in_memory(
+    edges: EdgeList,
+    options: &BuildOptions,
+    hooks: &mut Hooks<'_>,
+) -> Result<(Vec<u8>, BuildReport)> {
+    let mut out = std::io::Cursor::new(Vec::new());
+    let report = write::build(edges, options, &mut out, Path::new("(memory)"), hooks)?;
+    Ok((out.into_inner(), report))
+}
+
+/// Builds a graph file at `path`: written beside it under another name, synced, renamed.
+///
+/// An existing graph file is replaced; any other existing file is left alone and refused.
+///
+/// # Errors
+/// As [`build_in_memory`]; `Kind::Io` when writing fails. The final name is untouched then.
+pub fn build_file(
+    edges: EdgeList,
+    options: &BuildOptions,
+    path: &Path,
+    hooks: &mut Hooks<'_>,
+) -> Result<BuildReport> {
+    write::to_file(path, |out, temporary| write::build(edges, options, out, temporary, hooks))
+}

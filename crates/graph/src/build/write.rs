@@ -1,0 +1,407 @@
+//! Sections onto a medium: placement is known first, then pages are filled in parallel and written in order.
+//!
+//! Invariants
+//! - The header is written last: an image cut short has no header and is refused.
+//! - Bytes depend on lists, placement and options alone, not on threads.
+
+use std::fs::{File, Permissions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use littoral_base::codec::{crc, crc_append};
+
+use super::csr::{Arc, Csr, Side, Weighted};
+use super::order::by_degree;
+use super::{BuildOptions, BuildReport, EdgeList, Hooks, Order, Stage};
+use crate::error::{Error, Kind, Result, io};
+use crate::format::header::{Header, MAGIC, Section, SectionKind, flag};
+use crate::format::page::{CONTINUED, CONTINUES, PageId, PageWriter};
+use crate::format::vertices::VertexTable;
+use crate::format::{BLOCK_BYTES, Direction, Extent, Layout, RESERVED_WORD};
+use crate::names::{Labels, Names};
+use crate::pack::{Plan, plan};
+
+/// Bytes of pages one thread fills before they are written.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Writes a file beside `path` under another name and renames it once `write` has succeeded.
+///
+/// # Errors
+/// What `write` says; `Kind::Argument` when `path` is something other than a graph file already.
+pub fn to_file<T>(path: &Path, write: impl FnOnce(&mut File, &Path) -> Result<T>) -> Result<T> {
+    refuse_foreign(path)?;
+    let directory = match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".littoral-")
+        .suffix(".partial")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(&directory)
+        .map_err(|e| io("cannot create a file in", &directory, e))?;
+    let done = write(temporary.as_file_mut(), path)?;
+    temporary.as_file().sync_all().map_err(|e| io("cannot sync", path, e))?;
+    temporary.persist(path).map_err(|e| io("cannot rename to", path, e.error))?;
+    let synced = File::open(&directory).and_then(|d| d.sync_all());
+    synced.map_err(|e| io("cannot sync directory", &directory, e))?;
+    Ok(done)
+}
+
+/// A file that is no graph is never replaced: swapped arguments must not cost anyone their data.
+fn refuse_foreign(path: &Path) -> Result<()> {
+    let mut magic = [0; MAGIC.len()];
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(io("cannot look at", path, e)),
+    };
+    let is_graph = file.read_exact(&mut magic).is_ok() && &magic == MAGIC;
+    if is_graph {
+        return Ok(());
+    }
+    let context = format!("{} exists and is no graph file; choose another name", path.display());
+    Err(Error::new(Kind::Argument, context))
+}
+
+/// Builds a graph file onto `out`; `path` is for messages.
+pub(super) fn build<W: Write + Seek>(
+    edges: EdgeList,
+    options: &BuildOptions,
+    out: &mut W,
+    path: &Path,
+    hooks: &mut Hooks<'_>,
+) -> Result<BuildReport> {
+    edges.check()?;
+    let layout = options.layout()?;
+    if edges.weights.is_some() {
+        let lists = ListSet::<Weighted>::new(edges, options, hooks)?;
+        write_lists(lists, options, layout, SectionWriter::new(out, path)?, hooks)
+    } else {
+        let lists = ListSet::<u32>::new(edges, options, hooks)?;
+        write_lists(lists, options, layout, SectionWriter::new(out, path)?, hooks)
+    }
+}
+
+/// Sorted, renumbered lists of every direction.
+struct ListSet<A> {
+    directions: Vec<(Direction, Csr<A>)>,
+    /// `old[v]` is the number list `v` has in the [`Csr`].
+    old: Vec<u32>,
+    labels: Labels,
+    flags: u32,
+    vertices: u32,
+    loops: u64,
+    duplicates: u64,
+}
+
+impl<A: Arc> ListSet<A> {
+    fn new(edges: EdgeList, options: &BuildOptions, hooks: &mut Hooks<'_>) -> Result<Self> {
+        const STEPS: u64 = 4;
+        let EdgeList { vertices, directed, edges, weights, labels } = edges;
+        let weights = weights.unwrap_or_default();
+        let loops = edges.iter().filter(|e| e[0] == e[1]).count() as u64;
+        hooks.step(Stage::Sorting, 0, STEPS)?;
+        let sides: &[_] = if directed {
+            &[(Direction::Out, Side::Source), (Direction::In, Side::Target)]
+        } else {
+            &[(Direction::Out, Side::Both)]
+        };
+        let mut directions = Vec::new();
+        for (i, &(direction, side)) in (1..).zip(sides) {
+            directions.push((
+                direction,
+                Csr::<A>::new(vertices, &edges, &weights, side, options.threads),
+            ));
+            hooks.step(Stage::Sorting, i, STEPS)?;
+        }
+        let arcs = directions[0].1.arcs();
+        let kept = if directed { arcs } else { arcs / 2 };
+        let duplicates = edges.len() as u64 - loops - kept;
+        drop((edges, weights));
+        let ranking = by_degree(&total_degrees(&directions));
+        hooks.step(Stage::Sorting, 3, STEPS)?;
+        let by_rank = options.order == Order::Degree;
+        let back = (!by_rank).then_some(&ranking.old[..]);
+        for (_, csr) in &mut directions {
+            csr.relabel(&ranking.rank, back, options.threads);
+        }
+        hooks.step(Stage::Sorting, STEPS, STEPS)?;
+        let old = if by_rank { ranking.old } else { (0..vertices).collect() };
+        let labels = labels.permuted(&old);
+        let flags = flags_of(directed, weighted::<A>(), by_rank, &labels);
+        Ok(ListSet { directions, old, labels, flags, vertices, loops, duplicates })
+    }
+}
+
+fn weighted<A: Arc>() -> bool {
+    size_of::<A>() == size_of::<Weighted>()
+}
+
+fn flags_of(directed: bool, weighted: bool, by_degree: bool, labels: &Labels) -> u32 {
+    let names = match labels {
+        Labels::Identity => 0,
+        Labels::Numbers(_) => flag::NAMES_U64,
+        Labels::Text(_) => flag::NAMES_TEXT,
+    };
+    let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+    bit(directed, flag::DIRECTED)
+        | bit(weighted, flag::WEIGHTED)
+        | bit(by_degree, flag::DEGREE_ORDER)
+        | names
+}
+
+fn total_degrees<A: Arc>(directions: &[(Direction, Csr<A>)]) -> Vec<u64> {
+    let mut sum: Vec<u64> = directions[0].1.lens.iter().map(|&l| u64::from(l)).collect();
+    for (_, csr) in &directions[1..] {
+        sum.iter_mut().zip(&csr.lens).for_each(|(s, &l)| *s += u64::from(l));
+    }
+    sum
+}
+
+/// The lists of one direction and their places.
+struct Placed<'a, A> {
+    direction: Direction,
+    csr: &'a Csr<A>,
+    old: &'a [u32],
+    plan: Plan,
+    table: VertexTable,
+    layout: Layout,
+}
+
+impl<'a, A: Arc> Placed<'a, A> {
+    fn new(lists: &'a ListSet<A>, i: usize, layout: Layout, window: usize) -> Result<Self> {
+        let (direction, csr) = &lists.directions[i];
+        let degrees: Vec<u32> = lists.old.iter().map(|&o| csr.lens[o as usize]).collect();
+        let plan = plan(&degrees, layout, window)?;
+        let table = VertexTable::encode(&plan.addr, &degrees);
+        Ok(Placed { direction: *direction, csr, old: &lists.old, plan, table, layout })
+    }
+
+    /// The part of list `v` that page `p` holds, whether it continues one before, and goes on after.
+    fn piece(&self, v: u32, p: u32) -> (&'a [A], u16) {
+        let list = self.csr.list(self.old[v as usize]);
+        let len = self.layout.piece_words();
+        if list.len() <= len {
+            return (list, 0);
+        }
+        let first_page = self.plan.addr[v as usize] / self.layout.page_words() as u64;
+        let from = (u64::from(p) - first_page) as usize * len;
+        let to = list.len().min(from + len);
+        let begins = if from > 0 { CONTINUES } else { 0 };
+        let ends = if to < list.len() { CONTINUED } else { 0 };
+        (&list[from..to], begins | ends)
+    }
+
+    fn fill_page(&self, id: PageId, generation: u32, words: &mut [u32]) {
+        words.fill(0);
+        let mut writer = PageWriter::new(words, self.layout);
+        let mut flags = 0;
+        for &v in self.plan.in_page(id.number) {
+            let (piece, piece_flags) = self.piece(v, id.number);
+            let (start, room) = writer.list(v, piece.len());
+            let place = u64::from(id.number) * self.layout.page_words() as u64 + start as u64;
+            assert!(piece_flags & CONTINUES != 0 || place == self.plan.addr[v as usize]);
+            flags |= piece_flags;
+            match id.kind {
+                SectionKind::Weights => {
+                    room.iter_mut().zip(piece).for_each(|(w, a)| *w = a.weight().to_bits());
+                }
+                _ => room.iter_mut().zip(piece).for_each(|(w, a)| *w = a.target()),
+            }
+        }
+        writer.finish(id, generation, flags);
+    }
+
+    fn fill_pages(
+        &self,
+        kind: SectionKind,
+        generation: u32,
+        pages: Range<u32>,
+        words: &mut Vec<u32>,
+    ) {
+        let page_words = self.layout.page_words();
+        words.resize(pages.len() * page_words, 0);
+        for (number, page) in pages.zip(words.chunks_exact_mut(page_words)) {
+            self.fill_page(PageId { kind, direction: self.direction, number }, generation, page);
+        }
+    }
+
+    fn heads(&self, range: Range<usize>, heads: usize, words: &mut Vec<u32>) {
+        words.clear();
+        for &old in &self.old[range] {
+            let list = self.csr.list(old);
+            words.extend(list.iter().take(heads).map(Arc::target));
+            words.resize(words.len() + heads.saturating_sub(list.len()), RESERVED_WORD);
+        }
+    }
+}
+
+fn write_lists<A: Arc, W: Write + Seek>(
+    lists: ListSet<A>,
+    options: &BuildOptions,
+    layout: Layout,
+    mut out: SectionWriter<'_, W>,
+    hooks: &mut Hooks<'_>,
+) -> Result<BuildReport> {
+    let mut header = Header {
+        flags: lists.flags,
+        vertices: lists.vertices,
+        page_bytes: options.page_bytes,
+        arcs: lists.directions[0].1.arcs(),
+        heads: options.heads,
+        generation: 0,
+        loops_removed: lists.loops,
+        duplicates_removed: lists.duplicates,
+        file_bytes: 0,
+        sections: Vec::new(),
+    };
+    let (mut pages, mut padding) = (0u64, 0u64);
+    for i in 0..lists.directions.len() {
+        let placed = Placed::new(&lists, i, layout, options.window_pages)?;
+        if i == 0 {
+            header.generation = crc(bytemuck::cast_slice(placed.table.entries()));
+        }
+        write_direction(&placed, options, &header, &mut out, hooks)?;
+        pages += u64::from(placed.plan.pages);
+        padding += placed.plan.padding_words;
+    }
+    let ListSet { directions, labels, .. } = lists;
+    drop(directions);
+    write_names(&Names::new(labels, header.vertices), &mut out)?;
+    out.finish(&mut header)?;
+    Ok(BuildReport {
+        vertices: header.vertices,
+        edges: header.edges(),
+        loops_removed: header.loops_removed,
+        duplicates_removed: header.duplicates_removed,
+        pages,
+        padding_share: padding as f64 / (pages.max(1) * layout.page_words() as u64) as f64,
+        file_bytes: header.file_bytes,
+    })
+}
+
+fn write_direction<A: Arc, W: Write + Seek>(
+    placed: &Placed<'_, A>,
+    options: &BuildOptions,
+    header: &Header,
+    out: &mut SectionWriter<'_, W>,
+    hooks: &mut Hooks<'_>,
+) -> Result<()> {
+    let d = placed.direction;
+    write_pages(placed, SectionKind::Pages, options.threads, header.generation, out, hooks)?;
+    if weighted::<A>() {
+        write_pages(placed, SectionKind::Weights, options.threads, header.generation, out, hooks)?;
+    }
+    out.section(SectionKind::Vertices, d, bytemuck::cast_slice(placed.table.entries()))?;
+    out.section(SectionKind::Overflow, d, bytemuck::cast_slice(placed.table.overflow()))?;
+    out.begin(SectionKind::Heads, d);
+    let mut words = Vec::new();
+    for from in (0..placed.old.len()).step_by(CHUNK_BYTES / 4) {
+        let to = placed.old.len().min(from + CHUNK_BYTES / 4);
+        placed.heads(from..to, options.heads as usize, &mut words);
+        out.write(bytemuck::cast_slice(&words))?;
+    }
+    out.end()
+}
+
+/// Fills chunks of pages on every thread, then writes them in order; a round at a time.
+fn write_pages<A: Arc, W: Write + Seek>(
+    placed: &Placed<'_, A>,
+    kind: SectionKind,
+    threads: usize,
+    generation: u32,
+    out: &mut SectionWriter<'_, W>,
+    hooks: &mut Hooks<'_>,
+) -> Result<()> {
+    let chunk = (CHUNK_BYTES / placed.layout.page_bytes()) as u32;
+    let pages = placed.plan.pages;
+    let mut buffers = vec![Vec::new(); threads];
+    let mut next = 0u32;
+    out.begin(kind, placed.direction);
+    while next < pages {
+        std::thread::scope(|scope| {
+            for buffer in &mut buffers {
+                let range = next..pages.min(next.saturating_add(chunk));
+                next = range.end;
+                scope.spawn(move || placed.fill_pages(kind, generation, range, buffer));
+            }
+        });
+        for buffer in &buffers {
+            out.write(bytemuck::cast_slice(buffer))?;
+        }
+        hooks.step(Stage::Writing, u64::from(next), u64::from(pages))?;
+    }
+    out.end()
+}
+
+fn write_names<W: Write + Seek>(names: &Names, out: &mut SectionWriter<'_, W>) -> Result<()> {
+    let d = Direction::Out;
+    match names.labels() {
+        Labels::Identity => return Ok(()),
+        Labels::Numbers(n) => out.section(SectionKind::Names, d, bytemuck::cast_slice(n))?,
+        Labels::Text(t) => {
+            let (offsets, bytes) = t.parts();
+            out.section(SectionKind::NameOffsets, d, bytemuck::cast_slice(offsets))?;
+            out.section(SectionKind::NameBytes, d, bytes)?;
+        }
+    }
+    out.section(SectionKind::NameOrder, d, bytemuck::cast_slice(names.order()))
+}
+
+/// Writes sections one after another on block boundaries and remembers where they are.
+struct SectionWriter<'a, W> {
+    out: &'a mut W,
+    path: &'a Path,
+    at: u64,
+    crc: u32,
+    sections: Vec<Section>,
+}
+
+impl<'a, W: Write + Seek> SectionWriter<'a, W> {
+    /// Leaves room for the header.
+    fn new(out: &'a mut W, path: &'a Path) -> Result<Self> {
+        let mut writer = SectionWriter { out, path, at: 0, crc: 0, sections: Vec::new() };
+        writer.write(&[0; BLOCK_BYTES])?;
+        Ok(writer)
+    }
+
+    fn begin(&mut self, kind: SectionKind, direction: Direction) {
+        self.crc = 0;
+        let extent = Extent { offset: self.at, bytes: 0 };
+        self.sections.push(Section { kind, direction, extent, crc: 0 });
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).map_err(|e| io("cannot write", self.path, e))?;
+        self.crc = crc_append(self.crc, bytes);
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let (at, crc) = (self.at, self.crc);
+        let section = self.sections.last_mut().expect("invariant: a section was begun");
+        section.extent.bytes = at - section.extent.offset;
+        section.crc = crc;
+        let rest = at.next_multiple_of(BLOCK_BYTES as u64) - at;
+        self.write(&[0; BLOCK_BYTES][..rest as usize])
+    }
+
+    fn section(&mut self, kind: SectionKind, direction: Direction, bytes: &[u8]) -> Result<()> {
+        self.begin(kind, direction);
+        self.write(bytes)?;
+        self.end()
+    }
+
+    fn finish(self, header: &mut Header) -> Result<()> {
+        header.file_bytes = self.at;
+        header.sections = self.sections;
+        let fail = |e| io("cannot write", self.path, e);
+        self.out.seek(SeekFrom::Start(0)).map_err(fail)?;
+        self.out.write_all(&header.encode()).map_err(fail)?;
+        self.out.flush().map_err(fail)
+    }
+}

@@ -1,0 +1,370 @@
+//! Opening a graph file: tables into DRAM, edges left on the medium.
+//!
+//! Lifecycle: open -> header checked -> vertex tables loaded and checked -> sections read on demand
+//! (names once, pages by whoever runs a kernel).
+//!
+//! Invariants
+//! - After opening, every list address lies inside PAGES (see [`super::vertices`]), so a kernel needs no
+//!   check before it reads; what it reads may still be forged and is checked by it or by `check`.
+//! - No allocation is larger than the file.
+//! - Every error names the file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use bytemuck::Pod;
+use littoral_base::codec::{crc, crc_append};
+
+use super::header::{Header, Section, SectionKind, flag};
+use super::page::{PageFault, PageId, PageView};
+use super::vertices::{List, VertexTable};
+use super::{BLOCK_BYTES, Direction, Extent, Layout};
+use crate::error::{Error, Kind, Result, io};
+use crate::names::{Labels, Names, TextNames};
+
+/// Bytes read at a time when a section is streamed.
+const STREAM_BYTES: usize = 4 << 20;
+
+#[derive(Debug)]
+enum Backing {
+    File(File),
+    Memory(Vec<u8>),
+}
+
+/// One direction of an open graph: its vertex table in DRAM, its lists on the medium.
+#[derive(Debug)]
+pub struct Lists {
+    table: VertexTable,
+    pages: Extent,
+    heads: Extent,
+    weights: Option<Extent>,
+}
+
+impl Lists {
+    /// The vertex table.
+    #[inline(always)]
+    pub fn table(&self) -> &VertexTable {
+        &self.table
+    }
+
+    /// Where the list of `v` lies in PAGES, and its degree.
+    #[inline(always)]
+    pub fn locate(&self, v: u32) -> List {
+        self.table.list(v)
+    }
+
+    /// The degree of `v`.
+    #[inline(always)]
+    pub fn degree(&self, v: u32) -> u32 {
+        self.table.degree(v)
+    }
+
+    /// Where the pages lie in the file.
+    pub fn pages(&self) -> Extent {
+        self.pages
+    }
+
+    /// Where the fronts of all lists lie in the file.
+    pub fn heads(&self) -> Extent {
+        self.heads
+    }
+
+    /// Where the weights lie in the file.
+    pub fn weights(&self) -> Option<Extent> {
+        self.weights
+    }
+}
+
+/// An open graph file.
+#[derive(Debug)]
+pub struct GraphFile {
+    path: PathBuf,
+    backing: Backing,
+    header: Header,
+    outgoing: Lists,
+    incoming: Option<Lists>,
+    names: OnceLock<Names>,
+}
+
+impl GraphFile {
+    /// Opens a graph file and loads its vertex tables.
+    ///
+    /// # Errors
+    /// `Kind::Io`, or what is wrong with the file: `Foreign`, `Unsupported`, `Corrupt`.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|e| io("cannot open", path, e))?;
+        let meta = file.metadata().map_err(|e| io("cannot look at", path, e))?;
+        if !meta.is_file() {
+            return Err(Error::new(Kind::Foreign, format!("{} is no file", path.display())));
+        }
+        Self::load(Backing::File(file), meta.len(), path)
+    }
+
+    /// Opens a graph file held in memory.
+    ///
+    /// # Errors
+    /// As [`GraphFile::open`].
+    pub fn from_image(image: Vec<u8>) -> Result<Self> {
+        let bytes = image.len() as u64;
+        Self::load(Backing::Memory(image), bytes, Path::new("(memory)"))
+    }
+
+    fn load(backing: Backing, file_bytes: u64, path: &Path) -> Result<Self> {
+        Self::load_unnamed(&backing, file_bytes, path)
+            .map_err(|e| e.in_context(path.display()))
+            .map(|(header, outgoing, incoming)| GraphFile {
+                path: path.to_path_buf(),
+                backing,
+                header,
+                outgoing,
+                incoming,
+                names: OnceLock::new(),
+            })
+    }
+
+    fn load_unnamed(
+        backing: &Backing,
+        file_bytes: u64,
+        path: &Path,
+    ) -> Result<(Header, Lists, Option<Lists>)> {
+        let mut block = vec![0; file_bytes.min(BLOCK_BYTES as u64) as usize];
+        backing.read(0, &mut block, path)?;
+        let header = Header::decode(&block, file_bytes)?;
+        let outgoing = load_lists(backing, &header, Direction::Out, path)?;
+        let directed = header.has(flag::DIRECTED);
+        let incoming =
+            directed.then(|| load_lists(backing, &header, Direction::In, path)).transpose()?;
+        Ok((header, outgoing, incoming))
+    }
+
+    /// The file's name; `(memory)` without one.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file, unless the graph is in memory.
+    pub fn as_file(&self) -> Option<&File> {
+        match &self.backing {
+            Backing::File(f) => Some(f),
+            Backing::Memory(_) => None,
+        }
+    }
+
+    /// The whole image, when the graph is in memory.
+    pub fn as_image(&self) -> Option<&[u8]> {
+        match &self.backing {
+            Backing::File(_) => None,
+            Backing::Memory(m) => Some(m),
+        }
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The geometry of pages.
+    pub fn layout(&self) -> Layout {
+        self.header.layout()
+    }
+
+    /// How many vertices.
+    pub fn vertices(&self) -> u32 {
+        self.header.vertices
+    }
+
+    /// Whether arcs have a direction.
+    pub fn is_directed(&self) -> bool {
+        self.incoming.is_some()
+    }
+
+    /// Lists by source; of an undirected graph, the only ones.
+    pub fn outgoing(&self) -> &Lists {
+        &self.outgoing
+    }
+
+    /// Lists by target; of an undirected graph, the same as by source.
+    pub fn incoming(&self) -> &Lists {
+        self.incoming.as_ref().unwrap_or(&self.outgoing)
+    }
+
+    /// The lists of a direction.
+    pub fn lists(&self, direction: Direction) -> &Lists {
+        match direction {
+            Direction::Out => self.outgoing(),
+            Direction::In => self.incoming(),
+        }
+    }
+
+    /// Bytes of DRAM the loaded tables take.
+    pub fn resident_bytes(&self) -> u64 {
+        let directions = 1 + u64::from(self.is_directed());
+        8 * u64::from(self.vertices()) * directions
+    }
+
+    /// What vertices are called; read and checked on the first call.
+    ///
+    /// # Errors
+    /// `Kind::Io`, `Kind::Corrupt`.
+    pub fn names(&self) -> Result<&Names> {
+        if let Some(names) = self.names.get() {
+            return Ok(names);
+        }
+        let names = self.load_names().map_err(|e| e.in_context(self.path.display()))?;
+        Ok(self.names.get_or_init(|| names))
+    }
+
+    fn load_names(&self) -> Result<Names> {
+        let labels = if self.header.has(flag::NAMES_U64) {
+            Labels::Numbers(self.table(SectionKind::Names, Direction::Out)?)
+        } else if self.header.has(flag::NAMES_TEXT) {
+            let offsets = self.table(SectionKind::NameOffsets, Direction::Out)?;
+            Labels::Text(TextNames::from_parts(
+                offsets,
+                self.table(SectionKind::NameBytes, Direction::Out)?,
+            )?)
+        } else {
+            return Names::checked(Labels::Identity, Vec::new(), self.vertices());
+        };
+        Names::checked(labels, self.table(SectionKind::NameOrder, Direction::Out)?, self.vertices())
+    }
+
+    fn table<T: Pod>(&self, kind: SectionKind, direction: Direction) -> Result<Vec<T>> {
+        load_table(&self.backing, &self.header, kind, direction, &self.path)
+    }
+
+    /// Reads bytes of the file, from any thread.
+    ///
+    /// # Errors
+    /// `Kind::Io`, also past the end.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.backing.read(offset, into, &self.path)
+    }
+
+    /// Reads a whole section into `into`, which is as long as `extent`, without verifying it.
+    ///
+    /// # Errors
+    /// `Kind::Io`.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn read_extent(&self, extent: Extent, into: &mut [u8]) -> Result<()> {
+        assert_eq!(extent.bytes, into.len() as u64, "a buffer of the section's length");
+        self.read_at(extent.offset, into)
+    }
+
+    /// Checks that the pages of `direction` in `words` are whole, in place and name only vertices.
+    ///
+    /// A kernel that holds all pages in DRAM calls this once and indexes without checks of its own.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt`, naming the page.
+    pub fn verify_pages(&self, direction: Direction, words: &[u32]) -> Result<()> {
+        let page_words = self.layout().page_words();
+        for (number, page) in (0u32..).zip(words.chunks_exact(page_words)) {
+            self.verify_page(PageId::lists(direction, number), page)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn verify_page(&self, id: PageId, page: &[u32]) -> Result<()> {
+        let (generation, vertices) = (self.header.generation, self.header.vertices);
+        let checked = PageView::from_words(page).check(id, generation, vertices);
+        checked.map_err(|fault| self.page_error(id, fault))
+    }
+
+    fn page_error(&self, id: PageId, fault: PageFault) -> Error {
+        let context = format!(
+            "{}: {:?} {:?} page {}: {fault}; import the graph again",
+            self.path.display(),
+            id.direction,
+            id.kind,
+            id.number
+        );
+        Error::new(Kind::Corrupt, context)
+    }
+
+    /// Streams a section in pieces of whole blocks and says at the end whether its checksum holds.
+    ///
+    /// # Errors
+    /// `Kind::Io`, and whatever `piece` says.
+    pub fn stream(
+        &self,
+        section: &Section,
+        mut piece: impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let Extent { offset, bytes } = section.extent;
+        let mut words = vec![0u64; bytes.min(STREAM_BYTES as u64).next_multiple_of(8) as usize / 8];
+        let (mut at, mut sum) = (0, 0);
+        while at < bytes {
+            let len = (bytes - at).min(STREAM_BYTES as u64) as usize;
+            let buffer = &mut bytemuck::cast_slice_mut(&mut words)[..len];
+            self.read_at(offset + at, buffer)?;
+            sum = crc_append(sum, buffer);
+            piece(at, buffer)?;
+            at += len as u64;
+        }
+        Ok(sum == section.crc)
+    }
+}
+
+impl Backing {
+    fn read(&self, offset: u64, into: &mut [u8], path: &Path) -> Result<()> {
+        match self {
+            Backing::File(file) => {
+                file.read_exact_at(into, offset).map_err(|e| io("cannot read", path, e))
+            }
+            Backing::Memory(image) => {
+                let from = usize::try_from(offset).ok();
+                let range = from.and_then(|f| Some(f..f.checked_add(into.len())?));
+                let bytes = range.and_then(|r| image.get(r)).ok_or_else(|| {
+                    io("cannot read", path, std::io::ErrorKind::UnexpectedEof.into())
+                })?;
+                into.copy_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn load_lists(
+    backing: &Backing,
+    header: &Header,
+    direction: Direction,
+    path: &Path,
+) -> Result<Lists> {
+    let extent = |kind| header.section(kind, direction).map(|s| s.extent);
+    let present = "invariant: a header's sections were checked";
+    let pages = extent(SectionKind::Pages).expect(present);
+    let entries = load_table(backing, header, SectionKind::Vertices, direction, path)?;
+    let overflow = load_table(backing, header, SectionKind::Overflow, direction, path)?;
+    let count = pages.bytes / u64::from(header.page_bytes);
+    let table = VertexTable::new(entries, overflow, header.layout(), count, header.arcs)
+        .map_err(|e| e.in_context(format!("{direction:?}")))?;
+    let heads = extent(SectionKind::Heads).expect(present);
+    Ok(Lists { table, pages, heads, weights: extent(SectionKind::Weights) })
+}
+
+/// Loads a section as a table and verifies its checksum.
+fn load_table<T: Pod>(
+    backing: &Backing,
+    header: &Header,
+    kind: SectionKind,
+    direction: Direction,
+    path: &Path,
+) -> Result<Vec<T>> {
+    let section =
+        header.section(kind, direction).expect("invariant: a header's sections were checked");
+    let mut table = vec![T::zeroed(); (section.extent.bytes / size_of::<T>() as u64) as usize];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut table);
+    backing.read(section.extent.offset, bytes, path)?;
+    if crc(bytes) == section.crc {
+        return Ok(table);
+    }
+    let context =
+        format!("section {kind:?} {direction:?}: checksum mismatch; import the graph again");
+    Err(Error::new(Kind::Corrupt, context))
+}

@@ -1,0 +1,118 @@
+//! The graph file, byte by byte: header, vertex table, pages (`docs/design/graph-file.md`).
+//!
+//! - [`header`]: block 0 and the section table;
+//! - [`vertices`]: the table of list addresses and degrees;
+//! - [`page`]: reading and writing one page of lists;
+//! - [`file`]: opening a file, with every check that keeps later code from panicking.
+//!
+//! Invariants
+//! - Little-endian only; a word is four bytes; a list that fits a page never crosses one.
+//! - A list word is never [`RESERVED_WORD`] (spec A4.1a: the format keeps one word free).
+
+pub mod file;
+pub mod header;
+pub mod page;
+pub mod vertices;
+
+use crate::error::{Error, Kind, Result};
+
+#[cfg(target_endian = "big")]
+compile_error!("graph files are read as little-endian words in place");
+
+/// The word no list contains: readers may use it as a sentinel.
+pub const RESERVED_WORD: u32 = u32::MAX;
+/// The most vertices of a graph: ids stay below 2^31 - 1.
+pub const VERTICES_MAX: u32 = (1 << 31) - 2;
+/// Bytes of the header, and the alignment of sections.
+pub const BLOCK_BYTES: usize = 4096;
+/// Page size when nothing else is asked for.
+pub const PAGE_BYTES_DEFAULT: u32 = 4096;
+/// Words of a page's trailer.
+pub const TRAILER_WORDS: usize = 4;
+/// Words of a page's directory entry.
+pub const ENTRY_WORDS: usize = 2;
+
+/// Which arcs a section holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Direction {
+    /// Arcs by their source; of an undirected graph, both arcs of every edge.
+    Out = 0,
+    /// Arcs of a directed graph by their target.
+    In = 1,
+}
+
+/// The geometry of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    page_bytes: u32,
+}
+
+impl Layout {
+    /// The geometry of pages of `page_bytes` bytes.
+    ///
+    /// # Errors
+    /// `Kind::Argument` unless it is a power of two in 512..=65536.
+    pub fn new(page_bytes: u32) -> Result<Self> {
+        if page_bytes.is_power_of_two() && (512..=65536).contains(&page_bytes) {
+            return Ok(Layout { page_bytes });
+        }
+        let context = format!("page size {page_bytes} is not a power of two from 512 to 65536");
+        Err(Error::new(Kind::Argument, context))
+    }
+
+    /// Bytes of a page.
+    #[inline(always)]
+    pub fn page_bytes(self) -> usize {
+        self.page_bytes as usize
+    }
+
+    /// Words of a page, trailer included.
+    #[inline(always)]
+    pub fn page_words(self) -> usize {
+        self.page_bytes as usize / 4
+    }
+
+    /// Words of a page for lists and directory together.
+    #[inline(always)]
+    pub fn capacity_words(self) -> usize {
+        self.page_words() - TRAILER_WORDS
+    }
+
+    /// The longest list that fits a page, and the length of every piece but the last of a longer one.
+    #[inline(always)]
+    pub fn piece_words(self) -> usize {
+        self.capacity_words() - ENTRY_WORDS
+    }
+
+    /// The pieces of the list at word address `addr` with `degree` neighbours, in list order.
+    #[inline]
+    pub fn pieces(self, addr: u64, degree: u32) -> impl Iterator<Item = Piece> {
+        let (step, piece_words) = (self.page_words() as u64, self.piece_words() as u32);
+        (0..degree.div_ceil(piece_words)).map(move |i| Piece {
+            addr: addr + u64::from(i) * step,
+            first: i * piece_words,
+            len: piece_words.min(degree - i * piece_words),
+        })
+    }
+}
+
+/// A run of neighbours in one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Word address of the first neighbour in PAGES.
+    pub addr: u64,
+    /// Its index in the list.
+    pub first: u32,
+    /// How many neighbours.
+    pub len: u32,
+}
+
+/// A run of bytes of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Byte offset in the file, a multiple of [`BLOCK_BYTES`].
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}

@@ -1,0 +1,254 @@
+//! Placement: which page and word each list gets, from degrees alone (`docs/design/graph-file.md`).
+//!
+//! Paper 003 pads in id order so that no short list crosses a page; that wastes 2 to 38 % (spec A4).
+//! Here lists go by best fit into a bounded window of open pages.
+//!
+//! Invariants
+//! - A list that fits a page lies in one page; a longer one has consecutive pages of its own, whose
+//!   last may take small lists behind it.
+//! - Lists in a page lie one after another in order of placement, so their start words follow from
+//!   the order alone.
+//! - A vertex's page is at most a window behind the newest page when it is placed.
+
+use crate::error::{Error, Kind, Result};
+use crate::format::{ENTRY_WORDS, Layout};
+
+/// Open pages a planner keeps by default.
+pub const WINDOW_PAGES: usize = 256;
+
+/// Where every list goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Word address of each vertex's list; 0 for an empty one.
+    pub addr: Vec<u64>,
+    /// Pages in all.
+    pub pages: u32,
+    /// Vertices in order of page, then of placement; a long list appears once a piece.
+    pub placed: Vec<u32>,
+    /// Page `p` holds `placed[first[p]..first[p + 1]]`.
+    pub first: Vec<u32>,
+    /// Words that hold neither list, directory nor trailer.
+    pub padding_words: u64,
+}
+
+impl Plan {
+    /// The vertices with a list (or piece) in page `p`, in order of place.
+    pub fn in_page(&self, p: u32) -> &[u32] {
+        let p = p as usize;
+        &self.placed[self.first[p] as usize..self.first[p + 1] as usize]
+    }
+
+    /// Padding as a share of all page words.
+    pub fn padding_share(&self, layout: Layout) -> f64 {
+        let words = f64::from(self.pages) * layout.page_words() as f64;
+        if self.pages == 0 { 0.0 } else { self.padding_words as f64 / words }
+    }
+}
+
+/// Plans where lists of `degrees` go, in vertex order, with `window` pages open.
+///
+/// # Errors
+/// `Kind::Argument` when the graph needs 2^32 pages or more: larger pages are then the answer.
+///
+/// # Panics
+/// When `window` is zero.
+pub fn plan(degrees: &[u32], layout: Layout, window: usize) -> Result<Plan> {
+    let mut packer = Packer::new(layout, window);
+    let mut addr = Vec::with_capacity(degrees.len());
+    for (v, &degree) in (0u32..).zip(degrees) {
+        addr.push(packer.place(v, degree as usize)?);
+    }
+    Ok(packer.finish(addr))
+}
+
+struct Packer {
+    layout: Layout,
+    open: FreeSpace,
+    /// Words used by lists, a page.
+    used: Vec<u16>,
+    /// (page, vertex) in order of placement.
+    placed: Vec<(u32, u32)>,
+    padding_words: u64,
+}
+
+impl Packer {
+    fn new(layout: Layout, window: usize) -> Self {
+        Packer {
+            layout,
+            open: FreeSpace::new(layout.capacity_words(), window),
+            used: Vec::new(),
+            placed: Vec::new(),
+            padding_words: 0,
+        }
+    }
+
+    fn place(&mut self, v: u32, degree: usize) -> Result<u64> {
+        if degree == 0 {
+            Ok(0)
+        } else if degree <= self.layout.piece_words() {
+            self.place_short(v, degree)
+        } else {
+            self.place_long(v, degree)
+        }
+    }
+
+    fn place_short(&mut self, v: u32, degree: usize) -> Result<u64> {
+        let need = degree + ENTRY_WORDS;
+        let (page, free) = match self.open.take_best(need) {
+            Some(found) => found,
+            None => (self.new_page()?, self.layout.capacity_words()),
+        };
+        let start = self.put(page, v, degree);
+        self.reopen(page, free - need);
+        Ok(u64::from(page) * self.layout.page_words() as u64 + start)
+    }
+
+    fn place_long(&mut self, v: u32, degree: usize) -> Result<u64> {
+        let piece_words = self.layout.piece_words();
+        let first = self.new_page()?;
+        self.put(first, v, piece_words);
+        let mut rest = degree - piece_words;
+        while rest > 0 {
+            let (page, len) = (self.new_page()?, rest.min(piece_words));
+            self.put(page, v, len);
+            rest -= len;
+            if rest == 0 {
+                self.reopen(page, piece_words - len);
+            }
+        }
+        Ok(u64::from(first) * self.layout.page_words() as u64)
+    }
+
+    fn new_page(&mut self) -> Result<u32> {
+        let page = u32::try_from(self.used.len()).ok().filter(|&p| p < u32::MAX);
+        let page = page.ok_or_else(|| {
+            Error::new(Kind::Argument, "more than 2^32 pages: choose a larger page size")
+        })?;
+        self.used.push(0);
+        Ok(page)
+    }
+
+    fn put(&mut self, page: u32, v: u32, len: usize) -> u64 {
+        self.placed.push((page, v));
+        let used = &mut self.used[page as usize];
+        let start = u64::from(*used);
+        *used += len as u16;
+        start
+    }
+
+    /// Keeps a page open for later lists if one could still fit; closes the fullest of too many.
+    fn reopen(&mut self, page: u32, free: usize) {
+        if free <= ENTRY_WORDS {
+            self.padding_words += free as u64;
+        } else {
+            self.padding_words += self.open.insert(page, free) as u64;
+        }
+    }
+
+    fn finish(mut self, addr: Vec<u64>) -> Plan {
+        self.padding_words += self.open.drain_words() as u64;
+        let pages = self.used.len();
+        let mut first = vec![0u32; pages + 1];
+        for &(p, _) in &self.placed {
+            first[p as usize + 1] += 1;
+        }
+        for p in 0..pages {
+            first[p + 1] += first[p];
+        }
+        let mut cursor = first.clone();
+        let mut placed = vec![0u32; self.placed.len()];
+        for &(p, v) in &self.placed {
+            placed[cursor[p as usize] as usize] = v;
+            cursor[p as usize] += 1;
+        }
+        Plan { addr, pages: pages as u32, placed, first, padding_words: self.padding_words }
+    }
+}
+
+/// Open pages by how many words they have free, with a bitmap of the sizes present.
+struct FreeSpace {
+    by_free: Vec<Vec<u32>>,
+    present: Vec<u64>,
+    count: usize,
+    window: usize,
+}
+
+impl FreeSpace {
+    fn new(capacity: usize, window: usize) -> Self {
+        assert!(window > 0, "a planner keeps at least one page open");
+        FreeSpace {
+            by_free: vec![Vec::new(); capacity + 1],
+            present: vec![0; capacity / 64 + 1],
+            count: 0,
+            window,
+        }
+    }
+
+    /// The smallest size of at least `need` words that some page has free.
+    fn smallest(&self, need: usize) -> Option<usize> {
+        let (mut word, mut mask) = (need / 64, !0u64 << (need % 64));
+        while let Some(&bits) = self.present.get(word) {
+            if bits & mask != 0 {
+                return Some(word * 64 + (bits & mask).trailing_zeros() as usize);
+            }
+            (word, mask) = (word + 1, !0);
+        }
+        None
+    }
+
+    fn pop(&mut self, free: usize) -> u32 {
+        let pages = &mut self.by_free[free];
+        let page = pages.pop().expect("invariant: the bitmap tells which sizes are present");
+        if pages.is_empty() {
+            self.present[free / 64] &= !(1 << (free % 64));
+        }
+        self.count -= 1;
+        page
+    }
+
+    fn take_best(&mut self, need: usize) -> Option<(u32, usize)> {
+        let free = self.smallest(need)?;
+        Some((self.pop(free), free))
+    }
+
+    /// Adds a page; returns the words lost by closing the fullest one, if the window was full.
+    fn insert(&mut self, page: u32, free: usize) -> usize {
+        self.by_free[free].push(page);
+        self.present[free / 64] |= 1 << (free % 64);
+        self.count += 1;
+        if self.count <= self.window {
+            return 0;
+        }
+        let fullest = self.smallest(0).expect("invariant: a page was just added");
+        self.pop(fullest);
+        fullest
+    }
+
+    fn drain_words(&mut self) -> usize {
+        let words = self.by_free.iter().enumerate().map(|(free, pages)| free * pages.len()).sum();
+        self.by_free.iter_mut().for_each(Vec::clear);
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn best_fit_fills_the_hole_that_fits_best() {
+        let layout = Layout::new(512).unwrap();
+        let plan = plan(&[100, 60, 60, 20, 58, 0, 300], layout, 4).unwrap();
+        let page = |v: usize| plan.addr[v] / 128;
+        assert_eq!((page(0), page(1), page(2)), (0, 1, 1));
+        assert_eq!((page(3), plan.addr[3] % 128), (0, 100), "the hole of 22 words");
+        assert_eq!((page(4), plan.addr[5]), (2, 0));
+        assert_eq!((plan.addr[6], plan.pages), (3 * 128, 6));
+        assert_eq!(plan.in_page(0), [0, 3]);
+        assert_eq!(plan.in_page(5), [6]);
+        let lists: u32 = [100, 60, 60, 20, 58, 300].iter().sum();
+        let entries = 5 + 3;
+        let rest = u64::from(plan.pages) * 124 - u64::from(lists) - 2 * entries;
+        assert_eq!(plan.padding_words, rest);
+    }
+}
