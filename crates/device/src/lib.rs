@@ -5,12 +5,15 @@
 //! - [`memory`]: persistent and pooled memory ([`memory::Domain`]);
 //! - [`fabric`]: other nodes' memory ([`fabric::Fabric`]).
 //!
+//! [`profile`] holds what a device can do as data, each figure with its source.
+//!
 //! Useful alone and without root: someone else's engine can be run against the models, their illegal
 //! requests are named, and a [`littoral_base::fault::Plan`] makes them fail on purpose.
 
 pub mod error;
 pub mod fabric;
 pub mod memory;
+pub mod profile;
 pub mod read;
 pub mod zoned;
 

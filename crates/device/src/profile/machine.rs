@@ -1,0 +1,480 @@
+//! The machine file: which memory devices a machine is made of, what stands behind each.
+//!
+//! ```toml
+//! schema = "littoral.machine/1"
+//!
+//! [device.fast]
+//! kind = "flash"              # flash | zoned | memory | fabric
+//! medium = "ram"              # ram | file:PATH | uring:PATH | zbd:PATH | dax:PATH | tcp:HOST:PORT
+//! profile = "xlfdd"           # how it is paced; a name or a path; flash on ram only
+//! capacity = "4GiB"
+//! ```
+//!
+//! Invariants
+//! - A [`MachineSpec`] is valid: each medium can serve its kind, every number is in range, names are
+//!   unique (TOML sees to that) and can be file names.
+//! - Unknown kinds, media and fields are errors with a suggestion; nothing is ignored.
+//!
+//! This file says what to open; opening is the facade's work.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::fields::{self, Fields, Origin, Scalar, suggestion};
+use super::spec::{Row, Rule, Unit};
+use super::{Profile, in_range};
+use crate::error::{Error, Kind, Result};
+
+/// The format that machine files name in their field `schema`.
+pub const SCHEMA: &str = "littoral.machine/1";
+
+/// The kinds of device a machine is made of: the four traits of this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MachineKind {
+    /// Small asynchronous reads ([`crate::read::ReadDevice`]).
+    Flash,
+    /// Zoned storage ([`crate::zoned::ZonedDevice`]).
+    Zoned,
+    /// Persistent or pooled memory ([`crate::memory::Domain`]).
+    Memory,
+    /// Other nodes' memory ([`crate::fabric::Fabric`]).
+    Fabric,
+}
+
+const KINDS: [(&str, MachineKind); 4] = [
+    ("flash", MachineKind::Flash),
+    ("zoned", MachineKind::Zoned),
+    ("memory", MachineKind::Memory),
+    ("fabric", MachineKind::Fabric),
+];
+
+impl MachineKind {
+    /// The name as a machine file spells it.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, k)| *k == self).expect("invariant: every kind is listed").0
+    }
+
+    fn media(self) -> &'static [&'static str] {
+        match self {
+            MachineKind::Flash => &["ram", "file:", "uring:"],
+            MachineKind::Zoned => &["ram", "file:", "zbd:"],
+            MachineKind::Memory => &["ram", "file:", "dax:"],
+            MachineKind::Fabric => &["ram", "tcp:"],
+        }
+    }
+
+    fn rows(self) -> &'static [Row] {
+        match self {
+            MachineKind::Flash | MachineKind::Memory => CAPACITY,
+            MachineKind::Zoned => ZONED,
+            MachineKind::Fabric => FABRIC,
+        }
+    }
+}
+
+/// What stands behind a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// This process's memory; gone when it ends.
+    Ram,
+    /// A file, through ordinary calls.
+    File(PathBuf),
+    /// A file or block device, through io_uring where allowed, else a pread pool.
+    Uring(PathBuf),
+    /// A zoned block device.
+    Zbd(PathBuf),
+    /// DAX-mapped persistent memory.
+    Dax(PathBuf),
+    /// A peer, as `host:port`.
+    Tcp(String),
+}
+
+impl Medium {
+    /// Reads a medium as machine files and options spell it.
+    ///
+    /// # Errors
+    /// `Kind::Profile` with the nearest spelling.
+    pub fn parse(text: &str) -> Result<Medium> {
+        if text == "ram" {
+            return Ok(Medium::Ram);
+        }
+        let known = ["ram", "file:", "uring:", "zbd:", "dax:", "tcp:"];
+        let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
+        let path = || PathBuf::from(rest);
+        let medium = match scheme {
+            "file" => Medium::File(path()),
+            "uring" => Medium::Uring(path()),
+            "zbd" => Medium::Zbd(path()),
+            "dax" => Medium::Dax(path()),
+            "tcp" => Medium::Tcp(rest.to_owned()),
+            _ => {
+                let hint = suggestion(scheme, known.into_iter());
+                return Err(Error::new(Kind::Profile, format!("unknown medium `{text}`{hint}")));
+            }
+        };
+        if rest.is_empty() {
+            let message = format!("medium `{text}` names no place; write `{scheme}:PATH`");
+            return Err(Error::new(Kind::Profile, message));
+        }
+        Ok(medium)
+    }
+
+    /// The scheme, with its colon where a place follows.
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Medium::Ram => "ram",
+            Medium::File(_) => "file:",
+            Medium::Uring(_) => "uring:",
+            Medium::Zbd(_) => "zbd:",
+            Medium::Dax(_) => "dax:",
+            Medium::Tcp(_) => "tcp:",
+        }
+    }
+
+    /// The path, where there is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Medium::File(p) | Medium::Uring(p) | Medium::Zbd(p) | Medium::Dax(p) => Some(p),
+            Medium::Ram | Medium::Tcp(_) => None,
+        }
+    }
+}
+
+/// One device of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceSpec {
+    /// Its name in the machine file.
+    pub name: String,
+    /// What it is.
+    pub kind: MachineKind,
+    /// What stands behind it.
+    pub medium: Medium,
+    /// How it is paced; none means at the medium's own speed.
+    pub profile: Option<Profile>,
+    geometry: BTreeMap<&'static str, u64>,
+}
+
+impl DeviceSpec {
+    /// A geometry figure such as `capacity` or `zones`, in its base unit.
+    pub fn geometry(&self, key: &str) -> Option<u64> {
+        self.geometry.get(key).copied()
+    }
+
+    /// Every geometry figure with its row.
+    pub fn figures(&self) -> impl Iterator<Item = (&'static Row, u64)> {
+        self.kind.rows().iter().filter_map(|r| Some((r, self.geometry(r.key)?)))
+    }
+}
+
+/// A machine: its devices by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineSpec {
+    /// The devices, in order of name.
+    pub devices: Vec<DeviceSpec>,
+}
+
+const fn geometry(key: &'static str, unit: Unit, range: (u64, u64), meaning: &'static str) -> Row {
+    let (least, greatest) = range;
+    Row { key, unit, least, greatest, rule: Rule::Any, required: false, meaning }
+}
+
+const EXBI: u64 = 1 << 60;
+const CAPACITY: &[Row] = &[geometry("capacity", Unit::Size, (4096, EXBI), "bytes of the device")];
+const ZONED: &[Row] = &[
+    Row {
+        rule: Rule::PowerOfTwo,
+        ..geometry("block_bytes", Unit::Size, (512, 65_536), "bytes of a logical block")
+    },
+    geometry("zones", Unit::Count, (1, 1 << 24), "zones in all"),
+    geometry("conventional_zones", Unit::Count, (0, 1 << 24), "leading zones written in place"),
+    geometry("zone_size", Unit::Size, (4096, EXBI), "address space of a zone"),
+    geometry("zone_capacity", Unit::Size, (4096, EXBI), "writable bytes of a zone"),
+    geometry("open_zones_max", Unit::Count, (0, 1 << 24), "most zones open at once; 0 is no limit"),
+    geometry("active_zones_max", Unit::Count, (0, 1 << 24), "most zones active at once"),
+];
+const FABRIC: &[Row] = &[
+    geometry("nodes", Unit::Count, (1, 1 << 16), "nodes of a job"),
+    geometry("window", Unit::Size, (4096, EXBI), "bytes each node exports"),
+];
+
+impl MachineSpec {
+    /// The machine of someone without a machine file: everything emulated in memory, or in files of
+    /// one directory when `directory` is given.
+    ///
+    /// # Panics
+    /// Never: the shipped profile it names is tested.
+    pub fn emulated(directory: Option<&Path>) -> MachineSpec {
+        let medium = |name: &str| match directory {
+            None => Medium::Ram,
+            Some(dir) => Medium::File(dir.join(name)),
+        };
+        let device = |name: &str, kind, profile, geometry: &[(&'static str, u64)]| DeviceSpec {
+            name: name.to_owned(),
+            kind,
+            medium: medium(name),
+            profile,
+            geometry: geometry.iter().copied().collect(),
+        };
+        let xlfdd = Profile::named("xlfdd").expect("invariant: the shipped profile is valid");
+        let paced = directory.is_none().then_some(xlfdd);
+        let zones = [
+            ("block_bytes", 4096),
+            ("zones", 64),
+            ("conventional_zones", 0),
+            ("zone_size", 16 << 20),
+            ("zone_capacity", 16 << 20),
+            ("open_zones_max", 14),
+            ("active_zones_max", 14),
+        ];
+        MachineSpec {
+            devices: vec![
+                device("flash", MachineKind::Flash, paced, &[("capacity", 1 << 30)]),
+                device("memory", MachineKind::Memory, None, &[("capacity", 256 << 20)]),
+                device("zoned", MachineKind::Zoned, None, &zones),
+            ],
+        }
+    }
+
+    /// Reads the machine file at `path`.
+    ///
+    /// # Errors
+    /// `Kind::Io` when it cannot be read, else as [`MachineSpec::parse`].
+    pub fn load(path: &Path) -> Result<MachineSpec> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Error::with_source(Kind::Io, format!("reading machine file {name}"), e))?;
+        Self::parse(&text, &name)
+    }
+
+    /// Reads a machine file's text; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// `Kind::Profile` with file, line, field and what would be legal.
+    pub fn parse(text: &str, origin: &str) -> Result<MachineSpec> {
+        let origin = Origin { name: origin, text };
+        let document = fields::parse(origin)?;
+        let mut top = Fields::new(origin, "", &document, 0);
+        let (schema, at) = top.required_text("schema")?;
+        if schema != SCHEMA {
+            let message = format!("schema is `{schema}`, this build reads `{SCHEMA}`");
+            return Err(Error::new(Kind::Unsupported, format!("{}: {message}", origin.place(at))));
+        }
+        let mut devices = Vec::new();
+        if let Some(mut table) = top.table("device")? {
+            for name in table.names() {
+                let fields = table.table(&name)?.ok_or_else(|| table.missing(&name))?;
+                devices.push(read_device(name, fields)?);
+            }
+        }
+        top.finish()?;
+        if devices.is_empty() {
+            return Err(origin.error(0, "no device is described; write a table `[device.NAME]`"));
+        }
+        devices.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(MachineSpec { devices })
+    }
+
+    /// The device called `name`.
+    ///
+    /// # Errors
+    /// `Kind::Profile` with the nearest name.
+    pub fn device(&self, name: &str) -> Result<&DeviceSpec> {
+        self.devices.iter().find(|d| d.name == name).ok_or_else(|| {
+            let hint = suggestion(name, self.devices.iter().map(|d| d.name.as_str()));
+            Error::new(Kind::Profile, format!("this machine has no device `{name}`{hint}"))
+        })
+    }
+}
+
+fn read_device(name: String, mut fields: Fields<'_, '_>) -> Result<DeviceSpec> {
+    let (kind, at) = fields.required_text("kind")?;
+    let Some((_, kind)) = KINDS.iter().find(|(n, _)| *n == kind) else {
+        let hint = suggestion(kind, KINDS.iter().map(|(n, _)| *n));
+        let field = fields.name("kind");
+        return Err(fields.origin.error(at, format_args!("`{field}` is `{kind}`{hint}")));
+    };
+    let medium = read_medium(&mut fields, *kind)?;
+    let profile = read_profile(&mut fields, *kind, &medium)?;
+    let mut geometry = BTreeMap::new();
+    for row in kind.rows() {
+        if let Some(value) = read_geometry(&mut fields, row)? {
+            geometry.insert(row.key, value);
+        }
+    }
+    fields.finish()?;
+    check_geometry(&fields, *kind, &medium, &geometry)?;
+    let origin = fields.origin;
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+        let message = format!("device name `{name}` has other than letters, digits, `-` and `_`");
+        return Err(origin.error(at, message));
+    }
+    Ok(DeviceSpec { name, kind: *kind, medium, profile, geometry })
+}
+
+fn read_medium(fields: &mut Fields<'_, '_>, kind: MachineKind) -> Result<Medium> {
+    let (text, at) = fields.required_text("medium")?;
+    let medium = Medium::parse(text).map_err(|e| fields.origin.error(at, e))?;
+    if kind.media().contains(&medium.scheme()) {
+        return Ok(medium);
+    }
+    let legal = kind.media().join(", ");
+    let (field, kind) = (fields.name("medium"), kind.name());
+    let message = format_args!("`{field}` is `{text}`; a {kind} device takes {legal}");
+    Err(fields.origin.error(at, message))
+}
+
+fn read_profile(
+    fields: &mut Fields<'_, '_>,
+    kind: MachineKind,
+    medium: &Medium,
+) -> Result<Option<Profile>> {
+    let Some((name, at)) = fields.text("profile")? else { return Ok(None) };
+    if kind != MachineKind::Flash || *medium != Medium::Ram {
+        let field = fields.name("profile");
+        let message = format!("`{field}` paces a flash device on `ram`; this device is real");
+        return Err(fields.origin.error(at, message));
+    }
+    Profile::open(name).map(Some).map_err(|e| e.in_context(fields.origin.place(at)))
+}
+
+fn read_geometry(fields: &mut Fields<'_, '_>, row: &Row) -> Result<Option<u64>> {
+    let Some((value, at)) = fields.number_or_text(row.key)? else { return Ok(None) };
+    let parsed = match value {
+        Scalar::Number(n) => Ok(n),
+        Scalar::Text(text) => row.unit.parse(text),
+    };
+    let name = fields.name(row.key);
+    let checked = parsed.and_then(|v| in_range(row, v));
+    checked.map(Some).map_err(|m| fields.origin.error(at, format_args!("`{name}`: {m}")))
+}
+
+/// What no single field can check: memory and new files need their size given, zones must fit.
+fn check_geometry(
+    fields: &Fields<'_, '_>,
+    kind: MachineKind,
+    medium: &Medium,
+    geometry: &BTreeMap<&'static str, u64>,
+) -> Result<()> {
+    let needed: &[&str] = match (kind, medium) {
+        (MachineKind::Flash | MachineKind::Memory, Medium::Ram) => &["capacity"],
+        (MachineKind::Zoned, Medium::Ram | Medium::File(_)) => {
+            &["block_bytes", "zones", "zone_size"]
+        }
+        (MachineKind::Fabric, _) => &["nodes", "window"],
+        _ => &[],
+    };
+    if let Some(absent) = needed.iter().find(|k| !geometry.contains_key(*k)) {
+        return Err(fields.missing(absent));
+    }
+    let size = geometry.get("zone_size").copied().unwrap_or(u64::MAX);
+    if geometry.get("zone_capacity").is_some_and(|&c| c > size) {
+        return Err(fields.mistake(&format!(
+            "`zone_capacity` is above `zone_size`; nearest legal value {size}"
+        )));
+    }
+    let zones = geometry.get("zones").copied().unwrap_or(u64::MAX);
+    if geometry.get("conventional_zones").is_some_and(|&c| c > zones) {
+        return Err(fields.mistake(&format!(
+            "`conventional_zones` is above `zones`; nearest legal value {zones}"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+schema = "littoral.machine/1"
+
+[device.fast]
+kind = "flash"
+medium = "ram"
+profile = "xlfdd"
+capacity = "4GiB"
+
+[device.disk]
+kind = "flash"
+medium = "uring:/data/graph.lg"
+
+[device.smr]
+kind = "zoned"
+medium = "file:smr.img"
+block_bytes = 4096
+zones = 32
+zone_size = "64MiB"
+zone_capacity = "48MiB"
+"#;
+
+    fn refused(text: &str) -> String {
+        MachineSpec::parse(text, "m.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_machine_file_is_read_whole() {
+        let m = MachineSpec::parse(GOOD, "m.toml").unwrap();
+        let names: Vec<_> = m.devices.iter().map(|d| d.name.as_str()).collect();
+        assert_eq!(names, ["disk", "fast", "smr"]);
+        assert_eq!(m.device("fast").unwrap().geometry("capacity"), Some(4 << 30));
+        assert_eq!(m.device("fast").unwrap().profile.as_ref().unwrap().name(), "xlfdd");
+        assert_eq!(m.device("disk").unwrap().medium, Medium::Uring("/data/graph.lg".into()));
+        assert_eq!(m.device("smr").unwrap().figures().count(), 4);
+        assert!(m.device("dusk").unwrap_err().to_string().contains("did you mean `disk`?"));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_line_and_remedy() {
+        for (from, to, wanted) in [
+            (
+                "kind = \"zoned\"",
+                "kind = \"zned\"",
+                "m.toml:15: `device.smr.kind` is `zned`; did you mean `zoned`?",
+            ),
+            (
+                "\"file:smr.img\"",
+                "\"dax:/dev/dax0\"",
+                "m.toml:16: `device.smr.medium` is `dax:/dev/dax0`; a zoned device takes",
+            ),
+            (
+                "\"uring:/data/graph.lg\"",
+                "\"urin:/data\"",
+                "unknown medium `urin:/data`; did you mean `uring:`?",
+            ),
+            ("\"uring:/data/graph.lg\"", "\"uring:\"", "names no place"),
+            ("zones = 32", "zoons = 32", "unknown field `device.smr.zoons`; did you mean `zones`?"),
+            ("zones = 32", "", "m.toml:14: field `device.smr.zones` is missing"),
+            (
+                "\"48MiB\"",
+                "\"65MiB\"",
+                "`zone_capacity` is above `zone_size`; nearest legal value 67108864",
+            ),
+            ("block_bytes = 4096", "block_bytes = 1000", "nearest legal value 1 KiB"),
+            (
+                "profile = \"xlfdd\"",
+                "profile = \"xlfd\"",
+                "m.toml:7: there is no profile `xlfd`; did you mean `xlfdd`?",
+            ),
+            ("capacity = \"4GiB\"", "capacity = true", "`device.fast.capacity` is boolean"),
+            ("[device.smr]", "[devices.smr]", "unknown field `devices`; did you mean `device`?"),
+            ("[device.smr]", "[device.\"a/b\"]", "device name `a/b`"),
+        ] {
+            let e = refused(&GOOD.replacen(from, to, 1));
+            assert!(e.contains(wanted), "{to}: {e}");
+        }
+        assert!(refused("schema = \"littoral.machine/1\"").contains("[device.NAME]"));
+        assert!(refused("schema = \"littoral.machine/9\"").contains("littoral.machine/1"));
+    }
+
+    #[test]
+    fn the_emulated_machine_obeys_its_own_rules() {
+        for dir in [None, Some(Path::new("d"))] {
+            for d in MachineSpec::emulated(dir).devices {
+                assert!(d.kind.media().contains(&d.medium.scheme()));
+                for (row, value) in d.figures() {
+                    assert_eq!(row.nearest(value), value, "{}.{}", d.name, row.key);
+                }
+            }
+        }
+    }
+}
