@@ -3,6 +3,7 @@
 //! - [`read`]: asynchronous small reads ([`read::ReadDevice`]), the seam of the coroutine ring;
 //! - [`zoned`]: zoned storage ([`zoned::ZonedDevice`]);
 //! - [`memory`]: persistent and pooled memory ([`memory::Domain`]);
+//! - [`pmem`]: domains on flush instructions, msync and eADR, and the crash-image simulator;
 //! - [`fabric`]: other nodes' memory ([`fabric::Fabric`]).
 //!
 //! [`profile`] holds what a device can do as data, each figure with its source.
@@ -13,6 +14,7 @@
 pub mod error;
 pub mod fabric;
 pub mod memory;
+pub mod pmem;
 pub mod profile;
 pub mod read;
 pub mod zoned;

@@ -1,0 +1,192 @@
+//! Domains over a mapping whose stores are ordered by instructions: flush and fence, and eADR.
+//!
+//! - [`FlushFence`]: CLWB, CLFLUSHOPT or CLFLUSH by CPUID, then SFENCE. On DAX memory a fence promises
+//!   survival of power loss; over the page cache (tmpfs, an ordinary file) only of process death; over
+//!   anonymous memory nothing, at the same cost, which is what measurements without a part use.
+//! - [`Eadr`]: caches are inside the power domain, so write-back does nothing and a fence only orders.
+//!
+//! Invariant: the promise is what the medium was found to be, never what the caller wished for.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use super::raw::flush::{Flush, fence};
+use super::raw::map::Mapping;
+use crate::error::{Error, Kind, Result};
+use crate::memory::{Domain, LINE_BYTES, Promise};
+
+/// The word methods that every mapped domain shares; the mapping is `self.map`.
+macro_rules! mapped_words {
+    () => {
+        #[inline(always)]
+        fn len(&self) -> usize {
+            self.map.len()
+        }
+        #[inline(always)]
+        fn word(&self, offset: usize, order: Ordering) -> u64 {
+            assert!(offset.is_multiple_of(8), "aligned word");
+            self.map.words()[offset / 8].load(order)
+        }
+        #[inline(always)]
+        fn store(&self, offset: usize, value: u64, order: Ordering) {
+            assert!(offset.is_multiple_of(8), "aligned word");
+            self.map.words()[offset / 8].store(value, order);
+        }
+        #[inline(always)]
+        fn compare_exchange(
+            &self,
+            offset: usize,
+            current: u64,
+            new: u64,
+            success: Ordering,
+            failure: Ordering,
+        ) -> std::result::Result<u64, u64> {
+            assert!(offset.is_multiple_of(8), "aligned word");
+            self.map.words()[offset / 8].compare_exchange(current, new, success, failure)
+        }
+        /// A coherent mapping holds no private copies: nothing to drop.
+        #[inline(always)]
+        fn invalidate(&self, offset: usize, len: usize) {
+            assert!(offset + len <= self.map.len(), "range in the domain");
+        }
+    };
+}
+pub(super) use mapped_words;
+
+/// Mapped memory made durable by write-back instructions and SFENCE.
+#[derive(Debug)]
+pub struct FlushFence {
+    map: Mapping,
+    flush: Flush,
+}
+
+impl FlushFence {
+    fn over(map: Mapping) -> Result<Self> {
+        let none = || {
+            let text =
+                "this processor has no cache-line write-back; open the file with msync instead";
+            Error::new(Kind::Unsupported, text)
+        };
+        Ok(FlushFence { map, flush: Flush::detect().ok_or_else(none)? })
+    }
+
+    /// Zeroed anonymous memory: the cost of flushes and fences, the durability of nothing.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` for a length that is no multiple of 64, `Kind::Unsupported` where the
+    /// processor has no write-back instruction.
+    pub fn anonymous(len: usize) -> Result<Self> {
+        Self::over(Mapping::anonymous(len)?)
+    }
+
+    /// Creates a file of `len` zero bytes.
+    ///
+    /// # Errors
+    /// `Kind::Busy` when it exists, `Kind::Io`, `Kind::Unsupported` as above.
+    pub fn create(path: &Path, len: usize) -> Result<Self> {
+        Self::over(Mapping::create(path, len)?)
+    }
+
+    /// Opens an existing file as its one owner.
+    ///
+    /// # Errors
+    /// `Kind::Busy` when another owner holds it, `Kind::Io`, `Kind::Foreign`, `Kind::Unsupported`.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::over(Mapping::open(path)?)
+    }
+
+    /// The instruction in use.
+    pub fn instruction(&self) -> Flush {
+        self.flush
+    }
+}
+
+fn mapped_promise(map: &Mapping) -> Promise {
+    match (map.is_dax(), map.file()) {
+        (true, _) => Promise::PowerLoss,
+        (false, Some(_)) => Promise::ProcessDeath,
+        (false, None) => Promise::Nothing,
+    }
+}
+
+impl Domain for FlushFence {
+    mapped_words!();
+
+    fn promise(&self) -> Promise {
+        mapped_promise(&self.map)
+    }
+
+    #[inline(always)]
+    fn write_back(&self, offset: usize, len: usize) {
+        let words = &self.map.words()[offset / 8..(offset + len).div_ceil(8)];
+        let lead = offset % LINE_BYTES / 8;
+        if let Some(first) = words.first() {
+            self.flush.line(first);
+        }
+        for word in words.iter().skip(LINE_BYTES / 8 - lead).step_by(LINE_BYTES / 8) {
+            self.flush.line(word);
+        }
+    }
+
+    #[inline(always)]
+    fn fence(&self) -> Result<()> {
+        fence();
+        Ok(())
+    }
+}
+
+/// Mapped memory whose caches are inside the power domain: write-back is free.
+#[derive(Debug)]
+pub struct Eadr {
+    map: Mapping,
+}
+
+/// Whether Linux reports a persistent-memory region whose persistence domain includes the caches.
+pub fn platform_has_eadr() -> bool {
+    let regions = std::fs::read_dir("/sys/bus/nd/devices").into_iter().flatten().flatten();
+    regions
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("persistence_domain")).ok())
+        .any(|domain| domain.trim() == "cpu_cache")
+}
+
+impl Eadr {
+    /// Zeroed anonymous memory: the cost of an eADR platform, the durability of nothing.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` for a length that is no multiple of 64.
+    pub fn anonymous(len: usize) -> Result<Self> {
+        Ok(Eadr { map: Mapping::anonymous(len)? })
+    }
+
+    /// Opens an existing file as its one owner.
+    ///
+    /// # Errors
+    /// `Kind::Unsupported` when no region of this machine keeps its caches through a power loss;
+    /// otherwise as [`FlushFence::open`].
+    pub fn open(path: &Path) -> Result<Self> {
+        if !platform_has_eadr() {
+            let text = format!("{}: no eADR region here; use flush and fence", path.display());
+            return Err(Error::new(Kind::Unsupported, text));
+        }
+        Ok(Eadr { map: Mapping::open(path)? })
+    }
+}
+
+impl Domain for Eadr {
+    mapped_words!();
+
+    fn promise(&self) -> Promise {
+        mapped_promise(&self.map)
+    }
+
+    #[inline(always)]
+    fn write_back(&self, offset: usize, len: usize) {
+        debug_assert!(offset + len <= self.map.len(), "range in the domain");
+    }
+
+    #[inline(always)]
+    fn fence(&self) -> Result<()> {
+        fence();
+        Ok(())
+    }
+}

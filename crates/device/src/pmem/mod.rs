@@ -1,0 +1,28 @@
+//! Persistent memory: every implementation of [`Domain`](crate::memory::Domain), and the crash model.
+//!
+//! - [`FlushFence`]: CLWB, CLFLUSHOPT or CLFLUSH by CPUID, and SFENCE, on DAX memory or any mapping;
+//! - [`Eadr`]: caches inside the power domain;
+//! - [`Msync`]: real durability on any file system;
+//! - [`Dram`]: volatile, on the sync shim, for loom and shuttle;
+//! - [`Sim`]: recorded, with every crash image enumerable ([`trace`]; a C ABI in [`raw::c_abi`]);
+//! - [`Counted`] and [`Paced`]: counts, a write-combining model, a part's latency and bandwidth.
+//!
+//! Byte order on the medium is little-endian; a big-endian build is refused at compile time by the
+//! engines that use it. Design page: `docs/design/pmem.md`.
+
+mod count;
+mod dram;
+mod flush;
+mod msync;
+mod paced;
+pub mod raw;
+pub mod sim;
+pub mod trace;
+
+pub use count::{Counted, MemoryCounts};
+pub use dram::Dram;
+pub use flush::{Eadr, FlushFence, platform_has_eadr};
+pub use msync::Msync;
+pub use paced::{Paced, PmemProfile};
+pub use raw::flush::Flush;
+pub use sim::Sim;

@@ -1,0 +1,70 @@
+//! Files as persistent memory: creation, ownership, what a fence promises, what is refused.
+
+use std::sync::atomic::Ordering;
+
+use littoral_device::Kind;
+use littoral_device::memory::{Domain, Promise};
+use littoral_device::pmem::{Eadr, Flush, FlushFence, Msync, platform_has_eadr};
+
+const MARK: u64 = 0x1122_3344_5566_7788;
+
+fn write(d: &impl Domain) {
+    d.store(4096 + 8, MARK, Ordering::Relaxed);
+    d.write_back(4096, 64);
+    d.write_back(12_288, 1);
+    d.fence().expect("no fault planned");
+}
+
+#[test]
+fn what_was_fenced_is_there_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("msync");
+    write(&Msync::create(&path, 1 << 16).unwrap());
+    assert_eq!(Msync::open(&path).unwrap().word(4096 + 8, Ordering::Relaxed), MARK);
+}
+
+#[test]
+fn flush_and_fence_over_a_file_promise_no_more_than_the_page_cache_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flush");
+    match (Flush::detect(), FlushFence::create(&path, 1 << 16)) {
+        (None, made) => assert_eq!(made.unwrap_err().kind(), Kind::Unsupported),
+        (Some(flush), made) => {
+            let made = made.unwrap();
+            write(&made);
+            assert_eq!((made.promise(), made.instruction()), (Promise::ProcessDeath, flush));
+            drop(made);
+            let again = FlushFence::open(&path).unwrap();
+            assert_eq!(again.word(4096 + 8, Ordering::Relaxed), MARK);
+        }
+    }
+}
+
+#[test]
+fn a_file_has_one_owner_and_is_never_created_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let first = Msync::create(&path, 4096).unwrap();
+    assert_eq!(Msync::open(&path).unwrap_err().kind(), Kind::Busy);
+    let again = Msync::create(&path, 4096).unwrap_err();
+    assert_eq!(again.kind(), Kind::Busy);
+    assert!(again.to_string().contains("exists already"), "{again}");
+    drop(first);
+    Msync::open(&path).unwrap();
+}
+
+#[test]
+fn bad_lengths_missing_files_and_missing_platforms_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("odd");
+    assert_eq!(Msync::create(&path, 100).unwrap_err().kind(), Kind::IllegalRequest);
+    assert!(!path.exists(), "a refused creation leaves nothing");
+    std::fs::write(&path, [1; 100]).unwrap();
+    assert_eq!(Msync::open(&path).unwrap_err().kind(), Kind::Foreign);
+    assert_eq!(std::fs::read(&path).unwrap(), [1; 100]);
+    let missing = Msync::open(&dir.path().join("absent")).unwrap_err();
+    assert!(missing.to_string().contains("absent"), "{missing}");
+    if !platform_has_eadr() {
+        assert_eq!(Eadr::open(&path).unwrap_err().kind(), Kind::Unsupported);
+    }
+}
