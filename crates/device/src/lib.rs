@@ -13,10 +13,14 @@
 
 pub mod error;
 pub mod fabric;
+pub mod flash;
 pub mod memory;
 pub mod pmem;
 pub mod profile;
+mod raw;
 pub mod read;
+pub mod region;
+pub mod ticks;
 pub mod zoned;
 
 pub use error::{Error, Kind, Result};

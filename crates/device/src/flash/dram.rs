@@ -1,0 +1,111 @@
+//! DRAM as a read device: issuing prefetches the lines, the data are there whenever they are polled.
+//!
+//! Interleaving coroutines over this device hides cache misses the way they hide flash latency
+//! (paper 003 calls DRAM "the synchronous case"; the follow-up work prefetches and yields). It is the
+//! denominator of every figure that compares a medium with DRAM.
+//!
+//! - Nothing is copied: data are slices of the region.
+//! - A request outside the region completes with [`Status::Refused`].
+//! - A released slot is free at once: no data can arrive late.
+
+use littoral_base::clock::ClockKind;
+
+use crate::raw::cpu::prefetch_slice;
+use crate::raw::slots::{SlotTable, State};
+use crate::read::{Completion, Limits, ReadDevice, Slot, Status};
+use crate::region::Region;
+
+/// Most slots of a DRAM device unless asked otherwise.
+pub const SLOTS_DEFAULT: u32 = 1024;
+
+/// DRAM behind the read interface.
+///
+/// ```
+/// use littoral_device::{flash::dram::Dram, read::{ReadDevice, Slot, Status}, region::Region};
+/// let dram = Dram::new(Region::from_bytes(b"some bytes")?);
+/// dram.issue(Slot(0), 5, 5);
+/// assert_eq!(dram.poll(Slot(0)), Some(Status::Ok));
+/// assert_eq!(dram.data(Slot(0)), b"bytes");
+/// dram.release(Slot(0));
+/// # Ok::<(), littoral_device::Error>(())
+/// ```
+pub struct Dram {
+    slots: SlotTable,
+}
+
+impl Dram {
+    /// A device over `region` with [`SLOTS_DEFAULT`] slots.
+    pub fn new(region: Region) -> Dram {
+        Dram::with_slots(region, SLOTS_DEFAULT)
+    }
+
+    /// A device over `region` with `slots` slots.
+    pub fn with_slots(region: Region, slots: u32) -> Dram {
+        Dram { slots: SlotTable::new(region, slots) }
+    }
+
+    /// The memory behind the device.
+    pub fn region(&self) -> &Region {
+        self.slots.region()
+    }
+}
+
+impl ReadDevice for Dram {
+    fn limits(&self) -> Limits {
+        Limits {
+            slots: self.slots.slots(),
+            granule_bytes: 1,
+            read_bytes_max: u32::MAX,
+            capacity_bytes: self.slots.region().len() as u64,
+            completion: Completion::AtIssue,
+            clock: ClockKind::Wall,
+            can_park: false,
+        }
+    }
+
+    #[inline(always)]
+    fn issue(&self, slot: Slot, addr: u64, len: u32) {
+        let entry = self.slots.entry(slot);
+        debug_assert_eq!(entry.state.get(), State::Free, "issue on a slot in use");
+        let placed = self.slots.place(entry, addr, len);
+        entry.status.set(if placed { Status::Ok } else { Status::Refused });
+        entry.state.set(State::Issued);
+        prefetch_slice(self.slots.bytes(entry));
+    }
+
+    #[inline(always)]
+    fn poll(&self, slot: Slot) -> Option<Status> {
+        Some(self.slots.entry(slot).status.get())
+    }
+
+    #[inline(always)]
+    fn data(&self, slot: Slot) -> &[u8] {
+        self.slots.bytes(self.slots.entry(slot))
+    }
+
+    #[inline(always)]
+    fn release(&self, slot: Slot) {
+        self.slots.entry(slot).state.set(State::Free);
+    }
+
+    #[inline(always)]
+    fn is_free(&self, slot: Slot) -> bool {
+        self.slots.entry(slot).state.get() == State::Free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_outside_the_region_are_refused_and_carry_no_bytes() {
+        let dram = Dram::with_slots(Region::from_bytes(&[7; 64]).unwrap(), 2);
+        dram.issue(Slot(1), 1, 64);
+        assert_eq!(dram.poll(Slot(1)), Some(Status::Refused));
+        assert!(dram.data(Slot(1)).is_empty());
+        assert!(!dram.is_free(Slot(1)) && dram.is_free(Slot(0)));
+        dram.release(Slot(1));
+        assert!(dram.is_free(Slot(1)));
+    }
+}

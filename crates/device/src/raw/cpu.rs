@@ -1,0 +1,107 @@
+//! Single processor instructions that the models need: timestamp, prefetch, fences, line flush.
+//!
+//! - No function here changes what a program computes, only what it costs and in what order other
+//!   agents may see it.
+//! - On processors without a counterpart a function falls back to the nearest portable form, or does
+//!   nothing where it is only a hint.
+
+/// The time-stamp counter, or nanoseconds of the monotonic clock where there is none.
+///
+/// Not serialising: the processor may read it a few nanoseconds early or late.
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: RDTSC exists on every x86-64 processor and touches no memory.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        use std::sync::OnceLock;
+        use std::time::Instant;
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    }
+}
+
+/// Asks the processor to bring the line of `address` near; a hint for any address, mapped or not.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: PREFETCHT0 never faults, whatever the address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: PRFM never faults, whatever the address, and changes no register or flag.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address,
+            options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
+/// Brings near every line of a slice.
+#[inline(always)]
+pub(crate) fn prefetch_slice(bytes: &[u8]) {
+    let start = bytes.as_ptr();
+    let span = (start.addr() & 63) + bytes.len();
+    let mut offset = 0;
+    while offset < span {
+        // The address of the last line may lie past the slice; a prefetch reads nothing.
+        prefetch(start.wrapping_add(offset));
+        offset += 64;
+    }
+}
+
+/// Orders all earlier stores before all later ones (SFENCE; a full fence elsewhere).
+#[inline(always)]
+#[allow(dead_code)] // Reason: for queue pairs.
+pub(crate) fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SFENCE exists on every x86-64 processor and only orders stores.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Writes back and drops the line that holds `word` (CLFLUSH; a full fence elsewhere).
+#[inline(always)]
+#[allow(dead_code)] // Reason: for queue pairs.
+pub(crate) fn flush_line(word: &std::sync::atomic::AtomicU32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: CLFLUSH is part of SSE2, which x86-64 includes, and `word` is a mapped address.
+    unsafe {
+        core::arch::x86_64::_mm_clflush(word.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = word;
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_go_forward() {
+        let a = ticks();
+        let b = ticks();
+        assert!(b >= a);
+    }
+
+    #[test]
+    fn hints_and_fences_change_no_value() {
+        let word = std::sync::atomic::AtomicU32::new(7);
+        prefetch(std::ptr::null());
+        prefetch_slice(&[1, 2, 3]);
+        store_fence();
+        flush_line(&word);
+        assert_eq!(word.into_inner(), 7);
+    }
+}

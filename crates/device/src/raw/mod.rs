@@ -1,0 +1,9 @@
+//! The device crate's unsafe corner: mappings, processor instructions, the slot table, slot buffers.
+//!
+//! Everything here has a safe face; each unsafe block is a row of `crates/device/SAFETY.md`.
+#![allow(unsafe_code)] // Reason: system calls, processor instructions and slot-owned memory.
+
+pub(crate) mod cpu;
+
+pub(crate) mod mapping;
+pub(crate) mod slots;

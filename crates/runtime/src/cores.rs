@@ -1,0 +1,130 @@
+//! A thread a core, each with its own ring and its own device queue.
+//!
+//! Nothing here is shared between cores but what the caller's closure captures; that is the point:
+//! the ring has no locked instructions because it never meets another thread.
+
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
+use std::thread::Builder;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::{Error, Kind, Result};
+
+/// Where the threads of [`run_on_cores`] may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pinning {
+    /// Wherever the scheduler likes.
+    #[default]
+    Free,
+    /// Thread `i` on the `i`-th processor this process may use, going round when there are fewer.
+    Pinned,
+}
+
+/// Runs `work(core)` for `core` in `0..cores`, each in its own thread; answers in core order.
+///
+/// `work` opens its own device and ring: neither crosses threads. With one core it runs on the
+/// calling thread, pinned (when asked) only for the duration.
+///
+/// ```
+/// use littoral_device::{flash::dram::Dram, region::Region};
+/// use littoral_runtime::{Pinning, Ring, RingOptions, run_on_cores, Error};
+/// use std::num::NonZeroUsize;
+///
+/// let region = Region::from_bytes(&[1; 256]).unwrap();
+/// let sums = run_on_cores(NonZeroUsize::new(2).unwrap(), Pinning::Free, |core| {
+///     let ring = Ring::new(Dram::new(region.clone()), RingOptions::default())?;
+///     ring.block_on(async |cx| {
+///         let bytes = cx.read(core as u64 * 128, 128).await?;
+///         Ok::<_, Error>(bytes.iter().map(|&b| u32::from(b)).sum::<u32>())
+///     })
+/// })?;
+/// assert_eq!(sums.into_iter().collect::<Result<Vec<_>, _>>()?, [128, 128]);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// `Kind::Thread` when a thread cannot be started or pinned. A panic of `work` is passed on once
+/// every thread has ended.
+pub fn run_on_cores<T: Send>(
+    cores: NonZeroUsize,
+    pinning: Pinning,
+    work: impl Fn(usize) -> T + Sync,
+) -> Result<Vec<T>> {
+    let allowed = affinity()?;
+    let processors = processors_of(&allowed);
+    let place = |core: usize| match pinning {
+        Pinning::Free => Ok(()),
+        Pinning::Pinned => pin(processors[core % processors.len()]),
+    };
+    if cores.get() == 1 {
+        place(0)?;
+        let answer = work(0);
+        return set_affinity(&allowed).map(|()| vec![answer]);
+    }
+    std::thread::scope(|scope| {
+        let spawn = |core: usize| {
+            let (place, work) = (&place, &work);
+            Builder::new()
+                .name(format!("core-{core}"))
+                .spawn_scoped(scope, move || place(core).map(|()| work(core)))
+                .map_err(|e| Error::with_source(Kind::Thread, "cannot start a thread", e))
+        };
+        let threads = (0..cores.get()).map(spawn).collect::<Result<Vec<_>>>()?;
+        let joined: Vec<_> = threads.into_iter().map(|t| t.join()).collect();
+        joined.into_iter().map(|t| t.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
+fn affinity() -> Result<CpuSet> {
+    sched_getaffinity(None)
+        .map_err(|e| Error::with_source(Kind::Thread, "cannot ask for this thread's processors", e))
+}
+
+fn set_affinity(set: &CpuSet) -> Result<()> {
+    sched_setaffinity(None, set)
+        .map_err(|e| Error::with_source(Kind::Thread, "cannot choose this thread's processors", e))
+}
+
+fn processors_of(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+fn pin(processor: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    set_affinity(&set).map_err(|e| e.in_context(format!("processor {processor}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+
+    #[test]
+    fn pinned_threads_each_have_one_processor_and_answer_in_order() {
+        let seen =
+            run_on_cores(TWO, Pinning::Pinned, |core| (core, affinity().unwrap().count())).unwrap();
+        assert_eq!(seen, [(0, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn one_core_runs_here_and_leaves_the_affinity_as_it_was() {
+        let before = processors_of(&affinity().unwrap());
+        let here = std::thread::current().id();
+        let same = run_on_cores(NonZeroUsize::MIN, Pinning::Pinned, |_| {
+            std::thread::current().id() == here
+        });
+        assert_eq!(same.unwrap(), [true]);
+        assert_eq!(processors_of(&affinity().unwrap()), before);
+    }
+
+    #[test]
+    fn a_panic_is_passed_on() {
+        let outcome = std::panic::catch_unwind(|| {
+            run_on_cores(TWO, Pinning::Free, |core| assert_eq!(core, 0, "told to"))
+        });
+        assert!(outcome.is_err());
+    }
+}

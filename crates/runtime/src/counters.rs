@@ -1,0 +1,31 @@
+//! What a ring counts while it runs.
+#![allow(unreachable_pub)] // Reason: the live counters stay private, their snapshot is public.
+
+littoral_base::counters! {
+    /// Counters of one ring.
+    pub struct RingCounters => RingCounts {
+        /// Reads that contexts have waited for.
+        reads_count,
+        /// Polls of contexts.
+        polls_count,
+        /// Sweeps over all live contexts.
+        sweeps_count,
+        /// Sweeps in which no context got any further.
+        idle_sweeps_count,
+        /// Times a context gave way without reading.
+        yields_count,
+        /// Polls that found no free slot for a read.
+        starved_count,
+        /// Slots released before their answer had arrived.
+        abandoned_count,
+        /// Runs and single-context calls.
+        runs_count,
+    }
+}
+
+impl RingCounts {
+    /// Polls of contexts for each read; zero without reads.
+    pub fn polls_per_read(&self) -> f64 {
+        if self.reads_count == 0 { 0.0 } else { self.polls_count as f64 / self.reads_count as f64 }
+    }
+}

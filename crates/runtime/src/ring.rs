@@ -1,0 +1,290 @@
+//! The ring itself: contexts polled in turn until all of them have ended.
+//!
+//! One *sweep* polls every live context once, in order. The device's `reap` (its timestamp) is called
+//! once every `polls_per_reap` polls, its `kick` once a sweep. While requests are outstanding a ring
+//! gives the processor away only on a device that can be slept on.
+//!
+//! Invariants
+//! - Contexts are pinned in one allocation; context `i` of a run has slot `i` as its own.
+//! - A run that ends, by answer, error or panic, leaves no future behind; slots whose answers were
+//!   still under way are abandoned and come back when the device has answered.
+//! - A context that returns `Pending` without one of the ring's futures having done so ends the run
+//!   with `Kind::ForeignFuture`: there is no waker that could ever resume it.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use littoral_base::counters::bump;
+use littoral_device::read::{Limits, ReadDevice};
+
+use crate::counters::RingCounts;
+use crate::cx::{Core, Cx, SLOTS_MAX};
+use crate::error::{Error, Kind, Result};
+use crate::options::{Contexts, RingOptions};
+use crate::raw::slab::Slab;
+use crate::tune::Tuner;
+
+/// A device and the contexts that read it; see the crate's page.
+pub struct Ring<D> {
+    core: Core<D>,
+    options: RingOptions,
+    limits: Limits,
+    contexts_max: u32,
+    tuner: RefCell<Tuner>,
+    running: Cell<bool>,
+    future_bytes: Cell<usize>,
+}
+
+/// Marks a ring as running for as long as it lives.
+struct Running<'r>(&'r Cell<bool>);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl<D: ReadDevice> Ring<D> {
+    /// A ring over `device`.
+    ///
+    /// # Errors
+    /// `Kind::Options` when the options do not fit each other or the device's slots.
+    pub fn new(device: D, options: RingOptions) -> Result<Ring<D>> {
+        let limits = device.limits();
+        let contexts_max = options.contexts_max(&limits)?;
+        if limits.slots >= SLOTS_MAX {
+            let what = format!("a ring can use at most {SLOTS_MAX} slots, not {}", limits.slots);
+            return Err(Error::new(Kind::Options, what));
+        }
+        let tuner = match options.contexts {
+            Contexts::Fixed(n) => Tuner::fixed(n),
+            Contexts::Auto => Tuner::upward(contexts_max),
+        };
+        Ok(Ring {
+            core: Core::new(device, contexts_max),
+            options,
+            limits,
+            contexts_max,
+            tuner: RefCell::new(tuner),
+            running: Cell::new(false),
+            future_bytes: Cell::new(0),
+        })
+    }
+
+    /// The device, for its counters and limits; requests of one's own would upset the ring's.
+    pub fn device(&self) -> &D {
+        &self.core.device
+    }
+
+    /// Gives the device back.
+    pub fn into_device(self) -> D {
+        self.core.device
+    }
+
+    /// What has been counted since the ring was made.
+    pub fn counters(&self) -> RingCounts {
+        self.core.counters.snapshot()
+    }
+
+    /// How many contexts the next run starts with: the fixed number, or what tuning has found so far.
+    pub fn contexts(&self) -> u32 {
+        self.tuner.borrow().contexts()
+    }
+
+    /// Whether the number of contexts is final.
+    pub fn is_tuned(&self) -> bool {
+        self.tuner.borrow().is_settled()
+    }
+
+    /// Bytes of one context of the latest run.
+    pub fn future_bytes(&self) -> usize {
+        self.future_bytes.get()
+    }
+
+    /// Runs copies of one future until all have ended: each pulls work from a source the caller
+    /// shares among them (a `Cell`, a `RefCell`) until it is dry.
+    ///
+    /// # Errors
+    /// The first error a context ends with; the other contexts are dropped where they are. The ring's
+    /// own are `Kind::ForeignFuture`, `Kind::Exhausted`, `Kind::Reentrant` and `Kind::FutureTooLarge`.
+    #[inline]
+    pub fn run<'r, F, Fut, E>(&'r self, make: F) -> std::result::Result<(), E>
+    where
+        F: FnMut(Cx<'r, D>) -> Fut,
+        Fut: Future<Output = std::result::Result<(), E>>,
+        E: From<Error>,
+    {
+        self.run_at_most(u32::MAX, make)
+    }
+
+    /// [`Ring::run`] with at most `contexts` contexts, for callers who know that there is less work.
+    ///
+    /// # Errors
+    /// As [`Ring::run`].
+    pub fn run_at_most<'r, F, Fut, E>(
+        &'r self,
+        contexts: u32,
+        mut make: F,
+    ) -> std::result::Result<(), E>
+    where
+        F: FnMut(Cx<'r, D>) -> Fut,
+        Fut: Future<Output = std::result::Result<(), E>>,
+        E: From<Error>,
+    {
+        let _running = self.begin::<Fut>()?;
+        self.tuner.borrow_mut().interrupt();
+        let mut slab = Slab::with_capacity(self.contexts_max.min(contexts));
+        loop {
+            let target = self.contexts().min(contexts);
+            while slab.pushed() < target {
+                self.core.current.set(slab.pushed());
+                slab.push(make(Cx { core: &self.core }));
+            }
+            self.sweep(&mut slab)?;
+            if slab.entries() == 0 {
+                return Ok(());
+            }
+            if slab.entries() == self.contexts() as usize {
+                self.tuner.borrow_mut().observe(self.core.counters.reads_count.get());
+            }
+        }
+    }
+
+    /// Runs one future to its end, sleeping or spinning while it waits: the form for point reads.
+    ///
+    /// # Errors
+    /// What the future ends with, or the ring's own errors as in [`Ring::run`].
+    pub fn block_on<'r, Fut, T, E>(
+        &'r self,
+        make: impl FnOnce(Cx<'r, D>) -> Fut,
+    ) -> std::result::Result<T, E>
+    where
+        Fut: Future<Output = std::result::Result<T, E>>,
+        E: From<Error>,
+    {
+        let _running = self.begin::<Fut>()?;
+        self.core.current.set(0);
+        let mut future = pin!(make(Cx { core: &self.core }));
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            self.core.device.reap();
+            let before = self.counters();
+            self.core.suspended.set(false);
+            bump(&self.core.counters.polls_count, 1);
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready(answer) => return answer,
+                Poll::Pending if self.core.suspended.get() => self.end_sweep(&before, 1)?,
+                Poll::Pending => return Err(foreign(0).into()),
+            }
+        }
+    }
+
+    fn begin<Fut>(&self) -> Result<Running<'_>> {
+        let bytes = size_of::<Fut>();
+        if bytes > self.options.future_bytes_max {
+            let what = format!(
+                "a context takes {bytes} bytes, more than future_bytes_max = {}: keep less across \
+                 await points or raise the limit",
+                self.options.future_bytes_max
+            );
+            return Err(Error::new(Kind::FutureTooLarge, what));
+        }
+        if self.running.replace(true) {
+            let what = "a ring cannot be run from inside one of its own contexts: use the Cx there";
+            return Err(Error::new(Kind::Reentrant, what));
+        }
+        self.future_bytes.set(bytes);
+        bump(&self.core.counters.runs_count, 1);
+        Ok(Running(&self.running))
+    }
+
+    #[inline(always)]
+    fn sweep<F, E>(&self, slab: &mut Slab<F>) -> std::result::Result<(), E>
+    where
+        F: Future<Output = std::result::Result<(), E>>,
+        E: From<Error>,
+    {
+        let before = self.counters();
+        let entries = slab.entries();
+        let stride = self.options.polls_per_reap as usize;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut from = 0;
+        while from < entries {
+            self.core.device.reap();
+            let to = entries.min(from + stride);
+            for entry in from..to {
+                self.step(slab, entry, &mut context)?;
+            }
+            from = to;
+        }
+        bump(&self.core.counters.polls_count, entries as u64);
+        if slab.compact() {
+            self.core.device.kick();
+            bump(&self.core.counters.sweeps_count, 1);
+            return Ok(());
+        }
+        Ok(self.end_sweep(&before, entries as u64)?)
+    }
+
+    #[inline(always)]
+    fn step<F, E>(
+        &self,
+        slab: &mut Slab<F>,
+        entry: usize,
+        context: &mut Context<'_>,
+    ) -> std::result::Result<(), E>
+    where
+        F: Future<Output = std::result::Result<(), E>>,
+        E: From<Error>,
+    {
+        self.core.current.set(slab.place(entry));
+        self.core.suspended.set(false);
+        match slab.poll(entry, context) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending if self.core.suspended.get() => Ok(()),
+            Poll::Pending => Err(foreign(self.core.current.get()).into()),
+        }
+    }
+
+    /// Hands over what was issued; after a sweep of `polls` polls in which nobody got further, makes
+    /// sure that somebody still can, and sleeps where the device allows it.
+    #[inline(always)]
+    fn end_sweep(&self, before: &RingCounts, polls: u64) -> Result<()> {
+        let counters = &self.core.counters;
+        self.core.device.kick();
+        bump(&counters.sweeps_count, 1);
+        let moved = counters.reads_count.get() != before.reads_count
+            || counters.yields_count.get() != before.yields_count;
+        if moved { Ok(()) } else { self.idle(before, polls) }
+    }
+
+    #[inline(never)]
+    fn idle(&self, before: &RingCounts, polls: u64) -> Result<()> {
+        let counters = &self.core.counters;
+        bump(&counters.idle_sweeps_count, 1);
+        let all_starved = counters.starved_count.get() - before.starved_count == polls;
+        if all_starved && !self.core.has_abandoned() {
+            let what = format!(
+                "all {polls} contexts wait for a slot and hold the {} there are: drop guards before \
+                 the next read, run fewer contexts or open the device with more slots",
+                self.limits.slots
+            );
+            return Err(Error::new(Kind::Exhausted, what));
+        }
+        if self.limits.can_park {
+            self.core.device.park(self.options.park_max);
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn foreign(context: u32) -> Error {
+    let what = format!(
+        "context {context} waits for a future that does not belong to this ring, which nothing here \
+         could resume: await only Cx::read and Cx::yield_now"
+    );
+    Error::new(Kind::ForeignFuture, what)
+}
