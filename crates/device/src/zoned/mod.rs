@@ -15,6 +15,13 @@
 //! Durability: a completed write is durable only after a later [`ZonedDevice::flush`] completes; a
 //! power cut keeps any legal subset of unflushed writes (a prefix of each sequential zone).
 
+pub mod emulated;
+pub mod file;
+pub mod model;
+pub mod refusal;
+pub mod timing;
+pub mod zones;
+
 use littoral_base::units::{Lba, ZoneId};
 
 use crate::error::Result;

@@ -1,0 +1,109 @@
+//! Faults, limits and foreign files: what a zoned device says when something is wrong.
+
+use littoral_base::units::{Lba, Picos, ZoneId};
+use littoral_device::Kind;
+use littoral_device::zoned::file::FileDevice;
+use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::refusal::Refusal;
+use littoral_device::zoned::timing::Profile;
+use littoral_device::zoned::zones::Geometry;
+use littoral_device::zoned::{ZoneState, ZonedDevice};
+
+fn geometry() -> Geometry {
+    Geometry {
+        block_bytes: 512,
+        conventional_zones: 1,
+        sequential_zones: 3,
+        zone_blocks: 6,
+        capacity_blocks: 5,
+        open_zones_max: 1,
+        active_zones_max: 2,
+        append_blocks_max: 0,
+    }
+}
+
+#[test]
+fn limits_and_worn_zones_are_named() {
+    let mut dev = ModelDevice::new(geometry()).unwrap();
+    let one = [1u8; 512];
+    dev.open(ZoneId(1)).unwrap();
+    let e = dev.write(Lba(12), &one).unwrap_err();
+    assert_eq!((Refusal::of(&e), e.kind()), (Some(Refusal::OpenLimit), Kind::Exhausted));
+    dev.close(ZoneId(1)).unwrap();
+    for z in [1u64, 2] {
+        let t = dev.write(Lba(z * 6), &one).unwrap();
+        assert_eq!(dev.wait(t).unwrap(), Lba(z * 6));
+    }
+    let e = dev.write(Lba(18), &one).unwrap_err();
+    assert_eq!(Refusal::of(&e), Some(Refusal::ActiveLimit));
+    let e = dev.append(ZoneId(1), &one).unwrap_err();
+    assert_eq!((Refusal::of(&e), e.kind()), (Some(Refusal::NoAppend), Kind::Unsupported));
+    dev.fail_zone(ZoneId(1), ZoneState::ReadOnly).unwrap();
+    assert_eq!(Refusal::of(&dev.write(Lba(7), &one).unwrap_err()), Some(Refusal::ReadOnly));
+    let mut back = [0u8; 512];
+    dev.read(Lba(6), &mut back).unwrap();
+    assert_eq!(back, one);
+    dev.fail_zone(ZoneId(1), ZoneState::Offline).unwrap();
+    assert_eq!(Refusal::of(&dev.read(Lba(6), &mut back).unwrap_err()), Some(Refusal::Offline));
+    assert!(dev.fail_zone(ZoneId(9), ZoneState::Offline).is_err());
+}
+
+#[test]
+fn plans_fail_tear_and_cut_and_others_are_refused() {
+    let mut dev = ModelDevice::new(geometry()).unwrap();
+    assert_eq!(
+        dev.install("write:misdirect=1/2".parse().unwrap()).unwrap_err().kind(),
+        Kind::Unsupported
+    );
+    dev.install("seed=1 @0=fail @1=torn".parse().unwrap()).unwrap();
+    let data = [7u8; 512 * 4];
+    assert_eq!(dev.write(Lba(6), &data).unwrap_err().kind(), Kind::Io);
+    assert_eq!(dev.write(Lba(6), &data).unwrap_err().kind(), Kind::PowerCut);
+    assert_eq!(dev.flush().unwrap_err().kind(), Kind::PowerCut);
+    dev.power_cycle(3);
+    let kept = dev.report(ZoneId(1), 1).unwrap()[0].write_pointer.0 - 6;
+    assert!(kept <= 4);
+    dev.install("seed=1 flush:fail=1/1".parse().unwrap()).unwrap();
+    assert_eq!(dev.flush().unwrap_err().kind(), Kind::Io);
+    assert_eq!(dev.write(Lba(12), &data).unwrap_err().kind(), Kind::Poisoned);
+}
+
+#[test]
+fn virtual_time_is_charged_by_the_profile() {
+    let profile = Profile::named("zns-paper").unwrap();
+    let mut dev = ModelDevice::new(geometry()).unwrap();
+    dev.set_timing(profile.timing);
+    let t = dev.write(Lba(6), &[1; 1024]).unwrap();
+    dev.wait(t).unwrap();
+    assert_eq!(dev.now(), Picos::from_micros(400));
+    dev.read(Lba(6), &mut [0; 512]).unwrap();
+    assert_eq!(dev.now(), Picos::from_micros(440));
+}
+
+#[test]
+fn files_that_are_foreign_damaged_or_in_use_are_refused_untouched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("zones");
+    std::fs::write(&path, vec![9u8; 8192]).unwrap();
+    assert_eq!(FileDevice::open(&path).unwrap_err().kind(), Kind::Foreign);
+    assert_eq!(FileDevice::create(&path, geometry()).unwrap_err().kind(), Kind::Busy);
+    assert_eq!(std::fs::read(&path).unwrap(), vec![9u8; 8192]);
+    std::fs::remove_file(&path).unwrap();
+    let dev = FileDevice::create(&path, geometry()).unwrap();
+    assert_eq!(FileDevice::open(&path).unwrap_err().kind(), Kind::Busy);
+    drop(dev);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 9;
+    std::fs::write(&path, &bytes).unwrap();
+    let e = FileDevice::open(&path).unwrap_err();
+    assert!(e.kind() == Kind::Foreign && e.to_string().contains("version 9"), "{e}");
+    bytes[8] = 1;
+    bytes[4096 + 9] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let e = FileDevice::open(&path).unwrap_err();
+    assert!(e.kind() == Kind::Corrupt && e.to_string().contains("zone 0"), "{e}");
+    let mut bad = geometry();
+    bad.capacity_blocks = 7;
+    let e = ModelDevice::new(bad).unwrap_err();
+    assert!(e.kind() == Kind::Profile && e.to_string().contains("capacity_blocks = 7"), "{e}");
+}
