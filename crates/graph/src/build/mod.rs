@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Kind, Result};
-use crate::format::header::HEADS_MAX;
+use crate::format::header::{HEADS_DEFAULT, HEADS_MAX};
 use crate::format::{Layout, PAGE_BYTES_DEFAULT, VERTICES_MAX};
 use crate::names::Labels;
 use crate::pack::WINDOW_PAGES;
@@ -97,7 +97,7 @@ impl Default for BuildOptions {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         BuildOptions {
             page_bytes: PAGE_BYTES_DEFAULT,
-            heads: 2,
+            heads: HEADS_DEFAULT,
             order: Order::Degree,
             window_pages: WINDOW_PAGES,
             threads,

@@ -19,7 +19,7 @@ use crate::error::{Error, Kind, Result, io};
 use crate::format::header::{Header, MAGIC, Section, SectionKind, flag};
 use crate::format::page::{CONTINUED, CONTINUES, PageId, PageWriter};
 use crate::format::vertices::VertexTable;
-use crate::format::{BLOCK_BYTES, Direction, Extent, Layout, RESERVED_WORD};
+use crate::format::{BLOCK_BYTES, Direction, Extent, HEAD_BLOCK_VERTICES, Layout, RESERVED_WORD};
 use crate::names::{Labels, Names};
 use crate::pack::{Plan, plan};
 
@@ -229,12 +229,13 @@ impl<'a, A: Arc> Placed<'a, A> {
         }
     }
 
-    fn heads(&self, range: Range<usize>, heads: usize, words: &mut Vec<u32>) {
-        words.clear();
-        for &old in &self.old[range] {
-            let list = self.csr.list(old);
-            words.extend(list.iter().take(heads).map(Arc::target));
-            words.resize(words.len() + heads.saturating_sub(list.len()), RESERVED_WORD);
+    /// Unit `k` of a block of HEADS: the `k`-th neighbour of each of its vertices.
+    fn head_unit(&self, block: &[u32], k: usize, words: &mut [u32]) {
+        words.fill(RESERVED_WORD);
+        for (word, &old) in words.iter_mut().zip(block) {
+            if let Some(arc) = self.csr.list(old).get(k) {
+                *word = arc.target();
+            }
         }
     }
 }
@@ -297,12 +298,22 @@ fn write_direction<A: Arc, W: Write + Seek>(
     }
     out.section(SectionKind::Vertices, d, bytemuck::cast_slice(placed.table.entries()))?;
     out.section(SectionKind::Overflow, d, bytemuck::cast_slice(placed.table.overflow()))?;
-    out.begin(SectionKind::Heads, d);
-    let mut words = Vec::new();
-    for from in (0..placed.old.len()).step_by(CHUNK_BYTES / 4) {
-        let to = placed.old.len().min(from + CHUNK_BYTES / 4);
-        placed.heads(from..to, options.heads as usize, &mut words);
-        out.write(bytemuck::cast_slice(&words))?;
+    write_heads(placed, options.heads, out)
+}
+
+fn write_heads<A: Arc, W: Write + Seek>(
+    placed: &Placed<'_, A>,
+    heads: u32,
+    out: &mut SectionWriter<'_, W>,
+) -> Result<()> {
+    let units = placed.table.head_units(heads);
+    let mut words = vec![0; HEAD_BLOCK_VERTICES];
+    out.begin(SectionKind::Heads, placed.direction);
+    for (block, units) in placed.old.chunks(HEAD_BLOCK_VERTICES).zip(units) {
+        for k in 0..units as usize {
+            placed.head_unit(block, k, &mut words);
+            out.write(bytemuck::cast_slice(&words))?;
+        }
     }
     out.end()
 }

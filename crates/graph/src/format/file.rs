@@ -20,7 +20,7 @@ use littoral_base::codec::{crc, crc_append};
 use super::header::{Header, Section, SectionKind, flag};
 use super::page::{PageFault, PageId, PageView};
 use super::vertices::{List, VertexTable};
-use super::{BLOCK_BYTES, Direction, Extent, Layout};
+use super::{BLOCK_BYTES, Direction, Extent, HEAD_UNIT_BYTES, Layout};
 use crate::error::{Error, Kind, Result, io};
 use crate::names::{Labels, Names, TextNames};
 
@@ -39,6 +39,7 @@ pub struct Lists {
     table: VertexTable,
     pages: Extent,
     heads: Extent,
+    head_index: Vec<u32>,
     weights: Option<Extent>,
 }
 
@@ -69,6 +70,13 @@ impl Lists {
     /// Where the fronts of all lists lie in the file.
     pub fn heads(&self) -> Extent {
         self.heads
+    }
+
+    /// The unit of HEADS at which each block of vertices begins, and one more for the end; unit `k`
+    /// of block `b` lies `(head_index()[b] + k) * HEAD_UNIT_BYTES` bytes into the section.
+    #[inline(always)]
+    pub fn head_index(&self) -> &[u32] {
+        &self.head_index
     }
 
     /// Where the weights lie in the file.
@@ -345,7 +353,28 @@ fn load_lists(
     let table = VertexTable::new(entries, overflow, header.layout(), count, header.arcs)
         .map_err(|e| e.in_context(format!("{direction:?}")))?;
     let heads = extent(SectionKind::Heads).expect(present);
-    Ok(Lists { table, pages, heads, weights: extent(SectionKind::Weights) })
+    let head_index = head_index(&table, header.heads, heads, direction)?;
+    Ok(Lists { table, pages, heads, head_index, weights: extent(SectionKind::Weights) })
+}
+
+/// Where each block of HEADS begins, in units, checked against the section's length.
+fn head_index(
+    table: &VertexTable,
+    heads: u32,
+    extent: Extent,
+    direction: Direction,
+) -> Result<Vec<u32>> {
+    let mut at = 0;
+    let mut index = vec![0];
+    index.extend(table.head_units(heads).map(|units| {
+        at += units;
+        at
+    }));
+    if u64::from(at) * HEAD_UNIT_BYTES as u64 == extent.bytes {
+        return Ok(index);
+    }
+    let context = format!("section Heads {direction:?}: {} bytes for {at} units", extent.bytes);
+    Err(Error::new(Kind::Corrupt, context))
 }
 
 /// Loads a section as a table and verifies its checksum.

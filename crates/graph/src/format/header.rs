@@ -9,7 +9,9 @@
 
 use littoral_base::codec::{Reader, Writer, seal, unseal};
 
-use super::{BLOCK_BYTES, Direction, Extent, Layout, VERTICES_MAX};
+use super::{
+    BLOCK_BYTES, Direction, Extent, HEAD_BLOCK_VERTICES, HEAD_UNIT_BYTES, Layout, VERTICES_MAX,
+};
 use crate::error::{Error, Kind, Result};
 
 /// The first eight bytes of a graph file.
@@ -18,6 +20,8 @@ pub const MAGIC: &[u8; 8] = b"LITGRAPH";
 pub const VERSION: u32 = 1;
 /// The most neighbours of a vertex that HEADS repeats.
 pub const HEADS_MAX: u32 = 16;
+/// How many it repeats by default (measured, `docs/design/graph-kernels.md`).
+pub const HEADS_DEFAULT: u32 = 8;
 const SECTIONS_MAX: u32 = 64;
 const PAGES_MAX: u64 = 1 << 32;
 
@@ -277,7 +281,10 @@ impl Header {
         match section.kind {
             SectionKind::Vertices | SectionKind::Names => bytes == 8 * n,
             SectionKind::Overflow => bytes % 8 == 0 && bytes <= 8 * n,
-            SectionKind::Heads => bytes == 4 * n * u64::from(self.heads),
+            SectionKind::Heads => {
+                let units_max = n.div_ceil(HEAD_BLOCK_VERTICES as u64) * u64::from(self.heads);
+                bytes % HEAD_UNIT_BYTES as u64 == 0 && bytes / HEAD_UNIT_BYTES as u64 <= units_max
+            }
             SectionKind::Pages => {
                 bytes % page == 0 && bytes / page < PAGES_MAX && self.arcs <= bytes / 4
             }

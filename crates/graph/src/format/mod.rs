@@ -32,6 +32,11 @@ pub const TRAILER_WORDS: usize = 4;
 /// Words of a page's directory entry.
 pub const ENTRY_WORDS: usize = 2;
 
+/// Vertices of a block of HEADS.
+pub const HEAD_BLOCK_VERTICES: usize = 1024;
+/// Bytes of a unit of HEADS: one neighbour for each vertex of a block.
+pub const HEAD_UNIT_BYTES: usize = 4 * HEAD_BLOCK_VERTICES;
+
 /// Which arcs a section holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]

@@ -5,7 +5,7 @@
 //!   the first word of a page. So address arithmetic on a table's answers cannot leave the section.
 //! - Degrees sum to the header's arcs.
 
-use super::{Layout, Piece};
+use super::{HEAD_BLOCK_VERTICES, Layout, Piece};
 use crate::error::{Error, Kind, Result};
 
 const ADDR_BITS: u32 = 40;
@@ -133,6 +133,13 @@ impl VertexTable {
             Ok(i) => self.overflow[i][1],
             Err(_) => DEGREE_OVERFLOW,
         }
+    }
+
+    /// How many units each block of HEADS has when lists are repeated up to `heads` neighbours: as
+    /// many as its longest list has, so that blocks of short lists take little room.
+    pub fn head_units(&self, heads: u32) -> impl Iterator<Item = u32> {
+        let blocks = self.entries.chunks(HEAD_BLOCK_VERTICES);
+        blocks.map(move |b| b.iter().map(|&e| field(e)).max().unwrap_or(0).min(heads))
     }
 
     /// The raw entries: low 40 bits word address, high 24 bits degree.
