@@ -5,8 +5,8 @@
 //! - *wall*: nothing modelled;
 //! - *count*: no time at all, only what is deterministic under the seed.
 //!
-//! Every figure carries a [`ClockKind`]; a modelled time is never presented as a measurement. Engines
-//! take a [`Clock`] and call no operating-system clock themselves.
+//! Every figure carries a [`ClockKind`]; a modelled time is never presented as a measurement.
+//! Engines take a [`Clock`] and call no operating-system clock themselves.
 
 use std::cell::Cell;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! The one fault plan: which operation of which kind meets which fate, under one seed.
 //!
 //! A [`Plan`] is asked once for every operation a device is given, in order, and answers with a
-//! [`Verdict`]. Four sources decide, the first that speaks wins: a power cut at an operation index, a
-//! verdict pinned to an operation index, a fault rate for the kind of operation, and "carry on".
+//! [`Verdict`]. Four sources decide, the first that speaks wins: a power cut at an operation index,
+//! a verdict pinned to an operation index, a fault rate for the kind of operation, and "carry on".
 //! The whole plan is one short text, so a failing run is repeated by pasting its replay string.
 //!
 //! ```
@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Invariants
-//! - The verdict of operation `i` depends on the seed, `i`, the kind and the plan's text alone, never
-//!   on earlier verdicts: shortening a failing run does not move its faults.
+//! - The verdict of operation `i` depends on the seed, `i`, the kind and the plan's text alone,
+//!   never on earlier verdicts: shortening a failing run does not move its faults.
 //! - After a cut every further operation is cut too, until [`Plan::restore_power`].
 //!
 //! Adapters live beside the devices, one a device kind: reads, zones, memory, fabric. An adapter

@@ -1,7 +1,8 @@
 //! Floor 0 of littoral: what every other crate stands on.
 //!
 //! - [`units`]: newtypes and parsers for sizes, times, rates and places on a medium.
-//! - [`error`]: the one shape of error, `Error { kind, context, source }`, each crate with its own kinds.
+//! - [`error`]: the one shape of error, `Error { kind, context, source }`, each crate with its own
+//!   kinds.
 //! - [`codec`]: little-endian readers and writers, CRC32C, checksummed blocks.
 //! - [`clock`]: virtual, paced and wall time, and the name of the clock behind every number.
 //! - [`sim`]: the only discrete-event queue and resource server.

@@ -1,8 +1,8 @@
-//! One name for synchronisation, three implementations: std, loom (`--cfg loom`) for exhaustive small
-//! models, shuttle (`--cfg shuttle`) for long random schedules.
+//! One name for synchronisation, three implementations: std, loom (`--cfg loom`) for exhaustive
+//! small models, shuttle (`--cfg shuttle`) for long random schedules.
 //!
-//! Concurrent code in littoral imports atomics, threads, mutexes and spin hints from here and nowhere
-//! else; a loom or shuttle build has its own target directory.
+//! Concurrent code in littoral imports atomics, threads, mutexes and spin hints from here and
+//! nowhere else; a loom or shuttle build has its own target directory.
 
 #[cfg(loom)]
 pub use loom::{

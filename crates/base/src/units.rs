@@ -1,4 +1,5 @@
-//! Newtypes for places and quantities, and the parsers behind every size, time and rate a user types.
+//! Newtypes for places and quantities, and the parsers behind every size, time and rate a user
+//! types.
 //!
 //! - Time is integer picoseconds ([`Picos`]); u64 holds 213 days.
 //! - Sizes are bytes; `KiB MiB GiB TiB` are powers of 1024, `kB MB GB TB` powers of 1000, a bare

@@ -1,1 +1,21 @@
-//! Placeholder: replaced as the crate is built.
+//! Floor 4 of littoral: workloads, paper reproductions, what-if studies and reports.
+//!
+//! - [`claims`]: the schema `littoral.repro/1` and the targets each claim is judged by;
+//! - [`repro`]: runs the papers' systems and judges them;
+//! - [`report`]: turns results into one self-contained HTML page;
+//! - [`host`], [`peers`]: where a number was measured and what stood beside it;
+//! - [`files`]: results are written whole or not at all.
+//!
+//! Invariants
+//! - A figure is measured by the function that returns it or it is absent; nothing is extrapolated
+//!   and no expected value is ever printed in place of a measured one.
+//! - Every figure carries its clock and unit.
+
+pub mod claims;
+pub mod error;
+pub mod files;
+pub mod host;
+pub mod peers;
+pub mod report;
+
+pub use error::{Error, Kind, Result};

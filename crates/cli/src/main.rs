@@ -1,3 +1,34 @@
-//! The littoral command.
+//! The `littoral` command: `littoral <noun> <verb>`, text for people, `--format json` for programs.
+//!
+//! - Results go to standard output, progress and messages to standard error.
+//! - The exit code is the failure's class (`docs/book/src/reference/exit-codes.md`); nothing else
+//!   decides it.
+//! - A closed pipe ends the run quietly with code 0.
+//! - Files are written whole or not at all, also under Ctrl-C.
 
-fn main() {}
+mod args;
+mod completions;
+mod failure;
+mod out;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+use failure::Outcome;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: Cli) -> Outcome {
+    match cli.command {
+        Command::Report(args) => report::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    }
+}

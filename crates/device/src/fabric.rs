@@ -1,18 +1,18 @@
 //! Other nodes' memory: one-sided operations, messages, notification and liveness behind one trait.
 //!
-//! Every node of a job has one [`Fabric`] handle. Node `n` exports a window of bytes; `put`, `get` and
-//! `fetch_add` reach any node's window without its processor taking part (a fabric without such
+//! Every node of a job has one [`Fabric`] handle. Node `n` exports a window of bytes; `put`, `get`
+//! and `fetch_add` reach any node's window without its processor taking part (a fabric without such
 //! hardware runs an agent in its place and counts its messages). `post` sends a message that the
 //! receiver takes with `receive`.
 //!
 //! Rules
-//! - Operations of one node on one other node take effect in program order; `flush` returns when all
-//!   earlier operations on that node have taken effect there.
+//! - Operations of one node on one other node take effect in program order; `flush` returns when
+//!   all earlier operations on that node have taken effect there.
 //! - `put` of at most eight aligned bytes is never seen in part.
 //! - A dead node is reported by `liveness` within a second and every operation on it fails with
 //!   `Kind::Io`; nothing hangs.
-//! - Windows of a non-coherent pool obey `memory::Domain`: a put is visible only after `flush`, a get
-//!   sees the medium.
+//! - Windows of a non-coherent pool obey `memory::Domain`: a put is visible only after `flush`, a
+//!   get sees the medium.
 
 use std::time::Duration;
 

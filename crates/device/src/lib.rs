@@ -8,8 +8,8 @@
 //!
 //! [`profile`] holds what a device can do as data, each figure with its source.
 //!
-//! Useful alone and without root: someone else's engine can be run against the models, their illegal
-//! requests are named, and a [`littoral_base::fault::Plan`] makes them fail on purpose.
+//! Useful alone and without root: someone else's engine can be run against the models, their
+//! illegal requests are named, and a [`littoral_base::fault::Plan`] makes them fail on purpose.
 
 pub mod error;
 pub mod fabric;

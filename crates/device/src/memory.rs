@@ -1,9 +1,9 @@
 //! Persistent and pooled memory: the only road by which such memory is written.
 //!
-//! A [`Domain`] is a range of bytes that is reached by load and store but whose stores are not durable
-//! (persistent memory) or not visible to other nodes (a non-coherent pool) until they are written back
-//! and fenced. Flush and fence instructions exist behind this trait and nowhere else in littoral, so
-//! one simulated domain can enumerate every legal crash image of every engine.
+//! A [`Domain`] is a range of bytes that is reached by load and store but whose stores are not
+//! durable (persistent memory) or not visible to other nodes (a non-coherent pool) until they are
+//! written back and fenced. Flush and fence instructions exist behind this trait and nowhere else
+//! in littoral, so one simulated domain can enumerate every legal crash image of every engine.
 //!
 //! Rules
 //! - [`Domain::store`] makes bytes visible to this node's own loads at once.
@@ -14,11 +14,11 @@
 //!   bytes.
 //! - [`Domain::invalidate`] drops this node's cached copy of a range so that the next load sees the
 //!   medium; a range with unwritten stores must be written back first.
-//! - [`Domain::commit_point`] marks, for counting and for the crash enumerator, that what is fenced so
-//!   far is acknowledged to a user.
+//! - [`Domain::commit_point`] marks, for counting and for the crash enumerator, that what is fenced
+//!   so far is acknowledged to a user.
 //!
-//! Loads go through [`Domain::word`] and [`Domain::load`] with the ordering the caller names: memory
-//! shared with other threads or nodes is never read through `&T`.
+//! Loads go through [`Domain::word`] and [`Domain::load`] with the ordering the caller names:
+//! memory shared with other threads or nodes is never read through `&T`.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +32,8 @@ pub const MEDIA_LINE_BYTES: usize = 256;
 /// What a fence promises on a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Promise {
-    /// Survives loss of power (CLWB/CLFLUSHOPT + SFENCE on DAX memory, or caches in the power domain).
+    /// Survives loss of power (CLWB/CLFLUSHOPT + SFENCE on DAX memory, or caches in the power
+    /// domain).
     PowerLoss,
     /// Survives loss of power once the file system has flushed its device (msync).
     DeviceFlush,
@@ -44,8 +45,8 @@ pub enum Promise {
     Nothing,
 }
 
-/// A range of persistent or pooled memory; see the module's page for the rules. Offsets are bytes from
-/// the start of the domain; word offsets are multiples of eight.
+/// A range of persistent or pooled memory; see the module's page for the rules. Offsets are bytes
+/// from the start of the domain; word offsets are multiples of eight.
 ///
 /// # Panics
 /// Every method panics on a range outside the domain or a misaligned word: engines check what they

@@ -1,8 +1,8 @@
 //! Asynchronous small reads: the seam between the coroutine ring and every medium it can read.
 //!
-//! A [`ReadDevice`] owns a fixed set of *slots*. A slot owns a buffer; a request is issued on a free
-//! slot, completes in any order, and its data stay valid until the slot is released. The ring (crate
-//! `runtime`) is the usual caller; `docs/design/ring.md` has the whole life of a request.
+//! A [`ReadDevice`] owns a fixed set of *slots*. A slot owns a buffer; a request is issued on a
+//! free slot, completes in any order, and its data stay valid until the slot is released. The ring
+//! (crate `runtime`) is the usual caller; `docs/design/ring.md` has the whole life of a request.
 //!
 //! Slot states: `Free -> Issued -> Done -> Free`, and `Issued -> Abandoned -> Free` when the asker
 //! has gone away: the buffer of an abandoned slot is not given to anyone until the device has

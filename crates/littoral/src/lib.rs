@@ -1,1 +1,9 @@
-//! Placeholder: replaced as the crate is built.
+//! Floor 3 of littoral, the facade: a machine made of memory devices, and the engines that run on it.
+//!
+//! The floors below are reached through this crate, so that a program names one dependency.
+
+pub use littoral_base as base;
+pub use littoral_device as device;
+#[cfg(feature = "graph")]
+pub use littoral_graph as graph;
+pub use littoral_runtime as runtime;

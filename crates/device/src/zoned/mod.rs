@@ -1,16 +1,16 @@
 //! Zoned storage: sequential zones with a write pointer, conventional zones written in place.
 //!
-//! One trait for NVMe ZNS, host-managed SMR, null_blk and the model. Every request that a drive would
-//! reject is rejected with the same meaning: an append or write away from the write pointer, past the
-//! zone's capacity (which is at most its size), beyond the open or active limit, on a READ_ONLY or
-//! OFFLINE zone.
+//! One trait for NVMe ZNS, host-managed SMR, null_blk and the model. Every request that a drive
+//! would reject is rejected with the same meaning: an append or write away from the write pointer,
+//! past the zone's capacity (which is at most its size), beyond the open or active limit, on a
+//! READ_ONLY or OFFLINE zone.
 //!
 //! Addresses are logical blocks ([`Lba`]); data are whole blocks. Writes are never asynchronous: a
-//! write is *submitted* and answered with a [`Ticket`] that can be waited for, so an engine overlaps
-//! writes without an executor (design: reads are coroutines, writes are tickets).
+//! write is *submitted* and answered with a [`Ticket`] that can be waited for, so an engine
+//! overlaps writes without an executor (design: reads are coroutines, writes are tickets).
 //!
-//! Zone states follow ZBC/ZNS: `Empty -> ImplicitOpen|ExplicitOpen -> Closed|Full`, `Full -> Empty` by
-//! reset, and the two error states. *Active* zones are open or closed ones.
+//! Zone states follow ZBC/ZNS: `Empty -> ImplicitOpen|ExplicitOpen -> Closed|Full`, `Full -> Empty`
+//! by reset, and the two error states. *Active* zones are open or closed ones.
 //!
 //! Durability: a completed write is durable only after a later [`ZonedDevice::flush`] completes; a
 //! power cut keeps any legal subset of unflushed writes (a prefix of each sequential zone).
@@ -112,11 +112,12 @@ pub trait ZonedDevice {
     /// `Kind::IllegalRequest` out of range or on an OFFLINE zone, `Kind::Io` when the device fails.
     fn read(&self, at: Lba, into: &mut [u8]) -> Result<()>;
 
-    /// Writes whole blocks: in place on a conventional zone, at the write pointer on a sequential one.
+    /// Writes whole blocks: in place on a conventional zone, at the write pointer on a sequential
+    /// one.
     ///
     /// # Errors
-    /// `Kind::IllegalRequest` for every write a drive rejects; `Kind::Exhausted` at an open or active
-    /// limit.
+    /// `Kind::IllegalRequest` for every write a drive rejects; `Kind::Exhausted` at an open or
+    /// active limit.
     fn write(&mut self, at: Lba, data: &[u8]) -> Result<Ticket>;
 
     /// Appends whole blocks to a sequential zone; [`ZonedDevice::wait`] says where they landed.

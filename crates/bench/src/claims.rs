@@ -1,0 +1,300 @@
+//! Claims, targets and the verdict between them: the schema `littoral.repro/1`.
+//!
+//! A results file is an array with one [`Run`] a system; a run holds one [`Claim`] an id of
+//! `targets.toml`, in that file's order.
+//!
+//! Invariants
+//! - A claim's verdict is computed from its figure and target here and nowhere else.
+//! - A claim without a figure is `skipped` and says why; a figure that is not finite is `short`.
+//! - A proof that a target cannot be reached still reads `short`, with the proof in `why`.
+
+use littoral_base::clock::ClockKind;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Kind, Result};
+use crate::host::Environment;
+
+/// The schema's name and version.
+pub const SCHEMA: &str = "littoral.repro/1";
+
+/// Which side of the target is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// At or below the target.
+    Lower,
+    /// At or above the target.
+    Higher,
+    /// Exactly the target.
+    Equal,
+}
+
+/// How a claim stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The target is reached.
+    Holds,
+    /// It is not.
+    Short,
+    /// It was not measured.
+    Skipped,
+}
+
+/// One line of `targets.toml`: what is claimed, before anything is measured.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// The claim's name.
+    pub id: String,
+    /// What is measured, in one sentence.
+    pub statement: String,
+    /// The paper's figure, where it has one.
+    pub paper: Option<f64>,
+    /// What is promised.
+    pub target: f64,
+    /// The unit of all three figures.
+    pub unit: String,
+    /// Which side of the target is good.
+    pub better: Better,
+    /// Whether the target itself does not count as reached.
+    #[serde(default)]
+    pub strict: bool,
+    /// Which clock stands behind the figure.
+    pub clock: ClockKind,
+}
+
+/// A figure and what has to be said about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figure {
+    /// The measured value in the claim's unit.
+    pub value: f64,
+    /// Conditions that must hold too, each with its words; one that fails makes the claim `short`.
+    pub conditions: Vec<(bool, String)>,
+    /// What was modelled, how many repetitions, the figures behind a ratio.
+    pub notes: Vec<String>,
+}
+
+impl Figure {
+    /// A figure without conditions.
+    pub fn new(value: f64, note: impl Into<String>) -> Self {
+        Figure { value, conditions: Vec::new(), notes: vec![note.into()] }
+    }
+
+    /// Adds a condition that must hold for the claim to hold.
+    #[must_use]
+    pub fn provided(mut self, holds: bool, words: impl Into<String>) -> Self {
+        self.conditions.push((holds, words.into()));
+        self
+    }
+
+    fn why(&self) -> String {
+        let failed = self.conditions.iter().filter(|c| !c.0);
+        let failed = failed.map(|(_, words)| format!("not so: {words}"));
+        failed.chain(self.notes.iter().cloned()).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Target {
+    /// Whether `value` reaches this target.
+    pub fn is_reached(&self, value: f64) -> bool {
+        let at = !self.strict && value == self.target;
+        value.is_finite()
+            && match self.better {
+                Better::Lower => at || value < self.target,
+                Better::Higher => at || value > self.target,
+                Better::Equal => value == self.target,
+            }
+    }
+
+    /// The claim with a measured figure.
+    pub fn measured(&self, figure: &Figure) -> Claim {
+        let holds = self.is_reached(figure.value) && figure.conditions.iter().all(|c| c.0);
+        let status = if holds { Status::Holds } else { Status::Short };
+        let ours = figure.value.is_finite().then_some(figure.value);
+        self.claim(ours, status, figure.why())
+    }
+
+    /// The claim without a figure.
+    pub fn skipped(&self, why: impl Into<String>) -> Claim {
+        self.claim(None, Status::Skipped, why.into())
+    }
+
+    fn claim(&self, ours: Option<f64>, status: Status, why: String) -> Claim {
+        Claim {
+            id: self.id.clone(),
+            statement: self.statement.clone(),
+            paper: self.paper,
+            target: self.target,
+            ours,
+            unit: self.unit.clone(),
+            better: self.better,
+            clock: self.clock,
+            status,
+            why,
+        }
+    }
+}
+
+/// One claim with its figure and verdict, as a results file holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The claim's name.
+    pub id: String,
+    /// What is measured, in one sentence.
+    pub statement: String,
+    /// The paper's figure, where it has one.
+    pub paper: Option<f64>,
+    /// What is promised.
+    pub target: f64,
+    /// What was measured; absent when nothing was.
+    pub ours: Option<f64>,
+    /// The unit of all three figures.
+    pub unit: String,
+    /// Which side of the target is good.
+    pub better: Better,
+    /// Which clock stands behind the figure.
+    pub clock: ClockKind,
+    /// The verdict.
+    pub status: Status,
+    /// What was modelled and counted, and for `short` and `skipped` the cause.
+    pub why: String,
+}
+
+impl Claim {
+    /// How far on the good side of its target the figure lies: 1 is at the target, 2 twice as good.
+    /// Absent where there is no figure or no ratio (a target of zero).
+    pub fn headroom(&self) -> Option<f64> {
+        let ours = self.ours.filter(|o| *o > 0.0 && self.target > 0.0)?;
+        match self.better {
+            Better::Lower => Some(self.target / ours),
+            Better::Higher => Some(ours / self.target),
+            Better::Equal => None,
+        }
+    }
+}
+
+/// The claims of one system as one run measured them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The system's name, such as `flash`.
+    pub system: String,
+    /// The seed every generated input came from.
+    pub seed: u64,
+    /// The revision of the source.
+    pub revision: String,
+    /// Where it ran.
+    pub environment: Environment,
+    /// One entry a claim.
+    pub claims: Vec<Claim>,
+}
+
+impl Run {
+    /// How many claims have the given status.
+    pub fn count(&self, status: Status) -> usize {
+        self.claims.iter().filter(|c| c.status == status).count()
+    }
+}
+
+/// The targets of one system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Targets {
+    /// The seed of the system's generated inputs.
+    pub seed: u64,
+    /// Its claims in the file's order.
+    pub claims: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    claim: Vec<Target>,
+    #[serde(flatten)]
+    systems: std::collections::BTreeMap<String, System>,
+}
+
+#[derive(Deserialize)]
+struct System {
+    seed: u64,
+}
+
+impl Targets {
+    /// The shipped targets of `system`.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when the system has none.
+    pub fn of(system: &str) -> Result<Targets> {
+        let file: File = toml::from_str(include_str!("../targets.toml"))
+            .map_err(|e| Error::with_source(Kind::BadResult, "targets.toml", e))?;
+        let seed = file.systems.get(system).map(|s| s.seed).ok_or_else(|| {
+            Error::new(Kind::BadResult, format!("targets.toml has no system '{system}'"))
+        })?;
+        let prefix = format!("{system}.");
+        let claims = file.claim.into_iter().filter(|c| c.id.starts_with(&prefix)).collect();
+        Ok(Targets { seed, claims })
+    }
+
+    /// The target called `id`.
+    ///
+    /// # Panics
+    /// When there is none: the caller's id is wrong.
+    pub fn get(&self, id: &str) -> &Target {
+        let found = self.claims.iter().find(|t| t.id == id);
+        found.unwrap_or_else(|| panic!("targets.toml has no claim {id}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(better: Better, strict: bool) -> Target {
+        Target {
+            id: "x.y".into(),
+            statement: "s".into(),
+            paper: None,
+            target: 1.0,
+            unit: "ratio".into(),
+            better,
+            strict,
+            clock: ClockKind::Wall,
+        }
+    }
+
+    #[test]
+    fn the_verdict_follows_the_figure() {
+        let status = |t: &Target, v: f64| t.measured(&Figure::new(v, "")).status;
+        let lower = target(Better::Lower, false);
+        assert_eq!((status(&lower, 1.0), status(&lower, 1.1)), (Status::Holds, Status::Short));
+        let strict = target(Better::Lower, true);
+        assert_eq!((status(&strict, 1.0), status(&strict, 0.9)), (Status::Short, Status::Holds));
+        let higher = target(Better::Higher, false);
+        assert_eq!((status(&higher, 0.9), status(&higher, 1.0)), (Status::Short, Status::Holds));
+        let equal = target(Better::Equal, false);
+        assert_eq!((status(&equal, 0.0), status(&equal, 1.0)), (Status::Short, Status::Holds));
+        assert_eq!(status(&lower, f64::NAN), Status::Short, "no number is no success");
+        assert_eq!(lower.measured(&Figure::new(f64::NAN, "")).ours, None);
+    }
+
+    #[test]
+    fn a_failed_condition_makes_a_good_figure_short_and_says_so() {
+        let figure = Figure::new(0.5, "note").provided(false, "reads a second not lower");
+        let claim = target(Better::Lower, false).measured(&figure);
+        assert_eq!(claim.status, Status::Short);
+        assert_eq!(claim.why, "not so: reads a second not lower; note");
+        assert_eq!(claim.headroom(), Some(2.0));
+    }
+
+    #[test]
+    fn shipped_targets_are_unique_and_every_system_has_some() {
+        let targets = Targets::of("flash").unwrap();
+        let mut ids: Vec<_> = targets.claims.iter().map(|t| t.id.as_str()).collect();
+        assert_eq!(ids.len(), 23);
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 23, "an id stands twice");
+        assert_eq!(targets.get("flash.faults.undetected").better, Better::Equal);
+        assert_eq!(Targets::of("nothing").unwrap_err().kind(), Kind::BadResult);
+    }
+}

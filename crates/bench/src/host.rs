@@ -1,0 +1,103 @@
+//! Where a number was measured: processor, cores, kernel, clock source, huge pages, load, revision.
+//!
+//! Read from `/proc` and `/sys`; what cannot be read says `unknown` and is never guessed.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// The place of a measurement, as results carry it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The processor's name.
+    pub cpu: String,
+    /// Logical cores this process may use.
+    pub cores_count: usize,
+    /// DRAM in bytes.
+    pub memory_bytes: u64,
+    /// Kernel name and release.
+    pub kernel: String,
+    /// The kernel's clock source.
+    pub clocksource: String,
+    /// The setting of transparent huge pages.
+    pub transparent_huge_pages: String,
+    /// Runnable tasks in the last minute when the run began: above one, somebody else was at work.
+    pub load_average_count: f64,
+    /// Hashes of the profiles used, by name.
+    #[serde(default)]
+    pub profiles: BTreeMap<String, String>,
+}
+
+/// The revision this binary was built from, `unknown` outside version control.
+pub fn revision() -> &'static str {
+    env!("LITTORAL_REVISION")
+}
+
+/// What this host is, now.
+pub fn environment() -> Environment {
+    let cpuinfo = read("/proc/cpuinfo");
+    Environment {
+        cpu: field(&cpuinfo, &["model name", "Model Name", "cpu model"]),
+        cores_count: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_bytes: memory_bytes(&read("/proc/meminfo")),
+        kernel: format!("Linux {}", known(read("/proc/sys/kernel/osrelease").trim())),
+        clocksource: known(
+            read("/sys/devices/system/clocksource/clocksource0/current_clocksource").trim(),
+        ),
+        transparent_huge_pages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        load_average_count: first_number(&read("/proc/loadavg")),
+        profiles: BTreeMap::new(),
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn known(text: &str) -> String {
+    if text.is_empty() { "unknown".to_owned() } else { text.to_owned() }
+}
+
+fn field(text: &str, names: &[&str]) -> String {
+    let pairs = text.lines().filter_map(|l| l.split_once(':'));
+    let found = pairs.into_iter().find(|(name, _)| names.contains(&name.trim()));
+    known(found.map_or("", |(_, value)| value.trim()))
+}
+
+fn memory_bytes(meminfo: &str) -> u64 {
+    let kib = field(meminfo, &["MemTotal"]);
+    kib.split(' ').next().and_then(|n| n.parse::<u64>().ok()).map_or(0, |n| n * 1024)
+}
+
+/// The choice the kernel marks with brackets, as in `always [madvise] never`.
+fn chosen(text: &str) -> String {
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    known(inside.map_or("", |(choice, _)| choice))
+}
+
+fn first_number(text: &str) -> f64 {
+    text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_are_understood_and_never_guessed() {
+        assert_eq!(field("processor\t: 0\nmodel name\t: Nice CPU\n", &["model name"]), "Nice CPU");
+        assert_eq!(field("", &["model name"]), "unknown");
+        assert_eq!(chosen("always [madvise] never\n"), "madvise");
+        assert_eq!(chosen("broken"), "unknown");
+        assert_eq!(memory_bytes("MemTotal:       2048 kB\n"), 2 << 20);
+        assert_eq!(first_number("0.52 0.58 0.59 1/467 2841\n"), 0.52);
+    }
+
+    #[test]
+    fn this_host_has_a_core_and_memory() {
+        let here = environment();
+        assert!(here.cores_count >= 1 && here.memory_bytes > 1 << 20, "{here:?}");
+        assert!(!revision().is_empty());
+    }
+}

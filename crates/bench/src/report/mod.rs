@@ -1,0 +1,158 @@
+//! Results into one self-contained HTML page: tables, plots as inline SVG, a definition on hover.
+//!
+//! - The page loads nothing: no script, no font, no image from elsewhere.
+//! - Colours follow the reader's light or dark setting.
+//! - Input is what littoral itself wrote: arrays of `littoral.repro/1` runs and `littoral.whatif/1`
+//!   studies; anything else is refused by name.
+
+mod page;
+mod plot;
+pub mod study;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::claims::{self, Run};
+use crate::error::{Error, Kind, Result};
+use crate::files;
+use study::Study;
+
+/// What a results file held.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Document {
+    /// Claims of one system.
+    Run(Box<Run>),
+    /// A what-if study.
+    Study(Box<Study>),
+}
+
+/// Reads one results file.
+///
+/// # Errors
+/// `Kind::Io`, `Kind::BadResult` or `Kind::UnknownSchema`, each with the file's path.
+pub fn read(path: &Path) -> Result<Vec<Document>> {
+    parse(&files::read_text(path)?).map_err(|e| e.in_context(path.display()))
+}
+
+/// Understands the text of one results file.
+///
+/// # Errors
+/// `Kind::BadResult` when it is not JSON of the shape its schema says, `Kind::UnknownSchema` when
+/// this build does not know the schema.
+pub fn parse(text: &str) -> Result<Vec<Document>> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|e| Error::with_source(Kind::BadResult, "not a results file", e))?;
+    let documents = match value {
+        Value::Array(items) => items,
+        one => vec![one],
+    };
+    if documents.is_empty() {
+        return Err(Error::new(Kind::BadResult, "holds no result; run `littoral repro` first"));
+    }
+    documents.into_iter().map(document).collect()
+}
+
+fn document(value: Value) -> Result<Document> {
+    let schema = value.get("schema").and_then(Value::as_str).unwrap_or("none").to_owned();
+    let bad = |e| Error::with_source(Kind::BadResult, format!("not of the shape {schema}"), e);
+    match schema.as_str() {
+        claims::SCHEMA => serde_json::from_value(value).map(Document::Run).map_err(bad),
+        study::SCHEMA => serde_json::from_value(value).map(Document::Study).map_err(bad),
+        other => {
+            let known = format!("{} and {}", claims::SCHEMA, study::SCHEMA);
+            let what = format!("its schema is {other}; this build knows {known}");
+            Err(Error::new(Kind::UnknownSchema, what))
+        }
+    }
+}
+
+/// The page that shows `documents`.
+///
+/// # Errors
+/// `Kind::BadResult` when a figure cannot be drawn.
+pub fn render(documents: &[Document]) -> Result<String> {
+    page::render(documents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::{Figure, Targets};
+    use crate::host;
+
+    fn run() -> Run {
+        let targets = Targets::of("flash").unwrap();
+        let mut claims: Vec<_> =
+            targets.claims.iter().map(|t| t.measured(&Figure::new(t.target, "on it"))).collect();
+        claims[1] = targets.claims[1].skipped("<no peer & no reason>");
+        Run {
+            schema: claims::SCHEMA.into(),
+            system: "flash".into(),
+            seed: targets.seed,
+            revision: "test".into(),
+            environment: host::environment(),
+            claims,
+        }
+    }
+
+    fn study() -> Study {
+        let point = |latency_ns, reads_per_s, time_over_dram_ratio| study::Point {
+            latency_ns,
+            reads_per_s,
+            time_ns: 2e6,
+            time_over_dram_ratio,
+        };
+        Study {
+            schema: study::SCHEMA.into(),
+            graph: "g.lg".into(),
+            kernel: "bfs".into(),
+            vertices_count: 10,
+            arcs_count: 20,
+            clock: littoral_base::clock::ClockKind::Paced,
+            dram_time_ns: 1e6,
+            sentence: "from 6 us on, flash costs you 8 %".into(),
+            notes: vec!["one core".into()],
+            points: vec![point(1e3, 5e6, 1.1), point(2e4, 5e6, 3.0), point(1e3, 1e8, 1.0)],
+        }
+    }
+
+    #[test]
+    fn a_page_shows_every_claim_escapes_text_and_loads_nothing() {
+        let page =
+            render(&[Document::Run(Box::new(run())), Document::Study(Box::new(study()))]).unwrap();
+        for claim in &run().claims {
+            assert!(page.contains(&claim.id), "{} is missing", claim.id);
+        }
+        assert!(page.contains("&lt;no peer &amp; no reason&gt;"));
+        assert!(page.contains("from 6 us on"));
+        assert_eq!(page.matches("<svg").count(), 2, "a plot of the claims and one of the study");
+        for loader in ["<script", "<link", "src=", "@import", "url("] {
+            assert!(!page.contains(loader), "the page loads something: {loader}");
+        }
+    }
+
+    #[test]
+    fn files_come_back_as_they_were_written() {
+        let text = serde_json::to_string(&vec![run()]).unwrap();
+        let Document::Run(back) = parse(&text).unwrap().remove(0) else { panic!("a run") };
+        assert_eq!(*back, run());
+        let text = serde_json::to_string(&study()).unwrap();
+        assert_eq!(parse(&text).unwrap(), [Document::Study(Box::new(study()))]);
+    }
+
+    #[test]
+    fn foreign_files_are_refused_by_name() {
+        for (text, kind, word) in [
+            ("", Kind::BadResult, "not a results file"),
+            ("[]", Kind::BadResult, "no result"),
+            ("{\"a\":1}", Kind::UnknownSchema, "none"),
+            ("[{\"schema\":\"littoral.repro/9\"}]", Kind::UnknownSchema, "littoral.repro/9"),
+            ("[{\"schema\":\"littoral.repro/1\"}]", Kind::BadResult, "missing field"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.kind(), kind, "{text}");
+            assert!(error.to_string().contains(word), "{text}: {error}");
+        }
+    }
+}

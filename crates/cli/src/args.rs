@@ -1,0 +1,83 @@
+//! What the command line may say.
+//!
+//! Nouns come first (`littoral graph info`), a noun is absent until it is built, and every command
+//! and long option is named in the book's reference page (a test below).
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Run your graph on the storage and memory you have, or on a model of the part you are
+/// considering.
+///
+/// Every number says which clock stands behind it: count, virtual, paced or wall.
+#[derive(Debug, Parser)]
+#[command(name = "littoral", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Turn results into one self-contained HTML page
+    Report(ReportArgs),
+    /// Print a shell's completion script, or the manual
+    Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Results written by `repro --json` or by `--format json`
+    #[arg(required = true, value_name = "RUN.json")]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where the page goes
+    #[arg(short, long, value_name = "OUT.html")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell, or `man` for the manual pages
+    #[arg(value_parser = ["bash", "elvish", "fish", "man", "powershell", "zsh"])]
+    pub(crate) shell: String,
+    /// With `man`: write one page a command into this folder instead of the first page to the
+    /// output
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    const REFERENCE: &str = include_str!("../../../docs/book/src/reference/cli.md");
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    fn missing(command: &clap::Command, path: &str, list: &mut Vec<String>) {
+        if !REFERENCE.contains(&format!("`{path}")) {
+            list.push(path.to_owned());
+        }
+        let options = command.get_arguments().filter_map(|a| a.get_long());
+        for option in options.filter(|o| !["help", "version"].contains(o)) {
+            if !REFERENCE.contains(&format!("--{option}")) {
+                list.push(format!("{path} --{option}"));
+            }
+        }
+        for verb in command.get_subcommands().filter(|c| c.get_name() != "help") {
+            missing(verb, &format!("{path} {}", verb.get_name()), list);
+        }
+    }
+
+    #[test]
+    fn every_command_and_option_is_in_the_book() {
+        let mut list = Vec::new();
+        missing(&Cli::command(), "littoral", &mut list);
+        assert!(list.is_empty(), "docs/book/src/reference/cli.md does not name: {list:?}");
+    }
+}

@@ -1,0 +1,17 @@
+//! `littoral report`: results files in, one HTML page out.
+
+use littoral_bench::{files, report};
+
+use crate::args::ReportArgs;
+use crate::failure::Outcome;
+
+/// Runs the command.
+pub(crate) fn run(args: &ReportArgs) -> Outcome {
+    let mut documents = Vec::new();
+    for path in &args.runs {
+        documents.extend(report::read(path)?);
+    }
+    let page = report::render(&documents)?;
+    files::write_whole(&args.output, page.as_bytes())?;
+    Ok(())
+}

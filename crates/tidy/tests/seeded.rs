@@ -1,0 +1,169 @@
+//! A rule that cannot fail is no rule: each is shown to find the breach seeded for it, and a clean
+//! tree to pass. The forbidden texts are put together here so that this file does not hold them
+//! itself.
+
+use std::fs;
+use std::path::Path;
+
+use littoral_tidy::{Finding, check};
+
+const METADATA: &str = r#"{"packages":[{"name":"littoral-base","dependencies":[]}]}"#;
+
+const CLEAN: &[(&str, &str)] = &[
+    ("Cargo.lock", "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n"),
+    ("Cargo.toml", "[workspace.dependencies]\nserde = \"1\"\n"),
+    ("crates/base/Cargo.toml", "[dependencies]\nserde.workspace = true\n"),
+    ("crates/base/src/lib.rs", "//! A page.\n\nfn f() -> u8 {\n    1\n}\n"),
+    ("docs/dependencies.md", "| `serde` | data |\n"),
+    ("docs/book/src/index.md", "# Book\n\nSee [deps](../../dependencies.md) and [this](#book).\n"),
+];
+
+/// What the rules say of the clean tree with `changes` written over it.
+fn findings(changes: &[(&str, &str)]) -> Vec<Finding> {
+    findings_with(changes, METADATA)
+}
+
+fn findings_with(changes: &[(&str, &str)], metadata: &str) -> Vec<Finding> {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in CLEAN.iter().chain(changes) {
+        write(root.path(), path, text);
+    }
+    check(root.path(), metadata).unwrap()
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Asserts that the seeded breach is found by `rule`, at `place`, and that nothing else is.
+fn assert_found(changes: &[(&str, &str)], rule: &str, place: &str) {
+    let found = findings(changes);
+    assert!(
+        found.iter().any(|f| f.rule == rule && f.place.starts_with(place)),
+        "{rule}: {found:?}"
+    );
+    assert!(found.iter().all(|f| f.rule == rule), "{rule} alone expected: {found:?}");
+}
+
+fn source(body: &str) -> String {
+    format!("//! A page.\n\n{body}\n")
+}
+
+const FILE: &str = "crates/base/src/a.rs";
+
+#[test]
+fn a_clean_tree_passes() {
+    assert_eq!(findings(&[]), []);
+}
+
+#[test]
+fn layers_are_kept() {
+    let import = |name: &str, kind: &str| {
+        format!(
+            r#"{{"packages":[{{"name":"littoral-graph","dependencies":[
+            {{"name":"{name}","kind":{kind},"path":"x"}}]}}]}}"#
+        )
+    };
+    let engines_meet = findings_with(&[], &import("littoral-stm", "null"));
+    assert_eq!(engines_meet.len(), 1, "{engines_meet:?}");
+    assert_eq!(findings_with(&[], &import("littoral-runtime", "null")), []);
+    let stranger = findings_with(&[], r#"{"packages":[{"name":"new","dependencies":[]}]}"#);
+    assert!(stranger[0].what.contains("no row"), "{stranger:?}");
+    assert_eq!(findings_with(&[], r#"{"packages":[]}"#).len(), 1, "nothing seen is a finding");
+}
+
+#[test]
+fn a_header_is_asked_for() {
+    assert_found(&[(FILE, "fn f() {}\n")], "header", FILE);
+}
+
+#[test]
+fn long_functions_and_files_are_found_and_tests_do_not_count() {
+    let lines = |n: usize| "    let _x = 1;\n".repeat(n);
+    let long = source(&format!("fn f() {{\n{}}}", lines(69)));
+    let padding = source(&"fn f() {}\n".repeat(30));
+    let short = ("crates/base/src/b.rs", padding.as_str());
+    assert_found(&[(FILE, &long), short], "fn-length", &format!("{FILE}:3"));
+    let just = source(&format!("fn f() {{\n{}}}", lines(68)));
+    assert_eq!(findings(&[(FILE, &just), short]), []);
+    let file = source(&"fn f() {}\n".repeat(799));
+    assert_found(&[(FILE, &file)], "file-length", FILE);
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}", "fn f() {}\n".repeat(900));
+    assert_eq!(findings(&[(FILE, &source(&tests))]), []);
+}
+
+#[test]
+fn the_shape_of_functions_is_checked() {
+    let twelve = format!("fn f() {{\n{}}}\n", "    let _x = 1;\n".repeat(10));
+    assert_found(&[(FILE, &source(&twelve.repeat(5)))], "fn-shape", ".");
+}
+
+#[test]
+fn printing_and_leftovers_are_found() {
+    assert_found(&[(FILE, &source("fn f() {\n    println!();\n}"))], "printing", FILE);
+    let left = source(&format!("fn f() {{\n    {}!();\n}}", concat!("to", "do")));
+    assert_found(&[(FILE, &left)], "leftover", FILE);
+    let marker = source(&format!("// {}: later", concat!("FIX", "ME")));
+    assert_found(&[(FILE, &marker)], "leftover", FILE);
+    let cli = source("fn f() {\n    println!();\n}");
+    assert_eq!(findings(&[("crates/cli/src/a.rs", &cli)]), []);
+}
+
+#[test]
+fn unsafe_stands_in_raw_only_and_has_its_row() {
+    let body = source("fn f() {\n    unsafe { g() }\n}\nunsafe fn g() {}");
+    let outside = findings(&[(FILE, &body)]);
+    assert_eq!(outside.iter().filter(|f| f.rule == "unsafe-place").count(), 2, "{outside:?}");
+    let raw = "crates/base/src/raw.rs";
+    assert_found(&[(raw, &body)], "safety-table", "crates/base/SAFETY.md");
+    let page = |row: &str| format!("| block | obligation | test |\n|---|---|---|\n{row}\n");
+    let table = "crates/base/SAFETY.md";
+    let good = page("| `src/raw.rs` f | g is there | calls_g |");
+    let test = ("crates/base/tests/t.rs", "//! Tests.\nfn calls_g() {}\n");
+    assert_eq!(findings(&[(raw, &body), (table, &good), test]), []);
+    assert_found(&[(raw, &body), (table, &good)], "safety-table", table);
+    let stale = page("| `src/raw.rs` f | g | calls_g |\n| `src/gone.rs` h | g | calls_g |");
+    assert_found(&[(raw, &body), (table, &stale), test], "safety-table", table);
+    let idle = page("| `src/raw.rs` f | | calls_g |");
+    assert_found(&[(raw, &body), (table, &idle), test], "safety-table", table);
+}
+
+#[test]
+fn text_rules_find_their_breaches() {
+    assert_found(&[(FILE, &source("// caf\u{e9}"))], "ascii", FILE);
+    assert_eq!(findings(&[(FILE, &source("// 4 \u{b5}s"))]), []);
+    assert_found(&[(FILE, &source(&format!("// {}", "a".repeat(98))))], "columns", FILE);
+    let path = format!("kept in {}somewhere\n", concat!("/wo", "rk/"));
+    assert_found(&[("README.md", &path)], "machine-path", "README.md:1");
+    let lock = [("Cargo.lock", "source = \"registry+https://mirror.example/index\"\n")];
+    assert_found(&lock, "registry", "Cargo.lock:1");
+}
+
+#[test]
+fn dead_links_are_found() {
+    assert_found(&[("README.md", "[x](docs/gone.md)\n")], "link", "README.md:1");
+    assert_found(&[("README.md", "[x](docs/dependencies.md#gone)\n")], "link", "README.md:1");
+    assert_eq!(findings(&[("README.md", "```\n[x](gone)\n```\n`[y](gone)` [z](docs)\n")]), []);
+}
+
+#[test]
+fn what_is_public_is_in_the_book() {
+    let feature = ("crates/littoral/Cargo.toml", "[features]\ndefault = []\ngraph = []\n");
+    assert_found(&[feature], "book", "docs/book");
+    let claim = ("crates/bench/targets.toml", "[[claim]]\nid = \"a.b\"\n");
+    assert_found(&[claim], "book", "docs/book");
+    let profile = ("crates/device/src/profile/fast.toml", "name = \"fast\"\n");
+    assert_found(&[profile], "book", "docs/book");
+    let page = ("docs/book/src/ref.md", "`graph`, `a.b` and `fast`\n");
+    assert_eq!(findings(&[feature, claim, profile, page]), []);
+}
+
+#[test]
+fn dependencies_and_their_rows_agree() {
+    let none = ("docs/dependencies.md", "# none\n");
+    assert_found(&[none], "dependency-row", "docs/dependencies.md");
+    let unused = ("crates/base/Cargo.toml", "[dependencies]\n");
+    assert_found(&[unused], "dependency-row", "docs/dependencies.md");
+}
