@@ -6,11 +6,6 @@ use littoral::base::error::Class;
 
 use crate::failure::{Failure, Outcome};
 
-/// Writes `text` as it is.
-pub(crate) fn text(text: &str) -> Outcome {
-    bytes(text.as_bytes())
-}
-
 /// Writes `bytes` as they are.
 pub(crate) fn bytes(bytes: &[u8]) -> Outcome {
     let mut out = std::io::stdout().lock();

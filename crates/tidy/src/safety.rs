@@ -43,7 +43,7 @@ fn check_crate(tree: &Tree, folder: &str) -> Vec<Finding> {
     let prefix = format!("{folder}/src/");
     let unlisted = tree.rust().filter(|(p, t)| p.starts_with(&prefix) && has_unsafe(t)).filter_map(
         |(path, _)| {
-            let inside = &path[folder.len() + 1..];
+            let inside = &path[prefix.len()..];
             let listed = rows.iter().any(|r| r.block.contains(inside));
             (!listed)
                 .then(|| Finding::new("safety-table", &page, format!("has no row for {inside}")))
@@ -72,7 +72,7 @@ impl<'a> Row<'a> {
         let file = self.block.trim_matches('`').split(".rs").next().unwrap_or_default();
         let file = format!("{file}.rs");
         let find = |what: String| Some(Finding::new("safety-table", page, what));
-        if !tree.holds(&format!("{folder}/{}", file.trim_start_matches('`'))) {
+        if !["", "src/"].iter().any(|f| tree.holds(&format!("{folder}/{f}{file}"))) {
             return find(format!("names {file}, which is not in the crate"));
         }
         if self.obligation.is_empty() {

@@ -214,7 +214,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
             self.find("leftover", at, format!("{name}! was left behind"));
         }
         let free = MAY_PRINT.iter().any(|p| self.path.starts_with(p));
-        let example = self.path.contains("/examples/") || self.path.ends_with("build.rs");
+        let example = ["/examples/", "/build/", "/build.rs"].iter().any(|f| self.path.contains(f));
         if PRINTING.contains(&name.as_str()) && !(free || example || self.in_test) {
             self.find("printing", at, format!("{name}! outside crates/cli and crates/bench"));
         }

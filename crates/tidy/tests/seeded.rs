@@ -2,6 +2,8 @@
 //! tree to pass. The forbidden texts are put together here so that this file does not hold them
 //! itself.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
+
 use std::fs;
 use std::path::Path;
 
