@@ -1,0 +1,138 @@
+//! What changed in a page since its twin was made: 64-byte lines with byte masks.
+//!
+//! - A diff names exactly the bytes that differ from the twin, so two ranks may write neighbouring
+//!   bytes of one word between synchronisations and neither loses (word-sized diffs would).
+//! - Applying a diff touches only the bytes it names; diffs with disjoint bytes commute.
+//! - A byte written with the value it had is not in the diff; by scope consistency nobody may rely on
+//!   such a write against a concurrent one.
+
+/// Bytes of a diff line.
+pub const LINE_BYTES: usize = 64;
+
+/// The changed bytes of one line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LineDiff {
+    /// Line of the page.
+    pub line: u16,
+    /// Bit `i` set: byte `i` of the line changed.
+    pub mask: u64,
+    /// The changed bytes in order, as many as the mask has bits.
+    pub bytes: Vec<u8>,
+}
+
+/// The changed bytes of one page, lines ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Diff {
+    /// The changed lines.
+    pub lines: Vec<LineDiff>,
+}
+
+fn line_diff(line: usize, twin: &[u8], page: &[u8]) -> Option<LineDiff> {
+    if twin == page {
+        return None;
+    }
+    let mut mask = 0;
+    let mut bytes = Vec::new();
+    for (i, (old, new)) in twin.iter().zip(page).enumerate() {
+        if old != new {
+            mask |= 1 << i;
+            bytes.push(*new);
+        }
+    }
+    let line = u16::try_from(line).expect("invariant: a page has at most 65536 lines");
+    Some(LineDiff { line, mask, bytes })
+}
+
+impl Diff {
+    /// What changed from `twin` to `page`.
+    ///
+    /// # Panics
+    /// When the two differ in length.
+    pub fn between(twin: &[u8], page: &[u8]) -> Diff {
+        assert_eq!(twin.len(), page.len(), "a twin is as long as its page");
+        let pairs = twin.chunks(LINE_BYTES).zip(page.chunks(LINE_BYTES)).enumerate();
+        Diff { lines: pairs.filter_map(|(i, (t, p))| line_diff(i, t, p)).collect() }
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Bytes a message spends on this diff: ten a line and one a changed byte.
+    pub fn wire_bytes(&self) -> usize {
+        self.lines.iter().map(|l| 10 + l.bytes.len()).sum()
+    }
+
+    /// Whether every line is inside a page of `page_bytes` and every mask has as many bits as bytes.
+    pub fn fits(&self, page_bytes: usize) -> bool {
+        self.lines.iter().all(|l| {
+            let start = usize::from(l.line) * LINE_BYTES;
+            let last = 63 - l.mask.leading_zeros().min(63) as usize;
+            l.mask.count_ones() as usize == l.bytes.len()
+                && l.mask != 0
+                && start + last < page_bytes
+        })
+    }
+
+    /// Writes the changed bytes into `page`.
+    ///
+    /// # Panics
+    /// When the diff does not fit the page; check diffs from outside with [`Diff::fits`].
+    pub fn apply(&self, page: &mut [u8]) {
+        for line in &self.lines {
+            let start = usize::from(line.line) * LINE_BYTES;
+            let mut mask = line.mask;
+            for byte in &line.bytes {
+                page[start + mask.trailing_zeros() as usize] = *byte;
+                mask &= mask - 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn applying_a_diff_to_the_twin_gives_the_page(
+            twin in proptest::collection::vec(any::<u8>(), 256),
+            writes in proptest::collection::vec((0usize..256, any::<u8>()), 0..40),
+        ) {
+            let mut page = twin.clone();
+            for (i, b) in writes { page[i] = b; }
+            let diff = Diff::between(&twin, &page);
+            prop_assert!(diff.fits(256));
+            let mut copy = twin.clone();
+            diff.apply(&mut copy);
+            prop_assert_eq!(copy, page);
+        }
+
+        #[test]
+        fn disjoint_diffs_commute(
+            base in proptest::collection::vec(any::<u8>(), 128),
+            writes in proptest::collection::vec((0usize..128, any::<u8>(), any::<bool>()), 0..60),
+        ) {
+            let owner: Vec<bool> = (0..128).map(|i| i % 3 == 0).collect();
+            let (mut a, mut b) = (base.clone(), base.clone());
+            for (i, v, _) in writes { if owner[i] { a[i] = v } else { b[i] = v } }
+            let (da, db) = (Diff::between(&base, &a), Diff::between(&base, &b));
+            let (mut ab, mut ba) = (base.clone(), base.clone());
+            da.apply(&mut ab); db.apply(&mut ab);
+            db.apply(&mut ba); da.apply(&mut ba);
+            prop_assert_eq!(&ab, &ba);
+            for i in 0..128 { prop_assert_eq!(ab[i], if owner[i] { a[i] } else { b[i] }); }
+        }
+    }
+
+    #[test]
+    fn a_diff_outside_the_page_does_not_fit() {
+        let far = Diff { lines: vec![LineDiff { line: 1, mask: 1 << 3, bytes: vec![7] }] };
+        assert!(far.fits(68) && !far.fits(67));
+        let liar = Diff { lines: vec![LineDiff { line: 0, mask: 3, bytes: vec![7] }] };
+        assert!(!liar.fits(64));
+    }
+}
