@@ -3,6 +3,7 @@
 //! Everything here has a safe face; each unsafe block is a row of `crates/device/SAFETY.md`.
 #![allow(unsafe_code)] // Reason: system calls, processor instructions and slot-owned memory.
 
+pub(crate) mod buffers;
 pub(crate) mod cpu;
 
 pub(crate) mod mapping;

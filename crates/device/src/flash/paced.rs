@@ -1,0 +1,357 @@
+//! Analytic microsecond flash behind the paper's lightweight interface (paper 003, L1 to L5).
+//!
+//! Issuing writes one slot entry (the submission entry and the completion place in one); there is no
+//! doorbell and no completion queue; polling compares the entry's deadline with the latest timestamp.
+//! Deadlines come from [`Pacer`]. The contents are a [`Region`] in DRAM; issuing prefetches them, as
+//! a real device's transfer would leave them near the processor (with DDIO, in the last-level cache).
+//!
+//! Two bounds of what the transfer costs the host, and both are to be reported:
+//! - [`PacedPtr`] hands out a slice of the region: the transfer is free;
+//! - [`PacedCopy`] copies into the slot's buffer when the answer is noticed: the host pays for what a
+//!   DMA engine would have done.
+//!
+//! Invariants
+//! - A request outside the region, misaligned or too long completes at once with `Status::Refused`.
+//! - A slot released before its deadline is abandoned until the deadline has passed.
+//! - The device never yields the processor: time passes by being looked at ([`ReadDevice::reap`]).
+//!
+//! Deviations from the paper: the device is arithmetic, not a second agent, so no sentinel is needed
+//! and no line is contended; `emulator` has both, for correctness.
+
+use std::cell::Cell;
+
+use littoral_base::clock::ClockKind;
+use littoral_base::counters::bump;
+use littoral_base::units::PerSecond;
+
+use super::pacer::{Pacer, SharedRate, Timing};
+use crate::profile::Flash;
+use crate::raw::buffers::Buffers;
+use crate::raw::cpu::prefetch_slice;
+use crate::raw::slots::{Entry, SlotTable, State};
+use crate::read::{Completion, Limits, ReadDevice, Slot, Status};
+use crate::region::Region;
+use crate::ticks;
+
+/// How a paced device behaves.
+#[derive(Clone, Debug)]
+pub struct PacedOptions {
+    /// Latency, rates, link.
+    pub timing: Timing,
+    /// Requests outstanding at most.
+    pub slots: u32,
+    /// Addresses and lengths are multiples of this (a power of two).
+    pub granule_bytes: u32,
+    /// Longest single read in bytes.
+    pub read_bytes_max: u32,
+}
+
+impl Default for PacedOptions {
+    /// No latency and no limits: the interface alone.
+    fn default() -> Self {
+        PacedOptions {
+            timing: Timing::default(),
+            slots: 1024,
+            granule_bytes: 1,
+            read_bytes_max: 4096,
+        }
+    }
+}
+
+impl PacedOptions {
+    /// One core's queue of the device a profile describes, cores sharing `shared` if given.
+    pub fn of(flash: &Flash, shared: Option<SharedRate>) -> PacedOptions {
+        PacedOptions {
+            timing: Timing {
+                latency: flash.latency,
+                reads_per_core_max: Some(PerSecond(flash.reads_per_core_max as f64)),
+                shared,
+                link_bytes_per_s: Some(flash.link_bytes_per_s as f64),
+                ..Timing::default()
+            },
+            slots: flash.queue_depth.saturating_sub(1),
+            granule_bytes: flash.granule_bytes,
+            read_bytes_max: flash.read_bytes_max,
+        }
+    }
+}
+
+littoral_base::counters! {
+    /// Counters of a paced device.
+    pub struct PacedCounters => PacedCounts {
+        /// Requests taken.
+        reads_count,
+        /// Bytes asked for.
+        read_bytes,
+        /// Answers taken up or given up.
+        answers_count,
+        /// Most requests under way at a timestamp.
+        outstanding_max_count,
+        /// Nanoseconds between timestamps in which no answer was taken: the host waited.
+        starved_ns,
+        /// Timestamps read.
+        stamps_count,
+        /// Times the host stood still with requests under way.
+        pauses_count,
+        /// Nanoseconds of it, which the device did not get.
+        paused_ns,
+    }
+}
+
+/// A paced device that hands out pointers into its contents.
+pub type PacedPtr = Paced<false>;
+/// A paced device that copies into slot-owned buffers at the host's expense.
+pub type PacedCopy = Paced<true>;
+
+/// Analytic flash behind the lightweight interface; see the module's page.
+///
+/// ```
+/// use littoral_device::flash::paced::{PacedOptions, PacedPtr};
+/// use littoral_device::{profile::Profile, read::{ReadDevice, Slot, Status}, region::Region};
+///
+/// let options = PacedOptions::of(&Profile::named("xlfdd")?.flash()?, None);
+/// let device = PacedPtr::new(Region::from_bytes(&[7; 4096])?, options);
+/// device.issue(Slot(0), 64, 64);
+/// assert_eq!(device.poll(Slot(0)), None, "4 us have not passed");
+/// while device.poll(Slot(0)).is_none() {
+///     device.reap();
+/// }
+/// assert_eq!(device.data(Slot(0)), [7; 64]);
+/// device.release(Slot(0));
+/// # Ok::<(), littoral_device::Error>(())
+/// ```
+pub struct Paced<const COPY: bool> {
+    slots: SlotTable,
+    buffers: Buffers,
+    pacer: Pacer,
+    granule_mask: u32,
+    read_bytes_max: u32,
+    counters: PacedCounters,
+    answers_at_stamp: Cell<u64>,
+    starved_ticks: Cell<u64>,
+}
+
+impl<const COPY: bool> Paced<COPY> {
+    /// A device with `region` as its contents.
+    ///
+    /// # Panics
+    /// When the granule is not a power of two: a profile has checked it.
+    pub fn new(region: Region, options: PacedOptions) -> Self {
+        assert!(options.granule_bytes.is_power_of_two(), "granule_bytes must be a power of two");
+        let buffer_bytes = if COPY { options.read_bytes_max } else { 0 };
+        Paced {
+            slots: SlotTable::new(region, options.slots),
+            buffers: Buffers::new(if COPY { options.slots } else { 0 }, buffer_bytes),
+            pacer: Pacer::new(&options.timing),
+            granule_mask: options.granule_bytes - 1,
+            read_bytes_max: options.read_bytes_max,
+            counters: PacedCounters::default(),
+            answers_at_stamp: Cell::new(0),
+            starved_ticks: Cell::new(0),
+        }
+    }
+
+    /// What has been counted so far.
+    pub fn counts(&self) -> PacedCounts {
+        let counted = self.counters.snapshot();
+        PacedCounts {
+            starved_ns: ticks::to_ns(self.starved_ticks.get() as f64) as u64,
+            stamps_count: self.pacer.stamps_count(),
+            pauses_count: self.pacer.pauses_count(),
+            paused_ns: self.pacer.paused_ns(),
+            ..counted
+        }
+    }
+
+    /// The memory behind the device.
+    pub fn region(&self) -> &Region {
+        self.slots.region()
+    }
+
+    #[inline(always)]
+    fn is_due(&self, entry: &Entry) -> bool {
+        entry.due.get() <= self.pacer.now()
+    }
+
+    #[inline(always)]
+    fn is_legal(&self, addr: u64, len: u32) -> bool {
+        (addr as u32 | len) & self.granule_mask == 0 && len <= self.read_bytes_max
+    }
+
+    #[cold]
+    fn refuse(&self, entry: &Entry) {
+        self.slots.place(entry, 0, 0);
+        entry.status.set(Status::Refused);
+        entry.due.set(0);
+    }
+
+    #[inline(always)]
+    fn under_way(&self) -> u64 {
+        self.counters.reads_count.get() - self.counters.answers_count.get()
+    }
+}
+
+impl<const COPY: bool> ReadDevice for Paced<COPY> {
+    fn limits(&self) -> Limits {
+        Limits {
+            slots: self.slots.slots(),
+            granule_bytes: self.granule_mask + 1,
+            read_bytes_max: self.read_bytes_max,
+            capacity_bytes: self.slots.region().len() as u64,
+            completion: Completion::Deadline,
+            clock: ClockKind::Paced,
+            can_park: false,
+        }
+    }
+
+    #[inline(always)]
+    fn issue(&self, slot: Slot, addr: u64, len: u32) {
+        let entry = self.slots.entry(slot);
+        debug_assert_eq!(entry.state.get(), State::Free, "issue on a slot in use");
+        entry.state.set(State::Issued);
+        if self.under_way() == 0 {
+            // After an idle time the latest stamp may be arbitrarily old.
+            self.reap();
+        }
+        bump(&self.counters.reads_count, 1);
+        if self.is_legal(addr, len) && self.slots.place(entry, addr, len) {
+            entry.status.set(Status::Ok);
+            entry.due.set(self.pacer.admit(len));
+            bump(&self.counters.read_bytes, u64::from(len));
+            prefetch_slice(self.slots.bytes(entry));
+        } else {
+            self.refuse(entry);
+        }
+    }
+
+    #[inline(always)]
+    fn reap(&self) {
+        let under_way = self.under_way();
+        let gap = self.pacer.stamp(|| under_way > 0);
+        let counters = &self.counters;
+        let answers = counters.answers_count.get();
+        if answers == self.answers_at_stamp.replace(answers) && under_way > 0 {
+            self.starved_ticks.set(self.starved_ticks.get() + gap);
+        }
+        if under_way > counters.outstanding_max_count.get() {
+            counters.outstanding_max_count.set(under_way);
+        }
+    }
+
+    #[inline(always)]
+    fn poll(&self, slot: Slot) -> Option<Status> {
+        let entry = self.slots.entry(slot);
+        if !self.is_due(entry) {
+            return None;
+        }
+        if COPY {
+            self.buffers.fill(slot, self.slots.bytes(entry));
+        }
+        Some(entry.status.get())
+    }
+
+    #[inline(always)]
+    fn data(&self, slot: Slot) -> &[u8] {
+        let direct = self.slots.bytes(self.slots.entry(slot));
+        if COPY { self.buffers.bytes(slot, direct.len()) } else { direct }
+    }
+
+    #[inline(always)]
+    fn release(&self, slot: Slot) {
+        let entry = self.slots.entry(slot);
+        if self.is_due(entry) {
+            bump(&self.counters.answers_count, 1);
+            entry.state.set(State::Free);
+        } else {
+            entry.state.set(State::Abandoned);
+        }
+    }
+
+    #[inline(always)]
+    fn is_free(&self, slot: Slot) -> bool {
+        let entry = self.slots.entry(slot);
+        if entry.state.get() == State::Abandoned && self.is_due(entry) {
+            bump(&self.counters.answers_count, 1);
+            entry.state.set(State::Free);
+        }
+        entry.state.get() == State::Free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use littoral_base::units::Picos;
+
+    fn region() -> Region {
+        Region::build(1 << 16, |b| b.iter_mut().enumerate().for_each(|(i, x)| *x = (i >> 4) as u8))
+            .unwrap()
+    }
+
+    fn options(latency: Picos) -> PacedOptions {
+        PacedOptions {
+            timing: Timing { latency, pause_min: Picos::MAX, ..Timing::default() },
+            slots: 4,
+            granule_bytes: 16,
+            read_bytes_max: 2048,
+        }
+    }
+
+    fn wait<const COPY: bool>(device: &Paced<COPY>, slot: Slot) -> Status {
+        loop {
+            device.reap();
+            if let Some(status) = device.poll(slot) {
+                return status;
+            }
+        }
+    }
+
+    fn delivers_after_the_latency<const COPY: bool>() {
+        let device = Paced::<COPY>::new(region(), options(Picos::from_micros(200)));
+        let start = std::time::Instant::now();
+        device.issue(Slot(3), 4096, 2048);
+        assert_eq!(wait(&device, Slot(3)), Status::Ok);
+        assert!(start.elapsed().as_micros() >= 198);
+        assert_eq!(device.data(Slot(3)), &region()[4096..6144]);
+        device.release(Slot(3));
+        let counts = device.counts();
+        assert_eq!((counts.reads_count, counts.read_bytes, counts.answers_count), (1, 2048, 1));
+        assert_eq!(counts.outstanding_max_count, 1);
+        assert!(counts.starved_ns > 0 && counts.stamps_count > 1);
+    }
+
+    #[test]
+    fn pointers_arrive_after_the_latency() {
+        delivers_after_the_latency::<false>();
+    }
+
+    #[test]
+    fn copies_arrive_after_the_latency() {
+        delivers_after_the_latency::<true>();
+    }
+
+    #[test]
+    fn illegal_requests_are_refused_at_once() {
+        let device = PacedCopy::new(region(), options(Picos::from_micros(1000)));
+        for (addr, len) in [(8, 16), (16, 8), (0, 4096), (1 << 16, 16), (u64::MAX - 15, 16)] {
+            device.issue(Slot(0), addr, len);
+            assert_eq!(device.poll(Slot(0)), Some(Status::Refused), "{addr}+{len}");
+            assert!(device.data(Slot(0)).is_empty());
+            device.release(Slot(0));
+            assert!(device.is_free(Slot(0)));
+        }
+    }
+
+    #[test]
+    fn an_abandoned_slot_is_nobodys_until_the_answer_is_in() {
+        let device = PacedCopy::new(region(), options(Picos::from_micros(300)));
+        device.issue(Slot(1), 0, 16);
+        device.release(Slot(1));
+        assert!(!device.is_free(Slot(1)));
+        while !device.is_free(Slot(1)) {
+            device.reap();
+        }
+        let counts = device.counts();
+        assert_eq!((counts.reads_count, counts.answers_count), (1, 1));
+    }
+}
