@@ -2,6 +2,7 @@
 //!
 //! - [`format`](mod@format): the graph file and [`format::file::GraphFile`];
 //! - [`build`]: from edges to a file; [`pack`]: which page a list goes to; [`generate`]: synthetic graphs;
+//! - [`import`]: other people's edge lists;
 //! - [`names`]: what vertices are called.
 //!
 //! Paper 003 (microsecond flash): vertex state and list addresses stay in DRAM, lists are read from
@@ -11,6 +12,7 @@ pub mod build;
 pub mod error;
 pub mod format;
 pub mod generate;
+pub mod import;
 pub mod names;
 pub mod pack;
 

@@ -33,7 +33,7 @@ fn options() -> impl Strategy<Value = BuildOptions> {
             page_bytes: 512 << p,
             heads,
             order: if by { Order::Degree } else { Order::Input },
-            window_pages: window,
+            window_pages: Some(window),
             threads,
         },
     )

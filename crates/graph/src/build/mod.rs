@@ -21,7 +21,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::header::{HEADS_DEFAULT, HEADS_MAX};
 use crate::format::{Layout, PAGE_BYTES_DEFAULT, VERTICES_MAX};
 use crate::names::Labels;
-use crate::pack::WINDOW_PAGES;
+use crate::pack::{WINDOW_PAGES, WINDOW_PAGES_INPUT};
 
 /// How internal ids are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -86,8 +86,8 @@ pub struct BuildOptions {
     pub heads: u32,
     /// How internal ids are given.
     pub order: Order,
-    /// Open pages while packing.
-    pub window_pages: usize,
+    /// Open pages while packing; by default [`WINDOW_PAGES`] by degree, [`WINDOW_PAGES_INPUT`] as input.
+    pub window_pages: Option<usize>,
     /// Threads to build with.
     pub threads: usize,
 }
@@ -99,15 +99,22 @@ impl Default for BuildOptions {
             page_bytes: PAGE_BYTES_DEFAULT,
             heads: HEADS_DEFAULT,
             order: Order::Degree,
-            window_pages: WINDOW_PAGES,
+            window_pages: None,
             threads,
         }
     }
 }
 
 impl BuildOptions {
+    fn window(&self) -> usize {
+        self.window_pages.unwrap_or(match self.order {
+            Order::Degree => WINDOW_PAGES,
+            Order::Input => WINDOW_PAGES_INPUT,
+        })
+    }
+
     fn layout(&self) -> Result<Layout> {
-        if self.heads > HEADS_MAX || self.window_pages == 0 || self.threads == 0 {
+        if self.heads > HEADS_MAX || self.window_pages == Some(0) || self.threads == 0 {
             let context = format!("heads at most {HEADS_MAX}; window and threads at least 1");
             return Err(Error::new(Kind::Argument, context));
         }

@@ -32,6 +32,26 @@ const CHUNK_BYTES: usize = 4 << 20;
 /// What `write` says; `Kind::Argument` when `path` is something other than a graph file already.
 pub fn to_file<T>(path: &Path, write: impl FnOnce(&mut File, &Path) -> Result<T>) -> Result<T> {
     refuse_foreign(path)?;
+    rename_into_place(path, true, write)
+}
+
+/// As [`to_file`], but an existing file of any kind is refused.
+///
+/// # Errors
+/// What `write` says; `Kind::Argument` when `path` exists.
+pub fn to_new_file<T>(path: &Path, write: impl FnOnce(&mut File, &Path) -> Result<T>) -> Result<T> {
+    if path.exists() {
+        let context = format!("{} exists; choose another name", path.display());
+        return Err(Error::new(Kind::Argument, context));
+    }
+    rename_into_place(path, false, write)
+}
+
+fn rename_into_place<T>(
+    path: &Path,
+    replace: bool,
+    write: impl FnOnce(&mut File, &Path) -> Result<T>,
+) -> Result<T> {
     let directory = match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
         _ => PathBuf::from("."),
@@ -44,7 +64,8 @@ pub fn to_file<T>(path: &Path, write: impl FnOnce(&mut File, &Path) -> Result<T>
         .map_err(|e| io("cannot create a file in", &directory, e))?;
     let done = write(temporary.as_file_mut(), path)?;
     temporary.as_file().sync_all().map_err(|e| io("cannot sync", path, e))?;
-    temporary.persist(path).map_err(|e| io("cannot rename to", path, e.error))?;
+    let renamed = if replace { temporary.persist(path) } else { temporary.persist_noclobber(path) };
+    renamed.map_err(|e| io("cannot rename to", path, e.error))?;
     let synced = File::open(&directory).and_then(|d| d.sync_all());
     synced.map_err(|e| io("cannot sync directory", &directory, e))?;
     Ok(done)
@@ -261,7 +282,7 @@ fn write_lists<A: Arc, W: Write + Seek>(
     };
     let (mut pages, mut padding) = (0u64, 0u64);
     for i in 0..lists.directions.len() {
-        let placed = Placed::new(&lists, i, layout, options.window_pages)?;
+        let placed = Placed::new(&lists, i, layout, options.window())?;
         if i == 0 {
             header.generation = crc(bytemuck::cast_slice(placed.table.entries()));
         }

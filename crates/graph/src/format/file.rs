@@ -264,6 +264,26 @@ impl GraphFile {
         self.read_at(extent.offset, into)
     }
 
+    /// Loads a section of words without verifying it.
+    ///
+    /// # Errors
+    /// `Kind::Io`.
+    pub fn load_words(&self, extent: Extent) -> Result<Vec<u32>> {
+        let mut words = vec![0; (extent.bytes / 4) as usize];
+        self.read_extent(extent, bytemuck::cast_slice_mut(&mut words))?;
+        Ok(words)
+    }
+
+    /// Loads all pages of a direction and verifies them.
+    ///
+    /// # Errors
+    /// `Kind::Io`, `Kind::Corrupt`.
+    pub fn load_pages(&self, direction: Direction) -> Result<Vec<u32>> {
+        let words = self.load_words(self.lists(direction).pages())?;
+        self.verify_pages(direction, &words)?;
+        Ok(words)
+    }
+
     /// Checks that the pages of `direction` in `words` are whole, in place and name only vertices.
     ///
     /// A kernel that holds all pages in DRAM calls this once and indexes without checks of its own.

@@ -1,0 +1,271 @@
+//! The GAP suite's serialized graphs (`.sg`, `.wsg`): read, and written for comparisons beside ours.
+//!
+//! Layout (little-endian): directed u8, arcs i64, vertices i64, offsets i64 x (vertices + 1), neighbours
+//! i32 x arcs (`.wsg`: pairs of neighbour and weight, i32 each); a directed graph then repeats offsets and
+//! neighbours for incoming arcs. An undirected graph stores both arcs of every edge.
+//!
+//! Invariant: nothing is allocated before the file's length has been found to be what its counts say.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use littoral_base::codec::Reader;
+
+use crate::build::{EdgeList, Hooks, Stage};
+use crate::error::{Error, Kind, Result, io};
+use crate::format::file::GraphFile;
+use crate::format::header::flag;
+use crate::format::{Direction, VERTICES_MAX};
+use crate::names::Labels;
+
+const HEADER_BYTES: u64 = 17;
+const VERTICES_A_STEP: usize = 1 << 16;
+
+fn bad(path: &Path, what: impl std::fmt::Display) -> Error {
+    Error::new(Kind::Input, format!("{}: {what}", path.display()))
+}
+
+struct Counts {
+    directed: bool,
+    arcs: u64,
+    vertices: u32,
+}
+
+/// Reads a serialized graph; vertices are called by their numbers.
+pub(super) fn read(path: &Path, weighted: bool, hooks: &mut Hooks<'_>) -> Result<EdgeList> {
+    let file = File::open(path).map_err(|e| io("cannot open", path, e))?;
+    let bytes = file.metadata().map_err(|e| io("cannot look at", path, e))?.len();
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let mut head = [0; HEADER_BYTES as usize];
+    input
+        .read_exact(&mut head)
+        .map_err(|_| bad(path, "shorter than a serialized graph's header"))?;
+    let counts = decode_counts(&head, bytes, weighted, path)?;
+    let mut offsets = vec![0i64; counts.vertices as usize + 1];
+    let fill = input.read_exact(bytemuck::cast_slice_mut(&mut offsets));
+    fill.map_err(|e| io("cannot read", path, e))?;
+    let ascending = offsets.windows(2).all(|w| w[0] <= w[1]);
+    if !ascending || offsets[0] != 0 || offsets[counts.vertices as usize] as u64 != counts.arcs {
+        return Err(bad(path, "offsets descend or do not end at the number of arcs"));
+    }
+    let lists = ListReader { path, input, weighted, counts: &counts };
+    let (edges, weights) = lists.read(&offsets, hooks)?;
+    Ok(EdgeList {
+        vertices: counts.vertices,
+        directed: counts.directed,
+        edges,
+        weights: weighted.then_some(weights),
+        labels: Labels::Identity,
+    })
+}
+
+fn decode_counts(head: &[u8], bytes: u64, weighted: bool, path: &Path) -> Result<Counts> {
+    let mut r = Reader::new(head);
+    let fields = (|| Some((r.u8()?, r.u64()?, r.u64()?)))();
+    let (directed, arcs, vertices) = fields.expect("invariant: the header was read whole");
+    if directed > 1 {
+        return Err(bad(path, "no serialized graph: its first byte is neither 0 nor 1"));
+    }
+    let count = u32::try_from(vertices).ok().filter(|&n| (1..=VERTICES_MAX).contains(&n));
+    let Some(count) = count else {
+        return Err(bad(path, format!("{vertices} vertices; a graph has 1 to {VERTICES_MAX}")));
+    };
+    let arc_bytes = if weighted { 8u128 } else { 4 };
+    let direction = 8 * (u128::from(count) + 1) + arc_bytes * u128::from(arcs);
+    let want = u128::from(HEADER_BYTES) + direction * (1 + u128::from(directed));
+    if want != u128::from(bytes) {
+        let suffix = if weighted { ".wsg" } else { ".sg" };
+        let what = format!(
+            "{bytes} bytes long where a {suffix} of its counts has {want}: truncated, or of the other kind"
+        );
+        return Err(bad(path, what));
+    }
+    Ok(Counts { directed: directed == 1, arcs, vertices: count })
+}
+
+struct ListReader<'a> {
+    path: &'a Path,
+    input: BufReader<File>,
+    weighted: bool,
+    counts: &'a Counts,
+}
+
+impl ListReader<'_> {
+    fn read(mut self, offsets: &[i64], hooks: &mut Hooks<'_>) -> Result<(Vec<[u32; 2]>, Vec<f32>)> {
+        let (mut edges, mut weights) = (Vec::new(), Vec::new());
+        let (mut ascending, mut descending) = (0u64, 0u64);
+        let mut list = Vec::new();
+        for v in 0..self.counts.vertices {
+            let span = &offsets[v as usize..];
+            if (v as usize).is_multiple_of(VERTICES_A_STEP) {
+                hooks.step(Stage::Reading, span[0] as u64, self.counts.arcs)?;
+            }
+            self.fill(&mut list, (span[1] - span[0]) as usize)?;
+            for arc in list.chunks_exact(if self.weighted { 2 } else { 1 }) {
+                let to = self.target(v, arc[0])?;
+                ascending += u64::from(v < to);
+                descending += u64::from(v > to);
+                if self.counts.directed || v <= to {
+                    edges.push([v, to]);
+                    weights.extend(arc.get(1).map(|&w| w as f32));
+                    self.weight(v, arc)?;
+                }
+            }
+        }
+        if !self.counts.directed && ascending != descending {
+            return Err(bad(
+                self.path,
+                "says undirected but does not hold both arcs of every edge",
+            ));
+        }
+        Ok((edges, weights))
+    }
+
+    fn fill(&mut self, list: &mut Vec<i32>, arcs: usize) -> Result<()> {
+        list.resize(arcs * if self.weighted { 2 } else { 1 }, 0);
+        let read = self.input.read_exact(bytemuck::cast_slice_mut(list));
+        read.map_err(|e| io("cannot read", self.path, e))
+    }
+
+    fn target(&self, v: u32, to: i32) -> Result<u32> {
+        u32::try_from(to).ok().filter(|&t| t < self.counts.vertices).ok_or_else(|| {
+            let n = self.counts.vertices;
+            bad(self.path, format!("list of vertex {v}: neighbour {to} is no vertex of {n}"))
+        })
+    }
+
+    fn weight(&self, v: u32, arc: &[i32]) -> Result<()> {
+        match arc.get(1) {
+            Some(&w) if w < 0 => {
+                Err(bad(self.path, format!("list of vertex {v}: weight {w} is negative")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Which numbers vertices get in an exported graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SgIds {
+    /// Their names, which must be numbers below 2^31; missing numbers become isolated vertices.
+    Original,
+    /// Their internal ids.
+    Internal,
+}
+
+/// Writes a graph in the GAP suite's form, lists ascending, weights as integers.
+///
+/// # Errors
+/// `Kind::Argument` when names are no small numbers, weights no integers, or the file exists;
+/// `Kind::Io`, `Kind::Corrupt`.
+pub fn export_sg(graph: &GraphFile, ids: SgIds, path: &Path, hooks: &mut Hooks<'_>) -> Result<()> {
+    let numbering = Numbering::new(graph, ids)?;
+    crate::build::write::to_new_file(path, |file, _| {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        let write = |out: &mut BufWriter<_>, b: &[u8]| {
+            Write::write_all(out, b).map_err(|e| io("cannot write", path, e))
+        };
+        write(&mut out, &[u8::from(graph.is_directed())])?;
+        write(&mut out, &graph.header().arcs.to_le_bytes())?;
+        write(&mut out, &(numbering.vertices.len() as u64).to_le_bytes())?;
+        for &direction in graph.header().directions() {
+            let offsets = numbering.offsets(graph, direction);
+            write(&mut out, bytemuck::cast_slice(&offsets))?;
+            numbering.lists(graph, direction, hooks, |list| {
+                write(&mut out, bytemuck::cast_slice(list))
+            })?;
+        }
+        out.flush().map_err(|e| io("cannot write", path, e))
+    })
+}
+
+/// What each vertex is numbered outside, and which vertex has each number.
+struct Numbering {
+    number: Vec<u32>,
+    vertices: Vec<u32>,
+}
+
+const NOBODY: u32 = u32::MAX;
+
+impl Numbering {
+    fn new(graph: &GraphFile, ids: SgIds) -> Result<Self> {
+        let n = graph.vertices();
+        let number: Vec<u32> = match (ids, graph.names()?.labels()) {
+            (SgIds::Internal, _) | (_, Labels::Identity) => (0..n).collect(),
+            (SgIds::Original, Labels::Numbers(names)) => {
+                names.iter().map(|&name| small(name)).collect::<Result<_>>()?
+            }
+            (SgIds::Original, Labels::Text(_)) => {
+                let context = "vertices have text as names; export internal ids instead";
+                return Err(Error::new(Kind::Argument, context));
+            }
+        };
+        let count = number.iter().max().map_or(0, |&m| m as usize + 1);
+        let mut vertices = vec![NOBODY; count];
+        (0u32..).zip(&number).for_each(|(v, &name)| vertices[name as usize] = v);
+        Ok(Numbering { number, vertices })
+    }
+
+    fn offsets(&self, graph: &GraphFile, direction: Direction) -> Vec<u64> {
+        let lists = graph.lists(direction);
+        let degree = |&v: &u32| if v == NOBODY { 0 } else { u64::from(lists.degree(v)) };
+        let mut sum = 0;
+        let rest = self.vertices.iter().map(|v| {
+            sum += degree(v);
+            sum
+        });
+        std::iter::once(0).chain(rest).collect()
+    }
+
+    /// Hands out every list in order of number: neighbours, or neighbours and weights in turn.
+    fn lists(
+        &self,
+        graph: &GraphFile,
+        direction: Direction,
+        hooks: &mut Hooks<'_>,
+        mut write: impl FnMut(&[u32]) -> Result<()>,
+    ) -> Result<()> {
+        let lists = graph.lists(direction);
+        let pages = graph.load_pages(direction)?;
+        let weights = lists.weights().map(|w| graph.load_words(w)).transpose()?;
+        let (mut arcs, mut flat) = (Vec::new(), Vec::new());
+        for (i, &v) in self.vertices.iter().enumerate() {
+            if i.is_multiple_of(VERTICES_A_STEP) {
+                hooks.step(Stage::Writing, i as u64, self.vertices.len() as u64)?;
+            }
+            arcs.clear();
+            let list = if v == NOBODY { None } else { Some(lists.locate(v)) };
+            for piece in list.into_iter().flat_map(|l| graph.layout().pieces(l.addr, l.degree)) {
+                for at in piece.addr as usize..(piece.addr + u64::from(piece.len)) as usize {
+                    let weight = weights.as_ref().map_or(Ok(0), |w| integer(w[at]))?;
+                    arcs.push((self.number[pages[at] as usize], weight));
+                }
+            }
+            arcs.sort_unstable();
+            flat.clear();
+            match graph.header().has(flag::WEIGHTED) {
+                true => flat.extend(arcs.iter().flat_map(|&(to, w)| [to, w])),
+                false => flat.extend(arcs.iter().map(|&(to, _)| to)),
+            }
+            write(&flat)?;
+        }
+        Ok(())
+    }
+}
+
+fn small(name: u64) -> Result<u32> {
+    u32::try_from(name).ok().filter(|&n| n < VERTICES_MAX).ok_or_else(|| {
+        let context =
+            format!("vertex name {name} is too large for a .sg file; export internal ids");
+        Error::new(Kind::Argument, context)
+    })
+}
+
+fn integer(bits: u32) -> Result<u32> {
+    let weight = f32::from_bits(bits);
+    if weight.fract() == 0.0 && (0.0..2_147_483_648.0).contains(&weight) {
+        return Ok(weight as u32);
+    }
+    Err(Error::new(Kind::Argument, format!("weight {weight} is no integer, as a .wsg file needs")))
+}
