@@ -54,11 +54,11 @@ impl Fault {
             Fault::EmptyId => "an empty id".to_owned(),
             Fault::NotANumber(id) => format!(
                 "'{id}' is no number from 0 to 2^64 - 1, but the first ids are; \
-                 labels and numbers are mixed (ids as text would accept both)"
+                 labels and numbers are mixed (a first line `# ids: text` accepts both)"
             ),
             Fault::NumberAmongText(id) => format!(
                 "'{id}' is a number, but the first ids are text; \
-                 labels and numbers are mixed (ids as text would accept both)"
+                 labels and numbers are mixed (a first line `# ids: text` accepts both)"
             ),
             Fault::NumberTooLarge(id) => format!("id {id} is above 2^64 - 1"),
             Fault::Weight(w) => format!("weight '{w}' is no finite number >= 0"),
@@ -76,7 +76,7 @@ pub(super) fn read(
 ) -> Result<(EdgeList, Source)> {
     let mut lines = Lines::open(path)?;
     let mut source = Source::new(format, lines.compression());
-    let mut reader = Reader { format, options, body: None, undirected: false, strict_text: true };
+    let mut reader = Reader::new(format, options);
     loop {
         let number = lines.number();
         if number.is_multiple_of(LINES_A_STEP) {
@@ -113,13 +113,25 @@ struct Reader<'a> {
     options: &'a ImportOptions,
     body: Option<Body>,
     undirected: bool,
+    text_declared: bool,
     /// Digits among text ids are refused, unless ids were declared to be text.
     strict_text: bool,
 }
 
 type LineResult = std::result::Result<(), (Fault, Columns)>;
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(format: Format, options: &'a ImportOptions) -> Self {
+        Reader {
+            format,
+            options,
+            body: None,
+            undirected: false,
+            text_declared: false,
+            strict_text: true,
+        }
+    }
+
     fn line(&mut self, line: &str, source: &mut Source) -> LineResult {
         if line.starts_with(['#', '%']) {
             self.comment(line);
@@ -142,10 +154,12 @@ impl Reader<'_> {
         body.edge(&parts, self.strict_text).map_err(|fault| (fault, body.columns))
     }
 
-    /// SNAP files say in a comment whether edges have a direction.
+    /// Comments before the first edge may say whether edges have a direction, and what ids are.
     fn comment(&mut self, line: &str) {
-        if self.format == Format::Snap && self.body.is_none() {
-            self.undirected |= line.to_ascii_lowercase().contains("undirected");
+        if self.body.is_none() {
+            let line = line.to_ascii_lowercase();
+            self.undirected |= self.format == Format::Snap && line.contains("undirected");
+            self.text_declared |= line[1..].trim_ascii() == "ids: text";
         }
     }
 
@@ -166,8 +180,9 @@ impl Reader<'_> {
             None => Columns::of_format(self.format, parts),
         };
         let numbers = parts.iter().take(2).all(|p| looks_numeric(p));
-        let ids = self.options.ids.unwrap_or(if numbers { Ids::Numbers } else { Ids::Text });
-        self.strict_text = self.options.ids.is_none();
+        let declared = self.options.ids.or(self.text_declared.then_some(Ids::Text));
+        let ids = declared.unwrap_or(if numbers { Ids::Numbers } else { Ids::Text });
+        self.strict_text = declared.is_none();
         self.body = Some(Body {
             columns,
             names: match ids {
