@@ -337,3 +337,18 @@ fn existing_foreign_files_are_not_replaced_and_interrupts_leave_nothing() {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "no temporary file stays");
     }
 }
+
+#[test]
+fn the_package_graph_of_the_repository_imports() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/packages.tsv.zst");
+    let (edges, source) = read(&path, &ImportOptions::default(), &mut Hooks::none()).unwrap();
+    assert_eq!((source.ids, edges.directed, edges.weights.is_none()), (Ids::Text, true, true));
+    assert_eq!(source.header.unwrap(), ["package", "depends_on", "kind"]);
+    let options = BuildOptions::default();
+    let (image, _) =
+        littoral_graph::build::build_in_memory(edges, &options, &mut Hooks::none()).unwrap();
+    let graph = GraphFile::from_image(image).unwrap();
+    let names = graph.names().unwrap();
+    assert_eq!(names.name(0), "libc6", "what most packages depend on");
+    assert!(names.find("2048").is_ok() && graph.header().edges() > 100_000);
+}
