@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::out::Format;
+
 /// Run your graph on the storage and memory you have, or on a model of the part you are
 /// considering.
 ///
@@ -20,10 +22,56 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Graphs whose edges live on a medium
+    #[command(subcommand)]
+    Graph(GraphCommand),
     /// Turn results into one self-contained HTML page
     Report(ReportArgs),
     /// Print a shell's completion script, or the manual
     Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GraphCommand {
+    /// Make a synthetic graph: 2^SCALE vertices, 16 edges a vertex
+    Gen(GenArgs),
+    /// Say what a graph file holds
+    Info(FileArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GenArgs {
+    /// Kronecker with Graph500's parameters, or uniform random
+    #[arg(value_parser = ["kron", "urand"])]
+    pub(crate) model: String,
+    /// Power of two of the number of vertices
+    #[arg(long, value_name = "S")]
+    pub(crate) scale: u32,
+    /// The graph is a function of model, scale and seed alone
+    #[arg(long, value_name = "N", default_value_t = littoral::graph::generate::SEED)]
+    pub(crate) seed: u64,
+    /// The graph file to write
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// A graph file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+/// How the result is shown.
+#[derive(Debug, Args)]
+pub(crate) struct ShownArgs {
+    /// Text for people, JSON for programs
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,10 @@
 mod args;
 mod completions;
 mod failure;
+mod graph;
+mod interrupt;
 mod out;
+mod progress;
 mod report;
 
 use std::process::ExitCode;
@@ -27,7 +30,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Outcome {
+    interrupt::install()?;
     match cli.command {
+        Command::Graph(command) => graph::run(&command),
         Command::Report(args) => report::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

@@ -52,8 +52,8 @@ fn features(tree: &Tree) -> Vec<String> {
 }
 
 fn profiles(tree: &Tree) -> Vec<String> {
-    let folder = "crates/device/src/profile/";
-    let files = tree.files(|p| p.starts_with(folder) && p.ends_with(".toml"));
+    let is_profile = |p: &str| p.starts_with("crates/device/") && p.contains("profile");
+    let files = tree.files(|p| is_profile(p) && p.ends_with(".toml"));
     files
         .filter_map(|(p, _)| Some(p.rsplit('/').next()?.strip_suffix(".toml")?.to_owned()))
         .collect()

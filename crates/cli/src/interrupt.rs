@@ -1,0 +1,38 @@
+//! Ctrl-C: the run ends with exit code 130 and no half-written file under its final name.
+//!
+//! - Work that writes a file looks at [`flag`] and ends by itself, removing its draft; a second Ctrl-C
+//!   ends it at once (the draft, under its temporary name, may then stay).
+//! - Everything else is ended at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use littoral::base::error::Class;
+
+use crate::failure::{Failure, Outcome};
+
+static FLAG: AtomicBool = AtomicBool::new(false);
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Takes over Ctrl-C.
+pub(crate) fn install() -> Outcome {
+    ctrlc::set_handler(on_interrupt)
+        .map_err(|e| Failure::new(Class::Environment, format!("cannot take over Ctrl-C: {e}")))
+}
+
+fn on_interrupt() {
+    let again = FLAG.swap(true, Ordering::Relaxed);
+    if again || !IS_WATCHED.load(Ordering::Relaxed) {
+        std::process::exit(i32::from(Class::Interrupted.exit_code()));
+    }
+}
+
+/// The flag that work which writes a file looks at; from now on Ctrl-C only sets it.
+pub(crate) fn flag() -> &'static AtomicBool {
+    IS_WATCHED.store(true, Ordering::Relaxed);
+    &FLAG
+}
+
+/// The file is written: from now on Ctrl-C ends the run at once.
+pub(crate) fn unwatch() {
+    IS_WATCHED.store(false, Ordering::Relaxed);
+}
