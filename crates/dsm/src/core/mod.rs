@@ -5,10 +5,11 @@
 //! Home-based, multiple-writer, write-invalidate, scope consistent (paper 002, the protocol of
 //! JIAJIA). [`rank::Rank`] is one rank: its pages, its open sections, the homes and managers it hosts.
 //! [`lock`] and [`barrier`] are the managers, [`diff`] what a page's writer sends home,
-//! [`message`] what travels.
+//! [`message`] what travels and [`wire`] its bytes.
 
 pub mod barrier;
 pub mod diff;
 pub mod lock;
 pub mod message;
 pub mod rank;
+pub mod wire;

@@ -1,0 +1,239 @@
+//! The bytes of a message: little-endian, one tag byte, lengths in front.
+//!
+//! | tag | message | fields |
+//! |---|---|---|
+//! | 1 | `GetPage` | page u32 |
+//! | 2 | `Page` | page u32, length u32, bytes |
+//! | 3 | `Diffs` | count u32, then per page: page u32, lines u16, then per line: line u16, mask u64, one byte a set bit |
+//! | 4 | `DiffsApplied` | |
+//! | 5 | `Acquire` | lock u32, seen u64 |
+//! | 6 | `Grant` | lock u32, version u64, count u32 (all ones: everything), notices |
+//! | 7 | `Release` | lock u32, generation u64, count u32, pages |
+//! | 8 | `Arrive` | generation u64, count u32, pages |
+//! | 9 | `Depart` | generation u64, count u32, notices |
+//!
+//! A page in a list is a u32, a notice a u32 page and a u16 writer.
+//!
+//! Invariants
+//! - `decode(encode(m)) == m`; bytes that are no message are an error with the offset, never a panic;
+//!   a hostile length allocates nothing beyond the bytes that are there.
+
+use littoral_base::codec::{Reader, Writer};
+use littoral_base::units::NodeId;
+
+use super::diff::{Diff, LineDiff};
+use super::message::{LockId, Message, Notice, Notices, PageId};
+use crate::error::{Error, Kind, Result};
+
+const EVERYTHING: u32 = u32::MAX;
+
+/// The bytes of `message`.
+pub fn encode(message: &Message) -> Vec<u8> {
+    let mut w = Writer::new();
+    match message {
+        Message::GetPage { page } => _ = w.u8(1).u32(page.0),
+        Message::Page { page, bytes } => _ = w.u8(2).u32(page.0).u32(count(bytes.len())).raw(bytes),
+        Message::Diffs { diffs } => {
+            w.u8(3).u32(count(diffs.len()));
+            diffs.iter().for_each(|(page, diff)| put_diff(&mut w, *page, diff));
+        }
+        Message::DiffsApplied => _ = w.u8(4),
+        Message::Acquire { lock, seen } => _ = w.u8(5).u32(lock.0).u64(*seen),
+        Message::Grant { lock, notices, version } => {
+            w.u8(6).u32(lock.0).u64(*version);
+            match notices {
+                Notices::Everything => _ = w.u32(EVERYTHING),
+                Notices::These(list) => put_notices(&mut w, list),
+            }
+        }
+        Message::Release { lock, generation, pages } => {
+            w.u8(7).u32(lock.0).u64(*generation);
+            put_pages(&mut w, pages);
+        }
+        Message::Arrive { generation, pages } => {
+            w.u8(8).u64(*generation);
+            put_pages(&mut w, pages);
+        }
+        Message::Depart { generation, notices } => {
+            w.u8(9).u64(*generation);
+            put_notices(&mut w, notices);
+        }
+    }
+    w.finish()
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).expect("invariant: a job has fewer than 2^32 pages and notices")
+}
+
+fn put_pages(w: &mut Writer, pages: &[PageId]) {
+    w.u32(count(pages.len()));
+    pages.iter().for_each(|p| _ = w.u32(p.0));
+}
+
+fn put_notices(w: &mut Writer, notices: &[Notice]) {
+    w.u32(count(notices.len()));
+    notices.iter().for_each(|n| _ = w.u32(n.page.0).u16(n.writer.0));
+}
+
+fn put_diff(w: &mut Writer, page: PageId, diff: &Diff) {
+    let lines = u16::try_from(diff.lines.len()).expect("invariant: a page has at most 65535 lines");
+    w.u32(page.0).u16(lines);
+    for line in &diff.lines {
+        w.u16(line.line).u64(line.mask).raw(&line.bytes);
+    }
+}
+
+/// The message in `bytes`, all of them.
+///
+/// # Errors
+/// `Kind::Protocol` with the offset at which the bytes stop being a message.
+pub fn decode(bytes: &[u8]) -> Result<Message> {
+    let mut r = Reader::new(bytes);
+    match message(&mut r) {
+        Some(m) if r.remaining() == 0 => Ok(m),
+        _ => {
+            let at = bytes.len() - r.remaining();
+            let what = format!("{} bytes are no message from offset {at} on", bytes.len());
+            Err(Error::new(Kind::Protocol, what))
+        }
+    }
+}
+
+fn message(r: &mut Reader<'_>) -> Option<Message> {
+    Some(match r.u8()? {
+        1 => Message::GetPage { page: PageId(r.u32()?) },
+        2 => {
+            let page = PageId(r.u32()?);
+            let n = r.u32()?;
+            Message::Page { page, bytes: r.bytes(n as usize)?.to_vec() }
+        }
+        3 => Message::Diffs { diffs: list(r, diff_of_page)? },
+        4 => Message::DiffsApplied,
+        5 => Message::Acquire { lock: LockId(r.u32()?), seen: r.u64()? },
+        6 => grant(r)?,
+        7 => Message::Release {
+            lock: LockId(r.u32()?),
+            generation: r.u64()?,
+            pages: list(r, |r| r.u32().map(PageId))?,
+        },
+        8 => Message::Arrive { generation: r.u64()?, pages: list(r, |r| r.u32().map(PageId))? },
+        9 => Message::Depart { generation: r.u64()?, notices: list(r, notice)? },
+        _ => return None,
+    })
+}
+
+fn grant(r: &mut Reader<'_>) -> Option<Message> {
+    let (lock, version) = (LockId(r.u32()?), r.u64()?);
+    let mut ahead = r.clone();
+    let notices = if ahead.u32()? == EVERYTHING {
+        *r = ahead;
+        Notices::Everything
+    } else {
+        Notices::These(list(r, notice)?)
+    };
+    Some(Message::Grant { lock, notices, version })
+}
+
+/// A counted list; grows with the bytes read, so a hostile count allocates nothing.
+fn list<T>(
+    r: &mut Reader<'_>,
+    mut item: impl FnMut(&mut Reader<'_>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let n = r.u32()?;
+    let mut items = Vec::new();
+    for _ in 0..n {
+        items.push(item(r)?);
+    }
+    Some(items)
+}
+
+fn notice(r: &mut Reader<'_>) -> Option<Notice> {
+    Some(Notice { page: PageId(r.u32()?), writer: NodeId(r.u16()?) })
+}
+
+fn diff_of_page(r: &mut Reader<'_>) -> Option<(PageId, Diff)> {
+    let page = PageId(r.u32()?);
+    let lines = (0..r.u16()?).map(|_| line_of_diff(r)).collect::<Option<_>>()?;
+    Some((page, Diff { lines }))
+}
+
+fn line_of_diff(r: &mut Reader<'_>) -> Option<LineDiff> {
+    let (line, mask) = (r.u16()?, r.u64()?);
+    let bytes = r.bytes(mask.count_ones() as usize)?.to_vec();
+    Some(LineDiff { line, mask, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn line() -> impl Strategy<Value = LineDiff> {
+        (any::<u16>(), any::<u64>(), vec(any::<u8>(), 64)).prop_map(|(line, mask, mut bytes)| {
+            bytes.truncate(mask.count_ones() as usize);
+            LineDiff { line, mask, bytes }
+        })
+    }
+
+    fn notices() -> impl Strategy<Value = Vec<Notice>> {
+        let one = |(p, w)| Notice { page: PageId(p), writer: NodeId(w) };
+        vec((any::<u32>(), any::<u16>()).prop_map(one), 0..9)
+    }
+
+    fn pages() -> impl Strategy<Value = Vec<PageId>> {
+        vec(any::<u32>().prop_map(PageId), 0..9)
+    }
+
+    fn any_message() -> impl Strategy<Value = Message> {
+        let diff = vec(line(), 0..4).prop_map(|lines| Diff { lines });
+        let pair = (any::<u32>().prop_map(PageId), diff);
+        prop_oneof![
+            any::<u32>().prop_map(|p| Message::GetPage { page: PageId(p) }),
+            (any::<u32>(), vec(any::<u8>(), 0..200))
+                .prop_map(|(p, bytes)| Message::Page { page: PageId(p), bytes }),
+            vec(pair, 0..4).prop_map(|diffs| Message::Diffs { diffs }),
+            Just(Message::DiffsApplied),
+            any::<(u32, u64)>().prop_map(|(l, seen)| Message::Acquire { lock: LockId(l), seen }),
+            (any::<(u32, u64)>(), proptest::option::of(notices())).prop_map(|((l, version), n)| {
+                let notices = n.map_or(Notices::Everything, Notices::These);
+                Message::Grant { lock: LockId(l), notices, version }
+            }),
+            (any::<(u32, u64)>(), pages()).prop_map(|((l, generation), pages)| {
+                Message::Release { lock: LockId(l), generation, pages }
+            }),
+            (any::<u64>(), pages()).prop_map(|(g, pages)| Message::Arrive { generation: g, pages }),
+            (any::<u64>(), notices())
+                .prop_map(|(g, notices)| Message::Depart { generation: g, notices }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn messages_come_back(m in any_message()) {
+            prop_assert_eq!(decode(&encode(&m)).unwrap(), m);
+        }
+
+        #[test]
+        fn every_prefix_and_every_longer_form_is_refused(m in any_message(), cut in any::<prop::sample::Index>()) {
+            let mut bytes = encode(&m);
+            let short = &bytes[..cut.index(bytes.len())];
+            prop_assert_eq!(decode(short).unwrap_err().kind(), Kind::Protocol);
+            bytes.push(0);
+            prop_assert!(decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn noise_never_panics(bytes in vec(any::<u8>(), 0..300)) {
+            if let Ok(m) = decode(&bytes) { prop_assert_eq!(encode(&m), bytes); }
+        }
+    }
+
+    #[test]
+    fn a_hostile_count_allocates_nothing() {
+        let mut w = Writer::new();
+        w.u8(8).u64(0).u32(u32::MAX - 1);
+        assert!(decode(&w.finish()).is_err());
+    }
+}
