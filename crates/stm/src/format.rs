@@ -1,0 +1,271 @@
+//! The bytes of a pool: superblock, frontier lines, slab table (docs/design/stm.md has the picture).
+//!
+//! ```text
+//! 0            superblock, 256 bytes, CRC32C in its last four
+//! frontier     one 256-byte line a thread slot: frontier, active, -, -, dead clocks x 28
+//! table        one 64-byte entry a slab: tag, words of payload, CRC32C salted with its index
+//! data         slabs of objects; an object is two slots of {stamp, payload words}
+//! ```
+//!
+//! - Everything is little-endian words; the superblock is written last at creation, so a pool whose
+//!   creation was cut short has none and is named as such.
+//! - A slab entry is durable before any object of the slab is handed out; entries are claimed in order.
+//! - Format version 1 is the only one; another is refused by number.
+
+use littoral_base::codec;
+use littoral_device::memory::{Domain, LINE_BYTES, MEDIA_LINE_BYTES};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::error::{Error, Kind, Result, device};
+use crate::record::{Record, WORDS_MAX};
+use crate::word::THREADS_MAX;
+
+const _: () = assert!(cfg!(target_endian = "little"), "pools are little-endian");
+
+/// "LITSTM" and two zero bytes.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LITSTM\0\0");
+/// The format version this build reads and writes.
+pub const VERSION: u32 = 1;
+const SUPER_BYTES: usize = 256;
+/// Dead clocks a frontier line holds.
+pub(crate) const DEAD_MAX: usize = 28;
+const DEAD_WORD: usize = 4;
+
+/// What a new pool is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Thread slots, 1 to [`THREADS_MAX`].
+    pub threads_max: usize,
+    /// Bytes of a slab, a power of two from 256 on; `None` takes a 1024th of the pool, 4 KiB to 4 MiB.
+    pub slab_bytes: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { threads_max: 64, slab_bytes: None }
+    }
+}
+
+/// Where a pool's parts lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) bytes: usize,
+    pub(crate) threads: usize,
+    pub(crate) slab_shift: u32,
+    pub(crate) slabs: usize,
+    pub(crate) table: usize,
+    pub(crate) data: usize,
+}
+
+impl Layout {
+    pub(crate) fn of(bytes: usize, options: &Options) -> Result<Layout> {
+        let usage = |text: String| Err(Error::new(Kind::Usage, text));
+        let threads = options.threads_max;
+        if !(1..=THREADS_MAX).contains(&threads) {
+            return usage(format!("threads_max = {threads}; legal are 1 to {THREADS_MAX}"));
+        }
+        let fit = (bytes / 1024).next_power_of_two().clamp(4 << 10, 4 << 20);
+        let slab = options.slab_bytes.unwrap_or(fit);
+        if !slab.is_power_of_two() || !(256..=64 << 20).contains(&slab) {
+            return usage(format!("slab_bytes = {slab}; legal are powers of two, 256 to 64 MiB"));
+        }
+        let table = SUPER_BYTES + threads * MEDIA_LINE_BYTES;
+        let room = bytes.saturating_sub(table + slab.min(4096));
+        let slabs = room / (slab + LINE_BYTES);
+        if slabs < 2 {
+            let least = table + slab.min(4096) + 2 * (slab + LINE_BYTES);
+            return usage(format!("{bytes} bytes hold no pool; at least {least} are needed"));
+        }
+        let data = (table + slabs * LINE_BYTES).next_multiple_of(slab.min(4096));
+        Ok(Layout { bytes, threads, slab_shift: slab.trailing_zeros(), slabs, table, data })
+    }
+
+    pub(crate) fn slab_bytes(&self) -> usize {
+        1 << self.slab_shift
+    }
+    pub(crate) fn slab_offset(&self, slab: usize) -> usize {
+        self.data + (slab << self.slab_shift)
+    }
+    pub(crate) fn frontier(&self, tid: usize) -> usize {
+        SUPER_BYTES + tid * MEDIA_LINE_BYTES
+    }
+    fn entry(&self, slab: usize) -> usize {
+        self.table + slab * LINE_BYTES
+    }
+
+    fn encode(&self) -> [u8; SUPER_BYTES] {
+        let mut w = codec::Writer::new();
+        w.u64(MAGIC).u32(VERSION).u32(0).u64(self.bytes as u64);
+        w.u64(self.slab_bytes() as u64).u64(self.slabs as u64).u64(self.threads as u64);
+        w.u64(self.table as u64).u64(self.data as u64).pad_to(SUPER_BYTES);
+        let mut block: [u8; SUPER_BYTES] =
+            w.finish().try_into().expect("invariant: the superblock fits its block");
+        codec::seal(&mut block, 0);
+        block
+    }
+
+    /// Writes the superblock; the rest of the pool is zero and durable already.
+    pub(crate) fn write<D: Domain>(&self, domain: &D) -> Result<()> {
+        for (i, chunk) in self.encode().chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(chunk.try_into().expect("invariant: chunks of eight"));
+            domain.store(8 * i, word, Relaxed);
+        }
+        domain.write_back(0, SUPER_BYTES);
+        domain.fence().map_err(device("write the superblock"))
+    }
+
+    /// Reads and checks the superblock.
+    pub(crate) fn read<D: Domain>(domain: &D) -> Result<Layout> {
+        let bad = |kind, text: String| Err(Error::new(kind, text));
+        if domain.len() < SUPER_BYTES {
+            return bad(Kind::Foreign, format!("{} bytes are too few for a pool", domain.len()));
+        }
+        let block = superblock(domain);
+        let mut r = codec::Reader::new(&block);
+        let mut field = || r.u64().expect("invariant: the superblock holds its fields");
+        let (magic, version) = (field(), field() as u32);
+        if magic != MAGIC {
+            let zero = block.iter().all(|&b| b == 0);
+            let why = if zero { "its creation was cut short" } else { "another program's file" };
+            return bad(Kind::Foreign, format!("no pool of littoral: {why}; nothing changed"));
+        }
+        if version != VERSION {
+            let text = format!("pool format {version}; this build reads format {VERSION}");
+            return bad(Kind::Foreign, text);
+        }
+        if codec::unseal(&block, 0).is_none() {
+            return bad(Kind::Corrupt, "offset 0: the superblock's checksum is wrong".to_owned());
+        }
+        let (bytes, slab, slabs, threads) = (field(), field(), field(), field());
+        let options = Options { threads_max: threads as usize, slab_bytes: Some(slab as usize) };
+        let layout = Layout::of(bytes as usize, &options)
+            .map_err(|e| Error::with_source(Kind::Corrupt, "offset 0: superblock", e))?;
+        if layout.slabs as u64 != slabs || field() != layout.table as u64 {
+            return bad(Kind::Corrupt, "offset 0: the superblock contradicts itself".to_owned());
+        }
+        if domain.len() != layout.bytes {
+            let text = format!("the pool has {bytes} bytes, its file {}", domain.len());
+            return bad(Kind::Corrupt, text);
+        }
+        Ok(layout)
+    }
+}
+
+fn superblock<D: Domain>(domain: &D) -> [u8; SUPER_BYTES] {
+    let mut block = [0; SUPER_BYTES];
+    for (i, chunk) in block.chunks_exact_mut(8).enumerate() {
+        chunk.copy_from_slice(&domain.word(8 * i, Relaxed).to_le_bytes());
+    }
+    block
+}
+
+/// A thread slot's persistent line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frontier {
+    /// Every clock up to this one, dead ones apart, is committed.
+    pub(crate) clock: u64,
+    /// Whether a transaction of this slot may have been under way.
+    pub(crate) active: bool,
+    /// Clocks up to `clock` whose transaction never committed.
+    pub(crate) dead: Vec<u64>,
+}
+
+impl Frontier {
+    pub(crate) fn read<D: Domain>(domain: &D, layout: &Layout, tid: usize) -> Result<Frontier> {
+        let at = layout.frontier(tid);
+        let word = |i: usize| domain.word(at + 8 * i, Relaxed);
+        let dead: Vec<u64> =
+            (DEAD_WORD..DEAD_WORD + DEAD_MAX).map(word).filter(|&d| d != 0).collect();
+        let (clock, active) = (word(0), word(1));
+        if clock > crate::word::CLOCK_MAX || active > 1 || dead.iter().any(|&d| d > clock + 1) {
+            let text = format!("offset {at}: frontier line of thread slot {tid} is damaged");
+            return Err(Error::new(Kind::Corrupt, text));
+        }
+        Ok(Frontier { clock, active: active == 1, dead })
+    }
+
+    pub(crate) fn write_clock<D: Domain>(domain: &D, layout: &Layout, tid: usize, clock: u64) {
+        domain.store(layout.frontier(tid), clock, Relaxed);
+        domain.write_back(layout.frontier(tid), 8);
+    }
+
+    pub(crate) fn write_active<D: Domain>(domain: &D, layout: &Layout, tid: usize, active: bool) {
+        domain.store(layout.frontier(tid) + 8, u64::from(active), Relaxed);
+        domain.write_back(layout.frontier(tid) + 8, 8);
+    }
+
+    /// Adds `clock` to the dead ones in the first free word.
+    pub(crate) fn write_dead<D: Domain>(domain: &D, layout: &Layout, tid: usize, clock: u64) {
+        let at = |i: usize| layout.frontier(tid) + 8 * (DEAD_WORD + i);
+        let free = (0..DEAD_MAX).find(|&i| domain.word(at(i), Relaxed) == 0);
+        let free = free.expect("invariant: a full list was emptied by a scan first");
+        domain.store(at(free), clock, Relaxed);
+        domain.write_back(at(free), 8);
+    }
+
+    pub(crate) fn clear_dead<D: Domain>(domain: &D, layout: &Layout, tid: usize) {
+        let at = layout.frontier(tid) + 8 * DEAD_WORD;
+        for i in 0..DEAD_MAX {
+            domain.store(at + 8 * i, 0, Relaxed);
+        }
+        domain.write_back(at, 8 * DEAD_MAX);
+    }
+}
+
+/// What a slab holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlabEntry {
+    pub(crate) tag: u64,
+    pub(crate) words: usize,
+}
+
+/// What a slab-table entry says.
+pub(crate) enum EntryState {
+    Unused,
+    Typed(SlabEntry),
+    Damaged,
+}
+
+impl SlabEntry {
+    pub(crate) fn of<T: Record>() -> SlabEntry {
+        const { assert!(T::WORDS >= 1 && T::WORDS <= WORDS_MAX, "a record has 1 to 255 words") };
+        SlabEntry { tag: T::TAG, words: T::WORDS }
+    }
+
+    fn crc(&self, slab: usize) -> u64 {
+        let mut w = codec::Writer::new();
+        w.u64(slab as u64).u64(self.tag).u64(self.words as u64);
+        u64::from(codec::crc(&w.finish())) | 1 << 32
+    }
+
+    pub(crate) fn write<D: Domain>(&self, domain: &D, layout: &Layout, slab: usize) -> Result<()> {
+        let at = layout.entry(slab);
+        domain.store_words(at, &[self.tag, self.words as u64, self.crc(slab)]);
+        domain.write_back(at, LINE_BYTES);
+        domain.fence().map_err(device("claim a slab"))
+    }
+
+    pub(crate) fn read<D: Domain>(domain: &D, layout: &Layout, slab: usize) -> EntryState {
+        let mut words = [0; 3];
+        domain.load_words(layout.entry(slab), &mut words);
+        let entry = SlabEntry { tag: words[0], words: words[1] as usize };
+        match words {
+            [0, 0, 0] => EntryState::Unused,
+            [_, n, crc] if n <= WORDS_MAX as u64 && n > 0 && crc == entry.crc(slab) => {
+                EntryState::Typed(entry)
+            }
+            _ => EntryState::Damaged,
+        }
+    }
+}
+
+/// Bytes of one slot of an object with `words` of payload: both slots share a line where they can,
+/// otherwise each has whole lines of its own, so that a commit flushes one slot only.
+pub(crate) const fn slot_bytes(words: usize) -> usize {
+    if words <= 3 { LINE_BYTES / 2 } else { (8 * (words + 1)).next_multiple_of(LINE_BYTES) }
+}
+
+/// Bytes of an object with `words` of payload.
+pub(crate) const fn object_bytes(words: usize) -> usize {
+    2 * slot_bytes(words)
+}

@@ -1,0 +1,218 @@
+//! Plain data that lives in a pool: records of 64-bit words, and typed references between them.
+//!
+//! - A record is copied word by word and never borrowed from the medium, so a concurrent overwrite is
+//!   a defined race that the reader's recheck finds.
+//! - A record's tag and size are part of its type: a slab holds one tag, and a reference of another
+//!   type is refused.
+//! - A [`Ref`] is an offset, not an address: pools may be mapped anywhere.
+//!
+//! ```
+//! littoral_stm::record! {
+//!     /// A node of somebody's list.
+//!     pub struct Node = "example.node/1" {
+//!         /// The key.
+//!         pub key: u64,
+//!         /// The next node.
+//!         pub next: littoral_stm::Ref<Node>,
+//!     }
+//! }
+//! use littoral_stm::Record;
+//! assert_eq!(Node::WORDS, 2);
+//! ```
+
+use std::fmt;
+use std::marker::PhantomData;
+
+/// The most words a record may have.
+pub const WORDS_MAX: usize = 255;
+
+/// Plain data of `WORDS` words; implemented by [`record!`](crate::record!).
+pub trait Record: Copy + 'static {
+    /// Names the type on the medium; never zero.
+    const TAG: u64;
+    /// Words of payload, 1 to [`WORDS_MAX`].
+    const WORDS: usize;
+    /// Builds the record from its words.
+    fn load(word: impl FnMut(usize) -> u64) -> Self;
+    /// Hands out the record's words, each once.
+    fn store(&self, word: impl FnMut(usize, u64));
+}
+
+/// A field of a record: one or more whole words.
+pub trait Field: Copy + 'static {
+    /// Words of the field.
+    const WORDS: usize;
+    /// Builds the field from the words at `at`.
+    fn load(word: &mut impl FnMut(usize) -> u64, at: usize) -> Self;
+    /// Hands out the words at `at`.
+    fn store(&self, word: &mut impl FnMut(usize, u64), at: usize);
+}
+
+macro_rules! word_field {
+    ($($t:ty: $to:expr, $from:expr;)*) => {$(
+        impl Field for $t {
+            const WORDS: usize = 1;
+            #[inline(always)]
+            fn load(word: &mut impl FnMut(usize) -> u64, at: usize) -> Self {
+                let from: fn(u64) -> $t = $from;
+                from(word(at))
+            }
+            #[inline(always)]
+            fn store(&self, word: &mut impl FnMut(usize, u64), at: usize) {
+                let to: fn($t) -> u64 = $to;
+                word(at, to(*self));
+            }
+        }
+    )*};
+}
+
+word_field! {
+    u64: |v| v, |w| w;
+    i64: |v| v as u64, |w| w as i64;
+    u32: |v| u64::from(v), |w| w as u32;
+    bool: |v| u64::from(v), |w| w != 0;
+    f64: f64::to_bits, f64::from_bits;
+}
+
+impl<F: Field, const N: usize> Field for [F; N] {
+    const WORDS: usize = N * F::WORDS;
+    #[inline(always)]
+    fn load(word: &mut impl FnMut(usize) -> u64, at: usize) -> Self {
+        std::array::from_fn(|i| F::load(word, at + i * F::WORDS))
+    }
+    #[inline(always)]
+    fn store(&self, word: &mut impl FnMut(usize, u64), at: usize) {
+        for (i, field) in self.iter().enumerate() {
+            field.store(word, at + i * F::WORDS);
+        }
+    }
+}
+
+/// A reference to a record in a pool: its offset there, or null.
+pub struct Ref<T> {
+    offset: u64,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Ref<T> {
+    /// The reference to nothing.
+    pub const NULL: Ref<T> = Ref { offset: 0, of: PhantomData };
+
+    /// A reference to offset `offset`; a wrong one is refused when it is used.
+    pub const fn from_offset(offset: u64) -> Self {
+        Ref { offset, of: PhantomData }
+    }
+
+    /// The offset, zero for null.
+    #[inline(always)]
+    pub const fn offset(self) -> u64 {
+        self.offset
+    }
+
+    /// Whether this refers to nothing.
+    #[inline(always)]
+    pub const fn is_null(self) -> bool {
+        self.offset == 0
+    }
+}
+
+impl<T> Clone for Ref<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Ref<T> {}
+impl<T> PartialEq for Ref<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.offset == other.offset
+    }
+}
+impl<T> Eq for Ref<T> {}
+impl<T> Default for Ref<T> {
+    fn default() -> Self {
+        Self::NULL
+    }
+}
+impl<T> fmt::Debug for Ref<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{:#x}", self.offset)
+    }
+}
+
+impl<T: 'static> Field for Ref<T> {
+    const WORDS: usize = 1;
+    #[inline(always)]
+    fn load(word: &mut impl FnMut(usize) -> u64, at: usize) -> Self {
+        Ref::from_offset(word(at))
+    }
+    #[inline(always)]
+    fn store(&self, word: &mut impl FnMut(usize, u64), at: usize) {
+        word(at, self.offset);
+    }
+}
+
+/// The tag of a record's name and size: FNV-1a, with the low bit set so that it is never zero.
+pub const fn tag(name: &str, words: usize) -> u64 {
+    let bytes = name.as_bytes();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ words as u64;
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    hash | 1
+}
+
+/// Declares a record: a plain struct whose fields are whole words, under a name for the medium.
+#[macro_export]
+macro_rules! record {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident = $tag:literal {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $t:ty),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        $vis struct $name { $($(#[$field_meta])* $field_vis $field: $t,)+ }
+
+        impl $crate::Record for $name {
+            const WORDS: usize = 0 $(+ <$t as $crate::record::Field>::WORDS)+;
+            const TAG: u64 = $crate::record::tag($tag, Self::WORDS);
+            #[inline(always)]
+            fn load(mut word: impl FnMut(usize) -> u64) -> Self {
+                let mut at = 0;
+                $(
+                    let $field = <$t as $crate::record::Field>::load(&mut word, at);
+                    at += <$t as $crate::record::Field>::WORDS;
+                )+
+                debug_assert_eq!(at, Self::WORDS);
+                $name { $($field,)+ }
+            }
+            #[inline(always)]
+            fn store(&self, mut word: impl FnMut(usize, u64)) {
+                let mut at = 0;
+                $(
+                    $crate::record::Field::store(&self.$field, &mut word, at);
+                    at += <$t as $crate::record::Field>::WORDS;
+                )+
+                debug_assert_eq!(at, Self::WORDS);
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::record! {
+        struct Mixed = "test.mixed/1" { a: u64, b: [i64; 3], c: bool, d: Ref<Mixed>, e: f64 }
+    }
+
+    #[test]
+    fn every_word_is_stored_once_and_comes_back() {
+        let m = Mixed { a: 1, b: [-1, 2, -3], c: true, d: Ref::from_offset(64), e: 1.5 };
+        let mut words = [None; Mixed::WORDS];
+        m.store(|i, w| assert!(words[i].replace(w).is_none(), "word {i} twice"));
+        assert_eq!(Mixed::load(|i| words[i].unwrap()), m);
+        assert_ne!(tag("a", 1), tag("a", 2));
+    }
+}

@@ -1,0 +1,93 @@
+//! A slab's volatile half: one ownership record an object, built from the stamps at first touch.
+//!
+//! - A slot is valid iff its clock is covered by its thread's frontier and is not a dead one; of two
+//!   valid slots the later count is the newest (spec A5; the paper's `new` bit is gone).
+//! - Invalid stamps are zeroed, written back and fenced before anyone can use the object; doing so
+//!   twice changes nothing, so a crash inside recovery is harmless.
+//! - Objects without a live newest version are free; they are found here, so nothing leaks.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use littoral_base::sync::atomic::AtomicU64;
+use littoral_device::memory::Domain;
+
+use crate::error::{Error, Kind, Result, device};
+use crate::format::{Layout, SlabEntry, object_bytes, slot_bytes};
+use crate::recover::Boot;
+use crate::word::{Orec, Stamp};
+
+/// An object's ownership record and the snapshot epochs of its two versions.
+#[derive(Debug)]
+pub(crate) struct OrecCell {
+    pub(crate) word: AtomicU64,
+    /// Epoch of the newest version, low half; of the one before, high half.
+    pub(crate) epochs: AtomicU64,
+}
+
+/// The epochs of an object that has one version, as old as the session.
+pub(crate) const EPOCHS_AT_BOOT: u64 = (u32::MAX as u64) << 32;
+
+/// A slab in use.
+#[derive(Debug)]
+pub(crate) struct Slab {
+    pub(crate) tag: u64,
+    pub(crate) orecs: Box<[OrecCell]>,
+}
+
+/// A slab just resolved, and the offsets of its free objects, last first.
+pub(crate) struct Resolved {
+    pub(crate) slab: Slab,
+    pub(crate) free: Vec<u64>,
+}
+
+/// Builds a slab's ownership records from the medium.
+pub(crate) fn resolve<D: Domain>(
+    domain: &D,
+    layout: &Layout,
+    boot: &Boot,
+    slab: usize,
+    entry: SlabEntry,
+) -> Result<Resolved> {
+    let (base, step, slot) =
+        (layout.slab_offset(slab), object_bytes(entry.words), slot_bytes(entry.words));
+    let mut scrubbed = false;
+    let mut free = Vec::new();
+    let mut orecs = Vec::with_capacity(layout.slab_bytes() / step);
+    for at in (base..=base + layout.slab_bytes() - step).step_by(step) {
+        let mut slots = [at, at + slot].map(|o| Stamp(domain.word(o, Relaxed)));
+        for (i, stamp) in slots.iter_mut().enumerate() {
+            if !boot.covers(*stamp, at + i * slot)? {
+                domain.store(at + i * slot, 0, Relaxed);
+                domain.write_back(at + i * slot, 8);
+                (*stamp, scrubbed) = (Stamp::NONE, true);
+            }
+        }
+        let orec = newest(slots, at)?;
+        if !orec.live() {
+            free.push(at as u64);
+        }
+        let (word, epochs) = (AtomicU64::new(orec.0), AtomicU64::new(EPOCHS_AT_BOOT));
+        orecs.push(OrecCell { word, epochs });
+    }
+    if scrubbed {
+        domain.fence().map_err(device("scrub unfinished versions"))?;
+    }
+    free.reverse();
+    Ok(Resolved { slab: Slab { tag: entry.tag, orecs: orecs.into() }, free })
+}
+
+fn newest(slots: [Stamp; 2], at: usize) -> Result<Orec> {
+    let [a, b] = slots;
+    match (a.is_none(), b.is_none()) {
+        // Nothing yet: the first commit flips to slot 0.
+        (true, true) => Ok(Orec::free(Stamp::NONE, 1)),
+        (false, true) => Ok(Orec::free(a, 0)),
+        (true, false) => Ok(Orec::free(b, 1)),
+        (false, false) if a.count() == (b.count() + 1) & 3 => Ok(Orec::free(a, 0)),
+        (false, false) if b.count() == (a.count() + 1) & 3 => Ok(Orec::free(b, 1)),
+        _ => {
+            let text = format!("offset {at}: counts {} and {} do not follow", a.count(), b.count());
+            Err(Error::new(Kind::Corrupt, text))
+        }
+    }
+}

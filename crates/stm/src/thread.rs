@@ -1,0 +1,295 @@
+//! A thread's handle: its clock, what it knows of other clocks, its sets, its free objects.
+//!
+//! - One handle runs one transaction at a time (`&mut self`), so transactions cannot nest in it.
+//! - `starts[t]` (the paper's scs) is a clock of thread slot t that was reached before the last moment
+//!   at which everything read so far was valid together. It is raised only after a validation, and is
+//!   kept across transactions, which is sound because an empty read set is always valid.
+//! - A conflict retries with bounded random backoff; after [`PATIENCE`] losses the transaction takes a
+//!   ticket and younger ones wait for it.
+//! - Dropping the handle, also by a panic, gives back its slot, its clock and its free objects; a
+//!   panic inside a closure first undoes the transaction.
+//!
+//! Paper section 3; deviations: `starts` is raised only on success (the paper's order poisons it), and
+//! old versions are never read except at a snapshot epoch.
+
+use littoral_base::rng::{self, Rng};
+use littoral_base::sync::atomic::{Ordering::SeqCst, fence};
+use littoral_base::sync::{spin_loop, thread::yield_now};
+use littoral_device::memory::Domain;
+use rustc_hash::FxHashMap;
+
+use crate::error::{Abort, Error, Kind, Reason, Result};
+use crate::pool::{BATCH, Place, Pool};
+use crate::record::Record;
+use crate::slab::OrecCell;
+use crate::tx::{Mode, Tx};
+use crate::word::Orec;
+
+/// Losses after which a transaction goes first.
+const PATIENCE: u32 = 16;
+/// Looks at a record that another commits before giving way.
+const LOOKS_MAX: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+/// Looks of a snapshot reader or an elder, yielding in between.
+const PATIENT_LOOKS_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 4096 };
+
+/// What a handle's transactions did; counts only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Transactions committed, read-only ones included.
+    pub commits_count: u64,
+    /// Attempts given up for a conflict.
+    pub aborts_count: u64,
+    /// Times the start clocks were raised after a validation.
+    pub extensions_count: u64,
+    /// Transactions that had to go first as elders.
+    pub elders_count: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct ReadEntry<'p> {
+    pub(crate) cell: &'p OrecCell,
+    pub(crate) seen: Orec,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct WriteEntry<'p> {
+    pub(crate) cell: &'p OrecCell,
+    /// The record before it was locked.
+    pub(crate) before: Orec,
+    pub(crate) base: usize,
+    /// Bytes of one of the object's slots.
+    pub(crate) slot_bytes: u32,
+    /// Where the payload is in `words`, and how many of it; none for a free.
+    pub(crate) at: u32,
+    pub(crate) len: u32,
+    pub(crate) live: bool,
+    /// Taken from the free list by this transaction.
+    pub(crate) fresh: bool,
+    pub(crate) tag: u64,
+}
+
+/// A thread's handle on a pool; see the module's page.
+pub struct Thread<'p, D: Domain> {
+    pub(crate) pool: &'p Pool<D>,
+    pub(crate) tid: u32,
+    pub(crate) clock: u64,
+    pub(crate) starts: Box<[u64]>,
+    pub(crate) reads: Vec<ReadEntry<'p>>,
+    pub(crate) writes: Vec<WriteEntry<'p>>,
+    /// Where in `writes` an object is, once there are many.
+    pub(crate) index: FxHashMap<usize, u32>,
+    pub(crate) words: Vec<u64>,
+    free: Vec<(u64, Vec<u64>)>,
+    pub(crate) stats: Stats,
+    pub(crate) extends: bool,
+    pub(crate) elder: bool,
+    rng: rng::Generator,
+}
+
+impl<D: Domain> std::fmt::Debug for Thread<'_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread").field("tid", &self.tid).field("clock", &self.clock).finish()
+    }
+}
+
+impl<'p, D: Domain> Thread<'p, D> {
+    pub(crate) fn new(pool: &'p Pool<D>, tid: u32, clock: u64) -> Self {
+        Thread {
+            pool,
+            tid,
+            clock,
+            starts: vec![0; pool.layout.threads].into(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            index: FxHashMap::default(),
+            words: Vec::new(),
+            free: Vec::new(),
+            stats: Stats::default(),
+            extends: true,
+            elder: false,
+            rng: rng::seeded(u64::from(tid)),
+        }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &'p Pool<D> {
+        self.pool
+    }
+
+    /// What this handle did so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Whether a version newer than the start clocks is met by validating and going on (the default)
+    /// or by starting again, as before the paper's section 3.3.
+    pub fn set_extension(&mut self, extends: bool) {
+        self.extends = extends;
+    }
+
+    /// Runs `body` as a transaction, again and again until no other is in the way; durable on return.
+    ///
+    /// # Errors
+    /// What `body` gave up with; `Kind::Full`, `Kind::Poisoned`, `Kind::Device`. Nothing is changed
+    /// then, except that after `Kind::Device` the last transaction may or may not be durable.
+    pub fn atomically<R>(
+        &mut self,
+        body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
+    ) -> Result<R> {
+        self.retry(|_| Ok(Mode::Update), body)
+    }
+
+    /// Runs `body` as a transaction that writes nothing: no locks, no fences, newest versions.
+    ///
+    /// # Errors
+    /// What `body` gave up with; `Kind::ReadOnly` when it writes.
+    pub fn read_only<R>(
+        &mut self,
+        body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
+    ) -> Result<R> {
+        self.retry(|_| Ok(Mode::ReadOnly), body)
+    }
+
+    /// Runs `body` on the state at one moment, reading versions one older where newer ones exist:
+    /// long scans are disturbed only by objects overwritten twice while they run.
+    ///
+    /// # Errors
+    /// As `read_only`; `Kind::Usage` after 2^32 snapshots of one session (reopen the pool).
+    pub fn snapshot<R>(
+        &mut self,
+        body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
+    ) -> Result<R> {
+        let at = |pool: &Pool<D>| {
+            let epoch = pool.epoch.fetch_add(1, SeqCst);
+            if epoch >= u64::from(u32::MAX) - 1 {
+                pool.epoch.fetch_sub(1, SeqCst);
+                let text = "2^32 snapshots were taken in this session; reopen the pool";
+                return Err(Error::new(Kind::Usage, text));
+            }
+            // Paired with the committers' fence: a writer that read an older epoch is seen committing.
+            fence(SeqCst);
+            Ok(Mode::Snapshot(epoch))
+        };
+        self.retry(at, body)
+    }
+
+    /// Runs `body` once; `None` when another transaction was in the way.
+    ///
+    /// # Errors
+    /// As `atomically`.
+    pub fn once<R>(
+        &mut self,
+        mut body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
+    ) -> Result<Option<R>> {
+        match self.attempt(Mode::Update, &mut body) {
+            Ok(value) => Ok(Some(value)),
+            Err(Abort(Reason::Conflict)) => Ok(None),
+            Err(Abort(Reason::Failed(e))) => Err(e),
+        }
+    }
+
+    fn retry<R>(
+        &mut self,
+        mode: impl Fn(&Pool<D>) -> Result<Mode>,
+        mut body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
+    ) -> Result<R> {
+        let pool = self.pool;
+        let (mut losses, mut ticket) = (0, None);
+        loop {
+            if ticket.is_none() {
+                pool.gate.pass();
+            }
+            match self.attempt(mode(pool)?, &mut body) {
+                Ok(value) => return Ok(value),
+                Err(Abort(Reason::Failed(e))) => return Err(e),
+                Err(Abort(Reason::Conflict)) => losses += 1,
+            }
+            self.back_off(losses);
+            if losses == PATIENCE {
+                self.stats.elders_count += 1;
+                ticket = Some(pool.gate.enter());
+            }
+            self.elder = ticket.is_some();
+        }
+    }
+
+    fn attempt<R>(
+        &mut self,
+        mode: Mode,
+        body: &mut impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
+    ) -> Result<R, Abort> {
+        self.starts[self.tid as usize] = self.clock;
+        let mut tx = Tx::begin(self, mode);
+        let done = body(&mut tx).and_then(|value| tx.commit().map(|()| value));
+        drop(tx);
+        match &done {
+            Ok(_) => self.stats.commits_count += 1,
+            Err(abort) => self.stats.aborts_count += u64::from(abort.is_conflict()),
+        }
+        self.elder = false;
+        done
+    }
+
+    /// Waits a random while that grows with the losses, up to a bound.
+    fn back_off(&mut self, losses: u32) {
+        if cfg!(any(loom, shuttle)) || losses > 6 {
+            return yield_now();
+        }
+        for _ in 0..self.rng.random_range(0..8u32 << losses) {
+            spin_loop();
+        }
+    }
+
+    /// One more look at a record that another holds; a conflict when there were enough.
+    #[cold]
+    pub(crate) fn look_again(&self, looks: &mut u32, patient: bool) -> Result<(), Abort> {
+        *looks += 1;
+        let patient = patient || self.elder;
+        if *looks > if patient { PATIENT_LOOKS_MAX } else { LOOKS_MAX } {
+            return Err(Abort::conflict());
+        }
+        if *looks > LOOKS_MAX {
+            yield_now()
+        } else {
+            spin_loop()
+        }
+        Ok(())
+    }
+
+    /// A free object of `T`.
+    pub(crate) fn take_free<T: Record>(&mut self) -> Result<Place<'p>> {
+        let at = self.free_list(T::TAG);
+        if self.free[at].1.is_empty() {
+            self.pool.refill::<T>(&mut self.free[at].1)?;
+        }
+        let offset = self.free[at].1.pop().expect("invariant: just refilled");
+        self.pool.locate::<T>(crate::Ref::from_offset(offset))
+    }
+
+    /// Keeps a free object, passing some on when there are many.
+    pub(crate) fn keep_free(&mut self, tag: u64, offset: usize) {
+        let at = self.free_list(tag);
+        let list = &mut self.free[at].1;
+        list.push(offset as u64);
+        if list.len() >= 4 * BATCH {
+            self.pool.give_free(tag, list.drain(..2 * BATCH));
+        }
+    }
+
+    fn free_list(&mut self, tag: u64) -> usize {
+        if let Some(at) = self.free.iter().position(|(t, _)| *t == tag) {
+            return at;
+        }
+        self.free.push((tag, Vec::new()));
+        self.free.len() - 1
+    }
+}
+
+impl<D: Domain> Drop for Thread<'_, D> {
+    fn drop(&mut self) {
+        for (tag, list) in &mut self.free {
+            self.pool.give_free(*tag, list.drain(..));
+        }
+        self.pool.release(self.tid, self.clock);
+    }
+}

@@ -1,0 +1,229 @@
+//! Pools and transactions from the outside: isolation between threads, reopening, bad input.
+
+use std::sync::atomic::Ordering;
+
+use littoral_device::memory::Domain;
+use littoral_device::pmem::{Dram, FlushFence, Msync, Sim};
+use littoral_stm::{Abort, Kind, Options, Pool, Record, Ref, Restart};
+
+littoral_stm::record! {
+    struct Cell = "test.cell/1" { value: u64 }
+}
+littoral_stm::record! {
+    struct Wide = "test.wide/1" { words: [u64; 20] }
+}
+
+fn tiny() -> Options {
+    Options { threads_max: 3, slab_bytes: Some(1024) }
+}
+
+#[test]
+fn threads_move_money_and_the_sum_never_changes_in_anyones_eyes() {
+    let pool = Pool::create(FlushFence::anonymous(1 << 20).unwrap(), &Options::default()).unwrap();
+    let mut main = pool.thread().unwrap();
+    let cells: Vec<Ref<Cell>> =
+        main.atomically(|tx| (0..8).map(|_| tx.alloc(&Cell { value: 100 })).collect()).unwrap();
+    let cells = &cells;
+    std::thread::scope(|s| {
+        for t in 0..2u64 {
+            let mut th = pool.thread().unwrap();
+            s.spawn(move || {
+                for i in 0..20_000u64 {
+                    let (a, b) = ((i * 7 + t) as usize % 8, (i * 3 + 1) as usize % 8);
+                    if a == b {
+                        continue;
+                    }
+                    let moved = th.atomically(|tx| {
+                        let from = tx.read(cells[a])?.value;
+                        let n = from.min(i % 5);
+                        tx.write(cells[a], &Cell { value: from - n })?;
+                        tx.update(cells[b], |c| c.value += n)
+                    });
+                    moved.unwrap();
+                }
+            });
+        }
+        for snapshot in [false, true] {
+            let mut th = pool.thread().unwrap();
+            s.spawn(move || {
+                let mut body = |tx: &mut littoral_stm::Tx<'_, '_, FlushFence>| {
+                    let mut sum = 0;
+                    for &c in cells {
+                        sum += tx.read(c)?.value;
+                    }
+                    // Inside the closure on purpose: also an attempt that aborts later must see it.
+                    assert_eq!(sum, 800);
+                    Ok(())
+                };
+                for _ in 0..5_000 {
+                    if snapshot { th.snapshot(&mut body) } else { th.read_only(&mut body) }
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let sum = main.read_only(|tx| {
+        cells.iter().map(|&c| tx.read(c).map(|c| c.value)).sum::<Result<u64, Abort>>()
+    });
+    assert_eq!(sum.unwrap(), 800);
+}
+
+#[test]
+fn a_named_root_survives_a_file_reopened_both_ways() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(Msync::create(&path, 1 << 20).unwrap(), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    th.atomically(|tx| {
+        let wide = tx.alloc(&Wide { words: std::array::from_fn(|i| i as u64) })?;
+        tx.set_root("users", wide)
+    })
+    .unwrap();
+    drop(th);
+    drop(pool);
+    for restart in [Restart::Lazy, Restart::Scan] {
+        let pool = Pool::open(Msync::open(&path).unwrap(), restart).unwrap();
+        let mut th = pool.thread().unwrap();
+        let words = th.atomically(|tx| {
+            let at: Ref<Wide> = tx.root("users")?.ok_or_else(|| Abort::cancel("gone"))?;
+            tx.update(at, |w| {
+                w.words[0] += 1;
+                w.words[19]
+            })
+        });
+        assert_eq!(words.unwrap(), 19);
+        let other = th.read_only(|tx| tx.root::<Cell>("users")).unwrap_err();
+        assert_eq!(other.kind(), Kind::BadReference);
+        assert_eq!(th.read_only(|tx| tx.root::<Wide>("nobody")).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_full_pool_fails_that_transaction_whole_and_freeing_makes_room() {
+    let pool = Pool::create(Dram::new(8 << 10), &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let mut held = Vec::new();
+    let full = loop {
+        match th.atomically(|tx| Ok([tx.alloc(&Cell { value: 1 })?, tx.alloc(&Cell { value: 2 })?]))
+        {
+            Ok(two) => held.extend(two),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(full.kind(), Kind::Full);
+    let alive = |pool: &Pool<Dram>| {
+        let info = pool.info().unwrap();
+        info.types.iter().find(|t| t.tag == Cell::TAG).map(|t| t.objects_count)
+    };
+    assert_eq!(alive(&pool), Some(held.len() as u64), "nothing of the failed one is left");
+    th.atomically(|tx| tx.free(held[0]).and_then(|()| tx.free(held[1]))).unwrap();
+    assert_eq!(alive(&pool), Some(held.len() as u64 - 2));
+    th.atomically(|tx| Ok((tx.alloc(&Cell { value: 3 })?, tx.alloc(&Cell { value: 4 })?))).unwrap();
+}
+
+#[test]
+fn a_panic_or_an_error_in_a_closure_undoes_it_and_releases_its_locks() {
+    let pool = Pool::create(Dram::new(64 << 10), &tiny()).unwrap();
+    let (mut a, mut b) = (pool.thread().unwrap(), pool.thread().unwrap());
+    let cell = a.atomically(|tx| tx.alloc(&Cell { value: 1 })).unwrap();
+    let boom = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        a.atomically(|tx| {
+            tx.write(cell, &Cell { value: 2 })?;
+            if tx.read(cell)?.value == 2 {
+                panic!("user code");
+            }
+            Ok(())
+        })
+    }));
+    assert!(boom.is_err());
+    let gave_up = b.once(|tx| {
+        tx.write(cell, &Cell { value: 3 })?;
+        Err::<(), _>(Abort::cancel("no"))
+    });
+    assert_eq!(gave_up.unwrap_err().kind(), Kind::Cancelled);
+    assert_eq!(a.once(|tx| tx.read(cell)).unwrap(), Some(Cell { value: 1 }));
+    drop((a, b));
+    // A thread that dies with its handle gives the slot back: three slots serve many threads.
+    for _ in 0..10 {
+        std::thread::scope(|s| {
+            let dying = s.spawn(|| {
+                let mut th = pool.thread().unwrap();
+                th.atomically(|tx| -> Result<(), Abort> {
+                    tx.write(cell, &Cell { value: 9 })?;
+                    panic!("thread dies")
+                })
+            });
+            assert!(dying.join().is_err());
+        });
+    }
+    assert_eq!(pool.thread().unwrap().once(|tx| tx.read(cell)).unwrap(), Some(Cell { value: 1 }));
+}
+
+#[test]
+fn misuse_is_named_and_changes_nothing() {
+    let pool = Pool::create(Dram::new(64 << 10), &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cell = th.atomically(|tx| tx.alloc(&Cell { value: 7 })).unwrap();
+    let kind = |r: littoral_stm::Result<()>| r.unwrap_err().kind();
+    assert_eq!(kind(th.read_only(|tx| tx.write(cell, &Cell { value: 8 }))), Kind::ReadOnly);
+    assert_eq!(kind(th.snapshot(|tx| tx.free(cell))), Kind::ReadOnly);
+    let wide = Ref::<Wide>::from_offset(cell.offset());
+    assert_eq!(kind(th.atomically(|tx| tx.read(wide).map(drop))), Kind::BadReference);
+    for offset in [0, 8, cell.offset() + 8, 1 << 40, u64::MAX] {
+        let stray = Ref::<Cell>::from_offset(offset);
+        assert_eq!(kind(th.atomically(|tx| tx.read(stray).map(drop))), Kind::BadReference);
+    }
+    th.atomically(|tx| tx.free(cell)).unwrap();
+    assert_eq!(kind(th.atomically(|tx| tx.read(cell).map(drop))), Kind::BadReference);
+    assert_eq!(kind(th.atomically(|tx| tx.set_root("", cell))), Kind::Usage);
+    let _more = (pool.thread().unwrap(), pool.thread().unwrap());
+    assert_eq!(pool.thread().unwrap_err().kind(), Kind::Threads);
+}
+
+#[test]
+fn foreign_damaged_and_misfit_media_are_refused_by_name() {
+    let sim = |edit: &dyn Fn(&Sim)| {
+        let pool = Pool::create(Sim::new(16 << 10), &tiny()).unwrap();
+        pool.thread().unwrap().atomically(|tx| tx.alloc(&Cell { value: 7 })).unwrap();
+        let sim = pool.into_domain();
+        edit(&sim);
+        Pool::open(sim, Restart::Scan).err().map(|e| e.kind())
+    };
+    let poke = |at: usize, xor: u64| {
+        move |s: &Sim| s.store(at, s.word(at, Ordering::Relaxed) ^ xor, Ordering::Relaxed)
+    };
+    assert_eq!(sim(&|_| ()), None);
+    assert_eq!(sim(&poke(0, 1)), Some(Kind::Foreign), "magic");
+    assert_eq!(sim(&poke(8, 3)), Some(Kind::Foreign), "version");
+    assert_eq!(sim(&poke(24, 64)), Some(Kind::Corrupt), "slab size without its checksum");
+    assert_eq!(sim(&poke(256 + 8, 2)), Some(Kind::Corrupt), "frontier line");
+    assert_eq!(sim(&poke(1024 + 8, 1)), Some(Kind::Corrupt), "slab table entry of the roots");
+    assert_eq!(sim(&poke(1088 + 8, 1)), Some(Kind::Corrupt), "slab table entry over a used slab");
+    assert_eq!(Pool::open(Sim::new(4096), Restart::Lazy).unwrap_err().kind(), Kind::Foreign);
+    let taken = Dram::new(64 << 10);
+    taken.store(512, 1, Ordering::Relaxed);
+    assert_eq!(Pool::create(taken, &tiny()).unwrap_err().kind(), Kind::Foreign);
+    let none = Options { threads_max: 0, slab_bytes: None };
+    assert_eq!(Pool::create(Dram::new(1 << 20), &none).unwrap_err().kind(), Kind::Usage);
+    assert_eq!(Pool::create(Dram::new(256), &tiny()).unwrap_err().kind(), Kind::Usage);
+}
+
+#[test]
+fn a_failed_fence_poisons_updates_and_leaves_reads() {
+    let sim = Sim::new(16 << 10).with_plan("seed=5 fence:fail=1/16".parse().unwrap()).unwrap();
+    let pool = Pool::create(sim, &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cell = th.atomically(|tx| tx.alloc(&Cell { value: 0 })).unwrap();
+    let mut last = 0;
+    let failed = loop {
+        match th.atomically(|tx| tx.write(cell, &Cell { value: last + 1 })) {
+            Ok(()) => last += 1,
+            Err(e) => break e,
+        }
+        assert!(last < 100, "the plan's fault came");
+    };
+    assert_eq!(failed.kind(), Kind::Device);
+    assert_eq!(th.read_only(|tx| tx.read(cell)).unwrap().value, last);
+    let after = th.atomically(|tx| tx.write(cell, &Cell { value: 1 })).unwrap_err();
+    assert_eq!(after.kind(), Kind::Poisoned);
+}
