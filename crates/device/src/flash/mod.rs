@@ -3,14 +3,20 @@
 //! - [`dram`]: the medium everything is compared with; data by prefetch, complete at issue.
 //! - [`paced`]: an analytic flash device behind the paper's lightweight interface.
 //! - [`pacer`]: its timing: latency, rates and link on the time-stamp counter.
+//! - [`protocol`]: the shared memory of that interface, atomic by atomic.
+//! - [`emulator`]: the same interface on two cores with every fault, for correctness.
+//! - [`any`]: a closed enum of the devices no kernel is compiled for separately.
 //! - [`file`]: how a file or block device is opened for small reads.
 //! - [`pread`]: a pool of threads over a file, the fallback everywhere.
 //! - [`uring`]: io_uring over a file or block device.
 
+pub mod any;
 pub mod dram;
+pub mod emulator;
 pub mod file;
 pub mod paced;
 pub mod pacer;
 pub mod pread;
+pub mod protocol;
 mod slots;
 pub mod uring;

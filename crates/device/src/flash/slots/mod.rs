@@ -87,6 +87,17 @@ impl Slots {
         self.states[slot.index()].get() == State::Free
     }
 
+    /// Whether somebody waits for the slot's answer.
+    #[inline]
+    pub(crate) fn is_wanted(&self, slot: Slot) -> bool {
+        self.states[slot.index()].get() == State::Issued
+    }
+
+    /// Whether the slot's answer is owed to nobody.
+    pub(crate) fn is_abandoned(&self, slot: Slot) -> bool {
+        self.states[slot.index()].get() == State::Abandoned
+    }
+
     /// Answers every owed request with `status`: the device itself has failed.
     pub(crate) fn fail_all(&self, status: Status) {
         for (i, cell) in (0..).zip(&self.states) {
