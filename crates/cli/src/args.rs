@@ -33,10 +33,43 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GraphCommand {
+    /// Turn an edge list into a graph file
+    Import(ImportArgs),
     /// Make a synthetic graph: 2^SCALE vertices, 16 edges a vertex
     Gen(GenArgs),
     /// Say what a graph file holds
     Info(FileArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// An edge list: .el .wel .csv .tsv, a SNAP list, or the GAP suite's .sg .wsg; gzip or zstd too
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// The graph file to write
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+/// What to take for granted about an edge list instead of finding out.
+#[derive(Debug, Args)]
+pub(crate) struct ReadingArgs {
+    /// The input's format: el, wel, snap, csv, tsv, sg or wsg
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+    /// What ids are: numbers or text
+    #[arg(long, value_name = "KIND", value_parser = ["numbers", "text"])]
+    pub(crate) ids: Option<String>,
+    /// Edges lead from the first vertex to the second only
+    #[arg(long, conflicts_with = "undirected")]
+    pub(crate) directed: bool,
+    /// Edges lead both ways
+    #[arg(long)]
+    pub(crate) undirected: bool,
 }
 
 #[derive(Debug, Args)]

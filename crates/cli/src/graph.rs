@@ -6,18 +6,47 @@ use littoral::graph::build::{BuildOptions, BuildReport, build_file};
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::format::header::flag;
 use littoral::graph::generate::{Model, generate};
+use littoral::graph::import::{Ids, ImportOptions, import};
 use serde_json::{Value, json};
 
-use crate::args::{FileArgs, GenArgs, GraphCommand};
-use crate::failure::Outcome;
+use crate::args::{FileArgs, GenArgs, GraphCommand, ImportArgs, ReadingArgs};
+use crate::failure::{Failure, Outcome};
 use crate::{interrupt, out, progress};
 
 /// Runs one verb.
 pub(crate) fn run(command: &GraphCommand) -> Outcome {
     match command {
+        GraphCommand::Import(args) => import_file(args),
         GraphCommand::Gen(args) => make(args),
         GraphCommand::Info(args) => info(args),
     }
+}
+
+fn import_file(args: &ImportArgs) -> Outcome {
+    let options = reading(&args.reading)?;
+    let build = BuildOptions::default();
+    let mut hooks = progress::hooks();
+    let (report, source) = import(&args.input, &args.output, &options, &build, &mut hooks)?;
+    drop(hooks);
+    interrupt::unwatch();
+    let mut value = built(&args.output, &report);
+    value["input"] = args.input.display().to_string().into();
+    value["input_format"] = format!("{:?}", source.format).to_lowercase().into();
+    value["input_compression"] = format!("{:?}", source.compression).to_lowercase().into();
+    value["input_columns"] = source.header.map_or(Value::Null, |h| h.join(", ").into());
+    value["input_lines_count"] = source.lines.into();
+    value["ids"] = format!("{:?}", source.ids).to_lowercase().into();
+    out::show(args.shown.format, &value)
+}
+
+fn reading(args: &ReadingArgs) -> Result<ImportOptions, Failure> {
+    let ids = args.ids.as_deref().map(|i| if i == "text" { Ids::Text } else { Ids::Numbers });
+    let directed = match (args.directed, args.undirected) {
+        (false, false) => None,
+        (directed, _) => Some(directed),
+    };
+    let format = args.from.as_deref().map(str::parse).transpose()?;
+    Ok(ImportOptions { format, ids, directed, header: None })
 }
 
 fn make(args: &GenArgs) -> Outcome {

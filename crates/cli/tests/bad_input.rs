@@ -1,0 +1,152 @@
+//! Bad input: a clear error with its place, the documented exit code, nothing overwritten, never a panic.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+fn littoral(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_littoral")).args(args).current_dir(folder).output().unwrap()
+}
+
+/// Runs and asserts the exit code and that standard error names each of `words`.
+fn refused(folder: &Path, args: &[&str], code: i32, words: &[&str]) {
+    let output = littoral(folder, args);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
+    for word in words {
+        assert!(message.contains(word), "{args:?}: '{word}' is not in: {message}");
+    }
+    assert!(!message.contains("panicked"), "{args:?}: {message}");
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn malformed_edge_lists_are_refused_with_their_line() {
+    let cases: &[(&str, &[u8], &[&str])] = &[
+        ("empty.el", b"", &["empty.el"]),
+        ("comments.txt", b"# nothing\n", &["comments.txt"]),
+        ("columns.el", b"0 1\n2\n", &["columns.el:2"]),
+        ("negative.wel", b"0 1 2.5\n1 2 -3\n", &["negative.wel:2", "-3"]),
+        ("nan.wel", b"0 1 NaN\n", &["nan.wel:1"]),
+        ("mixed.el", b"0 1\n1 seven\n", &["mixed.el:2", "seven"]),
+        ("huge.el", b"0 1\n0 99999999999999999999999\n", &["huge.el:2"]),
+        ("binary.el", b"0 1\n\x00\xff\xfe 3\n", &["binary.el:2"]),
+        ("cut.el.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1], &["cut.el.gz"]),
+        ("cut.tsv.zst", &[0x28, 0xb5, 0x2f, 0xfd, 4], &["cut.tsv.zst"]),
+        ("short.sg", b"\x00\x01", &["short.sg"]),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes, words) in cases {
+        fs::write(dir.path().join(name), bytes).unwrap();
+        refused(dir.path(), &["graph", "import", name, "out.lg"], 2, words);
+    }
+    assert!(!dir.path().join("out.lg").exists(), "a refused import writes nothing");
+    assert_eq!(entries(dir.path()).len(), cases.len(), "and leaves no draft");
+}
+
+#[test]
+fn awkward_but_legal_lists_are_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("loops.el"), "3 3\n1 2\n1 2\n2147483647 2147483648\n").unwrap();
+    let output =
+        littoral(dir.path(), &["graph", "import", "loops.el", "loops.lg", "--format", "json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&value["vertices_count"], &value["edges_count"]), (&5.into(), &2.into()));
+    assert_eq!(value["self_loops_removed_count"], 1);
+    assert_eq!(value["duplicates_removed_count"], 1);
+    let hub: String = (1..=1_000_000).map(|v| format!("0 {v}\n")).collect();
+    fs::write(dir.path().join("hub.el"), hub).unwrap();
+    let output = littoral(dir.path(), &["graph", "import", "hub.el", "hub.lg"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn damaged_and_foreign_graph_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = littoral(dir.path(), &["graph", "gen", "kron", "--scale", "8", "good.lg"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let good = fs::read(dir.path().join("good.lg")).unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
+    let mut flipped = good.clone();
+    flipped[16] ^= 1;
+    write("flipped.lg", &flipped);
+    let mut future = good.clone();
+    future[8] = 200;
+    write("future.lg", &future);
+    write("cut.lg", &good[..good.len() / 2]);
+    write("foreign.lg", b"This is a letter, not a graph.");
+    for (name, codes) in
+        [("flipped.lg", [4, 4]), ("cut.lg", [4, 4]), ("foreign.lg", [4, 4]), ("future.lg", [4, 5])]
+    {
+        let output = littoral(dir.path(), &["graph", "info", name]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(codes.contains(&output.status.code().unwrap()), "{name}: {message}");
+        assert!(message.contains(name), "{message}");
+    }
+    refused(dir.path(), &["graph", "info", "absent.lg"], 3, &["absent.lg"]);
+}
+
+#[test]
+fn nothing_that_is_no_graph_is_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("in.el"), "0 1\n").unwrap();
+    fs::write(dir.path().join("thesis.txt"), "years of work").unwrap();
+    refused(dir.path(), &["graph", "import", "in.el", "thesis.txt"], 2, &["thesis.txt"]);
+    refused(dir.path(), &["graph", "gen", "kron", "--scale", "6", "thesis.txt"], 2, &["thesis"]);
+    refused(dir.path(), &["graph", "import", "in.el", "in.el"], 2, &["in.el"]);
+    assert_eq!(fs::read(dir.path().join("thesis.txt")).unwrap(), b"years of work");
+    assert_eq!(fs::read(dir.path().join("in.el")).unwrap(), b"0 1\n");
+}
+
+#[test]
+fn wrong_requests_are_usage_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    refused(dir.path(), &["graph", "gen", "kron", "--scale", "31", "x.lg"], 2, &["31"]);
+    refused(dir.path(), &["graph", "gen", "ring", "--scale", "4", "x.lg"], 2, &["kron"]);
+    refused(dir.path(), &["graph", "import", "absent.el", "x.lg"], 3, &["absent.el"]);
+    refused(dir.path(), &["sail"], 2, &["sail"]);
+    assert!(entries(dir.path()).is_empty());
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_littoral"))
+        .args(["completions", "bash"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn ctrl_c_ends_with_130_and_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_littoral"))
+        .args(["graph", "gen", "urand", "--scale", "22", "big.lg"])
+        .current_dir(dir.path())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(entries(dir.path()), Vec::<String>::new(), "neither file nor draft is left");
+}
