@@ -3,16 +3,19 @@
 //! - [`format`](mod@format): the graph file and [`format::file::GraphFile`];
 //! - [`build`]: from edges to a file; [`pack`]: which page a list goes to; [`generate`]: synthetic graphs;
 //! - [`import`]: other people's edge lists;
+//! - [`check`]: every invariant walked; [`info`]: what a file holds;
 //! - [`names`]: what vertices are called.
 //!
 //! Paper 003 (microsecond flash): vertex state and list addresses stay in DRAM, lists are read from
 //! the medium; a list that fits a page never crosses one.
 
 pub mod build;
+pub mod check;
 pub mod error;
 pub mod format;
 pub mod generate;
 pub mod import;
+pub mod info;
 pub mod names;
 pub mod pack;
 

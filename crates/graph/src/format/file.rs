@@ -15,17 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use bytemuck::Pod;
-use littoral_base::codec::{crc, crc_append};
+use littoral_base::codec::crc;
 
-use super::header::{Header, Section, SectionKind, flag};
+use super::header::{Header, SectionKind, flag};
 use super::page::{PageFault, PageId, PageView};
 use super::vertices::{List, VertexTable};
 use super::{BLOCK_BYTES, Direction, Extent, HEAD_UNIT_BYTES, Layout};
 use crate::error::{Error, Kind, Result, io};
 use crate::names::{Labels, Names, TextNames};
-
-/// Bytes read at a time when a section is streamed.
-const STREAM_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 enum Backing {
@@ -313,29 +310,6 @@ impl GraphFile {
             id.number
         );
         Error::new(Kind::Corrupt, context)
-    }
-
-    /// Streams a section in pieces of whole blocks and says at the end whether its checksum holds.
-    ///
-    /// # Errors
-    /// `Kind::Io`, and whatever `piece` says.
-    pub fn stream(
-        &self,
-        section: &Section,
-        mut piece: impl FnMut(u64, &[u8]) -> Result<()>,
-    ) -> Result<bool> {
-        let Extent { offset, bytes } = section.extent;
-        let mut words = vec![0u64; bytes.min(STREAM_BYTES as u64).next_multiple_of(8) as usize / 8];
-        let (mut at, mut sum) = (0, 0);
-        while at < bytes {
-            let len = (bytes - at).min(STREAM_BYTES as u64) as usize;
-            let buffer = &mut bytemuck::cast_slice_mut(&mut words)[..len];
-            self.read_at(offset + at, buffer)?;
-            sum = crc_append(sum, buffer);
-            piece(at, buffer)?;
-            at += len as u64;
-        }
-        Ok(sum == section.crc)
     }
 }
 
