@@ -6,7 +6,8 @@
 //! - [`pmem`]: domains on flush instructions, msync and eADR, and the crash-image simulator;
 //! - [`fabric`]: other nodes' memory ([`fabric::Fabric`]).
 //!
-//! [`profile`] holds what a device can do as data, each figure with its source.
+//! [`profile`] holds what a device can do as data, each figure with its source; [`nand`] is the one
+//! timing model of flash chips.
 //!
 //! Useful alone and without root: someone else's engine can be run against the models, their
 //! illegal requests are named, and a [`littoral_base::fault::Plan`] makes them fail on purpose.
@@ -15,6 +16,7 @@ pub mod error;
 pub mod fabric;
 pub mod flash;
 pub mod memory;
+pub mod nand;
 pub mod pmem;
 pub mod profile;
 mod raw;

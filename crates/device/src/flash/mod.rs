@@ -6,6 +6,7 @@
 //! - [`protocol`]: the shared memory of that interface, atomic by atomic.
 //! - [`emulator`]: the same interface on two cores with every fault, for correctness.
 //! - [`any`]: a closed enum of the devices no kernel is compiled for separately.
+//! - [`timed`]: a flash profile in virtual time.
 //! - [`file`]: how a file or block device is opened for small reads.
 //! - [`pread`]: a pool of threads over a file, the fallback everywhere.
 //! - [`uring`]: io_uring over a file or block device.
@@ -19,4 +20,5 @@ pub mod pacer;
 pub mod pread;
 pub mod protocol;
 mod slots;
+pub mod timed;
 pub mod uring;

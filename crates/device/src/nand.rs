@@ -1,0 +1,355 @@
+//! The one NAND timing model: channels, chips, page reads, programs and erases in virtual time.
+//!
+//! A chip (a plane or die that works by itself) holds one command at a time, from its start until its
+//! page register is free; a channel moves one page at a time between chips and controller.
+//!
+//! - read: cell array to register (`read`), then register over the channel;
+//! - program: data over the channel into the register, then register to cell array (`program`);
+//! - erase: the chip alone (`erase`).
+//!
+//! Invariants
+//! - No chip and no channel overlaps itself; commands of one chip begin in order of arrival.
+//! - Integer picoseconds, ties by order of submission: bit-equal on replay.
+//!
+//! What is left out: suspend and resume, cache registers (a chip does not read while its register is
+//! being emptied), retries of weak pages, controller time. Profiles fold those into `read.latency`.
+//!
+//! Callers: the flash model in virtual time ([`crate::flash::timed`]) and, later, near-storage compute.
+
+use std::collections::VecDeque;
+
+use littoral_base::sim::{Queue, Resource};
+use littoral_base::units::Picos;
+
+use crate::profile::Nand as Parameters;
+
+/// What a chip is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Read a page and move this many bytes of it to the controller.
+    Read {
+        /// Bytes moved over the channel.
+        bytes: u32,
+    },
+    /// Move a page from the controller and write it.
+    Program,
+    /// Erase a block.
+    Erase,
+}
+
+/// A chip, by channel and place on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Chip {
+    /// The channel.
+    pub channel: u32,
+    /// The chip on the channel.
+    pub chip: u32,
+}
+
+/// A submitted command's number, in order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommandId(pub u64);
+
+/// A finished command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Which.
+    pub id: CommandId,
+    /// What it was.
+    pub command: Command,
+    /// Where it ran.
+    pub chip: Chip,
+    /// When it was submitted for.
+    pub submitted: Picos,
+    /// When the chip began it.
+    pub begin: Picos,
+    /// When the chip was free again and, for a read, the data were at the controller.
+    pub end: Picos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    id: CommandId,
+    command: Command,
+    chip: Chip,
+    submitted: Picos,
+    begin: Picos,
+}
+
+enum Event {
+    Arrive(Job),
+    CellDone(Job),
+    TransferDone(Job),
+}
+
+#[derive(Default)]
+struct ChipState {
+    is_busy: bool,
+    waiting: VecDeque<Job>,
+}
+
+/// A package of NAND flash; see the module's page.
+pub struct Nand {
+    parameters: Parameters,
+    events: Queue<Event>,
+    channels: Resource,
+    chips: Vec<ChipState>,
+    cell_busy: Picos,
+    submitted: u64,
+}
+
+impl Nand {
+    /// Idle flash of these parameters.
+    pub fn new(parameters: Parameters) -> Nand {
+        let chips = parameters.channels as usize * parameters.chips_per_channel as usize;
+        Nand {
+            parameters,
+            events: Queue::new(),
+            channels: Resource::new(parameters.channels as usize),
+            chips: (0..chips).map(|_| ChipState::default()).collect(),
+            cell_busy: Picos::ZERO,
+            submitted: 0,
+        }
+    }
+
+    /// The parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// The time of the last event.
+    pub fn now(&self) -> Picos {
+        self.events.now()
+    }
+
+    /// Where a page lies when pages are striped over channels first, then over chips.
+    pub fn place(&self, page: u64) -> Chip {
+        let (channels, chips) = (self.parameters.channels, self.parameters.chips_per_channel);
+        let channel = (page % u64::from(channels)) as u32;
+        let chip = (page / u64::from(channels) % u64::from(chips)) as u32;
+        Chip { channel, chip }
+    }
+
+    /// Submits a command at time `at`; a time already past means now.
+    ///
+    /// # Panics
+    /// When the chip does not exist.
+    pub fn submit(&mut self, at: Picos, command: Command, chip: Chip) -> CommandId {
+        assert!(self.index(chip) < self.chips.len(), "{chip:?} does not exist");
+        let id = CommandId(self.submitted);
+        self.submitted += 1;
+        let at = at.max(self.events.now());
+        let job = Job { id, command, chip, submitted: at, begin: at };
+        self.events.schedule(at, Event::Arrive(job));
+        id
+    }
+
+    /// Runs until the next command finishes.
+    pub fn next_finished(&mut self) -> Option<Finished> {
+        self.finished_until(Picos::MAX)
+    }
+
+    /// Runs until the next command finishes, but not past `limit`: a caller with events of its own
+    /// passes the time of its next one, so that neither runs ahead of the other.
+    pub fn finished_until(&mut self, limit: Picos) -> Option<Finished> {
+        while self.events.peek_time().is_some_and(|t| t <= limit) {
+            let (now, event) = self.events.pop().expect("invariant: an event was seen");
+            match event {
+                Event::Arrive(job) => self.arrive(job, now),
+                Event::CellDone(job) => match job.command {
+                    Command::Read { bytes } => self.transfer(job, bytes, now),
+                    Command::Program | Command::Erase => return Some(self.finish(job, now)),
+                },
+                Event::TransferDone(job) => match job.command {
+                    Command::Read { .. } => return Some(self.finish(job, now)),
+                    Command::Program => self.cells(job, self.parameters.program, now),
+                    Command::Erase => unreachable!("invariant: an erase moves no data"),
+                },
+            }
+        }
+        None
+    }
+
+    /// Time all chips together have spent in their cell arrays.
+    pub fn cell_busy(&self) -> Picos {
+        self.cell_busy
+    }
+
+    /// Time all channels together have spent moving data.
+    pub fn channel_busy(&self) -> Picos {
+        self.channels.busy()
+    }
+
+    fn index(&self, chip: Chip) -> usize {
+        let inside = chip.channel < self.parameters.channels
+            && chip.chip < self.parameters.chips_per_channel;
+        let index = u64::from(chip.channel) * u64::from(self.parameters.chips_per_channel)
+            + u64::from(chip.chip);
+        if inside { index as usize } else { usize::MAX }
+    }
+
+    fn arrive(&mut self, job: Job, now: Picos) {
+        let index = self.index(job.chip);
+        let state = &mut self.chips[index];
+        if state.is_busy {
+            state.waiting.push_back(job);
+        } else {
+            self.begin(job, now);
+        }
+    }
+
+    fn begin(&mut self, mut job: Job, now: Picos) {
+        let index = self.index(job.chip);
+        debug_assert!(!self.chips[index].is_busy, "a chip overlaps itself");
+        self.chips[index].is_busy = true;
+        job.begin = now;
+        match job.command {
+            Command::Read { .. } => self.cells(job, self.parameters.read, now),
+            Command::Erase => self.cells(job, self.parameters.erase, now),
+            Command::Program => self.transfer(job, self.parameters.page_bytes, now),
+        }
+    }
+
+    fn cells(&mut self, job: Job, length: Picos, now: Picos) {
+        self.cell_busy += length;
+        self.events.schedule(now + length, Event::CellDone(job));
+    }
+
+    fn transfer(&mut self, job: Job, bytes: u32, now: Picos) {
+        let length = duration(u64::from(bytes), self.parameters.channel_bytes_per_s);
+        let service = self.channels.acquire_unit(job.chip.channel as usize, now, length);
+        self.events.schedule(service.end, Event::TransferDone(job));
+    }
+
+    fn finish(&mut self, job: Job, now: Picos) -> Finished {
+        let index = self.index(job.chip);
+        self.chips[index].is_busy = false;
+        if let Some(next) = self.chips[index].waiting.pop_front() {
+            self.begin(next, now);
+        }
+        let Job { id, command, chip, submitted, begin } = job;
+        Finished { id, command, chip, submitted, begin, end: now }
+    }
+}
+
+/// How long `count` things take at `per_s` a second, rounded up to a picosecond.
+pub(crate) fn duration(count: u64, per_s: u64) -> Picos {
+    let picos = (u128::from(count) * 1_000_000_000_000).div_ceil(u128::from(per_s));
+    Picos(u64::try_from(picos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parameters(channels: u32, chips_per_channel: u32) -> Parameters {
+        Parameters {
+            channels,
+            chips_per_channel,
+            page_bytes: 4096,
+            pages_per_block: 64,
+            read: Picos::from_micros(4),
+            program: Picos::from_micros(75),
+            erase: Picos::from_micros(3000),
+            channel_bytes_per_s: 1_000_000_000,
+        }
+    }
+
+    fn run(nand: &mut Nand) -> Vec<Finished> {
+        std::iter::from_fn(|| nand.next_finished()).collect()
+    }
+
+    #[test]
+    fn one_command_of_each_kind_takes_what_the_data_sheet_says() {
+        let chip = Chip { channel: 0, chip: 0 };
+        let times = [
+            (Command::Read { bytes: 1000 }, Picos::from_micros(5)),
+            (Command::Program, Picos(75_000_000 + 4_096_000)),
+            (Command::Erase, Picos::from_micros(3000)),
+        ];
+        for (command, wanted) in times {
+            let mut nand = Nand::new(parameters(1, 1));
+            nand.submit(Picos::ZERO, command, chip);
+            assert_eq!(run(&mut nand)[0].end, wanted, "{command:?}");
+        }
+    }
+
+    #[test]
+    fn chips_of_a_channel_read_together_and_share_the_wire() {
+        let mut nand = Nand::new(parameters(1, 2));
+        for chip in 0..2 {
+            nand.submit(Picos::ZERO, Command::Read { bytes: 1000 }, Chip { channel: 0, chip });
+        }
+        let ends: Vec<_> = run(&mut nand).iter().map(|f| f.end).collect();
+        assert_eq!(ends, [Picos::from_micros(5), Picos::from_micros(6)]);
+    }
+
+    type Script = Vec<(u64, u8, u32, u32)>;
+
+    fn play(channels: u32, chips: u32, script: &Script) -> Vec<Finished> {
+        let mut nand = Nand::new(parameters(channels, chips));
+        for &(at, kind, channel, chip) in script {
+            let command = match kind % 3 {
+                0 => Command::Read { bytes: 64 * (1 + u32::from(kind)) },
+                1 => Command::Program,
+                _ => Command::Erase,
+            };
+            let chip = Chip { channel: channel % channels, chip: chip % chips };
+            nand.submit(Picos(at), command, chip);
+        }
+        run(&mut nand)
+    }
+
+    proptest! {
+        #[test]
+        fn no_chip_overlaps_itself_and_every_command_finishes_once(
+            channels in 1u32..4, chips in 1u32..4,
+            script in proptest::collection::vec((0u64..50_000_000, 0u8..30, 0u32..4, 0u32..4), 1..80),
+        ) {
+            let done = play(channels, chips, &script);
+            prop_assert_eq!(done.len(), script.len());
+            let mut by_chip: BTreeMap<Chip, Vec<Finished>> = BTreeMap::new();
+            for f in &done {
+                prop_assert!(f.submitted <= f.begin && f.begin < f.end);
+                by_chip.entry(f.chip).or_default().push(*f);
+            }
+            for mut commands in by_chip.into_values() {
+                commands.sort_by_key(|f| f.begin);
+                for pair in commands.windows(2) {
+                    prop_assert!(pair[0].end <= pair[1].begin, "{:?}", pair);
+                    prop_assert!(pair[0].submitted <= pair[1].submitted, "out of order: {:?}", pair);
+                }
+            }
+            prop_assert_eq!(&done, &play(channels, chips, &script), "replay differs");
+        }
+
+        #[test]
+        fn little_s_law_holds_in_a_closed_loop(channels in 1u32..4, chips in 1u32..6, outstanding in 1u64..40) {
+            let mut nand = Nand::new(parameters(channels, chips));
+            let reads = 2_000;
+            for page in 0..outstanding {
+                let chip = nand.place(littoral_base::rng::mix(page));
+                nand.submit(Picos::ZERO, Command::Read { bytes: 256 }, chip);
+            }
+            let (mut residence, mut next, mut last) = (0u128, outstanding, Picos::ZERO);
+            for _ in 0..reads {
+                let f = nand.next_finished().unwrap();
+                residence += u128::from(f.end.0 - f.submitted.0);
+                last = f.end;
+                let chip = nand.place(littoral_base::rng::mix(next));
+                nand.submit(f.end, Command::Read { bytes: 256 }, chip);
+                next += 1;
+            }
+            // L = lambda * W: requests in the system over time is the sum of residence over the span. Those
+            // still under way at the end are left out, hence the tolerance.
+            let in_system = residence as f64 / last.0 as f64;
+            let slack = 0.05 * outstanding as f64 + 0.05;
+            prop_assert!((in_system - outstanding as f64).abs() <= slack, "{} of {}", in_system, outstanding);
+            let bound = u64::from(channels * chips).min(outstanding) * last.0 / 4_000_000 + 40;
+            prop_assert!(reads <= bound, "faster than the chips can read");
+        }
+    }
+}
