@@ -39,6 +39,8 @@ pub(crate) enum GraphCommand {
     Gen(GenArgs),
     /// Say what a graph file holds
     Info(FileArgs),
+    /// Walk every invariant of a graph file, changing nothing
+    Check(FileArgs),
 }
 
 #[derive(Debug, Args)]

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use littoral::base::error::Class;
 use littoral::graph::build::{BuildOptions, BuildReport, build_file};
 use littoral::graph::format::file::GraphFile;
-use littoral::graph::format::header::flag;
 use littoral::graph::generate::{Model, generate};
 use littoral::graph::import::{Ids, ImportOptions, import};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{FileArgs, GenArgs, GraphCommand, ImportArgs, ReadingArgs};
@@ -19,6 +20,7 @@ pub(crate) fn run(command: &GraphCommand) -> Outcome {
         GraphCommand::Import(args) => import_file(args),
         GraphCommand::Gen(args) => make(args),
         GraphCommand::Info(args) => info(args),
+        GraphCommand::Check(args) => check(args),
     }
 }
 
@@ -80,14 +82,30 @@ fn built(path: &Path, report: &BuildReport) -> Value {
 
 fn info(args: &FileArgs) -> Outcome {
     let graph = GraphFile::open(&args.file)?;
-    let header = graph.header();
-    let value = json!({
-        "schema": "littoral.graph.info/1",
+    show_object(args, "littoral.graph.info/1", &littoral::graph::info::info(&graph))
+}
+
+fn check(args: &FileArgs) -> Outcome {
+    let graph = GraphFile::open(&args.file)?;
+    let mut hooks = progress::hooks();
+    let report = littoral::graph::check::check(&graph, &mut hooks)?;
+    drop(hooks);
+    let found = json!({
         "file": args.file.display().to_string(),
-        "directed": graph.is_directed(),
-        "weighted": header.has(flag::WEIGHTED),
-        "vertices_count": graph.vertices(),
-        "edges_count": header.edges(),
+        "pages_count": report.pages,
+        "arcs_count": report.arcs,
+        "names_count": report.names,
+        "sentence": "No fault found.",
     });
+    show_object(args, "littoral.graph.check/1", &found)
+}
+
+fn show_object(args: &FileArgs, schema: &str, object: &impl Serialize) -> Outcome {
+    let mut value = json!({ "schema": schema });
+    let object = serde_json::to_value(object)
+        .map_err(|e| Failure::new(Class::Environment, format!("cannot show the result: {e}")))?;
+    if let (Value::Object(into), Value::Object(fields)) = (&mut value, object) {
+        into.extend(fields);
+    }
     out::show(args.shown.format, &value)
 }
