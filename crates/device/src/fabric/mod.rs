@@ -14,6 +14,9 @@
 //! - Windows of a non-coherent pool obey `memory::Domain`: a put is visible only after `flush`, a
 //!   get sees the medium.
 
+pub mod tcp;
+mod window;
+
 use std::time::Duration;
 
 use littoral_base::units::NodeId;

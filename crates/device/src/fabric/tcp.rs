@@ -1,0 +1,668 @@
+//! A fabric over TCP: framed messages, one event loop a node standing in for remote-memory hardware.
+//!
+//! Every pair of nodes has one connection. A node's *agent* thread waits on all its connections,
+//! carries out the puts, gets and additions of the others on this node's window, and takes answers and
+//! posts; the node's own threads write requests themselves and wait for the agent to bring the answer,
+//! spinning a little before they sleep. The agent never blocks in a write: what a socket does not take
+//! is queued and sent when it does, so two agents answering each other cannot wait for each other.
+//!
+//! A frame is {length u32, kind u8, applied u64, body}. `applied` tells the receiver how many of its own
+//! operations the sender has carried out, so acknowledgements ride on whatever travels anyway; a flush
+//! asks for one only when none has come.
+//!
+//! Invariants
+//! - Operations of one node on another take effect in program order (one connection, one queue).
+//! - A node's own threads are held back while more than [`QUEUE_BYTES_MAX`] wait for a peer.
+//! - A peer that closes its connection, or sends nothing for [`SILENCE_MAX`], is dead: every wait on it
+//!   ends with `Kind::Io` naming it. Agents send a beat every [`BEAT`], so silence means that the
+//!   process is stopped or gone.
+//! - A frame that is no frame kills the connection, not the node.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use littoral_base::codec::{Reader, Writer};
+use littoral_base::units::NodeId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::window::Window;
+use super::{Fabric, Liveness};
+use crate::error::{Error, Kind, Result};
+
+/// A peer that has been silent this long is dead.
+pub const SILENCE_MAX: Duration = Duration::from_millis(900);
+/// How often an agent sends a sign of life.
+pub const BEAT: Duration = Duration::from_millis(150);
+/// How long `TcpFabric::connect` waits for the other nodes to come up.
+pub const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// The longest body of a frame.
+pub const BODY_BYTES_MAX: usize = 1 << 26;
+/// Bytes that may wait for a peer before its askers are held back.
+pub const QUEUE_BYTES_MAX: usize = 1 << 23;
+
+const HEADER_BYTES: usize = 13;
+const SPIN_TURNS: u32 = 400;
+
+const PUT: u8 = 1;
+const GET: u8 = 2;
+const ADD: u8 = 3;
+const POST: u8 = 4;
+const FLUSH: u8 = 5;
+const BEAT_FRAME: u8 = 6;
+const ANSWER: u8 = 7;
+const WAKE: u8 = 8;
+
+struct Peer {
+    stream: TcpStream,
+    outgoing: Mutex<VecDeque<u8>>,
+    /// Operations of ours that the peer says it has carried out.
+    acknowledged: AtomicU64,
+    /// Operations of ours sent to the peer.
+    sent: AtomicU64,
+    /// Operations of the peer's that our agent has carried out.
+    applied: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waits {
+    answers: HashMap<u64, Vec<u8>>,
+    inbox: VecDeque<(NodeId, Vec<u8>)>,
+    dead: HashMap<NodeId, String>,
+    wakes: u64,
+}
+
+struct Shared {
+    me: NodeId,
+    window: Window,
+    peers: Vec<Option<Peer>>,
+    waits: Mutex<Waits>,
+    changed: Condvar,
+    turns: AtomicU64,
+    next_request: AtomicU64,
+    closing: AtomicBool,
+    /// Written to when the agent should look at its queues.
+    bell: UnixStream,
+}
+
+/// One node of a TCP fabric; see the module's page.
+pub struct TcpFabric {
+    shared: Arc<Shared>,
+    agent: Option<JoinHandle<()>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn io_error(what: impl Into<String>, source: io::Error) -> Error {
+    Error::with_source(Kind::Io, what, source)
+}
+
+impl TcpFabric {
+    /// Joins a job as node `me`: `addresses[n]` is where node `n` listens, `listener` is bound to our own.
+    /// Nodes connect to those before them and accept those after them.
+    ///
+    /// # Errors
+    /// `Kind::Io` naming the node that could not be reached within [`CONNECT_MAX`],
+    /// `Kind::IllegalRequest` when `me` has no address.
+    pub fn connect(
+        me: NodeId,
+        addresses: &[SocketAddr],
+        listener: &TcpListener,
+        window_bytes: usize,
+    ) -> Result<Self> {
+        if me.index() >= addresses.len() {
+            let what = format!("node {me} of a job with {} addresses", addresses.len());
+            return Err(Error::new(Kind::IllegalRequest, what));
+        }
+        let deadline = Instant::now() + CONNECT_MAX;
+        let mut peers: Vec<Option<Peer>> = Vec::new();
+        for (n, address) in addresses.iter().enumerate().take(me.index()) {
+            peers.push(Some(dial(me, n, *address, deadline)?));
+        }
+        peers.resize_with(addresses.len(), || None);
+        for _ in me.index() + 1..addresses.len() {
+            let (n, peer) = accept(listener, addresses.len(), deadline)?;
+            peers[n] = Some(peer);
+        }
+        Self::start(me, peers, window_bytes)
+    }
+
+    fn start(me: NodeId, peers: Vec<Option<Peer>>, window_bytes: usize) -> Result<Self> {
+        let failed = |e| io_error("starting the agent of a TCP fabric", e);
+        let (bell, heard) = UnixStream::pair().map_err(failed)?;
+        bell.set_nonblocking(true).map_err(failed)?;
+        heard.set_nonblocking(true).map_err(failed)?;
+        let shared = Arc::new(Shared {
+            me,
+            window: Window::new(window_bytes),
+            peers,
+            waits: Mutex::default(),
+            changed: Condvar::new(),
+            turns: AtomicU64::new(0),
+            next_request: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            bell,
+        });
+        let for_agent = Arc::clone(&shared);
+        let agent = std::thread::Builder::new()
+            .name(format!("littoral-tcp-{me}"))
+            .spawn(move || Agent::new(&for_agent, heard).run())
+            .map_err(failed)?;
+        Ok(TcpFabric { shared, agent: Some(agent) })
+    }
+
+    /// Operations sent to `node` so far.
+    pub fn operations_sent(&self, node: NodeId) -> u64 {
+        let peer = self.shared.peers.get(node.index()).and_then(Option::as_ref);
+        peer.map_or(0, |p| p.sent.load(Ordering::Relaxed))
+    }
+
+    /// How often other nodes have called [`Fabric::notify`] on this one.
+    pub fn wakes(&self) -> u64 {
+        locked(&self.shared.waits).wakes
+    }
+}
+
+impl Drop for TcpFabric {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.ring_bell();
+        if let Some(agent) = self.agent.take() {
+            let _ = agent.join();
+        }
+        for peer in self.shared.peers.iter().flatten() {
+            // The peer sees the end of the stream; nothing can be done about a failure here.
+            let _ = peer.stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+fn peer_of(stream: TcpStream) -> Result<Peer> {
+    let failed = |e| io_error("a connection to another node", e);
+    stream.set_nodelay(true).map_err(failed)?;
+    stream.set_nonblocking(true).map_err(failed)?;
+    let outgoing = Mutex::default();
+    let zero = || AtomicU64::new(0);
+    Ok(Peer { stream, outgoing, acknowledged: zero(), sent: zero(), applied: zero() })
+}
+
+fn dial(me: NodeId, n: usize, address: SocketAddr, deadline: Instant) -> Result<Peer> {
+    loop {
+        match TcpStream::connect_timeout(&address, SILENCE_MAX) {
+            Ok(mut stream) => {
+                let greeted = stream.write_all(&me.0.to_le_bytes());
+                greeted.map_err(|e| io_error(format!("greeting node {n} at {address}"), e))?;
+                return peer_of(stream);
+            }
+            Err(e) if Instant::now() >= deadline => {
+                return Err(io_error(format!("node {n} at {address} does not answer"), e));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, nodes: usize, deadline: Instant) -> Result<(usize, Peer)> {
+    let failed = |e| io_error("waiting for the other nodes", e);
+    let mut fds = [PollFd::new(listener, PollFlags::IN)];
+    let left = deadline.saturating_duration_since(Instant::now());
+    let ready = poll(&mut fds, Some(&timespec(left))).map_err(|e| failed(e.into()))?;
+    if ready == 0 {
+        let what = format!("not every node connected within {} s", CONNECT_MAX.as_secs());
+        return Err(Error::new(Kind::Io, what));
+    }
+    let (mut stream, from) = listener.accept().map_err(failed)?;
+    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(failed)?;
+    let mut id = [0; 2];
+    stream.read_exact(&mut id).map_err(failed)?;
+    stream.set_read_timeout(None).map_err(failed)?;
+    let n = usize::from(u16::from_le_bytes(id));
+    if n >= nodes {
+        let what = format!("{from} says it is node {n} of a job with {nodes}");
+        return Err(Error::new(Kind::IllegalRequest, what));
+    }
+    Ok((n, peer_of(stream)?))
+}
+
+fn timespec(d: Duration) -> Timespec {
+    Timespec { tv_sec: d.as_secs() as i64, tv_nsec: i64::from(d.subsec_nanos()) }
+}
+
+impl Shared {
+    fn peer(&self, node: NodeId) -> Result<&Peer> {
+        self.peers.get(node.index()).and_then(Option::as_ref).ok_or_else(|| {
+            let what = format!("node {node} of a job with {} nodes", self.peers.len());
+            Error::new(Kind::IllegalRequest, what)
+        })
+    }
+
+    fn dead(&self, node: NodeId, how: &str) -> Error {
+        Error::new(Kind::Io, format!("node {node} is gone: {how}"))
+    }
+
+    /// Sends one frame; our own operations on the peer are counted, answers and beats are not.
+    fn send(&self, node: NodeId, kind: u8, body: &[u8]) -> Result<u64> {
+        let peer = self.peer(node)?;
+        if let Some(how) = locked(&self.waits).dead.get(&node) {
+            return Err(self.dead(node, how));
+        }
+        let mut queue = locked(&peer.outgoing);
+        let counted = matches!(kind, PUT | GET | ADD | POST | FLUSH | WAKE);
+        let number = peer.sent.fetch_add(u64::from(counted), Ordering::AcqRel) + u64::from(counted);
+        let mut frame = Writer::new();
+        let length = u32::try_from(body.len()).expect("invariant: bodies are checked before");
+        frame.u32(length).u8(kind).u64(peer.applied.load(Ordering::Acquire)).raw(body);
+        queue.extend(frame.finish());
+        let left = drain(&peer.stream, &mut queue);
+        drop(queue);
+        match left {
+            Ok(0) => {}
+            Ok(_) => self.ring_bell(),
+            Err(e) => {
+                self.bury(node, format!("writing to it failed: {e}"));
+                return Err(self.dead(node, &e.to_string()));
+            }
+        }
+        Ok(number)
+    }
+
+    /// Holds a thread of this node back until a peer's queue is short again.
+    fn hold_back(&self, node: NodeId) -> Result<()> {
+        let peer = self.peer(node)?;
+        while locked(&peer.outgoing).len() > QUEUE_BYTES_MAX {
+            if let Some(how) = locked(&self.waits).dead.get(&node) {
+                return Err(self.dead(node, how));
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    }
+
+    fn ring_bell(&self) {
+        // A full pipe means that the agent has not yet heard the last ring.
+        let _ = (&self.bell).write(&[1]);
+    }
+
+    fn bury(&self, node: NodeId, how: String) {
+        locked(&self.waits).dead.entry(node).or_insert(how);
+        self.changed.notify_all();
+    }
+
+    /// Waits until `ready` answers or `node`, if one is named, is dead; `None` after `timeout`.
+    fn wait<T>(
+        &self,
+        node: Option<NodeId>,
+        timeout: Duration,
+        mut ready: impl FnMut(&mut Waits) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let deadline = Instant::now() + timeout;
+        let mut seen = u64::MAX;
+        let mut spins = 0;
+        loop {
+            let turn = self.turns.load(Ordering::Acquire);
+            if turn == seen && spins < SPIN_TURNS {
+                spins += 1;
+                std::hint::spin_loop();
+                continue;
+            }
+            seen = turn;
+            let mut waits = locked(&self.waits);
+            if let Some(answer) = ready(&mut waits) {
+                return Ok(Some(answer));
+            }
+            if let Some((n, how)) = node.and_then(|n| waits.dead.get(&n).map(|how| (n, how))) {
+                return Err(self.dead(n, how));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            if spins >= SPIN_TURNS {
+                drop(self.changed.wait_timeout(waits, left.min(BEAT)));
+            }
+        }
+    }
+
+    fn ask(&self, node: NodeId, kind: u8, mut body: Writer) -> Result<Vec<u8>> {
+        let id = self.next_request.fetch_add(1, Ordering::Relaxed);
+        body.u64(id);
+        self.send(node, kind, &body.finish())?;
+        let found = self.wait(Some(node), CONNECT_MAX, |w| w.answers.remove(&id))?;
+        let answer = found.ok_or_else(|| self.dead(node, "it did not answer a request"))?;
+        match answer.split_first() {
+            Some((1, data)) => Ok(data.to_vec()),
+            _ => {
+                let what = format!("node {node} refused: outside its window, or misaligned");
+                Err(Error::new(Kind::IllegalRequest, what))
+            }
+        }
+    }
+}
+
+/// The event loop of one node.
+struct Agent<'s> {
+    shared: &'s Shared,
+    bell: UnixStream,
+    buffers: Vec<Vec<u8>>,
+    heard: Vec<Instant>,
+    beat: Instant,
+}
+
+impl<'s> Agent<'s> {
+    fn new(shared: &'s Shared, bell: UnixStream) -> Self {
+        let n = shared.peers.len();
+        let now = Instant::now();
+        Agent { shared, bell, buffers: vec![Vec::new(); n], heard: vec![now; n], beat: now }
+    }
+
+    fn run(&mut self) {
+        while !self.shared.closing.load(Ordering::Acquire) {
+            let alive = self.alive();
+            let ready = self.poll(&alive);
+            let mut moved = false;
+            for n in ready {
+                moved |= self.read(n);
+            }
+            if moved {
+                self.shared.turns.fetch_add(1, Ordering::AcqRel);
+                self.shared.changed.notify_all();
+            }
+            self.beat_and_listen(&alive);
+        }
+    }
+
+    fn alive(&self) -> Vec<usize> {
+        let waits = locked(&self.shared.waits);
+        let connected = |n: &usize| self.shared.peers[*n].is_some();
+        let dead = |n: usize| waits.dead.contains_key(&node_id(n));
+        (0..self.shared.peers.len()).filter(connected).filter(|&n| !dead(n)).collect()
+    }
+
+    /// Waits for news; the peers that have some, after sending what their sockets now take.
+    fn poll(&self, alive: &[usize]) -> Vec<usize> {
+        let peers = || alive.iter().filter_map(|&n| Some((n, self.shared.peers[n].as_ref()?)));
+        let interest = |p: &Peer| {
+            let idle = locked(&p.outgoing).is_empty();
+            if idle { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
+        };
+        let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        fds.extend(peers().map(|(_, p)| PollFd::from_borrowed_fd(p.stream.as_fd(), interest(p))));
+        // An interrupted poll is a poll without news.
+        let _ = poll(&mut fds, Some(&timespec(BEAT)));
+        let _ = (&self.bell).read(&mut [0; 64]);
+        let mut ready = Vec::new();
+        for ((n, peer), fd) in peers().zip(&fds[1..]) {
+            if fd.revents().contains(PollFlags::OUT)
+                && let Err(e) = drain(&peer.stream, &mut locked(&peer.outgoing))
+            {
+                self.shared.bury(node_id(n), format!("writing to it failed: {e}"));
+            }
+            if fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                ready.push(n);
+            }
+        }
+        ready
+    }
+
+    /// Reads what a peer has sent and carries out every whole frame.
+    fn read(&mut self, n: usize) -> bool {
+        let Some(peer) = &self.shared.peers[n] else { return false };
+        let mut chunk = [0; 65536];
+        match (&peer.stream).read(&mut chunk) {
+            Ok(0) => self.shared.bury(node_id(n), "it closed the connection".into()),
+            Ok(got) => {
+                self.heard[n] = Instant::now();
+                self.buffers[n].extend_from_slice(&chunk[..got]);
+                self.frames(n, peer);
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            Err(e) => self.shared.bury(node_id(n), format!("reading from it failed: {e}")),
+        }
+        true
+    }
+
+    fn frames(&mut self, n: usize, peer: &Peer) {
+        let buffer = std::mem::take(&mut self.buffers[n]);
+        let mut rest = &buffer[..];
+        loop {
+            let (kind, applied, body, after) = match split_frame(rest) {
+                Split::Frame(kind, applied, body, after) => (kind, applied, body, after),
+                Split::More => break,
+                Split::TooLong(bytes) => {
+                    let how = format!("it sent a frame of {bytes} bytes");
+                    return self.shared.bury(node_id(n), how);
+                }
+            };
+            peer.acknowledged.fetch_max(applied, Ordering::AcqRel);
+            if self.frame(n, peer, kind, body).is_none() {
+                return self.shared.bury(node_id(n), format!("it sent a bad frame of kind {kind}"));
+            }
+            rest = after;
+        }
+        self.buffers[n] = rest.to_vec();
+    }
+
+    fn frame(&self, n: usize, peer: &Peer, kind: u8, body: &[u8]) -> Option<()> {
+        let from = node_id(n);
+        let mut r = Reader::new(body);
+        match kind {
+            PUT => {
+                let offset = r.u64()?;
+                let data = r.bytes(r.remaining())?;
+                self.shared.window.put(usize::try_from(offset).ok()?, data).ok()?;
+            }
+            GET => {
+                let (offset, len, id) = (r.u64()?, r.u64()?, r.u64()?);
+                let mut data = vec![0; usize::try_from(len).ok().filter(|l| *l <= BODY_BYTES_MAX)?];
+                let done = self.shared.window.get(usize::try_from(offset).ok()?, &mut data);
+                self.answer(from, id, done.map(|()| data));
+            }
+            ADD => {
+                let (offset, add, id) = (r.u64()?, r.u64()?, r.u64()?);
+                let done = self.shared.window.fetch_add(usize::try_from(offset).ok()?, add);
+                self.answer(from, id, done.map(|old| old.to_le_bytes().to_vec()));
+            }
+            POST => locked(&self.shared.waits).inbox.push_back((from, body.to_vec())),
+            WAKE => locked(&self.shared.waits).wakes += 1,
+            FLUSH | BEAT_FRAME => {}
+            ANSWER => {
+                let id = r.u64()?;
+                let data = r.bytes(r.remaining())?.to_vec();
+                locked(&self.shared.waits).answers.insert(id, data);
+            }
+            _ => return None,
+        }
+        if matches!(kind, PUT | GET | ADD | POST | FLUSH | WAKE) {
+            peer.applied.fetch_add(1, Ordering::AcqRel);
+        }
+        if kind == FLUSH {
+            // The beat carries the acknowledgement; a dead peer is noticed by its silence.
+            let _ = self.shared.send(from, BEAT_FRAME, &[]);
+        }
+        Some(())
+    }
+
+    fn answer(&self, to: NodeId, id: u64, result: Result<Vec<u8>>) {
+        let mut body = Writer::new();
+        body.u64(id);
+        match result {
+            Ok(data) => _ = body.u8(1).raw(&data),
+            Err(_) => _ = body.u8(0),
+        }
+        // A peer that died meanwhile needs no answer.
+        let _ = self.shared.send(to, ANSWER, &body.finish());
+    }
+
+    fn beat_and_listen(&mut self, alive: &[usize]) {
+        if self.beat.elapsed() < BEAT {
+            return;
+        }
+        self.beat = Instant::now();
+        for &n in alive {
+            if self.heard[n].elapsed() > SILENCE_MAX {
+                let ms = self.heard[n].elapsed().as_millis();
+                self.shared.bury(node_id(n), format!("it has been silent for {ms} ms"));
+            } else {
+                // A failure buries the peer inside `send`.
+                let _ = self.shared.send(node_id(n), BEAT_FRAME, &[]);
+            }
+        }
+    }
+}
+
+fn node_id(n: usize) -> NodeId {
+    NodeId(u16::try_from(n).expect("invariant: a job has at most 65536 nodes"))
+}
+
+enum Split<'b> {
+    Frame(u8, u64, &'b [u8], &'b [u8]),
+    More,
+    TooLong(usize),
+}
+
+fn split_frame(bytes: &[u8]) -> Split<'_> {
+    let mut r = Reader::new(bytes);
+    let (Some(length), Some(kind), Some(applied)) = (r.u32(), r.u8(), r.u64()) else {
+        return Split::More;
+    };
+    let length = length as usize;
+    if length > BODY_BYTES_MAX {
+        return Split::TooLong(length);
+    }
+    match r.bytes(length) {
+        Some(body) => Split::Frame(kind, applied, body, &bytes[HEADER_BYTES + length..]),
+        None => Split::More,
+    }
+}
+
+/// Writes what the socket takes now; how many bytes are left.
+fn drain(mut stream: &TcpStream, queue: &mut VecDeque<u8>) -> io::Result<usize> {
+    while !queue.is_empty() {
+        match stream.write(queue.as_slices().0) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => drop(queue.drain(..n)),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(queue.len())
+}
+
+impl Fabric for TcpFabric {
+    fn me(&self) -> NodeId {
+        self.shared.me
+    }
+
+    fn nodes(&self) -> u16 {
+        u16::try_from(self.shared.peers.len()).expect("invariant: a job has at most 65535 nodes")
+    }
+
+    fn window_bytes(&self) -> usize {
+        self.shared.window.len()
+    }
+
+    fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()> {
+        if node == self.shared.me {
+            return self.shared.window.put(offset, data);
+        }
+        in_window(offset, data.len(), self.window_bytes())?;
+        self.shared.hold_back(node)?;
+        let mut body = Writer::new();
+        body.u64(offset as u64).raw(data);
+        self.shared.send(node, PUT, &body.finish()).map(drop)
+    }
+
+    fn get(&self, node: NodeId, offset: usize, into: &mut [u8]) -> Result<()> {
+        if node == self.shared.me {
+            return self.shared.window.get(offset, into);
+        }
+        in_window(offset, into.len(), self.window_bytes())?;
+        let mut body = Writer::new();
+        body.u64(offset as u64).u64(into.len() as u64);
+        let data = self.shared.ask(node, GET, body)?;
+        if data.len() != into.len() {
+            return Err(self.shared.dead(node, "it answered with too few bytes"));
+        }
+        into.copy_from_slice(&data);
+        Ok(())
+    }
+
+    fn fetch_add(&self, node: NodeId, offset: usize, add: u64) -> Result<u64> {
+        if node == self.shared.me {
+            return self.shared.window.fetch_add(offset, add);
+        }
+        let mut body = Writer::new();
+        body.u64(offset as u64).u64(add);
+        let data = self.shared.ask(node, ADD, body)?;
+        let word = data.try_into().map(u64::from_le_bytes);
+        word.map_err(|_| self.shared.dead(node, "it answered with too few bytes"))
+    }
+
+    fn flush(&self, node: NodeId) -> Result<()> {
+        if node == self.shared.me {
+            return Ok(());
+        }
+        let peer = self.shared.peer(node)?;
+        let sent = peer.sent.load(Ordering::Acquire);
+        if peer.acknowledged.load(Ordering::Acquire) >= sent {
+            return Ok(());
+        }
+        let number = self.shared.send(node, FLUSH, &[])?;
+        let there =
+            |_: &mut Waits| (peer.acknowledged.load(Ordering::Acquire) >= number).then_some(());
+        let done = self.shared.wait(Some(node), CONNECT_MAX, there)?;
+        done.ok_or_else(|| self.shared.dead(node, "it did not acknowledge a flush"))
+    }
+
+    fn post(&self, node: NodeId, message: &[u8]) -> Result<()> {
+        if message.len() > BODY_BYTES_MAX {
+            let what = format!("a message of {} bytes; at most {BODY_BYTES_MAX}", message.len());
+            return Err(Error::new(Kind::IllegalRequest, what));
+        }
+        if node == self.shared.me {
+            locked(&self.shared.waits).inbox.push_back((node, message.to_vec()));
+            self.shared.changed.notify_all();
+            return Ok(());
+        }
+        self.shared.hold_back(node)?;
+        self.shared.send(node, POST, message).map(drop)
+    }
+
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.shared.wait(None, timeout, |w| w.inbox.pop_front())
+    }
+
+    fn notify(&self, node: NodeId) -> Result<()> {
+        if node == self.shared.me {
+            locked(&self.shared.waits).wakes += 1;
+            self.shared.changed.notify_all();
+            return Ok(());
+        }
+        self.shared.send(node, WAKE, &[]).map(drop)
+    }
+
+    fn liveness(&self, node: NodeId) -> Liveness {
+        match locked(&self.shared.waits).dead.get(&node) {
+            Some(how) => Liveness::Dead(how.clone()),
+            None => Liveness::Alive,
+        }
+    }
+}
+
+fn in_window(offset: usize, len: usize, window: usize) -> Result<()> {
+    let inside = offset.checked_add(len).is_some_and(|end| end <= window);
+    if inside && len <= BODY_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
+    Err(Error::new(Kind::IllegalRequest, what))
+}

@@ -1,0 +1,127 @@
+//! The bytes a node exports: words that the node's own threads and its agent reach at the same time.
+//!
+//! Invariants
+//! - Aligned words are read and written whole: a put of up to eight aligned bytes is never seen in
+//!   part. Longer transfers are words one after another and may be seen in part, as on real fabrics.
+//! - A transfer outside the window is refused before any byte moves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Kind, Result};
+
+const WORD: usize = 8;
+
+/// A node's exported bytes.
+#[derive(Debug)]
+pub(crate) struct Window {
+    words: Vec<AtomicU64>,
+    bytes: usize,
+}
+
+impl Window {
+    /// A window of `bytes` zero bytes.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Window { words: (0..bytes.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect(), bytes }
+    }
+
+    /// Bytes in the window.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<()> {
+        if offset.checked_add(len).is_some_and(|end| end <= self.bytes) {
+            return Ok(());
+        }
+        let what = format!("bytes {offset}..+{len} of a window of {} bytes", self.bytes);
+        Err(Error::new(Kind::IllegalRequest, what))
+    }
+
+    /// Copies `data` in at `offset`.
+    pub(crate) fn put(&self, offset: usize, data: &[u8]) -> Result<()> {
+        self.check(offset, data.len())?;
+        let mut at = offset;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let within = at % WORD;
+            let (now, later) = rest.split_at(rest.len().min(WORD - within));
+            self.put_part(at / WORD, within, now);
+            at += now.len();
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn put_part(&self, word: usize, within: usize, part: &[u8]) {
+        let mut bytes = [0; WORD];
+        bytes[within..within + part.len()].copy_from_slice(part);
+        let value = u64::from_le_bytes(bytes);
+        if part.len() == WORD {
+            self.words[word].store(value, Ordering::Release);
+            return;
+        }
+        let mut ones = [0; WORD];
+        ones[within..within + part.len()].fill(0xff);
+        let mask = u64::from_le_bytes(ones);
+        let merge = |old: u64| Some(old & !mask | value);
+        // The closure always answers, so the update cannot fail.
+        let _ = self.words[word].fetch_update(Ordering::AcqRel, Ordering::Acquire, merge);
+    }
+
+    /// Copies bytes out from `offset`.
+    pub(crate) fn get(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len())?;
+        let mut done = 0;
+        while done < into.len() {
+            let at = offset + done;
+            let within = at % WORD;
+            let n = (into.len() - done).min(WORD - within);
+            let bytes = self.words[at / WORD].load(Ordering::Acquire).to_le_bytes();
+            into[done..done + n].copy_from_slice(&bytes[within..within + n]);
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Adds to the aligned word at `offset` and returns what it held.
+    pub(crate) fn fetch_add(&self, offset: usize, add: u64) -> Result<u64> {
+        self.check(offset, WORD)?;
+        if !offset.is_multiple_of(WORD) {
+            let what = format!("fetch-add at {offset}, which is no multiple of {WORD}");
+            return Err(Error::new(Kind::IllegalRequest, what));
+        }
+        Ok(self.words[offset / WORD].fetch_add(add, Ordering::AcqRel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_window_is_a_byte_array(
+            ops in proptest::collection::vec((0usize..100, proptest::collection::vec(any::<u8>(), 0..30)), 0..40),
+        ) {
+            let w = Window::new(101);
+            let mut oracle = vec![0u8; 101];
+            for (at, data) in ops {
+                let fits = at + data.len() <= 101;
+                prop_assert_eq!(w.put(at, &data).is_ok(), fits);
+                if fits { oracle[at..at + data.len()].copy_from_slice(&data); }
+                let mut all = vec![0; 101];
+                w.get(0, &mut all).unwrap();
+                prop_assert_eq!(&all, &oracle);
+            }
+        }
+    }
+
+    #[test]
+    fn fetch_add_wants_an_aligned_word_inside() {
+        let w = Window::new(16);
+        assert_eq!((w.fetch_add(8, 5).unwrap(), w.fetch_add(8, 1).unwrap()), (0, 5));
+        assert_eq!(w.fetch_add(4, 1).unwrap_err().kind(), Kind::IllegalRequest);
+        assert!(w.fetch_add(16, 1).is_err() && w.get(usize::MAX, &mut [0]).is_err());
+    }
+}
