@@ -1,0 +1,497 @@
+//! The copy-on-write B+-tree that paper 000 measures against (its section 1.3 and reference 25).
+//!
+//! Every change writes the leaf and all its ancestors anew at write pointers; nothing is written in
+//! place, so any zone serves. Leaves hold `leaf_slots` records, inner pages `interior_slots` children;
+//! both are kept at least half full by borrowing or merging.
+//!
+//! Two costs of a split (the paper states neither; both explain its tables within 2 %):
+//! - [`SplitCost::OneWrite`]: the new sibling is one write more than the path;
+//! - [`SplitCost::WholePath`]: the split is a step of its own that rewrites the path, then the insert
+//!   rewrites it again.
+//!
+//! Invariants ([`Cow::check`]): keys ascend and stay within their parents' separators; every page but
+//! the root is at least half full; every page is used once. A change is visible only once the root
+//! that [`Pages::set_root`] names it is committed.
+
+use std::collections::BTreeSet;
+
+use littoral_base::units::Lba;
+use littoral_store::pages::{Heat, NO_PAGE, Pages, Root};
+
+use crate::layout::{self, ADDRESS_BYTES, Body, PageKind, Shape};
+use crate::zb::Direction;
+use crate::{Error, Kind, Result};
+
+/// What a split costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SplitCost {
+    /// One write beyond the path.
+    #[default]
+    OneWrite,
+    /// A rewrite of the path for the split, then another for the insert.
+    WholePath,
+}
+
+/// A page on the way down: where it is, and the child slot taken (the record's slot in a leaf).
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    page: Lba,
+    slot: usize,
+}
+
+/// What an inner page must know of its child's change: the child's new pages with their lowest keys.
+type Pieces = Vec<(Vec<u8>, Lba)>;
+
+/// A copy-on-write B+-tree on pages `P`.
+#[derive(Debug)]
+pub struct Cow<P> {
+    pages: P,
+    shape: Shape,
+    split: SplitCost,
+    root: Root,
+}
+
+impl<P: Pages> Cow<P> {
+    /// Creates an empty tree: one empty leaf.
+    ///
+    /// # Errors
+    /// `Kind::Usage` when the shape does not fit the page, and those of the store.
+    pub fn create(mut pages: P, shape: Shape, split: SplitCost) -> Result<Cow<P>> {
+        shape.check(pages.page_bytes())?;
+        let top = pages.append(Heat::Hot, &shape.leaf().image(&[]))?;
+        let root = Root { top, height: 0, records: 0 };
+        pages.set_root(root);
+        pages.commit()?;
+        Ok(Cow { pages, shape, split, root })
+    }
+
+    /// Opens the tree that the store's root names.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` when there is none.
+    pub fn open(pages: P, shape: Shape, split: SplitCost) -> Result<Cow<P>> {
+        shape.check(pages.page_bytes())?;
+        let root = pages.root();
+        if root.top == NO_PAGE {
+            return Err(Error::new(Kind::Corrupt, "the store has no tree"));
+        }
+        Ok(Cow { pages, shape, split, root })
+    }
+
+    /// The pages below.
+    pub fn pages(&self) -> &P {
+        &self.pages
+    }
+
+    /// The pages below, for their owner.
+    pub fn pages_mut(&mut self) -> &mut P {
+        &mut self.pages
+    }
+
+    /// Sizes of records and pages.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Records held.
+    pub fn len(&self) -> u64 {
+        self.root.records
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.root.records == 0
+    }
+
+    /// Layers of pages from the root to a leaf.
+    pub fn layers(&self) -> u32 {
+        self.root.height + 1
+    }
+
+    fn body(&self, level: usize) -> Body {
+        self.shape.body(level as u8)
+    }
+
+    fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let shape = &self.shape;
+        let right =
+            key.len() == shape.key_bytes && value.is_none_or(|v| v.len() == shape.value_bytes);
+        if right {
+            return Ok(());
+        }
+        let text = format!(
+            "this tree holds keys of {} and values of {} bytes",
+            shape.key_bytes, shape.value_bytes
+        );
+        Err(Error::new(Kind::Usage, text))
+    }
+
+    /// The way to the leaf that covers `key`, leaf first; the leaf's slot is where the key is or
+    /// belongs, and whether it is there.
+    fn descend(&self, key: &[u8]) -> Result<(Vec<Step>, bool)> {
+        let mut path = Vec::with_capacity(self.root.height as usize + 1);
+        let mut at = self.root.top;
+        for level in (1..=self.root.height as usize).rev() {
+            let page = self.pages.read(at)?;
+            let body = self.body(level);
+            let slot = layout::route(layout::count(&page), key, |i| body.key(&page, i));
+            path.push(Step { page: at, slot });
+            at = child(&body, &page, slot);
+        }
+        let page = self.pages.read(at)?;
+        let body = self.body(0);
+        let found = layout::search(layout::count(&page), key, |i| body.key(&page, i));
+        path.push(Step { page: at, slot: found.unwrap_or_else(|i| i) });
+        path.reverse();
+        Ok((path, found.is_ok()))
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// `Kind::Usage` for a key of another size; those of the store.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_sizes(key, None)?;
+        let (path, found) = self.descend(key)?;
+        if !found {
+            return Ok(None);
+        }
+        let page = self.pages.peek(path[0].page)?;
+        Ok(Some(self.body(0).record(&page, path[0].slot)[self.shape.key_bytes..].to_vec()))
+    }
+
+    fn records(&self, level: usize, at: Lba) -> Result<Vec<u8>> {
+        let page = self.pages.peek(at)?;
+        Ok(self.body(level).records(&page).to_vec())
+    }
+
+    /// Inserts a record or replaces its value; whether the key is new.
+    ///
+    /// # Errors
+    /// `Kind::Usage` for sizes that are not the tree's, `Kind::Full`; those of the store.
+    pub fn upsert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.check_sizes(key, Some(value))?;
+        let (mut path, found) = self.descend(key)?;
+        let mut records = self.records(0, path[0].page)?;
+        let full = records.len() == self.shape.leaf_slots * self.shape.leaf().record;
+        if !found && full && self.split == SplitCost::WholePath {
+            self.rebuild(&path, 0, &records, true)?;
+            (path, _) = self.descend_again(key)?;
+            records = self.records(0, path[0].page)?;
+        }
+        let record = [key, value].concat();
+        let at = path[0].slot * record.len();
+        let replaced = if found { record.len() } else { 0 };
+        records.splice(at..at + replaced, record);
+        self.rebuild(&path, 0, &records, false)?;
+        self.root.records += u64::from(!found);
+        self.finish()?;
+        Ok(!found)
+    }
+
+    /// The path after a split, whose pages the operation has just written: not read again.
+    fn descend_again(&self, key: &[u8]) -> Result<(Vec<Step>, bool)> {
+        let mut path = Vec::new();
+        let mut at = self.root.top;
+        for level in (0..=self.root.height as usize).rev() {
+            let page = self.pages.peek(at)?;
+            let (body, n) = (self.body(level), layout::count(&page));
+            let slot = match level {
+                0 => layout::search(n, key, |i| body.key(&page, i)).unwrap_or_else(|i| i),
+                _ => layout::route(n, key, |i| body.key(&page, i)),
+            };
+            path.push(Step { page: at, slot });
+            at = if level > 0 { child(&body, &page, slot) } else { at };
+        }
+        path.reverse();
+        Ok((path, false))
+    }
+
+    /// Writes new contents of the page at `level`, split if they are too many (or if `halve` says so),
+    /// and every ancestor anew.
+    fn rebuild(&mut self, path: &[Step], level: usize, records: &[u8], halve: bool) -> Result<()> {
+        let body = self.body(level);
+        let n = records.len() / body.record;
+        let parts: Vec<&[u8]> = if n > body.slots || halve {
+            let (l, r) = records.split_at(n / 2 * body.record);
+            vec![l, r]
+        } else {
+            vec![records]
+        };
+        let mut pieces = Pieces::new();
+        for part in parts {
+            let at = self.append(level, part)?;
+            pieces.push((part.get(..body.key).unwrap_or_default().to_vec(), at));
+        }
+        self.pages.free(path[level].page);
+        self.point_at(path, level + 1, pieces)
+    }
+
+    fn append(&mut self, level: usize, records: &[u8]) -> Result<Lba> {
+        let heat = if level == 0 { Heat::Hot } else { Heat::Cold };
+        self.pages.append(heat, &self.body(level).image(records))
+    }
+
+    /// Makes the page at `level` (or a new root) point at the pieces in place of the child taken.
+    fn point_at(&mut self, path: &[Step], level: usize, pieces: Pieces) -> Result<()> {
+        let entry = |(key, at): &(Vec<u8>, Lba)| [&key[..], &at.0.to_le_bytes()].concat();
+        if level == path.len() {
+            if let [(_, at)] = pieces[..] {
+                self.root.top = at;
+                return Ok(());
+            }
+            let records: Vec<u8> = pieces.iter().flat_map(entry).collect();
+            self.root.top = self.append(level, &records)?;
+            self.root.height = level as u32;
+            return Ok(());
+        }
+        let step = path[level];
+        let body = self.body(level);
+        let mut records = self.records(level, step.page)?;
+        let from = step.slot * body.record;
+        // The separator of the child stays: it bounds the range, not the keys that are in it now.
+        let kept = records[from..from + body.key].to_vec();
+        let mut entries: Vec<u8> = pieces.iter().flat_map(entry).collect();
+        entries[..body.key].copy_from_slice(&kept);
+        records.splice(from..from + body.record, entries);
+        self.rebuild(path, level, &records, false)
+    }
+
+    /// Deletes a key; whether it was there. An absent key writes nothing.
+    ///
+    /// # Errors
+    /// `Kind::Usage` for a key of another size; those of the store.
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        self.check_sizes(key, None)?;
+        let (path, found) = self.descend(key)?;
+        if !found {
+            return Ok(false);
+        }
+        let record = self.body(0).record;
+        let mut records = self.records(0, path[0].page)?;
+        let at = path[0].slot * record;
+        records.drain(at..at + record);
+        self.shrink(&path, 0, records)?;
+        self.root.records -= 1;
+        self.finish()?;
+        Ok(true)
+    }
+
+    /// Writes contents from which something went, borrowing or merging below half.
+    fn shrink(&mut self, path: &[Step], level: usize, records: Vec<u8>) -> Result<()> {
+        let body = self.body(level);
+        let n = records.len() / body.record;
+        if level + 1 == path.len() {
+            return self.shrink_root(path, level, &records);
+        }
+        if n >= body.slots / 2 {
+            return self.rebuild(path, level, &records, false);
+        }
+        let (above, up) = (self.body(level + 1), path[level + 1]);
+        let mut parent = self.records(level + 1, up.page)?;
+        let other = if up.slot > 0 { up.slot - 1 } else { up.slot + 1 };
+        let (left, right) = (up.slot.min(other), up.slot.max(other));
+        let separator = parent[right * above.record..][..above.key].to_vec();
+        let sibling_at =
+            layout::address(&parent[other * above.record + above.key..][..ADDRESS_BYTES]);
+        let sibling = {
+            let page = self.pages.read(sibling_at)?;
+            body.records(&page).to_vec()
+        };
+        let spare = sibling.len() / body.record > body.slots / 2;
+        let (mut joined, tail) =
+            if other < up.slot { (sibling, records) } else { (records, sibling) };
+        let middle = joined.len();
+        joined.extend_from_slice(&tail);
+        if level > 0 && middle < joined.len() {
+            joined[middle..middle + body.key].copy_from_slice(&separator);
+        }
+        self.pages.free(path[level].page);
+        self.pages.free(sibling_at);
+        let at = |slot: usize| slot * above.record + above.key;
+        if spare {
+            let half = joined.len() / body.record / 2 * body.record;
+            let (l, r) = joined.split_at(half);
+            let (l_at, r_at) = (self.append(level, l)?, self.append(level, r)?);
+            parent[at(left)..at(left) + ADDRESS_BYTES].copy_from_slice(&l_at.0.to_le_bytes());
+            parent[at(right)..at(right) + ADDRESS_BYTES].copy_from_slice(&r_at.0.to_le_bytes());
+            parent[right * above.record..][..above.key].copy_from_slice(&r[..above.key]);
+            return self.rebuild(path, level + 1, &parent, false);
+        }
+        let merged = self.append(level, &joined)?;
+        parent[at(left)..at(left) + ADDRESS_BYTES].copy_from_slice(&merged.0.to_le_bytes());
+        parent.drain(right * above.record..(right + 1) * above.record);
+        self.shrink(path, level + 1, parent)
+    }
+
+    /// A root has no lower bound; an inner one with a single child gives way to it.
+    fn shrink_root(&mut self, path: &[Step], level: usize, records: &[u8]) -> Result<()> {
+        let body = self.body(level);
+        if level == 0 || records.len() > body.record {
+            return self.rebuild(path, level, records, false);
+        }
+        self.pages.free(path[level].page);
+        self.root.top = layout::address(&records[body.key..][..ADDRESS_BYTES]);
+        self.root.height -= 1;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        if self.pages.root() != self.root {
+            self.pages.set_root(self.root);
+        }
+        self.pages.commit()
+    }
+
+    /// Takes note that page `old` now lies at `new`, by writing its ancestors anew; whether the tree
+    /// uses it. Does not end the operation.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` when the page is none of this tree's; those of the store.
+    pub fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
+        let page = self.pages.peek(new)?;
+        let level = layout::level(&page) as usize;
+        let is_ours = matches!(layout::kind(&page), Some(PageKind::Leaf | PageKind::Interior));
+        if !is_ours || level > self.root.height as usize {
+            return Err(Error::new(Kind::Corrupt, format!("page {old} is no page of this tree")));
+        }
+        let body = self.body(level);
+        let key = body.records(&page).get(..body.key).unwrap_or_default().to_vec();
+        drop(page);
+        let path = if key.is_empty() {
+            vec![Step { page: self.root.top, slot: 0 }]
+        } else {
+            self.descend(&key)?.0
+        };
+        if path.get(level).map(|s| s.page) != Some(old) {
+            return Ok(false);
+        }
+        self.pages.free(old);
+        self.point_at(&path, level + 1, vec![(key, new)])?;
+        self.pages.set_root(self.root);
+        Ok(true)
+    }
+
+    /// Calls `each` with key and value of every record in `[from, to)` until it answers false.
+    ///
+    /// # Errors
+    /// `Kind::Usage` for a bound of another size; those of the store.
+    pub fn scan(
+        &self,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        direction: Direction,
+        mut each: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        from.into_iter().chain(to).try_for_each(|k| self.check_sizes(k, None))?;
+        let range = Range { from, to, direction };
+        self.scan_page(self.root.top, self.root.height as usize, &range, &mut each).map(|_| ())
+    }
+
+    fn scan_page(
+        &self,
+        at: Lba,
+        level: usize,
+        range: &Range<'_>,
+        each: &mut impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool> {
+        let (page, body) = (self.pages.read(at)?, self.body(level));
+        let n = layout::count(&page);
+        for step in 0..n {
+            let i = if range.direction == Direction::Forward { step } else { n - 1 - step };
+            if level > 0 {
+                let high = (i + 1 < n).then(|| body.key(&page, i + 1));
+                let low = (i > 0).then(|| body.key(&page, i));
+                if range.meets(low, high)
+                    && !self.scan_page(child(&body, &page, i), level - 1, range, each)?
+                {
+                    return Ok(false);
+                }
+            } else {
+                let (k, v) = body.record(&page, i).split_at(body.key);
+                if range.holds(k) && !each(k, v) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Walks the tree and checks every invariant: the pages in use.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
+    pub fn check(&self) -> Result<BTreeSet<Lba>> {
+        let mut used = BTreeSet::new();
+        let records =
+            self.check_page(self.root.top, self.root.height as usize, None, None, &mut used)?;
+        if records != self.root.records {
+            let text =
+                format!("{records} records found where the root counts {}", self.root.records);
+            return Err(Error::new(Kind::Corrupt, text));
+        }
+        Ok(used)
+    }
+
+    fn check_page(
+        &self,
+        at: Lba,
+        level: usize,
+        low: Option<&[u8]>,
+        high: Option<&[u8]>,
+        used: &mut BTreeSet<Lba>,
+    ) -> Result<u64> {
+        let wrong = |what: &str| Error::new(Kind::Corrupt, format!("page {at}: {what}"));
+        if !used.insert(at) {
+            return Err(wrong("used twice"));
+        }
+        let (page, body) = (self.pages.peek(at)?, self.body(level));
+        let n = layout::count(&page);
+        let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };
+        if layout::kind(&page) != Some(wanted) || layout::level(&page) as usize != level {
+            return Err(wrong("not a page of its level"));
+        }
+        let least = if at == self.root.top { 2 * usize::from(level > 0) } else { body.slots / 2 };
+        if !(least..=body.slots).contains(&n) {
+            return Err(wrong("holds too few or too many records"));
+        }
+        let keys: Vec<&[u8]> = (usize::from(level > 0)..n).map(|i| body.key(&page, i)).collect();
+        let inside = |k: &&[u8]| low.is_none_or(|l| *k >= l) && high.is_none_or(|h| *k < h);
+        if !keys.is_sorted_by(|a, b| a < b) || !keys.iter().all(inside) {
+            return Err(wrong("keys out of order or outside the page's range"));
+        }
+        if level == 0 {
+            return Ok(n as u64);
+        }
+        let mut records = 0;
+        for i in 0..n {
+            let below = if i == 0 { low } else { Some(keys[i - 1]) };
+            let above = keys.get(i).copied().or(high);
+            records += self.check_page(child(&body, &page, i), level - 1, below, above, used)?;
+        }
+        Ok(records)
+    }
+}
+
+fn child(body: &Body, page: &[u8], slot: usize) -> Lba {
+    layout::address(&body.record(page, slot)[body.key..])
+}
+
+/// The bounds of a scan.
+struct Range<'a> {
+    from: Option<&'a [u8]>,
+    to: Option<&'a [u8]>,
+    direction: Direction,
+}
+
+impl Range<'_> {
+    fn holds(&self, key: &[u8]) -> bool {
+        self.from.is_none_or(|f| key >= f) && self.to.is_none_or(|t| key < t)
+    }
+
+    /// Whether a page between two separators can hold a key of the range.
+    fn meets(&self, low: Option<&[u8]>, high: Option<&[u8]>) -> bool {
+        let below = self.to.zip(low).is_none_or(|(t, l)| l < t);
+        below && self.from.zip(high).is_none_or(|(f, h)| h > f)
+    }
+}

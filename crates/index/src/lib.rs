@@ -1,0 +1,18 @@
+//! Ordered indexes on zoned storage.
+//!
+//! - [`zb`]: the ZB+-tree of paper 000, repaired: leaves and inner bodies in conventional or sequential
+//!   zones, heads that cut the cascade of updates, logs matched by slot.
+//! - [`cow`]: the copy-on-write B+-tree that it is measured against.
+//! - [`layout`]: page layouts shared by both.
+//!
+//! Both trees are generic over [`littoral_store::pages::Pages`]: the same code runs in figure mode,
+//! where blocks are only counted, and on a store that survives power cuts. Records have fixed sizes;
+//! keys are compared as bytes.
+
+#![forbid(unsafe_code)]
+
+pub mod cow;
+pub mod layout;
+pub mod zb;
+
+pub use littoral_store::{Error, Kind, Result};

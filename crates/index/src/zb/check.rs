@@ -1,0 +1,210 @@
+//! Walks a tree: every invariant of the module's page, a census, and the set of reachable pages.
+
+use std::collections::BTreeSet;
+
+use littoral_base::units::Lba;
+use littoral_store::pages::{NO_PAGE, Pages};
+
+use super::Zb;
+use super::state::{BodyView, HeadView, Ptr, State};
+use crate::layout::{self, PageKind};
+use crate::{Error, Kind, Result};
+
+/// What a walk counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Records.
+    pub records: u64,
+    /// Heads of all levels.
+    pub heads: u64,
+    /// Bodies in state Change, Steady and After; leaves first, then interior pages.
+    pub bodies: [[u64; 3]; 2],
+    /// Logs of leaves and of interior pages.
+    pub logs: [u64; 2],
+    /// Every page in use.
+    pub pages: BTreeSet<Lba>,
+}
+
+/// The keys a page may hold: `[low, high)`, open where `None`.
+#[derive(Clone, Default)]
+struct Bounds {
+    low: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
+}
+
+impl Bounds {
+    fn holds(&self, key: &[u8]) -> bool {
+        let above = self.low.as_deref().is_none_or(|l| key >= l);
+        above && self.high.as_deref().is_none_or(|h| key < h)
+    }
+
+    /// The bounds of child `i` when `keys` are all separators, the first one being First.
+    fn child(&self, keys: &[Vec<u8>], i: usize) -> Bounds {
+        let low = if i == 0 { self.low.clone() } else { Some(keys[i].clone()) };
+        let high = keys.get(i + 1).cloned().or_else(|| self.high.clone());
+        Bounds { low, high }
+    }
+}
+
+fn wrong(at: Lba, what: impl std::fmt::Display) -> Error {
+    Error::new(Kind::Corrupt, format!("page {at}: {what}"))
+}
+
+fn ensure(holds: bool, at: Lba, what: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(wrong(at, what())) }
+}
+
+impl<P: Pages> Zb<P> {
+    /// Walks the whole tree and checks every invariant; nothing is changed.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
+    pub fn check(&self) -> Result<Census> {
+        let mut census = Census::default();
+        let level = self.root.height as usize;
+        self.check_head(self.root.top, level, true, true, &Bounds::default(), &mut census)?;
+        let (found, known) = (census.records, self.root.records);
+        let text = || format!("{found} records found where the root counts {known}");
+        ensure(found == known, self.root.top, text)?;
+        Ok(census)
+    }
+
+    fn claim(census: &mut Census, at: Lba) -> Result<()> {
+        ensure(census.pages.insert(at), at, || "used twice".to_owned())
+    }
+
+    fn check_head(
+        &self,
+        at: Lba,
+        level: usize,
+        is_top: bool,
+        is_only: bool,
+        bounds: &Bounds,
+        census: &mut Census,
+    ) -> Result<()> {
+        Self::claim(census, at)?;
+        census.heads += 1;
+        ensure(self.pages.is_conventional(at), at, || "a head outside conventional zones".into())?;
+        let page = self.pages.peek(at)?;
+        let proper =
+            layout::kind(&page) == Some(PageKind::Head) && layout::level(&page) as usize == level;
+        ensure(proper, at, || format!("not a head of level {level}"))?;
+        let view = HeadView::new(&self.shape, &page);
+        let count = view.count();
+        let least = if is_top || is_only { 1 } else { self.shape.head_slots / 2 };
+        let within = (least..=self.shape.head_slots).contains(&count);
+        ensure(within, at, || format!("{count} slots where {least} is the least"))?;
+        let keys: Vec<Vec<u8>> = (0..count).map(|i| view.key(i).to_vec()).collect();
+        check_order(at, &keys, 1, bounds)?;
+        for i in 0..count {
+            let ptr = view.ptr(i).ok_or_else(|| Self::damaged(at, i))?;
+            let may_be_empty = is_top && level == 0 && count == 1;
+            self.check_body(ptr, level, may_be_empty, &bounds.child(&keys, i), census)?;
+        }
+        Ok(())
+    }
+
+    fn check_body(
+        &self,
+        ptr: Ptr,
+        level: usize,
+        may_be_empty: bool,
+        bounds: &Bounds,
+        census: &mut Census,
+    ) -> Result<()> {
+        Self::claim(census, ptr.body)?;
+        let view = self.again(level, ptr)?;
+        let page = self.pages.peek(ptr.body)?;
+        let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };
+        let proper = layout::kind(&page) == Some(wanted) && layout::level(&page) as usize == level;
+        ensure(proper, ptr.body, || format!("not a body of level {level}"))?;
+        self.check_state(ptr, &view, may_be_empty)?;
+        let class = usize::from(level > 0);
+        census.bodies[class][ptr.state as usize - 1] += 1;
+        if ptr.has_log() {
+            Self::claim(census, ptr.log)?;
+            census.logs[class] += 1;
+        }
+        let live: Vec<usize> = (0..view.slots()).filter(|&i| view.is_live(i)).collect();
+        let keys: Vec<Vec<u8>> = live.iter().map(|&i| view.key(i).to_vec()).collect();
+        check_order(ptr.body, &keys, usize::from(level > 0), bounds)?;
+        if level == 0 {
+            census.records += live.len() as u64;
+            return Ok(());
+        }
+        for (n, &i) in live.iter().enumerate() {
+            let only = live.len() == 1;
+            self.check_head(
+                view.child(i),
+                level - 1,
+                false,
+                only,
+                &bounds.child(&keys, n),
+                census,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn check_state(&self, ptr: Ptr, view: &BodyView<'_>, may_be_empty: bool) -> Result<()> {
+        let (slots, full) = (view.slots(), view.body.slots);
+        let is_conventional = self.pages.is_conventional(ptr.body);
+        let state = ptr.state;
+        let deleted = slots - view.live_count();
+        let tagged = (0..slots).filter(|&i| !view.is_untagged(i)).count();
+        let holds = match state {
+            State::Change => {
+                let least = usize::from(!may_be_empty);
+                is_conventional && !ptr.has_log() && (least..full).contains(&slots)
+            }
+            State::Steady => !is_conventional && slots == full && deleted == 0 && tagged < full,
+            State::After => !is_conventional && slots == full && ptr.has_log() && tagged < full,
+        };
+        let text = || {
+            format!(
+                "{state:?} with {slots} of {full} slots, {deleted} deleted, {tagged} in its log"
+            )
+        };
+        ensure(holds && tagged == view.tagged(), ptr.body, text)?;
+        let log_holds = ptr.log == NO_PAGE || {
+            let log = self.pages.peek(ptr.log)?;
+            layout::kind(&log) == Some(PageKind::Log) && layout::base_count(&log) == slots
+        };
+        let placed = ptr.log == NO_PAGE || self.pages.is_conventional(ptr.log);
+        ensure(log_holds && placed, ptr.log, || "not this body's log".into())
+    }
+
+    /// Every page in use, read from heads and interior bodies alone: leaves are not read.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` when a page is no page of this tree; those of the store.
+    pub fn reachable(&self) -> Result<BTreeSet<Lba>> {
+        let mut found = BTreeSet::new();
+        let mut heads = vec![(self.root.top, self.root.height as usize)];
+        while let Some((head, level)) = heads.pop() {
+            ensure(found.insert(head), head, || "used twice".to_owned())?;
+            let page = self.pages.peek(head)?;
+            ensure(layout::kind(&page) == Some(PageKind::Head), head, || "not a head".into())?;
+            for i in 0..layout::count(&page) {
+                let ptr = self.head_ptr(head, i)?;
+                let pages = [Some(ptr.body), ptr.has_log().then_some(ptr.log)];
+                for at in pages.into_iter().flatten() {
+                    ensure(found.insert(at), at, || "used twice".to_owned())?;
+                }
+                if level > 0 {
+                    let view = self.again(level, ptr)?;
+                    let live = (0..view.slots()).filter(|&s| view.is_live(s));
+                    heads.extend(live.map(|s| (view.child(s), level - 1)));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn check_order(at: Lba, keys: &[Vec<u8>], first: usize, bounds: &Bounds) -> Result<()> {
+    let compared = &keys[first.min(keys.len())..];
+    ensure(compared.is_sorted_by(|a, b| a < b), at, || "keys out of order".to_owned())?;
+    let outside = compared.iter().find(|k| !bounds.holds(k));
+    ensure(outside.is_none(), at, || format!("key {outside:02x?} outside the page's range"))
+}

@@ -1,0 +1,16 @@
+//! Floor 1 of littoral: pages on block media, for engines that know trees and not blocks.
+//!
+//! - [`pages`]: the seam. An engine reads, appends, patches and frees pages through [`pages::Pages`].
+//! - [`counted`]: pages in memory that count what the medium would have done: the mode in which the
+//!   figures of papers are reproduced.
+//! - [`error`]: what can go wrong.
+//!
+//! The store knows blocks, not trees; the engine says what is reachable.
+
+#![forbid(unsafe_code)]
+
+pub mod counted;
+pub mod error;
+pub mod pages;
+
+pub use error::{Error, Kind, Result};
