@@ -37,6 +37,7 @@ pub mod record;
 mod recover;
 mod root;
 mod slab;
+pub mod structures;
 mod thread;
 mod tx;
 mod word;

@@ -1,0 +1,110 @@
+//! A sorted singly linked list: the paper's worst case for transactions, each lookup reads half of it.
+//!
+//! Keys ascend strictly; the root record is the link to the first node.
+
+use super::Map;
+use crate::error::Abort;
+use crate::record::Ref;
+use crate::tx::Access;
+
+crate::record! {
+    /// A list's root record.
+    pub struct ListHead = "littoral.list.head/1" { first: Ref<Node> }
+}
+crate::record! {
+    /// An entry.
+    pub(super) struct Node = "littoral.list.node/1" { key: u64, value: u64, next: Ref<Node> }
+}
+
+/// A durable sorted list.
+#[derive(Clone, Copy, Debug)]
+pub struct SortedList {
+    at: Ref<ListHead>,
+}
+
+/// Where a key is or would be: the node before it, and the first node not below it.
+struct Spot {
+    before: Option<(Ref<Node>, Node)>,
+    at: Ref<Node>,
+    node: Option<Node>,
+}
+
+impl SortedList {
+    /// Makes an empty list.
+    ///
+    /// # Errors
+    /// `Kind::Full`, a conflict.
+    pub fn create<A: Access>(tx: &mut A) -> Result<SortedList, Abort> {
+        Ok(SortedList { at: tx.alloc(&ListHead { first: Ref::NULL })? })
+    }
+
+    /// The list at `at`.
+    pub fn open(at: Ref<ListHead>) -> SortedList {
+        SortedList { at }
+    }
+
+    /// The root record.
+    pub fn at(&self) -> Ref<ListHead> {
+        self.at
+    }
+
+    /// Every entry in key order.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn entries<A: Access>(&self, tx: &mut A) -> Result<Vec<(u64, u64)>, Abort> {
+        let (mut all, mut at) = (Vec::new(), tx.read(self.at)?.first);
+        while !at.is_null() {
+            let node = tx.read(at)?;
+            all.push((node.key, node.value));
+            at = node.next;
+        }
+        Ok(all)
+    }
+
+    fn find<A: Access>(&self, tx: &mut A, key: u64) -> Result<Spot, Abort> {
+        let (mut before, mut at) = (None, tx.read(self.at)?.first);
+        while !at.is_null() {
+            let node = tx.read(at)?;
+            if node.key >= key {
+                return Ok(Spot { before, at, node: Some(node) });
+            }
+            before = Some((at, node));
+            at = node.next;
+        }
+        Ok(Spot { before, at, node: None })
+    }
+
+    fn link<A: Access>(&self, tx: &mut A, spot: &Spot, next: Ref<Node>) -> Result<(), Abort> {
+        match spot.before {
+            Some((at, node)) => tx.write(at, &Node { next, ..node }),
+            None => tx.write(self.at, &ListHead { first: next }),
+        }
+    }
+}
+
+impl Map for SortedList {
+    fn get<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
+        let found = self.find(tx, key)?.node;
+        Ok(found.filter(|n| n.key == key).map(|n| n.value))
+    }
+
+    fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
+        let spot = self.find(tx, key)?;
+        if let Some(node) = spot.node.filter(|n| n.key == key) {
+            tx.write(spot.at, &Node { value, ..node })?;
+            return Ok(Some(node.value));
+        }
+        let node = tx.alloc(&Node { key, value, next: spot.at })?;
+        self.link(tx, &spot, node)?;
+        Ok(None)
+    }
+
+    fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
+        let spot = self.find(tx, key)?;
+        let Some(node) = spot.node.filter(|n| n.key == key) else { return Ok(None) };
+        self.link(tx, &spot, node.next)?;
+        tx.free(spot.at)?;
+        Ok(Some(node.value))
+    }
+}

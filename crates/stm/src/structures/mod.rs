@@ -1,0 +1,58 @@
+//! Structures from word to word, written once against [`Access`] and usable alone.
+//!
+//! - [`HashMap`], [`SearchTree`], [`SortedList`], [`BTree`] map `u64` keys to `u64` values (store a
+//!   [`Ref`](crate::Ref)'s offset for more); [`Queue`] is first in, first out.
+//! - A structure is a record in the pool; its handle here is a reference and can be copied freely. Name
+//!   it with [`Tx::set_root`](crate::Tx::set_root) to find it again.
+//! - Every operation is part of the caller's transaction, so several on several structures are atomic
+//!   together; all of them answer a conflict through `?`.
+//!
+//! ```
+//! use littoral_device::pmem::Dram;
+//! use littoral_stm::structures::{Map, SortedList};
+//! use littoral_stm::{Options, Pool};
+//! let pool = Pool::create(Dram::new(1 << 20), &Options::default())?;
+//! let mut thread = pool.thread()?;
+//! let list = thread.atomically(|tx| {
+//!     let list = SortedList::create(tx)?;
+//!     tx.set_root("list", list.at())?;
+//!     list.insert(tx, 3, 30)?;
+//!     Ok(list)
+//! })?;
+//! assert_eq!(thread.read_only(|tx| list.get(tx, 3))?, Some(30));
+//! # Ok::<(), littoral_stm::Error>(())
+//! ```
+
+mod bst;
+mod btree;
+mod hash;
+mod list;
+mod queue;
+
+pub use bst::{SearchTree, TreeHead};
+pub use btree::{BTree, BTreeHead};
+pub use hash::{HashHead, HashMap};
+pub use list::{ListHead, SortedList};
+pub use queue::{Queue, QueueHead};
+
+use crate::error::Abort;
+use crate::tx::Access;
+
+/// A map from words to words inside a transaction.
+pub trait Map {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// A conflict.
+    fn get<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort>;
+    /// Sets the value of `key` and answers the one before.
+    ///
+    /// # Errors
+    /// A conflict, `Kind::Full`.
+    fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort>;
+    /// Removes `key` and answers its value.
+    ///
+    /// # Errors
+    /// A conflict.
+    fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort>;
+}
