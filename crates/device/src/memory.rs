@@ -112,8 +112,8 @@ pub trait Domain: Send + Sync {
     /// Marks that everything fenced so far is acknowledged.
     fn commit_point(&self) {}
 
-    /// Tells a tracing domain that the engine wrote its own volatile memory (a lock, a table) at this
-    /// address; other domains do nothing, at no cost.
+    /// Tells a tracing domain that the engine wrote its own volatile memory (a lock, a table) at
+    /// this address; other domains do nothing, at no cost.
     #[inline(always)]
     fn shadow_stored(&self, _address: usize) {}
 }

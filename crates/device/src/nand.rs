@@ -1,7 +1,7 @@
 //! The one NAND timing model: channels, chips, page reads, programs and erases in virtual time.
 //!
-//! A chip (a plane or die that works by itself) holds one command at a time, from its start until its
-//! page register is free; a channel moves one page at a time between chips and controller.
+//! A chip (a plane or die that works by itself) holds one command at a time, from its start until
+//! its page register is free; a channel moves one page at a time between chips and controller.
 //!
 //! - read: cell array to register (`read`), then register over the channel;
 //! - program: data over the channel into the register, then register to cell array (`program`);
@@ -11,10 +11,12 @@
 //! - No chip and no channel overlaps itself; commands of one chip begin in order of arrival.
 //! - Integer picoseconds, ties by order of submission: bit-equal on replay.
 //!
-//! What is left out: suspend and resume, cache registers (a chip does not read while its register is
-//! being emptied), retries of weak pages, controller time. Profiles fold those into `read.latency`.
+//! What is left out: suspend and resume, cache registers (a chip does not read while its register
+//! is being emptied), retries of weak pages, controller time. Profiles fold those into
+//! `read.latency`.
 //!
-//! Callers: the flash model in virtual time ([`crate::flash::timed`]) and, later, near-storage compute.
+//! Callers: the flash model in virtual time ([`crate::flash::timed`]) and, later, near-storage
+//! compute.
 
 use std::collections::VecDeque;
 
@@ -343,8 +345,8 @@ mod tests {
                 nand.submit(f.end, Command::Read { bytes: 256 }, chip);
                 next += 1;
             }
-            // L = lambda * W: requests in the system over time is the sum of residence over the span. Those
-            // still under way at the end are left out, hence the tolerance.
+            // L = lambda * W: requests in the system over time is the sum of residence over the
+            // span. Those still under way at the end are left out, hence the tolerance.
             let in_system = residence as f64 / last.0 as f64;
             let slack = 0.05 * outstanding as f64 + 0.05;
             prop_assert!((in_system - outstanding as f64).abs() <= slack, "{} of {}", in_system, outstanding);

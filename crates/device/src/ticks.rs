@@ -1,8 +1,8 @@
 //! The processor's time-stamp counter as a clock of ticks, calibrated once against the wall clock.
 //!
 //! - A tick is whatever the counter counts; [`per_second`] says how many there are in a second.
-//! - The counter must be invariant (it is on every x86-64 server of the last decade); where there is
-//!   none, ticks are nanoseconds of the monotonic clock.
+//! - The counter must be invariant (it is on every x86-64 server of the last decade); where there
+//!   is none, ticks are nanoseconds of the monotonic clock.
 //! - Reading it is not serialising: a reading may be a few nanoseconds early or late.
 
 use std::sync::OnceLock;

@@ -6,8 +6,8 @@ use littoral_base::error::{Category, Class};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The program broke a rule: a lock taken twice, a barrier inside a section, an unlock of a lock
-    /// that is not the innermost.
+    /// The program broke a rule: a lock taken twice, a barrier inside a section, an unlock of a
+    /// lock that is not the innermost.
     Misuse,
     /// A page, lock or length outside what the job was given.
     OutOfRange,

@@ -4,8 +4,8 @@
 //! holder of `l`; a barrier publishes everything. [`core`] is the whole protocol as a state machine
 //! without input or output; a fabric carries its messages.
 //!
-//! The crate is under construction: the protocol core is complete and checked exhaustively; fabrics,
-//! the fault layer and the programs follow.
+//! The crate is under construction: the protocol core is complete and checked exhaustively;
+//! fabrics, the fault layer and the programs follow.
 
 #![forbid(unsafe_code)]
 

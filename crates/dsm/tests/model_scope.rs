@@ -1,6 +1,6 @@
 //! Every interleaving of small race-free programs, explored exhaustively: 2 to 3 ranks, 2 pages, 2
-//! locks. Two properties: no read ever differs from what scope consistency promises, and no job gets
-//! stuck.
+//! locks. Two properties: no read ever differs from what scope consistency promises, and no job
+//! gets stuck.
 
 mod common;
 
@@ -125,8 +125,9 @@ fn an_inner_section_is_published_by_the_outer_lock_too() {
     explore_all(2, &[a, b]);
 }
 
-/// Rank 1 learns a value under lock 0 and stores it again under lock 1, where the page was predicted:
-/// no byte of its copy changes, yet rank 2, whose copy is older, must see it under lock 1.
+/// Rank 1 learns a value under lock 0 and stores it again under lock 1, where the page was
+/// predicted: no byte of its copy changes, yet rank 2, whose copy is older, must see it under lock
+/// 1.
 #[test]
 fn a_predicted_store_of_the_same_value_is_published() {
     let set = |lock, value| [Lock(lock), Write(X, value), Unlock(lock)];
@@ -143,8 +144,8 @@ fn a_predicted_store_of_the_same_value_is_published() {
     assert!(job.finished());
 }
 
-/// A rank that has left a barrier may use a lock before the lock's manager has left it: what it wrote
-/// belongs to the new generation and must not be forgotten with the old one.
+/// A rank that has left a barrier may use a lock before the lock's manager has left it: what it
+/// wrote belongs to the new generation and must not be forgotten with the old one.
 #[test]
 fn a_section_may_overtake_the_managers_departure() {
     let manager: &[Step] = &[Read(X), Barrier, Lock(1), Read(X), Unlock(1)];

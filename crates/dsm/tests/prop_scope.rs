@@ -1,5 +1,5 @@
-//! Random race-free programs on random schedules, larger than the exhaustive model can hold, against
-//! the same oracle; and misuse of the interface.
+//! Random race-free programs on random schedules, larger than the exhaustive model can hold,
+//! against the same oracle; and misuse of the interface.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,8 @@ const LOCKS: u32 = 3;
 const PAGES: u32 = 4;
 const PAGE_BYTES: usize = 130;
 
-/// Every byte of the shared pages belongs to one lock, so neighbouring bytes often to different ones.
+/// Every byte of the shared pages belongs to one lock, so neighbouring bytes often to different
+/// ones.
 fn place(lock: u32, pick: usize) -> common::Place {
     let all = PAGES as usize * PAGE_BYTES;
     let index = (pick % (all / LOCKS as usize)) * LOCKS as usize + lock as usize;

@@ -1,21 +1,23 @@
-//! A fabric over TCP: framed messages, one event loop a node standing in for remote-memory hardware.
+//! A fabric over TCP: framed messages, one event loop a node standing in for remote-memory
+//! hardware.
 //!
 //! Every pair of nodes has one connection. A node's *agent* thread waits on all its connections,
-//! carries out the puts, gets and additions of the others on this node's window, and takes answers and
-//! posts; the node's own threads write requests themselves and wait for the agent to bring the answer,
-//! spinning a little before they sleep. The agent never blocks in a write: what a socket does not take
-//! is queued and sent when it does, so two agents answering each other cannot wait for each other.
+//! carries out the puts, gets and additions of the others on this node's window, and takes answers
+//! and posts; the node's own threads write requests themselves and wait for the agent to bring the
+//! answer, spinning a little before they sleep. The agent never blocks in a write: what a socket
+//! does not take is queued and sent when it does, so two agents answering each other cannot wait
+//! for each other.
 //!
-//! A frame is {length u32, kind u8, applied u64, body}. `applied` tells the receiver how many of its own
-//! operations the sender has carried out, so acknowledgements ride on whatever travels anyway; a flush
-//! asks for one only when none has come.
+//! A frame is {length u32, kind u8, applied u64, body}. `applied` tells the receiver how many of
+//! its own operations the sender has carried out, so acknowledgements ride on whatever travels
+//! anyway; a flush asks for one only when none has come.
 //!
 //! Invariants
 //! - Operations of one node on another take effect in program order (one connection, one queue).
 //! - A node's own threads are held back while more than [`QUEUE_BYTES_MAX`] wait for a peer.
-//! - A peer that closes its connection, or sends nothing for [`SILENCE_MAX`], is dead: every wait on it
-//!   ends with `Kind::Io` naming it. Agents send a beat every [`BEAT`], so silence means that the
-//!   process is stopped or gone.
+//! - A peer that closes its connection, or sends nothing for [`SILENCE_MAX`], is dead: every wait
+//!   on it ends with `Kind::Io` naming it. Agents send a beat every [`BEAT`], so silence means that
+//!   the process is stopped or gone.
 //! - A frame that is no frame kills the connection, not the node.
 
 use std::collections::{HashMap, VecDeque};
@@ -106,8 +108,8 @@ fn io_error(what: impl Into<String>, source: io::Error) -> Error {
 }
 
 impl TcpFabric {
-    /// Joins a job as node `me`: `addresses[n]` is where node `n` listens, `listener` is bound to our own.
-    /// Nodes connect to those before them and accept those after them.
+    /// Joins a job as node `me`: `addresses[n]` is where node `n` listens, `listener` is bound to
+    /// our own. Nodes connect to those before them and accept those after them.
     ///
     /// # Errors
     /// `Kind::Io` naming the node that could not be reached within [`CONNECT_MAX`],

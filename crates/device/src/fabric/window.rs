@@ -1,8 +1,10 @@
-//! The bytes a node exports: words that the node's own threads and its agent reach at the same time.
+//! The bytes a node exports: words that the node's own threads and its agent reach at the same
+//! time.
 //!
 //! Invariants
 //! - Aligned words are read and written whole: a put of up to eight aligned bytes is never seen in
-//!   part. Longer transfers are words one after another and may be seen in part, as on real fabrics.
+//!   part. Longer transfers are words one after another and may be seen in part, as on real
+//!   fabrics.
 //! - A transfer outside the window is refused before any byte moves.
 
 use std::sync::atomic::{AtomicU64, Ordering};

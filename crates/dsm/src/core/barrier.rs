@@ -1,11 +1,12 @@
 //! The barrier manager: counts arrivals, unites notices, lets everyone go by one message a rank.
 //!
-//! The paper says that its barrier uses the lock manager's hardware but not how. Resolution: a count and
-//! a union of notices at one rank, and a generation number, so that a late message of one barrier can
-//! never be taken for one of the next.
+//! The paper says that its barrier uses the lock manager's hardware but not how. Resolution: a
+//! count and a union of notices at one rank, and a generation number, so that a late message of one
+//! barrier can never be taken for one of the next.
 //!
 //! Invariants
-//! - Each rank arrives once a generation; a second arrival or a wrong generation is a protocol error.
+//! - Each rank arrives once a generation; a second arrival or a wrong generation is a protocol
+//!   error.
 //! - Departure messages of a generation carry every notice of that generation.
 
 use littoral_base::units::NodeId;

@@ -3,8 +3,8 @@
 //! - A diff names exactly the bytes that differ from the twin, so two ranks may write neighbouring
 //!   bytes of one word between synchronisations and neither loses (word-sized diffs would).
 //! - Applying a diff touches only the bytes it names; diffs with disjoint bytes commute.
-//! - A byte written with the value it had is not in the diff; by scope consistency nobody may rely on
-//!   such a write against a concurrent one.
+//! - A byte written with the value it had is not in the diff; by scope consistency nobody may rely
+//!   on such a write against a concurrent one.
 
 /// Bytes of a diff line.
 pub const LINE_BYTES: usize = 64;
@@ -64,7 +64,8 @@ impl Diff {
         self.lines.iter().map(|l| 10 + l.bytes.len()).sum()
     }
 
-    /// Whether every line is inside a page of `page_bytes` and every mask has as many bits as bytes.
+    /// Whether every line is inside a page of `page_bytes` and every mask has as many bits as
+    /// bytes.
     pub fn fits(&self, page_bytes: usize) -> bool {
         self.lines.iter().all(|l| {
             let start = usize::from(l.line) * LINE_BYTES;

@@ -1,13 +1,13 @@
 //! The lock manager of paper 002: one queue a lock, grant by one message, release by one message.
 //!
-//! A section costs exactly three operations: request, grant, release; `p` contenders cost `3p`, with no
-//! read-modify-write and no polling across the fabric. Write notices ride in the grant.
+//! A section costs exactly three operations: request, grant, release; `p` contenders cost `3p`,
+//! with no read-modify-write and no polling across the fabric. Write notices ride in the grant.
 //!
 //! The paper leaves open what happens when notices outgrow the board's memory, and when they may be
-//! forgotten. Resolution: a versioned log with a capacity. A grant carries what the acquirer has not
-//! seen; when that has been forgotten already, the grant says [`Notices::Everything`], which is safe.
-//! Entries of barrier generations that everyone has left are forgotten for nothing in return, since
-//! the barrier published them.
+//! forgotten. Resolution: a versioned log with a capacity. A grant carries what the acquirer has
+//! not seen; when that has been forgotten already, the grant says [`Notices::Everything`], which is
+//! safe. Entries of barrier generations that everyone has left are forgotten for nothing in return,
+//! since the barrier published them.
 //!
 //! Invariants
 //! - Requests are granted in order of arrival; at most one rank holds a lock.

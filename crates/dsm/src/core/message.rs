@@ -1,7 +1,7 @@
 //! The messages ranks exchange, and the identifiers in them.
 //!
-//! Delivery rule the protocol relies on: messages from one rank to another arrive in order and exactly
-//! once. Nothing is assumed between different pairs.
+//! Delivery rule the protocol relies on: messages from one rank to another arrive in order and
+//! exactly once. Nothing is assumed between different pairs.
 
 use littoral_base::units::NodeId;
 

@@ -1,28 +1,29 @@
 //! One rank of a job: its view of the shared pages, its open sections, and the homes it keeps.
 //!
-//! Page states: `Invalid -> Shared -> Written -> Shared` and `Shared -> Invalid`; a home page is never
-//! invalid. A written copy has a twin; a written home page has none, since the home's bytes are the
-//! page.
+//! Page states: `Invalid -> Shared -> Written -> Shared` and `Shared -> Invalid`; a home page is
+//! never invalid. A written copy has a twin; a written home page has none, since the home's bytes
+//! are the page.
 //!
 //! Life of a section of lock `l`
 //! 1. `lock(l)`: what was written in the enclosing scope is sent home and acknowledged, then the
 //!    request goes to the manager.
-//! 2. The grant names pages others wrote under `l`; cached copies of them are invalidated. Pages that
-//!    this rank wrote in its last section of `l` are *predicted*: fetched at once if invalid and made
-//!    writable, so that a repeated section takes no fault.
+//! 2. The grant names pages others wrote under `l`; cached copies of them are invalidated. Pages
+//!    that this rank wrote in its last section of `l` are *predicted*: fetched at once if invalid
+//!    and made writable, so that a repeated section takes no fault.
 //! 3. Reads and writes; a miss fetches the page from its home.
-//! 4. `unlock(l)`: diffs go home and are acknowledged, and only then the release with its notices goes
-//!    to the manager. The order matters: a release that overtakes a diff is a lost update (the paper's
-//!    text gives no fence).
+//! 4. `unlock(l)`: diffs go home and are acknowledged, and only then the release with its notices
+//!    goes to the manager. The order matters: a release that overtakes a diff is a lost update (the
+//!    paper's text gives no fence).
 //! 5. The section's notices are merged into the enclosing scope, so an outer lock's next holder and
 //!    the barrier see them too.
 //!
 //! Invariants
-//! - A rank has at most one operation under way; messages are served at any time, also while waiting.
-//! - No page is `Written` while a lock or barrier operation waits for its manager, so an invalidation
-//!   never meets unsent bytes.
-//! - Every page written in a scope is noticed in that scope, whether or not its bytes changed: the next
-//!   holder may have an older copy than this writer had.
+//! - A rank has at most one operation under way; messages are served at any time, also while
+//!   waiting.
+//! - No page is `Written` while a lock or barrier operation waits for its manager, so an
+//!   invalidation never meets unsent bytes.
+//! - Every page written in a scope is noticed in that scope, whether or not its bytes changed: the
+//!   next holder may have an older copy than this writer had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -213,8 +214,8 @@ impl Rank {
     /// Makes `page` readable.
     ///
     /// # Errors
-    /// `Kind::OutOfRange` for a page the job does not have, `Kind::Misuse` while another operation is
-    /// under way.
+    /// `Kind::OutOfRange` for a page the job does not have, `Kind::Misuse` while another operation
+    /// is under way.
     pub fn read(&mut self, page: PageId) -> Result<Outcome> {
         self.begin(page)?;
         let mut out = Outcome::default();
@@ -248,8 +249,8 @@ impl Rank {
     /// Enters a section of `lock`.
     ///
     /// # Errors
-    /// `Kind::Misuse` when this rank holds the lock already or is busy, `Kind::OutOfRange` for a lock
-    /// the job does not have.
+    /// `Kind::Misuse` when this rank holds the lock already or is busy, `Kind::OutOfRange` for a
+    /// lock the job does not have.
     pub fn lock(&mut self, lock: LockId) -> Result<Outcome> {
         self.idle()?;
         if lock.0 >= self.shape.locks {
@@ -353,7 +354,8 @@ impl Rank {
         out.send.push((self.shape.home(page), Message::GetPage { page }));
     }
 
-    /// Makes a valid page writable, with a twin unless this rank is its home and knows of the write.
+    /// Makes a valid page writable, with a twin unless this rank is its home and knows of the
+    /// write.
     fn make_writable(&mut self, page: PageId, predicted: bool) {
         let needs_twin = predicted || self.shape.home(page) != self.me;
         let p = &mut self.pages[page.0 as usize];

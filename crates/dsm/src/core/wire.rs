@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | `GetPage` | page u32 |
 //! | 2 | `Page` | page u32, length u32, bytes |
-//! | 3 | `Diffs` | count u32, then per page: page u32, lines u16, then per line: line u16, mask u64, one byte a set bit |
+//! | 3 | `Diffs` | count u32, then a page: page u32, lines u16, then a line: u16, mask u64, bytes |
 //! | 4 | `DiffsApplied` | |
 //! | 5 | `Acquire` | lock u32, seen u64 |
 //! | 6 | `Grant` | lock u32, version u64, count u32 (all ones: everything), notices |
@@ -15,8 +15,8 @@
 //! A page in a list is a u32, a notice a u32 page and a u16 writer.
 //!
 //! Invariants
-//! - `decode(encode(m)) == m`; bytes that are no message are an error with the offset, never a panic;
-//!   a hostile length allocates nothing beyond the bytes that are there.
+//! - `decode(encode(m)) == m`; bytes that are no message are an error with the offset, never a
+//!   panic; a hostile length allocates nothing beyond the bytes that are there.
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;

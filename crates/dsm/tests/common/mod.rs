@@ -1,9 +1,9 @@
 //! A job in a box: ranks, in-order channels between every pair, small programs, and the oracle.
 //!
-//! Programs are free of data races by construction: every location belongs to one lock and is touched
-//! only in that lock's sections, or belongs to a barrier phase and is written by one rank. So a plain
-//! shadow memory, updated in the order in which operations end, is what scope consistency promises
-//! each read; no reading of the protocol's own state enters it.
+//! Programs are free of data races by construction: every location belongs to one lock and is
+//! touched only in that lock's sections, or belongs to a barrier phase and is written by one rank.
+//! So a plain shadow memory, updated in the order in which operations end, is what scope
+//! consistency promises each read; no reading of the protocol's own state enters it.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
