@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets (an excluded package) and runs each for SECONDS (default 60).
 #
-# On stable Rust: without the sanitizers, which need a nightly compiler, and without coverage feedback
-# where the compiler has none. usage: scripts/fuzz.sh [SECONDS]
+# On stable Rust: with coverage feedback (fuzz/.cargo/config.toml), without the sanitizers, which need
+# a nightly compiler. The target is named so that build scripts are not instrumented.
+# usage: scripts/fuzz.sh [SECONDS]
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-60}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-../target}-fuzz
-cargo build --release --quiet
+host=$(rustc -vV | sed -n 's/^host: //p')
+cargo build --release --quiet --target "$host"
 for target in $(sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | tail -n +2); do
     mkdir -p "corpus/$target" artifacts
     echo "fuzzing $target for $seconds s"
-    "$CARGO_TARGET_DIR/release/$target" "corpus/$target" -max_total_time="$seconds" \
+    "$CARGO_TARGET_DIR/$host/release/$target" "corpus/$target" -max_total_time="$seconds" \
         -artifact_prefix=artifacts/ -verbosity=0 -print_final_stats=1
 done

@@ -5,11 +5,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use littoral_base::codec::{crc, seal};
 use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::check::check;
 use littoral_graph::format::file::GraphFile;
-use littoral_graph::format::header::{Header, SectionKind};
+use littoral_graph::format::forge::reseal;
+use littoral_graph::format::header::Header;
 use littoral_graph::info::info;
 use littoral_graph::names::{Labels, TextNames};
 use littoral_graph::{Error, Kind};
@@ -51,32 +51,13 @@ fn use_all(image: Vec<u8>) -> Result<(), Error> {
     named.and(check(&graph, &mut Hooks::none()).map(|_| ()))
 }
 
-/// Makes every checksum of a damaged image good again.
-fn forge(image: &mut [u8]) {
-    let Some(block) = image.get_mut(..4096) else { return };
-    seal(block, 0);
-    let Ok(mut header) = Header::decode(&image[..4096], image.len() as u64) else { return };
-    for s in &mut header.sections {
-        let bytes =
-            &mut image[s.extent.offset as usize..(s.extent.offset + s.extent.bytes) as usize];
-        if matches!(s.kind, SectionKind::Pages | SectionKind::Weights) {
-            for (number, page) in bytes.chunks_exact_mut(header.page_bytes as usize).enumerate() {
-                seal(page, (s.kind as u64) << 40 | (s.direction as u64) << 32 | number as u64);
-            }
-        }
-        s.crc = crc(bytes);
-    }
-    let block = header.encode();
-    image[..4096].copy_from_slice(&block);
-}
-
 #[test]
 fn the_undamaged_images_pass() {
     for kind in 0..32 {
         let mut whole = image(kind);
         use_all(whole.clone()).unwrap();
         let before = whole.clone();
-        forge(&mut whole);
+        reseal(&mut whole);
         assert!(whole == before, "forging an undamaged image changes nothing");
     }
 }
@@ -116,7 +97,7 @@ proptest! {
             let value = if shape & 2 != 0 { value } else { u64::from(value as u8 % 4) };
             image[at..at + 4].copy_from_slice(&value.to_le_bytes()[..4]);
         }
-        forge(&mut image);
+        reseal(&mut image);
         let _ = use_all(image);
     }
 
@@ -130,7 +111,7 @@ proptest! {
         let s = sections[which.index(sections.len())];
         let at = s.extent.offset as usize + at.index(s.extent.bytes as usize / 4) * 4;
         image[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        forge(&mut image);
+        reseal(&mut image);
         let _ = use_all(image);
     }
 
@@ -143,7 +124,7 @@ proptest! {
 fn refusal(mut image: Vec<u8>, at: u64, bytes: &[u8]) -> String {
     let at = at as usize;
     image[at..at + bytes.len()].copy_from_slice(bytes);
-    forge(&mut image);
+    reseal(&mut image);
     let graph = GraphFile::from_image(image).unwrap();
     check(&graph, &mut Hooks::none()).unwrap_err().to_string()
 }

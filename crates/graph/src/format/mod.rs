@@ -3,6 +3,7 @@
 //! - [`header`]: block 0 and the section table;
 //! - [`vertices`]: the table of list addresses and degrees;
 //! - [`page`]: reading and writing one page of lists;
+//! - [`forge`]: images with checksums made good, for tests;
 //! - [`file`]: opening a file, with every check that keeps later code from panicking.
 //!
 //! Invariants
@@ -10,6 +11,7 @@
 //! - A list word is never [`RESERVED_WORD`] (spec A4.1a: the format keeps one word free).
 
 pub mod file;
+pub mod forge;
 pub mod header;
 pub mod page;
 pub mod vertices;

@@ -35,7 +35,7 @@ impl PageId {
         PageId { kind: SectionKind::Pages, direction, number }
     }
 
-    fn salt(self) -> u64 {
+    pub(super) fn salt(self) -> u64 {
         (self.kind as u64) << 40 | (self.direction as u64) << 32 | u64::from(self.number)
     }
 }
