@@ -1,9 +1,10 @@
 //! Hostile edge lists: text of every dialect and serialized graphs; any panic is a finding.
 //!
-//! The first byte chooses the format. What imports is built, checked, and must hold as many edges as
-//! the report says.
+//! The first byte chooses the format. What imports is built, checked, and must hold as many edges
+//! as the report says.
 //!
-//! Canary: before the first input, a list with a negative weight must be refused and a good one read.
+//! Canary: before the first input, a list with a negative weight must be refused and a good one
+//! read.
 
 #![no_main]
 

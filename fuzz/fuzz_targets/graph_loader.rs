@@ -1,7 +1,7 @@
 //! Hostile graph files: opened, named, described, loaded and checked; any panic is a finding.
 //!
-//! An input is either an image as it is, or patches of {place, word} on a small valid image, with or
-//! without its checksums made good again, so that the checks behind the checksums are reached.
+//! An input is either an image as it is, or patches of {place, word} on a small valid image, with
+//! or without its checksums made good again, so that the checks behind the checksums are reached.
 //!
 //! Canary: before the first input, an image with one flipped bit must be refused and the whole one
 //! accepted; a harness that reaches nothing, or a loader that accepts everything, is red at once.

@@ -1,11 +1,11 @@
 //! Walks every invariant of a graph file: `littoral graph check`.
 //!
-//! Checked, beyond what opening checks: every section's CRC and the zeros between sections; every page's
-//! seal, trailer and directory; that each directory entry is where the vertex table says and each list is
-//! there once; that lists are hub-first without loops or duplicates; that HEADS repeats their fronts; that
-//! weights lie beside their arcs and are finite and >= 0; that both directions hold the same arcs (an
-//! undirected graph: both arcs of every edge); that names are unique and sorted; that ids descend by
-//! degree where the header says so.
+//! Checked, beyond what opening checks: every section's CRC and the zeros between sections; every
+//! page's seal, trailer and directory; that each directory entry is where the vertex table says
+//! and each list is there once; that lists are hub-first without loops or duplicates; that HEADS
+//! repeats their fronts; that weights lie beside their arcs and are finite and >= 0; that both
+//! directions hold the same arcs (an undirected graph: both arcs of every edge); that names are
+//! unique and sorted; that ids descend by degree where the header says so.
 //!
 //! Invariants
 //! - Read-only; the first fault ends the walk with an error that names section, page or vertex.
@@ -373,7 +373,8 @@ fn read_chunk(
     Ok(crc_append(sum, buffer))
 }
 
-/// Weights have the directory of their lists, are finite and not negative, and leave free words zero.
+/// Weights have the directory of their lists, are finite and not negative, and leave free words
+/// zero.
 fn check_weights(view: PageView<'_>, words: &[u32], weights: &[u32]) -> Result<()> {
     let beside = PageView::from_words(weights);
     let directory = |w: &[u32]| {

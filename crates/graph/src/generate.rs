@@ -1,6 +1,7 @@
 //! Synthetic graphs of the Graph500 and GAP benchmarks: Kronecker and uniform random.
 //!
-//! - *kron*: R-MAT with A = 0.57, B = 0.19, C = 0.19, D = 0.05 (Graph500), ids scattered by a bijection.
+//! - *kron*: R-MAT with A = 0.57, B = 0.19, C = 0.19, D = 0.05 (Graph500), ids scattered by a
+//!   bijection.
 //! - *urand*: both ends uniform (GAP).
 //! - 2^scale vertices, 16 edges a vertex, undirected; duplicates and self-loops are drawn too and
 //!   removed when the file is built, as the benchmarks do.

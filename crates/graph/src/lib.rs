@@ -1,7 +1,8 @@
 //! Graphs whose edges live on flash: file format, import, generators, kernels.
 //!
 //! - [`format`](mod@format): the graph file and [`format::file::GraphFile`];
-//! - [`build`]: from edges to a file; [`pack`]: which page a list goes to; [`generate`]: synthetic graphs;
+//! - [`build`]: from edges to a file; [`pack`]: which page a list goes to; [`generate`]: synthetic
+//!   graphs;
 //! - [`import`]: other people's edge lists;
 //! - [`check`]: every invariant walked; [`info`]: what a file holds;
 //! - [`names`]: what vertices are called.

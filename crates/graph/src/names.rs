@@ -1,7 +1,8 @@
 //! What vertices are called outside: numbers or text, kept with the graph, found by binary search.
 //!
 //! Invariants
-//! - Names are unique; `order` lists vertices by ascending name (numbers as numbers, text as bytes).
+//! - Names are unique; `order` lists vertices by ascending name (numbers as numbers, text as
+//!   bytes).
 //! - A table from a file is checked before it is used; its lookups cannot panic.
 
 use std::cmp::Ordering;

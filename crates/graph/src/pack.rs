@@ -1,7 +1,7 @@
 //! Placement: which page and word each list gets, from degrees alone (`docs/design/graph-file.md`).
 //!
-//! Paper 003 pads in id order so that no short list crosses a page; that wastes 2 to 38 % (spec A4).
-//! Here lists go by best fit into a bounded window of open pages.
+//! Paper 003 pads in id order so that no short list crosses a page; that wastes 2 to 38 % (spec
+//! A4). Here lists go by best fit into a bounded window of open pages.
 //!
 //! Invariants
 //! - A list that fits a page lies in one page; a longer one has consecutive pages of its own, whose
@@ -13,11 +13,12 @@
 use crate::error::{Error, Kind, Result};
 use crate::format::{ENTRY_WORDS, Layout};
 
-/// Open pages when ids descend by degree: neighbouring lists are equally long then, so what a hole left
-/// by long lists waits for is far away. 14 % padding at 256 pages, 0.003 % at this many (kron 20).
+/// Open pages when ids descend by degree: neighbouring lists are equally long then, so what a hole
+/// left by long lists waits for is far away. 14 % padding at 256 pages, 0.003 % at this many (kron
+/// 20).
 pub const WINDOW_PAGES: usize = 1 << 16;
-/// Open pages when ids come as they are: lists of all lengths follow each other (0.06 %, kron 20), and a
-/// small window keeps the input's locality.
+/// Open pages when ids come as they are: lists of all lengths follow each other (0.06 %, kron 20),
+/// and a small window keeps the input's locality.
 pub const WINDOW_PAGES_INPUT: usize = 256;
 
 /// Where every list goes.

@@ -1,4 +1,5 @@
-//! Files against an oracle: whatever edges go in, exactly their simple graph comes out, list by list.
+//! Files against an oracle: whatever edges go in, exactly their simple graph comes out, list by
+//! list.
 
 #![allow(clippy::unwrap_used)]
 
@@ -145,7 +146,10 @@ proptest! {
         prop_assert_eq!(report.edges + removed, edges.edges.len() as u64);
         prop_assert_eq!(report.edges, graph.header().edges());
         if options.order == Order::Degree {
-            let total = |v| graph.outgoing().degree(v) + if edges.directed { graph.incoming().degree(v) } else { 0 };
+            let total = |v| {
+                let into = if edges.directed { graph.incoming().degree(v) } else { 0 };
+                graph.outgoing().degree(v) + into
+            };
             prop_assert!((1..edges.vertices).all(|v| total(v - 1) >= total(v)));
         }
     }
@@ -186,7 +190,8 @@ proptest! {
         prop_assert_eq!(plan.padding_words, u64::from(plan.pages) * 124 - used - 2 * pieces);
         let closed = u64::from(plan.pages).saturating_sub(window as u64);
         let longest_fitting = degrees.iter().filter(|&&d| d <= 122).max().copied().unwrap_or(0);
-        let bound = (closed + window as u64) * (u64::from(longest_fitting) + 2) + 122 * window as u64;
+        let window = window as u64;
+        let bound = (closed + window) * (u64::from(longest_fitting) + 2) + 122 * window;
         prop_assert!(plan.padding_words <= bound);
     }
 }

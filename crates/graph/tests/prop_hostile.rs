@@ -1,7 +1,8 @@
 //! Hostile files: any damage ends in a clear error, never in a panic or a wild allocation.
 //!
 //! Plain damage (flips, cuts) must be found by opening or checking. Forged damage, with every
-//! checksum made good again, may go unseen where it makes another valid graph, but must never panic.
+//! checksum made good again, may go unseen where it makes another valid graph, but must never
+//! panic.
 
 #![allow(clippy::unwrap_used)]
 

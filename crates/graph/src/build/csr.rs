@@ -132,7 +132,8 @@ impl<A: Arc> Csr<A> {
         Csr { offsets, lens, arcs: vec![A::new(0, 0, &[0.0]); sum as usize] }
     }
 
-    /// Calls `work(vertices, first arc, offsets, lens, arcs)` on disjoint ranges of about equal arcs.
+    /// Calls `work(vertices, first arc, offsets, lens, arcs)` on disjoint ranges of about equal
+    /// arcs.
     fn for_ranges<F>(&mut self, threads: usize, work: F)
     where
         F: Fn(Range<u32>, u64, &[u64], &mut [u32], &mut [A]) + Sync,
@@ -159,7 +160,8 @@ impl<A: Arc> Csr<A> {
         });
     }
 
-    /// Renames every neighbour and sorts each list by `key`: `rank` first, then back through `name`.
+    /// Renames every neighbour and sorts each list by `key`: `rank` first, then back through
+    /// `name`.
     pub(crate) fn relabel(&mut self, rank: &[u32], name: Option<&[u32]>, threads: usize) {
         self.for_ranges(threads, |_, base, offsets, lens, arcs| {
             for (i, &len) in lens.iter().enumerate() {

@@ -1,13 +1,13 @@
 //! From edges to a graph file: lists, order, placement, pages.
 //!
-//! Lifecycle: edges -> one list a vertex by counting sort ([`csr`]) -> duplicates out -> ids by degree
-//! ([`order`]) -> placement from degrees ([`crate::pack`]) -> sections, pages filled in parallel
-//! ([`write`](mod@write)) -> rename.
+//! Lifecycle: edges -> one list a vertex by counting sort ([`csr`]) -> duplicates out -> ids by
+//! degree ([`order`]) -> placement from degrees ([`crate::pack`]) -> sections, pages filled in
+//! parallel ([`write`](mod@write)) -> rename.
 //!
 //! Invariants
 //! - The file depends on the edges and options alone, never on the number of threads.
-//! - Memory: 8 B an edge, 4 B an arc (8 B weighted) for one direction at a time plus 8 B of headroom,
-//!   about 40 B a vertex; the edges are dropped when their lists are there.
+//! - Memory: 8 B an edge, 4 B an arc (8 B weighted) for one direction at a time plus 8 B of
+//!   headroom, about 40 B a vertex; the edges are dropped when their lists are there.
 //! - An interrupt ends the work with `Kind::Interrupted` and leaves no file behind.
 
 mod csr;
@@ -86,7 +86,8 @@ pub struct BuildOptions {
     pub heads: u32,
     /// How internal ids are given.
     pub order: Order,
-    /// Open pages while packing; by default [`WINDOW_PAGES`] by degree, [`WINDOW_PAGES_INPUT`] as input.
+    /// Open pages while packing; by default [`WINDOW_PAGES`] by degree, [`WINDOW_PAGES_INPUT`] as
+    /// input.
     pub window_pages: Option<usize>,
     /// Threads to build with.
     pub threads: usize,
@@ -211,7 +212,8 @@ pub struct BuildReport {
 /// ```
 ///
 /// # Errors
-/// `Kind::Input` for edges out of range, bad weights or an empty graph; `Kind::Argument` for options.
+/// `Kind::Input` for edges out of range, bad weights or an empty graph; `Kind::Argument` for
+/// options.
 pub fn build_in_memory(
     edges: EdgeList,
     options: &BuildOptions,

@@ -1,4 +1,5 @@
-//! Sections onto a medium: placement is known first, then pages are filled in parallel and written in order.
+//! Sections onto a medium: placement is known first, then pages are filled in parallel and written
+//! in order.
 //!
 //! Invariants
 //! - The header is written last: an image cut short has no header and is refused.
@@ -201,7 +202,8 @@ impl<'a, A: Arc> Placed<'a, A> {
         Ok(Placed { direction: *direction, csr, old: &lists.old, plan, table, layout })
     }
 
-    /// The part of list `v` that page `p` holds, whether it continues one before, and goes on after.
+    /// The part of list `v` that page `p` holds, whether it continues one before, and goes on
+    /// after.
     fn piece(&self, v: u32, p: u32) -> (&'a [A], u16) {
         let list = self.csr.list(self.old[v as usize]);
         let len = self.layout.piece_words();

@@ -4,8 +4,9 @@
 //! (names once, pages by whoever runs a kernel).
 //!
 //! Invariants
-//! - After opening, every list address lies inside PAGES (see [`super::vertices`]), so a kernel needs no
-//!   check before it reads; what it reads may still be forged and is checked by it or by `check`.
+//! - After opening, every list address lies inside PAGES (see [`super::vertices`]), so a kernel
+//!   needs no check before it reads; what it reads may still be forged and is checked by it or by
+//!   `check`.
 //! - No allocation is larger than the file.
 //! - Every error names the file.
 

@@ -1,7 +1,7 @@
 //! Makes the checksums of a damaged image good again: for property tests and fuzzers only.
 //!
-//! A checksum keeps damage out, not malice: whoever writes a hostile file seals it too. Tests that want
-//! to reach the checks behind the checksums forge images with [`reseal`].
+//! A checksum keeps damage out, not malice: whoever writes a hostile file seals it too. Tests that
+//! want to reach the checks behind the checksums forge images with [`reseal`].
 
 use littoral_base::codec::{crc, seal};
 

@@ -233,7 +233,7 @@ impl Header {
                 && offset.checked_add(bytes).is_some_and(|e| e <= self.file_bytes);
             if !fits {
                 let context = format!(
-                    "section {:?} {:?} at byte {offset}, {bytes} long, is outside the file or overlaps",
+                    "section {:?} {:?} at byte {offset}, {bytes} long, leaves the file or overlaps",
                     s.kind, s.direction
                 );
                 return Err(corrupt(context));
@@ -401,6 +401,6 @@ mod tests {
         };
         let e = Header::decode(&header.encode(), 4096).unwrap_err();
         assert_eq!(e.kind(), Kind::Corrupt);
-        assert!(e.to_string().contains("outside the file"), "{e}");
+        assert!(e.to_string().contains("leaves the file"), "{e}");
     }
 }

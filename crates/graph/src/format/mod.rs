@@ -86,7 +86,8 @@ impl Layout {
         self.page_words() - TRAILER_WORDS
     }
 
-    /// The longest list that fits a page, and the length of every piece but the last of a longer one.
+    /// The longest list that fits a page, and the length of every piece but the last of a longer
+    /// one.
     #[inline(always)]
     pub fn piece_words(self) -> usize {
         self.capacity_words() - ENTRY_WORDS

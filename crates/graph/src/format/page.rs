@@ -1,12 +1,12 @@
 //! One page of lists: lists from the front, a directory from the back, a sealed trailer.
 //!
 //! Invariants
-//! - [`PageView`] never panics on any bytes: a directory entry that points outside the page yields an
-//!   empty list, and [`PageView::check`] says what is wrong with it.
+//! - [`PageView`] never panics on any bytes: a directory entry that points outside the page yields
+//!   an empty list, and [`PageView::check`] says what is wrong with it.
 //! - [`PageWriter`] leaves no holes between lists and never lets lists and directory meet.
 //!
-//! The trailer {page, generation, CRC32C} is the paper's missing error channel (spec A4.1b): a torn,
-//! stale or misdirected page does not verify.
+//! The trailer {page, generation, CRC32C} is the paper's missing error channel (spec A4.1b): a
+//! torn, stale or misdirected page does not verify.
 
 use littoral_base::codec::{seal, unseal};
 
@@ -219,7 +219,8 @@ impl<'a> PageWriter<'a> {
         PageWriter { words, used: 0, lists: 0 }
     }
 
-    /// Reserves room for a list (or piece) of `len` words and returns it with its first word's place.
+    /// Reserves room for a list (or piece) of `len` words and returns it with its first word's
+    /// place.
     ///
     /// # Panics
     /// When it does not fit: the planner placed it wrongly.
@@ -281,7 +282,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words_at_all_are_iterated_without_panic(mut words in proptest::collection::vec(any::<u32>(), 128)) {
+        fn any_words_at_all_are_iterated_without_panic(
+            mut words in proptest::collection::vec(any::<u32>(), 128),
+        ) {
             let seen = PageView::from_words(&words).lists().map(|(_, l)| l.len()).sum::<usize>();
             prop_assert!(seen <= 65536 * 64);
             let id = PageId::lists(Direction::Out, words[124]);

@@ -7,8 +7,8 @@
 //!   `weight`, `w`, `cost`, `distance` or `capacity` holds weights.
 //! - Edges have a direction, except where a SNAP comment says `Undirected`.
 //! - Ids are numbers when both ids of the first edge are, else text; a file that then changes its
-//!   mind is refused, since "7" and a label "seven" in one column are most likely a mistake. A comment
-//!   `# ids: text` before the first edge makes all ids text, digits too.
+//!   mind is refused, since "7" and a label "seven" in one column are most likely a mistake. A
+//!   comment `# ids: text` before the first edge makes all ids text, digits too.
 
 use std::path::Path;
 

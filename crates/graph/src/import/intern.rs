@@ -58,7 +58,8 @@ impl Numbers {
         Some(*slot - 1)
     }
 
-    /// A new zeroed array is not touched by the system until used, so one large number costs little.
+    /// A new zeroed array is not touched by the system until used, so one large number costs
+    /// little.
     #[cold]
     fn grow(&mut self, name: u64) {
         let mut larger = vec![NONE; (name as usize + 1).next_power_of_two().max(1024)];

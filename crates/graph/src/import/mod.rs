@@ -1,7 +1,7 @@
 //! Import: somebody's edge list becomes a graph file.
 //!
-//! Lifecycle: format by name ([`dialect`]) -> lines through gzip or zstd ([`input`]) -> edges with dense
-//! ids in order of first appearance -> [`crate::build`].
+//! Lifecycle: format by name ([`dialect`]) -> lines through gzip or zstd ([`input`]) -> edges with
+//! dense ids in order of first appearance -> [`crate::build`].
 //!
 //! Invariants
 //! - The output's final name appears only once the whole file is there; the input is never touched.

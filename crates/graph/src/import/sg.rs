@@ -1,10 +1,13 @@
-//! The GAP suite's serialized graphs (`.sg`, `.wsg`): read, and written for comparisons beside ours.
+//! The GAP suite's serialized graphs (`.sg`, `.wsg`): read, and written for comparisons beside
+//! ours.
 //!
-//! Layout (little-endian): directed u8, arcs i64, vertices i64, offsets i64 x (vertices + 1), neighbours
-//! i32 x arcs (`.wsg`: pairs of neighbour and weight, i32 each); a directed graph then repeats offsets and
-//! neighbours for incoming arcs. An undirected graph stores both arcs of every edge.
+//! Layout (little-endian): directed u8, arcs i64, vertices i64, offsets i64 x (vertices + 1),
+//! neighbours i32 x arcs (`.wsg`: pairs of neighbour and weight, i32 each); a directed graph then
+//! repeats offsets and neighbours for incoming arcs. An undirected graph stores both arcs of every
+//! edge.
 //!
-//! Invariant: nothing is allocated before the file's length has been found to be what its counts say.
+//! Invariant: nothing is allocated before the file's length has been found to be what its counts
+//! say.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -77,7 +80,7 @@ fn decode_counts(head: &[u8], bytes: u64, weighted: bool, path: &Path) -> Result
     if want != u128::from(bytes) {
         let suffix = if weighted { ".wsg" } else { ".sg" };
         let what = format!(
-            "{bytes} bytes long where a {suffix} of its counts has {want}: truncated, or of the other kind"
+            "{bytes} bytes where a {suffix} of its counts has {want}: truncated, or of the other kind"
         );
         return Err(bad(path, what));
     }
