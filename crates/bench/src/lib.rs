@@ -3,6 +3,7 @@
 //! - [`claims`]: the schema `littoral.repro/1` and the targets each claim is judged by;
 //! - [`repro`]: runs the papers' systems and judges them;
 //! - [`report`]: turns results into one self-contained HTML page;
+//! - [`media`]: fault soak, io_uring beside fio and mmap;
 //! - [`host`], [`peers`]: where a number was measured and what stood beside it;
 //! - [`files`]: results are written whole or not at all.
 //!
@@ -15,6 +16,7 @@ pub mod claims;
 pub mod error;
 pub mod files;
 pub mod host;
+pub mod media;
 pub mod peers;
 pub mod report;
 

@@ -1,0 +1,199 @@
+//! Running a program under a memory limit, and BFS by io_uring beside BFS by mmap under it.
+//!
+//! The limit is a memory control group of version 2 (`memory.max`) or 1 (`memory.limit_in_bytes`),
+//! made for the run and removed after it; the page cache a program fills counts towards it, which is
+//! the point. Where no group can be made the comparison is skipped with the system's words. Clock: wall.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use super::Outcome;
+use crate::error::{Error, Kind, Result};
+
+/// A memory control group of our own, removed when dropped.
+#[derive(Debug)]
+pub struct MemoryGroup {
+    folder: PathBuf,
+}
+
+impl MemoryGroup {
+    /// Makes a group limited to `limit_bytes`, or says why none can be made.
+    pub fn create(limit_bytes: u64) -> std::result::Result<MemoryGroup, String> {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mut reasons = Vec::new();
+        for (root, limit) in candidates(&own) {
+            match Self::create_in(&root, limit, limit_bytes) {
+                Ok(group) => return Ok(group),
+                Err(why) => reasons.push(format!("{}: {why}", root.display())),
+            }
+        }
+        Err(format!("no memory control group can be made here: {}", reasons.join("; ")))
+    }
+
+    fn create_in(root: &Path, limit: &str, limit_bytes: u64) -> std::io::Result<MemoryGroup> {
+        let folder = root.join(format!("littoral-{}-{limit_bytes}", std::process::id()));
+        fs::create_dir(&folder)?;
+        let group = MemoryGroup { folder };
+        fs::write(group.folder.join(limit), limit_bytes.to_string())?;
+        Ok(group)
+    }
+
+    /// Runs a program inside the group.
+    ///
+    /// # Errors
+    /// `Kind::Io` when it cannot be started.
+    pub fn run(&self, program: &Path, arguments: &[String]) -> Result<Output> {
+        // The shell joins the group before it becomes the program, so not one page escapes the limit.
+        Command::new("/bin/sh")
+            .args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""])
+            .arg(&self.folder)
+            .arg(program)
+            .args(arguments)
+            .output()
+            .map_err(|e| {
+                let message = format!("running {} under a memory limit", program.display());
+                Error::with_source(Kind::Io, message, e)
+            })
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // An empty group that cannot be removed harms nobody and is gone at the next boot.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Where a group may be made, with the name of its limit: the unified hierarchy, then version 1.
+fn candidates(own: &str) -> Vec<(PathBuf, &'static str)> {
+    let mut found = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next(), parts.next(), parts.next());
+        let (Some(controllers), Some(path)) = (controllers, path) else { continue };
+        let path = path.trim_start_matches('/');
+        if controllers.is_empty() {
+            let root = Path::new("/sys/fs/cgroup");
+            if fs::read_to_string(root.join("cgroup.controllers"))
+                .is_ok_and(|c| c.contains("memory"))
+            {
+                // A group with processes of its own has no children with limits, hence also the root.
+                found.push((root.join(path), "memory.max"));
+                found.push((root.to_owned(), "memory.max"));
+            }
+        } else if controllers.split(',').any(|c| c == "memory") {
+            let root = Path::new("/sys/fs/cgroup/memory");
+            found.push((root.join(path), "memory.limit_in_bytes"));
+            found.push((root.to_owned(), "memory.limit_in_bytes"));
+        }
+    }
+    found
+}
+
+/// BFS by io_uring and by mmap under one memory limit.
+#[derive(Clone, Debug, Default)]
+pub struct MmapFigures {
+    /// Bytes of the graph file.
+    pub file_bytes: u64,
+    /// The memory limit.
+    pub limit_bytes: u64,
+    /// Seconds of each BFS by io_uring.
+    pub uring_s: Vec<f64>,
+    /// Seconds of each BFS by mmap.
+    pub mmap_s: Vec<f64>,
+}
+
+impl MmapFigures {
+    /// The best of io_uring over the best of mmap.
+    pub fn ratio(&self) -> f64 {
+        let best = |v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min);
+        best(&self.uring_s) / best(&self.mmap_s)
+    }
+}
+
+/// Runs `littoral graph bfs` on `graph` by io_uring and by mmap in turn, each in a fresh memory group of
+/// a quarter of the file's size, the file's pages dropped from the cache before each run.
+///
+/// `seconds` reads the time of the search from the command's JSON.
+///
+/// # Errors
+/// `Kind::Io` when the file or the program cannot be used, `Kind::BadResult` when its output has no time.
+pub fn uring_vs_mmap(
+    littoral: &Path,
+    graph: &Path,
+    repetitions: u32,
+    seconds: impl Fn(&serde_json::Value) -> Option<f64>,
+) -> Result<Outcome<MmapFigures>> {
+    let io = |e| Error::with_source(Kind::Io, format!("reading {}", graph.display()), e);
+    let file_bytes = fs::metadata(graph).map_err(io)?.len();
+    let limit_bytes = file_bytes / 4;
+    let mut figures = MmapFigures { file_bytes, limit_bytes, ..MmapFigures::default() };
+    for _ in 0..repetitions {
+        for medium in ["uring", "mmap"] {
+            let group = match MemoryGroup::create(limit_bytes) {
+                Ok(group) => group,
+                Err(why) => return Ok(Outcome::Skipped(why)),
+            };
+            drop_cached(graph).map_err(io)?;
+            let arguments = arguments(graph, medium);
+            let output = group.run(littoral, &arguments)?;
+            let time = match bfs_seconds(&output, &seconds) {
+                Ok(time) => time,
+                Err(why) => return Ok(Outcome::Skipped(format!("BFS by {medium}: {why}"))),
+            };
+            let list = if medium == "uring" { &mut figures.uring_s } else { &mut figures.mmap_s };
+            list.push(time);
+        }
+    }
+    Ok(Outcome::Measured(figures))
+}
+
+fn arguments(graph: &Path, medium: &str) -> Vec<String> {
+    let graph = graph.display().to_string();
+    ["graph", "bfs", &graph, "--medium", medium, "--trials", "1", "--format", "json"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+fn bfs_seconds(
+    output: &Output,
+    seconds: &impl Fn(&serde_json::Value) -> Option<f64>,
+) -> std::result::Result<f64, String> {
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let what = words.trim();
+        return Err(format!("{} {}", output.status, what));
+    }
+    let json = serde_json::from_slice(&output.stdout).map_err(|e| format!("no JSON: {e}"))?;
+    seconds(&json).ok_or_else(|| "its JSON holds no time".to_owned())
+}
+
+fn drop_cached(path: &Path) -> std::io::Result<()> {
+    let file = fs::File::open(path)?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_looked_for_where_the_process_is() {
+        let own = "9:name=systemd:/\n4:memory:/a/b\n0::/\n";
+        let found = candidates(own);
+        assert!(found.contains(&("/sys/fs/cgroup/memory/a/b".into(), "memory.limit_in_bytes")));
+        assert!(candidates("nonsense\n").is_empty());
+    }
+
+    #[test]
+    fn a_program_over_its_limit_is_killed_and_one_under_it_is_not() {
+        let Ok(group) = MemoryGroup::create(64 << 20) else { return };
+        let shell = Path::new("/bin/sh");
+        let run = |script: &str| group.run(shell, &["-c".into(), script.into()]).unwrap();
+        assert!(run("exit 0").status.success());
+        let greedy = run("dd if=/dev/zero of=/dev/null bs=512M count=1 2>/dev/null");
+        assert!(!greedy.status.success(), "512 MiB fit into 64 MiB");
+    }
+}
