@@ -9,9 +9,12 @@
 //! [`profile`] holds what a device can do as data, each figure with its source; [`nand`] is the one
 //! timing model of flash chips.
 //!
+//! [`catalogue`] says who lives where on a medium.
+//!
 //! Useful alone and without root: someone else's engine can be run against the models, their
 //! illegal requests are named, and a [`littoral_base::fault::Plan`] makes them fail on purpose.
 
+pub mod catalogue;
 pub mod error;
 pub mod fabric;
 pub mod flash;
