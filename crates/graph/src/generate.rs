@@ -10,6 +10,7 @@
 //! generator each, so any number of threads draws the same graph.
 
 use littoral_base::rng::{self, RngCore, mix};
+use littoral_base::units::Bytes;
 
 use crate::build::{EdgeList, Hooks, Stage};
 use crate::error::{Error, Kind, Result};
@@ -81,14 +82,30 @@ pub fn generate(
     Ok(EdgeList::new(1 << scale, false, edges))
 }
 
+/// Memory for the edges, refused where drawing and building would not fit the machine's.
 fn reserve(count: usize, scale: u32) -> Result<Vec<[u32; 2]>> {
-    let mut edges = Vec::new();
-    edges.try_reserve_exact(count).map_err(|e| {
-        let context = format!("scale {scale} has {count} edges of 8 bytes; choose a smaller one");
-        Error::with_source(Kind::Memory, context, e)
-    })?;
-    edges.resize(count, [0; 2]);
-    Ok(edges)
+    let need = build_bytes(count as u64);
+    if let Some(have) = available_bytes().filter(|&have| have < need) {
+        let context = format!(
+            "scale {scale} takes about {} of memory to build, {} are free; choose a smaller scale",
+            Bytes(need),
+            Bytes(have)
+        );
+        return Err(Error::new(Kind::Memory, context));
+    }
+    Ok(vec![[0; 2]; count])
+}
+
+/// What drawing and building `edges` undirected edges takes: edges, arcs, and arcs in buckets.
+fn build_bytes(edges: u64) -> u64 {
+    edges * (8 + 2 * 4) + (edges * 2 * 8).min(2 << 30)
+}
+
+/// Memory the system says it could give, where it says so.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 struct Draw {
@@ -206,6 +223,15 @@ mod tests {
         }
         for (got, want) in counts.iter().zip([0.57, 0.19, 0.19, 0.05]) {
             assert!((got - want).abs() < 0.01, "{got} for {want}");
+        }
+    }
+
+    #[test]
+    fn a_graph_larger_than_memory_is_refused_before_it_is_drawn() {
+        let most = available_bytes().unwrap_or(0);
+        if build_bytes(EDGE_FACTOR << SCALE_MAX) > most && most > 0 {
+            let e = generate(Model::Urand, SCALE_MAX, 1, 1, &mut Hooks::none()).unwrap_err();
+            assert_eq!((e.kind(), e.class().exit_code()), (Kind::Memory, 3), "{e}");
         }
     }
 

@@ -4,11 +4,36 @@
 //! - Self-loops never enter. Of duplicate edges the one with the smallest weight stays.
 //! - Each thread owns a range of vertices and writes only their lists, so the result does not
 //!   depend on how many there are.
+//! - At most two GiB of working memory beside edges and lists.
 
 use std::ops::Range;
 
+/// How much is worked on at once.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Bytes of arcs with owners that are held; more edges take more passes.
+    pass_bytes: u64,
+    /// Arcs a bucket should have.
+    bucket_arcs: u64,
+}
+
+/// Buckets of about a megabyte with their owners fit a core's cache.
+const LIMITS: Limits = Limits { pass_bytes: 2 << 30, bucket_arcs: 1 << 17 };
+/// The most buckets: one open cache line each.
+const BUCKETS_MAX: u64 = 1 << 10;
+
 /// A neighbour as lists hold it while building.
 pub(crate) trait Arc: Copy + Send + Sync + 'static {
+    /// An arc with its owner, as plain words so that memory for many comes zeroed from the system.
+    type Item: Copy + Send + Sync;
+    /// An item of zeros.
+    const ZERO_ITEM: Self::Item;
+    /// An arc of zeros.
+    const ZERO: Self;
+    /// The arc with its owner in front.
+    fn pack(self, owner: u32) -> Self::Item;
+    /// The owner and the arc.
+    fn unpack(item: Self::Item) -> (u32, Self);
     /// The arc to `target` for edge number `edge`.
     fn new(target: u32, edge: usize, weights: &[f32]) -> Self;
     /// The neighbour.
@@ -22,6 +47,17 @@ pub(crate) trait Arc: Copy + Send + Sync + 'static {
 }
 
 impl Arc for u32 {
+    type Item = [u32; 2];
+    const ZERO_ITEM: [u32; 2] = [0; 2];
+    const ZERO: u32 = 0;
+    #[inline(always)]
+    fn pack(self, owner: u32) -> [u32; 2] {
+        [owner, self]
+    }
+    #[inline(always)]
+    fn unpack([owner, arc]: [u32; 2]) -> (u32, u32) {
+        (owner, arc)
+    }
     fn new(target: u32, _edge: usize, _weights: &[f32]) -> Self {
         target
     }
@@ -49,6 +85,17 @@ pub(crate) struct Weighted {
 }
 
 impl Arc for Weighted {
+    type Item = [u32; 3];
+    const ZERO_ITEM: [u32; 3] = [0; 3];
+    const ZERO: Weighted = Weighted { target: 0, weight: 0.0 };
+    #[inline(always)]
+    fn pack(self, owner: u32) -> [u32; 3] {
+        [owner, self.target, self.weight.to_bits()]
+    }
+    #[inline(always)]
+    fn unpack([owner, target, weight]: [u32; 3]) -> (u32, Weighted) {
+        (owner, Weighted { target, weight: f32::from_bits(weight) })
+    }
     fn new(target: u32, edge: usize, weights: &[f32]) -> Self {
         Weighted { target, weight: weights[edge] }
     }
@@ -103,33 +150,63 @@ impl<A: Arc> Csr<A> {
         side: Side,
         threads: usize,
     ) -> Self {
-        let mut csr = Csr::empty(vertices, edges, side);
-        csr.for_ranges(threads, |range, base, offsets, lens, arcs| {
-            scatter(edges, weights, side, &range, base, offsets, arcs);
-            for (i, len) in lens.iter_mut().enumerate() {
-                let from = (offsets[i] - base) as usize;
-                *len = dedupe(&mut arcs[from..(offsets[i + 1] - base) as usize]);
-            }
-        });
+        Self::within(LIMITS, vertices, edges, weights, side, threads)
+    }
+
+    fn within(
+        limits: Limits,
+        vertices: u32,
+        edges: &[[u32; 2]],
+        weights: &[f32],
+        side: Side,
+        threads: usize,
+    ) -> Self {
+        let n = vertices as usize;
+        let mut csr = Csr { offsets: vec![0; n + 1], lens: vec![0; n], arcs: Vec::new() };
+        let arcs = edges.len() as u64 * if side == Side::Both { 2 } else { 1 };
+        let passes = (arcs * size_of::<A::Item>() as u64).div_ceil(limits.pass_bytes).max(1);
+        let span = (u64::from(vertices).div_ceil(passes)) as u32;
+        for from in (0..vertices).step_by(span as usize) {
+            let range = from..vertices.min(from.saturating_add(span));
+            let buckets = Buckets::new(range, arcs / passes / limits.bucket_arcs);
+            csr.pass(&Input { edges, weights, side, buckets }, threads);
+        }
+        csr.offsets[n] = csr.arcs.len() as u64;
         csr
     }
 
-    /// Room for every arc, nothing in it.
-    fn empty(vertices: u32, edges: &[[u32; 2]], side: Side) -> Self {
-        let n = vertices as usize;
-        let mut lens = vec![0u32; n];
-        for &[a, b] in edges.iter().filter(|e| e[0] != e[1]) {
-            lens[a as usize] += u32::from(side.source());
-            lens[b as usize] += u32::from(side.target());
+    /// Adds the lists of one range of vertices: arcs into buckets that fit the cache, then bucket by
+    /// bucket into lists. One random write an arc would miss the cache every time instead.
+    fn pass(&mut self, input: &Input<'_>, threads: usize) {
+        let (mut items, starts) = into_buckets::<A>(input, threads);
+        let base = self.arcs.len();
+        if base == 0 {
+            self.arcs = vec![A::ZERO; items.len()];
+        } else {
+            self.arcs.resize(base + items.len(), A::ZERO);
         }
-        let mut offsets = Vec::with_capacity(n + 1);
-        let mut sum = 0u64;
-        offsets.push(0);
-        offsets.extend(lens.iter().map(|&l| {
-            sum += u64::from(l);
-            sum
-        }));
-        Csr { offsets, lens, arcs: vec![A::new(0, 0, &[0.0]); sum as usize] }
+        let vertices = input.buckets.vertex_cuts();
+        let from = vertices[0];
+        let mut arcs = &mut self.arcs[base..];
+        let mut offsets = &mut self.offsets[from..];
+        let mut lens = &mut self.lens[from..];
+        let mut items = &mut items[..];
+        let starts_u64: Vec<u64> = starts.iter().map(|&s| s as u64).collect();
+        std::thread::scope(|scope| {
+            for cut in cuts(&starts_u64, threads).windows(2) {
+                let count = starts[cut[1]] - starts[cut[0]];
+                let span = vertices[cut[1]] - vertices[cut[0]];
+                let mut sorter = ListSorter {
+                    items: take(&mut items, count),
+                    arcs: take(&mut arcs, count),
+                    offsets: take(&mut offsets, span),
+                    lens: take(&mut lens, span),
+                    first_arc: (base + starts[cut[0]]) as u64,
+                };
+                let (starts, vertices) = (&starts[cut[0]..=cut[1]], &vertices[cut[0]..=cut[1]]);
+                scope.spawn(move || sorter.run(starts, vertices));
+            }
+        });
     }
 
     /// Calls `work(vertices, first arc, offsets, lens, arcs)` on disjoint ranges of about equal
@@ -201,28 +278,155 @@ fn cuts(offsets: &[u64], parts: usize) -> Vec<usize> {
     cuts
 }
 
-/// Puts the arcs of the vertices in `range` into their lists.
-fn scatter<A: Arc>(
-    edges: &[[u32; 2]],
-    weights: &[f32],
+/// The front of `rest`, which becomes what is behind it.
+fn take<'a, T>(rest: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+    let (front, back) = std::mem::take(rest).split_at_mut(count);
+    *rest = back;
+    front
+}
+
+/// Equal runs of vertices whose arcs together fit a core's cache.
+struct Buckets {
+    vertices: Range<u32>,
+    shift: u32,
+}
+
+impl Buckets {
+    fn new(vertices: Range<u32>, count: u64) -> Self {
+        let span = u64::from(vertices.end - vertices.start);
+        let wanted = count.clamp(1, BUCKETS_MAX).min(span);
+        let shift = span.div_ceil(wanted).next_power_of_two().trailing_zeros();
+        Buckets { vertices, shift }
+    }
+
+    /// The first vertex of each bucket, and the end of the last.
+    fn vertex_cuts(&self) -> Vec<usize> {
+        let (from, to) = (self.vertices.start as usize, self.vertices.end as usize);
+        (from..to).step_by(1 << self.shift).chain([to]).collect()
+    }
+
+    fn count(&self) -> usize {
+        ((self.vertices.end - self.vertices.start - 1) >> self.shift) as usize + 1
+    }
+
+    #[inline(always)]
+    fn of(&self, vertex: u32) -> usize {
+        ((vertex - self.vertices.start) >> self.shift) as usize
+    }
+}
+
+/// The edges of one pass.
+struct Input<'a> {
+    edges: &'a [[u32; 2]],
+    weights: &'a [f32],
     side: Side,
-    range: &Range<u32>,
-    base: u64,
-    offsets: &[u64],
-    arcs: &mut [A],
-) {
-    let mut next: Vec<u64> = offsets.iter().map(|&o| o - base).collect();
-    let mut put = |v: u32, arc: A| {
-        let at = &mut next[(v - range.start) as usize];
-        arcs[*at as usize] = arc;
-        *at += 1;
-    };
-    for (i, &[a, b]) in edges.iter().enumerate().filter(|(_, e)| e[0] != e[1]) {
-        if side.source() && range.contains(&a) {
-            put(a, A::new(b, i, weights));
+    buckets: Buckets,
+}
+
+impl Input<'_> {
+    /// Hands out owner and arc of the edges `part` that belong to this pass.
+    #[inline(always)]
+    fn arcs<A: Arc>(&self, part: Range<usize>, mut f: impl FnMut(u32, A)) {
+        let range = &self.buckets.vertices;
+        for (i, &[a, b]) in part.clone().zip(&self.edges[part]) {
+            if a == b {
+                continue;
+            }
+            if self.side.source() && range.contains(&a) {
+                f(a, A::new(b, i, self.weights));
+            }
+            if self.side.target() && range.contains(&b) {
+                f(b, A::new(a, i, self.weights));
+            }
         }
-        if side.target() && range.contains(&b) {
-            put(b, A::new(a, i, weights));
+    }
+
+    /// A range of edges for each thread.
+    fn parts(&self, threads: usize) -> Vec<Range<usize>> {
+        let n = self.edges.len();
+        (0..threads).map(|t| n * t / threads..n * (t + 1) / threads).collect()
+    }
+}
+
+/// Arcs with their owners, bucket by bucket, and where each bucket starts.
+fn into_buckets<A: Arc>(input: &Input<'_>, threads: usize) -> (Vec<A::Item>, Vec<usize>) {
+    let parts = input.parts(threads);
+    let mut counts = vec![vec![0usize; input.buckets.count()]; threads];
+    std::thread::scope(|scope| {
+        for (part, counts) in parts.iter().zip(&mut counts) {
+            scope.spawn(|| {
+                let buckets = &input.buckets;
+                input.arcs::<A>(part.clone(), |owner, _| counts[buckets.of(owner)] += 1);
+            });
+        }
+    });
+    let mut starts = vec![0];
+    for b in 0..input.buckets.count() {
+        starts.push(starts[b] + counts.iter().map(|c| c[b]).sum::<usize>());
+    }
+    let mut items = vec![A::ZERO_ITEM; starts[starts.len() - 1]];
+    let mut rooms: Vec<Vec<std::slice::IterMut<'_, A::Item>>> = vec![];
+    rooms.resize_with(threads, Vec::new);
+    let mut rest = &mut items[..];
+    for b in 0..input.buckets.count() {
+        for (room, count) in rooms.iter_mut().zip(&counts) {
+            room.push(take(&mut rest, count[b]).iter_mut());
+        }
+    }
+    std::thread::scope(|scope| {
+        for (part, mut room) in parts.into_iter().zip(rooms) {
+            scope.spawn(move || {
+                input.arcs::<A>(part, |owner, arc| {
+                    let next = room[input.buckets.of(owner)].next();
+                    *next.expect("invariant: arcs were counted") = arc.pack(owner);
+                });
+            });
+        }
+    });
+    (items, starts)
+}
+
+/// One thread's run of buckets: its arcs, and room for their lists.
+struct ListSorter<'a, A: Arc> {
+    items: &'a mut [A::Item],
+    arcs: &'a mut [A],
+    offsets: &'a mut [u64],
+    lens: &'a mut [u32],
+    first_arc: u64,
+}
+
+impl<A: Arc> ListSorter<'_, A> {
+    fn run(&mut self, starts: &[usize], vertices: &[usize]) {
+        for (start, vertex) in starts.windows(2).zip(vertices.windows(2)) {
+            let items = start[0] - starts[0]..start[1] - starts[0];
+            self.bucket(items, vertex[0] - vertices[0]..vertex[1] - vertices[0], vertices[0]);
+        }
+    }
+
+    /// Counting sort of one bucket by owner, then each list by neighbour.
+    fn bucket(&mut self, items: Range<usize>, vertices: Range<usize>, first_vertex: usize) {
+        let lens = &mut self.lens[vertices.clone()];
+        let from = (first_vertex + vertices.start) as u32;
+        for &item in &self.items[items.clone()] {
+            lens[(A::unpack(item).0 - from) as usize] += 1;
+        }
+        let offsets = &mut self.offsets[vertices];
+        let mut next = Vec::with_capacity(lens.len());
+        let mut at = 0;
+        for (offset, &len) in offsets.iter_mut().zip(lens.iter()) {
+            *offset = self.first_arc + (items.start + at) as u64;
+            next.push(at);
+            at += len as usize;
+        }
+        let arcs = &mut self.arcs[items.clone()];
+        for &item in &self.items[items] {
+            let (owner, arc) = A::unpack(item);
+            let at = &mut next[(owner - from) as usize];
+            arcs[*at] = arc;
+            *at += 1;
+        }
+        for (&end, len) in next.iter().zip(lens) {
+            *len = dedupe(&mut arcs[end - *len as usize..end]);
         }
     }
 }
@@ -243,6 +447,7 @@ fn dedupe<A: Arc>(list: &mut [A]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn loops_go_and_the_lightest_duplicate_stays() {
@@ -259,6 +464,25 @@ mod tests {
                 (into.list(1), into.list(0), into.list(2)),
                 (&[0, 2][..], &[1][..], &[][..])
             );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn passes_and_buckets_change_nothing(
+            n in 1u32..300, threads in 1usize..4, pass_arcs in 1u64..200, bucket_arcs in 1u64..40,
+            side in prop_oneof![Just(Side::Source), Just(Side::Target), Just(Side::Both)],
+            list in proptest::collection::vec((0u32..300, 0u32..300, 0u8..4), 0..300),
+        ) {
+            let edges: Vec<_> = list.iter().map(|e| [e.0 % n, e.1 % n]).collect();
+            let weights: Vec<_> = list.iter().map(|e| f32::from(e.2)).collect();
+            let whole = Csr::<Weighted>::new(n, &edges, &weights, side, 1);
+            let limits = Limits { pass_bytes: 12 * pass_arcs, bucket_arcs };
+            let parts = Csr::<Weighted>::within(limits, n, &edges, &weights, side, threads);
+            prop_assert_eq!(whole.arcs(), parts.arcs());
+            for v in 0..n {
+                prop_assert_eq!(whole.list(v), parts.list(v));
+            }
         }
     }
 }
