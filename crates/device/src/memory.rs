@@ -117,3 +117,49 @@ pub trait Domain: Send + Sync {
     #[inline(always)]
     fn shadow_stored(&self, _address: usize) {}
 }
+
+/// A shared domain is a domain: a test keeps one handle, the engine has the other.
+impl<D: Domain + ?Sized> Domain for std::sync::Arc<D> {
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+    fn promise(&self) -> Promise {
+        (**self).promise()
+    }
+    #[inline(always)]
+    fn word(&self, offset: usize, order: Ordering) -> u64 {
+        (**self).word(offset, order)
+    }
+    #[inline(always)]
+    fn store(&self, offset: usize, value: u64, order: Ordering) {
+        (**self).store(offset, value, order);
+    }
+    fn compare_exchange(
+        &self,
+        offset: usize,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u64, u64> {
+        (**self).compare_exchange(offset, current, new, success, failure)
+    }
+    #[inline(always)]
+    fn write_back(&self, offset: usize, len: usize) {
+        (**self).write_back(offset, len);
+    }
+    fn invalidate(&self, offset: usize, len: usize) {
+        (**self).invalidate(offset, len);
+    }
+    #[inline(always)]
+    fn fence(&self) -> Result<()> {
+        (**self).fence()
+    }
+    fn commit_point(&self) {
+        (**self).commit_point();
+    }
+    #[inline(always)]
+    fn shadow_stored(&self, address: usize) {
+        (**self).shadow_stored(address);
+    }
+}

@@ -29,6 +29,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(any(loom, shuttle)))]
+pub mod assure;
 mod error;
 mod format;
 mod gate;

@@ -1,0 +1,324 @@
+//! Opacity: is there one order of all transactions, finished or aborted, that explains every read?
+//!
+//! - A history lists attempts. Each has the places of its begin and end in real time, what it read of
+//!   others and what it wrote; written values are unique, so a read names its writer.
+//! - The order must keep real time (ended before begun), and every attempt, also an aborted one, must
+//!   have read the latest committed values before it (Guerraoui and Kapalka 2008).
+//! - [`check`] searches depth first; a set of placed attempts with the memory they leave is visited
+//!   once. Histories of a dozen attempts take microseconds.
+//!
+//! [`run`] makes histories: two or three threads with two transactions each on three objects, at most
+//! three attempts a transaction, with random pauses inside and out.
+
+use std::collections::HashSet;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use littoral_base::rng::{self, Rng};
+use littoral_device::memory::Domain;
+
+use crate::error::{Abort, Result};
+use crate::pool::Pool;
+use crate::record::Ref;
+use crate::thread::Thread;
+
+/// Objects of a history.
+pub const OBJECTS: usize = 3;
+
+crate::record! {
+    /// An object of a history: the value and its complement, so that a torn read shows.
+    pub struct Object = "littoral.assure.object/1" {
+        /// The value.
+        pub value: u64,
+        /// Its complement.
+        pub check: u64,
+    }
+}
+
+impl Object {
+    /// The object that holds `value`.
+    pub fn of(value: u64) -> Object {
+        Object { value, check: !value }
+    }
+}
+
+/// One attempt of a transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it began, in a global order.
+    pub begin: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Objects and values read of others, in order.
+    pub reads: Vec<(usize, u64)>,
+    /// Objects and the last value written to each.
+    pub writes: Vec<(usize, u64)>,
+    /// Whether it committed.
+    pub committed: bool,
+}
+
+/// An order of the attempts (indices) that explains the history from `initial`, or `None`.
+pub fn check(initial: [u64; OBJECTS], attempts: &[Attempt]) -> Option<Vec<usize>> {
+    assert!(attempts.len() < 64, "a history has fewer than 64 attempts");
+    let mut search = Search { attempts, refuted: HashSet::new(), order: Vec::new() };
+    search.place(0, initial).then_some(search.order)
+}
+
+struct Search<'a> {
+    attempts: &'a [Attempt],
+    refuted: HashSet<(u64, [u64; OBJECTS])>,
+    order: Vec<usize>,
+}
+
+impl Search<'_> {
+    fn place(&mut self, placed: u64, memory: [u64; OBJECTS]) -> bool {
+        if self.order.len() == self.attempts.len() {
+            return true;
+        }
+        if self.refuted.contains(&(placed, memory)) {
+            return false;
+        }
+        for i in 0..self.attempts.len() {
+            if placed >> i & 1 == 1 || !self.may_come_next(i, placed, &memory) {
+                continue;
+            }
+            let mut after = memory;
+            if self.attempts[i].committed {
+                self.attempts[i].writes.iter().for_each(|&(object, value)| after[object] = value);
+            }
+            self.order.push(i);
+            if self.place(placed | 1 << i, after) {
+                return true;
+            }
+            self.order.pop();
+        }
+        self.refuted.insert((placed, memory));
+        false
+    }
+
+    fn may_come_next(&self, i: usize, placed: u64, memory: &[u64; OBJECTS]) -> bool {
+        let me = &self.attempts[i];
+        let earlier_waits = self
+            .attempts
+            .iter()
+            .enumerate()
+            .any(|(j, other)| j != i && placed >> j & 1 == 0 && other.end < me.begin);
+        !earlier_waits && me.reads.iter().all(|&(object, value)| memory[object] == value)
+    }
+}
+
+/// What a run of histories found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Histories checked.
+    pub histories_count: u64,
+    /// Attempts in them.
+    pub attempts_count: u64,
+    /// Attempts that aborted.
+    pub aborted_count: u64,
+    /// Histories in which attempts of different threads overlapped in time.
+    pub overlapping_count: u64,
+    /// The first history that no order explains.
+    pub violation: Option<(u64, [u64; OBJECTS], Vec<Attempt>)>,
+}
+
+/// Runs and checks `histories` histories on `threads` real threads under `seed`.
+///
+/// # Errors
+/// Errors of the pool; a violation is no error but a finding.
+pub fn run<D: Domain>(
+    pool: &Pool<D>,
+    threads: usize,
+    histories: u64,
+    seed: u64,
+) -> Result<Findings> {
+    let mut main = pool.thread()?;
+    let objects: [Ref<Object>; OBJECTS] = main.atomically(|tx| {
+        let mut all = [Ref::NULL; OBJECTS];
+        for (i, at) in all.iter_mut().enumerate() {
+            *at = tx.alloc(&Object::of(i as u64))?;
+        }
+        Ok(all)
+    })?;
+    let handles = (0..threads).map(|_| pool.thread()).collect::<Result<Vec<_>>>()?;
+    let (time, barrier) = (AtomicU64::new(1), Barrier::new(threads + 1));
+    let arrived = AtomicU64::new(0);
+    let mut findings = Findings::default();
+    std::thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::channel();
+        for (t, mut th) in handles.into_iter().enumerate() {
+            let (send, barrier, time, arrived) = (send.clone(), &barrier, &time, &arrived);
+            scope.spawn(move || {
+                let rng = rng::stream(seed, &format!("player-{t}"));
+                let mut player = Player { rng, time, objects };
+                for number in 0..histories {
+                    barrier.wait();
+                    // Waking takes longer than a history: nobody begins before all are awake.
+                    arrived.fetch_add(1, SeqCst);
+                    while arrived.load(SeqCst) < (number + 1) * threads as u64 {
+                        std::thread::yield_now();
+                    }
+                    let sent = send.send((t, player.play(&mut th, 2)));
+                    sent.expect("invariant: the receiver outlives the players");
+                }
+            });
+        }
+        // Every round is played to its end, also after an error, so that nobody waits for ever.
+        let mut outcome = Ok(());
+        for number in 0..histories {
+            let initial = values(&mut main, &objects);
+            barrier.wait();
+            let mut parts: Vec<_> = receive.iter().take(threads).collect();
+            parts.sort_by_key(|(t, _): &(usize, _)| *t);
+            let parts = parts.into_iter().map(|(_, p)| p).collect::<Result<Vec<Vec<Attempt>>>>();
+            if outcome.is_ok() && findings.violation.is_none() {
+                outcome = initial.and_then(|i| parts.map(|p| findings.add(number, i, p)));
+            }
+        }
+        outcome
+    })?;
+    Ok(findings)
+}
+
+fn values<D: Domain>(
+    th: &mut Thread<'_, D>,
+    objects: &[Ref<Object>; OBJECTS],
+) -> Result<[u64; OBJECTS]> {
+    th.read_only(|tx| {
+        let mut values = [0; OBJECTS];
+        for (v, &at) in values.iter_mut().zip(objects) {
+            *v = tx.read(at)?.value;
+        }
+        Ok(values)
+    })
+}
+
+impl Findings {
+    fn add(&mut self, number: u64, initial: [u64; OBJECTS], parts: Vec<Vec<Attempt>>) {
+        let overlap = |a: &Attempt, b: &Attempt| a.begin < b.end && b.begin < a.end;
+        let overlapping = parts.iter().enumerate().any(|(i, mine)| {
+            let others = parts[i + 1..].iter().flatten();
+            others.into_iter().any(|b| mine.iter().any(|a| overlap(a, b)))
+        });
+        let all: Vec<Attempt> = parts.into_iter().flatten().collect();
+        self.histories_count += 1;
+        self.attempts_count += all.len() as u64;
+        self.aborted_count += all.iter().filter(|a| !a.committed).count() as u64;
+        self.overlapping_count += u64::from(overlapping);
+        if check(initial, &all).is_none() {
+            self.violation = Some((number, initial, all));
+        }
+    }
+}
+
+/// One thread's share of a history.
+#[derive(Debug)]
+pub struct Player<'a> {
+    /// Where its choices come from.
+    pub rng: rng::Generator,
+    /// The global order of begins and ends; also the source of unique values.
+    pub time: &'a AtomicU64,
+    /// The objects.
+    pub objects: [Ref<Object>; OBJECTS],
+}
+
+impl Player<'_> {
+    /// Plays `n` random transactions, at most three attempts each.
+    ///
+    /// # Errors
+    /// Errors of the pool.
+    pub fn play<D: Domain>(&mut self, th: &mut Thread<'_, D>, n: usize) -> Result<Vec<Attempt>> {
+        let mut played = Vec::new();
+        for _ in 0..n {
+            let steps: Vec<(usize, bool)> = (0..self.rng.random_range(1..4usize))
+                .map(|_| (self.rng.random_range(0..OBJECTS), self.rng.random_range(0..2u32) == 0))
+                .collect();
+            for _ in 0..3 {
+                let attempt = self.attempt(th, &steps)?;
+                let done = attempt.committed;
+                played.push(attempt);
+                if done {
+                    break;
+                }
+            }
+        }
+        Ok(played)
+    }
+
+    fn attempt<D: Domain>(
+        &mut self,
+        th: &mut Thread<'_, D>,
+        steps: &[(usize, bool)],
+    ) -> Result<Attempt> {
+        let mut attempt = Attempt { begin: self.time.fetch_add(1, SeqCst), ..Attempt::default() };
+        let (time, objects) = (self.time, self.objects);
+        let pauses: Vec<u32> = steps.iter().map(|_| self.rng.random_range(0..60)).collect();
+        let done = th.once(|tx| {
+            for (&(object, writes), &pause) in steps.iter().zip(&pauses) {
+                let found = tx.read(objects[object])?;
+                if found.check != !found.value {
+                    return Err(Abort::cancel(format!("torn read of object {object}: {found:?}")));
+                }
+                let own = attempt.writes.iter().any(|&(o, _)| o == object);
+                if !own {
+                    attempt.reads.push((object, found.value));
+                }
+                match pause {
+                    // More threads than cores interleave by giving way.
+                    0..20 => std::thread::yield_now(),
+                    _ => (0..pause).for_each(|_| std::hint::spin_loop()),
+                }
+                if writes {
+                    let value = 1000 + time.fetch_add(1, SeqCst);
+                    tx.write(objects[object], &Object::of(value))?;
+                    attempt.writes.retain(|&(o, _)| o != object);
+                    attempt.writes.push((object, value));
+                }
+            }
+            Ok(())
+        })?;
+        attempt.committed = done.is_some();
+        attempt.end = self.time.fetch_add(1, SeqCst);
+        Ok(attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(
+        span: (u64, u64),
+        reads: &[(usize, u64)],
+        writes: &[(usize, u64)],
+        ok: bool,
+    ) -> Attempt {
+        Attempt {
+            begin: span.0,
+            end: span.1,
+            reads: reads.to_vec(),
+            writes: writes.to_vec(),
+            committed: ok,
+        }
+    }
+
+    #[test]
+    fn the_checker_refuses_what_is_not_opaque() {
+        let writer = attempt((1, 9), &[], &[(0, 10), (1, 11)], true);
+        let mixed = |ok| attempt((2, 8), &[(0, 10), (1, 1)], &[], ok);
+        assert_eq!(check([0, 1, 2], &[writer.clone(), mixed(true)]), None, "half of a write seen");
+        assert_eq!(check([0, 1, 2], &[writer.clone(), mixed(false)]), None, "also by a doomed one");
+        let late = attempt((10, 12), &[(0, 0)], &[], true);
+        assert_eq!(check([0, 1, 2], &[writer.clone(), late]), None, "real time");
+        let fine = attempt((2, 12), &[(0, 0), (1, 1)], &[], true);
+        assert_eq!(check([0, 1, 2], &[writer, fine]), Some(vec![1, 0]));
+    }
+
+    #[test]
+    fn the_checker_refuses_write_skew_and_accepts_an_aborted_half() {
+        let one = attempt((1, 9), &[(0, 0)], &[(1, 11)], true);
+        let two = |ok| attempt((2, 8), &[(1, 1)], &[(0, 10)], ok);
+        assert_eq!(check([0, 1, 2], &[one.clone(), two(true)]), None);
+        assert!(check([0, 1, 2], &[one, two(false)]).is_some());
+    }
+}
