@@ -56,7 +56,7 @@ struct Answer {
 /// The device's half.
 pub(super) struct DeviceSide {
     wire: Arc<Wire>,
-    content: Arc<dyn Content>,
+    content: std::sync::Arc<dyn Content>,
     plan: Plan,
     manners: Manners,
     position: u64,
@@ -68,7 +68,7 @@ pub(super) struct DeviceSide {
 impl DeviceSide {
     pub(super) fn new(
         wire: Arc<Wire>,
-        content: Arc<dyn Content>,
+        content: std::sync::Arc<dyn Content>,
         plan: Plan,
         manners: Manners,
     ) -> Self {
