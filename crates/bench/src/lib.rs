@@ -19,5 +19,6 @@ pub mod host;
 pub mod media;
 pub mod peers;
 pub mod report;
+pub mod zbtree;
 
 pub use error::{Error, Kind, Result};

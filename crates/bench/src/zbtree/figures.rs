@@ -1,0 +1,288 @@
+//! What `repro zbtree` measures: each table and figure of paper 000 that has numbers.
+//!
+//! - Counts are exact under the seed. Figure mode: each update of a conventional page is one block
+//!   write, nothing is cached; redo blocks (group commit, packed) are counted apart.
+//! - Times are the virtual clock of profile `zns-paper`: one client, one request at a time.
+//! - Occupancies are compared with the paper's table by their distance in per cent; the note has both.
+
+use std::collections::HashMap;
+
+use littoral_store::counted::{PageCounts, Placement};
+
+use super::workload::{Engine, Outcome, Setup, run};
+use super::ycsb::Distribution;
+use crate::claims::Figure;
+use crate::error::{Error, Kind, Result};
+
+/// A claim's id and its figure.
+pub type Measured = (String, Figure);
+
+/// The record counts of tables 2 to 6.
+const SIZES: [(&str, u64); 3] = [("500k", 500_000), ("1500k", 1_500_000), ("2500k", 2_500_000)];
+
+/// Tables 2 to 6: occupancy by workload and size, ZB+-tree and copy-on-write.
+const TABLES: [[(f64, f64); 3]; 5] = [
+    [(0.000469, 0.120431), (0.001543, 0.402918), (0.002439, 0.678303)],
+    [(0.000385, 0.086633), (0.001161, 0.300859), (0.001882, 0.513317)],
+    [(0.000417, 0.103262), (0.001371, 0.353144), (0.002141, 0.599624)],
+    [(0.000498, 0.132233), (0.001617, 0.432777), (0.002613, 0.739822)],
+    [(0.000363, 0.073475), (0.001025, 0.262106), (0.001729, 0.450943)],
+];
+
+/// Tables 7 and 8: sequential zones, ZB+-tree and copy-on-write.
+const RATIOS: [[(u32, f64, f64); 3]; 2] = [
+    [(32, 0.001125, 0.321145), (48, 0.000751, 0.216282), (64, 0.000562, 0.163043)],
+    [(32, 0.000959, 0.240339), (48, 0.000638, 0.161861), (64, 0.000478, 0.122018)],
+];
+
+/// Section 4.2.5: resets of the copy-on-write tree at 2.5, 5 and 7.5 million records.
+const RESETS: [[u64; 3]; 2] = [[10, 22, 37], [2, 6, 9]];
+
+type Key = (Engine, usize, u64, Distribution);
+
+/// Runs set-ups, each once, and turns them into figures.
+#[derive(Debug)]
+pub struct Bench {
+    seed: u64,
+    done: HashMap<Key, Outcome>,
+}
+
+fn measure(setup: &Setup) -> Result<Outcome> {
+    let what = || format!("{} workload {}", setup.engine.name(), setup.workload);
+    run(setup).map_err(|e| Error::with_source(Kind::BadResult, what(), e))
+}
+
+fn distance_percent(ours: f64, paper: f64) -> f64 {
+    (ours / paper - 1.0).abs() * 100.0
+}
+
+fn ratio(a: u64, b: u64) -> f64 {
+    a as f64 / b as f64
+}
+
+impl Bench {
+    /// A bench under the system's seed.
+    pub fn new(seed: u64) -> Bench {
+        Bench { seed, done: HashMap::new() }
+    }
+
+    fn outcome(
+        &mut self,
+        engine: Engine,
+        workload: usize,
+        n: u64,
+        d: Distribution,
+    ) -> Result<Outcome> {
+        let key = (engine, workload, n, d);
+        if let Some(found) = self.done.get(&key) {
+            return Ok(*found);
+        }
+        let setup = Setup { distribution: d, ..Setup::paper(engine, workload, n, self.seed) };
+        let outcome = measure(&setup)?;
+        self.done.insert(key, outcome);
+        Ok(outcome)
+    }
+
+    fn both(&mut self, workload: usize, n: u64, d: Distribution) -> Result<(Outcome, Outcome)> {
+        Ok((self.outcome(Engine::Zb, workload, n, d)?, self.outcome(Engine::Cow, workload, n, d)?))
+    }
+
+    /// Tables 2 to 6 for the first `sizes` record counts.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a run fails.
+    pub fn tables(&mut self, sizes: usize) -> Result<Vec<Measured>> {
+        let mut found = Vec::new();
+        for (w, row) in TABLES.iter().enumerate() {
+            for ((name, n), (zb, cow)) in SIZES.iter().zip(row).take(sizes) {
+                let (z, c) = self.both(w + 1, *n, Distribution::Zipfian)?;
+                let id = |engine: &str| format!("zbtree.table{}.{name}.{engine}", w + 2);
+                let z_figure = occupancy(z.sequential_occupancy, *zb);
+                let low = z.sequential_occupancy < 0.0027;
+                found.push((id("zb"), z_figure.provided(low, "occupancy below 0.0027")));
+                found.push((id("cow"), occupancy(c.sequential_occupancy, *cow)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Tables 7 and 8 and figure 20: one million records on 32, 48 and 64 sequential zones.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a run fails.
+    pub fn ratios(&self) -> Result<Vec<Measured>> {
+        let mut found = Vec::new();
+        let mut spread = 0;
+        for (w, row) in RATIOS.iter().enumerate() {
+            let mut counts: Vec<[PageCounts; 2]> = Vec::new();
+            for (zones, zb, cow) in row {
+                let setup = |e| Setup {
+                    sequential_zones: *zones,
+                    ..Setup::paper(e, w + 1, 1_000_000, self.seed)
+                };
+                let (z, c) = (measure(&setup(Engine::Zb))?, measure(&setup(Engine::Cow))?);
+                let id = |engine: &str| format!("zbtree.table{}.{zones}.{engine}", w + 7);
+                found.push((id("zb"), occupancy(z.sequential_occupancy, *zb)));
+                found.push((id("cow"), occupancy(c.sequential_occupancy, *cow)));
+                counts.push([z.run, c.run]);
+            }
+            spread = spread.max(counts.iter().map(|c| differ(c, &counts[0])).max().unwrap_or(0));
+        }
+        let note = "read and write counts of both trees at 1:32, 1:48 and 1:64, workloads 1 and 2";
+        found.push(("zbtree.fig20".to_owned(), Figure::new(spread as f64, note)));
+        Ok(found)
+    }
+
+    /// Writes, reads and costs of the run phase at `n` records.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a run fails.
+    pub fn counts(&mut self, n: u64) -> Result<Vec<Measured>> {
+        let mut found = Vec::new();
+        let (mut most, mut least, mut reads) = (0, u64::MAX, (u64::MAX, 0));
+        for w in 1..=5 {
+            let (z, c) = self.both(w, n, Distribution::Zipfian)?;
+            if w < 5 {
+                let (zw, cw, redo) =
+                    (z.run.writes_count(), c.run.writes_count(), z.run.redo_blocks(4096));
+                let note =
+                    format!("{n} records: {zw} blocks against {cw}; {redo} redo blocks apart");
+                found.push((
+                    format!("zbtree.writes.w{w}"),
+                    Figure::new(ratio(zw, cw), note.clone()),
+                ));
+                let with = ratio(zw + redo, cw + c.run.redo_blocks(4096));
+                found.push((format!("zbtree.writes_redo.w{w}"), Figure::new(with, note)));
+                (least, most) = (least.min(z.insert_writes.0), most.max(z.insert_writes.1));
+            }
+            let note = format!("{n} records: {} against {}", z.run.reads_count, c.run.reads_count);
+            let r = ratio(z.run.reads_count, c.run.reads_count);
+            found.push((format!("zbtree.reads.w{w}"), Figure::new(r, note)));
+            if z.search_reads.1 > 0 {
+                reads = (reads.0.min(z.search_reads.0), reads.1.max(z.search_reads.1));
+            }
+        }
+        let cost = Figure::new(most as f64, format!("{} to {} reads a search", reads.0, reads.1))
+            .provided(least == 1, "an insert without a split is one write")
+            .provided(reads.0 >= 4 && reads.1 <= 6, "a search takes four to six reads");
+        found.push(("zbtree.cost".to_owned(), cost));
+        Ok(found)
+    }
+
+    /// Virtual run times for the first `sizes` record counts.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a run fails.
+    pub fn times(&mut self, sizes: usize) -> Result<Vec<Measured>> {
+        let mut found = Vec::new();
+        for w in 1..=5 {
+            for d in [Distribution::Zipfian, Distribution::Uniform, Distribution::Latest] {
+                for (name, n) in SIZES.iter().take(sizes) {
+                    let (z, c) = self.both(w, *n, d)?;
+                    let note = format!("{} against {}, profile zns-paper", z.run_time, c.run_time);
+                    let figure = Figure::new(ratio(z.run_time.0, c.run_time.0), note);
+                    found.push((format!("zbtree.time.w{w}.{}.{name}", d.name()), figure));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Section 4.2.5: resets without dynamic placement.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a run fails.
+    pub fn resets(&self) -> Result<Vec<Measured>> {
+        let mut found = Vec::new();
+        for (w, row) in RESETS.iter().enumerate() {
+            for (paper, n) in row.iter().zip([2_500_000, 5_000_000, 7_500_000]) {
+                let setup = |e| Setup {
+                    sequential_zones: 1,
+                    placement: Placement::Fixed,
+                    ..Setup::paper(e, w + 1, n, self.seed)
+                };
+                let (z, c) = (measure(&setup(Engine::Zb))?, measure(&setup(Engine::Cow))?);
+                let (zr, cr) = (z.load.resets_count + z.run.resets_count, c.run.resets_count);
+                let figure =
+                    Figure::new(cr.abs_diff(*paper) as f64, format!("{cr} against {paper}"))
+                        .provided(zr == 0, "the ZB+-tree resets no zone");
+                found.push((format!("zbtree.resets.w{}.{}k", w + 1, n / 1000), figure));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Figure 21: the conventional zone's share in use.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a run fails.
+    pub fn conventional(&mut self) -> Result<Vec<Measured>> {
+        const MILLIONS: [f64; 5] = [1.0, 2.5, 5.0, 7.5, 10.0];
+        let mut found = Vec::new();
+        for w in [1, 2] {
+            let mut shares = Vec::new();
+            for m in MILLIONS {
+                let n = (m * 1e6) as u64;
+                let z = self.outcome(Engine::Zb, w, n, Distribution::Zipfian)?;
+                shares.push(z.conventional_occupancy);
+            }
+            let per_million: Vec<f64> = shares.iter().zip(MILLIONS).map(|(s, m)| s / m).collect();
+            let (low, high) =
+                per_million.iter().fold((f64::MAX, 0f64), |(l, h), &x| (l.min(x), h.max(x)));
+            let listed: Vec<_> = shares.iter().map(|s| format!("{s:.4}")).collect();
+            let note = format!("at 1, 2.5, 5, 7.5, 10 M: {}", listed.join(", "));
+            let figure = Figure::new(shares[4], note)
+                .provided(high / low < 1.1, "shares per million records within 10 % of each other");
+            found.push((format!("zbtree.fig21.w{w}"), figure));
+        }
+        Ok(found)
+    }
+
+    /// Placement by heat on zones of unequal wear, against placement by room alone.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a run fails.
+    pub fn hot_cold(&self) -> Result<Vec<Measured>> {
+        let worn: Vec<u64> = (0..40).map(|z| 1000 - 25 * z).collect();
+        let time = |placement| {
+            let setup = Setup::paper(Engine::Zb, 1, 500_000, self.seed);
+            measure(&Setup { placement, worn_resets: worn.clone(), ..setup })
+        };
+        let (with, without) = (time(Placement::Dynamic)?, time(Placement::Uniform)?);
+        let note = format!(
+            "{} against {}; zones worn by 25 to 1000 resets, 10 % slower for each 100",
+            with.run_time, without.run_time
+        );
+        let figure = Figure::new(ratio(with.run_time.0, without.run_time.0), note);
+        Ok(vec![("zbtree.hotcold".to_owned(), figure)])
+    }
+
+    /// Everything: the small sizes under `quick`, all of it otherwise.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a run fails.
+    pub fn all(&mut self, quick: bool) -> Result<Vec<Measured>> {
+        let sizes = if quick { 1 } else { SIZES.len() };
+        let mut found = self.tables(sizes)?;
+        found.extend(self.ratios()?);
+        found.extend(self.counts(500_000)?);
+        found.extend(self.hot_cold()?);
+        if !quick {
+            found.extend(self.times(sizes)?);
+            found.extend(self.resets()?);
+            found.extend(self.conventional()?);
+        }
+        Ok(found)
+    }
+}
+
+fn occupancy(ours: f64, paper: f64) -> Figure {
+    Figure::new(distance_percent(ours, paper), format!("{ours:.6} against {paper:.6}"))
+}
+
+fn differ(a: &[PageCounts; 2], b: &[PageCounts; 2]) -> u64 {
+    let one = |x: &PageCounts, y: &PageCounts| {
+        x.reads_count.abs_diff(y.reads_count).max(x.writes_count().abs_diff(y.writes_count()))
+    };
+    one(&a[0], &b[0]).max(one(&a[1], &b[1]))
+}
