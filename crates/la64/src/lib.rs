@@ -2,5 +2,20 @@
 //! core, and Linux user mode.
 //!
 //! - [`isa`]: one table; decoder, encoder and disassembler made from it.
+//! - [`interp`]: tier 0, the exact interpreter, oracle of any later tier.
+//! - [`float`]: IEEE arithmetic with exact flags, independent of the host's.
+//! - [`elf`], [`tool`]: reading and showing programs.
+//! - `linux` (feature `linux`, x86-64 hosts): runs Linux programs.
+//! - [`state`], [`memory`]: what a translator shares with the interpreter.
 
+pub mod config;
+pub mod elf;
+pub mod error;
+pub mod float;
+pub mod interp;
 pub mod isa;
+#[cfg(all(feature = "linux", target_os = "linux", target_arch = "x86_64"))]
+pub mod linux;
+pub mod memory;
+pub mod state;
+pub mod tool;

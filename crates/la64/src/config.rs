@@ -1,0 +1,34 @@
+//! CPUCFG words: what the machine says about itself, never more than the interpreter implements.
+//!
+//! Field places are the manual's (table of CPUCFG configuration words).
+
+use crate::interp::Features;
+
+/// Word `index` of the configuration, 0 beyond the last.
+pub fn cpucfg(features: Features, index: u64) -> u32 {
+    match index {
+        // PRID: an implementation of series 0x14 (LA464 class), revision of our own.
+        0 => 0x0014_c010,
+        // ARCH = LA64, PGMMU, PALEN and VALEN 48 bits less one, UAL, RI, EP, RPLV, HP.
+        1 => 2 | 1 << 2 | 47 << 4 | 47 << 12 | 1 << 20 | 1 << 21 | 1 << 22 | 1 << 23 | 1 << 24,
+        2 => word2(features),
+        // CCDMA, ITLBHMC, ICHMC..: coherent caches; LLDBAR implied.
+        3 => 1 | 1 << 8,
+        // The stable counter runs at 100 MHz (see `Cpu::time`).
+        4 => 100_000_000,
+        5 => 1 | 1 << 16,
+        _ => 0,
+    }
+}
+
+fn word2(features: Features) -> u32 {
+    let bit = |on: bool, place: u32| u32::from(on) << place;
+    let float = 1 | 1 << 1 | 1 << 2 | 1 << 3;
+    let vectors = bit(features.lsx, 6) | bit(features.lasx, 7);
+    // Stable counter, and AM* for words and doublewords.
+    let counter = 1 << 14 | 1 << 22;
+    let lbt = bit(features.lbt, 18) | bit(features.lbt, 19) | bit(features.lbt, 20);
+    // FRECIPE, LAM_BH, LAMCAS, LLACQ_SCREL, SCQ.
+    let v1_1 = (25..30).fold(0, |w, place| w | bit(features.v1_1, place));
+    float | vectors | counter | lbt | v1_1
+}

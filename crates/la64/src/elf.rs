@@ -1,0 +1,234 @@
+//! A reader of LoongArch ELF files that believes nothing: every offset and size is checked before
+//! use, and a contradiction is an error that names it.
+
+use crate::error::{Error, Kind, Result};
+
+const MACHINE_LOONGARCH: u16 = 258;
+const LOAD: u32 = 1;
+const INTERP: u32 = 3;
+const HEADER_LEN: usize = 64;
+const SEGMENT_LEN: usize = 56;
+
+/// A loadable segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Place in the file.
+    pub offset: u64,
+    /// Address, before any load bias.
+    pub address: u64,
+    /// Bytes from the file.
+    pub file_len: u64,
+    /// Bytes in memory, the rest zero.
+    pub memory_len: u64,
+    /// PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4.
+    pub prot: u32,
+}
+
+/// What the program headers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elf {
+    /// Entry address, before any load bias.
+    pub entry: u64,
+    /// True if the file may be loaded anywhere.
+    pub position_independent: bool,
+    /// Loadable segments in file order.
+    pub segments: Vec<Segment>,
+    /// Path of the program's interpreter.
+    pub interpreter: Option<String>,
+    /// Address of the program headers, before any load bias; 0 if they are not loaded.
+    pub headers_address: u64,
+    /// Number of program headers.
+    pub headers_count: u64,
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn bytes<const N: usize>(&self, at: usize) -> Result<[u8; N]> {
+        let slice = at.checked_add(N).and_then(|end| self.0.get(at..end));
+        let slice = slice
+            .ok_or_else(|| bad(format!("truncated: {N} bytes at offset {at:#x} are missing")))?;
+        Ok(slice.try_into().expect("invariant: N bytes"))
+    }
+
+    fn u16(&self, at: usize) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.bytes(at)?))
+    }
+
+    fn u32(&self, at: usize) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.bytes(at)?))
+    }
+
+    fn u64(&self, at: usize) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes(at)?))
+    }
+}
+
+fn bad(what: impl Into<String>) -> Error {
+    Error::new(Kind::BadElf, what)
+}
+
+/// Reads the headers of an ELF file.
+///
+/// # Errors
+/// [`Kind::BadElf`] if it is none, is not LoongArch's 64-bit little-endian kind, is truncated, or
+/// has segments that overlap or leave the address space.
+pub fn parse(file: &[u8]) -> Result<Elf> {
+    let r = Reader(file);
+    let ident: [u8; 16] = r.bytes(0).map_err(|_| bad("too short for an ELF file"))?;
+    if ident[..4] != *b"\x7fELF" {
+        return Err(bad("not an ELF file (it does not start with 7f 45 4c 46)"));
+    }
+    let (kind, machine) = (r.u16(16)?, r.u16(18)?);
+    if machine != MACHINE_LOONGARCH {
+        return Err(bad(format!("for machine {machine}, not LoongArch (258)")));
+    }
+    if ident[4] != 2 || ident[5] != 1 {
+        return Err(bad("not a 64-bit little-endian file"));
+    }
+    if kind != 2 && kind != 3 {
+        return Err(bad(format!("ELF type {kind} is neither an executable nor a shared object")));
+    }
+    let (table, entry_len, count) = (r.u64(32)? as usize, r.u16(54)?, r.u16(56)?);
+    if usize::from(entry_len) != SEGMENT_LEN {
+        return Err(bad(format!("program headers of {entry_len} bytes, not {SEGMENT_LEN}")));
+    }
+    let mut elf = Elf {
+        entry: r.u64(24)?,
+        position_independent: kind == 3,
+        segments: Vec::new(),
+        interpreter: None,
+        headers_address: 0,
+        headers_count: count.into(),
+    };
+    for n in 0..usize::from(count) {
+        let at = table
+            .checked_add(n * SEGMENT_LEN)
+            .ok_or_else(|| bad("program headers out of range"))?;
+        header(&r, at, &mut elf)?;
+    }
+    check(&elf)?;
+    elf.headers_address = headers_address(&elf, table as u64);
+    Ok(elf)
+}
+
+fn header(r: &Reader<'_>, at: usize, elf: &mut Elf) -> Result<()> {
+    let (kind, flags, offset) = (r.u32(at)?, r.u32(at + 4)?, r.u64(at + 8)?);
+    let (address, file_len, memory_len) = (r.u64(at + 16)?, r.u64(at + 32)?, r.u64(at + 40)?);
+    let end = offset.checked_add(file_len);
+    let file = |what| {
+        let end = end.filter(|&e| e <= r.0.len() as u64);
+        let end =
+            end.ok_or_else(|| bad(format!("truncated: {what} at {offset:#x} leaves the file")))?;
+        Ok(&r.0[offset as usize..end as usize])
+    };
+    match kind {
+        LOAD if memory_len > 0 => {
+            file("a segment")?;
+            let prot = flags >> 2 & 1 | flags & 2 | (flags & 1) << 2;
+            elf.segments.push(Segment { offset, address, file_len, memory_len, prot });
+        }
+        INTERP => {
+            let bytes = file("the interpreter's name")?.split(|&b| b == 0).next().unwrap_or(&[]);
+            elf.interpreter = Some(String::from_utf8_lossy(bytes).into_owned());
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn check(elf: &Elf) -> Result<()> {
+    if elf.segments.is_empty() {
+        return Err(bad("nothing to load: no PT_LOAD segment"));
+    }
+    let mut last = 0;
+    for s in &elf.segments {
+        let end = s.address.checked_add(s.memory_len).filter(|&e| e < 1 << 47);
+        let end = end
+            .ok_or_else(|| bad(format!("segment at {:#x} leaves the address space", s.address)))?;
+        if s.file_len > s.memory_len {
+            return Err(bad(format!(
+                "segment at {:#x} is larger in the file than in memory",
+                s.address
+            )));
+        }
+        if s.address < last {
+            return Err(bad(format!("segment at {:#x} overlaps the one before it", s.address)));
+        }
+        last = end;
+    }
+    Ok(())
+}
+
+fn headers_address(elf: &Elf, table: u64) -> u64 {
+    let holds = |s: &&Segment| table >= s.offset && table < s.offset + s.file_len;
+    elf.segments.iter().find(holds).map_or(0, |s| s.address + (table - s.offset))
+}
+
+/// True if the bytes begin like a LoongArch ELF file.
+pub fn is_loongarch(head: &[u8]) -> bool {
+    head.len() >= HEADER_LEN
+        && head.starts_with(b"\x7fELF")
+        && head[18..20] == MACHINE_LOONGARCH.to_le_bytes()
+}
+
+/// A minimal executable: one segment with `code`, loaded at `address`, entered at its start.
+/// Tests and the differential fuzzer make their programs with it.
+pub fn executable(address: u64, code: &[u32]) -> Vec<u8> {
+    let len = (HEADER_LEN + SEGMENT_LEN + 4 * code.len()) as u64;
+    let entry = address + (HEADER_LEN + SEGMENT_LEN) as u64;
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    for half in [2u16, MACHINE_LOONGARCH] {
+        file.extend(half.to_le_bytes());
+    }
+    file.extend(1u32.to_le_bytes());
+    for word in [entry, HEADER_LEN as u64, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    // Flags: double-float ABI, object ABI version 1.
+    file.extend(0x43u32.to_le_bytes());
+    for half in [HEADER_LEN as u16, SEGMENT_LEN as u16, 1, 64, 0, 0] {
+        file.extend(half.to_le_bytes());
+    }
+    file.extend(LOAD.to_le_bytes());
+    file.extend(7u32.to_le_bytes());
+    for word in [0, address, address, len, len, 0x1000] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend(code.iter().flat_map(|w| w.to_le_bytes()));
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minimal_executable_reads_back() {
+        let elf = parse(&executable(0x1_2000_0000, &[0x0382_b80b])).unwrap();
+        assert_eq!(elf.entry, 0x1_2000_0078);
+        assert_eq!((elf.segments.len(), elf.headers_address), (1, 0x1_2000_0040));
+        assert_eq!(elf.segments[0].prot, 7);
+    }
+
+    #[test]
+    fn every_truncation_and_every_flipped_byte_is_an_error_or_a_sane_file() {
+        let good = executable(0x1_2000_0000, &[0; 4]);
+        for len in 0..good.len() {
+            let error = parse(&good[..len]).unwrap_err();
+            assert_eq!(error.kind(), Kind::BadElf, "{error}");
+        }
+        for at in 0..120 {
+            for bit in 0..8 {
+                let mut file = good.clone();
+                file[at] ^= 1 << bit;
+                if let Ok(elf) = parse(&file) {
+                    assert!(
+                        elf.segments.iter().all(|s| s.offset + s.file_len <= file.len() as u64)
+                    );
+                }
+            }
+        }
+    }
+}

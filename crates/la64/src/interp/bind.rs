@@ -1,0 +1,64 @@
+//! From a row of the instruction table to its semantic function.
+//!
+//! Invariant: every row that is not privileged has exactly one handler (a test walks the table).
+
+use super::{
+    Cpu, Cursor, Exit, Handler, Trap, atomic, branch, floating, integer, lbt, memory, vector,
+};
+use crate::isa::{Group, Row};
+
+/// A mnemonic and its code.
+pub(super) type Entry = (&'static str, Handler);
+
+/// A mnemonic without its leading `x` and its code for 128 and 256 bits.
+pub(super) type VectorEntry = (&'static str, [Handler; 2]);
+
+/// The handler of a row; `None` for rows user mode never executes.
+pub(super) fn handler(row: &Row) -> Option<Handler> {
+    let scalar = |tables: &[&[Entry]]| {
+        tables.iter().copied().flatten().find(|e| e.0 == row.mnemonic).map(|e| e.1)
+    };
+    match row.group {
+        Group::Base => scalar(&[integer::TABLE, memory::TABLE, atomic::TABLE, branch::TABLE]),
+        Group::Float => scalar(&[
+            floating::TABLE,
+            floating::SINGLE_TABLE,
+            floating::DOUBLE_TABLE,
+            floating::COMPARE_TABLE,
+            memory::FLOAT_TABLE,
+            branch::FLAG_TABLE,
+        ]),
+        Group::Lbt => scalar(&[lbt::TABLE, memory::PART_TABLE, branch::SCRATCH_TABLE]),
+        Group::Lsx => vector::find(row.mnemonic).map(|h| h[0]),
+        Group::Lasx => vector::find_wide(row.mnemonic),
+        Group::System => None,
+    }
+}
+
+/// What a word that is no instruction runs.
+pub(super) fn illegal(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    cpu.fault(i, Trap::Illegal(i.imm as u32))
+}
+
+/// What an instruction with operands that do not exist runs: traps with the word itself.
+pub(super) fn illegal_operand(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let pc = cpu.state.pc + 4 * u64::from(i.index);
+    let word = cpu.window.load::<u32>(pc).unwrap_or(0);
+    cpu.fault(i, Trap::Illegal(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::ROWS;
+
+    #[test]
+    fn every_unprivileged_row_has_a_handler() {
+        let missing: Vec<_> = ROWS
+            .iter()
+            .filter(|r| r.group != Group::System && handler(r).is_none())
+            .map(|r| r.mnemonic)
+            .collect();
+        assert!(missing.is_empty(), "{} rows without code: {missing:?}", missing.len());
+    }
+}

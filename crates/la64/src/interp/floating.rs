@@ -1,0 +1,365 @@
+//! Scalar floating point: semantics on top of [`crate::float`], FCSR bookkeeping, moves.
+//!
+//! - Arithmetic clears the cause field, then sets it to what it raised; an enabled exception traps
+//!   with the destination untouched, anything else is added to the sticky flags.
+//! - Single results have ones in the register's upper half.
+
+use super::bind::Entry;
+use super::memory::SINGLE_BOX;
+use super::{Cpu, Cursor, Exit, Slot, Trap};
+use crate::float::{self, Double, Env, Format, Rounding, Single};
+use crate::state::fcsr;
+use std::cmp::Ordering;
+
+impl Cpu {
+    /// Floating-point register `slot`.
+    #[inline(always)]
+    pub(super) fn f(&self, slot: Slot) -> u64 {
+        self.state.v[slot.number() & 31].0[0]
+    }
+
+    /// Writes floating-point register `slot`.
+    #[inline(always)]
+    pub(super) fn set_f(&mut self, slot: Slot, value: u64) {
+        self.state.v[slot.number() & 31].0[0] = value;
+    }
+
+    /// A fresh environment with the current rounding mode.
+    pub(super) fn env(&self) -> Env {
+        Env::new(Rounding::from_bits(self.state.fcsr >> 8))
+    }
+
+    /// Records what an operation raised; false if that traps.
+    #[must_use]
+    pub(super) fn record(&mut self, flags: u32) -> bool {
+        self.state.fcsr = self.state.fcsr & !fcsr::CAUSE | flags << 24;
+        if self.state.fcsr & flags & fcsr::ENABLES != 0 {
+            return false;
+        }
+        self.state.fcsr |= flags << 16;
+        true
+    }
+}
+
+/// How a format's values sit in a register.
+pub(super) trait Boxed: Format {
+    fn boxed(bits: u64) -> u64;
+    fn unboxed(register: u64) -> u64;
+}
+
+impl Boxed for Single {
+    fn boxed(bits: u64) -> u64 {
+        bits & 0xffff_ffff | SINGLE_BOX
+    }
+    fn unboxed(register: u64) -> u64 {
+        register & 0xffff_ffff
+    }
+}
+
+impl Boxed for Double {
+    fn boxed(bits: u64) -> u64 {
+        bits
+    }
+    fn unboxed(register: u64) -> u64 {
+        register
+    }
+}
+
+fn finish(cpu: &mut Cpu, i: Cursor<'_>, value: u64, env: Env) -> Exit {
+    if !cpu.record(env.flags) {
+        return cpu.fault(i, Trap::Float);
+    }
+    cpu.set_f(i.rd, value);
+    i.chain(cpu)
+}
+
+/// fd = f(fj, fk, fa) in format `$F`, which `$f` may ignore parts of.
+macro_rules! arith {
+    ($F:ty, $f:expr) => {{
+        fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+            let f: fn(u64, u64, u64, &mut Env) -> u64 = $f;
+            let mut env = cpu.env();
+            let operand = |slot| <$F>::unboxed(cpu.f(slot));
+            let value = f(operand(i.rj), operand(i.rk), operand(i.ra), &mut env);
+            finish(cpu, i, <$F>::boxed(value), env)
+        }
+        run
+    }};
+}
+
+/// fd = f(fj), raw register contents, no flags.
+macro_rules! plain {
+    ($f:expr) => {{
+        fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+            let f: fn(u64, u64) -> u64 = $f;
+            let value = f(cpu.f(i.rj), cpu.f(i.rk));
+            cpu.set_f(i.rd, value);
+            i.chain(cpu)
+        }
+        run
+    }};
+}
+
+/// fd = integer of `$bits` bits of fj, rounded by `$mode` or as FCSR says.
+macro_rules! to_int {
+    ($F:ty, $bits:literal, $mode:expr) => {{
+        fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+            let mut env = cpu.env();
+            env.rounding = $mode.unwrap_or(env.rounding);
+            let value = float::to_int::<$F>(<$F>::unboxed(cpu.f(i.rj)), $bits, true, &mut env);
+            let value = if $bits == 32 { Single::boxed(value) } else { value };
+            finish(cpu, i, value, env)
+        }
+        run
+    }};
+}
+
+/// fd = f(fj), between formats or from an integer.
+macro_rules! change {
+    ($f:expr) => {{
+        fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+            let f: fn(u64, &mut Env) -> u64 = $f;
+            let mut env = cpu.env();
+            let value = f(cpu.f(i.rj), &mut env);
+            finish(cpu, i, value, env)
+        }
+        run
+    }};
+}
+
+/// Bits of a comparison's outcome that a condition accepts.
+pub(super) mod accept {
+    pub(in super::super) const LT: u8 = 1;
+    pub(in super::super) const EQ: u8 = 2;
+    pub(in super::super) const UN: u8 = 4;
+    pub(in super::super) const GT: u8 = 8;
+}
+
+/// The outcome of a comparison as one of the [`accept`] bits.
+pub(super) fn outcome<F: Format>(a: u64, b: u64, signalling: bool, env: &mut Env) -> u8 {
+    match float::compare::<F>(a, b, signalling, env) {
+        Some(Ordering::Less) => accept::LT,
+        Some(Ordering::Equal) => accept::EQ,
+        Some(Ordering::Greater) => accept::GT,
+        None => accept::UN,
+    }
+}
+
+fn fcmp<F: Boxed, const ACCEPT: u8, const SIGNALLING: bool>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let mut env = cpu.env();
+    let (a, b) = (F::unboxed(cpu.f(i.rj)), F::unboxed(cpu.f(i.rk)));
+    let outcome = outcome::<F>(a, b, SIGNALLING, &mut env);
+    if !cpu.record(env.flags) {
+        return cpu.fault(i, Trap::Float);
+    }
+    cpu.state.fcc[i.rd.number() & 7] = u8::from(outcome & ACCEPT != 0);
+    i.chain(cpu)
+}
+
+fn movgr2fcsr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let mask = fcsr::VIEWS[i.rd.number() & 3];
+    cpu.state.fcsr = cpu.state.fcsr & !mask | cpu.x(i.rj) as u32 & mask;
+    i.chain(cpu)
+}
+
+fn movfcsr2gr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let value = cpu.state.fcsr & fcsr::VIEWS[i.rj.number() & 3];
+    cpu.set_x(i.to, u64::from(value));
+    i.chain(cpu)
+}
+
+fn movfr2cf(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    cpu.state.fcc[i.rd.number() & 7] = cpu.f(i.rj) as u8 & 1;
+    i.chain(cpu)
+}
+
+fn movcf2fr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let flag = cpu.state.fcc[i.rj.number() & 7];
+    cpu.set_f(i.rd, flag.into());
+    i.chain(cpu)
+}
+
+fn movgr2cf(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    cpu.state.fcc[i.rd.number() & 7] = cpu.x(i.rj) as u8 & 1;
+    i.chain(cpu)
+}
+
+fn movcf2gr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let flag = cpu.state.fcc[i.rj.number() & 7];
+    cpu.set_x(i.to, flag.into());
+    i.chain(cpu)
+}
+
+fn fsel(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let second = cpu.state.fcc[i.ra.number() & 7] != 0;
+    let value = cpu.f(if second { i.rk } else { i.rj });
+    cpu.set_f(i.rd, value);
+    i.chain(cpu)
+}
+
+fn movgr2fr_w(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let value = cpu.f(i.rd) & SINGLE_BOX | cpu.x(i.rj) & 0xffff_ffff;
+    cpu.set_f(i.rd, value);
+    i.chain(cpu)
+}
+
+fn movgr2frh_w(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let value = cpu.f(i.rd) & 0xffff_ffff | cpu.x(i.rj) << 32;
+    cpu.set_f(i.rd, value);
+    i.chain(cpu)
+}
+
+fn movgr2fr_d(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let value = cpu.x(i.rj);
+    cpu.set_f(i.rd, value);
+    i.chain(cpu)
+}
+
+fn movfr2gr_d(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let value = cpu.f(i.rj);
+    cpu.set_x(i.to, value);
+    i.chain(cpu)
+}
+
+fn movfr2gr_s(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let value = cpu.f(i.rj) as i32 as u64;
+    cpu.set_x(i.to, value);
+    i.chain(cpu)
+}
+
+fn movfrh2gr_s(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let value = (cpu.f(i.rj) as i64 >> 32) as u64;
+    cpu.set_x(i.to, value);
+    i.chain(cpu)
+}
+
+/// Entries of one format: `$dot` is its suffix.
+macro_rules! format_table {
+    ($F:ty, $dot:literal) => {
+        &[
+            (concat!("fadd", $dot), arith!($F, |a, b, _, e| float::add::<$F>(a, b, e))),
+            (concat!("fsub", $dot), arith!($F, |a, b, _, e| float::sub::<$F>(a, b, e))),
+            (concat!("fmul", $dot), arith!($F, |a, b, _, e| float::mul::<$F>(a, b, e))),
+            (concat!("fdiv", $dot), arith!($F, |a, b, _, e| float::div::<$F>(a, b, e))),
+            (
+                concat!("fmax", $dot),
+                arith!($F, |a, b, _, e| float::max_min::<$F>(a, b, true, false, e)),
+            ),
+            (
+                concat!("fmin", $dot),
+                arith!($F, |a, b, _, e| float::max_min::<$F>(a, b, false, false, e)),
+            ),
+            (
+                concat!("fmaxa", $dot),
+                arith!($F, |a, b, _, e| float::max_min::<$F>(a, b, true, true, e)),
+            ),
+            (
+                concat!("fmina", $dot),
+                arith!($F, |a, b, _, e| float::max_min::<$F>(a, b, false, true, e)),
+            ),
+            (concat!("fsqrt", $dot), arith!($F, |a, _, _, e| float::sqrt::<$F>(a, e))),
+            (concat!("frecip", $dot), arith!($F, |a, _, _, e| float::recip::<$F>(a, e))),
+            (concat!("frsqrt", $dot), arith!($F, |a, _, _, e| float::rsqrt::<$F>(a, e))),
+            (concat!("frecipe", $dot), arith!($F, |a, _, _, e| float::recip::<$F>(a, e))),
+            (concat!("frsqrte", $dot), arith!($F, |a, _, _, e| float::rsqrt::<$F>(a, e))),
+            (concat!("flogb", $dot), arith!($F, |a, _, _, e| float::log_b::<$F>(a, e))),
+            (concat!("frint", $dot), arith!($F, |a, _, _, e| float::round_to_int::<$F>(a, e))),
+            (
+                concat!("fmadd", $dot),
+                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (false, false), e)),
+            ),
+            (
+                concat!("fmsub", $dot),
+                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (true, false), e)),
+            ),
+            (
+                concat!("fnmadd", $dot),
+                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (false, true), e)),
+            ),
+            (
+                concat!("fnmsub", $dot),
+                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (true, true), e)),
+            ),
+            (
+                concat!("fclass", $dot),
+                plain!(|a, _| <$F>::boxed(float::classify::<$F>(<$F>::unboxed(a)))),
+            ),
+            (concat!("fabs", $dot), plain!(|a, _| <$F>::boxed(a & !<$F>::SIGN))),
+            (concat!("fneg", $dot), plain!(|a, _| <$F>::boxed(a ^ <$F>::SIGN))),
+            (concat!("fmov", $dot), plain!(|a, _| a)),
+            (
+                concat!("fcopysign", $dot),
+                plain!(|a, b| <$F>::boxed(a & !<$F>::SIGN | b & <$F>::SIGN)),
+            ),
+            (concat!("ftintrm.w", $dot), to_int!($F, 32, Some(Rounding::Down))),
+            (concat!("ftintrm.l", $dot), to_int!($F, 64, Some(Rounding::Down))),
+            (concat!("ftintrp.w", $dot), to_int!($F, 32, Some(Rounding::Up))),
+            (concat!("ftintrp.l", $dot), to_int!($F, 64, Some(Rounding::Up))),
+            (concat!("ftintrz.w", $dot), to_int!($F, 32, Some(Rounding::Zero))),
+            (concat!("ftintrz.l", $dot), to_int!($F, 64, Some(Rounding::Zero))),
+            (concat!("ftintrne.w", $dot), to_int!($F, 32, Some(Rounding::NearestEven))),
+            (concat!("ftintrne.l", $dot), to_int!($F, 64, Some(Rounding::NearestEven))),
+            (concat!("ftint.w", $dot), to_int!($F, 32, None)),
+            (concat!("ftint.l", $dot), to_int!($F, 64, None)),
+            (
+                concat!("ffint", $dot, ".w"),
+                change!(|a, e| <$F>::boxed(float::from_int::<$F>((a as i32).into(), e))),
+            ),
+            (
+                concat!("ffint", $dot, ".l"),
+                change!(|a, e| <$F>::boxed(float::from_int::<$F>((a as i64).into(), e))),
+            ),
+        ]
+    };
+}
+
+/// `fcmp` entries: quiet (`c`) and signalling (`s`) forms of each condition in both formats.
+macro_rules! compare_table {
+    ($($name:literal $accept:expr;)*) => {
+        &[$(
+            (concat!("fcmp.c", $name, ".s"), fcmp::<Single, { $accept }, false>),
+            (concat!("fcmp.s", $name, ".s"), fcmp::<Single, { $accept }, true>),
+            (concat!("fcmp.c", $name, ".d"), fcmp::<Double, { $accept }, false>),
+            (concat!("fcmp.s", $name, ".d"), fcmp::<Double, { $accept }, true>),
+        )*]
+    };
+}
+
+use accept::{EQ, GT, LT, UN};
+
+pub(super) static COMPARE_TABLE: &[Entry] = compare_table! {
+    "af" 0;
+    "lt" LT;
+    "eq" EQ;
+    "le" LT | EQ;
+    "un" UN;
+    "ult" UN | LT;
+    "ueq" UN | EQ;
+    "ule" UN | LT | EQ;
+    "ne" LT | GT;
+    "or" LT | GT | EQ;
+    "une" LT | GT | UN;
+};
+
+pub(super) static SINGLE_TABLE: &[Entry] = format_table!(Single, ".s");
+pub(super) static DOUBLE_TABLE: &[Entry] = format_table!(Double, ".d");
+
+pub(super) static TABLE: &[Entry] = &[
+    ("fscaleb.s", arith!(Single, |a, b, _, e| float::scalb::<Single>(a, (b as i32).into(), e))),
+    ("fscaleb.d", arith!(Double, |a, b, _, e| float::scalb::<Double>(a, b as i64, e))),
+    ("fcvt.s.d", change!(|a, e| Single::boxed(float::convert::<Double, Single>(a, e)))),
+    ("fcvt.d.s", change!(|a, e| float::convert::<Single, Double>(Single::unboxed(a), e))),
+    ("movgr2fcsr", movgr2fcsr),
+    ("movfcsr2gr", movfcsr2gr),
+    ("movfr2cf", movfr2cf),
+    ("movcf2fr", movcf2fr),
+    ("movgr2cf", movgr2cf),
+    ("movcf2gr", movcf2gr),
+    ("fsel", fsel),
+    ("movgr2fr.w", movgr2fr_w),
+    ("movgr2frh.w", movgr2frh_w),
+    ("movgr2fr.d", movgr2fr_d),
+    ("movfr2gr.s", movfr2gr_s),
+    ("movfrh2gr.s", movfrh2gr_s),
+    ("movfr2gr.d", movfr2gr_d),
+];

@@ -1,0 +1,3 @@
+//! placeholder
+use super::bind::Entry;
+pub(super) static TABLE: &[Entry] = &[];

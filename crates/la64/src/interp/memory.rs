@@ -1,0 +1,242 @@
+//! Loads and stores of general and floating-point registers, and the bound-checked forms.
+//!
+//! - A load that faults leaves its destination alone; a store that faults stores nothing.
+//! - A single-precision load sets the upper half of the register to ones, as QEMU does; the
+//!   manual leaves it open.
+
+use super::bind::Entry;
+use super::integer::sx;
+use super::{Cpu, Cursor, Exit, Trap};
+use crate::memory::raw::Word;
+
+/// Upper half of a register that holds a single.
+pub(super) const SINGLE_BOX: u64 = 0xffff_ffff_0000_0000;
+
+#[inline(always)]
+fn load<T: Word>(cpu: &mut Cpu, i: Cursor<'_>, at: u64, widen: fn(T) -> u64) -> Exit {
+    match cpu.window.load::<T>(at) {
+        Some(value) => {
+            cpu.set_x(i.to, widen(value));
+            i.chain(cpu)
+        }
+        None => cpu.fault(i, Trap::Load(at)),
+    }
+}
+
+#[inline(always)]
+fn store<T: Word>(cpu: &mut Cpu, i: Cursor<'_>, at: u64, narrow: fn(u64) -> T) -> Exit {
+    match cpu.window.store(at, narrow(cpu.x(i.rd))) {
+        Some(()) => i.chain(cpu),
+        None => cpu.fault(i, Trap::Store(at)),
+    }
+}
+
+#[inline(always)]
+fn load_float<T: Word>(cpu: &mut Cpu, i: Cursor<'_>, at: u64, widen: fn(T) -> u64) -> Exit {
+    match cpu.window.load::<T>(at) {
+        Some(value) => {
+            cpu.set_f(i.rd, widen(value));
+            i.chain(cpu)
+        }
+        None => cpu.fault(i, Trap::Load(at)),
+    }
+}
+
+#[inline(always)]
+fn store_float<T: Word>(cpu: &mut Cpu, i: Cursor<'_>, at: u64, narrow: fn(u64) -> T) -> Exit {
+    match cpu.window.store(at, narrow(cpu.f(i.rd))) {
+        Some(()) => i.chain(cpu),
+        None => cpu.fault(i, Trap::Store(at)),
+    }
+}
+
+/// `$access` at rj + immediate.
+macro_rules! at_offset {
+    ($access:ident, $f:expr) => {{
+        fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+            let at = cpu.x(i.rj).wrapping_add(i.imm as u64);
+            $access(cpu, i, at, $f)
+        }
+        run
+    }};
+}
+
+/// `$access` at rj + rk.
+macro_rules! at_index {
+    ($access:ident, $f:expr) => {{
+        fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+            let at = cpu.x(i.rj).wrapping_add(cpu.x(i.rk));
+            $access(cpu, i, at, $f)
+        }
+        run
+    }};
+}
+
+/// `$access` at rj if rj compares so with rk, signed; else a bound-check exception.
+macro_rules! if_bound {
+    ($access:ident, $op:tt, $f:expr) => {{
+        fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+            let (at, bound) = (cpu.x(i.rj), cpu.x(i.rk));
+            if !((at as i64) $op bound as i64) {
+                return cpu.fault(i, Trap::Bound(at));
+            }
+            $access(cpu, i, at, $f)
+        }
+        run
+    }};
+}
+
+const fn i8_up(v: u8) -> u64 {
+    v as i8 as u64
+}
+
+const fn i16_up(v: u16) -> u64 {
+    v as i16 as u64
+}
+
+const fn i32_up(v: u32) -> u64 {
+    sx(v as u64)
+}
+
+const fn u8_up(v: u8) -> u64 {
+    v as u64
+}
+
+const fn u16_up(v: u16) -> u64 {
+    v as u64
+}
+
+const fn u32_up(v: u32) -> u64 {
+    v as u64
+}
+
+const fn same(v: u64) -> u64 {
+    v
+}
+
+const fn boxed(v: u32) -> u64 {
+    SINGLE_BOX | v as u64
+}
+
+const fn to8(v: u64) -> u8 {
+    v as u8
+}
+
+const fn to16(v: u64) -> u16 {
+    v as u16
+}
+
+const fn to32(v: u64) -> u32 {
+    v as u32
+}
+
+/// LBT's `ldl`, `ldr`, `stl`, `str`: the part of an unaligned word on one side of a boundary.
+///
+/// `ldl` fills the register's upper bytes from the aligned word that holds `at`, `ldr` its lower
+/// ones; a pair of them reads an unaligned word (as MIPS's lwl and lwr do, little-endian).
+fn load_part<const SIZE: u64, const LEFT: bool>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let at = cpu.x(i.rj).wrapping_add(i.imm as u64);
+    let (offset, bits) = (at % SIZE, 8 * SIZE);
+    let (from, count) = if LEFT { (at - offset, offset + 1) } else { (at, SIZE - offset) };
+    let mut part = 0;
+    for n in 0..count {
+        match cpu.window.load::<u8>(from.wrapping_add(n)) {
+            Some(byte) => part |= u64::from(byte) << (8 * n),
+            None => return cpu.fault(i, Trap::Load(at)),
+        }
+    }
+    let ones = u64::MAX >> (64 - 8 * count);
+    let shift = if LEFT { bits - 8 * count } else { 0 };
+    let value = cpu.x(i.rd) & !(ones << shift) | part << shift;
+    cpu.set_x(i.to, if SIZE == 4 { sx(value) } else { value });
+    i.chain(cpu)
+}
+
+fn store_part<const SIZE: u64, const LEFT: bool>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let at = cpu.x(i.rj).wrapping_add(i.imm as u64);
+    let offset = at % SIZE;
+    let (from, count) = if LEFT { (at - offset, offset + 1) } else { (at, SIZE - offset) };
+    let shift = if LEFT { 8 * (SIZE - count) } else { 0 };
+    let value = cpu.x(i.rd) >> shift;
+    for n in 0..count {
+        if cpu.window.store(from.wrapping_add(n), (value >> (8 * n)) as u8).is_none() {
+            return cpu.fault(i, Trap::Store(at));
+        }
+    }
+    i.chain(cpu)
+}
+
+pub(super) static TABLE: &[Entry] = &[
+    ("ld.d", at_offset!(load, same)),
+    ("st.d", at_offset!(store, same)),
+    ("ld.w", at_offset!(load, i32_up)),
+    ("st.w", at_offset!(store, to32)),
+    ("ld.b", at_offset!(load, i8_up)),
+    ("ld.h", at_offset!(load, i16_up)),
+    ("ld.bu", at_offset!(load, u8_up)),
+    ("ld.hu", at_offset!(load, u16_up)),
+    ("ld.wu", at_offset!(load, u32_up)),
+    ("st.b", at_offset!(store, to8)),
+    ("st.h", at_offset!(store, to16)),
+    ("ldptr.w", at_offset!(load, i32_up)),
+    ("ldptr.d", at_offset!(load, same)),
+    ("stptr.w", at_offset!(store, to32)),
+    ("stptr.d", at_offset!(store, same)),
+    ("ldx.b", at_index!(load, i8_up)),
+    ("ldx.h", at_index!(load, i16_up)),
+    ("ldx.w", at_index!(load, i32_up)),
+    ("ldx.d", at_index!(load, same)),
+    ("ldx.bu", at_index!(load, u8_up)),
+    ("ldx.hu", at_index!(load, u16_up)),
+    ("ldx.wu", at_index!(load, u32_up)),
+    ("stx.b", at_index!(store, to8)),
+    ("stx.h", at_index!(store, to16)),
+    ("stx.w", at_index!(store, to32)),
+    ("stx.d", at_index!(store, same)),
+    ("ldgt.b", if_bound!(load, >, i8_up)),
+    ("ldgt.h", if_bound!(load, >, i16_up)),
+    ("ldgt.w", if_bound!(load, >, i32_up)),
+    ("ldgt.d", if_bound!(load, >, same)),
+    ("ldle.b", if_bound!(load, <=, i8_up)),
+    ("ldle.h", if_bound!(load, <=, i16_up)),
+    ("ldle.w", if_bound!(load, <=, i32_up)),
+    ("ldle.d", if_bound!(load, <=, same)),
+    ("stgt.b", if_bound!(store, >, to8)),
+    ("stgt.h", if_bound!(store, >, to16)),
+    ("stgt.w", if_bound!(store, >, to32)),
+    ("stgt.d", if_bound!(store, >, same)),
+    ("stle.b", if_bound!(store, <=, to8)),
+    ("stle.h", if_bound!(store, <=, to16)),
+    ("stle.w", if_bound!(store, <=, to32)),
+    ("stle.d", if_bound!(store, <=, same)),
+];
+
+pub(super) static FLOAT_TABLE: &[Entry] = &[
+    ("fld.s", at_offset!(load_float, boxed)),
+    ("fld.d", at_offset!(load_float, same)),
+    ("fst.s", at_offset!(store_float, to32)),
+    ("fst.d", at_offset!(store_float, same)),
+    ("fldx.s", at_index!(load_float, boxed)),
+    ("fldx.d", at_index!(load_float, same)),
+    ("fstx.s", at_index!(store_float, to32)),
+    ("fstx.d", at_index!(store_float, same)),
+    ("fldgt.s", if_bound!(load_float, >, boxed)),
+    ("fldgt.d", if_bound!(load_float, >, same)),
+    ("fldle.s", if_bound!(load_float, <=, boxed)),
+    ("fldle.d", if_bound!(load_float, <=, same)),
+    ("fstgt.s", if_bound!(store_float, >, to32)),
+    ("fstgt.d", if_bound!(store_float, >, same)),
+    ("fstle.s", if_bound!(store_float, <=, to32)),
+    ("fstle.d", if_bound!(store_float, <=, same)),
+];
+
+pub(super) static PART_TABLE: &[Entry] = &[
+    ("ldl.w", load_part::<4, true>),
+    ("ldr.w", load_part::<4, false>),
+    ("ldl.d", load_part::<8, true>),
+    ("ldr.d", load_part::<8, false>),
+    ("stl.w", store_part::<4, true>),
+    ("str.w", store_part::<4, false>),
+    ("stl.d", store_part::<8, true>),
+    ("str.d", store_part::<8, false>),
+];

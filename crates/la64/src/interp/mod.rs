@@ -1,0 +1,185 @@
+//! Tier 0: the exact interpreter, oracle of any later tier.
+//!
+//! A block is decoded once into [`Inst`]s (handler, registers, immediate) and then executed by
+//! handlers that tail-call each other; branches leave the block. One semantic function exists per
+//! operation, generic over lanes where the operation is.
+//!
+//! Invariants
+//! - `State::instructions` is exact at every exit, also after a fault in mid-block.
+//! - A fault is precise: registers, memory and pc are as before the faulting instruction.
+//! - Nothing here allocates after a block is built, reads a clock or calls the host's kernel.
+//!
+//! Block boundaries: any branch, system call, break, `ibar`, an instruction that cannot be decoded,
+//! the end of a page (so that page protection is checked once a block) or `BLOCK_MAX` instructions.
+//! A translator may take the same boundaries and the same [`State`].
+
+mod atomic;
+mod bind;
+mod block;
+mod branch;
+mod floating;
+mod integer;
+mod lbt;
+mod memory;
+pub(crate) mod raw;
+mod vector;
+
+pub use block::{Cache, Fetch};
+pub use raw::{Cursor, Slot};
+
+use crate::memory::Window;
+use crate::state::State;
+
+/// How a block ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// A branch to its fixed target.
+    Taken,
+    /// Straight on to the next block.
+    Fall,
+    /// To wherever `pc` points.
+    Indirect,
+    /// [`Cpu::trap`] says why; `pc` is the trapping instruction, or the one after a system call.
+    Trap,
+}
+
+/// Why the interpreter returned to its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Trap {
+    /// `syscall`; already retired.
+    Syscall,
+    /// `break` with its code.
+    Break(u32),
+    /// No instruction, or one this machine does not announce.
+    Illegal(u32),
+    /// The instruction at this address cannot be fetched.
+    Fetch(u64),
+    /// A load that cannot be done.
+    Load(u64),
+    /// A store that cannot be done.
+    Store(u64),
+    /// An atomic access off its natural alignment.
+    Unaligned(u64),
+    /// A bound check failed (`asrtgt`, `ldle` and their kin).
+    Bound(u64),
+    /// An enabled floating-point exception; the cause field says which.
+    Float,
+    /// `ibar`: instructions written before it must be seen after it; already retired.
+    CodeChanged,
+    /// The instruction budget is used up.
+    OutOfBudget,
+    /// The caller's attention flag was raised.
+    Attention,
+}
+
+/// The code of an operation.
+pub type Handler = fn(&mut Cpu, Cursor<'_>) -> Exit;
+
+/// A pre-decoded instruction.
+#[derive(Clone, Copy)]
+pub struct Inst {
+    /// What to run.
+    pub handler: Handler,
+    /// First immediate; for direct branches and pc-relative address forms the absolute result.
+    pub imm: i64,
+    /// Index in the block.
+    pub index: u16,
+    /// Second immediate.
+    pub imm2: u8,
+    /// Register d as a destination: register 0 is the sink.
+    pub to: Slot,
+    /// Register d as a source.
+    pub rd: Slot,
+    /// Register j.
+    pub rj: Slot,
+    /// Register k.
+    pub rk: Slot,
+    /// Register a.
+    pub ra: Slot,
+}
+
+impl std::fmt::Debug for Inst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Inst({}, imm {})", self.index, self.imm)
+    }
+}
+
+impl Inst {
+    fn sentinel(next_pc: u64, index: u16) -> Inst {
+        let zero = Slot::new(0);
+        Inst {
+            handler: end_of_block,
+            imm: next_pc as i64,
+            index,
+            imm2: 0,
+            to: Slot::new(32),
+            rd: zero,
+            rj: zero,
+            rk: zero,
+            ra: zero,
+        }
+    }
+}
+
+fn end_of_block(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    cpu.state.pc = i.imm as u64;
+    Exit::Fall
+}
+
+/// What a machine announces: an instruction outside it is illegal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// 128-bit vectors.
+    pub lsx: bool,
+    /// 256-bit vectors.
+    pub lasx: bool,
+    /// Binary translation assists.
+    pub lbt: bool,
+    /// The additions of version 1.1.
+    pub v1_1: bool,
+}
+
+impl Features {
+    /// All that the interpreter implements.
+    pub const ALL: Features = Features { lsx: true, lasx: true, lbt: true, v1_1: true };
+}
+
+/// One hardware thread: state, its view of memory, and how the latest block ended.
+#[derive(Debug)]
+pub struct Cpu {
+    /// Registers.
+    pub state: State,
+    /// Memory.
+    pub window: Window,
+    /// Why `Exit::Trap` was returned.
+    pub trap: Trap,
+    /// Index in the block of the trapping instruction.
+    pub(crate) trap_index: u16,
+    /// The stable counter `rdtime` reads, in units of 10 ns, set by the owner.
+    pub time: fn() -> u64,
+    /// What the machine announces.
+    pub features: Features,
+}
+
+/// A counter for machines without a clock: always zero.
+pub fn no_time() -> u64 {
+    0
+}
+
+impl Cpu {
+    /// A thread at reset state.
+    pub fn new(window: Window, features: Features) -> Cpu {
+        let state = State::default();
+        Cpu { state, window, trap: Trap::Attention, trap_index: 0, time: no_time, features }
+    }
+
+    /// Ends the block at `i`, which is not retired.
+    #[cold]
+    pub(crate) fn fault(&mut self, i: Cursor<'_>, trap: Trap) -> Exit {
+        self.trap = trap;
+        self.trap_index = i.index;
+        Exit::Trap
+    }
+}

@@ -1,0 +1,66 @@
+//! Linux user mode: runs a LoongArch Linux program as a process of the host.
+//!
+//! The guest lives in a reserved window of 2^40 addresses; a guest thread is a host thread, a guest
+//! process a host process, and its system calls go to the host with addresses translated.
+//!
+//! Invariants
+//! - The guest cannot name host memory outside its window.
+//! - Every guest fault becomes the signal Linux gives, at the exact instruction.
+//! - A signal is delivered between instructions, never lost between a check and a system call.
+//!
+//! This is the one place of the crate that uses the operating system directly; it needs an x86-64
+//! Linux host.
+
+mod path;
+mod process;
+mod raw;
+mod signal;
+mod space;
+mod stack;
+mod syscall;
+mod thread;
+
+pub use process::Options;
+
+use crate::error::Result;
+use process::lock;
+use raw::Disposition;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use thread::Thread;
+
+/// Runs a program to its end; the process then exits with its status, so this returns only when
+/// the program could not be started.
+///
+/// `arguments` are those after the program's name.
+///
+/// # Errors
+/// The program or its interpreter cannot be read, is no LoongArch ELF, or does not fit.
+pub fn run(options: Options, program: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
+    let name = options.argv0.clone().unwrap_or_else(|| program.as_os_str().into());
+    let argv = std::iter::once(&name).chain(arguments).map(|a| a.as_bytes().to_vec()).collect();
+    let (process, start) = process::load(options, program, argv, &process::environment())?;
+    inherit_signals(&process);
+    let mut thread = Thread::new(process, &start);
+    thread.mask = raw::set_mask(0);
+    raw::set_mask(thread.mask);
+    thread.start();
+    // The first thread ended alone; the last one ends the process.
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Signals ignored before exec stay ignored; SIGPIPE, which Rust's runtime ignores, does not.
+fn inherit_signals(process: &process::Process) {
+    let mut actions = lock(&process.actions);
+    raw::force_disposition(libc::SIGPIPE as u32, Disposition::Default);
+    for signal in 1..=64 {
+        if raw::is_ignored(signal) {
+            actions[signal as usize - 1].handler = 1;
+        }
+    }
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        raw::force_disposition(signal as u32, Disposition::Note);
+    }
+}

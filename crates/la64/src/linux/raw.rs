@@ -1,0 +1,346 @@
+//! The host kernel, for the guest: system calls, the reservation of the guest's window, signal
+//! handlers and fork.
+//!
+//! - A system call gets integers, guest addresses, or slices. Guest addresses become host addresses
+//!   inside the window; anything else becomes a non-canonical address, which the host refuses
+//!   with EFAULT. The last pages of the window are never mapped, so a transfer that starts inside
+//!   cannot run out of it.
+//! - The host's SIGSEGV and SIGBUS handler continues faulting guest accesses at their landing.
+//! - Other signals are noted in the thread's [`Pending`] and delivered to the guest at the next
+//!   block boundary; a system call that has not yet entered the kernel is not entered (see `enter`).
+//!
+//! Unsafe because these are the host's raw interfaces.
+#![allow(unsafe_code)]
+
+use crate::memory::Window;
+use crate::memory::raw::landing;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// An argument of a host system call.
+pub(super) enum Arg<'a> {
+    /// A number.
+    Int(u64),
+    /// An address in the guest's window, 0 for none.
+    Guest(u64),
+    /// Bytes the host only reads.
+    In(&'a [u8]),
+    /// Bytes the host may write.
+    Out(&'a mut [u8]),
+}
+
+/// What a system call returns instead of running when a signal came first.
+pub(super) const RESTART: i64 = -512;
+
+/// Bytes at the end of the window that stay unmapped.
+pub(super) const GUARD: u64 = 1 << 24;
+
+/// Signals noted for one thread. `siginfo` slots are written by the handler only while their bit is
+/// clear, and read by the thread after it took the bit.
+pub(super) struct Pending {
+    /// One bit a signal, bit n for signal n + 1.
+    bits: AtomicU64,
+    info: [[AtomicU64; 16]; 64],
+    /// Set with every bit; the interpreter looks at it between blocks.
+    pub(super) attention: AtomicBool,
+}
+
+impl Pending {
+    pub(super) fn new() -> Pending {
+        Pending {
+            bits: AtomicU64::new(0),
+            info: [const { [const { AtomicU64::new(0) }; 16] }; 64],
+            attention: AtomicBool::new(false),
+        }
+    }
+
+    fn note(&self, signal: usize, info: &[u64; 16]) {
+        if self.bits.load(Ordering::Acquire) >> (signal - 1) & 1 == 0 {
+            for (slot, word) in self.info[signal - 1].iter().zip(info) {
+                slot.store(*word, Ordering::Relaxed);
+            }
+            self.bits.fetch_or(1 << (signal - 1), Ordering::Release);
+        }
+        self.attention.store(true, Ordering::Release);
+    }
+
+    /// The lowest pending signal and its siginfo.
+    pub(super) fn take(&self) -> Option<(u32, [u64; 16])> {
+        self.attention.store(false, Ordering::Release);
+        let bits = self.bits.load(Ordering::Acquire);
+        if bits == 0 {
+            return None;
+        }
+        let n = bits.trailing_zeros();
+        let info = std::array::from_fn(|i| self.info[n as usize][i].load(Ordering::Relaxed));
+        self.bits.fetch_and(!(1 << n), Ordering::AcqRel);
+        if bits & (bits - 1) != 0 {
+            self.attention.store(true, Ordering::Release);
+        }
+        Some((n + 1, info))
+    }
+
+    /// The signal `take` would return.
+    pub(super) fn first(&self) -> Option<u32> {
+        let bits = self.bits.load(Ordering::Acquire);
+        (bits != 0).then(|| bits.trailing_zeros() + 1)
+    }
+
+    pub(super) fn any(&self) -> bool {
+        self.bits.load(Ordering::Acquire) != 0
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Pending> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Makes `pending` the place where this thread's signals are noted, for the thread's whole life.
+pub(super) fn adopt(pending: &std::sync::Arc<Pending>) {
+    CURRENT.set(std::sync::Arc::into_raw(pending.clone()));
+}
+
+/// Reserves the guest's window: addresses without memory.
+pub(super) fn reserve(len: u64) -> Option<Window> {
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+    let base = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        libc::mmap(std::ptr::null_mut(), len as usize, libc::PROT_NONE, flags, -1, 0)
+    };
+    // SAFETY: the mapping is ours alone; `install_fault_handler` runs before any guest access.
+    (base != libc::MAP_FAILED).then(|| unsafe { Window::new(base.cast(), len) })
+}
+
+// `la64_enter(number, arguments, attention)`: a host system call that does not start once the
+// attention byte is set. The handler moves a program counter between `la64_enter_check` and
+// `la64_enter_syscall` (inclusive) to `la64_enter_restart`, so no signal is lost in between.
+std::arch::global_asm!(
+    ".text",
+    ".globl la64_enter",
+    ".type la64_enter,@function",
+    "la64_enter:",
+    "push rbx",
+    "mov rbx, rdx",
+    "mov rax, rdi",
+    "mov r11, rsi",
+    "mov rdi, [r11]",
+    "mov rsi, [r11 + 8]",
+    "mov rdx, [r11 + 16]",
+    "mov r10, [r11 + 24]",
+    "mov r8, [r11 + 32]",
+    "mov r9, [r11 + 40]",
+    ".globl la64_enter_check",
+    "la64_enter_check:",
+    "cmp byte ptr [rbx], 0",
+    "jne la64_enter_restart",
+    ".globl la64_enter_syscall",
+    "la64_enter_syscall:",
+    "syscall",
+    "pop rbx",
+    "ret",
+    ".globl la64_enter_restart",
+    "la64_enter_restart:",
+    "mov rax, -512",
+    "pop rbx",
+    "ret",
+    ".size la64_enter, . - la64_enter",
+);
+
+unsafe extern "C" {
+    fn la64_enter(number: i64, arguments: *const [u64; 6], attention: *const AtomicBool) -> i64;
+    static la64_enter_check: u8;
+    static la64_enter_syscall: u8;
+    static la64_enter_restart: u8;
+}
+
+fn address(window: &Window, arg: &mut Arg<'_>) -> u64 {
+    const NOWHERE: u64 = 1 << 63;
+    match arg {
+        Arg::Int(n) => *n,
+        Arg::Guest(0) => 0,
+        Arg::Guest(a) => window.host(*a, 1).map_or(NOWHERE, |p| p as u64),
+        Arg::In(bytes) => bytes.as_ptr() as u64,
+        Arg::Out(bytes) => bytes.as_mut_ptr() as u64,
+    }
+}
+
+fn addresses(window: &Window, args: &mut [Arg<'_>]) -> [u64; 6] {
+    let mut raw = [0; 6];
+    for (slot, arg) in raw.iter_mut().zip(args) {
+        *slot = address(window, arg);
+    }
+    raw
+}
+
+/// A host system call that a signal may interrupt: its result, or [`RESTART`] if it never began.
+pub(super) fn call(window: &Window, pending: &Pending, number: i64, args: &mut [Arg<'_>]) -> i64 {
+    let raw = addresses(window, args);
+    // SAFETY: the kernel touches only what the arguments name: guest memory, of which no Rust
+    // reference exists, or the slices, whose lengths the callers give where the call takes one.
+    unsafe { la64_enter(number, &raw, &pending.attention) }
+}
+
+/// A host system call that runs whether or not signals are pending.
+pub(super) fn call_now(window: &Window, number: i64, args: &mut [Arg<'_>]) -> i64 {
+    let raw = addresses(window, args);
+    static CALM: AtomicBool = AtomicBool::new(false);
+    // SAFETY: as `call`.
+    unsafe { la64_enter(number, &raw, &CALM) }
+}
+
+/// Full memory barrier of every thread and the error of the latest libc call.
+fn errno() -> i64 {
+    -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+unsafe extern "C" fn on_signal(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes a valid siginfo and ucontext to an SA_SIGINFO handler, and nobody
+    // else refers to them while it runs.
+    let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+    let gregs = &mut context.uc_mcontext.gregs;
+    let pc = gregs[libc::REG_RIP as usize] as u64;
+    let fault = (signal == libc::SIGSEGV || signal == libc::SIGBUS) && info.si_code > 0;
+    if fault {
+        match landing(pc) {
+            Some(next) => {
+                gregs[libc::REG_RIP as usize] = next as i64;
+                gregs[libc::REG_RCX as usize] = 1;
+            }
+            // SAFETY: restoring the default makes the refault kill us, as a host defect should.
+            None => unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+            },
+        }
+        return;
+    }
+    let check = &raw const la64_enter_check;
+    let (syscall, restart) = (&raw const la64_enter_syscall, &raw const la64_enter_restart);
+    if (check as u64..=syscall as u64).contains(&pc) {
+        gregs[libc::REG_RIP as usize] = restart as i64;
+    }
+    let pending = CURRENT.get();
+    if !pending.is_null() {
+        // SAFETY: `adopt` leaked a reference count, so the target lives as long as the thread; a
+        // siginfo is 128 bytes, aligned to 8.
+        unsafe { (*pending).note(signal as usize, &*std::ptr::from_ref(info).cast::<[u64; 16]>()) };
+    }
+}
+
+/// What the host does with a signal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disposition {
+    /// The kernel's default.
+    Default,
+    /// Nothing.
+    Ignore,
+    /// Note it for the guest.
+    Note,
+}
+
+/// Sets the host's disposition of a signal; our own fault signals always stay noted.
+pub(super) fn set_disposition(signal: u32, disposition: Disposition) -> i64 {
+    let faults = [libc::SIGSEGV, libc::SIGBUS].contains(&(signal as i32));
+    let disposition = if faults { Disposition::Note } else { disposition };
+    force_disposition(signal, disposition)
+}
+
+/// Sets the host's disposition of any signal.
+pub(super) fn force_disposition(signal: u32, disposition: Disposition) -> i64 {
+    // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe: it touches its
+    // arguments, one const thread-local and atomics.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = match disposition {
+            Disposition::Default => libc::SIG_DFL,
+            Disposition::Ignore => libc::SIG_IGN,
+            Disposition::Note => on_signal as *const () as usize,
+        };
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigfillset(&mut action.sa_mask);
+        if libc::sigaction(signal as i32, &action, std::ptr::null_mut()) == 0 { 0 } else { errno() }
+    }
+}
+
+/// Whether the host ignores a signal (inherited over exec).
+pub(super) fn is_ignored(signal: u32) -> bool {
+    // SAFETY: queries into a local.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal as i32, std::ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Sends a signal to this thread itself.
+pub(super) fn raise(signal: u32) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::raise(signal as i32) };
+}
+
+/// Replaces the thread's signal mask (bit n for signal n + 1) and returns the old one. Faults are
+/// never blocked on the host.
+pub(super) fn set_mask(mask: u64) -> u64 {
+    let faults = 1u64 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
+    let (new, mut old) = (mask & !faults, 0u64);
+    // SAFETY: the kernel reads and writes one 8-byte mask each.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &new, &mut old, 8usize);
+    }
+    old
+}
+
+/// Forks the process: 0 in the child, its pid in the parent, a negative error. The caller holds
+/// every lock of this crate, so none is left locked in the child.
+pub(super) fn fork() -> i64 {
+    // SAFETY: the child continues with this thread alone; it uses only memory and locks that this
+    // thread owns, and glibc makes its own allocator usable in the child.
+    match unsafe { libc::fork() } {
+        -1 => errno(),
+        pid => i64::from(pid),
+    }
+}
+
+/// Host thread id.
+pub(super) fn gettid() -> i64 {
+    // SAFETY: no arguments.
+    i64::from(unsafe { libc::gettid() })
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(super) fn monotonic_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes a local.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Replaces the process image. Returns only the error.
+pub(super) fn execve(
+    path: &std::ffi::CStr,
+    argv: &[std::ffi::CString],
+    envp: &[std::ffi::CString],
+) -> i64 {
+    let list = |strings: &[std::ffi::CString]| {
+        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+    };
+    let (argv, envp) = (list(argv), list(envp));
+    // SAFETY: null-terminated arrays of null-terminated strings that outlive the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    errno()
+}
+
+/// The rest of the process's life: exits at once with a status.
+pub(super) fn exit_group(status: i32) -> ! {
+    // SAFETY: ends the process; nothing of it is needed afterwards.
+    unsafe { libc::_exit(status) }
+}
+
+/// A window without addresses, for calls that name none.
+pub(super) fn empty_window() -> Window {
+    // SAFETY: an empty range is nobody's.
+    unsafe { Window::new(std::ptr::without_provenance_mut(4096), 0) }
+}

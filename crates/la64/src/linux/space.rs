@@ -1,0 +1,361 @@
+//! The guest's address space: which pages exist, with what protection, from what file.
+//!
+//! Invariants
+//! - Areas are disjoint and page-aligned; whatever is in no area is reserved host memory without
+//!   access, so a stray guest access faults.
+//! - Guest execute permission is a property of areas only; no host page is ever executable.
+//! - The first 64 KiB and the last `GUARD` bytes are never mapped.
+
+use super::raw::{self, Arg, GUARD};
+use crate::memory::Window;
+use std::collections::BTreeMap;
+
+/// Page size the guest sees, also the host's.
+pub(super) const PAGE: u64 = 4096;
+const LOW: u64 = 0x1_0000;
+
+pub(super) const PROT_WRITE: u32 = 2;
+pub(super) const PROT_EXEC: u32 = 4;
+pub(super) const MAP_PRIVATE: u32 = 2;
+pub(super) const MAP_FIXED: u32 = 0x10;
+pub(super) const MAP_ANONYMOUS: u32 = 0x20;
+const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
+
+/// One mapping.
+#[derive(Clone, Debug)]
+pub(super) struct Area {
+    pub(super) end: u64,
+    pub(super) prot: u32,
+    pub(super) shared: bool,
+    /// File offset of the start.
+    pub(super) offset: u64,
+    /// Path or bracketed name, empty for anonymous memory.
+    pub(super) name: String,
+}
+
+/// All mappings.
+#[derive(Debug)]
+pub(super) struct Space {
+    pub(super) window: Window,
+    areas: BTreeMap<u64, Area>,
+    /// Start and current end of the heap.
+    pub(super) brk: (u64, u64),
+    /// Changes whenever code may have changed.
+    pub(super) code_generation: u64,
+}
+
+/// What to map.
+pub(super) struct Request<'a> {
+    pub(super) at: u64,
+    pub(super) len: u64,
+    pub(super) prot: u32,
+    pub(super) flags: u32,
+    pub(super) fd: i64,
+    pub(super) offset: u64,
+    pub(super) name: &'a str,
+}
+
+pub(super) const fn page_up(n: u64) -> u64 {
+    n.saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+fn host_prot(prot: u32) -> u64 {
+    let readable = if prot & (PROT_EXEC | PROT_WRITE) != 0 { 1 } else { 0 };
+    u64::from(prot & 3 | readable)
+}
+
+fn err(code: i32) -> i64 {
+    -i64::from(code)
+}
+
+impl Space {
+    pub(super) fn new(window: Window) -> Space {
+        Space { window, areas: BTreeMap::new(), brk: (0, 0), code_generation: 0 }
+    }
+
+    fn limit(&self) -> u64 {
+        self.window.len() - GUARD
+    }
+
+    /// Every mapping in order, with its start.
+    pub(super) fn areas(&self) -> impl Iterator<Item = (u64, &Area)> {
+        self.areas.iter().map(|(&start, area)| (start, area))
+    }
+
+    /// The mapping that holds an address.
+    pub(super) fn area(&self, at: u64) -> Option<(u64, &Area)> {
+        let (&start, area) = self.areas.range(..=at).next_back()?;
+        (at < area.end).then_some((start, area))
+    }
+
+    fn is_free(&self, start: u64, end: u64) -> bool {
+        match self.areas.range(..end).next_back() {
+            Some((_, area)) => area.end <= start,
+            None => true,
+        }
+    }
+
+    /// The highest free place of `len` bytes.
+    fn find_free(&self, len: u64) -> Option<u64> {
+        let mut end = self.limit();
+        for (&start, area) in self.areas.iter().rev() {
+            if end >= area.end && end - area.end >= len {
+                return Some(end - len);
+            }
+            end = end.min(start);
+        }
+        (end >= LOW + len).then(|| end - len)
+    }
+
+    /// Splits areas so that `start` and `end` are boundaries, then removes what lies between.
+    fn carve(&mut self, start: u64, end: u64) {
+        for at in [start, end] {
+            let Some((from, area)) = self.area(at).map(|(s, a)| (s, a.clone())) else { continue };
+            if from < at {
+                let upper = Area { offset: area.offset + (at - from), ..area };
+                self.areas.get_mut(&from).expect("invariant: just found").end = at;
+                self.areas.insert(at, upper);
+            }
+        }
+        let inside: Vec<u64> = self.areas.range(start..end).map(|(&s, _)| s).collect();
+        for at in inside {
+            let gone = self.areas.remove(&at).expect("invariant: just listed");
+            if gone.prot & PROT_EXEC != 0 {
+                self.code_generation += 1;
+            }
+        }
+    }
+
+    fn host_mmap(&self, at: u64, len: u64, prot: u64, flags: u32, fd: i64, offset: u64) -> i64 {
+        let args = &mut [
+            Arg::Guest(at),
+            Arg::Int(len),
+            Arg::Int(prot),
+            Arg::Int(u64::from(flags)),
+            Arg::Int(fd as u64),
+            Arg::Int(offset),
+        ];
+        raw::call_now(&self.window, libc::SYS_mmap, args)
+    }
+
+    /// mmap: the guest address or a negative error.
+    pub(super) fn map(&mut self, r: &Request<'_>) -> i64 {
+        let len = page_up(r.len);
+        if len == 0 || r.at % PAGE != 0 && r.flags & MAP_FIXED != 0 || r.offset % PAGE != 0 {
+            return err(libc::EINVAL);
+        }
+        let at = match self.place(r, len) {
+            Ok(at) => at,
+            Err(code) => return err(code),
+        };
+        let flags = r.flags & !MAP_FIXED_NOREPLACE & !0x100 | MAP_FIXED;
+        let got = self.host_mmap(at, len, host_prot(r.prot), flags, r.fd, r.offset);
+        if got < 0 {
+            return got;
+        }
+        self.carve(at, at + len);
+        if r.prot & PROT_EXEC != 0 {
+            self.code_generation += 1;
+        }
+        let area = Area {
+            end: at + len,
+            prot: r.prot,
+            shared: r.flags & 3 != MAP_PRIVATE,
+            offset: r.offset,
+            name: r.name.into(),
+        };
+        self.areas.insert(at, area);
+        at as i64
+    }
+
+    fn place(&self, r: &Request<'_>, len: u64) -> Result<u64, i32> {
+        let fixed = r.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        let hint = r.at & !(PAGE - 1);
+        let fits = hint >= LOW && hint.checked_add(len).is_some_and(|end| end <= self.limit());
+        if fixed {
+            let replace = r.flags & MAP_FIXED_NOREPLACE == 0;
+            return match (fits, fits && (replace || self.is_free(hint, hint + len))) {
+                (false, _) => Err(libc::ENOMEM),
+                (true, false) => Err(libc::EEXIST),
+                (true, true) => Ok(hint),
+            };
+        }
+        if hint != 0 && fits && self.is_free(hint, hint + len) {
+            return Ok(hint);
+        }
+        self.find_free(len).ok_or(libc::ENOMEM)
+    }
+
+    /// munmap.
+    pub(super) fn unmap(&mut self, at: u64, len: u64) -> i64 {
+        let len = page_up(len);
+        if at % PAGE != 0
+            || len == 0
+            || at.checked_add(len).is_none_or(|end| end > self.window.len())
+        {
+            return err(libc::EINVAL);
+        }
+        self.carve(at, at + len);
+        self.reserve_again(at, len)
+    }
+
+    fn reserve_again(&self, at: u64, len: u64) -> i64 {
+        const NORESERVE: u32 = 0x4000;
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | NORESERVE;
+        // Address 0 must not turn into a null hint.
+        let at = at.max(PAGE);
+        self.host_mmap(at, len, 0, flags, -1, 0).min(0)
+    }
+
+    /// mprotect.
+    pub(super) fn protect(&mut self, at: u64, len: u64, prot: u32) -> i64 {
+        let end = at.saturating_add(page_up(len));
+        if at % PAGE != 0 {
+            return err(libc::EINVAL);
+        }
+        let mut covered = at;
+        while covered < end {
+            match self.area(covered) {
+                Some((_, area)) => covered = area.end,
+                None => return err(libc::ENOMEM),
+            }
+        }
+        let args = &mut [Arg::Guest(at), Arg::Int(end - at), Arg::Int(host_prot(prot))];
+        let done = raw::call_now(&self.window, libc::SYS_mprotect, args);
+        if done < 0 || at == end {
+            return done;
+        }
+        self.set_prot(at, end, prot);
+        0
+    }
+
+    fn set_prot(&mut self, at: u64, end: u64, prot: u32) {
+        let mut pieces = Vec::new();
+        let mut from = at;
+        while from < end {
+            let (start, area) = self.area(from).expect("invariant: checked to be covered");
+            let to = area.end.min(end);
+            pieces.push((
+                from,
+                Area { end: to, prot, offset: area.offset + (from - start), ..area.clone() },
+            ));
+            from = to;
+        }
+        self.carve(at, end);
+        self.areas.extend(pieces);
+        if prot & PROT_EXEC != 0 {
+            self.code_generation += 1;
+        }
+    }
+
+    /// mremap.
+    pub(super) fn remap(
+        &mut self,
+        old: u64,
+        old_len: u64,
+        new_len: u64,
+        flags: u32,
+        to: u64,
+    ) -> i64 {
+        let (old_len, new_len) = (page_up(old_len), page_up(new_len));
+        let Some((start, area)) = self.area(old).map(|(s, a)| (s, a.clone())) else {
+            return err(libc::EFAULT);
+        };
+        if old % PAGE != 0 || new_len == 0 || old_len == 0 || old + old_len > area.end {
+            return err(libc::EINVAL);
+        }
+        let offset = area.offset + (old - start);
+        let fixed = flags & 2 != 0;
+        if !fixed && new_len <= old_len {
+            if new_len < old_len {
+                self.unmap(old + new_len, old_len - new_len);
+            }
+            return old as i64;
+        }
+        let target = match (fixed, self.grows_in_place(old + old_len, old + new_len)) {
+            (true, _) => to,
+            (false, true) => old,
+            (false, false) if flags & 1 == 0 => return err(libc::ENOMEM),
+            (false, false) => match self.find_free(new_len) {
+                Some(at) => at,
+                None => return err(libc::ENOMEM),
+            },
+        };
+        self.relocate(old, old_len, target, new_len, Area { offset, ..area })
+    }
+
+    fn grows_in_place(&self, end: u64, new_end: u64) -> bool {
+        new_end <= self.limit() && self.is_free(end, new_end)
+    }
+
+    fn relocate(&mut self, old: u64, old_len: u64, to: u64, new_len: u64, area: Area) -> i64 {
+        // In place the host would meet its own reservation, so it moves to a scratch place first.
+        let scratch = if to == old { self.find_free(new_len) } else { Some(to) };
+        let Some(scratch) = scratch else { return err(libc::ENOMEM) };
+        for (from, from_len, at) in [(old, old_len, scratch), (scratch, new_len, to)] {
+            if from == at {
+                continue;
+            }
+            let args = &mut [
+                Arg::Guest(from),
+                Arg::Int(from_len),
+                Arg::Int(new_len),
+                Arg::Int(3),
+                Arg::Guest(at),
+            ];
+            let got = raw::call_now(&self.window, libc::SYS_mremap, args);
+            if got < 0 {
+                return got;
+            }
+            self.reserve_again(from, from_len);
+        }
+        self.carve(old, old + old_len);
+        self.carve(to, to + new_len);
+        self.areas.insert(to, Area { end: to + new_len, ..area });
+        to as i64
+    }
+
+    /// brk: the new end of the heap, or the old one if it cannot be moved.
+    pub(super) fn set_brk(&mut self, wanted: u64) -> u64 {
+        let (start, now) = self.brk;
+        if wanted < start {
+            return now;
+        }
+        let (from, to) = (page_up(now), page_up(wanted));
+        if to < from {
+            self.unmap(to, from - to);
+        } else if to > from {
+            let request = Request {
+                at: from,
+                len: to - from,
+                prot: 3,
+                flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                fd: -1,
+                offset: 0,
+                name: "[heap]",
+            };
+            if self.map(&request) < 0 {
+                return now;
+            }
+        }
+        self.brk.1 = wanted;
+        wanted
+    }
+
+    /// The text of /proc/self/maps.
+    pub(super) fn maps(&self) -> String {
+        let mut text = String::new();
+        for (start, area) in self.areas() {
+            let bit = |on: bool, c: char| if on { c } else { '-' };
+            let (r, w, x) =
+                (area.prot & 1 != 0, area.prot & PROT_WRITE != 0, area.prot & PROT_EXEC != 0);
+            let kind = if area.shared { 's' } else { 'p' };
+            let mode: String = [bit(r, 'r'), bit(w, 'w'), bit(x, 'x'), kind].into_iter().collect();
+            let (end, offset, name) = (area.end, area.offset, &area.name);
+            text.push_str(&format!(
+                "{start:012x}-{end:012x} {mode} {offset:08x} 00:00 0 {name:>30}\n"
+            ));
+        }
+        text
+    }
+}

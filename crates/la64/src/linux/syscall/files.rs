@@ -1,0 +1,342 @@
+//! Files, descriptors and sockets: what needs paths, vectors of pointers, or other structures.
+
+use super::super::process::{Process, as_path, lock};
+use super::super::raw::{self, Arg};
+use super::super::thread::Thread;
+use super::{Args, err, pass};
+use std::os::unix::ffi::OsStrExt;
+
+const PATH_MAX: u64 = 4096;
+const IOV_MAX: u64 = 1024;
+const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+
+/// A guest string.
+pub(super) fn string(thread: &Thread, at: u64) -> Result<Vec<u8>, i64> {
+    let mut bytes = Vec::new();
+    for n in 0..PATH_MAX {
+        match thread.cpu.window.load::<u8>(at.wrapping_add(n)) {
+            None => return Err(err(libc::EFAULT)),
+            Some(0) => return Ok(bytes),
+            Some(byte) => bytes.push(byte),
+        }
+    }
+    Err(err(libc::ENAMETOOLONG))
+}
+
+/// The host path of a guest path argument with its terminator; empty where the guest's own bytes
+/// serve (relative paths, null pointers).
+pub(super) fn path_argument(thread: &Thread, at: u64, follow: bool) -> Result<Vec<u8>, i64> {
+    if at == 0 {
+        return Ok(Vec::new());
+    }
+    let path = string(thread, at)?;
+    if !path.starts_with(b"/") {
+        return Ok(Vec::new());
+    }
+    let paths = &thread.process.paths;
+    let host = match proc_self(&path) {
+        Some(b"exe") if follow => paths.resolve(&thread.process.program),
+        _ if follow => paths.resolve(as_path(&path)),
+        _ => paths.resolve_link(as_path(&path)),
+    };
+    Ok([host.as_os_str().as_bytes(), b"\0"].concat())
+}
+
+/// What follows `/proc/self/` (or our own pid) in a path.
+fn proc_self(path: &[u8]) -> Option<&[u8]> {
+    let rest = path.strip_prefix(b"/proc/")?;
+    let own = std::process::id().to_string();
+    let rest = rest.strip_prefix(b"self").or_else(|| rest.strip_prefix(own.as_bytes()))?;
+    rest.strip_prefix(b"/")
+}
+
+pub(super) fn openat(thread: &mut Thread, args: &Args) -> i64 {
+    let path = match string(thread, args[1]) {
+        Ok(path) => path,
+        Err(code) => return code,
+    };
+    match synthetic(&thread.process, &path) {
+        Some(text) => memory_file(thread, &text),
+        None => pass(thread, libc::SYS_openat, "isii", args),
+    }
+}
+
+/// Files of /proc that must describe the guest.
+fn synthetic(process: &Process, path: &[u8]) -> Option<Vec<u8>> {
+    if path == b"/proc/cpuinfo" {
+        return Some(cpuinfo(process).into_bytes());
+    }
+    match proc_self(path)? {
+        b"maps" => Some(lock(&process.space).maps().into_bytes()),
+        b"cmdline" => Some(process.argv.iter().flat_map(|a| [a, &b"\0"[..]].concat()).collect()),
+        _ => None,
+    }
+}
+
+fn cpuinfo(process: &Process) -> String {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut text = String::from("system type\t\t: littoral-la64 interpreter\n");
+    let name = |on: bool, s: &'static str| if on { s } else { "" };
+    let vectors =
+        [name(process.features.lsx, " lsx"), name(process.features.lasx, " lasx")].concat();
+    for n in 0..count {
+        text.push_str(&format!(
+            "\nprocessor\t\t: {n}\ncore\t\t\t: {n}\nCPU Family\t\t: Loongson-64bit\n\
+             ISA\t\t\t: loongarch64\nFeatures\t\t: cpucfg lam ual fpu{vectors} crc32\n"
+        ));
+    }
+    text
+}
+
+/// A descriptor that reads `text`.
+fn memory_file(thread: &Thread, text: &[u8]) -> i64 {
+    let args = &mut [Arg::In(b"la64\0"), Arg::Int(1)];
+    let fd = raw::call_now(&thread.cpu.window, libc::SYS_memfd_create, args);
+    if fd < 0 {
+        return fd;
+    }
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        let args = &mut [
+            Arg::Int(fd as u64),
+            Arg::In(rest),
+            Arg::Int(rest.len() as u64),
+            Arg::Int(at as u64),
+        ];
+        match raw::call_now(&thread.cpu.window, libc::SYS_pwrite64, args) {
+            n if n > 0 => at += n as usize,
+            n => return n,
+        }
+    }
+    fd
+}
+
+pub(super) fn readlinkat(thread: &mut Thread, args: &Args) -> i64 {
+    let path = match string(thread, args[1]) {
+        Ok(path) => path,
+        Err(code) => return code,
+    };
+    let target = match proc_self(&path) {
+        Some(b"exe") => thread.process.program.clone(),
+        Some(rest) if rest.starts_with(b"fd/") => match std::fs::read_link(as_path(&path)) {
+            Ok(host) => thread.process.paths.guest(&host),
+            Err(e) => return err(e.raw_os_error().unwrap_or(libc::EINVAL)),
+        },
+        _ => return pass(thread, libc::SYS_readlinkat, "ilpi", args),
+    };
+    let bytes = target.as_os_str().as_bytes();
+    let len = bytes.len().min(args[3] as usize);
+    match thread.cpu.window.write(args[2], &bytes[..len]) {
+        Some(()) => len as i64,
+        None => err(libc::EFAULT),
+    }
+}
+
+pub(super) fn statx(thread: &mut Thread, args: &Args) -> i64 {
+    let shape = if args[2] & AT_SYMLINK_NOFOLLOW == 0 { "isiip" } else { "iliip" };
+    pass(thread, libc::SYS_statx, shape, args)
+}
+
+/// The kernel's generic `struct stat` from the host's.
+fn store_stat(thread: &Thread, at: u64, host: &[u64; 18]) -> i64 {
+    // Host (x86-64): dev, ino, nlink, mode|uid, gid|pad, rdev, size, blksize, blocks, times.
+    let [dev, ino, nlink, mode_uid, gid, rdev, size, blksize, blocks, rest @ ..] = *host;
+    let (mode, uid) = (mode_uid & 0xffff_ffff, mode_uid >> 32);
+    let mut words = vec![dev, ino, mode | nlink << 32, uid | gid << 32, rdev, 0, size];
+    words.extend([blksize & 0xffff_ffff, blocks]);
+    words.extend(&rest[..6]);
+    words.push(0);
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    thread.cpu.window.write(at, &bytes).map_or(err(libc::EFAULT), |()| 0)
+}
+
+fn words(bytes: &[u8; 144]) -> [u64; 18] {
+    std::array::from_fn(|n| {
+        u64::from_le_bytes(bytes[8 * n..8 * n + 8].try_into().expect("invariant: 8 bytes"))
+    })
+}
+
+pub(super) fn fstat(thread: &mut Thread, args: &Args) -> i64 {
+    let mut bytes = [0; 144];
+    let list = &mut [Arg::Int(args[0]), Arg::Out(&mut bytes)];
+    match raw::call_now(&thread.cpu.window, libc::SYS_fstat, list) {
+        0 => store_stat(thread, args[1], &words(&bytes)),
+        code => code,
+    }
+}
+
+pub(super) fn newfstatat(thread: &mut Thread, args: &Args) -> i64 {
+    let path = match path_argument(thread, args[1], args[3] & AT_SYMLINK_NOFOLLOW == 0) {
+        Ok(path) => path,
+        Err(code) => return code,
+    };
+    let mut bytes = [0; 144];
+    let path = if path.is_empty() { Arg::Guest(args[1]) } else { Arg::In(&path) };
+    let list = &mut [Arg::Int(args[0]), path, Arg::Out(&mut bytes), Arg::Int(args[3])];
+    match raw::call_now(&thread.cpu.window, libc::SYS_newfstatat, list) {
+        0 => store_stat(thread, args[2], &words(&bytes)),
+        code => code,
+    }
+}
+
+pub(super) fn fcntl(thread: &mut Thread, args: &Args) -> i64 {
+    let pointer = matches!(args[1], 5..=7 | 15..=17 | 36..=38 | 1035..=1038);
+    pass(thread, libc::SYS_fcntl, if pointer { "iip" } else { "iii" }, args)
+}
+
+pub(super) fn ioctl(thread: &mut Thread, args: &Args) -> i64 {
+    // TCSBRK, TCXONC, TCFLSH, TIOCSCTTY, TCSBRKP take a number.
+    let number = matches!(args[1], 0x5409..=0x540b | 0x540e | 0x5425);
+    pass(thread, libc::SYS_ioctl, if number { "iii" } else { "iip" }, args)
+}
+
+/// A guest iovec array with host addresses.
+fn vectors(thread: &Thread, at: u64, count: u64) -> Result<Vec<u8>, i64> {
+    if count > IOV_MAX {
+        return Err(err(libc::EINVAL));
+    }
+    let mut bytes = Vec::with_capacity(16 * count as usize);
+    for n in 0..count {
+        let pair = thread.cpu.window.load_words::<2>(at.wrapping_add(16 * n));
+        let [base, len] = pair.ok_or(err(libc::EFAULT))?;
+        let host = match len {
+            0 => 0,
+            _ => thread.cpu.window.host(base, 1).ok_or(err(libc::EFAULT))? as u64,
+        };
+        bytes.extend(host.to_le_bytes());
+        bytes.extend(len.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+fn vectored(thread: &mut Thread, number: i64, args: &Args) -> i64 {
+    let list = match vectors(thread, args[1], args[2]) {
+        Ok(list) => list,
+        Err(code) => return code,
+    };
+    let list = &mut [
+        Arg::Int(args[0]),
+        Arg::In(&list),
+        Arg::Int(args[2]),
+        Arg::Int(args[3]),
+        Arg::Int(args[4]),
+    ];
+    raw::call(&thread.cpu.window, &thread.pending, number, list)
+}
+
+pub(super) fn readv(thread: &mut Thread, args: &Args) -> i64 {
+    vectored(thread, libc::SYS_readv, args)
+}
+
+pub(super) fn writev(thread: &mut Thread, args: &Args) -> i64 {
+    vectored(thread, libc::SYS_writev, args)
+}
+
+pub(super) fn preadv(thread: &mut Thread, args: &Args) -> i64 {
+    vectored(thread, libc::SYS_preadv, args)
+}
+
+pub(super) fn pwritev(thread: &mut Thread, args: &Args) -> i64 {
+    vectored(thread, libc::SYS_pwritev, args)
+}
+
+/// sendmsg or recvmsg: the header's name, vectors and control buffer are translated in a copy; what
+/// the kernel writes back into the header is copied back.
+fn message(thread: &mut Thread, number: i64, args: &Args) -> i64 {
+    let Some(mut header) = thread.cpu.window.load_words::<7>(args[1]) else {
+        return err(libc::EFAULT);
+    };
+    let list = match vectors(thread, header[2], header[3]) {
+        Ok(list) => list,
+        Err(code) => return code,
+    };
+    let guest = header;
+    let window = thread.cpu.window;
+    let host = |at: u64| if at == 0 { Some(0) } else { window.host(at, 1).map(|p| p as u64) };
+    let (Some(name), Some(control)) = (host(header[0]), host(header[4])) else {
+        return err(libc::EFAULT);
+    };
+    (header[0], header[2], header[4]) = (name, list.as_ptr() as u64, control);
+    let mut bytes: Vec<u8> = header.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let call = &mut [Arg::Int(args[0]), Arg::Out(&mut bytes), Arg::Int(args[2])];
+    let result = raw::call(&window, &thread.pending, number, call);
+    let back = |n: usize| {
+        u64::from_le_bytes(bytes[8 * n..8 * n + 8].try_into().expect("invariant: 8 bytes"))
+    };
+    let words = [guest[0], back(1), guest[2], guest[3], guest[4], back(5), back(6)];
+    match window.store_words(args[1], words) {
+        Some(()) => result,
+        None => err(libc::EFAULT),
+    }
+}
+
+pub(super) fn sendmsg(thread: &mut Thread, args: &Args) -> i64 {
+    message(thread, libc::SYS_sendmsg, args)
+}
+
+pub(super) fn recvmsg(thread: &mut Thread, args: &Args) -> i64 {
+    message(thread, libc::SYS_recvmsg, args)
+}
+
+/// The guest's epoll_event has four bytes of padding that the host's lacks.
+pub(super) fn epoll_ctl(thread: &mut Thread, args: &Args) -> i64 {
+    let mut event = [0; 12];
+    if args[3] != 0 {
+        let Some([events, data]) = thread.cpu.window.load_words::<2>(args[3]) else {
+            return err(libc::EFAULT);
+        };
+        event[..4].copy_from_slice(&(events as u32).to_le_bytes());
+        event[4..].copy_from_slice(&data.to_le_bytes());
+    }
+    let list = &mut [Arg::Int(args[0]), Arg::Int(args[1]), Arg::Int(args[2]), Arg::In(&event)];
+    raw::call_now(&thread.cpu.window, libc::SYS_epoll_ctl, list)
+}
+
+pub(super) fn epoll_pwait(thread: &mut Thread, args: &Args) -> i64 {
+    let count = args[2].min(4096);
+    let mut events = vec![0; 12 * count as usize];
+    let list = &mut [
+        Arg::Int(args[0]),
+        Arg::Out(&mut events),
+        Arg::Int(count),
+        Arg::Int(args[3]),
+        Arg::Guest(args[4]),
+        Arg::Int(args[5]),
+    ];
+    let result = raw::call(&thread.cpu.window, &thread.pending, libc::SYS_epoll_pwait, list);
+    for n in 0..result.max(0) as usize {
+        let event = &events[12 * n..12 * n + 12];
+        let mut wide = [0; 16];
+        wide[..4].copy_from_slice(&event[..4]);
+        wide[8..].copy_from_slice(&event[4..]);
+        if thread.cpu.window.write(args[1] + 16 * n as u64, &wide).is_none() {
+            return err(libc::EFAULT);
+        }
+    }
+    result
+}
+
+/// The sixth argument points to a pointer to the mask, and its length.
+pub(super) fn pselect6(thread: &mut Thread, args: &Args) -> i64 {
+    let mut sixth = [0; 16];
+    if args[5] != 0 {
+        let Some([mask, len]) = thread.cpu.window.load_words::<2>(args[5]) else {
+            return err(libc::EFAULT);
+        };
+        let host =
+            if mask == 0 { Some(0) } else { thread.cpu.window.host(mask, 8).map(|p| p as u64) };
+        let Some(host) = host else { return err(libc::EFAULT) };
+        sixth[..8].copy_from_slice(&host.to_le_bytes());
+        sixth[8..].copy_from_slice(&len.to_le_bytes());
+    }
+    let list = &mut [
+        Arg::Int(args[0]),
+        Arg::Guest(args[1]),
+        Arg::Guest(args[2]),
+        Arg::Guest(args[3]),
+        Arg::Guest(args[4]),
+        Arg::In(&sixth),
+    ];
+    raw::call(&thread.cpu.window, &thread.pending, libc::SYS_pselect6, list)
+}

@@ -1,0 +1,375 @@
+//! Threads, processes, signals and identity.
+
+use super::super::process::{Action, as_path, lock};
+use super::super::raw::{self, Arg, Disposition};
+use super::super::signal::{self, SS_DISABLE};
+use super::super::thread::Thread;
+use super::files::string;
+use super::{Args, err, pass};
+use std::ffi::CString;
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const FUTEX_WAKE: u64 = 1;
+const SCRIPTS_MAX: usize = 4;
+
+pub(super) fn no_such_call(_: &mut Thread, _: &Args) -> i64 {
+    err(libc::ENOSYS)
+}
+
+pub(super) fn not_permitted(_: &mut Thread, _: &Args) -> i64 {
+    err(libc::EPERM)
+}
+
+pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
+    thread.ended = true;
+    if thread.clear_tid != 0 {
+        let at = thread.clear_tid;
+        // The joiner may have unmapped it; then nobody waits.
+        let _ = thread.cpu.window.store::<u32>(at, 0);
+        let list = &mut [Arg::Guest(at), Arg::Int(FUTEX_WAKE), Arg::Int(1)];
+        raw::call_now(&thread.cpu.window, libc::SYS_futex, list);
+    }
+    if lock(&thread.process.threads).len() == 1 {
+        thread.exit_group(args[0] as i32);
+    }
+    0
+}
+
+pub(super) fn exit_group(thread: &mut Thread, args: &Args) -> i64 {
+    thread.exit_group(args[0] as i32)
+}
+
+pub(super) fn set_tid_address(thread: &mut Thread, args: &Args) -> i64 {
+    thread.clear_tid = args[0];
+    raw::gettid()
+}
+
+/// Accepted and not walked: a thread that dies holding a robust lock leaves it held.
+pub(super) fn set_robust_list(_: &mut Thread, _: &Args) -> i64 {
+    0
+}
+
+pub(super) fn futex(thread: &mut Thread, args: &Args) -> i64 {
+    // Waiting operations take a timeout, the others a second number, in the same place.
+    let timeout = matches!(args[1] & 0x7f, 0 | 6 | 9 | 11 | 13);
+    pass(thread, libc::SYS_futex, if timeout { "piippi" } else { "piiipi" }, args)
+}
+
+pub(super) fn prctl(thread: &mut Thread, args: &Args) -> i64 {
+    const GET_PDEATHSIG: u64 = 2;
+    const NAMES: [u64; 2] = [15, 16];
+    const GET_SUBREAPER: u64 = 37;
+    match args[0] {
+        o if o == GET_PDEATHSIG || o == GET_SUBREAPER || NAMES.contains(&o) => {
+            pass(thread, libc::SYS_prctl, "ipiii", args)
+        }
+        // Death signal, dumpable, keep capabilities, no new privileges, timer slack.
+        1 | 3 | 4 | 7 | 8 | 29 | 30 | 36 | 38 | 39 => pass(thread, libc::SYS_prctl, "iiiii", args),
+        _ => err(libc::EINVAL),
+    }
+}
+
+pub(super) fn uname(thread: &mut Thread, args: &Args) -> i64 {
+    const FIELD: u64 = 65;
+    let done = pass(thread, libc::SYS_uname, "p", args);
+    let mut machine = [0; FIELD as usize];
+    machine[..11].copy_from_slice(b"loongarch64");
+    match done {
+        0 => {
+            thread.cpu.window.write(args[0] + 4 * FIELD, &machine).map_or(err(libc::EFAULT), |()| 0)
+        }
+        code => code,
+    }
+}
+
+pub(super) fn sigaltstack(thread: &mut Thread, args: &Args) -> i64 {
+    let window = thread.cpu.window;
+    let [base, len, flags] = thread.alternate;
+    if args[1] != 0 && window.store_words(args[1], [base, flags, len]).is_none() {
+        return err(libc::EFAULT);
+    }
+    if args[0] != 0 {
+        let Some([base, flags, len]) = window.load_words::<3>(args[0]) else {
+            return err(libc::EFAULT);
+        };
+        if flags & SS_DISABLE == 0 && len < 2048 {
+            return err(libc::ENOMEM);
+        }
+        thread.alternate = [base, len, flags & SS_DISABLE];
+    }
+    0
+}
+
+pub(super) fn rt_sigaction(thread: &mut Thread, args: &Args) -> i64 {
+    let [signal, new, old, ..] = *args;
+    if !(1..=64).contains(&signal) || new != 0 && [9, 19].contains(&signal) {
+        return err(libc::EINVAL);
+    }
+    let window = thread.cpu.window;
+    let read = match new {
+        0 => Some(None),
+        at => window.load_words::<3>(at).map(Some),
+    };
+    let Some(read) = read else { return err(libc::EFAULT) };
+    let mut actions = lock(&thread.process.actions);
+    let before = actions[signal as usize - 1];
+    if let Some([handler, flags, mask]) = read {
+        actions[signal as usize - 1] = Action { handler, flags, mask };
+        let disposition = match handler {
+            0 => Disposition::Default,
+            1 => Disposition::Ignore,
+            _ => Disposition::Note,
+        };
+        raw::set_disposition(signal as u32, disposition);
+    }
+    drop(actions);
+    if old != 0 && window.store_words(old, [before.handler, before.flags, before.mask]).is_none() {
+        return err(libc::EFAULT);
+    }
+    0
+}
+
+pub(super) fn rt_sigprocmask(thread: &mut Thread, args: &Args) -> i64 {
+    let [how, new, old, ..] = *args;
+    let window = thread.cpu.window;
+    let before = thread.mask;
+    if new != 0 {
+        let Some(set) = window.load::<u64>(new) else { return err(libc::EFAULT) };
+        let mask = match how {
+            0 => before | set,
+            1 => before & !set,
+            2 => set,
+            _ => return err(libc::EINVAL),
+        };
+        signal::set_mask(thread, mask);
+    }
+    if old != 0 && window.store(old, before).is_none() {
+        return err(libc::EFAULT);
+    }
+    0
+}
+
+pub(super) fn rt_sigreturn(thread: &mut Thread, _: &Args) -> i64 {
+    signal::sigreturn(thread);
+    0
+}
+
+pub(super) fn clone(thread: &mut Thread, args: &Args) -> i64 {
+    match args[0] & (CLONE_VM | CLONE_THREAD) {
+        flags if flags == CLONE_VM | CLONE_THREAD => spawn(thread, args),
+        flags if flags & CLONE_THREAD == 0 => fork(thread, args),
+        _ => err(libc::EINVAL),
+    }
+}
+
+/// A thread of the same process, on a new host thread.
+fn spawn(thread: &mut Thread, args: &Args) -> i64 {
+    let [flags, stack, parent_tid, child_tid, tls, _] = *args;
+    let mut cpu = crate::interp::Cpu::new(thread.cpu.window, thread.cpu.features);
+    cpu.state = thread.cpu.state.clone();
+    cpu.time = thread.cpu.time;
+    cpu.state.instructions = 0;
+    cpu.state.x[3] = stack;
+    cpu.state.x[4] = 0;
+    if flags & CLONE_SETTLS != 0 {
+        cpu.state.x[2] = tls;
+    }
+    // The new host thread starts with signals blocked, until it has a place to note them.
+    let mask = thread.mask;
+    raw::set_mask(u64::MAX);
+    let process = thread.process.clone();
+    let (send, receive) = std::sync::mpsc::channel();
+    let started = std::thread::Builder::new().name("guest".into()).spawn(move || {
+        let mut child = Thread::with_cpu(process, cpu, mask);
+        let tid = raw::gettid();
+        for (flag, at) in [(CLONE_PARENT_SETTID, parent_tid), (CLONE_CHILD_SETTID, child_tid)] {
+            if flags & flag != 0 {
+                let _ = child.cpu.window.store(at, tid as u32);
+            }
+        }
+        if flags & CLONE_CHILD_CLEARTID != 0 {
+            child.clear_tid = child_tid;
+        }
+        // The parent may have been killed meanwhile; the thread runs all the same.
+        let _ = send.send(tid);
+        child.start();
+    });
+    let tid = started.ok().and_then(|_| receive.recv().ok());
+    raw::set_mask(mask);
+    tid.unwrap_or(err(libc::EAGAIN))
+}
+
+/// A new process. A vfork is a fork whose parent waits until the child has called exec or ended:
+/// what the child writes to shared memory in between stays its own.
+fn fork(thread: &mut Thread, args: &Args) -> i64 {
+    let [flags, stack, parent_tid, child_tid, tls, _] = *args;
+    let wait = if flags & CLONE_VFORK != 0 { std::io::pipe().ok() } else { None };
+    let process = thread.process.clone();
+    let space = lock(&process.space);
+    let actions = lock(&process.actions);
+    let mut threads = lock(&process.threads);
+    let pid = raw::fork();
+    if pid == 0 {
+        threads.retain(|t| std::sync::Arc::ptr_eq(t, &thread.pending));
+    }
+    drop((space, actions, threads));
+    if pid < 0 {
+        return pid;
+    }
+    if pid > 0 {
+        if flags & CLONE_PARENT_SETTID != 0 {
+            let _ = thread.cpu.window.store(parent_tid, pid as u32);
+        }
+        if let Some((mut reader, writer)) = wait {
+            drop(writer);
+            // Ends when the last copy of the writer closes, whatever comes first.
+            let _ = reader.read(&mut [0]);
+        }
+        return pid;
+    }
+    // The child keeps the writer open, close-on-exec, to its end.
+    std::mem::forget(wait);
+    if stack != 0 {
+        thread.cpu.state.x[3] = stack;
+    }
+    if flags & CLONE_SETTLS != 0 {
+        thread.cpu.state.x[2] = tls;
+    }
+    if flags & CLONE_CHILD_SETTID != 0 {
+        let _ = thread.cpu.window.store(child_tid, raw::gettid() as u32);
+    }
+    thread.clear_tid = if flags & CLONE_CHILD_CLEARTID != 0 { child_tid } else { 0 };
+    0
+}
+
+/// A null-terminated array of guest strings.
+fn strings(thread: &Thread, at: u64) -> Result<Vec<Vec<u8>>, i64> {
+    let mut list = Vec::new();
+    while at != 0 {
+        let slot = at.wrapping_add(8 * list.len() as u64);
+        match thread.cpu.window.load::<u64>(slot).ok_or(err(libc::EFAULT))? {
+            0 => break,
+            string_at => list.push(long_string(thread, string_at)?),
+        }
+    }
+    Ok(list)
+}
+
+/// Arguments may be longer than paths.
+fn long_string(thread: &Thread, at: u64) -> Result<Vec<u8>, i64> {
+    let mut bytes = Vec::new();
+    loop {
+        match thread.cpu.window.load::<u8>(at.wrapping_add(bytes.len() as u64)) {
+            None => return Err(err(libc::EFAULT)),
+            Some(0) => return Ok(bytes),
+            Some(byte) => bytes.push(byte),
+        }
+    }
+}
+
+pub(super) fn execve(thread: &mut Thread, args: &Args) -> i64 {
+    let parts =
+        || Ok((string(thread, args[0])?, strings(thread, args[1])?, strings(thread, args[2])?));
+    match parts().and_then(|(path, argv, envp)| replace(thread, path, argv, envp)) {
+        Ok(code) | Err(code) => code,
+    }
+}
+
+/// Follows `#!` lines, then runs LoongArch programs in a new copy of this command and anything else
+/// natively.
+fn replace(
+    thread: &Thread,
+    path: Vec<u8>,
+    argv: Vec<Vec<u8>>,
+    envp: Vec<Vec<u8>>,
+) -> Result<i64, i64> {
+    let (mut path, mut argv) = (path, argv);
+    for _ in 0..SCRIPTS_MAX {
+        let host = match path.as_slice() {
+            b"/proc/self/exe" => thread.process.paths.resolve(&thread.process.program),
+            _ => thread.process.paths.resolve(as_path(&path)),
+        };
+        let head = head_of(thread, &host)?;
+        if crate::elf::is_loongarch(&head) {
+            if path == b"/proc/self/exe" {
+                path = thread.process.program.as_os_str().as_bytes().to_vec();
+            }
+            return Ok(again(thread, path, argv, envp));
+        }
+        let Some(line) = head.strip_prefix(b"#!") else {
+            return Ok(native(host, argv, envp));
+        };
+        let line = line.split(|&b| b == b'\n').next().unwrap_or(line).trim_ascii();
+        let (interpreter, argument) = match line.iter().position(|b| b" \t".contains(b)) {
+            Some(n) => (&line[..n], Some(line[n..].trim_ascii().to_vec())),
+            None => (line, None),
+        };
+        let rest = argv.into_iter().skip(1);
+        argv =
+            [interpreter.to_vec()].into_iter().chain(argument).chain([path]).chain(rest).collect();
+        path = interpreter.to_vec();
+    }
+    Err(err(libc::ELOOP))
+}
+
+fn head_of(thread: &Thread, host: &std::path::Path) -> Result<Vec<u8>, i64> {
+    let code = |e: std::io::Error| err(e.raw_os_error().unwrap_or(libc::ENOEXEC));
+    let metadata = std::fs::metadata(host).map_err(code)?;
+    if !metadata.is_file() {
+        return Err(err(libc::EACCES));
+    }
+    let name = [host.as_os_str().as_bytes(), b"\0"].concat();
+    let list = &mut [Arg::Int(libc::AT_FDCWD as u64), Arg::In(&name), Arg::Int(1)];
+    let allowed = raw::call_now(&thread.cpu.window, libc::SYS_faccessat, list);
+    if allowed < 0 {
+        return Err(allowed);
+    }
+    let mut head = Vec::new();
+    std::fs::File::open(host).map_err(code)?.take(256).read_to_end(&mut head).map_err(code)?;
+    Ok(head)
+}
+
+fn c_strings(list: Vec<Vec<u8>>) -> Vec<CString> {
+    // Guest strings end at their first zero byte, so none is lost here.
+    list.into_iter().filter_map(|s| CString::new(s).ok()).collect()
+}
+
+fn native(host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
+    match CString::new(host.into_os_string().into_vec()) {
+        Ok(path) => raw::execve(&path, &c_strings(argv), &c_strings(envp)),
+        Err(_) => err(libc::ENOENT),
+    }
+}
+
+fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
+    let options = &thread.process.options;
+    let mut command: Vec<Vec<u8>> = options.reexec.iter().map(|a| a.as_bytes().to_vec()).collect();
+    let Some(program) = command.first().and_then(|p| CString::new(p.clone()).ok()) else {
+        return err(libc::ENOSYS);
+    };
+    if let Some(root) = &options.sysroot {
+        command.extend([b"-L".to_vec(), root.as_os_str().as_bytes().to_vec()]);
+    }
+    for (on, flag) in
+        [(options.stats, "--stats"), (options.strace, "--strace"), (options.trace, "--trace")]
+    {
+        if on {
+            command.push(flag.into());
+        }
+    }
+    if let Some(name) = argv.first() {
+        command.push([b"--argv0=", name.as_slice()].concat());
+    }
+    command.extend([b"--".to_vec(), path]);
+    command.extend(argv.into_iter().skip(1));
+    raw::execve(&program, &c_strings(command), &c_strings(envp))
+}

@@ -1,0 +1,145 @@
+//! A guest thread on a host thread: the loop between interpreter, system calls and signals.
+
+use super::process::{Process, Start, lock};
+use super::raw::{self, Pending};
+use super::space::PROT_EXEC;
+use super::{signal, syscall};
+use crate::interp::{Cache, Cpu, Fetch, Trap};
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A guest thread.
+pub(super) struct Thread {
+    pub(super) cpu: Cpu,
+    pub(super) cache: Cache,
+    pub(super) process: Arc<Process>,
+    pub(super) pending: Arc<Pending>,
+    /// Guest signal mask.
+    pub(super) mask: u64,
+    /// Alternate signal stack: base, length, flags.
+    pub(super) alternate: [u64; 3],
+    /// Written with 0 and woken when the thread ends.
+    pub(super) clear_tid: u64,
+    generation: u64,
+    pub(super) ended: bool,
+}
+
+struct FromSpace<'a>(&'a Process);
+
+impl Fetch for FromSpace<'_> {
+    fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
+        let executable = lock(&self.0.space).area(pc).is_some_and(|(_, a)| a.prot & PROT_EXEC != 0);
+        cpu.window.load(pc).filter(|_| executable)
+    }
+}
+
+/// The stable counter: 100 MHz of the host's monotonic clock.
+fn stable_counter() -> u64 {
+    raw::monotonic_ns() / 10
+}
+
+impl Thread {
+    pub(super) fn new(process: Arc<Process>, start: &Start) -> Thread {
+        let mut cpu = Cpu::new(process.window, process.features);
+        cpu.time = stable_counter;
+        cpu.state.pc = start.pc;
+        cpu.state.x[3] = start.sp;
+        Thread::with_cpu(process, cpu, 0)
+    }
+
+    /// A thread that starts with a copy of another's registers.
+    pub(super) fn with_cpu(process: Arc<Process>, cpu: Cpu, mask: u64) -> Thread {
+        let pending = Arc::new(Pending::new());
+        lock(&process.threads).push(pending.clone());
+        Thread {
+            cpu,
+            cache: Cache::default(),
+            process,
+            pending,
+            mask,
+            alternate: [0, 0, 2],
+            clear_tid: 0,
+            generation: 0,
+            ended: false,
+        }
+    }
+
+    /// Starts noting signals and runs to the thread's end.
+    pub(super) fn start(&mut self) {
+        raw::adopt(&self.pending);
+        raw::set_mask(self.mask);
+        while !self.ended {
+            let process = self.process.clone();
+            self.refresh();
+            if process.options.trace {
+                self.trace();
+            }
+            let budget = if process.options.trace { 1 } else { u64::MAX };
+            let attention = &self.pending.attention;
+            let trap = self.cache.run(&mut self.cpu, &FromSpace(&process), attention, budget);
+            self.handle(trap);
+        }
+        let pending = &self.pending;
+        lock(&self.process.threads).retain(|t| !Arc::ptr_eq(t, pending));
+        self.process.instructions.fetch_add(self.cpu.state.instructions, Ordering::Relaxed);
+    }
+
+    /// Forgets decoded blocks if code changed.
+    fn refresh(&mut self) {
+        let now = lock(&self.process.space).code_generation;
+        if now != self.generation {
+            self.generation = now;
+            self.cache.clear();
+        }
+    }
+
+    fn handle(&mut self, trap: Trap) {
+        match trap {
+            Trap::Syscall if self.pending.any() => {
+                // The signal comes first; the system call runs after its handler.
+                self.cpu.state.pc -= 4;
+                self.cpu.state.instructions -= 1;
+                self.signals();
+            }
+            Trap::Syscall => syscall::run(self),
+            Trap::Attention => self.signals(),
+            Trap::CodeChanged => {
+                lock(&self.process.space).code_generation += 1;
+                self.process.code_changed();
+            }
+            Trap::OutOfBudget => {}
+            fault => signal::fault(self, fault),
+        }
+    }
+
+    /// Delivers what is pending.
+    pub(super) fn signals(&mut self) {
+        while let Some((number, info)) = self.pending.take() {
+            signal::deliver(self, number, info, false);
+        }
+    }
+
+    fn trace(&self) {
+        let pc = self.cpu.state.pc;
+        let word = self.cpu.window.load::<u32>(pc).unwrap_or(0);
+        let text = crate::isa::disassemble(word).unwrap_or_else(|| "unknown".into());
+        self.say(&format!("{pc:#x}: {word:08x} {text}"));
+    }
+
+    /// A line of ours on stderr: `--strace`, `--trace`, `--stats`, and what killed the guest.
+    pub(super) fn say(&self, line: &str) {
+        // A closed stderr must not stop the guest.
+        let _ = writeln!(std::io::stderr().lock(), "la64: {line}");
+    }
+
+    /// Ends the whole process.
+    pub(super) fn exit_group(&self, status: i32) -> ! {
+        if self.process.options.stats {
+            let ended = self.process.instructions.load(Ordering::Relaxed);
+            let own = self.cpu.state.instructions;
+            self.say(&format!("{} instructions retired, {} blocks", ended + own, self.cache.len()));
+        }
+        raw::exit_group(status)
+    }
+}

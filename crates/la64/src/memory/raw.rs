@@ -1,0 +1,345 @@
+//! Loads, stores and compare-and-swap through host pointers, with host faults turned into `None`.
+//!
+//! On x86-64 each access is one instruction followed by a landing label; both addresses go into the
+//! section `la64_extable`. A SIGSEGV or SIGBUS whose program counter stands in the table continues
+//! at the landing with ecx = 1 (see [`landing`]). Other hosts access memory plainly: there the
+//! window must be wholly mapped, which is all the device core needs.
+//!
+//! Unsafe code is confined here because bounds-checked access to a sparse terabyte of guest memory
+//! has no safe expression.
+#![allow(unsafe_code)]
+
+/// A plain integer that guest memory holds.
+pub trait Word: Copy {
+    /// Reads at `p`; `None` if the host refuses.
+    ///
+    /// # Safety
+    /// `p` is inside a window: mapped, or refused by the host with a signal the table knows.
+    unsafe fn load(p: *const u8) -> Option<Self>;
+    /// Writes at `p`; `None` if the host refuses.
+    ///
+    /// # Safety
+    /// As `load`.
+    unsafe fn store(self, p: *mut u8) -> Option<()>;
+    /// Compare-and-swap at an aligned `p`: what was there.
+    ///
+    /// # Safety
+    /// As `load`, and `p` is aligned to the word's size.
+    unsafe fn swap_if(p: *mut u8, old: Self, new: Self) -> Option<Self>;
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! guarded {
+    ($instruction:literal, $err:ident, $($operand:tt)*) => {
+        core::arch::asm!(
+            "xor ecx, ecx",
+            concat!("2: ", $instruction),
+            "3:",
+            ".pushsection la64_extable,\"aR\",@progbits",
+            ".balign 4",
+            ".long 2b - .",
+            ".long 3b - .",
+            ".popsection",
+            out("ecx") $err,
+            $($operand)*
+            options(nostack)
+        )
+    };
+}
+
+macro_rules! word {
+    ($type:ty, $atomic:ident, $class:ident, $load:literal, $store:literal, $cas:literal) => {
+        #[cfg(target_arch = "x86_64")]
+        impl Word for $type {
+            #[inline(always)]
+            unsafe fn load(p: *const u8) -> Option<Self> {
+                let error: u32;
+                let value: $type;
+                // SAFETY: one load; the caller vouches for `p`, a host fault lands with ecx = 1.
+                unsafe { guarded!($load, error, p = in(reg) p, v = out($class) value,) };
+                (error == 0).then_some(value)
+            }
+            #[inline(always)]
+            unsafe fn store(self, p: *mut u8) -> Option<()> {
+                let error: u32;
+                // SAFETY: one store of the word's size; see `load`.
+                unsafe { guarded!($store, error, p = in(reg) p, v = in($class) self,) };
+                (error == 0).then_some(())
+            }
+            #[inline(always)]
+            unsafe fn swap_if(p: *mut u8, old: Self, new: Self) -> Option<Self> {
+                let error: u32;
+                let mut seen = old as u64;
+                // SAFETY: one locked compare-and-swap; see `load`.
+                unsafe {
+                    guarded!($cas, error, p = in(reg) p, v = in($class) new,
+                        inout("rax") seen,)
+                };
+                (error == 0).then_some(seen as Self)
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        impl Word for $type {
+            unsafe fn load(p: *const u8) -> Option<Self> {
+                // SAFETY: the caller vouches that `p` is mapped; no alignment is assumed.
+                Some(unsafe { p.cast::<Self>().read_unaligned() })
+            }
+            unsafe fn store(self, p: *mut u8) -> Option<()> {
+                // SAFETY: as `load`.
+                unsafe { p.cast::<Self>().write_unaligned(self) };
+                Some(())
+            }
+            unsafe fn swap_if(p: *mut u8, old: Self, new: Self) -> Option<Self> {
+                use std::sync::atomic::*;
+                // SAFETY: `p` is mapped and aligned, and guest memory is only reached through this
+                // module, so the cell is never part of a Rust reference.
+                let cell = unsafe { $atomic::from_ptr(p.cast()) };
+                match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(seen) | Err(seen) => Some(seen),
+                }
+            }
+        }
+    };
+}
+
+word!(
+    u8,
+    AtomicU8,
+    reg_byte,
+    "mov {v}, byte ptr [{p}]",
+    "mov byte ptr [{p}], {v}",
+    "lock cmpxchg byte ptr [{p}], {v}"
+);
+word!(
+    u16,
+    AtomicU16,
+    reg,
+    "mov {v:x}, word ptr [{p}]",
+    "mov word ptr [{p}], {v:x}",
+    "lock cmpxchg word ptr [{p}], {v:x}"
+);
+word!(
+    u32,
+    AtomicU32,
+    reg,
+    "mov {v:e}, dword ptr [{p}]",
+    "mov dword ptr [{p}], {v:e}",
+    "lock cmpxchg dword ptr [{p}], {v:e}"
+);
+word!(
+    u64,
+    AtomicU64,
+    reg,
+    "mov {v}, qword ptr [{p}]",
+    "mov qword ptr [{p}], {v}",
+    "lock cmpxchg qword ptr [{p}], {v}"
+);
+
+/// Writes nothing, but faults where a store would: a locked `or` with zero.
+///
+/// # Safety
+/// `p` is inside a window.
+unsafe fn probe_write(p: *mut u8) -> Option<()> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let error: u32;
+        // SAFETY: leaves the byte as it is; a host fault lands with ecx = 1.
+        unsafe { guarded!("lock or byte ptr [{p}], 0", error, p = in(reg) p,) };
+        (error == 0).then_some(())
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = p;
+        Some(())
+    }
+}
+
+/// Guest addresses `[0, len)` at host address `base`.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    base: u64,
+    len: u64,
+}
+
+const PAGE: u64 = 4096;
+
+impl Window {
+    /// A window onto `[base, base + len)` of the host.
+    ///
+    /// # Safety
+    /// The range belongs to the guest alone for as long as the window is used: no Rust reference
+    /// points into it. On x86-64 pages of it may be unmapped only while the SIGSEGV handler of
+    /// `linux::raw` is installed; on other hosts never.
+    pub unsafe fn new(base: *mut u8, len: u64) -> Window {
+        Window { base: base as u64, len }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True for a window without addresses.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The host address of guest address `address`, if `size` bytes from there are in the window.
+    #[inline(always)]
+    pub fn host(&self, address: u64, size: u64) -> Option<*mut u8> {
+        (address <= self.len.wrapping_sub(size) && size <= self.len)
+            .then(|| (self.base + address) as *mut u8)
+    }
+
+    /// The guest address of a host address inside the window.
+    pub fn guest(&self, host: u64) -> Option<u64> {
+        host.checked_sub(self.base).filter(|&a| a < self.len)
+    }
+
+    /// Reads a word; `None` outside the window or where the host refuses.
+    #[inline(always)]
+    pub fn load<T: Word>(&self, address: u64) -> Option<T> {
+        let p = self.host(address, size_of::<T>() as u64)?;
+        // SAFETY: `p..p + size` is inside the window, whose pages `new` vouches for.
+        unsafe { T::load(p) }
+    }
+
+    /// Writes a word; `None` outside the window or where the host refuses.
+    #[inline(always)]
+    pub fn store<T: Word>(&self, address: u64, value: T) -> Option<()> {
+        let p = self.host(address, size_of::<T>() as u64)?;
+        // SAFETY: as `load`.
+        unsafe { value.store(p) }
+    }
+
+    /// Compare-and-swap of an aligned word: what was there.
+    #[inline(always)]
+    pub fn swap_if<T: Word>(&self, address: u64, old: T, new: T) -> Option<T> {
+        let p = self.host(address, size_of::<T>() as u64)?;
+        assert!(address % size_of::<T>() as u64 == 0, "the caller has checked alignment");
+        // SAFETY: as `load`; aligned because windows start on a page.
+        unsafe { T::swap_if(p, old, new) }
+    }
+
+    /// Compare-and-swap of 16 aligned bytes; true if it stored.
+    #[cfg(target_arch = "x86_64")]
+    pub fn swap_if_16(&self, address: u64, old: [u64; 2], new: [u64; 2]) -> Option<bool> {
+        let p = self.host(address, 16)?;
+        assert!(address.is_multiple_of(16), "the caller has checked alignment");
+        let (mut low, mut high) = (old[0], old[1]);
+        let error: u64;
+        // SAFETY: cmpxchg16b at an aligned place of the window. rbx is saved around it because
+        // LLVM reserves it; the landing after a fault restores it, being the next instruction.
+        unsafe {
+            core::arch::asm!(
+                "xor r8d, r8d",
+                "xchg rbx, rsi",
+                "2: lock cmpxchg16b xmmword ptr [rdi]",
+                "jmp 5f",
+                "3: mov r8d, 1",
+                "5: mov rbx, rsi",
+                ".pushsection la64_extable,\"aR\",@progbits",
+                ".balign 4",
+                ".long 2b - .",
+                ".long 3b - .",
+                ".popsection",
+                in("rdi") p,
+                inout("rsi") new[0] => _,
+                inout("rcx") new[1] => _,
+                inout("rax") low,
+                inout("rdx") high,
+                out("r8") error,
+                options(nostack)
+            );
+        }
+        (error == 0).then_some([low, high] == old)
+    }
+
+    /// Compare-and-swap of 16 aligned bytes; true if it stored. One lock serves all windows.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn swap_if_16(&self, address: u64, old: [u64; 2], new: [u64; 2]) -> Option<bool> {
+        static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _guard = LOCK.lock().unwrap_or_else(|e| e.into_inner());
+        let now = [self.load::<u64>(address)?, self.load::<u64>(address + 8)?];
+        if now == old {
+            self.store(address, new[0])?;
+            self.store(address + 8, new[1])?;
+        }
+        Some(now == old)
+    }
+
+    /// Reads `N` words.
+    #[inline(always)]
+    pub fn load_words<const N: usize>(&self, address: u64) -> Option<[u64; N]> {
+        let mut words = [0; N];
+        for (i, word) in words.iter_mut().enumerate() {
+            *word = self.load(address.wrapping_add(8 * i as u64))?;
+        }
+        Some(words)
+    }
+
+    /// Writes `N` words, all or none.
+    #[inline(always)]
+    pub fn store_words<const N: usize>(&self, address: u64, words: [u64; N]) -> Option<()> {
+        let last = 8 * N as u64 - 1;
+        let p = self.host(address, last + 1)?;
+        if address % PAGE + last >= PAGE {
+            // SAFETY: both ends are inside the window.
+            unsafe {
+                probe_write(p)?;
+                probe_write(p.add(last as usize))?;
+            }
+        }
+        words.iter().enumerate().try_for_each(|(i, &w)| self.store(address + 8 * i as u64, w))
+    }
+
+    /// Copies guest bytes out; `None` if any of them cannot be read.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = self.load(address.checked_add(i as u64)?)?;
+        }
+        Some(())
+    }
+
+    /// Copies bytes in; `None` if any of them cannot be written (earlier ones then are).
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Option<()> {
+        for (i, &byte) in bytes.iter().enumerate() {
+            self.store(address.checked_add(i as u64)?, byte)?;
+        }
+        Some(())
+    }
+
+    /// Orders everything before against everything after, in every thread.
+    pub fn fence(&self) {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(feature = "linux"), allow(dead_code))]
+unsafe extern "C" {
+    #[link_name = "__start_la64_extable"]
+    static TABLE_START: [i32; 2];
+    #[link_name = "__stop_la64_extable"]
+    static TABLE_STOP: [i32; 2];
+}
+
+/// Where execution continues after a host fault at `pc`, if the fault is one of this module's.
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(feature = "linux"), allow(dead_code))]
+pub(crate) fn landing(pc: u64) -> Option<u64> {
+    let mut entry = &raw const TABLE_START;
+    let stop = &raw const TABLE_STOP;
+    while entry < stop {
+        // SAFETY: the linker's start and stop symbols bound an array of such pairs.
+        let [fault, landing] = unsafe { *entry };
+        let at =
+            |offset: i32, word: u64| (entry as u64 + 4 * word).wrapping_add(offset as i64 as u64);
+        if at(fault, 0) == pc {
+            return Some(at(landing, 1));
+        }
+        // SAFETY: stays at or below `stop`.
+        entry = unsafe { entry.add(1) };
+    }
+    None
+}

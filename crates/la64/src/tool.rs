@@ -1,0 +1,67 @@
+//! What the command line shows of a program without running it.
+
+use crate::elf;
+use crate::error::{Error, Kind, Result};
+use crate::isa;
+use std::io::Write;
+use std::path::Path;
+
+fn written(result: std::io::Result<()>) -> Result<()> {
+    match result {
+        // A reader that has seen enough is no failure.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|e| Error::with_source(Kind::Io, "cannot write the output", e)),
+    }
+}
+
+/// Writes the instructions of all executable segments: address, word, text, and for branches the
+/// target.
+///
+/// # Errors
+/// The file cannot be read or is no LoongArch ELF.
+pub fn disasm(file: &Path, out: &mut impl Write) -> Result<()> {
+    let shown = file.display();
+    let bytes = std::fs::read(file)
+        .map_err(|e| Error::with_source(Kind::Io, format!("cannot read {shown}"), e))?;
+    let program = elf::parse(&bytes).map_err(|e| e.in_context(shown))?;
+    for s in program.segments.iter().filter(|s| s.prot & 4 != 0) {
+        let code = &bytes[s.offset as usize..(s.offset + s.file_len) as usize];
+        written(segment(s.address, code, out))?;
+    }
+    Ok(())
+}
+
+fn segment(address: u64, code: &[u8], out: &mut impl Write) -> std::io::Result<()> {
+    for (n, chunk) in code.chunks_exact(4).enumerate() {
+        let pc = address + 4 * n as u64;
+        let word = u32::from_le_bytes(chunk.try_into().expect("invariant: four bytes"));
+        let text = isa::disassemble(word).unwrap_or_else(|| format!(".word {word:#010x}"));
+        match target(pc, word) {
+            Some(to) => writeln!(out, "{pc:12x}: {word:08x}  {text}  # {to:#x}")?,
+            None => writeln!(out, "{pc:12x}: {word:08x}  {text}")?,
+        }
+    }
+    out.flush()
+}
+
+/// Where a direct branch goes.
+fn target(pc: u64, word: u32) -> Option<u64> {
+    let row = isa::decode(word)?.row();
+    let relative = (0x40..0x6d).contains(&(row.word >> 24)) && row.stem() != "jirl";
+    relative.then(|| pc.wrapping_add(row.immediate(word, 0) as i64 as u64))
+}
+
+/// Writes the line for `/proc/sys/fs/binfmt_misc/register`.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn binfmt(out: &mut impl Write) -> Result<()> {
+    let own = std::env::current_exe()
+        .map_err(|e| Error::with_source(Kind::Io, "cannot find this command's own path", e))?;
+    const MAGIC: &str = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x02\x01";
+    const MASK: &str =
+        r"\xff\xff\xff\xff\xff\xff\xff\xfc\x00\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff";
+    // binfmt_misc starts `la64 PROGRAM ARGUMENTS`; the wrapper name `la64-run` implies `run`.
+    let wrapper = own.with_file_name("la64-run");
+    written(writeln!(out, ":la64:M::{MAGIC}:{MASK}:{}:F", wrapper.display()))
+}
