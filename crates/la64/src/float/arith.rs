@@ -100,7 +100,7 @@ pub fn div<F: Format>(a: u64, b: u64, env: &mut Env) -> u64 {
         _ => {
             let (n, d) = (x.significand >> (TOP - 52) << 66, y.significand >> (TOP - 52));
             // n / d is in (2^65, 2^67); a sticky bit below stands for the remainder.
-            let quotient = n / d << 1 | u128::from(n % d != 0);
+            let quotient = ((n / d) << 1) | u128::from(n % d != 0);
             let exponent = x.exponent - y.exponent + TOP as i32 - 67;
             round::<F>(negative, exponent, quotient, env)
         }

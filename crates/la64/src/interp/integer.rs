@@ -104,11 +104,17 @@ const fn rem(a: u64, b: u64) -> u64 {
 }
 
 const fn div_unsigned(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { a / b }
+    match a.checked_div(b) {
+        Some(quotient) => quotient,
+        None => a,
+    }
 }
 
 const fn rem_unsigned(a: u64, b: u64) -> u64 {
-    if b == 0 { 0 } else { a % b }
+    match a.checked_rem(b) {
+        Some(remainder) => remainder,
+        None => 0,
+    }
 }
 
 fn bytes_of_halves_swapped(x: u64) -> u64 {
@@ -124,7 +130,7 @@ fn crc(data: u64, crc: u64, bits: u32, polynomial: u32) -> u64 {
     let mut crc = crc as u32;
     for n in 0..bits {
         let bit = (crc ^ (data >> n) as u32) & 1;
-        crc = crc >> 1 ^ polynomial * bit;
+        crc = (crc >> 1) ^ (polynomial * bit);
     }
     sx(u64::from(crc))
 }
@@ -271,7 +277,7 @@ pub(super) static TABLE: &[Entry] = &[
     ("bitrev.d", j!(u64::reverse_bits)),
     ("mul.w", jk!(|a, b| sx(a.wrapping_mul(b)))),
     ("mulh.w", jk!(|a, b| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u64)),
-    ("mulh.wu", jk!(|a, b| sx((a & 0xffff_ffff) * (b & 0xffff_ffff) >> 32))),
+    ("mulh.wu", jk!(|a, b| sx(((a & 0xffff_ffff) * (b & 0xffff_ffff)) >> 32))),
     ("mul.d", jk!(|a, b| a.wrapping_mul(b))),
     ("mulh.d", jk!(|a, b| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64)),
     ("mulh.du", jk!(|a, b| ((u128::from(a) * u128::from(b)) >> 64) as u64)),

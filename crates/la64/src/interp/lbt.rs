@@ -1,3 +1,5 @@
-//! placeholder
+//! Binary translation assists.
+
 use super::bind::Entry;
+
 pub(super) static TABLE: &[Entry] = &[];

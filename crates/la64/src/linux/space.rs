@@ -141,7 +141,10 @@ impl Space {
     /// mmap: the guest address or a negative error.
     pub(super) fn map(&mut self, r: &Request<'_>) -> i64 {
         let len = page_up(r.len);
-        if len == 0 || r.at % PAGE != 0 && r.flags & MAP_FIXED != 0 || r.offset % PAGE != 0 {
+        if len == 0
+            || !r.at.is_multiple_of(PAGE) && r.flags & MAP_FIXED != 0
+            || !r.offset.is_multiple_of(PAGE)
+        {
             return err(libc::EINVAL);
         }
         let at = match self.place(r, len) {
@@ -189,7 +192,7 @@ impl Space {
     /// munmap.
     pub(super) fn unmap(&mut self, at: u64, len: u64) -> i64 {
         let len = page_up(len);
-        if at % PAGE != 0
+        if !at.is_multiple_of(PAGE)
             || len == 0
             || at.checked_add(len).is_none_or(|end| end > self.window.len())
         {
@@ -210,7 +213,7 @@ impl Space {
     /// mprotect.
     pub(super) fn protect(&mut self, at: u64, len: u64, prot: u32) -> i64 {
         let end = at.saturating_add(page_up(len));
-        if at % PAGE != 0 {
+        if !at.is_multiple_of(PAGE) {
             return err(libc::EINVAL);
         }
         let mut covered = at;
@@ -261,7 +264,7 @@ impl Space {
         let Some((start, area)) = self.area(old).map(|(s, a)| (s, a.clone())) else {
             return err(libc::EFAULT);
         };
-        if old % PAGE != 0 || new_len == 0 || old_len == 0 || old + old_len > area.end {
+        if !old.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 || old + old_len > area.end {
             return err(libc::EINVAL);
         }
         let offset = area.offset + (old - start);

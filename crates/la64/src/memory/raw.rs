@@ -216,7 +216,7 @@ impl Window {
     #[inline(always)]
     pub fn swap_if<T: Word>(&self, address: u64, old: T, new: T) -> Option<T> {
         let p = self.host(address, size_of::<T>() as u64)?;
-        assert!(address % size_of::<T>() as u64 == 0, "the caller has checked alignment");
+        assert!(address.is_multiple_of(size_of::<T>() as u64), "the caller has checked alignment");
         // SAFETY: as `load`; aligned because windows start on a page.
         unsafe { T::swap_if(p, old, new) }
     }

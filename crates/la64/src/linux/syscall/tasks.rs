@@ -254,14 +254,16 @@ fn fork(thread: &mut Thread, args: &Args) -> i64 {
 /// A null-terminated array of guest strings.
 fn strings(thread: &Thread, at: u64) -> Result<Vec<Vec<u8>>, i64> {
     let mut list = Vec::new();
-    while at != 0 {
+    if at == 0 {
+        return Ok(list);
+    }
+    loop {
         let slot = at.wrapping_add(8 * list.len() as u64);
         match thread.cpu.window.load::<u64>(slot).ok_or(err(libc::EFAULT))? {
-            0 => break,
+            0 => return Ok(list),
             string_at => list.push(long_string(thread, string_at)?),
         }
     }
-    Ok(list)
 }
 
 /// Arguments may be longer than paths.
