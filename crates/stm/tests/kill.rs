@@ -1,0 +1,79 @@
+//! kill -9 in the middle of transactions: what was acknowledged is there, nothing is half done.
+#![cfg(not(any(loom, shuttle)))]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use littoral_device::pmem::Msync;
+use littoral_stm::structures::{HashMap, Map};
+use littoral_stm::{Options, Pool, Restart};
+
+const CHILD: &str = "LITTORAL_TEST_POOL";
+
+/// The child's part: counts for ever, printing what was acknowledged.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(CHILD) else { return };
+    let path = std::path::Path::new(&path);
+    let pool = match path.exists() {
+        true => Pool::open(Msync::open(path).unwrap(), Restart::Lazy).unwrap(),
+        false => Pool::create(Msync::create(path, 4 << 20).unwrap(), &Options::default()).unwrap(),
+    };
+    let mut th = pool.thread().unwrap();
+    let map = th
+        .atomically(|tx| match tx.root("counts")? {
+            Some(at) => HashMap::open(tx, at),
+            None => {
+                let map = HashMap::create(tx, 64)?;
+                tx.set_root("counts", map.at())?;
+                Ok(map)
+            }
+        })
+        .unwrap();
+    loop {
+        let n = th
+            .atomically(|tx| {
+                let n = map.get(tx, 0)?.unwrap_or(0) + 1;
+                map.insert(tx, n, n * n)?;
+                map.insert(tx, 0, n)?;
+                Ok(n)
+            })
+            .unwrap();
+        println!("ack {n}");
+    }
+}
+
+#[test]
+fn a_map_survives_kill_9_again_and_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let mut acknowledged = 0;
+    for round in 0..3 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--nocapture"])
+            .env(CHILD, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let acks = lines.filter_map(|l| l.unwrap().strip_prefix("ack ")?.parse::<u64>().ok());
+        acknowledged = acks.take(20 + round * 7).last().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let pool = Pool::open(Msync::open(&path).unwrap(), Restart::Lazy).unwrap();
+        let mut th = pool.thread().unwrap();
+        th.read_only(|tx| {
+            let at = tx.root("counts")?.expect("the map is there");
+            let map = HashMap::open(tx, at)?;
+            let n = map.get(tx, 0)?.expect("the count is there");
+            assert!(n >= acknowledged, "{n} counted, {acknowledged} acknowledged");
+            for i in 1..=n {
+                assert_eq!(map.get(tx, i)?, Some(i * i));
+            }
+            assert_eq!(map.get(tx, n + 1)?, None);
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert!(acknowledged >= 60, "each round went on where the last ended: {acknowledged}");
+}
