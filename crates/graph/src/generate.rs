@@ -69,7 +69,8 @@ pub fn generate(
         let context = format!("scale {scale}; a scale is 1 to {SCALE_MAX} (2^scale vertices)");
         return Err(Error::new(Kind::Argument, context));
     }
-    let mut edges = reserve((EDGE_FACTOR << scale) as usize, scale)?;
+    check_memory(scale, available_bytes())?;
+    let mut edges = vec![[0; 2]; (EDGE_FACTOR << scale) as usize];
     let draw = Draw { model, scale, seed, scatter: Scatter::new(scale, seed) };
     let total = edges.len() as u64;
     let (mut done, round) = (0u64, 64 * threads.max(1) * BLOCK_EDGES);
@@ -82,18 +83,16 @@ pub fn generate(
     Ok(EdgeList::new(1 << scale, false, edges))
 }
 
-/// Memory for the edges, refused where drawing and building would not fit the machine's.
-fn reserve(count: usize, scale: u32) -> Result<Vec<[u32; 2]>> {
-    let need = build_bytes(count as u64);
-    if let Some(have) = available_bytes().filter(|&have| have < need) {
-        let context = format!(
-            "scale {scale} takes about {} of memory to build, {} are free; choose a smaller scale",
-            Bytes(need),
-            Bytes(have)
-        );
-        return Err(Error::new(Kind::Memory, context));
-    }
-    Ok(vec![[0; 2]; count])
+/// Refuses a scale whose drawing and building would not fit `have` bytes, where they are known.
+fn check_memory(scale: u32, have: Option<u64>) -> Result<()> {
+    let need = build_bytes(EDGE_FACTOR << scale);
+    let Some(have) = have.filter(|&have| have < need) else { return Ok(()) };
+    let context = format!(
+        "scale {scale} takes about {} of memory to build, {} are free; choose a smaller scale",
+        Bytes(need),
+        Bytes(have)
+    );
+    Err(Error::new(Kind::Memory, context))
 }
 
 /// What drawing and building `edges` undirected edges takes: edges, arcs, and arcs in buckets.
@@ -228,11 +227,10 @@ mod tests {
 
     #[test]
     fn a_graph_larger_than_memory_is_refused_before_it_is_drawn() {
-        let most = available_bytes().unwrap_or(0);
-        if build_bytes(EDGE_FACTOR << SCALE_MAX) > most && most > 0 {
-            let e = generate(Model::Urand, SCALE_MAX, 1, 1, &mut Hooks::none()).unwrap_err();
-            assert_eq!((e.kind(), e.class().exit_code()), (Kind::Memory, 3), "{e}");
-        }
+        let e = check_memory(SCALE_MAX, Some(64 << 30)).unwrap_err();
+        assert_eq!((e.kind(), e.class().exit_code()), (Kind::Memory, 3), "{e}");
+        assert!(e.to_string().contains("scale 30") && e.to_string().contains("64 GiB"), "{e}");
+        assert!(check_memory(22, Some(6 << 30)).is_ok() && check_memory(SCALE_MAX, None).is_ok());
     }
 
     #[test]
