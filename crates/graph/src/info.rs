@@ -11,8 +11,8 @@ use crate::format::{Direction, ENTRY_WORDS};
 /// A section's kind, direction and size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SectionInfo {
-    /// Its kind, in lower case.
-    pub kind: String,
+    /// Its kind.
+    pub kind: &'static str,
     /// `out` or `in`.
     pub direction: &'static str,
     /// Where it begins in the file.
@@ -111,7 +111,7 @@ pub fn info(graph: &GraphFile) -> GraphInfo {
 
 fn sections(graph: &GraphFile) -> Vec<SectionInfo> {
     let row = |s: &crate::format::header::Section| SectionInfo {
-        kind: format!("{:?}", s.kind).to_ascii_lowercase(),
+        kind: s.kind.name(),
         direction: if s.direction == Direction::Out { "out" } else { "in" },
         offset_bytes: s.extent.offset,
         size_bytes: s.extent.bytes,

@@ -118,7 +118,8 @@ impl Packer {
             self.put(page, v, len);
             rest -= len;
             if rest == 0 {
-                self.reopen(page, piece_words - len);
+                let slack = if cfg!(mutant = "graph_pack_overfull") { 3 } else { 0 };
+                self.reopen(page, piece_words - len + slack);
             }
         }
         Ok(u64::from(first) * self.layout.page_words() as u64)

@@ -175,8 +175,8 @@ impl<A: Arc> Csr<A> {
         csr
     }
 
-    /// Adds the lists of one range of vertices: arcs into buckets that fit the cache, then bucket by
-    /// bucket into lists. One random write an arc would miss the cache every time instead.
+    /// Adds the lists of one range of vertices: arcs into buckets that fit the cache, then bucket
+    /// by bucket into lists. One random write an arc would miss the cache every time instead.
     fn pass(&mut self, input: &Input<'_>, threads: usize) {
         let (mut items, starts) = into_buckets::<A>(input, threads);
         let base = self.arcs.len();
@@ -436,6 +436,10 @@ fn dedupe<A: Arc>(list: &mut [A]) -> u32 {
     A::sort(list);
     let mut kept = 0;
     for i in 0..list.len() {
+        let keep_heavier = cfg!(mutant = "graph_heaviest_duplicate");
+        if keep_heavier && kept > 0 && list[kept - 1].target() == list[i].target() {
+            list[kept - 1] = list[i];
+        }
         if kept == 0 || list[kept - 1].target() != list[i].target() {
             list[kept] = list[i];
             kept += 1;

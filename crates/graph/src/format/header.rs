@@ -76,6 +76,23 @@ const KINDS: [SectionKind; 9] = [
     SectionKind::NameOrder,
 ];
 
+impl SectionKind {
+    /// The kind's name as reports show it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SectionKind::Vertices => "vertices",
+            SectionKind::Overflow => "overflow",
+            SectionKind::Heads => "heads",
+            SectionKind::Pages => "pages",
+            SectionKind::Weights => "weights",
+            SectionKind::Names => "names",
+            SectionKind::NameOffsets => "name_offsets",
+            SectionKind::NameBytes => "name_bytes",
+            SectionKind::NameOrder => "name_order",
+        }
+    }
+}
+
 /// One row of the section table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
@@ -228,7 +245,7 @@ impl Header {
         let mut end = BLOCK_BYTES as u64;
         for s in &self.sections {
             let Extent { offset, bytes } = s.extent;
-            let fits = offset >= end
+            let fits = (offset >= end || cfg!(mutant = "graph_sections_overlap"))
                 && offset % BLOCK_BYTES as u64 == 0
                 && offset.checked_add(bytes).is_some_and(|e| e <= self.file_bytes);
             if !fits {
@@ -402,5 +419,18 @@ mod tests {
         let e = Header::decode(&header.encode(), 4096).unwrap_err();
         assert_eq!(e.kind(), Kind::Corrupt);
         assert!(e.to_string().contains("leaves the file"), "{e}");
+    }
+
+    #[test]
+    fn overlapping_sections_are_refused() {
+        let edges = crate::build::EdgeList::new(2, false, vec![[0, 1]]);
+        let (options, none) =
+            (crate::build::BuildOptions::default(), &mut crate::build::Hooks::none());
+        let (image, _) = crate::build::build_in_memory(edges, &options, none).unwrap();
+        let mut header = Header::decode(&image[..BLOCK_BYTES], image.len() as u64).unwrap();
+        let first = header.sections[0].extent.offset;
+        header.sections[1].extent.offset = first;
+        let e = Header::decode(&header.encode(), image.len() as u64).unwrap_err();
+        assert!(e.to_string().contains("Vertices Out at byte 4096"), "{e}");
     }
 }
