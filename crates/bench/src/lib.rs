@@ -20,5 +20,6 @@ pub mod media;
 pub mod peers;
 pub mod report;
 pub mod zbtree;
+pub mod ring;
 
 pub use error::{Error, Kind, Result};

@@ -155,6 +155,12 @@ pub trait ReadDevice {
     #[inline(always)]
     fn park(&self, _timeout: Duration) {}
 
+    /// Address and length of the request on a slot that is not free, for error messages; `None` where
+    /// the device does not remember them.
+    fn request(&self, _slot: Slot) -> Option<(u64, u32)> {
+        None
+    }
+
     /// The words of the last operating-system error behind [`Status::Os`].
     fn last_error(&self) -> Option<String> {
         None

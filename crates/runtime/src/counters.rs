@@ -6,6 +6,8 @@ littoral_base::counters! {
     pub struct RingCounters => RingCounts {
         /// Reads that contexts have waited for.
         reads_count,
+        /// Polls that found a read not yet answered.
+        waits_count,
         /// Polls of contexts.
         polls_count,
         /// Sweeps over all live contexts.
@@ -14,7 +16,7 @@ littoral_base::counters! {
         idle_sweeps_count,
         /// Times a context gave way without reading.
         yields_count,
-        /// Polls that found no free slot for a read.
+        /// Times a read found no free slot.
         starved_count,
         /// Slots released before their answer had arrived.
         abandoned_count,

@@ -1,6 +1,6 @@
 //! What a context holds: its handle on the ring, a read under way, the bytes of a finished read.
 //!
-//! A read's life: `Fresh -> Waiting -> Taken`, or `Starved -> Fresh` first when no slot was free.
+//! A read's life: `Fresh -> Waiting -> Taken`, or `Fresh -> Starved -> Waiting` when no slot is free.
 //! - *Fresh*: issued; the first poll always suspends, so that other contexts issue theirs (and, on
 //!   DRAM, so that the prefetch has time to work).
 //! - *Waiting*: each poll asks the device.
@@ -9,7 +9,12 @@
 //! Invariants
 //! - A slot issued here is released exactly once: by the guard, by an unsuccessful end, or by the
 //!   drop of an unfinished read, which abandons it to the device.
+//! - Every `Pending` returned here has bumped `Core::marks`; that is how the ring tells its own
+//!   futures from foreign ones.
 //! - A context's usual slot is its own number, so taking one is a test, not a search.
+//!
+//! What a read keeps in its context's frame (a pointer and a word) and what it stores on the way are
+//! the ring's cost per read; `docs/design/ring.md` has the account.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -27,16 +32,17 @@ use crate::error::{Error, Kind, Result};
 /// What all contexts of a ring share; futures reach it by one pointer.
 pub(crate) struct Core<D> {
     pub(crate) device: D,
-    /// The context being polled now, which is also its usual slot.
-    pub(crate) current: Cell<u32>,
-    /// Set when a future of this ring returns `Pending`; a `Pending` without it is foreign.
-    pub(crate) suspended: Cell<bool>,
+    /// Counts the times a future of this ring returned `Pending`; a `Pending` that left it unchanged
+    /// is foreign.
+    pub(crate) marks: Cell<u64>,
     pub(crate) counters: RingCounters,
     /// First slot that is no context's own.
     spare_first: u32,
     slots: u32,
     spare_cursor: Cell<u32>,
     abandoned: RefCell<Vec<Slot>>,
+    /// Address and length of each starved read, by its number; free numbers hold `None`.
+    starved: RefCell<Vec<Option<(u64, u32)>>>,
 }
 
 impl<D: ReadDevice> Core<D> {
@@ -44,20 +50,14 @@ impl<D: ReadDevice> Core<D> {
         let slots = device.limits().slots;
         Core {
             device,
-            current: Cell::new(0),
-            suspended: Cell::new(false),
+            marks: Cell::new(0),
             counters: RingCounters::default(),
             spare_first: contexts_max,
             slots,
             spare_cursor: Cell::new(0),
-            abandoned: RefCell::new(Vec::new()),
+            abandoned: RefCell::default(),
+            starved: RefCell::default(),
         }
-    }
-
-    #[inline(always)]
-    fn acquire(&self) -> Option<Slot> {
-        let own = Slot(self.current.get());
-        if self.device.is_free(own) { Some(own) } else { self.acquire_spare() }
     }
 
     #[cold]
@@ -71,8 +71,48 @@ impl<D: ReadDevice> Core<D> {
         Some(slot)
     }
 
-    /// Gives back a slot whose answer nobody waits for any more.
-    fn give_back(&self, slot: Slot) {
+    /// Issues on a spare slot, or remembers the request as starved; answers the read's word.
+    #[cold]
+    fn issue_elsewhere(&self, addr: u64, len: u32) -> u64 {
+        if let Some(slot) = self.acquire_spare() {
+            self.device.issue(slot, addr, len);
+            return u64::from(slot.0);
+        }
+        bump(&self.counters.starved_count, 1);
+        let mut starved = self.starved.borrow_mut();
+        let number = starved.iter().position(Option::is_none).unwrap_or(starved.len());
+        if number == starved.len() {
+            starved.push(None);
+        }
+        starved[number] = Some((addr, len));
+        STARVED | number as u64
+    }
+
+    /// Tries again to issue a starved read; answers its slot.
+    #[cold]
+    fn retry(&self, number: u64) -> Option<Slot> {
+        let mut starved = self.starved.borrow_mut();
+        let request = &mut starved[number as usize];
+        let (addr, len) = request.expect("invariant: a starved read has its request noted");
+        let slot = self.acquire_spare().or_else(|| self.acquire_any())?;
+        *request = None;
+        self.device.issue(slot, addr, len);
+        Some(slot)
+    }
+
+    /// Any context's own slot that happens to be free: only for the starved.
+    fn acquire_any(&self) -> Option<Slot> {
+        (0..self.spare_first).map(Slot).find(|&slot| self.device.is_free(slot))
+    }
+
+    /// Ends a read that nobody waits for any more.
+    #[cold]
+    fn give_up(&self, word: u64) {
+        if word & STARVED != 0 {
+            self.starved.borrow_mut()[(word & !STARVED) as usize] = None;
+            return;
+        }
+        let slot = Slot(word as u32);
         self.device.release(slot);
         if !self.device.is_free(slot) {
             bump(&self.counters.abandoned_count, 1);
@@ -86,11 +126,34 @@ impl<D: ReadDevice> Core<D> {
         abandoned.retain(|&slot| !self.device.is_free(slot));
         !abandoned.is_empty()
     }
+
+    /// The error of a read that ended with `status`, whose slot it releases.
+    #[cold]
+    fn failure(&self, slot: Slot, status: Status) -> Error {
+        let place = match self.device.request(slot) {
+            Some((addr, len)) => format!("read of {len} bytes at {addr}"),
+            None => format!("read on slot {}", slot.0),
+        };
+        let mut what = format!("{place} failed: {status}");
+        if let (Status::Os, Some(words)) = (status, self.device.last_error()) {
+            what = format!("{what}: {words}");
+        }
+        if status == Status::Refused {
+            let limits = self.device.limits();
+            what = format!(
+                "{what} (the device has {} bytes, granule {}, reads of at most {})",
+                limits.capacity_bytes, limits.granule_bytes, limits.read_bytes_max
+            );
+        }
+        self.device.release(slot);
+        Error::new(Kind::Read(status), what)
+    }
 }
 
 /// A context's handle on its ring.
 pub struct Cx<'r, D> {
     pub(crate) core: &'r Core<D>,
+    pub(crate) context: u64,
 }
 
 impl<D> Clone for Cx<'_, D> {
@@ -103,7 +166,7 @@ impl<D> Copy for Cx<'_, D> {}
 
 impl<D> fmt::Debug for Cx<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cx").field("context", &self.core.current.get()).finish()
+        f.debug_struct("Cx").field("context", &self.context).finish()
     }
 }
 
@@ -115,14 +178,14 @@ impl<'r, D: ReadDevice> Cx<'r, D> {
     /// [`Kind::Read`]`(`[`Status::Refused`]`)`.
     #[inline(always)]
     pub fn read(self, addr: u64, len: u32) -> Read<'r, D> {
-        let slot = match self.core.acquire() {
-            Some(slot) => {
-                self.core.device.issue(slot, addr, len);
-                slot.0 | FRESH
-            }
-            None => STARVED,
+        let own = Slot(self.context());
+        let word = if self.core.device.is_free(own) {
+            self.core.device.issue(own, addr, len);
+            self.context
+        } else {
+            self.core.issue_elsewhere(addr, len)
         };
-        Read { core: self.core, addr, len, slot }
+        Read { core: self.core, word: word | FRESH }
     }
 
     /// Reads and hands the bytes to `f`.
@@ -141,73 +204,57 @@ impl<'r, D: ReadDevice> Cx<'r, D> {
         YieldNow { core: self.core, done: false }
     }
 
-    /// The number of the context being polled, from zero; also its usual slot.
+    /// The number of this context, from zero; also its usual slot.
     #[inline(always)]
     pub fn context(self) -> u32 {
-        self.core.current.get()
+        self.context as u32
     }
 }
 
-/// Set in `Read::slot` until the first poll.
-const FRESH: u32 = 1 << 31;
-/// `Read::slot` of a read whose slot belongs to a guard now.
-const TAKEN: u32 = 1 << 30;
-/// `Read::slot` of a read that found no free slot.
-const STARVED: u32 = TAKEN | 1;
-/// Most slots a ring can use.
-pub(crate) const SLOTS_MAX: u32 = TAKEN;
+/// Set in the word of a read that found no free slot; the rest is its number among the starved.
+const STARVED: u64 = 1 << 28;
+/// The word of a read whose slot belongs to a guard now.
+const TAKEN: u64 = 1 << 29;
+/// Set in a read's word until the first poll.
+const FRESH: u64 = 1 << 30;
+/// Slot numbers below this can be told from the other words, all of which fit an immediate operand.
+pub(crate) const SLOTS_MAX: u32 = STARVED as u32;
 
 /// A read under way.
+///
+/// Its word is a slot number with [`FRESH`] or without, [`TAKEN`], or [`STARVED`] and a number.
 #[must_use = "a read is waited for by awaiting it; dropping it abandons its slot"]
 pub struct Read<'r, D: ReadDevice> {
     core: &'r Core<D>,
-    addr: u64,
-    len: u32,
-    slot: u32,
+    word: u64,
 }
 
 impl<'r, D: ReadDevice> Read<'r, D> {
+    /// Notes that this poll ends with `Pending`.
     #[inline(always)]
-    fn suspend(&mut self) -> Poll<Result<ReadGuard<'r, D>>> {
-        self.slot &= !FRESH;
-        bump(&self.core.counters.reads_count, 1);
-        self.core.suspended.set(true);
-        Poll::Pending
+    fn mark(&self) {
+        bump(&self.core.marks, 1);
+    }
+
+    /// Polls a read that is not simply waiting; it stays pending.
+    #[inline(always)]
+    fn poll_special(&mut self) {
+        if self.word & FRESH != 0 {
+            self.word &= !FRESH;
+        } else {
+            self.poll_starved();
+        }
+        self.mark();
     }
 
     #[cold]
-    fn poll_starved(&mut self) -> Poll<Result<ReadGuard<'r, D>>> {
-        assert_ne!(self.slot, TAKEN, "a read was polled after it had completed");
-        match self.core.acquire() {
-            Some(slot) => {
-                self.core.device.issue(slot, self.addr, self.len);
-                self.slot = slot.0;
-                self.suspend()
-            }
-            None => {
-                bump(&self.core.counters.starved_count, 1);
-                self.core.suspended.set(true);
-                Poll::Pending
-            }
+    fn poll_starved(&mut self) {
+        assert_ne!(self.word, TAKEN, "a read was polled after it had completed");
+        match self.core.retry(self.word & !STARVED) {
+            Some(slot) => self.word = u64::from(slot.0),
+            None => bump(&self.core.counters.starved_count, 1),
         }
-    }
-
-    #[cold]
-    fn fail(&mut self, status: Status) -> Poll<Result<ReadGuard<'r, D>>> {
-        self.core.device.release(Slot(self.slot));
-        self.slot = TAKEN;
-        let mut what = format!("read of {} bytes at {} failed: {status}", self.len, self.addr);
-        if let (Status::Os, Some(words)) = (status, self.core.device.last_error()) {
-            what = format!("{what}: {words}");
-        }
-        if status == Status::Refused {
-            let limits = self.core.device.limits();
-            what = format!(
-                "{what} (the device has {} bytes, granule {}, reads of at most {})",
-                limits.capacity_bytes, limits.granule_bytes, limits.read_bytes_max
-            );
-        }
-        Poll::Ready(Err(Error::new(Kind::Read(status), what)))
+        bump(&self.core.counters.waits_count, 1);
     }
 }
 
@@ -217,41 +264,46 @@ impl<'r, D: ReadDevice> Future for Read<'r, D> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if this.slot & FRESH != 0 {
-            return this.suspend();
+        if this.word >= STARVED {
+            this.poll_special();
+            return Poll::Pending;
         }
-        if this.slot >= TAKEN {
-            return this.poll_starved();
-        }
-        let slot = Slot(this.slot);
-        match this.core.device.poll(slot) {
-            Some(Status::Ok) => {
-                this.slot = TAKEN;
-                Poll::Ready(Ok(ReadGuard { core: this.core, slot }))
-            }
-            Some(status) => this.fail(status),
-            None => {
-                this.core.suspended.set(true);
-                Poll::Pending
-            }
-        }
+        let Some(status) = this.core.device.poll(Slot(this.word as u32)) else {
+            bump(&this.core.counters.waits_count, 1);
+            this.mark();
+            return Poll::Pending;
+        };
+        let word = std::mem::replace(&mut this.word, TAKEN);
+        Poll::Ready(match status {
+            Status::Ok => Ok(ReadGuard { core: this.core, word }),
+            status => Err(this.core.failure(Slot(word as u32), status)),
+        })
     }
 }
 
 impl<D: ReadDevice> Drop for Read<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        let slot = self.slot & !FRESH;
-        if slot < TAKEN {
-            self.core.give_back(Slot(slot));
+        if self.word != TAKEN {
+            self.core.give_up(self.word & !FRESH);
         }
     }
 }
 
 /// The bytes of a finished read; dropping it releases the slot.
+///
+/// The slot is kept as a whole word: with padding in its place the guard travels through memory as a
+/// 4-byte store and an 8-byte load, which the store buffer cannot forward.
 pub struct ReadGuard<'r, D: ReadDevice> {
     core: &'r Core<D>,
-    slot: Slot,
+    word: u64,
+}
+
+impl<D: ReadDevice> ReadGuard<'_, D> {
+    #[inline(always)]
+    fn slot(&self) -> Slot {
+        Slot(self.word as u32)
+    }
 }
 
 impl<D: ReadDevice> Deref for ReadGuard<'_, D> {
@@ -259,20 +311,20 @@ impl<D: ReadDevice> Deref for ReadGuard<'_, D> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        self.core.device.data(self.slot)
+        self.core.device.data(self.slot())
     }
 }
 
 impl<D: ReadDevice> Drop for ReadGuard<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.core.device.release(self.slot);
+        self.core.device.release(self.slot());
     }
 }
 
 impl<D: ReadDevice> fmt::Debug for ReadGuard<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadGuard").field("slot", &self.slot).field("bytes", &&**self).finish()
+        f.debug_struct("ReadGuard").field("slot", &self.slot()).field("bytes", &&**self).finish()
     }
 }
 
@@ -292,7 +344,7 @@ impl<D> Future for YieldNow<'_, D> {
             return Poll::Ready(());
         }
         bump(&self.core.counters.yields_count, 1);
-        self.core.suspended.set(true);
+        bump(&self.core.marks, 1);
         Poll::Pending
     }
 }

@@ -35,6 +35,8 @@ pub struct Ring<D> {
     tuner: RefCell<Tuner>,
     running: Cell<bool>,
     future_bytes: Cell<usize>,
+    /// Whether the next sweep looks at each context alone.
+    suspicious: Cell<bool>,
 }
 
 /// Marks a ring as running for as long as it lives.
@@ -46,6 +48,14 @@ impl Drop for Running<'_> {
     }
 }
 
+/// How far the contexts had come at some moment.
+#[derive(Clone, Copy)]
+struct Progress {
+    /// Reads begun and yields.
+    moves: u64,
+    starved: u64,
+}
+
 impl<D: ReadDevice> Ring<D> {
     /// A ring over `device`.
     ///
@@ -55,7 +65,7 @@ impl<D: ReadDevice> Ring<D> {
         let limits = device.limits();
         let contexts_max = options.contexts_max(&limits)?;
         if limits.slots >= SLOTS_MAX {
-            let what = format!("a ring can use at most {SLOTS_MAX} slots, not {}", limits.slots);
+            let what = format!("a ring can use fewer than {SLOTS_MAX} slots, not {}", limits.slots);
             return Err(Error::new(Kind::Options, what));
         }
         let tuner = match options.contexts {
@@ -70,6 +80,7 @@ impl<D: ReadDevice> Ring<D> {
             tuner: RefCell::new(tuner),
             running: Cell::new(false),
             future_bytes: Cell::new(0),
+            suspicious: Cell::new(false),
         })
     }
 
@@ -85,7 +96,7 @@ impl<D: ReadDevice> Ring<D> {
 
     /// What has been counted since the ring was made.
     pub fn counters(&self) -> RingCounts {
-        self.core.counters.snapshot()
+        RingCounts { reads_count: self.reads(), ..self.core.counters.snapshot() }
     }
 
     /// How many contexts the next run starts with: the fixed number, or what tuning has found so far.
@@ -139,15 +150,14 @@ impl<D: ReadDevice> Ring<D> {
         loop {
             let target = self.contexts().min(contexts);
             while slab.pushed() < target {
-                self.core.current.set(slab.pushed());
-                slab.push(make(Cx { core: &self.core }));
+                slab.push(make(self.cx(slab.pushed())));
             }
             self.sweep(&mut slab)?;
             if slab.entries() == 0 {
                 return Ok(());
             }
             if slab.entries() == self.contexts() as usize {
-                self.tuner.borrow_mut().observe(self.core.counters.reads_count.get());
+                self.tuner.borrow_mut().observe(self.reads());
             }
         }
     }
@@ -165,19 +175,36 @@ impl<D: ReadDevice> Ring<D> {
         E: From<Error>,
     {
         let _running = self.begin::<Fut>()?;
-        self.core.current.set(0);
-        let mut future = pin!(make(Cx { core: &self.core }));
+        let mut future = pin!(make(self.cx(0)));
         let mut context = Context::from_waker(Waker::noop());
         loop {
             self.core.device.reap();
-            let before = self.counters();
-            self.core.suspended.set(false);
-            bump(&self.core.counters.polls_count, 1);
+            let before = self.progress();
+            let marks = self.core.marks.get();
             match future.as_mut().poll(&mut context) {
                 Poll::Ready(answer) => return answer,
-                Poll::Pending if self.core.suspended.get() => self.end_sweep(&before, 1)?,
-                Poll::Pending => return Err(foreign(0).into()),
+                Poll::Pending if self.core.marks.get() == marks => return Err(foreign(0).into()),
+                Poll::Pending => self.end_sweep(before, 1)?,
             }
+        }
+    }
+
+    fn cx(&self, context: u32) -> Cx<'_, D> {
+        Cx { core: &self.core, context: u64::from(context) }
+    }
+
+    /// Reads that contexts have waited for so far: every `Pending` that is neither a repeated wait
+    /// nor a yield.
+    fn reads(&self) -> u64 {
+        let counters = &self.core.counters;
+        self.core.marks.get() - counters.waits_count.get() - counters.yields_count.get()
+    }
+
+    fn progress(&self) -> Progress {
+        let counters = &self.core.counters;
+        Progress {
+            moves: self.core.marks.get() - counters.waits_count.get(),
+            starved: counters.starved_count.get(),
         }
     }
 
@@ -200,71 +227,71 @@ impl<D: ReadDevice> Ring<D> {
         Ok(Running(&self.running))
     }
 
+    /// Polls every live context once.
+    ///
+    /// Whether a `Pending` was foreign is found out by the stretch: the marks left must be as many as
+    /// the contexts pending. They differ when one is foreign, or when one waits for several reads at
+    /// once and so leaves several marks; then the next sweep goes in stretches of one. The two may
+    /// hide each other, but not for longer than the latter waits.
     #[inline(always)]
     fn sweep<F, E>(&self, slab: &mut Slab<F>) -> std::result::Result<(), E>
     where
         F: Future<Output = std::result::Result<(), E>>,
         E: From<Error>,
     {
-        let before = self.counters();
+        let before = self.progress();
         let entries = slab.entries();
-        let stride = self.options.polls_per_reap as usize;
+        let alone = self.suspicious.replace(false);
+        let stretch = if alone { 1 } else { self.options.polls_per_reap as usize };
         let mut context = Context::from_waker(Waker::noop());
         let mut from = 0;
         while from < entries {
             self.core.device.reap();
-            let to = entries.min(from + stride);
-            for entry in from..to {
-                self.step(slab, entry, &mut context)?;
+            let to = entries.min(from + stretch);
+            let marks = self.core.marks.get();
+            let pending = slab.poll_range(from..to, &mut context)?;
+            if self.core.marks.get() - marks != pending as u64 {
+                self.suspect(alone && self.core.marks.get() == marks, slab.place(from))?;
             }
             from = to;
         }
-        bump(&self.core.counters.polls_count, entries as u64);
         if slab.compact() {
+            // Somebody got as far as the end.
             self.core.device.kick();
-            bump(&self.core.counters.sweeps_count, 1);
+            self.count_sweep(entries as u64);
             return Ok(());
         }
-        Ok(self.end_sweep(&before, entries as u64)?)
+        Ok(self.end_sweep(before, entries as u64)?)
     }
 
-    #[inline(always)]
-    fn step<F, E>(
-        &self,
-        slab: &mut Slab<F>,
-        entry: usize,
-        context: &mut Context<'_>,
-    ) -> std::result::Result<(), E>
-    where
-        F: Future<Output = std::result::Result<(), E>>,
-        E: From<Error>,
-    {
-        self.core.current.set(slab.place(entry));
-        self.core.suspended.set(false);
-        match slab.poll(entry, context) {
-            Poll::Ready(answer) => answer,
-            Poll::Pending if self.core.suspended.get() => Ok(()),
-            Poll::Pending => Err(foreign(self.core.current.get()).into()),
+    /// Takes note of marks that do not fit; `caught` when one context left none, and which.
+    #[cold]
+    fn suspect(&self, caught: bool, context: Option<u32>) -> Result<()> {
+        self.suspicious.set(true);
+        match context {
+            Some(context) if caught => Err(foreign(context)),
+            _ => Ok(()),
         }
+    }
+
+    fn count_sweep(&self, polls: u64) {
+        bump(&self.core.counters.polls_count, polls);
+        bump(&self.core.counters.sweeps_count, 1);
     }
 
     /// Hands over what was issued; after a sweep of `polls` polls in which nobody got further, makes
     /// sure that somebody still can, and sleeps where the device allows it.
     #[inline(always)]
-    fn end_sweep(&self, before: &RingCounts, polls: u64) -> Result<()> {
-        let counters = &self.core.counters;
+    fn end_sweep(&self, before: Progress, polls: u64) -> Result<()> {
         self.core.device.kick();
-        bump(&counters.sweeps_count, 1);
-        let moved = counters.reads_count.get() != before.reads_count
-            || counters.yields_count.get() != before.yields_count;
-        if moved { Ok(()) } else { self.idle(before, polls) }
+        self.count_sweep(polls);
+        if self.progress().moves == before.moves { self.idle(before, polls) } else { Ok(()) }
     }
 
     #[inline(never)]
-    fn idle(&self, before: &RingCounts, polls: u64) -> Result<()> {
-        let counters = &self.core.counters;
-        bump(&counters.idle_sweeps_count, 1);
-        let all_starved = counters.starved_count.get() - before.starved_count == polls;
+    fn idle(&self, before: Progress, polls: u64) -> Result<()> {
+        bump(&self.core.counters.idle_sweeps_count, 1);
+        let all_starved = self.progress().starved - before.starved == polls;
         if all_starved && !self.core.has_abandoned() {
             let what = format!(
                 "all {polls} contexts wait for a slot and hold the {} there are: drop guards before \

@@ -66,16 +66,14 @@ impl ReadDevice for Dram {
     #[inline(always)]
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
         let entry = self.slots.entry(slot);
-        debug_assert_eq!(entry.state.get(), State::Free, "issue on a slot in use");
-        let placed = self.slots.place(entry, addr, len);
-        entry.status.set(if placed { Status::Ok } else { Status::Refused });
-        entry.state.set(State::Issued);
-        prefetch_slice(self.slots.bytes(entry));
+        if self.slots.place(entry, addr, len) {
+            prefetch_slice(self.slots.bytes(entry));
+        }
     }
 
     #[inline(always)]
     fn poll(&self, slot: Slot) -> Option<Status> {
-        Some(self.slots.entry(slot).status.get())
+        Some(self.slots.entry(slot).status())
     }
 
     #[inline(always)]
@@ -85,12 +83,16 @@ impl ReadDevice for Dram {
 
     #[inline(always)]
     fn release(&self, slot: Slot) {
-        self.slots.entry(slot).state.set(State::Free);
+        self.slots.entry(slot).release();
     }
 
     #[inline(always)]
     fn is_free(&self, slot: Slot) -> bool {
-        self.slots.entry(slot).state.get() == State::Free
+        self.slots.entry(slot).state() == State::Free
+    }
+
+    fn request(&self, slot: Slot) -> Option<(u64, u32)> {
+        self.slots.request(self.slots.entry(slot))
     }
 }
 

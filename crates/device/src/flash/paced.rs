@@ -83,11 +83,10 @@ littoral_base::counters! {
         reads_count,
         /// Bytes asked for.
         read_bytes,
-        /// Answers taken up or given up.
-        answers_count,
-        /// Most requests under way at a timestamp.
+        /// Most requests under way at a sample (every 4096th timestamp).
         outstanding_max_count,
-        /// Nanoseconds between timestamps in which no answer was taken: the host waited.
+        /// Nanoseconds between timestamps in which requests were under way and none was made: the
+        /// host waited.
         starved_ns,
         /// Timestamps read.
         stamps_count,
@@ -127,7 +126,8 @@ pub struct Paced<const COPY: bool> {
     granule_mask: u32,
     read_bytes_max: u32,
     counters: PacedCounters,
-    answers_at_stamp: Cell<u64>,
+    /// Requests since the latest stamp and, in the upper half, their bytes: one store a request.
+    recent: Cell<u64>,
     starved_ticks: Cell<u64>,
 }
 
@@ -146,13 +146,14 @@ impl<const COPY: bool> Paced<COPY> {
             granule_mask: options.granule_bytes - 1,
             read_bytes_max: options.read_bytes_max,
             counters: PacedCounters::default(),
-            answers_at_stamp: Cell::new(0),
+            recent: Cell::new(0),
             starved_ticks: Cell::new(0),
         }
     }
 
     /// What has been counted so far.
     pub fn counts(&self) -> PacedCounts {
+        self.settle();
         let counted = self.counters.snapshot();
         PacedCounts {
             starved_ns: ticks::to_ns(self.starved_ticks.get() as f64) as u64,
@@ -178,18 +179,45 @@ impl<const COPY: bool> Paced<COPY> {
         (addr as u32 | len) & self.granule_mask == 0 && len <= self.read_bytes_max
     }
 
-    #[cold]
-    fn refuse(&self, entry: &Entry) {
-        self.slots.place(entry, 0, 0);
-        entry.status.set(Status::Refused);
-        entry.due.set(0);
+    /// Whether a request taken has not been answered at the latest stamp.
+    #[inline(always)]
+    fn is_busy(&self) -> bool {
+        self.pacer.last_due() > self.pacer.now()
     }
 
     #[inline(always)]
-    fn under_way(&self) -> u64 {
-        self.counters.reads_count.get() - self.counters.answers_count.get()
+    fn count(&self, len: u32) {
+        match self.recent.get().checked_add(1 | u64::from(len) << 32) {
+            Some(recent) => self.recent.set(recent),
+            None => self.count_after_settling(len),
+        }
+    }
+
+    #[cold]
+    fn count_after_settling(&self, len: u32) {
+        self.settle();
+        self.recent.set(1 | u64::from(len) << 32);
+    }
+
+    /// Moves the recent requests into the counters; answers whether there were any.
+    #[inline(always)]
+    fn settle(&self) -> bool {
+        let recent = self.recent.replace(0);
+        bump(&self.counters.reads_count, recent & u64::from(u32::MAX));
+        bump(&self.counters.read_bytes, recent >> 32);
+        recent != 0
+    }
+
+    #[cold]
+    fn sample_outstanding(&self) {
+        let waiting = |e: &&Entry| e.state() != State::Free && !self.is_due(e);
+        let waiting = self.slots.entries().iter().filter(waiting).count() as u64;
+        let most = &self.counters.outstanding_max_count;
+        most.set(most.get().max(waiting));
     }
 }
+
+const STAMPS_PER_SAMPLE: u64 = 4096;
 
 impl<const COPY: bool> ReadDevice for Paced<COPY> {
     fn limits(&self) -> Limits {
@@ -206,35 +234,29 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
 
     #[inline(always)]
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
-        let entry = self.slots.entry(slot);
-        debug_assert_eq!(entry.state.get(), State::Free, "issue on a slot in use");
-        entry.state.set(State::Issued);
-        if self.under_way() == 0 {
+        if !self.is_busy() && !self.pacer.is_instant() {
             // After an idle time the latest stamp may be arbitrarily old.
-            self.reap();
+            self.pacer.stamp(|| false);
         }
-        bump(&self.counters.reads_count, 1);
-        if self.is_legal(addr, len) && self.slots.place(entry, addr, len) {
-            entry.status.set(Status::Ok);
+        let entry = self.slots.entry(slot);
+        if !self.is_legal(addr, len) {
+            self.slots.refuse(entry, addr, len);
+        } else if self.slots.place(entry, addr, len) {
             entry.due.set(self.pacer.admit(len));
-            bump(&self.counters.read_bytes, u64::from(len));
+            self.count(len);
             prefetch_slice(self.slots.bytes(entry));
-        } else {
-            self.refuse(entry);
         }
     }
 
     #[inline(always)]
     fn reap(&self) {
-        let under_way = self.under_way();
-        let gap = self.pacer.stamp(|| under_way > 0);
-        let counters = &self.counters;
-        let answers = counters.answers_count.get();
-        if answers == self.answers_at_stamp.replace(answers) && under_way > 0 {
-            self.starved_ticks.set(self.starved_ticks.get() + gap);
+        let was_busy = self.is_busy();
+        let gap = self.pacer.stamp(|| was_busy);
+        if !self.settle() && was_busy {
+            bump(&self.starved_ticks, gap);
         }
-        if under_way > counters.outstanding_max_count.get() {
-            counters.outstanding_max_count.set(under_way);
+        if self.pacer.stamps_count() % STAMPS_PER_SAMPLE == 1 {
+            self.sample_outstanding();
         }
     }
 
@@ -247,7 +269,7 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
         if COPY {
             self.buffers.fill(slot, self.slots.bytes(entry));
         }
-        Some(entry.status.get())
+        Some(entry.status())
     }
 
     #[inline(always)]
@@ -259,22 +281,21 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
     #[inline(always)]
     fn release(&self, slot: Slot) {
         let entry = self.slots.entry(slot);
-        if self.is_due(entry) {
-            bump(&self.counters.answers_count, 1);
-            entry.state.set(State::Free);
-        } else {
-            entry.state.set(State::Abandoned);
-        }
+        if self.is_due(entry) { entry.release() } else { entry.abandon() }
     }
 
     #[inline(always)]
     fn is_free(&self, slot: Slot) -> bool {
         let entry = self.slots.entry(slot);
-        if entry.state.get() == State::Abandoned && self.is_due(entry) {
-            bump(&self.counters.answers_count, 1);
-            entry.state.set(State::Free);
+        match entry.state() {
+            State::Free => true,
+            State::Issued => false,
+            State::Abandoned => self.is_due(entry),
         }
-        entry.state.get() == State::Free
+    }
+
+    fn request(&self, slot: Slot) -> Option<(u64, u32)> {
+        self.slots.request(self.slots.entry(slot))
     }
 }
 
@@ -315,8 +336,7 @@ mod tests {
         assert_eq!(device.data(Slot(3)), &region()[4096..6144]);
         device.release(Slot(3));
         let counts = device.counts();
-        assert_eq!((counts.reads_count, counts.read_bytes, counts.answers_count), (1, 2048, 1));
-        assert_eq!(counts.outstanding_max_count, 1);
+        assert_eq!((counts.reads_count, counts.read_bytes), (1, 2048));
         assert!(counts.starved_ns > 0 && counts.stamps_count > 1);
     }
 
@@ -351,7 +371,19 @@ mod tests {
         while !device.is_free(Slot(1)) {
             device.reap();
         }
+        device.issue(Slot(1), 16, 16);
+        assert_eq!(wait(&device, Slot(1)), Status::Ok);
+        assert_eq!(device.data(Slot(1)), &region()[16..32]);
+    }
+
+    #[test]
+    fn counters_survive_more_bytes_than_fit_between_stamps() {
+        let device = PacedPtr::new(region(), options(Picos::ZERO));
+        for _ in 0..3 << 20 {
+            device.issue(Slot(0), 0, 2048);
+            device.release(Slot(0));
+        }
         let counts = device.counts();
-        assert_eq!((counts.reads_count, counts.answers_count), (1, 1));
+        assert_eq!((counts.reads_count, counts.read_bytes), (3 << 20, 3 << 31));
     }
 }

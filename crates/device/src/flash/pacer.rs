@@ -142,6 +142,18 @@ impl Pacer {
         self.now.get()
     }
 
+    /// When the latest request admitted is complete; every earlier one is complete by then.
+    #[inline(always)]
+    pub fn last_due(&self) -> u64 {
+        self.link_free.get()
+    }
+
+    /// Whether a request on an idle device is complete as soon as it is admitted.
+    #[inline(always)]
+    pub fn is_instant(&self) -> bool {
+        self.latency == 0
+    }
+
     /// Reads the time; `under_way` is asked only after a long gap. Answers the ticks since the stamp
     /// before, pauses excluded.
     #[inline(always)]

@@ -3,11 +3,18 @@
 //! Slot states: `Free -> Issued -> Free`, or `Issued -> Abandoned -> Free` when released early.
 //!
 //! Invariants
-//! - An entry's bytes lie inside the region, because [`SlotTable::place`] is the only writer of them
-//!   and checks; an entry never placed has no bytes.
-//! - An entry's generation changes at every issue, so an answer can be matched to its request.
+//! - An issued entry's bytes lie inside the region, because [`SlotTable::place`] is the only writer
+//!   of them and checks; an entry in any other state has no bytes.
+//! - The table has a power of two of entries, so that a slot number is masked, not tested.
+//!
+//! These devices answer no earlier than they are asked and never late, so entries need no
+//! generations; devices that answer in messages (queue pair, emulator) have them.
+//!
+//! Cost: a request is three stores here (start, due, tag), a release is one. Stores, not arithmetic,
+//! bound the ring's step on current processors (`docs/design/ring.md`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use crate::read::{Slot, Status};
@@ -15,99 +22,161 @@ use crate::region::Region;
 
 /// Where a slot stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum State {
     /// May be issued on.
     Free,
     /// A request is under way, or done and not yet released.
     Issued,
     /// Released before the answer; nobody may have it until the answer is in.
-    #[allow(dead_code)] // Reason: DRAM answers at once.
     Abandoned,
 }
 
+// A tag is zero when free; otherwise its length is in the low half, then the status, then the state.
+const FREE: u64 = 0;
+const ISSUED: u64 = 1 << 40;
+const ABANDONED: u64 = 1 << 41;
+const REFUSED: u64 = ISSUED | (Status::Refused as u64) << 32;
+
 /// One slot. Two share a cache line.
 #[repr(align(32))]
-#[allow(dead_code)] // Reason: not every device needs every field.
 pub(crate) struct Entry {
     start: Cell<NonNull<u8>>,
     /// When the request completes, in the device's own time.
     pub(crate) due: Cell<u64>,
-    len: Cell<u32>,
-    /// How the request will end.
-    pub(crate) status: Cell<Status>,
-    /// Where the slot stands.
-    pub(crate) state: Cell<State>,
-    /// Counts issues, wrapping.
-    pub(crate) generation: Cell<u16>,
+    tag: Cell<u64>,
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
 impl Entry {
     fn new() -> Entry {
-        Entry {
-            start: Cell::new(NonNull::dangling()),
-            due: Cell::new(0),
-            len: Cell::new(0),
-            status: Cell::new(Status::Ok),
-            state: Cell::new(State::Free),
-            generation: Cell::new(0),
+        Entry { start: Cell::new(NonNull::dangling()), due: Cell::new(0), tag: Cell::new(FREE) }
+    }
+
+    /// Where the slot stands.
+    #[inline(always)]
+    pub(crate) fn state(&self) -> State {
+        match self.tag.get() {
+            FREE => State::Free,
+            ABANDONED => State::Abandoned,
+            _ => State::Issued,
         }
+    }
+
+    /// How an issued request ends.
+    #[inline(always)]
+    pub(crate) fn status(&self) -> Status {
+        if self.tag.get() & 0xff << 32 == 0 { Status::Ok } else { Status::Refused }
+    }
+
+    /// Ends the request; its bytes are no longer reachable here.
+    #[inline(always)]
+    pub(crate) fn release(&self) {
+        self.tag.set(FREE);
+    }
+
+    /// Ends the asker's interest in a request that the device has not answered.
+    #[inline(always)]
+    pub(crate) fn abandon(&self) {
+        self.tag.set(ABANDONED);
     }
 }
 
 /// The slots of one device over one region.
 pub(crate) struct SlotTable {
-    entries: Box<[Entry]>,
     start: NonNull<u8>,
     capacity: u64,
+    mask: usize,
+    entries: Box<[Entry]>,
+    slots: u32,
     region: Region,
+    /// What the latest refused request of each entry asked for, by the entry's address.
+    refused: RefCell<BTreeMap<usize, (u64, u32)>>,
 }
 
 impl SlotTable {
     pub(crate) fn new(region: Region, slots: u32) -> SlotTable {
         let start = NonNull::from(&region[..]).cast();
         let capacity = region.len() as u64;
-        let entries = (0..slots).map(|_| Entry::new()).collect();
-        SlotTable { entries, start, capacity, region }
+        let count = (slots as usize).max(1).next_power_of_two();
+        let entries = (0..count).map(|_| Entry::new()).collect();
+        SlotTable {
+            start,
+            capacity,
+            mask: count - 1,
+            entries,
+            slots,
+            region,
+            refused: RefCell::default(),
+        }
     }
 
+    /// The entry of a slot; slot numbers of another device meet some other entry.
     #[inline(always)]
     pub(crate) fn entry(&self, slot: Slot) -> &Entry {
-        &self.entries[slot.index()]
+        debug_assert!(slot.0 < self.slots, "{slot:?} of a device with {} slots", self.slots);
+        // SAFETY: `mask` is one less than the number of entries, which is a power of two.
+        unsafe { self.entries.get_unchecked(slot.index() & self.mask) }
     }
 
-    #[inline(always)]
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
     pub(crate) fn slots(&self) -> u32 {
-        self.entries.len() as u32
+        self.slots
     }
 
-    /// Points a slot at `len` bytes at `addr`; false, with no bytes, when they are not all there.
+    /// Puts a request for `len` bytes at `addr` on an entry; false, leaving it refused and without
+    /// bytes, when they are not all in the region.
     #[inline(always)]
     pub(crate) fn place(&self, entry: &Entry, addr: u64, len: u32) -> bool {
-        // `capacity - len` cannot wrap when the first test passes.
-        let inside = u64::from(len) <= self.capacity && addr <= self.capacity - u64::from(len);
-        if inside {
-            // SAFETY: `addr + len <= capacity`, so the pointer stays inside the region's mapping.
-            entry.start.set(unsafe { self.start.add(addr as usize) });
-            entry.len.set(len);
-        } else {
-            entry.len.set(0);
+        debug_assert_ne!(entry.state(), State::Issued, "issue on a slot in use");
+        match addr.checked_add(u64::from(len)) {
+            Some(end) if end <= self.capacity => {
+                // SAFETY: `addr <= end <= capacity`: the pointer stays inside the region's mapping.
+                entry.start.set(unsafe { self.start.add(addr as usize) });
+                entry.tag.set(u64::from(len) | ISSUED);
+                true
+            }
+            _ => {
+                self.refuse(entry, addr, len);
+                false
+            }
         }
-        inside
     }
 
-    /// The bytes a slot was pointed at.
+    /// Puts a request on an entry that has ended with `Status::Refused` and has no bytes.
+    #[cold]
+    pub(crate) fn refuse(&self, entry: &Entry, addr: u64, len: u32) {
+        self.refused.borrow_mut().insert(std::ptr::from_ref(entry).addr(), (addr, len));
+        entry.due.set(0);
+        entry.tag.set(REFUSED);
+    }
+
+    /// The bytes an issued request asked for.
     #[inline(always)]
     pub(crate) fn bytes(&self, entry: &Entry) -> &[u8] {
-        // SAFETY: `place` checked the range (or the length is zero), the region is immutable while
-        // shared and lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(entry.start.get().as_ptr(), entry.len.get() as usize) }
+        let len = entry.tag.get() as u32 as usize;
+        // SAFETY: with a length other than zero `place` has checked the range and set the start; the
+        // start is never null, and the region is immutable while shared and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(entry.start.get().as_ptr(), len) }
+    }
+
+    /// Address and length of an issued request.
+    pub(crate) fn request(&self, entry: &Entry) -> Option<(u64, u32)> {
+        let addr = || entry.start.get().addr().get() - self.start.addr().get();
+        match (entry.state(), entry.status()) {
+            (State::Issued, Status::Ok) => Some((addr() as u64, entry.tag.get() as u32)),
+            (State::Issued, _) => {
+                self.refused.borrow().get(&std::ptr::from_ref(entry).addr()).copied()
+            }
+            _ => None,
+        }
     }
 }
 
@@ -123,10 +192,28 @@ mod tests {
         assert_eq!(table.bytes(entry), &[] as &[u8]);
         assert!(table.place(entry, 1, 3));
         assert_eq!(table.bytes(entry), [2, 3, 4]);
+        assert_eq!(table.request(entry), Some((1, 3)));
         for (addr, len) in [(2, 3), (5, 0), (u64::MAX, 1), (0, 5), (u64::MAX - 1, u32::MAX)] {
+            entry.release();
             assert!(!table.place(entry, addr, len), "{addr}+{len} was accepted");
-            assert!(table.bytes(entry).is_empty());
+            assert!(table.bytes(entry).is_empty() && entry.status() == Status::Refused);
+            assert_eq!(table.request(entry), Some((addr, len)));
         }
+        entry.release();
         assert!(table.place(entry, 4, 0));
+    }
+
+    #[test]
+    fn states_follow_each_other_and_only_issued_entries_have_bytes() {
+        let table = SlotTable::new(Region::from_bytes(&[5; 8]).unwrap(), 3);
+        let entry = table.entry(Slot(2));
+        assert_eq!((table.slots(), table.entries().len(), entry.state()), (3, 4, State::Free));
+        assert!(table.place(entry, 0, 8));
+        assert_eq!((entry.state(), table.bytes(entry).len()), (State::Issued, 8));
+        entry.abandon();
+        assert_eq!((entry.state(), table.bytes(entry).len()), (State::Abandoned, 0));
+        assert!(table.place(entry, 1, 2), "an abandoned slot whose answer is in can be used");
+        entry.release();
+        assert_eq!((entry.state(), table.bytes(entry).len()), (State::Free, 0));
     }
 }

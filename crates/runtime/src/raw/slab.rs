@@ -1,27 +1,26 @@
 //! Futures of one type in one allocation, pinned where they were put.
 //!
-//! Lifecycle of a place: empty, filled by [`Slab::push`], polled by [`Slab::poll`] until it is ready,
+//! Lifecycle of a place: empty, filled by [`Slab::push`], polled by [`Slab::poll_range`] until it is ready,
 //! dropped in place at once; or dropped in place with the slab.
 //!
 //! Invariants
 //! - The allocation never moves: `push` refuses to go beyond the capacity it was made with.
-//! - `order` lists exactly the places that hold a future, except entries marked [`ENDED`] since the
-//!   last [`Slab::compact`].
+//! - `order` lists exactly the places that hold a future, except for null entries, whose futures have
+//!   ended since the last [`Slab::compact`].
 //! - A future is dropped exactly once, also when a poll or another drop panics: it leaves `order`
 //!   before its drop begins.
 
 use std::future::Future;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-
-/// An entry of `order` whose future has ended.
-const ENDED: u32 = u32::MAX;
 
 /// Pinned futures of one type.
 pub(crate) struct Slab<F> {
     places: Vec<MaybeUninit<F>>,
-    order: Vec<u32>,
+    /// Where each live future lies; null once it has ended.
+    order: Vec<*mut F>,
     ended: usize,
 }
 
@@ -35,8 +34,10 @@ impl<F: Future> Slab<F> {
     /// Puts a future in the next place.
     pub(crate) fn push(&mut self, future: F) {
         assert!(self.places.len() < self.places.capacity(), "a pinned slab must not grow");
-        self.order.push(self.places.len() as u32);
+        let place = self.places.len();
         self.places.push(MaybeUninit::new(future));
+        // Through the vector's own pointer, which later pushes do not invalidate.
+        self.order.push(self.places.as_mut_ptr().wrapping_add(place).cast());
     }
 
     /// How many futures were ever put.
@@ -50,40 +51,52 @@ impl<F: Future> Slab<F> {
         self.order.len()
     }
 
-    /// The place of an entry: the number its future was pushed under.
-    #[inline(always)]
-    pub(crate) fn place(&self, entry: usize) -> u32 {
-        self.order[entry]
+    /// The number under which the future of an entry was pushed; `None` once it has ended.
+    pub(crate) fn place(&self, entry: usize) -> Option<u32> {
+        let base = self.places.as_ptr().addr();
+        let at = self.order.get(entry).filter(|p| !p.is_null())?.addr();
+        Some(((at - base) / size_of::<F>().max(1)) as u32)
     }
 
-    /// Polls the future of an entry; one that is ready is dropped.
+    /// Polls the futures of a range of entries, each at most once between two calls of `compact`;
+    /// answers how many are pending. A future that is ready is dropped.
+    ///
+    /// # Errors
+    /// The first error that a future is ready with; later entries are not polled then.
     #[inline(always)]
-    pub(crate) fn poll(&mut self, entry: usize, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let place = self.order[entry] as usize;
-        assert!(place < self.places.len(), "invariant: an ended future is not polled");
-        // SAFETY: `place` is listed in `order`, so it holds a future; it is never moved again, since
-        // `places` never reallocates and is private, so pinning it is sound.
-        let future = unsafe { Pin::new_unchecked(self.places[place].assume_init_mut()) };
-        let poll = future.poll(cx);
-        if poll.is_ready() {
-            self.end(entry);
+    pub(crate) fn poll_range<E>(
+        &mut self,
+        entries: Range<usize>,
+        cx: &mut Context<'_>,
+    ) -> Result<usize, E>
+    where
+        F: Future<Output = Result<(), E>>,
+    {
+        let mut pending = entries.len();
+        for entry in &mut self.order[entries] {
+            let place = *entry;
+            assert!(!place.is_null(), "invariant: an ended future is not polled");
+            // SAFETY: a listed pointer points at a place of `places` that holds a future; it is
+            // never moved, as `places` is private and never reallocates, so pinning it is sound.
+            let future = unsafe { Pin::new_unchecked(&mut *place) };
+            if let Poll::Ready(answer) = future.poll(cx) {
+                *entry = std::ptr::null_mut();
+                self.ended += 1;
+                pending -= 1;
+                // SAFETY: it held a future until now, and being off the list first makes this its
+                // only drop.
+                unsafe { std::ptr::drop_in_place(place) };
+                answer?;
+            }
         }
-        poll
-    }
-
-    fn end(&mut self, entry: usize) {
-        let place = std::mem::replace(&mut self.order[entry], ENDED) as usize;
-        self.ended += 1;
-        // SAFETY: the place held a future until now, and taking it out of `order` first makes this
-        // its only drop.
-        unsafe { self.places[place].assume_init_drop() };
+        Ok(pending)
     }
 
     /// Forgets ended entries, keeping the order of the others; answers whether there were any.
     pub(crate) fn compact(&mut self) -> bool {
         let any = self.ended > 0;
         if any {
-            self.order.retain(|&place| place != ENDED);
+            self.order.retain(|place| !place.is_null());
             self.ended = 0;
         }
         any
@@ -93,10 +106,10 @@ impl<F: Future> Slab<F> {
 impl<F> Drop for Slab<F> {
     fn drop(&mut self) {
         while let Some(place) = self.order.pop() {
-            if place != ENDED {
-                // SAFETY: the place is listed, so it holds a future; it was unlisted just now, so
-                // this is its only drop.
-                unsafe { self.places[place as usize].assume_init_drop() };
+            if !place.is_null() {
+                // SAFETY: a listed pointer points at a future; it was taken off the list just now,
+                // so this is its only drop.
+                unsafe { std::ptr::drop_in_place(place) };
             }
         }
     }
@@ -117,13 +130,13 @@ mod tests {
     }
 
     impl Future for Countdown {
-        type Output = u32;
-        fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<u32> {
+        type Output = Result<(), u32>;
+        fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
             assert!(self.left < 100, "asked to panic");
             let here = (&raw const *self).addr();
             assert!([0, here].contains(&self.home.replace(here)), "a pinned future moved");
             if self.left == 0 {
-                return Poll::Ready(7);
+                return Poll::Ready(Ok(()));
             }
             self.left -= 1;
             Poll::Pending
@@ -149,11 +162,13 @@ mod tests {
         let drops = Rc::default();
         let mut slab = slab(&[2, 0, 1], &drops);
         let mut cx = Context::from_waker(Waker::noop());
-        for entry in 0..3 {
-            assert_eq!(slab.poll(entry, &mut cx).is_ready(), entry == 1);
-        }
+        assert_eq!(slab.poll_range(0..3, &mut cx), Ok(2));
+        assert_eq!((slab.place(0), slab.place(1), slab.place(2)), (Some(0), None, Some(2)));
         assert!(slab.compact() && !slab.compact());
-        assert_eq!((slab.entries(), slab.place(0), slab.place(1), drops.get()), (2, 0, 2, 1));
+        assert_eq!((slab.entries(), drops.get()), (2, 1));
+        assert_eq!(slab.poll_range(0..2, &mut cx), Ok(1));
+        assert_eq!((slab.place(0), slab.place(1)), (Some(0), None));
+        assert_eq!(drops.get(), 2);
         drop(slab);
         assert_eq!(drops.get(), 3);
     }
@@ -164,7 +179,7 @@ mod tests {
         let mut slab = slab(&[1, 100, 1], &drops);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut cx = Context::from_waker(Waker::noop());
-            (0..3).for_each(|entry| assert!(slab.poll(entry, &mut cx).is_pending()));
+            slab.poll_range(0..3, &mut cx).unwrap();
         }));
         assert!(outcome.is_err());
         drop(slab);

@@ -1,0 +1,3 @@
+//! Measurements of the coroutine ring.
+
+pub mod chains;
