@@ -19,7 +19,7 @@ pub mod host;
 pub mod media;
 pub mod peers;
 pub mod report;
-pub mod zbtree;
 pub mod ring;
+pub mod zbtree;
 
 pub use error::{Error, Kind, Result};

@@ -2,6 +2,7 @@
 //!
 //! - [`dram`]: the medium everything is compared with; data by prefetch, complete at issue.
 //! - [`paced`]: an analytic flash device behind the paper's lightweight interface.
+//! - [`queue_pair`]: the same timing behind doorbells and a completion queue, as NVMe has them.
 //! - [`pacer`]: its timing: latency, rates and link on the time-stamp counter.
 //! - [`protocol`]: the shared memory of that interface, atomic by atomic.
 //! - [`emulator`]: the same interface on two cores with every fault, for correctness.
@@ -19,6 +20,7 @@ pub mod paced;
 pub mod pacer;
 pub mod pread;
 pub mod protocol;
+pub mod queue_pair;
 mod slots;
 pub mod timed;
 pub mod uring;
