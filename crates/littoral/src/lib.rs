@@ -7,3 +7,17 @@ pub use littoral_device as device;
 #[cfg(feature = "graph")]
 pub use littoral_graph as graph;
 pub use littoral_runtime as runtime;
+
+pub mod machine;
+
+pub use machine::Machine;
+
+/// What a program usually needs.
+pub mod prelude {
+    pub use littoral_base::units::{Bytes, PerSecond, Picos};
+    pub use littoral_device::profile::Profile;
+    pub use littoral_device::read::{ReadDevice, Slot, Status};
+    pub use littoral_device::region::Region;
+
+    pub use crate::machine::Machine;
+}

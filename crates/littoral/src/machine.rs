@@ -1,0 +1,252 @@
+//! The machine an application runs on: memory devices by name, opened, catalogued, described.
+//!
+//! ```
+//! use littoral::machine::Machine;
+//! let machine = Machine::open(None)?;
+//! let names: Vec<_> = machine.spec().devices.iter().map(|d| d.name.as_str()).collect();
+//! assert_eq!(names, ["flash", "memory", "zoned"]);
+//! let memory = machine.open_memory("memory")?;
+//! assert_eq!(memory.len(), 256 << 20);
+//! # Ok::<(), littoral::device::Error>(())
+//! ```
+//!
+//! Invariants
+//! - Opening a machine touches no medium; a device is touched when it is opened.
+//! - A description says what is modelled and what is real; a modelled device carries its profile's
+//!   name and hash.
+//! - Nothing that exists is overwritten: files are created only where there are none.
+//!
+//! Design item 1. A device that this build cannot open is `Kind::Unsupported` by name.
+
+use std::path::{Path, PathBuf};
+
+use littoral_device::catalogue::{Catalogue, FileStore};
+use littoral_device::flash::any::{AnyDevice, Opened};
+use littoral_device::flash::dram::Dram;
+use littoral_device::flash::paced::{Paced, PacedOptions};
+use littoral_device::flash::pread::{Pread, PreadOptions};
+use littoral_device::flash::uring::UringOptions;
+use littoral_device::memory::Domain;
+use littoral_device::pmem::{self, FlushFence, Msync};
+use littoral_device::profile::machine::{DeviceSpec, MachineKind, MachineSpec, Medium};
+use littoral_device::region::Region;
+use littoral_device::zoned::ZonedDevice;
+use littoral_device::zoned::file::FileDevice;
+use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::zones::Geometry;
+use littoral_device::{Error, Kind, Result};
+
+pub mod facts;
+
+/// The file a machine is described in when none is named and it exists in the working folder.
+pub const DEFAULT_FILE: &str = "machine.toml";
+
+/// A machine; see the module's page.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    spec: MachineSpec,
+    origin: String,
+}
+
+impl Machine {
+    /// The machine described at `path`, or in `machine.toml` of the working folder, or else everything
+    /// emulated in memory.
+    ///
+    /// # Errors
+    /// As [`MachineSpec::load`].
+    pub fn open(path: Option<&Path>) -> Result<Machine> {
+        match path {
+            Some(path) => Self::load(path),
+            None if Path::new(DEFAULT_FILE).exists() => Self::load(Path::new(DEFAULT_FILE)),
+            None => {
+                let origin = "no machine file: everything is emulated in memory".to_owned();
+                Ok(Machine { spec: MachineSpec::emulated(None), origin })
+            }
+        }
+    }
+
+    /// A machine whose devices are emulated in the files of `folder`, which is made if absent.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the folder cannot be made.
+    pub fn in_folder(folder: &Path) -> Result<Machine> {
+        std::fs::create_dir_all(folder).map_err(|e| {
+            Error::with_source(Kind::Io, format!("making the folder {}", folder.display()), e)
+        })?;
+        let origin = format!("no machine file: everything is emulated in {}", folder.display());
+        Ok(Machine { spec: MachineSpec::emulated(Some(folder)), origin })
+    }
+
+    /// A machine of these devices; `origin` says where they come from.
+    pub fn of(spec: MachineSpec, origin: &str) -> Machine {
+        Machine { spec, origin: origin.to_owned() }
+    }
+
+    fn load(path: &Path) -> Result<Machine> {
+        let origin = format!("machine file {}", path.display());
+        Ok(Machine { spec: MachineSpec::load(path)?, origin })
+    }
+
+    /// The devices.
+    pub fn spec(&self) -> &MachineSpec {
+        &self.spec
+    }
+
+    /// Where the description comes from, in words.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// What is real on this host and what the machine's devices are.
+    pub fn describe(&self) -> facts::Description {
+        facts::describe(self)
+    }
+
+    fn device(&self, name: &str, kind: MachineKind) -> Result<&DeviceSpec> {
+        let device = self.spec.device(name)?;
+        if device.kind == kind {
+            return Ok(device);
+        }
+        let (found, wanted) = (device.kind.name(), kind.name());
+        let message = format!("device `{name}` is {found}, wanted {wanted}");
+        Err(Error::new(Kind::IllegalRequest, message))
+    }
+
+    /// Opens a flash device. One on `ram` holds `data` (or zeros) and is paced by its profile, copies
+    /// charged to the host; the others hold what their file holds and refuse data.
+    ///
+    /// # Errors
+    /// `Kind::Profile` for an unknown device, `Kind::IllegalRequest` for data given to a file,
+    /// `Kind::Exhausted` for data larger than the device; else as the device's own opening.
+    pub fn open_flash(
+        &self,
+        name: &str,
+        data: Option<Region>,
+        options: UringOptions,
+    ) -> Result<Opened> {
+        let device = self.device(name, MachineKind::Flash)?;
+        if let (Some(path), Some(_)) = (device.medium.path(), &data) {
+            let message = format!("device `{name}` holds the bytes of {}", path.display());
+            return Err(Error::new(Kind::IllegalRequest, message));
+        }
+        match &device.medium {
+            Medium::Ram => open_ram(device, data),
+            Medium::File(path) => {
+                let (slots, read_bytes_max) = (options.slots, options.read_bytes_max);
+                let options = PreadOptions { slots, read_bytes_max, ..PreadOptions::default() };
+                let pool = Pread::open(path, options)?;
+                let description = "real: pread pool, page cache".to_owned();
+                Ok(Opened { device: AnyDevice::Pread(pool), description })
+            }
+            Medium::Uring(path) => {
+                let opened = AnyDevice::open_file(path, options)?;
+                Ok(Opened { description: format!("real: {}", opened.description), ..opened })
+            }
+            medium => Err(not_built(device, medium)),
+        }
+    }
+
+    /// Opens a zoned device; one on a file is created there when the file is absent.
+    ///
+    /// # Errors
+    /// `Kind::Profile` for an unknown device or an illegal geometry; else as the device's own opening.
+    pub fn open_zoned(&self, name: &str) -> Result<Box<dyn ZonedDevice>> {
+        let device = self.device(name, MachineKind::Zoned)?;
+        match &device.medium {
+            Medium::Ram => Ok(Box::new(ModelDevice::new(geometry(device))?)),
+            Medium::File(path) if path.exists() => Ok(Box::new(FileDevice::open(path)?)),
+            Medium::File(path) => Ok(Box::new(FileDevice::create(path, geometry(device))?)),
+            medium => Err(not_built(device, medium)),
+        }
+    }
+
+    /// Opens a memory device; one on a file is created there when the file is absent.
+    ///
+    /// # Errors
+    /// `Kind::Profile` for an unknown device or an absent capacity; else as the domain's own opening.
+    pub fn open_memory(&self, name: &str) -> Result<Box<dyn Domain>> {
+        let device = self.device(name, MachineKind::Memory)?;
+        match &device.medium {
+            Medium::Ram => Ok(Box::new(pmem::Dram::new(capacity(device)?))),
+            Medium::File(path) if path.exists() => Ok(Box::new(Msync::open(path)?)),
+            Medium::File(path) => Ok(Box::new(Msync::create(path, capacity(device)?)?)),
+            Medium::Dax(path) => Ok(Box::new(FlushFence::open(path)?)),
+            medium => Err(not_built(device, medium)),
+        }
+    }
+
+    /// Opens or creates the catalogue of a device on a file: the file beside it called
+    /// `<file>.catalogue`, locked for as long as it is open.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` for a device in memory, whose contents end with the process; `Kind::Busy`
+    /// when another process has it; else as [`Catalogue::open`].
+    pub fn catalogue(&self, name: &str) -> Result<Catalogue<FileStore>> {
+        let device = self.spec.device(name)?;
+        let Some(path) = device.medium.path() else {
+            let message = format!("device `{name}` is in memory and has no catalogue; use a file");
+            return Err(Error::new(Kind::IllegalRequest, message));
+        };
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".catalogue");
+        Catalogue::open_or_create(FileStore::open(&PathBuf::from(beside), 0)?)
+    }
+}
+
+fn not_built(device: &DeviceSpec, medium: &Medium) -> Error {
+    let (name, kind, scheme) = (&device.name, device.kind.name(), medium.scheme());
+    let message = format!("device `{name}`: this build opens no {kind} device on `{scheme}`");
+    Error::new(Kind::Unsupported, message)
+}
+
+fn open_ram(device: &DeviceSpec, data: Option<Region>) -> Result<Opened> {
+    let capacity = capacity(device)?;
+    let region = match data {
+        Some(region) if region.len() > capacity => {
+            let (name, len) = (&device.name, region.len());
+            let message = format!("{len} B do not fit device `{name}` of {capacity} B");
+            return Err(Error::new(Kind::Exhausted, message));
+        }
+        Some(region) => region,
+        None => Region::build(capacity, |_| {})?,
+    };
+    let Some(profile) = &device.profile else {
+        let description = "real: DRAM, data by prefetch".to_owned();
+        return Ok(Opened { device: AnyDevice::Dram(Dram::new(region)), description });
+    };
+    let flash = profile.flash()?;
+    let paced = Paced::new(region, PacedOptions::of(&flash, None));
+    let description = format!("modelled: {}", facts::profile_words(profile));
+    Ok(Opened { device: AnyDevice::Paced(Box::new(paced)), description })
+}
+
+fn capacity(device: &DeviceSpec) -> Result<usize> {
+    let bytes = device.geometry("capacity").ok_or_else(|| {
+        let message = format!("device `{}` is not there yet: give its `capacity`", device.name);
+        Error::new(Kind::Profile, message)
+    })?;
+    usize::try_from(bytes).map_err(|_| {
+        let message = format!("device `{}`: {bytes} B do not fit this address space", device.name);
+        Error::new(Kind::Unsupported, message)
+    })
+}
+
+/// The geometry of a zoned device; fields left out take the zone's size, no conventional zones and no
+/// limits.
+fn geometry(device: &DeviceSpec) -> Geometry {
+    let get = |key, default| device.geometry(key).unwrap_or(default);
+    let small = |key| u32::try_from(get(key, 0)).expect("invariant: the row's range fits 32 bits");
+    let block_bytes = small("block_bytes").max(1);
+    let size = get("zone_size", 0);
+    let conventional_zones = small("conventional_zones");
+    Geometry {
+        block_bytes,
+        conventional_zones,
+        sequential_zones: small("zones") - conventional_zones,
+        zone_blocks: size / u64::from(block_bytes),
+        capacity_blocks: get("zone_capacity", size) / u64::from(block_bytes),
+        open_zones_max: small("open_zones_max"),
+        active_zones_max: small("active_zones_max"),
+        append_blocks_max: 31,
+    }
+}
