@@ -4,8 +4,8 @@
 //! doorbell (N2), once a request or once a `kick`; find completion entries by their phase bit and read
 //! them (N6); ring the completion doorbell once a batch (N7); then the data are used (N8).
 //! Device side (N3 to N5): fetch the entry, decide by [`Pacer`] when it is answered, write the
-//! completion entry. The device is arithmetic on the host's core; what its side costs is measured by
-//! `crates/bench` on its own and taken off, so that the host is not charged for it.
+//! completion entry. The device is arithmetic on the host's core; what its side costs
+//! can be measured on its own ([`QueuePair::rehearse_device_side`]) and taken off.
 //!
 //! What cannot be had in user space is the doorbell itself: an uncached write over PCIe. [`Doorbell`]
 //! names what stands in for it; `Plain`, an ordinary cached store, is a lower bound.
@@ -210,6 +210,27 @@ impl QueuePair {
     /// What has been counted so far.
     pub fn counts(&self) -> QueueCounts {
         self.counters.snapshot()
+    }
+
+    /// Runs the device's side alone (N3 to N5) over `rounds` times `batch` entries as the host last
+    /// left them, with nothing outstanding: what a run pays for the model and not for the interface.
+    ///
+    /// # Panics
+    /// When requests are under way.
+    pub fn rehearse_device_side(&self, rounds: u32, batch: u32) {
+        assert!(self.fetched.borrow().is_empty(), "the device's side is rehearsed while idle");
+        for _ in 0..rounds {
+            let from = self.rung.get();
+            let to = from.wrapping_add(batch.min(self.depth() - 1));
+            self.device_fetch(from, to);
+            while !self.fetched.borrow().is_empty() {
+                self.pacer.stamp(|| false);
+                self.device_answer();
+            }
+            self.rung.set(to);
+        }
+        self.tail.set(self.rung.get());
+        self.head.set(self.answer_tail.get());
     }
 
     fn depth(&self) -> u32 {
@@ -431,6 +452,18 @@ mod tests {
                 device.release(Slot(s));
             }
             assert_eq!(device.counts().submission_doorbells_count, 3 * (round + 1));
+        }
+        assert_eq!(device.counts().stale_count, 0);
+    }
+
+    #[test]
+    fn a_rehearsal_leaves_the_queues_in_step() {
+        let device = device(4, Picos::ZERO, Batching::PerRequest);
+        device.rehearse_device_side(37, 3);
+        for _ in 0..20 {
+            device.issue(Slot(1), 64, 16);
+            assert_eq!(wait(&device, Slot(1)), Status::Ok);
+            device.release(Slot(1));
         }
         assert_eq!(device.counts().stale_count, 0);
     }
