@@ -106,6 +106,8 @@ fn soak_rule(rule: Rule, reads: u64, seed: u64) -> Result<(String, SoakReport)> 
         rule,
         deadline,
         slots: 63,
+        read_bytes_max: 1024,
+        delay_max: 32,
         plan: plan.parse().map_err(|e| failed(&e))?,
         ..EmulatorOptions::default()
     };
