@@ -5,7 +5,8 @@
 //!   graphs;
 //! - [`import`]: other people's edge lists;
 //! - [`check`]: every invariant walked; [`info`]: what a file holds;
-//! - [`names`]: what vertices are called.
+//! - [`names`]: what vertices are called;
+//! - [`kernels`]: BFS, PageRank, components on any [`medium`]; [`verify`]: independent checks.
 //!
 //! Paper 003 (microsecond flash): vertex state and list addresses stay in DRAM, lists are read from
 //! the medium; a list that fits a page never crosses one.
@@ -17,7 +18,10 @@ pub mod format;
 pub mod generate;
 pub mod import;
 pub mod info;
+pub mod kernels;
+pub mod medium;
 pub mod names;
 pub mod pack;
+pub mod verify;
 
 pub use error::{Error, Kind, Result};

@@ -1,0 +1,530 @@
+//! Breadth-first search that turns round: top-down while the frontier is small, bottom-up while it is
+//! large (Beamer's direction-optimising search; paper 003 runs the top-down half from flash).
+//!
+//! Top-down reads the list of every frontier vertex. Bottom-up asks every unvisited vertex for a
+//! neighbour in the frontier: first in HEADS, unit by unit (sixteen vertices at a time where the
+//! processor can), then, for the few that are still open and have longer lists, in the rest of the
+//! list from its front. Lists name the neighbour of highest degree first, so most searches end in the
+//! first units.
+//!
+//! Switch rules, in arcs, as each costs about the same on every medium once latency is hidden
+//! (`docs/design/graph-kernels.md` has the arithmetic)
+//! - down to up: the frontier's out-arcs exceed 1 / [`ALPHA`] of the arcs not yet searched;
+//! - up to down: the frontier shrinks and is below 1 / [`BETA`] of all vertices.
+//!
+//! Invariants
+//! - A vertex without incoming arcs counts as visited from the start: nothing can reach it.
+//! - During a bottom-up step the frontier is only read, and a vertex's parent and bits are written by
+//!   the one member that was handed its span.
+//! - Parents differ between runs with several contexts or threads; levels do not.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use super::bits::{Bitmap, words_u32};
+use super::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict, without_arcs};
+use super::raw::{Probe, prefetch, probe};
+use super::team::{Cursor, Member, Share, Stepped};
+use crate::error::Result;
+use crate::format::Direction;
+use crate::format::file::GraphFile;
+
+/// Top-down turns into bottom-up when the frontier has more than this share of the arcs left.
+pub(crate) const ALPHA: u64 = 15;
+/// Bottom-up turns into top-down when the frontier is smaller than this share of the vertices.
+pub(crate) const BETA: u64 = 18;
+/// No parent.
+pub const UNREACHED: u32 = u32::MAX;
+/// Lists taken at a time by a member.
+const LISTS_CHUNK: u64 = 64;
+/// Spans taken at a time by a member when there are several.
+const SPANS_CHUNK: u64 = 8;
+
+/// A top-down step over more arcs than 1 / this of the vertices remembers who was visited before it.
+const SNAPSHOT: u64 = 16;
+
+/// What the next step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Step {
+    Down,
+    Up,
+    End,
+}
+
+/// State of a search, reused from one source to the next.
+pub(crate) struct Bfs<'g> {
+    graph: &'g GraphFile,
+    members: usize,
+    parent: Vec<AtomicU32>,
+    visited: Bitmap,
+    unreachable: Bitmap,
+    front: [Bitmap; 2],
+    /// During a bottom-up step: vertices still without a parent.
+    pending: Bitmap,
+    /// Who was visited before the latest top-down step, if that was large.
+    before: Bitmap,
+    queue: RwLock<Vec<u32>>,
+    found: Vec<Mutex<Vec<u32>>>,
+    cursor: Cursor,
+    step: AtomicU8,
+    /// Which of `front` is the frontier.
+    side: AtomicU32,
+    /// Vertices found in the step under way.
+    awake: AtomicU64,
+    plan: Mutex<Plan>,
+}
+
+/// What only the leader looks at.
+#[derive(Debug, Default)]
+struct Plan {
+    summary: BfsSummary,
+    arcs_left: u64,
+    awake_before: u64,
+    has_snapshot: bool,
+}
+
+/// What a search found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BfsSummary {
+    /// Vertices reached, the source included.
+    pub reached_count: u64,
+    /// Steps from the source to the farthest of them.
+    pub levels_count: u32,
+    /// Steps taken bottom-up.
+    pub steps_up_count: u32,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'g> Bfs<'g> {
+    /// State for searches in `graph` by `members` threads.
+    pub(crate) fn new(graph: &'g GraphFile, members: usize) -> Self {
+        let n = graph.vertices() as usize;
+        let bitmap = || Bitmap::new(n);
+        let unreachable = bitmap();
+        without_arcs(graph.incoming(), unreachable.words());
+        Bfs {
+            graph,
+            members,
+            parent: words_u32(unreachable.words().len() * 64),
+            visited: bitmap(),
+            unreachable,
+            front: [bitmap(), bitmap()],
+            pending: bitmap(),
+            before: bitmap(),
+            queue: RwLock::new(Vec::with_capacity(n)),
+            found: (0..members).map(|_| Mutex::new(Vec::with_capacity(n))).collect(),
+            cursor: Cursor::default(),
+            step: AtomicU8::new(Step::End as u8),
+            side: AtomicU32::new(0),
+            awake: AtomicU64::new(0),
+            plan: Mutex::default(),
+        }
+    }
+
+    /// The parent of each vertex, [`UNREACHED`] without one; the source's parent is itself.
+    pub(crate) fn parents(&self) -> Vec<u32> {
+        let n = self.graph.vertices() as usize;
+        self.parent[..n].iter().map(|p| p.load(Relaxed)).collect()
+    }
+
+    /// Bytes of state.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bitmaps = 6 * self.visited.words().len() * 8;
+        let queues = (1 + self.members) * self.graph.vertices() as usize * 4;
+        (self.parent.len() * 4 + bitmaps + queues) as u64
+    }
+
+    /// What the latest search found.
+    pub(crate) fn summary(&self) -> BfsSummary {
+        lock(&self.plan).summary
+    }
+
+    /// Searches from `source`; every member calls this.
+    pub(crate) fn run<const SHARED: bool, E: Edges>(
+        &self,
+        me: Member<'_>,
+        edges: &E,
+        source: u32,
+    ) -> Stepped {
+        me.each(|| {
+            self.clear(me.id());
+        })?;
+        let span = edges.span_vertices();
+        me.lead(|| {
+            self.start(source, span);
+        })?;
+        loop {
+            match self.step() {
+                Step::Down => me.all(|| self.down::<SHARED, E>(me.id(), edges))?,
+                Step::Up => me.all(|| self.up::<SHARED, E>(span, edges))?,
+                Step::End => return Ok(()),
+            }
+            me.lead(|| {
+                self.decide(span);
+            })?;
+        }
+    }
+
+    fn step(&self) -> Step {
+        match self.step.load(Relaxed) {
+            0 => Step::Down,
+            1 => Step::Up,
+            _ => Step::End,
+        }
+    }
+
+    /// Member `id`'s share of forgetting the last search.
+    fn clear(&self, id: usize) {
+        let share = self.parent.len().div_ceil(self.members);
+        let parents = self.parent.chunks(share).nth(id).unwrap_or(&[]);
+        parents.iter().for_each(|p| p.store(UNREACHED, Relaxed));
+    }
+
+    fn start(&self, source: u32, span: u32) {
+        self.visited.fill_from(|i| self.unreachable.word(i));
+        self.visited.insert::<false>(source);
+        self.parent[source as usize].store(source, Relaxed);
+        let mut queue = self.queue.write().unwrap_or_else(PoisonError::into_inner);
+        queue.clear();
+        queue.push(source);
+        self.awake.store(0, Relaxed);
+        let summary = BfsSummary { reached_count: 1, ..BfsSummary::default() };
+        let arcs_left = self.graph.header().arcs;
+        let mut plan = lock(&self.plan);
+        *plan = Plan { summary, arcs_left, awake_before: 1, has_snapshot: false };
+        self.choose(&mut plan, &queue, span);
+    }
+
+    fn frontier(&self) -> &Bitmap {
+        &self.front[self.side.load(Relaxed) as usize]
+    }
+
+    fn next_frontier(&self) -> &Bitmap {
+        &self.front[1 - self.side.load(Relaxed) as usize]
+    }
+
+    /// After a step: ends, goes on, or turns round.
+    fn decide(&self, span: u32) {
+        let awake = self.awake.swap(0, Relaxed);
+        let mut plan = lock(&self.plan);
+        plan.summary.reached_count += awake;
+        plan.summary.levels_count += u32::from(awake > 0);
+        if awake == 0 {
+            self.step.store(Step::End as u8, Relaxed);
+            return;
+        }
+        let mut queue = self.queue.write().unwrap_or_else(PoisonError::into_inner);
+        if self.step() == Step::Up {
+            plan.summary.steps_up_count += 1;
+            self.side.fetch_xor(1, Relaxed);
+            let grows = awake >= plan.awake_before;
+            plan.awake_before = awake;
+            if grows || awake > u64::from(self.graph.vertices()) / BETA {
+                self.share_spans(span);
+                return;
+            }
+            queue.clear();
+            self.frontier().collect_into(&mut queue);
+            plan.has_snapshot = false;
+        } else {
+            self.gather(&mut queue);
+            plan.awake_before = awake;
+        }
+        self.choose(&mut plan, &queue, span);
+    }
+
+    /// Makes what all members found the new queue.
+    fn gather(&self, queue: &mut Vec<u32>) {
+        queue.clear();
+        for found in &self.found {
+            let mut found = lock(found);
+            if queue.is_empty() {
+                std::mem::swap(queue, &mut found);
+            } else {
+                queue.append(&mut found);
+            }
+        }
+    }
+
+    /// Chooses how to go on from `queue` and prepares that.
+    fn choose(&self, plan: &mut Plan, queue: &[u32], span: u32) {
+        let limit = plan.arcs_left / ALPHA;
+        let scout = self.arcs_of(queue, limit);
+        if scout > limit {
+            self.raise(plan, queue);
+            self.share_spans(span);
+            return;
+        }
+        plan.arcs_left -= scout;
+        plan.has_snapshot = scout > u64::from(self.graph.vertices()) / SNAPSHOT;
+        if plan.has_snapshot {
+            self.before.fill_from(|i| self.visited.word(i));
+        }
+        let chunk = (queue.len() / (self.members * 4)).clamp(1, LISTS_CHUNK as usize);
+        let chunk = if self.members == 1 { queue.len() } else { chunk };
+        self.cursor.reset(queue.len() as u64, chunk as u64);
+        self.step.store(Step::Down as u8, Relaxed);
+    }
+
+    /// Out-arcs of `queue`, counted until they exceed `limit`.
+    fn arcs_of(&self, queue: &[u32], limit: u64) -> u64 {
+        const AHEAD: usize = 16;
+        let table = self.graph.outgoing().table();
+        let mut arcs = 0;
+        for (i, &v) in queue.iter().enumerate() {
+            if let Some(&later) = queue.get(i + AHEAD) {
+                prefetch(table.entries(), later as usize);
+            }
+            arcs += u64::from(table.degree(v));
+            if arcs > limit {
+                break;
+            }
+        }
+        arcs
+    }
+
+    /// Makes the frontier a bitmap.
+    fn raise(&self, plan: &Plan, queue: &[u32]) {
+        let front = self.frontier();
+        if plan.has_snapshot {
+            front.fill_from(|i| self.visited.word(i) & !self.before.word(i));
+            return;
+        }
+        front.fill_from(|_| 0);
+        for &v in queue {
+            front.insert::<false>(v);
+        }
+    }
+
+    fn share_spans(&self, span: u32) {
+        let spans = (self.visited.words().len() as u64 * 64) / u64::from(span);
+        let chunk = if self.members == 1 { spans } else { SPANS_CHUNK };
+        self.cursor.reset(spans, chunk);
+        self.step.store(Step::Up as u8, Relaxed);
+    }
+
+    fn down<const SHARED: bool, E: Edges>(&self, id: usize, edges: &E) -> Result<()> {
+        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found = lock(&self.found[id]);
+        found.clear();
+        let work = Down::<SHARED> {
+            bfs: self,
+            queue: &queue,
+            share: Share::new(&self.cursor),
+            found: RefCell::new(&mut found),
+        };
+        edges.lists(Direction::Out, &work)?;
+        self.awake.fetch_add(found.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    fn up<const SHARED: bool, E: Edges>(&self, span: u32, edges: &E) -> Result<()> {
+        let heads = UpHeads::<SHARED> {
+            bfs: self,
+            front: self.frontier(),
+            next: self.next_frontier(),
+            span,
+            share: Share::new(&self.cursor),
+            rest: RefCell::new(Vec::new()),
+            awake: Cell::new(0),
+        };
+        edges.heads(Direction::In, &heads)?;
+        let rest = heads.rest.into_inner();
+        let lists = UpLists {
+            bfs: self,
+            front: heads.front,
+            next: heads.next,
+            rest: &rest,
+            at: Cell::new(0),
+            awake: heads.awake,
+        };
+        edges.lists(Direction::In, &lists)?;
+        self.awake.fetch_add(lists.awake.get(), Relaxed);
+        Ok(())
+    }
+}
+
+/// Top-down: the frontier's lists.
+struct Down<'b, const SHARED: bool> {
+    bfs: &'b Bfs<'b>,
+    queue: &'b [u32],
+    share: Share<'b, SHARED>,
+    found: RefCell<&'b mut Vec<u32>>,
+}
+
+impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
+    const FROM_THE_FRONT: bool = false;
+
+    #[inline(always)]
+    fn next(&self) -> Option<Item> {
+        self.share.next().map(|i| Item { vertex: self.queue[i as usize], skip: 0 })
+    }
+
+    #[inline(always)]
+    fn peek(&self, ahead: u64) -> Option<u32> {
+        self.share.peek(ahead).map(|i| self.queue[i as usize])
+    }
+
+    #[inline(always)]
+    fn warm(&self, words: &[u32]) {
+        for &v in words {
+            if self.bfs.visited.get(v) == Some(false) {
+                prefetch(&self.bfs.parent, v as usize);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn words(&self, vertex: u32, words: &[u32]) -> Verdict {
+        let bfs = self.bfs;
+        let mut found = self.found.borrow_mut();
+        for &v in words {
+            match bfs.visited.get(v) {
+                Some(true) => {}
+                Some(false) => {
+                    if bfs.visited.insert::<SHARED>(v) {
+                        bfs.parent[v as usize].store(vertex, Relaxed);
+                        found.push(v);
+                    }
+                }
+                None => return Verdict::Forged,
+            }
+        }
+        Verdict::More
+    }
+}
+
+/// Bottom-up, first half: the fronts of unvisited vertices' lists.
+struct UpHeads<'b, const SHARED: bool> {
+    bfs: &'b Bfs<'b>,
+    front: &'b Bitmap,
+    next: &'b Bitmap,
+    span: u32,
+    share: Share<'b, SHARED>,
+    /// Vertices whose answer, if any, lies behind the units of their block; how many those are.
+    rest: RefCell<Vec<Item>>,
+    awake: Cell<u64>,
+}
+
+impl<const SHARED: bool> HeadWork for UpHeads<'_, SHARED> {
+    #[inline(always)]
+    fn next(&self) -> Option<Span> {
+        loop {
+            let first = self.share.next()? as u32 * self.span;
+            let span = Span { first, len: self.span };
+            let mut any = 0;
+            for w in span.words() {
+                let open = !self.bfs.visited.word(w);
+                self.bfs.pending.words()[w].store(open, Relaxed);
+                any |= open;
+            }
+            if any != 0 {
+                return Some(span);
+            }
+            self.next.words()[span.words()].iter().for_each(|w| w.store(0, Relaxed));
+        }
+    }
+
+    #[inline(always)]
+    fn want(&self, span: Span, _k: u32) -> Option<Span> {
+        let is_open = |&w: &usize| self.bfs.pending.word(w) != 0;
+        let first = span.words().find(is_open)?;
+        let last = span.words().rev().find(is_open)?;
+        Some(Span::part(first, last + 1))
+    }
+
+    #[inline(always)]
+    fn unit(&self, part: Span, _k: u32, words: &[u32]) -> Verdict {
+        let sound = probe(&Probe {
+            front: self.front.words(),
+            vertices: self.bfs.graph.vertices(),
+            words,
+            pending: &self.bfs.pending.words()[part.words()],
+            parents: &self.bfs.parent[part.vertices()],
+        });
+        if sound { Verdict::More } else { Verdict::Forged }
+    }
+
+    #[inline(always)]
+    fn done(&self, span: Span, units: u32) {
+        let bfs = self.bfs;
+        let mut awake = 0;
+        for w in span.words() {
+            let (visited, open) = (bfs.visited.word(w), bfs.pending.word(w));
+            let found = !visited & !open;
+            self.next.words()[w].store(found, Relaxed);
+            bfs.visited.words()[w].store(visited | found, Relaxed);
+            awake += u64::from(found.count_ones());
+            if open != 0 && units == bfs.graph.header().heads {
+                self.put_off(w, open, units);
+            }
+        }
+        self.awake.set(self.awake.get() + awake);
+    }
+}
+
+impl<const SHARED: bool> UpHeads<'_, SHARED> {
+    /// Remembers those vertices of bitmap word `w` whose lists go on behind HEADS.
+    fn put_off(&self, w: usize, mut open: u64, units: u32) {
+        let lists = self.bfs.graph.incoming();
+        let mut rest = self.rest.borrow_mut();
+        while open != 0 {
+            let vertex = w as u32 * 64 + open.trailing_zeros();
+            open &= open - 1;
+            if lists.degree(vertex) > units {
+                rest.push(Item { vertex, skip: units });
+            }
+        }
+    }
+}
+
+/// Bottom-up, second half: the rest of the lists of those still open.
+struct UpLists<'b> {
+    bfs: &'b Bfs<'b>,
+    front: &'b Bitmap,
+    next: &'b Bitmap,
+    rest: &'b [Item],
+    at: Cell<usize>,
+    awake: Cell<u64>,
+}
+
+impl ListWork for UpLists<'_> {
+    const FROM_THE_FRONT: bool = true;
+
+    #[inline(always)]
+    fn next(&self) -> Option<Item> {
+        let item = self.rest.get(self.at.get()).copied();
+        self.at.set(self.at.get() + 1);
+        item
+    }
+
+    #[inline(always)]
+    fn peek(&self, ahead: u64) -> Option<u32> {
+        self.rest.get(self.at.get() + ahead as usize).map(|i| i.vertex)
+    }
+
+    fn warm(&self, _words: &[u32]) {}
+
+    #[inline(always)]
+    fn words(&self, vertex: u32, words: &[u32]) -> Verdict {
+        for &v in words {
+            match self.front.get(v) {
+                Some(false) => {}
+                Some(true) => {
+                    self.bfs.parent[vertex as usize].store(v, Relaxed);
+                    self.bfs.visited.insert::<false>(vertex);
+                    self.next.insert::<false>(vertex);
+                    self.awake.set(self.awake.get() + 1);
+                    return Verdict::Enough;
+                }
+                None => return Verdict::Forged,
+            }
+        }
+        Verdict::More
+    }
+}

@@ -1,0 +1,403 @@
+//! Connected components by Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018): link along a few sampled
+//! arcs, find the giant component, and read the lists of those outside it only.
+//!
+//! Lists name the neighbour of highest degree first, so the first unit of HEADS already joins most
+//! vertices to a hub: the sample is one sequential read of a few bytes a vertex.
+//!
+//! 1. *attach*: each vertex hangs on its first neighbour, if that has the smaller id; one pass.
+//! 2. *link roots*: vertices that are still their own root link along all units of HEADS.
+//! 3. while the largest sampled component is small, everybody outside links along one more unit.
+//! 4. *rest*: everybody outside the largest component links along the whole list (of a directed
+//!    graph: both lists). An arc between two vertices inside needs no look.
+//!
+//! Invariants
+//! - `label[v] <= v`, and following labels ends at the smallest id of a tree: no cycles.
+//! - After the last compression `label[v]` is the smallest id of v's component.
+//! - Components of a directed graph are weak: direction is ignored.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use littoral_base::rng::{Rng, seeded};
+use rustc_hash::FxHashMap;
+
+use super::bits::words_u32;
+use super::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
+use super::raw::prefetch;
+use super::team::{Cursor, Member, Share, Stepped};
+use crate::format::Direction;
+use crate::format::file::GraphFile;
+
+/// Vertices looked at to find the largest component.
+const SAMPLES: u32 = 1024;
+/// The share of samples (of [`SAMPLES`]) from which on a component counts as the giant one.
+const GIANT: u32 = 900;
+/// Vertices or spans taken at a time by a member when there are several.
+const CHUNK: u64 = 4096;
+const SPANS_CHUNK: u64 = 8;
+const SEED: u64 = 0x1e77_0a11;
+
+/// State of a component search.
+pub(crate) struct Components<'g> {
+    graph: &'g GraphFile,
+    members: usize,
+    label: Vec<AtomicU32>,
+    cursor: Cursor,
+    giant: AtomicU32,
+    giant_samples: AtomicU32,
+    linked: AtomicU64,
+}
+
+/// What a component search found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ComponentsSummary {
+    /// Components, single vertices included.
+    pub components_count: u64,
+    /// Vertices of the largest.
+    pub largest_count: u64,
+}
+
+impl<'g> Components<'g> {
+    /// State for searches in `graph` by `members` threads.
+    pub(crate) fn new(graph: &'g GraphFile, members: usize) -> Self {
+        let n = graph.vertices() as usize;
+        Components {
+            graph,
+            members,
+            label: words_u32(n.next_multiple_of(1024)),
+            cursor: Cursor::default(),
+            giant: AtomicU32::new(0),
+            giant_samples: AtomicU32::new(0),
+            linked: AtomicU64::new(0),
+        }
+    }
+
+    /// For each vertex the smallest id of its component.
+    pub(crate) fn labels(&self) -> Vec<u32> {
+        self.label[..self.n()].iter().map(|l| l.load(Relaxed)).collect()
+    }
+
+    /// Bytes of state.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.label.len() as u64 * 4
+    }
+
+    /// Counts components of the latest search.
+    pub(crate) fn summary(&self) -> ComponentsSummary {
+        let mut size = vec![0u32; self.n()];
+        self.label[..self.n()].iter().for_each(|l| size[l.load(Relaxed) as usize] += 1);
+        ComponentsSummary {
+            components_count: size.iter().filter(|&&s| s > 0).count() as u64,
+            largest_count: size.iter().copied().max().unwrap_or(0).into(),
+        }
+    }
+
+    fn n(&self) -> usize {
+        self.graph.vertices() as usize
+    }
+
+    /// Finds components; every member calls this.
+    pub(crate) fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Stepped {
+        let span = edges.span_vertices();
+        me.each(|| {
+            self.own(me).for_each(|v| self.label[v].store(v as u32, Relaxed));
+        })?;
+        for &direction in self.graph.header().directions() {
+            self.share_spans(me, span)?;
+            me.all(|| edges.heads(direction, &self.units::<SHARED>(Pick::Attach, span, 0..1)))?;
+        }
+        self.compress::<SHARED>(me)?;
+        let heads = self.graph.header().heads;
+        self.share_spans(me, span)?;
+        me.all(|| edges.heads(Direction::Out, &self.units::<SHARED>(Pick::Roots, span, 0..heads)))?;
+        self.compress::<SHARED>(me)?;
+        self.sample(me)?;
+        let mut k = 1;
+        while self.giant_samples.load(Relaxed) < GIANT && k < heads {
+            self.share_spans(me, span)?;
+            me.all(|| {
+                edges.heads(Direction::Out, &self.units::<SHARED>(Pick::Outside, span, k..k + 1))
+            })?;
+            self.compress::<SHARED>(me)?;
+            self.sample(me)?;
+            k += 1;
+        }
+        self.rest::<SHARED, E>(me, edges)
+    }
+
+    /// Links whoever is not in the giant component along whole lists.
+    fn rest<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Stepped {
+        me.lead(|| {
+            self.linked.store(0, Relaxed);
+        })?;
+        for &direction in self.graph.header().directions() {
+            me.lead(|| {
+                let chunk = if self.members == 1 { self.n() as u64 } else { CHUNK };
+                self.cursor.reset(self.n() as u64, chunk);
+            })?;
+            me.all(|| {
+                let work = Rest::<SHARED> {
+                    components: self,
+                    direction,
+                    giant: self.giant.load(Relaxed),
+                    share: Share::new(&self.cursor),
+                    linked: Cell::new(0),
+                };
+                edges.lists(direction, &work)?;
+                self.linked.fetch_add(work.linked.get(), Relaxed);
+                Ok(())
+            })?;
+        }
+        if self.linked.load(Relaxed) > 0 {
+            self.compress::<SHARED>(me)?;
+        }
+        Ok(())
+    }
+
+    /// Member `me`'s share of the vertices.
+    fn own(&self, me: Member<'_>) -> std::ops::Range<usize> {
+        let share = self.n().div_ceil(self.members);
+        (share * me.id()).min(self.n())..(share * (me.id() + 1)).min(self.n())
+    }
+
+    fn share_spans(&self, me: Member<'_>, span: u32) -> Stepped {
+        me.lead(|| {
+            let spans = self.label.len() as u64 / u64::from(span);
+            self.cursor.reset(spans, if self.members == 1 { spans } else { SPANS_CHUNK });
+        })
+    }
+
+    fn units<const SHARED: bool>(
+        &self,
+        pick: Pick,
+        span: u32,
+        wanted: std::ops::Range<u32>,
+    ) -> Units<'_, SHARED> {
+        let giant = self.giant.load(Relaxed);
+        Units { components: self, pick, giant, span, wanted, share: Share::new(&self.cursor) }
+    }
+
+    /// Points every vertex at the root of its tree.
+    ///
+    /// One member goes in order of ids: a parent has the smaller id and points at its root already.
+    /// Several follow the chain through each other's ranges; roots stay roots meanwhile.
+    fn compress<const SHARED: bool>(&self, me: Member<'_>) -> Stepped {
+        me.each(|| {
+            for v in self.own(me) {
+                let parent = self.label[v].load(Relaxed);
+                let mut root = self.label[parent as usize].load(Relaxed);
+                if SHARED {
+                    root = self.root(root);
+                }
+                self.label[v].store(root, Relaxed);
+            }
+        })
+    }
+
+    fn root(&self, mut v: u32) -> u32 {
+        loop {
+            let parent = self.label[v as usize].load(Relaxed);
+            if parent == v {
+                return v;
+            }
+            v = parent;
+        }
+    }
+
+    /// Finds the largest component among sampled vertices that have arcs.
+    fn sample(&self, me: Member<'_>) -> Stepped {
+        me.lead(|| {
+            let mut rng = seeded(SEED);
+            let n = self.graph.vertices();
+            let mut seen: FxHashMap<u32, u32> = FxHashMap::default();
+            let mut taken = 0;
+            for _ in 0..4 * SAMPLES {
+                let v = rng.random_range(0..n);
+                if self.graph.outgoing().degree(v) > 0 && taken < SAMPLES {
+                    *seen.entry(self.label[v as usize].load(Relaxed)).or_default() += 1;
+                    taken += 1;
+                }
+            }
+            let largest = seen.into_iter().max_by_key(|&(label, count)| (count, label));
+            let (giant, count) = largest.unwrap_or((0, SAMPLES));
+            self.giant.store(giant, Relaxed);
+            self.giant_samples.store(count * SAMPLES / taken.max(1), Relaxed);
+        })
+    }
+
+    /// Puts `u` and `v` into one tree, the larger root below the smaller.
+    #[inline(always)]
+    fn link<const SHARED: bool>(&self, u: u32, v: u32) {
+        let label = |v: u32| &self.label[v as usize];
+        let (mut a, mut b) = (label(u).load(Relaxed), label(v).load(Relaxed));
+        while a != b {
+            let (high, low) = (a.max(b), a.min(b));
+            let above = label(high).load(Relaxed);
+            if above == low || (above == high && self.hang::<SHARED>(high, low)) {
+                break;
+            }
+            a = label(label(high).load(Relaxed)).load(Relaxed);
+            b = label(low).load(Relaxed);
+        }
+    }
+
+    /// Hangs root `high` below `low`, unless another member was faster.
+    #[inline(always)]
+    fn hang<const SHARED: bool>(&self, high: u32, low: u32) -> bool {
+        let label = &self.label[high as usize];
+        if SHARED {
+            return label.compare_exchange(high, low, Relaxed, Relaxed).is_ok();
+        }
+        label.store(low, Relaxed);
+        true
+    }
+}
+
+/// Which vertices of a span take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pick {
+    /// Everybody, by hanging on the neighbour.
+    Attach,
+    /// Those that are their own root.
+    Roots,
+    /// Those outside the giant component.
+    Outside,
+}
+
+/// Links along units of HEADS.
+struct Units<'c, const SHARED: bool> {
+    components: &'c Components<'c>,
+    pick: Pick,
+    giant: u32,
+    span: u32,
+    wanted: std::ops::Range<u32>,
+    share: Share<'c, SHARED>,
+}
+
+impl<const SHARED: bool> Units<'_, SHARED> {
+    #[inline(always)]
+    fn takes(&self, v: usize) -> bool {
+        let label = self.components.label[v].load(Relaxed);
+        match self.pick {
+            Pick::Attach => true,
+            Pick::Roots => label == v as u32,
+            Pick::Outside => label != self.giant,
+        }
+    }
+
+    /// Hangs each vertex of `part` on its neighbour's root, if that is smaller.
+    #[inline(always)]
+    fn attach(&self, part: Span, words: &[u32]) -> Verdict {
+        let labels = &self.components.label;
+        let n = self.components.graph.vertices();
+        let mut sound = true;
+        for (v, &neighbour) in part.vertices().zip(words) {
+            if neighbour < v as u32 {
+                // Only roots: a second direction must not tear a vertex from its tree.
+                if labels[v].load(Relaxed) == v as u32 {
+                    labels[v].store(labels[neighbour as usize].load(Relaxed), Relaxed);
+                }
+            } else {
+                sound &= neighbour < n || neighbour == u32::MAX;
+            }
+        }
+        if sound { Verdict::More } else { Verdict::Forged }
+    }
+
+    #[inline(always)]
+    fn link(&self, part: Span, words: &[u32]) -> Verdict {
+        let n = self.components.graph.vertices();
+        for (v, &neighbour) in part.vertices().zip(words) {
+            if neighbour < n {
+                if self.takes(v) {
+                    self.components.link::<SHARED>(v as u32, neighbour);
+                }
+            } else if neighbour != u32::MAX {
+                return Verdict::Forged;
+            }
+        }
+        Verdict::More
+    }
+}
+
+impl<const SHARED: bool> HeadWork for Units<'_, SHARED> {
+    fn next(&self) -> Option<Span> {
+        self.share.next().map(|i| Span { first: i as u32 * self.span, len: self.span })
+    }
+
+    #[inline(always)]
+    fn want(&self, span: Span, k: u32) -> Option<Span> {
+        // Units before the wanted ones are passed over by asking for an empty part.
+        if k >= self.wanted.end {
+            return None;
+        }
+        if k < self.wanted.start {
+            return Some(Span { first: span.first, len: 0 });
+        }
+        if self.pick == Pick::Attach {
+            return Some(span);
+        }
+        let end = span.vertices().end.min(self.components.n());
+        let mut vertices = span.vertices().start.min(end)..end;
+        let first = vertices.clone().find(|&v| self.takes(v))?;
+        let last = vertices.rfind(|&v| self.takes(v))?;
+        Some(Span::part(first / 64, last / 64 + 1))
+    }
+
+    #[inline(always)]
+    fn unit(&self, part: Span, _k: u32, words: &[u32]) -> Verdict {
+        match self.pick {
+            Pick::Attach => self.attach(part, words),
+            Pick::Roots | Pick::Outside => self.link(part, words),
+        }
+    }
+
+    fn done(&self, _span: Span, _units: u32) {}
+}
+
+/// Links along whole lists.
+struct Rest<'c, const SHARED: bool> {
+    components: &'c Components<'c>,
+    direction: Direction,
+    giant: u32,
+    share: Share<'c, SHARED>,
+    linked: Cell<u64>,
+}
+
+impl<const SHARED: bool> ListWork for Rest<'_, SHARED> {
+    const FROM_THE_FRONT: bool = false;
+
+    #[inline(always)]
+    fn next(&self) -> Option<Item> {
+        let lists = self.components.graph.lists(self.direction);
+        loop {
+            let v = self.share.next()? as u32;
+            let outside = self.components.label[v as usize].load(Relaxed) != self.giant;
+            if outside && lists.degree(v) > 0 {
+                self.linked.set(self.linked.get() + 1);
+                return Some(Item { vertex: v, skip: 0 });
+            }
+        }
+    }
+
+    fn peek(&self, _ahead: u64) -> Option<u32> {
+        None
+    }
+
+    #[inline(always)]
+    fn warm(&self, words: &[u32]) {
+        words.iter().for_each(|&v| prefetch(&self.components.label, v as usize));
+    }
+
+    #[inline(always)]
+    fn words(&self, vertex: u32, words: &[u32]) -> Verdict {
+        let n = self.components.graph.vertices();
+        for &v in words {
+            if v >= n {
+                return Verdict::Forged;
+            }
+            self.components.link::<SHARED>(vertex, v);
+        }
+        Verdict::More
+    }
+}

@@ -1,0 +1,229 @@
+//! The seam between kernels and media: three ways of reading edges, each given the kernel's work.
+//!
+//! - [`HeadWork`]: the fronts of lists, unit after unit of a block, for as long as the kernel wants;
+//! - [`ListWork`]: whole lists, or as much of each as the kernel needs;
+//! - [`PageWork`]: every page once, in about the order of vertices.
+//!
+//! A kernel is written once against these. [`Edges`] is implemented by the resident form
+//! ([`super::resident`]: slices and prefetches) and by the ring over any device ([`super::ringed`]).
+//!
+//! Invariants
+//! - Work is pulled, one item at a time, by whoever has room for it; items end in any order.
+//! - Words handed over may be forged: a kernel answers [`Verdict::Forged`] for an id that is no
+//!   vertex, and the step ends with an error that names the place. Nothing indexes unchecked.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::error::{Error, Kind, Result};
+use crate::format::file::{GraphFile, Lists};
+use crate::format::page::PageView;
+use crate::format::{Direction, HEAD_BLOCK_VERTICES, HEAD_UNIT_BYTES, Layout};
+
+/// What a kernel says to the words it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Go on.
+    More,
+    /// Enough of this item.
+    Enough,
+    /// A word is no vertex: the medium is corrupt.
+    Forged,
+}
+
+/// A run of vertices inside one head block; start and length are multiples of 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) first: u32,
+    pub(crate) len: u32,
+}
+
+impl Span {
+    /// The words of a bitmap that stand for the span.
+    #[inline(always)]
+    pub(crate) fn words(self) -> std::ops::Range<usize> {
+        let first = self.first as usize / 64;
+        first..first + self.len as usize / 64
+    }
+
+    /// The span's vertices as indexes.
+    #[inline(always)]
+    pub(crate) fn vertices(self) -> std::ops::Range<usize> {
+        self.first as usize..(self.first + self.len) as usize
+    }
+
+    /// The head block the span lies in.
+    #[inline(always)]
+    pub(crate) fn block(self) -> usize {
+        self.first as usize / HEAD_BLOCK_VERTICES
+    }
+
+    /// The part from bitmap word `from` to `to` (counted in the whole set).
+    #[inline(always)]
+    pub(crate) fn part(from: usize, to: usize) -> Span {
+        Span { first: from as u32 * 64, len: (to - from) as u32 * 64 }
+    }
+}
+
+/// A kernel's wishes for the fronts of lists.
+pub(crate) trait HeadWork {
+    /// The next span to look at.
+    fn next(&self) -> Option<Span>;
+    /// The part of `span` for which unit `k` is wanted; `None` ends the span.
+    fn want(&self, span: Span, k: u32) -> Option<Span>;
+    /// Unit `k` of `part`: the `k`-th neighbour of each of its vertices.
+    fn unit(&self, part: Span, k: u32, words: &[u32]) -> Verdict;
+    /// The span is finished; its block has `units` units.
+    fn done(&self, span: Span, units: u32);
+}
+
+/// A list to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// Whose list.
+    pub(crate) vertex: u32,
+    /// How many neighbours at its front to leave out.
+    pub(crate) skip: u32,
+}
+
+/// A kernel's wishes for lists.
+pub(crate) trait ListWork {
+    /// Whether the kernel may say [`Verdict::Enough`] before a list ends: it is then read in order,
+    /// little by little. Otherwise its pieces are read all at once, by several contexts.
+    const FROM_THE_FRONT: bool;
+    /// The next list.
+    fn next(&self) -> Option<Item>;
+    /// The vertex `ahead` items later, if that is known.
+    fn peek(&self, ahead: u64) -> Option<u32>;
+    /// Says that `words` will be handed over soon: what they point to may be prefetched.
+    fn warm(&self, words: &[u32]);
+    /// Some neighbours of `vertex`.
+    fn words(&self, vertex: u32, words: &[u32]) -> Verdict;
+}
+
+/// A kernel's wishes for pages.
+pub(crate) trait PageWork {
+    /// The next page.
+    fn next(&self) -> Option<u32>;
+    /// A page's lists. `upcoming` are words that will be handed over later, for prefetching.
+    fn page(&self, page: PageView<'_>) -> Verdict;
+}
+
+/// One thread's access to a graph's edges.
+pub(crate) trait Edges {
+    /// Reads fronts of lists.
+    ///
+    /// # Errors
+    /// `Kind::Device`, `Kind::Corrupt`.
+    fn heads<W: HeadWork>(&self, direction: Direction, work: &W) -> Result<()>;
+    /// Reads lists.
+    ///
+    /// # Errors
+    /// `Kind::Device`, `Kind::Corrupt`.
+    fn lists<W: ListWork>(&self, direction: Direction, work: &W) -> Result<()>;
+    /// Reads pages.
+    ///
+    /// # Errors
+    /// `Kind::Device`, `Kind::Corrupt`.
+    fn pages<W: PageWork>(&self, direction: Direction, work: &W) -> Result<()>;
+    /// The longest span worth asking for, in vertices: a power of two, at least 64.
+    fn span_vertices(&self) -> u32;
+    /// Reads and bytes so far.
+    fn traffic(&self) -> Traffic;
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Read requests; for DRAM, runs of words handed to the kernel.
+    pub reads_count: u64,
+    /// Bytes asked for.
+    pub read_bytes: u64,
+    /// Times a context was polled; zero for DRAM.
+    pub polls_count: u64,
+    /// Contexts of the ring at the end; zero for DRAM.
+    pub contexts: u32,
+}
+
+impl Traffic {
+    /// What happened since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Traffic) -> Traffic {
+        Traffic {
+            reads_count: self.reads_count - earlier.reads_count,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            polls_count: self.polls_count - earlier.polls_count,
+            contexts: self.contexts,
+        }
+    }
+
+    /// The sum over two threads.
+    #[must_use]
+    pub fn plus(self, other: Traffic) -> Traffic {
+        Traffic {
+            reads_count: self.reads_count + other.reads_count,
+            read_bytes: self.read_bytes + other.read_bytes,
+            polls_count: self.polls_count + other.polls_count,
+            contexts: self.contexts.max(other.contexts),
+        }
+    }
+}
+
+/// Where one direction of a graph lies in its file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'g> {
+    pub(crate) lists: &'g Lists,
+    pub(crate) layout: Layout,
+    pub(crate) direction: Direction,
+}
+
+impl<'g> Place<'g> {
+    pub(crate) fn new(graph: &'g GraphFile, direction: Direction) -> Self {
+        Place { lists: graph.lists(direction), layout: graph.layout(), direction }
+    }
+
+    /// How many pages.
+    pub(crate) fn page_count(self) -> u32 {
+        (self.lists.pages().bytes / self.layout.page_bytes() as u64) as u32
+    }
+
+    /// Units of the block that `span` lies in.
+    #[inline(always)]
+    pub(crate) fn units(self, span: Span) -> u32 {
+        let index = self.lists.head_index();
+        index[span.block() + 1] - index[span.block()]
+    }
+
+    /// Byte address in the file of unit `k` of `part`.
+    #[inline(always)]
+    pub(crate) fn unit_addr(self, part: Span, k: u32) -> u64 {
+        let unit = u64::from(self.lists.head_index()[part.block()] + k);
+        let at = part.first as usize % HEAD_BLOCK_VERTICES * 4;
+        self.lists.heads().offset + unit * HEAD_UNIT_BYTES as u64 + at as u64
+    }
+
+    /// Byte address in the file of word `addr` of PAGES.
+    #[inline(always)]
+    pub(crate) fn word_addr(self, addr: u64) -> u64 {
+        self.lists.pages().offset + addr * 4
+    }
+
+    #[cold]
+    pub(crate) fn forged(self, what: &str, number: u64) -> Error {
+        let context = format!(
+            "{what} {number} of direction {:?} names a neighbour that is no vertex: the graph file \
+             is damaged; run `graph info` with --verify or import it again",
+            self.direction
+        );
+        Error::new(Kind::Corrupt, context)
+    }
+}
+
+/// Degrees as kernels need them often: whether a vertex has any arc at all.
+pub(crate) fn without_arcs(lists: &Lists, words: &[AtomicU64]) {
+    let mut entries = lists.table().entries().chunks(64);
+    for word in words {
+        let chunk = entries.next().unwrap_or(&[]);
+        let set = (0..64).filter(|&i| chunk.get(i).is_none_or(|e| e >> 40 == 0));
+        word.store(set.fold(0, |w, i| w | 1 << i), Relaxed);
+    }
+}

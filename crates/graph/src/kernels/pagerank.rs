@@ -1,0 +1,382 @@
+//! PageRank by pulling: every page of incoming lists once an iteration, in the order they lie.
+//!
+//! Same numbers as the GAP suite's: damping 0.85, new values used at once (Gauss-Seidel), stop when
+//! the sum of all changes is below the tolerance or after 20 iterations. As there, the rank of a
+//! vertex without outgoing arcs is not handed on ([`Dangling::Drop`]); [`Dangling::Spread`] gives it
+//! to everybody instead.
+//!
+//! Deviation: after each iteration all ranks are scaled by one factor, so that the total satisfies
+//! the equation summed over all vertices. With ids in order of degree, Gauss-Seidel alone leaves an
+//! error of the total that shrinks by only 0.85^2 an iteration; the factor removes exactly that
+//! error (20 iterations became 7 on kron 22, 19 became 5 on urand 22). The fixed point is the same.
+//!
+//! Invariants
+//! - Pages are streamed, never read at random; vertex state is in DRAM.
+//! - A list in several pages is summed up piece by piece; its vertex is updated when the last piece has
+//!   come, or at the end of the iteration if several members hold pieces.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use super::bits::words_u32;
+use super::edges::{Edges, PageWork, Place, Verdict};
+use super::team::{Cursor, Member, Share, Stepped};
+use crate::error::Result;
+use crate::format::Direction;
+use crate::format::file::GraphFile;
+use crate::format::page::PageView;
+
+/// The share of rank that follows arcs.
+pub const DAMPING: f32 = 0.85;
+/// Pages taken at a time by a member when there are several.
+const PAGES_CHUNK: u64 = 64;
+
+/// What becomes of the rank of vertices without outgoing arcs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dangling {
+    /// It is not handed on, as in the GAP suite.
+    #[default]
+    Drop,
+    /// It is spread over all vertices.
+    Spread,
+}
+
+/// When to stop, and how dangling rank is treated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageRankOptions {
+    /// Stop when the sum of all changes of an iteration is below this.
+    pub tolerance: f64,
+    /// Stop after this many iterations.
+    pub iterations_max: u32,
+    /// What becomes of the rank of vertices without outgoing arcs.
+    pub dangling: Dangling,
+}
+
+impl Default for PageRankOptions {
+    fn default() -> Self {
+        PageRankOptions { tolerance: 1e-4, iterations_max: 20, dangling: Dangling::Drop }
+    }
+}
+
+/// How a PageRank computation ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PageRankSummary {
+    /// Iterations made.
+    pub iterations_count: u32,
+    /// Sum of all changes in the last of them.
+    pub error: f64,
+}
+
+/// What one member adds up in an iteration.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    changes: f64,
+    total: f64,
+    /// The total over vertices that hand their rank on.
+    handed_on: f64,
+}
+
+impl Sums {
+    fn plus(self, other: Sums) -> Sums {
+        Sums {
+            changes: self.changes + other.changes,
+            total: self.total + other.total,
+            handed_on: self.handed_on + other.handed_on,
+        }
+    }
+}
+
+/// A list in several pages: what has come of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Partial {
+    sum: f32,
+    words: u32,
+}
+
+/// State of a PageRank computation.
+pub(crate) struct PageRank<'g> {
+    graph: &'g GraphFile,
+    options: PageRankOptions,
+    members: usize,
+    /// Ranks, as bits of f32.
+    rank: Vec<AtomicU32>,
+    /// Rank over out-degree, as bits of f32; zero without outgoing arcs.
+    share: Vec<AtomicU32>,
+    /// Vertices whose incoming lists take several pages, ascending.
+    long: Vec<u32>,
+    /// Vertices without incoming lists: no page names them.
+    unnamed: Vec<u32>,
+    cursor: Cursor,
+    sums: Vec<Mutex<(Sums, Vec<Partial>)>>,
+    base: AtomicU32,
+    factor: AtomicU32,
+    ended: AtomicBool,
+    summary: Mutex<PageRankSummary>,
+}
+
+fn load(word: &AtomicU32) -> f32 {
+    f32::from_bits(word.load(Relaxed))
+}
+
+fn store(word: &AtomicU32, value: f32) {
+    word.store(value.to_bits(), Relaxed);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'g> PageRank<'g> {
+    /// State for computations on `graph` by `members` threads.
+    pub(crate) fn new(graph: &'g GraphFile, options: PageRankOptions, members: usize) -> Self {
+        let n = graph.vertices();
+        let incoming = graph.incoming();
+        let piece = graph.layout().piece_words() as u32;
+        let long: Vec<u32> = (0..n).filter(|&v| incoming.degree(v) > piece).collect();
+        let unnamed = (0..n).filter(|&v| incoming.degree(v) == 0).collect();
+        let sums = || Mutex::new((Sums::default(), vec![Partial::default(); long.len()]));
+        PageRank {
+            graph,
+            options,
+            members,
+            rank: words_u32(n as usize),
+            share: words_u32(n as usize),
+            sums: (0..members).map(|_| sums()).collect(),
+            long,
+            unnamed,
+            cursor: Cursor::default(),
+            base: AtomicU32::new(0),
+            factor: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+            summary: Mutex::default(),
+        }
+    }
+
+    /// The rank of each vertex.
+    pub(crate) fn ranks(&self) -> Vec<f32> {
+        self.rank.iter().map(load).collect()
+    }
+
+    /// Bytes of state.
+    pub(crate) fn bytes(&self) -> u64 {
+        let long = self.long.len() * (4 + self.members * size_of::<Partial>());
+        ((self.rank.len() + self.share.len() + self.unnamed.len()) * 4 + long) as u64
+    }
+
+    /// How the latest computation ended.
+    pub(crate) fn summary(&self) -> PageRankSummary {
+        *lock(&self.summary)
+    }
+
+    /// Computes ranks; every member calls this.
+    pub(crate) fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Stepped {
+        me.lead(|| {
+            *lock(&self.summary) = PageRankSummary::default();
+            self.ended.store(self.options.iterations_max == 0, Relaxed);
+            self.set_base(1.0);
+        })?;
+        me.each(|| {
+            self.start(me);
+        })?;
+        while !self.ended.load(Relaxed) {
+            me.lead(|| {
+                let pages = u64::from(Place::new(self.graph, Direction::In).page_count());
+                self.cursor.reset(pages, if self.members == 1 { pages } else { PAGES_CHUNK });
+            })?;
+            me.all(|| self.pull::<SHARED, E>(me, edges))?;
+            me.lead(|| {
+                self.finish();
+            })?;
+            me.each(|| {
+                self.scale(me);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn own(&self, me: Member<'_>, len: usize) -> std::ops::Range<usize> {
+        let share = len.div_ceil(self.members);
+        (share * me.id()).min(len)..(share * (me.id() + 1)).min(len)
+    }
+
+    fn start(&self, me: Member<'_>) {
+        let first = 1.0 / self.rank.len() as f32;
+        for v in self.own(me, self.rank.len()) {
+            store(&self.rank[v], first);
+            store(&self.share[v], self.handed_on(v as u32, first));
+        }
+    }
+
+    #[inline(always)]
+    fn handed_on(&self, v: u32, rank: f32) -> f32 {
+        let degree = self.graph.outgoing().degree(v);
+        if degree == 0 { 0.0 } else { rank / degree as f32 }
+    }
+
+    /// Sets what every vertex gets for nothing, with `total` rank of which `handed_on` follows arcs.
+    fn set_base(&self, dangling: f64) {
+        let n = self.rank.len() as f64;
+        let damping = f64::from(DAMPING);
+        let spread = match self.options.dangling {
+            Dangling::Drop => 0.0,
+            Dangling::Spread => damping * dangling,
+        };
+        store(&self.base, ((1.0 - damping + spread) / n) as f32);
+    }
+
+    fn pull<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Result<()> {
+        let mut mine = lock(&self.sums[me.id()]);
+        let (sums, partial) = &mut *mine;
+        partial.fill(Partial::default());
+        let work = Pull::<SHARED> {
+            pagerank: self,
+            base: load(&self.base),
+            share: Share::new(&self.cursor),
+            sums: Cell::new(Sums::default()),
+            partial: RefCell::new(partial),
+        };
+        edges.pages(Direction::In, &work)?;
+        for v in self.own(me, self.unnamed.len()) {
+            work.update(self.unnamed[v], 0.0);
+        }
+        *sums = work.sums.get();
+        Ok(())
+    }
+
+    /// Ends an iteration: lists that several members hold pieces of, the factor, the decision.
+    fn finish(&self) {
+        let mut all = self.sums.iter().map(|m| lock(m).0).fold(Sums::default(), Sums::plus);
+        all = all.plus(self.finish_long());
+        let damping = f64::from(DAMPING);
+        let factor = match self.options.dangling {
+            Dangling::Drop => (1.0 - damping) / (all.total - damping * all.handed_on),
+            Dangling::Spread => 1.0 / all.total,
+        };
+        self.set_base(factor * (all.total - all.handed_on));
+        let mut summary = lock(&self.summary);
+        summary.iterations_count += 1;
+        summary.error = all.changes;
+        let ended = all.changes < self.options.tolerance
+            || summary.iterations_count >= self.options.iterations_max;
+        self.ended.store(ended, Relaxed);
+        store(&self.factor, if ended { 1.0 } else { factor as f32 });
+    }
+
+    fn finish_long(&self) -> Sums {
+        if self.members == 1 {
+            return Sums::default();
+        }
+        let mut sums = Sums::default();
+        for (i, &v) in self.long.iter().enumerate() {
+            let degree = self.graph.incoming().degree(v);
+            let pieces = self.sums.iter().map(|m| lock(m).1[i]);
+            if pieces.clone().all(|p| p.words < degree) {
+                let (rank, change) = self.updated(v, load(&self.base), pieces.map(|p| p.sum).sum());
+                sums = sums.plus(rank_sums(rank, change, self.graph.outgoing().degree(v) > 0));
+            }
+        }
+        sums
+    }
+
+    /// Gives `v` its new rank and answers it with the change.
+    #[inline(always)]
+    fn updated(&self, v: u32, base: f32, incoming: f32) -> (f32, f32) {
+        let rank = base + DAMPING * incoming;
+        let old = load(&self.rank[v as usize]);
+        store(&self.rank[v as usize], rank);
+        store(&self.share[v as usize], self.handed_on(v, rank));
+        (rank, (rank - old).abs())
+    }
+
+    fn scale(&self, me: Member<'_>) {
+        let factor = load(&self.factor);
+        if factor == 1.0 {
+            return;
+        }
+        for words in [&self.rank, &self.share] {
+            for word in &words[self.own(me, words.len())] {
+                store(word, load(word) * factor);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn rank_sums(rank: f32, change: f32, hands_on: bool) -> Sums {
+    let total = f64::from(rank);
+    Sums { changes: change.into(), total, handed_on: if hands_on { total } else { 0.0 } }
+}
+
+/// One iteration over pages.
+struct Pull<'p, const SHARED: bool> {
+    pagerank: &'p PageRank<'p>,
+    base: f32,
+    share: Share<'p, SHARED>,
+    sums: Cell<Sums>,
+    partial: RefCell<&'p mut Vec<Partial>>,
+}
+
+impl<const SHARED: bool> Pull<'_, SHARED> {
+    #[inline(always)]
+    fn update(&self, v: u32, incoming: f32) {
+        let pagerank = self.pagerank;
+        let (rank, change) = pagerank.updated(v, self.base, incoming);
+        let hands_on = pagerank.graph.outgoing().degree(v) > 0;
+        self.sums.set(self.sums.get().plus(rank_sums(rank, change, hands_on)));
+    }
+
+    /// Adds a piece of a long list.
+    #[inline(never)]
+    fn add_piece(&self, v: u32, words: u32, sum: f32) -> bool {
+        let Ok(i) = self.pagerank.long.binary_search(&v) else { return false };
+        let mut partial = self.partial.borrow_mut();
+        let partial = &mut partial[i];
+        partial.sum += sum;
+        partial.words += words;
+        if partial.words == self.pagerank.graph.incoming().degree(v) {
+            self.update(v, partial.sum);
+        }
+        true
+    }
+}
+
+impl<const SHARED: bool> PageWork for Pull<'_, SHARED> {
+    fn next(&self) -> Option<u32> {
+        self.share.next().map(|i| i as u32)
+    }
+
+    #[inline(always)]
+    fn page(&self, page: PageView<'_>) -> Verdict {
+        let incoming = self.pagerank.graph.incoming();
+        for (entry, list) in page.lists() {
+            if entry.vertex >= incoming.table().len() {
+                return Verdict::Forged;
+            }
+            let Some(sum) = sum_of(&self.pagerank.share, list) else { return Verdict::Forged };
+            let degree = incoming.degree(entry.vertex);
+            if list.len() == degree as usize {
+                self.update(entry.vertex, sum);
+            } else if !self.add_piece(entry.vertex, list.len() as u32, sum) {
+                return Verdict::Forged;
+            }
+        }
+        Verdict::More
+    }
+}
+
+/// The sum of `values` at `list`; `None` when the list leads outside.
+#[inline(always)]
+fn sum_of(values: &[AtomicU32], list: &[u32]) -> Option<f32> {
+    let mut lanes = [0f32; 4];
+    let chunks = list.chunks_exact(4);
+    for &v in chunks.remainder() {
+        lanes[0] += load(values.get(v as usize)?);
+    }
+    for chunk in chunks {
+        for (lane, &v) in lanes.iter_mut().zip(chunk) {
+            *lane += load(values.get(v as usize)?);
+        }
+    }
+    Some((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]))
+}

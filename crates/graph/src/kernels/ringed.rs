@@ -1,0 +1,304 @@
+//! Edges behind a read device: the same work, done by the contexts of a ring.
+//!
+//! - Fronts of lists: a context takes a span and reads its units one after the other, only between
+//!   the first and last vertex that still wants one.
+//! - Lists: pieces of one list go to whoever is free, so a hub is read by many contexts at once; or,
+//!   where the kernel may stop early, one context reads a list from its front, 16 words first and
+//!   four times as many each time after.
+//! - Pages: one read a page where the device allows, else all parts at once and a copy.
+//!
+//! Reads are widened to the device's granule and never longer than it takes.
+//!
+//! Invariant: a context holds no borrow of a kernel's state across an await point; it calls the work
+//! between two of its own reads.
+
+use std::cell::Cell;
+
+use littoral_device::read::{Limits, ReadDevice};
+use littoral_runtime::{Cx, Ring, RingOptions};
+
+use super::edges::{Edges, HeadWork, ListWork, PageWork, Place, Traffic, Verdict};
+use super::raw::prefetch;
+use crate::error::{Error, Kind, Result};
+use crate::format::file::GraphFile;
+use crate::format::page::PageView;
+use crate::format::{Direction, HEAD_BLOCK_VERTICES, Layout};
+
+/// Words of the first read of a list that may end early; later ones are [`GROWTH`] times longer.
+const FIRST_WORDS: u32 = 16;
+const GROWTH: u32 = 4;
+/// How many items ahead the vertex table's line is fetched.
+const AHEAD_ENTRY: u64 = 32;
+
+/// Why a context ends the run.
+struct Halt(Error);
+
+impl From<littoral_runtime::Error> for Halt {
+    #[cold]
+    fn from(e: littoral_runtime::Error) -> Self {
+        Halt(device_error(e))
+    }
+}
+
+#[cold]
+fn device_error(e: littoral_runtime::Error) -> Error {
+    Error::with_source(Kind::Device, "reading the graph", e)
+}
+
+/// One thread's ring over a device that holds the graph's file.
+pub(crate) struct Ringed<'g, D> {
+    graph: &'g GraphFile,
+    ring: Ring<D>,
+    limits: Limits,
+    bytes: Cell<u64>,
+}
+
+impl<'g, D: ReadDevice> Ringed<'g, D> {
+    /// A ring over `device`, whose bytes are the graph's file.
+    ///
+    /// # Errors
+    /// `Kind::Device` when the device is too small for the file or cannot deliver a span of words.
+    pub(crate) fn new(graph: &'g GraphFile, device: D, options: RingOptions) -> Result<Self> {
+        let limits = device.limits();
+        let refuse = |what: String| Err(Error::new(Kind::Device, what));
+        if limits.capacity_bytes < graph.header().file_bytes {
+            return refuse(format!(
+                "the device holds {} bytes, the graph has {}",
+                limits.capacity_bytes,
+                graph.header().file_bytes
+            ));
+        }
+        if limits.read_bytes_max < 256 || limits.granule_bytes > limits.read_bytes_max.min(4096) {
+            return refuse(format!(
+                "reads of at most {} bytes by {}: a graph needs 256 or more, by 4096 or less",
+                limits.read_bytes_max, limits.granule_bytes
+            ));
+        }
+        let ring = Ring::new(device, options).map_err(device_error)?;
+        Ok(Ringed { graph, ring, limits, bytes: Cell::new(0) })
+    }
+
+    /// Runs copies of a context.
+    fn run<'r, F, Fut>(&'r self, make: F) -> Result<()>
+    where
+        F: FnMut(Cx<'r, D>) -> Fut,
+        Fut: Future<Output = std::result::Result<(), Halt>>,
+    {
+        self.ring.run(make).map_err(|Halt(e)| e)
+    }
+
+    /// The granule-aligned range around `words` words at byte `addr`: start, length, bytes to skip.
+    #[inline(always)]
+    fn widen(&self, addr: u64, words: u32) -> (u64, u32, usize) {
+        let mask = u64::from(self.limits.granule_bytes) - 1;
+        let start = addr & !mask;
+        let end = (addr + u64::from(words) * 4 + mask) & !mask;
+        let len = (end - start) as u32;
+        self.bytes.set(self.bytes.get() + u64::from(len));
+        (start, len, (addr - start) as usize)
+    }
+
+    /// How many words from byte `addr` on one read can bring.
+    #[inline(always)]
+    fn reach(&self, addr: u64) -> u32 {
+        let mask = u64::from(self.limits.granule_bytes) - 1;
+        (self.limits.read_bytes_max - (addr & mask) as u32) / 4
+    }
+
+    /// Contexts take pieces of lists, in list order, as they become free.
+    fn whole_lists<W: ListWork>(&self, place: Place<'_>, work: &W) -> Result<()> {
+        let rest = Cell::new(Run::default());
+        self.run(async |cx| {
+            loop {
+                let mut run = rest.get();
+                if run.left == 0 {
+                    let Some(next) = self.next_run(place, work) else { break };
+                    run = next;
+                }
+                let (vertex, addr) = (run.vertex, place.word_addr(run.addr));
+                let words = run.take(self.reach(addr), place.layout);
+                rest.set(run);
+                let (start, len, skip) = self.widen(addr, words);
+                let bytes = cx.read(start, len).await?;
+                if work.words(vertex, slice(&bytes, skip, words)?) == Verdict::Forged {
+                    return Err(Halt(place.forged("the list of vertex", vertex.into())));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Each context takes a list and reads it from its front until the kernel has enough.
+    fn fronts_of_lists<W: ListWork>(&self, place: Place<'_>, work: &W) -> Result<()> {
+        self.run(async |cx| {
+            while let Some(mut run) = self.next_run(place, work) {
+                let mut wanted = FIRST_WORDS;
+                while run.left > 0 {
+                    let addr = place.word_addr(run.addr);
+                    let words = run.take(wanted.min(self.reach(addr)), place.layout);
+                    let (start, len, skip) = self.widen(addr, words);
+                    let bytes = cx.read(start, len).await?;
+                    match work.words(run.vertex, slice(&bytes, skip, words)?) {
+                        Verdict::More => wanted = wanted.saturating_mul(GROWTH),
+                        Verdict::Enough => break,
+                        Verdict::Forged => {
+                            let error = place.forged("the list of vertex", run.vertex.into());
+                            return Err(Halt(error));
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The next list with something to read.
+    #[inline(always)]
+    fn next_run<W: ListWork>(&self, place: Place<'_>, work: &W) -> Option<Run> {
+        loop {
+            let item = work.next()?;
+            if let Some(v) = work.peek(AHEAD_ENTRY) {
+                prefetch(place.lists.table().entries(), v as usize);
+            }
+            let list = place.lists.locate(item.vertex);
+            if list.degree > item.skip {
+                let piece = place.layout.piece_words() as u32;
+                let pages = u64::from(item.skip / piece) * place.layout.page_words() as u64;
+                let offset = item.skip % piece;
+                let left = list.degree - item.skip;
+                return Some(Run {
+                    vertex: item.vertex,
+                    left,
+                    in_page: left.min(piece - offset),
+                    addr: list.addr + pages + u64::from(offset),
+                });
+            }
+        }
+    }
+}
+
+/// What is left to read of a list.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    vertex: u32,
+    left: u32,
+    /// How much of it lies in the page of `addr`.
+    in_page: u32,
+    /// Word address in PAGES.
+    addr: u64,
+}
+
+impl Run {
+    /// Takes at most `words` words off the front, not past the page.
+    #[inline(always)]
+    fn take(&mut self, words: u32, layout: Layout) -> u32 {
+        let taken = words.min(self.in_page);
+        self.left -= taken;
+        self.in_page -= taken;
+        self.addr += u64::from(taken);
+        if self.in_page == 0 {
+            self.addr = self.addr.next_multiple_of(layout.page_words() as u64);
+            self.in_page = self.left.min(layout.piece_words() as u32);
+        }
+        taken
+    }
+}
+
+/// `words` words of a delivery, after `skip` bytes.
+#[inline(always)]
+fn slice(bytes: &[u8], skip: usize, words: u32) -> std::result::Result<&[u32], Halt> {
+    let bytes = bytes.get(skip..skip + words as usize * 4);
+    bytes.and_then(|b| bytemuck::try_cast_slice(b).ok()).ok_or_else(misdelivered)
+}
+
+#[cold]
+fn misdelivered() -> Halt {
+    Halt(Error::new(
+        Kind::Device,
+        "the device delivered fewer bytes than asked, or misaligned ones",
+    ))
+}
+
+impl<D: ReadDevice> Edges for Ringed<'_, D> {
+    fn heads<W: HeadWork>(&self, direction: Direction, work: &W) -> Result<()> {
+        let place = Place::new(self.graph, direction);
+        self.run(async |cx| {
+            while let Some(span) = work.next() {
+                let units = place.units(span);
+                for k in 0..units {
+                    let Some(part) = work.want(span, k) else { break };
+                    if part.len == 0 {
+                        continue;
+                    }
+                    let (start, len, skip) = self.widen(place.unit_addr(part, k), part.len);
+                    let bytes = cx.read(start, len).await?;
+                    match work.unit(part, k, slice(&bytes, skip, part.len)?) {
+                        Verdict::More => {}
+                        Verdict::Enough => break,
+                        Verdict::Forged => {
+                            let error = place.forged("the block of vertex", span.first.into());
+                            return Err(Halt(error));
+                        }
+                    }
+                }
+                work.done(span, units);
+            }
+            Ok(())
+        })
+    }
+
+    fn lists<W: ListWork>(&self, direction: Direction, work: &W) -> Result<()> {
+        let place = Place::new(self.graph, direction);
+        if W::FROM_THE_FRONT {
+            self.fronts_of_lists(place, work)
+        } else {
+            self.whole_lists(place, work)
+        }
+    }
+
+    fn pages<W: PageWork>(&self, direction: Direction, work: &W) -> Result<()> {
+        let place = Place::new(self.graph, direction);
+        let page_bytes = place.layout.page_bytes() as u32;
+        let part = self.limits.read_bytes_max.min(page_bytes);
+        self.run(async |cx| {
+            let mut whole = Vec::new();
+            while let Some(number) = work.next() {
+                let addr = place.lists.pages().offset + u64::from(number) * u64::from(page_bytes);
+                self.bytes.set(self.bytes.get() + u64::from(page_bytes));
+                let verdict = if part == page_bytes {
+                    let bytes = cx.read(addr, page_bytes).await?;
+                    work.page(PageView::new(&bytes).ok_or_else(misdelivered)?)
+                } else {
+                    whole.clear();
+                    // Two parts are under way at once, as many as a context has slots for.
+                    for from in (0..page_bytes).step_by(2 * part as usize) {
+                        let first = cx.read(addr + u64::from(from), part);
+                        let second = cx.read(addr + u64::from(from + part), part);
+                        whole.extend_from_slice(slice(&first.await?, 0, part / 4)?);
+                        whole.extend_from_slice(slice(&second.await?, 0, part / 4)?);
+                    }
+                    work.page(PageView::from_words(&whole))
+                };
+                if verdict == Verdict::Forged {
+                    return Err(Halt(place.forged("page", number.into())));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn span_vertices(&self) -> u32 {
+        let words = self.limits.read_bytes_max / 4;
+        (1 << words.ilog2()).min(HEAD_BLOCK_VERTICES as u32)
+    }
+
+    fn traffic(&self) -> Traffic {
+        let counts = self.ring.counters();
+        Traffic {
+            reads_count: counts.reads_count,
+            read_bytes: self.bytes.get(),
+            polls_count: counts.polls_count,
+            contexts: self.ring.contexts(),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Running a kernel: threads, trials, times, verification, and a report that says what was modelled.
+//!
+//! Lifecycle: open the medium ([`Store`]) -> state for the kernel -> each thread opens its device -> per
+//! trial: barrier, clock, kernel, clock -> optional verification of every answer, outside the times.
+//!
+//! Invariants
+//! - State is allocated and touched once, before the first trial; forgetting the last answer is
+//!   part of a trial's time.
+//! - One thread runs on the caller's thread and executes no locked instruction per vertex or arc.
+//! - Times come from the clock that is passed in.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+
+use littoral_base::clock::{Clock, ClockKind};
+use littoral_base::rng::{Rng, seeded};
+use littoral_runtime::{Pinning, run_on_cores};
+
+use super::bfs::{Bfs, BfsSummary};
+use super::components::{Components, ComponentsSummary};
+use super::edges::{Edges, Traffic};
+use super::pagerank::{PageRank, PageRankOptions, PageRankSummary};
+use super::team::{Member, Stepped, Team};
+use crate::error::{Error, Kind, Result};
+use crate::format::file::GraphFile;
+use crate::medium::{Store, Visit};
+use crate::verify;
+
+/// What to compute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// Breadth-first search from a source.
+    Bfs,
+    /// PageRank.
+    PageRank(PageRankOptions),
+    /// (Weakly) connected components.
+    Components,
+}
+
+impl Kernel {
+    /// The kernel's name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernel::Bfs => "bfs",
+            Kernel::PageRank(_) => "pr",
+            Kernel::Components => "cc",
+        }
+    }
+}
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads, each with its own device and ring.
+    pub threads: usize,
+    /// Whether each thread stays on a processor of its own.
+    pub pinned: bool,
+    /// Contexts a ring runs; `None` tunes them where that makes sense.
+    pub contexts: Option<u32>,
+    /// How often to run.
+    pub trials: usize,
+    /// Sources of searches, in turn; empty: [`pick_sources`] picks one a trial.
+    pub sources: Vec<u32>,
+    /// Whether to check every answer.
+    pub verify: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            threads: 1,
+            pinned: false,
+            contexts: None,
+            trials: 1,
+            sources: Vec::new(),
+            verify: false,
+        }
+    }
+}
+
+/// What a run found.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// A parent for each vertex, [`super::UNREACHED`] without one.
+    Bfs(Vec<u32>),
+    /// A rank for each vertex.
+    PageRank(Vec<f32>),
+    /// For each vertex the smallest id of its component.
+    Components(Vec<u32>),
+}
+
+/// A run in figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Summary {
+    /// Of a breadth-first search.
+    Bfs(BfsSummary),
+    /// Of PageRank.
+    PageRank(PageRankSummary),
+    /// Of components.
+    Components(ComponentsSummary),
+}
+
+/// One trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trial {
+    /// Where a search began.
+    pub source: Option<u32>,
+    /// How long it took.
+    pub time_ns: u64,
+    /// What was read, all threads together.
+    pub traffic: Traffic,
+    /// What was found.
+    pub summary: Summary,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunReport {
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// The medium's name.
+    pub medium: &'static str,
+    /// What is real and what modelled.
+    pub wording: String,
+    /// Hash of the profile, when something is modelled.
+    pub profile_hash: Option<String>,
+    /// Which clock the times are of.
+    pub clock: ClockKind,
+    /// Threads.
+    pub threads: usize,
+    /// Contexts of each ring at the end; 0 where there is no ring.
+    pub contexts: u32,
+    /// The trials, in order.
+    pub trials: Vec<Trial>,
+    /// Whether every answer was verified (none is wrong, or there would be no report).
+    pub verified: bool,
+    /// Bytes of vertex state in DRAM, the vertex tables included.
+    pub state_bytes: u64,
+}
+
+impl RunReport {
+    /// The shortest trial.
+    pub fn time_ns_min(&self) -> u64 {
+        self.trials.iter().map(|t| t.time_ns).min().unwrap_or(0)
+    }
+
+    /// Polls of contexts for each read over all trials; zero where there is no ring.
+    pub fn polls_per_read(&self) -> f64 {
+        let sum = self.trials.iter().fold(Traffic::default(), |s, t| s.plus(t.traffic));
+        if sum.reads_count == 0 { 0.0 } else { sum.polls_count as f64 / sum.reads_count as f64 }
+    }
+}
+
+/// `count` sources that have outgoing arcs, at random under `seed`; fewer when there are none.
+pub fn pick_sources(graph: &GraphFile, count: usize, seed: u64) -> Vec<u32> {
+    const TRIES: usize = 1000;
+    let mut rng = seeded(seed);
+    let mut pick = || {
+        let tries = (0..TRIES).map(|_| rng.random_range(0..graph.vertices()));
+        let mut tries = tries.filter(|&v| graph.outgoing().degree(v) > 0);
+        tries.next().or_else(|| (0..graph.vertices()).find(|&v| graph.outgoing().degree(v) > 0))
+    };
+    (0..count).map_while(|_| pick()).collect()
+}
+
+/// The state of whichever kernel runs.
+enum State<'g> {
+    Bfs(Bfs<'g>),
+    PageRank(PageRank<'g>),
+    Components(Components<'g>),
+}
+
+impl<'g> State<'g> {
+    fn new(graph: &'g GraphFile, kernel: Kernel, members: usize) -> Self {
+        match kernel {
+            Kernel::Bfs => State::Bfs(Bfs::new(graph, members)),
+            Kernel::PageRank(options) => State::PageRank(PageRank::new(graph, options, members)),
+            Kernel::Components => State::Components(Components::new(graph, members)),
+        }
+    }
+
+    fn run<E: Edges>(&self, me: Member<'_>, edges: &E, source: u32) -> Stepped {
+        match (self, me.is_alone()) {
+            (State::Bfs(s), true) => s.run::<false, E>(me, edges, source),
+            (State::Bfs(s), false) => s.run::<true, E>(me, edges, source),
+            (State::PageRank(s), true) => s.run::<false, E>(me, edges),
+            (State::PageRank(s), false) => s.run::<true, E>(me, edges),
+            (State::Components(s), true) => s.run::<false, E>(me, edges),
+            (State::Components(s), false) => s.run::<true, E>(me, edges),
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        match self {
+            State::Bfs(s) => Summary::Bfs(s.summary()),
+            State::PageRank(s) => Summary::PageRank(s.summary()),
+            State::Components(s) => Summary::Components(s.summary()),
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        match self {
+            State::Bfs(s) => Answer::Bfs(s.parents()),
+            State::PageRank(s) => Answer::PageRank(s.ranks()),
+            State::Components(s) => Answer::Components(s.labels()),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            State::Bfs(s) => s.bytes(),
+            State::PageRank(s) => s.bytes(),
+            State::Components(s) => s.bytes(),
+        }
+    }
+}
+
+/// Checks an answer by an independent method.
+///
+/// # Errors
+/// `Kind::Refuted`, saying where; `Kind::Io`, `Kind::Corrupt`.
+pub fn check(graph: &GraphFile, kernel: Kernel, source: u32, answer: &Answer) -> Result<()> {
+    match (answer, kernel) {
+        (Answer::Bfs(parents), _) => verify::bfs(graph, source, parents),
+        (Answer::PageRank(ranks), Kernel::PageRank(options)) => {
+            verify::pagerank(graph, ranks, &options)
+        }
+        (Answer::PageRank(ranks), _) => verify::pagerank(graph, ranks, &PageRankOptions::default()),
+        (Answer::Components(labels), _) => verify::components(graph, labels),
+    }
+}
+
+/// Runs `kernel` on the edges in `store`; the answer is the last trial's.
+///
+/// ```
+/// use littoral_base::clock::WallClock;
+/// use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+/// use littoral_graph::format::file::GraphFile;
+/// use littoral_graph::kernels::{Answer, Kernel, Options, run};
+/// use littoral_graph::medium::{Medium, Store};
+///
+/// let edges = EdgeList::new(4, false, vec![[0, 1], [1, 2]]);
+/// let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none())?;
+/// let graph = GraphFile::from_image(image)?;
+/// let store = Store::open(&graph, Medium::Dram)?;
+/// let options = Options { verify: true, ..Options::default() };
+/// let (report, answer) = run(&graph, &store, Kernel::Components, &options, &WallClock::new())?;
+/// let Answer::Components(labels) = answer else { unreachable!() };
+/// let distinct: std::collections::BTreeSet<_> = labels.iter().collect();
+/// assert_eq!((distinct.len(), report.trials.len()), (2, 1));
+/// # Ok::<(), littoral_graph::Error>(())
+/// ```
+///
+/// # Errors
+/// `Kind::Argument` for options out of range, `Kind::Device` and `Kind::Corrupt` from reading,
+/// `Kind::Refuted` when verification was asked for and failed.
+pub fn run(
+    graph: &GraphFile,
+    store: &Store,
+    kernel: Kernel,
+    options: &Options,
+    clock: &(dyn Clock + Sync),
+) -> Result<(RunReport, Answer)> {
+    let sources = checked_sources(graph, kernel, options)?;
+    let threads = NonZeroUsize::new(options.threads)
+        .ok_or_else(|| Error::new(Kind::Argument, "threads must be at least 1"))?;
+    let state = State::new(graph, kernel, options.threads);
+    let team = Team::new(options.threads);
+    let shared = Shared {
+        graph,
+        store,
+        kernel,
+        options,
+        sources: &sources,
+        clock,
+        state: &state,
+        team: &team,
+        trials: Mutex::new(Vec::new()),
+        traffic: Mutex::new(Traffic::default()),
+    };
+    let pinning = if options.pinned { Pinning::Pinned } else { Pinning::Free };
+    let ends = run_on_cores(threads, pinning, |core| shared.member(core))
+        .map_err(|e| Error::with_source(Kind::Device, "starting threads", e))?;
+    let trials = shared.trials.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let contexts = trials.last().map_or(0, |t| t.traffic.contexts);
+    team.into_result()?;
+    ends.into_iter().collect::<Result<Vec<()>>>()?;
+    let report = RunReport {
+        kernel: kernel.name(),
+        medium: store.medium().name(),
+        wording: store.describe(),
+        profile_hash: store.profile_hash(),
+        clock: store.clock(),
+        threads: options.threads,
+        contexts,
+        trials,
+        verified: options.verify,
+        state_bytes: state.bytes() + graph.resident_bytes(),
+    };
+    Ok((report, state.answer()))
+}
+
+fn checked_sources(graph: &GraphFile, kernel: Kernel, options: &Options) -> Result<Vec<u32>> {
+    const SEED: u64 = 27491095;
+    if options.trials == 0 {
+        return Err(Error::new(Kind::Argument, "trials must be at least 1"));
+    }
+    if kernel != Kernel::Bfs {
+        return Ok(Vec::new());
+    }
+    let mut sources = options.sources.clone();
+    if sources.is_empty() {
+        sources = pick_sources(graph, options.trials, SEED);
+    }
+    if sources.is_empty() {
+        // Without arcs any vertex will do: it reaches itself.
+        sources.push(0);
+    }
+    match sources.iter().find(|&&v| v >= graph.vertices()) {
+        Some(v) => {
+            let what = format!("source {v}: the graph has {} vertices", graph.vertices());
+            Err(Error::new(Kind::Argument, what))
+        }
+        None => Ok(sources),
+    }
+}
+
+/// What all members of a run see.
+struct Shared<'r> {
+    graph: &'r GraphFile,
+    store: &'r Store,
+    kernel: Kernel,
+    options: &'r Options,
+    sources: &'r [u32],
+    clock: &'r (dyn Clock + Sync),
+    state: &'r State<'r>,
+    team: &'r Team,
+    trials: Mutex<Vec<Trial>>,
+    /// All members' traffic so far.
+    traffic: Mutex<Traffic>,
+}
+
+/// One member's part of a run, on whatever form the edges have.
+struct Part<'r> {
+    shared: &'r Shared<'r>,
+    me: Member<'r>,
+}
+
+impl Visit for Part<'_> {
+    type Output = Stepped;
+
+    fn visit<E: Edges>(self, edges: &E) -> Stepped {
+        (0..self.shared.options.trials).try_for_each(|i| self.trial(edges, i))
+    }
+}
+
+impl Part<'_> {
+    fn trial<E: Edges>(&self, edges: &E, number: usize) -> Stepped {
+        let (shared, me) = (self.shared, self.me);
+        let source = shared.sources.get(number % shared.sources.len().max(1)).copied();
+        let before = edges.traffic();
+        me.lead(|| *lock(&shared.traffic) = Traffic::default())?;
+        let start = shared.clock.now();
+        shared.state.run(me, edges, source.unwrap_or(0))?;
+        let time = shared.clock.now().saturating_sub(start);
+        me.each(|| {
+            let mut sum = lock(&shared.traffic);
+            *sum = sum.plus(edges.traffic().since(before));
+        })?;
+        me.all(|| {
+            if !me.leads() {
+                return Ok(());
+            }
+            let traffic = *lock(&shared.traffic);
+            let summary = shared.state.summary();
+            let time_ns = time.as_nanos();
+            lock(&shared.trials).push(Trial { source, time_ns, traffic, summary });
+            if shared.options.verify {
+                let answer = shared.state.answer();
+                check(shared.graph, shared.kernel, source.unwrap_or(0), &answer)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Shared<'_> {
+    fn member(&self, core: usize) -> Result<()> {
+        let me = Member::new(self.team, core);
+        let members = self.options.threads;
+        let part = Part { shared: self, me };
+        let outcome =
+            self.store.with_edges(self.graph, members, self.options.contexts, part).map(drop);
+        if outcome.is_err() {
+            // The others wait for this member's first step.
+            let _ = me.all(|| Err(Error::new(Kind::Device, "another thread has no device")));
+        }
+        outcome
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

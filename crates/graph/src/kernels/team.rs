@@ -1,0 +1,238 @@
+//! A team of threads that run a kernel together, step by step.
+//!
+//! - Every member runs the same code; [`Member::all`] is one step: everybody's share, then a barrier.
+//! - A member that fails lets the others reach the barrier; then all of them stop. The first error is
+//!   kept, so nobody waits for ever and no error is lost.
+//! - One member needs no barrier and executes no locked instruction.
+//! - Barriers sleep: no member reaches one with reads outstanding.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+
+/// Said by members that stop because another one failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stopped;
+
+/// What a step ends with.
+pub(crate) type Stepped = std::result::Result<(), Stopped>;
+
+/// What the members share.
+#[derive(Debug)]
+pub(crate) struct Team {
+    members: usize,
+    barrier: Barrier,
+    fault: Mutex<Option<Error>>,
+}
+
+impl Team {
+    /// A team of `members` threads.
+    pub(crate) fn new(members: usize) -> Self {
+        Team { members, barrier: Barrier::new(members), fault: Mutex::new(None) }
+    }
+
+    /// The first error, once the team has stopped.
+    pub(crate) fn into_result(self) -> Result<()> {
+        let fault = self.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+/// One thread of a team.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'t> {
+    team: &'t Team,
+    id: usize,
+}
+
+impl<'t> Member<'t> {
+    /// Member `id` of `team`.
+    pub(crate) fn new(team: &'t Team, id: usize) -> Self {
+        assert!(id < team.members, "members are numbered from 0");
+        Member { team, id }
+    }
+
+    /// Which member this is.
+    pub(crate) fn id(self) -> usize {
+        self.id
+    }
+
+    /// Whether there is nobody else.
+    pub(crate) fn is_alone(self) -> bool {
+        self.team.members == 1
+    }
+
+    /// Whether this member decides for all.
+    pub(crate) fn leads(self) -> bool {
+        self.id == 0
+    }
+
+    /// Does this member's share of a step and waits for the others.
+    ///
+    /// # Errors
+    /// [`Stopped`] when anybody's share failed.
+    pub(crate) fn all(self, share: impl FnOnce() -> Result<()>) -> Stepped {
+        if let Err(e) = share() {
+            let mut fault = self.team.fault.lock().unwrap_or_else(PoisonError::into_inner);
+            fault.get_or_insert(e);
+            if self.team.members == 1 {
+                return Err(Stopped);
+            }
+        }
+        if self.team.members == 1 {
+            return Ok(());
+        }
+        self.team.barrier.wait();
+        let failed = self.team.has_failed();
+        // Nobody may start another step, and fail there, before everybody has looked.
+        self.team.barrier.wait();
+        if failed { Err(Stopped) } else { Ok(()) }
+    }
+
+    /// [`Member::all`] with a share that cannot fail.
+    ///
+    /// # Errors
+    /// [`Stopped`] when anybody failed.
+    pub(crate) fn each(self, share: impl FnOnce()) -> Stepped {
+        self.all(|| {
+            share();
+            Ok(())
+        })
+    }
+
+    /// Lets the leader do something while the others wait.
+    ///
+    /// # Errors
+    /// [`Stopped`] when anybody failed.
+    pub(crate) fn lead(self, work: impl FnOnce()) -> Stepped {
+        self.each(|| {
+            if self.leads() {
+                work();
+            }
+        })
+    }
+}
+
+/// Hands out `0..end` in chunks to whoever asks.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    next: AtomicU64,
+    end: AtomicU64,
+    chunk: AtomicU64,
+}
+
+impl Cursor {
+    /// Starts over with `0..end` in chunks of `chunk`; only while nobody takes.
+    pub(crate) fn reset(&self, end: u64, chunk: u64) {
+        self.next.store(0, Ordering::Relaxed);
+        self.end.store(end, Ordering::Relaxed);
+        self.chunk.store(chunk.max(1), Ordering::Relaxed);
+    }
+
+    fn take<const SHARED: bool>(&self) -> Option<(u64, u64)> {
+        let end = self.end.load(Ordering::Relaxed);
+        let chunk = self.chunk.load(Ordering::Relaxed);
+        let from = self.next.load(Ordering::Relaxed);
+        if from >= end {
+            return None;
+        }
+        let from = if SHARED {
+            self.next.fetch_add(chunk, Ordering::Relaxed)
+        } else {
+            self.next.store(from + chunk, Ordering::Relaxed);
+            from
+        };
+        (from < end).then_some((from, end.min(from + chunk)))
+    }
+}
+
+/// One member's share of a cursor, handed out one by one to its contexts.
+#[derive(Debug)]
+pub(crate) struct Share<'c, const SHARED: bool> {
+    cursor: &'c Cursor,
+    at: Cell<(u64, u64)>,
+}
+
+impl<'c, const SHARED: bool> Share<'c, SHARED> {
+    /// A share of `cursor`.
+    pub(crate) fn new(cursor: &'c Cursor) -> Self {
+        Share { cursor, at: Cell::new((0, 0)) }
+    }
+
+    /// The next index.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> Option<u64> {
+        let (mut from, mut to) = self.at.get();
+        if from == to {
+            (from, to) = self.cursor.take::<SHARED>()?;
+        }
+        self.at.set((from + 1, to));
+        Some(from)
+    }
+
+    /// The index `ahead` of the next one, while it is in the chunk at hand.
+    #[inline(always)]
+    pub(crate) fn peek(&self, ahead: u64) -> Option<u64> {
+        let (from, to) = self.at.get();
+        (from + ahead < to).then_some(from + ahead)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    fn share_all<const SHARED: bool>(cursor: &Cursor) -> Vec<u64> {
+        let share = Share::<SHARED>::new(cursor);
+        std::iter::from_fn(|| share.next()).collect()
+    }
+
+    #[test]
+    fn every_index_is_handed_out_once() {
+        let cursor = Cursor::default();
+        cursor.reset(103, 7);
+        assert_eq!(share_all::<false>(&cursor), (0..103).collect::<Vec<_>>());
+        cursor.reset(1000, 3);
+        let mut both: Vec<u64> = std::thread::scope(|s| {
+            let other = s.spawn(|| share_all::<true>(&cursor));
+            let mut mine = share_all::<true>(&cursor);
+            mine.extend(other.join().unwrap());
+            mine
+        });
+        both.sort_unstable();
+        assert_eq!(both, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_failure_stops_everybody_and_is_reported_once() {
+        let team = Team::new(3);
+        let steps: Vec<u32> = std::thread::scope(|s| {
+            let run = |id: usize| {
+                let member = Member::new(&team, id);
+                let mut steps = 0;
+                while steps < 5 {
+                    let share = || match (id, steps) {
+                        (1, 2) => Err(Error::new(Kind::Argument, "told to")),
+                        _ => Ok(()),
+                    };
+                    if member.all(share) == Err(Stopped) {
+                        break;
+                    }
+                    steps += 1;
+                }
+                steps
+            };
+            let threads: Vec<_> = (0..3).map(|id| s.spawn(move || run(id))).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert_eq!(steps, [2, 2, 2]);
+        assert_eq!(team.into_result().unwrap_err().context(), "told to");
+    }
+}

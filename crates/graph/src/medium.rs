@@ -1,0 +1,267 @@
+//! Which medium the edges are on, and how one thread gets at them there.
+//!
+//! - `dram`: the file in memory, read as slices; `mmap`: the same over a mapping of the file;
+//! - `flash`: paced device behind the lightweight interface, handing out pointers or copying;
+//! - `uring`, `pread`: the file itself.
+//!
+//! Invariants
+//! - [`Store`] holds what threads share (the bytes or the path); a device is opened by the thread
+//!   that uses it and never leaves it.
+//! - [`Store::describe`] says what is modelled; whoever shows a time shows that too.
+
+use std::path::PathBuf;
+
+use littoral_base::clock::ClockKind;
+use littoral_base::units::PerSecond;
+use littoral_device::flash::paced::{Paced, PacedOptions};
+use littoral_device::flash::pacer::SharedRate;
+use littoral_device::flash::pread::{Pread, PreadOptions};
+use littoral_device::flash::uring::{Uring, UringOptions, available};
+use littoral_device::profile::Profile;
+use littoral_device::region::Region;
+use littoral_runtime::{Contexts, RingOptions};
+
+use crate::error::{Error, Kind, Result};
+use crate::format::file::GraphFile;
+use crate::kernels::edges::Edges;
+use crate::kernels::raw::Mapped;
+use crate::kernels::resident::Resident;
+use crate::kernels::ringed::Ringed;
+
+/// How modelled flash hands its data over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transfer {
+    /// As a pointer into its contents: the transfer costs the host nothing.
+    #[default]
+    Pointer,
+    /// Copied into a buffer at the host's expense.
+    Copy,
+}
+
+/// Where the edges are.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Medium {
+    /// In DRAM, read directly: nothing modelled.
+    Dram,
+    /// On flash as a profile describes it, modelled.
+    Flash {
+        /// Latency, rates, link, granule.
+        profile: Profile,
+        /// How data arrive.
+        transfer: Transfer,
+    },
+    /// In a file, by io_uring; by a pool of threads where that is forbidden.
+    Uring,
+    /// In a file, by a pool of threads that call `pread`.
+    Pread,
+    /// In a file mapped into memory: page faults fetch what is read.
+    Mmap,
+}
+
+impl Medium {
+    /// The medium's name on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Medium::Dram => "dram",
+            Medium::Flash { .. } => "flash",
+            Medium::Uring => "uring",
+            Medium::Pread => "pread",
+            Medium::Mmap => "mmap",
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Contents {
+    Region(Region),
+    Mapped(Mapped),
+    File(PathBuf),
+}
+
+/// A graph's edges on a medium, ready for threads to open devices on.
+#[derive(Debug)]
+pub struct Store {
+    medium: Medium,
+    contents: Contents,
+    /// The rate that all threads' devices share.
+    shared: Option<SharedRate>,
+    paced: Option<PacedOptions>,
+    uring_refused: Option<String>,
+}
+
+/// Work that runs on whatever form the edges take.
+pub(crate) trait Visit {
+    type Output;
+    fn visit<E: Edges>(self, edges: &E) -> Self::Output;
+}
+
+impl Store {
+    /// Puts the edges of `graph` on `medium`: loads them, maps them, or finds the file.
+    ///
+    /// # Errors
+    /// `Kind::Io`; `Kind::Device` when the medium cannot be had; `Kind::Argument` when the profile
+    /// describes no flash, or the graph is in memory and the medium needs a file.
+    pub fn open(graph: &GraphFile, medium: Medium) -> Result<Store> {
+        let contents = match medium {
+            Medium::Dram | Medium::Flash { .. } => Contents::Region(load(graph)?),
+            Medium::Mmap => Contents::Mapped(Mapped::open(&path(graph, &medium)?)?),
+            Medium::Uring | Medium::Pread => Contents::File(path(graph, &medium)?),
+        };
+        Store::with_contents(medium, contents)
+    }
+
+    /// The same bytes on another modelled medium: nothing is loaded again.
+    ///
+    /// # Errors
+    /// `Kind::Argument` when either medium is not in DRAM behind the scenes.
+    pub fn on(&self, medium: Medium) -> Result<Store> {
+        match (&self.contents, &medium) {
+            (Contents::Region(region), Medium::Dram | Medium::Flash { .. }) => {
+                Store::with_contents(medium, Contents::Region(region.clone()))
+            }
+            _ => Err(Error::new(
+                Kind::Argument,
+                format!("{} and {} cannot share contents", self.medium.name(), medium.name()),
+            )),
+        }
+    }
+
+    fn with_contents(medium: Medium, contents: Contents) -> Result<Store> {
+        let mut store = Store { medium, contents, shared: None, paced: None, uring_refused: None };
+        if let Medium::Flash { profile, .. } = &store.medium {
+            let flash = profile.flash().map_err(device_error)?;
+            let shared = SharedRate::new(PerSecond(flash.reads_total_max as f64));
+            store.paced = Some(PacedOptions::of(&flash, None));
+            store.shared = Some(shared);
+        }
+        if matches!(store.medium, Medium::Uring) {
+            store.uring_refused = available().err();
+        }
+        Ok(store)
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    /// The hash of the profile behind a modelled medium.
+    pub fn profile_hash(&self) -> Option<String> {
+        match &self.medium {
+            Medium::Flash { profile, .. } => Some(profile.hash()),
+            _ => None,
+        }
+    }
+
+    /// Which clock stands behind a time on this medium.
+    pub fn clock(&self) -> ClockKind {
+        match self.medium {
+            Medium::Flash { .. } => ClockKind::Paced,
+            _ => ClockKind::Wall,
+        }
+    }
+
+    /// What is real and what is modelled, in one line.
+    pub fn describe(&self) -> String {
+        match &self.medium {
+            Medium::Dram => "edges in DRAM, read directly; nothing modelled".to_owned(),
+            Medium::Mmap => "the file mapped into memory; nothing modelled".to_owned(),
+            Medium::Pread => "the file read by a pool of threads; nothing modelled".to_owned(),
+            Medium::Uring => match &self.uring_refused {
+                None => "the file read by io_uring; nothing modelled".to_owned(),
+                Some(why) => format!(
+                    "the file read by a pool of threads, since io_uring is not to be had ({why}); \
+                     nothing modelled"
+                ),
+            },
+            Medium::Flash { profile, transfer } => self.describe_flash(profile, *transfer),
+        }
+    }
+
+    fn describe_flash(&self, profile: &Profile, transfer: Transfer) -> String {
+        let hand_over = match transfer {
+            Transfer::Pointer => "data handed out by pointer (transfer free)",
+            Transfer::Copy => "data copied at the host's expense",
+        };
+        let figures = self.paced.as_ref().map_or(String::new(), |o| {
+            let rate = o.timing.reads_per_core_max.map_or(0.0, |r| r.0);
+            format!(
+                "{} us, {:.0} M reads/s a core, link {:.1} GB/s, granule {} B",
+                o.timing.latency.as_nanos() as f64 / 1e3,
+                rate / 1e6,
+                o.timing.link_bytes_per_s.unwrap_or(0.0) / 1e9,
+                o.granule_bytes
+            )
+        });
+        format!("modelled: flash {} ({figures}), {hand_over}; contents are in DRAM", profile.name())
+    }
+
+    /// Opens this thread's device and runs `work` on it.
+    pub(crate) fn with_edges<V: Visit>(
+        &self,
+        graph: &GraphFile,
+        members: usize,
+        contexts: Option<u32>,
+        work: V,
+    ) -> Result<V::Output> {
+        let ring = |device_contexts: Contexts| {
+            RingOptions::with_contexts(contexts.map_or(device_contexts, Contexts::Fixed))
+        };
+        match (&self.contents, &self.medium) {
+            (Contents::Region(region), Medium::Flash { transfer, .. }) => {
+                let mut options = self.paced.clone().expect("invariant: flash has options");
+                if members > 1 {
+                    options.timing.shared = self.shared.clone();
+                }
+                match transfer {
+                    Transfer::Pointer => {
+                        let device = Paced::<false>::new(region.clone(), options);
+                        Ok(work.visit(&Ringed::new(graph, device, ring(Contexts::Auto))?))
+                    }
+                    Transfer::Copy => {
+                        let device = Paced::<true>::new(region.clone(), options);
+                        Ok(work.visit(&Ringed::new(graph, device, ring(Contexts::Auto))?))
+                    }
+                }
+            }
+            (Contents::Region(region), _) => Ok(work.visit(&Resident::new(graph, region)?)),
+            (Contents::Mapped(mapped), _) => Ok(work.visit(&Resident::new(graph, mapped.bytes())?)),
+            (Contents::File(path), Medium::Uring) if self.uring_refused.is_none() => {
+                let options = UringOptions { slots: FILE_SLOTS, ..UringOptions::default() };
+                let device = Uring::open(path, options).map_err(device_error)?;
+                Ok(work.visit(&Ringed::new(graph, device, ring(FILE_CONTEXTS))?))
+            }
+            (Contents::File(path), _) => {
+                let options = PreadOptions { slots: FILE_SLOTS, ..PreadOptions::default() };
+                let device = Pread::open(path, options).map_err(device_error)?;
+                Ok(work.visit(&Ringed::new(graph, device, ring(FILE_CONTEXTS))?))
+            }
+        }
+    }
+}
+
+/// Slots of a device over a file: two for each of [`FILE_CONTEXTS`].
+const FILE_SLOTS: u32 = 256;
+/// Contexts over a file: ordinary drives are saturated by far fewer.
+const FILE_CONTEXTS: Contexts = Contexts::Fixed(128);
+
+fn device_error(e: littoral_device::Error) -> Error {
+    Error::with_source(Kind::Device, "cannot open the medium", e)
+}
+
+fn load(graph: &GraphFile) -> Result<Region> {
+    let region = match graph.as_image() {
+        Some(image) => Region::from_bytes(image),
+        None => Region::load(graph.path()),
+    };
+    region.map_err(device_error)
+}
+
+fn path(graph: &GraphFile, medium: &Medium) -> Result<PathBuf> {
+    if graph.as_file().is_some() {
+        return Ok(graph.path().to_path_buf());
+    }
+    let what = format!("a graph in memory cannot be read by {}: write it to a file", medium.name());
+    Err(Error::new(Kind::Argument, what))
+}

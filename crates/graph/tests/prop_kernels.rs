@@ -1,0 +1,231 @@
+//! Kernels against the serial verifiers, on every medium, with one thread and several.
+
+#![allow(clippy::unwrap_used)] // Reason: helpers of a test.
+
+use littoral_base::clock::WallClock;
+use littoral_device::profile::Profile;
+use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
+use littoral_graph::format::file::GraphFile;
+use littoral_graph::kernels::{
+    Answer, Dangling, Kernel, Options, PageRankOptions, Summary, UNREACHED, check, run,
+};
+use littoral_graph::medium::{Medium, Store, Transfer};
+use littoral_graph::{Kind, verify};
+use proptest::prelude::*;
+
+/// Random edges, with a hub (whose list takes several pages) or without, self-loops and duplicates
+/// included; vertices past the last edge are isolated.
+fn edges() -> impl Strategy<Value = EdgeList> {
+    let random = (1u32..2600, any::<bool>(), 0usize..3000, any::<bool>(), any::<u64>());
+    random.prop_map(|(n, directed, m, hub, seed)| {
+        let mut x = seed | 1;
+        let mut draw = || {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((x >> 33) % u64::from(n)) as u32
+        };
+        let mut list: Vec<[u32; 2]> = (0..m).map(|_| [draw(), draw()]).collect();
+        if hub {
+            let centre = draw();
+            list.extend((0..n).step_by(2).map(|v| [centre, v]));
+            list.extend((0..n).step_by(3).map(|v| [v, centre]));
+        }
+        EdgeList::new(n, directed, list)
+    })
+}
+
+fn build_options() -> impl Strategy<Value = BuildOptions> {
+    (0u32..4, 0u32..10, any::<bool>()).prop_map(|(page, heads, by_degree)| BuildOptions {
+        page_bytes: 512 << page,
+        heads,
+        order: if by_degree { Order::Degree } else { Order::Input },
+        threads: 1,
+        ..BuildOptions::default()
+    })
+}
+
+fn kernels() -> [Kernel; 4] {
+    let options = PageRankOptions { tolerance: 1e-4, iterations_max: 200, ..Default::default() };
+    [
+        Kernel::Bfs,
+        Kernel::Components,
+        Kernel::PageRank(options),
+        Kernel::PageRank(PageRankOptions { dangling: Dangling::Spread, ..options }),
+    ]
+}
+
+fn flash(transfer: Transfer) -> Medium {
+    Medium::Flash { profile: Profile::named("xlfdd").unwrap(), transfer }
+}
+
+fn check_all(graph: &GraphFile, store: &Store, options: &Options) {
+    for kernel in kernels() {
+        let (report, _) = run(graph, store, kernel, options, &WallClock::new()).unwrap();
+        assert!(report.verified);
+        assert_eq!(report.trials.len(), options.trials);
+    }
+}
+
+fn with_file(image: &[u8], f: impl FnOnce(&GraphFile)) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), image).unwrap();
+    f(&GraphFile::open(file.path()).unwrap());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn answers_verify_in_memory(
+        edges in edges(), build in build_options(), threads in 1usize..4, contexts in 1u32..80,
+        source in any::<prop::sample::Index>(),
+    ) {
+        let source = source.index(edges.vertices as usize) as u32;
+        let (image, _) = build_in_memory(edges, &build, &mut Hooks::none()).unwrap();
+        let graph = GraphFile::from_image(image).unwrap();
+        let dram = Store::open(&graph, Medium::Dram).unwrap();
+        let options = Options {
+            threads, contexts: Some(contexts), trials: 2, sources: vec![source], verify: true, ..Options::default()
+        };
+        check_all(&graph, &dram, &options);
+        check_all(&graph, &dram.on(flash(Transfer::Pointer)).unwrap(), &options);
+        check_all(&graph, &dram.on(flash(Transfer::Copy)).unwrap(), &options);
+    }
+
+    #[test]
+    fn media_agree_on_what_is_deterministic(edges in edges(), build in build_options()) {
+        let (image, _) = build_in_memory(edges, &build, &mut Hooks::none()).unwrap();
+        let graph = GraphFile::from_image(image).unwrap();
+        let dram = Store::open(&graph, Medium::Dram).unwrap();
+        let flash = dram.on(flash(Transfer::Pointer)).unwrap();
+        let options = Options::default();
+        let clock = WallClock::new();
+        let (a, labels) = run(&graph, &dram, Kernel::Components, &options, &clock).unwrap();
+        let (b, same) = run(&graph, &flash, Kernel::Components, &options, &clock).unwrap();
+        prop_assert_eq!(labels, same);
+        prop_assert_eq!(a.trials[0].summary, b.trials[0].summary);
+        let (a, _) = run(&graph, &dram, Kernel::Bfs, &options, &clock).unwrap();
+        let (b, _) = run(&graph, &flash, Kernel::Bfs, &options, &clock).unwrap();
+        prop_assert_eq!(a.trials[0].summary, b.trials[0].summary);
+        prop_assert_eq!(a.trials[0].source, b.trials[0].source);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn answers_verify_from_files(edges in edges(), build in build_options(), threads in 1usize..3) {
+        let (image, _) = build_in_memory(edges, &build, &mut Hooks::none()).unwrap();
+        with_file(&image, |graph| {
+            let options = Options { threads, trials: 1, verify: true, ..Options::default() };
+            for medium in [Medium::Pread, Medium::Uring, Medium::Mmap] {
+                check_all(graph, &Store::open(graph, medium).unwrap(), &options);
+            }
+        });
+    }
+}
+
+fn path_of(n: u32) -> GraphFile {
+    let edges = EdgeList::new(n, false, (1..n).map(|v| [v - 1, v]).collect());
+    let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
+    GraphFile::from_image(image).unwrap()
+}
+
+/// The verifiers must be able to say no: each wrong answer here is one they have to refuse.
+#[test]
+fn verifiers_refute_wrong_answers() {
+    let graph = path_of(50);
+    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let refuted = |kernel: Kernel, answer: Answer| {
+        let source = 0;
+        check(&graph, kernel, source, &answer).is_err_and(|e| e.kind() == Kind::Refuted)
+    };
+    for kernel in kernels() {
+        let options = Options { sources: vec![0], ..Options::default() };
+        let (_, answer) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();
+        check(&graph, kernel, 0, &answer).unwrap();
+        match answer {
+            Answer::Bfs(parents) => {
+                for v in 0..50 {
+                    let mut wrong = parents.clone();
+                    wrong[v] = if wrong[v] == 49 { UNREACHED } else { 49 };
+                    assert!(refuted(kernel, Answer::Bfs(wrong)), "parent of {v}");
+                }
+                assert!(refuted(kernel, Answer::Bfs(parents[1..].to_vec())));
+            }
+            Answer::PageRank(ranks) => {
+                let mut wrong = ranks.clone();
+                wrong[7] *= 1.01;
+                assert!(refuted(kernel, Answer::PageRank(wrong)));
+                assert!(refuted(kernel, Answer::PageRank(vec![f32::NAN; 50])));
+            }
+            Answer::Components(labels) => {
+                let mut wrong = labels.clone();
+                wrong[7] = 7;
+                assert!(refuted(kernel, Answer::Components(wrong)));
+                assert!(refuted(kernel, Answer::Components((0..50).collect())));
+            }
+            _ => unreachable!("kernels answer in kind"),
+        }
+    }
+}
+
+#[test]
+fn a_split_that_joins_two_components_is_refuted() {
+    let edges = EdgeList::new(4, false, vec![[0, 1], [2, 3]]);
+    let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
+    let graph = GraphFile::from_image(image).unwrap();
+    let wrong = verify::components(&graph, &[0, 0, 0, 0]).unwrap_err();
+    assert_eq!(wrong.kind(), Kind::Refuted);
+}
+
+#[test]
+fn forged_neighbours_are_an_error_on_every_road() {
+    let edges = EdgeList::new(3000, false, (1..3000).map(|v| [v - 1, v]).collect());
+    let options = BuildOptions { heads: 0, ..BuildOptions::default() };
+    let (mut image, _) = build_in_memory(edges, &options, &mut Hooks::none()).unwrap();
+    let graph = GraphFile::from_image(image.clone()).unwrap();
+    let at = graph.outgoing().pages().offset as usize;
+    image[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let graph = GraphFile::from_image(image).unwrap();
+    let dram = Store::open(&graph, Medium::Dram).unwrap();
+    for store in [&dram, &dram.on(flash(Transfer::Copy)).unwrap()] {
+        for kernel in kernels() {
+            let options = Options { sources: vec![0], ..Options::default() };
+            let error = run(&graph, store, kernel, &options, &WallClock::new()).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{kernel:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn impossible_options_are_refused_with_words() {
+    let graph = path_of(3);
+    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let clock = WallClock::new();
+    for options in [
+        Options { threads: 0, ..Options::default() },
+        Options { trials: 0, ..Options::default() },
+        Options { sources: vec![3], ..Options::default() },
+    ] {
+        let error = run(&graph, &store, Kernel::Bfs, &options, &clock).unwrap_err();
+        assert_eq!(error.kind(), Kind::Argument, "{error}");
+    }
+    let error = Store::open(&graph, Medium::Uring).unwrap_err();
+    assert_eq!(error.kind(), Kind::Argument);
+}
+
+#[test]
+fn a_graph_without_arcs_has_answers_too() {
+    let edges = EdgeList::new(5, true, vec![[2, 2]]);
+    let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
+    let graph = GraphFile::from_image(image).unwrap();
+    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let options = Options { verify: true, ..Options::default() };
+    for kernel in kernels() {
+        let (report, _) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();
+        if let Summary::Components(c) = report.trials[0].summary {
+            assert_eq!((c.components_count, c.largest_count), (5, 1));
+        }
+    }
+}
