@@ -74,7 +74,7 @@ fn on_ring<D: ReadDevice>(ring: &Ring<D>, records: u64) -> Result<u64, Error> {
             let mut found = number;
             for step in 0..hops(number) {
                 let at = next(found, step, records) * RECORD_BYTES;
-                found = word(&*cx.read(at, RECORD_BYTES as u32).await?);
+                found = word(&cx.read(at, RECORD_BYTES as u32).await?);
             }
             sum.set(sum.get() ^ found);
         }
