@@ -10,6 +10,8 @@ pub enum Kind {
     BadResult,
     /// A result file has a schema this build does not know.
     UnknownSchema,
+    /// An option is out of range.
+    Argument,
     /// A file could not be read or written.
     Io,
     /// A measurement could not be made on this host.
@@ -19,7 +21,7 @@ pub enum Kind {
 impl Category for Kind {
     fn class(self) -> Class {
         match self {
-            Kind::BadResult => Class::Usage,
+            Kind::BadResult | Kind::Argument => Class::Usage,
             Kind::UnknownSchema => Class::Unsupported,
             Kind::Io | Kind::Environment => Class::Environment,
         }

@@ -2,6 +2,7 @@
 //!
 //! - [`claims`]: the schema `littoral.repro/1` and the targets each claim is judged by;
 //! - [`repro`]: runs the papers' systems and judges them;
+//! - [`whatif`]: the user's graph on a grid of modelled devices;
 //! - [`report`]: turns results into one self-contained HTML page;
 //! - [`media`]: fault soak, io_uring beside fio and mmap;
 //! - [`host`], [`peers`]: where a number was measured and what stood beside it;
@@ -19,7 +20,9 @@ pub mod host;
 pub mod media;
 pub mod peers;
 pub mod report;
+pub mod repro;
 pub mod ring;
+pub mod whatif;
 pub mod zbtree;
 
 pub use error::{Error, Kind, Result};

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use littoral::base::units::{Bytes, PerSecond, Picos, Span};
 
 use crate::out::Format;
 
@@ -25,6 +26,14 @@ pub(crate) enum Command {
     /// Graphs whose edges live on a medium
     #[command(subcommand)]
     Graph(GraphCommand),
+    /// What is real on this host, and what a machine's devices are
+    Machine(MachineArgs),
+    /// Measure a part by itself
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Run a paper's system and judge its claims
+    #[command(subcommand)]
+    Repro(ReproCommand),
     /// Turn results into one self-contained HTML page
     Report(ReportArgs),
     /// Print a shell's completion script, or the manual
@@ -41,6 +50,14 @@ pub(crate) enum GraphCommand {
     Info(FileArgs),
     /// Walk every invariant of a graph file, changing nothing
     Check(FileArgs),
+    /// Breadth-first search from a vertex
+    Bfs(RunArgs),
+    /// PageRank
+    Pr(RunArgs),
+    /// Connected components (of a directed graph, the weak ones)
+    Cc(RunArgs),
+    /// Ask what a flash device would do to jobs on this graph
+    Whatif(WhatifArgs),
 }
 
 #[derive(Debug, Args)]
@@ -101,12 +118,124 @@ pub(crate) struct FileArgs {
     pub(crate) shown: ShownArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A graph file, or an edge list to take into memory first
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where a search begins: a vertex's name; without it a vertex is picked by a fixed seed
+    #[arg(long, value_name = "N|LABEL")]
+    pub(crate) source: Option<String>,
+    /// Where the edges are: really (dram, uring, pread, mmap) or as a model (flash, nvme)
+    #[arg(long, value_parser = ["dram", "flash", "nvme", "uring", "pread", "mmap"])]
+    #[arg(default_value = "dram")]
+    pub(crate) medium: String,
+    /// The model's figures: a shipped profile's name or a file
+    #[arg(long, value_name = "P")]
+    pub(crate) profile: Option<String>,
+    /// Charge the copy of every byte to the host, instead of handing out pointers (models only)
+    #[arg(long)]
+    pub(crate) copy: bool,
+    /// Threads, each with its own ring and queue
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Contexts of each ring; without it the ring tunes itself
+    #[arg(long, value_name = "N")]
+    pub(crate) contexts: Option<u32>,
+    /// How often to run
+    #[arg(long, value_name = "K", default_value_t = 3)]
+    pub(crate) trials: usize,
+    /// Check every answer by an independent serial method, outside the times
+    #[arg(long)]
+    pub(crate) verify: bool,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhatifArgs {
+    /// A graph file, or an edge list to take into memory first
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Read latencies to try, such as 1us..20us
+    #[arg(long, value_name = "A..B", default_value = "1us..20us")]
+    pub(crate) latency: Span<Picos>,
+    /// Reads a second to try, such as 5M..100M
+    #[arg(long, value_name = "A..B", default_value = "5M..100M")]
+    pub(crate) iops: Span<PerSecond>,
+    /// DRAM you would grant: says what of the graph would fit
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) dram: Option<Bytes>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
 /// How the result is shown.
 #[derive(Debug, Args)]
 pub(crate) struct ShownArgs {
     /// Text for people, JSON for programs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineArgs {
+    /// A machine file; without it machine.toml of this folder, or everything emulated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Show one profile's figures with their sources instead
+    #[arg(long, value_name = "P", conflicts_with = "file")]
+    pub(crate) profile: Option<String>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// The coroutine ring: cost of a step, bounds reached, interfaces compared
+    Ring(BenchRingArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchRingArgs {
+    /// Interleaved repetitions; the least of each counts
+    #[arg(long, value_name = "K", default_value_t = 5)]
+    pub(crate) trials: u32,
+    /// Bytes of the large array
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    pub(crate) array: Bytes,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReproCommand {
+    /// Microsecond flash for small random reads (paper 003)
+    Flash(ReproArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReproArgs {
+    /// Fewer repetitions, the same sizes
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// A folder with peers: the GAP suite under gapbs/, fio (both are also looked for in PATH)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) peers: Option<PathBuf>,
+    /// Also write the results here, for `littoral report`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Only claims whose id begins with this, such as flash.ring
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) only: Option<String>,
+    /// Where graphs and files that are measured on are put; needs about 10 GiB
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
+    /// End with code 1 when a claim is short
+    #[arg(long)]
+    pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
 }
 
 #[derive(Debug, Args)]

@@ -2,8 +2,10 @@
 //!
 //! - Work that writes a file looks at [`flag`] and ends by itself, removing its draft; a second Ctrl-C
 //!   ends it at once (the draft, under its temporary name, may then stay).
-//! - Everything else is ended at once.
+//! - Everything else is ended at once, its scratch folders removed.
 
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use littoral::base::error::Class;
@@ -12,6 +14,7 @@ use crate::failure::{Failure, Outcome};
 
 static FLAG: AtomicBool = AtomicBool::new(false);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+static SCRATCH: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Takes over Ctrl-C.
 pub(crate) fn install() -> Outcome {
@@ -22,6 +25,10 @@ pub(crate) fn install() -> Outcome {
 fn on_interrupt() {
     let again = FLAG.swap(true, Ordering::Relaxed);
     if again || !IS_WATCHED.load(Ordering::Relaxed) {
+        for folder in SCRATCH.lock().iter().flat_map(|s| s.iter()) {
+            // The run is over; a folder that cannot be removed is left in the scratch place.
+            let _ = std::fs::remove_dir_all(folder);
+        }
         std::process::exit(i32::from(Class::Interrupted.exit_code()));
     }
 }
@@ -35,4 +42,11 @@ pub(crate) fn flag() -> &'static AtomicBool {
 /// The file is written: from now on Ctrl-C ends the run at once.
 pub(crate) fn unwatch() {
     IS_WATCHED.store(false, Ordering::Relaxed);
+}
+
+/// A folder to be removed when Ctrl-C ends the run at once.
+pub(crate) fn remove_at_exit(folder: PathBuf) {
+    if let Ok(mut scratch) = SCRATCH.lock() {
+        scratch.push(folder);
+    }
 }

@@ -7,13 +7,16 @@
 //! - Files are written whole or not at all, also under Ctrl-C.
 
 mod args;
+mod bench;
 mod completions;
 mod failure;
 mod graph;
 mod interrupt;
+mod machine;
 mod out;
 mod progress;
 mod report;
+mod repro;
 
 use std::process::ExitCode;
 
@@ -33,6 +36,9 @@ fn run(cli: Cli) -> Outcome {
     interrupt::install()?;
     match cli.command {
         Command::Graph(command) => graph::run(&command),
+        Command::Bench(command) => bench::run(&command),
+        Command::Machine(args) => machine::run(&args),
+        Command::Repro(command) => repro::run(&command),
         Command::Report(args) => report::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

@@ -110,30 +110,46 @@ fn table(rows: &[Value]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-const UNITS: [&str; 7] = ["_bytes", "_ns", "_count", "_share", "_per_s", "_ratio", "_id"];
+const UNITS: [&str; 7] = ["bytes", "ns", "count", "share", "per_s", "ratio", "id"];
+const QUALIFIERS: [&str; 5] = ["min", "max", "mean", "p50", "p99"];
+
+/// A key's name, unit and qualifier: `time_ns_min` is `time`, `ns`, `min`.
+fn parts(key: &str) -> (&str, &str, &str) {
+    let split = key.rsplit_once('_').filter(|(_, q)| QUALIFIERS.contains(q));
+    let (rest, qualifier) = split.unwrap_or((key, ""));
+    let unit = UNITS.iter().find_map(|u| Some((rest.strip_suffix(u)?.strip_suffix('_')?, *u)));
+    let (name, unit) = unit.unwrap_or((rest, ""));
+    (name, unit, qualifier)
+}
 
 /// A key without its unit, in words.
 fn label(key: &str) -> String {
-    let bare = UNITS.iter().find_map(|u| key.strip_suffix(u)).unwrap_or(key);
-    bare.replace('_', " ")
+    let (name, _, qualifier) = parts(key);
+    format!("{name} {qualifier}").trim_end().replace('_', " ")
 }
 
-/// A value as people read it; its key's last word is the unit.
+/// A value as people read it; the unit in its key says how.
 fn human(key: &str, value: &Value) -> String {
-    let number = value.as_f64();
-    match (value, number) {
-        (Value::Null, _) => "-".to_owned(),
-        (Value::String(s), _) => s.clone(),
-        (Value::Bool(b), _) => if *b { "yes" } else { "no" }.to_owned(),
-        (_, None) => value.to_string(),
-        (_, Some(n)) if key.ends_with("_bytes") => Bytes(n as u64).to_string(),
-        (_, Some(n)) if key.ends_with("_ns") => Picos((n * 1e3) as u64).to_string(),
-        (_, Some(n)) if key.ends_with("_share") => format!("{:.1} %", n * 100.0),
-        (_, Some(n)) if key.ends_with("_per_s") => PerSecond(n).to_string(),
-        (_, Some(n)) if key.ends_with("_ratio") => format!("{n:.3}"),
-        (_, Some(n)) if key.ends_with("_id") => format!("{n:.0}"),
-        (_, Some(n)) if n.fract() == 0.0 => grouped(n),
-        (_, Some(n)) => format!("{n:.3}"),
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(s) => s.clone(),
+        Value::Bool(b) => if *b { "yes" } else { "no" }.to_owned(),
+        Value::Number(n) => human_number(parts(key).1, n.as_f64().unwrap_or(f64::NAN)),
+        other => other.to_string(),
+    }
+}
+
+fn human_number(unit: &str, n: f64) -> String {
+    match unit {
+        "bytes" => Bytes(n as u64).to_string(),
+        "ns" => Picos((n * 1e3) as u64).to_string(),
+        "share" => format!("{:.1} %", n * 100.0),
+        "per_s" => PerSecond(n).to_string(),
+        "ratio" => format!("{n:.3}"),
+        "id" => format!("{n:.0}"),
+        _ if n.fract() == 0.0 => grouped(n),
+        _ if n.abs() < 1e-3 => format!("{n:.2e}"),
+        _ => format!("{n:.3}"),
     }
 }
 
@@ -166,9 +182,14 @@ mod tests {
             ("time_over_dram_ratio", json!(1.08), "1.080"),
             ("seed_id", json!(27_491_095), "27491095"),
             ("verified", json!(true), "yes"),
+            ("time_ns_min", json!(4500), "4.5 us"),
         ] {
             assert_eq!(human(key, &value), text, "{key}");
         }
+        assert_eq!(
+            (label("time_ns_min"), label("links_per_s")),
+            ("time min".into(), "links".into())
+        );
         assert_eq!(grouped(-1000.0), "-1,000");
     }
 

@@ -14,9 +14,7 @@ pub(crate) struct Bar {
 impl Bar {
     /// A bar that has nothing to show yet; indicatif hides it where standard error is no terminal.
     pub(crate) fn new() -> Self {
-        let style = ProgressStyle::with_template("{msg:12} {wide_bar} {percent:>3} %  {elapsed}")
-            .expect("invariant: the template is well formed");
-        let bar = ProgressBar::new(1).with_style(style);
+        let bar = ProgressBar::new(1).with_style(style());
         Bar { bar, stage: None }
     }
 
@@ -52,4 +50,32 @@ fn word(stage: Stage) -> &'static str {
 pub(crate) fn hooks() -> Hooks<'static> {
     let mut bar = Bar::new();
     Hooks::new(move |stage, done, total| bar.show(stage, done, total), interrupt::flag())
+}
+
+/// A bar over a share of a whole.
+pub(crate) struct Share(ProgressBar);
+
+impl Share {
+    /// A bar called `name`.
+    pub(crate) fn new(name: &'static str) -> Self {
+        let bar = ProgressBar::new(1000).with_style(style());
+        bar.set_message(name);
+        Share(bar)
+    }
+
+    /// Shows `share`, 1 being all; more than all stays at all.
+    pub(crate) fn show(&self, share: f64) {
+        self.0.set_position((share.clamp(0.0, 1.0) * 1000.0) as u64);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{msg:12} {wide_bar} {percent:>3} %  {elapsed}")
+        .expect("invariant: the template is well formed")
 }

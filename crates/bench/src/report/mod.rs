@@ -102,6 +102,9 @@ mod tests {
             reads_per_s,
             time_ns: 2e6,
             time_over_dram_ratio,
+            searches_over_dram_ratio: 2.0,
+            pagerank_over_dram_ratio: 1.0,
+            components_over_dram_ratio: 1.0,
         };
         Study {
             schema: study::SCHEMA.into(),
@@ -111,6 +114,7 @@ mod tests {
             arcs_count: 20,
             clock: littoral_base::clock::ClockKind::Paced,
             dram_time_ns: 1e6,
+            memory: None,
             sentence: "from 6 us on, flash costs you 8 %".into(),
             notes: vec!["one core".into()],
             points: vec![point(1e3, 5e6, 1.1), point(2e4, 5e6, 3.0), point(1e3, 1e8, 1.0)],

@@ -26,6 +26,9 @@ pub struct Study {
     pub clock: ClockKind,
     /// The job's time with everything in DRAM.
     pub dram_time_ns: f64,
+    /// What it needs of DRAM, and what it would get.
+    #[serde(default)]
+    pub memory: Option<Memory>,
     /// The answer.
     pub sentence: String,
     /// What was modelled and what was measured.
@@ -45,4 +48,23 @@ pub struct Point {
     pub time_ns: f64,
     /// That time over the time in DRAM.
     pub time_over_dram_ratio: f64,
+    /// The same for the searches alone.
+    pub searches_over_dram_ratio: f64,
+    /// The same for PageRank alone.
+    pub pagerank_over_dram_ratio: f64,
+    /// The same for components alone.
+    pub components_over_dram_ratio: f64,
+}
+
+/// DRAM of a job whose edges are on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Vertex state and list addresses: must fit.
+    pub state_bytes: u64,
+    /// Edges: on the device.
+    pub edges_bytes: u64,
+    /// What the user would grant.
+    pub granted_bytes: Option<u64>,
+    /// How much of the edges the rest of it would hold.
+    pub edges_that_fit_share: Option<f64>,
 }

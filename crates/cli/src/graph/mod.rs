@@ -1,5 +1,9 @@
 //! `littoral graph`: make, look at and run graphs whose edges live on a medium.
 
+mod open;
+mod run;
+mod whatif;
+
 use std::path::Path;
 
 use littoral::base::error::Class;
@@ -7,6 +11,7 @@ use littoral::graph::build::{BuildOptions, BuildReport, build_file};
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::generate::{Model, generate};
 use littoral::graph::import::{Ids, ImportOptions, import};
+use littoral::graph::kernels::{Kernel, PageRankOptions};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,6 +26,10 @@ pub(crate) fn run(command: &GraphCommand) -> Outcome {
         GraphCommand::Gen(args) => make(args),
         GraphCommand::Info(args) => info(args),
         GraphCommand::Check(args) => check(args),
+        GraphCommand::Bfs(args) => run::run(Kernel::Bfs, args),
+        GraphCommand::Pr(args) => run::run(Kernel::PageRank(PageRankOptions::default()), args),
+        GraphCommand::Whatif(args) => whatif::run(args),
+        GraphCommand::Cc(args) => run::run(Kernel::Components, args),
     }
 }
 

@@ -1,0 +1,76 @@
+//! `littoral bench`: a part measured by itself.
+
+use littoral_bench::ring::{self, PerRead};
+use serde_json::{Value, json};
+
+use crate::args::{BenchCommand, BenchRingArgs};
+use crate::failure::{Failure, Outcome};
+use crate::out;
+
+/// Runs one measurement.
+pub(crate) fn run(command: &BenchCommand) -> Outcome {
+    match command {
+        BenchCommand::Ring(args) => out::show(args.shown.format, &ring_figures(args)?),
+    }
+}
+
+fn ring_figures(args: &BenchRingArgs) -> Result<Value, Failure> {
+    Ok(json!({
+        "schema": "littoral.bench.ring/1",
+        "trials_count": args.trials,
+        "step, 64 B reads (clock: wall and thread CPU)": steps(args)?,
+        "reads at 4 us over the bound (clock: paced)": bounds(args)?,
+        "interfaces (clock: paced, zero latency)": interfaces(args)?,
+    }))
+}
+
+fn row(form: &str, array_bytes: u64, per: PerRead) -> Value {
+    json!({
+        "form": form, "array_bytes": array_bytes,
+        "cpu_ns": per.cpu_ns, "wall_ns": per.wall_ns, "reads_per_s": 1e9 / per.cpu_ns,
+    })
+}
+
+fn steps(args: &BenchRingArgs) -> Result<Vec<Value>, Failure> {
+    let mut rows = Vec::new();
+    for found in [ring::step(args.trials)?, ring::step_in_l2(args.trials)?] {
+        rows.push(row("async, lightweight", found.array_bytes, found.async_paced));
+        rows.push(row("by hand, lightweight", found.array_bytes, found.hand_paced));
+        rows.push(row("async, DRAM", found.array_bytes, found.async_dram));
+        rows.push(row("by hand, DRAM", found.array_bytes, found.hand_dram));
+    }
+    Ok(rows)
+}
+
+fn bounds(args: &BenchRingArgs) -> Result<Vec<Value>, Failure> {
+    let rows = ring::efficiency(args.trials, args.array.0)?;
+    let shown = rows.iter().map(|row| {
+        json!({
+            "contexts_count": row.contexts,
+            "cap_per_s": row.cap_miops.map(|m| m * 1e6),
+            "reads_per_s": row.miops * 1e6,
+            "bound_per_s": row.bound_miops() * 1e6,
+            "efficiency_ratio": row.efficiency(),
+            "polls_per_read_ratio": row.polls_per_read,
+            "pauses_count": row.pauses_count,
+        })
+    });
+    Ok(shown.collect())
+}
+
+fn interfaces(args: &BenchRingArgs) -> Result<Vec<Value>, Failure> {
+    let found = ring::interface(args.trials)?;
+    let light = json!({
+        "interface": "lightweight", "doorbell": "none", "cpu_ns": found.lightweight.cpu_ns,
+        "of_it_device_side_ns": 0.0,
+    });
+    let others = found.doorbells.iter().map(|row| {
+        json!({
+            "interface": "doorbell and queue",
+            "doorbell": format!("{:?}, {:?}", row.doorbell, row.batching),
+            "cpu_ns": row.per_read.cpu_ns,
+            "of_it_device_side_ns": found.device_side_ns,
+        })
+    });
+    Ok(std::iter::once(light).chain(others).collect())
+}

@@ -1,0 +1,99 @@
+//! `littoral repro`: every claim of a paper's system, measured here and judged.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use littoral::base::error::Class;
+use littoral_bench::claims::{Run, Status};
+use littoral_bench::files;
+use littoral_bench::peers::Peers;
+use littoral_bench::repro::{self, Options, Step};
+use serde_json::{Value, json};
+
+use crate::args::{ReproArgs, ReproCommand};
+use crate::failure::{Failure, Outcome};
+use crate::interrupt;
+use crate::out::{self, Format};
+
+/// Runs one system.
+pub(crate) fn run(command: &ReproCommand) -> Outcome {
+    match command {
+        ReproCommand::Flash(args) => system(repro::flash::SYSTEM, repro::flash::steps(), args),
+    }
+}
+
+fn system(name: &str, steps: Vec<Step>, args: &ReproArgs) -> Outcome {
+    let scratch = tempfile::Builder::new()
+        .prefix("littoral-repro-")
+        .tempdir_in(args.scratch.clone().unwrap_or_else(std::env::temp_dir))
+        .map_err(|e| Failure::new(Class::Environment, format!("cannot make a folder: {e}")))?;
+    interrupt::remove_at_exit(scratch.path().to_owned());
+    let options = Options {
+        quick: args.quick,
+        peers: Peers::new(args.peers.clone()),
+        scratch: scratch.path().to_owned(),
+        program: std::env::current_exe()
+            .map_err(|e| Failure::new(Class::Environment, format!("cannot find itself: {e}")))?,
+        only: args.only.clone(),
+    };
+    let bar = bar();
+    let run = repro::run(name, steps, &options, |step, done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        bar.set_message(step.to_owned());
+    })?;
+    bar.finish_and_clear();
+    finish(&run, args)
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{pos}/{len} {msg}  {elapsed}")
+        .expect("invariant: the template is well formed");
+    let bar = ProgressBar::new(1).with_style(style);
+    bar.enable_steady_tick(std::time::Duration::from_millis(500));
+    bar
+}
+
+fn finish(run: &Run, args: &ReproArgs) -> Outcome {
+    let value = serde_json::to_value([run])
+        .map_err(|e| Failure::new(Class::Environment, format!("cannot show the result: {e}")))?;
+    if let Some(path) = &args.json {
+        files::write_whole(path, format!("{value:#}\n").as_bytes())?;
+    }
+    match args.shown.format {
+        Format::Json => out::bytes(format!("{value:#}\n").as_bytes())?,
+        Format::Text => out::show(Format::Text, &table(run))?,
+    }
+    let short = run.count(Status::Short);
+    if args.strict && short > 0 {
+        return Err(Failure::new(Class::Negative, format!("{short} claims are short")));
+    }
+    Ok(())
+}
+
+/// The run as a table for people: claims with figures, then the reasons of those that do not hold.
+fn table(run: &Run) -> Value {
+    let rows: Vec<Value> = run
+        .claims
+        .iter()
+        .map(|c| {
+            json!({
+                "claim": c.id, "paper": c.paper, "target": c.target, "ours": c.ours,
+                "unit": c.unit, "better": c.better, "clock": c.clock, "status": c.status,
+            })
+        })
+        .collect();
+    let reasons = run.claims.iter().filter(|c| !c.why.is_empty());
+    let reasons: Vec<String> = reasons.map(|c| format!("{}: {}", c.id, c.why)).collect();
+    let [holds, short, skipped] =
+        [Status::Holds, Status::Short, Status::Skipped].map(|s| run.count(s));
+    json!({
+        "system": run.system,
+        "revision": run.revision,
+        "seed_id": run.seed,
+        "cpu": run.environment.cpu,
+        "cores_count": run.environment.cores_count,
+        "load_average": run.environment.load_average_count,
+        "claims": rows,
+        "how each figure came about": reasons,
+        "sentence": format!("{holds} claims hold, {short} are short, {skipped} were skipped."),
+    })
+}
