@@ -83,6 +83,15 @@ impl DepthFigures {
     pub fn rate_ratio(&self) -> f64 {
         most_reads(&self.ours) / most_reads(&self.fio)
     }
+
+    /// The ratio of reads a second of each pair of neighbouring runs, in ascending order: where the
+    /// drive is the limit its spread says how much of [`DepthFigures::rate_ratio`] is noise.
+    pub fn rate_ratios(&self) -> Vec<f64> {
+        let pairs = self.ours.iter().zip(&self.fio);
+        let mut ratios: Vec<f64> = pairs.map(|(a, b)| a.reads_per_s / b.reads_per_s).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    }
 }
 
 fn least_cpu(samples: &[Sample]) -> f64 {
