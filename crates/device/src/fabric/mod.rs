@@ -14,6 +14,8 @@
 //! - Windows of a non-coherent pool obey `memory::Domain`: a put is visible only after `flush`, a
 //!   get sees the medium.
 
+pub mod hostile;
+pub mod pool;
 pub mod tcp;
 mod window;
 

@@ -1,0 +1,375 @@
+//! A fabric over pooled memory that every node maps: nothing but stores, write-backs and fences.
+//!
+//! The pool is reached through a [`Domain`] and treated as non-coherent, so the same code serves
+//! the hostile emulator, shared memory of one machine, and CXL-attached memory. There is no
+//! read-modify-write anywhere: every line has one writer.
+//!
+//! Layout, in 64-byte lines: one *beat* line a node; then, for every ordered pair of nodes, a ring
+//! {tail line, head line, `RING_BYTES` of frames}; then one window a node. A frame is {length u64,
+//! bytes, padding to 8}; tail and head count bytes for ever, the tail written by the sender, the
+//! head by the receiver.
+//!
+//! Order of a post: frame bytes stored, written back, fenced; then the tail. Order of a receive:
+//! the tail's line invalidated and read; the frame's lines invalidated and read; then the head
+//! stored, written back, fenced, which gives the space back. Any step left out is seen by the tests
+//! on the hostile pool.
+//!
+//! Invariants
+//! - A put is visible at the owner after [`Fabric::flush`] (or the next post to anyone, whose fence
+//!   covers it) and the owner's next get; a line of a window has one writer at a time, since a line
+//!   goes back whole. Messages go through [`Fabric::post`] and need no such care.
+//! - A full ring holds the sender back until the receiver has read, or is dead.
+//! - Node `n` is dead when its beat has not moved for [`SILENCE_MAX`] while this node looked.
+//! - `fetch_add` is refused: a non-coherent pool has no atomic read-modify-write.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use littoral_base::units::NodeId;
+
+use super::{Fabric, Liveness};
+use crate::error::{Error, Kind, Result};
+use crate::memory::{Domain, LINE_BYTES};
+
+/// A node whose beat has not moved for this long is dead.
+pub const SILENCE_MAX: Duration = Duration::from_millis(900);
+/// Bytes of frames that one node can send another ahead of its reading.
+pub const RING_BYTES: usize = 1 << 16;
+
+const ORDER: Ordering = Ordering::Relaxed;
+const SPIN_TURNS: u32 = 500;
+const YIELD_TURNS: u32 = 1000;
+const NAP: Duration = Duration::from_micros(50);
+
+/// Where everything lies in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLayout {
+    nodes: usize,
+    window_bytes: usize,
+}
+
+impl PoolLayout {
+    /// The layout of a job with `nodes` nodes and windows of at least `window_bytes`.
+    pub fn new(nodes: u16, window_bytes: usize) -> Self {
+        let window_bytes = window_bytes.next_multiple_of(LINE_BYTES);
+        PoolLayout { nodes: usize::from(nodes), window_bytes }
+    }
+
+    /// Bytes a pool needs.
+    pub fn pool_bytes(&self) -> usize {
+        self.window(NodeId(0)) + self.nodes * self.window_bytes
+    }
+
+    fn beat(&self, node: usize) -> usize {
+        node * LINE_BYTES
+    }
+
+    fn ring(&self, from: usize, to: usize) -> usize {
+        let ring = from * self.nodes + to;
+        self.nodes * LINE_BYTES + ring * (2 * LINE_BYTES + RING_BYTES)
+    }
+
+    fn window(&self, node: NodeId) -> usize {
+        self.ring(self.nodes, 0) + node.index() * self.window_bytes
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    beat: u64,
+    at: Instant,
+}
+
+/// One node of a pool fabric; see the module's page.
+pub struct PoolFabric<D> {
+    domain: D,
+    layout: PoolLayout,
+    me: NodeId,
+    beat: Cell<u64>,
+    heard: RefCell<Vec<Heard>>,
+    turn: Cell<usize>,
+}
+
+impl<D: Domain> PoolFabric<D> {
+    /// Node `me` of the job whose pool `domain` is. A new pool is all zeros.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` when the pool is too small or there is no such node.
+    pub fn new(domain: D, layout: PoolLayout, me: NodeId) -> Result<Self> {
+        if domain.len() < layout.pool_bytes() || me.index() >= layout.nodes {
+            let what = format!(
+                "node {me} of {} on a pool of {} bytes; the layout needs {}",
+                layout.nodes,
+                domain.len(),
+                layout.pool_bytes()
+            );
+            return Err(Error::new(Kind::IllegalRequest, what));
+        }
+        let heard = RefCell::new(vec![Heard { beat: 0, at: Instant::now() }; layout.nodes]);
+        Ok(PoolFabric { domain, layout, me, beat: Cell::new(0), heard, turn: Cell::new(0) })
+    }
+
+    /// The pool's memory, for its counters.
+    pub fn domain(&self) -> &D {
+        &self.domain
+    }
+
+    /// Shows the other nodes that this one is alive; every wait does it too. A node that computes
+    /// for long calls it now and then.
+    ///
+    /// # Errors
+    /// As [`Domain::fence`].
+    pub fn show_life(&self) -> Result<()> {
+        self.beat.set(self.beat.get() + 1);
+        self.publish(self.layout.beat(self.me.index()), self.beat.get())
+    }
+
+    fn node(&self, node: NodeId) -> Result<usize> {
+        if node.index() < self.layout.nodes {
+            return Ok(node.index());
+        }
+        let what = format!("node {node} of a job with {} nodes", self.layout.nodes);
+        Err(Error::new(Kind::IllegalRequest, what))
+    }
+
+    /// Stores a word of a line of our own and sees it to the medium.
+    fn publish(&self, offset: usize, value: u64) -> Result<()> {
+        self.domain.store(offset, value, Ordering::Release);
+        self.domain.write_back(offset, 8);
+        self.domain.fence()
+    }
+
+    /// The word of another node's line as it is on the medium.
+    fn fresh(&self, offset: usize) -> u64 {
+        if !cfg!(mutant = "pool_counters_not_invalidated") {
+            self.domain.invalidate(offset, 8);
+        }
+        self.domain.word(offset, Ordering::Acquire)
+    }
+
+    fn window(&self, node: NodeId, offset: usize, len: usize) -> Result<usize> {
+        self.node(node)?;
+        if offset.checked_add(len).is_some_and(|end| end <= self.layout.window_bytes) {
+            return Ok(self.layout.window(node) + offset);
+        }
+        let window = self.layout.window_bytes;
+        let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
+        Err(Error::new(Kind::IllegalRequest, what))
+    }
+
+    fn ring_word(ring: usize, count: u64) -> usize {
+        let within = usize::try_from(count % RING_BYTES as u64).expect("invariant: below the ring");
+        ring + 2 * LINE_BYTES + within
+    }
+
+    /// Stores a frame from byte `tail` of a ring on and starts its way to the medium.
+    fn store_frame(&self, ring: usize, tail: u64, message: &[u8]) {
+        let mut at = tail;
+        let mut put = |word: u64| {
+            let place = Self::ring_word(ring, at);
+            self.domain.store(place, word, ORDER);
+            if !cfg!(mutant = "pool_frame_not_written_back") {
+                self.domain.write_back(place, 8);
+            }
+            at += 8;
+        };
+        put(message.len() as u64);
+        for chunk in message.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            put(u64::from_le_bytes(bytes));
+        }
+    }
+
+    fn load_frame(&self, ring: usize, head: u64, tail: u64) -> Result<(Vec<u8>, u64)> {
+        let word = |at: u64| {
+            let place = Self::ring_word(ring, at);
+            let enters = at == head || place.is_multiple_of(LINE_BYTES);
+            if enters && !cfg!(mutant = "pool_frame_not_invalidated") {
+                self.domain.invalidate(place, 8);
+            }
+            self.domain.word(place, ORDER)
+        };
+        let length = word(head);
+        let end = head.saturating_add(8).saturating_add(length.next_multiple_of(8));
+        if length > RING_BYTES as u64 || end > tail {
+            let what = format!("a frame of {length} bytes in a ring with {} left", tail - head);
+            return Err(Error::new(Kind::Corrupt, what));
+        }
+        let mut bytes = Vec::with_capacity(length as usize + 7);
+        for at in (head + 8..end).step_by(8) {
+            bytes.extend(word(at).to_le_bytes());
+        }
+        bytes.truncate(length as usize);
+        Ok((bytes, end))
+    }
+
+    /// Takes one message from one ring.
+    fn take_from(&self, from: usize) -> Result<Option<Vec<u8>>> {
+        let ring = self.layout.ring(from, self.me.index());
+        let (tail_at, head_at) = (ring, ring + LINE_BYTES);
+        let head = self.domain.word(head_at, ORDER);
+        let tail = self.fresh(tail_at);
+        if head == tail {
+            return Ok(None);
+        }
+        let (bytes, end) = self.load_frame(ring, head, tail)?;
+        self.publish(head_at, end)?;
+        Ok(Some(bytes))
+    }
+
+    /// Runs `attempt` until it answers or time is out, spinning, then yielding, then napping,
+    /// showing and watching signs of life all the while.
+    fn until<T>(
+        &self,
+        timeout: Duration,
+        mut attempt: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut spins: u32 = 0;
+        let mut shown = Instant::now();
+        loop {
+            if let Some(answer) = attempt()? {
+                return Ok(Some(answer));
+            }
+            if deadline.is_some_and(|d| Instant::now() >= d) {
+                return Ok(None);
+            }
+            if shown.elapsed() > SILENCE_MAX / 8 {
+                shown = Instant::now();
+                self.show_life()?;
+            }
+            spins = spins.saturating_add(1);
+            match spins {
+                0..SPIN_TURNS => std::hint::spin_loop(),
+                SPIN_TURNS..YIELD_TURNS => std::thread::yield_now(),
+                _ => std::thread::sleep(NAP),
+            }
+        }
+    }
+}
+
+impl<D: Domain> Fabric for PoolFabric<D> {
+    fn me(&self) -> NodeId {
+        self.me
+    }
+
+    fn nodes(&self) -> u16 {
+        u16::try_from(self.layout.nodes).expect("invariant: a layout is made of a u16")
+    }
+
+    fn window_bytes(&self) -> usize {
+        self.layout.window_bytes
+    }
+
+    /// Whole words only: offset and length are multiples of eight.
+    fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()> {
+        let at = self.window(node, offset, data.len())?;
+        whole_words(offset, data.len())?;
+        for (i, chunk) in data.chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(chunk.try_into().expect("invariant: chunks of eight"));
+            self.domain.store(at + 8 * i, word, ORDER);
+        }
+        if !cfg!(mutant = "pool_put_not_written_back") {
+            self.domain.write_back(at, data.len());
+        }
+        Ok(())
+    }
+
+    /// Whole words only: offset and length are multiples of eight. Own unflushed puts to the range
+    /// must have been flushed first.
+    fn get(&self, node: NodeId, offset: usize, into: &mut [u8]) -> Result<()> {
+        let at = self.window(node, offset, into.len())?;
+        whole_words(offset, into.len())?;
+        if !cfg!(mutant = "pool_get_not_invalidated") {
+            self.domain.invalidate(at, into.len());
+        }
+        for (i, chunk) in into.chunks_exact_mut(8).enumerate() {
+            chunk.copy_from_slice(&self.domain.word(at + 8 * i, ORDER).to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn fetch_add(&self, _node: NodeId, _offset: usize, _add: u64) -> Result<u64> {
+        let what = "a non-coherent pool has no remote atomics; post to the owner instead";
+        Err(Error::new(Kind::Unsupported, what))
+    }
+
+    fn flush(&self, node: NodeId) -> Result<()> {
+        self.node(node)?;
+        self.domain.fence()
+    }
+
+    fn post(&self, node: NodeId, message: &[u8]) -> Result<()> {
+        let to = self.node(node)?;
+        let frame = 8 + message.len().next_multiple_of(8);
+        if frame > RING_BYTES {
+            let what = format!("a message of {} bytes; at most {}", message.len(), RING_BYTES - 8);
+            return Err(Error::new(Kind::IllegalRequest, what));
+        }
+        let ring = self.layout.ring(self.me.index(), to);
+        let tail = self.domain.word(ring, ORDER);
+        let room = || {
+            if let Liveness::Dead(how) = self.liveness(node) {
+                return Err(Error::new(Kind::Io, format!("node {node} is gone: {how}")));
+            }
+            let used = tail - self.fresh(ring + LINE_BYTES);
+            Ok((used + frame as u64 <= RING_BYTES as u64).then_some(()))
+        };
+        self.until(Duration::MAX, room)?;
+        self.store_frame(ring, tail, message);
+        if !cfg!(mutant = "pool_tail_overtakes_frame") {
+            self.domain.fence()?;
+        }
+        self.publish(ring, tail + frame as u64)
+    }
+
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.until(timeout, || {
+            for _ in 0..self.layout.nodes {
+                let from = self.turn.get();
+                self.turn.set((from + 1) % self.layout.nodes);
+                if let Some(message) = self.take_from(from)? {
+                    let from = u16::try_from(from).expect("invariant: a layout is made of a u16");
+                    return Ok(Some((NodeId(from), message)));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Waits here poll, so there is nobody to wake.
+    fn notify(&self, node: NodeId) -> Result<()> {
+        self.node(node).map(drop)
+    }
+
+    fn liveness(&self, node: NodeId) -> Liveness {
+        if node.index() >= self.layout.nodes {
+            return Liveness::Dead("there is no such node".into());
+        }
+        if node == self.me {
+            return Liveness::Alive;
+        }
+        let beat = self.fresh(self.layout.beat(node.index()));
+        let mut heard = self.heard.borrow_mut();
+        let last = &mut heard[node.index()];
+        if beat != last.beat {
+            *last = Heard { beat, at: Instant::now() };
+        }
+        match last.at.elapsed() {
+            silent if silent > SILENCE_MAX => {
+                Liveness::Dead(format!("no sign of life for {} ms", silent.as_millis()))
+            }
+            _ => Liveness::Alive,
+        }
+    }
+}
+
+fn whole_words(offset: usize, len: usize) -> Result<()> {
+    if offset.is_multiple_of(8) && len.is_multiple_of(8) {
+        return Ok(());
+    }
+    let what = format!("bytes {offset}..+{len}: a pool moves whole words of eight bytes");
+    Err(Error::new(Kind::IllegalRequest, what))
+}

@@ -1,0 +1,128 @@
+//! The pool fabric on the hostile pool: every message and every window, whatever the caches do.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use littoral_base::rng::{self, Rng};
+use littoral_base::units::NodeId;
+use littoral_device::Kind;
+use littoral_device::fabric::hostile::{HostilePool, HostileView};
+use littoral_device::fabric::pool::{PoolFabric, PoolLayout, RING_BYTES};
+use littoral_device::fabric::{Fabric, Liveness};
+use littoral_device::memory::Domain;
+use littoral_device::pmem::FlushFence;
+
+const LONG: Duration = Duration::from_secs(5);
+
+fn hostile(nodes: u16, window: usize, seed: u64) -> Vec<PoolFabric<HostileView>> {
+    let layout = PoolLayout::new(nodes, window);
+    let pool = HostilePool::new(layout.pool_bytes(), seed, 20);
+    let node = |n| PoolFabric::new(pool.view(n), layout, NodeId(n)).unwrap();
+    (0..nodes).map(node).collect()
+}
+
+fn body(sender: u64, number: u64) -> Vec<u8> {
+    let mut r = rng::stream(sender << 32 | number, "body");
+    let length = if number.is_multiple_of(50) { 20_000 } else { r.random_range(0..200) };
+    (0..length).map(|_| r.random()).collect()
+}
+
+/// Two nodes send each other numbered bodies through small rings, in any interleaving.
+fn exchange<D: Domain>(nodes: Vec<PoolFabric<D>>, messages: u64) {
+    std::thread::scope(|s| {
+        for fabric in nodes {
+            s.spawn(move || {
+                let me = u64::from(fabric.me().0);
+                let other = NodeId(1 - fabric.me().0);
+                let mut got = 0;
+                let mut take = |wait| {
+                    if let Some((from, message)) = fabric.receive(wait).unwrap() {
+                        assert_eq!((from, message), (other, body(1 - me, got)), "message {got}");
+                        got += 1;
+                    }
+                    got
+                };
+                for number in 0..messages {
+                    fabric.post(other, &body(me, number)).unwrap();
+                    take(Duration::ZERO);
+                }
+                let mut last = take(Duration::ZERO);
+                while last < messages {
+                    let now = take(LONG);
+                    assert!(now > last, "message {last} never came");
+                    last = now;
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn messages_arrive_whole_and_in_order_on_the_hostile_pool() {
+    for seed in 0..3 {
+        exchange(hostile(2, 0, seed), 200);
+    }
+}
+
+#[test]
+fn the_same_code_runs_on_coherent_memory() {
+    let layout = PoolLayout::new(1, 256);
+    let bytes = layout.pool_bytes().next_multiple_of(4096);
+    let fabric = PoolFabric::new(FlushFence::anonymous(bytes).unwrap(), layout, NodeId(0)).unwrap();
+    for number in 0..300 {
+        fabric.post(NodeId(0), &body(0, number)).unwrap();
+        assert_eq!(fabric.receive(LONG).unwrap(), Some((NodeId(0), body(0, number))));
+    }
+}
+
+#[test]
+fn a_flushed_put_is_seen_by_the_owner() {
+    let nodes = hostile(3, 4096, 9);
+    let mut r = rng::seeded(5);
+    let mut oracle = vec![0u8; 4096];
+    for _ in 0..500 {
+        let writer = &nodes[r.random_range(0..3)];
+        let line = r.random_range(0..64) * 64;
+        let data: Vec<u8> = (0..64).map(|_| r.random()).collect();
+        writer.put(NodeId(1), line, &data).unwrap();
+        writer.flush(NodeId(1)).unwrap();
+        oracle[line..line + 64].copy_from_slice(&data);
+        let mut seen = vec![0; 4096];
+        nodes[r.random_range(0..3)].get(NodeId(1), 0, &mut seen).unwrap();
+        assert_eq!(seen, oracle);
+    }
+    assert!(nodes.iter().all(|n| n.domain().counts().lost_lines == 0));
+}
+
+#[test]
+fn what_a_pool_cannot_do_is_refused() {
+    let nodes = hostile(2, 64, 1);
+    let a = &nodes[0];
+    assert_eq!(a.fetch_add(NodeId(1), 0, 1).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(a.put(NodeId(1), 4, &[0; 8]).unwrap_err().kind(), Kind::IllegalRequest);
+    assert_eq!(a.put(NodeId(1), 64, &[0; 8]).unwrap_err().kind(), Kind::IllegalRequest);
+    assert_eq!(a.post(NodeId(1), &[0; RING_BYTES]).unwrap_err().kind(), Kind::IllegalRequest);
+    assert_eq!(a.post(NodeId(2), &[]).unwrap_err().kind(), Kind::IllegalRequest);
+    assert_eq!(a.receive(Duration::ZERO).unwrap(), None);
+    let small = HostilePool::new(64, 1, 9).view(0);
+    assert!(PoolFabric::new(small, PoolLayout::new(2, 64), NodeId(0)).is_err());
+}
+
+#[test]
+fn a_dead_receiver_does_not_hold_a_sender_back_for_ever() {
+    let nodes = hostile(2, 0, 3);
+    let message = vec![1; RING_BYTES / 2];
+    let mut sent = 0;
+    let error = loop {
+        match nodes[0].post(NodeId(1), &message) {
+            Ok(()) => sent += 1,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!((sent, error.kind()), (1, Kind::Io));
+    assert!(error.to_string().contains("node 1"), "{error}");
+    assert!(matches!(nodes[0].liveness(NodeId(1)), Liveness::Dead(_)));
+    nodes[1].show_life().unwrap();
+    assert_eq!(nodes[0].liveness(NodeId(1)), Liveness::Alive, "a beat that moves is life");
+}
