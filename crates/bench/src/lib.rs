@@ -6,6 +6,7 @@
 //! - [`report`]: turns results into one self-contained HTML page;
 //! - [`media`]: fault soak, io_uring beside fio and mmap;
 //! - [`host`], [`peers`]: where a number was measured and what stood beside it;
+//! - [`sdtm`]: durable transactions beside their baselines;
 //! - [`files`]: results are written whole or not at all.
 //!
 //! Invariants
@@ -22,6 +23,7 @@ pub mod peers;
 pub mod report;
 pub mod repro;
 pub mod ring;
+pub mod sdtm;
 pub mod whatif;
 pub mod zbtree;
 

@@ -197,7 +197,7 @@ fn row_13_clocks_resume_above_every_stamp() {
     }
 }
 
-/// Write skew, the simplest cost of validating without looking at locks (row 4).
+/// Write skew (row 4): the second reads an object that the first is committing, and gives way.
 #[test]
 fn row_4_of_two_that_read_what_the_other_writes_at_most_one_commits() {
     let sim = Arc::new(Sim::new(32 << 10));
