@@ -175,6 +175,11 @@ pub fn is_loongarch(head: &[u8]) -> bool {
 /// A minimal executable: one segment with `code`, loaded at `address`, entered at its start.
 /// Tests and the differential fuzzer make their programs with it.
 pub fn executable(address: u64, code: &[u32]) -> Vec<u8> {
+    executable_with(address, code, 0)
+}
+
+/// As [`executable`], with at least `memory_len` bytes of memory from `address` on.
+pub fn executable_with(address: u64, code: &[u32], memory_len: u64) -> Vec<u8> {
     let len = (HEADER_LEN + SEGMENT_LEN + 4 * code.len()) as u64;
     let entry = address + (HEADER_LEN + SEGMENT_LEN) as u64;
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
@@ -193,7 +198,7 @@ pub fn executable(address: u64, code: &[u32]) -> Vec<u8> {
     }
     file.extend(LOAD.to_le_bytes());
     file.extend(7u32.to_le_bytes());
-    for word in [0, address, address, len, len, 0x1000] {
+    for word in [0, address, address, len, len.max(memory_len), 0x1000] {
         file.extend(word.to_le_bytes());
     }
     file.extend(code.iter().flat_map(|w| w.to_le_bytes()));

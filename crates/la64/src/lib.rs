@@ -4,11 +4,15 @@
 //! - [`isa`]: one table; decoder, encoder and disassembler made from it.
 //! - [`interp`]: tier 0, the exact interpreter, oracle of any later tier.
 //! - [`float`]: IEEE arithmetic with exact flags, independent of the host's.
+//! - [`device`]: a core in bounded memory with an instruction budget.
+//! - [`differential`]: random instructions against another implementation.
 //! - [`elf`], [`tool`]: reading and showing programs.
 //! - `linux` (feature `linux`, x86-64 hosts): runs Linux programs.
 //! - [`state`], [`memory`]: what a translator shares with the interpreter.
 
 pub mod config;
+pub mod device;
+pub mod differential;
 pub mod elf;
 pub mod error;
 pub mod float;

@@ -9,4 +9,4 @@
 
 pub(crate) mod raw;
 
-pub use raw::Window;
+pub use raw::{Memory, Window};

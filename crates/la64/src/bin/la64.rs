@@ -52,7 +52,7 @@ struct Run {
 }
 
 fn main() -> ExitCode {
-    match command(Cli::parse().command) {
+    match command(Cli::parse_from(arguments()).command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             use std::io::Write as _;
@@ -61,6 +61,16 @@ fn main() -> ExitCode {
             ExitCode::from(e.class().exit_code())
         }
     }
+}
+
+/// The arguments; under the name `la64-run`, which binfmt_misc uses, with `run` put first.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let name = arguments.first().map(PathBuf::from);
+    if name.is_some_and(|n| n.file_name().is_some_and(|f| f == "la64-run")) {
+        arguments.splice(1..1, ["run".into(), "--".into()]);
+    }
+    arguments
 }
 
 fn command(command: Command) -> Result<()> {

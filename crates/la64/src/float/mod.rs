@@ -188,6 +188,11 @@ fn invalid<F: Format>(env: &mut Env) -> u64 {
     F::NAN
 }
 
+/// `significand / 2^63 * 2^exponent`, not zero, rounded to a format.
+pub fn assemble<F: Format>(negative: bool, exponent: i32, significand: u64, env: &mut Env) -> u64 {
+    round::round::<F>(negative, exponent, u128::from(significand) << (TOP - 63), env)
+}
+
 /// The NaN result of an operation on `candidates`, in order of precedence, of which one is a NaN.
 fn propagate<F: Format>(candidates: &[u64], env: &mut Env) -> u64 {
     let class = |bits: u64| unpack::<F>(bits).class;

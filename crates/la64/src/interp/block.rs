@@ -162,6 +162,12 @@ impl Cache {
         Ok(index)
     }
 
+    /// Executes one instruction without keeping it: `OutOfBudget` if it retired.
+    pub fn step(&mut self, cpu: &mut Cpu, fetch: &impl Fetch) -> Trap {
+        let end = cpu.state.instructions + 1;
+        self.run_short(cpu, fetch, end)
+    }
+
     /// Executes the instructions that the budget still allows, fewer than a block.
     fn run_short(&mut self, cpu: &mut Cpu, fetch: &impl Fetch, end: u64) -> Trap {
         let left = end - cpu.state.instructions;
@@ -234,6 +240,13 @@ fn inst(handler: Handler, word: u32, _pc: u64, index: u16, imm: i64, imm2: u8) -
     let to = if word & 31 == 0 { Slot::new(32) } else { register(0) };
     let (rd, rj, rk, ra) = (register(0), register(5), register(10), register(15));
     Inst { handler, imm, index, imm2, to, rd, rj, rk, ra }
+}
+
+/// Executes one word that does not branch.
+#[cfg(test)]
+pub(super) fn step(cpu: &mut Cpu, word: u32) {
+    let (inst, _) = Cache::default().instruction(cpu, word, 0, 0);
+    assert_eq!(Code::new(vec![inst], 4).run(cpu), Exit::Fall, "{word:08x}");
 }
 
 fn announced(cpu: &Cpu, row: &Row) -> bool {

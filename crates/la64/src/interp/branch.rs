@@ -53,8 +53,12 @@ fn bcnez(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     if set { taken(cpu, i) } else { i.chain(cpu) }
 }
 
-/// `jiscr0` and `jiscr1`: to a scratch register plus offset.
+/// `jiscr0` and `jiscr1`: to a scratch register plus offset; the latter leaves its own address in
+/// the first scratch register.
 fn jiscr<const N: usize>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    if N == 1 {
+        cpu.state.lbt.scratch[0] = here(cpu, i);
+    }
     cpu.state.pc = cpu.state.lbt.scratch[N].wrapping_add(i.imm as u64);
     Exit::Indirect
 }

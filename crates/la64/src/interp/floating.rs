@@ -2,7 +2,8 @@
 //!
 //! - Arithmetic clears the cause field, then sets it to what it raised; an enabled exception traps
 //!   with the destination untouched, anything else is added to the sticky flags.
-//! - Single results have ones in the register's upper half.
+//! - The upper half of a register that holds a single or a word is open in the manual; it is what
+//!   QEMU leaves there: ones after arithmetic, the sign after `ftint.w`, zeros after `frint.s`.
 
 use super::bind::Entry;
 use super::memory::SINGLE_BOX;
@@ -15,13 +16,23 @@ impl Cpu {
     /// Floating-point register `slot`.
     #[inline(always)]
     pub(super) fn f(&self, slot: Slot) -> u64 {
-        self.state.v[slot.number() & 31].0[0]
+        self.state.v[self.fpr(slot) & 31].0[0]
+    }
+
+    /// The register a floating-point operand names: rotated by the stack top in x87 stack mode.
+    #[inline(always)]
+    fn fpr(&self, slot: Slot) -> usize {
+        match self.state.lbt.stack_mode {
+            0 => slot.number() & 31,
+            _ => super::lbt::rotated_register(self, slot),
+        }
     }
 
     /// Writes floating-point register `slot`.
     #[inline(always)]
     pub(super) fn set_f(&mut self, slot: Slot, value: u64) {
-        self.state.v[slot.number() & 31].0[0] = value;
+        let n = self.fpr(slot);
+        self.state.v[n & 31].0[0] = value;
     }
 
     /// A fresh environment with the current rounding mode.
@@ -107,7 +118,6 @@ macro_rules! to_int {
             let mut env = cpu.env();
             env.rounding = $mode.unwrap_or(env.rounding);
             let value = float::to_int::<$F>(<$F>::unboxed(cpu.f(i.rj)), $bits, true, &mut env);
-            let value = if $bits == 32 { Single::boxed(value) } else { value };
             finish(cpu, i, value, env)
         }
         run
@@ -163,7 +173,10 @@ fn movgr2fcsr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
 }
 
 fn movfcsr2gr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    let value = cpu.state.fcsr & fcsr::VIEWS[i.rj.number() & 3];
+    let view = i.rj.number() & 3;
+    // Stack mode shows in bit 6 of FCSR0.
+    let mode = if view == 0 { u32::from(cpu.state.lbt.stack_mode) << 6 } else { 0 };
+    let value = cpu.state.fcsr & fcsr::VIEWS[view] | mode;
     cpu.set_x(i.to, u64::from(value));
     i.chain(cpu)
 }
@@ -263,7 +276,10 @@ macro_rules! format_table {
             (concat!("frecipe", $dot), arith!($F, |a, _, _, e| float::recip::<$F>(a, e))),
             (concat!("frsqrte", $dot), arith!($F, |a, _, _, e| float::rsqrt::<$F>(a, e))),
             (concat!("flogb", $dot), arith!($F, |a, _, _, e| float::log_b::<$F>(a, e))),
-            (concat!("frint", $dot), arith!($F, |a, _, _, e| float::round_to_int::<$F>(a, e))),
+            (
+                concat!("frint", $dot),
+                change!(|a, e| float::round_to_int::<$F>(<$F>::unboxed(a), e)),
+            ),
             (
                 concat!("fmadd", $dot),
                 arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (false, false), e)),
@@ -280,16 +296,13 @@ macro_rules! format_table {
                 concat!("fnmsub", $dot),
                 arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (true, true), e)),
             ),
-            (
-                concat!("fclass", $dot),
-                plain!(|a, _| <$F>::boxed(float::classify::<$F>(<$F>::unboxed(a)))),
-            ),
+            (concat!("fclass", $dot), plain!(|a, _| float::classify::<$F>(<$F>::unboxed(a)))),
             (concat!("fabs", $dot), plain!(|a, _| <$F>::boxed(a & !<$F>::SIGN))),
             (concat!("fneg", $dot), plain!(|a, _| <$F>::boxed(a ^ <$F>::SIGN))),
-            (concat!("fmov", $dot), plain!(|a, _| a)),
+            (concat!("fmov", $dot), plain!(|a, _| <$F>::boxed(a))),
             (
                 concat!("fcopysign", $dot),
-                plain!(|a, b| <$F>::boxed(a & !<$F>::SIGN | b & <$F>::SIGN)),
+                plain!(|a, b| a & (<$F>::SIGN - 1) | b & !(<$F>::SIGN - 1)),
             ),
             (concat!("ftintrm.w", $dot), to_int!($F, 32, Some(Rounding::Down))),
             (concat!("ftintrm.l", $dot), to_int!($F, 64, Some(Rounding::Down))),

@@ -166,14 +166,14 @@ fn cpucfg(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
 }
 
 fn asrtle(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    match cpu.x(i.rj) as i64 <= cpu.x(i.rk) as i64 {
+    match cpu.x(i.rj) <= cpu.x(i.rk) {
         true => i.chain(cpu),
         false => cpu.fault(i, Trap::Bound(cpu.x(i.rj))),
     }
 }
 
 fn asrtgt(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    match cpu.x(i.rj) as i64 > cpu.x(i.rk) as i64 {
+    match cpu.x(i.rj) > cpu.x(i.rk) {
         true => i.chain(cpu),
         false => cpu.fault(i, Trap::Bound(cpu.x(i.rj))),
     }

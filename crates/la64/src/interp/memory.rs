@@ -72,12 +72,12 @@ macro_rules! at_index {
     }};
 }
 
-/// `$access` at rj if rj compares so with rk, signed; else a bound-check exception.
+/// `$access` at rj if rj compares so with rk, unsigned; else a bound-check exception.
 macro_rules! if_bound {
     ($access:ident, $op:tt, $f:expr) => {{
         fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
             let (at, bound) = (cpu.x(i.rj), cpu.x(i.rk));
-            if !((at as i64) $op bound as i64) {
+            if !(at $op bound) {
                 return cpu.fault(i, Trap::Bound(at));
             }
             $access(cpu, i, at, $f)

@@ -343,3 +343,68 @@ pub(crate) fn landing(pc: u64) -> Option<u64> {
     }
     None
 }
+
+/// Memory of its own for a window, wholly readable and writable, zero at first.
+#[derive(Debug)]
+pub struct Memory {
+    pages: Box<[std::cell::UnsafeCell<Page>]>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE as usize]);
+
+// SAFETY: the pages are plain bytes, reached only through windows, whose accesses are single host
+// instructions; there is no Rust reference into them that another thread could invalidate.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// At least `len` bytes, rounded up to pages.
+    pub fn new(len: u64) -> Memory {
+        let count = len.div_ceil(PAGE) as usize;
+        let page = || std::cell::UnsafeCell::new(Page([0; PAGE as usize]));
+        Memory { pages: (0..count).map(|_| page()).collect() }
+    }
+
+    /// The window onto it. The window must not be used after `self` is gone: it is only handed to
+    /// owners of both.
+    pub(crate) fn window(&self) -> Window {
+        let base = self.pages.as_ptr().cast_mut().cast();
+        // SAFETY: the cells allow writes through a shared reference; all pages are mapped.
+        unsafe { Window::new(base, self.pages.len() as u64 * PAGE) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_stop_at_the_end_of_the_window() {
+        let memory = Memory::new(PAGE);
+        let w = memory.window();
+        assert_eq!(w.store::<u64>(PAGE - 8, 7), Some(()));
+        assert_eq!(w.load::<u64>(PAGE - 8), Some(7));
+        assert_eq!(w.load::<u64>(PAGE - 7), None);
+        assert_eq!(w.load::<u8>(PAGE), None);
+        assert_eq!(w.load::<u8>(u64::MAX), None);
+        assert_eq!(w.store::<u64>(u64::MAX - 3, 1), None);
+        assert_eq!(w.store_words(PAGE - 16, [1u64; 4]), None);
+        assert_eq!(w.load::<u64>(PAGE - 16), Some(0), "nothing of a refused store is stored");
+    }
+
+    #[test]
+    fn compare_and_swap_of_every_width() {
+        let memory = Memory::new(PAGE);
+        let w = memory.window();
+        w.store::<u64>(0, 0x1122_3344_5566_7788).unwrap();
+        assert_eq!(w.swap_if::<u8>(0, 0x88, 1), Some(0x88));
+        assert_eq!(w.swap_if::<u8>(0, 0x88, 2), Some(1));
+        assert_eq!(w.swap_if::<u16>(2, 0x5566, 3), Some(0x5566));
+        assert_eq!(w.swap_if::<u32>(4, 0x1122_3344, 5), Some(0x1122_3344));
+        assert_eq!(w.load::<u64>(0), Some(0x0000_0005_0003_7701));
+        assert_eq!(w.swap_if_16(0, [0x0000_0005_0003_7701, 0], [8, 9]), Some(true));
+        assert_eq!(w.swap_if_16(0, [0, 0], [1, 1]), Some(false));
+        assert_eq!(w.load_words(0), Some([8u64, 9]));
+    }
+}

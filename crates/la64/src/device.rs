@@ -1,0 +1,182 @@
+//! A device core: LoongArch code beside modelled storage, in bounded memory, without system calls,
+//! with an exact instruction count and a budget.
+//!
+//! Invariants
+//! - The code reaches its own memory only; everything else is a [`Trap`] at the exact instruction.
+//! - A run retires at most its budget, to the instruction; it can be continued.
+//! - Runs are deterministic: the stable counter reads zero, nothing of the host is visible.
+//!
+//! Lifecycle: [`Core::load`], then any number of [`Core::run`]; memory keeps its contents between
+//! runs, registers start at zero. [`Core::resume`] continues after `OutOfBudget`.
+
+use crate::elf::{self, Elf};
+use crate::error::{Error, Kind, Result};
+use crate::interp::{Cache, Cpu, Features, Fetch, Trap};
+use crate::memory::Memory;
+use crate::state::State;
+use std::sync::atomic::AtomicBool;
+
+/// Where a position-independent program is loaded.
+const BIAS: u64 = 0x1_0000;
+/// The return address of the entry function: returning to it ends the run.
+const RETURN: u64 = u64::MAX - 3;
+/// Lowest address given to the program: address 0 stays a fault for code.
+const PAGE: u64 = 4096;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The entry function returned this value.
+    Done(u64),
+    /// The code did what it may not.
+    Trap {
+        /// What it did.
+        trap: Trap,
+        /// At which address.
+        pc: u64,
+    },
+    /// The budget is used up; [`Core::resume`] continues.
+    OutOfBudget,
+}
+
+/// Result of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Instructions this call retired.
+    pub instructions: u64,
+}
+
+/// Address ranges that may be executed.
+#[derive(Debug)]
+struct Executable(Vec<(u64, u64)>);
+
+impl Fetch for Executable {
+    fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
+        let inside = self.0.iter().any(|&(start, end)| start <= pc && pc < end);
+        cpu.window.load(pc).filter(|_| inside)
+    }
+}
+
+/// A core with a program.
+#[derive(Debug)]
+pub struct Core {
+    cpu: Cpu,
+    cache: Cache,
+    code: Executable,
+    entry: u64,
+    heap: u64,
+    /// Behind the window of `cpu`, which it outlives.
+    memory: Memory,
+}
+
+impl Core {
+    /// Loads a program into `memory_len` bytes of memory of its own.
+    ///
+    /// # Errors
+    /// [`Kind::BadElf`] for a file that is no LoongArch ELF, [`Kind::Memory`] for one that needs an
+    /// interpreter or does not fit.
+    ///
+    /// ```
+    /// use littoral_la64::{device::{Core, End}, elf, isa};
+    /// // add.d $a0, $a0, $a1; jirl $zero, $ra, 0
+    /// let add = isa::encode(isa::find("add.d").unwrap(), &[4, 4, 5]).unwrap();
+    /// let ret = isa::encode(isa::find("jirl").unwrap(), &[0, 1, 0]).unwrap();
+    /// let mut core = Core::load(&elf::executable(0x10000, &[add, ret]), 1 << 20)?;
+    /// let outcome = core.run(core.entry(), &[40, 2], 1000);
+    /// assert_eq!((outcome.end, outcome.instructions), (End::Done(42), 2));
+    /// # Ok::<(), littoral_la64::error::Error>(())
+    /// ```
+    pub fn load(file: &[u8], memory_len: u64) -> Result<Core> {
+        let program = elf::parse(file)?;
+        if let Some(name) = &program.interpreter {
+            let what = format!("the program asks for interpreter {name}; link it statically");
+            return Err(Error::new(Kind::Memory, what));
+        }
+        let bias = if program.position_independent { BIAS } else { 0 };
+        let memory = Memory::new(memory_len);
+        let cpu = Cpu::new(memory.window(), Features::ALL);
+        let code = place(&program, bias, file, &cpu, memory_len)?;
+        let last = program.segments.iter().map(|s| s.address + s.memory_len).max().unwrap_or(0);
+        let entry = program.entry + bias;
+        let heap = (last + bias).next_multiple_of(PAGE);
+        Ok(Core { cpu, cache: Cache::default(), code, entry, heap, memory })
+    }
+
+    /// The program's entry address.
+    pub fn entry(&self) -> u64 {
+        self.entry
+    }
+
+    /// The first page behind the program, free for the owner's buffers; the stack grows down from
+    /// the end of memory.
+    pub fn heap(&self) -> u64 {
+        self.heap
+    }
+
+    /// Registers, for inspection.
+    pub fn state(&self) -> &State {
+        &self.cpu.state
+    }
+
+    /// Copies bytes out of the core's memory; `None` if they are not all inside.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
+        self.memory.window().read(address, bytes)
+    }
+
+    /// Copies bytes into the core's memory; `None` if they do not fit.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Option<()> {
+        self.memory.window().host(address, bytes.len() as u64)?;
+        self.memory.window().write(address, bytes)
+    }
+
+    /// Calls the function at `entry` with up to eight arguments.
+    ///
+    /// # Panics
+    /// With more than eight arguments.
+    pub fn run(&mut self, entry: u64, arguments: &[u64], budget: u64) -> Outcome {
+        assert!(arguments.len() <= 8, "arguments travel in a0 to a7");
+        self.cpu.state = State::default();
+        self.cpu.state.pc = entry;
+        self.cpu.state.x[1] = RETURN;
+        self.cpu.state.x[3] = self.cpu.window.len() & !15;
+        self.cpu.state.x[4..4 + arguments.len()].copy_from_slice(arguments);
+        self.resume(budget)
+    }
+
+    /// Continues where the latest run stopped.
+    pub fn resume(&mut self, budget: u64) -> Outcome {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let before = self.cpu.state.instructions;
+        let end = loop {
+            let left = budget - (self.cpu.state.instructions - before);
+            let trap = self.cache.run(&mut self.cpu, &self.code, &NEVER, left);
+            match trap {
+                Trap::CodeChanged => self.cache.clear(),
+                Trap::OutOfBudget => break End::OutOfBudget,
+                Trap::Fetch(RETURN) => break End::Done(self.cpu.state.x[4]),
+                trap => break End::Trap { trap, pc: self.cpu.state.pc },
+            }
+        };
+        Outcome { end, instructions: self.cpu.state.instructions - before }
+    }
+}
+
+/// Copies the segments; the ranges that may be executed.
+fn place(program: &Elf, bias: u64, file: &[u8], cpu: &Cpu, len: u64) -> Result<Executable> {
+    let mut code = Vec::new();
+    for s in &program.segments {
+        let (start, end) = (s.address + bias, s.address + bias + s.memory_len);
+        let bytes = &file[s.offset as usize..(s.offset + s.file_len) as usize];
+        let room = start >= PAGE && end < len && cpu.window.write(start, bytes).is_some();
+        if !room {
+            let what = format!("segment {start:#x}..{end:#x} is outside {PAGE:#x}..{len:#x}");
+            return Err(Error::new(Kind::Memory, what));
+        }
+        if s.prot & 4 != 0 {
+            code.push((start, end));
+        }
+    }
+    Ok(Executable(code))
+}
