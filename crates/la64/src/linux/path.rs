@@ -9,6 +9,9 @@ pub(super) struct Paths {
     sysroot: Option<PathBuf>,
 }
 
+/// Never looked up in the sysroot: the kernel's own trees, and where users keep their files.
+const HOST_ONLY: [&str; 7] = ["/proc", "/dev", "/sys", "/tmp", "/run", "/home", "/root"];
+
 const LINKS_MAX: usize = 40;
 
 impl Paths {
@@ -29,7 +32,7 @@ impl Paths {
 
     fn look(&self, path: &Path, follow: bool) -> Option<PathBuf> {
         let root = self.sysroot.as_ref().filter(|_| path.is_absolute())?;
-        if path.starts_with(root) || path.starts_with("/proc") || path.starts_with("/dev") {
+        if path.starts_with(root) || HOST_ONLY.iter().any(|top| path.starts_with(top)) {
             return None;
         }
         let found = walk(root, path, follow);
@@ -109,6 +112,8 @@ mod tests {
         assert_eq!(paths.resolve(Path::new("/lib64/ld.so")), real);
         assert_eq!(paths.resolve(Path::new("/usr/../../../usr/absolute")), real);
         assert_eq!(paths.resolve_link(Path::new("/usr/absolute")), root.join("usr/absolute"));
+        std::fs::create_dir(root.join("tmp")).unwrap();
+        assert_eq!(paths.resolve(Path::new("/tmp")), Path::new("/tmp"));
         assert_eq!(paths.resolve(Path::new("/loop")), Path::new("/loop"));
         assert_eq!(paths.resolve(Path::new("/etc/hostname")), Path::new("/etc/hostname"));
         assert_eq!(paths.resolve(Path::new("relative")), Path::new("relative"));
