@@ -3,6 +3,8 @@
 //!
 //! (That every command and option is in the book is checked beside the command's definition.)
 
+use std::collections::BTreeSet;
+
 use crate::{Finding, Tree};
 
 const FACADE: &str = "crates/littoral/Cargo.toml";
@@ -20,7 +22,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     let mut need = |what: &str, name: &str| {
-        if !book.contains(&format!("`{name}`")) {
+        if !["`", "."].iter().any(|end| book.contains(&format!("`{name}{end}"))) {
             findings.push(Finding::new(
                 "book",
                 "docs/book",
@@ -34,8 +36,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     for name in profiles(tree) {
         need("the profile", &name);
     }
-    for name in claims(tree) {
-        need("the claim", &name);
+    for name in claims(tree).iter().map(|id| family(id)).collect::<BTreeSet<_>>() {
+        need("the claim", name);
     }
     findings.extend(check_dependencies(tree));
     findings
@@ -63,6 +65,12 @@ fn claims(tree: &Tree) -> Vec<String> {
     let targets = table(tree, TARGETS);
     let list = targets.get("claim").and_then(|c| c.as_array()).cloned().unwrap_or_default();
     list.iter().filter_map(|c| Some(c.get("id")?.as_str()?.to_owned())).collect()
+}
+
+/// A claim without its cells: the first two words of its name.
+fn family(id: &str) -> &str {
+    let end = id.match_indices('.').nth(1).map_or(id.len(), |(i, _)| i);
+    &id[..end]
 }
 
 /// Every dependency of the workspace has its row, and every row is still a dependency.

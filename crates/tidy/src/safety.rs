@@ -33,24 +33,18 @@ fn has_unsafe(text: &str) -> bool {
 fn check_crate(tree: &Tree, folder: &str) -> Vec<Finding> {
     let page = format!("{folder}/SAFETY.md");
     let Some(text) = tree.text(&page) else {
-        return vec![Finding::new(
-            "safety-table",
-            page,
-            "is missing, and the crate has unsafe code",
-        )];
+        let what = "is missing, and the crate has unsafe code";
+        return vec![Finding::new("safety-table", page, what)];
     };
-    let rows: Vec<Row<'_>> = text.lines().filter_map(Row::parse).collect();
     let prefix = format!("{folder}/src/");
-    let unlisted = tree.rust().filter(|(p, t)| p.starts_with(&prefix) && has_unsafe(t)).filter_map(
-        |(path, _)| {
-            let inside = &path[prefix.len()..];
-            let listed = rows.iter().any(|r| r.block.contains(inside));
-            (!listed)
-                .then(|| Finding::new("safety-table", &page, format!("has no row for {inside}")))
-        },
-    );
+    let with_unsafe = tree.rust().filter(|(p, t)| p.starts_with(&prefix) && has_unsafe(t));
+    let unlisted = with_unsafe.map(|(path, _)| &path[prefix.len()..]).filter(|p| !text.contains(p));
+    let unlisted = unlisted
+        .map(|inside| Finding::new("safety-table", &page, format!("has no row for {inside}")));
+    let rows: Vec<Row<'_>> = text.lines().filter_map(Row::parse).collect();
+    let none = rows.is_empty().then(|| Finding::new("safety-table", &page, "has no row at all"));
     let broken = rows.iter().filter_map(|row| row.breach(tree, folder, &page));
-    unlisted.chain(broken).collect()
+    unlisted.chain(broken).chain(none).collect()
 }
 
 struct Row<'a> {
@@ -60,30 +54,43 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A table row that names a source file; headings and rules are not rows.
+    /// A table row; headings and rules are not rows.
     fn parse(line: &'a str) -> Option<Row<'a>> {
         let mut cells = line.trim().strip_prefix('|')?.trim_end_matches('|').split('|');
         let block = cells.next()?.trim();
         let (obligation, test) = (cells.next()?.trim(), cells.next()?.trim());
-        block.contains(".rs").then_some(Row { block, obligation, test })
+        (!block.starts_with("--") && block != "block").then_some(Row { block, obligation, test })
     }
 
     fn breach(&self, tree: &Tree, folder: &str, page: &str) -> Option<Finding> {
-        let file = self.block.trim_matches('`').split(".rs").next().unwrap_or_default();
-        let file = format!("{file}.rs");
         let find = |what: String| Some(Finding::new("safety-table", page, what));
-        if !["", "src/"].iter().any(|f| tree.holds(&format!("{folder}/{f}{file}"))) {
-            return find(format!("names {file}, which is not in the crate"));
+        if let Some((file, _)) = self.block.trim_matches('`').split_once(".rs") {
+            let held = ["", "src/"].iter().any(|f| tree.holds(&format!("{folder}/{f}{file}.rs")));
+            if !held {
+                return find(format!("names {file}.rs, which is not in the crate"));
+            }
         }
         if self.obligation.is_empty() {
             return find(format!("states no obligation for {}", self.block));
         }
+        let known = self.names_test(tree, folder);
+        if known { None } else { find(format!("names no test that exists for {}", self.block)) }
+    }
+
+    /// Whether the last cell names a test function, a file of tests, or a module with tests in it.
+    fn names_test(&self, tree: &Tree, folder: &str) -> bool {
         let prefix = format!("{folder}/");
-        let known = words(self.test).any(|name| {
+        let function = words(self.test).any(|name| {
             let defined = format!("fn {name}");
             tree.rust().any(|(p, t)| p.starts_with(&prefix) && t.contains(&defined))
         });
-        if known { None } else { find(format!("names no test that exists for {}", self.block)) }
+        let mut quoted = self.test.split('`').skip(1).step_by(2);
+        function
+            || quoted.any(|name| {
+                let module = name.trim_end_matches("::tests").replace("::", "/");
+                let held = |path: &str| tree.text(path).is_some_and(|t| t.contains("#[test]"));
+                held(&format!("{folder}/{name}")) || held(&format!("{folder}/src/{module}.rs"))
+            })
     }
 }
 

@@ -128,6 +128,9 @@ fn unsafe_stands_in_raw_only_and_has_its_row() {
     assert_found(&[(raw, &body), (table, &good)], "safety-table", table);
     let stale = page("| `src/raw.rs` f | g | calls_g |\n| `src/gone.rs` h | g | calls_g |");
     assert_found(&[(raw, &body), (table, &stale), test], "safety-table", table);
+    let by_file = page("| `src/raw.rs` f | g is there | `tests/t.rs` |");
+    let tests = ("crates/base/tests/t.rs", "//! Tests.\n#[test]\nfn x() {}\n");
+    assert_eq!(findings(&[(raw, &body), (table, &by_file), tests]), []);
     let idle = page("| `src/raw.rs` f | | calls_g |");
     assert_found(&[(raw, &body), (table, &idle), test], "safety-table", table);
 }
