@@ -53,7 +53,7 @@ fn as_text(value: &Value) -> String {
 
 fn add_object(text: &mut String, fields: &Map<String, Value>) {
     let shown = |k: &&String| k.as_str() != "schema" && k.as_str() != "sentence";
-    let is_line = |v: &Value| !v.is_array() && !v.is_object();
+    let is_line = |v: &Value| !v.is_array() && !v.is_object() && !v.is_null();
     let width = fields
         .iter()
         .filter(|(k, v)| shown(k) && is_line(v))
