@@ -17,7 +17,8 @@ pub struct Cases {
     rows: Vec<&'static Row>,
 }
 
-/// Rows that move control, read what differs between hosts, or depend on a link; and the bound-checked
+/// Rows that move control, read what differs between hosts, or depend on a link; and the
+/// bound-checked
 /// floating-point accesses, which QEMU 11 does at rj + rk where the manual says rj.
 const LEFT_OUT: [&str; 37] = [
     "b",

@@ -3,7 +3,7 @@
 //! - All are sequentially consistent compare-and-swap loops on the host's memory, which is stronger
 //!   than the architecture asks, so `_db` and plain forms share code.
 //! - Store-conditional compares the value that load-linked saw: another thread's change back to the
-//!   same value goes unnoticed (as in QEMU). `sc.q` pairs with two loads linked by `ll.d` and `ld.d`.
+//!   same value goes unnoticed, as in QEMU. `sc.q` pairs with loads linked by `ll.d` and `ld.d`.
 //! - Off its natural alignment an atomic access traps; `am*` with rd equal to rj or rk (other than
 //!   register 0) is illegal, except that `amcas` may have rd equal to rk.
 

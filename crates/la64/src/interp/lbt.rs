@@ -4,7 +4,7 @@
 //! - x86 and Arm flags share one register: CF 0, PF 2, AF 4, ZF 6, SF 7, OF 11; Arm's N, Z, C, V
 //!   are SF, ZF, CF, OF. Arm subtraction sets C as a borrow, like x86's.
 //! - x86 counts are taken modulo 32 (64 for `.d`); a shift by zero leaves all flags, a rotation by
-//!   zero still writes CF; OF changes only for a count of one; `x86sbc` derives AF from the operands
+//!   zero still writes CF; OF changes only for a count of one; `x86sbc` derives AF from operands
 //!   without the borrow. These are what Loongson's cores were measured to do by the public
 //!   unofficial-loongarch-intrinsics-guide (jiegec); no emulator serves as an oracle here.
 //! - In stack mode the scalar floating-point registers 0 to 7 are rotated by the top.

@@ -7,7 +7,8 @@
 //!   cannot run out of it.
 //! - The host's SIGSEGV and SIGBUS handler continues faulting guest accesses at their landing.
 //! - Other signals are noted in the thread's [`Pending`] and delivered to the guest at the next
-//!   block boundary; a system call that has not yet entered the kernel is not entered (see `enter`).
+//!   block boundary; a system call that has not yet entered the kernel is not entered
+//!   (see `enter`).
 //!
 //! Unsafe because these are the host's raw interfaces.
 #![allow(unsafe_code)]

@@ -90,7 +90,7 @@ pub(super) static LOGIC_TABLE: [VectorEntry; 6] = bitwise! {
     "vorn.v" |d, a, b, i| a | !b;
 };
 
-/// `name even|odd [W.N ...] |d, a, b| expression`: lane n of the result, of type `W`, from lane n of
+/// `name even|odd [W.N ...] |d, a, b| expression`: lane n (type `W`) of the result, from lane n of
 /// vd and lanes 2n or 2n + 1 of vj and vk, widened.
 macro_rules! widening {
     ($($name:literal $odd_a:literal $odd_b:literal [$($wide:ident . $narrow:ident)*]

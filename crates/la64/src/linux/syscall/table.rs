@@ -24,7 +24,8 @@ pub(super) const SIGRETURN: u64 = 139;
 /// rt_sigsuspend, rt_sigtimedwait.
 pub(super) const WAITS_FOR_SIGNALS: [u64; 2] = [133, 137];
 
-/// Calls that never restart by themselves: pselect6, ppoll, epoll_pwait, nanosleep, clock_nanosleep.
+/// Calls that never restart by themselves: pselect6, ppoll, epoll_pwait, nanosleep,
+/// clock_nanosleep.
 pub(super) const NEVER_RESTARTS: [u64; 5] = [72, 73, 22, 101, 115];
 
 /// The call with this number.
