@@ -16,7 +16,9 @@
 use std::collections::BTreeSet;
 
 use littoral_base::units::Lba;
+use littoral_device::zoned::ZonedDevice;
 use littoral_store::pages::{Heat, NO_PAGE, Pages, Root};
+use littoral_store::store::Store;
 
 use crate::layout::{self, ADDRESS_BYTES, Body, PageKind, Shape};
 use crate::zb::Direction;
@@ -88,6 +90,11 @@ impl<P: Pages> Cow<P> {
         &mut self.pages
     }
 
+    /// Gives the pages back.
+    pub fn into_pages(self) -> P {
+        self.pages
+    }
+
     /// Sizes of records and pages.
     pub fn shape(&self) -> &Shape {
         &self.shape
@@ -106,6 +113,11 @@ impl<P: Pages> Cow<P> {
     /// Layers of pages from the root to a leaf.
     pub fn layers(&self) -> u32 {
         self.root.height + 1
+    }
+
+    /// Forgets a failed operation: the root is the store's again.
+    pub fn reload_root(&mut self) {
+        self.root = self.pages.root();
     }
 
     fn body(&self, level: usize) -> Body {
@@ -433,6 +445,25 @@ impl<P: Pages> Cow<P> {
         Ok(used)
     }
 
+    /// Every page in use, read from the inner pages alone.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` when a page is no page of this tree; those of the store.
+    pub fn reachable(&self) -> Result<BTreeSet<Lba>> {
+        let mut found = BTreeSet::new();
+        let mut todo = vec![(self.root.top, self.root.height as usize)];
+        while let Some((at, level)) = todo.pop() {
+            if !found.insert(at) {
+                return Err(Error::new(Kind::Corrupt, format!("page {at}: used twice")));
+            }
+            if level > 0 {
+                let (page, body) = (self.pages.peek(at)?, self.body(level));
+                todo.extend((0..layout::count(&page)).map(|i| (child(&body, &page, i), level - 1)));
+            }
+        }
+        Ok(found)
+    }
+
     fn check_page(
         &self,
         at: Lba,
@@ -470,6 +501,47 @@ impl<P: Pages> Cow<P> {
             records += self.check_page(child(&body, &page, i), level - 1, below, above, used)?;
         }
         Ok(records)
+    }
+}
+
+impl<D: ZonedDevice> Cow<Store<D>> {
+    /// Writes `pages` and their ancestors anew, each once, so that nothing of the tree is left in them.
+    /// Ends the operation.
+    ///
+    /// # Errors
+    /// `Kind::Full` when there is no room; those of the store.
+    pub fn evacuate(&mut self, pages: &BTreeSet<Lba>) -> Result<()> {
+        if let Some(top) = self.evacuate_page(self.root.top, self.root.height as usize, pages)? {
+            self.root.top = top;
+        }
+        self.finish()
+    }
+
+    /// The page's new place, if it or a page below it moved.
+    fn evacuate_page(
+        &mut self,
+        at: Lba,
+        level: usize,
+        pages: &BTreeSet<Lba>,
+    ) -> Result<Option<Lba>> {
+        if level == 0 && !pages.contains(&at) {
+            return Ok(None);
+        }
+        let body = self.body(level);
+        let mut image = self.pages.peek(at)?.to_vec();
+        let mut changed = pages.contains(&at);
+        for i in 0..if level > 0 { layout::count(&image) } else { 0 } {
+            if let Some(new) = self.evacuate_page(child(&body, &image, i), level - 1, pages)? {
+                let slot = body.at(i) + body.key;
+                image[slot..slot + ADDRESS_BYTES].copy_from_slice(&new.0.to_le_bytes());
+                changed = true;
+            }
+        }
+        if !changed {
+            return Ok(None);
+        }
+        self.pages.free(at);
+        self.pages.append_moved(&image).map(Some)
     }
 }
 

@@ -3,6 +3,9 @@
 //! - [`zb`]: the ZB+-tree of paper 000, repaired: leaves and inner bodies in conventional or sequential
 //!   zones, heads that cut the cascade of updates, logs matched by slot.
 //! - [`cow`]: the copy-on-write B+-tree that it is measured against.
+//! - [`index`]: either tree on a store: room kept, zones collected, power cuts survived.
+//! - [`kv`]: an index in a directory, as the command line uses it.
+//! - [`torture`]: power cuts at every kind of moment.
 //! - [`layout`]: page layouts shared by both.
 //!
 //! Both trees are generic over [`littoral_store::pages::Pages`]: the same code runs in figure mode,
@@ -12,7 +15,10 @@
 #![forbid(unsafe_code)]
 
 pub mod cow;
+pub mod index;
+pub mod kv;
 pub mod layout;
+pub mod torture;
 pub mod zb;
 
 pub use littoral_store::{Error, Kind, Result};

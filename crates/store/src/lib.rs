@@ -3,6 +3,8 @@
 //! - [`pages`]: the seam. An engine reads, appends, patches and frees pages through [`pages::Pages`].
 //! - [`counted`]: pages in memory that count what the medium would have done: the mode in which the
 //!   figures of papers are reproduced.
+//! - [`store`]: pages on a zoned device: redo log, checkpoint, recovery; [`gc`] empties zones;
+//! - [`superblock`], [`redo`]: the bytes on the medium.
 //! - [`error`]: what can go wrong.
 //!
 //! The store knows blocks, not trees; the engine says what is reachable.
@@ -11,6 +13,11 @@
 
 pub mod counted;
 pub mod error;
+pub mod gc;
 pub mod pages;
+pub mod redo;
+mod space;
+pub mod store;
+pub mod superblock;
 
 pub use error::{Error, Kind, Result};

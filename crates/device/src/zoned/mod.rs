@@ -162,3 +162,40 @@ pub trait ZonedDevice {
     /// `Kind::IllegalRequest` on a conventional, READ_ONLY or OFFLINE zone.
     fn reset(&mut self, zone: ZoneId) -> Result<()>;
 }
+
+/// A borrowed device is a device: its owner keeps it when the borrower fails.
+impl<T: ZonedDevice + ?Sized> ZonedDevice for &mut T {
+    fn limits(&self) -> ZonedLimits {
+        (**self).limits()
+    }
+    fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>> {
+        (**self).report(first, count)
+    }
+    fn read(&self, at: Lba, into: &mut [u8]) -> Result<()> {
+        (**self).read(at, into)
+    }
+    fn write(&mut self, at: Lba, data: &[u8]) -> Result<Ticket> {
+        (**self).write(at, data)
+    }
+    fn append(&mut self, zone: ZoneId, data: &[u8]) -> Result<Ticket> {
+        (**self).append(zone, data)
+    }
+    fn wait(&mut self, ticket: Ticket) -> Result<Lba> {
+        (**self).wait(ticket)
+    }
+    fn flush(&mut self) -> Result<()> {
+        (**self).flush()
+    }
+    fn open(&mut self, zone: ZoneId) -> Result<()> {
+        (**self).open(zone)
+    }
+    fn close(&mut self, zone: ZoneId) -> Result<()> {
+        (**self).close(zone)
+    }
+    fn finish(&mut self, zone: ZoneId) -> Result<()> {
+        (**self).finish(zone)
+    }
+    fn reset(&mut self, zone: ZoneId) -> Result<()> {
+        (**self).reset(zone)
+    }
+}

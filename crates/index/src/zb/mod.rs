@@ -69,11 +69,7 @@ impl<P: Pages> Zb<P> {
     pub fn create(mut pages: P, shape: Shape) -> Result<Zb<P>> {
         shape.check(pages.page_bytes())?;
         if !pages.has_conventional() {
-            return Err(Error::new(
-                Kind::Unsupported,
-                "zb needs conventional zones (or a separate ordinary namespace or file) and this \
-                 medium has none; use the engine cow",
-            ));
+            return Err(no_conventional());
         }
         let leaf = pages.allocate()?;
         pages.put(leaf, &shape.leaf().image(&[]))?;
@@ -112,6 +108,11 @@ impl<P: Pages> Zb<P> {
         &mut self.pages
     }
 
+    /// Gives the pages back.
+    pub fn into_pages(self) -> P {
+        self.pages
+    }
+
     /// Sizes of records and pages.
     pub fn shape(&self) -> &Shape {
         &self.shape
@@ -130,6 +131,11 @@ impl<P: Pages> Zb<P> {
     /// Layers of pages from the top to a leaf: 2 with one pair, 4 with two.
     pub fn layers(&self) -> u32 {
         2 * (self.root.height + 1)
+    }
+
+    /// Forgets a failed operation: the root is the store's again.
+    pub fn reload_root(&mut self) {
+        self.root = self.pages.root();
     }
 
     fn body(&self, level: usize) -> Body {
@@ -277,4 +283,13 @@ impl<P: Pages> Zb<P> {
         }
         self.pages.commit()
     }
+}
+
+/// The refusal of a medium without a conventional class.
+pub(crate) fn no_conventional() -> Error {
+    Error::new(
+        Kind::Unsupported,
+        "zb needs conventional zones (or a separate ordinary namespace or file) and this medium has \
+         none; use the engine cow",
+    )
 }

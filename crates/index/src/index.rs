@@ -1,0 +1,389 @@
+//! Either tree on a store: one face, with room kept and zones collected.
+//!
+//! - Before an operation changes anything its room is reserved; when there is none, zones are collected;
+//!   when that does not help, the operation is refused with `Kind::Full` and nothing has changed. Reads
+//!   and deletions go on, and deletions bring room back.
+//! - A failed operation is undone in memory; after a failed durable write the store is poisoned.
+//! - One writer, many readers: reading takes `&self`, writing `&mut self`; [`Shared`] puts a lock around.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use littoral_base::codec::{Reader, Writer};
+use littoral_base::units::{Lba, ZoneId};
+use littoral_device::zoned::{ZoneKind, ZonedDevice};
+use littoral_store::gc::{self, Relocate};
+use littoral_store::pages::Pages;
+use littoral_store::store::Store;
+
+use crate::cow::{Cow, SplitCost};
+use crate::layout::Shape;
+use crate::zb::{Direction, Zb};
+use crate::{Error, Kind, Result};
+
+/// Which tree an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The ZB+-tree; needs conventional zones.
+    Zb,
+    /// The copy-on-write tree.
+    Cow,
+}
+
+impl Engine {
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Zb => "zb",
+            Engine::Cow => "cow",
+        }
+    }
+
+    /// The engine of that name.
+    ///
+    /// # Errors
+    /// `Kind::Usage` listing the names.
+    pub fn named(name: &str) -> Result<Engine> {
+        let unknown =
+            || Error::new(Kind::Usage, format!("no engine '{name}'; there are zb and cow"));
+        [Engine::Zb, Engine::Cow].into_iter().find(|e| e.name() == name).ok_or_else(unknown)
+    }
+
+    const fn tag(self) -> [u8; 8] {
+        match self {
+            Engine::Zb => *b"zb\0\0\0\0\0\0",
+            Engine::Cow => *b"cow\0\0\0\0\0",
+        }
+    }
+}
+
+/// The version of the trees' page layouts, in the store's label.
+const LAYOUT_VERSION: u16 = 1;
+
+fn label(shape: &Shape) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.u16(LAYOUT_VERSION);
+    let sizes = [
+        shape.key_bytes,
+        shape.value_bytes,
+        shape.leaf_slots,
+        shape.interior_slots,
+        shape.head_slots,
+    ];
+    for n in sizes {
+        w.u32(n as u32);
+    }
+    w.finish()
+}
+
+fn shape_of(label: &[u8]) -> Result<Shape> {
+    let mut r = Reader::new(label);
+    let version = r.u16().unwrap_or(0);
+    if version != LAYOUT_VERSION {
+        let text = format!("page layout {version}; this build reads {LAYOUT_VERSION}");
+        return Err(Error::new(Kind::Foreign, text));
+    }
+    let mut size = || r.u32().map(|n| n as usize);
+    let found = (|| {
+        Some(Shape {
+            key_bytes: size()?,
+            value_bytes: size()?,
+            leaf_slots: size()?,
+            interior_slots: size()?,
+            head_slots: size()?,
+        })
+    })();
+    found.ok_or_else(|| Error::new(Kind::Corrupt, "the store's label is cut short"))
+}
+
+#[derive(Debug)]
+enum Tree<D> {
+    Zb(Zb<Store<D>>),
+    Cow(Cow<Store<D>>),
+}
+
+/// An index on a zoned device; see the module's page.
+#[derive(Debug)]
+pub struct Index<D> {
+    tree: Tree<D>,
+}
+
+macro_rules! each {
+    ($self:expr, $t:ident => $e:expr) => {
+        match $self {
+            Tree::Zb($t) => $e,
+            Tree::Cow($t) => $e,
+        }
+    };
+}
+
+impl<D: ZonedDevice> Relocate for Index<D> {
+    type Device = D;
+
+    fn store(&mut self) -> &mut Store<D> {
+        each!(&mut self.tree, t => t.pages_mut())
+    }
+
+    fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
+        match &mut self.tree {
+            Tree::Zb(t) => {
+                let used = t.moved(old, new)?;
+                if used {
+                    t.pages_mut().free(old);
+                }
+                Ok(used)
+            }
+            Tree::Cow(t) => t.moved(old, new),
+        }
+    }
+
+    fn evacuate(&mut self, pages: &BTreeSet<Lba>) -> Result<()> {
+        match &mut self.tree {
+            Tree::Zb(_) => pages.iter().try_for_each(|&old| gc::move_page(self, old)),
+            Tree::Cow(t) => t.evacuate(pages),
+        }
+    }
+}
+
+impl<D: ZonedDevice> Index<D> {
+    /// Creates an index on an empty device.
+    ///
+    /// # Errors
+    /// `Kind::Usage` for record sizes that fit no page, `Kind::Unsupported` for a device that cannot serve
+    /// the engine, `Kind::Foreign` for a device that holds anything; `Kind::Io`.
+    pub fn create(dev: D, engine: Engine, shape: Shape, id: u64) -> Result<Index<D>> {
+        shape.check(dev.limits().block_bytes as usize)?;
+        if engine == Engine::Zb && !has_conventional(&dev)? {
+            return Err(crate::zb::no_conventional());
+        }
+        let store = Store::create(dev, engine.tag(), &label(&shape), id)?;
+        let tree = match engine {
+            Engine::Zb => Tree::Zb(Zb::create(store, shape)?),
+            Engine::Cow => Tree::Cow(Cow::create(store, shape, SplitCost::OneWrite)?),
+        };
+        Ok(Index { tree })
+    }
+
+    /// Opens the index of a device, recovering it if need be.
+    ///
+    /// # Errors
+    /// `Kind::Foreign` for another medium, engine or format; `Kind::Corrupt`; `Kind::Io`.
+    pub fn open(dev: D) -> Result<Index<D>> {
+        let store = Store::open(dev)?;
+        let (tag, label) = store.engine();
+        let shape = shape_of(label)?;
+        let mut tree = match tag {
+            t if t == Engine::Zb.tag() => Tree::Zb(Zb::open(store, shape)?),
+            t if t == Engine::Cow.tag() => Tree::Cow(Cow::open(store, shape, SplitCost::OneWrite)?),
+            t => {
+                let text = format!("the store belongs to engine {:?}", String::from_utf8_lossy(&t));
+                return Err(Error::new(Kind::Foreign, text));
+            }
+        };
+        let live = match &tree {
+            Tree::Zb(t) => t.reachable()?,
+            Tree::Cow(t) => t.reachable()?,
+        };
+        each!(&mut tree, t => t.pages_mut().recovered(&live))?;
+        Ok(Index { tree })
+    }
+
+    /// The store below.
+    pub fn store_ref(&self) -> &Store<D> {
+        each!(&self.tree, t => t.pages())
+    }
+
+    /// The store below, for its owner.
+    pub fn store_mut(&mut self) -> &mut Store<D> {
+        each!(&mut self.tree, t => t.pages_mut())
+    }
+
+    /// Gives the device back; what was not synced is gone.
+    pub fn into_device(self) -> D {
+        match self.tree {
+            Tree::Zb(t) => t.into_pages().into_device(),
+            Tree::Cow(t) => t.into_pages().into_device(),
+        }
+    }
+
+    /// Which tree this is.
+    pub fn engine(&self) -> Engine {
+        match self.tree {
+            Tree::Zb(_) => Engine::Zb,
+            Tree::Cow(_) => Engine::Cow,
+        }
+    }
+
+    /// Sizes of records and pages.
+    pub fn shape(&self) -> &Shape {
+        each!(&self.tree, t => t.shape())
+    }
+
+    /// Records held.
+    pub fn len(&self) -> u64 {
+        each!(&self.tree, t => t.len())
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Layers of pages from the top to a leaf.
+    pub fn layers(&self) -> u32 {
+        each!(&self.tree, t => t.layers())
+    }
+
+    /// Room that the next operation may need: conventional pages, sequential pages.
+    fn needs(&self) -> (u64, u64) {
+        let layers = u64::from(self.layers());
+        match self.tree {
+            Tree::Zb(_) => (2 * layers + 2, layers + 1),
+            Tree::Cow(_) => (0, 2 * layers + 2),
+        }
+    }
+
+    /// Collects zones until the operation has room.
+    fn make_room(&mut self, is_deletion: bool) -> Result<()> {
+        let (conventional, sequential) = self.needs();
+        // One step an operation while there is room, so that the collector's work is paced by the
+        // writes that need it; as many as help when there is none.
+        for steps in 0.. {
+            let store = self.store_ref();
+            let enough = store.has_room(conventional, sequential, is_deletion);
+            if enough && (steps > 0 || !store.wants_collection()) {
+                return Ok(());
+            }
+            let tried = steps >= store.device().limits().zones.min(8);
+            if tried || !self.collect()? {
+                return if enough { Ok(()) } else { Err(no_room()) };
+            }
+        }
+        unreachable!("invariant: the steps are bounded")
+    }
+
+    /// Empties one zone; whether one could be.
+    fn collect(&mut self) -> Result<bool> {
+        match gc::step(self) {
+            Err(e) if e.kind() == Kind::Full => {
+                self.undo();
+                Ok(false)
+            }
+            other => other,
+        }
+    }
+
+    fn undo(&mut self) {
+        each!(&mut self.tree, t => {
+            t.pages_mut().abort();
+            t.reload_root();
+        });
+    }
+
+    fn change<T>(
+        &mut self,
+        is_deletion: bool,
+        run: impl FnOnce(&mut Tree<D>) -> Result<T>,
+    ) -> Result<T> {
+        self.make_room(is_deletion)?;
+        let result = run(&mut self.tree);
+        if result.is_err() {
+            self.undo();
+        }
+        result
+    }
+
+    /// Inserts a record or replaces its value; whether the key is new.
+    ///
+    /// # Errors
+    /// `Kind::Usage` for other sizes, `Kind::Full` before anything is changed; those of the store.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.change(false, |tree| each!(tree, t => t.upsert(key, value)))
+    }
+
+    /// Deletes a key; whether it was there.
+    ///
+    /// # Errors
+    /// As [`Index::put`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        self.change(true, |tree| each!(tree, t => t.delete(key)))
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// `Kind::Usage` for another size; `Kind::Corrupt`, `Kind::Io`.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        each!(&self.tree, t => t.get(key))
+    }
+
+    /// Calls `each` with every record in `[from, to)` until it answers false.
+    ///
+    /// # Errors
+    /// As [`Index::get`].
+    pub fn scan(
+        &self,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        each!(&self.tree, t => t.scan(from, to, direction, visit))
+    }
+
+    /// Makes every operation so far durable.
+    ///
+    /// # Errors
+    /// Those of the store, which is poisoned then.
+    pub fn sync(&mut self) -> Result<()> {
+        self.store_mut().sync()
+    }
+
+    /// Walks every invariant of the tree; pages in use.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` naming the page and the rule.
+    pub fn check(&self) -> Result<u64> {
+        match &self.tree {
+            Tree::Zb(t) => t.check().map(|c| c.pages.len() as u64),
+            Tree::Cow(t) => t.check().map(|p| p.len() as u64),
+        }
+    }
+}
+
+fn has_conventional(dev: &impl ZonedDevice) -> Result<bool> {
+    let report = dev.report(ZoneId(0), dev.limits().zones);
+    let report = report.map_err(|e| Error::with_source(Kind::Io, "zone report", e))?;
+    Ok(report.iter().any(|z| z.kind == ZoneKind::Conventional))
+}
+
+fn no_room() -> Error {
+    Error::new(Kind::Full, "no room for another record; delete some, or use a larger medium")
+}
+
+/// An index for one writer and many readers.
+#[derive(Debug)]
+pub struct Shared<D>(Arc<RwLock<Index<D>>>);
+
+impl<D> Clone for Shared<D> {
+    fn clone(&self) -> Self {
+        Shared(self.0.clone())
+    }
+}
+
+impl<D: ZonedDevice> Shared<D> {
+    /// Shares an index.
+    pub fn new(index: Index<D>) -> Shared<D> {
+        Shared(Arc::new(RwLock::new(index)))
+    }
+
+    /// A reader: others may read at the same time.
+    pub fn read(&self) -> RwLockReadGuard<'_, Index<D>> {
+        self.0.read().expect("invariant: no writer panics with the lock held")
+    }
+
+    /// The writer: alone.
+    pub fn write(&self) -> RwLockWriteGuard<'_, Index<D>> {
+        self.0.write().expect("invariant: no writer panics with the lock held")
+    }
+}

@@ -1,0 +1,31 @@
+//! Power cuts: nothing acknowledged is lost, nothing deleted returns, recovery may be cut too.
+
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
+use littoral_index::index::Engine;
+use littoral_index::torture::{careless_power_cuts, power_cuts};
+
+fn survives(engine: Engine) {
+    let report = power_cuts(engine, 600, 1).unwrap();
+    assert_eq!((report.lost, report.broken), (0, 0), "{report:?}");
+    assert!(report.cuts == 600 && report.recovery_cuts > 50, "{report:?}");
+    assert!(report.acknowledged > 600, "{report:?}");
+}
+
+#[test]
+fn zb_survives_power_cuts() {
+    survives(Engine::Zb);
+}
+
+#[test]
+fn cow_survives_power_cuts() {
+    survives(Engine::Cow);
+}
+
+/// The enumerator can fail: an index that acknowledges before it syncs is caught.
+#[test]
+fn a_careless_index_is_caught() {
+    for engine in [Engine::Zb, Engine::Cow] {
+        assert!(careless_power_cuts(engine, 50, 1).unwrap().lost > 5);
+    }
+}

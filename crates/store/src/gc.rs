@@ -1,0 +1,83 @@
+//! Garbage collection of sequential zones: cost-benefit victims, live pages moved, zones reset.
+//!
+//! One step empties one zone: its live pages are appended to the collector's zone, the engine is told
+//! where each went, the whole is made durable as one group, and only then is the zone reset. A power cut
+//! anywhere leaves the old pages or the new ones in use, never neither.
+//!
+//! The collector runs when puts reach the reserve ([`Store::wants_collection`]), one zone at a time, so
+//! its work is paced by the writes that need the room; the reserve is what it moves pages into.
+
+use std::collections::BTreeSet;
+
+use littoral_base::units::Lba;
+use littoral_device::zoned::ZonedDevice;
+
+use crate::error::Result;
+use crate::pages::Pages;
+use crate::store::{Durability, Store};
+
+/// An engine whose pages can be moved.
+pub trait Relocate {
+    /// The device below.
+    type Device: ZonedDevice;
+
+    /// The engine's store.
+    fn store(&mut self) -> &mut Store<Self::Device>;
+
+    /// Whether the engine uses the page at `at`; what the store's derived map says.
+    fn is_live(&mut self, at: Lba) -> bool {
+        self.store().is_live(at)
+    }
+
+    /// Takes note that page `old` now lies at `new` and frees `old`; whether it was in use. The collector
+    /// commits.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn moved(&mut self, old: Lba, new: Lba) -> Result<bool>;
+
+    /// Moves all of `pages` elsewhere, one by one; an engine whose moves rewrite shared ancestors does
+    /// better to move them together.
+    ///
+    /// # Errors
+    /// `Kind::Full` when there is no room to move them to; those of the store.
+    fn evacuate(&mut self, pages: &BTreeSet<Lba>) -> Result<()>
+    where
+        Self: Sized,
+    {
+        pages.iter().try_for_each(|&old| move_page(self, old))
+    }
+}
+
+/// Empties the zone that pays most; whether there was one.
+///
+/// # Errors
+/// `Kind::Full` when there is no room to move its pages to; those of the store.
+pub fn step<E: Relocate>(engine: &mut E) -> Result<bool> {
+    let Some((zone, pages)) = engine.store().victim() else { return Ok(false) };
+    // The moves are made durable together, whatever the engine's own operations are.
+    let durability = engine.store().durability();
+    engine.store().set_durability(Durability::Batch);
+    let moved = engine.evacuate(&pages);
+    engine.store().set_durability(durability);
+    moved?;
+    engine.store().sync()?;
+    engine.store().release(zone)?;
+    Ok(true)
+}
+
+/// Moves one page and commits; a page that is no longer in use is left.
+///
+/// # Errors
+/// `Kind::Full` when there is no room to move it to; those of the store.
+pub fn move_page<E: Relocate>(engine: &mut E, old: Lba) -> Result<()> {
+    if !engine.is_live(old) {
+        return Ok(());
+    }
+    let new = engine.store().copy_page(old)?;
+    if !engine.moved(old, new)? {
+        engine.store().free(new);
+        engine.store().free(old);
+    }
+    engine.store().commit()
+}
