@@ -1,6 +1,7 @@
 //! Which medium the edges are on, and how one thread gets at them there.
 //!
 //! - `dram`: the file in memory, read as slices; `mmap`: the same over a mapping of the file;
+//! - `nvme`: the same flash behind a queue pair with doorbells, as the paper's baseline has it;
 //! - `flash`: paced device behind the lightweight interface, handing out pointers or copying;
 //! - `uring`, `pread`: the file itself.
 //!
@@ -16,6 +17,7 @@ use littoral_base::units::PerSecond;
 use littoral_device::flash::paced::{Paced, PacedOptions};
 use littoral_device::flash::pacer::SharedRate;
 use littoral_device::flash::pread::{Pread, PreadOptions};
+use littoral_device::flash::queue_pair::{Batching, Doorbell, QueuePair};
 use littoral_device::flash::uring::{Uring, UringOptions, available};
 use littoral_device::profile::Profile;
 use littoral_device::region::Region;
@@ -51,6 +53,11 @@ pub enum Medium {
         /// How data arrive.
         transfer: Transfer,
     },
+    /// On flash behind an NVMe-style queue pair with doorbells, modelled (the paper's baseline).
+    Nvme {
+        /// Latency, rates, link, granule, and what a doorbell costs.
+        profile: Profile,
+    },
     /// In a file, by io_uring; by a pool of threads where that is forbidden.
     Uring,
     /// In a file, by a pool of threads that call `pread`.
@@ -65,6 +72,7 @@ impl Medium {
         match self {
             Medium::Dram => "dram",
             Medium::Flash { .. } => "flash",
+            Medium::Nvme { .. } => "nvme",
             Medium::Uring => "uring",
             Medium::Pread => "pread",
             Medium::Mmap => "mmap",
@@ -104,7 +112,9 @@ impl Store {
     /// describes no flash, or the graph is in memory and the medium needs a file.
     pub fn open(graph: &GraphFile, medium: Medium) -> Result<Store> {
         let contents = match medium {
-            Medium::Dram | Medium::Flash { .. } => Contents::Region(load(graph)?),
+            Medium::Dram | Medium::Flash { .. } | Medium::Nvme { .. } => {
+                Contents::Region(load(graph)?)
+            }
             Medium::Mmap => Contents::Mapped(Mapped::open(&path(graph, &medium)?)?),
             Medium::Uring | Medium::Pread => Contents::File(path(graph, &medium)?),
         };
@@ -117,9 +127,10 @@ impl Store {
     /// `Kind::Argument` when either medium is not in DRAM behind the scenes.
     pub fn on(&self, medium: Medium) -> Result<Store> {
         match (&self.contents, &medium) {
-            (Contents::Region(region), Medium::Dram | Medium::Flash { .. }) => {
-                Store::with_contents(medium, Contents::Region(region.clone()))
-            }
+            (
+                Contents::Region(region),
+                Medium::Dram | Medium::Flash { .. } | Medium::Nvme { .. },
+            ) => Store::with_contents(medium, Contents::Region(region.clone())),
             _ => Err(Error::new(
                 Kind::Argument,
                 format!("{} and {} cannot share contents", self.medium.name(), medium.name()),
@@ -129,7 +140,7 @@ impl Store {
 
     fn with_contents(medium: Medium, contents: Contents) -> Result<Store> {
         let mut store = Store { medium, contents, shared: None, paced: None, uring_refused: None };
-        if let Medium::Flash { profile, .. } = &store.medium {
+        if let Medium::Flash { profile, .. } | Medium::Nvme { profile } = &store.medium {
             let flash = profile.flash().map_err(device_error)?;
             let shared = SharedRate::new(PerSecond(flash.reads_total_max as f64));
             store.paced = Some(PacedOptions::of(&flash, None));
@@ -149,7 +160,7 @@ impl Store {
     /// The hash of the profile behind a modelled medium.
     pub fn profile_hash(&self) -> Option<String> {
         match &self.medium {
-            Medium::Flash { profile, .. } => Some(profile.hash()),
+            Medium::Flash { profile, .. } | Medium::Nvme { profile } => Some(profile.hash()),
             _ => None,
         }
     }
@@ -157,7 +168,7 @@ impl Store {
     /// Which clock stands behind a time on this medium.
     pub fn clock(&self) -> ClockKind {
         match self.medium {
-            Medium::Flash { .. } => ClockKind::Paced,
+            Medium::Flash { .. } | Medium::Nvme { .. } => ClockKind::Paced,
             _ => ClockKind::Wall,
         }
     }
@@ -175,15 +186,24 @@ impl Store {
                      nothing modelled"
                 ),
             },
-            Medium::Flash { profile, transfer } => self.describe_flash(profile, *transfer),
+            Medium::Flash { profile, transfer } => self.describe_flash(
+                profile,
+                match transfer {
+                    Transfer::Pointer => "data handed out by pointer (transfer free)".to_owned(),
+                    Transfer::Copy => "data copied at the host's expense".to_owned(),
+                },
+            ),
+            Medium::Nvme { profile } => {
+                let ns = doorbell_ns(profile);
+                self.describe_flash(
+                    profile,
+                    format!("behind a queue pair, doorbells of {ns:.0} ns once a batch"),
+                )
+            }
         }
     }
 
-    fn describe_flash(&self, profile: &Profile, transfer: Transfer) -> String {
-        let hand_over = match transfer {
-            Transfer::Pointer => "data handed out by pointer (transfer free)",
-            Transfer::Copy => "data copied at the host's expense",
-        };
+    fn describe_flash(&self, profile: &Profile, hand_over: String) -> String {
         let figures = self.paced.as_ref().map_or(String::new(), |o| {
             let rate = o.timing.reads_per_core_max.map_or(0.0, |r| r.0);
             format!(
@@ -195,6 +215,15 @@ impl Store {
             )
         });
         format!("modelled: flash {} ({figures}), {hand_over}; contents are in DRAM", profile.name())
+    }
+
+    /// A thread's share of the modelled device.
+    fn paced_options(&self, members: usize) -> PacedOptions {
+        let mut options = self.paced.clone().expect("invariant: modelled media have options");
+        if members > 1 {
+            options.timing.shared = self.shared.clone();
+        }
+        options
     }
 
     /// Opens this thread's device and runs `work` on it.
@@ -209,11 +238,15 @@ impl Store {
             RingOptions::with_contexts(contexts.map_or(device_contexts, Contexts::Fixed))
         };
         match (&self.contents, &self.medium) {
+            (Contents::Region(region), Medium::Nvme { profile }) => {
+                let doorbell = Doorbell::BusyNs(doorbell_ns(profile));
+                let options = self.paced_options(members);
+                let device = QueuePair::new(region.clone(), options, doorbell, Batching::PerKick)
+                    .map_err(device_error)?;
+                Ok(work.visit(&Ringed::new(graph, device, ring(Contexts::Auto))?))
+            }
             (Contents::Region(region), Medium::Flash { transfer, .. }) => {
-                let mut options = self.paced.clone().expect("invariant: flash has options");
-                if members > 1 {
-                    options.timing.shared = self.shared.clone();
-                }
+                let options = self.paced_options(members);
                 match transfer {
                     Transfer::Pointer => {
                         let device = Paced::<false>::new(region.clone(), options);
@@ -239,6 +272,12 @@ impl Store {
             }
         }
     }
+}
+
+/// What a doorbell costs; zero where the profile says nothing of one.
+fn doorbell_ns(profile: &Profile) -> f64 {
+    let flash = profile.flash().ok();
+    flash.and_then(|f| f.doorbell).map_or(0.0, |d| d.0 as f64 / 1e3)
 }
 
 /// Slots of a device over a file: two for each of [`FILE_CONTEXTS`].

@@ -7,7 +7,7 @@ use littoral_device::profile::Profile;
 use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{
-    Answer, Dangling, Kernel, Options, PageRankOptions, Summary, UNREACHED, check, run,
+    Answer, Dangling, Kernel, Options, PageRankOptions, Summary, UNREACHED, check, run, run_in_turn,
 };
 use littoral_graph::medium::{Medium, Store, Transfer};
 use littoral_graph::{Kind, verify};
@@ -89,6 +89,9 @@ proptest! {
         check_all(&graph, &dram, &options);
         check_all(&graph, &dram.on(flash(Transfer::Pointer)).unwrap(), &options);
         check_all(&graph, &dram.on(flash(Transfer::Copy)).unwrap(), &options);
+        let profile = Profile::named("nvme-optane").unwrap();
+        let nvme = Medium::Nvme { profile: profile.with("read.latency", "2us").unwrap() };
+        check_all(&graph, &dram.on(nvme).unwrap(), &options);
     }
 
     #[test]
@@ -196,6 +199,28 @@ fn forged_neighbours_are_an_error_on_every_road() {
             assert_eq!(error.kind(), Kind::Corrupt, "{kernel:?}: {error}");
         }
     }
+}
+
+#[test]
+fn stores_run_in_turn_on_the_same_sources() {
+    let graph = path_of(300);
+    let dram = Store::open(&graph, Medium::Dram).unwrap();
+    let flash = dram.on(flash(Transfer::Pointer)).unwrap();
+    let options = Options { trials: 4, sources: vec![7, 250], verify: true, ..Options::default() };
+    for kernel in kernels() {
+        let clock = WallClock::new();
+        let reports = run_in_turn(&graph, &[&dram, &flash], kernel, &options, &clock).unwrap();
+        let mediums: Vec<_> = reports.iter().map(|r| r.medium).collect();
+        assert_eq!(mediums, ["dram", "flash"]);
+        for (a, b) in reports[0].trials.iter().zip(&reports[1].trials) {
+            assert_eq!(a.source, b.source);
+            assert!(a.traffic.contexts == 0 && b.traffic.contexts > 0);
+        }
+        assert_eq!(reports[1].trials.len(), 4);
+    }
+    let many = Options { threads: 2, ..options };
+    let refused = run_in_turn(&graph, &[&dram], Kernel::Bfs, &many, &WallClock::new());
+    assert_eq!(refused.unwrap_err().kind(), Kind::Argument);
 }
 
 #[test]

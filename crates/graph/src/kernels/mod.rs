@@ -23,4 +23,6 @@ pub use bfs::{BfsSummary, UNREACHED};
 pub use components::ComponentsSummary;
 pub use edges::Traffic;
 pub use pagerank::{DAMPING, Dangling, PageRankOptions, PageRankSummary};
-pub use run::{Answer, Kernel, Options, RunReport, Summary, Trial, check, pick_sources, run};
+pub use run::{
+    Answer, Kernel, Options, RunReport, Summary, Trial, check, pick_sources, run, run_in_turn,
+};

@@ -303,6 +303,122 @@ pub fn run(
     Ok((report, state.answer()))
 }
 
+/// Runs `kernel` on several stores in turn, trial by trial, for a fair comparison: one thread, one
+/// state in DRAM for all of them, and whatever disturbs the machine disturbs them alike.
+///
+/// Trial `i` is run on every store before trial `i + 1` is begun. One report a store, in order.
+///
+/// # Errors
+/// As [`run`]; `Kind::Argument` also for more than one thread.
+pub fn run_in_turn(
+    graph: &GraphFile,
+    stores: &[&Store],
+    kernel: Kernel,
+    options: &Options,
+    clock: &dyn Clock,
+) -> Result<Vec<RunReport>> {
+    if options.threads != 1 {
+        return Err(Error::new(Kind::Argument, "stores are compared with one thread each"));
+    }
+    let sources = checked_sources(graph, kernel, options)?;
+    let state = State::new(graph, kernel, 1);
+    let turn = Turn { graph, stores, kernel, options, sources: &sources, clock, state: &state };
+    let trials = turn.open(&Ready::None, 0)?;
+    let report = |(store, trials): (&&Store, Vec<Trial>)| RunReport {
+        kernel: kernel.name(),
+        medium: store.medium().name(),
+        wording: store.describe(),
+        profile_hash: store.profile_hash(),
+        clock: store.clock(),
+        threads: 1,
+        contexts: trials.last().map_or(0, |t| t.traffic.contexts),
+        trials,
+        verified: options.verify,
+        state_bytes: state.bytes() + graph.resident_bytes(),
+    };
+    Ok(stores.iter().zip(trials).map(report).collect())
+}
+
+/// What a comparison needs at every depth of opened stores.
+#[derive(Clone, Copy)]
+struct Turn<'t> {
+    graph: &'t GraphFile,
+    stores: &'t [&'t Store],
+    kernel: Kernel,
+    options: &'t Options,
+    sources: &'t [u32],
+    clock: &'t dyn Clock,
+    state: &'t State<'t>,
+}
+
+/// The stores opened so far, the latest first.
+enum Ready<'t> {
+    None,
+    One { trial: &'t dyn Fn(u32) -> Result<Trial>, earlier: &'t Ready<'t> },
+}
+
+/// Opens one more store inside the visit of those before it.
+struct Nested<'t> {
+    turn: Turn<'t>,
+    ready: &'t Ready<'t>,
+    opened: usize,
+}
+
+impl Visit for Nested<'_> {
+    type Output = Result<Vec<Vec<Trial>>>;
+
+    fn visit<E: Edges>(self, edges: &E) -> Self::Output {
+        let turn = self.turn;
+        let trial = |source: u32| turn.trial(edges, source);
+        turn.open(&Ready::One { trial: &trial, earlier: self.ready }, self.opened + 1)
+    }
+}
+
+impl Turn<'_> {
+    fn open(self, ready: &Ready<'_>, opened: usize) -> Result<Vec<Vec<Trial>>> {
+        match self.stores.get(opened) {
+            Some(store) => {
+                let nested = Nested { turn: self, ready, opened };
+                store.with_edges(self.graph, 1, self.options.contexts, nested)?
+            }
+            None => self.rounds(ready),
+        }
+    }
+
+    fn rounds(self, ready: &Ready<'_>) -> Result<Vec<Vec<Trial>>> {
+        let mut forms = Vec::new();
+        let mut at = ready;
+        while let Ready::One { trial, earlier } = at {
+            forms.push(*trial);
+            at = earlier;
+        }
+        forms.reverse();
+        let mut trials = vec![Vec::new(); forms.len()];
+        for number in 0..self.options.trials {
+            let source = self.sources.get(number % self.sources.len().max(1)).copied();
+            for (form, trials) in forms.iter().zip(&mut trials) {
+                trials.push(form(source.unwrap_or(0))?);
+            }
+        }
+        Ok(trials)
+    }
+
+    fn trial<E: Edges>(self, edges: &E, source: u32) -> Result<Trial> {
+        let team = Team::new(1);
+        let before = edges.traffic();
+        let start = self.clock.now();
+        let _ = self.state.run(Member::new(&team, 0), edges, source);
+        let time_ns = self.clock.now().saturating_sub(start).as_nanos();
+        team.into_result()?;
+        if self.options.verify {
+            check(self.graph, self.kernel, source, &self.state.answer())?;
+        }
+        let traffic = edges.traffic().since(before);
+        let source = (self.kernel == Kernel::Bfs).then_some(source);
+        Ok(Trial { source, time_ns, traffic, summary: self.state.summary() })
+    }
+}
+
 fn checked_sources(graph: &GraphFile, kernel: Kernel, options: &Options) -> Result<Vec<u32>> {
     const SEED: u64 = 27491095;
     if options.trials == 0 {
