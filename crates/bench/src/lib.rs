@@ -4,6 +4,7 @@
 //! - [`repro`]: runs the papers' systems and judges them;
 //! - [`whatif`]: the user's graph on a grid of modelled devices;
 //! - [`report`]: turns results into one self-contained HTML page;
+//! - [`graph`]: flash over DRAM, ours over GAPBS, latency;
 //! - [`media`]: fault soak, io_uring beside fio and mmap;
 //! - [`host`], [`peers`]: where a number was measured and what stood beside it;
 //! - [`sdtm`]: durable transactions beside their baselines;
@@ -17,6 +18,7 @@
 pub mod claims;
 pub mod error;
 pub mod files;
+pub mod graph;
 pub mod host;
 pub mod media;
 pub mod peers;

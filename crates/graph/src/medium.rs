@@ -241,20 +241,22 @@ impl Store {
             (Contents::Region(region), Medium::Nvme { profile }) => {
                 let doorbell = Doorbell::BusyNs(doorbell_ns(profile));
                 let options = self.paced_options(members);
+                let contexts_by_law = littles(&options);
                 let device = QueuePair::new(region.clone(), options, doorbell, Batching::PerKick)
                     .map_err(device_error)?;
-                Ok(work.visit(&Ringed::new(graph, device, ring(Contexts::Auto))?))
+                Ok(work.visit(&Ringed::new(graph, device, ring(contexts_by_law))?))
             }
             (Contents::Region(region), Medium::Flash { transfer, .. }) => {
                 let options = self.paced_options(members);
+                let contexts_by_law = littles(&options);
                 match transfer {
                     Transfer::Pointer => {
                         let device = Paced::<false>::new(region.clone(), options);
-                        Ok(work.visit(&Ringed::new(graph, device, ring(Contexts::Auto))?))
+                        Ok(work.visit(&Ringed::new(graph, device, ring(contexts_by_law))?))
                     }
                     Transfer::Copy => {
                         let device = Paced::<true>::new(region.clone(), options);
-                        Ok(work.visit(&Ringed::new(graph, device, ring(Contexts::Auto))?))
+                        Ok(work.visit(&Ringed::new(graph, device, ring(contexts_by_law))?))
                     }
                 }
             }
@@ -272,6 +274,16 @@ impl Store {
             }
         }
     }
+}
+
+/// How many contexts a modelled device needs by Little's law, its latency times its rate, and a
+/// quarter more, since contexts also compute; between 64 and what its slots allow. A search is too
+/// short and too mixed for the ring's own tuning by trial.
+fn littles(options: &PacedOptions) -> Contexts {
+    let rate = options.timing.reads_per_core_max.map_or(f64::INFINITY, |r| r.0);
+    let seconds = options.timing.latency.as_secs_f64();
+    let wanted = (1.25 * rate * seconds).min(2048.0) as u32;
+    Contexts::Fixed(wanted.next_power_of_two().max(64).min(options.slots / 2).max(1))
 }
 
 /// What a doorbell costs; zero where the profile says nothing of one.
