@@ -16,6 +16,8 @@ use crate::media::{FaultFigures, Outcome, faults_undetected};
 use crate::repro::{Answer, Options, Step};
 use crate::ring::{self, EfficiencyRow, PerRead, StepFigures};
 
+mod graph;
+
 /// The name of the system.
 pub const SYSTEM: &str = "flash";
 
@@ -28,7 +30,10 @@ const EFFICIENCY_BYTES: u64 = 4 << 30;
 
 /// Every measurement of the system.
 pub fn steps() -> Vec<Step> {
-    vec![ring_step(), ring_l2(), ring_efficiency(), interface(), fio(), mmap(), faults()]
+    let mut steps = vec![ring_step(), ring_l2(), ring_efficiency(), interface()];
+    steps.extend(graph::steps());
+    steps.extend([fio(), mmap(), faults()]);
+    steps
 }
 
 /// Each BFS by mmap takes minutes: `--quick` makes one.
