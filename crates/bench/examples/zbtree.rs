@@ -1,7 +1,7 @@
 //! Measures the ZB+-tree's claims and prints each beside its target.
 //!
 //! Run: `cargo run --release -p littoral-bench --example zbtree -- [quick|paper|tables|ratios|counts|
-//! times|resets|fig21|hotcold] [SEED]`
+//! times|resets|fig21|hotcold|crash] [SEED]`
 #![allow(clippy::print_stdout)] // an example prints
 
 use littoral_bench::Result;
@@ -16,6 +16,7 @@ fn measure(bench: &mut Bench, part: &str) -> Result<Vec<Measured>> {
         "times" => bench.times(3),
         "resets" => bench.resets(),
         "fig21" => bench.conventional(),
+        "crash" => bench.crash(20_000),
         "hotcold" => bench.hot_cold(),
         "paper" => bench.all(false),
         _ => bench.all(true),

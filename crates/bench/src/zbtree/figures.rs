@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 
+use littoral_index::index;
+use littoral_index::torture::power_cuts;
 use littoral_store::counted::{PageCounts, Placement};
 
 use super::workload::{Engine, Outcome, Setup, run};
@@ -257,6 +259,27 @@ impl Bench {
         Ok(vec![("zbtree.hotcold".to_owned(), figure)])
     }
 
+    /// Power cuts on both trees, half of `cuts` each: cuts after which something acknowledged was lost, a
+    /// deleted key was back, or the index was broken.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when an index cannot be created.
+    pub fn crash(&self, cuts: u64) -> Result<Vec<Measured>> {
+        let run = |engine| {
+            let report = power_cuts(engine, cuts / 2, self.seed);
+            report.map_err(|e| Error::with_source(Kind::BadResult, "power cuts", e))
+        };
+        let (z, c) = (run(index::Engine::Zb)?, run(index::Engine::Cow)?);
+        let bad = z.lost + z.broken + c.lost + c.broken;
+        let note = format!(
+            "{} cuts, {} more inside recoveries, {} operations acknowledged",
+            z.cuts + c.cuts,
+            z.recovery_cuts + c.recovery_cuts,
+            z.acknowledged + c.acknowledged
+        );
+        Ok(vec![("zbtree.crash.lost".to_owned(), Figure::new(bad as f64, note))])
+    }
+
     /// Everything: the small sizes under `quick`, all of it otherwise.
     ///
     /// # Errors
@@ -267,6 +290,7 @@ impl Bench {
         found.extend(self.ratios()?);
         found.extend(self.counts(500_000)?);
         found.extend(self.hot_cold()?);
+        found.extend(self.crash(20_000)?);
         if !quick {
             found.extend(self.times(sizes)?);
             found.extend(self.resets()?);
