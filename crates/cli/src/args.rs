@@ -133,7 +133,7 @@ pub(crate) struct RunArgs {
     /// The model's figures: a shipped profile's name or a file
     #[arg(long, value_name = "P")]
     pub(crate) profile: Option<String>,
-    /// Charge the copy of every byte to the host, instead of handing out pointers (models only)
+    /// Charge the copy of every byte to the host, instead of handing out pointers (flash only)
     #[arg(long)]
     pub(crate) copy: bool,
     /// Threads, each with its own ring and queue

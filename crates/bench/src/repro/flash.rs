@@ -246,3 +246,19 @@ fn build(model: Model, scale: u32, path: &Path) -> littoral_graph::Result<()> {
     let edges = generate(model, scale, generate::SEED, build.threads, &mut Hooks::none())?;
     build_file(edges, &build, path, &mut Hooks::none()).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::Targets;
+
+    #[test]
+    fn every_claim_belongs_to_exactly_one_step() {
+        let mut answered: Vec<String> = steps().into_iter().flat_map(|s| s.claims).collect();
+        let mut targets: Vec<String> =
+            Targets::of(SYSTEM).unwrap().claims.into_iter().map(|t| t.id).collect();
+        answered.sort();
+        targets.sort();
+        assert_eq!(answered, targets);
+    }
+}

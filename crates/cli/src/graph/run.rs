@@ -29,13 +29,17 @@ pub(super) fn run(kernel: Kernel, args: &RunArgs) -> Outcome {
 fn medium(args: &RunArgs) -> Result<Medium, Failure> {
     let modelled = matches!(args.medium.as_str(), "flash" | "nvme");
     if !modelled && (args.profile.is_some() || args.copy) {
-        let what = "--profile and --copy go with the models only: --medium flash or nvme";
+        let what = "--profile and --copy go with models: --medium flash or nvme";
         return Err(Failure::new(Class::Usage, what));
+    }
+    if args.medium == "nvme" && args.copy {
+        return Err(Failure::new(Class::Usage, "--copy goes with --medium flash only"));
     }
     let profile = |default| Profile::open(args.profile.as_deref().unwrap_or(default));
     let transfer = if args.copy { Transfer::Copy } else { Transfer::Pointer };
     Ok(match args.medium.as_str() {
         "flash" => Medium::Flash { profile: profile("xlfdd")?, transfer },
+        "nvme" => Medium::Nvme { profile: profile("nvme-tlc")? },
         "uring" => Medium::Uring,
         "pread" => Medium::Pread,
         "mmap" => Medium::Mmap,
