@@ -1,11 +1,12 @@
-//! Reads the emulated device for long with every fault on and says what was believed although wrong.
+//! Reads the emulated device for long with every fault on and says what was believed although
+//! wrong.
 //!
 //! ```text
 //! cargo run --release -p littoral-bench --example fault_soak -- 1000000000
 //! ```
 //!
-//! Ten million reads take some 15 s of processor time, a thousand million some 25 minutes; an optional
-//! second number is the seed. Exit code 1 when anything wrong was believed. Clock: count.
+//! Ten million reads take some 15 s of processor time, a thousand million some 25 minutes; an
+//! optional second number is the seed. Exit code 1 when anything wrong was believed. Clock: count.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

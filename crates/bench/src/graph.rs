@@ -1,12 +1,13 @@
 //! Measurements of the graph kernels: flash over DRAM, ours over the GAP benchmark suite's, and how
 //! much a longer latency costs.
 //!
-//! Every function measures and returns plain figures. What is compared runs in turn, round by round,
-//! on one pinned core; of each form and source the least time counts, and sources are summed.
+//! Every function measures and returns plain figures. What is compared runs in turn, round by
+//! round, on one pinned core; of each form and source the least time counts, and sources are
+//! summed.
 //!
 //! Modelled: latency, read rate and link of a *paced* device whose contents are DRAM
-//! ([`littoral_device::flash::paced`]). Not modelled: every instruction of the kernels and the ring.
-//! DRAM runs and GAPBS are wall time with nothing modelled.
+//! ([`littoral_device::flash::paced`]). Not modelled: every instruction of the kernels and the
+//! ring. DRAM runs and GAPBS are wall time with nothing modelled.
 
 use std::num::NonZeroUsize;
 

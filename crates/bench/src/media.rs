@@ -1,13 +1,16 @@
-//! Measurements of media and emulators: undetected faults, io_uring beside fio, io_uring beside mmap.
+//! Measurements of media and emulators: undetected faults, io_uring beside fio, io_uring beside
+//! mmap.
 //!
-//! Every function measures and returns plain figures, or says why it could not. Clocks: the fault soak is
-//! a count (nothing is timed); everything else is wall time and processor time of real reads, nothing
-//! modelled.
+//! Every function measures and returns plain figures, or says why it could not. Clocks: the fault
+//! soak is a count (nothing is timed); everything else is wall time and processor time of real
+//! reads, nothing modelled.
 //!
 //! Invariants
-//! - The checker of the soak shares no code with the emulated content, and a canary (a completion rule
-//!   that is wrong on purpose) is run beside it: a soak that does not catch the canary is an error.
-//! - Programs that are compared run in turn on the same file, several times; the best run of each counts.
+//! - The checker of the soak shares no code with the emulated content, and a canary (a completion
+//!   rule that is wrong on purpose) is run beside it: a soak that does not catch the canary is an
+//!   error.
+//! - Programs that are compared run in turn on the same file, several times; the best run of each
+//!   counts.
 
 use std::sync::Arc;
 
@@ -50,7 +53,8 @@ const RULES: [Rule; 4] =
     [Rule::Word, Rule::PageTrailer { page_bytes: PAGE }, Rule::ReservedWord, Rule::TwoSentinels];
 
 /// Reads `reads` times over the four completion rules with every fault each rule admits, checking
-/// every word against an independent function of its address. Two threads where there are two cores.
+/// every word against an independent function of its address. Two threads where there are two
+/// cores.
 ///
 /// Ten million reads take seconds; a thousand million, minutes.
 ///

@@ -2,9 +2,9 @@
 //! doorbell interface, and how near a slow device comes to its bounds.
 //!
 //! Every function measures and returns plain figures. Forms that are compared run in turn, `trials`
-//! times, in one binary on one pinned core; of each the least counts, in thread processor time and in
-//! wall time. They differ where something else had the core: a paced device sees wall time, so its
-//! figures are wall; the others mean the same on an idle machine.
+//! times, in one binary on one pinned core; of each the least counts, in thread processor time and
+//! in wall time. They differ where something else had the core: a paced device sees wall time, so
+//! its figures are wall; the others mean the same on an idle machine.
 //!
 //! Modelled: a *paced* device's latency, rate and link ([`pacer`]); its contents are DRAM and its
 //! transfer a prefetch. Not modelled: the host's instructions, which all really run.
@@ -316,8 +316,9 @@ pub struct InterfaceFigures {
 }
 
 impl InterfaceFigures {
-    /// Lightweight over doorbell-and-queue with the cheapest stand-in for one doorbell a request (an
-    /// ordinary cached store), the device's side taken off the latter: the ratio least in our favour.
+    /// Lightweight over doorbell-and-queue with the cheapest stand-in for one doorbell a request
+    /// (an ordinary cached store), the device's side taken off the latter: the ratio least in our
+    /// favour.
     pub fn ratio(&self) -> f64 {
         let plain = |row: &&DoorbellRow| {
             row.doorbell == Doorbell::Plain && row.batching == Batching::PerRequest

@@ -1,14 +1,14 @@
 //! What would this device buy us, on our data? A job on a grid of modelled devices, one sentence.
 //!
-//! - The job is what people run on a graph: a few searches from random vertices, PageRank, components.
-//!   Every point runs all of it, on one core, on the paced device of that latency and read rate; nothing
-//!   is interpolated or predicted.
+//! - The job is what people run on a graph: a few searches from random vertices, PageRank,
+//!   components. Every point runs all of it, on one core, on the paced device of that latency and
+//!   read rate; nothing is interpolated or predicted.
 //! - DRAM and devices are interleaved, the smallest of the repetitions counts for each search and
 //!   kernel.
-//! - The model hands data out by pointer: the transfer costs the host nothing (`graph bfs --copy` shows
-//!   the other bound).
-//! - DRAM: vertex state and list addresses must fit what the user grants; edges are never cached, so a
-//!   part of them that would fit too could only help.
+//! - The model hands data out by pointer: the transfer costs the host nothing (`graph bfs --copy`
+//!   shows the other bound).
+//! - DRAM: vertex state and list addresses must fit what the user grants; edges are never cached,
+//!   so a part of them that would fit too could only help.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ pub struct Options {
     pub iops: Span<PerSecond>,
     /// DRAM that the user would grant.
     pub dram: Option<Bytes>,
-    /// The study repeats itself until this much time has gone by (but at least twice), so that small
-    /// graphs are measured often enough to mean something.
+    /// The study repeats itself until this much time has gone by (but at least twice), so that
+    /// small graphs are measured often enough to mean something.
     pub time_max: Duration,
 }
 
@@ -235,8 +235,8 @@ fn notes(repetitions: u32) -> Vec<String> {
     ]
 }
 
-/// The slowest device that is still as good as DRAM: the greatest latency, then the least rate, such
-/// that every better device of the grid is as good too.
+/// The slowest device that is still as good as DRAM: the greatest latency, then the least rate,
+/// such that every better device of the grid is as good too.
 fn slowest_good(points: &[Point]) -> Option<(&Point, f64)> {
     let worst_of_better = |p: &Point| {
         let better = points

@@ -1,7 +1,7 @@
 //! Ctrl-C: the run ends with exit code 130 and no half-written file under its final name.
 //!
-//! - Work that writes a file looks at [`flag`] and ends by itself, removing its draft; a second Ctrl-C
-//!   ends it at once (the draft, under its temporary name, may then stay).
+//! - Work that writes a file looks at [`flag`] and ends by itself, removing its draft; a second
+//!   Ctrl-C ends it at once (the draft, under its temporary name, may then stay).
 //! - Everything else is ended at once, its scratch folders removed.
 
 use std::path::PathBuf;

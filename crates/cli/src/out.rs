@@ -1,7 +1,9 @@
-//! Standard output: one value, shown as text or as JSON, with a closed pipe told apart from failure.
+//! Standard output: one value, shown as text or as JSON, with a closed pipe told apart from
+//! failure.
 //!
-//! A command builds a single JSON object; text is made from that same object, so that a table cannot
-//! show what `--format json` does not. The unit at the end of a key decides how its number reads.
+//! A command builds a single JSON object; text is made from that same object, so that a table
+//! cannot show what `--format json` does not. The unit at the end of a key decides how its number
+//! reads.
 //!
 //! - Scalars become lines `name  value`, arrays of objects become tables, arrays of strings become
 //!   lines, the key `sentence` stands alone; the key `schema` is for programs only.

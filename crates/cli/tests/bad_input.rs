@@ -1,4 +1,5 @@
-//! Bad input: a clear error with its place, the documented exit code, nothing overwritten, never a panic.
+//! Bad input: a clear error with its place, the documented exit code, nothing overwritten, never a
+//! panic.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
 

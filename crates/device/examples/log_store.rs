@@ -3,7 +3,8 @@
 //! The store appends length-prefixed records to one sequential zone. Version one (`Mode::Hasty`)
 //! rewrites its last block in place to add a record to it, and acknowledges a record when the write
 //! has completed. The model rejects the rewrite, naming the rule; with that repaired, a power cut
-//! after an acknowledgement loses the record, since nothing was flushed. `Mode::Careful` does neither.
+//! after an acknowledgement loses the record, since nothing was flushed. `Mode::Careful` does
+//! neither.
 //!
 //! Run: `cargo run -p littoral-device --example log_store`
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // an example prints, and stops when surprised
@@ -95,8 +96,8 @@ fn device() -> ModelDevice {
     ModelDevice::new(Geometry { capacity_blocks: 64, ..geometry }).unwrap()
 }
 
-/// Adds records until power is cut before operation `cut`, and counts the acknowledged ones that are
-/// missing when power is back.
+/// Adds records until power is cut before operation `cut`, and counts the acknowledged ones that
+/// are missing when power is back.
 fn lost_at(mode: Mode, cut: u64, seed: u64) -> Result<usize> {
     let mut model = device();
     model.install(format!("cut={cut}").parse().unwrap())?;

@@ -155,8 +155,8 @@ pub trait ReadDevice {
     #[inline(always)]
     fn park(&self, _timeout: Duration) {}
 
-    /// Address and length of the request on a slot that is not free, for error messages; `None` where
-    /// the device does not remember them.
+    /// Address and length of the request on a slot that is not free, for error messages; `None`
+    /// where the device does not remember them.
     fn request(&self, _slot: Slot) -> Option<(u64, u32)> {
         None
     }

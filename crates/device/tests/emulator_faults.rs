@@ -1,5 +1,5 @@
-//! Every completion rule under every fault it admits: nothing wrong is ever believed; and the canary,
-//! a rule that is wrong on purpose, is caught by the same checks.
+//! Every completion rule under every fault it admits: nothing wrong is ever believed; and the
+//! canary, a rule that is wrong on purpose, is caught by the same checks.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -137,7 +137,8 @@ fn without_faults_nothing_is_asked_twice_and_no_entry_waits() {
 
 #[test]
 fn data_equal_to_either_sentinel_are_read() {
-    // The content holds lines whose tails equal A, and lines whose tails equal B, often both in one read.
+    // The content holds lines whose tails equal A, and lines whose tails equal B, often both in one
+    // read.
     let tails: Vec<u64> = (0..CAPACITY / 64).map(|line| word(line * 8 + 7, false)).collect();
     assert!(tails.contains(&SENTINEL_A) && tails.contains(&SENTINEL_B));
     let calm = EmulatorOptions {

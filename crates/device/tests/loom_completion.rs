@@ -2,9 +2,9 @@
 //! three requests, bounded in preemptions (`LOOM_MAX_PREEMPTIONS`).
 //!
 //! The host believes a read once the completion word carries its tag, *without* looking at the CRC:
-//! what is proved is the order of stores, which the CRC would only mask. The third request goes out on
-//! whichever slot is answered first, over a ring of three entries of which two may be outstanding, so
-//! an entry and a buffer are both used again.
+//! what is proved is the order of stores, which the CRC would only mask. The third request goes out
+//! on whichever slot is answered first, over a ring of three entries of which two may be
+//! outstanding, so an entry and a buffer are both used again.
 //!
 //! Two mutants of the device must be caught: one answers before the data, one writes its word into
 //! the other slot. A model that lets them pass proves nothing.

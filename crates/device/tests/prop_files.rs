@@ -1,7 +1,8 @@
 //! The file devices against a plain byte vector: any legal request, in any interleaving, gives the
 //! bytes of the file; an illegal one is refused and harms nothing.
 //!
-//! Where io_uring is forbidden its half of these tests says so on stderr; the pread half always runs.
+//! Where io_uring is forbidden its half of these tests says so on stderr; the pread half always
+//! runs.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 

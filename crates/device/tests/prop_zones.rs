@@ -1,5 +1,5 @@
-//! Random commands against a textbook zone: the emulated device must agree on every answer, on every
-//! byte, and on what a power cut may leave.
+//! Random commands against a textbook zone: the emulated device must agree on every answer, on
+//! every byte, and on what a power cut may leave.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
@@ -52,7 +52,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..60)
 }
 
-/// The textbook: one `Vec` a zone, no cleverness, written from the standard and not from the device.
+/// The textbook: one `Vec` a zone, no cleverness, written from the standard and not from the
+/// device.
 struct Textbook {
     g: Geometry,
     data: Vec<Vec<u8>>,

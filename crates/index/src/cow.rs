@@ -1,17 +1,17 @@
 //! The copy-on-write B+-tree that paper 000 measures against (its section 1.3 and reference 25).
 //!
 //! Every change writes the leaf and all its ancestors anew at write pointers; nothing is written in
-//! place, so any zone serves. Leaves hold `leaf_slots` records, inner pages `interior_slots` children;
-//! both are kept at least half full by borrowing or merging.
+//! place, so any zone serves. Leaves hold `leaf_slots` records, inner pages `interior_slots`
+//! children; both are kept at least half full by borrowing or merging.
 //!
 //! Two costs of a split (the paper states neither; both explain its tables within 2 %):
 //! - [`SplitCost::OneWrite`]: the new sibling is one write more than the path;
-//! - [`SplitCost::WholePath`]: the split is a step of its own that rewrites the path, then the insert
-//!   rewrites it again.
+//! - [`SplitCost::WholePath`]: the split is a step of its own that rewrites the path, then the
+//!   insert rewrites it again.
 //!
-//! Invariants ([`Cow::check`]): keys ascend and stay within their parents' separators; every page but
-//! the root is at least half full; every page is used once. A change is visible only once the root
-//! that [`Pages::set_root`] names it is committed.
+//! Invariants ([`Cow::check`]): keys ascend and stay within their parents' separators; every page
+//! but the root is at least half full; every page is used once. A change is visible only once the
+//! root that [`Pages::set_root`] names it is committed.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,8 @@ struct Step {
     slot: usize,
 }
 
-/// What an inner page must know of its child's change: the child's new pages with their lowest keys.
+/// What an inner page must know of its child's change: the child's new pages with their lowest
+/// keys.
 type Pieces = Vec<(Vec<u8>, Lba)>;
 
 /// A copy-on-write B+-tree on pages `P`.
@@ -219,8 +220,8 @@ impl<P: Pages> Cow<P> {
         Ok((path, false))
     }
 
-    /// Writes new contents of the page at `level`, split if they are too many (or if `halve` says so),
-    /// and every ancestor anew.
+    /// Writes new contents of the page at `level`, split if they are too many (or if `halve` says
+    /// so), and every ancestor anew.
     fn rebuild(&mut self, path: &[Step], level: usize, records: &[u8], halve: bool) -> Result<()> {
         let body = self.body(level);
         let n = records.len() / body.record;
@@ -355,8 +356,8 @@ impl<P: Pages> Cow<P> {
         self.pages.commit()
     }
 
-    /// Takes note that page `old` now lies at `new`, by writing its ancestors anew; whether the tree
-    /// uses it. Does not end the operation.
+    /// Takes note that page `old` now lies at `new`, by writing its ancestors anew; whether the
+    /// tree uses it. Does not end the operation.
     ///
     /// # Errors
     /// `Kind::Corrupt` when the page is none of this tree's; those of the store.
@@ -505,8 +506,8 @@ impl<P: Pages> Cow<P> {
 }
 
 impl<D: ZonedDevice> Cow<Store<D>> {
-    /// Writes `pages` and their ancestors anew, each once, so that nothing of the tree is left in them.
-    /// Ends the operation.
+    /// Writes `pages` and their ancestors anew, each once, so that nothing of the tree is left in
+    /// them. Ends the operation.
     ///
     /// # Errors
     /// `Kind::Full` when there is no room; those of the store.

@@ -1,10 +1,11 @@
 //! Either tree on a store: one face, with room kept and zones collected.
 //!
-//! - Before an operation changes anything its room is reserved; when there is none, zones are collected;
-//!   when that does not help, the operation is refused with `Kind::Full` and nothing has changed. Reads
-//!   and deletions go on, and deletions bring room back.
+//! - Before an operation changes anything its room is reserved; when there is none, zones are
+//!   collected; when that does not help, the operation is refused with `Kind::Full` and nothing has
+//!   changed. Reads and deletions go on, and deletions bring room back.
 //! - A failed operation is undone in memory; after a failed durable write the store is poisoned.
-//! - One writer, many readers: reading takes `&self`, writing `&mut self`; [`Shared`] puts a lock around.
+//! - One writer, many readers: reading takes `&self`, writing `&mut self`; [`Shared`] puts a lock
+//!   around.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -149,8 +150,8 @@ impl<D: ZonedDevice> Index<D> {
     /// Creates an index on an empty device.
     ///
     /// # Errors
-    /// `Kind::Usage` for record sizes that fit no page, `Kind::Unsupported` for a device that cannot serve
-    /// the engine, `Kind::Foreign` for a device that holds anything; `Kind::Io`.
+    /// `Kind::Usage` for record sizes that fit no page, `Kind::Unsupported` for a device that
+    /// cannot serve the engine, `Kind::Foreign` for a device that holds anything; `Kind::Io`.
     pub fn create(dev: D, engine: Engine, shape: Shape, id: u64) -> Result<Index<D>> {
         shape.check(dev.limits().block_bytes as usize)?;
         if engine == Engine::Zb && !has_conventional(&dev)? {

@@ -1,9 +1,9 @@
 //! An index in a directory: what `kv` on the command line does, as plain functions.
 //!
-//! `DIR/zones` is a zoned device in a sparse file ([`FileDevice`]); everything else is in it. A process
-//! killed at any moment leaves a directory that opens with every acknowledged record. [`Kv::load`] makes
-//! batches durable and only then appends their keys to the acknowledgement file, so each key in that file
-//! is readable after any crash of the process.
+//! `DIR/zones` is a zoned device in a sparse file ([`FileDevice`]); everything else is in it. A
+//! process killed at any moment leaves a directory that opens with every acknowledged record.
+//! [`Kv::load`] makes batches durable and only then appends their keys to the acknowledgement file,
+//! so each key in that file is readable after any crash of the process.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -36,8 +36,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Keys and values of eight bytes in zones of 64 MiB: one GiB written in place, 64 zones at write
-    /// pointers. The file is sparse.
+    /// Keys and values of eight bytes in zones of 64 MiB: one GiB written in place, 64 zones at
+    /// write pointers. The file is sparse.
     pub fn new(engine: Engine, id: u64) -> Options {
         let geometry = Geometry {
             block_bytes: 4096,
@@ -99,8 +99,8 @@ impl Kv {
     /// Creates a directory and an index in it.
     ///
     /// # Errors
-    /// `Kind::Busy` when the directory holds an index already (nothing is overwritten), `Kind::Usage` for
-    /// record sizes that fit no page; those of the store.
+    /// `Kind::Busy` when the directory holds an index already (nothing is overwritten),
+    /// `Kind::Usage` for record sizes that fit no page; those of the store.
     pub fn create(dir: &Path, options: &Options) -> Result<Kv> {
         let shape = Shape::fitting(
             options.geometry.block_bytes as usize,
@@ -190,8 +190,8 @@ impl Kv {
         self.index.scan(from, to, Direction::Forward, visit)
     }
 
-    /// Loads lines of `key TAB value`; how many. Short keys and values are padded with zero bytes. Keys
-    /// are written to `ack`, one a line and flushed, once they are durable.
+    /// Loads lines of `key TAB value`; how many. Short keys and values are padded with zero bytes.
+    /// Keys are written to `ack`, one a line and flushed, once they are durable.
     ///
     /// # Errors
     /// `Kind::Usage` naming `name:line` for a line that is no record: what precedes it is durable;

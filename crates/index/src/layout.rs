@@ -1,7 +1,7 @@
 //! Page layouts of both trees: sizes, offsets, and searches over raw bytes.
 //!
-//! Every page begins with 16 bytes: kind u8, level u8, count u16, base count u16 (logs only), zeros.
-//! Little-endian; the store's checksum takes the page's last four bytes.
+//! Every page begins with 16 bytes: kind u8, level u8, count u16, base count u16 (logs only),
+//! zeros. Little-endian; the store's checksum takes the page's last four bytes.
 //!
 //! | page | after the header |
 //! |---|---|
@@ -9,10 +9,12 @@
 //! | leaf log, interior log | one tag u8 for each slot of a full body, then records at their slots |
 //! | head | `count` slots, sorted by key: key, state u8, body address u64, log address u64 |
 //!
-//! - A log has a body's capacity of slots; slot `i` of the log speaks of slot `i` of the body (paper
-//!   000, fig. 7). The tags replace the paper's `delete_key`, which destroyed the key that it marked.
-//! - Slot 0 of an interior page or a head is *First* by position: searches never compare its key. The
-//!   bytes there are the lowest separator the page ever had, so a page can be found from its own bytes.
+//! - A log has a body's capacity of slots; slot `i` of the log speaks of slot `i` of the body
+//!   (paper 000, fig. 7). The tags replace the paper's `delete_key`, which destroyed the key that
+//!   it marked.
+//! - Slot 0 of an interior page or a head is *First* by position: searches never compare its key.
+//!   The bytes there are the lowest separator the page ever had, so a page can be found from its
+//!   own bytes.
 
 use littoral_base::codec::SEAL_BYTES;
 use littoral_base::units::Lba;
@@ -244,8 +246,9 @@ impl Body {
         page
     }
 
-    /// Keeps the bytes of First within the page's range, so that the page can be found by them: a page
-    /// that has just been halved may begin with a separator that now belongs to its right half.
+    /// Keeps the bytes of First within the page's range, so that the page can be found by them: a
+    /// page that has just been halved may begin with a separator that now belongs to its right
+    /// half.
     fn lower_first(&self, page: &mut [u8]) {
         if self.level > 0 && count(page) > 1 && self.key(page, 0) > self.key(page, 1) {
             let second = self.at(1);

@@ -1,7 +1,7 @@
 //! Ordered indexes on zoned storage.
 //!
-//! - [`zb`]: the ZB+-tree of paper 000, repaired: leaves and inner bodies in conventional or sequential
-//!   zones, heads that cut the cascade of updates, logs matched by slot.
+//! - [`zb`]: the ZB+-tree of paper 000, repaired: leaves and inner bodies in conventional or
+//!   sequential zones, heads that cut the cascade of updates, logs matched by slot.
 //! - [`cow`]: the copy-on-write B+-tree that it is measured against.
 //! - [`index`]: either tree on a store: room kept, zones collected, power cuts survived.
 //! - [`kv`]: an index in a directory, as the command line uses it.
@@ -9,8 +9,8 @@
 //! - [`layout`]: page layouts shared by both.
 //!
 //! Both trees are generic over [`littoral_store::pages::Pages`]: the same code runs in figure mode,
-//! where blocks are only counted, and on a store that survives power cuts. Records have fixed sizes;
-//! keys are compared as bytes.
+//! where blocks are only counted, and on a store that survives power cuts. Records have fixed
+//! sizes; keys are compared as bytes.
 
 #![forbid(unsafe_code)]
 

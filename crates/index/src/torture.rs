@@ -1,9 +1,11 @@
-//! Power cuts at every kind of moment: the enumerator behind the crash tests and `zbtree.crash.lost`.
+//! Power cuts at every kind of moment: the enumerator behind the crash tests and
+//! `zbtree.crash.lost`.
 //!
-//! One medium lives through many cuts. Between two cuts random puts and deletions run, durable one by
-//! one or in batches; the cut falls at a random device command, also inside recovery, and any legal
-//! subset of unflushed writes survives. After each recovery the whole index is checked and read: it must
-//! be the state after some prefix of the operations that is not shorter than what was acknowledged.
+//! One medium lives through many cuts. Between two cuts random puts and deletions run, durable one
+//! by one or in batches; the cut falls at a random device command, also inside recovery, and any
+//! legal subset of unflushed writes survives. After each recovery the whole index is checked and
+//! read: it must be the state after some prefix of the operations that is not shorter than what was
+//! acknowledged.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +27,8 @@ pub struct Report {
     pub cuts: u64,
     /// Power cuts inside recoveries.
     pub recovery_cuts: u64,
-    /// Cuts after which the contents were no prefix of the operations that holds all acknowledged ones:
-    /// a lost update or a deleted key that came back.
+    /// Cuts after which the contents were no prefix of the operations that holds all acknowledged
+    /// ones: a lost update or a deleted key that came back.
     pub lost: u64,
     /// Cuts after which the index did not open or broke an invariant.
     pub broken: u64,
@@ -58,8 +60,8 @@ fn contents(index: &Cut<'_>) -> Result<Contents> {
     Ok(found)
 }
 
-/// The states that may be found after a cut: after the last acknowledged operation, and after each one
-/// that ran since.
+/// The states that may be found after a cut: after the last acknowledged operation, and after each
+/// one that ran since.
 struct History {
     states: Vec<Contents>,
     acknowledged: u64,

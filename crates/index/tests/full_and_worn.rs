@@ -1,4 +1,5 @@
-//! A full device, worn zones and tight limits, on the model: refused by name or served, nothing lost.
+//! A full device, worn zones and tight limits, on the model: refused by name or served, nothing
+//! lost.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 

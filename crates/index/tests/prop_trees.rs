@@ -1,5 +1,6 @@
-//! Both trees against the standard library's map: every answer, every scan, every invariant, at orders
-//! small enough that splits, merges, logs, Syncs and several pairs of levels happen all the time.
+//! Both trees against the standard library's map: every answer, every scan, every invariant, at
+//! orders small enough that splits, merges, logs, Syncs and several pairs of levels happen all the
+//! time.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 

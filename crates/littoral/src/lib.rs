@@ -1,4 +1,5 @@
-//! Floor 3 of littoral, the facade: a machine made of memory devices, and the engines that run on it.
+//! Floor 3 of littoral, the facade: a machine made of memory devices, and the engines that run on
+//! it.
 //!
 //! The floors below are reached through this crate, so that a program names one dependency.
 

@@ -49,8 +49,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine described at `path`, or in `machine.toml` of the working folder, or else everything
-    /// emulated in memory.
+    /// The machine described at `path`, or in `machine.toml` of the working folder, or else
+    /// everything emulated in memory.
     ///
     /// # Errors
     /// As [`MachineSpec::load`].
@@ -112,8 +112,8 @@ impl Machine {
         Err(Error::new(Kind::IllegalRequest, message))
     }
 
-    /// Opens a flash device. One on `ram` holds `data` (or zeros) and is paced by its profile, copies
-    /// charged to the host; the others hold what their file holds and refuse data.
+    /// Opens a flash device. One on `ram` holds `data` (or zeros) and is paced by its profile,
+    /// copies charged to the host; the others hold what their file holds and refuse data.
     ///
     /// # Errors
     /// `Kind::Profile` for an unknown device, `Kind::IllegalRequest` for data given to a file,
@@ -149,7 +149,8 @@ impl Machine {
     /// Opens a zoned device; one on a file is created there when the file is absent.
     ///
     /// # Errors
-    /// `Kind::Profile` for an unknown device or an illegal geometry; else as the device's own opening.
+    /// `Kind::Profile` for an unknown device or an illegal geometry; else as the device's own
+    /// opening.
     pub fn open_zoned(&self, name: &str) -> Result<Box<dyn ZonedDevice>> {
         let device = self.device(name, MachineKind::Zoned)?;
         match &device.medium {
@@ -163,7 +164,8 @@ impl Machine {
     /// Opens a memory device; one on a file is created there when the file is absent.
     ///
     /// # Errors
-    /// `Kind::Profile` for an unknown device or an absent capacity; else as the domain's own opening.
+    /// `Kind::Profile` for an unknown device or an absent capacity; else as the domain's own
+    /// opening.
     pub fn open_memory(&self, name: &str) -> Result<Box<dyn Domain>> {
         let device = self.device(name, MachineKind::Memory)?;
         match &device.medium {
@@ -179,8 +181,8 @@ impl Machine {
     /// `<file>.catalogue`, locked for as long as it is open.
     ///
     /// # Errors
-    /// `Kind::IllegalRequest` for a device in memory, whose contents end with the process; `Kind::Busy`
-    /// when another process has it; else as [`Catalogue::open`].
+    /// `Kind::IllegalRequest` for a device in memory, whose contents end with the process;
+    /// `Kind::Busy` when another process has it; else as [`Catalogue::open`].
     pub fn catalogue(&self, name: &str) -> Result<Catalogue<FileStore>> {
         let device = self.spec.device(name)?;
         let Some(path) = device.medium.path() else {
@@ -231,8 +233,8 @@ fn capacity(device: &DeviceSpec) -> Result<usize> {
     })
 }
 
-/// The geometry of a zoned device; fields left out take the zone's size, no conventional zones and no
-/// limits.
+/// The geometry of a zoned device; fields left out take the zone's size, no conventional zones and
+/// no limits.
 fn geometry(device: &DeviceSpec) -> Geometry {
     let get = |key, default| device.geometry(key).unwrap_or(default);
     let small = |key| u32::try_from(get(key, 0)).expect("invariant: the row's range fits 32 bits");

@@ -1,9 +1,10 @@
 //! Pointer chasing on a ring: what an ANN index, a hash table or a B-tree does with its medium.
 //!
 //! A search is a chain of 8 to 16 dependent reads of 64 bytes: each record names the next. Searches
-//! do not depend on each other, so a ring overlaps hundreds of them. Printed: the time of a plain loop
-//! over DRAM, of the ring over DRAM (cache misses hidden), and of the ring over a modelled 4 us flash
-//! (`paced` clock: our code in real time, deadlines of the model; data handed out by pointer).
+//! do not depend on each other, so a ring overlaps hundreds of them. Printed: the time of a plain
+//! loop over DRAM, of the ring over DRAM (cache misses hidden), and of the ring over a modelled 4
+//! us flash (`paced` clock: our code in real time, deadlines of the model; data handed out by
+//! pointer).
 //!
 //! `cargo run --release -p littoral-runtime --example chains [MEGABYTES]`
 #![allow(clippy::print_stdout)] // Reason: an example shows its result.

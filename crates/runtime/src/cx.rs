@@ -1,6 +1,7 @@
 //! What a context holds: its handle on the ring, a read under way, the bytes of a finished read.
 //!
-//! A read's life: `Fresh -> Waiting -> Taken`, or `Fresh -> Starved -> Waiting` when no slot is free.
+//! A read's life: `Fresh -> Waiting -> Taken`, or `Fresh -> Starved -> Waiting` when no slot is
+//! free.
 //! - *Fresh*: issued; the first poll always suspends, so that other contexts issue theirs (and, on
 //!   DRAM, so that the prefetch has time to work).
 //! - *Waiting*: each poll asks the device.
@@ -13,8 +14,8 @@
 //!   futures from foreign ones.
 //! - A context's usual slot is its own number, so taking one is a test, not a search.
 //!
-//! What a read keeps in its context's frame (a pointer and a word) and what it stores on the way are
-//! the ring's cost per read; `docs/design/ring.md` has the account.
+//! What a read keeps in its context's frame (a pointer and a word) and what it stores on the way
+//! are the ring's cost per read; `docs/design/ring.md` has the account.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -32,8 +33,8 @@ use crate::error::{Error, Kind, Result};
 /// What all contexts of a ring share; futures reach it by one pointer.
 pub(crate) struct Core<D> {
     pub(crate) device: D,
-    /// Counts the times a future of this ring returned `Pending`; a `Pending` that left it unchanged
-    /// is foreign.
+    /// Counts the times a future of this ring returned `Pending`; a `Pending` that left it
+    /// unchanged is foreign.
     pub(crate) marks: Cell<u64>,
     pub(crate) counters: RingCounters,
     /// First slot that is no context's own.
@@ -292,8 +293,8 @@ impl<D: ReadDevice> Drop for Read<'_, D> {
 
 /// The bytes of a finished read; dropping it releases the slot.
 ///
-/// The slot is kept as a whole word: with padding in its place the guard travels through memory as a
-/// 4-byte store and an 8-byte load, which the store buffer cannot forward.
+/// The slot is kept as a whole word: with padding in its place the guard travels through memory as
+/// a 4-byte store and an 8-byte load, which the store buffer cannot forward.
 pub struct ReadGuard<'r, D: ReadDevice> {
     core: &'r Core<D>,
     word: u64,

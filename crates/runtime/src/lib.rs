@@ -1,12 +1,12 @@
 //! The coroutine ring: hundreds of stackless coroutines a core hide microseconds of read latency.
 //!
 //! A [`Ring`] owns a [`ReadDevice`](littoral_device::read::ReadDevice) and runs many copies of one
-//! `async` function, its *contexts*. A context that reads is suspended until its data are there; the
-//! others run meanwhile. There is no waker, no `Arc`, no queue: contexts lie side by side in one
-//! allocation and are polled in turn (paper 003, "Hiding latency using stackless coroutines").
+//! `async` function, its *contexts*. A context that reads is suspended until its data are there;
+//! the others run meanwhile. There is no waker, no `Arc`, no queue: contexts lie side by side in
+//! one allocation and are polled in turn (paper 003, "Hiding latency using stackless coroutines").
 //!
-//! The ring knows bytes and addresses, not graphs: an ANN index, a hash table or a B-tree on a medium
-//! with microseconds of latency is as good a user (`examples/chains.rs`).
+//! The ring knows bytes and addresses, not graphs: an ANN index, a hash table or a B-tree on a
+//! medium with microseconds of latency is as good a user (`examples/chains.rs`).
 //!
 //! ```
 //! use std::cell::Cell;
@@ -16,7 +16,7 @@
 //! // A table of 1000 little-endian words on the medium; sum the even-numbered ones.
 //! let words: Vec<u8> = (0..1000u64).flat_map(u64::to_le_bytes).collect();
 //! let device = Dram::new(Region::from_bytes(&words).unwrap());
-//! let ring = Ring::new(device, RingOptions { contexts: Contexts::Fixed(64), ..RingOptions::default() })?;
+//! let ring = Ring::new(device, RingOptions::with_contexts(Contexts::Fixed(64)))?;
 //!
 //! let next = Cell::new(0u64); // the shared source of work
 //! let sum = Cell::new(0u64);

@@ -1,8 +1,8 @@
 //! The ring itself: contexts polled in turn until all of them have ended.
 //!
-//! One *sweep* polls every live context once, in order. The device's `reap` (its timestamp) is called
-//! once every `polls_per_reap` polls, its `kick` once a sweep. While requests are outstanding a ring
-//! gives the processor away only on a device that can be slept on.
+//! One *sweep* polls every live context once, in order. The device's `reap` (its timestamp) is
+//! called once every `polls_per_reap` polls, its `kick` once a sweep. While requests are
+//! outstanding a ring gives the processor away only on a device that can be slept on.
 //!
 //! Invariants
 //! - Contexts are pinned in one allocation; context `i` of a run has slot `i` as its own.
@@ -99,7 +99,8 @@ impl<D: ReadDevice> Ring<D> {
         RingCounts { reads_count: self.reads(), ..self.core.counters.snapshot() }
     }
 
-    /// How many contexts the next run starts with: the fixed number, or what tuning has found so far.
+    /// How many contexts the next run starts with: the fixed number, or what tuning has found so
+    /// far.
     pub fn contexts(&self) -> u32 {
         self.tuner.borrow().contexts()
     }
@@ -118,8 +119,9 @@ impl<D: ReadDevice> Ring<D> {
     /// shares among them (a `Cell`, a `RefCell`) until it is dry.
     ///
     /// # Errors
-    /// The first error a context ends with; the other contexts are dropped where they are. The ring's
-    /// own are `Kind::ForeignFuture`, `Kind::Exhausted`, `Kind::Reentrant` and `Kind::FutureTooLarge`.
+    /// The first error a context ends with; the other contexts are dropped where they are. The
+    /// ring's own are `Kind::ForeignFuture`, `Kind::Exhausted`, `Kind::Reentrant` and
+    /// `Kind::FutureTooLarge`.
     #[inline]
     pub fn run<'r, F, Fut, E>(&'r self, make: F) -> std::result::Result<(), E>
     where
@@ -130,7 +132,8 @@ impl<D: ReadDevice> Ring<D> {
         self.run_at_most(u32::MAX, make)
     }
 
-    /// [`Ring::run`] with at most `contexts` contexts, for callers who know that there is less work.
+    /// [`Ring::run`] with at most `contexts` contexts, for callers who know that there is less
+    /// work.
     ///
     /// # Errors
     /// As [`Ring::run`].
@@ -229,10 +232,10 @@ impl<D: ReadDevice> Ring<D> {
 
     /// Polls every live context once.
     ///
-    /// Whether a `Pending` was foreign is found out by the stretch: the marks left must be as many as
-    /// the contexts pending. They differ when one is foreign, or when one waits for several reads at
-    /// once and so leaves several marks; then the next sweep goes in stretches of one. The two may
-    /// hide each other, but not for longer than the latter waits.
+    /// Whether a `Pending` was foreign is found out by the stretch: the marks left must be as many
+    /// as the contexts pending. They differ when one is foreign, or when one waits for several
+    /// reads at once and so leaves several marks; then the next sweep goes in stretches of one. The
+    /// two may hide each other, but not for longer than the latter waits.
     #[inline(always)]
     fn sweep<F, E>(&self, slab: &mut Slab<F>) -> std::result::Result<(), E>
     where
@@ -279,8 +282,8 @@ impl<D: ReadDevice> Ring<D> {
         bump(&self.core.counters.sweeps_count, 1);
     }
 
-    /// Hands over what was issued; after a sweep of `polls` polls in which nobody got further, makes
-    /// sure that somebody still can, and sleeps where the device allows it.
+    /// Hands over what was issued; after a sweep of `polls` polls in which nobody got further,
+    /// makes sure that somebody still can, and sleeps where the device allows it.
     #[inline(always)]
     fn end_sweep(&self, before: Progress, polls: u64) -> Result<()> {
         self.core.device.kick();

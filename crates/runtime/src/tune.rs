@@ -2,11 +2,11 @@
 //!
 //! At each number of contexts the tuner takes the best of several windows (one window disturbed by
 //! another process must not decide) and compares with the number before. By Little's law throughput
-//! grows in proportion while latency rules; it is flat once the device's rate, its link or this core
-//! rules. The smallest number that is flat is kept: more contexts only cost cache.
+//! grows in proportion while latency rules; it is flat once the device's rate, its link or this
+//! core rules. The smallest number that is flat is kept: more contexts only cost cache.
 //!
-//! - Time is in ticks of the time-stamp counter; windows count only sweeps in which every context was
-//!   alive, so the end of a short run does not look like a slow device.
+//! - Time is in ticks of the time-stamp counter; windows count only sweeps in which every context
+//!   was alive, so the end of a short run does not look like a slow device.
 //! - What was learnt is kept from run to run of the same ring.
 
 use littoral_device::ticks;

@@ -1,4 +1,5 @@
-//! The bytes of a pool: superblock, frontier lines, slab table (docs/design/stm.md has the picture).
+//! The bytes of a pool: superblock, frontier lines, slab table (docs/design/stm.md has the
+//! picture).
 //!
 //! ```text
 //! 0            superblock, 256 bytes, CRC32C in its last four
@@ -9,7 +10,8 @@
 //!
 //! - Everything is little-endian words; the superblock is written last at creation, so a pool whose
 //!   creation was cut short has none and is named as such.
-//! - A slab entry is durable before any object of the slab is handed out; entries are claimed in order.
+//! - A slab entry is durable before any object of the slab is handed out; entries are claimed in
+//!   order.
 //! - Format version 1 is the only one; another is refused by number.
 
 use littoral_base::codec;
@@ -36,7 +38,8 @@ const DEAD_WORD: usize = 4;
 pub struct Options {
     /// Thread slots, 1 to [`THREADS_MAX`].
     pub threads_max: usize,
-    /// Bytes of a slab, a power of two from 256 on; `None` takes a 1024th of the pool, 4 KiB to 4 MiB.
+    /// Bytes of a slab, a power of two from 256 on; `None` takes a 1024th of the pool, 4 KiB to 4
+    /// MiB.
     pub slab_bytes: Option<usize>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! - The gate is open while nobody holds a ticket; passing it costs two loads of a line that nobody
 //!   writes then, so disjoint transactions share no written line.
-//! - Tickets are served in order. A waiter gives up after a bound and goes on, so that two handles of
-//!   one thread, one inside the other's closure, cannot wait for each other for ever.
+//! - Tickets are served in order. A waiter gives up after a bound and goes on, so that two handles
+//!   of one thread, one inside the other's closure, cannot wait for each other for ever.
 
 use littoral_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use littoral_base::sync::thread::yield_now;

@@ -1,8 +1,8 @@
 //! Durable transactions on persistent memory: thread clocks, dual versions, two fences, no log.
 //!
-//! A [`Pool`] on any [`Domain`](littoral_device::memory::Domain) holds typed records; a [`Thread`] runs
-//! closures on them as transactions that are opaque (also a doomed one sees one moment's state) and
-//! durable when `atomically` returns.
+//! A [`Pool`] on any [`Domain`](littoral_device::memory::Domain) holds typed records; a [`Thread`]
+//! runs closures on them as transactions that are opaque (also a doomed one sees one moment's
+//! state) and durable when `atomically` returns.
 //!
 //! ```
 //! use littoral_device::pmem::Dram;
@@ -24,8 +24,9 @@
 //! # Ok::<(), littoral_stm::Error>(())
 //! ```
 //!
-//! Protocol: `docs/design/stm.md`. Source: "A Scalable Timestamp-Based Durable Software Transactional
-//! Memory" (paper 004), repaired; each module names its deviations. Nothing here is unsafe.
+//! Protocol: `docs/design/stm.md`. Source: "A Scalable Timestamp-Based Durable Software
+//! Transactional Memory" (paper 004), repaired; each module names its deviations. Nothing here is
+//! unsafe.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,11 @@
 //! A pool: a domain formatted as superblock, frontier lines, slab table and slabs.
 //!
 //! Lifecycle
-//! 1. `create` formats zeroed memory; `open` checks the superblock, then restarts ([`crate::recover`]).
+//! 1. `create` formats zeroed memory; `open` checks the superblock, then restarts
+//!    ([`crate::recover`]).
 //! 2. `thread` takes a thread slot; its handle runs transactions ([`crate::thread`]).
-//! 3. Slabs are claimed as types need them, and resolved when first touched; both under one lock, off
-//!    the path of a transaction.
+//! 3. Slabs are claimed as types need them, and resolved when first touched; both under one lock,
+//!    off the path of a transaction.
 //!
 //! Invariants
 //! - A slab has one type for ever; a reference is checked against it at each use.
@@ -102,8 +103,8 @@ impl<D: Domain> Pool<D> {
     /// Formats zeroed memory as a pool.
     ///
     /// # Errors
-    /// `Kind::Usage` for options out of range or too little memory, `Kind::Foreign` when the memory is
-    /// not zero where the superblock goes (nothing is changed), `Kind::Device`.
+    /// `Kind::Usage` for options out of range or too little memory, `Kind::Foreign` when the memory
+    /// is not zero where the superblock goes (nothing is changed), `Kind::Device`.
     pub fn create(domain: D, options: &Options) -> Result<Self> {
         let layout = Layout::of(domain.len(), options)?;
         if (0..layout.data).step_by(8).any(|at| domain.word(at, Ordering::Relaxed) != 0) {
@@ -118,8 +119,8 @@ impl<D: Domain> Pool<D> {
     /// Opens a pool after a clean end or a crash.
     ///
     /// # Errors
-    /// `Kind::Foreign` for another program's file or another format version, `Kind::Corrupt` with the
-    /// offset for damage, `Kind::Device` when the medium fails.
+    /// `Kind::Foreign` for another program's file or another format version, `Kind::Corrupt` with
+    /// the offset for damage, `Kind::Device` when the medium fails.
     pub fn open(domain: D, restart: Restart) -> Result<Self> {
         let layout = Layout::read(&domain)?;
         let entries = read_table(&domain, &layout)?;
@@ -175,8 +176,8 @@ impl<D: Domain> Pool<D> {
         self.fence("mark a thread slot")
     }
 
-    /// Ends a thread: its slot and clock go back, inactive. A slot whose mark cannot be cleared stays
-    /// active on the medium, which costs the next restart one dead clock and nothing else.
+    /// Ends a thread: its slot and clock go back, inactive. A slot whose mark cannot be cleared
+    /// stays active on the medium, which costs the next restart one dead clock and nothing else.
     pub(crate) fn release(&self, tid: u32, clock: u64) {
         if self.check_poison().is_ok() {
             drop(self.mark(tid, false));

@@ -1,7 +1,7 @@
 //! Plain data that lives in a pool: records of 64-bit words, and typed references between them.
 //!
-//! - A record is copied word by word and never borrowed from the medium, so a concurrent overwrite is
-//!   a defined race that the reader's recheck finds.
+//! - A record is copied word by word and never borrowed from the medium, so a concurrent overwrite
+//!   is a defined race that the reader's recheck finds.
 //! - A record's tag and size are part of its type: a slab holds one tag, and a reference of another
 //!   type is refused.
 //! - A [`Ref`] is an offset, not an address: pools may be mapped anywhere.

@@ -6,15 +6,16 @@
 //! 2. moves the frontier past it, fence;
 //! 3. clears the active mark, fence.
 //!
-//! Slabs are resolved when first touched ([`crate::slab`]), judged by the frontiers and dead lists as
-//! they were then. When a dead list is full, or a scan was asked for, every slab is resolved at once
-//! and, all bad stamps being gone, the dead lists are emptied.
+//! Slabs are resolved when first touched ([`crate::slab`]), judged by the frontiers and dead lists
+//! as they were then. When a dead list is full, or a scan was asked for, every slab is resolved at
+//! once and, all bad stamps being gone, the dead lists are emptied.
 //!
-//! Each step repeated after a crash inside recovery gives the same or a safer state: step 1 finds its
-//! entry, step 2 skips one more clock at worst.
+//! Each step repeated after a crash inside recovery gives the same or a safer state: step 1 finds
+//! its entry, step 2 skips one more clock at worst.
 //!
-//! Deviation from A5: clocks resume at frontier + 2, with the one dead clock remembered, instead of a
-//! scan that zeroes invalid stamps before any clock is reused; that scan is what made restart linear.
+//! Deviation from A5: clocks resume at frontier + 2, with the one dead clock remembered, instead of
+//! a scan that zeroes invalid stamps before any clock is reused; that scan is what made restart
+//! linear.
 
 use littoral_device::memory::Domain;
 

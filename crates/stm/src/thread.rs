@@ -1,16 +1,17 @@
 //! A thread's handle: its clock, what it knows of other clocks, its sets, its free objects.
 //!
 //! - One handle runs one transaction at a time (`&mut self`), so transactions cannot nest in it.
-//! - `starts[t]` (the paper's scs) is a clock of thread slot t that was reached before the last moment
-//!   at which everything read so far was valid together. It is raised only after a validation, and is
-//!   kept across transactions, which is sound because an empty read set is always valid.
-//! - A conflict retries with bounded random backoff; after [`PATIENCE`] losses the transaction takes a
-//!   ticket and younger ones wait for it.
+//! - `starts[t]` (the paper's scs) is a clock of thread slot t that was reached before the last
+//!   moment at which everything read so far was valid together. It is raised only after a
+//!   validation, and is kept across transactions, which is sound because an empty read set is
+//!   always valid.
+//! - A conflict retries with bounded random backoff; after [`PATIENCE`] losses the transaction
+//!   takes a ticket and younger ones wait for it.
 //! - Dropping the handle, also by a panic, gives back its slot, its clock and its free objects; a
 //!   panic inside a closure first undoes the transaction.
 //!
-//! Paper section 3; deviations: `starts` is raised only on success (the paper's order poisons it), and
-//! old versions are never read except at a snapshot epoch.
+//! Paper section 3; deviations: `starts` is raised only on success (the paper's order poisons it),
+//! and old versions are never read except at a snapshot epoch.
 
 use littoral_base::rng::{self, Rng};
 use littoral_base::sync::atomic::{Ordering::SeqCst, fence};
@@ -121,13 +122,14 @@ impl<'p, D: Domain> Thread<'p, D> {
         self.stats
     }
 
-    /// Whether a version newer than the start clocks is met by validating and going on (the default)
-    /// or by starting again, as before the paper's section 3.3.
+    /// Whether a version newer than the start clocks is met by validating and going on (the
+    /// default) or by starting again, as before the paper's section 3.3.
     pub fn set_extension(&mut self, extends: bool) {
         self.extends = extends;
     }
 
-    /// Runs `body` as a transaction, again and again until no other is in the way; durable on return.
+    /// Runs `body` as a transaction, again and again until no other is in the way; durable on
+    /// return.
     ///
     /// # Errors
     /// What `body` gave up with; `Kind::Full`, `Kind::Poisoned`, `Kind::Device`. Nothing is changed
@@ -166,7 +168,8 @@ impl<'p, D: Domain> Thread<'p, D> {
                 let text = "2^32 snapshots were taken in this session; reopen the pool";
                 return Err(Error::new(Kind::Usage, text));
             }
-            // Paired with the committers' fence: a writer that read an older epoch is seen committing.
+            // Paired with the committers' fence: a writer that read an older epoch is seen
+            // committing.
             fence(SeqCst);
             Ok(Mode::Snapshot(epoch))
         };

@@ -1,12 +1,12 @@
 //! A transaction: read, write, allocate, free, commit; spec A5 step by step.
 //!
 //! Read: load the record; wait while another commits it; if its clock is beyond what this thread
-//! knows, validate the read set, then know it; copy the words; fence(Acquire); the record must be the
-//! same and nobody committing it. An intent does not block readers.
+//! knows, validate the read set, then know it; copy the words; fence(Acquire); the record must be
+//! the same and nobody committing it. An intent does not block readers.
 //!
 //! Commit, in order:
-//! 1. own records INTENT -> COMMITTING; fence(SeqCst) (paired with every other committer's: of two that
-//!    read what the other writes at least one sees the other committing);
+//! 1. own records INTENT -> COMMITTING; fence(SeqCst) (paired with every other committer's: of two
+//!    that read what the other writes at least one sees the other committing);
 //! 2. read the snapshot epoch, validate the read set;
 //! 3. clock += 1;
 //! 4. store payloads and stamps into the slots that are not newest, write them back; SFENCE 1;
@@ -43,7 +43,8 @@ pub(crate) enum Mode {
     Snapshot(u64),
 }
 
-/// What structures need of a transaction; implemented by [`Tx`] and by the baselines measured beside it.
+/// What structures need of a transaction; implemented by [`Tx`] and by the baselines measured
+/// beside it.
 pub trait Access {
     /// Copies a record.
     ///

@@ -5,8 +5,8 @@
 //! orec   63..18 clock | 17..11 tid | 10 live | 9 newest slot | 8..7 state | 6..0 owner
 //! ```
 //!
-//! - A stamp names the transaction (thread slot, clock) that wrote its slot; the count says which of two
-//!   valid slots is later. Zero: never written, or scrubbed.
+//! - A stamp names the transaction (thread slot, clock) that wrote its slot; the count says which
+//!   of two valid slots is later. Zero: never written, or scrubbed.
 //! - An orec caches the newest slot's stamp, so that reading and validating touch no medium. Its
 //!   version part (all but state and owner) changes with every commit and never repeats.
 //!

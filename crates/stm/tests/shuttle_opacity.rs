@@ -1,7 +1,8 @@
 //! Long random schedules under shuttle: threads hand over at every access to an atomic.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p littoral-stm --release --test shuttle_opacity`.
-//! shuttle explores sequentially consistent schedules; weaker orderings are loom's part.
+//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p littoral-stm --release --test
+//! shuttle_opacity`. shuttle explores sequentially consistent schedules; weaker orderings are
+//! loom's part.
 #![cfg(shuttle)]
 
 use littoral_base::sync::{Arc, thread};

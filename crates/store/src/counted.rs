@@ -1,17 +1,19 @@
 //! Figure mode: pages in memory, with every block read and write of the medium counted.
 //!
-//! This is how paper 000 measures: each update of a conventional page is one block write, there is no
-//! write-back cache, and no block is stored. Redo bytes are what [`crate::pages::Patch`] lists would
-//! take in a redo record; they are counted apart.
+//! This is how paper 000 measures: each update of a conventional page is one block write, there is
+//! no write-back cache, and no block is stored. Redo bytes are what [`crate::pages::Patch`] lists
+//! would take in a redo record; they are counted apart.
 //!
-//! - Zone placement is the paper's: [`Placement::Dynamic`] puts hot pages in the sequential zone with
-//!   the most room and cold pages in the one with the least that still fits (the paper's Algorithms 1
-//!   and 2 say "minimum capacity" where its prose says "most remaining"; the prose is followed).
-//! - [`Placement::Fixed`] fills one zone; when it is full its live pages move to the other zone and it
-//!   is reset (section 4.2.5). Addresses are abstract, so a move costs its writes and nothing else: all
-//!   of a tree's pages are in the zone, and each is written once with its children's new addresses.
-//! - Virtual time, where a [`Timing`] is given, is the sum of the requests' latencies: one client, one
-//!   request at a time. A worn zone is slower as the timing says.
+//! - Zone placement is the paper's: [`Placement::Dynamic`] puts hot pages in the sequential zone
+//!   with the most room and cold pages in the one with the least that still fits (the paper's
+//!   Algorithms 1 and 2 say "minimum capacity" where its prose says "most remaining"; the prose is
+//!   followed).
+//! - [`Placement::Fixed`] fills one zone; when it is full its live pages move to the other zone and
+//!   it is reset (section 4.2.5). Addresses are abstract, so a move costs its writes and nothing
+//!   else: all of a tree's pages are in the zone, and each is written once with its children's new
+//!   addresses.
+//! - Virtual time, where a [`Timing`] is given, is the sum of the requests' latencies: one client,
+//!   one request at a time. A worn zone is slower as the timing says.
 
 use std::cell::Cell;
 

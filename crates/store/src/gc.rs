@@ -1,11 +1,12 @@
 //! Garbage collection of sequential zones: cost-benefit victims, live pages moved, zones reset.
 //!
-//! One step empties one zone: its live pages are appended to the collector's zone, the engine is told
-//! where each went, the whole is made durable as one group, and only then is the zone reset. A power cut
-//! anywhere leaves the old pages or the new ones in use, never neither.
+//! One step empties one zone: its live pages are appended to the collector's zone, the engine is
+//! told where each went, the whole is made durable as one group, and only then is the zone reset. A
+//! power cut anywhere leaves the old pages or the new ones in use, never neither.
 //!
-//! The collector runs when puts reach the reserve ([`Store::wants_collection`]), one zone at a time, so
-//! its work is paced by the writes that need the room; the reserve is what it moves pages into.
+//! The collector runs when puts reach the reserve ([`Store::wants_collection`]), one zone at a
+//! time, so its work is paced by the writes that need the room; the reserve is what it moves pages
+//! into.
 
 use std::collections::BTreeSet;
 
@@ -29,15 +30,15 @@ pub trait Relocate {
         self.store().is_live(at)
     }
 
-    /// Takes note that page `old` now lies at `new` and frees `old`; whether it was in use. The collector
-    /// commits.
+    /// Takes note that page `old` now lies at `new` and frees `old`; whether it was in use. The
+    /// collector commits.
     ///
     /// # Errors
     /// Those of the store.
     fn moved(&mut self, old: Lba, new: Lba) -> Result<bool>;
 
-    /// Moves all of `pages` elsewhere, one by one; an engine whose moves rewrite shared ancestors does
-    /// better to move them together.
+    /// Moves all of `pages` elsewhere, one by one; an engine whose moves rewrite shared ancestors
+    /// does better to move them together.
     ///
     /// # Errors
     /// `Kind::Full` when there is no room to move them to; those of the store.

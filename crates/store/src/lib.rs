@@ -1,6 +1,7 @@
 //! Floor 1 of littoral: pages on block media, for engines that know trees and not blocks.
 //!
-//! - [`pages`]: the seam. An engine reads, appends, patches and frees pages through [`pages::Pages`].
+//! - [`pages`]: the seam. An engine reads, appends, patches and frees pages through
+//!   [`pages::Pages`].
 //! - [`counted`]: pages in memory that count what the medium would have done: the mode in which the
 //!   figures of papers are reproduced.
 //! - [`store`]: pages on a zoned device: redo log, checkpoint, recovery; [`gc`] empties zones;

@@ -3,8 +3,8 @@
 //! - *Sequential* pages are written once, at a write pointer, and never change: [`Pages::append`].
 //! - *Conventional* pages are written in place: [`Pages::allocate`], then [`Pages::put`] or
 //!   [`Pages::patch`]. One call of either is one block write.
-//! - An operation of the engine may make several calls; a store makes them durable together or not at
-//!   all when the engine calls [`Pages::commit`].
+//! - An operation of the engine may make several calls; a store makes them durable together or not
+//!   at all when the engine calls [`Pages::commit`].
 //! - An image may be shorter than the page: the rest of the page is not the engine's.
 //!
 //! Invariants

@@ -1,8 +1,8 @@
 //! The redo log: groups of page changes in two sequential zones, one an epoch.
 //!
-//! A group is a run of whole blocks at the write pointer: magic u32, length of the body u32, store id
-//! u64, epoch u64, sequence u64, CRC32C of header and body, the body, zeros to the block's end. The body
-//! is a list of entries:
+//! A group is a run of whole blocks at the write pointer: magic u32, length of the body u32, store
+//! id u64, epoch u64, sequence u64, CRC32C of header and body, the body, zeros to the block's end.
+//! The body is a list of entries:
 //!
 //! | tag | entry |
 //! |---|---|
@@ -10,8 +10,9 @@
 //! | 2 | page address u64, length u16, image |
 //! | 3 | root: top u64, height u32, records u64 |
 //!
-//! - Replay reads groups from the zone's start while id, epoch, sequence and checksum are right; what
-//!   follows was never acknowledged (a write pointer may lie beyond valid data after a power cut).
+//! - Replay reads groups from the zone's start while id, epoch, sequence and checksum are right;
+//!   what follows was never acknowledged (a write pointer may lie beyond valid data after a power
+//!   cut).
 //! - Entries are physical: replay never reads what it is about to repair.
 
 use littoral_base::codec::{Reader, Writer, crc, crc_append};

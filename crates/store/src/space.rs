@@ -1,7 +1,7 @@
 //! Which blocks are in use: live pages a zone, free conventional blocks, and where to append next.
 //!
-//! The map is derived, never stored: when a store is opened the engine names every page it can reach,
-//! and what it does not name is free. So no crash can leak a block or free one twice.
+//! The map is derived, never stored: when a store is opened the engine names every page it can
+//! reach, and what it does not name is free. So no crash can leak a block or free one twice.
 //!
 //! Invariants
 //! - Zones being filled never exceed the device's active limit: the redo log has one, and without
@@ -68,8 +68,8 @@ impl Purpose {
 }
 
 impl Space {
-    /// The space of a device whose superblocks and redo log take `taken` zones and `skip` blocks at the
-    /// front of the first conventional zone.
+    /// The space of a device whose superblocks and redo log take `taken` zones and `skip` blocks at
+    /// the front of the first conventional zone.
     pub(crate) fn new(report: &[ZoneReport], taken: &[ZoneId], skip: u64, heads: usize) -> Space {
         let mut zones = BTreeMap::new();
         let mut conventional = Vec::new();

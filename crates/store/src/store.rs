@@ -1,22 +1,22 @@
 //! The store: pages on a zoned device, changed together or not at all.
 //!
-//! Life of a change: the engine appends, puts and patches pages; [`Pages::commit`] ends the operation and
-//! adds its conventional changes to the pending group; [`Store::sync`] makes every committed operation
-//! durable: appended pages are flushed, then the group is written to the redo log and flushed. A
-//! conventional page is written in place only by a checkpoint (no-steal), so a power cut can tear only
-//! pages whose images are in the redo log.
+//! Life of a change: the engine appends, puts and patches pages; [`Pages::commit`] ends the
+//! operation and adds its conventional changes to the pending group; [`Store::sync`] makes every
+//! committed operation durable: appended pages are flushed, then the group is written to the redo
+//! log and flushed. A conventional page is written in place only by a checkpoint (no-steal), so a
+//! power cut can tear only pages whose images are in the redo log.
 //!
-//! A checkpoint begins a new epoch: (1) the other redo zone is reset; (2) the images of all dirty pages
-//! and the root become its first group; (3) the superblock names the epoch; (4) the dirty pages are
-//! written in place. Each step is flushed before the next. Recovery replays the epoch that the superblock
-//! names and then is itself a checkpoint; cut anywhere, it begins again from the same state or from the
-//! next one (`docs/design/store.md` has the argument).
+//! A checkpoint begins a new epoch: (1) the other redo zone is reset; (2) the images of all dirty
+//! pages and the root become its first group; (3) the superblock names the epoch; (4) the dirty
+//! pages are written in place. Each step is flushed before the next. Recovery replays the epoch
+//! that the superblock names and then is itself a checkpoint; cut anywhere, it begins again from
+//! the same state or from the next one (`docs/design/store.md` has the argument).
 //!
 //! Invariants
 //! - The redo zone always has room for the images of all dirty pages.
 //! - A zone is reset only when a durable state has no live page in it.
-//! - After a failed durable write the handle is poisoned; after a failed operation [`Store::abort`] undoes
-//!   what the operation changed in memory.
+//! - After a failed durable write the handle is poisoned; after a failed operation [`Store::abort`]
+//!   undoes what the operation changed in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -176,12 +176,12 @@ impl<D: ZonedDevice> Store<D> {
         }
     }
 
-    /// Creates a store for the engine named by `engine`, whose own words are `label`; `id` tells this
-    /// store from every other.
+    /// Creates a store for the engine named by `engine`, whose own words are `label`; `id` tells
+    /// this store from every other.
     ///
     /// # Errors
-    /// `Kind::Foreign` when the device holds anything, which is left untouched; `Kind::Unsupported` when
-    /// its zones are too few or too small; `Kind::Io`.
+    /// `Kind::Foreign` when the device holds anything, which is left untouched; `Kind::Unsupported`
+    /// when its zones are too few or too small; `Kind::Io`.
     pub fn create(dev: D, engine: [u8; 8], label: &[u8], id: u64) -> Result<Store<D>> {
         let plan = divide(&dev)?;
         let report = dev.report(ZoneId(0), dev.limits().zones).map_err(device("zone report"))?;
@@ -199,8 +199,8 @@ impl<D: ZonedDevice> Store<D> {
         Ok(store)
     }
 
-    /// Opens a store: finds the newest superblock and replays the redo log in memory. The engine must
-    /// then name its pages to [`Store::recovered`] before anything is changed.
+    /// Opens a store: finds the newest superblock and replays the redo log in memory. The engine
+    /// must then name its pages to [`Store::recovered`] before anything is changed.
     ///
     /// # Errors
     /// `Kind::Foreign` for another medium or format, `Kind::Corrupt`, `Kind::Io`.
@@ -355,8 +355,8 @@ impl<D: ZonedDevice> Store<D> {
         if r.remaining() == 0 { Ok(()) } else { Err(wrong_redo(Lba(0))) }
     }
 
-    /// A page that replay patches. Its bytes on the medium verify: a page that a checkpoint may have torn
-    /// has its image in the epoch's first group.
+    /// A page that replay patches. Its bytes on the medium verify: a page that a checkpoint may
+    /// have torn has its image in the epoch's first group.
     fn page_to_repair(&mut self, at: Lba) -> Result<&mut Vec<u8>> {
         if !self.dirty.contains_key(&at.0) {
             let page = self.read_page(at)?.to_vec();
@@ -539,8 +539,8 @@ impl<D: ZonedDevice> Store<D> {
         }
     }
 
-    /// Whether a write failed because its zone can no longer be written: the zone is retired, its pages
-    /// stay readable, and another zone is tried.
+    /// Whether a write failed because its zone can no longer be written: the zone is retired, its
+    /// pages stay readable, and another zone is tried.
     fn zone_failed(&mut self, zone: ZoneId, error: &littoral_device::Error) -> Result<bool> {
         let told = matches!(Refusal::of(error), Some(Refusal::ReadOnly | Refusal::Offline));
         let found = told || {
@@ -568,8 +568,9 @@ impl<D: ZonedDevice> Store<D> {
         }
     }
 
-    /// Whether an operation that allocates up to `conventional` pages and appends up to `sequential` can
-    /// be carried out; deletions may use the last of the room, so that space comes back.
+    /// Whether an operation that allocates up to `conventional` pages and appends up to
+    /// `sequential` can be carried out; deletions may use the last of the room, so that space comes
+    /// back.
     pub fn has_room(&self, conventional: u64, sequential: u64, is_deletion: bool) -> bool {
         let kept =
             if is_deletion || !self.space.has_conventional() { 0 } else { 2 * OPERATION_PAGES };

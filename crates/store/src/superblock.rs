@@ -1,13 +1,14 @@
 //! The superblock: which store this is, where its redo log begins, and what the engine is.
 //!
-//! One block: magic `LITSTORE`, version u32, engine tag of 8 bytes, generation u64, store id u64, epoch
-//! u64, the engine's label (u16 length, bytes), zeros, CRC32C salted with the generation's slot.
+//! One block: magic `LITSTORE`, version u32, engine tag of 8 bytes, generation u64, store id u64,
+//! epoch u64, the engine's label (u16 length, bytes), zeros, CRC32C salted with the generation's
+//! slot.
 //!
-//! - With conventional zones: blocks 0 and 1 in turn (generation modulo two), so a torn write leaves
-//!   the other one. Without: two sequential zones in turn; the newest block that verifies counts, and a
-//!   zone is reset only when the other one holds a newer block.
-//! - The highest generation that verifies is the store's; a superblock is written only after all that it
-//!   names is durable.
+//! - With conventional zones: blocks 0 and 1 in turn (generation modulo two), so a torn write
+//!   leaves the other one. Without: two sequential zones in turn; the newest block that verifies
+//!   counts, and a zone is reset only when the other one holds a newer block.
+//! - The highest generation that verifies is the store's; a superblock is written only after all
+//!   that it names is durable.
 
 use littoral_base::codec::{Reader, Writer, seal, unseal};
 use littoral_base::units::{Lba, ZoneId};
@@ -171,9 +172,9 @@ impl Home {
         if room(b_start, b_wp) {
             return Ok(b_wp);
         }
-        // One zone is full, or both are. The newer superblock is the last block of a full zone whose
-        // other zone is empty; with both full, zone b was filled last exactly when it was reset last,
-        // which its last block's generation shows.
+        // One zone is full, or both are. The newer superblock is the last block of a full zone
+        // whose other zone is empty; with both full, zone b was filled last exactly when it was
+        // reset last, which its last block's generation shows.
         let older = if b_wp == b_start {
             b
         } else if a_wp == a_start {

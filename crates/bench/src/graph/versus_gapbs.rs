@@ -3,8 +3,10 @@
 //! - GAPBS reads the graph from its own form (`.sg`): once with the generator's numbering, which is
 //!   what it would be given (the ratio that is claimed), and once with ours, which is by degree, so
 //!   that nobody mistakes the numbering's gain for the kernels'.
-//! - One thread each, on the same core, in turn; GAPBS's own trial times count. Its build is the user's.
-//! - Our trial times leave out what GAPBS's include: allocating the answer. State is allocated once.
+//! - One thread each, on the same core, in turn; GAPBS's own trial times count. Its build is the
+//!   user's.
+//! - Our trial times leave out what GAPBS's include: allocating the answer. State is allocated
+//!   once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,8 +49,8 @@ impl VersusGapbs {
     }
 }
 
-/// Measures `kernel` on `graph` beside the suite found among `peers`; its inputs go to `scratch` and
-/// are kept there for the next kernel.
+/// Measures `kernel` on `graph` beside the suite found among `peers`; its inputs go to `scratch`
+/// and are kept there for the next kernel.
 ///
 /// # Errors
 /// `Kind::Environment` when the suite fails or says what cannot be read.

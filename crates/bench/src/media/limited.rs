@@ -1,8 +1,9 @@
 //! Running a program under a memory limit, and BFS by io_uring beside BFS by mmap under it.
 //!
 //! The limit is a memory control group of version 2 (`memory.max`) or 1 (`memory.limit_in_bytes`),
-//! made for the run and removed after it; the page cache a program fills counts towards it, which is
-//! the point. Where no group can be made the comparison is skipped with the system's words. Clock: wall.
+//! made for the run and removed after it; the page cache a program fills counts towards it, which
+//! is the point. Where no group can be made the comparison is skipped with the system's words.
+//! Clock: wall.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,8 @@ impl MemoryGroup {
     /// # Errors
     /// `Kind::Io` when it cannot be started.
     pub fn run(&self, program: &Path, arguments: &[String]) -> Result<Output> {
-        // The shell joins the group before it becomes the program, so not one page escapes the limit.
+        // The shell joins the group before it becomes the program, so not one page escapes the
+        // limit.
         Command::new("/bin/sh")
             .args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""])
             .arg(&self.folder)
@@ -78,7 +80,8 @@ fn candidates(own: &str) -> Vec<(PathBuf, &'static str)> {
             if fs::read_to_string(root.join("cgroup.controllers"))
                 .is_ok_and(|c| c.contains("memory"))
             {
-                // A group with processes of its own has no children with limits, hence also the root.
+                // A group with processes of its own has no children with limits, hence also the
+                // root.
                 found.push((root.join(path), "memory.max"));
                 found.push((root.to_owned(), "memory.max"));
             }
@@ -112,13 +115,14 @@ impl MmapFigures {
     }
 }
 
-/// Runs `littoral graph bfs` on `graph` by io_uring and by mmap in turn, each in a fresh memory group of
-/// a quarter of the file's size, the file's pages dropped from the cache before each run.
+/// Runs `littoral graph bfs` on `graph` by io_uring and by mmap in turn, each in a fresh memory
+/// group of a quarter of the file's size, the file's pages dropped from the cache before each run.
 ///
 /// `seconds` reads the time of the search from the command's JSON.
 ///
 /// # Errors
-/// `Kind::Io` when the file or the program cannot be used, `Kind::BadResult` when its output has no time.
+/// `Kind::Io` when the file or the program cannot be used, `Kind::BadResult` when its output has no
+/// time.
 pub fn uring_vs_mmap(
     littoral: &Path,
     graph: &Path,

@@ -1,8 +1,8 @@
 //! io_uring beside fio: the same file, block size, depth and kind of access, in turn.
 //!
-//! fio runs its io_uring engine with registered file and buffers, which are its cheapest settings here.
-//! Processor time is user plus system time of the reading process, over reads finished; both programs
-//! sleep while nothing has arrived. Clock: wall.
+//! fio runs its io_uring engine with registered file and buffers, which are its cheapest settings
+//! here. Processor time is user plus system time of the reading process, over reads finished; both
+//! programs sleep while nothing has arrived. Clock: wall.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -21,8 +21,8 @@ use crate::error::{Error, Kind, Result};
 use crate::peers::Peers;
 
 const READ_BYTES: u32 = 4096;
-/// io_uring sleeps until one in this many of the outstanding reads has been answered: fewer wake-ups a
-/// read, while the drive keeps most of its queue.
+/// io_uring sleeps until one in this many of the outstanding reads has been answered: fewer
+/// wake-ups a read, while the drive keeps most of its queue.
 const PARK_SHARE: u32 = 8;
 
 /// What to measure.

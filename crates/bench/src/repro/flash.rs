@@ -1,7 +1,7 @@
 //! Paper 003's system: the ring, the interface, graphs on microsecond flash, faults.
 //!
-//! Timed steps pin themselves to one core and interleave what they compare; the smallest of at least
-//! five repetitions counts (three with `--quick`, said in each figure's note).
+//! Timed steps pin themselves to one core and interleave what they compare; the smallest of at
+//! least five repetitions counts (three with `--quick`, said in each figure's note).
 
 use std::path::{Path, PathBuf};
 

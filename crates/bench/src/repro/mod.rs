@@ -22,7 +22,8 @@ pub struct Options {
     pub quick: bool,
     /// Where peers are looked for.
     pub peers: Peers,
-    /// A folder for graphs and files that are measured on; it should lie on the drive to be measured.
+    /// A folder for graphs and files that are measured on; it should lie on the drive to be
+    /// measured.
     pub scratch: PathBuf,
     /// The `littoral` program itself, for measurements that need a process of their own.
     pub program: PathBuf,
@@ -52,7 +53,8 @@ impl std::fmt::Debug for Step {
     }
 }
 
-/// Runs `steps` and judges each claim of `system`; `progress` hears the name and place of each step.
+/// Runs `steps` and judges each claim of `system`; `progress` hears the name and place of each
+/// step.
 ///
 /// # Errors
 /// `Kind::BadResult` when the system has no targets.

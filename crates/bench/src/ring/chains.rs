@@ -1,13 +1,13 @@
 //! The ring's workload: chains of dependent 64-byte reads, as async code and by hand.
 //!
 //! Each context holds a state of 64 bits; a step reads the line that the state names and mixes its
-//! first word into the state. So no read of a chain can start before the one before it has ended: what
-//! overlaps is the work of different contexts, and nothing else.
+//! first word into the state. So no read of a chain can start before the one before it has ended:
+//! what overlaps is the work of different contexts, and nothing else.
 //!
 //! - [`run_async`] is what a user of the ring writes; [`run_by_hand`] keeps the same states in an
 //!   array and drives the same device without futures, guards or counters of polls.
-//! - Both answer the sum of the final states, which [`run_plain`] computes without any device: a run
-//!   that read wrong bytes is noticed.
+//! - Both answer the sum of the final states, which [`run_plain`] computes without any device: a
+//!   run that read wrong bytes is noticed.
 
 use std::cell::Cell;
 

@@ -1,9 +1,9 @@
 //! The figures of `repro sdtm`, each under its id.
 //!
-//! - [`measure`] answers every figure it took; an id it does not answer was not measured, and the caller
-//!   says so. Sizes are the issue's; `quick` cuts rounds and repetitions only.
-//! - Ratios are ours over the baseline's, operations a second of process processor time, engines taking
-//!   turns within each round, median of rounds.
+//! - [`measure`] answers every figure it took; an id it does not answer was not measured, and the
+//!   caller says so. Sizes are the issue's; `quick` cuts rounds and repetitions only.
+//! - Ratios are ours over the baseline's, operations a second of process processor time, engines
+//!   taking turns within each round, median of rounds.
 
 use std::path::Path;
 use std::sync::Mutex;

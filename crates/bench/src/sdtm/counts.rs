@@ -1,8 +1,9 @@
 //! Counts: fences, lines, lines written in common; and what a restart costs.
 //!
-//! Fences and lines come from `Counted` under one thread and are the same on every run. Lines written in
-//! common come from [`Traced`], which sees every store to the domain and every store to the engine's shared
-//! volatile words (`Domain::shadow_stored`); a handle's own sets are not shared and not seen.
+//! Fences and lines come from `Counted` under one thread and are the same on every run. Lines
+//! written in common come from [`Traced`], which sees every store to the domain and every store to
+//! the engine's shared volatile words (`Domain::shadow_stored`); a handle's own sets are not shared
+//! and not seen.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -170,7 +171,8 @@ pub struct SharedWrites {
 pub fn shared_writes(transactions: u64) -> Result<SharedWrites> {
     let traced = Traced { inner: Dram::new(8 << 20), lines: Mutex::default() };
     let pool = Pool::create(traced, &Options::default())?;
-    // Each makes its objects on a handle it keeps, one after the other; only then is anything traced.
+    // Each makes its objects on a handle it keeps, one after the other; only then is anything
+    // traced.
     let mut handles = Vec::new();
     for _ in 0..2 {
         let mut th = pool.thread()?;

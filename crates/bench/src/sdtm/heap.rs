@@ -1,9 +1,9 @@
 //! The baselines' object heap: one version an object, a header word in front, bump and free lists.
 //!
-//! - An object is {header, payload words}, rounded up to 32 bytes, so that three words of payload take
-//!   half a line: half of what two versions take.
-//! - The header is zero for a free object; what else it means is the engine's. Free lists are volatile;
-//!   a restart would find free objects by their headers, as ours does by its stamps.
+//! - An object is {header, payload words}, rounded up to 32 bytes, so that three words of payload
+//!   take half a line: half of what two versions take.
+//! - The header is zero for a free object; what else it means is the engine's. Free lists are
+//!   volatile; a restart would find free objects by their headers, as ours does by its stamps.
 
 use std::sync::Mutex;
 

@@ -3,9 +3,9 @@
 //! - [`engine`]: one face for all; [`work`]: the workloads;
 //! - [`undo`], [`tl2`]: the baselines; [`claims`]: the figures by their ids.
 //!
-//! Everything timed runs over anonymous memory with real write-backs and fences: durability of nothing,
-//! at its cost in instructions; no persistent part is modelled. Ratios are medians of rounds in which the
-//! engines take turns.
+//! Everything timed runs over anonymous memory with real write-backs and fences: durability of
+//! nothing, at its cost in instructions; no persistent part is modelled. Ratios are medians of
+//! rounds in which the engines take turns.
 
 pub mod claims;
 pub mod counts;

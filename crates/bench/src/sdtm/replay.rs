@@ -1,8 +1,9 @@
 //! The DudeTM-like baseline's logs: a ring a worker, and the one thread that carries them home.
 //!
 //! - A worker appends a record, writes it back, fences, and publishes its head.
-//! - The replayer takes records in the order of their versions (each version appears once, aborted ones
-//!   as empty records), stores them home, and after a batch fences, then persists the tails and fences.
+//! - The replayer takes records in the order of their versions (each version appears once, aborted
+//!   ones as empty records), stores them home, and after a batch fences, then persists the tails
+//!   and fences.
 //! - A worker whose ring is full waits for the replayer.
 
 use std::sync::Arc;
@@ -141,7 +142,8 @@ impl<D: Domain> Rings<D> {
         Some(())
     }
 
-    /// A batch is home: fence, end its records, fence. A failed fence leaves the tails where they are.
+    /// A batch is home: fence, end its records, fence. A failed fence leaves the tails where they
+    /// are.
     fn settle(&self, tails: &[u64; WORKERS_MAX]) {
         if fence(&self.home).is_err() {
             return;

@@ -1,12 +1,15 @@
 //! Baselines (ii) and (iv): TL2 with a global clock, durable by a redo log.
 //!
-//! - Concurrency: Dice, Shalev, Shavit (DISC 2006): versioned locks by address hash, reads no newer than
-//!   the clock at the start, locks taken at commit, one fetch-and-add on the global clock an update.
+//! - Concurrency: Dice, Shalev, Shavit (DISC 2006): versioned locks by address hash, reads no newer
+//!   than the clock at the start, locks taken at commit, one fetch-and-add on the global clock an
+//!   update.
 //! - [`Tl2::redo`]: the write set goes to the thread's log under a CRC, fence, durable; then home,
-//!   fence; then the locks are released. An object's header holds the version that wrote it, so replaying an
-//!   old log never undoes a newer transaction and the log needs no third fence to end it.
+//!   fence; then the locks are released. An object's header holds the version that wrote it, so
+//!   replaying an old log never undoes a newer transaction and the log needs no third fence to end
+//!   it.
 //! - [`Tl2::replaying`]: transactions run on a copy in DRAM; the log is fenced at commit, and one
-//!   background thread carries logs home in clock order (DudeTM's scheme, with durable acknowledgements).
+//!   background thread carries logs home in clock order (DudeTM's scheme, with durable
+//!   acknowledgements).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};

@@ -1,12 +1,14 @@
-//! Baseline (iii): undo log and reader-writer lock, in the manner of a single-writer transaction library.
+//! Baseline (iii): undo log and reader-writer lock, in the manner of a single-writer transaction
+//! library.
 //!
-//! - Before the first store to an object its old words go to the log, are written back and fenced. An
-//!   entry carries its transaction's number and a CRC, so that no second fence admits it.
+//! - Before the first store to an object its old words go to the log, are written back and fenced.
+//!   An entry carries its transaction's number and a CRC, so that no second fence admits it.
 //! - Headers of allocated and freed objects are logged together at commit: one fence for all.
 //! - Commit writes back what was stored, fences, then ends the log by its number and fences.
 //! - [`Undo::recover`] undoes the log's entries, last first.
 //!
-//! Without durability (`durable` false) the same code is the volatile map behind a reader-writer lock.
+//! Without durability (`durable` false) the same code is the volatile map behind a reader-writer
+//! lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};

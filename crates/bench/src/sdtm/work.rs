@@ -2,7 +2,8 @@
 //!
 //! - Every figure is operations a second of processor time of the whole process, background threads
 //!   included, so that two cores shared with a replayer compare fairly with two that are not.
-//! - Choices come from a seeded stream a thread; skew is a scrambled power law (YCSB's zipfian, 0.99).
+//! - Choices come from a seeded stream a thread; skew is a scrambled power law (YCSB's zipfian,
+//!   0.99).
 
 use std::time::Duration;
 
@@ -197,7 +198,8 @@ pub fn fill<E: Engine, M: Map>(engine: &E, map: &M, keys: u64) -> Result<()> {
     Ok(())
 }
 
-/// The paper's set workload: `percent` updates (inserts and removals in equal parts) on `keys` keys.
+/// The paper's set workload: `percent` updates (inserts and removals in equal parts) on `keys`
+/// keys.
 ///
 /// # Errors
 /// Errors of the engine.

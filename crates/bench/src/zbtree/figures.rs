@@ -3,7 +3,8 @@
 //! - Counts are exact under the seed. Figure mode: each update of a conventional page is one block
 //!   write, nothing is cached; redo blocks (group commit, packed) are counted apart.
 //! - Times are the virtual clock of profile `zns-paper`: one client, one request at a time.
-//! - Occupancies are compared with the paper's table by their distance in per cent; the note has both.
+//! - Occupancies are compared with the paper's table by their distance in per cent; the note has
+//!   both.
 
 use std::collections::HashMap;
 
@@ -259,8 +260,8 @@ impl Bench {
         Ok(vec![("zbtree.hotcold".to_owned(), figure)])
     }
 
-    /// Power cuts on both trees, half of `cuts` each: cuts after which something acknowledged was lost, a
-    /// deleted key was back, or the index was broken.
+    /// Power cuts on both trees, half of `cuts` each: cuts after which something acknowledged was
+    /// lost, a deleted key was back, or the index was broken.
     ///
     /// # Errors
     /// `Kind::BadResult` when an index cannot be created.

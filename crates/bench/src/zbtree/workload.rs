@@ -1,9 +1,9 @@
 //! The paper's five workloads, run on both trees in figure mode.
 //!
-//! Load `n` records in hash order, then `n` operations: inserts are new records, searches and deletes
-//! ask for records by the distribution; a delete of a record that is gone writes nothing. Table 1 of
-//! paper 000 gives the device; n = 100 is the order that explains its tables, and a split that rewrites
-//! the path is the cost that does (the paper states neither).
+//! Load `n` records in hash order, then `n` operations: inserts are new records, searches and
+//! deletes ask for records by the distribution; a delete of a record that is gone writes nothing.
+//! Table 1 of paper 000 gives the device; n = 100 is the order that explains its tables, and a
+//! split that rewrites the path is the cost that does (the paper states neither).
 
 use littoral_base::rng::{self, Rng};
 use littoral_base::units::Picos;
@@ -83,7 +83,8 @@ impl Setup {
     fn pages(&self) -> CountedPages {
         let profile = Profile::named("zns-paper").expect("invariant: the profile is shipped");
         let g = profile.geometry;
-        // The copy-on-write tree fills the conventional zone as one more sequential zone (section 4.1).
+        // The copy-on-write tree fills the conventional zone as one more sequential zone (section
+        // 4.1).
         let (conventional, extra) = match self.engine {
             Engine::Zb => (u64::from(g.conventional_zones) * g.zone_blocks, 0),
             Engine::Cow => (0, g.conventional_zones),

@@ -1,12 +1,12 @@
 //! YCSB's request generators: uniform, scrambled zipfian, latest (Cooper et al., SoCC 2010).
 //!
-//! - [`Zipfian`] draws ranks by the rejection-free method of Gray et al. (SIGMOD 1994), as YCSB does;
-//!   ranks 0 and 1 are exact, the others follow the continuous approximation.
-//! - [`Requests::Scrambled`] draws a rank and hashes it onto the keys with FNV-1a over the rank's eight
-//!   bytes, as YCSB does; the hot keys are scattered. YCSB's generator of that name draws from ten
-//!   thousand million ranks whatever the number of records; ours draws from as many ranks as there are
-//!   records, which is what explains the tables of paper 000 (with YCSB's constant, twice as many
-//!   deletes would find their record).
+//! - [`Zipfian`] draws ranks by the rejection-free method of Gray et al. (SIGMOD 1994), as YCSB
+//!   does; ranks 0 and 1 are exact, the others follow the continuous approximation.
+//! - [`Requests::Scrambled`] draws a rank and hashes it onto the keys with FNV-1a over the rank's
+//!   eight bytes, as YCSB does; the hot keys are scattered. YCSB's generator of that name draws
+//!   from ten thousand million ranks whatever the number of records; ours draws from as many ranks
+//!   as there are records, which is what explains the tables of paper 000 (with YCSB's constant,
+//!   twice as many deletes would find their record).
 //! - [`Requests::Latest`] makes the newest keys the hottest; it follows the key count as it grows.
 //!
 //! Everything is deterministic under the caller's generator.
@@ -30,7 +30,8 @@ pub fn fnv(value: u64) -> u64 {
     (hash as i64).unsigned_abs()
 }
 
-/// The key of record `i`: hashed, so that records arrive in hash order, as bytes that sort as numbers.
+/// The key of record `i`: hashed, so that records arrive in hash order, as bytes that sort as
+/// numbers.
 pub fn key(i: u64) -> [u8; 8] {
     fnv(i).to_be_bytes()
 }

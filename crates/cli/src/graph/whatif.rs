@@ -1,4 +1,5 @@
-//! `littoral graph whatif`: the user's graph on a grid of modelled devices, one curve, one sentence.
+//! `littoral graph whatif`: the user's graph on a grid of modelled devices, one curve, one
+//! sentence.
 
 use std::time::Duration;
 

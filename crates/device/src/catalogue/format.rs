@@ -1,8 +1,8 @@
 //! The bytes of a catalogue block (`docs/design/catalogue.md`).
 //!
 //! Invariants
-//! - A block verifies only unchanged and in its own place: the CRC32C covers every other byte and the
-//!   number of the block.
+//! - A block verifies only unchanged and in its own place: the CRC32C covers every other byte and
+//!   the number of the block.
 //! - Decoding any bytes answers; it never panics and never guesses.
 
 use littoral_base::codec::{self, Reader, Writer};

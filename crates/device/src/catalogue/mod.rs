@@ -13,10 +13,10 @@
 //! ```
 //!
 //! Invariants
-//! - Names are unique; places of one medium do not overlap; what is in memory is what the newer valid
-//!   block holds.
-//! - A change is on the medium (synced) before it is visible here; a torn write leaves the older block,
-//!   and with it the state before the change.
+//! - Names are unique; places of one medium do not overlap; what is in memory is what the newer
+//!   valid block holds.
+//! - A change is on the medium (synced) before it is visible here; a torn write leaves the older
+//!   block, and with it the state before the change.
 //! - After a failed write the handle is poisoned: it reads, and refuses every change.
 //! - A file-backed catalogue is locked for as long as it is open; a second owner gets `Kind::Busy`.
 
@@ -182,8 +182,8 @@ impl<S: Store> Catalogue<S> {
     ///
     /// # Errors
     /// `Kind::IllegalRequest` for a name taken or not a name, or a place that overlaps another's;
-    /// `Kind::Exhausted` when the block is full; `Kind::Poisoned` after a failed write; `Kind::Io` when
-    /// the write fails, which poisons the handle.
+    /// `Kind::Exhausted` when the block is full; `Kind::Poisoned` after a failed write; `Kind::Io`
+    /// when the write fails, which poisons the handle.
     pub fn insert(&mut self, entry: Entry) -> Result<()> {
         check_name(&entry.name)?;
         let bad = |m: String| Err(Error::new(Kind::IllegalRequest, m));
@@ -269,7 +269,8 @@ impl<S: Store> Catalogue<S> {
     }
 }
 
-/// A medium that is foreign in both blocks is foreign; anything else that does not verify is corrupt.
+/// A medium that is foreign in both blocks is foreign; anything else that does not verify is
+/// corrupt.
 fn worst(reasons: Vec<Error>) -> Error {
     let words: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     let foreign = reasons.iter().all(|e| e.kind() == Kind::Foreign);

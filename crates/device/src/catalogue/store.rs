@@ -1,5 +1,5 @@
-//! Where the two blocks of a catalogue are: at an offset of a file or block device, or in memory under
-//! a fault plan.
+//! Where the two blocks of a catalogue are: at an offset of a file or block device, or in memory
+//! under a fault plan.
 //!
 //! Invariants
 //! - `write` returns only when the block is durable, or fails.

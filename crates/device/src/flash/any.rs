@@ -1,8 +1,8 @@
 //! A closed enum of the read devices that no kernel is compiled for separately.
 //!
-//! DRAM, the paced device and io_uring are monomorphised into each kernel; a device chosen at run time
-//! goes through [`AnyDevice`], whose one extra branch a call is small beside a system call. No figure of
-//! DRAM or of the paced device is measured through it.
+//! DRAM, the paced device and io_uring are monomorphised into each kernel; a device chosen at run
+//! time goes through [`AnyDevice`], whose one extra branch a call is small beside a system call. No
+//! figure of DRAM or of the paced device is measured through it.
 
 use std::path::Path;
 use std::time::Duration;

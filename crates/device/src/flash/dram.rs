@@ -1,8 +1,9 @@
-//! DRAM as a read device: issuing prefetches the lines, the data are there whenever they are polled.
+//! DRAM as a read device: issuing prefetches the lines, the data are there whenever they are
+//! polled.
 //!
 //! Interleaving coroutines over this device hides cache misses the way they hide flash latency
-//! (paper 003 calls DRAM "the synchronous case"; the follow-up work prefetches and yields). It is the
-//! denominator of every figure that compares a medium with DRAM.
+//! (paper 003 calls DRAM "the synchronous case"; the follow-up work prefetches and yields). It is
+//! the denominator of every figure that compares a medium with DRAM.
 //!
 //! - Nothing is copied: data are slices of the region.
 //! - A request outside the region completes with [`Status::Refused`].

@@ -1,22 +1,23 @@
 //! Analytic microsecond flash behind the paper's lightweight interface (paper 003, L1 to L5).
 //!
-//! Issuing writes one slot entry (the submission entry and the completion place in one); there is no
-//! doorbell and no completion queue; polling compares the entry's deadline with the latest timestamp.
-//! Deadlines come from [`Pacer`]. The contents are a [`Region`] in DRAM; issuing prefetches them, as
-//! a real device's transfer would leave them near the processor (with DDIO, in the last-level cache).
+//! Issuing writes one slot entry (the submission entry and the completion place in one); there is
+//! no doorbell and no completion queue; polling compares the entry's deadline with the latest
+//! timestamp. Deadlines come from [`Pacer`]. The contents are a [`Region`] in DRAM; issuing
+//! prefetches them, as a real device's transfer would leave them near the processor (with DDIO, in
+//! the last-level cache).
 //!
 //! Two bounds of what the transfer costs the host, and both are to be reported:
 //! - [`PacedPtr`] hands out a slice of the region: the transfer is free;
-//! - [`PacedCopy`] copies into the slot's buffer when the answer is noticed: the host pays for what a
-//!   DMA engine would have done.
+//! - [`PacedCopy`] copies into the slot's buffer when the answer is noticed: the host pays for what
+//!   a DMA engine would have done.
 //!
 //! Invariants
 //! - A request outside the region, misaligned or too long completes at once with `Status::Refused`.
 //! - A slot released before its deadline is abandoned until the deadline has passed.
 //! - The device never yields the processor: time passes by being looked at ([`ReadDevice::reap`]).
 //!
-//! Deviations from the paper: the device is arithmetic, not a second agent, so no sentinel is needed
-//! and no line is contended; `emulator` has both, for correctness.
+//! Deviations from the paper: the device is arithmetic, not a second agent, so no sentinel is
+//! needed and no line is contended; `emulator` has both, for correctness.
 
 use std::cell::Cell;
 

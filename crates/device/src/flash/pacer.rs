@@ -1,17 +1,17 @@
 //! When a modelled request would be answered: latency, rates and link as arithmetic on timestamps.
 //!
 //! A request admitted at device time `t` starts at the later of `t` and the next free place of the
-//! core's rate (and of the rate all cores share), takes the latency, then crosses the link behind the
-//! requests before it. There is no burst: at a rate of r reads a second starts are 1/r apart.
+//! core's rate (and of the rate all cores share), takes the latency, then crosses the link behind
+//! the requests before it. There is no burst: at a rate of r reads a second starts are 1/r apart.
 //!
 //! Device time
-//! - Ticks of the time-stamp counter since the pacer was made, in fixed point with 12 fractional bits
-//!   (a byte at 100 GB/s is a fortieth of a tick; 2^52 ticks last weeks).
-//! - Read once per [`Pacer::stamp`], not per request. Admission and detection use the same stamp, so
-//!   the stamps at which one context's successive requests are admitted are at least the latency
-//!   apart, and no number of contexts can exceed Little's bound. A single request may be answered up
-//!   to one stamp interval early or late; `stamps_count` tells how long that is. The first request
-//!   on an idle device takes a stamp of its own.
+//! - Ticks of the time-stamp counter since the pacer was made, in fixed point with 12 fractional
+//!   bits (a byte at 100 GB/s is a fortieth of a tick; 2^52 ticks last weeks).
+//! - Read once per [`Pacer::stamp`], not per request. Admission and detection use the same stamp,
+//!   so the stamps at which one context's successive requests are admitted are at least the latency
+//!   apart, and no number of contexts can exceed Little's bound. A single request may be answered
+//!   up to one stamp interval early or late; `stamps_count` tells how long that is. The first
+//!   request on an idle device takes a stamp of its own.
 //! - Stands still while the host does: a gap between stamps longer than `pause_min` with requests
 //!   under way means that the host was descheduled (or computed for long). The device did not get
 //!   that time as a present: it is subtracted, and counted.
@@ -154,8 +154,8 @@ impl Pacer {
         self.latency == 0
     }
 
-    /// Reads the time; `under_way` is asked only after a long gap. Answers the ticks since the stamp
-    /// before, pauses excluded.
+    /// Reads the time; `under_way` is asked only after a long gap. Answers the ticks since the
+    /// stamp before, pauses excluded.
     #[inline(always)]
     pub fn stamp(&self, under_way: impl FnOnce() -> bool) -> u64 {
         let now = ticks::now();

@@ -1,15 +1,15 @@
 //! A pool of threads that `pread` a file: the read device that works everywhere.
 //!
-//! It stands in where io_uring is forbidden, and is what a program without asynchronous I/O would do.
-//! Reads go through the page cache.
+//! It stands in where io_uring is forbidden, and is what a program without asynchronous I/O would
+//! do. Reads go through the page cache.
 //!
 //! Invariants
-//! - A request's bytes travel in a buffer owned by exactly one side: the slot, the queue, a worker or
-//!   the answer list. Late answers can reach nobody else.
+//! - A request's bytes travel in a buffer owned by exactly one side: the slot, the queue, a worker
+//!   or the answer list. Late answers can reach nobody else.
 //! - Dropping the device ends and joins its threads; requests under way are finished first.
 //!
-//! Faults: short reads and `EINTR` are continued; an end of file inside the request (the file shrank)
-//! is [`Status::Os`]; `EIO` is [`Status::MediaError`].
+//! Faults: short reads and `EINTR` are continued; an end of file inside the request (the file
+//! shrank) is [`Status::Os`]; `EIO` is [`Status::MediaError`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -92,8 +92,8 @@ impl Pread {
     /// Opens `path` with a pool of threads.
     ///
     /// # Errors
-    /// As [`Source::open`]; `Kind::IllegalRequest` for options out of range; `Kind::Io` when threads
-    /// cannot be started.
+    /// As [`Source::open`]; `Kind::IllegalRequest` for options out of range; `Kind::Io` when
+    /// threads cannot be started.
     pub fn open(path: &Path, options: PreadOptions) -> Result<Pread> {
         check_options(options.slots, options.read_bytes_max, SLOTS_MAX)?;
         let source = Source::open(path, Direct::No)?;

@@ -1,18 +1,19 @@
 //! The shared memory of the paper's lightweight interface (paper 003, L1 to L5), atomic by atomic.
 //!
-//! Three parts that host and device both touch, and nothing else: the submission ring, the data lines
-//! of each slot, and one completion word a slot. `docs/design/completion.md` has the protocol,
-//! `docs/design/emulator.md` the faults.
+//! Three parts that host and device both touch, and nothing else: the submission ring, the data
+//! lines of each slot, and one completion word a slot. `docs/design/completion.md` has the
+//! protocol, `docs/design/emulator.md` the faults.
 //!
 //! Invariants
-//! - **Order of a submission.** The address and the shape are stored first, the live word `{generation,
-//!   tag}` last with release; the device loads the live word with acquire. The paper does not say how
-//!   the device knows a new entry: the generation does (deviation, spec A4.4).
-//! - **No overwriting.** The device fetches in order. If entry `k - depth` were unfetched when entry `k`
-//!   is written, the `depth` requests `k - depth .. k` would all be outstanding; the host keeps at
-//!   most `depth - 1`, so no head pointer is fed back (spec A4.3).
-//! - **A line arrives whole.** The last word of a 64-byte line is stored last, with release; a reader
-//!   that loads it with acquire sees the rest of the line. Nothing orders one line with another.
+//! - **Order of a submission.** The address and the shape are stored first, the live word
+//!   `{generation, tag}` last with release; the device loads the live word with acquire. The paper
+//!   does not say how the device knows a new entry: the generation does (deviation, spec A4.4).
+//! - **No overwriting.** The device fetches in order. If entry `k - depth` were unfetched when
+//!   entry `k` is written, the `depth` requests `k - depth .. k` would all be outstanding; the host
+//!   keeps at most `depth - 1`, so no head pointer is fed back (spec A4.3).
+//! - **A line arrives whole.** The last word of a 64-byte line is stored last, with release; a
+//!   reader that loads it with acquire sees the rest of the line. Nothing orders one line with
+//!   another.
 //! - **The completion word comes after the data** (posted writes stay in order), with release.
 //! - Memory written by a device is read through atomics only: a plain load could be hoisted (A4.5).
 //!
@@ -162,8 +163,8 @@ impl Lines {
 /// A completion word: `{crc32c:32, status:8, tag:24}`.
 ///
 /// The CRC covers the request as the device understood it, the status and the data, so a word that
-/// answers another request, or comes with other data, does not verify. The paper has no error channel;
-/// the status byte is ours (spec A4.6).
+/// answers another request, or comes with other data, does not verify. The paper has no error
+/// channel; the status byte is ours (spec A4.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionWord(pub u64);
 

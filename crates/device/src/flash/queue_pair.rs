@@ -1,14 +1,14 @@
 //! The paper's baseline: the same flash behind an NVMe queue pair (paper 003, N1 to N8).
 //!
 //! Host side, and so the host's cost: write a 64-byte submission entry (N1); a store fence and a
-//! doorbell (N2), once a request or once a `kick`; find completion entries by their phase bit and read
-//! them (N6); ring the completion doorbell once a batch (N7); then the data are used (N8).
+//! doorbell (N2), once a request or once a `kick`; find completion entries by their phase bit and
+//! read them (N6); ring the completion doorbell once a batch (N7); then the data are used (N8).
 //! Device side (N3 to N5): fetch the entry, decide by [`Pacer`] when it is answered, write the
-//! completion entry. The device is arithmetic on the host's core; what its side costs
-//! can be measured on its own ([`QueuePair::rehearse_device_side`]) and taken off.
+//! completion entry. The device is arithmetic on the host's core; what its side costs can be
+//! measured on its own ([`QueuePair::rehearse_device_side`]) and taken off.
 //!
-//! What cannot be had in user space is the doorbell itself: an uncached write over PCIe. [`Doorbell`]
-//! names what stands in for it; `Plain`, an ordinary cached store, is a lower bound.
+//! What cannot be had in user space is the doorbell itself: an uncached write over PCIe.
+//! [`Doorbell`] names what stands in for it; `Plain`, an ordinary cached store, is a lower bound.
 //!
 //! Invariants
 //! - At most `depth - 1` requests are outstanding, so no entry is overwritten before it is fetched.
@@ -213,7 +213,8 @@ impl QueuePair {
     }
 
     /// Runs the device's side alone (N3 to N5) over `rounds` times `batch` entries as the host last
-    /// left them, with nothing outstanding: what a run pays for the model and not for the interface.
+    /// left them, with nothing outstanding: what a run pays for the model and not for the
+    /// interface.
     ///
     /// # Panics
     /// When requests are under way.

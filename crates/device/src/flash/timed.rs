@@ -1,8 +1,9 @@
 //! A flash profile in virtual time: what a closed loop of reads would reach, without any host.
 //!
 //! Each read passes the core's queue (`read.per_core_max`), the flash (the NAND model, or a fixed
-//! latency where the profile describes no flash) and the link (`link.bytes_max`). The result bounds what
-//! paced and real runs can reach, and shows whether a profile's own figures agree with each other.
+//! latency where the profile describes no flash) and the link (`link.bytes_max`). The result bounds
+//! what paced and real runs can reach, and shows whether a profile's own figures agree with each
+//! other.
 //!
 //! Invariants
 //! - Exactly `outstanding` reads are in the system until the last ones drain.

@@ -1,9 +1,11 @@
 //! Domains over a mapping whose stores are ordered by instructions: flush and fence, and eADR.
 //!
-//! - [`FlushFence`]: CLWB, CLFLUSHOPT or CLFLUSH by CPUID, then SFENCE. On DAX memory a fence promises
-//!   survival of power loss; over the page cache (tmpfs, an ordinary file) only of process death; over
-//!   anonymous memory nothing, at the same cost, which is what measurements without a part use.
-//! - [`Eadr`]: caches are inside the power domain, so write-back does nothing and a fence only orders.
+//! - [`FlushFence`]: CLWB, CLFLUSHOPT or CLFLUSH by CPUID, then SFENCE. On DAX memory a fence
+//!   promises survival of power loss; over the page cache (tmpfs, an ordinary file) only of process
+//!   death; over anonymous memory nothing, at the same cost, which is what measurements without a
+//!   part use.
+//! - [`Eadr`]: caches are inside the power domain, so write-back does nothing and a fence only
+//!   orders.
 //!
 //! Invariant: the promise is what the medium was found to be, never what the caller wished for.
 

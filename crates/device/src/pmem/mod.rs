@@ -1,6 +1,8 @@
-//! Persistent memory: every implementation of [`Domain`](crate::memory::Domain), and the crash model.
+//! Persistent memory: every implementation of [`Domain`](crate::memory::Domain), and the crash
+//! model.
 //!
-//! - [`FlushFence`]: CLWB, CLFLUSHOPT or CLFLUSH by CPUID, and SFENCE, on DAX memory or any mapping;
+//! - [`FlushFence`]: CLWB, CLFLUSHOPT or CLFLUSH by CPUID, and SFENCE, on DAX memory or any
+//!   mapping;
 //! - [`Eadr`]: caches inside the power domain;
 //! - [`Msync`]: real durability on any file system;
 //! - [`Dram`]: volatile, on the sync shim, for loom and shuttle;

@@ -1,14 +1,14 @@
 //! A domain over any file on any file system: a fence is msync, and really durable.
 //!
 //! - `write_back` marks pages; `fence` writes every marked page and waits for the device.
-//! - Fences are serialised by one lock held across msync: a thread whose pages another thread's fence
-//!   took returns only after they are down. That is also group commit.
+//! - Fences are serialised by one lock held across msync: a thread whose pages another thread's
+//!   fence took returns only after they are down. That is also group commit.
 //! - A failed msync poisons the domain: the kernel may have dropped the dirty pages, so no later
 //!   success would say anything about them.
 //!
-//! The torn unit is a word of a page as the device writes it; the promise is [`Promise::DeviceFlush`],
-//! or [`Promise::ProcessDeath`] on a file system held in memory (tmpfs, ramfs), where there is no
-//! device to flush.
+//! The torn unit is a word of a page as the device writes it; the promise is
+//! [`Promise::DeviceFlush`], or [`Promise::ProcessDeath`] on a file system held in memory (tmpfs,
+//! ramfs), where there is no device to flush.
 
 use std::collections::BTreeSet;
 use std::path::Path;

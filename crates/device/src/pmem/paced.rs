@@ -2,11 +2,13 @@
 //!
 //! - Latency: a fence that covers write-backs returns at least `write_latency_ns` after it began.
 //! - Bandwidth: each distinct media line since this domain's last fence books its time on one queue
-//!   shared by all threads; a fence waits until what is booked beyond the part's buffer has drained.
-//! - Not modelled: read latency on cache misses, reordering inside the part, other processes' traffic.
+//!   shared by all threads; a fence waits until what is booked beyond the part's buffer has
+//!   drained.
+//! - Not modelled: read latency on cache misses, reordering inside the part, other processes'
+//!   traffic.
 //!
-//! The clock of every figure taken over this domain is *paced*; the processor is shared with the model
-//! only while a fence spins.
+//! The clock of every figure taken over this domain is *paced*; the processor is shared with the
+//! model only while a fence spins.
 
 use std::collections::BTreeSet;
 use std::hint::spin_loop;

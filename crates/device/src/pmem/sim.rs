@@ -1,9 +1,10 @@
-//! A simulated domain: real threads, every store recorded, every crash image reachable from the record.
+//! A simulated domain: real threads, every store recorded, every crash image reachable from the
+//! record.
 //!
 //! - A store and its record happen under one lock, so the record is a legal order of the stores.
 //! - [`as_actor`] lets one thread play several: write-backs and fences belong to the actor.
-//! - [`Sim::on_fence`] runs a closure inside a chosen fence, before it takes effect: the place where a
-//!   second transaction is slipped between another's steps, deterministically.
+//! - [`Sim::on_fence`] runs a closure inside a chosen fence, before it takes effect: the place
+//!   where a second transaction is slipped between another's steps, deterministically.
 //! - A fault plan's cut makes the record end there; a failed fence answers an I/O error.
 //!
 //! Callers: the crash tests of every engine on persistent memory, and the C ABI.

@@ -1,16 +1,17 @@
 //! What was stored, written back and fenced, and every image a power cut could leave of it.
 //!
 //! Model
-//! - Stores to one line reach the medium in program order, so a line's image is a prefix of its stores
-//!   ([`Tear::LinePrefix`]); or, stricter than any x86, each word of a line advances on its own
-//!   ([`Tear::Words`]).
-//! - A line may reach the medium at any time. A write-back of an actor covers the stores made to the
-//!   line so far; the actor's next fence makes exactly those durable.
-//! - Power is cut after any event. A commit point says how many acknowledgements the user holds then.
+//! - Stores to one line reach the medium in program order, so a line's image is a prefix of its
+//!   stores ([`Tear::LinePrefix`]); or, stricter than any x86, each word of a line advances on its
+//!   own ([`Tear::Words`]).
+//! - A line may reach the medium at any time. A write-back of an actor covers the stores made to
+//!   the line so far; the actor's next fence makes exactly those durable.
+//! - Power is cut after any event. A commit point says how many acknowledgements the user holds
+//!   then.
 //!
 //! Invariants
-//! - Each image visited is one the model allows; where the product of choices at a crash point is at
-//!   most the limit all of them are visited, otherwise a seeded sample of that size.
+//! - Each image visited is one the model allows; where the product of choices at a crash point is
+//!   at most the limit all of them are visited, otherwise a seeded sample of that size.
 //! - After a store only images that hold it are visited: the others were visited one event earlier.
 //!
 //! A failing image is named by its event and choices ([`Failure`]), which repeat it.
@@ -299,7 +300,8 @@ impl<'a> Walk<'a> {
         check: &mut impl FnMut(&CrashImage) -> Result<(), String>,
     ) {
         self.coverage.points_count += 1;
-        // `most` is what can be kept of each torn unit; a fixed unit keeps all, so its digit is fixed.
+        // `most` is what can be kept of each torn unit; a fixed unit keeps all, so its digit is
+        // fixed.
         let torn: Vec<u32> =
             self.units.iter().filter(|(_, u)| !u.pending.is_empty()).map(|(&id, _)| id).collect();
         let most: Vec<u32> = torn.iter().map(|id| narrow(self.units[id].pending.len())).collect();

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Invariants
-//! - A [`MachineSpec`] is valid: each medium can serve its kind, every number is in range, names are
-//!   unique (TOML sees to that) and can be file names.
+//! - A [`MachineSpec`] is valid: each medium can serve its kind, every number is in range, names
+//!   are unique (TOML sees to that) and can be file names.
 //! - Unknown kinds, media and fields are errors with a suggestion; nothing is ignored.
 //!
 //! This file says what to open; opening is the facade's work.

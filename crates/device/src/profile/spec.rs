@@ -1,10 +1,10 @@
 //! The figures a profile may hold, one row a figure: name, unit, legal range, meaning.
 //!
 //! Invariants
-//! - Every figure is an unsigned integer in its base unit (picoseconds, bytes, a second, a count), so
-//!   the canonical form of a profile has one spelling on every platform.
-//! - Parsing, validation, display, hashing and documentation loop over these rows; a figure's name is
-//!   written once.
+//! - Every figure is an unsigned integer in its base unit (picoseconds, bytes, a second, a count),
+//!   so the canonical form of a profile has one spelling on every platform.
+//! - Parsing, validation, display, hashing and documentation loop over these rows; a figure's name
+//!   is written once.
 //!
 //! Callers: [`super::Profile`] alone.
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - Buffers of different slots never overlap.
-//! - A buffer is written only between its slot's `issue` and its completion. The trait's rule that a
-//!   slice is not used after `release` or the next `issue` keeps readers out of that window; the
+//! - A buffer is written only between its slot's `issue` and its completion. The trait's rule that
+//!   a slice is not used after `release` or the next `issue` keeps readers out of that window; the
 //!   ring's guard enforces it with a lifetime.
 
 use std::cell::UnsafeCell;

@@ -2,8 +2,8 @@
 //!
 //! - No function here changes what a program computes, only what it costs and in what order other
 //!   agents may see it.
-//! - On processors without a counterpart a function falls back to the nearest portable form, or does
-//!   nothing where it is only a hint.
+//! - On processors without a counterpart a function falls back to the nearest portable form, or
+//!   does nothing where it is only a hint.
 
 /// The time-stamp counter, or nanoseconds of the monotonic clock where there is none.
 ///

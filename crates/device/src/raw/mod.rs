@@ -1,4 +1,5 @@
-//! The device crate's unsafe corner: mappings, processor instructions, the slot table, slot buffers.
+//! The device crate's unsafe corner: mappings, processor instructions, the slot table, slot
+//! buffers.
 //!
 //! Everything here has a safe face; each unsafe block is a row of `crates/device/SAFETY.md`.
 #![allow(unsafe_code)] // Reason: system calls, processor instructions and slot-owned memory.

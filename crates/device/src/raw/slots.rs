@@ -1,4 +1,5 @@
-//! The slot table of a device whose data lie in a [`Region`]: who is where, and which bytes are theirs.
+//! The slot table of a device whose data lie in a [`Region`]: who is where, and which bytes are
+//! theirs.
 //!
 //! Slot states: `Free -> Issued -> Free`, or `Issued -> Abandoned -> Free` when released early.
 //!
@@ -10,8 +11,8 @@
 //! These devices answer no earlier than they are asked and never late, so entries need no
 //! generations; devices that answer in messages (queue pair, emulator) have them.
 //!
-//! Cost: a request is three stores here (start, due, tag), a release is one. Stores, not arithmetic,
-//! bound the ring's step on current processors (`docs/design/ring.md`).
+//! Cost: a request is three stores here (start, due, tag), a release is one. Stores, not
+//! arithmetic, bound the ring's step on current processors (`docs/design/ring.md`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,7 +32,8 @@ pub(crate) enum State {
     Abandoned,
 }
 
-// A tag is zero when free; otherwise its length is in the low half, then the status, then the state.
+// A tag is zero when free; otherwise its length is in the low half, then the status, then the
+// state.
 const FREE: u64 = 0;
 const ISSUED: u64 = 1 << 40;
 const ABANDONED: u64 = 1 << 41;
@@ -162,8 +164,9 @@ impl SlotTable {
     #[inline(always)]
     pub(crate) fn bytes(&self, entry: &Entry) -> &[u8] {
         let len = entry.tag.get() as u32 as usize;
-        // SAFETY: with a length other than zero `place` has checked the range and set the start; the
-        // start is never null, and the region is immutable while shared and lives as long as `self`.
+        // SAFETY: with a length other than zero `place` has checked the range and set the start;
+        // the start is never null, and the region is immutable while shared and lives as long as
+        // `self`.
         unsafe { std::slice::from_raw_parts(entry.start.get().as_ptr(), len) }
     }
 

@@ -1,11 +1,13 @@
-//! A zoned device in software: the zone state machine over any medium, with faults and virtual time.
+//! A zoned device in software: the zone state machine over any medium, with faults and virtual
+//! time.
 //!
 //! - [`ModelDevice`](super::model::ModelDevice) keeps blocks in memory and can lose power;
 //!   [`FileDevice`](super::file::FileDevice) keeps them in a sparse file.
 //! - Every request is first judged by the fault plan (one operation each), then by the zone table;
 //!   only then is the medium touched. A refused or failed request changes nothing.
 //! - Verdicts it can act on: `Pass`, `Fail` (an I/O error without effect), `Corrupt` (one bit of a
-//!   read is wrong), `Torn` (part of a write, then power is lost), `Cut`. A plan with others is refused.
+//!   read is wrong), `Torn` (part of a write, then power is lost), `Cut`. A plan with others is
+//!   refused.
 //! - After a cut every request ends with `Kind::PowerCut`; after a failed flush every request ends
 //!   with `Kind::Poisoned`.
 

@@ -8,12 +8,12 @@
 //! | 4096 | 32 a zone | state u8, 7 zeros, written blocks u64, resets u64, 4 zeros, CRC32C salted with the zone |
 //! | next MiB | zones | blocks, zone after zone |
 //!
-//! - Lifecycle: [`FileDevice::create`] refuses a path that exists; [`FileDevice::open`] refuses by name
-//!   what it did not write, and locks the file, so a device has one owner.
-//! - Fault model: the data of a write reach the page cache before the zone's record does, and a reset's
-//!   record before its blocks are dropped, so a process killed at any moment leaves a device that a
-//!   drive could be in. Loss of power may undo whatever no flush has covered; a record is 32 bytes in
-//!   one sector and so is never torn.
+//! - Lifecycle: [`FileDevice::create`] refuses a path that exists; [`FileDevice::open`] refuses by
+//!   name what it did not write, and locks the file, so a device has one owner.
+//! - Fault model: the data of a write reach the page cache before the zone's record does, and a
+//!   reset's record before its blocks are dropped, so a process killed at any moment leaves a
+//!   device that a drive could be in. Loss of power may undo whatever no flush has covered; a
+//!   record is 32 bytes in one sector and so is never torn.
 //! - Blocks past the write pointer read as zeros, whatever the file holds.
 
 use std::fs::{File, OpenOptions};
@@ -194,8 +194,9 @@ impl FileDevice {
     /// Opens a device that [`FileDevice::create`] made.
     ///
     /// # Errors
-    /// `Kind::Foreign` for another file or format version, `Kind::Corrupt` when header or zone records
-    /// do not verify, `Kind::Busy` when another owner has it, `Kind::Io`. The file is untouched then.
+    /// `Kind::Foreign` for another file or format version, `Kind::Corrupt` when header or zone
+    /// records do not verify, `Kind::Busy` when another owner has it, `Kind::Io`. The file is
+    /// untouched then.
     pub fn open(path: &Path) -> Result<FileDevice> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let at = || path.display().to_string();
@@ -223,7 +224,8 @@ impl SparseFile {
         let len = medium.offset(Lba(g.blocks()));
         medium.file.set_len(len).map_err(|e| medium.error("setting the length", e))?;
         (0..g.zones()).try_for_each(|z| medium.store_record(ZoneId(z)))?;
-        // The header goes last: a file whose creation was interrupted is foreign, not half a device.
+        // The header goes last: a file whose creation was interrupted is foreign, not half a
+        // device.
         let written = medium.file.write_all_at(&encode_header(&g), 0);
         written.and_then(|()| medium.file.sync_all()).map_err(|e| medium.error("header", e))?;
         Ok(medium)

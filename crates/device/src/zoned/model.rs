@@ -2,14 +2,14 @@
 //!
 //! - Blocks live in memory, zone by zone; nothing is kept when the process ends.
 //! - The model remembers what a completed flush has not covered: for each block of a conventional
-//!   zone every version since the last flush, for each sequential zone the durable write pointer and,
-//!   if it was reset, what it held.
-//! - [`ModelDevice::power_cycle`] keeps, drawn from a seed, a legal subset of that: a prefix of each
-//!   sequential zone, any version of each part of a conventional block (torn at `torn_bytes`), a reset
-//!   or its absence (a reset that is lost takes the zone's later writes with it).
+//!   zone every version since the last flush, for each sequential zone the durable write pointer
+//!   and, if it was reset, what it held.
+//! - [`ModelDevice::power_cycle`] keeps, drawn from a seed, a legal subset of that: a prefix of
+//!   each sequential zone, any version of each part of a conventional block (torn at `torn_bytes`),
+//!   a reset or its absence (a reset that is lost takes the zone's later writes with it).
 //!
-//! The subsets are a superset of what one particular drive does: an engine that survives all of them
-//! needs nothing but the trait's promises.
+//! The subsets are a superset of what one particular drive does: an engine that survives all of
+//! them needs nothing but the trait's promises.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,13 @@
 //! How long the emulated zoned device takes, in virtual time, and the shipped profiles.
 //!
-//! - A zone lives on one channel (`zone % channels`); a channel serves one request at a time, in the
-//!   order of the requests; reads overtake nothing.
-//! - A worn zone is slower: every `wear_step_resets` resets add `wear_step_percent` to its latencies.
+//! - A zone lives on one channel (`zone % channels`); a channel serves one request at a time, in
+//!   the order of the requests; reads overtake nothing.
+//! - A worn zone is slower: every `wear_step_resets` resets add `wear_step_percent` to its
+//!   latencies.
 //! - Profiles are data: [`Profile::named`] returns the shipped ones, [`Profile::parse`] reads TOML.
 //!
-//! The model is one request at a time a channel with fixed latencies a block; striping inside a zone
-//! and write buffers are in the figures of a profile, not in the model.
+//! The model is one request at a time a channel with fixed latencies a block; striping inside a
+//! zone and write buffers are in the figures of a profile, not in the model.
 
 use littoral_base::sim::Resource;
 use littoral_base::units::{Picos, ZoneId};

@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - `open <= open_zones_max` and `open + closed <= active_zones_max` whenever a limit is not zero.
-//! - A sequential zone's write pointer is within `[0, capacity]`; it is `capacity` exactly in `Full`
-//!   and `0` exactly in `Empty` (an explicitly opened zone may also be at 0).
+//! - A sequential zone's write pointer is within `[0, capacity]`; it is `capacity` exactly in
+//!   `Full` and `0` exactly in `Empty` (an explicitly opened zone may also be at 0).
 //! - A refused request changes nothing.
 
 use littoral_base::units::{Lba, ZoneId};

@@ -1,11 +1,11 @@
-//! Breadth-first search that turns round: top-down while the frontier is small, bottom-up while it is
-//! large (Beamer's direction-optimising search; paper 003 runs the top-down half from flash).
+//! Breadth-first search that turns round: top-down while the frontier is small, bottom-up while it
+//! is large (Beamer's direction-optimising search; paper 003 runs the top-down half from flash).
 //!
 //! Top-down reads the list of every frontier vertex. Bottom-up asks every unvisited vertex for a
 //! neighbour in the frontier: first in HEADS, unit by unit (sixteen vertices at a time where the
 //! processor can), then, for the few that are still open and have longer lists, in the rest of the
-//! list from its front. Lists name the neighbour of highest degree first, so most searches end in the
-//! first units.
+//! list from its front. Lists name the neighbour of highest degree first, so most searches end in
+//! the first units.
 //!
 //! Switch rules, in arcs, as each costs about the same on every medium once latency is hidden
 //! (`docs/design/graph-kernels.md` has the arithmetic)
@@ -14,8 +14,8 @@
 //!
 //! Invariants
 //! - A vertex without incoming arcs counts as visited from the start: nothing can reach it.
-//! - During a bottom-up step the frontier is only read, and a vertex's parent and bits are written by
-//!   the one member that was handed its span.
+//! - During a bottom-up step the frontier is only read, and a vertex's parent and bits are written
+//!   by the one member that was handed its span.
 //! - Parents differ between runs with several contexts or threads; levels do not.
 
 use std::cell::{Cell, RefCell};
@@ -41,7 +41,8 @@ const LISTS_CHUNK: u64 = 64;
 /// Spans taken at a time by a member when there are several.
 const SPANS_CHUNK: u64 = 8;
 
-/// A top-down step over more arcs than 1 / this of the vertices remembers who was visited before it.
+/// A top-down step over more arcs than 1 / this of the vertices remembers who was visited before
+/// it.
 const SNAPSHOT: u64 = 16;
 
 /// What the next step is.

@@ -1,11 +1,13 @@
 //! The seam between kernels and media: three ways of reading edges, each given the kernel's work.
 //!
-//! - [`HeadWork`]: the fronts of lists, unit after unit of a block, for as long as the kernel wants;
+//! - [`HeadWork`]: the fronts of lists, unit after unit of a block, for as long as the kernel
+//!   wants;
 //! - [`ListWork`]: whole lists, or as much of each as the kernel needs;
 //! - [`PageWork`]: every page once, in about the order of vertices.
 //!
 //! A kernel is written once against these. [`Edges`] is implemented by the resident form
-//! ([`super::resident`]: slices and prefetches) and by the ring over any device ([`super::ringed`]).
+//! ([`super::resident`]: slices and prefetches) and by the ring over any device
+//! ([`super::ringed`]).
 //!
 //! Invariants
 //! - Work is pulled, one item at a time, by whoever has room for it; items end in any order.

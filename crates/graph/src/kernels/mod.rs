@@ -1,8 +1,8 @@
 //! BFS, PageRank and components: vertex state in DRAM, edges on any medium (paper 003).
 //!
 //! - [`run`]: threads, trials, times, verification; the way in.
-//! - One algorithm each (`bfs`, `pagerank`, `components`), generic over how edges are read (`edges`):
-//!   from memory as slices (`resident`) or through a ring over a device (`ringed`).
+//! - One algorithm each (`bfs`, `pagerank`, `components`), generic over how edges are read
+//!   (`edges`): from memory as slices (`resident`) or through a ring over a device (`ringed`).
 //! - `team` keeps threads in step; `bits` and `raw` are what hot loops are made of.
 //!
 //! Deviations from the paper: its BFS is top-down only; ours turns round (Beamer). Its SSSP and BC

@@ -2,8 +2,8 @@
 //!
 //! Same numbers as the GAP suite's: damping 0.85, new values used at once (Gauss-Seidel), stop when
 //! the sum of all changes is below the tolerance or after 20 iterations. As there, the rank of a
-//! vertex without outgoing arcs is not handed on ([`Dangling::Drop`]); [`Dangling::Spread`] gives it
-//! to everybody instead.
+//! vertex without outgoing arcs is not handed on ([`Dangling::Drop`]); [`Dangling::Spread`] gives
+//! it to everybody instead.
 //!
 //! Deviation: after each iteration all ranks are scaled by one factor, so that the total satisfies
 //! the equation summed over all vertices. With ids in order of degree, Gauss-Seidel alone leaves an
@@ -12,8 +12,8 @@
 //!
 //! Invariants
 //! - Pages are streamed, never read at random; vertex state is in DRAM.
-//! - A list in several pages is summed up piece by piece; its vertex is updated when the last piece has
-//!   come, or at the end of the iteration if several members hold pieces.
+//! - A list in several pages is summed up piece by piece; its vertex is updated when the last piece
+//!   has come, or at the end of the iteration if several members hold pieces.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -214,7 +214,8 @@ impl<'g> PageRank<'g> {
         if degree == 0 { 0.0 } else { rank / degree as f32 }
     }
 
-    /// Sets what every vertex gets for nothing, with `total` rank of which `handed_on` follows arcs.
+    /// Sets what every vertex gets for nothing, with `total` rank of which `handed_on` follows
+    /// arcs.
     fn set_base(&self, dangling: f64) {
         let n = self.rank.len() as f64;
         let damping = f64::from(DAMPING);

@@ -1,9 +1,10 @@
-//! The few operations of the kernels that safe Rust cannot say: hints and one vector instruction mix.
+//! The few operations of the kernels that safe Rust cannot say: hints and one vector instruction
+//! mix.
 //!
 //! - [`Mapped`] maps a graph file, which is replaced by rename and never rewritten.
 //! - Hints ([`prefetch`], [`prefetch_once`], [`advise_huge`]) change cost, never a value.
-//! - [`probe`] has a portable form; the AVX-512 form is chosen at run time and gives the same answer
-//!   (a property test compares them).
+//! - [`probe`] has a portable form; the AVX-512 form is chosen at run time and gives the same
+//!   answer (a property test compares them).
 //!
 //! Obligations and the tests that would catch a breach are listed in the crate's `SAFETY.md`.
 #![allow(unsafe_code)] // Reason: intrinsics and madvise have no safe form on stable Rust.
@@ -67,9 +68,9 @@ impl Mapped {
     /// `Kind::Io`.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| io("cannot open", path, e))?;
-        // SAFETY: the mapping is read-only and private to this object. Another process that truncates
-        // or rewrites the file meanwhile could change the bytes; graph files are replaced by rename,
-        // never rewritten, and every word is checked before it is used as an index.
+        // SAFETY: the mapping is read-only and private to this object. Another process that
+        // truncates or rewrites the file meanwhile could change the bytes; graph files are replaced
+        // by rename, never rewritten, and every word is checked before it is used as an index.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| io("cannot map", path, e))?;
         Ok(Mapped { map })
     }

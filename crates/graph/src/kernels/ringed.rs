@@ -2,15 +2,15 @@
 //!
 //! - Fronts of lists: a context takes a span and reads its units one after the other, only between
 //!   the first and last vertex that still wants one.
-//! - Lists: pieces of one list go to whoever is free, so a hub is read by many contexts at once; or,
-//!   where the kernel may stop early, one context reads a list from its front, 16 words first and
-//!   four times as many each time after.
+//! - Lists: pieces of one list go to whoever is free, so a hub is read by many contexts at once;
+//!   or, where the kernel may stop early, one context reads a list from its front, 16 words first
+//!   and four times as many each time after.
 //! - Pages: one read a page where the device allows, else all parts at once and a copy.
 //!
 //! Reads are widened to the device's granule and never longer than it takes.
 //!
-//! Invariant: a context holds no borrow of a kernel's state across an await point; it calls the work
-//! between two of its own reads.
+//! Invariant: a context holds no borrow of a kernel's state across an await point; it calls the
+//! work between two of its own reads.
 
 use std::cell::Cell;
 
@@ -27,9 +27,10 @@ use crate::format::{Direction, HEAD_BLOCK_VERTICES, Layout};
 /// Words of the first read of a list that may end early; later ones are [`GROWTH`] times longer.
 const FIRST_WORDS: u32 = 16;
 const GROWTH: u32 = 4;
-/// Bytes under way while streaming from a device that is polled. Little's law asks for the link's rate
-/// times the latency, 50 KiB for 12.8 GB/s and 4 us; far more would push the frontier out of the
-/// second-level cache. A device that is slept on has its own queue to keep full and is not limited.
+/// Bytes under way while streaming from a device that is polled. Little's law asks for the link's
+/// rate times the latency, 50 KiB for 12.8 GB/s and 4 us; far more would push the frontier out of
+/// the second-level cache. A device that is slept on has its own queue to keep full and is not
+/// limited.
 const STREAM_BYTES: u32 = 128 << 10;
 /// How many items ahead the vertex table's line is fetched.
 const AHEAD_ENTRY: u64 = 32;
@@ -91,7 +92,8 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         self.ring.run(make).map_err(|Halt(e)| e)
     }
 
-    /// Runs copies of a context that reads `bytes` at a time, no more than [`STREAM_BYTES`] of them.
+    /// Runs copies of a context that reads `bytes` at a time, no more than [`STREAM_BYTES`] of
+    /// them.
     fn stream<'r, F, Fut>(&'r self, bytes: u32, make: F) -> Result<()>
     where
         F: FnMut(Cx<'r, D>) -> Fut,

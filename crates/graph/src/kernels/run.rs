@@ -1,7 +1,9 @@
-//! Running a kernel: threads, trials, times, verification, and a report that says what was modelled.
+//! Running a kernel: threads, trials, times, verification, and a report that says what was
+//! modelled.
 //!
-//! Lifecycle: open the medium ([`Store`]) -> state for the kernel -> each thread opens its device -> per
-//! trial: barrier, clock, kernel, clock -> optional verification of every answer, outside the times.
+//! Lifecycle: open the medium ([`Store`]) -> state for the kernel -> each thread opens its device
+//! -> per trial: barrier, clock, kernel, clock -> optional verification of every answer, outside
+//! the times.
 //!
 //! Invariants
 //! - State is allocated and touched once, before the first trial; forgetting the last answer is

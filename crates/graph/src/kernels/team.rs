@@ -1,8 +1,9 @@
 //! A team of threads that run a kernel together, step by step.
 //!
-//! - Every member runs the same code; [`Member::all`] is one step: everybody's share, then a barrier.
-//! - A member that fails lets the others reach the barrier; then all of them stop. The first error is
-//!   kept, so nobody waits for ever and no error is lost.
+//! - Every member runs the same code; [`Member::all`] is one step: everybody's share, then a
+//!   barrier.
+//! - A member that fails lets the others reach the barrier; then all of them stop. The first error
+//!   is kept, so nobody waits for ever and no error is lost.
 //! - One member needs no barrier and executes no locked instruction.
 //! - Barriers sleep: no member reaches one with reads outstanding.
 

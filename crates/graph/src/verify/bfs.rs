@@ -33,8 +33,8 @@ pub fn levels(graph: &GraphFile, source: u32) -> Result<Vec<u32>> {
     Ok(level)
 }
 
-/// Checks that `parents` is a breadth-first tree from `source`: the vertices that can be reached and
-/// no others have a parent, and each parent is an in-neighbour one level nearer the source.
+/// Checks that `parents` is a breadth-first tree from `source`: the vertices that can be reached
+/// and no others have a parent, and each parent is an in-neighbour one level nearer the source.
 ///
 /// # Errors
 /// `Kind::Refuted`, naming the vertex; otherwise as [`levels`].

@@ -1,4 +1,5 @@
-//! Serial verifiers: each answer is checked by a textbook method that shares no code with the kernels.
+//! Serial verifiers: each answer is checked by a textbook method that shares no code with the
+//! kernels.
 //!
 //! - [`bfs`]: levels by a plain queue search; every tree edge is an arc and climbs one level.
 //! - [`pagerank`]: one textbook iteration in double precision must change almost nothing.

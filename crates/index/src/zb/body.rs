@@ -51,8 +51,8 @@ impl<P: Pages> Zb<P> {
         }
     }
 
-    /// Replaces the record of `slot`, live or deleted (repair 11: a deleted one comes back, the state
-    /// stays).
+    /// Replaces the record of `slot`, live or deleted (repair 11: a deleted one comes back, the
+    /// state stays).
     pub(super) fn replace_record(
         &mut self,
         path: &mut Path,
@@ -70,8 +70,8 @@ impl<P: Pages> Zb<P> {
         }
     }
 
-    /// Takes the record of a live slot out of the body (algorithm 7; repair 9: by slot, and no state
-    /// is tested after the body is gone).
+    /// Takes the record of a live slot out of the body (algorithm 7; repair 9: by slot, and no
+    /// state is tested after the body is gone).
     pub(super) fn remove_record(
         &mut self,
         path: &mut Path,
@@ -217,8 +217,8 @@ impl<P: Pages> Zb<P> {
         self.merge_if_possible(path, level, count)
     }
 
-    /// Writes a full body at a sequential write pointer and frees what it replaces (repair 17: sealed
-    /// as soon as it is full, as the paper does).
+    /// Writes a full body at a sequential write pointer and frees what it replaces (repair 17:
+    /// sealed as soon as it is full, as the paper does).
     fn seal(&mut self, path: &mut Path, level: usize, records: &[u8]) -> Result<()> {
         let image = self.body(level).image(records);
         let body = self.pages.append(Self::heat(level), &image)?;
@@ -230,8 +230,8 @@ impl<P: Pages> Zb<P> {
         self.set_ptr(path, level, Ptr::steady(body))
     }
 
-    /// Splits a full body into two change bodies and inserts `record` into the proper half (repairs 12
-    /// and 13: halve first; the left half keeps First, the right half's lowest key goes up).
+    /// Splits a full body into two change bodies and inserts `record` into the proper half (repairs
+    /// 12 and 13: halve first; the left half keeps First, the right half's lowest key goes up).
     fn split(
         &mut self,
         path: &mut Path,
@@ -258,9 +258,10 @@ impl<P: Pages> Zb<P> {
         self.split_slot(path, level, Ptr::change(left_at), &separator, Ptr::change(right_at))
     }
 
-    /// Opportunistic merge (section 3.4): with a neighbour under the same head, both in a conventional
-    /// zone, if together they are less than full. Looked for only when this body is at most half full:
-    /// of two bodies that fit together one is, and it was looked at when it last shrank.
+    /// Opportunistic merge (section 3.4): with a neighbour under the same head, both in a
+    /// conventional zone, if together they are less than full. Looked for only when this body is at
+    /// most half full: of two bodies that fit together one is, and it was looked at when it last
+    /// shrank.
     fn merge_if_possible(&mut self, path: &mut Path, level: usize, count: usize) -> Result<()> {
         let body = self.body(level);
         if count * 2 > body.slots {

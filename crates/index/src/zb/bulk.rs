@@ -12,12 +12,12 @@ use crate::{Error, Kind, Result};
 type Piece = (Vec<u8>, Ptr);
 
 impl<P: Pages> Zb<P> {
-    /// Fills an empty tree from records sorted by key; how many there were. One operation: all of it is
-    /// durable, or nothing.
+    /// Fills an empty tree from records sorted by key; how many there were. One operation: all of
+    /// it is durable, or nothing.
     ///
     /// # Errors
-    /// `Kind::Usage` when the tree is not empty or a key does not ascend (naming its number, counted
-    /// from one); `Kind::Full`; those of the store.
+    /// `Kind::Usage` when the tree is not empty or a key does not ascend (naming its number,
+    /// counted from one); `Kind::Full`; those of the store.
     pub fn bulk_load<'r>(
         &mut self,
         records: impl IntoIterator<Item = (&'r [u8], &'r [u8])>,
@@ -121,8 +121,8 @@ impl<P: Pages> Zb<P> {
     }
 }
 
-/// As few groups of at most `most` as there can be, their sizes differing by at most one: no head is
-/// less than half full unless it is alone.
+/// As few groups of at most `most` as there can be, their sizes differing by at most one: no head
+/// is less than half full unless it is alone.
 fn even_groups<T>(items: &[T], most: usize) -> impl Iterator<Item = &[T]> {
     let groups = items.len().div_ceil(most);
     (0..groups).map(move |g| &items[g * items.len() / groups..(g + 1) * items.len() / groups])

@@ -1,9 +1,9 @@
 //! What happens to heads: slots set, split, removed; strict borrow and merge; growth and collapse.
 //!
 //! Heads lie in conventional zones, so they are kept between half full and full (paper 000, section
-//! 3.4): a head that falls below borrows from or merges with a sibling under the same interior page.
-//! A head without such a sibling stays as it is (the interior layer is opportunistic and may hold a
-//! single child, which the paper does not consider); an empty one is freed.
+//! 3.4): a head that falls below borrows from or merges with a sibling under the same interior
+//! page. A head without such a sibling stays as it is (the interior layer is opportunistic and may
+//! hold a single child, which the paper does not consider); an empty one is freed.
 
 use littoral_base::units::Lba;
 use littoral_store::pages::{Pages, Patch};

@@ -1,9 +1,9 @@
 //! The ZB+-tree: a B+-tree over conventional and sequential zones (paper 000, sections 2 and 3).
 //!
-//! Levels come in pairs: a *head* layer in conventional zones over a *body* layer in conventional or
-//! sequential zones. The lowest pair is the paper's LH over Leaf, the next its IH over Interior; here
-//! pairs repeat, so any height works (the paper stops at four layers). A head's address never changes
-//! while its bodies move, which is what stops the cascade of updates.
+//! Levels come in pairs: a *head* layer in conventional zones over a *body* layer in conventional
+//! or sequential zones. The lowest pair is the paper's LH over Leaf, the next its IH over Interior;
+//! here pairs repeat, so any height works (the paper stops at four layers). A head's address never
+//! changes while its bodies move, which is what stops the cascade of updates.
 //!
 //! Body states: `Change -> Steady` when full, `Steady -> After` at the first deletion, `After ->
 //! Change` by a Sync, `Steady -> 2 x Change` by a split.
@@ -12,11 +12,11 @@
 //! - Change: conventional, without log, 1 to slots-1 records (an empty tree keeps one empty leaf).
 //! - Steady: sequential, full; a log, if there is one, holds updates only and is not full.
 //! - After: sequential, full, with a log that has held a deletion and is not full.
-//! - Heads are conventional and at least half full, unless they are the top or have no sibling under
-//!   their interior page.
+//! - Heads are conventional and at least half full, unless they are the top or have no sibling
+//!   under their interior page.
 //!
-//! Repairs of the paper's pseudo-code are marked where they are made as *repair n*, the number of the
-//! row in `docs/design/zb-tree.md`.
+//! Repairs of the paper's pseudo-code are marked where they are made as *repair n*, the number of
+//! the row in `docs/design/zb-tree.md`.
 //!
 //! An operation ends with one [`Pages::commit`]; batching durability is the store's business.
 
@@ -231,8 +231,8 @@ impl<P: Pages> Zb<P> {
         Ok(found.map(|i| leaf.payload(i).to_vec()))
     }
 
-    /// Inserts a record or replaces its value; whether the key is new. (Algorithm 6; the paper has no
-    /// update and leaves the insert of an existing key open: repair 11.)
+    /// Inserts a record or replaces its value; whether the key is new. (Algorithm 6; the paper has
+    /// no update and leaves the insert of an existing key open: repair 11.)
     ///
     /// # Errors
     /// `Kind::Usage` for sizes that are not the tree's, `Kind::Full`; those of the store.
@@ -258,7 +258,8 @@ impl<P: Pages> Zb<P> {
         }
     }
 
-    /// Deletes a key; whether it was there. (Algorithm 7; repair 10: the lookup sees pending deletions.)
+    /// Deletes a key; whether it was there. (Algorithm 7; repair 10: the lookup sees pending
+    /// deletions.)
     ///
     /// # Errors
     /// `Kind::Usage` for a key of another size; those of the store.

@@ -9,8 +9,8 @@ use crate::layout::{self, PageKind};
 use crate::{Error, Kind, Result};
 
 impl<P: Pages> Zb<P> {
-    /// Takes note that the sequential page `old` now lies at `new`; whether the tree uses it. Does not
-    /// end the operation: the collector commits what it moved.
+    /// Takes note that the sequential page `old` now lies at `new`; whether the tree uses it. Does
+    /// not end the operation: the collector commits what it moved.
     ///
     /// # Errors
     /// `Kind::Corrupt` when the page is no body; those of the store.

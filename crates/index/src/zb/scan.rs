@@ -1,8 +1,8 @@
 //! Range scans, forward and backward: leaf by leaf, each found from the top by a separator.
 //!
 //! Leaves are not linked: a link would be one more address to change whenever a leaf moves. A scan
-//! carries the separator at which the last leaf ended and descends again, so it holds no page between
-//! leaves. Every scan ends: the separators it follows are strictly monotone.
+//! carries the separator at which the last leaf ended and descends again, so it holds no page
+//! between leaves. Every scan ends: the separators it follows are strictly monotone.
 
 use littoral_store::pages::Pages;
 
@@ -77,8 +77,8 @@ impl<P: Pages> Zb<P> {
         unreachable!("invariant: level 0 returns")
     }
 
-    /// Calls `each` with key and value of every record in `[from, to)`, in the given direction, until it
-    /// answers false. `None` leaves that end open.
+    /// Calls `each` with key and value of every record in `[from, to)`, in the given direction,
+    /// until it answers false. `None` leaves that end open.
     ///
     /// # Errors
     /// `Kind::Usage` for a bound of another size; those of the store.

@@ -187,9 +187,9 @@ impl<'a> BodyView<'a> {
         layout::address(self.payload(i))
     }
 
-    /// The slot of `key`, or where it belongs. A leaf's deleted slot is found too: its keys never move.
-    /// An interior body's slot 0 is First and never compared, and its deleted slots are passed over: a
-    /// logged change of a separator may have moved it across them.
+    /// The slot of `key`, or where it belongs. A leaf's deleted slot is found too: its keys never
+    /// move. An interior body's slot 0 is First and never compared, and its deleted slots are
+    /// passed over: a logged change of a separator may have moved it across them.
     pub fn find(&self, key: &[u8]) -> std::result::Result<usize, usize> {
         if self.body.level > 0 && self.log.is_some() {
             let slot = self.route(key);

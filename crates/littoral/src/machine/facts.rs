@@ -1,7 +1,7 @@
 //! What is real on this host, and what a machine's devices are, in plain words.
 //!
-//! Read from `/proc`, `/sys` and one probe of io_uring; what cannot be read says `unknown` and is never
-//! guessed. `littoral machine` prints a [`Description`].
+//! Read from `/proc`, `/sys` and one probe of io_uring; what cannot be read says `unknown` and is
+//! never guessed. `littoral machine` prints a [`Description`].
 
 use std::fs;
 use std::path::Path;

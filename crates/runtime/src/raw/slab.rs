@@ -1,12 +1,12 @@
 //! Futures of one type in one allocation, pinned where they were put.
 //!
-//! Lifecycle of a place: empty, filled by [`Slab::push`], polled by [`Slab::poll_range`] until it is ready,
-//! dropped in place at once; or dropped in place with the slab.
+//! Lifecycle of a place: empty, filled by [`Slab::push`], polled by [`Slab::poll_range`] until it
+//! is ready, dropped in place at once; or dropped in place with the slab.
 //!
 //! Invariants
 //! - The allocation never moves: `push` refuses to go beyond the capacity it was made with.
-//! - `order` lists exactly the places that hold a future, except for null entries, whose futures have
-//!   ended since the last [`Slab::compact`].
+//! - `order` lists exactly the places that hold a future, except for null entries, whose futures
+//!   have ended since the last [`Slab::compact`].
 //! - A future is dropped exactly once, also when a poll or another drop panics: it leaves `order`
 //!   before its drop begins.
 

@@ -1,8 +1,8 @@
 //! A read device that answers when a script says so: late, out of order, or with an error.
 //!
-//! Time is the number of `reap` calls. Each request draws its delay and its status from the script in
-//! turn. Data arrive in the slot's own buffer at the moment of the answer, also for abandoned slots:
-//! a ring that gave such a slot to someone else would show that someone the wrong bytes.
+//! Time is the number of `reap` calls. Each request draws its delay and its status from the script
+//! in turn. Data arrive in the slot's own buffer at the moment of the answer, also for abandoned
+//! slots: a ring that gave such a slot to someone else would show that someone the wrong bytes.
 
 use std::cell::{Cell, RefCell};
 

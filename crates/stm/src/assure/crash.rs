@@ -1,8 +1,9 @@
 //! Crash images of overlapping transactions, each recovered and held against a serial oracle.
 //!
-//! The workload: cells with a value and an optional leaf of their own. A transaction reads some cells and
-//! gives others values computed from what it read, allocating, replacing or freeing leaves. Actor 2
-//! runs whole transactions inside the fences of actor 1, so commits overlap deterministically.
+//! The workload: cells with a value and an optional leaf of their own. A transaction reads some
+//! cells and gives others values computed from what it read, allocating, replacing or freeing
+//! leaves. Actor 2 runs whole transactions inside the fences of actor 1, so commits overlap
+//! deterministically.
 //!
 //! For each image
 //! 1. the pool opens (lazily and by scan in turn) and holds the state after the acknowledged
@@ -12,7 +13,8 @@
 //! 3. a further transaction runs, and the pool opened once more holds it (clocks are not reused);
 //! 4. on a sample, every image of a crash inside 1 and 3 is opened and holds one of their states.
 //!
-//! A transaction is a function of what it reads, so a lost dependency cannot look like a legal state.
+//! A transaction is a function of what it reads, so a lost dependency cannot look like a legal
+//! state.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -367,7 +369,8 @@ fn serial_state(mut programs: Vec<Program>) -> State {
 
 const BLANK: State = [(0, None); CELLS];
 
-/// Makes the cells, and a slab of leaves: a slab claimed inside a fence's hook would wait for itself.
+/// Makes the cells, and a slab of leaves: a slab claimed inside a fence's hook would wait for
+/// itself.
 fn start(pool: &Pool<Shared>) -> Result<[Ref<Cell>; CELLS]> {
     let mut th = pool.thread()?;
     let leaf = th.atomically(|tx| tx.alloc(&Leaf { words: [0; 4] }))?;

@@ -1,14 +1,14 @@
 //! Opacity: is there one order of all transactions, finished or aborted, that explains every read?
 //!
-//! - A history lists attempts. Each has the places of its begin and end in real time, what it read of
-//!   others and what it wrote; written values are unique, so a read names its writer.
-//! - The order must keep real time (ended before begun), and every attempt, also an aborted one, must
-//!   have read the latest committed values before it (Guerraoui and Kapalka 2008).
+//! - A history lists attempts. Each has the places of its begin and end in real time, what it read
+//!   of others and what it wrote; written values are unique, so a read names its writer.
+//! - The order must keep real time (ended before begun), and every attempt, also an aborted one,
+//!   must have read the latest committed values before it (Guerraoui and Kapalka 2008).
 //! - [`check`] searches depth first; a set of placed attempts with the memory they leave is visited
 //!   once. Histories of a dozen attempts take microseconds.
 //!
-//! [`run`] makes histories: two or three threads with two transactions each on three objects, at most
-//! three attempts a transaction, with random pauses inside and out.
+//! [`run`] makes histories: two or three threads with two transactions each on three objects, at
+//! most three attempts a transaction, with random pauses inside and out.
 
 use std::collections::HashSet;
 use std::sync::Barrier;

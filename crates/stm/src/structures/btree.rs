@@ -1,8 +1,8 @@
 //! A B+-tree with range scans: nodes of fourteen entries, 256 bytes a version.
 //!
 //! - Every leaf is at the same depth; keys ascend; the child right of a key holds keys from it on.
-//! - An insertion splits full nodes from the leaf upwards. A removal frees nodes that became empty and
-//!   lowers the root; nodes are not merged (free-at-empty, Johnson and Shasha 1989).
+//! - An insertion splits full nodes from the leaf upwards. A removal frees nodes that became empty
+//!   and lowers the root; nodes are not merged (free-at-empty, Johnson and Shasha 1989).
 //! - Leaves are not chained: a scan walks its path, so removing a leaf touches only its parent.
 
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! A sorted singly linked list: the paper's worst case for transactions, each lookup reads half of it.
+//! A sorted singly linked list: the paper's worst case for transactions, each lookup reads half of
+//! it.
 //!
 //! Keys ascend strictly; the root record is the link to the first node.
 

@@ -2,10 +2,10 @@
 //!
 //! - [`HashMap`], [`SearchTree`], [`SortedList`], [`BTree`] map `u64` keys to `u64` values (store a
 //!   [`Ref`](crate::Ref)'s offset for more); [`Queue`] is first in, first out.
-//! - A structure is a record in the pool; its handle here is a reference and can be copied freely. Name
-//!   it with [`Tx::set_root`](crate::Tx::set_root) to find it again.
-//! - Every operation is part of the caller's transaction, so several on several structures are atomic
-//!   together; all of them answer a conflict through `?`.
+//! - A structure is a record in the pool; its handle here is a reference and can be copied freely.
+//!   Name it with [`Tx::set_root`](crate::Tx::set_root) to find it again.
+//! - Every operation is part of the caller's transaction, so several on several structures are
+//!   atomic together; all of them answer a conflict through `?`.
 //!
 //! ```
 //! use littoral_device::pmem::Dram;

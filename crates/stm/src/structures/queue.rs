@@ -1,7 +1,7 @@
 //! A queue, first in, first out, whose ends do not disturb each other while it is not nearly empty.
 //!
-//! A dummy node stands before the first entry: pushers write the tail link and the last node, poppers
-//! the head link and read the dummy.
+//! A dummy node stands before the first entry: pushers write the tail link and the last node,
+//! poppers the head link and read the dummy.
 
 use crate::error::Abort;
 use crate::record::Ref;

@@ -42,8 +42,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// The word of number `index` (byte address over eight), before any trailer. One word in eight is
-    /// a value that completion rules use as a sentinel.
+    /// The word of number `index` (byte address over eight), before any trailer. One word in eight
+    /// is a value that completion rules use as a sentinel.
     pub fn word(&self, index: u64) -> u64 {
         let random = rng::mix(self.seed ^ rng::mix(index));
         let word = match random & 31 {

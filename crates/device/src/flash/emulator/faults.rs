@@ -1,7 +1,8 @@
 //! The read adapter of the fault plan: which verdicts a completion rule survives.
 //!
-//! A rule that cannot tell right data from wrong refuses the verdicts that would make them wrong, when
-//! the plan is installed and by name: a fault that strikes unseen would make every figure a lie.
+//! A rule that cannot tell right data from wrong refuses the verdicts that would make them wrong,
+//! when the plan is installed and by name: a fault that strikes unseen would make every figure a
+//! lie.
 //!
 //! | verdict | what the emulated device does |
 //! |---|---|

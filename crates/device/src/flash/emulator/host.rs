@@ -1,9 +1,10 @@
 //! The host's half of the emulator: how the arrival of a whole read is recognised, rule by rule.
 //!
 //! Invariants
-//! - Data are copied to a private buffer first and checked there: whatever the device writes into the
-//!   shared lines later, late, twice or for somebody else, cannot change what was checked.
-//! - A rule answers [`Status::Ok`] only for data that it can prove, under the faults its adapter admits.
+//! - Data are copied to a private buffer first and checked there: whatever the device writes into
+//!   the shared lines later, late, twice or for somebody else, cannot change what was checked.
+//! - A rule answers [`Status::Ok`] only for data that it can prove, under the faults its adapter
+//!   admits.
 //!
 //! The rules are spec A4.1 (a) to (d); the proof of each is on `docs/design/completion.md`.
 
@@ -64,7 +65,8 @@ pub(super) fn prepare(wire: &Wire, rule: Rule, flight: &Flight) {
     }
 }
 
-/// Looks for the answer to `flight`; proven data are in `buffer`. `overdue`: the deadline has passed.
+/// Looks for the answer to `flight`; proven data are in `buffer`. `overdue`: the deadline has
+/// passed.
 pub(super) fn look(
     wire: &Wire,
     rule: Rule,

@@ -7,16 +7,18 @@
 //!
 //! Invariants
 //! - `slots <= depth - 1`, or the constructor refuses: an unfetched entry is never overwritten.
-//! - Time is the device's step count, in both drives, so a descheduled device stops the clock and no
-//!   deadline passes for lack of a processor.
+//! - Time is the device's step count, in both drives, so a descheduled device stops the clock and
+//!   no deadline passes for lack of a processor.
 //! - Data handed out are a private copy, proven by the completion rule. Late, duplicate or stray
 //!   writes of the device reach only the shared lines.
-//! - Rules without identity (reserved word, two sentinels) submit on a slot only when no answer to its
-//!   earlier requests can come any more, and take only deadlines beyond the device's slowest answer.
+//! - Rules without identity (reserved word, two sentinels) submit on a slot only when no answer to
+//!   its earlier requests can come any more, and take only deadlines beyond the device's slowest
+//!   answer.
 //!
 //! Lifecycle of a request: marked and submitted; looked for at each poll; at its deadline, or when
-//! an answer proves wrong, submitted again with a new tag, at most `attempts` times; then its status
-//! says what was seen last. An abandoned request's slot is free once it is answered or overdue.
+//! an answer proves wrong, submitted again with a new tag, at most `attempts` times; then its
+//! status says what was seen last. An abandoned request's slot is free once it is answered or
+//! overdue.
 //!
 //! ```
 //! use littoral_device::flash::emulator::{Emulator, EmulatorOptions, Format, Pattern};
@@ -233,8 +235,8 @@ impl Emulator {
     /// An emulated device holding `content`.
     ///
     /// # Errors
-    /// `Kind::IllegalRequest` for options that cannot be honoured, with the nearest that can, and for
-    /// a fault plan whose verdicts the completion rule cannot act on.
+    /// `Kind::IllegalRequest` for options that cannot be honoured, with the nearest that can, and
+    /// for a fault plan whose verdicts the completion rule cannot act on.
     pub fn new(content: std::sync::Arc<dyn Content>, options: EmulatorOptions) -> Result<Emulator> {
         check(&options, content.capacity_bytes())?;
         faults::check(&options.plan, options.rule)?;
@@ -312,8 +314,8 @@ impl Emulator {
         cell.set(flight);
     }
 
-    /// The entry `depth` positions back must be known as fetched: an answer to it or to a later one says
-    /// so (fetches are in order), or the device has made two whole steps since it was written.
+    /// The entry `depth` positions back must be known as fetched: an answer to it or to a later one
+    /// says so (fetches are in order), or the device has made two whole steps since it was written.
     fn may_put(&self, position: u64) -> bool {
         let depth = self.wire.ring.depth();
         let Some(old) = position.checked_sub(depth) else { return true };

@@ -1,8 +1,8 @@
 //! Reading an emulated medium for long, checking every word against an independent function.
 //!
-//! The caller gives the function; it must not share code with the content, or a mistake in one would
-//! hide in the other. A word that is believed ([`Status::Ok`]) and differs is *undetected corruption*,
-//! the only thing that must never happen; failed reads are counted by status.
+//! The caller gives the function; it must not share code with the content, or a mistake in one
+//! would hide in the other. A word that is believed ([`Status::Ok`]) and differs is *undetected
+//! corruption*, the only thing that must never happen; failed reads are counted by status.
 
 use std::sync::Arc;
 

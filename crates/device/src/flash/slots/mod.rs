@@ -1,10 +1,11 @@
 //! The life of a slot, once, for every device whose answers arrive by themselves.
 //!
-//! `Free -> Issued -> Done -> Free`, and `Issued -> Abandoned -> Free` when the asker went away before
-//! the answer: an abandoned slot is given to nobody until the device has answered.
+//! `Free -> Issued -> Done -> Free`, and `Issued -> Abandoned -> Free` when the asker went away
+//! before the answer: an abandoned slot is given to nobody until the device has answered.
 //!
 //! Invariants
-//! - [`Slots::outstanding`] is the number of slots whose answer is still owed (issued or abandoned).
+//! - [`Slots::outstanding`] is the number of slots whose answer is still owed (issued or
+//!   abandoned).
 //! - A slot is issued on only when free, and completed only when an answer is owed.
 //!
 //! Callers: the pread pool, io_uring, the emulator.

@@ -1,18 +1,19 @@
-//! io_uring over a file or block device: one system call for a batch of reads, sleep instead of spin.
+//! io_uring over a file or block device: one system call for a batch of reads, sleep instead of
+//! spin.
 //!
-//! Direct access (`O_DIRECT`) where the file system states its alignment, a registered file, registered
-//! buffers. `kick` submits everything issued in one call, `reap` drains the completion queue, `park`
-//! sleeps until several answers have come or the timeout passes.
+//! Direct access (`O_DIRECT`) where the file system states its alignment, a registered file,
+//! registered buffers. `kick` submits everything issued in one call, `reap` drains the completion
+//! queue, `park` sleeps until several answers have come or the timeout passes.
 //!
 //! Invariants
 //! - Answers are taken in any order; a slot has at most one request in the kernel.
-//! - The buffer of a slot with a request in flight is never lent, and never unmapped before its answer
-//!   (`raw`).
+//! - The buffer of a slot with a request in flight is never lent, and never unmapped before its
+//!   answer (`raw`).
 //!
-//! Faults: short reads are continued, `EINTR` and `EAGAIN` repeated; an end of file inside a request (the
-//! file shrank) is [`Status::Os`]; `EIO` is [`Status::MediaError`]; [`ReadDevice::last_error`] has the
-//! system's words. Where the kernel or a container forbids io_uring, [`available`] says why and
-//! [`super::any::AnyDevice::open_file`] takes a pread pool.
+//! Faults: short reads are continued, `EINTR` and `EAGAIN` repeated; an end of file inside a
+//! request (the file shrank) is [`Status::Os`]; `EIO` is [`Status::MediaError`];
+//! [`ReadDevice::last_error`] has the system's words. Where the kernel or a container forbids
+//! io_uring, [`available`] says why and [`super::any::AnyDevice::open_file`] takes a pread pool.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -96,8 +97,8 @@ impl Uring {
     /// Opens `path`.
     ///
     /// # Errors
-    /// `Kind::Unsupported` where io_uring is forbidden; `Kind::IllegalRequest` for options out of range;
-    /// else as [`Source::open`].
+    /// `Kind::Unsupported` where io_uring is forbidden; `Kind::IllegalRequest` for options out of
+    /// range; else as [`Source::open`].
     pub fn open(path: &Path, options: UringOptions) -> Result<Uring> {
         check_options(options.slots, options.read_bytes_max, SLOTS_MAX)?;
         available().map_err(|why| Error::new(Kind::Unsupported, why))?;
@@ -195,8 +196,9 @@ impl Uring {
         }
     }
 
-    /// A ring that cannot be entered is of no further use: every request owed and every later one ends
-    /// with [`Status::Os`], so nobody waits for ever. Buffers the kernel may still write stay unlent.
+    /// A ring that cannot be entered is of no further use: every request owed and every later one
+    /// ends with [`Status::Os`], so nobody waits for ever. Buffers the kernel may still write stay
+    /// unlent.
     fn entered(&self, what: &str, outcome: io::Result<()>) {
         if let Err(e) = outcome {
             self.note(format!("{what}: {e}"));

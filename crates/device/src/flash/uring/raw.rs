@@ -69,9 +69,9 @@ impl RawRing {
         let buffers = Mapping::new(stride * slots as usize)?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let whole = libc::iovec { iov_base: buffers.at.cast(), iov_len: buffers.len };
-        // SAFETY: the range is mapped, stays mapped until the ring is gone, and is written by the kernel
-        // only for requests counted in `in_flight`. A refusal (locked-memory limit) is no error: reads
-        // then name plain addresses.
+        // SAFETY: the range is mapped, stays mapped until the ring is gone, and is written by the
+        // kernel only for requests counted in `in_flight`. A refusal (locked-memory limit) is no
+        // error: reads then name plain addresses.
         let fixed_buffers = unsafe { ring.submitter().register_buffers(&[whole]) }.is_ok();
         Ok(RawRing {
             ring: RefCell::new(ring),
@@ -90,8 +90,8 @@ impl RawRing {
         self.fixed_buffers
     }
 
-    /// Queues a read of `len` bytes at `offset` of the file into the slot's buffer from `skip` on; it
-    /// reaches the kernel at the next [`RawRing::submit`] or wait.
+    /// Queues a read of `len` bytes at `offset` of the file into the slot's buffer from `skip` on;
+    /// it reaches the kernel at the next [`RawRing::submit`] or wait.
     ///
     /// # Panics
     /// When the range leaves the slot's buffer.
@@ -110,8 +110,8 @@ impl RawRing {
         let entry = entry.user_data(u64::from(slot));
         let mut ring = self.ring.borrow_mut();
         loop {
-            // SAFETY: the buffer range is valid and belongs to this request until its answer is drained;
-            // `in_flight` keeps it from being lent, `Drop` keeps it mapped.
+            // SAFETY: the buffer range is valid and belongs to this request until its answer is
+            // drained; `in_flight` keeps it from being lent, `Drop` keeps it mapped.
             let pushed = unsafe { ring.submission().push(&entry) };
             if pushed.is_ok() {
                 break;
@@ -180,9 +180,9 @@ impl RawRing {
     pub(super) fn bytes(&self, slot: u32, len: usize) -> &[u8] {
         assert_eq!(self.in_flight[slot as usize].get(), 0, "the kernel still writes this buffer");
         assert!(len <= self.stride, "longer than the buffer");
-        // SAFETY: the range is mapped and initialised (anonymous memory is zero), the kernel writes it only
-        // for requests in flight and there are none; the trait's contract ends the loan before the
-        // next issue on the slot.
+        // SAFETY: the range is mapped and initialised (anonymous memory is zero), the kernel writes
+        // it only for requests in flight and there are none; the trait's contract ends the loan
+        // before the next issue on the slot.
         unsafe { std::slice::from_raw_parts(self.buffers.at.add(slot as usize * self.stride), len) }
     }
 
@@ -196,7 +196,8 @@ impl Drop for RawRing {
     fn drop(&mut self) {
         while self.owed.get() > 0 {
             if self.wait(1, Duration::from_secs(1)).is_err() {
-                // The ring is broken; leak the buffers rather than let the kernel write freed memory.
+                // The ring is broken; leak the buffers rather than let the kernel write freed
+                // memory.
                 let leaked = Mapping { at: std::ptr::dangling_mut(), len: 0 };
                 std::mem::forget(std::mem::replace(&mut self.buffers, leaked));
                 return;
@@ -210,8 +211,8 @@ fn is_transient(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// The ring with the cheapest set-up the kernel takes: answers are posted only when this thread asks
-/// (no interrupts of its work), else the plain form.
+/// The ring with the cheapest set-up the kernel takes: answers are posted only when this thread
+/// asks (no interrupts of its work), else the plain form.
 fn build(slots: u32) -> io::Result<IoUring> {
     let cheapest = IoUring::builder()
         .setup_single_issuer()

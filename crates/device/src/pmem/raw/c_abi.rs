@@ -22,7 +22,8 @@ pub type Check = unsafe extern "C" fn(
     acknowledged: u64,
 ) -> c_int;
 
-/// Starts a record over `len` bytes at `initial` (null: zeros); null when `len` is no multiple of 64.
+/// Starts a record over `len` bytes at `initial` (null: zeros); null when `len` is no multiple of
+/// 64.
 ///
 /// # Safety
 /// `initial` is null or points to `len` readable bytes.
@@ -131,11 +132,13 @@ pub unsafe extern "C" fn littoral_pmem_commit_point(trace: *mut Trace, actor: u3
 }
 
 /// Calls `check` for the images of every crash point, at most `per_point_max` each (a seeded sample
-/// beyond). `tear` is 0 for line prefixes, 1 for torn words. Answers 0 when every image passed, 1 when
-/// one was refused, -1 for a bad argument; `images` (if not null) receives how many were checked.
+/// beyond). `tear` is 0 for line prefixes, 1 for torn words. Answers 0 when every image passed, 1
+/// when one was refused, -1 for a bad argument; `images` (if not null) receives how many were
+/// checked.
 ///
 /// # Safety
-/// `trace` is null or a live handle; `check` may be called with `user`; `images` is null or writable.
+/// `trace` is null or a live handle; `check` may be called with `user`; `images` is null or
+/// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn littoral_pmem_enumerate(
     trace: *mut Trace,
@@ -157,7 +160,8 @@ pub unsafe extern "C" fn littoral_pmem_enumerate(
         let check = check?;
         let coverage = t.enumerate(&how, |image| {
             let bytes: Vec<u8> = image.words.iter().flat_map(|w| w.to_le_bytes()).collect();
-            // SAFETY: the caller promises that `check` may be called with `user`; the image outlives it.
+            // SAFETY: the caller promises that `check` may be called with `user`; the image
+            // outlives it.
             let answer = unsafe { check(user, bytes.as_ptr(), bytes.len(), image.acknowledged) };
             if answer == 0 { Ok(()) } else { Err("refused".to_owned()) }
         });

@@ -1,6 +1,7 @@
 //! Cache-line write-back and the persistence fence, by what the processor has.
 //!
-//! - [`Flush::detect`] asks CPUID once; a value of [`Flush`] exists only where its instruction does.
+//! - [`Flush::detect`] asks CPUID once; a value of [`Flush`] exists only where its instruction
+//!   does.
 //! - CLWB keeps the line cached, CLFLUSHOPT drops it, CLFLUSH drops it and is ordered with itself.
 //! - [`fence`] orders earlier write-backs before later stores of this thread.
 //!
@@ -51,8 +52,8 @@ impl Flush {
     pub(in crate::pmem) fn line(self, word: &AtomicU64) {
         use std::arch::asm;
         let p = std::ptr::from_ref(word);
-        // SAFETY: `p` comes from a live reference, so the line is mapped; the instruction moves no data
-        // that a program can see; `self` exists only where CPUID lists the instruction.
+        // SAFETY: `p` comes from a live reference, so the line is mapped; the instruction moves no
+        // data that a program can see; `self` exists only where CPUID lists the instruction.
         unsafe {
             match self {
                 Flush::Clwb => asm!("clwb [{}]", in(reg) p, options(nostack, preserves_flags)),

@@ -1,7 +1,9 @@
-//! A mapped file or anonymous region, seen by the rest of the crate only as a slice of atomic words.
+//! A mapped file or anonymous region, seen by the rest of the crate only as a slice of atomic
+//! words.
 //!
 //! Invariants
-//! - The region is mapped read-write from `Mapping::map` until drop, page aligned, whole words long.
+//! - The region is mapped read-write from `Mapping::map` until drop, page aligned, whole words
+//!   long.
 //! - A file is locked exclusively (flock) for as long as it is mapped: one owner at a time.
 //! - Loads and stores are atomic words, so races with another thread are defined behaviour.
 //!
@@ -155,7 +157,8 @@ impl Mapping {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: the range lies in the mapping (checked above); msync reads it and changes nothing.
+        // SAFETY: the range lies in the mapping (checked above); msync reads it and changes
+        // nothing.
         let done = unsafe {
             let start = self.base.as_ptr().cast::<u8>().add(offset);
             msync(start.cast(), len, MsyncFlags::SYNC)
@@ -167,7 +170,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `base` and `len` are what mmap returned and was given; no reference outlives `self`.
+        // SAFETY: `base` and `len` are what mmap returned and was given; no reference outlives
+        // `self`.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of our own mapping");
     }
