@@ -307,7 +307,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// Whether everything read is still newest and nobody else is committing it.
     fn validate(&self) -> bool {
         let me = self.th.tid;
-        let ceases = |now: Orec| now.blocks(me) && !cfg!(mutant = "no_lock_check");
+        let ceases = |now: Orec| now.blocks(me) && !cfg!(mutant = "loom_no_lock_check");
         self.th.reads.iter().all(|r| {
             let now = Orec(r.cell.word.load(Acquire));
             now.version() == r.seen.version() && !ceases(now)
@@ -408,7 +408,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         for w in &self.th.writes {
             self.set(&w.cell.word, w.before.owned(State::Committing, me).0);
         }
-        if !cfg!(mutant = "row6") {
+        if !cfg!(mutant = "loom_row6") {
             fence(SeqCst);
         }
         let epoch = pool.epoch.load(SeqCst);
