@@ -1,5 +1,5 @@
-//! Takes the figures of `repro sdtm` in parts and prints them: `sdtm quick
-//! [counted|updates|sets|ycsb|own|all]`.
+//! Takes the figures of system `sdtm` in parts and prints them: `sdtm quick|full
+//! [counted|updates|sets|ycsb|own|assure|restart|all]`.
 
 use littoral_bench::claims::{Claim, Targets};
 use littoral_bench::sdtm::claims::{self, Effort};

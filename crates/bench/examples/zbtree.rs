@@ -1,7 +1,7 @@
 //! Measures the ZB+-tree's claims and prints each beside its target.
 //!
 //! Run: `cargo run --release -p littoral-bench --example zbtree --
-//! [quick|paper|tables|ratios|counts| times|resets|fig21|hotcold|crash] [SEED]`
+//! [quick|paper|tables|ratios|counts|times|resets|fig21|hotcold|crash] [SEED]`
 #![allow(clippy::print_stdout)] // an example prints
 
 use littoral_bench::Result;

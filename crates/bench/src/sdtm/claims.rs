@@ -1,4 +1,4 @@
-//! The figures of `repro sdtm`, each under its id.
+//! The figures of system `sdtm`, each under its id.
 //!
 //! - [`measure`] answers every figure it took; an id it does not answer was not measured, and the
 //!   caller says so. Sizes are the issue's; `quick` cuts rounds and repetitions only.

@@ -1,4 +1,4 @@
-//! What `repro zbtree` measures: each table and figure of paper 000 that has numbers.
+//! What is claimed of system `zbtree`: each table and figure of paper 000 that has numbers.
 //!
 //! - Counts are exact under the seed. Figure mode: each update of a conventional page is one block
 //!   write, nothing is cached; redo blocks (group commit, packed) are counted apart.

@@ -1,4 +1,4 @@
-//! The ZB+-tree of paper 000: its workloads and what `repro zbtree` measures.
+//! The ZB+-tree of paper 000: its workloads and what is claimed of it.
 
 pub mod figures;
 pub mod workload;
