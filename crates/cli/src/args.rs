@@ -243,7 +243,7 @@ pub(crate) struct ReportArgs {
     /// Results written by `repro --json` or by `--format json`
     #[arg(required = true, value_name = "RUN.json")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Where the page goes
+    /// Where the page goes; a name that ends in .md gets Markdown tables instead
     #[arg(short, long, value_name = "OUT.html")]
     pub(crate) output: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `littoral report`: results files in, one HTML page out.
+//! `littoral report`: results files in, one HTML page (or Markdown table) out.
 
 use littoral_bench::{files, report};
 
@@ -11,7 +11,9 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     for path in &args.runs {
         documents.extend(report::read(path)?);
     }
-    let page = report::render(&documents)?;
+    let is_markdown = args.output.extension().is_some_and(|e| e == "md");
+    let page =
+        if is_markdown { report::render_markdown(&documents) } else { report::render(&documents)? };
     files::write_whole(&args.output, page.as_bytes())?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! - Input is what littoral itself wrote: arrays of `littoral.repro/1` runs and `littoral.whatif/1`
 //!   studies; anything else is refused by name.
 
+mod markdown;
 mod page;
 mod plot;
 pub mod study;
@@ -65,6 +66,11 @@ fn document(value: Value) -> Result<Document> {
             Err(Error::new(Kind::UnknownSchema, what))
         }
     }
+}
+
+/// The claims of `documents` as Markdown tables, losing rows kept; studies as their sentence.
+pub fn render_markdown(documents: &[Document]) -> String {
+    markdown::render(documents)
 }
 
 /// The page that shows `documents`.
@@ -134,6 +140,16 @@ mod tests {
         for loader in ["<script", "<link", "src=", "@import", "url("] {
             assert!(!page.contains(loader), "the page loads something: {loader}");
         }
+    }
+
+    #[test]
+    fn markdown_keeps_every_row_and_its_cause() {
+        let text =
+            render_markdown(&[Document::Run(Box::new(run())), Document::Study(Box::new(study()))]);
+        for claim in &run().claims {
+            assert!(text.contains(&format!("| `{}` |", claim.id)), "{} is missing", claim.id);
+        }
+        assert!(text.contains("skipped: <no peer & no reason>") && text.contains("from 6 us on"));
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn row(claim: &Claim) -> Row<'_> {
 }
 
 /// A figure with as many digits as it deserves; nothing where there is none.
-fn figure(value: Option<f64>) -> String {
+pub(super) fn figure(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(v) if v.fract() == 0.0 && v.abs() < 1e15 => format!("{v:.0}"),

@@ -1,0 +1,46 @@
+//! Results as Markdown: the table that a README shows.
+
+use std::fmt::Write as _;
+
+use crate::claims::{Claim, Run, Status};
+use crate::report::{Document, page::figure};
+
+/// Renders `documents` one after another.
+pub(super) fn render(documents: &[Document]) -> String {
+    let parts = documents.iter().map(|document| match document {
+        Document::Run(run) => table(run),
+        Document::Study(study) => format!("{}: {}\n", study.graph, study.sentence),
+    });
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+fn table(run: &Run) -> String {
+    let place = &run.environment;
+    let mut text = format!(
+        "Revision {}, {}, {} cores, {}, load {}.\n\n| claim | paper | target | ours | unit | clock | \
+         verdict |\n|---|---|---|---|---|---|---|\n",
+        run.revision, place.cpu, place.cores_count, place.kernel, place.load_average_count
+    );
+    for claim in &run.claims {
+        let row = [
+            format!("`{}`", claim.id),
+            figure(claim.paper),
+            figure(Some(claim.target)),
+            figure(claim.ours),
+            claim.unit.clone(),
+            format!("{:?}", claim.clock).to_lowercase(),
+            verdict(claim),
+        ];
+        writeln!(text, "| {} |", row.join(" | ")).expect("invariant: a string takes all");
+    }
+    text
+}
+
+/// The verdict, with the cause where nothing was measured.
+fn verdict(claim: &Claim) -> String {
+    match claim.status {
+        Status::Holds => "holds".to_owned(),
+        Status::Short => "**short**".to_owned(),
+        Status::Skipped => format!("skipped: {}", claim.why.replace('|', "/")),
+    }
+}
