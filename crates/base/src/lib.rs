@@ -7,7 +7,7 @@
 //! - [`clock`]: virtual, paced and wall time, and the name of the clock behind every number.
 //! - [`sim`]: the only discrete-event queue and resource server.
 //! - [`fault`]: the only fault plan, seeded, with a replay string.
-//! - [`counters`]: named counts with units.
+//! - [`mod@counters`]: named counts with units.
 //! - [`rng`]: the seeded generator that engines are given.
 //! - [`sync`]: std, loom or shuttle behind one name.
 //!

@@ -17,7 +17,7 @@
 //! - [`Domain::commit_point`] marks, for counting and for the crash enumerator, that what is fenced
 //!   so far is acknowledged to a user.
 //!
-//! Loads go through [`Domain::word`] and [`Domain::load`] with the ordering the caller names:
+//! Loads go through [`Domain::word`] and [`Domain::load_words`] with the ordering the caller names:
 //! memory shared with other threads or nodes is never read through `&T`.
 
 use std::sync::atomic::Ordering;

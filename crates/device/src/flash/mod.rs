@@ -8,7 +8,7 @@
 //! - [`emulator`]: the same interface on two cores with every fault, for correctness.
 //! - [`any`]: a closed enum of the devices no kernel is compiled for separately.
 //! - [`timed`]: a flash profile in virtual time.
-//! - [`file`]: how a file or block device is opened for small reads.
+//! - [`mod@file`]: how a file or block device is opened for small reads.
 //! - [`pread`]: a pool of threads over a file, the fallback everywhere.
 //! - [`uring`]: io_uring over a file or block device.
 

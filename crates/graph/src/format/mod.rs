@@ -4,7 +4,7 @@
 //! - [`vertices`]: the table of list addresses and degrees;
 //! - [`page`]: reading and writing one page of lists;
 //! - [`forge`]: images with checksums made good, for tests;
-//! - [`file`]: opening a file, with every check that keeps later code from panicking.
+//! - [`mod@file`]: opening a file, with every check that keeps later code from panicking.
 //!
 //! Invariants
 //! - Little-endian only; a word is four bytes; a list that fits a page never crosses one.
