@@ -73,6 +73,18 @@ pub trait Fabric {
     /// As `put`.
     fn post(&self, node: NodeId, message: &[u8]) -> Result<()>;
 
+    /// The longest message that [`Fabric::post`] takes, in bytes.
+    fn post_bytes_max(&self) -> usize;
+
+    /// Sends a message unless the receiver has no room for it now; whether it was sent. A node that
+    /// both sends and serves uses it, so that two full nodes never wait for each other.
+    ///
+    /// # Errors
+    /// As `post`.
+    fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
+        self.post(node, message).map(|()| true)
+    }
+
     /// Takes the next message, waiting at most `timeout`; `None` when there was none.
     ///
     /// # Errors

@@ -302,6 +302,25 @@ impl<D: Domain> Fabric for PoolFabric<D> {
     }
 
     fn post(&self, node: NodeId, message: &[u8]) -> Result<()> {
+        let room = || {
+            if self.try_post(node, message)? {
+                return Ok(Some(()));
+            }
+            match self.liveness(node) {
+                Liveness::Alive => Ok(None),
+                Liveness::Dead(how) => {
+                    Err(Error::new(Kind::Io, format!("node {node} is gone: {how}")))
+                }
+            }
+        };
+        self.until(Duration::MAX, room).map(drop)
+    }
+
+    fn post_bytes_max(&self) -> usize {
+        RING_BYTES - 8
+    }
+
+    fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
         let to = self.node(node)?;
         let frame = 8 + message.len().next_multiple_of(8);
         if frame > RING_BYTES {
@@ -310,19 +329,15 @@ impl<D: Domain> Fabric for PoolFabric<D> {
         }
         let ring = self.layout.ring(self.me.index(), to);
         let tail = self.domain.word(ring, ORDER);
-        let room = || {
-            if let Liveness::Dead(how) = self.liveness(node) {
-                return Err(Error::new(Kind::Io, format!("node {node} is gone: {how}")));
-            }
-            let used = tail - self.fresh(ring + LINE_BYTES);
-            Ok((used + frame as u64 <= RING_BYTES as u64).then_some(()))
-        };
-        self.until(Duration::MAX, room)?;
+        let used = tail - self.fresh(ring + LINE_BYTES);
+        if used + frame as u64 > RING_BYTES as u64 {
+            return Ok(false);
+        }
         self.store_frame(ring, tail, message);
         if !cfg!(mutant = "pool_tail_overtakes_frame") {
             self.domain.fence()?;
         }
-        self.publish(ring, tail + frame as u64)
+        self.publish(ring, tail + frame as u64).map(|()| true)
     }
 
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {

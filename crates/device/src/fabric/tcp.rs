@@ -639,6 +639,18 @@ impl Fabric for TcpFabric {
         self.shared.send(node, POST, message).map(drop)
     }
 
+    fn post_bytes_max(&self) -> usize {
+        BODY_BYTES_MAX
+    }
+
+    fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
+        let full = |p: &Peer| locked(&p.outgoing).len() > QUEUE_BYTES_MAX;
+        if node != self.shared.me && full(self.shared.peer(node)?) {
+            return Ok(false);
+        }
+        self.post(node, message).map(|()| true)
+    }
+
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         self.shared.wait(None, timeout, |w| w.inbox.pop_front())
     }
