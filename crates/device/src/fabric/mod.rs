@@ -14,16 +14,19 @@
 //! - Windows of a non-coherent pool obey `memory::Domain`: a put is visible only after `flush`, a
 //!   get sees the medium.
 
+pub mod bell;
 pub mod hostile;
 pub mod pool;
+mod raw;
+pub mod shm;
 pub mod tcp;
 mod window;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
 
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 
 /// Whether a node can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,22 @@ pub enum Liveness {
     Alive,
     /// It is gone; the words say how it was noticed.
     Dead(String),
+}
+
+/// A read-modify-write of one aligned word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rmw {
+    /// Adds, wrapping around.
+    Add(u64),
+    /// Puts a value in.
+    Swap(u64),
+    /// Puts `new` in if `current` is there.
+    CompareSwap {
+        /// What must be there.
+        current: u64,
+        /// What comes in its place.
+        new: u64,
+    },
 }
 
 /// One node's handle on the other nodes' memory; see the module's page for the rules.
@@ -99,4 +118,53 @@ pub trait Fabric {
 
     /// Whether `node` can be reached.
     fn liveness(&self, node: NodeId) -> Liveness;
+
+    /// Changes the aligned word at `offset` of `node`'s window and returns what it held before.
+    ///
+    /// # Errors
+    /// As `fetch_add`; `Kind::Unsupported` for what the fabric's hardware cannot do.
+    fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
+        match op {
+            Rmw::Add(add) => self.fetch_add(node, offset, add),
+            _ => Err(Error::new(Kind::Unsupported, format!("{op:?} on this fabric"))),
+        }
+    }
+
+    /// Writes the aligned word at `offset` of `node`'s window and sees that a wait there notices:
+    /// one remote write.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn signal(&self, node: NodeId, offset: usize, word: u64) -> Result<()> {
+        self.put(node, offset, &word.to_le_bytes())?;
+        self.flush(node)?;
+        self.notify(node)
+    }
+
+    /// Waits until the aligned word at `offset` of this node's own window is no longer `unlike`, at
+    /// most for `timeout`: spins a few microseconds, then sleeps where the fabric can wake it.
+    ///
+    /// # Errors
+    /// As `get`.
+    fn wait_word(&self, offset: usize, unlike: u64, timeout: Duration) -> Result<Option<u64>> {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut turns = 0u32;
+        loop {
+            let mut bytes = [0; 8];
+            self.get(self.me(), offset, &mut bytes)?;
+            let word = u64::from_le_bytes(bytes);
+            if word != unlike {
+                return Ok(Some(word));
+            }
+            if deadline.is_some_and(|d| Instant::now() >= d) {
+                return Ok(None);
+            }
+            turns = turns.saturating_add(1);
+            match turns {
+                0..500 => std::hint::spin_loop(),
+                500..1000 => std::thread::yield_now(),
+                _ => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
 }
