@@ -13,7 +13,7 @@
 //! - Requests are granted in order of arrival; at most one rank holds a lock.
 //! - Only the holder can release; a release by another is a protocol error, not a state change.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use littoral_base::units::NodeId;
 
@@ -108,11 +108,12 @@ impl ManagedLock {
             return;
         }
         self.version += 1;
-        for &page in pages {
-            let notice = Notice { page, writer };
-            self.log.retain(|e| e.notice != notice);
-            self.log.push_back(Entry { version: self.version, generation, notice });
-        }
+        let fresh: BTreeSet<PageId> = pages.iter().copied().collect();
+        let replaced = |n: &Notice| n.writer == writer && fresh.contains(&n.page);
+        self.log.retain(|e| !replaced(&e.notice));
+        let version = self.version;
+        let entry = |page| Entry { version, generation, notice: Notice { page, writer } };
+        self.log.extend(fresh.iter().map(|&page| entry(page)));
         while self.log.len() > self.capacity {
             let dropped = self.log.pop_front().expect("invariant: a full log has a front");
             self.forgotten = self.forgotten.max(dropped.version);

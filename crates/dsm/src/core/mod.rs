@@ -9,6 +9,7 @@
 
 pub mod barrier;
 pub mod diff;
+pub mod frames;
 pub mod lock;
 pub mod message;
 pub mod rank;

@@ -31,6 +31,7 @@ use littoral_base::units::NodeId;
 
 use super::barrier::Barrier;
 use super::diff::Diff;
+use super::frames::{Frames, Permission, PlainFrames};
 use super::lock::ManagedLock;
 use super::message::{LockId, Message, Notice, Notices, PageId};
 use crate::error::{Error, Kind, Result};
@@ -71,19 +72,22 @@ fn rank_of(id: u32, ranks: u16) -> NodeId {
 /// The manager of the barrier.
 pub const BARRIER_MANAGER: NodeId = NodeId(0);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Bytes of diffs that travel in one message, as soon as there are so many.
+const DIFF_MESSAGE_BYTES: usize = 1 << 18;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Access {
     Invalid,
     Shared,
-    /// Writable; the twin is the page as it was. A home page has one only when it was made writable
-    /// by prediction, to see whether it was written at all.
-    Written(Option<Vec<u8>>),
+    Written,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Page {
-    access: Access,
-    bytes: Vec<u8>,
+/// Who keeps a run of pages: blocks of `block_pages` dealt round from rank `first`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Placement {
+    start: u32,
+    block_pages: u32,
+    first: u16,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -107,10 +111,9 @@ enum AfterFlush {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Waiting {
     Nothing,
-    Page { page: PageId, write: bool },
+    Pages { missing: BTreeSet<PageId>, write: bool, predicted: bool },
     Flush { acks: usize, then: AfterFlush },
     Grant(LockId),
-    Predicted { missing: BTreeSet<PageId> },
     Depart,
 }
 
@@ -145,10 +148,15 @@ pub struct Counts {
 
 /// One rank; see the module's page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rank {
+pub struct Rank<F = PlainFrames> {
     me: NodeId,
     shape: Shape,
-    pages: Vec<Page>,
+    frames: F,
+    access: Vec<Access>,
+    placements: Vec<Placement>,
+    /// Pages in `Access::Written`, and whether each has a twin. A home page has one only when it
+    /// was made writable by prediction, to see whether it was written at all.
+    open: BTreeMap<PageId, bool>,
     scopes: Vec<Scope>,
     seen: BTreeMap<LockId, u64>,
     predicted: BTreeMap<LockId, BTreeSet<PageId>>,
@@ -160,19 +168,38 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Rank `me` of a job; its home pages are zero, every other page is invalid.
+    /// Rank `me` of a job over plain frames; its home pages are zero, every other page is invalid.
     pub fn new(me: NodeId, shape: Shape) -> Self {
-        let page = |p| {
-            let at_home = shape.home(PageId(p)) == me;
-            let access = if at_home { Access::Shared } else { Access::Invalid };
-            Page { access, bytes: vec![0; shape.page_bytes] }
-        };
-        let pages = (0..shape.pages).map(page).collect();
+        let frames = PlainFrames::new(shape.page_bytes);
+        Rank::over(me, shape, frames)
+    }
+
+    /// The bytes of a page if they may be read now, without a fault.
+    pub fn readable(&self, page: PageId) -> Option<&[u8]> {
+        let access = *self.access.get(page.0 as usize)?;
+        (access != Access::Invalid).then(|| self.frames.page(page))
+    }
+
+    /// The bytes of a page if they may be written now, without a fault.
+    pub fn writable(&mut self, page: PageId) -> Option<&mut [u8]> {
+        let access = *self.access.get(page.0 as usize)?;
+        (access == Access::Written).then(|| self.frames.page_mut(page))
+    }
+}
+
+impl<F: Frames> Rank<F> {
+    /// Rank `me` of a job over `frames`, which must have no page yet. The shape's pages are dealt
+    /// round from rank zero; [`Rank::extend`] adds others.
+    pub fn over(me: NodeId, shape: Shape, frames: F) -> Self {
         let barrier = Barrier::new(shape.ranks);
-        Rank {
+        let pages = shape.pages;
+        let mut rank = Rank {
             me,
-            shape,
-            pages,
+            shape: Shape { pages: 0, ..shape },
+            frames,
+            access: Vec::new(),
+            placements: Vec::new(),
+            open: BTreeMap::new(),
             scopes: vec![Scope::default()],
             seen: BTreeMap::new(),
             predicted: BTreeMap::new(),
@@ -181,7 +208,38 @@ impl Rank {
             managed: BTreeMap::new(),
             barrier,
             counts: Counts::default(),
+        };
+        rank.extend(pages, 1, NodeId(0));
+        rank
+    }
+
+    /// Adds `pages` zero pages, kept in blocks of `block_pages` dealt round from rank `first`; the
+    /// first of them. Every rank extends alike before any of them touches the new pages.
+    ///
+    /// # Panics
+    /// When the job would have 2^32 pages, or a block none.
+    pub fn extend(&mut self, pages: u32, block_pages: u32, first: NodeId) -> PageId {
+        assert!(block_pages > 0, "a block has at least one page");
+        let start = self.shape.pages;
+        self.shape.pages = start.checked_add(pages).expect("fewer than 2^32 pages");
+        self.placements.push(Placement { start, block_pages, first: first.0 });
+        self.frames.extend(pages);
+        for page in start..self.shape.pages {
+            let at_home = self.home(PageId(page)) == self.me;
+            self.access.push(if at_home { Access::Shared } else { Access::Invalid });
+            if at_home {
+                self.frames.allow(PageId(page), Permission::Read);
+            }
         }
+        PageId(start)
+    }
+
+    /// The home of a page.
+    pub fn home(&self, page: PageId) -> NodeId {
+        let after = self.placements.partition_point(|p| p.start <= page.0);
+        let p = self.placements[after - 1];
+        let block = (page.0 - p.start) / p.block_pages + u32::from(p.first);
+        rank_of(block, self.shape.ranks)
     }
 
     /// Whether an operation is under way.
@@ -194,21 +252,25 @@ impl Rank {
         self.scopes.iter().filter_map(|s| s.lock)
     }
 
+    /// The locks managed here that `rank` holds.
+    pub fn held_by(&self, rank: NodeId) -> Vec<LockId> {
+        let its = |(_, l): &(&LockId, &ManagedLock)| l.holder() == Some(rank);
+        self.managed.iter().filter(its).map(|(lock, _)| *lock).collect()
+    }
+
     /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The bytes of a page if they may be read now, without a fault.
-    pub fn readable(&self, page: PageId) -> Option<&[u8]> {
-        let p = self.pages.get(page.0 as usize)?;
-        (p.access != Access::Invalid).then_some(&p.bytes[..])
+    /// The memory the pages are in.
+    pub fn frames(&self) -> &F {
+        &self.frames
     }
 
-    /// The bytes of a page if they may be written now, without a fault.
-    pub fn writable(&mut self, page: PageId) -> Option<&mut [u8]> {
-        let p = self.pages.get_mut(page.0 as usize)?;
-        matches!(p.access, Access::Written(_)).then_some(&mut p.bytes[..])
+    /// The memory the pages are in, for settling what `allow` has asked.
+    pub fn frames_mut(&mut self) -> &mut F {
+        &mut self.frames
     }
 
     /// Makes `page` readable.
@@ -217,14 +279,7 @@ impl Rank {
     /// `Kind::OutOfRange` for a page the job does not have, `Kind::Misuse` while another operation
     /// is under way.
     pub fn read(&mut self, page: PageId) -> Result<Outcome> {
-        self.begin(page)?;
-        let mut out = Outcome::default();
-        if self.page(page).access == Access::Invalid {
-            self.miss(page, false, &mut out);
-        } else {
-            out.done = true;
-        }
-        Ok(out)
+        self.want(page, 1, false)
     }
 
     /// Makes `page` writable and notes it in the innermost scope.
@@ -232,17 +287,35 @@ impl Rank {
     /// # Errors
     /// As [`Rank::read`].
     pub fn write(&mut self, page: PageId) -> Result<Outcome> {
-        self.begin(page)?;
+        self.want(page, 1, true)
+    }
+
+    /// Makes `count` pages from `first` on readable, or writable; all that are missing are fetched
+    /// at once.
+    ///
+    /// # Errors
+    /// As [`Rank::read`].
+    pub fn want(&mut self, first: PageId, count: u32, write: bool) -> Result<Outcome> {
+        self.idle()?;
+        let end = first.0.checked_add(count).filter(|end| *end <= self.shape.pages);
+        let end = end.ok_or_else(|| out_of_range("page", first.0, self.shape.pages))?;
         let mut out = Outcome::default();
-        match self.page(page).access {
-            Access::Invalid => self.miss(page, true, &mut out),
-            Access::Shared => {
-                self.counts.upgrades += 1;
-                self.make_writable(page, false);
-                out.done = true;
+        let mut missing = BTreeSet::new();
+        for page in (first.0..end).map(PageId) {
+            match self.access(page) {
+                Access::Invalid => {
+                    self.counts.misses += 1;
+                    out.send.push((self.home(page), Message::GetPage { page }));
+                    missing.insert(page);
+                }
+                Access::Shared if write => {
+                    self.counts.upgrades += 1;
+                    self.make_writable(page, false);
+                }
+                Access::Shared | Access::Written => {}
             }
-            Access::Written(_) => out.done = true,
         }
+        self.await_pages(missing, write, false, &mut out);
         Ok(out)
     }
 
@@ -321,8 +394,30 @@ impl Rank {
         Ok(out)
     }
 
-    fn page(&self, page: PageId) -> &Page {
-        &self.pages[page.0 as usize]
+    fn access(&self, page: PageId) -> Access {
+        self.access[page.0 as usize]
+    }
+
+    fn set_access(&mut self, page: PageId, access: Access) {
+        self.access[page.0 as usize] = access;
+        let permission = match access {
+            Access::Invalid => Permission::Nothing,
+            Access::Shared => Permission::Read,
+            Access::Written => Permission::Write,
+        };
+        self.frames.allow(page, permission);
+    }
+
+    fn await_pages(
+        &mut self,
+        missing: BTreeSet<PageId>,
+        write: bool,
+        predicted: bool,
+        out: &mut Outcome,
+    ) {
+        out.done = missing.is_empty();
+        self.waiting =
+            if out.done { Waiting::Nothing } else { Waiting::Pages { missing, write, predicted } };
     }
 
     fn innermost(&self) -> &Scope {
@@ -336,31 +431,21 @@ impl Rank {
         Ok(())
     }
 
-    fn begin(&self, page: PageId) -> Result<()> {
-        if page.0 >= self.shape.pages {
-            return Err(out_of_range("page", page.0, self.shape.pages));
-        }
-        self.idle()
-    }
-
     fn note(&mut self, page: PageId) {
         let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
         scope.written.insert(page);
     }
 
-    fn miss(&mut self, page: PageId, write: bool, out: &mut Outcome) {
-        self.counts.misses += 1;
-        self.waiting = Waiting::Page { page, write };
-        out.send.push((self.shape.home(page), Message::GetPage { page }));
-    }
-
     /// Makes a valid page writable, with a twin unless this rank is its home and knows of the
     /// write.
     fn make_writable(&mut self, page: PageId, predicted: bool) {
-        let needs_twin = predicted || self.shape.home(page) != self.me;
-        let p = &mut self.pages[page.0 as usize];
-        debug_assert_eq!(p.access, Access::Shared, "a twin is made of a clean page");
-        p.access = Access::Written(needs_twin.then(|| p.bytes.clone()));
+        debug_assert_eq!(self.access(page), Access::Shared, "a twin is made of a clean page");
+        let needs_twin = predicted || self.home(page) != self.me;
+        if needs_twin {
+            self.frames.keep_twin(page);
+        }
+        self.set_access(page, Access::Written);
+        self.open.insert(page, needs_twin);
         self.note(page);
         if predicted {
             let scope = self.scopes.last_mut().expect("invariant: prediction is in a section");
@@ -370,17 +455,23 @@ impl Rank {
 
     /// Sends every written copy's diff home; what follows waits for the acknowledgements.
     fn flush(&mut self, then: AfterFlush) -> Result<Outcome> {
-        let mut by_home: BTreeMap<NodeId, Vec<(PageId, Diff)>> = BTreeMap::new();
-        for index in 0..self.shape.pages {
-            let page = PageId(index);
-            if let Some(diff) = self.clean(page) {
-                by_home.entry(self.shape.home(page)).or_default().push((page, diff));
+        let mut out = Outcome::default();
+        let mut by_home: BTreeMap<NodeId, (usize, Vec<(PageId, Diff)>)> = BTreeMap::new();
+        for (page, has_twin) in std::mem::take(&mut self.open) {
+            let Some(diff) = self.clean(page, has_twin) else { continue };
+            let home = self.home(page);
+            let (bytes, diffs) = by_home.entry(home).or_default();
+            *bytes += diff.wire_bytes();
+            diffs.push((page, diff));
+            if *bytes >= DIFF_MESSAGE_BYTES {
+                *bytes = 0;
+                let diffs = std::mem::take(diffs);
+                out.send.push((home, Message::Diffs { diffs }));
             }
         }
-        let mut out = Outcome::default();
-        let acks = by_home.len();
-        let sends = by_home.into_iter().map(|(home, diffs)| (home, Message::Diffs { diffs }));
-        out.send.extend(sends);
+        let rest = by_home.into_iter().filter(|(_, (_, diffs))| !diffs.is_empty());
+        out.send.extend(rest.map(|(home, (_, diffs))| (home, Message::Diffs { diffs })));
+        let acks = out.send.len();
         if acks == 0 || cfg!(mutant = "dsm_release_overtakes_diffs") {
             self.after_flush(then, &mut out);
         } else {
@@ -390,16 +481,12 @@ impl Rank {
     }
 
     /// Ends writing of one page; its diff, if bytes changed and the page's home is elsewhere.
-    fn clean(&mut self, page: PageId) -> Option<Diff> {
-        let at_home = self.shape.home(page) == self.me;
-        let p = &mut self.pages[page.0 as usize];
-        let Access::Written(twin) = &p.access else { return None };
-        let diff = twin.as_ref().map(|t| Diff::between(t, &p.bytes)).filter(|d| !d.is_empty());
-        p.access = Access::Shared;
-        let diff = diff?;
+    fn clean(&mut self, page: PageId, has_twin: bool) -> Option<Diff> {
+        self.set_access(page, Access::Shared);
+        let diff = has_twin.then(|| self.frames.take_diff(page)).filter(|d| !d.is_empty())?;
         let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
         scope.idle.remove(&page);
-        if at_home {
+        if self.home(page) == self.me {
             return None;
         }
         self.counts.diffs += 1;
@@ -446,7 +533,7 @@ impl Rank {
 
     fn serve_page(&mut self, from: NodeId, page: PageId, out: &mut Outcome) -> Result<()> {
         self.at_home(from, page)?;
-        let bytes = self.page(page).bytes.clone();
+        let bytes = self.frames.bytes(page);
         out.send.push((from, Message::Page { page, bytes }));
         Ok(())
     }
@@ -464,14 +551,14 @@ impl Rank {
             }
         }
         for (page, diff) in diffs {
-            diff.apply(&mut self.pages[page.0 as usize].bytes);
+            self.frames.apply(*page, diff);
         }
         out.send.push((from, Message::DiffsApplied));
         Ok(())
     }
 
     fn at_home(&self, from: NodeId, page: PageId) -> Result<()> {
-        if page.0 >= self.shape.pages || self.shape.home(page) != self.me {
+        if page.0 >= self.shape.pages || self.home(page) != self.me {
             let what = format!("rank {from} took rank {} for the home of page {}", self.me, page.0);
             return Err(protocol(what));
         }
@@ -505,35 +592,28 @@ impl Rank {
         if bytes.len() != self.shape.page_bytes || page.0 >= self.shape.pages {
             return Err(protocol(format!("rank {from} sent no page {}", page.0)));
         }
-        match &mut self.waiting {
-            Waiting::Page { page: wanted, write } if *wanted == page => {
-                let write = *write;
-                self.waiting = Waiting::Nothing;
-                self.fill(page, bytes);
-                if write {
-                    self.make_writable(page, false);
-                }
-                out.done = true;
-            }
-            Waiting::Predicted { missing } if missing.contains(&page) => {
-                missing.remove(&page);
-                let last = missing.is_empty();
-                self.fill(page, bytes);
-                self.make_writable(page, true);
-                if last {
-                    self.waiting = Waiting::Nothing;
-                    out.done = true;
-                }
-            }
-            _ => return Err(protocol(format!("rank {from} sent page {} unasked", page.0))),
+        let Waiting::Pages { missing, write, predicted } = &mut self.waiting else {
+            return Err(protocol(format!("rank {from} sent page {} unasked", page.0)));
+        };
+        if !missing.remove(&page) {
+            return Err(protocol(format!("rank {from} sent page {} unasked", page.0)));
+        }
+        let (write, predicted, last) = (*write, *predicted, missing.is_empty());
+        self.fill(page, &bytes);
+        if write {
+            self.make_writable(page, predicted);
+        }
+        if last {
+            self.waiting = Waiting::Nothing;
+            out.done = true;
         }
         Ok(())
     }
 
-    fn fill(&mut self, page: PageId, bytes: Vec<u8>) {
-        let p = &mut self.pages[page.0 as usize];
-        debug_assert_eq!(p.access, Access::Invalid, "only an invalid page is fetched");
-        *p = Page { access: Access::Shared, bytes };
+    fn fill(&mut self, page: PageId, bytes: &[u8]) {
+        debug_assert_eq!(self.access(page), Access::Invalid, "only an invalid page is fetched");
+        self.frames.fill(page, bytes);
+        self.set_access(page, Access::Shared);
     }
 
     fn take_ack(&mut self, from: NodeId, out: &mut Outcome) -> Result<()> {
@@ -575,16 +655,15 @@ impl Rank {
         let predicted = self.predicted.remove(&lock).unwrap_or_default();
         let mut missing = BTreeSet::new();
         for page in predicted {
-            if self.page(page).access == Access::Invalid {
+            if self.access(page) == Access::Invalid {
                 self.counts.predicted_fetches += 1;
-                out.send.push((self.shape.home(page), Message::GetPage { page }));
+                out.send.push((self.home(page), Message::GetPage { page }));
                 missing.insert(page);
             } else {
                 self.make_writable(page, true);
             }
         }
-        out.done = missing.is_empty();
-        self.waiting = if out.done { Waiting::Nothing } else { Waiting::Predicted { missing } };
+        self.await_pages(missing, true, true, out);
     }
 
     fn take_departure(
@@ -623,13 +702,12 @@ impl Rank {
     }
 
     fn invalidate_page(&mut self, page: PageId) {
-        if self.shape.home(page) == self.me {
+        if page.0 >= self.shape.pages || self.home(page) == self.me {
             return;
         }
-        let Some(p) = self.pages.get_mut(page.0 as usize) else { return };
-        debug_assert!(!matches!(p.access, Access::Written(_)), "unsent bytes meet no invalidation");
-        if p.access == Access::Shared {
-            p.access = Access::Invalid;
+        debug_assert_ne!(self.access(page), Access::Written, "unsent bytes meet no invalidation");
+        if self.access(page) == Access::Shared {
+            self.set_access(page, Access::Invalid);
             self.counts.invalidations += 1;
         }
     }

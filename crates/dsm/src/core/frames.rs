@@ -1,0 +1,96 @@
+//! Where a rank's pages are: what the protocol asks of memory.
+//!
+//! The state machine decides, the frames hold bytes: [`PlainFrames`] for models and simulations,
+//! mapped memory with page protection in `crate::memory`.
+//!
+//! Invariants
+//! - A frame's bytes change only through the protocol (`fill`, `apply`) or, while its page is
+//!   writable, through the program.
+//! - `allow` speaks about the program's view alone; the protocol reads and writes at any time.
+
+use std::collections::BTreeMap;
+
+use super::diff::Diff;
+use super::message::PageId;
+
+/// What the program may do with a page without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Permission {
+    /// Any access is a miss.
+    Nothing,
+    /// A write is to be noticed.
+    Read,
+    /// Everything.
+    Write,
+}
+
+/// The bytes of a rank's copies and home pages.
+pub trait Frames {
+    /// Adds `pages` zero pages at the end.
+    fn extend(&mut self, pages: u32);
+    /// A page's bytes now.
+    fn bytes(&self, page: PageId) -> Vec<u8>;
+    /// Replaces a page's bytes.
+    fn fill(&mut self, page: PageId, bytes: &[u8]);
+    /// Writes the bytes a diff names.
+    fn apply(&mut self, page: PageId, diff: &Diff);
+    /// Remembers a page as it is.
+    fn keep_twin(&mut self, page: PageId);
+    /// What has changed since `keep_twin`, which is forgotten.
+    fn take_diff(&mut self, page: PageId) -> Diff;
+    /// Sets what the program may do with a page.
+    fn allow(&mut self, page: PageId, permission: Permission);
+}
+
+/// Frames in ordinary vectors: no protection, every access asks the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlainFrames {
+    page_bytes: usize,
+    pages: Vec<Vec<u8>>,
+    twins: BTreeMap<PageId, Vec<u8>>,
+}
+
+impl PlainFrames {
+    /// No pages yet, of `page_bytes` each.
+    pub fn new(page_bytes: usize) -> Self {
+        PlainFrames { page_bytes, pages: Vec::new(), twins: BTreeMap::new() }
+    }
+
+    pub(super) fn page(&self, page: PageId) -> &[u8] {
+        &self.pages[page.0 as usize]
+    }
+
+    pub(super) fn page_mut(&mut self, page: PageId) -> &mut [u8] {
+        &mut self.pages[page.0 as usize]
+    }
+}
+
+impl Frames for PlainFrames {
+    fn extend(&mut self, pages: u32) {
+        let zero = || vec![0; self.page_bytes];
+        self.pages.extend((0..pages).map(|_| zero()));
+    }
+
+    fn bytes(&self, page: PageId) -> Vec<u8> {
+        self.page(page).to_vec()
+    }
+
+    fn fill(&mut self, page: PageId, bytes: &[u8]) {
+        self.page_mut(page).copy_from_slice(bytes);
+    }
+
+    fn apply(&mut self, page: PageId, diff: &Diff) {
+        diff.apply(self.page_mut(page));
+    }
+
+    fn keep_twin(&mut self, page: PageId) {
+        self.twins.insert(page, self.page(page).to_vec());
+    }
+
+    fn take_diff(&mut self, page: PageId) -> Diff {
+        let twin = self.twins.remove(&page).expect("invariant: a twin was kept");
+        Diff::between(&twin, self.page(page))
+    }
+
+    fn allow(&mut self, _page: PageId, _permission: Permission) {}
+}
