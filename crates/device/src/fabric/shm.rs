@@ -632,6 +632,10 @@ impl Fabric for ShmFabric {
         }
     }
 
+    fn post_bytes_max(&self) -> usize {
+        MESSAGE_BYTES_MAX
+    }
+
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         Ok(self.shared.wait(Which::Post, timeout, || {
             let mut inbox = locked(&self.shared.inbox);
