@@ -28,6 +28,9 @@ pub(crate) enum Command {
     Graph(GraphCommand),
     /// What is real on this host, and what a machine's devices are
     Machine(MachineArgs),
+    /// LoongArch programs on this host, interpreted exactly
+    #[command(subcommand)]
+    La64(littoral::la64::command::Command),
     /// Measure a part by itself
     #[command(subcommand)]
     Bench(BenchCommand),

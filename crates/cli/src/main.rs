@@ -12,6 +12,7 @@ mod completions;
 mod failure;
 mod graph;
 mod interrupt;
+mod la64;
 mod machine;
 mod out;
 mod progress;
@@ -26,17 +27,21 @@ use args::{Cli, Command};
 use failure::Outcome;
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    match run(Cli::parse_from(la64::arguments())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
 fn run(cli: Cli) -> Outcome {
-    interrupt::install()?;
+    // A guest of la64 has the process to itself, Ctrl-C too.
+    if !matches!(cli.command, Command::La64(_)) {
+        interrupt::install()?;
+    }
     match cli.command {
         Command::Graph(command) => graph::run(&command),
         Command::Bench(command) => bench::run(&command),
+        Command::La64(command) => la64::run(command),
         Command::Machine(args) => machine::run(&args),
         Command::Repro(command) => repro::run(&command),
         Command::Report(args) => report::run(&args),

@@ -7,9 +7,12 @@
 //! - [`device`]: a core in bounded memory with an instruction budget.
 //! - [`differential`]: random instructions against another implementation.
 //! - [`elf`], [`tool`]: reading and showing programs.
+//! - `command` (feature `linux`): the command line, shared by `la64` and `littoral la64`.
 //! - `linux` (feature `linux`, x86-64 hosts): runs Linux programs.
 //! - [`state`], [`memory`]: what a translator shares with the interpreter.
 
+#[cfg(feature = "linux")]
+pub mod command;
 pub mod config;
 pub mod device;
 pub mod differential;

@@ -7,6 +7,8 @@ pub use littoral_base as base;
 pub use littoral_device as device;
 #[cfg(feature = "graph")]
 pub use littoral_graph as graph;
+#[cfg(feature = "la64")]
+pub use littoral_la64 as la64;
 pub use littoral_runtime as runtime;
 
 pub mod machine;

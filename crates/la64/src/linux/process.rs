@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Window size: 40 bits, the smallest user space LoongArch processors have.
-pub(super) const WINDOW_LEN: u64 = 1 << 40;
+/// Window size in address bits: 40 is the smallest user space LoongArch processors have; less where
+/// the host grants no more (a limit on its addresses, an instrumenting tool).
+const WINDOW_BITS: [u32; 3] = [40, 38, 36];
 const STACK_LEN: u64 = 8 << 20;
-const PIE_BASE: u64 = 0x20_0000_0000;
 
 /// How to run a program.
 #[derive(Clone, Debug, Default)]
@@ -98,8 +98,8 @@ pub(super) fn load(
     envp: &[Vec<u8>],
 ) -> Result<(Arc<Process>, Start)> {
     let paths = Paths::new(options.sysroot.clone());
-    let window = raw::reserve(WINDOW_LEN).ok_or_else(|| {
-        Error::new(Kind::Memory, "cannot reserve 1 TiB of addresses for the guest")
+    let window = WINDOW_BITS.iter().find_map(|bits| raw::reserve(1 << bits)).ok_or_else(|| {
+        Error::new(Kind::Memory, "cannot reserve even 64 GiB of addresses for the guest")
     })?;
     let mut space = Space::new(window);
     let main = load_image(&mut space, &paths.resolve(program), program)?;
@@ -157,7 +157,7 @@ fn load_image(space: &mut Space, host: &Path, guest: &Path) -> Result<Image> {
     let low = elf.segments[0].address & !(PAGE - 1);
     let last = elf.segments[elf.segments.len() - 1];
     let len = page_up(last.address + last.memory_len - low);
-    let wanted = if elf.position_independent { PIE_BASE } else { low };
+    let wanted = if elf.position_independent { space.window.len() / 8 } else { low };
     let bias = place(space, wanted, len, elf.position_independent)
         .ok_or_else(|| Error::new(Kind::Memory, format!("{shown}: no room at {wanted:#x}")))?
         .wrapping_sub(low);

@@ -1,0 +1,116 @@
+//! The command line of this crate, one for both who carry it: the stand-alone `la64` and
+//! `littoral la64`, so that the two cannot differ.
+//!
+//! Invariants
+//! - A program that ran decides the exit status; only what failed before it ran is an error here.
+//! - Started under the name `la64-run`, which binfmt_misc uses, the first argument is the program.
+
+use crate::error::{Error, Kind, Result};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Run a LoongArch program; its exit status is this command's
+    Run(Run),
+    /// Print the instructions of a program's executable segments
+    Disasm {
+        /// An ELF file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Print the line that makes the kernel start LoongArch programs through this command
+    Binfmt,
+}
+
+/// How to run a program.
+#[derive(Debug, clap::Args)]
+pub struct Run {
+    /// Look absolute paths up here first
+    #[arg(short = 'L', long, value_name = "DIR")]
+    sysroot: Option<PathBuf>,
+    /// Report retired instructions at exit
+    #[arg(long)]
+    stats: bool,
+    /// Name each system call on standard error
+    #[arg(long)]
+    strace: bool,
+    /// Name each instruction on standard error
+    #[arg(long)]
+    trace: bool,
+    /// The program's own name for itself
+    #[arg(long, value_name = "NAME")]
+    argv0: Option<OsString>,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// This process's arguments; under the name `la64-run` with `prefix` (what leads to [`Command`])
+/// and `run` put first.
+pub fn arguments(prefix: &[&str]) -> Vec<OsString> {
+    expanded(std::env::args_os().collect(), prefix)
+}
+
+fn expanded(mut arguments: Vec<OsString>, prefix: &[&str]) -> Vec<OsString> {
+    let name = arguments.first().map(Path::new).and_then(Path::file_name);
+    if name.is_some_and(|n| n == "la64-run") {
+        arguments.splice(1..1, prefix.iter().chain(&["run", "--"]).map(OsString::from));
+    }
+    arguments
+}
+
+/// Does what the command says. `prefix` is what stands between this program's name and the
+/// command; the guest's own `execve` starts this program again with it.
+///
+/// # Errors
+/// The file cannot be read, is no LoongArch program, or the host cannot run any.
+pub fn run(command: Command, prefix: &[&str]) -> Result<()> {
+    match command {
+        Command::Run(run) => start(run, prefix),
+        Command::Disasm { file } => crate::tool::disasm(&file, &mut std::io::stdout().lock()),
+        Command::Binfmt => crate::tool::binfmt(&mut std::io::stdout().lock()),
+    }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn start(run: Run, prefix: &[&str]) -> Result<()> {
+    let own = std::env::current_exe()
+        .map_err(|e| Error::with_source(Kind::Io, "cannot find this command's own path", e))?;
+    let reexec = std::iter::once(OsString::from(own));
+    let options = crate::linux::Options {
+        sysroot: run.sysroot,
+        stats: run.stats,
+        strace: run.strace,
+        trace: run.trace,
+        argv0: run.argv0,
+        reexec: reexec.chain(prefix.iter().chain(&["run"]).map(OsString::from)).collect(),
+    };
+    let Some((program, arguments)) = run.program.split_first() else {
+        return Err(Error::new(Kind::Usage, "no program is named"));
+    };
+    crate::linux::run(options, program.as_ref(), arguments)
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn start(run: Run, _: &[&str]) -> Result<()> {
+    let what = "running Linux programs needs an x86-64 Linux host; disasm and binfmt work anywhere";
+    Err(Error::new(Kind::Unsupported, format!("{:?}: {what}", run.program.first())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn under_the_name_of_binfmt_the_first_argument_is_the_program() {
+        let list = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let given = list(&["/usr/bin/la64-run", "prog", "-x"]);
+        let wanted = list(&["/usr/bin/la64-run", "la64", "run", "--", "prog", "-x"]);
+        assert_eq!(expanded(given, &["la64"]), wanted);
+        let plain = list(&["la64", "run", "prog"]);
+        assert_eq!(expanded(plain.clone(), &[]), plain);
+    }
+}
