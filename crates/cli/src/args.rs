@@ -215,6 +215,17 @@ pub(crate) struct BenchRingArgs {
 pub(crate) enum ReproCommand {
     /// Microsecond flash for small random reads (paper 003)
     Flash(ReproArgs),
+    /// The ZB+-tree on zoned flash (paper 000)
+    Zbtree(ReproZbtreeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReproZbtreeArgs {
+    /// A million power cuts instead of 20,000
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) paper: bool,
+    #[command(flatten)]
+    pub(crate) common: ReproArgs,
 }
 
 #[derive(Debug, Args)]

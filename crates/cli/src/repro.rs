@@ -16,11 +16,16 @@ use crate::out::{self, Format};
 /// Runs one system.
 pub(crate) fn run(command: &ReproCommand) -> Outcome {
     match command {
-        ReproCommand::Flash(args) => system(repro::flash::SYSTEM, repro::flash::steps(), args),
+        ReproCommand::Flash(args) => {
+            system(repro::flash::SYSTEM, repro::flash::steps(), args, false)
+        }
+        ReproCommand::Zbtree(args) => {
+            system(repro::zbtree::SYSTEM, repro::zbtree::steps()?, &args.common, args.paper)
+        }
     }
 }
 
-fn system(name: &str, steps: Vec<Step>, args: &ReproArgs) -> Outcome {
+fn system(name: &str, steps: Vec<Step>, args: &ReproArgs, paper: bool) -> Outcome {
     let scratch = tempfile::Builder::new()
         .prefix("littoral-repro-")
         .tempdir_in(args.scratch.clone().unwrap_or_else(std::env::temp_dir))
@@ -28,6 +33,7 @@ fn system(name: &str, steps: Vec<Step>, args: &ReproArgs) -> Outcome {
     interrupt::remove_at_exit(scratch.path().to_owned());
     let options = Options {
         quick: args.quick,
+        paper,
         peers: Peers::new(args.peers.clone()),
         scratch: scratch.path().to_owned(),
         program: std::env::current_exe()

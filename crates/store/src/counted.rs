@@ -24,7 +24,7 @@ use crate::error::{Error, Kind, Result};
 use crate::pages::{Heat, PageRef, Pages, Patch, Root};
 
 /// Where appended pages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// Hot pages where there is most room, cold pages where there is least.
     Dynamic,

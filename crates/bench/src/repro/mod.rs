@@ -7,6 +7,7 @@
 //!   replaced by an expected value.
 
 pub mod flash;
+pub mod zbtree;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,8 @@ use crate::peers::Peers;
 pub struct Options {
     /// Fewer repetitions, the same sizes.
     pub quick: bool,
+    /// Counts as large as the paper's or the work's largest.
+    pub paper: bool,
     /// Where peers are looked for.
     pub peers: Peers,
     /// A folder for graphs and files that are measured on; it should lie on the drive to be
@@ -101,6 +104,7 @@ mod tests {
     fn options(only: Option<&str>) -> Options {
         Options {
             quick: true,
+            paper: false,
             peers: Peers::default(),
             scratch: PathBuf::new(),
             program: PathBuf::new(),

@@ -7,6 +7,8 @@
 //!   both.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use littoral_index::index;
 use littoral_index::torture::power_cuts;
@@ -21,7 +23,7 @@ use crate::error::{Error, Kind, Result};
 pub type Measured = (String, Figure);
 
 /// The record counts of tables 2 to 6.
-const SIZES: [(&str, u64); 3] = [("500k", 500_000), ("1500k", 1_500_000), ("2500k", 2_500_000)];
+pub const SIZES: [(&str, u64); 3] = [("500k", 500_000), ("1500k", 1_500_000), ("2500k", 2_500_000)];
 
 /// Tables 2 to 6: occupancy by workload and size, ZB+-tree and copy-on-write.
 const TABLES: [[(f64, f64); 3]; 5] = [
@@ -41,13 +43,42 @@ const RATIOS: [[(u32, f64, f64); 3]; 2] = [
 /// Section 4.2.5: resets of the copy-on-write tree at 2.5, 5 and 7.5 million records.
 const RESETS: [[u64; 3]; 2] = [[10, 22, 37], [2, 6, 9]];
 
-type Key = (Engine, usize, u64, Distribution);
+/// The record counts of [`RESETS`].
+pub const RESET_SIZES: [u64; 3] = [2_500_000, 5_000_000, 7_500_000];
+
+/// The distributions of `zbtree.time`.
+pub const DISTRIBUTIONS: [Distribution; 3] =
+    [Distribution::Zipfian, Distribution::Uniform, Distribution::Latest];
 
 /// Runs set-ups, each once, and turns them into figures.
 #[derive(Debug)]
 pub struct Bench {
     seed: u64,
-    done: HashMap<Key, Outcome>,
+    done: HashMap<Setup, Outcome>,
+}
+
+/// Runs set-ups side by side, one a core; each is deterministic by itself.
+fn run_all(setups: &[Setup]) -> Result<Vec<Outcome>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(vec![None; setups.len()]));
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(setups.len()) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(setup) = setups.get(i) else { break };
+                    let outcome = measure(setup).map_err(|e| e.to_string());
+                    outcomes.lock().expect("invariant: nothing panics with the lock held")[i] =
+                        Some(outcome);
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().expect("invariant: nothing panics with the lock held");
+    let outcome = |o: Option<std::result::Result<Outcome, String>>| {
+        o.expect("invariant: every set-up was run").map_err(|e| Error::new(Kind::BadResult, e))
+    };
+    outcomes.into_iter().map(outcome).collect()
 }
 
 fn measure(setup: &Setup) -> Result<Outcome> {
@@ -69,42 +100,55 @@ impl Bench {
         Bench { seed, done: HashMap::new() }
     }
 
-    fn outcome(
-        &mut self,
-        engine: Engine,
-        workload: usize,
-        n: u64,
-        d: Distribution,
-    ) -> Result<Outcome> {
-        let key = (engine, workload, n, d);
-        if let Some(found) = self.done.get(&key) {
-            return Ok(*found);
+    /// Runs what has not been run yet, as many at once as there are cores.
+    fn prepare(&mut self, setups: impl IntoIterator<Item = Setup>) -> Result<()> {
+        let mut wanted: Vec<Setup> = Vec::new();
+        for setup in setups {
+            if !self.done.contains_key(&setup) && !wanted.contains(&setup) {
+                wanted.push(setup);
+            }
         }
-        let setup = Setup { distribution: d, ..Setup::paper(engine, workload, n, self.seed) };
-        let outcome = measure(&setup)?;
-        self.done.insert(key, outcome);
-        Ok(outcome)
+        let outcomes = run_all(&wanted)?;
+        self.done.extend(wanted.into_iter().zip(outcomes));
+        Ok(())
     }
 
-    fn both(&mut self, workload: usize, n: u64, d: Distribution) -> Result<(Outcome, Outcome)> {
-        Ok((self.outcome(Engine::Zb, workload, n, d)?, self.outcome(Engine::Cow, workload, n, d)?))
+    fn of(&self, setup: &Setup) -> Outcome {
+        self.done[setup]
     }
 
-    /// Tables 2 to 6 for the first `sizes` record counts.
+    fn cells(&self, workload: usize, n: u64, distribution: Distribution) -> [Setup; 2] {
+        [Engine::Zb, Engine::Cow]
+            .map(|engine| Setup { distribution, ..Setup::paper(engine, workload, n, self.seed) })
+    }
+
+    /// Outcomes of a cell that was prepared.
+    fn both(&self, workload: usize, n: u64, d: Distribution) -> (Outcome, Outcome) {
+        let [z, c] = self.cells(workload, n, d);
+        (self.of(&z), self.of(&c))
+    }
+
+    fn prepare_cells(&mut self, n: u64, d: Distribution) -> Result<()> {
+        let setups: Vec<Setup> = (1..=5).flat_map(|w| self.cells(w, n, d)).collect();
+        self.prepare(setups)
+    }
+
+    /// Tables 2 to 6 for the record count `SIZES[size]`.
     ///
     /// # Errors
     /// `Kind::BadResult` when a run fails.
-    pub fn tables(&mut self, sizes: usize) -> Result<Vec<Measured>> {
+    pub fn tables(&mut self, size: usize) -> Result<Vec<Measured>> {
+        let (name, n) = SIZES[size];
+        self.prepare_cells(n, Distribution::Zipfian)?;
         let mut found = Vec::new();
         for (w, row) in TABLES.iter().enumerate() {
-            for ((name, n), (zb, cow)) in SIZES.iter().zip(row).take(sizes) {
-                let (z, c) = self.both(w + 1, *n, Distribution::Zipfian)?;
-                let id = |engine: &str| format!("zbtree.table{}.{name}.{engine}", w + 2);
-                let z_figure = occupancy(z.sequential_occupancy, *zb);
-                let low = z.sequential_occupancy < 0.0027;
-                found.push((id("zb"), z_figure.provided(low, "occupancy below 0.0027")));
-                found.push((id("cow"), occupancy(c.sequential_occupancy, *cow)));
-            }
+            let (zb, cow) = row[size];
+            let (z, c) = self.both(w + 1, n, Distribution::Zipfian);
+            let id = |engine: &str| format!("zbtree.table{}.{name}.{engine}", w + 2);
+            let z_figure = occupancy(z.sequential_occupancy, zb);
+            let low = z.sequential_occupancy < 0.0027;
+            found.push((id("zb"), z_figure.provided(low, "occupancy below 0.0027")));
+            found.push((id("cow"), occupancy(c.sequential_occupancy, cow)));
         }
         Ok(found)
     }
@@ -113,17 +157,22 @@ impl Bench {
     ///
     /// # Errors
     /// `Kind::BadResult` when a run fails.
-    pub fn ratios(&self) -> Result<Vec<Measured>> {
+    pub fn ratios(&mut self) -> Result<Vec<Measured>> {
+        let seed = self.seed;
+        let setup = |w: usize, zones: u32, engine| Setup {
+            sequential_zones: zones,
+            ..Setup::paper(engine, w + 1, 1_000_000, seed)
+        };
+        let cells = (0..2).flat_map(|w| RATIOS[w].map(|(zones, ..)| (w, zones)));
+        let both = |(w, zones)| [setup(w, zones, Engine::Zb), setup(w, zones, Engine::Cow)];
+        self.prepare(cells.flat_map(both))?;
         let mut found = Vec::new();
         let mut spread = 0;
         for (w, row) in RATIOS.iter().enumerate() {
             let mut counts: Vec<[PageCounts; 2]> = Vec::new();
             for (zones, zb, cow) in row {
-                let setup = |e| Setup {
-                    sequential_zones: *zones,
-                    ..Setup::paper(e, w + 1, 1_000_000, self.seed)
-                };
-                let (z, c) = (measure(&setup(Engine::Zb))?, measure(&setup(Engine::Cow))?);
+                let of = |engine| self.of(&setup(w, *zones, engine));
+                let (z, c) = (of(Engine::Zb), of(Engine::Cow));
                 let id = |engine: &str| format!("zbtree.table{}.{zones}.{engine}", w + 7);
                 found.push((id("zb"), occupancy(z.sequential_occupancy, *zb)));
                 found.push((id("cow"), occupancy(c.sequential_occupancy, *cow)));
@@ -141,10 +190,11 @@ impl Bench {
     /// # Errors
     /// `Kind::BadResult` when a run fails.
     pub fn counts(&mut self, n: u64) -> Result<Vec<Measured>> {
+        self.prepare_cells(n, Distribution::Zipfian)?;
         let mut found = Vec::new();
         let (mut most, mut least, mut reads) = (0, u64::MAX, (u64::MAX, 0));
         for w in 1..=5 {
-            let (z, c) = self.both(w, n, Distribution::Zipfian)?;
+            let (z, c) = self.both(w, n, Distribution::Zipfian);
             if w < 5 {
                 let (zw, cw, redo) =
                     (z.run.writes_count(), c.run.writes_count(), z.run.redo_blocks(4096));
@@ -172,39 +222,42 @@ impl Bench {
         Ok(found)
     }
 
-    /// Virtual run times for the first `sizes` record counts.
+    /// Virtual run times of all workloads at the record count `SIZES[size]`.
     ///
     /// # Errors
     /// `Kind::BadResult` when a run fails.
-    pub fn times(&mut self, sizes: usize) -> Result<Vec<Measured>> {
-        let mut found = Vec::new();
-        for w in 1..=5 {
-            for d in [Distribution::Zipfian, Distribution::Uniform, Distribution::Latest] {
-                for (name, n) in SIZES.iter().take(sizes) {
-                    let (z, c) = self.both(w, *n, d)?;
-                    let note = format!("{} against {}, profile zns-paper", z.run_time, c.run_time);
-                    let figure = Figure::new(ratio(z.run_time.0, c.run_time.0), note);
-                    found.push((format!("zbtree.time.w{w}.{}.{name}", d.name()), figure));
-                }
-            }
-        }
-        Ok(found)
+    pub fn times(&mut self, size: usize, d: Distribution) -> Result<Vec<Measured>> {
+        let (name, n) = SIZES[size];
+        self.prepare_cells(n, d)?;
+        let figure = |w| {
+            let (z, c) = self.both(w, n, d);
+            let note = format!("{} against {}, profile zns-paper", z.run_time, c.run_time);
+            let figure = Figure::new(ratio(z.run_time.0, c.run_time.0), note);
+            (format!("zbtree.time.w{w}.{}.{name}", d.name()), figure)
+        };
+        Ok((1..=5).map(figure).collect())
     }
 
     /// Section 4.2.5: resets without dynamic placement.
     ///
     /// # Errors
     /// `Kind::BadResult` when a run fails.
-    pub fn resets(&self) -> Result<Vec<Measured>> {
+    pub fn resets(&mut self) -> Result<Vec<Measured>> {
+        let seed = self.seed;
+        let setup = |w: usize, n: u64, engine| Setup {
+            sequential_zones: 1,
+            placement: Placement::Fixed,
+            ..Setup::paper(engine, w + 1, n, seed)
+        };
+        let both = |(w, n)| [setup(w, n, Engine::Zb), setup(w, n, Engine::Cow)];
+        // The longest first, so that no core is left with it alone at the end.
+        let cells = RESET_SIZES.iter().rev().flat_map(|&n| [(0, n), (1, n)]);
+        self.prepare(cells.flat_map(both))?;
         let mut found = Vec::new();
         for (w, row) in RESETS.iter().enumerate() {
-            for (paper, n) in row.iter().zip([2_500_000, 5_000_000, 7_500_000]) {
-                let setup = |e| Setup {
-                    sequential_zones: 1,
-                    placement: Placement::Fixed,
-                    ..Setup::paper(e, w + 1, n, self.seed)
-                };
-                let (z, c) = (measure(&setup(Engine::Zb))?, measure(&setup(Engine::Cow))?);
+            for (paper, n) in row.iter().zip(RESET_SIZES) {
+                let of = |engine| self.of(&setup(w, n, engine));
+                let (z, c) = (of(Engine::Zb), of(Engine::Cow));
                 let (zr, cr) = (z.load.resets_count + z.run.resets_count, c.run.resets_count);
                 let figure =
                     Figure::new(cr.abs_diff(*paper) as f64, format!("{cr} against {paper}"))
@@ -221,14 +274,13 @@ impl Bench {
     /// `Kind::BadResult` when a run fails.
     pub fn conventional(&mut self) -> Result<Vec<Measured>> {
         const MILLIONS: [f64; 5] = [1.0, 2.5, 5.0, 7.5, 10.0];
+        let seed = self.seed;
+        let setup = |w: usize, m: f64| Setup::paper(Engine::Zb, w, (m * 1e6) as u64, seed);
+        let sizes = MILLIONS.iter().rev();
+        self.prepare(sizes.flat_map(|&m| [setup(1, m), setup(2, m)]))?;
         let mut found = Vec::new();
         for w in [1, 2] {
-            let mut shares = Vec::new();
-            for m in MILLIONS {
-                let n = (m * 1e6) as u64;
-                let z = self.outcome(Engine::Zb, w, n, Distribution::Zipfian)?;
-                shares.push(z.conventional_occupancy);
-            }
+            let shares = MILLIONS.map(|m| self.of(&setup(w, m)).conventional_occupancy);
             let per_million: Vec<f64> = shares.iter().zip(MILLIONS).map(|(s, m)| s / m).collect();
             let (low, high) =
                 per_million.iter().fold((f64::MAX, 0f64), |(l, h), &x| (l.min(x), h.max(x)));
@@ -245,13 +297,14 @@ impl Bench {
     ///
     /// # Errors
     /// `Kind::BadResult` when a run fails.
-    pub fn hot_cold(&self) -> Result<Vec<Measured>> {
-        let worn: Vec<u64> = (0..40).map(|z| 1000 - 25 * z).collect();
-        let time = |placement| {
-            let setup = Setup::paper(Engine::Zb, 1, 500_000, self.seed);
-            measure(&Setup { placement, worn_resets: worn.clone(), ..setup })
-        };
-        let (with, without) = (time(Placement::Dynamic)?, time(Placement::Uniform)?);
+    pub fn hot_cold(&mut self) -> Result<Vec<Measured>> {
+        let worn_resets: Vec<u64> = (0..40).map(|z| 1000 - 25 * z).collect();
+        let paper = Setup::paper(Engine::Zb, 1, 500_000, self.seed);
+        let setup =
+            |placement| Setup { placement, worn_resets: worn_resets.clone(), ..paper.clone() };
+        let (dynamic, uniform) = (setup(Placement::Dynamic), setup(Placement::Uniform));
+        self.prepare([dynamic.clone(), uniform.clone()])?;
+        let (with, without) = (self.of(&dynamic), self.of(&uniform));
         let note = format!(
             "{} against {}; zones worn by 25 to 1000 resets, 10 % slower for each 100",
             with.run_time, without.run_time
@@ -270,7 +323,12 @@ impl Bench {
             let report = power_cuts(engine, cuts / 2, self.seed);
             report.map_err(|e| Error::with_source(Kind::BadResult, "power cuts", e))
         };
-        let (z, c) = (run(index::Engine::Zb)?, run(index::Engine::Cow)?);
+        let (z, c) = std::thread::scope(|scope| {
+            let z = scope.spawn(|| run(index::Engine::Zb));
+            let c = run(index::Engine::Cow);
+            (z.join().expect("invariant: the enumerator returns its errors"), c)
+        });
+        let (z, c) = (z?, c?);
         let bad = z.lost + z.broken + c.lost + c.broken;
         let note = format!(
             "{} cuts, {} more inside recoveries, {} operations acknowledged",
@@ -279,25 +337,6 @@ impl Bench {
             z.acknowledged + c.acknowledged
         );
         Ok(vec![("zbtree.crash.lost".to_owned(), Figure::new(bad as f64, note))])
-    }
-
-    /// Everything: the small sizes under `quick`, all of it otherwise.
-    ///
-    /// # Errors
-    /// `Kind::BadResult` when a run fails.
-    pub fn all(&mut self, quick: bool) -> Result<Vec<Measured>> {
-        let sizes = if quick { 1 } else { SIZES.len() };
-        let mut found = self.tables(sizes)?;
-        found.extend(self.ratios()?);
-        found.extend(self.counts(500_000)?);
-        found.extend(self.hot_cold()?);
-        found.extend(self.crash(20_000)?);
-        if !quick {
-            found.extend(self.times(sizes)?);
-            found.extend(self.resets()?);
-            found.extend(self.conventional()?);
-        }
-        Ok(found)
     }
 }
 

@@ -42,7 +42,7 @@ impl Engine {
 }
 
 /// One run: which tree on which zones does what.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Setup {
     /// The tree.
     pub engine: Engine,

@@ -17,7 +17,7 @@ use super::zones::Geometry;
 use crate::error::{Error, Kind, Result};
 
 /// Latencies of a zoned device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
     /// Reading one block, in nanoseconds.
