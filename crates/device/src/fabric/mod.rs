@@ -15,10 +15,15 @@
 //!   get sees the medium.
 
 pub mod bell;
+pub mod board;
+pub mod counted;
+mod frames;
 pub mod hostile;
+pub mod mailbox;
 pub mod pool;
 mod raw;
 pub mod shm;
+pub mod sim;
 pub mod tcp;
 mod window;
 
@@ -166,5 +171,27 @@ pub trait Fabric {
                 _ => std::thread::sleep(Duration::from_micros(50)),
             }
         }
+    }
+
+    /// Waits for `length` without asking anything of the fabric; virtual time where the fabric has
+    /// that.
+    fn pause(&self, length: Duration) {
+        std::thread::sleep(length);
+    }
+
+    /// Writes to the board of `node` ([`board`]): posted, at most [`board::BOARD_BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    /// `Kind::Unsupported` where there is no board, else as `put`.
+    fn board_write(&self, node: NodeId, _data: &[u8]) -> Result<()> {
+        Err(Error::new(Kind::Unsupported, format!("node {node} hosts no board on this fabric")))
+    }
+
+    /// Reads from the board of `node`; the question says what.
+    ///
+    /// # Errors
+    /// As `board_write`.
+    fn board_read(&self, node: NodeId, _question: &[u8]) -> Result<Vec<u8>> {
+        Err(Error::new(Kind::Unsupported, format!("node {node} hosts no board on this fabric")))
     }
 }

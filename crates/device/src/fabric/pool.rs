@@ -5,9 +5,9 @@
 //! read-modify-write anywhere: every line has one writer.
 //!
 //! Layout, in 64-byte lines: one *beat* line a node; then, for every ordered pair of nodes, a ring
-//! {tail line, head line, `RING_BYTES` of frames}; then one window a node. A frame is {length u64,
-//! bytes, padding to 8}; tail and head count bytes for ever, the tail written by the sender, the
-//! head by the receiver.
+//! {tail line, head line, `RING_BYTES` of frames}; then the mailboxes of boards
+//! ([`super::mailbox`]); then one window a node. A frame is {length u64, bytes, padding to 8}; tail
+//! and head count bytes for ever, the tail written by the sender, the head by the receiver.
 //!
 //! Order of a post: frame bytes stored, written back, fenced; then the tail. Order of a receive:
 //! the tail's line invalidated and read; the frame's lines invalidated and read; then the head
@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
 
+use super::mailbox::{Asking, MAILBOX_BYTES, Request};
 use super::{Fabric, Liveness};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Domain, LINE_BYTES};
@@ -70,8 +71,33 @@ impl PoolLayout {
         self.nodes * LINE_BYTES + ring * (2 * LINE_BYTES + RING_BYTES)
     }
 
+    /// How many nodes the job has.
+    pub(super) fn nodes(&self) -> u16 {
+        u16::try_from(self.nodes).expect("invariant: a layout is made of a u16")
+    }
+
+    /// Where node `from` asks the board of node `board`.
+    pub(super) fn mailbox(&self, from: NodeId, board: NodeId) -> usize {
+        let mailbox = from.index() * self.nodes + board.index();
+        self.ring(self.nodes, 0) + mailbox * MAILBOX_BYTES
+    }
+
     fn window(&self, node: NodeId) -> usize {
-        self.ring(self.nodes, 0) + node.index() * self.window_bytes
+        let windows = self.ring(self.nodes, 0) + self.nodes * self.nodes * MAILBOX_BYTES;
+        windows + node.index() * self.window_bytes
+    }
+
+    /// Where a range of a node's window lies in the pool.
+    pub(super) fn window_at(&self, node: NodeId, offset: usize, len: usize) -> Result<usize> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.window_bytes);
+        if inside && node.index() < self.nodes {
+            return Ok(self.window(node) + offset);
+        }
+        let what = format!(
+            "bytes {offset}..+{len} of node {node}'s window of {} bytes",
+            self.window_bytes
+        );
+        Err(Error::new(Kind::IllegalRequest, what))
     }
 }
 
@@ -149,13 +175,28 @@ impl<D: Domain> PoolFabric<D> {
     }
 
     fn window(&self, node: NodeId, offset: usize, len: usize) -> Result<usize> {
-        self.node(node)?;
-        if offset.checked_add(len).is_some_and(|end| end <= self.layout.window_bytes) {
-            return Ok(self.layout.window(node) + offset);
+        self.layout.window_at(node, offset, len)
+    }
+
+    fn mailbox(&self, board: NodeId) -> Result<Request<'_, D>> {
+        self.node(board)?;
+        Ok(Request { domain: &self.domain, at: self.layout.mailbox(self.me, board) })
+    }
+
+    /// Waits until a board has dealt with the last request, or its node is dead.
+    fn until_free(&self, board: NodeId, request: &Request<'_, D>) -> Result<()> {
+        let free = || match request.is_free() {
+            true => Ok(Some(())),
+            false => self.alive(board).map(|()| None),
+        };
+        self.until(Duration::MAX, free).map(drop)
+    }
+
+    fn alive(&self, node: NodeId) -> Result<()> {
+        match self.liveness(node) {
+            Liveness::Alive => Ok(()),
+            Liveness::Dead(how) => Err(Error::new(Kind::Io, format!("node {node} is gone: {how}"))),
         }
-        let window = self.layout.window_bytes;
-        let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
-        Err(Error::new(Kind::IllegalRequest, what))
     }
 
     fn ring_word(ring: usize, count: u64) -> usize {
@@ -306,12 +347,7 @@ impl<D: Domain> Fabric for PoolFabric<D> {
             if self.try_post(node, message)? {
                 return Ok(Some(()));
             }
-            match self.liveness(node) {
-                Liveness::Alive => Ok(None),
-                Liveness::Dead(how) => {
-                    Err(Error::new(Kind::Io, format!("node {node} is gone: {how}")))
-                }
-            }
+            self.alive(node).map(|()| None)
         };
         self.until(Duration::MAX, room).map(drop)
     }
@@ -352,6 +388,29 @@ impl<D: Domain> Fabric for PoolFabric<D> {
             }
             Ok(None)
         })
+    }
+
+    fn wait_word(&self, offset: usize, unlike: u64, timeout: Duration) -> Result<Option<u64>> {
+        let at = self.window(self.me, offset, 8)?;
+        whole_words(offset, 8)?;
+        self.until(timeout, || {
+            let word = self.fresh(at);
+            Ok((word != unlike).then_some(word))
+        })
+    }
+
+    fn board_write(&self, node: NodeId, data: &[u8]) -> Result<()> {
+        let request = self.mailbox(node)?;
+        self.until_free(node, &request)?;
+        request.place(Asking::Write, data)
+    }
+
+    fn board_read(&self, node: NodeId, question: &[u8]) -> Result<Vec<u8>> {
+        let request = self.mailbox(node)?;
+        self.until_free(node, &request)?;
+        request.place(Asking::Read, question)?;
+        self.until_free(node, &request)?;
+        Ok(request.reply())
     }
 
     /// Waits here poll, so there is nobody to wake.

@@ -34,8 +34,14 @@ use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::window::Window;
-use super::{Fabric, Liveness};
+use super::board::{Board, DmaWrite};
+pub use super::frames::BODY_BYTES_MAX;
+use super::frames::{
+    ADD, ANSWER, BEAT_FRAME, BOARD_READ, BOARD_WRITE, CHANGE, FLUSH, GET, POST, PUT, Split, WAKE,
+    board_sized, is_operation, read_change, split_frame, write_change,
+};
+use super::window::{Window, aligned_word};
+use super::{Fabric, Liveness, Rmw};
 use crate::error::{Error, Kind, Result};
 
 /// A peer that has been silent this long is dead.
@@ -44,22 +50,10 @@ pub const SILENCE_MAX: Duration = Duration::from_millis(900);
 pub const BEAT: Duration = Duration::from_millis(150);
 /// How long `TcpFabric::connect` waits for the other nodes to come up.
 pub const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// The longest body of a frame.
-pub const BODY_BYTES_MAX: usize = 1 << 26;
 /// Bytes that may wait for a peer before its askers are held back.
 pub const QUEUE_BYTES_MAX: usize = 1 << 23;
 
-const HEADER_BYTES: usize = 13;
 const SPIN_TURNS: u32 = 400;
-
-const PUT: u8 = 1;
-const GET: u8 = 2;
-const ADD: u8 = 3;
-const POST: u8 = 4;
-const FLUSH: u8 = 5;
-const BEAT_FRAME: u8 = 6;
-const ANSWER: u8 = 7;
-const WAKE: u8 = 8;
 
 struct Peer {
     stream: TcpStream,
@@ -89,6 +83,7 @@ struct Shared {
     turns: AtomicU64,
     next_request: AtomicU64,
     closing: AtomicBool,
+    board: Mutex<Option<Box<dyn Board>>>,
     /// Written to when the agent should look at its queues.
     bell: UnixStream,
 }
@@ -151,6 +146,7 @@ impl TcpFabric {
             turns: AtomicU64::new(0),
             next_request: AtomicU64::new(0),
             closing: AtomicBool::new(false),
+            board: Mutex::new(None),
             bell,
         });
         let for_agent = Arc::clone(&shared);
@@ -159,6 +155,11 @@ impl TcpFabric {
             .spawn(move || Agent::new(&for_agent, heard).run())
             .map_err(failed)?;
         Ok(TcpFabric { shared, agent: Some(agent) })
+    }
+
+    /// Puts a board into this node: its agent serves it.
+    pub fn host(&self, board: Box<dyn Board>) {
+        *locked(&self.shared.board) = Some(board);
     }
 
     /// Operations sent to `node` so far.
@@ -257,7 +258,7 @@ impl Shared {
             return Err(self.dead(node, how));
         }
         let mut queue = locked(&peer.outgoing);
-        let counted = matches!(kind, PUT | GET | ADD | POST | FLUSH | WAKE);
+        let counted = is_operation(kind);
         let number = peer.sent.fetch_add(u64::from(counted), Ordering::AcqRel) + u64::from(counted);
         let mut frame = Writer::new();
         let length = u32::try_from(body.len()).expect("invariant: bodies are checked before");
@@ -286,6 +287,41 @@ impl Shared {
             std::thread::sleep(Duration::from_micros(50));
         }
         Ok(())
+    }
+
+    /// Carries a write or a read to this node's board, and out what the board writes in turn.
+    fn on_board(&self, from: NodeId, kind: u8, body: &[u8]) -> Result<Vec<u8>> {
+        let mut dma = Vec::new();
+        let mut hosted = locked(&self.board);
+        let Some(board) = hosted.as_mut() else {
+            let what = format!("node {} hosts no board", self.me);
+            return Err(Error::new(Kind::Unsupported, what));
+        };
+        let answer = match kind {
+            BOARD_READ => board.read(from, body, &mut dma),
+            _ => {
+                board.write(from, body, &mut dma);
+                Vec::new()
+            }
+        };
+        drop(hosted);
+        dma.into_iter().for_each(|write| self.deliver(&write));
+        Ok(answer)
+    }
+
+    fn deliver(&self, DmaWrite { node, offset, data }: &DmaWrite) {
+        if *node == self.me {
+            // A board that writes outside the window harms nobody but who asked it to.
+            let _ = self.window.put(*offset, data);
+            self.turns.fetch_add(1, Ordering::Release);
+            drop(locked(&self.waits));
+            self.changed.notify_all();
+            return;
+        }
+        let mut body = Writer::new();
+        body.u64(*offset as u64).raw(data);
+        // A peer that died meanwhile is told nothing.
+        let _ = self.send(*node, PUT, &body.finish());
     }
 
     fn ring_bell(&self) {
@@ -472,6 +508,17 @@ impl<'s> Agent<'s> {
                 let done = self.shared.window.fetch_add(usize::try_from(offset).ok()?, add);
                 self.answer(from, id, done.map(|old| old.to_le_bytes().to_vec()));
             }
+            CHANGE => {
+                let (offset, op, id) = (r.u64()?, read_change(&mut r)?, r.u64()?);
+                let done = self.shared.window.rmw(usize::try_from(offset).ok()?, op);
+                self.answer(from, id, done.map(|old| old.to_le_bytes().to_vec()));
+            }
+            BOARD_WRITE => _ = self.shared.on_board(from, kind, body),
+            BOARD_READ => {
+                let (question, id) = body.split_at_checked(body.len().checked_sub(8)?)?;
+                let id = u64::from_le_bytes(id.try_into().ok()?);
+                self.answer(from, id, self.shared.on_board(from, kind, question));
+            }
             POST => locked(&self.shared.waits).inbox.push_back((from, body.to_vec())),
             WAKE => locked(&self.shared.waits).wakes += 1,
             FLUSH | BEAT_FRAME => {}
@@ -482,7 +529,7 @@ impl<'s> Agent<'s> {
             }
             _ => return None,
         }
-        if matches!(kind, PUT | GET | ADD | POST | FLUSH | WAKE) {
+        if is_operation(kind) {
             peer.applied.fetch_add(1, Ordering::AcqRel);
         }
         if kind == FLUSH {
@@ -522,27 +569,6 @@ impl<'s> Agent<'s> {
 
 fn node_id(n: usize) -> NodeId {
     NodeId(u16::try_from(n).expect("invariant: a job has at most 65536 nodes"))
-}
-
-enum Split<'b> {
-    Frame(u8, u64, &'b [u8], &'b [u8]),
-    More,
-    TooLong(usize),
-}
-
-fn split_frame(bytes: &[u8]) -> Split<'_> {
-    let mut r = Reader::new(bytes);
-    let (Some(length), Some(kind), Some(applied)) = (r.u32(), r.u8(), r.u64()) else {
-        return Split::More;
-    };
-    let length = length as usize;
-    if length > BODY_BYTES_MAX {
-        return Split::TooLong(length);
-    }
-    match r.bytes(length) {
-        Some(body) => Split::Frame(kind, applied, body, &bytes[HEADER_BYTES + length..]),
-        None => Split::More,
-    }
 }
 
 /// Writes what the socket takes now; how many bytes are left.
@@ -662,6 +688,59 @@ impl Fabric for TcpFabric {
             return Ok(());
         }
         self.shared.send(node, WAKE, &[]).map(drop)
+    }
+
+    fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
+        if node == self.shared.me {
+            return self.shared.window.rmw(offset, op);
+        }
+        aligned_word(offset, self.window_bytes())?;
+        let mut body = Writer::new();
+        body.u64(offset as u64);
+        write_change(&mut body, op);
+        let data = self.shared.ask(node, CHANGE, body)?;
+        let word = data.try_into().map(u64::from_le_bytes);
+        word.map_err(|_| self.shared.dead(node, "it answered with too few bytes"))
+    }
+
+    /// The write wakes a wait by itself, so one frame is enough.
+    fn signal(&self, node: NodeId, offset: usize, word: u64) -> Result<()> {
+        if node != self.shared.me {
+            return self.put(node, offset, &word.to_le_bytes());
+        }
+        let data = word.to_le_bytes().to_vec();
+        aligned_word(offset, self.window_bytes())?;
+        self.shared.deliver(&DmaWrite { node, offset, data });
+        Ok(())
+    }
+
+    fn wait_word(&self, offset: usize, unlike: u64, timeout: Duration) -> Result<Option<u64>> {
+        aligned_word(offset, self.window_bytes())?;
+        self.shared.wait(None, timeout, |_| {
+            let mut bytes = [0; 8];
+            self.shared.window.get(offset, &mut bytes).ok()?;
+            let word = u64::from_le_bytes(bytes);
+            (word != unlike).then_some(word)
+        })
+    }
+
+    fn board_write(&self, node: NodeId, data: &[u8]) -> Result<()> {
+        board_sized(data)?;
+        if node == self.shared.me {
+            return self.shared.on_board(node, BOARD_WRITE, data).map(drop);
+        }
+        self.shared.hold_back(node)?;
+        self.shared.send(node, BOARD_WRITE, data).map(drop)
+    }
+
+    fn board_read(&self, node: NodeId, question: &[u8]) -> Result<Vec<u8>> {
+        board_sized(question)?;
+        if node == self.shared.me {
+            return self.shared.on_board(node, BOARD_READ, question);
+        }
+        let mut body = Writer::new();
+        body.raw(question);
+        self.shared.ask(node, BOARD_READ, body)
     }
 
     fn liveness(&self, node: NodeId) -> Liveness {
