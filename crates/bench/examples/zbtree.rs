@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     })?;
     for c in run.claims {
         let ours = c.ours.unwrap_or(f64::NAN);
-        println!("{} {ours:.4} (target {}) {:?}: {}", c.id, c.target, c.status, c.why);
+        println!("{} {ours:.4} (target {:?}) {:?}: {}", c.id, c.target, c.status, c.why);
     }
     println!("-- {:.1} s", begin.elapsed().as_secs_f64());
     Ok(())

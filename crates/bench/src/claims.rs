@@ -6,6 +6,7 @@
 //! Invariants
 //! - A claim's verdict is computed from its figure and target here and nowhere else.
 //! - A claim without a figure is `skipped` and says why; a figure that is not finite is `short`.
+//! - A claim for which no target was set is `reported`: it counts neither as held nor as short.
 //! - A proof that a target cannot be reached still reads `short`, with the proof in `why`.
 
 use littoral_base::clock::ClockKind;
@@ -39,6 +40,8 @@ pub enum Status {
     Short,
     /// It was not measured.
     Skipped,
+    /// It was measured, and the work sets no target for it.
+    Reported,
 }
 
 /// One line of `targets.toml`: what is claimed, before anything is measured.
@@ -51,8 +54,8 @@ pub struct Target {
     pub statement: String,
     /// The paper's figure, where it has one.
     pub paper: Option<f64>,
-    /// What is promised.
-    pub target: f64,
+    /// What is promised; absent where a figure is only reported.
+    pub target: Option<f64>,
     /// The unit of all three figures.
     pub unit: String,
     /// Which side of the target is good.
@@ -96,21 +99,26 @@ impl Figure {
 }
 
 impl Target {
-    /// Whether `value` reaches this target.
+    /// Whether `value` reaches this target; without a target every figure does.
     pub fn is_reached(&self, value: f64) -> bool {
-        let at = !self.strict && value == self.target;
+        let target = self.target.unwrap_or(value);
+        let at = value == target && !(self.strict && self.target.is_some());
         value.is_finite()
             && match self.better {
-                Better::Lower => at || value < self.target,
-                Better::Higher => at || value > self.target,
-                Better::Equal => value == self.target,
+                Better::Lower => at || value < target,
+                Better::Higher => at || value > target,
+                Better::Equal => value == target,
             }
     }
 
     /// The claim with a measured figure.
     pub fn measured(&self, figure: &Figure) -> Claim {
         let holds = self.is_reached(figure.value) && figure.conditions.iter().all(|c| c.0);
-        let status = if holds { Status::Holds } else { Status::Short };
+        let status = match (holds, self.target) {
+            (true, Some(_)) => Status::Holds,
+            (true, None) => Status::Reported,
+            (false, _) => Status::Short,
+        };
         let ours = figure.value.is_finite().then_some(figure.value);
         self.claim(ours, status, figure.why())
     }
@@ -145,8 +153,8 @@ pub struct Claim {
     pub statement: String,
     /// The paper's figure, where it has one.
     pub paper: Option<f64>,
-    /// What is promised.
-    pub target: f64,
+    /// What is promised; absent where a figure is only reported.
+    pub target: Option<f64>,
     /// What was measured; absent when nothing was.
     pub ours: Option<f64>,
     /// The unit of all three figures.
@@ -165,10 +173,11 @@ impl Claim {
     /// How far on the good side of its target the figure lies: 1 is at the target, 2 twice as good.
     /// Absent where there is no figure or no ratio (a target of zero).
     pub fn headroom(&self) -> Option<f64> {
-        let ours = self.ours.filter(|o| *o > 0.0 && self.target > 0.0)?;
+        let target = self.target.filter(|t| *t > 0.0)?;
+        let ours = self.ours.filter(|o| *o > 0.0)?;
         match self.better {
-            Better::Lower => Some(self.target / ours),
-            Better::Higher => Some(ours / self.target),
+            Better::Lower => Some(target / ours),
+            Better::Higher => Some(ours / target),
             Better::Equal => None,
         }
     }
@@ -254,7 +263,7 @@ mod tests {
             id: "x.y".into(),
             statement: "s".into(),
             paper: None,
-            target: 1.0,
+            target: Some(1.0),
             unit: "ratio".into(),
             better,
             strict,
@@ -275,6 +284,16 @@ mod tests {
         assert_eq!((status(&equal, 0.0), status(&equal, 1.0)), (Status::Short, Status::Holds));
         assert_eq!(status(&lower, f64::NAN), Status::Short, "no number is no success");
         assert_eq!(lower.measured(&Figure::new(f64::NAN, "")).ours, None);
+    }
+
+    #[test]
+    fn a_figure_without_a_target_is_reported_and_never_holds() {
+        let open = Target { target: None, ..target(Better::Lower, true) };
+        assert_eq!(open.measured(&Figure::new(7.0, "")).status, Status::Reported);
+        assert_eq!(open.measured(&Figure::new(f64::NAN, "")).status, Status::Short);
+        let broken = Figure::new(7.0, "").provided(false, "no violation");
+        assert_eq!(open.measured(&broken).status, Status::Short);
+        assert_eq!(open.measured(&Figure::new(7.0, "")).headroom(), None);
     }
 
     #[test]

@@ -217,6 +217,8 @@ pub(crate) enum ReproCommand {
     Flash(ReproArgs),
     /// The ZB+-tree on zoned flash (paper 000)
     Zbtree(ReproZbtreeArgs),
+    /// Durable transactions on persistent memory (paper 004)
+    Sdtm(ReproArgs),
 }
 
 #[derive(Debug, Args)]

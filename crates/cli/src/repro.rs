@@ -22,6 +22,9 @@ pub(crate) fn run(command: &ReproCommand) -> Outcome {
         ReproCommand::Zbtree(args) => {
             system(repro::zbtree::SYSTEM, repro::zbtree::steps()?, &args.common, args.paper)
         }
+        ReproCommand::Sdtm(args) => {
+            system(repro::sdtm::SYSTEM, repro::sdtm::steps(), args, false)
+        }
     }
 }
 
@@ -89,8 +92,9 @@ fn table(run: &Run) -> Value {
         .collect();
     let reasons = run.claims.iter().filter(|c| !c.why.is_empty());
     let reasons: Vec<String> = reasons.map(|c| format!("{}: {}", c.id, c.why)).collect();
-    let [holds, short, skipped] =
-        [Status::Holds, Status::Short, Status::Skipped].map(|s| run.count(s));
+    let [holds, short, skipped, reported] =
+        [Status::Holds, Status::Short, Status::Skipped, Status::Reported].map(|s| run.count(s));
+    let reported = if reported > 0 { format!(", {reported} only reported") } else { String::new() };
     json!({
         "system": run.system,
         "revision": run.revision,
@@ -100,6 +104,6 @@ fn table(run: &Run) -> Value {
         "load_average": run.environment.load_average_count,
         "claims": rows,
         "how each figure came about": reasons,
-        "sentence": format!("{holds} claims hold, {short} are short, {skipped} were skipped."),
+        "sentence": format!("{holds} claims hold, {short} are short, {skipped} were skipped{reported}."),
     })
 }

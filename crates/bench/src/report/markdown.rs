@@ -25,7 +25,7 @@ fn table(run: &Run) -> String {
         let row = [
             format!("`{}`", claim.id),
             figure(claim.paper),
-            figure(Some(claim.target)),
+            figure(claim.target),
             figure(claim.ours),
             claim.unit.clone(),
             format!("{:?}", claim.clock).to_lowercase(),
@@ -41,6 +41,7 @@ fn verdict(claim: &Claim) -> String {
     match claim.status {
         Status::Holds => "holds".to_owned(),
         Status::Short => "**short**".to_owned(),
+        Status::Reported => "reported".to_owned(),
         Status::Skipped => format!("skipped: {}", claim.why.replace('|', "/")),
     }
 }

@@ -89,8 +89,9 @@ mod tests {
 
     fn run() -> Run {
         let targets = Targets::of("flash").unwrap();
-        let mut claims: Vec<_> =
-            targets.claims.iter().map(|t| t.measured(&Figure::new(t.target, "on it"))).collect();
+        let mut claims: Vec<_> = (targets.claims.iter())
+            .map(|t| t.measured(&Figure::new(t.target.unwrap(), "on it")))
+            .collect();
         claims[1] = targets.claims[1].skipped("<no peer & no reason>");
         Run {
             schema: claims::SCHEMA.into(),

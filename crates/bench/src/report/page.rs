@@ -74,7 +74,7 @@ fn row(claim: &Claim) -> Row<'_> {
     Row {
         claim,
         paper_text: figure(claim.paper),
-        target_text: figure(Some(claim.target)),
+        target_text: figure(claim.target),
         ours_text: figure(claim.ours),
     }
 }

@@ -44,6 +44,16 @@ pub trait Engine: Sync {
     /// # Errors
     /// When there is no room for another.
     fn worker(&self) -> Result<Self::Worker<'_>>;
+    /// Returns when work that the engine put off is done: a run pays for what it caused.
+    fn settle(&self) {}
+}
+
+/// What a baseline does after its `losses`th conflict in a row.
+pub(super) fn back_off(losses: u32) {
+    if losses > 6 {
+        return std::thread::yield_now();
+    }
+    (0..4u32 << losses).for_each(|_| std::hint::spin_loop());
 }
 
 impl<D: Domain> Worker for Thread<'_, D> {
@@ -67,5 +77,45 @@ impl<D: Domain> Engine for Pool<D> {
         Self: 'e;
     fn worker(&self) -> Result<Thread<'_, D>> {
         self.thread()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::paper::{Paper, Recovery};
+    use super::super::tl2::Tl2;
+    use super::super::undo::Undo;
+    use super::super::work::{self, Object};
+    use super::*;
+    use littoral_device::pmem::Dram;
+    use littoral_stm::{Options, Ref};
+
+    struct Add(Ref<Object>);
+    impl Job for Add {
+        type Out = u64;
+        fn run<A: Access>(&mut self, tx: &mut A) -> std::result::Result<u64, Abort> {
+            let Object { words: [a, b, c] } = tx.read(self.0)?;
+            tx.write(self.0, &Object { words: [a + 1, b, c + 1] })?;
+            Ok(a)
+        }
+    }
+
+    fn loses_no_update<E: Engine>(engine: &E) {
+        let object = work::objects(engine, 1).unwrap()[0];
+        let each = |w: &mut E::Worker<'_>, _, _| w.update(&mut Add(object)).map(drop);
+        let run = work::measure(engine, 2, 2_000, each).unwrap();
+        assert_eq!(run.ops_count, 4_000);
+        assert_eq!(engine.worker().unwrap().update(&mut Add(object)).unwrap(), 4_000);
+    }
+
+    #[test]
+    fn no_engine_loses_an_update_of_two_threads() {
+        let memory = || Dram::new(10 << 20);
+        loses_no_update(&Pool::create(memory(), &Options::default()).unwrap());
+        loses_no_update(&Undo::new(memory(), true));
+        loses_no_update(&Tl2::redo(memory()));
+        loses_no_update(&Tl2::replaying(memory(), memory()));
+        loses_no_update(&Paper::new(memory(), Recovery::Addresses).unwrap());
+        loses_no_update(&Paper::new(memory(), Recovery::Scan).unwrap());
     }
 }

@@ -1,7 +1,8 @@
 //! Paper 004 measured: durable transactions beside honest baselines, counts, restart, assurance.
 //!
 //! - [`engine`]: one face for all; [`work`]: the workloads;
-//! - [`undo`], [`tl2`]: the baselines; [`claims`]: the figures by their ids.
+//! - [`paper`], [`undo`], [`tl2`]: the baselines; `rivals`: turns;
+//! - [`claims`], [`own`]: the figures by their ids.
 //!
 //! Everything timed runs over anonymous memory with real write-backs and fences: durability of
 //! nothing, at its cost in instructions; no persistent part is modelled. Ratios are medians of
@@ -11,7 +12,11 @@ pub mod claims;
 pub mod counts;
 pub mod engine;
 mod heap;
+pub mod own;
+pub mod paper;
+pub mod pmdk;
 mod replay;
+mod rivals;
 pub mod tl2;
 pub mod undo;
 pub mod work;

@@ -4,15 +4,18 @@
 //! - The replayer takes records in the order of their versions (each version appears once, aborted
 //!   ones as empty records), stores them home, and after a batch fences, then persists the tails
 //!   and fences.
-//! - A worker whose ring is full waits for the replayer.
+//! - A worker whose ring is full waits for the replayer; a replayer without work rests until a
+//!   record is published, so that it costs nobody else processor time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 use std::time::Duration;
 
 use littoral_device::memory::Domain;
 use littoral_stm::{Error, Kind, Result};
 
+use super::heap::durable as fence;
 use super::tl2::LOG_BYTES;
 
 /// Workers alive at once.
@@ -36,22 +39,13 @@ pub(super) struct Ring {
     ends: Arc<Ends>,
 }
 
-impl Ring {
-    /// Lets the replayer see what was appended.
-    pub(super) fn publish(&mut self) {
-        self.ends.head.store(self.head, Release);
-    }
-}
-
 /// All rings and the home of the objects.
 #[derive(Debug)]
 pub(super) struct Rings<D> {
     home: D,
     ends: Vec<Arc<Ends>>,
-}
-
-pub(super) fn fence<D: Domain>(domain: &D) -> Result<()> {
-    domain.fence().map_err(|e| Error::with_source(Kind::Device, "fence", e))
+    replayer: OnceLock<Thread>,
+    resting: AtomicBool,
 }
 
 fn place(number: usize, at: u64) -> usize {
@@ -60,7 +54,45 @@ fn place(number: usize, at: u64) -> usize {
 
 impl<D: Domain> Rings<D> {
     pub(super) fn new(home: D) -> Self {
-        Rings { home, ends: (0..WORKERS_MAX).map(|_| Arc::default()).collect() }
+        let ends = (0..WORKERS_MAX).map(|_| Arc::default()).collect();
+        Rings { home, ends, replayer: OnceLock::new(), resting: AtomicBool::new(false) }
+    }
+
+    /// Lets the replayer see what was appended.
+    pub(super) fn publish(&self, ring: &Ring) {
+        ring.ends.head.store(ring.head, Release);
+        if self.resting.load(Relaxed) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.replayer.get().into_iter().for_each(Thread::unpark);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ends.iter().all(|e| e.head.load(Acquire) == e.tail.load(Acquire))
+    }
+
+    /// Returns when everything published is home.
+    pub(super) fn settle_all(&self) {
+        while !self.is_empty() {
+            self.wake();
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// Nothing to carry: sleeps until something is published, or a little while, because a record
+    /// published between the look and the sleep wakes nobody.
+    fn rest(&self) {
+        self.resting.store(true, SeqCst);
+        if self.is_empty() {
+            std::thread::park_timeout(Duration::from_millis(2));
+        } else {
+            // A version is missing: its worker is still making its record durable.
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        self.resting.store(false, Relaxed);
     }
 
     pub(super) fn ring(&self, number: usize) -> Ring {
@@ -99,6 +131,7 @@ impl<D: Domain> Rings<D> {
     /// Carries records home until told to stop and nothing is left.
     pub(super) fn replay(&self, stop: &AtomicBool) {
         let (mut next, mut tails, mut batch) = (1, [0; WORKERS_MAX], 0);
+        self.replayer.get_or_init(std::thread::current);
         loop {
             let found = (0..WORKERS_MAX).find_map(|w| self.take(w, &mut tails[w], next));
             if found.is_some() {
@@ -111,7 +144,7 @@ impl<D: Domain> Rings<D> {
                 if stop.load(Acquire) {
                     return;
                 }
-                std::thread::sleep(Duration::from_micros(20));
+                self.rest();
             }
         }
     }

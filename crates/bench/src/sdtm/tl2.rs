@@ -1,12 +1,12 @@
 //! Baselines (ii) and (iv): TL2 with a global clock, durable by a redo log.
 //!
-//! - Concurrency: Dice, Shalev, Shavit (DISC 2006): versioned locks by address hash, reads no newer
+//! - Concurrency: Dice, Shalev, Shavit (DISC 2006): versioned locks by address, reads no newer
 //!   than the clock at the start, locks taken at commit, one fetch-and-add on the global clock an
 //!   update.
-//! - [`Tl2::redo`]: the write set goes to the thread's log under a CRC, fence, durable; then home,
-//!   fence; then the locks are released. An object's header holds the version that wrote it, so
-//!   replaying an old log never undoes a newer transaction and the log needs no third fence to end
-//!   it.
+//! - [`Tl2::redo`]: the write set goes to the thread's log under a checksum, fence, durable; then
+//!   home, fence; then the locks are released. An object's header holds the version that wrote it,
+//!   so replaying an old log never undoes a newer transaction and the log needs no third fence to
+//!   end it.
 //! - [`Tl2::replaying`]: transactions run on a copy in DRAM; the log is fenced at commit, and one
 //!   background thread carries logs home in clock order (DudeTM's scheme, with durable
 //!   acknowledgements).
@@ -14,14 +14,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
 
-use littoral_base::codec;
-use littoral_base::rng::mix;
 use littoral_device::memory::Domain;
 use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result};
 
-use super::engine::{Engine, Job, Worker};
-use super::heap::{Heap, Local};
-use super::replay::{self, Ring, Rings, WORKERS_MAX};
+use super::engine::{Engine, Job, Worker, back_off};
+use super::heap::{Heap, Local, checksum, durable};
+use super::replay::{Ring, Rings, WORKERS_MAX};
 
 pub(super) const LOG_BYTES: usize = 1 << 20;
 /// Where the heap begins.
@@ -65,7 +63,8 @@ impl<D: Domain + 'static> Tl2<D> {
     }
 
     fn lock_of(&self, offset: u64) -> &AtomicU64 {
-        &self.locks[(mix(offset >> 5) >> (64 - LOCKS_BITS)) as usize]
+        // Neighbours share a line of locks, as in TL2's per-stripe form.
+        &self.locks[(offset >> 5) as usize & ((1 << LOCKS_BITS) - 1)]
     }
 }
 
@@ -206,8 +205,8 @@ impl<'e, D: Domain + 'static> Tl2Worker<'e, D> {
         if !valid {
             if let (Some(ring), Some(rings)) = (&mut self.ring, &self.engine.rings) {
                 // The replayer goes by versions without gaps.
-                rings.append(ring, &[version, 3, record_crc(&[version, 3, 0])], false)?;
-                ring.publish();
+                rings.append(ring, &[version, 3, checksum(version, &[])], false)?;
+                rings.publish(ring);
             }
             self.unlock(None);
             return Err(Abort::conflict());
@@ -220,10 +219,10 @@ impl<'e, D: Domain + 'static> Tl2Worker<'e, D> {
     fn lock_writes(&mut self) -> bool {
         for w in &self.writes {
             let lock = self.engine.lock_of(w.at);
-            if self.locked.iter().any(|l| std::ptr::eq(l.0, lock)) {
+            let seen = lock.load(Relaxed);
+            if seen & 1 == 1 && self.locked.iter().any(|l| std::ptr::eq(l.0, lock)) {
                 continue;
             }
-            let seen = lock.load(Relaxed);
             if seen & 1 == 1 || lock.compare_exchange(seen, seen | 1, AcqRel, Relaxed).is_err() {
                 return false;
             }
@@ -255,7 +254,7 @@ impl<'e, D: Domain + 'static> Tl2Worker<'e, D> {
                 // No locked word may be seen changing by a reader that saw no lock.
                 fence(SeqCst);
                 self.store_home();
-                ring.publish();
+                rings.publish(&ring);
             }
             self.ring = Some(ring);
             return appended;
@@ -267,7 +266,7 @@ impl<'e, D: Domain + 'static> Tl2Worker<'e, D> {
         let log = self.number * LOG_BYTES;
         domain.store_words(log, &self.record);
         domain.write_back(log, 8 * self.record.len());
-        replay::fence(domain)?;
+        durable(domain)?;
         domain.commit_point();
         // No locked word may be seen changing by a reader that saw no lock.
         fence(SeqCst);
@@ -275,10 +274,10 @@ impl<'e, D: Domain + 'static> Tl2Worker<'e, D> {
         for w in &self.writes {
             domain.write_back(w.at as usize, 8 * (1 + if w.live { w.words } else { 0 }));
         }
-        replay::fence(domain)
+        durable(domain)
     }
 
-    /// {version, words, crc} and for each write {offset, count << 1 | live, payload}.
+    /// {version, words, checksum} and for each write {offset, count << 1 | live, payload}.
     fn make_record(&mut self, version: u64) {
         self.record.clear();
         self.record.extend([version, 0, 0]);
@@ -288,7 +287,7 @@ impl<'e, D: Domain + 'static> Tl2Worker<'e, D> {
             self.record.extend_from_slice(&self.words[w.from..w.from + count]);
         }
         self.record[1] = self.record.len() as u64;
-        self.record[2] = record_crc(&self.record);
+        self.record[2] = checksum(version, &self.record[3..]);
     }
 
     fn store_home(&self) {
@@ -300,15 +299,6 @@ impl<'e, D: Domain + 'static> Tl2Worker<'e, D> {
             }
         }
     }
-}
-
-/// The CRC of a record, over all but the word that holds it.
-pub(super) fn record_crc(record: &[u64]) -> u64 {
-    let mut crc = codec::crc(&record[0].to_le_bytes());
-    for w in &record[3..] {
-        crc = codec::crc_append(crc, &w.to_le_bytes());
-    }
-    u64::from(crc)
 }
 
 impl<D: Domain + 'static> Worker for Tl2Worker<'_, D> {
@@ -343,18 +333,16 @@ impl<D: Domain + 'static> Worker for Tl2Worker<'_, D> {
     }
 }
 
-fn back_off(losses: u32) {
-    if losses > 6 {
-        return std::thread::yield_now();
-    }
-    (0..4u32 << losses).for_each(|_| std::hint::spin_loop());
-}
-
 impl<D: Domain + 'static> Engine for Tl2<D> {
     type Worker<'e>
         = Tl2Worker<'e, D>
     where
         Self: 'e;
+    fn settle(&self) {
+        if let Some(rings) = &self.rings {
+            rings.settle_all();
+        }
+    }
     fn worker(&self) -> Result<Tl2Worker<'_, D>> {
         let number = self.workers.fetch_add(1, Relaxed) as usize % WORKERS_MAX;
         let ring = self.rings.as_ref().map(|r| r.ring(number));

@@ -2,7 +2,7 @@
 //! library.
 //!
 //! - Before the first store to an object its old words go to the log, are written back and fenced.
-//!   An entry carries its transaction's number and a CRC, so that no second fence admits it.
+//!   An entry carries its transaction's number and a checksum, so that no second fence admits it.
 //! - Headers of allocated and freed objects are logged together at commit: one fence for all.
 //! - Commit writes back what was stored, fences, then ends the log by its number and fences.
 //! - [`Undo::recover`] undoes the log's entries, last first.
@@ -13,12 +13,11 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
-use littoral_base::codec;
 use littoral_device::memory::Domain;
 use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result};
 
 use super::engine::{Engine, Job, Worker};
-use super::heap::{Heap, Local};
+use super::heap::{Heap, Local, checksum, durable as fence};
 
 const LOG_AT: usize = 64;
 const LOG_BYTES: usize = 1 << 20;
@@ -83,21 +82,12 @@ impl<D: Domain> Undo<D> {
     }
 }
 
-fn fence<D: Domain>(domain: &D) -> Result<()> {
-    domain.fence().map_err(|e| Error::with_source(Kind::Device, "fence", e))
+/// What tells a whole entry from a torn one, in 32 bits.
+fn entry_sum(number: u64, target: u64, words: &[u64]) -> u64 {
+    checksum(number ^ target.rotate_left(32), words) >> 32
 }
 
-/// CRC of an entry: its transaction, its target, its words.
-fn entry_crc(number: u64, target: u64, words: &[u64]) -> u64 {
-    let mut crc = codec::crc(&number.to_le_bytes());
-    crc = codec::crc_append(crc, &target.to_le_bytes());
-    for w in words {
-        crc = codec::crc_append(crc, &w.to_le_bytes());
-    }
-    u64::from(crc)
-}
-
-/// An entry is {target, count << 32 | crc, number, words}.
+/// An entry is {target, count << 32 | checksum, number, words}.
 fn read_entry<D: Domain>(domain: &D, at: usize, number: u64) -> Option<(u64, Vec<u64>)> {
     if at + 24 > HEAP_AT {
         return None;
@@ -109,7 +99,7 @@ fn read_entry<D: Domain>(domain: &D, at: usize, number: u64) -> Option<(u64, Vec
         return None;
     }
     let words: Vec<u64> = (0..count).map(|i| word(3 + i)).collect();
-    (word(1) & 0xffff_ffff == entry_crc(number, target, &words)).then_some((target, words))
+    (word(1) & 0xffff_ffff == entry_sum(number, target, &words)).then_some((target, words))
 }
 
 impl<'e, D: Domain> UndoTx<'_, 'e, D> {
@@ -129,7 +119,7 @@ impl<'e, D: Domain> UndoTx<'_, 'e, D> {
         domain.load_words(target as usize, &mut entry[3..]);
         let number = self.worker.engine.number.load(Relaxed);
         entry[0] = target;
-        entry[1] = (count as u64) << 32 | entry_crc(number, target, &entry[3..]);
+        entry[1] = (count as u64) << 32 | entry_sum(number, target, &entry[3..]);
         entry[2] = number;
         domain.store_words(self.log_end, entry);
         domain.write_back(self.log_end, 8 * words);
