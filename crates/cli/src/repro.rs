@@ -22,9 +22,7 @@ pub(crate) fn run(command: &ReproCommand) -> Outcome {
         ReproCommand::Zbtree(args) => {
             system(repro::zbtree::SYSTEM, repro::zbtree::steps()?, &args.common, args.paper)
         }
-        ReproCommand::Sdtm(args) => {
-            system(repro::sdtm::SYSTEM, repro::sdtm::steps(), args, false)
-        }
+        ReproCommand::Sdtm(args) => system(repro::sdtm::SYSTEM, repro::sdtm::steps(), args, false),
     }
 }
 
