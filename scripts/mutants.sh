@@ -1,48 +1,68 @@
 #!/usr/bin/env bash
 # Puts each repaired defect back, one at a time, and checks that the suite notices.
 #
-# A defect that was repaired stays in the source behind `cfg(mutant = "name")`. For each name found, the
-# tests of its crate are built with that switch on (for workspace crates only, so that dependencies are
-# built once) and must fail; a mutant that does not build, or that no test kills, fails this script.
-# A mutant named `loom_*` is one that only the crate's loom models can see, and they are what is run.
+# A defect that was repaired stays in the source behind `littoral_base::mutant!("name")`. The test
+# targets of scripts/mutants.txt are built once with `--cfg mutants` (for workspace crates only, so
+# that dependencies are built as ever) and run once for each of their mutants, which must make them
+# fail. Without a mutant they must pass, or a failure would show nothing. A target called `loom_*` is a
+# model, built as scripts/loom.sh builds it. A defect in the source and not in the list, or the other
+# way round, fails this script.
 #
 # MUTANT=NAME restricts the run to one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}-mutant
-wrappers=$CARGO_TARGET_DIR/wrappers
-mkdir -p "$wrappers"
-names=$(grep -rhoE 'mutant = "[a-z0-9_]+"' crates/*/src --include='*.rs' | sort -u | cut -d'"' -f2 || true)
+target=${CARGO_TARGET_DIR:-$PWD/target}
+list=$(sed 's/#.*//' scripts/mutants.txt | awk 'NF == 3')
+in_source=$(grep -rhoE 'mutant!\("[a-z0-9_]+"\)' crates/*/src --include='*.rs' | grep -v '"example_' | cut -d'"' -f2 | sort -u)
+if ! diff <(echo "$in_source") <(awk '{print $1}' <<<"$list" | sort -u); then
+    echo "the source (<) and scripts/mutants.txt (>) name different mutants"
+    exit 1
+fi
+
+mkdir -p "$target-mutant"
+wrapper=$target-mutant/with-mutants
+printf '#!/bin/sh\ncompiler=$1\nshift\nexec "$compiler" "$@" --cfg mutants\n' >"$wrapper"
+chmod +x "$wrapper"
+export RUSTC_WORKSPACE_WRAPPER=$wrapper
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-survivors=0 tried=0
-for name in $names; do
-    [ -z "${MUTANT:-}" ] || [ "$MUTANT" = "$name" ] || continue
-    tried=$((tried + 1))
-    file=$(grep -rlF "mutant = \"$name\"" crates/*/src --include='*.rs' | head -n 1)
-    package=$(sed -n 's/^name = "\(.*\)"/\1/p' "${file%%/src/*}/Cargo.toml" | head -n 1)
-    wrapper=$wrappers/$name
-    printf '#!/bin/sh\ncompiler=$1\nshift\nexec "$compiler" "$@" --cfg '"'mutant=\"%s\"'"'\n' "$name" >"$wrapper"
-    chmod +x "$wrapper"
-    export RUSTC_WORKSPACE_WRAPPER=$wrapper
-    suite=(--lib --tests)
-    unset RUSTFLAGS
-    if [[ $name == loom_* ]]; then
-        suite=(--release --test 'loom_*')
-        export RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3}
-    fi
-    if ! cargo test --locked -q -p "$package" "${suite[@]}" --no-run >"$log" 2>&1; then
-        echo "mutant $name does not build:"
-        tail -n 20 "$log"
+
+suite() { # CRATE TEST: cargo's arguments for one test target, and its environment
+    run=(cargo test --locked -q -p "littoral-$1")
+    export CARGO_TARGET_DIR=$target-mutant
+    unset RUSTFLAGS LOOM_MAX_PREEMPTIONS LITTORAL_MUTANT
+    case $2 in
+    loom_*)
+        run+=(--release --test "$2")
+        export CARGO_TARGET_DIR=$target-mutant-loom RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3
+        ;;
+    lib) run+=(--lib) ;;
+    *) run+=(--test "$2") ;;
+    esac
+}
+
+while read -r crate test; do
+    [ -z "${MUTANT:-}" ] || grep -qE "^$MUTANT +$crate +$test\$" <<<"$list" || continue
+    suite "$crate" "$test"
+    if ! timeout 300 "${run[@]}" >"$log" 2>&1; then
+        echo "$test of $crate fails without any mutant:"
+        tail -n 30 "$log"
         exit 1
     fi
-    if timeout 300 cargo test --locked -q -p "$package" "${suite[@]}" >"$log" 2>&1; then
-        echo "mutant $name SURVIVED the tests of $package"
+done < <(awk '{print $2, $3}' <<<"$list" | sort -u)
+
+survivors=0 tried=0
+while read -r mutant crate test; do
+    [ -z "${MUTANT:-}" ] || [ "$MUTANT" = "$mutant" ] || continue
+    tried=$((tried + 1))
+    suite "$crate" "$test"
+    if LITTORAL_MUTANT=$mutant timeout 300 "${run[@]}" >"$log" 2>&1; then
+        echo "mutant $mutant SURVIVED $test of $crate"
         survivors=$((survivors + 1))
     else
-        echo "mutant $name: killed by $(grep -m 1 -oE '^test .* FAILED|panicked at .*' "$log" || echo "a time-out")"
+        echo "mutant $mutant: killed by $(grep -m 1 -oE '^test .* FAILED|panicked at .*' "$log" || echo "a time-out")"
     fi
-done
+done <<<"$list"
 echo "$tried mutants, $survivors survived"
 exit "$((survivors > 0))"

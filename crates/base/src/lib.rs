@@ -8,6 +8,7 @@
 //! - [`sim`]: the only discrete-event queue and resource server.
 //! - [`fault`]: the only fault plan, seeded, with a replay string.
 //! - [`mod@counters`]: named counts with units.
+//! - [`mod@mutant`]: known defects, off, that the suites must notice when they are on.
 //! - [`rng`]: the seeded generator that engines are given.
 //! - [`sync`]: std, loom or shuttle behind one name.
 //!
@@ -21,6 +22,7 @@ pub mod codec;
 pub mod counters;
 pub mod error;
 pub mod fault;
+pub mod mutant;
 pub mod rng;
 pub mod sim;
 pub mod sync;

@@ -148,6 +148,13 @@ pub trait ReadDevice {
     /// issued on until [`ReadDevice::is_free`] says so.
     fn release(&self, slot: Slot);
 
+    /// [`ReadDevice::release`] of a slot that `poll` has reported complete: nothing is to be
+    /// abandoned, so a device may save itself the look.
+    #[inline(always)]
+    fn release_done(&self, slot: Slot) {
+        self.release(slot);
+    }
+
     /// Whether the slot may be issued on.
     fn is_free(&self, slot: Slot) -> bool;
 

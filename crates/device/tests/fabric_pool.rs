@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use littoral_base::rng::{self, Rng};
@@ -10,7 +12,7 @@ use littoral_device::Kind;
 use littoral_device::fabric::hostile::{HostilePool, HostileView};
 use littoral_device::fabric::pool::{PoolFabric, PoolLayout, RING_BYTES};
 use littoral_device::fabric::{Fabric, Liveness};
-use littoral_device::memory::Domain;
+use littoral_device::memory::{Domain, Promise};
 use littoral_device::pmem::FlushFence;
 
 const LONG: Duration = Duration::from_secs(5);
@@ -62,6 +64,70 @@ fn exchange<D: Domain>(nodes: Vec<PoolFabric<D>>, messages: u64) {
 fn messages_arrive_whole_and_in_order_on_the_hostile_pool() {
     for seed in 0..3 {
         exchange(hostile(2, 0, seed), 200);
+    }
+}
+
+/// A node's view at which somebody looks after every write-back, before its fence.
+struct Watched {
+    view: HostileView,
+    look: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Domain for Watched {
+    fn len(&self) -> usize {
+        self.view.len()
+    }
+    fn promise(&self) -> Promise {
+        self.view.promise()
+    }
+    fn word(&self, offset: usize, order: Ordering) -> u64 {
+        self.view.word(offset, order)
+    }
+    fn store(&self, offset: usize, value: u64, order: Ordering) {
+        self.view.store(offset, value, order);
+    }
+    fn compare_exchange(
+        &self,
+        offset: usize,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.view.compare_exchange(offset, current, new, success, failure)
+    }
+    fn write_back(&self, offset: usize, len: usize) {
+        self.view.write_back(offset, len);
+        (self.look)();
+    }
+    fn invalidate(&self, offset: usize, len: usize) {
+        self.view.invalidate(offset, len);
+    }
+    fn fence(&self) -> littoral_device::Result<()> {
+        self.view.fence()
+    }
+}
+
+#[test]
+fn a_receiver_that_looks_in_the_midst_of_a_post_sees_all_of_it_or_nothing() {
+    let layout = PoolLayout::new(2, 0);
+    let pool = HostilePool::new(layout.pool_bytes(), 11, 20);
+    let receiver = Mutex::new(PoolFabric::new(pool.view(1), layout, NodeId(1)).unwrap());
+    let got = Arc::new(Mutex::new(0));
+    let seen = got.clone();
+    let look = Arc::new(move || {
+        if let Some((from, message)) = receiver.lock().unwrap().receive(Duration::ZERO).unwrap() {
+            let mut got = seen.lock().unwrap();
+            assert_eq!((from, message), (NodeId(0), body(0, *got)), "message {got}");
+            *got += 1;
+        }
+    });
+    let view = Watched { view: pool.view(0), look: look.clone() };
+    let sender = PoolFabric::new(view, layout, NodeId(0)).unwrap();
+    for number in 0..120 {
+        sender.post(NodeId(1), &body(0, number)).unwrap();
+        look();
+        assert_eq!(*got.lock().unwrap(), number + 1);
     }
 }
 

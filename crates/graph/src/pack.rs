@@ -10,6 +10,8 @@
 //!   the order alone.
 //! - A vertex's page is at most a window behind the newest page when it is placed.
 
+use littoral_base::mutant;
+
 use crate::error::{Error, Kind, Result};
 use crate::format::{ENTRY_WORDS, Layout};
 
@@ -118,7 +120,7 @@ impl Packer {
             self.put(page, v, len);
             rest -= len;
             if rest == 0 {
-                let slack = if cfg!(mutant = "graph_pack_overfull") { 3 } else { 0 };
+                let slack = if mutant!("graph_pack_overfull") { 3 } else { 0 };
                 self.reopen(page, piece_words - len + slack);
             }
         }

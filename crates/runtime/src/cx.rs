@@ -319,7 +319,7 @@ impl<D: ReadDevice> Deref for ReadGuard<'_, D> {
 impl<D: ReadDevice> Drop for ReadGuard<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.core.device.release(self.slot());
+        self.core.device.release_done(self.slot());
     }
 }
 

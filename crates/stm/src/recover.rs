@@ -17,6 +17,7 @@
 //! a scan that zeroes invalid stamps before any clock is reused; that scan is what made restart
 //! linear.
 
+use littoral_base::mutant;
 use littoral_device::memory::Domain;
 
 use crate::error::{Error, Kind, Result, device};
@@ -57,7 +58,7 @@ impl Boot {
 
     /// The clocks from which the thread slots go on.
     pub(crate) fn clocks(&self) -> Vec<u64> {
-        let resumed = |l: &Frontier| if cfg!(mutant = "row13") { 0 } else { l.clock };
+        let resumed = |l: &Frontier| if mutant!("row13") { 0 } else { l.clock };
         self.lines.iter().map(resumed).collect()
     }
 

@@ -16,10 +16,11 @@
 //! A read-only transaction ends without a step: what it read was durable and valid at one moment.
 //! Allocation and free are versions like any other (the stamp's live bit), so they cost no fence.
 //!
-//! `--cfg mutant="..."` puts a known defect back, one at a time; the suite must kill each.
+//! [`mutant!`] puts a known defect back, one at a time; the suite must kill each.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
+use littoral_base::mutant;
 use littoral_base::sync::atomic::{AtomicU64, fence};
 use littoral_device::memory::Domain;
 
@@ -217,7 +218,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             if seen.is_mine(me) {
                 return Ok(self.fetch_own(place));
             }
-            if seen.blocks(me) && !cfg!(mutant = "ce_c") {
+            if seen.blocks(me) && !mutant!("ce_c") {
                 self.th.look_again(&mut looks, false)?;
                 continue;
             }
@@ -227,7 +228,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             let value = self.copy::<T>(place, seen.newest());
             fence(Acquire);
             let again = Orec(place.cell.word.load(Relaxed));
-            let blocked = again.blocks(me) && !cfg!(mutant = "ce_c");
+            let blocked = again.blocks(me) && !mutant!("ce_c");
             if again.version() == seen.version() && !blocked {
                 self.th.reads.push(ReadEntry { cell: place.cell, seen });
                 return Ok((value, seen.live()));
@@ -287,7 +288,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     #[cold]
     #[inline(never)]
     fn extend(&mut self, seen: Orec) -> Result<(), Abort> {
-        let poisons = cfg!(mutant = "ce_a");
+        let poisons = mutant!("ce_a");
         if poisons {
             self.th.starts[seen.tid()] = seen.clock();
         }
@@ -307,7 +308,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// Whether everything read is still newest and nobody else is committing it.
     fn validate(&self) -> bool {
         let me = self.th.tid;
-        let ceases = |now: Orec| now.blocks(me) && !cfg!(mutant = "loom_no_lock_check");
+        let ceases = |now: Orec| now.blocks(me) && !mutant!("loom_no_lock_check");
         self.th.reads.iter().all(|r| {
             let now = Orec(r.cell.word.load(Acquire));
             now.version() == r.seen.version() && !ceases(now)
@@ -343,7 +344,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             }
             self.th.look_again(&mut looks, false)?;
         };
-        if cfg!(mutant = "row2") && !fresh {
+        if mutant!("row2") && !fresh {
             self.admit(before)?;
         }
         self.enlist::<T>(place, before, fresh);
@@ -408,7 +409,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         for w in &self.th.writes {
             self.set(&w.cell.word, w.before.owned(State::Committing, me).0);
         }
-        if !cfg!(mutant = "loom_row6") {
+        if !mutant!("loom_row6") {
             fence(SeqCst);
         }
         let epoch = pool.epoch.load(SeqCst);
@@ -416,20 +417,20 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             return Err(Abort::conflict());
         }
         self.step_clock()?;
-        if cfg!(mutant = "row10") {
+        if mutant!("row10") {
             self.store_frontier();
         }
         self.store_versions();
-        if !cfg!(mutant = "row10") {
+        if !mutant!("row10") {
             pool.fence("make a transaction's versions durable")?;
             self.store_frontier();
         }
-        if cfg!(mutant = "row11") {
+        if mutant!("row11") {
             self.publish(epoch);
         }
         pool.fence("move a frontier")?;
         pool.domain.commit_point();
-        if !cfg!(mutant = "row11") {
+        if !mutant!("row11") {
             self.publish(epoch);
         }
         self.committed = true;
@@ -481,7 +482,7 @@ fn old_version<T: Record, D: Domain>(
     place: Place<'_>,
     seen: Orec,
 ) -> Option<(T, bool)> {
-    if !cfg!(any(mutant = "ce_a", mutant = "ce_b")) {
+    if !(mutant!("ce_a") || mutant!("ce_b")) {
         return None;
     }
     let stamp = tx.stamp(place, slot_bytes(T::WORDS), 1 - seen.newest());

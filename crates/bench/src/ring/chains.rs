@@ -153,7 +153,7 @@ fn step<D: ReadDevice>(
         None => Ok(false),
         Some(Status::Ok) => {
             machine.state = next(machine.state, first_word(device.data(slot)));
-            device.release(slot);
+            device.release_done(slot);
             machine.left -= 1;
             if machine.left > 0 {
                 device.issue(slot, chains.addr(machine.state), LINE_BYTES as u32);

@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use littoral_base::mutant;
 use littoral_base::sync::atomic::{Ordering, fence};
 
 /// The two words of a bell and how to sleep on the first.
@@ -36,7 +37,7 @@ pub trait Bell {
 /// Wakes the sleepers of `bell`, if there are any; what was written before is then seen by them.
 #[inline]
 pub fn ring(bell: &impl Bell) {
-    if !cfg!(mutant = "loom_bell_without_fence") {
+    if !mutant!("loom_bell_without_fence") {
         fence(Ordering::SeqCst);
     }
     if bell.sleepers() > 0 {

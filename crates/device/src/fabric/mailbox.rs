@@ -15,6 +15,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::board::{BOARD_BYTES_MAX, Board, DmaWrite};
@@ -46,27 +47,27 @@ fn publish<D: Domain>(domain: &D, at: usize, body: &[u8], last_at: usize, last: 
         domain.store(at + 8 * i, u64::from_le_bytes(bytes), ORDER);
     }
     if !body.is_empty() {
-        if !cfg!(mutant = "pool_board_body_not_written_back") {
+        if !mutant!("pool_board_body_not_written_back") {
             domain.write_back(at, body.len());
         }
         domain.fence()?;
     }
     domain.store(last_at, last, Ordering::Release);
-    if !cfg!(mutant = "pool_board_flag_not_written_back") {
+    if !mutant!("pool_board_flag_not_written_back") {
         domain.write_back(last_at, 8);
     }
     domain.fence()
 }
 
 fn fresh_word<D: Domain>(domain: &D, at: usize) -> u64 {
-    if !cfg!(mutant = "pool_board_flag_not_invalidated") {
+    if !mutant!("pool_board_flag_not_invalidated") {
         domain.invalidate(at, 8);
     }
     domain.word(at, Ordering::Acquire)
 }
 
 fn fresh_bytes<D: Domain>(domain: &D, at: usize, len: usize) -> Vec<u8> {
-    if !cfg!(mutant = "pool_board_body_not_invalidated") {
+    if !mutant!("pool_board_body_not_invalidated") {
         domain.invalidate(at, len.max(1));
     }
     let words = (0..len.div_ceil(8)).flat_map(|i| domain.word(at + 8 * i, ORDER).to_le_bytes());

@@ -26,6 +26,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::mailbox::{Asking, MAILBOX_BYTES, Request};
@@ -168,7 +169,7 @@ impl<D: Domain> PoolFabric<D> {
 
     /// The word of another node's line as it is on the medium.
     fn fresh(&self, offset: usize) -> u64 {
-        if !cfg!(mutant = "pool_counters_not_invalidated") {
+        if !mutant!("pool_counters_not_invalidated") {
             self.domain.invalidate(offset, 8);
         }
         self.domain.word(offset, Ordering::Acquire)
@@ -210,7 +211,7 @@ impl<D: Domain> PoolFabric<D> {
         let mut put = |word: u64| {
             let place = Self::ring_word(ring, at);
             self.domain.store(place, word, ORDER);
-            if !cfg!(mutant = "pool_frame_not_written_back") {
+            if !mutant!("pool_frame_not_written_back") {
                 self.domain.write_back(place, 8);
             }
             at += 8;
@@ -227,7 +228,7 @@ impl<D: Domain> PoolFabric<D> {
         let word = |at: u64| {
             let place = Self::ring_word(ring, at);
             let enters = at == head || place.is_multiple_of(LINE_BYTES);
-            if enters && !cfg!(mutant = "pool_frame_not_invalidated") {
+            if enters && !mutant!("pool_frame_not_invalidated") {
                 self.domain.invalidate(place, 8);
             }
             self.domain.word(place, ORDER)
@@ -312,7 +313,7 @@ impl<D: Domain> Fabric for PoolFabric<D> {
             let word = u64::from_le_bytes(chunk.try_into().expect("invariant: chunks of eight"));
             self.domain.store(at + 8 * i, word, ORDER);
         }
-        if !cfg!(mutant = "pool_put_not_written_back") {
+        if !mutant!("pool_put_not_written_back") {
             self.domain.write_back(at, data.len());
         }
         Ok(())
@@ -323,7 +324,7 @@ impl<D: Domain> Fabric for PoolFabric<D> {
     fn get(&self, node: NodeId, offset: usize, into: &mut [u8]) -> Result<()> {
         let at = self.window(node, offset, into.len())?;
         whole_words(offset, into.len())?;
-        if !cfg!(mutant = "pool_get_not_invalidated") {
+        if !mutant!("pool_get_not_invalidated") {
             self.domain.invalidate(at, into.len());
         }
         for (i, chunk) in into.chunks_exact_mut(8).enumerate() {
@@ -370,7 +371,7 @@ impl<D: Domain> Fabric for PoolFabric<D> {
             return Ok(false);
         }
         self.store_frame(ring, tail, message);
-        if !cfg!(mutant = "pool_tail_overtakes_frame") {
+        if !mutant!("pool_tail_overtakes_frame") {
             self.domain.fence()?;
         }
         self.publish(ring, tail + frame as u64).map(|()| true)

@@ -235,7 +235,7 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
 
     #[inline(always)]
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
-        if !self.is_busy() && !self.pacer.is_instant() {
+        if !self.pacer.is_instant() && !self.is_busy() {
             // After an idle time the latest stamp may be arbitrarily old.
             self.pacer.stamp(|| false);
         }
@@ -283,6 +283,11 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
     fn release(&self, slot: Slot) {
         let entry = self.slots.entry(slot);
         if self.is_due(entry) { entry.release() } else { entry.abandon() }
+    }
+
+    #[inline(always)]
+    fn release_done(&self, slot: Slot) {
+        self.slots.entry(slot).release();
     }
 
     #[inline(always)]

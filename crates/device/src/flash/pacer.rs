@@ -101,6 +101,8 @@ pub struct Pacer {
     interval: u64,
     byte: u64,
     share: Option<Share>,
+    /// Neither rate nor link: the latency is all, and no request waits for the one before it.
+    limitless: bool,
     stamp_last: Cell<u64>,
     epoch: u64,
     paused_ticks: Cell<u64>,
@@ -117,13 +119,16 @@ impl Pacer {
         let rate = timing.link_bytes_per_s.filter(|&r| r > 0.0);
         let share = timing.shared.clone();
         let epoch = share.as_ref().map_or_else(ticks::now, |rate| rate.epoch);
+        let interval = timing.reads_per_core_max.map_or(0, interval);
+        let byte = rate.map_or(0, |r| fixed(ticks::per_second() / r));
         let pacer = Pacer {
             now: Cell::new(0),
             start_next: Cell::new(0),
             link_free: Cell::new(0),
             latency: fixed(ticks_in(timing.latency)),
-            interval: timing.reads_per_core_max.map_or(0, interval),
-            byte: rate.map_or(0, |r| fixed(ticks::per_second() / r)),
+            interval,
+            byte,
+            limitless: interval == 0 && byte == 0 && share.is_none(),
             share: share.map(|rate| Share { rate, next: Cell::new(0), left: Cell::new(0) }),
             stamp_last: Cell::new(epoch),
             epoch,
@@ -180,6 +185,12 @@ impl Pacer {
     /// never decrease.
     #[inline(always)]
     pub fn admit(&self, len: u32) -> u64 {
+        if self.limitless {
+            // Stamps never go back, so these answers do not either.
+            let arrived = self.now.get() + self.latency;
+            self.link_free.set(arrived);
+            return arrived;
+        }
         let mut start = self.now.get().max(self.start_next.get());
         if self.share.is_some() {
             start = self.book(start);

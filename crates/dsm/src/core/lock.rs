@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::message::{LockId, Message, Notice, Notices, PageId};
@@ -131,7 +132,7 @@ impl ManagedLock {
     }
 
     fn news_for(&self, rank: NodeId, seen: u64) -> Notices {
-        if seen < self.forgotten && !cfg!(mutant = "dsm_overflow_forgotten") {
+        if seen < self.forgotten && !mutant!("dsm_overflow_forgotten") {
             return Notices::Everything;
         }
         let fresh = self.log.iter().filter(|e| e.version > seen && e.notice.writer != rank);

@@ -27,6 +27,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::barrier::Barrier;
@@ -472,7 +473,7 @@ impl<F: Frames> Rank<F> {
         let rest = by_home.into_iter().filter(|(_, (_, diffs))| !diffs.is_empty());
         out.send.extend(rest.map(|(home, (_, diffs))| (home, Message::Diffs { diffs })));
         let acks = out.send.len();
-        if acks == 0 || cfg!(mutant = "dsm_release_overtakes_diffs") {
+        if acks == 0 || mutant!("dsm_release_overtakes_diffs") {
             self.after_flush(then, &mut out);
         } else {
             self.waiting = Waiting::Flush { acks, then };
@@ -515,10 +516,10 @@ impl<F: Frames> Rank<F> {
     fn leave(&mut self, lock: LockId, out: &mut Outcome) {
         let scope = self.scopes.pop().expect("invariant: a section is open");
         let mut pages: Vec<PageId> = scope.written.iter().copied().collect();
-        if cfg!(mutant = "dsm_silent_store_unnoticed") {
+        if mutant!("dsm_silent_store_unnoticed") {
             pages.retain(|page| !scope.idle.contains(page));
         }
-        if !cfg!(mutant = "dsm_inner_notices_lost") {
+        if !mutant!("dsm_inner_notices_lost") {
             pages.iter().for_each(|&page| self.note(page));
         }
         if self.shape.predict {
@@ -679,7 +680,7 @@ impl<F: Frames> Rank<F> {
         self.invalidate(notices);
         self.generation += 1;
         for lock in self.managed.values_mut() {
-            let ahead = u64::from(cfg!(mutant = "dsm_forgets_open_generation"));
+            let ahead = u64::from(mutant!("dsm_forgets_open_generation"));
             lock.forget_before(self.generation + ahead);
         }
         self.waiting = Waiting::Nothing;

@@ -8,6 +8,8 @@
 
 use std::ops::Range;
 
+use littoral_base::mutant;
+
 /// How much is worked on at once.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -436,7 +438,7 @@ fn dedupe<A: Arc>(list: &mut [A]) -> u32 {
     A::sort(list);
     let mut kept = 0;
     for i in 0..list.len() {
-        let keep_heavier = cfg!(mutant = "graph_heaviest_duplicate");
+        let keep_heavier = mutant!("graph_heaviest_duplicate");
         if keep_heavier && kept > 0 && list[kept - 1].target() == list[i].target() {
             list[kept - 1] = list[i];
         }

@@ -8,6 +8,7 @@
 //! So a hostile header cannot make anyone allocate more than the file's own size.
 
 use littoral_base::codec::{Reader, Writer, seal, unseal};
+use littoral_base::mutant;
 
 use super::{
     BLOCK_BYTES, Direction, Extent, HEAD_BLOCK_VERTICES, HEAD_UNIT_BYTES, Layout, VERTICES_MAX,
@@ -245,7 +246,7 @@ impl Header {
         let mut end = BLOCK_BYTES as u64;
         for s in &self.sections {
             let Extent { offset, bytes } = s.extent;
-            let fits = (offset >= end || cfg!(mutant = "graph_sections_overlap"))
+            let fits = (offset >= end || mutant!("graph_sections_overlap"))
                 && offset % BLOCK_BYTES as u64 == 0
                 && offset.checked_add(bytes).is_some_and(|e| e <= self.file_bytes);
             if !fits {

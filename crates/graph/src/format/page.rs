@@ -9,6 +9,7 @@
 //! torn, stale or misdirected page does not verify.
 
 use littoral_base::codec::{seal, unseal};
+use littoral_base::mutant;
 
 use super::header::SectionKind;
 use super::{Direction, ENTRY_WORDS, Layout, TRAILER_WORDS};
@@ -36,7 +37,7 @@ impl PageId {
     }
 
     pub(super) fn salt(self) -> u64 {
-        if cfg!(mutant = "graph_page_unsalted") {
+        if mutant!("graph_page_unsalted") {
             return 0;
         }
         (self.kind as u64) << 40 | (self.direction as u64) << 32 | u64::from(self.number)
