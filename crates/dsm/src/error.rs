@@ -13,6 +13,12 @@ pub enum Kind {
     OutOfRange,
     /// A message that no correct peer sends.
     Protocol,
+    /// Another rank is gone, or gave up.
+    PeerLost,
+    /// The system refused memory, a mapping, a process or a connection.
+    Environment,
+    /// This build or machine does not do what was asked.
+    Unsupported,
 }
 
 impl Category for Kind {
@@ -20,6 +26,8 @@ impl Category for Kind {
         match self {
             Kind::Misuse | Kind::OutOfRange => Class::Usage,
             Kind::Protocol => Class::Corrupt,
+            Kind::PeerLost | Kind::Environment => Class::Environment,
+            Kind::Unsupported => Class::Unsupported,
         }
     }
 }

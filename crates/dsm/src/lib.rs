@@ -11,5 +11,6 @@
 
 pub mod core;
 pub mod error;
+pub mod lock;
 
 pub use error::{Error, Kind, Result};

@@ -195,3 +195,64 @@ pub trait Fabric {
         Err(Error::new(Kind::Unsupported, format!("node {node} hosts no board on this fabric")))
     }
 }
+
+/// A borrowed fabric is a fabric: a test keeps one, what counts or drives it has the other.
+impl<F: Fabric + ?Sized> Fabric for &F {
+    fn me(&self) -> NodeId {
+        (**self).me()
+    }
+    fn nodes(&self) -> u16 {
+        (**self).nodes()
+    }
+    fn window_bytes(&self) -> usize {
+        (**self).window_bytes()
+    }
+    fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()> {
+        (**self).put(node, offset, data)
+    }
+    fn get(&self, node: NodeId, offset: usize, into: &mut [u8]) -> Result<()> {
+        (**self).get(node, offset, into)
+    }
+    fn fetch_add(&self, node: NodeId, offset: usize, add: u64) -> Result<u64> {
+        (**self).fetch_add(node, offset, add)
+    }
+    fn flush(&self, node: NodeId) -> Result<()> {
+        (**self).flush(node)
+    }
+    fn post(&self, node: NodeId, message: &[u8]) -> Result<()> {
+        (**self).post(node, message)
+    }
+    fn post_bytes_max(&self) -> usize {
+        (**self).post_bytes_max()
+    }
+    fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
+        (**self).try_post(node, message)
+    }
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        (**self).receive(timeout)
+    }
+    fn notify(&self, node: NodeId) -> Result<()> {
+        (**self).notify(node)
+    }
+    fn liveness(&self, node: NodeId) -> Liveness {
+        (**self).liveness(node)
+    }
+    fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
+        (**self).rmw(node, offset, op)
+    }
+    fn signal(&self, node: NodeId, offset: usize, word: u64) -> Result<()> {
+        (**self).signal(node, offset, word)
+    }
+    fn wait_word(&self, offset: usize, unlike: u64, timeout: Duration) -> Result<Option<u64>> {
+        (**self).wait_word(offset, unlike, timeout)
+    }
+    fn pause(&self, length: Duration) {
+        (**self).pause(length);
+    }
+    fn board_write(&self, node: NodeId, data: &[u8]) -> Result<()> {
+        (**self).board_write(node, data)
+    }
+    fn board_read(&self, node: NodeId, question: &[u8]) -> Result<Vec<u8>> {
+        (**self).board_read(node, question)
+    }
+}

@@ -1,0 +1,174 @@
+//! A rank's side of a [`super::board::LockBoard`].
+//!
+//! Life of a section: one write asks; the wait is on this rank's own window, spinning a few
+//! microseconds and then asleep; one read releases, its question carrying the notices. Notices that
+//! do not fit a request go ahead of it in writes of their own, which are counted as coherence
+//! operations and not as lock operations.
+//!
+//! Invariants
+//! - One request at a time; the last number seen in a variable tells an old grant from a new one.
+
+use std::collections::BTreeMap;
+
+use littoral_base::codec::{Reader, Writer};
+use littoral_base::units::NodeId;
+use littoral_device::fabric::Fabric;
+use littoral_device::fabric::board::BOARD_BYTES_MAX;
+
+use super::board::{
+    ACQUIRE, ARRIVAL_NOTICES, ARRIVE, REFUSED, RELEASE, SECTION_NOTICES, WHO_HOLDS,
+};
+use super::{Barriers, CELL_BYTES, LockLayout, Locks, await_word, lost, must_live};
+use crate::core::message::{LockId, Message, Notices, PageId};
+use crate::core::wire;
+use crate::error::{Error, Kind, Result};
+
+/// Pages that fit a request beside its fields.
+const PAGES_MAX: usize = (BOARD_BYTES_MAX - 32) / 4;
+
+/// A rank's side of the board at one node.
+pub struct BoardClient<'f, F> {
+    fabric: &'f F,
+    board: NodeId,
+    layout: LockLayout,
+    seen: BTreeMap<LockId, u64>,
+    lock_word: u64,
+    barrier_word: u64,
+    generation: u64,
+    coherence_writes: u64,
+}
+
+impl<'f, F: Fabric> BoardClient<'f, F> {
+    /// This rank's side of the board at node `board`; the layout's cells must be zero.
+    pub fn new(fabric: &'f F, board: NodeId, layout: LockLayout) -> Self {
+        BoardClient {
+            fabric,
+            board,
+            layout,
+            seen: BTreeMap::new(),
+            lock_word: 0,
+            barrier_word: 0,
+            generation: 0,
+            coherence_writes: 0,
+        }
+    }
+
+    /// Writes that carried notices only: none as long as notices fit.
+    pub fn coherence_writes(&self) -> u64 {
+        self.coherence_writes
+    }
+
+    fn tell(&self, w: Writer) -> Result<()> {
+        self.fabric.board_write(self.board, &w.finish()).map_err(lost)
+    }
+
+    /// Sends notices that do not fit ahead; what is left for the request itself.
+    fn send_ahead<'p>(
+        &mut self,
+        head: impl Fn(&mut Writer),
+        written: &'p [PageId],
+    ) -> Result<&'p [PageId]> {
+        let mut rest = written;
+        while rest.len() > PAGES_MAX {
+            let (now, later) = rest.split_at(PAGES_MAX);
+            let mut w = Writer::new();
+            head(&mut w);
+            put_pages(&mut w, now);
+            self.tell(w)?;
+            self.coherence_writes += 1;
+            rest = later;
+        }
+        Ok(rest)
+    }
+
+    /// Takes the grant out of a variable whose word has become `word`.
+    fn take(&self, cell: usize, word: u64) -> Result<(Notices, u64)> {
+        let length = (word & 0xffff) as usize;
+        let padded = length.next_multiple_of(8);
+        if padded > CELL_BYTES - 8 {
+            return Err(Error::new(Kind::Protocol, format!("a grant of {length} bytes")));
+        }
+        let mut bytes = vec![0; padded];
+        let at = cell + CELL_BYTES - 8 - padded;
+        self.fabric.get(self.fabric.me(), at, &mut bytes).map_err(lost)?;
+        bytes.truncate(length);
+        refusal(&bytes)?;
+        match wire::decode(&bytes)? {
+            Message::Grant { notices, version, .. } => Ok((notices, version)),
+            _ => Err(Error::new(Kind::Protocol, "the board wrote no grant")),
+        }
+    }
+
+    /// Whether the board and who holds `lock` still live.
+    fn check(&self, lock: LockId) -> Result<()> {
+        let doing = format!("while rank {} waited for lock {}", self.fabric.me(), lock.0);
+        must_live(self.fabric, self.board, &format!("with the locks, {doing}"))?;
+        let mut w = Writer::new();
+        w.u8(WHO_HOLDS).u32(lock.0);
+        let answer = self.fabric.board_read(self.board, &w.finish()).map_err(lost)?;
+        let mut r = Reader::new(&answer);
+        match (r.u8(), r.u16()) {
+            (Some(1), Some(holder)) => {
+                must_live(self.fabric, NodeId(holder), &format!("holding lock {}, {doing}", lock.0))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refusal(answer: &[u8]) -> Result<()> {
+    match answer.split_first() {
+        Some((&REFUSED, words)) => {
+            Err(Error::new(Kind::Protocol, String::from_utf8_lossy(words).into_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn put_pages(w: &mut Writer, pages: &[PageId]) {
+    w.u32(u32::try_from(pages.len()).expect("invariant: at most PAGES_MAX"));
+    pages.iter().for_each(|p| _ = w.u32(p.0));
+}
+
+impl<F: Fabric> Locks for BoardClient<'_, F> {
+    fn acquire(&mut self, lock: LockId) -> Result<Notices> {
+        self.layout.check(lock)?;
+        let cell = self.layout.lock_cell();
+        let seen = self.seen.get(&lock).copied().unwrap_or(0);
+        let mut w = Writer::new();
+        w.u8(ACQUIRE).u32(lock.0).u64(seen).u64(cell as u64);
+        self.tell(w)?;
+        let at = cell + CELL_BYTES - 8;
+        self.lock_word = await_word(self.fabric, at, self.lock_word, || self.check(lock))?;
+        let (notices, version) = self.take(cell, self.lock_word)?;
+        self.seen.insert(lock, version);
+        Ok(notices)
+    }
+
+    fn release(&mut self, lock: LockId, written: &[PageId]) -> Result<()> {
+        let head = |w: &mut Writer| _ = w.u8(SECTION_NOTICES).u32(lock.0);
+        let rest = self.send_ahead(head, written)?;
+        let mut w = Writer::new();
+        w.u8(RELEASE).u32(lock.0).u64(self.generation);
+        put_pages(&mut w, rest);
+        let answer = self.fabric.board_read(self.board, &w.finish()).map_err(lost)?;
+        refusal(&answer)
+    }
+}
+
+impl<F: Fabric> Barriers for BoardClient<'_, F> {
+    fn barrier(&mut self, written: &[PageId]) -> Result<Notices> {
+        let rest = self.send_ahead(|w| _ = w.u8(ARRIVAL_NOTICES), written)?;
+        let cell = self.layout.barrier_cell();
+        let mut w = Writer::new();
+        w.u8(ARRIVE).u64(self.generation).u64(cell as u64);
+        put_pages(&mut w, rest);
+        self.tell(w)?;
+        let at = cell + CELL_BYTES - 8;
+        let live = || super::all_must_live(self.fabric, "while others waited at a barrier");
+        self.barrier_word = await_word(self.fabric, at, self.barrier_word, live)?;
+        let (notices, generation) = self.take(cell, self.barrier_word)?;
+        self.generation = generation;
+        Ok(notices)
+    }
+}

@@ -1,0 +1,123 @@
+//! The manager's queue in coherent shared memory: the processor's atomics stand for the board.
+//!
+//! A lock is one word at its home, {released u48, pending u16}, and a slot a rank. To ask is one
+//! fetch-add of the word: it tells the ticket and whether anybody is before. Who must wait leaves
+//! its name in the slot of its ticket and waits on a word of its own window. To release is one more
+//! fetch-add; when somebody waits, the slot of the next ticket is read and one write grants.
+//!
+//! Invariants
+//! - Tickets are served in order. The counts never carry into each other: pending is at most the
+//!   number of ranks, released wraps at 2^48.
+//! - A grant is the ticket plus one, so a late one is never taken for the next.
+//! - Memory is coherent, so no notices travel.
+
+use littoral_base::units::NodeId;
+use littoral_device::fabric::{Fabric, Rmw};
+
+use super::{Barriers, LockLayout, Locks, all_must_live, await_word, lost};
+use crate::core::message::{LockId, Notices, PageId};
+use crate::error::{Error, Kind, Result};
+
+const PENDING: u64 = 0xffff;
+const ASK: Rmw = Rmw::Add(1);
+/// One more released, one fewer pending.
+const LEAVE: Rmw = Rmw::Add(0xffff);
+const TICKETS: u64 = 1 << 48;
+
+/// A rank's side of the queues in shared memory.
+pub struct DirectLocks<'f, F> {
+    fabric: &'f F,
+    layout: LockLayout,
+    generation: u64,
+}
+
+impl<'f, F: Fabric> DirectLocks<'f, F> {
+    /// This rank's side; the layout's words must be zero.
+    pub fn new(fabric: &'f F, layout: LockLayout) -> Self {
+        DirectLocks { fabric, layout, generation: 0 }
+    }
+
+    fn slot(&self, lock: LockId, ticket: u64) -> usize {
+        let nodes = u64::from(self.fabric.nodes());
+        self.layout.slots(lock.0 as usize) + 8 * (ticket % nodes) as usize
+    }
+
+    /// The rank that left its name for `ticket`; it does so right after taking it.
+    fn name_of(&self, lock: LockId, ticket: u64) -> Result<NodeId> {
+        let (home, at) = (self.layout.home(lock), self.slot(lock, ticket));
+        let mut turns = 0u32;
+        loop {
+            let mut bytes = [0; 8];
+            self.fabric.get(home, at, &mut bytes).map_err(lost)?;
+            let found = u64::from_le_bytes(bytes);
+            if found >> 16 == (ticket + 1) % TICKETS {
+                return Ok(NodeId((found & 0xffff) as u16));
+            }
+            turns += 1;
+            if turns.is_multiple_of(1000) {
+                std::thread::yield_now();
+                all_must_live(self.fabric, &format!("asking for lock {}", lock.0))?;
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Locks for DirectLocks<'_, F> {
+    fn acquire(&mut self, lock: LockId) -> Result<Notices> {
+        self.layout.check(lock)?;
+        let home = self.layout.home(lock);
+        let found = self.fabric.rmw(home, self.layout.word(lock), ASK).map_err(lost)?;
+        let ticket = (found >> 16).wrapping_add(found & PENDING) % TICKETS;
+        if found & PENDING == 0 {
+            return Ok(Notices::These(Vec::new()));
+        }
+        let name = (ticket + 1) % TICKETS << 16 | u64::from(self.fabric.me().0);
+        let slot = self.slot(lock, ticket);
+        self.fabric.put(home, slot, &name.to_le_bytes()).map_err(lost)?;
+        let at = self.layout.place(lock) + 8;
+        let doing = format!("while rank {} waited for lock {}", self.fabric.me(), lock.0);
+        let mut word = 0;
+        while word != ticket + 1 {
+            word = await_word(self.fabric, at, word, || all_must_live(self.fabric, &doing))?;
+        }
+        Ok(Notices::These(Vec::new()))
+    }
+
+    fn release(&mut self, lock: LockId, _written: &[PageId]) -> Result<()> {
+        self.layout.check(lock)?;
+        let home = self.layout.home(lock);
+        let found = self.fabric.rmw(home, self.layout.word(lock), LEAVE).map_err(lost)?;
+        match found & PENDING {
+            0 => Err(Error::new(Kind::Protocol, format!("lock {} was free", lock.0))),
+            1 => Ok(()),
+            _ => {
+                let next = ((found >> 16) + 1) % TICKETS;
+                let waiter = self.name_of(lock, next)?;
+                self.fabric.signal(waiter, self.layout.place(lock) + 8, next + 1).map_err(lost)
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Barriers for DirectLocks<'_, F> {
+    /// One fetch-add an arrival; the last one writes a word to each other rank.
+    fn barrier(&mut self, _written: &[PageId]) -> Result<Notices> {
+        let nodes = u64::from(self.fabric.nodes());
+        let counter = self.layout.barrier_word();
+        let before = self.fabric.rmw(NodeId(0), counter, Rmw::Add(1)).map_err(lost)?;
+        let next = self.generation + 1;
+        let at = counter + super::LINE_BYTES;
+        if before % nodes == nodes - 1 {
+            for other in (0..self.fabric.nodes()).filter(|&n| n != self.fabric.me().0) {
+                self.fabric.signal(NodeId(other), at, next).map_err(lost)?;
+            }
+            let mine = next.to_le_bytes();
+            self.fabric.put(self.fabric.me(), at, &mine).map_err(lost)?;
+        } else {
+            let live = || all_must_live(self.fabric, "while others waited at a barrier");
+            await_word(self.fabric, at, self.generation, live)?;
+        }
+        self.generation = next;
+        Ok(Notices::These(Vec::new()))
+    }
+}

@@ -1,0 +1,171 @@
+//! Locks and barriers over a fabric: the lock manager of paper 002 and what it is compared with.
+//!
+//! - [`board`]: the manager as a device in the fabric. A request is one write, a grant one write
+//!   into the variable that the waiter spins on in its own window, a release one read: three
+//!   operations a section whatever the contention, no read-modify-write, notices in the grant.
+//! - [`client`]: a rank's side of the board.
+//! - [`direct`]: the same queue in coherent shared memory, with the processor's atomics in place of
+//!   the board.
+//! - [`server`]: the software manager of JIAJIA, a thread that takes messages.
+//! - [`tts`], [`mcs`]: test-and-test&set, and the list-based queue lock of Mellor-Crummey and Scott
+//!   (1991), over remote atomics.
+//!
+//! Invariants
+//! - At most one rank is in a section of a lock; board, direct, server and MCS admit in order of
+//!   arrival.
+//! - A wait ends with `Kind::PeerLost` when the manager or the holder is gone, naming it.
+//! - A lock that carries no notices says `Everything`, which is always safe; in coherent memory
+//!   there is nothing to say.
+
+use std::time::Duration;
+
+use littoral_base::units::NodeId;
+use littoral_device::error::{Error as DeviceError, Kind as DeviceKind};
+use littoral_device::fabric::{Fabric, Liveness};
+
+use crate::core::message::{LockId, Notices, PageId};
+use crate::error::{Error, Kind, Result};
+
+pub mod board;
+pub mod client;
+pub mod direct;
+pub mod mcs;
+pub mod server;
+pub mod tts;
+
+/// Bytes of the variable a board writes a grant into.
+pub const CELL_BYTES: usize = 512;
+/// How long a waiter waits before it looks whether the others still live.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+const LINE_BYTES: usize = 64;
+
+/// A manager of locks as one rank sees it.
+pub trait Locks {
+    /// Enters a section of `lock`; what was written under it since this rank's last.
+    ///
+    /// # Errors
+    /// `Kind::Protocol` when this rank has it already, `Kind::PeerLost` when who is waited for is
+    /// gone.
+    fn acquire(&mut self, lock: LockId) -> Result<Notices>;
+
+    /// Leaves the section; `written` is what the next holder must be told.
+    ///
+    /// # Errors
+    /// `Kind::Protocol` when this rank does not hold it, `Kind::PeerLost` as above.
+    fn release(&mut self, lock: LockId, written: &[PageId]) -> Result<()>;
+}
+
+/// A barrier as one rank sees it.
+pub trait Barriers {
+    /// Waits for every rank; what was written since the last barrier.
+    ///
+    /// # Errors
+    /// `Kind::PeerLost` when a rank is gone.
+    fn barrier(&mut self, written: &[PageId]) -> Result<Notices>;
+}
+
+/// Where the words of locks lie in every node's window. A lock's home is its number modulo the
+/// nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockLayout {
+    at: usize,
+    locks: usize,
+    nodes: usize,
+}
+
+impl LockLayout {
+    /// `locks` locks of a job with `nodes` nodes, from byte `at` of the windows on.
+    ///
+    /// # Panics
+    /// When `at` is no multiple of 64.
+    pub fn new(at: usize, locks: u32, nodes: u16) -> Self {
+        assert!(at.is_multiple_of(LINE_BYTES), "lock words begin on a line");
+        LockLayout { at, locks: locks as usize, nodes: usize::from(nodes) }
+    }
+
+    /// Bytes of every window that locks take.
+    pub fn bytes(&self) -> usize {
+        self.slots(self.locks) - self.at
+    }
+
+    fn home(&self, lock: LockId) -> NodeId {
+        let home = lock.0 as usize % self.nodes;
+        NodeId(u16::try_from(home).expect("invariant: below a number of nodes"))
+    }
+
+    fn lock_cell(&self) -> usize {
+        self.at
+    }
+
+    fn barrier_cell(&self) -> usize {
+        self.at + CELL_BYTES
+    }
+
+    fn barrier_word(&self) -> usize {
+        self.at + 2 * CELL_BYTES
+    }
+
+    /// The lock's own word, at its home.
+    fn word(&self, lock: LockId) -> usize {
+        self.at + 2 * CELL_BYTES + (2 + lock.0 as usize) * LINE_BYTES
+    }
+
+    /// A rank's words for a lock, in its own window: {next, granted}.
+    fn place(&self, lock: LockId) -> usize {
+        self.word(LockId(0)) + (self.locks + lock.0 as usize) * LINE_BYTES
+    }
+
+    /// Where waiters of a lock leave their names, at its home.
+    fn slots(&self, lock: usize) -> usize {
+        let stride = (self.nodes * 8).next_multiple_of(LINE_BYTES);
+        self.word(LockId(0)) + 2 * self.locks * LINE_BYTES + lock * stride
+    }
+
+    fn check(&self, lock: LockId) -> Result<()> {
+        if (lock.0 as usize) < self.locks {
+            return Ok(());
+        }
+        let what = format!("lock {} of a job with {}", lock.0, self.locks);
+        Err(Error::new(Kind::OutOfRange, what))
+    }
+}
+
+/// A fabric's error as this crate's.
+pub(crate) fn lost(e: DeviceError) -> Error {
+    let kind = match e.kind() {
+        DeviceKind::Io => Kind::PeerLost,
+        DeviceKind::Unsupported => Kind::Unsupported,
+        _ => Kind::Environment,
+    };
+    Error::with_source(kind, "a lock's words", e)
+}
+
+/// Waits until a word of our own window is no longer `unlike`; calls `check` whenever patience has
+/// run out.
+fn await_word<F: Fabric>(
+    fabric: &F,
+    offset: usize,
+    unlike: u64,
+    mut check: impl FnMut() -> Result<()>,
+) -> Result<u64> {
+    loop {
+        if let Some(word) = fabric.wait_word(offset, unlike, PATIENCE).map_err(lost)? {
+            return Ok(word);
+        }
+        check()?;
+    }
+}
+
+fn must_live<F: Fabric>(fabric: &F, node: NodeId, doing: &str) -> Result<()> {
+    match fabric.liveness(node) {
+        Liveness::Alive => Ok(()),
+        Liveness::Dead(how) => {
+            Err(Error::new(Kind::PeerLost, format!("rank {node} is gone ({how}) {doing}")))
+        }
+    }
+}
+
+fn all_must_live<F: Fabric>(fabric: &F, doing: &str) -> Result<()> {
+    (0..fabric.nodes()).try_for_each(|n| must_live(fabric, NodeId(n), doing))
+}
