@@ -217,7 +217,7 @@ fn grants_come_in_order_of_arrival() {
 fn notices_ride_in_the_grant_until_they_do_not_fit() {
     let report = run(2, window(2), MODEL, |f| {
         if f.me() == BOARD {
-            f.host(Box::new(LockBoard::new(2, 1000)));
+            f.host(Box::new(LockBoard::new(2, 5000)));
         }
         let fabric = Counted::new(f);
         let mut locks = BoardClient::new(&fabric, BOARD, layout(2));
