@@ -43,6 +43,20 @@ fn line_diff(line: usize, twin: &[u8], page: &[u8]) -> Option<LineDiff> {
     Some(LineDiff { line, mask, bytes })
 }
 
+impl LineDiff {
+    fn runs(&self) -> impl Iterator<Item = (usize, &[u8])> + '_ {
+        let (mut mask, mut done) = (self.mask, 0);
+        std::iter::from_fn(move || {
+            let at = mask.trailing_zeros();
+            let ones = mask.checked_shr(at)?.trailing_ones();
+            let run = self.bytes.get(done..done + ones as usize).filter(|r| !r.is_empty())?;
+            mask &= !(u64::MAX >> (64 - ones) << at);
+            done += ones as usize;
+            Some((usize::from(self.line) * LINE_BYTES + at as usize, run))
+        })
+    }
+}
+
 impl Diff {
     /// What changed from `twin` to `page`.
     ///
@@ -74,6 +88,11 @@ impl Diff {
                 && l.mask != 0
                 && start + last < page_bytes
         })
+    }
+
+    /// The changed bytes as runs: where each begins in the page, and its bytes.
+    pub fn runs(&self) -> impl Iterator<Item = (usize, &[u8])> + '_ {
+        self.lines.iter().flat_map(LineDiff::runs)
     }
 
     /// Writes the changed bytes into `page`.
@@ -109,7 +128,10 @@ mod tests {
             prop_assert!(diff.fits(256));
             let mut copy = twin.clone();
             diff.apply(&mut copy);
-            prop_assert_eq!(copy, page);
+            prop_assert_eq!(&copy, &page);
+            let mut by_runs = twin;
+            for (at, bytes) in diff.runs() { by_runs[at..at + bytes.len()].copy_from_slice(bytes); }
+            prop_assert_eq!(by_runs, page);
         }
 
         #[test]

@@ -1,0 +1,271 @@
+//! A rank's memory: frames that the protocol fills, and the view a program reads and writes.
+//!
+//! [`Segment`] is the protocol's [`Frames`] over mapped memory. Its address range is reserved once,
+//! as large as the job may ever share; pages cost memory when they are touched.
+//!
+//! What `allow` asks for is settled when an operation ends ([`Segment::settle`]), not before: a
+//! page that a grant invalidates, that is fetched because it was predicted, and that ends up as
+//! writable as it was, costs no system call. Permissions are raised lazily: a page that no raw
+//! pointer has ever touched is never put into the view, so programs of the safe interface, which go
+//! through the frames, make no such call at all.
+//!
+//! Invariants
+//! - `actual[page] <= allowed[page]` whenever the program runs.
+//! - The view is never touched by the library itself, so the library never faults.
+//!
+//! Faults: an access to a page beyond its permission is a signal in the accessing thread
+//! ([`raw::handler`]), which asks the protocol and then [`Segment::raise`]s the page. A system call
+//! that is handed a pointer into such a page gets EFAULT instead; hand it a guard's slice, or touch
+//! the range first.
+
+mod raw;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+pub use raw::protect::Mechanism;
+
+use crate::core::diff::Diff;
+use crate::core::frames::{Frames, Permission};
+use crate::core::message::PageId;
+use crate::error::{Error, Kind, Result};
+
+pub(crate) use raw::handler::{OnFault, Registration};
+pub(crate) use raw::map::Memory;
+use raw::map::Twins;
+use raw::protect::Protection;
+
+/// Bytes of a page on this machine; every rank of a job must have the same.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// What the memory layer has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCounts {
+    /// Accesses that were a signal.
+    pub faults: u64,
+    /// System calls that changed permissions.
+    pub protection_calls: u64,
+}
+
+/// A rank's pages in mapped memory; see the module's page.
+pub struct Segment {
+    memory: Arc<Memory>,
+    twins: Option<Twins>,
+    /// None: a direct segment, which has no protection.
+    protection: Option<Protection>,
+    page_bytes: usize,
+    allowed: Vec<Permission>,
+    actual: Vec<Permission>,
+    /// Whether a raw pointer has touched the page.
+    viewed: Vec<bool>,
+    changed: BTreeSet<u32>,
+    counts: MemoryCounts,
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mechanism = self.mechanism();
+        f.debug_struct("Segment")
+            .field("pages", &self.allowed.len())
+            .field("by", &mechanism)
+            .finish()
+    }
+}
+
+fn environment(what: &str, e: io::Error) -> Error {
+    Error::with_source(Kind::Environment, what, e)
+}
+
+impl Segment {
+    /// A segment of at most `bytes_max` bytes (rounded up to pages), protected by `mechanism`, or
+    /// by the better one that this machine has.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the system gives no such memory or protection.
+    pub fn private(bytes_max: usize, mechanism: Option<Mechanism>) -> Result<Self> {
+        let bytes = bytes_max.max(1).next_multiple_of(page_bytes());
+        let memory = Memory::private(bytes)
+            .map_err(|e| environment(&format!("reserving {bytes} bytes of address space"), e))?;
+        let protection = Protection::new(&memory, mechanism)
+            .map_err(|e| environment("protecting shared pages", e))?;
+        let twins = Twins::new(bytes).map_err(|e| environment("reserving room for twins", e))?;
+        Ok(Self::over(memory, Some(twins), Some(protection)))
+    }
+
+    /// A segment that is the memory of `file`, which all ranks map: no copies, no faults.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the file is shorter than `bytes_max` or cannot be mapped.
+    pub fn direct(file: &File, bytes_max: usize) -> Result<Self> {
+        let bytes = bytes_max.max(1).next_multiple_of(page_bytes());
+        let memory = Memory::direct(file, bytes)
+            .map_err(|e| environment(&format!("mapping {bytes} bytes of shared memory"), e))?;
+        Ok(Self::over(memory, None, None))
+    }
+
+    fn over(memory: Memory, twins: Option<Twins>, protection: Option<Protection>) -> Self {
+        Segment {
+            memory: Arc::new(memory),
+            twins,
+            protection,
+            page_bytes: page_bytes(),
+            allowed: Vec::new(),
+            actual: Vec::new(),
+            viewed: Vec::new(),
+            changed: BTreeSet::new(),
+            counts: MemoryCounts::default(),
+        }
+    }
+
+    /// Whether ranks share this memory itself.
+    pub fn is_direct(&self) -> bool {
+        self.protection.is_none()
+    }
+
+    /// How the view is protected, if it is.
+    pub fn mechanism(&self) -> Option<Mechanism> {
+        self.protection.as_ref().map(Protection::mechanism)
+    }
+
+    /// Pages that the segment can hold.
+    pub fn pages_max(&self) -> u64 {
+        (self.memory.len() / self.page_bytes) as u64
+    }
+
+    /// What has been done so far.
+    pub fn counts(&self) -> MemoryCounts {
+        self.counts
+    }
+
+    pub(crate) fn memory(&self) -> Arc<Memory> {
+        Arc::clone(&self.memory)
+    }
+
+    pub(crate) fn count_fault(&mut self) {
+        self.counts.faults += 1;
+    }
+
+    /// Whether the program may read the page now.
+    pub(crate) fn is_readable(&self, page: PageId) -> bool {
+        self.allowed.get(page.0 as usize).is_some_and(|a| *a != Permission::Nothing)
+    }
+
+    /// Puts a page into the view as far as the protocol allows; the end of a fault.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the system refuses.
+    pub(crate) fn raise(&mut self, page: PageId) -> Result<()> {
+        self.viewed[page.0 as usize] = true;
+        self.changed.insert(page.0);
+        self.settle()
+    }
+
+    /// Brings the view to what has been allowed since the last time; called before the program
+    /// runs on.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the system refuses; under mprotect, too many alternating pages.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let changed = std::mem::take(&mut self.changed);
+        let mut run: Option<(u32, u32, Permission, Permission)> = None;
+        for page in changed {
+            let (from, to) = (self.actual[page as usize], self.target(page));
+            if from == to {
+                continue;
+            }
+            run = match run {
+                Some((start, end, f, t)) if end == page && (f, t) == (from, to) => {
+                    Some((start, page + 1, f, t))
+                }
+                before => {
+                    before.map_or(Ok(()), |r| self.change(r))?;
+                    Some((page, page + 1, from, to))
+                }
+            };
+        }
+        run.map_or(Ok(()), |r| self.change(r))
+    }
+
+    /// A page is lowered at once and raised only if a raw pointer has touched it.
+    fn target(&self, page: u32) -> Permission {
+        let (allowed, actual) = (self.allowed[page as usize], self.actual[page as usize]);
+        let raised = rank_of(allowed) > rank_of(actual);
+        if raised && !self.viewed[page as usize] { actual } else { allowed }
+    }
+
+    fn change(&mut self, run: (u32, u32, Permission, Permission)) -> Result<()> {
+        let (start, end, from, to) = run;
+        let Some(protection) = &self.protection else { return Ok(()) };
+        self.counts.protection_calls += 1;
+        let (offset, len) = (self.at(PageId(start)), (end - start) as usize * self.page_bytes);
+        protection.change(&self.memory, offset, len, from, to).map_err(|e| {
+            let many = e.raw_os_error() == Some(libc::ENOMEM);
+            let hint = if many { ": raise vm.max_map_count or allow userfaultfd" } else { "" };
+            environment(&format!("protecting pages {start}..{end}{hint}"), e)
+        })?;
+        self.actual[start as usize..end as usize].fill(to);
+        Ok(())
+    }
+
+    fn at(&self, page: PageId) -> usize {
+        page.0 as usize * self.page_bytes
+    }
+}
+
+fn rank_of(permission: Permission) -> u8 {
+    match permission {
+        Permission::Nothing => 0,
+        Permission::Read => 1,
+        Permission::Write => 2,
+    }
+}
+
+impl Frames for Segment {
+    fn extend(&mut self, pages: u32) {
+        let len = self.allowed.len() + pages as usize;
+        assert!(len as u64 <= self.pages_max(), "the caller has checked the room");
+        self.allowed.resize(len, Permission::Nothing);
+        self.actual.resize(len, Permission::Nothing);
+        self.viewed.resize(len, false);
+    }
+
+    fn bytes(&self, page: PageId) -> Vec<u8> {
+        let mut bytes = vec![0; self.page_bytes];
+        self.memory.load(self.at(page), &mut bytes);
+        bytes
+    }
+
+    fn fill(&mut self, page: PageId, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.page_bytes, "a whole page");
+        self.memory.store(self.at(page), bytes);
+    }
+
+    fn apply(&mut self, page: PageId, diff: &Diff) {
+        let start = self.at(page);
+        diff.runs().for_each(|(at, bytes)| self.memory.store(start + at, bytes));
+    }
+
+    fn keep_twin(&mut self, page: PageId) {
+        let (at, len) = (self.at(page), self.page_bytes);
+        let twins = self.twins.as_mut().expect("invariant: nothing is written by protocol there");
+        self.memory.load(at, twins.bytes(at, len));
+    }
+
+    fn take_diff(&mut self, page: PageId) -> Diff {
+        let now = self.bytes(page);
+        let (at, len) = (self.at(page), self.page_bytes);
+        let twins = self.twins.as_mut().expect("invariant: a twin was kept");
+        Diff::between(twins.bytes(at, len), &now)
+    }
+
+    fn allow(&mut self, page: PageId, permission: Permission) {
+        self.allowed[page.0 as usize] = permission;
+        if self.actual[page.0 as usize] != permission {
+            self.changed.insert(page.0);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Signals of faulting accesses, handled in the thread that faults.
+//!
+//! A handler thread on another core costs seven times as much (see `docs/design/dsm.md`), so the
+//! protocol runs inside the signal handler. That is sound here although the protocol allocates and
+//! takes locks, because the signal is never asynchronous: it is raised by an access to a view, and
+//! the only code that accesses a view is the program's own, between calls of the library. The
+//! allocator and the library's locks are never held at such a point; a program whose allocator
+//! lives in a view breaks the contract of the raw pointer.
+//!
+//! Invariants
+//! - A region is registered before any pointer into its view is given out and stays until drop.
+//! - An address of no region goes to whoever handled the signal before.
+//! - The handler runs on the faulting thread's own stack; `errno` is as it was afterwards.
+
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Regions of one process: ranks run as threads in tests.
+const REGIONS_MAX: usize = 256;
+
+/// What is done about a fault: the offset in the region, and whether it was a write where the
+/// processor says so. False sends the signal on.
+pub(crate) type OnFault = Box<dyn Fn(usize, Option<bool>) -> bool + Send + Sync>;
+
+struct Region {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    on_fault: AtomicPtr<OnFault>,
+}
+
+static REGIONS: [Region; REGIONS_MAX] = [const {
+    Region {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        on_fault: AtomicPtr::new(std::ptr::null_mut()),
+    }
+}; REGIONS_MAX];
+
+static PREVIOUS: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
+const SIGNALS: [i32; 2] = [libc::SIGBUS, libc::SIGSEGV];
+
+/// A registered region; dropping it ends the registration.
+pub(crate) struct Registration {
+    slot: usize,
+}
+
+impl Registration {
+    /// Hands faults in `start..start + len` to `on_fault`; `None` when the process has too many
+    /// regions.
+    pub(crate) fn new(start: usize, len: usize, on_fault: OnFault) -> Option<Registration> {
+        install();
+        let action = Box::into_raw(Box::new(on_fault));
+        for (slot, region) in REGIONS.iter().enumerate() {
+            let free = std::ptr::null_mut();
+            let taken =
+                region.on_fault.compare_exchange(free, action, Ordering::AcqRel, Ordering::Acquire);
+            if taken.is_ok() {
+                region.start.store(start, Ordering::Release);
+                region.end.store(start + len, Ordering::Release);
+                return Some(Registration { slot });
+            }
+        }
+        // SAFETY: the pointer is of the box made above and was stored nowhere.
+        drop(unsafe { Box::from_raw(action) });
+        None
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let region = &REGIONS[self.slot];
+        region.end.store(0, Ordering::Release);
+        region.start.store(0, Ordering::Release);
+        let action = region.on_fault.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: the pointer came from `Box::into_raw` and was taken out just now; no thread
+        // faults in the region any more, since its owner gives up the view with the registration.
+        drop(unsafe { Box::from_raw(action) });
+    }
+}
+
+fn install() {
+    PREVIOUS.get_or_init(|| SIGNALS.map(install_one));
+}
+
+fn install_one(signal: i32) -> libc::sigaction {
+    let mut before = MaybeUninit::zeroed();
+    // SAFETY: an all-zero sigaction is a valid one; the handler has the signature that SA_SIGINFO
+    // asks for, and `before` has room for the old one.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        let done = libc::sigaction(signal, &raw const action, before.as_mut_ptr());
+        assert_eq!(done, 0, "a handler for a known signal can be installed");
+        before.assume_init()
+    }
+}
+
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes valid pointers for the length of the handler; `errno` is this
+    // thread's.
+    let (address, write, errno) =
+        unsafe { ((*info).si_addr().addr(), was_write(context), *libc::__errno_location()) };
+    if !dispatch(address, write) {
+        pass_on(signal, info, context);
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+fn dispatch(address: usize, write: Option<bool>) -> bool {
+    let holds = |r: &&Region| {
+        (r.start.load(Ordering::Acquire)..r.end.load(Ordering::Acquire)).contains(&address)
+    };
+    let Some(region) = REGIONS.iter().find(holds) else { return false };
+    let on_fault = region.on_fault.load(Ordering::Acquire);
+    // SAFETY: a region with a range has its action, which stays until the owner, whose view this
+    // thread is using, drops the registration.
+    let on_fault = unsafe { on_fault.as_ref() };
+    on_fault.is_some_and(|f| f(address - region.start.load(Ordering::Acquire), write))
+}
+
+/// Whether the access was a write, where the processor tells: bit 1 of x86's error code.
+#[cfg(target_arch = "x86_64")]
+unsafe fn was_write(context: *mut libc::c_void) -> Option<bool> {
+    // SAFETY: the third argument of an SA_SIGINFO handler is a ucontext (the caller's promise).
+    let error =
+        unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_ERR as usize] };
+    Some(error & 2 != 0)
+}
+
+/// Elsewhere the page's state tells: a fault on a readable page is a write.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn was_write(_context: *mut libc::c_void) -> Option<bool> {
+    None
+}
+
+/// A fault that is not ours goes where it would have gone; the default action needs the access to
+/// be repeated under it.
+fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let at = usize::from(signal == SIGNALS[1]);
+    let before = PREVIOUS.get().map(|p| p[at]);
+    // SAFETY: `before` is what sigaction returned for this signal; a handler in it is called with
+    // the arguments the kernel gave us, in the form its flags ask for.
+    unsafe {
+        match before {
+            Some(b) if b.sa_sigaction > libc::SIG_IGN && b.sa_flags & libc::SA_SIGINFO != 0 => {
+                type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+                let f = std::mem::transmute::<usize, Handler>(b.sa_sigaction);
+                f(signal, info, context);
+            }
+            Some(b) if b.sa_sigaction > libc::SIG_IGN => {
+                let f = std::mem::transmute::<usize, extern "C" fn(i32)>(b.sa_sigaction);
+                f(signal);
+            }
+            _ => {
+                let mut default: libc::sigaction = std::mem::zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+            }
+        }
+    }
+}
