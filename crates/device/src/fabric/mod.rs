@@ -21,6 +21,7 @@ mod frames;
 pub mod hostile;
 pub mod mailbox;
 pub mod pool;
+pub mod pool_file;
 mod raw;
 pub mod shm;
 pub mod sim;
@@ -120,6 +121,15 @@ pub trait Fabric {
     /// # Errors
     /// `Kind::Io` when the node is gone.
     fn notify(&self, node: NodeId) -> Result<()>;
+
+    /// Shows the other nodes that this one is alive, on fabrics where nothing else does it for a
+    /// node that computes.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the fabric itself failed.
+    fn show_life(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Whether `node` can be reached.
     fn liveness(&self, node: NodeId) -> Liveness;

@@ -142,16 +142,6 @@ impl<D: Domain> PoolFabric<D> {
         &self.domain
     }
 
-    /// Shows the other nodes that this one is alive; every wait does it too. A node that computes
-    /// for long calls it now and then.
-    ///
-    /// # Errors
-    /// As [`Domain::fence`].
-    pub fn show_life(&self) -> Result<()> {
-        self.beat.set(self.beat.get() + 1);
-        self.publish(self.layout.beat(self.me.index()), self.beat.get())
-    }
-
     fn node(&self, node: NodeId) -> Result<usize> {
         if node.index() < self.layout.nodes {
             return Ok(node.index());
@@ -417,6 +407,12 @@ impl<D: Domain> Fabric for PoolFabric<D> {
     /// Waits here poll, so there is nobody to wake.
     fn notify(&self, node: NodeId) -> Result<()> {
         self.node(node).map(drop)
+    }
+
+    /// Every wait does it too; a node that computes for long calls it now and then.
+    fn show_life(&self) -> Result<()> {
+        self.beat.set(self.beat.get() + 1);
+        self.publish(self.layout.beat(self.me.index()), self.beat.get())
     }
 
     fn liveness(&self, node: NodeId) -> Liveness {

@@ -235,6 +235,11 @@ impl<F: Frames> Rank<F> {
         PageId(start)
     }
 
+    /// Pages of the job so far.
+    pub fn pages(&self) -> u32 {
+        self.shape.pages
+    }
+
     /// The home of a page.
     pub fn home(&self, page: PageId) -> NodeId {
         let after = self.placements.partition_point(|p| p.start <= page.0);

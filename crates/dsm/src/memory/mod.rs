@@ -23,6 +23,7 @@ mod raw;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use raw::protect::Mechanism;
@@ -63,6 +64,8 @@ pub struct Segment {
     /// Whether a raw pointer has touched the page.
     viewed: Vec<bool>,
     changed: BTreeSet<u32>,
+    /// Byte ranges that the program may be writing now; they are not read for other ranks.
+    hidden: Vec<(u64, Range<usize>)>,
     counts: MemoryCounts,
 }
 
@@ -117,6 +120,7 @@ impl Segment {
             actual: Vec::new(),
             viewed: Vec::new(),
             changed: BTreeSet::new(),
+            hidden: Vec::new(),
             counts: MemoryCounts::default(),
         }
     }
@@ -152,6 +156,17 @@ impl Segment {
     /// Whether the program may read the page now.
     pub(crate) fn is_readable(&self, page: PageId) -> bool {
         self.allowed.get(page.0 as usize).is_some_and(|a| *a != Permission::Nothing)
+    }
+
+    /// Keeps `range` out of pages that are sent, until `show`: somebody writes there without
+    /// atomics. Whoever may look at those bytes will be told to fetch the page again.
+    pub(crate) fn hide(&mut self, id: u64, range: Range<usize>) {
+        self.hidden.push((id, range));
+    }
+
+    /// Ends `hide`.
+    pub(crate) fn show(&mut self, id: u64) {
+        self.hidden.retain(|(i, _)| *i != id);
     }
 
     /// Puts a page into the view as far as the protocol allows; the end of a fault.
@@ -235,7 +250,20 @@ impl Frames for Segment {
 
     fn bytes(&self, page: PageId) -> Vec<u8> {
         let mut bytes = vec![0; self.page_bytes];
-        self.memory.load(self.at(page), &mut bytes);
+        let (start, mut at) = (self.at(page), 0);
+        let mut gaps: Vec<Range<usize>> = self
+            .hidden
+            .iter()
+            .map(|(_, r)| r.start.max(start) - start..r.end.saturating_sub(start))
+            .map(|r| r.start..r.end.min(self.page_bytes))
+            .filter(|r| r.start < r.end)
+            .collect();
+        gaps.sort_unstable_by_key(|r| r.start);
+        for gap in gaps {
+            self.memory.load(start + at, &mut bytes[at..gap.start]);
+            at = gap.end;
+        }
+        self.memory.load(start + at, &mut bytes[at..]);
         bytes
     }
 
@@ -256,8 +284,9 @@ impl Frames for Segment {
     }
 
     fn take_diff(&mut self, page: PageId) -> Diff {
-        let now = self.bytes(page);
         let (at, len) = (self.at(page), self.page_bytes);
+        let mut now = vec![0; len];
+        self.memory.load(at, &mut now);
         let twins = self.twins.as_mut().expect("invariant: a twin was kept");
         Diff::between(twins.bytes(at, len), &now)
     }

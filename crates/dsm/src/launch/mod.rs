@@ -1,0 +1,175 @@
+//! Starting a job: the launcher's side and the ranks' side of one set of environment variables.
+//!
+//! The launcher ([`run`]) starts the ranks, gives them what they share, and watches them; a rank
+//! ([`joining`]) finds its place in the environment. Shared files are memory without a name,
+//! reached through the launcher's descriptors, so nothing is left behind however a job ends; a rank
+//! on the launcher's machine dies with the launcher.
+//!
+//! | variable | what |
+//! |---|---|
+//! | `LITTORAL_DSM_RANK`, `_RANKS` | which of how many |
+//! | `LITTORAL_DSM_FABRIC` | `tcp`, `shm` or `pool` |
+//! | `LITTORAL_DSM_ADDRESSES` | tcp: where each rank listens, commas between |
+//! | `LITTORAL_DSM_LISTENER` | tcp: number of the descriptor that listens for this rank |
+//! | `LITTORAL_DSM_MEMORY` | shm, pool: the fabric's file |
+//! | `LITTORAL_DSM_DIRECT` | shm: the file that is the shared memory |
+//! | `LITTORAL_DSM_BOARD` | one machine: the file that says who holds what |
+//! | `LITTORAL_DSM_BYTES`, `_LOCKS`, `_LOG`, `_PREDICT`, `_FAULTS` | as in `runtime::Config` |
+//! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
+//!
+//! Invariants
+//! - Without `LITTORAL_DSM_RANK` a program is a job of one.
+//! - A job never outlives its first failed rank by more than [`run::GRACE`].
+
+pub mod hosts;
+mod raw;
+pub mod run;
+
+use std::fs::{File, OpenOptions};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use littoral_base::units::NodeId;
+use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
+use littoral_device::fabric::pool_file::MappedPool;
+use littoral_device::fabric::shm::{ShmFabric, ShmLayout};
+use littoral_device::fabric::tcp::TcpFabric;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+use crate::error::{Error, Kind, Result};
+use crate::memory::Mechanism;
+use crate::runtime::carrier::{Carrier, Exclusive, Shared, Solo};
+use crate::runtime::{Config, OnLoss};
+
+pub use run::{Fabric, Plan};
+
+/// Bytes of each rank's window; the runtime itself needs none.
+const WINDOW_BYTES: usize = 64;
+/// How long ranks wait for each other at the start.
+const START_MAX: Duration = Duration::from_secs(20);
+const PREFIX: &str = "LITTORAL_DSM_";
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(format!("{PREFIX}{name}")).ok()
+}
+
+fn needed(name: &str) -> Result<String> {
+    variable(name).ok_or_else(|| misuse(format!("{PREFIX}{name} is not set; use littoral dsm run")))
+}
+
+fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T> {
+    text.parse().map_err(|_| misuse(format!("{PREFIX}{name}={text} is no number in range")))
+}
+
+fn optional<T: std::str::FromStr>(name: &str, otherwise: T) -> Result<T> {
+    variable(name).map_or(Ok(otherwise), |text| number(name, &text))
+}
+
+fn misuse(what: String) -> Error {
+    Error::new(Kind::Misuse, what)
+}
+
+fn shared_file(name: &str, path: &str) -> Result<File> {
+    OpenOptions::new().read(true).write(true).open(path).map_err(|e| {
+        Error::with_source(Kind::Environment, format!("opening {PREFIX}{name}={path}"), e)
+    })
+}
+
+fn optional_file(name: &str) -> Result<Option<File>> {
+    variable(name).map(|path| shared_file(name, &path)).transpose()
+}
+
+/// This process's way to the other ranks, and how it joins.
+pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
+    let mut config = Config { on_loss: OnLoss::Exit, ..Config::default() };
+    config.bytes_max = optional("BYTES", config.bytes_max)?;
+    config.locks = optional("LOCKS", config.locks)?;
+    config.log_capacity = optional("LOG", config.log_capacity)?;
+    config.predict = optional("PREDICT", config.predict)?;
+    config.mechanism = mechanism()?;
+    let Some(rank) = variable("RANK") else { return Ok((Box::new(Solo), config)) };
+    let me = NodeId(number("RANK", &rank)?);
+    let ranks: u16 = number("RANKS", &needed("RANKS")?)?;
+    if me.0 >= ranks {
+        return Err(misuse(format!("{PREFIX}RANK={me} of {ranks} ranks")));
+    }
+    die_with_launcher()?;
+    config.board = optional_file("BOARD")?;
+    config.direct = optional_file("DIRECT")?;
+    Ok((carrier(me, ranks)?, config))
+}
+
+fn mechanism() -> Result<Option<Mechanism>> {
+    match variable("FAULTS").as_deref() {
+        None | Some("auto") => Ok(None),
+        Some("userfaultfd") => Ok(Some(Mechanism::Userfaultfd)),
+        Some("mprotect") => Ok(Some(Mechanism::Mprotect)),
+        Some(other) => {
+            Err(misuse(format!("{PREFIX}FAULTS={other}; auto, userfaultfd or mprotect")))
+        }
+    }
+}
+
+fn die_with_launcher() -> Result<()> {
+    let Some(launcher) = variable("LAUNCHER") else { return Ok(()) };
+    let launcher = Pid::from_raw(number("LAUNCHER", &launcher)?);
+    if launcher.is_none() || getppid() != launcher {
+        return Ok(());
+    }
+    let failed = |e: rustix::io::Errno| {
+        Error::with_source(
+            Kind::Environment,
+            "asking to end with the launcher",
+            std::io::Error::from(e),
+        )
+    };
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
+    if getppid() == launcher {
+        return Ok(());
+    }
+    Err(Error::new(Kind::PeerLost, "the launcher is gone"))
+}
+
+fn carrier(me: NodeId, ranks: u16) -> Result<Box<dyn Carrier>> {
+    let fabric = needed("FABRIC")?;
+    let failed = |e: littoral_device::error::Error| {
+        Error::with_source(Kind::Environment, format!("rank {me} joining over {fabric}"), e)
+    };
+    Ok(match fabric.as_str() {
+        "tcp" => Box::new(Shared(tcp(me)?)),
+        "shm" => {
+            let file = shared_file("MEMORY", &needed("MEMORY")?)?;
+            let layout = ShmLayout::new(ranks, WINDOW_BYTES);
+            let fabric = ShmFabric::attach(&file, layout, me).map_err(failed)?;
+            fabric.wait_for_all(START_MAX).map_err(failed)?;
+            Box::new(Shared(fabric))
+        }
+        "pool" => {
+            let file = shared_file("MEMORY", &needed("MEMORY")?)?;
+            let layout = PoolLayout::new(ranks, WINDOW_BYTES);
+            let pool = MappedPool::map(&file, layout.pool_bytes()).map_err(failed)?;
+            Box::new(Exclusive::new(PoolFabric::new(pool, layout, me).map_err(failed)?))
+        }
+        other => return Err(misuse(format!("{PREFIX}FABRIC={other}; tcp, shm or pool"))),
+    })
+}
+
+fn tcp(me: NodeId) -> Result<TcpFabric> {
+    let text = needed("ADDRESSES")?;
+    let parse = |a: &str| {
+        a.parse::<SocketAddr>().map_err(|_| misuse(format!("{PREFIX}ADDRESSES: {a} is no address")))
+    };
+    let addresses = text.split(',').map(parse).collect::<Result<Vec<_>>>()?;
+    let mine = addresses.get(me.index()).copied();
+    let mine = mine.ok_or_else(|| misuse(format!("{PREFIX}ADDRESSES has none for rank {me}")))?;
+    let handed = variable("LISTENER").map(|fd| number("LISTENER", &fd)).transpose()?;
+    let listener = match handed.and_then(raw::inherited_listener) {
+        Some(listener) => listener,
+        None => TcpListener::bind(mine).map_err(|e| {
+            Error::with_source(Kind::Environment, format!("listening on {mine}"), e)
+        })?,
+    };
+    TcpFabric::connect(me, &addresses, &listener, WINDOW_BYTES).map_err(|e| {
+        Error::with_source(Kind::Environment, format!("rank {me} joining over tcp"), e)
+    })
+}

@@ -1,0 +1,351 @@
+//! The launcher: starts a job's ranks, watches them, ends them together.
+//!
+//! Invariants
+//! - The job's exit code is that of the first rank that failed; 128 and the signal's number when a
+//!   signal ended it; 0 when none failed.
+//! - Once a rank has failed, the others have [`GRACE`] to say so and end; what is left, such as a
+//!   stopped rank, is killed.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use littoral_device::fabric::pool::PoolLayout;
+use littoral_device::fabric::shm::ShmLayout;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use super::hosts::Host;
+use super::{PREFIX, WINDOW_BYTES};
+use crate::error::{Error, Kind, Result};
+use crate::runtime::board_bytes;
+
+/// How long the other ranks may go on after the first has failed.
+pub const GRACE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What carries a job's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// Shared memory of one machine: ranks share the pages themselves.
+    Shm,
+    /// The shared memory of one machine carries messages; each rank keeps its own copies of pages.
+    ShmPages,
+    /// Memory that all ranks map and nobody keeps coherent.
+    Pool,
+    /// TCP, on one machine or between several.
+    Tcp,
+}
+
+/// A job to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Ranks.
+    pub ranks: u16,
+    /// What carries messages.
+    pub fabric: Fabric,
+    /// Where ranks run; all here when `None`. Only for `Fabric::Tcp`.
+    pub hosts: Option<Vec<Host>>,
+    /// The pool's file or device; memory without a name when `None`. A file must not exist yet.
+    pub pool: Option<PathBuf>,
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Most bytes the job can share.
+    pub bytes_max: usize,
+    /// More variables for the ranks, such as `LITTORAL_DSM_LOCKS`.
+    pub variables: Vec<(String, String)>,
+}
+
+/// How a rank ended.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// The rank.
+    pub rank: u16,
+    /// Its process.
+    pub process: u32,
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// The launcher killed it, since another had failed.
+    pub killed_by_launcher: bool,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+pub struct JobEnd {
+    /// The job's exit code.
+    pub code: u8,
+    /// Every rank's end, first to last.
+    pub ends: Vec<End>,
+}
+
+struct Running {
+    rank: u16,
+    child: Child,
+    ended: bool,
+}
+
+/// A started job.
+pub struct Started {
+    ranks: Vec<Running>,
+    /// Files that the ranks reach through this process.
+    _files: Vec<File>,
+}
+
+fn misuse(what: impl Into<String>) -> Error {
+    Error::new(Kind::Misuse, what)
+}
+
+fn environment(what: impl Into<String>, e: impl Into<io::Error>) -> Error {
+    Error::with_source(Kind::Environment, what, e.into())
+}
+
+/// Starts a job, waits for its end.
+///
+/// # Errors
+/// `Kind::Misuse` for a plan that cannot be, `Kind::Environment` when a rank cannot be started.
+pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<JobEnd> {
+    Ok(start(plan)?.wait(interrupted))
+}
+
+/// Starts a job.
+///
+/// # Errors
+/// As [`run`]; ranks already started are killed.
+pub fn start(plan: &Plan) -> Result<Started> {
+    check(plan)?;
+    let mut started = Started { ranks: Vec::new(), _files: Vec::new() };
+    let shared = started.share(plan)?;
+    let listeners = listen(plan)?;
+    for rank in 0..plan.ranks {
+        let mut command = command(plan, rank);
+        let listener = listeners.as_ref().map(|l| &l[usize::from(rank)]);
+        let addresses = addresses(plan, listeners.as_deref())?;
+        let fds = listener.map(|l| l.as_raw_fd().to_string());
+        let own = [("RANK", rank.to_string()), ("RANKS", plan.ranks.to_string())];
+        let own = own.into_iter().chain(fds.map(|fd| ("LISTENER", fd)));
+        let all = own.chain(addresses.map(|a| ("ADDRESSES", a))).chain(shared.iter().cloned());
+        let names: Vec<(String, String)> =
+            all.map(|(k, v)| (format!("{PREFIX}{k}"), v)).chain(plan.variables.clone()).collect();
+        command.set(&names);
+        command.program(plan);
+        let inherit = |flags| listener.map_or(Ok(()), |l| fcntl_setfd(l, flags));
+        inherit(FdFlags::empty()).map_err(|e| environment("handing a listener on", e))?;
+        let child = command.0.spawn().map_err(|e| {
+            environment(format!("starting rank {rank}: {}", plan.program.to_string_lossy()), e)
+        });
+        inherit(FdFlags::CLOEXEC).map_err(|e| environment("keeping a listener", e))?;
+        started.ranks.push(Running { rank, child: child?, ended: false });
+    }
+    Ok(started)
+}
+
+fn check(plan: &Plan) -> Result<()> {
+    if plan.ranks == 0 {
+        return Err(misuse("a job has at least one rank"));
+    }
+    if plan.hosts.is_some() && plan.fabric != Fabric::Tcp {
+        return Err(misuse(
+            "hosts are reached over tcp only; leave --hosts out or use --fabric tcp",
+        ));
+    }
+    let lines = plan.hosts.as_ref().map_or(usize::MAX, Vec::len);
+    if lines < usize::from(plan.ranks) {
+        return Err(misuse(format!("{lines} hosts for {} ranks", plan.ranks)));
+    }
+    if plan.pool.is_some() && plan.fabric != Fabric::Pool {
+        return Err(misuse("a pool's file needs --fabric pool"));
+    }
+    Ok(())
+}
+
+/// A command, whose variables go before the program where another command starts it.
+struct RankCommand(Command, bool);
+
+impl RankCommand {
+    fn set(&mut self, names: &[(String, String)]) {
+        for (name, value) in names {
+            if self.1 {
+                self.0.arg(format!("{name}={value}"));
+            } else {
+                self.0.env(name, value);
+            }
+        }
+    }
+
+    fn program(&mut self, plan: &Plan) {
+        if self.1 {
+            self.0.arg(&plan.program);
+        }
+        self.0.args(&plan.arguments);
+    }
+}
+
+fn command(plan: &Plan, rank: u16) -> RankCommand {
+    let host = plan.hosts.as_ref().map(|h| &h[usize::from(rank)]);
+    match host.and_then(|h| h.command.split_first()) {
+        None => RankCommand(Command::new(&plan.program), false),
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg("env");
+            RankCommand(command, true)
+        }
+    }
+}
+
+/// On one machine the launcher listens for the ranks, so that no other program can take a port
+/// between its choice and its use.
+fn listen(plan: &Plan) -> Result<Option<Vec<TcpListener>>> {
+    if plan.fabric != Fabric::Tcp || plan.hosts.is_some() {
+        return Ok(None);
+    }
+    let one = |_| TcpListener::bind("127.0.0.1:0").map_err(|e| environment("listening", e));
+    (0..plan.ranks).map(one).collect::<Result<Vec<_>>>().map(Some)
+}
+
+fn addresses(plan: &Plan, listeners: Option<&[TcpListener]>) -> Result<Option<String>> {
+    let list: Vec<String> = match (listeners, &plan.hosts) {
+        (Some(listeners), _) => listeners
+            .iter()
+            .map(|l| l.local_addr().map(|a| a.to_string()))
+            .collect::<io::Result<_>>()
+            .map_err(|e| environment("asking for a listener's port", e))?,
+        (None, Some(hosts)) => hosts.iter().map(|h| h.address.to_string()).collect(),
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(list[..usize::from(plan.ranks)].join(",")))
+}
+
+impl Started {
+    /// Makes what the ranks share; the variables that lead there.
+    fn share(&mut self, plan: &Plan) -> Result<Vec<(&'static str, String)>> {
+        let mut names = vec![("BYTES", plan.bytes_max.to_string())];
+        let fabric = match plan.fabric {
+            Fabric::Tcp => "tcp",
+            Fabric::Pool => "pool",
+            Fabric::Shm | Fabric::ShmPages => "shm",
+        };
+        names.push(("FABRIC", fabric.to_owned()));
+        if plan.hosts.is_none() {
+            names.push(("LAUNCHER", std::process::id().to_string()));
+            names.push(("BOARD", self.keep(memory(board_bytes(plan.ranks))?)));
+        }
+        match plan.fabric {
+            Fabric::Tcp => {}
+            Fabric::Pool => {
+                let bytes = PoolLayout::new(plan.ranks, WINDOW_BYTES).pool_bytes();
+                let file = plan.pool.as_ref().map_or_else(|| memory(bytes), |p| pool(p, bytes))?;
+                names.push(("MEMORY", self.keep(file)));
+            }
+            Fabric::Shm | Fabric::ShmPages => {
+                let layout = ShmLayout::new(plan.ranks, WINDOW_BYTES);
+                let file = memory(0)?;
+                layout
+                    .create(&file)
+                    .map_err(|e| environment("making shared memory", io::Error::other(e)))?;
+                names.push(("MEMORY", self.keep(file)));
+            }
+        }
+        if plan.fabric == Fabric::Shm {
+            names.push(("DIRECT", self.keep(memory(plan.bytes_max)?)));
+        }
+        Ok(names)
+    }
+
+    fn keep(&mut self, file: File) -> String {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        self._files.push(file);
+        path
+    }
+
+    /// The processes of the ranks, in order.
+    pub fn processes(&self) -> Vec<u32> {
+        self.ranks.iter().map(|r| r.child.id()).collect()
+    }
+
+    /// Waits for the end of every rank; the first failure ends all.
+    pub fn wait(mut self, interrupted: &dyn Fn() -> bool) -> JobEnd {
+        let mut job = JobEnd { code: 0, ends: Vec::new() };
+        let mut deadline: Option<Instant> = None;
+        while job.ends.len() < self.ranks.len() {
+            let kill = interrupted() || deadline.is_some_and(|d| Instant::now() >= d);
+            let before = job.ends.len();
+            for running in self.ranks.iter_mut().filter(|r| !r.ended) {
+                if let Some(end) = running.look(kill) {
+                    if job.code == 0 {
+                        job.code = code(end.status);
+                    }
+                    job.ends.push(end);
+                }
+            }
+            if job.code != 0 {
+                deadline.get_or_insert_with(|| Instant::now() + GRACE);
+            }
+            if job.ends.len() == before {
+                std::thread::sleep(LOOK);
+            }
+        }
+        job
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        for running in self.ranks.iter_mut().filter(|r| !r.ended) {
+            // It may have ended just now.
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}
+
+impl Running {
+    fn look(&mut self, kill: bool) -> Option<End> {
+        let mut status = self.child.try_wait().ok().flatten();
+        let killed_by_launcher = status.is_none() && kill;
+        if killed_by_launcher {
+            let _ = self.child.kill();
+            status = self.child.wait().ok();
+        }
+        let status = status?;
+        self.ended = true;
+        Some(End { rank: self.rank, process: self.child.id(), status, killed_by_launcher })
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+fn memory(bytes: usize) -> Result<File> {
+    let made = memfd_create("littoral-dsm-job", MemfdFlags::CLOEXEC);
+    let file = File::from(made.map_err(|e| environment("making shared memory", e))?);
+    ftruncate(&file, bytes as u64)
+        .map_err(|e| environment(format!("making shared memory of {bytes} bytes"), e))?;
+    Ok(file)
+}
+
+/// The pool in a new file, whose name is taken away again at once, or in a device.
+fn pool(path: &PathBuf, bytes: usize) -> Result<File> {
+    let failed = |e| environment(format!("{}", path.display()), e);
+    let device = path.metadata().is_ok_and(|m| m.file_type().is_char_device());
+    if device {
+        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+        file.write_all(&vec![0; bytes]).map_err(failed)?;
+        return Ok(file);
+    }
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    let file = file.map_err(failed)?;
+    std::fs::remove_file(path).map_err(failed)?;
+    file.set_len(bytes as u64).map_err(failed)?;
+    Ok(file)
+}

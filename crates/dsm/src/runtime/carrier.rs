@@ -1,0 +1,166 @@
+//! What the runtime asks of a fabric: posts that may be refused, receipts, signs of life.
+//!
+//! A fabric that threads may share is used as it is ([`Shared`]); one that they may not is used
+//! under a lock and polled ([`Exclusive`]). A job of one rank needs none ([`Solo`]).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use littoral_base::units::NodeId;
+use littoral_device::fabric::{Fabric, Liveness};
+
+use crate::error::{Error, Kind, Result};
+
+/// A way for messages between the ranks of a job; usable from several threads of a rank.
+pub trait Carrier: Send + Sync {
+    /// This rank.
+    fn me(&self) -> NodeId;
+    /// Ranks of the job.
+    fn ranks(&self) -> u16;
+    /// The longest message.
+    fn post_bytes_max(&self) -> usize;
+    /// Sends a message if there is room; whether it was sent.
+    ///
+    /// # Errors
+    /// `Kind::PeerLost` when the receiver is gone.
+    fn try_post(&self, to: NodeId, message: &[u8]) -> Result<bool>;
+    /// Takes the next message, waiting at most `timeout`.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the fabric itself failed.
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>>;
+    /// Shows the others that this rank is alive, where that does not happen by itself.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the fabric itself failed.
+    fn show_life(&self) -> Result<()>;
+    /// Whether a rank can be reached.
+    fn liveness(&self, rank: NodeId) -> Liveness;
+}
+
+fn lost(e: littoral_device::error::Error) -> Error {
+    Error::new(Kind::PeerLost, e.to_string())
+}
+
+fn broken(e: littoral_device::error::Error) -> Error {
+    Error::new(Kind::Environment, e.to_string())
+}
+
+/// A fabric that threads may share.
+pub struct Shared<F>(pub F);
+
+impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
+    fn me(&self) -> NodeId {
+        self.0.me()
+    }
+    fn ranks(&self) -> u16 {
+        self.0.nodes()
+    }
+    fn post_bytes_max(&self) -> usize {
+        self.0.post_bytes_max()
+    }
+    fn try_post(&self, to: NodeId, message: &[u8]) -> Result<bool> {
+        self.0.try_post(to, message).map_err(lost)
+    }
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.0.receive(timeout).map_err(broken)
+    }
+    fn show_life(&self) -> Result<()> {
+        self.0.show_life().map_err(broken)
+    }
+    fn liveness(&self, rank: NodeId) -> Liveness {
+        self.0.liveness(rank)
+    }
+}
+
+const SPIN_TURNS: u32 = 200;
+const YIELD_TURNS: u32 = 220;
+const NAP: Duration = Duration::from_micros(60);
+
+/// A fabric of one thread, under a lock; waiting polls it and naps in between.
+pub struct Exclusive<F> {
+    fabric: Mutex<F>,
+    me: NodeId,
+    ranks: u16,
+    post_bytes_max: usize,
+}
+
+impl<F: Fabric> Exclusive<F> {
+    /// Puts `fabric` under a lock.
+    pub fn new(fabric: F) -> Self {
+        let (me, ranks) = (fabric.me(), fabric.nodes());
+        let post_bytes_max = fabric.post_bytes_max();
+        Exclusive { fabric: Mutex::new(fabric), me, ranks, post_bytes_max }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, F> {
+        self.fabric.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: Fabric + Send> Carrier for Exclusive<F> {
+    fn me(&self) -> NodeId {
+        self.me
+    }
+    fn ranks(&self) -> u16 {
+        self.ranks
+    }
+    /// A quarter of what a ring holds, so that several messages are under way.
+    fn post_bytes_max(&self) -> usize {
+        (self.post_bytes_max / 4).max(256)
+    }
+    fn try_post(&self, to: NodeId, message: &[u8]) -> Result<bool> {
+        self.locked().try_post(to, message).map_err(lost)
+    }
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        let deadline = Instant::now() + timeout;
+        let mut turns = 0u32;
+        loop {
+            let found = self.locked().receive(Duration::ZERO).map_err(broken)?;
+            if found.is_some() || Instant::now() >= deadline {
+                return Ok(found);
+            }
+            turns = turns.saturating_add(1);
+            match turns {
+                0..SPIN_TURNS => std::hint::spin_loop(),
+                SPIN_TURNS..YIELD_TURNS => std::thread::yield_now(),
+                _ => std::thread::sleep(NAP),
+            }
+        }
+    }
+    fn show_life(&self) -> Result<()> {
+        self.locked().show_life().map_err(broken)
+    }
+    fn liveness(&self, rank: NodeId) -> Liveness {
+        self.locked().liveness(rank)
+    }
+}
+
+/// A job of one rank.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Solo;
+
+impl Carrier for Solo {
+    fn me(&self) -> NodeId {
+        NodeId(0)
+    }
+    fn ranks(&self) -> u16 {
+        1
+    }
+    fn post_bytes_max(&self) -> usize {
+        1 << 20
+    }
+    fn try_post(&self, to: NodeId, _message: &[u8]) -> Result<bool> {
+        Err(Error::new(Kind::PeerLost, format!("rank {to} of a job of one")))
+    }
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        std::thread::sleep(timeout);
+        Ok(None)
+    }
+    fn show_life(&self) -> Result<()> {
+        Ok(())
+    }
+    fn liveness(&self, _rank: NodeId) -> Liveness {
+        Liveness::Alive
+    }
+}

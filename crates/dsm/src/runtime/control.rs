@@ -1,0 +1,106 @@
+//! What ranks tell each other beside the protocol: who they are, that they are done, who died.
+//!
+//! One tag byte, then little-endian fields; tag 0 is a message of the protocol.
+
+use littoral_base::codec::{Reader, Writer};
+use littoral_base::units::NodeId;
+
+use crate::core::message::{LockId, Message};
+use crate::core::wire;
+use crate::error::{Error, Kind, Result};
+
+/// A body of the link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// The protocol's.
+    Protocol(Message),
+    /// I am process `pid` of the machine with this fingerprint.
+    Hello { pid: u32, machine: u64 },
+    /// I need nobody any more.
+    Goodbye,
+    /// `rank` is gone; it held these of the locks that I manage.
+    Obituary { rank: NodeId, held: Vec<LockId>, how: String },
+    /// The job cannot go on.
+    Abort { why: String },
+    /// My allocation number `count` was the one with this fingerprint.
+    Agreed { count: u32, fingerprint: u64 },
+}
+
+impl Body {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        match self {
+            Body::Protocol(m) => _ = w.u8(0).raw(&wire::encode(m)),
+            Body::Hello { pid, machine } => _ = w.u8(1).u32(*pid).u64(*machine),
+            Body::Goodbye => _ = w.u8(2),
+            Body::Obituary { rank, held, how } => {
+                let count = u32::try_from(held.len()).expect("invariant: locks are u32");
+                w.u8(3).u16(rank.0).u32(count);
+                held.iter().for_each(|l| _ = w.u32(l.0));
+                w.raw(how.as_bytes());
+            }
+            Body::Abort { why } => _ = w.u8(4).raw(why.as_bytes()),
+            Body::Agreed { count, fingerprint } => _ = w.u8(5).u32(*count).u64(*fingerprint),
+        }
+        w.finish()
+    }
+
+    /// # Errors
+    /// `Kind::Protocol` for bytes that are no body.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Body> {
+        match bytes.split_first() {
+            Some((0, rest)) => wire::decode(rest).map(Body::Protocol),
+            Some((&tag, rest)) => {
+                let mut r = Reader::new(rest);
+                let body = Self::control(tag, &mut r).filter(|_| r.remaining() == 0);
+                body.ok_or_else(|| Error::new(Kind::Protocol, format!("a bad body of tag {tag}")))
+            }
+            None => Err(Error::new(Kind::Protocol, "an empty body")),
+        }
+    }
+
+    fn control(tag: u8, r: &mut Reader<'_>) -> Option<Body> {
+        Some(match tag {
+            1 => Body::Hello { pid: r.u32()?, machine: r.u64()? },
+            2 => Body::Goodbye,
+            3 => {
+                let rank = NodeId(r.u16()?);
+                let mut held = Vec::new();
+                for _ in 0..r.u32()? {
+                    held.push(LockId(r.u32()?));
+                }
+                Body::Obituary { rank, held, how: text(r)? }
+            }
+            4 => Body::Abort { why: text(r)? },
+            5 => Body::Agreed { count: r.u32()?, fingerprint: r.u64()? },
+            _ => return None,
+        })
+    }
+}
+
+fn text(r: &mut Reader<'_>) -> Option<String> {
+    Some(String::from_utf8_lossy(r.bytes(r.remaining())?).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_come_back_and_noise_is_refused() {
+        let bodies = [
+            Body::Protocol(Message::DiffsApplied),
+            Body::Hello { pid: 7, machine: 1 << 40 },
+            Body::Goodbye,
+            Body::Obituary { rank: NodeId(2), held: vec![LockId(5)], how: "gone".into() },
+            Body::Abort { why: "x".into() },
+            Body::Agreed { count: 1, fingerprint: 2 },
+        ];
+        for body in bodies {
+            assert_eq!(Body::decode(&body.encode()).unwrap(), body);
+        }
+        for noise in [&[][..], &[9], &[1, 2], &[2, 2], &[3, 0, 0, 255, 255, 255, 255], &[0, 99]] {
+            assert_eq!(Body::decode(noise).unwrap_err().kind(), Kind::Protocol);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! What a rank knows, under one lock: the protocol, its channels, its peers and their fate.
+//!
+//! Life of a death
+//! 1. A fabric, a process handle or another rank's obituary says that rank `r` is gone before its
+//!    goodbye.
+//! 2. This rank tells every other, with the locks it manages that `r` holds.
+//! 3. Where ranks share a board the locks are read there and the job fails at once; elsewhere the
+//!    others' obituaries are awaited for [`MOURNING`].
+//! 4. Every operation of this rank fails from now on with who died, holding what, and how.
+//!
+//! Invariants
+//! - Messages to one rank leave in the order in which the protocol gave them.
+//! - `failed` is set once and never cleared; nothing is sent after it but the abort itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use littoral_base::units::NodeId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::board::Board;
+use super::carrier::Carrier;
+use super::control::Body;
+use super::link::Link;
+use crate::core::diff::Diff;
+use crate::core::message::{LockId, Message, PageId};
+use crate::core::rank::{Outcome, Rank};
+use crate::error::{Error, Kind, Result};
+use crate::memory::Segment;
+
+/// How long obituaries of others are awaited where no board is shared.
+const MOURNING: Duration = Duration::from_millis(40);
+
+/// Why a rank can do nothing more.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) kind: Kind,
+    pub(super) text: String,
+}
+
+impl Failure {
+    pub(super) fn error(&self) -> Error {
+        Error::new(self.kind, self.text.clone())
+    }
+}
+
+#[derive(Default)]
+struct Peer {
+    pid: Option<u32>,
+    process: Option<OwnedFd>,
+    finished: bool,
+    dead: Option<String>,
+    /// Locks it held, as other managers say.
+    held: Vec<LockId>,
+}
+
+/// Bytes of shared memory that the program has a guard on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Borrow {
+    pub(super) id: u64,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) write: bool,
+}
+
+/// See the module's page.
+pub(super) struct Engine {
+    pub(super) rank: Rank<Segment>,
+    pub(super) failed: Option<Failure>,
+    pub(super) borrows: Vec<Borrow>,
+    me: NodeId,
+    page_bytes: usize,
+    link: Link,
+    board: Option<Board>,
+    peers: Vec<Peer>,
+    machine: u64,
+    mourning: Option<(NodeId, Instant)>,
+    agreed: BTreeMap<u32, (u64, u16)>,
+}
+
+impl Engine {
+    pub(super) fn new(
+        carrier: &dyn Carrier,
+        rank: Rank<Segment>,
+        page_bytes: usize,
+        board: Option<Board>,
+        machine: u64,
+    ) -> Self {
+        Engine {
+            rank,
+            failed: None,
+            borrows: Vec::new(),
+            me: carrier.me(),
+            page_bytes,
+            link: Link::new(carrier),
+            board,
+            peers: (0..carrier.ranks()).map(|_| Peer::default()).collect(),
+            machine,
+            mourning: None,
+            agreed: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |f| Err(f.error()))
+    }
+
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        self.link.traffic()
+    }
+
+    /// Shows the locks held to the ranks of this machine.
+    pub(super) fn show_held(&self) {
+        if let Some(board) = &self.board {
+            board.show(self.rank.held());
+        }
+    }
+
+    pub(super) fn broadcast(&mut self, carrier: &dyn Carrier, body: &Body) {
+        let bytes = body.encode();
+        for n in 0..carrier.ranks() {
+            if NodeId(n) != self.me && self.peers[usize::from(n)].dead.is_none() {
+                self.link.send(carrier, NodeId(n), &bytes);
+            }
+        }
+    }
+
+    pub(super) fn say_hello(&mut self, carrier: &dyn Carrier) {
+        let hello = Body::Hello { pid: std::process::id(), machine: self.machine };
+        self.broadcast(carrier, &hello);
+    }
+
+    /// Sends what a step of the protocol asks for, and takes the steps that follow at this rank
+    /// itself; whether the rank's operation has ended.
+    pub(super) fn absorb(&mut self, carrier: &dyn Carrier, outcome: Outcome) -> Result<bool> {
+        let mut done = outcome.done;
+        let mut queue: VecDeque<_> = outcome.send.into();
+        while let Some((to, message)) = queue.pop_front() {
+            if to == self.me {
+                let next = self.rank.receive(self.me, message)?;
+                done |= next.done;
+                queue.extend(next.send);
+            } else {
+                self.link.send(carrier, to, &Body::Protocol(message).encode());
+            }
+        }
+        Ok(done)
+    }
+
+    /// Takes a frame off the carrier; whether the rank's operation has ended with it.
+    pub(super) fn take(
+        &mut self,
+        carrier: &dyn Carrier,
+        from: NodeId,
+        frame: Vec<u8>,
+    ) -> Result<bool> {
+        let mut done = false;
+        for bytes in self.link.accept(from, frame)? {
+            match Body::decode(&bytes)? {
+                Body::Protocol(message) => {
+                    self.refuse_race(from, &message)?;
+                    let outcome = self.rank.receive(from, message)?;
+                    done |= self.absorb(carrier, outcome)?;
+                }
+                Body::Hello { pid, machine } => self.meet(from, pid, machine),
+                Body::Goodbye => self.peers[from.index()].finished = true,
+                Body::Obituary { rank, held, how } => self.mourn(carrier, rank, &held, how)?,
+                Body::Abort { why } => return Err(Error::new(Kind::PeerLost, why)),
+                Body::Agreed { count, fingerprint } => self.agree(from, count, fingerprint)?,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Diffs over bytes that the program has a guard on are a data race of the program.
+    fn refuse_race(&self, from: NodeId, message: &Message) -> Result<()> {
+        let Message::Diffs { diffs } = message else { return Ok(()) };
+        if self.borrows.is_empty() {
+            return Ok(());
+        }
+        diffs.iter().try_for_each(|(page, diff)| self.refuse_overlap(from, *page, diff))
+    }
+
+    fn refuse_overlap(&self, from: NodeId, page: PageId, diff: &Diff) -> Result<()> {
+        let start = page.0 as usize * self.page_bytes;
+        for (at, bytes) in diff.runs() {
+            let (low, high) = (start + at, start + at + bytes.len());
+            if self.borrows.iter().any(|b| b.start < high && low < b.end) {
+                let me = self.me;
+                let what = format!(
+                    "data race: rank {from} wrote bytes {low}..{high} of shared memory while rank \
+                     {me} had a guard on them; order the two by a lock or a barrier"
+                );
+                return Err(Error::new(Kind::Misuse, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, from: NodeId, pid: u32, machine: u64) {
+        let peer = &mut self.peers[from.index()];
+        peer.pid = Some(pid);
+        if machine == self.machine && pid != std::process::id() {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            // Where there is no such handle the fabric's own signs of life tell.
+            peer.process = pid.and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
+        }
+    }
+
+    /// Compares the ranks' allocations, at rank 0.
+    pub(super) fn agree(&mut self, from: NodeId, count: u32, fingerprint: u64) -> Result<()> {
+        let ranks = u16::try_from(self.peers.len()).expect("invariant: ranks fit u16");
+        let (first, heard) = self.agreed.entry(count).or_insert((fingerprint, 0));
+        if *first != fingerprint {
+            let what = format!(
+                "rank {from} made another allocation {count} than the ranks before it: every rank \
+                 allocates the same lengths in the same order"
+            );
+            return Err(Error::new(Kind::Misuse, what));
+        }
+        *heard += 1;
+        if *heard == ranks {
+            self.agreed.remove(&count);
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_agreed(
+        &mut self,
+        carrier: &dyn Carrier,
+        count: u32,
+        fingerprint: u64,
+    ) -> Result<()> {
+        if self.me == NodeId(0) {
+            return self.agree(self.me, count, fingerprint);
+        }
+        self.link.send(carrier, NodeId(0), &Body::Agreed { count, fingerprint }.encode());
+        Ok(())
+    }
+
+    /// Peers that are gone without a goodbye, by the carrier or by their process.
+    pub(super) fn missing(&self, carrier: &dyn Carrier) -> Vec<(NodeId, String)> {
+        let looked_at = |n: &usize| {
+            let p = &self.peers[*n];
+            *n != self.me.index() && !p.finished && p.dead.is_none()
+        };
+        let nodes = (0..self.peers.len()).filter(looked_at);
+        nodes.filter_map(|n| self.is_missing(carrier, n)).collect()
+    }
+
+    fn is_missing(&self, carrier: &dyn Carrier, n: usize) -> Option<(NodeId, String)> {
+        use littoral_device::fabric::Liveness;
+        let node = NodeId(u16::try_from(n).expect("invariant: ranks fit u16"));
+        let ended = self.peers[n].process.as_ref().is_some_and(has_ended);
+        if ended {
+            return Some((node, "its process ended".into()));
+        }
+        match carrier.liveness(node) {
+            Liveness::Alive => None,
+            Liveness::Dead(how) => Some((node, how)),
+        }
+    }
+
+    /// Whether `rank` has said goodbye or is buried; asked again after its last messages are read.
+    pub(super) fn is_settled(&self, rank: NodeId) -> bool {
+        let p = &self.peers[rank.index()];
+        p.finished || p.dead.is_some()
+    }
+
+    /// Whether every other rank has said goodbye.
+    pub(super) fn all_finished(&self) -> bool {
+        let others = self.peers.iter().enumerate().filter(|(n, _)| *n != self.me.index());
+        others.into_iter().all(|(_, p)| p.finished)
+    }
+
+    /// Rank `rank` is gone: tells the others, and fails now or after their obituaries.
+    ///
+    /// # Errors
+    /// `Kind::PeerLost` when there is nothing to wait for.
+    pub(super) fn bury(&mut self, carrier: &dyn Carrier, rank: NodeId, how: String) -> Result<()> {
+        if self.is_settled(rank) || self.failed.is_some() {
+            return Ok(());
+        }
+        let held = self.rank.held_by(rank);
+        self.peers[rank.index()].dead = Some(how.clone());
+        self.peers[rank.index()].held.extend(&held);
+        self.broadcast(carrier, &Body::Obituary { rank, held, how });
+        if self.board.is_some() {
+            return Err(self.obituary(rank));
+        }
+        self.mourning.get_or_insert((rank, Instant::now() + MOURNING));
+        Ok(())
+    }
+
+    fn mourn(
+        &mut self,
+        carrier: &dyn Carrier,
+        rank: NodeId,
+        held: &[LockId],
+        how: String,
+    ) -> Result<()> {
+        if rank == self.me || rank.index() >= self.peers.len() {
+            let what = format!("the other ranks gave rank {} up: {how}", self.me);
+            return Err(Error::new(Kind::PeerLost, what));
+        }
+        self.peers[rank.index()].held.extend(held);
+        self.bury(carrier, rank, how)
+    }
+
+    /// The failure that is due when obituaries have been awaited.
+    pub(super) fn mourned(&self) -> Option<Error> {
+        let (rank, until) = self.mourning?;
+        (Instant::now() >= until).then(|| self.obituary(rank))
+    }
+
+    fn obituary(&self, rank: NodeId) -> Error {
+        let peer = &self.peers[rank.index()];
+        let mut held: Vec<LockId> = match &self.board {
+            Some(board) => board.held(rank),
+            None => peer.held.clone(),
+        };
+        held.sort_unstable();
+        held.dedup();
+        let names: Vec<String> = held.iter().map(|l| l.0.to_string()).collect();
+        let holding = match (&names[..], self.board.is_some()) {
+            ([], true) => "no lock".to_owned(),
+            ([], false) => "no lock that the others manage".to_owned(),
+            ([one], _) => format!("lock {one}"),
+            (many, _) => format!("locks {}", many.join(", ")),
+        };
+        let pid = peer.pid.map_or(String::new(), |p| format!(" (process {p})"));
+        let how = peer.dead.as_deref().unwrap_or("gone");
+        Error::new(Kind::PeerLost, format!("rank {rank}{pid} died holding {holding}: {how}"))
+    }
+
+    /// Sends what has waited for room; whether nothing is left.
+    pub(super) fn drain(&mut self, carrier: &dyn Carrier) -> bool {
+        self.link.drain(carrier)
+    }
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+}

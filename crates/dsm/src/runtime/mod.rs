@@ -1,0 +1,539 @@
+//! A rank at work: the protocol over a fabric, on the program's thread and one that serves.
+//!
+//! The program's thread carries out its own operations; the *server* thread takes messages in at
+//! any time, also while the program computes, and watches the other ranks. Both work on one
+//! [`engine::Engine`] under one lock. A waiting program thread takes messages itself for a moment
+//! before it sleeps, so that an answer that comes soon costs no change of thread.
+//!
+//! Invariants
+//! - An operation of the program ends when the protocol says so, or fails; it never hangs: a rank
+//!   that is gone fails every operation of the others within a second.
+//! - Permissions of the view are settled before the program runs on.
+//! - The lock is never held while the program's memory is touched through the view.
+
+mod board;
+pub mod carrier;
+mod control;
+mod engine;
+mod link;
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use littoral_base::units::NodeId;
+
+use crate::core::message::{LockId, PageId};
+use crate::core::rank::{Counts, Outcome, Rank, Shape};
+use crate::error::{Error, Kind, Result};
+use crate::memory::{Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, page_bytes};
+use board::Board;
+pub(crate) use board::board_bytes;
+use carrier::Carrier;
+use control::Body;
+use engine::{Borrow, Engine, Failure};
+
+/// How often the server looks after deaths, signs of life and messages that found no room.
+const ROUND: Duration = Duration::from_millis(10);
+/// How long a waiting program thread takes messages itself, where ranks have cores of their own.
+const SPIN: Duration = Duration::from_micros(30);
+/// How long the end of a job may take once this rank has reached it.
+const PARTING_MAX: Duration = Duration::from_secs(60);
+/// Pages fetched at once by one range access.
+const FETCH_PAGES: u32 = 256;
+
+/// What happens to the process when the job fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// One line on standard error, and the process ends with the failure's exit code, whatever the
+    /// program is doing: nobody computes for a job that is lost.
+    Exit,
+    /// The next operation fails.
+    Report,
+}
+
+/// How a rank joins its job; equal on every rank but for the files, which are the same memory.
+#[derive(Debug)]
+pub struct Config {
+    /// Most bytes the job can share; address space, not memory.
+    pub bytes_max: usize,
+    /// Locks.
+    pub locks: u32,
+    /// Notices that a lock's log can hold.
+    pub log_capacity: usize,
+    /// Whether a grant brings the pages that the lock's last section wrote here.
+    pub predict: bool,
+    /// How the view is protected; the better one that works when `None`.
+    pub mechanism: Option<Mechanism>,
+    /// Memory that all ranks map as their shared pages, instead of copies kept coherent.
+    pub direct: Option<File>,
+    /// Memory for the board of the ranks of one machine (who holds what).
+    pub board: Option<File>,
+    /// What happens when the job fails.
+    pub on_loss: OnLoss,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            bytes_max: 1 << 36,
+            locks: 1 << 20,
+            log_capacity: 4096,
+            predict: true,
+            mechanism: None,
+            direct: None,
+            board: None,
+            on_loss: OnLoss::Report,
+        }
+    }
+}
+
+/// What a rank has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankCounts {
+    /// The protocol's work.
+    pub protocol: Counts,
+    /// The memory layer's.
+    pub memory: MemoryCounts,
+    /// Messages sent to other ranks.
+    pub messages: u64,
+    /// Their bytes.
+    pub message_bytes: u64,
+}
+
+struct Common {
+    engine: Mutex<Engine>,
+    changed: Condvar,
+    /// An operation of the program has not ended.
+    busy: AtomicBool,
+    closing: AtomicBool,
+    carrier: Box<dyn Carrier>,
+    on_loss: OnLoss,
+    spin: Duration,
+    page_bytes: usize,
+    next_borrow: AtomicU64,
+}
+
+/// A rank of a running job, without types: what the safe interface stands on.
+pub(crate) struct Node {
+    common: Arc<Common>,
+    server: Option<JoinHandle<()>>,
+    registration: Option<Registration>,
+    memory: Arc<Memory>,
+    direct: bool,
+    bytes_max: usize,
+    allocations: u32,
+    finished: bool,
+}
+
+fn environment(what: &str, e: std::io::Error) -> Error {
+    Error::with_source(Kind::Environment, what, e)
+}
+
+impl Node {
+    pub(crate) fn start(carrier: Box<dyn Carrier>, config: Config) -> Result<Node> {
+        let (me, ranks) = (carrier.me(), carrier.ranks());
+        let segment = match &config.direct {
+            Some(file) => Segment::direct(file, config.bytes_max)?,
+            None => Segment::private(config.bytes_max, config.mechanism)?,
+        };
+        let (memory, direct) = (segment.memory(), segment.is_direct());
+        let shape = Shape {
+            ranks,
+            pages: 0,
+            page_bytes: page_bytes(),
+            locks: config.locks,
+            log_capacity: config.log_capacity,
+            predict: config.predict,
+        };
+        let board = config.board.as_ref().map(|f| Board::open(f, ranks, me)).transpose();
+        let board = board.map_err(|e| environment("mapping the job's board", e))?;
+        let rank = Rank::over(me, shape, segment);
+        let engine = Engine::new(&*carrier, rank, page_bytes(), board, machine());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let alone = usize::from(ranks) <= cores;
+        let common = Arc::new(Common {
+            engine: Mutex::new(engine),
+            changed: Condvar::new(),
+            busy: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            carrier,
+            on_loss: config.on_loss,
+            spin: if alone { SPIN } else { Duration::ZERO },
+            page_bytes: page_bytes(),
+            next_borrow: AtomicU64::new(0),
+        });
+        common.locked().say_hello(&*common.carrier);
+        let registration = if direct { None } else { Some(register(&common, &memory)?) };
+        let serving = Arc::clone(&common);
+        let server = std::thread::Builder::new()
+            .name(format!("littoral-dsm-{me}"))
+            .spawn(move || serving.serve())
+            .map_err(|e| environment("starting the server thread", e))?;
+        Ok(Node {
+            common,
+            server: Some(server),
+            registration,
+            memory,
+            direct,
+            bytes_max: config.bytes_max,
+            allocations: 0,
+            finished: false,
+        })
+    }
+
+    pub(crate) fn me(&self) -> NodeId {
+        self.common.carrier.me()
+    }
+
+    pub(crate) fn ranks(&self) -> u16 {
+        self.common.carrier.ranks()
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    pub(crate) fn counts(&self) -> RankCounts {
+        let engine = self.common.locked();
+        let (messages, message_bytes) = engine.traffic();
+        let memory = engine.rank.frames().counts();
+        RankCounts { protocol: engine.rank.counts(), memory, messages, message_bytes }
+    }
+
+    pub(crate) fn mechanism(&self) -> Option<Mechanism> {
+        self.common.locked().rank.frames().mechanism()
+    }
+
+    pub(crate) fn lock(&self, lock: LockId) -> Result<()> {
+        self.common.operate(|r| r.lock(lock))?;
+        self.common.locked().show_held();
+        Ok(())
+    }
+
+    pub(crate) fn unlock(&self, lock: LockId) -> Result<()> {
+        self.common.operate(|r| r.unlock(lock))?;
+        self.common.locked().show_held();
+        Ok(())
+    }
+
+    pub(crate) fn barrier(&self) -> Result<()> {
+        self.common.operate(Rank::barrier)
+    }
+
+    /// Adds room for `bytes` bytes to the job, alike on every rank; where it begins.
+    pub(crate) fn allocate(
+        &mut self,
+        bytes: usize,
+        block_pages: u32,
+        first: NodeId,
+    ) -> Result<usize> {
+        let pages = bytes.div_ceil(self.common.page_bytes) as u64;
+        self.allocations += 1;
+        let fingerprint = bytes as u64 ^ u64::from(block_pages) << 40 ^ u64::from(first.0) << 24;
+        let start = {
+            let mut engine = self.common.locked();
+            engine.check()?;
+            let used = engine.rank.pages();
+            let left = engine.rank.frames().pages_max() - u64::from(used);
+            if pages > left {
+                let what = format!(
+                    "{bytes} bytes where {} of {} are left; give the job more with --bytes or \
+                     Config::bytes_max",
+                    left * self.common.page_bytes as u64,
+                    self.bytes_max
+                );
+                return Err(Error::new(Kind::OutOfRange, what));
+            }
+            engine.tell_agreed(&*self.common.carrier, self.allocations, fingerprint)?;
+            let pages = u32::try_from(pages).map_err(|_| {
+                Error::new(Kind::OutOfRange, format!("{bytes} bytes are 2^32 pages or more"))
+            })?;
+            engine.rank.extend(pages, block_pages, first)
+        };
+        self.barrier()?;
+        Ok(start.0 as usize * self.common.page_bytes)
+    }
+
+    /// Makes a range accessible without faults.
+    pub(crate) fn fetch(&self, offset: usize, len: usize, write: bool) -> Result<()> {
+        self.common.locked().check()?;
+        if self.direct || len == 0 {
+            return Ok(());
+        }
+        let page = |at: usize| u32::try_from(at / self.common.page_bytes).unwrap_or(u32::MAX);
+        let (mut at, last) = (page(offset), page(offset + len - 1));
+        while at <= last {
+            let count = (last - at + 1).min(FETCH_PAGES);
+            self.common.operate(|r| r.want(PageId(at), count, write))?;
+            at += count;
+        }
+        Ok(())
+    }
+
+    /// As `fetch`, for raw pointers: the pages are put into the view too.
+    pub(crate) fn touch(&self, offset: usize, len: usize, write: bool) -> Result<()> {
+        self.fetch(offset, len, write)?;
+        if self.direct || len == 0 {
+            return Ok(());
+        }
+        let pages = offset / self.common.page_bytes..=(offset + len - 1) / self.common.page_bytes;
+        let mut engine = self.common.locked();
+        pages.map(|p| PageId(p as u32)).try_for_each(|p| engine.rank.frames_mut().raise(p))
+    }
+
+    /// Notes a guard on a range, which must not overlap a guard that excludes it.
+    pub(crate) fn borrow(&self, offset: usize, len: usize, write: bool) -> Result<u64> {
+        let mut engine = self.common.locked();
+        let (start, end) = (offset, offset + len);
+        let clash = |b: &&Borrow| b.start < end && start < b.end && (write || b.write);
+        if let Some(b) = engine.borrows.iter().find(clash).filter(|_| len > 0) {
+            let what = format!(
+                "bytes {start}..{end} of shared memory while a guard on {}..{} lives",
+                b.start, b.end
+            );
+            return Err(Error::new(Kind::Misuse, what));
+        }
+        let id = self.common.next_borrow.fetch_add(1, Ordering::Relaxed);
+        engine.borrows.push(Borrow { id, start, end, write });
+        if write && !self.direct {
+            engine.rank.frames_mut().hide(id, start..end);
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn give_back(&self, id: u64) {
+        let mut engine = self.common.locked();
+        engine.borrows.retain(|b| b.id != id);
+        engine.rank.frames_mut().show(id);
+    }
+
+    /// Ends the job for this rank: everybody's writes are published, then every rank takes leave.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.barrier()?;
+        let common = &self.common;
+        let deadline = Instant::now() + PARTING_MAX;
+        let mut engine = common.locked();
+        engine.broadcast(&*common.carrier, &Body::Goodbye);
+        loop {
+            let sent = engine.drain(&*common.carrier);
+            if sent && engine.all_finished() {
+                self.finished = true;
+                return Ok(());
+            }
+            engine.check()?;
+            if Instant::now() > deadline {
+                let what = "the other ranks did not take leave of the job";
+                return Err(Error::new(Kind::PeerLost, what));
+            }
+            let waited = common.changed.wait_timeout(engine, ROUND);
+            engine = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let common = &self.common;
+        if !self.finished {
+            let mut engine = common.locked();
+            let me = self.me();
+            let pid = std::process::id();
+            let why = match &engine.failed {
+                Some(f) => f.text.clone(),
+                None if std::thread::panicking() => format!("rank {me} (process {pid}) panicked"),
+                None => format!("rank {me} (process {pid}) left the job before its end"),
+            };
+            engine.failed.get_or_insert(Failure { kind: Kind::PeerLost, text: why.clone() });
+            engine.broadcast(&*common.carrier, &Body::Abort { why });
+            engine.drain(&*common.carrier);
+        }
+        self.registration = None;
+        common.closing.store(true, Ordering::Release);
+        if let Some(server) = self.server.take() {
+            let _ = server.join();
+        }
+    }
+}
+
+/// A fingerprint of this machine and its process numbers.
+fn machine() -> u64 {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let pids = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let low = littoral_base::codec::crc(&boot);
+    let high = littoral_base::codec::crc(pids.as_os_str().as_encoded_bytes());
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn register(common: &Arc<Common>, memory: &Arc<Memory>) -> Result<Registration> {
+    let faulted = Arc::clone(common);
+    let on_fault: OnFault = Box::new(move |offset, write| faulted.fault(offset, write));
+    let start = memory.view(0, memory.len()).addr();
+    Registration::new(start, memory.len(), on_fault)
+        .ok_or_else(|| Error::new(Kind::Environment, "too many segments in one process"))
+}
+
+impl Common {
+    fn locked(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out one operation of the program to its end.
+    fn operate(&self, op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>) -> Result<()> {
+        {
+            let mut engine = self.locked();
+            engine.check()?;
+            let outcome = op(&mut engine.rank)?;
+            self.busy.store(true, Ordering::Release);
+            match engine.absorb(&*self.carrier, outcome) {
+                Ok(true) => self.end_operation(&mut engine),
+                Ok(false) => {}
+                Err(e) => self.fail(&mut engine, &e),
+            }
+        }
+        self.wait()
+    }
+
+    fn end_operation(&self, engine: &mut Engine) {
+        if let Err(e) = engine.rank.frames_mut().settle() {
+            return self.fail(engine, &e);
+        }
+        self.busy.store(false, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end of the program's operation: takes messages itself for a moment, then
+    /// leaves them to the server.
+    fn wait(&self) -> Result<()> {
+        if self.busy.load(Ordering::Acquire) && !self.spin.is_zero() {
+            let until = Instant::now() + self.spin;
+            while self.busy.load(Ordering::Acquire) && Instant::now() < until {
+                self.take_one(Duration::ZERO);
+            }
+        }
+        let mut engine = self.locked();
+        while self.busy.load(Ordering::Acquire) && engine.failed.is_none() {
+            let waited = self.changed.wait_timeout(engine, ROUND);
+            engine = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        engine.check()
+    }
+
+    /// Takes at most one message in; whether there was one.
+    fn take_one(&self, timeout: Duration) -> bool {
+        match self.carrier.receive(timeout) {
+            Ok(Some((from, frame))) => {
+                let mut engine = self.locked();
+                if engine.failed.is_none() {
+                    match engine.take(&*self.carrier, from, frame) {
+                        Ok(true) => self.end_operation(&mut engine),
+                        Ok(false) => self.changed.notify_all(),
+                        Err(e) => self.fail(&mut engine, &e),
+                    }
+                }
+                true
+            }
+            Ok(None) => false,
+            Err(e) => {
+                self.fail(&mut self.locked(), &e);
+                false
+            }
+        }
+    }
+
+    /// The server thread.
+    fn serve(&self) {
+        let mut looked = Instant::now();
+        while !self.closing.load(Ordering::Acquire) {
+            let failed = self.locked().failed.is_some();
+            if failed {
+                std::thread::sleep(ROUND);
+                continue;
+            }
+            let took = self.take_one(ROUND);
+            if !took || looked.elapsed() > ROUND {
+                looked = Instant::now();
+                self.look_around();
+            }
+        }
+    }
+
+    fn look_around(&self) {
+        let shown = self.carrier.show_life();
+        let mut engine = self.locked();
+        engine.drain(&*self.carrier);
+        if let Err(e) = shown {
+            return self.fail(&mut engine, &e);
+        }
+        let missing = engine.missing(&*self.carrier);
+        drop(engine);
+        if !missing.is_empty() {
+            // Its last messages, perhaps a goodbye, may still be on their way to us.
+            std::thread::sleep(ROUND / 5);
+            while self.take_one(Duration::ZERO) {}
+        }
+        let mut engine = self.locked();
+        if engine.failed.is_some() {
+            return;
+        }
+        for (rank, how) in missing {
+            if let Err(e) = engine.bury(&*self.carrier, rank, how) {
+                return self.fail(&mut engine, &e);
+            }
+        }
+        if let Some(e) = engine.mourned() {
+            self.fail(&mut engine, &e);
+        }
+    }
+
+    /// The job is lost: nothing of this rank goes on, and the others are told.
+    fn fail(&self, engine: &mut Engine, e: &Error) {
+        if engine.failed.is_some() {
+            return;
+        }
+        let text = e.to_string();
+        engine.failed = Some(Failure { kind: e.kind(), text: text.clone() });
+        engine.broadcast(&*self.carrier, &Body::Abort { why: text });
+        engine.drain(&*self.carrier);
+        self.busy.store(false, Ordering::Release);
+        self.changed.notify_all();
+        if self.on_loss == OnLoss::Exit {
+            self.give_up(e);
+        }
+    }
+
+    /// Ends the process: where the program computes, or faults, there is nobody to tell.
+    fn give_up(&self, e: &Error) -> ! {
+        use std::io::Write as _;
+        // One write, so that the lines of several ranks do not mix; a closed standard error leaves
+        // nothing to be done.
+        let line = format!("littoral dsm: rank {}: {e}\n", self.carrier.me());
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        std::process::exit(i32::from(e.class().exit_code()))
+    }
+
+    /// A fault of the program at `offset` of the view, on the thread that faulted.
+    fn fault(&self, offset: usize, write: Option<bool>) -> bool {
+        let page = PageId(u32::try_from(offset / self.page_bytes).unwrap_or(u32::MAX));
+        let write = {
+            let mut engine = self.locked();
+            if page.0 >= engine.rank.pages() {
+                return false;
+            }
+            let frames = engine.rank.frames_mut();
+            frames.count_fault();
+            write.unwrap_or_else(|| frames.is_readable(page))
+        };
+        let raise = |()| self.locked().rank.frames_mut().raise(page);
+        match self.operate(|r| r.want(page, 1, write)).and_then(raise) {
+            Ok(()) => true,
+            Err(e) => self.give_up(&e),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Jobs of a few ranks over every fabric, through the safe interface: what one rank publishes the
+//! others see, and what the rules forbid is refused.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use littoral_dsm::Kind;
+use littoral_dsm::core::message::LockId;
+use littoral_dsm::job::{Homes, Job};
+use support::{COPIES, EVERY, Over, run, run_with};
+
+const L: LockId = LockId(3);
+
+fn count_to(mut job: Job, rounds: u64) -> u64 {
+    let counter = job.alloc::<u64>().unwrap();
+    for _ in 0..rounds {
+        let section = job.enter(L).unwrap();
+        section.write(counter.whole()).unwrap()[0] += 1;
+        section.leave().unwrap();
+    }
+    job.barrier().unwrap();
+    let phase = job.phase().unwrap();
+    let value = phase.read(counter.whole()).unwrap()[0];
+    phase.end().unwrap();
+    job.finish().unwrap();
+    value
+}
+
+#[test]
+fn a_counter_under_a_lock_loses_no_increment() {
+    for over in EVERY {
+        let values = run(over, 3, |job| count_to(job, 100));
+        assert_eq!(values, [300; 3], "{over:?}");
+    }
+}
+
+#[test]
+fn a_job_of_one_needs_nobody() {
+    let job = Job::start(Box::new(littoral_dsm::runtime::carrier::Solo), Default::default());
+    assert_eq!(count_to(job.unwrap(), 10), 10);
+}
+
+#[test]
+fn neighbouring_bytes_of_two_ranks_survive_one_phase() {
+    for over in EVERY {
+        run(over, 3, |mut job| {
+            let bytes = job.alloc_slice::<u8>(9000, Homes::Cyclic).unwrap();
+            let (me, all) = (job.rank() as usize, job.ranks() as usize);
+            for round in 1..4u8 {
+                let phase = job.phase().unwrap();
+                for i in (me..9000).step_by(all) {
+                    phase.write(bytes.part(i..i + 1)).unwrap()[0] = round * 16 + me as u8;
+                }
+                phase.end().unwrap();
+                let phase = job.phase().unwrap();
+                let seen = phase.read(bytes).unwrap();
+                assert!(seen.iter().enumerate().all(|(i, b)| *b == round * 16 + (i % all) as u8));
+                drop(seen);
+                phase.end().unwrap();
+            }
+            job.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn the_safe_interface_never_faults() {
+    for over in COPIES {
+        let counts = run(over, 2, |mut job| {
+            let table = job.alloc_slice::<u64>(20_000, Homes::Blocks).unwrap();
+            for round in 0..3 {
+                let phase = job.phase().unwrap();
+                phase.split_mut(table).unwrap().fill(round);
+                phase.end().unwrap();
+                let phase = job.phase().unwrap();
+                assert!(phase.read(table).unwrap().iter().all(|v| *v == round));
+                phase.end().unwrap();
+            }
+            job.finish().unwrap()
+        });
+        for c in counts {
+            assert_eq!((c.memory.faults, c.memory.protection_calls), (0, 0), "{over:?}");
+            assert!(c.protocol.misses > 0, "{over:?}: nothing was fetched");
+        }
+    }
+}
+
+#[test]
+fn nested_sections_publish_to_both_locks() {
+    for over in EVERY {
+        let sums = run(over, 2, |mut job| {
+            let a = job.alloc::<u64>().unwrap();
+            let b = job.alloc::<u64>().unwrap();
+            for _ in 0..50 {
+                let mut outer = job.enter(LockId(0)).unwrap();
+                outer.write(a.whole()).unwrap()[0] += 1;
+                let inner = outer.enter(LockId(1)).unwrap();
+                inner.write(b.whole()).unwrap()[0] += 1;
+                inner.leave().unwrap();
+                outer.leave().unwrap();
+            }
+            job.barrier().unwrap();
+            let phase = job.phase().unwrap();
+            let sum = phase.read(a.whole()).unwrap()[0] * 1000 + phase.read(b.whole()).unwrap()[0];
+            phase.end().unwrap();
+            job.finish().unwrap();
+            sum
+        });
+        assert_eq!(sums, [100_100; 2], "{over:?}");
+    }
+}
+
+#[test]
+fn overlapping_guards_and_taken_locks_are_refused() {
+    run(Over::Tcp, 1, |mut job| {
+        let s = job.alloc_slice::<u32>(100, Homes::Cyclic).unwrap();
+        let mut section = job.enter(L).unwrap();
+        {
+            let writer = section.write(s.part(10..20)).unwrap();
+            assert_eq!(section.read(s.part(19..30)).err().unwrap().kind(), Kind::Misuse);
+            assert!(section.write(s.part(0..11)).is_err());
+            let beside = section.write(s.part(20..30)).unwrap();
+            assert_eq!(writer.len() + beside.len(), 20);
+        }
+        let (one, two) = (section.read(s).unwrap(), section.read(s).unwrap());
+        assert_eq!(one[..], two[..]);
+        drop((one, two));
+        assert_eq!(section.enter(L).err().unwrap().kind(), Kind::Misuse);
+        assert_eq!(section.enter(LockId(u32::MAX)).err().unwrap().kind(), Kind::OutOfRange);
+        section.leave().unwrap();
+        assert_eq!(job.unlock(L).err().unwrap().kind(), Kind::Misuse);
+        job.lock(L).unwrap();
+        assert_eq!(job.lock(L).err().unwrap().kind(), Kind::Misuse);
+        let barrier = job.wait_for_all().err().unwrap();
+        assert_eq!(barrier.kind(), Kind::Misuse);
+        assert!(barrier.to_string().contains("holding lock 3"), "{barrier}");
+        job.unlock(L).unwrap();
+        job.finish().unwrap();
+    });
+}
+
+#[test]
+fn no_bytes_are_a_slice_and_too_many_are_refused() {
+    for over in [Over::Tcp, Over::Shm] {
+        run(over, 2, |mut job| {
+            let none = job.alloc_slice::<u64>(0, Homes::Blocks).unwrap();
+            assert!(none.is_empty());
+            let phase = job.phase().unwrap();
+            assert!(phase.read(none).unwrap().is_empty() && phase.write(none).unwrap().is_empty());
+            phase.end().unwrap();
+            let e = job.alloc_slice::<u64>(1 << 40, Homes::Cyclic).err().unwrap();
+            assert_eq!(e.kind(), Kind::OutOfRange);
+            assert!(e.to_string().contains("bytes_max"), "{e}");
+            assert!(job.alloc_slice::<u64>(usize::MAX, Homes::Cyclic).is_err());
+            assert!(job.alloc_slice::<u64>(1, Homes::At(2)).is_err());
+            let one = job.alloc::<u64>().unwrap();
+            let section = job.enter(L).unwrap();
+            section.write(one.whole()).unwrap()[0] = 1;
+            section.leave().unwrap();
+            job.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn more_than_4_gib_in_one_allocation() {
+    const LEN: usize = (9 << 30) / 8 / 2;
+    run_with(
+        Over::ShmPages,
+        2,
+        |c| c.bytes_max = 6 << 30,
+        |mut job| {
+            let s = job.alloc_slice::<u64>(LEN, Homes::Blocks).unwrap();
+            let places = [0, (4 << 30) / 8 - 1, (4 << 30) / 8, LEN - 1];
+            let phase = job.phase().unwrap();
+            for (i, p) in places.iter().enumerate().filter(|(i, _)| i % 2 == phase.rank() as usize)
+            {
+                phase.write(s.part(*p..*p + 1)).unwrap()[0] = 7 + i as u64;
+            }
+            phase.end().unwrap();
+            let phase = job.phase().unwrap();
+            for (i, p) in places.iter().enumerate() {
+                assert_eq!(phase.read(s.part(*p..*p + 1)).unwrap()[0], 7 + i as u64);
+            }
+            phase.end().unwrap();
+            job.finish().unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_hundred_thousand_locks_each_keep_their_own() {
+    run(Over::ShmPages, 2, |mut job| {
+        let s = job.alloc_slice::<u64>(64, Homes::Cyclic).unwrap();
+        let me = u32::from(job.rank());
+        for lock in (me..100_000).step_by(2).chain(99_990..100_000) {
+            let section = job.enter(LockId(lock)).unwrap();
+            if lock >= 99_990 {
+                let at = (lock - 99_990) as usize;
+                section.write(s.part(at..at + 1)).unwrap()[0] += 1;
+            }
+            section.leave().unwrap();
+        }
+        job.barrier().unwrap();
+        let phase = job.phase().unwrap();
+        assert_eq!(phase.read(s.part(0..10)).unwrap()[..], [3; 10]);
+        phase.end().unwrap();
+        job.finish().unwrap();
+    });
+}
+
+/// A log of four notices and sections that write thirty pages: acquirers are told to suspect
+/// everything, and still see everything.
+#[test]
+fn a_full_notice_log_loses_nothing() {
+    for over in COPIES {
+        run_with(
+            over,
+            2,
+            |c| c.log_capacity = 4,
+            |mut job| {
+                let s = job.alloc_slice::<u64>(30 * 512, Homes::Cyclic).unwrap();
+                for _ in 0..10 {
+                    let section = job.enter(L).unwrap();
+                    for page in 0..30 {
+                        section.write(s.part(page * 512..page * 512 + 1)).unwrap()[0] += 1;
+                    }
+                    section.leave().unwrap();
+                }
+                job.barrier().unwrap();
+                let phase = job.phase().unwrap();
+                let all = phase.read(s).unwrap();
+                assert!((0..30).all(|page| all[page * 512] == 20), "{over:?}");
+                drop(all);
+                phase.end().unwrap();
+                job.finish().unwrap();
+            },
+        );
+    }
+}
+
+#[test]
+fn ranks_that_allocate_differently_are_told() {
+    let errors = run(Over::Tcp, 2, |mut job| {
+        let len = 10 + usize::from(job.rank());
+        let first = job.alloc_slice::<u64>(len, Homes::Cyclic).map(drop);
+        first.and_then(|()| job.barrier()).and_then(|()| job.barrier()).err()
+    });
+    let told = errors.iter().flatten().any(|e| e.to_string().contains("allocation 1"));
+    assert!(told && errors.iter().all(Option::is_some), "{errors:?}");
+}
+
+#[test]
+fn a_data_race_with_a_guard_is_reported() {
+    let errors = run(Over::Tcp, 2, |mut job| {
+        let s = job.alloc_slice::<u64>(1, Homes::At(0)).unwrap();
+        let flag = job.alloc::<u64>().unwrap();
+        if job.rank() == 0 {
+            let phase = job.phase().unwrap();
+            let guard = phase.read(s).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert_eq!(guard[0], 0, "what is lent does not change");
+            drop(guard);
+            phase.end().err()
+        } else {
+            let section = job.enter(L).unwrap();
+            section.write(s).unwrap()[0] = 1;
+            section.write(flag.whole()).unwrap()[0] = 1;
+            section.leave().err()
+        }
+    });
+    for e in &errors {
+        let e = e.as_ref().expect("both ranks fail").to_string();
+        assert!(e.contains("data race: rank 1 wrote bytes 0.."), "{e}");
+    }
+}

@@ -1,0 +1,233 @@
+//! Raw pointers into the view: faults fetch and note, a repeated section takes none, system calls
+//! get EFAULT, and any number of pages may alternate; by userfaultfd and by mprotect.
+
+#![allow(unsafe_code)] // Reason: what is tested is the raw side.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use littoral_dsm::Kind;
+use littoral_dsm::core::message::LockId;
+use littoral_dsm::job::{Homes, Job, SharedSlice};
+use littoral_dsm::memory::{Mechanism, page_bytes};
+use littoral_dsm::runtime::Config;
+use support::{COPIES, EVERY, Over, run, run_with};
+
+const L: LockId = LockId(3);
+const BOTH: [Mechanism; 2] = [Mechanism::Userfaultfd, Mechanism::Mprotect];
+
+/// Whether this kernel lets us have userfaultfd; said aloud when not.
+fn is_there(mechanism: Mechanism) -> bool {
+    let config = Config { mechanism: Some(mechanism), ..Config::default() };
+    let solo = Box::new(littoral_dsm::runtime::carrier::Solo);
+    let there = Job::start(solo, config).is_ok();
+    if !there {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {mechanism:?} is not allowed here");
+    }
+    there
+}
+
+fn load(at: *const u64) -> u64 {
+    // SAFETY: tests pass pointers into a live job's slices, on the job's own thread.
+    unsafe { at.read_volatile() }
+}
+
+fn store(at: *mut u64, value: u64) {
+    // SAFETY: as in `load`.
+    unsafe { at.write_volatile(value) }
+}
+
+fn raw(job: &Job, slice: SharedSlice<u64>) -> *mut u64 {
+    // SAFETY: the tests' programs are race-free and stay on their threads and inside their slices.
+    unsafe { job.raw(slice) }
+}
+
+#[test]
+fn a_raw_counter_loses_no_increment_under_either_mechanism() {
+    for over in EVERY {
+        for mechanism in BOTH.into_iter().filter(|m| is_there(*m)) {
+            let values = run_with(
+                over,
+                3,
+                |c| c.mechanism = Some(mechanism),
+                |mut job| {
+                    let counter = job.alloc_slice::<u64>(1, Homes::At(1)).unwrap();
+                    let p = raw(&job, counter);
+                    for _ in 0..60 {
+                        job.lock(L).unwrap();
+                        store(p, load(p) + 1);
+                        job.unlock(L).unwrap();
+                    }
+                    job.wait_for_all().unwrap();
+                    let value = load(p);
+                    assert_eq!(job.mechanism().is_none(), over == Over::Shm);
+                    job.finish().unwrap();
+                    value
+                },
+            );
+            assert_eq!(values, [180; 3], "{over:?} {mechanism:?}");
+        }
+    }
+}
+
+#[test]
+fn a_repeated_section_takes_no_fault() {
+    for over in COPIES {
+        let counts = run(over, 2, |mut job| {
+            let s = job.alloc_slice::<u64>(1024, Homes::At(0)).unwrap();
+            let p = raw(&job, s);
+            let section = |job: &Job| {
+                job.lock(L).unwrap();
+                store(p, load(p) + 1);
+                store(p.wrapping_add(512), load(p.wrapping_add(512)) + 1);
+                job.unlock(L).unwrap();
+            };
+            for _ in 0..5 {
+                section(&job);
+            }
+            job.wait_for_all().unwrap();
+            section(&job);
+            let before = job.counts();
+            for _ in 0..40 {
+                section(&job);
+            }
+            let after = job.counts();
+            job.wait_for_all().unwrap();
+            assert_eq!((load(p), load(p.wrapping_add(512))), (92, 92));
+            job.finish().unwrap();
+            (before, after)
+        });
+        for (before, after) in counts {
+            assert_eq!(after.memory.faults, before.memory.faults, "{over:?}: predicted pages");
+            assert!(before.memory.faults > 0, "{over:?}: nothing ever faulted");
+        }
+    }
+}
+
+/// More than 1 GiB of pages that alternate between readable and absent: some 140,000 changes of
+/// protection inside one mapping.
+#[test]
+fn more_than_one_gib_of_alternating_pages() {
+    if !is_there(Mechanism::Userfaultfd) {
+        return;
+    }
+    let pages = (9 << 27) / page_bytes();
+    let words = page_bytes() / 8;
+    let config =
+        Config { bytes_max: 3 << 29, mechanism: Some(Mechanism::Userfaultfd), ..Config::default() };
+    let mut job = Job::start(Box::new(littoral_dsm::runtime::carrier::Solo), config).unwrap();
+    let s = job.alloc_slice::<u64>(pages * words, Homes::Cyclic).unwrap();
+    let p = raw(&job, s);
+    for page in (0..pages).step_by(2) {
+        assert_eq!(load(p.wrapping_add(page * words)), 0);
+    }
+    let faults = job.counts().memory.faults;
+    assert_eq!(faults, pages as u64 / 2);
+    assert!(faults * 2 * page_bytes() as u64 > 1 << 30);
+    job.finish().unwrap();
+}
+
+/// The same under mprotect ends at the kernel's limit on mappings, with a message that says so; the
+/// process is a child, since a raw access has nobody to tell.
+#[test]
+fn too_many_alternating_pages_under_mprotect_are_reported() {
+    const CHILD: &str = "DSM_TEST_ALTERNATE";
+    if std::env::var_os(CHILD).is_some() {
+        let config = Config {
+            bytes_max: 1 << 30,
+            mechanism: Some(Mechanism::Mprotect),
+            ..Config::default()
+        };
+        let mut job = Job::start(Box::new(littoral_dsm::runtime::carrier::Solo), config).unwrap();
+        let words = page_bytes() / 8;
+        let s = job.alloc_slice::<u64>((1 << 30) / 8, Homes::Cyclic).unwrap();
+        let p = raw(&job, s);
+        (0..s.len() / words).step_by(2).for_each(|page| {
+            load(p.wrapping_add(page * words));
+        });
+        return;
+    }
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new(program);
+    child.args([
+        "--exact",
+        "too_many_alternating_pages_under_mprotect_are_reported",
+        "--nocapture",
+    ]);
+    let out = child.env(CHILD, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    if limit < (1 << 30) / page_bytes() {
+        assert_eq!(out.status.code(), Some(3), "{said}");
+        assert!(said.contains("vm.max_map_count"), "{said}");
+    } else {
+        assert!(out.status.success(), "{said}");
+    }
+}
+
+#[test]
+fn a_system_call_into_an_absent_page_is_efault_and_touch_or_a_guard_helps() {
+    use rustix::io::{Errno, read, write};
+    for mechanism in BOTH.into_iter().filter(|m| is_there(*m)) {
+        run_with(
+            Over::Tcp,
+            2,
+            |c| c.mechanism = Some(mechanism),
+            |mut job| {
+                let s = job.alloc_slice::<u64>(1024, Homes::At(0)).unwrap();
+                let (from, to) = std::io::pipe().unwrap();
+                if job.rank() == 1 {
+                    let p = raw(&job, s).cast::<u8>();
+                    write(&to, &[7; 16]).unwrap();
+                    // SAFETY: sixteen bytes of the slice, which nobody else writes in this phase.
+                    let into = unsafe { std::slice::from_raw_parts_mut(p, 16) };
+                    assert_eq!(read(&from, &mut *into).unwrap_err(), Errno::FAULT);
+                    job.touch(s.part(0..2), true).unwrap();
+                    assert_eq!(read(&from, &mut *into).unwrap(), 16, "nothing was lost before");
+                    let phase = job.phase().unwrap();
+                    let mut guard = phase.write(s.part(512..514)).unwrap();
+                    write(&to, &[9; 16]).unwrap();
+                    let bytes = bytemuck::cast_slice_mut::<u64, u8>(&mut guard);
+                    assert_eq!(read(&from, bytes).unwrap(), 16);
+                }
+                job.barrier().unwrap();
+                let phase = job.phase().unwrap();
+                assert_eq!(phase.read(s.part(0..2)).unwrap()[..], [u64::from_ne_bytes([7; 8]); 2]);
+                assert_eq!(phase.read(s.part(512..514)).unwrap()[1], u64::from_ne_bytes([9; 8]));
+                phase.end().unwrap();
+                job.finish().unwrap();
+            },
+        );
+    }
+}
+
+/// A wild access outside any job still ends the process by the signal it deserves.
+#[test]
+fn a_fault_that_is_nobodys_goes_where_it_went_before() {
+    const CHILD: &str = "DSM_TEST_WILD";
+    if std::env::var_os(CHILD).is_some() {
+        let job = Job::start(Box::new(littoral_dsm::runtime::carrier::Solo), Config::default());
+        let _job = job.unwrap();
+        // SAFETY: none; the access is to be stopped by the processor, and the process with it.
+        unsafe { std::ptr::without_provenance_mut::<u8>(64).write_volatile(1) };
+        return;
+    }
+    use std::os::unix::process::ExitStatusExt as _;
+    let program = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new(program);
+    child.args(["--exact", "a_fault_that_is_nobodys_goes_where_it_went_before", "--nocapture"]);
+    let out = child.env(CHILD, "1").output().unwrap();
+    assert_eq!(out.status.signal(), Some(11));
+}
+
+#[test]
+fn misuse_of_raw_jobs_has_a_kind() {
+    run(Over::ShmPages, 2, |mut job| {
+        let s = job.alloc_slice::<u64>(1, Homes::At(0)).unwrap();
+        assert_eq!(job.unlock(L).unwrap_err().kind(), Kind::Misuse);
+        job.touch(s, true).unwrap();
+        job.finish().unwrap();
+    });
+}

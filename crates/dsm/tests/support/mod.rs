@@ -1,0 +1,112 @@
+//! Jobs whose ranks are threads of one test, over every fabric there is.
+
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use littoral_base::units::NodeId;
+use littoral_device::fabric::hostile::HostilePool;
+use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
+use littoral_device::fabric::shm::{ShmFabric, ShmLayout};
+use littoral_device::fabric::tcp::TcpFabric;
+use littoral_dsm::job::Job;
+use littoral_dsm::runtime::Config;
+use littoral_dsm::runtime::carrier::{Carrier, Exclusive, Shared};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    Tcp,
+    /// Shared memory, ranks keep copies of pages.
+    ShmPages,
+    /// Shared memory, ranks share the pages.
+    Shm,
+    /// A pool whose every node has a private, stale, randomly evicting line cache.
+    Hostile,
+}
+
+pub(crate) const EVERY: [Over; 4] = [Over::Tcp, Over::ShmPages, Over::Shm, Over::Hostile];
+/// Those whose ranks keep copies.
+pub(crate) const COPIES: [Over; 3] = [Over::Tcp, Over::ShmPages, Over::Hostile];
+
+const BYTES_MAX: usize = 1 << 26;
+
+fn memory(bytes: usize) -> File {
+    let file = tempfile::tempfile_in("/dev/shm").unwrap();
+    file.set_len(bytes as u64).unwrap();
+    file
+}
+
+fn carriers(over: Over, ranks: u16) -> Vec<Box<dyn FnOnce() -> Box<dyn Carrier> + Send>> {
+    let mut makers: Vec<Box<dyn FnOnce() -> Box<dyn Carrier> + Send>> = Vec::new();
+    match over {
+        Over::Tcp => {
+            let bind = |_| TcpListener::bind("127.0.0.1:0").unwrap();
+            let listeners: Vec<TcpListener> = (0..ranks).map(bind).collect();
+            let all: Arc<Vec<SocketAddr>> =
+                Arc::new(listeners.iter().map(|l| l.local_addr().unwrap()).collect());
+            for (n, listener) in listeners.into_iter().enumerate() {
+                let all = Arc::clone(&all);
+                let me = NodeId(n as u16);
+                makers.push(Box::new(move || {
+                    Box::new(Shared(TcpFabric::connect(me, &all, &listener, 64).unwrap()))
+                }));
+            }
+        }
+        Over::ShmPages | Over::Shm => {
+            let layout = ShmLayout::new(ranks, 64);
+            let file = Arc::new(memory(0));
+            layout.create(&file).unwrap();
+            for n in 0..ranks {
+                let file = Arc::clone(&file);
+                makers.push(Box::new(move || {
+                    let fabric = ShmFabric::attach(&file, layout, NodeId(n)).unwrap();
+                    fabric.wait_for_all(std::time::Duration::from_secs(10)).unwrap();
+                    Box::new(Shared(fabric))
+                }));
+            }
+        }
+        Over::Hostile => {
+            let layout = PoolLayout::new(ranks, 64);
+            let pool = HostilePool::new(layout.pool_bytes(), 7, 50);
+            for n in 0..ranks {
+                let view = pool.view(n);
+                makers.push(Box::new(move || {
+                    let fabric = PoolFabric::new(view, layout, NodeId(n)).unwrap();
+                    Box::new(Exclusive::new(fabric))
+                }));
+            }
+        }
+    }
+    makers
+}
+
+/// Runs `program` on every rank of a job; what each rank answers.
+pub(crate) fn run_with<T: Send>(
+    over: Over,
+    ranks: u16,
+    configure: impl Fn(&mut Config) + Sync,
+    program: impl Fn(Job) -> T + Sync,
+) -> Vec<T> {
+    let mut direct = (over == Over::Shm).then(|| memory(BYTES_MAX));
+    let program = &program;
+    let configure = &configure;
+    std::thread::scope(|s| {
+        let mut threads = Vec::new();
+        for make in carriers(over, ranks) {
+            let direct = direct.as_mut().map(|f| f.try_clone().unwrap());
+            threads.push(s.spawn(move || {
+                let mut config =
+                    Config { bytes_max: BYTES_MAX, direct, log_capacity: 64, ..Config::default() };
+                configure(&mut config);
+                program(Job::start(make(), config).unwrap())
+            }));
+        }
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    })
+}
+
+pub(crate) fn run<T: Send>(over: Over, ranks: u16, program: impl Fn(Job) -> T + Sync) -> Vec<T> {
+    run_with(over, ranks, |_| {}, program)
+}
