@@ -31,6 +31,9 @@ pub(crate) enum Command {
     /// LoongArch programs on this host, interpreted exactly
     #[command(subcommand)]
     La64(littoral::la64::command::Command),
+    /// Heaps of durable transactions in a file
+    #[command(subcommand)]
+    Heap(HeapCommand),
     /// Measure a part by itself
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -197,6 +200,50 @@ pub(crate) struct MachineArgs {
 pub(crate) enum BenchCommand {
     /// The coroutine ring: cost of a step, bounds reached, interfaces compared
     Ring(BenchRingArgs),
+    /// Durable transactions beside undo logging, redo logging, replaying and the paper's protocol
+    Heap(BenchHeapArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchHeapArgs {
+    /// Rounds in which the engines take turns; the median of each counts
+    #[arg(long, value_name = "K", default_value_t = 5)]
+    pub(crate) trials: u32,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HeapCommand {
+    /// Make an empty pool
+    Create(HeapCreateArgs),
+    /// Say what a pool holds and what this file system promises, changing nothing
+    Info(PoolArgs),
+    /// Walk every version, slab and root of a pool, changing nothing
+    Check(PoolArgs),
+    /// Print every live object of a pool, changing nothing
+    Dump(PoolArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HeapCreateArgs {
+    /// The file to make
+    #[arg(value_name = "POOL")]
+    pub(crate) pool: PathBuf,
+    /// Bytes of the pool, rounded up to whole pages
+    #[arg(long, value_name = "S")]
+    pub(crate) size: Bytes,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolArgs {
+    /// A pool's file
+    #[arg(value_name = "POOL")]
+    pub(crate) pool: PathBuf,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
 }
 
 #[derive(Debug, Args)]

@@ -1,9 +1,10 @@
 //! `littoral bench`: a part measured by itself.
 
 use littoral_bench::ring::{self, PerRead};
+use littoral_bench::sdtm::table::{self, Row};
 use serde_json::{Value, json};
 
-use crate::args::{BenchCommand, BenchRingArgs};
+use crate::args::{BenchCommand, BenchHeapArgs, BenchRingArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
@@ -11,6 +12,7 @@ use crate::out;
 pub(crate) fn run(command: &BenchCommand) -> Outcome {
     match command {
         BenchCommand::Ring(args) => out::show(args.shown.format, &ring_figures(args)?),
+        BenchCommand::Heap(args) => out::show(args.shown.format, &heap_figures(args)?),
     }
 }
 
@@ -21,6 +23,22 @@ fn ring_figures(args: &BenchRingArgs) -> Result<Value, Failure> {
         "step, 64 B reads (clock: wall and thread CPU)": steps(args)?,
         "reads at 4 us over the bound (clock: paced)": bounds(args)?,
         "interfaces (clock: paced, zero latency)": interfaces(args)?,
+    }))
+}
+
+fn heap_figures(args: &BenchHeapArgs) -> Result<Value, Failure> {
+    let shown = |row: &Row| {
+        json!({
+            "work": row.work, "engine": row.engine, "cpu_ns": row.cpu_ns,
+            "operations_per_s": row.per_s, "aborts_share": row.aborts_share,
+        })
+    };
+    let rows = table::rows(args.trials.max(1) as usize)?;
+    Ok(json!({
+        "schema": "littoral.bench.heap/1",
+        "trials_count": args.trials.max(1),
+        "an operation on DRAM with real flushes, nothing modelled (clock: CPU and wall)":
+            rows.iter().map(shown).collect::<Vec<_>>(),
     }))
 }
 

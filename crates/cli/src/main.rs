@@ -11,6 +11,7 @@ mod bench;
 mod completions;
 mod failure;
 mod graph;
+mod heap;
 mod interrupt;
 mod la64;
 mod machine;
@@ -40,6 +41,7 @@ fn run(cli: Cli) -> Outcome {
     }
     match cli.command {
         Command::Graph(command) => graph::run(&command),
+        Command::Heap(command) => heap::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::La64(command) => la64::run(command),
         Command::Machine(args) => machine::run(&args),

@@ -101,6 +101,57 @@ fn damaged_and_foreign_graph_files_are_refused() {
 }
 
 #[test]
+fn foreign_damaged_and_later_pools_are_refused_and_stay_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = littoral(dir.path(), &["heap", "create", "good.pool", "--size", "1MiB"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let good = fs::read(dir.path().join("good.pool")).unwrap();
+    let spoiled = |at: usize, xor: u8| {
+        let mut bytes = good.clone();
+        bytes[at] ^= xor;
+        bytes
+    };
+    let cases: [(&str, Vec<u8>, i32, &str); 6] = [
+        ("letter.pool", b"This is a letter, not a pool.".to_vec(), 4, "letter.pool"),
+        ("foreign.pool", vec![0x5a; 4096], 4, "another program's file"),
+        ("cut.pool", good[..good.len() / 2].to_vec(), 4, "its file 524288"),
+        ("later.pool", spoiled(8, 200), 5, "pool format"),
+        ("flipped.pool", spoiled(17, 1), 4, "checksum"),
+        ("slab.pool", spoiled(256 + 64 * 256, 1), 4, "slab table entry 0"),
+    ];
+    for (name, bytes, code, word) in &cases {
+        fs::write(dir.path().join(name), bytes).unwrap();
+        for verb in ["info", "check", "dump"] {
+            refused(dir.path(), &["heap", verb, name], *code, &[name, word]);
+        }
+        assert_eq!(&fs::read(dir.path().join(name)).unwrap(), bytes, "{name}: nothing changed");
+    }
+    fs::write(dir.path().join("thesis.txt"), "years of work").unwrap();
+    refused(dir.path(), &["heap", "create", "thesis.txt", "--size", "1MiB"], 3, &["exists"]);
+    assert_eq!(fs::read(dir.path().join("thesis.txt")).unwrap(), b"years of work");
+}
+
+#[test]
+fn a_pool_that_may_only_be_read_is_looked_at_and_says_what_it_cannot_promise() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let made = littoral(dir.path(), &["heap", "create", "a.pool", "--size", "1MiB"]);
+    assert!(made.status.success());
+    let path = dir.path().join("a.pool");
+    let before = fs::read(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let shown = littoral(dir.path(), &["heap", "info", "a.pool", "--format", "json"]);
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    let value: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&value["pool_bytes"], &value["threads_max"]), (&(1 << 20).into(), &64.into()));
+    // Root may write any file; anybody else is told.
+    let told = value["promise"].as_str().unwrap();
+    let may_write = fs::OpenOptions::new().write(true).open(&path).is_ok();
+    assert_eq!(told.contains("open for reading and writing"), !may_write, "{told}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
 fn nothing_that_is_no_graph_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("in.el"), "0 1\n").unwrap();

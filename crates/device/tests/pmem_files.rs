@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use littoral_device::Kind;
 use littoral_device::memory::{Domain, Promise};
-use littoral_device::pmem::{Eadr, Flush, FlushFence, Msync, platform_has_eadr};
+use littoral_device::pmem::{Eadr, FileCopy, Flush, FlushFence, Msync, platform_has_eadr};
 
 const MARK: u64 = 0x1122_3344_5566_7788;
 
@@ -51,6 +51,26 @@ fn a_file_has_one_owner_and_is_never_created_over() {
     assert!(again.to_string().contains("exists already"), "{again}");
     drop(first);
     Msync::open(&path).unwrap();
+}
+
+#[test]
+fn a_copy_changes_nothing_and_shares_the_file_with_readers_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let owner = Msync::create(&path, 1 << 16).unwrap();
+    write(&owner);
+    assert_eq!(FileCopy::open(&path).unwrap_err().kind(), Kind::Busy);
+    drop(owner);
+    let bytes = std::fs::read(&path).unwrap();
+    let (one, two) = (FileCopy::open(&path).unwrap(), FileCopy::open(&path).unwrap());
+    one.store(4096 + 8, 1, Ordering::Relaxed);
+    one.write_back(4096, 64);
+    one.fence().unwrap();
+    assert_eq!(one.word(4096 + 8, Ordering::Relaxed), 1);
+    assert_eq!(two.word(4096 + 8, Ordering::Relaxed), MARK);
+    assert_eq!(Msync::open(&path).unwrap_err().kind(), Kind::Busy, "somebody looks at it");
+    drop((one, two));
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
 #[test]

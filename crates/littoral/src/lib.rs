@@ -11,6 +11,8 @@ pub use littoral_graph as graph;
 pub use littoral_la64 as la64;
 pub use littoral_runtime as runtime;
 
+#[cfg(feature = "heap")]
+pub mod heap;
 pub mod machine;
 
 pub use machine::Machine;

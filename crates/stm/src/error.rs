@@ -9,8 +9,11 @@ use littoral_base::error::{Category, Class};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The medium is no pool, or a pool of another format version.
+    /// The medium is no pool.
     Foreign,
+    /// The medium is a pool of a format version that this build does not read, or this host lacks
+    /// what the medium needs.
+    Unsupported,
     /// The medium's bytes break the format.
     Corrupt,
     /// An option or argument is out of range.
@@ -38,6 +41,7 @@ impl Category for Kind {
         match self {
             Kind::Foreign | Kind::Corrupt => Class::Corrupt,
             Kind::Usage | Kind::BadReference | Kind::ReadOnly => Class::Usage,
+            Kind::Unsupported => Class::Unsupported,
             Kind::Cancelled => Class::Negative,
             _ => Class::Environment,
         }

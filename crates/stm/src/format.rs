@@ -133,8 +133,10 @@ impl Layout {
             return bad(Kind::Foreign, format!("no pool of littoral: {why}; nothing changed"));
         }
         if version != VERSION {
-            let text = format!("pool format {version}; this build reads format {VERSION}");
-            return bad(Kind::Foreign, text);
+            let text = format!(
+                "pool format {version}; this build reads format {VERSION}; nothing changed"
+            );
+            return bad(Kind::Unsupported, text);
         }
         if codec::unseal(&block, 0).is_none() {
             return bad(Kind::Corrupt, "offset 0: the superblock's checksum is wrong".to_owned());

@@ -47,7 +47,7 @@ mod word;
 
 pub use error::{Abort, Error, Kind, Result};
 pub use format::{Options, VERSION};
-pub use pool::{Info, Pool, TypeInfo};
+pub use pool::{Info, ObjectView, Pool, RootView, TypeInfo, Unfinished, type_name};
 pub use record::{Record, Ref};
 pub use recover::Restart;
 pub use root::NAME_BYTES_MAX;

@@ -67,6 +67,10 @@ pub(crate) struct Place<'p> {
     pub(crate) base: usize,
 }
 
+mod walk;
+
+pub use walk::{ObjectView, RootView, Unfinished, type_name};
+
 /// What a pool holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -119,8 +123,8 @@ impl<D: Domain> Pool<D> {
     /// Opens a pool after a clean end or a crash.
     ///
     /// # Errors
-    /// `Kind::Foreign` for another program's file or another format version, `Kind::Corrupt` with
-    /// the offset for damage, `Kind::Device` when the medium fails.
+    /// `Kind::Foreign` for another program's file, `Kind::Unsupported` for another format version,
+    /// `Kind::Corrupt` with the offset for damage, `Kind::Device` when the medium fails.
     pub fn open(domain: D, restart: Restart) -> Result<Self> {
         let layout = Layout::read(&domain)?;
         let entries = read_table(&domain, &layout)?;

@@ -30,6 +30,8 @@ pub const WORDS_MAX: usize = 255;
 pub trait Record: Copy + 'static {
     /// Names the type on the medium; never zero.
     const TAG: u64;
+    /// The name behind the tag, for people.
+    const NAME: &'static str = "";
     /// Words of payload, 1 to [`WORDS_MAX`].
     const WORDS: usize;
     /// Builds the record from its words.
@@ -176,6 +178,7 @@ macro_rules! record {
         impl $crate::Record for $name {
             const WORDS: usize = 0 $(+ <$t as $crate::record::Field>::WORDS)+;
             const TAG: u64 = $crate::record::tag($tag, Self::WORDS);
+            const NAME: &'static str = $tag;
             #[inline(always)]
             fn load(mut word: impl FnMut(usize) -> u64) -> Self {
                 let mut at = 0;

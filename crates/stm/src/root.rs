@@ -38,6 +38,15 @@ impl Root {
     }
 }
 
+impl Root {
+    /// Name, tag and offset of what it leads to, as a person may read them.
+    pub(crate) fn shown(&self) -> (String, u64, u64) {
+        let bytes: Vec<u8> = self.name.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        (String::from_utf8_lossy(&bytes[..end]).into_owned(), self.tag, self.at)
+    }
+}
+
 pub(crate) fn packed(name: &str) -> Result<[u64; 4], Abort> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes.len() > NAME_BYTES_MAX || bytes.contains(&0) {

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use littoral_device::memory::Domain;
 use littoral_device::pmem::{Dram, FlushFence, Msync, Sim};
-use littoral_stm::{Abort, Kind, Options, Pool, Record, Ref, Restart};
+use littoral_stm::structures::{HashMap, Map};
+use littoral_stm::{Abort, Kind, Options, Pool, Record, Ref, Restart, Unfinished, type_name};
 
 littoral_stm::record! {
     struct Cell = "test.cell/1" { value: u64 }
@@ -194,7 +195,7 @@ fn foreign_damaged_and_misfit_media_are_refused_by_name() {
     };
     assert_eq!(sim(&|_| ()), None);
     assert_eq!(sim(&poke(0, 1)), Some(Kind::Foreign), "magic");
-    assert_eq!(sim(&poke(8, 3)), Some(Kind::Foreign), "version");
+    assert_eq!(sim(&poke(8, 3)), Some(Kind::Unsupported), "version");
     assert_eq!(sim(&poke(24, 64)), Some(Kind::Corrupt), "slab size without its checksum");
     assert_eq!(sim(&poke(256 + 8, 2)), Some(Kind::Corrupt), "frontier line");
     assert_eq!(sim(&poke(1024 + 8, 1)), Some(Kind::Corrupt), "slab table entry of the roots");
@@ -226,4 +227,42 @@ fn a_failed_fence_poisons_updates_and_leaves_reads() {
     assert_eq!(th.read_only(|tx| tx.read(cell)).unwrap().value, last);
     let after = th.atomically(|tx| tx.write(cell, &Cell { value: 1 })).unwrap_err();
     assert_eq!(after.kind(), Kind::Poisoned);
+}
+
+#[test]
+fn a_pool_shows_its_roots_its_objects_and_what_a_crash_left() {
+    let pool = Pool::create(Sim::new(64 << 10), &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let map = th
+        .atomically(|tx| {
+            let map = HashMap::create(tx, 3)?;
+            tx.set_root("map", map.at())?;
+            map.insert(tx, 7, 70)?;
+            Ok(map)
+        })
+        .unwrap();
+    let cell = th.atomically(|tx| tx.alloc(&Cell { value: 41 })).unwrap();
+    th.atomically(|tx| tx.write(cell, &Cell { value: 42 })).unwrap();
+    let gone = th.atomically(|tx| tx.alloc(&Cell { value: 1 })).unwrap();
+    th.atomically(|tx| tx.free(gone)).unwrap();
+    std::mem::forget(th);
+    let roots = pool.roots().unwrap();
+    assert_eq!((roots[0].name.as_str(), roots[0].offset), ("map", map.at().offset()));
+    assert_eq!(type_name(roots[0].tag), Some("littoral.hash.head/1"));
+    let (mut cells, mut others) = (Vec::new(), 0);
+    pool.walk(|o| {
+        if o.tag == Cell::TAG {
+            cells.push((o.offset, o.words.clone()));
+        } else {
+            others += u64::from(type_name(o.tag).is_some());
+        }
+        true
+    })
+    .unwrap();
+    assert_eq!(cells, [(cell.offset(), vec![42])], "the newest version, and no freed object");
+    assert_eq!(others, 1 + 1 + 1 + 3, "root, head, directory, buckets");
+    let found = Unfinished::read(pool.domain()).unwrap();
+    assert_eq!((found.threads_count, found.dead_count), (1, 0));
+    let again = Pool::open(pool.into_domain(), Restart::Lazy).unwrap();
+    assert_eq!(Unfinished::read(again.domain()).unwrap().dead_count, 1);
 }

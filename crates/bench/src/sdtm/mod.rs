@@ -2,7 +2,7 @@
 //!
 //! - [`engine`]: one face for all; [`work`]: the workloads;
 //! - [`paper`], [`undo`], [`tl2`]: the baselines; `rivals`: turns;
-//! - [`claims`], [`own`]: the figures by their ids.
+//! - [`claims`], [`own`]: the figures by their ids; [`table`]: rows for `bench heap`.
 //!
 //! Everything timed runs over anonymous memory with real write-backs and fences: durability of
 //! nothing, at its cost in instructions; no persistent part is modelled. Ratios are medians of
@@ -17,6 +17,7 @@ pub mod paper;
 pub mod pmdk;
 mod replay;
 mod rivals;
+pub mod table;
 pub mod tl2;
 pub mod undo;
 pub mod work;

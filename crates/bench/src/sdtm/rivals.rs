@@ -150,6 +150,11 @@ impl Turns {
         median(self.of(who).iter().map(Run::per_cpu_second).collect())
     }
 
+    /// Operations a second of wall time, median of rounds.
+    pub(super) fn wall_speed(&self, who: Who) -> f64 {
+        median(self.of(who).iter().map(Run::per_second).collect())
+    }
+
     /// Aborts in a hundred commits, over all rounds.
     pub(super) fn aborts_percent(&self, who: Who) -> f64 {
         let sum = |f: fn(&Run) -> u64| self.of(who).iter().map(f).sum::<u64>() as f64;

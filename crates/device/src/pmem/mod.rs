@@ -5,6 +5,7 @@
 //!   mapping;
 //! - [`Eadr`]: caches inside the power domain;
 //! - [`Msync`]: real durability on any file system;
+//! - [`FileCopy`]: a file looked at without changing it;
 //! - [`Dram`]: volatile, on the sync shim, for loom and shuttle;
 //! - [`Sim`]: recorded, with every crash image enumerable ([`trace`]; a C ABI in [`raw::c_abi`]);
 //! - [`Counted`] and [`Paced`]: counts, a write-combining model, a part's latency and bandwidth.
@@ -12,6 +13,7 @@
 //! Byte order on the medium is little-endian; a big-endian build is refused at compile time by the
 //! engines that use it. Design page: `docs/design/pmem.md`.
 
+mod copy;
 mod count;
 mod dram;
 mod flush;
@@ -21,6 +23,7 @@ pub mod raw;
 pub mod sim;
 pub mod trace;
 
+pub use copy::FileCopy;
 pub use count::{Counted, MemoryCounts};
 pub use dram::Dram;
 pub use flush::{Eadr, FlushFence, platform_has_eadr};

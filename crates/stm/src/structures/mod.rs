@@ -38,6 +38,30 @@ pub use queue::{Queue, QueueHead};
 use crate::error::Abort;
 use crate::tx::Access;
 
+/// Tags and names of the types that structures put into a pool.
+pub(crate) fn known_types() -> [(u64, &'static str); 14] {
+    use crate::record::Record;
+    fn of<T: Record>() -> (u64, &'static str) {
+        (T::TAG, T::NAME)
+    }
+    [
+        of::<HashHead>(),
+        of::<hash::Directory>(),
+        of::<hash::Bucket>(),
+        of::<hash::Node>(),
+        of::<TreeHead>(),
+        of::<bst::Node>(),
+        of::<ListHead>(),
+        of::<list::Node>(),
+        of::<BTreeHead>(),
+        of::<btree::Leaf>(),
+        of::<btree::Inner>(),
+        of::<QueueHead>(),
+        of::<queue::End>(),
+        of::<queue::Node>(),
+    ]
+}
+
 /// A map from words to words inside a transaction.
 pub trait Map {
     /// The value of `key`.

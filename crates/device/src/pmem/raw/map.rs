@@ -94,13 +94,29 @@ impl Mapping {
     pub(in crate::pmem) fn open(path: &Path) -> Result<Mapping> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(|e| io("open for reading and writing", path, e))?;
-        let len = file.metadata().map_err(|e| io("ask its length", path, e))?.len();
-        let len = usize::try_from(len).expect("invariant: a file fits the address space");
-        if len == 0 || len % 64 != 0 {
-            let text = format!("{}: {len} bytes is no whole number of lines", path.display());
-            return Err(Error::new(Kind::Foreign, text));
-        }
+        let len = whole_lines(path, &file)?;
         Self::map(path, file, len)
+    }
+
+    /// Maps a copy of an existing file that only this process sees; the file is opened for reading
+    /// and stays as it is. Other readers may hold it, an owner not.
+    ///
+    /// # Errors
+    /// As `open`, for reading.
+    pub(in crate::pmem) fn open_copy(path: &Path) -> Result<Mapping> {
+        let file = File::open(path).map_err(|e| io("open for reading", path, e))?;
+        let len = whole_lines(path, &file)?;
+        flock(&file, FlockOperation::NonBlockingLockShared)
+            .map_err(|e| io("is in use by another owner", path, e))?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe {
+            let prot = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            mmap(std::ptr::null_mut(), len, prot, flags, &file, 0)
+        };
+        let base = base.map_err(|e| io("map", path, e))?;
+        let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
+        Ok(Mapping { base, len, file: Some(file), is_dax: false })
     }
 
     fn map(path: &Path, file: File, len: usize) -> Result<Mapping> {
@@ -175,6 +191,17 @@ impl Drop for Mapping {
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of our own mapping");
     }
+}
+
+/// A file's length, which must be whole lines.
+fn whole_lines(path: &Path, file: &File) -> Result<usize> {
+    let len = file.metadata().map_err(|e| io("ask its length", path, e))?.len();
+    let len = usize::try_from(len).expect("invariant: a file fits the address space");
+    if len == 0 || len % 64 != 0 {
+        let text = format!("{}: {len} bytes is no whole number of lines", path.display());
+        return Err(Error::new(Kind::Foreign, text));
+    }
+    Ok(len)
 }
 
 fn check_len(len: usize, path: &Path) -> Result<()> {

@@ -1,0 +1,164 @@
+//! `littoral heap`: pools of durable transactions, made and looked at.
+//!
+//! - Only `create` writes. The other verbs open the file for reading, restart a private copy of it
+//!   and show that; the file stays as a crash left it.
+//! - The promise shown is what this file system and processor were found to give.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use littoral::base::error::Class;
+use littoral::device::memory::Domain as _;
+use littoral::heap::{self, Look, Medium, ObjectView};
+use serde_json::{Value, json};
+
+use crate::args::{HeapCommand, HeapCreateArgs, PoolArgs};
+use crate::failure::{Failure, Outcome};
+use crate::out::{self, Format};
+
+/// Bytes of text gathered before they are written.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// Runs the command.
+pub(crate) fn run(command: &HeapCommand) -> Outcome {
+    match command {
+        HeapCommand::Create(args) => create(args),
+        HeapCommand::Info(args) => out::show(args.shown.format, &info(&args.pool)?),
+        HeapCommand::Check(args) => out::show(args.shown.format, &check(&args.pool)?),
+        HeapCommand::Dump(args) => dump(args),
+    }
+}
+
+fn create(args: &HeapCreateArgs) -> Outcome {
+    let bytes = usize::try_from(args.size.0)
+        .map_err(|_| Failure::new(Class::Usage, format!("{} is too large", args.size)))?;
+    let pool = heap::create(&args.pool, bytes)?;
+    let info = pool.info()?;
+    let value = json!({
+        "schema": "littoral.heap.create/1",
+        "pool": args.pool.display().to_string(),
+        "pool_bytes": info.pool_bytes,
+        "slab_bytes": info.slab_bytes,
+        "threads_max": info.threads_max,
+        "durable by": pool.domain().name(),
+        "promise": heap::words(info.promise),
+    });
+    out::show(args.shown.format, &value)
+}
+
+/// What a session that may write would get here; looking is possible without one.
+fn promise(path: &Path) -> (String, String) {
+    match Medium::open(path) {
+        Ok(medium) => (medium.name().to_owned(), heap::words(medium.promise()).to_owned()),
+        Err(error) => ("nothing here".to_owned(), error.to_string()),
+    }
+}
+
+fn type_words(tag: u64) -> String {
+    heap::type_name(tag).map_or_else(|| format!("{tag:#018x}"), str::to_owned)
+}
+
+fn roots(look: &Look) -> Result<Vec<Value>, Failure> {
+    let shown = |r: heap::RootView| json!({"root": r.name, "type": type_words(r.tag), "at": format!("{:#x}", r.offset)});
+    Ok(look.pool.roots()?.into_iter().map(shown).collect())
+}
+
+fn info(path: &Path) -> Result<Value, Failure> {
+    let (durable_by, promise) = promise(path);
+    let look = heap::look(path)?;
+    let info = look.pool.info()?;
+    let types = info.types.iter().map(|t| {
+        json!({
+            "type": type_words(t.tag), "words_count": t.words_count,
+            "objects_count": t.objects_count, "room_count": t.objects_max,
+        })
+    });
+    Ok(json!({
+        "schema": "littoral.heap.info/1",
+        "pool": path.display().to_string(),
+        "format version": heap::VERSION,
+        "pool_bytes": info.pool_bytes,
+        "slab_bytes": info.slab_bytes,
+        "slabs_count": info.slabs_count,
+        "slabs_max": info.slabs_max,
+        "threads_max": info.threads_max,
+        "unfinished_threads_count": look.unfinished.threads_count,
+        "durable by": durable_by,
+        "promise": promise,
+        "types": types.collect::<Vec<_>>(),
+        "roots": roots(&look)?,
+    }))
+}
+
+fn check(path: &Path) -> Result<Value, Failure> {
+    let look = heap::look(path)?;
+    let roots = roots(&look)?;
+    let (mut objects, mut words) = (0u64, 0u64);
+    look.pool.walk(|o| {
+        objects += 1;
+        words += o.words.len() as u64;
+        true
+    })?;
+    let left = match look.unfinished.threads_count {
+        0 => "Every session ended cleanly.".to_owned(),
+        n => format!("{n} thread slots did not end cleanly; opening the pool puts that right."),
+    };
+    Ok(json!({
+        "schema": "littoral.heap.check/1",
+        "pool": path.display().to_string(),
+        "slabs_count": look.pool.info()?.slabs_count,
+        "objects_count": objects,
+        "payload_bytes": 8 * words,
+        "roots_count": roots.len(),
+        "unfinished_threads_count": look.unfinished.threads_count,
+        "unfinished_clocks_count": look.unfinished.dead_count,
+        "sentence": format!("Superblock, slab table, every version and every root are sound. {left}"),
+    }))
+}
+
+fn object(o: &ObjectView) -> Value {
+    json!({
+        "at": format!("{:#x}", o.offset), "type": type_words(o.tag),
+        "thread_id": o.thread, "clock_count": o.clock, "words": o.words,
+    })
+}
+
+fn object_line(text: &mut String, o: &ObjectView) {
+    let written = write!(text, "{:#x} {} by {}:{}", o.offset, type_words(o.tag), o.thread, o.clock);
+    let written = written.and_then(|()| o.words.iter().try_for_each(|w| write!(text, " {w:#x}")));
+    written.expect("invariant: a string takes all");
+    text.push('\n');
+}
+
+fn dump(args: &PoolArgs) -> Outcome {
+    let look = heap::look(&args.pool)?;
+    let roots = roots(&look)?;
+    if args.shown.format == Format::Json {
+        let mut objects = Vec::new();
+        look.pool.walk(|o| {
+            objects.push(object(o));
+            true
+        })?;
+        let value = json!({
+            "schema": "littoral.heap.dump/1",
+            "pool": args.pool.display().to_string(),
+            "roots": roots,
+            "objects": objects,
+        });
+        return out::show(Format::Json, &value);
+    }
+    let (mut text, mut ended) = (String::new(), Ok(()));
+    for root in &roots {
+        let word = |key: &str| root[key].as_str().unwrap_or_default().to_owned();
+        text.push_str(&format!("root {} {} {}\n", word("root"), word("at"), word("type")));
+    }
+    look.pool.walk(|o| {
+        object_line(&mut text, o);
+        if text.len() >= CHUNK_BYTES {
+            ended = out::bytes(text.as_bytes());
+            text.clear();
+        }
+        ended.is_ok()
+    })?;
+    ended.and_then(|()| out::bytes(text.as_bytes()))
+}

@@ -1,0 +1,250 @@
+//! Durable heaps: the transactional engine on files, with the strongest promise the place gives.
+//!
+//! Everything of the engine (`littoral-stm`) is reached through this module. On top of it
+//! - [`create`] and [`open`] choose the medium: flush and fence on DAX memory (nothing to flush
+//!   where the caches survive too), msync everywhere else; [`words`] says what that promises;
+//! - [`look`] opens a pool for reading without changing a byte of its file.
+//!
+//! ```
+//! use littoral::heap::{self, structures::{HashMap, Map}};
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("counts.pool");
+//! let pool = heap::create(&path, 1 << 20)?;
+//! let mut thread = pool.thread()?;
+//! thread.atomically(|tx| {
+//!     let map = HashMap::create(tx, 100)?;
+//!     map.insert(tx, 1, 10)?;
+//!     tx.set_root("counts", map.at())
+//! })?;
+//! # drop(thread);
+//! drop(pool);
+//! let pool = heap::open(&path)?;
+//! let found = pool.thread()?.read_only(|tx| {
+//!     let at = tx.root("counts")?.expect("it was named above");
+//!     HashMap::open(tx, at)?.get(tx, 1)
+//! })?;
+//! assert_eq!(found, Some(10));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Invariants
+//! - Nothing that exists is overwritten; a pool that could not be made leaves no file.
+//! - The promise is what the medium was found to be.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use littoral_base::error::{Category, Class};
+use littoral_device::memory::{Domain, Promise};
+use littoral_device::pmem::{Eadr, FileCopy, FlushFence, Msync, platform_has_eadr};
+
+pub use littoral_stm::*;
+
+/// Where a pool's bytes are.
+#[derive(Debug)]
+pub enum Medium {
+    /// DAX memory, by write-back and fence.
+    Flush(FlushFence),
+    /// DAX memory whose caches survive a power loss too.
+    Eadr(Eadr),
+    /// Any file, by msync.
+    Msync(Msync),
+}
+
+macro_rules! each {
+    ($self:ident, $domain:ident => $call:expr) => {
+        match $self {
+            Medium::Flush($domain) => $call,
+            Medium::Eadr($domain) => $call,
+            Medium::Msync($domain) => $call,
+        }
+    };
+}
+
+impl Medium {
+    /// Opens the file at `path` by the means that promise most.
+    ///
+    /// # Errors
+    /// `Kind::Device` when it cannot be opened for writing or another owner has it, `Kind::Foreign`
+    /// when its length is none of a pool's.
+    pub fn open(path: &Path) -> Result<Medium> {
+        match FlushFence::open(path) {
+            Ok(dax) if dax.promise() == Promise::PowerLoss && platform_has_eadr() => {
+                drop(dax);
+                Ok(Medium::Eadr(Eadr::open(path).map_err(failed)?))
+            }
+            Ok(dax) if dax.promise() == Promise::PowerLoss => Ok(Medium::Flush(dax)),
+            Err(e) if e.kind() != littoral_device::Kind::Unsupported => Err(failed(e)),
+            // The file is not DAX memory, or the processor has no write-back: msync does both.
+            other => {
+                drop(other);
+                Ok(Medium::Msync(Msync::open(path).map_err(failed)?))
+            }
+        }
+    }
+
+    /// How a pool on this medium is made durable, in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Medium::Flush(_) => "flush and fence",
+            Medium::Eadr(_) => "fence",
+            Medium::Msync(_) => "msync",
+        }
+    }
+}
+
+impl Domain for Medium {
+    fn len(&self) -> usize {
+        each!(self, d => d.len())
+    }
+    fn promise(&self) -> Promise {
+        each!(self, d => d.promise())
+    }
+    #[inline]
+    fn word(&self, offset: usize, order: Ordering) -> u64 {
+        each!(self, d => d.word(offset, order))
+    }
+    #[inline]
+    fn store(&self, offset: usize, value: u64, order: Ordering) {
+        each!(self, d => d.store(offset, value, order));
+    }
+    fn compare_exchange(
+        &self,
+        offset: usize,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u64, u64> {
+        each!(self, d => d.compare_exchange(offset, current, new, success, failure))
+    }
+    #[inline]
+    fn write_back(&self, offset: usize, len: usize) {
+        each!(self, d => d.write_back(offset, len));
+    }
+    fn invalidate(&self, offset: usize, len: usize) {
+        each!(self, d => d.invalidate(offset, len));
+    }
+    #[inline]
+    fn fence(&self) -> littoral_device::Result<()> {
+        each!(self, d => d.fence())
+    }
+}
+
+/// A device's failure as a heap's, of the same class.
+fn failed(error: littoral_device::Error) -> Error {
+    let kind = match error.kind().class() {
+        Class::Corrupt => Kind::Foreign,
+        Class::Usage => Kind::Usage,
+        Class::Unsupported => Kind::Unsupported,
+        _ => Kind::Device,
+    };
+    Error::with_source(kind, "the pool's file", error)
+}
+
+fn at(path: &Path) -> impl Fn(Error) -> Error {
+    move |e| e.in_context(path.display())
+}
+
+/// Makes a pool of `bytes` (rounded up to whole pages) in a new file.
+///
+/// # Errors
+/// `Kind::Device` when the file exists or cannot be made, `Kind::Usage` when no pool is that small;
+/// no file is left then.
+pub fn create(path: &Path, bytes: usize) -> Result<Pool<Medium>> {
+    create_with(path, bytes, &Options::default())
+}
+
+/// Makes a pool with options of the caller's.
+///
+/// # Errors
+/// As [`create`]; `Kind::Usage` for an option out of range.
+pub fn create_with(path: &Path, bytes: usize, options: &Options) -> Result<Pool<Medium>> {
+    let bytes = bytes.max(1).checked_next_multiple_of(4096).unwrap_or(usize::MAX / 64 * 64);
+    drop(Msync::create(path, bytes).map_err(failed)?);
+    let made = Medium::open(path).and_then(|medium| Pool::create(medium, options));
+    made.map_err(at(path)).inspect_err(|_| drop(std::fs::remove_file(path)))
+}
+
+/// Opens a pool after a clean end or a crash, in time independent of its size.
+///
+/// # Errors
+/// `Kind::Foreign`, `Kind::Unsupported` or `Kind::Corrupt` for what is no pool, one of another
+/// version, or a damaged one; `Kind::Device` when another owner has it or it is read-only.
+pub fn open(path: &Path) -> Result<Pool<Medium>> {
+    Medium::open(path).and_then(|m| Pool::open(m, Restart::Lazy)).map_err(at(path))
+}
+
+/// A pool being looked at.
+#[derive(Debug)]
+pub struct Look {
+    /// The pool as a restart would make it, in a copy of this process; every slab is resolved.
+    pub pool: Pool<FileCopy>,
+    /// What the last session left unfinished, as the file says.
+    pub unfinished: Unfinished,
+}
+
+/// Opens a pool's file for reading only: what a restart would write stays in this process.
+///
+/// # Errors
+/// As [`open`], but for reading.
+pub fn look(path: &Path) -> Result<Look> {
+    let copy = FileCopy::open(path).map_err(failed)?;
+    let unfinished = Unfinished::read(&copy).map_err(at(path))?;
+    let pool = Pool::open(copy, Restart::Scan).map_err(at(path))?;
+    Ok(Look { pool, unfinished })
+}
+
+/// What a promise means, in words.
+pub fn words(promise: Promise) -> &'static str {
+    match promise {
+        Promise::PowerLoss => "a transaction that returned survives loss of power",
+        Promise::DeviceFlush => {
+            "a transaction that returned survives loss of power, as far as the drive keeps what it \
+             was told to flush"
+        }
+        Promise::ProcessDeath => {
+            "a transaction that returned survives the death of the process; this file system is in \
+             memory and loses everything with power"
+        }
+        Promise::OtherNodes => "a transaction that returned is seen by the other nodes",
+        _ => "nothing: the pool ends with the process",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_cannot_be_made_leaves_no_file_and_one_that_exists_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pool");
+        assert_eq!(create(&path, 100).unwrap_err().kind(), Kind::Usage);
+        assert!(!path.exists());
+        let bad = Options { threads_max: 1000, slab_bytes: None };
+        assert_eq!(create_with(&path, 1 << 20, &bad).unwrap_err().kind(), Kind::Usage);
+        assert!(!path.exists());
+        drop(create(&path, 1 << 20).unwrap());
+        let before = std::fs::read(&path).unwrap();
+        assert_eq!(create(&path, 1 << 20).unwrap_err().kind(), Kind::Device);
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn looking_changes_nothing_and_waits_for_no_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pool");
+        let pool = create(&path, 1 << 20).unwrap();
+        assert_eq!(open(&path).unwrap_err().kind(), Kind::Device, "opened twice");
+        assert_eq!(look(&path).unwrap_err().kind(), Kind::Device);
+        std::mem::forget(pool.thread().unwrap());
+        drop(pool);
+        let before = std::fs::read(&path).unwrap();
+        assert_eq!(look(&path).unwrap().unfinished.threads_count, 1);
+        assert_eq!(look(&path).unwrap().unfinished.threads_count, 1, "still: nothing restarted");
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        open(&path).unwrap();
+        assert_eq!(look(&path).unwrap().unfinished.threads_count, 0);
+    }
+}

@@ -1,0 +1,145 @@
+//! A pool looked at from outside: every live object, every named root, what a crash left unfinished.
+//!
+//! - Nothing here takes part in transactions: a walk reads the medium and is meant for a pool that
+//!   nobody works on (a file looked at through a private copy).
+//! - Every slab is resolved first, so each object's stamps have been judged and a bad one is an
+//!   error with its offset; of two versions the later count is the one shown.
+//! - Types are told by tag; [`type_name`] knows those of this crate.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use littoral_device::memory::Domain;
+
+use super::Pool;
+use crate::error::{Error, Kind, Result};
+use crate::format::{Frontier, Layout, SlabEntry, object_bytes, slot_bytes};
+use crate::record::Record;
+use crate::root::Root;
+use crate::structures::known_types;
+use crate::word::Stamp;
+
+/// A live object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectView {
+    /// Its offset in the pool: what a reference to it holds.
+    pub offset: u64,
+    /// Its type's tag.
+    pub tag: u64,
+    /// The thread slot whose transaction wrote it.
+    pub thread: u32,
+    /// That thread's clock then.
+    pub clock: u64,
+    /// Its payload.
+    pub words: Vec<u64>,
+}
+
+/// A named root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootView {
+    /// The name.
+    pub name: String,
+    /// The tag of what it leads to.
+    pub tag: u64,
+    /// The offset of what it leads to.
+    pub offset: u64,
+}
+
+/// What a crash left on a medium, before any restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Thread slots whose end was not recorded.
+    pub threads_count: u64,
+    /// Clocks of transactions that earlier restarts found unfinished.
+    pub dead_count: u64,
+}
+
+impl Unfinished {
+    /// Reads it from a pool that nobody has opened yet.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn read<D: Domain>(domain: &D) -> Result<Unfinished> {
+        let layout = Layout::read(domain)?;
+        let mut found = Unfinished::default();
+        for tid in 0..layout.threads {
+            let line = Frontier::read(domain, &layout, tid)?;
+            found.threads_count += u64::from(line.active);
+            found.dead_count += line.dead.len() as u64;
+        }
+        Ok(found)
+    }
+}
+
+/// The name behind a tag, of this crate's own types.
+pub fn type_name(of: u64) -> Option<&'static str> {
+    let mut known = known_types().into_iter().chain([(Root::TAG, Root::NAME)]);
+    known.find(|k| k.0 == of).map(|k| k.1)
+}
+
+impl<D: Domain> Pool<D> {
+    /// Shows every live object to `see`, slab by slab, until it answers false.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` with the offset for damage, `Kind::Device`.
+    pub fn walk(&self, mut see: impl FnMut(&ObjectView) -> bool) -> Result<()> {
+        self.resolve_all()?;
+        let entries = self.growth.lock().expect("invariant: no panic inside").entries.clone();
+        for (slab, entry) in entries.iter().enumerate() {
+            let (base, step) = (self.layout.slab_offset(slab), object_bytes(entry.words));
+            for object in 0..self.layout.slab_bytes() / step {
+                let view = self.view(base + object * step, entry)?;
+                if view.is_some_and(|v| !see(&v)) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The object at `base`, if it is alive.
+    fn view(&self, base: usize, entry: &SlabEntry) -> Result<Option<ObjectView>> {
+        let bytes = slot_bytes(entry.words);
+        let [a, b] = [0, bytes].map(|at| Stamp(self.domain.word(base + at, Relaxed)));
+        let (stamp, slot) = match (a.is_none(), b.is_none()) {
+            (true, true) => return Ok(None),
+            (false, true) => (a, base),
+            (false, false) if a.count() == (b.count() + 1) & 3 => (a, base),
+            _ => (b, base + bytes),
+        };
+        if !stamp.live() {
+            return Ok(None);
+        }
+        let mut words = vec![0; entry.words];
+        self.domain.load_words(slot + 8, &mut words);
+        let (thread, clock) = (stamp.tid() as u32, stamp.clock());
+        Ok(Some(ObjectView { offset: base as u64, tag: entry.tag, thread, clock, words }))
+    }
+
+    /// The named roots, each checked to lead to a live object of its type.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` for a root that leads nowhere, or other damage.
+    pub fn roots(&self) -> Result<Vec<RootView>> {
+        let mut roots = Vec::new();
+        self.walk(|o| {
+            if o.tag == Root::TAG {
+                let (name, tag, offset) = Root::load(|i| o.words[i]).shown();
+                roots.push(RootView { name, tag, offset });
+            }
+            o.tag == Root::TAG
+        })?;
+        let mut lost: Vec<&RootView> = roots.iter().collect();
+        self.walk(|o| {
+            lost.retain(|r| (r.offset, r.tag) != (o.offset, o.tag));
+            !lost.is_empty()
+        })?;
+        match lost.first() {
+            None => Ok(roots),
+            Some(RootView { name, offset, .. }) => {
+                let text =
+                    format!("root '{name}' leads to {offset:#x}, where no such object lives");
+                Err(Error::new(Kind::Corrupt, text))
+            }
+        }
+    }
+}
