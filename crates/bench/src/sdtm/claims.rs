@@ -39,7 +39,7 @@ pub struct Effort {
 impl Effort {
     /// What `--quick` does: the smallest counts.
     pub const QUICK: Effort =
-        Effort { rounds: 5, ops: 60_000, images: 100_000, histories: 10_000, records: 1_000_000 };
+        Effort { rounds: 5, ops: 150_000, images: 100_000, histories: 10_000, records: 1_000_000 };
     /// What a full run does.
     pub const FULL: Effort = Effort {
         rounds: 11,
@@ -123,7 +123,7 @@ pub fn update_ratios(effort: &Effort) -> Result<Vec<Named>> {
     let rivals = Rivals::new(&who, POOL_BYTES, &Objects)?;
     let mut all = Vec::new();
     for k in [1, 4, 16] {
-        let turns = rivals.turns(effort.rounds, &Updates { k, ops: 3 * effort.ops })?;
+        let turns = rivals.turns(effort.rounds, &Updates { k, ops: 2 * effort.ops })?;
         let (id, mut figure) = turns.versus(&format!("sdtm.update.k{k}"), Who::Undo);
         for other in [Who::Tl2, Who::Dude, Who::Paper, Who::PaperScan] {
             let (words, ratio) = (other.rival(), turns.ratio(Who::Ours, other)[1]);
@@ -204,7 +204,7 @@ fn sets_of<M: Map + Sync>(
 /// Errors of the engines.
 pub fn hash_ratios(effort: &Effort) -> Result<Vec<Named>> {
     let build = Filled { keys: 20_000, make: MakeHash };
-    let mut all = sets_of("hash", &build, 20_000, 4 * effort.ops, effort.rounds)?;
+    let mut all = sets_of("hash", &build, 20_000, 3 * effort.ops, effort.rounds)?;
     all.push(beside_volatile(effort)?);
     Ok(all)
 }
@@ -234,7 +234,7 @@ fn beside_volatile(effort: &Effort) -> Result<Named> {
     let plain = Undo::new(memory(POOL_BYTES)?, false);
     let (on_ours, on_plain) = (build.build(&ours)?, build.build(&plain)?);
     let ratio = |threads| -> Result<f64> {
-        let load = Sets { keys: 20_000, percent: 2, threads, ops: 6 * effort.ops };
+        let load = Sets { keys: 20_000, percent: 2, threads, ops: 4 * effort.ops };
         let mut all = Vec::new();
         for round in 0..=effort.rounds {
             let (first, second) = if round % 2 == 0 {

@@ -13,7 +13,7 @@ use littoral_base::rng::mix;
 use littoral_device::memory::Domain;
 use littoral_device::pmem::{FlushFence, Paced, PmemProfile};
 use littoral_stm::structures::SortedList;
-use littoral_stm::{Options, Pool, Result, Tx};
+use littoral_stm::{Options, Pool, Ref, Result, Thread, Tx};
 
 use super::claims::{Effort, Filled, MakeList, MakeTree, POOL_BYTES, Sets};
 use super::counts::{device, memory};
@@ -133,8 +133,8 @@ pub fn write_latencies(effort: &Effort) -> Result<Vec<Named>> {
         let ns = work::median(rounds.collect::<Result<_>>()?);
         let modelled = write_ns(&paced, bytes, 2_000)?;
         let note = format!(
-            "random places in 64 MiB of DRAM, wall, nothing modelled, median of {}; paced by {}: \
-             {modelled:.0} ns",
+            "random places in 64 MiB of DRAM, wall, nothing modelled, median of {}; paced by {}, \
+             the model's own work included: {modelled:.0} ns",
             effort.rounds, profile.name
         );
         all.push(named(format!("sdtm.write_latency.b{bytes}"), ns, note));
@@ -206,37 +206,54 @@ pub fn extension(effort: &Effort) -> Result<Vec<Named>> {
 }
 
 const SCANNED: usize = 4096;
+const SCANS: u64 = 500;
+/// Pauses between the writer's transactions: some tens of writes fall into a scan.
+const PAUSES: u32 = 50;
 
-/// Attempts lost a scan of all objects beside a writer.
+/// Writes random objects until told to stop; answers how many.
+fn write_on(
+    mut writer: Thread<'_, FlushFence>,
+    objects: &[Ref<work::Object>],
+    begun: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<u64> {
+    let mut i = 0;
+    while !stop.load(Relaxed) {
+        let picks = [mix(i) as usize % SCANNED];
+        writer.update(&mut work::Write { objects, picks: &picks, value: i })?;
+        i += 1;
+        begun.store(i, Relaxed);
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
+    }
+    Ok(i)
+}
+
+/// Attempts lost a scan of all objects, and transactions that a writer ended meanwhile a scan.
 fn lost_by_scans(
     pool: &Pool<FlushFence>,
-    objects: &[littoral_stm::Ref<work::Object>],
+    objects: &[Ref<work::Object>],
     snapshots: bool,
     scans: u64,
-) -> Result<f64> {
-    let (stop, mut reader, mut writer) = (AtomicBool::new(false), pool.thread()?, pool.thread()?);
-    std::thread::scope(|scope| {
-        let stop = &stop;
-        let writes = scope.spawn(move || -> Result<()> {
-            let mut i = 0;
-            while !stop.load(Relaxed) {
-                let picks = [mix(i) as usize % SCANNED];
-                writer.update(&mut work::Write { objects, picks: &picks, value: i })?;
-                i += 1;
-                // Seldom enough that a scan meets few writes, often enough that it meets some.
-                (0..2000).for_each(|_| std::hint::spin_loop());
-            }
-            Ok(())
-        });
+) -> Result<(f64, f64)> {
+    let (stop, begun) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (mut reader, writer) = (pool.thread()?, pool.thread()?);
+    let written = std::thread::scope(|scope| {
+        let (stop, begun) = (&stop, &begun);
+        let writes = scope.spawn(move || write_on(writer, objects, begun, stop));
+        while begun.load(Relaxed) == 0 && !writes.is_finished() {
+            std::thread::yield_now();
+        }
+        let first = begun.load(Relaxed);
         let scan = |tx: &mut Tx<'_, '_, FlushFence>| {
             objects.iter().try_for_each(|&o| tx.read(o).map(drop))
         };
         let each = |_| if snapshots { reader.snapshot(scan) } else { reader.read_only(scan) };
         let done = (0..scans).try_for_each(each);
         stop.store(true, Relaxed);
-        writes.join().expect("invariant: no panic").and(done)
+        let written = writes.join().expect("invariant: no panic");
+        done.and(written).map(|n| n - first)
     })?;
-    Ok(reader.stats().aborts_count as f64 / scans as f64)
+    Ok((reader.stats().aborts_count as f64 / scans as f64, written as f64 / scans as f64))
 }
 
 /// `sdtm.readonly`: in turns, long scans with and without snapshots.
@@ -248,13 +265,17 @@ pub fn long_reads(effort: &Effort) -> Result<Vec<Named>> {
     let objects = work::objects(&pool, SCANNED)?;
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..effort.rounds {
-        without.push(lost_by_scans(&pool, &objects, false, 300)?);
-        with.push(lost_by_scans(&pool, &objects, true, 300)?);
+        without.push(lost_by_scans(&pool, &objects, false, SCANS)?);
+        with.push(lost_by_scans(&pool, &objects, true, SCANS)?);
     }
-    let (a, b) = (work::median(with), work::median(without));
+    let of =
+        |all: &[(f64, f64)], f: fn(&(f64, f64)) -> f64| work::median(all.iter().map(f).collect());
+    let (a, b) = (of(&with, |r| r.0), of(&without, |r| r.0));
     let note = format!(
         "attempts lost a scan of {SCANNED} objects beside a writer: {a:.3} with snapshots, {b:.3} \
-         without; median of {} rounds of 300 scans",
+         without, while {:.1} and {:.1} transactions ended; median of {} rounds of {SCANS} scans",
+        of(&with, |r| r.1),
+        of(&without, |r| r.1),
         effort.rounds
     );
     Ok(vec![named("sdtm.readonly", a / b, note)])

@@ -112,7 +112,7 @@ pub fn beside(peers: &Peers, folder: &Path, effort: &Effort) -> Result<Vec<Named
     let rivals = Rivals::new(&[Who::Ours, Who::Undo], POOL_BYTES, &Objects).map_err(failed)?;
     let mut all = Vec::new();
     for k in [1, 4, 16] {
-        let load = Updates { k, ops: 3 * effort.ops };
+        let load = Updates { k, ops: 2 * effort.ops };
         let mut rounds = Vec::new();
         for _ in 0..=effort.rounds {
             let speed = |who| Ok(rivals.run(who, &load).map_err(failed)?.per_cpu_second());

@@ -201,11 +201,9 @@ impl<D: Domain> Access for UndoTx<'_, '_, D> {
         }
         let target = at.offset() + 8;
         let known = self.worker.dirty.iter().any(|d| d.0 == target);
-        if !known {
-            if self.worker.engine.durable {
-                self.log(target, T::WORDS)?;
-                fence(self.domain())?;
-            }
+        if self.worker.engine.durable && !known {
+            self.log(target, T::WORDS)?;
+            fence(self.domain())?;
             self.worker.dirty.push((target, 8 * T::WORDS));
         }
         self.store(at, value);

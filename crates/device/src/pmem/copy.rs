@@ -23,8 +23,8 @@ impl FileCopy {
     /// Copies the file at `path`.
     ///
     /// # Errors
-    /// `Kind::Busy` when an owner holds it, `Kind::Io`, `Kind::Foreign` when its length is not whole
-    /// lines.
+    /// `Kind::Busy` when an owner holds it, `Kind::Io`, `Kind::Foreign` when its length is not
+    /// whole lines.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(FileCopy { map: Mapping::open_copy(path)? })
     }

@@ -1,4 +1,5 @@
-//! A pool looked at from outside: every live object, every named root, what a crash left unfinished.
+//! A pool looked at from outside: every live object, every named root, what a crash left
+//! unfinished.
 //!
 //! - Nothing here takes part in transactions: a walk reads the medium and is meant for a pool that
 //!   nobody works on (a file looked at through a private copy).
