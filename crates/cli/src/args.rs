@@ -10,6 +10,12 @@ use littoral::base::units::{Bytes, PerSecond, Picos, Span};
 
 use crate::out::Format;
 
+mod kv;
+pub(crate) use kv::{
+    BenchKvArgs, KvAtArgs, KvCommand, KvCreateArgs, KvLoadArgs, KvPutArgs, KvScanArgs, MachineVerb,
+    ReproZbtreeArgs, ZonesArgs,
+};
+
 /// Run your graph on the storage and memory you have, or on a model of the part you are
 /// considering.
 ///
@@ -26,6 +32,9 @@ pub(crate) enum Command {
     /// Graphs whose edges live on a medium
     #[command(subcommand)]
     Graph(GraphCommand),
+    /// Ordered key-value stores in directories, on zones
+    #[command(subcommand)]
+    Kv(KvCommand),
     /// What is real on this host, and what a machine's devices are
     Machine(MachineArgs),
     /// LoongArch programs on this host, interpreted exactly
@@ -185,7 +194,10 @@ pub(crate) struct ShownArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct MachineArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<MachineVerb>,
     /// A machine file; without it machine.toml of this folder, or everything emulated
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -202,6 +214,8 @@ pub(crate) enum BenchCommand {
     Ring(BenchRingArgs),
     /// Durable transactions beside undo logging, redo logging, replaying and the paper's protocol
     Heap(BenchHeapArgs),
+    /// Key-value operations at a steady rate: latencies from their intended start
+    Kv(BenchKvArgs),
 }
 
 #[derive(Debug, Args)]
@@ -266,15 +280,6 @@ pub(crate) enum ReproCommand {
     Zbtree(ReproZbtreeArgs),
     /// Durable transactions on persistent memory (paper 004)
     Sdtm(ReproArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReproZbtreeArgs {
-    /// A million power cuts instead of 20,000
-    #[arg(long, conflicts_with = "quick")]
-    pub(crate) paper: bool,
-    #[command(flatten)]
-    pub(crate) common: ReproArgs,
 }
 
 #[derive(Debug, Args)]

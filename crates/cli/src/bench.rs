@@ -1,10 +1,12 @@
 //! `littoral bench`: a part measured by itself.
 
+use littoral::base::error::Class;
 use littoral_bench::ring::{self, PerRead};
 use littoral_bench::sdtm::table::{self, Row};
+use littoral_bench::zbtree::open_loop::{self, Asked, Latencies, Medium};
 use serde_json::{Value, json};
 
-use crate::args::{BenchCommand, BenchHeapArgs, BenchRingArgs};
+use crate::args::{BenchCommand, BenchHeapArgs, BenchKvArgs, BenchRingArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
@@ -13,7 +15,49 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
     match command {
         BenchCommand::Ring(args) => out::show(args.shown.format, &ring_figures(args)?),
         BenchCommand::Heap(args) => out::show(args.shown.format, &heap_figures(args)?),
+        BenchCommand::Kv(args) => out::show(args.shown.format, &kv_figures(args)?),
     }
+}
+
+fn kv_figures(args: &BenchKvArgs) -> Result<Value, Failure> {
+    let asked = Asked {
+        engine: littoral::index::index::Engine::named(&args.engine)?,
+        workload: args.workload,
+        distribution: args.distribution.parse().map_err(|e| Failure::new(Class::Usage, e))?,
+        records: args.records,
+        operations: args.operations,
+        rate_per_s: args.rate.0,
+        batch: args.batch,
+        medium: match &args.dir {
+            Some(dir) => Medium::File(dir.clone()),
+            None => Medium::Model(args.profile.clone()),
+        },
+        seed: args.seed,
+    };
+    let found = open_loop::run(&asked)?;
+    let row = |(name, l): &(&'static str, Latencies)| {
+        json!({
+            "operation": name, "done_count": l.count,
+            "latency_ns_mean": l.mean_ns, "latency_ns_p50": l.p50_ns, "latency_ns_p99": l.p99_ns,
+            "latency_ns_max": l.max_ns,
+        })
+    };
+    Ok(json!({
+        "schema": "littoral.bench.kv/1",
+        "engine": args.engine, "workload_id": args.workload, "distribution": args.distribution,
+        "records_count": args.records, "operations_count": args.operations,
+        "synced_every_count": args.batch, "asked_rate_per_s": args.rate.0,
+        "reached_rate_per_s": found.rate_per_s, "seed_id": args.seed,
+        "clock": found.clock, "made of": found.made_of,
+        "from intended start to answer; a change is answered when it is durable":
+            found.rows.iter().map(row).collect::<Vec<_>>(),
+        "written": {
+            "tree_blocks_count": found.counts.tree_blocks,
+            "redo_blocks_count": found.counts.redo_blocks,
+            "in_place_blocks_count": found.counts.map_blocks,
+            "collected_blocks_count": found.counts.gc_blocks,
+        },
+    }))
 }
 
 fn ring_figures(args: &BenchRingArgs) -> Result<Value, Failure> {

@@ -1,20 +1,96 @@
 //! `littoral machine`: what is real on this host, what a machine's devices are, what profiles say.
 
 use littoral::Machine;
+use littoral::base::error::Class;
+use littoral::base::units::ZoneId;
 use littoral::device::profile::Profile;
+use littoral::device::profile::machine::{DeviceSpec, MachineKind, Medium};
+use littoral::device::zoned::{ZoneReport, ZonedDevice as _};
 use serde_json::{Value, json};
 
-use crate::args::MachineArgs;
+use crate::args::{MachineArgs, MachineVerb, ZonesArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
 /// Runs the command.
 pub(crate) fn run(args: &MachineArgs) -> Outcome {
+    if let Some(MachineVerb::Zones(args)) = &args.verb {
+        return out::show(args.shown.format, &zones(args)?);
+    }
     let value = match &args.profile {
         Some(name) => profile(&Profile::open(name)?),
         None => machine(&Machine::open(args.file.as_deref())?)?,
     };
     out::show(args.shown.format, &value)
+}
+
+/// The zones of a machine's zoned devices, or of one; equal neighbours share a row.
+fn zones(args: &ZonesArgs) -> Result<Value, Failure> {
+    let machine = Machine::open(args.file.as_deref())?;
+    let is_asked = |d: &&DeviceSpec| match &args.device {
+        Some(name) => d.name == *name,
+        None => d.kind == MachineKind::Zoned,
+    };
+    if let Some(name) = &args.device {
+        machine.spec().device(name)?;
+    }
+    let devices = machine.spec().devices.iter().filter(is_asked);
+    let devices = devices.map(|d| device_zones(&machine, d)).collect::<Result<Vec<_>, _>>()?;
+    if devices.is_empty() {
+        return Err(Failure::new(Class::Usage, "the machine has no device of kind `zoned`"));
+    }
+    let mut value = json!({"schema": "littoral.machine.zones/1", "machine": machine.origin()});
+    for (device, found) in devices {
+        value[device] = found;
+    }
+    Ok(value)
+}
+
+fn device_zones(machine: &Machine, spec: &DeviceSpec) -> Result<(String, Value), Failure> {
+    let name = spec.name.clone();
+    if let Medium::File(path) = &spec.medium
+        && !path.exists()
+    {
+        let text = format!("{} is made when it is first used", path.display());
+        return Ok((name, json!({"state": text})));
+    }
+    let device = machine.open_zoned(&spec.name)?;
+    let limits = device.limits();
+    let report = device.report(ZoneId(0), limits.zones)?;
+    let block = u64::from(limits.block_bytes);
+    let value = json!({
+        "block_bytes": block,
+        "zones_count": limits.zones,
+        "open_zones_max_count": limits.open_zones_max,
+        "active_zones_max_count": limits.active_zones_max,
+        "append_bytes": u64::from(limits.append_blocks_max) * block,
+        "zones": runs(&report).iter().map(|run| zone_row(run, block)).collect::<Vec<_>>(),
+    });
+    Ok((name, value))
+}
+
+/// Neighbours that are alike.
+fn runs(report: &[ZoneReport]) -> Vec<&[ZoneReport]> {
+    let look = |z: &ZoneReport| {
+        (z.kind, z.state, z.size_blocks, z.capacity_blocks, z.write_pointer.0 - z.start.0)
+    };
+    report.chunk_by(|a, b| look(a) == look(b)).collect()
+}
+
+fn zone_row(run: &[ZoneReport], block: u64) -> Value {
+    let (first, last) = (&run[0], &run[run.len() - 1]);
+    let zone = match run.len() {
+        1 => first.zone.to_string(),
+        _ => format!("{} to {}", first.zone, last.zone),
+    };
+    json!({
+        "zone": zone,
+        "kind": format!("{:?}", first.kind),
+        "state": format!("{:?}", first.state),
+        "size_bytes": first.size_blocks * block,
+        "capacity_bytes": first.capacity_blocks * block,
+        "written_bytes": (first.write_pointer.0 - first.start.0) * block,
+    })
 }
 
 fn machine(machine: &Machine) -> Result<Value, Failure> {

@@ -13,6 +13,7 @@ mod failure;
 mod graph;
 mod heap;
 mod interrupt;
+mod kv;
 mod la64;
 mod machine;
 mod out;
@@ -43,6 +44,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Graph(command) => graph::run(&command),
         Command::Heap(command) => heap::run(&command),
         Command::Bench(command) => bench::run(&command),
+        Command::Kv(command) => kv::run(&command),
         Command::La64(command) => la64::run(command),
         Command::Machine(args) => machine::run(&args),
         Command::Repro(command) => repro::run(&command),

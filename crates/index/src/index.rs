@@ -107,7 +107,12 @@ enum Tree<D> {
 #[derive(Debug)]
 pub struct Index<D> {
     tree: Tree<D>,
+    /// Where the next search for leaves to seal begins.
+    sweep: Vec<u8>,
 }
+
+/// Conventional pages that one search for leaves to seal gives back.
+const RELIEF_PAGES: u64 = 32;
 
 macro_rules! each {
     ($self:expr, $t:ident => $e:expr) => {
@@ -162,7 +167,8 @@ impl<D: ZonedDevice> Index<D> {
             Engine::Zb => Tree::Zb(Zb::create(store, shape)?),
             Engine::Cow => Tree::Cow(Cow::create(store, shape, SplitCost::OneWrite)?),
         };
-        Ok(Index { tree })
+        let sweep = vec![0; shape.key_bytes];
+        Ok(Index { tree, sweep })
     }
 
     /// Opens the index of a device, recovering it if need be.
@@ -170,10 +176,27 @@ impl<D: ZonedDevice> Index<D> {
     /// # Errors
     /// `Kind::Foreign` for another medium, engine or format; `Kind::Corrupt`; `Kind::Io`.
     pub fn open(dev: D) -> Result<Index<D>> {
+        let (mut index, live) = Index::find(dev)?;
+        index.store_mut().recovered(&live)?;
+        Ok(index)
+    }
+
+    /// Opens the index of a device to read it: the medium stays as it is, and changes are refused.
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub fn open_to_read(dev: D) -> Result<Index<D>> {
+        let (mut index, live) = Index::find(dev)?;
+        index.store_mut().opened_to_read(&live)?;
+        Ok(index)
+    }
+
+    /// The index as the redo log leaves it, and its pages.
+    fn find(dev: D) -> Result<(Index<D>, BTreeSet<Lba>)> {
         let store = Store::open(dev)?;
         let (tag, label) = store.engine();
         let shape = shape_of(label)?;
-        let mut tree = match tag {
+        let tree = match tag {
             t if t == Engine::Zb.tag() => Tree::Zb(Zb::open(store, shape)?),
             t if t == Engine::Cow.tag() => Tree::Cow(Cow::open(store, shape, SplitCost::OneWrite)?),
             t => {
@@ -185,8 +208,7 @@ impl<D: ZonedDevice> Index<D> {
             Tree::Zb(t) => t.reachable()?,
             Tree::Cow(t) => t.reachable()?,
         };
-        each!(&mut tree, t => t.pages_mut().recovered(&live))?;
-        Ok(Index { tree })
+        Ok((Index { tree, sweep: vec![0; shape.key_bytes] }, live))
     }
 
     /// The store below.
@@ -244,14 +266,19 @@ impl<D: ZonedDevice> Index<D> {
         }
     }
 
-    /// Collects zones until the operation has room.
+    /// Seals leaves and collects zones until the operation has room.
     fn make_room(&mut self, is_deletion: bool) -> Result<()> {
         let (conventional, sequential) = self.needs();
-        // One step an operation while there is room, so that the collector's work is paced by the
-        // writes that need it; as many as help when there is none.
+        self.make_conventional_room(conventional, is_deletion)?;
+        self.make_sequential_room(sequential, is_deletion)
+    }
+
+    /// Collects zones: one step an operation while there is room, so that the collector's work is
+    /// paced by the writes that need it; as many as help when there is none.
+    fn make_sequential_room(&mut self, pages: u64, is_deletion: bool) -> Result<()> {
         for steps in 0.. {
             let store = self.store_ref();
-            let enough = store.has_room(conventional, sequential, is_deletion);
+            let enough = store.has_sequential_room(pages, is_deletion);
             if enough && (steps > 0 || !store.wants_collection()) {
                 return Ok(());
             }
@@ -261,6 +288,47 @@ impl<D: ZonedDevice> Index<D> {
             }
         }
         unreachable!("invariant: the steps are bounded")
+    }
+
+    /// Seals leaves under pressure (repair 18): those that are at least half full or have a log
+    /// first, in key order from where the last search ended; when all were seen, any.
+    fn make_conventional_room(&mut self, pages: u64, is_deletion: bool) -> Result<()> {
+        let mut sweeps = 0;
+        let mut wanted = pages;
+        while !self.store_ref().has_conventional_room(wanted, is_deletion) {
+            wanted = pages + RELIEF_PAGES;
+            let gave_up = match (&self.tree, sweeps) {
+                (Tree::Zb(_), 0..=3) => !self.seal_some(sweeps > 1, is_deletion, &mut sweeps)?,
+                _ => true,
+            };
+            if gave_up {
+                let enough = self.store_ref().has_conventional_room(pages, is_deletion);
+                return if enough { Ok(()) } else { Err(no_room()) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals leaves under one head; whether there was room to seal them in.
+    fn seal_some(&mut self, any: bool, is_deletion: bool, sweeps: &mut u32) -> Result<bool> {
+        match self.make_sequential_room(RELIEF_PAGES, is_deletion) {
+            Err(e) if e.kind() == Kind::Full => return Ok(false),
+            other => other?,
+        }
+        let Tree::Zb(tree) = &mut self.tree else { return Ok(false) };
+        match tree.seal_under_pressure(&self.sweep, RELIEF_PAGES as usize, any) {
+            Ok(Some(next)) => self.sweep = next,
+            Ok(None) => {
+                *sweeps += 1;
+                self.sweep.fill(0);
+            }
+            Err(e) if e.kind() == Kind::Full => {
+                self.undo();
+                return Ok(false);
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(true)
     }
 
     /// Empties one zone; whether one could be.

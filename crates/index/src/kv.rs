@@ -1,13 +1,16 @@
-//! An index in a directory: what `kv` on the command line does, as plain functions.
+//! An index in a directory, or on any zoned device: what `kv` on the command line does, as plain
+//! functions.
 //!
 //! `DIR/zones` is a zoned device in a sparse file ([`FileDevice`]); everything else is in it. A
 //! process killed at any moment leaves a directory that opens with every acknowledged record.
+//! [`Kv::create_on`] and [`Kv::open_on`] take another device instead, such as a drive.
 //! [`Kv::load`] makes batches durable and only then appends their keys to the acknowledgement file,
 //! so each key in that file is readable after any crash of the process.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
 
+use littoral_device::zoned::ZonedDevice;
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::zones::Geometry;
 use littoral_store::store::{Durability, StoreCounts};
@@ -51,6 +54,10 @@ impl Options {
         };
         Options { engine, key_bytes: 8, value_bytes: 8, geometry, id }
     }
+
+    fn shape(&self, block_bytes: u32) -> Result<Shape> {
+        Shape::fitting(block_bytes as usize, self.key_bytes, self.value_bytes)
+    }
 }
 
 /// What `kv stats` shows.
@@ -66,6 +73,8 @@ pub struct Stats {
     pub key_bytes: usize,
     /// Bytes of a value.
     pub value_bytes: usize,
+    /// Bytes of a block.
+    pub block_bytes: u32,
     /// Conventional pages free, and all.
     pub conventional_blocks: (u64, u64),
     /// Sequential pages live, written and all.
@@ -74,21 +83,40 @@ pub struct Stats {
     pub counts: StoreCounts,
 }
 
-/// An index in a directory.
-#[derive(Debug)]
+/// Any zoned device: which one is decided when the program runs.
+pub type AnyZoned = Box<dyn ZonedDevice + Send + Sync>;
+
+/// An index in a directory or on a device.
 pub struct Kv {
-    index: Index<FileDevice>,
+    index: Index<AnyZoned>,
 }
 
-fn device_error(e: littoral_device::Error) -> Error {
+impl std::fmt::Debug for Kv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kv").field("stats", &self.stats()).finish()
+    }
+}
+
+/// Whether what is opened may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing is written, not even a recovery.
+    Read,
+    /// One writer.
+    Write,
+}
+
+/// A device's error as this crate reports it.
+pub fn device_error(e: littoral_device::Error) -> Error {
     let kind = match e.kind() {
         littoral_device::Kind::Busy => Kind::Busy,
         littoral_device::Kind::Foreign => Kind::Foreign,
         littoral_device::Kind::Corrupt => Kind::Corrupt,
         littoral_device::Kind::Profile => Kind::Usage,
+        littoral_device::Kind::Unsupported => Kind::Unsupported,
         _ => Kind::Io,
     };
-    Error::with_source(kind, "zoned file", e)
+    Error::with_source(kind, "zoned device", e)
 }
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
@@ -102,11 +130,7 @@ impl Kv {
     /// `Kind::Busy` when the directory holds an index already (nothing is overwritten),
     /// `Kind::Usage` for record sizes that fit no page; those of the store.
     pub fn create(dir: &Path, options: &Options) -> Result<Kv> {
-        let shape = Shape::fitting(
-            options.geometry.block_bytes as usize,
-            options.key_bytes,
-            options.value_bytes,
-        )?;
+        let shape = options.shape(options.geometry.block_bytes)?;
         let path = dir.join("zones");
         if path.exists() {
             let text = format!("{}: exists; it is not overwritten", path.display());
@@ -119,6 +143,7 @@ impl Kv {
             std::fs::remove_file(&fresh).map_err(io(fresh.display().to_string()))?;
         }
         let device = FileDevice::create(&fresh, options.geometry).map_err(device_error)?;
+        let device: AnyZoned = Box::new(device);
         let index = Index::create(device, options.engine, shape, options.id)?;
         std::fs::rename(&fresh, &path).map_err(io(path.display().to_string()))?;
         let folder = std::fs::File::open(dir).and_then(|d| d.sync_all());
@@ -126,17 +151,39 @@ impl Kv {
         Ok(Kv { index })
     }
 
+    /// Creates an index on a device; the geometry of `options` is the device's own.
+    ///
+    /// # Errors
+    /// `Kind::Foreign` when the device holds anything, `Kind::Unsupported` when it cannot serve the
+    /// engine, `Kind::Usage` for record sizes that fit no page; those of the store.
+    pub fn create_on(device: AnyZoned, options: &Options) -> Result<Kv> {
+        let shape = options.shape(device.limits().block_bytes)?;
+        Index::create(device, options.engine, shape, options.id).map(|index| Kv { index })
+    }
+
     /// Opens a directory's index.
     ///
     /// # Errors
     /// `Kind::Busy` when another process has it, `Kind::Foreign`, `Kind::Corrupt`, `Kind::Io`.
-    pub fn open(dir: &Path) -> Result<Kv> {
+    pub fn open(dir: &Path, access: Access) -> Result<Kv> {
         let device = FileDevice::open(&dir.join("zones")).map_err(device_error)?;
-        Index::open(device).map(|index| Kv { index }).map_err(|e| e.in_context(dir.display()))
+        Kv::open_on(Box::new(device), access).map_err(|e| e.in_context(dir.display()))
+    }
+
+    /// Opens a device's index.
+    ///
+    /// # Errors
+    /// `Kind::Foreign` when the device holds no index, `Kind::Corrupt`, `Kind::Io`.
+    pub fn open_on(device: AnyZoned, access: Access) -> Result<Kv> {
+        let index = match access {
+            Access::Read => Index::open_to_read(device),
+            Access::Write => Index::open(device),
+        };
+        index.map(|index| Kv { index })
     }
 
     /// The index.
-    pub fn index(&self) -> &Index<FileDevice> {
+    pub fn index(&self) -> &Index<AnyZoned> {
         &self.index
     }
 
@@ -198,55 +245,58 @@ impl Kv {
     /// `Kind::Full`, and those of the store.
     pub fn load(
         &mut self,
-        lines: impl BufRead,
+        mut lines: impl BufRead,
         name: &str,
         mut ack: Option<&mut dyn Write>,
     ) -> Result<u64> {
         self.index.store_mut().set_durability(Durability::Batch);
-        let mut waiting: Vec<String> = Vec::new();
-        let mut loaded = 0;
-        let mut result = Ok(());
-        for (n, line) in lines.lines().enumerate() {
-            result = line.map_err(io(name)).and_then(|line| {
-                let key =
-                    self.load_line(&line).map_err(|e| e.in_context(format!("{name}:{}", n + 1)))?;
-                waiting.push(key);
-                Ok(())
-            });
-            if result.is_ok() && waiting.len() >= LOAD_BATCH {
-                result = self.acknowledge(&mut waiting, &mut ack).map(|n| loaded += n);
+        let (mut waiting, mut line) = (Vec::new(), Vec::new());
+        let (mut loaded, mut read) = (0, 0);
+        let result = loop {
+            line.clear();
+            read += 1;
+            match lines.read_until(b'\n', &mut line).map_err(io(name)) {
+                Ok(0) => break Ok(()),
+                Ok(_) => {}
+                Err(e) => break Err(e),
             }
-            if result.is_err() {
-                break;
+            match self.load_line(&line) {
+                Ok(key) => waiting.push(key),
+                Err(e) => break Err(e.in_context(format!("{name}:{read}"))),
             }
-        }
+            if waiting.len() >= LOAD_BATCH {
+                match self.acknowledge(&mut waiting, &mut ack) {
+                    Ok(n) => loaded += n,
+                    Err(e) => break Err(e),
+                }
+            }
+        };
         let last = self.acknowledge(&mut waiting, &mut ack).map(|n| loaded += n);
         self.index.store_mut().set_durability(Durability::Operation);
         result.and(last).map(|()| loaded)
     }
 
-    fn load_line(&mut self, line: &str) -> Result<String> {
+    fn load_line(&mut self, line: &[u8]) -> Result<Vec<u8>> {
         let shape = *self.index.shape();
-        let split = line.split_once('\t');
-        let (key, value) =
-            split.ok_or_else(|| Error::new(Kind::Usage, "no tab between key and value"))?;
-        let k = padded(key.as_bytes(), shape.key_bytes, "key")?;
-        let v = padded(value.as_bytes(), shape.value_bytes, "value")?;
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let tab = line.iter().position(|&b| b == b'\t');
+        let tab = tab.ok_or_else(|| Error::new(Kind::Usage, "no tab between key and value"))?;
+        let k = padded(&line[..tab], shape.key_bytes, "key")?;
+        let v = padded(&line[tab + 1..], shape.value_bytes, "value")?;
         self.index.put(&k, &v)?;
-        Ok(key.to_owned())
+        Ok(line[..tab].to_vec())
     }
 
     fn acknowledge(
         &mut self,
-        waiting: &mut Vec<String>,
+        waiting: &mut Vec<Vec<u8>>,
         ack: &mut Option<&mut dyn Write>,
     ) -> Result<u64> {
         self.index.sync()?;
         if let Some(out) = ack {
-            let lines: String = waiting.iter().map(|k| format!("{k}\n")).collect();
-            out.write_all(lines.as_bytes())
-                .and_then(|()| out.flush())
-                .map_err(io("acknowledgement file"))?;
+            let lines: Vec<u8> = waiting.iter().flat_map(|k| [k, &b"\n"[..]].concat()).collect();
+            out.write_all(&lines).and_then(|()| out.flush()).map_err(io("acknowledgement file"))?;
         }
         Ok(waiting.drain(..).count() as u64)
     }
@@ -260,6 +310,7 @@ impl Kv {
             layers_count: self.index.layers(),
             key_bytes: shape.key_bytes,
             value_bytes: shape.value_bytes,
+            block_bytes: store.device().limits().block_bytes,
             conventional_blocks: store.conventional_blocks(),
             sequential_blocks: store.sequential_blocks(),
             counts: store.counts(),

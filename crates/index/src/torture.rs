@@ -38,13 +38,15 @@ pub struct Report {
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn geometry(engine: Engine) -> Geometry {
+/// The device; on a tight one the ZB+-tree has too few conventional pages for its leaves.
+fn geometry(engine: Engine, is_tight: bool) -> Geometry {
+    let zone_blocks = if is_tight { 98 } else { 128 };
     Geometry {
         block_bytes: 512,
         conventional_zones: u32::from(engine == Engine::Zb),
         sequential_zones: 12,
-        zone_blocks: 128,
-        capacity_blocks: 120,
+        zone_blocks,
+        capacity_blocks: zone_blocks.min(120),
         open_zones_max: 4,
         active_zones_max: 6,
         append_blocks_max: 0,
@@ -177,7 +179,7 @@ fn torment(
     report: &mut Report,
 ) -> Result<()> {
     let mut rng = rng::stream(seed, "power cuts");
-    let device = ModelDevice::new(geometry(engine));
+    let device = ModelDevice::new(geometry(engine, seed.is_multiple_of(2)));
     let mut device = device.map_err(|e| Error::with_source(Kind::Usage, "torture", e))?;
     drop(Index::create(&mut device, engine, Shape::paper(6, 4, 4), seed)?);
     let mut history = History { states: vec![Contents::new()], acknowledged: 0 };

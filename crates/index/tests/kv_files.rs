@@ -11,7 +11,7 @@ use std::time::Duration;
 use littoral_device::zoned::zones::Geometry;
 use littoral_index::Kind;
 use littoral_index::index::Engine;
-use littoral_index::kv::{Kv, Options};
+use littoral_index::kv::{Access, Kv, Options};
 
 fn small(engine: Engine) -> Options {
     let options = Options::new(engine, 7);
@@ -33,7 +33,7 @@ fn records_come_back_and_wrong_use_is_named() {
     for engine in [Engine::Zb, Engine::Cow] {
         let at = dir.path().join(engine.name());
         let mut kv = Kv::create(&at, &small(engine)).unwrap();
-        assert_eq!(Kv::open(&at).unwrap_err().kind(), Kind::Busy);
+        assert_eq!(Kv::open(&at, Access::Write).unwrap_err().kind(), Kind::Busy);
         let (mut ack, text) = (Vec::new(), "b\t2\na\t1\n");
         assert_eq!(kv.load(text.as_bytes(), "t.tsv", Some(&mut ack)).unwrap(), 2);
         assert_eq!(ack, b"b\na\n");
@@ -44,7 +44,14 @@ fn records_come_back_and_wrong_use_is_named() {
         assert!(kv.delete(b"b\0\0\0\0\0\0\0").unwrap());
         drop(kv);
         assert_eq!(Kv::create(&at, &small(engine)).unwrap_err().kind(), Kind::Busy);
-        let kv = Kv::open(&at).unwrap();
+        let before = std::fs::read(at.join("zones")).unwrap();
+        let mut kv = Kv::open(&at, Access::Read).unwrap();
+        assert_eq!(kv.get(b"a\0\0\0\0\0\0\0").unwrap(), Some(b"1\0\0\0\0\0\0\0".to_vec()));
+        assert_eq!(kv.put(&[1; 8], &[1; 8]).unwrap_err().kind(), Kind::Usage);
+        kv.check().unwrap();
+        drop(kv);
+        assert!(before == std::fs::read(at.join("zones")).unwrap(), "reading changes nothing");
+        let kv = Kv::open(&at, Access::Write).unwrap();
         let mut keys = vec![];
         kv.scan(None, None, |k, _| {
             keys.push(k[0]);
@@ -85,7 +92,7 @@ fn load_until_killed() {
     let var = |name: &str| std::env::var(name).unwrap();
     let (dir, engine) = (PathBuf::from(var("KV_DIR")), Engine::named(&var("KV_ENGINE")).unwrap());
     let mut kv = match dir.join("zones").exists() {
-        true => Kv::open(&dir).unwrap(),
+        true => Kv::open(&dir, Access::Write).unwrap(),
         false => Kv::create(&dir, &Options::new(engine, 1)).unwrap(),
     };
     let lines = Lines { next: kv.index().len(), left: Vec::new() };
@@ -113,7 +120,7 @@ fn kill_9_loses_nothing_acknowledged() {
                 assert!(acknowledged.is_empty());
                 continue;
             }
-            let kv = Kv::open(&at).unwrap();
+            let kv = Kv::open(&at, Access::Write).unwrap();
             kv.check().unwrap();
             // The last line may have been cut short by the kill.
             for key in acknowledged.lines().filter(|l| l.len() == 8) {

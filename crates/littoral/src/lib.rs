@@ -7,12 +7,16 @@ pub use littoral_base as base;
 pub use littoral_device as device;
 #[cfg(feature = "graph")]
 pub use littoral_graph as graph;
+#[cfg(feature = "index")]
+pub use littoral_index as index;
 #[cfg(feature = "la64")]
 pub use littoral_la64 as la64;
 pub use littoral_runtime as runtime;
 
 #[cfg(feature = "heap")]
 pub mod heap;
+#[cfg(feature = "index")]
+pub mod kv;
 pub mod machine;
 
 pub use machine::Machine;

@@ -32,6 +32,8 @@ use littoral_device::profile::machine::{DeviceSpec, MachineKind, MachineSpec, Me
 use littoral_device::region::Region;
 use littoral_device::zoned::ZonedDevice;
 use littoral_device::zoned::file::FileDevice;
+use littoral_device::zoned::joined::Joined;
+use littoral_device::zoned::linux::LinuxDevice;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
 use littoral_device::{Error, Kind, Result};
@@ -151,14 +153,29 @@ impl Machine {
     /// # Errors
     /// `Kind::Profile` for an unknown device or an illegal geometry; else as the device's own
     /// opening.
-    pub fn open_zoned(&self, name: &str) -> Result<Box<dyn ZonedDevice>> {
+    pub fn open_zoned(&self, name: &str) -> Result<Box<dyn ZonedDevice + Send + Sync>> {
         let device = self.device(name, MachineKind::Zoned)?;
         match &device.medium {
             Medium::Ram => Ok(Box::new(ModelDevice::new(geometry(device))?)),
             Medium::File(path) if path.exists() => Ok(Box::new(FileDevice::open(path)?)),
             Medium::File(path) => Ok(Box::new(FileDevice::create(path, geometry(device))?)),
+            Medium::Zbd(path) => {
+                let drive = LinuxDevice::open(path)?;
+                match &device.conventional {
+                    Some(beside) => Ok(Box::new(Joined::open(beside, drive)?)),
+                    None => Ok(Box::new(drive)),
+                }
+            }
             medium => Err(not_built(device, medium)),
         }
+    }
+
+    /// The geometry of a zoned device that is emulated.
+    ///
+    /// # Errors
+    /// `Kind::Profile` for an unknown device.
+    pub fn zoned_geometry(&self, name: &str) -> Result<Geometry> {
+        self.device(name, MachineKind::Zoned).map(geometry)
     }
 
     /// Opens a memory device; one on a file is created there when the file is absent.

@@ -82,7 +82,11 @@ impl Space {
                 ZoneKind::Sequential if taken.contains(&z.zone) => {}
                 ZoneKind::Sequential => {
                     let is_writable = !matches!(z.state, ZoneState::ReadOnly | ZoneState::Offline);
-                    let written = (z.write_pointer.0 - z.start.0).min(z.capacity_blocks);
+                    // What a lost zone held is not known; its pages are missed when they are read.
+                    let written = match z.state {
+                        ZoneState::Offline => z.capacity_blocks,
+                        _ => (z.write_pointer.0 - z.start.0).min(z.capacity_blocks),
+                    };
                     let zone = DataZone {
                         start: z.start.0,
                         capacity: z.capacity_blocks,

@@ -97,6 +97,7 @@ pub struct Store<D> {
     undo: Undo,
     durability: Durability,
     poisoned: bool,
+    read_only: bool,
     counts: StoreCounts,
     reads: AtomicU64,
 }
@@ -171,6 +172,7 @@ impl<D: ZonedDevice> Store<D> {
             undo: Undo::default(),
             durability: Durability::Operation,
             poisoned: false,
+            read_only: false,
             counts: StoreCounts::default(),
             reads: AtomicU64::new(0),
         }
@@ -217,14 +219,28 @@ impl<D: ZonedDevice> Store<D> {
     /// # Errors
     /// `Kind::Corrupt` when a page lies where none can be; `Kind::Io`, `Kind::PowerCut`.
     pub fn recovered(&mut self, live: &BTreeSet<Lba>) -> Result<()> {
-        self.space.set_live(live)?;
-        // Replay cannot know what was freed; what nobody can reach is not written again.
-        self.dirty.retain(|&at, _| live.contains(&Lba(at)));
+        self.adopt(live)?;
         for zone in self.space.orphans() {
             self.device.finish(zone).map_err(device("finishing a zone"))?;
             self.space.retire(zone, true);
         }
         self.checkpoint()
+    }
+
+    /// Ends an open that is for reading only: the medium stays as it is, and changes are refused.
+    ///
+    /// # Errors
+    /// `Kind::Corrupt` when a page lies where none can be.
+    pub fn opened_to_read(&mut self, live: &BTreeSet<Lba>) -> Result<()> {
+        self.read_only = true;
+        self.adopt(live)
+    }
+
+    fn adopt(&mut self, live: &BTreeSet<Lba>) -> Result<()> {
+        self.space.set_live(live)?;
+        // Replay cannot know what was freed; what nobody can reach is not written again.
+        self.dirty.retain(|&at, _| live.contains(&Lba(at)));
+        Ok(())
     }
 
     /// The engine's tag and words, as given at creation.
@@ -283,6 +299,9 @@ impl<D: ZonedDevice> Store<D> {
         if self.poisoned {
             let text = "an earlier durable write failed; reopen the store";
             return Err(Error::new(Kind::Poisoned, text));
+        }
+        if self.read_only {
+            return Err(Error::new(Kind::Usage, "the store was opened for reading only"));
         }
         Ok(())
     }
@@ -568,14 +587,18 @@ impl<D: ZonedDevice> Store<D> {
         }
     }
 
-    /// Whether an operation that allocates up to `conventional` pages and appends up to
-    /// `sequential` can be carried out; deletions may use the last of the room, so that space comes
-    /// back.
-    pub fn has_room(&self, conventional: u64, sequential: u64, is_deletion: bool) -> bool {
+    /// Whether an operation that allocates up to `pages` conventional pages can be carried out;
+    /// deletions may use the last of the room, so that space comes back.
+    pub fn has_conventional_room(&self, pages: u64, is_deletion: bool) -> bool {
         let kept =
             if is_deletion || !self.space.has_conventional() { 0 } else { 2 * OPERATION_PAGES };
-        let enough = self.space.conventional_free.len() as u64 >= conventional + kept;
-        enough && self.space.sequential_room(is_deletion) >= sequential
+        self.space.conventional_free.len() as u64 >= pages + kept
+    }
+
+    /// Whether an operation that appends up to `pages` pages can be carried out; as
+    /// [`Store::has_conventional_room`].
+    pub fn has_sequential_room(&self, pages: u64, is_deletion: bool) -> bool {
+        self.space.sequential_room(is_deletion) >= pages
     }
 
     // --- the collector's side -----------------------------------------------------------------
@@ -610,12 +633,17 @@ impl<D: ZonedDevice> Store<D> {
         self.space.zones.get(&self.space.zone_of(at)).is_some_and(|z| z.live.contains(&at.0))
     }
 
-    /// Resets a zone that a durable state no longer uses.
+    /// Resets a zone that a durable state no longer uses; one that has worn out meanwhile is left.
     pub(crate) fn release(&mut self, zone: ZoneId) -> Result<()> {
-        self.device.reset(zone).map_err(device("resetting a collected zone"))?;
-        self.space.was_reset(zone);
-        self.counts.gc_resets += 1;
-        Ok(())
+        match self.device.reset(zone) {
+            Ok(()) => {
+                self.space.was_reset(zone);
+                self.counts.gc_resets += 1;
+                Ok(())
+            }
+            Err(e) if self.zone_failed(zone, &e)? => Ok(()),
+            Err(e) => Err(device("resetting a collected zone")(e)),
+        }
     }
 }
 

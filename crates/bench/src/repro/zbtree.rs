@@ -50,6 +50,8 @@ pub fn steps() -> Result<Vec<Step>> {
     steps.push(step(&bench, "figure 21", true, ids, |b, _| b.conventional()));
     let ids = vec!["zbtree.hotcold".to_owned()];
     steps.push(step(&bench, "placement by heat", false, ids, |b, _| b.hot_cold()));
+    let ids = vec!["zbtree.gc".to_owned()];
+    steps.push(step(&bench, "overwrites of a full device", true, ids, |b, _| b.collector()));
     let ids = vec!["zbtree.crash.lost".to_owned()];
     let cuts = |o: &Options| if o.paper { CUTS.1 } else { CUTS.0 };
     steps.push(step(&bench, "power cuts", false, ids, move |b, o| b.crash(cuts(o))));

@@ -14,6 +14,7 @@ use littoral_index::index;
 use littoral_index::torture::power_cuts;
 use littoral_store::counted::{PageCounts, Placement};
 
+use super::collect::overwrite;
 use super::workload::{Engine, Outcome, Setup, run};
 use super::ycsb::Distribution;
 use crate::claims::Figure;
@@ -42,6 +43,9 @@ const RATIOS: [[(u32, f64, f64); 3]; 2] = [
 
 /// Section 4.2.5: resets of the copy-on-write tree at 2.5, 5 and 7.5 million records.
 const RESETS: [[u64; 3]; 2] = [[10, 22, 37], [2, 6, 9]];
+
+/// Sequential zones of `zbtree.gc`.
+const COLLECTED_ZONES: u32 = 128;
 
 /// The record counts of [`RESETS`].
 pub const RESET_SIZES: [u64; 3] = [2_500_000, 5_000_000, 7_500_000];
@@ -311,6 +315,38 @@ impl Bench {
         );
         let figure = Figure::new(ratio(with.run_time.0, without.run_time.0), note);
         Ok(vec![("zbtree.hotcold".to_owned(), figure)])
+    }
+
+    /// The collector: both trees' devices filled to nine tenths and overwritten ten times.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when a store fails otherwise than by finding no room.
+    pub fn collector(&self) -> Result<Vec<Measured>> {
+        let run = |engine| {
+            let found = overwrite(engine, COLLECTED_ZONES, self.seed);
+            found.map_err(|e| Error::with_source(Kind::BadResult, "overwriting", e))
+        };
+        let (z, c) = std::thread::scope(|scope| {
+            let z = scope.spawn(|| run(index::Engine::Zb));
+            let c = run(index::Engine::Cow);
+            (z.join().expect("invariant: a run returns its errors"), c)
+        });
+        let (z, c) = (z?, c?);
+        let mut figure = Figure::new((z.refused + c.refused) as f64, "model, 128 zones of 512 KiB");
+        for (name, found) in [("zb", z), ("cow", c)] {
+            figure.notes.push(format!(
+                "{name}: {} records fill {:.1} %, {} overwrites; write amplification {:.1} (the \
+                 collector's {:.2}), {} resets",
+                found.records,
+                found.live_share * 100.0,
+                found.overwrites,
+                found.write_amplification(),
+                found.collector_amplification(),
+                found.counts.gc_resets
+            ));
+        }
+        let full = z.live_share >= 0.9 && c.live_share >= 0.9;
+        Ok(vec![("zbtree.gc".to_owned(), figure.provided(full, "nine tenths are live"))])
     }
 
     /// Power cuts on both trees, half of `cuts` each: cuts after which something acknowledged was

@@ -1,5 +1,7 @@
 //! The ZB+-tree of paper 000: its workloads and what is claimed of it.
 
+pub mod collect;
 pub mod figures;
+pub mod open_loop;
 pub mod workload;
 pub mod ycsb;

@@ -103,6 +103,15 @@ impl Distribution {
     }
 }
 
+impl std::str::FromStr for Distribution {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Distribution, String> {
+        let all = [Distribution::Zipfian, Distribution::Uniform, Distribution::Latest];
+        let unknown = || format!("no distribution `{name}`; there are zipf, uniform and latest");
+        all.into_iter().find(|d| d.name() == name).ok_or_else(unknown)
+    }
+}
+
 /// A source of record numbers.
 #[derive(Clone, Debug)]
 pub enum Requests {

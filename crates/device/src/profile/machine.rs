@@ -8,6 +8,11 @@
 //! medium = "ram"              # ram | file:PATH | uring:PATH | zbd:PATH | dax:PATH | tcp:HOST:PORT
 //! profile = "xlfdd"           # how it is paced; a name or a path; flash on ram only
 //! capacity = "4GiB"
+//!
+//! [device.zones]
+//! kind = "zoned"
+//! medium = "zbd:/dev/nvme0n2"
+//! conventional = "/dev/nvme0n1"   # zones written in place, when they are another device's
 //! ```
 //!
 //! Invariants
@@ -151,6 +156,9 @@ pub struct DeviceSpec {
     pub medium: Medium,
     /// How it is paced; none means at the medium's own speed.
     pub profile: Option<Profile>,
+    /// Where a zoned block device has its conventional zones, if apart from it: an ordinary device
+    /// or file.
+    pub conventional: Option<PathBuf>,
     geometry: BTreeMap<&'static str, u64>,
 }
 
@@ -213,6 +221,7 @@ impl MachineSpec {
             kind,
             medium: medium(name),
             profile,
+            conventional: None,
             geometry: geometry.iter().copied().collect(),
         };
         let xlfdd = Profile::named("xlfdd").expect("invariant: the shipped profile is valid");
@@ -295,6 +304,7 @@ fn read_device(name: String, mut fields: Fields<'_, '_>) -> Result<DeviceSpec> {
     };
     let medium = read_medium(&mut fields, *kind)?;
     let profile = read_profile(&mut fields, *kind, &medium)?;
+    let conventional = read_conventional(&mut fields, &medium)?;
     let mut geometry = BTreeMap::new();
     for row in kind.rows() {
         if let Some(value) = read_geometry(&mut fields, row)? {
@@ -308,7 +318,7 @@ fn read_device(name: String, mut fields: Fields<'_, '_>) -> Result<DeviceSpec> {
         let message = format!("device name `{name}` has other than letters, digits, `-` and `_`");
         return Err(origin.error(at, message));
     }
-    Ok(DeviceSpec { name, kind: *kind, medium, profile, geometry })
+    Ok(DeviceSpec { name, kind: *kind, medium, profile, conventional, geometry })
 }
 
 fn read_medium(fields: &mut Fields<'_, '_>, kind: MachineKind) -> Result<Medium> {
@@ -335,6 +345,16 @@ fn read_profile(
         return Err(fields.origin.error(at, message));
     }
     Profile::open(name).map(Some).map_err(|e| e.in_context(fields.origin.place(at)))
+}
+
+fn read_conventional(fields: &mut Fields<'_, '_>, medium: &Medium) -> Result<Option<PathBuf>> {
+    let Some((path, at)) = fields.text("conventional")? else { return Ok(None) };
+    if !matches!(medium, Medium::Zbd(_)) {
+        let field = fields.name("conventional");
+        let message = format!("`{field}` stands beside `zbd:`; elsewhere say `conventional_zones`");
+        return Err(fields.origin.error(at, message));
+    }
+    Ok(Some(PathBuf::from(path)))
 }
 
 fn read_geometry(fields: &mut Fields<'_, '_>, row: &Row) -> Result<Option<u64>> {

@@ -120,6 +120,11 @@ impl<M: Medium> Emulated<M> {
         self.shared().timeline.as_ref().map_or(Picos::ZERO, Timeline::now)
     }
 
+    /// Lets virtual time pass until `time`, with nothing to do; a time in the past changes nothing.
+    pub fn idle_until(&self, time: Picos) {
+        self.advance_to(time);
+    }
+
     /// Installs a fault plan.
     ///
     /// # Errors

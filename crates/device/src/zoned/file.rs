@@ -232,7 +232,7 @@ impl SparseFile {
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<()> {
+pub(super) fn lock(file: &File, path: &Path) -> Result<()> {
     use rustix::fs::{FlockOperation, flock};
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
         let text = format!("{}: another process has this device open", path.display());

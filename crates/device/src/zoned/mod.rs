@@ -15,8 +15,11 @@
 //! Durability: a completed write is durable only after a later [`ZonedDevice::flush`] completes; a
 //! power cut keeps any legal subset of unflushed writes (a prefix of each sequential zone).
 
+mod direct;
 pub mod emulated;
 pub mod file;
+pub mod joined;
+pub mod linux;
 pub mod model;
 pub mod refusal;
 pub mod timing;
@@ -163,39 +166,52 @@ pub trait ZonedDevice {
     fn reset(&mut self, zone: ZoneId) -> Result<()>;
 }
 
-/// A borrowed device is a device: its owner keeps it when the borrower fails.
-impl<T: ZonedDevice + ?Sized> ZonedDevice for &mut T {
-    fn limits(&self) -> ZonedLimits {
-        (**self).limits()
-    }
-    fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>> {
-        (**self).report(first, count)
-    }
-    fn read(&self, at: Lba, into: &mut [u8]) -> Result<()> {
-        (**self).read(at, into)
-    }
-    fn write(&mut self, at: Lba, data: &[u8]) -> Result<Ticket> {
-        (**self).write(at, data)
-    }
-    fn append(&mut self, zone: ZoneId, data: &[u8]) -> Result<Ticket> {
-        (**self).append(zone, data)
-    }
-    fn wait(&mut self, ticket: Ticket) -> Result<Lba> {
-        (**self).wait(ticket)
-    }
-    fn flush(&mut self) -> Result<()> {
-        (**self).flush()
-    }
-    fn open(&mut self, zone: ZoneId) -> Result<()> {
-        (**self).open(zone)
-    }
-    fn close(&mut self, zone: ZoneId) -> Result<()> {
-        (**self).close(zone)
-    }
-    fn finish(&mut self, zone: ZoneId) -> Result<()> {
-        (**self).finish(zone)
-    }
-    fn reset(&mut self, zone: ZoneId) -> Result<()> {
-        (**self).reset(zone)
-    }
+macro_rules! forward {
+    ($(#[$doc:meta])* $t:ty) => {
+        $(#[$doc])*
+        impl<T: ZonedDevice + ?Sized> ZonedDevice for $t {
+            fn limits(&self) -> ZonedLimits {
+                (**self).limits()
+            }
+            fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>> {
+                (**self).report(first, count)
+            }
+            fn read(&self, at: Lba, into: &mut [u8]) -> Result<()> {
+                (**self).read(at, into)
+            }
+            fn write(&mut self, at: Lba, data: &[u8]) -> Result<Ticket> {
+                (**self).write(at, data)
+            }
+            fn append(&mut self, zone: ZoneId, data: &[u8]) -> Result<Ticket> {
+                (**self).append(zone, data)
+            }
+            fn wait(&mut self, ticket: Ticket) -> Result<Lba> {
+                (**self).wait(ticket)
+            }
+            fn flush(&mut self) -> Result<()> {
+                (**self).flush()
+            }
+            fn open(&mut self, zone: ZoneId) -> Result<()> {
+                (**self).open(zone)
+            }
+            fn close(&mut self, zone: ZoneId) -> Result<()> {
+                (**self).close(zone)
+            }
+            fn finish(&mut self, zone: ZoneId) -> Result<()> {
+                (**self).finish(zone)
+            }
+            fn reset(&mut self, zone: ZoneId) -> Result<()> {
+                (**self).reset(zone)
+            }
+        }
+    };
 }
+
+forward!(
+    /// A borrowed device is a device: its owner keeps it when the borrower fails.
+    &mut T
+);
+forward!(
+    /// A boxed device is a device: which one is decided when the program runs.
+    Box<T>
+);

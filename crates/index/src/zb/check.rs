@@ -152,13 +152,16 @@ impl<P: Pages> Zb<P> {
         let state = ptr.state;
         let deleted = slots - view.live_count();
         let tagged = (0..slots).filter(|&i| !view.is_untagged(i)).count();
+        // Leaves may be sealed before they are full (repair 18), interior pages never are.
+        let is_leaf = view.body.level == 0;
+        let sealed = slots == full || (is_leaf && (1..full).contains(&slots));
         let holds = match state {
             State::Change => {
                 let least = usize::from(!may_be_empty);
                 is_conventional && !ptr.has_log() && (least..full).contains(&slots)
             }
-            State::Steady => !is_conventional && slots == full && deleted == 0 && tagged < full,
-            State::After => !is_conventional && slots == full && ptr.has_log() && tagged < full,
+            State::Steady => !is_conventional && sealed && deleted == 0 && tagged < slots,
+            State::After => !is_conventional && sealed && ptr.has_log() && tagged < slots,
         };
         let text = || {
             format!(

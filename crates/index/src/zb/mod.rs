@@ -10,8 +10,9 @@
 //!
 //! Invariants ([`Zb::check`] walks them all)
 //! - Change: conventional, without log, 1 to slots-1 records (an empty tree keeps one empty leaf).
-//! - Steady: sequential, full; a log, if there is one, holds updates only and is not full.
-//! - After: sequential, full, with a log that has held a deletion and is not full.
+//! - Steady: sequential; a log, if there is one, holds updates only and is not full. Full, unless
+//!   it is a leaf that was sealed for want of conventional pages (repair 18).
+//! - After: as Steady, with a log that has held a deletion and is not full.
 //! - Heads are conventional and at least half full, unless they are the top or have no sibling
 //!   under their interior page.
 //!
@@ -24,6 +25,7 @@ mod body;
 mod bulk;
 mod check;
 mod head;
+mod pressure;
 mod relocate;
 mod scan;
 pub mod state;

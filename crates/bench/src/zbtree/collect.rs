@@ -1,0 +1,149 @@
+//! `zbtree.gc`: a device filled to nine tenths, then overwritten ten times over.
+//!
+//! - The device is a model; the store is the real one, redo log, checkpoints and collector
+//!   included.
+//! - Filled: live pages are 90 % of the data zones' blocks, by records in hash order. Then records
+//!   are replaced, scrambled zipfian, until their bytes are ten times those blocks.
+//! - Changes are made durable a thousand at a time.
+//! - Amplification counts every block the store wrote against the bytes of the records; the
+//!   collector's is pages appended in all against those that the tree asked for.
+
+use littoral_base::rng;
+use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::zones::Geometry;
+use littoral_index::index::{Engine, Index};
+use littoral_index::layout::Shape;
+use littoral_index::{Error, Kind, Result};
+use littoral_store::store::{Durability, StoreCounts};
+
+use super::ycsb::{self, Distribution, Requests};
+
+const KEY_BYTES: usize = 8;
+const VALUE_BYTES: usize = 100;
+const FILLED: f64 = 0.9;
+const TIMES: u64 = 10;
+const BATCH: u64 = 1000;
+
+/// What overwriting showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overwritten {
+    /// Records on the full device.
+    pub records: u64,
+    /// Live share of the data zones when overwriting began.
+    pub live_share: f64,
+    /// Overwrites that found no room.
+    pub refused: u64,
+    /// Overwrites made.
+    pub overwrites: u64,
+    /// Bytes of the records that overwrote.
+    pub user_bytes: u64,
+    /// Blocks written meanwhile.
+    pub counts: StoreCounts,
+}
+
+impl Overwritten {
+    /// Bytes written to the device over bytes of records.
+    pub fn write_amplification(&self) -> f64 {
+        let c = &self.counts;
+        let blocks = c.tree_blocks + c.redo_blocks + c.map_blocks + c.gc_blocks;
+        blocks as f64 * 4096.0 / self.user_bytes as f64
+    }
+
+    /// Pages appended over pages that the tree asked for.
+    pub fn collector_amplification(&self) -> f64 {
+        (self.counts.tree_blocks + self.counts.gc_blocks) as f64 / self.counts.tree_blocks as f64
+    }
+}
+
+fn geometry(zones: u32) -> Geometry {
+    Geometry {
+        conventional_zones: 8,
+        sequential_zones: zones,
+        zone_blocks: 128,
+        capacity_blocks: 128,
+        open_zones_max: 14,
+        active_zones_max: 14,
+        ..Geometry::paper()
+    }
+}
+
+fn value(i: u64) -> [u8; VALUE_BYTES] {
+    let mut value = [0; VALUE_BYTES];
+    value[..8].copy_from_slice(&i.to_be_bytes());
+    value
+}
+
+fn live_share(index: &Index<ModelDevice>) -> f64 {
+    let (live, _, all) = index.store_ref().sequential_blocks();
+    live as f64 / all as f64
+}
+
+fn fill(index: &mut Index<ModelDevice>) -> Result<u64> {
+    let mut n = 0;
+    while live_share(index) < FILLED {
+        for _ in 0..100 {
+            index.put(&ycsb::key(n), &value(n))?;
+            n += 1;
+        }
+        if n.is_multiple_of(BATCH) {
+            index.sync()?;
+        }
+    }
+    Ok(n)
+}
+
+/// Fills and overwrites a device of `zones` sequential zones.
+///
+/// # Errors
+/// Those of the store, other than finding no room; `Kind::Corrupt` when the tree is damaged at the
+/// end.
+pub fn overwrite(engine: Engine, zones: u32, seed: u64) -> Result<Overwritten> {
+    let device = ModelDevice::new(geometry(zones));
+    let device = device.map_err(|e| Error::with_source(Kind::Usage, "device", e))?;
+    let shape = Shape::fitting(4096, KEY_BYTES, VALUE_BYTES)?;
+    let mut index = Index::create(device, engine, shape, seed)?;
+    index.store_mut().set_durability(Durability::Batch);
+    let records = fill(&mut index)?;
+    let (before, share) = (index.store_ref().counts(), live_share(&index));
+    let blocks = index.store_ref().sequential_blocks().2;
+    let overwrites = TIMES * blocks * 4096 / (KEY_BYTES + VALUE_BYTES) as u64;
+    let mut requests = Requests::new(Distribution::Zipfian, records);
+    let mut rng = rng::stream(seed, "zbtree collect");
+    let mut refused = 0;
+    for i in 0..overwrites {
+        let key = ycsb::key(requests.next(records, &mut rng));
+        match index.put(&key, &value(i)) {
+            Ok(_) => {}
+            Err(e) if e.kind() == Kind::Full => refused += 1,
+            Err(e) => return Err(e),
+        }
+        if i.is_multiple_of(BATCH) {
+            index.sync()?;
+        }
+    }
+    index.check()?;
+    let after = index.store_ref().counts();
+    Ok(Overwritten {
+        records,
+        live_share: share,
+        refused,
+        overwrites,
+        user_bytes: overwrites * (KEY_BYTES + VALUE_BYTES) as u64,
+        counts: super::open_loop::since(after, before),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_device_is_overwritten_without_running_out() {
+        for engine in [Engine::Zb, Engine::Cow] {
+            let found = overwrite(engine, 40, 1).unwrap();
+            assert!(found.live_share >= FILLED && found.refused == 0, "{engine:?}: {found:?}");
+            assert!(found.counts.gc_resets > 40, "{engine:?}: {found:?}");
+            assert!(found.collector_amplification() >= 1.0);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What `kv`, `machine zones`, `bench kv` and `repro zbtree` take.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use littoral::base::units::PerSecond;
+
+use super::{ReproArgs, ShownArgs};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KvCommand {
+    /// Make a store for a directory
+    Create(KvCreateArgs),
+    /// Put lines of key, tab, value into a store
+    Load(KvLoadArgs),
+    /// Put one record; durable when the command ends
+    Put(KvPutArgs),
+    /// Print a key's value; code 1 when there is none
+    Get(KvKeyArgs),
+    /// Delete a key; code 1 when there is none
+    Del(KvKeyArgs),
+    /// Print the records from FROM on, up to and without TO
+    Scan(KvScanArgs),
+    /// Print every record, as `kv load` takes them
+    Dump(KvAtArgs),
+    /// Say what a store holds
+    Stats(KvAtArgs),
+    /// Walk every invariant of a store, changing nothing
+    Check(KvAtArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvCreateArgs {
+    /// The store's directory, made if absent
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// The tree: zb (the ZB+-tree; needs conventional zones) or cow (copy-on-write)
+    #[arg(long, value_name = "zb|cow", value_parser = ["zb", "cow"], default_value = "zb")]
+    pub(crate) engine: String,
+    /// Bytes of a key; shorter ones are padded with zeros
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) key_size: usize,
+    /// Bytes of a value; shorter ones are padded with zeros
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) value_size: usize,
+    /// A machine file with one zoned device; without it the zones are a sparse file in DIR
+    #[arg(long, value_name = "M")]
+    pub(crate) machine: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvLoadArgs {
+    /// The store's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Lines of key, tab, value; `-` reads standard input
+    #[arg(value_name = "FILE.tsv")]
+    pub(crate) input: PathBuf,
+    /// Append each key here once it is durable
+    #[arg(long, value_name = "ACKFILE")]
+    pub(crate) ack: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvPutArgs {
+    /// The store's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// The key
+    #[arg(value_name = "K")]
+    pub(crate) key: String,
+    /// The value
+    #[arg(value_name = "V")]
+    pub(crate) value: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvKeyArgs {
+    /// The store's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// The key
+    #[arg(value_name = "K")]
+    pub(crate) key: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvScanArgs {
+    /// The store's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// The first key
+    #[arg(value_name = "FROM")]
+    pub(crate) from: Option<String>,
+    /// The key to stop before
+    #[arg(value_name = "TO")]
+    pub(crate) to: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvAtArgs {
+    /// The store's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MachineVerb {
+    /// Report the zones of a machine's zoned devices
+    Zones(ZonesArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ZonesArgs {
+    /// One device of the machine; without it every zoned one
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// A machine file; without it machine.toml of this folder, or everything emulated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchKvArgs {
+    /// The tree: zb or cow
+    #[arg(long, value_name = "zb|cow", value_parser = ["zb", "cow"], default_value = "zb")]
+    pub(crate) engine: String,
+    /// Paper 000's mix of inserts, deletes and searches: 1 is 40/30/30, 2 is 10/10/80, 3 is
+    /// 25/25/50, 4 is 50/50/0, 5 is 0/0/100
+    #[arg(long, value_name = "1..5", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub(crate) workload: u8,
+    /// Which records are asked for
+    #[arg(long, value_name = "D", value_parser = ["zipf", "uniform", "latest"])]
+    #[arg(default_value = "zipf")]
+    pub(crate) distribution: String,
+    /// Records loaded first
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) records: u64,
+    /// Operations measured
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) operations: u64,
+    /// Operations that are meant to start in a second
+    #[arg(long, value_name = "R", default_value = "1k")]
+    pub(crate) rate: PerSecond,
+    /// Make changes durable every N operations
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) batch: u64,
+    /// The model's latencies: zns-paper, zns-ssd or smr-disk (virtual time)
+    #[arg(long, value_name = "P", default_value = "zns-paper")]
+    pub(crate) profile: String,
+    /// Measure a sparse file in this folder instead, by the wall clock
+    #[arg(long, value_name = "DIR", conflicts_with = "profile")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The requests are a function of this
+    #[arg(long, value_name = "N", default_value_t = 20_230_303)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReproZbtreeArgs {
+    /// A million power cuts instead of 20,000
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) paper: bool,
+    #[command(flatten)]
+    pub(crate) common: ReproArgs,
+}

@@ -1,0 +1,190 @@
+//! `littoral kv` under kill -9, on full devices, with foreign data and two openers.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_littoral"));
+    command.args(args).current_dir(folder);
+    command
+}
+
+fn littoral(folder: &Path, args: &[&str]) -> Output {
+    command(folder, args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs what must succeed; its output.
+fn done(folder: &Path, args: &[&str]) -> String {
+    let output = littoral(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Runs what must fail with `code` and name each of `words`.
+fn refused(folder: &Path, args: &[&str], code: i32, words: &[&str]) {
+    let output = littoral(folder, args);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
+    for word in words {
+        assert!(message.contains(word), "{args:?}: '{word}' is not in: {message}");
+    }
+    assert!(!message.contains("panicked"), "{args:?}: {message}");
+}
+
+/// Lines of eight scattered digits each, tab, number.
+fn lines(from: u64, to: u64) -> String {
+    (from..to).map(|i| format!("{:08}\t{i}\n", i.wrapping_mul(48_271) % 99_999_989)).collect()
+}
+
+const SMALL: &str = r#"
+schema = "littoral.machine/1"
+[device.small]
+kind = "zoned"
+medium = "ram"
+block_bytes = 4096
+zones = 12
+conventional_zones = 1
+zone_size = "512KiB"
+zone_capacity = "400KiB"
+open_zones_max = 2
+"#;
+
+#[test]
+fn kill_9_at_any_moment_loses_nothing_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in ["zb", "cow"] {
+        let ack = dir.path().join(format!("{engine}.ack"));
+        done(dir.path(), &["kv", "create", engine, "--engine", engine]);
+        for round in 0..5u64 {
+            let args = ["kv", "load", engine, "-", "--ack", ack.to_str().unwrap()];
+            let mut child =
+                command(dir.path(), &args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+            let child = child.as_mut().unwrap();
+            let mut input = child.stdin.take().unwrap();
+            let writer = std::thread::spawn(move || {
+                // The reader is killed: the pipe breaks.
+                let _ = input.write_all(lines(round * 100_000, (round + 1) * 100_000).as_bytes());
+            });
+            std::thread::sleep(Duration::from_millis(60 + 61 * round));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            writer.join().unwrap();
+            let dump = done(dir.path(), &["kv", "dump", engine]);
+            let held: BTreeSet<&str> = dump.lines().filter_map(|l| l.split('\t').next()).collect();
+            let acknowledged = fs::read_to_string(&ack).unwrap_or_default();
+            // The last line may have been cut short by the kill.
+            for key in acknowledged.lines().filter(|l| l.len() == 8) {
+                assert!(held.contains(key), "{engine}, round {round}: {key} is gone");
+            }
+            done(dir.path(), &["kv", "check", engine]);
+        }
+        assert!(fs::metadata(&ack).unwrap().len() > 0, "something was acknowledged");
+    }
+}
+
+#[test]
+fn a_full_device_is_said_before_anything_is_acknowledged_and_still_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("small.toml"), SMALL).unwrap();
+    fs::write(dir.path().join("many.tsv"), lines(0, 200_000)).unwrap();
+    for engine in ["zb", "cow"] {
+        let create = ["kv", "create", engine, "--engine", engine, "--machine", "small.toml"];
+        done(dir.path(), &create);
+        let load = ["kv", "load", engine, "many.tsv", "--ack", "ack"];
+        refused(dir.path(), &load, 3, &["many.tsv:", "no room", "delete"]);
+        let ack = fs::read_to_string(dir.path().join("ack")).unwrap();
+        fs::remove_file(dir.path().join("ack")).unwrap();
+        let dump = done(dir.path(), &["kv", "dump", engine]);
+        let held: BTreeSet<&str> = dump.lines().filter_map(|l| l.split('\t').next()).collect();
+        let keys: Vec<&str> = ack.lines().collect();
+        assert!(keys.len() > 5000 && keys.iter().all(|k| held.contains(k)), "{engine}");
+        done(dir.path(), &["kv", "check", engine]);
+        // Reads and deletions go on.
+        for key in &keys[..6] {
+            done(dir.path(), &["kv", "get", engine, key]);
+            done(dir.path(), &["kv", "del", engine, key]);
+            refused(dir.path(), &["kv", "get", engine, key], 1, &[key]);
+        }
+        done(dir.path(), &["kv", "check", engine]);
+    }
+}
+
+#[test]
+fn foreign_and_damaged_media_are_refused_by_name_and_untouched() {
+    let dir = tempfile::tempdir().unwrap();
+    let zones = dir.path().join("s/zones");
+    fs::write(dir.path().join("small.toml"), SMALL).unwrap();
+    done(dir.path(), &["kv", "create", "s", "--machine", "small.toml"]);
+    done(dir.path(), &["kv", "put", "s", "k", "v"]);
+    let good = fs::read(&zones).unwrap();
+    let store = good.windows(8).position(|w| w == b"LITSTORE").unwrap();
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let mut both = with(store + 8, 9);
+    both[store + 4096 + 8] = 9;
+    for (bytes, words) in [
+        (b"dear diary".to_vec(), "no littoral zoned device"),
+        (with(8, 77), "version 77"),
+        (with(20, 1), "does not verify"),
+        (both, "format 9"),
+    ] {
+        fs::write(&zones, &bytes).unwrap();
+        for verb in ["check", "dump", "stats"] {
+            refused(dir.path(), &["kv", verb, "s"], 4, &[words, "s"]);
+        }
+        refused(dir.path(), &["kv", "put", "s", "k", "w"], 4, &[words]);
+        assert!(fs::read(&zones).unwrap() == bytes, "{words}: untouched");
+    }
+    fs::write(&zones, &good).unwrap();
+    assert_eq!(done(dir.path(), &["kv", "get", "s", "k"]), "v\n");
+}
+
+#[test]
+fn a_store_on_a_machines_file_is_found_again_and_has_one_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = SMALL.replace("\"ram\"", "\"file:drive.img\"");
+    fs::write(dir.path().join("m.toml"), &machine).unwrap();
+    done(dir.path(), &["kv", "create", "s", "--machine", "m.toml", "--engine", "cow"]);
+    fs::remove_file(dir.path().join("m.toml")).unwrap();
+    done(dir.path(), &["kv", "put", "s", "k", "v"]);
+    assert_eq!(done(dir.path(), &["kv", "dump", "s"]), "k\tv\n");
+    fs::write(dir.path().join("m.toml"), &machine).unwrap();
+    refused(dir.path(), &["kv", "create", "t", "--machine", "m.toml"], 4, &["zone", "reset"]);
+    refused(dir.path(), &["kv", "create", "s", "--machine", "m.toml"], 3, &["not overwritten"]);
+    let zones = done(dir.path(), &["machine", "zones", "--file", "m.toml"]);
+    assert!(zones.contains("Conventional") && zones.contains("Sequential"), "{zones}");
+    // A load that waits for its input holds the store.
+    let mut holder = command(dir.path(), &["kv", "load", "s", "-"]);
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    refused(dir.path(), &["kv", "get", "s", "k"], 3, &["drive.img", "another process"]);
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+}
+
+#[test]
+fn wrong_lines_end_a_load_with_their_number_and_keep_what_came_before() {
+    let dir = tempfile::tempdir().unwrap();
+    done(dir.path(), &["kv", "create", "s"]);
+    fs::write(dir.path().join("bad.tsv"), "a\t1\nb\t2\nno tab here\nc\t3\n").unwrap();
+    refused(dir.path(), &["kv", "load", "s", "bad.tsv", "--ack", "ack"], 2, &["bad.tsv:3", "tab"]);
+    assert_eq!(done(dir.path(), &["kv", "dump", "s"]), "a\t1\nb\t2\n");
+    assert_eq!(fs::read_to_string(dir.path().join("ack")).unwrap(), "a\nb\n");
+    fs::write(dir.path().join("long.tsv"), "a-key-too-long\t1\n").unwrap();
+    refused(dir.path(), &["kv", "load", "s", "long.tsv"], 2, &["long.tsv:1", "takes 8"]);
+    refused(dir.path(), &["kv", "load", "s", "absent.tsv"], 3, &["absent.tsv"]);
+    refused(dir.path(), &["kv", "put", "s", "tab\tbed", "v"], 2, &["tab"]);
+}
