@@ -76,6 +76,7 @@ struct Undo {
     appended: Vec<Lba>,
     freed: Vec<Lba>,
     entries: Writer,
+    root: Option<Root>,
 }
 
 /// A store on a zoned device; see the module's page.
@@ -575,6 +576,7 @@ impl<D: ZonedDevice> Store<D> {
     /// Undoes what the running operation changed in memory, after one of its calls failed.
     pub fn abort(&mut self) {
         let undo = std::mem::take(&mut self.undo);
+        self.root = undo.root.unwrap_or(self.root);
         for (at, before) in undo.pages {
             match before {
                 Some(page) => self.dirty.insert(at, page),
@@ -719,6 +721,7 @@ impl<D: ZonedDevice> Pages for Store<D> {
     }
 
     fn set_root(&mut self, root: Root) {
+        self.undo.root.get_or_insert(self.root);
         self.root = root;
     }
 
