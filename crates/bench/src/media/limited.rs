@@ -3,11 +3,14 @@
 //! The limit is a memory control group of version 2 (`memory.max`) or 1 (`memory.limit_in_bytes`),
 //! made for the run and removed after it; the page cache a program fills counts towards it, which
 //! is the point. Where no group can be made the comparison is skipped with the system's words.
+//! A run that takes too long is stopped and counts as having taken until then: the ratio is then an
+//! upper bound, and says so.
 //! Clock: wall.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use super::Outcome;
 use crate::error::{Error, Kind, Result};
@@ -40,24 +43,51 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// Runs a program inside the group.
+    /// Runs a program inside the group; `None` when it had not ended after `time_max` and was
+    /// stopped.
     ///
     /// # Errors
     /// `Kind::Io` when it cannot be started.
-    pub fn run(&self, program: &Path, arguments: &[String]) -> Result<Output> {
+    pub fn run(
+        &self,
+        program: &Path,
+        arguments: &[String],
+        time_max: Duration,
+    ) -> Result<Option<Output>> {
+        let failed = |e| {
+            let message = format!("running {} under a memory limit", program.display());
+            Error::with_source(Kind::Io, message, e)
+        };
         // The shell joins the group before it becomes the program, so not one page escapes the
         // limit.
-        Command::new("/bin/sh")
+        let mut child = Command::new("/bin/sh")
             .args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""])
             .arg(&self.folder)
             .arg(program)
             .args(arguments)
-            .output()
-            .map_err(|e| {
-                let message = format!("running {} under a memory limit", program.display());
-                Error::with_source(Kind::Io, message, e)
-            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        if ends_within(&mut child, time_max).map_err(failed)? {
+            child.wait_with_output().map(Some).map_err(failed)
+        } else {
+            child.kill().and_then(|()| child.wait()).map_err(failed)?;
+            Ok(None)
+        }
     }
+}
+
+/// Whether a program ends within `time_max`. What it prints must fit a pipe.
+fn ends_within(child: &mut Child, time_max: Duration) -> std::io::Result<bool> {
+    let start = Instant::now();
+    while child.try_wait()?.is_none() {
+        if start.elapsed() > time_max {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(true)
 }
 
 impl Drop for MemoryGroup {
@@ -103,12 +133,14 @@ pub struct MmapFigures {
     pub limit_bytes: u64,
     /// Seconds of each BFS by io_uring.
     pub uring_s: Vec<f64>,
-    /// Seconds of each BFS by mmap.
+    /// Seconds of each BFS by mmap, or until it was stopped.
     pub mmap_s: Vec<f64>,
+    /// How many of them were stopped.
+    pub stopped_count: usize,
 }
 
 impl MmapFigures {
-    /// The best of io_uring over the best of mmap.
+    /// The best of io_uring over the best of mmap; an upper bound where mmap was stopped.
     pub fn ratio(&self) -> f64 {
         let best = |v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min);
         best(&self.uring_s) / best(&self.mmap_s)
@@ -118,7 +150,9 @@ impl MmapFigures {
 /// Runs `littoral graph bfs` on `graph` by io_uring and by mmap in turn, each in a fresh memory
 /// group of a quarter of the file's size, the file's pages dropped from the cache before each run.
 ///
-/// `seconds` reads the time of the search from the command's JSON.
+/// `seconds` reads the time of the search from the command's JSON. A search by mmap is stopped when
+/// it has taken three times as long as the slowest by io_uring (and some seconds for opening the
+/// file, which do not count); one by io_uring after ten minutes, and there is no figure then.
 ///
 /// # Errors
 /// `Kind::Io` when the file or the program cannot be used, `Kind::BadResult` when its output has no
@@ -140,17 +174,35 @@ pub fn uring_vs_mmap(
                 Err(why) => return Ok(Outcome::Skipped(why)),
             };
             drop_cached(graph).map_err(io)?;
-            let arguments = arguments(graph, medium);
-            let output = group.run(littoral, &arguments)?;
-            let time = match bfs_seconds(&output, &seconds) {
-                Ok(time) => time,
-                Err(why) => return Ok(Outcome::Skipped(format!("BFS by {medium}: {why}"))),
+            let is_mmap = medium == "mmap";
+            let time_max = if is_mmap { patience(&figures) } else { TIME_MAX };
+            let found = group.run(littoral, &arguments(graph, medium), time_max)?;
+            let time = match found.map(|output| bfs_seconds(&output, &seconds)) {
+                Some(Ok(time)) => time,
+                None if is_mmap => {
+                    figures.stopped_count += 1;
+                    (time_max - OPENING).as_secs_f64()
+                }
+                None => return Ok(Outcome::Skipped(format!("BFS by {medium} took too long"))),
+                Some(Err(why)) => return Ok(Outcome::Skipped(format!("BFS by {medium}: {why}"))),
             };
-            let list = if medium == "uring" { &mut figures.uring_s } else { &mut figures.mmap_s };
+            let list = if is_mmap { &mut figures.mmap_s } else { &mut figures.uring_s };
             list.push(time);
         }
     }
     Ok(Outcome::Measured(figures))
+}
+
+/// Longest search by io_uring.
+const TIME_MAX: Duration = Duration::from_secs(600);
+
+/// More than enough for a program to start and open its file, which is not part of the search.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// Longest run of a search by mmap beside the ones by io_uring so far.
+fn patience(figures: &MmapFigures) -> Duration {
+    let slowest = figures.uring_s.iter().copied().fold(0.0, f64::max);
+    Duration::from_secs_f64(3.0 * slowest) + OPENING
 }
 
 fn arguments(graph: &Path, medium: &str) -> Vec<String> {
@@ -195,9 +247,13 @@ mod tests {
     fn a_program_over_its_limit_is_killed_and_one_under_it_is_not() {
         let Ok(group) = MemoryGroup::create(64 << 20) else { return };
         let shell = Path::new("/bin/sh");
-        let run = |script: &str| group.run(shell, &["-c".into(), script.into()]).unwrap();
-        assert!(run("exit 0").status.success());
-        let greedy = run("dd if=/dev/zero of=/dev/null bs=512M count=1 2>/dev/null");
+        let run = |script: &str, time_max| {
+            group.run(shell, &["-c".into(), script.into()], time_max).unwrap()
+        };
+        assert!(run("exit 0", TIME_MAX).unwrap().status.success());
+        assert!(run("exec sleep 60", Duration::from_millis(50)).is_none(), "a minute in 50 ms");
+        let dd = "dd if=/dev/zero of=/dev/null bs=512M count=1 2>/dev/null";
+        let greedy = run(dd, TIME_MAX).unwrap();
         assert!(!greedy.status.success(), "512 MiB fit into 64 MiB");
     }
 }
