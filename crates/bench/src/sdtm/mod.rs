@@ -15,6 +15,7 @@ mod heap;
 pub mod own;
 pub mod paper;
 pub mod pmdk;
+pub mod redo;
 mod replay;
 mod rivals;
 pub mod table;

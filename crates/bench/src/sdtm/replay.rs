@@ -21,8 +21,8 @@ use super::tl2::LOG_BYTES;
 /// Workers alive at once.
 pub(super) const WORKERS_MAX: usize = 8;
 /// Words of a ring; the first line of a worker's log holds its tail.
-const RING_WORDS: u64 = LOG_BYTES as u64 / 8 - 8;
-const WRAP: u64 = u64::MAX;
+pub(super) const RING_WORDS: u64 = LOG_BYTES as u64 / 8 - 8;
+pub(super) const WRAP: u64 = u64::MAX;
 const BATCH: u64 = 256;
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ pub(super) struct Rings<D> {
     resting: AtomicBool,
 }
 
-fn place(number: usize, at: u64) -> usize {
+pub(super) fn place(number: usize, at: u64) -> usize {
     number * LOG_BYTES + 64 + 8 * (at % RING_WORDS) as usize
 }
 
