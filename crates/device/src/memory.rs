@@ -20,7 +20,7 @@
 //! Loads go through [`Domain::word`] and [`Domain::load_words`] with the ordering the caller names:
 //! memory shared with other threads or nodes is never read through `&T`.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
 
@@ -83,6 +83,27 @@ pub trait Domain: Send + Sync {
         }
     }
 
+    /// The words of a range to read in place, where the domain is ordinary mapped memory: what
+    /// [`Domain::word`] of each would load. `None` where loads are watched or modelled.
+    #[inline(always)]
+    fn words(&self, _offset: usize, _words: usize) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    /// Stores the words of a whole line that differ from what it holds and starts moving it to the
+    /// medium, past the caches where the processor can: for lines that are written often and read
+    /// seldom. The next fence orders it, as it orders `write_back`; nothing does before.
+    ///
+    /// Only this thread may be writing the line.
+    fn store_line(&self, offset: usize, line: &[u64; LINE_BYTES / 8]) {
+        for (i, &w) in line.iter().enumerate() {
+            if self.word(offset + 8 * i, Ordering::Relaxed) != w {
+                self.store(offset + 8 * i, w, Ordering::Relaxed);
+            }
+        }
+        self.write_back(offset, LINE_BYTES);
+    }
+
     /// Compares and exchanges the word at `offset`; coherent domains only.
     ///
     /// # Errors
@@ -133,6 +154,19 @@ impl<D: Domain + ?Sized> Domain for std::sync::Arc<D> {
     #[inline(always)]
     fn store(&self, offset: usize, value: u64, order: Ordering) {
         (**self).store(offset, value, order);
+    }
+    fn store_words(&self, offset: usize, words: &[u64]) {
+        (**self).store_words(offset, words);
+    }
+    fn load_words(&self, offset: usize, into: &mut [u64]) {
+        (**self).load_words(offset, into);
+    }
+    #[inline(always)]
+    fn words(&self, offset: usize, words: usize) -> Option<&[AtomicU64]> {
+        (**self).words(offset, words)
+    }
+    fn store_line(&self, offset: usize, line: &[u64; LINE_BYTES / 8]) {
+        (**self).store_line(offset, line);
     }
     fn compare_exchange(
         &self,

@@ -164,6 +164,9 @@ fn superblock<D: Domain>(domain: &D) -> [u8; SUPER_BYTES] {
     block
 }
 
+/// The first 64 bytes of a thread slot's line: frontier, active, -, -, dead clocks.
+pub(crate) type Line = [u64; LINE_BYTES / 8];
+
 /// A thread slot's persistent line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frontier {
@@ -192,6 +195,14 @@ impl Frontier {
     pub(crate) fn write_clock<D: Domain>(domain: &D, layout: &Layout, tid: usize, clock: u64) {
         domain.store(layout.frontier(tid), clock, Relaxed);
         domain.write_back(layout.frontier(tid), 8);
+    }
+
+    /// The line that holds the frontier; all but the frontier stays as it is while the slot is in
+    /// use.
+    pub(crate) fn line<D: Domain>(domain: &D, layout: &Layout, tid: usize) -> Line {
+        let mut line = Line::default();
+        domain.load_words(layout.frontier(tid), &mut line);
+        line
     }
 
     pub(crate) fn write_active<D: Domain>(domain: &D, layout: &Layout, tid: usize, active: bool) {

@@ -32,6 +32,7 @@
 
 #[cfg(not(any(loom, shuttle)))]
 pub mod assure;
+mod barrier;
 mod error;
 mod format;
 mod gate;
@@ -41,6 +42,7 @@ mod recover;
 mod root;
 mod slab;
 pub mod structures;
+mod table;
 mod thread;
 mod tx;
 mod word;
@@ -48,7 +50,7 @@ mod word;
 pub use error::{Abort, Error, Kind, Result};
 pub use format::{Options, VERSION};
 pub use pool::{Info, ObjectView, Pool, RootView, TypeInfo, Unfinished, type_name};
-pub use record::{Record, Ref};
+pub use record::{Record, Ref, Words};
 pub use recover::Restart;
 pub use root::NAME_BYTES_MAX;
 pub use thread::{Stats, Thread};

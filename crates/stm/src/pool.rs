@@ -12,8 +12,6 @@
 //! - A failed fence poisons the pool: reads go on, updates are refused.
 //! - Nothing is written before everything that will be needed has been checked.
 
-use std::sync::OnceLock;
-
 use littoral_base::sync::Mutex;
 use littoral_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use littoral_device::memory::{Domain, Promise};
@@ -25,8 +23,10 @@ use crate::gate::Gate;
 use crate::record::{Record, Ref};
 use crate::recover::{self, Boot, Restart};
 use crate::root::Root;
-use crate::slab::{self, OrecCell, Slab};
+use crate::slab;
+use crate::table::{Miss, Place, Table, bad_reference};
 use crate::thread::Thread;
+use crate::word::Orec;
 
 /// Free objects handed to a thread at once: their records fill whole lines, so threads share none.
 pub(crate) const BATCH: usize = 64;
@@ -44,27 +44,27 @@ struct Slots {
     clocks: Vec<u64>,
 }
 
-/// A pool of transactional records on a domain.
+/// What every transaction reads and seldom anybody writes, on lines of its own.
 #[derive(Debug)]
-pub struct Pool<D: Domain> {
-    pub(crate) domain: D,
-    pub(crate) layout: Layout,
-    boot: Boot,
-    slabs: Box<[OnceLock<Slab>]>,
-    growth: Mutex<Growth>,
-    slots: Mutex<Slots>,
-    free: Mutex<FxHashMap<u64, Vec<u64>>>,
+#[repr(align(128))]
+pub(crate) struct Calm {
     /// Raised by snapshot readers only.
     pub(crate) epoch: AtomicU64,
     pub(crate) gate: Gate,
     poisoned: AtomicBool,
 }
 
-/// Where an object is.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'p> {
-    pub(crate) cell: &'p OrecCell,
-    pub(crate) base: usize,
+/// A pool of transactional records on a domain.
+#[derive(Debug)]
+pub struct Pool<D: Domain> {
+    pub(crate) calm: Calm,
+    pub(crate) domain: D,
+    pub(crate) layout: Layout,
+    pub(crate) table: Table,
+    boot: Boot,
+    growth: Mutex<Growth>,
+    slots: Mutex<Slots>,
+    free: Mutex<FxHashMap<u64, Vec<u64>>>,
 }
 
 mod walk;
@@ -136,12 +136,14 @@ impl<D: Domain> Pool<D> {
         }
         let pool = Pool {
             slots: Mutex::new(Slots { free, clocks: boot.clocks() }),
-            slabs: (0..layout.slabs).map(|_| OnceLock::new()).collect(),
+            table: Table::new(&layout)?,
             growth: Mutex::new(Growth { entries, unresolved }),
             free: Mutex::new(FxHashMap::default()),
-            epoch: AtomicU64::new(0),
-            gate: Gate::new(),
-            poisoned: AtomicBool::new(false),
+            calm: Calm {
+                epoch: AtomicU64::new(0),
+                gate: Gate::new(),
+                poisoned: AtomicBool::new(false),
+            },
             domain,
             layout,
             boot,
@@ -172,7 +174,8 @@ impl<D: Domain> Pool<D> {
         if marked.is_err() {
             self.give_back(tid, clock);
         }
-        marked.map(|()| Thread::new(self, tid, clock))
+        let line = Frontier::line(&self.domain, &self.layout, tid as usize);
+        marked.map(|()| Thread::new(self, tid, clock, line))
     }
 
     fn mark(&self, tid: u32, active: bool) -> Result<()> {
@@ -214,15 +217,15 @@ impl<D: Domain> Pool<D> {
         let entries = self.growth.lock().expect("invariant: no panic inside").entries.clone();
         let mut types: Vec<TypeInfo> = Vec::new();
         for (slab, entry) in entries.iter().enumerate() {
-            let orecs = &self.slabs[slab].get().expect("invariant: all are resolved").orecs;
-            let word = |c: &OrecCell| crate::word::Orec(c.word.load(Ordering::Acquire));
-            let live = orecs.iter().filter(|c| word(c).live()).count() as u64;
+            let objects = self.layout.slab_bytes() / object_bytes(entry.words);
+            let orec = |object| Orec(self.table.orec(slab, object).load(Ordering::Acquire));
+            let live = (0..objects).filter(|&object| orec(object).live()).count() as u64;
             let found = types.iter().position(|t| t.tag == entry.tag).unwrap_or(types.len());
             if found == types.len() {
                 let (tag, words_count) = (entry.tag, entry.words as u64);
                 types.push(TypeInfo { tag, words_count, objects_max: 0, objects_count: 0 });
             }
-            types[found].objects_max += orecs.len() as u64;
+            types[found].objects_max += objects as u64;
             types[found].objects_count += live;
         }
         Ok(Info {
@@ -239,45 +242,42 @@ impl<D: Domain> Pool<D> {
     /// Finds an object and checks that it is of type `T`.
     #[inline(always)]
     pub(crate) fn locate<T: Record>(&self, at: Ref<T>) -> Result<Place<'_>> {
-        let step = const { object_bytes(T::WORDS) };
-        let within = (at.offset() as usize).wrapping_sub(self.layout.data);
-        let (slab, rest) =
-            (within >> self.layout.slab_shift, within & (self.layout.slab_bytes() - 1));
-        let Some(known) = self.slabs.get(slab) else { return Err(bad_reference(at, "no slab")) };
-        let found = match known.get() {
-            Some(found) => found,
-            None => self.resolve(slab)?,
-        };
-        if found.tag != T::TAG || rest % step != 0 {
-            return Err(bad_reference(at, "an object of another type"));
-        }
-        match found.orecs.get(rest / step) {
-            Some(cell) => Ok(Place { cell, base: at.offset() as usize }),
-            None => Err(bad_reference(at, "the end of a slab")),
+        match self.table.locate(at) {
+            Some(place) => Ok(place),
+            None => self.locate_again(at),
         }
     }
 
+    /// Finds an object of a slab not touched before, or says why there is none.
     #[cold]
-    fn resolve(&self, slab: usize) -> Result<&Slab> {
-        let mut growth = self.growth.lock().expect("invariant: no panic inside");
-        self.resolve_under(&mut growth, slab)
+    #[inline(never)]
+    fn locate_again<T: Record>(&self, at: Ref<T>) -> Result<Place<'_>> {
+        if let Miss::Unbuilt(slab) = self.table.miss(at) {
+            let mut growth = self.growth.lock().expect("invariant: no panic inside");
+            self.resolve_under(&mut growth, slab)?;
+        }
+        self.table.locate(at).ok_or_else(|| match self.table.miss(at) {
+            Miss::Nowhere(leads_to) => bad_reference(at, leads_to),
+            Miss::Unbuilt(_) => bad_reference(at, "a slab in use by nobody"),
+        })
     }
 
-    fn resolve_under(&self, growth: &mut Growth, slab: usize) -> Result<&Slab> {
-        if let Some(done) = self.slabs[slab].get() {
-            return Ok(done);
+    fn resolve_under(&self, growth: &mut Growth, slab: usize) -> Result<()> {
+        if self.table.tag(slab) != 0 {
+            return Ok(());
         }
         let Some(&entry) = growth.entries.get(slab) else {
             let text = format!("slab {slab} holds nothing yet");
             return Err(Error::new(Kind::BadReference, text));
         };
-        let resolved = slab::resolve(&self.domain, &self.layout, &self.boot, slab, entry)?;
+        let found =
+            slab::resolve(&self.domain, &self.layout, &self.boot, &self.table, slab, entry)?;
         let mut free = self.free.lock().expect("invariant: no panic inside");
-        free.entry(entry.tag).or_default().extend(resolved.free);
+        free.entry(entry.tag).or_default().extend(found);
         if let Some(waiting) = growth.unresolved.get_mut(&entry.tag) {
             waiting.retain(|&s| s != slab);
         }
-        Ok(self.slabs[slab].get_or_init(|| resolved.slab))
+        Ok(())
     }
 
     pub(crate) fn resolve_all(&self) -> Result<()> {
@@ -343,22 +343,17 @@ impl<D: Domain> Pool<D> {
     }
 
     fn poison(&self) {
-        self.poisoned.store(true, Ordering::Release);
+        self.calm.poisoned.store(true, Ordering::Release);
     }
 
     #[inline(always)]
     pub(crate) fn check_poison(&self) -> Result<()> {
-        if self.poisoned.load(Ordering::Relaxed) {
+        if self.calm.poisoned.load(Ordering::Relaxed) {
             let text = "an earlier durable write failed; reopen the pool to see what reached it";
             return Err(Error::new(Kind::Poisoned, text));
         }
         Ok(())
     }
-}
-
-#[cold]
-fn bad_reference<T>(at: Ref<T>, leads_to: &str) -> Error {
-    Error::new(Kind::BadReference, format!("reference {at:?} leads to {leads_to}"))
 }
 
 /// Reads the slab table up to the first unused entry; a claim cut short is taken back. Slab 0 holds

@@ -22,9 +22,92 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The most words a record may have.
 pub const WORDS_MAX: usize = 255;
+
+/// A record's words while they are looked at: in place where the medium is mapped memory.
+///
+/// Another transaction may be replacing them meanwhile: whoever looks must cope with any words at
+/// all, and the engine drops what was concluded from words that changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a>(Source<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    InPlace(&'a [AtomicU64]),
+    /// Two slots {stamp, three words} of one line, and the mask that chooses the second. Loading
+    /// from both does not wait for the choice.
+    Twin(&'a [AtomicU64], u64),
+    Copied(&'a [u64]),
+}
+
+impl<'a> Words<'a> {
+    /// Words read in place.
+    #[inline(always)]
+    pub fn in_place(words: &'a [AtomicU64]) -> Self {
+        Words(Source::InPlace(words))
+    }
+
+    /// Words copied before.
+    #[inline(always)]
+    pub fn copied(words: &'a [u64]) -> Self {
+        Words(Source::Copied(words))
+    }
+
+    /// The payload of slot `slot`, 0 or 1, of a line that two slots share.
+    #[inline(always)]
+    pub(crate) fn twin(line: &'a [AtomicU64], slot: usize) -> Self {
+        debug_assert!(line.len() == 8 && slot < 2, "a line of two slots");
+        Words(Source::Twin(line, (slot as u64).wrapping_neg()))
+    }
+
+    /// Word `i` of the record.
+    ///
+    /// # Panics
+    /// When the record has no such word.
+    #[inline(always)]
+    pub fn get(&self, i: usize) -> u64 {
+        match self.0 {
+            Source::InPlace(words) => words[i].load(Relaxed),
+            Source::Copied(words) => words[i],
+            Source::Twin(line, second) => {
+                let (a, b) = (line[1 + i].load(Relaxed), line[5 + i].load(Relaxed));
+                a ^ (a ^ b) & second
+            }
+        }
+    }
+}
+
+/// What is made of a record's words; a trait beside closures because a closure cannot be told to be
+/// inlined, and whole records are read through this.
+pub(crate) trait Look {
+    type Out;
+    fn look(&mut self, words: Words<'_>) -> Self::Out;
+}
+
+/// Copies the whole record.
+pub(crate) struct Whole<T>(pub(crate) PhantomData<T>);
+
+impl<T: Record> Look for Whole<T> {
+    type Out = T;
+    #[inline(always)]
+    fn look(&mut self, words: Words<'_>) -> T {
+        T::load(|i| words.get(i))
+    }
+}
+
+/// Does what a closure does.
+pub(crate) struct By<F>(pub(crate) F);
+
+impl<R, F: FnMut(Words<'_>) -> R> Look for By<F> {
+    type Out = R;
+    #[inline(always)]
+    fn look(&mut self, words: Words<'_>) -> R {
+        self.0(words)
+    }
+}
 
 /// Plain data of `WORDS` words; implemented by [`record!`](crate::record!).
 pub trait Record: Copy + 'static {
@@ -80,7 +163,15 @@ impl<F: Field, const N: usize> Field for [F; N] {
     const WORDS: usize = N * F::WORDS;
     #[inline(always)]
     fn load(word: &mut impl FnMut(usize) -> u64, at: usize) -> Self {
-        std::array::from_fn(|i| F::load(word, at + i * F::WORDS))
+        const { assert!(N > 0, "an array field has elements") }
+        // Not `array::from_fn`, which is a call that nothing inlines.
+        let mut all = [F::load(word, at); N];
+        let mut i = 1;
+        while i < N {
+            all[i] = F::load(word, at + i * F::WORDS);
+            i += 1;
+        }
+        all
     }
     #[inline(always)]
     fn store(&self, word: &mut impl FnMut(usize, u64), at: usize) {
@@ -217,5 +308,12 @@ mod tests {
         m.store(|i, w| assert!(words[i].replace(w).is_none(), "word {i} twice"));
         assert_eq!(Mixed::load(|i| words[i].unwrap()), m);
         assert_ne!(tag("a", 1), tag("a", 2));
+    }
+
+    #[test]
+    fn a_twin_line_shows_the_slot_that_was_chosen() {
+        let line: [AtomicU64; 8] = std::array::from_fn(|i| AtomicU64::new(i as u64));
+        let words = |slot| [0, 1, 2].map(|i| Words::twin(&line, slot).get(i));
+        assert_eq!((words(0), words(1)), ([1, 2, 3], [5, 6, 7]));
     }
 }

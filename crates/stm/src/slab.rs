@@ -8,52 +8,29 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use littoral_base::sync::atomic::AtomicU64;
 use littoral_device::memory::Domain;
 
 use crate::error::{Error, Kind, Result, device};
 use crate::format::{Layout, SlabEntry, object_bytes, slot_bytes};
 use crate::recover::Boot;
+use crate::table::Table;
 use crate::word::{Orec, Stamp};
 
-/// An object's ownership record and the snapshot epochs of its two versions.
-#[derive(Debug)]
-pub(crate) struct OrecCell {
-    pub(crate) word: AtomicU64,
-    /// Epoch of the newest version, low half; of the one before, high half.
-    pub(crate) epochs: AtomicU64,
-}
-
-/// The epochs of an object that has one version, as old as the session.
-pub(crate) const EPOCHS_AT_BOOT: u64 = (u32::MAX as u64) << 32;
-
-/// A slab in use.
-#[derive(Debug)]
-pub(crate) struct Slab {
-    pub(crate) tag: u64,
-    pub(crate) orecs: Box<[OrecCell]>,
-}
-
-/// A slab just resolved, and the offsets of its free objects, last first.
-pub(crate) struct Resolved {
-    pub(crate) slab: Slab,
-    pub(crate) free: Vec<u64>,
-}
-
-/// Builds a slab's ownership records from the medium.
+/// Builds a slab's ownership records from the medium; answers its free objects, last first.
 pub(crate) fn resolve<D: Domain>(
     domain: &D,
     layout: &Layout,
     boot: &Boot,
+    table: &Table,
     slab: usize,
     entry: SlabEntry,
-) -> Result<Resolved> {
+) -> Result<Vec<u64>> {
     let (base, step, slot) =
         (layout.slab_offset(slab), object_bytes(entry.words), slot_bytes(entry.words));
     let mut scrubbed = false;
     let mut free = Vec::new();
-    let mut orecs = Vec::with_capacity(layout.slab_bytes() / step);
-    for at in (base..=base + layout.slab_bytes() - step).step_by(step) {
+    for object in 0..layout.slab_bytes() / step {
+        let at = base + object * step;
         let mut slots = [at, at + slot].map(|o| Stamp(domain.word(o, Relaxed)));
         for (i, stamp) in slots.iter_mut().enumerate() {
             if !boot.covers(*stamp, at + i * slot)? {
@@ -66,14 +43,14 @@ pub(crate) fn resolve<D: Domain>(
         if !orec.live() {
             free.push(at as u64);
         }
-        let (word, epochs) = (AtomicU64::new(orec.0), AtomicU64::new(EPOCHS_AT_BOOT));
-        orecs.push(OrecCell { word, epochs });
+        table.orec(slab, object).store(orec.0, Relaxed);
     }
     if scrubbed {
         domain.fence().map_err(device("scrub unfinished versions"))?;
     }
+    table.show(slab, entry.tag);
     free.reverse();
-    Ok(Resolved { slab: Slab { tag: entry.tag, orecs: orecs.into() }, free })
+    Ok(free)
 }
 
 fn newest(slots: [Stamp; 2], at: usize) -> Result<Orec> {

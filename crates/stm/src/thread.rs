@@ -5,6 +5,11 @@
 //!   moment at which everything read so far was valid together. It is raised only after a
 //!   validation, and is kept across transactions, which is sound because an empty read set is
 //!   always valid.
+//! - A clock that could not be learnt in the middle of an attempt is learnt at the start of the next
+//!   one, when nothing has been read.
+//! - A read-only transaction first runs without noting what it reads: then a version it does not
+//!   know ends the attempt, and the second one notes its reads and extends. (TL2's read-only
+//!   transactions never validate either.)
 //! - A conflict retries with bounded random backoff; after [`PATIENCE`] losses the transaction
 //!   takes a ticket and younger ones wait for it.
 //! - Dropping the handle, also by a panic, gives back its slot, its clock and its free objects; a
@@ -14,17 +19,18 @@
 //! and old versions are never read except at a snapshot epoch.
 
 use littoral_base::rng::{self, Rng};
-use littoral_base::sync::atomic::{Ordering::SeqCst, fence};
+use littoral_base::sync::atomic::{AtomicU64, Ordering::SeqCst, fence};
 use littoral_base::sync::{spin_loop, thread::yield_now};
 use littoral_device::memory::Domain;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Abort, Error, Kind, Reason, Result};
-use crate::pool::{BATCH, Place, Pool};
+use crate::format::Line;
+use crate::pool::{BATCH, Pool};
 use crate::record::Record;
-use crate::slab::OrecCell;
+use crate::table::Place;
 use crate::tx::{Mode, Tx};
-use crate::word::Orec;
+use crate::word::{Orec, THREADS_MAX};
 
 /// Losses after which a transaction goes first.
 const PATIENCE: u32 = 16;
@@ -48,19 +54,20 @@ pub struct Stats {
 
 #[derive(Clone, Copy)]
 pub(crate) struct ReadEntry<'p> {
-    pub(crate) cell: &'p OrecCell,
+    pub(crate) orec: &'p AtomicU64,
     pub(crate) seen: Orec,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct WriteEntry<'p> {
-    pub(crate) cell: &'p OrecCell,
+    pub(crate) orec: &'p AtomicU64,
     /// The record before it was locked.
     pub(crate) before: Orec,
     pub(crate) base: usize,
     /// Bytes of one of the object's slots.
     pub(crate) slot_bytes: u32,
-    /// Where the payload is in `words`, and how many of it; none for a free.
+    /// Where in `words` there is room for the stamp, the payload behind it; how many words of
+    /// payload, none for a free.
     pub(crate) at: u32,
     pub(crate) len: u32,
     pub(crate) live: bool,
@@ -74,12 +81,21 @@ pub struct Thread<'p, D: Domain> {
     pub(crate) pool: &'p Pool<D>,
     pub(crate) tid: u32,
     pub(crate) clock: u64,
-    pub(crate) starts: Box<[u64]>,
+    pub(crate) starts: [u64; THREADS_MAX],
+    /// A thread slot and a clock of it, to be known when the next attempt begins.
+    pub(crate) lesson: Option<(usize, u64)>,
+    /// The frontier's line as the medium has it.
+    pub(crate) line: Line,
     pub(crate) reads: Vec<ReadEntry<'p>>,
     pub(crate) writes: Vec<WriteEntry<'p>>,
-    /// Where in `writes` an object is, once there are many.
+    /// Whether a write is of an object made or ended by this transaction.
+    pub(crate) churns: bool,
+    /// Where in `writes` the first so many objects are, once somebody asked and there are many.
     pub(crate) index: FxHashMap<usize, u32>,
+    /// Stamps and payloads of `writes`.
     pub(crate) words: Vec<u64>,
+    /// Where a record is copied to be looked at, on media that cannot be looked at in place.
+    pub(crate) scratch: Vec<u64>,
     free: Vec<(u64, Vec<u64>)>,
     pub(crate) stats: Stats,
     pub(crate) extends: bool,
@@ -94,16 +110,20 @@ impl<D: Domain> std::fmt::Debug for Thread<'_, D> {
 }
 
 impl<'p, D: Domain> Thread<'p, D> {
-    pub(crate) fn new(pool: &'p Pool<D>, tid: u32, clock: u64) -> Self {
+    pub(crate) fn new(pool: &'p Pool<D>, tid: u32, clock: u64, line: Line) -> Self {
         Thread {
             pool,
             tid,
             clock,
-            starts: vec![0; pool.layout.threads].into(),
+            starts: [0; THREADS_MAX],
+            lesson: None,
+            line,
             reads: Vec::new(),
             writes: Vec::new(),
+            churns: false,
             index: FxHashMap::default(),
             words: Vec::new(),
+            scratch: Vec::new(),
             free: Vec::new(),
             stats: Stats::default(),
             extends: true,
@@ -138,7 +158,7 @@ impl<'p, D: Domain> Thread<'p, D> {
         &mut self,
         body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
-        self.retry(|_| Ok(Mode::Update), body)
+        self.retry(|_, _| Ok(Mode::Update), body)
     }
 
     /// Runs `body` as a transaction that writes nothing: no locks, no fences, newest versions.
@@ -149,7 +169,8 @@ impl<'p, D: Domain> Thread<'p, D> {
         &mut self,
         body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
-        self.retry(|_| Ok(Mode::ReadOnly), body)
+        let notes = |_: &_, losses| Ok(if losses == 0 { Mode::Glance } else { Mode::ReadOnly });
+        self.retry(notes, body)
     }
 
     /// Runs `body` on the state at one moment, reading versions one older where newer ones exist:
@@ -161,10 +182,10 @@ impl<'p, D: Domain> Thread<'p, D> {
         &mut self,
         body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
-        let at = |pool: &Pool<D>| {
-            let epoch = pool.epoch.fetch_add(1, SeqCst);
+        let at = |pool: &Pool<D>, _| {
+            let epoch = pool.calm.epoch.fetch_add(1, SeqCst);
             if epoch >= u64::from(u32::MAX) - 1 {
-                pool.epoch.fetch_sub(1, SeqCst);
+                pool.calm.epoch.fetch_sub(1, SeqCst);
                 let text = "2^32 snapshots were taken in this session; reopen the pool";
                 return Err(Error::new(Kind::Usage, text));
             }
@@ -191,18 +212,19 @@ impl<'p, D: Domain> Thread<'p, D> {
         }
     }
 
+    #[inline]
     fn retry<R>(
         &mut self,
-        mode: impl Fn(&Pool<D>) -> Result<Mode>,
+        mode: impl Fn(&Pool<D>, u32) -> Result<Mode>,
         mut body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
         let pool = self.pool;
         let (mut losses, mut ticket) = (0, None);
         loop {
             if ticket.is_none() {
-                pool.gate.pass();
+                pool.calm.gate.pass();
             }
-            match self.attempt(mode(pool)?, &mut body) {
+            match self.attempt(mode(pool, losses)?, &mut body) {
                 Ok(value) => return Ok(value),
                 Err(Abort(Reason::Failed(e))) => return Err(e),
                 Err(Abort(Reason::Conflict)) => losses += 1,
@@ -210,12 +232,13 @@ impl<'p, D: Domain> Thread<'p, D> {
             self.back_off(losses);
             if losses == PATIENCE {
                 self.stats.elders_count += 1;
-                ticket = Some(pool.gate.enter());
+                ticket = Some(pool.calm.gate.enter());
             }
             self.elder = ticket.is_some();
         }
     }
 
+    #[inline]
     fn attempt<R>(
         &mut self,
         mode: Mode,
@@ -223,14 +246,26 @@ impl<'p, D: Domain> Thread<'p, D> {
     ) -> Result<R, Abort> {
         self.starts[self.tid as usize] = self.clock;
         let mut tx = Tx::begin(self, mode);
-        let done = body(&mut tx).and_then(|value| tx.commit().map(|()| value));
+        let done = match body(&mut tx) {
+            Ok(value) => tx.commit().map(|()| value),
+            Err(abort) => Err(abort),
+        };
         drop(tx);
         match &done {
             Ok(_) => self.stats.commits_count += 1,
-            Err(abort) => self.stats.aborts_count += u64::from(abort.is_conflict()),
+            Err(abort) => self.learn(abort),
         }
         self.elder = false;
         done
+    }
+
+    /// Counts a lost attempt; nothing is read now, so any clock met may be known.
+    #[cold]
+    fn learn(&mut self, abort: &Abort) {
+        self.stats.aborts_count += u64::from(abort.is_conflict());
+        if let Some((tid, clock)) = self.lesson.take() {
+            self.starts[tid] = self.starts[tid].max(clock);
+        }
     }
 
     /// Waits a random while that grows with the losses, up to a bound.

@@ -1,11 +1,12 @@
 //! A transaction: read, write, allocate, free, commit; spec A5 step by step.
 //!
 //! Read: load the record; wait while another commits it; if its clock is beyond what this thread
-//! knows, validate the read set, then know it; copy the words; fence(Acquire); the record must be
-//! the same and nobody committing it. An intent does not block readers.
+//! knows, validate the read set, then know it; look at the words; fence(Acquire); the record must
+//! be the same and nobody committing it. An intent does not block readers. A settled record of a
+//! known clock, the common case, is read without a branch that depends on anything else.
 //!
 //! Commit, in order:
-//! 1. own records INTENT -> COMMITTING; fence(SeqCst) (paired with every other committer's: of two
+//! 1. own records INTENT -> COMMITTING; full barrier (paired with every other committer's: of two
 //!    that read what the other writes at least one sees the other committing);
 //! 2. read the snapshot epoch, validate the read set;
 //! 3. clock += 1;
@@ -18,28 +19,34 @@
 //!
 //! [`mutant!`] puts a known defect back, one at a time; the suite must kill each.
 
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use littoral_base::mutant;
 use littoral_base::sync::atomic::{AtomicU64, fence};
-use littoral_device::memory::Domain;
+use littoral_device::memory::{Domain, LINE_BYTES};
 
+use crate::barrier::store_then_fence;
 use crate::error::{Abort, Error, Kind, Result};
-use crate::format::{Frontier, slot_bytes};
-use crate::pool::Place;
-use crate::record::{Record, Ref};
+use crate::format::{object_bytes, slot_bytes};
+use crate::pool::Pool;
+use crate::record::{By, Look, Record, Ref, Whole, Words};
 use crate::root::{ROOTS_MAX, Root, packed};
+use crate::table::Place;
 use crate::thread::{ReadEntry, Thread, WriteEntry};
 use crate::word::{CLOCK_MAX, Orec, Stamp, State};
 
-/// Writes from which on an index finds them.
-const INDEX_FROM: usize = 16;
+/// Writes among which one is found by looking at each; more are indexed when one is asked for.
+const SCAN_MAX: usize = 16;
 
 /// What a transaction may do and which versions it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Update,
+    /// Read-only, noting what it reads.
     ReadOnly,
+    /// Read-only, noting nothing: known versions only.
+    Glance,
     /// Versions of this epoch or before.
     Snapshot(u64),
 }
@@ -52,6 +59,16 @@ pub trait Access {
     /// # Errors
     /// A conflict, or `Kind::BadReference`.
     fn read<T: Record>(&mut self, at: Ref<T>) -> Result<T, Abort>;
+    /// Looks at a record's words without copying it all; `look` may run more than once and on words
+    /// that are being replaced (see [`Words`]), only what it made of sound ones is answered.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn inspect<T: Record, R>(
+        &mut self,
+        at: Ref<T>,
+        look: impl FnMut(Words<'_>) -> R,
+    ) -> Result<R, Abort>;
     /// Replaces a record.
     ///
     /// # Errors
@@ -72,8 +89,11 @@ pub trait Access {
 /// A running transaction.
 pub struct Tx<'t, 'p, D: Domain> {
     th: &'t mut Thread<'p, D>,
+    pool: &'p Pool<D>,
     mode: Mode,
     committed: bool,
+    /// Whether something was read and not noted.
+    glanced: bool,
 }
 
 impl<D: Domain> std::fmt::Debug for Tx<'_, '_, D> {
@@ -85,17 +105,48 @@ impl<D: Domain> std::fmt::Debug for Tx<'_, '_, D> {
 impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     pub(crate) fn begin(th: &'t mut Thread<'p, D>, mode: Mode) -> Self {
         debug_assert!(th.writes.is_empty() && th.reads.is_empty(), "one transaction at a time");
-        Tx { th, mode, committed: false }
+        Tx { pool: th.pool, th, mode, committed: false, glanced: false }
     }
 
     /// Copies a record.
     ///
     /// # Errors
     /// A conflict; `Kind::BadReference` for null, another type or a freed object.
-    #[inline]
+    #[inline(always)]
     pub fn read<T: Record>(&mut self, at: Ref<T>) -> Result<T, Abort> {
-        let (value, live) = self.fetch(at)?;
-        if live { Ok(value) } else { Err(dangling(at)) }
+        self.see(at, Whole(PhantomData))
+    }
+
+    /// Looks at a record's words without copying it all; see [`Access::inspect`].
+    ///
+    /// # Errors
+    /// As `read`.
+    #[inline(always)]
+    pub fn inspect<T: Record, R>(
+        &mut self,
+        at: Ref<T>,
+        look: impl FnMut(Words<'_>) -> R,
+    ) -> Result<R, Abort> {
+        self.see(at, By(look))
+    }
+
+    #[inline(always)]
+    fn see<T: Record, L: Look>(&mut self, at: Ref<T>, mut look: L) -> Result<L::Out, Abort> {
+        let place = self.pool.locate(at)?;
+        let seen = Orec(place.orec.load(Acquire));
+        let known = seen.clock() <= self.th.starts[seen.tid()];
+        if seen.is_settled() && known && !matches!(self.mode, Mode::Snapshot(_)) {
+            let answer = self.look_at::<T, L>(place, seen.newest(), &mut look);
+            fence(Acquire);
+            if place.orec.load(Relaxed) == seen.0 {
+                self.note(place, seen);
+                return Ok(answer);
+            }
+        }
+        match self.inspect_slowly::<T, L>(place, &mut look)? {
+            Some(answer) => Ok(answer),
+            None => Err(dangling(at)),
+        }
     }
 
     /// Replaces a record.
@@ -104,7 +155,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// As `read`; `Kind::ReadOnly` outside an update transaction.
     #[inline]
     pub fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {
-        let place = self.th.pool.locate(at)?;
+        let place = self.pool.locate(at)?;
         let entry = self.open::<T>(place, false)?;
         if !self.th.writes[entry].live {
             return Err(dangling(at));
@@ -139,6 +190,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         if opened.is_err() {
             self.th.keep_free(T::TAG, place.base);
         }
+        self.th.churns = true;
         self.put(opened?, value);
         Ok(Ref::from_offset(place.base as u64))
     }
@@ -148,13 +200,14 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// # Errors
     /// As `write`.
     pub fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort> {
-        let place = self.th.pool.locate(at)?;
+        let place = self.pool.locate(at)?;
         let entry = self.open::<T>(place, false)?;
         let entry = &mut self.th.writes[entry];
         if !entry.live {
             return Err(dangling(at));
         }
         (entry.live, entry.len) = (false, 0);
+        self.th.churns = true;
         Ok(())
     }
 
@@ -165,9 +218,9 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     pub fn root<T: Record>(&mut self, name: &str) -> Result<Option<Ref<T>>, Abort> {
         let name = packed(name)?;
         for at in self.roots() {
-            let (root, live) = self.fetch(at)?;
-            if live && root.is(&name) {
-                return root.target().map(Some);
+            match self.root_at(at)? {
+                Some(root) if root.is(&name) => return root.target().map(Some),
+                _ => {}
             }
         }
         Ok(None)
@@ -181,102 +234,159 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         let (value, key) = (Root::new(name, to)?, packed(name)?);
         let mut spare = None;
         for at in self.roots() {
-            let (root, live) = self.fetch(at)?;
-            if live && root.is(&key) {
-                return self.write(at, &value);
-            }
-            if !live {
-                spare = spare.or(Some(at));
+            match self.root_at(at)? {
+                Some(root) if root.is(&key) => return self.write(at, &value),
+                Some(_) => {}
+                None => spare = spare.or(Some(at)),
             }
         }
         let Some(at) = spare else {
             return Err(Error::new(Kind::Full, "no room for another root name").into());
         };
-        let entry = self.open::<Root>(self.th.pool.locate(at)?, true)?;
+        let entry = self.open::<Root>(self.pool.locate(at)?, true)?;
         self.th.writes[entry].fresh = false;
         self.put(entry, &value);
         Ok(())
     }
 
     fn roots(&self) -> impl Iterator<Item = Ref<Root>> + use<D> {
-        let layout = self.th.pool.layout;
+        let layout = self.pool.layout;
         let step = const { crate::format::object_bytes(Root::WORDS) };
         let n = (layout.slab_bytes() / step).min(ROOTS_MAX);
         (0..n).map(move |i| Ref::from_offset((layout.slab_offset(0) + i * step) as u64))
     }
 
-    /// A record and whether it is alive, in this transaction's view.
+    fn root_at(&mut self, at: Ref<Root>) -> Result<Option<Root>, Abort> {
+        let place = self.pool.locate(at)?;
+        self.inspect_slowly::<Root, _>(place, &mut Whole::<Root>(PhantomData))
+    }
+
+    /// Calls `look` with the payload of a slot, in place where the domain can.
     #[inline(always)]
-    fn fetch<T: Record>(&mut self, at: Ref<T>) -> Result<(T, bool), Abort> {
-        let place = self.th.pool.locate(at)?;
+    fn look_at<T: Record, L: Look>(
+        &mut self,
+        place: Place<'_>,
+        slot: usize,
+        look: &mut L,
+    ) -> L::Out {
+        let (domain, bytes) = (&self.pool.domain, const { slot_bytes(T::WORDS) });
+        if const { object_bytes(T::WORDS) == LINE_BYTES } {
+            if let Some(line) = domain.words(place.base, LINE_BYTES / 8) {
+                return look.look(Words::twin(line, slot));
+            }
+        } else if let Some(words) = domain.words(place.base + slot * bytes + 8, T::WORDS) {
+            return look.look(Words::in_place(words));
+        }
+        let mut copy = std::mem::take(&mut self.th.scratch);
+        copy.resize(T::WORDS, 0);
+        domain.load_words(place.base + slot * bytes + 8, &mut copy);
+        let answer = look.look(Words::copied(&copy));
+        self.th.scratch = copy;
+        answer
+    }
+
+    #[inline(always)]
+    fn note(&mut self, place: Place<'p>, seen: Orec) {
+        if self.mode == Mode::Glance {
+            self.glanced = true;
+        } else {
+            self.th.reads.push(ReadEntry { orec: place.orec, seen });
+        }
+    }
+
+    /// A record that is not simply there: `None` when it is not alive in this transaction's view.
+    #[inline(never)]
+    fn inspect_slowly<T: Record, L: Look>(
+        &mut self,
+        place: Place<'p>,
+        look: &mut L,
+    ) -> Result<Option<L::Out>, Abort> {
         if let Mode::Snapshot(epoch) = self.mode {
-            return self.fetch_at(place, epoch);
+            return self.inspect_at::<T, L>(place, epoch, look);
         }
         let (me, mut looks) = (self.th.tid, 0);
         loop {
-            let seen = Orec(place.cell.word.load(Acquire));
+            let seen = Orec(place.orec.load(Acquire));
             if seen.is_mine(me) {
-                return Ok(self.fetch_own(place));
+                return Ok(self.inspect_own::<T, L>(place, look));
             }
             if seen.blocks(me) && !mutant!("ce_c") {
                 self.th.look_again(&mut looks, false)?;
                 continue;
             }
             if let Err(abort) = self.admit(seen) {
-                return old_version(self, place, seen).ok_or(abort);
+                return self.old_version::<T, L>(place, seen, look).ok_or(abort);
             }
-            let value = self.copy::<T>(place, seen.newest());
+            let answer = self.look_at::<T, L>(place, seen.newest(), look);
             fence(Acquire);
-            let again = Orec(place.cell.word.load(Relaxed));
+            let again = Orec(place.orec.load(Relaxed));
             let blocked = again.blocks(me) && !mutant!("ce_c");
             if again.version() == seen.version() && !blocked {
-                self.th.reads.push(ReadEntry { cell: place.cell, seen });
-                return Ok((value, seen.live()));
+                self.note(place, seen);
+                return Ok(seen.live().then_some(answer));
             }
             self.th.look_again(&mut looks, false)?;
         }
     }
 
-    #[inline(always)]
-    fn copy<T: Record>(&self, place: Place<'_>, slot: usize) -> T {
-        let from = place.base + slot * const { slot_bytes(T::WORDS) } + 8;
-        T::load(|i| self.th.pool.domain.word(from + 8 * i, Relaxed))
-    }
-
-    fn fetch_own<T: Record>(&mut self, place: Place<'p>) -> (T, bool) {
+    fn inspect_own<T: Record, L: Look>(
+        &mut self,
+        place: Place<'p>,
+        look: &mut L,
+    ) -> Option<L::Out> {
         let entry = self.find(place).expect("invariant: a record of mine is in the write set");
         let entry = self.th.writes[entry];
-        if !entry.live {
-            return (T::load(|_| 0), false);
-        }
-        let words = &self.th.words[entry.at as usize..];
-        (T::load(|i| words[i]), true)
+        let words = &self.th.words[entry.at as usize + 1..][..T::WORDS];
+        entry.live.then(|| look.look(Words::copied(words)))
     }
 
     /// The version of `epoch`: the newest, or the one before it.
-    fn fetch_at<T: Record>(&mut self, place: Place<'p>, epoch: u64) -> Result<(T, bool), Abort> {
+    fn inspect_at<T: Record, L: Look>(
+        &mut self,
+        place: Place<'p>,
+        epoch: u64,
+        look: &mut L,
+    ) -> Result<Option<L::Out>, Abort> {
+        let (step, slot_bytes) = const { (object_bytes(T::WORDS), slot_bytes(T::WORDS)) };
         let mut looks = 0;
         loop {
-            let seen = Orec(place.cell.word.load(Acquire));
+            let seen = Orec(place.orec.load(Acquire));
             if !seen.is_committing() {
-                let epochs = place.cell.epochs.load(Relaxed);
-                let (newest, before) = (epochs & u64::from(u32::MAX), epochs >> 32);
+                let (newest, before) = self.pool.table.epochs(place.base, step);
                 let slot = if newest <= epoch { seen.newest() } else { 1 - seen.newest() };
-                let stamp = self.stamp(place, const { slot_bytes(T::WORDS) }, slot);
-                let value = self.copy::<T>(place, slot);
+                let stamp = self.stamp(place, slot_bytes, slot);
+                let answer = self.look_at::<T, L>(place, slot, look);
                 fence(Acquire);
-                let again = Orec(place.cell.word.load(Relaxed));
+                let again = Orec(place.orec.load(Relaxed));
                 if again.version() == seen.version() && !again.is_committing() {
                     let known = newest <= epoch || before <= epoch;
-                    return if known { Ok((value, stamp.live())) } else { Err(Abort::conflict()) };
+                    let alive = stamp.live().then_some(answer);
+                    return if known { Ok(alive) } else { Err(Abort::conflict()) };
                 }
             }
             self.th.look_again(&mut looks, true)?;
         }
     }
 
+    /// What CE-A and CE-B of the paper's protocol do when an extension fails: read the other
+    /// version.
+    fn old_version<T: Record, L: Look>(
+        &mut self,
+        place: Place<'p>,
+        seen: Orec,
+        look: &mut L,
+    ) -> Option<Option<L::Out>> {
+        if !(mutant!("ce_a") || mutant!("ce_b")) {
+            return None;
+        }
+        let stamp = self.stamp(place, const { slot_bytes(T::WORDS) }, 1 - seen.newest());
+        let answer = self.look_at::<T, L>(place, 1 - seen.newest(), look);
+        (!stamp.is_none() && stamp.clock() <= self.th.starts[stamp.tid()])
+            .then(|| stamp.live().then_some(answer))
+    }
+
     fn stamp(&self, place: Place<'_>, slot_bytes: usize, slot: usize) -> Stamp {
-        Stamp(self.th.pool.domain.word(place.base + slot * slot_bytes, Relaxed))
+        Stamp(self.pool.domain.word(place.base + slot * slot_bytes, Relaxed))
     }
 
     /// Makes sure that a version may be read beside everything read so far.
@@ -288,20 +398,17 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     #[cold]
     #[inline(never)]
     fn extend(&mut self, seen: Orec) -> Result<(), Abort> {
-        let poisons = mutant!("ce_a");
-        if poisons {
+        if mutant!("ce_a") {
             self.th.starts[seen.tid()] = seen.clock();
         }
-        let valid = self.validate();
-        if valid && (self.th.extends || self.th.reads.is_empty()) {
+        // Without extension, as in figure 6 of the paper: know the clock, start again.
+        let may = !self.glanced && (self.th.extends || self.th.reads.is_empty());
+        if may && self.validate() {
             self.th.starts[seen.tid()] = seen.clock();
             self.th.stats.extensions_count += 1;
             return Ok(());
         }
-        if !self.th.extends {
-            // Figure 6 of the paper: know the clock, start again.
-            self.th.starts[seen.tid()] = seen.clock();
-        }
+        self.th.lesson = Some((seen.tid(), seen.clock()));
         Err(Abort::conflict())
     }
 
@@ -310,7 +417,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         let me = self.th.tid;
         let ceases = |now: Orec| now.blocks(me) && !mutant!("loom_no_lock_check");
         self.th.reads.iter().all(|r| {
-            let now = Orec(r.cell.word.load(Acquire));
+            let now = Orec(r.orec.load(Acquire));
             now.version() == r.seen.version() && !ceases(now)
         })
     }
@@ -322,32 +429,75 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         Err(Error::new(Kind::ReadOnly, "a read-only transaction cannot write").into())
     }
 
-    fn find(&self, place: Place<'_>) -> Option<usize> {
-        if self.th.writes.len() < INDEX_FROM {
-            return self.th.writes.iter().rposition(|w| w.base == place.base);
+    fn find(&mut self, place: Place<'_>) -> Option<usize> {
+        let Thread { writes, index, .. } = &mut *self.th;
+        if writes.len() <= SCAN_MAX {
+            return writes.iter().rposition(|w| w.base == place.base);
         }
-        self.th.index.get(&place.base).map(|&i| i as usize)
+        for i in index.len()..writes.len() {
+            index.insert(writes[i].base, i as u32);
+        }
+        index.get(&place.base).map(|&i| i as usize)
     }
 
     /// Locks a record for writing and puts it into the write set, once.
+    #[inline(always)]
     fn open<T: Record>(&mut self, place: Place<'p>, fresh: bool) -> Result<usize, Abort> {
         self.check_update()?;
+        let seen = Orec(place.orec.load(Acquire));
+        let locked = seen.owned(State::Intent, self.th.tid);
+        if seen.is_free() && self.exchange(place.orec, seen, locked) {
+            return self.enlist::<T>(place, seen, fresh);
+        }
+        match self.open_slowly(place)? {
+            Ok(entry) => Ok(entry),
+            Err(before) => self.enlist::<T>(place, before, fresh),
+        }
+    }
+
+    /// The write set's entry of a record that is ours already, or what it was before it was locked.
+    #[inline(never)]
+    fn open_slowly(&mut self, place: Place<'p>) -> Result<Result<usize, Orec>, Abort> {
         let (me, mut looks) = (self.th.tid, 0);
-        let before = loop {
-            let seen = Orec(place.cell.word.load(Acquire));
+        loop {
+            let seen = Orec(place.orec.load(Acquire));
             if seen.is_mine(me) {
-                return Ok(self.find(place).expect("invariant: a record of mine is in the set"));
+                return Ok(Ok(self
+                    .find(place)
+                    .expect("invariant: a record of mine is in the set")));
             }
             let locked = seen.owned(State::Intent, me);
-            if seen.is_free() && self.exchange(&place.cell.word, seen, locked) {
-                break seen;
+            if seen.is_free() && self.exchange(place.orec, seen, locked) {
+                return Ok(Err(seen));
             }
             self.th.look_again(&mut looks, false)?;
-        };
+        }
+    }
+
+    /// Puts a locked record into the write set.
+    #[inline(always)]
+    fn enlist<T: Record>(
+        &mut self,
+        place: Place<'p>,
+        before: Orec,
+        fresh: bool,
+    ) -> Result<usize, Abort> {
         if mutant!("row2") && !fresh {
             self.admit(before)?;
         }
-        self.enlist::<T>(place, before, fresh);
+        let at = self.th.words.len();
+        self.th.words.resize(at + 1 + T::WORDS, 0);
+        self.th.writes.push(WriteEntry {
+            orec: place.orec,
+            before,
+            base: place.base,
+            slot_bytes: const { slot_bytes(T::WORDS) } as u32,
+            at: at as u32,
+            len: T::WORDS as u32,
+            live: fresh || before.live(),
+            fresh,
+            tag: T::TAG,
+        });
         // The record is in the set before anything can fail, so that an abort releases it. What a
         // fresh object held before is not read, so its clock need not be known.
         if !fresh {
@@ -356,63 +506,42 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         Ok(self.th.writes.len() - 1)
     }
 
-    fn enlist<T: Record>(&mut self, place: Place<'p>, before: Orec, fresh: bool) {
-        let at = self.th.words.len() as u32;
-        self.th.words.resize(at as usize + T::WORDS, 0);
-        self.th.writes.push(WriteEntry {
-            cell: place.cell,
-            before,
-            base: place.base,
-            slot_bytes: const { slot_bytes(T::WORDS) } as u32,
-            at,
-            len: T::WORDS as u32,
-            live: fresh || before.live(),
-            fresh,
-            tag: T::TAG,
-        });
-        let n = self.th.writes.len();
-        if n == INDEX_FROM {
-            let all = self.th.writes.iter().enumerate().map(|(i, w)| (w.base, i as u32));
-            self.th.index.extend(all);
-        } else if n > INDEX_FROM {
-            self.th.index.insert(place.base, n as u32 - 1);
-        }
-    }
-
     #[inline(always)]
     fn put<T: Record>(&mut self, entry: usize, value: &T) {
-        let at = self.th.writes[entry].at as usize;
+        let at = self.th.writes[entry].at as usize + 1;
         let words = &mut self.th.words[at..at + T::WORDS];
         value.store(|i, w| words[i] = w);
     }
 
     #[inline(always)]
     fn exchange(&self, word: &AtomicU64, from: Orec, to: Orec) -> bool {
-        self.th.pool.domain.shadow_stored(std::ptr::from_ref(word).addr());
+        self.wrote(word);
         word.compare_exchange(from.0, to.0, Acquire, Relaxed).is_ok()
     }
 
     #[inline(always)]
     fn set(&self, word: &AtomicU64, value: u64) {
-        self.th.pool.domain.shadow_stored(std::ptr::from_ref(word).addr());
+        self.wrote(word);
         word.store(value, Release);
     }
 
+    /// Lets a tracing domain see a store to a shared volatile word.
+    #[inline(always)]
+    fn wrote(&self, word: &AtomicU64) {
+        self.pool.domain.shadow_stored(std::ptr::from_ref(word).addr());
+    }
+
     /// Steps 1 to 6; see the module's page.
+    #[inline(always)]
     pub(crate) fn commit(&mut self) -> Result<(), Abort> {
-        if self.th.writes.is_empty() {
-            return Ok(());
-        }
-        let pool = self.th.pool;
+        if self.th.writes.is_empty() { Ok(()) } else { self.commit_writes() }
+    }
+
+    fn commit_writes(&mut self) -> Result<(), Abort> {
+        let pool = self.pool;
         pool.check_poison()?;
-        let me = self.th.tid;
-        for w in &self.th.writes {
-            self.set(&w.cell.word, w.before.owned(State::Committing, me).0);
-        }
-        if !mutant!("loom_row6") {
-            fence(SeqCst);
-        }
-        let epoch = pool.epoch.load(SeqCst);
+        self.announce();
+        let epoch = pool.calm.epoch.load(SeqCst);
         if !self.validate() {
             return Err(Abort::conflict());
         }
@@ -437,6 +566,18 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         Ok(())
     }
 
+    /// Step 1: own records are COMMITTING before anything is loaded.
+    fn announce(&self) {
+        let me = self.th.tid;
+        let committing = |w: &WriteEntry<'_>| w.before.owned(State::Committing, me).0;
+        let (last, others) = self.th.writes.split_last().expect("invariant: writes there are");
+        for w in others {
+            self.set(w.orec, committing(w));
+        }
+        self.wrote(last.orec);
+        store_then_fence(last.orec, committing(last));
+    }
+
     fn step_clock(&mut self) -> Result<(), Abort> {
         if self.th.clock >= CLOCK_MAX - 1 {
             let text = format!("thread slot {} has used up its clock", self.th.tid);
@@ -446,49 +587,57 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         Ok(())
     }
 
-    fn store_versions(&self) {
-        let domain = &self.th.pool.domain;
-        for w in &self.th.writes {
-            let (newest, bytes) = (w.before.newest(), w.slot_bytes as usize);
-            let count = Stamp(domain.word(w.base + newest * bytes, Relaxed)).count() + 1;
-            let stamp = Stamp::new(self.th.tid, self.th.clock, w.live, count);
-            let slot = w.base + (1 - newest) * bytes;
-            let payload = &self.th.words[w.at as usize..(w.at + w.len) as usize];
-            domain.store_words(slot + 8, payload);
-            domain.store(slot, stamp.0, Relaxed);
-            domain.write_back(slot, 8 * (1 + payload.len()));
+    /// Step 4. The order of these stores is free: a stamp means nothing before the frontier.
+    fn store_versions(&mut self) {
+        let Thread { pool, writes, words, tid, clock, .. } = &mut *self.th;
+        for w in writes.iter() {
+            let newest = w.before.newest();
+            let image = &mut words[w.at as usize..][..1 + w.len as usize];
+            image[0] = Stamp::new(*tid, *clock, w.live, w.before.count() + 1).0;
+            let slot = w.base + (1 - newest) * w.slot_bytes as usize;
+            pool.domain.store_words(slot, image);
+            pool.domain.write_back(slot, 8 * image.len());
         }
     }
 
-    fn store_frontier(&self) {
-        let (pool, tid) = (self.th.pool, self.th.tid as usize);
-        Frontier::write_clock(&pool.domain, &pool.layout, tid, self.th.clock);
+    /// Step 5. Nobody reads the line before a restart, so it need not stay cached.
+    fn store_frontier(&mut self) {
+        let th = &mut *self.th;
+        th.line[0] = th.clock;
+        th.pool.domain.store_line(th.pool.layout.frontier(th.tid as usize), &th.line);
     }
 
     fn publish(&self, epoch: u64) {
+        let table = &self.pool.table;
         for w in &self.th.writes {
-            let before = w.cell.epochs.load(Relaxed) & u64::from(u32::MAX);
-            w.cell.epochs.store(epoch | before << 32, Relaxed);
-            self.th.pool.domain.shadow_stored(std::ptr::from_ref(&w.cell.epochs).addr());
-            let stamp = Stamp::new(self.th.tid, self.th.clock, w.live, 0);
-            self.set(&w.cell.word, Orec::free(stamp, 1 - w.before.newest()).0);
+            // Before the first snapshot every version has the epoch an untouched record shows.
+            if epoch > 0 {
+                self.wrote(table.push_epoch(w.base, 2 * w.slot_bytes as usize, epoch));
+            }
+            let stamp = Stamp::new(self.th.tid, self.th.clock, w.live, w.before.count() + 1);
+            self.set(w.orec, Orec::free(stamp, 1 - w.before.newest()).0);
         }
     }
-}
 
-/// What CE-A and CE-B of the paper's protocol do when an extension fails: read the other version.
-fn old_version<T: Record, D: Domain>(
-    tx: &Tx<'_, '_, D>,
-    place: Place<'_>,
-    seen: Orec,
-) -> Option<(T, bool)> {
-    if !(mutant!("ce_a") || mutant!("ce_b")) {
-        return None;
+    /// Undoes an unfinished transaction; hands freed or unused objects to the free list.
+    fn end_writes(&mut self) {
+        if !self.committed {
+            self.th.writes.iter().for_each(|w| self.set(w.orec, w.before.0));
+        }
+        if self.th.churns {
+            let mut writes = std::mem::take(&mut self.th.writes);
+            for w in writes.drain(..) {
+                let unused = if self.committed { !w.live } else { w.fresh };
+                if unused {
+                    self.th.keep_free(w.tag, w.base);
+                }
+            }
+            (self.th.writes, self.th.churns) = (writes, false);
+        }
+        self.th.writes.clear();
+        self.th.words.clear();
+        self.th.index.clear();
     }
-    let stamp = tx.stamp(place, slot_bytes(T::WORDS), 1 - seen.newest());
-    let value = tx.copy::<T>(place, 1 - seen.newest());
-    (!stamp.is_none() && stamp.clock() <= tx.th.starts[stamp.tid()])
-        .then_some((value, stamp.live()))
 }
 
 #[cold]
@@ -497,22 +646,12 @@ fn dangling<T>(at: Ref<T>) -> Abort {
 }
 
 impl<D: Domain> Drop for Tx<'_, '_, D> {
-    /// Undoes an unfinished transaction; hands freed or unused objects to the free list.
+    #[inline(always)]
     fn drop(&mut self) {
-        let mut writes = std::mem::take(&mut self.th.writes);
-        for w in writes.drain(..) {
-            if !self.committed {
-                self.set(&w.cell.word, w.before.0);
-            }
-            let unused = if self.committed { !w.live } else { w.fresh };
-            if unused {
-                self.th.keep_free(w.tag, w.base);
-            }
+        if !self.th.writes.is_empty() {
+            self.end_writes();
         }
-        self.th.writes = writes;
         self.th.reads.clear();
-        self.th.words.clear();
-        self.th.index.clear();
     }
 }
 
@@ -520,6 +659,14 @@ impl<D: Domain> Access for Tx<'_, '_, D> {
     #[inline(always)]
     fn read<T: Record>(&mut self, at: Ref<T>) -> Result<T, Abort> {
         Tx::read(self, at)
+    }
+    #[inline(always)]
+    fn inspect<T: Record, R>(
+        &mut self,
+        at: Ref<T>,
+        look: impl FnMut(Words<'_>) -> R,
+    ) -> Result<R, Abort> {
+        Tx::inspect(self, at, look)
     }
     #[inline(always)]
     fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {

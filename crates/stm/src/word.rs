@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! stamp  63..18 clock | 17..11 tid | 10..3 zero | 2 live | 1..0 count mod 4
-//! orec   63..18 clock | 17..11 tid | 10 live | 9 newest slot | 8..7 state | 6..0 owner
+//! orec   63..18 clock | 17..11 tid | 10 live | 9 newest slot | 8..7 state | 6..0 owner, or count
 //! ```
 //!
 //! - A stamp names the transaction (thread slot, clock) that wrote its slot; the count says which
 //!   of two valid slots is later. Zero: never written, or scrubbed.
-//! - An orec caches the newest slot's stamp, so that reading and validating touch no medium. Its
-//!   version part (all but state and owner) changes with every commit and never repeats.
+//! - An orec caches the newest slot's stamp, so that reading and validating touch no medium and
+//!   committing reads none. Its version part (all but state and owner) changes with every commit
+//!   and never repeats. A free one has no owner and keeps the count there.
+//! - No orec in use is zero: that is one not yet built.
 //!
 //! Paper 3.1 packs (tid, clock) alike; the persistent `new` and `lock` of figure 7 are gone.
 
@@ -72,12 +74,24 @@ pub(crate) enum State {
 pub(crate) struct Orec(pub(crate) u64);
 
 const VERSION_MASK: u64 = !0x1ff;
+const LIVE: u64 = 1 << 10;
 
 impl Orec {
     /// The record of an object whose slot `newest` carries `stamp`.
     pub(crate) fn free(stamp: Stamp, newest: usize) -> Orec {
         let id = stamp.0 >> TID_SHIFT << TID_SHIFT;
-        Orec(id | u64::from(stamp.live()) << 10 | (newest as u64) << 9)
+        Orec(id | u64::from(stamp.live()) << 10 | (newest as u64) << 9 | stamp.count())
+    }
+    /// The count of the newest slot; of a free record only.
+    #[inline(always)]
+    pub(crate) fn count(self) -> u64 {
+        debug_assert!(self.is_free(), "an owned record keeps no count");
+        self.0 & 3
+    }
+    /// Whether the object is alive and nobody holds its record.
+    #[inline(always)]
+    pub(crate) fn is_settled(self) -> bool {
+        self.0 & (3 << 7 | LIVE) == LIVE
     }
     pub(crate) fn owned(self, state: State, owner: u32) -> Orec {
         Orec(self.version() | (state as u64) << 7 | u64::from(owner))
@@ -145,6 +159,8 @@ mod tests {
             (127, CLOCK_MAX, true, 1)
         );
         assert_eq!((held.version(), held.owner()), (free.version(), 99));
+        assert!(free.count() == 3 && free.is_settled() && !held.is_settled());
+        assert!(Orec::free(Stamp::NONE, 1).0 != 0 && !Orec::free(Stamp::NONE, 1).is_settled());
         assert!(held.blocks(98) && !held.blocks(99) && held.is_mine(99) && free.is_free());
     }
 }

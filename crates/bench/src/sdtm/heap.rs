@@ -10,9 +10,25 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use littoral_device::memory::Domain;
-use littoral_stm::{Error, Kind, Result};
+use littoral_stm::{Error, Kind, Record, Ref, Result, Words};
 
 const BATCH: usize = 64;
+
+/// Calls `look` with an object's payload, in place where the domain can.
+#[inline(always)]
+pub(super) fn look_at<T: Record, R>(
+    domain: &impl Domain,
+    at: Ref<T>,
+    mut look: impl FnMut(Words<'_>) -> R,
+) -> R {
+    let payload = at.offset() as usize + 8;
+    if let Some(words) = domain.words(payload, T::WORDS) {
+        return look(Words::in_place(words));
+    }
+    let mut copy = vec![0; T::WORDS];
+    domain.load_words(payload, &mut copy);
+    look(Words::copied(&copy))
+}
 
 /// Bytes of an object with `words` of payload.
 pub(super) fn object_bytes(words: usize) -> usize {

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
 
 use littoral_device::memory::Domain;
-use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result};
+use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result, Words};
 
 use super::engine::{Engine, Job, Worker, back_off};
-use super::heap::{Heap, Local, checksum, durable};
+use super::heap::{Heap, Local, checksum, durable, look_at};
 use super::replay::{Ring, Rings, WORKERS_MAX};
 
 pub(super) const LOG_BYTES: usize = 1 << 20;
@@ -108,11 +108,19 @@ pub struct Tl2Tx<'w, 'e, D: Domain + 'static> {
 }
 
 impl<D: Domain + 'static> Access for Tl2Tx<'_, '_, D> {
-    #[inline]
+    #[inline(always)]
     fn read<T: Record>(&mut self, at: Ref<T>) -> std::result::Result<T, Abort> {
+        self.inspect(at, |words| T::load(|i| words.get(i)))
+    }
+
+    #[inline(always)]
+    fn inspect<T: Record, R>(
+        &mut self,
+        at: Ref<T>,
+        mut look: impl FnMut(Words<'_>) -> R,
+    ) -> std::result::Result<R, Abort> {
         if let Some(w) = self.worker.writes.iter().rev().find(|w| w.at == at.offset()) {
-            let words = &self.worker.words[w.from..];
-            return Ok(T::load(|i| words[i]));
+            return Ok(look(Words::copied(&self.worker.words[w.from..])));
         }
         let engine = self.worker.engine;
         let lock = engine.lock_of(at.offset());
@@ -120,8 +128,7 @@ impl<D: Domain + 'static> Access for Tl2Tx<'_, '_, D> {
         if before & 1 == 1 || before >> 1 > self.start {
             return Err(Abort::conflict());
         }
-        let payload = at.offset() as usize + 8;
-        let value = T::load(|i| engine.heap.domain.word(payload + 8 * i, Relaxed));
+        let answer = look_at(&engine.heap.domain, at, look);
         fence(Acquire);
         if lock.load(Relaxed) != before {
             return Err(Abort::conflict());
@@ -129,7 +136,7 @@ impl<D: Domain + 'static> Access for Tl2Tx<'_, '_, D> {
         if self.updates {
             self.worker.reads.push((lock, before));
         }
-        Ok(value)
+        Ok(answer)
     }
 
     fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> std::result::Result<(), Abort> {

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
 use littoral_device::memory::Domain;
-use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result};
+use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result, Words};
 
 use super::engine::{Engine, Job, Worker};
-use super::heap::{Heap, Local, checksum, durable as fence};
+use super::heap::{Heap, Local, checksum, durable as fence, look_at};
 
 const LOG_AT: usize = 64;
 const LOG_BYTES: usize = 1 << 20;
@@ -191,8 +191,16 @@ impl<'e, D: Domain> UndoTx<'_, 'e, D> {
 impl<D: Domain> Access for UndoTx<'_, '_, D> {
     #[inline]
     fn read<T: Record>(&mut self, at: Ref<T>) -> std::result::Result<T, Abort> {
-        let payload = at.offset() as usize + 8;
-        Ok(T::load(|i| self.domain().word(payload + 8 * i, Relaxed)))
+        self.inspect(at, |words| T::load(|i| words.get(i)))
+    }
+
+    #[inline(always)]
+    fn inspect<T: Record, R>(
+        &mut self,
+        at: Ref<T>,
+        look: impl FnMut(Words<'_>) -> R,
+    ) -> std::result::Result<R, Abort> {
+        Ok(look_at(self.domain(), at, look))
     }
 
     fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> std::result::Result<(), Abort> {

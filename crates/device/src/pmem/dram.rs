@@ -42,6 +42,13 @@ impl Domain for Dram {
         self.words[offset / 8].store(value, order);
     }
 
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline]
+    fn words(&self, offset: usize, words: usize) -> Option<&[AtomicU64]> {
+        assert!(offset.is_multiple_of(8), "aligned word");
+        Some(&self.words[offset / 8..offset / 8 + words])
+    }
+
     fn compare_exchange(
         &self,
         offset: usize,

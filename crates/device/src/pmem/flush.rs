@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::raw::flush::{Flush, fence};
+use super::raw::flush::{Flush, fence, stream_line};
 use super::raw::map::Mapping;
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Domain, LINE_BYTES, Promise};
@@ -33,6 +33,27 @@ macro_rules! mapped_words {
         fn store(&self, offset: usize, value: u64, order: Ordering) {
             assert!(offset.is_multiple_of(8), "aligned word");
             self.map.words()[offset / 8].store(value, order);
+        }
+        #[inline(always)]
+        fn words(&self, offset: usize, words: usize) -> Option<&[std::sync::atomic::AtomicU64]> {
+            assert!(offset.is_multiple_of(8), "aligned word");
+            Some(&self.map.words()[offset / 8..offset / 8 + words])
+        }
+        #[inline(always)]
+        fn store_words(&self, offset: usize, words: &[u64]) {
+            assert!(offset.is_multiple_of(8), "aligned word");
+            let to = &self.map.words()[offset / 8..offset / 8 + words.len()];
+            for (to, &w) in to.iter().zip(words) {
+                to.store(w, Ordering::Relaxed);
+            }
+        }
+        #[inline(always)]
+        fn load_words(&self, offset: usize, into: &mut [u64]) {
+            assert!(offset.is_multiple_of(8), "aligned word");
+            let from = &self.map.words()[offset / 8..offset / 8 + into.len()];
+            for (w, from) in into.iter_mut().zip(from) {
+                *w = from.load(Ordering::Relaxed);
+            }
         }
         #[inline(always)]
         fn compare_exchange(
@@ -120,14 +141,19 @@ impl Domain for FlushFence {
 
     #[inline(always)]
     fn write_back(&self, offset: usize, len: usize) {
-        let words = &self.map.words()[offset / 8..(offset + len).div_ceil(8)];
-        let lead = offset % LINE_BYTES / 8;
-        if let Some(first) = words.first() {
-            self.flush.line(first);
-        }
-        for word in words.iter().skip(LINE_BYTES / 8 - lead).step_by(LINE_BYTES / 8) {
+        let words = &self.map.words()[..(offset + len).div_ceil(8)];
+        let mut at = offset / LINE_BYTES * (LINE_BYTES / 8);
+        while let Some(word) = words.get(at) {
             self.flush.line(word);
+            at += LINE_BYTES / 8;
         }
+    }
+
+    #[inline(always)]
+    fn store_line(&self, offset: usize, line: &[u64; LINE_BYTES / 8]) {
+        assert!(offset.is_multiple_of(LINE_BYTES), "aligned line");
+        let to = &self.map.words()[offset / 8..][..LINE_BYTES / 8];
+        stream_line(to.try_into().expect("invariant: eight words"), line);
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@
 //! - [`FileCopy`]: a file looked at without changing it;
 //! - [`Dram`]: volatile, on the sync shim, for loom and shuttle;
 //! - [`Sim`]: recorded, with every crash image enumerable ([`trace`]; a C ABI in [`raw::c_abi`]);
+//! - [`Shadow`]: an engine's volatile words beside any of them;
 //! - [`Counted`] and [`Paced`]: counts, a write-combining model, a part's latency and bandwidth.
 //!
 //! Byte order on the medium is little-endian; a big-endian build is refused at compile time by the
@@ -20,6 +21,7 @@ mod flush;
 mod msync;
 mod paced;
 pub mod raw;
+mod shadow;
 pub mod sim;
 pub mod trace;
 
@@ -30,4 +32,5 @@ pub use flush::{Eadr, FlushFence, platform_has_eadr};
 pub use msync::Msync;
 pub use paced::{Paced, PmemProfile};
 pub use raw::flush::Flush;
+pub use shadow::Shadow;
 pub use sim::Sim;

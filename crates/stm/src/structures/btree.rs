@@ -3,13 +3,17 @@
 //! - Every leaf is at the same depth; keys ascend; the child right of a key holds keys from it on.
 //! - An insertion splits full nodes from the leaf upwards. A removal frees nodes that became empty
 //!   and lowers the root; nodes are not merged (free-at-empty, Johnson and Shasha 1989).
+//! - Keys beyond a node's length are `u64::MAX`, so that a search counts over all fourteen without a
+//!   branch; it reads the two lines of the keys and the one word it goes on with, no copy.
+//! - A full last leaf (or inner node) that is appended to stays full and a new one begins with the
+//!   new key: ascending insertion leaves full nodes.
 //! - Leaves are not chained: a scan walks its path, so removing a leaf touches only its parent.
 
 use std::ops::Range;
 
 use super::Map;
-use crate::error::Abort;
-use crate::record::Ref;
+use crate::error::{Abort, Error, Kind};
+use crate::record::{Ref, Words};
 use crate::tx::Access;
 
 const ENTRIES: usize = 14;
@@ -24,24 +28,55 @@ crate::record! {
 }
 crate::record! {
     /// Entries of ascending keys.
-    pub(super) struct Leaf = "littoral.btree.leaf/1" { len: u64, keys: [u64; 14], values: [u64; 14] }
+    pub(super) struct Leaf = "littoral.btree.leaf/2" { len: u64, keys: [u64; 14], values: [u64; 14] }
 }
 crate::record! {
     /// Children and the keys between them.
-    pub(super) struct Inner = "littoral.btree.inner/1" { len: u64, keys: [u64; 14], children: [u64; 15] }
+    pub(super) struct Inner = "littoral.btree.inner/2" { len: u64, keys: [u64; 14], children: [u64; 15] }
+}
+
+/// The first word of the keys, in either kind of node.
+const KEYS_AT: usize = 1;
+/// The first word of what a key leads to.
+const ENTRIES_AT: usize = KEYS_AT + ENTRIES;
+
+/// How many keys are below `key`.
+#[inline(always)]
+fn below(key: u64, keys: impl Fn(usize) -> u64) -> usize {
+    (0..ENTRIES).map(|i| usize::from(keys(i) < key)).sum()
+}
+
+/// Which child of a node of `len` keys holds `key`.
+#[inline(always)]
+fn child_of(key: u64, len: usize, keys: impl Fn(usize) -> u64) -> usize {
+    (0..ENTRIES).map(|i| usize::from(keys(i) <= key)).sum::<usize>().min(len)
+}
+
+/// The child of an inner node that holds `key`; a node that is being replaced may give any.
+#[inline(always)]
+fn step(key: u64, words: Words<'_>) -> u64 {
+    let len = (words.get(0) as usize).min(ENTRIES);
+    words.get(ENTRIES_AT + child_of(key, len, |i| words.get(KEYS_AT + i)))
+}
+
+/// The value of `key` in a leaf.
+#[inline(always)]
+fn value_of(key: u64, words: Words<'_>) -> Option<u64> {
+    let at = below(key, |i| words.get(KEYS_AT + i));
+    let found = at < (words.get(0) as usize).min(ENTRIES) && words.get(KEYS_AT + at) == key;
+    found.then(|| words.get(ENTRIES_AT + at))
 }
 
 impl Leaf {
-    const EMPTY: Leaf = Leaf { len: 0, keys: [0; ENTRIES], values: [0; ENTRIES] };
+    const EMPTY: Leaf = Leaf { len: 0, keys: [u64::MAX; ENTRIES], values: [0; ENTRIES] };
 
     fn n(&self) -> usize {
         self.len as usize
     }
     /// The place of the first key not below `key`, and whether it is `key`.
     fn find(&self, key: u64) -> (usize, bool) {
-        let keys = &self.keys[..self.n()];
-        let at = keys.iter().take_while(|&&k| k < key).count();
-        (at, keys.get(at) == Some(&key))
+        let at = below(key, |i| self.keys[i]);
+        (at, at < self.n() && self.keys[at] == key)
     }
     fn insert_at(&mut self, at: usize, key: u64, value: u64) {
         let n = self.n();
@@ -53,28 +88,29 @@ impl Leaf {
         let n = self.n();
         self.keys.copy_within(at + 1..n, at);
         self.values.copy_within(at + 1..n, at);
+        self.keys[n - 1] = u64::MAX;
         self.len -= 1;
     }
-    /// Moves the upper half into a new leaf.
-    fn split(&mut self) -> Leaf {
-        let mut upper = Leaf::EMPTY;
-        let half = ENTRIES / 2;
-        upper.keys[..half].copy_from_slice(&self.keys[half..]);
-        upper.values[..half].copy_from_slice(&self.values[half..]);
-        (self.len, upper.len) = (half as u64, half as u64);
+    /// Moves the entries from `from` on into a new leaf.
+    fn split(&mut self, from: usize) -> Leaf {
+        let (mut upper, n) = (Leaf::EMPTY, self.n() - from);
+        upper.keys[..n].copy_from_slice(&self.keys[from..from + n]);
+        upper.values[..n].copy_from_slice(&self.values[from..from + n]);
+        self.keys[from..].fill(u64::MAX);
+        (self.len, upper.len) = (from as u64, n as u64);
         upper
     }
 }
 
 impl Inner {
-    const EMPTY: Inner = Inner { len: 0, keys: [0; ENTRIES], children: [0; ENTRIES + 1] };
+    const EMPTY: Inner = Inner { len: 0, keys: [u64::MAX; ENTRIES], children: [0; ENTRIES + 1] };
 
     fn n(&self) -> usize {
         self.len as usize
     }
     /// Which child holds `key`.
     fn child_of(&self, key: u64) -> usize {
-        self.keys[..self.n()].iter().take_while(|&&k| k <= key).count()
+        child_of(key, self.n(), |i| self.keys[i])
     }
     /// Adds `child` right of child `at`, from `key` on.
     fn insert_at(&mut self, at: usize, key: u64, child: u64) {
@@ -89,17 +125,18 @@ impl Inner {
         let key = at.saturating_sub(1);
         self.keys.copy_within(key + 1..n, key);
         self.children.copy_within(at + 1..n + 1, at);
+        self.keys[n - 1] = u64::MAX;
         self.len -= 1;
     }
-    /// Moves the upper half into a new node; answers it and the key between.
-    fn split(&mut self) -> (u64, Inner) {
-        let mut upper = Inner::EMPTY;
-        let half = ENTRIES / 2;
-        let n = ENTRIES - half - 1;
-        upper.keys[..n].copy_from_slice(&self.keys[half + 1..]);
-        upper.children[..n + 1].copy_from_slice(&self.children[half + 1..]);
-        (self.len, upper.len) = (half as u64, n as u64);
-        (self.keys[half], upper)
+    /// Moves the children right of key `at` into a new node; answers it and that key.
+    fn split(&mut self, at: usize) -> (u64, Inner) {
+        let (mut upper, n) = (Inner::EMPTY, self.n() - at - 1);
+        let between = self.keys[at];
+        upper.keys[..n].copy_from_slice(&self.keys[at + 1..at + 1 + n]);
+        upper.children[..n + 1].copy_from_slice(&self.children[at + 1..at + n + 2]);
+        self.keys[at..].fill(u64::MAX);
+        (self.len, upper.len) = (at as u64, n as u64);
+        (between, upper)
     }
 }
 
@@ -109,8 +146,21 @@ pub struct BTree {
     at: Ref<BTreeHead>,
 }
 
-/// The inner nodes on the way to a leaf, and which child was taken at each.
-type Path = Vec<(Ref<Inner>, Inner, usize)>;
+/// Levels a tree can have: half-full nodes of 2^64 entries need fewer.
+const HEIGHT_MAX: usize = 24;
+
+/// The inner nodes on the way to a leaf.
+struct Path {
+    nodes: [Ref<Inner>; HEIGHT_MAX],
+    len: usize,
+}
+
+impl Path {
+    fn pop(&mut self) -> Option<Ref<Inner>> {
+        self.len = self.len.checked_sub(1)?;
+        Some(self.nodes[self.len])
+    }
+}
 
 impl BTree {
     /// Makes an empty tree.
@@ -163,21 +213,24 @@ impl BTree {
         Ok(())
     }
 
-    fn descend<A: Access>(&self, tx: &mut A, key: u64) -> Result<(Path, Ref<Leaf>, Leaf), Abort> {
+    #[inline(always)]
+    fn descend<A: Access>(&self, tx: &mut A, key: u64) -> Result<(Path, Ref<Leaf>), Abort> {
         let head = tx.read(self.at)?;
-        let (mut path, mut at) = (Path::new(), head.root);
-        for _ in 0..head.height {
-            let place = Ref::from_offset(at);
-            let inner: Inner = tx.read(place)?;
-            let child = inner.child_of(key);
-            at = inner.children[child];
-            path.push((place, inner, child));
+        let height = head.height as usize;
+        if height > HEIGHT_MAX {
+            let text = format!("a tree of {height} levels: its root record is damaged");
+            return Err(Error::new(Kind::Corrupt, text).into());
         }
-        let leaf = Ref::from_offset(at);
-        Ok((path, leaf, tx.read(leaf)?))
+        let mut path = Path { nodes: [Ref::NULL; HEIGHT_MAX], len: height };
+        let mut at = head.root;
+        for place in &mut path.nodes[..height] {
+            *place = Ref::from_offset(at);
+            at = tx.inspect(*place, |words| step(key, words))?;
+        }
+        Ok((path, Ref::from_offset(at)))
     }
 
-    /// Puts `child` (keys from `key` on) right of where `path` went, splitting upwards.
+    /// Puts `child` (keys from `key` on) where `path` leads, splitting upwards.
     fn insert_child<A: Access>(
         &self,
         tx: &mut A,
@@ -185,12 +238,20 @@ impl BTree {
         mut key: u64,
         mut child: u64,
     ) -> Result<(), Abort> {
-        while let Some((place, mut inner, at)) = path.pop() {
+        while let Some(place) = path.pop() {
+            let mut inner = tx.read(place)?;
+            let at = inner.child_of(key);
             if inner.n() < ENTRIES {
                 inner.insert_at(at, key, child);
                 return tx.write(place, &inner);
             }
-            let (between, mut upper) = inner.split();
+            if at == ENTRIES {
+                // Appended: this node stays full, the new one begins with the new child.
+                let upper = Inner { children: first(child), ..Inner::EMPTY };
+                child = tx.alloc(&upper)?.offset();
+                continue;
+            }
+            let (between, mut upper) = inner.split(ENTRIES / 2);
             if at <= inner.n() {
                 inner.insert_at(at, key, child);
             } else {
@@ -212,16 +273,18 @@ impl BTree {
         tx: &mut A,
         mut path: Path,
         leaf: Ref<Leaf>,
+        key: u64,
     ) -> Result<(), Abort> {
-        if path.is_empty() {
+        if path.len == 0 {
             return tx.write(leaf, &Leaf::EMPTY);
         }
         tx.free(leaf)?;
-        while let Some((place, mut inner, at)) = path.pop() {
+        while let Some(place) = path.pop() {
+            let mut inner = tx.read(place)?;
             if inner.n() > 0 {
-                inner.remove_child(at);
+                inner.remove_child(inner.child_of(key));
                 tx.write(place, &inner)?;
-                return if path.is_empty() { self.lower(tx) } else { Ok(()) };
+                return if path.len == 0 { self.lower(tx) } else { Ok(()) };
             }
             tx.free(place)?;
         }
@@ -246,21 +309,26 @@ impl BTree {
     }
 }
 
+/// Children of a node that has one.
+fn first(child: u64) -> [u64; ENTRIES + 1] {
+    let mut children = [0; ENTRIES + 1];
+    children[0] = child;
+    children
+}
+
 impl Map for BTree {
     fn get<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
         let head = tx.read(self.at)?;
         let mut at = head.root;
         for _ in 0..head.height {
-            let inner = tx.read(Ref::<Inner>::from_offset(at))?;
-            at = inner.children[inner.child_of(key)];
+            at = tx.inspect(Ref::<Inner>::from_offset(at), |words| step(key, words))?;
         }
-        let leaf = tx.read(Ref::<Leaf>::from_offset(at))?;
-        let (at, found) = leaf.find(key);
-        Ok(found.then(|| leaf.values[at]))
+        tx.inspect(Ref::<Leaf>::from_offset(at), |words| value_of(key, words))
     }
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
-        let (path, place, mut leaf) = self.descend(tx, key)?;
+        let (path, place) = self.descend(tx, key)?;
+        let mut leaf = tx.read(place)?;
         let (at, found) = leaf.find(key);
         if found {
             let before = std::mem::replace(&mut leaf.values[at], value);
@@ -272,20 +340,24 @@ impl Map for BTree {
             tx.write(place, &leaf)?;
             return Ok(None);
         }
-        let mut upper = leaf.split();
-        if at <= leaf.n() {
+        // At the end the leaf stays full: keys that ascend fill every leaf.
+        let mut upper = leaf.split(if at == ENTRIES { ENTRIES } else { ENTRIES / 2 });
+        if at <= leaf.n() && at < ENTRIES {
             leaf.insert_at(at, key, value);
         } else {
             upper.insert_at(at - leaf.n(), key, value);
         }
-        tx.write(place, &leaf)?;
+        if at < ENTRIES {
+            tx.write(place, &leaf)?;
+        }
         let (from, child) = (upper.keys[0], tx.alloc(&upper)?.offset());
         self.insert_child(tx, path, from, child)?;
         Ok(None)
     }
 
     fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let (path, place, mut leaf) = self.descend(tx, key)?;
+        let (path, place) = self.descend(tx, key)?;
+        let mut leaf = tx.read(place)?;
         let (at, found) = leaf.find(key);
         if !found {
             return Ok(None);
@@ -293,7 +365,7 @@ impl Map for BTree {
         let value = leaf.values[at];
         leaf.remove_at(at);
         if leaf.n() == 0 {
-            self.remove_leaf(tx, path, place)?;
+            self.remove_leaf(tx, path, place, key)?;
         } else {
             tx.write(place, &leaf)?;
         }

@@ -25,7 +25,7 @@ pub struct SortedList {
 
 /// Where a key is or would be: the node before it, and the first node not below it.
 struct Spot {
-    before: Option<(Ref<Node>, Node)>,
+    before: Ref<Node>,
     at: Ref<Node>,
     node: Option<Node>,
 }
@@ -63,24 +63,25 @@ impl SortedList {
         Ok(all)
     }
 
+    #[inline(always)]
     fn find<A: Access>(&self, tx: &mut A, key: u64) -> Result<Spot, Abort> {
-        let (mut before, mut at) = (None, tx.read(self.at)?.first);
+        let (mut before, mut at) = (Ref::NULL, tx.read(self.at)?.first);
         while !at.is_null() {
             let node = tx.read(at)?;
             if node.key >= key {
                 return Ok(Spot { before, at, node: Some(node) });
             }
-            before = Some((at, node));
-            at = node.next;
+            (before, at) = (at, node.next);
         }
         Ok(Spot { before, at, node: None })
     }
 
     fn link<A: Access>(&self, tx: &mut A, spot: &Spot, next: Ref<Node>) -> Result<(), Abort> {
-        match spot.before {
-            Some((at, node)) => tx.write(at, &Node { next, ..node }),
-            None => tx.write(self.at, &ListHead { first: next }),
+        if spot.before.is_null() {
+            return tx.write(self.at, &ListHead { first: next });
         }
+        let node = tx.read(spot.before)?;
+        tx.write(spot.before, &Node { next, ..node })
     }
 }
 

@@ -1,0 +1,189 @@
+//! The volatile half of a pool: where an object's ownership record is, and whether it is there.
+//!
+//! - Ownership records of a slab lie dense at the slab's place in one table, so that a reference
+//!   leads to its record by arithmetic alone, without a load in between.
+//! - A slab's tag is zero until its records have been built; storing the tag (Release) is what
+//!   shows them.
+//! - The epochs of an object's versions lie apart: only snapshots and commits beside them touch
+//!   them. Zero says: one version, as old as the session.
+//!
+//! A slab of b bytes has room for b / 64 records, one a line, whether its objects are larger or
+//! not; what is not used of that is never touched and so costs no memory.
+
+use std::sync::atomic::{AtomicU64 as Plain, Ordering::*};
+
+use littoral_base::sync::atomic::AtomicU64;
+use littoral_device::memory::LINE_BYTES;
+use littoral_device::pmem::Shadow;
+
+use crate::error::{Error, Kind, Result, device};
+use crate::format::{Layout, object_bytes};
+use crate::record::{Record, Ref};
+
+/// Where an object is.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'p> {
+    pub(crate) orec: &'p AtomicU64,
+    pub(crate) base: usize,
+}
+
+/// Tags, ownership records and epochs.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Not modelled by loom: they change under the pool's lock and once.
+    tags: Box<[Plain]>,
+    orecs: Shadow,
+    epochs: Shadow,
+    data: usize,
+    slab_shift: u32,
+}
+
+/// Why a reference leads nowhere.
+#[derive(Debug)]
+pub(crate) enum Miss {
+    /// The slab's records are not built yet.
+    Unbuilt(usize),
+    Nowhere(&'static str),
+}
+
+impl Table {
+    pub(crate) fn new(layout: &Layout) -> Result<Table> {
+        let words = layout.slabs * (layout.slab_bytes() / LINE_BYTES);
+        let shadow = || Shadow::new(words).map_err(device("memory for ownership records"));
+        Ok(Table {
+            tags: (0..layout.slabs).map(|_| Plain::new(0)).collect(),
+            orecs: shadow()?,
+            epochs: shadow()?,
+            data: layout.data,
+            slab_shift: layout.slab_shift,
+        })
+    }
+
+    /// The tag of a slab whose records are built, zero before.
+    pub(crate) fn tag(&self, slab: usize) -> u64 {
+        self.tags[slab].load(Acquire)
+    }
+
+    /// Shows a slab's records, which have been built.
+    pub(crate) fn show(&self, slab: usize, tag: u64) {
+        self.tags[slab].store(tag, Release);
+    }
+
+    /// The record of a slab's object number `object`.
+    pub(crate) fn orec(&self, slab: usize, object: usize) -> &AtomicU64 {
+        &self.orecs[(slab << (self.slab_shift - LINE_BYTES.trailing_zeros())) + object]
+    }
+
+    /// Finds an object of type `T`; [`Table::miss`] says why there is none.
+    #[inline(always)]
+    pub(crate) fn locate<T: Record>(&self, at: Ref<T>) -> Option<Place<'_>> {
+        let within = (at.offset() as usize).wrapping_sub(self.data);
+        let tag = self.tags.get(within >> self.slab_shift)?;
+        let step = const { object_bytes(T::WORDS) };
+        if tag.load(Acquire) != T::TAG || self.is_astray(within, step) {
+            return None;
+        }
+        let orec = self.orecs.get(self.index(within, step))?;
+        Some(Place { orec, base: at.offset() as usize })
+    }
+
+    /// Whether no object of `step` bytes begins at `within`.
+    #[inline(always)]
+    fn is_astray(&self, within: usize, step: usize) -> bool {
+        // A slab is a power of two and at least one object, so it is whole steps of these sizes.
+        if step.is_power_of_two() {
+            return within % step != 0;
+        }
+        let rest = within & ((1 << self.slab_shift) - 1);
+        rest % step != 0 || rest + step > 1 << self.slab_shift
+    }
+
+    /// Why [`Table::locate`] found nothing.
+    #[cold]
+    pub(crate) fn miss<T: Record>(&self, at: Ref<T>) -> Miss {
+        let within = (at.offset() as usize).wrapping_sub(self.data);
+        let slab = within >> self.slab_shift;
+        match self.tags.get(slab).map(|tag| tag.load(Acquire)) {
+            None => Miss::Nowhere("no slab"),
+            Some(0) => Miss::Unbuilt(slab),
+            Some(tag) if tag != T::TAG => Miss::Nowhere("an object of another type"),
+            Some(_) => Miss::Nowhere("the middle of an object or the end of a slab"),
+        }
+    }
+
+    /// Where the records of the object at `within` are, `step` bytes being its size.
+    #[inline(always)]
+    fn index(&self, within: usize, step: usize) -> usize {
+        let line = LINE_BYTES.trailing_zeros();
+        if step == LINE_BYTES {
+            return within >> line;
+        }
+        let (slab, rest) = (within >> self.slab_shift, within & ((1 << self.slab_shift) - 1));
+        (slab << (self.slab_shift - line)) + rest / step
+    }
+
+    /// Epochs of the newest version and of the one before of the object at `base`.
+    pub(crate) fn epochs(&self, base: usize, step: usize) -> (u64, u64) {
+        let word = self.epochs[self.index(base - self.data, step)].load(Relaxed);
+        (word & LOW, !word >> 32 & LOW)
+    }
+
+    /// Notes that a version of `epoch` follows the newest.
+    pub(crate) fn push_epoch(&self, base: usize, step: usize, epoch: u64) -> &AtomicU64 {
+        let word = &self.epochs[self.index(base - self.data, step)];
+        let before = word.load(Relaxed) & LOW;
+        word.store(epoch & LOW | (!before & LOW) << 32, Relaxed);
+        word
+    }
+}
+
+const LOW: u64 = u32::MAX as u64;
+
+/// The error of a reference that leads nowhere.
+#[cold]
+pub(crate) fn bad_reference<T>(at: Ref<T>, leads_to: &str) -> Error {
+    Error::new(Kind::BadReference, format!("reference {at:?} leads to {leads_to}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Options;
+
+    crate::record! {
+        struct Odd = "test.odd/1" { words: [u64; 20] }
+    }
+
+    #[test]
+    fn references_lead_to_one_record_each_and_strays_nowhere() {
+        let options = Options { threads_max: 1, slab_bytes: Some(1024) };
+        let layout = Layout::of(16 << 10, &options).unwrap();
+        let table = Table::new(&layout).unwrap();
+        let step = object_bytes(Odd::WORDS);
+        assert!(!step.is_power_of_two());
+        let at = |i: usize| Ref::<Odd>::from_offset((layout.slab_offset(1) + i) as u64);
+        assert!(table.locate(at(0)).is_none() && matches!(table.miss(at(0)), Miss::Unbuilt(1)));
+        table.show(1, Odd::TAG);
+        for i in 0..1024 / step {
+            let place = table.locate(at(i * step)).unwrap();
+            assert!(std::ptr::eq(place.orec, table.orec(1, i)));
+        }
+        for stray in [8, 64, 1024 / step * step] {
+            assert!(table.locate(at(stray)).is_none(), "{stray}");
+            assert!(matches!(table.miss(at(stray)), Miss::Nowhere(_)), "{stray}");
+        }
+        assert!(matches!(table.miss(Ref::<Odd>::NULL), Miss::Nowhere(_)));
+    }
+
+    #[test]
+    fn an_untouched_object_has_one_version_as_old_as_the_session() {
+        let options = Options { threads_max: 1, slab_bytes: Some(1024) };
+        let layout = Layout::of(16 << 10, &options).unwrap();
+        let table = Table::new(&layout).unwrap();
+        let base = layout.slab_offset(2);
+        assert_eq!(table.epochs(base, 64), (0, LOW));
+        table.push_epoch(base, 64, 5);
+        table.push_epoch(base, 64, 9);
+        assert_eq!(table.epochs(base, 64), (9, 5));
+    }
+}
