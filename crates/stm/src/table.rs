@@ -92,10 +92,10 @@ impl Table {
     fn is_astray(&self, within: usize, step: usize) -> bool {
         // A slab is a power of two and at least one object, so it is whole steps of these sizes.
         if step.is_power_of_two() {
-            return within % step != 0;
+            return !within.is_multiple_of(step);
         }
         let rest = within & ((1 << self.slab_shift) - 1);
-        rest % step != 0 || rest + step > 1 << self.slab_shift
+        !rest.is_multiple_of(step) || rest + step > 1 << self.slab_shift
     }
 
     /// Why [`Table::locate`] found nothing.

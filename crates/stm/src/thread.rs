@@ -5,8 +5,8 @@
 //!   moment at which everything read so far was valid together. It is raised only after a
 //!   validation, and is kept across transactions, which is sound because an empty read set is
 //!   always valid.
-//! - A clock that could not be learnt in the middle of an attempt is learnt at the start of the next
-//!   one, when nothing has been read.
+//! - A clock that could not be learnt in the middle of an attempt is learnt at the start of the
+//!   next one, when nothing has been read.
 //! - A read-only transaction first runs without noting what it reads: then a version it does not
 //!   know ends the attempt, and the second one notes its reads and extends. (TL2's read-only
 //!   transactions never validate either.)

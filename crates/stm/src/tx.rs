@@ -434,8 +434,8 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         if writes.len() <= SCAN_MAX {
             return writes.iter().rposition(|w| w.base == place.base);
         }
-        for i in index.len()..writes.len() {
-            index.insert(writes[i].base, i as u32);
+        for (i, w) in writes.iter().enumerate().skip(index.len()) {
+            index.insert(w.base, i as u32);
         }
         index.get(&place.base).map(|&i| i as usize)
     }

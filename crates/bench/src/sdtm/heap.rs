@@ -8,11 +8,21 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 
 use littoral_device::memory::Domain;
 use littoral_stm::{Error, Kind, Record, Ref, Result, Words};
 
 const BATCH: usize = 64;
+
+/// Copies the payload at `payload`; not through `look_at`, whose closure nothing is sure to inline.
+#[inline(always)]
+pub(super) fn read_at<T: Record>(domain: &impl Domain, payload: usize) -> T {
+    match domain.words(payload, T::WORDS) {
+        Some(words) => T::load(|i| words[i].load(Relaxed)),
+        None => T::load(|i| domain.word(payload + 8 * i, Relaxed)),
+    }
+}
 
 /// Calls `look` with an object's payload, in place where the domain can.
 #[inline(always)]

@@ -24,10 +24,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
 use littoral_device::memory::Domain;
-use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result};
+use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result, Words};
 
 use super::engine::{Engine, Job, Worker, back_off};
-use super::heap::{Heap, Local, checksum, durable};
+use super::heap::{Heap, Local, checksum, durable, read_at};
 
 /// Workers alive at once.
 const WORKERS_MAX: usize = 8;
@@ -240,6 +240,8 @@ pub struct PaperWorker<'e, D: Domain> {
     writes: Vec<Write>,
     words: Vec<u64>,
     record: Vec<u64>,
+    /// An object looked at.
+    copy: Vec<u64>,
     aborts: u64,
 }
 
@@ -309,7 +311,7 @@ impl<D: Domain> Access for PaperTx<'_, '_, D> {
                 let slot = slot_at(base, T::WORDS, head.newest());
                 let stamp = domain.word(slot, Relaxed);
                 w.admit(stamp)?;
-                let value = T::load(|i| domain.word(slot + 8 + 8 * i, Relaxed));
+                let value = read_at(domain, slot + 8);
                 fence(Acquire);
                 let again = Head(domain.word(base, Relaxed));
                 let same = again.newest() == head.newest() && domain.word(slot, Relaxed) == stamp;
@@ -320,6 +322,20 @@ impl<D: Domain> Access for PaperTx<'_, '_, D> {
             }
             look_again(&mut looks)?;
         }
+    }
+
+    /// An access copies the object, as the paper's does.
+    #[inline]
+    fn inspect<T: Record, R>(
+        &mut self,
+        at: Ref<T>,
+        mut look: impl FnMut(Words<'_>) -> R,
+    ) -> Result<R, Abort> {
+        let value = self.read(at)?;
+        let copy = &mut self.worker.copy;
+        copy.resize(T::WORDS, 0);
+        value.store(|i, w| copy[i] = w);
+        Ok(look(Words::copied(copy)))
     }
 
     fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {
@@ -535,7 +551,7 @@ impl<D: Domain> Engine for Paper<D> {
         let taken = self.tids.fetch_update(AcqRel, Acquire, free);
         let taken = taken.map_err(|_| Error::new(Kind::Threads, "all thread ids are taken"))?;
         let tid = taken.trailing_ones() as usize;
-        let (local, reads, writes, words, record) = Default::default();
+        let (local, reads, writes, words, record, copy) = Default::default();
         Ok(PaperWorker {
             engine: self,
             tid,
@@ -547,6 +563,7 @@ impl<D: Domain> Engine for Paper<D> {
             writes,
             words,
             record,
+            copy,
             aborts: 0,
         })
     }

@@ -18,7 +18,7 @@ use littoral_device::memory::Domain;
 use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result, Words};
 
 use super::engine::{Engine, Job, Worker, back_off};
-use super::heap::{Heap, Local, checksum, durable, look_at};
+use super::heap::{Heap, Local, checksum, durable, look_at, read_at};
 use super::replay::{Ring, Rings, WORKERS_MAX};
 
 pub(super) const LOG_BYTES: usize = 1 << 20;
@@ -110,7 +110,14 @@ pub struct Tl2Tx<'w, 'e, D: Domain + 'static> {
 impl<D: Domain + 'static> Access for Tl2Tx<'_, '_, D> {
     #[inline(always)]
     fn read<T: Record>(&mut self, at: Ref<T>) -> std::result::Result<T, Abort> {
-        self.inspect(at, |words| T::load(|i| words.get(i)))
+        if let Some(w) = self.own(at) {
+            let words = &self.worker.words[w..];
+            return Ok(T::load(|i| words[i]));
+        }
+        let seen = self.begin_read(at)?;
+        let payload = at.offset() as usize + 8;
+        let value = read_at(&self.worker.engine.heap.domain, payload);
+        self.end_read(seen).map(|()| value)
     }
 
     #[inline(always)]
@@ -119,24 +126,12 @@ impl<D: Domain + 'static> Access for Tl2Tx<'_, '_, D> {
         at: Ref<T>,
         mut look: impl FnMut(Words<'_>) -> R,
     ) -> std::result::Result<R, Abort> {
-        if let Some(w) = self.worker.writes.iter().rev().find(|w| w.at == at.offset()) {
-            return Ok(look(Words::copied(&self.worker.words[w.from..])));
+        if let Some(w) = self.own(at) {
+            return Ok(look(Words::copied(&self.worker.words[w..])));
         }
-        let engine = self.worker.engine;
-        let lock = engine.lock_of(at.offset());
-        let before = lock.load(Acquire);
-        if before & 1 == 1 || before >> 1 > self.start {
-            return Err(Abort::conflict());
-        }
-        let answer = look_at(&engine.heap.domain, at, look);
-        fence(Acquire);
-        if lock.load(Relaxed) != before {
-            return Err(Abort::conflict());
-        }
-        if self.updates {
-            self.worker.reads.push((lock, before));
-        }
-        Ok(answer)
+        let seen = self.begin_read(at)?;
+        let answer = look_at(&self.worker.engine.heap.domain, at, look);
+        self.end_read(seen).map(|()| answer)
     }
 
     fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> std::result::Result<(), Abort> {
@@ -170,7 +165,35 @@ impl<D: Domain + 'static> Access for Tl2Tx<'_, '_, D> {
     }
 }
 
-impl<D: Domain + 'static> Tl2Tx<'_, '_, D> {
+impl<'e, D: Domain + 'static> Tl2Tx<'_, 'e, D> {
+    /// Where in the worker's words this transaction's own version is.
+    #[inline(always)]
+    fn own<T>(&self, at: Ref<T>) -> Option<usize> {
+        self.worker.writes.iter().rev().find(|w| w.at == at.offset()).map(|w| w.from)
+    }
+
+    #[inline(always)]
+    fn begin_read<T>(&self, at: Ref<T>) -> std::result::Result<(&'e AtomicU64, u64), Abort> {
+        let lock = self.worker.engine.lock_of(at.offset());
+        let before = lock.load(Acquire);
+        if before & 1 == 1 || before >> 1 > self.start {
+            return Err(Abort::conflict());
+        }
+        Ok((lock, before))
+    }
+
+    #[inline(always)]
+    fn end_read(&mut self, seen: (&'e AtomicU64, u64)) -> std::result::Result<(), Abort> {
+        fence(Acquire);
+        if seen.0.load(Relaxed) != seen.1 {
+            return Err(Abort::conflict());
+        }
+        if self.updates {
+            self.worker.reads.push(seen);
+        }
+        Ok(())
+    }
+
     fn enlist(&mut self, at: u64, words: usize, live: bool, fresh: bool) -> usize {
         let from = self.worker.words.len();
         self.worker.words.resize(from + words, 0);

@@ -17,7 +17,7 @@ use littoral_device::memory::Domain;
 use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result, Words};
 
 use super::engine::{Engine, Job, Worker};
-use super::heap::{Heap, Local, checksum, durable as fence, look_at};
+use super::heap::{Heap, Local, checksum, durable as fence, look_at, read_at};
 
 const LOG_AT: usize = 64;
 const LOG_BYTES: usize = 1 << 20;
@@ -191,7 +191,7 @@ impl<'e, D: Domain> UndoTx<'_, 'e, D> {
 impl<D: Domain> Access for UndoTx<'_, '_, D> {
     #[inline]
     fn read<T: Record>(&mut self, at: Ref<T>) -> std::result::Result<T, Abort> {
-        self.inspect(at, |words| T::load(|i| words.get(i)))
+        Ok(read_at(self.domain(), at.offset() as usize + 8))
     }
 
     #[inline(always)]

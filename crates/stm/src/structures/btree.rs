@@ -3,8 +3,8 @@
 //! - Every leaf is at the same depth; keys ascend; the child right of a key holds keys from it on.
 //! - An insertion splits full nodes from the leaf upwards. A removal frees nodes that became empty
 //!   and lowers the root; nodes are not merged (free-at-empty, Johnson and Shasha 1989).
-//! - Keys beyond a node's length are `u64::MAX`, so that a search counts over all fourteen without a
-//!   branch; it reads the two lines of the keys and the one word it goes on with, no copy.
+//! - Keys beyond a node's length are `u64::MAX`, so that a search counts over all fourteen without
+//!   a branch; it reads the two lines of the keys and the one word it goes on with, no copy.
 //! - A full last leaf (or inner node) that is appended to stays full and a new one begins with the
 //!   new key: ascending insertion leaves full nodes.
 //! - Leaves are not chained: a scan walks its path, so removing a leaf touches only its parent.

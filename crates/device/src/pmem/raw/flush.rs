@@ -3,8 +3,8 @@
 //! - [`Flush::detect`] asks CPUID once; a value of [`Flush`] exists only where its instruction
 //!   does.
 //! - CLWB keeps the line cached, CLFLUSHOPT drops it, CLFLUSH drops it and is ordered with itself.
-//! - [`stream_line`] stores a line past the caches; on the machine of docs/design/pmem.md that and a
-//!   fence take 0.58 of a store, CLWB and a fence.
+//! - [`stream_line`] stores a line past the caches; on the machine of docs/design/pmem.md that and
+//!   a fence take 0.58 of a store, CLWB and a fence.
 //! - [`fence`] orders earlier write-backs before later stores of this thread.
 //!
 //! Off x86-64 there is no instruction with these promises that user code may rely on, so `detect`
