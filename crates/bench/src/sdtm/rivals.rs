@@ -57,7 +57,7 @@ pub(super) trait Load<T> {
 }
 
 enum Any {
-    Ours(Pool<FlushFence>),
+    Ours(Box<Pool<FlushFence>>),
     Undo(Undo<FlushFence>),
     Tl2(Tl2<FlushFence>),
     Paper(Paper<FlushFence>),
@@ -66,7 +66,7 @@ enum Any {
 impl Any {
     fn new(who: Who, bytes: usize) -> Result<Any> {
         Ok(match who {
-            Who::Ours => Any::Ours(Pool::create(memory(bytes)?, &Options::default())?),
+            Who::Ours => Any::Ours(Box::new(Pool::create(memory(bytes)?, &Options::default())?)),
             Who::Undo => Any::Undo(Undo::new(memory(bytes)?, true)),
             Who::Tl2 => Any::Tl2(Tl2::redo(memory(bytes)?)),
             Who::Dude => Any::Tl2(Tl2::replaying(memory(bytes)?, memory(bytes)?)),
@@ -77,7 +77,7 @@ impl Any {
 
     fn build<T>(&self, build: &impl Build<Out = T>) -> Result<T> {
         match self {
-            Any::Ours(e) => build.build(e),
+            Any::Ours(e) => build.build(&**e),
             Any::Undo(e) => build.build(e),
             Any::Tl2(e) => build.build(e),
             Any::Paper(e) => build.build(e),
@@ -86,7 +86,7 @@ impl Any {
 
     fn run<T>(&self, load: &impl Load<T>, on: &T) -> Result<Run> {
         match self {
-            Any::Ours(e) => load.run(e, on),
+            Any::Ours(e) => load.run(&**e, on),
             Any::Undo(e) => load.run(e, on),
             Any::Tl2(e) => load.run(e, on),
             Any::Paper(e) => load.run(e, on),
