@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use littoral_base::rng::{self, Rng};
 use littoral_base::units::NodeId;
 use littoral_device::Kind;
+use littoral_device::fabric::board::{Board, DmaWrite};
 use littoral_device::fabric::hostile::{HostilePool, HostileView};
+use littoral_device::fabric::mailbox::PoolAgent;
 use littoral_device::fabric::pool::{PoolFabric, PoolLayout, RING_BYTES};
 use littoral_device::fabric::{Fabric, Liveness};
 use littoral_device::memory::{Domain, Promise};
@@ -191,4 +193,60 @@ fn a_dead_receiver_does_not_hold_a_sender_back_for_ever() {
     assert!(matches!(nodes[0].liveness(NodeId(1)), Liveness::Dead(_)));
     nodes[1].show_life().unwrap();
     assert_eq!(nodes[0].liveness(NodeId(1)), Liveness::Alive, "a beat that moves is life");
+}
+
+/// Answers with what it was asked, garbled, and writes what it was told into the teller's window.
+struct Echo;
+
+impl Board for Echo {
+    fn write(&mut self, from: NodeId, data: &[u8], dma: &mut Vec<DmaWrite>) {
+        let offset = 512 - data.len();
+        dma.push(DmaWrite { node: from, offset, data: data.to_vec() });
+    }
+    fn read(&mut self, _: NodeId, question: &[u8], _: &mut Vec<DmaWrite>) -> Vec<u8> {
+        question.iter().map(|b| b ^ 0x5a).collect()
+    }
+}
+
+/// Some words, the last one the number of the request.
+fn told(node: u16, number: u64) -> Vec<u8> {
+    let mut bytes = body(u64::from(node) + 7, number);
+    bytes.resize(8 * (1 + number as usize % 40), 0xab);
+    bytes.extend(number.to_le_bytes());
+    bytes
+}
+
+/// One client of the board at node 1: what it tells comes back into its window, what it asks is
+/// answered, byte by byte.
+fn talk(fabric: &PoolFabric<HostileView>, requests: u64) {
+    let me = fabric.me();
+    for number in 1..requests {
+        let data = told(me.0, number);
+        fabric.board_write(NodeId(1), &data).unwrap();
+        assert_eq!(fabric.wait_word(504, number - 1, LONG).unwrap(), Some(number), "{me}");
+        let mut seen = vec![0; data.len()];
+        fabric.get(me, 512 - data.len(), &mut seen).unwrap();
+        assert_eq!(seen, data, "node {me}, number {number}");
+        let answer = fabric.board_read(NodeId(1), &data).unwrap();
+        let garbled: Vec<u8> = data.iter().map(|b| b ^ 0x5a).collect();
+        assert_eq!(answer, garbled, "node {me}, number {number}");
+    }
+}
+
+#[test]
+fn a_board_on_a_hostile_pool_hears_and_answers_every_byte() {
+    let layout = PoolLayout::new(2, 512);
+    let pool = HostilePool::new(layout.pool_bytes(), 4, 20);
+    let stop = AtomicBool::new(false);
+    let mut agent = PoolAgent::new(pool.view(5), layout, NodeId(1), Box::new(Echo)).unwrap();
+    std::thread::scope(|s| {
+        s.spawn(|| agent.serve(&stop).unwrap());
+        let client = |n: u16| {
+            let pool = &pool;
+            s.spawn(move || talk(&PoolFabric::new(pool.view(n), layout, NodeId(n)).unwrap(), 300))
+        };
+        let ended = [client(0), client(1)].map(|c| c.join());
+        stop.store(true, Ordering::Release);
+        ended.into_iter().for_each(|e| e.unwrap());
+    });
 }

@@ -71,7 +71,7 @@ impl<F: Fabric> Locks for DirectLocks<'_, F> {
         if found & PENDING == 0 {
             return Ok(Notices::These(Vec::new()));
         }
-        let name = (ticket + 1) % TICKETS << 16 | u64::from(self.fabric.me().0);
+        let name = ((ticket + 1) % TICKETS) << 16 | u64::from(self.fabric.me().0);
         let slot = self.slot(lock, ticket);
         self.fabric.put(home, slot, &name.to_le_bytes()).map_err(lost)?;
         let at = self.layout.place(lock) + 8;
