@@ -7,6 +7,7 @@
 //! - [`graph`]: flash over DRAM, ours over GAPBS, latency;
 //! - [`media`]: fault soak, io_uring beside fio and mmap;
 //! - [`host`], [`peers`]: where a number was measured and what stood beside it;
+//! - [`jiajia`]: locks and barriers over fabrics beside their rivals, the paper's board modelled;
 //! - [`sdtm`]: durable transactions beside their baselines;
 //! - [`files`]: results are written whole or not at all.
 //!
@@ -20,6 +21,7 @@ pub mod error;
 pub mod files;
 pub mod graph;
 pub mod host;
+pub mod jiajia;
 pub mod media;
 pub mod peers;
 pub mod report;

@@ -280,6 +280,8 @@ pub(crate) enum ReproCommand {
     Zbtree(ReproZbtreeArgs),
     /// Durable transactions on persistent memory (paper 004)
     Sdtm(ReproArgs),
+    /// Shared memory coherent by locks and its lock manager (paper 002)
+    Jiajia(ReproArgs),
 }
 
 #[derive(Debug, Args)]

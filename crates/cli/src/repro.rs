@@ -22,6 +22,9 @@ pub(crate) fn run(command: &ReproCommand) -> Outcome {
         ReproCommand::Zbtree(args) => {
             system(repro::zbtree::SYSTEM, repro::zbtree::steps()?, &args.common, args.paper)
         }
+        ReproCommand::Jiajia(args) => {
+            system(repro::jiajia::SYSTEM, repro::jiajia::steps(), args, false)
+        }
         ReproCommand::Sdtm(args) => system(repro::sdtm::SYSTEM, repro::sdtm::steps(), args, false),
     }
 }

@@ -7,6 +7,7 @@
 //!   replaced by an expected value.
 
 pub mod flash;
+pub mod jiajia;
 pub mod sdtm;
 pub mod zbtree;
 

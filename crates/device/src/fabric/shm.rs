@@ -14,8 +14,9 @@
 //! - The memory is coherent: a put is visible when it returns, `flush` has nothing to do.
 //! - A thread that waits for room in a ring takes in what others have sent meanwhile, so two nodes
 //!   that send each other more than a ring holds do not wait for each other.
-//! - Waiting spins for about [`SPIN_TURNS`] looks, none at all when the job has more nodes than the
-//!   machine has processors, and then sleeps; see [`super::bell`].
+//! - Waiting spins for about [`SPIN_TURNS`] looks, or gives the processor away [`YIELD_TURNS`]
+//!   times when the job has more nodes than the machine has processors, and then sleeps; see
+//!   [`super::bell`].
 //! - A node that left, ended or fell silent for [`SILENCE_MAX`] is dead: operations on it fail with
 //!   `Kind::Io` naming it, waits on it end. What it sent before is still delivered.
 
@@ -49,6 +50,9 @@ pub const BEAT: Duration = Duration::from_millis(150);
 pub const RING_BYTES: usize = 1 << 16;
 /// How often a waiter looks before it sleeps: a few microseconds.
 pub const SPIN_TURNS: u32 = 300;
+/// How often it gives its processor to another rank instead, when there are more nodes than
+/// processors.
+pub const YIELD_TURNS: u32 = 10;
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 26;
 
@@ -178,6 +182,7 @@ struct Shared {
     layout: ShmLayout,
     me: usize,
     spin_turns: u32,
+    yield_turns: u32,
     inbox: Mutex<Inbox>,
     sending: Vec<Mutex<()>>,
     dead: Vec<OnceLock<String>>,
@@ -228,6 +233,7 @@ impl ShmFabric {
             layout,
             me: me.index(),
             spin_turns: if layout.nodes > cores { 0 } else { SPIN_TURNS },
+            yield_turns: if layout.nodes > cores { YIELD_TURNS } else { 0 },
             inbox: Mutex::new(Inbox {
                 partial: vec![Vec::new(); layout.nodes],
                 ..Inbox::default()
@@ -365,6 +371,12 @@ impl Shared {
         }
         for _ in 0..self.spin_turns {
             std::hint::spin_loop();
+            if let Some(answer) = ready() {
+                return Some(answer);
+            }
+        }
+        for _ in 0..self.yield_turns {
+            std::thread::yield_now();
             if let Some(answer) = ready() {
                 return Some(answer);
             }

@@ -10,6 +10,7 @@
 //!   number of ranks, released wraps at 2^48.
 //! - A grant is the ticket plus one, so a late one is never taken for the next.
 //! - Memory is coherent, so no notices travel.
+//! - Every rank of a barrier sees the same number of processors, so all choose the same barrier.
 
 use littoral_base::units::NodeId;
 use littoral_device::fabric::{Fabric, Rmw};
@@ -29,12 +30,14 @@ pub struct DirectLocks<'f, F> {
     fabric: &'f F,
     layout: LockLayout,
     generation: u64,
+    cores: usize,
 }
 
 impl<'f, F: Fabric> DirectLocks<'f, F> {
     /// This rank's side; the layout's words must be zero.
     pub fn new(fabric: &'f F, layout: LockLayout) -> Self {
-        DirectLocks { fabric, layout, generation: 0 }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        DirectLocks { fabric, layout, generation: 0, cores }
     }
 
     fn slot(&self, lock: LockId, ticket: u64) -> usize {
@@ -99,9 +102,30 @@ impl<F: Fabric> Locks for DirectLocks<'_, F> {
     }
 }
 
-impl<F: Fabric> Barriers for DirectLocks<'_, F> {
-    /// One fetch-add an arrival; the last one writes a word to each other rank.
-    fn barrier(&mut self, _written: &[PageId]) -> Result<Notices> {
+impl<F: Fabric> DirectLocks<'_, F> {
+    /// A dissemination barrier (Hensgen, Finkel and Manber 1988): in round `k` each rank writes the
+    /// generation to the rank `2^k` after it and waits for the one before. The writer is at most
+    /// one generation ahead, so a word that has changed at all has changed enough.
+    fn disseminate(&mut self) -> Result<()> {
+        let (me, nodes) = (u32::from(self.fabric.me().0), u32::from(self.fabric.nodes()));
+        let next = self.generation + 1;
+        let mut at = self.layout.barrier_word() + 2 * super::LINE_BYTES;
+        let mut distance = 1;
+        while distance < nodes {
+            let other = NodeId(((me + distance) % nodes) as u16);
+            self.fabric.signal(other, at, next).map_err(lost)?;
+            let live = || all_must_live(self.fabric, "while others waited at a barrier");
+            await_word(self.fabric, at, self.generation, live)?;
+            distance *= 2;
+            at += super::LINE_BYTES;
+        }
+        self.generation = next;
+        Ok(())
+    }
+
+    /// One fetch-add an arrival; the last one writes a word to each other rank: fewer wake-ups than
+    /// dissemination when ranks sleep.
+    fn count_in(&mut self) -> Result<()> {
         let nodes = u64::from(self.fabric.nodes());
         let counter = self.layout.barrier_word();
         let before = self.fabric.rmw(NodeId(0), counter, Rmw::Add(1)).map_err(lost)?;
@@ -118,6 +142,18 @@ impl<F: Fabric> Barriers for DirectLocks<'_, F> {
             await_word(self.fabric, at, self.generation, live)?;
         }
         self.generation = next;
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Barriers for DirectLocks<'_, F> {
+    /// Disseminates where every rank has a processor, else counts at rank 0.
+    fn barrier(&mut self, _written: &[PageId]) -> Result<Notices> {
+        if usize::from(self.fabric.nodes()) <= self.cores {
+            self.disseminate()?;
+        } else {
+            self.count_in()?;
+        }
         Ok(Notices::These(Vec::new()))
     }
 }

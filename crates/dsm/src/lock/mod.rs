@@ -39,6 +39,8 @@ pub const CELL_BYTES: usize = 512;
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
 const LINE_BYTES: usize = 64;
+/// Rounds of a dissemination barrier of 65,536 ranks.
+const BARRIER_ROUNDS: usize = 16;
 
 /// A manager of locks as one rank sees it.
 pub trait Locks {
@@ -108,7 +110,7 @@ impl LockLayout {
 
     /// The lock's own word, at its home.
     fn word(&self, lock: LockId) -> usize {
-        self.at + 2 * CELL_BYTES + (2 + lock.0 as usize) * LINE_BYTES
+        self.at + 2 * CELL_BYTES + (2 + BARRIER_ROUNDS + lock.0 as usize) * LINE_BYTES
     }
 
     /// A rank's words for a lock, in its own window: {next, granted}.

@@ -1,0 +1,23 @@
+//! Paper 002: the lock manager beside its rivals, by counts, by the clock, and on the paper's
+//! board.
+//!
+//! - [`counts`]: operations of every lock by fabric counters, in virtual time for 2 to 64 ranks;
+//! - [`timed`]: sections and barriers in real time, two ranks and more than there are processors;
+//! - [`openmpi`]: the same barrier in Open MPI, where it is installed;
+//! - [`model`]: the protocol core driven in virtual time by a program's accesses;
+//! - [`programs`]: the paper's six programs as such accesses, and what was fitted;
+//! - [`tables`]: the paper's tables and figures beside the model's.
+
+pub mod counts;
+pub mod openmpi;
+pub mod timed;
+
+use crate::claims::Figure;
+
+/// Claims with their figures, or the reason there is none.
+pub type Figures = std::result::Result<Vec<(String, Figure)>, String>;
+
+/// Words of an error.
+pub(crate) fn words(e: impl std::fmt::Display) -> String {
+    e.to_string()
+}

@@ -1,0 +1,106 @@
+//! The same barrier in Open MPI: a small C program, built with its compiler and run by its
+//! launcher.
+//!
+//! Invariants
+//! - `mpicc` and `mpirun` are found in `--peers` or `PATH`; where one is missing the claims read
+//!   `skipped` and say so.
+//! - Both sides are measured within one run, batch by batch, and compared by their medians.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::timed::{Effort, Spread, barrier_shm, oversubscribed};
+use super::{Figures, words};
+use crate::claims::Figure;
+use crate::peers::Peers;
+
+const PROGRAM: &str = include_str!("mpi_barrier.c");
+/// A barrier that has not ended by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Mpi {
+    launcher: std::path::PathBuf,
+    program: std::path::PathBuf,
+}
+
+impl Mpi {
+    fn build(peers: &Peers, scratch: &Path) -> Result<Mpi, String> {
+        let find = |name| {
+            let found = peers.find("openmpi", name);
+            found.ok_or_else(|| format!("`{name}` of Open MPI is neither in --peers nor in PATH"))
+        };
+        let (compiler, launcher) = (find("mpicc")?, find("mpirun")?);
+        let version = Command::new(&launcher).arg("--version").output().map_err(words)?;
+        if !String::from_utf8_lossy(&version.stdout).contains("Open MPI") {
+            return Err(format!("{} is not Open MPI's", launcher.display()));
+        }
+        let source = scratch.join("mpi_barrier.c");
+        let program = scratch.join("mpi_barrier");
+        std::fs::write(&source, PROGRAM).map_err(words)?;
+        let mut compile = Command::new(compiler);
+        let built = compile.arg("-O2").arg("-o").arg(&program).arg(&source).output();
+        let built = built.map_err(words)?;
+        if !built.status.success() {
+            return Err(format!("mpicc: {}", String::from_utf8_lossy(&built.stderr).trim()));
+        }
+        Ok(Mpi { launcher, program })
+    }
+
+    fn barrier(
+        &self,
+        ranks: usize,
+        binding: &str,
+        batches: usize,
+        batch: usize,
+    ) -> Result<Spread, String> {
+        let mut run = Command::new("timeout");
+        run.arg(PATIENCE.as_secs().to_string()).arg(&self.launcher);
+        run.args(["-n", &ranks.to_string(), "--oversubscribe", "--bind-to", binding]);
+        run.args(["--mca", "btl", "self,vader"]);
+        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        run.arg(&self.program).arg(batches.to_string()).arg(batch.to_string());
+        let ran = run.output().map_err(words)?;
+        let out = String::from_utf8_lossy(&ran.stdout);
+        let mut figures = out.split_whitespace().filter_map(|w| w.parse::<f64>().ok());
+        match (figures.next(), figures.next()) {
+            (Some(p10_ns), Some(median_ns)) => Ok(Spread { p10_ns, median_ns }),
+            _ => Err(format!("mpirun: {}", String::from_utf8_lossy(&ran.stderr).trim())),
+        }
+    }
+}
+
+/// `dsm.barrier.vs_openmpi`: two ranks, bound, shared memory.
+///
+/// # Errors
+/// When Open MPI is missing or fails.
+pub fn barrier(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
+    let mpi = Mpi::build(peers, scratch)?;
+    let theirs = mpi.barrier(2, "core", 100, 2000)?;
+    let ours = barrier_shm(2, effort)?;
+    let note = format!(
+        "medians: ours {:.0} ns, Open MPI {:.0} ns; tenth percentiles {:.0} and {:.0} ns",
+        ours.median_ns, theirs.median_ns, ours.p10_ns, theirs.p10_ns
+    );
+    let figure = Figure::new(ours.median_ns / theirs.median_ns, note);
+    Ok(vec![("dsm.barrier.vs_openmpi".into(), figure)])
+}
+
+/// `dsm.oversubscribed.vs_openmpi`: two ranks a processor, unbound.
+///
+/// # Errors
+/// As [`barrier`].
+pub fn crowded(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
+    let mpi = Mpi::build(peers, scratch)?;
+    let (_, ours) = oversubscribed(effort)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let theirs = mpi.barrier(2 * cores, "none", 20, 20)?;
+    let note = format!(
+        "medians of a barrier: ours {:.1} us, Open MPI {:.1} us; {} ranks on {cores} processors",
+        ours.median_ns / 1000.0,
+        theirs.median_ns / 1000.0,
+        2 * cores
+    );
+    let figure = Figure::new(ours.median_ns / theirs.median_ns, note);
+    Ok(vec![("dsm.oversubscribed.vs_openmpi".into(), figure)])
+}

@@ -1,0 +1,78 @@
+//! Paper 002's system: operations by fabric counters, sections and barriers by the clock, the
+//! paper's tables in virtual time.
+//!
+//! - Each step answers one family of claims with the functions of [`crate::jiajia`]; `--quick` cuts
+//!   batches, never a number of ranks.
+//! - A step that fails leaves its claims `skipped` with its words.
+
+use std::collections::BTreeMap;
+
+use crate::claims::{Figure, Targets};
+use crate::jiajia::timed::Effort;
+use crate::jiajia::{Figures, counts, openmpi, timed};
+use crate::repro::{Answer, Options, Step};
+
+/// The name of the system: what its claims begin with.
+pub const SYSTEM: &str = "dsm";
+
+fn effort(options: &Options) -> Effort {
+    if options.quick { Effort::QUICK } else { Effort::FULL }
+}
+
+/// Every measurement of the system.
+pub fn steps() -> Vec<Step> {
+    let crowd = |o: &Options| timed::oversubscribed(effort(o)).map(|(figures, _)| figures);
+    let crowded = &["dsm.oversubscribed.barrier", "dsm.oversubscribed.lock"];
+    vec![
+        step("operations a section", &["dsm.lock.ops.", "dsm.lock.extra"], |_| {
+            counts::operations()
+        }),
+        step("rivals", &["dsm.lock.peers."], |_| counts::rivals()),
+        step("Code 1 and Code 2", &["dsm.code1.", "dsm.code2."], |o| timed::codes(effort(o))),
+        step("software manager", &["dsm.hw_vs_sw."], |o| timed::hardware_over_software(effort(o))),
+        step("more ranks than processors", crowded, crowd),
+        step("Open MPI's barrier", &["dsm.barrier.vs_openmpi"], |o| {
+            openmpi::barrier(&o.peers, &o.scratch, effort(o))
+        }),
+        step("Open MPI's crowded barrier", &["dsm.oversubscribed.vs_openmpi"], |o| {
+            openmpi::crowded(&o.peers, &o.scratch, effort(o))
+        }),
+    ]
+}
+
+fn step(
+    name: &'static str,
+    prefixes: &[&str],
+    mut measure: impl FnMut(&Options) -> Figures + 'static,
+) -> Step {
+    let all = Targets::of(SYSTEM).map_or_else(|_| Vec::new(), |t| t.claims);
+    let wanted = |id: &String| prefixes.iter().any(|p| id.starts_with(p));
+    let claims: Vec<String> = all.into_iter().map(|t| t.id).filter(wanted).collect();
+    let asked = claims.clone();
+    let measure = move |options: &Options| match measure(options) {
+        Ok(figures) => answers(&asked, figures),
+        Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+    };
+    Step { name, claims, measure: Box::new(measure) }
+}
+
+fn answers(asked: &[String], figures: Vec<(String, Figure)>) -> Vec<Answer> {
+    let mut figures: BTreeMap<String, Figure> = figures.into_iter().collect();
+    let answer = |id: &String| figures.remove(id).ok_or_else(|| "was not measured".to_owned());
+    asked.iter().map(answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_claim_belongs_to_exactly_one_step() {
+        let mut answered: Vec<String> = steps().into_iter().flat_map(|s| s.claims).collect();
+        let all = Targets::of(SYSTEM).unwrap().claims;
+        let mut targets: Vec<String> = all.into_iter().map(|t| t.id).collect();
+        answered.sort();
+        targets.sort();
+        assert_eq!(answered, targets);
+    }
+}
