@@ -244,7 +244,7 @@ fn limits(device: &mut impl ZonedDevice, model: &mut ModelDevice) -> Result<()> 
         return Err(format!("{} zones open: {last:?}", most.open_zones_max).into());
     }
     for z in &sequential {
-        both(model, device, Request::Reset(*z))?;
+        both(model, device, Request::Reset(*z))?.map_err(|r| format!("reset of {z}: {r}"))?;
     }
     if most.active_zones_max == 0 {
         return Ok(());
@@ -256,7 +256,7 @@ fn limits(device: &mut impl ZonedDevice, model: &mut ModelDevice) -> Result<()> 
         if last.is_err() {
             break;
         }
-        both(model, device, Request::Close(*z))?;
+        both(model, device, Request::Close(*z))?.map_err(|r| format!("close of {z}: {r}"))?;
     }
     if last != Err(format!("{:?}", Refusal::ActiveLimit)) {
         return Err(format!("{} zones active: {last:?}", most.active_zones_max).into());

@@ -13,6 +13,8 @@
 //! but the root is at least half full; every page is used once. A change is visible only once the
 //! root that [`Pages::set_root`] names it is committed.
 
+mod bulk;
+
 use std::collections::BTreeSet;
 
 use littoral_base::units::Lba;

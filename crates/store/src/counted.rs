@@ -41,6 +41,8 @@ littoral_base::counters! {
         reads_count,
         /// Block writes at write pointers.
         sequential_writes_count,
+        /// Of them, writes of cold pages.
+        cold_writes_count,
         /// Block writes in place.
         conventional_writes_count,
         /// Block writes of live pages moved before a reset.
@@ -284,6 +286,7 @@ impl Pages for CountedPages {
         self.zones[zone].written += 1;
         self.zones[zone].live += 1;
         bump(&self.counters.sequential_writes_count, 1);
+        bump(&self.counters.cold_writes_count, u64::from(heat == Heat::Cold));
         bump(&self.counters.redo_bytes, REDO_PAGE_BYTES as u64);
         self.charge(zone as u32, |t| t.program_ns);
         Ok(self.slab(zone as u32, image))

@@ -18,6 +18,8 @@ use crate::error::{Error, Kind, Result, device};
 
 const MAGIC: &[u8; 8] = b"LITSTORE";
 const VERSION: u32 = 1;
+/// Conventional blocks that must be blank before a store is created.
+const SIGNED_BLOCKS: u64 = 256;
 const SALT: u64 = 0x5355_5045_5242_4c4b;
 
 /// What a superblock says.
@@ -127,13 +129,22 @@ impl Home {
         })
     }
 
-    /// Whether nothing at all lies where superblocks would go.
+    /// Whether nothing at all lies where superblocks would go, nor behind them where file systems
+    /// and volume managers sign what is theirs.
     ///
     /// # Errors
     /// `Kind::Io`.
     pub fn is_blank(&self, dev: &impl ZonedDevice) -> Result<bool> {
         let mut block = vec![0; dev.limits().block_bytes as usize];
-        for at in self.candidates(dev)? {
+        let looked_at = match *self {
+            Home::Blocks(at) => {
+                let zones = dev.report(ZoneId(0), 1).map_err(device("zone report"))?;
+                let end = zones[0].start.0 + zones[0].capacity_blocks;
+                (at.0..end.min(at.0 + SIGNED_BLOCKS)).map(Lba).collect()
+            }
+            Home::Zones(..) => self.candidates(dev)?,
+        };
+        for at in looked_at {
             dev.read(at, &mut block).map_err(device("superblock"))?;
             if block.iter().any(|&b| b != 0) {
                 return Ok(false);

@@ -187,6 +187,19 @@ impl LinuxDevice {
         Error::with_source(Kind::Io, format!("{}: {what}", self.disk.path()), e)
     }
 
+    /// The error of a write over the zone's end, which Linux would split.
+    #[cold]
+    fn crossing(&self, zone: ZoneId, what: String) -> Error {
+        let state = self.report(zone, 1).map(|r| r[0].state);
+        let refusal = match state {
+            Ok(ZoneState::Full) => Refusal::ZoneFull,
+            Ok(ZoneState::ReadOnly) => Refusal::ReadOnly,
+            Ok(ZoneState::Offline) => Refusal::Offline,
+            _ => Refusal::CrossesZones,
+        };
+        refusal.error(format!("{}: {what}", self.disk.path()))
+    }
+
     fn usable(&self) -> Result<()> {
         if self.poisoned {
             let text = format!("{}: an earlier flush failed; reopen the device", self.disk.path());
@@ -305,11 +318,14 @@ impl ZonedDevice for LinuxDevice {
         self.usable()?;
         let what = || format!("write of {} bytes at block {at}", data.len());
         let zone = self.zone_of(at);
-        let legal = self.blocks(at, data.len()).and_then(|n| {
-            let crosses = self.zone_of(Lba(at.0 + n - 1)) != zone;
-            if crosses { Err(Refusal::CrossesZones) } else { Ok(n) }
-        });
-        let blocks = legal.map_err(|r| r.error(what()))?;
+        let edge = (u64::from(zone.0) + 1) * self.zone_blocks;
+        let blocks = match self.blocks(at, data.len()) {
+            Ok(n) if at.0 + n > edge => return Err(self.crossing(zone, what())),
+            Err(Refusal::OutOfRange) if zone.0 < self.limits.zones => {
+                return Err(self.crossing(zone, what()));
+            }
+            found => found.map_err(|r| r.error(what()))?,
+        };
         // A write beyond the capacity may be split, and its first part written.
         let (pointer, end) = self.known[zone.index()];
         if at.0 + blocks > end && at.0 == pointer && pointer < end {
