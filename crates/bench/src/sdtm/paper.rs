@@ -297,7 +297,7 @@ fn look_again(looks: &mut u32) -> Result<(), Abort> {
 }
 
 impl<D: Domain> Access for PaperTx<'_, '_, D> {
-    #[inline]
+    #[inline(always)]
     fn read<T: Record>(&mut self, at: Ref<T>) -> Result<T, Abort> {
         let w = &mut *self.worker;
         let (domain, base, mut looks) = (&w.engine.heap.domain, at.offset() as usize, 0);
@@ -325,7 +325,7 @@ impl<D: Domain> Access for PaperTx<'_, '_, D> {
     }
 
     /// An access copies the object, as the paper's does.
-    #[inline]
+    #[inline(always)]
     fn inspect<T: Record, R>(
         &mut self,
         at: Ref<T>,
@@ -371,12 +371,16 @@ impl<D: Domain> PaperWorker<'_, D> {
     #[inline(always)]
     fn admit(&mut self, stamp: u64) -> Result<(), Abort> {
         let (tid, clock) = ((stamp >> 1 & 0x7fff) as usize % WORKERS_MAX, stamp >> 16);
-        if clock > self.starts[tid] {
-            if !self.is_valid() {
-                return Err(Abort::conflict());
-            }
-            self.starts[tid] = clock;
+        if clock <= self.starts[tid] { Ok(()) } else { self.extend(tid, clock) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn extend(&mut self, tid: usize, clock: u64) -> Result<(), Abort> {
+        if !self.is_valid() {
+            return Err(Abort::conflict());
         }
+        self.starts[tid] = clock;
         Ok(())
     }
 

@@ -189,7 +189,7 @@ impl<'e, D: Domain> UndoTx<'_, 'e, D> {
 }
 
 impl<D: Domain> Access for UndoTx<'_, '_, D> {
-    #[inline]
+    #[inline(always)]
     fn read<T: Record>(&mut self, at: Ref<T>) -> std::result::Result<T, Abort> {
         Ok(read_at(self.domain(), at.offset() as usize + 8))
     }
