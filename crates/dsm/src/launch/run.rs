@@ -28,7 +28,7 @@ use crate::error::{Error, Kind, Result};
 use crate::runtime::board_bytes;
 
 /// How long the other ranks may go on after the first has failed.
-pub const GRACE: Duration = Duration::from_secs(2);
+pub const GRACE: Duration = Duration::from_millis(1500);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What carries a job's messages.

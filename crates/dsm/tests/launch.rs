@@ -1,0 +1,417 @@
+//! Jobs of real processes: the programs on every fabric, ranks killed and stopped at any point, two
+//! jobs at once, several hosts.
+//!
+//! The test's own binary is the launcher and the ranks: `process` is an ordinary test that passes
+//! at once unless the environment says what to be.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../examples/programs/main.rs"]
+#[allow(dead_code)]
+mod programs;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use littoral_base::rng::{self, Rng as _};
+use littoral_dsm::core::message::LockId;
+use littoral_dsm::job::{Homes, Job};
+use littoral_dsm::launch::{Fabric, Plan, hosts, run};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+const LAUNCH: &str = "DSM_TEST_LAUNCH";
+const PROGRAM: &str = "DSM_TEST_PROGRAM";
+const MARKS: &str = "DSM_TEST_MARKS";
+const HOSTS: &str = "DSM_TEST_HOSTS";
+const FABRICS: [&str; 4] = ["shm", "pages", "pool", "tcp"];
+/// Nothing here takes so long unless it hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+#[test]
+fn process() {
+    if std::env::var_os("LITTORAL_DSM_RANK").is_some() {
+        let line = std::env::var(PROGRAM).unwrap();
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let code = rank_program(&words);
+        std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 });
+    }
+    if let Ok(line) = std::env::var(LAUNCH) {
+        let (ranks, fabric) = line.split_once(' ').unwrap();
+        let end = run::run(&plan(ranks.parse().unwrap(), fabric), &|| false).unwrap();
+        for e in end.ends.iter().filter(|e| e.killed_by_launcher) {
+            say(&format!("launcher: killed rank {}", e.rank));
+        }
+        std::process::exit(i32::from(end.code));
+    }
+}
+
+fn say(line: &str) {
+    use std::io::Write as _;
+    writeln!(std::io::stderr(), "{line}").unwrap();
+}
+
+fn plan(ranks: u16, fabric: &str) -> Plan {
+    let fabric = match fabric {
+        "shm" => Fabric::Shm,
+        "pages" => Fabric::ShmPages,
+        "pool" => Fabric::Pool,
+        _ => Fabric::Tcp,
+    };
+    let own = ["--exact", "process", "--nocapture"];
+    let hosts = std::env::var(HOSTS).ok().map(|text| hosts::parse(&text).unwrap());
+    Plan {
+        ranks,
+        fabric,
+        hosts,
+        pool: None,
+        program: std::env::current_exe().unwrap().into(),
+        arguments: own.into_iter().map(Into::into).collect(),
+        bytes_max: 1 << 30,
+        variables: vec![],
+    }
+}
+
+/// Says that this rank has come to the point the test waits for.
+fn mark(job: &Job) {
+    let folder = PathBuf::from(std::env::var(MARKS).unwrap());
+    let pid = std::process::id().to_string();
+    std::fs::write(folder.join("new").with_extension(job.rank().to_string()), pid).unwrap();
+    let (new, name) = (format!("new.{}", job.rank()), job.rank().to_string());
+    std::fs::rename(folder.join(new), folder.join(name)).unwrap();
+}
+
+fn rank_program(words: &[String]) -> ExitCode {
+    match words[0].as_str() {
+        "hold" => hold(),
+        "twice" => misuse(|job| {
+            job.lock(LockId(5))?;
+            job.lock(LockId(5))
+        }),
+        "barrier-inside" => misuse(|job| {
+            job.lock(LockId(5))?;
+            job.wait_for_all()
+        }),
+        "leave" => misuse(|_| Err(littoral_dsm::Error::new(littoral_dsm::Kind::Misuse, "enough"))),
+        "panic" => misuse(|_| panic!("as the test wants")),
+        _ => programs::run(words),
+    }
+}
+
+/// Rank 2 holds locks 5 and 6 and does nothing, rank 0 waits for lock 5, rank 1 computes.
+fn hold() -> ExitCode {
+    let mut job = Job::join().unwrap();
+    let _s = job.alloc_slice::<u64>(4096, Homes::Cyclic).unwrap();
+    if job.rank() == 2 {
+        job.lock(LockId(5)).unwrap();
+        job.lock(LockId(6)).unwrap();
+    }
+    job_barrier_by_marks(&job);
+    if job.rank() == 0 {
+        let e = job.lock(LockId(5)).unwrap_err();
+        say(&e.to_string());
+        return ExitCode::from(3);
+    }
+    loop {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Ranks hold locks, so they meet by files.
+fn job_barrier_by_marks(job: &Job) {
+    mark(job);
+    let folder = PathBuf::from(std::env::var(MARKS).unwrap());
+    while (0..job.ranks()).any(|r| !folder.join(r.to_string()).exists()) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Rank 1 does something wrong, the others wait at a barrier.
+fn misuse(wrong: impl Fn(&mut Job) -> littoral_dsm::Result<()>) -> ExitCode {
+    let mut job = Job::join().unwrap();
+    let _s = job.alloc_slice::<u64>(1, Homes::Cyclic).unwrap();
+    let done = if job.rank() == 1 { wrong(&mut job) } else { job.barrier() };
+    match done.and_then(|()| job.finish().map(drop)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            say(&format!("rank program: {e}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// A launcher process of a job; what it and its ranks say is captured.
+fn launch(ranks: u16, fabric: &str, program: &str, marks: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "process", "--nocapture"]).env(LAUNCH, format!("{ranks} {fabric}"));
+    command.env(PROGRAM, program).env(MARKS, marks);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn text(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
+}
+
+fn finish(ranks: u16, fabric: &str, program: &str) -> (Option<i32>, String) {
+    let marks = tempfile::tempdir().unwrap();
+    let out = launch(ranks, fabric, program, marks.path()).output().unwrap();
+    (out.status.code(), text(&out))
+}
+
+fn wait_for_marks(marks: &Path, ranks: u16) -> Vec<Pid> {
+    let until = Instant::now() + HANG;
+    let read = |r: u16| std::fs::read_to_string(marks.join(r.to_string())).ok();
+    loop {
+        let found: Vec<i32> = (0..ranks).filter_map(read).filter_map(|t| t.parse().ok()).collect();
+        if found.len() == usize::from(ranks) {
+            return found.into_iter().map(|p| Pid::from_raw(p).unwrap()).collect();
+        }
+        assert!(Instant::now() < until, "the ranks never came to the point");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn gone(pid: Pid) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    test_kill_process(pid).is_err() || state.is_ok_and(|s| s.contains(") Z "))
+}
+
+#[test]
+fn every_program_agrees_with_one_process_on_every_fabric() {
+    let list = [
+        "code1 1 150",
+        "code1-raw 1 150",
+        "code2 1 60",
+        "sor 64 6",
+        "sor-raw 64 6",
+        "lu 48 12",
+        "is 4096 64",
+        "tsp 8",
+        "water 40 2",
+        "ocean 16 2",
+    ];
+    for fabric in FABRICS {
+        for program in list {
+            let (code, said) = finish(3, fabric, program);
+            assert_eq!(code, Some(0), "{program} on {fabric}: {said}");
+            assert!(said.contains("on 3 ranks") && said.contains("agrees"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn when_a_rank_is_killed_the_others_say_who_held_what() {
+    for fabric in FABRICS {
+        let marks = tempfile::tempdir().unwrap();
+        let job = launch(3, fabric, "hold", marks.path()).spawn().unwrap();
+        let pids = wait_for_marks(marks.path(), 3);
+        kill_process(pids[2], Signal::KILL).unwrap();
+        let out = job.wait_with_output().unwrap();
+        let said = text(&out);
+        assert_eq!(out.status.code(), Some(137), "{fabric}: the killed rank's code; {said}");
+        let who = format!("rank 2 (process {}) died holding locks 5, 6", pids[2].as_raw_nonzero());
+        assert_eq!(said.matches(&who).count(), 2, "{fabric}: both survivors say it; {said}");
+        assert!(!said.contains("launcher: killed"), "{fabric}: they end by themselves; {said}");
+        assert!(pids.iter().all(|p| gone(*p)), "{fabric}");
+    }
+}
+
+#[test]
+fn when_a_rank_is_stopped_the_others_give_it_up() {
+    for fabric in FABRICS {
+        let marks = tempfile::tempdir().unwrap();
+        let job = launch(3, fabric, "hold", marks.path()).spawn().unwrap();
+        let pids = wait_for_marks(marks.path(), 3);
+        kill_process(pids[2], Signal::STOP).unwrap();
+        let out = job.wait_with_output().unwrap();
+        let said = text(&out);
+        assert_eq!(out.status.code(), Some(3), "{fabric}: {said}");
+        assert_eq!(said.matches("died holding locks 5, 6").count(), 2, "{fabric}: {said}");
+        assert!(said.contains("launcher: killed rank 2"), "{fabric}: {said}");
+        assert!(!said.contains("killed rank 0") && !said.contains("killed rank 1"), "{said}");
+        assert!(pids.iter().all(|p| gone(*p)), "{fabric}");
+    }
+}
+
+/// Kills or stops a rank some milliseconds after its start: while it joins, computes, waits.
+fn strike(fabric: &str, signal: Signal, seed: u64, rounds: u32) {
+    let mut rng = rng::stream(seed, fabric);
+    for round in 0..rounds {
+        let marks = tempfile::tempdir().unwrap();
+        let mut job = launch(3, fabric, "sor-raw 64 100000", marks.path()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(rng.random_range(5..250)));
+        let ranks = ranks_of(&job);
+        let Some(victim) = ranks.get(rng.random_range(0..3)) else {
+            kill(&mut job);
+            continue;
+        };
+        if kill_process(*victim, signal).is_err() {
+            kill(&mut job);
+            continue;
+        }
+        let out = job.wait_with_output().unwrap();
+        assert_ne!(out.status.code(), Some(0), "{fabric} round {round}: {}", text(&out));
+        assert!(ranks.iter().all(|p| gone(*p)), "{fabric} round {round}");
+    }
+}
+
+fn kill(job: &mut Child) {
+    job.kill().unwrap();
+    job.wait().unwrap();
+}
+
+/// The processes that a launcher has started so far.
+fn ranks_of(job: &Child) -> Vec<Pid> {
+    let path = format!("/proc/{0}/task/{0}/children", job.id());
+    // The launcher starts ranks on the thread of its test.
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", job.id())).unwrap();
+    let mut list = std::fs::read_to_string(path).unwrap_or_default();
+    for task in tasks.flatten() {
+        list += &std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        list.push(' ');
+    }
+    let pids = list.split_whitespace().filter_map(|w| w.parse().ok());
+    pids.filter_map(Pid::from_raw).collect()
+}
+
+#[test]
+fn a_rank_killed_at_any_point_ends_the_job() {
+    FABRICS.iter().for_each(|f| strike(f, Signal::KILL, 11, 3));
+}
+
+#[test]
+fn a_rank_stopped_at_any_point_ends_the_job() {
+    FABRICS.iter().for_each(|f| strike(f, Signal::STOP, 12, 1));
+}
+
+#[test]
+fn ranks_die_with_their_launcher() {
+    let marks = tempfile::tempdir().unwrap();
+    let mut job = launch(3, "shm", "hold", marks.path()).spawn().unwrap();
+    let pids = wait_for_marks(marks.path(), 3);
+    kill(&mut job);
+    let until = Instant::now() + HANG;
+    while !pids.iter().all(|p| gone(*p)) {
+        assert!(Instant::now() < until, "ranks outlive their launcher");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn misuse_ends_every_rank_with_a_message() {
+    let cases = [
+        ("twice", "takes lock 5 twice"),
+        ("barrier-inside", "barrier holding lock 5"),
+        ("leave", "left the job before its end"),
+        ("panic", "panicked"),
+    ];
+    for (program, why) in cases {
+        let (code, said) = finish(2, "tcp", program);
+        assert!(code.is_some_and(|c| c != 0), "{program}: {said}");
+        assert!(said.contains(why), "{program}: {said}");
+        assert!(!said.contains("launcher: killed"), "{program}: {said}");
+    }
+}
+
+#[test]
+fn two_jobs_at_once_do_not_meet() {
+    for fabric in FABRICS {
+        let marks = tempfile::tempdir().unwrap();
+        let jobs = [(), ()].map(|()| launch(2, fabric, "sor 64 20", marks.path()).spawn().unwrap());
+        for job in jobs {
+            let out = job.wait_with_output().unwrap();
+            assert!(out.status.success(), "{fabric}: {}", text(&out));
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_is_refused() {
+    let kind = |p: &Plan| run::run(p, &|| false).unwrap_err().kind();
+    let ok = plan(2, "tcp");
+    assert_eq!(kind(&Plan { ranks: 0, ..ok.clone() }), littoral_dsm::Kind::Misuse);
+    let hosts = Some(hosts::parse("127.0.0.1:1").unwrap());
+    assert_eq!(kind(&Plan { hosts: hosts.clone(), ..ok.clone() }), littoral_dsm::Kind::Misuse);
+    let shm = Plan { hosts, fabric: Fabric::Shm, ..ok.clone() };
+    assert_eq!(kind(&shm), littoral_dsm::Kind::Misuse);
+    let none = Plan { program: "/no/such/program".into(), ..ok.clone() };
+    assert_eq!(kind(&none), littoral_dsm::Kind::Environment);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pool");
+    std::fs::write(&file, "mine").unwrap();
+    let pool = Plan { fabric: Fabric::Pool, pool: Some(file.clone()), ..ok };
+    assert_eq!(kind(&pool), littoral_dsm::Kind::Environment);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "mine", "nothing is overwritten");
+}
+
+/// Two network namespaces with a cable between them: two hosts on one machine.
+struct Hosts {
+    names: [String; 2],
+}
+
+fn ip(arguments: &str) -> bool {
+    let done = Command::new("ip").args(arguments.split(' ')).stderr(Stdio::null()).status();
+    done.is_ok_and(|s| s.success())
+}
+
+impl Hosts {
+    fn new(tag: &str) -> Option<Hosts> {
+        let id = std::process::id() % 100_000;
+        let names = ["a", "b"].map(|side| format!("lt{tag}{id}{side}"));
+        let hosts = Hosts { names };
+        let [a, b] = &hosts.names;
+        let steps = [
+            format!("netns add {a}"),
+            format!("netns add {b}"),
+            format!("link add {a} type veth peer name {b}"),
+            format!("link set {a} netns {a}"),
+            format!("link set {b} netns {b}"),
+            format!("-n {a} addr add 10.83.0.1/24 dev {a}"),
+            format!("-n {b} addr add 10.83.0.2/24 dev {b}"),
+            format!("-n {a} link set {a} up"),
+            format!("-n {b} link set {b} up"),
+        ];
+        let made = steps.iter().all(|s| ip(s));
+        if !made {
+            say("SKIPPED: no network namespaces here (they need root and `ip`)");
+        }
+        made.then_some(hosts)
+    }
+
+    fn file(&self) -> String {
+        let [a, b] = &self.names;
+        format!("10.83.0.1:7001 ip netns exec {a}\n10.83.0.2:7002 ip netns exec {b}\n")
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        self.names.iter().for_each(|n| _ = ip(&format!("netns del {n}")));
+    }
+}
+
+#[test]
+fn two_hosts_run_a_job_and_a_cut_cable_ends_it() {
+    let Some(hosts) = Hosts::new("n") else { return };
+    let marks = tempfile::tempdir().unwrap();
+    let on_hosts = |program: &str| {
+        let mut command = launch(2, "tcp", program, marks.path());
+        command.env(HOSTS, hosts.file());
+        command
+    };
+    let out = on_hosts("sor 64 10").output().unwrap();
+    assert!(out.status.success() && text(&out).contains("agrees"), "{}", text(&out));
+
+    let job = on_hosts("sor-raw 64 10000000").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(ip(&format!("-n {0} link set {0} down", hosts.names[0])));
+    let out = job.wait_with_output().unwrap();
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(3), "{said}");
+    for (rank, other) in [(0, 1), (1, 0)] {
+        let who = format!("rank {rank}: rank {other} (process ");
+        assert!(said.contains(&who) && said.contains("silent"), "{said}");
+    }
+    assert!(!said.contains("launcher: killed"), "{said}");
+}
