@@ -43,6 +43,9 @@ pub(crate) enum Command {
     /// Heaps of durable transactions in a file
     #[command(subcommand)]
     Heap(HeapCommand),
+    /// Programs whose processes share memory, kept coherent by locks
+    #[command(subcommand)]
+    Dsm(DsmCommand),
     /// Measure a part by itself
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -206,6 +209,40 @@ pub(crate) struct MachineArgs {
     pub(crate) profile: Option<String>,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DsmCommand {
+    /// Start a program as the ranks of one job and wait for its end
+    Run(DsmRunArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DsmRunArgs {
+    /// Ranks
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) ranks: u16,
+    /// What carries the job: shm, shm-pages, pool or tcp; shm unless other options ask for another
+    #[arg(long, value_name = "FABRIC", value_parser = ["shm", "shm-pages", "pool", "tcp"])]
+    pub(crate) fabric: Option<String>,
+    /// A line a rank: ADDRESS:PORT, and the command that starts a program there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hosts: Option<PathBuf>,
+    /// Where the pool is: a new file, or a DAX device; memory without a name otherwise
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pool: Option<PathBuf>,
+    /// Most bytes the job can share
+    #[arg(long, value_name = "SIZE", default_value = "64GiB")]
+    pub(crate) bytes: Bytes,
+    /// How raw accesses are noticed; the better one that works here otherwise
+    #[arg(long, value_name = "HOW", value_parser = ["userfaultfd", "mprotect"])]
+    pub(crate) faults: Option<String>,
+    /// The program
+    #[arg(value_name = "PROG")]
+    pub(crate) program: std::ffi::OsString,
+    /// Its arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Subcommand)]

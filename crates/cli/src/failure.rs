@@ -24,6 +24,11 @@ impl Failure {
         Failure { code: class.exit_code(), message: message.into() }
     }
 
+    /// A program that was run has failed: its code is the run's.
+    pub(crate) fn of_guest(code: u8, message: impl Into<String>) -> Self {
+        Failure { code, message: message.into() }
+    }
+
     /// The reader of our output has gone: stop without a word.
     pub(crate) fn quiet() -> Self {
         Failure { code: 0, message: String::new() }

@@ -9,6 +9,7 @@
 mod args;
 mod bench;
 mod completions;
+mod dsm;
 mod failure;
 mod graph;
 mod heap;
@@ -42,6 +43,7 @@ fn run(cli: Cli) -> Outcome {
     }
     match cli.command {
         Command::Graph(command) => graph::run(&command),
+        Command::Dsm(command) => dsm::run(&command),
         Command::Heap(command) => heap::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Kv(command) => kv::run(&command),

@@ -28,6 +28,8 @@ use std::sync::Arc;
 
 pub use raw::protect::Mechanism;
 
+use littoral_base::mutant;
+
 use crate::core::diff::Diff;
 use crate::core::frames::{Frames, Permission};
 use crate::core::message::PageId;
@@ -209,6 +211,14 @@ impl Segment {
     fn target(&self, page: u32) -> Permission {
         let (allowed, actual) = (self.allowed[page as usize], self.actual[page as usize]);
         let raised = rank_of(allowed) > rank_of(actual);
+        let kept = match allowed {
+            Permission::Nothing => mutant!("dsm_view_not_invalidated"),
+            Permission::Read => mutant!("dsm_view_not_write_protected"),
+            Permission::Write => false,
+        };
+        if kept && !raised {
+            return actual;
+        }
         if raised && !self.viewed[page as usize] { actual } else { allowed }
     }
 

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -177,7 +178,7 @@ impl Engine {
     /// Diffs over bytes that the program has a guard on are a data race of the program.
     fn refuse_race(&self, from: NodeId, message: &Message) -> Result<()> {
         let Message::Diffs { diffs } = message else { return Ok(()) };
-        if self.borrows.is_empty() {
+        if self.borrows.is_empty() || mutant!("dsm_race_with_a_guard_unseen") {
             return Ok(());
         }
         diffs.iter().try_for_each(|(page, diff)| self.refuse_overlap(from, *page, diff))

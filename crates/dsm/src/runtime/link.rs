@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::carrier::Carrier;
@@ -107,6 +108,9 @@ impl Link {
             return Err(bad(&format!("frame {number} where {} was due", peer.taken)));
         }
         let mut whole = Vec::new();
+        if mutant!("dsm_link_in_order_of_arrival") && peer.early.len() == 1 {
+            peer.taken = number;
+        }
         while let Some(frame) = peer.early.remove(&peer.taken) {
             peer.taken = peer.taken.wrapping_add(1);
             peer.partial.extend(&frame[HEADER_BYTES..]);
