@@ -48,7 +48,8 @@ fn process() {
 
 fn say(line: &str) {
     use std::io::Write as _;
-    writeln!(std::io::stderr(), "{line}").unwrap();
+    let said = writeln!(std::io::stderr(), "{line}");
+    said.unwrap();
 }
 
 fn plan(ranks: u16, fabric: &str) -> Plan {

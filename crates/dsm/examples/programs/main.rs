@@ -7,6 +7,8 @@
 //!
 //! Usage: `programs NAME [SIZE [STEPS]]`. Exit code 0 when the answers agree, 1 when they do not.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)] // Reason: a program for a terminal.
+
 mod codes;
 mod is;
 mod lu;

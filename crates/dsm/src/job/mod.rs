@@ -61,11 +61,14 @@
 //!
 //! and a reference taken out of a guard dies with it:
 //!
-//! ```compile_fail,E0716
+//! ```compile_fail,E0597
 //! # use littoral_dsm::{job::Job, core::message::LockId};
 //! # let mut job = Job::join()?; let x = job.alloc::<u64>()?;
 //! let section = job.enter(LockId(0))?;
-//! let element: &u64 = &section.read(x.whole())?[0];
+//! let element: &u64 = {
+//!     let guard = section.read(x.whole())?;
+//!     &guard[0]
+//! };
 //! println!("{element}");
 //! # Ok::<(), littoral_dsm::Error>(())
 //! ```
