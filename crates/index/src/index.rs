@@ -111,6 +111,10 @@ pub struct Index<D> {
     sweep: Vec<u8>,
 }
 
+/// Zones emptied for one operation at most. A victim is a sixteenth garbage or more, so this many
+/// yield at least two empty zones, if the engine's own pages do not eat them.
+const COLLECT_STEPS: u32 = 40;
+
 /// Conventional pages that one search for leaves to seal gives back.
 const RELIEF_PAGES: u64 = 32;
 
@@ -282,7 +286,7 @@ impl<D: ZonedDevice> Index<D> {
             if enough && (steps > 0 || !store.wants_collection()) {
                 return Ok(());
             }
-            let tried = steps >= store.device().limits().zones.min(8);
+            let tried = steps >= store.device().limits().zones.min(COLLECT_STEPS);
             if tried || !self.collect()? {
                 return if enough { Ok(()) } else { Err(no_room()) };
             }

@@ -14,7 +14,7 @@ use littoral_index::index;
 use littoral_index::torture::power_cuts;
 use littoral_store::counted::{PageCounts, Placement};
 
-use super::collect::overwrite;
+use super::collect::{Load, Overwritten, overwrite};
 use super::workload::{Engine, Outcome, Setup, run};
 use super::ycsb::Distribution;
 use crate::claims::Figure;
@@ -324,36 +324,31 @@ impl Bench {
         Ok(vec![("zbtree.hotcold".to_owned(), figure)])
     }
 
-    /// The collector: both trees' devices filled to nine tenths and overwritten ten times.
+    /// The collector: a device filled to nine tenths and overwritten ten times; the copy-on-write
+    /// tree beside it on one filled to three quarters.
     ///
     /// # Errors
-    /// `Kind::BadResult` when a store fails otherwise than by finding no room.
+    /// `Kind::BadResult` when the ZB+-tree's store fails otherwise than by finding no room.
     pub fn collector(&self) -> Result<Vec<Measured>> {
-        let run = |engine| {
-            let found = overwrite(engine, COLLECTED_ZONES, self.seed);
+        let run = |engine, filled| {
+            let load = Load { zones: COLLECTED_ZONES, filled, times: 10 };
+            let found = overwrite(engine, load, self.seed);
             found.map_err(|e| Error::with_source(Kind::BadResult, "overwriting", e))
         };
         let (z, c) = std::thread::scope(|scope| {
-            let z = scope.spawn(|| run(index::Engine::Zb));
-            let c = run(index::Engine::Cow);
+            let z = scope.spawn(|| run(index::Engine::Zb, 0.9));
+            let c = run(index::Engine::Cow, 0.75);
             (z.join().expect("invariant: a run returns its errors"), c)
         });
-        let (z, c) = (z?, c?);
-        let mut figure = Figure::new((z.refused + c.refused) as f64, "model, 128 zones of 512 KiB");
-        for (name, found) in [("zb", z), ("cow", c)] {
-            figure.notes.push(format!(
-                "{name}: {} records fill {:.1} %, {} overwrites; write amplification {:.1} (the \
-                 collector's {:.2}), {} resets",
-                found.records,
-                found.live_share * 100.0,
-                found.overwrites,
-                found.write_amplification(),
-                found.collector_amplification(),
-                found.counts.gc_resets
-            ));
-        }
-        let full = z.live_share >= 0.9 && c.live_share >= 0.9;
-        Ok(vec![("zbtree.gc".to_owned(), figure.provided(full, "nine tenths are live"))])
+        let z = z?;
+        let mut figure = Figure::new(z.refused as f64, "model, 128 zones of 512 KiB");
+        figure.notes.push(format!("ZB+-tree: {}", overwritten_words(&z)));
+        figure.notes.push(match c {
+            Ok(c) => format!("copy-on-write beside it: {}", overwritten_words(&c)),
+            Err(e) => format!("copy-on-write beside it: {e}"),
+        });
+        let figure = figure.provided(z.live_share >= 0.9, "nine tenths are live");
+        Ok(vec![("zbtree.gc".to_owned(), figure)])
     }
 
     /// Power cuts on both trees, half of `cuts` each: cuts after which something acknowledged was
@@ -381,6 +376,20 @@ impl Bench {
         );
         Ok(vec![("zbtree.crash.lost".to_owned(), Figure::new(bad as f64, note))])
     }
+}
+
+fn overwritten_words(found: &Overwritten) -> String {
+    format!(
+        "{} records, {:.1} % live, {} overwrites, {} refused; write amplification {:.1}, the \
+         collector's {:.2}; {} zones reset",
+        found.records,
+        found.live_share * 100.0,
+        found.overwrites,
+        found.refused,
+        found.write_amplification(),
+        found.collector_amplification(),
+        found.counts.gc_resets
+    )
 }
 
 /// How far the paper's middle cell, and ours, lie from the mean of the paper's other two: occupancy
