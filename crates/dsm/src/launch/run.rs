@@ -116,7 +116,8 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<JobEnd> {
     Ok(start(plan)?.wait(interrupted))
 }
 
-/// Starts a job.
+/// Starts a job. Ranks of this machine die with the thread that started them, so it is one that
+/// stays until the job's end.
 ///
 /// # Errors
 /// As [`run`]; ranks already started are killed.
