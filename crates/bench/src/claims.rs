@@ -226,6 +226,8 @@ struct File {
 #[derive(Deserialize)]
 struct System {
     seed: u64,
+    /// What its claims' ids begin with, where that is not the system's name.
+    ids: Option<String>,
 }
 
 impl Targets {
@@ -236,10 +238,11 @@ impl Targets {
     pub fn of(system: &str) -> Result<Targets> {
         let file: File = toml::from_str(include_str!("../targets.toml"))
             .map_err(|e| Error::with_source(Kind::BadResult, "targets.toml", e))?;
-        let seed = file.systems.get(system).map(|s| s.seed).ok_or_else(|| {
+        let named = file.systems.get(system).ok_or_else(|| {
             Error::new(Kind::BadResult, format!("targets.toml has no system '{system}'"))
         })?;
-        let prefix = format!("{system}.");
+        let seed = named.seed;
+        let prefix = format!("{}.", named.ids.as_deref().unwrap_or(system));
         let claims = file.claim.into_iter().filter(|c| c.id.starts_with(&prefix)).collect();
         Ok(Targets { seed, claims })
     }

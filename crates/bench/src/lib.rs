@@ -8,6 +8,7 @@
 //! - [`media`]: fault soak, io_uring beside fio and mmap;
 //! - [`host`], [`peers`]: where a number was measured and what stood beside it;
 //! - [`jiajia`]: locks and barriers over fabrics beside their rivals, the paper's board modelled;
+//! - [`loongarch`]: LoongArch beside QEMU, Debian's amd64 builds and other architectures;
 //! - [`sdtm`]: durable transactions beside their baselines;
 //! - [`files`]: results are written whole or not at all.
 //!
@@ -22,6 +23,7 @@ pub mod files;
 pub mod graph;
 pub mod host;
 pub mod jiajia;
+pub mod loongarch;
 pub mod media;
 pub mod peers;
 pub mod report;

@@ -319,6 +319,8 @@ pub(crate) enum ReproCommand {
     Sdtm(ReproArgs),
     /// Shared memory coherent by locks and its lock manager (paper 002)
     Jiajia(ReproArgs),
+    /// LoongArch: instruction set, interpreter, Linux programs (paper 000's tables)
+    Loongarch(ReproArgs),
 }
 
 #[derive(Debug, Args)]

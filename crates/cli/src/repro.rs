@@ -26,6 +26,9 @@ pub(crate) fn run(command: &ReproCommand) -> Outcome {
             system(repro::jiajia::SYSTEM, repro::jiajia::steps(), args, false)
         }
         ReproCommand::Sdtm(args) => system(repro::sdtm::SYSTEM, repro::sdtm::steps(), args, false),
+        ReproCommand::Loongarch(args) => {
+            system(repro::loongarch::SYSTEM, repro::loongarch::steps(), args, false)
+        }
     }
 }
 

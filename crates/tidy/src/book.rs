@@ -37,8 +37,9 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         need("the profile", &name);
     }
     // A system's claims are public once `repro` runs it.
+    let named = table(tree, TARGETS);
     let is_run = |id: &&String| {
-        let system = id.split('.').next().unwrap_or_default();
+        let system = system_of(&named, id.split('.').next().unwrap_or_default());
         tree.holds(&format!("crates/bench/src/repro/{system}.rs"))
     };
     for name in claims(tree).iter().filter(is_run).map(|id| family(id)).collect::<BTreeSet<_>>() {
@@ -70,6 +71,12 @@ fn claims(tree: &Tree) -> Vec<String> {
     let targets = table(tree, TARGETS);
     let list = targets.get("claim").and_then(|c| c.as_array()).cloned().unwrap_or_default();
     list.iter().filter_map(|c| Some(c.get("id")?.as_str()?.to_owned())).collect()
+}
+
+/// The system whose ids begin with `prefix`: the one that says so, or the one of that name.
+fn system_of<'a>(targets: &'a toml::Table, prefix: &'a str) -> &'a str {
+    let says = |t: &toml::Value| t.get("ids").and_then(|i| i.as_str()) == Some(prefix);
+    targets.iter().find(|(_, t)| says(t)).map_or(prefix, |(name, _)| name)
 }
 
 /// A claim without its cells: the first two words of its name.

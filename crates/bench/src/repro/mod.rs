@@ -8,6 +8,7 @@
 
 pub mod flash;
 pub mod jiajia;
+pub mod loongarch;
 pub mod sdtm;
 pub mod zbtree;
 

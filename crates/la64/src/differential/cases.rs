@@ -1,20 +1,44 @@
-//! Random cases: every executable row that needs no control flow, operands and states with many
-//! corner values.
+//! Random cases: single instructions of every executable row that needs no control flow, and blocks
+//! of several with branches; operands and states with many corner values.
+//!
+//! In a block three registers keep their contents, so that its accesses and jumps stay where they
+//! may: [`POINTER`], [`INDEX`] and [`CODE`]. Its branches go forward, at most to its end.
 
 use super::{
-    Case, FCC_AT, FCSR_AT, RECORD_ADDRESS, RECORD_LEN, SCRATCH_AT, SCRATCH_LEN, V_AT, X_AT,
+    BATCH, CODE_AT, CODE_WORDS, Case, FCC_AT, FCSR_AT, RECORD_LEN, RECORDS, RETURN_AT, SCRATCH_AT,
+    SCRATCH_LEN, SLOT_AT, V_AT, X_AT, runner,
 };
-use crate::isa::{FieldKind, Group, ROWS, Row};
+use crate::isa::{self, FieldKind, Group, ROWS, Row};
 
 /// The register that holds the record's address in the runner.
 pub(super) const BASE: u32 = 21;
 /// Stack pointer of the runner, left alone.
 const SP: u32 = 3;
+/// In a block: an address in the record's scratch bytes.
+const POINTER: u32 = 20;
+/// In a block: a small number.
+const INDEX: u32 = 19;
+/// In a block: its own address.
+const CODE: u32 = 18;
+
+/// What the cases are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One instruction.
+    Single,
+    /// Two to [`CODE_WORDS`] instructions.
+    Block,
+}
 
 /// An endless sequence of cases.
 pub struct Cases {
     seed: u64,
+    shape: Shape,
+    made: usize,
+    /// Where a slot's code returns to.
+    back: u64,
     rows: Vec<&'static Row>,
+    branches: Vec<&'static Row>,
 }
 
 /// Rows that move control, read what differs between hosts, or depend on a link; and the
@@ -60,6 +84,19 @@ const LEFT_OUT: [&str; 37] = [
     "fstle.d",
 ];
 
+/// Branches of blocks.
+const BRANCHES: [&str; 13] = [
+    "b", "bl", "jirl", "beq", "bne", "blt", "bge", "bltu", "bgeu", "beqz", "bnez", "bceqz", "bcnez",
+];
+
+/// What a block leaves out besides: FCSR bits that do not exist would be read again, and an
+/// enabled trap would end most blocks; words whose upper half is open would be read again.
+fn fits_block(row: &Row) -> bool {
+    let stem = row.stem();
+    let open = stem.starts_with("ftint") && row.suffix().starts_with('w');
+    !stem.contains("fcsr") && !open
+}
+
 const SINGLES: [u32; 12] = [
     0,
     0x8000_0000,
@@ -91,9 +128,12 @@ const DOUBLES: [u64; 12] = [
 
 impl Cases {
     /// Cases of all rows a differential run can take, from a seed.
-    pub fn new(seed: u64) -> Cases {
-        let rows = ROWS.iter().filter(|r| Self::takes(r)).collect();
-        Cases { seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, rows }
+    pub fn new(seed: u64, shape: Shape) -> Cases {
+        let takes = |r: &&Row| Self::takes(r) && (shape == Shape::Single || fits_block(r));
+        let rows = ROWS.iter().filter(takes).collect();
+        let branches = ROWS.iter().filter(|r| BRANCHES.contains(&r.mnemonic)).collect();
+        let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Cases { seed, shape, made: 0, back: runner::return_address(), rows, branches }
     }
 
     fn takes(row: &Row) -> bool {
@@ -135,17 +175,28 @@ impl Cases {
 
     /// The next case.
     pub fn case(&mut self) -> Case {
-        let count = self.rows.len() as u64;
-        let chosen = self.below(count) as usize;
-        let row = self.rows[chosen];
-        let mut case = Case([0; RECORD_LEN]);
-        let mut word = row.word | self.next() as u32 & !row.mask;
-        for field in row.fields.iter().filter(|f| f.kind == FieldKind::Gpr) {
-            let n = word >> field.lo & 31;
-            if n == BASE || n == SP {
-                word ^= 1 << field.lo;
-            }
+        let mut case = self.state();
+        let slot = case.word64(SLOT_AT);
+        let code = match self.shape {
+            Shape::Single => vec![self.single(&mut case)],
+            Shape::Block => self.block(&mut case),
+        };
+        self.made += 1;
+        case.set64(0, code.len() as u64);
+        // Register 0 may have been made to point somewhere, which is the slot's place.
+        case.set64(SLOT_AT, slot);
+        case.set64(RETURN_AT, self.back);
+        let nop = isa::find("andi").expect("invariant: in the table").row().word;
+        let filled = code.into_iter().chain(std::iter::repeat(nop)).take(CODE_WORDS);
+        for (n, word) in filled.chain(runner::ending()).enumerate() {
+            case.0[CODE_AT + 4 * n..CODE_AT + 4 * n + 4].copy_from_slice(&word.to_le_bytes());
         }
+        case
+    }
+
+    /// A record without code.
+    fn state(&mut self) -> Case {
+        let mut case = Case([0; RECORD_LEN]);
         for n in 1..32 {
             let value = self.value();
             case.set64(X_AT + 8 * n, value);
@@ -161,13 +212,102 @@ impl Cases {
         let flags = self.next();
         case.set64(FCC_AT, flags & 0x0101_0101_0101_0101);
         case.set64(FCSR_AT, self.next() & 0x1f1f_0300);
-        case.set64(X_AT + 8 * BASE as usize, RECORD_ADDRESS);
-        case.set64(X_AT + 8 * SP as usize, super::runner::STACK_TOP);
-        if accesses_memory(row) {
-            word = self.point_at_scratch(row, word, &mut case);
-        }
-        case.set64(0, u64::from(word));
+        let record = RECORDS + (self.made % BATCH * RECORD_LEN) as u64;
+        case.set64(X_AT + 8 * BASE as usize, record);
+        case.set64(X_AT + 8 * SP as usize, runner::STACK_TOP);
+        case.set64(SLOT_AT, runner::slot_address(self.made));
         case
+    }
+
+    fn row(&mut self) -> &'static Row {
+        let chosen = self.below(self.rows.len() as u64) as usize;
+        self.rows[chosen]
+    }
+
+    /// A random word of a row that leaves the runner's registers alone.
+    fn word(&mut self, row: &Row) -> u32 {
+        let mut word = row.word | self.next() as u32 & !row.mask;
+        for field in row.fields.iter().filter(|f| f.kind == FieldKind::Gpr) {
+            let n = word >> field.lo & 31;
+            if n == BASE || n == SP {
+                word ^= 1 << field.lo;
+            }
+        }
+        word
+    }
+
+    fn single(&mut self, case: &mut Case) -> u32 {
+        let row = self.row();
+        let word = self.word(row);
+        // Which lanes a vector instruction has written when one of them traps is open.
+        if row.group == Group::Float && self.below(4) == 0 {
+            let traps = self.next() & 0x1f;
+            case.set64(FCSR_AT, case.word64(FCSR_AT) | traps);
+        }
+        match accesses_memory(row) {
+            true => self.point_at_scratch(row, word, case),
+            false => word,
+        }
+    }
+
+    /// A block of 128-bit or 256-bit vector instructions, never both, and of all others.
+    fn block(&mut self, case: &mut Case) -> Vec<u32> {
+        let pointer = case.address() + SCRATCH_AT as u64 + 32 + self.below(3) * 8;
+        case.set64(X_AT + 8 * POINTER as usize, pointer);
+        let index = self.below(4) * 8;
+        case.set64(X_AT + 8 * INDEX as usize, index);
+        case.set64(X_AT + 8 * CODE as usize, case.word64(SLOT_AT));
+        let other = [Group::Lsx, Group::Lasx][self.below(2) as usize];
+        let len = 2 + self.below(CODE_WORDS as u64 - 1) as usize;
+        let mut code = Vec::new();
+        while code.len() < len {
+            if self.below(4) == 0 {
+                code.push(self.branch(code.len()));
+                continue;
+            }
+            let row = self.row();
+            if row.group != other {
+                code.push(self.inner(row));
+            }
+        }
+        code
+    }
+
+    /// A word of `row` for a block.
+    fn inner(&mut self, row: &Row) -> u32 {
+        let mut word = self.word(row);
+        if accesses_memory(row) {
+            word = word & !(31 << 5) | POINTER << 5;
+            let indexed = row.stem().contains("ldx") || row.stem().contains("stx");
+            let bound = ["gt", "le"].iter().any(|b| row.stem().ends_with(b));
+            if indexed || bound {
+                word = word & !(31 << 10) | INDEX << 10;
+            }
+            if let Some(f) = row.fields.iter().find(|f| f.is_immediate() && f.lo == 10) {
+                word &= !(((1 << f.width) - 1) & !3) << 10 | 0x3ff;
+            }
+        }
+        steer_clear(word)
+    }
+
+    /// A branch at place `at` to a later place.
+    fn branch(&mut self, at: usize) -> u32 {
+        let chosen = self.below(self.branches.len() as u64) as usize;
+        let row = self.branches[chosen];
+        let to = at + 1 + self.below((CODE_WORDS - at) as u64) as usize;
+        let mut operands: Vec<i64> = Vec::new();
+        for field in row.fields {
+            operands.push(match field.kind {
+                FieldKind::Fcc => self.below(8) as i64,
+                FieldKind::Gpr => [0, 4, 5, 12, 31][self.below(5) as usize],
+                _ => 4 * (to - at) as i64,
+            });
+        }
+        if row.mnemonic == "jirl" {
+            operands = vec![self.below(2) as i64, CODE.into(), 4 * to as i64];
+        }
+        let id = isa::find(row.mnemonic).expect("invariant: in the table");
+        isa::encode(id, &operands).expect("invariant: operands fit")
     }
 
     /// Makes register j (and k or the offset) address the record's scratch bytes.
@@ -175,23 +315,17 @@ impl Cases {
         let mut word = word;
         let j = word >> 5 & 31;
         let k = word >> 10 & 31;
-        let middle = RECORD_ADDRESS + SCRATCH_AT as u64 + 32 + self.below(32);
+        let middle = case.address() + SCRATCH_AT as u64 + 32 + self.below(32);
         let aligned = if row.stem().starts_with("am") { middle & !7 } else { middle };
         if row.fields.iter().any(|f| f.is_immediate() && f.lo == 10 && f.width >= 8) {
             let offset = i64::from(row.immediate(word, 0));
             case.set64(X_AT + 8 * j as usize, aligned.wrapping_sub(offset as u64));
         } else if row.stem().contains("ldx") || row.stem().contains("stx") {
-            if k == j {
-                word ^= 1 << 10;
-            }
-            let k = (word >> 10 & 31) as usize;
-            let index = if k == 0 || k as u32 == BASE || k as u32 == SP {
-                case.word64(X_AT + 8 * k)
-            } else {
-                self.below(64)
-            };
-            case.set64(X_AT + 8 * k, if k == 0 { 0 } else { index });
-            let index = if k == 0 { 0 } else { index };
+            // The index's register is another one than the base's, and not one of the runner's.
+            let k = if [0, j, BASE, SP].contains(&k) { if j == 7 { 8 } else { 7 } } else { k };
+            word = word & !(31 << 10) | k << 10;
+            let index = self.below(64);
+            case.set64(X_AT + 8 * k as usize, index);
             case.set64(X_AT + 8 * j as usize, aligned.wrapping_sub(index));
         } else {
             case.set64(X_AT + 8 * j as usize, aligned);
@@ -202,6 +336,14 @@ impl Cases {
             return self.point_at_scratch(row, if k == 6 { moved ^ 1 << 10 } else { moved }, case);
         }
         word
+    }
+}
+
+/// The word with another register d where it would overwrite one that a block relies on.
+fn steer_clear(word: u32) -> u32 {
+    match word & 31 {
+        CODE | INDEX | POINTER => word ^ 8,
+        _ => word,
     }
 }
 

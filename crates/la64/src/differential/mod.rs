@@ -1,38 +1,51 @@
-//! Differential testing: random instructions in random states, run by the interpreter and by
-//! another implementation of LoongArch (QEMU), compared bit by bit.
+//! Differential testing: random instructions and random blocks in random states, run by the
+//! interpreter and by another implementation of LoongArch (QEMU), compared bit by bit.
 //!
 //! The other side runs one static program, [`runner::program`], made with our own encoder: it reads
-//! [`Case`] records, executes the word of each in the record's state, and writes the record back.
-//! So 10^5 words cost one process.
+//! [`Case`] records, executes the code of each in the record's state, and writes the record back.
+//! So 10^5 words cost one process ([`Peer`]).
 //!
 //! Invariants
 //! - The same seed gives the same cases.
-//! - A word that traps leaves its record as it was except for the mark, on both sides.
+//! - A word that traps changes nothing but the record's mark, and the next word follows, on both
+//!   sides.
 
 mod cases;
+mod peer;
 pub mod runner;
 
-pub use cases::Cases;
+pub use cases::{Cases, Shape};
+pub use peer::{Peer, soak};
 
 use crate::interp::{Cache, Cpu, Features, Fetch, Trap};
 use crate::isa;
 use crate::memory::Memory;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 /// Bytes of a record.
-pub const RECORD_LEN: usize = 1472;
+pub const RECORD_LEN: usize = 1512;
+/// Records the runner takes at once.
+pub const BATCH: usize = 256;
+/// Instructions in a record; short blocks are filled up with no-operations.
+pub const CODE_WORDS: usize = 8;
 /// Places in a record.
 pub(crate) const X_AT: usize = 8;
+/// Where the code runs; in the place of register 0.
+pub(crate) const SLOT_AT: usize = X_AT;
+/// Where it returns to.
+pub(crate) const RETURN_AT: usize = 264;
 pub(crate) const V_AT: usize = 288;
 pub(crate) const FCC_AT: usize = 1312;
 pub(crate) const FCSR_AT: usize = 1320;
 pub(crate) const MARK_AT: usize = 1328;
 pub(crate) const SCRATCH_AT: usize = 1344;
 pub(crate) const SCRATCH_LEN: usize = 128;
-/// Guest address of the record while it runs, the same on both sides.
-pub(crate) const RECORD_ADDRESS: u64 = 0x1_8000;
+pub(crate) const CODE_AT: usize = 1472;
+/// Guest address of a batch's first record, the same on both sides.
+pub(crate) const RECORDS: u64 = 0x4_0000;
 
-/// One instruction in one state, before or after.
+/// Some instructions in one state, before or after.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Case(pub [u8; RECORD_LEN]);
 
@@ -45,17 +58,43 @@ impl Case {
         self.0[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// The instruction.
-    pub fn instruction(&self) -> u32 {
-        self.word64(0) as u32
+    /// Instructions that are not filling.
+    pub fn words(&self) -> u64 {
+        self.word64(0)
+    }
+
+    /// Instruction `n`.
+    pub fn instruction(&self, n: usize) -> u32 {
+        let at = CODE_AT + 4 * n;
+        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("invariant: 4 bytes"))
+    }
+
+    /// Vector register `n`.
+    pub fn vector(&self, n: usize) -> [u64; 4] {
+        std::array::from_fn(|lane| self.word64(V_AT + 32 * n + 8 * lane))
+    }
+
+    /// General register `n`.
+    pub fn general(&self, n: usize) -> u64 {
+        if n == 0 { 0 } else { self.word64(X_AT + 8 * n) }
+    }
+
+    /// Whether FCSR rounds to nearest.
+    pub fn rounds_to_nearest(&self) -> bool {
+        self.word64(FCSR_AT) & u64::from(crate::state::fcsr::RM) == 0
+    }
+
+    /// Guest address of the record.
+    fn address(&self) -> u64 {
+        self.word64(X_AT + 8 * cases::BASE as usize)
     }
 }
 
 /// Executes a case by the interpreter.
 pub struct Ours {
     memory: Memory,
-    slot: u64,
     cpu: Cpu,
+    cache: Cache,
 }
 
 struct Anywhere;
@@ -68,35 +107,60 @@ impl Fetch for Anywhere {
 
 impl Default for Ours {
     fn default() -> Self {
-        let memory = Memory::new(0x2_0000);
+        let memory = Memory::new(runner::MEMORY_LEN);
         let cpu = Cpu::new(memory.window(), Features::ALL);
-        Ours { memory, slot: runner::slot_address(), cpu }
+        Ours { memory, cpu, cache: Cache::default() }
     }
 }
 
+/// The last word of a slot on our side.
+const END: u32 = 0x002a_0077;
+const END_CODE: u32 = 0x77;
+
 impl Ours {
-    /// The record after its instruction.
-    pub fn execute(&mut self, cache: &mut Cache, case: &Case) -> Case {
+    /// The record after its instructions.
+    pub fn execute(&mut self, case: &Case) -> Case {
         let window = self.memory.window();
         let store = |at: u64, bytes: &[u8]| window.write(at, bytes).expect("invariant: inside");
-        store(RECORD_ADDRESS, &case.0);
-        store(self.slot, &case.instruction().to_le_bytes());
+        let slot = case.word64(SLOT_AT);
+        store(case.address(), &case.0);
+        store(slot, &case.0[CODE_AT..CODE_AT + 4 * CODE_WORDS]);
+        store(slot + 4 * CODE_WORDS as u64, &END.to_le_bytes());
         self.load(case);
-        let trap = cache.step(&mut self.cpu, &Anywhere);
+        let mark = self.run(slot);
         let mut after = case.clone();
-        window.read(RECORD_ADDRESS, &mut after.0).expect("invariant: inside");
-        if matches!(trap, Trap::OutOfBudget) {
-            self.save(&mut after);
-        } else {
-            after.set64(MARK_AT, signal_of(trap));
+        window.read(case.address(), &mut after.0).expect("invariant: inside");
+        self.save(&mut after);
+        if mark != 0 {
+            after.set64(MARK_AT, mark);
         }
         after
+    }
+
+    /// Runs to the end of the slot, past every trap; the signal of the last one, 0 if none.
+    fn run(&mut self, slot: u64) -> u64 {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let mut mark = 0;
+        self.cache.clear();
+        loop {
+            match self.cache.run(&mut self.cpu, &Anywhere, &NEVER, 4 * CODE_WORDS as u64) {
+                Trap::Break(END_CODE) => return mark,
+                Trap::CodeChanged => {}
+                trap => {
+                    let pc = self.cpu.state.pc;
+                    let inside = (slot..slot + 4 * CODE_WORDS as u64).contains(&pc);
+                    assert!(inside, "{trap:?} at {pc:#x}: a case must stay in its slot");
+                    mark = signal_of(trap);
+                    self.cpu.state.pc += 4;
+                }
+            }
+        }
     }
 
     fn load(&mut self, case: &Case) {
         let state = &mut self.cpu.state;
         *state = crate::state::State::default();
-        state.pc = self.slot;
+        state.pc = case.word64(SLOT_AT);
         for n in 1..32 {
             state.x[n] = case.word64(X_AT + 8 * n);
         }
@@ -122,6 +186,15 @@ impl Ours {
     }
 }
 
+/// Whether the interpreter executes `word`: traps of other kinds than "no such instruction" count.
+pub fn executes(word: u32) -> bool {
+    let memory = Memory::new(runner::MEMORY_LEN);
+    let mut cpu = Cpu::new(memory.window(), Features::ALL);
+    cpu.state.pc = RECORDS;
+    let stored = cpu.window.store(RECORDS, word);
+    stored.is_some() && !matches!(Cache::default().step(&mut cpu, &Anywhere), Trap::Illegal(_))
+}
+
 /// The number of the signal QEMU gives for a trap.
 fn signal_of(trap: Trap) -> u64 {
     match trap {
@@ -139,8 +212,12 @@ fn signal_of(trap: Trap) -> u64 {
 pub struct Report {
     /// Cases compared.
     pub compared: u64,
-    /// Unexplained differences.
-    pub different: BTreeMap<&'static str, (u64, String)>,
+    /// Instructions in them.
+    pub words: u64,
+    /// Differences that [`explained`] accounts for.
+    pub explained: u64,
+    /// Unexplained differences, by the mnemonics of the case.
+    pub different: BTreeMap<String, (u64, String)>,
 }
 
 impl Report {
@@ -149,42 +226,55 @@ impl Report {
         self.different.values().map(|d| d.0).sum()
     }
 
+    /// The unexplained differences in words, the first of each kind.
+    pub fn describe(&self) -> Vec<String> {
+        self.different.iter().map(|(m, (n, d))| format!("{m} ({n}): {d}")).collect()
+    }
+
     /// Adds the outcome of one case on both sides.
     pub fn compare(&mut self, before: &Case, ours: &Case, theirs: &Case) {
         self.compared += 1;
+        self.words += before.words();
         if ours == theirs {
             return;
         }
-        let word = before.instruction();
-        let theirs = &explained(word, ours, theirs);
+        let theirs = &explained(before, ours, theirs);
         if ours == theirs {
+            self.explained += 1;
             return;
         }
-        let name = isa::decode(word).map_or("no instruction", |id| id.row().mnemonic);
-        let entry =
-            self.different.entry(name).or_insert_with(|| (0, describe(before, ours, theirs)));
-        entry.0 += 1;
+        let place = || (0, describe(before, ours, theirs));
+        self.different.entry(names(before)).or_insert_with(place).0 += 1;
     }
+}
+
+/// The mnemonics of a case.
+fn names(case: &Case) -> String {
+    let name = |n| isa::decode(case.instruction(n)).map_or("no instruction", |r| r.row().mnemonic);
+    (0..case.words() as usize).map(name).collect::<Vec<_>>().join(" ")
 }
 
 /// Their record without the differences that stand explained:
 /// - the upper half of a 256-bit register after a 128-bit operation, which the manual leaves open
-///   (QEMU clears it after some operations and keeps it after others);
+///   (QEMU clears it after some operations and keeps it after others); blocks never mix the two;
 /// - the upper half of a register that holds a 32-bit integer after `ftint*.w`, which is open too
 ///   (QEMU extends the sign or zeros, by instruction);
 /// - bits of FCSR0 that do not exist, which QEMU stores.
-fn explained(word: u32, ours: &Case, theirs: &Case) -> Case {
+fn explained(before: &Case, ours: &Case, theirs: &Case) -> Case {
     let mut theirs = theirs.clone();
-    let row = isa::decode(word).map(|id| id.row());
-    let low = V_AT + 32 * (word & 31) as usize;
-    if row.is_some_and(|r| r.stem().starts_with("ftint") && r.suffix().starts_with('w')) {
-        let upper = ours.word64(low) & !0xffff_ffff;
-        theirs.set64(low, theirs.word64(low) & 0xffff_ffff | upper);
-    }
-    if row.is_some_and(|r| r.group == isa::Group::Lsx) {
-        for lane in [2, 3] {
-            let at = low + 8 * lane;
-            theirs.set64(at, ours.word64(at));
+    for n in 0..before.words() as usize {
+        let word = before.instruction(n);
+        let row = isa::decode(word).map(|id| id.row());
+        let low = V_AT + 32 * (word & 31) as usize;
+        if row.is_some_and(|r| r.stem().starts_with("ftint") && r.suffix().starts_with('w')) {
+            let upper = ours.word64(low) & !0xffff_ffff;
+            theirs.set64(low, theirs.word64(low) & 0xffff_ffff | upper);
+        }
+        if row.is_some_and(|r| r.group == isa::Group::Lsx) {
+            for lane in [2, 3] {
+                let at = low + 8 * lane;
+                theirs.set64(at, ours.word64(at));
+            }
         }
     }
     let fcsr = theirs.word64(FCSR_AT) & u64::from(crate::state::fcsr::VIEWS[0]);
@@ -194,8 +284,6 @@ fn explained(word: u32, ours: &Case, theirs: &Case) -> Case {
 
 /// The first differing word, with the operands it came from.
 fn describe(before: &Case, ours: &Case, theirs: &Case) -> String {
-    let word = before.instruction();
-    let text = isa::disassemble(word).unwrap_or_default();
     let at = (0..RECORD_LEN / 8).map(|n| 8 * n).find(|&at| ours.word64(at) != theirs.word64(at));
     let at = at.expect("invariant: they differ");
     let place = match at {
@@ -206,20 +294,22 @@ fn describe(before: &Case, ours: &Case, theirs: &Case) -> String {
         MARK_AT => "trap".into(),
         _ => format!("memory+{}", at - SCRATCH_AT),
     };
+    let (ours, theirs) = (ours.word64(at), theirs.word64(at));
+    let fcsr = before.word64(FCSR_AT);
+    let code: Vec<_> = (0..before.words() as usize).map(|n| operands(before, n)).collect();
+    format!("{place} ours {ours:x} theirs {theirs:x} (fcsr {fcsr:x}) {}", code.join("; "))
+}
+
+/// An instruction and what its registers held before the case.
+fn operands(before: &Case, n: usize) -> String {
+    let word = before.instruction(n);
+    let text = isa::disassemble(word).unwrap_or_default();
     let register = |lo: u32| {
         let n = (word >> lo & 31) as usize;
         let v: Vec<_> =
             (0..4).map(|l| format!("{:x}", before.word64(V_AT + 32 * n + 8 * l))).collect();
         format!("{n}: x {:x} v {}", before.word64(X_AT + 8 * n), v.join(" "))
     };
-    format!(
-        "{word:08x} {text}: {place} ours {:x} theirs {:x} (fcsr {:x}; d {}; j {}; k {}; a {})",
-        ours.word64(at),
-        theirs.word64(at),
-        before.word64(FCSR_AT),
-        register(0),
-        register(5),
-        register(10),
-        register(15)
-    )
+    let [d, j, k, a] = [0, 5, 10, 15].map(register);
+    format!("{word:08x} {text} (d {d}; j {j}; k {k}; a {a})")
 }

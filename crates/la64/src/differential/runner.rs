@@ -1,19 +1,36 @@
-//! The program the other implementation runs: see the module above.
+//! The program the other implementation runs.
+//!
+//! It reads a batch of records, copies the code of each into a slot of its own, and only then runs
+//! them one after the other: so a translator meets new code once a batch, not once a word. The slot
+//! ends with a jump back through the record.
 
 use super::cases::BASE;
-use super::{FCC_AT, FCSR_AT, MARK_AT, RECORD_ADDRESS, RECORD_LEN, V_AT, X_AT};
+use super::{
+    BATCH, CODE_AT, CODE_WORDS, FCC_AT, FCSR_AT, MARK_AT, RECORD_LEN, RECORDS, RETURN_AT, SLOT_AT,
+    V_AT, X_AT,
+};
 use crate::{elf, isa};
 
 /// Load address.
 const TEXT: u64 = 0x1_0000;
+/// Where the tested code runs, one slot a record of the batch.
+const SLOTS: u64 = 0x2_0000;
+/// Bytes from slot to slot.
+const SLOT_LEN: u64 = 64;
 /// Top of the runner's signal stack and of the (unused) stack pointer of cases.
-pub(super) const STACK_TOP: u64 = 0x3_0000;
+pub(super) const STACK_TOP: u64 = 0x3_8000;
+const RECORDS_END: u64 = RECORDS + (BATCH * RECORD_LEN) as u64;
+/// Bytes of memory the program and its records need, from address 0 on.
+pub(super) const MEMORY_LEN: u64 = RECORDS_END.next_multiple_of(0x1000);
 /// What a test word can raise: SIGILL, SIGBUS, SIGFPE, SIGSEGV, and QEMU's SIGSYS.
 const SIGNALS: [i64; 5] = [4, 7, 8, 11, 31];
 const ZERO: i64 = 0;
 const RA: i64 = 1;
+const SP: i64 = 3;
 const A: [i64; 8] = [4, 5, 6, 7, 8, 9, 10, 11];
 const T: [i64; 3] = [12, 13, 14];
+/// Saved registers, which system calls leave alone.
+const S: [i64; 3] = [23, 24, 25];
 /// Offsets in a LoongArch ucontext: saved pc, saved registers.
 const UC_PC: i64 = 176;
 const UC_X: i64 = 184;
@@ -44,17 +61,22 @@ impl Assembler {
 /// Bytes before the first instruction in the file that [`elf::executable`] makes.
 const HEADERS: u64 = 120;
 
-/// The runner as a static executable: reads records on stdin, writes them on stdout.
+/// The runner as a static executable: reads batches of records on stdin, writes them on stdout.
 pub fn program() -> Vec<u8> {
-    elf::executable_with(TEXT, &assemble().0, STACK_TOP - TEXT)
+    elf::executable_with(TEXT, &assemble().0, MEMORY_LEN - TEXT)
 }
 
-/// Where the runner executes the tested word.
-pub(super) fn slot_address() -> u64 {
+/// Where the code of record `index` of a batch runs.
+pub(super) fn slot_address(index: usize) -> u64 {
+    SLOTS + SLOT_LEN * (index % BATCH) as u64
+}
+
+/// Where a slot's code returns to.
+pub(super) fn return_address() -> u64 {
     TEXT + HEADERS + 4 * assemble().1 as u64
 }
 
-/// The runner's code, and the index of the tested word in it.
+/// The runner's code, and the index of the word that tested code returns to.
 fn assemble() -> (Vec<u32>, usize) {
     let base = i64::from(BASE);
     let mut a = Assembler(Vec::new());
@@ -67,47 +89,70 @@ fn assemble() -> (Vec<u32>, usize) {
     a.put("ld.d", &[T[1], A[2], UC_X + 8 * base]);
     a.put("st.d", &[A[0], T[1], MARK_AT as i64]);
     a.put("jirl", &[ZERO, RA, 0]);
-    a.constant(base, RECORD_ADDRESS);
+    a.constant(base, RECORDS);
     install(&mut a, handler);
     let top = a.here();
-    a.put("ori", &[A[0], ZERO, 0]);
-    a.put("or", &[A[1], base, ZERO]);
-    a.put("ori", &[A[2], ZERO, RECORD_LEN as i64]);
-    a.call(63);
-    // Anything but a full record ends the run.
-    a.put("beq", &[A[0], A[2], 16]);
-    a.put("ori", &[A[0], ZERO, 0]);
-    a.call(94);
-    let patch = a.0.len();
-    a.put("ld.w", &[T[0], base, 0]);
-    a.0.push(0); // replaced by the store into the slot, once its place is known
-    a.0.push(0);
-    a.put("ibar", &[0]);
-    let slot = load_state(&mut a, base);
-    a.constant_at(patch + 1, T[1], TEXT + HEADERS + 4 * slot as u64);
+    transfer(&mut a, 0, 63);
+    fill_slots(&mut a);
+    a.constant(base, RECORDS);
+    let each = a.here();
+    load_state(&mut a, base);
+    a.put("ld.d", &[SP, base, SLOT_AT as i64]);
+    a.put("jirl", &[ZERO, SP, 0]);
+    let back = a.0.len();
+    a.put("ld.d", &[SP, base, X_AT as i64 + 8 * SP]);
     save_state(&mut a, base);
-    a.put("ori", &[A[0], ZERO, 1]);
-    a.put("or", &[A[1], base, ZERO]);
-    a.put("ori", &[A[2], ZERO, RECORD_LEN as i64]);
-    a.call(64);
-    let back = top - a.here();
-    a.put("b", &[back]);
-    (a.0, slot)
+    a.put("addi.d", &[base, base, RECORD_LEN as i64]);
+    a.constant(T[0], RECORDS_END);
+    let again = each - a.here();
+    a.put("bltu", &[base, T[0], again]);
+    transfer(&mut a, 1, 64);
+    let top = top - a.here();
+    a.put("b", &[top]);
+    (a.0, back)
 }
 
-impl Assembler {
-    /// Fills two reserved words: `pcaddi register` cannot reach everywhere, so `lu12i.w` and a
-    /// store with the low bits as offset.
-    fn constant_at(&mut self, at: usize, register: i64, address: u64) {
-        let low = (address & 0xfff) as i64;
-        let (high, low) =
-            if low > 2047 { ((address >> 12) + 1, low - 4096) } else { (address >> 12, low) };
-        let code = |m: &str, o: &[i64]| {
-            isa::encode(isa::find(m).expect("invariant: in the table"), o).expect("invariant: fits")
-        };
-        self.0[at] = code("lu12i.w", &[register, high as i64]);
-        self.0[at + 1] = code("st.w", &[T[0], register, low]);
+/// Reads or writes the whole batch; anything short of it ends the run.
+fn transfer(a: &mut Assembler, file: i64, number: i64) {
+    a.constant(S[0], RECORDS);
+    a.constant(S[1], RECORDS_END);
+    let top = a.here();
+    a.put("ori", &[A[0], ZERO, file]);
+    a.put("or", &[A[1], S[0], ZERO]);
+    a.put("sub.d", &[A[2], S[1], S[0]]);
+    a.call(number);
+    // Over the three words that end the run.
+    a.put("blt", &[ZERO, A[0], 16]);
+    a.put("ori", &[A[0], ZERO, 0]);
+    a.call(94);
+    a.put("add.d", &[S[0], S[0], A[0]]);
+    let again = top - a.here();
+    a.put("bltu", &[S[0], S[1], again]);
+}
+
+/// Copies the code of every record to its slot.
+fn fill_slots(a: &mut Assembler) {
+    a.constant(S[0], RECORDS);
+    a.constant(S[1], RECORDS_END);
+    a.constant(S[2], SLOTS);
+    let top = a.here();
+    for n in 0..(CODE_WORDS as i64 + 2) / 2 {
+        a.put("ld.d", &[T[0], S[0], CODE_AT as i64 + 8 * n]);
+        a.put("st.d", &[T[0], S[2], 8 * n]);
     }
+    a.put("addi.d", &[S[0], S[0], RECORD_LEN as i64]);
+    a.put("addi.d", &[S[2], S[2], SLOT_LEN as i64]);
+    let again = top - a.here();
+    a.put("bltu", &[S[0], S[1], again]);
+    a.put("ibar", &[0]);
+}
+
+/// What stands behind the code in its slot: the jump back.
+pub(super) fn ending() -> [u32; 2] {
+    let mut a = Assembler(Vec::new());
+    a.put("ld.d", &[SP, BASE.into(), RETURN_AT as i64]);
+    a.put("jirl", &[ZERO, SP, 0]);
+    [a.0[0], a.0[1]]
 }
 
 /// sigaltstack and one handler for the signals a test word can raise, laid out in the record's own
@@ -137,8 +182,8 @@ fn install(a: &mut Assembler, handler: u64) {
     }
 }
 
-/// Loads all registers from the record; the index of the word that will be the test's.
-fn load_state(a: &mut Assembler, base: i64) -> usize {
+/// Loads all registers from the record.
+fn load_state(a: &mut Assembler, base: i64) {
     a.put("ld.d", &[T[0], base, FCSR_AT as i64]);
     a.put("movgr2fcsr", &[0, T[0]]);
     for n in 0..8 {
@@ -151,8 +196,6 @@ fn load_state(a: &mut Assembler, base: i64) -> usize {
     for n in (1..32).filter(|&n| n != base) {
         a.put("ld.d", &[n, base, X_AT as i64 + 8 * n]);
     }
-    a.put("andi", &[0, 0, 0]);
-    a.0.len() - 1
 }
 
 fn save_state(a: &mut Assembler, base: i64) {

@@ -57,10 +57,13 @@ pub(super) fn round<F: Format>(
     if biased <= 0 {
         return subnormal::<F>(negative, biased, significand, env);
     }
+    if biased as u64 >= F::EXPONENT_MAX {
+        return overflow::<F>(negative, env);
+    }
     let (kept, inexact) = cut(significand, normal_drop, negative, env.rounding);
     // A carry out of the fraction lands in the exponent field, as it should.
     let packed = kept as u64 + ((biased as u64 - 1) << F::FRACTION);
-    if biased as u64 >= F::EXPONENT_MAX || packed >= F::INFINITY {
+    if packed >= F::INFINITY {
         return overflow::<F>(negative, env);
     }
     if inexact {

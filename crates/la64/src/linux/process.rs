@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Window size in address bits: 40 is the smallest user space LoongArch processors have; less where
 /// the host grants no more (a limit on its addresses, an instrumenting tool).
-const WINDOW_BITS: [u32; 3] = [40, 38, 36];
+const WINDOW_BITS: [u32; 4] = [40, 38, 36, 34];
 const STACK_LEN: u64 = 8 << 20;
 
 /// How to run a program.
@@ -99,7 +99,7 @@ pub(super) fn load(
 ) -> Result<(Arc<Process>, Start)> {
     let paths = Paths::new(options.sysroot.clone());
     let window = WINDOW_BITS.iter().find_map(|bits| raw::reserve(1 << bits)).ok_or_else(|| {
-        Error::new(Kind::Memory, "cannot reserve even 64 GiB of addresses for the guest")
+        Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
     })?;
     let mut space = Space::new(window);
     let main = load_image(&mut space, &paths.resolve(program), program)?;

@@ -1,5 +1,6 @@
-/* Floating-point kernels: `float KERNEL ROUNDS` prints one checksum with all its digits. Contraction
- * into fused operations is switched off by the build, so that every architecture rounds alike. */
+/* Floating-point kernels: `float KERNEL ROUNDS` prints one checksum with all its digits.
+ * Contraction into fused operations is switched off by the build, so that every architecture
+ * rounds alike. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

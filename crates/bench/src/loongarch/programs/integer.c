@@ -1,5 +1,5 @@
-/* Integer kernels: `integer KERNEL ROUNDS` prints one checksum. Compiled for every architecture from
- * this one source; nothing in it depends on the word size or byte order. */
+/* Integer kernels: `integer KERNEL ROUNDS` prints one checksum. Compiled for every architecture
+ * from this one source; nothing in it depends on the word size or byte order. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,310 @@
+//! Fifteen jobs of Debian's programs: the interpreter beside the amd64 build of the same version.
+//!
+//! Thirteen are the timed ones of the specification, two its start-up and its cryptography. Output
+//! and exit status must agree to the byte; nothing in a job's output depends on time or place.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use super::tools::{self, amd64};
+use super::{Found, Tools};
+
+/// Stands for the path of the large input in a job's arguments, 24 MB.
+const LARGE: &str = "@large";
+/// Stands for the path of the small input, 8 MB.
+const SMALL: &str = "@small";
+
+/// One job: the program's name in `usr/bin` and its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// What it is called.
+    pub name: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+}
+
+const fn job(name: &'static str, program: &'static str, arguments: &'static [&'static str]) -> Job {
+    Job { name, program, arguments }
+}
+
+/// The jobs.
+pub const JOBS: [Job; 15] = [
+    job(
+        "python loop and fib",
+        "python3",
+        &[
+            "-S",
+            "-c",
+            "
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+s = 0
+for i in range(600000): s = (s * 31 + i) & 0xffffffff
+print(s, fib(20))",
+        ],
+    ),
+    job(
+        "python n-body",
+        "python3",
+        &[
+            "-S",
+            "-c",
+            "
+b = [[1.0, 2.0, 0.5, 0.1, 0.0, 0.2, 3.0], [4.0, 0.0, 1.5, 0.0, 0.3, 0.0, 1.0],
+     [0.0, 3.0, 2.5, 0.2, 0.1, 0.1, 2.0]]
+for _ in range(6000):
+    for i, p in enumerate(b):
+        for q in b[i + 1:]:
+            d = [p[k] - q[k] for k in range(3)]
+            m = 0.001 / (sum(x * x for x in d) + 0.01) ** 1.5
+            for k in range(3):
+                p[3 + k] -= d[k] * q[6] * m
+                q[3 + k] += d[k] * p[6] * m
+    for p in b:
+        for k in range(3): p[k] += 0.001 * p[3 + k]
+print([repr(x) for p in b for x in p])",
+        ],
+    ),
+    job(
+        "python dictionaries, strings, sorting",
+        "python3",
+        &[
+            "-S",
+            "-c",
+            "
+d = {}
+for i in range(60000): d[str(i * 7919 % 100003)] = i
+k = sorted(d, key=lambda s: (len(s), s[::-1]))
+print(len(d), k[:5], k[-5:], sum(d[x] for x in k[::3]), '-'.join(k[:200]).upper().count('1'))",
+        ],
+    ),
+    job(
+        "lua fannkuch and floating sum",
+        "lua5.4",
+        &[
+            "-e",
+            "
+local function fannkuch(n)
+  local p, q, s, sign, maxflips, sum = {}, {}, {}, 1, 0, 0
+  for i = 1, n do p[i] = i; q[i] = i; s[i] = i end
+  while true do
+    local q0 = p[1]
+    if q0 ~= 1 then
+      for i = 2, n do q[i] = p[i] end
+      local flips = 1
+      while true do
+        local qq = q[q0]
+        if qq == 1 then
+          sum = sum + sign * flips
+          if flips > maxflips then maxflips = flips end
+          break
+        end
+        q[q0] = q0
+        if q0 >= 4 then
+          local i, j = 2, q0 - 1
+          repeat q[i], q[j] = q[j], q[i]; i = i + 1; j = j - 1; until i >= j
+        end
+        q0 = qq; flips = flips + 1
+      end
+    end
+    if sign == 1 then p[1], p[2] = p[2], p[1]; sign = -1
+    else
+      p[2], p[3] = p[3], p[2]; sign = 1
+      for i = 3, n do
+        local sx = s[i]
+        if sx ~= 1 then s[i] = sx - 1; break end
+        if i == n then return sum, maxflips end
+        s[i] = i
+        local t = p[1]; for j = 1, i do p[j] = p[j + 1] end; p[i + 1] = t
+      end
+    end
+  end
+end
+print(fannkuch(8))
+local x = 0.0
+for i = 1, 2000000 do x = x + 1 / i end
+print(string.format('%.17g', x))",
+        ],
+    ),
+    job(
+        "bash arithmetic",
+        "bash",
+        &[
+            "-c",
+            "
+x=1; for ((i = 0; i < 60000; i++)); do ((x = (x * 31 + i) % 1000003)); done; echo $x",
+        ],
+    ),
+    job(
+        "sqlite3 index and group",
+        "sqlite3",
+        &[
+            ":memory:",
+            "
+create table t(a integer, b text, c real);
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)
+  insert into t select i * 7919 % 100003, 'key' || i % 977, i / 7.0 from n;
+create index u on t(b);
+select b, count(*), sum(a), avg(c) from t group by b order by 3 desc limit 20;
+select count(distinct a) from t where b > 'key5';",
+        ],
+    ),
+    job(
+        "gawk sum over 24 MB",
+        "gawk",
+        &[
+            "
+{ n[$2 % 97] += $1; t += NF }
+END { for (i = 0; i < 97; i++) print i, n[i]; print t }",
+            LARGE,
+        ],
+    ),
+    job(
+        "perl loop, hash, regular expressions",
+        "perl",
+        &[
+            "-e",
+            "
+my (%h, $n, $s);
+for my $i (1 .. 150000) {
+    my $k = 'k' . ($i * 7919 % 5003);
+    $h{$k} += $i;
+    $n++ if $k =~ /^k(\\d)\\d*\\1$/
+}
+$s .= \"$_=$h{$_};\" for (sort keys %h)[0 .. 20];
+print \"$n $s\\n\"; (my $t = $s) =~ s/(\\d)(\\d)/$2$1/g; print \"$t\\n\"",
+        ],
+    ),
+    job("busybox sha256sum of 24 MB", "busybox", &["sha256sum", LARGE]),
+    job("zstd -9 of 24 MB", "zstd", &["-9", "-c", "-q", "--single-thread", LARGE]),
+    job("gzip -6 of 24 MB", "gzip", &["-6", "-n", "-c", LARGE]),
+    job("bzip2 -9 of 8 MB", "bzip2", &["-9", "-c", SMALL]),
+    job("xz -3 of 8 MB", "xz", &["-3", "-c", "-T1", SMALL]),
+    job("coreutils start-up", "seq", &["1", "3", "1000"]),
+    job("openssl sha256 of 8 MB", "openssl", &["dgst", "-sha256", SMALL]),
+];
+
+/// What one job did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ran {
+    /// The job's name.
+    pub name: &'static str,
+    /// Why it is not identical, if it is not.
+    pub different: Option<String>,
+    /// Instructions the interpreter retired in the job's last process.
+    pub instructions_count: u64,
+    /// Seconds it took, wall clock.
+    pub seconds: f64,
+}
+
+/// Runs every job on both sides.
+///
+/// # Errors
+/// What is missing, or a program that could not be started at all.
+pub fn run(tools: &Tools) -> Found<Vec<Ran>> {
+    let root = tools.sysroot()?;
+    let inputs = Inputs::write(&tools.scratch)?;
+    JOBS.iter().map(|job| one(tools, &root, job, &inputs)).collect()
+}
+
+fn one(tools: &Tools, root: &Path, job: &Job, inputs: &Inputs) -> Found<Ran> {
+    let arguments: Vec<String> = job.arguments.iter().map(|a| inputs.named(a)).collect();
+    let guest = root.join("usr/bin").join(job.program);
+    let mut ours = tools.ours();
+    ours.args(["--stats", "-L"]).arg(root).arg("--argv0").arg(job.program).arg(guest);
+    let started = std::time::Instant::now();
+    let ours = tools::output(fixed(&mut ours, root).args(&arguments))?;
+    let seconds = started.elapsed().as_secs_f64();
+    let theirs =
+        tools::output(fixed(&mut native(root, job.program), &amd64(root)).args(&arguments))?;
+    let instructions_count = tools::number_before(&ours, " instructions retired").unwrap_or(0);
+    Ok(Ran { name: job.name, different: difference(&ours, &theirs), instructions_count, seconds })
+}
+
+/// The same surroundings on both sides.
+fn fixed<'a>(command: &'a mut Command, root: &Path) -> &'a mut Command {
+    command
+        .env_clear()
+        .env("LC_ALL", "C")
+        .env("PATH", root.join("usr/bin"))
+        .env("PYTHONHASHSEED", "0")
+}
+
+/// The amd64 build under its own loader and libraries.
+fn native(root: &Path, program: &str) -> Command {
+    let amd64 = amd64(root);
+    let file = amd64.join("usr/bin").join(program);
+    // A static program has no loader.
+    if program == "busybox" {
+        return Command::new(file);
+    }
+    let mut command = Command::new(amd64.join("usr/lib64/ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(amd64.join("usr/lib/x86_64-linux-gnu"));
+    command.arg("--argv0").arg(program).arg(file);
+    command
+}
+
+fn difference(ours: &Output, theirs: &Output) -> Option<String> {
+    if ours.status.code() != Some(0) || theirs.status.code() != Some(0) {
+        let words = |o: &Output| String::from_utf8_lossy(&o.stderr).trim().to_owned();
+        let (a, b) = (words(ours), words(theirs));
+        return Some(format!("ours {} ({a}), theirs {} ({b})", ours.status, theirs.status));
+    }
+    if ours.stdout == theirs.stdout {
+        return None;
+    }
+    let at = ours.stdout.iter().zip(&theirs.stdout).position(|(a, b)| a != b);
+    let lens = (ours.stdout.len(), theirs.stdout.len());
+    Some(format!("outputs of {} and {} bytes differ at {at:?}", lens.0, lens.1))
+}
+
+struct Inputs {
+    large: PathBuf,
+    small: PathBuf,
+}
+
+impl Inputs {
+    /// Text whose words repeat as in a log.
+    fn write(folder: &Path) -> Found<Inputs> {
+        let mut text = String::with_capacity(24 << 20);
+        let mut seed = 1u64;
+        while text.len() < 24_000_000 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let word = ["read", "write", "open", "sync", "close"][(seed >> 40) as usize % 5];
+            text.push_str(&format!("{} {} {word} {:x}\n", seed >> 44, seed >> 50, seed >> 52));
+        }
+        let inputs = Inputs { large: folder.join("large"), small: folder.join("small") };
+        let written = std::fs::write(&inputs.large, &text)
+            .and_then(|()| std::fs::write(&inputs.small, &text.as_bytes()[..8_000_000]));
+        written.map_err(|e| format!("{}: {e}", folder.display()))?;
+        Ok(inputs)
+    }
+
+    fn named(&self, argument: &str) -> String {
+        match argument {
+            LARGE => self.large.display().to_string(),
+            SMALL => self.small.display().to_string(),
+            other => other.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    fn ended(raw: i32, text: &str) -> Output {
+        let status = ExitStatus::from_raw(raw);
+        Output { status, stdout: text.into(), stderr: Vec::new() }
+    }
+
+    #[test]
+    fn only_equal_bytes_of_two_successes_are_identical() {
+        assert_eq!(difference(&ended(0, "a"), &ended(0, "a")), None);
+        assert!(difference(&ended(0, "a"), &ended(0, "b")).is_some());
+        assert!(difference(&ended(0, "a"), &ended(0, "aa")).is_some());
+        assert!(difference(&ended(256, ""), &ended(256, "")).is_some(), "both failed alike");
+        assert!(difference(&ended(11, ""), &ended(0, "")).is_some());
+    }
+}
