@@ -1,7 +1,7 @@
 //! Any file: the loader refuses it with an error, or loads what then stays inside its memory.
 //!
-//! An input is either a file as it is, or patches of {place, byte} on a small valid program, so that
-//! the checks behind the first ones are reached.
+//! An input is either a file as it is, or patches of {place, byte} on a small valid program, so
+//! that the checks behind the first ones are reached.
 //!
 //! Canary: before the first input the valid program must run to its end and its first half must be
 //! refused; a loader that accepts everything or nothing is red at once.

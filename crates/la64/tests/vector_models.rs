@@ -1,5 +1,5 @@
-//! LSX and LASX against a second oracle, written from the manual's text by element width and sharing
-//! nothing with the interpreter: every lane is an `i128`, every operation one line of arithmetic.
+//! LSX and LASX against a second oracle, written from the manual's text by element width and
+//! sharing nothing with the interpreter: every lane is an `i128`, every operation one line.
 //!
 //! - A 256-bit row is its 128-bit namesake on both halves; the rows that move data between halves,
 //!   touch memory, condition flags or general registers, and `vldi` are not modelled here.
