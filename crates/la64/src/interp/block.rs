@@ -1,22 +1,27 @@
 //! Blocks: decoding them, keeping them, and the dispatch loop over them.
 //!
+//! Blocks that are known to follow each other do so without this loop, for at most [`SLICE`]
+//! instructions; then it looks at the attention flag and the budget.
+//!
 //! Invariants
 //! - A block never crosses a page, so one check of execute permission covers it.
-//! - Blocks are dropped only by [`Cache::clear`]; links are indices, so a stale one cannot exist.
+//! - Blocks are dropped only all together by [`Cache::clear`], while none runs, so a stale link
+//!   cannot exist.
 //! - The count is exact: a block adds its length when it is left, or the index of the instruction
 //!   that trapped.
+//! - `pc` is the address of the running block's first instruction until it is left.
 
-use super::raw::Code;
+use super::raw::{Blocks, Code, Link, Place};
 use super::{Cpu, Exit, Handler, Inst, Slot, Trap, bind, branch};
 use crate::isa::{self, Group, Row, RowId};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest block in instructions.
 const BLOCK_MAX: u64 = 64;
 const PAGE_WORDS: u64 = 1024;
-const NONE: u32 = u32::MAX;
-const TABLE_BITS: u32 = 14;
+/// Instructions after which the dispatch loop is entered again: also how deep handlers may nest
+/// where the compiler does not turn their calls into jumps.
+const SLICE: u64 = 1024;
 
 /// Where instruction words come from, with execute permission checked.
 pub trait Fetch {
@@ -24,21 +29,11 @@ pub trait Fetch {
     fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32>;
 }
 
-#[derive(Debug)]
-struct Block {
-    code: Code,
-    pc: u64,
-    /// The blocks behind `Exit::Taken` and `Exit::Fall`, once known.
-    links: [Cell<u32>; 2],
-}
-
 /// Decoded blocks of one thread.
 #[derive(Debug)]
 pub struct Cache {
-    blocks: Vec<Block>,
-    /// Direct-mapped by pc.
-    table: Box<[u32]>,
-    /// The rest, by pc.
+    blocks: Blocks,
+    /// Every block, by pc.
     by_pc: std::collections::HashMap<u64, u32>,
     handlers: Box<[Option<Handler>]>,
 }
@@ -46,34 +41,28 @@ pub struct Cache {
 impl Default for Cache {
     fn default() -> Self {
         Cache {
-            blocks: Vec::new(),
-            table: vec![NONE; 1 << TABLE_BITS].into(),
+            blocks: Blocks::default(),
             by_pc: std::collections::HashMap::new(),
             handlers: vec![None; isa::ROWS.len()].into(),
         }
     }
 }
 
-fn slot_of(pc: u64) -> usize {
-    (pc >> 2) as usize & ((1 << TABLE_BITS) - 1)
-}
-
 impl Cache {
     /// Forgets all blocks: code changed.
     pub fn clear(&mut self) {
         self.blocks.clear();
-        self.table.fill(NONE);
         self.by_pc.clear();
     }
 
     /// Blocks decoded since the cache was last cleared.
     pub fn len(&self) -> usize {
-        self.blocks.len()
+        self.blocks.count()
     }
 
     /// True when nothing is decoded.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.blocks.count() == 0
     }
 
     /// Runs until a trap, or until `attention` is set or about `budget` more instructions retired
@@ -86,80 +75,45 @@ impl Cache {
         budget: u64,
     ) -> Trap {
         let end = cpu.state.instructions.saturating_add(budget);
-        let mut at = NONE;
+        let mut unlinked = false;
         loop {
             if attention.load(Ordering::Relaxed) {
                 return Trap::Attention;
             }
-            if at == NONE {
-                at = match self.lookup(cpu, fetch) {
-                    Ok(index) => index,
-                    Err(trap) => return trap,
-                };
+            let at = match self.lookup(cpu, fetch) {
+                Ok(at) => at,
+                Err(trap) => return trap,
+            };
+            if unlinked {
+                self.blocks.link(at);
             }
-            let block = &self.blocks[at as usize];
-            let len = block.code.len();
-            if end - cpu.state.instructions < len {
+            if end - cpu.state.instructions < self.blocks.len(at) {
                 return self.run_short(cpu, fetch, end);
             }
-            let exit = block.code.run(cpu);
-            match exit {
-                Exit::Taken | Exit::Fall => {
-                    cpu.state.instructions += len;
-                    at = self.follow(cpu, fetch, at, exit);
-                }
-                Exit::Indirect => {
-                    cpu.state.instructions += len;
-                    at = self.probe(cpu.state.pc);
-                }
-                Exit::Trap => return settle(cpu, block.pc),
+            // Blocks behind this one are entered only while the budget allows the longest.
+            let slice = end.saturating_sub(BLOCK_MAX).min(cpu.state.instructions + SLICE);
+            match self.blocks.run(at, cpu, slice) {
+                Exit::Trap => return settle(cpu),
+                exit => unlinked = exit == Exit::Direct,
             }
-        }
-    }
-
-    /// The block linked behind `exit` of block `at`.
-    #[inline(always)]
-    fn follow(&mut self, cpu: &Cpu, fetch: &impl Fetch, at: u32, exit: Exit) -> u32 {
-        let linked = self.blocks[at as usize].links[exit as usize & 1].get();
-        if linked != NONE {
-            return linked;
-        }
-        self.link(cpu, fetch, at, exit)
-    }
-
-    #[cold]
-    fn link(&mut self, cpu: &Cpu, fetch: &impl Fetch, at: u32, exit: Exit) -> u32 {
-        let next = self.lookup(cpu, fetch).unwrap_or(NONE);
-        self.blocks[at as usize].links[exit as usize & 1].set(next);
-        next
-    }
-
-    /// The block at `pc` if the direct-mapped table has it.
-    #[inline(always)]
-    fn probe(&self, pc: u64) -> u32 {
-        let index = self.table[slot_of(pc)];
-        match self.blocks.get(index as usize) {
-            Some(block) if block.pc == pc => index,
-            _ => NONE,
         }
     }
 
     fn lookup(&mut self, cpu: &Cpu, fetch: &impl Fetch) -> Result<u32, Trap> {
         let pc = cpu.state.pc;
-        let index = match self.by_pc.get(&pc) {
-            Some(&index) => index,
+        let at = match self.by_pc.get(&pc) {
+            Some(&at) => at,
             None => self.insert(cpu, fetch, pc)?,
         };
-        self.table[slot_of(pc)] = index;
-        Ok(index)
+        self.blocks.remember(pc, at);
+        Ok(at)
     }
 
     fn insert(&mut self, cpu: &Cpu, fetch: &impl Fetch, pc: u64) -> Result<u32, Trap> {
         let code = self.decode(cpu, fetch, pc, BLOCK_MAX)?;
-        let index = self.blocks.len() as u32;
-        self.blocks.push(Block { code, pc, links: [Cell::new(NONE), Cell::new(NONE)] });
-        self.by_pc.insert(pc, index);
-        Ok(index)
+        let at = self.blocks.push(code);
+        self.by_pc.insert(pc, at);
+        Ok(at)
     }
 
     /// Executes one instruction without keeping it: `OutOfBudget` if it retired.
@@ -179,10 +133,9 @@ impl Cache {
             Ok(code) => code,
             Err(trap) => return trap,
         };
-        match code.run(cpu) {
-            Exit::Trap => settle(cpu, pc),
+        match code.run_alone(cpu) {
+            Exit::Trap => settle(cpu),
             _ => {
-                cpu.state.instructions += code.len();
                 assert_eq!(cpu.state.instructions, end, "the block was cut to the budget");
                 Trap::OutOfBudget
             }
@@ -239,14 +192,15 @@ fn inst(handler: Handler, word: u32, _pc: u64, index: u16, imm: i64, imm2: u8) -
     let register = |lo: u32| Slot::new((word >> lo & 31) as u8);
     let to = if word & 31 == 0 { Slot::new(32) } else { register(0) };
     let (rd, rj, rk, ra) = (register(0), register(5), register(10), register(15));
-    Inst { handler, imm, index, imm2, to, rd, rj, rk, ra }
+    let link = Link::new(Place::NONE);
+    Inst { handler, imm, link, index, imm2, to, rd, rj, rk, ra }
 }
 
 /// Executes one word that does not branch.
 #[cfg(test)]
 pub(super) fn step(cpu: &mut Cpu, word: u32) {
     let (inst, _) = Cache::default().instruction(cpu, word, 0, 0);
-    assert_eq!(Code::new(vec![inst], 4).run(cpu), Exit::Fall, "{word:08x}");
+    assert_eq!(Code::new(vec![inst], 4).run_alone(cpu), Exit::Direct, "{word:08x}");
 }
 
 fn announced(cpu: &Cpu, row: &Row) -> bool {
@@ -263,10 +217,10 @@ fn announced(cpu: &Cpu, row: &Row) -> bool {
 
 /// Accounts for the instructions before (and, after a system call, including) the trapping one.
 #[cold]
-fn settle(cpu: &mut Cpu, block_pc: u64) -> Trap {
+fn settle(cpu: &mut Cpu) -> Trap {
     let retired = u64::from(cpu.trap_index)
         + u64::from(matches!(cpu.trap, Trap::Syscall | Trap::CodeChanged));
     cpu.state.instructions += retired;
-    cpu.state.pc = block_pc + 4 * retired;
+    cpu.state.pc += 4 * retired;
     cpu.trap
 }

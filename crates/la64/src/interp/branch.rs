@@ -17,8 +17,7 @@ macro_rules! branch {
 
 #[inline(always)]
 fn taken(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    cpu.state.pc = i.imm as u64;
-    Exit::Taken
+    i.leave(cpu, u64::from(i.index) + 1)
 }
 
 fn b(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
@@ -40,7 +39,7 @@ fn jirl(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let link = here(cpu, i) + 4;
     cpu.set_x(i.to, link);
     cpu.state.pc = target;
-    Exit::Indirect
+    i.leave_indirect(cpu, u64::from(i.index) + 1)
 }
 
 fn bceqz(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
@@ -60,7 +59,7 @@ fn jiscr<const N: usize>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
         cpu.state.lbt.scratch[0] = here(cpu, i);
     }
     cpu.state.pc = cpu.state.lbt.scratch[N].wrapping_add(i.imm as u64);
-    Exit::Indirect
+    i.leave_indirect(cpu, u64::from(i.index) + 1)
 }
 
 fn syscall(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {

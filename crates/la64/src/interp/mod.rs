@@ -25,7 +25,7 @@ pub(crate) mod raw;
 mod vector;
 
 pub use block::{Cache, Fetch};
-pub use raw::{Cursor, Slot};
+pub use raw::{Cursor, Link, Place, Slot};
 
 use crate::memory::Window;
 use crate::state::State;
@@ -34,10 +34,8 @@ use crate::state::State;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// A branch to its fixed target.
-    Taken,
-    /// Straight on to the next block.
-    Fall,
+    /// To a fixed address, by a branch or straight on; `pc` points there.
+    Direct,
     /// To wherever `pc` points.
     Indirect,
     /// [`Cpu::trap`] says why; `pc` is the trapping instruction, or the one after a system call.
@@ -78,12 +76,14 @@ pub enum Trap {
 pub type Handler = fn(&mut Cpu, Cursor<'_>) -> Exit;
 
 /// A pre-decoded instruction.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Inst {
     /// What to run.
     pub handler: Handler,
     /// First immediate; for direct branches and pc-relative address forms the absolute result.
     pub imm: i64,
+    /// Where a branch, or the end of the block, leads.
+    pub link: Link,
     /// Index in the block.
     pub index: u16,
     /// Second immediate.
@@ -112,6 +112,7 @@ impl Inst {
         Inst {
             handler: end_of_block,
             imm: next_pc as i64,
+            link: Link::new(Place::NONE),
             index,
             imm2: 0,
             to: Slot::new(32),
@@ -124,8 +125,7 @@ impl Inst {
 }
 
 fn end_of_block(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    cpu.state.pc = i.imm as u64;
-    Exit::Fall
+    i.leave(cpu, i.index.into())
 }
 
 /// What a machine announces: an instruction outside it is illegal.
@@ -157,6 +157,7 @@ pub struct Cpu {
     pub trap: Trap,
     /// Index in the block of the trapping instruction.
     pub(crate) trap_index: u16,
+    pub(crate) chain: raw::Chain,
     /// The stable counter `rdtime` reads, in units of 10 ns, set by the owner.
     pub time: fn() -> u64,
     /// What the machine announces.
@@ -172,7 +173,8 @@ impl Cpu {
     /// A thread at reset state.
     pub fn new(window: Window, features: Features) -> Cpu {
         let state = State::default();
-        Cpu { state, window, trap: Trap::Attention, trap_index: 0, time: no_time, features }
+        let chain = raw::Chain::default();
+        Cpu { state, window, trap: Trap::Attention, trap_index: 0, chain, time: no_time, features }
     }
 
     /// Ends the block at `i`, which is not retired.

@@ -159,6 +159,8 @@ unsafe fn probe_write(p: *mut u8) -> Option<()> {
 pub struct Window {
     base: u64,
     len: u64,
+    /// Below this address any word fits, so that the common access needs one compare.
+    near: u64,
 }
 
 const PAGE: u64 = 4096;
@@ -171,7 +173,7 @@ impl Window {
     /// points into it. On x86-64 pages of it may be unmapped only while the SIGSEGV handler of
     /// `linux::raw` is installed; on other hosts never.
     pub unsafe fn new(base: *mut u8, len: u64) -> Window {
-        Window { base: base as u64, len }
+        Window { base: base as u64, len, near: (len + 1).saturating_sub(8) }
     }
 
     /// Length in bytes.
@@ -196,10 +198,25 @@ impl Window {
         host.checked_sub(self.base).filter(|&a| a < self.len)
     }
 
+    /// The host address of a word of at most eight bytes.
+    #[inline(always)]
+    fn word_at<T: Word>(&self, address: u64) -> Option<*mut u8> {
+        const { assert!(size_of::<T>() <= 8) };
+        if address < self.near {
+            return Some((self.base + address) as *mut u8);
+        }
+        self.near_the_end(address, size_of::<T>() as u64)
+    }
+
+    #[cold]
+    fn near_the_end(&self, address: u64, size: u64) -> Option<*mut u8> {
+        self.host(address, size)
+    }
+
     /// Reads a word; `None` outside the window or where the host refuses.
     #[inline(always)]
     pub fn load<T: Word>(&self, address: u64) -> Option<T> {
-        let p = self.host(address, size_of::<T>() as u64)?;
+        let p = self.word_at::<T>(address)?;
         // SAFETY: `p..p + size` is inside the window, whose pages `new` vouches for.
         unsafe { T::load(p) }
     }
@@ -207,7 +224,7 @@ impl Window {
     /// Writes a word; `None` outside the window or where the host refuses.
     #[inline(always)]
     pub fn store<T: Word>(&self, address: u64, value: T) -> Option<()> {
-        let p = self.host(address, size_of::<T>() as u64)?;
+        let p = self.word_at::<T>(address)?;
         // SAFETY: as `load`.
         unsafe { value.store(p) }
     }
