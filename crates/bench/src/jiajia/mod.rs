@@ -9,7 +9,10 @@
 //! - [`tables`]: the paper's tables and figures beside the model's.
 
 pub mod counts;
+pub mod model;
 pub mod openmpi;
+pub mod programs;
+pub mod tables;
 pub mod timed;
 
 use crate::claims::Figure;

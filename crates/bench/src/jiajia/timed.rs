@@ -444,7 +444,8 @@ pub fn oversubscribed(effort: Effort) -> Result<(Vec<(String, Figure)>, Spread),
     let per_core = f64::from(ranks) / f64::from(cores);
     let figure = |s: Spread, what: &str| {
         let note = format!(
-            "medians: {what} {:.2} us, sleep and wake {:.2} us; {ranks} ranks on {cores} processors",
+            "medians: {what} {:.2} us, sleep and wake {:.2} us; {ranks} ranks on {cores} \
+             processors",
             s.median_ns / 1000.0,
             wake.median_ns / 1000.0
         );

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::claims::{Figure, Targets};
 use crate::jiajia::timed::Effort;
-use crate::jiajia::{Figures, counts, openmpi, timed};
+use crate::jiajia::{Figures, counts, openmpi, tables, timed};
 use crate::repro::{Answer, Options, Step};
 
 /// The name of the system: what its claims begin with.
@@ -31,6 +31,11 @@ pub fn steps() -> Vec<Step> {
         step("Code 1 and Code 2", &["dsm.code1.", "dsm.code2."], |o| timed::codes(effort(o))),
         step("software manager", &["dsm.hw_vs_sw."], |o| timed::hardware_over_software(effort(o))),
         step("more ranks than processors", crowded, crowd),
+        step("figure 4", &["dsm.fig4."], |_| tables::figure4()),
+        step("table 1", &["dsm.table1."], |_| tables::table1()),
+        step("figure 5 and Ocean", &["dsm.fig5.", "dsm.ocean."], |_| tables::figure5()),
+        step("predictions", &["dsm.predict."], |_| tables::predictions()),
+        step("counts that repeat", &["dsm.counts."], |_| tables::counts()),
         step("Open MPI's barrier", &["dsm.barrier.vs_openmpi"], |o| {
             openmpi::barrier(&o.peers, &o.scratch, effort(o))
         }),
