@@ -88,3 +88,38 @@ fn bad_lengths_missing_files_and_missing_platforms_are_named() {
         assert_eq!(Eadr::open(&path).unwrap_err().kind(), Kind::Unsupported);
     }
 }
+
+#[test]
+fn a_file_that_may_not_be_written_is_refused_and_left_alone() {
+    // A running program's file refuses writers of any rank, also root.
+    let path = std::env::current_exe().unwrap();
+    let before = std::fs::metadata(&path).unwrap();
+    for refused in [Msync::open(&path).map(drop), FlushFence::open(&path).map(drop)] {
+        let e = refused.unwrap_err();
+        assert!(matches!(e.kind(), Kind::Io | Kind::Unsupported), "{e}");
+        assert!(e.kind() == Kind::Unsupported || e.to_string().contains("for reading and writing"));
+    }
+    let after = std::fs::metadata(&path).unwrap();
+    assert_eq!(
+        (before.len(), before.modified().unwrap()),
+        (after.len(), after.modified().unwrap())
+    );
+}
+
+/// The kind of file system that holds the temporary files decides what msync may promise.
+#[test]
+fn msync_promises_what_its_file_system_can_keep() {
+    let dir = tempfile::tempdir().unwrap();
+    let on = |dir: &std::path::Path| Msync::create(&dir.join("promise"), 4096).unwrap().promise();
+    let of_kind = |dir: &std::path::Path| rustix::fs::statfs(dir).unwrap().f_type as u64;
+    let wanted = |kind: u64| match kind & 0xffff_ffff {
+        0x0102_1994 | 0x8584_58f6 => Promise::ProcessDeath,
+        _ => Promise::DeviceFlush,
+    };
+    assert_eq!(on(dir.path()), wanted(of_kind(dir.path())));
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() && wanted(of_kind(memory)) == Promise::ProcessDeath {
+        let dir = tempfile::tempdir_in(memory).unwrap();
+        assert_eq!(on(dir.path()), Promise::ProcessDeath, "no device, no flush to wait for");
+    }
+}

@@ -589,14 +589,15 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
 
     /// Step 4. The order of these stores is free: a stamp means nothing before the frontier.
     fn store_versions(&mut self) {
-        let Thread { pool, writes, words, tid, clock, .. } = &mut *self.th;
+        let domain = &self.pool.domain;
+        let Thread { writes, words, tid, clock, .. } = &mut *self.th;
+        let id = Stamp::new(*tid, *clock, false, 0);
         for w in writes.iter() {
-            let newest = w.before.newest();
+            let slot = w.base + (1 - w.before.newest()) * w.slot_bytes as usize;
             let image = &mut words[w.at as usize..][..1 + w.len as usize];
-            image[0] = Stamp::new(*tid, *clock, w.live, w.before.count() + 1).0;
-            let slot = w.base + (1 - newest) * w.slot_bytes as usize;
-            pool.domain.store_words(slot, image);
-            pool.domain.write_back(slot, 8 * image.len());
+            image[0] = id.with(w.live, w.before.count() + 1).0;
+            domain.store_words(slot, image);
+            domain.write_back(slot, 8 * image.len());
         }
     }
 
@@ -608,13 +609,13 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     }
 
     fn publish(&self, epoch: u64) {
-        let table = &self.pool.table;
+        let (table, id) = (&self.pool.table, Stamp::new(self.th.tid, self.th.clock, false, 0));
         for w in &self.th.writes {
             // Before the first snapshot every version has the epoch an untouched record shows.
             if epoch > 0 {
                 self.wrote(table.push_epoch(w.base, 2 * w.slot_bytes as usize, epoch));
             }
-            let stamp = Stamp::new(self.th.tid, self.th.clock, w.live, w.before.count() + 1);
+            let stamp = id.with(w.live, w.before.count() + 1);
             self.set(w.orec, Orec::free(stamp, 1 - w.before.newest()).0);
         }
     }

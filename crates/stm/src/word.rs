@@ -37,6 +37,11 @@ impl Stamp {
         let id = clock << CLOCK_SHIFT | u64::from(tid) << TID_SHIFT;
         Stamp(id | u64::from(live) << 2 | count & 3)
     }
+    /// The stamp of the same transaction for another version.
+    #[inline(always)]
+    pub(crate) fn with(self, live: bool, count: u64) -> Stamp {
+        Stamp(self.0 & !7 | u64::from(live) << 2 | count & 3)
+    }
     pub(crate) fn clock(self) -> u64 {
         self.0 >> CLOCK_SHIFT
     }
@@ -151,6 +156,7 @@ mod tests {
             (stamp.tid(), stamp.clock(), stamp.live(), stamp.count()),
             (127, CLOCK_MAX, true, 3)
         );
+        assert_eq!(stamp.with(false, 6), Stamp::new(127, CLOCK_MAX, false, 2));
         assert!(stamp.is_formed() && !Stamp(1 << 5).is_formed());
         let free = Orec::free(stamp, 1);
         let held = free.owned(State::Committing, 99);

@@ -1,4 +1,5 @@
-//! kill -9 in the middle of transactions: what was acknowledged is there, nothing is half done.
+//! kill -9 in the middle of transactions (those of the example `keep`): what was acknowledged is
+//! there, nothing is half done.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::io::{BufRead, BufReader};
@@ -6,41 +7,18 @@ use std::process::{Command, Stdio};
 
 use littoral_device::pmem::Msync;
 use littoral_stm::structures::{HashMap, Map};
-use littoral_stm::{Options, Pool, Restart};
+use littoral_stm::{Pool, Restart};
 
 const CHILD: &str = "LITTORAL_TEST_POOL";
 
-/// The child's part: counts for ever, printing what was acknowledged.
+#[path = "../examples/keep.rs"]
+mod keep;
+
+/// The child's part is the example: it counts for ever, printing what was acknowledged.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(CHILD) else { return };
-    let path = std::path::Path::new(&path);
-    let pool = match path.exists() {
-        true => Pool::open(Msync::open(path).unwrap(), Restart::Lazy).unwrap(),
-        false => Pool::create(Msync::create(path, 4 << 20).unwrap(), &Options::default()).unwrap(),
-    };
-    let mut th = pool.thread().unwrap();
-    let map = th
-        .atomically(|tx| match tx.root("counts")? {
-            Some(at) => HashMap::open(tx, at),
-            None => {
-                let map = HashMap::create(tx, 64)?;
-                tx.set_root("counts", map.at())?;
-                Ok(map)
-            }
-        })
-        .unwrap();
-    loop {
-        let n = th
-            .atomically(|tx| {
-                let n = map.get(tx, 0)?.unwrap_or(0) + 1;
-                map.insert(tx, n, n * n)?;
-                map.insert(tx, 0, n)?;
-                Ok(n)
-            })
-            .unwrap();
-        println!("ack {n}");
-    }
+    keep::count_for_ever(std::path::Path::new(&path)).unwrap();
 }
 
 #[test]

@@ -43,7 +43,11 @@ macro_rules! mapped_words {
         fn store_words(&self, offset: usize, words: &[u64]) {
             assert!(offset.is_multiple_of(8), "aligned word");
             let to = &self.map.words()[offset / 8..offset / 8 + words.len()];
-            for (to, &w) in to.iter().zip(words) {
+            let ((to, to_rest), (from, from_rest)) = (to.as_chunks::<4>(), words.as_chunks::<4>());
+            for (to, from) in to.iter().zip(from) {
+                (0..4).for_each(|i| to[i].store(from[i], Ordering::Relaxed));
+            }
+            for (to, &w) in to_rest.iter().zip(from_rest) {
                 to.store(w, Ordering::Relaxed);
             }
         }
