@@ -31,7 +31,9 @@ fuzz_target!(|data: &[u8]| {
         let operands: Vec<i64> = isa::operands(id, word).map(i64::from).collect();
         assert_eq!(isa::encode(id, &operands), Some(word), "{}", id.row().mnemonic);
         let text = isa::disassemble(word).expect("what decodes prints");
-        assert!(text.starts_with(id.row().mnemonic));
+        // binutils has names of their own for some forms of csrxchg.
+        let name = id.row().mnemonic;
+        assert!(text.starts_with(name) || name.ends_with("csrxchg"), "{text}: {name}");
     }
     if words.is_empty() {
         return;
