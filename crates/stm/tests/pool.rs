@@ -1,8 +1,10 @@
 //! Pools and transactions from the outside: isolation between threads, reopening, bad input.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use littoral_device::memory::Domain;
+use littoral_device::pmem::trace::Enumerate;
 use littoral_device::pmem::{Dram, FlushFence, Msync, Sim};
 use littoral_stm::structures::{HashMap, Map};
 use littoral_stm::{Abort, Kind, Options, Pool, Record, Ref, Restart, Unfinished, type_name};
@@ -265,4 +267,82 @@ fn a_pool_shows_its_roots_its_objects_and_what_a_crash_left() {
     assert_eq!((found.threads_count, found.dead_count), (1, 0));
     let again = Pool::open(pool.into_domain(), Restart::Lazy).unwrap();
     assert_eq!(Unfinished::read(again.domain()).unwrap().dead_count, 1);
+}
+
+#[test]
+fn a_pool_has_one_owner_and_a_second_one_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(Msync::create(&path, 1 << 20).unwrap(), &tiny()).unwrap();
+    let cell = pool.thread().unwrap().atomically(|tx| tx.alloc(&Cell { value: 4 })).unwrap();
+    let busy = littoral_device::Kind::Busy;
+    assert_eq!(Msync::open(&path).map(drop).unwrap_err().kind(), busy);
+    assert_eq!(Msync::create(&path, 1 << 20).map(drop).unwrap_err().kind(), busy);
+    drop(pool);
+    let pool = Pool::open(Msync::open(&path).unwrap(), Restart::Lazy).unwrap();
+    assert_eq!(pool.thread().unwrap().read_only(|tx| tx.read(cell)).unwrap().value, 4);
+}
+
+/// The words of a slot's dead list that hold a clock (docs/design/stm.md, "Bytes").
+fn dead(sim: &Sim, slot: usize) -> usize {
+    let at = 256 + 256 * slot;
+    let word = |i: usize| sim.word(at + 8 * i, Ordering::Relaxed);
+    (4..32).filter(|&i| word(i) != 0).count()
+}
+
+/// A pool whose slot 0 crashed `times` times, each time after one more committed write.
+fn crashed(times: u64) -> (Arc<Sim>, Ref<Cell>) {
+    let sim = Arc::new(Sim::new(16 << 10));
+    let pool = Pool::create(Arc::clone(&sim), &tiny()).expect("sound");
+    let cell =
+        pool.thread().expect("sound").atomically(|tx| tx.alloc(&Cell { value: 0 })).expect("sound");
+    for value in 1..=times {
+        let pool = Pool::open(Arc::clone(&sim), Restart::Lazy).expect("sound");
+        let mut th = pool.thread().expect("sound");
+        th.atomically(|tx| tx.write(cell, &Cell { value })).expect("sound");
+        // A handle that never ends leaves its slot active: to the medium that is a crash.
+        std::mem::forget(th);
+    }
+    (sim, cell)
+}
+
+#[test]
+fn a_full_dead_list_makes_one_restart_scan_and_then_holds_again() {
+    let mut most = 0;
+    for times in [1, 27, 28, 29, 30, 60] {
+        let (sim, cell) = crashed(times);
+        let listed = dead(&sim, 0);
+        most = most.max(listed);
+        let pool = Pool::open(Arc::clone(&sim), Restart::Lazy).unwrap();
+        let mut th = pool.thread().unwrap();
+        assert_eq!(th.read_only(|tx| tx.read(cell)).unwrap().value, times);
+        th.atomically(|tx| tx.write(cell, &Cell { value: 99 })).unwrap();
+        drop(th);
+        let again = Pool::open(pool.into_domain(), Restart::Scan).unwrap();
+        let found = again.thread().unwrap().read_only(|tx| tx.read(cell)).unwrap();
+        assert_eq!((found.value, dead(&sim, 0)), (99, 0), "a scan empties the list");
+    }
+    assert_eq!(most, 28, "the list was full before it was emptied");
+}
+
+#[test]
+fn a_crash_inside_the_scan_of_a_full_dead_list_is_one_more_crash() {
+    let (sim, cell) = crashed(29);
+    assert_eq!(dead(&sim, 0), 28);
+    let sim = Arc::new(Sim::from_image(sim.trace().current()));
+    drop(Pool::open(Arc::clone(&sim), Restart::Lazy).unwrap());
+    assert_eq!(dead(&sim, 0), 0, "this restart was the one that scans");
+    let how = Enumerate { images_per_point_max: 256, ..Enumerate::default() };
+    let coverage = sim.trace().enumerate(&how, |image| {
+        let pool =
+            Pool::open(Sim::from_image(image.words), Restart::Lazy).map_err(|e| e.to_string())?;
+        let mut th = pool.thread().map_err(|e| e.to_string())?;
+        let value = th.atomically(|tx| tx.update(cell, |c| std::mem::replace(&mut c.value, 7)));
+        match (value, th.read_only(|tx| tx.read(cell))) {
+            (Ok(29), Ok(Cell { value: 7 })) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    assert_eq!(coverage.failure, None);
+    assert!(coverage.images_count > 30, "{coverage:?}");
 }

@@ -8,13 +8,15 @@
 //!   once. Histories of a dozen attempts take microseconds.
 //!
 //! [`run`] makes histories: two or three threads with two transactions each on three objects, at
-//! most three attempts a transaction, with random pauses inside and out.
+//! most three attempts an update transaction, with random pauses inside and out. One transaction in
+//! four or so only reads; all its attempts are in the history, also those that noted no read.
 
 use std::collections::HashSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use littoral_base::rng::{self, Rng};
+use littoral_base::sync::{spin_loop, thread::yield_now};
 use littoral_device::memory::Domain;
 
 use crate::error::{Abort, Result};
@@ -233,6 +235,10 @@ impl Player<'_> {
             let steps: Vec<(usize, bool)> = (0..self.rng.random_range(1..4usize))
                 .map(|_| (self.rng.random_range(0..OBJECTS), self.rng.random_range(0..2u32) == 0))
                 .collect();
+            if steps.len() > 1 && self.rng.random_range(0..4u32) == 0 {
+                played.extend(self.look(th, &steps)?);
+                continue;
+            }
             for _ in 0..3 {
                 let attempt = self.attempt(th, &steps)?;
                 let done = attempt.committed;
@@ -245,6 +251,33 @@ impl Player<'_> {
         Ok(played)
     }
 
+    /// A read-only transaction, each of its attempts on record.
+    fn look<D: Domain>(
+        &mut self,
+        th: &mut Thread<'_, D>,
+        steps: &[(usize, bool)],
+    ) -> Result<Vec<Attempt>> {
+        let (time, objects, mut all) = (self.time, self.objects, Vec::<Attempt>::new());
+        let pauses: Vec<u32> = steps.iter().map(|_| self.rng.random_range(0..60)).collect();
+        th.read_only(|tx| {
+            if let Some(lost) = all.last_mut() {
+                lost.end = time.fetch_add(1, SeqCst);
+            }
+            let mut attempt = Attempt { begin: time.fetch_add(1, SeqCst), ..Attempt::default() };
+            let seen = steps.iter().zip(&pauses).try_for_each(|(&(object, _), &n)| {
+                let found = sound(tx.read(objects[object])?, object)?;
+                attempt.reads.push((object, found.value));
+                pause(n);
+                Ok(())
+            });
+            all.push(attempt);
+            seen
+        })?;
+        let done = all.last_mut().expect("invariant: the closure ran");
+        (done.committed, done.end) = (true, time.fetch_add(1, SeqCst));
+        Ok(all)
+    }
+
     fn attempt<D: Domain>(
         &mut self,
         th: &mut Thread<'_, D>,
@@ -254,20 +287,13 @@ impl Player<'_> {
         let (time, objects) = (self.time, self.objects);
         let pauses: Vec<u32> = steps.iter().map(|_| self.rng.random_range(0..60)).collect();
         let done = th.once(|tx| {
-            for (&(object, writes), &pause) in steps.iter().zip(&pauses) {
-                let found = tx.read(objects[object])?;
-                if found.check != !found.value {
-                    return Err(Abort::cancel(format!("torn read of object {object}: {found:?}")));
-                }
+            for (&(object, writes), &n) in steps.iter().zip(&pauses) {
+                let found = sound(tx.read(objects[object])?, object)?;
                 let own = attempt.writes.iter().any(|&(o, _)| o == object);
                 if !own {
                     attempt.reads.push((object, found.value));
                 }
-                match pause {
-                    // More threads than cores interleave by giving way.
-                    0..20 => std::thread::yield_now(),
-                    _ => (0..pause).for_each(|_| std::hint::spin_loop()),
-                }
+                pause(n);
                 if writes {
                     let value = 1000 + time.fetch_add(1, SeqCst);
                     tx.write(objects[object], &Object::of(value))?;
@@ -280,6 +306,21 @@ impl Player<'_> {
         attempt.committed = done.is_some();
         attempt.end = self.time.fetch_add(1, SeqCst);
         Ok(attempt)
+    }
+}
+
+fn sound(found: Object, object: usize) -> Result<Object, Abort> {
+    if found.check == !found.value {
+        return Ok(found);
+    }
+    Err(Abort::cancel(format!("torn read of object {object}: {found:?}")))
+}
+
+/// More threads than cores interleave by giving way, others by waiting a little.
+fn pause(n: u32) {
+    match n {
+        0..20 => yield_now(),
+        _ => (0..n).for_each(|_| spin_loop()),
     }
 }
 
