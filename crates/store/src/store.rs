@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use littoral_base::codec::{Reader, SEAL_BYTES, Writer, seal, unseal};
+use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::refusal::Refusal;
 use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
@@ -429,7 +430,7 @@ impl<D: ZonedDevice> Store<D> {
     }
 
     fn sync_group(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.unflushed) {
+        if std::mem::take(&mut self.unflushed) && !mutant!("store_group_before_pages") {
             self.device.flush().map_err(device("appended pages"))?;
         }
         let mut w = Writer::new();
@@ -452,6 +453,9 @@ impl<D: ZonedDevice> Store<D> {
     }
 
     fn begin_epoch(&mut self) -> Result<()> {
+        if mutant!("store_in_place_before_images") {
+            self.write_in_place()?;
+        }
         self.superblock.epoch += 1;
         self.superblock.generation += 1;
         (self.redo_at, self.sequence) = (0, 0);
@@ -467,6 +471,9 @@ impl<D: ZonedDevice> Store<D> {
             fits.ok_or_else(|| Error::new(Kind::Usage, "pages of this size are not supported"))?;
         }
         redo::put_root(&mut w, self.root);
+        if mutant!("store_superblock_before_group") {
+            self.home.write(&mut self.device, &self.superblock)?;
+        }
         self.write_group(zone, &w.finish())?;
         self.pending.clear();
         self.unflushed = false;
@@ -576,7 +583,9 @@ impl<D: ZonedDevice> Store<D> {
     /// Undoes what the running operation changed in memory, after one of its calls failed.
     pub fn abort(&mut self) {
         let undo = std::mem::take(&mut self.undo);
-        self.root = undo.root.unwrap_or(self.root);
+        if !mutant!("store_abort_keeps_root") {
+            self.root = undo.root.unwrap_or(self.root);
+        }
         for (at, before) in undo.pages {
             match before {
                 Some(page) => self.dirty.insert(at, page),

@@ -9,6 +9,7 @@
 //! - One call is one operation on one head: its dirty pages are the head alone.
 //! - Leaves are written one a block: packing several into one would need a second kind of address.
 
+use littoral_base::mutant;
 use littoral_base::units::Lba;
 use littoral_store::pages::{Pages, Patch};
 
@@ -91,7 +92,11 @@ impl<P: Pages> Zb<P> {
         if live == 0 || !is_worth {
             return Ok(None);
         }
-        let image = view.body.image(&view.live_records());
+        let records = match mutant!("zb_seal_without_log") {
+            true => view.body.records(&self.pages.peek(old.body)?).to_vec(),
+            false => view.live_records(),
+        };
+        let image = view.body.image(&records);
         drop(view);
         Ok(Some(Ptr::steady(self.pages.append(Self::heat(0), &image)?)))
     }
