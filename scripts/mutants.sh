@@ -3,10 +3,10 @@
 #
 # A defect that was repaired stays in the source behind `littoral_base::mutant!("name")`. The test
 # targets of scripts/mutants.txt are built once with `--cfg mutants` (for workspace crates only, so
-# that dependencies are built as ever) and run once for each of their mutants, which must make them
-# fail. Without a mutant they must pass, or a failure would show nothing. A target called `loom_*` is a
-# model, built as scripts/loom.sh builds it. A defect in the source and not in the list, or the other
-# way round, fails this script.
+# that dependencies are shared with the ordinary build) and run once for each of their mutants, which
+# must make them fail. Without a mutant they must pass, or a failure would show nothing. A target
+# called `loom_*` is a model, built as scripts/loom.sh builds it. A defect in the source and not in the
+# list, or the other way round, fails this script.
 #
 # MUTANT=NAME restricts the run to one.
 set -euo pipefail
@@ -20,8 +20,8 @@ if ! diff <(echo "$in_source") <(awk '{print $1}' <<<"$list" | sort -u); then
     exit 1
 fi
 
-mkdir -p "$target-mutant"
-wrapper=$target-mutant/with-mutants
+mkdir -p "$target"
+wrapper=$target/with-mutants
 printf '#!/bin/sh\ncompiler=$1\nshift\nexec "$compiler" "$@" --cfg mutants\n' >"$wrapper"
 chmod +x "$wrapper"
 export RUSTC_WORKSPACE_WRAPPER=$wrapper
@@ -30,12 +30,12 @@ trap 'rm -f "$log"' EXIT
 
 suite() { # CRATE TEST: cargo's arguments for one test target, and its environment
     run=(cargo test --locked -q -p "littoral-$1")
-    export CARGO_TARGET_DIR=$target-mutant
+    export CARGO_TARGET_DIR=$target
     unset RUSTFLAGS LOOM_MAX_PREEMPTIONS LITTORAL_MUTANT
     case $2 in
     loom_*)
         run+=(--release --test "$2")
-        export CARGO_TARGET_DIR=$target-mutant-loom RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3
+        export CARGO_TARGET_DIR=$target-loom RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3
         ;;
     lib) run+=(--lib) ;;
     *) run+=(--test "$2") ;;
