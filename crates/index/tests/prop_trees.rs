@@ -235,3 +235,19 @@ fn costs_are_the_papers() {
     tree.get(&7u16.to_be_bytes()).unwrap();
     assert!((4..=6).contains(&tree.pages().counts().since(&before).reads_count));
 }
+
+/// With removals in random order nearly every head that falls below half has a sibling, so the
+/// strict merges leave few behind.
+#[test]
+fn few_heads_stay_below_half() {
+    let mut tree = Zb::create(pages(1 << 16), Shape::paper(8, 2, 1)).unwrap();
+    let scattered = |i: u16| i.wrapping_mul(40_503).to_be_bytes();
+    for i in 0..20_000 {
+        tree.upsert(&scattered(i), &[1]).unwrap();
+    }
+    for i in 0..14_000 {
+        assert!(tree.delete(&scattered(i)).unwrap());
+    }
+    let census = tree.check().unwrap();
+    assert!(census.heads > 100 && census.heads_underfull * 20 < census.heads, "{census:?}");
+}
