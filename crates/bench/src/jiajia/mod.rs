@@ -5,7 +5,7 @@
 //! - [`timed`]: sections and barriers in real time, two ranks and more than there are processors;
 //! - [`openmpi`]: the same barrier in Open MPI, where it is installed;
 //! - [`model`]: the protocol core driven in virtual time by a program's accesses;
-//! - [`programs`]: the paper's six programs as such accesses, and what was fitted;
+//! - [`programs`]: the paper's six programs as such accesses, and what was estimated;
 //! - [`tables`]: the paper's tables and figures beside the model's.
 
 pub mod counts;

@@ -1,15 +1,15 @@
 //! The paper's programs as page accesses, locks and barriers, on the paper's three platforms.
 //!
 //! Sizes, iterations, locks and barriers follow the programs as published with JIAJIA; computing
-//! time is the paper's own busy part of table 1 (it is an input, not a result). What is fitted on
-//! IS, LU, SOR, TSP and Water: the costs of the 100 Mb cluster, and for each program how unevenly
+//! time is the paper's own busy part of table 1 (it is an input, not a result). What was
+//! estimated by hand from table 1 (IS, LU, SOR, TSP and Water): the costs of the 100 Mb cluster, and for each program how unevenly
 //! its ranks compute. Ocean is held out: it takes the mean unevenness of the others. Its size is
 //! not in the paper; the suite's default of 258 x 258 points is taken, and 18 operations a point
 //! between two exchanges, at the time LU takes for one.
 //!
 //! Invariants
 //! - A workload depends on its numbers and the seed alone.
-//! - Fitted constants are written here once and for all; nothing is adjusted while running.
+//! - Estimated constants are written here once and for all; nothing is adjusted while running.
 
 use littoral_base::rng::{self, Generator, Rng};
 use littoral_base::units::Picos;
@@ -19,7 +19,8 @@ use super::model::{Costs, Step, Workload};
 const US: u64 = 1_000_000;
 const MS: u64 = 1000 * US;
 
-/// 100 Mb Ethernet between Loongson 2E machines at 667 MHz, software manager: fitted.
+/// 100 Mb Ethernet between Loongson 2E machines at 667 MHz, software manager: estimated from
+/// table 1 by hand, not fitted by a search.
 pub const CLUSTER: Costs = Costs {
     send: Picos(60 * US),
     latency: Picos(40 * US),

@@ -72,7 +72,7 @@ pub fn table1() -> Figures {
         let ours = ended.shares();
         for (part, name) in PARTS.iter().enumerate() {
             let paper = program.shares[part];
-            let fitted = if program.name == "ocean" { "held out" } else { "fitted" };
+            let fitted = if program.name == "ocean" { "held out" } else { "used for the estimate" };
             let note = format!(
                 "ours {:.1} %, the paper {paper} %, total {:.1} s beside {} s; {fitted}; \
                  {MODELLED}",
