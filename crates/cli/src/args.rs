@@ -16,7 +16,7 @@ pub(crate) use kv::{
     ReproZbtreeArgs, ZonesArgs,
 };
 
-/// Run your graph on the storage and memory you have, or on a model of the part you are
+/// Run your data on the storage and memory you have, or on a model of the part you are
 /// considering.
 ///
 /// Every number says which clock stands behind it: count, virtual, paced or wall.
