@@ -57,7 +57,7 @@ while read -r mutant crate test; do
     [ -z "${MUTANT:-}" ] || [ "$MUTANT" = "$mutant" ] || continue
     tried=$((tried + 1))
     suite "$crate" "$test"
-    if LITTORAL_MUTANT=$mutant timeout 300 "${run[@]}" >"$log" 2>&1; then
+    if LITTORAL_MUTANT=$mutant timeout 100 "${run[@]}" >"$log" 2>&1; then
         echo "mutant $mutant SURVIVED $test of $crate"
         survivors=$((survivors + 1))
     else

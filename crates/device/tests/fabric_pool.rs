@@ -233,20 +233,41 @@ fn talk(fabric: &PoolFabric<HostileView>, requests: u64) {
     }
 }
 
-#[test]
-fn a_board_on_a_hostile_pool_hears_and_answers_every_byte() {
+/// Ends the agent's service also when a client fails.
+struct Stopping<'s>(&'s AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Two clients of a board on a pool whose caches evict one line in `one_in` accesses.
+fn talk_on_a_pool(one_in: u32) {
     let layout = PoolLayout::new(2, 512);
-    let pool = HostilePool::new(layout.pool_bytes(), 4, 20);
+    let pool = HostilePool::new(layout.pool_bytes(), 4, one_in);
     let stop = AtomicBool::new(false);
     let mut agent = PoolAgent::new(pool.view(5), layout, NodeId(1), Box::new(Echo)).unwrap();
     std::thread::scope(|s| {
         s.spawn(|| agent.serve(&stop).unwrap());
+        let stopping = Stopping(&stop);
         let client = |n: u16| {
             let pool = &pool;
             s.spawn(move || talk(&PoolFabric::new(pool.view(n), layout, NodeId(n)).unwrap(), 300))
         };
         let ended = [client(0), client(1)].map(|c| c.join());
-        stop.store(true, Ordering::Release);
+        drop(stopping);
         ended.into_iter().for_each(|e| e.unwrap());
     });
+}
+
+#[test]
+fn a_board_on_a_hostile_pool_hears_and_answers_every_byte() {
+    talk_on_a_pool(20);
+}
+
+/// A cache that evicts nothing by itself never repairs a write-back or an invalidation left out.
+#[test]
+fn a_board_is_heard_though_no_line_is_ever_evicted() {
+    talk_on_a_pool(u32::MAX);
 }
