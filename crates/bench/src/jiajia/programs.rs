@@ -1,11 +1,11 @@
 //! The paper's programs as page accesses, locks and barriers, on the paper's three platforms.
 //!
 //! Sizes, iterations, locks and barriers follow the programs as published with JIAJIA; computing
-//! time is the paper's own busy part of table 1 (it is an input, not a result). What was
-//! estimated by hand from table 1 (IS, LU, SOR, TSP and Water): the costs of the 100 Mb cluster, and for each program how unevenly
-//! its ranks compute. Ocean is held out: it takes the mean unevenness of the others. Its size is
-//! not in the paper; the suite's default of 258 x 258 points is taken, and 18 operations a point
-//! between two exchanges, at the time LU takes for one.
+//! time is the paper's own busy part of table 1 (it is an input, not a result). What was estimated
+//! by hand from table 1 (IS, LU, SOR, TSP and Water): the costs of the 100 Mb cluster, and for each
+//! program how unevenly its ranks compute. Ocean is held out: it takes the mean unevenness of the
+//! others. Its size is not in the paper; the suite's default of 258 x 258 points is taken, and 18
+//! operations a point between two exchanges, at the time LU takes for one.
 //!
 //! Invariants
 //! - A workload depends on its numbers and the seed alone.

@@ -13,8 +13,8 @@
 //! - Steady: sequential; a log, if there is one, holds updates only and is not full. Full, unless
 //!   it is a leaf that was sealed for want of conventional pages (repair 18).
 //! - After: as Steady, with a log that has held a deletion and is not full.
-//! - Heads are conventional and hold a slot at least. One that falls below half borrows or merges at
-//!   once if it has a sibling under its interior page; one that has none stays as it is until it
+//! - Heads are conventional and hold a slot at least. One that falls below half borrows or merges
+//!   at once if it has a sibling under its interior page; one that has none stays as it is until it
 //!   next loses a slot, also when a merge above has given it siblings meanwhile (the census counts
 //!   such heads).
 //!
