@@ -32,10 +32,10 @@
 //! - The promise is what the medium was found to be.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use littoral_base::error::{Category, Class};
-use littoral_device::memory::{Domain, Promise};
+use littoral_device::memory::{Domain, LINE_BYTES, Promise};
 use littoral_device::pmem::{Eadr, FileCopy, FlushFence, Msync, platform_has_eadr};
 
 pub use littoral_stm::*;
@@ -107,6 +107,19 @@ impl Domain for Medium {
     #[inline]
     fn store(&self, offset: usize, value: u64, order: Ordering) {
         each!(self, d => d.store(offset, value, order));
+    }
+    fn store_words(&self, offset: usize, words: &[u64]) {
+        each!(self, d => d.store_words(offset, words));
+    }
+    fn load_words(&self, offset: usize, into: &mut [u64]) {
+        each!(self, d => d.load_words(offset, into));
+    }
+    #[inline]
+    fn words(&self, offset: usize, words: usize) -> Option<&[AtomicU64]> {
+        each!(self, d => d.words(offset, words))
+    }
+    fn store_line(&self, offset: usize, line: &[u64; LINE_BYTES / 8]) {
+        each!(self, d => d.store_line(offset, line));
     }
     fn compare_exchange(
         &self,
