@@ -30,7 +30,7 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod assure;
 mod barrier;
 mod error;

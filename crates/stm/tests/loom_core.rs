@@ -86,3 +86,28 @@ fn a_reader_sees_both_writes_or_neither() {
         writer.join().expect("no panic");
     });
 }
+
+/// A read-only transaction, which notes nothing at first, is at one moment too.
+#[test]
+fn a_read_only_transaction_sees_both_writes_or_neither() {
+    model(2, || {
+        let shared = shared();
+        let other = Arc::clone(&shared);
+        let writer = thread::spawn(move || {
+            let mut th = other.0.thread().expect("a slot");
+            let write = th.once(|tx| {
+                tx.write(other.1[0], &Cell { value: 1 })?;
+                tx.write(other.1[1], &Cell { value: 1 })
+            });
+            write.expect("no error");
+        });
+        let mut th = shared.0.thread().expect("a slot");
+        let seen = th.read_only(|tx| {
+            let (a, b) = (tx.read(shared.1[0])?.value, tx.read(shared.1[1])?.value);
+            assert_eq!(a, b, "also inside a doomed attempt");
+            Ok(())
+        });
+        seen.expect("no error");
+        writer.join().expect("no panic");
+    });
+}

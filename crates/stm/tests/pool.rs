@@ -346,3 +346,43 @@ fn a_crash_inside_the_scan_of_a_full_dead_list_is_one_more_crash() {
     assert_eq!(coverage.failure, None);
     assert!(coverage.images_count > 30, "{coverage:?}");
 }
+
+/// Every word of the medium.
+fn words(sim: &Sim) -> Vec<u64> {
+    (0..sim.len()).step_by(8).map(|at| sim.word(at, Ordering::Relaxed)).collect()
+}
+
+#[test]
+fn more_threads_than_slots_are_refused_and_an_ended_or_dead_thread_makes_room() {
+    let pool = Pool::create(Sim::new(64 << 10), &tiny()).unwrap();
+    let mut all: Vec<_> = (0..3).map(|_| pool.thread().unwrap()).collect();
+    let cell = all[0].atomically(|tx| tx.alloc(&Cell { value: 5 })).unwrap();
+    let before = words(pool.domain());
+    for _ in 0..2 {
+        let refused = pool.thread().unwrap_err();
+        assert_eq!(refused.kind(), Kind::Threads);
+        assert!(refused.to_string().contains("all 3 thread slots are taken"), "{refused}");
+    }
+    assert_eq!(words(pool.domain()), before, "a refusal writes nothing");
+    assert_eq!(all[0].read_only(|tx| tx.read(cell)).unwrap().value, 5, "the others go on");
+    all.pop();
+    let mut dying = pool.thread().unwrap();
+    assert_eq!(pool.thread().unwrap_err().kind(), Kind::Threads);
+    let died = std::thread::scope(|s| {
+        let body = move || {
+            dying.atomically(|tx| -> Result<(), Abort> {
+                tx.write(cell, &Cell { value: 6 })?;
+                tx.alloc(&Cell { value: 7 })?;
+                panic!("thread dies with a record locked and an object made")
+            })
+        };
+        s.spawn(body).join()
+    });
+    assert!(died.is_err());
+    let mut after = pool.thread().expect("the dead thread's slot");
+    let seen = after.once(|tx| tx.update(cell, |c| std::mem::replace(&mut c.value, 8))).unwrap();
+    assert_eq!(seen, Some(5), "its lock is gone, its write undone");
+    let types = pool.info().unwrap().types;
+    let cells = types.iter().find(|t| t.tag == Cell::TAG).unwrap();
+    assert_eq!(cells.objects_count, 1, "what it made is not there");
+}

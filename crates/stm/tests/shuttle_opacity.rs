@@ -1,13 +1,17 @@
 //! Long random schedules under shuttle: threads hand over at every access to an atomic.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p littoral-stm --release --test
-//! shuttle_opacity`. shuttle explores sequentially consistent schedules; weaker orderings are
-//! loom's part.
+//! Run with `scripts/shuttle.sh`; SCHEDULES says how many (4000). shuttle explores sequentially
+//! consistent schedules; weaker orderings are loom's part.
 #![cfg(shuttle)]
 
+use std::sync::atomic::AtomicU64;
+
+use littoral_base::rng;
 use littoral_base::sync::{Arc, thread};
 use littoral_device::pmem::Dram;
+use littoral_stm::assure::opacity::{OBJECTS, Object, Player, check};
 use littoral_stm::{Abort, Options, Pool, Ref};
+use shuttle::rand::{RngCore, thread_rng};
 
 littoral_stm::record! {
     struct Cell = "test.cell/1" { value: u64 }
@@ -46,6 +50,40 @@ fn sums_are_constant_in_every_view_of_every_schedule() {
             .collect();
         workers.into_iter().for_each(|w| w.join().expect("no panic"));
     };
-    let schedules = std::env::var("SCHEDULES").ok().and_then(|s| s.parse().ok()).unwrap_or(4_000);
-    shuttle::check_random(body, schedules);
+    shuttle::check_random(body, schedules());
+}
+
+fn schedules() -> usize {
+    std::env::var("SCHEDULES").ok().and_then(|s| s.parse().ok()).unwrap_or(4_000)
+}
+
+/// Random transactions of three threads: one order explains every read of every attempt.
+#[test]
+fn the_history_of_every_schedule_is_opaque() {
+    let body = || {
+        let options = Options { threads_max: 4, slab_bytes: Some(512) };
+        let pool = Pool::create(Dram::new(8 << 10), &options).expect("room");
+        let mut th = pool.thread().expect("a slot");
+        let initial: [u64; OBJECTS] = std::array::from_fn(|i| i as u64);
+        let made = th.atomically(|tx| initial.iter().map(|&v| tx.alloc(&Object::of(v))).collect());
+        let made: Vec<Ref<Object>> = made.expect("room");
+        let objects: [Ref<Object>; OBJECTS] = made.try_into().expect("as many as asked for");
+        drop(th);
+        let (seed, shared) = (thread_rng().next_u64(), Arc::new((pool, AtomicU64::new(1))));
+        let players: Vec<_> = (0..3)
+            .map(|t| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (pool, time) = &*shared;
+                    let mut th = pool.thread().expect("a slot");
+                    let rng = rng::stream(seed, &format!("player-{t}"));
+                    Player { rng, time, objects }.play(&mut th, 2).expect("no error")
+                })
+            })
+            .collect();
+        let parts = players.into_iter().map(|p| p.join().expect("no panic"));
+        let history: Vec<_> = parts.flatten().collect();
+        assert!(check(initial, &history).is_some(), "no order explains {history:?}");
+    };
+    shuttle::check_random(body, schedules());
 }
