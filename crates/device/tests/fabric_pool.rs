@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -218,7 +218,9 @@ fn told(node: u16, number: u64) -> Vec<u8> {
 
 /// One client of the board at node 1: what it tells comes back into its window, what it asks is
 /// answered, byte by byte.
-fn talk(fabric: &PoolFabric<HostileView>, requests: u64) {
+///
+/// A client that is through goes on giving signs of life until all `busy` ones are.
+fn talk(fabric: &PoolFabric<HostileView>, requests: u64, busy: &AtomicIsize) {
     let me = fabric.me();
     for number in 1..requests {
         let data = told(me.0, number);
@@ -230,6 +232,22 @@ fn talk(fabric: &PoolFabric<HostileView>, requests: u64) {
         let answer = fabric.board_read(NodeId(1), &data).unwrap();
         let garbled: Vec<u8> = data.iter().map(|b| b ^ 0x5a).collect();
         assert_eq!(answer, garbled, "node {me}, number {number}");
+    }
+    busy.fetch_sub(1, Ordering::AcqRel);
+    while busy.load(Ordering::Acquire) > 0 {
+        fabric.show_life().unwrap();
+        std::thread::yield_now();
+    }
+}
+
+/// Lets the others end when a client fails.
+struct Failing<'s>(&'s AtomicIsize);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(0, Ordering::Release);
+        }
     }
 }
 
@@ -246,14 +264,18 @@ impl Drop for Stopping<'_> {
 fn talk_on_a_pool(one_in: u32) {
     let layout = PoolLayout::new(2, 512);
     let pool = HostilePool::new(layout.pool_bytes(), 4, one_in);
-    let stop = AtomicBool::new(false);
+    let (stop, busy) = (AtomicBool::new(false), AtomicIsize::new(2));
     let mut agent = PoolAgent::new(pool.view(5), layout, NodeId(1), Box::new(Echo)).unwrap();
     std::thread::scope(|s| {
         s.spawn(|| agent.serve(&stop).unwrap());
         let stopping = Stopping(&stop);
         let client = |n: u16| {
             let pool = &pool;
-            s.spawn(move || talk(&PoolFabric::new(pool.view(n), layout, NodeId(n)).unwrap(), 300))
+            let busy = &busy;
+            s.spawn(move || {
+                let _failing = Failing(busy);
+                talk(&PoolFabric::new(pool.view(n), layout, NodeId(n)).unwrap(), 300, busy);
+            })
         };
         let ended = [client(0), client(1)].map(|c| c.join());
         drop(stopping);

@@ -106,6 +106,8 @@ impl PoolLayout {
 struct Heard {
     beat: u64,
     at: Instant,
+    /// When this node last looked.
+    looked: Instant,
 }
 
 /// One node of a pool fabric; see the module's page.
@@ -114,6 +116,8 @@ pub struct PoolFabric<D> {
     layout: PoolLayout,
     me: NodeId,
     beat: Cell<u64>,
+    /// When the beat last moved.
+    shown: Cell<Instant>,
     heard: RefCell<Vec<Heard>>,
     turn: Cell<usize>,
 }
@@ -133,8 +137,10 @@ impl<D: Domain> PoolFabric<D> {
             );
             return Err(Error::new(Kind::IllegalRequest, what));
         }
-        let heard = RefCell::new(vec![Heard { beat: 0, at: Instant::now() }; layout.nodes]);
-        Ok(PoolFabric { domain, layout, me, beat: Cell::new(0), heard, turn: Cell::new(0) })
+        let now = Instant::now();
+        let heard = RefCell::new(vec![Heard { beat: 0, at: now, looked: now }; layout.nodes]);
+        let (beat, turn, shown) = (Cell::new(0), Cell::new(0), Cell::new(now));
+        Ok(PoolFabric { domain, layout, me, beat, shown, heard, turn })
     }
 
     /// The pool's memory, for its counters.
@@ -260,17 +266,17 @@ impl<D: Domain> PoolFabric<D> {
     ) -> Result<Option<T>> {
         let deadline = Instant::now().checked_add(timeout);
         let mut spins: u32 = 0;
-        let mut shown = Instant::now();
         loop {
+            let now = Instant::now();
+            // Since the last time, not since this wait began: many short waits are life, too.
+            if now.duration_since(self.shown.get()) > SILENCE_MAX / 8 {
+                self.show_life()?;
+            }
             if let Some(answer) = attempt()? {
                 return Ok(Some(answer));
             }
-            if deadline.is_some_and(|d| Instant::now() >= d) {
+            if deadline.is_some_and(|d| now >= d) {
                 return Ok(None);
-            }
-            if shown.elapsed() > SILENCE_MAX / 8 {
-                shown = Instant::now();
-                self.show_life()?;
             }
             spins = spins.saturating_add(1);
             match spins {
@@ -411,6 +417,7 @@ impl<D: Domain> Fabric for PoolFabric<D> {
 
     /// Every wait does it too; a node that computes for long calls it now and then.
     fn show_life(&self) -> Result<()> {
+        self.shown.set(Instant::now());
         self.beat.set(self.beat.get() + 1);
         self.publish(self.layout.beat(self.me.index()), self.beat.get())
     }
@@ -424,11 +431,13 @@ impl<D: Domain> Fabric for PoolFabric<D> {
         }
         let beat = self.fresh(self.layout.beat(node.index()));
         let mut heard = self.heard.borrow_mut();
-        let last = &mut heard[node.index()];
-        if beat != last.beat {
-            *last = Heard { beat, at: Instant::now() };
+        let (last, now) = (&mut heard[node.index()], Instant::now());
+        // Silence that nobody listened to proves nothing.
+        if beat != last.beat || now.duration_since(last.looked) > SILENCE_MAX / 2 {
+            last.at = now;
         }
-        match last.at.elapsed() {
+        (last.beat, last.looked) = (beat, now);
+        match now.duration_since(last.at) {
             silent if silent > SILENCE_MAX => {
                 Liveness::Dead(format!("no sign of life for {} ms", silent.as_millis()))
             }
