@@ -127,6 +127,18 @@ pub trait ReadDevice {
     /// slot is free. A request outside the medium completes with [`Status::Refused`].
     fn issue(&self, slot: Slot, addr: u64, len: u32);
 
+    /// [`ReadDevice::issue`] where the slot is free; `false`, and nothing done, where it is not.
+    ///
+    /// One look at the slot instead of two, for devices that can.
+    #[inline(always)]
+    fn try_issue(&self, slot: Slot, addr: u64, len: u32) -> bool {
+        let free = self.is_free(slot);
+        if free {
+            self.issue(slot, addr, len);
+        }
+        free
+    }
+
     /// Hands all issued requests to the device; a device that sees them at once does nothing.
     #[inline(always)]
     fn kick(&self) {}
@@ -143,6 +155,15 @@ pub trait ReadDevice {
     /// The slice is valid until `release` or the next `issue` on the slot; the ring's guard type
     /// enforces that with a lifetime.
     fn data(&self, slot: Slot) -> &[u8];
+
+    /// [`ReadDevice::poll`] and, of a read that ended well, [`ReadDevice::data`], in one look.
+    #[inline(always)]
+    fn answer(&self, slot: Slot) -> Option<Result<&[u8], Status>> {
+        match self.poll(slot)? {
+            Status::Ok => Some(Ok(self.data(slot))),
+            status => Some(Err(status)),
+        }
+    }
 
     /// Frees a slot. A slot whose request is still under way becomes abandoned: it must not be
     /// issued on until [`ReadDevice::is_free`] says so.

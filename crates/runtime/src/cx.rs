@@ -180,8 +180,7 @@ impl<'r, D: ReadDevice> Cx<'r, D> {
     #[inline(always)]
     pub fn read(self, addr: u64, len: u32) -> Read<'r, D> {
         let own = Slot(self.context());
-        let word = if self.core.device.is_free(own) {
-            self.core.device.issue(own, addr, len);
+        let word = if self.core.device.try_issue(own, addr, len) {
             self.context
         } else {
             self.core.issue_elsewhere(addr, len)
@@ -269,15 +268,15 @@ impl<'r, D: ReadDevice> Future for Read<'r, D> {
             this.poll_special();
             return Poll::Pending;
         }
-        let Some(status) = this.core.device.poll(Slot(this.word as u32)) else {
+        let Some(answer) = this.core.device.answer(Slot(this.word as u32)) else {
             bump(&this.core.counters.waits_count, 1);
             this.mark();
             return Poll::Pending;
         };
         let word = std::mem::replace(&mut this.word, TAKEN);
-        Poll::Ready(match status {
-            Status::Ok => Ok(ReadGuard { core: this.core, word }),
-            status => Err(this.core.failure(Slot(word as u32), status)),
+        Poll::Ready(match answer {
+            Ok(bytes) => Ok(ReadGuard { core: this.core, word, bytes }),
+            Err(status) => Err(this.core.failure(Slot(word as u32), status)),
         })
     }
 }
@@ -298,6 +297,7 @@ impl<D: ReadDevice> Drop for Read<'_, D> {
 pub struct ReadGuard<'r, D: ReadDevice> {
     core: &'r Core<D>,
     word: u64,
+    bytes: &'r [u8],
 }
 
 impl<D: ReadDevice> ReadGuard<'_, D> {
@@ -312,7 +312,7 @@ impl<D: ReadDevice> Deref for ReadGuard<'_, D> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        self.core.device.data(self.slot())
+        self.bytes
     }
 }
 

@@ -82,6 +82,9 @@ impl ReadDevice for AnyDevice {
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
         each!(self, d => d.issue(slot, addr, len));
     }
+    fn try_issue(&self, slot: Slot, addr: u64, len: u32) -> bool {
+        each!(self, d => d.try_issue(slot, addr, len))
+    }
     fn kick(&self) {
         each!(self, d => d.kick());
     }
@@ -94,14 +97,23 @@ impl ReadDevice for AnyDevice {
     fn data(&self, slot: Slot) -> &[u8] {
         each!(self, d => d.data(slot))
     }
+    fn answer(&self, slot: Slot) -> Option<std::result::Result<&[u8], Status>> {
+        each!(self, d => d.answer(slot))
+    }
     fn release(&self, slot: Slot) {
         each!(self, d => d.release(slot));
+    }
+    fn release_done(&self, slot: Slot) {
+        each!(self, d => d.release_done(slot));
     }
     fn is_free(&self, slot: Slot) -> bool {
         each!(self, d => d.is_free(slot))
     }
     fn park(&self, timeout: Duration) {
         each!(self, d => d.park(timeout));
+    }
+    fn request(&self, slot: Slot) -> Option<(u64, u32)> {
+        each!(self, d => d.request(slot))
     }
     fn last_error(&self) -> Option<String> {
         each!(self, d => d.last_error())

@@ -42,7 +42,7 @@ impl Dram {
 
     /// A device over `region` with `slots` slots.
     pub fn with_slots(region: Region, slots: u32) -> Dram {
-        Dram { slots: SlotTable::new(region, slots) }
+        Dram { slots: SlotTable::new(region, slots, 1, u32::MAX) }
     }
 
     /// The memory behind the device.
@@ -67,9 +67,19 @@ impl ReadDevice for Dram {
     #[inline(always)]
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
         let entry = self.slots.entry(slot);
-        if self.slots.place(entry, addr, len) {
-            prefetch_slice(self.slots.bytes(entry));
+        if let Some(bytes) = self.slots.place(entry, addr, len) {
+            prefetch_slice(bytes);
         }
+    }
+
+    #[inline(always)]
+    fn try_issue(&self, slot: Slot, addr: u64, len: u32) -> bool {
+        let entry = self.slots.entry(slot);
+        let free = entry.is_free();
+        if free && let Some(bytes) = self.slots.place(entry, addr, len) {
+            prefetch_slice(bytes);
+        }
+        free
     }
 
     #[inline(always)]
@@ -80,6 +90,11 @@ impl ReadDevice for Dram {
     #[inline(always)]
     fn data(&self, slot: Slot) -> &[u8] {
         self.slots.bytes(self.slots.entry(slot))
+    }
+
+    #[inline(always)]
+    fn answer(&self, slot: Slot) -> Option<std::result::Result<&[u8], Status>> {
+        Some(self.slots.answer(self.slots.entry(slot)))
     }
 
     #[inline(always)]

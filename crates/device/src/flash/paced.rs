@@ -124,7 +124,6 @@ pub struct Paced<const COPY: bool> {
     slots: SlotTable,
     buffers: Buffers,
     pacer: Pacer,
-    granule_mask: u32,
     read_bytes_max: u32,
     counters: PacedCounters,
     /// Requests since the latest stamp and, in the upper half, their bytes: one store a request.
@@ -138,13 +137,16 @@ impl<const COPY: bool> Paced<COPY> {
     /// # Panics
     /// When the granule is not a power of two: a profile has checked it.
     pub fn new(region: Region, options: PacedOptions) -> Self {
-        assert!(options.granule_bytes.is_power_of_two(), "granule_bytes must be a power of two");
         let buffer_bytes = if COPY { options.read_bytes_max } else { 0 };
         Paced {
-            slots: SlotTable::new(region, options.slots),
+            slots: SlotTable::new(
+                region,
+                options.slots,
+                options.granule_bytes,
+                options.read_bytes_max,
+            ),
             buffers: Buffers::new(if COPY { options.slots } else { 0 }, buffer_bytes),
             pacer: Pacer::new(&options.timing),
-            granule_mask: options.granule_bytes - 1,
             read_bytes_max: options.read_bytes_max,
             counters: PacedCounters::default(),
             recent: Cell::new(0),
@@ -175,11 +177,6 @@ impl<const COPY: bool> Paced<COPY> {
         entry.due.get() <= self.pacer.now()
     }
 
-    #[inline(always)]
-    fn is_legal(&self, addr: u64, len: u32) -> bool {
-        (addr as u32 | len) & self.granule_mask == 0 && len <= self.read_bytes_max
-    }
-
     /// Whether a request taken has not been answered at the latest stamp.
     #[inline(always)]
     fn is_busy(&self) -> bool {
@@ -187,17 +184,41 @@ impl<const COPY: bool> Paced<COPY> {
     }
 
     #[inline(always)]
-    fn count(&self, len: u32) {
-        match self.recent.get().checked_add(1 | u64::from(len) << 32) {
-            Some(recent) => self.recent.set(recent),
-            None => self.count_after_settling(len),
+    fn issue_on(&self, entry: &Entry, addr: u64, len: u32) {
+        let recent = self.recent.get();
+        if recent == 0 {
+            std::hint::cold_path();
+            self.wake();
+        }
+        if let Some(bytes) = self.slots.place(entry, addr, len) {
+            let recent = recent + (1 | u64::from(len) << 32);
+            self.recent.set(recent);
+            if recent > RECENT_MAX {
+                self.settle_early();
+            }
+            entry.due.set(self.pacer.admit(len));
+            prefetch_slice(bytes);
+        }
+    }
+
+    /// The first request since the latest stamp: after an idle time that may be arbitrarily old.
+    #[inline(always)]
+    fn wake(&self) {
+        if !self.pacer.is_instant() && !self.is_busy() {
+            self.stamp_late();
         }
     }
 
     #[cold]
-    fn count_after_settling(&self, len: u32) {
+    #[inline(never)]
+    fn stamp_late(&self) {
+        self.pacer.stamp(|| false);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle_early(&self) {
         self.settle();
-        self.recent.set(1 | u64::from(len) << 32);
     }
 
     /// Moves the recent requests into the counters; answers whether there were any.
@@ -218,13 +239,15 @@ impl<const COPY: bool> Paced<COPY> {
     }
 }
 
+/// Above this the recent requests are settled, stamp or none: one more may have 2^31 bytes.
+const RECENT_MAX: u64 = i64::MAX as u64;
 const STAMPS_PER_SAMPLE: u64 = 4096;
 
 impl<const COPY: bool> ReadDevice for Paced<COPY> {
     fn limits(&self) -> Limits {
         Limits {
             slots: self.slots.slots(),
-            granule_bytes: self.granule_mask + 1,
+            granule_bytes: self.slots.granule_bytes(),
             read_bytes_max: self.read_bytes_max,
             capacity_bytes: self.slots.region().len() as u64,
             completion: Completion::Deadline,
@@ -235,18 +258,17 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
 
     #[inline(always)]
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
-        if !self.pacer.is_instant() && !self.is_busy() {
-            // After an idle time the latest stamp may be arbitrarily old.
-            self.pacer.stamp(|| false);
-        }
+        self.issue_on(self.slots.entry(slot), addr, len);
+    }
+
+    #[inline(always)]
+    fn try_issue(&self, slot: Slot, addr: u64, len: u32) -> bool {
         let entry = self.slots.entry(slot);
-        if !self.is_legal(addr, len) {
-            self.slots.refuse(entry, addr, len);
-        } else if self.slots.place(entry, addr, len) {
-            entry.due.set(self.pacer.admit(len));
-            self.count(len);
-            prefetch_slice(self.slots.bytes(entry));
+        let free = entry.is_free() || self.is_free(slot);
+        if free {
+            self.issue_on(entry, addr, len);
         }
+        free
     }
 
     #[inline(always)]
@@ -277,6 +299,22 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
     fn data(&self, slot: Slot) -> &[u8] {
         let direct = self.slots.bytes(self.slots.entry(slot));
         if COPY { self.buffers.bytes(slot, direct.len()) } else { direct }
+    }
+
+    #[inline(always)]
+    fn answer(&self, slot: Slot) -> Option<std::result::Result<&[u8], Status>> {
+        let entry = self.slots.entry(slot);
+        if !self.is_due(entry) {
+            return None;
+        }
+        let answer = self.slots.answer(entry);
+        if !COPY {
+            return Some(answer);
+        }
+        Some(answer.map(|direct| {
+            self.buffers.fill(slot, direct);
+            self.buffers.bytes(slot, direct.len())
+        }))
     }
 
     #[inline(always)]

@@ -191,6 +191,11 @@ impl Pacer {
             self.link_free.set(arrived);
             return arrived;
         }
+        self.admit_in_turn(len)
+    }
+
+    #[inline]
+    fn admit_in_turn(&self, len: u32) -> u64 {
         let mut start = self.now.get().max(self.start_next.get());
         if self.share.is_some() {
             start = self.book(start);

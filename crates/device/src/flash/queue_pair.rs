@@ -165,7 +165,6 @@ pub struct QueuePair {
     answer_tail: Cell<u32>,
     fetched: RefCell<VecDeque<Fetched>>,
     pacer: Pacer,
-    granule_mask: u32,
     read_bytes_max: u32,
     counters: QueueCounters,
 }
@@ -181,14 +180,18 @@ impl QueuePair {
         doorbell: Doorbell,
         batching: Batching,
     ) -> Result<QueuePair> {
-        assert!(options.granule_bytes.is_power_of_two(), "granule_bytes must be a power of two");
         if options.slots == 0 || options.slots > u32::from(u16::MAX) {
             let what = format!("a queue pair has 1 to 65535 slots, not {}", options.slots);
             return Err(Error::new(Kind::IllegalRequest, what));
         }
         let depth = (options.slots + 1).next_power_of_two() as usize;
         Ok(QueuePair {
-            slots: SlotTable::new(region, options.slots),
+            slots: SlotTable::new(
+                region,
+                options.slots,
+                options.granule_bytes,
+                options.read_bytes_max,
+            ),
             marks: (0..options.slots).map(|_| Cell::new((false, 0))).collect(),
             submissions: (0..depth).map(|_| Submission::default()).collect(),
             answers: (0..depth).map(|_| Answer::default()).collect(),
@@ -201,7 +204,6 @@ impl QueuePair {
             answer_tail: Cell::new(0),
             fetched: RefCell::new(VecDeque::with_capacity(depth)),
             pacer: Pacer::new(&options.timing),
-            granule_mask: options.granule_bytes - 1,
             read_bytes_max: options.read_bytes_max,
             counters: QueueCounters::default(),
         })
@@ -347,7 +349,7 @@ impl ReadDevice for QueuePair {
     fn limits(&self) -> Limits {
         Limits {
             slots: self.slots.slots(),
-            granule_bytes: self.granule_mask + 1,
+            granule_bytes: self.slots.granule_bytes(),
             read_bytes_max: self.read_bytes_max,
             capacity_bytes: self.slots.region().len() as u64,
             completion: Completion::Queue,
@@ -362,13 +364,10 @@ impl ReadDevice for QueuePair {
         let mark = &self.marks[slot.index()];
         let generation = mark.get().1.wrapping_add(1);
         mark.set((false, generation));
-        let legal = (addr as u32 | len) & self.granule_mask == 0 && len <= self.read_bytes_max;
-        if !legal {
-            self.slots.refuse(entry, addr, len);
-        } else if self.slots.place(entry, addr, len) {
+        if let Some(bytes) = self.slots.place(entry, addr, len) {
             bump(&self.counters.reads_count, 1);
             bump(&self.counters.read_bytes, u64::from(len));
-            cpu::prefetch_slice(self.slots.bytes(entry));
+            cpu::prefetch_slice(bytes);
             self.submit(slot, generation, addr, len);
             if self.batching == Batching::PerRequest {
                 self.ring();
@@ -399,6 +398,12 @@ impl ReadDevice for QueuePair {
     #[inline(always)]
     fn data(&self, slot: Slot) -> &[u8] {
         self.slots.bytes(self.slots.entry(slot))
+    }
+
+    #[inline(always)]
+    fn answer(&self, slot: Slot) -> Option<std::result::Result<&[u8], Status>> {
+        let (done, _) = self.marks[slot.index()].get();
+        done.then(|| self.slots.answer(self.slots.entry(slot)))
     }
 
     #[inline(always)]

@@ -65,6 +65,12 @@ impl Entry {
         }
     }
 
+    /// Whether the slot may be issued on without asking for more.
+    #[inline(always)]
+    pub(crate) fn is_free(&self) -> bool {
+        self.tag.get() == FREE
+    }
+
     /// How an issued request ends.
     #[inline(always)]
     pub(crate) fn status(&self) -> Status {
@@ -88,6 +94,9 @@ impl Entry {
 pub(crate) struct SlotTable {
     start: NonNull<u8>,
     capacity: u64,
+    granule_mask: u32,
+    /// At most the capacity, so that one subtraction tells whether a read ends inside.
+    read_bytes_max: u32,
     mask: usize,
     entries: Box<[Entry]>,
     slots: u32,
@@ -97,7 +106,14 @@ pub(crate) struct SlotTable {
 }
 
 impl SlotTable {
-    pub(crate) fn new(region: Region, slots: u32) -> SlotTable {
+    /// `slots` slots for reads of at most `read_bytes_max` bytes in multiples of `granule_bytes`.
+    pub(crate) fn new(
+        region: Region,
+        slots: u32,
+        granule_bytes: u32,
+        read_bytes_max: u32,
+    ) -> SlotTable {
+        assert!(granule_bytes.is_power_of_two(), "granule_bytes must be a power of two");
         let start = NonNull::from(&region[..]).cast();
         let capacity = region.len() as u64;
         let count = (slots as usize).max(1).next_power_of_two();
@@ -105,6 +121,8 @@ impl SlotTable {
         SlotTable {
             start,
             capacity,
+            granule_mask: granule_bytes - 1,
+            read_bytes_max: u64::from(read_bytes_max).min(capacity) as u32,
             mask: count - 1,
             entries,
             slots,
@@ -133,23 +151,28 @@ impl SlotTable {
         self.slots
     }
 
-    /// Puts a request for `len` bytes at `addr` on an entry; false, leaving it refused and without
-    /// bytes, when they are not all in the region.
+    pub(crate) fn granule_bytes(&self) -> u32 {
+        self.granule_mask + 1
+    }
+
+    /// Puts a request for `len` bytes at `addr` on an entry and answers those bytes; `None`,
+    /// leaving it refused and without bytes, when the request breaks a limit or the region's end.
     #[inline(always)]
-    pub(crate) fn place(&self, entry: &Entry, addr: u64, len: u32) -> bool {
+    pub(crate) fn place(&self, entry: &Entry, addr: u64, len: u32) -> Option<&[u8]> {
         debug_assert_ne!(entry.state(), State::Issued, "issue on a slot in use");
-        match addr.checked_add(u64::from(len)) {
-            Some(end) if end <= self.capacity => {
-                // SAFETY: `addr <= end <= capacity`: the pointer stays inside the region's mapping.
-                entry.start.set(unsafe { self.start.add(addr as usize) });
-                entry.tag.set(u64::from(len) | ISSUED);
-                true
-            }
-            _ => {
-                self.refuse(entry, addr, len);
-                false
-            }
+        let aligned = (addr as u32 | len) & self.granule_mask == 0;
+        // With `len <= read_bytes_max <= capacity` the subtraction does not wrap.
+        let inside = addr <= self.capacity.wrapping_sub(u64::from(len));
+        if !(aligned && len <= self.read_bytes_max && inside) {
+            self.refuse(entry, addr, len);
+            return None;
         }
+        // SAFETY: `addr <= addr + len <= capacity`: the pointer stays inside the region's mapping.
+        let start = unsafe { self.start.add(addr as usize) };
+        entry.start.set(start);
+        entry.tag.set(u64::from(len) | ISSUED);
+        // SAFETY: as in `bytes`, with the range just checked.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len as usize) })
     }
 
     /// Puts a request on an entry that has ended with `Status::Refused` and has no bytes.
@@ -168,6 +191,18 @@ impl SlotTable {
         // the start is never null, and the region is immutable while shared and lives as long as
         // `self`.
         unsafe { std::slice::from_raw_parts(entry.start.get().as_ptr(), len) }
+    }
+
+    /// The bytes of an issued request that is complete, or how it failed.
+    #[inline(always)]
+    pub(crate) fn answer(&self, entry: &Entry) -> Result<&[u8], Status> {
+        match entry.status() {
+            Status::Ok => Ok(self.bytes(entry)),
+            status => {
+                std::hint::cold_path();
+                Err(status)
+            }
+        }
     }
 
     /// Address and length of an issued request.
@@ -190,32 +225,46 @@ mod tests {
     #[test]
     fn a_slot_gets_bytes_inside_the_region_or_none() {
         let region = Region::from_bytes(&[1, 2, 3, 4]).unwrap();
-        let table = SlotTable::new(region, 1);
+        let table = SlotTable::new(region, 1, 1, 4096);
         let entry = table.entry(Slot(0));
         assert_eq!(table.bytes(entry), &[] as &[u8]);
-        assert!(table.place(entry, 1, 3));
+        assert_eq!(table.place(entry, 1, 3), Some(&[2, 3, 4][..]));
         assert_eq!(table.bytes(entry), [2, 3, 4]);
         assert_eq!(table.request(entry), Some((1, 3)));
         for (addr, len) in [(2, 3), (5, 0), (u64::MAX, 1), (0, 5), (u64::MAX - 1, u32::MAX)] {
             entry.release();
-            assert!(!table.place(entry, addr, len), "{addr}+{len} was accepted");
+            assert_eq!(table.place(entry, addr, len), None, "{addr}+{len} was accepted");
             assert!(table.bytes(entry).is_empty() && entry.status() == Status::Refused);
             assert_eq!(table.request(entry), Some((addr, len)));
         }
         entry.release();
-        assert!(table.place(entry, 4, 0));
+        assert_eq!(table.place(entry, 4, 0), Some(&[][..]));
+    }
+
+    #[test]
+    fn a_request_keeps_to_granule_and_length() {
+        let table = SlotTable::new(Region::from_bytes(&[0; 64]).unwrap(), 1, 16, 32);
+        let entry = table.entry(Slot(0));
+        for (addr, len) in [(8, 16), (16, 8), (0, 48), (u64::MAX - 15, 16), (64, 16)] {
+            assert_eq!(table.place(entry, addr, len), None, "{addr}+{len} was accepted");
+            entry.release();
+        }
+        assert_eq!(table.place(entry, 48, 16).map(<[u8]>::len), Some(16));
     }
 
     #[test]
     fn states_follow_each_other_and_only_issued_entries_have_bytes() {
-        let table = SlotTable::new(Region::from_bytes(&[5; 8]).unwrap(), 3);
+        let table = SlotTable::new(Region::from_bytes(&[5; 8]).unwrap(), 3, 1, 8);
         let entry = table.entry(Slot(2));
         assert_eq!((table.slots(), table.entries().len(), entry.state()), (3, 4, State::Free));
-        assert!(table.place(entry, 0, 8));
+        assert!(table.place(entry, 0, 8).is_some());
         assert_eq!((entry.state(), table.bytes(entry).len()), (State::Issued, 8));
         entry.abandon();
         assert_eq!((entry.state(), table.bytes(entry).len()), (State::Abandoned, 0));
-        assert!(table.place(entry, 1, 2), "an abandoned slot whose answer is in can be used");
+        assert!(
+            table.place(entry, 1, 2).is_some(),
+            "an abandoned slot whose answer is in can be used"
+        );
         entry.release();
         assert_eq!((entry.state(), table.bytes(entry).len()), (State::Free, 0));
     }

@@ -63,7 +63,7 @@ impl<F: Future> Slab<F> {
     ///
     /// # Errors
     /// The first error that a future is ready with; later entries are not polled then.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn poll_range<E>(
         &mut self,
         entries: Range<usize>,
