@@ -42,6 +42,38 @@ pub(super) fn handler(row: &Row) -> Option<Handler> {
     }
 }
 
+/// The first immediate as the handler wants it, from (word, pc, immediate).
+pub(super) type Adjust = fn(u32, u64, i64) -> i64;
+
+fn relative(pc: u64, offset: i64) -> i64 {
+    pc.wrapping_add(offset as u64) as i64
+}
+
+/// The number of a lane among all lanes of its width in the register file.
+fn lane<const LANES: i64>(word: u32, _: u64, imm: i64) -> i64 {
+    i64::from(word & 31) * LANES + imm
+}
+
+/// What the first immediate becomes when an instruction is decoded: absolute targets of direct
+/// branches and pc-relative forms, shifted constants, lane numbers.
+pub(super) fn adjust(mnemonic: &str) -> Adjust {
+    match mnemonic {
+        "beq" | "bne" | "blt" | "bge" | "bltu" | "bgeu" | "beqz" | "bnez" | "b" | "bl"
+        | "bceqz" | "bcnez" => |_, pc, imm| relative(pc, imm),
+        "pcaddi" => |_, pc, imm| relative(pc, imm << 2),
+        "pcaddu12i" => |_, pc, imm| relative(pc, imm << 12),
+        "pcaddu18i" => |_, pc, imm| relative(pc, imm << 18),
+        "pcalau12i" => |_, pc, imm| relative(pc, imm << 12) & !0xfff,
+        "lu12i.w" => |_, _, imm| imm << 12,
+        "addu16i.d" => |_, _, imm| imm << 16,
+        "lu32i.d" => |_, _, imm| imm << 32,
+        "lu52i.d" => |_, _, imm| imm << 52,
+        "vinsgr2vr.w" | "xvinsgr2vr.w" => lane::<8>,
+        "vinsgr2vr.d" | "xvinsgr2vr.d" => lane::<4>,
+        _ => |_, _, imm| imm,
+    }
+}
+
 /// What a word that is no instruction runs.
 pub(super) fn illegal(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     cpu.fault(i, Trap::Illegal(i.imm as u32))
@@ -49,8 +81,7 @@ pub(super) fn illegal(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
 
 /// What an instruction with operands that do not exist runs: traps with the word itself.
 pub(super) fn illegal_operand(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    let pc = cpu.state.pc + 4 * u64::from(i.index);
-    let word = cpu.window.load::<u32>(pc).unwrap_or(0);
+    let word = cpu.window.load::<u32>(i.pc()).unwrap_or(0);
     cpu.fault(i, Trap::Illegal(word))
 }
 

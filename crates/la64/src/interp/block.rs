@@ -7,12 +7,18 @@
 //! - A block never crosses a page, so one check of execute permission covers it.
 //! - Blocks are dropped only all together by [`Cache::clear`], while none runs, so a stale link
 //!   cannot exist.
-//! - The count is exact: a block adds its length when it is left, or the index of the instruction
-//!   that trapped.
-//! - `pc` is the address of the running block's first instruction until it is left.
+//! - The count is exact: a block adds the place of the instruction by which it is left, or of the
+//!   one before that which trapped.
+//! - `State::pc` and `State::instructions` are up to date whenever [`Cache::run`] returns, not
+//!   while handlers run: those find the address of their instruction through its block.
+//! - A pair (see `pairs`) has the code of two instructions in the first one's handler; the second
+//!   keeps its own, and each its own fields, so faults and counts are those of single ones.
 
+use super::bind::Adjust;
+use super::branch::Flow;
+use super::pairs::{Key, Special};
 use super::raw::{Blocks, Code, Link, Place};
-use super::{Cpu, Exit, Handler, Inst, Slot, Trap, bind, branch};
+use super::{Cpu, Exit, Handler, Inst, Slot, Trap, bind, branch, pairs};
 use crate::isa::{self, Group, Row, RowId};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +41,18 @@ pub struct Cache {
     blocks: Blocks,
     /// Every block, by pc.
     by_pc: std::collections::HashMap<u64, u32>,
-    handlers: Box<[Option<Handler>]>,
+    known: Box<[Option<Known>]>,
+}
+
+/// What is fixed about a row.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    handler: Handler,
+    flow: Flow,
+    adjust: Adjust,
+    key: Key,
+    /// A form that is less work, with its places in pairs.
+    special: Option<(Special, Key)>,
 }
 
 impl Default for Cache {
@@ -43,7 +60,7 @@ impl Default for Cache {
         Cache {
             blocks: Blocks::default(),
             by_pc: std::collections::HashMap::new(),
-            handlers: vec![None; isa::ROWS.len()].into(),
+            known: vec![None; isa::ROWS.len()].into(),
         }
     }
 }
@@ -87,13 +104,17 @@ impl Cache {
             if unlinked {
                 self.blocks.link(at);
             }
-            if end - cpu.state.instructions < self.blocks.len(at) {
-                return self.run_short(cpu, fetch, end);
+            let left = end - cpu.state.instructions;
+            if left < self.blocks.len(at) {
+                match self.run_short(cpu, fetch, end) {
+                    Some(trap) => return trap,
+                    None => continue,
+                }
             }
             // Blocks behind this one are entered only while the budget allows the longest.
-            let slice = end.saturating_sub(BLOCK_MAX).min(cpu.state.instructions + SLICE);
+            let slice = left.saturating_sub(BLOCK_MAX).min(SLICE);
             match self.blocks.run(at, cpu, slice) {
-                Exit::Trap => return settle(cpu),
+                Exit::Trap => return cpu.trap,
                 exit => unlinked = exit == Exit::Direct,
             }
         }
@@ -119,26 +140,25 @@ impl Cache {
     /// Executes one instruction without keeping it: `OutOfBudget` if it retired.
     pub fn step(&mut self, cpu: &mut Cpu, fetch: &impl Fetch) -> Trap {
         let end = cpu.state.instructions + 1;
-        self.run_short(cpu, fetch, end)
+        self.run_short(cpu, fetch, end).unwrap_or(Trap::OutOfBudget)
     }
 
-    /// Executes the instructions that the budget still allows, fewer than a block.
-    fn run_short(&mut self, cpu: &mut Cpu, fetch: &impl Fetch, end: u64) -> Trap {
+    /// Executes at most the instructions that the budget still allows, fewer than a block; `None`
+    /// if a branch left them early.
+    fn run_short(&mut self, cpu: &mut Cpu, fetch: &impl Fetch, end: u64) -> Option<Trap> {
         let left = end - cpu.state.instructions;
         if left == 0 {
-            return Trap::OutOfBudget;
+            return Some(Trap::OutOfBudget);
         }
-        let pc = cpu.state.pc;
-        let code = match self.decode(cpu, fetch, pc, left) {
+        let code = match self.decode(cpu, fetch, cpu.state.pc, left) {
             Ok(code) => code,
-            Err(trap) => return trap,
+            Err(trap) => return Some(trap),
         };
-        match code.run_alone(cpu) {
-            Exit::Trap => settle(cpu),
-            _ => {
-                assert_eq!(cpu.state.instructions, end, "the block was cut to the budget");
-                Trap::OutOfBudget
-            }
+        let exit = code.run_alone(cpu);
+        assert!(cpu.state.instructions <= end, "the block was cut to the budget");
+        match exit {
+            Exit::Trap => Some(cpu.trap),
+            _ => (cpu.state.instructions == end).then_some(Trap::OutOfBudget),
         }
     }
 
@@ -149,58 +169,91 @@ impl Cache {
             return Err(Trap::Fetch(pc));
         }
         let room = PAGE_WORDS - (pc >> 2) % PAGE_WORDS;
-        let mut list: Vec<Inst> = Vec::new();
+        let (mut list, mut keys, mut exits) = (Vec::new(), Vec::new(), Vec::new());
         let mut next = pc;
         while (list.len() as u64) < limit.min(room) {
             let Some(word) = fetch.fetch(cpu, next) else { break };
-            let (inst, last) = self.instruction(cpu, word, next, list.len() as u16);
+            let at = list.len() as u16;
+            let (inst, key, flow) = self.instruction(cpu, word, next, at + 1);
             list.push(inst);
+            keys.push(key);
             next += 4;
-            if last {
+            if matches!(flow, Flow::Conditional | Flow::Direct) {
+                exits.push(at);
+            }
+            if matches!(flow, Flow::Direct | Flow::End) {
                 break;
             }
         }
-        match list.is_empty() {
-            true => Err(Trap::Fetch(pc)),
-            false => Ok(Code::new(list, next)),
+        if list.is_empty() {
+            return Err(Trap::Fetch(pc));
         }
+        join_pairs(&mut list, &keys);
+        Ok(Code::new(pc, list, &exits))
     }
 
-    /// One pre-decoded instruction and whether it ends its block.
-    fn instruction(&mut self, cpu: &Cpu, word: u32, pc: u64, index: u16) -> (Inst, bool) {
+    /// One pre-decoded instruction, its places in pairs, and where control goes from it.
+    fn instruction(&mut self, cpu: &Cpu, word: u32, pc: u64, count: u16) -> (Inst, Key, Flow) {
         let row = isa::decode(word).filter(|id| announced(cpu, id.row()));
-        let Some((id, handler)) = row.and_then(|id| Some((id, self.handler(id)?))) else {
-            return (inst(bind::illegal, word, pc, index, i64::from(word), 0), true);
+        let Some((id, known)) = row.and_then(|id| Some((id, self.known(id)?))) else {
+            let inst = inst(bind::illegal, word, count, i64::from(word), 0);
+            return (inst, Key::default(), Flow::End);
         };
         let row = id.row();
-        let imm = i64::from(row.immediate(word, 0));
-        let imm = branch::absolute(row.mnemonic, pc, imm).unwrap_or(imm);
+        let imm = (known.adjust)(word, pc, i64::from(row.immediate(word, 0)));
         let imm2 = row.immediate(word, 1) as u8;
-        (inst(handler, word, pc, index, imm, imm2), branch::ends_block(row.mnemonic))
+        let (handler, key) = match known.special.filter(|s| (s.0.fits)(word)) {
+            Some((special, key)) => (special.handler, key),
+            None => (known.handler, known.key),
+        };
+        (inst(handler, word, count, imm, imm2), key, known.flow)
     }
 
-    fn handler(&mut self, id: RowId) -> Option<Handler> {
-        let known = &mut self.handlers[usize::from(id.0)];
-        if known.is_none() {
-            *known = bind::handler(id.row());
+    fn known(&mut self, id: RowId) -> Option<Known> {
+        let place = &mut self.known[usize::from(id.0)];
+        if place.is_none() {
+            let name = id.row().mnemonic;
+            let special = pairs::special(name).map(|s| (s, Key::of(s.name)));
+            let (flow, adjust, key) = (branch::flow(name), bind::adjust(name), Key::of(name));
+            *place = bind::handler(id.row()).map(|handler| Known {
+                handler,
+                flow,
+                adjust,
+                key,
+                special,
+            });
         }
-        *known
+        *place
     }
 }
 
-fn inst(handler: Handler, word: u32, _pc: u64, index: u16, imm: i64, imm2: u8) -> Inst {
+/// Gives the first of two instructions that have code in common that code, from the front.
+fn join_pairs(list: &mut [Inst], keys: &[Key]) {
+    let mut at = 0;
+    while at + 1 < list.len() {
+        match pairs::find(keys[at], keys[at + 1]) {
+            Some(handler) => {
+                list[at].handler = handler;
+                at += 2;
+            }
+            None => at += 1,
+        }
+    }
+}
+
+fn inst(handler: Handler, word: u32, count: u16, imm: i64, imm2: u8) -> Inst {
     let register = |lo: u32| Slot::new((word >> lo & 31) as u8);
     let to = if word & 31 == 0 { Slot::new(32) } else { register(0) };
     let (rd, rj, rk, ra) = (register(0), register(5), register(10), register(15));
     let link = Link::new(Place::NONE);
-    Inst { handler, imm, link, index, imm2, to, rd, rj, rk, ra }
+    Inst { handler, imm, link, count, imm2, to, rd, rj, rk, ra }
 }
 
 /// Executes one word that does not branch.
 #[cfg(test)]
 pub(super) fn step(cpu: &mut Cpu, word: u32) {
-    let (inst, _) = Cache::default().instruction(cpu, word, 0, 0);
-    assert_eq!(Code::new(vec![inst], 4).run_alone(cpu), Exit::Direct, "{word:08x}");
+    let (inst, ..) = Cache::default().instruction(cpu, word, 0, 1);
+    assert_eq!(Code::new(0, vec![inst], &[]).run_alone(cpu), Exit::Direct, "{word:08x}");
 }
 
 fn announced(cpu: &Cpu, row: &Row) -> bool {
@@ -213,14 +266,4 @@ fn announced(cpu: &Cpu, row: &Row) -> bool {
         Group::System => false,
     };
     group && (features.v1_1 || !row.v1_1)
-}
-
-/// Accounts for the instructions before (and, after a system call, including) the trapping one.
-#[cold]
-fn settle(cpu: &mut Cpu) -> Trap {
-    let retired = u64::from(cpu.trap_index)
-        + u64::from(matches!(cpu.trap, Trap::Syscall | Trap::CodeChanged));
-    cpu.state.instructions += retired;
-    cpu.state.pc += 4 * retired;
-    cpu.trap
 }

@@ -1,65 +1,78 @@
-//! Branches, system calls, and what is fixed about an instruction when its block is decoded: its
-//! absolute target and whether it ends the block.
+//! Branches and system calls, and where control goes from an instruction.
 
 use super::bind::Entry;
+use super::pairs::Last;
 use super::{Cpu, Cursor, Exit, Trap};
 
-/// Branch to the fixed target if f(rj, rd).
-macro_rules! branch {
-    ($f:expr) => {{
-        fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-            let f: fn(u64, u64) -> bool = $f;
-            if f(cpu.x(i.rj), cpu.x(i.rd)) { taken(cpu, i) } else { i.chain(cpu) }
-        }
-        run
-    }};
+/// Branches to the fixed target if f(rj, rd), each a type of its own (see `pairs`).
+macro_rules! branches {
+    ($($name:ident = $f:expr;)*) => {
+        $(
+            #[doc = stringify!($name)]
+            pub(super) struct $name;
+            impl Last for $name {
+                #[inline(always)]
+                fn finish(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+                    let f: fn(u64, u64) -> bool = $f;
+                    if f(cpu.x(i.rj), cpu.x(i.rd)) { i.leave(cpu) } else { i.chain(cpu) }
+                }
+            }
+        )*
+    };
 }
 
-#[inline(always)]
-fn taken(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    i.leave(cpu, u64::from(i.index) + 1)
-}
-
-fn b(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    taken(cpu, i)
-}
-
-/// The address of the running instruction: `pc` still stands at the block's first one.
-fn here(cpu: &Cpu, i: Cursor<'_>) -> u64 {
-    cpu.state.pc + 4 * u64::from(i.index)
+branches! {
+    Beq = |a, b| a == b;
+    Bne = |a, b| a != b;
+    Blt = |a, b| (a as i64) < b as i64;
+    Bge = |a, b| a as i64 >= b as i64;
+    Bltu = |a, b| a < b;
+    Bgeu = |a, b| a >= b;
+    Beqz = |a, _| a == 0;
+    Bnez = |a, _| a != 0;
+    B = |_, _| true;
 }
 
 fn bl(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    cpu.state.x[1] = here(cpu, i) + 4;
-    taken(cpu, i)
+    cpu.state.x[1] = i.pc_behind_block();
+    i.leave(cpu)
 }
 
 fn jirl(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let target = cpu.x(i.rj).wrapping_add(i.imm as u64);
-    let link = here(cpu, i) + 4;
-    cpu.set_x(i.to, link);
-    cpu.state.pc = target;
-    i.leave_indirect(cpu, u64::from(i.index) + 1)
+    cpu.set_x(i.to, i.pc_behind_block());
+    i.leave_for(cpu, target)
+}
+
+/// `jirl` to the address in ra, without offset and link.
+pub(super) struct Return;
+
+impl Last for Return {
+    #[inline(always)]
+    fn finish(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+        let target = cpu.state.x[1];
+        i.leave_for(cpu, target)
+    }
 }
 
 fn bceqz(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let set = cpu.state.fcc[i.rj.number() & 7] != 0;
-    if set { i.chain(cpu) } else { taken(cpu, i) }
+    if set { i.chain(cpu) } else { i.leave(cpu) }
 }
 
 fn bcnez(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let set = cpu.state.fcc[i.rj.number() & 7] != 0;
-    if set { taken(cpu, i) } else { i.chain(cpu) }
+    if set { i.leave(cpu) } else { i.chain(cpu) }
 }
 
 /// `jiscr0` and `jiscr1`: to a scratch register plus offset; the latter leaves its own address in
 /// the first scratch register.
 fn jiscr<const N: usize>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     if N == 1 {
-        cpu.state.lbt.scratch[0] = here(cpu, i);
+        cpu.state.lbt.scratch[0] = i.pc();
     }
-    cpu.state.pc = cpu.state.lbt.scratch[N].wrapping_add(i.imm as u64);
-    i.leave_indirect(cpu, u64::from(i.index) + 1)
+    let target = cpu.state.lbt.scratch[N].wrapping_add(i.imm as u64);
+    i.leave_for(cpu, target)
 }
 
 fn syscall(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
@@ -75,15 +88,15 @@ fn ibar(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
 }
 
 pub(super) static TABLE: &[Entry] = &[
-    ("beq", branch!(|a, b| a == b)),
-    ("bne", branch!(|a, b| a != b)),
-    ("blt", branch!(|a, b| (a as i64) < b as i64)),
-    ("bge", branch!(|a, b| a as i64 >= b as i64)),
-    ("bltu", branch!(|a, b| a < b)),
-    ("bgeu", branch!(|a, b| a >= b)),
-    ("beqz", branch!(|a, _| a == 0)),
-    ("bnez", branch!(|a, _| a != 0)),
-    ("b", b),
+    ("beq", Beq::finish),
+    ("bne", Bne::finish),
+    ("blt", Blt::finish),
+    ("bge", Bge::finish),
+    ("bltu", Bltu::finish),
+    ("bgeu", Bgeu::finish),
+    ("beqz", Beqz::finish),
+    ("bnez", Bnez::finish),
+    ("b", B::finish),
     ("bl", bl),
     ("jirl", jirl),
     ("syscall", syscall),
@@ -98,30 +111,27 @@ pub(super) static FLAG_TABLE: &[Entry] = &[("bceqz", bceqz), ("bcnez", bcnez)];
 /// LBT's jumps.
 pub(super) static SCRATCH_TABLE: &[Entry] = &[("jiscr0", jiscr::<0>), ("jiscr1", jiscr::<1>)];
 
-/// The immediate as the handler wants it, where that is not the operand itself: absolute targets of
-/// direct branches and pc-relative forms, shifted constants.
-pub(super) fn absolute(mnemonic: &str, pc: u64, imm: i64) -> Option<i64> {
-    let relative = |offset: i64| pc.wrapping_add(offset as u64) as i64;
-    Some(match mnemonic {
-        "beq" | "bne" | "blt" | "bge" | "bltu" | "bgeu" | "beqz" | "bnez" | "b" | "bl" => {
-            relative(imm)
-        }
-        "bceqz" | "bcnez" => relative(imm),
-        "pcaddi" => relative(imm << 2),
-        "pcaddu12i" => relative(imm << 12),
-        "pcaddu18i" => relative(imm << 18),
-        "pcalau12i" => relative(imm << 12) & !0xfff,
-        "lu12i.w" => imm << 12,
-        "addu16i.d" => imm << 16,
-        "lu32i.d" => imm << 32,
-        "lu52i.d" => imm << 52,
-        _ => return None,
-    })
+/// Where control goes from an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// To the next one.
+    Straight,
+    /// To the next one or the fixed target.
+    Conditional,
+    /// To the fixed target.
+    Direct,
+    /// Elsewhere.
+    End,
 }
 
-/// True if control may leave the straight line at this instruction. Conditional branches do end
-/// their block: what follows is the `Fall` successor.
-pub(super) fn ends_block(mnemonic: &str) -> bool {
+/// Where control goes from an instruction of this name.
+pub(super) fn flow(mnemonic: &str) -> Flow {
     let listed = |table: &[Entry]| table.iter().any(|e| e.0 == mnemonic);
-    listed(TABLE) || listed(FLAG_TABLE) || listed(SCRATCH_TABLE)
+    match mnemonic {
+        "b" | "bl" => Flow::Direct,
+        "jirl" | "syscall" | "break" | "dbcl" | "ibar" => Flow::End,
+        _ if listed(SCRATCH_TABLE) => Flow::End,
+        _ if listed(TABLE) || listed(FLAG_TABLE) => Flow::Conditional,
+        _ => Flow::Straight,
+    }
 }

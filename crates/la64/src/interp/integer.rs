@@ -6,7 +6,106 @@
 //! - A bit field with msb below lsb is illegal.
 
 use super::bind::{Entry, illegal_operand};
+use super::pairs::{Operation, single};
 use super::{Cpu, Cursor, Exit, Trap};
+use std::ops::ControlFlow;
+
+/// Operations that pairs are made of, each a type of its own: rd = f(rj, rk, first immediate).
+macro_rules! operations {
+    ($($name:ident = |$a:ident, $b:ident, $i:ident| $body:expr;)*) => {
+        $(
+            #[doc = stringify!($name)]
+            pub(super) struct $name;
+            impl Operation for $name {
+                #[inline(always)]
+                fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
+                    let f: fn(u64, u64, i64) -> u64 = |$a, $b, $i| {
+                        let _ = ($b, $i);
+                        $body
+                    };
+                    let value = f(cpu.x(i.rj), cpu.x(i.rk), i.imm);
+                    cpu.set_x(i.to, value);
+                    ControlFlow::Continue(())
+                }
+            }
+        )*
+    };
+}
+
+operations! {
+    AddD = |a, b, i| a.wrapping_add(b);
+    AddiD = |a, b, i| a.wrapping_add(i as u64);
+    AddW = |a, b, i| sx(a.wrapping_add(b));
+    AddiW = |a, b, i| sx(a.wrapping_add(i as u64));
+    SubD = |a, b, i| a.wrapping_sub(b);
+    Or = |a, b, i| a | b;
+    Ori = |a, b, i| a | i as u64;
+    And = |a, b, i| a & b;
+    Andi = |a, b, i| a & i as u64;
+    Xor = |a, b, i| a ^ b;
+    Slt = |a, b, i| u64::from((a as i64) < b as i64);
+    Sltu = |a, b, i| u64::from(a < b);
+    Sltui = |a, b, i| u64::from(a < i as u64);
+    Maskeqz = |a, b, i| if b == 0 { 0 } else { a };
+    Masknez = |a, b, i| if b != 0 { 0 } else { a };
+    SlliD = |a, b, i| a << (i & 63);
+    SlliW = |a, b, i| sx(a << i);
+    SrliD = |a, b, i| a >> (i & 63);
+    AlslD = |a, b, i| (a << i).wrapping_add(b);
+    MulW = |a, b, i| sx(a.wrapping_mul(b));
+    MulD = |a, b, i| a.wrapping_mul(b);
+}
+
+/// Copies a register.
+pub(super) struct Move;
+
+impl Operation for Move {
+    #[inline(always)]
+    fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
+        let value = cpu.x(i.rj);
+        cpu.set_x(i.to, value);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Adds the immediate to a register in place.
+pub(super) struct Step;
+
+impl Operation for Step {
+    #[inline(always)]
+    fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
+        let value = cpu.x(i.to).wrapping_add(i.imm as u64);
+        cpu.set_x(i.to, value);
+        ControlFlow::Continue(())
+    }
+}
+
+/// A constant: the whole work was done when it was decoded.
+pub(super) struct Constant;
+
+impl Operation for Constant {
+    #[inline(always)]
+    fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
+        cpu.set_x(i.to, i.imm as u64);
+        ControlFlow::Continue(())
+    }
+}
+
+/// `bstrpick.d`, or illegal.
+pub(super) struct BstrpickD;
+
+impl Operation for BstrpickD {
+    #[inline(always)]
+    fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
+        let (msb, lsb) = (i.imm as u32, u32::from(i.imm2));
+        if msb < lsb {
+            return ControlFlow::Break(illegal_operand(cpu, i));
+        }
+        let value = pick(cpu.x(i.rj), msb, lsb);
+        cpu.set_x(i.to, value);
+        ControlFlow::Continue(())
+    }
+}
 
 /// rd = f(rj, rk).
 macro_rules! jk {
@@ -179,11 +278,6 @@ fn asrtgt(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     }
 }
 
-fn constant(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    cpu.set_x(i.to, i.imm as u64);
-    i.chain(cpu)
-}
-
 fn lu32i_d(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let value = cpu.x(i.rd) & 0xffff_ffff | i.imm as u64;
     cpu.set_x(i.to, value);
@@ -201,35 +295,35 @@ fn dbar(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
 }
 
 pub(super) static TABLE: &[Entry] = &[
-    ("add.d", jk!(|a, b| a.wrapping_add(b))),
-    ("addi.d", ji!(|a, i| a.wrapping_add(i as u64))),
-    ("or", jk!(|a, b| a | b)),
-    ("andi", ji!(|a, i| a & i as u64)),
-    ("add.w", jk!(|a, b| sx(a.wrapping_add(b)))),
-    ("addi.w", ji!(|a, i| sx(a.wrapping_add(i as u64)))),
+    ("add.d", single::<AddD>),
+    ("addi.d", single::<AddiD>),
+    ("or", single::<Or>),
+    ("andi", single::<Andi>),
+    ("add.w", single::<AddW>),
+    ("addi.w", single::<AddiW>),
     ("sub.w", jk!(|a, b| sx(a.wrapping_sub(b)))),
-    ("sub.d", jk!(|a, b| a.wrapping_sub(b))),
+    ("sub.d", single::<SubD>),
     ("addu16i.d", ji!(|a, i| a.wrapping_add(i as u64))),
-    ("slt", jk!(|a, b| u64::from((a as i64) < b as i64))),
-    ("sltu", jk!(|a, b| u64::from(a < b))),
+    ("slt", single::<Slt>),
+    ("sltu", single::<Sltu>),
     ("slti", ji!(|a, i| u64::from((a as i64) < i))),
-    ("sltui", ji!(|a, i| u64::from(a < i as u64))),
-    ("maskeqz", jk!(|a, b| if b == 0 { 0 } else { a })),
-    ("masknez", jk!(|a, b| if b != 0 { 0 } else { a })),
+    ("sltui", single::<Sltui>),
+    ("maskeqz", single::<Maskeqz>),
+    ("masknez", single::<Masknez>),
     ("nor", jk!(|a, b| !(a | b))),
-    ("and", jk!(|a, b| a & b)),
-    ("xor", jk!(|a, b| a ^ b)),
+    ("and", single::<And>),
+    ("xor", single::<Xor>),
     ("orn", jk!(|a, b| a | !b)),
     ("andn", jk!(|a, b| a & !b)),
-    ("ori", ji!(|a, i| a | i as u64)),
+    ("ori", single::<Ori>),
     ("xori", ji!(|a, i| a ^ i as u64)),
-    ("lu12i.w", constant),
+    ("lu12i.w", single::<Constant>),
     ("lu32i.d", lu32i_d),
     ("lu52i.d", ji!(|a, i| a & (u64::MAX >> 12) | i as u64)),
-    ("pcaddi", constant),
-    ("pcalau12i", constant),
-    ("pcaddu12i", constant),
-    ("pcaddu18i", constant),
+    ("pcaddi", single::<Constant>),
+    ("pcalau12i", single::<Constant>),
+    ("pcaddu12i", single::<Constant>),
+    ("pcaddu18i", single::<Constant>),
     ("sll.w", jk!(|a, b| sx(a << (b & 31)))),
     ("srl.w", jk!(|a, b| sx((a as u32 >> (b & 31)).into()))),
     ("sra.w", jk!(|a, b| (a as i32 >> (b & 31)) as u64)),
@@ -238,23 +332,23 @@ pub(super) static TABLE: &[Entry] = &[
     ("srl.d", jk!(|a, b| a >> (b & 63))),
     ("sra.d", jk!(|a, b| (a as i64 >> (b & 63)) as u64)),
     ("rotr.d", jk!(|a, b| a.rotate_right(b as u32 & 63))),
-    ("slli.w", ji!(|a, i| sx(a << i))),
+    ("slli.w", single::<SlliW>),
     ("srli.w", ji!(|a, i| sx((a as u32 >> i).into()))),
     ("srai.w", ji!(|a, i| (a as i32 >> i) as u64)),
     ("rotri.w", ji!(|a, i| sx((a as u32).rotate_right(i as u32).into()))),
-    ("slli.d", ji!(|a, i| a << (i & 63))),
-    ("srli.d", ji!(|a, i| a >> (i & 63))),
+    ("slli.d", single::<SlliD>),
+    ("srli.d", single::<SrliD>),
     ("srai.d", ji!(|a, i| (a as i64 >> (i & 63)) as u64)),
     ("rotri.d", ji!(|a, i| a.rotate_right(i as u32))),
     ("alsl.w", jki!(|a, b, i| sx((a << i).wrapping_add(b)))),
     ("alsl.wu", jki!(|a, b, i| (a << i).wrapping_add(b) & 0xffff_ffff)),
-    ("alsl.d", jki!(|a, b, i| (a << i).wrapping_add(b))),
+    ("alsl.d", single::<AlslD>),
     ("bytepick.w", jki!(|a, b, i| sx(((b as u32 as u64) << 32 | a & 0xffff_ffff) >> (32 - 8 * i)))),
     ("bytepick.d", jki!(|a, b, i| ((u128::from(b) << 64 | u128::from(a)) >> (64 - 8 * i)) as u64)),
     ("bstrins.w", field!(|old, v, msb, lsb| sx(insert(old, v, msb, lsb)))),
     ("bstrins.d", field!(|old, v, msb, lsb| insert(old, v, msb, lsb))),
     ("bstrpick.w", field!(|_, v, msb, lsb| sx(pick(v, msb, lsb)))),
-    ("bstrpick.d", field!(|_, v, msb, lsb| pick(v, msb, lsb))),
+    ("bstrpick.d", single::<BstrpickD>),
     ("ext.w.h", j!(|a| a as i16 as u64)),
     ("ext.w.b", j!(|a| a as i8 as u64)),
     ("clo.w", j!(|a| (a as u32).leading_ones().into())),
@@ -275,10 +369,10 @@ pub(super) static TABLE: &[Entry] = &[
     ("bitrev.8b", j!(|a| a.reverse_bits().swap_bytes())),
     ("bitrev.w", j!(|a| sx((a as u32).reverse_bits().into()))),
     ("bitrev.d", j!(u64::reverse_bits)),
-    ("mul.w", jk!(|a, b| sx(a.wrapping_mul(b)))),
+    ("mul.w", single::<MulW>),
     ("mulh.w", jk!(|a, b| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u64)),
     ("mulh.wu", jk!(|a, b| sx(((a & 0xffff_ffff) * (b & 0xffff_ffff)) >> 32))),
-    ("mul.d", jk!(|a, b| a.wrapping_mul(b))),
+    ("mul.d", single::<MulD>),
     ("mulh.d", jk!(|a, b| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64)),
     ("mulh.du", jk!(|a, b| ((u128::from(a) * u128::from(b)) >> 64) as u64)),
     ("mulw.d.w", jk!(|a, b| sx(a).wrapping_mul(sx(b)))),

@@ -1,16 +1,87 @@
 //! Loads and stores of general and floating-point registers, and the bound-checked forms.
 //!
+//! - The common access is [`Load`] and [`Store`]: one compare, one host access, no test behind it.
 //! - A load that faults leaves its destination alone; a store that faults stores nothing.
 //! - A single-precision load sets the upper half of the register to ones, as QEMU does; the
 //!   manual leaves it open.
 
 use super::bind::Entry;
 use super::integer::sx;
+use super::pairs::{Operation, single};
 use super::{Cpu, Cursor, Exit, Trap};
-use crate::memory::raw::Word;
+use crate::memory::raw::{Extend, Word};
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
 
 /// Upper half of a register that holds a single.
 pub(super) const SINGLE_BOX: u64 = 0xffff_ffff_0000_0000;
+
+/// How an access finds its address.
+pub(super) trait Address {
+    fn of(cpu: &Cpu, i: Cursor<'_>) -> u64;
+}
+
+/// rj + immediate.
+pub(super) struct Offset;
+
+impl Address for Offset {
+    #[inline(always)]
+    fn of(cpu: &Cpu, i: Cursor<'_>) -> u64 {
+        cpu.x(i.rj).wrapping_add(i.imm as u64)
+    }
+}
+
+/// rj + rk.
+pub(super) struct Index;
+
+impl Address for Index {
+    #[inline(always)]
+    fn of(cpu: &Cpu, i: Cursor<'_>) -> u64 {
+        cpu.x(i.rj).wrapping_add(cpu.x(i.rk))
+    }
+}
+
+/// Loads a `T`, widened.
+pub(super) struct Load<T, A>(PhantomData<(T, A)>);
+
+impl<T: Extend, A: Address> Operation for Load<T, A> {
+    #[inline(always)]
+    fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
+        let at = A::of(cpu, i);
+        if cpu.window.is_near(at) && cpu.load_x::<T>(i.to, at) {
+            return ControlFlow::Continue(());
+        }
+        ControlFlow::Break(load_rarely::<T>(cpu, i, at))
+    }
+}
+
+/// Stores the low part of rd.
+pub(super) struct Store<T, A>(PhantomData<(T, A)>);
+
+impl<T: Extend, A: Address> Operation for Store<T, A> {
+    #[inline(always)]
+    fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
+        let at = A::of(cpu, i);
+        if cpu.window.is_near(at) && cpu.window.store_near::<T>(at, cpu.x(i.rd)) {
+            return ControlFlow::Continue(());
+        }
+        ControlFlow::Break(store_rarely::<T>(cpu, i, at))
+    }
+}
+
+/// A load at the window's end or one that faults, and the rest of the block.
+#[cold]
+#[inline(never)]
+fn load_rarely<T: Extend>(cpu: &mut Cpu, i: Cursor<'_>, at: u64) -> Exit {
+    load(cpu, i, at, T::widened)
+}
+
+/// As `load_rarely`.
+#[cold]
+#[inline(never)]
+fn store_rarely<T: Extend>(cpu: &mut Cpu, i: Cursor<'_>, at: u64) -> Exit {
+    store(cpu, i, at, T::cut)
+}
 
 #[inline(always)]
 fn load<T: Word>(cpu: &mut Cpu, i: Cursor<'_>, at: u64, widen: fn(T) -> u64) -> Exit {
@@ -98,18 +169,6 @@ const fn i32_up(v: u32) -> u64 {
     sx(v as u64)
 }
 
-const fn u8_up(v: u8) -> u64 {
-    v as u64
-}
-
-const fn u16_up(v: u16) -> u64 {
-    v as u64
-}
-
-const fn u32_up(v: u32) -> u64 {
-    v as u64
-}
-
 const fn same(v: u64) -> u64 {
     v
 }
@@ -167,32 +226,32 @@ fn store_part<const SIZE: u64, const LEFT: bool>(cpu: &mut Cpu, i: Cursor<'_>) -
 }
 
 pub(super) static TABLE: &[Entry] = &[
-    ("ld.d", at_offset!(load, same)),
-    ("st.d", at_offset!(store, same)),
-    ("ld.w", at_offset!(load, i32_up)),
-    ("st.w", at_offset!(store, to32)),
-    ("ld.b", at_offset!(load, i8_up)),
-    ("ld.h", at_offset!(load, i16_up)),
-    ("ld.bu", at_offset!(load, u8_up)),
-    ("ld.hu", at_offset!(load, u16_up)),
-    ("ld.wu", at_offset!(load, u32_up)),
-    ("st.b", at_offset!(store, to8)),
-    ("st.h", at_offset!(store, to16)),
-    ("ldptr.w", at_offset!(load, i32_up)),
-    ("ldptr.d", at_offset!(load, same)),
-    ("stptr.w", at_offset!(store, to32)),
-    ("stptr.d", at_offset!(store, same)),
-    ("ldx.b", at_index!(load, i8_up)),
-    ("ldx.h", at_index!(load, i16_up)),
-    ("ldx.w", at_index!(load, i32_up)),
-    ("ldx.d", at_index!(load, same)),
-    ("ldx.bu", at_index!(load, u8_up)),
-    ("ldx.hu", at_index!(load, u16_up)),
-    ("ldx.wu", at_index!(load, u32_up)),
-    ("stx.b", at_index!(store, to8)),
-    ("stx.h", at_index!(store, to16)),
-    ("stx.w", at_index!(store, to32)),
-    ("stx.d", at_index!(store, same)),
+    ("ld.d", single::<Load<u64, Offset>>),
+    ("st.d", single::<Store<u64, Offset>>),
+    ("ld.w", single::<Load<i32, Offset>>),
+    ("st.w", single::<Store<u32, Offset>>),
+    ("ld.b", single::<Load<i8, Offset>>),
+    ("ld.h", single::<Load<i16, Offset>>),
+    ("ld.bu", single::<Load<u8, Offset>>),
+    ("ld.hu", single::<Load<u16, Offset>>),
+    ("ld.wu", single::<Load<u32, Offset>>),
+    ("st.b", single::<Store<u8, Offset>>),
+    ("st.h", single::<Store<u16, Offset>>),
+    ("ldptr.w", single::<Load<i32, Offset>>),
+    ("ldptr.d", single::<Load<u64, Offset>>),
+    ("stptr.w", single::<Store<u32, Offset>>),
+    ("stptr.d", single::<Store<u64, Offset>>),
+    ("ldx.b", single::<Load<i8, Index>>),
+    ("ldx.h", single::<Load<i16, Index>>),
+    ("ldx.w", single::<Load<i32, Index>>),
+    ("ldx.d", single::<Load<u64, Index>>),
+    ("ldx.bu", single::<Load<u8, Index>>),
+    ("ldx.hu", single::<Load<u16, Index>>),
+    ("ldx.wu", single::<Load<u32, Index>>),
+    ("stx.b", single::<Store<u8, Index>>),
+    ("stx.h", single::<Store<u16, Index>>),
+    ("stx.w", single::<Store<u32, Index>>),
+    ("stx.d", single::<Store<u64, Index>>),
     ("ldgt.b", if_bound!(load, >, i8_up)),
     ("ldgt.h", if_bound!(load, >, i16_up)),
     ("ldgt.w", if_bound!(load, >, i32_up)),

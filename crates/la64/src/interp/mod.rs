@@ -9,9 +9,10 @@
 //! - A fault is precise: registers, memory and pc are as before the faulting instruction.
 //! - Nothing here allocates after a block is built, reads a clock or calls the host's kernel.
 //!
-//! Block boundaries: any branch, system call, break, `ibar`, an instruction that cannot be decoded,
-//! the end of a page (so that page protection is checked once a block) or `BLOCK_MAX` instructions.
-//! A translator may take the same boundaries and the same [`State`].
+//! Block boundaries: any unconditional branch, system call, break, `ibar`, an instruction that
+//! cannot be decoded, the end of a page (so that page protection is checked once a block) or
+//! `BLOCK_MAX` instructions. A conditional branch that is not taken stays in its block. A
+//! translator may take the same boundaries and the same [`State`].
 
 mod atomic;
 mod bind;
@@ -21,6 +22,7 @@ mod floating;
 mod integer;
 mod lbt;
 mod memory;
+mod pairs;
 pub(crate) mod raw;
 mod vector;
 
@@ -84,8 +86,8 @@ pub struct Inst {
     pub imm: i64,
     /// Where a branch, or the end of the block, leads.
     pub link: Link,
-    /// Index in the block.
-    pub index: u16,
+    /// Instructions of the block up to and including this one.
+    pub count: u16,
     /// Second immediate.
     pub imm2: u8,
     /// Register d as a destination: register 0 is the sink.
@@ -102,30 +104,35 @@ pub struct Inst {
 
 impl std::fmt::Debug for Inst {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Inst({}, imm {})", self.index, self.imm)
+        write!(f, "Inst({}, imm {})", self.count, self.imm)
     }
 }
 
 impl Inst {
-    fn sentinel(next_pc: u64, index: u16) -> Inst {
-        let zero = Slot::new(0);
-        Inst {
-            handler: end_of_block,
-            imm: next_pc as i64,
-            link: Link::new(Place::NONE),
-            index,
-            imm2: 0,
-            to: Slot::new(32),
-            rd: zero,
-            rj: zero,
-            rk: zero,
-            ra: zero,
-        }
+    /// What is no operation of the guest.
+    fn special(handler: Handler, imm: i64, count: u16) -> Inst {
+        let (zero, to) = (Slot::new(0), Slot::new(32));
+        let link = Link::new(Place::NONE);
+        Inst { handler, imm, link, count, imm2: 0, to, rd: zero, rj: zero, rk: zero, ra: zero }
+    }
+
+    /// Holds the address of a block; never executed.
+    fn header(pc: u64) -> Inst {
+        Inst::special(end_of_block, pc as i64, 0)
+    }
+
+    fn stub(target: i64, handler: Handler) -> Inst {
+        Inst::special(handler, target, 0)
+    }
+
+    /// Stands behind a block's `count` instructions and leads on.
+    fn sentinel(next_pc: u64, count: u16) -> Inst {
+        Inst::special(end_of_block, next_pc as i64, count)
     }
 }
 
 fn end_of_block(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    i.leave(cpu, i.index.into())
+    i.leave(cpu)
 }
 
 /// What a machine announces: an instruction outside it is illegal.
@@ -147,7 +154,10 @@ impl Features {
 }
 
 /// One hardware thread: state, its view of memory, and how the latest block ended.
+///
+/// The registers come first: their addresses are then the shortest the host has.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Cpu {
     /// Registers.
     pub state: State,
@@ -155,8 +165,6 @@ pub struct Cpu {
     pub window: Window,
     /// Why `Exit::Trap` was returned.
     pub trap: Trap,
-    /// Index in the block of the trapping instruction.
-    pub(crate) trap_index: u16,
     pub(crate) chain: raw::Chain,
     /// The stable counter `rdtime` reads, in units of 10 ns, set by the owner.
     pub time: fn() -> u64,
@@ -174,14 +182,14 @@ impl Cpu {
     pub fn new(window: Window, features: Features) -> Cpu {
         let state = State::default();
         let chain = raw::Chain::default();
-        Cpu { state, window, trap: Trap::Attention, trap_index: 0, chain, time: no_time, features }
+        Cpu { state, window, trap: Trap::Attention, chain, time: no_time, features }
     }
 
-    /// Ends the block at `i`, which is not retired.
+    /// Ends the block at `i`, which is not retired; a system call and `ibar` are.
     #[cold]
+    #[inline(never)]
     pub(crate) fn fault(&mut self, i: Cursor<'_>, trap: Trap) -> Exit {
         self.trap = trap;
-        self.trap_index = i.index;
-        Exit::Trap
+        i.stop(self, matches!(trap, Trap::Syscall | Trap::CodeChanged))
     }
 }

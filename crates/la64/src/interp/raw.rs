@@ -3,14 +3,18 @@
 //!
 //! - Pointers from block to block ([`Place`]) lead into blocks of one cache; it drops all of them
 //!   together, and only while none runs.
-//! - Blocks follow each other inside handlers only below `Chain::end`, which the dispatch loop sets
-//!   for the time of one call; so the calls nest at most that far even without tail calls.
+//! - Blocks follow each other inside handlers only while `Chain::left` is not negative; the
+//!   dispatch loop sets it for the time of one call, so the calls nest at most that far even
+//!   without tail calls.
+//! - A block's array is: header, instructions, sentinel, one stub for each exit to a fixed address.
+//!   Instruction `n` has `count` n + 1, so the header stands `count` places before it.
 //!
 //! Unsafe because bounds checks on these would cost a third of the interpreter's speed; each is
 //! sound by construction of the type it takes.
 #![allow(unsafe_code)]
 
 use super::{Cpu, Exit, Inst};
+use crate::memory::raw::Extend;
 use std::cell::Cell;
 
 /// A pre-decoded instruction of some block, or none.
@@ -24,10 +28,6 @@ unsafe impl Send for Place {}
 impl Place {
     /// Nowhere.
     pub const NONE: Place = Place(std::ptr::null());
-
-    fn is_none(self) -> bool {
-        self.0.is_null()
-    }
 }
 
 /// The first instruction of the block that follows, once known.
@@ -50,12 +50,13 @@ fn slot_of(pc: u64) -> usize {
 /// How far blocks may follow each other without the dispatch loop.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    /// No block is entered at or above this instruction count; 0 outside [`Blocks::run`].
-    end: u64,
+    /// Instructions to retire before the dispatch loop, less one; negative outside
+    /// [`Blocks::run`].
+    left: i64,
     /// The table of the running blocks.
     jumps: *const Jump,
     /// The instruction that left its block for one that was not linked.
-    left: Place,
+    exit: Place,
 }
 
 // SAFETY: the pointers are followed only inside `Blocks::run`, which sets them first.
@@ -63,7 +64,16 @@ unsafe impl Send for Chain {}
 
 impl Default for Chain {
     fn default() -> Chain {
-        Chain { end: 0, jumps: std::ptr::null(), left: Place::NONE }
+        Chain { left: -1, jumps: std::ptr::null(), exit: Place::NONE }
+    }
+}
+
+impl Chain {
+    /// Accounts for instructions; true if another block may follow.
+    #[inline(always)]
+    fn spend(&mut self, count: u16) -> bool {
+        self.left -= i64::from(count);
+        self.left >= 0
     }
 }
 
@@ -98,6 +108,15 @@ impl Cpu {
         // SAFETY: as `x`.
         unsafe { *self.state.x.get_unchecked_mut(slot.0 as usize) = value };
     }
+
+    /// Loads into general register `slot` from an address that is near; false if the host refuses.
+    #[inline(always)]
+    pub(crate) fn load_x<T: Extend>(&mut self, slot: Slot, at: u64) -> bool {
+        assert!(self.window.is_near(at));
+        let n = slot.number();
+        // SAFETY: near; `Slot::new` admits 0 to 32 only, and `x` has 33 elements.
+        unsafe { self.window.load_near::<T>(at, self.state.x.as_mut_ptr(), n) }
+    }
 }
 
 /// A place in a [`Code`], from which the next instruction can be reached.
@@ -113,81 +132,150 @@ impl std::ops::Deref for Cursor<'_> {
     }
 }
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
+    /// The instruction behind this one, or the sentinel.
+    ///
+    /// Only for instructions: `Code::new` puts the sentinel behind them, whose handler does not
+    /// call this.
+    #[inline(always)]
+    pub(crate) fn next(self) -> Cursor<'a> {
+        // SAFETY: a cursor that runs an operation stands on an instruction of a `Code`, so one more
+        // element follows.
+        Cursor(unsafe { &*std::ptr::from_ref(self.0).add(1) })
+    }
+
     /// Executes the rest of the block. Handlers tail-call this, so a block of n instructions nests
     /// at most n calls even where the compiler does not turn them into jumps.
-    ///
-    /// Only the handler of the sentinel does not call this, and `Code::new` puts one last.
     #[inline(always)]
     pub(crate) fn chain(self, cpu: &mut Cpu) -> Exit {
-        // SAFETY: a cursor exists only on elements of a `Code`; the running instruction is not its
-        // last one, because the last one's handler (`end_of_block`) never chains.
-        let next = unsafe { &*std::ptr::from_ref(self.0).add(1) };
-        (next.handler)(cpu, Cursor(next))
+        let next = self.next();
+        (next.handler)(cpu, next)
     }
-}
 
-impl Cursor<'_> {
+    /// The address of the running instruction.
+    pub(crate) fn pc(self) -> u64 {
+        // SAFETY: the header stands `count` places before an instruction, in the same array.
+        let header = unsafe { &*std::ptr::from_ref(self.0).sub(self.count.into()) };
+        header.imm as u64 + 4 * u64::from(self.count - 1)
+    }
+
+    /// The address behind the running instruction, which is the last of its block.
+    #[inline(always)]
+    pub(crate) fn pc_behind_block(self) -> u64 {
+        self.next().imm as u64
+    }
+
     /// Leaves the block for the fixed address in the immediate, `count` instructions retired.
     #[inline(always)]
-    pub(crate) fn leave(self, cpu: &mut Cpu, count: u64) -> Exit {
+    pub(crate) fn leave(self, cpu: &mut Cpu) -> Exit {
+        if cpu.chain.spend(self.count) { enter(cpu, self.link.get()) } else { self.pause(cpu) }
+    }
+
+    /// Returns to the dispatch loop instead of entering the block that follows.
+    #[cold]
+    fn pause(self, cpu: &mut Cpu) -> Exit {
         cpu.state.pc = self.imm as u64;
-        cpu.state.instructions += count;
-        let next = self.link.get();
-        if cpu.state.instructions < cpu.chain.end && !next.is_none() {
-            return enter(cpu, next);
-        }
-        cpu.chain.left = Place(self.0);
+        cpu.chain.exit = Place(self.0);
         Exit::Direct
     }
 
-    /// Leaves the block for where `pc` points already, `count` instructions retired.
+    /// Leaves the block for `target`, `count` instructions retired.
     #[inline(always)]
-    pub(crate) fn leave_indirect(self, cpu: &mut Cpu, count: u64) -> Exit {
-        cpu.state.instructions += count;
-        if cpu.state.instructions < cpu.chain.end {
-            // SAFETY: below the end a `Blocks::run` is under way, whose table this is; the index is
+    pub(crate) fn leave_for(self, cpu: &mut Cpu, target: u64) -> Exit {
+        if cpu.chain.spend(self.count) {
+            // SAFETY: not spent, so a `Blocks::run` is under way, whose table this is; the index is
             // masked to its length.
-            let jump = unsafe { *cpu.chain.jumps.add(slot_of(cpu.state.pc)) };
-            if jump.pc == cpu.state.pc && !jump.first.is_none() {
+            let jump = unsafe { &*cpu.chain.jumps.add(slot_of(target)) };
+            if jump.pc == target {
                 return enter(cpu, jump.first);
             }
         }
+        cpu.state.pc = target;
         Exit::Indirect
     }
+
+    /// Ends the block before this instruction, or behind it if it is `retired`.
+    pub(super) fn stop(self, cpu: &mut Cpu, retired: bool) -> Exit {
+        let unretired = u16::from(!retired);
+        cpu.state.pc = self.pc() + 4 * u64::from(retired);
+        let _ = cpu.chain.spend(self.count - unretired);
+        Exit::Trap
+    }
+}
+
+/// What an exit to a fixed address leads to until that block is linked: says so to the dispatch
+/// loop. A stub's link is the exit it belongs to.
+fn unlinked(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    cpu.state.pc = i.imm as u64;
+    cpu.chain.exit = i.link.get();
+    Exit::Direct
 }
 
 /// Executes the block that begins at `next`.
 #[inline(always)]
 fn enter(cpu: &mut Cpu, next: Place) -> Exit {
-    // SAFETY: not null, and the first instruction of a block of the running cache, which drops no
-    // block while one runs.
+    // SAFETY: the first instruction of a block of the running cache, or a stub of the running
+    // block: `Code::new` sets every exit's link, and the cache drops no block while one runs.
     let next = unsafe { &*next.0 };
     (next.handler)(cpu, Cursor(next))
 }
 
-/// A non-empty run of instructions that ends with the sentinel.
+/// A non-empty run of instructions with header, sentinel and stubs.
 #[derive(Debug)]
-pub(crate) struct Code(Box<[Inst]>);
+pub(crate) struct Code {
+    array: Box<[Inst]>,
+    /// Guest instructions.
+    len: u64,
+}
 
 impl Code {
-    /// The instructions with the sentinel behind them, which continues at `next_pc`.
-    pub(crate) fn new(mut instructions: Vec<Inst>, next_pc: u64) -> Code {
-        instructions.push(Inst::sentinel(next_pc, instructions.len() as u16));
-        Code(instructions.into_boxed_slice())
+    /// The instructions from `pc` on; `exits` are those that may leave for the address in their
+    /// immediate. What the sentinel does too.
+    pub(crate) fn new(pc: u64, instructions: Vec<Inst>, exits: &[u16]) -> Code {
+        let count = instructions.len();
+        assert!(count > 0 && count < usize::from(u16::MAX), "a block has instructions");
+        let sentinel = Inst::sentinel(pc + 4 * count as u64, count as u16);
+        let mut array: Vec<Inst> = Vec::with_capacity(count + exits.len() + 3);
+        array.push(Inst::header(pc));
+        array.extend(instructions);
+        array.push(sentinel);
+        let exits = || exits.iter().map(|&n| usize::from(n) + 1).chain([count + 1]);
+        for at in exits() {
+            assert!((1..=count + 1).contains(&at), "an exit is an instruction or the sentinel");
+            array.push(Inst::stub(array[at].imm, unlinked));
+        }
+        let array = array.into_boxed_slice();
+        for (n, at) in exits().enumerate() {
+            let (exit, stub) = (&array[at], &array[count + 2 + n]);
+            exit.link.set(Place(stub));
+            stub.link.set(Place(exit));
+        }
+        Code { array, len: count as u64 }
+    }
+
+    fn first(&self) -> &Inst {
+        &self.array[1]
     }
 
     /// Executes this block and no other.
     pub(crate) fn run_alone(&self, cpu: &mut Cpu) -> Exit {
-        cpu.chain = Chain::default();
-        let first = &self.0[0];
-        (first.handler)(cpu, Cursor(first))
+        run(self.first(), cpu, Chain::default()).0
     }
 
     /// Guest instructions in the block.
     pub(crate) fn len(&self) -> u64 {
-        self.0.len() as u64 - 1
+        self.len
     }
+}
+
+/// Executes from `first` on and accounts for what retired; the exit taken is in the chain.
+fn run(first: &Inst, cpu: &mut Cpu, chain: Chain) -> (Exit, Chain) {
+    let before = chain.left;
+    cpu.chain = chain;
+    let exit = (first.handler)(cpu, Cursor(first));
+    let chain = std::mem::take(&mut cpu.chain);
+    cpu.state.instructions += (before - chain.left) as u64;
+    (exit, chain)
 }
 
 /// The blocks of one cache, and how they follow each other.
@@ -197,21 +285,26 @@ pub(crate) struct Blocks {
     /// Blocks by address, direct-mapped: the latest of each place.
     jumps: Box<[Jump]>,
     /// The instruction by which the latest run left its last block, if it is not linked.
-    left: Place,
+    exit: Place,
 }
 
 impl Default for Blocks {
     fn default() -> Blocks {
-        let none = Jump { pc: 0, first: Place::NONE };
-        Blocks { codes: Vec::new(), jumps: vec![none; 1 << TABLE_BITS].into(), left: Place::NONE }
+        Blocks { codes: Vec::new(), jumps: empty_table(), exit: Place::NONE }
     }
+}
+
+/// A table in which no address finds anything: each entry holds an address of another's place.
+fn empty_table() -> Box<[Jump]> {
+    let entry = |n: u64| Jump { pc: if n == 0 { 4 } else { 0 }, first: Place::NONE };
+    (0..1 << TABLE_BITS).map(entry).collect()
 }
 
 impl Blocks {
     /// Drops every block with all that points to one.
     pub(crate) fn clear(&mut self) {
-        self.left = Place::NONE;
-        self.jumps.fill(Jump { pc: 0, first: Place::NONE });
+        self.exit = Place::NONE;
+        self.jumps = empty_table();
         self.codes.clear();
     }
 
@@ -233,25 +326,25 @@ impl Blocks {
 
     /// Lets indirect branches to `pc` find block `at`.
     pub(crate) fn remember(&mut self, pc: u64, at: u32) {
-        let first = Place(&raw const self.codes[at as usize].0[0]);
+        let first = Place(self.codes[at as usize].first());
         self.jumps[slot_of(pc)] = Jump { pc, first };
     }
 
-    /// Executes block `at`, and those that follow while the count is below `end`.
-    pub(crate) fn run(&mut self, at: u32, cpu: &mut Cpu, end: u64) -> Exit {
-        cpu.chain = Chain { end, jumps: self.jumps.as_ptr(), left: Place::NONE };
-        let first = &self.codes[at as usize].0[0];
-        let exit = (first.handler)(cpu, Cursor(first));
-        self.left = std::mem::take(&mut cpu.chain).left;
+    /// Executes block `at`, and those that follow while fewer than `slice` instructions retired.
+    pub(crate) fn run(&mut self, at: u32, cpu: &mut Cpu, slice: u64) -> Exit {
+        let left = slice as i64 - 1;
+        let chain = Chain { left, jumps: self.jumps.as_ptr(), exit: Place::NONE };
+        let (exit, chain) = run(self.codes[at as usize].first(), cpu, chain);
+        self.exit = chain.exit;
         exit
     }
 
     /// Lets the place that the latest run left lead to block `at` from now on.
     pub(crate) fn link(&mut self, at: u32) {
-        let to = Place(&raw const self.codes[at as usize].0[0]);
+        let to = Place(self.codes[at as usize].first());
         // SAFETY: null, or an instruction of a block in `codes`: `run` sets it, `clear` resets it.
-        if let Some(left) = unsafe { std::mem::replace(&mut self.left, Place::NONE).0.as_ref() } {
-            left.link.set(to);
+        if let Some(exit) = unsafe { std::mem::replace(&mut self.exit, Place::NONE).0.as_ref() } {
+            exit.link.set(to);
         }
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! On x86-64 each access is one instruction followed by a landing label; both addresses go into the
 //! section `la64_extable`. A SIGSEGV or SIGBUS whose program counter stands in the table continues
-//! at the landing with ecx = 1 (see [`landing`]). Other hosts access memory plainly: there the
-//! window must be wholly mapped, which is all the device core needs.
+//! at the landing with ecx = 1 (see [`landing`]). Where the value goes to a register of the guest
+//! the assembly stores it there too ([`Extend`], [`copy_16`]), so that the landing can be the cold
+//! branch itself: stable Rust lets assembly jump or return a value, not both. Other hosts access
+//! memory plainly: there the window must be wholly mapped, which is all the device core needs.
 //!
 //! Unsafe code is confined here because bounds-checked access to a sparse terabyte of guest memory
 //! has no safe expression.
@@ -135,6 +137,161 @@ word!(
     "lock cmpxchg qword ptr [{p}], {v}"
 );
 
+/// As `guarded`, with the landing at a label of the surrounding code: no outputs but clobbers.
+#[cfg(target_arch = "x86_64")]
+macro_rules! guarded_jump {
+    ([$($instruction:literal),*], $($operand:tt)*) => {
+        core::arch::asm!(
+            $($instruction,)*
+            ".pushsection la64_extable,\"aR\",@progbits",
+            ".balign 4",
+            ".long 2b - .",
+            ".long {refused} - .",
+            ".popsection",
+            refused = label { return false },
+            out("rcx") _,
+            $($operand)*
+            options(nostack)
+        )
+    };
+}
+
+/// A word in memory that a general register holds widened by its sign or by zeros.
+pub(crate) trait Extend: Word {
+    /// The register's contents.
+    fn widened(self) -> u64;
+    /// The low part of a register.
+    fn cut(register: u64) -> Self;
+    /// Reads at `base + at` and writes element `n` of `x`; false if the host refuses.
+    ///
+    /// # Safety
+    /// As [`Word::load`] for the address; `x` has more than `n` elements.
+    unsafe fn load_to(base: u64, at: u64, x: *mut u64, n: u64) -> bool;
+    /// Writes the low part of `value` at `base + at`; false if the host refuses.
+    ///
+    /// # Safety
+    /// As [`Word::store`].
+    unsafe fn store_from(base: u64, at: u64, value: u64) -> bool;
+}
+
+macro_rules! extend {
+    ($($type:ty, $load:literal, $store:literal;)*) => {
+        $(impl Extend for $type {
+            #[inline(always)]
+            fn widened(self) -> u64 {
+                self as u64
+            }
+            #[inline(always)]
+            fn cut(register: u64) -> Self {
+                register as $type
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn load_to(base: u64, at: u64, x: *mut u64, n: u64) -> bool {
+                // SAFETY: one load from where the caller vouches, one store to an element it
+                // vouches for; a host fault lands at the label with rcx clobbered.
+                unsafe {
+                    guarded_jump!(
+                        [$load, "mov qword ptr [{x} + 8 * {n}], rcx"],
+                        b = in(reg) base, o = in(reg) at, x = in(reg) x, n = in(reg) n,
+                    );
+                }
+                true
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn store_from(base: u64, at: u64, value: u64) -> bool {
+                // SAFETY: one store of the word's size where the caller vouches; see `load_to`.
+                unsafe {
+                    guarded_jump!(
+                        [$store], b = in(reg) base, o = in(reg) at, v = in(reg) value,
+                    );
+                }
+                true
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            unsafe fn load_to(base: u64, at: u64, x: *mut u64, n: u64) -> bool {
+                // SAFETY: the caller vouches for both places.
+                let value = unsafe { <$type as Word>::load((base + at) as *const u8) };
+                value.is_some_and(|v| {
+                    // SAFETY: as above.
+                    unsafe { *x.add(n as usize) = v.widened() };
+                    true
+                })
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            unsafe fn store_from(base: u64, at: u64, value: u64) -> bool {
+                // SAFETY: the caller vouches for the place.
+                unsafe { (value as $type).store((base + at) as *mut u8).is_some() }
+            }
+        })*
+    };
+}
+
+extend! {
+    i8, "2: movsx rcx, byte ptr [{b} + {o}]", "2: mov byte ptr [{b} + {o}], {v:l}";
+    u8, "2: movzx ecx, byte ptr [{b} + {o}]", "2: mov byte ptr [{b} + {o}], {v:l}";
+    i16, "2: movsx rcx, word ptr [{b} + {o}]", "2: mov word ptr [{b} + {o}], {v:x}";
+    u16, "2: movzx ecx, word ptr [{b} + {o}]", "2: mov word ptr [{b} + {o}], {v:x}";
+    i32, "2: movsxd rcx, dword ptr [{b} + {o}]", "2: mov dword ptr [{b} + {o}], {v:e}";
+    u32, "2: mov ecx, dword ptr [{b} + {o}]", "2: mov dword ptr [{b} + {o}], {v:e}";
+    u64, "2: mov rcx, qword ptr [{b} + {o}]", "2: mov qword ptr [{b} + {o}], {v}";
+}
+
+macro_rules! signed_word {
+    ($($type:ty, $unsigned:ty;)*) => {
+        $(impl Word for $type {
+            #[inline(always)]
+            unsafe fn load(p: *const u8) -> Option<Self> {
+                // SAFETY: the caller's, passed on.
+                unsafe { <$unsigned>::load(p) }.map(|v| v as $type)
+            }
+            #[inline(always)]
+            unsafe fn store(self, p: *mut u8) -> Option<()> {
+                // SAFETY: the caller's, passed on.
+                unsafe { (self as $unsigned).store(p) }
+            }
+            #[inline(always)]
+            unsafe fn swap_if(p: *mut u8, old: Self, new: Self) -> Option<Self> {
+                // SAFETY: the caller's, passed on.
+                unsafe { <$unsigned>::swap_if(p, old as $unsigned, new as $unsigned) }
+                    .map(|v| v as $type)
+            }
+        })*
+    };
+}
+signed_word! { i8, u8; i16, u16; i32, u32; }
+
+/// Copies 16 bytes; false if the host refuses the side that is the guest's.
+///
+/// # Safety
+/// Both sides are valid for 16 bytes, or in a window as [`Word::load`] has it.
+#[inline(always)]
+unsafe fn copy_16(from: *const u8, to: *mut u8) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: one load and one store of what the caller vouches for; either may land at the label.
+    unsafe {
+        guarded_jump!(
+            [
+                "2: movups {v}, xmmword ptr [{f}]",
+                ".pushsection la64_extable,\"aR\",@progbits",
+                ".balign 4",
+                ".long 2b - .",
+                ".long {refused} - .",
+                ".popsection",
+                "2: movups xmmword ptr [{t}], {v}"
+            ],
+            f = in(reg) from, t = in(reg) to, v = out(xmm_reg) _,
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's; the two never overlap, one being a register of the guest.
+    unsafe {
+        from.copy_to_nonoverlapping(to, 16);
+    }
+    true
+}
+
 /// Writes nothing, but faults where a store would: a locked `or` with zero.
 ///
 /// # Safety
@@ -159,10 +316,13 @@ unsafe fn probe_write(p: *mut u8) -> Option<()> {
 pub struct Window {
     base: u64,
     len: u64,
-    /// Below this address any word fits, so that the common access needs one compare.
+    /// Below this address any word and any vector fits, so that the common access needs one
+    /// compare.
     near: u64,
 }
 
+/// The longest single access.
+const ACCESS_MAX: u64 = 32;
 const PAGE: u64 = 4096;
 
 impl Window {
@@ -173,7 +333,7 @@ impl Window {
     /// points into it. On x86-64 pages of it may be unmapped only while the SIGSEGV handler of
     /// `linux::raw` is installed; on other hosts never.
     pub unsafe fn new(base: *mut u8, len: u64) -> Window {
-        Window { base: base as u64, len, near: (len + 1).saturating_sub(8) }
+        Window { base: base as u64, len, near: (len + 1).saturating_sub(ACCESS_MAX) }
     }
 
     /// Length in bytes.
@@ -227,6 +387,75 @@ impl Window {
         let p = self.word_at::<T>(address)?;
         // SAFETY: as `load`.
         unsafe { value.store(p) }
+    }
+
+    /// True where every access fits; elsewhere [`Window::load`] and [`Window::store`] decide.
+    #[inline(always)]
+    pub(crate) fn is_near(&self, address: u64) -> bool {
+        address < self.near
+    }
+
+    /// Reads a word into element `n` of `x`; false where the host refuses.
+    ///
+    /// # Safety
+    /// [`Window::is_near`] holds, and `x` has more than `n` elements.
+    #[inline(always)]
+    pub(crate) unsafe fn load_near<T: Extend>(&self, at: u64, x: *mut u64, n: usize) -> bool {
+        // SAFETY: near, so inside the window, whose pages `new` vouches for; the caller vouches
+        // for the element.
+        unsafe { T::load_to(self.base, at, x, n as u64) }
+    }
+
+    /// Writes the low part of `value`; false where the host refuses.
+    ///
+    /// # Panics
+    /// Where [`Window::is_near`] does not hold.
+    #[inline(always)]
+    pub(crate) fn store_near<T: Extend>(&self, at: u64, value: u64) -> bool {
+        assert!(self.is_near(at));
+        // SAFETY: as `load_near`.
+        unsafe { T::store_from(self.base, at, value) }
+    }
+
+    /// Reads the low `N` words of a vector register.
+    #[inline(always)]
+    pub(crate) fn load_vector<const N: usize>(&self, at: u64, v: &mut [u64; 4]) -> Option<()> {
+        const { assert!(N == 2 || N == 4) };
+        if !self.is_near(at) {
+            let words = self.load_words::<N>(at)?;
+            v[..N].copy_from_slice(&words);
+            return Some(());
+        }
+        // The upper half is read first into a place of its own: all or nothing.
+        let mut upper = [0u64; 2];
+        let from = (self.base + at) as *const u8;
+        // SAFETY: near, so 32 bytes are inside the window; both targets have 16 bytes.
+        let done = unsafe {
+            (N == 2 || copy_16(from.add(16), upper.as_mut_ptr().cast()))
+                && copy_16(from, v.as_mut_ptr().cast())
+        };
+        if N == 4 && done {
+            v[2..].copy_from_slice(&upper);
+        }
+        done.then_some(())
+    }
+
+    /// Writes the low `N` words of a vector register, all or none.
+    #[inline(always)]
+    pub(crate) fn store_vector<const N: usize>(&self, at: u64, v: &[u64; 4]) -> Option<()> {
+        const { assert!(N == 2 || N == 4) };
+        if !self.is_near(at) || N == 4 && at % PAGE > PAGE - 32 {
+            let words: &[u64; N] = v.first_chunk().expect("invariant: N is at most 4");
+            return self.store_words(at, *words);
+        }
+        let to = (self.base + at) as *mut u8;
+        // SAFETY: near, so 32 bytes are inside the window. A single host store across pages stores
+        // nothing if it faults, and two stores are in one page.
+        let done = unsafe {
+            copy_16(v.as_ptr().cast(), to)
+                && (N == 2 || copy_16(v.as_ptr().add(2).cast(), to.add(16)))
+        };
+        done.then_some(())
     }
 
     /// Compare-and-swap of an aligned word: what was there.
@@ -408,6 +637,13 @@ mod tests {
         assert_eq!(w.store::<u64>(u64::MAX - 3, 1), None);
         assert_eq!(w.store_words(PAGE - 16, [1u64; 4]), None);
         assert_eq!(w.load::<u64>(PAGE - 16), Some(0), "nothing of a refused store is stored");
+        let mut v = [1, 2, 3, 4];
+        assert_eq!(w.store_vector::<4>(PAGE - 32, &v), Some(()));
+        assert_eq!(w.store_vector::<4>(PAGE - 31, &[0; 4]), None);
+        assert_eq!(w.load_vector::<2>(PAGE - 16, &mut v), Some(()));
+        assert_eq!(v, [3, 4, 3, 4], "a short vector leaves the upper half");
+        assert_eq!(w.load_vector::<4>(PAGE - 31, &mut v), None);
+        assert_eq!(v, [3, 4, 3, 4], "a refused load changes nothing");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::super::bind::VectorEntry;
 use super::super::{Cpu, Cursor, Exit, Handler};
 use super::lanes::{Lane, build, get};
-use super::{both, lane};
+use super::{both, lane, lanes_of};
 
 /// Lane types for which "all ones" is what a true comparison stores.
 macro_rules! truth {
@@ -21,11 +21,10 @@ macro_rules! lanewise {
         &[$($((concat!($name, ".", stringify!($suffix)), {
             #[allow(dead_code)]
             type T = lane!($suffix);
-            both!(|vd, vj, vk, imm| build::<T>(|n| {
-                #[allow(unused_variables)]
-                let ($d, $a, $b, $i): (T, T, T, i64) = (get(vd, n), get(vj, n), get(vk, n), imm);
+            lanes_of!(T, |$d: T, $a: T, $b: T, $i: i64| {
+                let _ = ($d, $b, $i);
                 $body
-            }))
+            })
         }),)*)*]
     };
 }

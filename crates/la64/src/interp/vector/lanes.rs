@@ -1,7 +1,9 @@
 //! Lanes of 128 bits.
 
+use super::raw::Array;
+
 /// An integer lane.
-pub(super) trait Lane: Copy {
+pub(super) trait Lane: Array {
     /// Width.
     const BITS: u32;
     /// Lanes in 128 bits.
@@ -35,23 +37,23 @@ lanes! {
 /// Lane `n` of a vector.
 #[inline(always)]
 pub(super) fn get<T: Lane>(v: u128, n: u32) -> T {
-    T::cut(v >> (n * T::BITS))
+    T::split(v).as_ref()[n as usize]
 }
 
 /// The vector with lane `n` replaced.
 #[inline(always)]
 pub(super) fn put<T: Lane>(v: u128, n: u32, lane: T) -> u128 {
-    let shift = n * T::BITS;
-    let mask = (u128::MAX >> (128 - T::BITS)) << shift;
-    v & !mask | lane.bits() << shift
+    let mut all = T::split(v);
+    all.as_mut()[n as usize] = lane;
+    T::join(all)
 }
 
 /// The vector whose lane n is f(n).
 #[inline(always)]
 pub(super) fn build<T: Lane>(f: impl Fn(u32) -> T) -> u128 {
-    let mut v = 0;
-    for n in 0..T::COUNT {
-        v |= f(n).bits() << (n * T::BITS);
+    let mut all = T::split(0);
+    for (n, lane) in all.as_mut().iter_mut().enumerate() {
+        *lane = f(n as u32);
     }
-    v
+    T::join(all)
 }

@@ -6,22 +6,22 @@ use super::lanes::{Lane, build};
 use crate::memory::raw::Word;
 
 fn load<const WIDE: bool>(cpu: &mut Cpu, i: Cursor<'_>, at: u64) -> Exit {
-    let words = match WIDE {
-        true => cpu.window.load_words::<4>(at),
-        false => cpu.window.load_words::<2>(at).map(|[a, b]| [a, b, 0, 0]),
-    };
-    let Some(words) = words else { return cpu.fault(i, Trap::Load(at)) };
     let register = &mut cpu.state.v[i.rd.number() & 31].0;
-    let count = if WIDE { 4 } else { 2 };
-    register[..count].copy_from_slice(&words[..count]);
-    i.chain(cpu)
+    let loaded = match WIDE {
+        true => cpu.window.load_vector::<4>(at, register),
+        false => cpu.window.load_vector::<2>(at, register),
+    };
+    match loaded {
+        Some(()) => i.chain(cpu),
+        None => cpu.fault(i, Trap::Load(at)),
+    }
 }
 
 fn store<const WIDE: bool>(cpu: &mut Cpu, i: Cursor<'_>, at: u64) -> Exit {
-    let words = cpu.state.v[i.rd.number() & 31].0;
+    let register = &cpu.state.v[i.rd.number() & 31].0;
     let stored = match WIDE {
-        true => cpu.window.store_words(at, words),
-        false => cpu.window.store_words(at, [words[0], words[1]]),
+        true => cpu.window.store_vector::<4>(at, register),
+        false => cpu.window.store_vector::<2>(at, register),
     };
     match stored {
         Some(()) => i.chain(cpu),

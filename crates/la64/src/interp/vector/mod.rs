@@ -11,8 +11,11 @@ mod lanes;
 mod memory;
 mod narrow;
 mod permute;
+mod raw;
 mod shift;
 mod whole;
+
+pub(super) use whole::InsertW;
 
 use super::bind::VectorEntry;
 use super::{Cpu, Cursor, Exit, Handler, Slot};
@@ -57,14 +60,13 @@ impl Cpu {
     #[inline(always)]
     fn half(&self, slot: Slot, n: usize) -> u128 {
         let v = &self.state.v[slot.number() & 31].0;
-        u128::from(v[2 * n]) | u128::from(v[2 * n + 1]) << 64
+        <u64 as raw::Array>::join([v[2 * n], v[2 * n + 1]])
     }
 
     #[inline(always)]
     fn set_half(&mut self, slot: Slot, n: usize, value: u128) {
         let v = &mut self.state.v[slot.number() & 31].0;
-        v[2 * n] = value as u64;
-        v[2 * n + 1] = (value >> 64) as u64;
+        v[2 * n..2 * n + 2].copy_from_slice(&<u64 as raw::Array>::split(value));
     }
 }
 
@@ -80,6 +82,35 @@ fn halves<const WIDE: bool>(
         cpu.set_half(i.rd, n, f(d, j, k, i.imm));
     }
     i.chain(cpu)
+}
+
+/// Lane n of vd = f(lanes n of vd, vj, vk, immediate) on one half or both. The lanes are read and
+/// written where they are, in the shape that the host's vector instructions have.
+#[inline(always)]
+fn by_lane<T: lanes::Lane, const WIDE: bool>(
+    cpu: &mut Cpu,
+    i: Cursor<'_>,
+    f: impl Fn(T, T, T, i64) -> T,
+) -> Exit {
+    for half in 0..1 + usize::from(WIDE) {
+        let lanes = |slot: Slot| *T::half(&cpu.state.v[slot.number() & 31], half);
+        let (mut d, j, k) = (lanes(i.rd), lanes(i.rj), lanes(i.rk));
+        for (n, lane) in d.as_mut().iter_mut().enumerate() {
+            *lane = f(*lane, j.as_ref()[n], k.as_ref()[n], i.imm);
+        }
+        *T::half_mut(&mut cpu.state.v[i.rd.number() & 31], half) = d;
+    }
+    i.chain(cpu)
+}
+
+/// The pair of handlers of a function of lanes.
+macro_rules! lanes_of {
+    ($type:ty, $f:expr) => {{
+        fn run<const WIDE: bool>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+            super::by_lane::<$type, WIDE>(cpu, i, $f)
+        }
+        [run::<false> as Handler, run::<true> as Handler]
+    }};
 }
 
 /// The pair of handlers of a function (vd, vj, vk, immediate) -> vd on 128 bits.
@@ -133,4 +164,4 @@ macro_rules! lane {
     };
 }
 
-use {both, lane};
+use {both, lane, lanes_of};

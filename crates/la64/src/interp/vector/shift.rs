@@ -4,7 +4,7 @@
 use super::super::bind::VectorEntry;
 use super::super::{Cpu, Cursor, Exit, Handler};
 use super::lanes::{Lane, build, get};
-use super::{both, lane};
+use super::{both, lane, lanes_of};
 
 /// `name [suffixes] |d, a, n| expression`, with `n` the count from vk (first name) or from the
 /// immediate (second name), already modulo the width; `T` is the lane type, `U` its unsigned twin.
@@ -22,11 +22,11 @@ macro_rules! by_count {
             type T = lane!($suffix);
             #[allow(dead_code)]
             type U = lane!($unsigned);
-            both!(|_, vj, vk, imm| build::<T>(|lane| {
-                let count = if $fixed { imm as T } else { get::<T>(vk, lane) };
-                let ($a, $n): (T, u32) = (get(vj, lane), count as u32 % <T as Lane>::BITS);
+            lanes_of!(T, |_: T, $a: T, count: T, imm: i64| {
+                let count = if $fixed { imm as T } else { count };
+                let $n: u32 = count as u32 % <T as Lane>::BITS;
                 $body
-            }))
+            })
         })
     };
 }

@@ -2,10 +2,12 @@
 //! condition flags, and LASX permutations across the halves.
 
 use super::super::bind::{Entry, VectorEntry};
+use super::super::pairs::{Operation, single};
 use super::super::{Cpu, Cursor, Exit, Handler};
-use super::lane;
 use super::lanes::{Lane, get, put};
+use super::{lane, raw};
 use crate::state::Vreg;
+use std::ops::ControlFlow;
 
 /// The whole register as bytes-in-lanes of one type.
 fn lane_of<T: Lane>(v: Vreg, n: u32) -> T {
@@ -56,8 +58,8 @@ fn quad(field: u32, xd: Vreg, xj: Vreg) -> u128 {
 }
 
 pub(super) static WIDE_TABLE: &[Entry] = &[
-    ("xvinsgr2vr.w", insert::<u32, 7>),
-    ("xvinsgr2vr.d", insert::<u64, 3>),
+    ("xvinsgr2vr.w", single::<InsertW>),
+    ("xvinsgr2vr.d", insert_d),
     ("xvpickve2gr.w", pick::<i32, 7>),
     ("xvpickve2gr.d", pick::<i64, 3>),
     ("xvpickve2gr.wu", pick::<u32, 7>),
@@ -80,6 +82,26 @@ fn insert<T: Lane, const LAST: u32>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let lane = T::cut(cpu.x(i.rj).into());
     let register = &mut cpu.state.v[i.rd.number() & 31];
     *register = with_lane(*register, i.imm as u32 & LAST, lane);
+    i.chain(cpu)
+}
+
+/// `vinsgr2vr.w`. The immediate is the word's place among all of the register file (see
+/// `bind::adjust`).
+pub(in super::super) struct InsertW;
+
+impl Operation for InsertW {
+    #[inline(always)]
+    fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
+        let value = cpu.x(i.rj) as u32;
+        raw::words(&mut cpu.state.v)[usize::from(i.imm as u8)] = value;
+        ControlFlow::Continue(())
+    }
+}
+
+/// As [`InsertW`], a doubleword.
+fn insert_d(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let value = cpu.x(i.rj);
+    raw::doublewords(&mut cpu.state.v)[usize::from(i.imm as u8 & 127)] = value;
     i.chain(cpu)
 }
 
@@ -126,8 +148,8 @@ macro_rules! tests {
             }),)*
             ("vinsgr2vr.b", [insert::<u8, 15>, insert::<u8, 15>]),
             ("vinsgr2vr.h", [insert::<u16, 7>, insert::<u16, 7>]),
-            ("vinsgr2vr.w", [insert::<u32, 3>, insert::<u32, 7>]),
-            ("vinsgr2vr.d", [insert::<u64, 1>, insert::<u64, 3>]),
+            ("vinsgr2vr.w", [single::<InsertW>, single::<InsertW>]),
+            ("vinsgr2vr.d", [insert_d, insert_d]),
             ("vpickve2gr.b", [pick::<i8, 15>, pick::<i8, 15>]),
             ("vpickve2gr.h", [pick::<i16, 7>, pick::<i16, 7>]),
             ("vpickve2gr.w", [pick::<i32, 3>, pick::<i32, 7>]),
