@@ -6,12 +6,14 @@
 //! - [`openmpi`]: the same barrier in Open MPI, where it is installed;
 //! - [`model`]: the protocol core driven in virtual time by a program's accesses;
 //! - [`programs`]: the paper's six programs as such accesses, and what was estimated;
+//! - [`stencil`]: an Ocean-like stencil by the safe interface beside the same in MPI;
 //! - [`tables`]: the paper's tables and figures beside the model's.
 
 pub mod counts;
 pub mod model;
 pub mod openmpi;
 pub mod programs;
+pub mod stencil;
 pub mod tables;
 pub mod timed;
 

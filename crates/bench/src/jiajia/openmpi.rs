@@ -1,5 +1,5 @@
 //! The same barrier in Open MPI: a small C program, built with its compiler and run by its
-//! launcher.
+//! launcher. The stencil beside ours (`stencil`) is built and run the same way.
 //!
 //! Invariants
 //! - `mpicc` and `mpirun` are found in `--peers` or `PATH`; where one is missing the claims read
@@ -19,13 +19,20 @@ const PROGRAM: &str = include_str!("mpi_barrier.c");
 /// A barrier that has not ended by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Mpi {
+/// A program of ours in C, built by Open MPI's compiler.
+pub(super) struct Mpi {
     launcher: std::path::PathBuf,
     program: std::path::PathBuf,
 }
 
 impl Mpi {
-    fn build(peers: &Peers, scratch: &Path) -> Result<Mpi, String> {
+    /// Builds `source` as program `name` in `scratch`.
+    pub(super) fn build(
+        peers: &Peers,
+        scratch: &Path,
+        name: &str,
+        source: &str,
+    ) -> Result<Mpi, String> {
         let find = |name| {
             let found = peers.find("openmpi", name);
             found.ok_or_else(|| format!("`{name}` of Open MPI is neither in --peers nor in PATH"))
@@ -35,16 +42,40 @@ impl Mpi {
         if !String::from_utf8_lossy(&version.stdout).contains("Open MPI") {
             return Err(format!("{} is not Open MPI's", launcher.display()));
         }
-        let source = scratch.join("mpi_barrier.c");
-        let program = scratch.join("mpi_barrier");
-        std::fs::write(&source, PROGRAM).map_err(words)?;
+        let program = scratch.join(name);
+        let file = program.with_extension("c");
+        std::fs::write(&file, source).map_err(words)?;
         let mut compile = Command::new(compiler);
-        let built = compile.arg("-O2").arg("-o").arg(&program).arg(&source).output();
-        let built = built.map_err(words)?;
+        compile.args(["-std=c99", "-O3", "-ffp-contract=off", "-o"]).arg(&program).arg(&file);
+        let built = compile.output().map_err(words)?;
         if !built.status.success() {
             return Err(format!("mpicc: {}", String::from_utf8_lossy(&built.stderr).trim()));
         }
         Ok(Mpi { launcher, program })
+    }
+
+    /// Runs the program over shared memory; the two figures it prints first, and what follows them.
+    pub(super) fn run(
+        &self,
+        ranks: usize,
+        binding: &str,
+        arguments: &[String],
+    ) -> Result<(Spread, Vec<f64>), String> {
+        let mut run = Command::new("timeout");
+        run.arg(PATIENCE.as_secs().to_string()).arg(&self.launcher);
+        run.args(["-n", &ranks.to_string(), "--oversubscribe", "--bind-to", binding]);
+        run.args(["--mca", "btl", "self,vader"]);
+        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        run.arg(&self.program).args(arguments);
+        let ran = run.output().map_err(words)?;
+        let out = String::from_utf8_lossy(&ran.stdout);
+        let mut figures = out.split_whitespace().filter_map(|w| w.parse::<f64>().ok());
+        match (figures.next(), figures.next()) {
+            (Some(p10_ns), Some(median_ns)) => {
+                Ok((Spread { p10_ns, median_ns }, figures.collect()))
+            }
+            _ => Err(format!("mpirun: {}", String::from_utf8_lossy(&ran.stderr).trim())),
+        }
     }
 
     fn barrier(
@@ -54,19 +85,8 @@ impl Mpi {
         batches: usize,
         batch: usize,
     ) -> Result<Spread, String> {
-        let mut run = Command::new("timeout");
-        run.arg(PATIENCE.as_secs().to_string()).arg(&self.launcher);
-        run.args(["-n", &ranks.to_string(), "--oversubscribe", "--bind-to", binding]);
-        run.args(["--mca", "btl", "self,vader"]);
-        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        run.arg(&self.program).arg(batches.to_string()).arg(batch.to_string());
-        let ran = run.output().map_err(words)?;
-        let out = String::from_utf8_lossy(&ran.stdout);
-        let mut figures = out.split_whitespace().filter_map(|w| w.parse::<f64>().ok());
-        match (figures.next(), figures.next()) {
-            (Some(p10_ns), Some(median_ns)) => Ok(Spread { p10_ns, median_ns }),
-            _ => Err(format!("mpirun: {}", String::from_utf8_lossy(&ran.stderr).trim())),
-        }
+        let arguments = [batches.to_string(), batch.to_string()];
+        self.run(ranks, binding, &arguments).map(|(spread, _)| spread)
     }
 }
 
@@ -75,7 +95,7 @@ impl Mpi {
 /// # Errors
 /// When Open MPI is missing or fails.
 pub fn barrier(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
-    let mpi = Mpi::build(peers, scratch)?;
+    let mpi = Mpi::build(peers, scratch, "mpi_barrier", PROGRAM)?;
     let theirs = mpi.barrier(2, "core", 100, 2000)?;
     let ours = barrier_shm(2, effort)?;
     let note = format!(
@@ -91,7 +111,7 @@ pub fn barrier(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
 /// # Errors
 /// As [`barrier`].
 pub fn crowded(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
-    let mpi = Mpi::build(peers, scratch)?;
+    let mpi = Mpi::build(peers, scratch, "mpi_barrier", PROGRAM)?;
     let (_, ours) = oversubscribed(effort)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let theirs = mpi.barrier(2 * cores, "none", 20, 20)?;

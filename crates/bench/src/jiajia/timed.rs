@@ -75,7 +75,7 @@ impl Spread {
     }
 }
 
-fn spread(mut samples: Vec<f64>) -> Spread {
+pub(super) fn spread(mut samples: Vec<f64>) -> Spread {
     samples.sort_by(f64::total_cmp);
     let at = |share: f64| samples[((samples.len() - 1) as f64 * share) as usize];
     Spread { p10_ns: at(0.1), median_ns: at(0.5) }
@@ -95,7 +95,7 @@ fn batches(effort: Effort, mut act: impl FnMut() -> Result<(), String>) -> Resul
 
 /// Binds the calling thread to one processor of those it may use; where the system refuses, it
 /// stays unbound.
-fn bind(n: usize) {
+pub(super) fn bind(n: usize) {
     let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return };
     let cpus: Vec<usize> = (0..1024).filter(|&c| allowed.is_set(c)).collect();
     let mut one = rustix::thread::CpuSet::new();
@@ -186,7 +186,8 @@ pub fn code1_pool(effort: Effort) -> Result<Spread, String> {
 /// One section of Code 1 over TCP on loopback, and a round trip of the same connection.
 ///
 /// The counter's home is the manager, so the write goes ahead of the release on one connection and
-/// needs no acknowledgement of its own; the copy read is this rank's last, which the grant leaves
+/// needs no acknowledgement of its own; nor is the release's answer waited for before the next
+/// request; the copy read is this rank's last, which the grant leaves
 /// valid.
 ///
 /// # Errors
@@ -199,6 +200,8 @@ pub fn code1_tcp(effort: Effort) -> Result<(Spread, Spread), String> {
     let mut value = 0;
     let round = batches(effort, || read_word(&job[1], BOARD).map(drop))?;
     let sections = batches(effort, || section(&job[1], &mut locks, &mut value))?;
+    // The last section's write is on its way; nobody waits for it before the next request.
+    job[1].flush(BOARD).map_err(words)?;
     match read_word(&job[0], BOARD)? {
         found if found == value => Ok((sections, round)),
         found => Err(format!("the counter is {found} after {value} sections")),

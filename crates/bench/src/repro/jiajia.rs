@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::claims::{Figure, Targets};
+use crate::jiajia::stencil::{self, Length};
 use crate::jiajia::timed::Effort;
 use crate::jiajia::{Figures, counts, openmpi, tables, timed};
 use crate::repro::{Answer, Options, Step};
@@ -17,6 +18,10 @@ pub const SYSTEM: &str = "dsm";
 
 fn effort(options: &Options) -> Effort {
     if options.quick { Effort::QUICK } else { Effort::FULL }
+}
+
+fn length(options: &Options) -> Length {
+    if options.quick { Length::QUICK } else { Length::FULL }
 }
 
 /// Every measurement of the system.
@@ -41,6 +46,12 @@ pub fn steps() -> Vec<Step> {
         }),
         step("Open MPI's crowded barrier", &["dsm.oversubscribed.vs_openmpi"], |o| {
             openmpi::crowded(&o.peers, &o.scratch, effort(o))
+        }),
+        step("stencil without faults", &["dsm.stencil.safe_faults"], |o| {
+            stencil::safe_faults(length(o))
+        }),
+        step("stencil beside Open MPI", &["dsm.stencil.vs_mpi"], |o| {
+            stencil::beside_mpi(&o.peers, &o.scratch, length(o))
         }),
     ]
 }

@@ -166,4 +166,15 @@ impl<F: Fabric> Fabric for Counted<F> {
         let done = self.fabric.board_read(node, question);
         self.count_board(&self.counters.board_reads_count, question.len(), done)
     }
+    /// Counted when it is asked; the answer is the same operation's.
+    fn board_ask(&self, node: NodeId, question: &[u8]) -> Result<Option<u64>> {
+        let asked = self.fabric.board_ask(node, question)?;
+        if asked.is_some() {
+            return self.count_board(&self.counters.board_reads_count, question.len(), Ok(asked));
+        }
+        Ok(None)
+    }
+    fn board_answer(&self, node: NodeId, asked: u64) -> Result<Vec<u8>> {
+        self.fabric.board_answer(node, asked)
+    }
 }

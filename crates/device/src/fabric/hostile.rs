@@ -15,7 +15,8 @@
 //!   lost, as they would be.
 //!
 //! An engine that is right on this pool is right on any; one that misses a flush is caught by its
-//! own oracle within a few thousand operations.
+//! own oracle within a few thousand operations. Programs in other languages use the C ABI
+//! (`include/littoral_pool.h`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +59,12 @@ impl HostilePool {
             counts: HostileCounts::default(),
         };
         HostileView { pool: self.clone(), cache: Mutex::new(cache) }
+    }
+
+    /// Bytes of the pool.
+    #[allow(clippy::len_without_is_empty)] // A pool has at least a line.
+    pub fn len(&self) -> usize {
+        self.medium.len() * 8
     }
 
     /// The word at `offset` as it is on the medium.

@@ -22,7 +22,7 @@ pub mod hostile;
 pub mod mailbox;
 pub mod pool;
 pub mod pool_file;
-mod raw;
+pub mod raw;
 pub mod shm;
 pub mod sim;
 pub mod tcp;
@@ -204,6 +204,24 @@ pub trait Fabric {
     fn board_read(&self, node: NodeId, _question: &[u8]) -> Result<Vec<u8>> {
         Err(Error::new(Kind::Unsupported, format!("node {node} hosts no board on this fabric")))
     }
+
+    /// Begins a read of the board and does not wait for the answer, which [`Fabric::board_answer`]
+    /// takes: the two halves of a split transaction. `None` where the fabric has only the whole
+    /// one; nothing was asked then.
+    ///
+    /// # Errors
+    /// As `board_write`.
+    fn board_ask(&self, _node: NodeId, _question: &[u8]) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Waits for the answer to what `board_ask` began.
+    ///
+    /// # Errors
+    /// As `board_write`.
+    fn board_answer(&self, _node: NodeId, _asked: u64) -> Result<Vec<u8>> {
+        Err(Error::new(Kind::Unsupported, "this fabric's reads are whole"))
+    }
 }
 
 /// A borrowed fabric is a fabric: a test keeps one, what counts or drives it has the other.
@@ -264,5 +282,11 @@ impl<F: Fabric + ?Sized> Fabric for &F {
     }
     fn board_read(&self, node: NodeId, question: &[u8]) -> Result<Vec<u8>> {
         (**self).board_read(node, question)
+    }
+    fn board_ask(&self, node: NodeId, question: &[u8]) -> Result<Option<u64>> {
+        (**self).board_ask(node, question)
+    }
+    fn board_answer(&self, node: NodeId, asked: u64) -> Result<Vec<u8>> {
+        (**self).board_answer(node, asked)
     }
 }

@@ -6,7 +6,9 @@
 //!
 //! Fault model: another process that truncates the file makes a load fault (SIGBUS); the processes
 //! of one job do not.
-#![allow(unsafe_code)] // Reason: mapping memory that other processes write.
+#![allow(unsafe_code)] // Reason: mapping memory that other processes write, and callers in C.
+
+pub mod c_abi;
 
 use std::fs::File;
 use std::ptr::NonNull;

@@ -72,6 +72,8 @@ struct Waits {
     inbox: VecDeque<(NodeId, Vec<u8>)>,
     dead: HashMap<NodeId, String>,
     wakes: u64,
+    /// Threads of this node that sleep until something changes.
+    asleep: u32,
 }
 
 struct Shared {
@@ -305,6 +307,8 @@ impl Shared {
             }
         };
         drop(hosted);
+        // The others' first: theirs has the way over the wire still before it.
+        dma.sort_by_key(|write| write.node == self.me);
         dma.into_iter().for_each(|write| self.deliver(&write));
         Ok(answer)
     }
@@ -313,15 +317,22 @@ impl Shared {
         if *node == self.me {
             // A board that writes outside the window harms nobody but who asked it to.
             let _ = self.window.put(*offset, data);
-            self.turns.fetch_add(1, Ordering::Release);
-            drop(locked(&self.waits));
-            self.changed.notify_all();
+            self.tell_waiting();
             return;
         }
         let mut body = Writer::new();
         body.u64(*offset as u64).raw(data);
         // A peer that died meanwhile is told nothing.
         let _ = self.send(*node, PUT, &body.finish());
+    }
+
+    /// Lets waiting threads look again. The lock is taken after the change, so a thread that found
+    /// nothing is asleep, and counted, before it is asked who sleeps.
+    fn tell_waiting(&self) {
+        self.turns.fetch_add(1, Ordering::AcqRel);
+        if locked(&self.waits).asleep > 0 {
+            self.changed.notify_all();
+        }
     }
 
     fn ring_bell(&self) {
@@ -364,15 +375,26 @@ impl Shared {
                 return Ok(None);
             }
             if spins >= SPIN_TURNS {
-                drop(self.changed.wait_timeout(waits, left.min(BEAT)));
+                waits.asleep += 1;
+                let slept = self.changed.wait_timeout(waits, left.min(BEAT));
+                slept.unwrap_or_else(PoisonError::into_inner).0.asleep -= 1;
             }
         }
     }
 
-    fn ask(&self, node: NodeId, kind: u8, mut body: Writer) -> Result<Vec<u8>> {
+    fn ask(&self, node: NodeId, kind: u8, body: Writer) -> Result<Vec<u8>> {
+        let id = self.begin(node, kind, body)?;
+        self.answer_to(node, id)
+    }
+
+    /// Sends a request; the number of its answer.
+    fn begin(&self, node: NodeId, kind: u8, mut body: Writer) -> Result<u64> {
         let id = self.next_request.fetch_add(1, Ordering::Relaxed);
         body.u64(id);
-        self.send(node, kind, &body.finish())?;
+        self.send(node, kind, &body.finish()).map(|_| id)
+    }
+
+    fn answer_to(&self, node: NodeId, id: u64) -> Result<Vec<u8>> {
         let found = self.wait(Some(node), CONNECT_MAX, |w| w.answers.remove(&id))?;
         let answer = found.ok_or_else(|| self.dead(node, "it did not answer a request"))?;
         match answer.split_first() {
@@ -410,8 +432,7 @@ impl<'s> Agent<'s> {
                 moved |= self.read(n);
             }
             if moved {
-                self.shared.turns.fetch_add(1, Ordering::AcqRel);
-                self.shared.changed.notify_all();
+                self.shared.tell_waiting();
             }
             self.beat_and_listen(&alive);
         }
@@ -435,7 +456,9 @@ impl<'s> Agent<'s> {
         fds.extend(peers().map(|(_, p)| PollFd::from_borrowed_fd(p.stream.as_fd(), interest(p))));
         // An interrupted poll is a poll without news.
         let _ = poll(&mut fds, Some(&timespec(BEAT)));
-        let _ = (&self.bell).read(&mut [0; 64]);
+        if fds[0].revents().contains(PollFlags::IN) {
+            let _ = (&self.bell).read(&mut [0; 64]);
+        }
         let mut ready = Vec::new();
         for ((n, peer), fd) in peers().zip(&fds[1..]) {
             if fd.revents().contains(PollFlags::OUT)
@@ -741,6 +764,20 @@ impl Fabric for TcpFabric {
         let mut body = Writer::new();
         body.raw(question);
         self.shared.ask(node, BOARD_READ, body)
+    }
+
+    fn board_ask(&self, node: NodeId, question: &[u8]) -> Result<Option<u64>> {
+        board_sized(question)?;
+        if node == self.shared.me {
+            return Ok(None);
+        }
+        let mut body = Writer::new();
+        body.raw(question);
+        self.shared.begin(node, BOARD_READ, body).map(Some)
+    }
+
+    fn board_answer(&self, node: NodeId, asked: u64) -> Result<Vec<u8>> {
+        self.shared.answer_to(node, asked)
     }
 
     fn liveness(&self, node: NodeId) -> Liveness {

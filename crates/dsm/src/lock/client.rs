@@ -1,14 +1,17 @@
 //! A rank's side of a [`super::board::LockBoard`].
 //!
 //! Life of a section: one write asks; the wait is on this rank's own window, spinning a few
-//! microseconds and then asleep; one read releases, its question carrying the notices. Notices that
+//! microseconds and then asleep; one read releases, its question carrying the notices. Where the
+//! fabric's reads are split, the answer of that read is not waited for but looked at when the next
+//! grant or departure has come, by which time it has: the board answers in order. Notices that
 //! do not fit a request go ahead of it in writes of their own, which are counted as coherence
 //! operations and not as lock operations.
 //!
 //! Invariants
 //! - One request at a time; the last number seen in a variable tells an old grant from a new one.
+//! - A release that this rank has no right to is asked whole, so that the refusal is its result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
@@ -32,6 +35,9 @@ pub struct BoardClient<'f, F> {
     board: NodeId,
     layout: LockLayout,
     seen: BTreeMap<LockId, u64>,
+    held: BTreeSet<LockId>,
+    /// The read whose answer has not been looked at.
+    unanswered: Option<u64>,
     lock_word: u64,
     barrier_word: u64,
     generation: u64,
@@ -46,6 +52,8 @@ impl<'f, F: Fabric> BoardClient<'f, F> {
             board,
             layout,
             seen: BTreeMap::new(),
+            held: BTreeSet::new(),
+            unanswered: None,
             lock_word: 0,
             barrier_word: 0,
             generation: 0,
@@ -60,6 +68,12 @@ impl<'f, F: Fabric> BoardClient<'f, F> {
 
     fn tell(&self, w: Writer) -> Result<()> {
         self.fabric.board_write(self.board, &w.finish()).map_err(lost)
+    }
+
+    /// Looks at the answer to the last release.
+    fn settle(&mut self) -> Result<()> {
+        let Some(asked) = self.unanswered.take() else { return Ok(()) };
+        refusal(&self.fabric.board_answer(self.board, asked).map_err(lost)?)
     }
 
     /// Sends notices that do not fit ahead; what is left for the request itself.
@@ -142,6 +156,8 @@ impl<F: Fabric> Locks for BoardClient<'_, F> {
         self.lock_word = await_word(self.fabric, at, self.lock_word, || self.check(lock))?;
         let (notices, version) = self.take(cell, self.lock_word)?;
         self.seen.insert(lock, version);
+        self.held.insert(lock);
+        self.settle()?;
         Ok(notices)
     }
 
@@ -151,8 +167,15 @@ impl<F: Fabric> Locks for BoardClient<'_, F> {
         let mut w = Writer::new();
         w.u8(RELEASE).u32(lock.0).u64(self.generation);
         put_pages(&mut w, rest);
-        let answer = self.fabric.board_read(self.board, &w.finish()).map_err(lost)?;
-        refusal(&answer)
+        let question = w.finish();
+        self.settle()?;
+        if self.held.remove(&lock) {
+            self.unanswered = self.fabric.board_ask(self.board, &question).map_err(lost)?;
+            if self.unanswered.is_some() {
+                return Ok(());
+            }
+        }
+        refusal(&self.fabric.board_read(self.board, &question).map_err(lost)?)
     }
 }
 
@@ -169,6 +192,7 @@ impl<F: Fabric> Barriers for BoardClient<'_, F> {
         self.barrier_word = await_word(self.fabric, at, self.barrier_word, live)?;
         let (notices, generation) = self.take(cell, self.barrier_word)?;
         self.generation = generation;
+        self.settle()?;
         Ok(notices)
     }
 }
