@@ -272,7 +272,7 @@ fn efficiency_row(
     cap: Option<PerSecond>,
 ) -> Result<EfficiencyRow> {
     let chains = Chains::new(contexts, READS / u64::from(contexts), array.len() as u64);
-    let slow = ring_of(PacedPtr::new(array.clone(), paced(LATENCY, cap, contexts)), contexts)?;
+    let mut slow = ring_of(PacedPtr::new(array.clone(), paced(LATENCY, cap, contexts)), contexts)?;
     let instant = PacedPtr::new(array.clone(), paced(Picos::ZERO, None, contexts));
     let instant = ring_of(instant, contexts)?;
     let wanted = run_async(&instant, chains).map_err(failed)?;
@@ -351,7 +351,7 @@ pub fn interface(trials: u32) -> Result<InterfaceFigures> {
             let device = QueuePair::new(array.clone(), options(), doorbell, batching);
             ring_of(device.map_err(failed)?, CONTEXTS)
         };
-        let pairs = STAND_INS.into_iter().map(pair).collect::<Result<Vec<_>>>()?;
+        let mut pairs = STAND_INS.into_iter().map(pair).collect::<Result<Vec<_>>>()?;
         let mut forms = vec![async_form("lightweight", &light, chains)];
         forms.extend(pairs.iter().map(|ring| async_form("queue pair", ring, chains)));
         let least = interleaved(trials, chains.reads(), wanted, &mut forms)?;

@@ -24,6 +24,9 @@ use std::time::Duration;
 
 use littoral_base::clock::ClockKind;
 
+pub use crate::raw::lease::Lease;
+use crate::raw::lease::{copy_of, word_of};
+
 /// A slot of a read device: an index below `limits().slots`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
@@ -152,15 +155,27 @@ pub trait ReadDevice {
 
     /// The bytes of a completed request, exactly as many as were asked for.
     ///
-    /// The slice is valid until `release` or the next `issue` on the slot; the ring's guard type
-    /// enforces that with a lifetime.
-    fn data(&self, slot: Slot) -> &[u8];
+    /// The slice is valid until the slot is released or issued on: who asks has promised to keep to
+    /// that ([`Lease::new`]). The ring's guard keeps it by a lifetime; [`ReadDevice::copy`] and
+    /// [`ReadDevice::word`] need no promise.
+    fn data(&self, slot: Slot, lease: Lease) -> &[u8];
+
+    /// A copy of the bytes of a completed request.
+    fn copy(&self, slot: Slot) -> Vec<u8> {
+        copy_of(self, slot)
+    }
+
+    /// Word `index` (8 bytes, little-endian) of a completed request; `None` beyond its end.
+    #[inline(always)]
+    fn word(&self, slot: Slot, index: usize) -> Option<u64> {
+        word_of(self, slot, index)
+    }
 
     /// [`ReadDevice::poll`] and, of a read that ended well, [`ReadDevice::data`], in one look.
     #[inline(always)]
-    fn answer(&self, slot: Slot) -> Option<Result<&[u8], Status>> {
+    fn answer(&self, slot: Slot, lease: Lease) -> Option<Result<&[u8], Status>> {
         match self.poll(slot)? {
-            Status::Ok => Some(Ok(self.data(slot))),
+            Status::Ok => Some(Ok(self.data(slot, lease))),
             status => Some(Err(status)),
         }
     }

@@ -61,7 +61,7 @@ fn check(device: &impl ReadDevice, bytes: &[u8], asks: &[Ask]) {
                 match expected(bytes, ask, limits.read_bytes_max) {
                     Some(wanted) => {
                         assert_eq!(status, Status::Ok, "{ask:?}: {:?}", device.last_error());
-                        assert_eq!(device.data(slot), wanted, "{ask:?}");
+                        assert_eq!(device.copy(slot), wanted, "{ask:?}");
                     }
                     None => assert_eq!(status, Status::Refused, "{ask:?}"),
                 }
@@ -190,7 +190,7 @@ fn shrink(device: &impl ReadDevice, file: &Sample) {
     assert_eq!(device.poll(Slot(0)), Some(Status::Os));
     assert!(device.last_error().is_some());
     assert_eq!(device.poll(Slot(1)), Some(Status::Ok));
-    assert_eq!(device.data(Slot(1)), &file.bytes[4096..8192]);
+    assert_eq!(device.copy(Slot(1)), &file.bytes[4096..8192]);
 }
 
 #[test]

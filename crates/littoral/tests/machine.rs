@@ -21,7 +21,7 @@ fn read_once(device: &impl ReadDevice, addr: u64, len: u32) -> Vec<u8> {
         device.park(std::time::Duration::from_millis(10));
     }
     assert!(device.poll(Slot(0)).unwrap().is_ok());
-    let bytes = device.data(Slot(0)).to_vec();
+    let bytes = device.copy(Slot(0));
     device.release(Slot(0));
     bytes
 }

@@ -25,14 +25,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use littoral_base::counters::bump;
-use littoral_device::read::{ReadDevice, Slot, Status};
+use littoral_device::read::{Lease, ReadDevice, Slot, Status};
 
 use crate::counters::RingCounters;
 use crate::error::{Error, Kind, Result};
+use crate::raw::lease::lease;
 
 /// What all contexts of a ring share; futures reach it by one pointer.
 pub(crate) struct Core<D> {
     pub(crate) device: D,
+    lease: Lease,
     /// Counts the times a future of this ring returned `Pending`; a `Pending` that left it
     /// unchanged is foreign.
     pub(crate) marks: Cell<u64>,
@@ -51,6 +53,7 @@ impl<D: ReadDevice> Core<D> {
         let slots = device.limits().slots;
         Core {
             device,
+            lease: lease(),
             marks: Cell::new(0),
             counters: RingCounters::default(),
             spare_first: contexts_max,
@@ -268,7 +271,7 @@ impl<'r, D: ReadDevice> Future for Read<'r, D> {
             this.poll_special();
             return Poll::Pending;
         }
-        let Some(answer) = this.core.device.answer(Slot(this.word as u32)) else {
+        let Some(answer) = this.core.device.answer(Slot(this.word as u32), this.core.lease) else {
             bump(&this.core.counters.waits_count, 1);
             this.mark();
             return Poll::Pending;

@@ -84,8 +84,10 @@ impl<D: ReadDevice> Ring<D> {
         })
     }
 
-    /// The device, for its counters and limits; requests of one's own would upset the ring's.
-    pub fn device(&self) -> &D {
+    /// The device, for its counters and limits.
+    ///
+    /// By `&mut`, so that no guard is alive whose bytes a request of one's own could overwrite.
+    pub fn device(&mut self) -> &D {
         &self.core.device
     }
 

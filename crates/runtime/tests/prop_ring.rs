@@ -79,7 +79,7 @@ proptest! {
         delays in proptest::collection::vec(0u64..40, 50..400), contexts in 1u32..9,
     ) {
         let script = delays.into_iter().map(|d| (d, Status::Ok));
-        let ring = ring(Scripted::new(3 * contexts, script), contexts);
+        let mut ring = ring(Scripted::new(3 * contexts, script), contexts);
         let next = Cell::new(0u64);
         ring.run(async |cx| {
             while next.get() < 100 {
@@ -92,7 +92,8 @@ proptest! {
             Ok::<(), Error>(())
         })
         .unwrap();
-        prop_assert!(ring.device().late_answers.get() <= ring.counters().abandoned_count);
+        let late = ring.device().late_answers.get();
+        prop_assert!(late <= ring.counters().abandoned_count);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! fio runs its io_uring engine with registered file and buffers, which are its cheapest settings
 //! here. Processor time is user plus system time of the reading process, over reads finished; both
 //! programs sleep while nothing has arrived. Clock: wall.
+//!
+//! Each run warms up first, uncounted: a drive whose rate is capped by a bucket of tokens serves
+//! more after a pause, and a program that takes longer to start has had the longer pause.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -24,6 +27,9 @@ const READ_BYTES: u32 = 4096;
 /// io_uring sleeps until one in this many of the outstanding reads has been answered: fewer
 /// wake-ups a read, while the drive keeps most of its queue.
 const PARK_SHARE: u32 = 8;
+
+/// Uncounted reads before each run.
+const WARM_UP: Duration = Duration::from_millis(700);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -199,13 +205,26 @@ fn process_cpu_ns() -> f64 {
 fn run_ours(device: &Uring, depth: u32, length: Duration, seed: u64) -> Result<Sample> {
     let blocks = device.limits().capacity_bytes / u64::from(READ_BYTES);
     let mut rng = rng::stream(seed, "addresses");
-    let mut reads = 0u64;
     let mut issue = |slot| {
         let block = rng.random_range(0..blocks);
         device.issue(slot, block * u64::from(READ_BYTES), READ_BYTES);
     };
-    let (start, cpu) = (Instant::now(), process_cpu_ns());
     (0..depth).for_each(|s| issue(Slot(s)));
+    keep_reading(device, depth, WARM_UP, &mut issue)?;
+    let (start, cpu) = (Instant::now(), process_cpu_ns());
+    let reads = keep_reading(device, depth, length, &mut issue)?;
+    let (elapsed, cpu) = (start.elapsed().as_secs_f64(), process_cpu_ns() - cpu);
+    Ok(Sample { cpu_ns_per_read: cpu / reads as f64, reads_per_s: reads as f64 / elapsed })
+}
+
+/// Replaces every read that has been answered by the next one; answers how many were.
+fn keep_reading(
+    device: &Uring,
+    depth: u32,
+    length: Duration,
+    issue: &mut impl FnMut(Slot),
+) -> Result<u64> {
+    let (start, mut reads) = (Instant::now(), 0u64);
     while start.elapsed() < length {
         device.park(Duration::from_millis(100));
         for slot in (0..depth).map(Slot) {
@@ -222,8 +241,7 @@ fn run_ours(device: &Uring, depth: u32, length: Duration, seed: u64) -> Result<S
             issue(slot);
         }
     }
-    let (elapsed, cpu) = (start.elapsed().as_secs_f64(), process_cpu_ns() - cpu);
-    Ok(Sample { cpu_ns_per_read: cpu / reads as f64, reads_per_s: reads as f64 / elapsed })
+    Ok(reads)
 }
 
 fn run_fio(
@@ -239,6 +257,7 @@ fn run_fio(
         .args(["--output-format=json", "--readonly", "--thread=1", "--gtod_reduce=1"])
         .arg(format!("--filename={}", file.display()))
         .arg(format!("--iodepth={depth}"))
+        .arg(format!("--ramp_time={}ms", WARM_UP.as_millis()))
         .arg(format!("--runtime={}ms", length.as_millis()))
         .arg(format!("--direct={}", u8::from(direct)))
         .output()

@@ -152,7 +152,8 @@ fn step<D: ReadDevice>(
     match device.poll(slot) {
         None => Ok(false),
         Some(Status::Ok) => {
-            machine.state = next(machine.state, first_word(device.data(slot)));
+            machine.state =
+                next(machine.state, device.word(slot, 0).expect("invariant: a line has 8 bytes"));
             device.release_done(slot);
             machine.left -= 1;
             if machine.left > 0 {

@@ -14,7 +14,7 @@ use super::paced::Paced;
 use super::pread::{Pread, PreadOptions};
 use super::uring::{Uring, UringOptions};
 use crate::error::{Kind, Result};
-use crate::read::{Limits, ReadDevice, Slot, Status};
+use crate::read::{Lease, Limits, ReadDevice, Slot, Status};
 
 /// A read device chosen at run time.
 #[non_exhaustive]
@@ -94,11 +94,11 @@ impl ReadDevice for AnyDevice {
     fn poll(&self, slot: Slot) -> Option<Status> {
         each!(self, d => d.poll(slot))
     }
-    fn data(&self, slot: Slot) -> &[u8] {
-        each!(self, d => d.data(slot))
+    fn data(&self, slot: Slot, lease: Lease) -> &[u8] {
+        each!(self, d => d.data(slot, lease))
     }
-    fn answer(&self, slot: Slot) -> Option<std::result::Result<&[u8], Status>> {
-        each!(self, d => d.answer(slot))
+    fn answer(&self, slot: Slot, lease: Lease) -> Option<std::result::Result<&[u8], Status>> {
+        each!(self, d => d.answer(slot, lease))
     }
     fn release(&self, slot: Slot) {
         each!(self, d => d.release(slot));

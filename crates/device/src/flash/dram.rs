@@ -13,7 +13,7 @@ use littoral_base::clock::ClockKind;
 
 use crate::raw::cpu::prefetch_slice;
 use crate::raw::slots::{SlotTable, State};
-use crate::read::{Completion, Limits, ReadDevice, Slot, Status};
+use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
 
 /// Most slots of a DRAM device unless asked otherwise.
@@ -26,7 +26,7 @@ pub const SLOTS_DEFAULT: u32 = 1024;
 /// let dram = Dram::new(Region::from_bytes(b"some bytes")?);
 /// dram.issue(Slot(0), 5, 5);
 /// assert_eq!(dram.poll(Slot(0)), Some(Status::Ok));
-/// assert_eq!(dram.data(Slot(0)), b"bytes");
+/// assert_eq!(dram.copy(Slot(0)), b"bytes");
 /// dram.release(Slot(0));
 /// # Ok::<(), littoral_device::Error>(())
 /// ```
@@ -88,12 +88,12 @@ impl ReadDevice for Dram {
     }
 
     #[inline(always)]
-    fn data(&self, slot: Slot) -> &[u8] {
+    fn data(&self, slot: Slot, _: Lease) -> &[u8] {
         self.slots.bytes(self.slots.entry(slot))
     }
 
     #[inline(always)]
-    fn answer(&self, slot: Slot) -> Option<std::result::Result<&[u8], Status>> {
+    fn answer(&self, slot: Slot, _: Lease) -> Option<std::result::Result<&[u8], Status>> {
         Some(self.slots.answer(self.slots.entry(slot)))
     }
 
@@ -121,7 +121,7 @@ mod tests {
         let dram = Dram::with_slots(Region::from_bytes(&[7; 64]).unwrap(), 2);
         dram.issue(Slot(1), 1, 64);
         assert_eq!(dram.poll(Slot(1)), Some(Status::Refused));
-        assert!(dram.data(Slot(1)).is_empty());
+        assert!(dram.copy(Slot(1)).is_empty());
         assert!(!dram.is_free(Slot(1)) && dram.is_free(Slot(0)));
         dram.release(Slot(1));
         assert!(dram.is_free(Slot(1)));

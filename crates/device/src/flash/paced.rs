@@ -30,7 +30,7 @@ use crate::profile::Flash;
 use crate::raw::buffers::Buffers;
 use crate::raw::cpu::prefetch_slice;
 use crate::raw::slots::{Entry, SlotTable, State};
-use crate::read::{Completion, Limits, ReadDevice, Slot, Status};
+use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
 use crate::ticks;
 
@@ -116,7 +116,7 @@ pub type PacedCopy = Paced<true>;
 /// while device.poll(Slot(0)).is_none() {
 ///     device.reap();
 /// }
-/// assert_eq!(device.data(Slot(0)), [7; 64]);
+/// assert_eq!(device.copy(Slot(0)), [7; 64]);
 /// device.release(Slot(0));
 /// # Ok::<(), littoral_device::Error>(())
 /// ```
@@ -296,13 +296,13 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
     }
 
     #[inline(always)]
-    fn data(&self, slot: Slot) -> &[u8] {
+    fn data(&self, slot: Slot, _: Lease) -> &[u8] {
         let direct = self.slots.bytes(self.slots.entry(slot));
         if COPY { self.buffers.bytes(slot, direct.len()) } else { direct }
     }
 
     #[inline(always)]
-    fn answer(&self, slot: Slot) -> Option<std::result::Result<&[u8], Status>> {
+    fn answer(&self, slot: Slot, _: Lease) -> Option<std::result::Result<&[u8], Status>> {
         let entry = self.slots.entry(slot);
         if !self.is_due(entry) {
             return None;
@@ -377,7 +377,7 @@ mod tests {
         device.issue(Slot(3), 4096, 2048);
         assert_eq!(wait(&device, Slot(3)), Status::Ok);
         assert!(start.elapsed().as_micros() >= 198);
-        assert_eq!(device.data(Slot(3)), &region()[4096..6144]);
+        assert_eq!(device.copy(Slot(3)), &region()[4096..6144]);
         device.release(Slot(3));
         let counts = device.counts();
         assert_eq!((counts.reads_count, counts.read_bytes), (1, 2048));
@@ -400,7 +400,7 @@ mod tests {
         for (addr, len) in [(8, 16), (16, 8), (0, 4096), (1 << 16, 16), (u64::MAX - 15, 16)] {
             device.issue(Slot(0), addr, len);
             assert_eq!(device.poll(Slot(0)), Some(Status::Refused), "{addr}+{len}");
-            assert!(device.data(Slot(0)).is_empty());
+            assert!(device.copy(Slot(0)).is_empty());
             device.release(Slot(0));
             assert!(device.is_free(Slot(0)));
         }
@@ -417,7 +417,7 @@ mod tests {
         }
         device.issue(Slot(1), 16, 16);
         assert_eq!(wait(&device, Slot(1)), Status::Ok);
-        assert_eq!(device.data(Slot(1)), &region()[16..32]);
+        assert_eq!(device.copy(Slot(1)), &region()[16..32]);
     }
 
     #[test]

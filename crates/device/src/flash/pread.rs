@@ -28,7 +28,7 @@ use super::file::{Direct, Source, check_options};
 use super::slots::Slots;
 use super::slots::raw::LentCells;
 use crate::error::{Error, Kind, Result};
-use crate::read::{Completion, Limits, ReadDevice, Slot, Status};
+use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 
 /// How to open a pread pool.
 #[derive(Clone, Copy, Debug)]
@@ -192,8 +192,8 @@ impl ReadDevice for Pread {
         self.slots.poll(slot)
     }
 
-    fn data(&self, slot: Slot) -> &[u8] {
-        debug_assert!(self.slots.poll(slot).is_some(), "{slot:?} is not finished");
+    fn data(&self, slot: Slot, _: Lease) -> &[u8] {
+        assert!(self.slots.poll(slot).is_some(), "{slot:?} is not finished");
         self.buffers.lend(slot.index())
     }
 

@@ -28,7 +28,7 @@ use super::pacer::Pacer;
 use crate::error::{Error, Kind, Result};
 use crate::raw::cpu;
 use crate::raw::slots::{SlotTable, State};
-use crate::read::{Completion, Limits, ReadDevice, Slot, Status};
+use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
 use crate::ticks;
 
@@ -145,7 +145,7 @@ littoral_base::counters! {
 /// while flash.poll(Slot(0)).is_none() {
 ///     flash.reap();
 /// }
-/// assert_eq!(flash.data(Slot(0)), b"contents");
+/// assert_eq!(flash.copy(Slot(0)), b"contents");
 /// flash.release(Slot(0));
 /// # Ok::<(), littoral_device::Error>(())
 /// ```
@@ -396,12 +396,12 @@ impl ReadDevice for QueuePair {
     }
 
     #[inline(always)]
-    fn data(&self, slot: Slot) -> &[u8] {
+    fn data(&self, slot: Slot, _: Lease) -> &[u8] {
         self.slots.bytes(self.slots.entry(slot))
     }
 
     #[inline(always)]
-    fn answer(&self, slot: Slot) -> Option<std::result::Result<&[u8], Status>> {
+    fn answer(&self, slot: Slot, _: Lease) -> Option<std::result::Result<&[u8], Status>> {
         let (done, _) = self.marks[slot.index()].get();
         done.then(|| self.slots.answer(self.slots.entry(slot)))
     }
@@ -454,7 +454,7 @@ mod tests {
             }
             for s in [2, 0, 1] {
                 assert_eq!(wait(&device, Slot(s)), Status::Ok);
-                assert_eq!(device.data(Slot(s)), [9; 64]);
+                assert_eq!(device.copy(Slot(s)), [9; 64]);
                 device.release(Slot(s));
             }
             assert_eq!(device.counts().submission_doorbells_count, 3 * (round + 1));
@@ -501,7 +501,7 @@ mod tests {
         }
         device.issue(Slot(0), 64, 16);
         assert_eq!((wait(&device, Slot(0)), device.marks[0].get()), (Status::Ok, (true, 3)));
-        assert_eq!(device.data(Slot(0)), [9; 16]);
+        assert_eq!(device.copy(Slot(0)), [9; 16]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use littoral_base::clock::ClockKind;
-use littoral_device::read::{Completion, Limits, ReadDevice, Slot, Status};
+use littoral_device::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 
 /// Bytes of a buffer.
 pub(crate) const READ_BYTES_MAX: u32 = 16;
@@ -100,7 +100,7 @@ impl ReadDevice for Scripted {
         }
     }
 
-    fn data(&self, slot: Slot) -> &[u8] {
+    fn data(&self, slot: Slot, _: Lease) -> &[u8] {
         let bytes: Vec<u8> = self.buffers[slot.index()].iter().map(Cell::get).collect();
         let seen = self.lent[slot.index()].get();
         if seen != bytes {

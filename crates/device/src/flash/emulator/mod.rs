@@ -32,7 +32,7 @@
 //!     emulator.reap();
 //! }
 //! assert_eq!(emulator.poll(Slot(0)), Some(Status::Ok));
-//! assert_eq!(emulator.data(Slot(0))[..8], content.word(512).to_le_bytes());
+//! assert_eq!(emulator.copy(Slot(0))[..8], content.word(512).to_le_bytes());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -49,7 +49,7 @@ use super::protocol::{CompletionWords, LINE_BYTES, Lines, Request, SubmissionRin
 use super::slots::Slots;
 use super::slots::raw::LentCells;
 use crate::error::{Error, Kind, Result};
-use crate::read::{Completion, Limits, ReadDevice, Slot, Status};
+use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 
 mod content;
 mod device;
@@ -493,8 +493,8 @@ impl ReadDevice for Emulator {
         done
     }
 
-    fn data(&self, slot: Slot) -> &[u8] {
-        debug_assert!(self.slots.poll(slot).is_some(), "{slot:?} is not finished");
+    fn data(&self, slot: Slot, _: Lease) -> &[u8] {
+        assert!(self.slots.poll(slot).is_some(), "{slot:?} is not finished");
         self.buffers.lend(slot.index())
     }
 

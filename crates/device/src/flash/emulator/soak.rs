@@ -111,7 +111,7 @@ impl Soak<'_> {
             return;
         }
         self.report.ok_count += 1;
-        let data = self.emulator.data(slot);
+        let data = self.emulator.copy(slot);
         let mut wrong = data.len() != len as usize;
         for (index, bytes) in (addr / 8..).zip(data.chunks_exact(8)) {
             let found = u64::from_le_bytes(bytes.try_into().expect("invariant: eight bytes"));

@@ -27,7 +27,7 @@ use super::file::{Direct, Source, check_options};
 use super::pread::{is_legal, status_of};
 use super::slots::Slots;
 use crate::error::{Error, Kind, Result};
-use crate::read::{Completion, Limits, ReadDevice, Slot, Status};
+use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 
 mod raw;
 
@@ -248,8 +248,8 @@ impl ReadDevice for Uring {
         self.slots.poll(slot)
     }
 
-    fn data(&self, slot: Slot) -> &[u8] {
-        debug_assert!(self.slots.poll(slot).is_some(), "{slot:?} is not finished");
+    fn data(&self, slot: Slot, _: Lease) -> &[u8] {
+        assert!(self.slots.poll(slot).is_some(), "{slot:?} is not finished");
         let request = self.requests[slot.index()].get();
         self.ring.bytes(slot.0, request.wanted as usize)
     }
