@@ -222,8 +222,9 @@ pub(crate) struct DsmRunArgs {
     /// Ranks
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) ranks: u16,
-    /// What carries the job: shm, shm-pages, pool or tcp; shm unless other options ask for another
-    #[arg(long, value_name = "FABRIC", value_parser = ["shm", "shm-pages", "pool", "tcp"])]
+    /// What carries the job: shm, shm-pages, pool, pool-pages or tcp; shm unless other options ask
+    /// for another
+    #[arg(long, value_name = "FABRIC", value_parser = ["shm", "shm-pages", "pool", "pool-pages", "tcp"])]
     pub(crate) fabric: Option<String>,
     /// A line a rank: ADDRESS:PORT, and the command that starts a program there
     #[arg(long, value_name = "FILE")]

@@ -27,6 +27,7 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
         Some("shm") => Fabric::Shm,
         Some("shm-pages") => Fabric::ShmPages,
         Some("pool") => Fabric::Pool,
+        Some("pool-pages") => Fabric::PoolPages,
         Some("tcp") => Fabric::Tcp,
         _ if args.hosts.is_some() => Fabric::Tcp,
         _ if args.pool.is_some() => Fabric::Pool,

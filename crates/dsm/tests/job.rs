@@ -275,3 +275,15 @@ fn a_data_race_with_a_guard_is_reported() {
         assert!(e.contains("data race: rank 1 wrote bytes 0.."), "{e}");
     }
 }
+
+/// What lines shared in place cannot do is refused in words.
+#[test]
+fn lines_shared_in_place_have_no_pointers() {
+    run(Over::Lines, 1, |mut job| {
+        let s = job.alloc_slice::<u64>(1, Homes::Cyclic).unwrap();
+        let e = job.touch(s, true).unwrap_err();
+        assert!(e.kind() == Kind::Misuse && e.to_string().contains("pool-pages"), "{e}");
+        assert_eq!(job.mechanism(), None);
+        job.finish().unwrap();
+    });
+}

@@ -45,8 +45,8 @@ fn shape(ranks: u16, predict: bool, log_capacity: usize) -> Shape {
     Shape { ranks, pages: 2, page_bytes: 2, locks: 2, log_capacity, predict }
 }
 
-fn explore(shape: &Shape, programs: &[&[Step]]) -> usize {
-    let checker = Explored(Job::new(shape, programs)).checker().threads(2).spawn_bfs().join();
+fn explore(job: Job) -> usize {
+    let checker = Explored(job).checker().threads(2).spawn_bfs().join();
     if let Some((name, path)) = checker.discoveries().into_iter().next() {
         let verdict = path.last_state().verdict.clone();
         panic!("{name}: {verdict:?}\n{:#?}", path.into_actions());
@@ -57,8 +57,11 @@ fn explore(shape: &Shape, programs: &[&[Step]]) -> usize {
 fn explore_all(ranks: u16, programs: &[&[Step]]) {
     for predict in [false, true] {
         for capacity in [1, 8] {
-            let states = explore(&shape(ranks, predict, capacity), programs);
-            assert!(states > 20, "only {states} states: the model explored nothing");
+            let job = Job::new(&shape(ranks, predict, capacity), programs);
+            for job in [job.clone(), job.keep_unshared_homes()] {
+                let states = explore(job);
+                assert!(states > 20, "only {states} states: the model explored nothing");
+            }
         }
     }
 }
@@ -166,6 +169,19 @@ fn sections_and_barriers_mix() {
         &[Lock(0), Increment(X), Unlock(0), Write(Y, 1), Barrier, Lock(0), Increment(X), Unlock(0)];
     let b: &[Step] =
         &[Lock(0), Increment(X), Unlock(0), Barrier, Read(Y), Lock(0), Increment(X), Unlock(0)];
+    explore_all(2, &[a, b]);
+}
+
+/// Rank 0's page is unshared when it enters; rank 1 fetches it, for another byte, before, while and
+/// after rank 0 writes in the section.
+#[test]
+fn a_page_handed_out_at_any_point_is_noticed_from_then_on() {
+    let a: &[Step] = &[Lock(1), Increment(X), Increment(X), Unlock(1), Barrier, Write(X, 9)];
+    let b: &[Step] = &[Read(X2), Lock(1), Read(X), Unlock(1), Barrier];
+    explore_all(2, &[a, b]);
+    let a: &[Step] =
+        &[Write(X, 7), Lock(1), Increment(X), Unlock(1), Barrier, Increment(X), Barrier];
+    let b: &[Step] = &[Read(X2), Lock(1), Unlock(1), Barrier, Read(X2), Barrier, Read(X)];
     explore_all(2, &[a, b]);
 }
 

@@ -67,12 +67,13 @@ proptest! {
     #[test]
     fn race_free_programs_read_what_they_should(
         programs in programs(), schedule in proptest::collection::vec(any::<prop::sample::Index>(), 4000),
-        predict: bool, log_capacity in 1usize..12,
+        predict: bool, unshared: bool, log_capacity in 1usize..12,
     ) {
         let ranks = programs.len() as u16;
         let shape = Shape { ranks, pages: PAGES, page_bytes: PAGE_BYTES, locks: LOCKS, log_capacity, predict };
         let slices: Vec<&[Step]> = programs.iter().map(Vec::as_slice).collect();
-        let mut job = Job::new(&shape, &slices);
+        let job = Job::new(&shape, &slices);
+        let mut job = if unshared { job.keep_unshared_homes() } else { job };
         for pick in schedule.iter().cycle().take(200_000) {
             let moves = job.moves();
             if moves.is_empty() { break; }

@@ -11,7 +11,7 @@ use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job, SharedSlice};
 use littoral_dsm::memory::{Mechanism, page_bytes};
 use littoral_dsm::runtime::Config;
-use support::{COPIES, EVERY, Over, run, run_with};
+use support::{COPIES, Over, WITH_POINTERS, run, run_with};
 
 const L: LockId = LockId(3);
 const BOTH: [Mechanism; 2] = [Mechanism::Userfaultfd, Mechanism::Mprotect];
@@ -45,7 +45,7 @@ fn raw(job: &Job, slice: SharedSlice<u64>) -> *mut u64 {
 
 #[test]
 fn a_raw_counter_loses_no_increment_under_either_mechanism() {
-    for over in EVERY {
+    for over in WITH_POINTERS {
         for mechanism in BOTH.into_iter().filter(|m| is_there(*m)) {
             let values = run_with(
                 over,

@@ -55,7 +55,7 @@ impl Effort {
     /// What the figures in the book were measured with.
     pub const FULL: Effort = Effort { batches: 200, batch: 500 };
 
-    fn slower(self, times: usize) -> Effort {
+    pub(super) fn slower(self, times: usize) -> Effort {
         Effort { batches: self.batches, batch: (self.batch / times).max(10) }
     }
 }
@@ -246,6 +246,7 @@ fn code2<F: Fabric>(
         i += 1;
         if fabric.me() == BOARD {
             fabric.put(BOARD, PAGES_AT, &i.to_le_bytes()).map_err(words)?;
+            fabric.flush(BOARD).map_err(words)?;
         }
         barriers.barrier(&[]).map_err(words)?;
         let read = read_word(fabric, BOARD)?;
@@ -253,6 +254,25 @@ fn code2<F: Fabric>(
             return Err(format!("rank {} read {read} in iteration {i}", fabric.me()));
         }
         barriers.barrier(&[]).map_err(words).map(drop)
+    })
+}
+
+/// An iteration of Code 2 over the pool; the agent is a third thread.
+fn code2_pool(effort: Effort) -> Result<Spread, String> {
+    beside_agent(|places, memory| {
+        let join = |n| PoolFabric::new(Arc::clone(memory), places, NodeId(n)).map_err(words);
+        let rank = |n: u16| {
+            bind(usize::from(n));
+            let node = join(n)?;
+            code2(&node, &mut BoardClient::new(&node, BOARD, layout(2)), effort)
+        };
+        std::thread::scope(|s| {
+            let (near, far) = (s.spawn(|| rank(0)), s.spawn(|| rank(1)));
+            let ended = |t: std::thread::ScopedJoinHandle<'_, Result<Spread, String>>| {
+                t.join().map_err(|_| "a rank panicked".to_owned())?
+            };
+            ended(near).and(ended(far))
+        })
     })
 }
 
@@ -281,6 +301,7 @@ pub fn codes(effort: Effort) -> Figures {
     let tcp2 = job_of(&hosted(2)?, |f| {
         code2(f, &mut BoardClient::new(f, BOARD, layout(2)), effort.slower(20))
     })?;
+    let pool2 = code2_pool(effort.slower(20))?;
     let pool_note = "clwb and fences of this machine, whose caches are coherent: invalidation is \
         free here; the agent has the other processor";
     let micros = |s: &Spread, note: &str| {
@@ -301,6 +322,10 @@ pub fn codes(effort: Effort) -> Figures {
         ("dsm.code1.pool".into(), micros(&pool, pool_note)),
         ("dsm.code1.tcp".into(), Figure::new(trips, trips_note)),
         ("dsm.code2.shm".into(), micros(&shm2, "2 ranks")),
+        (
+            "dsm.code2.pool".into(),
+            micros(&pool2, "2 ranks and the agent's thread on the same processors"),
+        ),
         ("dsm.code2.tcp".into(), micros(&tcp2, "2 ranks, loopback")),
     ])
 }
@@ -391,6 +416,62 @@ pub fn hardware_over_software(effort: Effort) -> Figures {
 pub fn barrier_shm(ranks: u16, effort: Effort) -> Result<Spread, String> {
     let job = shm_job(ranks, WINDOW)?;
     job_of(&job, |f| barriers_only(&mut DirectLocks::new(f, layout(ranks)), effort))
+}
+
+/// What no barrier of two processors can do without: each writes a word that the other waits for,
+/// and nothing else.
+///
+/// # Errors
+/// When a thread panicked.
+pub fn bare_exchange(effort: Effort) -> Result<Spread, String> {
+    #[repr(align(128))]
+    struct Word(AtomicU32);
+    let words_of = [Word(AtomicU32::new(0)), Word(AtomicU32::new(0))];
+    let exchange = |me: usize| {
+        bind(me);
+        let (mine, other) = (&words_of[me].0, &words_of[1 - me].0);
+        let mut turn = 0u32;
+        batches(effort, || {
+            turn += 1;
+            other.store(turn, Ordering::Release);
+            while mine.load(Ordering::Acquire) < turn {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        })
+    };
+    std::thread::scope(|s| {
+        let (far, near) = (s.spawn(|| exchange(1)), s.spawn(|| exchange(0)));
+        let far = far.join().map_err(|_| "a thread panicked".to_owned())?;
+        near.join().map_err(|_| "a thread panicked".to_owned())?.and(far)
+    })
+}
+
+/// Giving a processor to another thread that waits for it: what a barrier of two ranks a processor
+/// needs at least once on each.
+///
+/// # Errors
+/// When a thread panicked.
+pub fn bare_switch(effort: Effort) -> Result<Spread, String> {
+    let turns = AtomicU32::new(0);
+    let alternate = |me: u32| {
+        bind(0);
+        let mut mine = me;
+        batches(effort, || {
+            while turns.load(Ordering::Acquire) != mine {
+                std::thread::yield_now();
+            }
+            turns.store(mine + 1, Ordering::Release);
+            mine += 2;
+            Ok(())
+        })
+    };
+    let both = std::thread::scope(|s| {
+        let (one, two) = (s.spawn(|| alternate(0)), s.spawn(|| alternate(1)));
+        let one = one.join().map_err(|_| "a thread panicked".to_owned())?;
+        two.join().map_err(|_| "a thread panicked".to_owned())?.and(one)
+    })?;
+    Ok(Spread { p10_ns: both.p10_ns / 2.0, median_ns: both.median_ns / 2.0 })
 }
 
 /// Handing a word from one thread to another that sleeps on a futex: one way. Neither ever spins.

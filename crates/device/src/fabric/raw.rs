@@ -11,6 +11,7 @@
 pub mod c_abi;
 
 use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -31,13 +32,15 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Maps the first `bytes` of `file`, a positive multiple of eight that the file must hold.
+    /// Maps the first `bytes` of `file`, a positive multiple of eight that the file must hold. A
+    /// device tells no length; it refuses the mapping when it is too small.
     ///
     /// # Errors
     /// `Kind::Foreign` when the file is shorter, `Kind::Io` when the system refuses.
     pub(super) fn map(file: &File, bytes: usize) -> Result<Self> {
         let io = |e: std::io::Error| Error::with_source(Kind::Io, "mapping shared memory", e);
-        let there = file.metadata().map_err(io)?.len();
+        let about = file.metadata().map_err(io)?;
+        let there = if about.file_type().is_char_device() { u64::MAX } else { about.len() };
         if bytes == 0 || !bytes.is_multiple_of(8) || there < bytes as u64 {
             let what = format!("shared memory of {there} bytes where {bytes} are needed");
             return Err(Error::new(Kind::Foreign, what));

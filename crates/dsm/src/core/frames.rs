@@ -40,6 +40,12 @@ pub trait Frames {
     fn take_diff(&mut self, page: PageId) -> Diff;
     /// Sets what the program may do with a page.
     fn allow(&mut self, page: PageId, permission: Permission);
+    /// Starts moving a page's bytes to the medium; only frames that are shared in place have one.
+    fn write_back(&mut self, _page: PageId) {}
+    /// Waits until what was written back is on the medium.
+    fn fence(&mut self) {}
+    /// Drops what this rank has cached of a page.
+    fn refresh(&mut self, _page: PageId) {}
 }
 
 /// Frames in ordinary vectors: no protection, every access asks the protocol.

@@ -20,12 +20,20 @@
 //! Invariants
 //! - A rank has at most one operation under way; messages are served at any time, also while
 //!   waiting.
-//! - No page is `Written` while a lock or barrier operation waits for its manager, so an
-//!   invalidation never meets unsent bytes.
+//! - No copy is `Written` while a lock or barrier operation waits for its manager, so an
+//!   invalidation never meets unsent bytes; home pages are never invalidated.
 //! - Every page written in a scope is noticed in that scope, whether or not its bytes changed: the
 //!   next holder may have an older copy than this writer had.
+//!
+//! With [`Rank::keep_unshared_home`] a home page of which no other rank has a copy is *unshared*:
+//! its home writes it without noticing, since there is nobody to be told (JIAJIA 2.1's adaptive
+//! write detection, here by knowledge instead of prediction). It ends when the page is first sent,
+//! from when on it is noticed as written in the scope it was sent in, and begins again when a
+//! barrier has made everybody drop a copy and nobody has asked since.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+mod sharing;
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
@@ -81,6 +89,15 @@ enum Access {
     Invalid,
     Shared,
     Written,
+}
+
+/// What the program wants to do with pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Demand {
+    Read,
+    Write,
+    /// Write every byte.
+    Whole,
 }
 
 /// Who keeps a run of pages: blocks of `block_pages` dealt round from rank `first`.
@@ -162,6 +179,12 @@ pub struct Rank<F = PlainFrames> {
     seen: BTreeMap<LockId, u64>,
     predicted: BTreeMap<LockId, BTreeSet<PageId>>,
     generation: u64,
+    /// Whether every rank reaches the pages themselves, which are lines then.
+    in_place: bool,
+    /// Which home pages no other rank has a copy of; `None` when that is not kept.
+    unshared: Option<Vec<bool>>,
+    /// Home pages noticed in the arrival under way that nobody has asked for since.
+    published: BTreeSet<PageId>,
     waiting: Waiting,
     managed: BTreeMap<LockId, ManagedLock>,
     barrier: Barrier,
@@ -205,6 +228,9 @@ impl<F: Frames> Rank<F> {
             seen: BTreeMap::new(),
             predicted: BTreeMap::new(),
             generation: 0,
+            in_place: false,
+            unshared: None,
+            published: BTreeSet::new(),
             waiting: Waiting::Nothing,
             managed: BTreeMap::new(),
             barrier,
@@ -226,8 +252,11 @@ impl<F: Frames> Rank<F> {
         self.placements.push(Placement { start, block_pages, first: first.0 });
         self.frames.extend(pages);
         for page in start..self.shape.pages {
-            let at_home = self.home(PageId(page)) == self.me;
+            let at_home = self.home(PageId(page)) == self.me && !self.in_place;
             self.access.push(if at_home { Access::Shared } else { Access::Invalid });
+            if let Some(unshared) = &mut self.unshared {
+                unshared.push(at_home);
+            }
             if at_home {
                 self.frames.allow(PageId(page), Permission::Read);
             }
@@ -302,26 +331,46 @@ impl<F: Frames> Rank<F> {
     /// # Errors
     /// As [`Rank::read`].
     pub fn want(&mut self, first: PageId, count: u32, write: bool) -> Result<Outcome> {
+        self.demand(first, count, if write { Demand::Write } else { Demand::Read })
+    }
+
+    /// As [`Rank::want`] for pages of which the program writes every byte, to the same values or
+    /// others.
+    ///
+    /// # Errors
+    /// As [`Rank::read`].
+    pub fn want_whole(&mut self, first: PageId, count: u32) -> Result<Outcome> {
+        self.demand(first, count, Demand::Whole)
+    }
+
+    fn demand(&mut self, first: PageId, count: u32, demand: Demand) -> Result<Outcome> {
         self.idle()?;
         let end = first.0.checked_add(count).filter(|end| *end <= self.shape.pages);
         let end = end.ok_or_else(|| out_of_range("page", first.0, self.shape.pages))?;
         let mut out = Outcome::default();
         let mut missing = BTreeSet::new();
         for page in (first.0..end).map(PageId) {
+            if self.in_place && self.access(page) == Access::Invalid {
+                self.counts.misses += 1;
+                self.refresh(page);
+            }
             match self.access(page) {
                 Access::Invalid => {
                     self.counts.misses += 1;
                     out.send.push((self.home(page), Message::GetPage { page }));
                     missing.insert(page);
                 }
-                Access::Shared if write => {
+                Access::Shared if demand != Demand::Read => {
                     self.counts.upgrades += 1;
-                    self.make_writable(page, false);
+                    match demand {
+                        Demand::Whole if self.in_place => self.write_in_place(page),
+                        _ => self.make_writable(page, false),
+                    }
                 }
                 Access::Shared | Access::Written => {}
             }
         }
-        self.await_pages(missing, write, false, &mut out);
+        self.await_pages(missing, demand != Demand::Read, false, &mut out);
         Ok(out)
     }
 
@@ -446,6 +495,9 @@ impl<F: Frames> Rank<F> {
     /// write.
     fn make_writable(&mut self, page: PageId, predicted: bool) {
         debug_assert_eq!(self.access(page), Access::Shared, "a twin is made of a clean page");
+        if self.is_unshared(page) {
+            return self.set_access(page, Access::Written);
+        }
         let needs_twin = predicted || self.home(page) != self.me;
         if needs_twin {
             self.frames.keep_twin(page);
@@ -475,6 +527,9 @@ impl<F: Frames> Rank<F> {
                 out.send.push((home, Message::Diffs { diffs }));
             }
         }
+        if self.in_place && !mutant!("pool_lines_not_fenced") {
+            self.frames.fence();
+        }
         let rest = by_home.into_iter().filter(|(_, (_, diffs))| !diffs.is_empty());
         out.send.extend(rest.map(|(home, (_, diffs))| (home, Message::Diffs { diffs })));
         let acks = out.send.len();
@@ -489,6 +544,9 @@ impl<F: Frames> Rank<F> {
     /// Ends writing of one page; its diff, if bytes changed and the page's home is elsewhere.
     fn clean(&mut self, page: PageId, has_twin: bool) -> Option<Diff> {
         self.set_access(page, Access::Shared);
+        if self.in_place {
+            self.settle_in_place(page, has_twin);
+        }
         let diff = has_twin.then(|| self.frames.take_diff(page)).filter(|d| !d.is_empty())?;
         let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
         scope.idle.remove(&page);
@@ -510,6 +568,10 @@ impl<F: Frames> Rank<F> {
             AfterFlush::Release(lock) => self.leave(lock, out),
             AfterFlush::Arrive => {
                 let written = std::mem::take(&mut self.scopes[0].written);
+                if self.unshared.is_some() {
+                    let home = |page: &&PageId| self.home(**page) == self.me;
+                    self.published = written.iter().filter(home).copied().collect();
+                }
                 let pages = written.into_iter().collect();
                 self.waiting = Waiting::Depart;
                 let generation = self.generation;
@@ -539,27 +601,9 @@ impl<F: Frames> Rank<F> {
 
     fn serve_page(&mut self, from: NodeId, page: PageId, out: &mut Outcome) -> Result<()> {
         self.at_home(from, page)?;
+        self.hand_out(page);
         let bytes = self.frames.bytes(page);
         out.send.push((from, Message::Page { page, bytes }));
-        Ok(())
-    }
-
-    fn apply_diffs(
-        &mut self,
-        from: NodeId,
-        diffs: &[(PageId, Diff)],
-        out: &mut Outcome,
-    ) -> Result<()> {
-        for (page, diff) in diffs {
-            self.at_home(from, *page)?;
-            if !diff.fits(self.shape.page_bytes) {
-                return Err(protocol(format!("rank {from} sent a diff past page {}", page.0)));
-            }
-        }
-        for (page, diff) in diffs {
-            self.frames.apply(*page, diff);
-        }
-        out.send.push((from, Message::DiffsApplied));
         Ok(())
     }
 
@@ -651,7 +695,9 @@ impl<F: Frames> Rank<F> {
             Notices::Everything => self.invalidate_all(),
         }
         self.seen.insert(lock, version);
-        self.scopes.push(Scope { lock: Some(lock), ..Scope::default() });
+        // Only a page handed out while the grant was awaited is writable already.
+        let written = self.open.keys().copied().collect();
+        self.scopes.push(Scope { lock: Some(lock), written, ..Scope::default() });
         self.arm_predicted(lock, out);
         Ok(())
     }
@@ -661,12 +707,15 @@ impl<F: Frames> Rank<F> {
         let predicted = self.predicted.remove(&lock).unwrap_or_default();
         let mut missing = BTreeSet::new();
         for page in predicted {
-            if self.access(page) == Access::Invalid {
-                self.counts.predicted_fetches += 1;
-                out.send.push((self.home(page), Message::GetPage { page }));
-                missing.insert(page);
-            } else {
-                self.make_writable(page, true);
+            match self.access(page) {
+                Access::Invalid => {
+                    self.counts.predicted_fetches += 1;
+                    out.send.push((self.home(page), Message::GetPage { page }));
+                    missing.insert(page);
+                }
+                Access::Shared => self.make_writable(page, true),
+                // A home page, and noticed if anybody has a copy.
+                Access::Written => {}
             }
         }
         self.await_pages(missing, true, true, out);
@@ -683,6 +732,7 @@ impl<F: Frames> Rank<F> {
             return Err(protocol(format!("rank {from} ended barrier {generation} unasked")));
         }
         self.invalidate(notices);
+        self.take_back();
         self.generation += 1;
         for lock in self.managed.values_mut() {
             let ahead = u64::from(mutant!("dsm_forgets_open_generation"));
@@ -708,7 +758,7 @@ impl<F: Frames> Rank<F> {
     }
 
     fn invalidate_page(&mut self, page: PageId) {
-        if page.0 >= self.shape.pages || self.home(page) == self.me {
+        if page.0 >= self.shape.pages || (self.home(page) == self.me && !self.in_place) {
             return;
         }
         debug_assert_ne!(self.access(page), Access::Written, "unsent bytes meet no invalidation");

@@ -8,8 +8,8 @@
 //! - a cached copy is filled only by operations of the program's thread, which guards forbid by
 //!   borrowing the scope they came from: entering, leaving and barriers need it whole.
 //!
-//! A direct segment is memory that other processes write. No table of ours reaches them, so a guard
-//! there is a copy: taken when it is made, stored when it is dropped.
+//! A direct segment, and lines of a pool, are memory that other processes write. No table of ours
+//! reaches them, so a guard there is a copy: taken when it is made, stored when it is dropped.
 #![allow(unsafe_code)] // Reason: slices over mapped memory.
 
 use std::marker::PhantomData;
@@ -41,7 +41,7 @@ impl<'s> Held<'s> {
 
     fn copy<T: Pod>(&self, len: usize) -> Vec<T> {
         let mut copy = vec![T::zeroed(); len];
-        self.memory.load(self.offset, bytemuck::cast_slice_mut(&mut copy));
+        self.node.load(self.offset, bytemuck::cast_slice_mut(&mut copy));
         copy
     }
 }
@@ -63,7 +63,7 @@ enum Place<T> {
 
 impl<T: Pod> Place<T> {
     fn new(held: &Held<'_>, len: usize) -> Self {
-        if held.node.is_direct() || size_of::<T>() == 0 {
+        if held.node.lends_copies() || size_of::<T>() == 0 {
             return Place::Copy(held.copy(len));
         }
         let start = held.memory.frame(held.offset, held.bytes).cast::<T>();
@@ -143,7 +143,7 @@ impl<T: Pod> DerefMut for Write<'_, T> {
 impl<T: Pod> Drop for Write<'_, T> {
     fn drop(&mut self) {
         if let Place::Copy(copy) = &self.place {
-            self.held.memory.store(self.held.offset, bytemuck::cast_slice(copy));
+            self.held.node.store(self.held.offset, bytemuck::cast_slice(copy));
         }
     }
 }
@@ -153,6 +153,9 @@ impl<T: Pod> Drop for Write<'_, T> {
 impl super::Job {
     /// The first element of `slice` as the program sees it: an access may fault, which fetches the
     /// page or notes the write, and is invisible but for its time.
+    ///
+    /// # Panics
+    /// In a job on the lines of a pool, which only guards reach: no fault would tell of a store.
     ///
     /// # Safety
     /// - Elements are reached only on the thread that made the job, inside the slice, before the
@@ -165,6 +168,7 @@ impl super::Job {
     /// A system call that is handed the pointer does not fault but fails with EFAULT; call
     /// [`super::Job::touch`] on the range first.
     pub unsafe fn raw<T: Pod>(&self, slice: super::SharedSlice<T>) -> *mut T {
+        assert!(!self.node.is_in_place(), "lines of a pool have no raw pointers; use guards");
         self.node.memory().view(slice.start, slice.len * size_of::<T>()).cast()
     }
 }

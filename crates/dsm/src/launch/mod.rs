@@ -12,6 +12,7 @@
 //! | `LITTORAL_DSM_ADDRESSES` | tcp: where each rank listens, commas between |
 //! | `LITTORAL_DSM_LISTENER` | tcp: number of the descriptor that listens for this rank |
 //! | `LITTORAL_DSM_MEMORY` | shm, pool: the fabric's file |
+//! | `LITTORAL_DSM_LINES` | pool: `new` or `used` lines shared in place behind the fabric's part |
 //! | `LITTORAL_DSM_DIRECT` | shm: the file that is the shared memory |
 //! | `LITTORAL_DSM_BOARD` | one machine: the file that says who holds what |
 //! | `LITTORAL_DSM_BYTES`, `_LOCKS`, `_LOG`, `_PREDICT`, `_FAULTS` | as in `runtime::Config` |
@@ -27,6 +28,7 @@ pub mod run;
 
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use littoral_base::units::NodeId;
@@ -37,7 +39,7 @@ use littoral_device::fabric::tcp::TcpFabric;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::error::{Error, Kind, Result};
-use crate::memory::Mechanism;
+use crate::memory::{Mechanism, PoolLines};
 use crate::runtime::carrier::{Carrier, Exclusive, Shared, Solo};
 use crate::runtime::{Config, OnLoss};
 
@@ -47,6 +49,7 @@ pub use run::{Fabric, Plan};
 const WINDOW_BYTES: usize = 64;
 /// How long ranks wait for each other at the start.
 const START_MAX: Duration = Duration::from_secs(20);
+const POOL_PAGE_BYTES: usize = 4096;
 const PREFIX: &str = "LITTORAL_DSM_";
 
 fn variable(name: &str) -> Option<String> {
@@ -96,6 +99,7 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
     die_with_launcher()?;
     config.board = optional_file("BOARD")?;
     config.direct = optional_file("DIRECT")?;
+    config.pool = variable("LINES").map(|l| lines(ranks, config.bytes_max, &l)).transpose()?;
     Ok((carrier(me, ranks)?, config))
 }
 
@@ -152,6 +156,25 @@ fn carrier(me: NodeId, ranks: u16) -> Result<Box<dyn Carrier>> {
         }
         other => return Err(misuse(format!("{PREFIX}FABRIC={other}; tcp, shm or pool"))),
     })
+}
+
+/// Where the shared lines of a pool begin: behind the fabric's part.
+fn lines_at(ranks: u16) -> usize {
+    PoolLayout::new(ranks, WINDOW_BYTES).pool_bytes().next_multiple_of(POOL_PAGE_BYTES)
+}
+
+fn lines(ranks: u16, bytes_max: usize, state: &str) -> Result<PoolLines> {
+    let file = shared_file("MEMORY", &needed("MEMORY")?)?;
+    let at = lines_at(ranks);
+    let bytes = at + bytes_max.next_multiple_of(POOL_PAGE_BYTES);
+    let pool = MappedPool::map(&file, bytes).map_err(|e| {
+        Error::with_source(
+            Kind::Environment,
+            format!("mapping {bytes} bytes of a pool; is --bytes more than it has?"),
+            e,
+        )
+    })?;
+    Ok(PoolLines { domain: Arc::new(pool), at, used: state != "new" })
 }
 
 fn tcp(me: NodeId) -> Result<TcpFabric> {

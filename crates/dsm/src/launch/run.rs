@@ -17,13 +17,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use littoral_device::fabric::pool::PoolLayout;
 use littoral_device::fabric::shm::ShmLayout;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::hosts::Host;
-use super::{PREFIX, WINDOW_BYTES};
+use super::{POOL_PAGE_BYTES, PREFIX, WINDOW_BYTES, lines_at};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::board_bytes;
 
@@ -38,8 +37,10 @@ pub enum Fabric {
     Shm,
     /// The shared memory of one machine carries messages; each rank keeps its own copies of pages.
     ShmPages,
-    /// Memory that all ranks map and nobody keeps coherent.
+    /// Memory that all ranks map and nobody keeps coherent: they share its lines in place.
     Pool,
+    /// Such memory carries messages; each rank keeps its own copies of pages.
+    PoolPages,
     /// TCP, on one machine or between several.
     Tcp,
 }
@@ -162,7 +163,7 @@ fn check(plan: &Plan) -> Result<()> {
     if lines < usize::from(plan.ranks) {
         return Err(misuse(format!("{lines} hosts for {} ranks", plan.ranks)));
     }
-    if plan.pool.is_some() && plan.fabric != Fabric::Pool {
+    if plan.pool.is_some() && !matches!(plan.fabric, Fabric::Pool | Fabric::PoolPages) {
         return Err(misuse("a pool's file needs --fabric pool"));
     }
     Ok(())
@@ -231,7 +232,7 @@ impl Started {
         let mut names = vec![("BYTES", plan.bytes_max.to_string())];
         let fabric = match plan.fabric {
             Fabric::Tcp => "tcp",
-            Fabric::Pool => "pool",
+            Fabric::Pool | Fabric::PoolPages => "pool",
             Fabric::Shm | Fabric::ShmPages => "shm",
         };
         names.push(("FABRIC", fabric.to_owned()));
@@ -241,9 +242,17 @@ impl Started {
         }
         match plan.fabric {
             Fabric::Tcp => {}
-            Fabric::Pool => {
-                let bytes = PoolLayout::new(plan.ranks, WINDOW_BYTES).pool_bytes();
-                let file = plan.pool.as_ref().map_or_else(|| memory(bytes), |p| pool(p, bytes))?;
+            Fabric::Pool | Fabric::PoolPages => {
+                let own = lines_at(plan.ranks);
+                let shared = if plan.fabric == Fabric::Pool { plan.bytes_max } else { 0 };
+                let bytes = own.saturating_add(shared).next_multiple_of(POOL_PAGE_BYTES);
+                let (file, used) = match &plan.pool {
+                    None => (memory(bytes)?, false),
+                    Some(path) => pool(path, own, bytes)?,
+                };
+                if plan.fabric == Fabric::Pool {
+                    names.push(("LINES", if used { "used" } else { "new" }.to_owned()));
+                }
                 names.push(("MEMORY", self.keep(file)));
             }
             Fabric::Shm | Fabric::ShmPages => {
@@ -335,18 +344,19 @@ fn memory(bytes: usize) -> Result<File> {
     Ok(file)
 }
 
-/// The pool in a new file, whose name is taken away again at once, or in a device.
-fn pool(path: &PathBuf, bytes: usize) -> Result<File> {
+/// The pool in a new file, whose name is taken away again at once, or in a device, of which the
+/// fabric's part is cleared; and whether what lies behind that part may hold something.
+fn pool(path: &PathBuf, own_bytes: usize, bytes: usize) -> Result<(File, bool)> {
     let failed = |e| environment(format!("{}", path.display()), e);
     let device = path.metadata().is_ok_and(|m| m.file_type().is_char_device());
     if device {
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        file.write_all(&vec![0; bytes]).map_err(failed)?;
-        return Ok(file);
+        file.write_all(&vec![0; own_bytes]).map_err(failed)?;
+        return Ok((file, true));
     }
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
     let file = file.map_err(failed)?;
     std::fs::remove_file(path).map_err(failed)?;
     file.set_len(bytes as u64).map_err(failed)?;
-    Ok(file)
+    Ok((file, false))
 }

@@ -9,6 +9,9 @@
 //! pointer has ever touched is never put into the view, so programs of the safe interface, which go
 //! through the frames, make no such call at all.
 //!
+//! A *pooled* segment ([`PoolLines`]) has neither: every rank reaches lines of a pool in place,
+//! through `Domain`, by guards alone.
+//!
 //! Invariants
 //! - `actual[page] <= allowed[page]` whenever the program runs.
 //! - The view is never touched by the library itself, so the library never faults.
@@ -18,6 +21,7 @@
 //! that is handed a pointer into such a page gets EFAULT instead; hand it a guard's slice, or touch
 //! the range first.
 
+mod pooled;
 mod raw;
 
 use std::collections::BTreeSet;
@@ -26,15 +30,18 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use pooled::PoolLines;
 pub use raw::protect::Mechanism;
 
 use littoral_base::mutant;
+use littoral_device::memory::LINE_BYTES;
 
 use crate::core::diff::Diff;
 use crate::core::frames::{Frames, Permission};
 use crate::core::message::PageId;
 use crate::error::{Error, Kind, Result};
 
+use pooled::Pooled;
 pub(crate) use raw::handler::{OnFault, Registration};
 pub(crate) use raw::map::Memory;
 use raw::map::Twins;
@@ -60,6 +67,9 @@ pub struct Segment {
     twins: Option<Twins>,
     /// None: a direct segment, which has no protection.
     protection: Option<Protection>,
+    /// Lines of a pool take the place of memory of this rank's.
+    pooled: Option<Pooled>,
+    pages_max: u64,
     page_bytes: usize,
     allowed: Vec<Permission>,
     actual: Vec<Permission>,
@@ -112,11 +122,27 @@ impl Segment {
         Ok(Self::over(memory, None, None))
     }
 
+    /// A segment that is lines of a pool, shared in place; its pages are lines.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the pool is too small.
+    pub fn pooled(pool: &PoolLines, bytes_max: usize) -> Result<Self> {
+        let bytes = bytes_max.max(1).next_multiple_of(LINE_BYTES);
+        let memory =
+            Memory::private(page_bytes()).map_err(|e| environment("reserving a page", e))?;
+        let pooled = Some(Pooled::new(pool, bytes)?);
+        let pages_max = (bytes / LINE_BYTES) as u64;
+        let line = LINE_BYTES;
+        Ok(Segment { pooled, pages_max, page_bytes: line, ..Self::over(memory, None, None) })
+    }
+
     fn over(memory: Memory, twins: Option<Twins>, protection: Option<Protection>) -> Self {
         Segment {
+            pages_max: (memory.len() / page_bytes()) as u64,
             memory: Arc::new(memory),
             twins,
             protection,
+            pooled: None,
             page_bytes: page_bytes(),
             allowed: Vec::new(),
             actual: Vec::new(),
@@ -139,7 +165,32 @@ impl Segment {
 
     /// Pages that the segment can hold.
     pub fn pages_max(&self) -> u64 {
-        (self.memory.len() / self.page_bytes) as u64
+        self.pages_max
+    }
+
+    /// Copies bytes of a pooled segment out, as this rank sees them now.
+    pub(crate) fn load(&self, offset: usize, into: &mut [u8]) {
+        self.lines().load(offset, into);
+    }
+
+    /// Copies bytes into a pooled segment; their lines are writable.
+    pub(crate) fn store(&mut self, offset: usize, data: &[u8]) {
+        self.lines_mut().store(offset, data);
+    }
+
+    /// Clears new lines of a pool that an earlier job may have used.
+    pub(crate) fn clear_if_used(&mut self, lines: Range<u32>) {
+        if let Some(pooled) = self.pooled.as_mut().filter(|p| p.is_used()) {
+            pooled.clear(lines);
+        }
+    }
+
+    fn lines(&self) -> &Pooled {
+        self.pooled.as_ref().expect("invariant: only a pooled segment is asked for lines")
+    }
+
+    fn lines_mut(&mut self) -> &mut Pooled {
+        self.pooled.as_mut().expect("invariant: only a pooled segment is asked for lines")
     }
 
     /// What has been done so far.
@@ -187,6 +238,9 @@ impl Segment {
     /// # Errors
     /// `Kind::Environment` when the system refuses; under mprotect, too many alternating pages.
     pub(crate) fn settle(&mut self) -> Result<()> {
+        if let Some(pooled) = &mut self.pooled {
+            return pooled.check();
+        }
         let changed = std::mem::take(&mut self.changed);
         let mut run: Option<(u32, u32, Permission, Permission)> = None;
         for page in changed {
@@ -283,17 +337,26 @@ impl Frames for Segment {
     }
 
     fn apply(&mut self, page: PageId, diff: &Diff) {
+        if let Some(pooled) = &self.pooled {
+            return pooled.apply(page, diff);
+        }
         let start = self.at(page);
         diff.runs().for_each(|(at, bytes)| self.memory.store(start + at, bytes));
     }
 
     fn keep_twin(&mut self, page: PageId) {
+        if let Some(pooled) = &mut self.pooled {
+            return pooled.keep_twin(page);
+        }
         let (at, len) = (self.at(page), self.page_bytes);
         let twins = self.twins.as_mut().expect("invariant: nothing is written by protocol there");
         self.memory.load(at, twins.bytes(at, len));
     }
 
     fn take_diff(&mut self, page: PageId) -> Diff {
+        if let Some(pooled) = &mut self.pooled {
+            return pooled.take_diff(page);
+        }
         let (at, len) = (self.at(page), self.page_bytes);
         let mut now = vec![0; len];
         self.memory.load(at, &mut now);
@@ -303,8 +366,20 @@ impl Frames for Segment {
 
     fn allow(&mut self, page: PageId, permission: Permission) {
         self.allowed[page.0 as usize] = permission;
-        if self.actual[page.0 as usize] != permission {
+        if self.actual[page.0 as usize] != permission && self.pooled.is_none() {
             self.changed.insert(page.0);
         }
+    }
+
+    fn write_back(&mut self, page: PageId) {
+        self.lines().write_back(page);
+    }
+
+    fn fence(&mut self) {
+        self.lines_mut().fence();
+    }
+
+    fn refresh(&mut self, page: PageId) {
+        self.lines().refresh(page);
     }
 }

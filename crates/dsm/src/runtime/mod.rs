@@ -18,17 +18,21 @@ mod engine;
 mod link;
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
+use littoral_device::memory::LINE_BYTES;
 
 use crate::core::message::{LockId, PageId};
 use crate::core::rank::{Counts, Outcome, Rank, Shape};
 use crate::error::{Error, Kind, Result};
-use crate::memory::{Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, page_bytes};
+use crate::memory::{
+    Mechanism, Memory, MemoryCounts, OnFault, PoolLines, Registration, Segment, page_bytes,
+};
 use board::Board;
 pub(crate) use board::board_bytes;
 use carrier::Carrier;
@@ -69,6 +73,9 @@ pub struct Config {
     pub mechanism: Option<Mechanism>,
     /// Memory that all ranks map as their shared pages, instead of copies kept coherent.
     pub direct: Option<File>,
+    /// Lines of a pool that all ranks share in place; takes the place of `direct`, and the program
+    /// reaches them by guards alone.
+    pub pool: Option<PoolLines>,
     /// Memory for the board of the ranks of one machine (who holds what).
     pub board: Option<File>,
     /// What happens when the job fails.
@@ -84,6 +91,7 @@ impl Default for Config {
             predict: true,
             mechanism: None,
             direct: None,
+            pool: None,
             board: None,
             on_loss: OnLoss::Report,
         }
@@ -123,6 +131,8 @@ pub(crate) struct Node {
     registration: Option<Registration>,
     memory: Arc<Memory>,
     direct: bool,
+    /// Lines of a pool shared in place.
+    in_place: bool,
     bytes_max: usize,
     allocations: u32,
     finished: bool,
@@ -135,23 +145,31 @@ fn environment(what: &str, e: std::io::Error) -> Error {
 impl Node {
     pub(crate) fn start(carrier: Box<dyn Carrier>, config: Config) -> Result<Node> {
         let (me, ranks) = (carrier.me(), carrier.ranks());
-        let segment = match &config.direct {
-            Some(file) => Segment::direct(file, config.bytes_max)?,
-            None => Segment::private(config.bytes_max, config.mechanism)?,
+        let in_place = config.pool.is_some();
+        let segment = match (&config.pool, &config.direct) {
+            (Some(pool), _) => Segment::pooled(pool, config.bytes_max)?,
+            (None, Some(file)) => Segment::direct(file, config.bytes_max)?,
+            (None, None) => Segment::private(config.bytes_max, config.mechanism)?,
         };
-        let (memory, direct) = (segment.memory(), segment.is_direct());
+        let (memory, direct) = (segment.memory(), segment.is_direct() && !in_place);
+        let page_bytes = if in_place { LINE_BYTES } else { page_bytes() };
         let shape = Shape {
             ranks,
             pages: 0,
-            page_bytes: page_bytes(),
+            page_bytes,
             locks: config.locks,
             log_capacity: config.log_capacity,
-            predict: config.predict,
+            predict: config.predict && !in_place,
         };
         let board = config.board.as_ref().map(|f| Board::open(f, ranks, me)).transpose();
         let board = board.map_err(|e| environment("mapping the job's board", e))?;
-        let rank = Rank::over(me, shape, segment);
-        let engine = Engine::new(&*carrier, rank, page_bytes(), board, machine());
+        let mut rank = Rank::over(me, shape, segment);
+        if in_place {
+            rank.share_in_place();
+        } else {
+            rank.keep_unshared_home();
+        }
+        let engine = Engine::new(&*carrier, rank, page_bytes, board, machine());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let alone = usize::from(ranks) <= cores;
         let common = Arc::new(Common {
@@ -162,11 +180,12 @@ impl Node {
             carrier,
             on_loss: config.on_loss,
             spin: if alone { SPIN } else { Duration::ZERO },
-            page_bytes: page_bytes(),
+            page_bytes,
             next_borrow: AtomicU64::new(0),
         });
         common.locked().say_hello(&*common.carrier);
-        let registration = if direct { None } else { Some(register(&common, &memory)?) };
+        let registration =
+            if direct || in_place { None } else { Some(register(&common, &memory)?) };
         let serving = Arc::clone(&common);
         let server = std::thread::Builder::new()
             .name(format!("littoral-dsm-{me}"))
@@ -178,6 +197,7 @@ impl Node {
             registration,
             memory,
             direct,
+            in_place,
             bytes_max: config.bytes_max,
             allocations: 0,
             finished: false,
@@ -196,8 +216,29 @@ impl Node {
         &self.memory
     }
 
-    pub(crate) fn is_direct(&self) -> bool {
-        self.direct
+    /// Whether guards are copies, since other ranks write the memory they are on.
+    pub(crate) fn lends_copies(&self) -> bool {
+        self.direct || self.in_place
+    }
+
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.in_place
+    }
+
+    /// Copies bytes out for a guard that is a copy.
+    pub(crate) fn load(&self, offset: usize, into: &mut [u8]) {
+        if self.in_place {
+            return self.common.locked().rank.frames().load(offset, into);
+        }
+        self.memory.load(offset, into);
+    }
+
+    /// Copies the bytes of such a guard in.
+    pub(crate) fn store(&self, offset: usize, data: &[u8]) {
+        if self.in_place {
+            return self.common.locked().rank.frames_mut().store(offset, data);
+        }
+        self.memory.store(offset, data);
     }
 
     pub(crate) fn counts(&self) -> RankCounts {
@@ -235,6 +276,8 @@ impl Node {
         first: NodeId,
     ) -> Result<usize> {
         let pages = bytes.div_ceil(self.common.page_bytes) as u64;
+        let lines = u32::try_from(page_bytes() / self.common.page_bytes).unwrap_or(1);
+        let block_pages = block_pages.saturating_mul(lines);
         self.allocations += 1;
         let fingerprint = bytes as u64 ^ u64::from(block_pages) << 40 ^ u64::from(first.0) << 24;
         let start = {
@@ -255,7 +298,11 @@ impl Node {
             let pages = u32::try_from(pages).map_err(|_| {
                 Error::new(Kind::OutOfRange, format!("{bytes} bytes are 2^32 pages or more"))
             })?;
-            engine.rank.extend(pages, block_pages, first)
+            let start = engine.rank.extend(pages, block_pages, first);
+            if self.me() == NodeId(0) {
+                engine.rank.frames_mut().clear_if_used(start.0..start.0 + pages);
+            }
+            start
         };
         self.barrier()?;
         Ok(start.0 as usize * self.common.page_bytes)
@@ -268,17 +315,36 @@ impl Node {
             return Ok(());
         }
         let page = |at: usize| u32::try_from(at / self.common.page_bytes).unwrap_or(u32::MAX);
-        let (mut at, last) = (page(offset), page(offset + len - 1));
-        while at <= last {
-            let count = (last - at + 1).min(FETCH_PAGES);
-            self.common.operate(|r| r.want(PageId(at), count, write))?;
-            at += count;
+        let (first, end) = (page(offset), page(offset + len - 1) + 1);
+        let bytes = self.common.page_bytes;
+        let whole = page(offset.next_multiple_of(bytes))..page(offset + len);
+        if !write || !self.in_place || whole.is_empty() {
+            return self.want(first..end, |r, at, n| r.want(at, n, write));
+        }
+        self.want(first..whole.start, |r, at, n| r.want(at, n, true))?;
+        self.want(whole.clone(), Rank::want_whole)?;
+        self.want(whole.end..end, |r, at, n| r.want(at, n, true))
+    }
+
+    fn want(
+        &self,
+        mut pages: Range<u32>,
+        op: impl Fn(&mut Rank<Segment>, PageId, u32) -> Result<Outcome>,
+    ) -> Result<()> {
+        while !pages.is_empty() {
+            let count = (pages.end - pages.start).min(FETCH_PAGES);
+            self.common.operate(|r| op(r, PageId(pages.start), count))?;
+            pages.start += count;
         }
         Ok(())
     }
 
     /// As `fetch`, for raw pointers: the pages are put into the view too.
     pub(crate) fn touch(&self, offset: usize, len: usize, write: bool) -> Result<()> {
+        if self.in_place {
+            let what = "lines of a pool have no raw pointers; use guards, or --fabric pool-pages";
+            return Err(Error::new(Kind::Misuse, what));
+        }
         self.fetch(offset, len, write)?;
         if self.direct || len == 0 {
             return Ok(());
@@ -302,7 +368,7 @@ impl Node {
         }
         let id = self.common.next_borrow.fetch_add(1, Ordering::Relaxed);
         engine.borrows.push(Borrow { id, start, end, write });
-        if write && !self.direct {
+        if write && !self.lends_copies() {
             engine.rank.frames_mut().hide(id, start..end);
         }
         Ok(id)

@@ -63,6 +63,12 @@ impl Job {
         }
     }
 
+    /// Has every home write unnoticed what nobody else has a copy of.
+    pub(crate) fn keep_unshared_homes(mut self) -> Self {
+        self.ranks.iter_mut().for_each(Rank::keep_unshared_home);
+        self
+    }
+
     pub(crate) fn moves(&self) -> Vec<Move> {
         if self.verdict.is_some() {
             return Vec::new();

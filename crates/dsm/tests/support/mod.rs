@@ -12,6 +12,7 @@ use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
 use littoral_device::fabric::shm::{ShmFabric, ShmLayout};
 use littoral_device::fabric::tcp::TcpFabric;
 use littoral_dsm::job::Job;
+use littoral_dsm::memory::PoolLines;
 use littoral_dsm::runtime::Config;
 use littoral_dsm::runtime::carrier::{Carrier, Exclusive, Shared};
 
@@ -24,13 +25,22 @@ pub(crate) enum Over {
     Shm,
     /// A pool whose every node has a private, stale, randomly evicting line cache.
     Hostile,
+    /// Such a pool whose lines the ranks share in place.
+    Lines,
 }
 
-pub(crate) const EVERY: [Over; 4] = [Over::Tcp, Over::ShmPages, Over::Shm, Over::Hostile];
+pub(crate) const EVERY: [Over; 5] =
+    [Over::Tcp, Over::ShmPages, Over::Shm, Over::Hostile, Over::Lines];
+/// Those with raw pointers.
+pub(crate) const WITH_POINTERS: [Over; 4] = [Over::Tcp, Over::ShmPages, Over::Shm, Over::Hostile];
 /// Those whose ranks keep copies.
 pub(crate) const COPIES: [Over; 3] = [Over::Tcp, Over::ShmPages, Over::Hostile];
 
 const BYTES_MAX: usize = 1 << 26;
+/// Of lines shared in place: the emulator's medium is real memory.
+const LINES_BYTES_MAX: usize = 1 << 20;
+/// Views of the shared lines are nodes of their own to the emulator.
+const LINES_VIEW: u16 = 1000;
 
 fn memory(bytes: usize) -> File {
     let file = tempfile::tempfile_in("/dev/shm").unwrap();
@@ -38,8 +48,10 @@ fn memory(bytes: usize) -> File {
     file
 }
 
-fn carriers(over: Over, ranks: u16) -> Vec<Box<dyn FnOnce() -> Box<dyn Carrier> + Send>> {
-    let mut makers: Vec<Box<dyn FnOnce() -> Box<dyn Carrier> + Send>> = Vec::new();
+type Maker = Box<dyn FnOnce() -> Box<dyn Carrier> + Send>;
+
+fn carriers(over: Over, ranks: u16) -> Vec<Maker> {
+    let mut makers: Vec<Maker> = Vec::new();
     match over {
         Over::Tcp => {
             let bind = |_| TcpListener::bind("127.0.0.1:0").unwrap();
@@ -67,7 +79,7 @@ fn carriers(over: Over, ranks: u16) -> Vec<Box<dyn FnOnce() -> Box<dyn Carrier> 
                 }));
             }
         }
-        Over::Hostile => {
+        Over::Hostile | Over::Lines => {
             let layout = PoolLayout::new(ranks, 64);
             let pool = HostilePool::new(layout.pool_bytes(), 7, 50);
             for n in 0..ranks {
@@ -90,15 +102,20 @@ pub(crate) fn run_with<T: Send>(
     program: impl Fn(Job) -> T + Sync,
 ) -> Vec<T> {
     let mut direct = (over == Over::Shm).then(|| memory(BYTES_MAX));
+    let lines = (over == Over::Lines).then(|| HostilePool::new(LINES_BYTES_MAX, 8, 50));
     let program = &program;
     let configure = &configure;
     std::thread::scope(|s| {
         let mut threads = Vec::new();
-        for make in carriers(over, ranks) {
+        for (n, make) in (LINES_VIEW..).zip(carriers(over, ranks)) {
+            let view = lines.as_ref().map(|pool| pool.view(n));
+            let lines = |v| PoolLines { domain: Arc::new(v), at: 0, used: false };
+            let pool = view.map(lines);
+            let bytes_max = if pool.is_some() { LINES_BYTES_MAX } else { BYTES_MAX };
             let direct = direct.as_mut().map(|f| f.try_clone().unwrap());
             threads.push(s.spawn(move || {
                 let mut config =
-                    Config { bytes_max: BYTES_MAX, direct, log_capacity: 64, ..Config::default() };
+                    Config { bytes_max, direct, pool, log_capacity: 64, ..Config::default() };
                 configure(&mut config);
                 program(Job::start(make(), config).unwrap())
             }));

@@ -1,0 +1,126 @@
+//! What is shared of a page: copies, nothing, or the page itself.
+//!
+//! - *Unshared* home pages ([`Rank::keep_unshared_home`]) are written unnoticed.
+//! - *In place* ([`Rank::share_in_place`]): every rank reaches the pages themselves through memory
+//!   that nobody keeps coherent, and a page is a line. Nothing is fetched: a line that a notice has
+//!   named is dropped from this rank's cache at its next access. A line goes back to the medium
+//!   whole, so it must have one writer at a time: its home, or a rank that writes all of it
+//!   (whoever else touched a byte of it then would race). A rank that writes part of a line
+//!   elsewhere at home writes a private copy and sends the difference home, which merges it.
+//!
+//! Orders in place (each has a mutant)
+//! 1. Lines written in place are written back and fenced before the acquire, release or arrival
+//!    that tells of them is sent.
+//! 2. A home drops its copy of a line before it merges a difference into it, unless it is writing
+//!    the line itself: another rank may have written the whole line meanwhile.
+//! 3. A home acknowledges differences when they are on the medium.
+//! 4. What this rank sent home it drops from its cache: the merged line is newer.
+
+use littoral_base::mutant;
+use littoral_base::units::NodeId;
+
+use super::{Access, Outcome, PageId, Rank, protocol};
+use crate::core::diff::Diff;
+use crate::core::frames::Frames;
+use crate::core::message::Message;
+use crate::error::Result;
+
+impl<F: Frames> Rank<F> {
+    /// From now on home pages that nobody else has a copy of are written unnoticed; call before the
+    /// first operation or message.
+    ///
+    /// # Panics
+    /// When something has been written already.
+    pub fn keep_unshared_home(&mut self) {
+        assert!(self.open.is_empty() && self.generation == 0, "copies may have been handed out");
+        let pages = (0..self.shape.pages).map(PageId);
+        self.unshared = Some(pages.map(|page| self.home(page) == self.me).collect());
+    }
+
+    /// From now on pages are lines that every rank reaches in place; call before the first
+    /// operation or message.
+    ///
+    /// # Panics
+    /// When something has been written already.
+    pub fn share_in_place(&mut self) {
+        assert!(self.open.is_empty() && self.generation == 0, "copies may have been handed out");
+        self.in_place = true;
+        self.access.fill(Access::Invalid);
+    }
+
+    /// Drops this rank's copy of a line, so that the next load sees the medium.
+    pub(super) fn refresh(&mut self, page: PageId) {
+        self.frames.refresh(page);
+        self.set_access(page, Access::Shared);
+    }
+
+    /// Lets the program write a line in place.
+    pub(super) fn write_in_place(&mut self, page: PageId) {
+        self.set_access(page, Access::Written);
+        self.open.insert(page, false);
+        self.note(page);
+    }
+
+    /// Ends writing of a line: back to the medium, or dropped once its difference goes home.
+    pub(super) fn settle_in_place(&mut self, page: PageId, has_twin: bool) {
+        if !has_twin {
+            self.frames.write_back(page);
+        } else if !mutant!("pool_lines_kept_after_diff") {
+            self.set_access(page, Access::Invalid);
+        }
+    }
+
+    pub(super) fn is_unshared(&self, page: PageId) -> bool {
+        self.unshared.as_ref().is_some_and(|u| u[page.0 as usize])
+    }
+
+    /// Ends a home page's being unshared: what is written to it from now on is noticed, beginning
+    /// with what this scope may still write.
+    pub(super) fn hand_out(&mut self, page: PageId) {
+        self.published.remove(&page);
+        let Some(unshared) = &mut self.unshared else { return };
+        let was = std::mem::replace(&mut unshared[page.0 as usize], false);
+        if was && self.access(page) == Access::Written && !mutant!("dsm_unshared_page_handed_out") {
+            self.open.insert(page, false);
+            self.note(page);
+        }
+    }
+
+    /// A barrier has made every other rank drop what it had of these home pages.
+    pub(super) fn take_back(&mut self) {
+        let published = std::mem::take(&mut self.published);
+        let Some(unshared) = &mut self.unshared else { return };
+        published.into_iter().for_each(|page| unshared[page.0 as usize] = true);
+    }
+
+    pub(super) fn apply_diffs(
+        &mut self,
+        from: NodeId,
+        diffs: &[(PageId, Diff)],
+        out: &mut Outcome,
+    ) -> Result<()> {
+        for (page, diff) in diffs {
+            self.at_home(from, *page)?;
+            if !diff.fits(self.shape.page_bytes) {
+                return Err(protocol(format!("rank {from} sent a diff past page {}", page.0)));
+            }
+        }
+        diffs.iter().for_each(|(page, diff)| self.apply(*page, diff));
+        if self.in_place && !mutant!("pool_lines_acknowledged_unfenced") {
+            self.frames.fence();
+        }
+        out.send.push((from, Message::DiffsApplied));
+        Ok(())
+    }
+
+    fn apply(&mut self, page: PageId, diff: &Diff) {
+        if !self.in_place {
+            return self.frames.apply(page, diff);
+        }
+        if self.access(page) != Access::Written && !mutant!("pool_lines_merged_into_stale") {
+            self.frames.refresh(page);
+        }
+        self.frames.apply(page, diff);
+        self.frames.write_back(page);
+    }
+}

@@ -1,0 +1,185 @@
+//! Lines of a pool that every rank reaches in place: shared memory without copies and without
+//! hardware that keeps it coherent.
+//!
+//! Invariants
+//! - The pool is reached through [`Domain`] alone, by a view that this rank's threads share under
+//!   the engine's lock.
+//! - A line that this rank writes in part and is not the home of has a private copy until its
+//!   difference is taken; loads and stores go there first.
+//! - A fence that fails is kept and reported by the next settling of the rank.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use littoral_base::mutant;
+use littoral_device::memory::{Domain, LINE_BYTES};
+
+use crate::core::diff::Diff;
+use crate::core::message::PageId;
+use crate::error::{Error, Kind, Result};
+
+const WORD: usize = 8;
+const ORDER: Ordering = Ordering::Relaxed;
+type Line = [u8; LINE_BYTES];
+
+/// The pool a job shares in place, and where in it.
+#[derive(Clone)]
+pub struct PoolLines {
+    /// This rank's view of the pool.
+    pub domain: Arc<dyn Domain>,
+    /// The first byte of the job's shared memory, a multiple of 64.
+    pub at: usize,
+    /// Whether the pool may hold bytes of an earlier job there, which allocations then clear.
+    pub used: bool,
+}
+
+impl fmt::Debug for PoolLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lines of a pool of {} bytes from {} on", self.domain.len(), self.at)
+    }
+}
+
+struct Private {
+    now: Line,
+    twin: Line,
+}
+
+/// A rank's side of the lines.
+pub(super) struct Pooled {
+    pool: PoolLines,
+    private: BTreeMap<u32, Private>,
+    failed: Option<littoral_device::error::Error>,
+}
+
+impl Pooled {
+    pub(super) fn new(pool: &PoolLines, bytes: usize) -> Result<Self> {
+        let end = pool.at.checked_add(bytes);
+        let fits = end.is_some_and(|end| end <= pool.domain.len());
+        if !fits || !pool.at.is_multiple_of(LINE_BYTES) {
+            let what = format!("{bytes} bytes for the job do not fit the {pool:?}");
+            return Err(Error::new(Kind::Environment, what));
+        }
+        Ok(Pooled { pool: pool.clone(), private: BTreeMap::new(), failed: None })
+    }
+
+    /// Copies bytes out, as this rank sees them now.
+    pub(super) fn load(&self, offset: usize, into: &mut [u8]) {
+        each_part(offset, into.len(), |line, within, done, n| {
+            let part = &mut into[done..done + n];
+            match self.private.get(&line) {
+                Some(private) => part.copy_from_slice(&private.now[within..within + n]),
+                None => part.copy_from_slice(&self.line(line)[within..within + n]),
+            }
+        });
+    }
+
+    /// Copies bytes in; their lines are writable.
+    pub(super) fn store(&mut self, offset: usize, data: &[u8]) {
+        each_part(offset, data.len(), |line, within, done, n| {
+            let part = &data[done..done + n];
+            match self.private.get_mut(&line) {
+                Some(private) => private.now[within..within + n].copy_from_slice(part),
+                None => self.put(line, within, part),
+            }
+        });
+    }
+
+    fn place(&self, line: u32) -> usize {
+        self.pool.at + line as usize * LINE_BYTES
+    }
+
+    fn line(&self, line: u32) -> Line {
+        let mut bytes = [0; LINE_BYTES];
+        for (i, chunk) in bytes.chunks_exact_mut(WORD).enumerate() {
+            let word = self.pool.domain.word(self.place(line) + i * WORD, ORDER);
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Stores part of a line; words that do not change are left alone.
+    fn put(&self, line: u32, within: usize, part: &[u8]) {
+        let before = self.line(line);
+        let mut after = before;
+        after[within..within + part.len()].copy_from_slice(part);
+        let words = before.chunks_exact(WORD).zip(after.chunks_exact(WORD)).enumerate();
+        for (i, (_, new)) in words.filter(|(_, (old, new))| old != new) {
+            let word = u64::from_le_bytes(new.try_into().expect("invariant: chunks of a word"));
+            self.pool.domain.store(self.place(line) + i * WORD, word, ORDER);
+        }
+    }
+
+    pub(super) fn apply(&self, page: PageId, diff: &Diff) {
+        diff.runs().for_each(|(within, bytes)| self.put(page.0, within, bytes));
+    }
+
+    pub(super) fn keep_twin(&mut self, page: PageId) {
+        let line = self.line(page.0);
+        self.private.insert(page.0, Private { now: line, twin: line });
+    }
+
+    pub(super) fn take_diff(&mut self, page: PageId) -> Diff {
+        let private = self.private.remove(&page.0).expect("invariant: a twin was kept");
+        Diff::between(&private.twin, &private.now)
+    }
+
+    pub(super) fn write_back(&self, page: PageId) {
+        if !mutant!("pool_lines_not_written_back") {
+            self.pool.domain.write_back(self.place(page.0), LINE_BYTES);
+        }
+    }
+
+    pub(super) fn refresh(&self, page: PageId) {
+        if !mutant!("pool_lines_not_invalidated") {
+            self.pool.domain.invalidate(self.place(page.0), LINE_BYTES);
+        }
+    }
+
+    pub(super) fn fence(&mut self) {
+        if let Err(e) = self.pool.domain.fence() {
+            self.failed.get_or_insert(e);
+        }
+    }
+
+    /// Whether allocations must be cleared.
+    pub(super) fn is_used(&self) -> bool {
+        self.pool.used
+    }
+
+    /// Clears lines on the medium.
+    pub(super) fn clear(&mut self, lines: std::ops::Range<u32>) {
+        for line in lines {
+            self.pool.domain.invalidate(self.place(line), LINE_BYTES);
+            let zero = [0; LINE_BYTES / WORD];
+            self.pool.domain.store_words(self.place(line), &zero);
+            self.pool.domain.write_back(self.place(line), LINE_BYTES);
+        }
+        self.fence();
+    }
+
+    /// The failure of a fence, if one failed.
+    ///
+    /// # Errors
+    /// That failure.
+    pub(super) fn check(&mut self) -> Result<()> {
+        match self.failed.take() {
+            Some(e) => Err(Error::with_source(Kind::Environment, "a fence of the pool", e)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Calls `act` with {line, first byte in it, bytes done before, bytes} for each line of a range.
+fn each_part(offset: usize, len: usize, mut act: impl FnMut(u32, usize, usize, usize)) {
+    let mut done = 0;
+    while done < len {
+        let at = offset + done;
+        let within = at % LINE_BYTES;
+        let n = (LINE_BYTES - within).min(len - done);
+        let line = u32::try_from(at / LINE_BYTES).expect("invariant: lines are counted by u32");
+        act(line, within, done, n);
+        done += n;
+    }
+}
