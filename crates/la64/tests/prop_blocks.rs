@@ -86,7 +86,9 @@ fn instruction(random: &mut Random, n: i64) -> u32 {
 
 /// Two address registers, then random instructions, then the return.
 fn program(random: &mut Random) -> Vec<u32> {
-    let start = [word("lu12i.w", &[12, 32]), word("lu12i.w", &[13, 255])];
+    // The second address is a page before the end of memory, or the end: what is below is inside.
+    let last = if random.below(3) == 0 { 256 } else { 255 };
+    let start = [word("lu12i.w", &[12, 32]), word("lu12i.w", &[13, last])];
     let body: Vec<u32> = (0..LENGTH).map(|n| instruction(random, n)).collect();
     [start.as_slice(), &body, &[word("jirl", &[0, 1, 0])]].concat()
 }
@@ -129,7 +131,7 @@ fn blocks_and_single_steps_agree_in_everything() {
             _ => done += 1,
         }
     }
-    assert!(trapped > 50 && done > 50, "both ends occur: {trapped} traps, {done} returns");
+    assert!(trapped > 20 && done > 20, "both ends occur: {trapped} traps, {done} returns");
 }
 
 #[test]

@@ -35,6 +35,17 @@ pub trait Fetch {
     fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32>;
 }
 
+/// Which extensions a thread has decoded instructions of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// 128-bit vectors.
+    pub lsx: bool,
+    /// 256-bit vectors.
+    pub lasx: bool,
+    /// Binary translation assists.
+    pub lbt: bool,
+}
+
 /// Decoded blocks of one thread.
 #[derive(Debug)]
 pub struct Cache {
@@ -42,6 +53,7 @@ pub struct Cache {
     /// Every block, by pc.
     by_pc: std::collections::HashMap<u64, u32>,
     known: Box<[Option<Known>]>,
+    used: Used,
 }
 
 /// What is fixed about a row.
@@ -61,6 +73,7 @@ impl Default for Cache {
             blocks: Blocks::default(),
             by_pc: std::collections::HashMap::new(),
             known: vec![None; isa::ROWS.len()].into(),
+            used: Used::default(),
         }
     }
 }
@@ -70,6 +83,11 @@ impl Cache {
     pub fn clear(&mut self) {
         self.blocks.clear();
         self.by_pc.clear();
+    }
+
+    /// Extensions of which the thread has decoded instructions in its life.
+    pub fn used(&self) -> Used {
+        self.used
     }
 
     /// Blocks decoded since the cache was last cleared.
@@ -213,6 +231,12 @@ impl Cache {
         let place = &mut self.known[usize::from(id.0)];
         if place.is_none() {
             let name = id.row().mnemonic;
+            match id.row().group {
+                Group::Lsx => self.used.lsx = true,
+                Group::Lasx => self.used.lasx = true,
+                Group::Lbt => self.used.lbt = true,
+                _ => {}
+            }
             let special = pairs::special(name).map(|s| (s, Key::of(s.name)));
             let (flow, adjust, key) = (branch::flow(name), bind::adjust(name), Key::of(name));
             *place = bind::handler(id.row()).map(|handler| Known {
@@ -266,4 +290,40 @@ fn announced(cpu: &Cpu, row: &Row) -> bool {
         Group::System => false,
     };
     group && (features.v1_1 || !row.v1_1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Features;
+    use super::*;
+    use crate::memory::Memory;
+
+    struct Anywhere;
+
+    impl Fetch for Anywhere {
+        fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
+            cpu.window.load(pc)
+        }
+    }
+
+    #[test]
+    fn what_the_machine_does_not_announce_is_no_instruction() {
+        let none = Features { lsx: false, lasx: false, lbt: false, v1_1: false };
+        for (name, features) in [
+            ("vadd.b", Features { lsx: true, ..none }),
+            ("xvadd.b", Features { lasx: true, ..none }),
+            ("movgr2scr", Features { lbt: true, ..none }),
+            ("frecipe.d", Features { v1_1: true, ..none }),
+        ] {
+            let word = isa::find(name).unwrap().row().word;
+            let step = |features| {
+                let memory = Memory::new(4096);
+                let mut cpu = Cpu::new(memory.window(), features);
+                cpu.window.store(0, word).unwrap();
+                (Cache::default().step(&mut cpu, &Anywhere), cpu.state.instructions)
+            };
+            assert_eq!(step(none), (Trap::Illegal(word), 0), "{name}");
+            assert_eq!(step(features), (Trap::OutOfBudget, 1), "{name}");
+        }
+    }
 }

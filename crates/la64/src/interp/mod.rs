@@ -26,7 +26,7 @@ mod pairs;
 pub(crate) mod raw;
 mod vector;
 
-pub use block::{Cache, Fetch};
+pub use block::{Cache, Fetch, Used};
 pub use raw::{Cursor, Link, Place, Slot};
 
 use crate::memory::Window;

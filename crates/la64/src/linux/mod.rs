@@ -14,6 +14,7 @@
 mod path;
 mod process;
 mod raw;
+mod robust;
 mod signal;
 mod space;
 mod stack;

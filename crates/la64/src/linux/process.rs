@@ -13,7 +13,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Window size in address bits: 40 is the smallest user space LoongArch processors have; less where
@@ -62,6 +62,8 @@ pub(super) struct Process {
     /// Instructions of threads that have ended.
     pub(super) instructions: AtomicU64,
     pub(super) threads: Mutex<Vec<Arc<Pending>>>,
+    /// The process is about to end: no thread interprets any more.
+    pub(super) ending: AtomicBool,
 }
 
 /// Locks, also after a panic elsewhere: the data are valid between statements.
@@ -116,7 +118,7 @@ pub(super) fn load(
     let heap = page_up(end + main.bias) + PAGE;
     space.brk = (heap, heap);
     let trampoline = map_trampoline(&mut space)?;
-    let features = Features { lbt: false, ..Features::ALL };
+    let features = Features::ALL;
     let entry = main.elf.entry + main.bias;
     let auxiliary = Auxiliary {
         headers: if main.elf.headers_address == 0 {
@@ -144,6 +146,7 @@ pub(super) fn load(
         trampoline,
         instructions: AtomicU64::new(0),
         threads: Mutex::new(Vec::new()),
+        ending: AtomicBool::new(false),
     };
     Ok((Arc::new(process), Start { pc, sp }))
 }

@@ -36,14 +36,22 @@ pub(super) const RESTART: i64 = -512;
 /// Bytes at the end of the window that stay unmapped.
 pub(super) const GUARD: u64 = 1 << 24;
 
-/// Signals noted for one thread. `siginfo` slots are written by the handler only while their bit is
-/// clear, and read by the thread after it took the bit.
+/// What others may know of one thread, and the signals noted for it. `siginfo` slots are written by
+/// the handler only while their bit is clear, and read by the thread after it took the bit.
 pub(super) struct Pending {
     /// One bit a signal, bit n for signal n + 1.
     bits: AtomicU64,
     info: [[AtomicU64; 16]; 64],
     /// Set with every bit; the interpreter looks at it between blocks.
     pub(super) attention: AtomicBool,
+    /// Host (and guest) thread id, 0 until the thread runs.
+    pub(super) tid: AtomicU64,
+    /// Guest address of the head of the thread's robust list, 0 for none.
+    pub(super) robust_list: AtomicU64,
+    /// Instructions retired when the interpreter returned last.
+    pub(super) instructions: AtomicU64,
+    /// The thread does not interpret: it is in a system call or has been told to stop.
+    pub(super) halted: AtomicBool,
 }
 
 impl Pending {
@@ -52,6 +60,10 @@ impl Pending {
             bits: AtomicU64::new(0),
             info: [const { [const { AtomicU64::new(0) }; 16] }; 64],
             attention: AtomicBool::new(false),
+            tid: AtomicU64::new(0),
+            robust_list: AtomicU64::new(0),
+            instructions: AtomicU64::new(0),
+            halted: AtomicBool::new(false),
         }
     }
 
@@ -98,6 +110,7 @@ thread_local! {
 
 /// Makes `pending` the place where this thread's signals are noted, for the thread's whole life.
 pub(super) fn adopt(pending: &std::sync::Arc<Pending>) {
+    pending.tid.store(gettid() as u64, Ordering::Release);
     CURRENT.set(std::sync::Arc::into_raw(pending.clone()));
 }
 
@@ -309,6 +322,15 @@ pub(super) fn fork() -> i64 {
 pub(super) fn gettid() -> i64 {
     // SAFETY: no arguments.
     i64::from(unsafe { libc::gettid() })
+}
+
+/// Waits for the end of the process.
+pub(super) fn sleep_forever() -> ! {
+    set_mask(u64::MAX);
+    loop {
+        // SAFETY: no memory is involved.
+        unsafe { libc::pause() };
+    }
 }
 
 /// Nanoseconds of the monotonic clock.

@@ -22,6 +22,7 @@ pub(super) fn hwcap(features: Features) -> u64 {
         | bit(features.lasx, 5)
         | bit(features.lbt, 10)
         | bit(features.lbt, 11)
+        | bit(features.lbt, 12)
 }
 
 struct Stack<'a> {

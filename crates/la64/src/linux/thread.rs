@@ -3,7 +3,7 @@
 use super::process::{Process, Start, lock};
 use super::raw::{self, Pending};
 use super::space::PROT_EXEC;
-use super::{signal, syscall};
+use super::{robust, signal, syscall};
 use crate::interp::{Cache, Cpu, Fetch, Trap};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -79,10 +79,27 @@ impl Thread {
             let attention = &self.pending.attention;
             let trap = self.cache.run(&mut self.cpu, &FromSpace(&process), attention, budget);
             self.handle(trap);
+            self.give_way();
         }
         let pending = &self.pending;
-        lock(&self.process.threads).retain(|t| !Arc::ptr_eq(t, pending));
+        let mut threads = lock(&self.process.threads);
+        threads.retain(|t| !Arc::ptr_eq(t, pending));
         self.process.instructions.fetch_add(self.cpu.state.instructions, Ordering::Relaxed);
+    }
+
+    /// Publishes the count and says that the thread interprets nothing until `resumed`.
+    pub(super) fn halt(&self) {
+        self.pending.instructions.store(self.cpu.state.instructions, Ordering::Release);
+        self.pending.halted.store(true, Ordering::SeqCst);
+    }
+
+    /// Goes on, unless the process is about to end: then this thread does nothing any more.
+    fn give_way(&self) {
+        self.pending.halted.store(false, Ordering::SeqCst);
+        if self.process.ending.load(Ordering::SeqCst) {
+            self.halt();
+            raw::sleep_forever();
+        }
     }
 
     /// Forgets decoded blocks if code changed.
@@ -102,7 +119,10 @@ impl Thread {
                 self.cpu.state.instructions -= 1;
                 self.signals();
             }
-            Trap::Syscall => syscall::run(self),
+            Trap::Syscall => {
+                self.halt();
+                syscall::run(self);
+            }
             Trap::Attention => self.signals(),
             Trap::CodeChanged => {
                 lock(&self.process.space).code_generation += 1;
@@ -135,11 +155,35 @@ impl Thread {
 
     /// Ends the whole process.
     pub(super) fn exit_group(&self, status: i32) -> ! {
-        if self.process.options.stats {
-            let ended = self.process.instructions.load(Ordering::Relaxed);
-            let own = self.cpu.state.instructions;
-            self.say(&format!("{} instructions retired, {} blocks", ended + own, self.cache.len()));
-        }
+        self.last_words();
         raw::exit_group(status)
+    }
+
+    /// What is done before the process ends, once: the robust lists of all its threads are walked,
+    /// and instructions are reported. For an exact count the other threads are stopped first.
+    pub(super) fn last_words(&self) {
+        self.halt();
+        if self.process.ending.swap(true, Ordering::SeqCst) {
+            raw::sleep_forever();
+        }
+        let threads = lock(&self.process.threads).clone();
+        if self.process.options.stats {
+            threads.iter().for_each(|t| t.attention.store(true, Ordering::Release));
+            let running = || threads.iter().any(|t| !t.halted.load(Ordering::SeqCst));
+            let mut patience = 1000;
+            while running() && patience > 0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                patience -= 1;
+            }
+            let ended = self.process.instructions.load(Ordering::Relaxed);
+            let alive: u64 = threads.iter().map(|t| t.instructions.load(Ordering::Acquire)).sum();
+            let blocks = self.cache.len();
+            self.say(&format!("{} instructions retired, {blocks} blocks", ended + alive));
+        }
+        for thread in threads {
+            let tid = thread.tid.load(Ordering::Acquire);
+            let head = thread.robust_list.load(Ordering::Acquire);
+            robust::release(&self.process.window, head, tid as u32);
+        }
     }
 }

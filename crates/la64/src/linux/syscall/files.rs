@@ -61,6 +61,27 @@ pub(super) fn openat(thread: &mut Thread, args: &Args) -> i64 {
     }
 }
 
+/// As `openat`, with the rules of resolution that `open_how` names: those that confine the path to
+/// the directory apply to the guest's own path, which then is not looked up in the sysroot.
+pub(super) fn openat2(thread: &mut Thread, args: &Args) -> i64 {
+    const HOW_LEN: u64 = 24;
+    const CONFINED: u64 = 0x08 | 0x10;
+    let how = match args[3] {
+        HOW_LEN.. => thread.cpu.window.load_words::<3>(args[2]),
+        _ => return err(libc::EINVAL),
+    };
+    let Some([_, _, resolve]) = how else { return err(libc::EFAULT) };
+    let path = match string(thread, args[1]) {
+        Ok(path) => path,
+        Err(code) => return code,
+    };
+    match synthetic(&thread.process, &path) {
+        Some(text) => memory_file(thread, &text),
+        None if resolve & CONFINED != 0 => pass(thread, libc::SYS_openat2, "ippi", args),
+        None => pass(thread, libc::SYS_openat2, "ispi", args),
+    }
+}
+
 /// Files of /proc that must describe the guest.
 fn synthetic(process: &Process, path: &[u8]) -> Option<Vec<u8>> {
     if path == b"/proc/cpuinfo" {

@@ -1,4 +1,8 @@
 //! The system call table: the kernel's generic numbers.
+//!
+//! `rseq` says ENOSYS: a restartable sequence must be aborted when its thread is interrupted, and
+//! the processor number kept up to date, neither of which a process can do for its guest. C
+//! libraries then register nothing and ask the kernel where they would have read it.
 
 use super::{Own, files, memory, tasks};
 
@@ -122,7 +126,7 @@ static TABLE: &[Call] = &[
     call(97, "unshare", Kind::Host(libc::SYS_unshare, "i")),
     call(98, "futex", Kind::Own(tasks::futex)),
     call(99, "set_robust_list", Kind::Own(tasks::set_robust_list)),
-    call(100, "get_robust_list", Kind::Own(tasks::no_such_call)),
+    call(100, "get_robust_list", Kind::Own(tasks::get_robust_list)),
     call(101, "nanosleep", Kind::Host(libc::SYS_nanosleep, "pp")),
     call(102, "getitimer", Kind::Host(libc::SYS_getitimer, "ip")),
     call(103, "setitimer", Kind::Host(libc::SYS_setitimer, "ipp")),
@@ -255,9 +259,9 @@ static TABLE: &[Call] = &[
     call(424, "pidfd_send_signal", Kind::Host(libc::SYS_pidfd_send_signal, "iipi")),
     call(425, "io_uring_setup", Kind::Own(tasks::no_such_call)),
     call(434, "pidfd_open", Kind::Host(libc::SYS_pidfd_open, "ii")),
-    call(435, "clone3", Kind::Own(tasks::no_such_call)),
+    call(435, "clone3", Kind::Own(tasks::clone3)),
     call(436, "close_range", Kind::Host(libc::SYS_close_range, "iii")),
-    call(437, "openat2", Kind::Own(tasks::no_such_call)),
+    call(437, "openat2", Kind::Own(files::openat2)),
     call(438, "pidfd_getfd", Kind::Host(libc::SYS_pidfd_getfd, "iii")),
     call(439, "faccessat2", Kind::Host(libc::SYS_faccessat2, "isii")),
     call(441, "epoll_pwait2", Kind::Own(tasks::no_such_call)),

@@ -2,6 +2,7 @@
 
 use super::super::process::{Action, as_path, lock};
 use super::super::raw::{self, Arg, Disposition};
+use super::super::robust;
 use super::super::signal::{self, SS_DISABLE};
 use super::super::thread::Thread;
 use super::files::string;
@@ -10,14 +11,17 @@ use std::ffi::CString;
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 const CLONE_VM: u64 = 0x100;
+const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_SETTLS: u64 = 0x8_0000;
 const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const FUTEX_WAKE: u64 = 1;
 const SCRIPTS_MAX: usize = 4;
 
@@ -31,6 +35,8 @@ pub(super) fn not_permitted(_: &mut Thread, _: &Args) -> i64 {
 
 pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
     thread.ended = true;
+    let head = thread.pending.robust_list.swap(0, Ordering::AcqRel);
+    robust::release(&thread.cpu.window, head, raw::gettid() as u32);
     if thread.clear_tid != 0 {
         let at = thread.clear_tid;
         // The joiner may have unmapped it; then nobody waits.
@@ -53,9 +59,26 @@ pub(super) fn set_tid_address(thread: &mut Thread, args: &Args) -> i64 {
     raw::gettid()
 }
 
-/// Accepted and not walked: a thread that dies holding a robust lock leaves it held.
-pub(super) fn set_robust_list(_: &mut Thread, _: &Args) -> i64 {
+pub(super) fn set_robust_list(thread: &mut Thread, args: &Args) -> i64 {
+    if args[1] != robust::HEAD_LEN {
+        return err(libc::EINVAL);
+    }
+    thread.pending.robust_list.store(args[0], Ordering::Release);
     0
+}
+
+/// The list of a thread of this process; of another one nothing is known here.
+pub(super) fn get_robust_list(thread: &mut Thread, args: &Args) -> i64 {
+    let [tid, head_at, len_at, ..] = *args;
+    let tid = if tid == 0 { raw::gettid() as u64 } else { tid };
+    let is_asked = |t: &&std::sync::Arc<raw::Pending>| t.tid.load(Ordering::Acquire) == tid;
+    let found = lock(&thread.process.threads).iter().find(is_asked).cloned();
+    let Some(found) = found else { return err(libc::ESRCH) };
+    let window = thread.cpu.window;
+    let stored = window
+        .store(len_at, robust::HEAD_LEN)
+        .and_then(|()| window.store(head_at, found.robust_list.load(Ordering::Acquire)));
+    stored.map_or(err(libc::EFAULT), |()| 0)
 }
 
 pub(super) fn futex(thread: &mut Thread, args: &Args) -> i64 {
@@ -163,25 +186,91 @@ pub(super) fn rt_sigreturn(thread: &mut Thread, _: &Args) -> i64 {
     0
 }
 
+/// What `clone` and `clone3` ask for.
+#[derive(Clone, Copy, Default)]
+struct Birth {
+    flags: u64,
+    /// The child's stack pointer, 0 for the parent's.
+    stack: u64,
+    parent_tid: u64,
+    child_tid: u64,
+    tls: u64,
+    /// Where the process descriptor goes, with `CLONE_PIDFD`.
+    pidfd: u64,
+}
+
 pub(super) fn clone(thread: &mut Thread, args: &Args) -> i64 {
-    match args[0] & (CLONE_VM | CLONE_THREAD) {
-        flags if flags == CLONE_VM | CLONE_THREAD => spawn(thread, args),
-        flags if flags & CLONE_THREAD == 0 => fork(thread, args),
+    let [flags, stack, parent_tid, child_tid, tls, _] = *args;
+    // The old call has one place for both.
+    let pidfd = parent_tid;
+    give_birth(thread, Birth { flags, stack, parent_tid, child_tid, tls, pidfd })
+}
+
+/// Flags of `clone3` that have a meaning here. Namespaces and control groups are the host's.
+const CLONE3_FLAGS: u64 = CLONE_VM
+    | 0xe00 // Shared file system data, files, handlers.
+    | CLONE_PIDFD
+    | CLONE_VFORK
+    | CLONE_THREAD
+    | 0x4_0000 // Shared semaphore adjustments.
+    | CLONE_SETTLS
+    | CLONE_PARENT_SETTID
+    | CLONE_CHILD_CLEARTID
+    | CLONE_CHILD_SETTID
+    | CLONE_CLEAR_SIGHAND;
+
+pub(super) fn clone3(thread: &mut Thread, args: &Args) -> i64 {
+    const LEN_MIN: u64 = 64;
+    const LEN_MAX: u64 = 4096;
+    let [at, len, ..] = *args;
+    if len < LEN_MIN {
+        return err(libc::EINVAL);
+    }
+    if len > LEN_MAX {
+        return err(libc::E2BIG);
+    }
+    let mut bytes = vec![0; len as usize];
+    let Some(()) = thread.cpu.window.read(at, &mut bytes) else { return err(libc::EFAULT) };
+    let word = |n: usize| {
+        let bytes = bytes.get(8 * n..8 * n + 8).and_then(|b| b.try_into().ok());
+        bytes.map_or(0, u64::from_le_bytes)
+    };
+    // Process ids of one's own choice and control groups, which need privileges, and what later
+    // versions may have added.
+    if bytes[LEN_MIN as usize..].iter().any(|&b| b != 0) {
+        return err(if word(8) != 0 || word(9) != 0 { libc::EPERM } else { libc::E2BIG });
+    }
+    let [flags, pidfd, child_tid, parent_tid, signal, base, length, tls] =
+        std::array::from_fn(word);
+    let is_thread = flags & CLONE_THREAD != 0;
+    let bad_signal = if is_thread { signal != 0 } else { signal > 64 };
+    let bad_stack = (base == 0) != (length == 0);
+    let bad_thread = is_thread && flags & (CLONE_PIDFD | CLONE_CLEAR_SIGHAND) != 0;
+    if flags & !CLONE3_FLAGS != 0 || bad_signal || bad_stack || bad_thread {
+        return err(libc::EINVAL);
+    }
+    let stack = base.wrapping_add(length);
+    give_birth(thread, Birth { flags, stack, parent_tid, child_tid, tls, pidfd })
+}
+
+fn give_birth(thread: &mut Thread, birth: Birth) -> i64 {
+    match birth.flags & (CLONE_VM | CLONE_THREAD) {
+        flags if flags == CLONE_VM | CLONE_THREAD => spawn(thread, birth),
+        flags if flags & CLONE_THREAD == 0 => fork(thread, birth),
         _ => err(libc::EINVAL),
     }
 }
 
 /// A thread of the same process, on a new host thread.
-fn spawn(thread: &mut Thread, args: &Args) -> i64 {
-    let [flags, stack, parent_tid, child_tid, tls, _] = *args;
+fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
     let mut cpu = crate::interp::Cpu::new(thread.cpu.window, thread.cpu.features);
     cpu.state = thread.cpu.state.clone();
     cpu.time = thread.cpu.time;
     cpu.state.instructions = 0;
-    cpu.state.x[3] = stack;
+    cpu.state.x[3] = birth.stack;
     cpu.state.x[4] = 0;
-    if flags & CLONE_SETTLS != 0 {
-        cpu.state.x[2] = tls;
+    if birth.flags & CLONE_SETTLS != 0 {
+        cpu.state.x[2] = birth.tls;
     }
     // The new host thread starts with signals blocked, until it has a place to note them.
     let mask = thread.mask;
@@ -191,13 +280,15 @@ fn spawn(thread: &mut Thread, args: &Args) -> i64 {
     let started = std::thread::Builder::new().name("guest".into()).spawn(move || {
         let mut child = Thread::with_cpu(process, cpu, mask);
         let tid = raw::gettid();
-        for (flag, at) in [(CLONE_PARENT_SETTID, parent_tid), (CLONE_CHILD_SETTID, child_tid)] {
-            if flags & flag != 0 {
+        for (flag, at) in
+            [(CLONE_PARENT_SETTID, birth.parent_tid), (CLONE_CHILD_SETTID, birth.child_tid)]
+        {
+            if birth.flags & flag != 0 {
                 let _ = child.cpu.window.store(at, tid as u32);
             }
         }
-        if flags & CLONE_CHILD_CLEARTID != 0 {
-            child.clear_tid = child_tid;
+        if birth.flags & CLONE_CHILD_CLEARTID != 0 {
+            child.clear_tid = birth.child_tid;
         }
         // The parent may have been killed meanwhile; the thread runs all the same.
         let _ = send.send(tid);
@@ -210,9 +301,8 @@ fn spawn(thread: &mut Thread, args: &Args) -> i64 {
 
 /// A new process. A vfork is a fork whose parent waits until the child has called exec or ended:
 /// what the child writes to shared memory in between stays its own.
-fn fork(thread: &mut Thread, args: &Args) -> i64 {
-    let [flags, stack, parent_tid, child_tid, tls, _] = *args;
-    let wait = if flags & CLONE_VFORK != 0 { std::io::pipe().ok() } else { None };
+fn fork(thread: &mut Thread, birth: Birth) -> i64 {
+    let wait = if birth.flags & CLONE_VFORK != 0 { std::io::pipe().ok() } else { None };
     let process = thread.process.clone();
     let space = lock(&process.space);
     let actions = lock(&process.actions);
@@ -222,33 +312,61 @@ fn fork(thread: &mut Thread, args: &Args) -> i64 {
         threads.retain(|t| std::sync::Arc::ptr_eq(t, &thread.pending));
     }
     drop((space, actions, threads));
-    if pid < 0 {
-        return pid;
+    if pid == 0 {
+        // The child keeps the writer open, close-on-exec, to its end.
+        std::mem::forget(wait);
+        born(thread, birth);
+        return 0;
     }
     if pid > 0 {
-        if flags & CLONE_PARENT_SETTID != 0 {
-            let _ = thread.cpu.window.store(parent_tid, pid as u32);
-        }
+        let result = told(thread, birth, pid);
         if let Some((mut reader, writer)) = wait {
             drop(writer);
             // Ends when the last copy of the writer closes, whatever comes first.
             let _ = reader.read(&mut [0]);
         }
-        return pid;
+        return result;
     }
-    // The child keeps the writer open, close-on-exec, to its end.
-    std::mem::forget(wait);
-    if stack != 0 {
-        thread.cpu.state.x[3] = stack;
+    pid
+}
+
+/// What the parent learns about its child.
+fn told(thread: &Thread, birth: Birth, pid: i64) -> i64 {
+    let window = &thread.cpu.window;
+    if birth.flags & CLONE_PARENT_SETTID != 0 {
+        let _ = window.store(birth.parent_tid, pid as u32);
     }
-    if flags & CLONE_SETTLS != 0 {
-        thread.cpu.state.x[2] = tls;
+    if birth.flags & CLONE_PIDFD != 0 {
+        let list = &mut [Arg::Int(pid as u64), Arg::Int(0)];
+        let fd = raw::call_now(window, libc::SYS_pidfd_open, list);
+        let _ = window.store(birth.pidfd, fd as u32);
     }
-    if flags & CLONE_CHILD_SETTID != 0 {
-        let _ = thread.cpu.window.store(child_tid, raw::gettid() as u32);
+    pid
+}
+
+/// What makes a copy of the parent the child that was asked for.
+fn born(thread: &mut Thread, birth: Birth) {
+    let tid = raw::gettid();
+    thread.pending.tid.store(tid as u64, Ordering::Release);
+    thread.pending.robust_list.store(0, Ordering::Release);
+    if birth.stack != 0 {
+        thread.cpu.state.x[3] = birth.stack;
     }
-    thread.clear_tid = if flags & CLONE_CHILD_CLEARTID != 0 { child_tid } else { 0 };
-    0
+    if birth.flags & CLONE_SETTLS != 0 {
+        thread.cpu.state.x[2] = birth.tls;
+    }
+    if birth.flags & CLONE_CHILD_SETTID != 0 {
+        let _ = thread.cpu.window.store(birth.child_tid, tid as u32);
+    }
+    let clears = birth.flags & CLONE_CHILD_CLEARTID != 0;
+    thread.clear_tid = if clears { birth.child_tid } else { 0 };
+    if birth.flags & CLONE_CLEAR_SIGHAND != 0 {
+        let mut actions = lock(&thread.process.actions);
+        for (n, action) in actions.iter_mut().enumerate().filter(|(_, a)| a.handler > 1) {
+            *action = Action::default();
+            raw::set_disposition(n as u32 + 1, Disposition::Default);
+        }
+    }
 }
 
 /// A null-terminated array of guest strings.

@@ -1,0 +1,337 @@
+//! System calls and signal frames that libraries try first or only sometimes: `clone3`, `openat2`,
+//! robust lists, `rseq`, the extended context records; and the count of threads that still run when
+//! the process ends. The guests are assembled here.
+
+#![cfg(all(feature = "linux", target_os = "linux", target_arch = "x86_64"))]
+
+mod guest;
+
+use guest::*;
+
+const GETTID: i64 = 178;
+const EXIT: i64 = 93;
+const FUTEX: i64 = 98;
+const SET_ROBUST_LIST: i64 = 99;
+const GET_ROBUST_LIST: i64 = 100;
+const SIGACTION: i64 = 134;
+const TGKILL: i64 = 131;
+const GETPID: i64 = 172;
+const RSEQ: i64 = 293;
+const CLONE3: i64 = 435;
+const OPENAT2: i64 = 437;
+const PAUSE_BY_FUTEX: i64 = FUTEX;
+
+/// Shared memory, files, handlers; a thread; its id to the parent, cleared at its end.
+const THREAD_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x10_0000 | 0x20_0000;
+
+fn ok(asm: &Asm) {
+    let output = asm.run();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Fills in addresses in the `clone3` arguments at label `birth` and makes the thread; the child
+/// continues at label `child`. The parent's result is in a0.
+fn start_thread(asm: &mut Asm) {
+    asm.address(T0, "birth");
+    asm.address(T1, "tid").op("st.d", &[T1, T0, 16]).op("st.d", &[T1, T0, 24]);
+    asm.address(T1, "stack").op("st.d", &[T1, T0, 40]);
+    asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 88]).call(CLONE3);
+    asm.to("beqz", &[A0], "child");
+}
+
+/// Flags, pidfd, child tid, parent tid, exit signal, stack, stack length, tls, set_tid and its
+/// length, control group.
+fn thread_data(asm: &mut Asm) {
+    asm.data("birth", &[THREAD_FLAGS, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0]);
+    asm.data("tid", &[0]).data("stack", &[0; 512]);
+}
+
+/// Waits until the word at `label` is no longer what it was when it was looked at: the kernel
+/// clears it and wakes us when the thread is gone.
+fn join(asm: &mut Asm, label: &'static str, top: &'static str, done: &'static str) {
+    asm.label(top).address(A0, label).op("ld.w", &[A2, A0, 0]).to("beqz", &[A2], done);
+    asm.op("ori", &[A1, 0, 0]).op("ori", &[A3, 0, 0]).call(FUTEX).to("b", &[], top);
+    asm.label(done);
+}
+
+#[test]
+fn a_thread_made_by_clone3_runs_on_its_stack_and_is_joined() {
+    let mut asm = Asm::default();
+    start_thread(&mut asm);
+    // The parent has the child's id, also in memory unless the child is gone.
+    asm.op("slti", &[T0, A0, 1]).expect_equal(T0, 0, 10);
+    join(&mut asm, "tid", "wait", "joined");
+    asm.address(T0, "mark").op("ld.d", &[T1, T0, 0]);
+    // The child wrote its stack pointer: the end of its stack.
+    asm.address(T2, "stack").constant(T3, 4096).op("add.d", &[T2, T2, T3]);
+    asm.expect_equal(T1, T2, 11).exit(0);
+    asm.label("child").address(T0, "mark").op("st.d", &[SP, T0, 0]);
+    asm.op("ori", &[A0, 0, 0]).call(EXIT);
+    asm.data("mark", &[0]);
+    thread_data(&mut asm);
+    ok(&asm);
+}
+
+#[test]
+fn clone3_refuses_what_the_kernel_refuses() {
+    // Bytes of arguments, flags, exit signal, stack, stack length, beyond: error.
+    let cases: [(i64, u64, u64, u64, u64, u64, i32); 7] = [
+        (63, 0, 17, 0, 0, 0, libc::EINVAL),
+        (88, 0x400_0000_0000, 17, 0, 0, 0, libc::EINVAL),
+        (88, 0x1_0000, 0, 0, 0, 0, libc::EINVAL),
+        (88, THREAD_FLAGS, 17, 4096, 4096, 0, libc::EINVAL),
+        (88, 0, 17, 4096, 0, 0, libc::EINVAL),
+        (88, 0, 65, 0, 0, 0, libc::EINVAL),
+        (96, 0, 17, 0, 0, 1, libc::E2BIG),
+    ];
+    for (n, (len, flags, signal, stack, stack_len, beyond, error)) in cases.into_iter().enumerate()
+    {
+        let mut asm = Asm::default();
+        asm.address(A0, "birth").op("ori", &[A1, 0, len]).call(CLONE3);
+        asm.op("addi.d", &[T0, 0, i64::from(-error)]).expect_equal(A0, T0, 10 + n as i64).exit(0);
+        asm.data("birth", &[flags, 0, 0, 0, signal, stack, stack_len, 0, 0, 0, 0, beyond]);
+        ok(&asm);
+    }
+}
+
+#[test]
+fn a_process_made_by_clone3_is_waited_for() {
+    let mut asm = Asm::default();
+    asm.address(A0, "birth").op("ori", &[A1, 0, 64]).call(CLONE3).to("beqz", &[A0], "child");
+    asm.address(A1, "status").op("ori", &[A2, 0, 0]).op("ori", &[A3, 0, 0]).call(260);
+    asm.address(T0, "status").op("ld.w", &[T0, T0, 0]).constant(T1, 7 << 8);
+    asm.expect_equal(T0, T1, 10).exit(0);
+    asm.label("child").exit(7);
+    asm.data("birth", &[0, 0, 0, 0, 17, 0, 0, 0]).data("status", &[0]);
+    ok(&asm);
+}
+
+/// A thread that dies while it holds a lock on its list, another as pending, and lists a third that
+/// is somebody else's.
+#[test]
+fn robust_locks_of_a_dead_thread_are_given_up() {
+    const WAITERS: u64 = 0x8000_0000;
+    const OWNER_DIED: i64 = 0x4000_0000;
+    let mut asm = Asm::default();
+    start_thread(&mut asm);
+    join(&mut asm, "tid", "wait", "joined");
+    // Held, with waiters: waiters and "owner died". Pending: "owner died". The other: untouched.
+    asm.address(T0, "held").op("ld.wu", &[T1, T0, 8]);
+    asm.constant(T2, 0xc000_0000_u32 as i32 as i64).op("bstrpick.d", &[T2, T2, 31, 0]);
+    asm.expect_equal(T1, T2, 11);
+    asm.address(T0, "pending").op("ld.wu", &[T1, T0, 8]).constant(T2, OWNER_DIED);
+    asm.expect_equal(T1, T2, 12);
+    asm.address(T0, "other").op("ld.wu", &[T1, T0, 8]).op("ori", &[T2, 0, 1]);
+    asm.expect_equal(T1, T2, 13).exit(0);
+
+    // The child: head -> held -> other -> head, the futex 8 bytes behind each entry.
+    asm.label("child").address(T0, "head");
+    asm.address(T1, "held").op("st.d", &[T1, T0, 0]);
+    asm.address(T2, "other").op("st.d", &[T2, T1, 0]).op("st.d", &[T0, T2, 0]);
+    asm.op("ori", &[T3, 0, 8]).op("st.d", &[T3, T0, 8]);
+    asm.address(T3, "pending").op("st.d", &[T3, T0, 16]);
+    asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 24]).call(SET_ROBUST_LIST);
+    asm.expect_equal(A0, 0, 14);
+    asm.op("ori", &[A0, 0, 0]).address(A1, "asked").address(A2, "asked_len");
+    asm.call(GET_ROBUST_LIST).expect_equal(A0, 0, 15);
+    asm.address(T0, "asked").op("ld.d", &[T0, T0, 0]).address(T1, "head");
+    asm.expect_equal(T0, T1, 16);
+    asm.call(GETTID).address(T0, "pending").op("st.w", &[A0, T0, 8]);
+    asm.address(T0, "held").op("ld.d", &[T1, T0, 8]).op("or", &[T1, T1, A0]);
+    asm.op("st.w", &[T1, T0, 8]).op("ori", &[A0, 0, 0]).call(EXIT);
+
+    asm.data("head", &[0; 3]).data("held", &[0, WAITERS]).data("other", &[0, 1]);
+    asm.data("pending", &[0, 0]).data("asked", &[0]).data("asked_len", &[0]);
+    thread_data(&mut asm);
+    ok(&asm);
+}
+
+/// In `held` waits the parent, as a lock's waiter does: the thread's death wakes it.
+#[test]
+fn a_waiter_for_a_robust_lock_is_woken_by_its_owners_death() {
+    let mut asm = Asm::default();
+    start_thread(&mut asm);
+    // Until the owner is dead: wait for the lock itself.
+    asm.label("again").address(A0, "held").op("ld.w", &[A2, A0, 8]);
+    asm.op("srli.d", &[T0, A2, 30]).op("andi", &[T0, T0, 1]).to("bnez", &[T0], "dead");
+    asm.op("addi.d", &[A0, A0, 8]).op("ori", &[A1, 0, 0]).op("ori", &[A3, 0, 0]);
+    asm.call(FUTEX).to("b", &[], "again");
+    asm.label("dead").exit(0);
+    asm.label("child").address(T0, "head");
+    asm.address(T1, "held").op("st.d", &[T1, T0, 0]).op("st.d", &[T0, T1, 0]);
+    asm.op("ori", &[T3, 0, 8]).op("st.d", &[T3, T0, 8]);
+    asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 24]).call(SET_ROBUST_LIST);
+    asm.call(GETTID).constant(T1, i64::from(i32::MIN)).op("or", &[A0, A0, T1]);
+    asm.address(T0, "held").op("st.w", &[A0, T0, 8]);
+    // Give the waiter time to see the word and sleep: 20 ms.
+    asm.address(A0, "pause").op("ori", &[A1, 0, 0]).call(101);
+    asm.op("ori", &[A0, 0, 0]).call(EXIT);
+    asm.data("head", &[0; 3]).data("held", &[0, 0]).data("pause", &[0, 20_000_000]);
+    thread_data(&mut asm);
+    ok(&asm);
+}
+
+#[test]
+fn openat2_follows_its_rules_of_resolution() {
+    let null = u64::from_le_bytes(*b"/dev/nul");
+    // Flags and resolution, length of the structure, result: a descriptor or an error.
+    let cases: [(u64, i64, Option<i32>); 4] = [
+        (0, 24, None),
+        (0, 16, Some(libc::EINVAL)),
+        // Confined to the directory an absolute path is outside.
+        (8, 24, Some(libc::EXDEV)),
+        (1 << 40, 24, Some(libc::EINVAL)),
+    ];
+    for (n, (resolve, len, error)) in cases.into_iter().enumerate() {
+        let mut asm = Asm::default();
+        asm.op("addi.d", &[A0, 0, -100]).address(A1, "path").address(A2, "how");
+        asm.op("ori", &[A3, 0, len]).call(OPENAT2);
+        match error {
+            None => asm.op("slti", &[T0, A0, 3]).expect_equal(T0, 0, 10),
+            Some(e) => {
+                asm.op("addi.d", &[T0, 0, i64::from(-e)]).expect_equal(A0, T0, 11 + n as i64)
+            }
+        };
+        asm.exit(0).data("path", &[null, u64::from(b'l')]).data("how", &[0, 0, resolve]);
+        ok(&asm);
+    }
+}
+
+#[test]
+fn restartable_sequences_are_refused_as_on_a_kernel_without_them() {
+    let mut asm = Asm::default();
+    asm.address(A0, "area").op("ori", &[A1, 0, 32]).op("ori", &[A2, 0, 0]).op("ori", &[A3, 0, 0]);
+    asm.call(RSEQ).op("addi.d", &[T0, 0, i64::from(-libc::ENOSYS)]).expect_equal(A0, T0, 10);
+    asm.exit(0).data("area", &[0; 4]);
+    ok(&asm);
+}
+
+/// Installs `handler` for SIGUSR1 with siginfo and sends it to this thread.
+fn signal_self(asm: &mut Asm) {
+    asm.address(T0, "handler").address(T1, "action").op("st.d", &[T0, T1, 0]);
+    asm.op("ori", &[A0, 0, 10]).op("or", &[A1, T1, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 20);
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[A1, A0, 0]);
+    asm.op("or", &[A0, S0, 0]).op("ori", &[A2, 0, 10]).call(TGKILL);
+}
+
+/// Offset of the extended records from the ucontext that handlers get in a2.
+const RECORDS: i64 = 176 + 272;
+
+/// What the records of a frame must be: magic and length of each, the terminator last.
+fn expect_records(asm: &mut Asm, records: &[(i64, i64)]) {
+    asm.op("addi.d", &[T0, A2, RECORDS]);
+    for (n, &(magic, len)) in records.iter().enumerate() {
+        asm.op("ld.wu", &[T1, T0, 0]).constant(T2, magic).expect_equal(T1, T2, 30 + n as i64);
+        asm.op("ld.wu", &[T1, T0, 4]);
+        if magic != 0 {
+            // At least so long; alignment may add to it.
+            asm.constant(T2, len).op("slt", &[T3, T1, T2]).expect_equal(T3, 0, 40 + n as i64);
+        } else {
+            asm.expect_equal(T1, 0, 40 + n as i64);
+        }
+        asm.op("add.d", &[T0, T0, T1]);
+    }
+}
+
+const FPU: (i64, i64) = (0x4650_5501, 288);
+const LSX: (i64, i64) = (0x5358_0001, 544);
+const LASX: (i64, i64) = (0x4153_5801, 1056);
+const LBT: (i64, i64) = (0x4254_0001, 56);
+const END: (i64, i64) = (0, 0);
+
+#[test]
+fn a_frame_has_the_records_of_what_the_thread_used() {
+    type Case<'a> = (&'a [(&'static str, &'a [i64])], &'a [(i64, i64)]);
+    let cases: [Case<'_>; 4] = [
+        (&[], &[FPU, END]),
+        (&[("vadd.b", &[1, 2, 3])], &[LSX, END]),
+        (&[("vadd.b", &[1, 2, 3]), ("xvadd.b", &[1, 2, 3])], &[LASX, END]),
+        (&[("movgr2scr", &[0, 5])], &[LBT, FPU, END]),
+    ];
+    for (used, records) in cases {
+        let mut asm = Asm::default();
+        for (mnemonic, operands) in used {
+            asm.op(mnemonic, operands);
+        }
+        signal_self(&mut asm);
+        asm.exit(0);
+        asm.label("handler");
+        expect_records(&mut asm, records);
+        asm.op("jirl", &[0, RA, 0]);
+        asm.data("action", &[0, 4, 0]);
+        ok(&asm);
+    }
+}
+
+/// A handler sees scratch and vector registers, spoils them all, and changes what it returns to.
+#[test]
+fn extended_registers_travel_through_the_frame_and_back() {
+    let mut asm = Asm::default();
+    asm.op("ori", &[T0, 0, 0x123]).op("movgr2scr", &[2, T0]);
+    asm.op("x86mttop", &[5]);
+    asm.op("ori", &[T0, 0, 0x456]).op("xvreplgr2vr.d", &[9, T0]);
+    signal_self(&mut asm);
+    // scr2 is what the handler put there, the top lane of x9 too, its lowest is as before.
+    asm.op("movscr2gr", &[T0, 2]).op("ori", &[T1, 0, 0x777]).expect_equal(T0, T1, 11);
+    asm.op("xvpickve2gr.d", &[T0, 9, 3]).op("ori", &[T1, 0, 0x888]).expect_equal(T0, T1, 12);
+    asm.op("xvpickve2gr.d", &[T0, 9, 0]).op("ori", &[T1, 0, 0x456]).expect_equal(T0, T1, 13);
+    asm.op("x86mftop", &[T0]).op("ori", &[T1, 0, 5]).expect_equal(T0, T1, 14);
+    asm.exit(0);
+
+    asm.label("handler");
+    expect_records(&mut asm, &[LBT, LASX, END]);
+    asm.op("addi.d", &[T0, A2, RECORDS]).op("ld.d", &[T1, T0, 16 + 16]);
+    asm.op("ori", &[T2, 0, 0x123]).expect_equal(T1, T2, 15);
+    asm.op("ld.wu", &[T1, T0, 16 + 36]).op("ori", &[T2, 0, 5]).expect_equal(T1, T2, 16);
+    asm.op("ori", &[T1, 0, 0x777]).op("st.d", &[T1, T0, 16 + 16]);
+    // The next record: lane 3 of register 9.
+    asm.op("ld.wu", &[T1, T0, 4]).op("add.d", &[T0, T0, T1]);
+    asm.op("ori", &[T1, 0, 0x888]).op("st.d", &[T1, T0, 16 + 9 * 32 + 24]);
+    asm.op("movgr2scr", &[2, 0]).op("xvreplgr2vr.d", &[9, 0]).op("x86mttop", &[0]);
+    asm.op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 4, 0]);
+    ok(&asm);
+}
+
+#[test]
+fn a_spoilt_frame_kills_as_the_kernel_does() {
+    let mut asm = Asm::default();
+    signal_self(&mut asm);
+    asm.exit(0);
+    asm.label("handler").op("addi.d", &[T0, A2, RECORDS]).op("ori", &[T1, 0, 0x99]);
+    asm.op("st.w", &[T1, T0, 0]).op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 4, 0]);
+    let output = asm.run();
+    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!(signal, Some(libc::SIGSEGV));
+}
+
+/// The thread counts to 10,000 twice over, tells, and waits for ever in the kernel; then the
+/// process ends.
+#[test]
+fn threads_alive_at_the_end_are_counted() {
+    const ROUNDS: i64 = 10_000;
+    let mut asm = Asm::default();
+    start_thread(&mut asm);
+    asm.address(A0, "told").op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(FUTEX).exit(0);
+    asm.label("child").constant(T0, ROUNDS);
+    asm.label("more").op("addi.d", &[T0, T0, -1]).to("bnez", &[T0], "more");
+    asm.address(A0, "told").op("ori", &[T1, 0, 1]).op("st.w", &[T1, A0, 0]);
+    asm.op("ori", &[A1, 0, 1]).op("ori", &[A2, 0, 1]).call(FUTEX);
+    asm.address(A0, "never").op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(PAUSE_BY_FUTEX);
+    asm.data("told", &[0]).data("never", &[0]);
+    thread_data(&mut asm);
+    for _ in 0..5 {
+        let output = asm.run();
+        assert_eq!(output.status.code(), Some(0));
+        let counted = count(&output);
+        // The parent's 20; the thread up to the store that may release the parent, and the ten
+        // instructions from there to its last wait.
+        let least = 20 + 1 + 2 + 2 * ROUNDS as u64 + 3;
+        let most = least + 10;
+        assert!((least..=most).contains(&counted), "{least} <= {counted} <= {most}");
+    }
+}
