@@ -92,6 +92,33 @@ fn kill_9_at_any_moment_loses_nothing_acknowledged() {
     }
 }
 
+/// A deletion that was told to have happened has; one that was killed has or has not; nothing else
+/// is touched.
+#[test]
+fn kill_9_during_deletions_leaves_all_or_nothing_of_each() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("small.toml"), SMALL).unwrap();
+    fs::write(dir.path().join("some.tsv"), lines(0, 3000)).unwrap();
+    done(dir.path(), &["kv", "create", "s", "--machine", "small.toml"]);
+    done(dir.path(), &["kv", "load", "s", "some.tsv"]);
+    let keys: Vec<String> = lines(0, 40).lines().map(|l| l[..8].to_owned()).collect();
+    let (mut told, mut killed) = (Vec::new(), Vec::new());
+    for (i, key) in keys.iter().enumerate() {
+        let mut child = command(dir.path(), &["kv", "del", "s", key]).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(300 * i as u64));
+        let _ = child.kill();
+        let list = if child.wait().unwrap().success() { &mut told } else { &mut killed };
+        list.push(key.as_str());
+    }
+    done(dir.path(), &["kv", "check", "s"]);
+    let dump = done(dir.path(), &["kv", "dump", "s"]);
+    let held: BTreeSet<&str> = dump.lines().filter_map(|l| l.split('\t').next()).collect();
+    assert!(told.iter().all(|k| !held.contains(k)), "told, and still there");
+    assert!(!killed.is_empty() && held.len() + told.len() + killed.len() >= 3000);
+    let others = lines(40, 3000);
+    assert!(others.lines().all(|l| held.contains(&l[..8])), "a record that nobody deleted is gone");
+}
+
 #[test]
 fn a_full_device_is_said_before_anything_is_acknowledged_and_still_serves() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,9 +136,13 @@ fn a_full_device_is_said_before_anything_is_acknowledged_and_still_serves() {
         let keys: Vec<&str> = ack.lines().collect();
         assert!(keys.len() > 5000 && keys.iter().all(|k| held.contains(k)), "{engine}");
         done(dir.path(), &["kv", "check", engine]);
-        // Reads and deletions go on.
+        // Reads and deletions go on, and in the ZB+-tree overwrites.
         for key in &keys[..6] {
             done(dir.path(), &["kv", "get", engine, key]);
+            if engine == "zb" {
+                done(dir.path(), &["kv", "put", engine, key, "again"]);
+                assert_eq!(done(dir.path(), &["kv", "get", engine, key]), "again\n");
+            }
             done(dir.path(), &["kv", "del", engine, key]);
             refused(dir.path(), &["kv", "get", engine, key], 1, &[key]);
         }

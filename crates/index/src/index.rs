@@ -1,8 +1,8 @@
 //! Either tree on a store: one face, with room kept and zones collected.
 //!
-//! - Before an operation changes anything its room is reserved; when there is none, zones are
-//!   collected; when that does not help, the operation is refused with `Kind::Full` and nothing has
-//!   changed. Reads and deletions go on, and deletions bring room back.
+//! - Before an operation changes anything its room is made (`index/room.rs`); when there is none,
+//!   the operation is refused with `Kind::Full` and nothing has changed. Reads, overwrites and
+//!   deletions go on, and deletions bring room back.
 //! - A failed operation is undone in memory; after a failed durable write the store is poisoned.
 //! - One writer, many readers: reading takes `&self`, writing `&mut self`; [`Shared`] puts a lock
 //!   around.
@@ -15,12 +15,17 @@ use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::{ZoneKind, ZonedDevice};
 use littoral_store::gc::{self, Relocate};
 use littoral_store::pages::Pages;
+use littoral_store::room::Demand;
 use littoral_store::store::Store;
 
 use crate::cow::{Cow, SplitCost};
 use crate::layout::Shape;
 use crate::zb::{Direction, Zb};
 use crate::{Error, Kind, Result};
+
+mod room;
+
+use room::Room;
 
 /// Which tree an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,16 +112,8 @@ enum Tree<D> {
 #[derive(Debug)]
 pub struct Index<D> {
     tree: Tree<D>,
-    /// Where the next search for leaves to seal begins.
-    sweep: Vec<u8>,
+    room: Room,
 }
-
-/// Zones emptied for one operation at most. A victim is a sixteenth garbage or more, so this many
-/// yield at least two empty zones, if the engine's own pages do not eat them.
-const COLLECT_STEPS: u32 = 40;
-
-/// Conventional pages that one search for leaves to seal gives back.
-const RELIEF_PAGES: u64 = 32;
 
 macro_rules! each {
     ($self:expr, $t:ident => $e:expr) => {
@@ -171,8 +168,16 @@ impl<D: ZonedDevice> Index<D> {
             Engine::Zb => Tree::Zb(Zb::create(store, shape)?),
             Engine::Cow => Tree::Cow(Cow::create(store, shape, SplitCost::OneWrite)?),
         };
-        let sweep = vec![0; shape.key_bytes];
-        Ok(Index { tree, sweep })
+        Ok(Index::over(tree, shape))
+    }
+
+    fn over(tree: Tree<D>, shape: Shape) -> Index<D> {
+        let mut index = Index { tree, room: Room::new(&shape) };
+        if index.engine() == Engine::Zb {
+            // A moved body changes one head and takes no other page with it.
+            index.store_mut().keep_zones(1);
+        }
+        index
     }
 
     /// Opens the index of a device, recovering it if need be.
@@ -199,20 +204,22 @@ impl<D: ZonedDevice> Index<D> {
     fn find(dev: D) -> Result<(Index<D>, BTreeSet<Lba>)> {
         let store = Store::open(dev)?;
         let (tag, label) = store.engine();
+        let engine = [Engine::Zb, Engine::Cow].into_iter().find(|e| e.tag() == tag);
+        let Some(engine) = engine else {
+            let name = String::from_utf8_lossy(&tag);
+            let text = format!("the store belongs to engine {}", name.trim_end_matches('\0'));
+            return Err(Error::new(Kind::Foreign, text));
+        };
         let shape = shape_of(label)?;
-        let tree = match tag {
-            t if t == Engine::Zb.tag() => Tree::Zb(Zb::open(store, shape)?),
-            t if t == Engine::Cow.tag() => Tree::Cow(Cow::open(store, shape, SplitCost::OneWrite)?),
-            t => {
-                let text = format!("the store belongs to engine {:?}", String::from_utf8_lossy(&t));
-                return Err(Error::new(Kind::Foreign, text));
-            }
+        let tree = match engine {
+            Engine::Zb => Tree::Zb(Zb::open(store, shape)?),
+            Engine::Cow => Tree::Cow(Cow::open(store, shape, SplitCost::OneWrite)?),
         };
         let live = match &tree {
             Tree::Zb(t) => t.reachable()?,
             Tree::Cow(t) => t.reachable()?,
         };
-        Ok((Index { tree, sweep: vec![0; shape.key_bytes] }, live))
+        Ok((Index::over(tree, shape), live))
     }
 
     /// The store below.
@@ -261,91 +268,6 @@ impl<D: ZonedDevice> Index<D> {
         each!(&self.tree, t => t.layers())
     }
 
-    /// Room that the next operation may need: conventional pages, sequential pages.
-    fn needs(&self) -> (u64, u64) {
-        let layers = u64::from(self.layers());
-        match self.tree {
-            Tree::Zb(_) => (2 * layers + 2, layers + 1),
-            Tree::Cow(_) => (0, 2 * layers + 2),
-        }
-    }
-
-    /// Seals leaves and collects zones until the operation has room.
-    fn make_room(&mut self, is_deletion: bool) -> Result<()> {
-        let (conventional, sequential) = self.needs();
-        self.make_conventional_room(conventional, is_deletion)?;
-        self.make_sequential_room(sequential, is_deletion)
-    }
-
-    /// Collects zones: one step an operation while there is room, so that the collector's work is
-    /// paced by the writes that need it; as many as help when there is none.
-    fn make_sequential_room(&mut self, pages: u64, is_deletion: bool) -> Result<()> {
-        for steps in 0.. {
-            let store = self.store_ref();
-            let enough = store.has_sequential_room(pages, is_deletion);
-            if enough && (steps > 0 || !store.wants_collection()) {
-                return Ok(());
-            }
-            let tried = steps >= store.device().limits().zones.min(COLLECT_STEPS);
-            if tried || !self.collect()? {
-                return if enough { Ok(()) } else { Err(no_room()) };
-            }
-        }
-        unreachable!("invariant: the steps are bounded")
-    }
-
-    /// Seals leaves under pressure (repair 18): those that are at least half full or have a log
-    /// first, in key order from where the last search ended; when all were seen, any.
-    fn make_conventional_room(&mut self, pages: u64, is_deletion: bool) -> Result<()> {
-        let mut sweeps = 0;
-        let mut wanted = pages;
-        while !self.store_ref().has_conventional_room(wanted, is_deletion) {
-            wanted = pages + RELIEF_PAGES;
-            let gave_up = match (&self.tree, sweeps) {
-                (Tree::Zb(_), 0..=3) => !self.seal_some(sweeps > 1, is_deletion, &mut sweeps)?,
-                _ => true,
-            };
-            if gave_up {
-                let enough = self.store_ref().has_conventional_room(pages, is_deletion);
-                return if enough { Ok(()) } else { Err(no_room()) };
-            }
-        }
-        Ok(())
-    }
-
-    /// Seals leaves under one head; whether there was room to seal them in.
-    fn seal_some(&mut self, any: bool, is_deletion: bool, sweeps: &mut u32) -> Result<bool> {
-        match self.make_sequential_room(RELIEF_PAGES, is_deletion) {
-            Err(e) if e.kind() == Kind::Full => return Ok(false),
-            other => other?,
-        }
-        let Tree::Zb(tree) = &mut self.tree else { return Ok(false) };
-        match tree.seal_under_pressure(&self.sweep, RELIEF_PAGES as usize, any) {
-            Ok(Some(next)) => self.sweep = next,
-            Ok(None) => {
-                *sweeps += 1;
-                self.sweep.fill(0);
-            }
-            Err(e) if e.kind() == Kind::Full => {
-                self.undo();
-                return Ok(false);
-            }
-            Err(e) => return Err(e),
-        }
-        Ok(true)
-    }
-
-    /// Empties one zone; whether one could be.
-    fn collect(&mut self) -> Result<bool> {
-        match gc::step(self) {
-            Err(e) if e.kind() == Kind::Full => {
-                self.undo();
-                Ok(false)
-            }
-            other => other,
-        }
-    }
-
     fn undo(&mut self) {
         each!(&mut self.tree, t => {
             t.pages_mut().abort();
@@ -355,10 +277,10 @@ impl<D: ZonedDevice> Index<D> {
 
     fn change<T>(
         &mut self,
-        is_deletion: bool,
+        demand: Demand,
         run: impl FnOnce(&mut Tree<D>) -> Result<T>,
     ) -> Result<T> {
-        self.make_room(is_deletion)?;
+        self.make_room(demand)?;
         let result = run(&mut self.tree);
         if result.is_err() {
             self.undo();
@@ -371,7 +293,9 @@ impl<D: ZonedDevice> Index<D> {
     /// # Errors
     /// `Kind::Usage` for other sizes, `Kind::Full` before anything is changed; those of the store.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(false, |tree| each!(tree, t => t.upsert(key, value)))
+        let demand = self.demand_of_put(key)?;
+        self.room.touch(demand, key);
+        self.change(demand, |tree| each!(tree, t => t.upsert(key, value)))
     }
 
     /// Deletes a key; whether it was there.
@@ -379,7 +303,8 @@ impl<D: ZonedDevice> Index<D> {
     /// # Errors
     /// As [`Index::put`].
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        self.change(true, |tree| each!(tree, t => t.delete(key)))
+        self.room.touch(Demand::Delete, key);
+        self.change(Demand::Delete, |tree| each!(tree, t => t.delete(key)))
     }
 
     /// The value of a key.
@@ -428,10 +353,6 @@ fn has_conventional(dev: &impl ZonedDevice) -> Result<bool> {
     let report = dev.report(ZoneId(0), dev.limits().zones);
     let report = report.map_err(|e| Error::with_source(Kind::Io, "zone report", e))?;
     Ok(report.iter().any(|z| z.kind == ZoneKind::Conventional))
-}
-
-fn no_room() -> Error {
-    Error::new(Kind::Full, "no room for another record; delete some, or use a larger medium")
 }
 
 /// An index for one writer and many readers.

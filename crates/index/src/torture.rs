@@ -34,22 +34,51 @@ pub struct Report {
     pub broken: u64,
     /// Operations acknowledged in all.
     pub acknowledged: u64,
+    /// Puts refused for want of room.
+    pub refused: u64,
 }
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The device; on a tight one the ZB+-tree has too few conventional pages for its leaves.
-fn geometry(engine: Engine, is_tight: bool) -> Geometry {
-    let zone_blocks = if is_tight { 98 } else { 128 };
-    Geometry {
-        block_bytes: 512,
-        conventional_zones: u32::from(engine == Engine::Zb),
-        sequential_zones: 12,
-        zone_blocks,
-        capacity_blocks: zone_blocks.min(120),
-        open_zones_max: 4,
-        active_zones_max: 6,
-        append_blocks_max: 0,
+/// How much room a medium has for what runs on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Medium {
+    /// For all of it, in conventional zones too.
+    Roomy,
+    /// The ZB+-tree has too few conventional pages for its leaves.
+    Tight,
+    /// Inserts are refused now and then, leaves are put together, any garbage is collected; for the
+    /// ZB+-tree alone.
+    Crowded,
+}
+
+impl Medium {
+    /// The medium of the `n`th life.
+    fn of(engine: Engine, n: u64) -> Medium {
+        match n % 3 {
+            0 if engine == Engine::Zb => Medium::Crowded,
+            1 => Medium::Roomy,
+            _ => Medium::Tight,
+        }
+    }
+
+    fn geometry(self, engine: Engine) -> Geometry {
+        let zone_blocks = if self == Medium::Roomy { 128 } else { 98 };
+        Geometry {
+            block_bytes: 512,
+            conventional_zones: u32::from(engine == Engine::Zb),
+            sequential_zones: if self == Medium::Crowded { 7 } else { 12 },
+            zone_blocks,
+            capacity_blocks: zone_blocks.min(120),
+            open_zones_max: 4,
+            active_zones_max: 6,
+            append_blocks_max: 0,
+        }
+    }
+
+    /// Slots of a leaf, distinct keys, and puts among ten changes.
+    fn load(self) -> (usize, u32, u32) {
+        if self == Medium::Crowded { (8, 3000, 8) } else { (6, 150, 6) }
     }
 }
 
@@ -62,46 +91,86 @@ fn contents(index: &Cut<'_>) -> Result<Contents> {
     Ok(found)
 }
 
-/// The states that may be found after a cut: after the last acknowledged operation, and after each
-/// one that ran since.
+/// One change: a key's new value, or none.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+fn apply(contents: &mut Contents, (key, value): &Change) {
+    match value {
+        Some(value) => contents.insert(key.clone(), value.clone()),
+        None => contents.remove(key),
+    };
+}
+
+/// The states that may be found after a cut: after the last acknowledged change, and after each one
+/// that ran since.
 struct History {
-    states: Vec<Contents>,
+    base: Contents,
+    since: Vec<Change>,
     acknowledged: u64,
+    refused: u64,
 }
 
 impl History {
     fn acknowledge(&mut self) {
-        self.acknowledged += self.states.len() as u64 - 1;
-        self.states.drain(..self.states.len() - 1);
+        self.acknowledged += self.since.len() as u64;
+        for change in self.since.drain(..) {
+            apply(&mut self.base, &change);
+        }
     }
 
-    fn newest(&self) -> &Contents {
-        self.states.last().expect("invariant: a history holds at least the acknowledged state")
+    /// Goes on from what was found after a cut; whether it is one of the states.
+    fn settle(&mut self, found: Contents) -> bool {
+        let mut state = std::mem::take(&mut self.base);
+        let mut is_known = state == found;
+        for change in self.since.drain(..) {
+            apply(&mut state, &change);
+            is_known |= state == found;
+        }
+        self.base = found;
+        is_known
     }
 }
 
-/// Runs random operations until one fails; each attempted one is in the history.
+/// Fills a medium until it refuses; what it then holds, durable.
+fn fill(index: &mut Cut<'_>) -> Result<Contents> {
+    index.store_mut().set_durability(Durability::Batch);
+    let mut held = Contents::new();
+    for n in 0u32.. {
+        // Every key in turn, scattered: the factor has no divisor in common with their number.
+        let key = (n.wrapping_mul(1_237) % Medium::Crowded.load().1).to_be_bytes();
+        match index.put(&key, &n.to_be_bytes()) {
+            Ok(_) => held.insert(key.to_vec(), n.to_be_bytes().to_vec()),
+            Err(e) if e.kind() == Kind::Full => break,
+            Err(e) => return Err(e),
+        };
+    }
+    index.sync()?;
+    Ok(held)
+}
+
+/// Runs random changes until one fails; each attempted one is in the history, one that was refused
+/// for want of room is not.
 fn run_until_cut(
     index: &mut Cut<'_>,
     history: &mut History,
     rng: &mut Generator,
-    batch: u64,
+    (batch, medium): (u64, Medium),
 ) -> Error {
     let (batch, is_careless) = if batch == CARELESS { (1, true) } else { (batch, false) };
     let policy = if batch == 1 && !is_careless { Durability::Operation } else { Durability::Batch };
     index.store_mut().set_durability(policy);
+    let (_, keys, puts) = medium.load();
     for n in 1.. {
-        let key = rng.random_range(0..150u32).to_be_bytes();
+        let key = rng.random_range(0..keys).to_be_bytes();
         let value = rng.random::<u32>().to_be_bytes();
-        let mut next = history.newest().clone();
-        let is_put = rng.random_range(0..10) < 6;
-        if is_put {
-            next.insert(key.to_vec(), value.to_vec());
-        } else {
-            next.remove(&key[..]);
-        }
-        history.states.push(next);
+        let is_put = rng.random_range(0..10) < puts;
+        history.since.push((key.to_vec(), is_put.then(|| value.to_vec())));
         let done = if is_put { index.put(&key, &value) } else { index.delete(&key) };
+        if is_put && done.as_ref().is_err_and(|e| e.kind() == Kind::Full) {
+            history.since.pop();
+            history.refused += 1;
+            continue;
+        }
         let done = done
             .map(|_| ())
             .and_then(|()| if n % batch == 0 && !is_careless { index.sync() } else { Ok(()) });
@@ -159,35 +228,33 @@ fn enumerate(engine: Engine, cuts: u64, seed: u64, batches: &[u64]) -> Result<Re
     let mut medium = 0;
     while report.cuts < cuts {
         medium += 1;
-        torment(
-            engine,
-            cuts.min(report.cuts + 200),
-            rng::mix(seed ^ medium),
-            batches,
-            &mut report,
-        )?;
+        let (kind, seed) = (Medium::of(engine, medium), rng::mix(seed ^ medium));
+        torment((engine, kind), cuts.min(report.cuts + 200), seed, batches, &mut report)?;
     }
     Ok(report)
 }
 
 /// One medium's life.
 fn torment(
-    engine: Engine,
+    (engine, medium): (Engine, Medium),
     until: u64,
     seed: u64,
     batches: &[u64],
     report: &mut Report,
 ) -> Result<()> {
     let mut rng = rng::stream(seed, "power cuts");
-    let device = ModelDevice::new(geometry(engine, seed.is_multiple_of(2)));
+    let device = ModelDevice::new(medium.geometry(engine));
     let mut device = device.map_err(|e| Error::with_source(Kind::Usage, "torture", e))?;
-    drop(Index::create(&mut device, engine, Shape::paper(6, 4, 4), seed)?);
-    let mut history = History { states: vec![Contents::new()], acknowledged: 0 };
+    let shape = Shape::paper(medium.load().0, 4, 4);
+    let mut index = Index::create(&mut device, engine, shape, seed)?;
+    let base = if medium == Medium::Crowded { fill(&mut index)? } else { Contents::new() };
+    drop(index);
+    let mut history = History { base, since: Vec::new(), acknowledged: 0, refused: 0 };
     while report.cuts < until {
         report.cuts += 1;
         let batch = batches[rng.random_range(0..batches.len())];
         let cut = rng.random_range(1..400);
-        match live_once(&mut device, &mut history, &mut rng, (batch, cut)) {
+        match live_once(&mut device, &mut history, &mut rng, (batch, medium, cut)) {
             Ok(()) => {}
             Err(_) => report.broken += 1,
         }
@@ -196,13 +263,13 @@ fn torment(
             report.broken += 1;
             break;
         };
-        let Some(at) = history.states.iter().rposition(|s| *s == found) else {
+        if !history.settle(found) {
             report.lost += 1;
             break;
-        };
-        history.states = vec![history.states.swap_remove(at)];
+        }
     }
     report.acknowledged += history.acknowledged;
+    report.refused += history.refused;
     Ok(())
 }
 
@@ -211,11 +278,11 @@ fn live_once(
     device: &mut ModelDevice,
     history: &mut History,
     rng: &mut Generator,
-    (batch, cut): (u64, u64),
+    (batch, medium, cut): (u64, Medium, u64),
 ) -> Result<()> {
     let mut index: Cut<'_> = Index::open(&mut *device)?;
     no_faults(index.store_mut().device_mut(), Plan::none().cut_at(cut));
-    let error = run_until_cut(&mut index, history, rng, batch);
+    let error = run_until_cut(&mut index, history, rng, (batch, medium));
     if error.kind() == Kind::PowerCut { Ok(()) } else { Err(error) }
 }
 

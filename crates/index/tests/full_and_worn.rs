@@ -4,14 +4,14 @@
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
 use littoral_base::rng::Rng;
-use littoral_base::units::ZoneId;
+use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
-use littoral_device::zoned::{ZoneState, ZonedDevice};
+use littoral_device::zoned::{ZoneKind, ZoneState, ZonedDevice};
 use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
 use littoral_index::layout::Shape;
-use littoral_store::store::Durability;
+use littoral_store::store::{Durability, Store};
 
 fn geometry(conventional_zones: u32) -> Geometry {
     Geometry {
@@ -248,7 +248,7 @@ fn devices_that_cannot_serve_are_refused_by_name_and_untouched() {
     assert!(e.kind() == Kind::Unsupported && e.to_string().contains("active"), "{e}");
     assert_eq!(device.counts().sequential_writes_count, 0);
     let mut device = ModelDevice::new(geometry(1)).unwrap();
-    let ticket = device.write(littoral_base::units::Lba(130), &[1; 512]).unwrap();
+    let ticket = device.write(Lba(130), &[1; 512]).unwrap();
     device.wait(ticket).unwrap();
     assert_eq!(
         Index::create(&mut device, Engine::Cow, shape, 1).unwrap_err().kind(),
@@ -256,4 +256,148 @@ fn devices_that_cannot_serve_are_refused_by_name_and_untouched() {
     );
     assert_eq!(Index::open(&mut device).unwrap_err().kind(), Kind::Foreign);
     assert_eq!(device.counts().sequential_writes_count, 1);
+}
+
+/// Puts a byte into a conventional block as another program would.
+fn overwrite_byte(device: &mut ModelDevice, block: u64, at: usize, byte: u8) {
+    let mut bytes = [0; 512];
+    device.read(Lba(block), &mut bytes).unwrap();
+    bytes[at] = byte;
+    let ticket = device.write(Lba(block), &bytes).unwrap();
+    device.wait(ticket).unwrap();
+}
+
+fn contents(device: &ModelDevice) -> Vec<u8> {
+    let mut all = Vec::new();
+    for zone in device.report(ZoneId(0), device.limits().zones).unwrap() {
+        let mut bytes = vec![0; 512 * (zone.write_pointer.0 - zone.start.0) as usize];
+        if zone.kind == ZoneKind::Conventional {
+            bytes.resize(512 * zone.capacity_blocks as usize, 0);
+        }
+        if !bytes.is_empty() {
+            device.read(zone.start, &mut bytes).unwrap();
+        }
+        all.append(&mut bytes);
+    }
+    all
+}
+
+#[test]
+fn other_formats_layouts_and_engines_are_refused_by_name_and_untouched() {
+    // A store of another format in either superblock: it may be the newer one.
+    for blocks in [&[0][..], &[1], &[0, 1]] {
+        // The second checkpoint writes the other superblock.
+        let mut device = reopened(create(Engine::Zb)).into_device();
+        for &block in blocks {
+            overwrite_byte(&mut device, block, 8, 9);
+        }
+        let before = contents(&device);
+        let e = Index::open(&mut device).unwrap_err();
+        assert!(e.kind() == Kind::Foreign && e.to_string().contains("store format 9"), "{e}");
+        let shape = Shape::fitting(512, 8, 8).unwrap();
+        let e = Index::create(&mut device, Engine::Zb, shape, 1).unwrap_err();
+        assert_eq!(e.kind(), Kind::Foreign, "{e}");
+        assert!(contents(&device) == before, "untouched");
+    }
+    // A store of ours whose engine, or whose engine's layout, is another.
+    let label = [&2u16.to_le_bytes()[..], &[8; 20]].concat();
+    let others =
+        [(*b"zb\0\0\0\0\0\0", &label[..], "page layout 2"), (*b"heap\0\0\0\0", b"", "heap")];
+    for (engine, label, word) in others {
+        let device = ModelDevice::new(geometry(1)).unwrap();
+        let mut device = Store::create(device, engine, label, 3).unwrap().into_device();
+        let before = contents(&device);
+        let e = Index::open(&mut device).unwrap_err();
+        assert!(e.to_string().contains(word), "{word}: {e}");
+        assert!(contents(&device) == before, "untouched");
+    }
+}
+
+#[test]
+fn wrong_sizes_are_refused_and_change_nothing() {
+    for engine in [Engine::Zb, Engine::Cow] {
+        let mut index = create(engine);
+        index.put(&key(1), &key(2)).unwrap();
+        assert_eq!(index.put(b"short", &key(3)).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(index.put(&key(1), b"a value too long").unwrap_err().kind(), Kind::Usage);
+        assert_eq!(index.delete(b"a key too long").unwrap_err().kind(), Kind::Usage);
+        assert_eq!(index.get(b"").unwrap_err().kind(), Kind::Usage);
+        assert_eq!(index.get(&key(1)).unwrap(), Some(key(2).to_vec()));
+        let index = reopened(index);
+        assert_eq!((index.len(), index.get(&key(1)).unwrap()), (1, Some(key(2).to_vec())));
+    }
+}
+
+fn reopened(mut index: Index<ModelDevice>) -> Index<ModelDevice> {
+    index.sync().unwrap();
+    Index::open(index.into_device()).unwrap()
+}
+
+/// A zone with pages in it goes OFFLINE while changes run: they go on, also where zones must be
+/// collected, and what was in the zone is missed by name.
+#[test]
+fn a_zone_that_goes_offline_under_load_is_named_and_the_rest_is_served() {
+    let mut index = create_on(Engine::Zb, 24);
+    for i in 0..8000u64 {
+        index.put(&key(i), &i.to_be_bytes()).unwrap();
+    }
+    // Nothing is in memory any more.
+    let mut index = reopened(index);
+    index.store_mut().set_durability(Durability::Batch);
+    let zones = index.store_mut().device().report(ZoneId(3), 21).unwrap();
+    let lost = zones.iter().rfind(|z| z.state == ZoneState::Full).unwrap().zone;
+    index.store_mut().device_mut().fail_zone(lost, ZoneState::Offline).unwrap();
+    let (mut served, mut missed) = (0, 0);
+    // Half of the leaves; the others are not written anew.
+    let changed = (0..8000u64).filter(|&i| key(i)[0] < 128);
+    for i in changed {
+        match index.put(&key(i), &(i + 1).to_be_bytes()) {
+            Ok(is_new) => {
+                assert!(!is_new);
+                served += 1;
+                assert_eq!(index.get(&key(i)).unwrap(), Some((i + 1).to_be_bytes().to_vec()));
+            }
+            Err(e) => {
+                missed += 1;
+                assert!(e.to_string().contains("OFFLINE"), "{i}: {e}");
+            }
+        }
+    }
+    assert!(missed > 0 && served > 3000, "{served} served, {missed} missed");
+    index.sync().unwrap();
+    let index = Index::open_to_read(index.into_device()).unwrap();
+    let found = (0..8000u64).map(|i| index.get(&key(i)));
+    let (held, lost): (Vec<_>, Vec<_>) = found.partition(Result::is_ok);
+    assert!(held.len() > 6000 && !lost.is_empty(), "{} held", held.len());
+    assert!(lost.iter().all(|e| e.as_ref().is_err_and(|e| e.to_string().contains("OFFLINE"))));
+}
+
+/// Without its redo log a store cannot promise anything: writing ends, by name; reading does not.
+#[test]
+fn a_redo_zone_that_wears_out_ends_writing_and_loses_nothing() {
+    for engine in [Engine::Zb, Engine::Cow] {
+        let mut index = create(engine);
+        for i in 0..300 {
+            index.put(&key(i), &i.to_be_bytes()).unwrap();
+        }
+        index.sync().unwrap();
+        // Zone 0 is conventional; the redo log has the two behind it.
+        for zone in [ZoneId(1), ZoneId(2)] {
+            index.store_mut().device_mut().fail_zone(zone, ZoneState::ReadOnly).unwrap();
+        }
+        let end = (300..).find_map(|i| {
+            let put = index.put(&key(i), &i.to_be_bytes()).and_then(|_| index.sync());
+            put.err().map(|e| (i, e))
+        });
+        let (i, e) = end.unwrap();
+        assert!(i == 300 && e.to_string().contains("redo"), "{engine:?}, {i}: {e}");
+        assert_eq!(index.put(&key(1), &[0; 8]).unwrap_err().kind(), Kind::Poisoned);
+        let mut device = index.into_device();
+        let e = Index::open(&mut device).unwrap_err();
+        assert!(e.to_string().contains("redo"), "{engine:?}: {e}");
+        let index = Index::open_to_read(&mut device).unwrap();
+        for i in 0..300u64 {
+            assert_eq!(index.get(&key(i)).unwrap(), Some(i.to_be_bytes().to_vec()), "{i}");
+        }
+    }
 }

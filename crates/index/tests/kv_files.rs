@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use littoral_base::rng::{self, Rng};
 use littoral_device::zoned::zones::Geometry;
 use littoral_index::Kind;
 use littoral_index::index::Engine;
@@ -128,5 +130,119 @@ fn kill_9_loses_nothing_acknowledged() {
             }
         }
         assert!(!std::fs::read_to_string(&ack).unwrap().is_empty(), "something was acknowledged");
+    }
+}
+
+/// Random changes of a small store that is nearly full, each written to the acknowledgement file
+/// once it is durable: `put`, key and value, or `del` and key.
+#[test]
+#[ignore = "runs until it is killed; another test starts it"]
+fn change_until_killed() {
+    let var = |name: &str| std::env::var(name).unwrap();
+    let mut kv = Kv::open(&PathBuf::from(var("KV_DIR")), Access::Write).unwrap();
+    let mut ack = OpenOptions::new().append(true).open(var("KV_ACK")).unwrap();
+    let mut rng = rng::stream(var("KV_ROUND").parse().unwrap(), "changes");
+    loop {
+        let (key, value) = (rng.random_range(0..KEYS), rng.random::<u32>());
+        let bytes = format!("{key:08}").into_bytes();
+        let line = if rng.random_range(0..10) < 7 {
+            match kv.put(&bytes, format!("{value:08x}").as_bytes()) {
+                Err(e) if e.kind() == Kind::Full => continue,
+                other => other.unwrap(),
+            };
+            format!("put {key:08} {value:08x}\n")
+        } else {
+            kv.delete(&bytes).unwrap();
+            format!("del {key:08}\n")
+        };
+        ack.write_all(line.as_bytes()).unwrap();
+    }
+}
+
+const KEYS: u32 = 20_000;
+
+type Contents = BTreeMap<String, String>;
+
+fn apply(contents: &mut Contents, line: &str) {
+    let words: Vec<&str> = line.split(' ').collect();
+    match words[..] {
+        ["put", key, value] => contents.insert(key.to_owned(), value.to_owned()),
+        ["del", key] => contents.remove(key),
+        _ => panic!("not a change: {line}"),
+    };
+}
+
+fn held(kv: &Kv) -> Contents {
+    let mut found = Contents::new();
+    let text = |b: &[u8]| String::from_utf8(b.to_vec()).unwrap();
+    kv.scan(None, None, |k, v| found.insert(text(k), text(v)).is_none()).unwrap();
+    found
+}
+
+/// Overwrites, deletions, sealing and collecting: whatever runs when the process is killed, the
+/// store holds every acknowledged change and at most the one that was under way besides.
+#[test]
+fn kill_9_during_deletions_sealing_and_collecting_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        let (at, ack) = (dir.path().join(engine.name()), dir.path().join("ack"));
+        let mut kv = Kv::create(&at, &small(engine)).unwrap();
+        let lines = (0..KEYS / 2).map(|i| format!("{:08}\t{i:08x}\n", 2 * i)).collect::<String>();
+        kv.load(lines.as_bytes(), "first", None).unwrap();
+        let mut known = held(&kv);
+        drop(kv);
+        let mut changes = 0;
+        for round in 0..6u64 {
+            std::fs::write(&ack, "").unwrap();
+            let mut victim = Command::new(std::env::current_exe().unwrap());
+            victim.args(["change_until_killed", "--exact", "--ignored"]);
+            victim.env("KV_DIR", &at).env("KV_ACK", &ack).env("KV_ROUND", round.to_string());
+            let mut child = victim.stdout(std::process::Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(250 + 83 * round));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let kv = Kv::open(&at, Access::Write).unwrap();
+            kv.check().unwrap();
+            let acknowledged = std::fs::read_to_string(&ack).unwrap();
+            // The last line may have been cut short by the kill; its change is durable.
+            let whole = acknowledged.rfind('\n').map_or(0, |end| end + 1);
+            for line in acknowledged[..whole].lines() {
+                apply(&mut known, line);
+                changes += 1;
+            }
+            let found = held(&kv);
+            let differ = known.iter().filter(|&(k, v)| found.get(k) != Some(v)).count();
+            let new = found.keys().filter(|&k| !known.contains_key(k)).count();
+            assert!(differ + new <= 1, "{engine:?}, round {round}: {differ} and {new} differ");
+            known = found;
+        }
+        assert!(changes > 0, "{engine:?}: something was acknowledged");
+    }
+}
+
+#[test]
+fn a_full_store_keeps_what_it_acknowledged_and_takes_overwrites_and_deletions() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut kv = Kv::create(&dir.path().join("full"), &small(Engine::Zb)).unwrap();
+    let (mut ack, lines) = (Vec::new(), BufReader::new(Lines { next: 0, left: Vec::new() }));
+    let e = kv.load(lines, "endless", Some(&mut ack)).unwrap_err();
+    assert!(e.kind() == Kind::Full && e.to_string().starts_with("endless:"), "{e}");
+    let acknowledged = String::from_utf8(ack).unwrap();
+    let keys: Vec<&[u8]> = acknowledged.lines().map(str::as_bytes).collect();
+    assert_eq!(keys.len() as u64, kv.index().len());
+    kv.set_durability(littoral_store::store::Durability::Batch);
+    for key in &keys {
+        assert!(!kv.put(key, b"overlaid").unwrap());
+    }
+    for key in keys.iter().step_by(3) {
+        assert!(kv.delete(key).unwrap());
+    }
+    kv.sync().unwrap();
+    kv.check().unwrap();
+    drop(kv);
+    let kv = Kv::open(&dir.path().join("full"), Access::Read).unwrap();
+    for (i, key) in keys.iter().enumerate() {
+        let wanted = (i % 3 != 0).then(|| b"overlaid".to_vec());
+        assert_eq!(kv.get(key).unwrap(), wanted, "record {i}");
     }
 }

@@ -4,12 +4,14 @@
 //! told where each went, the whole is made durable as one group, and only then is the zone reset. A
 //! power cut anywhere leaves the old pages or the new ones in use, never neither.
 //!
-//! The collector runs when puts reach the reserve ([`Store::wants_collection`]), one zone at a
-//! time, so its work is paced by the writes that need the room; the reserve is what it moves pages
-//! into.
+//! The collector runs when puts reach the zones that they leave ([`Store::wants_collection`]), one
+//! zone at a time, so its work is paced by the writes that need the room; the zones left are what
+//! it moves pages into. When an operation has no room at all it collects until it has, zones with
+//! little garbage too.
 
 use std::collections::BTreeSet;
 
+use littoral_base::mutant;
 use littoral_base::units::Lba;
 use littoral_device::zoned::ZonedDevice;
 
@@ -50,18 +52,23 @@ pub trait Relocate {
     }
 }
 
-/// Empties the zone that pays most; whether there was one.
+/// Empties the zone that pays most, or `is_urgent` the one that gives most; whether there was one.
 ///
 /// # Errors
 /// `Kind::Full` when there is no room to move its pages to; those of the store.
-pub fn step<E: Relocate>(engine: &mut E) -> Result<bool> {
-    let Some((zone, pages)) = engine.store().victim() else { return Ok(false) };
+pub fn step<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
+    let Some((zone, pages)) = engine.store().victim(is_urgent)? else { return Ok(false) };
     // The moves are made durable together, whatever the engine's own operations are.
     let durability = engine.store().durability();
     engine.store().set_durability(Durability::Batch);
     let moved = engine.evacuate(&pages);
     engine.store().set_durability(durability);
     moved?;
+    if mutant!("store_reset_before_sync") {
+        engine.store().release(zone)?;
+        engine.store().sync()?;
+        return Ok(true);
+    }
     engine.store().sync()?;
     engine.store().release(zone)?;
     Ok(true)

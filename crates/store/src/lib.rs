@@ -17,6 +17,7 @@ pub mod error;
 pub mod gc;
 pub mod pages;
 pub mod redo;
+pub mod room;
 mod space;
 pub mod store;
 pub mod superblock;

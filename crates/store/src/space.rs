@@ -6,8 +6,10 @@
 //! Invariants
 //! - Zones being filled never exceed the device's active limit: the redo log has one, and without
 //!   conventional zones the superblock one more; the heats share what is left.
-//! - `reserve` empty zones are kept from puts; deletions may use all but the last, which is the
-//!   collector's.
+//! - The last empty zone is the collector's; what else is kept, and from whom, is in
+//!   [`crate::room`].
+//! - A purpose fills its own zone; near the end, when no other empty zone is left, all purposes
+//!   fill what is open, so that every block can be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +34,10 @@ impl DataZone {
     pub(crate) fn room(&self) -> u64 {
         if self.is_writable { self.capacity - self.written } else { 0 }
     }
+
+    fn garbage(&self) -> u64 {
+        self.written - self.live.len() as u64
+    }
 }
 
 /// Space of one device.
@@ -43,8 +49,8 @@ pub(crate) struct Space {
     heads: Vec<Option<ZoneId>>,
     conventional: Vec<(u64, u64)>,
     pub(crate) conventional_free: BTreeSet<u64>,
-    /// Empty zones that puts may not take.
-    pub(crate) reserve: u64,
+    /// Empty zones that puts leave.
+    pub(crate) kept: u64,
     pub(crate) clock: u64,
 }
 
@@ -101,14 +107,13 @@ impl Space {
         }
         let zone_blocks = report.first().map_or(1, |z| z.size_blocks);
         let conventional_free = conventional.iter().flat_map(|&(a, b)| a..b).collect();
-        let reserve = 2;
         let mut space = Space {
             zones,
             zone_blocks,
             heads: vec![None; heads],
             conventional,
             conventional_free,
-            reserve,
+            kept: 2,
             clock: 0,
         };
         space.adopt_partial_zones();
@@ -158,16 +163,22 @@ impl Space {
     /// The zone that takes the next page of this purpose.
     ///
     /// # Errors
-    /// `Kind::Full` when there is neither room in its zone nor an empty zone.
+    /// `Kind::Full` when there is neither room in an open zone nor an empty zone.
     pub(crate) fn zone_for(&mut self, purpose: Purpose) -> Result<ZoneId> {
         let head = self.head(purpose);
         if let Some(z) = self.heads[head].filter(|z| self.zones[z].room() > 0) {
             return Ok(z);
         }
-        let empty = self.zones.iter().find(|(_, z)| z.written == 0 && z.is_writable);
-        let (&zone, _) = empty.ok_or_else(|| Error::new(Kind::Full, "no empty zone is left"))?;
-        self.heads[head] = Some(zone);
-        Ok(zone)
+        let is_collector = purpose == Purpose::Collect;
+        if is_collector || self.empty_zones() > 1 {
+            let empty = self.zones.iter().find(|(_, z)| z.written == 0 && z.is_writable);
+            if let Some((&zone, _)) = empty {
+                self.heads[head] = Some(zone);
+                return Ok(zone);
+            }
+        }
+        let open = self.heads.iter().flatten().find(|z| self.zones[*z].room() > 0);
+        open.copied().ok_or_else(|| Error::new(Kind::Full, "no empty zone is left"))
     }
 
     /// Takes note that a page was appended to `zone`; where it lies.
@@ -210,31 +221,65 @@ impl Space {
         Ok(())
     }
 
-    /// Blocks that appends of the engine can still take before the reserve.
-    pub(crate) fn sequential_room(&self, into_reserve: bool) -> u64 {
-        // The last empty zone is the collector's: without it nothing could be emptied any more.
-        let kept = if into_reserve { 1 } else { self.reserve };
+    /// Blocks that can be appended while `kept` empty zones stay empty.
+    pub(crate) fn sequential_room(&self, kept: u64) -> u64 {
         let zones = self.empty_zones().saturating_sub(kept);
-        let capacity = self.zones.values().map(|z| z.capacity).min().unwrap_or(0);
-        let head =
-            |i: usize| self.heads.get(i).copied().flatten().map_or(0, |z| self.zones[&z].room());
-        let in_heads = head(0).min(head(self.head(Purpose::Engine(Heat::Cold))));
-        zones * capacity + in_heads
+        zones * self.zone_capacity() + self.room_in_open_zones()
     }
 
-    /// The zone whose collection pays most: `(1 - u) * age / (1 + u)` (cost-benefit, after LFS).
-    pub(crate) fn victim(&self) -> Option<ZoneId> {
-        let full = |(id, z): &(&ZoneId, &DataZone)| {
-            let used = z.written > 0 && z.is_writable && !self.heads.contains(&Some(**id));
-            // A zone that is nearly all live costs more to empty than it gives.
-            used && z.live.len() as u64 + z.capacity.div_ceil(16) <= z.written
-        };
+    /// Room in the open zones. An engine that keeps one empty zone shares them all at the end; one
+    /// whose collector needs more room than it moves pages is told of no more than either heat has.
+    fn room_in_open_zones(&self) -> u64 {
+        let room =
+            |z: &ZoneId| Some(&self.zones[z]).filter(|z| z.written > 0).map_or(0, |z| z.room());
+        if self.kept == 1 {
+            let open: BTreeSet<ZoneId> = self.heads.iter().flatten().copied().collect();
+            return open.iter().map(room).sum();
+        }
+        let heats = [Heat::Hot, Heat::Cold].map(|h| self.heads[self.head(Purpose::Engine(h))]);
+        heats.iter().map(|h| h.as_ref().map_or(0, room)).min().unwrap_or(0)
+    }
+
+    /// Blocks of a zone; the least of them, where they differ.
+    pub(crate) fn zone_capacity(&self) -> u64 {
+        self.zones.values().map(|z| z.capacity).min().unwrap_or(0)
+    }
+
+    /// Blocks of the zones that can be written.
+    pub(crate) fn writable_blocks(&self) -> u64 {
+        self.zones.values().filter(|z| z.is_writable).map(|z| z.capacity).sum()
+    }
+
+    /// Live pages in the zones that can be written.
+    pub(crate) fn writable_live(&self) -> u64 {
+        self.zones.values().filter(|z| z.is_writable).map(|z| z.live.len() as u64).sum()
+    }
+
+    /// The zone to empty next. With time left it is the one whose collection pays most, `(1 - u) *
+    /// age / (1 + u)` (cost-benefit, after LFS), among the full ones with a sixteenth of garbage:
+    /// one that is nearly all live costs more to empty than it gives. When room is needed now it is
+    /// the one with the most garbage, however little, and an open one only if the full ones have
+    /// less than a sixteenth.
+    pub(crate) fn victim(&self, is_urgent: bool) -> Option<ZoneId> {
+        let is_full = |(id, z): &(&ZoneId, &DataZone)| z.is_writable && !self.is_open(**id);
+        let zones = || self.zones.iter().filter(|(_, z)| z.is_writable && z.garbage() > 0);
+        let pays = |z: &DataZone| z.garbage() >= z.capacity.div_ceil(16);
+        if is_urgent {
+            let best = zones().filter(is_full).max_by_key(|(_, z)| z.garbage());
+            let best = best.filter(|(_, z)| pays(z));
+            return best.or_else(|| zones().max_by_key(|(_, z)| z.garbage())).map(|(&id, _)| id);
+        }
         let score = |z: &DataZone| {
             let u = z.live.len() as f64 / z.capacity as f64;
             (1.0 - u) * (1 + self.clock - z.filled_at) as f64 / (1.0 + u)
         };
-        let zones = self.zones.iter().filter(full);
+        let zones = zones().filter(is_full).filter(|(_, z)| pays(z));
         zones.max_by(|a, b| score(a.1).total_cmp(&score(b.1))).map(|(&id, _)| id)
+    }
+
+    /// Whether a zone is being filled.
+    pub(crate) fn is_open(&self, zone: ZoneId) -> bool {
+        self.zones[&zone].room() > 0 && self.heads.contains(&Some(zone))
     }
 
     /// A zone was reset.
@@ -242,6 +287,13 @@ impl Space {
         let z = self.zones.get_mut(&zone).expect("invariant: reset zones are data zones");
         assert!(z.live.is_empty(), "a zone is reset only when nothing in it is live");
         z.written = 0;
+        self.close(zone);
+    }
+
+    fn close(&mut self, zone: ZoneId) {
+        for h in self.heads.iter_mut().filter(|h| **h == Some(zone)) {
+            *h = None;
+        }
     }
 
     /// A zone was finished, or can no longer be written.
@@ -252,8 +304,6 @@ impl Space {
                 z.written = z.capacity;
             }
         }
-        for h in self.heads.iter_mut().filter(|h| **h == Some(zone)) {
-            *h = None;
-        }
+        self.close(zone);
     }
 }

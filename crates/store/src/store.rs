@@ -67,7 +67,7 @@ const CACHE_PAGES: usize = 16_384;
 /// Conventional salt: a page copied between classes does not verify.
 const IN_PLACE: u64 = 1 << 63;
 /// Pages that one operation may dirty at most, and that the redo zone keeps room for.
-const OPERATION_PAGES: u64 = 24;
+pub(crate) const OPERATION_PAGES: u64 = 24;
 
 /// What the running operation has done, to be undone if it fails.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ pub struct Store<D> {
     redo_zones: [ZoneReport; 2],
     redo_at: u64,
     sequence: u64,
-    space: Space,
+    pub(crate) space: Space,
     dirty: BTreeMap<u64, Vec<u8>>,
     cache: Mutex<HashMap<u64, Arc<[u8]>>>,
     root: Root,
@@ -598,31 +598,26 @@ impl<D: ZonedDevice> Store<D> {
         }
     }
 
-    /// Whether an operation that allocates up to `pages` conventional pages can be carried out;
-    /// deletions may use the last of the room, so that space comes back.
-    pub fn has_conventional_room(&self, pages: u64, is_deletion: bool) -> bool {
-        let kept =
-            if is_deletion || !self.space.has_conventional() { 0 } else { 2 * OPERATION_PAGES };
-        self.space.conventional_free.len() as u64 >= pages + kept
-    }
-
-    /// Whether an operation that appends up to `pages` pages can be carried out; as
-    /// [`Store::has_conventional_room`].
-    pub fn has_sequential_room(&self, pages: u64, is_deletion: bool) -> bool {
-        self.space.sequential_room(is_deletion) >= pages
-    }
-
     // --- the collector's side -----------------------------------------------------------------
 
-    /// Whether the collector should run: puts are about to reach the reserve.
-    pub fn wants_collection(&self) -> bool {
-        self.space.empty_zones() <= self.space.reserve
-    }
-
-    /// The zone to collect next and its live pages.
-    pub(crate) fn victim(&self) -> Option<(ZoneId, BTreeSet<Lba>)> {
-        let zone = self.space.victim()?;
-        Some((zone, self.space.zones[&zone].live.iter().map(|&at| Lba(at)).collect()))
+    /// The zone to collect next and its live pages; one that is being filled is finished first. A
+    /// zone that was lost meanwhile is left: its pages are missed when they are asked for, and no
+    /// other operation fails for it.
+    pub(crate) fn victim(&mut self, is_urgent: bool) -> Result<Option<(ZoneId, BTreeSet<Lba>)>> {
+        while let Some(zone) = self.space.victim(is_urgent) {
+            let found = self.device.report(zone, 1).map_err(device("zone report"))?[0];
+            if matches!(found.state, ZoneState::ReadOnly | ZoneState::Offline) {
+                self.space.retire(zone, false);
+                continue;
+            }
+            if self.space.is_open(zone) {
+                self.device.finish(zone).map_err(device("finishing a zone"))?;
+                self.space.retire(zone, true);
+            }
+            let live = &self.space.zones[&zone].live;
+            return Ok(Some((zone, live.iter().map(|&at| Lba(at)).collect())));
+        }
+        Ok(None)
     }
 
     /// Copies a live page for the collector.

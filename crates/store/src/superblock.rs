@@ -113,16 +113,19 @@ impl Home {
             dev.read(at, &mut block).map_err(device("superblock"))?;
             blank &= block.iter().all(|&b| b == 0);
             if block.starts_with(MAGIC) {
-                version = Reader::new(&block[8..]).u32();
+                // One of another version may be the newer one, whatever lies beside it.
+                let found = Reader::new(&block[8..]).u32();
+                version = version.filter(|&v| v != VERSION).or(found);
             }
             if let Some(s) = Superblock::decode(&block) {
                 newest = newest.filter(|n| n.generation >= s.generation).or(Some(s));
             }
         }
+        if let Some(v) = version.filter(|&v| v != VERSION) {
+            let text = format!("store format {v}; this build reads {VERSION}");
+            return Err(Error::new(Kind::Foreign, text));
+        }
         newest.ok_or_else(|| match version {
-            Some(v) if v != VERSION => {
-                Error::new(Kind::Foreign, format!("store format {v}; this build reads {VERSION}"))
-            }
             Some(_) => Error::new(Kind::Corrupt, "no superblock verifies"),
             None if blank => Error::new(Kind::Foreign, "the medium is empty; create a store on it"),
             None => Error::new(Kind::Foreign, "the medium holds something else than a store"),

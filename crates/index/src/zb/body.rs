@@ -3,6 +3,7 @@
 //!
 //! Each function leaves the head slot, the body and the log consistent; none ends the operation.
 
+use littoral_base::mutant;
 use littoral_base::units::Lba;
 use littoral_store::pages::{NO_PAGE, Pages, Patch};
 
@@ -121,10 +122,12 @@ impl<P: Pages> Zb<P> {
         let view = self.again(level, ptr)?;
         let slots = view.slots();
         let tagged = view.tagged() + usize::from(view.is_untagged(slot));
-        drop(view);
         if tagged == slots {
+            drop(view);
             return self.switch_apply(path, level, slot, record);
         }
+        let slot = if mutant!("zb_log_in_order_of_arrival") { view.tagged() } else { slot };
+        drop(view);
         let is_new = !ptr.has_log();
         if is_new {
             ptr.log = self.pages.allocate()?;

@@ -33,6 +33,7 @@ mod scan;
 pub mod state;
 
 pub use check::Census;
+pub use pressure::{Allowance, Rule};
 pub use scan::Direction;
 
 use littoral_base::units::Lba;

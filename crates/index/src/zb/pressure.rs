@@ -6,60 +6,109 @@
 //! what is held. A sealed leaf is Steady with fewer records than slots; its next insert takes it
 //! back to a conventional page.
 //!
-//! - One call is one operation on one head: its dirty pages are the head alone.
-//! - Leaves are written one a block: packing several into one would need a second kind of address.
+//! - One call is one operation on one head: its dirty pages are the head and what its rebalancing
+//!   touches.
+//! - A leaf with a log is sealed for nothing: its old body was a sequential page too. One without
+//!   makes one more sequential page live; the caller says how many may.
+//! - Neighbours that fit one page together become one leaf: every record keeps its place in the
+//!   order, and the left leaf keeps its separator. A page holds one leaf: several would need a
+//!   second kind of address.
+
+use std::ops::Range;
 
 use littoral_base::mutant;
 use littoral_base::units::Lba;
-use littoral_store::pages::{Pages, Patch};
+use littoral_store::pages::Pages;
 
-use super::Zb;
 use super::state::{HeadView, Ptr, State};
+use super::{Path, Zb};
 use crate::Result;
-use crate::layout;
 
-/// A slot's new pointer and the pages that it replaces.
-struct Sealed {
-    slot: usize,
-    ptr: Ptr,
-    old: Ptr,
+/// Which leaves are sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Rule {
+    /// Those with a log.
+    Logged,
+    /// Those with a log and those at least half full.
+    Filled,
+    /// Those that have not been, neighbours that fit one page together.
+    Every,
+    /// Neighbours that fit one page together, sealed before or not.
+    Packed,
+}
+
+/// What one call may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Pages that may be appended.
+    pub appends: usize,
+    /// Sequential pages that may become live beyond those that are.
+    pub growth: usize,
+}
+
+/// Neighbouring leaves that become one: one leaf or two.
+#[derive(Clone, Debug)]
+struct Group {
+    slots: Range<usize>,
+    records: usize,
+    /// Bodies among them in sequential zones.
+    sequential: usize,
+    /// Whether a conventional page comes back.
+    relieves: bool,
+}
+
+impl Group {
+    fn is_pair(&self) -> bool {
+        self.slots.len() > 1
+    }
+
+    fn growth(&self) -> usize {
+        usize::from(self.sequential == 0)
+    }
+
+    fn joined(&self, next: &Group, most: usize) -> Option<Group> {
+        let records = self.records + next.records;
+        let fits = !self.is_pair() && records <= most && self.records.min(next.records) > 0;
+        fits.then(|| Group {
+            slots: self.slots.start..next.slots.end,
+            records,
+            sequential: self.sequential + next.sequential,
+            relieves: self.relieves || next.relieves,
+        })
+    }
 }
 
 impl<P: Pages> Zb<P> {
-    /// Seals up to `most` leaves under the head that covers `from`: those that are at least half
-    /// full or have a log, or with `any` every one. Answers where the next head's keys begin;
-    /// `None` after the last head.
+    /// Seals leaves under the head that covers `from`. Answers where the next head's keys begin:
+    /// `from` itself when this one has more to seal, `None` after the last head.
     ///
     /// # Errors
     /// `Kind::Full` when there is no room to seal them in; those of the store.
     pub fn seal_under_pressure(
         &mut self,
         from: &[u8],
-        most: usize,
-        any: bool,
+        rule: Rule,
+        allowed: Allowance,
     ) -> Result<Option<Vec<u8>>> {
-        let (head, beyond) = self.head_of(from)?;
-        let page = self.pages.read(head)?;
-        let view = HeadView::new(&self.shape, &page);
-        let pointers: Vec<Option<Ptr>> = (0..view.count()).map(|i| view.ptr(i)).collect();
-        drop(page);
-        let mut sealed = Vec::new();
-        for (slot, ptr) in pointers.into_iter().enumerate() {
-            let old = ptr.ok_or_else(|| Self::damaged(head, slot))?;
-            if sealed.len() < most
-                && let Some(ptr) = self.seal_leaf(old, any)?
-            {
-                sealed.push(Sealed { slot, ptr, old });
+        let beyond = self.beyond(from)?;
+        let mut path = self.descend(from)?;
+        let groups = self.groups(path[0].head, rule, allowed)?;
+        let mut has_more = groups.len() >= allowed.appends;
+        for group in groups.iter().rev() {
+            has_more |= group.is_pair();
+            if !self.seal_group(&mut path, group)? {
+                break;
             }
         }
-        let is_done = sealed.len() < most;
-        self.point_at_sealed(head, &sealed)?;
-        // A head with more to seal is come back to.
-        Ok(if is_done { beyond } else { Some(from.to_vec()) })
+        if !groups.is_empty() {
+            self.collapse()?;
+            self.finish()?;
+        }
+        Ok(if has_more { Some(from.to_vec()) } else { beyond })
     }
 
-    /// The head over the leaf that covers `key`, and the separator behind that head.
-    fn head_of(&self, key: &[u8]) -> Result<(Lba, Option<Vec<u8>>)> {
+    /// The separator behind the head that covers `key`.
+    fn beyond(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (mut head, mut beyond) = (self.root.top, None);
         for level in (1..=self.root.height as usize).rev() {
             let page = self.pages.read(head)?;
@@ -76,48 +125,97 @@ impl<P: Pages> Zb<P> {
             }
             head = body.child(child);
         }
-        Ok((head, beyond))
+        Ok(beyond)
     }
 
-    /// Writes a leaf anew at a sequential write pointer, its log applied, if that frees a
-    /// conventional page.
-    fn seal_leaf(&mut self, old: Ptr, any: bool) -> Result<Option<Ptr>> {
-        if old.state == State::Steady && !old.has_log() {
-            return Ok(None);
-        }
-        let view = self.load(0, old)?;
-        let (live, slots) = (view.live_count(), view.body.slots);
-        let is_worth = old.has_log() || live * 2 >= slots || any;
-        // An empty leaf is the last one of an empty tree.
-        if live == 0 || !is_worth {
-            return Ok(None);
-        }
-        let records = match mutant!("zb_seal_without_log") {
-            true => view.body.records(&self.pages.peek(old.body)?).to_vec(),
-            false => view.live_records(),
+    /// What is sealed under a head, in the order of its slots.
+    fn groups(&self, head: Lba, rule: Rule, allowed: Allowance) -> Result<Vec<Group>> {
+        let page = self.pages.read(head)?;
+        let view = HeadView::new(&self.shape, &page);
+        let most = self.shape.leaf_slots;
+        let (mut chosen, mut growth) = (Vec::new(), allowed.growth);
+        let mut last: Option<Group> = None;
+        let mut choose = |group: Option<Group>| {
+            let group = group.filter(|g| is_worth(g, rule) && g.growth() <= growth);
+            growth -= group.as_ref().map_or(0, Group::growth);
+            chosen.extend(group);
+            chosen.len() >= allowed.appends
         };
-        let image = view.body.image(&records);
-        drop(view);
-        Ok(Some(Ptr::steady(self.pages.append(Self::heat(0), &image)?)))
-    }
-
-    fn point_at_sealed(&mut self, head: Lba, sealed: &[Sealed]) -> Result<()> {
-        if sealed.is_empty() {
-            return Ok(());
-        }
-        let encoded: Vec<[u8; 17]> = sealed.iter().map(|s| s.ptr.encode()).collect();
-        let stride = self.shape.head_slot_bytes();
-        let at = |slot: usize| layout::HEADER_BYTES + slot * stride + self.shape.key_bytes;
-        let patches = sealed.iter().zip(&encoded);
-        let patches: Vec<Patch<'_>> =
-            patches.map(|(s, bytes)| Patch::Put { at: at(s.slot), bytes }).collect();
-        self.pages.patch(head, &patches)?;
-        for Sealed { old, .. } in sealed {
-            self.pages.free(old.body);
-            if old.has_log() {
-                self.pages.free(old.log);
+        for slot in 0..view.count() {
+            let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
+            let Some(group) = self.leaf_group(slot, ptr, rule)? else { continue };
+            let pair = last.as_ref().filter(|_| rule >= Rule::Every);
+            if let Some(pair) = pair.and_then(|l| l.joined(&group, most)) {
+                last = Some(pair);
+            } else if choose(last.replace(group)) {
+                return Ok(chosen);
             }
         }
-        self.finish()
+        choose(last);
+        Ok(chosen)
     }
+
+    /// A leaf by itself, if the rule may choose it.
+    fn leaf_group(&self, slot: usize, ptr: Ptr, rule: Rule) -> Result<Option<Group>> {
+        let is_sealed = ptr.state != State::Change;
+        let may = match rule {
+            Rule::Logged => ptr.has_log(),
+            Rule::Filled => ptr.has_log() || !is_sealed,
+            Rule::Every | Rule::Packed => true,
+        };
+        if !may {
+            return Ok(None);
+        }
+        let view = self.load(0, ptr)?;
+        let records = view.live_count();
+        let is_filled = ptr.has_log() || records * 2 >= view.body.slots;
+        let group = Group {
+            slots: slot..slot + 1,
+            records,
+            sequential: usize::from(is_sealed),
+            relieves: !is_sealed || ptr.has_log(),
+        };
+        Ok(Some(group).filter(|_| rule != Rule::Filled || is_filled))
+    }
+
+    /// Writes a group anew at a sequential write pointer, logs applied, and frees what it replaces;
+    /// whether the head is as it was otherwise.
+    fn seal_group(&mut self, path: &mut Path, group: &Group) -> Result<bool> {
+        let head = path[0].head;
+        let (mut records, mut old) = (Vec::new(), Vec::new());
+        for slot in group.slots.clone() {
+            let ptr = self.head_ptr(head, slot)?;
+            let view = self.again(0, ptr)?;
+            records.extend(match mutant!("zb_seal_without_log") {
+                true => view.body.records(&self.pages.peek(ptr.body)?).to_vec(),
+                false => view.live_records(),
+            });
+            old.push(ptr);
+        }
+        let image = self.body(0).image(&records);
+        let sealed = Ptr::steady(self.pages.append(Self::heat(0), &image)?);
+        for ptr in old {
+            self.pages.free(ptr.body);
+            if ptr.has_log() {
+                self.pages.free(ptr.log);
+            }
+        }
+        path[0].slot = group.slots.start;
+        self.set_ptr(path, 0, sealed)?;
+        if !group.is_pair() {
+            return Ok(true);
+        }
+        self.remove_slot(path, 0, group.slots.start + 1)?;
+        // A head that fell below half has been rebalanced, and its slots lie elsewhere.
+        Ok(path.len() == 1 || path[0].head_count >= self.shape.head_slots / 2)
+    }
+}
+
+fn is_worth(group: &Group, rule: Rule) -> bool {
+    // An empty leaf is the last one of an empty tree.
+    group.records > 0
+        && match rule {
+            Rule::Packed => group.is_pair(),
+            _ => group.relieves || group.is_pair(),
+        }
 }

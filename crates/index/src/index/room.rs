@@ -1,0 +1,252 @@
+//! Room for an operation, made before it changes anything: leaves sealed, zones collected.
+//!
+//! - The store says what is left and for whom ([`littoral_store::room`]); this file gets more.
+//! - Conventional pages come back by sealing leaves (repair 18 of `docs/design/zb-tree.md`). A leaf
+//!   with a log gives its log back and needs no further block: its old body is garbage. A leaf
+//!   without one moves from one class to the other. So overwrites and deletions, which take
+//!   nothing but logs, seal leaves with logs, and what inserts leave keeps them going for ever.
+//! - Sealing that makes more blocks live stops where inserts would be refused.
+//! - An insert is refused only after neighbouring leaves that fit one page were put together.
+//! - Recovery knows nothing of this: each step is an operation like any other.
+
+use std::collections::VecDeque;
+
+use littoral_base::mutant;
+use littoral_device::zoned::ZonedDevice;
+use littoral_store::gc;
+use littoral_store::room::Demand;
+
+use super::{Index, Tree};
+use crate::layout::Shape;
+use crate::zb::{Allowance, Rule};
+use crate::{Error, Kind, Result};
+
+/// Zones emptied for one operation at most. One gives a block or more, so this many give what an
+/// operation and a search for leaves need.
+const COLLECT_STEPS: u32 = 64;
+
+/// Pages that one search for leaves to seal gives back at best.
+const RELIEF_PAGES: u64 = 32;
+
+/// Keys remembered whose leaves are likely to have logs.
+const TOUCHED_KEYS: usize = 256;
+
+/// What the search for room remembers.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// Where the next search for leaves to seal begins.
+    sweep: Vec<u8>,
+    /// Keys that were overwritten or deleted of late: where logs are.
+    touched: VecDeque<Vec<u8>>,
+    /// Whether nothing could be put together since the last deletion.
+    is_packed: bool,
+}
+
+impl Room {
+    pub(super) fn new(shape: &Shape) -> Room {
+        Room { sweep: vec![0; shape.key_bytes], touched: VecDeque::new(), is_packed: false }
+    }
+
+    /// Takes note of the key of an operation that is about to run.
+    pub(super) fn touch(&mut self, demand: Demand, key: &[u8]) {
+        if demand == Demand::Insert {
+            return;
+        }
+        self.is_packed &= demand != Demand::Delete;
+        if self.touched.len() == TOUCHED_KEYS {
+            self.touched.pop_front();
+        }
+        self.touched.push_back(key.to_vec());
+    }
+}
+
+fn no_room() -> Error {
+    Error::new(Kind::Full, "no room for another record; delete some, or use a larger medium")
+}
+
+/// `false` for want of room; other errors stay errors.
+fn room_or<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(e) if e.kind() == Kind::Full => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+impl<D: ZonedDevice> Index<D> {
+    /// Pages that the next operation may need: conventional ones, sequential ones.
+    fn needs(&self) -> (u64, u64) {
+        let layers = u64::from(self.layers());
+        match self.tree {
+            Tree::Zb(_) => (2 * layers + 2, layers + 1),
+            Tree::Cow(_) => (0, 2 * layers + 2),
+        }
+    }
+
+    /// What a put does: it is looked up only when there is no room for an insert.
+    pub(super) fn demand_of_put(&self, key: &[u8]) -> Result<Demand> {
+        let (conventional, sequential) = self.needs();
+        let store = self.store_ref();
+        if mutant!("index_overwrite_as_insert") {
+            return Ok(Demand::Insert);
+        }
+        let plenty = store.has_conventional_room(conventional, Demand::Insert)
+            && store.has_sequential_room(sequential, Demand::Insert)
+            && store.spare_blocks(Demand::Insert) >= sequential;
+        if plenty || matches!(self.tree, Tree::Cow(_)) || self.get(key)?.is_none() {
+            return Ok(Demand::Insert);
+        }
+        Ok(Demand::Update)
+    }
+
+    /// Seals leaves and collects zones until the operation has room.
+    pub(super) fn make_room(&mut self, demand: Demand) -> Result<()> {
+        let (conventional, sequential) = self.needs();
+        self.make_conventional_room(conventional, demand)?;
+        if demand == Demand::Insert {
+            self.make_spare_blocks(sequential)?;
+        }
+        self.make_sequential_room(sequential, demand)
+    }
+
+    /// Collects zones: one step an operation while there is room, so that the collector's work is
+    /// paced by the writes that need it; as many as help when there is none.
+    fn make_sequential_room(&mut self, pages: u64, demand: Demand) -> Result<()> {
+        if self.store_ref().wants_collection() {
+            let enough = self.store_ref().has_sequential_room(pages, demand);
+            self.collect(!enough)?;
+        }
+        if self.collect_until(pages, demand)? { Ok(()) } else { Err(no_room()) }
+    }
+
+    /// Collects zones until `pages` can be appended; whether they can.
+    fn collect_until(&mut self, pages: u64, demand: Demand) -> Result<bool> {
+        let zones = self.store_ref().device().limits().zones;
+        let is_zb = matches!(self.tree, Tree::Zb(_));
+        for _ in 0..if is_zb { COLLECT_STEPS } else { zones.min(COLLECT_STEPS) } {
+            if self.store_ref().has_sequential_room(pages, demand) || !self.collect(true)? {
+                break;
+            }
+        }
+        Ok(self.store_ref().has_sequential_room(pages, demand))
+    }
+
+    /// Empties one zone; whether one could be. The copy-on-write tree's pages take their ancestors
+    /// with them, so there a zone with little garbage costs more than it gives.
+    fn collect(&mut self, is_urgent: bool) -> Result<bool> {
+        let is_urgent = is_urgent && matches!(self.tree, Tree::Zb(_));
+        let step = room_or(gc::step(self, is_urgent))?;
+        if step.is_none() {
+            self.undo();
+        }
+        Ok(step.unwrap_or(false))
+    }
+
+    /// Puts leaves together until an insert leaves enough blocks that are not live.
+    fn make_spare_blocks(&mut self, pages: u64) -> Result<()> {
+        let has_spare = |index: &Self| index.store_ref().spare_blocks(Demand::Insert) >= pages;
+        if !has_spare(self) {
+            self.pack(has_spare)?;
+        }
+        if has_spare(self) { Ok(()) } else { Err(no_room()) }
+    }
+
+    /// Seals leaves until the operation has conventional pages.
+    fn make_conventional_room(&mut self, pages: u64, demand: Demand) -> Result<()> {
+        let has_room = |index: &Self| index.store_ref().has_conventional_room(pages, demand);
+        if has_room(self) || matches!(self.tree, Tree::Cow(_)) {
+            return if has_room(self) { Ok(()) } else { Err(no_room()) };
+        }
+        let relieved =
+            |index: &Self| index.store_ref().has_conventional_room(pages + RELIEF_PAGES, demand);
+        if self.store_ref().is_tight() && demand != Demand::Insert {
+            self.seal_touched(relieved)?;
+        } else {
+            self.seal(Rule::Filled, demand, relieved)?;
+        }
+        for rule in [Rule::Logged, Rule::Filled, Rule::Every] {
+            if !has_room(self) {
+                self.seal(rule, demand, has_room)?;
+            }
+        }
+        if !has_room(self) {
+            self.pack(has_room)?;
+        }
+        if has_room(self) { Ok(()) } else { Err(no_room()) }
+    }
+
+    /// Seals the leaves with logs where keys were overwritten or deleted of late.
+    fn seal_touched(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<()> {
+        while !is_enough(self) {
+            let Some(key) = self.room.touched.pop_front() else { return Ok(()) };
+            let Some(allowed) = self.allowance(Rule::Logged, Demand::Update)? else {
+                return Ok(());
+            };
+            self.seal_under(&key, Rule::Logged, allowed)?;
+        }
+        Ok(())
+    }
+
+    /// Seals leaves by one rule, head by head from where the last search ended, until it is enough
+    /// or every head was seen.
+    fn seal(
+        &mut self,
+        rule: Rule,
+        demand: Demand,
+        is_enough: impl Fn(&Self) -> bool,
+    ) -> Result<()> {
+        let begin = self.room.sweep.clone();
+        let mut wrapped = false;
+        while !(is_enough(self) || wrapped && self.room.sweep > begin) {
+            let Some(allowed) = self.allowance(rule, demand)? else { return Ok(()) };
+            let from = self.room.sweep.clone();
+            match self.seal_under(&from, rule, allowed)? {
+                Some(Some(next)) => self.room.sweep = next,
+                Some(None) if wrapped => return Ok(()),
+                Some(None) => {
+                    wrapped = true;
+                    self.room.sweep.fill(0);
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts neighbouring leaves together where that makes no further block live, until it is enough
+    /// or every head was seen; not again before a deletion when nothing was found.
+    fn pack(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<()> {
+        if !self.room.is_packed {
+            self.seal(Rule::Packed, Demand::Update, &is_enough)?;
+            self.room.is_packed = !is_enough(self);
+        }
+        Ok(())
+    }
+
+    /// What one search may use, once zones were collected for it; `None` when that is nothing.
+    fn allowance(&mut self, rule: Rule, demand: Demand) -> Result<Option<Allowance>> {
+        self.collect_until(RELIEF_PAGES, Demand::Update)?;
+        let store = self.store_ref();
+        let appends = store.appendable_blocks(Demand::Update).min(RELIEF_PAGES) as usize;
+        let growth = store.spare_blocks(demand).min(RELIEF_PAGES) as usize;
+        let allowed = match rule {
+            Rule::Logged | Rule::Packed => Allowance { appends, growth: 0 },
+            Rule::Filled | Rule::Every => Allowance { appends: appends.min(growth), growth },
+        };
+        Ok((allowed.appends > 0).then_some(allowed))
+    }
+
+    /// Seals leaves under one head; where the next head begins, or `None` for want of room.
+    fn seal_under(
+        &mut self,
+        from: &[u8],
+        rule: Rule,
+        allowed: Allowance,
+    ) -> Result<Option<Option<Vec<u8>>>> {
+        let Tree::Zb(tree) = &mut self.tree else { return Ok(None) };
+        let sealed = room_or(tree.seal_under_pressure(from, rule, allowed))?;
+        if sealed.is_none() {
+            self.undo();
+        }
+        Ok(sealed)
+    }
+}

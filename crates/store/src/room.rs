@@ -1,0 +1,83 @@
+//! Room: whether what is left suffices for an operation, asked before it changes anything.
+//!
+//! What each kind of operation leaves for the ones behind it:
+//!
+//! | left | inserts | overwrites | deletions |
+//! |---|---|---|---|
+//! | conventional pages | 48 | 24 | 0 |
+//! | sequential blocks with nothing live | a zone and a 32nd of all | - | - |
+//! | empty zones | those of [`Store::keep_zones`] | the same | 1 |
+//!
+//! - The last empty zone is the collector's: without it nothing could be emptied any more.
+//! - Overwrites and deletions hold pages only for a while (a log, until its body is written anew),
+//!   so what inserts leave lets them go on for ever.
+
+use littoral_device::zoned::ZonedDevice;
+
+use crate::store::{OPERATION_PAGES, Store};
+
+/// What an operation does to the records held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// One more.
+    Insert,
+    /// As many as before.
+    Update,
+    /// One fewer.
+    Delete,
+}
+
+impl<D: ZonedDevice> Store<D> {
+    /// Sets how many empty zones puts leave: two at first, which suits an engine whose moved pages
+    /// take others with them; one is enough for the others.
+    pub fn keep_zones(&mut self, zones: u64) {
+        assert!(zones > 0, "the collector needs an empty zone");
+        self.space.kept = zones;
+    }
+
+    /// Conventional pages that an operation leaves.
+    fn pages_kept(&self, demand: Demand) -> u64 {
+        match demand {
+            _ if !self.space.has_conventional() => 0,
+            Demand::Insert => 2 * OPERATION_PAGES,
+            Demand::Update => OPERATION_PAGES,
+            Demand::Delete => 0,
+        }
+    }
+
+    /// Whether an operation that allocates up to `pages` conventional pages can be carried out.
+    pub fn has_conventional_room(&self, pages: u64, demand: Demand) -> bool {
+        self.space.conventional_free.len() as u64 >= pages + self.pages_kept(demand)
+    }
+
+    /// Whether an operation that appends up to `pages` pages can be carried out as things stand;
+    /// collecting may help where it cannot.
+    pub fn has_sequential_room(&self, pages: u64, demand: Demand) -> bool {
+        self.appendable_blocks(demand) >= pages
+    }
+
+    /// Blocks that can be appended before a zone must be collected.
+    pub fn appendable_blocks(&self, demand: Demand) -> u64 {
+        let kept = if demand == Demand::Delete { 1 } else { self.space.kept };
+        self.space.sequential_room(kept)
+    }
+
+    /// Sequential blocks that hold nothing live and can be written again sooner or later, beyond
+    /// those that an operation leaves; no collecting adds to them.
+    pub fn spare_blocks(&self, demand: Demand) -> u64 {
+        let (zone, all) = (self.space.zone_capacity(), self.space.writable_blocks());
+        let kept = if demand == Demand::Insert { zone + all / 32 } else { zone };
+        (all - self.space.writable_live()).saturating_sub(kept)
+    }
+
+    /// Whether less than an eighth of the sequential blocks holds nothing live.
+    pub fn is_tight(&self) -> bool {
+        let all = self.space.writable_blocks();
+        (all - self.space.writable_live()) * 8 < all
+    }
+
+    /// Whether the collector should run: puts are about to reach what they leave.
+    pub fn wants_collection(&self) -> bool {
+        self.space.empty_zones() <= self.space.kept
+    }
+}
