@@ -5,7 +5,7 @@
 //! | left | inserts | overwrites | deletions |
 //! |---|---|---|---|
 //! | conventional pages | 48 | 24 | 0 |
-//! | sequential blocks with nothing live | a zone and a 32nd of all | - | - |
+//! | sequential blocks with nothing live | a zone and a 32nd of all | the same | a zone |
 //! | empty zones | those of [`Store::keep_zones`] | the same | 1 |
 //!
 //! - The last empty zone is the collector's: without it nothing could be emptied any more.
@@ -15,6 +15,9 @@
 use littoral_device::zoned::ZonedDevice;
 
 use crate::store::{OPERATION_PAGES, Store};
+
+/// Fewest blocks that inserts leave beside the collector's zone: enough for any operation's pages.
+const SPARE_BLOCKS: u64 = 16;
 
 /// What an operation does to the records held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,18 +65,18 @@ impl<D: ZonedDevice> Store<D> {
         self.space.sequential_room(kept)
     }
 
-    /// Sequential blocks that hold nothing live and can be written again sooner or later, beyond
-    /// those that an operation leaves; no collecting adds to them.
+    /// Sequential blocks that hold nothing live, can be written again sooner or later, and may
+    /// become live; no collecting adds to them.
     pub fn spare_blocks(&self, demand: Demand) -> u64 {
         let (zone, all) = (self.space.zone_capacity(), self.space.writable_blocks());
-        let kept = if demand == Demand::Insert { zone + all / 32 } else { zone };
+        let kept =
+            if demand == Demand::Delete { zone } else { zone + (all / 32).max(SPARE_BLOCKS) };
         (all - self.space.writable_live()).saturating_sub(kept)
     }
 
-    /// Whether less than an eighth of the sequential blocks holds nothing live.
+    /// Whether less than an eighth of the sequential blocks may become live.
     pub fn is_tight(&self) -> bool {
-        let all = self.space.writable_blocks();
-        (all - self.space.writable_live()) * 8 < all
+        self.spare_blocks(Demand::Insert) * 8 < self.space.writable_blocks()
     }
 
     /// Whether the collector should run: puts are about to reach what they leave.

@@ -161,7 +161,7 @@ impl<D: ZonedDevice> Index<D> {
         if self.store_ref().is_tight() && demand != Demand::Insert {
             self.seal_touched(relieved)?;
         } else {
-            self.seal(Rule::Filled, demand, relieved)?;
+            self.seal(Rule::Filled, Demand::Insert, relieved)?;
         }
         for rule in [Rule::Logged, Rule::Filled, Rule::Every] {
             if !has_room(self) {
