@@ -117,7 +117,7 @@ fn native(root: &Path, program: &str) -> Command {
 const INPUT: &str = "@";
 
 /// The jobs: deterministic output, no time in it.
-const JOBS: [(&str, &[&str]); 12] = [
+const JOBS: [(&str, &[&str]); 14] = [
     ("python3", &["-S", "-c", "print(sum(i * i for i in range(2000)), 1 / 3, 'x'.encode().hex())"]),
     (
         "perl",
@@ -125,6 +125,27 @@ const JOBS: [(&str, &[&str]); 12] = [
     ),
     ("lua5.4", &["-e", "local s = 0 for i = 1, 2000 do s = s + i / 3 end print(s, math.pi ^ 0.5)"]),
     ("bash", &["-c", "x=0; for i in {1..200}; do ((x += i)); done; echo $x"]),
+    // Traps, pipes, subshells, jobs, and programs that it starts.
+    (
+        "bash",
+        &[
+            "-c",
+            "trap 'echo caught' USR1; kill -USR1 $$; (echo a; exit 3) | cat; echo ${PIPESTATUS[0]}; \
+             for i in 1 2 3; do (exit $i) & wait $!; echo $?; done; \
+             seq 1 100 | sort -rn | head -n 3 | tr '\\n' ' '; echo $((2 ** 40)) | wc -c; exit 5",
+        ],
+    ),
+    (
+        "sqlite3",
+        &[
+            ":memory:",
+            "create table t(a integer, b text); \
+             with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000) \
+             insert into t select i * 7919 % 1009, printf('%05d', i) from n; \
+             create index by_a on t(a); \
+             select a % 10, count(*), max(b), avg(a) from t group by a % 10 order by 1",
+        ],
+    ),
     (
         "sqlite3",
         &[
