@@ -10,8 +10,9 @@ dir=${1:?usage: end-to-end.sh DIR}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
-[ -x "$dir/root/loong64/usr/bin/python3" ] || "$here/loong64-sysroot.sh" "$dir/root" >&2
+programs=$dir/root
+[ -x "$programs/loong64/usr/bin/python3" ] || "$here/loong64-sysroot.sh" "$programs" >&2
 [ -x "$dir/qemu/bin/qemu-loongarch64" ] || "$here/qemu-user.sh" "$dir/qemu" >&2
 cd "$here/.."
-PATH=$dir/qemu/bin:$PATH LA64_SYSROOT=$dir/root/loong64 \
+PATH=$dir/qemu/bin:$PATH LA64_SYSROOT=$programs/loong64 \
     cargo test -p littoral-la64 --no-fail-fast
