@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 use crate::error::{Error, Kind, Result};
 use crate::format::{EntryState, Frontier, Layout, Options, SlabEntry, object_bytes};
 use crate::gate::Gate;
+use crate::peers::{Marks, mark};
 use crate::record::{Record, Ref};
 use crate::recover::{self, Boot, Restart};
 use crate::root::Root;
@@ -40,8 +41,16 @@ struct Growth {
 
 #[derive(Debug)]
 struct Slots {
-    free: Vec<u32>,
+    /// A bit a slot in use.
+    taken: u128,
     clocks: Vec<u64>,
+}
+
+impl Slots {
+    /// Slots below this number may be in use; the lowest free one is taken first to keep it low.
+    fn below(&self) -> usize {
+        (u128::BITS - self.taken.leading_zeros()) as usize
+    }
 }
 
 /// What every transaction reads and seldom anybody writes, on lines of its own.
@@ -51,6 +60,7 @@ pub(crate) struct Calm {
     /// Raised by snapshot readers only.
     pub(crate) epoch: AtomicU64,
     pub(crate) gate: Gate,
+    pub(crate) marks: Marks,
     poisoned: AtomicBool,
 }
 
@@ -129,19 +139,19 @@ impl<D: Domain> Pool<D> {
         let layout = Layout::read(&domain)?;
         let entries = read_table(&domain, &layout)?;
         let (boot, pending) = recover::boot(&domain, &layout)?;
-        let free = (0..layout.threads as u32).rev().collect();
         let mut unresolved: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
         for (slab, entry) in entries.iter().enumerate().rev() {
             unresolved.entry(entry.tag).or_default().push(slab);
         }
         let pool = Pool {
-            slots: Mutex::new(Slots { free, clocks: boot.clocks() }),
+            slots: Mutex::new(Slots { taken: 0, clocks: boot.clocks() }),
             table: Table::new(&layout)?,
             growth: Mutex::new(Growth { entries, unresolved }),
             free: Mutex::new(FxHashMap::default()),
             calm: Calm {
                 epoch: AtomicU64::new(0),
                 gate: Gate::new(),
+                marks: Marks::new(layout.threads),
                 poisoned: AtomicBool::new(false),
             },
             domain,
@@ -161,21 +171,27 @@ impl<D: Domain> Pool<D> {
     /// `Kind::Threads` when all are taken, `Kind::Poisoned`, `Kind::Device`.
     pub fn thread(&self) -> Result<Thread<'_, D>> {
         self.check_poison()?;
-        let (tid, clock) = {
-            let mut slots = self.slots.lock().expect("invariant: no panic inside");
-            let none = || {
-                let text = format!("all {} thread slots are taken", self.layout.threads);
-                Error::new(Kind::Threads, text)
-            };
-            let tid = slots.free.pop().ok_or_else(none)?;
-            (tid, slots.clocks[tid as usize])
-        };
+        let (tid, clock) = self.take_slot()?;
         let marked = self.mark(tid, true);
         if marked.is_err() {
             self.give_back(tid, clock);
         }
         let line = Frontier::line(&self.domain, &self.layout, tid as usize);
         marked.map(|()| Thread::new(self, tid, clock, line))
+    }
+
+    fn take_slot(&self) -> Result<(u32, u64)> {
+        let mut slots = self.slots.lock().expect("invariant: no panic inside");
+        let tid = slots.taken.trailing_ones();
+        if tid as usize >= self.layout.threads {
+            let text = format!("all {} thread slots are taken", self.layout.threads);
+            return Err(Error::new(Kind::Threads, text));
+        }
+        slots.taken |= 1 << tid;
+        let clock = slots.clocks[tid as usize];
+        self.calm.marks.of(tid as usize).store(mark(clock, false), Ordering::Release);
+        self.calm.marks.set_crew(slots.below());
+        Ok((tid, clock))
     }
 
     fn mark(&self, tid: u32, active: bool) -> Result<()> {
@@ -195,7 +211,8 @@ impl<D: Domain> Pool<D> {
     fn give_back(&self, tid: u32, clock: u64) {
         let mut slots = self.slots.lock().expect("invariant: no panic inside");
         slots.clocks[tid as usize] = clock;
-        slots.free.push(tid);
+        slots.taken &= !(1 << tid);
+        self.calm.marks.set_crew(slots.below());
     }
 
     /// The domain.

@@ -39,7 +39,7 @@ enum Source<'a> {
     InPlace(&'a [AtomicU64]),
     /// Two slots {stamp, three words} of one line, and the mask that chooses the second. Loading
     /// from both does not wait for the choice.
-    Twin(&'a [AtomicU64], u64),
+    Twin(&'a [AtomicU64; 8], u64),
     Copied(&'a [u64]),
 }
 
@@ -58,8 +58,8 @@ impl<'a> Words<'a> {
 
     /// The payload of slot `slot`, 0 or 1, of a line that two slots share.
     #[inline(always)]
-    pub(crate) fn twin(line: &'a [AtomicU64], slot: usize) -> Self {
-        debug_assert!(line.len() == 8 && slot < 2, "a line of two slots");
+    pub(crate) fn twin(line: &'a [AtomicU64; 8], slot: usize) -> Self {
+        debug_assert!(slot < 2, "a line of two slots");
         Words(Source::Twin(line, (slot as u64).wrapping_neg()))
     }
 
@@ -80,10 +80,44 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What is made of a record's words; a trait beside closures because a closure cannot be told to be
-/// inlined, and whole records are read through this.
-pub(crate) trait Look {
+impl Words<'_> {
+    /// How many of the `N` words from word `from` on are below `limit`, in any order of theirs.
+    ///
+    /// # Panics
+    /// When the record has no such words.
+    #[inline(always)]
+    pub fn below<const N: usize>(&self, from: usize, limit: u64) -> usize {
+        match self.0 {
+            Source::InPlace(words) => count_below::<N>(&words[from..from + N], limit),
+            Source::Copied(words) => {
+                words[from..from + N].iter().map(|&w| usize::from(w < limit)).sum()
+            }
+            Source::Twin(..) => self.below_by_word(from, N, limit),
+        }
+    }
+
+    #[inline(never)]
+    fn below_by_word(&self, from: usize, n: usize, limit: u64) -> usize {
+        (from..from + n).map(|i| usize::from(self.get(i) < limit)).sum()
+    }
+}
+
+/// One loop without a branch; a call, so that what surrounds it stays small enough to be inlined.
+#[inline(never)]
+fn count_below<const N: usize>(words: &[AtomicU64], limit: u64) -> usize {
+    let (words, mut below) = (&words[..N], 0);
+    for word in words {
+        below += usize::from(word.load(Relaxed) < limit);
+    }
+    below
+}
+
+/// What is made of a record's words. A trait beside closures, because a closure cannot be told to
+/// be inlined and a search looks at one record after the other.
+pub trait Look {
+    /// What it makes of them.
     type Out;
+    /// Looks; may be called more than once and on words that are being replaced.
     fn look(&mut self, words: Words<'_>) -> Self::Out;
 }
 
@@ -308,6 +342,21 @@ mod tests {
         m.store(|i, w| assert!(words[i].replace(w).is_none(), "word {i} twice"));
         assert_eq!(Mixed::load(|i| words[i].unwrap()), m);
         assert_ne!(tag("a", 1), tag("a", 2));
+    }
+
+    #[test]
+    fn words_below_a_limit_are_counted_alike_from_everywhere() {
+        let plain = [9, 3, 7, 7, u64::MAX, 0, 8, 2];
+        let atomic = plain.map(AtomicU64::new);
+        for limit in [0, 1, 7, 8, 9, u64::MAX] {
+            let want =
+                |from: usize, n| plain[from..from + n].iter().filter(|&&w| w < limit).count();
+            for words in [Words::in_place(&atomic), Words::copied(&plain)] {
+                assert_eq!(words.below::<5>(0, limit), want(0, 5));
+                assert_eq!(words.below::<3>(4, limit), want(4, 3));
+            }
+            assert_eq!(Words::twin(&atomic, 1).below::<3>(0, limit), want(5, 3));
+        }
     }
 
     #[test]

@@ -20,11 +20,16 @@ use crate::error::{Error, Kind, Result, device};
 use crate::format::{Layout, object_bytes};
 use crate::record::{Record, Ref};
 
+/// Words of a line.
+const LINE_WORDS: usize = LINE_BYTES / 8;
+
 /// Where an object is.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'p> {
     pub(crate) orec: &'p AtomicU64,
     pub(crate) base: usize,
+    /// The first of its lines, counted from the first slab on.
+    pub(crate) line: usize,
 }
 
 /// Tags, ownership records and epochs.
@@ -34,6 +39,17 @@ pub(crate) struct Table {
     tags: Box<[Plain]>,
     orecs: Shadow,
     epochs: Shadow,
+    data: usize,
+    slab_shift: u32,
+}
+
+/// What it takes to find an object and look at it, by a thread's side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'p> {
+    tags: &'p [Plain],
+    orecs: &'p [AtomicU64],
+    /// The lines of every slab; none where the medium cannot be looked at in place.
+    pub(crate) lines: &'p [[Plain; LINE_WORDS]],
     data: usize,
     slab_shift: u32,
 }
@@ -74,28 +90,15 @@ impl Table {
         &self.orecs[(slab << (self.slab_shift - LINE_BYTES.trailing_zeros())) + object]
     }
 
-    /// Finds an object of type `T`; [`Table::miss`] says why there is none.
-    #[inline(always)]
-    pub(crate) fn locate<T: Record>(&self, at: Ref<T>) -> Option<Place<'_>> {
-        let within = (at.offset() as usize).wrapping_sub(self.data);
-        let tag = self.tags.get(within >> self.slab_shift)?;
-        let step = const { object_bytes(T::WORDS) };
-        if tag.load(Acquire) != T::TAG || self.is_astray(within, step) {
-            return None;
-        }
-        let orec = self.orecs.get(self.index(within, step))?;
-        Some(Place { orec, base: at.offset() as usize })
+    /// The table as a thread keeps it by its side; `lines` are the slabs' lines in place.
+    pub(crate) fn view<'p>(&'p self, lines: &'p [[Plain; LINE_WORDS]]) -> View<'p> {
+        let Table { tags, orecs, data, slab_shift, .. } = self;
+        View { tags, orecs, lines, data: *data, slab_shift: *slab_shift }
     }
 
-    /// Whether no object of `step` bytes begins at `within`.
-    #[inline(always)]
-    fn is_astray(&self, within: usize, step: usize) -> bool {
-        // A slab is a power of two and at least one object, so it is whole steps of these sizes.
-        if step.is_power_of_two() {
-            return !within.is_multiple_of(step);
-        }
-        let rest = within & ((1 << self.slab_shift) - 1);
-        !rest.is_multiple_of(step) || rest + step > 1 << self.slab_shift
+    /// Finds an object of type `T`; [`Table::miss`] says why there is none.
+    pub(crate) fn locate<T: Record>(&self, at: Ref<T>) -> Option<Place<'_>> {
+        self.view(&[]).locate(at)
     }
 
     /// Why [`Table::locate`] found nothing.
@@ -111,26 +114,15 @@ impl Table {
         }
     }
 
-    /// Where the records of the object at `within` are, `step` bytes being its size.
-    #[inline(always)]
-    fn index(&self, within: usize, step: usize) -> usize {
-        let line = LINE_BYTES.trailing_zeros();
-        if step == LINE_BYTES {
-            return within >> line;
-        }
-        let (slab, rest) = (within >> self.slab_shift, within & ((1 << self.slab_shift) - 1));
-        (slab << (self.slab_shift - line)) + rest / step
-    }
-
     /// Epochs of the newest version and of the one before of the object at `base`.
     pub(crate) fn epochs(&self, base: usize, step: usize) -> (u64, u64) {
-        let word = self.epochs[self.index(base - self.data, step)].load(Relaxed);
+        let word = self.epochs[index(base - self.data, step, self.slab_shift)].load(Relaxed);
         (word & LOW, !word >> 32 & LOW)
     }
 
     /// Notes that a version of `epoch` follows the newest.
     pub(crate) fn push_epoch(&self, base: usize, step: usize, epoch: u64) -> &AtomicU64 {
-        let word = &self.epochs[self.index(base - self.data, step)];
+        let word = &self.epochs[index(base - self.data, step, self.slab_shift)];
         let before = word.load(Relaxed) & LOW;
         word.store(epoch & LOW | (!before & LOW) << 32, Relaxed);
         word
@@ -138,6 +130,55 @@ impl Table {
 }
 
 const LOW: u64 = u32::MAX as u64;
+
+/// Where the records of the object at `within` are, `step` bytes being its size.
+#[inline(always)]
+fn index(within: usize, step: usize, slab_shift: u32) -> usize {
+    let line = LINE_BYTES.trailing_zeros();
+    if step == LINE_BYTES {
+        return within >> line;
+    }
+    let (slab, rest) = (within >> slab_shift, within & ((1 << slab_shift) - 1));
+    (slab << (slab_shift - line)) + rest / step
+}
+
+impl<'p> View<'p> {
+    /// Finds an object of type `T`; [`Table::miss`] says why there is none.
+    #[inline(always)]
+    pub(crate) fn locate<T: Record>(&self, at: Ref<T>) -> Option<Place<'p>> {
+        let within = (at.offset() as usize).wrapping_sub(self.data);
+        let tag = self.tags.get(within >> self.slab_shift)?;
+        let step = const { object_bytes(T::WORDS) };
+        if tag.load(Acquire) != T::TAG || self.is_astray(within, step) {
+            return None;
+        }
+        let orec = self.orecs.get(index(within, step, self.slab_shift))?;
+        let line = within >> LINE_BYTES.trailing_zeros();
+        Some(Place { orec, base: at.offset() as usize, line })
+    }
+
+    /// Loads from the first line of either slot, `apart` lines apart, so that they arrive while the
+    /// record is still on its way that says which one is to be read.
+    #[inline(always)]
+    pub(crate) fn touch(&self, place: Place<'_>, apart: usize) {
+        for line in [place.line, place.line + apart] {
+            if let Some(line) = self.lines.get(line) {
+                let _ = line[0].load(Relaxed);
+            }
+        }
+    }
+
+    /// Whether no object of `step` bytes begins at `within`.
+    #[inline(always)]
+    fn is_astray(&self, within: usize, step: usize) -> bool {
+        // A slab is a power of two and at least one object, so it is whole steps of these sizes.
+        if step.is_power_of_two() {
+            return !within.is_multiple_of(step);
+        }
+        let rest = within & ((1 << self.slab_shift) - 1);
+        !rest.is_multiple_of(step) || rest + step > 1 << self.slab_shift
+    }
+}
 
 /// The error of a reference that leads nowhere.
 #[cold]

@@ -7,6 +7,8 @@
 //!   always valid.
 //! - A clock that could not be learnt in the middle of an attempt is learnt at the start of the
 //!   next one, when nothing has been read.
+//! - Before an attempt that may write begins, and for a while after a loss before every other, the
+//!   clocks that peers have reached are looked up ([`crate::peers`]).
 //! - A read-only transaction first runs without noting what it reads: then a version it does not
 //!   know ends the attempt, and the second one notes its reads and extends. (TL2's read-only
 //!   transactions never validate either.)
@@ -26,14 +28,17 @@ use rustc_hash::FxHashMap;
 
 use crate::error::{Abort, Error, Kind, Reason, Result};
 use crate::format::Line;
+use crate::peers::Watch;
 use crate::pool::{BATCH, Pool};
 use crate::record::Record;
-use crate::table::Place;
+use crate::table::{Place, View};
 use crate::tx::{Mode, Tx};
 use crate::word::{Orec, THREADS_MAX};
 
 /// Losses after which a transaction goes first.
 const PATIENCE: u32 = 16;
+/// Reading attempts after a loss that look at the peers before they begin.
+const WARY: u32 = 32;
 /// Looks at a record that another commits before giving way.
 const LOOKS_MAX: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 /// Looks of a snapshot reader or an elder, yielding in between.
@@ -86,6 +91,12 @@ pub struct Thread<'p, D: Domain> {
     pub(crate) lesson: Option<(usize, u64)>,
     /// The frontier's line as the medium has it.
     pub(crate) line: Line,
+    /// This slot's mark, and what was seen of others'.
+    pub(crate) mark: &'p AtomicU64,
+    pub(crate) watch: Watch<'p>,
+    /// Attempts that only read and yet look at the peers first.
+    wary: u32,
+    pub(crate) view: View<'p>,
     pub(crate) reads: Vec<ReadEntry<'p>>,
     pub(crate) writes: Vec<WriteEntry<'p>>,
     /// Whether a write is of an object made or ended by this transaction.
@@ -118,6 +129,10 @@ impl<'p, D: Domain> Thread<'p, D> {
             starts: [0; THREADS_MAX],
             lesson: None,
             line,
+            mark: pool.calm.marks.of(tid as usize),
+            watch: Watch::new(&pool.calm.marks, tid as usize),
+            wary: 1,
+            view: view(pool),
             reads: Vec::new(),
             writes: Vec::new(),
             churns: false,
@@ -158,7 +173,7 @@ impl<'p, D: Domain> Thread<'p, D> {
         &mut self,
         body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
-        self.retry(|_, _| Ok(Mode::Update), body)
+        self.retry(true, |_, _| Ok(Mode::Update), body)
     }
 
     /// Runs `body` as a transaction that writes nothing: no locks, no fences, newest versions.
@@ -170,7 +185,7 @@ impl<'p, D: Domain> Thread<'p, D> {
         body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
         let notes = |_: &_, losses| Ok(if losses == 0 { Mode::Glance } else { Mode::ReadOnly });
-        self.retry(notes, body)
+        self.retry(false, notes, body)
     }
 
     /// Runs `body` on the state at one moment, reading versions one older where newer ones exist:
@@ -194,7 +209,7 @@ impl<'p, D: Domain> Thread<'p, D> {
             fence(SeqCst);
             Ok(Mode::Snapshot(epoch))
         };
-        self.retry(at, body)
+        self.retry(false, at, body)
     }
 
     /// Runs `body` once; `None` when another transaction was in the way.
@@ -215,6 +230,7 @@ impl<'p, D: Domain> Thread<'p, D> {
     #[inline]
     fn retry<R>(
         &mut self,
+        updates: bool,
         mode: impl Fn(&Pool<D>, u32) -> Result<Mode>,
         mut body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
@@ -223,6 +239,10 @@ impl<'p, D: Domain> Thread<'p, D> {
         loop {
             if ticket.is_none() {
                 pool.calm.gate.pass();
+            }
+            if updates || self.wary > 0 {
+                self.wary = self.wary.saturating_sub(1);
+                self.watch.begin(&mut self.starts);
             }
             match self.attempt(mode(pool, losses)?, &mut body) {
                 Ok(value) => return Ok(value),
@@ -263,6 +283,7 @@ impl<'p, D: Domain> Thread<'p, D> {
     #[cold]
     fn learn(&mut self, abort: &Abort) {
         self.stats.aborts_count += u64::from(abort.is_conflict());
+        self.wary = WARY;
         if let Some((tid, clock)) = self.lesson.take() {
             self.starts[tid] = self.starts[tid].max(clock);
         }
@@ -321,6 +342,13 @@ impl<'p, D: Domain> Thread<'p, D> {
         self.free.push((tag, Vec::new()));
         self.free.len() - 1
     }
+}
+
+/// Where a pool's objects are, to be looked at in place where the medium can.
+fn view<D: Domain>(pool: &Pool<D>) -> View<'_> {
+    let bytes = pool.layout.slabs * pool.layout.slab_bytes();
+    let words = pool.domain.words(pool.layout.data, bytes / 8);
+    pool.table.view(words.map_or(&[], |words| words.as_chunks().0))
 }
 
 impl<D: Domain> Drop for Thread<'_, D> {

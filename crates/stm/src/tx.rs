@@ -6,13 +6,13 @@
 //! known clock, the common case, is read without a branch that depends on anything else.
 //!
 //! Commit, in order:
-//! 1. own records INTENT -> COMMITTING; full barrier (paired with every other committer's: of two
-//!    that read what the other writes at least one sees the other committing);
-//! 2. read the snapshot epoch, validate the read set;
+//! 1. own mark odd; own records INTENT -> COMMITTING; full barrier (paired with every other
+//!    committer's: of two that read what the other writes at least one sees the other committing);
+//! 2. read the snapshot epoch; nobody has committed since the begin, or validate the read set;
 //! 3. clock += 1;
 //! 4. store payloads and stamps into the slots that are not newest, write them back; SFENCE 1;
 //! 5. frontier := clock, write it back; SFENCE 2: durable;
-//! 6. one Release store a record: newest flipped, FREE.
+//! 6. one Release store a record: newest flipped, FREE; then own mark even.
 //!
 //! A read-only transaction ends without a step: what it read was durable and valid at one moment.
 //! Allocation and free are versions like any other (the stamp's live bit), so they cost no fence.
@@ -29,6 +29,7 @@ use littoral_device::memory::{Domain, LINE_BYTES};
 use crate::barrier::store_then_fence;
 use crate::error::{Abort, Error, Kind, Result};
 use crate::format::{object_bytes, slot_bytes};
+use crate::peers::mark;
 use crate::pool::Pool;
 use crate::record::{By, Look, Record, Ref, Whole, Words};
 use crate::root::{ROOTS_MAX, Root, packed};
@@ -38,6 +39,8 @@ use crate::word::{CLOCK_MAX, Orec, Stamp, State};
 
 /// Writes among which one is found by looking at each; more are indexed when one is asked for.
 const SCAN_MAX: usize = 16;
+/// Reads that are sooner looked at again than the peers.
+const LONG: usize = if cfg!(any(loom, shuttle)) { 0 } else { 4 };
 
 /// What a transaction may do and which versions it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +67,19 @@ pub trait Access {
     ///
     /// # Errors
     /// As `read`.
+    fn look<T: Record, L: Look>(&mut self, at: Ref<T>, look: L) -> Result<L::Out, Abort>;
+    /// The same with a closure.
+    ///
+    /// # Errors
+    /// As `read`.
+    #[inline(always)]
     fn inspect<T: Record, R>(
         &mut self,
         at: Ref<T>,
         look: impl FnMut(Words<'_>) -> R,
-    ) -> Result<R, Abort>;
+    ) -> Result<R, Abort> {
+        self.look(at, By(look))
+    }
     /// Replaces a record.
     ///
     /// # Errors
@@ -92,6 +103,8 @@ pub struct Tx<'t, 'p, D: Domain> {
     pool: &'p Pool<D>,
     mode: Mode,
     committed: bool,
+    /// Whether this slot's mark is odd.
+    marked: bool,
     /// Whether something was read and not noted.
     glanced: bool,
 }
@@ -105,7 +118,7 @@ impl<D: Domain> std::fmt::Debug for Tx<'_, '_, D> {
 impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     pub(crate) fn begin(th: &'t mut Thread<'p, D>, mode: Mode) -> Self {
         debug_assert!(th.writes.is_empty() && th.reads.is_empty(), "one transaction at a time");
-        Tx { pool: th.pool, th, mode, committed: false, glanced: false }
+        Tx { pool: th.pool, th, mode, committed: false, marked: false, glanced: false }
     }
 
     /// Copies a record.
@@ -132,21 +145,50 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
 
     #[inline(always)]
     fn see<T: Record, L: Look>(&mut self, at: Ref<T>, mut look: L) -> Result<L::Out, Abort> {
-        let place = self.pool.locate(at)?;
-        let seen = Orec(place.orec.load(Acquire));
-        let known = seen.clock() <= self.th.starts[seen.tid()];
-        if seen.is_settled() && known && !matches!(self.mode, Mode::Snapshot(_)) {
-            let answer = self.look_at::<T, L>(place, seen.newest(), &mut look);
-            fence(Acquire);
-            if place.orec.load(Relaxed) == seen.0 {
-                self.note(place, seen);
-                return Ok(answer);
-            }
+        match self.see_settled(at, &mut look) {
+            Some(answer) => Ok(answer),
+            None => self.see_slowly(at, &mut look),
         }
-        match self.inspect_slowly::<T, L>(place, &mut look)? {
+    }
+
+    /// The common case, a settled record of a known clock; `None` for any other.
+    #[inline(always)]
+    fn see_settled<T: Record, L: Look>(&mut self, at: Ref<T>, look: &mut L) -> Option<L::Out> {
+        let place = self.th.view.locate(at)?;
+        if const { object_bytes(T::WORDS) > LINE_BYTES } {
+            self.th.view.touch(place, const { slot_bytes(T::WORDS) / LINE_BYTES });
+        }
+        let seen = Orec(place.orec.load(Acquire));
+        if !(seen.is_settled() && self.knows(seen)) {
+            return None;
+        }
+        let answer = self.look_at::<T, L>(place, seen.newest(), look);
+        fence(Acquire);
+        if place.orec.load(Relaxed) != seen.0 {
+            return None;
+        }
+        self.note(place, seen);
+        Some(answer)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn see_slowly<T: Record, L: Look>(
+        &mut self,
+        at: Ref<T>,
+        look: &mut L,
+    ) -> Result<L::Out, Abort> {
+        let place = self.pool.locate(at)?;
+        match self.inspect_slowly::<T, L>(place, look)? {
             Some(answer) => Ok(answer),
             None => Err(dangling(at)),
         }
+    }
+
+    /// Whether a version may be read beside everything read so far, and is to be the newest.
+    #[inline(always)]
+    fn knows(&self, seen: Orec) -> bool {
+        seen.clock() <= self.th.starts[seen.tid()] && !matches!(self.mode, Mode::Snapshot(_))
     }
 
     /// Replaces a record.
@@ -271,11 +313,15 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     ) -> L::Out {
         let (domain, bytes) = (&self.pool.domain, const { slot_bytes(T::WORDS) });
         if const { object_bytes(T::WORDS) == LINE_BYTES } {
-            if let Some(line) = domain.words(place.base, LINE_BYTES / 8) {
+            if let Some(line) = self.th.view.lines.get(place.line) {
                 return look.look(Words::twin(line, slot));
             }
-        } else if let Some(words) = domain.words(place.base + slot * bytes + 8, T::WORDS) {
-            return look.look(Words::in_place(words));
+        } else {
+            let from = place.line + slot * const { slot_bytes(T::WORDS) / LINE_BYTES };
+            let lines = const { slot_bytes(T::WORDS) / LINE_BYTES };
+            if let Some(lines) = self.th.view.lines.get(from..from + lines) {
+                return look.look(Words::in_place(&lines.as_flattened()[1..1 + T::WORDS]));
+            }
         }
         let mut copy = std::mem::take(&mut self.th.scratch);
         copy.resize(T::WORDS, 0);
@@ -412,8 +458,14 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         Err(Abort::conflict())
     }
 
-    /// Whether everything read is still newest and nobody else is committing it.
+    /// Whether everything read is still newest and nobody else is committing it: nobody has
+    /// committed anything, or each record says so.
     fn validate(&self) -> bool {
+        let long = self.th.reads.len() > LONG;
+        (long && self.th.watch.holds()) || self.reads_stand()
+    }
+
+    fn reads_stand(&self) -> bool {
         let me = self.th.tid;
         let ceases = |now: Orec| now.blocks(me) && !mutant!("loom_no_lock_check");
         self.th.reads.iter().all(|r| {
@@ -540,6 +592,10 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     fn commit_writes(&mut self) -> Result<(), Abort> {
         let pool = self.pool;
         pool.check_poison()?;
+        self.marked = !mutant!("watch_mark");
+        if self.marked {
+            self.set(self.th.mark, mark(self.th.clock, true));
+        }
         self.announce();
         let epoch = pool.calm.epoch.load(SeqCst);
         if !self.validate() {
@@ -625,6 +681,9 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         if !self.committed {
             self.th.writes.iter().for_each(|w| self.set(w.orec, w.before.0));
         }
+        if self.marked {
+            self.set(self.th.mark, mark(self.th.clock, false));
+        }
         if self.th.churns {
             let mut writes = std::mem::take(&mut self.th.writes);
             for w in writes.drain(..) {
@@ -662,12 +721,8 @@ impl<D: Domain> Access for Tx<'_, '_, D> {
         Tx::read(self, at)
     }
     #[inline(always)]
-    fn inspect<T: Record, R>(
-        &mut self,
-        at: Ref<T>,
-        look: impl FnMut(Words<'_>) -> R,
-    ) -> Result<R, Abort> {
-        Tx::inspect(self, at, look)
+    fn look<T: Record, L: Look>(&mut self, at: Ref<T>, look: L) -> Result<L::Out, Abort> {
+        self.see(at, look)
     }
     #[inline(always)]
     fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {

@@ -223,3 +223,92 @@ fn row_4_of_two_that_read_what_the_other_writes_at_most_one_commits() {
     let done = as_actor(1, || one.once(from_to(x, y))).unwrap();
     assert_eq!((done, other.load(Ordering::Relaxed)), (Some(()), 2));
 }
+
+/// Reads `cells`, lets `between` run, and writes their sum plus one to `to`; attempts it took.
+fn sum_into<const N: usize>(
+    th: &mut Thread<'_, Dram>,
+    cells: [Ref<Cell>; N],
+    to: Ref<Cell>,
+    mut between: impl FnMut(),
+) -> (u64, u64) {
+    let mut attempts = 0;
+    let sum = th.atomically(|tx| {
+        let mut sum = 1;
+        for c in cells {
+            sum += tx.read(c)?.value;
+        }
+        attempts += 1;
+        if attempts == 1 {
+            between();
+        }
+        tx.write(to, &Cell { value: sum })?;
+        Ok(sum)
+    });
+    (sum.expect("no error"), attempts)
+}
+
+/// A long read set is not walked while nobody has committed; a peer that has must be noticed.
+#[test]
+fn a_long_transaction_notices_a_peer_that_committed_what_it_read() {
+    let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
+    let [a, b, c, d, e, f, to] = cells(&pool);
+    let all = [a, b, c, d, e, f];
+    let (mut th, mut peer) = (pool.thread().unwrap(), pool.thread().unwrap());
+    assert_eq!(sum_into(&mut th, all, to, || ()), (1, 1));
+    assert_eq!(sum_into(&mut th, all, to, || set(&mut peer, &[(f, 5)])), (6, 2));
+    let elsewhere = || set(&mut peer, &[(to, 9)]);
+    assert_eq!(sum_into(&mut th, [a, b, c, d, e], f, elsewhere), (1, 1), "it read none of that");
+}
+
+/// Whoever takes a slot while a transaction runs is not in its picture of the peers.
+#[test]
+fn a_long_transaction_notices_a_newcomer_that_committed_what_it_read() {
+    let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
+    let [a, b, c, d, e, f, to] = cells(&pool);
+    let mut th = pool.thread().unwrap();
+    let newcomer = || set(&mut pool.thread().unwrap(), &[(f, 5)]);
+    assert_eq!(sum_into(&mut th, [a, b, c, d, e, f], to, newcomer), (6, 2));
+}
+
+/// A peer that was committing when the transaction began may publish any time later.
+#[test]
+fn a_long_transaction_that_began_beside_a_commit_walks_what_it_read() {
+    let sim = Arc::new(Sim::new(32 << 10));
+    let pool = Arc::new(Pool::create(Arc::clone(&sim), &options()).unwrap());
+    let [a, b, c, d, e, f, to] = cells(&pool);
+    let all = [a, b, c, d, e];
+    let (mut th, mut writer) = (pool.thread().unwrap(), pool.thread().unwrap());
+    let inner = Arc::downgrade(&pool);
+    let found = Arc::new(AtomicU64::new(0));
+    let (reported, mut fences) = (Arc::clone(&found), 0);
+    sim.on_fence(move |_| {
+        let Some(pool) = inner.upgrade() else { return };
+        fences += 1;
+        if fences != 1 {
+            return;
+        }
+        // The writer's mark is odd now; the reader begins, another commits, the reader must see it.
+        let mut other = pool.thread().unwrap();
+        let mut reader = pool.thread().unwrap();
+        let mut attempts = 0;
+        as_actor(2, || {
+            reader.atomically(|tx| {
+                attempts += 1;
+                for c in all {
+                    tx.read(c)?;
+                }
+                if attempts == 1 {
+                    as_actor(3, || other.once(|tx| tx.write(e, &Cell { value: 3 })))
+                        .unwrap()
+                        .unwrap();
+                }
+                tx.write(to, &Cell { value: 1 })
+            })
+        })
+        .unwrap();
+        reported.store(attempts, Ordering::Relaxed);
+    });
+    as_actor(1, || writer.once(|tx| tx.write(f, &Cell { value: 1 }))).unwrap().unwrap();
+    assert_eq!(found.load(Ordering::Relaxed), 2);
+    assert_eq!(th.read_only(|tx| tx.read(to)).unwrap().value, 1);
+}

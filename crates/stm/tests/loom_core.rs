@@ -111,3 +111,26 @@ fn a_read_only_transaction_sees_both_writes_or_neither() {
         writer.join().expect("no panic");
     });
 }
+
+/// Two updates that the engine retries: one after the other, whatever was lost on the way.
+#[test]
+fn of_two_updates_the_second_builds_on_the_first() {
+    model(2, || {
+        let shared = shared();
+        let step = |shared: &Shared, from: usize, to: usize| {
+            let mut th = shared.0.thread().expect("a slot");
+            let done = th.atomically(|tx| {
+                let value = tx.read(shared.1[from])?.value + 1;
+                tx.write(shared.1[to], &Cell { value })
+            });
+            done.expect("no error");
+        };
+        let other = Arc::clone(&shared);
+        let one = thread::spawn(move || step(&other, 0, 1));
+        step(&shared, 1, 0);
+        one.join().expect("no panic");
+        let mut th = shared.0.thread().expect("a slot");
+        let sum = th.once(|tx| Ok(tx.read(shared.1[0])?.value + tx.read(shared.1[1])?.value));
+        assert_eq!(sum.expect("no error"), Some(3));
+    });
+}

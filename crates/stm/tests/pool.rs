@@ -250,7 +250,7 @@ fn a_pool_shows_its_roots_its_objects_and_what_a_crash_left() {
     std::mem::forget(th);
     let roots = pool.roots().unwrap();
     assert_eq!((roots[0].name.as_str(), roots[0].offset), ("map", map.at().offset()));
-    assert_eq!(type_name(roots[0].tag), Some("littoral.hash.head/1"));
+    assert_eq!(type_name(roots[0].tag), Some("littoral.hash.head/2"));
     let (mut cells, mut others) = (Vec::new(), 0);
     pool.walk(|o| {
         if o.tag == Cell::TAG {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use littoral_device::pmem::Dram;
 use littoral_stm::structures::{BTree, HashMap, Map, Queue, SearchTree, SortedList};
-use littoral_stm::{Options, Pool, Restart};
+use littoral_stm::{Abort, Access, Look, Options, Pool, Record, Ref, Restart};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,8 @@ proptest! {
         for (&k, &v) in &a {
             prop_assert_eq!(th.read_only(|tx| again.get(tx, k)).unwrap(), Some(v));
         }
+        let grown = th.atomically(|tx| HashMap::create(tx, 1)).unwrap();
+        follow(&mut th, &grown, &mut BTreeMap::new(), &ops);
         let list = th.atomically(|tx| SortedList::create(tx)).unwrap();
         follow(&mut th, &list, &mut b, &ops);
         let entries = th.read_only(|tx| list.entries(tx)).unwrap();
@@ -154,5 +156,69 @@ fn a_btree_of_many_keys_keeps_its_order_through_splits_at_every_level() {
     assert!(seen.iter().all(|&(k, v)| v == k + 1));
     for key in want {
         assert_eq!(th.atomically(|tx| tree.remove(tx, key)).unwrap(), Some(key + 1));
+    }
+}
+
+/// A transaction that counts the records it reads and writes.
+struct Counting<'a, A> {
+    tx: &'a mut A,
+    touched: u64,
+}
+
+impl<A: Access> Access for Counting<'_, A> {
+    fn read<T: Record>(&mut self, at: Ref<T>) -> Result<T, Abort> {
+        self.touched += 1;
+        self.tx.read(at)
+    }
+    fn look<T: Record, L: Look>(&mut self, at: Ref<T>, look: L) -> Result<L::Out, Abort> {
+        self.touched += 1;
+        self.tx.look(at, look)
+    }
+    fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {
+        self.touched += 1;
+        self.tx.write(at, value)
+    }
+    fn alloc<T: Record>(&mut self, value: &T) -> Result<Ref<T>, Abort> {
+        self.touched += 1;
+        self.tx.alloc(value)
+    }
+    fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort> {
+        self.touched += 1;
+        self.tx.free(at)
+    }
+}
+
+#[test]
+fn a_hash_map_grows_by_bounded_steps_and_keeps_lookups_short() {
+    const KEYS: u64 = 4_000;
+    let pool = Pool::create(Dram::new(16 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let map = th.atomically(|tx| HashMap::create(tx, 2)).unwrap();
+    let (mut most, mut sum) = (0, 0);
+    for key in 0..KEYS {
+        let touched = th.atomically(|tx| {
+            let mut tx = Counting { tx, touched: 0 };
+            map.insert(&mut tx, key, key ^ 7)?;
+            Ok(tx.touched)
+        });
+        most = most.max(touched.unwrap());
+    }
+    // Twice the way down and a chain's move; 4000 keys are 2 buckets split eleven times.
+    assert!(most < 80, "{most} records touched by one insertion");
+    let again = th.read_only(|tx| HashMap::open(tx, map.at())).unwrap();
+    for key in 0..KEYS {
+        let (value, touched) = th
+            .read_only(|tx| {
+                let mut tx = Counting { tx, touched: 0 };
+                Ok((again.get(&mut tx, key)?, tx.touched))
+            })
+            .unwrap();
+        assert_eq!(value, Some(key ^ 7));
+        sum += touched;
+    }
+    assert!(sum / KEYS < 20, "{} records a lookup; a chain would be 1000", sum / KEYS);
+    for key in 0..KEYS {
+        assert_eq!(th.atomically(|tx| map.remove(tx, key)).unwrap(), Some(key ^ 7));
+        assert_eq!(th.read_only(|tx| map.get(tx, key)).unwrap(), None);
     }
 }

@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 
 use littoral_device::memory::Domain;
-use littoral_stm::{Error, Kind, Record, Ref, Result, Words};
+use littoral_stm::{Error, Kind, Look, Record, Ref, Result, Words};
 
 const BATCH: usize = 64;
 
-/// Copies the payload at `payload`; not through `look_at`, whose closure nothing is sure to inline.
+/// Copies the payload at `payload`.
 #[inline(always)]
 pub(super) fn read_at<T: Record>(domain: &impl Domain, payload: usize) -> T {
     match domain.words(payload, T::WORDS) {
@@ -26,18 +26,14 @@ pub(super) fn read_at<T: Record>(domain: &impl Domain, payload: usize) -> T {
 
 /// Calls `look` with an object's payload, in place where the domain can.
 #[inline(always)]
-pub(super) fn look_at<T: Record, R>(
-    domain: &impl Domain,
-    at: Ref<T>,
-    mut look: impl FnMut(Words<'_>) -> R,
-) -> R {
+pub(super) fn look_at<T: Record, L: Look>(domain: &impl Domain, at: Ref<T>, mut look: L) -> L::Out {
     let payload = at.offset() as usize + 8;
     if let Some(words) = domain.words(payload, T::WORDS) {
-        return look(Words::in_place(words));
+        return look.look(Words::in_place(words));
     }
     let mut copy = vec![0; T::WORDS];
     domain.load_words(payload, &mut copy);
-    look(Words::copied(&copy))
+    look.look(Words::copied(&copy))
 }
 
 /// Bytes of an object with `words` of payload.

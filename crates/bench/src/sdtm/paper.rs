@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
 use littoral_device::memory::Domain;
-use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result, Words};
+use littoral_stm::{Abort, Access, Error, Kind, Look, Record, Ref, Result, Words};
 
 use super::engine::{Engine, Job, Worker, back_off};
 use super::heap::{Heap, Local, checksum, durable, read_at};
@@ -326,16 +326,12 @@ impl<D: Domain> Access for PaperTx<'_, '_, D> {
 
     /// An access copies the object, as the paper's does.
     #[inline(always)]
-    fn inspect<T: Record, R>(
-        &mut self,
-        at: Ref<T>,
-        mut look: impl FnMut(Words<'_>) -> R,
-    ) -> Result<R, Abort> {
+    fn look<T: Record, L: Look>(&mut self, at: Ref<T>, mut look: L) -> Result<L::Out, Abort> {
         let value = self.read(at)?;
         let copy = &mut self.worker.copy;
         copy.resize(T::WORDS, 0);
         value.store(|i, w| copy[i] = w);
-        Ok(look(Words::copied(copy)))
+        Ok(look.look(Words::copied(copy)))
     }
 
     fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {

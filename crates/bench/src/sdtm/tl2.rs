@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
 
 use littoral_device::memory::Domain;
-use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result, Words};
+use littoral_stm::{Abort, Access, Error, Kind, Look, Record, Ref, Result, Words};
 
 use super::engine::{Engine, Job, Worker, back_off};
 use super::heap::{Heap, Local, checksum, durable, look_at, read_at};
@@ -121,13 +121,13 @@ impl<D: Domain + 'static> Access for Tl2Tx<'_, '_, D> {
     }
 
     #[inline(always)]
-    fn inspect<T: Record, R>(
+    fn look<T: Record, L: Look>(
         &mut self,
         at: Ref<T>,
-        mut look: impl FnMut(Words<'_>) -> R,
-    ) -> std::result::Result<R, Abort> {
+        mut look: L,
+    ) -> std::result::Result<L::Out, Abort> {
         if let Some(w) = self.own(at) {
-            return Ok(look(Words::copied(&self.worker.words[w..])));
+            return Ok(look.look(Words::copied(&self.worker.words[w..])));
         }
         let seen = self.begin_read(at)?;
         let answer = look_at(&self.worker.engine.heap.domain, at, look);

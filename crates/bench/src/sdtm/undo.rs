@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
 use littoral_device::memory::Domain;
-use littoral_stm::{Abort, Access, Error, Kind, Record, Ref, Result, Words};
+use littoral_stm::{Abort, Access, Error, Kind, Look, Record, Ref, Result};
 
 use super::engine::{Engine, Job, Worker};
 use super::heap::{Heap, Local, checksum, durable as fence, look_at, read_at};
@@ -195,11 +195,11 @@ impl<D: Domain> Access for UndoTx<'_, '_, D> {
     }
 
     #[inline(always)]
-    fn inspect<T: Record, R>(
+    fn look<T: Record, L: Look>(
         &mut self,
         at: Ref<T>,
-        look: impl FnMut(Words<'_>) -> R,
-    ) -> std::result::Result<R, Abort> {
+        look: L,
+    ) -> std::result::Result<L::Out, Abort> {
         Ok(look_at(self.domain(), at, look))
     }
 

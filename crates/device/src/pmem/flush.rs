@@ -97,13 +97,14 @@ impl FlushFence {
         Ok(FlushFence { map, flush: Flush::detect().ok_or_else(none)? })
     }
 
-    /// Zeroed anonymous memory: the cost of flushes and fences, the durability of nothing.
+    /// Zeroed anonymous memory, in large pages where the system has them: the cost of flushes and
+    /// fences, the durability of nothing.
     ///
     /// # Errors
     /// `Kind::IllegalRequest` for a length that is no multiple of 64, `Kind::Unsupported` where the
     /// processor has no write-back instruction.
     pub fn anonymous(len: usize) -> Result<Self> {
-        Self::over(Mapping::anonymous(len)?)
+        Self::over(Mapping::anonymous(len)?.prefer_large_pages())
     }
 
     /// Creates a file of `len` zero bytes.
@@ -187,7 +188,7 @@ impl Eadr {
     /// # Errors
     /// `Kind::IllegalRequest` for a length that is no multiple of 64.
     pub fn anonymous(len: usize) -> Result<Self> {
-        Ok(Eadr { map: Mapping::anonymous(len)? })
+        Ok(Eadr { map: Mapping::anonymous(len)?.prefer_large_pages() })
     }
 
     /// Opens an existing file as its one owner.

@@ -9,7 +9,8 @@
 //!
 //! [`run`] makes histories: two or three threads with two transactions each on three objects, at
 //! most three attempts an update transaction, with random pauses inside and out. One transaction in
-//! four or so only reads; all its attempts are in the history, also those that noted no read.
+//! four or so only reads and one in four is retried by the engine until it commits; all their
+//! attempts are in the history, also those that noted no read.
 
 use std::collections::HashSet;
 use std::sync::Barrier;
@@ -23,6 +24,7 @@ use crate::error::{Abort, Result};
 use crate::pool::Pool;
 use crate::record::Ref;
 use crate::thread::Thread;
+use crate::tx::Tx;
 
 /// Objects of a history.
 pub const OBJECTS: usize = 3;
@@ -235,8 +237,9 @@ impl Player<'_> {
             let steps: Vec<(usize, bool)> = (0..self.rng.random_range(1..4usize))
                 .map(|_| (self.rng.random_range(0..OBJECTS), self.rng.random_range(0..2u32) == 0))
                 .collect();
-            if steps.len() > 1 && self.rng.random_range(0..4u32) == 0 {
-                played.extend(self.look(th, &steps)?);
+            let kind = self.rng.random_range(0..4u32);
+            if kind < 2 && steps.len() > 1 {
+                played.extend(self.whole(th, &steps, kind == 0)?);
                 continue;
             }
             for _ in 0..3 {
@@ -251,31 +254,57 @@ impl Player<'_> {
         Ok(played)
     }
 
-    /// A read-only transaction, each of its attempts on record.
-    fn look<D: Domain>(
+    /// A transaction that the engine retries, each of its attempts on record.
+    fn whole<D: Domain>(
         &mut self,
         th: &mut Thread<'_, D>,
         steps: &[(usize, bool)],
+        reads_only: bool,
     ) -> Result<Vec<Attempt>> {
-        let (time, objects, mut all) = (self.time, self.objects, Vec::<Attempt>::new());
-        let pauses: Vec<u32> = steps.iter().map(|_| self.rng.random_range(0..60)).collect();
-        th.read_only(|tx| {
+        let (time, mut all) = (self.time, Vec::<Attempt>::new());
+        let steps: Vec<Step> = self.paced(steps, reads_only);
+        let body = |tx: &mut Tx<'_, '_, D>| {
             if let Some(lost) = all.last_mut() {
                 lost.end = time.fetch_add(1, SeqCst);
             }
             let mut attempt = Attempt { begin: time.fetch_add(1, SeqCst), ..Attempt::default() };
-            let seen = steps.iter().zip(&pauses).try_for_each(|(&(object, _), &n)| {
-                let found = sound(tx.read(objects[object])?, object)?;
-                attempt.reads.push((object, found.value));
-                pause(n);
-                Ok(())
-            });
+            let done = steps.iter().try_for_each(|step| self.step(tx, step, &mut attempt));
             all.push(attempt);
-            seen
-        })?;
+            done
+        };
+        if reads_only { th.read_only(body) } else { th.atomically(body) }?;
         let done = all.last_mut().expect("invariant: the closure ran");
         (done.committed, done.end) = (true, time.fetch_add(1, SeqCst));
         Ok(all)
+    }
+
+    fn paced(&mut self, steps: &[(usize, bool)], reads_only: bool) -> Vec<Step> {
+        let pauses = |&(object, writes): &(usize, bool)| {
+            (object, writes && !reads_only, self.rng.random_range(0..60))
+        };
+        steps.iter().map(pauses).collect()
+    }
+
+    /// Reads an object, perhaps writes it, and puts both on record.
+    fn step<D: Domain>(
+        &self,
+        tx: &mut Tx<'_, '_, D>,
+        &(object, writes, n): &Step,
+        attempt: &mut Attempt,
+    ) -> Result<(), Abort> {
+        let found = sound(tx.read(self.objects[object])?, object)?;
+        let own = attempt.writes.iter().any(|&(o, _)| o == object);
+        if !own {
+            attempt.reads.push((object, found.value));
+        }
+        pause(n);
+        if writes {
+            let value = 1000 + self.time.fetch_add(1, SeqCst);
+            tx.write(self.objects[object], &Object::of(value))?;
+            attempt.writes.retain(|&(o, _)| o != object);
+            attempt.writes.push((object, value));
+        }
+        Ok(())
     }
 
     fn attempt<D: Domain>(
@@ -283,31 +312,18 @@ impl Player<'_> {
         th: &mut Thread<'_, D>,
         steps: &[(usize, bool)],
     ) -> Result<Attempt> {
+        let steps: Vec<Step> = self.paced(steps, false);
         let mut attempt = Attempt { begin: self.time.fetch_add(1, SeqCst), ..Attempt::default() };
-        let (time, objects) = (self.time, self.objects);
-        let pauses: Vec<u32> = steps.iter().map(|_| self.rng.random_range(0..60)).collect();
-        let done = th.once(|tx| {
-            for (&(object, writes), &n) in steps.iter().zip(&pauses) {
-                let found = sound(tx.read(objects[object])?, object)?;
-                let own = attempt.writes.iter().any(|&(o, _)| o == object);
-                if !own {
-                    attempt.reads.push((object, found.value));
-                }
-                pause(n);
-                if writes {
-                    let value = 1000 + time.fetch_add(1, SeqCst);
-                    tx.write(objects[object], &Object::of(value))?;
-                    attempt.writes.retain(|&(o, _)| o != object);
-                    attempt.writes.push((object, value));
-                }
-            }
-            Ok(())
-        })?;
+        let done =
+            th.once(|tx| steps.iter().try_for_each(|step| self.step(tx, step, &mut attempt)))?;
         attempt.committed = done.is_some();
         attempt.end = self.time.fetch_add(1, SeqCst);
         Ok(attempt)
     }
 }
+
+/// Which object, whether it is written too, and how long to pause in between.
+type Step = (usize, bool, u32);
 
 fn sound(found: Object, object: usize) -> Result<Object, Abort> {
     if found.check == !found.value {

@@ -6,7 +6,7 @@
 
 use super::Map;
 use crate::error::{Abort, Error, Kind};
-use crate::record::{Field, Ref};
+use crate::record::{Field, Look, Ref, Words};
 use crate::tx::Access;
 
 crate::record! {
@@ -27,6 +27,17 @@ crate::record! {
 pub(super) struct Sides(u64);
 
 const UNIT: u32 = 5;
+
+/// A node's key and links: what it takes to pass it by.
+struct Step;
+
+impl Look for Step {
+    type Out = (u64, Sides);
+    #[inline(always)]
+    fn look(&mut self, words: Words<'_>) -> Self::Out {
+        (words.get(0), Sides(words.get(2)))
+    }
+}
 
 impl Sides {
     const NONE: Sides = Sides(0);
@@ -95,13 +106,13 @@ impl SearchTree {
     ) -> Result<(Parent, Ref<Node>, Option<Node>), Abort> {
         let (mut parent, mut at) = ((Ref::NULL, 0), tx.read(self.at)?.root);
         while !at.is_null() {
-            let node = tx.read(at)?;
-            if node.key == key {
-                return Ok((parent, at, Some(node)));
+            let (found, sides) = tx.look(at, Step)?;
+            if found == key {
+                return Ok((parent, at, Some(tx.read(at)?)));
             }
-            let side = usize::from(key > node.key);
+            let side = usize::from(key > found);
             parent = (at, side);
-            at = node.sides.get(side);
+            at = sides.get(side);
         }
         Ok((parent, at, None))
     }

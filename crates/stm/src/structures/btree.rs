@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::Map;
 use crate::error::{Abort, Error, Kind};
-use crate::record::{Ref, Words};
+use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
 
 const ENTRIES: usize = 14;
@@ -42,27 +42,44 @@ const ENTRIES_AT: usize = KEYS_AT + ENTRIES;
 
 /// How many keys are below `key`.
 #[inline(always)]
-fn below(key: u64, keys: impl Fn(usize) -> u64) -> usize {
-    (0..ENTRIES).map(|i| usize::from(keys(i) < key)).sum()
+fn below(key: u64, keys: &[u64; ENTRIES]) -> usize {
+    Words::copied(keys).below::<ENTRIES>(0, key)
 }
 
-/// Which child of a node of `len` keys holds `key`.
-#[inline(always)]
-fn child_of(key: u64, len: usize, keys: impl Fn(usize) -> u64) -> usize {
-    (0..ENTRIES).map(|i| usize::from(keys(i) <= key)).sum::<usize>().min(len)
+/// The child of an inner node that holds a key; a node that is being replaced may give any.
+struct Step(u64);
+
+impl Look for Step {
+    type Out = u64;
+    #[inline(always)]
+    fn look(&mut self, words: Words<'_>) -> u64 {
+        step(self.0, words)
+    }
 }
 
-/// The child of an inner node that holds `key`; a node that is being replaced may give any.
+/// The value of a key in a leaf.
+struct ValueOf(u64);
+
+impl Look for ValueOf {
+    type Out = Option<u64>;
+    #[inline(always)]
+    fn look(&mut self, words: Words<'_>) -> Option<u64> {
+        value_of(self.0, words)
+    }
+}
+
 #[inline(always)]
 fn step(key: u64, words: Words<'_>) -> u64 {
     let len = (words.get(0) as usize).min(ENTRIES);
-    words.get(ENTRIES_AT + child_of(key, len, |i| words.get(KEYS_AT + i)))
+    // Keys up to `key` are those below the next; the last key of all has none beyond.
+    let beyond = key.saturating_add(1);
+    let at = words.below::<ENTRIES>(KEYS_AT, beyond) + usize::from(beyond == key) * ENTRIES;
+    words.get(ENTRIES_AT + at.min(len))
 }
 
-/// The value of `key` in a leaf.
 #[inline(always)]
 fn value_of(key: u64, words: Words<'_>) -> Option<u64> {
-    let at = below(key, |i| words.get(KEYS_AT + i));
+    let at = words.below::<ENTRIES>(KEYS_AT, key);
     let found = at < (words.get(0) as usize).min(ENTRIES) && words.get(KEYS_AT + at) == key;
     found.then(|| words.get(ENTRIES_AT + at))
 }
@@ -75,7 +92,7 @@ impl Leaf {
     }
     /// The place of the first key not below `key`, and whether it is `key`.
     fn find(&self, key: u64) -> (usize, bool) {
-        let at = below(key, |i| self.keys[i]);
+        let at = below(key, &self.keys);
         (at, at < self.n() && self.keys[at] == key)
     }
     fn insert_at(&mut self, at: usize, key: u64, value: u64) {
@@ -110,7 +127,7 @@ impl Inner {
     }
     /// Which child holds `key`.
     fn child_of(&self, key: u64) -> usize {
-        child_of(key, self.n(), |i| self.keys[i])
+        key.checked_add(1).map_or(ENTRIES, |beyond| below(beyond, &self.keys)).min(self.n())
     }
     /// Adds `child` right of child `at`, from `key` on.
     fn insert_at(&mut self, at: usize, key: u64, child: u64) {
@@ -225,7 +242,7 @@ impl BTree {
         let mut at = head.root;
         for place in &mut path.nodes[..height] {
             *place = Ref::from_offset(at);
-            at = tx.inspect(*place, |words| step(key, words))?;
+            at = tx.look(*place, Step(key))?;
         }
         Ok((path, Ref::from_offset(at)))
     }
@@ -321,9 +338,9 @@ impl Map for BTree {
         let head = tx.read(self.at)?;
         let mut at = head.root;
         for _ in 0..head.height {
-            at = tx.inspect(Ref::<Inner>::from_offset(at), |words| step(key, words))?;
+            at = tx.look(Ref::<Inner>::from_offset(at), Step(key))?;
         }
-        tx.inspect(Ref::<Leaf>::from_offset(at), |words| value_of(key, words))
+        tx.look(Ref::<Leaf>::from_offset(at), ValueOf(key))
     }
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {

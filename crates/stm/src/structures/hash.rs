@@ -1,9 +1,17 @@
-//! A chained hash map whose buckets hold their first entry themselves.
+//! A chained hash map whose buckets hold their first entry themselves and split when they overflow.
 //!
 //! - A bucket and a chain node are three words, so both versions of either share one cache line: a
 //!   lookup at load one touches one record, an insertion into an empty bucket allocates nothing.
-//! - The number of buckets is fixed at creation; chains grow beyond it.
-//! - The directory of buckets is read into memory when the map is opened: buckets never move.
+//! - A bucket without an entry of its own has no chain.
+//! - Growth is local and incremental: an insertion that finds [`CHAIN_MAX`] nodes splits that one
+//!   bucket by the next bit of its keys' hashes (Fagin and others 1979) and no other. It moves that
+//!   chain, so its work is bounded; nothing that all insertions share is written; and it is part of
+//!   the insertion's transaction, so a crash shows all of it or none.
+//! - A split bucket leads to its posts: post number i holds the keys whose hash goes on with i
+//!   zeros and a one. The posts, not the directory, lead to new buckets, so handles never go stale.
+//!   A map that outgrew its creation n times takes about log2(n) more records to look up.
+//! - Buckets are not merged again. The directory of the first buckets is read into memory when the
+//!   map is opened: buckets never move.
 
 use std::sync::Arc;
 
@@ -15,10 +23,14 @@ use crate::record::Ref;
 use crate::tx::Access;
 
 const FANOUT: usize = 60;
+/// Nodes of a chain at which an insertion splits its bucket.
+const CHAIN_MAX: usize = 4;
+/// Splits of one bucket; the buckets it led to split on by themselves.
+const POSTS_MAX: usize = 13;
 
 crate::record! {
     /// A hash map's root record.
-    pub struct HashHead = "littoral.hash.head/1" { buckets: u64, first: Ref<Directory> }
+    pub struct HashHead = "littoral.hash.head/2" { buckets: u64, first: Ref<Directory> }
 }
 crate::record! {
     /// A piece of a hash map's directory.
@@ -32,7 +44,7 @@ crate::record! {
     pub(super) struct Bucket = "littoral.hash.bucket/1" {
         key: u64,
         value: u64,
-        /// The offset of the next node, plus one when the bucket holds an entry.
+        /// The offset of the next node or, split, of the posts; and the flags below.
         link: u64,
     }
 }
@@ -41,17 +53,88 @@ crate::record! {
     pub(super) struct Node = "littoral.hash.node/1" { key: u64, value: u64, next: Ref<Node> }
 }
 
+crate::record! {
+    /// Where a split bucket's keys went, and the chain of those that stayed.
+    pub(super) struct Posts = "littoral.hash.posts/1" {
+        next: Ref<Node>,
+        count: u64,
+        buckets: [Ref<Bucket>; 13],
+    }
+}
+
 const EMPTY: Bucket = Bucket { key: 0, value: 0, link: 0 };
+/// The bucket holds an entry.
+const HOLDS: u64 = 1;
+/// The link is to the bucket's posts.
+const SPLIT: u64 = 2;
 
 impl Bucket {
+    #[inline(always)]
+    fn is_held(&self) -> bool {
+        self.link & HOLDS != 0
+    }
+    #[inline(always)]
+    fn is_split(&self) -> bool {
+        self.link & SPLIT != 0
+    }
+    #[inline(always)]
     fn holds(&self, key: u64) -> bool {
-        self.link & 1 == 1 && self.key == key
+        self.is_held() && self.key == key
     }
+    /// What the link leads to: a node, or the posts of a split bucket.
+    #[inline(always)]
+    fn link<T>(&self) -> Ref<T> {
+        Ref::from_offset(self.link & !(HOLDS | SPLIT))
+    }
+    /// The bucket with another entry, or none.
+    fn with(self, entry: Option<Entry>) -> Bucket {
+        let link = self.link & !HOLDS;
+        match entry {
+            Some((key, value)) => Bucket { key, value, link: link | HOLDS },
+            None => Bucket { key: 0, value: 0, link },
+        }
+    }
+}
+
+type Entry = (u64, u64);
+
+/// Where a key belongs.
+struct Home {
+    place: Ref<Bucket>,
+    bucket: Bucket,
+    /// The posts of a split bucket.
+    posts: Option<(Ref<Posts>, Posts)>,
+    /// Bits of the hash that led here from the first bucket.
+    bits: u32,
+}
+
+impl Home {
     fn next(&self) -> Ref<Node> {
-        Ref::from_offset(self.link & !1)
+        self.posts.map_or_else(|| self.bucket.link(), |(_, posts)| posts.next)
     }
-    fn with_next(self, next: Ref<Node>) -> Bucket {
-        Bucket { link: next.offset() | self.link & 1, ..self }
+
+    fn splits(&self) -> usize {
+        self.posts.map_or(0, |(_, posts)| posts.count as usize)
+    }
+
+    /// Puts `entry` into the bucket and `next` at the head of its chain.
+    fn set<A: Access>(
+        &self,
+        tx: &mut A,
+        entry: Option<Entry>,
+        next: Ref<Node>,
+    ) -> Result<(), Abort> {
+        let mut bucket = self.bucket.with(entry);
+        match self.posts {
+            Some((at, posts)) if posts.next != next => tx.write(at, &Posts { next, ..posts })?,
+            Some(_) => {}
+            None => bucket.link = next.offset() | bucket.link & HOLDS,
+        }
+        if bucket == self.bucket { Ok(()) } else { tx.write(self.place, &bucket) }
+    }
+
+    fn entry(&self) -> Option<Entry> {
+        self.bucket.is_held().then_some((self.bucket.key, self.bucket.value))
     }
 }
 
@@ -103,72 +186,171 @@ impl HashMap {
         self.at
     }
 
+    /// The first bucket of a key, and the bits of its hash that say where it goes from there.
     #[inline]
-    fn bucket(&self, key: u64) -> Ref<Bucket> {
+    fn first(&self, key: u64) -> (Ref<Bucket>, u64) {
         let hash = mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        self.buckets[((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize]
+        let product = u128::from(hash) * self.buckets.len() as u128;
+        (self.buckets[(product >> 64) as usize], product as u64)
     }
+
+    fn home<A: Access>(&self, tx: &mut A, key: u64) -> Result<Home, Abort> {
+        let (mut place, mut rest) = self.first(key);
+        let mut bits = 0;
+        loop {
+            let bucket = tx.read(place)?;
+            if !bucket.is_split() {
+                return Ok(Home { place, bucket, posts: None, bits });
+            }
+            let at = bucket.link();
+            let posts: Posts = tx.read(at)?;
+            let zeros = rest.leading_zeros();
+            match posts.buckets.get(zeros as usize).filter(|_| u64::from(zeros) < posts.count) {
+                Some(&to) => place = to,
+                None => return Ok(Home { place, bucket, posts: Some((at, posts)), bits }),
+            }
+            rest <<= zeros + 1;
+            bits += zeros + 1;
+        }
+    }
+
+    /// The value of a key whose first bucket has been split, and does not hold it.
+    #[cold]
+    fn get_split<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
+        let home = self.home(tx, key)?;
+        if home.bucket.holds(key) {
+            return Ok(Some(home.bucket.value));
+        }
+        get_chained(tx, home.next(), key)
+    }
+
+    /// Splits the bucket at `home`: keys whose hash has a one at the next bit go to a new bucket.
+    #[cold]
+    fn split<A: Access>(&self, tx: &mut A, home: &Home) -> Result<(), Abort> {
+        let (nodes, mut entries) = chain(tx, home.next())?;
+        entries.extend(home.entry());
+        let bit = home.bits + home.splits() as u32;
+        let goes = |&(key, _): &Entry| self.first(key).1.checked_shl(bit).unwrap_or(0) >> 63 == 1;
+        let (gone, kept): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(goes);
+        let mut spare = nodes.into_iter();
+        let (first, next) = relink(tx, &gone, &mut spare)?;
+        let new = tx.alloc(&Bucket { link: next.offset(), ..EMPTY }.with(first))?;
+        let (first, next) = relink(tx, &kept, &mut spare)?;
+        let (at, posts) = home.posts.unzip();
+        let none = Posts { next: Ref::NULL, count: 0, buckets: [Ref::NULL; POSTS_MAX] };
+        let mut posts = Posts { next, ..posts.unwrap_or(none) };
+        posts.buckets[posts.count as usize] = new;
+        posts.count += 1;
+        let at = match at {
+            Some(at) => tx.write(at, &posts).map(|()| at)?,
+            None => tx.alloc(&posts)?,
+        };
+        let split = Bucket { link: at.offset() | SPLIT, ..EMPTY };
+        tx.write(home.place, &split.with(first))?;
+        spare.try_for_each(|node| tx.free(node))
+    }
+}
+
+/// The value of `key` in the chain from `at` on.
+#[inline]
+fn get_chained<A: Access>(tx: &mut A, mut at: Ref<Node>, key: u64) -> Result<Option<u64>, Abort> {
+    while !at.is_null() {
+        let node = tx.read(at)?;
+        if node.key == key {
+            return Ok(Some(node.value));
+        }
+        at = node.next;
+    }
+    Ok(None)
+}
+
+/// The nodes of a chain and their entries.
+fn chain<A: Access>(tx: &mut A, mut at: Ref<Node>) -> Result<(Vec<Ref<Node>>, Vec<Entry>), Abort> {
+    let (mut nodes, mut entries) = (Vec::new(), Vec::new());
+    while !at.is_null() {
+        let node = tx.read(at)?;
+        nodes.push(at);
+        entries.push((node.key, node.value));
+        at = node.next;
+    }
+    Ok((nodes, entries))
+}
+
+/// Chains all entries but the first over spare nodes; the first and the chain's head.
+fn relink<A: Access>(
+    tx: &mut A,
+    entries: &[Entry],
+    spare: &mut impl Iterator<Item = Ref<Node>>,
+) -> Result<(Option<Entry>, Ref<Node>), Abort> {
+    let Some((&first, rest)) = entries.split_first() else { return Ok((None, Ref::NULL)) };
+    let mut next = Ref::NULL;
+    for &(key, value) in rest {
+        let node = spare.next().expect("invariant: one entry of each part needs no node");
+        tx.write(node, &Node { key, value, next })?;
+        next = node;
+    }
+    Ok((Some(first), next))
 }
 
 impl Map for HashMap {
     #[inline]
     fn get<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let bucket = tx.read(self.bucket(key))?;
+        let bucket = tx.read(self.first(key).0)?;
         if bucket.holds(key) {
             return Ok(Some(bucket.value));
         }
-        let mut at = bucket.next();
-        while !at.is_null() {
-            let node = tx.read(at)?;
-            if node.key == key {
-                return Ok(Some(node.value));
-            }
-            at = node.next;
+        if bucket.is_split() {
+            return self.get_split(tx, key);
         }
-        Ok(None)
+        get_chained(tx, bucket.link(), key)
     }
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
-        let place = self.bucket(key);
-        let bucket = tx.read(place)?;
-        if bucket.link & 1 == 0 || bucket.holds(key) {
-            tx.write(place, &Bucket { key, value, link: bucket.link | 1 })?;
-            return Ok(bucket.holds(key).then_some(bucket.value));
+        let mut home = self.home(tx, key)?;
+        let held = home.entry();
+        if held.is_none_or(|e| e.0 == key) {
+            home.set(tx, Some((key, value)), home.next())?;
+            return Ok(held.map(|e| e.1));
         }
-        let mut at = bucket.next();
+        let (mut at, mut nodes) = (home.next(), 0);
         while !at.is_null() {
             let node = tx.read(at)?;
             if node.key == key {
                 tx.write(at, &Node { value, ..node })?;
                 return Ok(Some(node.value));
             }
-            at = node.next;
+            (at, nodes) = (node.next, nodes + 1);
         }
-        let node = tx.alloc(&Node { key, value, next: bucket.next() })?;
-        tx.write(place, &bucket.with_next(node))?;
-        Ok(None)
+        if nodes >= CHAIN_MAX && home.splits() < POSTS_MAX {
+            self.split(tx, &home)?;
+            home = self.home(tx, key)?;
+        }
+        if home.entry().is_none() {
+            return home.set(tx, Some((key, value)), home.next()).map(|()| None);
+        }
+        let node = tx.alloc(&Node { key, value, next: home.next() })?;
+        home.set(tx, home.entry(), node).map(|()| None)
     }
 
     fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let place = self.bucket(key);
-        let bucket = tx.read(place)?;
-        let mut at = bucket.next();
-        if bucket.holds(key) {
+        let home = self.home(tx, key)?;
+        let mut at = home.next();
+        if home.bucket.holds(key) {
             if at.is_null() {
-                tx.write(place, &EMPTY)?;
+                home.set(tx, None, at)?;
             } else {
                 let Node { key, value, next } = tx.read(at)?;
-                tx.write(place, &Bucket { key, value, link: next.offset() | 1 })?;
+                home.set(tx, Some((key, value)), next)?;
                 tx.free(at)?;
             }
-            return Ok(Some(bucket.value));
+            return Ok(Some(home.bucket.value));
         }
         let mut before = None;
         while !at.is_null() {
             let node = tx.read(at)?;
             if node.key == key {
                 match before {
-                    None => tx.write(place, &bucket.with_next(node.next))?,
+                    None => home.set(tx, home.entry(), node.next)?,
                     Some((b, n)) => tx.write(b, &Node { next: node.next, ..n })?,
                 }
                 tx.free(at)?;

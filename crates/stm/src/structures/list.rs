@@ -5,7 +5,7 @@
 
 use super::Map;
 use crate::error::Abort;
-use crate::record::Ref;
+use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
 
 crate::record! {
@@ -15,6 +15,17 @@ crate::record! {
 crate::record! {
     /// An entry.
     pub(super) struct Node = "littoral.list.node/1" { key: u64, value: u64, next: Ref<Node> }
+}
+
+/// A node's key and the link to the next: what it takes to pass it by.
+struct Step;
+
+impl Look for Step {
+    type Out = (u64, Ref<Node>);
+    #[inline(always)]
+    fn look(&mut self, words: Words<'_>) -> Self::Out {
+        (words.get(0), Ref::from_offset(words.get(2)))
+    }
 }
 
 /// A durable sorted list.
@@ -67,11 +78,11 @@ impl SortedList {
     fn find<A: Access>(&self, tx: &mut A, key: u64) -> Result<Spot, Abort> {
         let (mut before, mut at) = (Ref::NULL, tx.read(self.at)?.first);
         while !at.is_null() {
-            let node = tx.read(at)?;
-            if node.key >= key {
-                return Ok(Spot { before, at, node: Some(node) });
+            let (found, next) = tx.look(at, Step)?;
+            if found >= key {
+                return Ok(Spot { before, at, node: Some(tx.read(at)?) });
             }
-            (before, at) = (at, node.next);
+            (before, at) = (at, next);
         }
         Ok(Spot { before, at, node: None })
     }

@@ -39,7 +39,7 @@ use crate::error::Abort;
 use crate::tx::Access;
 
 /// Tags and names of the types that structures put into a pool.
-pub(crate) fn known_types() -> [(u64, &'static str); 14] {
+pub(crate) fn known_types() -> [(u64, &'static str); 15] {
     use crate::record::Record;
     fn of<T: Record>() -> (u64, &'static str) {
         (T::TAG, T::NAME)
@@ -49,6 +49,7 @@ pub(crate) fn known_types() -> [(u64, &'static str); 14] {
         of::<hash::Directory>(),
         of::<hash::Bucket>(),
         of::<hash::Node>(),
+        of::<hash::Posts>(),
         of::<TreeHead>(),
         of::<bst::Node>(),
         of::<ListHead>(),

@@ -17,7 +17,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
+};
 
 use crate::error::{Error, Kind, Result};
 
@@ -64,6 +66,15 @@ impl Mapping {
         let base = base.map_err(|e| io("map", Path::new("anonymous memory"), e))?;
         let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
         Ok(Mapping { base, len, file: None, is_dax: false })
+    }
+
+    /// Asks the system for large pages, as a DAX mapping has them; a hint, whatever comes of it.
+    pub(in crate::pmem) fn prefer_large_pages(self) -> Mapping {
+        // SAFETY: the region is this mapping, and the advice changes nothing of its contents.
+        let hinted = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+        // A kernel without large pages refuses; small ones hold the same.
+        let _ = hinted;
+        self
     }
 
     /// Creates the file `path` of `len` zero bytes and maps it.

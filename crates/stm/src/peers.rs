@@ -1,0 +1,196 @@
+//! What a thread sees of its peers: how far each has come, and whether anybody has committed since.
+//!
+//! - Each thread slot has a mark on a line of its own: twice its clock, plus one from before its
+//!   transaction announces itself until after it has released its records (or given up). Only the
+//!   owner stores to it, so disjoint transactions still share no written line.
+//! - The crew word counts every taking and giving back of a slot and says which slots may be in
+//!   use, so that a newcomer is not overlooked.
+//! - A [`Watch`] is a picture of crew and marks, taken when nothing has been read. It teaches the
+//!   clocks that peers have reached, so that their versions need no extension. While it holds and
+//!   every mark in it was even, nobody has published anything since: a read set made meanwhile need
+//!   not be walked.
+//! - A watch may be older than the attempt that asks it; it then holds less often, never wrongly.
+//!
+//! Ordering: the odd mark is stored before the first announcement (a Release store or the barrier),
+//! so whoever has seen an announcement or a published version and loads the mark afterwards finds
+//! it changed. Of a committer that asks its watch and another whose mark it watches, both past
+//! their barrier, at least one sees the other, as with records.
+//!
+//! Not in paper 004, where a thread learns clocks from the data alone.
+
+use littoral_base::mutant;
+use littoral_base::sync::atomic::{AtomicU64, Ordering::*};
+
+use crate::word::THREADS_MAX;
+
+/// Peers that are watched; with more nothing is learnt and nothing holds.
+pub(crate) const PEERS_MAX: usize = 6;
+/// What no mark ever is.
+const NEVER: u64 = u64::MAX;
+const CREW_BITS: u32 = 8;
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Mark(AtomicU64);
+
+/// The marks of a pool's thread slots, and the crew word.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    /// Changes of the crew so far << 8 | slots below this number may be in use.
+    crew: AtomicU64,
+    marks: Box<[Mark]>,
+}
+
+impl Marks {
+    pub(crate) fn new(threads: usize) -> Marks {
+        const { assert!(THREADS_MAX < 1 << CREW_BITS) }
+        let marks = (0..threads).map(|_| Mark(AtomicU64::new(0))).collect();
+        Marks { crew: AtomicU64::new(0), marks }
+    }
+
+    /// The mark of a slot.
+    pub(crate) fn of(&self, tid: usize) -> &AtomicU64 {
+        &self.marks[tid].0
+    }
+
+    /// Notes that slots below `below` may be in use; callers hold the lock over slots.
+    pub(crate) fn set_crew(&self, below: usize) {
+        let changes = self.crew.load(Relaxed) >> CREW_BITS;
+        let changes = if mutant!("watch_crew") { 0 } else { changes + 1 };
+        self.crew.store(changes << CREW_BITS | below as u64, SeqCst);
+    }
+}
+
+/// The mark of a slot at `clock`, committing or not.
+#[inline(always)]
+pub(crate) fn mark(clock: u64, commits: bool) -> u64 {
+    clock << 1 | u64::from(commits)
+}
+
+/// What a thread saw of its peers when it last had read nothing.
+#[derive(Debug)]
+pub(crate) struct Watch<'p> {
+    marks: &'p Marks,
+    me: usize,
+    crew: u64,
+    /// The crew word of more peers than are watched; `crew` is none then.
+    crowd: u64,
+    peers: [&'p AtomicU64; PEERS_MAX],
+    tids: [usize; PEERS_MAX],
+    seen: [u64; PEERS_MAX],
+    peers_count: usize,
+}
+
+impl<'p> Watch<'p> {
+    /// A watch that holds nothing yet.
+    pub(crate) fn new(marks: &'p Marks, me: usize) -> Self {
+        Watch {
+            marks,
+            me,
+            crew: NEVER,
+            crowd: NEVER,
+            peers: [marks.of(me); PEERS_MAX],
+            tids: [me; PEERS_MAX],
+            seen: [NEVER; PEERS_MAX],
+            peers_count: 0,
+        }
+    }
+
+    /// Looks at every peer anew and learns their clocks into `starts`: nothing has been read, so
+    /// any clock that a peer has reached may be known.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, starts: &mut [u64; THREADS_MAX]) {
+        let crew = self.marks.crew.load(Acquire);
+        if crew != self.crew {
+            if crew == self.crowd {
+                return;
+            }
+            self.list(crew);
+        }
+        let peers = self.peers.iter().zip(&self.tids).zip(&mut self.seen);
+        for ((peer, &tid), seen) in peers.take(self.peers_count) {
+            let mark = peer.load(Acquire);
+            let commits = mark & 1 == 1;
+            *seen = if commits { NEVER } else { mark };
+            starts[tid] = starts[tid].max(mark >> 1);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn list(&mut self, crew: u64) {
+        let below = (crew & ((1 << CREW_BITS) - 1)) as usize;
+        let others = (0..below).filter(|&t| t != self.me);
+        self.peers_count = 0;
+        (self.crew, self.crowd) = match others.clone().count() > PEERS_MAX {
+            true => (NEVER, crew),
+            false => (crew, NEVER),
+        };
+        if self.crew == NEVER {
+            return;
+        }
+        for (i, tid) in others.enumerate() {
+            (self.tids[i], self.peers[i]) = (tid, self.marks.of(tid));
+            self.peers_count = i + 1;
+        }
+    }
+
+    /// Whether nobody has begun to commit since [`Watch::begin`], nor was about to then; the caller
+    /// has ordered its loads before this.
+    pub(crate) fn holds(&self) -> bool {
+        let mut peers = self.peers.iter().zip(&self.seen).take(self.peers_count);
+        self.marks.crew.load(Relaxed) == self.crew
+            && peers.all(|(peer, &seen)| peer.load(Relaxed) == seen)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn begun(watch: &mut Watch<'_>) -> [u64; THREADS_MAX] {
+        let mut starts = [0; THREADS_MAX];
+        watch.begin(&mut starts);
+        starts
+    }
+
+    #[test]
+    fn a_watch_holds_until_a_peer_commits_or_the_crew_changes() {
+        let marks = Marks::new(4);
+        marks.set_crew(2);
+        let mut watch = Watch::new(&marks, 0);
+        assert!(!watch.holds(), "nothing was looked at");
+        begun(&mut watch);
+        assert!(watch.holds());
+        marks.of(1).store(mark(0, true), Release);
+        assert!(!watch.holds());
+        begun(&mut watch);
+        assert!(!watch.holds(), "odd from the start");
+        marks.of(1).store(mark(1, false), Release);
+        assert!(!watch.holds(), "it may have published in between");
+        assert_eq!(begun(&mut watch)[..3], [0, 1, 0]);
+        assert!(watch.holds());
+        marks.of(0).store(mark(9, true), Release);
+        assert!(watch.holds(), "its own mark is not watched");
+        marks.set_crew(3);
+        assert!(!watch.holds());
+        marks.set_crew(2);
+        assert!(!watch.holds(), "somebody came and went");
+    }
+
+    #[test]
+    fn a_crowd_is_not_watched() {
+        let marks = Marks::new(PEERS_MAX + 3);
+        let mut watch = Watch::new(&marks, 1);
+        marks.of(0).store(mark(7, false), Release);
+        marks.set_crew(PEERS_MAX + 1);
+        assert_eq!(begun(&mut watch)[0], 7);
+        assert!(watch.holds());
+        marks.set_crew(PEERS_MAX + 2);
+        assert_eq!(begun(&mut watch)[0], 0);
+        assert!(!watch.holds());
+        marks.set_crew(2);
+        begun(&mut watch);
+        assert!(watch.holds());
+    }
+}
