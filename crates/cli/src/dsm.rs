@@ -3,22 +3,36 @@
 //! - `run` ends with its program's status: the first failing rank's, 128 and the signal's number
 //!   when a signal ended it.
 //! - The ranks' output is theirs; what the launcher has to say goes to standard error.
+//! - Virtual times are labelled as modelled, with the profile and its hash.
 
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::atomic::Ordering;
 
 use littoral::base::error::Class;
+use littoral::base::units::Bytes;
+use littoral::device::fabric::timing::FabricProfile;
 use littoral::dsm::launch::run::End;
 use littoral::dsm::launch::{Fabric, Plan, hosts, run};
+use littoral::dsm::virtual_time::Compute;
+use littoral::dsm::virtual_time::conductor::Report;
+use littoral_bench::jiajia::choice::{On, What, measure};
+use littoral_bench::jiajia::model::{Ended, Shares};
+use littoral_bench::jiajia::programs::{PROGRAMS, Program};
+use littoral_bench::jiajia::tables;
+use serde_json::{Value, json};
 
-use crate::args::{DsmCommand, DsmRunArgs};
+use crate::args::{DsmBenchArgs, DsmCommand, DsmModelArgs, DsmRunArgs};
 use crate::failure::{Failure, Outcome};
-use crate::interrupt;
+use crate::{interrupt, out};
 
 /// Runs the command.
 pub(crate) fn run(command: &DsmCommand) -> Outcome {
     match command {
         DsmCommand::Run(args) => start(args),
+        DsmCommand::Bench(args) => bench(args),
+        DsmCommand::Model(args) => model(args),
     }
 }
 
@@ -29,6 +43,7 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
         Some("pool") => Fabric::Pool,
         Some("pool-pages") => Fabric::PoolPages,
         Some("tcp") => Fabric::Tcp,
+        Some("sim") => simulated(args)?,
         _ if args.hosts.is_some() => Fabric::Tcp,
         _ if args.pool.is_some() => Fabric::Pool,
         _ => Fabric::Shm,
@@ -53,9 +68,40 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
     })
 }
 
+fn simulated(args: &DsmRunArgs) -> Result<Fabric, Failure> {
+    let (_, _, timing) = FabricProfile::resolve(&args.profile)?;
+    let compute = match args.compute.as_str() {
+        "processor" => Compute::Processor,
+        _ => Compute::Declared,
+    };
+    Ok(Fabric::Sim { timing, compute })
+}
+
+/// A new file for the report, made before the job starts so that no result is lost to a bad path.
+fn report_file(args: &DsmRunArgs) -> Result<Option<File>, Failure> {
+    let Some(path) = &args.report else { return Ok(None) };
+    if args.fabric.as_deref() != Some("sim") {
+        let what = "--report tells where virtual time went; it goes with --fabric sim";
+        return Err(Failure::new(Class::Usage, what));
+    }
+    let made = OpenOptions::new().write(true).create_new(true).open(path);
+    let failed = |e| Failure::new(Class::Environment, format!("{}: {e}", path.display()));
+    made.map(Some).map_err(failed)
+}
+
 fn start(args: &DsmRunArgs) -> Outcome {
     let interrupted = interrupt::flag();
-    let job = run::run(&plan(args)?, &|| interrupted.load(Ordering::Relaxed))?;
+    let (plan, file) = (plan(args)?, report_file(args)?);
+    let job = run::run(&plan, &|| interrupted.load(Ordering::Relaxed))?;
+    if let Some(report) = job.report.as_ref().filter(|_| job.code == 0) {
+        let value = virtual_report(args, report)?;
+        // A closed standard error is no reason to fail a job that succeeded.
+        let _ = writeln!(std::io::stderr(), "{}", summary(&value, report));
+        if let Some(mut file) = file {
+            writeln!(file, "{value:#}")
+                .map_err(|e| Failure::new(Class::Environment, format!("the report: {e}")))?;
+        }
+    }
     if interrupted.load(Ordering::Relaxed) {
         return Err(Failure::new(Class::Interrupted, "interrupted; every rank was ended"));
     }
@@ -65,6 +111,121 @@ fn start(args: &DsmRunArgs) -> Outcome {
     } else {
         Err(Failure::of_guest(job.code, failed.join("\nlittoral: ")))
     }
+}
+
+fn nanos(ps: u64) -> f64 {
+    ps as f64 / 1000.0
+}
+
+fn virtual_report(args: &DsmRunArgs, report: &Report) -> Result<Value, Failure> {
+    let (profile, configuration, _) = FabricProfile::resolve(&args.profile)?;
+    let rank = |(n, p): (usize, &littoral::dsm::virtual_time::network::Parts)| {
+        json!({
+            "rank_id": n,
+            "busy_ns": nanos(p.busy.0), "data_ns": nanos(p.data.0), "segv_ns": nanos(p.segv.0),
+            "syn_ns": nanos(p.syn.0), "server_ns": nanos(p.server.0),
+        })
+    };
+    Ok(json!({
+        "schema": "littoral.dsm.run/1",
+        "clock": "virtual",
+        "profile": format!("{}:{configuration}", profile.name()),
+        "hash": profile.hash(),
+        "computing": args.compute,
+        "time_ns": nanos(report.total.0),
+        "messages_count": report.traffic.messages,
+        "message_bytes": report.traffic.bytes,
+        "ranks": report.parts.iter().enumerate().map(rank).collect::<Vec<_>>(),
+    }))
+}
+
+fn summary(value: &Value, report: &Report) -> String {
+    let s = Shares::of(&report.parts, report.total);
+    let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    format!(
+        "littoral: {} of virtual time, modelled by {} {}, computing {}\n\
+         littoral: busy {:.1} %, data {:.1} %, segv {:.1} %, syn {:.1} %, server {:.1} %; {} \
+         messages, {}",
+        report.total,
+        text("profile"),
+        text("hash"),
+        text("computing"),
+        s.busy,
+        s.data,
+        s.segv,
+        s.syn,
+        s.server,
+        report.traffic.messages,
+        Bytes(report.traffic.bytes)
+    )
+}
+
+fn refused(what: String) -> Failure {
+    Failure::new(Class::Environment, what)
+}
+
+fn bench(args: &DsmBenchArgs) -> Outcome {
+    let (profile, configuration, timing) = FabricProfile::resolve(&args.profile)?;
+    let (on, clock) = match args.fabric.as_str() {
+        "pool" => (On::Pool, "wall"),
+        "tcp" => (On::Tcp, "wall"),
+        "sim" => (On::Sim(timing), "virtual"),
+        _ => (On::Shm, "wall"),
+    };
+    let asked = |name: &str| args.what.is_empty() || args.what.iter().any(|w| w == name);
+    let mut rows = Vec::new();
+    for (name, what) in What::ALL.into_iter().filter(|(name, _)| asked(name)) {
+        let took = measure(what, on, args.ranks, args.quick).map_err(refused)?;
+        rows.push(json!({
+            "operation": name, "time_ns_p10": took.p10_ns, "time_ns_p50": took.median_ns,
+            "operations_count": took.operations, "rmws_count": took.rmws,
+        }));
+    }
+    let mut value = json!({
+        "schema": "littoral.dsm.bench/1", "fabric": args.fabric, "ranks_count": args.ranks,
+        "clock": clock, "operations": rows,
+    });
+    if clock == "virtual" {
+        let name = format!("{}:{configuration}", profile.name());
+        value["modelled_by"] = json!(format!("{name} {}", profile.hash()));
+    }
+    out::show(args.shown.format, &value)
+}
+
+fn model(args: &DsmModelArgs) -> Outcome {
+    let named: Vec<Program> = args.programs.iter().filter_map(|n| Program::named(n)).collect();
+    let programs = if named.is_empty() { PROGRAMS.to_vec() } else { named };
+    let (mut rows, mut profiles) = (Vec::new(), Vec::new());
+    for name in &args.profile {
+        let (profile, configuration, timing) = FabricProfile::resolve(name)?;
+        let label = format!("{}:{configuration}", profile.name());
+        profiles.push(json!({"profile": label, "hash": profile.hash()}));
+        for program in &programs {
+            for ranks in &args.ranks {
+                let ended = tables::runs(program, *ranks, timing).map_err(refused)?;
+                rows.push(model_row(program, &label, *ranks, &ended));
+            }
+        }
+    }
+    let value = json!({
+        "schema": "littoral.dsm.model/1", "clock": "virtual", "seed_id": tables::SEED,
+        "runs": rows, "profiles": profiles,
+        "sentence": "Modelled: the protocol itself in virtual time, computing as paper 002 says.",
+    });
+    out::show(args.shown.format, &value)
+}
+
+fn model_row(program: &Program, label: &str, ranks: u16, ended: &Ended) -> Value {
+    let s = Shares::of(&ended.parts, ended.total);
+    json!({
+        "program": program.name, "profile": label, "ranks_count": ranks,
+        "time_ns": nanos(ended.total.0),
+        "speedup_ratio": program.serial_s() / ended.total.as_secs_f64(),
+        "busy_share": s.busy / 100.0, "data_share": s.data / 100.0, "segv_share": s.segv / 100.0,
+        "syn_share": s.syn / 100.0, "server_share": s.server / 100.0,
+        "messages_count": ended.traffic.messages, "message_bytes": ended.traffic.bytes,
+        "faults_count": ended.faults,
+    })
 }
 
 fn what_happened(end: &End) -> Option<String> {

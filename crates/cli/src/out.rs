@@ -113,7 +113,7 @@ fn table(rows: &[Value]) -> String {
 }
 
 const UNITS: [&str; 7] = ["bytes", "ns", "count", "share", "per_s", "ratio", "id"];
-const QUALIFIERS: [&str; 5] = ["min", "max", "mean", "p50", "p99"];
+const QUALIFIERS: [&str; 6] = ["min", "max", "mean", "p10", "p50", "p99"];
 
 /// A key's name, unit and qualifier: `time_ns_min` is `time`, `ns`, `min`.
 fn parts(key: &str) -> (&str, &str, &str) {

@@ -8,6 +8,7 @@
 //! - [`runtime`]: a rank at work over a fabric, deaths noticed and reported;
 //! - [`job`]: the safe interface, and the raw one;
 //! - [`launch`]: starting a job's processes and joining them;
+//! - [`virtual_time`]: jobs on an interconnect that is modelled;
 //! - [`lock`]: the paper's lock manager by itself, and what it is compared with.
 
 pub mod core;
@@ -17,5 +18,6 @@ pub mod launch;
 pub mod lock;
 pub mod memory;
 pub mod runtime;
+pub mod virtual_time;
 
 pub use error::{Error, Kind, Result};

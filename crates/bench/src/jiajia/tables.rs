@@ -4,26 +4,40 @@
 //! - Every figure comes from runs of [`super::model`]; the paper's stand beside it as `paper`.
 //! - Predictions for platforms and numbers of ranks nobody measured are labelled as modelled.
 
-use littoral_base::units::Picos;
+use littoral_device::fabric::timing::{FabricProfile, Timing};
 
-use super::Figures;
-use super::model::{Costs, Ended, run};
-use super::programs::{Basic, CLUSTER, MANAGER, PLATFORMS, PROGRAMS, Program, REMOTE};
+use super::model::{Ended, run};
+use super::programs::{Basic, PLATFORMS, PROGRAMS, Program, platform};
+use super::{Figures, words};
 use crate::claims::Figure;
 
-const SEED: u64 = 2009;
+/// The seed of every modelled run.
+pub const SEED: u64 = 2009;
 const PARTS: [&str; 3] = ["data", "syn", "server"];
 const MODELLED: &str = "modelled: protocol core in virtual time";
 
-fn runs(program: &Program, ranks: u16, costs: Costs) -> Result<Ended, String> {
-    let ended = run(&mut program.workload(SEED), ranks, costs);
+/// The program on so many ranks, in virtual time.
+///
+/// # Errors
+/// When the protocol refuses the workload.
+pub fn runs(program: &Program, ranks: u16, timing: Timing) -> Result<Ended, String> {
+    let ended = run(&mut program.workload(SEED, ranks), ranks, timing);
     ended.map_err(|e| format!("{}: {e}", program.name))
 }
 
-fn per_iteration(locks: bool, costs: Costs) -> Result<f64, String> {
+/// Microseconds an iteration of Code 1 (`locks`) or Code 2 on two ranks.
+///
+/// # Errors
+/// As [`runs`].
+pub fn per_iteration_us(locks: bool, timing: Timing) -> Result<f64, String> {
     const ITERATIONS: u32 = 500;
     let mut basic = Basic { locks, left: vec![ITERATIONS; 2] };
-    Ok(run(&mut basic, 2, costs)?.total.as_secs_f64() * 1e6 / f64::from(ITERATIONS))
+    Ok(run(&mut basic, 2, timing)?.total.as_secs_f64() * 1e6 / f64::from(ITERATIONS))
+}
+
+fn modelled() -> Result<String, String> {
+    let profile = FabricProfile::open("loongson-2e").map_err(words)?;
+    Ok(format!("{MODELLED}, profile loongson-2e {}", profile.hash()))
 }
 
 /// `dsm.fig4.*`.
@@ -33,13 +47,9 @@ fn per_iteration(locks: bool, costs: Costs) -> Result<f64, String> {
 pub fn figure4() -> Figures {
     let mut figures = Vec::new();
     for (name, locks) in [("lock", true), ("barrier", false)] {
-        let [cluster, remote, manager] = [CLUSTER, REMOTE, MANAGER];
-        let [a, b, c] = [
-            per_iteration(locks, cluster)?,
-            per_iteration(locks, remote)?,
-            per_iteration(locks, manager)?,
-        ];
-        let note = format!("{a:.1}, {b:.1} and {c:.1} us an iteration; {MODELLED}");
+        let on = |name| per_iteration_us(locks, platform(name)?);
+        let (a, b, c) = (on("cluster")?, on("remote")?, on("manager")?);
+        let note = format!("{a:.1}, {b:.1} and {c:.1} us an iteration; {}", modelled()?);
         figures.push((format!("dsm.fig4.{name}.remote"), Figure::new(a / b, note.clone())));
         figures.push((format!("dsm.fig4.{name}.manager"), Figure::new(b / c, note)));
     }
@@ -68,17 +78,18 @@ pub fn table1() -> Figures {
     let mut figures = Vec::new();
     let mut shares = Vec::new();
     for program in &PROGRAMS {
-        let ended = runs(program, 4, CLUSTER)?;
+        let ended = runs(program, 4, platform("cluster")?)?;
         let ours = ended.shares();
         for (part, name) in PARTS.iter().enumerate() {
             let paper = program.shares[part];
-            let fitted = if program.name == "ocean" { "held out" } else { "used for the estimate" };
+            let fitted = if program.is_held_out() { "held out" } else { "fitted" };
             let note = format!(
                 "ours {:.1} %, the paper {paper} %, total {:.1} s beside {} s; {fitted}; \
-                 {MODELLED}",
+                 {}",
                 ours[part],
                 ended.total.as_secs_f64(),
-                program.total_s
+                program.total_s,
+                modelled()?
             );
             let id = format!("dsm.table1.{}.{name}", program.name);
             figures.push((id, Figure::new((ours[part] - paper).abs(), note)));
@@ -97,8 +108,12 @@ pub fn table1() -> Figures {
     Ok(figures)
 }
 
-fn speedup(program: &Program, ranks: u16, costs: Costs) -> Result<f64, String> {
-    Ok(program.serial_s() / runs(program, ranks, costs)?.total.as_secs_f64())
+/// How much sooner the program ends on so many ranks than one processor's computing.
+///
+/// # Errors
+/// As [`runs`].
+pub fn speedup(program: &Program, ranks: u16, timing: Timing) -> Result<f64, String> {
+    Ok(program.serial_s() / runs(program, ranks, timing)?.total.as_secs_f64())
 }
 
 /// `dsm.fig5.*` and `dsm.ocean.*`: speed-ups of four ranks.
@@ -108,48 +123,28 @@ fn speedup(program: &Program, ranks: u16, costs: Costs) -> Result<f64, String> {
 pub fn figure5() -> Figures {
     let mut figures = Vec::new();
     for program in &PROGRAMS {
-        for (platform, costs) in PLATFORMS {
-            let ours = speedup(program, 4, costs)?;
-            let id = format!("dsm.fig5.{}.{platform}", program.name);
-            figures.push((id, Figure::new(ours, MODELLED)));
-            if program.name != "ocean" {
+        for name in PLATFORMS {
+            let ours = speedup(program, 4, platform(name)?)?;
+            let id = format!("dsm.fig5.{}.{name}", program.name);
+            figures.push((id, Figure::new(ours, modelled()?)));
+            if !program.is_held_out() {
                 continue;
             }
-            let paper = match platform {
+            let paper = match name {
                 "cluster" => 0.288,
                 "remote" => 1.734,
                 _ => 2.1,
             };
             let off = (ours / paper - 1.0).abs() * 100.0;
-            let note = format!("speed-up {ours:.3}, the paper {paper}; held out; {MODELLED}");
-            figures.push((format!("dsm.ocean.{platform}"), Figure::new(off, note)));
+            let note = format!("speed-up {ours:.3}, the paper {paper}; held out; {}", modelled()?);
+            figures.push((format!("dsm.ocean.{name}"), Figure::new(off, note)));
         }
     }
     Ok(figures)
 }
 
-/// Interconnects of today, from public figures of their classes and from memory of them.
-const PREDICTED: [(&str, Costs); 3] = [
-    ("tcp", fast(5, 8, 1, 3, None)),
-    ("rdma", fast(1, 1, 1, 0, Some(2))),
-    ("cxl", fast(0, 0, 1, 0, Some(1))),
-];
-
-const fn fast(send: u64, latency: u64, fault: u64, trap: u64, board: Option<u64>) -> Costs {
-    const US: u64 = 1_000_000;
-    let board = match board {
-        Some(us) => Some(Picos(us * US)),
-        None => None,
-    };
-    Costs {
-        send: Picos(send * US),
-        latency: Picos(latency * US + US / 2),
-        byte: Picos(80),
-        trap: Picos(trap * US),
-        fault: Picos(fault * US),
-        board,
-    }
-}
+/// Interconnects nobody measured the programs on, in claims and as profiles.
+const PREDICTED: [(&str, &str); 3] = [("tcp", "tcp"), ("rdma", "rdma"), ("cxl", "cxl-pool")];
 
 /// `dsm.predict.*`: the held-out program's speed-up on interconnects nobody measured it on.
 ///
@@ -157,11 +152,15 @@ const fn fast(send: u64, latency: u64, fault: u64, trap: u64, board: Option<u64>
 /// As [`figure4`].
 pub fn predictions() -> Figures {
     let mut figures = Vec::new();
-    for (name, costs) in PREDICTED {
-        for ranks in [4, 16, 64] {
-            let ours = speedup(&PROGRAMS[5], ranks, costs)?;
-            let note = "a prediction, modelled: Loongson 2E computing over another interconnect, \
-                whose costs are typical public ones and not measured";
+    for (name, profile) in PREDICTED {
+        let (found, _, timing) = FabricProfile::resolve(profile).map_err(words)?;
+        for ranks in [4, 8, 16, 32, 64] {
+            let ours = speedup(&PROGRAMS[5], ranks, timing)?;
+            let note = format!(
+                "a prediction, modelled: Loongson 2E computing over profile {profile} {}, whose \
+                 figures are typical public ones and not measured",
+                found.hash()
+            );
             figures.push((format!("dsm.predict.{name}.n{ranks}"), Figure::new(ours, note)));
         }
     }
@@ -174,9 +173,12 @@ pub fn predictions() -> Figures {
 /// As [`figure4`].
 pub fn counts() -> Figures {
     let count = |program: &Program| -> Result<(String, Figure), String> {
-        let (first, second) = (runs(program, 4, MANAGER)?, runs(program, 4, MANAGER)?);
-        let note =
-            format!("{} messages, {} bytes, {} faults", first.messages, first.bytes, first.faults);
+        let (first, second) = {
+            let manager = platform("manager")?;
+            (runs(program, 4, manager)?, runs(program, 4, manager)?)
+        };
+        let (messages, bytes) = (first.traffic.messages, first.traffic.bytes);
+        let note = format!("{messages} messages, {bytes} bytes, {} faults", first.faults);
         let differing = f64::from(u8::from(first != second));
         Ok((format!("dsm.counts.{}", program.name), Figure::new(differing, note)))
     };
@@ -195,7 +197,8 @@ mod tests {
     #[test]
     fn a_faster_interconnect_and_the_manager_speed_the_basic_codes_up() {
         for locks in [true, false] {
-            let [a, b, c] = [CLUSTER, REMOTE, MANAGER].map(|c| per_iteration(locks, c).unwrap());
+            let [a, b, c] =
+                PLATFORMS.map(|name| per_iteration_us(locks, platform(name).unwrap()).unwrap());
             assert!(a > 3.0 * b && b > c, "{a} {b} {c}");
         }
     }

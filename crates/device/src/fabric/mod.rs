@@ -26,6 +26,7 @@ pub mod raw;
 pub mod shm;
 pub mod sim;
 pub mod tcp;
+pub mod timing;
 mod window;
 
 use std::time::{Duration, Instant};

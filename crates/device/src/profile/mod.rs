@@ -28,7 +28,7 @@ use littoral_base::units::Picos;
 
 use crate::error::{Error, Kind, Result};
 
-mod fields;
+pub(crate) mod fields;
 pub mod machine;
 mod spec;
 
@@ -48,16 +48,19 @@ pub enum Basis {
     Public,
     /// A measurement by littoral's own benches.
     Measured,
+    /// Adjusted until a model reproduced published figures, which the source names.
+    Fitted,
     /// An assumption, its reason given as the source.
     Assumed,
     /// Given by the user on the command line.
     Given,
 }
 
-const BASES: [(&str, Basis); 5] = [
+const BASES: [(&str, Basis); 6] = [
     ("paper", Basis::Paper),
     ("public", Basis::Public),
     ("measured", Basis::Measured),
+    ("fitted", Basis::Fitted),
     ("assumed", Basis::Assumed),
     ("given", Basis::Given),
 ];
@@ -418,7 +421,11 @@ fn split_key(row: &Row) -> (&'static str, &'static str) {
     row.key.split_once('.').expect("invariant: a key has a section")
 }
 
-fn read_figure(fields: &mut Fields<'_, '_>, field: &str, row: &Row) -> Result<Option<Figure>> {
+pub(crate) fn read_figure(
+    fields: &mut Fields<'_, '_>,
+    field: &str,
+    row: &Row,
+) -> Result<Option<Figure>> {
     let Some(mut inner) = fields.table(field)? else { return Ok(None) };
     let (value, at) = inner.number_or_text("value")?.ok_or_else(|| inner.missing("value"))?;
     let parsed = match value {

@@ -13,6 +13,7 @@ pub(crate) fn code1(job: &mut Job, _size: usize, steps: usize) -> Result<Vec<f64
     for _ in 0..steps {
         let section = job.enter(LockId(0))?;
         section.write(counter.whole())?[0] += 1;
+        section.work(2);
         section.leave()?;
     }
     job.barrier()?;
@@ -34,6 +35,7 @@ pub(crate) fn code2(job: &mut Job, _size: usize, steps: usize) -> Result<Vec<f64
         phase.end()?;
         let phase = job.phase()?;
         sum += phase.read(word.whole())?[0];
+        phase.work(2);
         phase.end()?;
     }
     Ok(vec![sum as f64])

@@ -21,6 +21,7 @@ pub(crate) fn run(job: &mut Job, count: usize, range: usize) -> Result<Vec<f64>>
     let mine: Vec<usize> = block_of(count, me, ranks).map(|i| key(i, range)).collect();
     let mut own = vec![0u32; range];
     mine.iter().for_each(|k| own[*k] += 1);
+    job.work(2 * mine.len() as u64);
 
     let section = job.enter(LockId(1))?;
     section.write(totals)?.iter_mut().zip(&own).for_each(|(t, o)| *t += o);
@@ -45,6 +46,7 @@ pub(crate) fn run(job: &mut Job, count: usize, range: usize) -> Result<Vec<f64>>
         phase.write(sorted.part(at..at + 1))?[0] = k as u32;
         next[k] += 1;
     }
+    phase.work((range * usize::from(ranks) + 4 * block_of(count, me, ranks).len()) as u64);
     phase.end()?;
     let phase = job.phase()?;
     let answer: Vec<f64> = phase.read(sorted)?.iter().map(|k| f64::from(*k)).collect();

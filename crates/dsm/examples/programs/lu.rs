@@ -19,6 +19,11 @@ impl Blocks {
         self.data.part(start..start + self.b * self.b)
     }
 
+    /// Operations of a product of two blocks.
+    fn block_work(&self) -> u64 {
+        2 * (self.b as u64).pow(3)
+    }
+
     fn is_mine(&self, phase: &Phase<'_>, i: usize, j: usize) -> bool {
         (i * self.count + j) % usize::from(phase.ranks()) == usize::from(phase.rank())
     }
@@ -90,15 +95,18 @@ fn step(job: &mut Job, m: &Blocks, k: usize) -> Result<()> {
     let phase = job.phase()?;
     if m.is_mine(&phase, k, k) {
         factor(&mut phase.write(m.at(k, k))?, m.b);
+        phase.work(m.block_work() / 3);
     }
     phase.end()?;
     let phase = job.phase()?;
     for i in k + 1..m.count {
         if m.is_mine(&phase, k, i) {
             solve_row(&mut phase.write(m.at(k, i))?, &phase.read(m.at(k, k))?, m.b);
+            phase.work(m.block_work() / 2);
         }
         if m.is_mine(&phase, i, k) {
             solve_column(&mut phase.write(m.at(i, k))?, &phase.read(m.at(k, k))?, m.b);
+            phase.work(m.block_work() / 2);
         }
     }
     phase.end()?;
@@ -107,6 +115,7 @@ fn step(job: &mut Job, m: &Blocks, k: usize) -> Result<()> {
         for j in (k + 1..m.count).filter(|j| m.is_mine(&phase, i, *j)) {
             let (left, right) = (phase.read(m.at(i, k))?, phase.read(m.at(k, j))?);
             subtract_product(&mut phase.write(m.at(i, j))?, &left, &right, m.b);
+            phase.work(m.block_work());
         }
     }
     phase.end()

@@ -56,6 +56,7 @@ impl Level {
             }
         }
         drop((before, right, after));
+        phase.work((8 * rows.len() * self.n) as u64);
         phase.end()
     }
 
@@ -93,6 +94,7 @@ fn restrict(job: &mut Job, fine: &Level, coarse: &Level) -> Result<()> {
         }
     }
     drop((from, right, guess));
+    phase.work((4 * rows.len() * coarse.n) as u64);
     phase.end()
 }
 
@@ -102,6 +104,7 @@ fn prolong(job: &mut Job, coarse: &Level, fine: &Level) -> Result<()> {
     let phase = job.phase()?;
     let correction = phase.read(coarse.u[0])?;
     let mut guess = phase.write(fine.u[0].part(rows.start * w..rows.end * w))?;
+    phase.work((rows.len() * fine.n) as u64);
     for (r, i) in rows.enumerate() {
         for j in 1..=fine.n {
             guess[r * w + j] += correction[i.div_ceil(2) * cw + j.div_ceil(2)];

@@ -5,7 +5,7 @@ use littoral_dsm::Result;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job, block_of};
 
-use super::sor::{border, half_sweep, width};
+use super::sor::{border, half_sweep, half_sweep_work, width};
 
 /// As `codes::code1`.
 pub(crate) fn code1(job: &mut Job, _size: usize, steps: usize) -> Result<Vec<f64>> {
@@ -16,6 +16,7 @@ pub(crate) fn code1(job: &mut Job, _size: usize, steps: usize) -> Result<Vec<f64
         job.lock(LockId(0))?;
         // SAFETY: the pointer is of a live job's word; no reference is made.
         unsafe { p.write_volatile(p.read_volatile() + 1) };
+        job.work(2);
         job.unlock(LockId(0))?;
     }
     job.wait_for_all()?;
@@ -56,6 +57,7 @@ pub(crate) fn sor(job: &mut Job, n: usize, steps: usize) -> Result<Vec<f64>> {
             let other = std::slice::from_raw_parts(other, (count + 2) * w);
             half_sweep(n, rows.clone(), colour, own, other);
         }
+        job.work(half_sweep_work(n, count));
         job.wait_for_all()?;
     }
     let whole = (n + 2) * w;

@@ -45,6 +45,11 @@ pub(crate) fn half_sweep(
     }
 }
 
+/// Operations of a half sweep of so many rows: seven a cell, half of the cells.
+pub(crate) fn half_sweep_work(n: usize, rows: usize) -> u64 {
+    (7 * rows * n / 2) as u64
+}
+
 pub(crate) fn run(job: &mut Job, n: usize, steps: usize) -> Result<Vec<f64>> {
     assert!(n.is_multiple_of(2), "an even size");
     let w = width(n);
@@ -68,6 +73,7 @@ pub(crate) fn run(job: &mut Job, n: usize, steps: usize) -> Result<Vec<f64>> {
         let other = phase.read(grid[1 - colour].part((rows.start - 1) * w..(rows.end + 1) * w))?;
         half_sweep(n, rows.clone(), colour, &mut own, &other);
         drop((own, other));
+        phase.work(half_sweep_work(n, rows.len()));
         phase.end()?;
     }
     let phase = job.phase()?;

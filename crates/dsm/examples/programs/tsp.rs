@@ -17,10 +17,13 @@ fn distance(a: usize, b: usize) -> u64 {
 struct Search {
     cities: usize,
     bound: u64,
+    /// Prefixes looked at.
+    looked: u64,
 }
 
 impl Search {
     fn explore(&mut self, last: usize, visited: u32, length: u64) {
+        self.looked += 1;
         if length >= self.bound {
             return;
         }
@@ -60,9 +63,10 @@ pub(crate) fn run(job: &mut Job, cities: usize, _steps: usize) -> Result<Vec<f64
         let section = job.enter(BEST)?;
         let bound = section.read(best.whole())?[0];
         section.leave()?;
-        let mut search = Search { cities, bound };
+        let mut search = Search { cities, bound, looked: 0 };
         let length = distance(0, first) + distance(first, second);
         search.explore(second, 1 | 1 << first | 1 << second, length);
+        job.work(10 * search.looked);
         if search.bound < bound {
             let section = job.enter(BEST)?;
             let mut best = section.write(best.whole())?;

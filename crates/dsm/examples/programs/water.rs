@@ -72,6 +72,8 @@ pub(crate) fn run(job: &mut Job, molecules: usize, steps: usize) -> Result<Vec<f
     for _ in 0..steps {
         let phase = job.phase()?;
         let own = pair_forces(&phase.read(positions)?, mine.clone());
+        let pairs: usize = mine.clone().map(|i| molecules - i - 1).sum();
+        phase.work(30 * pairs as u64);
         phase.write(forces.part(cells.clone()))?.fill(0.0);
         phase.end()?;
         add_up(job, forces, &own)?;
@@ -84,6 +86,7 @@ pub(crate) fn run(job: &mut Job, molecules: usize, steps: usize) -> Result<Vec<f
             speed[i] += force[i] * DT;
             place[i] += speed[i] * DT;
         }
+        phase.work(4 * force.len() as u64);
         drop((force, speed, place));
         phase.end()?;
     }

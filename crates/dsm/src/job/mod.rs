@@ -92,6 +92,7 @@ mod raw;
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::time::Duration;
 
 use bytemuck::Pod;
 use littoral_base::units::NodeId;
@@ -244,6 +245,18 @@ impl Job {
         self.node.counts()
     }
 
+    /// Declares that the program has computed so many operations since it said so last. Where the
+    /// job runs in virtual time (`littoral dsm run --fabric sim`) that is what its computing takes;
+    /// elsewhere it is nothing.
+    pub fn work(&self, operations: u64) {
+        self.node.declare(operations);
+    }
+
+    /// Time since this rank joined, from zero on: virtual time where the job runs in that.
+    pub fn elapsed(&self) -> Duration {
+        self.node.elapsed()
+    }
+
     /// How raw accesses are noticed; `None` where they need not be.
     pub fn mechanism(&self) -> Option<Mechanism> {
         self.node.mechanism()
@@ -394,6 +407,11 @@ impl Section<'_> {
         write(self.node, slice)
     }
 
+    /// As [`Job::work`].
+    pub fn work(&self, operations: u64) {
+        self.node.declare(operations);
+    }
+
     /// Enters a section inside this one.
     ///
     /// # Errors
@@ -458,6 +476,11 @@ impl Phase<'_> {
     /// `Kind::Misuse` when another guard overlaps, `Kind::PeerLost`.
     pub fn write<T: Pod>(&self, slice: SharedSlice<T>) -> Result<Write<'_, T>> {
         write(self.node, slice)
+    }
+
+    /// As [`Job::work`].
+    pub fn work(&self, operations: u64) {
+        self.node.declare(operations);
     }
 
     /// This rank's block of `slice`, to write; the blocks of all ranks are disjoint.

@@ -8,9 +8,11 @@
 //! | variable | what |
 //! |---|---|
 //! | `LITTORAL_DSM_RANK`, `_RANKS` | which of how many |
-//! | `LITTORAL_DSM_FABRIC` | `tcp`, `shm` or `pool` |
+//! | `LITTORAL_DSM_FABRIC` | `tcp`, `shm`, `pool` or `sim` |
 //! | `LITTORAL_DSM_ADDRESSES` | tcp: where each rank listens, commas between |
 //! | `LITTORAL_DSM_LISTENER` | tcp: number of the descriptor that listens for this rank |
+//! | `LITTORAL_DSM_CONDUCTOR` | sim: number of the descriptor that leads to the conductor |
+//! | `LITTORAL_DSM_COMPUTE` | sim: `declared` or `processor` |
 //! | `LITTORAL_DSM_MEMORY` | shm, pool: the fabric's file |
 //! | `LITTORAL_DSM_LINES` | pool: `new` or `used` lines shared in place behind the fabric's part |
 //! | `LITTORAL_DSM_DIRECT` | shm: the file that is the shared memory |
@@ -28,6 +30,7 @@ pub mod run;
 
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +45,8 @@ use crate::error::{Error, Kind, Result};
 use crate::memory::{Mechanism, PoolLines};
 use crate::runtime::carrier::{Carrier, Exclusive, Shared, Solo};
 use crate::runtime::{Config, OnLoss};
+use crate::virtual_time::Compute;
+use crate::virtual_time::seat::Seat;
 
 pub use run::{Fabric, Plan};
 
@@ -141,6 +146,7 @@ fn carrier(me: NodeId, ranks: u16) -> Result<Box<dyn Carrier>> {
     };
     Ok(match fabric.as_str() {
         "tcp" => Box::new(Shared(tcp(me)?)),
+        "sim" => Box::new(seat(me, ranks)?),
         "shm" => {
             let file = shared_file("MEMORY", &needed("MEMORY")?)?;
             let layout = ShmLayout::new(ranks, WINDOW_BYTES);
@@ -154,7 +160,7 @@ fn carrier(me: NodeId, ranks: u16) -> Result<Box<dyn Carrier>> {
             let pool = MappedPool::map(&file, layout.pool_bytes()).map_err(failed)?;
             Box::new(Exclusive::new(PoolFabric::new(pool, layout, me).map_err(failed)?))
         }
-        other => return Err(misuse(format!("{PREFIX}FABRIC={other}; tcp, shm or pool"))),
+        other => return Err(misuse(format!("{PREFIX}FABRIC={other}; tcp, shm, pool or sim"))),
     })
 }
 
@@ -177,6 +183,17 @@ fn lines(ranks: u16, bytes_max: usize, state: &str) -> Result<PoolLines> {
     Ok(PoolLines { domain: Arc::new(pool), at, used: state != "new" })
 }
 
+fn seat(me: NodeId, ranks: u16) -> Result<Seat> {
+    let compute = match needed("COMPUTE")?.as_str() {
+        "declared" => Compute::Declared,
+        "processor" => Compute::Processor,
+        other => return Err(misuse(format!("{PREFIX}COMPUTE={other}; declared or processor"))),
+    };
+    let stream = raw::inherited(number("CONDUCTOR", &needed("CONDUCTOR")?)?);
+    let stream = stream.ok_or_else(|| misuse("the way to the conductor is taken".to_owned()))?;
+    Ok(Seat::new(me, ranks, UnixStream::from(stream), compute))
+}
+
 fn tcp(me: NodeId) -> Result<TcpFabric> {
     let text = needed("ADDRESSES")?;
     let parse = |a: &str| {
@@ -186,8 +203,8 @@ fn tcp(me: NodeId) -> Result<TcpFabric> {
     let mine = addresses.get(me.index()).copied();
     let mine = mine.ok_or_else(|| misuse(format!("{PREFIX}ADDRESSES has none for rank {me}")))?;
     let handed = variable("LISTENER").map(|fd| number("LISTENER", &fd)).transpose()?;
-    let listener = match handed.and_then(raw::inherited_listener) {
-        Some(listener) => listener,
+    let listener = match handed.and_then(raw::inherited) {
+        Some(listener) => TcpListener::from(listener),
         None => TcpListener::bind(mine).map_err(|e| {
             Error::with_source(Kind::Environment, format!("listening on {mine}"), e)
         })?,

@@ -10,14 +10,19 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::TcpListener;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd as _, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_device::fabric::shm::ShmLayout;
+use littoral_device::fabric::timing::Timing;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -25,6 +30,8 @@ use super::hosts::Host;
 use super::{POOL_PAGE_BYTES, PREFIX, WINDOW_BYTES, lines_at};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::board_bytes;
+use crate::virtual_time::Compute;
+use crate::virtual_time::conductor::{Conductor, Report};
 
 /// How long the other ranks may go on after the first has failed.
 pub const GRACE: Duration = Duration::from_millis(1500);
@@ -43,6 +50,13 @@ pub enum Fabric {
     PoolPages,
     /// TCP, on one machine or between several.
     Tcp,
+    /// An interconnect in virtual time: ranks of this machine, one at a time.
+    Sim {
+        /// What its operations take.
+        timing: Timing,
+        /// What computing is charged by.
+        compute: Compute,
+    },
 }
 
 /// A job to run.
@@ -86,6 +100,8 @@ pub struct JobEnd {
     pub code: u8,
     /// Every rank's end, first to last.
     pub ends: Vec<End>,
+    /// What a job in virtual time took.
+    pub report: Option<Report>,
 }
 
 struct Running {
@@ -94,9 +110,16 @@ struct Running {
     ended: bool,
 }
 
+/// The thread that conducts a job in virtual time.
+struct Conducting {
+    thread: JoinHandle<Report>,
+    over: Arc<AtomicBool>,
+}
+
 /// A started job.
 pub struct Started {
     ranks: Vec<Running>,
+    conductor: Option<Conducting>,
     /// Files that the ranks reach through this process.
     _files: Vec<File>,
 }
@@ -124,30 +147,42 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<JobEnd> {
 /// As [`run`]; ranks already started are killed.
 pub fn start(plan: &Plan) -> Result<Started> {
     check(plan)?;
-    let mut started = Started { ranks: Vec::new(), _files: Vec::new() };
+    let mut started = Started { ranks: Vec::new(), conductor: None, _files: Vec::new() };
     let shared = started.share(plan)?;
     let listeners = listen(plan)?;
+    let (streams, seats) = seats(plan)?;
     for rank in 0..plan.ranks {
         let mut command = command(plan, rank);
         let listener = listeners.as_ref().map(|l| &l[usize::from(rank)]);
         let addresses = addresses(plan, listeners.as_deref())?;
-        let fds = listener.map(|l| l.as_raw_fd().to_string());
+        let seat = seats.get(usize::from(rank));
+        let handed = listener.map(|l| ("LISTENER", l.as_fd()));
+        let handed = handed.or(seat.map(|s| ("CONDUCTOR", s.as_fd())));
+        let fds = handed.map(|(name, fd)| (name, fd.as_raw_fd().to_string()));
         let own = [("RANK", rank.to_string()), ("RANKS", plan.ranks.to_string())];
-        let own = own.into_iter().chain(fds.map(|fd| ("LISTENER", fd)));
+        let own = own.into_iter().chain(fds);
         let all = own.chain(addresses.map(|a| ("ADDRESSES", a))).chain(shared.iter().cloned());
         let names: Vec<(String, String)> =
             all.map(|(k, v)| (format!("{PREFIX}{k}"), v)).chain(plan.variables.clone()).collect();
         command.set(&names);
         command.program(plan);
-        let inherit = |flags| listener.map_or(Ok(()), |l| fcntl_setfd(l, flags));
-        inherit(FdFlags::empty()).map_err(|e| environment("handing a listener on", e))?;
+        let inherit = |flags| handed.map_or(Ok(()), |(_, fd)| fcntl_setfd(fd, flags));
+        inherit(FdFlags::empty()).map_err(|e| environment("handing a socket on", e))?;
         let child = command.0.spawn().map_err(|e| {
             environment(format!("starting rank {rank}: {}", plan.program.to_string_lossy()), e)
         });
-        inherit(FdFlags::CLOEXEC).map_err(|e| environment("keeping a listener", e))?;
+        inherit(FdFlags::CLOEXEC).map_err(|e| environment("keeping a socket", e))?;
         started.ranks.push(Running { rank, child: child?, ended: false });
     }
+    started.conduct(plan, streams)?;
     Ok(started)
+}
+
+/// The ends of the ways between conductor and ranks, where the job is in virtual time.
+fn seats(plan: &Plan) -> Result<(Vec<UnixStream>, Vec<UnixStream>)> {
+    let count = if matches!(plan.fabric, Fabric::Sim { .. }) { plan.ranks } else { 0 };
+    let pair = |_| UnixStream::pair().map_err(|e| environment("making a pair of sockets", e));
+    Ok((0..count).map(pair).collect::<Result<Vec<_>>>()?.into_iter().unzip())
 }
 
 fn check(plan: &Plan) -> Result<()> {
@@ -234,6 +269,11 @@ impl Started {
             Fabric::Tcp => "tcp",
             Fabric::Pool | Fabric::PoolPages => "pool",
             Fabric::Shm | Fabric::ShmPages => "shm",
+            Fabric::Sim { compute, .. } => {
+                let name = if compute == Compute::Declared { "declared" } else { "processor" };
+                names.push(("COMPUTE", name.to_owned()));
+                "sim"
+            }
         };
         names.push(("FABRIC", fabric.to_owned()));
         if plan.hosts.is_none() {
@@ -241,7 +281,7 @@ impl Started {
             names.push(("BOARD", self.keep(memory(board_bytes(plan.ranks))?)));
         }
         match plan.fabric {
-            Fabric::Tcp => {}
+            Fabric::Tcp | Fabric::Sim { .. } => {}
             Fabric::Pool | Fabric::PoolPages => {
                 let own = lines_at(plan.ranks);
                 let shared = if plan.fabric == Fabric::Pool { plan.bytes_max } else { 0 };
@@ -270,6 +310,23 @@ impl Started {
         Ok(names)
     }
 
+    /// Begins to conduct a job in virtual time, on a thread of its own: ranks die with the thread
+    /// that started them.
+    fn conduct(&mut self, plan: &Plan, streams: Vec<UnixStream>) -> Result<()> {
+        let Fabric::Sim { timing, .. } = plan.fabric else { return Ok(()) };
+        let (processes, over) = (self.processes(), Arc::new(AtomicBool::new(false)));
+        let ended = Arc::clone(&over);
+        let thread = std::thread::Builder::new()
+            .name("littoral-dsm-conductor".to_owned())
+            .spawn(move || {
+                let abandoned = || ended.load(Ordering::Acquire);
+                Conductor::new(streams, &processes, timing, &abandoned).conduct()
+            })
+            .map_err(|e| environment("starting the conductor", e))?;
+        self.conductor = Some(Conducting { thread, over });
+        Ok(())
+    }
+
     fn keep(&mut self, file: File) -> String {
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         self._files.push(file);
@@ -283,7 +340,7 @@ impl Started {
 
     /// Waits for the end of every rank; the first failure ends all.
     pub fn wait(mut self, interrupted: &dyn Fn() -> bool) -> JobEnd {
-        let mut job = JobEnd { code: 0, ends: Vec::new() };
+        let mut job = JobEnd { code: 0, ends: Vec::new(), report: None };
         let mut deadline: Option<Instant> = None;
         while job.ends.len() < self.ranks.len() {
             let kill = interrupted() || deadline.is_some_and(|d| Instant::now() >= d);
@@ -302,6 +359,10 @@ impl Started {
             if job.ends.len() == before {
                 std::thread::sleep(LOOK);
             }
+        }
+        if let Some(conducting) = self.conductor.take() {
+            conducting.over.store(true, Ordering::Release);
+            job.report = conducting.thread.join().ok();
         }
         job
     }

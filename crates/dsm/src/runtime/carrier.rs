@@ -10,6 +10,7 @@ use littoral_base::units::NodeId;
 use littoral_device::fabric::{Fabric, Liveness};
 
 use crate::error::{Error, Kind, Result};
+use crate::virtual_time::Turns;
 
 /// A way for messages between the ranks of a job; usable from several threads of a rank.
 pub trait Carrier: Send + Sync {
@@ -36,6 +37,10 @@ pub trait Carrier: Send + Sync {
     fn show_life(&self) -> Result<()>;
     /// Whether a rank can be reached.
     fn liveness(&self, rank: NodeId) -> Liveness;
+    /// The rank's turns, where ranks run one at a time in virtual time.
+    fn turns(&self) -> Option<&dyn Turns> {
+        None
+    }
 }
 
 fn lost(e: littoral_device::error::Error) -> Error {

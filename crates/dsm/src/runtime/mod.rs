@@ -16,6 +16,7 @@ pub mod carrier;
 mod control;
 mod engine;
 mod link;
+mod turns;
 
 use std::fs::File;
 use std::ops::Range;
@@ -33,11 +34,13 @@ use crate::error::{Error, Kind, Result};
 use crate::memory::{
     Mechanism, Memory, MemoryCounts, OnFault, PoolLines, Registration, Segment, page_bytes,
 };
+use crate::virtual_time::Ask;
 use board::Board;
 pub(crate) use board::board_bytes;
 use carrier::Carrier;
 use control::Body;
 use engine::{Borrow, Engine, Failure};
+use turns::{FAULT, MISS, SYNC, Why};
 
 /// How often the server looks after deaths, signs of life and messages that found no room.
 const ROUND: Duration = Duration::from_millis(10);
@@ -116,6 +119,8 @@ struct Common {
     changed: Condvar,
     /// An operation of the program has not ended.
     busy: AtomicBool,
+    /// The program waits for the others' farewells.
+    parting: AtomicBool,
     closing: AtomicBool,
     carrier: Box<dyn Carrier>,
     on_loss: OnLoss,
@@ -135,6 +140,7 @@ pub(crate) struct Node {
     in_place: bool,
     bytes_max: usize,
     allocations: u32,
+    joined: Instant,
     finished: bool,
 }
 
@@ -176,6 +182,7 @@ impl Node {
             engine: Mutex::new(engine),
             changed: Condvar::new(),
             busy: AtomicBool::new(false),
+            parting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             carrier,
             on_loss: config.on_loss,
@@ -186,20 +193,17 @@ impl Node {
         common.locked().say_hello(&*common.carrier);
         let registration =
             if direct || in_place { None } else { Some(register(&common, &memory)?) };
-        let serving = Arc::clone(&common);
-        let server = std::thread::Builder::new()
-            .name(format!("littoral-dsm-{me}"))
-            .spawn(move || serving.serve())
-            .map_err(|e| environment("starting the server thread", e))?;
+        let server = if common.carrier.turns().is_some() { None } else { Some(serve(&common)?) };
         Ok(Node {
             common,
-            server: Some(server),
+            server,
             registration,
             memory,
             direct,
             in_place,
             bytes_max: config.bytes_max,
             allocations: 0,
+            joined: Instant::now(),
             finished: false,
         })
     }
@@ -248,24 +252,39 @@ impl Node {
         RankCounts { protocol: engine.rank.counts(), memory, messages, message_bytes }
     }
 
+    /// The program declares so many operations of computing.
+    pub(crate) fn declare(&self, operations: u64) {
+        if let Some(turns) = self.common.carrier.turns() {
+            turns.declare(operations);
+        }
+    }
+
+    /// Time since this rank joined: virtual where the job is.
+    pub(crate) fn elapsed(&self) -> Duration {
+        match self.common.carrier.turns() {
+            Some(turns) => Duration::from_nanos(turns.now().as_nanos()),
+            None => self.joined.elapsed(),
+        }
+    }
+
     pub(crate) fn mechanism(&self) -> Option<Mechanism> {
         self.common.locked().rank.frames().mechanism()
     }
 
     pub(crate) fn lock(&self, lock: LockId) -> Result<()> {
-        self.common.operate(|r| r.lock(lock))?;
+        self.common.operate(SYNC, |r| r.lock(lock))?;
         self.common.locked().show_held();
         Ok(())
     }
 
     pub(crate) fn unlock(&self, lock: LockId) -> Result<()> {
-        self.common.operate(|r| r.unlock(lock))?;
+        self.common.operate(SYNC, |r| r.unlock(lock))?;
         self.common.locked().show_held();
         Ok(())
     }
 
     pub(crate) fn barrier(&self) -> Result<()> {
-        self.common.operate(Rank::barrier)
+        self.common.operate(SYNC, Rank::barrier)
     }
 
     /// Adds room for `bytes` bytes to the job, alike on every rank; where it begins.
@@ -333,7 +352,7 @@ impl Node {
     ) -> Result<()> {
         while !pages.is_empty() {
             let count = (pages.end - pages.start).min(FETCH_PAGES);
-            self.common.operate(|r| op(r, PageId(pages.start), count))?;
+            self.common.operate(MISS, |r| op(r, PageId(pages.start), count))?;
             pages.start += count;
         }
         Ok(())
@@ -384,6 +403,11 @@ impl Node {
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.barrier()?;
         let common = &self.common;
+        if let Some(turns) = common.carrier.turns() {
+            common.part_in_turns(turns)?;
+            self.finished = true;
+            return Ok(());
+        }
         let deadline = Instant::now() + PARTING_MAX;
         let mut engine = common.locked();
         engine.broadcast(&*common.carrier, &Body::Goodbye);
@@ -428,6 +452,15 @@ impl Drop for Node {
     }
 }
 
+/// Starts the server thread of a rank.
+fn serve(common: &Arc<Common>) -> Result<JoinHandle<()>> {
+    let serving = Arc::clone(common);
+    std::thread::Builder::new()
+        .name(format!("littoral-dsm-{}", common.carrier.me()))
+        .spawn(move || serving.serve())
+        .map_err(|e| environment("starting the server thread", e))
+}
+
 /// A fingerprint of this machine and its process numbers.
 fn machine() -> u64 {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -451,7 +484,14 @@ impl Common {
     }
 
     /// Carries out one operation of the program to its end.
-    fn operate(&self, op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>) -> Result<()> {
+    fn operate(
+        &self,
+        why: Why,
+        op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
+    ) -> Result<()> {
+        if let Some(turns) = self.carrier.turns() {
+            return self.operate_in_turns(turns, why, op);
+        }
         {
             let mut engine = self.locked();
             engine.check()?;
@@ -491,18 +531,22 @@ impl Common {
         engine.check()
     }
 
+    fn take_in(&self, from: NodeId, frame: Vec<u8>) {
+        let mut engine = self.locked();
+        if engine.failed.is_none() {
+            match engine.take(&*self.carrier, from, frame) {
+                Ok(true) => self.end_operation(&mut engine),
+                Ok(false) => self.changed.notify_all(),
+                Err(e) => self.fail(&mut engine, &e),
+            }
+        }
+    }
+
     /// Takes at most one message in; whether there was one.
     fn take_one(&self, timeout: Duration) -> bool {
         match self.carrier.receive(timeout) {
             Ok(Some((from, frame))) => {
-                let mut engine = self.locked();
-                if engine.failed.is_none() {
-                    match engine.take(&*self.carrier, from, frame) {
-                        Ok(true) => self.end_operation(&mut engine),
-                        Ok(false) => self.changed.notify_all(),
-                        Err(e) => self.fail(&mut engine, &e),
-                    }
-                }
+                self.take_in(from, frame);
                 true
             }
             Ok(None) => false,
@@ -569,6 +613,10 @@ impl Common {
         engine.drain(&*self.carrier);
         self.busy.store(false, Ordering::Release);
         self.changed.notify_all();
+        if let Some(turns) = self.carrier.turns() {
+            // It carries the abort; a conductor that is gone needs none.
+            let _ = turns.give(Ask::Leave);
+        }
         if self.on_loss == OnLoss::Exit {
             self.give_up(e);
         }
@@ -597,7 +645,7 @@ impl Common {
             write.unwrap_or_else(|| frames.is_readable(page))
         };
         let raise = |()| self.locked().rank.frames_mut().raise(page);
-        match self.operate(|r| r.want(page, 1, write)).and_then(raise) {
+        match self.operate(FAULT, |r| r.want(page, 1, write)).and_then(raise) {
             Ok(()) => true,
             Err(e) => self.give_up(&e),
         }

@@ -1,0 +1,19 @@
+//! Fits the profile `loongson-2e` on table 1 (without Ocean) and figure 4 of paper 002, and prints
+//! the constants with what is left: what the shipped profile and the book's table were made with.
+#![allow(clippy::print_stdout)]
+
+use littoral_bench::jiajia::fit::{Fit, boards, distances};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut seen = |fit: &Fit| println!("sum of squares {:.2}", fit.sum());
+    let fit = Fit::search(&mut seen)?;
+    println!("cluster {:?}", fit.cluster);
+    for program in &fit.programs {
+        let [data, syn, server] = distances(program, fit.cluster)?;
+        let (name, uneven) = (program.name, program.uneven_percent);
+        println!("{name}: uneven {uneven} %; data {data:+.2}, syn {syn:+.2}, server {server:+.2}");
+    }
+    let (remote, manager) = boards(fit.cluster)?;
+    println!("remote {remote:?}\nmanager {manager:?}");
+    Ok(())
+}

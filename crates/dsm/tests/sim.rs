@@ -1,0 +1,242 @@
+//! Jobs of real processes in virtual time: answers, equal runs, ranks that die, are stopped, fail
+//! or wait for each other.
+//!
+//! The test's own binary is the launcher and the ranks, as in `launch.rs`.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../examples/programs/main.rs"]
+#[allow(dead_code)]
+mod programs;
+
+use std::io::Write as _;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use littoral_device::fabric::timing::Timing;
+use littoral_dsm::core::message::LockId;
+use littoral_dsm::job::{Homes, Job};
+use littoral_dsm::launch::{Fabric, Plan, run};
+use littoral_dsm::virtual_time::Compute;
+use rustix::process::{Pid, Signal, kill_process};
+
+const LAUNCH: &str = "DSM_SIM_LAUNCH";
+const PROGRAM: &str = "DSM_SIM_PROGRAM";
+/// Nothing here takes so long unless it hangs.
+const HANG: Duration = Duration::from_secs(120);
+
+#[test]
+fn process() {
+    if std::env::var_os("LITTORAL_DSM_RANK").is_some() {
+        let line = std::env::var(PROGRAM).unwrap();
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let code = rank_program(&words);
+        std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 });
+    }
+    if let Ok(line) = std::env::var(LAUNCH) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let compute = if words[2] == "cpu" { Compute::Processor } else { Compute::Declared };
+        let plan = plan(words[0].parse().unwrap(), Timing::open(words[1]).unwrap(), compute);
+        let end = run::run(&plan, &|| false).unwrap();
+        let report = end.report.unwrap();
+        let (total, traffic) = (report.total.0, report.traffic);
+        say(&format!("virtual {total} {traffic:?} {:?}", report.parts));
+        std::process::exit(i32::from(end.code));
+    }
+}
+
+fn say(line: &str) {
+    let said = writeln!(std::io::stderr(), "{line}");
+    said.unwrap();
+}
+
+fn plan(ranks: u16, timing: Timing, compute: Compute) -> Plan {
+    let own = ["--exact", "process", "--nocapture"];
+    Plan {
+        ranks,
+        fabric: Fabric::Sim { timing, compute },
+        hosts: None,
+        pool: None,
+        program: std::env::current_exe().unwrap().into(),
+        arguments: own.into_iter().map(Into::into).collect(),
+        bytes_max: 1 << 28,
+        variables: vec![],
+    }
+}
+
+fn rank_program(words: &[String]) -> ExitCode {
+    match words[0].as_str() {
+        "end" => go_wrong(|_| std::process::exit(9)),
+        "stop" => go_wrong(|_| {
+            kill_process(Pid::from_raw(std::process::id() as i32).unwrap(), Signal::STOP).unwrap();
+            Ok(())
+        }),
+        "twice" => go_wrong(|job| {
+            job.lock(LockId(5))?;
+            job.lock(LockId(5))
+        }),
+        "crossed" => crossed(),
+        "clock" => clock(),
+        "none" => ExitCode::SUCCESS,
+        _ => programs::run(words),
+    }
+}
+
+/// Rank 1 does something wrong, the others wait at a barrier.
+fn go_wrong(wrong: impl Fn(&mut Job) -> littoral_dsm::Result<()>) -> ExitCode {
+    let mut job = Job::join().unwrap();
+    let _s = job.alloc_slice::<u64>(1, Homes::Cyclic).unwrap();
+    let done = if job.rank() == 1 { wrong(&mut job) } else { job.barrier() };
+    match done.and_then(|()| job.finish().map(drop)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            say(&format!("rank program: {e}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Two ranks take two locks in opposite orders.
+fn crossed() -> ExitCode {
+    let mut job = Job::join().unwrap();
+    let (first, second) = (u32::from(job.rank()), u32::from(1 - job.rank()));
+    job.lock(LockId(first)).unwrap();
+    job.work(1_000_000);
+    job.lock(LockId(second)).unwrap();
+    job.barrier().unwrap();
+    ExitCode::SUCCESS
+}
+
+/// Declared operations take their time and nothing else does.
+fn clock() -> ExitCode {
+    let mut job = Job::join().unwrap();
+    let timing = Timing::open("tcp").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    job.barrier().unwrap();
+    let before = job.elapsed();
+    job.work(1_000_000);
+    job.barrier().unwrap();
+    let took = job.elapsed() - before;
+    let declared = Duration::from_nanos(timing.operation.as_nanos() * 1_000_000);
+    let right = took >= declared && took < declared * 2;
+    job.finish().unwrap();
+    if right { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+fn launch(ranks: u16, how: &str, program: &str) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "process", "--nocapture"]).env(LAUNCH, format!("{ranks} {how}"));
+    command.env(PROGRAM, program).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let began = Instant::now();
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    assert!(began.elapsed() < HANG, "{program} hung");
+    output
+}
+
+fn virtual_line(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = text.lines().find(|l| l.starts_with("virtual "));
+    line.unwrap_or_else(|| panic!("no report in {text}")).to_owned()
+}
+
+fn agrees(ranks: u16, how: &str, program: &str) -> String {
+    let output = launch(ranks, how, program);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{program} on {ranks}, {how}: {output:?}");
+    assert!(text.contains("agrees with one process"), "{text}");
+    virtual_line(&output)
+}
+
+const PROGRAMS: [&str; 10] = [
+    "code1 1 20",
+    "code1-raw 1 20",
+    "code2 1 20",
+    "sor 32 3",
+    "sor-raw 32 3",
+    "lu 48 16",
+    "is 4096 256",
+    "tsp 7 0",
+    "water 24 2",
+    "ocean 16 1",
+];
+
+#[test]
+fn every_program_agrees_with_one_process() {
+    for program in PROGRAMS {
+        agrees(2, "loongson-2e:cluster declared", program);
+        agrees(5, "loongson-2e:manager declared", program);
+    }
+}
+
+#[test]
+fn equal_jobs_are_equal_to_the_last_picosecond() {
+    for program in ["tsp 7 0", "water 24 2", "sor-raw 32 3"] {
+        let runs = [(); 2].map(|()| agrees(4, "rdma declared", program));
+        assert_eq!(runs[0], runs[1], "{program}");
+        assert!(!runs[0].starts_with("virtual 0 "), "{}", runs[0]);
+    }
+}
+
+#[test]
+fn sixty_four_ranks_run() {
+    agrees(64, "cxl-pool declared", "code1 1 2");
+    agrees(64, "tcp declared", "code2 1 2");
+}
+
+#[test]
+fn processor_time_counts_where_it_is_asked_for() {
+    let line = agrees(2, "cxl-pool cpu", "sor 64 4");
+    assert!(!line.contains("busy: Picos(0)"), "{line}");
+}
+
+#[test]
+fn the_clock_of_a_rank_is_virtual() {
+    assert!(launch(3, "tcp declared", "clock").status.success());
+}
+
+fn fails(program: &str, within: Duration) -> String {
+    let began = Instant::now();
+    let output = launch(3, "tcp declared", program);
+    assert!(!output.status.success(), "{program}");
+    assert!(began.elapsed() < within, "{program}: {:?}", began.elapsed());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_rank_that_ends_is_named_by_the_others() {
+    let text = fails("end", HANG);
+    for rank in [0, 2] {
+        let line = text.lines().find(|l| l.starts_with(&format!("littoral dsm: rank {rank}: ")));
+        let line = line.unwrap_or_else(|| panic!("rank {rank} said nothing: {text}"));
+        assert!(
+            line.contains("rank 1 (process ") && line.contains("died holding no lock"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_is_stopped_is_named_by_the_others() {
+    let text = fails("stop", HANG);
+    assert!(text.contains("died holding no lock: its process is stopped"), "{text}");
+}
+
+#[test]
+fn a_mistake_of_one_rank_reaches_every_other() {
+    let text = fails("twice", HANG);
+    assert!(text.contains("lock 5"), "{text}");
+    assert!(text.contains("littoral dsm: rank 0: "), "{text}");
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_are_told_so() {
+    let output = launch(2, "tcp declared", "crossed");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(text.contains("ranks 0, 1 wait for each other for ever"), "{text}");
+}
+
+#[test]
+fn a_program_that_never_joins_ends_as_it_ends() {
+    assert!(launch(2, "tcp declared", "none").status.success());
+}
