@@ -5,13 +5,16 @@
 use littoral_bench::jiajia::fit::{Fit, boards, distances};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut seen = |fit: &Fit| println!("sum of squares {:.2}", fit.sum());
+    let mut seen = |fit: &Fit| println!("sum of fourth powers {:.1}", fit.sum());
     let fit = Fit::search(&mut seen)?;
     println!("cluster {:?}", fit.cluster);
     for program in &fit.programs {
         let [data, syn, server] = distances(program, fit.cluster)?;
         let (name, uneven) = (program.name, program.uneven_percent);
-        println!("{name}: uneven {uneven} %; data {data:+.2}, syn {syn:+.2}, server {server:+.2}");
+        let turns = program.turns().map_or(String::new(), |t| format!(", {t} turns"));
+        println!(
+            "{name}: uneven {uneven} %{turns}; data {data:+.2}, syn {syn:+.2}, server {server:+.2}"
+        );
     }
     let (remote, manager) = boards(fit.cluster)?;
     println!("remote {remote:?}\nmanager {manager:?}");

@@ -1,10 +1,11 @@
 //! Fitting the profile `loongson-2e`: which constants make the model's tables the paper's.
 //!
-//! The cluster's `send`, `latency` and `trap` and each program's unevenness minimise the
-//! squared distances, in points, of the shares of table 1 (IS, LU, SOR, TSP, Water: fifteen rows;
-//! Ocean never enters). Figure 4 then gives the board: one factor by which TCP/IP over remote memory
-//! is faster, and the `send` of the lock manager's library, each by the squared logarithms of two
-//! ratios. What is not searched for is said in the profile with its source.
+//! The cluster's `send`, `latency` and `trap`, each program's unevenness and the turns of TSP,
+//! which the paper does not say, minimise the fourth powers of the distances, in points, of the
+//! shares of table 1 (IS, LU, SOR, TSP, Water: fifteen rows; Ocean never enters): what is asked for
+//! is that none is far off. Figure 4 then gives the board: one factor by which TCP/IP over remote
+//! memory is faster, and the `send` of the lock manager's library, each by the squared logarithms
+//! of two ratios. What is not searched for is said in the profile with its source.
 //!
 //! Invariants
 //! - Coordinate descent from one start with steps that shrink: equal runs, equal constants.
@@ -19,6 +20,11 @@ use super::tables::{per_iteration_us, runs};
 const US: u64 = 1_000_000;
 /// Steps of the search, as shares of a value.
 const STEPS: [f64; 4] = [0.4, 0.15, 0.05, 0.02];
+
+/// Where the search begins: `send`, `latency` and `trap`, each program's unevenness, TSP's turns.
+const START_US: [u64; 3] = [60, 60, 120];
+const START_UNEVEN: [u32; 5] = [55, 40, 40, 60, 45];
+const START_TURNS: u32 = 2400;
 
 /// A constant that is searched for, in microseconds.
 type Constant = (&'static str, fn(&mut Timing) -> &mut Picos, u64, u64);
@@ -42,7 +48,7 @@ pub struct Fit {
     pub cluster: Timing,
     /// The programs, each with its unevenness.
     pub programs: Vec<Program>,
-    /// Squared distances in points, a program.
+    /// Fourth powers of distances in points, a program.
     pub residuals: Vec<f64>,
 }
 
@@ -56,7 +62,7 @@ pub fn distances(program: &Program, cluster: Timing) -> Result<[f64; 3], String>
 }
 
 fn residual(program: &Program, cluster: Timing) -> Result<f64, String> {
-    Ok(distances(program, cluster)?.iter().map(|d| d * d).sum())
+    Ok(distances(program, cluster)?.iter().map(|d| d.powi(4)).sum())
 }
 
 fn moved(value: u64, share: f64, least: u64, greatest: u64) -> [u64; 2] {
@@ -65,12 +71,17 @@ fn moved(value: u64, share: f64, least: u64, greatest: u64) -> [u64; 2] {
 }
 
 impl Fit {
-    /// The start of a search: the profile's constants as they are.
+    /// The start of a search: estimates by hand, whatever the profile says now.
     ///
     /// # Errors
     /// When the model refuses a workload.
     pub fn begin() -> Result<Fit, String> {
-        let (cluster, programs) = (platform("cluster")?, fitted_on());
+        let [send, latency, trap] = START_US.map(|us| Picos(us * US));
+        let acknowledge = Picos(2 * latency.0);
+        let cluster = Timing { send, latency, trap, acknowledge, ..platform("cluster")? };
+        let start = fitted_on().into_iter().zip(START_UNEVEN);
+        let programs: Vec<_> =
+            start.map(|(p, u)| p.with_unevenness(u).with_turns(START_TURNS)).collect();
         let residuals = programs.iter().map(|p| residual(p, cluster)).collect::<Result<_, _>>()?;
         Ok(Fit { cluster, programs, residuals })
     }
@@ -88,7 +99,7 @@ impl Fit {
         loop {
             let before = self.sum();
             for n in 0..self.programs.len() {
-                self.fit_unevenness(n, share)?;
+                self.fit_program(n, share)?;
             }
             for constant in CONSTANTS {
                 self.fit_constant(constant, share)?;
@@ -110,12 +121,14 @@ impl Fit {
         Ok(fit)
     }
 
-    fn fit_unevenness(&mut self, n: usize, share: f64) -> Result<(), String> {
+    fn fit_program(&mut self, n: usize, share: f64) -> Result<(), String> {
         let here = self.programs[n];
-        for percent in moved(u64::from(here.uneven_percent), share, 0, 100) {
-            let uneven_percent = u32::try_from(percent).expect("invariant: at most 100");
-            let mut there = here;
-            there.uneven_percent = uneven_percent;
+        let number = |n: u64| u32::try_from(n).expect("invariant: within the limits of the search");
+        let uneven = moved(u64::from(here.uneven_percent), share, 0, 100);
+        let uneven = uneven.map(|percent| here.with_unevenness(number(percent)));
+        let turns = here.turns().map(|t| moved(u64::from(t), share, 600, 9600));
+        let turns = turns.into_iter().flatten().map(|t| here.with_turns(number(t)));
+        for there in uneven.into_iter().chain(turns) {
             let residual = residual(&there, self.cluster)?;
             if residual < self.residuals[n] {
                 (self.programs[n], self.residuals[n]) = (there, residual);
@@ -178,7 +191,8 @@ fn least<T: Copy>(
     best.map(|(_, value)| value).ok_or_else(|| "nothing to search".to_owned())
 }
 
-/// The board's constants from figure 4, given the cluster's: with TCP/IP, and with the lock manager.
+/// The board's constants from figure 4, given the cluster's: with TCP/IP, and with the lock
+/// manager.
 ///
 /// # Errors
 /// As [`Fit::begin`].
@@ -209,7 +223,7 @@ mod tests {
         fit.programs.truncate(1);
         fit.residuals.truncate(1);
         let before = fit.sum();
-        fit.fit_unevenness(0, 0.1).unwrap();
+        fit.fit_program(0, 0.1).unwrap();
         CONSTANTS.into_iter().for_each(|c| fit.fit_constant(c, 0.1).unwrap());
         assert!(fit.sum() <= before);
     }
