@@ -217,7 +217,7 @@ impl FabricProfile {
         &self.summary
     }
 
-    /// The names of the configurations, in the order of the file.
+    /// The names of the configurations, in order of name.
     pub fn configurations(&self) -> impl Iterator<Item = &str> {
         self.configurations.iter().map(|(name, _)| name.as_str())
     }
