@@ -285,7 +285,15 @@ fn ranks_of(job: &Child) -> Vec<Pid> {
         list.push(' ');
     }
     let pids = list.split_whitespace().filter_map(|w| w.parse().ok());
-    pids.filter_map(Pid::from_raw).collect()
+    pids.filter_map(Pid::from_raw).filter(|&p| is_rank(p)).collect()
+}
+
+/// Whether a process runs its program by now: one stopped between fork and exec would stop its
+/// launcher too, which waits for the exec.
+fn is_rank(pid: Pid) -> bool {
+    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
+    let name = b"LITTORAL_DSM_RANK=";
+    environment.is_ok_and(|e| e.split(|&b| b == 0).any(|word| word.starts_with(name)))
 }
 
 #[test]
