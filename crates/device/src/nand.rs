@@ -15,8 +15,12 @@
 //! is being emptied), retries of weak pages, controller time. Profiles fold those into
 //! `read.latency`.
 //!
-//! Callers: the flash model in virtual time ([`crate::flash::timed`]) and, later, near-storage
-//! compute.
+//! Two faces of one model: [`Nand`] is a party of a simulation and tells when commands have
+//! finished; [`Chips`] answers each end at once, for a caller with one chip a channel that submits
+//! in order of time. A property test holds them equal.
+//!
+//! Callers: the flash model in virtual time ([`crate::flash::timed`]), zoned devices in software
+//! ([`crate::zoned`]) and, later, near-storage compute.
 
 use std::collections::VecDeque;
 
@@ -234,6 +238,42 @@ impl Nand {
     }
 }
 
+/// Chips with a channel of their own each, whose commands' ends are known at submission.
+///
+/// A command holds its chip for a length that the caller gives, transfer included: chips of
+/// different wear differ there. Commands of a chip run in order of submission.
+#[derive(Clone, Debug)]
+pub struct Chips {
+    chips: Resource,
+}
+
+impl Chips {
+    /// `count` idle chips.
+    pub fn new(count: usize) -> Chips {
+        Chips { chips: Resource::new(count) }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.chips.width()
+    }
+
+    /// Submits a command at `at` that holds `chip` for `length`; answers its end. Times of
+    /// submission must not decrease.
+    ///
+    /// # Panics
+    /// When the chip does not exist.
+    pub fn submit(&mut self, at: Picos, chip: usize, length: Picos) -> Picos {
+        self.chips.acquire_unit(chip, at, length).end
+    }
+
+    /// When everything submitted so far has ended.
+    pub fn idle_at(&self) -> Picos {
+        let ends = (0..self.chips.width()).map(|chip| self.chips.free_at(chip));
+        ends.max().unwrap_or(Picos::ZERO)
+    }
+}
+
 /// How long `count` things take at `per_s` a second, rounded up to a picosecond.
 pub(crate) fn duration(count: u64, per_s: u64) -> Picos {
     let picos = (u128::from(count) * 1_000_000_000_000).div_ceil(u128::from(per_s));
@@ -306,6 +346,29 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn both_faces_answer_alike_where_a_chip_has_its_channel(
+            channels in 1u32..5, mut script in proptest::collection::vec(
+                (0u64..50_000_000, 0u8..30, 0u32..4, Just(0u32)), 1..80),
+        ) {
+            script.sort_by_key(|command| command.0);
+            let mut chips = Chips::new(channels as usize);
+            let mut all = play(channels, 1, &script);
+            all.sort_by_key(|f| f.id.0);
+            let p = parameters(channels, 1);
+            for finished in all {
+                let moved = |bytes| duration(u64::from(bytes), p.channel_bytes_per_s);
+                let length = match finished.command {
+                    Command::Read { bytes } => p.read + moved(bytes),
+                    Command::Program => p.program + moved(p.page_bytes),
+                    Command::Erase => p.erase,
+                };
+                let chip = finished.chip.channel as usize;
+                prop_assert_eq!(chips.submit(finished.submitted, chip, length), finished.end);
+            }
+            prop_assert_eq!(chips.count(), channels as usize);
+        }
+
         #[test]
         fn no_chip_overlaps_itself_and_every_command_finishes_once(
             channels in 1u32..4, chips in 1u32..4,

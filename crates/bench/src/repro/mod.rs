@@ -12,7 +12,12 @@ pub mod loongarch;
 pub mod sdtm;
 pub mod zbtree;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+use littoral_device::fabric::timing::FabricProfile;
+use littoral_device::profile::Profile;
+use littoral_device::zoned;
 
 use crate::claims::{self, Claim, Figure, Run, Targets};
 use crate::error::Result;
@@ -71,7 +76,8 @@ pub fn run(
     mut progress: impl FnMut(&str, usize, usize),
 ) -> Result<Run> {
     let targets = Targets::of(system)?;
-    let environment = host::environment();
+    let mut environment = host::environment();
+    environment.profiles = profiles_of(system);
     let wanted = |id: &str| options.only.as_deref().is_none_or(|o| id.starts_with(o));
     steps.retain(|s| s.claims.iter().any(|id| wanted(id)));
     let total = steps.len();
@@ -99,6 +105,23 @@ pub fn run(
     })
 }
 
+/// Hashes of the profiles behind a system's modelled figures, by name.
+fn profiles_of(system: &str) -> BTreeMap<String, String> {
+    let shipped = "invariant: the profile is shipped";
+    let hash = |name: &str| match system {
+        flash::SYSTEM => Profile::named(name).expect(shipped).hash(),
+        zbtree::SYSTEM => zoned::timing::Profile::named(name).expect(shipped).hash(),
+        _ => FabricProfile::open(name).expect(shipped).hash(),
+    };
+    let names: &[&str] = match system {
+        flash::SYSTEM => &["xlfdd"],
+        zbtree::SYSTEM => &["zns-paper"],
+        jiajia::SYSTEM => &["loongson-2e", "tcp", "rdma", "cxl-pool"],
+        _ => &[],
+    };
+    names.iter().map(|&name| (name.to_owned(), hash(name))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +136,13 @@ mod tests {
             program: PathBuf::new(),
             only: only.map(str::to_owned),
         }
+    }
+
+    #[test]
+    fn modelled_systems_name_their_profiles() {
+        let count = |system| profiles_of(system).len();
+        assert_eq!([flash::SYSTEM, zbtree::SYSTEM, jiajia::SYSTEM].map(count), [1, 1, 4]);
+        assert_eq!(count(loongarch::SYSTEM), 0, "nothing is modelled there");
     }
 
     fn steps() -> Vec<Step> {

@@ -1,20 +1,20 @@
 //! How long the emulated zoned device takes, in virtual time, and the shipped profiles.
 //!
-//! - A zone lives on one channel (`zone % channels`); a channel serves one request at a time, in
-//!   the order of the requests; reads overtake nothing.
+//! - A zone lives on one chip of the NAND model ([`crate::nand::Chips`]), `zone % channels`, which
+//!   serves one request at a time, in the order of the requests; reads overtake nothing.
 //! - A worn zone is slower: every `wear_step_resets` resets add `wear_step_percent` to its
 //!   latencies.
 //! - Profiles are data: [`Profile::named`] returns the shipped ones, [`Profile::parse`] reads TOML.
 //!
-//! The model is one request at a time a channel with fixed latencies a block; striping inside a
+//! Latencies a block are fixed; striping inside a
 //! zone and write buffers are in the figures of a profile, not in the model.
 
-use littoral_base::sim::Resource;
 use littoral_base::units::{Picos, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use super::zones::Geometry;
 use crate::error::{Error, Kind, Result};
+use crate::nand::Chips;
 
 /// Latencies of a zoned device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -89,20 +89,28 @@ impl Profile {
         }
         Ok(profile)
     }
+
+    /// XXH3-64 of every value, sixteen hexadecimal digits; the source's words do not count.
+    pub fn hash(&self) -> String {
+        let mut values = self.clone();
+        values.timing.source.clear();
+        let text = toml::to_string(&values).expect("invariant: a profile is a table of numbers");
+        format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+    }
 }
 
 /// The virtual time line of one emulated device.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     timing: Timing,
-    channels: Resource,
+    chips: Chips,
     now: Picos,
 }
 
 impl Timeline {
     pub(super) fn new(timing: Timing) -> Timeline {
-        let channels = Resource::new(timing.channels);
-        Timeline { timing, channels, now: Picos::ZERO }
+        let chips = Chips::new(timing.channels);
+        Timeline { timing, chips, now: Picos::ZERO }
     }
 
     pub(super) fn timing(&self) -> &Timing {
@@ -117,11 +125,10 @@ impl Timeline {
         self.now = self.now.max(to);
     }
 
-    /// Serves a request of `nanos` on the zone's channel and says when it ends.
+    /// Serves a request of `nanos` on the zone's chip and says when it ends.
     pub(super) fn serve(&mut self, zone: ZoneId, resets: u64, nanos: u64) -> Picos {
-        let channel = zone.index() % self.timing.channels;
-        let length = Picos::from_nanos(self.worn(resets, nanos));
-        self.channels.acquire_unit(channel, self.now, length).end
+        let chip = zone.index() % self.timing.channels;
+        self.chips.submit(self.now, chip, Picos::from_nanos(self.worn(resets, nanos)))
     }
 
     fn worn(&self, resets: u64, nanos: u64) -> u64 {
@@ -131,8 +138,7 @@ impl Timeline {
 
     /// When everything submitted so far has ended.
     pub(super) fn drained(&self) -> Picos {
-        let ends = (0..self.channels.width()).map(|c| self.channels.free_at(c));
-        ends.max().expect("invariant: a device has at least one channel").max(self.now)
+        self.chips.idle_at().max(self.now)
     }
 }
 
@@ -145,6 +151,11 @@ mod tests {
         for name in Profile::names() {
             let p = Profile::named(name).unwrap();
             assert!(!p.timing.source.is_empty(), "{name}");
+            let (mut words, mut value) = (p.clone(), p.clone());
+            words.timing.source.push('.');
+            value.timing.read_ns += 1;
+            assert_eq!(words.hash(), p.hash(), "{name}");
+            assert_ne!(value.hash(), p.hash(), "{name}");
         }
         let e = Profile::named("x").unwrap_err().to_string();
         assert!(e.contains("zns-paper"), "{e}");

@@ -1,8 +1,8 @@
 //! The launcher: starts a job's ranks, watches them, ends them together.
 //!
 //! Invariants
-//! - The job's exit code is that of the first rank that failed; 128 and the signal's number when a
-//!   signal ended it; 0 when none failed.
+//! - The job's exit code is 128 and the signal's number when a signal that is not the launcher's own
+//!   ended a rank, else that of the first rank that failed, and 0 when none failed.
 //! - Once a rank has failed, the others have [`GRACE`] to say so and end; what is left, such as a
 //!   stopped rank, is killed.
 
@@ -346,13 +346,9 @@ impl Started {
             let kill = interrupted() || deadline.is_some_and(|d| Instant::now() >= d);
             let before = job.ends.len();
             for running in self.ranks.iter_mut().filter(|r| !r.ended) {
-                if let Some(end) = running.look(kill) {
-                    if job.code == 0 {
-                        job.code = code(end.status);
-                    }
-                    job.ends.push(end);
-                }
+                job.ends.extend(running.look(kill));
             }
+            job.code = verdict(&job.ends);
             if job.code != 0 {
                 deadline.get_or_insert_with(|| Instant::now() + GRACE);
             }
@@ -392,6 +388,16 @@ impl Running {
     }
 }
 
+/// The job's exit code after these ends.
+///
+/// Survivors may end, and be seen to, before the rank that was struck down: a signal that the
+/// launcher did not send is the cause whatever the order.
+fn verdict(ends: &[End]) -> u8 {
+    let struck = |e: &&End| !e.killed_by_launcher && e.status.signal().is_some();
+    let failed = || ends.iter().find(|e| !e.status.success());
+    ends.iter().find(struck).or_else(failed).map_or(0, |e| code(e.status))
+}
+
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
@@ -420,4 +426,25 @@ fn pool(path: &PathBuf, own_bytes: usize, bytes: usize) -> Result<(File, bool)> 
     std::fs::remove_file(path).map_err(failed)?;
     file.set_len(bytes as u64).map_err(failed)?;
     Ok((file, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(rank: u16, raw: i32, killed_by_launcher: bool) -> End {
+        let status = ExitStatus::from_raw(raw);
+        End { rank, process: u32::from(rank) + 1, status, killed_by_launcher }
+    }
+
+    #[test]
+    fn a_rank_that_was_struck_down_gives_the_code_whoever_is_seen_first() {
+        let (fine, lost, struck) = (end(0, 0, false), end(1, 3 << 8, false), end(2, 9, false));
+        assert_eq!(verdict(&[]), 0);
+        assert_eq!(verdict(&[fine]), 0);
+        assert_eq!(verdict(&[fine, lost]), 3);
+        assert_eq!(verdict(&[fine, lost, struck]), 137);
+        assert_eq!(verdict(&[lost, end(0, 9, true)]), 3, "the launcher's own signal is no cause");
+        assert_eq!(verdict(&[end(0, 9, true)]), 137);
+    }
 }
