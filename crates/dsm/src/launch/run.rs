@@ -1,8 +1,8 @@
 //! The launcher: starts a job's ranks, watches them, ends them together.
 //!
 //! Invariants
-//! - The job's exit code is 128 and the signal's number when a signal that is not the launcher's own
-//!   ended a rank, else that of the first rank that failed, and 0 when none failed.
+//! - The job's exit code is 128 and the signal's number when a signal that is not the launcher's
+//!   own ended a rank, else that of the first rank that failed, and 0 when none failed.
 //! - Once a rank has failed, the others have [`GRACE`] to say so and end; what is left, such as a
 //!   stopped rank, is killed.
 
