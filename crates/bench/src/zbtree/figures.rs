@@ -369,10 +369,15 @@ impl Bench {
         let (z, c) = (z?, c?);
         let bad = z.lost + z.broken + c.lost + c.broken;
         let note = format!(
-            "{} cuts, {} more inside recoveries, {} operations acknowledged",
+            "{} cuts, {} more inside recoveries, {} operations acknowledged; lost and broken: zb {} \
+             and {}, cow {} and {}",
             z.cuts + c.cuts,
             z.recovery_cuts + c.recovery_cuts,
-            z.acknowledged + c.acknowledged
+            z.acknowledged + c.acknowledged,
+            z.lost,
+            z.broken,
+            c.lost,
+            c.broken
         );
         Ok(vec![("zbtree.crash.lost".to_owned(), Figure::new(bad as f64, note))])
     }
