@@ -35,7 +35,7 @@ use littoral_base::units::Picos;
 
 use super::sim::LogGp;
 use crate::error::{Error, Kind, Result};
-use crate::profile::{Figure, Row, Rule, Unit, fields, read_figure, suggestion};
+use crate::profile::{Figure, Row, Rule, Unit, fields, read_figure, suggestion, text_of};
 
 /// The format that fabric profiles name in their field `schema`.
 pub const SCHEMA: &str = "littoral.fabric/1";
@@ -137,18 +137,7 @@ impl FabricProfile {
     /// `Kind::Io` when the file cannot be read, `Kind::Profile` for a name that is not there, with
     /// the nearest, and as [`FabricProfile::parse`].
     pub fn open(name: &str) -> Result<FabricProfile> {
-        if name.contains('/') || name.ends_with(".toml") {
-            let text = std::fs::read_to_string(name)
-                .map_err(|e| Error::with_source(Kind::Io, format!("reading profile {name}"), e))?;
-            return Self::parse(&text, name);
-        }
-        match SHIPPED.iter().find(|(n, _)| *n == name) {
-            Some((n, text)) => Self::parse(text, n),
-            None => {
-                let hint = suggestion(name, Self::shipped());
-                Err(Error::new(Kind::Profile, format!("there is no fabric profile `{name}`{hint}")))
-            }
-        }
+        Self::parse(&text_of("fabric profile", &SHIPPED, name)?, name)
     }
 
     /// The profile, configuration and constants that `profile[:configuration]` names.

@@ -20,9 +20,9 @@
 //!   sources and the order of fields do not change it. Every result carries it.
 //! - An error names file, line, field and the nearest legal value.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use littoral_base::units::Picos;
 
@@ -171,6 +171,34 @@ const SHIPPED: [(&str, &str); 4] = [
     ("cxl-flash", include_str!("shipped/cxl-flash.toml")),
 ];
 
+/// The text of a profile shipped under `name`; `what` says in an error what was looked for.
+pub(crate) fn shipped_text(
+    what: &str,
+    shipped: &[(&'static str, &'static str)],
+    name: &str,
+) -> Result<&'static str> {
+    if let Some((_, text)) = shipped.iter().find(|(n, _)| *n == name) {
+        return Ok(text);
+    }
+    let hint = suggestion(name, shipped.iter().map(|(n, _)| *n));
+    Err(Error::new(Kind::Profile, format!("there is no {what} `{name}`{hint}")))
+}
+
+/// The text of a shipped profile, or of the file at `name` when `name` looks like a path (has a `/`
+/// or ends in `.toml`).
+pub(crate) fn text_of(
+    what: &str,
+    shipped: &[(&'static str, &'static str)],
+    name: &str,
+) -> Result<Cow<'static, str>> {
+    if !(name.contains('/') || name.ends_with(".toml")) {
+        return shipped_text(what, shipped, name).map(Cow::Borrowed);
+    }
+    let read = std::fs::read_to_string(name);
+    read.map(Cow::Owned)
+        .map_err(|e| Error::with_source(Kind::Io, format!("reading profile {name}"), e))
+}
+
 impl Profile {
     /// The names of the shipped profiles.
     pub fn shipped() -> impl Iterator<Item = &'static str> + Clone {
@@ -182,13 +210,7 @@ impl Profile {
     /// # Errors
     /// `Kind::Profile` with the nearest name when there is none.
     pub fn named(name: &str) -> Result<Profile> {
-        match SHIPPED.iter().find(|(n, _)| *n == name) {
-            Some((n, text)) => Self::parse(text, n),
-            None => {
-                let hint = suggestion(name, Self::shipped());
-                Err(Error::new(Kind::Profile, format!("there is no profile `{name}`{hint}")))
-            }
-        }
+        Self::parse(shipped_text("profile", &SHIPPED, name)?, name)
     }
 
     /// A shipped profile, or the file at `name` when `name` looks like a path (has a `/` or ends in
@@ -197,12 +219,7 @@ impl Profile {
     /// # Errors
     /// `Kind::Io` when the file cannot be read, else as [`Profile::parse`].
     pub fn open(name: &str) -> Result<Profile> {
-        if !(name.contains('/') || name.ends_with(".toml")) {
-            return Self::named(name);
-        }
-        let text = std::fs::read_to_string(Path::new(name))
-            .map_err(|e| Error::with_source(Kind::Io, format!("reading profile {name}"), e))?;
-        Self::parse(&text, name)
+        Self::parse(&text_of("profile", &SHIPPED, name)?, name)
     }
 
     /// Reads a profile from `text`; `origin` names it in errors.

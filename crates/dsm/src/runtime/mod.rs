@@ -494,16 +494,26 @@ impl Common {
         }
         {
             let mut engine = self.locked();
-            engine.check()?;
-            let outcome = op(&mut engine.rank)?;
-            self.busy.store(true, Ordering::Release);
-            match engine.absorb(&*self.carrier, outcome) {
-                Ok(true) => self.end_operation(&mut engine),
-                Ok(false) => {}
-                Err(e) => self.fail(&mut engine, &e),
-            }
+            self.begin(&mut engine, op)?;
         }
         self.wait()
+    }
+
+    /// Puts an operation to the rank and sends what it wants sent; `busy` tells whether it goes on.
+    fn begin(
+        &self,
+        engine: &mut Engine,
+        op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
+    ) -> Result<()> {
+        engine.check()?;
+        let outcome = op(&mut engine.rank)?;
+        self.busy.store(true, Ordering::Release);
+        match engine.absorb(&*self.carrier, outcome) {
+            Ok(true) => self.end_operation(engine),
+            Ok(false) => {}
+            Err(e) => self.fail(engine, &e),
+        }
+        Ok(())
     }
 
     fn end_operation(&self, engine: &mut Engine) {

@@ -44,14 +44,7 @@ impl Common {
             self.drive(turns, computed)?;
         }
         let mut engine = self.locked();
-        engine.check()?;
-        let outcome = op(&mut engine.rank)?;
-        self.busy.store(true, Ordering::Release);
-        match engine.absorb(&*self.carrier, outcome) {
-            Ok(true) => self.end_operation(&mut engine),
-            Ok(false) => {}
-            Err(e) => self.fail(&mut engine, &e),
-        }
+        self.begin(&mut engine, op)?;
         engine.check()?;
         drop(engine);
         let done = !self.busy.load(Ordering::Acquire);

@@ -93,6 +93,25 @@ unsafe fn on(view: *const HostileView, act: impl FnOnce(&HostileView) -> Option<
     unsafe { view.as_ref() }.and_then(act).unwrap_or(-1)
 }
 
+/// What needs a range of the pool and answers nothing.
+///
+/// # Safety
+/// `view` is null or a live handle.
+unsafe fn on_range(
+    view: *const HostileView,
+    offset: usize,
+    len: usize,
+    act: impl FnOnce(&HostileView),
+) -> c_int {
+    let act = |v: &HostileView| {
+        in_range(offset, len, v.len())?;
+        act(v);
+        Some(0)
+    };
+    // SAFETY: the caller promises null or a live handle.
+    unsafe { on(view, act) }
+}
+
 fn in_range(offset: usize, len: usize, bytes: usize) -> Option<()> {
     (offset.checked_add(len)? <= bytes).then_some(())
 }
@@ -214,13 +233,8 @@ pub unsafe extern "C" fn littoral_pool_write_back(
     offset: usize,
     len: usize,
 ) -> c_int {
-    let act = |v: &HostileView| {
-        in_range(offset, len, v.len())?;
-        v.write_back(offset, len);
-        Some(0)
-    };
     // SAFETY: the caller promises null or a live handle.
-    unsafe { on(view, act) }
+    unsafe { on_range(view, offset, len, |v| v.write_back(offset, len)) }
 }
 
 /// Drops this node's copies of the lines of a range, dirty ones (a mistake, counted) included.
@@ -233,13 +247,8 @@ pub unsafe extern "C" fn littoral_pool_invalidate(
     offset: usize,
     len: usize,
 ) -> c_int {
-    let act = |v: &HostileView| {
-        in_range(offset, len, v.len())?;
-        v.invalidate(offset, len);
-        Some(0)
-    };
     // SAFETY: the caller promises null or a live handle.
-    unsafe { on(view, act) }
+    unsafe { on_range(view, offset, len, |v| v.invalidate(offset, len)) }
 }
 
 /// Returns when every line written back before is on the medium.
