@@ -5,8 +5,8 @@
 # targets of scripts/mutants.txt are built once with `--cfg mutants` (for workspace crates only, so
 # that dependencies are shared with the ordinary build) and run once for each of their mutants, which
 # must make them fail. Without a mutant they must pass, or a failure would show nothing. A target
-# called `loom_*` is a model, built as scripts/loom.sh builds it. A defect in the source and not in the
-# list, or the other way round, fails this script.
+# called `loom_*` is a model, built as `scripts/schedules.sh loom` builds it. A defect in the source
+# and not in the list, or the other way round, fails this script.
 #
 # MUTANT=NAME restricts the run to one.
 set -euo pipefail

@@ -4,7 +4,7 @@
 //! the comparison with the count and the falling asleep are one step. A lost wake-up is a deadlock,
 //! which loom reports.
 //!
-//! `scripts/loom.sh` runs it.
+//! `scripts/schedules.sh loom` runs it.
 #![cfg(loom)]
 
 use std::time::Duration;

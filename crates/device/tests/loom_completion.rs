@@ -9,7 +9,7 @@
 //! Two mutants of the device must be caught: one answers before the data, one writes its word into
 //! the other slot. A model that lets them pass proves nothing.
 //!
-//! `scripts/loom.sh` runs it; by hand:
+//! `scripts/schedules.sh loom` runs it; by hand:
 //! `RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target-loom LOOM_MAX_PREEMPTIONS=3
 //! cargo test --release -p littoral-device --test loom_completion`
 #![cfg(loom)]

@@ -6,12 +6,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod processes;
 #[path = "../examples/programs/main.rs"]
 #[allow(dead_code)]
 mod programs;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use littoral_base::rng::{self, Rng as _};
@@ -20,8 +21,8 @@ use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, Plan, hosts, run};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-const LAUNCH: &str = "DSM_TEST_LAUNCH";
-const PROGRAM: &str = "DSM_TEST_PROGRAM";
+use processes::{be_a_rank, launched, launcher, say, text};
+
 const MARKS: &str = "DSM_TEST_MARKS";
 const HOSTS: &str = "DSM_TEST_HOSTS";
 const FABRICS: [&str; 5] = ["shm", "pages", "pool", "pool-pages", "tcp"];
@@ -30,13 +31,8 @@ const HANG: Duration = Duration::from_secs(60);
 
 #[test]
 fn process() {
-    if std::env::var_os("LITTORAL_DSM_RANK").is_some() {
-        let line = std::env::var(PROGRAM).unwrap();
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let code = rank_program(&words);
-        std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 });
-    }
-    if let Ok(line) = std::env::var(LAUNCH) {
+    be_a_rank(rank_program);
+    if let Some(line) = launched() {
         let (ranks, fabric) = line.split_once(' ').unwrap();
         let end = run::run(&plan(ranks.parse().unwrap(), fabric), &|| false).unwrap();
         for e in end.ends.iter().filter(|e| e.killed_by_launcher) {
@@ -44,12 +40,6 @@ fn process() {
         }
         std::process::exit(i32::from(end.code));
     }
-}
-
-fn say(line: &str) {
-    use std::io::Write as _;
-    let said = writeln!(std::io::stderr(), "{line}");
-    said.unwrap();
 }
 
 fn plan(ranks: u16, fabric: &str) -> Plan {
@@ -60,18 +50,8 @@ fn plan(ranks: u16, fabric: &str) -> Plan {
         "pool-pages" => Fabric::PoolPages,
         _ => Fabric::Tcp,
     };
-    let own = ["--exact", "process", "--nocapture"];
     let hosts = std::env::var(HOSTS).ok().map(|text| hosts::parse(&text).unwrap());
-    Plan {
-        ranks,
-        fabric,
-        hosts,
-        pool: None,
-        program: std::env::current_exe().unwrap().into(),
-        arguments: own.into_iter().map(Into::into).collect(),
-        bytes_max: 1 << 30,
-        variables: vec![],
-    }
+    Plan { hosts, ..processes::plan(ranks, fabric, 1 << 30) }
 }
 
 /// Says that this rank has come to the point the test waits for.
@@ -142,17 +122,10 @@ fn misuse(wrong: impl Fn(&mut Job) -> littoral_dsm::Result<()>) -> ExitCode {
     }
 }
 
-/// A launcher process of a job; what it and its ranks say is captured.
 fn launch(ranks: u16, fabric: &str, program: &str, marks: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "process", "--nocapture"]).env(LAUNCH, format!("{ranks} {fabric}"));
-    command.env(PROGRAM, program).env(MARKS, marks);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = launcher(&format!("{ranks} {fabric}"), program);
+    command.env(MARKS, marks);
     command
-}
-
-fn text(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
 }
 
 fn finish(ranks: u16, fabric: &str, program: &str) -> (Option<i32>, String) {

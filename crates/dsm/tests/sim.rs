@@ -5,62 +5,39 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod processes;
 #[path = "../examples/programs/main.rs"]
 #[allow(dead_code)]
 mod programs;
 
-use std::io::Write as _;
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{ExitCode, Output};
 use std::time::{Duration, Instant};
 
 use littoral_device::fabric::timing::Timing;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
-use littoral_dsm::launch::{Fabric, Plan, run};
+use littoral_dsm::launch::{Fabric, run};
 use littoral_dsm::virtual_time::Compute;
 use rustix::process::{Pid, Signal, kill_process};
 
-const LAUNCH: &str = "DSM_SIM_LAUNCH";
-const PROGRAM: &str = "DSM_SIM_PROGRAM";
+use processes::{be_a_rank, launched, launcher, plan, say, text};
+
 /// Nothing here takes so long unless it hangs.
 const HANG: Duration = Duration::from_secs(120);
 
 #[test]
 fn process() {
-    if std::env::var_os("LITTORAL_DSM_RANK").is_some() {
-        let line = std::env::var(PROGRAM).unwrap();
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let code = rank_program(&words);
-        std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 });
-    }
-    if let Ok(line) = std::env::var(LAUNCH) {
+    be_a_rank(rank_program);
+    if let Some(line) = launched() {
         let words: Vec<&str> = line.split(' ').collect();
         let compute = if words[2] == "cpu" { Compute::Processor } else { Compute::Declared };
-        let plan = plan(words[0].parse().unwrap(), Timing::open(words[1]).unwrap(), compute);
+        let fabric = Fabric::Sim { timing: Timing::open(words[1]).unwrap(), compute };
+        let plan = plan(words[0].parse().unwrap(), fabric, 1 << 28);
         let end = run::run(&plan, &|| false).unwrap();
         let report = end.report.unwrap();
         let (total, traffic) = (report.total.0, report.traffic);
         say(&format!("virtual {total} {traffic:?} {:?}", report.parts));
         std::process::exit(i32::from(end.code));
-    }
-}
-
-fn say(line: &str) {
-    let said = writeln!(std::io::stderr(), "{line}");
-    said.unwrap();
-}
-
-fn plan(ranks: u16, timing: Timing, compute: Compute) -> Plan {
-    let own = ["--exact", "process", "--nocapture"];
-    Plan {
-        ranks,
-        fabric: Fabric::Sim { timing, compute },
-        hosts: None,
-        pool: None,
-        program: std::env::current_exe().unwrap().into(),
-        arguments: own.into_iter().map(Into::into).collect(),
-        bytes_max: 1 << 28,
-        variables: vec![],
     }
 }
 
@@ -124,24 +101,21 @@ fn clock() -> ExitCode {
 }
 
 fn launch(ranks: u16, how: &str, program: &str) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "process", "--nocapture"]).env(LAUNCH, format!("{ranks} {how}"));
-    command.env(PROGRAM, program).stdout(Stdio::piped()).stderr(Stdio::piped());
     let began = Instant::now();
-    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    let output = launcher(&format!("{ranks} {how}"), program).output().unwrap();
     assert!(began.elapsed() < HANG, "{program} hung");
     output
 }
 
 fn virtual_line(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = text(output);
     let line = text.lines().find(|l| l.starts_with("virtual "));
     line.unwrap_or_else(|| panic!("no report in {text}")).to_owned()
 }
 
 fn agrees(ranks: u16, how: &str, program: &str) -> String {
     let output = launch(ranks, how, program);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = text(&output);
     assert!(output.status.success(), "{program} on {ranks}, {how}: {output:?}");
     assert!(text.contains("agrees with one process"), "{text}");
     virtual_line(&output)
@@ -231,7 +205,7 @@ fn a_mistake_of_one_rank_reaches_every_other() {
 #[test]
 fn ranks_that_wait_for_each_other_are_told_so() {
     let output = launch(2, "tcp declared", "crossed");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = text(&output);
     assert!(!output.status.success());
     assert!(text.contains("ranks 0, 1 wait for each other for ever"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! Long random schedules under shuttle: threads hand over at every access to an atomic.
 //!
-//! Run with `scripts/shuttle.sh`; SCHEDULES says how many (4000). shuttle explores sequentially
-//! consistent schedules; weaker orderings are loom's part.
+//! Run with `scripts/schedules.sh shuttle`; SCHEDULES says how many (4000). shuttle explores
+//! sequentially consistent schedules; weaker orderings are loom's part.
 #![cfg(shuttle)]
 
 use std::sync::atomic::AtomicU64;
