@@ -144,6 +144,14 @@ impl<D: ZonedDevice> Relocate for Index<D> {
         }
     }
 
+    fn copied(&mut self, at: Lba) -> Result<Option<Lba>> {
+        match &mut self.tree {
+            Tree::Zb(t) => t.copied(at),
+            // A zone is emptied in one operation, which is durable as a whole or not at all.
+            Tree::Cow(_) => Ok(None),
+        }
+    }
+
     fn evacuate(&mut self, pages: &BTreeSet<Lba>) -> Result<()> {
         match &mut self.tree {
             Tree::Zb(_) => pages.iter().try_for_each(|&old| gc::move_page(self, old)),

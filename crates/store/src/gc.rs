@@ -7,16 +7,18 @@
 //! The collector runs when puts reach the zones that they leave ([`Store::wants_collection`]), one
 //! zone at a time, so its work is paced by the writes that need the room; the zones left are what
 //! it moves pages into. When an operation has no room at all it collects until it has, zones with
-//! little garbage too.
+//! little garbage too. Where a power cut inside a collection left no empty zone, [`crate::regain`]
+//! gets one back before anything else is done.
 
 use std::collections::BTreeSet;
 
 use littoral_base::mutant;
-use littoral_base::units::Lba;
+use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::ZonedDevice;
 
 use crate::error::Result;
 use crate::pages::Pages;
+use crate::regain::{self, Copies};
 use crate::store::{Durability, Store};
 
 /// An engine whose pages can be moved.
@@ -39,6 +41,15 @@ pub trait Relocate {
     /// Those of the store.
     fn moved(&mut self, old: Lba, new: Lba) -> Result<bool>;
 
+    /// The live page in a sequential zone that the unused page at `at` is a copy of, byte for byte.
+    /// An engine that moves a zone's pages in one operation leaves no copies and needs none.
+    ///
+    /// # Errors
+    /// Those of the store; a page that cannot be read is no copy.
+    fn copied(&mut self, _at: Lba) -> Result<Option<Lba>> {
+        Ok(None)
+    }
+
     /// Moves all of `pages` elsewhere, one by one; an engine whose moves rewrite shared ancestors
     /// does better to move them together.
     ///
@@ -57,21 +68,47 @@ pub trait Relocate {
 /// # Errors
 /// `Kind::Full` when there is no room to move its pages to; those of the store.
 pub fn step<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
+    if engine.store().has_no_empty_zone() {
+        return regain::regain(engine);
+    }
     let Some((zone, pages)) = engine.store().victim(is_urgent)? else { return Ok(false) };
+    empty(engine, zone, &pages, &Copies::new())?;
+    Ok(true)
+}
+
+/// Moves a zone's live pages elsewhere, those with copies to their copies, and resets it.
+pub(crate) fn empty<E: Relocate>(
+    engine: &mut E,
+    zone: ZoneId,
+    pages: &BTreeSet<Lba>,
+    copies: &Copies,
+) -> Result<()> {
     // The moves are made durable together, whatever the engine's own operations are.
     let durability = engine.store().durability();
     engine.store().set_durability(Durability::Batch);
-    let moved = engine.evacuate(&pages);
+    let moved = move_pages(engine, pages, copies);
     engine.store().set_durability(durability);
     moved?;
     if mutant!("store_reset_before_sync") {
         engine.store().release(zone)?;
-        engine.store().sync()?;
-        return Ok(true);
+        return engine.store().sync();
     }
     engine.store().sync()?;
-    engine.store().release(zone)?;
-    Ok(true)
+    engine.store().release(zone)
+}
+
+fn move_pages<E: Relocate>(engine: &mut E, pages: &BTreeSet<Lba>, copies: &Copies) -> Result<()> {
+    let mut rest = BTreeSet::new();
+    for &old in pages {
+        match copies.get(&old) {
+            Some(&copy) => {
+                engine.store().use_copy(copy);
+                settle(engine, old, copy)?;
+            }
+            None => _ = rest.insert(old),
+        }
+    }
+    engine.evacuate(&rest)
 }
 
 /// Moves one page and commits; a page that is no longer in use is left.
@@ -83,6 +120,11 @@ pub fn move_page<E: Relocate>(engine: &mut E, old: Lba) -> Result<()> {
         return Ok(());
     }
     let new = engine.store().copy_page(old)?;
+    settle(engine, old, new)
+}
+
+/// Tells the engine that `old` now lies at `new`, and commits.
+fn settle<E: Relocate>(engine: &mut E, old: Lba, new: Lba) -> Result<()> {
     if !engine.moved(old, new)? {
         engine.store().free(new);
         engine.store().free(old);

@@ -17,6 +17,7 @@ pub mod error;
 pub mod gc;
 pub mod pages;
 pub mod redo;
+mod regain;
 pub mod room;
 mod space;
 pub mod store;

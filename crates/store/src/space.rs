@@ -51,6 +51,8 @@ pub(crate) struct Space {
     pub(crate) conventional_free: BTreeSet<u64>,
     /// Empty zones that puts leave.
     pub(crate) kept: u64,
+    /// No zone is empty, and none can be made so.
+    pub(crate) is_stuck: bool,
     pub(crate) clock: u64,
 }
 
@@ -114,6 +116,7 @@ impl Space {
             conventional,
             conventional_free,
             kept: 2,
+            is_stuck: false,
             clock: 0,
         };
         space.adopt_partial_zones();
@@ -193,6 +196,12 @@ impl Space {
         Lba(at)
     }
 
+    /// Takes a written sequential page into use.
+    pub(crate) fn adopt(&mut self, at: Lba) {
+        let zone = self.zones.get_mut(&self.zone_of(at));
+        zone.expect("invariant: copies lie in data zones").live.insert(at.0);
+    }
+
     /// Frees a page, of either kind.
     pub(crate) fn free(&mut self, at: Lba) {
         if self.is_conventional(at) {
@@ -221,9 +230,14 @@ impl Space {
         Ok(())
     }
 
-    /// Blocks that can be appended while `kept` empty zones stay empty.
+    /// Blocks that can be appended while `kept` empty zones stay empty. None while the collector
+    /// has no empty zone: what room there is must get it one.
     pub(crate) fn sequential_room(&self, kept: u64) -> u64 {
-        let zones = self.empty_zones().saturating_sub(kept);
+        let empty = self.empty_zones();
+        if empty == 0 && !self.is_stuck {
+            return 0;
+        }
+        let zones = empty.saturating_sub(kept);
         zones * self.zone_capacity() + self.room_in_open_zones()
     }
 
@@ -287,6 +301,7 @@ impl Space {
         let z = self.zones.get_mut(&zone).expect("invariant: reset zones are data zones");
         assert!(z.live.is_empty(), "a zone is reset only when nothing in it is live");
         z.written = 0;
+        self.is_stuck = false;
         self.close(zone);
     }
 

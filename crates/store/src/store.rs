@@ -605,19 +605,42 @@ impl<D: ZonedDevice> Store<D> {
     /// other operation fails for it.
     pub(crate) fn victim(&mut self, is_urgent: bool) -> Result<Option<(ZoneId, BTreeSet<Lba>)>> {
         while let Some(zone) = self.space.victim(is_urgent) {
-            let found = self.device.report(zone, 1).map_err(device("zone report"))?[0];
-            if matches!(found.state, ZoneState::ReadOnly | ZoneState::Offline) {
-                self.space.retire(zone, false);
-                continue;
+            if !self.is_worn_out(zone)? {
+                return Ok(Some((zone, self.seize(zone)?)));
             }
-            if self.space.is_open(zone) {
-                self.device.finish(zone).map_err(device("finishing a zone"))?;
-                self.space.retire(zone, true);
-            }
-            let live = &self.space.zones[&zone].live;
-            return Ok(Some((zone, live.iter().map(|&at| Lba(at)).collect())));
         }
         Ok(None)
+    }
+
+    /// Whether a zone can be written no more; it is not filled or emptied then.
+    pub(crate) fn is_worn_out(&mut self, zone: ZoneId) -> Result<bool> {
+        let found = self.device.report(zone, 1).map_err(device("zone report"))?[0];
+        let is_worn_out = matches!(found.state, ZoneState::ReadOnly | ZoneState::Offline);
+        if is_worn_out {
+            self.space.retire(zone, false);
+        }
+        Ok(is_worn_out)
+    }
+
+    /// The live pages of a zone that is to be emptied; it is not filled any more.
+    pub(crate) fn seize(&mut self, zone: ZoneId) -> Result<BTreeSet<Lba>> {
+        if self.space.is_open(zone) {
+            self.device.finish(zone).map_err(device("finishing a zone"))?;
+            self.space.retire(zone, true);
+        }
+        Ok(self.space.zones[&zone].live.iter().map(|&at| Lba(at)).collect())
+    }
+
+    /// Whether the collector has no empty zone to move pages into.
+    pub(crate) fn has_no_empty_zone(&self) -> bool {
+        self.space.empty_zones() == 0
+    }
+
+    /// Takes an unused page, whose bytes the running operation wants, into use.
+    pub(crate) fn use_copy(&mut self, at: Lba) {
+        self.space.adopt(at);
+        self.undo.appended.push(at);
+        self.unflushed = true;
     }
 
     /// Copies a live page for the collector.

@@ -1,5 +1,6 @@
 //! Where a body went: the store's garbage collector moves a page and the tree follows.
 
+use littoral_base::codec::SEAL_BYTES;
 use littoral_base::units::Lba;
 use littoral_store::pages::Pages;
 
@@ -15,14 +16,10 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// `Kind::Corrupt` when the page is no body; those of the store.
     pub fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
-        let page = self.pages.peek(new)?;
-        let level = layout::level(&page) as usize;
-        let is_body = matches!(layout::kind(&page), Some(PageKind::Leaf | PageKind::Interior));
-        if !is_body || level > self.root.height as usize {
-            return Err(Error::new(Kind::Corrupt, format!("page {old} is no body of this tree")));
-        }
-        let key = self.body(level).key(&page, 0).to_vec();
-        drop(page);
+        let place = self.place_of_body(&self.pages.peek(new)?);
+        let (level, key) = place.ok_or_else(|| {
+            Error::new(Kind::Corrupt, format!("page {old} is no body of this tree"))
+        })?;
         let mut path = self.descend(&key)?;
         if path[level].ptr.body != old {
             return Ok(false);
@@ -30,5 +27,35 @@ impl<P: Pages> Zb<P> {
         let ptr = Ptr { body: new, ..path[level].ptr };
         self.set_ptr(&mut path, level, ptr)?;
         Ok(true)
+    }
+
+    /// The live sequential page that the page at `at`, which the tree does not use, is a copy of;
+    /// a page that cannot be read is none.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn copied(&self, at: Lba) -> Result<Option<Lba>> {
+        let copy = match self.pages.peek(at) {
+            Err(e) if e.kind() == Kind::PowerCut => return Err(e),
+            Err(_) => return Ok(None),
+            Ok(page) => page,
+        };
+        let Some((level, key)) = self.place_of_body(&copy) else { return Ok(None) };
+        let body = self.descend(&key)?[level].ptr.body;
+        if body == at || self.pages.is_conventional(body) {
+            return Ok(None);
+        }
+        let content = |page: &[u8]| page.len() - SEAL_BYTES;
+        let page = self.pages.peek(body)?;
+        let is_copy = page[..content(&page)] == copy[..content(&copy)];
+        Ok(is_copy.then_some(body))
+    }
+
+    /// The level of a body and a key by which the tree finds it.
+    fn place_of_body(&self, page: &[u8]) -> Option<(usize, Vec<u8>)> {
+        let level = layout::level(page) as usize;
+        let is_body = matches!(layout::kind(page), Some(PageKind::Leaf | PageKind::Interior));
+        let is_ours = is_body && level <= self.root.height as usize;
+        is_ours.then(|| (level, self.body(level).key(page, 0).to_vec()))
     }
 }
