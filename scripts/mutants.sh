@@ -45,6 +45,7 @@ suite() { # CRATE TEST: cargo's arguments for one test target, and its environme
 while read -r crate test; do
     [ -z "${MUTANT:-}" ] || grep -qE "^$MUTANT +$crate +$test\$" <<<"$list" || continue
     suite "$crate" "$test"
+    "${run[@]}" --no-run
     if ! timeout 300 "${run[@]}" >"$log" 2>&1; then
         echo "$test of $crate fails without any mutant:"
         tail -n 30 "$log"
