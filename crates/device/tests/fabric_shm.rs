@@ -13,7 +13,8 @@ use littoral_device::Kind;
 use littoral_device::fabric::shm::{RING_BYTES, ShmFabric, ShmLayout};
 use littoral_device::fabric::{Fabric, Liveness, Rmw};
 
-const LONG: Duration = Duration::from_secs(5);
+/// Nothing takes so long unless it hangs.
+const LONG: Duration = Duration::from_secs(120);
 
 fn job(nodes: u16, window: usize) -> Vec<ShmFabric> {
     let layout = ShmLayout::new(nodes, window);

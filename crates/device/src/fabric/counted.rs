@@ -144,6 +144,9 @@ impl<F: Fabric> Fabric for Counted<F> {
     fn liveness(&self, node: NodeId) -> Liveness {
         self.fabric.liveness(node)
     }
+    fn has_delivered(&self, node: NodeId) -> bool {
+        self.fabric.has_delivered(node)
+    }
     fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
         let done = self.fabric.rmw(node, offset, op);
         self.count(node, &self.counters.rmws_count, 8, done)

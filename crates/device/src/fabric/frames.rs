@@ -4,6 +4,10 @@
 //! - Bytes that are no frame are told from a frame that has not all come; neither panics.
 //! - Beats and answers are not operations: they are not counted for acknowledgement.
 
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpStream;
+
 use littoral_base::codec::{Reader, Writer};
 
 use super::Rmw;
@@ -77,4 +81,18 @@ pub(super) fn board_sized(data: &[u8]) -> Result<()> {
     }
     let what = format!("{} bytes for a board; at most {BOARD_BYTES_MAX}", data.len());
     Err(Error::new(Kind::IllegalRequest, what))
+}
+
+/// Writes what the socket takes now; how many bytes are left.
+pub(super) fn drain(mut stream: &TcpStream, queue: &mut VecDeque<u8>) -> io::Result<usize> {
+    while !queue.is_empty() {
+        match stream.write(queue.as_slices().0) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => drop(queue.drain(..n)),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(queue.len())
 }

@@ -24,6 +24,7 @@ pub mod pool;
 pub mod pool_file;
 pub mod raw;
 pub mod shm;
+mod silence;
 pub mod sim;
 pub mod tcp;
 pub mod timing;
@@ -134,6 +135,13 @@ pub trait Fabric {
 
     /// Whether `node` can be reached.
     fn liveness(&self, node: NodeId) -> Liveness;
+
+    /// Whether all that `node`, whose process has ended, ever sent here can be received now. Where
+    /// messages lie in memory that the nodes share that is always so; where they travel it is once
+    /// the way has ended.
+    fn has_delivered(&self, _node: NodeId) -> bool {
+        true
+    }
 
     /// Changes the aligned word at `offset` of `node`'s window and returns what it held before.
     ///
@@ -265,6 +273,9 @@ impl<F: Fabric + ?Sized> Fabric for &F {
     }
     fn liveness(&self, node: NodeId) -> Liveness {
         (**self).liveness(node)
+    }
+    fn has_delivered(&self, node: NodeId) -> bool {
+        (**self).has_delivered(node)
     }
     fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
         (**self).rmw(node, offset, op)

@@ -30,12 +30,13 @@ use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::mailbox::{Asking, MAILBOX_BYTES, Request};
+use super::silence::{self, Silence};
 use super::{Fabric, Liveness};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Domain, LINE_BYTES};
 
 /// A node whose beat has not moved for this long is dead.
-pub const SILENCE_MAX: Duration = Duration::from_millis(900);
+pub const SILENCE_MAX: Duration = silence::SILENCE_MAX;
 /// Bytes of frames that one node can send another ahead of its reading.
 pub const RING_BYTES: usize = 1 << 16;
 
@@ -105,9 +106,7 @@ impl PoolLayout {
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     beat: u64,
-    at: Instant,
-    /// When this node last looked.
-    looked: Instant,
+    silence: Silence,
 }
 
 /// One node of a pool fabric; see the module's page.
@@ -138,7 +137,8 @@ impl<D: Domain> PoolFabric<D> {
             return Err(Error::new(Kind::IllegalRequest, what));
         }
         let now = Instant::now();
-        let heard = RefCell::new(vec![Heard { beat: 0, at: now, looked: now }; layout.nodes]);
+        let heard =
+            RefCell::new(vec![Heard { beat: 0, silence: Silence::from(now) }; layout.nodes]);
         let (beat, turn, shown) = (Cell::new(0), Cell::new(0), Cell::new(now));
         Ok(PoolFabric { domain, layout, me, beat, shown, heard, turn })
     }
@@ -432,17 +432,13 @@ impl<D: Domain> Fabric for PoolFabric<D> {
         let beat = self.fresh(self.layout.beat(node.index()));
         let mut heard = self.heard.borrow_mut();
         let (last, now) = (&mut heard[node.index()], Instant::now());
-        // Silence that nobody listened to proves nothing.
-        if beat != last.beat || now.duration_since(last.looked) > SILENCE_MAX / 2 {
-            last.at = now;
+        if beat != last.beat {
+            last.beat = beat;
+            last.silence.end(now);
         }
-        (last.beat, last.looked) = (beat, now);
-        match now.duration_since(last.at) {
-            silent if silent > SILENCE_MAX => {
-                Liveness::Dead(format!("no sign of life for {} ms", silent.as_millis()))
-            }
-            _ => Liveness::Alive,
-        }
+        last.silence.look(now).map_or(Liveness::Alive, |silent| {
+            Liveness::Dead(format!("no sign of life for {} ms", silent.as_millis()))
+        })
     }
 }
 

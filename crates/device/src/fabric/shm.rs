@@ -37,13 +37,14 @@ use rustix::thread::futex;
 
 use super::bell::{Bell, ring, sleep_unless};
 use super::raw::SharedWords;
+use super::silence::{self, Silence};
 use super::window::{aligned_word, change, copy_in, copy_out, in_window};
 use super::{Fabric, Liveness, Rmw};
 use crate::error::{Error, Kind, Result};
 use crate::memory::LINE_BYTES;
 
 /// A node whose beat has not moved for this long is dead.
-pub const SILENCE_MAX: Duration = Duration::from_millis(900);
+pub const SILENCE_MAX: Duration = silence::SILENCE_MAX;
 /// How often a node beats.
 pub const BEAT: Duration = Duration::from_millis(150);
 /// Bytes that one node can send another ahead of its reading.
@@ -487,14 +488,15 @@ struct Watcher<'s> {
     shared: &'s Shared,
     stopped: UnixStream,
     processes: Vec<Option<OwnedFd>>,
-    heard: Vec<(u64, Instant)>,
+    heard: Vec<(u64, Silence)>,
 }
 
 impl<'s> Watcher<'s> {
     fn new(shared: &'s Shared, stopped: UnixStream) -> Self {
         let n = shared.layout.nodes;
         let processes = (0..n).map(|_| None).collect();
-        Watcher { shared, stopped, processes, heard: vec![(0, Instant::now()); n] }
+        let heard = vec![(0, Silence::from(Instant::now())); n];
+        Watcher { shared, stopped, processes, heard }
     }
 
     fn run(&mut self) {
@@ -512,7 +514,7 @@ impl<'s> Watcher<'s> {
     fn listen(&mut self, n: usize) {
         let shared = self.shared;
         if shared.state(n) != JOINED || shared.dead[n].get().is_some() {
-            self.heard[n].1 = Instant::now();
+            self.heard[n].1 = Silence::from(Instant::now());
             return;
         }
         let at = shared.layout.node(n);
@@ -523,11 +525,13 @@ impl<'s> Watcher<'s> {
             self.processes[n] = pid.and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
         }
         let beat = shared.word(at + 2 * WORD).load(Ordering::Acquire);
-        let (last, since) = &mut self.heard[n];
+        let ((last, silence), now) = (&mut self.heard[n], Instant::now());
         if beat != *last {
-            (*last, *since) = (beat, Instant::now());
-        } else if since.elapsed() > SILENCE_MAX {
-            let ms = since.elapsed().as_millis();
+            *last = beat;
+            silence.end(now);
+        }
+        if let Some(silent) = silence.look(now) {
+            let ms = silent.as_millis();
             shared.bury(n, format!("process {process} has shown no sign of life for {ms} ms"));
         }
     }

@@ -18,7 +18,11 @@
 //! - A peer that closes its connection, or sends nothing for [`SILENCE_MAX`], is dead: every wait
 //!   on it ends with `Kind::Io` naming it. Agents send a beat every [`BEAT`], so silence means that
 //!   the process is stopped or gone.
+//! - A peer is dead only after all that has come from it is read, also where writing to it failed
+//!   before: what it said last is received.
 //! - A frame that is no frame kills the connection, not the node.
+
+mod connect;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -26,7 +30,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -38,18 +42,20 @@ use super::board::{Board, DmaWrite};
 pub use super::frames::BODY_BYTES_MAX;
 use super::frames::{
     ADD, ANSWER, BEAT_FRAME, BOARD_READ, BOARD_WRITE, CHANGE, FLUSH, GET, POST, PUT, Split, WAKE,
-    board_sized, is_operation, read_change, split_frame, write_change,
+    board_sized, drain, is_operation, read_change, split_frame, write_change,
 };
+use super::silence::{self, Silence};
 use super::window::{Window, aligned_word};
 use super::{Fabric, Liveness, Rmw};
 use crate::error::{Error, Kind, Result};
+use connect::{accept, dial};
 
 /// A peer that has been silent this long is dead.
-pub const SILENCE_MAX: Duration = Duration::from_millis(900);
+pub const SILENCE_MAX: Duration = silence::SILENCE_MAX;
 /// How often an agent sends a sign of life.
 pub const BEAT: Duration = Duration::from_millis(150);
 /// How long `TcpFabric::connect` waits for the other nodes to come up.
-pub const CONNECT_MAX: Duration = Duration::from_secs(10);
+pub const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// Bytes that may wait for a peer before its askers are held back.
 pub const QUEUE_BYTES_MAX: usize = 1 << 23;
 
@@ -64,6 +70,8 @@ struct Peer {
     sent: AtomicU64,
     /// Operations of the peer's that our agent has carried out.
     applied: AtomicU64,
+    /// How writing to it failed; it is dead once the agent has read what is still there.
+    broken: OnceLock<String>,
 }
 
 #[derive(Default)]
@@ -94,6 +102,10 @@ struct Shared {
 pub struct TcpFabric {
     shared: Arc<Shared>,
     agent: Option<JoinHandle<()>>,
+}
+
+fn timespec(d: Duration) -> Timespec {
+    Timespec { tv_sec: d.as_secs() as i64, tv_nsec: i64::from(d.subsec_nanos()) }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -190,57 +202,6 @@ impl Drop for TcpFabric {
     }
 }
 
-fn peer_of(stream: TcpStream) -> Result<Peer> {
-    let failed = |e| io_error("a connection to another node", e);
-    stream.set_nodelay(true).map_err(failed)?;
-    stream.set_nonblocking(true).map_err(failed)?;
-    let outgoing = Mutex::default();
-    let zero = || AtomicU64::new(0);
-    Ok(Peer { stream, outgoing, acknowledged: zero(), sent: zero(), applied: zero() })
-}
-
-fn dial(me: NodeId, n: usize, address: SocketAddr, deadline: Instant) -> Result<Peer> {
-    loop {
-        match TcpStream::connect_timeout(&address, SILENCE_MAX) {
-            Ok(mut stream) => {
-                let greeted = stream.write_all(&me.0.to_le_bytes());
-                greeted.map_err(|e| io_error(format!("greeting node {n} at {address}"), e))?;
-                return peer_of(stream);
-            }
-            Err(e) if Instant::now() >= deadline => {
-                return Err(io_error(format!("node {n} at {address} does not answer"), e));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
-}
-
-fn accept(listener: &TcpListener, nodes: usize, deadline: Instant) -> Result<(usize, Peer)> {
-    let failed = |e| io_error("waiting for the other nodes", e);
-    let mut fds = [PollFd::new(listener, PollFlags::IN)];
-    let left = deadline.saturating_duration_since(Instant::now());
-    let ready = poll(&mut fds, Some(&timespec(left))).map_err(|e| failed(e.into()))?;
-    if ready == 0 {
-        let what = format!("not every node connected within {} s", CONNECT_MAX.as_secs());
-        return Err(Error::new(Kind::Io, what));
-    }
-    let (mut stream, from) = listener.accept().map_err(failed)?;
-    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(failed)?;
-    let mut id = [0; 2];
-    stream.read_exact(&mut id).map_err(failed)?;
-    stream.set_read_timeout(None).map_err(failed)?;
-    let n = usize::from(u16::from_le_bytes(id));
-    if n >= nodes {
-        let what = format!("{from} says it is node {n} of a job with {nodes}");
-        return Err(Error::new(Kind::IllegalRequest, what));
-    }
-    Ok((n, peer_of(stream)?))
-}
-
-fn timespec(d: Duration) -> Timespec {
-    Timespec { tv_sec: d.as_secs() as i64, tv_nsec: i64::from(d.subsec_nanos()) }
-}
-
 impl Shared {
     fn peer(&self, node: NodeId) -> Result<&Peer> {
         self.peers.get(node.index()).and_then(Option::as_ref).ok_or_else(|| {
@@ -259,6 +220,9 @@ impl Shared {
         if let Some(how) = locked(&self.waits).dead.get(&node) {
             return Err(self.dead(node, how));
         }
+        if let Some(how) = peer.broken.get() {
+            return Err(self.dead(node, how));
+        }
         let mut queue = locked(&peer.outgoing);
         let counted = is_operation(kind);
         let number = peer.sent.fetch_add(u64::from(counted), Ordering::AcqRel) + u64::from(counted);
@@ -272,18 +236,25 @@ impl Shared {
             Ok(0) => {}
             Ok(_) => self.ring_bell(),
             Err(e) => {
-                self.bury(node, format!("writing to it failed: {e}"));
+                self.give_up(peer, &e);
                 return Err(self.dead(node, &e.to_string()));
             }
         }
         Ok(number)
     }
 
+    /// Nothing more can be written to a peer; the agent reads what there is and buries it.
+    fn give_up(&self, peer: &Peer, e: &io::Error) {
+        // Whoever noticed first says how.
+        let _ = peer.broken.set(format!("writing to it failed: {e}"));
+        self.ring_bell();
+    }
+
     /// Holds a thread of this node back until a peer's queue is short again.
     fn hold_back(&self, node: NodeId) -> Result<()> {
         let peer = self.peer(node)?;
         while locked(&peer.outgoing).len() > QUEUE_BYTES_MAX {
-            if let Some(how) = locked(&self.waits).dead.get(&node) {
+            if let Some(how) = locked(&self.waits).dead.get(&node).or(peer.broken.get()) {
                 return Err(self.dead(node, how));
             }
             std::thread::sleep(Duration::from_micros(50));
@@ -412,7 +383,7 @@ struct Agent<'s> {
     shared: &'s Shared,
     bell: UnixStream,
     buffers: Vec<Vec<u8>>,
-    heard: Vec<Instant>,
+    heard: Vec<Silence>,
     beat: Instant,
 }
 
@@ -420,16 +391,27 @@ impl<'s> Agent<'s> {
     fn new(shared: &'s Shared, bell: UnixStream) -> Self {
         let n = shared.peers.len();
         let now = Instant::now();
-        Agent { shared, bell, buffers: vec![Vec::new(); n], heard: vec![now; n], beat: now }
+        let heard = vec![Silence::from(now); n];
+        Agent { shared, bell, buffers: vec![Vec::new(); n], heard, beat: now }
     }
 
     fn run(&mut self) {
-        while !self.shared.closing.load(Ordering::Acquire) {
+        let mut closing = None;
+        loop {
             let alive = self.alive();
+            if self.shared.closing.load(Ordering::Acquire) {
+                let since = *closing.get_or_insert_with(Instant::now);
+                if since.elapsed() > SILENCE_MAX || !self.has_unsent(&alive) {
+                    return;
+                }
+            }
             let ready = self.poll(&alive);
             let mut moved = false;
             for n in ready {
                 moved |= self.read(n);
+            }
+            for &n in &alive {
+                moved |= self.is_broken(n) && self.exhaust(n);
             }
             if moved {
                 self.shared.tell_waiting();
@@ -445,11 +427,32 @@ impl<'s> Agent<'s> {
         (0..self.shared.peers.len()).filter(connected).filter(|&n| !dead(n)).collect()
     }
 
+    /// Whether something waits for a peer that can still be written to.
+    fn has_unsent(&self, alive: &[usize]) -> bool {
+        let peers = alive.iter().filter_map(|&n| self.shared.peers[n].as_ref());
+        peers.into_iter().any(|p| p.broken.get().is_none() && !locked(&p.outgoing).is_empty())
+    }
+
+    fn is_broken(&self, n: usize) -> bool {
+        self.shared.peers[n].as_ref().is_some_and(|p| p.broken.get().is_some())
+    }
+
+    /// Reads the last of a peer that nothing can be written to, and buries it.
+    fn exhaust(&mut self, n: usize) -> bool {
+        let mut moved = false;
+        while self.read(n) {
+            moved = true;
+        }
+        let how = self.shared.peers[n].as_ref().and_then(|p| p.broken.get());
+        self.shared.bury(node_id(n), how.cloned().unwrap_or_default());
+        moved
+    }
+
     /// Waits for news; the peers that have some, after sending what their sockets now take.
     fn poll(&self, alive: &[usize]) -> Vec<usize> {
         let peers = || alive.iter().filter_map(|&n| Some((n, self.shared.peers[n].as_ref()?)));
         let interest = |p: &Peer| {
-            let idle = locked(&p.outgoing).is_empty();
+            let idle = locked(&p.outgoing).is_empty() || p.broken.get().is_some();
             if idle { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
         };
         let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
@@ -464,7 +467,7 @@ impl<'s> Agent<'s> {
             if fd.revents().contains(PollFlags::OUT)
                 && let Err(e) = drain(&peer.stream, &mut locked(&peer.outgoing))
             {
-                self.shared.bury(node_id(n), format!("writing to it failed: {e}"));
+                self.shared.give_up(peer, &e);
             }
             if fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                 ready.push(n);
@@ -473,21 +476,22 @@ impl<'s> Agent<'s> {
         ready
     }
 
-    /// Reads what a peer has sent and carries out every whole frame.
+    /// Reads what a peer has sent and carries out every whole frame; whether there was anything.
     fn read(&mut self, n: usize) -> bool {
         let Some(peer) = &self.shared.peers[n] else { return false };
         let mut chunk = [0; 65536];
         match (&peer.stream).read(&mut chunk) {
             Ok(0) => self.shared.bury(node_id(n), "it closed the connection".into()),
             Ok(got) => {
-                self.heard[n] = Instant::now();
+                self.heard[n].end(Instant::now());
                 self.buffers[n].extend_from_slice(&chunk[..got]);
                 self.frames(n, peer);
+                return true;
             }
             Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(e) => self.shared.bury(node_id(n), format!("reading from it failed: {e}")),
         }
-        true
+        false
     }
 
     fn frames(&mut self, n: usize, peer: &Peer) {
@@ -579,8 +583,8 @@ impl<'s> Agent<'s> {
         }
         self.beat = Instant::now();
         for &n in alive {
-            if self.heard[n].elapsed() > SILENCE_MAX {
-                let ms = self.heard[n].elapsed().as_millis();
+            if let Some(silent) = self.heard[n].look(self.beat) {
+                let ms = silent.as_millis();
                 self.shared.bury(node_id(n), format!("it has been silent for {ms} ms"));
             } else {
                 // A failure buries the peer inside `send`.
@@ -592,20 +596,6 @@ impl<'s> Agent<'s> {
 
 fn node_id(n: usize) -> NodeId {
     NodeId(u16::try_from(n).expect("invariant: a job has at most 65536 nodes"))
-}
-
-/// Writes what the socket takes now; how many bytes are left.
-fn drain(mut stream: &TcpStream, queue: &mut VecDeque<u8>) -> io::Result<usize> {
-    while !queue.is_empty() {
-        match stream.write(queue.as_slices().0) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(n) => drop(queue.drain(..n)),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(queue.len())
 }
 
 impl Fabric for TcpFabric {
@@ -785,6 +775,10 @@ impl Fabric for TcpFabric {
             Some(how) => Liveness::Dead(how.clone()),
             None => Liveness::Alive,
         }
+    }
+
+    fn has_delivered(&self, node: NodeId) -> bool {
+        locked(&self.shared.waits).dead.contains_key(&node)
     }
 }
 
