@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use littoral_dsm::Kind;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
@@ -253,13 +255,20 @@ fn ranks_that_allocate_differently_are_told() {
 
 #[test]
 fn a_data_race_with_a_guard_is_reported() {
+    let (lent, left) = (AtomicBool::new(false), AtomicBool::new(false));
+    let wait_for = |event: &AtomicBool| {
+        while !event.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    };
     let errors = run(Over::Tcp, 2, |mut job| {
         let s = job.alloc_slice::<u64>(1, Homes::At(0)).unwrap();
         let flag = job.alloc::<u64>().unwrap();
         if job.rank() == 0 {
             let phase = job.phase().unwrap();
             let guard = phase.read(s).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            lent.store(true, Ordering::Release);
+            wait_for(&left);
             assert_eq!(guard[0], 0, "what is lent does not change");
             drop(guard);
             phase.end().err()
@@ -267,7 +276,10 @@ fn a_data_race_with_a_guard_is_reported() {
             let section = job.enter(L).unwrap();
             section.write(s).unwrap()[0] = 1;
             section.write(flag.whole()).unwrap()[0] = 1;
-            section.leave().err()
+            wait_for(&lent);
+            let e = section.leave().err();
+            left.store(true, Ordering::Release);
+            e
         }
     });
     for e in &errors {

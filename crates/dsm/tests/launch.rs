@@ -11,23 +11,23 @@ mod processes;
 #[allow(dead_code)]
 mod programs;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use littoral_base::rng::{self, Rng as _};
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, Plan, hosts, run};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
-use processes::{be_a_rank, launched, launcher, say, text};
+use processes::{
+    MARKS, be_a_rank, gone, launched, launcher, mark, marks_folder, say, text, until,
+    wait_for_marks,
+};
 
-const MARKS: &str = "DSM_TEST_MARKS";
 const HOSTS: &str = "DSM_TEST_HOSTS";
 const FABRICS: [&str; 5] = ["shm", "pages", "pool", "pool-pages", "tcp"];
-/// Nothing here takes so long unless it hangs.
-const HANG: Duration = Duration::from_secs(60);
 
 #[test]
 fn process() {
@@ -54,18 +54,10 @@ fn plan(ranks: u16, fabric: &str) -> Plan {
     Plan { hosts, ..processes::plan(ranks, fabric, 1 << 30) }
 }
 
-/// Says that this rank has come to the point the test waits for.
-fn mark(job: &Job) {
-    let folder = PathBuf::from(std::env::var(MARKS).unwrap());
-    let pid = std::process::id().to_string();
-    std::fs::write(folder.join("new").with_extension(job.rank().to_string()), pid).unwrap();
-    let (new, name) = (format!("new.{}", job.rank()), job.rank().to_string());
-    std::fs::rename(folder.join(new), folder.join(name)).unwrap();
-}
-
 fn rank_program(words: &[String]) -> ExitCode {
     match words[0].as_str() {
         "hold" => hold(),
+        "meet" => meet(),
         "twice" => misuse(|job| {
             job.lock(LockId(5))?;
             job.lock(LockId(5))
@@ -99,13 +91,19 @@ fn hold() -> ExitCode {
     }
 }
 
+/// Ranks meet again and again.
+fn meet() -> ExitCode {
+    let mut job = Job::join().unwrap();
+    mark(&job);
+    loop {
+        job.barrier().unwrap();
+    }
+}
+
 /// Ranks hold locks, so they meet by files.
 fn job_barrier_by_marks(job: &Job) {
     mark(job);
-    let folder = PathBuf::from(std::env::var(MARKS).unwrap());
-    while (0..job.ranks()).any(|r| !folder.join(r.to_string()).exists()) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for_marks(&marks_folder(), job.ranks());
 }
 
 /// Rank 1 does something wrong, the others wait at a barrier.
@@ -132,24 +130,6 @@ fn finish(ranks: u16, fabric: &str, program: &str) -> (Option<i32>, String) {
     let marks = tempfile::tempdir().unwrap();
     let out = launch(ranks, fabric, program, marks.path()).output().unwrap();
     (out.status.code(), text(&out))
-}
-
-fn wait_for_marks(marks: &Path, ranks: u16) -> Vec<Pid> {
-    let until = Instant::now() + HANG;
-    let read = |r: u16| std::fs::read_to_string(marks.join(r.to_string())).ok();
-    loop {
-        let found: Vec<i32> = (0..ranks).filter_map(read).filter_map(|t| t.parse().ok()).collect();
-        if found.len() == usize::from(ranks) {
-            return found.into_iter().map(|p| Pid::from_raw(p).unwrap()).collect();
-        }
-        assert!(Instant::now() < until, "the ranks never came to the point");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn gone(pid: Pid) -> bool {
-    let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    test_kill_process(pid).is_err() || state.is_ok_and(|s| s.contains(") Z "))
 }
 
 /// Most of a test is waiting for processes, so the fabrics go at the same time.
@@ -285,11 +265,7 @@ fn ranks_die_with_their_launcher() {
     let mut job = launch(3, "shm", "hold", marks.path()).spawn().unwrap();
     let pids = wait_for_marks(marks.path(), 3);
     kill(&mut job);
-    let until = Instant::now() + HANG;
-    while !pids.iter().all(|p| gone(*p)) {
-        assert!(Instant::now() < until, "ranks outlive their launcher");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the end of ranks without a launcher", || pids.iter().all(|p| gone(*p)));
 }
 
 #[test]
@@ -397,8 +373,8 @@ fn two_hosts_run_a_job_and_a_cut_cable_ends_it() {
     let out = on_hosts("sor 64 10").output().unwrap();
     assert!(out.status.success() && text(&out).contains("agrees"), "{}", text(&out));
 
-    let job = on_hosts("sor-raw 64 10000000").spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    let job = on_hosts("meet").spawn().unwrap();
+    wait_for_marks(marks.path(), 2);
     assert!(ip(&format!("-n {0} link set {0} down", hosts.names[0])));
     let out = job.wait_with_output().unwrap();
     let said = text(&out);

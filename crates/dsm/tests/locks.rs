@@ -129,8 +129,8 @@ fn the_baselines_exclude_too() {
         });
         count_up(&job[0], &mut ServerClient::new(&job[0], BOARD, Some(local)), 100, &inside);
         far.join().unwrap();
-        // The last release may still be on its way.
-        std::thread::sleep(Duration::from_millis(50));
+        // The last release was posted, and is there when this returns.
+        job[1].flush(NodeId(0)).unwrap();
         stop.store(true, Ordering::Release);
         let counts = served.join().unwrap();
         assert_eq!((counts.traps, counts.answers, counts.refused), (400, 200, 0));

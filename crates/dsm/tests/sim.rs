@@ -20,10 +20,7 @@ use littoral_dsm::launch::{Fabric, run};
 use littoral_dsm::virtual_time::Compute;
 use rustix::process::{Pid, Signal, kill_process};
 
-use processes::{be_a_rank, launched, launcher, plan, say, text};
-
-/// Nothing here takes so long unless it hangs.
-const HANG: Duration = Duration::from_secs(120);
+use processes::{HANG, be_a_rank, launched, launcher, plan, say, text};
 
 #[test]
 fn process() {
@@ -46,7 +43,10 @@ fn rank_program(words: &[String]) -> ExitCode {
         "end" => go_wrong(|_| std::process::exit(9)),
         "stop" => go_wrong(|_| {
             kill_process(Pid::from_raw(std::process::id() as i32).unwrap(), Signal::STOP).unwrap();
-            Ok(())
+            // Another thread may take the signal, at its leisure.
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
         }),
         "twice" => go_wrong(|job| {
             job.lock(LockId(5))?;
@@ -168,17 +168,15 @@ fn the_clock_of_a_rank_is_virtual() {
     assert!(launch(3, "tcp declared", "clock").status.success());
 }
 
-fn fails(program: &str, within: Duration) -> String {
-    let began = Instant::now();
+fn fails(program: &str) -> String {
     let output = launch(3, "tcp declared", program);
     assert!(!output.status.success(), "{program}");
-    assert!(began.elapsed() < within, "{program}: {:?}", began.elapsed());
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
 fn a_rank_that_ends_is_named_by_the_others() {
-    let text = fails("end", HANG);
+    let text = fails("end");
     for rank in [0, 2] {
         let line = text.lines().find(|l| l.starts_with(&format!("littoral dsm: rank {rank}: ")));
         let line = line.unwrap_or_else(|| panic!("rank {rank} said nothing: {text}"));
@@ -191,13 +189,13 @@ fn a_rank_that_ends_is_named_by_the_others() {
 
 #[test]
 fn a_rank_that_is_stopped_is_named_by_the_others() {
-    let text = fails("stop", HANG);
+    let text = fails("stop");
     assert!(text.contains("died holding no lock: its process is stopped"), "{text}");
 }
 
 #[test]
 fn a_mistake_of_one_rank_reaches_every_other() {
-    let text = fails("twice", HANG);
+    let text = fails("twice");
     assert!(text.contains("lock 5"), "{text}");
     assert!(text.contains("littoral dsm: rank 0: "), "{text}");
 }

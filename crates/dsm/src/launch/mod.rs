@@ -22,7 +22,7 @@
 //!
 //! Invariants
 //! - Without `LITTORAL_DSM_RANK` a program is a job of one.
-//! - A job never outlives its first failed rank by more than [`run::GRACE`].
+//! - A job never outlives its first failed rank by more than [`run::GRACE_MAX`].
 
 pub mod hosts;
 mod raw;
@@ -53,7 +53,7 @@ pub use run::{Fabric, Plan};
 /// Bytes of each rank's window; the runtime itself needs none.
 const WINDOW_BYTES: usize = 64;
 /// How long ranks wait for each other at the start.
-const START_MAX: Duration = Duration::from_secs(20);
+const START_MAX: Duration = Duration::from_secs(30);
 const POOL_PAGE_BYTES: usize = 4096;
 const PREFIX: &str = "LITTORAL_DSM_";
 

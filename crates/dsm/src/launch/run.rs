@@ -1,10 +1,12 @@
 //! The launcher: starts a job's ranks, watches them, ends them together.
 //!
 //! Invariants
-//! - The job's exit code is 128 and the signal's number when a signal that is not the launcher's
-//!   own ended a rank, else that of the first rank that failed, and 0 when none failed.
-//! - Once a rank has failed, the others have [`GRACE`] to say so and end; what is left, such as a
-//!   stopped rank, is killed.
+//! - The job's exit code is that of a rank that the board's verdict blames; else 128 and the
+//!   signal's number when a signal that is not the launcher's own ended a rank; else that of the
+//!   first rank that failed; 0 when none failed.
+//! - Once a rank has failed, the others say so and end by themselves, on a busy machine as late as
+//!   [`GRACE_MAX`]. Ranks that cannot, being stopped or still on their way into the job, are killed
+//!   after [`GRACE`].
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -21,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use littoral_base::units::NodeId;
 use littoral_device::fabric::shm::ShmLayout;
 use littoral_device::fabric::timing::Timing;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -29,12 +32,14 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::hosts::Host;
 use super::{POOL_PAGE_BYTES, PREFIX, WINDOW_BYTES, lines_at};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::board_bytes;
+use crate::runtime::{board_bytes, culprits, has_joined};
 use crate::virtual_time::Compute;
-use crate::virtual_time::conductor::{Conductor, Report};
+use crate::virtual_time::conductor::{Conductor, Report, is_stopped};
 
-/// How long the other ranks may go on after the first has failed.
+/// How long a rank that is stopped, or has not joined, may go on after the first has failed.
 pub const GRACE: Duration = Duration::from_millis(1500);
+/// How long any rank may.
+pub const GRACE_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What carries a job's messages.
@@ -120,6 +125,8 @@ struct Conducting {
 pub struct Started {
     ranks: Vec<Running>,
     conductor: Option<Conducting>,
+    /// The ranks' board, where they share one.
+    board: Option<File>,
     /// Files that the ranks reach through this process.
     _files: Vec<File>,
 }
@@ -147,7 +154,8 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<JobEnd> {
 /// As [`run`]; ranks already started are killed.
 pub fn start(plan: &Plan) -> Result<Started> {
     check(plan)?;
-    let mut started = Started { ranks: Vec::new(), conductor: None, _files: Vec::new() };
+    let mut started =
+        Started { ranks: Vec::new(), conductor: None, board: None, _files: Vec::new() };
     let shared = started.share(plan)?;
     let listeners = listen(plan)?;
     let (streams, seats) = seats(plan)?;
@@ -278,7 +286,10 @@ impl Started {
         names.push(("FABRIC", fabric.to_owned()));
         if plan.hosts.is_none() {
             names.push(("LAUNCHER", std::process::id().to_string()));
-            names.push(("BOARD", self.keep(memory(board_bytes(plan.ranks))?)));
+            let board = memory(board_bytes(plan.ranks))?;
+            let ours = board.try_clone().map_err(|e| environment("keeping the board", e))?;
+            self.board = Some(ours);
+            names.push(("BOARD", self.keep(board)));
         }
         match plan.fabric {
             Fabric::Tcp | Fabric::Sim { .. } => {}
@@ -338,19 +349,27 @@ impl Started {
         self.ranks.iter().map(|r| r.child.id()).collect()
     }
 
+    /// Ranks that the board's verdict blames.
+    fn blamed(&self) -> Vec<NodeId> {
+        let ranks = u16::try_from(self.ranks.len()).expect("invariant: ranks are a u16");
+        self.board.as_ref().map_or(Vec::new(), |board| culprits(board, ranks))
+    }
+
     /// Waits for the end of every rank; the first failure ends all.
     pub fn wait(mut self, interrupted: &dyn Fn() -> bool) -> JobEnd {
         let mut job = JobEnd { code: 0, ends: Vec::new(), report: None };
-        let mut deadline: Option<Instant> = None;
+        let mut failed: Option<Instant> = None;
         while job.ends.len() < self.ranks.len() {
-            let kill = interrupted() || deadline.is_some_and(|d| Instant::now() >= d);
+            let left = failed.map(|at: Instant| at.elapsed());
+            let board = self.board.as_ref();
             let before = job.ends.len();
             for running in self.ranks.iter_mut().filter(|r| !r.ended) {
+                let kill = interrupted() || left.is_some_and(|left| running.is_late(left, board));
                 job.ends.extend(running.look(kill));
             }
-            job.code = verdict(&job.ends);
+            job.code = verdict(&job.ends, &self.blamed());
             if job.code != 0 {
-                deadline.get_or_insert_with(|| Instant::now() + GRACE);
+                failed.get_or_insert_with(Instant::now);
             }
             if job.ends.len() == before {
                 std::thread::sleep(LOOK);
@@ -375,6 +394,13 @@ impl Drop for Started {
 }
 
 impl Running {
+    /// Whether the rank has had its time to end by itself, so long after the first failure.
+    fn is_late(&self, after: Duration, board: Option<&File>) -> bool {
+        let joined = || board.is_none_or(|board| has_joined(board, self.rank));
+        let goes_on = || joined() && !is_stopped(self.child.id());
+        after >= GRACE_MAX || after >= GRACE && !goes_on()
+    }
+
     fn look(&mut self, kill: bool) -> Option<End> {
         let mut status = self.child.try_wait().ok().flatten();
         let killed_by_launcher = status.is_none() && kill;
@@ -388,14 +414,16 @@ impl Running {
     }
 }
 
-/// The job's exit code after these ends.
+/// The job's exit code after these ends, where the board blames some ranks.
 ///
-/// Survivors may end, and be seen to, before the rank that was struck down: a signal that the
-/// launcher did not send is the cause whatever the order.
-fn verdict(ends: &[End]) -> u8 {
+/// Survivors may end, and be seen to, before the rank that they died of: the board tells, and where
+/// there is none a signal that the launcher did not send is the cause whatever the order.
+fn verdict(ends: &[End], blamed: &[NodeId]) -> u8 {
+    let failed = |e: &&End| !e.status.success();
+    let guilty = |e: &&End| failed(e) && !e.killed_by_launcher && blamed.contains(&NodeId(e.rank));
     let struck = |e: &&End| !e.killed_by_launcher && e.status.signal().is_some();
-    let failed = || ends.iter().find(|e| !e.status.success());
-    ends.iter().find(struck).or_else(failed).map_or(0, |e| code(e.status))
+    let found = ends.iter().find(guilty).or_else(|| ends.iter().find(struck));
+    found.or_else(|| ends.iter().find(failed)).map_or(0, |e| code(e.status))
 }
 
 fn code(status: ExitStatus) -> u8 {
@@ -440,11 +468,21 @@ mod tests {
     #[test]
     fn a_rank_that_was_struck_down_gives_the_code_whoever_is_seen_first() {
         let (fine, lost, struck) = (end(0, 0, false), end(1, 3 << 8, false), end(2, 9, false));
+        let verdict = |ends: &[End]| super::verdict(ends, &[]);
         assert_eq!(verdict(&[]), 0);
         assert_eq!(verdict(&[fine]), 0);
         assert_eq!(verdict(&[fine, lost]), 3);
         assert_eq!(verdict(&[fine, lost, struck]), 137);
         assert_eq!(verdict(&[lost, end(0, 9, true)]), 3, "the launcher's own signal is no cause");
         assert_eq!(verdict(&[end(0, 9, true)]), 137);
+    }
+
+    #[test]
+    fn a_rank_that_the_board_blames_gives_the_code() {
+        let (lost, first) = (end(0, 3 << 8, false), end(1, 9 << 8, false));
+        assert_eq!(verdict(&[lost, first], &[NodeId(1)]), 9);
+        assert_eq!(verdict(&[lost, first], &[]), 3);
+        assert_eq!(verdict(&[lost, end(1, 0, false)], &[NodeId(1)]), 3, "it left without a word");
+        assert_eq!(verdict(&[lost, end(1, 9, true)], &[NodeId(1)]), 3, "it was stopped");
     }
 }

@@ -50,15 +50,17 @@ impl LockServer {
         LockServer { capacity, locks, barrier, local, counts: ServerCounts::default() }
     }
 
-    /// Serves until `stop` is set.
+    /// Serves until `stop` is set and no message has come since for a moment.
     ///
     /// # Errors
     /// `Kind::PeerLost` when the fabric fails.
     pub fn serve<F: Fabric>(&mut self, fabric: &F, stop: &AtomicBool) -> Result<ServerCounts> {
-        while !stop.load(Ordering::Acquire) {
-            self.serve_one(fabric)?;
+        loop {
+            let stopping = stop.load(Ordering::Acquire);
+            if !self.serve_one(fabric)? && stopping {
+                return Ok(self.counts);
+            }
         }
-        Ok(self.counts)
     }
 
     /// Serves one message, waiting for it with patience; whether one came.

@@ -37,6 +37,10 @@ pub trait Carrier: Send + Sync {
     fn show_life(&self) -> Result<()>;
     /// Whether a rank can be reached.
     fn liveness(&self, rank: NodeId) -> Liveness;
+    /// Whether all that a rank whose process has ended ever sent here can be received now.
+    fn has_delivered(&self, _rank: NodeId) -> bool {
+        true
+    }
     /// The rank's turns, where ranks run one at a time in virtual time.
     fn turns(&self) -> Option<&dyn Turns> {
         None
@@ -75,6 +79,9 @@ impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
     }
     fn liveness(&self, rank: NodeId) -> Liveness {
         self.0.liveness(rank)
+    }
+    fn has_delivered(&self, rank: NodeId) -> bool {
+        self.0.has_delivered(rank)
     }
 }
 
@@ -138,6 +145,9 @@ impl<F: Fabric + Send> Carrier for Exclusive<F> {
     }
     fn liveness(&self, rank: NodeId) -> Liveness {
         self.locked().liveness(rank)
+    }
+    fn has_delivered(&self, rank: NodeId) -> bool {
+        self.locked().has_delivered(rank)
     }
 }
 

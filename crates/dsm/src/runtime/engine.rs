@@ -1,16 +1,20 @@
 //! What a rank knows, under one lock: the protocol, its channels, its peers and their fate.
 //!
 //! Life of a death
-//! 1. A fabric, a process handle or another rank's obituary says that rank `r` is gone before its
-//!    goodbye.
-//! 2. This rank tells every other, with the locks it manages that `r` holds.
-//! 3. Where ranks share a board the locks are read there and the job fails at once; elsewhere the
-//!    others' obituaries are awaited for [`MOURNING`].
+//! 1. A fabric, a process handle, a conductor or another rank's obituary says that rank `r` is gone
+//!    before its goodbye. What it and every other rank that is gone has sent is taken in first: a
+//!    rank that ended because another one did has said so.
+//! 2. The ranks that are still missing then are judged at one time. Where ranks share a board, the
+//!    locks are read there and the first verdict on it stands; the job fails at once.
+//! 3. Elsewhere this rank tells every other, with the locks it manages that `r` holds, and awaits
+//!    their obituaries for [`MOURNING`].
 //! 4. Every operation of this rank fails from now on with who died, holding what, and how.
 //!
 //! Invariants
 //! - Messages to one rank leave in the order in which the protocol gave them.
 //! - `failed` is set once and never cleared; nothing is sent after it but the abort itself.
+//! - Ranks judged are those noticed first: who is found missing later died of it. When several are
+//!   missing at once and nothing tells who was first, all of them are named.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -21,7 +25,7 @@ use littoral_base::units::NodeId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::board::Board;
+use super::board::{Board, Verdict};
 use super::carrier::Carrier;
 use super::control::Body;
 use super::link::Link;
@@ -77,7 +81,7 @@ pub(super) struct Engine {
     board: Option<Board>,
     peers: Vec<Peer>,
     machine: u64,
-    mourning: Option<(NodeId, Instant)>,
+    mourning: Option<(Vec<NodeId>, Instant)>,
     agreed: BTreeMap<u32, (u64, u16)>,
 }
 
@@ -241,17 +245,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Peers that are gone without a goodbye, by the carrier or by their process.
+    /// Peers that are gone without a goodbye, by the carrier or by their process. Nobody, as long
+    /// as messages of one that has ended are still on their way: they may say who was first.
     pub(super) fn missing(&self, carrier: &dyn Carrier) -> Vec<(NodeId, String)> {
         let looked_at = |n: &usize| {
             let p = &self.peers[*n];
             *n != self.me.index() && !p.finished && p.dead.is_none()
         };
-        let nodes = (0..self.peers.len()).filter(looked_at);
-        nodes.filter_map(|n| self.is_missing(carrier, n)).collect()
+        let gone = |n| self.is_gone(carrier, n);
+        let gone: Vec<_> = (0..self.peers.len()).filter(looked_at).filter_map(gone).collect();
+        let delivered = gone.iter().all(|(rank, _)| carrier.has_delivered(*rank));
+        if delivered { gone } else { Vec::new() }
     }
 
-    fn is_missing(&self, carrier: &dyn Carrier, n: usize) -> Option<(NodeId, String)> {
+    fn is_gone(&self, carrier: &dyn Carrier, n: usize) -> Option<(NodeId, String)> {
         use littoral_device::fabric::Liveness;
         let node = NodeId(u16::try_from(n).expect("invariant: ranks fit u16"));
         let ended = self.peers[n].process.as_ref().is_some_and(has_ended);
@@ -276,23 +283,51 @@ impl Engine {
         others.into_iter().all(|(_, p)| p.finished)
     }
 
-    /// Rank `rank` is gone: tells the others, and fails now or after their obituaries.
+    /// Ranks are gone, noticed at one time: fails by the board's verdict, or tells the others and
+    /// fails after their obituaries.
     ///
     /// # Errors
     /// `Kind::PeerLost` when there is nothing to wait for.
-    pub(super) fn bury(&mut self, carrier: &dyn Carrier, rank: NodeId, how: String) -> Result<()> {
-        if self.is_settled(rank) || self.failed.is_some() {
+    pub(super) fn judge(
+        &mut self,
+        carrier: &dyn Carrier,
+        mut missing: Vec<(NodeId, String)>,
+    ) -> Result<()> {
+        missing.retain(|(rank, _)| !self.is_settled(*rank));
+        if missing.is_empty() || self.failed.is_some() {
             return Ok(());
         }
-        let held = self.rank.held_by(rank);
-        self.peers[rank.index()].dead = Some(how.clone());
-        self.peers[rank.index()].held.extend(&held);
-        self.broadcast(carrier, &Body::Obituary { rank, held, how });
-        if self.board.is_some() {
-            return Err(self.obituary(rank));
+        let culprits: Vec<NodeId> = missing.iter().map(|(rank, _)| *rank).collect();
+        for (rank, how) in &missing {
+            let held = self.rank.held_by(*rank);
+            self.peers[rank.index()].dead = Some(how.clone());
+            self.peers[rank.index()].held.extend(held);
         }
-        self.mourning.get_or_insert((rank, Instant::now() + MOURNING));
+        if let Some(board) = &self.board {
+            let verdict = self.verdict(culprits);
+            return Err(self.judged(board.pronounce(&verdict).unwrap_or(verdict)));
+        }
+        for (rank, how) in missing {
+            let held = self.rank.held_by(rank);
+            self.broadcast(carrier, &Body::Obituary { rank, held, how });
+        }
+        self.mourning.get_or_insert((culprits, Instant::now() + MOURNING));
         Ok(())
+    }
+
+    /// The failure of a job that `rank` was lost to, by the word of who conducts it.
+    pub(super) fn lose(&mut self, carrier: &dyn Carrier, rank: NodeId, how: String) -> Error {
+        let judged = self.judge(carrier, vec![(rank, how)]).err();
+        judged.unwrap_or_else(|| self.judged(self.verdict(vec![rank])))
+    }
+
+    /// This rank's own failure: it becomes the job's unless there is one.
+    pub(super) fn pronounce(&self, kind: Kind, text: &str) {
+        let culprits = if kind == Kind::PeerLost { vec![] } else { vec![self.me] };
+        if let Some(board) = &self.board {
+            // Whoever came first said why the job ends; this rank ends for a reason of its own.
+            let _ = board.pronounce(&Verdict { culprits, text: text.to_owned() });
+        }
     }
 
     fn mourn(
@@ -303,20 +338,33 @@ impl Engine {
         how: String,
     ) -> Result<()> {
         if rank == self.me || rank.index() >= self.peers.len() {
-            let what = format!("the other ranks gave rank {} up: {how}", self.me);
-            return Err(Error::new(Kind::PeerLost, what));
+            return Err(self.judged(Verdict { culprits: vec![self.me], text: how }));
         }
         self.peers[rank.index()].held.extend(held);
-        self.bury(carrier, rank, how)
+        self.judge(carrier, vec![(rank, how)])
     }
 
     /// The failure that is due when obituaries have been awaited.
     pub(super) fn mourned(&self) -> Option<Error> {
-        let (rank, until) = self.mourning?;
-        (Instant::now() >= until).then(|| self.obituary(rank))
+        let (ranks, until) = self.mourning.as_ref()?;
+        (Instant::now() >= *until).then(|| self.judged(self.verdict(ranks.clone())))
     }
 
-    fn obituary(&self, rank: NodeId) -> Error {
+    fn judged(&self, verdict: Verdict) -> Error {
+        let Verdict { culprits, text } = verdict;
+        let text = match culprits.contains(&self.me) {
+            true => format!("the other ranks gave rank {} up: {text}", self.me),
+            false => text,
+        };
+        Error::new(Kind::PeerLost, text)
+    }
+
+    fn verdict(&self, culprits: Vec<NodeId>) -> Verdict {
+        let sentences: Vec<String> = culprits.iter().map(|rank| self.obituary(*rank)).collect();
+        Verdict { culprits, text: sentences.join("; ") }
+    }
+
+    fn obituary(&self, rank: NodeId) -> String {
         let peer = &self.peers[rank.index()];
         let mut held: Vec<LockId> = match &self.board {
             Some(board) => board.held(rank),
@@ -333,7 +381,7 @@ impl Engine {
         };
         let pid = peer.pid.map_or(String::new(), |p| format!(" (process {p})"));
         let how = peer.dead.as_deref().unwrap_or("gone");
-        Error::new(Kind::PeerLost, format!("rank {rank}{pid} died holding {holding}: {how}"))
+        format!("rank {rank}{pid} died holding {holding}: {how}")
     }
 
     /// Sends what has waited for room; whether nothing is left.
@@ -346,4 +394,136 @@ fn has_ended(process: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::rank::Shape;
+    use crate::runtime::board;
+    use littoral_device::fabric::Liveness;
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::process::Command;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Rank 2 of three, on a carrier that takes everything and brings nothing.
+    struct Quiet {
+        me: NodeId,
+        delivered: AtomicBool,
+    }
+
+    impl Carrier for Quiet {
+        fn me(&self) -> NodeId {
+            self.me
+        }
+        fn ranks(&self) -> u16 {
+            3
+        }
+        fn post_bytes_max(&self) -> usize {
+            1 << 20
+        }
+        fn try_post(&self, _to: NodeId, _message: &[u8]) -> Result<bool> {
+            Ok(true)
+        }
+        fn receive(&self, _timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+            Ok(None)
+        }
+        fn show_life(&self) -> Result<()> {
+            Ok(())
+        }
+        fn liveness(&self, _rank: NodeId) -> Liveness {
+            Liveness::Alive
+        }
+        fn has_delivered(&self, _rank: NodeId) -> bool {
+            self.delivered.load(Ordering::Relaxed)
+        }
+    }
+
+    fn engine(me: u16, board: Option<&File>) -> (Quiet, Engine) {
+        let me = NodeId(me);
+        let carrier = Quiet { me, delivered: AtomicBool::new(true) };
+        let shape = Shape {
+            ranks: 3,
+            pages: 0,
+            page_bytes: 4096,
+            locks: 8,
+            log_capacity: 8,
+            predict: false,
+        };
+        let rank = Rank::over(me, shape, Segment::private(4096, None).unwrap());
+        let board = board.map(|file| Board::open(file, 3, me).unwrap());
+        let engine = Engine::new(&carrier, rank, 4096, board, 0);
+        (carrier, engine)
+    }
+
+    fn missing(ranks: &[u16]) -> Vec<(NodeId, String)> {
+        ranks.iter().map(|r| (NodeId(*r), "its process ended".to_owned())).collect()
+    }
+
+    #[test]
+    fn a_rank_that_died_of_anothers_death_is_not_the_one_named() {
+        let file = board::tests::blank(3);
+        let ((first_carrier, mut first), (last_carrier, mut last)) =
+            (engine(0, Some(&file)), engine(2, Some(&file)));
+        let told = first.judge(&first_carrier, missing(&[1])).unwrap_err().to_string();
+        assert_eq!(told, "rank 1 died holding no lock: its process ended");
+        let late = last.judge(&last_carrier, missing(&[0, 1])).unwrap_err().to_string();
+        assert_eq!(late, told);
+        let (carrier, mut given_up) = engine(1, Some(&file));
+        let e = given_up.judge(&carrier, missing(&[0, 2])).unwrap_err().to_string();
+        assert_eq!(e, format!("the other ranks gave rank 1 up: {told}"));
+    }
+
+    #[test]
+    fn ranks_of_which_nothing_tells_who_was_first_are_all_named() {
+        let file = board::tests::blank(3);
+        for board in [Some(&file), None] {
+            let (carrier, mut engine) = engine(2, board);
+            let judged = engine.judge(&carrier, missing(&[0, 1]));
+            if let Some((_, until)) = &mut engine.mourning {
+                *until = Instant::now();
+            }
+            let e = judged.err().or_else(|| engine.mourned()).unwrap().to_string();
+            assert!(
+                e.contains("rank 0 died holding") && e.contains("; rank 1 died holding"),
+                "{e}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_board_those_noticed_first_are_named() {
+        let (carrier, mut engine) = engine(2, None);
+        engine.judge(&carrier, missing(&[1])).unwrap();
+        assert!(engine.mourned().is_none());
+        engine.judge(&carrier, missing(&[0])).unwrap();
+        engine.mourning.as_mut().unwrap().1 = Instant::now();
+        let e = engine.mourned().unwrap().to_string();
+        assert!(e.contains("rank 1 died") && !e.contains("rank 0 died"), "{e}");
+    }
+
+    #[test]
+    fn a_conductors_word_needs_no_obituaries() {
+        let (carrier, mut engine) = engine(2, None);
+        let e = engine.lose(&carrier, NodeId(1), "gone".into()).to_string();
+        assert_eq!(e, "rank 1 died holding no lock that the others manage: gone");
+    }
+
+    #[test]
+    fn a_process_that_ended_is_missing_once_its_messages_are_here() {
+        let (carrier, mut engine) = engine(2, None);
+        let mut child = Command::new("true").spawn().unwrap();
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        child.wait().unwrap();
+        let Ok(process) = process else {
+            writeln!(std::io::stderr(), "SKIPPED: no handles on processes here").unwrap();
+            return;
+        };
+        engine.peers[0].process = Some(process);
+        carrier.delivered.store(false, Ordering::Relaxed);
+        assert_eq!(engine.missing(&carrier), []);
+        carrier.delivered.store(true, Ordering::Relaxed);
+        assert_eq!(engine.missing(&carrier), missing(&[0]));
+    }
 }

@@ -10,6 +10,7 @@
 //!   that is gone fails every operation of the others within a second.
 //! - Permissions of the view are settled before the program runs on.
 //! - The lock is never held while the program's memory is touched through the view.
+//! - Nobody is judged dead while a message of theirs is on its way or in a thread's hand.
 
 mod board;
 pub mod carrier;
@@ -36,7 +37,7 @@ use crate::memory::{
 };
 use crate::virtual_time::Ask;
 use board::Board;
-pub(crate) use board::board_bytes;
+pub(crate) use board::{board_bytes, culprits, has_joined};
 use carrier::Carrier;
 use control::Body;
 use engine::{Borrow, Engine, Failure};
@@ -117,6 +118,8 @@ pub struct RankCounts {
 struct Common {
     engine: Mutex<Engine>,
     changed: Condvar,
+    /// Held by the program's thread while it takes a message, and by the server to judge.
+    taking: Mutex<()>,
     /// An operation of the program has not ended.
     busy: AtomicBool,
     /// The program waits for the others' farewells.
@@ -181,6 +184,7 @@ impl Node {
         let common = Arc::new(Common {
             engine: Mutex::new(engine),
             changed: Condvar::new(),
+            taking: Mutex::new(()),
             busy: AtomicBool::new(false),
             parting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -440,7 +444,10 @@ impl Drop for Node {
                 None if std::thread::panicking() => format!("rank {me} (process {pid}) panicked"),
                 None => format!("rank {me} (process {pid}) left the job before its end"),
             };
-            engine.failed.get_or_insert(Failure { kind: Kind::PeerLost, text: why.clone() });
+            if engine.failed.is_none() {
+                engine.pronounce(Kind::Misuse, &why);
+                engine.failed = Some(Failure { kind: Kind::PeerLost, text: why.clone() });
+            }
             engine.broadcast(&*common.carrier, &Body::Abort { why });
             engine.drain(&*common.carrier);
         }
@@ -530,7 +537,9 @@ impl Common {
         if self.busy.load(Ordering::Acquire) && !self.spin.is_zero() {
             let until = Instant::now() + self.spin;
             while self.busy.load(Ordering::Acquire) && Instant::now() < until {
-                self.take_one(Duration::ZERO);
+                if let Ok(_mine) = self.taking.try_lock() {
+                    self.take_one(Duration::ZERO);
+                }
             }
         }
         let mut engine = self.locked();
@@ -591,21 +600,28 @@ impl Common {
         if let Err(e) = shown {
             return self.fail(&mut engine, &e);
         }
-        let missing = engine.missing(&*self.carrier);
+        let mut missing = engine.missing(&*self.carrier);
         drop(engine);
-        if !missing.is_empty() {
-            // Its last messages, perhaps a goodbye, may still be on their way to us.
-            std::thread::sleep(ROUND / 5);
+        // Their last messages first: a goodbye, or who else it was that died. The program's thread
+        // may not have one in hand meanwhile.
+        let _alone = (!missing.is_empty())
+            .then(|| self.taking.lock().unwrap_or_else(PoisonError::into_inner));
+        while !missing.is_empty() {
             while self.take_one(Duration::ZERO) {}
+            let found = self.locked().missing(&*self.carrier);
+            let known = |rank| missing.iter().any(|(other, _)| other == rank);
+            let complete = found.iter().all(|(rank, _)| known(rank));
+            missing = found;
+            if complete {
+                break;
+            }
         }
         let mut engine = self.locked();
         if engine.failed.is_some() {
             return;
         }
-        for (rank, how) in missing {
-            if let Err(e) = engine.bury(&*self.carrier, rank, how) {
-                return self.fail(&mut engine, &e);
-            }
+        if let Err(e) = engine.judge(&*self.carrier, missing) {
+            return self.fail(&mut engine, &e);
         }
         if let Some(e) = engine.mourned() {
             self.fail(&mut engine, &e);
@@ -619,6 +635,7 @@ impl Common {
         }
         let text = e.to_string();
         engine.failed = Some(Failure { kind: e.kind(), text: text.clone() });
+        engine.pronounce(e.kind(), &text);
         engine.broadcast(&*self.carrier, &Body::Abort { why: text });
         engine.drain(&*self.carrier);
         self.busy.store(false, Ordering::Release);
@@ -657,7 +674,10 @@ impl Common {
         let raise = |()| self.locked().rank.frames_mut().raise(page);
         match self.operate(FAULT, |r| r.want(page, 1, write)).and_then(raise) {
             Ok(()) => true,
-            Err(e) => self.give_up(&e),
+            Err(e) => {
+                self.fail(&mut self.locked(), &e);
+                self.give_up(&e)
+            }
         }
     }
 }

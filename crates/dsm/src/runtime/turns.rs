@@ -10,6 +10,9 @@
 
 use std::sync::atomic::Ordering;
 
+use littoral_base::mutant;
+use littoral_base::units::NodeId;
+
 use super::Common;
 use super::control::Body;
 use crate::core::rank::{Outcome, Rank};
@@ -76,7 +79,7 @@ impl Common {
             match wake {
                 Wake::Go => return Ok(()),
                 Wake::Message(from, frame) => self.take_in(from, frame),
-                Wake::Lost(..) => self.look_around(),
+                Wake::Lost(rank, how) => return Err(self.lose(rank, how)),
                 Wake::Stuck(how) => {
                     return Err(self.fail_with(Error::new(Kind::Misuse, how)));
                 }
@@ -87,6 +90,19 @@ impl Common {
             self.locked().check()?;
             ask = Ask::Served { ended: was_busy && !self.busy.load(Ordering::Acquire) };
         }
+    }
+
+    /// The conductor says who was lost. To look for processes that have ended would not tell: ranks
+    /// that were woken before this one have ended of it by now.
+    fn lose(&self, mut rank: NodeId, mut how: String) -> Error {
+        let mut engine = self.locked();
+        if mutant!("dsm_verdict_unread") {
+            let looked_at = engine.missing(&*self.carrier).into_iter().next();
+            (rank, how) = looked_at.unwrap_or((rank, how));
+        }
+        let e = engine.lose(&*self.carrier, rank, how);
+        self.fail(&mut engine, &e);
+        e
     }
 
     fn fail_with(&self, e: Error) -> Error {

@@ -21,7 +21,7 @@ use super::{Ask, Posts, Wake, decode_ask, encode_wake};
 /// How long a rank that has the turn may be stopped.
 pub const STOPPED_MAX: Duration = Duration::from_millis(800);
 /// How long a rank may take to join.
-pub const START_MAX: Duration = Duration::from_secs(20);
+pub const START_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of a frame's head on the link, and of its body's tag.
 const LINK_BYTES: usize = 5;
@@ -317,7 +317,7 @@ impl Place {
 }
 
 /// Whether a process is stopped by a signal or a tracer.
-fn is_stopped(process: u32) -> bool {
+pub(crate) fn is_stopped(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('T' | 't'))

@@ -3,13 +3,24 @@
 //! Such a binary has an ordinary test called `process`, which passes at once unless the environment
 //! says what it is to be: [`be_a_rank`] first, then the launcher of what [`launched`] names.
 
-#![allow(clippy::unwrap_used)]
+//! Ranks that come to a point *mark* it by a file in a folder that the test names; the test sees
+//! all marks before it strikes.
+
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use littoral_dsm::job::Job;
 use littoral_dsm::launch::{Fabric, Plan};
+use rustix::process::{Pid, test_kill_process};
 
+/// Nothing takes so long unless it hangs.
+pub(crate) const HANG: Duration = Duration::from_secs(300);
+/// The variable that names the folder of marks.
+pub(crate) const MARKS: &str = "DSM_TEST_MARKS";
 const LAUNCH: &str = "DSM_TEST_LAUNCH";
 const PROGRAM: &str = "DSM_TEST_PROGRAM";
 const OWN: [&str; 3] = ["--exact", "process", "--nocapture"];
@@ -57,6 +68,46 @@ pub(crate) fn say(line: &str) {
     said.unwrap();
 }
 
+/// Both outputs; the first need not end with a line.
 pub(crate) fn text(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
+    let [first, second] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{first}\n{second}")
+}
+
+/// Looks again and again until `done`.
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < HANG, "{what}: not after {} s", HANG.as_secs());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub(crate) fn marks_folder() -> PathBuf {
+    PathBuf::from(std::env::var(MARKS).unwrap())
+}
+
+/// Says that this rank has come to the point the test waits for.
+pub(crate) fn mark(job: &Job) {
+    let folder = marks_folder();
+    let pid = std::process::id().to_string();
+    let (new, name) = (format!("new.{}", job.rank()), job.rank().to_string());
+    std::fs::write(folder.join(&new), pid).unwrap();
+    std::fs::rename(folder.join(new), folder.join(name)).unwrap();
+}
+
+/// The processes of ranks that have all come to the point.
+pub(crate) fn wait_for_marks(marks: &Path, ranks: u16) -> Vec<Pid> {
+    let name = |rank: u16| marks.join(rank.to_string());
+    until("marks of the ranks", || (0..ranks).all(|rank| name(rank).exists()));
+    let read = |rank: u16| std::fs::read_to_string(name(rank)).unwrap().parse().unwrap();
+    (0..ranks).map(|rank| Pid::from_raw(read(rank)).unwrap()).collect()
+}
+
+/// Whether a process has ended with all its threads, be it that nobody has asked how.
+pub(crate) fn gone(pid: Pid) -> bool {
+    let folder = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
+    let state = std::fs::read_to_string(folder.join("stat"));
+    let threads = || std::fs::read_dir(folder.join("task")).map_or(0, Iterator::count);
+    test_kill_process(pid).is_err() || state.is_ok_and(|s| s.contains(") Z ")) && threads() <= 1
 }

@@ -117,7 +117,8 @@ impl Memory {
         self.frames.at(offset, len)
     }
 
-    fn word(&self, offset: usize) -> &AtomicU64 {
+    /// The word at `offset`, a multiple of eight.
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(WORD), "an aligned word");
         // SAFETY: the word lies in the mapping (checked by `at`), which lives as long as `self`; it
         // is aligned and only reached atomically on this side.
