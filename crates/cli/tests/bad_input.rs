@@ -6,7 +6,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Nothing takes so long unless it hangs.
+const HANG: Duration = Duration::from_secs(120);
+/// The interrupt signal's bit in a mask of signals.
+const INTERRUPT: u64 = 1 << (2 - 1);
 
 fn littoral(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_littoral")).args(args).current_dir(folder).output().unwrap()
@@ -189,6 +194,13 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+fn catches_interrupts(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & INTERRUPT != 0)
+}
+
 #[test]
 fn ctrl_c_ends_with_130_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -197,7 +209,12 @@ fn ctrl_c_ends_with_130_and_leaves_no_file() {
         .current_dir(dir.path())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    while !catches_interrupts(child.id()) {
+        assert!(begun.elapsed() < HANG, "the program never comes to catch interrupts");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::thread::sleep(Duration::from_millis(200));
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));

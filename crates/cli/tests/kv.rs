@@ -7,7 +7,10 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Nothing takes so long unless it hangs.
+const HANG: Duration = Duration::from_secs(300);
 
 fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_littoral"));
@@ -39,6 +42,15 @@ fn refused(folder: &Path, args: &[&str], code: i32, words: &[&str]) {
         assert!(message.contains(word), "{args:?}: '{word}' is not in: {message}");
     }
     assert!(!message.contains("panicked"), "{args:?}: {message}");
+}
+
+/// Looks again and again until `done`.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < HANG, "{what}: not after {} s", HANG.as_secs());
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Lines of eight scattered digits each, tab, number.
@@ -76,6 +88,10 @@ fn kill_9_at_any_moment_loses_nothing_acknowledged() {
                 let _ = input.write_all(lines(round * 100_000, (round + 1) * 100_000).as_bytes());
             });
             std::thread::sleep(Duration::from_millis(60 + 61 * round));
+            if round == 4 {
+                let some = || fs::metadata(&ack).is_ok_and(|file| file.len() > 0);
+                until("something to be acknowledged", some);
+            }
             child.kill().unwrap();
             child.wait().unwrap();
             writer.join().unwrap();
@@ -88,7 +104,6 @@ fn kill_9_at_any_moment_loses_nothing_acknowledged() {
             }
             done(dir.path(), &["kv", "check", engine]);
         }
-        assert!(fs::metadata(&ack).unwrap().len() > 0, "something was acknowledged");
     }
 }
 
@@ -197,10 +212,14 @@ fn a_store_on_a_machines_file_is_found_again_and_has_one_owner() {
     refused(dir.path(), &["kv", "create", "s", "--machine", "m.toml"], 3, &["not overwritten"]);
     let zones = done(dir.path(), &["machine", "zones", "--file", "m.toml"]);
     assert!(zones.contains("Conventional") && zones.contains("Sequential"), "{zones}");
-    // A load that waits for its input holds the store.
+    // A load that waits for its input holds the store, once it has locked it.
     let mut holder = command(dir.path(), &["kv", "load", "s", "-"]);
     let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    let locks = format!("/proc/{}/fdinfo", holder.id());
+    until("the load to lock its store", || {
+        let files = fs::read_dir(&locks).unwrap().flatten();
+        files.filter_map(|f| fs::read_to_string(f.path()).ok()).any(|f| f.contains("FLOCK"))
+    });
     refused(dir.path(), &["kv", "get", "s", "k"], 3, &["drive.img", "another process"]);
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());

@@ -5,15 +5,18 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use littoral_base::rng::{self, Rng};
 use littoral_device::zoned::zones::Geometry;
 use littoral_index::Kind;
 use littoral_index::index::Engine;
 use littoral_index::kv::{Access, Kv, Options};
+
+/// Nothing takes so long unless it hangs.
+const HANG: Duration = Duration::from_secs(300);
 
 fn small(engine: Engine) -> Options {
     let options = Options::new(engine, 7);
@@ -87,6 +90,15 @@ impl Read for Lines {
     }
 }
 
+/// Waits until something is acknowledged, however slow the machine is.
+fn until_written(ack: &Path) {
+    let begun = Instant::now();
+    while std::fs::metadata(ack).unwrap().len() == 0 {
+        assert!(begun.elapsed() < HANG, "nothing is acknowledged");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// The victim of `kill_9_loses_nothing_acknowledged`, which runs this test in a process of its own.
 #[test]
 #[ignore = "runs until it is killed; another test starts it"]
@@ -115,6 +127,9 @@ fn kill_9_loses_nothing_acknowledged() {
             victim.env("KV_DIR", &at).env("KV_ENGINE", engine.name()).env("KV_ACK", &ack);
             let mut child = victim.stdout(std::process::Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_millis(120 + 67 * round));
+            if round == 7 {
+                until_written(&ack);
+            }
             child.kill().unwrap();
             child.wait().unwrap();
             let acknowledged = std::fs::read_to_string(&ack).unwrap();
@@ -199,6 +214,9 @@ fn kill_9_during_deletions_sealing_and_collecting_loses_nothing() {
             victim.env("KV_DIR", &at).env("KV_ACK", &ack).env("KV_ROUND", round.to_string());
             let mut child = victim.stdout(std::process::Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_millis(250 + 83 * round));
+            if round == 5 {
+                until_written(&ack);
+            }
             child.kill().unwrap();
             child.wait().unwrap();
             let kv = Kv::open(&at, Access::Write).unwrap();
