@@ -66,15 +66,25 @@ fn fabric_of(name: &str) -> Fabric {
     }
 }
 
+/// Stops a process and waits until none of its threads runs any more.
+fn stop(process: Pid) {
+    kill_process(process, Signal::STOP).unwrap();
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    let is_stopped = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("stat")).is_ok_and(|s| s.contains(") T "))
+    };
+    until("a process to stop", || std::fs::read_dir(&tasks).unwrap().flatten().all(is_stopped));
+}
+
 /// Ends ranks 0 and 1 in the order of the case while rank 2 is stopped, and lets that one go on.
 fn strike(case: &str, ranks: &[Pid]) {
     let send = |rank: usize, signal| kill_process(ranks[rank], signal).unwrap();
-    send(2, Signal::STOP);
+    stop(ranks[2]);
     match case {
         "killed" => send(1, Signal::KILL),
         "leaves" => std::fs::write(marks_folder().join("go"), "").unwrap(),
         "both" => {
-            send(0, Signal::STOP);
+            [0, 1].into_iter().for_each(|rank| stop(ranks[rank]));
             [0, 1].into_iter().for_each(|rank| send(rank, Signal::KILL));
         }
         other => panic!("no case {other}"),
