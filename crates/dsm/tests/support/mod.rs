@@ -15,6 +15,7 @@ use littoral_dsm::job::Job;
 use littoral_dsm::memory::PoolLines;
 use littoral_dsm::runtime::Config;
 use littoral_dsm::runtime::carrier::{Carrier, Exclusive, Shared};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
@@ -43,7 +44,8 @@ const LINES_BYTES_MAX: usize = 1 << 20;
 const LINES_VIEW: u16 = 1000;
 
 fn memory(bytes: usize) -> File {
-    let file = tempfile::tempfile_in("/dev/shm").unwrap();
+    let made = memfd_create("littoral-dsm-test", MemfdFlags::CLOEXEC);
+    let file = File::from(made.unwrap());
     file.set_len(bytes as u64).unwrap();
     file
 }
