@@ -46,7 +46,7 @@ while read -r crate test; do
     [ -z "${MUTANT:-}" ] || grep -qE "^$MUTANT +$crate +$test\$" <<<"$list" || continue
     suite "$crate" "$test"
     "${run[@]}" --no-run
-    if ! timeout 300 "${run[@]}" >"$log" 2>&1; then
+    if ! timeout 900 "${run[@]}" >"$log" 2>&1; then
         echo "$test of $crate fails without any mutant:"
         tail -n 30 "$log"
         exit 1

@@ -42,7 +42,7 @@ RUSTFLAGS="-C target-feature=+crt-static" CARGO_TARGET_DIR="$target-guest" \
 rm -f "$work/ordinary.img" "$work/zones.img"
 truncate -s 64M "$work/ordinary.img" "$work/zones.img"
 begin=$SECONDS
-timeout 170 qemu-system-x86_64 -machine q35 -accel tcg -cpu max -m 512 -nographic -no-reboot \
+timeout 600 qemu-system-x86_64 -machine q35 -accel tcg -cpu max -m 512 -nographic -no-reboot \
     -kernel "$kernel" -initrd "$work/initramfs" -append "console=ttyS0 panic=-1 quiet" \
     -device nvme,serial=littoral,id=nvme0 \
     -drive "file=$work/ordinary.img,if=none,id=ordinary,format=raw" \

@@ -176,7 +176,8 @@ fn the_board_excludes_on_a_hostile_pool_with_three_operations_a_section() {
                 c.board_writes_count + c.board_reads_count
             })
             .sum();
-        assert_eq!(operations + done.grants(), 3 * 3 * SECTIONS);
+        // On a busy machine a holder keeps others waiting so long that they ask after it.
+        assert_eq!(operations - done.questions() + done.grants(), 3 * 3 * SECTIONS);
         assert_eq!(counts.iter().map(|(_, seen)| *seen).max(), Some(3 * SECTIONS));
     }
 }

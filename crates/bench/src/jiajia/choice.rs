@@ -20,7 +20,7 @@ use littoral_device::fabric::sim::{SimFabric, run};
 use littoral_device::fabric::timing::Timing;
 use littoral_device::pmem::FlushFence;
 use littoral_dsm::core::message::LockId;
-use littoral_dsm::lock::board::LockBoard;
+use littoral_dsm::lock::board::{BoardCounters, LockBoard};
 use littoral_dsm::lock::client::BoardClient;
 use littoral_dsm::lock::direct::DirectLocks;
 use littoral_dsm::lock::{Barriers, LockLayout, Locks};
@@ -178,7 +178,7 @@ fn together(
     what: What,
     length: Length,
     seen: Vec<Result<Seen, String>>,
-    board_writes: u64,
+    board: &BoardCounters,
 ) -> Result<Took, String> {
     let seen = seen.into_iter().collect::<Result<Vec<_>, _>>()?;
     let ranks = seen.len() as f64;
@@ -188,15 +188,18 @@ fn together(
     let mut samples: Vec<f64> = (0..length.batches).map(slowest).collect();
     samples.sort_by(f64::total_cmp);
     let at = |share: f64| samples[((samples.len() - 1) as f64 * share) as usize];
+    let board_writes = board.grants() + board.departures();
     // The two barriers around the batches are written by the board too.
     let around = if board_writes > 0 { 2.0 * ranks } else { 0.0 };
     let wrote = (board_writes as f64 - around).max(0.0);
+    // Who waits long asks whether the holder lives, which is no operation of a section.
+    let asked = board.questions() as f64;
     // A round of barriers is one operation of the job, a section one of a rank.
     let sharing = if matches!(what, What::Lock | What::Code1) { ranks } else { 1.0 };
     Ok(Took {
         p10_ns: at(0.1),
         median_ns: at(0.5),
-        operations: (sum(|s| s.operations) + wrote) / (each * sharing),
+        operations: (sum(|s| s.operations) - asked + wrote) / (each * sharing),
         rmws: sum(|s| s.rmws) / (each * sharing),
     })
 }
@@ -225,7 +228,7 @@ fn in_shm(what: What, ranks: u16, length: Length) -> Result<Took, String> {
         let fabric = Counted::new(&job[usize::from(n)]);
         batches(what, &fabric, &mut DirectLocks::new(&fabric, layout(ranks)), length, wall())
     });
-    together(what, length, seen, 0)
+    together(what, length, seen, &BoardCounters::default())
 }
 
 fn over_tcp(what: What, ranks: u16, length: Length) -> Result<Took, String> {
@@ -237,7 +240,7 @@ fn over_tcp(what: What, ranks: u16, length: Length) -> Result<Took, String> {
         let fabric = Counted::new(&job[usize::from(n)]);
         batches(what, &fabric, &mut BoardClient::new(&fabric, HOME, layout(ranks)), length, wall())
     });
-    together(what, length, seen, wrote.grants() + wrote.departures())
+    together(what, length, seen, &wrote)
 }
 
 fn over_pool(what: What, ranks: u16, length: Length) -> Result<Took, String> {
@@ -260,7 +263,7 @@ fn over_pool(what: What, ranks: u16, length: Length) -> Result<Took, String> {
         stop.store(true, Ordering::Release);
         seen
     });
-    together(what, length, seen, wrote.grants() + wrote.departures())
+    together(what, length, seen, &wrote)
 }
 
 fn in_sim(what: What, ranks: u16, timing: Timing, length: Length) -> Result<Took, String> {
@@ -283,7 +286,7 @@ fn in_sim(what: What, ranks: u16, timing: Timing, length: Length) -> Result<Took
         f.compute(Picos(1_000_000_000_000));
         seen
     });
-    together(what, length, report.results, wrote.grants() + wrote.departures())
+    together(what, length, report.results, &wrote)
 }
 
 /// Measures `what` with `ranks` ranks `on` a fabric; `quick` cuts repetitions.

@@ -238,7 +238,7 @@ fn board_over_tcp() -> Result<(Traffic, u64), String> {
         Ok(counted.counts())
     })?;
     let mut traffic = summed(&counts);
-    traffic.operations += done.grants();
+    traffic.operations = traffic.operations + done.grants() - done.questions();
     Ok((traffic, 200 * u64::from(ranks)))
 }
 
@@ -272,7 +272,7 @@ fn board_over_pool() -> Result<(Traffic, u64), String> {
         counts
     })?;
     let mut traffic = summed(&counts);
-    traffic.operations += done.grants();
+    traffic.operations = traffic.operations + done.grants() - done.questions();
     Ok((traffic, EACH * u64::from(ranks)))
 }
 

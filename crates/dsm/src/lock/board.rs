@@ -58,6 +58,7 @@ pub struct BoardCounters {
     grants: AtomicU64,
     departures: AtomicU64,
     refusals: AtomicU64,
+    questions: AtomicU64,
 }
 
 impl BoardCounters {
@@ -72,6 +73,11 @@ impl BoardCounters {
     /// Requests refused.
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
+    }
+    /// How often it was asked who holds a lock: by waiters whose patience has run out, since the
+    /// holder is slow or dead. No part of a section's three operations.
+    pub fn questions(&self) -> u64 {
+        self.questions.load(Ordering::Relaxed)
     }
 }
 
@@ -234,6 +240,7 @@ impl LockBoard {
                 Ok(vec![0])
             }
             WHO_HOLDS => {
+                self.counters.questions.fetch_add(1, Ordering::Relaxed);
                 let holder = self.locks.get(&lock).and_then(ManagedLock::holder);
                 let mut w = Writer::new();
                 w.u8(u8::from(holder.is_some())).u16(holder.map_or(0, |h| h.0));
