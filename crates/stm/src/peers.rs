@@ -21,7 +21,7 @@
 use littoral_base::mutant;
 use littoral_base::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::word::THREADS_MAX;
+use crate::word::{Starts, THREADS_MAX};
 
 /// Peers that are watched; with more nothing is learnt and nothing holds.
 pub(crate) const PEERS_MAX: usize = 6;
@@ -99,7 +99,7 @@ impl<'p> Watch<'p> {
     /// Looks at every peer anew and learns their clocks into `starts`: nothing has been read, so
     /// any clock that a peer has reached may be known.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, starts: &mut [u64; THREADS_MAX]) {
+    pub(crate) fn begin(&mut self, starts: &mut Starts) {
         let crew = self.marks.crew.load(Acquire);
         if crew != self.crew {
             if crew == self.crowd {
@@ -112,7 +112,7 @@ impl<'p> Watch<'p> {
             let mark = peer.load(Acquire);
             let commits = mark & 1 == 1;
             *seen = if commits { NEVER } else { mark };
-            starts[tid] = starts[tid].max(mark >> 1);
+            starts.learn(tid, mark >> 1);
         }
     }
 
@@ -148,8 +148,8 @@ impl<'p> Watch<'p> {
 mod tests {
     use super::*;
 
-    fn begun(watch: &mut Watch<'_>) -> [u64; THREADS_MAX] {
-        let mut starts = [0; THREADS_MAX];
+    fn begun(watch: &mut Watch<'_>) -> Starts {
+        let mut starts = Starts::none();
         watch.begin(&mut starts);
         starts
     }
@@ -168,7 +168,8 @@ mod tests {
         assert!(!watch.holds(), "odd from the start");
         marks.of(1).store(mark(1, false), Release);
         assert!(!watch.holds(), "it may have published in between");
-        assert_eq!(begun(&mut watch)[..3], [0, 1, 0]);
+        let starts = begun(&mut watch);
+        assert_eq!([0, 1, 2].map(|t| starts.reach(t, 1)), [false, true, false]);
         assert!(watch.holds());
         marks.of(0).store(mark(9, true), Release);
         assert!(watch.holds(), "its own mark is not watched");
@@ -184,10 +185,10 @@ mod tests {
         let mut watch = Watch::new(&marks, 1);
         marks.of(0).store(mark(7, false), Release);
         marks.set_crew(PEERS_MAX + 1);
-        assert_eq!(begun(&mut watch)[0], 7);
+        assert!(begun(&mut watch).reach(0, 7));
         assert!(watch.holds());
         marks.set_crew(PEERS_MAX + 2);
-        assert_eq!(begun(&mut watch)[0], 0);
+        assert!(!begun(&mut watch).reach(0, 1));
         assert!(!watch.holds());
         marks.set_crew(2);
         begun(&mut watch);

@@ -25,7 +25,7 @@ use crate::record::{Record, Ref};
 use crate::recover::{self, Boot, Restart};
 use crate::root::Root;
 use crate::slab;
-use crate::table::{Miss, Place, Table, bad_reference};
+use crate::table::{Miss, Place, Table, View, bad_reference};
 use crate::thread::Thread;
 use crate::word::Orec;
 
@@ -254,6 +254,13 @@ impl<D: Domain> Pool<D> {
             promise: self.domain.promise(),
             types,
         })
+    }
+
+    /// Where objects are, to be looked at in place where the medium can.
+    pub(crate) fn places(&self) -> View<'_> {
+        let bytes = self.layout.slabs * self.layout.slab_bytes();
+        let words = self.domain.words(self.layout.data, bytes / 8);
+        self.table.view(words.map_or(&[], |words| words.as_chunks().0))
     }
 
     /// Finds an object and checks that it is of type `T`.

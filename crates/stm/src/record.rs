@@ -21,6 +21,7 @@
 //! ```
 
 use std::fmt;
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -37,9 +38,9 @@ pub struct Words<'a>(Source<'a>);
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
     InPlace(&'a [AtomicU64]),
-    /// Two slots {stamp, three words} of one line, and the mask that chooses the second. Loading
-    /// from both does not wait for the choice.
-    Twin(&'a [AtomicU64; 8], u64),
+    /// Two slots {stamp, three words} of one line, and whether it is the second. Loading from both
+    /// does not wait for the choice.
+    Twin(&'a [AtomicU64; 8], bool),
     Copied(&'a [u64]),
 }
 
@@ -60,7 +61,7 @@ impl<'a> Words<'a> {
     #[inline(always)]
     pub(crate) fn twin(line: &'a [AtomicU64; 8], slot: usize) -> Self {
         debug_assert!(slot < 2, "a line of two slots");
-        Words(Source::Twin(line, (slot as u64).wrapping_neg()))
+        Words(Source::Twin(line, slot == 1))
     }
 
     /// Word `i` of the record.
@@ -74,42 +75,43 @@ impl<'a> Words<'a> {
             Source::Copied(words) => words[i],
             Source::Twin(line, second) => {
                 let (a, b) = (line[1 + i].load(Relaxed), line[5 + i].load(Relaxed));
-                a ^ (a ^ b) & second
+                select_unpredictable(second, b, a)
             }
         }
     }
 }
 
 impl Words<'_> {
-    /// How many of the `N` words from word `from` on are below `limit`, in any order of theirs.
+    /// How many of the `N` ascending words from word `from` on are below `limit`; any number up to
+    /// `N` when they do not ascend.
     ///
     /// # Panics
-    /// When the record has no such words.
+    /// When the record has no such words, or fewer than two are asked for.
     #[inline(always)]
-    pub fn below<const N: usize>(&self, from: usize, limit: u64) -> usize {
+    pub fn rank<const N: usize>(&self, from: usize, limit: u64) -> usize {
+        const { assert!(N >= 2, "one word is compared without this") }
         match self.0 {
-            Source::InPlace(words) => count_below::<N>(&words[from..from + N], limit),
-            Source::Copied(words) => {
-                words[from..from + N].iter().map(|&w| usize::from(w < limit)).sum()
+            Source::InPlace(words) => {
+                rank::<N, _>(limit, &words[from..from + N], |w| w.load(Relaxed))
             }
-            Source::Twin(..) => self.below_by_word(from, N, limit),
+            Source::Copied(words) => rank::<N, _>(limit, &words[from..from + N], |&w| w),
+            Source::Twin(..) => self.rank_by_word(from, N, limit),
         }
     }
 
     #[inline(never)]
-    fn below_by_word(&self, from: usize, n: usize, limit: u64) -> usize {
+    fn rank_by_word(&self, from: usize, n: usize, limit: u64) -> usize {
         (from..from + n).map(|i| usize::from(self.get(i) < limit)).sum()
     }
 }
 
-/// One loop without a branch; a call, so that what surrounds it stays small enough to be inlined.
-#[inline(never)]
-fn count_below<const N: usize>(words: &[AtomicU64], limit: u64) -> usize {
-    let (words, mut below) = (&words[..N], 0);
-    for word in words {
-        below += usize::from(word.load(Relaxed) < limit);
-    }
-    below
+/// One comparison says which half, the words of that half are counted; neither is a branch.
+#[inline(always)]
+fn rank<const N: usize, W>(limit: u64, words: &[W], load: impl Fn(&W) -> u64) -> usize {
+    let (lower, half) = (N / 2, N - N / 2);
+    let from = usize::from(load(&words[lower - 1]) < limit) * lower;
+    let half = &words[from..from + half];
+    from + half.iter().map(|w| usize::from(load(w) < limit)).sum::<usize>()
 }
 
 /// What is made of a record's words. A trait beside closures, because a closure cannot be told to
@@ -346,16 +348,26 @@ mod tests {
 
     #[test]
     fn words_below_a_limit_are_counted_alike_from_everywhere() {
-        let plain = [9, 3, 7, 7, u64::MAX, 0, 8, 2];
+        let plain = [0, 3, 7, 7, 9, 12, u64::MAX, u64::MAX];
         let atomic = plain.map(AtomicU64::new);
-        for limit in [0, 1, 7, 8, 9, u64::MAX] {
+        for limit in [0, 1, 3, 4, 7, 8, 9, 10, 13, u64::MAX] {
             let want =
                 |from: usize, n| plain[from..from + n].iter().filter(|&&w| w < limit).count();
             for words in [Words::in_place(&atomic), Words::copied(&plain)] {
-                assert_eq!(words.below::<5>(0, limit), want(0, 5));
-                assert_eq!(words.below::<3>(4, limit), want(4, 3));
+                assert_eq!(words.rank::<8>(0, limit), want(0, 8), "{limit}");
+                assert_eq!(words.rank::<5>(1, limit), want(1, 5), "{limit}");
+                assert_eq!(words.rank::<2>(2, limit), want(2, 2), "{limit}");
             }
-            assert_eq!(Words::twin(&atomic, 1).below::<3>(0, limit), want(5, 3));
+            assert_eq!(Words::twin(&atomic, 1).rank::<3>(0, limit), want(5, 3));
+        }
+    }
+
+    #[test]
+    fn the_rank_among_words_that_are_being_replaced_is_some_rank() {
+        for seed in 0..200 {
+            let words: [u64; 14] =
+                std::array::from_fn(|i| littoral_base::rng::mix(seed << 8 | i as u64));
+            assert!(Words::copied(&words).rank::<14>(0, words[seed as usize % 14]) <= 14);
         }
     }
 

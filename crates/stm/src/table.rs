@@ -157,12 +157,18 @@ impl<'p> View<'p> {
         Some(Place { orec, base: at.offset() as usize, line })
     }
 
-    /// Loads from the first line of either slot, `apart` lines apart, so that they arrive while the
-    /// record is still on its way that says which one is to be read.
+    /// Finds nothing from now on; the lines stay.
+    pub(crate) fn shut(&mut self) {
+        self.tags = &[];
+    }
+
+    /// Loads from the first two lines of either slot, `apart` lines apart, so that they arrive
+    /// while the record is still on its way that says which one is to be read.
     #[inline(always)]
     pub(crate) fn touch(&self, place: Place<'_>, apart: usize) {
-        for line in [place.line, place.line + apart] {
-            if let Some(line) = self.lines.get(line) {
+        let Some(object) = self.lines.get(place.line..place.line + 2 * apart) else { return };
+        for slot in [0, apart] {
+            for line in &object[slot..][..apart.min(2)] {
                 let _ = line[0].load(Relaxed);
             }
         }

@@ -1,7 +1,7 @@
 //! A thread's handle: its clock, what it knows of other clocks, its sets, its free objects.
 //!
 //! - One handle runs one transaction at a time (`&mut self`), so transactions cannot nest in it.
-//! - `starts[t]` (the paper's scs) is a clock of thread slot t that was reached before the last
+//! - `starts` of t (the paper's scs) is a clock of thread slot t that was reached before the last
 //!   moment at which everything read so far was valid together. It is raised only after a
 //!   validation, and is kept across transactions, which is sound because an empty read set is
 //!   always valid.
@@ -33,7 +33,7 @@ use crate::pool::{BATCH, Pool};
 use crate::record::Record;
 use crate::table::{Place, View};
 use crate::tx::{Mode, Tx};
-use crate::word::{Orec, THREADS_MAX};
+use crate::word::{Orec, Starts};
 
 /// Losses after which a transaction goes first.
 const PATIENCE: u32 = 16;
@@ -86,7 +86,7 @@ pub struct Thread<'p, D: Domain> {
     pub(crate) pool: &'p Pool<D>,
     pub(crate) tid: u32,
     pub(crate) clock: u64,
-    pub(crate) starts: [u64; THREADS_MAX],
+    pub(crate) starts: Starts,
     /// A thread slot and a clock of it, to be known when the next attempt begins.
     pub(crate) lesson: Option<(usize, u64)>,
     /// The frontier's line as the medium has it.
@@ -126,13 +126,13 @@ impl<'p, D: Domain> Thread<'p, D> {
             pool,
             tid,
             clock,
-            starts: [0; THREADS_MAX],
+            starts: Starts::none(),
             lesson: None,
             line,
             mark: pool.calm.marks.of(tid as usize),
             watch: Watch::new(&pool.calm.marks, tid as usize),
             wary: 1,
-            view: view(pool),
+            view: pool.places(),
             reads: Vec::new(),
             writes: Vec::new(),
             churns: false,
@@ -264,13 +264,15 @@ impl<'p, D: Domain> Thread<'p, D> {
         mode: Mode,
         body: &mut impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R, Abort> {
-        self.starts[self.tid as usize] = self.clock;
+        self.starts.learn(self.tid as usize, self.clock);
         let mut tx = Tx::begin(self, mode);
         let done = match body(&mut tx) {
             Ok(value) => tx.commit().map(|()| value),
             Err(abort) => Err(abort),
         };
-        drop(tx);
+        // What a drop does, in line: a drop is for a body that panics.
+        tx.end();
+        std::mem::forget(tx);
         match &done {
             Ok(_) => self.stats.commits_count += 1,
             Err(abort) => self.learn(abort),
@@ -285,7 +287,7 @@ impl<'p, D: Domain> Thread<'p, D> {
         self.stats.aborts_count += u64::from(abort.is_conflict());
         self.wary = WARY;
         if let Some((tid, clock)) = self.lesson.take() {
-            self.starts[tid] = self.starts[tid].max(clock);
+            self.starts.learn(tid, clock);
         }
     }
 
@@ -342,13 +344,6 @@ impl<'p, D: Domain> Thread<'p, D> {
         self.free.push((tag, Vec::new()));
         self.free.len() - 1
     }
-}
-
-/// Where a pool's objects are, to be looked at in place where the medium can.
-fn view<D: Domain>(pool: &Pool<D>) -> View<'_> {
-    let bytes = pool.layout.slabs * pool.layout.slab_bytes();
-    let words = pool.domain.words(pool.layout.data, bytes / 8);
-    pool.table.view(words.map_or(&[], |words| words.as_chunks().0))
 }
 
 impl<D: Domain> Drop for Thread<'_, D> {

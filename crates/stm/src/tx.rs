@@ -19,6 +19,7 @@
 //!
 //! [`mutant!`] puts a known defect back, one at a time; the suite must kill each.
 
+use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -118,6 +119,9 @@ impl<D: Domain> std::fmt::Debug for Tx<'_, '_, D> {
 impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     pub(crate) fn begin(th: &'t mut Thread<'p, D>, mode: Mode) -> Self {
         debug_assert!(th.writes.is_empty() && th.reads.is_empty(), "one transaction at a time");
+        if matches!(mode, Mode::Snapshot(_)) {
+            th.view.shut();
+        }
         Tx { pool: th.pool, th, mode, committed: false, marked: false, glanced: false }
     }
 
@@ -143,32 +147,62 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         self.see(at, By(look))
     }
 
+    /// What a call answers is kept apart from what is made here: it lies in memory, and a load of
+    /// two words that were just stored one by one waits for both.
     #[inline(always)]
     fn see<T: Record, L: Look>(&mut self, at: Ref<T>, mut look: L) -> Result<L::Out, Abort> {
-        match self.see_settled(at, &mut look) {
-            Some(answer) => Ok(answer),
-            None => self.see_slowly(at, &mut look),
+        if let Some((place, seen)) = self.sight(at) {
+            if let Some(words) = self.words::<T>(place, seen.newest()) {
+                let answer = look.look(words);
+                if self.stands(place, seen) {
+                    return Ok(answer);
+                }
+            } else if let Some(answer) = self.see_copied(at, seen, &mut look) {
+                return Ok(answer);
+            }
+        }
+        cold_path();
+        match self.see_slowly(at, &mut look) {
+            Ok(answer) => Ok(answer),
+            Err(abort) => Err(abort),
         }
     }
 
-    /// The common case, a settled record of a known clock; `None` for any other.
+    /// Whether what was looked at was `seen` all the while; it is noted then.
     #[inline(always)]
-    fn see_settled<T: Record, L: Look>(&mut self, at: Ref<T>, look: &mut L) -> Option<L::Out> {
+    fn stands(&mut self, place: Place<'p>, seen: Orec) -> bool {
+        fence(Acquire);
+        let stands = place.orec.load(Relaxed) == seen.0;
+        if stands {
+            self.note(place, seen);
+        }
+        stands
+    }
+
+    /// The common case on a medium that cannot be looked at in place.
+    #[cold]
+    #[inline(never)]
+    fn see_copied<T: Record, L: Look>(
+        &mut self,
+        at: Ref<T>,
+        seen: Orec,
+        look: &mut L,
+    ) -> Option<L::Out> {
+        let place = self.th.view.locate(at)?;
+        let answer = self.look_at::<T, L>(place, seen.newest(), look);
+        self.stands(place, seen).then_some(answer)
+    }
+
+    /// The common case, a settled record of a known clock; `None` for any other, and whenever a
+    /// snapshot is read: then the view is shut.
+    #[inline(always)]
+    fn sight<T: Record>(&mut self, at: Ref<T>) -> Option<(Place<'p>, Orec)> {
         let place = self.th.view.locate(at)?;
         if const { object_bytes(T::WORDS) > LINE_BYTES } {
             self.th.view.touch(place, const { slot_bytes(T::WORDS) / LINE_BYTES });
         }
         let seen = Orec(place.orec.load(Acquire));
-        if !(seen.is_settled() && self.knows(seen)) {
-            return None;
-        }
-        let answer = self.look_at::<T, L>(place, seen.newest(), look);
-        fence(Acquire);
-        if place.orec.load(Relaxed) != seen.0 {
-            return None;
-        }
-        self.note(place, seen);
-        Some(answer)
+        self.th.starts.settle(seen).then_some((place, seen))
     }
 
     #[cold]
@@ -183,12 +217,6 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             Some(answer) => Ok(answer),
             None => Err(dangling(at)),
         }
-    }
-
-    /// Whether a version may be read beside everything read so far, and is to be the newest.
-    #[inline(always)]
-    fn knows(&self, seen: Orec) -> bool {
-        seen.clock() <= self.th.starts[seen.tid()] && !matches!(self.mode, Mode::Snapshot(_))
     }
 
     /// Replaces a record.
@@ -303,29 +331,33 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         self.inspect_slowly::<Root, _>(place, &mut Whole::<Root>(PhantomData))
     }
 
-    /// Calls `look` with the payload of a slot, in place where the domain can.
+    /// The payload of a slot, where the domain can be looked at in place.
     #[inline(always)]
+    fn words<T: Record>(&self, place: Place<'_>, slot: usize) -> Option<Words<'p>> {
+        let all = self.th.view.lines;
+        if const { object_bytes(T::WORDS) == LINE_BYTES } {
+            return all.get(place.line).map(|line| Words::twin(line, slot));
+        }
+        let lines = const { slot_bytes(T::WORDS) / LINE_BYTES };
+        let from = place.line + slot * lines;
+        let lines = all.get(from..from + lines)?;
+        Some(Words::in_place(&lines.as_flattened()[1..1 + T::WORDS]))
+    }
+
+    /// Calls `look` with the payload of a slot, in place where the domain can.
     fn look_at<T: Record, L: Look>(
         &mut self,
         place: Place<'_>,
         slot: usize,
         look: &mut L,
     ) -> L::Out {
-        let (domain, bytes) = (&self.pool.domain, const { slot_bytes(T::WORDS) });
-        if const { object_bytes(T::WORDS) == LINE_BYTES } {
-            if let Some(line) = self.th.view.lines.get(place.line) {
-                return look.look(Words::twin(line, slot));
-            }
-        } else {
-            let from = place.line + slot * const { slot_bytes(T::WORDS) / LINE_BYTES };
-            let lines = const { slot_bytes(T::WORDS) / LINE_BYTES };
-            if let Some(lines) = self.th.view.lines.get(from..from + lines) {
-                return look.look(Words::in_place(&lines.as_flattened()[1..1 + T::WORDS]));
-            }
+        if let Some(words) = self.words::<T>(place, slot) {
+            return look.look(words);
         }
         let mut copy = std::mem::take(&mut self.th.scratch);
         copy.resize(T::WORDS, 0);
-        domain.load_words(place.base + slot * bytes + 8, &mut copy);
+        let payload = place.base + slot * const { slot_bytes(T::WORDS) } + 8;
+        self.pool.domain.load_words(payload, &mut copy);
         let answer = look.look(Words::copied(&copy));
         self.th.scratch = copy;
         answer
@@ -427,7 +459,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         }
         let stamp = self.stamp(place, const { slot_bytes(T::WORDS) }, 1 - seen.newest());
         let answer = self.look_at::<T, L>(place, 1 - seen.newest(), look);
-        (!stamp.is_none() && stamp.clock() <= self.th.starts[stamp.tid()])
+        (!stamp.is_none() && self.th.starts.reach(stamp.tid(), stamp.clock()))
             .then(|| stamp.live().then_some(answer))
     }
 
@@ -438,19 +470,19 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// Makes sure that a version may be read beside everything read so far.
     #[inline(always)]
     fn admit(&mut self, seen: Orec) -> Result<(), Abort> {
-        if seen.clock() <= self.th.starts[seen.tid()] { Ok(()) } else { self.extend(seen) }
+        if self.th.starts.know(seen) { Ok(()) } else { self.extend(seen) }
     }
 
     #[cold]
     #[inline(never)]
     fn extend(&mut self, seen: Orec) -> Result<(), Abort> {
         if mutant!("ce_a") {
-            self.th.starts[seen.tid()] = seen.clock();
+            self.th.starts.learn(seen.tid(), seen.clock());
         }
         // Without extension, as in figure 6 of the paper: know the clock, start again.
         let may = !self.glanced && (self.th.extends || self.th.reads.is_empty());
         if may && self.validate() {
-            self.th.starts[seen.tid()] = seen.clock();
+            self.th.starts.learn(seen.tid(), seen.clock());
             self.th.stats.extensions_count += 1;
             return Ok(());
         }
@@ -665,18 +697,31 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     }
 
     fn publish(&self, epoch: u64) {
-        let (table, id) = (&self.pool.table, Stamp::new(self.th.tid, self.th.clock, false, 0));
+        let stamp = Stamp::new(self.th.tid, self.th.clock, true, 0);
+        let (table, id) = (&self.pool.table, Orec::free(stamp, 0));
         for w in &self.th.writes {
             // Before the first snapshot every version has the epoch an untouched record shows.
             if epoch > 0 {
                 self.wrote(table.push_epoch(w.base, 2 * w.slot_bytes as usize, epoch));
             }
-            let stamp = id.with(w.live, w.before.count() + 1);
-            self.set(w.orec, Orec::free(stamp, 1 - w.before.newest()).0);
+            self.set(w.orec, w.before.next(id, w.live).0);
         }
     }
 
+    /// Ends the transaction: undone unless it was committed.
+    #[inline(always)]
+    pub(crate) fn end(&mut self) {
+        if !self.th.writes.is_empty() {
+            self.end_writes();
+        }
+        if matches!(self.mode, Mode::Snapshot(_)) {
+            self.th.view = self.pool.places();
+        }
+        self.th.reads.clear();
+    }
+
     /// Undoes an unfinished transaction; hands freed or unused objects to the free list.
+    #[inline(never)]
     fn end_writes(&mut self) {
         if !self.committed {
             self.th.writes.iter().for_each(|w| self.set(w.orec, w.before.0));
@@ -706,12 +751,8 @@ fn dangling<T>(at: Ref<T>) -> Abort {
 }
 
 impl<D: Domain> Drop for Tx<'_, '_, D> {
-    #[inline(always)]
     fn drop(&mut self) {
-        if !self.th.writes.is_empty() {
-            self.end_writes();
-        }
-        self.th.reads.clear();
+        self.end();
     }
 }
 

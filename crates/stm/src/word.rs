@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! stamp  63..18 clock | 17..11 tid | 10..3 zero | 2 live | 1..0 count mod 4
-//! orec   63..18 clock | 17..11 tid | 10 live | 9 newest slot | 8..7 state | 6..0 owner, or count
+//! orec   63 unsettled | 62..17 clock | 16..15 state | 14 newest slot | 13..7 owner, or count
+//!        6..0 tid
 //! ```
 //!
 //! - A stamp names the transaction (thread slot, clock) that wrote its slot; the count says which
 //!   of two valid slots is later. Zero: never written, or scrubbed.
 //! - An orec caches the newest slot's stamp, so that reading and validating touch no medium and
-//!   committing reads none. Its version part (all but state and owner) changes with every commit
-//!   and never repeats. A free one has no owner and keeps the count there.
+//!   committing reads none. Its version part (clock, newest and tid) changes with every commit and
+//!   never repeats. A free one has no owner and keeps the count there.
+//! - A settled orec is free and of a living object. Any other is above every settled one, so that
+//!   one comparison with what [`Starts`] holds for its thread slot says that a version may be read.
 //! - No orec in use is zero: that is one not yet built.
 //!
 //! Paper 3.1 packs (tid, clock) alike; the persistent `new` and `lock` of figure 7 are gone.
@@ -63,59 +66,84 @@ impl Stamp {
     }
 }
 
-/// State of an ownership record.
+/// What a writer does with a record it owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
 pub(crate) enum State {
-    Free = 0,
-    /// A writer means to write; readers still read the newest version.
-    Intent = 1,
-    /// A writer is between its validation and its release; others wait or abort.
-    Committing = 2,
+    /// It means to write; readers still read the newest version.
+    Intent,
+    /// It is between its validation and its release; others wait or abort.
+    Committing,
 }
 
 /// An ownership record's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Orec(pub(crate) u64);
 
-const VERSION_MASK: u64 = !0x1ff;
-const LIVE: u64 = 1 << 10;
+const UNSETTLED: u64 = 1 << 63;
+const OREC_CLOCK_SHIFT: u32 = 17;
+const CODE_SHIFT: u32 = 15;
+const NEWEST_SHIFT: u32 = 14;
+const OWNER_SHIFT: u32 = 7;
+const VERSION_MASK: u64 = CLOCK_MAX << OREC_CLOCK_SHIFT | 1 << NEWEST_SHIFT | TID_MASK;
+
+/// States: a free record, an intent on a living object (or, one more, on one that is not alive), a
+/// commit under way.
+const FREE: u64 = 0;
+const INTENT: u64 = 1;
+const COMMITTING: u64 = 3;
 
 impl Orec {
     /// The record of an object whose slot `newest` carries `stamp`.
+    #[inline(always)]
     pub(crate) fn free(stamp: Stamp, newest: usize) -> Orec {
-        let id = stamp.0 >> TID_SHIFT << TID_SHIFT;
-        Orec(id | u64::from(stamp.live()) << 10 | (newest as u64) << 9 | stamp.count())
+        let id = stamp.clock() << OREC_CLOCK_SHIFT | stamp.tid() as u64;
+        let ended = u64::from(!stamp.live()) << 63;
+        Orec(ended | id | (newest as u64) << NEWEST_SHIFT | stamp.count() << OWNER_SHIFT)
+    }
+    /// The record of a free one's version in the hands of `owner`.
+    #[inline(always)]
+    pub(crate) fn owned(self, state: State, owner: u32) -> Orec {
+        let code = match state {
+            State::Intent => INTENT + u64::from(self.0 >= UNSETTLED),
+            State::Committing => COMMITTING,
+        };
+        let held = UNSETTLED | code << CODE_SHIFT | u64::from(owner) << OWNER_SHIFT;
+        Orec(self.version() | held)
+    }
+    /// The record of the version that `id`'s transaction makes of a free one's object: the other
+    /// slot, the next count.
+    #[inline(always)]
+    pub(crate) fn next(self, id: Orec, live: bool) -> Orec {
+        debug_assert!(self.is_free() && id.0 & !(CLOCK_MAX << OREC_CLOCK_SHIFT | TID_MASK) == 0);
+        let newest = !self.0 & 1 << NEWEST_SHIFT;
+        let count = (self.0 + (1 << OWNER_SHIFT)) & 3 << OWNER_SHIFT;
+        Orec(id.0 | newest | count | u64::from(!live) << 63)
     }
     /// The count of the newest slot; of a free record only.
     #[inline(always)]
     pub(crate) fn count(self) -> u64 {
         debug_assert!(self.is_free(), "an owned record keeps no count");
-        self.0 & 3
-    }
-    /// Whether the object is alive and nobody holds its record.
-    #[inline(always)]
-    pub(crate) fn is_settled(self) -> bool {
-        self.0 & (3 << 7 | LIVE) == LIVE
-    }
-    pub(crate) fn owned(self, state: State, owner: u32) -> Orec {
-        Orec(self.version() | (state as u64) << 7 | u64::from(owner))
+        self.0 >> OWNER_SHIFT & 3
     }
     #[inline(always)]
     pub(crate) fn version(self) -> u64 {
         self.0 & VERSION_MASK
     }
     #[inline(always)]
+    fn code(self) -> u64 {
+        self.0 >> CODE_SHIFT & 3
+    }
+    #[inline(always)]
     pub(crate) fn is_free(self) -> bool {
-        self.0 >> 7 & 3 == State::Free as u64
+        self.code() == FREE
     }
     #[inline(always)]
     pub(crate) fn is_committing(self) -> bool {
-        self.0 >> 7 & 3 == State::Committing as u64
+        self.code() == COMMITTING
     }
     #[inline(always)]
     pub(crate) fn owner(self) -> u32 {
-        (self.0 & TID_MASK) as u32
+        (self.0 >> OWNER_SHIFT & TID_MASK) as u32
     }
     /// Whether another than `me` is between validation and release here.
     #[inline(always)]
@@ -129,20 +157,60 @@ impl Orec {
     }
     #[inline(always)]
     pub(crate) fn newest(self) -> usize {
-        (self.0 >> 9 & 1) as usize
+        (self.0 >> NEWEST_SHIFT & 1) as usize
     }
+    /// Whether the object is alive. One whose next version is being committed counts as alive: its
+    /// record does not say, and nobody may read it.
     #[inline(always)]
     pub(crate) fn live(self) -> bool {
-        self.0 >> 10 & 1 == 1
+        self.0 < UNSETTLED || matches!(self.code(), INTENT | COMMITTING)
     }
     #[inline(always)]
     pub(crate) fn tid(self) -> usize {
-        (self.0 >> TID_SHIFT & TID_MASK) as usize
+        (self.0 & TID_MASK) as usize
     }
     #[inline(always)]
     pub(crate) fn clock(self) -> u64 {
-        self.0 >> CLOCK_SHIFT
+        self.0 >> OREC_CLOCK_SHIFT & CLOCK_MAX
     }
+}
+
+/// The clock of each thread slot up to which its versions may be read: the paper's scs.
+///
+/// Kept as the highest word that a settled record of such a version can be.
+#[derive(Clone, Debug)]
+pub(crate) struct Starts([u64; THREADS_MAX]);
+
+impl Starts {
+    /// No clock but zero.
+    pub(crate) fn none() -> Starts {
+        Starts([highest(0); THREADS_MAX])
+    }
+    /// Whether a record is settled and its version's clock known.
+    #[inline(always)]
+    pub(crate) fn settle(&self, seen: Orec) -> bool {
+        seen.0 <= self.0[seen.tid()]
+    }
+    /// Whether a version's clock is known, whatever the state of its record.
+    #[inline(always)]
+    pub(crate) fn know(&self, seen: Orec) -> bool {
+        seen.clock() << OREC_CLOCK_SHIFT <= self.0[seen.tid()]
+    }
+    /// Whether clock `clock` of slot `tid` is known.
+    pub(crate) fn reach(&self, tid: usize, clock: u64) -> bool {
+        clock << OREC_CLOCK_SHIFT <= self.0[tid]
+    }
+    /// Knows clock `clock` of slot `tid` from now on.
+    #[inline(always)]
+    pub(crate) fn learn(&mut self, tid: usize, clock: u64) {
+        let known = &mut self.0[tid & TID_MASK as usize];
+        *known = (*known).max(highest(clock));
+    }
+}
+
+#[inline(always)]
+const fn highest(clock: u64) -> u64 {
+    clock << OREC_CLOCK_SHIFT | ((1 << OREC_CLOCK_SHIFT) - 1)
 }
 
 #[cfg(test)]
@@ -159,14 +227,56 @@ mod tests {
         assert_eq!(stamp.with(false, 6), Stamp::new(127, CLOCK_MAX, false, 2));
         assert!(stamp.is_formed() && !Stamp(1 << 5).is_formed());
         let free = Orec::free(stamp, 1);
+        assert_eq!((free.tid(), free.clock(), free.newest()), (127, CLOCK_MAX, 1));
+        assert!(free.live() && free.is_free() && free.count() == 3);
         let held = free.owned(State::Committing, 99);
-        assert_eq!(
-            (held.tid(), held.clock(), held.live(), held.newest()),
-            (127, CLOCK_MAX, true, 1)
-        );
         assert_eq!((held.version(), held.owner()), (free.version(), 99));
-        assert!(free.count() == 3 && free.is_settled() && !held.is_settled());
-        assert!(Orec::free(Stamp::NONE, 1).0 != 0 && !Orec::free(Stamp::NONE, 1).is_settled());
-        assert!(held.blocks(98) && !held.blocks(99) && held.is_mine(99) && free.is_free());
+        assert!(held.blocks(98) && !held.blocks(99) && held.is_mine(99) && held.live());
+        assert_ne!(Orec::free(Stamp::NONE, 1).0, 0);
+    }
+
+    #[test]
+    fn an_intent_keeps_whether_the_object_is_alive() {
+        for live in [true, false] {
+            let free = Orec::free(Stamp::new(5, 77, live, 2), 0);
+            let meant = free.owned(State::Intent, 127);
+            assert!(meant.live() == live && free.live() == live);
+            assert!(meant.is_mine(127) && !meant.is_free() && !meant.blocks(1));
+            assert_eq!(meant.version(), free.version());
+            assert_eq!(meant.version(), free.owned(State::Committing, 0).version());
+        }
+    }
+
+    #[test]
+    fn the_next_version_is_in_the_other_slot_and_counts_on() {
+        let id = Orec::free(Stamp::new(9, 12, true, 0), 0);
+        for (count, newest, live) in [(3, 0, true), (0, 1, false), (1, 0, false), (2, 1, true)] {
+            let before = Orec::free(Stamp::new(127, 5, !live, count), newest);
+            let stamp = Stamp::new(9, 12, live, count + 1);
+            assert_eq!(before.next(id, live), Orec::free(stamp, 1 - newest));
+        }
+    }
+
+    #[test]
+    fn a_record_is_settled_when_it_is_free_alive_and_of_a_known_clock() {
+        let mut starts = Starts::none();
+        starts.learn(3, 40);
+        starts.learn(3, 39);
+        for (tid, clock, known) in [(3, 40, true), (3, 41, false), (4, 1, false), (4, 0, true)] {
+            let free = |live| Orec::free(Stamp::new(tid, clock, live, 3), 1);
+            assert_eq!(starts.settle(free(true)), known);
+            assert!(!starts.settle(free(false)), "no object");
+            for state in [State::Intent, State::Committing] {
+                let held = free(true).owned(state, 0);
+                assert!(!starts.settle(held) && starts.know(held) == known);
+            }
+            assert_eq!(
+                (starts.know(free(false)), starts.reach(tid as usize, clock)),
+                (known, known)
+            );
+        }
+        starts.learn(127, CLOCK_MAX);
+        assert!(starts.settle(Orec::free(Stamp::new(127, CLOCK_MAX, true, 3), 1)));
+        assert!(!starts.settle(Orec::free(Stamp::new(127, CLOCK_MAX, false, 3), 1)));
     }
 }

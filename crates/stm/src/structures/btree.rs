@@ -43,7 +43,7 @@ const ENTRIES_AT: usize = KEYS_AT + ENTRIES;
 /// How many keys are below `key`.
 #[inline(always)]
 fn below(key: u64, keys: &[u64; ENTRIES]) -> usize {
-    Words::copied(keys).below::<ENTRIES>(0, key)
+    Words::copied(keys).rank::<ENTRIES>(0, key)
 }
 
 /// The child of an inner node that holds a key; a node that is being replaced may give any.
@@ -70,16 +70,17 @@ impl Look for ValueOf {
 
 #[inline(always)]
 fn step(key: u64, words: Words<'_>) -> u64 {
-    let len = (words.get(0) as usize).min(ENTRIES);
     // Keys up to `key` are those below the next; the last key of all has none beyond.
-    let beyond = key.saturating_add(1);
-    let at = words.below::<ENTRIES>(KEYS_AT, beyond) + usize::from(beyond == key) * ENTRIES;
-    words.get(ENTRIES_AT + at.min(len))
+    let at = match key.checked_add(1) {
+        Some(beyond) => words.rank::<ENTRIES>(KEYS_AT, beyond),
+        None => (words.get(0) as usize).min(ENTRIES),
+    };
+    words.get(ENTRIES_AT + at)
 }
 
 #[inline(always)]
 fn value_of(key: u64, words: Words<'_>) -> Option<u64> {
-    let at = words.below::<ENTRIES>(KEYS_AT, key);
+    let at = words.rank::<ENTRIES>(KEYS_AT, key);
     let found = at < (words.get(0) as usize).min(ENTRIES) && words.get(KEYS_AT + at) == key;
     found.then(|| words.get(ENTRIES_AT + at))
 }
