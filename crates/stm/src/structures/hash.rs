@@ -19,7 +19,7 @@ use littoral_base::rng::mix;
 
 use super::Map;
 use crate::error::{Abort, Error, Kind};
-use crate::record::Ref;
+use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
 
 const FANOUT: usize = 60;
@@ -93,6 +93,21 @@ impl Bucket {
             Some((key, value)) => Bucket { key, value, link: link | HOLDS },
             None => Bucket { key: 0, value: 0, link },
         }
+    }
+}
+
+/// Looks for a key in a bucket's own entry or in a node: the link on, its lowest bit saying whether
+/// the key is here, and the value. Two words, because more would be handed on through memory.
+struct Seek<const IN_BUCKET: bool>(u64);
+
+impl<const IN_BUCKET: bool> Look for Seek<IN_BUCKET> {
+    type Out = (u64, u64);
+    #[inline(always)]
+    fn look(&mut self, words: Words<'_>) -> Self::Out {
+        let (key, value, link) = (words.get(0), words.get(1), words.get(2));
+        let other = u64::from(key != self.0);
+        let found = if IN_BUCKET { link & !other } else { link | (other ^ HOLDS) };
+        (found, value)
     }
 }
 
@@ -252,14 +267,14 @@ impl HashMap {
 }
 
 /// The value of `key` in the chain from `at` on.
-#[inline]
+#[inline(always)]
 fn get_chained<A: Access>(tx: &mut A, mut at: Ref<Node>, key: u64) -> Result<Option<u64>, Abort> {
     while !at.is_null() {
-        let node = tx.read(at)?;
-        if node.key == key {
-            return Ok(Some(node.value));
+        let (next, value) = tx.look(at, Seek::<false>(key))?;
+        if next & HOLDS != 0 {
+            return Ok(Some(value));
         }
-        at = node.next;
+        at = Ref::from_offset(next);
     }
     Ok(None)
 }
@@ -295,14 +310,14 @@ fn relink<A: Access>(
 impl Map for HashMap {
     #[inline]
     fn get<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let bucket = tx.read(self.first(key).0)?;
-        if bucket.holds(key) {
-            return Ok(Some(bucket.value));
+        let (link, value) = tx.look(self.first(key).0, Seek::<true>(key))?;
+        if link & HOLDS != 0 {
+            return Ok(Some(value));
         }
-        if bucket.is_split() {
+        if link & SPLIT != 0 {
             return self.get_split(tx, key);
         }
-        get_chained(tx, bucket.link(), key)
+        get_chained(tx, Ref::from_offset(link), key)
     }
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
