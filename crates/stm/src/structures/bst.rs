@@ -4,6 +4,8 @@
 //! - Both links of a node share a word (offsets are multiples of 32, so 32 bits reach 128 GiB): a
 //!   node is three words, and both its versions lie in one cache line. A node beyond is refused.
 
+use std::hint::select_unpredictable;
+
 use super::Map;
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Field, Look, Ref, Words};
@@ -44,7 +46,15 @@ impl Sides {
 
     #[inline(always)]
     fn get(self, side: usize) -> Ref<Node> {
-        Ref::from_offset((self.0 >> (32 * side) & u64::from(u32::MAX)) << UNIT)
+        self.choose(side != 0)
+    }
+
+    /// The link to the right or to the left. Both are made, so that choosing is all that waits for
+    /// the comparison of keys.
+    #[inline(always)]
+    fn choose(self, right: bool) -> Ref<Node> {
+        let (l, r) = ((self.0 & u64::from(u32::MAX)) << UNIT, self.0 >> 32 << UNIT);
+        Ref::from_offset(select_unpredictable(right, r, l))
     }
 
     fn with(self, side: usize, to: Ref<Node>) -> Result<Sides, Abort> {
@@ -110,9 +120,9 @@ impl SearchTree {
             if found == key {
                 return Ok((parent, at, Some(tx.read(at)?)));
             }
-            let side = usize::from(key > found);
-            parent = (at, side);
-            at = sides.get(side);
+            let right = key > found;
+            parent = (at, usize::from(right));
+            at = sides.choose(right);
         }
         Ok((parent, at, None))
     }
