@@ -422,9 +422,12 @@ impl Shared {
         }
         let partial = &mut inbox.partial[from];
         let start = partial.len();
-        for at in (head + WORD as u64..end).step_by(WORD) {
-            let word = self.ring_word(ring_at, at).load(Ordering::Relaxed);
-            partial.extend_from_slice(&word.to_le_bytes());
+        partial.resize(start + length.next_multiple_of(WORD), 0);
+        let mut into = partial[start..].chunks_exact_mut(WORD);
+        for words in self.ring_words(ring_at, head + WORD as u64, length.div_ceil(WORD)) {
+            for (word, bytes) in words.iter().zip(&mut into) {
+                bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            }
         }
         partial.truncate(start + length);
         head_word.store(end, Ordering::Release);
@@ -439,6 +442,15 @@ impl Shared {
     #[inline(always)]
     fn ring_word(&self, ring_at: usize, count: u64) -> &AtomicU64 {
         self.word(ring_at + 2 * LINE_BYTES + (count as usize) % RING_BYTES)
+    }
+
+    /// Words of a ring from `count` on: up to the ring's end, then from its front.
+    fn ring_words(&self, ring_at: usize, count: u64, words: usize) -> [&[AtomicU64]; 2] {
+        let front = ring_at / WORD + 2 * LINE_BYTES / WORD;
+        let ring = &self.memory.words()[front..front + RING_BYTES / WORD];
+        let from = count as usize % RING_BYTES / WORD;
+        let first = words.min(ring.len() - from);
+        [&ring[from..from + first], &ring[..words - first]]
     }
 
     /// Waits until a frame of `bytes` fits the ring to `to`; takes messages in meanwhile.
@@ -468,14 +480,17 @@ impl Shared {
         self.room(to, tail, frame)?;
         let header = piece.len() as u64 | if more { MORE } else { 0 };
         self.ring_word(ring_at, tail).store(header, Ordering::Relaxed);
-        let mut at = tail + WORD as u64;
-        for chunk in piece.chunks(WORD) {
-            let mut bytes = [0; WORD];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            self.ring_word(ring_at, at).store(u64::from_le_bytes(bytes), Ordering::Relaxed);
-            at += WORD as u64;
+        let words = self.ring_words(ring_at, tail + WORD as u64, piece.len().div_ceil(WORD));
+        let (whole, last) = piece.as_chunks::<WORD>();
+        let mut padded = [0; WORD];
+        padded[..last.len()].copy_from_slice(last);
+        let mut from = whole.iter().chain((!last.is_empty()).then_some(&padded));
+        for words in words {
+            for (word, bytes) in words.iter().zip(&mut from) {
+                word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+            }
         }
-        tail_word.store(at, Ordering::Release);
+        tail_word.store(tail + frame as u64, Ordering::Release);
         ring(&self.bell(to, Which::Post));
         Ok(())
     }

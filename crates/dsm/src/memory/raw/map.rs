@@ -125,6 +125,14 @@ impl Memory {
         unsafe { &*self.frames.at(offset, WORD).cast::<AtomicU64>() }
     }
 
+    /// `count` words from `offset`, a multiple of eight.
+    fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(WORD), "aligned words");
+        let start = self.frames.at(offset, count * WORD).cast::<AtomicU64>();
+        // SAFETY: as in `word`, for all of them.
+        unsafe { std::slice::from_raw_parts(start, count) }
+    }
+
     fn byte(&self, offset: usize) -> &AtomicU8 {
         // SAFETY: as in `word`, for one byte.
         unsafe { &*self.frames.at(offset, 1).cast::<AtomicU8>() }
@@ -135,13 +143,15 @@ impl Memory {
         let head = offset.next_multiple_of(WORD).saturating_sub(offset).min(into.len());
         let (first, rest) = into.split_at_mut(head);
         self.load_bytes(offset, first);
-        let mut at = offset + head;
-        let mut words = rest.chunks_exact_mut(WORD);
-        for chunk in &mut words {
-            chunk.copy_from_slice(&self.word(at).load(RELAXED).to_ne_bytes());
-            at += WORD;
+        let (at, whole) = (offset + head, rest.len() / WORD * WORD);
+        let (words, last) = rest.split_at_mut(whole);
+        if whole > 0 {
+            let from = self.words(at, whole / WORD);
+            for (chunk, word) in words.chunks_exact_mut(WORD).zip(from) {
+                chunk.copy_from_slice(&word.load(RELAXED).to_ne_bytes());
+            }
         }
-        self.load_bytes(at, words.into_remainder());
+        self.load_bytes(at + whole, last);
     }
 
     fn load_bytes(&self, offset: usize, into: &mut [u8]) {
@@ -155,14 +165,16 @@ impl Memory {
         let head = offset.next_multiple_of(WORD).saturating_sub(offset).min(data.len());
         let (first, rest) = data.split_at(head);
         self.store_bytes(offset, first);
-        let mut at = offset + head;
-        let mut words = rest.chunks_exact(WORD);
-        for chunk in &mut words {
-            let word = u64::from_ne_bytes(chunk.try_into().expect("invariant: chunks of a word"));
-            self.word(at).store(word, RELAXED);
-            at += WORD;
+        let (at, whole) = (offset + head, rest.len() / WORD * WORD);
+        let (words, last) = rest.split_at(whole);
+        if whole > 0 {
+            let to = self.words(at, whole / WORD);
+            for (chunk, word) in words.chunks_exact(WORD).zip(to) {
+                let value = chunk.try_into().expect("invariant: chunks of a word");
+                word.store(u64::from_ne_bytes(value), RELAXED);
+            }
         }
-        self.store_bytes(at, words.remainder());
+        self.store_bytes(at + whole, last);
     }
 
     fn store_bytes(&self, offset: usize, data: &[u8]) {
