@@ -138,6 +138,9 @@ impl<F: Fabric> Fabric for Counted<F> {
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         self.fabric.receive(timeout)
     }
+    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.fabric.receive_asleep(timeout)
+    }
     fn notify(&self, node: NodeId) -> Result<()> {
         self.fabric.notify(node)
     }

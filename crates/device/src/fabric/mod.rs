@@ -118,6 +118,15 @@ pub trait Fabric {
     /// `Kind::Io` when the fabric itself failed.
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>>;
 
+    /// As `receive`, by a thread whose processor another one may need: it sleeps at once where
+    /// `receive` would look again and again.
+    ///
+    /// # Errors
+    /// As `receive`.
+    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.receive(timeout)
+    }
+
     /// Wakes `node` if it sleeps in `receive` or in a wait on its own window.
     ///
     /// # Errors
@@ -267,6 +276,9 @@ impl<F: Fabric + ?Sized> Fabric for &F {
     }
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         (**self).receive(timeout)
+    }
+    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        (**self).receive_asleep(timeout)
     }
     fn notify(&self, node: NodeId) -> Result<()> {
         (**self).notify(node)

@@ -370,6 +370,11 @@ impl Shared {
         if first.is_some() || timeout.is_zero() {
             return first;
         }
+        self.look_again(&mut ready).or_else(|| self.sleep(which, timeout, ready))
+    }
+
+    /// Spins, or gives the processor away, for as long as waiting does before it sleeps.
+    fn look_again<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..self.spin_turns {
             std::hint::spin_loop();
             if let Some(answer) = ready() {
@@ -382,6 +387,16 @@ impl Shared {
                 return Some(answer);
             }
         }
+        None
+    }
+
+    /// Sleeps on one of this node's bells until `ready` answers or time is out.
+    fn sleep<T>(
+        &self,
+        which: Which,
+        timeout: Duration,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         let bell = self.bell(self.me, which);
         let deadline = Instant::now().checked_add(timeout);
         loop {
@@ -402,6 +417,14 @@ impl Shared {
             inbox.turn = (from + 1) % self.layout.nodes;
             while self.take_frame(inbox, from) {}
         }
+    }
+
+    fn next_message(&self) -> Option<(NodeId, Vec<u8>)> {
+        let mut inbox = locked(&self.inbox);
+        if inbox.ready.is_empty() {
+            self.take_in(&mut inbox);
+        }
+        inbox.ready.pop_front()
     }
 
     fn take_frame(&self, inbox: &mut Inbox, from: usize) -> bool {
@@ -668,13 +691,11 @@ impl Fabric for ShmFabric {
     }
 
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
-        Ok(self.shared.wait(Which::Post, timeout, || {
-            let mut inbox = locked(&self.shared.inbox);
-            if inbox.ready.is_empty() {
-                self.shared.take_in(&mut inbox);
-            }
-            inbox.ready.pop_front()
-        }))
+        Ok(self.shared.wait(Which::Post, timeout, || self.shared.next_message()))
+    }
+
+    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        Ok(self.shared.sleep(Which::Post, timeout, || self.shared.next_message()))
     }
 
     fn notify(&self, node: NodeId) -> Result<()> {

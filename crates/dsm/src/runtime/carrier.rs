@@ -30,6 +30,13 @@ pub trait Carrier: Send + Sync {
     /// # Errors
     /// `Kind::Environment` when the fabric itself failed.
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>>;
+    /// As `receive`, by a thread whose processor another one may need.
+    ///
+    /// # Errors
+    /// As `receive`.
+    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.receive(timeout)
+    }
     /// Shows the others that this rank is alive, where that does not happen by itself.
     ///
     /// # Errors
@@ -73,6 +80,9 @@ impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
     }
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         self.0.receive(timeout).map_err(broken)
+    }
+    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.0.receive_asleep(timeout).map_err(broken)
     }
     fn show_life(&self) -> Result<()> {
         self.0.show_life().map_err(broken)

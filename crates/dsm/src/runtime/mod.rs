@@ -128,6 +128,8 @@ struct Common {
     carrier: Box<dyn Carrier>,
     on_loss: OnLoss,
     spin: Duration,
+    /// The server's processor is one that a program needs.
+    is_crowded: bool,
     page_bytes: usize,
     next_borrow: AtomicU64,
 }
@@ -191,6 +193,7 @@ impl Node {
             carrier,
             on_loss: config.on_loss,
             spin: if alone { SPIN } else { Duration::ZERO },
+            is_crowded: 2 * usize::from(ranks) > cores,
             page_bytes,
             next_borrow: AtomicU64::new(0),
         });
@@ -563,7 +566,11 @@ impl Common {
 
     /// Takes at most one message in; whether there was one.
     fn take_one(&self, timeout: Duration) -> bool {
-        match self.carrier.receive(timeout) {
+        let received = match self.is_crowded {
+            true => self.carrier.receive_asleep(timeout),
+            false => self.carrier.receive(timeout),
+        };
+        match received {
             Ok(Some((from, frame))) => {
                 self.take_in(from, frame);
                 true
