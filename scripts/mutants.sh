@@ -42,15 +42,19 @@ suite() { # CRATE TEST: cargo's arguments for one test target, and its environme
     esac
 }
 
+declare -A limit
 while read -r crate test; do
     [ -z "${MUTANT:-}" ] || grep -qE "^$MUTANT +$crate +$test\$" <<<"$list" || continue
     suite "$crate" "$test"
     "${run[@]}" --no-run
+    began=$SECONDS
     if ! timeout 900 "${run[@]}" >"$log" 2>&1; then
         echo "$test of $crate fails without any mutant:"
         tail -n 30 "$log"
         exit 1
     fi
+    # What hangs with a mutant is killed by it; nothing takes four times as long without hanging.
+    limit[$crate/$test]=$((15 + 4 * (SECONDS - began)))
 done < <(awk '{print $2, $3}' <<<"$list" | sort -u)
 
 survivors=0 tried=0
@@ -58,7 +62,7 @@ while read -r mutant crate test; do
     [ -z "${MUTANT:-}" ] || [ "$MUTANT" = "$mutant" ] || continue
     tried=$((tried + 1))
     suite "$crate" "$test"
-    if LITTORAL_MUTANT=$mutant timeout 100 "${run[@]}" >"$log" 2>&1; then
+    if LITTORAL_MUTANT=$mutant timeout "${limit[$crate/$test]}" "${run[@]}" >"$log" 2>&1; then
         echo "mutant $mutant SURVIVED $test of $crate"
         survivors=$((survivors + 1))
     else
