@@ -166,7 +166,7 @@ impl Bell for ShmBell<'_> {
     }
 }
 
-fn timespec(d: Duration) -> Timespec {
+pub(super) fn timespec(d: Duration) -> Timespec {
     Timespec { tv_sec: d.as_secs() as i64, tv_nsec: i64::from(d.subsec_nanos()) }
 }
 

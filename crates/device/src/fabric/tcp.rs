@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::board::{Board, DmaWrite};
 pub use super::frames::BODY_BYTES_MAX;
@@ -44,6 +44,7 @@ use super::frames::{
     ADD, ANSWER, BEAT_FRAME, BOARD_READ, BOARD_WRITE, CHANGE, FLUSH, GET, POST, PUT, Split, WAKE,
     board_sized, drain, is_operation, read_change, split_frame, write_change,
 };
+use super::shm::timespec;
 use super::silence::{self, Silence};
 use super::window::{Window, aligned_word};
 use super::{Fabric, Liveness, Rmw};
@@ -102,10 +103,6 @@ struct Shared {
 pub struct TcpFabric {
     shared: Arc<Shared>,
     agent: Option<JoinHandle<()>>,
-}
-
-fn timespec(d: Duration) -> Timespec {
-    Timespec { tv_sec: d.as_secs() as i64, tv_nsec: i64::from(d.subsec_nanos()) }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

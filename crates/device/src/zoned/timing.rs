@@ -6,8 +6,8 @@
 //!   latencies.
 //! - Profiles are data: [`Profile::named`] returns the shipped ones, [`Profile::parse`] reads TOML.
 //!
-//! Latencies a block are fixed; striping inside a
-//! zone and write buffers are in the figures of a profile, not in the model.
+//! Latencies a block are fixed; striping inside a zone and write buffers are in the figures of a
+//! profile, not in the model.
 
 use littoral_base::units::{Picos, ZoneId};
 use serde::{Deserialize, Serialize};

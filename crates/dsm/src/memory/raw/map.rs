@@ -119,22 +119,20 @@ impl Memory {
 
     /// The word at `offset`, a multiple of eight.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(WORD), "an aligned word");
-        // SAFETY: the word lies in the mapping (checked by `at`), which lives as long as `self`; it
-        // is aligned and only reached atomically on this side.
-        unsafe { &*self.frames.at(offset, WORD).cast::<AtomicU64>() }
+        &self.words(offset, 1)[0]
     }
 
     /// `count` words from `offset`, a multiple of eight.
     fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         assert!(offset.is_multiple_of(WORD), "aligned words");
         let start = self.frames.at(offset, count * WORD).cast::<AtomicU64>();
-        // SAFETY: as in `word`, for all of them.
+        // SAFETY: the words lie in the mapping (checked by `at`), which lives as long as `self`;
+        // they are aligned and only reached atomically on this side.
         unsafe { std::slice::from_raw_parts(start, count) }
     }
 
     fn byte(&self, offset: usize) -> &AtomicU8 {
-        // SAFETY: as in `word`, for one byte.
+        // SAFETY: as in `words`, for one byte.
         unsafe { &*self.frames.at(offset, 1).cast::<AtomicU8>() }
     }
 
