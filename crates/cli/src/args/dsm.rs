@@ -1,0 +1,97 @@
+//! What `littoral dsm` takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use littoral::base::units::Bytes;
+
+use super::ShownArgs;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DsmCommand {
+    /// Start a program as the ranks of one job and wait for its end
+    Run(DsmRunArgs),
+    /// Measure locks, barriers and the paper's two codes on a fabric
+    Bench(DsmBenchArgs),
+    /// Say where the time of the paper's programs goes on an interconnect, in virtual time
+    Model(DsmModelArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DsmBenchArgs {
+    /// What is measured; all of them unless some are named
+    #[arg(value_name = "WHAT", value_parser = ["lock", "barrier", "code1", "code2"])]
+    pub(crate) what: Vec<String>,
+    /// What carries the operations; sim is virtual time, the others are this machine
+    #[arg(long, value_name = "FABRIC", default_value = "shm", value_parser = ["shm", "pool", "tcp", "sim"])]
+    pub(crate) fabric: String,
+    /// Ranks
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=64))]
+    pub(crate) ranks: u16,
+    /// With sim: the interconnect's profile
+    #[arg(long, value_name = "PROFILE", default_value = "loongson-2e:manager")]
+    pub(crate) profile: String,
+    /// Fewer repetitions
+    #[arg(long)]
+    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DsmModelArgs {
+    /// Programs; all six unless some are named
+    #[arg(value_name = "PROGRAM", value_parser = ["is", "lu", "sor", "tsp", "water", "ocean"])]
+    pub(crate) programs: Vec<String>,
+    /// Interconnects' profiles, commas between
+    #[arg(
+        long,
+        value_name = "PROFILES",
+        value_delimiter = ',',
+        default_value = "loongson-2e:cluster,loongson-2e:remote,loongson-2e:manager"
+    )]
+    pub(crate) profile: Vec<String>,
+    /// Numbers of ranks, commas between
+    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) ranks: Vec<u16>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DsmRunArgs {
+    /// Ranks
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) ranks: u16,
+    /// What carries the job: shm, shm-pages, pool, pool-pages, tcp, or sim, which is virtual time;
+    /// shm unless other options ask for another
+    #[arg(long, value_name = "FABRIC", value_parser = ["shm", "shm-pages", "pool", "pool-pages", "tcp", "sim"])]
+    pub(crate) fabric: Option<String>,
+    /// With sim: the interconnect's profile, a shipped one's name or a file, and its configuration
+    #[arg(long, value_name = "PROFILE", default_value = "loongson-2e:manager")]
+    pub(crate) profile: String,
+    /// With sim: what computing takes, by the operations the program declares or by processor time
+    #[arg(long, value_name = "BY", default_value = "declared", value_parser = ["declared", "processor"])]
+    pub(crate) compute: String,
+    /// With sim: where each rank's time went, as JSON in a new file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// A line a rank: ADDRESS:PORT, and the command that starts a program there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hosts: Option<PathBuf>,
+    /// Where the pool is: a new file, or a DAX device; memory without a name otherwise
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pool: Option<PathBuf>,
+    /// Most bytes the job can share
+    #[arg(long, value_name = "SIZE", default_value = "64GiB")]
+    pub(crate) bytes: Bytes,
+    /// How raw accesses are noticed; the better one that works here otherwise
+    #[arg(long, value_name = "HOW", value_parser = ["userfaultfd", "mprotect"])]
+    pub(crate) faults: Option<String>,
+    /// The program
+    #[arg(value_name = "PROG")]
+    pub(crate) program: std::ffi::OsString,
+    /// Its arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<std::ffi::OsString>,
+}

@@ -1,0 +1,41 @@
+//! What `littoral heap` takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use littoral::base::units::Bytes;
+
+use super::ShownArgs;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HeapCommand {
+    /// Make an empty pool
+    Create(HeapCreateArgs),
+    /// Say what a pool holds and what this file system promises, changing nothing
+    Info(PoolArgs),
+    /// Walk every version, slab and root of a pool, changing nothing
+    Check(PoolArgs),
+    /// Print every live object of a pool, changing nothing
+    Dump(PoolArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HeapCreateArgs {
+    /// The file to make
+    #[arg(value_name = "POOL")]
+    pub(crate) pool: PathBuf,
+    /// Bytes of the pool, rounded up to whole pages
+    #[arg(long, value_name = "S")]
+    pub(crate) size: Bytes,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolArgs {
+    /// A pool's file
+    #[arg(value_name = "POOL")]
+    pub(crate) pool: PathBuf,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
