@@ -11,11 +11,14 @@
 //!
 //! Rules: [`layers`] (who may import whom), [`source`] (lengths, headers, printing, unsafe),
 //! [`text`] (ASCII, leftovers, machine paths), [`safety`] (`SAFETY.md` tables), [`links`]
-//! (documents' links resolve), [`book`] (features and claims are documented).
+//! (documents' links resolve), [`listed`] (the list of equivalent mutants), [`packages`] (what a
+//! registry wants), [`book`] (features and claims are documented).
 
 pub mod book;
 pub mod layers;
 pub mod links;
+pub mod listed;
+pub mod packages;
 pub mod safety;
 pub mod source;
 pub mod text;
@@ -61,6 +64,8 @@ pub fn check(root: &Path, metadata: &str) -> Result<Vec<Finding>, String> {
     findings.extend(text::check(&tree));
     findings.extend(safety::check(&tree));
     findings.extend(links::check(&tree));
+    findings.extend(listed::check(&tree));
+    findings.extend(packages::check(&tree));
     findings.extend(book::check(&tree));
     findings.sort();
     Ok(findings)

@@ -56,6 +56,34 @@ fn source(body: &str) -> String {
 const FILE: &str = "crates/base/src/a.rs";
 
 #[test]
+fn a_crate_that_cannot_be_packaged_is_found() {
+    let manifest = "crates/store/Cargo.toml";
+    let bare = "[package]\nname = \"littoral-store\"\n";
+    let found = findings(&[(manifest, bare)]);
+    let missing = ["`description`", "`readme`", "`keywords`", "`categories`", "LICENSE-MIT"];
+    for word in missing {
+        assert!(found.iter().any(|f| f.rule == "package" && f.what.contains(word)), "{found:?}");
+    }
+    let private = format!("{bare}publish = false\n");
+    assert_eq!(findings(&[(manifest, &private)]), []);
+    let path = "[workspace.dependencies]\nserde = \"1\"\nlittoral-base = { path = \"x\" }\n";
+    assert_found(&[("Cargo.toml", path)], "package", "Cargo.toml:3");
+}
+
+#[test]
+fn an_entry_for_a_mutant_whose_line_has_gone_is_found() {
+    let list = "scripts/mutants-equivalent.txt";
+    let entry = |line: &str, why: &str| format!("{FILE}: replace + with -\n@ {line}\n{why}\n");
+    let code = source("fn f(a: u8) -> u8 {\n    a + 1\n}");
+    let over = |text: &str| findings(&[(FILE, &code), (list, text)]);
+    assert_eq!(over(&entry("a + 1", "  a reason")), []);
+    for (line, why) in [("a + 2", "  a reason"), ("a + 1", "")] {
+        let text = entry(line, why);
+        assert_found(&[(FILE, &code), (list, &text)], "mutants-list", list);
+    }
+}
+
+#[test]
 fn a_clean_tree_passes() {
     assert_eq!(findings(&[]), []);
 }

@@ -1,0 +1,35 @@
+//! Packages: what a registry wants of every crate that is to be published.
+//!
+//! - A workspace crate has a description, a readme, keywords, categories and both licences' texts
+//!   in its folder, or says `publish = false`.
+//! - A path dependency of the workspace names a version, or cargo cannot package what uses it.
+
+use crate::{Finding, Tree};
+
+/// Crates that could not be packaged.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let manifests = tree.files(|p| p.starts_with("crates/") && p.ends_with("/Cargo.toml"));
+    let mut findings: Vec<Finding> = manifests.flat_map(|(p, t)| check_crate(tree, p, t)).collect();
+    let workspace = tree.text("Cargo.toml").unwrap_or_default();
+    let paths = (1..).zip(workspace.lines()).filter(|(_, l)| l.contains("{ path = "));
+    findings.extend(paths.map(|(n, _)| {
+        let what = "a path dependency without a version cannot be packaged";
+        Finding::new("package", format!("Cargo.toml:{n}"), what)
+    }));
+    findings
+}
+
+fn check_crate(tree: &Tree, manifest: &str, text: &str) -> Vec<Finding> {
+    let has = |start: &str| text.lines().any(|l| l.starts_with(start));
+    if !has("[package]") || has("publish = false") {
+        return Vec::new();
+    }
+    let folder = manifest.trim_end_matches("Cargo.toml");
+    let keys = ["description = ", "readme = ", "keywords = ", "categories = "];
+    let lacks =
+        keys.iter().filter(|k| !has(k)).map(|k| format!("has no `{}`", k.trim_end_matches(" = ")));
+    let files = ["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
+    let absent = files.iter().filter(|f| !tree.holds(&format!("{folder}{f}")));
+    let absent = absent.map(|f| format!("is to be published without {folder}{f}"));
+    lacks.chain(absent).map(|what| Finding::new("package", manifest, what)).collect()
+}

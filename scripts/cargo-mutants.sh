@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# Mutation tests by cargo-mutants: changes the source one operator or function at a time and reports the
+# changes that no test notices.
+#
+#     scripts/cargo-mutants.sh SUITE            its fixed shard, at least 100 viable mutants
+#     scripts/cargo-mutants.sh SUITE all        every mutant of the suite
+#     scripts/cargo-mutants.sh SUITE K/N        shard K of N, round robin over the source
+#     scripts/cargo-mutants.sh changed [BASE]   what the commits since BASE (HEAD~1) touch, in all suites
+#     scripts/cargo-mutants.sh list             checks scripts/mutants-equivalent.txt only
+#
+# SUITE is one of store, index, stm, pmem, dsm-core, runtime. A survivor fails the run unless
+# scripts/mutants-equivalent.txt lists it with the reason why it changes nothing that a test could see.
+# A run prints `mutants.SUITE.caught`: caught mutants and time-outs over viable ones, target 0.95.
+# - The mutated tree is a copy under target/mutation/tree, so that the working folder can be edited
+#   meanwhile; its build folder is kept, so that a second run compiles no dependency again.
+# - LIMIT caps the mutants that `changed` runs in each suite (40): it takes every n-th.
+# Needs cargo-mutants (cargo install cargo-mutants --locked).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+suites=(store index stm pmem dsm-core runtime)
+work=${CARGO_TARGET_DIR:-$root/target}/mutation
+list=$root/scripts/mutants-equivalent.txt
+target_share=0.95 viable_min=100
+
+usage() { sed -n '2,/^# Needs/{s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
+cargo mutants --version >/dev/null 2>&1 || {
+    echo "cargo-mutants is needed: cargo install cargo-mutants --locked" >&2
+    exit 3
+}
+
+# The package and files of a suite, its fixed shard, and the test targets that must notice.
+suite() { # SUITE
+    files=() tested=() share=0/1
+    case $1 in
+    runtime)
+        package=littoral-runtime
+        tests=(--lib --test ring --test prop_ring)
+        ;;
+    dsm-core)
+        package=littoral-dsm share=0/2
+        files=('crates/dsm/src/core/**')
+        tests=(--lib --test model_scope --test prop_scope)
+        ;;
+    store)
+        package=littoral-store share=0/5
+        tested=(littoral-store littoral-index)
+        tests=(--lib --test crash_collections --test prop_trees --test crash_index)
+        ;;
+    index)
+        package=littoral-index share=0/11
+        tests=(--lib --test prop_trees --test crash_index --test full_and_worn --test kv_files)
+        ;;
+    stm)
+        package=littoral-stm share=0/12
+        tests=(--lib --test pool --test crash_pool --test prop_structures --test defects)
+        ;;
+    pmem)
+        package=littoral-device share=0/3
+        files=('crates/device/src/pmem/**')
+        tested=(littoral-device littoral-stm)
+        tests=(--lib --test pmem_files --test pool --test crash_pool)
+        ;;
+    *) usage ;;
+    esac
+    chosen=(-p "$package")
+    for glob in "${files[@]}"; do chosen+=(-f "$glob"); done
+    local names
+    names=$(IFS=, && echo "${tested[*]:-$package}")
+    judged=(--test-package "$names" -- "${tests[@]}")
+}
+
+# The tracked files, with their times, beside a build folder that outlives the run.
+copy_tree() {
+    tree=$work/tree
+    mkdir -p "$tree"
+    find "$tree" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
+    git ls-files -z | tar --null --ignore-failed-read -T - -cf - 2>/dev/null | tar -C "$tree" -xf -
+}
+
+# `FILE:LINE:COL: WHAT` as `FILE: WHAT @ SOURCE LINE`, which survives changes elsewhere in the file.
+keyed() {
+    while IFS=: read -r file line _ what; do
+        [ -n "$file" ] || continue
+        printf '%s:%s @ %s\n' "$file" "$what" "$(sed -n "${line}s/^ *//p" "$root/$file")"
+    done
+}
+
+# The keys of the committed list: a line `FILE: WHAT`, a line `@ SOURCE LINE`, then the reason.
+listed() { awk '/^crates\//{what = $0; next} /^@ /{print what " " $0}' "$list"; }
+
+check_list() {
+    local missing
+    missing=$(comm -23 <(listed | sort -u) <(
+        for name in "${suites[@]}"; do
+            suite "$name"
+            cargo mutants --list --colors never "${chosen[@]}"
+        done | keyed | sort -u
+    ))
+    if [ -n "$missing" ]; then
+        printf 'scripts/mutants-equivalent.txt lists mutants that no longer exist:\n%s\n' "$missing"
+        return 1
+    fi
+    echo "scripts/mutants-equivalent.txt: $(listed | wc -l) mutants, all of them exist"
+}
+
+count() { [ -f "$1" ] && grep -c . "$1" || true; }
+
+run() { # SUITE [cargo-mutants' choice of mutants...]
+    local name=$1 rc=0 out=$work/$1
+    shift
+    suite "$name"
+    rm -rf "$out"
+    mkdir -p "$out"
+    (cd "$tree" && cargo mutants --in-place -o "$out" --colors never --no-times \
+        "${chosen[@]}" "$@" "${judged[@]}") || rc=$?
+    # 0: all caught; 2: some survived; 3: some timed out. Anything else is no verdict.
+    case $rc in 0 | 2 | 3) ;; *) echo "$name: cargo-mutants ended with $rc"; return "$rc" ;; esac
+    local results=$out/mutants.out caught late missed
+    caught=$(count "$results/caught.txt")
+    late=$(count "$results/timeout.txt")
+    missed=$(count "$results/missed.txt")
+    local viable=$((${caught:=0} + ${late:=0} + ${missed:=0})) open
+    open=$(grep -vxFf <(listed) <(keyed <"$results/missed.txt") || true)
+    printf '%s: %s viable, %s caught, %s timed out, %s survived, %s of these listed\n' "$name" \
+        "$viable" "$caught" "$late" "$missed" "$((missed - $(grep -c . <<<"$open" || true)))"
+    [ "$viable" -eq 0 ] || awk -v n="$name" -v c="$((caught + late))" -v v="$viable" -v t=$target_share \
+        'BEGIN{r = c / v; printf "mutants.%s.caught = %.3f (target >= %s, count): %s\n", n, r, t, r >= t ? "holds" : "short"}'
+    if [ -n "$open" ]; then
+        printf 'survivors without a test or a line in scripts/mutants-equivalent.txt:\n%s\n' "$open"
+        return 1
+    fi
+    [ "$viable" -eq 0 ] || awk -v c="$((caught + late))" -v v="$viable" -v t=$target_share 'BEGIN{exit !(c / v >= t)}'
+}
+
+changed() { # BASE
+    local diff=$work/changed.diff failed=0 found shards
+    git diff "$1" -- 'crates/*.rs' >"$diff"
+    for name in "${suites[@]}"; do
+        suite "$name"
+        found=$(cargo mutants --list --colors never "${chosen[@]}" --in-diff "$diff" 2>/dev/null | grep -c : || true)
+        [ "$found" -gt 0 ] || { echo "$name: nothing changed that can be mutated"; continue; }
+        shards=$(((found + ${LIMIT:-40} - 1) / ${LIMIT:-40}))
+        # A share of few mutants is not comparable with the target: survivors alone decide here.
+        target_share=0 run "$name" --in-diff "$diff" --shard "0/$shards" || failed=1
+    done
+    return "$failed"
+}
+
+case ${1:-} in
+list) check_list ;;
+changed)
+    copy_tree
+    changed "${2:-HEAD~1}"
+    ;;
+'' | -*) usage ;;
+*)
+    suite "$1"
+    copy_tree
+    shard=${2:-$share}
+    [ "$shard" = all ] && shard=0/1
+    run "$1" --shard "$shard"
+    viable=$(cat "$work/$1"/mutants.out/{caught,missed,timeout}.txt | grep -c .)
+    [ -n "${2:-}" ] || [ "$viable" -ge $viable_min ] || {
+        echo "$1: the fixed shard has $viable viable mutants, fewer than $viable_min"
+        exit 1
+    }
+    ;;
+esac
