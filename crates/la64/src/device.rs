@@ -2,18 +2,27 @@
 //! with an exact instruction count and a budget.
 //!
 //! Invariants
-//! - The code reaches its own memory only; everything else is a [`Trap`] at the exact instruction.
+//! - The code reaches its own memory only, and stores only to pages that a writable segment, the
+//!   heap or the stack has; everything else is a [`Trap`] at the exact instruction.
+//! - Every run begins with the memory that the program's file and the owner's [`Core::write`] made:
+//!   what an earlier run stored is undone, so a result depends on nothing but the arguments and
+//!   that memory.
 //! - A run retires at most its budget, to the instruction; it can be continued.
 //! - Runs are deterministic: the stable counter reads zero, nothing of the host is visible.
 //!
-//! Lifecycle: [`Core::load`], then any number of [`Core::run`]; memory keeps its contents between
-//! runs, registers start at zero. [`Core::resume`] continues after `OutOfBudget`.
+//! Lifecycle: [`Core::load`], then any number of [`Core::run`]. After a run [`Core::read`] shows
+//! what it stored; the next `write` or `run` undoes it first. [`Core::resume`] continues after
+//! `OutOfBudget`, and after a system call that the owner has served ([`Core::state_mut`],
+//! [`Core::store`]).
 
-use crate::elf::{self, Elf};
+use crate::elf::relocate::{Relative, relatives};
+use crate::elf::symbols::symbols;
+use crate::elf::{self, Elf, Segment};
 use crate::error::{Error, Kind, Result};
 use crate::interp::{Cache, Cpu, Features, Fetch, Trap};
 use crate::memory::Memory;
 use crate::state::State;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 /// Where a position-independent program is loaded.
@@ -52,6 +61,12 @@ pub struct Outcome {
 #[derive(Debug)]
 struct Executable(Vec<(u64, u64)>);
 
+impl Executable {
+    fn overlaps(&self, start: u64, len: u64) -> bool {
+        self.0.iter().any(|&(first, end)| start < end && first < start.saturating_add(len))
+    }
+}
+
 impl Fetch for Executable {
     fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
         let inside = self.0.iter().any(|&(start, end)| start <= pc && pc < end);
@@ -67,6 +82,9 @@ pub struct Core {
     code: Executable,
     entry: u64,
     heap: u64,
+    symbols: BTreeMap<String, u64>,
+    /// Whether memory shows the stores of a run.
+    ran: bool,
     /// Behind the window of `cpu`, which it outlives.
     memory: Memory,
 }
@@ -89,19 +107,38 @@ impl Core {
     /// # Ok::<(), littoral_la64::error::Error>(())
     /// ```
     pub fn load(file: &[u8], memory_len: u64) -> Result<Core> {
+        Core::load_for(file, memory_len, Features::ALL)
+    }
+
+    /// As [`Core::load`], on a core that announces `features`: other instructions are illegal.
+    ///
+    /// # Errors
+    /// As [`Core::load`].
+    pub fn load_for(file: &[u8], memory_len: u64, features: Features) -> Result<Core> {
         let program = elf::parse(file)?;
         if let Some(name) = &program.interpreter {
             let what = format!("the program asks for interpreter {name}; link it statically");
             return Err(Error::new(Kind::Memory, what));
         }
         let bias = if program.position_independent { BIAS } else { 0 };
-        let memory = Memory::new(memory_len);
-        let cpu = Cpu::new(memory.window(), Features::ALL);
+        let (relative, symbols) = (relatives(file, &program)?, symbols(file)?);
+        let memory = Memory::guarded(memory_len, |first, last| {
+            first >= PAGE && writable(&program.segments, bias, first, last)
+        });
+        let cpu = Cpu::new(memory.window(), features);
         let code = place(&program, bias, file, &cpu, memory_len)?;
+        relocate(&relative, bias, &cpu)?;
         let last = program.segments.iter().map(|s| s.address + s.memory_len).max().unwrap_or(0);
-        let entry = program.entry + bias;
-        let heap = (last + bias).next_multiple_of(PAGE);
-        Ok(Core { cpu, cache: Cache::default(), code, entry, heap, memory })
+        Ok(Core {
+            cpu,
+            cache: Cache::default(),
+            code,
+            entry: program.entry.wrapping_add(bias),
+            heap: (last + bias).next_multiple_of(PAGE),
+            symbols: symbols.into_iter().map(|(n, at)| (n, at.wrapping_add(bias))).collect(),
+            ran: false,
+            memory,
+        })
     }
 
     /// The program's entry address.
@@ -115,9 +152,25 @@ impl Core {
         self.heap
     }
 
+    /// The address of a function or object by its name in the program's symbol table; `None` if
+    /// there is none of this name, as in a stripped program.
+    pub fn symbol(&self, name: &str) -> Option<u64> {
+        self.symbols.get(name).copied()
+    }
+
+    /// Names and addresses of the program's functions and objects, by name.
+    pub fn symbols(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.symbols.iter().map(|(name, &at)| (name.as_str(), at))
+    }
+
     /// Registers, for inspection.
     pub fn state(&self) -> &State {
         &self.cpu.state
+    }
+
+    /// Registers, for an owner who answers a system call before [`Core::resume`].
+    pub fn state_mut(&mut self) -> &mut State {
+        &mut self.cpu.state
     }
 
     /// Copies bytes out of the core's memory; `None` if they are not all inside.
@@ -125,10 +178,33 @@ impl Core {
         self.memory.window().read(address, bytes)
     }
 
-    /// Copies bytes into the core's memory; `None` if they do not fit.
+    /// Copies bytes into the core's memory, where every later run finds them; `None`, and nothing
+    /// is copied, if they do not fit. Undoes what the latest run stored. Code may be replaced too.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Option<()> {
         self.memory.window().host(address, bytes.len() as u64)?;
+        self.undo();
+        if self.code.overlaps(address, bytes.len() as u64) {
+            self.cache.clear();
+        }
         self.memory.window().write(address, bytes)
+    }
+
+    /// Copies bytes in on behalf of the program, as the answer to a system call: only where it
+    /// could store them itself, and the next run does not find them. `None`, and nothing is copied,
+    /// otherwise.
+    pub fn store(&mut self, address: u64, bytes: &[u8]) -> Option<()> {
+        self.memory.window().write_as_guest(address, bytes)
+    }
+
+    /// Gives memory back the contents it had before the latest run.
+    fn undo(&mut self) {
+        if !std::mem::take(&mut self.ran) {
+            return;
+        }
+        let pages = self.memory.restore();
+        if pages.into_iter().any(|page| self.code.overlaps(page, PAGE)) {
+            self.cache.clear();
+        }
     }
 
     /// Calls the function at `entry` with up to eight arguments.
@@ -137,6 +213,7 @@ impl Core {
     /// With more than eight arguments.
     pub fn run(&mut self, entry: u64, arguments: &[u64], budget: u64) -> Outcome {
         assert!(arguments.len() <= 8, "arguments travel in a0 to a7");
+        self.undo();
         self.cpu.state = State::default();
         self.cpu.state.pc = entry;
         self.cpu.state.x[1] = RETURN;
@@ -148,6 +225,7 @@ impl Core {
     /// Continues where the latest run stopped.
     pub fn resume(&mut self, budget: u64) -> Outcome {
         static NEVER: AtomicBool = AtomicBool::new(false);
+        self.ran = true;
         let before = self.cpu.state.instructions;
         let end = loop {
             let left = budget - (self.cpu.state.instructions - before);
@@ -161,6 +239,30 @@ impl Core {
         };
         Outcome { end, instructions: self.cpu.state.instructions - before }
     }
+}
+
+/// Whether the program may store to a page: it has a writable segment's bytes, or none at all.
+fn writable(segments: &[Segment], bias: u64, first: u64, last: u64) -> bool {
+    let on_page = |s: &&Segment| {
+        s.address.wrapping_add(bias) <= last
+            && s.address.wrapping_add(bias).wrapping_add(s.memory_len) > first
+    };
+    let mut here = segments.iter().filter(on_page).peekable();
+    here.peek().is_none() || here.any(|s| s.prot & 2 != 0)
+}
+
+/// Writes the addresses that depend on where the program is loaded.
+fn relocate(relative: &[Relative], bias: u64, cpu: &Cpu) -> Result<()> {
+    for r in relative {
+        let at = r.at.wrapping_add(bias);
+        let own = || cpu.window.load::<u64>(at);
+        let target = r.target.or_else(own).map(|t| t.wrapping_add(bias).to_le_bytes());
+        if target.and_then(|bytes| cpu.window.write(at, &bytes)).is_none() {
+            let what = format!("a relocation at {at:#x} is outside the core's memory");
+            return Err(Error::new(Kind::Memory, what));
+        }
+    }
+    Ok(())
 }
 
 /// Copies the segments; the ranges that may be executed.

@@ -3,8 +3,12 @@
 
 use crate::error::{Error, Kind, Result};
 
+pub mod relocate;
+pub mod symbols;
+
 const MACHINE_LOONGARCH: u16 = 258;
 const LOAD: u32 = 1;
+const DYNAMIC: u32 = 2;
 const INTERP: u32 = 3;
 const HEADER_LEN: usize = 64;
 const SEGMENT_LEN: usize = 56;
@@ -35,6 +39,8 @@ pub struct Elf {
     pub segments: Vec<Segment>,
     /// Path of the program's interpreter.
     pub interpreter: Option<String>,
+    /// Offset and length of the dynamic section in the file.
+    pub dynamic: Option<(u64, u64)>,
     /// Address of the program headers, before any load bias; 0 if they are not loaded.
     pub headers_address: u64,
     /// Number of program headers.
@@ -98,6 +104,7 @@ pub fn parse(file: &[u8]) -> Result<Elf> {
         position_independent: kind == 3,
         segments: Vec::new(),
         interpreter: None,
+        dynamic: None,
         headers_address: 0,
         headers_count: count.into(),
     };
@@ -127,6 +134,10 @@ fn header(r: &Reader<'_>, at: usize, elf: &mut Elf) -> Result<()> {
             file("a segment")?;
             let prot = flags >> 2 & 1 | flags & 2 | (flags & 1) << 2;
             elf.segments.push(Segment { offset, address, file_len, memory_len, prot });
+        }
+        DYNAMIC => {
+            file("the dynamic section")?;
+            elf.dynamic = Some((offset, file_len));
         }
         INTERP => {
             let bytes = file("the interpreter's name")?.split(|&b| b == 0).next().unwrap_or(&[]);

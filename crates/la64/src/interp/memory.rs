@@ -62,7 +62,7 @@ impl<T: Extend, A: Address> Operation for Store<T, A> {
     #[inline(always)]
     fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit> {
         let at = A::of(cpu, i);
-        if cpu.window.is_near(at) && cpu.window.store_near::<T>(at, cpu.x(i.rd)) {
+        if cpu.window.is_near_to_store(at) && cpu.window.store_near::<T>(at, cpu.x(i.rd)) {
             return ControlFlow::Continue(());
         }
         ControlFlow::Break(store_rarely::<T>(cpu, i, at))

@@ -11,6 +11,11 @@
 //! has no safe expression.
 #![allow(unsafe_code)]
 
+mod pages;
+
+use pages::Guard;
+pub use pages::Memory;
+
 /// A plain integer that guest memory holds.
 pub trait Word: Copy {
     /// Reads at `p`; `None` if the host refuses.
@@ -292,6 +297,43 @@ unsafe fn copy_16(from: *const u8, to: *mut u8) -> bool {
     true
 }
 
+/// Copies `len` bytes; `None` if the host refuses the side that is the guest's (bytes before the
+/// refused one may have been copied).
+///
+/// # Safety
+/// Both sides are valid for `len` bytes, or in a window as [`Word::load`] has it; they do not
+/// overlap.
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> Option<()> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let left: u64;
+        // SAFETY: the caller's. `rcx` ends at zero; a host fault lands at the next instruction with
+        // ecx = 1. The direction flag is clear by the ABI.
+        unsafe {
+            core::arch::asm!(
+                "2: rep movsb",
+                "3:",
+                ".pushsection la64_extable,\"aR\",@progbits",
+                ".balign 4",
+                ".long 2b - .",
+                ".long 3b - .",
+                ".popsection",
+                inout("rcx") len as u64 => left,
+                inout("rsi") from => _,
+                inout("rdi") to => _,
+                options(nostack)
+            );
+        }
+        (left == 0).then_some(())
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        // SAFETY: the caller's; there every page of a window is mapped.
+        unsafe { from.copy_to_nonoverlapping(to, len) };
+        Some(())
+    }
+}
+
 /// Writes nothing, but faults where a store would: a locked `or` with zero.
 ///
 /// # Safety
@@ -316,9 +358,12 @@ unsafe fn probe_write(p: *mut u8) -> Option<()> {
 pub struct Window {
     base: u64,
     len: u64,
-    /// Below this address any word and any vector fits, so that the common access needs one
-    /// compare.
+    /// Below this address any word and any vector fits, so that the common load needs one compare.
     near: u64,
+    /// The same for stores: 0 where a guard looks at each of them.
+    near_stores: u64,
+    /// Address of the [`Guard`] that admits stores, or 0.
+    guard: u64,
 }
 
 /// The longest single access.
@@ -333,7 +378,17 @@ impl Window {
     /// points into it. On x86-64 pages of it may be unmapped only while the SIGSEGV handler of
     /// `linux::raw` is installed; on other hosts never.
     pub unsafe fn new(base: *mut u8, len: u64) -> Window {
-        Window { base: base as u64, len, near: (len + 1).saturating_sub(ACCESS_MAX) }
+        let near = (len + 1).saturating_sub(ACCESS_MAX);
+        Window { base: base as u64, len, near, near_stores: near, guard: 0 }
+    }
+
+    /// A window onto the same memory, all of whose stores `guard` admits or refuses.
+    ///
+    /// # Safety
+    /// `guard` outlives the window, stands for the window's pages, and is used by one thread at a
+    /// time.
+    unsafe fn guarded(self, guard: &Guard) -> Window {
+        Window { near_stores: 0, guard: std::ptr::from_ref(guard) as u64, ..self }
     }
 
     /// Length in bytes.
@@ -373,6 +428,29 @@ impl Window {
         self.host(address, size)
     }
 
+    /// As `word_at`, for a store.
+    #[inline(always)]
+    fn word_to_store<T: Word>(&self, address: u64) -> Option<*mut u8> {
+        const { assert!(size_of::<T>() <= 8) };
+        if address < self.near_stores {
+            return Some((self.base + address) as *mut u8);
+        }
+        self.admitted(address, size_of::<T>() as u64)
+    }
+
+    /// The host address of `size` bytes that may be stored to: inside the window, and admitted by
+    /// its guard if it has one.
+    #[inline(never)]
+    fn admitted(&self, address: u64, size: u64) -> Option<*mut u8> {
+        let p = self.host(address, size)?;
+        if self.guard == 0 {
+            return Some(p);
+        }
+        // SAFETY: `guarded` had a reference, which its caller vouches outlives the window.
+        let guard = unsafe { &*(self.guard as *const Guard) };
+        guard.admit(address, size).then_some(p)
+    }
+
     /// Reads a word; `None` outside the window or where the host refuses.
     #[inline(always)]
     pub fn load<T: Word>(&self, address: u64) -> Option<T> {
@@ -384,7 +462,7 @@ impl Window {
     /// Writes a word; `None` outside the window or where the host refuses.
     #[inline(always)]
     pub fn store<T: Word>(&self, address: u64, value: T) -> Option<()> {
-        let p = self.word_at::<T>(address)?;
+        let p = self.word_to_store::<T>(address)?;
         // SAFETY: as `load`.
         unsafe { value.store(p) }
     }
@@ -393,6 +471,12 @@ impl Window {
     #[inline(always)]
     pub(crate) fn is_near(&self, address: u64) -> bool {
         address < self.near
+    }
+
+    /// True where every store fits and no guard looks at it; elsewhere [`Window::store`] decides.
+    #[inline(always)]
+    pub(crate) fn is_near_to_store(&self, address: u64) -> bool {
+        address < self.near_stores
     }
 
     /// Reads a word into element `n` of `x`; false where the host refuses.
@@ -409,10 +493,10 @@ impl Window {
     /// Writes the low part of `value`; false where the host refuses.
     ///
     /// # Panics
-    /// Where [`Window::is_near`] does not hold.
+    /// Where [`Window::is_near_to_store`] does not hold.
     #[inline(always)]
     pub(crate) fn store_near<T: Extend>(&self, at: u64, value: u64) -> bool {
-        assert!(self.is_near(at));
+        assert!(self.is_near_to_store(at));
         // SAFETY: as `load_near`.
         unsafe { T::store_from(self.base, at, value) }
     }
@@ -444,7 +528,7 @@ impl Window {
     #[inline(always)]
     pub(crate) fn store_vector<const N: usize>(&self, at: u64, v: &[u64; 4]) -> Option<()> {
         const { assert!(N == 2 || N == 4) };
-        if !self.is_near(at) || N == 4 && at % PAGE > PAGE - 32 {
+        if !self.is_near_to_store(at) || N == 4 && at % PAGE > PAGE - 32 {
             let words: &[u64; N] = v.first_chunk().expect("invariant: N is at most 4");
             return self.store_words(at, *words);
         }
@@ -461,7 +545,7 @@ impl Window {
     /// Compare-and-swap of an aligned word: what was there.
     #[inline(always)]
     pub fn swap_if<T: Word>(&self, address: u64, old: T, new: T) -> Option<T> {
-        let p = self.host(address, size_of::<T>() as u64)?;
+        let p = self.word_to_store::<T>(address)?;
         assert!(address.is_multiple_of(size_of::<T>() as u64), "the caller has checked alignment");
         // SAFETY: as `load`; aligned because windows start on a page.
         unsafe { T::swap_if(p, old, new) }
@@ -470,7 +554,7 @@ impl Window {
     /// Compare-and-swap of 16 aligned bytes; true if it stored.
     #[cfg(target_arch = "x86_64")]
     pub fn swap_if_16(&self, address: u64, old: [u64; 2], new: [u64; 2]) -> Option<bool> {
-        let p = self.host(address, 16)?;
+        let p = self.admitted(address, 16)?;
         assert!(address.is_multiple_of(16), "the caller has checked alignment");
         let (mut low, mut high) = (old[0], old[1]);
         let error: u64;
@@ -528,7 +612,7 @@ impl Window {
     #[inline(always)]
     pub fn store_words<const N: usize>(&self, address: u64, words: [u64; N]) -> Option<()> {
         let last = 8 * N as u64 - 1;
-        let p = self.host(address, last + 1)?;
+        let p = self.admitted(address, last + 1)?;
         if address % PAGE + last >= PAGE {
             // SAFETY: both ends are inside the window.
             unsafe {
@@ -539,20 +623,36 @@ impl Window {
         words.iter().enumerate().try_for_each(|(i, &w)| self.store(address + 8 * i as u64, w))
     }
 
-    /// Copies guest bytes out; `None` if any of them cannot be read.
+    /// Copies guest bytes out; `None` if any of them cannot be read (`bytes` is then undefined).
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte = self.load(address.checked_add(i as u64)?)?;
+        if bytes.is_empty() {
+            return Some(());
         }
-        Some(())
+        let p = self.host(address, bytes.len() as u64)?;
+        // SAFETY: the source is inside the window, whose pages `new` vouches for; the target is a
+        // slice.
+        unsafe { copy(p, bytes.as_mut_ptr(), bytes.len()) }
     }
 
-    /// Copies bytes in; `None` if any of them cannot be written (earlier ones then are).
+    /// Copies bytes in, past any guard; `None` if any of them cannot be written (earlier ones may
+    /// then be).
     pub fn write(&self, address: u64, bytes: &[u8]) -> Option<()> {
-        for (i, &byte) in bytes.iter().enumerate() {
-            self.store(address.checked_add(i as u64)?, byte)?;
+        if bytes.is_empty() {
+            return Some(());
         }
-        Some(())
+        let p = self.host(address, bytes.len() as u64)?;
+        // SAFETY: as `read`, the other way.
+        unsafe { copy(bytes.as_ptr(), p, bytes.len()) }
+    }
+
+    /// Copies bytes in where the guest itself could store them; `None`, and nothing is stored, if a
+    /// guard refuses any of them.
+    pub(crate) fn write_as_guest(&self, address: u64, bytes: &[u8]) -> Option<()> {
+        if bytes.is_empty() {
+            return Some(());
+        }
+        self.admitted(address, bytes.len() as u64)?;
+        self.write(address, bytes)
     }
 
     /// Orders everything before against everything after, in every thread.
@@ -588,37 +688,6 @@ pub(crate) fn landing(pc: u64) -> Option<u64> {
         entry = unsafe { entry.add(1) };
     }
     None
-}
-
-/// Memory of its own for a window, wholly readable and writable, zero at first.
-#[derive(Debug)]
-pub struct Memory {
-    pages: Box<[std::cell::UnsafeCell<Page>]>,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE as usize]);
-
-// SAFETY: the pages are plain bytes, reached only through windows, whose accesses are single host
-// instructions; there is no Rust reference into them that another thread could invalidate.
-unsafe impl Send for Memory {}
-
-impl Memory {
-    /// At least `len` bytes, rounded up to pages.
-    pub fn new(len: u64) -> Memory {
-        let count = len.div_ceil(PAGE) as usize;
-        let page = || std::cell::UnsafeCell::new(Page([0; PAGE as usize]));
-        Memory { pages: (0..count).map(|_| page()).collect() }
-    }
-
-    /// The window onto it. The window must not be used after `self` is gone: it is only handed to
-    /// owners of both.
-    pub(crate) fn window(&self) -> Window {
-        let base = self.pages.as_ptr().cast_mut().cast();
-        // SAFETY: the cells allow writes through a shared reference; all pages are mapped.
-        unsafe { Window::new(base, self.pages.len() as u64 * PAGE) }
-    }
 }
 
 #[cfg(test)]
