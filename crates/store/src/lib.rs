@@ -19,6 +19,7 @@ pub mod pages;
 pub mod redo;
 mod regain;
 pub mod room;
+mod runs;
 mod space;
 pub mod store;
 pub mod superblock;

@@ -50,7 +50,7 @@ impl<D: ZonedDevice> Store<D> {
 
     /// Whether an operation that allocates up to `pages` conventional pages can be carried out.
     pub fn has_conventional_room(&self, pages: u64, demand: Demand) -> bool {
-        self.space.conventional_free.len() as u64 >= pages + self.pages_kept(demand)
+        self.space.conventional_free.len() >= pages + self.pages_kept(demand)
     }
 
     /// Whether an operation that appends up to `pages` pages can be carried out as things stand;

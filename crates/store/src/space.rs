@@ -8,6 +8,8 @@
 //!   conventional zones the superblock one more; the heats share what is left.
 //! - The last empty zone is the collector's; what else is kept, and from whom, is in
 //!   [`crate::room`].
+//! - `totals` are the sums over `zones`, kept by [`Space::change`], through which every change of a
+//!   zone goes: what a put asks costs the same on sixty zones and on sixty thousand.
 //! - A purpose fills its own zone; near the end, when no other empty zone is left, all purposes
 //!   fill what is open, so that every block can be used.
 
@@ -18,6 +20,7 @@ use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState};
 
 use crate::error::{Error, Kind, Result};
 use crate::pages::Heat;
+use crate::runs::Runs;
 
 /// One sequential zone that holds pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +41,54 @@ impl DataZone {
     fn garbage(&self) -> u64 {
         self.written - self.live.len() as u64
     }
+
+    fn is_empty(&self) -> bool {
+        self.written == 0 && self.is_writable
+    }
+}
+
+/// Sums over the zones that can be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    empty_zones: u64,
+    writable_blocks: u64,
+    writable_live: u64,
+}
+
+impl Totals {
+    fn of(zone: &DataZone) -> Totals {
+        if !zone.is_writable {
+            return Totals::default();
+        }
+        Totals {
+            empty_zones: u64::from(zone.is_empty()),
+            writable_blocks: zone.capacity,
+            writable_live: zone.live.len() as u64,
+        }
+    }
+
+    /// These sums with one zone's part replaced.
+    fn replaced(self, before: Totals, after: Totals) -> Totals {
+        Totals {
+            empty_zones: self.empty_zones - before.empty_zones + after.empty_zones,
+            writable_blocks: self.writable_blocks - before.writable_blocks + after.writable_blocks,
+            writable_live: self.writable_live - before.writable_live + after.writable_live,
+        }
+    }
 }
 
 /// Space of one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     pub(crate) zones: BTreeMap<ZoneId, DataZone>,
+    totals: Totals,
+    /// Blocks of the smallest zone.
+    zone_capacity: u64,
     zone_blocks: u64,
     /// Zones being filled, by purpose; several purposes may share one.
     heads: Vec<Option<ZoneId>>,
     conventional: Vec<(u64, u64)>,
-    pub(crate) conventional_free: BTreeSet<u64>,
+    pub(crate) conventional_free: Runs,
     /// Empty zones that puts leave.
     pub(crate) kept: u64,
     /// No zone is empty, and none can be made so.
@@ -108,8 +148,12 @@ impl Space {
             }
         }
         let zone_blocks = report.first().map_or(1, |z| z.size_blocks);
-        let conventional_free = conventional.iter().flat_map(|&(a, b)| a..b).collect();
+        let conventional_free = Runs::of(&conventional);
+        let none = Totals::default();
+        let sum = |sum: Totals, z| sum.replaced(none, Totals::of(z));
         let mut space = Space {
+            totals: zones.values().fold(none, sum),
+            zone_capacity: zones.values().map(|z| z.capacity).min().unwrap_or(0),
             zones,
             zone_blocks,
             heads: vec![None; heads],
@@ -156,7 +200,7 @@ impl Space {
     }
 
     pub(crate) fn empty_zones(&self) -> u64 {
-        self.zones.values().filter(|z| z.written == 0 && z.is_writable).count() as u64
+        self.totals.empty_zones
     }
 
     fn head(&self, purpose: Purpose) -> usize {
@@ -174,7 +218,7 @@ impl Space {
         }
         let is_collector = purpose == Purpose::Collect;
         if is_collector || self.empty_zones() > 1 {
-            let empty = self.zones.iter().find(|(_, z)| z.written == 0 && z.is_writable);
+            let empty = self.zones.iter().find(|(_, z)| z.is_empty());
             if let Some((&zone, _)) = empty {
                 self.heads[head] = Some(zone);
                 return Ok(zone);
@@ -188,26 +232,37 @@ impl Space {
     pub(crate) fn appended(&mut self, zone: ZoneId) -> Lba {
         self.clock += 1;
         let clock = self.clock;
-        let z = self.zones.get_mut(&zone).expect("invariant: appended zones are data zones");
-        let at = z.start + z.written;
-        z.written += 1;
-        z.filled_at = clock;
-        z.live.insert(at);
-        Lba(at)
+        let landed = self.change(zone, |z| {
+            let at = z.start + z.written;
+            z.written += 1;
+            z.filled_at = clock;
+            z.live.insert(at);
+            Lba(at)
+        });
+        landed.expect("invariant: appended zones are data zones")
+    }
+
+    /// Changes a zone and the sums with it; nothing where there is no such data zone.
+    fn change<T>(&mut self, zone: ZoneId, change: impl FnOnce(&mut DataZone) -> T) -> Option<T> {
+        let zone = self.zones.get_mut(&zone)?;
+        let before = Totals::of(zone);
+        let result = change(zone);
+        self.totals = self.totals.replaced(before, Totals::of(zone));
+        Some(result)
     }
 
     /// Takes a written sequential page into use.
     pub(crate) fn adopt(&mut self, at: Lba) {
-        let zone = self.zones.get_mut(&self.zone_of(at));
-        zone.expect("invariant: copies lie in data zones").live.insert(at.0);
+        let adopted = self.change(self.zone_of(at), |z| z.live.insert(at.0));
+        adopted.expect("invariant: copies lie in data zones");
     }
 
     /// Frees a page, of either kind.
     pub(crate) fn free(&mut self, at: Lba) {
         if self.is_conventional(at) {
             self.conventional_free.insert(at.0);
-        } else if let Some(z) = self.zones.get_mut(&self.zone_of(at)) {
-            z.live.remove(&at.0);
+        } else {
+            self.change(self.zone_of(at), |z| z.live.remove(&at.0));
         }
     }
 
@@ -217,15 +272,16 @@ impl Space {
     /// `Kind::Corrupt` when a page lies where none can be.
     pub(crate) fn set_live(&mut self, pages: &BTreeSet<Lba>) -> Result<()> {
         for &at in pages {
-            if self.conventional_free.remove(&at.0) {
+            if self.conventional_free.remove(at.0) {
                 continue;
             }
-            let id = self.zone_of(at);
-            let zone = self.zones.get_mut(&id).filter(|z| at.0 < z.start + z.written);
-            let zone = zone.ok_or_else(|| {
+            let adopt = |z: &mut DataZone| {
+                let is_written = at.0 < z.start + z.written;
+                is_written.then(|| z.live.insert(at.0))
+            };
+            self.change(self.zone_of(at), adopt).flatten().ok_or_else(|| {
                 Error::new(Kind::Corrupt, format!("page {at} lies where no page was written"))
             })?;
-            zone.live.insert(at.0);
         }
         Ok(())
     }
@@ -256,17 +312,17 @@ impl Space {
 
     /// Blocks of a zone; the least of them, where they differ.
     pub(crate) fn zone_capacity(&self) -> u64 {
-        self.zones.values().map(|z| z.capacity).min().unwrap_or(0)
+        self.zone_capacity
     }
 
     /// Blocks of the zones that can be written.
     pub(crate) fn writable_blocks(&self) -> u64 {
-        self.zones.values().filter(|z| z.is_writable).map(|z| z.capacity).sum()
+        self.totals.writable_blocks
     }
 
     /// Live pages in the zones that can be written.
     pub(crate) fn writable_live(&self) -> u64 {
-        self.zones.values().filter(|z| z.is_writable).map(|z| z.live.len() as u64).sum()
+        self.totals.writable_live
     }
 
     /// The zone to empty next. With time left it is the one whose collection pays most, `(1 - u) *
@@ -298,9 +354,11 @@ impl Space {
 
     /// A zone was reset.
     pub(crate) fn was_reset(&mut self, zone: ZoneId) {
-        let z = self.zones.get_mut(&zone).expect("invariant: reset zones are data zones");
-        assert!(z.live.is_empty(), "a zone is reset only when nothing in it is live");
-        z.written = 0;
+        let was_reset = self.change(zone, |z| {
+            assert!(z.live.is_empty(), "a zone is reset only when nothing in it is live");
+            z.written = 0;
+        });
+        was_reset.expect("invariant: reset zones are data zones");
         self.is_stuck = false;
         self.close(zone);
     }
@@ -313,12 +371,73 @@ impl Space {
 
     /// A zone was finished, or can no longer be written.
     pub(crate) fn retire(&mut self, zone: ZoneId, is_writable: bool) {
-        if let Some(z) = self.zones.get_mut(&zone) {
+        self.change(zone, |z| {
             z.is_writable &= is_writable;
             if is_writable {
                 z.written = z.capacity;
             }
-        }
+        });
         self.close(zone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use littoral_base::rng::{self, Rng as _};
+    use littoral_device::zoned::ZonedDevice as _;
+    use littoral_device::zoned::model::ModelDevice;
+    use littoral_device::zoned::zones::Geometry;
+
+    fn space() -> Space {
+        let geometry = Geometry {
+            block_bytes: 4096,
+            conventional_zones: 2,
+            sequential_zones: 12,
+            zone_blocks: 16,
+            capacity_blocks: 12,
+            open_zones_max: 0,
+            active_zones_max: 0,
+            append_blocks_max: 0,
+        };
+        let device = ModelDevice::new(geometry).unwrap();
+        Space::new(&device.report(ZoneId(0), 14).unwrap(), &[ZoneId(2), ZoneId(3)], 2, 3)
+    }
+
+    fn summed(space: &Space) -> Totals {
+        let writable = || space.zones.values().filter(|z| z.is_writable);
+        Totals {
+            empty_zones: writable().filter(|z| z.written == 0).count() as u64,
+            writable_blocks: writable().map(|z| z.capacity).sum(),
+            writable_live: writable().map(|z| z.live.len() as u64).sum(),
+        }
+    }
+
+    #[test]
+    fn the_sums_follow_every_change_of_a_zone() {
+        let (mut space, mut rng) = (space(), rng::stream(1, "sums of space"));
+        let mut live: Vec<Lba> = Vec::new();
+        for step in 0..5000 {
+            let zone = ZoneId(rng.random_range(4..14));
+            match rng.random_range(0..8) {
+                0 if !live.is_empty() => {
+                    let at = live.swap_remove(rng.random_range(0..live.len()));
+                    space.free(at);
+                    if rng.random_bool(0.2) {
+                        space.adopt(at);
+                        live.push(at);
+                    }
+                }
+                1 if space.zones[&zone].live.is_empty() => space.was_reset(zone),
+                2 if space.is_open(zone) => space.retire(zone, rng.random_bool(0.98)),
+                3 => live.drain(..live.len() / 2).for_each(|at| space.free(at)),
+                _ => {
+                    let purpose = Purpose::Engine(Heat::Hot);
+                    let found = space.zone_for(purpose).map(|zone| space.appended(zone));
+                    live.extend(found);
+                }
+            }
+            assert_eq!(space.totals, summed(&space), "step {step}");
+        }
     }
 }

@@ -282,7 +282,7 @@ impl<D: ZonedDevice> Store<D> {
 
     /// Free and all conventional pages.
     pub fn conventional_blocks(&self) -> (u64, u64) {
-        (self.space.conventional_free.len() as u64, self.space.conventional_blocks())
+        (self.space.conventional_free.len(), self.space.conventional_blocks())
     }
 
     /// Live, written and all blocks of the data zones.
