@@ -3,25 +3,72 @@
 //! - A file is written under a temporary name in its own folder, flushed to the device and renamed,
 //!   so an interrupted run leaves what stood there before.
 //! - The temporary file is removed when writing fails.
+//! - A symbolic link is followed. What is no regular file (a device, a pipe) is written in place:
+//!   renaming would replace it.
+//! - After [`no_more_writes`] no write begins and none is under way, so that a process may end.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Kind, Result};
+
+static WRITING: Mutex<()> = Mutex::new(());
+
+/// Waits for a write that is under way and keeps others from beginning while the guard is held.
+pub fn no_more_writes() -> MutexGuard<'static, ()> {
+    WRITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a file of that name is made by renaming: there is none, or a regular one.
+pub fn is_replaceable(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |m| m.is_file())
+}
+
+/// Finds out whether [`write_whole`] would succeed, short of a full device; changes nothing.
+///
+/// # Errors
+/// `Kind::Io` with the path and the operating system's words.
+pub fn prove_writable(path: &Path) -> Result<()> {
+    let _guard = no_more_writes();
+    let tried = if is_replaceable(path) {
+        let draft = draft_name(&followed(path));
+        fs::File::create(&draft).and_then(|_| fs::remove_file(&draft))
+    } else {
+        fs::OpenOptions::new().write(true).open(path).map(drop)
+    };
+    tried.map_err(|e| cannot_write(path, e))
+}
+
+/// The file that a symbolic link leads to; the path itself when there is no such file yet.
+fn followed(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn cannot_write(path: &Path, e: std::io::Error) -> Error {
+    Error::with_source(Kind::Io, format!("cannot write {}", path.display()), e)
+}
 
 /// Writes `bytes` to `path`, whole or not at all.
 ///
 /// # Errors
 /// `Kind::Io` with the path and the operating system's words; the old file is then untouched.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let _guard = no_more_writes();
+    if !is_replaceable(path) {
+        let opened = fs::OpenOptions::new().write(true).open(path);
+        let written = opened.and_then(|mut file| file.write_all(bytes).and_then(|()| file.flush()));
+        return written.map_err(|e| cannot_write(path, e));
+    }
+    let path = &followed(path);
     let draft = draft_name(path);
     let written = write_and_rename(&draft, path, bytes);
     if written.is_err() {
         // The draft may never have come to be; the first failure is the one to report.
         let _ = fs::remove_file(&draft);
     }
-    written.map_err(|e| Error::with_source(Kind::Io, format!("cannot write {}", path.display()), e))
+    written.map_err(|e| cannot_write(path, e))
 }
 
 fn draft_name(path: &Path) -> PathBuf {
@@ -67,5 +114,33 @@ mod tests {
         let left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[test]
+    fn devices_are_written_in_place_and_links_are_followed() {
+        use std::os::unix::fs::{FileTypeExt as _, symlink};
+        let error = write_whole(Path::new("/dev/full"), b"x").unwrap_err();
+        assert_eq!(error.kind(), Kind::Io, "{error}");
+        assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
+        prove_writable(Path::new("/dev/null")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("real.json"), dir.path().join("link.json"));
+        fs::write(&file, "old").unwrap();
+        symlink(&file, &link).unwrap();
+        write_whole(&link, b"new").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_beforehand() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in [dir.path().to_owned(), dir.path().join("absent/r.json")] {
+            assert_eq!(prove_writable(&path).unwrap_err().kind(), Kind::Io, "{path:?}");
+        }
+        fs::write(dir.path().join("r.json"), "old").unwrap();
+        prove_writable(&dir.path().join("r.json")).unwrap();
+        assert_eq!(fs::read(dir.path().join("r.json")).unwrap(), b"old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,18 @@ pub struct Environment {
 /// The revision this binary was built from, `unknown` outside version control.
 pub fn revision() -> &'static str {
     env!("LITTORAL_REVISION")
+}
+
+/// The version for `-V`: the package's, the revision and its date, as far as they are known.
+pub fn version() -> &'static str {
+    const NUMBER: &str = env!("CARGO_PKG_VERSION");
+    const REVISION: &str = env!("LITTORAL_REVISION");
+    const DATE: &str = env!("LITTORAL_REVISION_DATE");
+    static WHOLE: LazyLock<String> = LazyLock::new(|| match DATE {
+        "" => format!("{NUMBER} ({REVISION})"),
+        date => format!("{NUMBER} ({REVISION}, {date})"),
+    });
+    &WHOLE
 }
 
 /// What this host is, now.

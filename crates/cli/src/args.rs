@@ -3,12 +3,17 @@
 //! Nouns come first (`littoral graph info`), a noun is absent until it is built, and every command
 //! and long option is named in the book's reference page (a test below).
 
-use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{
+    ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
 
 use crate::out::Format;
 
 mod bench;
 mod dsm;
+mod examples;
 mod graph;
 mod heap;
 mod kv;
@@ -35,8 +40,11 @@ pub(crate) use repro::{ReproArgs, ReproCommand};
 ///
 /// Every number says which clock stands behind it: count, virtual, paced or wall.
 #[derive(Debug, Parser)]
-#[command(name = "littoral", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "littoral", version = version(), max_term_width = 100)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -72,6 +80,66 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
+/// What every command takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Messages")]
+pub(crate) struct GlobalArgs {
+    /// Say what is opened and chosen; twice: recoveries and fallbacks too; thrice: everything
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Say nothing but errors, and draw no progress
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Log at a level (error, warn, info, debug, trace) to standard error, or to a file
+    #[arg(long, global = true, value_name = "FILE|LEVEL")]
+    pub(crate) log: Option<String>,
+    /// When help, errors and the log are coloured; auto honours NO_COLOR
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+/// When output is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Everywhere.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// Version, revision and the revision's date.
+fn version() -> &'static str {
+    littoral_bench::host::version()
+}
+
+/// The command line's definition, with examples and exit codes.
+pub(crate) fn command() -> clap::Command {
+    examples::added_to(Cli::command())
+}
+
+/// Reads `arguments`; help, version and mistakes end the process as clap does.
+pub(crate) fn parse(arguments: Vec<OsString>) -> Cli {
+    let color = match color_asked(&arguments) {
+        Color::Auto => clap::ColorChoice::Auto,
+        Color::Always => clap::ColorChoice::Always,
+        Color::Never => clap::ColorChoice::Never,
+    };
+    let matches = command().color(color).get_matches_from(arguments);
+    Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit())
+}
+
+/// What `--color` says before the arguments are read: their mistakes are coloured by it too.
+fn color_asked(arguments: &[OsString]) -> Color {
+    let words: Vec<&str> = arguments.iter().filter_map(|a| a.to_str()).collect();
+    let words = words.split(|w| *w == "--").next().unwrap_or_default();
+    let after = words.windows(2).rev().find(|pair| pair[0] == "--color").map(|pair| pair[1]);
+    let joined = words.iter().rev().find_map(|w| w.strip_prefix("--color="));
+    let asked = joined.or(after).unwrap_or("auto");
+    Color::from_str(asked, false).unwrap_or(Color::Auto)
+}
+
 /// How the result is shown.
 #[derive(Debug, Args)]
 pub(crate) struct ShownArgs {
@@ -83,13 +151,25 @@ pub(crate) struct ShownArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
-
     const REFERENCE: &str = include_str!("../../../docs/book/src/reference/cli.md");
 
     #[test]
     fn the_definition_is_sound() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn colour_is_known_before_mistakes_are_shown() {
+        for (line, wanted) in [
+            ("littoral graph", Color::Auto),
+            ("littoral --color never graph", Color::Never),
+            ("littoral graph --color=always --color", Color::Always),
+            ("littoral dsm run -n 2 -- prog --color never", Color::Auto),
+            ("littoral --color purple", Color::Auto),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(color_asked(&words), wanted, "{line}");
+        }
     }
 
     fn missing(command: &clap::Command, path: &str, list: &mut Vec<String>) {
@@ -110,7 +190,7 @@ mod tests {
     #[test]
     fn every_command_and_option_is_in_the_book() {
         let mut list = Vec::new();
-        missing(&Cli::command(), "littoral", &mut list);
+        missing(&command(), "littoral", &mut list);
         assert!(list.is_empty(), "docs/book/src/reference/cli.md does not name: {list:?}");
     }
 }

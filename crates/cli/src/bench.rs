@@ -10,12 +10,28 @@ use crate::args::{BenchCommand, BenchHeapArgs, BenchKvArgs, BenchRingArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
+const KV_TITLES: [(&str, &str); 1] =
+    [("operations", "from intended start to answer; a change is answered when it is durable")];
+const HEAP_TITLES: [(&str, &str); 1] =
+    [("engines", "one operation on DRAM with real flushes, nothing modelled")];
+const RING_TITLES: [(&str, &str); 3] = [
+    ("steps", "one step: a read of 64 B"),
+    ("bounds", "reads at 4 us, over the bound"),
+    ("interfaces", "interfaces at zero latency"),
+];
+
 /// Runs one measurement.
 pub(crate) fn run(command: &BenchCommand) -> Outcome {
     match command {
-        BenchCommand::Ring(args) => out::show(args.shown.format, &ring_figures(args)?),
-        BenchCommand::Heap(args) => out::show(args.shown.format, &heap_figures(args)?),
-        BenchCommand::Kv(args) => out::show(args.shown.format, &kv_figures(args)?),
+        BenchCommand::Ring(args) => {
+            out::show_titled(args.shown.format, &ring_figures(args)?, &RING_TITLES)
+        }
+        BenchCommand::Heap(args) => {
+            out::show_titled(args.shown.format, &heap_figures(args)?, &HEAP_TITLES)
+        }
+        BenchCommand::Kv(args) => {
+            out::show_titled(args.shown.format, &kv_figures(args)?, &KV_TITLES)
+        }
     }
 }
 
@@ -38,35 +54,48 @@ fn kv_figures(args: &BenchKvArgs) -> Result<Value, Failure> {
     let row = |(name, l): &(&'static str, Latencies)| {
         json!({
             "operation": name, "done_count": l.count,
-            "latency_ns_mean": l.mean_ns, "latency_ns_p50": l.p50_ns, "latency_ns_p99": l.p99_ns,
-            "latency_ns_max": l.max_ns,
+            "from_memory_share": l.from_memory_count as f64 / l.count as f64,
+            "latency_ns_mean": l.times.map(|t| t.mean_ns),
+            "latency_ns_p50": l.times.map(|t| t.p50_ns),
+            "latency_ns_p99": l.times.map(|t| t.p99_ns),
+            "latency_ns_max": l.times.map(|t| t.max_ns),
         })
     };
+    let untimed: Vec<&str> =
+        found.rows.iter().filter(|(_, l)| l.times.is_none()).map(|(name, _)| *name).collect();
+    let sentence = (!untimed.is_empty()).then(|| {
+        format!(
+            "Every {} was answered from the store's memory: the device was not asked, and virtual \
+             time counts the device alone. Measure with --dir, or with more records than memory \
+             holds.",
+            untimed.join(" and every ")
+        )
+    });
     Ok(json!({
-        "schema": "littoral.bench.kv/1",
+        "schema": "littoral.bench.kv/2",
         "engine": args.engine, "workload_id": args.workload, "distribution": args.distribution,
         "records_count": args.records, "operations_count": args.operations,
         "synced_every_count": args.batch, "asked_rate_per_s": args.rate.0,
         "reached_rate_per_s": found.rate_per_s, "seed_id": args.seed,
-        "clock": found.clock, "made of": found.made_of,
-        "from intended start to answer; a change is answered when it is durable":
-            found.rows.iter().map(row).collect::<Vec<_>>(),
+        "clock": found.clock, "made_of": found.made_of,
+        "operations": found.rows.iter().map(row).collect::<Vec<_>>(),
         "written": {
             "tree_blocks_count": found.counts.tree_blocks,
             "redo_blocks_count": found.counts.redo_blocks,
             "in_place_blocks_count": found.counts.map_blocks,
             "collected_blocks_count": found.counts.gc_blocks,
         },
+        "sentence": sentence,
     }))
 }
 
 fn ring_figures(args: &BenchRingArgs) -> Result<Value, Failure> {
     Ok(json!({
-        "schema": "littoral.bench.ring/1",
+        "schema": "littoral.bench.ring/2",
         "trials_count": args.trials,
-        "step, 64 B reads (clock: wall and thread CPU)": steps(args)?,
-        "reads at 4 us over the bound (clock: paced)": bounds(args)?,
-        "interfaces (clock: paced, zero latency)": interfaces(args)?,
+        "steps": steps(args)?,
+        "bounds": bounds(args)?,
+        "interfaces": interfaces(args)?,
     }))
 }
 
@@ -79,16 +108,16 @@ fn heap_figures(args: &BenchHeapArgs) -> Result<Value, Failure> {
     };
     let rows = table::rows(args.trials.max(1) as usize)?;
     Ok(json!({
-        "schema": "littoral.bench.heap/1",
+        "schema": "littoral.bench.heap/2",
         "trials_count": args.trials.max(1),
-        "an operation on DRAM with real flushes, nothing modelled (clock: CPU and wall)":
-            rows.iter().map(shown).collect::<Vec<_>>(),
+        "clock": "wall",
+        "engines": rows.iter().map(shown).collect::<Vec<_>>(),
     }))
 }
 
 fn row(form: &str, array_bytes: u64, per: PerRead) -> Value {
     json!({
-        "form": form, "array_bytes": array_bytes,
+        "form": form, "clock": "wall", "array_bytes": array_bytes,
         "cpu_ns": per.cpu_ns, "wall_ns": per.wall_ns, "reads_per_s": 1e9 / per.cpu_ns,
     })
 }
@@ -109,6 +138,7 @@ fn bounds(args: &BenchRingArgs) -> Result<Vec<Value>, Failure> {
     let shown = rows.iter().map(|row| {
         json!({
             "contexts_count": row.contexts,
+            "clock": "paced",
             "cap_per_s": row.cap_miops.map(|m| m * 1e6),
             "reads_per_s": row.miops * 1e6,
             "bound_per_s": row.bound_miops() * 1e6,
@@ -123,15 +153,16 @@ fn bounds(args: &BenchRingArgs) -> Result<Vec<Value>, Failure> {
 fn interfaces(args: &BenchRingArgs) -> Result<Vec<Value>, Failure> {
     let found = ring::interface(args.trials)?;
     let light = json!({
-        "interface": "lightweight", "doorbell": "none", "cpu_ns": found.lightweight.cpu_ns,
-        "of_it_device_side_ns": 0.0,
+        "interface": "lightweight", "doorbell": "none", "clock": "paced",
+        "cpu_ns": found.lightweight.cpu_ns, "device_side_ns": 0.0,
     });
     let others = found.doorbells.iter().map(|row| {
         json!({
             "interface": "doorbell and queue",
             "doorbell": format!("{:?}, {:?}", row.doorbell, row.batching),
+            "clock": "paced",
             "cpu_ns": row.per_read.cpu_ns,
-            "of_it_device_side_ns": found.device_side_ns,
+            "device_side_ns": found.device_side_ns,
         })
     });
     Ok(std::iter::once(light).chain(others).collect())

@@ -3,26 +3,25 @@
 
 use std::path::Path;
 
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use littoral::base::error::Class;
 
-use crate::args::{Cli, CompletionsArgs};
+use crate::args::{CompletionsArgs, command};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
 /// Runs the command.
 pub(crate) fn run(args: &CompletionsArgs) -> Outcome {
     match (args.shell.parse::<Shell>(), &args.output) {
-        (Err(_), None) => out::bytes(&page(Cli::command())?),
+        (Err(_), None) => out::bytes(&page(command())?),
         (Err(_), Some(folder)) => write_pages(folder),
         (Ok(_), Some(_)) => {
             Err(Failure::new(Class::Usage, "--output goes with `completions man` only"))
         }
         (Ok(shell), None) => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "littoral", &mut script);
+            clap_complete::generate(shell, &mut command(), "littoral", &mut script);
             out::bytes(&script)
         }
     }
@@ -36,7 +35,7 @@ fn page(command: clap::Command) -> Result<Vec<u8>, Failure> {
 }
 
 fn write_pages(folder: &Path) -> Outcome {
-    clap_mangen::generate_to(Cli::command(), folder).map_err(|e| {
+    clap_mangen::generate_to(command(), folder).map_err(|e| {
         let what = format!("cannot write the pages to {}: {e}", folder.display());
         Failure::new(Class::Environment, what)
     })

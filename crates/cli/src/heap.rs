@@ -35,12 +35,12 @@ fn create(args: &HeapCreateArgs) -> Outcome {
     let pool = heap::create(&args.pool, bytes)?;
     let info = pool.info()?;
     let value = json!({
-        "schema": "littoral.heap.create/1",
+        "schema": "littoral.heap.create/2",
         "pool": args.pool.display().to_string(),
         "pool_bytes": info.pool_bytes,
         "slab_bytes": info.slab_bytes,
         "threads_max": info.threads_max,
-        "durable by": pool.domain().name(),
+        "durable_by": pool.domain().name(),
         "promise": heap::words(info.promise),
     });
     out::show(args.shown.format, &value)
@@ -59,7 +59,7 @@ fn type_words(tag: u64) -> String {
 }
 
 fn roots(look: &Look) -> Result<Vec<Value>, Failure> {
-    let shown = |r: heap::RootView| json!({"root": r.name, "type": type_words(r.tag), "at": format!("{:#x}", r.offset)});
+    let shown = |r: heap::RootView| json!({"root": r.name, "type": type_words(r.tag), "offset_bytes": r.offset});
     Ok(look.pool.roots()?.into_iter().map(shown).collect())
 }
 
@@ -74,16 +74,16 @@ fn info(path: &Path) -> Result<Value, Failure> {
         })
     });
     Ok(json!({
-        "schema": "littoral.heap.info/1",
+        "schema": "littoral.heap.info/2",
         "pool": path.display().to_string(),
-        "format version": heap::VERSION,
+        "format_version": heap::VERSION,
         "pool_bytes": info.pool_bytes,
         "slab_bytes": info.slab_bytes,
         "slabs_count": info.slabs_count,
         "slabs_max": info.slabs_max,
         "threads_max": info.threads_max,
         "unfinished_threads_count": look.unfinished.threads_count,
-        "durable by": durable_by,
+        "durable_by": durable_by,
         "promise": promise,
         "types": types.collect::<Vec<_>>(),
         "roots": roots(&look)?,
@@ -118,7 +118,7 @@ fn check(path: &Path) -> Result<Value, Failure> {
 
 fn object(o: &ObjectView) -> Value {
     json!({
-        "at": format!("{:#x}", o.offset), "type": type_words(o.tag),
+        "offset_bytes": o.offset, "type": type_words(o.tag),
         "thread_id": o.thread, "clock_count": o.clock, "words": o.words,
     })
 }
@@ -140,7 +140,7 @@ fn dump(args: &PoolArgs) -> Outcome {
             true
         })?;
         let value = json!({
-            "schema": "littoral.heap.dump/1",
+            "schema": "littoral.heap.dump/2",
             "pool": args.pool.display().to_string(),
             "roots": roots,
             "objects": objects,
@@ -150,7 +150,8 @@ fn dump(args: &PoolArgs) -> Outcome {
     let (mut text, mut ended) = (String::new(), Ok(()));
     for root in &roots {
         let word = |key: &str| root[key].as_str().unwrap_or_default().to_owned();
-        text.push_str(&format!("root {} {} {}\n", word("root"), word("at"), word("type")));
+        let offset = root["offset_bytes"].as_u64().unwrap_or_default();
+        text.push_str(&format!("root {} {offset:#x} {}\n", word("root"), word("type")));
     }
     look.pool.walk(|o| {
         object_line(&mut text, o);

@@ -4,6 +4,7 @@
 //!   Ctrl-C ends it at once (the draft, under its temporary name, may then stay).
 //! - Everything else is ended at once, its scratch folders removed.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,7 @@ use crate::failure::{Failure, Outcome};
 static FLAG: AtomicBool = AtomicBool::new(false);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 static SCRATCH: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static NOTE: Mutex<String> = Mutex::new(String::new());
 
 /// Takes over Ctrl-C.
 pub(crate) fn install() -> Outcome {
@@ -25,9 +27,15 @@ pub(crate) fn install() -> Outcome {
 fn on_interrupt() {
     let again = FLAG.swap(true, Ordering::Relaxed);
     if again || !IS_WATCHED.load(Ordering::Relaxed) {
+        // A results file that is being written is finished first, so that no draft stays.
+        let _no_more_writes = littoral_bench::files::no_more_writes();
         for folder in SCRATCH.lock().iter().flat_map(|s| s.iter()) {
             // The run is over; a folder that cannot be removed is left in the scratch place.
             let _ = std::fs::remove_dir_all(folder);
+        }
+        if let Some(note) = NOTE.lock().ok().filter(|n| !n.is_empty()) {
+            // Standard error may be closed; the exit code says the same.
+            let _ = writeln!(std::io::stderr(), "littoral: interrupted; {note}");
         }
         std::process::exit(i32::from(Class::Interrupted.exit_code()));
     }
@@ -48,5 +56,12 @@ pub(crate) fn unwatch() {
 pub(crate) fn remove_at_exit(folder: PathBuf) {
     if let Ok(mut scratch) = SCRATCH.lock() {
         scratch.push(folder);
+    }
+}
+
+/// What to say when Ctrl-C ends the run at once; nothing when it is empty.
+pub(crate) fn say_at_exit(note: String) {
+    if let Ok(mut held) = NOTE.lock() {
+        *held = note;
     }
 }

@@ -2,15 +2,15 @@
 
 use littoral::Machine;
 use littoral::base::error::Class;
-use littoral::base::units::ZoneId;
-use littoral::device::profile::Profile;
+use littoral::base::units::{Bytes, PerSecond, Picos, ZoneId};
 use littoral::device::profile::machine::{DeviceSpec, MachineKind, Medium};
+use littoral::device::profile::{AnyFigure, AnyProfile, Basis};
 use littoral::device::zoned::{ZoneReport, ZonedDevice as _};
 use serde_json::{Value, json};
 
 use crate::args::{MachineArgs, MachineVerb, ZonesArgs};
 use crate::failure::{Failure, Outcome};
-use crate::out;
+use crate::out::{self, Format};
 
 /// Runs the command.
 pub(crate) fn run(args: &MachineArgs) -> Outcome {
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &MachineArgs) -> Outcome {
         return out::show(args.shown.format, &zones(args)?);
     }
     let value = match &args.profile {
-        Some(name) => profile(&Profile::open(name)?),
+        Some(name) => profile(&AnyProfile::open(name)?, args.shown.format),
         None => machine(&Machine::open(args.file.as_deref())?)?,
     };
     out::show(args.shown.format, &value)
@@ -39,34 +39,30 @@ fn zones(args: &ZonesArgs) -> Result<Value, Failure> {
     if devices.is_empty() {
         return Err(Failure::new(Class::Usage, "the machine has no device of kind `zoned`"));
     }
-    let mut value = json!({"schema": "littoral.machine.zones/1", "machine": machine.origin()});
-    for (device, found) in devices {
-        value[device] = found;
-    }
-    Ok(value)
+    let origin = machine.origin();
+    Ok(json!({"schema": "littoral.machine.zones/2", "machine": origin, "devices": devices}))
 }
 
-fn device_zones(machine: &Machine, spec: &DeviceSpec) -> Result<(String, Value), Failure> {
-    let name = spec.name.clone();
+fn device_zones(machine: &Machine, spec: &DeviceSpec) -> Result<Value, Failure> {
     if let Medium::File(path) = &spec.medium
         && !path.exists()
     {
         let text = format!("{} is made when it is first used", path.display());
-        return Ok((name, json!({"state": text})));
+        return Ok(json!({"device": spec.name, "state": text, "zones": []}));
     }
     let device = machine.open_zoned(&spec.name)?;
     let limits = device.limits();
     let report = device.report(ZoneId(0), limits.zones)?;
     let block = u64::from(limits.block_bytes);
-    let value = json!({
+    Ok(json!({
+        "device": spec.name,
         "block_bytes": block,
         "zones_count": limits.zones,
         "open_zones_max_count": limits.open_zones_max,
         "active_zones_max_count": limits.active_zones_max,
         "append_bytes": u64::from(limits.append_blocks_max) * block,
         "zones": runs(&report).iter().map(|run| zone_row(run, block)).collect::<Vec<_>>(),
-    });
-    Ok((name, value))
+    }))
 }
 
 /// Neighbours that are alike.
@@ -100,18 +96,18 @@ fn machine(machine: &Machine) -> Result<Value, Failure> {
         .iter()
         .map(|f| json!({"what": f.name, "available": f.available, "found": f.words}));
     let devices = found.devices.iter().map(
-        |d| json!({"device": d.name, "kind": d.kind, "modelled": d.modelled, "made of": d.words}),
+        |d| json!({"device": d.name, "kind": d.kind, "modelled": d.modelled, "made_of": d.words}),
     );
     let mut profiles = Vec::new();
-    for name in Profile::shipped() {
-        let profile = Profile::named(name)?;
+    for name in AnyProfile::shipped() {
+        let profile = AnyProfile::open(name)?;
         profiles.push(json!({
-            "profile": name, "kind": profile.kind().name(), "hash": profile.hash(),
+            "profile": name, "kind": profile.kind(), "hash": profile.hash(),
             "summary": profile.summary(),
         }));
     }
     Ok(json!({
-        "schema": "littoral.machine.report/1",
+        "schema": "littoral.machine.report/2",
         "machine": found.origin,
         "host": host.collect::<Vec<_>>(),
         "devices": devices.collect::<Vec<_>>(),
@@ -119,21 +115,45 @@ fn machine(machine: &Machine) -> Result<Value, Failure> {
     }))
 }
 
-fn profile(profile: &Profile) -> Value {
-    let figures = profile.figures().map(|(row, figure)| {
-        json!({
-            "figure": row.key,
-            "value": row.unit.show(figure.value),
-            "basis": figure.basis.name(),
-            "source": figure.source,
-        })
+fn profile(profile: &AnyProfile, format: Format) -> Value {
+    let figures = profile.figures();
+    // Where one source stands for all figures, people read it once.
+    let common = figures.first().filter(|_| figures.iter().all(|f| f.basis.is_none()));
+    let common = common.filter(|_| format == Format::Text).map(|f| f.source.clone());
+    let rows = figures.iter().map(|f| match format {
+        Format::Text if common.is_some() => json!({"figure": f.key, "value": with_unit(f)}),
+        Format::Text => json!({
+            "figure": f.key, "value": with_unit(f), "basis": f.basis.map(Basis::name),
+            "source": f.source,
+        }),
+        Format::Json => json!({
+            "figure": f.key, "value": f.value, "unit": f.unit, "basis": f.basis.map(Basis::name),
+            "source": f.source,
+        }),
     });
-    json!({
-        "schema": "littoral.profile.report/1",
+    let rows: Vec<Value> = rows.collect();
+    let mut value = json!({
+        "schema": "littoral.profile.report/2",
         "profile": profile.name(),
+        "kind": profile.kind(),
         "summary": profile.summary(),
-        "interface": profile.interface().name(),
+        "interface": profile.interface(),
         "hash": profile.hash(),
-        "figures": figures.collect::<Vec<_>>(),
-    })
+    });
+    if let Some(source) = common {
+        value["source"] = source.into();
+    }
+    value["figures"] = rows.into();
+    value
+}
+
+fn with_unit(figure: &AnyFigure) -> String {
+    match figure.unit {
+        "ns" => Picos((figure.value * 1e3) as u64).to_string(),
+        "bytes" => Bytes(figure.value as u64).to_string(),
+        "bytes_per_s" => format!("{}/s", Bytes(figure.value as u64)),
+        "per_s" => PerSecond(figure.value).to_string(),
+        "percent" => format!("{} %", figure.value),
+        _ => figure.value.to_string(),
+    }
 }

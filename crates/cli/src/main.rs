@@ -16,6 +16,7 @@ mod heap;
 mod interrupt;
 mod kv;
 mod la64;
+mod logging;
 mod machine;
 mod out;
 mod progress;
@@ -24,19 +25,19 @@ mod repro;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use args::{Cli, Command};
 use failure::Outcome;
 
 fn main() -> ExitCode {
-    match run(Cli::parse_from(la64::arguments())) {
+    match run(args::parse(la64::arguments())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
 fn run(cli: Cli) -> Outcome {
+    logging::install(&cli.global)?;
+    progress::set_quiet(cli.global.quiet);
     // A guest of la64 has the process to itself, Ctrl-C too.
     if !matches!(cli.command, Command::La64(_)) {
         interrupt::install()?;

@@ -5,8 +5,10 @@
 //! cannot show what `--format json` does not. The unit at the end of a key decides how its number
 //! reads.
 //!
-//! - Scalars become lines `name  value`, arrays of objects become tables, arrays of strings become
-//!   lines, the key `sentence` stands alone; the key `schema` is for programs only.
+//! - Scalars become lines `name  value`, arrays of flat objects become tables, arrays of nested
+//!   ones become sections, arrays of strings become lines, the key `sentence` stands alone; the key
+//!   `schema` is for programs only.
+//! - Keys are plain names; what a table's heading has to say to people is given beside them.
 
 use std::io::{ErrorKind, Write as _};
 
@@ -29,10 +31,23 @@ pub(crate) enum Format {
 
 /// Shows `value` in the asked form.
 pub(crate) fn show(format: Format, value: &Value) -> Outcome {
+    show_titled(format, value, &[])
+}
+
+/// As [`show`]; in text the key of each pair is headed by its words.
+pub(crate) fn show_titled(format: Format, value: &Value, titles: Titles<'_>) -> Outcome {
     match format {
-        Format::Text => bytes(as_text(value).as_bytes()),
+        Format::Text => bytes(as_text(value, titles).as_bytes()),
         Format::Json => bytes(format!("{value:#}\n").as_bytes()),
     }
+}
+
+/// Headings by key, where the key's own words say too little.
+pub(crate) type Titles<'a> = &'a [(&'a str, &'a str)];
+
+fn title(key: &str, titles: Titles<'_>) -> String {
+    let found = titles.iter().find(|(k, _)| *k == key);
+    found.map_or_else(|| label(key), |(_, words)| (*words).to_owned())
 }
 
 /// Writes `bytes` as they are.
@@ -45,15 +60,15 @@ pub(crate) fn bytes(bytes: &[u8]) -> Outcome {
     }
 }
 
-fn as_text(value: &Value) -> String {
+fn as_text(value: &Value, titles: Titles<'_>) -> String {
     let mut text = String::new();
     if let Value::Object(fields) = value {
-        add_object(&mut text, fields);
+        add_object(&mut text, fields, titles);
     }
     text
 }
 
-fn add_object(text: &mut String, fields: &Map<String, Value>) {
+fn add_object(text: &mut String, fields: &Map<String, Value>, titles: Titles<'_>) {
     let shown = |k: &&String| k.as_str() != "schema" && k.as_str() != "sentence";
     let is_line = |v: &Value| !v.is_array() && !v.is_object() && !v.is_null();
     let width = fields
@@ -64,10 +79,10 @@ fn add_object(text: &mut String, fields: &Map<String, Value>) {
         .unwrap_or(0);
     for (key, value) in fields.iter().filter(|(k, _)| shown(k)) {
         match value {
-            Value::Array(items) => add_array(text, key, items),
+            Value::Array(items) => add_array(text, key, items, titles),
             Value::Object(inner) => {
-                text.push_str(&format!("\n{}\n", label(key)));
-                add_object(text, inner);
+                text.push_str(&format!("\n{}\n", title(key, titles)));
+                add_object(text, inner, titles);
             }
             Value::Null => {}
             scalar => {
@@ -81,11 +96,21 @@ fn add_object(text: &mut String, fields: &Map<String, Value>) {
     }
 }
 
-fn add_array(text: &mut String, key: &str, items: &[Value]) {
+fn add_array(text: &mut String, key: &str, items: &[Value], titles: Titles<'_>) {
+    let is_nested =
+        |v: &Value| v.is_object() || v.as_array().is_some_and(|a| a.iter().any(Value::is_object));
+    let sections = || items.iter().filter_map(Value::as_object);
     if items.is_empty() {
         return;
     }
-    text.push_str(&format!("\n{}\n", label(key)));
+    if sections().any(|o| o.values().any(is_nested)) {
+        for section in sections() {
+            text.push('\n');
+            add_object(text, section, titles);
+        }
+        return;
+    }
+    text.push_str(&format!("\n{}\n", title(key, titles)));
     if items.iter().all(Value::is_object) {
         text.push_str(&table(items));
         text.push('\n');
@@ -134,6 +159,7 @@ fn label(key: &str) -> String {
 fn human(key: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
+        Value::Number(n) if key == "offset_bytes" => format!("{:#x}", n.as_u64().unwrap_or(0)),
         Value::String(s) => s.clone(),
         Value::Bool(b) => if *b { "yes" } else { "no" }.to_owned(),
         Value::Number(n) => human_number(parts(key).1, n.as_f64().unwrap_or(f64::NAN)),
@@ -196,14 +222,35 @@ mod tests {
     }
 
     #[test]
+    fn nested_rows_become_sections_and_offsets_stay_exact() {
+        let value = json!({"devices": [
+            {"device": "a", "zones": [{"zone": "0", "offset_bytes": 4097}]},
+            {"device": "b", "zones": []},
+        ]});
+        let text = as_text(&value, &[]);
+        assert_eq!(text, "\ndevice  a\n\nzones\n zone  offset\n 0     0x1001\n\ndevice  b\n");
+    }
+
+    #[test]
     fn every_value_of_the_object_is_in_the_text() {
         let value = json!({
             "schema": "x/1", "file": "a.lg", "edges_count": 12,
             "trials": [{"time_ns": 1000, "reads_count": 7}, {"time_ns": 2000, "reads_count": 8}],
             "notes": ["first", "second"], "sentence": "So it is.",
         });
-        let text = as_text(&value);
-        for part in ["a.lg", "12", "1 us", "2 us", "7", "8", "first", "second", "So it is."] {
+        let text = as_text(&value, &[("trials", "each trial by itself")]);
+        for part in [
+            "a.lg",
+            "12",
+            "1 us",
+            "2 us",
+            "7",
+            "8",
+            "first",
+            "second",
+            "each trial by itself",
+            "So it is.",
+        ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
         assert!(!text.contains("x/1") && text.ends_with("So it is.\n"), "{text}");

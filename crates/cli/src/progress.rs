@@ -1,9 +1,27 @@
-//! Progress on standard error, drawn only when that is a terminal.
+//! Progress on standard error, drawn only when that is a terminal and `-q` was not given.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use littoral::graph::build::{Hooks, Stage};
 
 use crate::interrupt;
+
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Draws nothing from now on.
+pub(crate) fn set_quiet(quiet: bool) {
+    IS_QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// A bar of `length`; indicatif hides it where standard error is no terminal.
+pub(crate) fn bar(length: u64, style: ProgressStyle) -> ProgressBar {
+    let bar = match IS_QUIET.load(Ordering::Relaxed) {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new(length),
+    };
+    bar.with_style(style)
+}
 
 /// A bar that names the stage it shows.
 pub(crate) struct Bar {
@@ -12,9 +30,9 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// A bar that has nothing to show yet; indicatif hides it where standard error is no terminal.
+    /// A bar that has nothing to show yet.
     pub(crate) fn new() -> Self {
-        let bar = ProgressBar::new(1).with_style(style());
+        let bar = bar(1, style());
         Bar { bar, stage: None }
     }
 
@@ -58,7 +76,7 @@ pub(crate) struct Share(ProgressBar);
 impl Share {
     /// A bar called `name`.
     pub(crate) fn new(name: &'static str) -> Self {
-        let bar = ProgressBar::new(1000).with_style(style());
+        let bar = bar(1000, style());
         bar.set_message(name);
         Share(bar)
     }

@@ -3,15 +3,17 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use littoral::base::error::Class;
 use littoral_bench::claims::{Run, Status};
-use littoral_bench::files;
 use littoral_bench::peers::Peers;
+use littoral_bench::repro::record::{Place, Saved, part_of};
 use littoral_bench::repro::{self, Options, Step};
 use serde_json::{Value, json};
 
 use crate::args::{ReproArgs, ReproCommand};
 use crate::failure::{Failure, Outcome};
-use crate::interrupt;
 use crate::out::{self, Format};
+use crate::{interrupt, progress};
+
+const TITLES: [(&str, &str); 1] = [("reasons", "how each figure came about")];
 
 /// Runs one system.
 pub(crate) fn run(command: &ReproCommand) -> Outcome {
@@ -47,33 +49,43 @@ fn system(name: &str, steps: Vec<Step>, args: &ReproArgs, paper: bool) -> Outcom
             .map_err(|e| Failure::new(Class::Environment, format!("cannot find itself: {e}")))?,
         only: args.only.clone(),
     };
+    if args.resume && args.json.is_none() {
+        return Err(Failure::new(Class::Usage, "--resume goes on with the file that --json names"));
+    }
+    let place = Place { path: args.json.as_deref(), resume: args.resume };
     let bar = bar();
-    let run = repro::run(name, steps, &options, |step, done, total| {
+    let saved = repro::run(name, steps, &options, place, |step, done, total| {
+        if let Some(path) = place.path {
+            let part = part_of(path);
+            interrupt::say_at_exit(format!(
+                "{} keeps the claims judged so far; the same command with --resume goes on",
+                part.display()
+            ));
+        }
         bar.set_length(total as u64);
         bar.set_position(done as u64);
         bar.set_message(step.to_owned());
     })?;
+    interrupt::say_at_exit(String::new());
     bar.finish_and_clear();
-    finish(&run, args)
+    finish(&saved, args)
 }
 
 fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{pos}/{len} {msg}  {elapsed}")
         .expect("invariant: the template is well formed");
-    let bar = ProgressBar::new(1).with_style(style);
+    let bar = progress::bar(1, style);
     bar.enable_steady_tick(std::time::Duration::from_millis(500));
     bar
 }
 
-fn finish(run: &Run, args: &ReproArgs) -> Outcome {
-    let value = serde_json::to_value([run])
+fn finish(saved: &Saved, args: &ReproArgs) -> Outcome {
+    let run = &saved.run;
+    let value = serde_json::to_value([saved])
         .map_err(|e| Failure::new(Class::Environment, format!("cannot show the result: {e}")))?;
-    if let Some(path) = &args.json {
-        files::write_whole(path, format!("{value:#}\n").as_bytes())?;
-    }
     match args.shown.format {
         Format::Json => out::bytes(format!("{value:#}\n").as_bytes())?,
-        Format::Text => out::show(Format::Text, &table(run))?,
+        Format::Text => out::show_titled(Format::Text, &table(run), &TITLES)?,
     }
     let short = run.count(Status::Short);
     if args.strict && short > 0 {
@@ -107,7 +119,7 @@ fn table(run: &Run) -> Value {
         "cores_count": run.environment.cores_count,
         "load_average": run.environment.load_average_count,
         "claims": rows,
-        "how each figure came about": reasons,
+        "reasons": reasons,
         "sentence": format!("{holds} claims hold, {short} are short, {skipped} were skipped{reported}."),
     })
 }

@@ -139,6 +139,7 @@ impl Store {
     }
 
     fn with_contents(medium: Medium, contents: Contents) -> Result<Store> {
+        log::info!("edges on medium {}", medium.name());
         let mut store = Store { medium, contents, shared: None, paced: None, uring_refused: None };
         if let Medium::Flash { profile, .. } | Medium::Nvme { profile } = &store.medium {
             let flash = profile.flash().map_err(device_error)?;
@@ -148,6 +149,9 @@ impl Store {
         }
         if matches!(store.medium, Medium::Uring) {
             store.uring_refused = available().err();
+            if let Some(why) = &store.uring_refused {
+                log::info!("a pool of pread threads stands in for io_uring: {why}");
+            }
         }
         Ok(store)
     }

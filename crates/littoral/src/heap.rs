@@ -68,6 +68,12 @@ impl Medium {
     /// `Kind::Device` when it cannot be opened for writing or another owner has it, `Kind::Foreign`
     /// when its length is none of a pool's.
     pub fn open(path: &Path) -> Result<Medium> {
+        let medium = Self::strongest(path)?;
+        log::info!("opened the pool's file {}, durable by {}", path.display(), medium.name());
+        Ok(medium)
+    }
+
+    fn strongest(path: &Path) -> Result<Medium> {
         match FlushFence::open(path) {
             Ok(dax) if dax.promise() == Promise::PowerLoss && platform_has_eadr() => {
                 drop(dax);

@@ -95,6 +95,7 @@ pub fn create(dir: &Path, new: &New) -> Result<Kv> {
 /// `Kind::Io` when there is none, `Kind::Busy` when another process has it, `Kind::Foreign`,
 /// `Kind::Corrupt`.
 pub fn open(dir: &Path, access: Access) -> Result<Kv> {
+    log::info!("opening the store of {} ({access:?})", dir.display());
     let pointer = dir.join(DEVICE_FILE);
     if pointer.exists() {
         let machine = Machine::open(Some(&pointer)).map_err(device_error)?;

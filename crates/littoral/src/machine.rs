@@ -107,6 +107,9 @@ impl Machine {
     fn device(&self, name: &str, kind: MachineKind) -> Result<&DeviceSpec> {
         let device = self.spec.device(name)?;
         if device.kind == kind {
+            let medium = device.medium.scheme();
+            let place = device.medium.path().map(|p| p.display().to_string()).unwrap_or_default();
+            log::info!("opening device `{name}`, {}, on {medium}{place}", kind.name());
             return Ok(device);
         }
         let (found, wanted) = (device.kind.name(), kind.name());

@@ -72,6 +72,7 @@ pub fn step<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
         return regain::regain(engine);
     }
     let Some((zone, pages)) = engine.store().victim(is_urgent)? else { return Ok(false) };
+    log::debug!("collecting zone {zone}: {} live pages move", pages.len());
     empty(engine, zone, &pages, &Copies::new())?;
     Ok(true)
 }

@@ -213,6 +213,12 @@ impl<D: ZonedDevice> Store<D> {
         let superblock = plan.home.find(&dev)?;
         let mut store = Store::over(dev, plan, superblock);
         store.replay()?;
+        log::debug!(
+            "redo log of epoch {}: {} groups replayed, {} pages changed since the checkpoint",
+            store.superblock.epoch,
+            store.sequence,
+            store.dirty.len()
+        );
         Ok(store)
     }
 

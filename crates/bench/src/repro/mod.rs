@@ -3,12 +3,14 @@
 //! - A system is a list of [`Step`]s; each answers the claims it names, with a figure or with the
 //!   reason there is none. Every claim belongs to exactly one step (a test).
 //! - `--quick` cuts repetitions, never sizes; nothing is extrapolated.
+//! - What has been judged is on disk before the next step begins ([`record`]).
 //! - A measurement that fails leaves its claims `skipped` with the failure's words; it is never
 //!   replaced by an expected value.
 
 pub mod flash;
 pub mod jiajia;
 pub mod loongarch;
+pub mod record;
 pub mod sdtm;
 pub mod zbtree;
 
@@ -20,9 +22,10 @@ use littoral_device::profile::Profile;
 use littoral_device::zoned;
 
 use crate::claims::{self, Claim, Figure, Run, Targets};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::host;
 use crate::peers::Peers;
+use record::{Asked, Place, Record, Saved};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -64,45 +67,82 @@ impl std::fmt::Debug for Step {
     }
 }
 
+/// Names shown for a prefix that no claim begins with.
+const NEAREST: usize = 5;
+
 /// Runs `steps` and judges each claim of `system`; `progress` hears the name and place of each
-/// step.
+/// step. Results go to `place` as they are made.
 ///
 /// # Errors
-/// `Kind::BadResult` when the system has no targets.
+/// `Kind::BadResult` when the system has no targets; `Kind::Argument` when no claim begins with
+/// `only`, with the nearest ids, and as [`Record::begin`]; `Kind::Io`.
 pub fn run(
     system: &str,
     mut steps: Vec<Step>,
     options: &Options,
+    place: Place<'_>,
     mut progress: impl FnMut(&str, usize, usize),
-) -> Result<Run> {
+) -> Result<Saved> {
     let targets = Targets::of(system)?;
+    some_claim_begins_with(&targets, options.only.as_deref().unwrap_or(""))?;
     let mut environment = host::environment();
     environment.profiles = profiles_of(system);
     let wanted = |id: &str| options.only.as_deref().is_none_or(|o| id.starts_with(o));
-    steps.retain(|s| s.claims.iter().any(|id| wanted(id)));
-    let total = steps.len();
-    let mut answered = Vec::new();
-    for (i, step) in steps.iter_mut().enumerate() {
-        progress(step.name, i, total);
-        let answers = (step.measure)(options);
-        assert_eq!(answers.len(), step.claims.len(), "{}: an answer a claim", step.name);
-        answered.extend(step.claims.iter().cloned().zip(answers));
-    }
-    let judged = targets.claims.iter().filter(|t| wanted(&t.id)).map(|target| {
-        match answered.iter().find(|(id, _)| *id == target.id) {
-            Some((_, Ok(figure))) => target.measured(figure),
-            Some((_, Err(why))) => target.skipped(why.clone()),
-            None => target.skipped("no measurement answers this claim"),
-        }
-    });
-    Ok(Run {
+    let empty = Run {
         schema: claims::SCHEMA.to_owned(),
         system: system.to_owned(),
         seed: targets.seed,
         revision: host::revision().to_owned(),
         environment,
-        claims: judged.collect::<Vec<Claim>>(),
+        claims: Vec::new(),
+    };
+    let asked = Asked { quick: options.quick, paper: options.paper, only: options.only.clone() };
+    let mut record = Record::begin(empty, asked, place)?;
+    let wanted_ids = || targets.claims.iter().map(|t| t.id.as_str()).filter(|id| wanted(id));
+    steps.retain(|s| s.claims.iter().any(|id| wanted(id) && !record.has(id)));
+    let total = steps.len();
+    for (i, step) in steps.iter_mut().enumerate() {
+        progress(step.name, i, total);
+        log::info!("step {} of {total}: {}", i + 1, step.name);
+        let answers = (step.measure)(options);
+        assert_eq!(answers.len(), step.claims.len(), "{}: an answer a claim", step.name);
+        let answered = step.claims.iter().zip(answers).filter(|(id, _)| wanted(id));
+        record.add(judged(&targets, answered).collect::<Vec<_>>())?;
+    }
+    let unanswered: Vec<&str> = wanted_ids().filter(|id| !record.has(id)).collect();
+    let none = "no measurement answers this claim";
+    record.add(unanswered.iter().map(|id| targets.get(id).skipped(none)))?;
+    record.finish(wanted_ids())
+}
+
+fn judged<'a>(
+    targets: &'a Targets,
+    answered: impl Iterator<Item = (&'a String, Answer)> + 'a,
+) -> impl Iterator<Item = Claim> + 'a {
+    answered.map(|(id, answer)| match answer {
+        Ok(figure) => targets.get(id).measured(&figure),
+        Err(why) => targets.get(id).skipped(why),
     })
+}
+
+fn some_claim_begins_with(targets: &Targets, prefix: &str) -> Result<()> {
+    if targets.claims.iter().any(|t| t.id.starts_with(prefix)) {
+        return Ok(());
+    }
+    let mut near: Vec<(f64, &str)> =
+        targets.claims.iter().map(|t| (likeness(&t.id, prefix), t.id.as_str())).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let near: Vec<&str> = near.into_iter().take(NEAREST).map(|(_, id)| id).collect();
+    let what =
+        format!("--only {prefix}: no claim's id begins so; the nearest are {}", near.join(", "));
+    Err(Error::new(Kind::Argument, what))
+}
+
+/// How like `prefix` is to `id`, or to the part of it before some dot.
+fn likeness(id: &str, prefix: &str) -> f64 {
+    let parts = id.match_indices('.').map(|(at, _)| &id[..at]);
+    let parts = parts.chain(std::iter::once(id));
+    parts.map(|part| strsim::jaro_winkler(part, prefix)).fold(0.0, f64::max)
 }
 
 /// Hashes of the profiles behind a system's modelled figures, by name.
@@ -155,7 +195,9 @@ mod tests {
 
     #[test]
     fn every_claim_gets_a_verdict_and_nothing_is_made_up() {
-        let run = run("flash", steps(), &options(None), |_, _, _| ()).unwrap();
+        let run = run("flash", steps(), &options(None), Place::default(), |_, _, _| ());
+        let Saved { run, is_complete, .. } = run.unwrap();
+        assert!(is_complete);
         assert_eq!(run.claims.len(), Targets::of("flash").unwrap().claims.len());
         assert_eq!((run.claims[0].status, run.claims[0].ours), (Status::Holds, Some(3.0)));
         let skipped = &run.claims[1];
@@ -166,10 +208,48 @@ mod tests {
 
     #[test]
     fn only_what_is_asked_for_is_measured() {
-        let run = run("flash", steps(), &options(Some("flash.faults")), |name, _, _| {
+        let only = options(Some("flash.faults"));
+        let run = run("flash", steps(), &only, Place::default(), |name, _, _| {
             panic!("{name} was measured");
         });
-        let ids: Vec<_> = run.unwrap().claims.into_iter().map(|c| c.id).collect();
+        let ids: Vec<_> = run.unwrap().run.claims.into_iter().map(|c| c.id).collect();
         assert_eq!(ids, ["flash.faults.undetected"]);
+    }
+
+    #[test]
+    fn a_prefix_that_no_claim_has_is_refused_with_the_nearest_ids() {
+        let only = options(Some("flash.rign"));
+        let refused = run("flash", steps(), &only, Place::default(), |_, _, _| ()).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Argument);
+        assert!(refused.to_string().contains("flash.ring.step_ns"), "{refused}");
+    }
+
+    /// Two steps, of which the second fails as Ctrl-C would: by unwinding.
+    #[test]
+    fn what_was_measured_before_an_interruption_is_not_measured_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let two = |second: fn(&Options) -> Vec<Answer>, first: fn(&Options) -> Vec<Answer>| {
+            let step = |name, id: &str, measure: fn(&Options) -> Vec<Answer>| Step {
+                name,
+                claims: vec![id.to_owned()],
+                measure: Box::new(measure),
+            };
+            vec![
+                step("first", "flash.ring.step_ns", first),
+                step("second", "flash.ring.vs_hand", second),
+            ]
+        };
+        let only = options(Some("flash.ring."));
+        let at = |resume| Place { path: Some(&path), resume };
+        let cut = std::panic::catch_unwind(|| {
+            let steps = two(|_| panic!("cut"), |_| vec![Ok(Figure::new(3.0, "n"))]);
+            run("flash", steps, &only, at(false), |_, _, _| ())
+        });
+        assert!(cut.is_err() && !path.exists());
+        let steps = two(|_| vec![Ok(Figure::new(1.0, "n"))], |_| panic!("measured again"));
+        let saved = run("flash", steps, &only, at(true), |_, _, _| ()).unwrap();
+        assert_eq!(saved.run.claims[0].ours, Some(3.0));
+        assert!(path.exists() && saved.is_complete);
     }
 }

@@ -52,6 +52,7 @@ impl AnyDevice {
                 Ok(Opened { device: AnyDevice::Uring(Box::new(device)), description })
             }
             Err(e) if e.kind() == Kind::Unsupported && options.direct != Direct::Yes => {
+                log::info!("a pool of pread threads stands in for io_uring: {}", e.context());
                 let (slots, read_bytes_max) = (options.slots, options.read_bytes_max);
                 let pool = PreadOptions { slots, read_bytes_max, ..PreadOptions::default() };
                 let device = AnyDevice::Pread(Pread::open(path, pool)?);

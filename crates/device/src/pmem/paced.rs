@@ -17,17 +17,23 @@ use std::sync::atomic::Ordering;
 
 use littoral_base::clock::{Clock, WallClock};
 use littoral_base::units::Picos;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Domain, Promise};
 
 /// A persistent-memory part as data; every field is checked.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PmemProfile {
     /// The name reports carry.
     pub name: String,
+    /// One sentence on what it stands for; no part of the hash.
+    #[serde(default, skip_serializing)]
+    pub summary: String,
+    /// Where the figures come from; no part of the hash.
+    #[serde(default, skip_serializing)]
+    pub source: String,
     /// Time from a fence to durability of one line, idle, in nanoseconds.
     pub write_latency_ns: u64,
     /// The unit the medium writes, in bytes: a power of two from 64 on.
@@ -52,10 +58,19 @@ impl PmemProfile {
         Ok(parsed)
     }
 
+    /// The name of the shipped profile.
+    pub const SHIPPED: &str = "optane-dcpmm";
+
+    /// XXH3-64 of name and values, sixteen hexadecimal digits.
+    pub fn hash(&self) -> String {
+        let text = toml::to_string(self).expect("invariant: a profile is a table of numbers");
+        format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+    }
+
     /// The first Optane DC module.
     pub fn optane_dcpmm() -> Self {
         let text = include_str!("../../profiles/optane-dcpmm.toml");
-        Self::parse(text, "optane-dcpmm").expect("invariant: the shipped profile is legal")
+        Self::parse(text, Self::SHIPPED).expect("invariant: the shipped profile is legal")
     }
 
     fn check(&self, origin: &str) -> Result<()> {

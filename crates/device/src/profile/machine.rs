@@ -252,7 +252,7 @@ impl MachineSpec {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|e| Error::with_source(Kind::Io, format!("reading machine file {name}"), e))?;
-        Self::parse(&text, &name)
+        Self::parse_in(&text, &name, path.parent().unwrap_or(Path::new("")))
     }
 
     /// Reads a machine file's text; `origin` names it in errors.
@@ -260,6 +260,11 @@ impl MachineSpec {
     /// # Errors
     /// `Kind::Profile` with file, line, field and what would be legal.
     pub fn parse(text: &str, origin: &str) -> Result<MachineSpec> {
+        Self::parse_in(text, origin, Path::new(""))
+    }
+
+    /// As [`MachineSpec::parse`]; relative paths of profiles begin at `folder`.
+    fn parse_in(text: &str, origin: &str, folder: &Path) -> Result<MachineSpec> {
         let origin = Origin { name: origin, text };
         let document = fields::parse(origin)?;
         let mut top = Fields::new(origin, "", &document, 0);
@@ -272,7 +277,7 @@ impl MachineSpec {
         if let Some(mut table) = top.table("device")? {
             for name in table.names() {
                 let fields = table.table(&name)?.ok_or_else(|| table.missing(&name))?;
-                devices.push(read_device(name, fields)?);
+                devices.push(read_device(name, fields, folder)?);
             }
         }
         top.finish()?;
@@ -295,7 +300,7 @@ impl MachineSpec {
     }
 }
 
-fn read_device(name: String, mut fields: Fields<'_, '_>) -> Result<DeviceSpec> {
+fn read_device(name: String, mut fields: Fields<'_, '_>, folder: &Path) -> Result<DeviceSpec> {
     let (kind, at) = fields.required_text("kind")?;
     let Some((_, kind)) = KINDS.iter().find(|(n, _)| *n == kind) else {
         let hint = suggestion(kind, KINDS.iter().map(|(n, _)| *n));
@@ -303,7 +308,7 @@ fn read_device(name: String, mut fields: Fields<'_, '_>) -> Result<DeviceSpec> {
         return Err(fields.origin.error(at, format_args!("`{field}` is `{kind}`{hint}")));
     };
     let medium = read_medium(&mut fields, *kind)?;
-    let profile = read_profile(&mut fields, *kind, &medium)?;
+    let profile = read_profile(&mut fields, *kind, &medium, folder)?;
     let conventional = read_conventional(&mut fields, &medium)?;
     let mut geometry = BTreeMap::new();
     for row in kind.rows() {
@@ -337,6 +342,7 @@ fn read_profile(
     fields: &mut Fields<'_, '_>,
     kind: MachineKind,
     medium: &Medium,
+    folder: &Path,
 ) -> Result<Option<Profile>> {
     let Some((name, at)) = fields.text("profile")? else { return Ok(None) };
     if kind != MachineKind::Flash || *medium != Medium::Ram {
@@ -344,7 +350,11 @@ fn read_profile(
         let message = format!("`{field}` paces a flash device on `ram`; this device is real");
         return Err(fields.origin.error(at, message));
     }
-    Profile::open(name).map(Some).map_err(|e| e.in_context(fields.origin.place(at)))
+    let opened = match name.contains('/') || name.ends_with(".toml") {
+        true => Profile::open(&folder.join(name).display().to_string()),
+        false => Profile::named(name),
+    };
+    opened.map(Some).map_err(|e| e.in_context(fields.origin.place(at)))
 }
 
 fn read_conventional(fields: &mut Fields<'_, '_>, medium: &Medium) -> Result<Option<PathBuf>> {
@@ -441,6 +451,21 @@ zone_capacity = "48MiB"
         assert_eq!(m.device("disk").unwrap().medium, Medium::Uring("/data/graph.lg".into()));
         assert_eq!(m.device("smr").unwrap().figures().count(), 4);
         assert!(m.device("dusk").unwrap_err().to_string().contains("did you mean `disk`?"));
+    }
+
+    #[test]
+    fn a_profile_path_begins_at_the_machine_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        write("slow.toml", &include_str!("shipped/xlfdd.toml").replacen("4us", "9us", 1));
+        write("m.toml", &GOOD.replacen("\"xlfdd\"", "\"slow.toml\"", 1));
+        let machine = MachineSpec::load(&dir.path().join("m.toml")).unwrap();
+        let profile = machine.device("fast").unwrap().profile.clone().unwrap();
+        assert_eq!(profile.flash().unwrap().latency, littoral_base::units::Picos(9_000_000));
+        write("m.toml", &GOOD.replacen("\"xlfdd\"", "\"gone.toml\"", 1));
+        let error = MachineSpec::load(&dir.path().join("m.toml")).unwrap_err().to_string();
+        let wanted = dir.path().join("gone.toml").display().to_string();
+        assert!(error.contains(&wanted) && error.contains("m.toml:7"), "{error}");
     }
 
     #[test]

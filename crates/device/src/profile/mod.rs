@@ -28,10 +28,12 @@ use littoral_base::units::Picos;
 
 use crate::error::{Error, Kind, Result};
 
+mod any;
 pub(crate) mod fields;
 pub mod machine;
 mod spec;
 
+pub use any::{AnyFigure, AnyProfile};
 pub use fields::suggestion;
 use fields::{Fields, Origin, Scalar};
 pub use spec::{DeviceKind, Row, Rule, Unit};

@@ -46,6 +46,9 @@ pub struct Timing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
+    /// One sentence on what it stands for; no part of the hash.
+    #[serde(default, skip_serializing)]
+    pub summary: String,
     /// The shape.
     pub geometry: Geometry,
     /// The latencies.
@@ -60,7 +63,7 @@ const SHIPPED: [(&str, &str); 3] = [
 
 impl Profile {
     /// Names of the shipped profiles.
-    pub fn names() -> impl Iterator<Item = &'static str> {
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         SHIPPED.iter().map(|(name, _)| *name)
     }
 

@@ -1,0 +1,240 @@
+//! Examples and exit codes of each command, for `--help` and the manual pages.
+//!
+//! - Each command has an example, each example parses, and each option it names exists (tests).
+//! - `-h` ends with the examples, `--help` and the manual pages with the exit codes too.
+
+use clap::Command;
+
+/// An example's command line and what it does.
+type Example = (&'static str, &'static str);
+
+const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "graph import",
+        &[
+            ("littoral graph import web.el web.lg", "from a list of pairs of numbers"),
+            ("littoral graph import deps.csv.zst deps.lg --ids text", "from compressed CSV"),
+        ],
+    ),
+    ("graph gen", &[("littoral graph gen kron --scale 20 k20.lg", "16 million edges")]),
+    ("graph info", &[("littoral graph info web.lg --format json", "what the file holds")]),
+    ("graph check", &[("littoral graph check web.lg", "every checksum and list")]),
+    (
+        "graph bfs",
+        &[
+            ("littoral graph bfs web.lg --source 7", "distances from vertex 7"),
+            (
+                "littoral graph bfs web.lg --medium flash --profile xlfdd",
+                "the same search on modelled flash",
+            ),
+        ],
+    ),
+    ("graph pr", &[("littoral graph pr web.lg --verify", "PageRank, checked serially")]),
+    ("graph cc", &[("littoral graph cc web.lg --medium uring", "with the edges in the file")]),
+    (
+        "graph whatif",
+        &[
+            ("littoral graph whatif examples/packages.tsv.zst", "the grid of devices"),
+            ("littoral graph whatif web.lg --format json", "for `littoral report`"),
+        ],
+    ),
+    (
+        "kv create",
+        &[
+            ("littoral kv create towns --key-size 12", "a store in the folder towns"),
+            ("littoral kv create s --engine cow --machine m.toml", "on a machine's zoned device"),
+        ],
+    ),
+    (
+        "kv load",
+        &[
+            ("littoral kv load towns towns.tsv", "a record per line"),
+            ("littoral kv load towns - --ack done.txt", "from a pipe, with durable keys noted"),
+        ],
+    ),
+    ("kv put", &[("littoral kv put towns bergen 60.39N", "durable when the command ends")]),
+    ("kv get", &[("littoral kv get towns bergen", "code 1 when there is none")]),
+    ("kv del", &[("littoral kv del towns bergen", "code 1 when there is none")]),
+    ("kv scan", &[("littoral kv scan towns b d", "the keys from b on, without d")]),
+    ("kv dump", &[("littoral kv dump towns", "as `kv load` takes them")]),
+    ("kv stats", &[("littoral kv stats towns", "records and space")]),
+    ("kv check", &[("littoral kv check towns", "every invariant")]),
+    (
+        "machine",
+        &[
+            ("littoral machine", "the host, the devices, the shipped profiles"),
+            ("littoral machine --profile nvme-tlc", "one profile's figures and their sources"),
+        ],
+    ),
+    ("machine zones", &[("littoral machine zones --file m.toml", "the zones of each device")]),
+    (
+        "la64 run",
+        &[("littoral la64 run -L /opt/loong --stats ./a.out", "a dynamically linked program")],
+    ),
+    ("la64 disasm", &[("littoral la64 disasm a.out", "its executable segments")]),
+    ("la64 binfmt", &[("littoral la64 binfmt", "for /proc/sys/fs/binfmt_misc/register")]),
+    ("heap create", &[("littoral heap create a.pool --size 64MiB", "an empty pool")]),
+    ("heap info", &[("littoral heap info a.pool", "types, roots and the promise")]),
+    ("heap check", &[("littoral heap check a.pool", "every version and root")]),
+    ("heap dump", &[("littoral heap dump a.pool", "a line per object")]),
+    (
+        "dsm run",
+        &[
+            ("littoral dsm run -n 4 ./stencil", "four ranks on this machine"),
+            (
+                "littoral dsm run -n 4 --fabric sim --profile rdma ./stencil",
+                "in virtual time on an interconnect",
+            ),
+        ],
+    ),
+    ("dsm bench", &[("littoral dsm bench lock --fabric tcp", "a lock over TCP")]),
+    (
+        "dsm model",
+        &[("littoral dsm model water --ranks 4,8,16 --profile rdma", "time and speed-up")],
+    ),
+    ("bench ring", &[("littoral bench ring --trials 3 --array 1GiB", "steps and bounds")]),
+    ("bench heap", &[("littoral bench heap", "beside four other engines")]),
+    (
+        "bench kv",
+        &[
+            ("littoral bench kv --rate 5k --workload 1", "latencies in virtual time"),
+            ("littoral bench kv --dir /mnt/disk --records 1000000", "on a file, by the wall clock"),
+        ],
+    ),
+    (
+        "repro flash",
+        &[
+            ("littoral repro flash --quick --json flash.json", "results kept as they are made"),
+            ("littoral repro flash --quick --json flash.json --resume", "after an interruption"),
+        ],
+    ),
+    ("repro zbtree", &[("littoral repro zbtree --quick", "under 100 s on two cores")]),
+    ("repro sdtm", &[("littoral repro sdtm --only sdtm.crash", "a part")]),
+    ("repro jiajia", &[("littoral repro jiajia --quick --strict", "code 1 when one is short")]),
+    (
+        "repro loongarch",
+        &[("littoral repro loongarch --peers /opt/oracles", "beside QEMU and valgrind")],
+    ),
+    ("report", &[("littoral report flash.json whatif.json -o report.html", "one page")]),
+    (
+        "completions",
+        &[
+            ("littoral completions bash", "for /etc/bash_completion.d"),
+            ("littoral completions man --output man1", "a page per command"),
+        ],
+    ),
+];
+
+/// Commands that return the status of a program that they run.
+const OF_GUESTS: [&str; 2] = ["la64 run", "dsm run"];
+
+const CODES: &str = "\
+Exit codes:
+  0    done, or the reader of the output closed the pipe
+  1    the question was asked properly and the answer is no
+  2    the request is wrong: an option, an input file, an id
+  3    the environment or an input or output operation failed
+  4    a medium holds data that its checksums or invariants refute
+  5    this build, platform or device does not support it
+  130  interrupted by Ctrl-C";
+
+const GUEST_CODES: &str = "\
+Exit codes:
+  the program's own, or 128 and the number of the signal that ended it; before it runs:
+  2    the request is wrong
+  3    the environment or an input or output operation failed
+  5    this build, platform or device does not support it";
+
+/// `command` with examples and exit codes at the end of each command's help.
+pub(crate) fn added_to(command: Command) -> Command {
+    with_help(command, String::new())
+}
+
+fn with_help(command: Command, path: String) -> Command {
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|c| c.get_name().to_owned())
+        .filter(|name| name != "help")
+        .collect();
+    let inner = |name: &str| format!("{path} {name}").trim_start().to_owned();
+    let command = names.iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |verb| with_help(verb, inner(name)))
+    });
+    let codes = if OF_GUESTS.contains(&path.as_str()) { GUEST_CODES } else { CODES };
+    match examples_of(&path) {
+        Some(text) => {
+            let long = format!("{text}\n\n{codes}");
+            command.after_help(text).after_long_help(long)
+        }
+        None => command.after_long_help(codes),
+    }
+}
+
+fn examples_of(path: &str) -> Option<String> {
+    let (_, examples) = EXAMPLES.iter().find(|(p, _)| *p == path)?;
+    let mut text = String::from("Examples:");
+    for (line, words) in *examples {
+        text.push_str(&format!("\n  {line}\n      {words}"));
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, command};
+    use clap::Parser as _;
+
+    /// Paths of the commands that do something by themselves.
+    fn leaves(command: &Command, path: &str, found: &mut Vec<String>) {
+        let verbs: Vec<&Command> =
+            command.get_subcommands().filter(|c| c.get_name() != "help").collect();
+        if verbs.is_empty() || !command.is_subcommand_required_set() && !path.is_empty() {
+            found.push(path.to_owned());
+        }
+        for verb in verbs {
+            leaves(verb, format!("{path} {}", verb.get_name()).trim_start(), found);
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_example_a_command() {
+        let mut paths = Vec::new();
+        leaves(&command(), "", &mut paths);
+        assert!(paths.len() > 30, "{paths:?}");
+        for path in &paths {
+            assert!(examples_of(path).is_some(), "`littoral {path}` has no example");
+        }
+        let unknown = EXAMPLES.iter().find(|(path, _)| !paths.iter().any(|p| p == path));
+        assert!(unknown.is_none(), "there is no command {unknown:?}");
+    }
+
+    #[test]
+    fn every_example_parses_as_the_command_it_stands_under() {
+        for (path, examples) in EXAMPLES {
+            for (line, words) in *examples {
+                let parsed = Cli::try_parse_from(line.split(' '));
+                assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
+                assert!(line.starts_with(&format!("littoral {path}")), "{line}");
+                assert!(!words.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn help_and_manual_end_with_examples_and_codes() {
+        let mut command = command();
+        command.build();
+        let import =
+            command.find_subcommand_mut("graph").and_then(|c| c.find_subcommand_mut("gen"));
+        let import = import.expect("graph gen is a command");
+        let (short, long) =
+            (import.render_help().to_string(), import.render_long_help().to_string());
+        assert!(short.contains("littoral graph gen kron") && !short.contains("130"), "{short}");
+        assert!(long.contains("littoral graph gen kron") && long.contains("130"), "{long}");
+        let mut page = Vec::new();
+        clap_mangen::Man::new(import.clone()).render(&mut page).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        assert!(page.contains("littoral graph gen kron") && page.contains("130"), "{page}");
+    }
+}
