@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout)]
 
 use littoral_bench::peers::Peers;
+use littoral_bench::repro::record::Place;
 use littoral_bench::repro::{self, Options, jiajia};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,8 +17,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         program: std::env::current_exe()?,
         only: std::env::args().nth(1),
     };
-    let run = repro::run(jiajia::SYSTEM, jiajia::steps(), &options, |_, _, _| ())?;
+    let place = Place::default();
+    let saved = repro::run(jiajia::SYSTEM, jiajia::steps(), &options, place, |_, _, _| ())?;
     std::fs::remove_dir_all(&scratch)?;
-    println!("{}", serde_json::to_string_pretty(&run.claims)?);
+    println!("{}", serde_json::to_string_pretty(&saved.run.claims)?);
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use littoral_bench::Result;
 use littoral_bench::peers::Peers;
+use littoral_bench::repro::record::Place;
 use littoral_bench::repro::{self, Options, zbtree};
 
 fn main() -> Result<()> {
@@ -24,10 +25,10 @@ fn main() -> Result<()> {
     };
     let begin = Instant::now();
     let steps = zbtree::steps()?;
-    let run = repro::run(zbtree::SYSTEM, steps, &options, |name, i, n| {
+    let saved = repro::run(zbtree::SYSTEM, steps, &options, Place::default(), |name, i, n| {
         println!("-- {i} of {n}: {name}, at {:.1} s", begin.elapsed().as_secs_f64());
     })?;
-    for c in run.claims {
+    for c in saved.run.claims {
         let ours = c.ours.unwrap_or(f64::NAN);
         println!("{} {ours:.4} (target {:?}) {:?}: {}", c.id, c.target, c.status, c.why);
     }
