@@ -133,6 +133,13 @@ pub trait Domain: Send + Sync {
     /// Marks that everything fenced so far is acknowledged.
     fn commit_point(&self) {}
 
+    /// The process that mapped this memory, where the calling one is a child it forked since: the
+    /// child does not have the mapping and must not touch the domain.
+    #[inline(always)]
+    fn owner_before_fork(&self) -> Option<u32> {
+        None
+    }
+
     /// Tells a tracing domain that the engine wrote its own volatile memory (a lock, a table) at
     /// this address; other domains do nothing, at no cost.
     #[inline(always)]
@@ -191,6 +198,10 @@ impl<D: Domain + ?Sized> Domain for std::sync::Arc<D> {
     }
     fn commit_point(&self) {
         (**self).commit_point();
+    }
+    #[inline(always)]
+    fn owner_before_fork(&self) -> Option<u32> {
+        (**self).owner_before_fork()
     }
     #[inline(always)]
     fn shadow_stored(&self, address: usize) {

@@ -23,6 +23,43 @@ fn what_was_fenced_is_there_after_reopening() {
     assert_eq!(Msync::open(&path).unwrap().word(4096 + 8, Ordering::Relaxed), MARK);
 }
 
+/// KiB of the file's mapping in this process that the kernel holds as dirty.
+fn dirty_kib(path: &std::path::Path) -> u64 {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+    let name = path.canonicalize().expect("it exists").display().to_string();
+    let (mut of_file, mut dirty) = (false, 0);
+    for line in smaps.lines() {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [key, kib, "kB"] if key.ends_with("_Dirty:") && of_file => {
+                dirty += kib.parse::<u64>().expect("a number");
+            }
+            [range, ..] if !range.ends_with(':') => of_file = line.ends_with(&name),
+            _ => {}
+        }
+    }
+    dirty
+}
+
+#[test]
+fn after_a_fence_the_kernel_holds_no_dirty_page_of_what_was_written_back() {
+    // A place on a device: files in memory have no device to be cleaned to.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("msync");
+    let file = Msync::create(&path, 1 << 18).unwrap();
+    let on_device = file.promise() == Promise::DeviceFlush;
+    for ranges in [&[(8192 + 128, 64)][..], &[(4096, 8192)], &[(0, 8), (65_536, 8), (24_584, 8)]] {
+        for &(offset, len) in ranges {
+            (offset..offset + len)
+                .step_by(8)
+                .for_each(|at| file.store(at, MARK, Ordering::Relaxed));
+        }
+        assert!(dirty_kib(&path) >= 4, "the kernel shows what was stored");
+        ranges.iter().for_each(|&(offset, len)| file.write_back(offset, len));
+        file.fence().unwrap();
+        assert!(dirty_kib(&path) == 0 || !on_device, "{ranges:?} {} KiB", dirty_kib(&path));
+    }
+}
+
 #[test]
 fn flush_and_fence_over_a_file_promise_no_more_than_the_page_cache_holds() {
     let dir = tempfile::tempdir().unwrap();

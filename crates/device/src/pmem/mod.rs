@@ -23,6 +23,7 @@ mod paced;
 pub mod raw;
 mod shadow;
 pub mod sim;
+mod sink;
 pub mod trace;
 
 pub use copy::FileCopy;

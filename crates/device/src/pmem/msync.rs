@@ -1,8 +1,12 @@
 //! A domain over any file on any file system: a fence is msync, and really durable.
 //!
-//! - `write_back` marks pages; `fence` writes every marked page and waits for the device.
-//! - Fences are serialised by one lock held across msync: a thread whose pages another thread's
-//!   fence took returns only after they are down. That is also group commit.
+//! - `write_back` adds pages to the open batch; `fence` returns once a batch that holds every page
+//!   of the calling thread has reached the device.
+//! - A batch is written by one msync from its first to its last page. Each call flushes the device,
+//!   which costs far more than looking for dirty pages in between, and a dirty page of another
+//!   thread may reach the medium at any time.
+//! - Group commit: one thread at a time writes a batch. Threads that fence meanwhile wait for it
+//!   and for the next one, which a single one of them writes for all.
 //! - A failed msync poisons the domain: the kernel may have dropped the dirty pages, so no later
 //!   success would say anything about them.
 //!
@@ -10,10 +14,14 @@
 //! [`Promise::DeviceFlush`], or [`Promise::ProcessDeath`] on a file system held in memory (tmpfs,
 //! ramfs), where there is no device to flush.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+use littoral_base::mutant;
 
 use super::flush::mapped_words;
 use super::raw::map::Mapping;
@@ -29,9 +37,38 @@ const RAMFS_MAGIC: u64 = 0x8584_58f6;
 pub struct Msync {
     map: Mapping,
     promise: Promise,
-    marked: Mutex<BTreeSet<usize>>,
-    writing: Mutex<()>,
-    poisoned: AtomicBool,
+    group: Mutex<Group>,
+    written: Condvar,
+}
+
+/// Batches of pages; each has a number, and numbers below `done` have reached the device.
+#[derive(Debug, Default)]
+struct Group {
+    /// The open batch.
+    open: u64,
+    /// Its pages, from the first to the last.
+    pages: Option<Range<usize>>,
+    /// Batches before this one are durable.
+    done: u64,
+    /// The last batch to which a thread added a page that it has not fenced yet.
+    marked: HashMap<ThreadId, u64>,
+    is_writing: bool,
+    is_poisoned: bool,
+}
+
+impl Group {
+    fn mark(&mut self, pages: Range<usize>) {
+        if pages.is_empty() {
+            return;
+        }
+        self.pages = match self.pages.take() {
+            Some(all) if !mutant!("msync_last_run_only") => {
+                Some(all.start.min(pages.start)..all.end.max(pages.end))
+            }
+            _ => Some(pages),
+        };
+        self.marked.insert(std::thread::current().id(), self.open);
+    }
 }
 
 fn promise_of(map: &Mapping) -> Promise {
@@ -47,8 +84,7 @@ fn promise_of(map: &Mapping) -> Promise {
 impl Msync {
     fn over(map: Mapping) -> Self {
         let promise = promise_of(&map);
-        let (marked, writing) = (Mutex::default(), Mutex::default());
-        Msync { map, promise, marked, writing, poisoned: AtomicBool::new(false) }
+        Msync { map, promise, group: Mutex::default(), written: Condvar::new() }
     }
 
     /// Creates a file of `len` zero bytes.
@@ -67,25 +103,29 @@ impl Msync {
         Ok(Self::over(Mapping::open(path)?))
     }
 
-    fn write_marked(&self) -> Result<()> {
-        let marked = std::mem::take(&mut *self.marked.lock().expect("invariant: no panic inside"));
-        let mut run: Option<(usize, usize)> = None;
-        for page in marked {
-            run = match run {
-                Some((from, to)) if to == page => Some((from, page + 1)),
-                Some((from, to)) => {
-                    self.write_pages(from, to)?;
-                    Some((page, page + 1))
-                }
-                None => Some((page, page + 1)),
-            };
-        }
-        run.map_or(Ok(()), |(from, to)| self.write_pages(from, to))
+    fn group(&self) -> MutexGuard<'_, Group> {
+        self.group.lock().expect("invariant: no panic inside")
     }
 
-    fn write_pages(&self, from: usize, to: usize) -> Result<()> {
-        let end = (to * PAGE_BYTES).min(self.map.len());
-        self.map.sync(from * PAGE_BYTES, end - from * PAGE_BYTES)
+    /// Writes the open batch while other threads fill the next one.
+    fn write_batch<'g>(
+        &'g self,
+        mut group: MutexGuard<'g, Group>,
+    ) -> Result<MutexGuard<'g, Group>> {
+        let (batch, pages) = (group.open, group.pages.take().unwrap_or_default());
+        (group.open, group.is_writing) = (batch + 1, true);
+        drop(group);
+        let end = (pages.end * PAGE_BYTES).min(self.map.len());
+        let start = pages.start * PAGE_BYTES;
+        let written = self.map.sync(start, end.saturating_sub(start));
+        let mut group = self.group();
+        group.is_writing = false;
+        match &written {
+            Ok(()) => group.done = batch + 1,
+            Err(_) => group.is_poisoned = true,
+        }
+        self.written.notify_all();
+        written.map(|()| group)
     }
 }
 
@@ -98,16 +138,87 @@ impl Domain for Msync {
 
     fn write_back(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.map.len(), "range in the domain");
-        let mut marked = self.marked.lock().expect("invariant: no panic inside");
-        marked.extend(offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES));
+        let first = match mutant!("msync_inner_page_unmarked") {
+            true => offset.div_ceil(PAGE_BYTES),
+            false => offset / PAGE_BYTES,
+        };
+        let last = match mutant!("msync_inner_page_unmarked") {
+            true => (offset + len) / PAGE_BYTES,
+            false => (offset + len).div_ceil(PAGE_BYTES),
+        };
+        self.group().mark(first..last);
     }
 
     fn fence(&self) -> Result<()> {
-        let _one = self.writing.lock().expect("invariant: no panic inside");
-        if self.poisoned.load(Ordering::Acquire) {
-            let text = "an earlier msync failed; reopen the file to see what reached it";
-            return Err(Error::new(Kind::Poisoned, text));
+        let mut group = self.group();
+        let mine = group.marked.remove(&std::thread::current().id());
+        loop {
+            if group.is_poisoned {
+                let text = "an msync failed; reopen the file to see what reached it";
+                return Err(Error::new(Kind::Poisoned, text));
+            }
+            if mine.is_none_or(|batch| batch < group.done) {
+                return Ok(());
+            }
+            group = match group.is_writing {
+                true => self.written.wait(group).expect("invariant: no panic inside"),
+                false => self.write_batch(group)?,
+            };
         }
-        self.write_marked().inspect_err(|_| self.poisoned.store(true, Ordering::Release))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sink::{Event, taken};
+    use super::*;
+
+    fn file() -> (tempfile::TempDir, Msync) {
+        let dir = tempfile::tempdir().unwrap();
+        let domain = Msync::create(&dir.path().join("file"), 1 << 16).unwrap();
+        taken();
+        (dir, domain)
+    }
+
+    #[test]
+    fn a_fence_is_one_msync_from_the_first_to_the_last_page_written_back() {
+        let (_dir, domain) = file();
+        for (ranges, wanted) in [
+            (&[(8192 + 128, 64)][..], (8192, 4096)),
+            (&[(4096, 4096)], (4096, 4096)),
+            (&[(4000, 200)], (0, 8192)),
+            (&[(12_288, 8), (40_960, 8), (20_480, 1)], (12_288, 32_768)),
+            (&[(65_528, 8), (0, 8)], (0, 65_536)),
+        ] {
+            for &(offset, len) in ranges {
+                domain.store(offset / 8 * 8, 1, Ordering::Relaxed);
+                domain.write_back(offset, len);
+            }
+            domain.fence().unwrap();
+            assert_eq!(taken(), [Event::Sync(wanted.0, wanted.1)], "{ranges:?}");
+        }
+        domain.fence().unwrap();
+        assert_eq!(taken(), [], "nothing was written back since");
+    }
+
+    #[test]
+    fn threads_that_fence_together_are_written_together_and_none_returns_early() {
+        let (_dir, domain) = file();
+        std::thread::scope(|s| {
+            for t in 0..8usize {
+                let domain = &domain;
+                s.spawn(move || {
+                    for _ in 0..50 {
+                        domain.store(8192 * t, 1, Ordering::Relaxed);
+                        domain.write_back(8192 * t, 8);
+                        let batch = domain.group().open;
+                        domain.fence().unwrap();
+                        assert!(domain.group().done > batch);
+                    }
+                });
+            }
+        });
+        let group = domain.group();
+        assert!(group.open <= 400 && group.marked.is_empty(), "{group:?}");
     }
 }

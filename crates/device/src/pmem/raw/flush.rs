@@ -6,11 +6,15 @@
 //! - [`stream_line`] stores a line past the caches; on the machine of docs/design/pmem.md that and
 //!   a fence take 0.58 of a store, CLWB and a fence.
 //! - [`fence`] orders earlier write-backs before later stores of this thread.
+//! - Each of them is recorded in unit tests ([`super::super::sink`]).
 //!
-//! Off x86-64 there is no instruction with these promises that user code may rely on, so `detect`
-//! answers `None` there and callers choose msync.
+//! On aarch64 the instruction is DC CVAP (clean to the point of persistence), which user code may
+//! execute where the kernel reports HWCAP_DCPOP; DSB orders it. Elsewhere `detect` answers `None`
+//! and callers choose msync.
 
 use std::sync::atomic::AtomicU64;
+
+use super::super::sink::{Event, note};
 
 /// The write-back instruction of this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,22 @@ pub enum Flush {
     ClflushOpt,
     /// Write back and drop the line, strongly ordered.
     Clflush,
+    /// Clean the line to the point of persistence, keep it (aarch64).
+    DcCvap,
+}
+
+/// The word of `SYS #3, C7, C12, #1, X<register>`, which is DC CVAP: bits 31..19 are the system
+/// instruction's, then op1, CRn, CRm, op2 and the register (Arm ARM C5.1.3, C5.5).
+#[cfg_attr(not(any(test, target_arch = "aarch64")), allow(dead_code))]
+const fn dc_cvap(register: u32) -> u32 {
+    0b1101_0101_0000_1 << 19 | 3 << 16 | 7 << 12 | 12 << 8 | 1 << 5 | register
+}
+
+/// Whether DC CVAP on every 64th byte reaches every line: it cleans lines of the length that
+/// CTR_EL0 names, as the logarithm of 4-byte words in bits 19..16.
+#[cfg_attr(not(any(test, target_arch = "aarch64")), allow(dead_code))]
+fn lines_reach(ctr_el0: u64) -> bool {
+    4 << (ctr_el0 >> 16 & 15) >= crate::memory::LINE_BYTES
 }
 
 impl Flush {
@@ -43,7 +63,20 @@ impl Flush {
     }
 
     /// The best instruction this processor has, `None` where there is none.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    pub fn detect() -> Option<Flush> {
+        const HWCAP_DCPOP: usize = 1 << 16;
+        let ctr_el0: u64;
+        // SAFETY: Linux lets user code read CTR_EL0, or reads it in its place; nothing is changed.
+        unsafe {
+            std::arch::asm!("mrs {}, ctr_el0", out(reg) ctr_el0, options(nomem, nostack));
+        }
+        let has = rustix::param::linux_hwcap().0 & HWCAP_DCPOP != 0 && lines_reach(ctr_el0);
+        has.then_some(Flush::DcCvap)
+    }
+
+    /// The best instruction this processor has, `None` where there is none.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub fn detect() -> Option<Flush> {
         None
     }
@@ -54,6 +87,7 @@ impl Flush {
     pub(in crate::pmem) fn line(self, word: &AtomicU64) {
         use std::arch::asm;
         let p = std::ptr::from_ref(word);
+        note(Event::WriteBack(p.addr() & !63));
         // SAFETY: `p` comes from a live reference, so the line is mapped; the instruction moves no
         // data that a program can see; `self` exists only where CPUID lists the instruction.
         unsafe {
@@ -65,14 +99,32 @@ impl Flush {
                 Flush::Clflush => {
                     asm!("clflush [{}]", in(reg) p, options(nostack, preserves_flags))
                 }
+                Flush::DcCvap => {}
             }
         }
     }
 
     /// Starts writing back the line that holds `word`.
     #[inline(always)]
-    #[cfg(not(target_arch = "x86_64"))]
-    pub(in crate::pmem) fn line(self, _word: &AtomicU64) {}
+    #[cfg(target_arch = "aarch64")]
+    pub(in crate::pmem) fn line(self, word: &AtomicU64) {
+        let p = std::ptr::from_ref(word);
+        note(Event::WriteBack(p.addr() & !63));
+        // SAFETY: `p` comes from a live reference, so the line is mapped; the instruction moves no
+        // data that a program can see; `self` exists only where the kernel reports it. As a word,
+        // because assemblers refuse its name unless told of the extension.
+        unsafe {
+            std::arch::asm!(".inst {code}", code = const dc_cvap(0), in("x0") p,
+                options(nostack, preserves_flags));
+        }
+    }
+
+    /// Starts writing back the line that holds `word`.
+    #[inline(always)]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub(in crate::pmem) fn line(self, word: &AtomicU64) {
+        note(Event::WriteBack(std::ptr::from_ref(word).addr() & !63));
+    }
 }
 
 /// Stores a line past the caches: MOVNTI, eight words that leave the processor as one burst. Only
@@ -80,6 +132,7 @@ impl Flush {
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 pub(in crate::pmem) fn stream_line(to: &[AtomicU64; 8], line: &[u64; 8]) {
+    note(Event::Stream(to.as_ptr().addr()));
     for (to, &w) in to.iter().zip(line) {
         // SAFETY: `to` is a live, aligned atomic word, and MOVNTI (SSE2, part of x86-64) stores
         // eight aligned bytes at once, as a relaxed atomic store would.
@@ -90,24 +143,54 @@ pub(in crate::pmem) fn stream_line(to: &[AtomicU64; 8], line: &[u64; 8]) {
     }
 }
 
-/// Stores a line; off x86-64 no flush and fence domain exists that would need more.
+/// Stores a line and starts writing it back, where the processor has an instruction for that.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub(in crate::pmem) fn stream_line(to: &[AtomicU64; 8], line: &[u64; 8]) {
+    note(Event::Stream(to.as_ptr().addr()));
     for (to, &w) in to.iter().zip(line) {
         to.store(w, std::sync::atomic::Ordering::Relaxed);
     }
+    // A domain that streams lines exists only where `detect` found the instruction.
+    Flush::DcCvap.line(&to[0]);
 }
 
 /// Orders this thread's earlier write-backs and stores before its later stores.
 #[inline(always)]
 pub(in crate::pmem) fn fence() {
+    note(Event::Fence);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SFENCE touches no memory and no flags; every x86-64 processor has it. The block is a
     // compiler barrier for memory because `nomem` is not given.
     unsafe {
         std::arch::asm!("sfence", options(nostack, preserves_flags));
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: DSB touches no memory and no flags; it completes once every earlier DC CVAP has. The
+    // block is a compiler barrier for memory because `nomem` is not given.
+    unsafe {
+        std::arch::asm!("dsb sy", options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the assemblers of GNU and LLVM encode `dc cvap, x<n>`.
+    #[test]
+    fn dc_cvap_is_encoded_as_assemblers_do() {
+        assert_eq!(dc_cvap(0).to_le_bytes(), [0x20, 0x7c, 0x0b, 0xd5]);
+        assert_eq!(dc_cvap(17), 0xd50b_7c31);
+        assert_eq!(dc_cvap(30), 0xd50b_7c3e);
+    }
+
+    #[test]
+    fn lines_shorter_than_a_step_are_refused() {
+        // DminLine 4 is 16 words: 64 bytes, as on Neoverse; 5 is 128, 3 is 32.
+        assert!(lines_reach(0x8444_c004) && lines_reach(0x8445_c004));
+        assert!(!lines_reach(0x8443_c004));
+    }
 }

@@ -5,6 +5,10 @@
 //! - The region is mapped read-write from `Mapping::map` until drop, page aligned, whole words
 //!   long.
 //! - A file is locked exclusively (flock) for as long as it is mapped: one owner at a time.
+//! - A child that this process forks does not inherit a shared mapping ([`Mapping::map`] asks the
+//!   kernel for that), and [`Mapping::owner_before_fork`] tells it so; its drop neither unmaps nor
+//!   unlocks what is the parent's.
+//! - A file that was created is named durably: its directory is synchronised.
 //! - Loads and stores are atomic words, so races with another thread are defined behaviour.
 //!
 //! Fault model: another process that truncates the file while it is mapped makes a load fault
@@ -14,13 +18,14 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::mm::{
     Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
 };
 
+use super::super::sink::{Event, note};
 use crate::error::{Error, Kind, Result};
 
 /// A mapped region; see the module's page.
@@ -30,6 +35,72 @@ pub(in crate::pmem) struct Mapping {
     len: usize,
     file: Option<File>,
     is_dax: bool,
+    /// Of a shared mapping: what tells a forked child from its parent.
+    birth: Birth,
+}
+
+/// A word that reads [`Birth::SAME`] in the process that made it and zero in a child it forked.
+///
+/// The page is wiped by the kernel on fork, whichever system call forks, so asking costs a load.
+#[derive(Debug)]
+struct Birth {
+    word: NonNull<AtomicU64>,
+    /// The process that made the mapping; none for a private one, which a child may go on using.
+    process: Option<u32>,
+}
+
+/// What private mappings point at.
+static EVER: AtomicU64 = AtomicU64::new(Birth::SAME);
+
+impl Birth {
+    const SAME: u64 = 1;
+    /// The kernel wipes no page on fork (before Linux 4.14): the process is asked for its number.
+    const ASK: u64 = 2;
+    const PAGE_BYTES: usize = 4096;
+
+    fn private() -> Birth {
+        Birth { word: NonNull::from(&EVER), process: None }
+    }
+
+    fn shared() -> rustix::io::Result<Birth> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing; the advice
+        // is given on that mapping alone.
+        let (page, wiped) = unsafe {
+            let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            let page = mmap_anonymous(std::ptr::null_mut(), Self::PAGE_BYTES, prot, flags)?;
+            (page, madvise(page, Self::PAGE_BYTES, Advice::LinuxWipeOnFork).is_ok())
+        };
+        let word: NonNull<AtomicU64> =
+            NonNull::new(page.cast()).expect("invariant: a mapping is not at address zero");
+        // SAFETY: the page was just mapped read-write, is aligned, and zero bytes are a u64.
+        let as_word = unsafe { word.as_ref() };
+        as_word.store(if wiped { Self::SAME } else { Self::ASK }, Relaxed);
+        Ok(Birth { word, process: Some(std::process::id()) })
+    }
+
+    #[inline(always)]
+    fn other_process(&self) -> Option<u32> {
+        // SAFETY: the word is static or on a page that stays mapped for the life of `self`.
+        let word = unsafe { self.word.as_ref() }.load(Relaxed);
+        if word == Self::SAME { None } else { self.ask(word) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask(&self, word: u64) -> Option<u32> {
+        let is_same = word == Self::ASK && self.process == Some(std::process::id());
+        self.process.filter(|_| !is_same)
+    }
+}
+
+impl Drop for Birth {
+    fn drop(&mut self) {
+        if self.process.is_some() {
+            // SAFETY: the page is this value's own, in a child too; no reference outlives `self`.
+            let unmapped = unsafe { munmap(self.word.as_ptr().cast(), Self::PAGE_BYTES) };
+            debug_assert!(unmapped.is_ok(), "munmap of our own page");
+        }
+    }
 }
 
 // SAFETY: the region is reached only as atomic words and system calls on a range; nothing in it is
@@ -65,7 +136,7 @@ impl Mapping {
         };
         let base = base.map_err(|e| io("map", Path::new("anonymous memory"), e))?;
         let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
-        Ok(Mapping { base, len, file: None, is_dax: false })
+        Ok(Mapping { base, len, file: None, is_dax: false, birth: Birth::private() })
     }
 
     /// Asks the system for large pages, as a DAX mapping has them; a hint, whatever comes of it.
@@ -93,6 +164,7 @@ impl Mapping {
         })?;
         let made = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64)
             .map_err(|e| io("reserve space", path, e))
+            .and_then(|()| name_durably(path, &file))
             .and_then(|()| Self::map(path, file, len));
         made.inspect_err(|_| drop(std::fs::remove_file(path)))
     }
@@ -127,12 +199,13 @@ impl Mapping {
         };
         let base = base.map_err(|e| io("map", path, e))?;
         let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
-        Ok(Mapping { base, len, file: Some(file), is_dax: false })
+        Ok(Mapping { base, len, file: Some(file), is_dax: false, birth: Birth::private() })
     }
 
     fn map(path: &Path, file: File, len: usize) -> Result<Mapping> {
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| io("is in use by another owner", path, e))?;
+        let birth = Birth::shared().map_err(|e| io("map a page", path, e))?;
         let shared = |flags| {
             // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
             unsafe {
@@ -148,7 +221,22 @@ impl Mapping {
             Err(_) => (shared(MapFlags::SHARED).map_err(|e| io("map", path, e))?, false),
         };
         let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
-        Ok(Mapping { base, len, file: Some(file), is_dax })
+        let mapping = Mapping { base, len, file: Some(file), is_dax, birth };
+        mapping.keep_from_children(path)?;
+        Ok(mapping)
+    }
+
+    /// A child that could store through this mapping would overwrite the parent's work.
+    fn keep_from_children(&self, path: &Path) -> Result<()> {
+        // SAFETY: the advice is given on this mapping alone and changes nothing of its contents.
+        let kept = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontFork) };
+        kept.map_err(|e| io("keep the mapping from forked children", path, e))
+    }
+
+    /// The process that made this mapping, if the calling one is a child forked since.
+    #[inline(always)]
+    pub(in crate::pmem) fn owner_before_fork(&self) -> Option<u32> {
+        self.birth.other_process()
     }
 
     /// The region as words.
@@ -190,6 +278,7 @@ impl Mapping {
             let start = self.base.as_ptr().cast::<u8>().add(offset);
             msync(start.cast(), len, MsyncFlags::SYNC)
         };
+        note(Event::Sync(offset, len));
         let what = || format!("msync of {len} bytes at offset {offset}");
         done.map_err(|e| Error::with_source(Kind::Io, what(), std::io::Error::from(e)))
     }
@@ -197,10 +286,34 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.owner_before_fork().is_some() {
+            // Nothing of it is mapped here, and the lock is the parent's.
+            return;
+        }
+        // A forked child may hold the file open, and with it the lock, for longer.
+        if let Some(file) = &self.file {
+            let unlocked = flock(file, FlockOperation::Unlock);
+            debug_assert!(unlocked.is_ok(), "unlocking our own file");
+        }
         // SAFETY: `base` and `len` are what mmap returned and was given; no reference outlives
         // `self`.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of our own mapping");
+    }
+}
+
+/// Makes a new file's name and length survive loss of power.
+fn name_durably(path: &Path, file: &File) -> Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    file.sync_all().map_err(|e| io("synchronise the new file", path, e))?;
+    let synced = File::open(folder).and_then(|f| f.sync_all());
+    note(Event::Named);
+    match synced {
+        // A file system that names files durably by itself refuses to be told to.
+        Err(e) if e.kind() != ErrorKind::InvalidInput => {
+            Err(io("synchronise the folder of the new file", folder, e))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -221,4 +334,105 @@ fn check_len(len: usize, path: &Path) -> Result<()> {
     }
     let text = format!("{}: {len} bytes is no positive multiple of 64", path.display());
     Err(Error::new(Kind::IllegalRequest, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::sink::{Event, taken};
+    use super::*;
+
+    /// What `child` answers in a forked child of this process.
+    fn in_child(child: impl FnOnce() -> i32) -> i32 {
+        // SAFETY: the child calls only `child` and `_exit`; what the tests below run in it takes no
+        // lock that another thread of this process could have held at the fork.
+        unsafe {
+            match libc::fork() {
+                0 => libc::_exit(child()),
+                pid => {
+                    let mut status = 0;
+                    assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+                    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_forked_child_is_told_and_has_no_mapping_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mapping = Mapping::create(&path, 8192).unwrap();
+        assert_eq!(mapping.owner_before_fork(), None);
+        let told = in_child(|| {
+            let owner = mapping.owner_before_fork();
+            // Whether a page is mapped at an address can be asked without touching it.
+            let mut resident = [0u8; 2];
+            let start = mapping.base.as_ptr().cast();
+            // SAFETY: mincore writes one byte a page of the range into `resident`.
+            let mapped = unsafe { libc::mincore(start, 8192, resident.as_mut_ptr()) } == 0;
+            i32::from(
+                owner == Some(rustix::process::getppid().unwrap().as_raw_nonzero().get() as u32),
+            ) + 2 * i32::from(mapped)
+        });
+        assert_eq!(told, 1, "told its parent's number, and nothing is mapped");
+        let private = Mapping::anonymous(4096).unwrap();
+        assert_eq!(in_child(|| i32::from(private.owner_before_fork().is_some())), 0);
+    }
+
+    #[test]
+    fn a_child_that_drops_the_mapping_keeps_the_parents_lock_and_its_own_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mapping = Mapping::create(&path, 8192).unwrap();
+        let at = mapping.base.as_ptr();
+        let status = in_child(|| {
+            // The child maps memory of its own where the parent's file lies.
+            // SAFETY: nothing is mapped there in this child.
+            let own = unsafe {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+                libc::mmap(at.cast(), 8192, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+            };
+            if own != at.cast() {
+                return 9;
+            }
+            // SAFETY: a copy of the value that nothing else uses in this process.
+            drop(unsafe { std::ptr::read(&mapping) });
+            // SAFETY: mapped above, and the drop must have left it.
+            unsafe { std::ptr::write_volatile(at.cast::<u64>(), 5) };
+            0
+        });
+        assert_eq!(status, 0);
+        assert_eq!(Mapping::open(&path).unwrap_err().kind(), Kind::Busy, "still the parent's");
+    }
+
+    #[test]
+    fn a_child_that_lives_on_does_not_keep_the_file_from_the_next_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mapping = Mapping::create(&path, 8192).unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        // SAFETY: as above; this child waits for the pipe's other end to close.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            drop(writer);
+            let mut byte = [0];
+            let _ = rustix::io::read(&reader, &mut byte);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) };
+        }
+        drop(reader);
+        drop(mapping);
+        Mapping::open(&path).unwrap();
+        drop(writer);
+        // SAFETY: waits for the child made above.
+        assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+    }
+
+    #[test]
+    fn creation_synchronises_the_file_and_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        taken();
+        Mapping::create(&dir.path().join("file"), 4096).unwrap();
+        assert_eq!(taken(), [Event::Named]);
+    }
 }
