@@ -33,7 +33,7 @@ pub enum Flush {
 /// instruction's, then op1, CRn, CRm, op2 and the register (Arm ARM C5.1.3, C5.5).
 #[cfg_attr(not(any(test, target_arch = "aarch64")), allow(dead_code))]
 const fn dc_cvap(register: u32) -> u32 {
-    0b1101_0101_0000_1 << 19 | 3 << 16 | 7 << 12 | 12 << 8 | 1 << 5 | register
+    0x1aa1 << 19 | 3 << 16 | 7 << 12 | 12 << 8 | 1 << 5 | register
 }
 
 /// Whether DC CVAP on every 64th byte reaches every line: it cleans lines of the length that
