@@ -159,6 +159,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn a_sealed_block_verifies_only_unchanged_and_in_place(
             mut block in proptest::collection::vec(any::<u8>(), SEAL_BYTES..200),

@@ -311,6 +311,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn a_replay_string_repeats_every_verdict(
             seed: u64, n in 1u64..9, pin in 0u64..40, cut in proptest::option::of(0u64..80),

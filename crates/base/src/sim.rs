@@ -164,6 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn events_leave_by_time_then_by_order_of_scheduling(times in proptest::collection::vec(0u64..20, 0..200)) {
             let mut q = Queue::new();

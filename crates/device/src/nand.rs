@@ -346,6 +346,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn both_faces_answer_alike_where_a_chip_has_its_channel(
             channels in 1u32..5, mut script in proptest::collection::vec(

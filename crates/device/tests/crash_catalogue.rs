@@ -161,7 +161,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(littoral_testing::cases(64))]
 
     #[test]
     fn a_catalogue_is_a_map_whose_places_never_overlap(changes in changes()) {

@@ -244,7 +244,7 @@ fn options_that_break_the_protocol_are_refused_with_the_nearest() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(littoral_testing::cases(48))]
 
     #[test]
     fn any_mixture_of_faults_and_shapes_is_survived(

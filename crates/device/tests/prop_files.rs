@@ -109,7 +109,7 @@ fn uring_here() -> bool {
 const LEN: usize = 70_001;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(littoral_testing::cases(24))]
 
     #[test]
     fn a_pread_pool_gives_the_bytes_of_the_file(asks in asks(LEN as u64, 1), slots in 1u32..20, threads in 1u32..5) {

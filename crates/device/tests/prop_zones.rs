@@ -226,6 +226,7 @@ fn agree<M: Medium>(dev: &mut Emulated<M>, ops: &[Op], open: u32, active: u32) {
 }
 
 proptest! {
+    #![proptest_config(littoral_testing::standard())]
     #[test]
     fn the_model_agrees_with_the_textbook(ops in ops(), open in 0u32..4, active in 0u32..5) {
         let active = if active > 0 { active.max(open) } else { 0 };
@@ -266,7 +267,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(littoral_testing::cases(40))]
     #[test]
     fn the_file_agrees_with_the_textbook_and_survives_its_process(ops in ops(), open in 0u32..4) {
         let dir = tempfile::tempdir().unwrap();

@@ -83,7 +83,7 @@ fn rank_program(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 30, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 30, ..littoral_testing::cases(60) })]
     #[test]
     fn ranges_agree_with_one_memory(
         programs in programs(), pieces in pieces(), log_capacity in 1usize..40,

@@ -182,7 +182,7 @@ fn rank_program(mut job: Job, phases: &[Phase], raw: bool, shadow: &[AtomicU8]) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 30, ..ProptestConfig::with_cases(40) })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 30, ..littoral_testing::cases(40) })]
     #[test]
     fn race_free_programs_agree_with_one_memory(
         programs in programs(), log_capacity in 1usize..20, predict: bool, mprotect: bool,

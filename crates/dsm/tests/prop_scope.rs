@@ -63,7 +63,7 @@ fn programs() -> impl Strategy<Value = Vec<Vec<Step>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(littoral_testing::cases(400))]
     #[test]
     fn race_free_programs_read_what_they_should(
         programs in programs(), schedule in proptest::collection::vec(any::<prop::sample::Index>(), 4000),

@@ -97,7 +97,7 @@ fn render(edges: &[(String, String, f32)], format: Format) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(littoral_testing::cases(60))]
 
     #[test]
     fn every_text_format_yields_the_same_graph(

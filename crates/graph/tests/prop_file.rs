@@ -126,7 +126,7 @@ fn check_order(graph: &GraphFile, direction: Direction) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(160))]
+    #![proptest_config(littoral_testing::cases(160))]
 
     #[test]
     fn every_list_comes_back_through_table_and_scan(

@@ -64,7 +64,7 @@ fn the_undamaged_images_pass() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(littoral_testing::cases(600))]
 
     #[test]
     fn any_flipped_bit_is_found(kind in 0u8..32, at: Index, bit in 0u8..8) {

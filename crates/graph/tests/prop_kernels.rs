@@ -72,7 +72,7 @@ fn with_file(image: &[u8], f: impl FnOnce(&GraphFile)) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(littoral_testing::cases(48))]
 
     #[test]
     fn answers_verify_in_memory(
@@ -114,7 +114,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(6))]
+    #![proptest_config(littoral_testing::cases(6))]
 
     #[test]
     fn answers_verify_from_files(edges in edges(), build in build_options(), threads in 1usize..3) {

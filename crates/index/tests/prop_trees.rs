@@ -153,6 +153,7 @@ fn run(tree: &mut impl Tree, ops: &[Op]) {
 }
 
 proptest! {
+    #![proptest_config(littoral_testing::standard())]
     #[test]
     fn zb_is_a_map(ops in ops(400), n in 4usize..8) {
         run(&mut Zb::create(pages(1 << 16), Shape::paper(n, 2, 1)).unwrap(), &ops);

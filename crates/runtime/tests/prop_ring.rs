@@ -61,6 +61,7 @@ async fn hasty(cx: Cx<'_, Scripted>, a: u64, b: u64) -> Result<(u64, u64), Error
 }
 
 proptest! {
+    #![proptest_config(littoral_testing::standard())]
     #[test]
     fn every_read_brings_its_own_bytes_whatever_the_order_of_answers(
         delays in proptest::collection::vec(0u64..20, 1..300),

@@ -50,7 +50,7 @@ fn alive(pool: &Pool<Dram>) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(littoral_testing::cases(48))]
 
     #[test]
     fn maps_agree_with_the_standard_one(ops in ops(90, 700)) {

@@ -154,6 +154,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn a_group_verifies_only_whole_and_as_itself(
             body in proptest::collection::vec(any::<u8>(), 0..1500), flip in any::<prop::sample::Index>(),

@@ -43,6 +43,7 @@ const BENCH: &[&str] = &[
 
 const ALLOWED: &[Row] = &[
     ("littoral-base", &[]),
+    ("littoral-testing", &[]),
     ("littoral-tidy", &[]),
     ("littoral-device", &["littoral-base"]),
     ("littoral-la64", &["littoral-base"]),

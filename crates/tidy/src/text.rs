@@ -1,5 +1,5 @@
 //! Rules on plain text: ASCII in code, line width, leftover markers, words that must not be
-//! committed.
+//! committed, configurations of property tests.
 //!
 //! - Code may hold one non-ASCII character, the micro sign, which users type.
 //! - Machine paths say where somebody worked, not how the software works; they are never committed.
@@ -24,6 +24,9 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("/Us", "ers/"),
 ];
 
+/// Whose configurations property tests have.
+const SEEDS: &str = "littoral_testing::";
+
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Breaches of the text rules.
@@ -31,6 +34,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.rust() {
         findings.extend(numbered(text).filter_map(|(n, line)| check_code_line(path, n, line)));
+        findings.extend(check_property_tests(path, text));
     }
     for (path, text) in tree.files(|_| true) {
         findings.extend(numbered(text).filter_map(|(n, line)| check_any_line(path, n, line)));
@@ -55,6 +59,19 @@ fn check_code_line(path: &str, n: usize, line: &str) -> Option<Finding> {
         body.starts_with("//") && !body.starts_with("//! |") && !body.starts_with("/// |");
     (comment && columns > COLUMNS_MAX && !line.contains("http"))
         .then(|| Finding::new("columns", place, format!("{columns} columns; at most 100")))
+}
+
+/// Without a configuration of `littoral_testing` a failing case rewrites a committed file of seeds.
+fn check_property_tests<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
+    let next = text.lines().skip(1).chain([""]);
+    let lines = numbered(text).zip(next);
+    let starts = lines.filter(|((_, line), _)| line.trim() == "proptest! {");
+    let bare =
+        starts.filter(|(_, next)| !next.contains("proptest_config(") || !next.contains(SEEDS));
+    bare.map(move |((n, _), _)| {
+        let what = "begin the block with #![proptest_config(littoral_testing::cases(N))]";
+        Finding::new("proptest-config", format!("{path}:{n}"), what)
+    })
 }
 
 fn check_any_line(path: &str, n: usize, line: &str) -> Option<Finding> {

@@ -168,6 +168,12 @@ fn text_rules_find_their_breaches() {
     assert_found(&[(FILE, &source("// caf\u{e9}"))], "ascii", FILE);
     assert_eq!(findings(&[(FILE, &source("// 4 \u{b5}s"))]), []);
     assert_found(&[(FILE, &source(&format!("// {}", "a".repeat(98))))], "columns", FILE);
+    let block = |first: &str| source(&format!("proptest! {{\n    {first}\n}}"));
+    assert_found(&[(FILE, &block("#[test]"))], "proptest-config", FILE);
+    let other = "#![proptest_config(ProptestConfig::with_cases(3))]";
+    assert_found(&[(FILE, &block(other))], "proptest-config", FILE);
+    let good = block("#![proptest_config(littoral_testing::cases(3))]");
+    assert_eq!(findings(&[(FILE, &good)]), []);
     let path = format!("kept in {}somewhere\n", concat!("/wo", "rk/"));
     assert_found(&[("README.md", &path)], "machine-path", "README.md:1");
     let lock = [("Cargo.lock", "source = \"registry+https://mirror.example/index\"\n")];

@@ -137,6 +137,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn a_window_is_a_byte_array(
             ops in proptest::collection::vec((0usize..100, proptest::collection::vec(any::<u8>(), 0..30)), 0..40),

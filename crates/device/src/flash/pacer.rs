@@ -302,6 +302,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn answers_never_come_before_latency_nor_out_of_order(
             lens in proptest::collection::vec(0u32..5000, 1..200), rate in 1e6..1e9, link in 1e8..1e11,

@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(littoral_testing::cases(24))]
 
         #[test]
         fn little_s_law_holds(outstanding in 1u32..600, read_bytes in 16u32..2048, seed: u64) {

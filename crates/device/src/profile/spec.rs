@@ -269,6 +269,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn the_nearest_legal_value_is_legal_and_no_other_is_nearer(value in 0u64..1 << 20, i in 0..FLASH.len()) {
             let row = &FLASH[i];

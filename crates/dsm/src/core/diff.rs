@@ -117,6 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn applying_a_diff_to_the_twin_gives_the_page(
             twin in proptest::collection::vec(any::<u8>(), 256),

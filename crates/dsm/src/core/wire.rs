@@ -210,6 +210,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn messages_come_back(m in any_message()) {
             prop_assert_eq!(decode(&encode(&m)).unwrap(), m);

@@ -165,6 +165,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn bodies_arrive_whole_and_in_order_however_frames_are_swapped(
             bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 1..12),

@@ -474,6 +474,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn passes_and_buckets_change_nothing(
             n in 1u32..300, threads in 1usize..4, pass_arcs in 1u64..200, bucket_arcs in 1u64..40,

@@ -285,6 +285,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn any_words_at_all_are_iterated_without_panic(
             mut words in proptest::collection::vec(any::<u32>(), 128),

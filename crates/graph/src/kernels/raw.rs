@@ -213,6 +213,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn the_vector_form_agrees_with_the_portable_one(
             front in proptest::collection::vec(any::<u64>(), 4),
