@@ -53,6 +53,16 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Whether a process has an open file at `path` that is locked.
+fn has_locked(process: u32, path: &Path) -> bool {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let mut there = files.filter(|f| fs::read_link(f.path()).is_ok_and(|target| target == path));
+    there.any(|f| {
+        let info = Path::new("/proc").join(process.to_string()).join("fdinfo").join(f.file_name());
+        fs::read_to_string(info).is_ok_and(|text| text.contains("FLOCK"))
+    })
+}
+
 /// Lines of eight scattered digits each, tab, number.
 fn lines(from: u64, to: u64) -> String {
     (from..to).map(|i| format!("{:08}\t{i}\n", i.wrapping_mul(48_271) % 99_999_989)).collect()
@@ -212,14 +222,15 @@ fn a_store_on_a_machines_file_is_found_again_and_has_one_owner() {
     refused(dir.path(), &["kv", "create", "s", "--machine", "m.toml"], 3, &["not overwritten"]);
     let zones = done(dir.path(), &["machine", "zones", "--file", "m.toml"]);
     assert!(zones.contains("Conventional") && zones.contains("Sequential"), "{zones}");
-    // A load that waits for its input holds the store, once it has locked it.
+    // A load that waits for its input holds the store, once it has locked it. A lock on another file
+    // that it inherits does not count.
+    let inherited = fs::File::create(dir.path().join("inherited")).unwrap();
+    inherited.lock().unwrap();
     let mut holder = command(dir.path(), &["kv", "load", "s", "-"]);
-    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let locks = format!("/proc/{}/fdinfo", holder.id());
-    until("the load to lock its store", || {
-        let files = fs::read_dir(&locks).unwrap().flatten();
-        files.filter_map(|f| fs::read_to_string(f.path()).ok()).any(|f| f.contains("FLOCK"))
-    });
+    holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(inherited);
+    let mut holder = holder.spawn().unwrap();
+    let drive = dir.path().canonicalize().unwrap().join("drive.img");
+    until("the load to lock its store", || has_locked(holder.id(), &drive));
     refused(dir.path(), &["kv", "get", "s", "k"], 3, &["drive.img", "another process"]);
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());

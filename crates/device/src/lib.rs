@@ -20,6 +20,7 @@ pub mod fabric;
 pub mod flash;
 pub mod memory;
 pub mod nand;
+mod owned_file;
 pub mod pmem;
 pub mod profile;
 mod raw;

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use littoral_base::fault::{Op, Plan, Verdict};
 use littoral_base::rng;
-use rustix::fs::{FlockOperation, flock};
 
 use super::BLOCK_BYTES;
 use crate::error::{Error, Kind, Result};
+use crate::owned_file::OwnedFile;
 
 /// Two blocks of [`BLOCK_BYTES`].
 pub trait Store {
@@ -38,7 +38,7 @@ pub trait Store {
 /// The blocks at an offset of a file or block device.
 #[derive(Debug)]
 pub struct FileStore {
-    file: File,
+    file: OwnedFile,
     path: PathBuf,
     offset: u64,
 }
@@ -53,8 +53,8 @@ impl FileStore {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(io)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(FileStore { file, path: path.to_owned(), offset }),
+        match OwnedFile::exclusive(file) {
+            Ok(file) => Ok(FileStore { file, path: path.to_owned(), offset }),
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let message = format!("{} is in use by another process", path.display());
                 Err(Error::new(Kind::Busy, message))

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use super::Ticket;
 use crate::error::{Error, Kind, Result};
+use crate::owned_file::OwnedFile;
 
 /// What direct I/O is aligned to: no device asks for more.
 const ALIGN: usize = 4096;
@@ -20,7 +21,7 @@ const ALIGN: usize = 4096;
 /// A file or block device read and written in whole blocks.
 #[derive(Debug)]
 pub(super) struct DirectFile {
-    file: File,
+    file: OwnedFile,
     path: String,
 }
 
@@ -50,7 +51,7 @@ impl DirectFile {
             other => other,
         };
         let file = file.map_err(failed)?;
-        super::file::lock(&file, path)?;
+        let file = super::file::lock(file, path)?;
         Ok(DirectFile { file, path: name })
     }
 
@@ -64,7 +65,7 @@ impl DirectFile {
 
     /// Bytes of the file or device.
     pub(super) fn len(&self) -> Result<u64> {
-        let end = (&self.file).seek(SeekFrom::End(0));
+        let end = (&*self.file).seek(SeekFrom::End(0));
         end.map_err(|e| Error::with_source(Kind::Io, format!("{}: size", self.path), e))
     }
 

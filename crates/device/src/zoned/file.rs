@@ -27,6 +27,7 @@ use super::ZoneState;
 use super::emulated::{Emulated, Medium};
 use super::zones::{Geometry, Zone, ZoneTable};
 use crate::error::{Error, Kind, Result};
+use crate::owned_file::OwnedFile;
 
 /// A zoned device in a sparse file.
 pub type FileDevice = Emulated<SparseFile>;
@@ -51,7 +52,7 @@ const STATES: [ZoneState; 8] = [
 /// The file behind a [`FileDevice`].
 #[derive(Debug)]
 pub struct SparseFile {
-    file: File,
+    file: OwnedFile,
     path: String,
     geometry: Geometry,
     records: Vec<Zone>,
@@ -186,7 +187,7 @@ impl FileDevice {
             }
             _ => Error::with_source(Kind::Io, format!("{}: create", path.display()), e),
         })?;
-        lock(&file, path)?;
+        let file = lock(file, path)?;
         let medium = SparseFile::lay_out(file, path, geometry, &table)?;
         Ok(Emulated::over(medium, table))
     }
@@ -202,7 +203,7 @@ impl FileDevice {
         let at = || path.display().to_string();
         let file =
             opened.map_err(|e| Error::with_source(Kind::Io, format!("{}: open", at()), e))?;
-        lock(&file, path)?;
+        let file = lock(file, path)?;
         let geometry = read_header(&file).map_err(|e| e.in_context(at()))?;
         let mut table = ZoneTable::new(geometry).map_err(|e| e.in_context(at()))?;
         let mut records = read_records(&file, &geometry).map_err(|e| e.in_context(at()))?;
@@ -217,7 +218,7 @@ impl FileDevice {
 }
 
 impl SparseFile {
-    fn lay_out(file: File, path: &Path, g: Geometry, table: &ZoneTable) -> Result<SparseFile> {
+    fn lay_out(file: OwnedFile, path: &Path, g: Geometry, table: &ZoneTable) -> Result<SparseFile> {
         let records = (0..g.zones()).filter_map(|z| table.get(ZoneId(z))).collect();
         let path = path.display().to_string();
         let medium = SparseFile { file, path, geometry: g, records };
@@ -232,9 +233,8 @@ impl SparseFile {
     }
 }
 
-pub(super) fn lock(file: &File, path: &Path) -> Result<()> {
-    use rustix::fs::{FlockOperation, flock};
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
+pub(super) fn lock(file: File, path: &Path) -> Result<OwnedFile> {
+    OwnedFile::exclusive(file).map_err(|e| {
         let text = format!("{}: another process has this device open", path.display());
         Error::with_source(Kind::Busy, text, std::io::Error::from(e))
     })

@@ -1,0 +1,80 @@
+//! A file that this process has locked for itself.
+//!
+//! Invariants
+//! - The lock is an advisory one on the open file (flock). It is given back when the [`OwnedFile`]
+//!   is dropped, also while a child process that another thread is starting still has a duplicate
+//!   of the descriptor: closing the descriptor alone would leave the file locked until that child
+//!   has begun its program.
+//! - A forked child that drops its copy leaves the lock to the process that took it.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use littoral_base::mutant;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// An open, locked file; see the module's page.
+#[derive(Debug)]
+pub(crate) struct OwnedFile {
+    file: File,
+    process: u32,
+}
+
+impl OwnedFile {
+    /// Locks `file` for one owner.
+    ///
+    /// # Errors
+    /// `WOULDBLOCK` when it is locked, else what the system says.
+    pub(crate) fn exclusive(file: File) -> Result<OwnedFile, Errno> {
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map(|()| Self::of_this_process(file))
+    }
+
+    fn of_this_process(file: File) -> OwnedFile {
+        OwnedFile { file, process: std::process::id() }
+    }
+}
+
+impl Deref for OwnedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl AsFd for OwnedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for OwnedFile {
+    fn drop(&mut self) {
+        let is_ours = self.process == std::process::id();
+        if is_ours && !mutant!("device_lock_left_to_descriptor") {
+            // Where this fails, closing the descriptor gives the lock back.
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_ends_with_its_owner_and_not_with_the_last_descriptor() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let again = || OwnedFile::exclusive(file.reopen().unwrap());
+        let owner = again().unwrap();
+        // What a child has between its fork and its exec.
+        let inherited = owner.try_clone().unwrap();
+        assert_eq!(again().err(), Some(Errno::WOULDBLOCK));
+        drop(owner);
+        drop(again().unwrap());
+        drop(inherited);
+        again().unwrap();
+    }
+}
