@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use littoral::base::error::Class;
 use littoral::base::units::Bytes;
@@ -64,6 +65,7 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
         program: args.program.clone(),
         arguments: args.arguments.clone(),
         bytes_max,
+        silence: Duration::from_nanos(args.silence.as_nanos()),
         variables: faults.into_iter().collect(),
     })
 }

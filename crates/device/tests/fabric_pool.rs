@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use littoral_base::rng::{self, Rng};
 use littoral_base::units::NodeId;
@@ -13,7 +14,8 @@ use littoral_device::fabric::board::{Board, DmaWrite};
 use littoral_device::fabric::hostile::{HostilePool, HostileView};
 use littoral_device::fabric::mailbox::PoolAgent;
 use littoral_device::fabric::pool::{PoolFabric, PoolLayout, RING_BYTES};
-use littoral_device::fabric::{Fabric, Liveness};
+use littoral_device::fabric::process::Identity;
+use littoral_device::fabric::{Fabric, Liveness, SILENCE_MIN};
 use littoral_device::memory::{Domain, Promise};
 use littoral_device::pmem::FlushFence;
 
@@ -178,22 +180,78 @@ fn what_a_pool_cannot_do_is_refused() {
     assert!(PoolFabric::new(small, PoolLayout::new(2, 64), NodeId(0)).is_err());
 }
 
+/// A node of another machine, as far as the others can tell.
+fn stranger(view: HostileView, layout: PoolLayout, me: NodeId) -> PoolFabric<HostileView> {
+    let own = Identity::own();
+    let elsewhere = Identity { machine: own.machine ^ 1, ..own };
+    PoolFabric::new_as(view, layout, me, elsewhere).unwrap()
+}
+
 #[test]
 fn a_dead_receiver_does_not_hold_a_sender_back_for_ever() {
-    let nodes = hostile(2, 0, 3);
+    let layout = PoolLayout::new(2, 0);
+    let pool = HostilePool::new(layout.pool_bytes(), 3, 20);
+    let other = stranger(pool.view(1), layout, NodeId(1));
+    let node = PoolFabric::new(pool.view(0), layout, NodeId(0)).unwrap();
+    let node = node.with_silence(SILENCE_MIN).unwrap();
     let message = vec![1; RING_BYTES / 2];
     let mut sent = 0;
     let error = loop {
-        match nodes[0].post(NodeId(1), &message) {
+        match node.post(NodeId(1), &message) {
             Ok(()) => sent += 1,
             Err(e) => break e,
         }
     };
     assert_eq!((sent, error.kind()), (1, Kind::Io));
-    assert!(error.to_string().contains("node 1"), "{error}");
-    assert!(matches!(nodes[0].liveness(NodeId(1)), Liveness::Dead(_)));
-    nodes[1].show_life().unwrap();
-    assert_eq!(nodes[0].liveness(NodeId(1)), Liveness::Alive, "a beat that moves is life");
+    assert!(error.to_string().contains("node 1 is gone: no sign of life"), "{error}");
+    assert!(matches!(node.liveness(NodeId(1)), Liveness::Dead(_)));
+    other.show_life().unwrap();
+    assert_eq!(node.liveness(NodeId(1)), Liveness::Alive, "a beat that moves is life");
+    drop(other);
+    assert_eq!(node.liveness(NodeId(1)), Liveness::Dead("it left the job".into()));
+}
+
+/// Looks at node 1 for longer than a silence that would be too long.
+fn look_at_a_silent_node(node: &PoolFabric<HostileView>) {
+    let began = Instant::now();
+    while began.elapsed() < 2 * SILENCE_MIN {
+        assert_eq!(node.liveness(NodeId(1)), Liveness::Alive);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn silence_is_no_death_on_one_machine() {
+    let layout = PoolLayout::new(2, 0);
+    let pool = HostilePool::new(layout.pool_bytes(), 4, 20);
+    let node = PoolFabric::new(pool.view(0), layout, NodeId(0)).unwrap();
+    let node = node.with_silence(SILENCE_MIN).unwrap();
+    look_at_a_silent_node(&node);
+    // Node 1 is a process that does nothing at all, then one that has ended.
+    let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+    let process = u64::from(child.id());
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let start = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap();
+    let identity = Identity { process, start: start.parse().unwrap(), ..Identity::own() };
+    let other = PoolFabric::new_as(pool.view(1), layout, NodeId(1), identity).unwrap();
+    look_at_a_silent_node(&node);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let began = Instant::now();
+    while node.liveness(NodeId(1)) == Liveness::Alive {
+        assert!(began.elapsed() < LONG, "the end of process {process} went unnoticed");
+    }
+    let ended = Liveness::Dead(format!("process {process} ended"));
+    assert_eq!(node.liveness(NodeId(1)), ended);
+    drop(other);
+    node.wait_for_all(Duration::ZERO).unwrap();
+    let lone = HostilePool::new(layout.pool_bytes(), 5, 20);
+    let lone = PoolFabric::new(lone.view(1), layout, NodeId(1)).unwrap();
+    let absent = lone.wait_for_all(Duration::ZERO).unwrap_err();
+    assert!(absent.to_string().contains("node 0 has not joined"), "{absent}");
+    assert_eq!(lone.liveness(NodeId(0)), Liveness::Alive, "a node that has not joined is not dead");
+    assert!(PoolFabric::new(pool.view(0), layout, NodeId(0)).unwrap().with_silence(LONG).is_ok());
+    assert!(node.with_silence(SILENCE_MIN / 2).is_err());
 }
 
 /// Answers with what it was asked, garbled, and writes what it was told into the teller's window.

@@ -4,14 +4,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
+use std::io::Write as _;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use littoral_base::rng::{self, Rng};
 use littoral_base::units::NodeId;
 use littoral_device::Kind;
+use littoral_device::fabric::process::{Halt, halt_of};
 use littoral_device::fabric::shm::{RING_BYTES, ShmFabric, ShmLayout};
-use littoral_device::fabric::{Fabric, Liveness, Rmw};
+use littoral_device::fabric::{Fabric, Liveness, Rmw, SILENCE_MIN};
 
 /// Nothing takes so long unless it hangs.
 const LONG: Duration = Duration::from_secs(120);
@@ -147,7 +149,8 @@ fn child_node() {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let fabric = ShmFabric::attach(&file, ShmLayout::new(2, 64), NodeId(1)).unwrap();
     fabric.post(NodeId(0), b"here").unwrap();
-    std::thread::sleep(Duration::from_secs(60));
+    // Killed long before.
+    std::thread::sleep(Duration::from_secs(600));
 }
 
 fn with_child(act: impl FnOnce(&ShmFabric, &mut Child)) {
@@ -156,7 +159,7 @@ fn with_child(act: impl FnOnce(&ShmFabric, &mut Child)) {
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     let layout = ShmLayout::new(2, 64);
     layout.create(&file).unwrap();
-    let fabric = ShmFabric::attach(&file, layout, NodeId(0)).unwrap();
+    let fabric = ShmFabric::attach_with_silence(&file, layout, NodeId(0), SILENCE_MIN).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_node"])
         .env(PATH, &path)
@@ -181,17 +184,67 @@ fn death(fabric: &ShmFabric) -> String {
 }
 
 #[test]
-fn a_killed_process_and_a_stopped_one_are_noticed_and_named() {
+fn a_killed_process_is_dead_and_named() {
     with_child(|fabric, child| {
         child.kill().unwrap();
         assert_eq!(death(fabric), format!("process {} ended", child.id()));
         let refused = fabric.signal(NodeId(1), 0, 1).unwrap_err();
         assert!(refused.to_string().starts_with("node 1 is gone: process"), "{refused}");
     });
+}
+
+/// Waits until a handle would have declared a silent node dead, however slowly this machine runs.
+fn listen_for_longer_than(limit: Duration, mut look: impl FnMut()) {
+    let began = Instant::now();
+    while began.elapsed() < 2 * limit {
+        look();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_stopped_process_is_alive_until_it_ends() {
     with_child(|fabric, child| {
         let pid = rustix::process::Pid::from_child(child);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-        let how = death(fabric);
-        assert!(how.contains("no sign of life"), "{how}");
+        listen_for_longer_than(SILENCE_MIN, || {
+            assert_eq!(fabric.liveness(NodeId(1)), Liveness::Alive);
+        });
+        child.kill().unwrap();
+        assert_eq!(death(fabric), format!("process {} ended", child.id()));
+    });
+}
+
+/// The debugger's part, with the little that is unsafe.
+mod raw {
+    #![allow(unsafe_code)] // Reason: holding a process as a debugger does.
+
+    use std::ptr::null_mut;
+
+    /// Takes hold of a process and halts it; whether that is allowed here.
+    pub(super) fn hold(process: u32) -> bool {
+        let ask = |request| {
+            // SAFETY: neither request reads or writes memory of this process.
+            unsafe { libc::ptrace(request, process, null_mut::<u8>(), null_mut::<u8>()) == 0 }
+        };
+        ask(libc::PTRACE_SEIZE) && ask(libc::PTRACE_INTERRUPT)
+    }
+}
+
+#[test]
+fn a_process_that_a_debugger_holds_is_alive() {
+    with_child(|fabric, child| {
+        if !raw::hold(child.id()) {
+            let said = writeln!(std::io::stderr(), "SKIPPED: this system refuses debuggers");
+            return said.unwrap();
+        }
+        let held = || matches!(halt_of(child.id()), Some(Halt::Traced(debugger)) if debugger > 0);
+        let began = Instant::now();
+        while !held() {
+            assert!(began.elapsed() < LONG, "it is not held: {:?}", halt_of(child.id()));
+        }
+        listen_for_longer_than(SILENCE_MIN, || {
+            assert_eq!(fabric.liveness(NodeId(1)), Liveness::Alive);
+        });
     });
 }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
 use littoral_device::Kind;
+use littoral_device::fabric::process::Identity;
 use littoral_device::fabric::tcp::TcpFabric;
-use littoral_device::fabric::{Fabric, Liveness};
+use littoral_device::fabric::{Fabric, Liveness, SILENCE_MIN};
 
 /// Nothing takes so long unless it hangs.
 const LONG: Duration = Duration::from_secs(120);
@@ -135,23 +136,36 @@ fn a_node_that_leaves_is_named_and_nobody_hangs() {
     assert_eq!(job[0].fetch_add(NodeId(2), 0, 5).unwrap(), 0, "the others go on");
 }
 
-/// A peer that greets properly and then sends nothing, or noise.
-fn with_stranger(act: impl FnOnce(&mut TcpStream)) -> TcpFabric {
+/// A peer that greets properly, says who it is, and then sends nothing, or noise.
+fn with_stranger(identity: Identity, act: impl FnOnce(&mut TcpStream, &TcpFabric)) -> TcpFabric {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let all = [address, address];
     std::thread::scope(|s| {
-        let node =
-            s.spawn(|| TcpFabric::connect(NodeId(0), &[address, address], &listener, 64).unwrap());
+        let node = s.spawn(|| {
+            let me = NodeId(0);
+            TcpFabric::connect_with_silence(me, &all, &listener, 64, SILENCE_MIN).unwrap()
+        });
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(&1u16.to_le_bytes()).unwrap();
         let fabric = node.join().unwrap();
-        act(&mut stream);
+        let mut frame = 32u32.to_le_bytes().to_vec();
+        frame.push(12);
+        frame.extend([0; 8]);
+        frame.extend(identity.encode());
+        stream.write_all(&frame).unwrap();
+        act(&mut stream, &fabric);
         let begin = Instant::now();
         while fabric.liveness(NodeId(1)) == Liveness::Alive && begin.elapsed() < LONG {
             std::thread::sleep(Duration::from_millis(5));
         }
         fabric
     })
+}
+
+fn elsewhere() -> Identity {
+    let own = Identity::own();
+    Identity { machine: own.machine ^ 1, ..own }
 }
 
 fn obituary(fabric: &TcpFabric) -> String {
@@ -162,17 +176,33 @@ fn obituary(fabric: &TcpFabric) -> String {
 }
 
 #[test]
-fn a_silent_peer_is_dead_and_a_wait_on_it_ends() {
-    let fabric = with_stranger(|_| {});
-    assert!(obituary(&fabric).contains("silent"));
-    assert_eq!(fabric.get(NodeId(1), 0, &mut [0; 8]).unwrap_err().kind(), Kind::Io);
+fn a_silent_peer_of_another_machine_is_dead_and_a_wait_on_it_ends() {
+    let cut_off = Identity { network: Identity::own().network ^ 1, ..Identity::own() };
+    for identity in [elsewhere(), cut_off] {
+        let fabric = with_stranger(identity, |_, _| {});
+        assert!(obituary(&fabric).contains("silent"));
+        assert_eq!(fabric.get(NodeId(1), 0, &mut [0; 8]).unwrap_err().kind(), Kind::Io);
+    }
+}
+
+#[test]
+fn a_silent_peer_of_this_machine_is_alive_until_its_stream_ends() {
+    let fabric = with_stranger(Identity::own(), |stream, fabric| {
+        let begin = Instant::now();
+        while begin.elapsed() < 2 * SILENCE_MIN {
+            assert_eq!(fabric.liveness(NodeId(1)), Liveness::Alive);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+    });
+    assert!(!obituary(&fabric).contains("silent"));
 }
 
 #[test]
 fn noise_kills_the_connection_and_not_the_node() {
-    let fabric = with_stranger(|s| s.write_all(&[0xff; 64]).unwrap());
+    let fabric = with_stranger(elsewhere(), |s, _| s.write_all(&[0xff; 64]).unwrap());
     assert!(obituary(&fabric).contains("frame"));
-    let fabric = with_stranger(|s| {
+    let fabric = with_stranger(elsewhere(), |s, _| {
         let mut frame = 3u32.to_le_bytes().to_vec();
         frame.extend([2; 12]);
         s.write_all(&frame).unwrap();

@@ -16,14 +16,15 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use littoral_base::rng::{self, Rng as _};
+use littoral_device::fabric::SILENCE_MIN;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, Plan, hosts, run};
 use rustix::process::{Pid, Signal, kill_process};
 
 use processes::{
-    MARKS, be_a_rank, gone, launched, launcher, mark, marks_folder, say, text, until,
-    wait_for_marks,
+    IMPATIENT, MARKS, be_a_rank, gone, launched, launcher, mark, marks_folder, pause, say,
+    stop_and_go_on, text, until, wait_for_marks,
 };
 
 const HOSTS: &str = "DSM_TEST_HOSTS";
@@ -58,6 +59,7 @@ fn rank_program(words: &[String]) -> ExitCode {
     match words[0].as_str() {
         "hold" => hold(),
         "meet" => meet(),
+        "pause" => pause(),
         "twice" => misuse(|job| {
             job.lock(LockId(5))?;
             job.lock(LockId(5))
@@ -183,24 +185,18 @@ fn when_a_rank_is_killed_the_others_say_who_held_what() {
 }
 
 #[test]
-fn when_a_rank_is_stopped_the_others_give_it_up() {
+fn when_a_rank_is_stopped_the_others_wait_and_the_job_goes_on_with_it() {
     on_every_fabric(|fabric| {
         let marks = tempfile::tempdir().unwrap();
-        let job = launch(3, fabric, "hold", marks.path()).spawn().unwrap();
-        let pids = wait_for_marks(marks.path(), 3);
-        kill_process(pids[2], Signal::STOP).unwrap();
-        let out = job.wait_with_output().unwrap();
-        let said = text(&out);
-        assert_eq!(out.status.code(), Some(3), "{fabric}: {said}");
-        assert_eq!(said.matches("died holding locks 5, 6").count(), 2, "{fabric}: {said}");
-        assert!(said.contains("launcher: killed rank 2"), "{fabric}: {said}");
-        assert!(!said.contains("killed rank 0") && !said.contains("killed rank 1"), "{said}");
-        assert!(pids.iter().all(|p| gone(*p)), "{fabric}");
+        let mut command = launch(3, fabric, "pause", marks.path());
+        let (code, said) = stop_and_go_on(&mut command, marks.path());
+        assert_eq!(code, Some(0), "{fabric}: {said}");
+        assert_eq!(said.matches("waiting for rank").count(), 1, "{fabric}: once; {said}");
     });
 }
 
-/// Kills or stops a rank some milliseconds after its start: while it joins, computes, waits.
-fn strike(fabric: &str, signal: Signal, seed: u64, rounds: u32) {
+/// Kills a rank some milliseconds after its start: while it joins, computes, waits.
+fn strike(fabric: &str, seed: u64, rounds: u32) {
     let mut rng = rng::stream(seed, fabric);
     for round in 0..rounds {
         let marks = tempfile::tempdir().unwrap();
@@ -212,7 +208,7 @@ fn strike(fabric: &str, signal: Signal, seed: u64, rounds: u32) {
             kill(&mut job);
             continue;
         };
-        if kill_process(*victim, signal).is_err() {
+        if kill_process(*victim, Signal::KILL).is_err() {
             kill(&mut job);
             continue;
         }
@@ -251,12 +247,28 @@ fn is_rank(pid: Pid) -> bool {
 
 #[test]
 fn a_rank_killed_at_any_point_ends_the_job() {
-    on_every_fabric(|f| strike(f, Signal::KILL, 11, 3));
+    on_every_fabric(|f| strike(f, 11, 3));
 }
 
+/// Stopped for longer than any silence that counts, while it joins, computes, waits or ends.
 #[test]
-fn a_rank_stopped_at_any_point_ends_the_job() {
-    on_every_fabric(|f| strike(f, Signal::STOP, 12, 1));
+fn a_rank_stopped_at_any_point_holds_the_job_and_no_more() {
+    on_every_fabric(|fabric| {
+        let mut rng = rng::stream(12, fabric);
+        let marks = tempfile::tempdir().unwrap();
+        let mut command = launch(3, fabric, "sor 64 200", marks.path());
+        let job = command.env(IMPATIENT, "yes").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(rng.random_range(5..250)));
+        let victim = ranks_of(&job).get(rng.random_range(0..3)).copied();
+        let stopped = victim.filter(|v| kill_process(*v, Signal::STOP).is_ok());
+        if let Some(rank) = stopped {
+            std::thread::sleep(2 * SILENCE_MIN);
+            // It may have ended before the signal came.
+            let _ = kill_process(rank, Signal::CONT);
+        }
+        let out = job.wait_with_output().unwrap();
+        assert!(out.status.success(), "{fabric}: {}", text(&out));
+    });
 }
 
 #[test]

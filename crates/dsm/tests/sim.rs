@@ -18,9 +18,8 @@ use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, run};
 use littoral_dsm::virtual_time::Compute;
-use rustix::process::{Pid, Signal, kill_process};
 
-use processes::{HANG, be_a_rank, launched, launcher, plan, say, text};
+use processes::{HANG, be_a_rank, launched, launcher, pause, plan, say, stop_and_go_on, text};
 
 #[test]
 fn process() {
@@ -41,13 +40,7 @@ fn process() {
 fn rank_program(words: &[String]) -> ExitCode {
     match words[0].as_str() {
         "end" => go_wrong(|_| std::process::exit(9)),
-        "stop" => go_wrong(|_| {
-            kill_process(Pid::from_raw(std::process::id() as i32).unwrap(), Signal::STOP).unwrap();
-            // Another thread may take the signal, at its leisure.
-            loop {
-                std::thread::sleep(Duration::from_secs(1));
-            }
-        }),
+        "pause" => pause(),
         "twice" => go_wrong(|job| {
             job.lock(LockId(5))?;
             job.lock(LockId(5))
@@ -188,9 +181,11 @@ fn a_rank_that_ends_is_named_by_the_others() {
 }
 
 #[test]
-fn a_rank_that_is_stopped_is_named_by_the_others() {
-    let text = fails("stop");
-    assert!(text.contains("died holding no lock: its process is stopped"), "{text}");
+fn a_rank_that_is_stopped_holds_the_job_until_it_goes_on() {
+    let marks = tempfile::tempdir().unwrap();
+    let mut command = launcher("3 tcp declared", "pause");
+    let (code, said) = stop_and_go_on(&mut command, marks.path());
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use littoral::base::units::Bytes;
+use littoral::base::units::{Bytes, Picos};
 
 use super::ShownArgs;
 
@@ -85,6 +85,10 @@ pub(crate) struct DsmRunArgs {
     /// Most bytes the job can share
     #[arg(long, value_name = "SIZE", default_value = "64GiB")]
     pub(crate) bytes: Bytes,
+    /// How long a rank of another machine may be silent before it is declared dead; a stopped rank
+    /// of this machine is waited for, and named after this time
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    pub(crate) silence: Picos,
     /// How raw accesses are noticed; the better one that works here otherwise
     #[arg(long, value_name = "HOW", value_parser = ["userfaultfd", "mprotect"])]
     pub(crate) faults: Option<String>,

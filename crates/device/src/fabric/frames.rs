@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Bytes that are no frame are told from a frame that has not all come; neither panics.
-//! - Beats and answers are not operations: they are not counted for acknowledgement.
+//! - Beats, answers and identities are not operations: they are not counted for acknowledgement.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -30,9 +30,10 @@ pub(super) const WAKE: u8 = 8;
 pub(super) const CHANGE: u8 = 9;
 pub(super) const BOARD_WRITE: u8 = 10;
 pub(super) const BOARD_READ: u8 = 11;
+pub(super) const IDENTITY: u8 = 12;
 
 pub(super) fn is_operation(kind: u8) -> bool {
-    !matches!(kind, ANSWER | BEAT_FRAME)
+    !matches!(kind, ANSWER | BEAT_FRAME | IDENTITY)
 }
 
 pub(super) enum Split<'b> {

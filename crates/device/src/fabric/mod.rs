@@ -9,8 +9,10 @@
 //! - Operations of one node on one other node take effect in program order; `flush` returns when
 //!   all earlier operations on that node have taken effect there.
 //! - `put` of at most eight aligned bytes is never seen in part.
-//! - A dead node is reported by `liveness` within a second and every operation on it fails with
-//!   `Kind::Io`; nothing hangs.
+//! - A dead node is reported by `liveness` and every operation on it fails with `Kind::Io`. A node
+//!   of this machine is dead once its process has ended, which is noticed at once; a node of another
+//!   machine is dead once it has been silent for longer than the fabric's limit
+//!   (`docs/design/dsm.md`, *Liveness*).
 //! - Windows of a non-coherent pool obey `memory::Domain`: a put is visible only after `flush`, a
 //!   get sees the medium.
 
@@ -22,6 +24,7 @@ pub mod hostile;
 pub mod mailbox;
 pub mod pool;
 pub mod pool_file;
+pub mod process;
 pub mod raw;
 pub mod shm;
 mod silence;
@@ -35,6 +38,7 @@ use std::time::{Duration, Instant};
 use littoral_base::units::NodeId;
 
 use crate::error::{Error, Kind, Result};
+pub use silence::{BEAT, JOIN_MAX, SILENCE_DEFAULT, SILENCE_MIN};
 
 /// Whether a node can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

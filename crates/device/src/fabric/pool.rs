@@ -4,7 +4,8 @@
 //! the hostile emulator, shared memory of one machine, and CXL-attached memory. There is no
 //! read-modify-write anywhere: every line has one writer.
 //!
-//! Layout, in 64-byte lines: one *beat* line a node; then, for every ordered pair of nodes, a ring
+//! Layout, in 64-byte lines: one *beat* line per node, {beat, state, process, start, machine,
+//! network} ([`super::process::Identity`]); then, for every ordered pair of nodes, a ring
 //! {tail line, head line, `RING_BYTES` of frames}; then the mailboxes of boards
 //! ([`super::mailbox`]); then one window a node. A frame is {length u64, bytes, padding to 8}; tail
 //! and head count bytes for ever, the tail written by the sender, the head by the receiver.
@@ -19,7 +20,9 @@
 //!   covers it) and the owner's next get; a line of a window has one writer at a time, since a line
 //!   goes back whole. Messages go through [`Fabric::post`] and need no such care.
 //! - A full ring holds the sender back until the receiver has read, or is dead.
-//! - Node `n` is dead when its beat has not moved for [`SILENCE_MAX`] while this node looked.
+//! - A node publishes its identity before its state says *joined*, and *left* when it is dropped.
+//! - When a node is dead: `docs/design/dsm.md`, *Liveness*. Its beat decides only when its process is
+//!   not one of this machine.
 //! - `fetch_add` is refused: a non-coherent pool has no atomic read-modify-write.
 
 use std::cell::{Cell, RefCell};
@@ -30,13 +33,12 @@ use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::mailbox::{Asking, MAILBOX_BYTES, Request};
-use super::silence::{self, Silence};
+use super::process::{Identity, Standing, Watch};
+use super::silence::{self, BEAT, JOIN_MAX, SILENCE_DEFAULT, Silence};
 use super::{Fabric, Liveness};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Domain, LINE_BYTES};
 
-/// A node whose beat has not moved for this long is dead.
-pub const SILENCE_MAX: Duration = silence::SILENCE_MAX;
 /// Bytes of frames that one node can send another ahead of its reading.
 pub const RING_BYTES: usize = 1 << 16;
 
@@ -44,6 +46,14 @@ const ORDER: Ordering = Ordering::Relaxed;
 const SPIN_TURNS: u32 = 500;
 const YIELD_TURNS: u32 = 1000;
 const NAP: Duration = Duration::from_micros(50);
+/// How long an answer of the kernel about a process is good for.
+const FRESH: Duration = Duration::from_millis(1);
+
+/// States of a node, in word 1 of its beat line.
+const ABSENT: u64 = 0;
+const JOINED: u64 = 1;
+const LEFT: u64 = 2;
+const LEAVES: &str = "it left the job";
 
 /// Where everything lies in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,14 +113,18 @@ impl PoolLayout {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What a node knows of another one's life.
+#[derive(Debug)]
 struct Heard {
+    watch: Option<Watch>,
+    /// When the kernel said last that it lives.
+    asked: Option<Instant>,
     beat: u64,
     silence: Silence,
 }
 
 /// One node of a pool fabric; see the module's page.
-pub struct PoolFabric<D> {
+pub struct PoolFabric<D: Domain> {
     domain: D,
     layout: PoolLayout,
     me: NodeId,
@@ -119,6 +133,9 @@ pub struct PoolFabric<D> {
     shown: Cell<Instant>,
     heard: RefCell<Vec<Heard>>,
     turn: Cell<usize>,
+    identity: Identity,
+    joined: Instant,
+    silence_max: Duration,
 }
 
 impl<D: Domain> PoolFabric<D> {
@@ -127,6 +144,15 @@ impl<D: Domain> PoolFabric<D> {
     /// # Errors
     /// `Kind::IllegalRequest` when the pool is too small or there is no such node.
     pub fn new(domain: D, layout: PoolLayout, me: NodeId) -> Result<Self> {
+        Self::new_as(domain, layout, me, Identity::own())
+    }
+
+    /// As `new`, for a node that stands in for another process, such as one of another machine in a
+    /// test of what happens there.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub fn new_as(domain: D, layout: PoolLayout, me: NodeId, identity: Identity) -> Result<Self> {
         if domain.len() < layout.pool_bytes() || me.index() >= layout.nodes {
             let what = format!(
                 "node {me} of {} on a pool of {} bytes; the layout needs {}",
@@ -137,10 +163,95 @@ impl<D: Domain> PoolFabric<D> {
             return Err(Error::new(Kind::IllegalRequest, what));
         }
         let now = Instant::now();
-        let heard =
-            RefCell::new(vec![Heard { beat: 0, silence: Silence::from(now) }; layout.nodes]);
+        let unheard = |_| Heard { watch: None, asked: None, beat: 0, silence: Silence::from(now) };
+        let heard = RefCell::new((0..layout.nodes).map(unheard).collect());
         let (beat, turn, shown) = (Cell::new(0), Cell::new(0), Cell::new(now));
-        Ok(PoolFabric { domain, layout, me, beat, shown, heard, turn })
+        let silence_max = SILENCE_DEFAULT;
+        let node = PoolFabric {
+            domain,
+            layout,
+            me,
+            beat,
+            shown,
+            heard,
+            turn,
+            identity,
+            joined: now,
+            silence_max,
+        };
+        node.join()?;
+        Ok(node)
+    }
+
+    /// The same node; nodes of other machines may be silent for `silence_max`.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` for a limit below [`super::SILENCE_MIN`].
+    pub fn with_silence(mut self, silence_max: Duration) -> Result<Self> {
+        self.silence_max = silence::checked(silence_max)?;
+        Ok(self)
+    }
+
+    /// Waits until every node has joined, at most for `timeout`.
+    ///
+    /// # Errors
+    /// `Kind::Io` naming the first that has not.
+    pub fn wait_for_all(&self, timeout: Duration) -> Result<()> {
+        let absent = |n: &usize| self.fresh(self.layout.beat(*n) + 8) == ABSENT;
+        let others = || (0..self.layout.nodes).filter(|n| *n != self.me.index());
+        let joined = || Ok((!others().any(|n| absent(&n))).then_some(()));
+        if self.until(timeout, joined)?.is_some() {
+            return Ok(());
+        }
+        let missing = others().find(absent).map_or("a node".into(), |n| format!("node {n}"));
+        let what = format!("{missing} has not joined within {} ms", timeout.as_millis());
+        Err(Error::new(Kind::Io, what))
+    }
+
+    /// Publishes who this node is, then that it has joined.
+    fn join(&self) -> Result<()> {
+        let line = self.layout.beat(self.me.index());
+        for (i, word) in self.identity.words().into_iter().enumerate() {
+            self.domain.store(line + 8 * (2 + i), word, ORDER);
+        }
+        self.domain.write_back(line, LINE_BYTES);
+        self.domain.fence()?;
+        self.publish(line + 8, JOINED)
+    }
+
+    fn identity_of(&self, n: usize) -> Identity {
+        let words = self.layout.beat(n) + 16;
+        self.domain.invalidate(words, 32);
+        Identity::from_words([0, 1, 2, 3].map(|i| self.domain.word(words + 8 * i, ORDER)))
+    }
+
+    /// How node `n`, which has joined, is dead; `None` when it is not.
+    fn judge(&self, n: usize) -> Option<String> {
+        let (mut heard, now) = (self.heard.borrow_mut(), Instant::now());
+        let heard = &mut heard[n];
+        if heard.asked.is_some_and(|asked| now.duration_since(asked) < FRESH) {
+            return None;
+        }
+        let watch =
+            heard.watch.get_or_insert_with(|| Watch::open(&self.identity, self.identity_of(n)));
+        heard.asked = None;
+        match watch.standing() {
+            Standing::Alive => {
+                heard.asked = Some(now);
+                None
+            }
+            // It may have left in good order before it ended.
+            Standing::Ended if self.fresh(self.layout.beat(n) + 8) == LEFT => Some(LEAVES.into()),
+            Standing::Ended => Some(format!("process {} ended", watch.identity().process)),
+            Standing::Unknown => {
+                let beat = self.fresh(self.layout.beat(n));
+                if beat != std::mem::replace(&mut heard.beat, beat) {
+                    heard.silence.end(now);
+                }
+                let silent = heard.silence.look(now, self.silence_max)?;
+                Some(format!("no sign of life for {} ms", silent.as_millis()))
+            }
+        }
     }
 
     /// The pool's memory, for its counters.
@@ -269,7 +380,7 @@ impl<D: Domain> PoolFabric<D> {
         loop {
             let now = Instant::now();
             // Since the last time, not since this wait began: many short waits are life, too.
-            if now.duration_since(self.shown.get()) > SILENCE_MAX / 8 {
+            if now.duration_since(self.shown.get()) > BEAT {
                 self.show_life()?;
             }
             if let Some(answer) = attempt()? {
@@ -429,16 +540,23 @@ impl<D: Domain> Fabric for PoolFabric<D> {
         if node == self.me {
             return Liveness::Alive;
         }
-        let beat = self.fresh(self.layout.beat(node.index()));
-        let mut heard = self.heard.borrow_mut();
-        let (last, now) = (&mut heard[node.index()], Instant::now());
-        if beat != last.beat {
-            last.beat = beat;
-            last.silence.end(now);
-        }
-        last.silence.look(now).map_or(Liveness::Alive, |silent| {
-            Liveness::Dead(format!("no sign of life for {} ms", silent.as_millis()))
-        })
+        let dead = match self.fresh(self.layout.beat(node.index()) + 8) {
+            ABSENT if self.joined.elapsed() > JOIN_MAX => {
+                Some(format!("it has not joined within {} s", JOIN_MAX.as_secs()))
+            }
+            ABSENT => None,
+            JOINED => self.judge(node.index()),
+            LEFT => Some(LEAVES.into()),
+            other => Some(format!("its beat line holds state {other}, which is none")),
+        };
+        dead.map_or(Liveness::Alive, Liveness::Dead)
+    }
+}
+
+impl<D: Domain> Drop for PoolFabric<D> {
+    fn drop(&mut self) {
+        // Where it fails the others notice the end of the process.
+        let _ = self.publish(self.layout.beat(self.me.index()) + 8, LEFT);
     }
 }
 

@@ -2,13 +2,14 @@
 //! futex for those who sleep.
 //!
 //! Every node maps one file (memfd, or under /dev/shm). Layout, in bytes: one page {magic, nodes,
-//! window bytes}; then per node four lines {state, process, beat} {post bell} {word bell} {spare};
-//! then, for every ordered pair of nodes, a ring {tail line, head line, `RING_BYTES` of frames};
-//! then one window a node. A frame is {length and a flag *more follows*, bytes, padding to 8}; a
-//! message longer than a frame may be travels in pieces and is put together by the receiver.
+//! window bytes}; then per node four lines {state, process, beat, start, machine, network}
+//! {post bell} {word bell} {spare}; then, for every ordered pair of nodes, a ring {tail line, head
+//! line, `RING_BYTES` of frames}; then one window per node. A frame is {length and a flag *more
+//! follows*, bytes, padding to 8}; a message longer than a frame may be travels in pieces and is put
+//! together by the receiver.
 //!
-//! A watcher thread a handle beats, watches the other processes (pidfd) and listens to their beats:
-//! a killed process is noticed at once, a stopped one by its silence.
+//! A watcher thread per handle beats and watches the other processes ([`super::process`]): one that
+//! ends is noticed at once. Beats decide about processes of other pid namespaces only.
 //!
 //! Invariants
 //! - The memory is coherent: a put is visible when it returns, `flush` has nothing to do.
@@ -17,13 +18,12 @@
 //! - Waiting spins for about [`SPIN_TURNS`] looks, or gives the processor away [`YIELD_TURNS`]
 //!   times when the job has more nodes than the machine has processors, and then sleeps; see
 //!   [`super::bell`].
-//! - A node that left, ended or fell silent for [`SILENCE_MAX`] is dead: operations on it fail with
+//! - A node that left or is dead (`docs/design/dsm.md`, *Liveness*): operations on it fail with
 //!   `Kind::Io` naming it, waits on it end. What it sent before is still delivered.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,21 +32,17 @@ use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::futex;
 
 use super::bell::{Bell, ring, sleep_unless};
+use super::process::{Identity, Standing, Watch};
 use super::raw::SharedWords;
-use super::silence::{self, Silence};
+use super::silence::{self, BEAT, SILENCE_DEFAULT, Silence};
 use super::window::{aligned_word, change, copy_in, copy_out, in_window};
 use super::{Fabric, Liveness, Rmw};
 use crate::error::{Error, Kind, Result};
 use crate::memory::LINE_BYTES;
 
-/// A node whose beat has not moved for this long is dead.
-pub const SILENCE_MAX: Duration = silence::SILENCE_MAX;
-/// How often a node beats.
-pub const BEAT: Duration = Duration::from_millis(150);
 /// Bytes that one node can send another ahead of its reading.
 pub const RING_BYTES: usize = 1 << 16;
 /// How often a waiter looks before it sleeps: a few microseconds.
@@ -57,7 +53,7 @@ pub const YIELD_TURNS: u32 = 10;
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 26;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"LITSHM01");
+const MAGIC: u64 = u64::from_le_bytes(*b"LITSHM02");
 const HEADER_BYTES: usize = 4096;
 const NODE_LINES: usize = 4;
 const PIECE_BYTES: usize = RING_BYTES / 4;
@@ -188,6 +184,8 @@ struct Shared {
     sending: Vec<Mutex<()>>,
     dead: Vec<OnceLock<String>>,
     closing: AtomicBool,
+    identity: Identity,
+    silence_max: Duration,
 }
 
 /// One node of a job in shared memory; see the module's page. Threads of a node may share it.
@@ -214,6 +212,20 @@ impl ShmFabric {
     /// somebody is node `me` already, `Kind::IllegalRequest` when there is no such node, `Kind::Io`
     /// when the system refuses.
     pub fn attach(file: &File, layout: ShmLayout, me: NodeId) -> Result<Self> {
+        Self::attach_with_silence(file, layout, me, SILENCE_DEFAULT)
+    }
+
+    /// As `attach`; nodes of other pid namespaces may be silent for `silence_max`.
+    ///
+    /// # Errors
+    /// As `attach`; `Kind::IllegalRequest` for a limit below [`super::SILENCE_MIN`].
+    pub fn attach_with_silence(
+        file: &File,
+        layout: ShmLayout,
+        me: NodeId,
+        silence_max: Duration,
+    ) -> Result<Self> {
+        let silence_max = silence::checked(silence_max)?;
         if me.index() >= layout.nodes {
             let what = format!("node {me} of a job with {} nodes", layout.nodes);
             return Err(Error::new(Kind::IllegalRequest, what));
@@ -242,6 +254,8 @@ impl ShmFabric {
             sending: (0..layout.nodes).map(|_| Mutex::new(())).collect(),
             dead: (0..layout.nodes).map(|_| OnceLock::new()).collect(),
             closing: AtomicBool::new(false),
+            identity: Identity::own(),
+            silence_max,
         };
         shared.take_seat()?;
         Self::watched(shared)
@@ -300,15 +314,22 @@ impl Shared {
 
     fn take_seat(&self) -> Result<()> {
         let at = self.layout.node(self.me);
-        let pid = u64::from(std::process::id());
+        let [process, start, machine, network] = self.identity.words();
         let seat = self.word(at);
-        if seat.compare_exchange(0, JOINED << 32 | pid, ORD, Ordering::Acquire).is_err() {
+        if seat.compare_exchange(0, JOINED << 32 | process, ORD, Ordering::Acquire).is_err() {
             let what = format!("node {} of this job was taken before; start a new job", self.me);
             return Err(Error::new(Kind::Busy, what));
         }
-        self.word(at + WORD).store(pid, Ordering::Release);
+        let words = [(1, process), (3, start), (4, machine), (5, network)];
+        words.into_iter().for_each(|(i, w)| self.word(at + i * WORD).store(w, Ordering::Relaxed));
         seat.store(JOINED, Ordering::Release);
         Ok(())
+    }
+
+    /// The identity of a node that has joined.
+    fn identity_of(&self, n: usize) -> Identity {
+        let at = self.layout.node(n);
+        Identity::from_words([1, 3, 4, 5].map(|i| self.word(at + i * WORD).load(Ordering::Relaxed)))
     }
 
     fn state(&self, n: usize) -> u64 {
@@ -521,20 +542,25 @@ impl Shared {
 
 const ORD: Ordering = Ordering::AcqRel;
 
-/// The thread that beats, and buries those who do not.
+/// The thread that beats, and marks nodes dead.
 struct Watcher<'s> {
     shared: &'s Shared,
     stopped: UnixStream,
-    processes: Vec<Option<OwnedFd>>,
-    heard: Vec<(u64, Silence)>,
+    others: Vec<Other>,
+}
+
+/// What the watcher knows of another node.
+struct Other {
+    watch: Option<Watch>,
+    beat: u64,
+    silence: Silence,
 }
 
 impl<'s> Watcher<'s> {
     fn new(shared: &'s Shared, stopped: UnixStream) -> Self {
-        let n = shared.layout.nodes;
-        let processes = (0..n).map(|_| None).collect();
-        let heard = vec![(0, Silence::from(Instant::now())); n];
-        Watcher { shared, stopped, processes, heard }
+        let other = |_| Other { watch: None, beat: 0, silence: Silence::from(Instant::now()) };
+        let others = (0..shared.layout.nodes).map(other).collect();
+        Watcher { shared, stopped, others }
     }
 
     fn run(&mut self) {
@@ -542,62 +568,52 @@ impl<'s> Watcher<'s> {
             let beat = self.shared.layout.node(self.shared.me) + 2 * WORD;
             self.shared.word(beat).fetch_add(1, Ordering::Release);
             for n in (0..self.shared.layout.nodes).filter(|&n| n != self.shared.me) {
-                self.listen(n);
+                if let Some(how) = self.look_at(n) {
+                    self.shared.bury(n, how);
+                }
             }
             self.sleep();
         }
     }
 
-    /// Opens a handle on a node's process once it has joined, and judges its beat.
-    fn listen(&mut self, n: usize) {
-        let shared = self.shared;
+    /// Begins to watch a node's process once it has joined; how it is dead, if it is.
+    fn look_at(&mut self, n: usize) -> Option<String> {
+        let (shared, now) = (self.shared, Instant::now());
+        let other = &mut self.others[n];
         if shared.state(n) != JOINED || shared.dead[n].get().is_some() {
-            self.heard[n].1 = Silence::from(Instant::now());
-            return;
+            other.silence = Silence::from(now);
+            return None;
         }
-        let at = shared.layout.node(n);
-        let process = shared.word(at + WORD).load(Ordering::Acquire);
-        if self.processes[n].is_none() && process != u64::from(std::process::id()) {
-            let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
-            // Where there is no such handle the beat alone tells.
-            self.processes[n] = pid.and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
-        }
-        let beat = shared.word(at + 2 * WORD).load(Ordering::Acquire);
-        let ((last, silence), now) = (&mut self.heard[n], Instant::now());
-        if beat != *last {
-            *last = beat;
-            silence.end(now);
-        }
-        if let Some(silent) = silence.look(now) {
-            let ms = silent.as_millis();
-            shared.bury(n, format!("process {process} has shown no sign of life for {ms} ms"));
+        let open = || Watch::open(&shared.identity, shared.identity_of(n));
+        let watch = other.watch.get_or_insert_with(open);
+        let process = watch.identity().process;
+        match watch.standing() {
+            Standing::Alive => None,
+            // It may have left in good order before it ended.
+            Standing::Ended if shared.state(n) != JOINED => None,
+            Standing::Ended => Some(format!("process {process} ended")),
+            Standing::Unknown => {
+                let beat = shared.word(shared.layout.node(n) + 2 * WORD).load(Ordering::Acquire);
+                if beat != std::mem::replace(&mut other.beat, beat) {
+                    other.silence.end(now);
+                }
+                let silent = other.silence.look(now, shared.silence_max)?;
+                let ms = silent.as_millis();
+                Some(format!("process {process} has shown no sign of life for {ms} ms"))
+            }
         }
     }
 
     /// Sleeps until the next beat, the end of a process, or the end of this handle.
     fn sleep(&mut self) {
-        let watched: Vec<usize> =
-            (0..self.processes.len()).filter(|&n| self.processes[n].is_some()).collect();
+        let shared = self.shared;
+        let goes_on = |n: usize| shared.dead[n].get().is_none() && shared.state(n) == JOINED;
+        let others = self.others.iter().enumerate().filter(|(n, _)| goes_on(*n));
         let mut fds = vec![PollFd::new(&self.stopped, PollFlags::IN)];
-        let fd = |n: &usize| self.processes[*n].as_ref().map(AsFd::as_fd);
-        fds.extend(
-            watched.iter().filter_map(fd).map(|f| PollFd::from_borrowed_fd(f, PollFlags::IN)),
-        );
-        // An interrupted poll is a poll without news.
+        let handles = others.filter_map(|(_, other)| other.watch.as_ref()?.handle());
+        fds.extend(handles.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        // An interrupted poll is a poll without news; the next look asks each process again.
         let _ = poll(&mut fds, Some(&timespec(BEAT)));
-        let ended: Vec<usize> = watched
-            .iter()
-            .zip(&fds[1..])
-            .filter(|(_, fd)| fd.revents().contains(PollFlags::IN))
-            .map(|(n, _)| *n)
-            .collect();
-        for n in ended {
-            self.processes[n] = None;
-            let process = self.shared.word(self.shared.layout.node(n) + WORD);
-            if self.shared.state(n) == JOINED {
-                self.shared.bury(n, format!("process {} ended", process.load(Ordering::Relaxed)));
-            }
-        }
         if self.shared.closing.load(Ordering::Acquire) {
             let _ = (&self.stopped).read(&mut [0; 8]);
         }

@@ -15,52 +15,51 @@
 //! Invariants
 //! - Operations of one node on another take effect in program order (one connection, one queue).
 //! - A node's own threads are held back while more than [`QUEUE_BYTES_MAX`] wait for a peer.
-//! - A peer that closes its connection, or sends nothing for [`SILENCE_MAX`], is dead: every wait
-//!   on it ends with `Kind::Io` naming it. Agents send a beat every [`BEAT`], so silence means that
-//!   the process is stopped or gone.
+//! - A peer that closes its connection is dead, and so is one whose silence counts and lasts too long
+//!   (`docs/design/dsm.md`, *Liveness*): every wait on it ends with `Kind::Io` naming it. Agents
+//!   send their identity first and then a beat every [`BEAT`].
 //! - A peer is dead only after all that has come from it is read, also where writing to it failed
 //!   before: what it said last is received.
 //! - A frame that is no frame kills the connection, not the node.
 
+mod agent;
 mod connect;
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use littoral_base::codec::{Reader, Writer};
+use littoral_base::codec::Writer;
 use littoral_base::units::NodeId;
-use rustix::event::{PollFd, PollFlags, poll};
 
 use super::board::{Board, DmaWrite};
 pub use super::frames::BODY_BYTES_MAX;
 use super::frames::{
-    ADD, ANSWER, BEAT_FRAME, BOARD_READ, BOARD_WRITE, CHANGE, FLUSH, GET, POST, PUT, Split, WAKE,
-    board_sized, drain, is_operation, read_change, split_frame, write_change,
+    ADD, BOARD_READ, BOARD_WRITE, CHANGE, FLUSH, GET, POST, PUT, WAKE, board_sized, drain,
+    is_operation, write_change,
 };
 use super::shm::timespec;
-use super::silence::{self, Silence};
+use super::silence::{self, BEAT, SILENCE_DEFAULT};
 use super::window::{Window, aligned_word};
 use super::{Fabric, Liveness, Rmw};
 use crate::error::{Error, Kind, Result};
+use agent::Agent;
 use connect::{accept, dial};
 
-/// A peer that has been silent this long is dead.
-pub const SILENCE_MAX: Duration = silence::SILENCE_MAX;
-/// How often an agent sends a sign of life.
-pub const BEAT: Duration = Duration::from_millis(150);
 /// How long `TcpFabric::connect` waits for the other nodes to come up.
-pub const CONNECT_MAX: Duration = Duration::from_secs(30);
+pub const CONNECT_MAX: Duration = super::JOIN_MAX;
 /// Bytes that may wait for a peer before its askers are held back.
 pub const QUEUE_BYTES_MAX: usize = 1 << 23;
 
 const SPIN_TURNS: u32 = 400;
+/// A wait for a peer ends when the peer is dead, not earlier: a stopped process answers once it goes
+/// on. The length is one that can be added to an instant.
+const UNTIL_DEAD: Duration = Duration::from_secs(1 << 30);
 
 struct Peer {
     stream: TcpStream,
@@ -126,6 +125,22 @@ impl TcpFabric {
         listener: &TcpListener,
         window_bytes: usize,
     ) -> Result<Self> {
+        Self::connect_with_silence(me, addresses, listener, window_bytes, SILENCE_DEFAULT)
+    }
+
+    /// As `connect`; nodes of other machines and other network namespaces may be silent for
+    /// `silence_max`.
+    ///
+    /// # Errors
+    /// As `connect`; `Kind::IllegalRequest` for a limit below [`super::SILENCE_MIN`].
+    pub fn connect_with_silence(
+        me: NodeId,
+        addresses: &[SocketAddr],
+        listener: &TcpListener,
+        window_bytes: usize,
+        silence_max: Duration,
+    ) -> Result<Self> {
+        let silence_max = silence::checked(silence_max)?;
         if me.index() >= addresses.len() {
             let what = format!("node {me} of a job with {} addresses", addresses.len());
             return Err(Error::new(Kind::IllegalRequest, what));
@@ -140,10 +155,15 @@ impl TcpFabric {
             let (n, peer) = accept(listener, addresses.len(), deadline)?;
             peers[n] = Some(peer);
         }
-        Self::start(me, peers, window_bytes)
+        Self::start(me, peers, window_bytes, silence_max)
     }
 
-    fn start(me: NodeId, peers: Vec<Option<Peer>>, window_bytes: usize) -> Result<Self> {
+    fn start(
+        me: NodeId,
+        peers: Vec<Option<Peer>>,
+        window_bytes: usize,
+        silence_max: Duration,
+    ) -> Result<Self> {
         let failed = |e| io_error("starting the agent of a TCP fabric", e);
         let (bell, heard) = UnixStream::pair().map_err(failed)?;
         bell.set_nonblocking(true).map_err(failed)?;
@@ -163,7 +183,7 @@ impl TcpFabric {
         let for_agent = Arc::clone(&shared);
         let agent = std::thread::Builder::new()
             .name(format!("littoral-tcp-{me}"))
-            .spawn(move || Agent::new(&for_agent, heard).run())
+            .spawn(move || Agent::new(&for_agent, heard, silence_max).run())
             .map_err(failed)?;
         Ok(TcpFabric { shared, agent: Some(agent) })
     }
@@ -363,229 +383,13 @@ impl Shared {
     }
 
     fn answer_to(&self, node: NodeId, id: u64) -> Result<Vec<u8>> {
-        let found = self.wait(Some(node), CONNECT_MAX, |w| w.answers.remove(&id))?;
+        let found = self.wait(Some(node), UNTIL_DEAD, |w| w.answers.remove(&id))?;
         let answer = found.ok_or_else(|| self.dead(node, "it did not answer a request"))?;
         match answer.split_first() {
             Some((1, data)) => Ok(data.to_vec()),
             _ => {
                 let what = format!("node {node} refused: outside its window, or misaligned");
                 Err(Error::new(Kind::IllegalRequest, what))
-            }
-        }
-    }
-}
-
-/// The event loop of one node.
-struct Agent<'s> {
-    shared: &'s Shared,
-    bell: UnixStream,
-    buffers: Vec<Vec<u8>>,
-    heard: Vec<Silence>,
-    beat: Instant,
-}
-
-impl<'s> Agent<'s> {
-    fn new(shared: &'s Shared, bell: UnixStream) -> Self {
-        let n = shared.peers.len();
-        let now = Instant::now();
-        let heard = vec![Silence::from(now); n];
-        Agent { shared, bell, buffers: vec![Vec::new(); n], heard, beat: now }
-    }
-
-    fn run(&mut self) {
-        let mut closing = None;
-        loop {
-            let alive = self.alive();
-            if self.shared.closing.load(Ordering::Acquire) {
-                let since = *closing.get_or_insert_with(Instant::now);
-                if since.elapsed() > SILENCE_MAX || !self.has_unsent(&alive) {
-                    return;
-                }
-            }
-            let ready = self.poll(&alive);
-            let mut moved = false;
-            for n in ready {
-                moved |= self.read(n);
-            }
-            for &n in &alive {
-                moved |= self.is_broken(n) && self.exhaust(n);
-            }
-            if moved {
-                self.shared.tell_waiting();
-            }
-            self.beat_and_listen(&alive);
-        }
-    }
-
-    fn alive(&self) -> Vec<usize> {
-        let waits = locked(&self.shared.waits);
-        let connected = |n: &usize| self.shared.peers[*n].is_some();
-        let dead = |n: usize| waits.dead.contains_key(&node_id(n));
-        (0..self.shared.peers.len()).filter(connected).filter(|&n| !dead(n)).collect()
-    }
-
-    /// Whether something waits for a peer that can still be written to.
-    fn has_unsent(&self, alive: &[usize]) -> bool {
-        let peers = alive.iter().filter_map(|&n| self.shared.peers[n].as_ref());
-        peers.into_iter().any(|p| p.broken.get().is_none() && !locked(&p.outgoing).is_empty())
-    }
-
-    fn is_broken(&self, n: usize) -> bool {
-        self.shared.peers[n].as_ref().is_some_and(|p| p.broken.get().is_some())
-    }
-
-    /// Reads the last of a peer that nothing can be written to, and buries it.
-    fn exhaust(&mut self, n: usize) -> bool {
-        let mut moved = false;
-        while self.read(n) {
-            moved = true;
-        }
-        let how = self.shared.peers[n].as_ref().and_then(|p| p.broken.get());
-        self.shared.bury(node_id(n), how.cloned().unwrap_or_default());
-        moved
-    }
-
-    /// Waits for news; the peers that have some, after sending what their sockets now take.
-    fn poll(&self, alive: &[usize]) -> Vec<usize> {
-        let peers = || alive.iter().filter_map(|&n| Some((n, self.shared.peers[n].as_ref()?)));
-        let interest = |p: &Peer| {
-            let idle = locked(&p.outgoing).is_empty() || p.broken.get().is_some();
-            if idle { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
-        };
-        let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
-        fds.extend(peers().map(|(_, p)| PollFd::from_borrowed_fd(p.stream.as_fd(), interest(p))));
-        // An interrupted poll is a poll without news.
-        let _ = poll(&mut fds, Some(&timespec(BEAT)));
-        if fds[0].revents().contains(PollFlags::IN) {
-            let _ = (&self.bell).read(&mut [0; 64]);
-        }
-        let mut ready = Vec::new();
-        for ((n, peer), fd) in peers().zip(&fds[1..]) {
-            if fd.revents().contains(PollFlags::OUT)
-                && let Err(e) = drain(&peer.stream, &mut locked(&peer.outgoing))
-            {
-                self.shared.give_up(peer, &e);
-            }
-            if fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                ready.push(n);
-            }
-        }
-        ready
-    }
-
-    /// Reads what a peer has sent and carries out every whole frame; whether there was anything.
-    fn read(&mut self, n: usize) -> bool {
-        let Some(peer) = &self.shared.peers[n] else { return false };
-        let mut chunk = [0; 65536];
-        match (&peer.stream).read(&mut chunk) {
-            Ok(0) => self.shared.bury(node_id(n), "it closed the connection".into()),
-            Ok(got) => {
-                self.heard[n].end(Instant::now());
-                self.buffers[n].extend_from_slice(&chunk[..got]);
-                self.frames(n, peer);
-                return true;
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-            Err(e) => self.shared.bury(node_id(n), format!("reading from it failed: {e}")),
-        }
-        false
-    }
-
-    fn frames(&mut self, n: usize, peer: &Peer) {
-        let buffer = std::mem::take(&mut self.buffers[n]);
-        let mut rest = &buffer[..];
-        loop {
-            let (kind, applied, body, after) = match split_frame(rest) {
-                Split::Frame(kind, applied, body, after) => (kind, applied, body, after),
-                Split::More => break,
-                Split::TooLong(bytes) => {
-                    let how = format!("it sent a frame of {bytes} bytes");
-                    return self.shared.bury(node_id(n), how);
-                }
-            };
-            peer.acknowledged.fetch_max(applied, Ordering::AcqRel);
-            if self.frame(n, peer, kind, body).is_none() {
-                return self.shared.bury(node_id(n), format!("it sent a bad frame of kind {kind}"));
-            }
-            rest = after;
-        }
-        self.buffers[n] = rest.to_vec();
-    }
-
-    fn frame(&self, n: usize, peer: &Peer, kind: u8, body: &[u8]) -> Option<()> {
-        let from = node_id(n);
-        let mut r = Reader::new(body);
-        match kind {
-            PUT => {
-                let offset = r.u64()?;
-                let data = r.bytes(r.remaining())?;
-                self.shared.window.put(usize::try_from(offset).ok()?, data).ok()?;
-            }
-            GET => {
-                let (offset, len, id) = (r.u64()?, r.u64()?, r.u64()?);
-                let mut data = vec![0; usize::try_from(len).ok().filter(|l| *l <= BODY_BYTES_MAX)?];
-                let done = self.shared.window.get(usize::try_from(offset).ok()?, &mut data);
-                self.answer(from, id, done.map(|()| data));
-            }
-            ADD => {
-                let (offset, add, id) = (r.u64()?, r.u64()?, r.u64()?);
-                let done = self.shared.window.fetch_add(usize::try_from(offset).ok()?, add);
-                self.answer(from, id, done.map(|old| old.to_le_bytes().to_vec()));
-            }
-            CHANGE => {
-                let (offset, op, id) = (r.u64()?, read_change(&mut r)?, r.u64()?);
-                let done = self.shared.window.rmw(usize::try_from(offset).ok()?, op);
-                self.answer(from, id, done.map(|old| old.to_le_bytes().to_vec()));
-            }
-            BOARD_WRITE => _ = self.shared.on_board(from, kind, body),
-            BOARD_READ => {
-                let (question, id) = body.split_at_checked(body.len().checked_sub(8)?)?;
-                let id = u64::from_le_bytes(id.try_into().ok()?);
-                self.answer(from, id, self.shared.on_board(from, kind, question));
-            }
-            POST => locked(&self.shared.waits).inbox.push_back((from, body.to_vec())),
-            WAKE => locked(&self.shared.waits).wakes += 1,
-            FLUSH | BEAT_FRAME => {}
-            ANSWER => {
-                let id = r.u64()?;
-                let data = r.bytes(r.remaining())?.to_vec();
-                locked(&self.shared.waits).answers.insert(id, data);
-            }
-            _ => return None,
-        }
-        if is_operation(kind) {
-            peer.applied.fetch_add(1, Ordering::AcqRel);
-        }
-        if kind == FLUSH {
-            // The beat carries the acknowledgement; a dead peer is noticed by its silence.
-            let _ = self.shared.send(from, BEAT_FRAME, &[]);
-        }
-        Some(())
-    }
-
-    fn answer(&self, to: NodeId, id: u64, result: Result<Vec<u8>>) {
-        let mut body = Writer::new();
-        body.u64(id);
-        match result {
-            Ok(data) => _ = body.u8(1).raw(&data),
-            Err(_) => _ = body.u8(0),
-        }
-        // A peer that died meanwhile needs no answer.
-        let _ = self.shared.send(to, ANSWER, &body.finish());
-    }
-
-    fn beat_and_listen(&mut self, alive: &[usize]) {
-        if self.beat.elapsed() < BEAT {
-            return;
-        }
-        self.beat = Instant::now();
-        for &n in alive {
-            if let Some(silent) = self.heard[n].look(self.beat) {
-                let ms = silent.as_millis();
-                self.shared.bury(node_id(n), format!("it has been silent for {ms} ms"));
-            } else {
-                // A failure buries the peer inside `send`.
-                let _ = self.shared.send(node_id(n), BEAT_FRAME, &[]);
             }
         }
     }
@@ -657,7 +461,7 @@ impl Fabric for TcpFabric {
         let number = self.shared.send(node, FLUSH, &[])?;
         let there =
             |_: &mut Waits| (peer.acknowledged.load(Ordering::Acquire) >= number).then_some(());
-        let done = self.shared.wait(Some(node), CONNECT_MAX, there)?;
+        let done = self.shared.wait(Some(node), UNTIL_DEAD, there)?;
         done.ok_or_else(|| self.shared.dead(node, "it did not acknowledge a flush"))
     }
 

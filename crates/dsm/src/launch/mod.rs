@@ -17,6 +17,7 @@
 //! | `LITTORAL_DSM_LINES` | pool: `new` or `used` lines shared in place behind the fabric's part |
 //! | `LITTORAL_DSM_DIRECT` | shm: the file that is the shared memory |
 //! | `LITTORAL_DSM_BOARD` | one machine: the file that says who holds what |
+//! | `LITTORAL_DSM_SILENCE` | how long ranks of other machines may be silent: `5s`, `900ms` |
 //! | `LITTORAL_DSM_BYTES`, `_LOCKS`, `_LOG`, `_PREDICT`, `_FAULTS` | as in `runtime::Config` |
 //! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
 //!
@@ -34,11 +35,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use littoral_base::units::NodeId;
+use littoral_base::units::{NodeId, Picos};
 use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
 use littoral_device::fabric::pool_file::MappedPool;
 use littoral_device::fabric::shm::{ShmFabric, ShmLayout};
 use littoral_device::fabric::tcp::TcpFabric;
+use littoral_device::fabric::{JOIN_MAX, SILENCE_DEFAULT};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::error::{Error, Kind, Result};
@@ -53,7 +55,7 @@ pub use run::{Fabric, Plan};
 /// Bytes of each rank's window; the runtime itself needs none.
 const WINDOW_BYTES: usize = 64;
 /// How long ranks wait for each other at the start.
-const START_MAX: Duration = Duration::from_secs(30);
+const START_MAX: Duration = JOIN_MAX;
 const POOL_PAGE_BYTES: usize = 4096;
 const PREFIX: &str = "LITTORAL_DSM_";
 
@@ -101,11 +103,14 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
     if me.0 >= ranks {
         return Err(misuse(format!("{PREFIX}RANK={me} of {ranks} ranks")));
     }
-    die_with_launcher()?;
+    let silence = silence()?;
+    if !die_with_launcher()? {
+        config.name_stopped = Some(silence);
+    }
     config.board = optional_file("BOARD")?;
     config.direct = optional_file("DIRECT")?;
     config.pool = variable("LINES").map(|l| lines(ranks, config.bytes_max, &l)).transpose()?;
-    Ok((carrier(me, ranks)?, config))
+    Ok((carrier(me, ranks, silence)?, config))
 }
 
 fn mechanism() -> Result<Option<Mechanism>> {
@@ -119,11 +124,20 @@ fn mechanism() -> Result<Option<Mechanism>> {
     }
 }
 
-fn die_with_launcher() -> Result<()> {
-    let Some(launcher) = variable("LAUNCHER") else { return Ok(()) };
+/// The limit of silence between machines.
+fn silence() -> Result<Duration> {
+    let Some(text) = variable("SILENCE") else { return Ok(SILENCE_DEFAULT) };
+    let time: std::result::Result<Picos, _> = text.parse();
+    let time = time.map_err(|e| misuse(format!("{PREFIX}SILENCE: {e}")))?;
+    Ok(Duration::from_nanos(time.as_nanos()))
+}
+
+/// Asks for the end of this process with its launcher; whether there is one that is its parent.
+fn die_with_launcher() -> Result<bool> {
+    let Some(launcher) = variable("LAUNCHER") else { return Ok(false) };
     let launcher = Pid::from_raw(number("LAUNCHER", &launcher)?);
     if launcher.is_none() || getppid() != launcher {
-        return Ok(());
+        return Ok(false);
     }
     let failed = |e: rustix::io::Errno| {
         Error::with_source(
@@ -134,23 +148,24 @@ fn die_with_launcher() -> Result<()> {
     };
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
     if getppid() == launcher {
-        return Ok(());
+        return Ok(true);
     }
     Err(Error::new(Kind::PeerLost, "the launcher is gone"))
 }
 
-fn carrier(me: NodeId, ranks: u16) -> Result<Box<dyn Carrier>> {
+fn carrier(me: NodeId, ranks: u16, silence: Duration) -> Result<Box<dyn Carrier>> {
     let fabric = needed("FABRIC")?;
     let failed = |e: littoral_device::error::Error| {
         Error::with_source(Kind::Environment, format!("rank {me} joining over {fabric}"), e)
     };
     Ok(match fabric.as_str() {
-        "tcp" => Box::new(Shared(tcp(me)?)),
+        "tcp" => Box::new(Shared(tcp(me, silence)?)),
         "sim" => Box::new(seat(me, ranks)?),
         "shm" => {
             let file = shared_file("MEMORY", &needed("MEMORY")?)?;
             let layout = ShmLayout::new(ranks, WINDOW_BYTES);
-            let fabric = ShmFabric::attach(&file, layout, me).map_err(failed)?;
+            let fabric = ShmFabric::attach_with_silence(&file, layout, me, silence);
+            let fabric = fabric.map_err(failed)?;
             fabric.wait_for_all(START_MAX).map_err(failed)?;
             Box::new(Shared(fabric))
         }
@@ -158,7 +173,10 @@ fn carrier(me: NodeId, ranks: u16) -> Result<Box<dyn Carrier>> {
             let file = shared_file("MEMORY", &needed("MEMORY")?)?;
             let layout = PoolLayout::new(ranks, WINDOW_BYTES);
             let pool = MappedPool::map(&file, layout.pool_bytes()).map_err(failed)?;
-            Box::new(Exclusive::new(PoolFabric::new(pool, layout, me).map_err(failed)?))
+            let fabric = PoolFabric::new(pool, layout, me).map_err(failed)?;
+            let fabric = fabric.with_silence(silence).map_err(failed)?;
+            fabric.wait_for_all(START_MAX).map_err(failed)?;
+            Box::new(Exclusive::new(fabric))
         }
         other => return Err(misuse(format!("{PREFIX}FABRIC={other}; tcp, shm, pool or sim"))),
     })
@@ -194,7 +212,7 @@ fn seat(me: NodeId, ranks: u16) -> Result<Seat> {
     Ok(Seat::new(me, ranks, UnixStream::from(stream), compute))
 }
 
-fn tcp(me: NodeId) -> Result<TcpFabric> {
+fn tcp(me: NodeId, silence: Duration) -> Result<TcpFabric> {
     let text = needed("ADDRESSES")?;
     let parse = |a: &str| {
         a.parse::<SocketAddr>().map_err(|_| misuse(format!("{PREFIX}ADDRESSES: {a} is no address")))
@@ -209,7 +227,8 @@ fn tcp(me: NodeId) -> Result<TcpFabric> {
             Error::with_source(Kind::Environment, format!("listening on {mine}"), e)
         })?,
     };
-    TcpFabric::connect(me, &addresses, &listener, WINDOW_BYTES).map_err(|e| {
+    let joined = TcpFabric::connect_with_silence(me, &addresses, &listener, WINDOW_BYTES, silence);
+    joined.map_err(|e| {
         Error::with_source(Kind::Environment, format!("rank {me} joining over tcp"), e)
     })
 }

@@ -7,6 +7,8 @@
 //! - Once a rank has failed, the others say so and end by themselves, on a busy machine as late as
 //!   [`GRACE_MAX`]. Ranks that cannot, being stopped or still on their way into the job, are killed
 //!   after [`GRACE`].
+//! - A stopped rank of a job in which none has failed holds the job; the launcher names it on standard
+//!   error once per stop.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -24,6 +26,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
+use littoral_device::fabric::SILENCE_MIN;
+use littoral_device::fabric::process::halt_of;
 use littoral_device::fabric::shm::ShmLayout;
 use littoral_device::fabric::timing::Timing;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -32,15 +36,17 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::hosts::Host;
 use super::{POOL_PAGE_BYTES, PREFIX, WINDOW_BYTES, lines_at};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{board_bytes, culprits, has_joined};
+use crate::runtime::{board_bytes, culprits, has_joined, say, waiting_for};
 use crate::virtual_time::Compute;
-use crate::virtual_time::conductor::{Conductor, Report, is_stopped};
+use crate::virtual_time::conductor::{Conductor, Report};
 
 /// How long a rank that is stopped, or has not joined, may go on after the first has failed.
 pub const GRACE: Duration = Duration::from_millis(1500);
 /// How long any rank may.
-pub const GRACE_MAX: Duration = Duration::from_secs(10);
+pub const GRACE_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
+/// How often the launcher looks for stopped ranks.
+const HALTS: Duration = Duration::from_millis(100);
 
 /// What carries a job's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +87,10 @@ pub struct Plan {
     pub arguments: Vec<OsString>,
     /// Most bytes the job can share.
     pub bytes_max: usize,
+    /// How long a rank of another machine may be silent before it is declared dead, and a rank of
+    /// this machine stopped before it is named on standard error;
+    /// [`littoral_device::fabric::SILENCE_DEFAULT`] is a good value.
+    pub silence: Duration,
     /// More variables for the ranks, such as `LITTORAL_DSM_LOCKS`.
     pub variables: Vec<(String, String)>,
 }
@@ -113,6 +123,8 @@ struct Running {
     rank: u16,
     child: Child,
     ended: bool,
+    /// Since when it is seen to be stopped, and whether that was said.
+    halted: Option<(Instant, bool)>,
 }
 
 /// The thread that conducts a job in virtual time.
@@ -125,6 +137,7 @@ struct Conducting {
 pub struct Started {
     ranks: Vec<Running>,
     conductor: Option<Conducting>,
+    silence: Duration,
     /// The ranks' board, where they share one.
     board: Option<File>,
     /// Files that the ranks reach through this process.
@@ -154,8 +167,13 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<JobEnd> {
 /// As [`run`]; ranks already started are killed.
 pub fn start(plan: &Plan) -> Result<Started> {
     check(plan)?;
-    let mut started =
-        Started { ranks: Vec::new(), conductor: None, board: None, _files: Vec::new() };
+    let mut started = Started {
+        ranks: Vec::new(),
+        conductor: None,
+        silence: plan.silence,
+        board: None,
+        _files: Vec::new(),
+    };
     let shared = started.share(plan)?;
     let listeners = listen(plan)?;
     let (streams, seats) = seats(plan)?;
@@ -180,7 +198,7 @@ pub fn start(plan: &Plan) -> Result<Started> {
             environment(format!("starting rank {rank}: {}", plan.program.to_string_lossy()), e)
         });
         inherit(FdFlags::CLOEXEC).map_err(|e| environment("keeping a socket", e))?;
-        started.ranks.push(Running { rank, child: child?, ended: false });
+        started.ranks.push(Running { rank, child: child?, ended: false, halted: None });
     }
     started.conduct(plan, streams)?;
     Ok(started)
@@ -201,6 +219,12 @@ fn check(plan: &Plan) -> Result<()> {
         return Err(misuse(
             "hosts are reached over tcp only; leave --hosts out or use --fabric tcp",
         ));
+    }
+    if plan.silence < SILENCE_MIN {
+        let least = SILENCE_MIN.as_millis();
+        return Err(misuse(format!(
+            "a silence limit of less than {least} ms; choose a longer one"
+        )));
     }
     let lines = plan.hosts.as_ref().map_or(usize::MAX, Vec::len);
     if lines < usize::from(plan.ranks) {
@@ -272,7 +296,10 @@ fn addresses(plan: &Plan, listeners: Option<&[TcpListener]>) -> Result<Option<St
 impl Started {
     /// Makes what the ranks share; the variables that lead there.
     fn share(&mut self, plan: &Plan) -> Result<Vec<(&'static str, String)>> {
-        let mut names = vec![("BYTES", plan.bytes_max.to_string())];
+        let mut names = vec![
+            ("BYTES", plan.bytes_max.to_string()),
+            ("SILENCE", format!("{}ms", plan.silence.as_millis())),
+        ];
         let fabric = match plan.fabric {
             Fabric::Tcp => "tcp",
             Fabric::Pool | Fabric::PoolPages => "pool",
@@ -325,13 +352,13 @@ impl Started {
     /// that started them.
     fn conduct(&mut self, plan: &Plan, streams: Vec<UnixStream>) -> Result<()> {
         let Fabric::Sim { timing, .. } = plan.fabric else { return Ok(()) };
-        let (processes, over) = (self.processes(), Arc::new(AtomicBool::new(false)));
+        let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
         let thread = std::thread::Builder::new()
             .name("littoral-dsm-conductor".to_owned())
             .spawn(move || {
                 let abandoned = || ended.load(Ordering::Acquire);
-                Conductor::new(streams, &processes, timing, &abandoned).conduct()
+                Conductor::new(streams, timing, &abandoned).conduct()
             })
             .map_err(|e| environment("starting the conductor", e))?;
         self.conductor = Some(Conducting { thread, over });
@@ -359,6 +386,7 @@ impl Started {
     pub fn wait(mut self, interrupted: &dyn Fn() -> bool) -> JobEnd {
         let mut job = JobEnd { code: 0, ends: Vec::new(), report: None };
         let mut failed: Option<Instant> = None;
+        let mut halts = Instant::now();
         while job.ends.len() < self.ranks.len() {
             let left = failed.map(|at: Instant| at.elapsed());
             let board = self.board.as_ref();
@@ -366,6 +394,11 @@ impl Started {
             for running in self.ranks.iter_mut().filter(|r| !r.ended) {
                 let kill = interrupted() || left.is_some_and(|left| running.is_late(left, board));
                 job.ends.extend(running.look(kill));
+            }
+            if halts.elapsed() > HALTS {
+                halts = Instant::now();
+                let running = self.ranks.iter_mut().filter(|r| !r.ended);
+                running.for_each(|r| r.name_when_stopped(self.silence));
             }
             job.code = verdict(&job.ends, &self.blamed());
             if job.code != 0 {
@@ -397,8 +430,21 @@ impl Running {
     /// Whether the rank has had its time to end by itself, so long after the first failure.
     fn is_late(&self, after: Duration, board: Option<&File>) -> bool {
         let joined = || board.is_none_or(|board| has_joined(board, self.rank));
-        let goes_on = || joined() && !is_stopped(self.child.id());
+        let goes_on = || joined() && halt_of(self.child.id()).is_none();
         after >= GRACE_MAX || after >= GRACE && !goes_on()
+    }
+
+    /// Says that the others wait for this rank when it has been stopped for `after`.
+    fn name_when_stopped(&mut self, after: Duration) {
+        match (halt_of(self.child.id()), &mut self.halted) {
+            (None, halted) => *halted = None,
+            (Some(_), halted @ None) => *halted = Some((Instant::now(), false)),
+            (Some(halt), Some((since, said))) if !*said && since.elapsed() >= after => {
+                *said = true;
+                say(&waiting_for(usize::from(self.rank), u64::from(self.child.id()), halt));
+            }
+            (Some(_), Some(_)) => {}
+        }
     }
 
     fn look(&mut self, kill: bool) -> Option<End> {

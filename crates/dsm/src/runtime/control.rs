@@ -4,6 +4,7 @@
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
+use littoral_device::fabric::process::{IDENTITY_BYTES, Identity};
 
 use crate::core::message::{LockId, Message};
 use crate::core::wire;
@@ -14,8 +15,8 @@ use crate::error::{Error, Kind, Result};
 pub(super) enum Body {
     /// The protocol's.
     Protocol(Message),
-    /// I am process `pid` of the machine with this fingerprint.
-    Hello { pid: u32, machine: u64 },
+    /// The identity of the rank's process.
+    Hello(Identity),
     /// I need nobody any more.
     Goodbye,
     /// `rank` is gone; it held these of the locks that I manage.
@@ -31,7 +32,7 @@ impl Body {
         let mut w = Writer::new();
         match self {
             Body::Protocol(m) => _ = w.u8(0).raw(&wire::encode(m)),
-            Body::Hello { pid, machine } => _ = w.u8(1).u32(*pid).u64(*machine),
+            Body::Hello(identity) => _ = w.u8(1).raw(&identity.encode()),
             Body::Goodbye => _ = w.u8(2),
             Body::Obituary { rank, held, how } => {
                 let count = u32::try_from(held.len()).expect("invariant: locks are u32");
@@ -61,7 +62,7 @@ impl Body {
 
     fn control(tag: u8, r: &mut Reader<'_>) -> Option<Body> {
         Some(match tag {
-            1 => Body::Hello { pid: r.u32()?, machine: r.u64()? },
+            1 => Body::Hello(Identity::decode(r.bytes(IDENTITY_BYTES)?)?),
             2 => Body::Goodbye,
             3 => {
                 let rank = NodeId(r.u16()?);
@@ -90,7 +91,7 @@ mod tests {
     fn bodies_come_back_and_noise_is_refused() {
         let bodies = [
             Body::Protocol(Message::DiffsApplied),
-            Body::Hello { pid: 7, machine: 1 << 40 },
+            Body::Hello(Identity { process: 7, start: 9, machine: 1 << 40, network: 3 }),
             Body::Goodbye,
             Body::Obituary { rank: NodeId(2), held: vec![LockId(5)], how: "gone".into() },
             Body::Abort { why: "x".into() },

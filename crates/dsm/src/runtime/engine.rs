@@ -17,13 +17,11 @@
 //!   missing at once and nothing tells who was first, all of them are named.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use littoral_device::fabric::process::{Halt, Identity, Standing, Watch};
 
 use super::board::{Board, Verdict};
 use super::carrier::Carrier;
@@ -53,8 +51,10 @@ impl Failure {
 
 #[derive(Default)]
 struct Peer {
-    pid: Option<u32>,
-    process: Option<OwnedFd>,
+    /// Since its greeting has come.
+    watch: Option<Watch>,
+    /// Since when its process is seen to be stopped, and whether that was said.
+    halted: Option<(Instant, bool)>,
     finished: bool,
     dead: Option<String>,
     /// Locks it held, as other managers say.
@@ -80,7 +80,7 @@ pub(super) struct Engine {
     link: Link,
     board: Option<Board>,
     peers: Vec<Peer>,
-    machine: u64,
+    identity: Identity,
     mourning: Option<(Vec<NodeId>, Instant)>,
     agreed: BTreeMap<u32, (u64, u16)>,
 }
@@ -91,7 +91,7 @@ impl Engine {
         rank: Rank<Segment>,
         page_bytes: usize,
         board: Option<Board>,
-        machine: u64,
+        identity: Identity,
     ) -> Self {
         Engine {
             rank,
@@ -102,7 +102,7 @@ impl Engine {
             link: Link::new(carrier),
             board,
             peers: (0..carrier.ranks()).map(|_| Peer::default()).collect(),
-            machine,
+            identity,
             mourning: None,
             agreed: BTreeMap::new(),
         }
@@ -133,7 +133,7 @@ impl Engine {
     }
 
     pub(super) fn say_hello(&mut self, carrier: &dyn Carrier) {
-        let hello = Body::Hello { pid: std::process::id(), machine: self.machine };
+        let hello = Body::Hello(self.identity);
         self.broadcast(carrier, &hello);
     }
 
@@ -169,7 +169,9 @@ impl Engine {
                     let outcome = self.rank.receive(from, message)?;
                     done |= self.absorb(carrier, outcome)?;
                 }
-                Body::Hello { pid, machine } => self.meet(from, pid, machine),
+                Body::Hello(identity) => {
+                    self.peers[from.index()].watch = Some(Watch::open(&self.identity, identity));
+                }
                 Body::Goodbye => self.peers[from.index()].finished = true,
                 Body::Obituary { rank, held, how } => self.mourn(carrier, rank, &held, how)?,
                 Body::Abort { why } => return Err(Error::new(Kind::PeerLost, why)),
@@ -202,16 +204,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    fn meet(&mut self, from: NodeId, pid: u32, machine: u64) {
-        let peer = &mut self.peers[from.index()];
-        peer.pid = Some(pid);
-        if machine == self.machine && pid != std::process::id() {
-            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            // Where there is no such handle the fabric's own signs of life tell.
-            peer.process = pid.and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
-        }
     }
 
     /// Compares the ranks' allocations, at rank 0.
@@ -261,8 +253,8 @@ impl Engine {
     fn is_gone(&self, carrier: &dyn Carrier, n: usize) -> Option<(NodeId, String)> {
         use littoral_device::fabric::Liveness;
         let node = NodeId(u16::try_from(n).expect("invariant: ranks fit u16"));
-        let ended = self.peers[n].process.as_ref().is_some_and(has_ended);
-        if ended {
+        let watch = self.peers[n].watch.as_ref();
+        if watch.is_some_and(|watch| watch.standing() == Standing::Ended) {
             return Some((node, "its process ended".into()));
         }
         match carrier.liveness(node) {
@@ -379,9 +371,32 @@ impl Engine {
             ([one], _) => format!("lock {one}"),
             (many, _) => format!("locks {}", many.join(", ")),
         };
-        let pid = peer.pid.map_or(String::new(), |p| format!(" (process {p})"));
+        let process = peer.watch.as_ref().map(|watch| watch.identity().process);
+        let pid = process.map_or(String::new(), |p| format!(" (process {p})"));
         let how = peer.dead.as_deref().unwrap_or("gone");
         format!("rank {rank}{pid} died holding {holding}: {how}")
+    }
+
+    /// Lines about ranks of this machine that have been stopped for longer than `after`, one for
+    /// each stop.
+    pub(super) fn halts(&mut self, after: Duration) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (n, peer) in self.peers.iter_mut().enumerate() {
+            let Some(watch) = peer.watch.as_ref().filter(|_| !peer.finished) else { continue };
+            let Some(halt) = watch.halt() else {
+                peer.halted = None;
+                continue;
+            };
+            match &mut peer.halted {
+                None => peer.halted = Some((Instant::now(), false)),
+                Some((since, said)) if !*said && since.elapsed() >= after => {
+                    *said = true;
+                    lines.push(waiting_for(n, watch.identity().process, halt));
+                }
+                Some(_) => {}
+            }
+        }
+        lines
     }
 
     /// Sends what has waited for room; whether nothing is left.
@@ -390,10 +405,18 @@ impl Engine {
     }
 }
 
-fn has_ended(process: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(process, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+/// What is said of a rank that the others wait for because it is stopped.
+pub(crate) fn waiting_for(rank: usize, process: u64, halt: Halt) -> String {
+    match halt {
+        Halt::Stopped => format!(
+            "littoral dsm: waiting for rank {rank} (process {process}), which is stopped; kill -CONT \
+             {process} lets it go on"
+        ),
+        Halt::Traced(debugger) => format!(
+            "littoral dsm: waiting for rank {rank} (process {process}), which a debugger (process \
+             {debugger}) holds"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -402,8 +425,8 @@ mod tests {
     use crate::core::rank::Shape;
     use crate::runtime::board;
     use littoral_device::fabric::Liveness;
+    use rustix::process::{Pid, Signal, kill_process};
     use std::fs::File;
-    use std::io::Write as _;
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -453,7 +476,7 @@ mod tests {
         };
         let rank = Rank::over(me, shape, Segment::private(4096, None).unwrap());
         let board = board.map(|file| Board::open(file, 3, me).unwrap());
-        let engine = Engine::new(&carrier, rank, 4096, board, 0);
+        let engine = Engine::new(&carrier, rank, 4096, board, Identity::own());
         (carrier, engine)
     }
 
@@ -513,17 +536,43 @@ mod tests {
     #[test]
     fn a_process_that_ended_is_missing_once_its_messages_are_here() {
         let (carrier, mut engine) = engine(2, None);
-        let mut child = Command::new("true").spawn().unwrap();
-        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-        child.wait().unwrap();
-        let Ok(process) = process else {
-            writeln!(std::io::stderr(), "SKIPPED: no handles on processes here").unwrap();
-            return;
-        };
-        engine.peers[0].process = Some(process);
+        let child = Command::new("true").spawn().unwrap();
+        let process = u64::from(child.id());
+        let ended = Identity { process, start: 0, ..engine.identity };
+        child.wait_with_output().unwrap();
+        engine.peers[0].watch = Some(Watch::open(&engine.identity, ended));
         carrier.delivered.store(false, Ordering::Relaxed);
         assert_eq!(engine.missing(&carrier), []);
         carrier.delivered.store(true, Ordering::Relaxed);
         assert_eq!(engine.missing(&carrier), missing(&[0]));
+    }
+
+    #[test]
+    fn a_stopped_process_is_not_missing_and_is_said_once_per_stop() {
+        let (carrier, mut engine) = engine(2, None);
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let start = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap();
+        let start = start.parse().unwrap();
+        let process = Identity { process: u64::from(child.id()), start, ..engine.identity };
+        engine.peers[1].watch = Some(Watch::open(&engine.identity, process));
+        let lines = |engine: &mut Engine, stopped: bool| {
+            let halt = |e: &Engine| e.peers[1].watch.as_ref().unwrap().halt().is_some();
+            while halt(engine) != stopped {
+                std::thread::yield_now();
+            }
+            [Duration::ZERO, Duration::ZERO, Duration::MAX].map(|after| engine.halts(after).len())
+        };
+        for _ in 0..2 {
+            kill_process(pid, Signal::STOP).unwrap();
+            assert_eq!(lines(&mut engine, true), [0, 1, 0]);
+            assert_eq!(engine.missing(&carrier), []);
+            kill_process(pid, Signal::CONT).unwrap();
+            assert_eq!(lines(&mut engine, false), [0; 3]);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(engine.missing(&carrier), missing(&[1]));
     }
 }

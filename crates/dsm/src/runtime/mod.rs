@@ -6,8 +6,9 @@
 //! before it sleeps, so that an answer that comes soon costs no change of thread.
 //!
 //! Invariants
-//! - An operation of the program ends when the protocol says so, or fails; it never hangs: a rank
-//!   that is gone fails every operation of the others within a second.
+//! - An operation of the program ends when the protocol says so, or fails: a rank that is gone fails
+//!   every operation of the others. It waits for a rank that is slow, stopped or held by a debugger
+//!   for as long as that lasts (`docs/design/dsm.md`, *Liveness*).
 //! - Permissions of the view are settled before the program runs on.
 //! - The lock is never held while the program's memory is touched through the view.
 //! - Nobody is judged dead while a message of theirs is on its way or in a thread's hand.
@@ -27,6 +28,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
+use littoral_device::fabric::process::Identity;
 use littoral_device::memory::LINE_BYTES;
 
 use crate::core::message::{LockId, PageId};
@@ -40,6 +42,7 @@ use board::Board;
 pub(crate) use board::{board_bytes, culprits, has_joined};
 use carrier::Carrier;
 use control::Body;
+pub(crate) use engine::waiting_for;
 use engine::{Borrow, Engine, Failure};
 use turns::{FAULT, MISS, SYNC, Why};
 
@@ -47,8 +50,8 @@ use turns::{FAULT, MISS, SYNC, Why};
 const ROUND: Duration = Duration::from_millis(10);
 /// How long a waiting program thread takes messages itself, where ranks have cores of their own.
 const SPIN: Duration = Duration::from_micros(30);
-/// How long the end of a job may take once this rank has reached it.
-const PARTING_MAX: Duration = Duration::from_secs(60);
+/// How often the server looks for stopped processes, where it is the one to say so.
+const HALTS: Duration = Duration::from_millis(250);
 /// Pages fetched at once by one range access.
 const FETCH_PAGES: u32 = 256;
 
@@ -84,6 +87,9 @@ pub struct Config {
     pub board: Option<File>,
     /// What happens when the job fails.
     pub on_loss: OnLoss,
+    /// After how long a stopped rank of this machine is named on standard error, once per stop;
+    /// never when `None`, as where the launcher does it.
+    pub name_stopped: Option<Duration>,
 }
 
 impl Default for Config {
@@ -98,6 +104,7 @@ impl Default for Config {
             pool: None,
             board: None,
             on_loss: OnLoss::Report,
+            name_stopped: None,
         }
     }
 }
@@ -127,6 +134,7 @@ struct Common {
     closing: AtomicBool,
     carrier: Box<dyn Carrier>,
     on_loss: OnLoss,
+    name_stopped: Option<Duration>,
     spin: Duration,
     /// The server's processor is one that a program needs.
     is_crowded: bool,
@@ -180,7 +188,7 @@ impl Node {
         } else {
             rank.keep_unshared_home();
         }
-        let engine = Engine::new(&*carrier, rank, page_bytes, board, machine());
+        let engine = Engine::new(&*carrier, rank, page_bytes, board, Identity::own());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let alone = usize::from(ranks) <= cores;
         let common = Arc::new(Common {
@@ -192,6 +200,7 @@ impl Node {
             closing: AtomicBool::new(false),
             carrier,
             on_loss: config.on_loss,
+            name_stopped: config.name_stopped,
             spin: if alone { SPIN } else { Duration::ZERO },
             is_crowded: 2 * usize::from(ranks) > cores,
             page_bytes,
@@ -415,7 +424,6 @@ impl Node {
             self.finished = true;
             return Ok(());
         }
-        let deadline = Instant::now() + PARTING_MAX;
         let mut engine = common.locked();
         engine.broadcast(&*common.carrier, &Body::Goodbye);
         loop {
@@ -425,10 +433,6 @@ impl Node {
                 return Ok(());
             }
             engine.check()?;
-            if Instant::now() > deadline {
-                let what = "the other ranks did not take leave of the job";
-                return Err(Error::new(Kind::PeerLost, what));
-            }
             let waited = common.changed.wait_timeout(engine, ROUND);
             engine = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -471,13 +475,11 @@ fn serve(common: &Arc<Common>) -> Result<JoinHandle<()>> {
         .map_err(|e| environment("starting the server thread", e))
 }
 
-/// A fingerprint of this machine and its process numbers.
-fn machine() -> u64 {
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let pids = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let low = littoral_base::codec::crc(&boot);
-    let high = littoral_base::codec::crc(pids.as_os_str().as_encoded_bytes());
-    u64::from(low) | u64::from(high) << 32
+/// Writes a line to standard error at once, so that lines of several ranks do not mix.
+pub(crate) fn say(line: &str) {
+    use std::io::Write as _;
+    // A closed standard error leaves nothing to be done.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 fn register(common: &Arc<Common>, memory: &Arc<Memory>) -> Result<Registration> {
@@ -585,7 +587,7 @@ impl Common {
 
     /// The server thread.
     fn serve(&self) {
-        let mut looked = Instant::now();
+        let (mut looked, mut halts) = (Instant::now(), Instant::now());
         while !self.closing.load(Ordering::Acquire) {
             let failed = self.locked().failed.is_some();
             if failed {
@@ -596,6 +598,11 @@ impl Common {
             if !took || looked.elapsed() > ROUND {
                 looked = Instant::now();
                 self.look_around();
+                if let Some(after) = self.name_stopped.filter(|_| halts.elapsed() > HALTS) {
+                    halts = looked;
+                    let lines = self.locked().halts(after);
+                    lines.iter().for_each(|line| say(line));
+                }
             }
         }
     }
@@ -658,11 +665,7 @@ impl Common {
 
     /// Ends the process: where the program computes, or faults, there is nobody to tell.
     fn give_up(&self, e: &Error) -> ! {
-        use std::io::Write as _;
-        // One write, so that the lines of several ranks do not mix; a closed standard error leaves
-        // nothing to be done.
-        let line = format!("littoral dsm: rank {}: {e}\n", self.carrier.me());
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        say(&format!("littoral dsm: rank {}: {e}", self.carrier.me()));
         std::process::exit(i32::from(e.class().exit_code()))
     }
 

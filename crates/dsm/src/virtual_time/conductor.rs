@@ -4,24 +4,23 @@
 //! next; the network charges that. Only the rank that was woken runs, so a job is as deterministic
 //! as its ranks.
 //!
-//! Fault model: a rank's stream that ends without `Leave` is a lost rank; so is one whose process
-//! is stopped for [`STOPPED_MAX`] while it has the turn, or that has not joined after
-//! [`START_MAX`]. Every other rank is told at once and is expected to leave.
+//! Fault model: a rank's stream that ends without `Leave` is a lost rank; so is one that has not
+//! joined after [`START_MAX`]. Every other rank is told at once and is expected to leave. A process
+//! that is stopped while it has the turn is waited for; the launcher says so.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use littoral_base::units::{NodeId, Picos};
+use littoral_device::fabric::JOIN_MAX;
 use littoral_device::fabric::timing::Timing;
 
 use super::network::{Load, Network, Parts, Traffic, Turn};
 use super::{Ask, Posts, Wake, decode_ask, encode_wake};
 
-/// How long a rank that has the turn may be stopped.
-pub const STOPPED_MAX: Duration = Duration::from_millis(800);
 /// How long a rank may take to join.
-pub const START_MAX: Duration = Duration::from_secs(30);
+pub const START_MAX: Duration = JOIN_MAX;
 const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of a frame's head on the link, and of its body's tag.
 const LINK_BYTES: usize = 5;
@@ -78,7 +77,6 @@ fn class(body: &[u8]) -> Class {
 struct Place {
     stream: Option<UnixStream>,
     unread: Vec<u8>,
-    process: u32,
     started: bool,
     /// For each receiver, the class of a body of which more frames follow.
     open: Vec<Option<Class>>,
@@ -96,26 +94,20 @@ pub struct Conductor<'a> {
 type Gone = String;
 
 impl<'a> Conductor<'a> {
-    /// A conductor of the ranks at the other ends of `streams`, which are these processes. It gives
-    /// the job up when `abandoned` says so.
-    pub fn new(
-        streams: Vec<UnixStream>,
-        processes: &[u32],
-        timing: Timing,
-        abandoned: &'a dyn Fn() -> bool,
-    ) -> Self {
+    /// A conductor of the ranks at the other ends of `streams`. It gives the job up when `abandoned`
+    /// says so.
+    pub fn new(streams: Vec<UnixStream>, timing: Timing, abandoned: &'a dyn Fn() -> bool) -> Self {
         let ranks = u16::try_from(streams.len()).expect("invariant: ranks are a u16");
-        let place = |(stream, process): (UnixStream, &u32)| Place {
+        let place = |stream: UnixStream| Place {
             stream: Some(stream),
             unread: Vec::new(),
-            process: *process,
             started: false,
             open: vec![None; usize::from(ranks)],
         };
         Conductor {
             network: Network::new(ranks, timing),
             operation: timing.operation,
-            places: streams.into_iter().zip(processes).map(place).collect(),
+            places: streams.into_iter().map(place).collect(),
             abandoned,
         }
     }
@@ -252,7 +244,6 @@ impl<'a> Conductor<'a> {
     /// What a rank does next.
     fn hear(&mut self, n: usize) -> Result<(Ask, Posts), Gone> {
         let began = Instant::now();
-        let mut stopped: Option<Instant> = None;
         loop {
             if let Some(body) = self.places[n].whole() {
                 self.places[n].started = true;
@@ -264,13 +255,6 @@ impl<'a> Conductor<'a> {
                 }
                 if !self.places[n].started && began.elapsed() > START_MAX {
                     return Err(format!("it has not joined after {} s", START_MAX.as_secs()));
-                }
-                stopped = match is_stopped(self.places[n].process) {
-                    true => Some(stopped.unwrap_or_else(Instant::now)),
-                    false => None,
-                };
-                if stopped.is_some_and(|s| s.elapsed() > STOPPED_MAX) {
-                    return Err("its process is stopped".into());
                 }
             }
         }
@@ -316,13 +300,6 @@ impl Place {
     }
 }
 
-/// Whether a process is stopped by a signal or a tracer.
-pub(crate) fn is_stopped(process: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, Some('T' | 't'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,7 +335,6 @@ mod tests {
         let mut theirs = theirs.into_iter();
         let (first, second) = (theirs.next().unwrap(), theirs.next().unwrap());
         drop(second);
-        let me = std::process::id();
         let never = || false;
         let waiting = std::thread::spawn(move || {
             use crate::virtual_time::network::Wait;
@@ -367,8 +343,7 @@ mod tests {
             let seat = Seat::new(NodeId(0), 2, first, Compute::Declared);
             seat.give(Ask::Begin { wait: Wait::Syn, faulted: false, done: false }).unwrap()
         });
-        let report =
-            Conductor::new(ours, &[me, me], Timing::open("tcp").unwrap(), &never).conduct();
+        let report = Conductor::new(ours, Timing::open("tcp").unwrap(), &never).conduct();
         assert_eq!(waiting.join().unwrap(), Wake::Lost(NodeId(1), "its process ended".into()));
         assert_eq!(report.total, Picos::ZERO);
     }

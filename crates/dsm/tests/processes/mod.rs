@@ -8,14 +8,15 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use littoral_dsm::job::Job;
+use littoral_device::fabric::{SILENCE_DEFAULT, SILENCE_MIN};
+use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, Plan};
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// Nothing takes so long unless it hangs.
 pub(crate) const HANG: Duration = Duration::from_secs(300);
@@ -23,6 +24,8 @@ pub(crate) const HANG: Duration = Duration::from_secs(300);
 pub(crate) const MARKS: &str = "DSM_TEST_MARKS";
 const LAUNCH: &str = "DSM_TEST_LAUNCH";
 const PROGRAM: &str = "DSM_TEST_PROGRAM";
+/// Gives a job the least patience with silence that can be chosen.
+pub(crate) const IMPATIENT: &str = "DSM_TEST_IMPATIENT";
 const OWN: [&str; 3] = ["--exact", "process", "--nocapture"];
 
 /// In a rank's process: runs the program it was started for and ends.
@@ -59,6 +62,7 @@ pub(crate) fn plan(ranks: u16, fabric: Fabric, bytes_max: usize) -> Plan {
         program: std::env::current_exe().unwrap().into(),
         arguments: OWN.map(Into::into).to_vec(),
         bytes_max,
+        silence: std::env::var(IMPATIENT).map_or(SILENCE_DEFAULT, |_| SILENCE_MIN),
         variables: vec![],
     }
 }
@@ -102,6 +106,40 @@ pub(crate) fn wait_for_marks(marks: &Path, ranks: u16) -> Vec<Pid> {
     until("marks of the ranks", || (0..ranks).all(|rank| name(rank).exists()));
     let read = |rank: u16| std::fs::read_to_string(name(rank)).unwrap().parse().unwrap();
     (0..ranks).map(|rank| Pid::from_raw(read(rank)).unwrap()).collect()
+}
+
+/// The program of a rank: rank 2 waits for a file, the others wait for rank 2 at a barrier.
+pub(crate) fn pause() -> ExitCode {
+    let mut job = Job::join().unwrap();
+    let _s = job.alloc_slice::<u64>(1, Homes::Cyclic).unwrap();
+    mark(&job);
+    while job.rank() == 2 && !marks_folder().join("go").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    job.barrier().unwrap();
+    job.finish().unwrap();
+    ExitCode::SUCCESS
+}
+
+/// Runs a job of [`pause`] whose rank 2 is stopped until the launcher says that it is waited for;
+/// the job's exit code and what it said.
+pub(crate) fn stop_and_go_on(command: &mut Command, marks: &Path) -> (Option<i32>, String) {
+    let mut job = command.env(MARKS, marks).env(IMPATIENT, "yes").spawn().unwrap();
+    let rank = wait_for_marks(marks, 3)[2];
+    let mut errors = BufReader::new(job.stderr.take().unwrap());
+    let awaited = format!(
+        "waiting for rank 2 (process {0}), which is stopped; kill -CONT {0} lets it go on",
+        rank.as_raw_nonzero()
+    );
+    kill_process(rank, Signal::STOP).unwrap();
+    let mut said = String::new();
+    while !said.contains(&awaited) {
+        assert!(errors.read_line(&mut said).unwrap() > 0, "the job ended: {said}");
+    }
+    std::fs::write(marks.join("go"), "").unwrap();
+    kill_process(rank, Signal::CONT).unwrap();
+    errors.read_to_string(&mut said).unwrap();
+    (job.wait().unwrap().code(), said)
 }
 
 /// Whether a process has ended with all its threads, be it that nobody has asked how.

@@ -12,8 +12,11 @@ use std::time::{Duration, Instant};
 use littoral_base::units::NodeId;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{CONNECT_MAX, Peer, SILENCE_MAX, io_error, timespec};
+use super::{CONNECT_MAX, Peer, io_error, timespec};
 use crate::error::{Error, Kind, Result};
+
+/// How long one attempt to connect may take.
+const TRY_MAX: Duration = Duration::from_secs(1);
 
 fn peer_of(stream: TcpStream) -> Result<Peer> {
     let failed = |e| io_error("a connection to another node", e);
@@ -27,7 +30,7 @@ fn peer_of(stream: TcpStream) -> Result<Peer> {
 
 pub(super) fn dial(me: NodeId, n: usize, address: SocketAddr, deadline: Instant) -> Result<Peer> {
     loop {
-        match TcpStream::connect_timeout(&address, SILENCE_MAX) {
+        match TcpStream::connect_timeout(&address, TRY_MAX) {
             Ok(mut stream) => {
                 let greeted = stream.write_all(&me.0.to_le_bytes());
                 greeted.map_err(|e| io_error(format!("greeting node {n} at {address}"), e))?;
@@ -56,7 +59,7 @@ pub(super) fn accept(
     }
     let (mut stream, from) = listener.accept().map_err(failed)?;
     let left = deadline.saturating_duration_since(Instant::now());
-    stream.set_read_timeout(Some(left.max(SILENCE_MAX))).map_err(failed)?;
+    stream.set_read_timeout(Some(left.max(TRY_MAX))).map_err(failed)?;
     let mut id = [0; 2];
     stream.read_exact(&mut id).map_err(failed)?;
     stream.set_read_timeout(None).map_err(failed)?;
