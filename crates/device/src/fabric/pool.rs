@@ -291,11 +291,19 @@ impl<D: Domain> PoolFabric<D> {
         Ok(Request { domain: &self.domain, at: self.layout.mailbox(self.me, board) })
     }
 
-    /// Waits until a board has dealt with the last request, or its node is dead.
+    /// Waits until a board has dealt with the last request, or its node is dead. An agent may serve
+    /// a board whose node has not joined or has left; such a request waits for [`JOIN_MAX`].
     fn until_free(&self, board: NodeId, request: &Request<'_, D>) -> Result<()> {
-        let free = || match request.is_free() {
-            true => Ok(Some(())),
-            false => self.alive(board).map(|()| None),
+        let began = Instant::now();
+        let free = || {
+            if request.is_free() {
+                return Ok(Some(()));
+            }
+            let is_joined = self.fresh(self.layout.beat(board.index()) + 8) == JOINED;
+            match is_joined || began.elapsed() > JOIN_MAX {
+                true => self.alive(board).map(|()| None),
+                false => Ok(None),
+            }
         };
         self.until(Duration::MAX, free).map(drop)
     }
