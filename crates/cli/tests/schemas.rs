@@ -1,0 +1,284 @@
+//! Every JSON result against its committed schema: what is printed is described, and what is
+//! described is printed.
+//!
+//! - `docs/schemas/NAME-VERSION.json` is a JSON Schema; the validator below knows the part of the
+//!   language that they use and refuses the rest, so that nothing is passed over.
+//! - A key that the schema does not describe fails, as does a schema that no command here prints.
+//! - Keys are plain names; a number's key ends in its unit.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use littoral::heap::structures::{HashMap, Map as _};
+use serde_json::{Map, Value};
+
+/// Schemas whose commands take minutes; `LITTORAL_SCHEMAS=all` runs them too.
+const SLOW: [(&str, &[&str]); 2] = [
+    ("littoral.bench.ring/2", &["bench", "ring", "--trials", "1", "--array", "64MiB"]),
+    ("littoral.bench.heap/2", &["bench", "heap", "--trials", "1"]),
+];
+
+/// Commands that print JSON, in an order in which each finds what it needs.
+const COMMANDS: &[&[&str]] = &[
+    &["graph", "gen", "kron", "--scale", "8", "k.lg"],
+    &["graph", "import", "in.tsv", "in.lg"],
+    &["graph", "info", "k.lg"],
+    &["graph", "info", "in.lg"],
+    &["graph", "check", "k.lg"],
+    &["graph", "bfs", "k.lg"],
+    &["graph", "bfs", "k.lg", "--medium", "flash", "--profile", "xlfdd", "--verify"],
+    &["graph", "pr", "k.lg"],
+    &["graph", "cc", "k.lg", "--medium", "pread"],
+    &["kv", "create", "s"],
+    &["kv", "load", "s", "in.tsv"],
+    &["kv", "stats", "s"],
+    &["kv", "check", "s"],
+    &["machine"],
+    &["machine", "--profile", "xlfdd"],
+    &["machine", "--profile", "cxl-flash"],
+    &["machine", "--profile", "zns-paper"],
+    &["machine", "--profile", "tcp"],
+    &["machine", "--profile", "optane-dcpmm"],
+    &["machine", "zones"],
+    &["heap", "create", "a.pool", "--size", "1MiB"],
+    &["heap", "info", "full.pool"],
+    &["heap", "check", "full.pool"],
+    &["heap", "dump", "full.pool"],
+    &["dsm", "bench", "lock", "--fabric", "sim", "--quick"],
+    &["dsm", "model", "is", "--ranks", "2", "--profile", "rdma"],
+    &["bench", "kv", "--records", "500", "--operations", "200"],
+    &["bench", "kv", "--records", "500", "--operations", "200", "--profile", "smr-disk"],
+    &["repro", "loongarch", "--only", "la64.isa.rows"],
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn run(folder: &Path, args: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_littoral"))
+        .args(args)
+        .args(["--format", "json"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"))
+}
+
+/// The committed schemas by name and version.
+fn committed() -> Vec<(String, Value)> {
+    let files = fs::read_dir(root().join("docs/schemas")).unwrap();
+    let paths =
+        files.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "json"));
+    let mut found: Vec<(String, Value)> = paths
+        .map(|path| {
+            let schema: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            let name = schema["title"].as_str().unwrap().to_owned();
+            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+            assert_eq!(stem, name.replace('/', "-"), "a schema's file is named after it");
+            (name, schema)
+        })
+        .collect();
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+/// Parts of the language, beside what only describes.
+const KNOWN: [&str; 10] = [
+    "$schema",
+    "title",
+    "description",
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "const",
+];
+
+fn is_of_type(value: &Value, name: &str) -> bool {
+    match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        "number" => value.is_number(),
+        "integer" => value.is_u64() || value.is_i64(),
+        other => panic!("the schemas use no type {other}"),
+    }
+}
+
+/// Adds to `faults` what in `value` is not as `schema` says; `at` is the place in words.
+fn validate(value: &Value, schema: &Value, at: &str, faults: &mut Vec<String>) {
+    for word in schema.as_object().unwrap().keys() {
+        assert!(KNOWN.contains(&word.as_str()), "{at}: the validator does not know `{word}`");
+    }
+    let types: Vec<&str> = match &schema["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if !types.is_empty() && !types.iter().any(|t| is_of_type(value, t)) {
+        faults.push(format!("{at}: {value} is not {types:?}"));
+    }
+    if schema.get("const").is_some_and(|c| c != value) {
+        faults.push(format!("{at}: {value} is not {}", schema["const"]));
+    }
+    if schema["enum"].as_array().is_some_and(|all| !all.contains(value)) {
+        faults.push(format!("{at}: {value} is not one of {}", schema["enum"]));
+    }
+    if let Value::Array(items) = value {
+        for (i, item) in items.iter().enumerate() {
+            validate(item, &schema["items"], &format!("{at}[{i}]"), faults);
+        }
+    }
+    if let Value::Object(fields) = value {
+        validate_object(fields, schema, at, faults);
+    }
+}
+
+fn validate_object(
+    fields: &Map<String, Value>,
+    schema: &Value,
+    at: &str,
+    faults: &mut Vec<String>,
+) {
+    for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if !fields.contains_key(key) {
+            faults.push(format!("{at}: the key {key} is missing"));
+        }
+    }
+    for (key, value) in fields {
+        let described = schema["properties"].get(key);
+        let other = schema.get("additionalProperties").filter(|s| s.is_object());
+        match described.or(other) {
+            Some(inner) => validate(value, inner, &format!("{at}.{key}"), faults),
+            None => faults.push(format!("{at}: the key {key} is not described")),
+        }
+    }
+}
+
+/// Calls `found` with each key of each object, with its value.
+fn each_key(value: &Value, found: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+            found(key, value);
+            each_key(value, found);
+        }),
+        Value::Array(items) => items.iter().for_each(|item| each_key(item, found)),
+        _ => {}
+    }
+}
+
+fn assert_plain_keys(value: &Value, args: &[&str]) {
+    each_key(value, &mut |key, value| {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
+        assert!(key.chars().all(is_plain), "{args:?}: `{key}` is a sentence, not a name");
+        let text = value.as_str().unwrap_or("x");
+        let is_number = text.parse::<f64>().is_ok() && !["zone", "vertex", "source"].contains(&key);
+        assert!(!is_number, "{args:?}: {key} is the number {text} as a text");
+    });
+}
+
+/// A pool with objects and a root.
+fn make_pool(path: &Path) {
+    let pool = littoral::heap::create(path, 1 << 20).unwrap();
+    let made = pool.thread().unwrap().atomically(|tx| {
+        let map = HashMap::create(tx, 100)?;
+        map.insert(tx, 1, 10)?;
+        tx.set_root("counts", map.at())
+    });
+    made.unwrap();
+}
+
+/// Runs each command and validates what it prints; the names of the schemas met.
+fn validated(commands: &[&[&str]]) -> BTreeSet<String> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("in.tsv"), "a\tb\nb\tc\nc\ta\n").unwrap();
+    make_pool(&dir.path().join("full.pool"));
+    let (schemas, mut met) = (committed(), BTreeSet::new());
+    for args in commands {
+        let printed = run(dir.path(), args);
+        assert_plain_keys(&printed, args);
+        let one = printed.as_array().map_or(&printed, |runs| &runs[0]);
+        let name = one["schema"].as_str().unwrap_or_else(|| panic!("{args:?}: no schema"));
+        let schema = schemas.iter().find(|(n, _)| n == name);
+        let (_, schema) = schema.unwrap_or_else(|| panic!("{name} is not in docs/schemas"));
+        let mut faults = Vec::new();
+        validate(one, schema, name, &mut faults);
+        assert!(faults.is_empty(), "{args:?}:\n{}", faults.join("\n"));
+        met.insert(name.to_owned());
+    }
+    met
+}
+
+#[test]
+fn every_result_is_as_its_schema_says() {
+    let is_full = std::env::var_os("LITTORAL_SCHEMAS").is_some();
+    let slow = SLOW.iter().filter(|_| is_full).map(|(_, args)| *args);
+    let commands: Vec<&[&str]> = COMMANDS.iter().copied().chain(slow).collect();
+    let met = validated(&commands);
+    let elsewhere: BTreeSet<&str> = [
+        // Written by a job of several processes (`dsm run --report`), checked in its own tests.
+        "littoral.dsm.run/1",
+        // Measured for a minute; `graph whatif` has a test of its own.
+        "littoral.whatif/1",
+        "littoral.whatif/2",
+    ]
+    .into_iter()
+    .chain(SLOW.iter().map(|(name, _)| *name))
+    .collect();
+    let all = committed().into_iter().map(|(name, _)| name);
+    let unmet: Vec<String> =
+        all.filter(|n| !met.contains(n) && !elsewhere.contains(n.as_str())).collect();
+    assert!(unmet.is_empty(), "no command prints {unmet:?}");
+}
+
+#[test]
+fn every_schema_describes_each_of_its_keys() {
+    fn described(schema: &Value, at: &str) {
+        for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+            let words = inner["description"].as_str().unwrap_or_default();
+            assert!(!words.is_empty(), "{at}.{key} has no description");
+            described(inner, &format!("{at}.{key}"));
+        }
+        schema.get("items").iter().for_each(|items| described(items, &format!("{at}[]")));
+    }
+    let book = fs::read_to_string(root().join("docs/book/src/reference/schemas.md")).unwrap();
+    for (name, schema) in committed() {
+        described(&schema, &name);
+        assert!(book.contains(&format!("`{name}`")), "{name} is not in the book");
+    }
+}
+
+/// The validator can fail: each kind of breach is found.
+#[test]
+fn breaches_are_found() {
+    let schema: Value = serde_json::from_str(
+        r#"{"type": "object", "required": ["a"], "properties": {
+            "a": {"type": "integer"}, "b": {"enum": ["x"]}, "c": {"type": "array", "items":
+            {"type": ["number", "null"]}}}}"#,
+    )
+    .unwrap();
+    for (text, words) in [
+        (r#"{"a": 1, "b": "x", "c": [1.5, null]}"#, ""),
+        (r#"{}"#, "the key a is missing"),
+        (r#"{"a": 1.5}"#, "is not [\"integer\"]"),
+        (r#"{"a": 1, "b": "y"}"#, "is not one of"),
+        (r#"{"a": 1, "c": ["z"]}"#, "c[0]"),
+        (r#"{"a": 1, "d": 1}"#, "the key d is not described"),
+    ] {
+        let mut faults = Vec::new();
+        validate(&serde_json::from_str(text).unwrap(), &schema, "x", &mut faults);
+        let found = faults.join("; ");
+        assert_eq!(found.is_empty(), words.is_empty(), "{text}: {found}");
+        assert!(found.contains(words), "{text}: {found}");
+    }
+}
