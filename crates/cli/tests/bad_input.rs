@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
 
+use std::collections::HashSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -201,6 +203,69 @@ fn catches_interrupts(process: u32) -> bool {
     mask.is_some_and(|mask| mask & INTERRUPT != 0)
 }
 
+fn interrupt(process: u32) {
+    let sent = Command::new("kill").args(["-INT", &process.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn begun(process: u32) {
+    let begun = Instant::now();
+    while !catches_interrupts(process) {
+        assert!(begun.elapsed() < HANG, "the program never comes to catch interrupts");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A program that reads `line` again and again until it is interrupted; its exit code.
+fn interrupted_while_reading(folder: &Path, args: &[&str], line: fn(u64) -> String) -> Option<i32> {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_littoral"))
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        let mut blocks = 0..;
+        let block = |n: u64| (n * 4096..(n + 1) * 4096).map(line).collect::<String>();
+        // The pipe breaks when the program ends.
+        while input.write_all(block(blocks.next().unwrap()).as_bytes()).is_ok() {}
+    });
+    begun(child.id());
+    std::thread::sleep(Duration::from_millis(100));
+    interrupt(child.id());
+    let code = child.wait().unwrap().code();
+    writer.join().unwrap();
+    code
+}
+
+#[test]
+fn ctrl_c_during_a_load_keeps_what_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(littoral(dir.path(), &["kv", "create", "s"]).status.success());
+    let load = ["kv", "load", "s", "-", "--ack", "ack"];
+    let line = |n: u64| format!("{:08}\t{n}\n", n.wrapping_mul(48_271) % 99_999_989);
+    assert_eq!(interrupted_while_reading(dir.path(), &load, line), Some(130));
+    let dump = littoral(dir.path(), &["kv", "dump", "s"]);
+    assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+    let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
+    let held: HashSet<&str> = dump.lines().filter_map(|l| l.split('\t').next()).collect();
+    let acknowledged = fs::read_to_string(dir.path().join("ack")).unwrap();
+    assert!(acknowledged.lines().filter(|l| l.len() == 8).all(|key| held.contains(key)));
+    let checked = littoral(dir.path(), &["kv", "check", "s"]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn ctrl_c_during_an_import_leaves_neither_file_nor_draft() {
+    let dir = tempfile::tempdir().unwrap();
+    let import = ["graph", "import", "/dev/stdin", "out.lg", "--from", "el"];
+    let line = |n: u64| format!("{} {}\n", n % 65_521, n.wrapping_mul(48_271) % 65_521);
+    assert_eq!(interrupted_while_reading(dir.path(), &import, line), Some(130));
+    assert_eq!(entries(dir.path()), Vec::<String>::new());
+}
+
 #[test]
 fn ctrl_c_ends_with_130_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -209,14 +274,9 @@ fn ctrl_c_ends_with_130_and_leaves_no_file() {
         .current_dir(dir.path())
         .spawn()
         .unwrap();
-    let begun = Instant::now();
-    while !catches_interrupts(child.id()) {
-        assert!(begun.elapsed() < HANG, "the program never comes to catch interrupts");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    begun(child.id());
     std::thread::sleep(Duration::from_millis(200));
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    interrupt(child.id());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(entries(dir.path()), Vec::<String>::new(), "neither file nor draft is left");
 }

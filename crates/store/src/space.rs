@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState};
 
@@ -371,12 +372,15 @@ impl Space {
 
     /// A zone was finished, or can no longer be written.
     pub(crate) fn retire(&mut self, zone: ZoneId, is_writable: bool) {
-        self.change(zone, |z| {
+        let retired = self.change(zone, |z| {
             z.is_writable &= is_writable;
             if is_writable {
                 z.written = z.capacity;
             }
         });
+        if mutant!("store_sums_keep_retired") && retired.is_some() {
+            self.totals.empty_zones += 1;
+        }
         self.close(zone);
     }
 }

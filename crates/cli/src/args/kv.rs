@@ -157,7 +157,7 @@ pub(crate) struct BenchKvArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) batch: u64,
-    /// The model's latencies: zns-paper, zns-ssd or smr-disk (virtual time)
+    /// The model's latencies: zns-paper, zns-ssd, smr-disk or a file (virtual time)
     #[arg(long, value_name = "P", default_value = "zns-paper")]
     pub(crate) profile: String,
     /// Measure a sparse file in this folder instead, by the wall clock

@@ -28,6 +28,8 @@ use std::path::{Path, PathBuf};
 use super::fields::{self, Fields, Origin, Scalar, suggestion};
 use super::spec::{Row, Rule, Unit};
 use super::{Profile, in_range};
+use littoral_base::mutant;
+
 use crate::error::{Error, Kind, Result};
 
 /// The format that machine files name in their field `schema`.
@@ -351,6 +353,7 @@ fn read_profile(
         return Err(fields.origin.error(at, message));
     }
     let opened = match name.contains('/') || name.ends_with(".toml") {
+        true if mutant!("device_profile_in_working_folder") => Profile::open(name),
         true => Profile::open(&folder.join(name).display().to_string()),
         false => Profile::named(name),
     };

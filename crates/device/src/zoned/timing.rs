@@ -79,6 +79,20 @@ impl Profile {
         Profile::parse(text)
     }
 
+    /// A shipped profile, or the file at `name` when `name` looks like a path (has a `/` or ends in
+    /// `.toml`).
+    ///
+    /// # Errors
+    /// `Kind::Io` when the file cannot be read; else as [`Profile::named`] and [`Profile::parse`].
+    pub fn open(name: &str) -> Result<Profile> {
+        if !(name.contains('/') || name.ends_with(".toml")) {
+            return Self::named(name);
+        }
+        let text = std::fs::read_to_string(name)
+            .map_err(|e| Error::with_source(Kind::Io, format!("reading profile {name}"), e))?;
+        Self::parse(&text).map_err(|e| e.in_context(name))
+    }
+
     /// Reads a profile from TOML and checks it.
     ///
     /// # Errors
