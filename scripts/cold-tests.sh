@@ -35,7 +35,7 @@ timed "$target/build.log" cargo test --locked --no-run || { tail -n 30 "$target/
 timed "$target/run.log" cargo test --locked --no-fail-fast || rc=$?
 minutes=$(awk "BEGIN { printf \"%.1f\", ($SECONDS - $began) / 60 }")
 echo "slowest test binaries, seconds:"
-awk '/^ *(Running|Doc-tests) / { name = $2 " " $3 } /^test result/ { sub(/s$/, "", $NF); print $NF, name }' \
+awk '/^ *(Running|Doc-tests) / { name = $0; sub(/^ *(Running )?/, "", name) } /^test result/ { sub(/s$/, "", $NF); print $NF, name }' \
     "$target/run.log" | sort -rn | head -n 8
 [ "$rc" = 0 ] || { grep -E '^test .* FAILED' "$target/run.log" || tail -n 30 "$target/run.log"; }
 echo "tests.cold_minutes $minutes of $limit"
