@@ -7,7 +7,7 @@ use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::refusal::Refusal;
 use littoral_device::zoned::timing::Profile;
 use littoral_device::zoned::zones::Geometry;
-use littoral_device::zoned::{ZoneState, ZonedDevice};
+use littoral_device::zoned::{ZoneKind, ZoneState, ZonedDevice};
 
 fn geometry() -> Geometry {
     Geometry {
@@ -93,11 +93,11 @@ fn files_that_are_foreign_damaged_or_in_use_are_refused_untouched() {
     assert_eq!(FileDevice::open(&path).unwrap_err().kind(), Kind::Busy);
     drop(dev);
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[8] = 9;
+    (0..8).for_each(|copy| bytes[copy * 512 + 8] = 9);
     std::fs::write(&path, &bytes).unwrap();
     let e = FileDevice::open(&path).unwrap_err();
     assert!(e.kind() == Kind::Foreign && e.to_string().contains("version 9"), "{e}");
-    bytes[8] = 1;
+    (0..8).for_each(|copy| bytes[copy * 512 + 8] = 2);
     bytes[4096 + 9] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let e = FileDevice::open(&path).unwrap_err();
@@ -106,4 +106,61 @@ fn files_that_are_foreign_damaged_or_in_use_are_refused_untouched() {
     bad.capacity_blocks = 7;
     let e = ModelDevice::new(bad).unwrap_err();
     assert!(e.kind() == Kind::Profile && e.to_string().contains("capacity_blocks = 7"), "{e}");
+}
+
+/// What a drive keeps of a worn zone: its data, of both kinds of zone, and the name of its state.
+#[test]
+fn read_only_zones_of_a_file_keep_their_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("zones");
+    let mut dev = FileDevice::create(&path, geometry()).unwrap();
+    let block = dev.limits().block_bytes as usize;
+    let zones = dev.report(ZoneId(0), dev.limits().zones).unwrap();
+    for kind in [ZoneKind::Conventional, ZoneKind::Sequential] {
+        let z = zones.iter().find(|z| z.kind == kind).unwrap();
+        let ticket = dev.write(z.start, &vec![7; block]).unwrap();
+        dev.wait(ticket).unwrap();
+        dev.fail_zone(z.zone, ZoneState::ReadOnly).unwrap();
+    }
+    drop(dev);
+    let mut dev = FileDevice::open(&path).unwrap();
+    for kind in [ZoneKind::Conventional, ZoneKind::Sequential] {
+        let z = zones.iter().find(|z| z.kind == kind).unwrap();
+        let mut read = vec![0; block];
+        dev.read(z.start, &mut read).unwrap();
+        assert!(read == vec![7; block], "{kind:?}");
+        let e = dev.write(z.start, &vec![8; block]).unwrap_err();
+        assert!(e.to_string().contains("READ_ONLY"), "{e}");
+    }
+}
+
+/// A file cut short, grown, or with a damaged header or record: refused by name or read right.
+#[test]
+fn files_cut_short_are_refused_and_one_damaged_header_copy_is_not_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("zones");
+    drop(FileDevice::create(&path, geometry()).unwrap());
+    let whole = std::fs::metadata(&path).unwrap().len();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for len in [0, 100, 4096, 4200, whole - 1] {
+        file.set_len(whole).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..len as usize]).unwrap();
+        let e = FileDevice::open(&path).unwrap_err();
+        assert!(matches!(e.kind(), Kind::Foreign | Kind::Corrupt), "{len}: {e}");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), len, "untouched");
+        std::fs::write(&path, bytes).unwrap();
+    }
+    file.set_len(whole + 4096).unwrap();
+    drop(FileDevice::open(&path).unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[20] ^= 4;
+    std::fs::write(&path, &bytes).unwrap();
+    drop(FileDevice::open(&path).unwrap());
+    bytes[4096 + 32 + 9] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let e = FileDevice::open(&path).unwrap_err();
+    assert!(e.kind() == Kind::Corrupt && e.to_string().contains("record of zone 1"), "{e}");
+    let (_, notes) = FileDevice::open_damaged(&path).unwrap();
+    assert!(notes.len() == 1 && notes[0].contains("record of zone 1"), "{notes:?}");
 }

@@ -14,14 +14,16 @@
 //! root that [`Pages::set_root`] names it is committed.
 
 mod bulk;
+mod salvage;
 
 use std::collections::BTreeSet;
 
 use littoral_base::units::Lba;
 use littoral_device::zoned::ZonedDevice;
-use littoral_store::pages::{Heat, NO_PAGE, Pages, Root};
+use littoral_store::pages::{Heat, NO_PAGE, PageRef, Pages, Root};
 use littoral_store::store::Store;
 
+use crate::inspect::check_height;
 use crate::layout::{self, ADDRESS_BYTES, Body, PageKind, Shape};
 use crate::zb::Direction;
 use crate::{Error, Kind, Result};
@@ -80,6 +82,7 @@ impl<P: Pages> Cow<P> {
         if root.top == NO_PAGE {
             return Err(Error::new(Kind::Corrupt, "the store has no tree"));
         }
+        check_height(root.height)?;
         Ok(Cow { pages, shape, split, root })
     }
 
@@ -147,13 +150,13 @@ impl<P: Pages> Cow<P> {
         let mut path = Vec::with_capacity(self.root.height as usize + 1);
         let mut at = self.root.top;
         for level in (1..=self.root.height as usize).rev() {
-            let page = self.pages.read(at)?;
+            let page = self.page_of(at, level)?;
             let body = self.body(level);
             let slot = layout::route(layout::count(&page), key, |i| body.key(&page, i));
             path.push(Step { page: at, slot });
             at = child(&body, &page, slot);
         }
-        let page = self.pages.read(at)?;
+        let page = self.page_of(at, 0)?;
         let body = self.body(0);
         let found = layout::search(layout::count(&page), key, |i| body.key(&page, i));
         path.push(Step { page: at, slot: found.unwrap_or_else(|i| i) });
@@ -173,6 +176,16 @@ impl<P: Pages> Cow<P> {
         }
         let page = self.pages.peek(path[0].page)?;
         Ok(Some(self.body(0).record(&page, path[0].slot)[self.shape.key_bytes..].to_vec()))
+    }
+
+    /// A page that its parent says is of this level.
+    fn page_of(&self, at: Lba, level: usize) -> Result<PageRef<'_>> {
+        let page = self.pages.read(at)?;
+        let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };
+        if layout::kind(&page) == Some(wanted) && layout::level(&page) as usize == level {
+            return Ok(page);
+        }
+        Err(Error::new(Kind::Corrupt, format!("page {at}: not a page of level {level}")))
     }
 
     fn records(&self, level: usize, at: Lba) -> Result<Vec<u8>> {
@@ -310,7 +323,7 @@ impl<P: Pages> Cow<P> {
         let sibling_at =
             layout::address(&parent[other * above.record + above.key..][..ADDRESS_BYTES]);
         let sibling = {
-            let page = self.pages.read(sibling_at)?;
+            let page = self.page_of(sibling_at, level)?;
             body.records(&page).to_vec()
         };
         let spare = sibling.len() / body.record > body.slots / 2;
@@ -410,7 +423,7 @@ impl<P: Pages> Cow<P> {
         range: &Range<'_>,
         each: &mut impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<bool> {
-        let (page, body) = (self.pages.read(at)?, self.body(level));
+        let (page, body) = (self.page_of(at, level)?, self.body(level));
         let n = layout::count(&page);
         for step in 0..n {
             let i = if range.direction == Direction::Forward { step } else { n - 1 - step };
@@ -437,9 +450,7 @@ impl<P: Pages> Cow<P> {
     /// # Errors
     /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
     pub fn check(&self) -> Result<BTreeSet<Lba>> {
-        let mut used = BTreeSet::new();
-        let records =
-            self.check_page(self.root.top, self.root.height as usize, None, None, &mut used)?;
+        let (records, used) = self.walk(false)?;
         if records != self.root.records {
             let text =
                 format!("{records} records found where the root counts {}", self.root.records);
@@ -448,36 +459,36 @@ impl<P: Pages> Cow<P> {
         Ok(used)
     }
 
-    /// Every page in use, read from the inner pages alone.
+    /// Every page in use, read from the inner pages alone, which are checked as by
+    /// [`Cow::check`].
     ///
     /// # Errors
-    /// `Kind::Corrupt` when a page is no page of this tree; those of the store.
+    /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
     pub fn reachable(&self) -> Result<BTreeSet<Lba>> {
-        let mut found = BTreeSet::new();
-        let mut todo = vec![(self.root.top, self.root.height as usize)];
-        while let Some((at, level)) = todo.pop() {
-            if !found.insert(at) {
-                return Err(Error::new(Kind::Corrupt, format!("page {at}: used twice")));
-            }
-            if level > 0 {
-                let (page, body) = (self.pages.peek(at)?, self.body(level));
-                todo.extend((0..layout::count(&page)).map(|i| (child(&body, &page, i), level - 1)));
-            }
-        }
-        Ok(found)
+        self.walk(true).map(|(_, used)| used)
+    }
+
+    /// Records found and pages used; leaves may be skipped.
+    fn walk(&self, skips_leaves: bool) -> Result<(u64, BTreeSet<Lba>)> {
+        let mut walk = Walk { used: BTreeSet::new(), skips_leaves };
+        let height = self.root.height as usize;
+        let records = self.check_page(self.root.top, height, (None, None), &mut walk)?;
+        Ok((records, walk.used))
     }
 
     fn check_page(
         &self,
         at: Lba,
         level: usize,
-        low: Option<&[u8]>,
-        high: Option<&[u8]>,
-        used: &mut BTreeSet<Lba>,
+        (low, high): (Option<&[u8]>, Option<&[u8]>),
+        walk: &mut Walk,
     ) -> Result<u64> {
         let wrong = |what: &str| Error::new(Kind::Corrupt, format!("page {at}: {what}"));
-        if !used.insert(at) {
+        if !walk.used.insert(at) {
             return Err(wrong("used twice"));
+        }
+        if level == 0 && walk.skips_leaves {
+            return Ok(0);
         }
         let (page, body) = (self.pages.peek(at)?, self.body(level));
         let n = layout::count(&page);
@@ -501,7 +512,8 @@ impl<P: Pages> Cow<P> {
         for i in 0..n {
             let below = if i == 0 { low } else { Some(keys[i - 1]) };
             let above = keys.get(i).copied().or(high);
-            records += self.check_page(child(&body, &page, i), level - 1, below, above, used)?;
+            let at = child(&body, &page, i);
+            records += self.check_page(at, level - 1, (below, above), walk)?;
         }
         Ok(records)
     }
@@ -546,6 +558,12 @@ impl<D: ZonedDevice> Cow<Store<D>> {
         self.pages.free(at);
         self.pages.append_moved(&image).map(Some)
     }
+}
+
+/// A walk over a tree: pages used, and whether it stops above the leaves.
+struct Walk {
+    used: BTreeSet<Lba>,
+    skips_leaves: bool,
 }
 
 fn child(body: &Body, page: &[u8], slot: usize) -> Lba {

@@ -19,7 +19,9 @@ use littoral_store::room::Demand;
 use littoral_store::store::Store;
 
 use crate::cow::{Cow, SplitCost};
+use crate::inspect::PageRules;
 use crate::layout::Shape;
+use crate::salvage::Gathered;
 use crate::zb::{Direction, Zb};
 use crate::{Error, Kind, Result};
 
@@ -55,7 +57,12 @@ impl Engine {
         [Engine::Zb, Engine::Cow].into_iter().find(|e| e.name() == name).ok_or_else(unknown)
     }
 
-    const fn tag(self) -> [u8; 8] {
+    /// The engine with this tag.
+    pub(crate) fn tagged(tag: [u8; 8]) -> Option<Engine> {
+        [Engine::Zb, Engine::Cow].into_iter().find(|e| e.tag() == tag)
+    }
+
+    pub(crate) const fn tag(self) -> [u8; 8] {
         match self {
             Engine::Zb => *b"zb\0\0\0\0\0\0",
             Engine::Cow => *b"cow\0\0\0\0\0",
@@ -210,24 +217,41 @@ impl<D: ZonedDevice> Index<D> {
 
     /// The index as the redo log leaves it, and its pages.
     fn find(dev: D) -> Result<(Index<D>, BTreeSet<Lba>)> {
-        let store = Store::open(dev)?;
-        let (tag, label) = store.engine();
-        let engine = [Engine::Zb, Engine::Cow].into_iter().find(|e| e.tag() == tag);
-        let Some(engine) = engine else {
-            let name = String::from_utf8_lossy(&tag);
-            let text = format!("the store belongs to engine {}", name.trim_end_matches('\0'));
-            return Err(Error::new(Kind::Foreign, text));
-        };
-        let shape = shape_of(label)?;
-        let tree = match engine {
-            Engine::Zb => Tree::Zb(Zb::open(store, shape)?),
-            Engine::Cow => Tree::Cow(Cow::open(store, shape, SplitCost::OneWrite)?),
-        };
+        let (tree, shape) = Index::tree(Store::open(dev)?)?;
         let live = match &tree {
             Tree::Zb(t) => t.reachable()?,
             Tree::Cow(t) => t.reachable()?,
         };
         Ok((Index::over(tree, shape), live))
+    }
+
+    /// An index of which no page has been read yet: for salvage, which trusts none.
+    pub(crate) fn unchecked(store: Store<D>) -> Result<Index<D>> {
+        Index::tree(store).map(|(tree, shape)| Index::over(tree, shape))
+    }
+
+    /// Gives every record that can be read to `out`.
+    pub(crate) fn salvage(&self, out: &mut Gathered<'_>) {
+        each!(&self.tree, t => t.salvage(out));
+    }
+
+    /// The tree whose pages a store holds.
+    fn tree(mut store: Store<D>) -> Result<(Tree<D>, Shape)> {
+        let (tag, label) = store.engine();
+        let Some(engine) = Engine::tagged(tag) else {
+            let name = String::from_utf8_lossy(&tag);
+            let text = format!("the store belongs to engine {}", name.trim_end_matches('\0'));
+            return Err(Error::new(Kind::Foreign, text));
+        };
+        let shape = shape_of(label)?;
+        let fits = shape.check(store.page_bytes());
+        fits.map_err(|e| Error::new(Kind::Corrupt, format!("the store's label: {e}")))?;
+        store.set_inspector(Box::new(PageRules { engine, shape }));
+        let tree = match engine {
+            Engine::Zb => Tree::Zb(Zb::open(store, shape)?),
+            Engine::Cow => Tree::Cow(Cow::open(store, shape, SplitCost::OneWrite)?),
+        };
+        Ok((tree, shape))
     }
 
     /// The store below.
@@ -332,9 +356,24 @@ impl<D: ZonedDevice> Index<D> {
         from: Option<&[u8]>,
         to: Option<&[u8]>,
         direction: Direction,
-        visit: impl FnMut(&[u8], &[u8]) -> bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        each!(&self.tree, t => t.scan(from, to, direction, visit))
+        let mut order = Order { direction, last: None, count: 0, is_broken: false };
+        let mut is_whole = from.is_none() && to.is_none();
+        each!(&self.tree, t => t.scan(from, to, direction, |key, value| {
+            let goes_on = order.takes(key) && visit(key, value);
+            is_whole &= goes_on;
+            goes_on
+        }))?;
+        order.check(is_whole.then(|| self.len()))
+    }
+
+    /// Ends with a checkpoint, so that nothing rests on the end of the redo log.
+    ///
+    /// # Errors
+    /// Those of the store, which is poisoned then.
+    pub fn close(&mut self) -> Result<()> {
+        self.store_mut().close()
     }
 
     /// Makes every operation so far durable.
@@ -353,6 +392,47 @@ impl<D: ZonedDevice> Index<D> {
         match &self.tree {
             Tree::Zb(t) => t.check().map(|c| c.pages.len() as u64),
             Tree::Cow(t) => t.check().map(|p| p.len() as u64),
+        }
+    }
+}
+
+/// What a scan has shown so far: keys in strict order, or else the tree is damaged.
+struct Order {
+    direction: Direction,
+    last: Option<Vec<u8>>,
+    count: u64,
+    is_broken: bool,
+}
+
+impl Order {
+    /// Whether the next key follows the last one.
+    fn takes(&mut self, key: &[u8]) -> bool {
+        let follows = |last: &Vec<u8>| match self.direction {
+            Direction::Forward => key > &last[..],
+            Direction::Backward => key < &last[..],
+        };
+        self.is_broken |= !self.last.as_ref().is_none_or(follows);
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        self.count += 1;
+        !self.is_broken
+    }
+
+    /// Refuses what was out of order, and a whole scan that found more or fewer records than the
+    /// root counts.
+    fn check(&self, records: Option<u64>) -> Result<()> {
+        if self.is_broken {
+            let key = self.last.as_deref().unwrap_or_default();
+            let text = format!("key {key:02x?} out of order; `kv check` names the page");
+            return Err(Error::new(Kind::Corrupt, text));
+        }
+        match records.filter(|&n| n != self.count) {
+            None => Ok(()),
+            Some(n) => {
+                let text = format!("{} records found where the root counts {n}", self.count);
+                Err(Error::new(Kind::Corrupt, text))
+            }
         }
     }
 }

@@ -200,6 +200,15 @@ impl Kv {
         self.index.sync()
     }
 
+    /// Ends with a checkpoint, so that nothing rests on the end of the redo log. A store that is
+    /// dropped without it is as after a kill: nothing acknowledged is lost.
+    ///
+    /// # Errors
+    /// Those of [`Index::close`].
+    pub fn close(mut self) -> Result<()> {
+        self.index.close()
+    }
+
     /// Inserts or replaces a record, durable on return; whether the key is new.
     ///
     /// # Errors
@@ -274,6 +283,26 @@ impl Kv {
         let last = self.acknowledge(&mut waiting, &mut ack).map(|n| loaded += n);
         self.index.store_mut().set_durability(Durability::Operation);
         result.and(last).map(|()| loaded)
+    }
+
+    /// Puts the records that `give` gives into the store, durable together every thousand and when
+    /// it ends.
+    ///
+    /// # Errors
+    /// Those of `give` and of the store: what was made durable stays.
+    pub fn fill(
+        &mut self,
+        give: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        self.index.store_mut().set_durability(Durability::Batch);
+        let mut waiting = 0;
+        let given = give(&mut |key, value| {
+            self.index.put(key, value)?;
+            waiting += 1;
+            if waiting % LOAD_BATCH == 0 { self.index.sync() } else { Ok(()) }
+        });
+        self.index.store_mut().set_durability(Durability::Operation);
+        given.and(self.index.sync())
     }
 
     fn load_line(&mut self, line: &[u8]) -> Result<Vec<u8>> {

@@ -97,10 +97,19 @@ impl Shape {
     /// `Kind::Usage` naming the sizes.
     pub fn check(&self, page_bytes: usize) -> Result<()> {
         let room = page_bytes.saturating_sub(HEADER_BYTES + SEAL_BYTES);
+        // First, so that no product below can overflow.
+        let slots = [self.leaf_slots, self.interior_slots, self.head_slots];
+        let is_bounded = (1..=page_bytes).contains(&self.key_bytes)
+            && self.value_bytes <= page_bytes
+            && slots.iter().all(|&n| n <= SLOTS_MAX);
+        if !is_bounded {
+            let text = format!("{self:?}: no page of {page_bytes} bytes holds such records");
+            return Err(Error::new(Kind::Usage, text));
+        }
         let least = self.leaf_slots.min(self.interior_slots).min(self.head_slots);
         let (leaf, inner) = (self.leaf().log_bytes(), self.interior(1).log_bytes());
         let most = leaf.max(inner).max(self.head_image_bytes()) - HEADER_BYTES;
-        if least >= SLOTS_MIN && most <= room && self.interior_slots <= SLOTS_MAX {
+        if least >= SLOTS_MIN && most <= room {
             return Ok(());
         }
         let text = format!(

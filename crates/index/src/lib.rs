@@ -4,7 +4,10 @@
 //!   sequential zones, heads that cut the cascade of updates, logs matched by slot.
 //! - [`cow`]: the copy-on-write B+-tree that it is measured against.
 //! - [`index`]: either tree on a store: room kept, zones collected, power cuts survived.
+//! - [`inspect`]: which pages a tree can have written; asked once of each page read.
 //! - [`kv`]: an index in a directory, as the command line uses it.
+//! - [`salvage`]: what can be saved of a damaged store; [`backup`]: a store at rest as one file.
+//! - [`damage`]: flipped bits and crafted pages, and the judge of what a store answers.
 //! - [`torture`]: power cuts at every kind of moment.
 //! - [`layout`]: page layouts shared by both.
 //!
@@ -14,10 +17,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backup;
 pub mod cow;
+pub mod damage;
 pub mod index;
+pub mod inspect;
 pub mod kv;
 pub mod layout;
+pub mod salvage;
 pub mod torture;
 pub mod zb;
 

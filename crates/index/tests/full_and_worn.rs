@@ -3,14 +3,16 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+use littoral_base::codec::seal;
 use littoral_base::rng::Rng;
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
-use littoral_device::zoned::{ZoneKind, ZoneState, ZonedDevice};
+use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
 use littoral_index::layout::Shape;
+use littoral_store::gc::Relocate as _;
 use littoral_store::store::{Durability, Store};
 
 fn geometry(conventional_zones: u32) -> Geometry {
@@ -258,13 +260,41 @@ fn devices_that_cannot_serve_are_refused_by_name_and_untouched() {
     assert_eq!(device.counts().sequential_writes_count, 1);
 }
 
-/// Puts a byte into a conventional block as another program would.
-fn overwrite_byte(device: &mut ModelDevice, block: u64, at: usize, byte: u8) {
+fn write_block(device: &mut ModelDevice, block: u64, bytes: &[u8]) {
+    let ticket = device.write(Lba(block), bytes).unwrap();
+    device.wait(ticket).unwrap();
+}
+
+/// Makes a superblock one of another format, as a build of that format would have sealed it.
+fn sealed_as_format(device: &mut ModelDevice, block: u64, version: u8) {
     let mut bytes = [0; 512];
     device.read(Lba(block), &mut bytes).unwrap();
-    bytes[at] = byte;
-    let ticket = device.write(Lba(block), &bytes).unwrap();
-    device.wait(ticket).unwrap();
+    bytes[8] = version;
+    seal(&mut bytes, littoral_store::superblock::SALT);
+    write_block(device, block, &bytes);
+}
+
+/// Format 1 had one copy of each generation and named no zones.
+#[test]
+fn a_store_of_format_1_is_refused_by_name_with_what_to_do_and_untouched() {
+    let mut block = b"LITSTORE\x01\0\0\0zb\0\0\0\0\0\0".to_vec();
+    // Generation, id, epoch; the label's length; layout 1 of keys and values of 8 bytes.
+    for number in [3u64, 7, 3] {
+        block.extend(number.to_le_bytes());
+    }
+    block.extend([22, 0, 1, 0]);
+    for size in [8u32, 8, 28, 28, 19] {
+        block.extend(size.to_le_bytes());
+    }
+    block.resize(512, 0);
+    seal(&mut block, 0x5355_5045_5242_4c4b);
+    let mut device = ModelDevice::new(geometry(1)).unwrap();
+    write_block(&mut device, 1, &block);
+    let before = contents(&device);
+    let e = Index::open(&mut device).unwrap_err();
+    assert!(e.kind() == Kind::Foreign && e.to_string().contains("store format 1;"), "{e}");
+    assert!(e.to_string().contains("kv dump"), "{e}");
+    assert!(contents(&device) == before, "untouched");
 }
 
 fn contents(device: &ModelDevice) -> Vec<u8> {
@@ -284,12 +314,12 @@ fn contents(device: &ModelDevice) -> Vec<u8> {
 
 #[test]
 fn other_formats_layouts_and_engines_are_refused_by_name_and_untouched() {
-    // A store of another format in either superblock: it may be the newer one.
-    for blocks in [&[0][..], &[1], &[0, 1]] {
-        // The second checkpoint writes the other superblock.
+    // A store of another format in any superblock: it may be the newer one.
+    for blocks in [&[0][..], &[1], &[2], &[3], &[0, 1, 2, 3]] {
+        // The second checkpoint writes the other generation's two copies.
         let mut device = reopened(create(Engine::Zb)).into_device();
         for &block in blocks {
-            overwrite_byte(&mut device, block, 8, 9);
+            sealed_as_format(&mut device, block, 9);
         }
         let before = contents(&device);
         let e = Index::open(&mut device).unwrap_err();
@@ -345,7 +375,11 @@ fn a_zone_that_goes_offline_under_load_is_named_and_the_rest_is_served() {
     let mut index = reopened(index);
     index.store_mut().set_durability(Durability::Batch);
     let zones = index.store_mut().device().report(ZoneId(3), 21).unwrap();
-    let lost = zones.iter().rfind(|z| z.state == ZoneState::Full).unwrap().zone;
+    let mut live = |z: &&ZoneReport| {
+        (z.start.0..z.write_pointer.0).filter(|&at| index.is_live(Lba(at))).count()
+    };
+    let full = zones.iter().filter(|z| z.state == ZoneState::Full);
+    let lost = full.max_by_key(|z| live(z)).unwrap().zone;
     index.store_mut().device_mut().fail_zone(lost, ZoneState::Offline).unwrap();
     let (mut served, mut missed) = (0, 0);
     // Half of the leaves; the others are not written anew.
@@ -372,32 +406,118 @@ fn a_zone_that_goes_offline_under_load_is_named_and_the_rest_is_served() {
     assert!(lost.iter().all(|e| e.as_ref().is_err_and(|e| e.to_string().contains("OFFLINE"))));
 }
 
-/// Without its redo log a store cannot promise anything: writing ends, by name; reading does not.
+/// Redo zones that wear out are left for empty ones, whenever it happens, and are not needed at the
+/// next opening.
 #[test]
-fn a_redo_zone_that_wears_out_ends_writing_and_loses_nothing() {
+fn redo_zones_that_wear_out_are_left_for_empty_ones() {
+    for engine in [Engine::Zb, Engine::Cow] {
+        for conventional_zones in [1, 0] {
+            if engine == Engine::Zb && conventional_zones == 0 {
+                continue;
+            }
+            let geometry = Geometry { sequential_zones: 24, ..geometry(conventional_zones) };
+            let device = ModelDevice::new(geometry).unwrap();
+            let shape = Shape::fitting(512, 8, 8).unwrap();
+            let mut index = Index::create(device, engine, shape, 7).unwrap();
+            let at = format!("{engine:?}, {conventional_zones} conventional");
+            for i in 0..900u64 {
+                if i % 100 == 50 {
+                    let state = [ZoneState::ReadOnly, ZoneState::Offline][(i / 100 % 2) as usize];
+                    let [now, other] = index.store_ref().redo_zone_ids();
+                    let worn = if i < 400 { now } else { other };
+                    index.store_mut().device_mut().fail_zone(worn, state).unwrap();
+                }
+                index.put(&key(i), &i.to_be_bytes()).unwrap_or_else(|e| panic!("{at} {i}: {e}"));
+                if i % 100 == 80 {
+                    let before = index.store_ref().redo_zone_ids();
+                    index = Index::open(index.into_device()).unwrap();
+                    assert_ne!(before, index.store_ref().redo_zone_ids(), "{at}, {i}: it moved");
+                }
+            }
+            index.check().unwrap();
+            for i in 0..900u64 {
+                assert_eq!(index.get(&key(i)).unwrap(), Some(i.to_be_bytes().to_vec()), "{at} {i}");
+            }
+        }
+    }
+}
+
+/// When no empty zone is left for the redo log writing ends, by name; reading does not.
+#[test]
+fn without_an_empty_zone_a_worn_redo_zone_ends_writing_and_loses_nothing() {
     for engine in [Engine::Zb, Engine::Cow] {
         let mut index = create(engine);
         for i in 0..300 {
             index.put(&key(i), &i.to_be_bytes()).unwrap();
         }
         index.sync().unwrap();
-        // Zone 0 is conventional; the redo log has the two behind it.
-        for zone in [ZoneId(1), ZoneId(2)] {
-            index.store_mut().device_mut().fail_zone(zone, ZoneState::ReadOnly).unwrap();
+        let report = index.store_ref().device().report(ZoneId(1), 9).unwrap();
+        for z in report.iter().filter(|z| z.state == ZoneState::Empty || z.zone.0 < 3) {
+            index.store_mut().device_mut().fail_zone(z.zone, ZoneState::ReadOnly).unwrap();
         }
-        let end = (300..).find_map(|i| {
-            let put = index.put(&key(i), &i.to_be_bytes()).and_then(|_| index.sync());
-            put.err().map(|e| (i, e))
-        });
-        let (i, e) = end.unwrap();
-        assert!(i == 300 && e.to_string().contains("redo"), "{engine:?}, {i}: {e}");
-        assert_eq!(index.put(&key(1), &[0; 8]).unwrap_err().kind(), Kind::Poisoned);
+        // The next opening finds that no zone is empty.
         let mut device = index.into_device();
         let e = Index::open(&mut device).unwrap_err();
-        assert!(e.to_string().contains("redo"), "{engine:?}: {e}");
+        assert!(e.to_string().contains("redo zone") && e.to_string().contains("READ_ONLY"), "{e}");
         let index = Index::open_to_read(&mut device).unwrap();
         for i in 0..300u64 {
             assert_eq!(index.get(&key(i)).unwrap(), Some(i.to_be_bytes().to_vec()), "{i}");
         }
     }
+}
+
+/// A superblock zone that wears out is left for another one, conventional or sequential.
+#[test]
+fn superblock_zones_that_wear_out_are_left_for_others() {
+    for conventional_zones in [0, 3] {
+        let geometry = Geometry { sequential_zones: 24, ..geometry(conventional_zones) };
+        let device = ModelDevice::new(geometry).unwrap();
+        let shape = Shape::fitting(512, 8, 8).unwrap();
+        let mut index = Index::create(device, Engine::Cow, shape, 7).unwrap();
+        for i in 0..60u64 {
+            if i % 10 == 5 {
+                let worn = ZoneId((i / 10) as u32);
+                index.store_mut().device_mut().fail_zone(worn, ZoneState::ReadOnly).unwrap();
+            }
+            index.put(&key(i), &i.to_be_bytes()).unwrap_or_else(|e| panic!("{i}: {e}"));
+            index.store_mut().checkpoint().unwrap_or_else(|e| panic!("{i}: {e}"));
+            index = Index::open(index.into_device()).unwrap_or_else(|e| panic!("{i}: {e}"));
+        }
+        for i in 0..60u64 {
+            assert_eq!(index.get(&key(i)).unwrap(), Some(i.to_be_bytes().to_vec()), "{i}");
+        }
+    }
+}
+
+/// Pages of a conventional zone that went READ_ONLY stay readable; what lies elsewhere can change.
+#[test]
+fn a_read_only_conventional_zone_is_named_and_its_pages_stay() {
+    let device = ModelDevice::new(Geometry { sequential_zones: 12, ..geometry(3) }).unwrap();
+    let shape = Shape::fitting(512, 8, 8).unwrap();
+    let mut index = Index::create(device, Engine::Zb, shape, 7).unwrap();
+    for i in 0..2000u64 {
+        index.put(&key(i), &i.to_be_bytes()).unwrap();
+    }
+    index.store_mut().close().unwrap();
+    let mut device = index.into_device();
+    device.fail_zone(ZoneId(0), ZoneState::ReadOnly).unwrap();
+    let mut index = Index::open(device).unwrap();
+    let (mut changed, mut refused) = (0, 0);
+    for i in 0..2000u64 {
+        match index.put(&key(i), &(i + 1).to_be_bytes()) {
+            Ok(_) => changed += 1,
+            Err(e) => {
+                refused += 1;
+                assert!(e.to_string().contains("zone 0 is READ_ONLY"), "{e}");
+            }
+        }
+        let found = index.get(&key(i)).unwrap().unwrap();
+        assert!(found == i.to_be_bytes() || found == (i + 1).to_be_bytes());
+    }
+    assert!(refused > 0 && changed > 0, "{refused} refused, {changed} changed");
+    index.check().unwrap();
+    index.store_mut().close().unwrap();
+    let index = Index::open(index.into_device()).unwrap();
+    index.check().unwrap();
+    assert_eq!(index.len(), 2000);
 }

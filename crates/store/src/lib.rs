@@ -4,8 +4,10 @@
 //!   [`pages::Pages`].
 //! - [`counted`]: pages in memory that count what the medium would have done: the mode in which the
 //!   figures of papers are reproduced.
-//! - [`store`]: pages on a zoned device: redo log, checkpoint, recovery; [`gc`] empties zones;
-//! - [`superblock`], [`redo`]: the bytes on the medium.
+//! - [`store`]: pages on a zoned device; `epoch.rs` writes redo log and checkpoints, `replay.rs`
+//!   recovers; [`gc`] empties zones;
+//! - [`superblock`], [`redo`]: the bytes on the medium; `plan.rs` divides a device.
+//! - [`inspect`]: what an engine asks of a page before it uses it.
 //! - [`error`]: what can go wrong.
 //!
 //! The store knows blocks, not trees; the engine says what is reachable.
@@ -13,11 +15,15 @@
 #![forbid(unsafe_code)]
 
 pub mod counted;
+mod epoch;
 pub mod error;
 pub mod gc;
+pub mod inspect;
 pub mod pages;
+mod plan;
 pub mod redo;
 mod regain;
+mod replay;
 pub mod room;
 mod runs;
 mod space;

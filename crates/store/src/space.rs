@@ -89,6 +89,8 @@ pub(crate) struct Space {
     /// Zones being filled, by purpose; several purposes may share one.
     heads: Vec<Option<ZoneId>>,
     conventional: Vec<(u64, u64)>,
+    /// Conventional zones that can no longer be written, and what they are.
+    worn: Vec<(u64, u64, &'static str)>,
     pub(crate) conventional_free: Runs,
     /// Empty zones that puts leave.
     pub(crate) kept: u64,
@@ -118,15 +120,21 @@ impl Purpose {
 
 impl Space {
     /// The space of a device whose superblocks and redo log take `taken` zones and `skip` blocks at
-    /// the front of the first conventional zone.
+    /// the front of each conventional zone.
     pub(crate) fn new(report: &[ZoneReport], taken: &[ZoneId], skip: u64, heads: usize) -> Space {
         let mut zones = BTreeMap::new();
-        let mut conventional = Vec::new();
+        let (mut conventional, mut worn) = (Vec::new(), Vec::new());
         for z in report {
             match z.kind {
                 ZoneKind::Conventional => {
-                    let from = z.start.0 + if conventional.is_empty() { skip } else { 0 };
-                    conventional.push((from, z.start.0 + z.capacity_blocks));
+                    let end = z.start.0 + z.capacity_blocks;
+                    let from = end.min(z.start.0 + skip);
+                    conventional.push((from, end));
+                    match z.state {
+                        ZoneState::ReadOnly => worn.push((from, end, "READ_ONLY")),
+                        ZoneState::Offline => worn.push((from, end, "OFFLINE")),
+                        _ => {}
+                    }
                 }
                 ZoneKind::Sequential if taken.contains(&z.zone) => {}
                 ZoneKind::Sequential => {
@@ -149,7 +157,10 @@ impl Space {
             }
         }
         let zone_blocks = report.first().map_or(1, |z| z.size_blocks);
-        let conventional_free = Runs::of(&conventional);
+        let is_worn = |&&(from, _): &&(u64, u64)| worn.iter().any(|w| w.0 == from);
+        let free: Vec<(u64, u64)> =
+            conventional.iter().filter(|run| !is_worn(run)).copied().collect();
+        let conventional_free = Runs::of(&free);
         let none = Totals::default();
         let sum = |sum: Totals, z| sum.replaced(none, Totals::of(z));
         let mut space = Space {
@@ -159,6 +170,7 @@ impl Space {
             zone_blocks,
             heads: vec![None; heads],
             conventional,
+            worn,
             conventional_free,
             kept: 2,
             is_stuck: false,
@@ -186,6 +198,38 @@ impl Space {
 
     pub(crate) fn is_conventional(&self, at: Lba) -> bool {
         self.conventional.iter().any(|&(a, b)| (a..b).contains(&at.0))
+    }
+
+    /// Whether a page may lie here: in a conventional zone, or behind a data zone's pointer.
+    pub(crate) fn may_hold_page(&self, at: Lba) -> bool {
+        let is_written = |z: &DataZone| (z.start..z.start + z.written).contains(&at.0);
+        self.is_conventional(at) || self.zones.get(&self.zone_of(at)).is_some_and(is_written)
+    }
+
+    /// Refuses a change of a page whose zone can no longer be written.
+    ///
+    /// # Errors
+    /// `Kind::Io` naming the page and the zone's state.
+    pub(crate) fn check_writable(&self, at: Lba) -> Result<()> {
+        let Some(&(.., state)) = self.worn.iter().find(|w| (w.0..w.1).contains(&at.0)) else {
+            return Ok(());
+        };
+        let text = format!(
+            "page {at} cannot be changed: its zone {} is {state}; `littoral kv repair SRC DST` \
+             writes the records to another medium",
+            self.zone_of(at)
+        );
+        Err(Error::new(Kind::Io, text))
+    }
+
+    /// Takes an empty zone away from the data, for the redo log or the superblock.
+    pub(crate) fn take_empty(&mut self) -> Option<ZoneId> {
+        let found = self.zones.iter().rfind(|(_, z)| z.written == 0 && z.is_writable);
+        let zone = found.map(|(&id, _)| id)?;
+        let taken = self.zones.remove(&zone)?;
+        self.totals = self.totals.replaced(Totals::of(&taken), Totals::default());
+        self.close(zone);
+        Some(zone)
     }
 
     pub(crate) fn has_conventional(&self) -> bool {
@@ -261,7 +305,10 @@ impl Space {
     /// Frees a page, of either kind.
     pub(crate) fn free(&mut self, at: Lba) {
         if self.is_conventional(at) {
-            self.conventional_free.insert(at.0);
+            // A page of a worn zone is not used again.
+            if self.check_writable(at).is_ok() {
+                self.conventional_free.insert(at.0);
+            }
         } else {
             self.change(self.zone_of(at), |z| z.live.remove(&at.0));
         }
@@ -273,11 +320,11 @@ impl Space {
     /// `Kind::Corrupt` when a page lies where none can be.
     pub(crate) fn set_live(&mut self, pages: &BTreeSet<Lba>) -> Result<()> {
         for &at in pages {
-            if self.conventional_free.remove(at.0) {
+            if self.conventional_free.remove(at.0) || self.is_conventional(at) {
                 continue;
             }
             let adopt = |z: &mut DataZone| {
-                let is_written = at.0 < z.start + z.written;
+                let is_written = (z.start..z.start + z.written).contains(&at.0);
                 is_written.then(|| z.live.insert(at.0))
             };
             self.change(self.zone_of(at), adopt).flatten().ok_or_else(|| {
@@ -351,6 +398,15 @@ impl Space {
     /// Whether a zone is being filled.
     pub(crate) fn is_open(&self, zone: ZoneId) -> bool {
         self.zones[&zone].room() > 0 && self.heads.contains(&Some(zone))
+    }
+
+    /// A zone that is partly filled.
+    pub(crate) fn an_open_zone(&self) -> Option<ZoneId> {
+        self.heads
+            .iter()
+            .flatten()
+            .copied()
+            .find(|&z| self.zones[&z].written > 0 && self.is_open(z))
     }
 
     /// A zone was reset.

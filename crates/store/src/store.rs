@@ -6,6 +6,8 @@
 //! log and flushed. A conventional page is written in place only by a checkpoint (no-steal), so a
 //! power cut can tear only pages whose images are in the redo log.
 //!
+//! [`crate::epoch`] writes groups and checkpoints, [`crate::replay`] reads them back.
+//!
 //! A checkpoint begins a new epoch: (1) the other redo zone is reset; (2) the images of all dirty
 //! pages and the root become its first group; (3) the superblock names the epoch; (4) the dirty
 //! pages are written in place. Each step is flushed before the next. Recovery replays the epoch
@@ -20,19 +22,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use littoral_base::codec::{Reader, SEAL_BYTES, Writer, seal, unseal};
+use littoral_base::codec::{SEAL_BYTES, Writer, mend, seal, unseal};
 use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::refusal::Refusal;
 use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 
 use crate::error::{Error, Kind, Result, device};
+use crate::inspect::Inspect;
 use crate::pages::{Heat, PageRef, Pages, Patch, Root};
-use crate::redo::{self, Entry, GroupId};
+use crate::plan::{self, Plan};
+use crate::redo;
 use crate::space::{Purpose, Space};
-use crate::superblock::{Home, Superblock};
+use crate::superblock::{self, Superblock};
 
 /// When committed operations become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +69,7 @@ pub struct StoreCounts {
 /// Pages kept in memory besides the dirty ones.
 const CACHE_PAGES: usize = 16_384;
 /// Conventional salt: a page copied between classes does not verify.
-const IN_PLACE: u64 = 1 << 63;
+pub(crate) const IN_PLACE: u64 = 1 << 63;
 /// Pages that one operation may dirty at most, and that the redo zone keeps room for.
 pub(crate) const OPERATION_PAGES: u64 = 24;
 
@@ -83,83 +87,37 @@ struct Undo {
 /// A store on a zoned device; see the module's page.
 #[derive(Debug)]
 pub struct Store<D> {
-    device: D,
-    home: Home,
-    superblock: Superblock,
-    redo_zones: [ZoneReport; 2],
-    redo_at: u64,
-    sequence: u64,
+    pub(crate) device: D,
+    pub(crate) superblock: Superblock,
+    pub(crate) redo_zones: [ZoneReport; 2],
+    pub(crate) redo_at: u64,
+    pub(crate) sequence: u64,
     pub(crate) space: Space,
-    dirty: BTreeMap<u64, Vec<u8>>,
+    pub(crate) dirty: BTreeMap<u64, Vec<u8>>,
     cache: Mutex<HashMap<u64, Arc<[u8]>>>,
-    root: Root,
-    synced_root: Root,
-    pending: Vec<u8>,
-    unflushed: bool,
+    pub(crate) root: Root,
+    pub(crate) synced_root: Root,
+    pub(crate) pending: Vec<u8>,
+    pub(crate) unflushed: bool,
     undo: Undo,
     durability: Durability,
     poisoned: bool,
     read_only: bool,
-    counts: StoreCounts,
+    /// For repair: single flipped bits are corrected where they are read.
+    pub(crate) corrects: bool,
+    /// Damage that did not keep the store from being opened.
+    pub(crate) notes: Vec<String>,
+    inspector: Option<Box<dyn Inspect>>,
+    /// The engine has named its pages; what is in memory since is its own.
+    is_adopted: bool,
+    pub(crate) counts: StoreCounts,
     reads: AtomicU64,
-}
-
-/// Zones and limits of a device as a store divides them.
-struct Plan {
-    home: Home,
-    redo: [ZoneReport; 2],
-    space: Space,
-}
-
-fn divide(dev: &impl ZonedDevice) -> Result<Plan> {
-    let limits = dev.limits();
-    let report = dev.report(ZoneId(0), limits.zones).map_err(device("zone report"))?;
-    let home = Home::of(dev)?;
-    let own = match home {
-        Home::Blocks(_) => 0,
-        Home::Zones(..) => 2,
-    };
-    let sequential: Vec<ZoneReport> =
-        report.iter().filter(|z| z.kind == ZoneKind::Sequential).copied().collect();
-    if sequential.len() < own + 2 + 3 {
-        let text = format!(
-            "a store needs {} sequential zones here, the device has {}",
-            own + 5,
-            sequential.len()
-        );
-        return Err(Error::new(Kind::Unsupported, text));
-    }
-    let redo = [sequential[own], sequential[own + 1]];
-    let block = u64::from(limits.block_bytes);
-    if redo[0].capacity_blocks < 4 * OPERATION_PAGES {
-        let text = format!(
-            "zones of {} blocks are too small; a store needs {}",
-            redo[0].capacity_blocks,
-            4 * OPERATION_PAGES
-        );
-        return Err(Error::new(Kind::Unsupported, text));
-    }
-    debug_assert!(block >= 512);
-    let taken: Vec<ZoneId> = sequential[..own + 2].iter().map(|z| z.zone).collect();
-    // Two redo zones are active while one epoch hands over to the next.
-    let busy = 2 + usize::from(own > 0);
-    let most =
-        if limits.active_zones_max == 0 { 3 + busy } else { limits.active_zones_max as usize };
-    let heads = most.saturating_sub(busy).min(3);
-    if heads == 0 {
-        let text =
-            format!("{most} active zones are too few for a store here: it needs {}", busy + 1);
-        return Err(Error::new(Kind::Unsupported, text));
-    }
-    let space = Space::new(&report, &taken, 2, heads);
-    Ok(Plan { home, redo, space })
 }
 
 impl<D: ZonedDevice> Store<D> {
     fn over(dev: D, plan: Plan, superblock: Superblock) -> Store<D> {
         Store {
             device: dev,
-            home: plan.home,
             superblock,
             redo_zones: plan.redo,
             redo_at: 0,
@@ -175,6 +133,10 @@ impl<D: ZonedDevice> Store<D> {
             durability: Durability::Operation,
             poisoned: false,
             read_only: false,
+            corrects: false,
+            notes: Vec::new(),
+            inspector: None,
+            is_adopted: false,
             counts: StoreCounts::default(),
             reads: AtomicU64::new(0),
         }
@@ -187,18 +149,22 @@ impl<D: ZonedDevice> Store<D> {
     /// `Kind::Foreign` when the device holds anything, which is left untouched; `Kind::Unsupported`
     /// when its zones are too few or too small; `Kind::Io`.
     pub fn create(dev: D, engine: [u8; 8], label: &[u8], id: u64) -> Result<Store<D>> {
-        let plan = divide(&dev)?;
+        let plan = plan::divide(&dev, None)?;
         let report = dev.report(ZoneId(0), dev.limits().zones).map_err(device("zone report"))?;
         let written = |z: &&ZoneReport| z.kind == ZoneKind::Sequential && z.write_pointer > z.start;
         if let Some(z) = report.iter().find(written) {
             let text = format!("zone {} is written; reset it before creating a store", z.zone);
             return Err(Error::new(Kind::Foreign, text));
         }
-        if !plan.home.is_blank(&dev)? {
+        if !superblock::is_blank(&dev)? {
             return Err(Error::new(Kind::Foreign, "the first conventional blocks are in use"));
         }
-        let superblock = Superblock { generation: 0, id, engine, epoch: 0, label: label.to_vec() };
+        let redo = plan.redo.map(|z| z.zone);
+        let label = label.to_vec();
+        let homes = plan.homes;
+        let superblock = Superblock { generation: 0, id, engine, epoch: 0, redo, homes, label };
         let mut store = Store::over(dev, plan, superblock);
+        store.is_adopted = true;
         store.checkpoint()?;
         Ok(store)
     }
@@ -209,9 +175,10 @@ impl<D: ZonedDevice> Store<D> {
     /// # Errors
     /// `Kind::Foreign` for another medium or format, `Kind::Corrupt`, `Kind::Io`.
     pub fn open(dev: D) -> Result<Store<D>> {
-        let plan = divide(&dev)?;
-        let superblock = plan.home.find(&dev)?;
+        let (superblock, notes) = superblock::find(&dev, false)?;
+        let plan = plan::divide(&dev, Some(&superblock))?;
         let mut store = Store::over(dev, plan, superblock);
+        store.notes = notes;
         store.replay()?;
         log::debug!(
             "redo log of epoch {}: {} groups replayed, {} pages changed since the checkpoint",
@@ -220,6 +187,41 @@ impl<D: ZonedDevice> Store<D> {
             store.dirty.len()
         );
         Ok(store)
+    }
+
+    /// Opens what is left of a damaged store, to be read only: single flipped bits are corrected in
+    /// memory, and what follows a damaged part of the redo log is left out. [`Store::notes`] says
+    /// so.
+    ///
+    /// # Errors
+    /// `Kind::Foreign`; `Kind::Corrupt` when no superblock can be read; `Kind::Io`.
+    pub fn open_damaged(dev: D) -> Result<Store<D>> {
+        let (superblock, notes) = superblock::find(&dev, true)?;
+        let plan = plan::divide(&dev, Some(&superblock))?;
+        let mut store = Store::over(dev, plan, superblock);
+        (store.notes, store.corrects, store.read_only) = (notes, true, true);
+        if let Err(e) = store.replay() {
+            store.notes.push(e.to_string());
+        }
+        store.synced_root = store.root;
+        Ok(store)
+    }
+
+    /// Damage that was found while the store was opened and did not keep it from opening: the next
+    /// checkpoint writes all of it anew.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Sets what is asked of each page before it is given to the engine.
+    pub fn set_inspector(&mut self, inspector: Box<dyn Inspect>) {
+        // What replay has read was not asked.
+        self.lock_cache().clear();
+        self.inspector = Some(inspector);
+    }
+
+    fn inspect(&self, at: Lba, page: &[u8]) -> Result<()> {
+        self.inspector.as_ref().map_or(Ok(()), |i| i.inspect(at, page, &self.space))
     }
 
     /// Ends an open: `live` are the engine's reachable pages. Writes a checkpoint.
@@ -246,9 +248,30 @@ impl<D: ZonedDevice> Store<D> {
 
     fn adopt(&mut self, live: &BTreeSet<Lba>) -> Result<()> {
         self.space.set_live(live)?;
-        // Replay cannot know what was freed; what nobody can reach is not written again.
-        self.dirty.retain(|&at, _| live.contains(&Lba(at)));
+        // Those that were not read to find the others, leaves, are asked now.
+        for (&at, page) in self.dirty.iter().filter(|(at, _)| live.contains(&Lba(**at))) {
+            self.inspect(Lba(at), page)?;
+        }
+        self.is_adopted = true;
+        // Replay cannot know what was freed; what nobody can reach is not written again. Nor is an
+        // image of the last checkpoint whose page cannot be written and need not be.
+        let in_place: BTreeSet<u64> =
+            self.dirty.keys().copied().filter(|&at| self.is_in_place(Lba(at))).collect();
+        self.dirty.retain(|at, _| live.contains(&Lba(*at)) && !in_place.contains(at));
         Ok(())
+    }
+
+    /// Whether a page in memory lies in a worn zone and is there as it is here.
+    fn is_in_place(&self, at: Lba) -> bool {
+        if self.space.check_writable(at).is_ok() {
+            return false;
+        }
+        let mut found = vec![0; self.block_bytes()];
+        let is_read = self.device.read(at, &mut found).is_ok();
+        let body = unseal(&found, at.0 ^ IN_PLACE).filter(|_| is_read);
+        let page = &self.dirty[&at.0];
+        let len = page.len().min(found.len() - SEAL_BYTES);
+        body.is_some_and(|b| b[..len] == page[..len] && b[len..].iter().all(|&x| x == 0))
     }
 
     /// The engine's tag and words, as given at creation.
@@ -299,11 +322,11 @@ impl<D: ZonedDevice> Store<D> {
         })
     }
 
-    fn block_bytes(&self) -> usize {
+    pub(crate) fn block_bytes(&self) -> usize {
         self.device.limits().block_bytes as usize
     }
 
-    fn usable(&self) -> Result<()> {
+    pub(crate) fn usable(&self) -> Result<()> {
         if self.poisoned {
             let text = "an earlier durable write failed; reopen the store";
             return Err(Error::new(Kind::Poisoned, text));
@@ -314,201 +337,19 @@ impl<D: ZonedDevice> Store<D> {
         Ok(())
     }
 
-    fn guard<T>(&mut self, result: Result<T>) -> Result<T> {
+    pub(crate) fn guard<T>(&mut self, result: Result<T>) -> Result<T> {
         self.poisoned |= result.is_err();
         result
     }
 
-    // --- redo ---------------------------------------------------------------------------------
-
-    fn redo_zone(&self) -> ZoneReport {
-        self.redo_zones[(self.superblock.epoch % 2) as usize]
-    }
-
-    fn group(&self) -> GroupId {
-        GroupId { store: self.superblock.id, epoch: self.superblock.epoch, sequence: self.sequence }
-    }
-
-    fn replay(&mut self) -> Result<()> {
-        let zone = self.device.report(self.redo_zone().zone, 1).map_err(device("redo zone"))?[0];
-        let written = zone.write_pointer.0 - zone.start.0;
-        while let Some((body, blocks)) =
-            self.read_group(zone.start.0 + self.redo_at, written - self.redo_at)?
-        {
-            self.apply(&body)?;
-            self.redo_at += blocks;
-            self.sequence += 1;
-        }
-        if self.sequence == 0 {
-            let text = format!("redo zone {}: the epoch's first group does not verify", zone.zone);
-            return Err(Error::new(Kind::Corrupt, text));
-        }
-        self.synced_root = self.root;
-        Ok(())
-    }
-
-    fn read_group(&self, at: u64, left: u64) -> Result<Option<(Vec<u8>, u64)>> {
-        let block = self.block_bytes();
-        if left == 0 {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; block];
-        self.device.read(Lba(at), &mut bytes).map_err(device("redo log"))?;
-        let Some(len) = self.group().body_len(&bytes) else { return Ok(None) };
-        let blocks = redo::group_blocks(len, block);
-        if blocks > left {
-            return Ok(None);
-        }
-        bytes.resize(blocks as usize * block, 0);
-        self.device.read(Lba(at), &mut bytes).map_err(device("redo log"))?;
-        Ok(self.group().body(&bytes, len).map(|b| (b.to_vec(), blocks)))
-    }
-
-    fn apply(&mut self, body: &[u8]) -> Result<()> {
-        let mut r = Reader::new(body);
-        while let Some(entry) = redo::next_entry(&mut r) {
-            match entry {
-                Entry::Root(root) => self.root = root,
-                Entry::Image(at, image) => {
-                    self.dirty.insert(at.0, image.to_vec());
-                }
-                Entry::Patches(at, patches) => {
-                    let page = self.page_to_repair(at)?;
-                    let fits = patches.iter().try_for_each(|p| p.apply(page));
-                    fits.ok_or_else(|| wrong_redo(at))?;
-                }
-            }
-        }
-        if r.remaining() == 0 { Ok(()) } else { Err(wrong_redo(Lba(0))) }
-    }
-
-    /// A page that replay patches. Its bytes on the medium verify: a page that a checkpoint may
-    /// have torn has its image in the epoch's first group.
-    fn page_to_repair(&mut self, at: Lba) -> Result<&mut Vec<u8>> {
-        if !self.dirty.contains_key(&at.0) {
-            let page = self.read_page(at)?.to_vec();
-            self.dirty.insert(at.0, page);
-        }
-        Ok(self.dirty.get_mut(&at.0).expect("invariant: just inserted"))
-    }
-
-    fn write_blocks(&mut self, at: Lba, bytes: &[u8], doing: &str) -> Result<()> {
-        let ticket = self.device.write(at, bytes).map_err(device(doing))?;
-        self.device.wait(ticket).map(|_| ()).map_err(device(doing))
-    }
-
-    fn write_group(&mut self, zone: ZoneReport, body: &[u8]) -> Result<()> {
-        let bytes = self.group().encode(body, self.block_bytes());
-        self.write_blocks(Lba(zone.start.0 + self.redo_at), &bytes, "redo log")?;
-        self.device.flush().map_err(device("redo log"))?;
-        let blocks = (bytes.len() / self.block_bytes()) as u64;
-        self.redo_at += blocks;
-        self.sequence += 1;
-        self.counts.redo_blocks += blocks;
-        Ok(())
-    }
-
-    fn image_blocks(&self, pages: u64) -> u64 {
-        let bytes = pages as usize * (self.block_bytes() + 11) + 64;
-        redo::group_blocks(bytes, self.block_bytes())
-    }
-
-    /// Whether the redo zone would not have room for one more operation and then all images.
-    fn needs_checkpoint(&self) -> bool {
-        let capacity = self.redo_zone().capacity_blocks;
-        let dirty = self.dirty.len() as u64 + OPERATION_PAGES;
-        let log = redo::group_blocks(self.pending.len(), self.block_bytes())
-            + self.image_blocks(OPERATION_PAGES);
-        self.redo_at + log > capacity || self.image_blocks(dirty) > capacity / 2
-    }
-
-    /// Makes every committed operation durable.
-    ///
-    /// # Errors
-    /// `Kind::Io`, `Kind::PowerCut`; the handle is poisoned then.
-    pub fn sync(&mut self) -> Result<()> {
-        self.usable()?;
-        if self.pending.is_empty() && self.root == self.synced_root {
-            return Ok(());
-        }
-        let result = self.sync_group();
-        self.guard(result)
-    }
-
-    fn sync_group(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.unflushed) && !mutant!("store_group_before_pages") {
-            self.device.flush().map_err(device("appended pages"))?;
-        }
-        let mut w = Writer::new();
-        w.raw(&self.pending);
-        redo::put_root(&mut w, self.root);
-        self.write_group(self.redo_zone(), &w.finish())?;
-        self.pending.clear();
-        self.synced_root = self.root;
-        Ok(())
-    }
-
-    /// Writes every dirty page in place and begins a new epoch.
-    ///
-    /// # Errors
-    /// `Kind::Io`, `Kind::PowerCut`; the handle is poisoned then.
-    pub fn checkpoint(&mut self) -> Result<()> {
-        self.usable()?;
-        let result = self.begin_epoch();
-        self.guard(result)
-    }
-
-    fn begin_epoch(&mut self) -> Result<()> {
-        if mutant!("store_in_place_before_images") {
-            self.write_in_place()?;
-        }
-        self.superblock.epoch += 1;
-        self.superblock.generation += 1;
-        (self.redo_at, self.sequence) = (0, 0);
-        let zone = self.redo_zone();
-        let found = self.device.report(zone.zone, 1).map_err(device("redo zone"))?[0];
-        if found.write_pointer != found.start {
-            self.device.reset(zone.zone).map_err(device("redo zone"))?;
-        }
-        self.device.flush().map_err(device("redo zone"))?;
-        let mut w = Writer::new();
-        for (&at, page) in &self.dirty {
-            let fits = redo::put_image(&mut w, Lba(at), page);
-            fits.ok_or_else(|| Error::new(Kind::Usage, "pages of this size are not supported"))?;
-        }
-        redo::put_root(&mut w, self.root);
-        if mutant!("store_superblock_before_group") {
-            self.home.write(&mut self.device, &self.superblock)?;
-        }
-        self.write_group(zone, &w.finish())?;
-        self.pending.clear();
-        self.unflushed = false;
-        self.synced_root = self.root;
-        self.home.write(&mut self.device, &self.superblock)?;
-        self.write_in_place()?;
-        self.counts.checkpoints += 1;
-        // The epoch before is history: its zone stops being active.
-        let before = self.redo_zones[((self.superblock.epoch + 1) % 2) as usize].zone;
-        self.device.reset(before).map_err(device("redo zone"))
-    }
-
-    fn write_in_place(&mut self) -> Result<()> {
-        let block = self.block_bytes();
-        for (at, mut page) in std::mem::take(&mut self.dirty) {
-            page.resize(block, 0);
-            seal(&mut page, at ^ IN_PLACE);
-            self.write_blocks(Lba(at), &page, "page in place")?;
-            self.counts.map_blocks += 1;
-            self.remember(Lba(at), page.into());
-        }
-        self.counts.map_blocks += 1;
-        self.device.flush().map_err(device("pages in place"))
-    }
-
     // --- pages --------------------------------------------------------------------------------
 
-    fn remember(&self, at: Lba, page: Arc<[u8]>) {
-        let mut cache = self.cache.lock().expect("invariant: nothing panics with the cache locked");
+    fn lock_cache(&self) -> MutexGuard<'_, HashMap<u64, Arc<[u8]>>> {
+        self.cache.lock().expect("invariant: nothing panics with the cache locked")
+    }
+
+    pub(crate) fn remember(&self, at: Lba, page: Arc<[u8]>) {
+        let mut cache = self.lock_cache();
         if cache.len() >= CACHE_PAGES {
             cache.clear();
         }
@@ -516,22 +357,28 @@ impl<D: ZonedDevice> Store<D> {
     }
 
     fn forget(&self, at: Lba) {
-        self.cache.lock().expect("invariant: nothing panics with the cache locked").remove(&at.0);
+        self.lock_cache().remove(&at.0);
     }
 
-    fn read_page(&self, at: Lba) -> Result<Arc<[u8]>> {
-        if let Some(page) =
-            self.cache.lock().expect("invariant: nothing panics with the cache locked").get(&at.0)
-        {
+    pub(crate) fn read_page(&self, at: Lba) -> Result<Arc<[u8]>> {
+        if let Some(page) = self.lock_cache().get(&at.0) {
             return Ok(page.clone());
+        }
+        if !self.space.may_hold_page(at) {
+            let text = format!("page {at} lies where no page was written");
+            return Err(Error::new(Kind::Corrupt, text));
         }
         let mut page = vec![0; self.block_bytes()];
         self.device.read(at, &mut page).map_err(device("reading a page"))?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         let salt = if self.space.is_conventional(at) { at.0 ^ IN_PLACE } else { at.0 };
+        if self.corrects {
+            mend(&mut page, salt);
+        }
         if unseal(&page, salt).is_none() {
             return Err(Error::new(Kind::Corrupt, format!("page {at} does not verify")));
         }
+        self.inspect(at, &page)?;
         let page: Arc<[u8]> = page.into();
         self.remember(at, page.clone());
         Ok(page)
@@ -682,10 +529,6 @@ impl<D: ZonedDevice> Store<D> {
     }
 }
 
-fn wrong_redo(at: Lba) -> Error {
-    Error::new(Kind::Corrupt, format!("redo log: an entry for page {at} does not fit"))
-}
-
 impl<D: ZonedDevice> Pages for Store<D> {
     fn page_bytes(&self) -> usize {
         self.block_bytes()
@@ -697,7 +540,14 @@ impl<D: ZonedDevice> Pages for Store<D> {
 
     fn read(&self, at: Lba) -> Result<PageRef<'_>> {
         match self.dirty.get(&at.0) {
-            Some(page) => Ok(PageRef::Borrowed(page)),
+            Some(page) => {
+                // What the redo log left is asked until the engine has named its pages: pages that
+                // are no longer in use are among them, and may be anything.
+                if !self.is_adopted {
+                    self.inspect(at, page)?;
+                }
+                Ok(PageRef::Borrowed(page))
+            }
             None => self.read_page(at).map(PageRef::Shared),
         }
     }
@@ -725,6 +575,7 @@ impl<D: ZonedDevice> Pages for Store<D> {
 
     fn put(&mut self, at: Lba, image: &[u8]) -> Result<()> {
         assert!(self.space.is_conventional(at), "only conventional pages are written in place");
+        self.space.check_writable(at)?;
         self.note_undo(at);
         let fits = redo::put_image(&mut self.undo.entries, at, image);
         fits.ok_or_else(|| Error::new(Kind::Usage, "pages of this size are not supported"))?;
@@ -734,6 +585,7 @@ impl<D: ZonedDevice> Pages for Store<D> {
 
     fn patch(&mut self, at: Lba, patches: &[Patch<'_>]) -> Result<()> {
         assert!(self.space.is_conventional(at), "only conventional pages are written in place");
+        self.space.check_writable(at)?;
         self.note_undo(at);
         let page = self.page_to_repair(at)?;
         let fits = patches.iter().try_for_each(|p| p.apply(page));

@@ -1,26 +1,41 @@
-//! The superblock: which store this is, where its redo log begins, and what the engine is.
+//! The superblock: which store this is, where its redo log lies, and what the engine is.
 //!
-//! One block: magic `LITSTORE`, version u32, engine tag of 8 bytes, generation u64, store id u64,
-//! epoch u64, the engine's label (u16 length, bytes), zeros, CRC32C salted with the generation's
-//! slot.
+//! One block: magic `LITSTORE`, version u32 = 2, engine tag of 8 bytes, generation u64, store id
+//! u64, epoch u64, the two redo zones u32 each, the two superblock zones u32 each (all ones: none),
+//! the engine's label (u16 length, bytes), zeros, CRC32C salted with [`SALT`].
 //!
-//! - With conventional zones: blocks 0 and 1 in turn (generation modulo two), so a torn write
-//!   leaves the other one. Without: two sequential zones in turn; the newest block that verifies
-//!   counts, and a zone is reset only when the other one holds a newer block.
+//! - Every generation is written twice, both copies before they are flushed together; one that
+//!   verifies is enough.
+//! - With conventional zones: the first four blocks of each conventional zone are kept for
+//!   superblocks. Generation g uses blocks `2 * (g mod 2)` and the one behind; the first copy goes
+//!   to the first zone that can be written, the second to the next such zone, if there is another.
+//!   A torn write leaves the generation before.
+//! - Without: both copies are appended to one of two sequential zones; a full zone hands over to
+//!   the other one, which is reset first and only while the full one holds the newest.
+//! - Where a superblock zone wears out, an empty zone takes its place. No pointer says so: a
+//!   sequential zone whose first or second block begins with the magic is a superblock zone, and no
+//!   page or part of the redo log begins with it.
 //! - The highest generation that verifies is the store's; a superblock is written only after all
 //!   that it names is durable.
 
-use littoral_base::codec::{Reader, Writer, seal, unseal};
+use littoral_base::codec::{Reader, Writer, mend, seal, unseal};
+use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
-use littoral_device::zoned::{ZoneKind, ZonedDevice};
+use littoral_device::zoned::refusal::Refusal;
+use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 
 use crate::error::{Error, Kind, Result, device};
 
 const MAGIC: &[u8; 8] = b"LITSTORE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Conventional blocks that must be blank before a store is created.
 const SIGNED_BLOCKS: u64 = 256;
-const SALT: u64 = 0x5355_5045_5242_4c4b;
+/// Blocks at the front of each conventional zone that are kept for superblocks.
+pub(crate) const HOME_BLOCKS: u64 = 4;
+/// What the checksum is salted with: `KLBREPUS`, "superblk" read backwards.
+pub const SALT: u64 = 0x5355_5045_5242_4c4b;
+/// No zone.
+pub(crate) const NO_ZONE: ZoneId = ZoneId(u32::MAX);
 
 /// What a superblock says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +48,10 @@ pub struct Superblock {
     pub engine: [u8; 8],
     /// The redo log's epoch; its zone is the epoch modulo two.
     pub epoch: u64,
+    /// The redo log's zones.
+    pub redo: [ZoneId; 2],
+    /// The superblock's own zones, where they are sequential; [`u32::MAX`] otherwise.
+    pub homes: [ZoneId; 2],
     /// The engine's own words: shape and options.
     pub label: Vec<u8>,
 }
@@ -42,6 +61,7 @@ impl Superblock {
         let mut w = Writer::new();
         w.raw(MAGIC).u32(VERSION).raw(&self.engine);
         w.u64(self.generation).u64(self.id).u64(self.epoch);
+        self.redo.iter().chain(&self.homes).for_each(|z| _ = w.u32(z.0));
         let fits = w.short_bytes(&self.label).is_some() && w.len() + 4 <= block_bytes;
         if !fits {
             return Err(Error::new(Kind::Usage, "the engine's label is too long for a superblock"));
@@ -59,154 +79,254 @@ impl Superblock {
         }
         let engine = r.bytes(8)?.try_into().ok()?;
         let (generation, id, epoch) = (r.u64()?, r.u64()?, r.u64()?);
-        Some(Superblock { generation, id, engine, epoch, label: r.short_bytes()?.to_vec() })
+        let redo = [ZoneId(r.u32()?), ZoneId(r.u32()?)];
+        let homes = [ZoneId(r.u32()?), ZoneId(r.u32()?)];
+        let label = r.short_bytes()?.to_vec();
+        Some(Superblock { generation, id, engine, epoch, redo, homes, label })
+    }
+
+    /// Whether the superblock's zones are sequential ones.
+    pub(crate) fn has_zones(&self) -> bool {
+        self.homes[0] != NO_ZONE
     }
 }
 
-/// Where superblocks live on this device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
-    /// The first two blocks of the first conventional zone.
-    Blocks(Lba),
-    /// Two sequential zones.
-    Zones(ZoneId, ZoneId),
+/// What was found where superblocks can be.
+#[derive(Debug, Default)]
+struct Search {
+    newest: Option<(Superblock, Vec<Lba>)>,
+    /// The version of a superblock that is not ours: sealed, or else only said to be.
+    other_version: Option<(u32, bool)>,
+    has_magic: bool,
+    has_content: bool,
+    corrects: bool,
 }
 
-impl Home {
-    /// The home on a device: conventional if it can be.
-    pub fn of(device: &impl ZonedDevice) -> Result<Home> {
-        let zones = device.limits().zones;
-        let report =
-            device.report(ZoneId(0), zones).map_err(crate::error::device("zone report"))?;
-        if let Some(z) = report.iter().find(|z| z.kind == ZoneKind::Conventional) {
-            return Ok(Home::Blocks(z.start));
+impl Search {
+    fn look_at(&mut self, at: Lba, block: &mut [u8]) {
+        self.has_content |= block.iter().any(|&b| b != 0);
+        if self.corrects && block.iter().any(|&b| b != 0) {
+            mend(block, SALT);
         }
-        match report[..] {
-            [a, b, ..] => Ok(Home::Zones(a.zone, b.zone)),
-            _ => Err(Error::new(Kind::Unsupported, "a store needs more than one zone")),
+        if !block.starts_with(MAGIC) {
+            return;
         }
-    }
-
-    /// Every block where a superblock may lie, written ones only.
-    fn candidates(&self, dev: &impl ZonedDevice) -> Result<Vec<Lba>> {
-        match *self {
-            Home::Blocks(at) => Ok(vec![at, Lba(at.0 + 1)]),
-            Home::Zones(a, b) => {
-                let mut found = Vec::new();
-                for z in [a, b] {
-                    let r = dev.report(z, 1).map_err(device("superblock zone"))?[0];
-                    found.extend((r.start.0..r.write_pointer.0).map(Lba));
-                }
-                Ok(found)
-            }
+        self.has_magic = true;
+        let version = Reader::new(&block[8..]).u32().unwrap_or(0);
+        let is_sealed = unseal(block, SALT).is_some();
+        if version != VERSION && self.other_version.is_none_or(|(_, sealed)| !sealed) {
+            self.other_version = Some((version, is_sealed));
+        }
+        let Some(found) = Superblock::decode(block) else { return };
+        match &mut self.newest {
+            Some((newest, at_all)) if newest.generation == found.generation => at_all.push(at),
+            Some((newest, _)) if newest.generation > found.generation => {}
+            other => *other = Some((found, vec![at])),
         }
     }
 
-    /// The newest superblock that verifies.
-    ///
-    /// # Errors
-    /// `Kind::Foreign` when there is none: what was found instead.
-    pub fn find(&self, dev: &impl ZonedDevice) -> Result<Superblock> {
-        let mut block = vec![0; dev.limits().block_bytes as usize];
-        let (mut newest, mut version, mut blank) = (None::<Superblock>, None, true);
-        for at in self.candidates(dev)? {
-            dev.read(at, &mut block).map_err(device("superblock"))?;
-            blank &= block.iter().all(|&b| b == 0);
-            if block.starts_with(MAGIC) {
-                // One of another version may be the newer one, whatever lies beside it.
-                let found = Reader::new(&block[8..]).u32();
-                version = version.filter(|&v| v != VERSION).or(found);
-            }
-            if let Some(s) = Superblock::decode(&block) {
-                newest = newest.filter(|n| n.generation >= s.generation).or(Some(s));
-            }
-        }
-        if let Some(v) = version.filter(|&v| v != VERSION) {
-            let text = format!("store format {v}; this build reads {VERSION}");
+    fn end(self) -> Result<(Superblock, Vec<String>)> {
+        // A sealed superblock of another version may be the newer one, whatever lies beside it.
+        let is_older = self.newest.is_none();
+        if let Some((version, _)) = self.other_version.filter(|&(_, sealed)| sealed || is_older) {
+            let text = format!(
+                "store format {version}; this build reads {VERSION}: write the records out with \
+                 `kv dump` of the build that made it and load them into a new store"
+            );
             return Err(Error::new(Kind::Foreign, text));
         }
-        newest.ok_or_else(|| match version {
-            Some(_) => Error::new(Kind::Corrupt, "no superblock verifies"),
-            None if blank => Error::new(Kind::Foreign, "the medium is empty; create a store on it"),
-            None => Error::new(Kind::Foreign, "the medium holds something else than a store"),
-        })
-    }
-
-    /// Whether nothing at all lies where superblocks would go, nor behind them where file systems
-    /// and volume managers sign what is theirs.
-    ///
-    /// # Errors
-    /// `Kind::Io`.
-    pub fn is_blank(&self, dev: &impl ZonedDevice) -> Result<bool> {
-        let mut block = vec![0; dev.limits().block_bytes as usize];
-        let looked_at = match *self {
-            Home::Blocks(at) => {
-                let zones = dev.report(ZoneId(0), 1).map_err(device("zone report"))?;
-                let end = zones[0].start.0 + zones[0].capacity_blocks;
-                (at.0..end.min(at.0 + SIGNED_BLOCKS)).map(Lba).collect()
-            }
-            Home::Zones(..) => self.candidates(dev)?,
+        let Some((newest, copies)) = self.newest else {
+            return Err(match (self.has_magic, self.has_content) {
+                (true, _) => Error::new(Kind::Corrupt, "no superblock verifies"),
+                (_, false) => {
+                    Error::new(Kind::Foreign, "the medium is empty; create a store on it")
+                }
+                _ => Error::new(Kind::Foreign, "the medium holds something else than a store"),
+            });
         };
-        for at in looked_at {
-            dev.read(at, &mut block).map_err(device("superblock"))?;
+        let mut notes = Vec::new();
+        if let [only] = copies[..] {
+            notes.push(format!(
+                "superblock: of generation {} only the copy in block {only} verifies",
+                newest.generation
+            ));
+        }
+        Ok((newest, notes))
+    }
+}
+
+fn all_zones(dev: &impl ZonedDevice) -> Result<Vec<ZoneReport>> {
+    dev.report(ZoneId(0), dev.limits().zones).map_err(device("zone report"))
+}
+
+fn is_conventional(z: &&ZoneReport) -> bool {
+    z.kind == ZoneKind::Conventional
+}
+
+fn home_blocks(z: &ZoneReport) -> impl Iterator<Item = Lba> {
+    (z.start.0..z.start.0 + z.capacity_blocks.min(HOME_BLOCKS)).map(Lba)
+}
+
+/// The newest superblock that verifies, and what does not of its copies. `corrects` is for repair:
+/// single flipped bits are corrected.
+///
+/// # Errors
+/// `Kind::Foreign` when there is none: what was found instead; `Kind::Corrupt`, `Kind::Io`.
+pub(crate) fn find(dev: &impl ZonedDevice, corrects: bool) -> Result<(Superblock, Vec<String>)> {
+    let zones = all_zones(dev)?;
+    let mut search = Search { corrects, ..Search::default() };
+    let mut block = vec![0; dev.limits().block_bytes as usize];
+    let mut look_at = |search: &mut Search, at: Lba| -> Result<()> {
+        dev.read(at, &mut block).map_err(device("superblock"))?;
+        search.look_at(at, &mut block);
+        Ok(())
+    };
+    let readable = |z: &&ZoneReport| z.state != ZoneState::Offline;
+    for z in zones.iter().filter(is_conventional).filter(readable) {
+        home_blocks(z).try_for_each(|at| look_at(&mut search, at))?;
+    }
+    let is_worn = |z: &ZoneReport| z.state != ZoneState::NotWritePointer;
+    let has_moved = zones.iter().filter(is_conventional).all(is_worn);
+    for z in zones.iter().filter(|z| has_moved && !is_conventional(z)).filter(readable) {
+        let mut front = Search { corrects, ..Search::default() };
+        let first = (z.start.0..z.write_pointer.0.min(z.start.0 + 2)).map(Lba);
+        first.clone().try_for_each(|at| look_at(&mut front, at))?;
+        search.has_content |= front.has_content;
+        if front.has_magic {
+            (z.start.0..z.write_pointer.0).map(Lba).try_for_each(|at| look_at(&mut search, at))?;
+        }
+    }
+    search.end()
+}
+
+/// Whether nothing at all lies where superblocks would go, nor behind them where file systems and
+/// volume managers sign what is theirs.
+///
+/// # Errors
+/// `Kind::Io`.
+pub(crate) fn is_blank(dev: &impl ZonedDevice) -> Result<bool> {
+    let mut block = vec![0; dev.limits().block_bytes as usize];
+    let zones = all_zones(dev)?;
+    for (i, z) in zones.iter().filter(is_conventional).enumerate() {
+        let most = if i == 0 { SIGNED_BLOCKS } else { HOME_BLOCKS };
+        for at in z.start.0..z.start.0 + z.capacity_blocks.min(most) {
+            dev.read(Lba(at), &mut block).map_err(device("superblock"))?;
             if block.iter().any(|&b| b != 0) {
                 return Ok(false);
             }
         }
-        Ok(true)
     }
+    Ok(true)
+}
 
-    /// Writes a superblock and makes it durable.
-    ///
-    /// # Errors
-    /// `Kind::Io`, `Kind::PowerCut`.
-    pub fn write(&self, dev: &mut impl ZonedDevice, s: &Superblock) -> Result<()> {
+/// Writes both copies of a superblock and makes them durable. Where a zone for it has worn out,
+/// `take_zone` gives an empty one; the superblock then names it.
+///
+/// # Errors
+/// `Kind::Io` naming the zone's state when no zone is left, `Kind::PowerCut`.
+pub(crate) fn write(
+    dev: &mut impl ZonedDevice,
+    s: &mut Superblock,
+    mut take_zone: impl FnMut() -> Option<ZoneId>,
+) -> Result<()> {
+    loop {
+        let target = match in_conventional(dev, s)? {
+            Some(targets) => targets,
+            None => in_sequential(dev, s, &mut take_zone)?,
+        };
         let block = s.encode(dev.limits().block_bytes as usize)?;
-        let at = match *self {
-            Home::Blocks(at) => Lba(at.0 + s.generation % 2),
-            Home::Zones(a, b) => Self::next_in_zones(dev, a, b)?,
-        };
-        let ticket = dev.write(at, &block).map_err(device("superblock"))?;
-        dev.wait(ticket).map_err(device("superblock"))?;
-        dev.flush().map_err(device("superblock"))
-    }
-
-    /// The write pointer of the zone in use; a full one hands over to the other, reset before.
-    fn next_in_zones(dev: &mut impl ZonedDevice, a: ZoneId, b: ZoneId) -> Result<Lba> {
-        let show = |dev: &_, z| -> Result<_> {
-            let r: Vec<_> = ZonedDevice::report(dev, z, 1).map_err(device("superblock zone"))?;
-            Ok((r[0].start, r[0].write_pointer, r[0].capacity_blocks))
-        };
-        let (a_start, a_wp, capacity) = show(&*dev, a)?;
-        let (b_start, b_wp, _) = show(&*dev, b)?;
-        let room = |start: Lba, wp: Lba| wp.0 > start.0 && wp.0 - start.0 < capacity;
-        if room(a_start, a_wp) || (a_wp == a_start && b_wp == b_start) {
-            return Ok(a_wp);
+        let count = if mutant!("store_one_superblock_copy") { 1 } else { 2 };
+        let written = target.iter().take(count).try_for_each(|&at| {
+            let ticket = dev.write(at, &block)?;
+            dev.wait(ticket).map(|_| ())
+        });
+        match written {
+            Ok(()) => return dev.flush().map_err(device("superblock")),
+            // The zone has worn out meanwhile: its report says so in the next round.
+            Err(e) if matches!(Refusal::of(&e), Some(Refusal::ReadOnly | Refusal::Offline)) => {}
+            Err(e) => return Err(device("superblock")(e)),
         }
-        if room(b_start, b_wp) {
-            return Ok(b_wp);
-        }
-        // One zone is full, or both are. The newer superblock is the last block of a full zone
-        // whose other zone is empty; with both full, zone b was filled last exactly when it was
-        // reset last, which its last block's generation shows.
-        let older = if b_wp == b_start {
-            b
-        } else if a_wp == a_start {
-            a
-        } else {
-            Self::older(dev, (a, a_wp), (b, b_wp))?
-        };
-        dev.reset(older).map_err(device("superblock zone"))?;
-        dev.flush().map_err(device("superblock zone"))?;
-        Ok(if older == a { a_start } else { b_start })
     }
+}
 
-    fn older(dev: &impl ZonedDevice, a: (ZoneId, Lba), b: (ZoneId, Lba)) -> Result<ZoneId> {
-        let mut block = vec![0; dev.limits().block_bytes as usize];
-        let mut last = |wp: Lba| -> Result<u64> {
-            dev.read(Lba(wp.0 - 1), &mut block).map_err(device("superblock"))?;
-            Ok(Superblock::decode(&block).map_or(0, |s| s.generation))
-        };
-        Ok(if last(a.1)? < last(b.1)? { a.0 } else { b.0 })
+/// Where the two copies go in conventional zones; `None` when no such zone can be written.
+fn in_conventional(dev: &impl ZonedDevice, s: &Superblock) -> Result<Option<[Lba; 2]>> {
+    if s.has_zones() {
+        return Ok(None);
     }
+    let zones = all_zones(dev)?;
+    let can_be_written = |z: &&ZoneReport| z.state == ZoneState::NotWritePointer;
+    let mut writable = zones.iter().filter(is_conventional).filter(can_be_written);
+    let Some(first) = writable.next() else { return Ok(None) };
+    let second = writable.next().unwrap_or(first);
+    let slot = 2 * (s.generation % 2);
+    Ok(Some([Lba(first.start.0 + slot), Lba(second.start.0 + slot + 1)]))
+}
+
+/// Where the two copies go in sequential zones: behind the newest. Takes other zones where those
+/// that the superblock names have worn out.
+fn in_sequential(
+    dev: &mut impl ZonedDevice,
+    s: &mut Superblock,
+    take_zone: &mut impl FnMut() -> Option<ZoneId>,
+) -> Result<[Lba; 2]> {
+    for slot in 0..2 {
+        let is_worn = s.homes[slot] == NO_ZONE || {
+            let z = dev.report(s.homes[slot], 1).map_err(device("superblock zone"))?[0];
+            matches!(z.state, ZoneState::ReadOnly | ZoneState::Offline)
+        };
+        if is_worn {
+            s.homes[slot] = take_zone().ok_or_else(|| {
+                let text = "superblock: its zone is READ_ONLY or OFFLINE and no empty zone is left";
+                Error::new(Kind::Io, text)
+            })?;
+        }
+    }
+    let at = next_in_zones(dev, s.homes[0], s.homes[1])?;
+    Ok([at, Lba(at.0 + 1)])
+}
+
+/// The write pointer of the zone in use; a full one hands over to the other, reset before.
+fn next_in_zones(dev: &mut impl ZonedDevice, a: ZoneId, b: ZoneId) -> Result<Lba> {
+    let show = |dev: &_, z| -> Result<_> {
+        let r: Vec<_> = ZonedDevice::report(dev, z, 1).map_err(device("superblock zone"))?;
+        Ok((r[0].start, r[0].write_pointer, r[0].capacity_blocks))
+    };
+    let (a_start, a_wp, capacity) = show(&*dev, a)?;
+    let (b_start, b_wp, _) = show(&*dev, b)?;
+    // Room for both copies.
+    let room = |start: Lba, wp: Lba| wp.0 > start.0 && wp.0 - start.0 + 2 <= capacity;
+    if room(a_start, a_wp) || (a_wp == a_start && b_wp == b_start) {
+        return Ok(a_wp);
+    }
+    if room(b_start, b_wp) {
+        return Ok(b_wp);
+    }
+    // One zone is full, or both are. The newer superblock is the last block of a full zone whose
+    // other zone is empty; with both full, zone b was filled last exactly when it was reset last,
+    // which its last block's generation shows.
+    let older = if b_wp == b_start {
+        b
+    } else if a_wp == a_start {
+        a
+    } else {
+        older_zone(dev, (a, a_wp), (b, b_wp))?
+    };
+    dev.reset(older).map_err(device("superblock zone"))?;
+    dev.flush().map_err(device("superblock zone"))?;
+    Ok(if older == a { a_start } else { b_start })
+}
+
+fn older_zone(dev: &impl ZonedDevice, a: (ZoneId, Lba), b: (ZoneId, Lba)) -> Result<ZoneId> {
+    let mut block = vec![0; dev.limits().block_bytes as usize];
+    // A torn write may have left one copy, or a damaged one, as the last block.
+    let mut last = |wp: Lba| -> Result<u64> {
+        let mut newest = 0;
+        for back in 1..=2 {
+            dev.read(Lba(wp.0 - back), &mut block).map_err(device("superblock"))?;
+            newest = newest.max(Superblock::decode(&block).map_or(0, |s| s.generation));
+        }
+        Ok(newest)
+    };
+    Ok(if last(a.1)? < last(b.1)? { a.0 } else { b.0 })
 }

@@ -1,12 +1,6 @@
 //! A zoned device in a sparse file: the zone state machine over a file that outlives the process.
 //!
-//! Bytes (all little-endian)
-//!
-//! | offset | bytes | what |
-//! |---|---|---|
-//! | 0 | 4096 | header: magic `LITZONED`, version u32, the eight fields of [`Geometry`], zeros, CRC32C |
-//! | 4096 | 32 a zone | state u8, 7 zeros, written blocks u64, resets u64, 4 zeros, CRC32C salted with the zone |
-//! | next MiB | zones | blocks, zone after zone |
+//! `sparse.rs` has the bytes of header and zone records.
 //!
 //! - Lifecycle: [`FileDevice::create`] refuses a path that exists; [`FileDevice::open`] refuses by
 //!   name what it did not write, and locks the file, so a device has one owner.
@@ -14,40 +8,26 @@
 //!   reset's record before its blocks are dropped, so a process killed at any moment leaves a
 //!   device that a drive could be in. Loss of power may undo whatever no flush has covered; a
 //!   record is 32 bytes in one sector and so is never torn.
-//! - Blocks past the write pointer read as zeros, whatever the file holds.
+//! - Blocks past the write pointer read as zeros, whatever the file holds. A conventional zone has
+//!   no pointer, also when it is READ_ONLY.
+//! - [`FileDevice::open_damaged`] is for repair: it reads what can be read and writes nothing.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use littoral_base::codec::{Reader, Writer, seal, unseal};
+use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
 
-use super::ZoneState;
 use super::emulated::{Emulated, Medium};
+use super::sparse::{self, HEADER_BYTES, RECORD_BYTES, Reading, data_offset, encode_record};
 use super::zones::{Geometry, Zone, ZoneTable};
+use super::{ZoneKind, ZoneState};
 use crate::error::{Error, Kind, Result};
 use crate::owned_file::OwnedFile;
 
 /// A zoned device in a sparse file.
 pub type FileDevice = Emulated<SparseFile>;
-
-const MAGIC: &[u8; 8] = b"LITZONED";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 4096;
-const RECORD_BYTES: usize = 32;
-const DATA_ALIGN: u64 = 1 << 20;
-
-const STATES: [ZoneState; 8] = [
-    ZoneState::NotWritePointer,
-    ZoneState::Empty,
-    ZoneState::ImplicitOpen,
-    ZoneState::ExplicitOpen,
-    ZoneState::Closed,
-    ZoneState::Full,
-    ZoneState::ReadOnly,
-    ZoneState::Offline,
-];
 
 /// The file behind a [`FileDevice`].
 #[derive(Debug)]
@@ -56,51 +36,6 @@ pub struct SparseFile {
     path: String,
     geometry: Geometry,
     records: Vec<Zone>,
-}
-
-fn encode_header(g: &Geometry) -> Vec<u8> {
-    let mut w = Writer::new();
-    w.raw(MAGIC).u32(VERSION).u32(g.block_bytes).u32(g.conventional_zones).u32(g.sequential_zones);
-    w.u64(g.zone_blocks).u64(g.capacity_blocks);
-    w.u32(g.open_zones_max).u32(g.active_zones_max).u32(g.append_blocks_max).pad_to(HEADER_BYTES);
-    let mut block = w.finish();
-    seal(&mut block, 0);
-    block
-}
-
-fn decode_geometry(body: &[u8]) -> Option<Geometry> {
-    let mut r = Reader::new(body.get(12..)?);
-    Some(Geometry {
-        block_bytes: r.u32()?,
-        conventional_zones: r.u32()?,
-        sequential_zones: r.u32()?,
-        zone_blocks: r.u64()?,
-        capacity_blocks: r.u64()?,
-        open_zones_max: r.u32()?,
-        active_zones_max: r.u32()?,
-        append_blocks_max: r.u32()?,
-    })
-}
-
-fn encode_record(zone: ZoneId, z: Zone) -> Vec<u8> {
-    let state = STATES.iter().position(|&s| s == z.state).expect("invariant: states are listed");
-    let mut w = Writer::new();
-    w.u8(state as u8).pad_to(8).u64(z.written_blocks).u64(z.resets).pad_to(RECORD_BYTES);
-    let mut bytes = w.finish();
-    seal(&mut bytes, u64::from(zone.0) + 1);
-    bytes
-}
-
-fn decode_record(zone: ZoneId, bytes: &[u8]) -> Option<Zone> {
-    let mut r = Reader::new(unseal(bytes, u64::from(zone.0) + 1)?);
-    let state = *STATES.get(usize::from(r.u8()?))?;
-    r.bytes(7)?;
-    Some(Zone { state, written_blocks: r.u64()?, resets: r.u64()? })
-}
-
-fn data_offset(g: &Geometry) -> u64 {
-    let table = HEADER_BYTES as u64 + u64::from(g.zones()) * RECORD_BYTES as u64;
-    table.next_multiple_of(DATA_ALIGN)
 }
 
 impl SparseFile {
@@ -137,7 +72,11 @@ impl Medium for SparseFile {
             let lba = Lba(at.0 + i as u64);
             let (zone, offset) = self.geometry.place(lba);
             let z = self.records[zone.index()];
-            if z.state != ZoneState::NotWritePointer && offset >= z.written_blocks {
+            let has_pointer = match mutant!("zoned_read_only_reads_as_zeros") {
+                true => z.state != ZoneState::NotWritePointer,
+                false => self.geometry.kind(zone) == ZoneKind::Sequential,
+            };
+            if has_pointer && offset >= z.written_blocks {
                 bytes.fill(0);
             } else {
                 let read = self.file.read_exact_at(bytes, self.offset(lba));
@@ -196,25 +135,44 @@ impl FileDevice {
     ///
     /// # Errors
     /// `Kind::Foreign` for another file or format version, `Kind::Corrupt` when header or zone
-    /// records do not verify, `Kind::Busy` when another owner has it, `Kind::Io`. The file is
-    /// untouched then.
+    /// records do not verify or the file was cut short, `Kind::Busy` when another owner has it,
+    /// `Kind::Io`. The file is untouched then.
     pub fn open(path: &Path) -> Result<FileDevice> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
+        let file = opened.map_err(|e| unopened(path, e))?;
+        FileDevice::over_file(file, path, Reading::Strict).map(|(device, _)| device)
+    }
+
+    /// Opens what is left of a damaged device, to be read only: single flipped bits of header and
+    /// zone records are corrected in memory, a zone whose record is lost counts as full. Says what
+    /// did not verify.
+    ///
+    /// # Errors
+    /// `Kind::Foreign` for another file or format version, `Kind::Corrupt` when no copy of the
+    /// header can be corrected, `Kind::Busy`, `Kind::Io`.
+    pub fn open_damaged(path: &Path) -> Result<(FileDevice, Vec<String>)> {
+        let file = File::open(path).map_err(|e| unopened(path, e))?;
+        FileDevice::over_file(file, path, Reading::Salvage)
+    }
+
+    fn over_file(file: File, path: &Path, reading: Reading) -> Result<(FileDevice, Vec<String>)> {
         let at = || path.display().to_string();
-        let file =
-            opened.map_err(|e| Error::with_source(Kind::Io, format!("{}: open", at()), e))?;
         let file = lock(file, path)?;
-        let geometry = read_header(&file).map_err(|e| e.in_context(at()))?;
+        let (geometry, mut records, notes) =
+            sparse::read(&file, reading).map_err(|e| e.in_context(at()))?;
         let mut table = ZoneTable::new(geometry).map_err(|e| e.in_context(at()))?;
-        let mut records = read_records(&file, &geometry).map_err(|e| e.in_context(at()))?;
         for (i, record) in records.iter_mut().enumerate() {
             let zone = ZoneId(i as u32);
             table.restore(zone, *record);
             *record = table.get(zone).expect("invariant: the zone was just restored");
         }
         let medium = SparseFile { file, path: at(), geometry, records };
-        Ok(Emulated::over(medium, table))
+        Ok((Emulated::over(medium, table), notes))
     }
+}
+
+fn unopened(path: &Path, e: std::io::Error) -> Error {
+    Error::with_source(Kind::Io, format!("{}: open", path.display()), e)
 }
 
 impl SparseFile {
@@ -227,7 +185,7 @@ impl SparseFile {
         (0..g.zones()).try_for_each(|z| medium.store_record(ZoneId(z)))?;
         // The header goes last: a file whose creation was interrupted is foreign, not half a
         // device.
-        let written = medium.file.write_all_at(&encode_header(&g), 0);
+        let written = medium.file.write_all_at(&sparse::encode_header(&g), 0);
         written.and_then(|()| medium.file.sync_all()).map_err(|e| medium.error("header", e))?;
         Ok(medium)
     }
@@ -238,32 +196,4 @@ pub(super) fn lock(file: File, path: &Path) -> Result<OwnedFile> {
         let text = format!("{}: another process has this device open", path.display());
         Error::with_source(Kind::Busy, text, std::io::Error::from(e))
     })
-}
-
-fn read_header(file: &File) -> Result<Geometry> {
-    let mut block = vec![0; HEADER_BYTES];
-    let foreign = |text: String| Error::new(Kind::Foreign, text);
-    if file.read_exact_at(&mut block, 0).is_err() || &block[..8] != MAGIC {
-        return Err(foreign("is no littoral zoned device (magic is not LITZONED)".into()));
-    }
-    let version = Reader::new(&block[8..]).u32().unwrap_or(0);
-    if version != VERSION {
-        return Err(foreign(format!("format version {version}; this build reads {VERSION}")));
-    }
-    let body = unseal(&block, 0);
-    let geometry = body.and_then(decode_geometry);
-    geometry.ok_or_else(|| Error::new(Kind::Corrupt, "header at offset 0 does not verify"))
-}
-
-fn read_records(file: &File, g: &Geometry) -> Result<Vec<Zone>> {
-    let mut bytes = vec![0; g.zones() as usize * RECORD_BYTES];
-    file.read_exact_at(&mut bytes, HEADER_BYTES as u64)
-        .map_err(|e| Error::with_source(Kind::Corrupt, "zone records are cut short", e))?;
-    let decode = |(i, record): (usize, &[u8])| {
-        let zone = ZoneId(i as u32);
-        decode_record(zone, record)
-            .filter(|z| z.written_blocks <= g.capacity_blocks)
-            .ok_or_else(|| Error::new(Kind::Corrupt, format!("record of zone {i} does not verify")))
-    };
-    bytes.chunks_exact(RECORD_BYTES).enumerate().map(decode).collect()
 }

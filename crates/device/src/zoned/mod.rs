@@ -22,6 +22,7 @@ pub mod joined;
 pub mod linux;
 pub mod model;
 pub mod refusal;
+mod sparse;
 pub mod timing;
 pub mod zones;
 

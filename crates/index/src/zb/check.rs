@@ -48,6 +48,13 @@ impl Bounds {
     }
 }
 
+/// A walk: what it counted, and whether it stops above the leaves.
+#[derive(Default)]
+struct Walk {
+    census: Census,
+    skips_leaves: bool,
+}
+
 fn wrong(at: Lba, what: impl std::fmt::Display) -> Error {
     Error::new(Kind::Corrupt, format!("page {at}: {what}"))
 }
@@ -62,17 +69,22 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
     pub fn check(&self) -> Result<Census> {
-        let mut census = Census::default();
-        let level = self.root.height as usize;
-        self.check_head(self.root.top, level, true, &Bounds::default(), &mut census)?;
+        let census = self.walk(false)?;
         let (found, known) = (census.records, self.root.records);
         let text = || format!("{found} records found where the root counts {known}");
         ensure(found == known, self.root.top, text)?;
         Ok(census)
     }
 
-    fn claim(census: &mut Census, at: Lba) -> Result<()> {
-        ensure(census.pages.insert(at), at, || "used twice".to_owned())
+    fn walk(&self, skips_leaves: bool) -> Result<Census> {
+        let mut walk = Walk { skips_leaves, ..Walk::default() };
+        let level = self.root.height as usize;
+        self.check_head(self.root.top, level, true, &Bounds::default(), &mut walk)?;
+        Ok(walk.census)
+    }
+
+    fn claim(walk: &mut Walk, at: Lba) -> Result<()> {
+        ensure(walk.census.pages.insert(at), at, || "used twice".to_owned())
     }
 
     fn check_head(
@@ -81,10 +93,10 @@ impl<P: Pages> Zb<P> {
         level: usize,
         is_top: bool,
         bounds: &Bounds,
-        census: &mut Census,
+        walk: &mut Walk,
     ) -> Result<()> {
-        Self::claim(census, at)?;
-        census.heads += 1;
+        Self::claim(walk, at)?;
+        walk.census.heads += 1;
         ensure(self.pages.is_conventional(at), at, || "a head outside conventional zones".into())?;
         let page = self.pages.peek(at)?;
         let proper =
@@ -95,13 +107,13 @@ impl<P: Pages> Zb<P> {
         let within = (1..=self.shape.head_slots).contains(&count);
         ensure(within, at, || format!("{count} slots of {}", self.shape.head_slots))?;
         // One that was alone when it fell below half may have got siblings since, by a merge above.
-        census.heads_underfull += u64::from(!is_top && count < self.shape.head_slots / 2);
+        walk.census.heads_underfull += u64::from(!is_top && count < self.shape.head_slots / 2);
         let keys: Vec<Vec<u8>> = (0..count).map(|i| view.key(i).to_vec()).collect();
         check_order(at, &keys, 1, bounds)?;
         for i in 0..count {
             let ptr = view.ptr(i).ok_or_else(|| Self::damaged(at, i))?;
             let may_be_empty = is_top && level == 0 && count == 1;
-            self.check_body(ptr, level, may_be_empty, &bounds.child(&keys, i), census)?;
+            self.check_body(ptr, level, may_be_empty, &bounds.child(&keys, i), walk)?;
         }
         Ok(())
     }
@@ -112,9 +124,12 @@ impl<P: Pages> Zb<P> {
         level: usize,
         may_be_empty: bool,
         bounds: &Bounds,
-        census: &mut Census,
+        walk: &mut Walk,
     ) -> Result<()> {
-        Self::claim(census, ptr.body)?;
+        Self::claim(walk, ptr.body)?;
+        if level == 0 && walk.skips_leaves {
+            return if ptr.has_log() { Self::claim(walk, ptr.log) } else { Ok(()) };
+        }
         let view = self.again(level, ptr)?;
         let page = self.pages.peek(ptr.body)?;
         let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };
@@ -122,20 +137,20 @@ impl<P: Pages> Zb<P> {
         ensure(proper, ptr.body, || format!("not a body of level {level}"))?;
         self.check_state(ptr, &view, may_be_empty)?;
         let class = usize::from(level > 0);
-        census.bodies[class][ptr.state as usize - 1] += 1;
+        walk.census.bodies[class][ptr.state as usize - 1] += 1;
         if ptr.has_log() {
-            Self::claim(census, ptr.log)?;
-            census.logs[class] += 1;
+            Self::claim(walk, ptr.log)?;
+            walk.census.logs[class] += 1;
         }
         let live: Vec<usize> = (0..view.slots()).filter(|&i| view.is_live(i)).collect();
         let keys: Vec<Vec<u8>> = live.iter().map(|&i| view.key(i).to_vec()).collect();
         check_order(ptr.body, &keys, usize::from(level > 0), bounds)?;
         if level == 0 {
-            census.records += live.len() as u64;
+            walk.census.records += live.len() as u64;
             return Ok(());
         }
         for (n, &i) in live.iter().enumerate() {
-            self.check_head(view.child(i), level - 1, false, &bounds.child(&keys, n), census)?;
+            self.check_head(view.child(i), level - 1, false, &bounds.child(&keys, n), walk)?;
         }
         Ok(())
     }
@@ -171,31 +186,13 @@ impl<P: Pages> Zb<P> {
         ensure(log_holds && placed, ptr.log, || "not this body's log".into())
     }
 
-    /// Every page in use, read from heads and interior bodies alone: leaves are not read.
+    /// Every page in use, read from heads and interior bodies alone: leaves are not read. What is
+    /// read is checked as by [`Zb::check`].
     ///
     /// # Errors
-    /// `Kind::Corrupt` when a page is no page of this tree; those of the store.
+    /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
     pub fn reachable(&self) -> Result<BTreeSet<Lba>> {
-        let mut found = BTreeSet::new();
-        let mut heads = vec![(self.root.top, self.root.height as usize)];
-        while let Some((head, level)) = heads.pop() {
-            ensure(found.insert(head), head, || "used twice".to_owned())?;
-            let page = self.pages.peek(head)?;
-            ensure(layout::kind(&page) == Some(PageKind::Head), head, || "not a head".into())?;
-            for i in 0..layout::count(&page) {
-                let ptr = self.head_ptr(head, i)?;
-                let pages = [Some(ptr.body), ptr.has_log().then_some(ptr.log)];
-                for at in pages.into_iter().flatten() {
-                    ensure(found.insert(at), at, || "used twice".to_owned())?;
-                }
-                if level > 0 {
-                    let view = self.again(level, ptr)?;
-                    let live = (0..view.slots()).filter(|&s| view.is_live(s));
-                    heads.extend(live.map(|s| (view.child(s), level - 1)));
-                }
-            }
-        }
-        Ok(found)
+        self.walk(true).map(|census| census.pages)
     }
 }
 

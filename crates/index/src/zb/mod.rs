@@ -29,6 +29,7 @@ mod check;
 mod head;
 mod pressure;
 mod relocate;
+mod salvage;
 mod scan;
 pub mod state;
 
@@ -37,8 +38,9 @@ pub use pressure::{Allowance, Rule};
 pub use scan::Direction;
 
 use littoral_base::units::Lba;
-use littoral_store::pages::{Heat, NO_PAGE, Pages, Root};
+use littoral_store::pages::{Heat, NO_PAGE, PageRef, Pages, Root};
 
+use crate::inspect::check_height;
 use crate::layout::{self, Body, Shape};
 use crate::{Error, Kind, Result};
 use state::{BodyView, HeadView, Ptr};
@@ -100,6 +102,7 @@ impl<P: Pages> Zb<P> {
         if root.top == NO_PAGE {
             return Err(Error::new(Kind::Corrupt, "the store has no tree"));
         }
+        check_height(root.height)?;
         Ok(Zb { pages, shape, root })
     }
 
@@ -173,14 +176,32 @@ impl<P: Pages> Zb<P> {
     fn load(&self, level: usize, ptr: Ptr) -> Result<BodyView<'_>> {
         let base = self.pages.read(ptr.body)?;
         let log = if ptr.has_log() { Some(self.pages.read(ptr.log)?) } else { None };
-        Ok(BodyView::new(self.body(level), base, log))
+        self.view(level, ptr, base, log)
+    }
+
+    /// A body with its log, if they can belong together and to a head that says so.
+    fn view<'a>(
+        &'a self,
+        level: usize,
+        ptr: Ptr,
+        base: PageRef<'a>,
+        log: Option<PageRef<'a>>,
+    ) -> Result<BodyView<'a>> {
+        let view = BodyView::new(self.body(level), base, log);
+        match view.fits(ptr.state) {
+            true => Ok(view),
+            false => {
+                let text = format!("page {}: no body of level {level} with its log", ptr.body);
+                Err(Error::new(Kind::Corrupt, text))
+            }
+        }
     }
 
     /// A body that the running operation has read already.
     fn again(&self, level: usize, ptr: Ptr) -> Result<BodyView<'_>> {
         let base = self.pages.peek(ptr.body)?;
         let log = if ptr.has_log() { Some(self.pages.peek(ptr.log)?) } else { None };
-        Ok(BodyView::new(self.body(level), base, log))
+        self.view(level, ptr, base, log)
     }
 
     fn damaged(head: Lba, slot: usize) -> Error {

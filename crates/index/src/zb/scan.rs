@@ -8,7 +8,7 @@ use littoral_store::pages::Pages;
 
 use super::Zb;
 use super::state::HeadView;
-use crate::Result;
+use crate::{Error, Kind, Result};
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,14 @@ impl<P: Pages> Zb<P> {
                 Direction::Forward => to.is_none_or(|t| &k[..] < t),
                 Direction::Backward => from.is_none_or(|f| &k[..] > f),
             };
+            let went_on = |next: &Vec<u8>| match direction {
+                Direction::Forward => next > &key,
+                Direction::Backward => is_last || next < &key,
+            };
+            if reach.beyond.as_ref().is_some_and(|next| !went_on(next)) {
+                let text = format!("separators out of order behind key {key:02x?}");
+                return Err(Error::new(Kind::Corrupt, text));
+            }
             aim = reach.beyond.filter(inside).map(|k| (false, k));
         }
         Ok(())

@@ -5,7 +5,7 @@
 use littoral_base::units::Lba;
 use littoral_store::pages::{NO_PAGE, PageRef, Patch};
 
-use crate::layout::{self, Body, HEADER_BYTES, Shape, Tag};
+use crate::layout::{self, Body, HEADER_BYTES, PageKind, Shape, Tag};
 
 /// Where a body stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +130,25 @@ impl<'a> BodyView<'a> {
     /// A view of a body and its log.
     pub fn new(body: Body, base: PageRef<'a>, log: Option<PageRef<'a>>) -> BodyView<'a> {
         BodyView { body, base, log }
+    }
+
+    /// Whether body and log can belong to a head's slot in this state: what cannot be seen in either
+    /// page alone.
+    pub(crate) fn fits(&self, state: State) -> bool {
+        let (slots, full, level) = (self.slots(), self.body.slots, self.body.level);
+        let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };
+        let is_body =
+            layout::kind(&self.base) == Some(wanted) && layout::level(&self.base) == level;
+        let is_sized = match state {
+            State::Change => slots < full,
+            // Leaves may be sealed before they are full (repair 18), interior pages never are.
+            _ => slots == full || level == 0 && (1..full).contains(&slots),
+        };
+        let is_own = |log: &PageRef<'_>| {
+            let is_log = layout::kind(log) == Some(PageKind::Log) && layout::level(log) == level;
+            is_log && layout::base_count(log) == slots
+        };
+        is_body && is_sized && self.log.as_ref().is_none_or(is_own)
     }
 
     /// Slots of the base page, deleted ones included.

@@ -1,0 +1,144 @@
+//! Damaged media: one flipped bit anywhere is refused with its place or harmless, never a wrong
+//! answer; what a closed or killed store acknowledged is there or is missed by name.
+
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
+use littoral_base::units::{Lba, ZoneId};
+use littoral_device::zoned::ZonedDevice as _;
+use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::zones::Geometry;
+use littoral_index::Kind;
+use littoral_index::damage::{Answer, Sample};
+use littoral_index::index::{Engine, Index};
+use littoral_index::layout::Shape;
+
+#[test]
+fn one_bit_in_every_64_bytes_is_refused_or_harmless_and_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        for is_closed in [true, false] {
+            let path = dir.path().join(format!("{}-{is_closed}", engine.name()));
+            let sample = Sample::create(&path, engine, 160, is_closed, 5).unwrap();
+            // A prime stride, so that every kind of field is met; the repro walks all of them.
+            let report = sample.flip_every(64, 7).unwrap();
+            let at = format!("{engine:?}, closed {is_closed}: {report:?}");
+            assert!(report.flips > 100 && report.right > 0 && report.refused > 0, "{at}");
+            assert_eq!((report.wrong, report.panics), (0, 0), "{at}");
+            assert_eq!(report.repaired, report.flips, "{at}");
+        }
+    }
+}
+
+/// The judge itself: a store that answers with an old state must be called wrong.
+#[test]
+fn the_judge_calls_a_lost_record_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut sample = Sample::create(&dir.path().join("zb"), Engine::Zb, 40, true, 5).unwrap();
+    assert_eq!(sample.answer().unwrap(), Answer::Right);
+    sample.expect_one_more();
+    assert!(matches!(sample.answer().unwrap(), Answer::Wrong(_)));
+}
+
+const GEOMETRY: Geometry = Geometry {
+    block_bytes: 512,
+    conventional_zones: 1,
+    sequential_zones: 9,
+    zone_blocks: 130,
+    capacity_blocks: 101,
+    open_zones_max: 2,
+    active_zones_max: 4,
+    append_blocks_max: 0,
+};
+
+fn key(i: u64) -> [u8; 8] {
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn killed(records: u64) -> ModelDevice {
+    let device = ModelDevice::new(GEOMETRY).unwrap();
+    let shape = Shape::fitting(512, 8, 8).unwrap();
+    let mut index = Index::create(device, Engine::Zb, shape, 7).unwrap();
+    for i in 0..records {
+        index.put(&key(i), &i.to_be_bytes()).unwrap();
+    }
+    index.into_device()
+}
+
+/// A copy of a device, its blocks changed by `damage` (block number, bytes).
+fn damaged(device: &ModelDevice, damage: impl Fn(u64, &mut [u8])) -> ModelDevice {
+    let mut copy = ModelDevice::new(GEOMETRY).unwrap();
+    for z in device.report(ZoneId(0), 10).unwrap() {
+        let is_conventional = z.write_pointer == z.start && z.zone == ZoneId(0);
+        let end = if is_conventional { z.start.0 + z.capacity_blocks } else { z.write_pointer.0 };
+        for at in z.start.0..end {
+            let mut block = [0; 512];
+            device.read(Lba(at), &mut block).unwrap();
+            damage(at, &mut block);
+            let ticket = copy.write(Lba(at), &block).unwrap();
+            copy.wait(ticket).unwrap();
+        }
+    }
+    copy
+}
+
+fn redo_blocks(device: &ModelDevice) -> std::ops::Range<u64> {
+    let zones = device.report(ZoneId(1), 2).unwrap();
+    let z = zones.iter().find(|z| z.write_pointer > z.start).unwrap();
+    z.start.0..z.write_pointer.0
+}
+
+#[test]
+fn a_lost_group_with_later_ones_behind_it_is_refused_with_zone_and_block() {
+    let device = killed(40);
+    let redo = redo_blocks(&device);
+    let index = Index::open_to_read(damaged(&device, |_, _| ())).unwrap();
+    assert_eq!(index.len(), 40);
+    for lost in redo.start + 4..redo.end - 1 {
+        let e = Index::open_to_read(damaged(&device, |at, block| {
+            if at == lost {
+                block.fill(0);
+            }
+        }));
+        // A block of a group of several is made good, a group of one block is not.
+        let Err(e) = e else { continue };
+        assert_eq!(e.kind(), Kind::Corrupt, "{e}");
+        let text = e.to_string();
+        let words = ["redo zone", "block", "kv repair"];
+        assert!(words.iter().all(|w| text.contains(w)), "{text}");
+    }
+}
+
+/// What a power cut leaves: the log without its last blocks is the state before the last group.
+#[test]
+fn a_torn_tail_is_the_end_of_the_log() {
+    let device = killed(40);
+    let redo = redo_blocks(&device);
+    let index = Index::open(damaged(&device, |at, block| {
+        if at + 1 == redo.end {
+            block.fill(0);
+        }
+    }));
+    let index = index.unwrap();
+    assert!((38..=40).contains(&index.len()), "{}", index.len());
+    index.check().unwrap();
+}
+
+#[test]
+fn one_damaged_copy_is_noted_and_written_anew() {
+    let device = killed(40);
+    let redo = redo_blocks(&device);
+    for (lost, word) in [(0, "superblock"), (1, "superblock"), (redo.start, "redo zone")] {
+        let hurt = damaged(&device, |at, block| {
+            if at == lost || at == lost + 2 && lost < 4 {
+                block[77] ^= 16;
+            }
+        });
+        let index = Index::open_to_read(hurt).unwrap();
+        assert_eq!(index.len(), 40);
+        let notes = index.store_ref().notes().to_vec();
+        assert!(notes.iter().any(|n| n.contains(word)), "{lost}: {notes:?}");
+        let index = Index::open(index.into_device()).unwrap();
+        let index = Index::open_to_read(index.into_device()).unwrap();
+        assert_eq!((index.len(), index.store_ref().notes().len()), (40, 0), "healed");
+    }
+}

@@ -1,0 +1,164 @@
+//! Pages, superblocks, redo parts, headers and zone records that verify and were never written: any
+//! answer but a panic. The repro runs ten thousand of them, and a million with `--paper`.
+
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
+use littoral_base::codec::seal;
+use littoral_base::units::{Lba, ZoneId};
+use littoral_device::zoned::ZonedDevice as _;
+use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::zones::Geometry;
+use littoral_index::Kind;
+use littoral_index::damage::Sample;
+use littoral_index::index::{Engine, Index};
+use littoral_index::layout::{self, PageKind, Shape};
+
+/// Images for each tree; `LITTORAL_HOSTILE_IMAGES` asks for more.
+fn images() -> u64 {
+    let asked = std::env::var("LITTORAL_HOSTILE_IMAGES");
+    asked.map_or(400, |n| n.parse().unwrap())
+}
+
+#[test]
+fn crafted_images_never_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        for is_closed in [true, false] {
+            let path = dir.path().join(format!("{}-{is_closed}", engine.name()));
+            let sample = Sample::create(&path, engine, 160, is_closed, 11).unwrap();
+            for n in 0..images() / 2 {
+                assert!(sample.craft(n).unwrap(), "{engine:?}, closed {is_closed}: image {n}");
+            }
+        }
+    }
+}
+
+const GEOMETRY: Geometry = Geometry {
+    block_bytes: 512,
+    conventional_zones: 1,
+    sequential_zones: 9,
+    zone_blocks: 130,
+    capacity_blocks: 101,
+    open_zones_max: 3,
+    active_zones_max: 5,
+    append_blocks_max: 0,
+};
+
+fn key(i: u64) -> [u8; 8] {
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+/// A ZB+-tree of two levels at rest: every page is in its place.
+fn store() -> ModelDevice {
+    let device = ModelDevice::new(GEOMETRY).unwrap();
+    let shape = Shape::paper(4, 8, 8);
+    let mut index = Index::create(device, Engine::Zb, shape, 7).unwrap();
+    index.store_mut().set_durability(littoral_store::store::Durability::Batch);
+    for i in 0..120u64 {
+        index.put(&key(i), &i.to_be_bytes()).unwrap();
+    }
+    index.close().unwrap();
+    // A second checkpoint leaves no images in the log.
+    index.store_mut().checkpoint().unwrap();
+    index.into_device()
+}
+
+/// Changes the first page of this kind with `change` and seals it; the block.
+fn forge(
+    device: &mut ModelDevice,
+    kind: PageKind,
+    change: impl Fn(&Shape, &mut [u8]),
+) -> Option<u64> {
+    forge_from(device, 4, kind, change)
+}
+
+fn forge_from(
+    device: &mut ModelDevice,
+    from: u64,
+    kind: PageKind,
+    change: impl Fn(&Shape, &mut [u8]),
+) -> Option<u64> {
+    let shape = Shape::paper(4, 8, 8);
+    for at in from..130 {
+        let mut page = [0; 512];
+        device.read(Lba(at), &mut page).unwrap();
+        if layout::kind(&page) == Some(kind) {
+            change(&shape, &mut page);
+            seal(&mut page, at | 1 << 63);
+            let ticket = device.write(Lba(at), &page).unwrap();
+            device.wait(ticket).unwrap();
+            return Some(at);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_head_that_points_where_no_body_can_be_is_refused_with_its_page() {
+    for target in [0, 1, 129, 130, 5000, u64::MAX, u64::MAX - 1] {
+        let mut device = store();
+        let at = forge(&mut device, PageKind::Head, |shape, page| {
+            let slot = 16 + shape.key_bytes + 1;
+            page[slot..slot + 8].copy_from_slice(&target.to_le_bytes());
+        });
+        let refused = Index::open_to_read(&mut device).err();
+        let refused = refused.or_else(|| Index::open_to_read(&mut device).unwrap().check().err());
+        let e = refused.unwrap_or_else(|| panic!("a body at {target} was taken from {at:?}"));
+        assert!(e.kind() == Kind::Corrupt && e.to_string().contains("page"), "{target}: {e}");
+    }
+}
+
+#[test]
+fn an_interior_page_that_points_at_no_head_is_refused_with_its_page() {
+    for target in [0u64, 3, 130, 131, 400, u64::MAX] {
+        let mut device = store();
+        let at = forge(&mut device, PageKind::Interior, |shape, page| {
+            let child = 16 + shape.key_bytes;
+            page[child..child + 8].copy_from_slice(&target.to_le_bytes());
+        });
+        let at = at.expect("a tree of two levels has an interior page in place");
+        let e = Index::open_to_read(&mut device).unwrap_err();
+        let named = format!("page {at}:");
+        assert!(e.kind() == Kind::Corrupt && e.to_string().contains(&named), "{target}: {e}");
+    }
+}
+
+#[test]
+fn counts_orders_and_levels_that_cannot_be_are_refused() {
+    let changes: [(PageKind, fn(&mut [u8])); 6] = [
+        (PageKind::Leaf, |p| p[2..4].copy_from_slice(&5000u16.to_le_bytes())),
+        (PageKind::Head, |p| p[2..4].fill(0xff)),
+        (PageKind::Head, |p| p[2..4].fill(0)),
+        (PageKind::Head, |p| p[1] = 9),
+        (PageKind::Interior, |p| p[2..4].fill(0)),
+        (PageKind::Interior, |p| p[1] = 200),
+    ];
+    for (n, (kind, change)) in changes.into_iter().enumerate() {
+        let mut device = store();
+        // The first of them need not be in use: all are changed.
+        let mut from = 4;
+        while let Some(at) = forge_from(&mut device, from, kind, |_, page| change(page)) {
+            from = at + 1;
+        }
+        assert!(from > 4, "{kind:?}");
+        let refused = match Index::open_to_read(&mut device) {
+            Err(e) => e,
+            Ok(index) => index.check().unwrap_err(),
+        };
+        assert_eq!(refused.kind(), Kind::Corrupt, "{n}: {refused}");
+    }
+}
+
+/// Two slots that name one page: found when the store is opened, and no walk runs for ever.
+#[test]
+fn a_page_used_twice_is_refused() {
+    let mut device = store();
+    forge(&mut device, PageKind::Head, |shape, page| {
+        let stride = shape.head_slot_bytes();
+        let first: Vec<u8> = page[16 + 8..16 + stride].to_vec();
+        page[16 + stride + 8..16 + 2 * stride].copy_from_slice(&first);
+    });
+    let e = Index::open_to_read(&mut device).unwrap_err();
+    assert!(e.to_string().contains("used twice"), "{e}");
+    assert!(device.report(ZoneId(0), 1).is_ok());
+}

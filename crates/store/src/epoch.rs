@@ -1,0 +1,228 @@
+//! Writing: redo groups, and the checkpoints that begin a new epoch.
+//!
+//! - A redo zone that can no longer be written is left for an empty zone; the superblock of the
+//!   next epoch names it. One that fails in the middle of an epoch ends the epoch: the checkpoint
+//!   makes everything durable that the group would have.
+//! - The steps of a checkpoint, each flushed before the next: redo zone emptied, first group,
+//!   superblock, pages in place. `docs/design/store.md` has the argument.
+
+use littoral_base::codec::{Writer, seal};
+use littoral_base::mutant;
+use littoral_base::units::{Lba, ZoneId};
+use littoral_device::zoned::{ZoneReport, ZoneState, ZonedDevice};
+
+use crate::error::{Error, Kind, Result, device};
+use crate::redo;
+use crate::store::{IN_PLACE, OPERATION_PAGES, Store};
+use crate::superblock;
+
+impl<D: ZonedDevice> Store<D> {
+    pub(crate) fn redo_zone(&self) -> ZoneReport {
+        self.redo_zones[self.redo_slot()]
+    }
+
+    /// The redo zone of this epoch and the other one.
+    pub fn redo_zone_ids(&self) -> [ZoneId; 2] {
+        let slot = self.redo_slot();
+        [self.redo_zones[slot].zone, self.redo_zones[1 - slot].zone]
+    }
+
+    fn redo_slot(&self) -> usize {
+        (self.superblock.epoch % 2) as usize
+    }
+
+    fn write_blocks(&mut self, at: Lba, bytes: &[u8], doing: &str) -> Result<()> {
+        let ticket = self.device.write(at, bytes).map_err(device(doing))?;
+        self.device.wait(ticket).map(|_| ()).map_err(device(doing))
+    }
+
+    fn write_group(&mut self, body: &[u8]) -> Result<()> {
+        let zone = self.redo_zone();
+        let bytes = self.group().encode(body, self.block_bytes());
+        self.write_blocks(Lba(zone.start.0 + self.redo_at), &bytes, "redo log")?;
+        self.device.flush().map_err(device("redo log"))?;
+        let blocks = (bytes.len() / self.block_bytes()) as u64;
+        self.redo_at += blocks;
+        self.sequence += 1;
+        self.counts.redo_blocks += blocks;
+        Ok(())
+    }
+
+    fn image_blocks(&self, pages: u64) -> u64 {
+        let bytes = pages as usize * (self.block_bytes() + 11) + 64;
+        redo::group_blocks(bytes, self.block_bytes())
+    }
+
+    /// Whether the redo zone would not have room for one more operation and then all images.
+    pub(crate) fn needs_checkpoint(&self) -> bool {
+        let capacity = self.redo_zone().capacity_blocks;
+        let dirty = self.dirty.len() as u64 + OPERATION_PAGES;
+        let log = redo::group_blocks(self.pending.len(), self.block_bytes())
+            + self.image_blocks(OPERATION_PAGES);
+        self.redo_at + log > capacity || self.image_blocks(dirty) > capacity / 2
+    }
+
+    /// Makes every committed operation durable.
+    ///
+    /// # Errors
+    /// `Kind::Io`, `Kind::PowerCut`; the handle is poisoned then.
+    pub fn sync(&mut self) -> Result<()> {
+        self.usable()?;
+        if self.pending.is_empty() && self.root == self.synced_root {
+            return Ok(());
+        }
+        let result = self.sync_group();
+        self.guard(result)
+    }
+
+    fn sync_group(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.unflushed) && !mutant!("store_group_before_pages") {
+            self.device.flush().map_err(device("appended pages"))?;
+        }
+        let mut w = Writer::new();
+        w.raw(&self.pending);
+        redo::put_root(&mut w, self.root);
+        match self.write_group(&w.finish()) {
+            Err(_) if self.worn_state(self.redo_zone().zone)?.is_some() => self.begin_epoch(),
+            other => {
+                other?;
+                self.pending.clear();
+                self.synced_root = self.root;
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends with a checkpoint, so that nothing rests on the last group of the redo log; nothing is
+    /// written when there is nothing to end.
+    ///
+    /// # Errors
+    /// As [`Store::checkpoint`].
+    pub fn close(&mut self) -> Result<()> {
+        self.sync()?;
+        let is_fresh = self.sequence <= 1 && self.dirty.is_empty();
+        if is_fresh { Ok(()) } else { self.checkpoint() }
+    }
+
+    /// Writes every dirty page in place and begins a new epoch.
+    ///
+    /// # Errors
+    /// `Kind::Io`, `Kind::PowerCut`; the handle is poisoned then.
+    pub fn checkpoint(&mut self) -> Result<()> {
+        self.usable()?;
+        let result = self.begin_epoch();
+        self.guard(result)
+    }
+
+    fn begin_epoch(&mut self) -> Result<()> {
+        if mutant!("store_in_place_before_images") {
+            self.write_in_place()?;
+        }
+        for &at in self.dirty.keys() {
+            self.space.check_writable(Lba(at))?;
+        }
+        let next = |n: u64| {
+            let text = "superblock: its counters are at their end";
+            n.checked_add(1).ok_or_else(|| Error::new(Kind::Corrupt, text))
+        };
+        self.superblock.epoch = next(self.superblock.epoch)?;
+        self.superblock.generation = next(self.superblock.generation)?;
+        let mut w = Writer::new();
+        for (&at, page) in &self.dirty {
+            let fits = redo::put_image(&mut w, Lba(at), page);
+            fits.ok_or_else(|| Error::new(Kind::Usage, "pages of this size are not supported"))?;
+        }
+        redo::put_root(&mut w, self.root);
+        if mutant!("store_superblock_before_group") {
+            self.write_superblock()?;
+        }
+        self.write_first_group(&w.finish())?;
+        self.pending.clear();
+        self.unflushed = false;
+        self.synced_root = self.root;
+        self.write_superblock()?;
+        self.write_in_place()?;
+        self.counts.checkpoints += 1;
+        // The epoch before is history: its zone stops being active.
+        let before = self.redo_zones[1 - self.redo_slot()].zone;
+        match self.device.reset(before) {
+            Err(_) if self.worn_state(before)?.is_some() => Ok(()),
+            other => other.map_err(device("redo zone")),
+        }
+    }
+
+    /// Finishes a zone that pages are appended to: a superblock that has moved to sequential zones
+    /// needs one more active zone than was counted on.
+    fn give_up_an_open_zone(&mut self, full: Error) -> Result<()> {
+        let zone = self.space.an_open_zone().ok_or(full)?;
+        self.device.finish(zone).map_err(device("finishing a zone"))?;
+        self.space.retire(zone, true);
+        Ok(())
+    }
+
+    fn write_superblock(&mut self) -> Result<()> {
+        loop {
+            let space = &mut self.space;
+            let take_zone = || space.take_empty();
+            match superblock::write(&mut self.device, &mut self.superblock, take_zone) {
+                Err(e) if e.kind() == Kind::Full => self.give_up_an_open_zone(e)?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Writes the epoch's first group at the start of its zone, or of an empty zone if that one has
+    /// worn out.
+    fn write_first_group(&mut self, body: &[u8]) -> Result<()> {
+        loop {
+            (self.redo_at, self.sequence) = (0, 0);
+            let zone = self.redo_zone().zone;
+            let written = self.empty_redo_zone(zone).and_then(|()| self.write_group(body));
+            let Err(error) = written else { return Ok(()) };
+            if error.kind() == Kind::Full {
+                self.give_up_an_open_zone(error)?;
+                continue;
+            }
+            let Some(state) = self.worn_state(zone)? else { return Err(error) };
+            let Some(spare) = self.space.take_empty() else {
+                let text = format!("redo zone {zone} is {state} and no empty zone is left for it");
+                return Err(Error::with_source(Kind::Io, text, error));
+            };
+            let report = self.device.report(spare, 1).map_err(device("zone report"))?[0];
+            let slot = self.redo_slot();
+            self.redo_zones[slot] = report;
+            self.superblock.redo[slot] = spare;
+        }
+    }
+
+    fn empty_redo_zone(&mut self, zone: ZoneId) -> Result<()> {
+        let found = self.device.report(zone, 1).map_err(device("redo zone"))?[0];
+        if found.write_pointer != found.start {
+            self.device.reset(zone).map_err(device("redo zone"))?;
+        }
+        self.device.flush().map_err(device("redo zone"))
+    }
+
+    /// The name of the state in which a zone can no longer be written.
+    fn worn_state(&self, zone: ZoneId) -> Result<Option<&'static str>> {
+        let found = self.device.report(zone, 1).map_err(device("zone report"))?[0];
+        Ok(match found.state {
+            ZoneState::ReadOnly => Some("READ_ONLY"),
+            ZoneState::Offline => Some("OFFLINE"),
+            _ => None,
+        })
+    }
+
+    fn write_in_place(&mut self) -> Result<()> {
+        let block = self.block_bytes();
+        for (at, mut page) in std::mem::take(&mut self.dirty) {
+            page.resize(block, 0);
+            seal(&mut page, at ^ IN_PLACE);
+            self.write_blocks(Lba(at), &page, "page in place")?;
+            self.counts.map_blocks += 1;
+            self.remember(Lba(at), page.into());
+        }
+        self.counts.map_blocks += 2;
+        self.device.flush().map_err(device("pages in place"))
+    }
+}
