@@ -152,7 +152,9 @@ impl<D: ZonedDevice> Index<D> {
 
     /// Seals leaves until the operation has conventional pages.
     fn make_conventional_room(&mut self, pages: u64, demand: Demand) -> Result<()> {
-        let has_room = |index: &Self| index.store_ref().has_conventional_room(pages, demand);
+        // A tree that writes nothing in place asks for nothing, worn as those zones may be.
+        let has_room =
+            |index: &Self| pages == 0 || index.store_ref().has_conventional_room(pages, demand);
         if has_room(self) || matches!(self.tree, Tree::Cow(_)) {
             return if has_room(self) { Ok(()) } else { Err(no_room()) };
         }
