@@ -2,6 +2,8 @@
 //!
 //! - Only `create` writes. The other verbs open the file for reading, restart a private copy of it
 //!   and show that; the file stays as a crash left it.
+//! - `info` also works beside a process that has the pool open. It takes no lock then and shows
+//!   what can be read of a pool at work: its parts and types, no counts of objects and no roots.
 //! - The promise shown is what this file system and processor were found to give.
 
 use std::fmt::Write as _;
@@ -9,7 +11,7 @@ use std::path::Path;
 
 use littoral::base::error::Class;
 use littoral::device::memory::Domain as _;
-use littoral::heap::{self, Look, Medium, ObjectView};
+use littoral::heap::{self, Look, ObjectView};
 use serde_json::{Value, json};
 
 use crate::args::{HeapCommand, HeapCreateArgs, PoolArgs};
@@ -48,8 +50,8 @@ fn create(args: &HeapCreateArgs) -> Outcome {
 
 /// What a session that may write would get here; looking is possible without one.
 fn promise(path: &Path) -> (String, String) {
-    match Medium::open(path) {
-        Ok(medium) => (medium.name().to_owned(), heap::words(medium.promise()).to_owned()),
+    match heap::means(path) {
+        Ok((name, promise)) => (name.to_owned(), heap::words(promise).to_owned()),
         Err(error) => ("nothing here".to_owned(), error.to_string()),
     }
 }
@@ -65,7 +67,12 @@ fn roots(look: &Look) -> Result<Vec<Value>, Failure> {
 
 fn info(path: &Path) -> Result<Value, Failure> {
     let (durable_by, promise) = promise(path);
-    let look = heap::look(path)?;
+    let look = match heap::look(path) {
+        Err(refused) if heap::is_in_use(&refused) => {
+            return outline(path, &durable_by, &promise);
+        }
+        look => look?,
+    };
     let info = look.pool.info()?;
     let types = info.types.iter().map(|t| {
         json!({
@@ -82,6 +89,8 @@ fn info(path: &Path) -> Result<Value, Failure> {
         "slabs_count": info.slabs_count,
         "slabs_max": info.slabs_max,
         "threads_max": info.threads_max,
+        "roots_max": info.roots_max,
+        "in use": false,
         "unfinished_threads_count": look.unfinished.threads_count,
         "durable_by": durable_by,
         "promise": promise,
@@ -90,9 +99,34 @@ fn info(path: &Path) -> Result<Value, Failure> {
     }))
 }
 
+/// What can be said of a pool that a process is at work on.
+fn outline(path: &Path, durable_by: &str, promise: &str) -> Result<Value, Failure> {
+    let outline = heap::outline(path)?;
+    let types = outline.types.iter().map(|&(tag, words_count, objects_max)| {
+        json!({"type": type_words(tag), "words_count": words_count, "room_count": objects_max})
+    });
+    Ok(json!({
+        "schema": "littoral.heap.info/1",
+        "pool": path.display().to_string(),
+        "format version": heap::VERSION,
+        "pool_bytes": outline.pool_bytes,
+        "slab_bytes": outline.slab_bytes,
+        "slabs_count": outline.slabs_count,
+        "slabs_max": outline.slabs_max,
+        "threads_max": outline.threads_max,
+        "roots_max": outline.roots_max,
+        "in use": true,
+        "durable by": durable_by,
+        "promise": promise,
+        "types": types.collect::<Vec<_>>(),
+        "sentence": "A process has the pool open: objects and roots are not counted.",
+    }))
+}
+
 fn check(path: &Path) -> Result<Value, Failure> {
     let look = heap::look(path)?;
     let roots = roots(&look)?;
+    let structures = look.pool.check_structures().map_err(|e| e.in_context(path.display()))?;
     let (mut objects, mut words) = (0u64, 0u64);
     look.pool.walk(|o| {
         objects += 1;
@@ -110,9 +144,10 @@ fn check(path: &Path) -> Result<Value, Failure> {
         "objects_count": objects,
         "payload_bytes": 8 * words,
         "roots_count": roots.len(),
+        "structures_count": structures.structures_count,
         "unfinished_threads_count": look.unfinished.threads_count,
         "unfinished_clocks_count": look.unfinished.dead_count,
-        "sentence": format!("Superblock, slab table, every version and every root are sound. {left}"),
+        "sentence": format!("Superblock, slab table, every version, root and structure are sound. {left}"),
     }))
 }
 

@@ -36,7 +36,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use littoral_base::error::{Category, Class};
 use littoral_device::memory::{Domain, LINE_BYTES, Promise};
-use littoral_device::pmem::{Eadr, FileCopy, FlushFence, Msync, platform_has_eadr};
+use littoral_device::pmem::{
+    Eadr, FileCopy, Flush, FlushFence, Msync, best_promise, platform_has_eadr,
+};
 
 pub use littoral_stm::*;
 
@@ -148,6 +150,10 @@ impl Domain for Medium {
     fn fence(&self) -> littoral_device::Result<()> {
         each!(self, d => d.fence())
     }
+    #[inline]
+    fn owner_before_fork(&self) -> Option<u32> {
+        each!(self, d => d.owner_before_fork())
+    }
 }
 
 /// A device's failure as a heap's, of the same class.
@@ -214,6 +220,43 @@ pub fn look(path: &Path) -> Result<Look> {
     Ok(Look { pool, unfinished })
 }
 
+/// Whether a pool was refused because a process has it open for writing (or looks at it, where it
+/// was to be opened for writing).
+pub fn is_in_use(error: &Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let busy = cause.downcast_ref::<littoral_device::Error>();
+        if busy.is_some_and(|e| e.kind() == littoral_device::Kind::Busy) {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// What a pool is used for, also while a process works on it: no lock is taken, nothing is written.
+///
+/// # Errors
+/// As [`look`] for the superblock, but that an owner is no hindrance.
+pub fn outline(path: &Path) -> Result<Outline> {
+    let copy = FileCopy::beside_owner(path).map_err(failed)?;
+    Outline::read(&copy).map_err(at(path))
+}
+
+/// How a pool in the file at `path` would be made durable, in a word, and what that promises; takes
+/// no lock.
+///
+/// # Errors
+/// `Kind::Device` when the file cannot be opened for writing, `Kind::Foreign` as [`open`].
+pub fn means(path: &Path) -> Result<(&'static str, Promise)> {
+    match best_promise(path).map_err(failed)? {
+        Promise::PowerLoss if Flush::detect().is_none() => Ok(("msync", Promise::DeviceFlush)),
+        Promise::PowerLoss if platform_has_eadr() => Ok(("fence", Promise::PowerLoss)),
+        Promise::PowerLoss => Ok(("flush and fence", Promise::PowerLoss)),
+        promise => Ok(("msync", promise)),
+    }
+}
+
 /// What a promise means, in words.
 pub fn words(promise: Promise) -> &'static str {
     match promise {
@@ -256,7 +299,12 @@ mod tests {
         let path = dir.path().join("a.pool");
         let pool = create(&path, 1 << 20).unwrap();
         assert_eq!(open(&path).unwrap_err().kind(), Kind::Device, "opened twice");
-        assert_eq!(look(&path).unwrap_err().kind(), Kind::Device);
+        let refused = look(&path).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Device);
+        assert!(is_in_use(&refused) && is_in_use(&open(&path).unwrap_err()));
+        assert_eq!(outline(&path).unwrap().slabs_count, pool.info().unwrap().slabs_count);
+        assert_eq!(means(&path).unwrap().0, pool.domain().name());
+        assert_eq!(means(&path).unwrap().1, pool.domain().promise());
         std::mem::forget(pool.thread().unwrap());
         drop(pool);
         let before = std::fs::read(&path).unwrap();
@@ -265,5 +313,49 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), before);
         open(&path).unwrap();
         assert_eq!(look(&path).unwrap().unfinished.threads_count, 0);
+    }
+
+    #[test]
+    fn pools_cut_short_grown_foreign_or_of_another_version_are_refused_unchanged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pool");
+        drop(create(&path, 1 << 20).unwrap());
+        let good = std::fs::read(&path).unwrap();
+        let with = |at: usize, byte: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            bytes
+        };
+        let cases: [(&str, Vec<u8>, Kind, &str); 8] = [
+            ("empty", Vec::new(), Kind::Foreign, "whole number of lines"),
+            ("cut inside its superblock", good[..128].to_vec(), Kind::Foreign, "too few"),
+            (
+                "cut in half",
+                good[..1 << 19].to_vec(),
+                Kind::Corrupt,
+                "1048576 bytes, its file 524288",
+            ),
+            (
+                "cut to an odd length",
+                good[..777_777].to_vec(),
+                Kind::Foreign,
+                "whole number of lines",
+            ),
+            ("grown", [&good[..], &[0; 4096]].concat(), Kind::Corrupt, "its file 1052672"),
+            ("of another program", vec![7; 1 << 20], Kind::Foreign, "another program's file"),
+            ("of the version before", with(8, 1), Kind::Unsupported, "pool format 1"),
+            ("of a later version", with(8, 9), Kind::Unsupported, "pool format 9"),
+        ];
+        for (name, bytes, kind, words) in cases {
+            std::fs::write(&path, &bytes).unwrap();
+            let all = [open(&path).map(drop), look(&path).map(drop), outline(&path).map(drop)];
+            for refused in all {
+                let refused = refused.unwrap_err();
+                assert_eq!(refused.kind(), kind, "{name}: {refused}");
+                let text = refused.to_string();
+                assert!(text.contains(words) && text.contains("a.pool"), "{name}: {text}");
+            }
+            assert_eq!(std::fs::read(&path).unwrap(), bytes, "{name}");
+        }
     }
 }

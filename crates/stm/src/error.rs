@@ -26,6 +26,11 @@ pub enum Kind {
     Threads,
     /// A thread slot has used up its clock.
     ClockExhausted,
+    /// The calling process is a child that its pool's owner forked; the pool is the parent's.
+    Forked,
+    /// Another handle of the same thread of the operating system is in the way, and waits for this
+    /// transaction to end.
+    Nested,
     /// A write inside a read-only transaction.
     ReadOnly,
     /// The closure gave up.
@@ -40,7 +45,9 @@ impl Category for Kind {
     fn class(self) -> Class {
         match self {
             Kind::Foreign | Kind::Corrupt => Class::Corrupt,
-            Kind::Usage | Kind::BadReference | Kind::ReadOnly => Class::Usage,
+            Kind::Usage | Kind::BadReference | Kind::ReadOnly | Kind::Forked | Kind::Nested => {
+                Class::Usage
+            }
             Kind::Unsupported => Class::Unsupported,
             Kind::Cancelled => Class::Negative,
             _ => Class::Environment,

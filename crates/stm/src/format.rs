@@ -3,16 +3,18 @@
 //!
 //! ```text
 //! 0            superblock, 256 bytes, CRC32C in its last four
-//! frontier     one 256-byte line a thread slot: frontier, active, -, -, dead clocks x 28
-//! table        one 64-byte entry a slab: tag, words of payload, CRC32C salted with its index
+//! frontier     one 256-byte line per thread slot: frontier, active, 0, 0, dead clocks x 28
+//! table        one 64-byte entry per slab: tag, words of payload, CRC32C salted with its index
 //! data         slabs of objects; an object is two slots of {stamp, payload words}
 //! ```
 //!
 //! - Everything is little-endian words; the superblock is written last at creation, so a pool whose
 //!   creation was cut short has none and is named as such.
-//! - A slab entry is durable before any object of the slab is handed out; entries are claimed in
-//!   order.
-//! - Format version 1 is the only one; another is refused by number.
+//! - A slab entry is durable before any object of the slab is handed out. A slab given back has its
+//!   entry marked released by one word; its bytes are zeroed before the next entry is written.
+//! - Clocks in a frontier line carry check bits, salted with slot and kind; every word of a line is
+//!   one of few legal ones, so a flipped bit is refused.
+//! - Format version 2 is the only one this build reads; another is refused by number.
 
 use littoral_base::codec;
 use littoral_device::memory::{Domain, LINE_BYTES, MEDIA_LINE_BYTES};
@@ -20,18 +22,23 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::error::{Error, Kind, Result, device};
 use crate::record::{Record, WORDS_MAX};
-use crate::word::THREADS_MAX;
+use crate::root::{ROOTS_MAX, Root};
+use crate::word::{CLOCK_MAX, CLOCK_SHIFT, THREADS_MAX, check};
 
 const _: () = assert!(cfg!(target_endian = "little"), "pools are little-endian");
 
 /// "LITSTM" and two zero bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LITSTM\0\0");
 /// The format version this build reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const SUPER_BYTES: usize = 256;
 /// Dead clocks a frontier line holds.
 pub(crate) const DEAD_MAX: usize = 28;
 const DEAD_WORD: usize = 4;
+/// A thread slot's second word while a transaction of it may be under way.
+const ACTIVE: u64 = u64::from_le_bytes(*b"ACTIVE\x5a\xa5");
+const TYPED: u64 = 1 << 32;
+const RELEASED: u64 = 1 << 33;
 
 /// What a new pool is made of.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +93,20 @@ impl Layout {
     pub(crate) fn slab_bytes(&self) -> usize {
         1 << self.slab_shift
     }
+    /// Slabs from the first on that hold named roots: room for [`ROOTS_MAX`] names where that takes
+    /// no more than an eighth of the pool.
+    pub(crate) fn root_slabs(&self) -> usize {
+        let wanted = (ROOTS_MAX * object_bytes(Root::WORDS)).div_ceil(self.slab_bytes());
+        wanted.clamp(1, (self.slabs / 8).max(1))
+    }
+    /// Names the pool has room for.
+    pub(crate) fn roots_max(&self) -> usize {
+        (self.root_slabs() * (self.slab_bytes() / object_bytes(Root::WORDS))).min(ROOTS_MAX)
+    }
+    /// The slab that holds offset `at`.
+    pub(crate) fn slab_of(&self, at: usize) -> usize {
+        (at - self.data) >> self.slab_shift
+    }
     pub(crate) fn slab_offset(&self, slab: usize) -> usize {
         self.data + (slab << self.slab_shift)
     }
@@ -134,7 +155,8 @@ impl Layout {
         }
         if version != VERSION {
             let text = format!(
-                "pool format {version}; this build reads format {VERSION}; nothing changed"
+                "pool format {version}; this build reads format {VERSION}: dump the pool with the \
+                 littoral that wrote it and load it into a new one; nothing changed"
             );
             return bad(Kind::Unsupported, text);
         }
@@ -178,22 +200,64 @@ pub(crate) struct Frontier {
     pub(crate) dead: Vec<u64>,
 }
 
+/// What a word of a frontier line says a clock of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockOf {
+    Frontier,
+    Dead,
+}
+
+impl ClockOf {
+    /// The word for `clock`; zero for clock zero, which every line begins with.
+    #[inline(always)]
+    pub(crate) fn word(self, tid: usize, clock: u64) -> u64 {
+        if clock == 0 {
+            return 0;
+        }
+        let salted = clock | (tid as u64) << 46 | (self as u64) << 53;
+        clock << CLOCK_SHIFT | check(salted, CLOCK_SHIFT)
+    }
+
+    /// The clock of a word, if it is a legal one.
+    fn clock(self, tid: usize, word: u64) -> Option<u64> {
+        let clock = word >> CLOCK_SHIFT;
+        (self.word(tid, clock) == word).then_some(clock)
+    }
+}
+
 impl Frontier {
     pub(crate) fn read<D: Domain>(domain: &D, layout: &Layout, tid: usize) -> Result<Frontier> {
         let at = layout.frontier(tid);
-        let word = |i: usize| domain.word(at + 8 * i, Relaxed);
-        let dead: Vec<u64> =
-            (DEAD_WORD..DEAD_WORD + DEAD_MAX).map(word).filter(|&d| d != 0).collect();
-        let (clock, active) = (word(0), word(1));
-        if clock > crate::word::CLOCK_MAX || active > 1 || dead.iter().any(|&d| d > clock + 1) {
-            let text = format!("offset {at}: frontier line of thread slot {tid} is damaged");
-            return Err(Error::new(Kind::Corrupt, text));
-        }
-        Ok(Frontier { clock, active: active == 1, dead })
+        Self::of_words(tid, |i| domain.word(at + 8 * i, Relaxed)).ok_or_else(|| {
+            let text = format!(
+                "offset {at}: the frontier line of thread slot {tid} is damaged; nothing changed"
+            );
+            Error::new(Kind::Corrupt, text)
+        })
+    }
+
+    fn of_words(tid: usize, word: impl Fn(usize) -> u64) -> Option<Frontier> {
+        let clock = ClockOf::Frontier.clock(tid, word(0))?;
+        let active = match word(1) {
+            0 => false,
+            ACTIVE => true,
+            _ => return None,
+        };
+        let dead = (DEAD_WORD..DEAD_WORD + DEAD_MAX).map(|i| ClockOf::Dead.clock(tid, word(i)));
+        let dead: Vec<u64> = dead.collect::<Option<Vec<u64>>>()?;
+        let dead: Vec<u64> = dead.into_iter().filter(|&d| d != 0).collect();
+        let is_sound = word(2) == 0 && word(3) == 0 && dead.iter().all(|&d| d <= clock + 1);
+        is_sound.then_some(Frontier { clock, active, dead })
+    }
+
+    /// The clock of the transaction that a crash may have cut short; none where the slot's clock has
+    /// ended, since it is not handed out then.
+    pub(crate) fn unfinished(&self) -> Option<u64> {
+        (self.active && self.clock < CLOCK_MAX).then_some(self.clock + 1)
     }
 
     pub(crate) fn write_clock<D: Domain>(domain: &D, layout: &Layout, tid: usize, clock: u64) {
-        domain.store(layout.frontier(tid), clock, Relaxed);
+        domain.store(layout.frontier(tid), ClockOf::Frontier.word(tid, clock), Relaxed);
         domain.write_back(layout.frontier(tid), 8);
     }
 
@@ -206,7 +270,7 @@ impl Frontier {
     }
 
     pub(crate) fn write_active<D: Domain>(domain: &D, layout: &Layout, tid: usize, active: bool) {
-        domain.store(layout.frontier(tid) + 8, u64::from(active), Relaxed);
+        domain.store(layout.frontier(tid) + 8, if active { ACTIVE } else { 0 }, Relaxed);
         domain.write_back(layout.frontier(tid) + 8, 8);
     }
 
@@ -215,7 +279,7 @@ impl Frontier {
         let at = |i: usize| layout.frontier(tid) + 8 * (DEAD_WORD + i);
         let free = (0..DEAD_MAX).find(|&i| domain.word(at(i), Relaxed) == 0);
         let free = free.expect("invariant: a full list was emptied by a scan first");
-        domain.store(at(free), clock, Relaxed);
+        domain.store(at(free), ClockOf::Dead.word(tid, clock), Relaxed);
         domain.write_back(at(free), 8);
     }
 
@@ -239,6 +303,8 @@ pub(crate) struct SlabEntry {
 pub(crate) enum EntryState {
     Unused,
     Typed(SlabEntry),
+    /// Given back by its type; the slab's bytes mean nothing.
+    Released,
     Damaged,
 }
 
@@ -251,14 +317,27 @@ impl SlabEntry {
     fn crc(&self, slab: usize) -> u64 {
         let mut w = codec::Writer::new();
         w.u64(slab as u64).u64(self.tag).u64(self.words as u64);
-        u64::from(codec::crc(&w.finish())) | 1 << 32
+        u64::from(codec::crc(&w.finish()))
     }
 
     pub(crate) fn write<D: Domain>(&self, domain: &D, layout: &Layout, slab: usize) -> Result<()> {
         let at = layout.entry(slab);
-        domain.store_words(at, &[self.tag, self.words as u64, self.crc(slab)]);
+        domain.store_words(at, &[self.tag, self.words as u64, self.crc(slab) | TYPED]);
         domain.write_back(at, LINE_BYTES);
         domain.fence().map_err(device("claim a slab"))
+    }
+
+    /// Gives the slab back: one word, so no crash shows half of it.
+    pub(crate) fn release<D: Domain>(
+        &self,
+        domain: &D,
+        layout: &Layout,
+        slab: usize,
+    ) -> Result<()> {
+        let at = layout.entry(slab) + 16;
+        domain.store(at, self.crc(slab) | RELEASED, Relaxed);
+        domain.write_back(at, 8);
+        domain.fence().map_err(device("give a slab back"))
     }
 
     pub(crate) fn read<D: Domain>(domain: &D, layout: &Layout, slab: usize) -> EntryState {
@@ -267,9 +346,11 @@ impl SlabEntry {
         let entry = SlabEntry { tag: words[0], words: words[1] as usize };
         match words {
             [0, 0, 0] => EntryState::Unused,
-            [_, n, crc] if n <= WORDS_MAX as u64 && n > 0 && crc == entry.crc(slab) => {
-                EntryState::Typed(entry)
-            }
+            [_, n, crc] if n <= WORDS_MAX as u64 && n > 0 => match crc ^ entry.crc(slab) {
+                TYPED => EntryState::Typed(entry),
+                RELEASED => EntryState::Released,
+                _ => EntryState::Damaged,
+            },
             _ => EntryState::Damaged,
         }
     }
@@ -284,4 +365,40 @@ pub(crate) const fn slot_bytes(words: usize) -> usize {
 /// Bytes of an object with `words` of payload.
 pub(crate) const fn object_bytes(words: usize) -> usize {
     2 * slot_bytes(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_flipped_bit_of_a_frontier_line_is_a_legal_line() {
+        for tid in 0..THREADS_MAX {
+            for clock in [0, 77, CLOCK_MAX] {
+                let mut line = [0; 32];
+                (line[0], line[1]) = (ClockOf::Frontier.word(tid, clock), ACTIVE);
+                if clock > 0 {
+                    line[DEAD_WORD] = ClockOf::Dead.word(tid, clock);
+                }
+                assert!(Frontier::of_words(tid, |i| line[i]).is_some());
+                for bit in 0..32 * 64 {
+                    let flipped = |i: usize| line[i] ^ u64::from(i == bit / 64) << (bit % 64);
+                    assert_eq!(Frontier::of_words(tid, flipped), None, "{tid} {clock} {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_of_one_slot_or_kind_is_none_of_another() {
+        let word = ClockOf::Frontier.word(3, 1000);
+        assert_eq!(ClockOf::Frontier.clock(3, word), Some(1000));
+        assert_eq!((ClockOf::Dead.clock(3, word), ClockOf::Frontier.clock(4, word)), (None, None));
+    }
+
+    #[test]
+    fn a_pool_of_a_mebibyte_has_room_for_every_name() {
+        let of = |bytes| Layout::of(bytes, &Options::default()).unwrap().roots_max();
+        assert_eq!((of(1 << 20), of(1 << 30)), (ROOTS_MAX, ROOTS_MAX));
+    }
 }

@@ -50,7 +50,7 @@ mod word;
 
 pub use error::{Abort, Error, Kind, Result};
 pub use format::{Options, VERSION};
-pub use pool::{Info, ObjectView, Pool, RootView, TypeInfo, Unfinished, type_name};
+pub use pool::{Info, ObjectView, Outline, Pool, RootView, TypeInfo, Unfinished, type_name};
 pub use record::{Look, Record, Ref, Words};
 pub use recover::Restart;
 pub use root::NAME_BYTES_MAX;

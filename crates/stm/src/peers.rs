@@ -18,6 +18,8 @@
 //!
 //! Not in paper 004, where a thread learns clocks from the data alone.
 
+use std::sync::atomic::AtomicUsize as Plain;
+
 use littoral_base::mutant;
 use littoral_base::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -31,7 +33,19 @@ const CREW_BITS: u32 = 8;
 
 #[derive(Debug)]
 #[repr(align(128))]
-struct Mark(AtomicU64);
+struct Mark {
+    mark: AtomicU64,
+    /// The thread of the operating system whose update transaction used the slot last.
+    runs_on: Plain,
+}
+
+/// A number of the calling thread of the operating system; zero under a model, whose threads share
+/// one.
+#[inline(always)]
+pub(crate) fn here() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    if cfg!(any(loom, shuttle)) { 0 } else { HERE.with(|h| std::ptr::from_ref(h).addr()) }
+}
 
 /// The marks of a pool's thread slots, and the crew word.
 #[derive(Debug)]
@@ -44,13 +58,27 @@ pub(crate) struct Marks {
 impl Marks {
     pub(crate) fn new(threads: usize) -> Marks {
         const { assert!(THREADS_MAX < 1 << CREW_BITS) }
-        let marks = (0..threads).map(|_| Mark(AtomicU64::new(0))).collect();
+        let mark = |_| Mark { mark: AtomicU64::new(0), runs_on: Plain::new(0) };
+        let marks = (0..threads).map(mark).collect();
         Marks { crew: AtomicU64::new(0), marks }
     }
 
     /// The mark of a slot.
     pub(crate) fn of(&self, tid: usize) -> &AtomicU64 {
-        &self.marks[tid].0
+        &self.marks[tid].mark
+    }
+
+    /// Notes that an update transaction of slot `tid` begins on the calling thread. Records locked
+    /// afterwards (AcqRel) show this to whoever finds them locked.
+    #[inline(always)]
+    pub(crate) fn begin_here(&self, tid: usize) {
+        self.marks[tid].runs_on.store(here(), Relaxed);
+    }
+
+    /// Whether slot `tid`, found to hold or to have written a record, did so on the calling thread.
+    pub(crate) fn is_here(&self, tid: usize) -> bool {
+        let runs_on = self.marks.get(tid).map_or(0, |m| m.runs_on.load(Relaxed));
+        runs_on != 0 && runs_on == here()
     }
 
     /// Notes that slots below `below` may be in use; callers hold the lock over slots.

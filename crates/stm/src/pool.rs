@@ -8,36 +8,29 @@
 //!    off the path of a transaction.
 //!
 //! Invariants
-//! - A slab has one type for ever; a reference is checked against it at each use.
+//! - A slab has one type until none of its objects is alive and another type needs it
+//!   ([`slabs`]); a reference is checked against the type at each use.
+//! - A process that was forked from the pool's owner is refused before it touches the medium.
 //! - A failed fence poisons the pool: reads go on, updates are refused.
 //! - Nothing is written before everything that will be needed has been checked.
 
 use littoral_base::sync::Mutex;
 use littoral_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use littoral_device::memory::{Domain, Promise};
-use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Kind, Result};
-use crate::format::{EntryState, Frontier, Layout, Options, SlabEntry, object_bytes};
+use crate::format::{Frontier, Layout, Options, SlabEntry, object_bytes};
 use crate::gate::Gate;
 use crate::peers::{Marks, mark};
 use crate::record::{Record, Ref};
 use crate::recover::{self, Boot, Restart};
-use crate::root::Root;
-use crate::slab;
+use crate::root::{Named, Root};
 use crate::table::{Miss, Place, Table, View, bad_reference};
 use crate::thread::Thread;
-use crate::word::Orec;
+use crate::word::{CLOCK_MAX, Orec};
 
 /// Free objects handed to a thread at once: their records fill whole lines, so threads share none.
 pub(crate) const BATCH: usize = 64;
-
-#[derive(Debug, Default)]
-struct Growth {
-    entries: Vec<SlabEntry>,
-    /// Slabs not yet resolved, by tag.
-    unresolved: FxHashMap<u64, Vec<usize>>,
-}
 
 #[derive(Debug)]
 struct Slots {
@@ -74,12 +67,24 @@ pub struct Pool<D: Domain> {
     boot: Boot,
     growth: Mutex<Growth>,
     slots: Mutex<Slots>,
-    free: Mutex<FxHashMap<u64, Vec<u64>>>,
+    /// Locked under `growth` or alone.
+    spare: Mutex<Spare>,
+    /// Which objects may have a name.
+    pub(crate) named: Named,
+    /// How many slabs have been given back in this session.
+    pub(crate) recycled: AtomicU64,
 }
 
+mod slabs;
+mod spare;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 mod walk;
 
-pub use walk::{ObjectView, RootView, Unfinished, type_name};
+use slabs::Growth;
+use spare::Spare;
+
+pub use walk::{ObjectView, Outline, RootView, Unfinished, type_name};
 
 /// What a pool holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +99,8 @@ pub struct Info {
     pub slabs_count: u64,
     /// Thread slots.
     pub threads_max: u64,
+    /// Names the pool has room for.
+    pub roots_max: u64,
     /// What a fence promises on this medium.
     pub promise: Promise,
     /// Each type: tag, words of payload, objects there is room for, objects alive.
@@ -125,7 +132,9 @@ impl<D: Domain> Pool<D> {
             let text = "the memory holds something already; nothing changed";
             return Err(Error::new(Kind::Foreign, text));
         }
-        SlabEntry::of::<Root>().write(&domain, &layout, 0)?;
+        for slab in 0..layout.root_slabs() {
+            SlabEntry::of::<Root>().write(&domain, &layout, slab)?;
+        }
         layout.write(&domain)?;
         Self::open(domain, Restart::Lazy)
     }
@@ -137,17 +146,15 @@ impl<D: Domain> Pool<D> {
     /// `Kind::Corrupt` with the offset for damage, `Kind::Device` when the medium fails.
     pub fn open(domain: D, restart: Restart) -> Result<Self> {
         let layout = Layout::read(&domain)?;
-        let entries = read_table(&domain, &layout)?;
+        let growth = slabs::read_table(&domain, &layout)?;
         let (boot, pending) = recover::boot(&domain, &layout)?;
-        let mut unresolved: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
-        for (slab, entry) in entries.iter().enumerate().rev() {
-            unresolved.entry(entry.tag).or_default().push(slab);
-        }
         let pool = Pool {
             slots: Mutex::new(Slots { taken: 0, clocks: boot.clocks() }),
             table: Table::new(&layout)?,
-            growth: Mutex::new(Growth { entries, unresolved }),
-            free: Mutex::new(FxHashMap::default()),
+            growth: Mutex::new(growth),
+            spare: Mutex::new(Spare::new(layout.slabs)),
+            named: Named::new(),
+            recycled: AtomicU64::new(0),
             calm: Calm {
                 epoch: AtomicU64::new(0),
                 gate: Gate::new(),
@@ -162,14 +169,18 @@ impl<D: Domain> Pool<D> {
             pool.resolve_all()?;
             recover::finish(&pool.domain, &pool.layout, &pool.boot, &pending)?;
         }
+        pool.learn_names()?;
         Ok(pool)
     }
 
     /// Takes a thread slot.
     ///
     /// # Errors
-    /// `Kind::Threads` when all are taken, `Kind::Poisoned`, `Kind::Device`.
+    /// `Kind::Threads` when all are taken, `Kind::ClockExhausted` when those that are free have used
+    /// up their clocks, `Kind::Forked` in a child of the pool's owner, `Kind::Poisoned`,
+    /// `Kind::Device`.
     pub fn thread(&self) -> Result<Thread<'_, D>> {
+        self.check_owner()?;
         self.check_poison()?;
         let (tid, clock) = self.take_slot()?;
         let marked = self.mark(tid, true);
@@ -182,16 +193,32 @@ impl<D: Domain> Pool<D> {
 
     fn take_slot(&self) -> Result<(u32, u64)> {
         let mut slots = self.slots.lock().expect("invariant: no panic inside");
-        let tid = slots.taken.trailing_ones();
-        if tid as usize >= self.layout.threads {
-            let text = format!("all {} thread slots are taken", self.layout.threads);
-            return Err(Error::new(Kind::Threads, text));
-        }
+        let is_free = |tid: &u32| slots.taken >> tid & 1 == 0;
+        let free = || (0..self.layout.threads as u32).filter(is_free);
+        // A slot that can commit nothing more is never handed out again.
+        let lasts = |tid: &u32| slots.clocks[*tid as usize] < CLOCK_MAX - 1;
+        let Some(tid) = free().find(lasts) else {
+            return Err(self.no_slot(free().count()));
+        };
         slots.taken |= 1 << tid;
         let clock = slots.clocks[tid as usize];
         self.calm.marks.of(tid as usize).store(mark(clock, false), Ordering::Release);
         self.calm.marks.set_crew(slots.below());
         Ok((tid, clock))
+    }
+
+    #[cold]
+    fn no_slot(&self, ended: usize) -> Error {
+        let threads = self.layout.threads;
+        if ended == 0 {
+            return Error::new(Kind::Threads, format!("all {threads} thread slots are taken"));
+        }
+        let text = format!(
+            "{ended} thread slots are free and have used up their clocks, the other {} are taken; \
+             copy what the pool holds into a new one",
+            threads - ended
+        );
+        Error::new(Kind::ClockExhausted, text)
     }
 
     fn mark(&self, tid: u32, active: bool) -> Result<()> {
@@ -202,7 +229,7 @@ impl<D: Domain> Pool<D> {
     /// Ends a thread: its slot and clock go back, inactive. A slot whose mark cannot be cleared
     /// stays active on the medium, which costs the next restart one dead clock and nothing else.
     pub(crate) fn release(&self, tid: u32, clock: u64) {
-        if self.check_poison().is_ok() {
+        if self.check_owner().is_ok() && self.check_poison().is_ok() {
             drop(self.mark(tid, false));
         }
         self.give_back(tid, clock);
@@ -231,9 +258,12 @@ impl<D: Domain> Pool<D> {
     /// `Kind::Corrupt` with the offset for damage, `Kind::Device`.
     pub fn info(&self) -> Result<Info> {
         self.resolve_all()?;
-        let entries = self.growth.lock().expect("invariant: no panic inside").entries.clone();
+        let growth = self.growth.lock().expect("invariant: no panic inside");
+        let (entries, claimed_count) = (growth.entries.clone(), growth.claimed());
+        drop(growth);
         let mut types: Vec<TypeInfo> = Vec::new();
-        for (slab, entry) in entries.iter().enumerate() {
+        let claimed = entries.iter().enumerate().filter_map(|(slab, e)| Some((slab, (*e)?)));
+        for (slab, entry) in claimed {
             let objects = self.layout.slab_bytes() / object_bytes(entry.words);
             let orec = |object| Orec(self.table.orec(slab, object).load(Ordering::Acquire));
             let live = (0..objects).filter(|&object| orec(object).live()).count() as u64;
@@ -249,8 +279,9 @@ impl<D: Domain> Pool<D> {
             pool_bytes: self.layout.bytes as u64,
             slab_bytes: self.layout.slab_bytes() as u64,
             slabs_max: self.layout.slabs as u64,
-            slabs_count: entries.len() as u64,
+            slabs_count: claimed_count as u64,
             threads_max: self.layout.threads as u64,
+            roots_max: self.layout.roots_max() as u64,
             promise: self.domain.promise(),
             types,
         })
@@ -286,77 +317,6 @@ impl<D: Domain> Pool<D> {
         })
     }
 
-    fn resolve_under(&self, growth: &mut Growth, slab: usize) -> Result<()> {
-        if self.table.tag(slab) != 0 {
-            return Ok(());
-        }
-        let Some(&entry) = growth.entries.get(slab) else {
-            let text = format!("slab {slab} holds nothing yet");
-            return Err(Error::new(Kind::BadReference, text));
-        };
-        let found =
-            slab::resolve(&self.domain, &self.layout, &self.boot, &self.table, slab, entry)?;
-        let mut free = self.free.lock().expect("invariant: no panic inside");
-        free.entry(entry.tag).or_default().extend(found);
-        if let Some(waiting) = growth.unresolved.get_mut(&entry.tag) {
-            waiting.retain(|&s| s != slab);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn resolve_all(&self) -> Result<()> {
-        let mut growth = self.growth.lock().expect("invariant: no panic inside");
-        for slab in 0..growth.entries.len() {
-            self.resolve_under(&mut growth, slab)?;
-        }
-        Ok(())
-    }
-
-    /// Gives a thread some free objects of `T`, claiming a slab where none is left.
-    #[cold]
-    pub(crate) fn refill<T: Record>(&self, into: &mut Vec<u64>) -> Result<()> {
-        loop {
-            if self.take_free(T::TAG, into) {
-                return Ok(());
-            }
-            let mut growth = self.growth.lock().expect("invariant: no panic inside");
-            let slab = match growth.unresolved.get(&T::TAG).and_then(|w| w.last()) {
-                Some(&slab) => slab,
-                None => self.claim::<T>(&mut growth)?,
-            };
-            self.resolve_under(&mut growth, slab)?;
-        }
-    }
-
-    fn take_free(&self, tag: u64, into: &mut Vec<u64>) -> bool {
-        let mut free = self.free.lock().expect("invariant: no panic inside");
-        let Some(list) = free.get_mut(&tag) else { return false };
-        into.extend(list.drain(list.len().saturating_sub(BATCH)..));
-        !into.is_empty()
-    }
-
-    /// Takes free objects back from a thread.
-    pub(crate) fn give_free(&self, tag: u64, from: impl Iterator<Item = u64>) {
-        self.free.lock().expect("invariant: no panic inside").entry(tag).or_default().extend(from);
-    }
-
-    fn claim<T: Record>(&self, growth: &mut Growth) -> Result<usize> {
-        let (entry, slab) = (SlabEntry::of::<T>(), growth.entries.len());
-        if object_bytes(T::WORDS) > self.layout.slab_bytes() {
-            let text = format!("a record of {} words is larger than a slab", T::WORDS);
-            return Err(Error::new(Kind::Usage, text));
-        }
-        if slab == self.layout.slabs {
-            let text =
-                format!("the pool is full: all {slab} slabs are claimed; free objects first");
-            return Err(Error::new(Kind::Full, text));
-        }
-        entry.write(&self.domain, &self.layout, slab).inspect_err(|_| self.poison())?;
-        growth.entries.push(entry);
-        growth.unresolved.entry(entry.tag).or_default().push(slab);
-        Ok(slab)
-    }
-
     /// A fence whose failure poisons the pool.
     #[inline(always)]
     pub(crate) fn fence(&self, what: &'static str) -> Result<()> {
@@ -364,6 +324,23 @@ impl<D: Domain> Pool<D> {
             self.poison();
             crate::error::device(what)(e)
         })
+    }
+
+    /// Notes which objects have names.
+    fn learn_names(&self) -> Result<()> {
+        self.walk_slabs(0..self.layout.root_slabs(), |o| {
+            self.named.add(Root::load(|i| o.words[i]).at());
+            true
+        })
+    }
+
+    /// Refuses a child that the pool's owner forked: the mapping is not there.
+    #[inline(always)]
+    pub(crate) fn check_owner(&self) -> Result<()> {
+        match self.domain.owner_before_fork() {
+            None => Ok(()),
+            Some(process) => Err(forked(process)),
+        }
     }
 
     fn poison(&self) {
@@ -380,29 +357,12 @@ impl<D: Domain> Pool<D> {
     }
 }
 
-/// Reads the slab table up to the first unused entry; a claim cut short is taken back. Slab 0 holds
-/// the roots and was durable before the superblock.
-fn read_table<D: Domain>(domain: &D, layout: &Layout) -> Result<Vec<SlabEntry>> {
-    let mut entries = Vec::new();
-    for slab in 0..layout.slabs {
-        match SlabEntry::read(domain, layout, slab) {
-            EntryState::Typed(entry) => entries.push(entry),
-            EntryState::Unused => break,
-            EntryState::Damaged => {
-                let (from, len) = (layout.slab_offset(slab), layout.slab_bytes());
-                let untouched =
-                    (from..from + len).step_by(8).all(|at| domain.word(at, Ordering::Relaxed) == 0);
-                if untouched && slab > 0 {
-                    break;
-                }
-                let text = format!("slab table entry {slab}: wrong checksum over a slab in use");
-                return Err(Error::new(Kind::Corrupt, text));
-            }
-        }
-    }
-    if entries.first() != Some(&SlabEntry::of::<Root>()) {
-        let text = "slab table entry 0 does not hold the roots";
-        return Err(Error::new(Kind::Corrupt, text));
-    }
-    Ok(entries)
+#[cold]
+fn forked(process: u32) -> Error {
+    let text = format!(
+        "process {process} opened this pool and process {} was forked from it; a child opens the \
+         pool itself once the parent has closed it",
+        std::process::id()
+    );
+    Error::new(Kind::Forked, text)
 }

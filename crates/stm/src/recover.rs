@@ -83,18 +83,18 @@ pub(crate) fn boot<D: Domain>(domain: &D, layout: &Layout) -> Result<(Boot, Pend
     let must_scan = active.iter().any(|&t| lines[t].dead.len() == DEAD_MAX);
     if !must_scan && !active.is_empty() {
         for &tid in &active {
-            let unfinished = lines[tid].clock + 1;
-            if !lines[tid].dead.contains(&unfinished) {
-                Frontier::write_dead(domain, layout, tid, unfinished);
+            if let Some(clock) = lines[tid].unfinished().filter(|c| !lines[tid].dead.contains(c)) {
+                Frontier::write_dead(domain, layout, tid, clock);
             }
         }
         domain.fence().map_err(device("record unfinished clocks"))?;
-        pass_over(domain, layout, &active, &lines)?;
+        pass_over(domain, layout, &active, |t| lines[t].unfinished().unwrap_or(lines[t].clock))?;
     }
     for &tid in &active {
-        let unfinished = lines[tid].clock + 1;
-        lines[tid].clock = unfinished;
-        lines[tid].dead.push(unfinished);
+        if let Some(clock) = lines[tid].unfinished() {
+            lines[tid].clock = clock;
+            lines[tid].dead.push(clock);
+        }
     }
     Ok((Boot { lines }, Pending { active, must_scan }))
 }
@@ -103,10 +103,10 @@ fn pass_over<D: Domain>(
     domain: &D,
     layout: &Layout,
     active: &[usize],
-    lines: &[Frontier],
+    clock: impl Fn(usize) -> u64,
 ) -> Result<()> {
     for &tid in active {
-        Frontier::write_clock(domain, layout, tid, lines[tid].clock + 1);
+        Frontier::write_clock(domain, layout, tid, clock(tid));
     }
     domain.fence().map_err(device("move the frontiers"))?;
     for &tid in active {
@@ -129,10 +129,7 @@ pub(crate) fn finish<D: Domain>(
         domain.fence().map_err(device("empty the dead lists"))?;
     }
     if pending.must_scan {
-        let before: Vec<Frontier> = (boot.lines.iter())
-            .map(|l| Frontier { clock: l.clock.saturating_sub(1), active: false, dead: Vec::new() })
-            .collect();
-        pass_over(domain, layout, &pending.active, &before)?;
+        pass_over(domain, layout, &pending.active, |t| boot.lines[t].clock)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //!   twice changes nothing, so a crash inside recovery is harmless.
 //! - Objects without a live newest version are free; they are found here, so nothing leaks.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use littoral_device::memory::Domain;
 
@@ -43,7 +43,9 @@ pub(crate) fn resolve<D: Domain>(
         if !orec.live() {
             free.push(at as u64);
         }
-        table.orec(slab, object).store(orec.0, Relaxed);
+        // Release: a thread that still takes the slab for one of another type and locks this record
+        // must find the slab's tag changed.
+        table.orec(slab, object).store(orec.0, Release);
     }
     if scrubbed {
         domain.fence().map_err(device("scrub unfinished versions"))?;

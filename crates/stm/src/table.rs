@@ -3,7 +3,9 @@
 //! - Ownership records of a slab lie dense at the slab's place in one table, so that a reference
 //!   leads to its record by arithmetic alone, without a load in between.
 //! - A slab's tag is zero until its records have been built; storing the tag (Release) is what
-//!   shows them.
+//!   shows them. It is zero again once the slab has been given back.
+//! - A record is loaded before its slab's tag: a record of another type's slab is stored after that
+//!   slab's tag was cleared, so whoever loads it finds the tag changed.
 //! - The epochs of an object's versions lie apart: only snapshots and commits beside them touch
 //!   them. Zero says: one version, as old as the session.
 //!
@@ -80,7 +82,23 @@ impl Table {
         self.tags[slab].load(Acquire)
     }
 
-    /// Shows a slab's records, which have been built.
+    /// The slab's tag as it is now, for the object at `base`, whose record has been loaded.
+    #[inline(always)]
+    pub(crate) fn tag_at(&self, base: usize) -> u64 {
+        self.tags[(base - self.data) >> self.slab_shift].load(Acquire)
+    }
+
+    /// Forgets the epochs of a slab's objects.
+    pub(crate) fn forget_epochs(&self, slab: usize) {
+        let records = 1 << (self.slab_shift - LINE_BYTES.trailing_zeros());
+        for word in &self.epochs[slab * records..(slab + 1) * records] {
+            if word.load(Relaxed) != 0 {
+                word.store(0, Relaxed);
+            }
+        }
+    }
+
+    /// Shows a slab's records, which have been built, or hides them (tag zero).
     pub(crate) fn show(&self, slab: usize, tag: u64) {
         self.tags[slab].store(tag, Release);
     }
@@ -146,15 +164,23 @@ impl<'p> View<'p> {
     /// Finds an object of type `T`; [`Table::miss`] says why there is none.
     #[inline(always)]
     pub(crate) fn locate<T: Record>(&self, at: Ref<T>) -> Option<Place<'p>> {
+        let (place, tag) = self.place(at)?;
+        (tag.load(Acquire) == T::TAG).then_some(place)
+    }
+
+    /// Where an object of type `T` would be, and its slab's tag, to be loaded after the record: the
+    /// object is there if the tag is that of `T`.
+    #[inline(always)]
+    pub(crate) fn place<T: Record>(&self, at: Ref<T>) -> Option<(Place<'p>, &'p Plain)> {
         let within = (at.offset() as usize).wrapping_sub(self.data);
         let tag = self.tags.get(within >> self.slab_shift)?;
         let step = const { object_bytes(T::WORDS) };
-        if tag.load(Acquire) != T::TAG || self.is_astray(within, step) {
+        if self.is_astray(within, step) {
             return None;
         }
         let orec = self.orecs.get(index(within, step, self.slab_shift))?;
         let line = within >> LINE_BYTES.trailing_zeros();
-        Some(Place { orec, base: at.offset() as usize, line })
+        Some((Place { orec, base: at.offset() as usize, line }, tag))
     }
 
     /// Finds nothing from now on; the lines stay.

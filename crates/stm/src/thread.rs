@@ -14,6 +14,9 @@
 //!   transactions never validate either.)
 //! - A conflict retries with bounded random backoff; after [`PATIENCE`] losses the transaction
 //!   takes a ticket and younger ones wait for it.
+//! - A conflict that cannot end is an error ([`Kind::Nested`]): a record held by another handle of
+//!   the same thread of the operating system, inside whose closure this one runs; or the same peer
+//!   on the same thread making this transaction lose [`PATIENCE`] times in a row.
 //! - Dropping the handle, also by a panic, gives back its slot, its clock and its free objects; a
 //!   panic inside a closure first undoes the transaction.
 //!
@@ -37,6 +40,8 @@ use crate::word::{Orec, Starts};
 
 /// Losses after which a transaction goes first.
 const PATIENCE: u32 = 16;
+/// More losses than any: waiting cannot help.
+const HELD: u32 = u32::MAX;
 /// Reading attempts after a loss that look at the peers before they begin.
 const WARY: u32 = 32;
 /// Looks at a record that another commits before giving way.
@@ -111,6 +116,9 @@ pub struct Thread<'p, D: Domain> {
     pub(crate) stats: Stats,
     pub(crate) extends: bool,
     pub(crate) elder: bool,
+    /// A thread slot used on this thread of the operating system that made this handle lose, the
+    /// clock it had then, and how often in a row; [`HELD`] where it holds what is wanted.
+    rival: (usize, u64, u32),
     rng: rng::Generator,
 }
 
@@ -143,6 +151,7 @@ impl<'p, D: Domain> Thread<'p, D> {
             stats: Stats::default(),
             extends: true,
             elder: false,
+            rival: (usize::MAX, 0, 0),
             rng: rng::seeded(u64::from(tid)),
         }
     }
@@ -167,8 +176,10 @@ impl<'p, D: Domain> Thread<'p, D> {
     /// return.
     ///
     /// # Errors
-    /// What `body` gave up with; `Kind::Full`, `Kind::Poisoned`, `Kind::Device`. Nothing is changed
-    /// then, except that after `Kind::Device` the last transaction may or may not be durable.
+    /// What `body` gave up with; `Kind::Full`, `Kind::Poisoned`, `Kind::Device`; `Kind::Nested` when
+    /// another handle of this thread, which waits for this call to return, is in the way;
+    /// `Kind::Forked` in a child of the pool's owner. Nothing is changed then, except that after
+    /// `Kind::Device` the last transaction may or may not be durable.
     pub fn atomically<R>(
         &mut self,
         body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
@@ -222,7 +233,10 @@ impl<'p, D: Domain> Thread<'p, D> {
     ) -> Result<Option<R>> {
         match self.attempt(Mode::Update, &mut body) {
             Ok(value) => Ok(Some(value)),
-            Err(Abort(Reason::Conflict)) => Ok(None),
+            Err(Abort(Reason::Conflict)) => {
+                self.rival.2 = 0;
+                Ok(None)
+            }
             Err(Abort(Reason::Failed(e))) => Err(e),
         }
     }
@@ -249,6 +263,7 @@ impl<'p, D: Domain> Thread<'p, D> {
                 Err(Abort(Reason::Failed(e))) => return Err(e),
                 Err(Abort(Reason::Conflict)) => losses += 1,
             }
+            self.check_nesting()?;
             self.back_off(losses);
             if losses == PATIENCE {
                 self.stats.elders_count += 1;
@@ -264,6 +279,10 @@ impl<'p, D: Domain> Thread<'p, D> {
         mode: Mode,
         body: &mut impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R, Abort> {
+        self.pool.check_owner()?;
+        if mode == Mode::Update {
+            self.pool.calm.marks.begin_here(self.tid as usize);
+        }
         self.starts.learn(self.tid as usize, self.clock);
         let mut tx = Tx::begin(self, mode);
         let done = match body(&mut tx) {
@@ -274,7 +293,10 @@ impl<'p, D: Domain> Thread<'p, D> {
         tx.end();
         std::mem::forget(tx);
         match &done {
-            Ok(_) => self.stats.commits_count += 1,
+            Ok(_) => {
+                self.stats.commits_count += 1;
+                self.rival.2 = 0;
+            }
             Err(abort) => self.learn(abort),
         }
         self.elder = false;
@@ -291,6 +313,33 @@ impl<'p, D: Domain> Thread<'p, D> {
         }
     }
 
+    /// Notes that a version of slot `tid` made this attempt lose.
+    #[cold]
+    pub(crate) fn lost_to(&mut self, tid: usize, clock: u64) {
+        if !self.pool.calm.marks.is_here(tid) || tid == self.tid as usize {
+            return;
+        }
+        let (before, reached, times) = self.rival;
+        let again = before == tid && clock > reached;
+        self.rival = (tid, clock, if again { times.saturating_add(1) } else { 1 });
+    }
+
+    /// Whether running again can help: not while a handle below this one on the same stack of calls
+    /// holds a record or writes what this one reads.
+    #[cold]
+    fn check_nesting(&mut self) -> Result<()> {
+        let (tid, _, times) = self.rival;
+        if times < PATIENCE {
+            return Ok(());
+        }
+        self.rival.2 = 0;
+        let text = format!(
+            "the handle of thread slot {tid}, used on this same thread, is in the way for ever: one \
+             runs inside the other's closure and both use one object; use one handle for both"
+        );
+        Err(Error::new(Kind::Nested, text))
+    }
+
     /// Waits a random while that grows with the losses, up to a bound.
     fn back_off(&mut self, losses: u32) {
         if cfg!(any(loom, shuttle)) || losses > 6 {
@@ -303,8 +352,17 @@ impl<'p, D: Domain> Thread<'p, D> {
 
     /// One more look at a record that another holds; a conflict when there were enough.
     #[cold]
-    pub(crate) fn look_again(&self, looks: &mut u32, patient: bool) -> Result<(), Abort> {
+    pub(crate) fn look_again(
+        &mut self,
+        seen: Orec,
+        looks: &mut u32,
+        patient: bool,
+    ) -> Result<(), Abort> {
         *looks += 1;
+        if !seen.is_free() && self.pool.calm.marks.is_here(seen.owner() as usize) {
+            self.rival = (seen.owner() as usize, 0, HELD);
+            return Err(Abort::conflict());
+        }
         let patient = patient || self.elder;
         if *looks > if patient { PATIENT_LOOKS_MAX } else { LOOKS_MAX } {
             return Err(Abort::conflict());
@@ -321,10 +379,32 @@ impl<'p, D: Domain> Thread<'p, D> {
     pub(crate) fn take_free<T: Record>(&mut self) -> Result<Place<'p>> {
         let at = self.free_list(T::TAG);
         if self.free[at].1.is_empty() {
-            self.pool.refill::<T>(&mut self.free[at].1)?;
+            self.refill::<T>(at)?;
         }
         let offset = self.free[at].1.pop().expect("invariant: just refilled");
         self.pool.locate::<T>(crate::Ref::from_offset(offset))
+    }
+
+    #[cold]
+    fn refill<T: Record>(&mut self, at: usize) -> Result<()> {
+        loop {
+            match self.pool.refill::<T>(&mut self.free[at].1) {
+                Err(full) if full.kind() == Kind::Full => {
+                    self.hand_in();
+                    if !self.pool.recycle(self.tid)? {
+                        return Err(full);
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives every free object back to the pool.
+    fn hand_in(&mut self) {
+        for (tag, list) in &mut self.free {
+            self.pool.give_free(*tag, list.drain(..));
+        }
     }
 
     /// Keeps a free object, passing some on when there are many.
@@ -348,9 +428,7 @@ impl<'p, D: Domain> Thread<'p, D> {
 
 impl<D: Domain> Drop for Thread<'_, D> {
     fn drop(&mut self) {
-        for (tag, list) in &mut self.free {
-            self.pool.give_free(*tag, list.drain(..));
-        }
+        self.hand_in();
         self.pool.release(self.tid, self.clock);
     }
 }

@@ -21,7 +21,7 @@
 
 use std::hint::cold_path;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use littoral_base::mutant;
 use littoral_base::sync::atomic::{AtomicU64, fence};
@@ -29,11 +29,11 @@ use littoral_device::memory::{Domain, LINE_BYTES};
 
 use crate::barrier::store_then_fence;
 use crate::error::{Abort, Error, Kind, Result};
-use crate::format::{object_bytes, slot_bytes};
+use crate::format::{ClockOf, object_bytes, slot_bytes};
 use crate::peers::mark;
 use crate::pool::Pool;
 use crate::record::{By, Look, Record, Ref, Whole, Words};
-use crate::root::{ROOTS_MAX, Root, packed};
+use crate::root::Root;
 use crate::table::Place;
 use crate::thread::{ReadEntry, Thread, WriteEntry};
 use crate::word::{CLOCK_MAX, Orec, Stamp, State};
@@ -98,6 +98,8 @@ pub trait Access {
     fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort>;
 }
 
+mod roots;
+
 /// A running transaction.
 pub struct Tx<'t, 'p, D: Domain> {
     th: &'t mut Thread<'p, D>,
@@ -108,6 +110,8 @@ pub struct Tx<'t, 'p, D: Domain> {
     marked: bool,
     /// Whether something was read and not noted.
     glanced: bool,
+    /// Slabs given back before a snapshot began.
+    recycled: u64,
 }
 
 impl<D: Domain> std::fmt::Debug for Tx<'_, '_, D> {
@@ -119,10 +123,12 @@ impl<D: Domain> std::fmt::Debug for Tx<'_, '_, D> {
 impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     pub(crate) fn begin(th: &'t mut Thread<'p, D>, mode: Mode) -> Self {
         debug_assert!(th.writes.is_empty() && th.reads.is_empty(), "one transaction at a time");
+        let mut recycled = 0;
         if matches!(mode, Mode::Snapshot(_)) {
             th.view.shut();
+            recycled = th.pool.recycled.load(Acquire);
         }
-        Tx { pool: th.pool, th, mode, committed: false, marked: false, glanced: false }
+        Tx { pool: th.pool, th, mode, committed: false, marked: false, glanced: false, recycled }
     }
 
     /// Copies a record.
@@ -197,11 +203,14 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// snapshot is read: then the view is shut.
     #[inline(always)]
     fn sight<T: Record>(&mut self, at: Ref<T>) -> Option<(Place<'p>, Orec)> {
-        let place = self.th.view.locate(at)?;
+        let (place, tag) = self.th.view.place(at)?;
         if const { object_bytes(T::WORDS) > LINE_BYTES } {
             self.th.view.touch(place, const { slot_bytes(T::WORDS) / LINE_BYTES });
         }
         let seen = Orec(place.orec.load(Acquire));
+        if tag.load(Acquire) != T::TAG {
+            return None;
+        }
         self.th.starts.settle(seen).then_some((place, seen))
     }
 
@@ -212,11 +221,35 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         at: Ref<T>,
         look: &mut L,
     ) -> Result<L::Out, Abort> {
-        let place = self.pool.locate(at)?;
+        let place = self.pool.locate(at).map_err(|e| self.astray(e))?;
         match self.inspect_slowly::<T, L>(place, look)? {
             Some(answer) => Ok(answer),
             None => Err(dangling(at)),
         }
+    }
+
+    /// What a reference that leads to no object of its type comes to: a conflict if it may have been
+    /// good when this transaction read it, because its memory has another type since.
+    #[cold]
+    #[inline(never)]
+    fn astray(&mut self, error: Error) -> Abort {
+        let moved = match self.mode {
+            Mode::Snapshot(_) => self.pool.recycled.load(Acquire) != self.recycled,
+            _ => self.glanced || !self.reads_stand(),
+        };
+        if moved { Abort::conflict() } else { error.into() }
+    }
+
+    /// Whether the object at `place`, whose record has been loaded, is of type `T`.
+    #[inline(always)]
+    fn is_of<T: Record>(&self, place: Place<'_>) -> bool {
+        self.pool.table.tag_at(place.base) == T::TAG
+    }
+
+    #[cold]
+    fn of_another_type(&mut self, place: Place<'_>) -> Abort {
+        let text = format!("reference @{:#x} leads to an object of another type", place.base);
+        self.astray(Error::new(Kind::BadReference, text))
     }
 
     /// Replaces a record.
@@ -225,7 +258,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// As `read`; `Kind::ReadOnly` outside an update transaction.
     #[inline]
     pub fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {
-        let place = self.pool.locate(at)?;
+        let place = self.pool.locate(at).map_err(|e| self.astray(e))?;
         let entry = self.open::<T>(place, false)?;
         if !self.th.writes[entry].live {
             return Err(dangling(at));
@@ -265,12 +298,13 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         Ok(Ref::from_offset(place.base as u64))
     }
 
-    /// Ends a record; its memory is reused once the transaction has committed.
+    /// Ends a record, and takes its names back; its memory is reused once the transaction has
+    /// committed.
     ///
     /// # Errors
     /// As `write`.
     pub fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort> {
-        let place = self.pool.locate(at)?;
+        let place = self.pool.locate(at).map_err(|e| self.astray(e))?;
         let entry = self.open::<T>(place, false)?;
         let entry = &mut self.th.writes[entry];
         if !entry.live {
@@ -278,57 +312,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         }
         (entry.live, entry.len) = (false, 0);
         self.th.churns = true;
-        Ok(())
-    }
-
-    /// What `name` leads to.
-    ///
-    /// # Errors
-    /// A conflict; `Kind::BadReference` when it is of another type; `Kind::Usage` for a bad name.
-    pub fn root<T: Record>(&mut self, name: &str) -> Result<Option<Ref<T>>, Abort> {
-        let name = packed(name)?;
-        for at in self.roots() {
-            match self.root_at(at)? {
-                Some(root) if root.is(&name) => return root.target().map(Some),
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
-
-    /// Makes `name` lead to `to`, replacing what it led to.
-    ///
-    /// # Errors
-    /// A conflict; `Kind::Full` when there are too many names; `Kind::Usage` for a bad name.
-    pub fn set_root<T: Record>(&mut self, name: &str, to: Ref<T>) -> Result<(), Abort> {
-        let (value, key) = (Root::new(name, to)?, packed(name)?);
-        let mut spare = None;
-        for at in self.roots() {
-            match self.root_at(at)? {
-                Some(root) if root.is(&key) => return self.write(at, &value),
-                Some(_) => {}
-                None => spare = spare.or(Some(at)),
-            }
-        }
-        let Some(at) = spare else {
-            return Err(Error::new(Kind::Full, "no room for another root name").into());
-        };
-        let entry = self.open::<Root>(self.pool.locate(at)?, true)?;
-        self.th.writes[entry].fresh = false;
-        self.put(entry, &value);
-        Ok(())
-    }
-
-    fn roots(&self) -> impl Iterator<Item = Ref<Root>> + use<D> {
-        let layout = self.pool.layout;
-        let step = const { crate::format::object_bytes(Root::WORDS) };
-        let n = (layout.slab_bytes() / step).min(ROOTS_MAX);
-        (0..n).map(move |i| Ref::from_offset((layout.slab_offset(0) + i * step) as u64))
-    }
-
-    fn root_at(&mut self, at: Ref<Root>) -> Result<Option<Root>, Abort> {
-        let place = self.pool.locate(at)?;
-        self.inspect_slowly::<Root, _>(place, &mut Whole::<Root>(PhantomData))
+        if self.pool.named.may_have(at.offset()) { self.end_names(at.offset()) } else { Ok(()) }
     }
 
     /// The payload of a slot, where the domain can be looked at in place.
@@ -385,11 +369,14 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         let (me, mut looks) = (self.th.tid, 0);
         loop {
             let seen = Orec(place.orec.load(Acquire));
+            if !self.is_of::<T>(place) {
+                return Err(self.of_another_type(place));
+            }
             if seen.is_mine(me) {
                 return Ok(self.inspect_own::<T, L>(place, look));
             }
             if seen.blocks(me) && !mutant!("ce_c") {
-                self.th.look_again(&mut looks, false)?;
+                self.th.look_again(seen, &mut looks, false)?;
                 continue;
             }
             if let Err(abort) = self.admit(seen) {
@@ -403,7 +390,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
                 self.note(place, seen);
                 return Ok(seen.live().then_some(answer));
             }
-            self.th.look_again(&mut looks, false)?;
+            self.th.look_again(again, &mut looks, false)?;
         }
     }
 
@@ -429,6 +416,9 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         let mut looks = 0;
         loop {
             let seen = Orec(place.orec.load(Acquire));
+            if !self.is_of::<T>(place) {
+                return Err(self.of_another_type(place));
+            }
             if !seen.is_committing() {
                 let (newest, before) = self.pool.table.epochs(place.base, step);
                 let slot = if newest <= epoch { seen.newest() } else { 1 - seen.newest() };
@@ -442,7 +432,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
                     return if known { Ok(alive) } else { Err(Abort::conflict()) };
                 }
             }
-            self.th.look_again(&mut looks, true)?;
+            self.th.look_again(seen, &mut looks, true)?;
         }
     }
 
@@ -487,6 +477,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             return Ok(());
         }
         self.th.lesson = Some((seen.tid(), seen.clock()));
+        self.th.lost_to(seen.tid(), seen.clock());
         Err(Abort::conflict())
     }
 
@@ -506,6 +497,16 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         })
     }
 
+    /// Notes whose version made a validation fail.
+    #[cold]
+    fn blame(&mut self) {
+        let now = |r: &ReadEntry<'_>| Orec(r.orec.load(Acquire));
+        let changed = |r: &&ReadEntry<'_>| now(r).version() != r.seen.version();
+        if let Some(culprit) = self.th.reads.iter().find(changed).map(now) {
+            self.th.lost_to(culprit.tid(), culprit.clock());
+        }
+    }
+
     fn check_update(&self) -> Result<(), Abort> {
         if self.mode == Mode::Update {
             return Ok(());
@@ -519,7 +520,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             return writes.iter().rposition(|w| w.base == place.base);
         }
         for (i, w) in writes.iter().enumerate().skip(index.len()) {
-            index.insert(w.base, i as u32);
+            index.insert(w.base, if mutant!("write_index_stale") { 0 } else { i as u32 });
         }
         index.get(&place.base).map(|&i| i as usize)
     }
@@ -530,13 +531,21 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         self.check_update()?;
         let seen = Orec(place.orec.load(Acquire));
         let locked = seen.owned(State::Intent, self.th.tid);
-        if seen.is_free() && self.exchange(place.orec, seen, locked) {
-            return self.enlist::<T>(place, seen, fresh);
+        let before = if seen.is_free() && self.exchange(place.orec, seen, locked) {
+            seen
+        } else {
+            match self.open_slowly(place)? {
+                Ok(entry) => return Ok(entry),
+                Err(before) => before,
+            }
+        };
+        if !self.is_of::<T>(place) {
+            // The slab was given to another type since the reference was found good.
+            cold_path();
+            self.set(place.orec, before.0);
+            return Err(self.of_another_type(place));
         }
-        match self.open_slowly(place)? {
-            Ok(entry) => Ok(entry),
-            Err(before) => self.enlist::<T>(place, before, fresh),
-        }
+        self.enlist::<T>(place, before, fresh)
     }
 
     /// The write set's entry of a record that is ours already, or what it was before it was locked.
@@ -554,7 +563,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             if seen.is_free() && self.exchange(place.orec, seen, locked) {
                 return Ok(Err(seen));
             }
-            self.th.look_again(&mut looks, false)?;
+            self.th.look_again(seen, &mut looks, false)?;
         }
     }
 
@@ -600,7 +609,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     #[inline(always)]
     fn exchange(&self, word: &AtomicU64, from: Orec, to: Orec) -> bool {
         self.wrote(word);
-        word.compare_exchange(from.0, to.0, Acquire, Relaxed).is_ok()
+        word.compare_exchange(from.0, to.0, AcqRel, Relaxed).is_ok()
     }
 
     #[inline(always)]
@@ -623,14 +632,17 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
 
     fn commit_writes(&mut self) -> Result<(), Abort> {
         let pool = self.pool;
+        pool.check_owner()?;
         pool.check_poison()?;
+        let early = mutant!("snapshot_epoch_early").then(|| pool.calm.epoch.load(SeqCst));
         self.marked = !mutant!("watch_mark");
         if self.marked {
             self.set(self.th.mark, mark(self.th.clock, true));
         }
         self.announce();
-        let epoch = pool.calm.epoch.load(SeqCst);
+        let epoch = early.unwrap_or_else(|| pool.calm.epoch.load(SeqCst));
         if !self.validate() {
+            self.blame();
             return Err(Abort::conflict());
         }
         self.step_clock()?;
@@ -692,7 +704,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// Step 5. Nobody reads the line before a restart, so it need not stay cached.
     fn store_frontier(&mut self) {
         let th = &mut *self.th;
-        th.line[0] = th.clock;
+        th.line[0] = ClockOf::Frontier.word(th.tid as usize, th.clock);
         th.pool.domain.store_line(th.pool.layout.frontier(th.tid as usize), &th.line);
     }
 
@@ -733,6 +745,8 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             let mut writes = std::mem::take(&mut self.th.writes);
             for w in writes.drain(..) {
                 let unused = if self.committed { !w.live } else { w.fresh };
+                // Root records are kept apart from other memory.
+                let unused = unused && w.tag != Root::TAG;
                 if unused {
                     self.th.keep_free(w.tag, w.base);
                 }

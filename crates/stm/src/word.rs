@@ -1,13 +1,14 @@
 //! The two packed words of the protocol: the persistent stamp and the volatile ownership record.
 //!
 //! ```text
-//! stamp  63..18 clock | 17..11 tid | 10..3 zero | 2 live | 1..0 count mod 4
+//! stamp  63..18 clock | 17..11 tid | 10..3 check | 2 live | 1..0 count mod 4
 //! orec   63 unsettled | 62..17 clock | 16..15 state | 14 newest slot | 13..7 owner, or count
 //!        6..0 tid
 //! ```
 //!
 //! - A stamp names the transaction (thread slot, clock) that wrote its slot; the count says which
-//!   of two valid slots is later. Zero: never written, or scrubbed.
+//!   of two valid slots is later. Zero: never written, or scrubbed. The check bits are
+//!   [`check`] of the others: a stamp with one flipped bit is always refused.
 //! - An orec caches the newest slot's stamp, so that reading and validating touch no medium and
 //!   committing reads none. Its version part (clock, newest and tid) changes with every commit and
 //!   never repeats. A free one has no owner and keeps the count there.
@@ -24,9 +25,24 @@ pub const THREADS_MAX: usize = 1 << TID_BITS;
 /// Clocks a thread slot can spend: 2^46, two years at a million transactions a second.
 pub(crate) const CLOCK_MAX: u64 = (1 << 46) - 1;
 
-const CLOCK_SHIFT: u32 = 18;
+/// Bits by which a clock lies above the low end of a persistent word.
+pub(crate) const CLOCK_SHIFT: u32 = 18;
 const TID_SHIFT: u32 = 11;
 const TID_MASK: u64 = (THREADS_MAX - 1) as u64;
+
+/// Check bits of `word`, `bits` of them: the high bits of its product with an odd constant.
+///
+/// The constant has no run of eight equal bits. So if one bit of `word` changes, the product changes
+/// by a power of two times the constant, whose part in the check bits is neither all zeros nor all
+/// ones, and a carry from below cannot undo it. Any other change is missed once in `2^bits`.
+#[inline(always)]
+pub(crate) const fn check(word: u64, bits: u32) -> u64 {
+    word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)
+}
+
+const CHECK_BITS: u32 = 8;
+const CHECK_SHIFT: u32 = 3;
+const CHECK_MASK: u64 = ((1 << CHECK_BITS) - 1) << CHECK_SHIFT;
 
 /// What a slot carries beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +54,13 @@ impl Stamp {
     pub(crate) fn new(tid: u32, clock: u64, live: bool, count: u64) -> Stamp {
         debug_assert!(clock <= CLOCK_MAX && u64::from(tid) <= TID_MASK);
         let id = clock << CLOCK_SHIFT | u64::from(tid) << TID_SHIFT;
-        Stamp(id | u64::from(live) << 2 | count & 3)
+        Stamp(id).with(live, count)
     }
     /// The stamp of the same transaction for another version.
     #[inline(always)]
     pub(crate) fn with(self, live: bool, count: u64) -> Stamp {
-        Stamp(self.0 & !7 | u64::from(live) << 2 | count & 3)
+        let plain = self.0 & !(CHECK_MASK | 7) | u64::from(live) << 2 | count & 3;
+        Stamp(plain | check(plain, CHECK_BITS) << CHECK_SHIFT)
     }
     pub(crate) fn clock(self) -> u64 {
         self.0 >> CLOCK_SHIFT
@@ -62,7 +79,7 @@ impl Stamp {
     }
     /// Whether the bits are ones that this format writes.
     pub(crate) fn is_formed(self) -> bool {
-        self.is_none() || (self.0 >> 3 & 0xff == 0 && self.clock() > 0)
+        self.is_none() || (self.with(self.live(), self.count()) == self && self.clock() > 0)
     }
 }
 
@@ -226,6 +243,8 @@ mod tests {
         );
         assert_eq!(stamp.with(false, 6), Stamp::new(127, CLOCK_MAX, false, 2));
         assert!(stamp.is_formed() && !Stamp(1 << 5).is_formed());
+        let zero = Stamp::new(0, 0, true, 1);
+        assert!(!zero.is_formed(), "clocks begin at one");
         let free = Orec::free(stamp, 1);
         assert_eq!((free.tid(), free.clock(), free.newest()), (127, CLOCK_MAX, 1));
         assert!(free.live() && free.is_free() && free.count() == 3);
@@ -278,5 +297,16 @@ mod tests {
         starts.learn(127, CLOCK_MAX);
         assert!(starts.settle(Orec::free(Stamp::new(127, CLOCK_MAX, true, 3), 1)));
         assert!(!starts.settle(Orec::free(Stamp::new(127, CLOCK_MAX, false, 3), 1)));
+    }
+
+    #[test]
+    fn no_flipped_bit_makes_a_stamp_of_another() {
+        for i in 0..2000u64 {
+            let clock = (littoral_base::rng::mix(i) % CLOCK_MAX) >> (i % 46);
+            let stamp = Stamp::new(i as u32 % 128, clock.max(1), i & 4 == 0, i);
+            assert!(stamp.is_formed());
+            assert!((0..64).all(|bit| !Stamp(stamp.0 ^ 1 << bit).is_formed()), "{stamp:?}");
+        }
+        assert!((0..64).all(|bit| !Stamp(1 << bit).is_formed()), "an unused slot");
     }
 }

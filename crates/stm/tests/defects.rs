@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use littoral_device::pmem::sim::as_actor;
 use littoral_device::pmem::trace::{Enumerate, Tear};
 use littoral_device::pmem::{Dram, Sim};
-use littoral_stm::{Abort, Options, Pool, Ref, Restart, Thread};
+use littoral_stm::{Abort, Kind, Options, Pool, Ref, Restart, Thread};
 
 littoral_stm::record! {
     struct Cell = "test.cell/1" { value: u64 }
@@ -311,4 +311,71 @@ fn a_long_transaction_that_began_beside_a_commit_walks_what_it_read() {
     as_actor(1, || writer.once(|tx| tx.write(f, &Cell { value: 1 }))).unwrap().unwrap();
     assert_eq!(found.load(Ordering::Relaxed), 2);
     assert_eq!(th.read_only(|tx| tx.read(to)).unwrap().value, 1);
+}
+
+/// More writes than are looked through one by one: those that come again are found by an index.
+#[test]
+fn a_record_read_or_written_again_after_many_writes_is_the_transactions_own() {
+    let pool = Pool::create(Dram::new(64 << 10), &options()).unwrap();
+    let all: [Ref<Cell>; 40] = cells(&pool);
+    let mut th = pool.thread().unwrap();
+    let done = th.once(|tx| {
+        for (i, &cell) in all.iter().enumerate() {
+            tx.write(cell, &Cell { value: i as u64 })?;
+            // Asked in between too, so that the index grows in several steps.
+            for back in [0, i / 2, i] {
+                assert_eq!(tx.read(all[back])?.value, back as u64, "own write {back} of {i}");
+            }
+        }
+        for (i, &cell) in all.iter().enumerate().step_by(3) {
+            tx.write(cell, &Cell { value: 1000 + i as u64 })?;
+        }
+        Ok(())
+    });
+    assert_eq!(done.unwrap(), Some(()));
+    let seen = th.read_only(|tx| {
+        all.iter().map(|&c| Ok(tx.read(c)?.value)).collect::<Result<Vec<_>, Abort>>()
+    });
+    let wanted: Vec<u64> = (0..40).map(|i| if i % 3 == 0 { 1000 + i } else { i }).collect();
+    assert_eq!(seen.unwrap(), wanted);
+}
+
+/// A handle inside another's closure on the same thread waits for what cannot come.
+#[test]
+fn two_handles_of_one_thread_on_one_object_are_told_instead_of_waiting_for_ever() {
+    let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
+    let [a, b] = cells(&pool);
+    let (mut outer, mut inner) = (pool.thread().unwrap(), pool.thread().unwrap());
+    // The outer one holds the record that the inner one wants.
+    let done = outer.atomically(|tx| {
+        tx.write(a, &Cell { value: 1 })?;
+        let error = inner.atomically(|tx| tx.write(a, &Cell { value: 2 })).unwrap_err();
+        assert_eq!(error.kind(), Kind::Nested);
+        assert!(error.to_string().contains("thread slot 0"), "{error}");
+        inner.atomically(|tx| tx.write(b, &Cell { value: 3 }))?;
+        Ok(())
+    });
+    done.unwrap();
+    // The inner one writes what the outer one has read, each time anew.
+    let mut next = 10;
+    let error = outer.atomically(|tx| {
+        tx.read(b)?;
+        next += 1;
+        inner.atomically(|tx| tx.write(b, &Cell { value: next }))?;
+        tx.write(a, &Cell { value: 9 })
+    });
+    assert_eq!(error.unwrap_err().kind(), Kind::Nested);
+    let error = outer.read_only(|tx| {
+        let before = tx.read(b)?.value;
+        next += 1;
+        inner.atomically(|tx| tx.write(b, &Cell { value: next }))?;
+        Ok(before + tx.read(b)?.value)
+    });
+    assert_eq!(error.unwrap_err().kind(), Kind::Nested);
+    // One after the other is fine, as often as one likes.
+    for value in 0..100 {
+        set(&mut outer, &[(a, value)]);
+        inner.atomically(|tx| tx.update(a, |x| x.value += 1)).unwrap();
+    }
+    assert_eq!(outer.read_only(|tx| tx.read(a)).unwrap().value, 100);
 }

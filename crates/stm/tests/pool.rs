@@ -102,6 +102,133 @@ fn a_named_root_survives_a_file_reopened_both_ways() {
 }
 
 #[test]
+fn a_name_is_taken_back_by_hand_by_null_and_with_its_object() {
+    let pool = Pool::create(Sim::new(64 << 10), &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cell = th.atomically(|tx| tx.alloc(&Cell { value: 1 })).unwrap();
+    let name = |th: &mut littoral_stm::Thread<'_, Sim>, name: &str| {
+        th.atomically(|tx| tx.set_root(name, cell)).unwrap();
+    };
+    let names = || pool.roots().unwrap().into_iter().map(|r| r.name).collect::<Vec<_>>();
+    ["a", "b", "c", "d"].iter().for_each(|n| name(&mut th, n));
+    assert!(th.atomically(|tx| tx.clear_root("b")).unwrap());
+    assert!(!th.atomically(|tx| tx.clear_root("b")).unwrap());
+    th.atomically(|tx| tx.set_root("c", Ref::<Cell>::NULL)).unwrap();
+    assert_eq!(names(), ["a", "d"]);
+    assert_eq!(th.read_only(|tx| tx.root::<Cell>("c")).unwrap(), None);
+    // Ended and named again in one transaction, and a name that moves.
+    th.atomically(|tx| {
+        tx.clear_root("a")?;
+        tx.set_root("a", cell)?;
+        let other = tx.alloc(&Cell { value: 2 })?;
+        tx.set_root("d", other)
+    })
+    .unwrap();
+    th.atomically(|tx| tx.free(cell)).unwrap();
+    assert_eq!(names(), ["d"], "the object ended and took its name with it");
+    // Its memory serves another object, which has no name.
+    let again = th.atomically(|tx| tx.alloc(&Cell { value: 3 })).unwrap();
+    assert_eq!((again, names()), (cell, vec!["d".to_owned()]));
+    let gone = th.atomically(|tx| tx.set_root("e", Ref::<Cell>::from_offset(1 << 40)));
+    assert_eq!(gone.unwrap_err().kind(), Kind::BadReference);
+    drop(th);
+    // A restart knows which objects have names.
+    let pool = Pool::open(pool.into_domain(), Restart::Lazy).unwrap();
+    let mut th = pool.thread().unwrap();
+    let d = th.read_only(|tx| tx.root::<Cell>("d")).unwrap().unwrap();
+    th.atomically(|tx| tx.free(d)).unwrap();
+    assert_eq!(pool.roots().unwrap(), []);
+}
+
+#[test]
+fn a_mebibyte_holds_as_many_names_as_it_says_and_one_more_is_refused() {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cell = th.atomically(|tx| tx.alloc(&Cell { value: 1 })).unwrap();
+    let most = pool.info().unwrap().roots_max;
+    assert_eq!(most, 64);
+    for round in 0..2 {
+        for i in 0..most {
+            th.atomically(|tx| tx.set_root(&format!("{round}-{i}"), cell)).unwrap();
+        }
+        let more = th.atomically(|tx| tx.set_root("more", cell)).unwrap_err();
+        assert_eq!(more.kind(), Kind::Full);
+        assert_eq!(pool.roots().unwrap().len() as u64, most);
+        for i in 0..most {
+            assert!(th.atomically(|tx| tx.clear_root(&format!("{round}-{i}"))).unwrap());
+        }
+    }
+}
+
+/// Fills the pool with objects of a type.
+fn fill<T: Record, D: Domain>(th: &mut littoral_stm::Thread<'_, D>, value: &T) -> Vec<Ref<T>> {
+    let mut all = Vec::new();
+    loop {
+        match th.atomically(|tx| tx.alloc(value)) {
+            Ok(at) => all.push(at),
+            Err(full) => {
+                assert_eq!(full.kind(), Kind::Full);
+                return all;
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_of_one_type_serves_another_once_its_objects_have_ended() {
+    let (cell, wide) = (Cell { value: 1 }, Wide { words: [2; 20] });
+    for restart in [None, Some(Restart::Lazy), Some(Restart::Scan)] {
+        let mut pool = Pool::create(Sim::new(32 << 10), &tiny()).unwrap();
+        for round in 0..3 {
+            let mut th = pool.thread().unwrap();
+            let cells = fill(&mut th, &cell);
+            assert!(cells.len() > 100, "{} cells, {restart:?}, round {round}", cells.len());
+            for &at in &cells {
+                th.atomically(|tx| tx.free(at)).unwrap();
+            }
+            drop(th);
+            if let Some(restart) = restart {
+                pool = Pool::open(pool.into_domain(), restart).unwrap();
+            }
+            let mut th = pool.thread().unwrap();
+            let wides = fill(&mut th, &wide);
+            assert!(wides.len() > 20, "{} wides, {restart:?}, round {round}", wides.len());
+            let stale = th.atomically(|tx| tx.read(cells[0])).unwrap_err();
+            assert_eq!(stale.kind(), Kind::BadReference);
+            let stale = th.atomically(|tx| tx.write(cells[1], &cell)).unwrap_err();
+            assert_eq!(stale.kind(), Kind::BadReference);
+            for &at in &wides {
+                assert_eq!(th.read_only(|tx| tx.read(at)).unwrap(), wide);
+                th.atomically(|tx| tx.free(at)).unwrap();
+            }
+        }
+        let again = Pool::open(pool.into_domain(), Restart::Scan).unwrap();
+        let types = again.info().unwrap().types;
+        assert!(types.iter().all(|t| t.objects_count == 0), "{types:?}");
+    }
+}
+
+#[test]
+fn a_slab_with_one_living_object_keeps_its_type() {
+    let pool = Pool::create(Dram::new(32 << 10), &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cells = fill(&mut th, &Cell { value: 7 });
+    // One object of every slab stays: a slab of 1024 bytes holds sixteen.
+    let (kept, ended): (Vec<_>, Vec<_>) = cells
+        .iter()
+        .partition::<Vec<Ref<Cell>>, _>(|at| at.offset() % 1024 == cells[0].offset() % 1024);
+    for at in ended {
+        th.atomically(|tx| tx.free(at)).unwrap();
+    }
+    let full = th.atomically(|tx| tx.alloc(&Wide { words: [1; 20] })).unwrap_err();
+    assert_eq!(full.kind(), Kind::Full);
+    for at in kept {
+        assert_eq!(th.read_only(|tx| tx.read(at)).unwrap().value, 7);
+    }
+    th.atomically(|tx| tx.alloc(&Cell { value: 8 })).unwrap();
+}
+
+#[test]
 fn a_full_pool_fails_that_transaction_whole_and_freeing_makes_room() {
     let pool = Pool::create(Dram::new(8 << 10), &tiny()).unwrap();
     let mut th = pool.thread().unwrap();

@@ -28,6 +28,15 @@ impl FileCopy {
     pub fn open(path: &Path) -> Result<Self> {
         Ok(FileCopy { map: Mapping::open_copy(path)? })
     }
+
+    /// The file at `path` while an owner may be changing it: pages not changed here show what the
+    /// owner stores. For what is sound by itself at any moment, such as words with a checksum.
+    ///
+    /// # Errors
+    /// As `open`, but that an owner is no hindrance.
+    pub fn beside_owner(path: &Path) -> Result<Self> {
+        Ok(FileCopy { map: Mapping::open_beside(path)? })
+    }
 }
 
 impl Domain for FileCopy {

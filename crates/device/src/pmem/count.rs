@@ -105,6 +105,9 @@ impl<D: Domain> Domain for Counted<D> {
     fn len(&self) -> usize {
         self.inner.len()
     }
+    fn owner_before_fork(&self) -> Option<u32> {
+        self.inner.owner_before_fork()
+    }
     fn promise(&self) -> Promise {
         self.inner.promise()
     }

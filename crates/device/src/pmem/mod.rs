@@ -30,7 +30,7 @@ pub use copy::FileCopy;
 pub use count::{Counted, MemoryCounts};
 pub use dram::Dram;
 pub use flush::{Eadr, FlushFence, platform_has_eadr};
-pub use msync::Msync;
+pub use msync::{Msync, best_promise};
 pub use paced::{Paced, PmemProfile};
 pub use raw::flush::Flush;
 pub use shadow::Shadow;

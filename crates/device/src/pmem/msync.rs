@@ -15,6 +15,7 @@
 //! ramfs), where there is no device to flush.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -72,13 +73,27 @@ impl Group {
 }
 
 fn promise_of(map: &Mapping) -> Promise {
-    let Some(kind) = map.file().and_then(|f| rustix::fs::fstatfs(f).ok()) else {
-        return Promise::ProcessDeath;
-    };
+    map.file().map_or(Promise::ProcessDeath, promise_of_file)
+}
+
+fn promise_of_file(file: &File) -> Promise {
+    let Ok(kind) = rustix::fs::fstatfs(file) else { return Promise::ProcessDeath };
     match kind.f_type as u64 & 0xffff_ffff {
         TMPFS_MAGIC | RAMFS_MAGIC => Promise::ProcessDeath,
         _ => Promise::DeviceFlush,
     }
+}
+
+/// What the strongest domain over the file at `path` would promise: [`Promise::PowerLoss`] on DAX
+/// memory, otherwise what [`Msync`] does. Takes no lock, so an owner is no hindrance and not
+/// hindered.
+///
+/// # Errors
+/// `Kind::Io` when the file cannot be opened for writing, `Kind::Foreign` for a length that no
+/// domain has.
+pub fn best_promise(path: &Path) -> Result<Promise> {
+    let (is_dax, file) = Mapping::probe(path)?;
+    Ok(if is_dax { Promise::PowerLoss } else { promise_of_file(&file) })
 }
 
 impl Msync {

@@ -147,6 +147,9 @@ impl<D: Domain, C: Clock + Send + Sync> Domain for Paced<D, C> {
     fn len(&self) -> usize {
         self.inner.len()
     }
+    fn owner_before_fork(&self) -> Option<u32> {
+        self.inner.owner_before_fork()
+    }
     fn promise(&self) -> Promise {
         self.inner.promise()
     }

@@ -9,7 +9,7 @@
 //!
 //! [`run`] makes histories: two or three threads with two transactions each on three objects, at
 //! most three attempts an update transaction, with random pauses inside and out. One transaction in
-//! four or so only reads and one in four is retried by the engine until it commits; all their
+//! four or so only reads, half of them a snapshot, and one in four is retried by the engine until it commits; all their
 //! attempts are in the history, also those that noted no read.
 
 use std::collections::HashSet;
@@ -262,6 +262,7 @@ impl Player<'_> {
         reads_only: bool,
     ) -> Result<Vec<Attempt>> {
         let (time, mut all) = (self.time, Vec::<Attempt>::new());
+        let snapshot = self.rng.random_range(0..2u32) == 0;
         let steps: Vec<Step> = self.paced(steps, reads_only);
         let body = |tx: &mut Tx<'_, '_, D>| {
             if let Some(lost) = all.last_mut() {
@@ -272,7 +273,11 @@ impl Player<'_> {
             all.push(attempt);
             done
         };
-        if reads_only { th.read_only(body) } else { th.atomically(body) }?;
+        match (reads_only, snapshot) {
+            (true, true) => th.snapshot(body),
+            (true, false) => th.read_only(body),
+            (false, _) => th.atomically(body),
+        }?;
         let done = all.last_mut().expect("invariant: the closure ran");
         (done.committed, done.end) = (true, time.fetch_add(1, SeqCst));
         Ok(all)

@@ -7,13 +7,14 @@
 //!   error with its offset; of two versions the later count is the one shown.
 //! - Types are told by tag; [`type_name`] knows those of this crate.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use littoral_device::memory::Domain;
 
 use super::Pool;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Frontier, Layout, SlabEntry, object_bytes, slot_bytes};
+use crate::format::{EntryState, Frontier, Layout, SlabEntry, object_bytes, slot_bytes};
 use crate::record::Record;
 use crate::root::Root;
 use crate::structures::known_types;
@@ -71,6 +72,58 @@ impl Unfinished {
     }
 }
 
+/// What a pool is used for, as its superblock and slab table say.
+///
+/// Each is checked by itself, so it can be read while an owner works on the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// Bytes of the pool.
+    pub pool_bytes: u64,
+    /// Bytes of a slab.
+    pub slab_bytes: u64,
+    /// Slabs the pool has room for.
+    pub slabs_max: u64,
+    /// Slabs in use.
+    pub slabs_count: u64,
+    /// Thread slots.
+    pub threads_max: u64,
+    /// Names the pool has room for.
+    pub roots_max: u64,
+    /// Each type: tag, words of payload, objects there is room for.
+    pub types: Vec<(u64, u64, u64)>,
+}
+
+impl Outline {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// As [`Pool::open`] for the superblock.
+    pub fn read<D: Domain>(domain: &D) -> Result<Outline> {
+        let layout = Layout::read(domain)?;
+        let mut types: Vec<(u64, u64, u64)> = Vec::new();
+        let mut slabs_count = 0;
+        for slab in 0..layout.slabs {
+            // An entry that is being written reads as none yet.
+            let EntryState::Typed(entry) = SlabEntry::read(domain, &layout, slab) else { continue };
+            let room = (layout.slab_bytes() / object_bytes(entry.words)) as u64;
+            slabs_count += 1;
+            match types.iter_mut().find(|t| t.0 == entry.tag) {
+                Some(known) => known.2 += room,
+                None => types.push((entry.tag, entry.words as u64, room)),
+            }
+        }
+        Ok(Outline {
+            pool_bytes: layout.bytes as u64,
+            slab_bytes: layout.slab_bytes() as u64,
+            slabs_max: layout.slabs as u64,
+            slabs_count,
+            threads_max: layout.threads as u64,
+            roots_max: layout.roots_max() as u64,
+            types,
+        })
+    }
+}
+
 /// The name behind a tag, of this crate's own types.
 pub fn type_name(of: u64) -> Option<&'static str> {
     let mut known = known_types().into_iter().chain([(Root::TAG, Root::NAME)]);
@@ -82,13 +135,25 @@ impl<D: Domain> Pool<D> {
     ///
     /// # Errors
     /// `Kind::Corrupt` with the offset for damage, `Kind::Device`.
-    pub fn walk(&self, mut see: impl FnMut(&ObjectView) -> bool) -> Result<()> {
+    pub fn walk(&self, see: impl FnMut(&ObjectView) -> bool) -> Result<()> {
         self.resolve_all()?;
-        let entries = self.growth.lock().expect("invariant: no panic inside").entries.clone();
-        for (slab, entry) in entries.iter().enumerate() {
+        self.walk_slabs(0..self.layout.slabs, see)
+    }
+
+    /// Shows every live object of some slabs, which are resolved first.
+    pub(super) fn walk_slabs(
+        &self,
+        slabs: Range<usize>,
+        mut see: impl FnMut(&ObjectView) -> bool,
+    ) -> Result<()> {
+        for slab in slabs {
+            let mut growth = self.growth.lock().expect("invariant: no panic inside");
+            let Some(entry) = growth.entries[slab] else { continue };
+            self.resolve_under(&mut growth, slab)?;
+            drop(growth);
             let (base, step) = (self.layout.slab_offset(slab), object_bytes(entry.words));
             for object in 0..self.layout.slab_bytes() / step {
-                let view = self.view(base + object * step, entry)?;
+                let view = self.view(base + object * step, &entry)?;
                 if view.is_some_and(|v| !see(&v)) {
                     return Ok(());
                 }
@@ -116,19 +181,43 @@ impl<D: Domain> Pool<D> {
         Ok(Some(ObjectView { offset: base as u64, tag: entry.tag, thread, clock, words }))
     }
 
+    /// What each slab is used for.
+    pub(crate) fn entries(&self) -> Vec<Option<SlabEntry>> {
+        self.growth.lock().expect("invariant: no panic inside").entries.clone()
+    }
+
+    /// The living object at `at`, of whatever type its slab has.
+    pub(crate) fn object_at(&self, at: u64) -> Result<Option<ObjectView>> {
+        let within = usize::try_from(at).ok().and_then(|at| at.checked_sub(self.layout.data));
+        let slab = within.map_or(usize::MAX, |w| w >> self.layout.slab_shift);
+        let entries = &self.growth.lock().expect("invariant: no panic inside").entries;
+        let Some(&Some(entry)) = entries.get(slab) else { return Ok(None) };
+        let rest = at as usize - self.layout.slab_offset(slab);
+        let step = object_bytes(entry.words);
+        if !rest.is_multiple_of(step) || rest + step > self.layout.slab_bytes() {
+            return Ok(None);
+        }
+        self.view(at as usize, &entry)
+    }
+
     /// The named roots, each checked to lead to a live object of its type.
     ///
     /// # Errors
     /// `Kind::Corrupt` for a root that leads nowhere, or other damage.
     pub fn roots(&self) -> Result<Vec<RootView>> {
-        let mut roots = Vec::new();
-        self.walk(|o| {
-            if o.tag == Root::TAG {
-                let (name, tag, offset) = Root::load(|i| o.words[i]).shown();
-                roots.push(RootView { name, tag, offset });
+        let (mut roots, mut sound) = (Vec::new(), Ok(()));
+        self.check_owner()?;
+        self.walk_slabs(0..self.layout.root_slabs(), |o| {
+            match Root::load(|i| o.words[i]).checked(o.offset) {
+                Ok(root) => {
+                    let (name, tag, offset) = root.shown();
+                    roots.push(RootView { name, tag, offset });
+                }
+                Err(damage) => sound = Err(damage),
             }
-            o.tag == Root::TAG
+            sound.is_ok()
         })?;
+        sound?;
         let mut lost: Vec<&RootView> = roots.iter().collect();
         self.walk(|o| {
             lost.retain(|r| (r.offset, r.tag) != (o.offset, o.tag));

@@ -7,6 +7,7 @@
 use std::hint::select_unpredictable;
 
 use super::Map;
+use super::audit::{Audit, Checked, Damage};
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Field, Look, Ref, Words};
 use crate::tx::Access;
@@ -187,6 +188,32 @@ impl Map for SearchTree {
             }
         }
         Ok(Some(node.value))
+    }
+}
+
+impl Checked for TreeHead {
+    fn check(at: u64, ob: &mut Audit<'_>) -> Result<(), Damage> {
+        let head: TreeHead = ob.enter(at)?;
+        // A tree without balancing may be as deep as it is large: no recursion.
+        let mut waiting = vec![(head.root, 0, u64::MAX)];
+        while let Some((at, first, last)) = waiting.pop() {
+            if at.is_null() {
+                continue;
+            }
+            let node: Node = ob.enter(at.offset())?;
+            let key = node.key;
+            if !(first..=last).contains(&key) {
+                return Err(ob.damage(at.offset(), format!("key {key} is out of order")));
+            }
+            let [left, right] = [node.sides.get(0), node.sides.get(1)];
+            let beside = |side: &Ref<Node>, end: u64| side.is_null() || key != end;
+            if !beside(&left, first) || !beside(&right, last) {
+                return Err(ob.damage(at.offset(), "it has a subtree without room".to_owned()));
+            }
+            waiting.push((left, first, key.saturating_sub(1)));
+            waiting.push((right, key.saturating_add(1), last));
+        }
+        Ok(())
     }
 }
 

@@ -9,9 +9,10 @@
 //!   new key: ascending insertion leaves full nodes.
 //! - Leaves are not chained: a scan walks its path, so removing a leaf touches only its parent.
 
-use std::ops::Range;
+use std::ops::{Bound, RangeBounds};
 
 use super::Map;
+use super::audit::{Audit, Checked, Damage};
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
@@ -158,6 +159,49 @@ impl Inner {
     }
 }
 
+impl BTreeHead {
+    /// The root record, if the tree has no more levels than any can have.
+    fn sound(self) -> Result<BTreeHead, Abort> {
+        if self.height <= HEIGHT_MAX as u64 {
+            return Ok(self);
+        }
+        let text = format!("a tree of {} levels: its root record is damaged", self.height);
+        Err(Error::new(Kind::Corrupt, text).into())
+    }
+}
+
+/// The first and the last key of a range; none of an empty one.
+fn ends(keys: &impl RangeBounds<u64>) -> Option<(u64, u64)> {
+    let first = match keys.start_bound() {
+        Bound::Unbounded => 0,
+        Bound::Included(&key) => key,
+        Bound::Excluded(&key) => key.checked_add(1)?,
+    };
+    let last = match keys.end_bound() {
+        Bound::Unbounded => u64::MAX,
+        Bound::Included(&key) => key,
+        Bound::Excluded(&key) => key.checked_sub(1)?,
+    };
+    (first <= last).then_some((first, last))
+}
+
+#[cold]
+fn overfull<T>(at: Ref<T>, len: u64) -> Abort {
+    let text = format!("the node at {at:?} says it has {len} keys of {ENTRIES}: it is damaged");
+    Error::new(Kind::Corrupt, text).into()
+}
+
+fn sound_leaf<A: Access>(tx: &mut A, at: Ref<Leaf>) -> Result<Leaf, Abort> {
+    let leaf = tx.read(at)?;
+    if leaf.len <= ENTRIES as u64 { Ok(leaf) } else { Err(overfull(at, leaf.len)) }
+}
+
+fn sound_inner<A: Access>(tx: &mut A, at: u64) -> Result<Inner, Abort> {
+    let at = Ref::from_offset(at);
+    let inner: Inner = tx.read(at)?;
+    if inner.len <= ENTRIES as u64 { Ok(inner) } else { Err(overfull(at, inner.len)) }
+}
+
 /// A durable B+-tree.
 #[derive(Clone, Copy, Debug)]
 pub struct BTree {
@@ -200,30 +244,32 @@ impl BTree {
         self.at
     }
 
-    /// Calls `visit` with the entries whose keys are in `keys`, in order, until it answers false.
+    /// Calls `visit` with the entries whose keys are in `keys`, in order, until it answers false. A
+    /// range that ends before it begins holds no key; `a..=u64::MAX` reaches the last.
     ///
     /// # Errors
-    /// A conflict.
+    /// A conflict; `Kind::Corrupt` for a damaged node.
     pub fn scan<A: Access>(
         &self,
         tx: &mut A,
-        keys: Range<u64>,
+        keys: impl RangeBounds<u64>,
         mut visit: impl FnMut(u64, u64) -> bool,
     ) -> Result<(), Abort> {
-        let head = tx.read(self.at)?;
+        let Some((first, last)) = ends(&keys) else { return Ok(()) };
+        let head = tx.read(self.at)?.sound()?;
         // Nodes still to visit, the next one last.
         let mut waiting = vec![(head.root, head.height)];
         while let Some((at, height)) = waiting.pop() {
             if height > 0 {
-                let inner = tx.read(Ref::<Inner>::from_offset(at))?;
-                let within = inner.child_of(keys.start)..inner.child_of(keys.end) + 1;
+                let inner = sound_inner(tx, at)?;
+                let within = inner.child_of(first)..inner.child_of(last) + 1;
                 waiting.extend(inner.children[within].iter().rev().map(|&c| (c, height - 1)));
                 continue;
             }
-            let leaf = tx.read(Ref::<Leaf>::from_offset(at))?;
+            let leaf = sound_leaf(tx, Ref::from_offset(at))?;
             for i in 0..leaf.n() {
                 let key = leaf.keys[i];
-                if key >= keys.end || (key >= keys.start && !visit(key, leaf.values[i])) {
+                if key > last || (key >= first && !visit(key, leaf.values[i])) {
                     return Ok(());
                 }
             }
@@ -233,12 +279,8 @@ impl BTree {
 
     #[inline(always)]
     fn descend<A: Access>(&self, tx: &mut A, key: u64) -> Result<(Path, Ref<Leaf>), Abort> {
-        let head = tx.read(self.at)?;
+        let head = tx.read(self.at)?.sound()?;
         let height = head.height as usize;
-        if height > HEIGHT_MAX {
-            let text = format!("a tree of {height} levels: its root record is damaged");
-            return Err(Error::new(Kind::Corrupt, text).into());
-        }
         let mut path = Path { nodes: [Ref::NULL; HEIGHT_MAX], len: height };
         let mut at = head.root;
         for place in &mut path.nodes[..height] {
@@ -257,7 +299,7 @@ impl BTree {
         mut child: u64,
     ) -> Result<(), Abort> {
         while let Some(place) = path.pop() {
-            let mut inner = tx.read(place)?;
+            let mut inner = sound_inner(tx, place.offset())?;
             let at = inner.child_of(key);
             if inner.n() < ENTRIES {
                 inner.insert_at(at, key, child);
@@ -298,7 +340,7 @@ impl BTree {
         }
         tx.free(leaf)?;
         while let Some(place) = path.pop() {
-            let mut inner = tx.read(place)?;
+            let mut inner = sound_inner(tx, place.offset())?;
             if inner.n() > 0 {
                 inner.remove_child(inner.child_of(key));
                 tx.write(place, &inner)?;
@@ -338,6 +380,7 @@ impl Map for BTree {
     fn get<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
         let head = tx.read(self.at)?;
         let mut at = head.root;
+        // More levels than a tree can have end at a leaf, whose type is not that of an inner node.
         for _ in 0..head.height {
             at = tx.look(Ref::<Inner>::from_offset(at), Step(key))?;
         }
@@ -346,7 +389,7 @@ impl Map for BTree {
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
         let (path, place) = self.descend(tx, key)?;
-        let mut leaf = tx.read(place)?;
+        let mut leaf = sound_leaf(tx, place)?;
         let (at, found) = leaf.find(key);
         if found {
             let before = std::mem::replace(&mut leaf.values[at], value);
@@ -375,7 +418,7 @@ impl Map for BTree {
 
     fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
         let (path, place) = self.descend(tx, key)?;
-        let mut leaf = tx.read(place)?;
+        let mut leaf = sound_leaf(tx, place)?;
         let (at, found) = leaf.find(key);
         if !found {
             return Ok(None);
@@ -389,4 +432,55 @@ impl Map for BTree {
         }
         Ok(Some(value))
     }
+}
+
+impl Checked for BTreeHead {
+    fn check(at: u64, ob: &mut Audit<'_>) -> Result<(), Damage> {
+        let head: BTreeHead = ob.enter(at)?;
+        if head.height > HEIGHT_MAX as u64 {
+            return Err(ob.damage(at, format!("says it has {} levels", head.height)));
+        }
+        check_node(ob, (head.root, head.height), (0, u64::MAX))
+    }
+}
+
+/// Checks the node at `at`, `height` levels above the leaves, whose keys lie in `keys`, both ends
+/// included.
+fn check_node(
+    ob: &mut Audit<'_>,
+    (at, height): (u64, u64),
+    keys: (u64, u64),
+) -> Result<(), Damage> {
+    if height == 0 {
+        let leaf: Leaf = ob.enter(at)?;
+        return check_keys(ob, at, leaf.len, &leaf.keys, keys).map(drop);
+    }
+    let inner: Inner = ob.enter(at)?;
+    let n = check_keys(ob, at, inner.len, &inner.keys, keys)?;
+    for child in 0..=n {
+        let first = if child == 0 { keys.0 } else { inner.keys[child - 1] };
+        let last = if child == n { keys.1 } else { inner.keys[child].saturating_sub(1) };
+        check_node(ob, (inner.children[child], height - 1), (first, last))?;
+    }
+    Ok(())
+}
+
+fn check_keys(
+    ob: &Audit<'_>,
+    at: u64,
+    len: u64,
+    keys: &[u64; ENTRIES],
+    (first, last): (u64, u64),
+) -> Result<usize, Damage> {
+    let n = usize::try_from(len).ok().filter(|&n| n <= ENTRIES);
+    let Some(n) = n else { return Err(ob.damage(at, format!("says it has {len} keys"))) };
+    let ascend = keys[..n].windows(2).all(|w| w[0] < w[1]);
+    let within = keys[..n].iter().all(|&key| (first..=last).contains(&key));
+    if !ascend || !within {
+        return Err(ob.damage(at, "its keys do not ascend within its parent's".to_owned()));
+    }
+    if keys[n..].iter().any(|&key| key != u64::MAX) {
+        return Err(ob.damage(at, "it holds keys beyond its length".to_owned()));
+    }
+    Ok(n)
 }

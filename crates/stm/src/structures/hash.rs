@@ -18,6 +18,7 @@ use std::sync::Arc;
 use littoral_base::rng::mix;
 
 use super::Map;
+use super::audit::{Audit, Checked, Damage};
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
@@ -375,5 +376,88 @@ impl Map for HashMap {
             at = node.next;
         }
         Ok(None)
+    }
+}
+
+impl Checked for HashHead {
+    fn check(at: u64, ob: &mut Audit<'_>) -> Result<(), Damage> {
+        let head: HashHead = ob.enter(at)?;
+        let (mut buckets, mut piece) = (Vec::new(), head.first);
+        while !piece.is_null() {
+            let directory: Directory = ob.enter(piece.offset())?;
+            buckets.extend(directory.buckets);
+            piece = directory.next;
+        }
+        let pieces = buckets.len().div_ceil(FANOUT) as u64;
+        if head.buckets == 0 || head.buckets.div_ceil(FANOUT as u64) != pieces {
+            return Err(ob.damage(at, format!("says it has {} buckets", head.buckets)));
+        }
+        let (used, beyond) = buckets.split_at(head.buckets as usize);
+        if beyond.iter().any(|b| !b.is_null()) {
+            return Err(ob.damage(at, "its directory has buckets beyond its length".to_owned()));
+        }
+        let map = HashMap { at: Ref::from_offset(at), buckets: used.into() };
+        // Buckets to check, each with the bits of a hash that lead there from the first bucket.
+        let firsts = used.iter().enumerate().map(|(i, &b)| (b, i, Vec::new()));
+        let mut waiting: Vec<(Ref<Bucket>, usize, Vec<u32>)> = firsts.collect();
+        while let Some((at, first, steps)) = waiting.pop() {
+            for (i, bucket) in map.check_bucket(ob, at, first, &steps)?.into_iter().enumerate() {
+                waiting.push((bucket, first, [&steps[..], &[i as u32]].concat()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HashMap {
+    /// Checks a bucket and its chain; the buckets that its posts lead to.
+    fn check_bucket(
+        &self,
+        ob: &mut Audit<'_>,
+        at: Ref<Bucket>,
+        first: usize,
+        steps: &[u32],
+    ) -> Result<Vec<Ref<Bucket>>, Damage> {
+        let bucket: Bucket = ob.enter(at.offset())?;
+        let (mut next, mut onwards) = (bucket.link(), Vec::new());
+        if bucket.is_split() {
+            let posts: Posts = ob.enter(bucket.link::<Posts>().offset())?;
+            let count = usize::try_from(posts.count).ok().filter(|c| (1..=POSTS_MAX).contains(c));
+            let Some(count) = count else {
+                return Err(ob.damage(at.offset(), format!("says it has {} posts", posts.count)));
+            };
+            onwards = posts.buckets[..count].to_vec();
+            next = posts.next;
+        }
+        let mut keys: Vec<u64> = bucket.is_held().then_some(bucket.key).into_iter().collect();
+        while !next.is_null() {
+            let node: Node = ob.enter(next.offset())?;
+            keys.push(node.key);
+            next = node.next;
+        }
+        let total = keys.len();
+        let stray = keys.iter().find(|&&k| !self.belongs(k, first, steps, onwards.len()));
+        if let Some(key) = stray {
+            return Err(ob.damage(at.offset(), format!("key {key} does not belong there")));
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.len() < total {
+            return Err(ob.damage(at.offset(), "it holds a key twice".to_owned()));
+        }
+        Ok(onwards)
+    }
+
+    /// Whether a key is led to the bucket reached from the first one by `steps`, and stays there,
+    /// past its `splits` posts.
+    fn belongs(&self, key: u64, first: usize, steps: &[u32], splits: usize) -> bool {
+        let (found, mut rest) = self.first(key);
+        for &zeros in steps {
+            if rest.leading_zeros() != zeros {
+                return false;
+            }
+            rest = rest.checked_shl(zeros + 1).unwrap_or(0);
+        }
+        found == self.buckets[first] && rest.leading_zeros() >= splits as u32
     }
 }

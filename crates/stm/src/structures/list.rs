@@ -4,6 +4,7 @@
 //! Keys ascend strictly; the root record is the link to the first node.
 
 use super::Map;
+use super::audit::{Audit, Checked, Damage};
 use crate::error::Abort;
 use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
@@ -119,5 +120,20 @@ impl Map for SortedList {
         self.link(tx, &spot, node.next)?;
         tx.free(spot.at)?;
         Ok(Some(node.value))
+    }
+}
+
+impl Checked for ListHead {
+    fn check(at: u64, ob: &mut Audit<'_>) -> Result<(), Damage> {
+        let head: ListHead = ob.enter(at)?;
+        let (mut at, mut before) = (head.first, None);
+        while !at.is_null() {
+            let node: Node = ob.enter(at.offset())?;
+            if before.is_some_and(|key| node.key <= key) {
+                return Err(ob.damage(at.offset(), format!("key {} is out of order", node.key)));
+            }
+            (at, before) = (node.next, Some(node.key));
+        }
+        Ok(())
     }
 }

@@ -23,12 +23,14 @@
 //! # Ok::<(), littoral_stm::Error>(())
 //! ```
 
+pub(crate) mod audit;
 mod bst;
 mod btree;
 mod hash;
 mod list;
 mod queue;
 
+pub use audit::Structures;
 pub use bst::{SearchTree, TreeHead};
 pub use btree::{BTree, BTreeHead};
 pub use hash::{HashHead, HashMap};

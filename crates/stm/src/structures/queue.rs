@@ -3,6 +3,7 @@
 //! A dummy node stands before the first entry: pushers write the tail link and the last node,
 //! poppers the head link and read the dummy.
 
+use super::audit::{Audit, Checked, Damage};
 use crate::error::Abort;
 use crate::record::Ref;
 use crate::tx::Access;
@@ -77,5 +78,22 @@ impl Queue {
         tx.write(self.ends.front, &End { node: first })?;
         tx.free(dummy)?;
         Ok(Some(value))
+    }
+}
+
+impl Checked for QueueHead {
+    fn check(at: u64, ob: &mut Audit<'_>) -> Result<(), Damage> {
+        let head: QueueHead = ob.enter(at)?;
+        let [front, back]: [End; 2] =
+            [ob.enter(head.front.offset())?, ob.enter(head.back.offset())?];
+        let (mut at, mut last) = (front.node, Ref::NULL);
+        while !at.is_null() {
+            let node: Node = ob.enter(at.offset())?;
+            (at, last) = (node.next, at);
+        }
+        if last != back.node {
+            return Err(ob.damage(head.back.offset(), "it is not the last node".to_owned()));
+        }
+        Ok(())
     }
 }

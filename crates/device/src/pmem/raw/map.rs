@@ -188,9 +188,22 @@ impl Mapping {
     /// As `open`, for reading.
     pub(in crate::pmem) fn open_copy(path: &Path) -> Result<Mapping> {
         let file = File::open(path).map_err(|e| io("open for reading", path, e))?;
-        let len = whole_lines(path, &file)?;
         flock(&file, FlockOperation::NonBlockingLockShared)
             .map_err(|e| io("is in use by another owner", path, e))?;
+        Self::copy_of(path, file)
+    }
+
+    /// Maps an existing file for reading beside an owner that may be changing it: no lock is taken.
+    ///
+    /// # Errors
+    /// As `open_copy`, but for the lock.
+    pub(in crate::pmem) fn open_beside(path: &Path) -> Result<Mapping> {
+        let file = File::open(path).map_err(|e| io("open for reading", path, e))?;
+        Self::copy_of(path, file)
+    }
+
+    fn copy_of(path: &Path, file: File) -> Result<Mapping> {
+        let len = whole_lines(path, &file)?;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe {
             let prot = ProtFlags::READ | ProtFlags::WRITE;
@@ -200,6 +213,24 @@ impl Mapping {
         let base = base.map_err(|e| io("map", path, e))?;
         let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
         Ok(Mapping { base, len, file: Some(file), is_dax: false, birth: Birth::private() })
+    }
+
+    /// Whether a shared mapping of the file would be of DAX memory, and the file, opened for reading
+    /// and writing without a lock.
+    ///
+    /// # Errors
+    /// `Kind::Io` when it cannot be opened for writing, `Kind::Foreign` as `open`.
+    pub(in crate::pmem) fn probe(path: &Path) -> Result<(bool, File)> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(|e| io("open for reading and writing", path, e))?;
+        let len = whole_lines(path, &file)?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing; it is
+        // unmapped at once and never touched.
+        let is_dax = unsafe {
+            let start = mmap(std::ptr::null_mut(), len, ProtFlags::READ, sync_flags(), &file, 0);
+            start.is_ok_and(|start| munmap(start, len).is_ok())
+        };
+        Ok((is_dax, file))
     }
 
     fn map(path: &Path, file: File, len: usize) -> Result<Mapping> {
@@ -213,10 +244,7 @@ impl Mapping {
                 mmap(std::ptr::null_mut(), len, prot, flags, &file, 0)
             }
         };
-        // MAP_SYNC succeeds only on DAX memory, where a fenced line survives loss of power.
-        let sync =
-            MapFlags::from_bits_retain(libc::MAP_SHARED_VALIDATE as u32 | libc::MAP_SYNC as u32);
-        let (base, is_dax) = match shared(sync) {
+        let (base, is_dax) = match shared(sync_flags()) {
             Ok(base) => (base, true),
             Err(_) => (shared(MapFlags::SHARED).map_err(|e| io("map", path, e))?, false),
         };
@@ -290,8 +318,9 @@ impl Drop for Mapping {
             // Nothing of it is mapped here, and the lock is the parent's.
             return;
         }
-        // A forked child may hold the file open, and with it the lock, for longer.
-        if let Some(file) = &self.file {
+        // A forked child may hold the file open, and with it the lock, for longer. What readers
+        // share is left to the last of them.
+        if let Some(file) = self.file.as_ref().filter(|_| self.birth.process.is_some()) {
             let unlocked = flock(file, FlockOperation::Unlock);
             debug_assert!(unlocked.is_ok(), "unlocking our own file");
         }
@@ -300,6 +329,11 @@ impl Drop for Mapping {
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of our own mapping");
     }
+}
+
+/// MAP_SYNC succeeds only on DAX memory, where a fenced line survives loss of power.
+fn sync_flags() -> MapFlags {
+    MapFlags::from_bits_retain(libc::MAP_SHARED_VALIDATE as u32 | libc::MAP_SYNC as u32)
 }
 
 /// Makes a new file's name and length survive loss of power.

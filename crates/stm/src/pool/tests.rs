@@ -1,0 +1,65 @@
+//! What only the crate itself can set up.
+
+use std::sync::Arc;
+
+use littoral_device::pmem::{Dram, Sim};
+
+use super::*;
+
+crate::record! {
+    struct Cell = "test.cell/1" { value: u64 }
+}
+
+const OPTIONS: Options = Options { threads_max: 2, slab_bytes: Some(1024) };
+
+#[test]
+fn a_slot_at_the_end_of_its_clock_is_not_handed_out_while_others_are_free() {
+    let sim = Arc::new(Sim::new(16 << 10));
+    let pool = Pool::create(Arc::clone(&sim), &OPTIONS).unwrap();
+    let cell = pool.thread().unwrap().atomically(|tx| tx.alloc(&Cell { value: 0 })).unwrap();
+    let layout = pool.layout;
+    drop(pool);
+    for tid in 0..2 {
+        Frontier::write_clock(&sim, &layout, tid, CLOCK_MAX - 3);
+    }
+    sim.fence().unwrap();
+    let mut value = 0;
+    for round in 0..6 {
+        // Each session ends without a word: to the medium that is a crash.
+        let pool = Pool::open(Arc::clone(&sim), Restart::Lazy).unwrap();
+        let mut th = match pool.thread() {
+            Ok(th) => th,
+            Err(ended) => {
+                assert_eq!(ended.kind(), Kind::ClockExhausted, "round {round}: {ended}");
+                assert!(round >= 2, "two slots, two transactions each: {ended}");
+                continue;
+            }
+        };
+        loop {
+            match th.atomically(|tx| tx.write(cell, &Cell { value: value + 1 })) {
+                Ok(()) => value += 1,
+                Err(ended) => {
+                    assert_eq!(ended.kind(), Kind::ClockExhausted);
+                    break;
+                }
+            }
+        }
+        std::mem::forget(th);
+    }
+    assert_eq!(value, 4, "all that the two clocks held");
+    let pool = Pool::open(Arc::clone(&sim), Restart::Scan).unwrap();
+    let found = pool.object_at(cell.offset()).unwrap().unwrap();
+    assert_eq!(found.words, [4]);
+}
+
+#[test]
+fn the_other_slot_is_taken_where_the_first_has_ended() {
+    let pool = Pool::create(Dram::new(16 << 10), &OPTIONS).unwrap();
+    pool.slots.lock().unwrap().clocks[0] = CLOCK_MAX - 1;
+    let th = pool.thread().unwrap();
+    assert_eq!(th.tid, 1);
+    let none = pool.thread().unwrap_err();
+    assert_eq!(none.kind(), Kind::ClockExhausted);
+    drop(th);
+    assert_eq!(pool.thread().unwrap().tid, 1);
+}

@@ -1,0 +1,160 @@
+//! Damaged pools: one flipped bit of metadata, and structures whose links or keys are wrong.
+#![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use littoral_device::memory::Domain;
+use littoral_device::pmem::Dram;
+use littoral_stm::assure::flip;
+use littoral_stm::structures::{BTree, HashMap, Map, Queue, SearchTree, SortedList};
+use littoral_stm::{Abort, Kind, Options, Pool, Tx, type_name};
+
+/// The full run is `repro sdtm`.
+#[test]
+fn a_flipped_bit_of_metadata_is_refused_or_harmless() {
+    let found = flip::run(4_000, 1).unwrap();
+    assert_eq!((found.silent_count, found.panics_count), (0, 0), "{found:?}");
+    assert!(found.refused_count > 1_000 && found.harmless_count > 100, "{found:?}");
+}
+
+/// A pool with each structure in it, sound.
+fn furnished() -> Pool<Dram> {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let fill = |tx: &mut Tx<'_, '_, Dram>| -> Result<(), Abort> {
+        let (tree, map) = (BTree::create(tx)?, HashMap::create(tx, 2)?);
+        let (bst, list) = (SearchTree::create(tx)?, SortedList::create(tx)?);
+        let queue = Queue::create(tx)?;
+        for i in 0..60u64 {
+            let key = i * 7919 % 61;
+            tree.insert(tx, key, i)?;
+            map.insert(tx, key, i)?;
+            bst.insert(tx, key, i)?;
+            list.insert(tx, key, i)?;
+            queue.push(tx, key)?;
+        }
+        for key in [3, 17, 40, 59] {
+            tree.remove(tx, key)?;
+            map.remove(tx, key)?;
+            bst.remove(tx, key)?;
+            list.remove(tx, key)?;
+            queue.pop(tx)?;
+        }
+        Ok(())
+    };
+    th.atomically(fill).unwrap();
+    drop(th);
+    pool
+}
+
+#[test]
+fn sound_structures_are_found_sound_and_counted() {
+    let found = furnished().check_structures().unwrap();
+    assert_eq!(found.structures_count, 5);
+    assert!(found.objects_count > 5 * 10, "{found:?}");
+}
+
+/// Changes word `word` of one of the objects of a type; what the check says.
+fn damaged(name: &str, word: usize, change: impl Fn(u64) -> u64) -> littoral_stm::Error {
+    let pool = furnished();
+    let mut found = Vec::new();
+    pool.walk(|o| {
+        found.extend((type_name(o.tag) == Some(name)).then(|| o.clone()));
+        true
+    })
+    .unwrap();
+    let object = &found[found.len() / 2];
+    // The newest of the two slots is the one whose payload the walk showed.
+    let slot_bytes = if object.words.len() <= 3 {
+        32
+    } else {
+        (8 * (object.words.len() + 1)).next_multiple_of(64)
+    };
+    let payload = |slot: usize| object.offset as usize + slot * slot_bytes + 8;
+    let shown = |slot: usize| {
+        (0..object.words.len())
+            .all(|i| pool.domain().word(payload(slot) + 8 * i, Relaxed) == object.words[i])
+    };
+    let slot = (0..2).find(|&slot| shown(slot)).expect("one of them");
+    let at = payload(slot) + 8 * word;
+    pool.domain().store(at, change(object.words[word]), Relaxed);
+    pool.check_structures().expect_err(name)
+}
+
+#[test]
+fn wrong_order_depth_lengths_and_links_of_structures_are_damage_with_a_place() {
+    type Case = (&'static str, usize, fn(u64) -> u64);
+    let cases: [Case; 14] = [
+        ("littoral.btree.leaf/2", 0, |_| 15),
+        ("littoral.btree.leaf/2", 0, |n| n - 1),
+        ("littoral.btree.leaf/2", 1, |_| 1 << 40),
+        ("littoral.btree.inner/2", 0, |_| u64::MAX),
+        ("littoral.btree.inner/2", 15, |_| 64),
+        ("littoral.btree.head/1", 1, |h| h + 1),
+        ("littoral.btree.head/1", 1, |_| u64::MAX),
+        ("littoral.list.node/1", 0, |_| 0),
+        ("littoral.list.node/1", 2, |_| 0),
+        ("littoral.bst.node/2", 2, |_| 0),
+        ("littoral.hash.node/1", 0, |k| k ^ 1 << 50),
+        ("littoral.hash.posts/1", 1, |_| 14),
+        ("littoral.queue.node/1", 1, |_| 0),
+        ("littoral.hash.head/2", 0, |_| u64::MAX),
+    ];
+    for (name, word, change) in cases {
+        let damage = damaged(name, word, change);
+        assert_eq!(damage.kind(), Kind::Corrupt, "{name} {word}: {damage}");
+        assert!(damage.to_string().contains("offset 0x"), "{damage}");
+    }
+}
+
+#[test]
+fn a_scan_takes_any_range_reaches_the_last_key_and_names_a_damaged_leaf() {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let tree = th.atomically(|tx| BTree::create(tx)).unwrap();
+    for key in (0..200).chain([u64::MAX - 1, u64::MAX]) {
+        th.atomically(|tx| tree.insert(tx, key, key ^ 1)).unwrap();
+    }
+    let mut keys = |range: (std::ops::Bound<u64>, std::ops::Bound<u64>)| {
+        let mut keys = Vec::new();
+        th.read_only(|tx| {
+            keys.clear();
+            tree.scan(tx, range, |key, _| {
+                keys.push(key);
+                true
+            })
+        })
+        .unwrap();
+        keys
+    };
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    assert_eq!(keys((Included(50), Excluded(10))), [0u64; 0], "a range that ends before it begins");
+    assert_eq!(keys((Excluded(u64::MAX), Unbounded)), [0u64; 0]);
+    assert_eq!(keys((Included(10), Excluded(12))), [10, 11]);
+    assert_eq!(keys((Excluded(198), Included(u64::MAX))), [199, u64::MAX - 1, u64::MAX]);
+    assert_eq!(keys((Included(u64::MAX), Unbounded)), [u64::MAX]);
+    assert_eq!(keys((Unbounded, Excluded(0))), [0u64; 0]);
+    drop(th);
+    let mut leaf = None;
+    pool.walk(|o| {
+        leaf = (type_name(o.tag) == Some("littoral.btree.leaf/2")).then_some(o.offset as usize);
+        leaf.is_none()
+    })
+    .unwrap();
+    let leaf = leaf.expect("a leaf");
+    // The length is the first word of payload, in both versions.
+    for slot in [0, 256] {
+        pool.domain().store(leaf + slot + 8, 1 << 60, Relaxed);
+    }
+    let mut th = pool.thread().unwrap();
+    let scanned = th.read_only(|tx| tree.scan(tx, .., |_, _| true)).unwrap_err();
+    assert_eq!(scanned.kind(), Kind::Corrupt);
+    let mut kinds = Vec::new();
+    for key in 0..200 {
+        let put = th.atomically(|tx| tree.insert(tx, key, 0)).map(drop);
+        let gone = th.atomically(|tx| tree.remove(tx, key)).map(drop);
+        kinds.extend([put, gone].into_iter().filter_map(|r| r.err()).map(|e| e.kind()));
+    }
+    assert!(!kinds.is_empty() && kinds.iter().all(|&k| k == Kind::Corrupt), "{kinds:?}");
+}
