@@ -110,6 +110,19 @@ mod tests {
     }
 
     #[test]
+    fn pinned_threads_take_the_processors_in_turn_and_go_round() {
+        let allowed = affinity().unwrap();
+        let processors = processors_of(&allowed);
+        assert_eq!(processors.len(), allowed.count() as usize);
+        assert!(processors.iter().all(|&p| allowed.is_set(p)));
+        let cores = NonZeroUsize::new(processors.len() + 1).unwrap();
+        let seen =
+            run_on_cores(cores, Pinning::Pinned, |_| processors_of(&affinity().unwrap())).unwrap();
+        let expected = processors.iter().chain([&processors[0]]).map(|&p| vec![p]);
+        assert_eq!(seen, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
     fn one_core_runs_here_and_leaves_the_affinity_as_it_was() {
         let before = processors_of(&affinity().unwrap());
         let here = std::thread::current().id();

@@ -31,3 +31,16 @@ impl RingCounts {
         if self.reads_count == 0 { 0.0 } else { self.polls_count as f64 / self.reads_count as f64 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_per_read_is_a_quotient_and_zero_without_reads() {
+        let counts = RingCounts { polls_count: 6, reads_count: 4, ..RingCounts::default() };
+        assert_eq!(counts.polls_per_read(), 1.5);
+        let idle = RingCounts { polls_count: 6, ..RingCounts::default() };
+        assert_eq!(idle.polls_per_read(), 0.0);
+    }
+}

@@ -352,3 +352,39 @@ impl<D> Future for YieldNow<'_, D> {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use littoral_device::flash::dram::Dram;
+    use littoral_device::region::Region;
+
+    use super::*;
+
+    /// Two contexts' own slots and three spare ones.
+    fn core() -> Core<Dram> {
+        Core::new(Dram::with_slots(Region::from_bytes(&[7; 64]).unwrap(), 5), 2)
+    }
+
+    #[test]
+    fn spare_slots_are_used_in_turn() {
+        let core = core();
+        let used: Vec<u32> = (0..5).map(|_| core.acquire_spare().unwrap().0).collect();
+        assert_eq!(used, [2, 3, 4, 2, 3]);
+    }
+
+    #[test]
+    fn a_busy_spare_slot_is_passed_over_and_none_is_left_untried() {
+        let core = core();
+        for expected in [2, 3, 4] {
+            let slot = core.acquire_spare().unwrap();
+            assert_eq!(slot.0, expected);
+            core.device.issue(slot, 0, 8);
+        }
+        assert_eq!(core.acquire_spare(), None, "a context's own slot is no spare one");
+        assert_eq!(core.acquire_any().unwrap().0, 0);
+        core.device.reap();
+        assert!(core.device.answer(Slot(3), core.lease).is_some());
+        core.device.release_done(Slot(3));
+        assert_eq!(core.acquire_spare().unwrap().0, 3);
+    }
+}

@@ -61,6 +61,20 @@ fn two_reads_of_one_context_overlap_on_a_spare_slot() {
 }
 
 #[test]
+fn a_read_gives_way_once_even_where_its_data_are_there_at_issue() {
+    let ring = ring(8, 2);
+    let order = RefCell::new(Vec::new());
+    ring.run(async |cx| {
+        order.borrow_mut().push(cx.context());
+        cx.read(8, 8).await?;
+        order.borrow_mut().push(cx.context());
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    assert_eq!(*order.borrow(), [0, 1, 0, 1]);
+}
+
+#[test]
 fn read_with_hands_out_the_bytes_and_yield_gives_way() {
     let ring = ring(8, 2);
     let order = RefCell::new(Vec::new());
