@@ -137,7 +137,16 @@ mod tests {
         }
         assert!(page.contains("&lt;no peer &amp; no reason&gt;"));
         assert!(page.contains("from 6 us on"));
-        assert_eq!(page.matches("<svg").count(), 2, "a plot of the claims and one of the study");
+        assert_eq!(page.matches("<svg").count(), 1, "a plot of the study");
+        let bars = run().claims.iter().filter(|c| c.headroom().is_some()).count();
+        assert_eq!(page.matches("class=\"track\"").count(), bars, "a bar per claim with a ratio");
+        let (verdict, table) =
+            (page.find("class=\"answer\"").unwrap(), page.find("<table").unwrap());
+        assert!(verdict < table && page.contains("; 1 not measured."), "the verdict comes first");
+        // scripts/report-look.sh has this page drawn by a browser.
+        if let Some(path) = std::env::var_os("LITTORAL_REPORT_PAGE") {
+            std::fs::write(path, &page).unwrap();
+        }
         for loader in ["<script", "<link", "src=", "@import", "url("] {
             assert!(!page.contains(loader), "the page loads something: {loader}");
         }

@@ -28,11 +28,24 @@ struct Row<'a> {
 #[derive(Serialize)]
 struct RunPart<'a> {
     run: &'a Run,
+    /// One sentence that says how the run ended.
+    verdict: String,
+    shorts: Vec<Row<'a>>,
     rows: Vec<Row<'a>>,
+    bars: Vec<Bar<'a>>,
     holds: usize,
     short: usize,
     skipped: usize,
-    plot: Option<String>,
+}
+
+/// How far a figure lies from its target, as a bar from the middle of its track.
+#[derive(Serialize)]
+struct Bar<'a> {
+    id: &'a str,
+    status: Status,
+    left: String,
+    width: String,
+    text: String,
 }
 
 #[derive(Serialize)]
@@ -47,7 +60,7 @@ pub(super) fn render(documents: &[Document]) -> Result<String> {
     let mut studies = Vec::new();
     for document in documents {
         match document {
-            Document::Run(run) => runs.push(run_part(run)?),
+            Document::Run(run) => runs.push(run_part(run)),
             Document::Study(study) => {
                 studies.push(StudyPart { study, plot: plot::study(study)? });
             }
@@ -59,14 +72,51 @@ pub(super) fn render(documents: &[Document]) -> Result<String> {
     page.map_err(|e| Error::with_source(Kind::BadResult, "cannot fill the page", e))
 }
 
-fn run_part(run: &Run) -> Result<RunPart<'_>> {
-    Ok(RunPart {
+fn run_part(run: &Run) -> RunPart<'_> {
+    let shorts = run.claims.iter().filter(|c| c.status == Status::Short);
+    RunPart {
         run,
+        verdict: verdict(run),
+        shorts: shorts.map(row).collect(),
+        bars: run.claims.iter().filter_map(bar).collect(),
         rows: run.claims.iter().map(row).collect(),
         holds: run.count(Status::Holds),
         short: run.count(Status::Short),
         skipped: run.count(Status::Skipped),
-        plot: plot::claims(&run.claims)?,
+    }
+}
+
+fn verdict(run: &Run) -> String {
+    let (holds, short) = (run.count(Status::Holds), run.count(Status::Short));
+    let judged = holds + short;
+    let mut text = match (judged, short) {
+        (0, _) => "no claim was judged".to_owned(),
+        (_, 0) => format!("every claim that was judged holds ({holds})"),
+        _ => format!("{holds} of {judged} claims that were judged hold, {short} fall short"),
+    };
+    for (count, words) in [
+        (run.count(Status::Reported), "reported without a target"),
+        (run.count(Status::Skipped), "not measured"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("; {count} {words}"));
+        }
+    }
+    text + "."
+}
+
+/// The bar of a claim on a logarithmic axis from a tenth to ten times; what lies beyond ends there.
+fn bar(claim: &Claim) -> Option<Bar<'_>> {
+    let headroom = claim.headroom()?;
+    let end = 50.0 + 50.0 * headroom.log10().clamp(-1.0, 1.0);
+    let text =
+        if headroom >= 100.0 { format!("{headroom:.0}x") } else { format!("{headroom:.2}x") };
+    Some(Bar {
+        id: &claim.id,
+        status: claim.status,
+        left: format!("{:.1}", end.min(50.0)),
+        width: format!("{:.1}", (end - 50.0).abs()),
+        text,
     })
 }
 
