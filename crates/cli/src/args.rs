@@ -12,6 +12,7 @@ use clap::{
 use crate::out::Format;
 
 mod bench;
+mod doctor;
 mod dsm;
 mod examples;
 mod graph;
@@ -22,6 +23,7 @@ mod report;
 mod repro;
 
 pub(crate) use bench::{BenchCommand, BenchHeapArgs, BenchRingArgs};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use dsm::{DsmBenchArgs, DsmCommand, DsmModelArgs, DsmRunArgs};
 pub(crate) use graph::{
     FileArgs, GenArgs, GraphCommand, ImportArgs, ReadingArgs, RunArgs, WhatifArgs,
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     Kv(KvCommand),
     /// What is real on this host, and what a machine's devices are
     Machine(MachineArgs),
+    /// What this host offers, and what to do about what is missing
+    Doctor(DoctorArgs),
     /// LoongArch programs on this host, interpreted exactly
     #[command(subcommand)]
     La64(littoral::la64::command::Command),

@@ -9,6 +9,7 @@
 mod args;
 mod bench;
 mod completions;
+mod doctor;
 mod dsm;
 mod failure;
 mod graph;
@@ -50,6 +51,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Kv(command) => kv::run(&command),
         Command::La64(command) => la64::run(command),
         Command::Machine(args) => machine::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Repro(command) => repro::run(&command),
         Command::Report(args) => report::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -39,6 +39,7 @@ use littoral_device::zoned::zones::Geometry;
 use littoral_device::{Error, Kind, Result};
 
 pub mod facts;
+pub mod host;
 
 /// The file a machine is described in when none is named and it exists in the working folder.
 pub const DEFAULT_FILE: &str = "machine.toml";
