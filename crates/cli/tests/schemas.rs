@@ -44,6 +44,7 @@ const COMMANDS: &[&[&str]] = &[
     &["machine", "--profile", "tcp"],
     &["machine", "--profile", "optane-dcpmm"],
     &["machine", "zones"],
+    &["doctor"],
     &["heap", "create", "a.pool", "--size", "1MiB"],
     &["heap", "info", "full.pool"],
     &["heap", "check", "full.pool"],

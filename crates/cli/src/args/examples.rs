@@ -66,6 +66,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("littoral machine --profile nvme-tlc", "one profile's figures and their sources"),
         ],
     ),
+    (
+        "doctor",
+        &[
+            ("littoral doctor", "what this host offers, with advice"),
+            ("littoral doctor --require io_uring,huge_pages", "code 1 where one is missing"),
+        ],
+    ),
     ("machine zones", &[("littoral machine zones --file m.toml", "the zones of each device")]),
     (
         "la64 run",
