@@ -13,6 +13,7 @@
 # A run prints `mutants.SUITE.caught`: caught mutants and time-outs over viable ones, target 0.95.
 # - The mutated tree is a copy under target/mutation/tree, so that the working folder can be edited
 #   meanwhile; its build folder is kept, so that a second run compiles no dependency again.
+# - CPU_SECONDS (60) ends a test process that a mutant makes spin; it counts as caught.
 # - LIMIT caps the mutants that `changed` runs in each suite (40): it takes every n-th.
 # Needs cargo-mutants (cargo install cargo-mutants --locked).
 set -euo pipefail
@@ -112,7 +113,8 @@ run() { # SUITE [cargo-mutants' choice of mutants...]
     suite "$name"
     rm -rf "$out"
     mkdir -p "$out"
-    (cd "$tree" && cargo mutants --in-place -o "$out" --colors never --no-times \
+    # A mutant that hangs spins, so processor seconds end it; wall-clock limits kill slow machines' tests.
+    (cd "$tree" && ulimit -t "${CPU_SECONDS:-60}" && cargo mutants --in-place -o "$out" --colors never --no-times \
         "${chosen[@]}" "$@" "${judged[@]}") || rc=$?
     # 0: all caught; 2: some survived; 3: some timed out. Anything else is no verdict.
     case $rc in 0 | 2 | 3) ;; *) echo "$name: cargo-mutants ended with $rc"; return "$rc" ;; esac
