@@ -10,8 +10,10 @@ use crate::args::{BenchCommand, BenchHeapArgs, BenchKvArgs, BenchRingArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
-const KV_TITLES: [(&str, &str); 1] =
-    [("operations", "from intended start to answer; a change is answered when it is durable")];
+const KV_TITLES: [(&str, &str); 1] = [(
+    "operations",
+    "from intended start to answer, from memory apart; a change is answered when it is durable",
+)];
 const HEAP_TITLES: [(&str, &str); 1] =
     [("engines", "one operation on DRAM with real flushes, nothing modelled")];
 const RING_TITLES: [(&str, &str); 3] = [

@@ -7,6 +7,7 @@ use crate::failure::Outcome;
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
+    files::prove_writable(&args.output)?;
     let mut documents = Vec::new();
     for path in &args.runs {
         documents.extend(report::read(path)?);

@@ -5,8 +5,8 @@
 //! - A search is answered when it returns, a change when the sync that makes it durable returns.
 //! - On a model the clock is virtual (the device's, latencies of a profile; the program itself
 //!   takes no time). On a file it is the wall clock.
-//! - An operation that needs no request to the device takes no virtual time: it is counted as
-//!   answered from memory, and where all of a kind were, the kind has no latency in virtual time.
+//! - An operation that needs no request to the device takes no virtual time: in virtual time it is
+//!   counted as answered from memory, and latencies are those of the others.
 //! - One client. The load before it is not measured.
 
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub struct Latencies {
     pub count: u64,
     /// Those answered without a request to the device.
     pub from_memory_count: u64,
-    /// Their times; none where the clock is virtual and every one was answered from memory.
+    /// Times: by the wall clock of all, in virtual time of those that asked the device, if any did.
     pub times: Option<Times>,
 }
 
@@ -104,6 +104,8 @@ const NAMES: [&str; 3] = ["insert", "delete", "search"];
 /// The time that a run is measured by.
 trait Time {
     type Device: ZonedDevice;
+    /// Whether only the device takes time.
+    const IS_OF_DEVICE: bool;
     fn now(&self, device: &Self::Device) -> Picos;
     fn wait_until(&self, device: &Self::Device, time: Picos);
 }
@@ -112,6 +114,7 @@ struct Virtual;
 
 impl Time for Virtual {
     type Device = ModelDevice;
+    const IS_OF_DEVICE: bool = true;
     fn now(&self, device: &ModelDevice) -> Picos {
         device.now()
     }
@@ -124,6 +127,7 @@ struct Wall(Instant);
 
 impl Time for Wall {
     type Device = FileDevice;
+    const IS_OF_DEVICE: bool = false;
     fn now(&self, _: &FileDevice) -> Picos {
         Picos::from_nanos(self.0.elapsed().as_nanos() as u64)
     }
@@ -194,8 +198,7 @@ fn measure<T: Time>(
     client.answer_changes().map_err(failed)?;
     let elapsed = time.now(client.index.store_ref().device()) - client.begin;
     let counts = client.index.store_ref().counts();
-    let is_virtual = clock == "virtual";
-    let rows = NAMES.into_iter().zip(client.latencies.iter().map(|l| l.summary(is_virtual)));
+    let rows = NAMES.into_iter().zip(client.latencies.into_iter().map(Gathered::summary));
     Ok(Found {
         clock,
         made_of,
@@ -240,18 +243,16 @@ struct Client<'a, T: Time> {
 #[derive(Debug, Default)]
 struct Gathered {
     nanos: Vec<u64>,
+    count: u64,
     from_memory: u64,
 }
 
 impl Gathered {
-    fn summary(&self, is_virtual: bool) -> Latencies {
-        let (count, from_memory) = (self.nanos.len() as u64, self.from_memory);
-        let is_from_memory = is_virtual && from_memory == count;
-        let is_unknown = count == 0 || (is_from_memory && !mutant!("bench_kv_shows_zero"));
+    fn summary(self) -> Latencies {
         Latencies {
-            count,
-            from_memory_count: from_memory,
-            times: (!is_unknown).then(|| times(self.nanos.clone())),
+            count: self.count,
+            from_memory_count: self.from_memory,
+            times: (!self.nanos.is_empty()).then(|| times(self.nanos)),
         }
     }
 }
@@ -306,8 +307,11 @@ impl<'a, T: Time> Client<'a, T> {
         let now = self.time.now(self.index.store_ref().device());
         let is_from_memory = self.requests() == self.requests_before && now <= intended;
         let latencies = &mut self.latencies[kind];
-        latencies.nanos.push(now.0.saturating_sub(intended.0) / 1000);
+        latencies.count += 1;
         latencies.from_memory += u64::from(is_from_memory);
+        if !(is_from_memory && T::IS_OF_DEVICE) || mutant!("bench_kv_shows_zero") {
+            latencies.nanos.push(now.0.saturating_sub(intended.0) / 1000);
+        }
     }
 
     fn answer_changes(&mut self) -> littoral_index::Result<()> {
