@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use littoral::base::error::Class;
-use littoral::device::memory::Domain as _;
 use littoral::heap::{self, Look, ObjectView};
 use serde_json::{Value, json};
 
