@@ -1,6 +1,6 @@
 //! Which medium the edges are on, and how one thread gets at them there.
 //!
-//! - `dram`: the file in memory, read as slices; `mmap`: the same over a mapping of the file;
+//! - `dram`: the file in memory, read as slices with a prefetch hint, or through a ring; `mmap`: the same over a mapping of the file;
 //! - `nvme`: the same flash behind a queue pair with doorbells, as the paper's baseline has it;
 //! - `flash`: paced device behind the lightweight interface, handing out pointers or copying;
 //! - `uring`, `pread`: the file itself.
@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use littoral_base::clock::ClockKind;
 use littoral_base::units::PerSecond;
+use littoral_device::flash::dram::Dram;
 use littoral_device::flash::paced::{Paced, PacedOptions};
 use littoral_device::flash::pacer::SharedRate;
 use littoral_device::flash::pread::{Pread, PreadOptions};
@@ -27,7 +28,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::kernels::edges::Edges;
 use crate::kernels::raw::Mapped;
-use crate::kernels::resident::Resident;
+use crate::kernels::resident::{Hint, Resident};
 use crate::kernels::ringed::Ringed;
 
 /// How modelled flash hands its data over.
@@ -40,12 +41,43 @@ pub enum Transfer {
     Copy,
 }
 
+/// How edges in DRAM are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DramForm {
+    /// As slices, prefetched by one hint.
+    Direct(Hint),
+    /// Through a ring of so many contexts, as from a device that answers at once.
+    Ring(u32),
+}
+
+impl DramForm {
+    /// Every form worth a trial; which is best depends on processor, graph and kernel.
+    pub const ALL: [DramForm; 6] = [
+        DramForm::Direct(Hint::None),
+        DramForm::Direct(Hint::T0),
+        DramForm::Direct(Hint::Nta),
+        DramForm::Ring(8),
+        DramForm::Ring(32),
+        DramForm::Ring(128),
+    ];
+
+    /// The form in words.
+    pub fn describe(self) -> String {
+        match self {
+            DramForm::Direct(hint) => format!("read directly, {}", hint.name()),
+            DramForm::Ring(contexts) => format!("read through a ring of {contexts} contexts"),
+        }
+    }
+}
+
 /// Where the edges are.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Medium {
-    /// In DRAM, read directly: nothing modelled.
+    /// In DRAM, read directly with the hints that suit the processor: nothing modelled.
     Dram,
+    /// In DRAM, read in one given form: nothing modelled.
+    DramAs(DramForm),
     /// On flash as a profile describes it, modelled.
     Flash {
         /// Latency, rates, link, granule.
@@ -70,7 +102,7 @@ impl Medium {
     /// The medium's name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
-            Medium::Dram => "dram",
+            Medium::Dram | Medium::DramAs(_) => "dram",
             Medium::Flash { .. } => "flash",
             Medium::Nvme { .. } => "nvme",
             Medium::Uring => "uring",
@@ -95,6 +127,8 @@ pub struct Store {
     /// The rate that all threads' devices share.
     shared: Option<SharedRate>,
     paced: Option<PacedOptions>,
+    /// Contexts of each ring, where they are given rather than found.
+    contexts: Option<u32>,
     uring_refused: Option<String>,
 }
 
@@ -112,7 +146,7 @@ impl Store {
     /// describes no flash, or the graph is in memory and the medium needs a file.
     pub fn open(graph: &GraphFile, medium: Medium) -> Result<Store> {
         let contents = match medium {
-            Medium::Dram | Medium::Flash { .. } | Medium::Nvme { .. } => {
+            Medium::Dram | Medium::DramAs(_) | Medium::Flash { .. } | Medium::Nvme { .. } => {
                 Contents::Region(load(graph)?)
             }
             Medium::Mmap => Contents::Mapped(Mapped::open(&path(graph, &medium)?)?),
@@ -129,7 +163,7 @@ impl Store {
         match (&self.contents, &medium) {
             (
                 Contents::Region(region),
-                Medium::Dram | Medium::Flash { .. } | Medium::Nvme { .. },
+                Medium::Dram | Medium::DramAs(_) | Medium::Flash { .. } | Medium::Nvme { .. },
             ) => Store::with_contents(medium, Contents::Region(region.clone())),
             _ => Err(Error::new(
                 Kind::Argument,
@@ -140,7 +174,14 @@ impl Store {
 
     fn with_contents(medium: Medium, contents: Contents) -> Result<Store> {
         log::info!("edges on medium {}", medium.name());
-        let mut store = Store { medium, contents, shared: None, paced: None, uring_refused: None };
+        let mut store = Store {
+            medium,
+            contents,
+            shared: None,
+            paced: None,
+            contexts: None,
+            uring_refused: None,
+        };
         if let Medium::Flash { profile, .. } | Medium::Nvme { profile } = &store.medium {
             let flash = profile.flash().map_err(device_error)?;
             let shared = SharedRate::new(PerSecond(flash.reads_total_max as f64));
@@ -154,6 +195,18 @@ impl Store {
             }
         }
         Ok(store)
+    }
+
+    /// The same with a given number of contexts in each ring, unless a run asks for another.
+    #[must_use]
+    pub fn with_contexts(mut self, contexts: u32) -> Store {
+        self.contexts = Some(contexts);
+        self
+    }
+
+    /// Contexts of a ring on a modelled device, by Little's law or as given; `None` on others.
+    pub fn modelled_contexts(&self) -> Option<u32> {
+        Some(self.contexts.unwrap_or(littles(self.paced.as_ref()?)))
     }
 
     /// The medium.
@@ -181,6 +234,9 @@ impl Store {
     pub fn describe(&self) -> String {
         match &self.medium {
             Medium::Dram => "edges in DRAM, read directly; nothing modelled".to_owned(),
+            Medium::DramAs(form) => {
+                format!("edges in DRAM, {}; nothing modelled", form.describe())
+            }
             Medium::Mmap => "the file mapped into memory; nothing modelled".to_owned(),
             Medium::Pread => "the file read by a pool of threads; nothing modelled".to_owned(),
             Medium::Uring => match &self.uring_refused {
@@ -238,8 +294,9 @@ impl Store {
         contexts: Option<u32>,
         work: V,
     ) -> Result<V::Output> {
-        let ring = |device_contexts: Contexts| {
-            RingOptions::with_contexts(contexts.map_or(device_contexts, Contexts::Fixed))
+        let ring = |device_contexts: u32| {
+            let contexts = contexts.or(self.contexts).unwrap_or(device_contexts);
+            RingOptions::with_contexts(Contexts::Fixed(contexts))
         };
         match (&self.contents, &self.medium) {
             (Contents::Region(region), Medium::Nvme { profile }) => {
@@ -264,8 +321,16 @@ impl Store {
                     }
                 }
             }
-            (Contents::Region(region), _) => Ok(work.visit(&Resident::new(graph, region)?)),
-            (Contents::Mapped(mapped), _) => Ok(work.visit(&Resident::new(graph, mapped.bytes())?)),
+            (Contents::Region(region), Medium::DramAs(DramForm::Ring(contexts))) => {
+                let options = RingOptions::with_contexts(Contexts::Fixed(*contexts));
+                Ok(work.visit(&Ringed::new(graph, Dram::new(region.clone()), options)?))
+            }
+            (Contents::Region(region), medium) => {
+                Ok(work.visit(&Resident::new(graph, region, given_hint(medium))?))
+            }
+            (Contents::Mapped(mapped), _) => {
+                Ok(work.visit(&Resident::new(graph, mapped.bytes(), None)?))
+            }
             (Contents::File(path), Medium::Uring) if self.uring_refused.is_none() => {
                 let options = UringOptions { slots: FILE_SLOTS, ..UringOptions::default() };
                 let device = Uring::open(path, options).map_err(device_error)?;
@@ -280,14 +345,22 @@ impl Store {
     }
 }
 
+/// The hint that a medium asks for.
+fn given_hint(medium: &Medium) -> Option<Hint> {
+    match medium {
+        Medium::DramAs(DramForm::Direct(hint)) => Some(*hint),
+        _ => None,
+    }
+}
+
 /// How many contexts a modelled device needs by Little's law, its latency times its rate, and a
 /// quarter more, since contexts also compute; between 64 and what its slots allow. A search is too
 /// short and too mixed for the ring's own tuning by trial.
-fn littles(options: &PacedOptions) -> Contexts {
+fn littles(options: &PacedOptions) -> u32 {
     let rate = options.timing.reads_per_core_max.map_or(f64::INFINITY, |r| r.0);
     let seconds = options.timing.latency.as_secs_f64();
     let wanted = (1.25 * rate * seconds).min(2048.0) as u32;
-    Contexts::Fixed(wanted.next_power_of_two().max(64).min(options.slots / 2).max(1))
+    wanted.next_power_of_two().max(64).min(options.slots / 2).max(1)
 }
 
 /// What a doorbell costs; zero where the profile says nothing of one.
@@ -299,7 +372,7 @@ fn doorbell_ns(profile: &Profile) -> f64 {
 /// Slots of a device over a file: two for each of [`FILE_CONTEXTS`].
 const FILE_SLOTS: u32 = 256;
 /// Contexts over a file: ordinary drives are saturated by far fewer.
-const FILE_CONTEXTS: Contexts = Contexts::Fixed(128);
+const FILE_CONTEXTS: u32 = 128;
 
 fn device_error(e: littoral_device::Error) -> Error {
     Error::with_source(Kind::Device, "cannot open the medium", e)

@@ -23,12 +23,15 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use super::bits::{Bitmap, words_u32};
-use super::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict, without_arcs};
+use super::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict, reads_of, without_arcs};
 use super::raw::{Probe, prefetch, probe};
 use super::team::{Cursor, Member, Share, Stepped};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
+
+mod many;
+pub(crate) use many::run_together;
 
 /// Top-down turns into bottom-up when the frontier has more than this share of the arcs left.
 pub(crate) const ALPHA: u64 = 15;
@@ -325,7 +328,17 @@ impl<'g> Bfs<'g> {
     }
 
     fn up<const SHARED: bool, E: Edges>(&self, span: u32, edges: &E) -> Result<()> {
-        let heads = UpHeads::<SHARED> {
+        let heads = self.up_heads::<SHARED>(span);
+        edges.heads(Direction::In, &heads)?;
+        let rest = heads.into_rest();
+        let lists = rest.lists();
+        edges.lists(Direction::In, &lists)?;
+        lists.count();
+        Ok(())
+    }
+
+    fn up_heads<const SHARED: bool>(&self, span: u32) -> UpHeads<'_, SHARED> {
+        UpHeads {
             bfs: self,
             front: self.frontier(),
             next: self.next_frontier(),
@@ -333,20 +346,7 @@ impl<'g> Bfs<'g> {
             share: Share::new(&self.cursor),
             rest: RefCell::new(Vec::new()),
             awake: Cell::new(0),
-        };
-        edges.heads(Direction::In, &heads)?;
-        let rest = heads.rest.into_inner();
-        let lists = UpLists {
-            bfs: self,
-            front: heads.front,
-            next: heads.next,
-            rest: &rest,
-            at: Cell::new(0),
-            awake: heads.awake,
-        };
-        edges.lists(Direction::In, &lists)?;
-        self.awake.fetch_add(lists.awake.get(), Relaxed);
-        Ok(())
+        }
     }
 }
 
@@ -359,11 +359,16 @@ struct Down<'b, const SHARED: bool> {
 }
 
 impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
+    type Tag = ();
     const FROM_THE_FRONT: bool = false;
 
     #[inline(always)]
-    fn next(&self) -> Option<Item> {
-        self.share.next().map(|i| Item { vertex: self.queue[i as usize], skip: 0 })
+    fn next(&self) -> Option<((), Item)> {
+        self.share.next().map(|i| ((), Item { vertex: self.queue[i as usize], skip: 0 }))
+    }
+
+    fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
+        Some(reads_of(self.queue.iter().copied(), most, reads))
     }
 
     #[inline(always)]
@@ -381,7 +386,7 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
     }
 
     #[inline(always)]
-    fn words(&self, vertex: u32, words: &[u32]) -> Verdict {
+    fn words(&self, (): (), vertex: u32, words: &[u32]) -> Verdict {
         let bfs = self.bfs;
         let mut found = self.found.borrow_mut();
         for &v in words {
@@ -413,8 +418,10 @@ struct UpHeads<'b, const SHARED: bool> {
 }
 
 impl<const SHARED: bool> HeadWork for UpHeads<'_, SHARED> {
+    type Tag = ();
+
     #[inline(always)]
-    fn next(&self) -> Option<Span> {
+    fn next(&self) -> Option<((), Span)> {
         loop {
             let first = self.share.next()? as u32 * self.span;
             let span = Span { first, len: self.span };
@@ -425,14 +432,14 @@ impl<const SHARED: bool> HeadWork for UpHeads<'_, SHARED> {
                 any |= open;
             }
             if any != 0 {
-                return Some(span);
+                return Some(((), span));
             }
             self.next.words()[span.words()].iter().for_each(|w| w.store(0, Relaxed));
         }
     }
 
     #[inline(always)]
-    fn want(&self, span: Span, _k: u32) -> Option<Span> {
+    fn want(&self, (): (), span: Span, _k: u32) -> Option<Span> {
         let is_open = |&w: &usize| self.bfs.pending.word(w) != 0;
         let first = span.words().find(is_open)?;
         let last = span.words().rev().find(is_open)?;
@@ -440,7 +447,7 @@ impl<const SHARED: bool> HeadWork for UpHeads<'_, SHARED> {
     }
 
     #[inline(always)]
-    fn unit(&self, part: Span, _k: u32, words: &[u32]) -> Verdict {
+    fn unit(&self, (): (), part: Span, _k: u32, words: &[u32]) -> Verdict {
         let sound = probe(&Probe {
             front: self.front.words(),
             vertices: self.bfs.graph.vertices(),
@@ -452,7 +459,7 @@ impl<const SHARED: bool> HeadWork for UpHeads<'_, SHARED> {
     }
 
     #[inline(always)]
-    fn done(&self, span: Span, units: u32) {
+    fn done(&self, (): (), span: Span, units: u32) {
         let bfs = self.bfs;
         let mut awake = 0;
         for w in span.words() {
@@ -469,7 +476,34 @@ impl<const SHARED: bool> HeadWork for UpHeads<'_, SHARED> {
     }
 }
 
-impl<const SHARED: bool> UpHeads<'_, SHARED> {
+/// What the first half of a bottom-up step leaves to the second.
+struct UpRest<'b> {
+    bfs: &'b Bfs<'b>,
+    front: &'b Bitmap,
+    next: &'b Bitmap,
+    rest: Vec<Item>,
+    awake: u64,
+}
+
+impl UpRest<'_> {
+    fn lists(&self) -> UpLists<'_> {
+        UpLists {
+            bfs: self.bfs,
+            front: self.front,
+            next: self.next,
+            rest: &self.rest,
+            at: Cell::new(0),
+            awake: Cell::new(self.awake),
+        }
+    }
+}
+
+impl<'b, const SHARED: bool> UpHeads<'b, SHARED> {
+    fn into_rest(self) -> UpRest<'b> {
+        let (rest, awake) = (self.rest.into_inner(), self.awake.get());
+        UpRest { bfs: self.bfs, front: self.front, next: self.next, rest, awake }
+    }
+
     /// Remembers those vertices of bitmap word `w` whose lists go on behind HEADS.
     fn put_off(&self, w: usize, mut open: u64, units: u32) {
         let lists = self.bfs.graph.incoming();
@@ -494,14 +528,26 @@ struct UpLists<'b> {
     awake: Cell<u64>,
 }
 
+impl UpLists<'_> {
+    /// Adds the vertices found to the step's.
+    fn count(&self) {
+        self.bfs.awake.fetch_add(self.awake.get(), Relaxed);
+    }
+}
+
 impl ListWork for UpLists<'_> {
+    type Tag = ();
     const FROM_THE_FRONT: bool = true;
 
     #[inline(always)]
-    fn next(&self) -> Option<Item> {
+    fn next(&self) -> Option<((), Item)> {
         let item = self.rest.get(self.at.get()).copied();
         self.at.set(self.at.get() + 1);
-        item
+        item.map(|item| ((), item))
+    }
+
+    fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
+        Some(reads_of(self.rest.iter().map(|item| item.vertex), most, reads))
     }
 
     #[inline(always)]
@@ -512,7 +558,7 @@ impl ListWork for UpLists<'_> {
     fn warm(&self, _words: &[u32]) {}
 
     #[inline(always)]
-    fn words(&self, vertex: u32, words: &[u32]) -> Verdict {
+    fn words(&self, (): (), vertex: u32, words: &[u32]) -> Verdict {
         for &v in words {
             match self.front.get(v) {
                 Some(false) => {}

@@ -321,12 +321,14 @@ impl<const SHARED: bool> Units<'_, SHARED> {
 }
 
 impl<const SHARED: bool> HeadWork for Units<'_, SHARED> {
-    fn next(&self) -> Option<Span> {
-        self.share.next().map(|i| Span { first: i as u32 * self.span, len: self.span })
+    type Tag = ();
+
+    fn next(&self) -> Option<((), Span)> {
+        self.share.next().map(|i| ((), Span { first: i as u32 * self.span, len: self.span }))
     }
 
     #[inline(always)]
-    fn want(&self, span: Span, k: u32) -> Option<Span> {
+    fn want(&self, (): (), span: Span, k: u32) -> Option<Span> {
         // Units before the wanted ones are passed over by asking for an empty part.
         if k >= self.wanted.end {
             return None;
@@ -345,14 +347,14 @@ impl<const SHARED: bool> HeadWork for Units<'_, SHARED> {
     }
 
     #[inline(always)]
-    fn unit(&self, part: Span, _k: u32, words: &[u32]) -> Verdict {
+    fn unit(&self, (): (), part: Span, _k: u32, words: &[u32]) -> Verdict {
         match self.pick {
             Pick::Attach => self.attach(part, words),
             Pick::Roots | Pick::Outside => self.link(part, words),
         }
     }
 
-    fn done(&self, _span: Span, _units: u32) {}
+    fn done(&self, (): (), _span: Span, _units: u32) {}
 }
 
 /// Links along whole lists.
@@ -365,19 +367,24 @@ struct Rest<'c, const SHARED: bool> {
 }
 
 impl<const SHARED: bool> ListWork for Rest<'_, SHARED> {
+    type Tag = ();
     const FROM_THE_FRONT: bool = false;
 
     #[inline(always)]
-    fn next(&self) -> Option<Item> {
+    fn next(&self) -> Option<((), Item)> {
         let lists = self.components.graph.lists(self.direction);
         loop {
             let v = self.share.next()? as u32;
             let outside = self.components.label[v as usize].load(Relaxed) != self.giant;
             if outside && lists.degree(v) > 0 {
                 self.linked.set(self.linked.get() + 1);
-                return Some(Item { vertex: v, skip: 0 });
+                return Some(((), Item { vertex: v, skip: 0 }));
             }
         }
+    }
+
+    fn reads_max(&self, _most: u64, _reads: &dyn Fn(u32) -> u64) -> Option<u64> {
+        None
     }
 
     fn peek(&self, _ahead: u64) -> Option<u32> {
@@ -390,7 +397,7 @@ impl<const SHARED: bool> ListWork for Rest<'_, SHARED> {
     }
 
     #[inline(always)]
-    fn words(&self, vertex: u32, words: &[u32]) -> Verdict {
+    fn words(&self, (): (), vertex: u32, words: &[u32]) -> Verdict {
         let n = self.components.graph.vertices();
         for &v in words {
             if v >= n {

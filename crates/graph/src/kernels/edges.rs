@@ -16,6 +16,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::phase::Phase;
+use super::resident::Hint;
 use crate::error::{Error, Kind, Result};
 use crate::format::file::{GraphFile, Lists};
 use crate::format::page::PageView;
@@ -68,14 +70,16 @@ impl Span {
 
 /// A kernel's wishes for the fronts of lists.
 pub(crate) trait HeadWork {
+    /// Which of several pieces of work a span belongs to; `()` where there is one.
+    type Tag: Copy;
     /// The next span to look at.
-    fn next(&self) -> Option<Span>;
+    fn next(&self) -> Option<(Self::Tag, Span)>;
     /// The part of `span` for which unit `k` is wanted; `None` ends the span.
-    fn want(&self, span: Span, k: u32) -> Option<Span>;
+    fn want(&self, tag: Self::Tag, span: Span, k: u32) -> Option<Span>;
     /// Unit `k` of `part`: the `k`-th neighbour of each of its vertices.
-    fn unit(&self, part: Span, k: u32, words: &[u32]) -> Verdict;
+    fn unit(&self, tag: Self::Tag, part: Span, k: u32, words: &[u32]) -> Verdict;
     /// The span is finished; its block has `units` units.
-    fn done(&self, span: Span, units: u32);
+    fn done(&self, tag: Self::Tag, span: Span, units: u32);
 }
 
 /// A list to read.
@@ -89,17 +93,34 @@ pub(crate) struct Item {
 
 /// A kernel's wishes for lists.
 pub(crate) trait ListWork {
+    /// Which of several pieces of work a list belongs to; `()` where there is one.
+    type Tag: Copy + Default;
     /// Whether the kernel may say [`Verdict::Enough`] before a list ends: it is then read in order,
     /// little by little. Otherwise its pieces are read all at once, by several contexts.
     const FROM_THE_FRONT: bool;
     /// The next list.
-    fn next(&self) -> Option<Item>;
+    fn next(&self) -> Option<(Self::Tag, Item)>;
+    /// The most reads still to come, where that is known: the sum of `reads` over the vertices whose
+    /// lists are read, or `most` as soon as it exceeds that. More contexts than reads are useless.
+    fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64>;
     /// The vertex `ahead` items later, if that is known.
     fn peek(&self, ahead: u64) -> Option<u32>;
     /// Says that `words` will be handed over soon: what they point to may be prefetched.
     fn warm(&self, words: &[u32]);
     /// Some neighbours of `vertex`.
-    fn words(&self, vertex: u32, words: &[u32]) -> Verdict;
+    fn words(&self, tag: Self::Tag, vertex: u32, words: &[u32]) -> Verdict;
+}
+
+/// The sum of `reads` over `vertices`, or `most` as soon as it exceeds that.
+pub(crate) fn reads_of(
+    vertices: impl ExactSizeIterator<Item = u32>,
+    most: u64,
+    reads: &dyn Fn(u32) -> u64,
+) -> u64 {
+    if vertices.len() as u64 >= most {
+        return most;
+    }
+    vertices.map(reads).sum::<u64>().min(most)
 }
 
 /// A kernel's wishes for pages.
@@ -131,6 +152,12 @@ pub(crate) trait Edges {
     fn span_vertices(&self) -> u32;
     /// Reads and bytes so far.
     fn traffic(&self) -> Traffic;
+    /// Whether phases are recorded from now on; what was recorded before is forgotten.
+    fn record(&self, _on: bool) {}
+    /// The phases recorded since then.
+    fn phases(&self) -> Vec<Phase> {
+        Vec::new()
+    }
 }
 
 /// What was read.
@@ -144,6 +171,8 @@ pub struct Traffic {
     pub polls_count: u64,
     /// Contexts of the ring at the end; zero for DRAM.
     pub contexts: u32,
+    /// The hint with which pages in DRAM are prefetched, once it is chosen.
+    pub page_hint: Option<Hint>,
 }
 
 impl Traffic {
@@ -155,6 +184,7 @@ impl Traffic {
             read_bytes: self.read_bytes - earlier.read_bytes,
             polls_count: self.polls_count - earlier.polls_count,
             contexts: self.contexts,
+            page_hint: self.page_hint,
         }
     }
 
@@ -166,6 +196,7 @@ impl Traffic {
             read_bytes: self.read_bytes + other.read_bytes,
             polls_count: self.polls_count + other.polls_count,
             contexts: self.contexts.max(other.contexts),
+            page_hint: self.page_hint.or(other.page_hint),
         }
     }
 }

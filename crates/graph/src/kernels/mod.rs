@@ -10,9 +10,11 @@
 
 mod bfs;
 mod bits;
+mod compare;
 mod components;
 pub(crate) mod edges;
 mod pagerank;
+mod phase;
 pub(crate) mod raw;
 pub(crate) mod resident;
 pub(crate) mod ringed;
@@ -20,9 +22,10 @@ mod run;
 mod team;
 
 pub use bfs::{BfsSummary, UNREACHED};
+pub use compare::{Ask, Compared, Run, compare, run_in_turn};
 pub use components::ComponentsSummary;
 pub use edges::Traffic;
 pub use pagerank::{DAMPING, Dangling, PageRankOptions, PageRankSummary};
-pub use run::{
-    Answer, Kernel, Options, RunReport, Summary, Trial, check, pick_sources, run, run_in_turn,
-};
+pub use phase::{Chain, Phase};
+pub use resident::Hint;
+pub use run::{Answer, Kernel, Options, RunReport, Summary, Trial, check, pick_sources, run};

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use super::resident::Hint;
 use crate::error::{Result, io};
 
 /// Brings the line of `slice[index]` near; a hint, also past the end.
@@ -26,6 +27,17 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
+}
+
+/// Brings the line of `slice[index]` near by the instruction that `hint` names; a hint, also past
+/// the end.
+#[inline(always)]
+pub(crate) fn prefetch_by<T>(hint: Hint, slice: &[T], index: usize) {
+    match hint {
+        Hint::None => {}
+        Hint::T0 => prefetch(slice, index),
+        Hint::Nta => prefetch_once(slice, index),
+    }
 }
 
 /// Brings the line of `slice[index]` near for one use: it will not displace what caches keep.
@@ -229,6 +241,7 @@ mod tests {
     fn hints_accept_anything() {
         prefetch(&[0u8; 3], 99);
         prefetch_once::<u32>(&[], 5);
+        Hint::ALL.map(|hint| prefetch_by(hint, &[0u8; 3], 99));
         advise_huge(&vec![0u8; 5 << 20]);
         advise_huge::<u8>(&[]);
     }

@@ -18,6 +18,7 @@ use littoral_device::read::{Limits, ReadDevice};
 use littoral_runtime::{Cx, Ring, RingOptions};
 
 use super::edges::{Edges, HeadWork, ListWork, PageWork, Place, Traffic, Verdict};
+use super::phase::{Phase, Recorder};
 use super::raw::prefetch;
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
@@ -56,6 +57,7 @@ pub(crate) struct Ringed<'g, D> {
     ring: Ring<D>,
     limits: Limits,
     bytes: Cell<u64>,
+    recorder: Recorder,
 }
 
 impl<'g, D: ReadDevice> Ringed<'g, D> {
@@ -80,27 +82,32 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
             ));
         }
         let ring = Ring::new(device, options).map_err(device_error)?;
-        Ok(Ringed { graph, ring, limits, bytes: Cell::new(0) })
+        Ok(Ringed { graph, ring, limits, bytes: Cell::new(0), recorder: Recorder::default() })
     }
 
-    /// Runs copies of a context, as many as the ring has.
-    fn run<'r, F, Fut>(&'r self, make: F) -> Result<()>
+    /// Runs at most `contexts` copies of a context that has `reads_at_once` reads under way.
+    fn run<'r, F, Fut>(&'r self, contexts: u32, reads_at_once: u32, make: F) -> Result<()>
     where
         F: FnMut(Cx<'r, D>) -> Fut,
         Fut: Future<Output = std::result::Result<(), Halt>>,
     {
-        self.ring.run(make).map_err(|Halt(e)| e)
+        let run = || self.ring.run_at_most(contexts, make).map_err(|Halt(e)| e);
+        let counted = || (self.ring.counters().reads_count, self.bytes.get());
+        self.recorder.phase(self.ring.contexts().min(contexts), reads_at_once, counted, run)
     }
 
-    /// Runs copies of a context that reads `bytes` at a time, no more than [`STREAM_BYTES`] of
-    /// them.
-    fn stream<'r, F, Fut>(&'r self, bytes: u32, make: F) -> Result<()>
-    where
-        F: FnMut(Cx<'r, D>) -> Fut,
-        Fut: Future<Output = std::result::Result<(), Halt>>,
-    {
-        let contexts = if self.limits.can_park { u32::MAX } else { (STREAM_BYTES / bytes).max(4) };
-        self.ring.run_at_most(contexts, make).map_err(|Halt(e)| e)
+    /// How many contexts can have `bytes` each under way, no more than [`STREAM_BYTES`] in all.
+    fn streams(&self, bytes: u32) -> u32 {
+        if self.limits.can_park { u32::MAX } else { (STREAM_BYTES / bytes).max(4) }
+    }
+
+    /// How many contexts lists can keep busy. A step over a few vertices needs as many as it has
+    /// reads: making a thousand more to find nothing to do takes longer than a read.
+    fn busy<W: ListWork>(&self, place: Place<'_>, work: &W, read_words: u32) -> u32 {
+        let words = read_words.min(place.layout.piece_words() as u32);
+        let reads = |v: u32| u64::from(place.lists.locate(v).degree / words) + 1;
+        let most = u64::from(self.ring.contexts());
+        work.reads_max(most, &reads).unwrap_or(most).clamp(1, most) as u32
     }
 
     /// The granule-aligned range around `words` words at byte `addr`: start, length, bytes to skip.
@@ -123,20 +130,21 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
 
     /// Contexts take pieces of lists, in list order, as they become free.
     fn whole_lists<W: ListWork>(&self, place: Place<'_>, work: &W) -> Result<()> {
-        let rest = Cell::new(Run::default());
-        self.run(async |cx| {
+        let rest = Cell::new((W::Tag::default(), Run::default()));
+        let contexts = self.busy(place, work, self.limits.read_bytes_max / 4);
+        self.run(contexts, 1, async |cx| {
             loop {
-                let mut run = rest.get();
+                let (mut tag, mut run) = rest.get();
                 if run.left == 0 {
                     let Some(next) = self.next_run(place, work) else { break };
-                    run = next;
+                    (tag, run) = next;
                 }
                 let (vertex, addr) = (run.vertex, place.word_addr(run.addr));
                 let words = run.take(self.reach(addr), place.layout);
-                rest.set(run);
+                rest.set((tag, run));
                 let (start, len, skip) = self.widen(addr, words);
                 let bytes = cx.read(start, len).await?;
-                if work.words(vertex, slice(&bytes, skip, words)?) == Verdict::Forged {
+                if work.words(tag, vertex, slice(&bytes, skip, words)?) == Verdict::Forged {
                     return Err(Halt(place.forged("the list of vertex", vertex.into())));
                 }
             }
@@ -146,15 +154,18 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
 
     /// Each context takes a list and reads it from its front until the kernel has enough.
     fn fronts_of_lists<W: ListWork>(&self, place: Place<'_>, work: &W) -> Result<()> {
-        self.run(async |cx| {
-            while let Some(mut run) = self.next_run(place, work) {
+        let contexts = self.busy(place, work, u32::MAX);
+        self.run(contexts, 1, async |cx| {
+            while let Some((tag, mut run)) = self.next_run(place, work) {
                 let mut wanted = FIRST_WORDS;
+                let mut depth = 0;
                 while run.left > 0 {
+                    depth += 1;
                     let addr = place.word_addr(run.addr);
                     let words = run.take(wanted.min(self.reach(addr)), place.layout);
                     let (start, len, skip) = self.widen(addr, words);
                     let bytes = cx.read(start, len).await?;
-                    match work.words(run.vertex, slice(&bytes, skip, words)?) {
+                    match work.words(tag, run.vertex, slice(&bytes, skip, words)?) {
                         Verdict::More => wanted = wanted.saturating_mul(GROWTH),
                         Verdict::Enough => break,
                         Verdict::Forged => {
@@ -163,6 +174,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                         }
                     }
                 }
+                self.recorder.chain(depth);
             }
             Ok(())
         })
@@ -170,9 +182,9 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
 
     /// The next list with something to read.
     #[inline(always)]
-    fn next_run<W: ListWork>(&self, place: Place<'_>, work: &W) -> Option<Run> {
+    fn next_run<W: ListWork>(&self, place: Place<'_>, work: &W) -> Option<(W::Tag, Run)> {
         loop {
-            let item = work.next()?;
+            let (tag, item) = work.next()?;
             if let Some(v) = work.peek(AHEAD_ENTRY) {
                 prefetch(place.lists.table().entries(), v as usize);
             }
@@ -182,12 +194,13 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                 let pages = u64::from(item.skip / piece) * place.layout.page_words() as u64;
                 let offset = item.skip % piece;
                 let left = list.degree - item.skip;
-                return Some(Run {
+                let run = Run {
                     vertex: item.vertex,
                     left,
                     in_page: left.min(piece - offset),
                     addr: list.addr + pages + u64::from(offset),
-                });
+                };
+                return Some((tag, run));
             }
         }
     }
@@ -238,17 +251,19 @@ fn misdelivered() -> Halt {
 impl<D: ReadDevice> Edges for Ringed<'_, D> {
     fn heads<W: HeadWork>(&self, direction: Direction, work: &W) -> Result<()> {
         let place = Place::new(self.graph, direction);
-        self.stream(4 * self.span_vertices(), async |cx| {
-            while let Some(span) = work.next() {
+        self.run(self.streams(4 * self.span_vertices()), 1, async |cx| {
+            while let Some((tag, span)) = work.next() {
                 let units = place.units(span);
+                let mut depth = 0;
                 for k in 0..units {
-                    let Some(part) = work.want(span, k) else { break };
+                    let Some(part) = work.want(tag, span, k) else { break };
                     if part.len == 0 {
                         continue;
                     }
+                    depth += 1;
                     let (start, len, skip) = self.widen(place.unit_addr(part, k), part.len);
                     let bytes = cx.read(start, len).await?;
-                    match work.unit(part, k, slice(&bytes, skip, part.len)?) {
+                    match work.unit(tag, part, k, slice(&bytes, skip, part.len)?) {
                         Verdict::More => {}
                         Verdict::Enough => break,
                         Verdict::Forged => {
@@ -257,7 +272,8 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
                         }
                     }
                 }
-                work.done(span, units);
+                work.done(tag, span, units);
+                self.recorder.chain(depth);
             }
             Ok(())
         })
@@ -276,7 +292,9 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
         let place = Place::new(self.graph, direction);
         let page_bytes = place.layout.page_bytes() as u32;
         let part = self.limits.read_bytes_max.min(page_bytes);
-        self.stream(page_bytes, async |cx| {
+        let at_once = if part == page_bytes { 1 } else { 2 };
+        let depth = page_bytes / part / at_once;
+        self.run(self.streams(page_bytes), at_once, async |cx| {
             let mut whole = Vec::new();
             while let Some(number) = work.next() {
                 let addr = place.lists.pages().offset + u64::from(number) * u64::from(page_bytes);
@@ -298,6 +316,7 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
                 if verdict == Verdict::Forged {
                     return Err(Halt(place.forged("page", number.into())));
                 }
+                self.recorder.chain(depth);
             }
             Ok(())
         })
@@ -315,6 +334,15 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
             read_bytes: self.bytes.get(),
             polls_count: counts.polls_count,
             contexts: self.ring.contexts(),
+            page_hint: None,
         }
+    }
+
+    fn record(&self, on: bool) {
+        self.recorder.switch(on);
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        self.recorder.phases()
     }
 }

@@ -25,7 +25,7 @@ use super::pagerank::{PageRank, PageRankOptions, PageRankSummary};
 use super::team::{Member, Stepped, Team};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
-use crate::medium::{Store, Visit};
+use crate::medium::{Medium, Store, Visit};
 use crate::verify;
 
 /// What to compute.
@@ -169,14 +169,14 @@ pub fn pick_sources(graph: &GraphFile, count: usize, seed: u64) -> Vec<u32> {
 }
 
 /// The state of whichever kernel runs.
-enum State<'g> {
+pub(super) enum State<'g> {
     Bfs(Bfs<'g>),
     PageRank(PageRank<'g>),
     Components(Components<'g>),
 }
 
 impl<'g> State<'g> {
-    fn new(graph: &'g GraphFile, kernel: Kernel, members: usize) -> Self {
+    pub(super) fn new(graph: &'g GraphFile, kernel: Kernel, members: usize) -> Self {
         match kernel {
             Kernel::Bfs => State::Bfs(Bfs::new(graph, members)),
             Kernel::PageRank(options) => State::PageRank(PageRank::new(graph, options, members)),
@@ -184,7 +184,7 @@ impl<'g> State<'g> {
         }
     }
 
-    fn run<E: Edges>(&self, me: Member<'_>, edges: &E, source: u32) -> Stepped {
+    pub(super) fn run<E: Edges>(&self, me: Member<'_>, edges: &E, source: u32) -> Stepped {
         match (self, me.is_alone()) {
             (State::Bfs(s), true) => s.run::<false, E>(me, edges, source),
             (State::Bfs(s), false) => s.run::<true, E>(me, edges, source),
@@ -195,7 +195,7 @@ impl<'g> State<'g> {
         }
     }
 
-    fn summary(&self) -> Summary {
+    pub(super) fn summary(&self) -> Summary {
         match self {
             State::Bfs(s) => Summary::Bfs(s.summary()),
             State::PageRank(s) => Summary::PageRank(s.summary()),
@@ -203,7 +203,7 @@ impl<'g> State<'g> {
         }
     }
 
-    fn answer(&self) -> Answer {
+    pub(super) fn answer(&self) -> Answer {
         match self {
             State::Bfs(s) => Answer::Bfs(s.parents()),
             State::PageRank(s) => Answer::PageRank(s.ranks()),
@@ -211,7 +211,7 @@ impl<'g> State<'g> {
         }
     }
 
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         match self {
             State::Bfs(s) => s.bytes(),
             State::PageRank(s) => s.bytes(),
@@ -287,13 +287,14 @@ pub fn run(
     let ends = run_on_cores(threads, pinning, |core| shared.member(core))
         .map_err(|e| Error::with_source(Kind::Device, "starting threads", e))?;
     let trials = shared.trials.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let wording = wording(store, &trials);
     let contexts = trials.last().map_or(0, |t| t.traffic.contexts);
     team.into_result()?;
     ends.into_iter().collect::<Result<Vec<()>>>()?;
     let report = RunReport {
         kernel: kernel.name(),
         medium: store.medium().name(),
-        wording: store.describe(),
+        wording,
         profile_hash: store.profile_hash(),
         clock: store.clock(),
         threads: options.threads,
@@ -305,123 +306,11 @@ pub fn run(
     Ok((report, state.answer()))
 }
 
-/// Runs `kernel` on several stores in turn, trial by trial, for a fair comparison: one thread, one
-/// state in DRAM for all of them, and whatever disturbs the machine disturbs them alike.
-///
-/// Trial `i` is run on every store before trial `i + 1` is begun. One report a store, in order.
-///
-/// # Errors
-/// As [`run`]; `Kind::Argument` also for more than one thread.
-pub fn run_in_turn(
+pub(super) fn checked_sources(
     graph: &GraphFile,
-    stores: &[&Store],
     kernel: Kernel,
     options: &Options,
-    clock: &dyn Clock,
-) -> Result<Vec<RunReport>> {
-    if options.threads != 1 {
-        return Err(Error::new(Kind::Argument, "stores are compared with one thread each"));
-    }
-    let sources = checked_sources(graph, kernel, options)?;
-    let state = State::new(graph, kernel, 1);
-    let turn = Turn { graph, stores, kernel, options, sources: &sources, clock, state: &state };
-    let trials = turn.open(&Ready::None, 0)?;
-    let report = |(store, trials): (&&Store, Vec<Trial>)| RunReport {
-        kernel: kernel.name(),
-        medium: store.medium().name(),
-        wording: store.describe(),
-        profile_hash: store.profile_hash(),
-        clock: store.clock(),
-        threads: 1,
-        contexts: trials.last().map_or(0, |t| t.traffic.contexts),
-        trials,
-        verified: options.verify,
-        state_bytes: state.bytes() + graph.resident_bytes(),
-    };
-    Ok(stores.iter().zip(trials).map(report).collect())
-}
-
-/// What a comparison needs at every depth of opened stores.
-#[derive(Clone, Copy)]
-struct Turn<'t> {
-    graph: &'t GraphFile,
-    stores: &'t [&'t Store],
-    kernel: Kernel,
-    options: &'t Options,
-    sources: &'t [u32],
-    clock: &'t dyn Clock,
-    state: &'t State<'t>,
-}
-
-/// The stores opened so far, the latest first.
-enum Ready<'t> {
-    None,
-    One { trial: &'t dyn Fn(u32) -> Result<Trial>, earlier: &'t Ready<'t> },
-}
-
-/// Opens one more store inside the visit of those before it.
-struct Nested<'t> {
-    turn: Turn<'t>,
-    ready: &'t Ready<'t>,
-    opened: usize,
-}
-
-impl Visit for Nested<'_> {
-    type Output = Result<Vec<Vec<Trial>>>;
-
-    fn visit<E: Edges>(self, edges: &E) -> Self::Output {
-        let turn = self.turn;
-        let trial = |source: u32| turn.trial(edges, source);
-        turn.open(&Ready::One { trial: &trial, earlier: self.ready }, self.opened + 1)
-    }
-}
-
-impl Turn<'_> {
-    fn open(self, ready: &Ready<'_>, opened: usize) -> Result<Vec<Vec<Trial>>> {
-        match self.stores.get(opened) {
-            Some(store) => {
-                let nested = Nested { turn: self, ready, opened };
-                store.with_edges(self.graph, 1, self.options.contexts, nested)?
-            }
-            None => self.rounds(ready),
-        }
-    }
-
-    fn rounds(self, ready: &Ready<'_>) -> Result<Vec<Vec<Trial>>> {
-        let mut forms = Vec::new();
-        let mut at = ready;
-        while let Ready::One { trial, earlier } = at {
-            forms.push(*trial);
-            at = earlier;
-        }
-        forms.reverse();
-        let mut trials = vec![Vec::new(); forms.len()];
-        for number in 0..self.options.trials {
-            let source = self.sources.get(number % self.sources.len().max(1)).copied();
-            for (form, trials) in forms.iter().zip(&mut trials) {
-                trials.push(form(source.unwrap_or(0))?);
-            }
-        }
-        Ok(trials)
-    }
-
-    fn trial<E: Edges>(self, edges: &E, source: u32) -> Result<Trial> {
-        let team = Team::new(1);
-        let before = edges.traffic();
-        let start = self.clock.now();
-        let _ = self.state.run(Member::new(&team, 0), edges, source);
-        let time_ns = self.clock.now().saturating_sub(start).as_nanos();
-        team.into_result()?;
-        if self.options.verify {
-            check(self.graph, self.kernel, source, &self.state.answer())?;
-        }
-        let traffic = edges.traffic().since(before);
-        let source = (self.kernel == Kernel::Bfs).then_some(source);
-        Ok(Trial { source, time_ns, traffic, summary: self.state.summary() })
-    }
-}
-
-fn checked_sources(graph: &GraphFile, kernel: Kernel, options: &Options) -> Result<Vec<u32>> {
+) -> Result<Vec<u32>> {
     const SEED: u64 = 27491095;
     if options.trials == 0 {
         return Err(Error::new(Kind::Argument, "trials must be at least 1"));
@@ -443,6 +332,17 @@ fn checked_sources(graph: &GraphFile, kernel: Kernel, options: &Options) -> Resu
             Err(Error::new(Kind::Argument, what))
         }
         None => Ok(sources),
+    }
+}
+
+/// What is real and what modelled, and what the trial of hints found.
+pub(super) fn wording(store: &Store, trials: &[Trial]) -> String {
+    let hint = trials.last().and_then(|t| t.traffic.page_hint);
+    match (store.medium(), hint) {
+        (Medium::Dram | Medium::Mmap, Some(hint)) => {
+            format!("{}; pages prefetched with {}, chosen by trial", store.describe(), hint.name())
+        }
+        _ => store.describe(),
     }
 }
 

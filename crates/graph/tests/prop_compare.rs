@@ -1,0 +1,106 @@
+//! Comparisons: every form of DRAM and many searches at once give verified answers, and what is
+//! counted does not depend on time.
+
+#![allow(clippy::unwrap_used)] // Reason: helpers of a test.
+
+use littoral_base::clock::WallClock;
+use littoral_device::profile::Profile;
+use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+use littoral_graph::format::file::GraphFile;
+use littoral_graph::generate::{Model, generate};
+use littoral_graph::kernels::{
+    Ask, Kernel, Options, PageRankOptions, Phase, compare, pick_sources, run_in_turn,
+};
+use littoral_graph::medium::{DramForm, Medium, Store, Transfer};
+use proptest::prelude::*;
+
+fn edges() -> impl Strategy<Value = EdgeList> {
+    (2u32..3000, any::<bool>(), 1usize..6000, any::<u64>()).prop_map(|(n, directed, m, seed)| {
+        let mut x = seed | 1;
+        let mut draw = || {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((x >> 33) % u64::from(n)) as u32
+        };
+        let mut list: Vec<[u32; 2]> = (0..m).map(|_| [draw(), draw()]).collect();
+        list.extend((0..n).step_by(3).map(|v| [0, v]));
+        EdgeList::new(n, directed, list)
+    })
+}
+
+fn flash(latency: &str) -> Medium {
+    let profile = Profile::named("xlfdd").unwrap().with("read.latency", latency).unwrap();
+    Medium::Flash { profile, transfer: Transfer::Pointer }
+}
+
+fn graph_of(edges: EdgeList) -> GraphFile {
+    let build = BuildOptions { threads: 1, ..BuildOptions::default() };
+    let (image, _) = build_in_memory(edges, &build, &mut Hooks::none()).unwrap();
+    GraphFile::from_image(image).unwrap()
+}
+
+/// Phases of searches on `store`, without their times.
+fn phases(graph: &GraphFile, store: &Store, sources: &[u32]) -> Vec<Phase> {
+    let mut found = Vec::new();
+    let options = Options { verify: true, ..Options::default() };
+    let clock = WallClock::new();
+    compare(graph, &[store], Kernel::Bfs, sources.len(), &options, &clock, &mut |run| {
+        let compared = run(&Ask { store: 0, sources, record: true })?;
+        let reads: u64 = compared.phases.iter().map(|p| p.reads_count).sum();
+        assert_eq!(reads, compared.trial.traffic.reads_count, "every read is in a phase");
+        found = compared.phases;
+        Ok(())
+    })
+    .unwrap();
+    found.into_iter().map(|p| Phase { time_ns: 0.0, contexts: 0, ..p }).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn many_searches_at_once_verify_on_every_medium(edges in edges(), count in 2usize..7, seed: u64) {
+        let graph = graph_of(edges);
+        let sources = pick_sources(&graph, count, seed);
+        let dram = Store::open(&graph, Medium::Dram).unwrap();
+        let mut stores: Vec<Store> =
+            DramForm::ALL.map(|form| dram.on(Medium::DramAs(form)).unwrap()).into();
+        stores.extend([dram.on(flash("1us")).unwrap(), Store::open(&graph, Medium::Dram).unwrap()]);
+        let stores: Vec<&Store> = stores.iter().collect();
+        let options = Options { verify: true, ..Options::default() };
+        compare(&graph, &stores, Kernel::Bfs, count, &options, &WallClock::new(), &mut |run| {
+            for store in 0..stores.len() {
+                run(&Ask { store, sources: &sources, record: false })?;
+                run(&Ask { store, sources: &sources[..1], record: true })?;
+            }
+            Ok(())
+        }).unwrap();
+        for kernel in [Kernel::PageRank(PageRankOptions { iterations_max: 100, ..Default::default() }), Kernel::Components] {
+            run_in_turn(&graph, &stores, kernel, &options, &WallClock::new()).unwrap();
+        }
+    }
+
+    #[test]
+    fn counts_do_not_depend_on_latency(edges in edges(), seed: u64) {
+        let graph = graph_of(edges);
+        let sources = pick_sources(&graph, 3, seed);
+        let dram = Store::open(&graph, Medium::Dram).unwrap();
+        let (near, far) = (dram.on(flash("1ps")).unwrap(), dram.on(flash("9us")).unwrap());
+        prop_assert_eq!(phases(&graph, &near, &sources[..1]), phases(&graph, &far, &sources[..1]));
+        prop_assert_eq!(phases(&graph, &near, &sources), phases(&graph, &far, &sources));
+    }
+}
+
+#[test]
+fn a_step_over_one_vertex_makes_no_more_contexts_than_it_has_reads() {
+    let graph = graph_of(generate(Model::Urand, 10, 1, 1, &mut Hooks::none()).unwrap());
+    let dram = Store::open(&graph, Medium::Dram).unwrap();
+    let store = dram.on(flash("10us")).unwrap();
+    let sources = pick_sources(&graph, 1, 7);
+    let options = Options::default();
+    compare(&graph, &[&store], Kernel::Bfs, 1, &options, &WallClock::new(), &mut |run| {
+        let phases = run(&Ask { store: 0, sources: &sources, record: true })?.phases;
+        assert_eq!((phases[0].reads_count, phases[0].contexts), (1, 1), "the source's list");
+        Ok(())
+    })
+    .unwrap();
+}
