@@ -51,7 +51,7 @@ fn phases(graph: &GraphFile, store: &Store, sources: &[u32]) -> Vec<Phase> {
         Ok(())
     })
     .unwrap();
-    found.into_iter().map(|p| Phase { time_ns: 0.0, contexts: 0, ..p }).collect()
+    found.into_iter().map(|p| Phase { time_ns: 0.0, contexts_max: 0, ..p }).collect()
 }
 
 proptest! {
@@ -99,7 +99,7 @@ fn a_step_over_one_vertex_makes_no_more_contexts_than_it_has_reads() {
     let options = Options::default();
     compare(&graph, &[&store], Kernel::Bfs, 1, &options, &WallClock::new(), &mut |run| {
         let phases = run(&Ask { store: 0, sources: &sources, record: true })?.phases;
-        assert_eq!((phases[0].reads_count, phases[0].contexts), (1, 1), "the source's list");
+        assert_eq!((phases[0].reads_count, phases[0].contexts_max), (1, 1), "the source's list");
         Ok(())
     })
     .unwrap();

@@ -35,8 +35,8 @@ pub struct Phase {
     pub chains: Vec<Chain>,
     /// Reads that a context has under way at once.
     pub reads_at_once: u32,
-    /// Contexts that ran.
-    pub contexts: u32,
+    /// Most contexts that could run, whatever the ring has; `u32::MAX` without such a limit.
+    pub contexts_max: u32,
     /// From begin to end, on the time-stamp counter.
     pub time_ns: f64,
 }
@@ -93,7 +93,7 @@ impl Recorder {
     #[inline(always)]
     pub(crate) fn phase(
         &self,
-        contexts: u32,
+        contexts_max: u32,
         reads_at_once: u32,
         counted: impl Fn() -> (u64, u64),
         run: impl FnOnce() -> Result<()>,
@@ -114,7 +114,7 @@ impl Recorder {
             chains.push(Chain { depth: 1, count: reads_count / u64::from(reads_at_once) });
         }
         let read_bytes = counted().1 - bytes;
-        let phase = Phase { reads_count, read_bytes, chains, reads_at_once, contexts, time_ns };
+        let phase = Phase { reads_count, read_bytes, chains, reads_at_once, contexts_max, time_ns };
         self.phases.borrow_mut().push(phase);
         Ok(())
     }

@@ -241,7 +241,7 @@ mod tests {
     fn hints_accept_anything() {
         prefetch(&[0u8; 3], 99);
         prefetch_once::<u32>(&[], 5);
-        Hint::ALL.map(|hint| prefetch_by(hint, &[0u8; 3], 99));
+        Hint::ALL.iter().for_each(|&hint| prefetch_by(hint, &[0u8; 3], 99));
         advise_huge(&vec![0u8; 5 << 20]);
         advise_huge::<u8>(&[]);
     }

@@ -93,7 +93,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
     {
         let run = || self.ring.run_at_most(contexts, make).map_err(|Halt(e)| e);
         let counted = || (self.ring.counters().reads_count, self.bytes.get());
-        self.recorder.phase(self.ring.contexts().min(contexts), reads_at_once, counted, run)
+        self.recorder.phase(contexts, reads_at_once, counted, run)
     }
 
     /// How many contexts can have `bytes` each under way, no more than [`STREAM_BYTES`] in all.
@@ -107,7 +107,10 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         let words = read_words.min(place.layout.piece_words() as u32);
         let reads = |v: u32| u64::from(place.lists.locate(v).degree / words) + 1;
         let most = u64::from(self.ring.contexts());
-        work.reads_max(most, &reads).unwrap_or(most).clamp(1, most) as u32
+        match work.reads_max(most, &reads) {
+            Some(reads) if reads < most => reads.max(1) as u32,
+            _ => u32::MAX,
+        }
     }
 
     /// The granule-aligned range around `words` words at byte `addr`: start, length, bytes to skip.
