@@ -176,6 +176,8 @@ fn figure(key: String, unit: Unit, figure: &super::Figure) -> AnyFigure {
         Unit::Size => (value, "bytes"),
         Unit::Rate => (value, "per_s"),
         Unit::Count => (value, "count"),
+        Unit::Price => (value / 1e6, "price"),
+        Unit::Power => (value / 1e3, "w"),
     };
     AnyFigure { key, value, unit, basis: Some(figure.basis), source: figure.source.clone() }
 }

@@ -337,6 +337,16 @@ impl Profile {
         })
     }
 
+    /// Price of 10^9 bytes, in the currency of the profiles compared.
+    pub fn price_per_gb(&self) -> Option<f64> {
+        self.get("cost.price_per_gb").map(|micro| micro as f64 / 1e6)
+    }
+
+    /// Watts while it serves reads.
+    pub fn power_w(&self) -> Option<f64> {
+        self.get("cost.power").map(|mw| mw as f64 / 1e3)
+    }
+
     fn nand(&self) -> Option<Nand> {
         self.get("nand.channels")?;
         Some(Nand {
@@ -451,6 +461,8 @@ pub(crate) fn read_figure(
         Scalar::Number(_) if row.unit == Unit::Time => {
             Err(format!("a time needs a unit, such as \"{}\"", row.unit.show(4_000_000)))
         }
+        Scalar::Number(n) if row.unit == Unit::Price => Ok(n.saturating_mul(1_000_000)),
+        Scalar::Number(n) if row.unit == Unit::Power => Ok(n.saturating_mul(1_000)),
         Scalar::Number(n) => Ok(n),
         Scalar::Text(text) => row.unit.parse(text),
     };

@@ -47,6 +47,24 @@ pub enum Unit {
     Rate,
     /// A plain count.
     Count,
+    /// Millionths of a currency unit; written as a text such as `"0.12"`, or whole units.
+    Price,
+    /// Milliwatts; written as a text such as `"8.5 W"`.
+    Power,
+}
+
+/// A decimal number of at most nine whole digits in parts of `1 / scale`.
+fn decimal(text: &str, scale: u64, wanted: &str) -> Result<u64, String> {
+    let bad = || format!("'{text}' is not {wanted}");
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    let places = scale.ilog10() as usize;
+    if !digits(whole) || !digits(part) || whole.len() > 9 || part.len() > places {
+        return Err(bad());
+    }
+    let whole: u64 = whole.parse().map_err(|_| bad())?;
+    let part: u64 = format!("{part:0<places$}").parse().map_err(|_| bad())?;
+    Ok(whole * scale + part)
 }
 
 impl Unit {
@@ -57,6 +75,8 @@ impl Unit {
             Unit::Size => "bytes",
             Unit::Rate => "per_s",
             Unit::Count => "count",
+            Unit::Price => "micro",
+            Unit::Power => "mw",
         }
     }
 
@@ -67,6 +87,8 @@ impl Unit {
             Unit::Size => Bytes(value).to_string(),
             Unit::Rate => PerSecond(value as f64).to_string(),
             Unit::Count => value.to_string(),
+            Unit::Price => (value as f64 / 1e6).to_string(),
+            Unit::Power => format!("{} W", value as f64 / 1e3),
         }
     }
 
@@ -81,6 +103,11 @@ impl Unit {
             Unit::Size => text.parse::<Bytes>().map(|b| b.0).map_err(|e| words(&e)),
             Unit::Rate => text.parse::<PerSecond>().map(|r| r.0 as u64).map_err(|e| words(&e)),
             Unit::Count => text.parse().map_err(|_| format!("'{text}' is not a count such as 16")),
+            Unit::Price => decimal(text.trim(), 1_000_000, "a price such as 0.12"),
+            Unit::Power => {
+                let number = text.trim().trim_end_matches(['W', 'w']).trim_end();
+                decimal(number, 1_000, "a power such as 8.5 W")
+            }
         }
     }
 }
@@ -256,6 +283,22 @@ pub(super) const FLASH: &[Row] = &[
         false,
         "bytes a second over one channel",
     ),
+    row(
+        "cost.price_per_gb",
+        Unit::Price,
+        (0, 1_000_000_000_000),
+        Rule::Any,
+        false,
+        "price of 10^9 bytes, in whatever currency profiles are compared in",
+    ),
+    row(
+        "cost.power",
+        Unit::Power,
+        (0, 10_000_000),
+        Rule::Any,
+        false,
+        "power of the device while it serves reads",
+    ),
 ];
 
 /// The row of `key`, if the kind has it.
@@ -283,6 +326,19 @@ mod tests {
                     .map(|p| p.abs_diff(value)).min().unwrap();
                 prop_assert_eq!(near.abs_diff(value), best);
             }
+        }
+    }
+
+    #[test]
+    fn prices_and_powers_are_decimals() {
+        assert_eq!(Unit::Price.parse("0.12"), Ok(120_000));
+        assert_eq!(Unit::Power.parse("8.5 W"), Ok(8_500));
+        assert_eq!(
+            (Unit::Price.show(120_000), Unit::Power.show(8_500)),
+            ("0.12".into(), "8.5 W".into())
+        );
+        for bad in ["", ".", "1.", "-1", "1e3", "0.1234567", "1234567890"] {
+            assert!(Unit::Price.parse(bad).is_err(), "{bad}");
         }
     }
 
