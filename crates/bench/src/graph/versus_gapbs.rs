@@ -26,6 +26,9 @@ use crate::peers::Peers;
 /// Trials of one GAPBS process: the first pays for page faults, the least counts.
 const TRIALS_PER_PROCESS: usize = 3;
 
+/// What the help of each of the suite's programs says, and no other program's.
+const HELP_WORDS: &str = "generate 2^scale kronecker graph";
+
 /// A kernel of ours beside the suite's.
 #[derive(Clone, Debug)]
 pub struct VersusGapbs {
@@ -61,9 +64,9 @@ pub fn measure(
     scratch: &Path,
     rounds: usize,
 ) -> Result<Outcome<VersusGapbs>> {
-    let Some(program) = peers.find("gapbs", kernel.name()) else {
-        let why = format!("GAPBS's `{}` is neither in --peers nor in PATH", kernel.name());
-        return Ok(Outcome::Skipped(why));
+    let program = match peers.recognise("gapbs", kernel.name(), HELP_WORDS) {
+        Ok(program) => program,
+        Err(why) => return Ok(Outcome::Skipped(why)),
     };
     let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
     let given = export(graph, SgIds::Original, scratch)?;
@@ -76,7 +79,11 @@ pub fn measure(
         let mut gapbs_relabelled_ns = Vec::new();
         for &(original, internal) in &sources {
             gapbs_ns.push(trial_ns(&program, &given, kernel, original)?);
-            gapbs_relabelled_ns.push(trial_ns(&program, &relabelled, kernel, internal)?);
+            // Our numbering is a remark beside the claim: one round of it is enough.
+            gapbs_relabelled_ns.push(match found {
+                None => trial_ns(&program, &relabelled, kernel, internal)?,
+                Some(_) => u64::MAX,
+            });
         }
         let round = VersusGapbs { ours, gapbs_ns, gapbs_relabelled_ns };
         found = Some(match found {
@@ -186,7 +193,7 @@ mod tests {
         let graph = GraphFile::from_image(image).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let peers = Peers::new(Some(dir.path().to_owned()));
-        if peers.find("gapbs", "cc").is_some() {
+        if peers.recognise("gapbs", "cc", HELP_WORDS).is_ok() {
             return; // one is installed here; there is nothing to skip
         }
         let outcome = measure(&graph, Kernel::Components, &peers, dir.path(), 1).unwrap();
