@@ -64,6 +64,49 @@ pub fn environment() -> Environment {
     }
 }
 
+/// Bytes of the first processor's last-level cache; `None` where the system does not say.
+pub fn last_cache_bytes() -> Option<u64> {
+    let size = |index: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+        cache_bytes(read(&path).trim())
+    };
+    (0..8).filter_map(size).max()
+}
+
+/// A size as the kernel writes it, such as `32768K`.
+fn cache_bytes(text: &str) -> Option<u64> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..split].parse().ok()?;
+    let unit = match &text[split..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+/// Today in UTC, as year-month-day.
+pub fn today() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let (year, month, day) = civil(since.map_or(0, |t| (t.as_secs() / 86_400) as i64));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Year, month and day of a count of days since 1970 (the Gregorian calendar, years from March).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (year + era * 400 + carry, month, day)
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -105,6 +148,16 @@ mod tests {
         assert_eq!(chosen("broken"), "unknown");
         assert_eq!(memory_bytes("MemTotal:       2048 kB\n"), 2 << 20);
         assert_eq!(first_number("0.52 0.58 0.59 1/467 2841\n"), 0.52);
+    }
+
+    #[test]
+    fn days_and_cache_sizes_are_understood() {
+        assert_eq!(
+            [0, 59, 11_016, 20_089].map(civil),
+            [(1970, 1, 1), (1970, 3, 1), (2000, 2, 29), (2025, 1, 1),]
+        );
+        assert_eq!(cache_bytes("32768K"), Some(32 << 20));
+        assert_eq!([cache_bytes(""), cache_bytes("3 apples")], [None, None]);
     }
 
     #[test]

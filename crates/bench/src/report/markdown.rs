@@ -9,7 +9,10 @@ use crate::report::{Document, page::figure};
 pub(super) fn render(documents: &[Document]) -> String {
     let parts = documents.iter().map(|document| match document {
         Document::Run(run) => table(run),
-        Document::Study(study) => format!("{}: {}\n", study.graph, study.sentence),
+        Document::Study(study) => {
+            let lines = study.answer.iter().map(|line| format!("- {line}\n"));
+            format!("{}:\n\n{}", study.graph, lines.collect::<String>())
+        }
     });
     parts.collect::<Vec<_>>().join("\n")
 }

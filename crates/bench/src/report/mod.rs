@@ -1,4 +1,4 @@
-//! Results into one self-contained HTML page: tables, plots as inline SVG, a definition on hover.
+//! Results into one self-contained HTML page: tables, curves as inline SVG, a definition on hover.
 //!
 //! - The page loads nothing: no script, no font, no image from elsewhere.
 //! - Colours follow the reader's light or dark setting.
@@ -7,8 +7,10 @@
 
 mod markdown;
 mod page;
-mod plot;
 pub mod study;
+mod study_page;
+#[cfg(test)]
+pub(crate) use study_page::example as study_example;
 
 use std::path::Path;
 
@@ -104,28 +106,7 @@ mod tests {
     }
 
     fn study() -> Study {
-        let point = |latency_ns, reads_per_s, time_over_dram_ratio| study::Point {
-            latency_ns,
-            reads_per_s,
-            time_ns: 2e6,
-            time_over_dram_ratio,
-            searches_over_dram_ratio: 2.0,
-            pagerank_over_dram_ratio: 1.0,
-            components_over_dram_ratio: 1.0,
-        };
-        Study {
-            schema: study::SCHEMA.into(),
-            graph: "g.lg".into(),
-            kernel: "bfs".into(),
-            vertices_count: 10,
-            arcs_count: 20,
-            clock: littoral_base::clock::ClockKind::Paced,
-            dram_time_ns: 1e6,
-            memory: None,
-            sentence: "from 6 us on, flash costs you 8 %".into(),
-            notes: vec!["one core".into()],
-            points: vec![point(1e3, 5e6, 1.1), point(2e4, 5e6, 3.0), point(1e3, 1e8, 1.0)],
-        }
+        study_page::example()
     }
 
     #[test]
@@ -136,8 +117,8 @@ mod tests {
             assert!(page.contains(&claim.id), "{} is missing", claim.id);
         }
         assert!(page.contains("&lt;no peer &amp; no reason&gt;"));
-        assert!(page.contains("from 6 us on"));
-        assert_eq!(page.matches("<svg").count(), 1, "a plot of the study");
+        assert!(page.contains("as good as DRAM from 6 us"));
+        assert_eq!(page.matches("<svg").count(), 2, "curves for each job of the study");
         let bars = run().claims.iter().filter(|c| c.headroom().is_some()).count();
         assert_eq!(page.matches("class=\"track\"").count(), bars, "a bar per claim with a ratio");
         let (verdict, table) =
@@ -159,7 +140,10 @@ mod tests {
         for claim in &run().claims {
             assert!(text.contains(&format!("| `{}` |", claim.id)), "{} is missing", claim.id);
         }
-        assert!(text.contains("skipped: <no peer & no reason>") && text.contains("from 6 us on"));
+        assert!(
+            text.contains("skipped: <no peer & no reason>")
+                && text.contains("as good as DRAM from 6 us")
+        );
     }
 
     #[test]

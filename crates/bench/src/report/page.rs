@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::claims::{Claim, Run, Status};
 use crate::error::{Error, Kind, Result};
-use crate::report::{Document, plot, study::Study};
+use crate::report::{Document, study_page};
 
 const TEMPLATE: &str = include_str!("page.html");
 
 #[derive(Serialize)]
 struct Page<'a> {
     runs: Vec<RunPart<'a>>,
-    studies: Vec<StudyPart<'a>>,
+    studies: Vec<StudyPart>,
 }
 
 #[derive(Serialize)]
@@ -49,9 +49,8 @@ struct Bar<'a> {
 }
 
 #[derive(Serialize)]
-struct StudyPart<'a> {
-    study: &'a Study,
-    plot: Option<String>,
+struct StudyPart {
+    body: String,
 }
 
 /// Renders `documents` into the page.
@@ -62,7 +61,7 @@ pub(super) fn render(documents: &[Document]) -> Result<String> {
         match document {
             Document::Run(run) => runs.push(run_part(run)),
             Document::Study(study) => {
-                studies.push(StudyPart { study, plot: plot::study(study)? });
+                studies.push(StudyPart { body: study_page::render(study)? });
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::repro::{Answer, Options, Step};
 use crate::ring::{self, EfficiencyRow, PerRead, StepFigures};
 
 mod graph;
+mod whatif;
 
 /// The name of the system.
 pub const SYSTEM: &str = "flash";
@@ -34,6 +35,7 @@ const EFFICIENCY_BYTES: u64 = 4 << 30;
 pub fn steps() -> Vec<Step> {
     let mut steps = vec![ring_step(), ring_l2(), ring_efficiency(), interface()];
     steps.extend(graph::steps());
+    steps.extend(whatif::steps());
     steps.extend([fio(), mmap(), faults()]);
     steps
 }

@@ -124,15 +124,27 @@ pub(crate) struct WhatifArgs {
     /// A graph file, or an edge list to take into memory first
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Read latencies to try, such as 1us..20us
+    /// Read latencies of the grid of devices, such as 1us..20us
     #[arg(long, value_name = "A..B", default_value = "1us..20us")]
     pub(crate) latency: Span<Picos>,
-    /// Reads a second to try, such as 5M..100M
+    /// Reads per second of the grid's devices, such as 5M..100M
     #[arg(long, value_name = "A..B", default_value = "5M..100M")]
     pub(crate) iops: Span<PerSecond>,
-    /// DRAM you would grant: says what of the graph would fit
+    /// Devices instead of a grid: names of shipped profiles and files, commas between
+    #[arg(long, value_name = "P,..", value_delimiter = ',', conflicts_with_all = ["latency", "iops"])]
+    pub(crate) profile: Vec<String>,
+    /// How many searches run at once, one job for each number, commas between
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "4,16,64")]
+    pub(crate) concurrency: Vec<u32>,
+    /// DRAM you would grant: says whether the vertex state fits
     #[arg(long, value_name = "SIZE")]
     pub(crate) dram: Option<Bytes>,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    pub(crate) time: Picos,
+    /// Also write the study as a page with heat maps and curves
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }

@@ -1,13 +1,15 @@
-//! `littoral graph whatif`: the user's graph on a grid of modelled devices, one curve, one
-//! sentence.
+//! `littoral graph whatif`: the user's graph on modelled devices, a verdict per kind of job.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use littoral::base::error::Class;
-use littoral::base::units::{PerSecond, Picos};
-use littoral_bench::report::study::{Point, Study};
+use littoral::base::units::{Bytes, PerSecond, Picos};
+use littoral::device::profile::Profile;
+use littoral_bench::files;
+use littoral_bench::report::study::{Cell, DeviceRow, JobStudy, Study};
+use littoral_bench::report::{self, Document};
 use littoral_bench::whatif::{Options, study};
-use serde_json::{Value, json};
 
 use crate::args::WhatifArgs;
 use crate::failure::{Failure, Outcome};
@@ -15,20 +17,22 @@ use crate::graph::open::open_or_import;
 use crate::out::{self, Format};
 use crate::progress::Share;
 
-/// Columns of the drawn curve.
-const CURVE_COLUMNS: f64 = 40.0;
-/// Long enough for small graphs to be measured well, short enough to wait for.
-const TIME_MAX: Duration = Duration::from_secs(8);
-
 /// Runs the study.
 pub(super) fn run(args: &WhatifArgs) -> Outcome {
-    let options =
-        Options { latency: args.latency, iops: args.iops, dram: args.dram, time_max: TIME_MAX };
+    let options = options(args)?;
+    if let Some(path) = &args.html {
+        // A study takes its time: a page that cannot be written is an error before it begins.
+        files::check_writable(path)?;
+    }
     let graph = open_or_import(&args.file)?;
     let bar = Share::new("measuring");
     let name = args.file.display().to_string();
     let study = study(&graph, &name, &options, |share| bar.show(share))?;
     drop(bar);
+    if let Some(path) = &args.html {
+        let page = report::render(&[Document::Study(Box::new(study.clone()))])?;
+        files::write_whole(path, page.as_bytes())?;
+    }
     match args.shown.format {
         Format::Json => {
             let value = serde_json::to_value(&study).map_err(|e| {
@@ -36,48 +40,180 @@ pub(super) fn run(args: &WhatifArgs) -> Outcome {
             })?;
             out::show(Format::Json, &value)
         }
-        Format::Text => out::show(Format::Text, &text(&study)),
+        Format::Text => out::bytes(text(&study).as_bytes()),
     }
 }
 
-/// The study as people read it: the grid as a table, the curve of the best rate, the sentence.
-fn text(study: &Study) -> Value {
-    let row = |p: &Point| {
-        json!({
-            "latency_ns": p.latency_ns,
-            "reads_per_s": p.reads_per_s,
-            "time_ns": p.time_ns,
-            "over_dram_ratio": p.time_over_dram_ratio,
-            "searches_ratio": p.searches_over_dram_ratio,
-            "pagerank_ratio": p.pagerank_over_dram_ratio,
-            "components_ratio": p.components_over_dram_ratio,
-        })
-    };
-    json!({
-        "graph": study.graph,
-        "vertices_count": study.vertices_count,
-        "arcs_count": study.arcs_count,
-        "job": study.kernel,
-        "clock": study.clock,
-        "time_in_dram_ns": study.dram_time_ns,
-        "dram needed": study.memory,
-        "how it was measured": study.notes,
-        "the grid, over the same job in DRAM": study.points.iter().map(row).collect::<Vec<_>>(),
-        "time over DRAM by latency, at the highest rate": curve(study),
-        "sentence": study.sentence,
+fn options(args: &WhatifArgs) -> Result<Options, Failure> {
+    let profiles = args.profile.iter().map(|name| Profile::open(name));
+    Ok(Options {
+        latency: args.latency,
+        iops: args.iops,
+        profiles: profiles.collect::<Result<Vec<_>, _>>()?,
+        concurrency: args.concurrency.clone(),
+        dram: args.dram,
+        time: Duration::from_nanos(args.time.as_nanos()),
     })
 }
 
-/// One line a latency, a bar as long as its time over DRAM.
-fn curve(study: &Study) -> Vec<String> {
-    let rate = study.points.iter().map(|p| p.reads_per_s).fold(0.0, f64::max);
-    let best: Vec<&Point> = study.points.iter().filter(|p| p.reads_per_s == rate).collect();
-    let longest = best.iter().map(|p| p.time_over_dram_ratio).fold(1.0, f64::max);
-    let line = |p: &&Point| {
-        let bar = "#".repeat((p.time_over_dram_ratio / longest * CURVE_COLUMNS).round() as usize);
-        let latency = Picos((p.latency_ns * 1e3) as u64).to_string();
-        format!("{latency:>8}  {bar:40}  {:.2}", p.time_over_dram_ratio)
+fn time(ns: f64) -> String {
+    let shown = if ns >= 1e3 { 10f64.powf((ns.log10().floor() - 2.0).max(0.0)) } else { 1.0 };
+    Picos(((ns / shown).round() * shown * 1e3) as u64).to_string()
+}
+
+fn ratio(value: f64) -> String {
+    if value >= 9.95 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+/// The study as people read it: a table per job, the devices, and the answer last.
+fn text(study: &Study) -> String {
+    let mut text = format!(
+        "{}: {} vertices, {} arcs\n{}, {} cores, load {}, revision {}, {}\n",
+        study.graph,
+        study.vertices_count,
+        study.arcs_count,
+        study.environment.cpu,
+        study.environment.cores_count,
+        study.environment.load_average_count,
+        study.revision,
+        study.date
+    );
+    for job in &study.jobs {
+        text.push_str(&job_text(study, job));
+    }
+    if !study.is_grid {
+        text.push_str(&devices_text(study));
+    }
+    text.push_str(
+        "\ncells: predicted time over DRAM, (measured), the limit that binds: Latency, Reads per\n\
+         second, linK, Processor; ! differs by more than 15 %; - not run\n",
+    );
+    for note in &study.notes {
+        line(&mut text, &format!("  {note}"));
+    }
+    text.push('\n');
+    for warning in &study.warnings {
+        line(&mut text, &format!("note: {warning}"));
+    }
+    for sentence in &study.answer {
+        line(&mut text, sentence);
+    }
+    text
+}
+
+fn line(text: &mut String, words: &str) {
+    text.push_str(words);
+    text.push('\n');
+}
+
+fn job_text(study: &Study, job: &JobStudy) -> String {
+    let dram = &job.dram;
+    let mut text = format!(
+        "\n{} ({})\n  DRAM {} (quartiles {} to {}, {} repetitions, {} measured), {}\n  flash: {} \
+         reads, {} in a row, {}, {} of processor time\n",
+        job.name,
+        job.kind,
+        time(dram.time_ns),
+        time(dram.time_ns_p25),
+        time(dram.time_ns_p75),
+        dram.repetitions_count,
+        time(dram.measured_ns),
+        dram.form,
+        job.reads_count,
+        job.depth_count,
+        Bytes(job.read_bytes),
+        time(job.processor_ns)
+    );
+    if study.is_grid {
+        text.push_str(&grid(study, job));
+    } else {
+        for (device, cell) in ranked(study, job) {
+            line(&mut text, &format!("  {:24} {}", device.name, cell_text(cell)));
+        }
+    }
+    line(&mut text, &format!("  -> {}", job.sentence));
+    text
+}
+
+/// Devices and their cells, the best first.
+fn ranked<'s>(study: &'s Study, job: &'s JobStudy) -> Vec<(&'s DeviceRow, &'s Cell)> {
+    let mut rows: Vec<(&DeviceRow, &Cell)> = study.devices.iter().zip(&job.cells).collect();
+    rows.sort_by(|a, b| a.1.predicted_ratio.total_cmp(&b.1.predicted_ratio));
+    rows
+}
+
+/// A grid's cells: rates down, latencies across.
+fn grid(study: &Study, job: &JobStudy) -> String {
+    let different = |figure: fn(&DeviceRow) -> f64| {
+        let mut values: Vec<f64> = study.devices.iter().map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        values
     };
-    let head = format!("{} reads", PerSecond(rate));
-    std::iter::once(head).chain(best.iter().map(line)).collect()
+    let (latencies, rates) = (different(|d| d.latency_ns), different(|d| d.reads_per_s));
+    let mut text = format!("  {:>9}", "reads/s");
+    for &ns in &latencies {
+        write!(text, "  {:>14}", time(ns)).expect("invariant: a string takes all");
+    }
+    text.push('\n');
+    for &rate in rates.iter().rev() {
+        write!(text, "  {:>9}", PerSecond(rate).to_string()).expect("invariant: as above");
+        for &ns in &latencies {
+            let here = |d: &DeviceRow| d.latency_ns == ns && d.reads_per_s == rate;
+            let cell = study.devices.iter().position(here).map(|i| &job.cells[i]);
+            let words = cell.map_or(String::new(), cell_text);
+            write!(text, "  {words:>14}").expect("invariant: as above");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn cell_text(cell: &Cell) -> String {
+    use littoral_bench::whatif::model::Bound;
+    let bound = match cell.bound {
+        Bound::Latency => "L",
+        Bound::Reads => "R",
+        Bound::Link => "K",
+        Bound::Processor => "P",
+    };
+    let measured = cell.measured_ratio.map_or("-".to_owned(), ratio);
+    let mark = if cell.disagrees { "!" } else { "" };
+    format!("{} ({measured}{mark}) {bound}", ratio(cell.predicted_ratio))
+}
+
+fn devices_text(study: &Study) -> String {
+    let mut rows: Vec<&DeviceRow> = study.devices.iter().collect();
+    rows.sort_by(|a, b| a.mean_ratio.total_cmp(&b.mean_ratio));
+    let mut text = "\ndevices, by the geometric mean of time over DRAM\n".to_owned();
+    for d in rows {
+        let price = d.edges_price.map_or(String::new(), |p| format!(", edges cost {p:.2}"));
+        let power = d.power_w.map_or(String::new(), |w| format!(", {w:.1} W"));
+        let words = format!(
+            "  {:24} {:>5}  {}, {} reads per core, link {}, granule {}, longest read {}{price}{power}",
+            d.name,
+            ratio(d.mean_ratio),
+            time(d.latency_ns),
+            PerSecond(d.reads_per_s),
+            PerSecond(d.link_bytes_per_s).to_string().replace("/s", "B/s"),
+            Bytes(d.granule_bytes),
+            Bytes(d.read_max_bytes)
+        );
+        line(&mut text, &words);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_ratios_have_three_digits_or_fewer() {
+        assert_eq!(
+            [1234567.0, 999.4, 4500.0, 20_000.0].map(time),
+            ["1.23 ms", "999 ns", "4.5 us", "20 us"]
+        );
+        assert_eq!([1.0, 9.94, 11.4].map(ratio), ["1.00", "9.94", "11"]);
+    }
 }

@@ -33,7 +33,7 @@ pub(super) fn steps() -> Vec<Step> {
     steps
 }
 
-fn open(options: &Options, model: Model, scale: u32) -> Result<GraphFile> {
+pub(super) fn open(options: &Options, model: Model, scale: u32) -> Result<GraphFile> {
     GraphFile::open(graph_file(options, model, scale)?)
         .map_err(|e| Error::with_source(Kind::Environment, "opening a graph to measure on", e))
 }

@@ -1,0 +1,204 @@
+//! The words of a study: what a person can act on.
+//!
+//! Sentences name grades, places of the grid and figures of a ladder, never digits that the next
+//! run would not repeat.
+
+use littoral_base::units::Bytes;
+
+use super::devices::{BASE, Device};
+use super::verdict::{Grade, rounded};
+use super::{DISAGREES, Options};
+use crate::report::study::{Cell, JobStudy, Memory, Study};
+
+/// The devices of one job in words, the best first.
+pub(super) fn ranking(devices: &[Device], cells: &[Cell]) -> String {
+    let mut order: Vec<(&Device, &Cell)> = devices.iter().zip(cells).collect();
+    order.sort_by(|a, b| a.1.predicted_ratio.total_cmp(&b.1.predicted_ratio));
+    let words = |(device, cell): &(&Device, &Cell)| match cell.grade {
+        Grade::Slower => {
+            let ratio = rounded(cell.predicted_ratio);
+            format!("{} takes about {ratio} times as long", device.name)
+        }
+        grade => format!("{} is {}", device.name, grade.name()),
+    };
+    order.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
+/// The closing paragraph.
+pub(super) fn answer(study: &Study) -> Vec<String> {
+    let mut lines: Vec<String> = study.jobs.iter().map(job_line).collect();
+    lines.push(memory_line(&study.memory));
+    if study.fits_cache {
+        let cache = Bytes(study.cache_bytes.unwrap_or(0));
+        lines.push(format!(
+            "The whole graph fits this processor's last-level cache ({cache}): \"DRAM\" here is that \
+             cache. On a graph that does not fit, or beside other work, flash looks better than this."
+        ));
+    }
+    lines.push(advice(study));
+    lines
+}
+
+/// Why some of the study should be measured again: prediction and measurement that differ, and
+/// better devices that came out slower.
+pub(super) fn warnings(study: &Study) -> Vec<String> {
+    let mut lines = Vec::new();
+    if study.disagreeing_cells_count > 0 {
+        lines.push(format!(
+            "{} cells are marked: their paced runs differ from the model by more than {:.0} %. Run \
+             again on an idle machine, or for longer with --time, before relying on those cells.",
+            study.disagreeing_cells_count,
+            DISAGREES * 100.0
+        ));
+    }
+    let scattered = study.jobs.iter().filter(|job| scatters(study, job));
+    let scattered: Vec<&str> = scattered.map(|job| job.name.as_str()).collect();
+    if !scattered.is_empty() {
+        lines.push(format!(
+            "Measured times scatter for {}: better devices came out more than {:.0} % slower than \
+             worse ones. Other work runs on this machine.",
+            scattered.join(", "),
+            DISAGREES * 100.0
+        ));
+    }
+    lines
+}
+
+/// Whether a device was measured slower than one that is no better in any figure.
+fn scatters(study: &Study, job: &JobStudy) -> bool {
+    let rows = || study.devices.iter().zip(&job.cells);
+    let measured = |cell: &Cell| cell.measured_ratio.unwrap_or(f64::NAN);
+    rows().any(|(better, a)| {
+        rows().any(|(worse, b)| {
+            study.is_grid
+                && better.latency_ns <= worse.latency_ns
+                && better.reads_per_s >= worse.reads_per_s
+                && measured(a) > measured(b) * (1.0 + DISAGREES)
+        })
+    })
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}
+
+fn job_line(job: &JobStudy) -> String {
+    format!("{}: {}.", capital(&job.name), job.sentence)
+}
+
+/// What to do, from which kinds of job have a device.
+fn advice(study: &Study) -> String {
+    let (mut good, mut bad): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for job in &study.jobs {
+        let least = job.cells.iter().map(|c| c.grade).min();
+        let side = if least == Some(Grade::Slower) { &mut bad } else { &mut good };
+        side.push(&job.name);
+    }
+    let searches_wait = study.jobs.iter().any(|j| j.kind == "search" && bad.contains(&&*j.name));
+    let batch = study.jobs.iter().find(|j| j.kind == "searches" && good.contains(&&*j.name));
+    match (good.is_empty(), bad.is_empty(), searches_wait, batch) {
+        (false, true, _, _) => {
+            "Every job has a device here that serves it: choose by the line of the \
+            job that asks the most."
+                .to_owned()
+        }
+        (false, false, true, Some(batch)) => format!(
+            "A single search waits for reads that depend on one another; no rate helps. Where many \
+             searches can run at once, run {} or more per core; where one answer must come quickly, \
+             keep its edges in DRAM.",
+            batch.at_once_count
+        ),
+        (false, false, _, _) => format!(
+            "Put the edges on flash for {}; keep them in DRAM for {}.",
+            good.join(", "),
+            bad.join(", ")
+        ),
+        (true, _, _, _) => "None of these devices serves any of the jobs as DRAM does: keep the \
+            edges in DRAM, or accept the factors above."
+            .to_owned(),
+    }
+}
+
+fn memory_line(memory: &Memory) -> String {
+    let (state, edges) = (Bytes(memory.state_bytes), Bytes(memory.edges_bytes));
+    match (memory.granted_bytes, memory.cached_bytes) {
+        (Some(granted), _) if granted < memory.state_bytes => {
+            let granted = Bytes(granted);
+            format!("{granted} of DRAM do not hold the {state} of vertex state these jobs need.")
+        }
+        (Some(granted), Some(cached)) if cached >= memory.edges_bytes => {
+            let granted = Bytes(granted);
+            format!("{granted} of DRAM hold all {edges} of edges too: flash is not needed.")
+        }
+        (Some(granted), Some(cached)) => format!(
+            "Of {} of DRAM, {state} hold vertex state and {} the hottest of {edges} of edges.",
+            Bytes(granted),
+            Bytes(cached)
+        ),
+        _ => format!(
+            "With the edges on flash, the jobs need {state} of DRAM in place of {}.",
+            Bytes(memory.state_bytes + memory.edges_bytes)
+        ),
+    }
+}
+
+/// What was modelled and measured.
+pub(super) fn notes(options: &Options) -> Vec<String> {
+    let mut notes = vec![
+        "predicted: from the job's reads, bytes and chains of dependent reads, the processor time \
+         measured with a device without latency, and the device's figures"
+            .to_owned(),
+        "measured: paced, our code on one core in real time against a modelled device's deadlines; \
+         medians of interleaved rounds, processor time of the thread"
+            .to_owned(),
+        "DRAM: the form that a trial on this processor found best, for each job".to_owned(),
+        "data are handed out by pointer; `graph bfs --medium flash --copy` shows the other bound"
+            .to_owned(),
+    ];
+    if options.profiles.is_empty() {
+        notes.push(format!("granule, longest read and link as profile {BASE}"));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::study_example as example;
+
+    #[test]
+    fn the_answer_has_a_line_for_each_job_and_says_what_to_do() {
+        let mut study = example();
+        let lines = answer(&study);
+        assert!(
+            lines[0].starts_with("Search: no device of the grid is as good as DRAM"),
+            "{lines:?}"
+        );
+        assert!(lines[1].starts_with("Pagerank: as good as DRAM from 6 us and 100 M/s reads on"));
+        let words = lines.join(" ");
+        assert!(words.contains("1 MiB of DRAM in place of 5 MiB"), "{words}");
+        assert!(words.contains("last-level cache (32 MiB)"), "{words}");
+        assert!(
+            words.contains("Put the edges on flash for pagerank; keep them in DRAM for search.")
+        );
+        study.memory.granted_bytes = Some(1000);
+        assert!(answer(&study).join(" ").contains("do not hold the 1 MiB of vertex state"));
+        (study.memory.granted_bytes, study.memory.cached_bytes) = (Some(9 << 20), Some(4 << 20));
+        assert!(answer(&study).join(" ").contains("flash is not needed"));
+    }
+
+    #[test]
+    fn marked_cells_and_scatter_are_said_outside_the_answer() {
+        let mut study = example();
+        study.jobs[1].cells[3].measured_ratio = Some(1.0);
+        study.jobs[1].cells[2].measured_ratio = Some(1.2);
+        let lines = warnings(&study);
+        assert!(lines[0].starts_with("2 cells are marked"), "{lines:?}");
+        assert!(lines[1].starts_with("Measured times scatter for pagerank:"), "{lines:?}");
+        study.disagreeing_cells_count = 0;
+        study.jobs.truncate(1);
+        study.jobs[0].cells.iter_mut().for_each(|c| c.measured_ratio = None);
+        assert!(warnings(&study).is_empty(), "what was not run cannot scatter");
+    }
+}

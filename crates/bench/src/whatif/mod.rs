@@ -1,0 +1,313 @@
+//! What would this device buy us, on our data? Kinds of job on modelled devices, a verdict for
+//! each, and one paragraph.
+//!
+//! - *Kinds of job*: one search at a time (latency), many searches at once (throughput, with the
+//!   number as an axis), whole-graph passes (PageRank, components). Each has its own verdict: a sum
+//!   would hide the one that waits.
+//! - *Denominator*: each job in DRAM in the form that a trial on this processor finds best.
+//! - *Prediction*: from counts, processor time and the device's figures ([`model`]). The verdict
+//!   rests on it, since it repeats from run to run ([`verdict`]).
+//! - *Measurement*: the same code on the paced device ([`measure`]), beside each prediction; cells
+//!   that differ by more than [`DISAGREES`] are marked.
+//! - The model hands data out by pointer: the transfer costs the host nothing (`graph bfs --copy`
+//!   shows the other bound).
+
+use std::time::Duration;
+
+use littoral_base::clock::ClockKind;
+use littoral_base::units::{Bytes, PerSecond, Picos, Span};
+use littoral_device::profile::Profile;
+use littoral_graph::format::Direction;
+use littoral_graph::format::file::GraphFile;
+use littoral_graph::kernels::{Kernel, PageRankOptions};
+use littoral_graph::medium::{DramForm, Medium, Store};
+
+use crate::error::{Error, Kind, Result};
+use crate::host;
+use crate::report::study::{self, Cell, DeviceRow, DramTime, FormTime, JobStudy, Memory, Study};
+
+mod answer;
+pub mod devices;
+pub mod measure;
+pub mod model;
+pub mod verdict;
+
+use devices::Device;
+use measure::{Job, Measured, Plan};
+use model::Counts;
+use verdict::{Grade, Point};
+
+/// A cell is marked when prediction and measurement differ by more than this share.
+pub const DISAGREES: f64 = 0.15;
+/// Most DRAM that the states of searches at once may take; fewer run where they would take more.
+const SEARCH_STATES_MAX: u64 = 1 << 30;
+
+/// What to try.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Read latencies of the grid.
+    pub latency: Span<Picos>,
+    /// Reads per second that one core is served.
+    pub iops: Span<PerSecond>,
+    /// Devices by name or path instead of a grid.
+    pub profiles: Vec<Profile>,
+    /// How many searches run at once, for each throughput job.
+    pub concurrency: Vec<u32>,
+    /// DRAM that the user would grant.
+    pub dram: Option<Bytes>,
+    /// The time to measure in all; each job gets its share.
+    pub time: Duration,
+}
+
+/// The least time measured in DRAM per job where the time given allows it.
+const MEASURED_MIN: Duration = Duration::from_secs(1);
+
+/// Runs every job on DRAM and on every device; `progress` hears the share of the time gone.
+///
+/// # Errors
+/// `Kind::Argument` for options out of range, `Kind::Environment` when the graph or a device cannot
+/// be used, with the cause.
+pub fn study(
+    graph: &GraphFile,
+    name: &str,
+    options: &Options,
+    mut progress: impl FnMut(f64),
+) -> Result<Study> {
+    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
+    let devices = devices::devices(options)?;
+    let jobs = jobs(graph, options)?;
+    let setup = Setup { graph, options, dram: &dram, devices: &devices };
+    let mut studies = Vec::new();
+    let mut state_bytes = 0;
+    for (i, job) in jobs.iter().enumerate() {
+        let mut heard = |share: f64| progress((i as f64 + share.min(1.0)) / jobs.len() as f64);
+        let (study, bytes) = setup.study_job(job, jobs.len(), &mut heard)?;
+        state_bytes = state_bytes.max(bytes);
+        studies.push(study);
+    }
+    Ok(setup.finish(name, studies, state_bytes))
+}
+
+pub(crate) fn failed(e: littoral_graph::Error) -> Error {
+    Error::with_source(Kind::Environment, "what-if study", e)
+}
+
+/// The jobs: one search at a time, each number at once that its states leave room for, passes.
+fn jobs(graph: &GraphFile, options: &Options) -> Result<Vec<Job>> {
+    if options.concurrency.iter().any(|&n| !(1..=1024).contains(&n)) {
+        let what = "searches at once must be from 1 to 1024";
+        return Err(Error::new(Kind::Argument, what));
+    }
+    let state = 14 * u64::from(graph.vertices());
+    let fits = |n: &u32| *n > 1 && u64::from(*n) * state <= SEARCH_STATES_MAX;
+    let mut numbers: Vec<u32> = options.concurrency.iter().copied().filter(fits).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut jobs = vec![Job::of(graph, Kernel::Bfs, 1)];
+    jobs.extend(numbers.into_iter().map(|n| Job::of(graph, Kernel::Bfs, n as usize)));
+    let passes = [Kernel::PageRank(PageRankOptions::default()), Kernel::Components];
+    jobs.extend(passes.map(|kernel| Job::of(graph, kernel, 1)));
+    Ok(jobs)
+}
+
+/// Kind and name of a job.
+fn names(job: &Job) -> (&'static str, String) {
+    match (job.kernel, job.at_once) {
+        (Kernel::Bfs, 1) => ("search", "one search at a time".to_owned()),
+        (Kernel::Bfs, n) => ("searches", format!("{n} searches at once")),
+        (Kernel::PageRank(_), _) => ("pagerank", "PageRank".to_owned()),
+        _ => ("components", "connected components".to_owned()),
+    }
+}
+
+/// What all jobs share.
+struct Setup<'s> {
+    graph: &'s GraphFile,
+    options: &'s Options,
+    dram: &'s Store,
+    devices: &'s [Device],
+}
+
+impl Setup<'_> {
+    /// Measures a job and judges it; gives the bytes of its vertex state, too.
+    fn study_job(
+        &self,
+        job: &Job,
+        jobs: usize,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(JobStudy, u64)> {
+        let on = |medium| self.dram.on(medium).map_err(failed);
+        let forms = DramForm::ALL.map(|form| on(Medium::DramAs(form)));
+        let forms = forms.into_iter().collect::<Result<Vec<Store>>>()?;
+        let stores = self.devices.iter().map(|d| on(d.medium.clone()));
+        let stores = stores.collect::<Result<Vec<Store>>>()?;
+        let near = devices::near(self.dram, self.devices, &stores)?;
+        let distance = |device: usize, counts: &[Counts], dram_ns: f64| {
+            let at = near.of_device[device];
+            let figures = self.devices[device].figures(&stores[device]);
+            let ratio = counts[at].predict(&figures).time_ns / dram_ns;
+            (ratio / verdict::AS_GOOD).ln().abs()
+        };
+        let time = self.options.time / jobs as u32;
+        let plan = Plan {
+            forms: &forms,
+            near: &near.stores,
+            near_figures: &near.figures,
+            devices: &stores,
+            distance: &distance,
+            time,
+            measured_min: MEASURED_MIN.min(time / 4),
+        };
+        let measured = measure::measure(self.graph, job, &plan, progress)?;
+        let figures = self.devices.iter().zip(&stores).map(|(d, s)| d.figures(s));
+        let predictions: Vec<model::Prediction> = figures
+            .zip(&near.of_device)
+            .map(|(figures, &at)| measured.counts[at].predict(&figures))
+            .collect();
+        let state_bytes = measured.state_bytes;
+        Ok((self.judge(job, &measured, &near.of_device, &predictions), state_bytes))
+    }
+
+    fn judge(
+        &self,
+        job: &Job,
+        measured: &Measured,
+        near_of: &[usize],
+        predictions: &[model::Prediction],
+    ) -> JobStudy {
+        let (kind, name) = names(job);
+        let dram_ns = measured.dram.median();
+        let spread = measured.dram.median_spread() + measured.near_spread;
+        let per = job.per_sample();
+        let cells: Vec<Cell> = (0..self.devices.len())
+            .map(|i| self.cell(i, measured, &predictions[i], per, spread))
+            .collect();
+        let point = |(device, cell): (&Device, &Cell)| Point {
+            latency_ns: device.latency_ns(),
+            reads_per_s: device.reads_per_s(),
+            ratio: cell.predicted_ratio,
+            spread,
+        };
+        let points: Vec<Point> = self.devices.iter().zip(&cells).map(point).collect();
+        let verdict = self.options.profiles.is_empty().then(|| verdict::judge(&points));
+        let counts = near_of.first().map(|&at| &measured.counts[at]);
+        let count = |f: fn(&Counts) -> u64| counts.map_or(0, |c| (f(c) as f64 / per) as u64);
+        let sentence = match &verdict {
+            Some(verdict) => verdict.words(),
+            None => answer::ranking(self.devices, &cells),
+        };
+        JobStudy {
+            kind: kind.to_owned(),
+            name,
+            at_once_count: job.at_once as u64,
+            dram: dram_time(job, measured, dram_ns),
+            reads_count: count(Counts::reads_count),
+            read_bytes: count(Counts::read_bytes),
+            depth_count: count(Counts::depth_count),
+            processor_ns: predictions.first().map_or(0.0, |p| p.bounds.processor_ns / per),
+            cells,
+            verdict,
+            sentence,
+        }
+    }
+
+    fn cell(
+        &self,
+        i: usize,
+        measured: &Measured,
+        prediction: &model::Prediction,
+        per: f64,
+        spread: f64,
+    ) -> Cell {
+        let (times, ratios) = (&measured.devices[i], &measured.ratios[i]);
+        let known = |value: f64| value.is_finite().then_some(value);
+        let predicted_ratio = prediction.time_ns / measured.dram.median();
+        let measured_ns = known(times.median());
+        let off = |m: f64| (prediction.time_ns - m).abs() / m > DISAGREES;
+        let watts = self.devices[i].power_w();
+        Cell {
+            predicted_ns: prediction.time_ns / per,
+            predicted_ratio,
+            measured_ns: measured_ns.map(|m| m / per),
+            measured_ratio: known(ratios.median()),
+            measured_ratio_p25: known(ratios.quantile(0.25)),
+            measured_ratio_p75: known(ratios.quantile(0.75)),
+            bound: prediction.bounds.binding(),
+            grade: Grade::of(predicted_ratio, spread),
+            disagrees: measured_ns.is_some_and(off),
+            energy_j: watts.map(|w| w * prediction.time_ns / per / 1e9),
+        }
+    }
+
+    fn finish(&self, name: &str, jobs: Vec<JobStudy>, state_bytes: u64) -> Study {
+        let memory = self.memory(state_bytes);
+        let cache_bytes = host::last_cache_bytes();
+        let whole = memory.state_bytes + memory.edges_bytes;
+        let errors = jobs.iter().flat_map(|j| j.cells.iter().filter_map(Cell::error_ratio));
+        let error = errors.fold(None, |worst: Option<f64>, e| Some(worst.map_or(e, |w| w.max(e))));
+        let disagreeing = jobs.iter().flat_map(|j| &j.cells).filter(|c| c.disagrees).count();
+        let mut study = Study {
+            schema: study::SCHEMA.to_owned(),
+            graph: name.to_owned(),
+            vertices_count: u64::from(self.graph.vertices()),
+            arcs_count: self.graph.header().arcs,
+            clock: ClockKind::Paced,
+            date: host::today(),
+            revision: host::revision().to_owned(),
+            environment: host::environment(),
+            cache_bytes,
+            fits_cache: cache_bytes.is_some_and(|cache| whole <= cache),
+            memory,
+            is_grid: self.options.profiles.is_empty(),
+            devices: self.rows(&jobs, memory.edges_bytes),
+            jobs,
+            disagreeing_cells_count: disagreeing as u64,
+            model_error_ratio: error,
+            answer: Vec::new(),
+            warnings: Vec::new(),
+            notes: answer::notes(self.options),
+        };
+        study.answer = answer::answer(&study);
+        study.warnings = answer::warnings(&study);
+        study
+    }
+
+    fn rows(&self, jobs: &[JobStudy], edges_bytes: u64) -> Vec<DeviceRow> {
+        let row = |(i, device): (usize, &Device)| {
+            let logs: Vec<f64> = jobs.iter().map(|j| j.cells[i].predicted_ratio.ln()).collect();
+            device.row(edges_bytes, (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp())
+        };
+        self.devices.iter().enumerate().map(row).collect()
+    }
+
+    fn memory(&self, state_bytes: u64) -> Memory {
+        let direction = |d: Direction| {
+            let lists = self.graph.lists(d);
+            lists.pages().bytes + lists.heads().bytes
+        };
+        let directions = self.graph.header().directions();
+        Memory {
+            state_bytes,
+            edges_bytes: directions.iter().map(|&d| direction(d)).sum(),
+            granted_bytes: self.options.dram.map(|g| g.0),
+            cached_bytes: None,
+        }
+    }
+}
+
+fn dram_time(job: &Job, measured: &Measured, dram_ns: f64) -> DramTime {
+    let per = job.per_sample();
+    let form = |(way, ns): &(measure::DramWay, f64)| FormTime {
+        form: way.describe(job),
+        time_ns: ns / per,
+    };
+    DramTime {
+        form: measured.way.map_or(String::new(), |way| way.describe(job)),
+        time_ns: dram_ns / per,
+        time_ns_p25: measured.dram.quantile(0.25) / per,
+        time_ns_p75: measured.dram.quantile(0.75) / per,
+        repetitions_count: measured.dram.count() as u64,
+        measured_ns: measured.dram.sum(),
+        forms: measured.ways.iter().map(form).collect(),
+    }
+}
