@@ -26,7 +26,8 @@ pub(crate) use bench::{BenchCommand, BenchHeapArgs, BenchRingArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use dsm::{DsmBenchArgs, DsmCommand, DsmModelArgs, DsmRunArgs};
 pub(crate) use graph::{
-    FileArgs, GenArgs, GraphCommand, ImportArgs, ReadingArgs, RunArgs, WhatifArgs,
+    AnswerFormat, BfsArgs, DegreeArgs, FileArgs, GenArgs, GraphCommand, ImportArgs, MakingArgs,
+    NeighborsArgs, OutputArgs, PathArgs, PrArgs, ReadingArgs, RunArgs, WhatifArgs,
 };
 pub(crate) use heap::{HeapCommand, HeapCreateArgs, PoolArgs};
 pub(crate) use kv::{

@@ -29,9 +29,9 @@ fn on_interrupt() {
     if again || !IS_WATCHED.load(Ordering::Relaxed) {
         // A results file that is being written is finished first, so that no draft stays.
         let _no_more_writes = littoral_bench::files::no_more_writes();
-        for folder in SCRATCH.lock().iter().flat_map(|s| s.iter()) {
-            // The run is over; a folder that cannot be removed is left in the scratch place.
-            let _ = std::fs::remove_dir_all(folder);
+        for path in SCRATCH.lock().iter().flat_map(|s| s.iter()) {
+            // The run is over; what cannot be removed is left where it is.
+            let _ = std::fs::remove_dir_all(path).or_else(|_| std::fs::remove_file(path));
         }
         if let Some(note) = NOTE.lock().ok().filter(|n| !n.is_empty()) {
             // Standard error may be closed; the exit code says the same.
@@ -52,10 +52,10 @@ pub(crate) fn unwatch() {
     IS_WATCHED.store(false, Ordering::Relaxed);
 }
 
-/// A folder to be removed when Ctrl-C ends the run at once.
-pub(crate) fn remove_at_exit(folder: PathBuf) {
+/// A folder or file to be removed when Ctrl-C ends the run at once.
+pub(crate) fn remove_at_exit(path: PathBuf) {
     if let Ok(mut scratch) = SCRATCH.lock() {
-        scratch.push(folder);
+        scratch.push(path);
     }
 }
 

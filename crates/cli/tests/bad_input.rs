@@ -47,7 +47,11 @@ fn malformed_edge_lists_are_refused_with_their_line() {
         ("columns.el", b"0 1\n2\n", &["columns.el:2"]),
         ("negative.wel", b"0 1 2.5\n1 2 -3\n", &["negative.wel:2", "-3"]),
         ("nan.wel", b"0 1 NaN\n", &["nan.wel:1"]),
-        ("mixed.el", b"0 1\n1 seven\n", &["mixed.el:2", "seven"]),
+        ("fraction.el", b"0 1\n1 2.5\n", &["fraction.el:2:3", "'2.5'", "--ids text"]),
+        ("unclear.csv", b"ann,bob\ncid,dan\n", &["unclear.csv:1:1", "--header or --no-header"]),
+        ("several.csv", b"id,name,from,to,source\n1,x,a,b,c\n", &["--columns", "id, name, from"]),
+        ("both.csv", b"1,2;3,4\n5,6;7,8\n", &["both.csv:1:1", "--delimiter"]),
+        ("quote.csv", b"from,to\na,b\nc,\"d\n", &["quote.csv:3:3", "not closed"]),
         ("huge.el", b"0 1\n0 99999999999999999999999\n", &["huge.el:2"]),
         ("binary.el", b"0 1\n\x00\xff\xfe 3\n", &["binary.el:2"]),
         ("cut.el.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1], &["cut.el.gz"]),
@@ -168,6 +172,114 @@ fn nothing_that_is_no_graph_is_overwritten() {
     refused(dir.path(), &["graph", "import", "in.el", "in.el"], 2, &["in.el"]);
     assert_eq!(fs::read(dir.path().join("thesis.txt")).unwrap(), b"years of work");
     assert_eq!(fs::read(dir.path().join("in.el")).unwrap(), b"0 1\n");
+}
+
+#[test]
+fn existing_graph_files_and_answers_are_overwritten_only_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("in.el"), "0 1\n").unwrap();
+    fs::write(dir.path().join("more.el"), "0 1\n1 2\n").unwrap();
+    assert!(littoral(dir.path(), &["graph", "import", "in.el", "a.lg"]).status.success());
+    let first = fs::read(dir.path().join("a.lg")).unwrap();
+    for again in [&["import", "more.el", "a.lg"][..], &["gen", "kron", "--scale", "6", "a.lg"]] {
+        refused(dir.path(), &[&["graph"], again].concat(), 2, &["a.lg exists", "--force"]);
+        assert_eq!(fs::read(dir.path().join("a.lg")).unwrap(), first);
+    }
+    let forced = littoral(dir.path(), &["graph", "import", "more.el", "a.lg", "--force"]);
+    assert!(forced.status.success() && fs::read(dir.path().join("a.lg")).unwrap() != first);
+    let answer = ["graph", "degree", "a.lg", "--output", "d.csv"];
+    assert!(littoral(dir.path(), &answer).status.success());
+    let wanted = "vertex,degree,out,in\n1,2,1,1\n0,1,1,0\n2,1,0,1\n";
+    assert_eq!(fs::read_to_string(dir.path().join("d.csv")).unwrap(), wanted);
+    refused(dir.path(), &answer, 2, &["d.csv exists", "--force"]);
+    let forced = littoral(dir.path(), &[&answer[..], &["--force"]].concat());
+    assert!(forced.status.success());
+    assert_eq!(entries(dir.path()), ["a.lg", "d.csv", "in.el", "more.el"]);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_leaves_nothing_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = littoral(dir.path(), &["graph", "gen", "kron", "--scale", "12", "g.lg"]);
+    assert!(made.status.success());
+    let ask = |output: &[&'static str]| [&["graph", "degree", "g.lg", "--output"], output].concat();
+    let full = ["/dev/full", "--output-format", "tsv"];
+    refused(dir.path(), &ask(&full), 3, &["/dev/full", "No space left"]);
+    refused(dir.path(), &ask(&["missing/d.csv"]), 3, &["missing/d.csv", "No such file"]);
+    refused(dir.path(), &ask(&["."]), 2, &["folder"]);
+    refused(dir.path(), &ask(&["d.parquet"]), 2, &["d.parquet", "--output-format"]);
+    // Before any work: the graph is not even looked for.
+    for kernel in ["bfs", "pr", "cc"] {
+        let early = ["graph", kernel, "absent.lg", "--output", "missing/d.csv"];
+        refused(dir.path(), &early, 3, &["missing/d.csv"]);
+    }
+    // A file system without room: the shell limits how long a file may become.
+    let program = env!("CARGO_BIN_EXE_littoral");
+    let script = format!("trap '' XFSZ; ulimit -f 8; exec {program} graph degree g.lg -o d.jsonl");
+    let limited =
+        Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+    let message = String::from_utf8_lossy(&limited.stderr);
+    assert_eq!(limited.status.code(), Some(3), "{message}");
+    assert!(message.contains("d.jsonl"), "{message}");
+    assert_eq!(entries(dir.path()), ["g.lg"], "neither file nor draft is left");
+}
+
+#[test]
+fn an_answer_into_a_closed_pipe_is_no_error_and_a_full_output_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = littoral(dir.path(), &["graph", "gen", "kron", "--scale", "12", "g.lg"]);
+    assert!(made.status.success());
+    let answer = ["graph", "pr", "g.lg", "--trials", "1", "--output", "-"];
+    let start = |stdout: Stdio| {
+        Command::new(env!("CARGO_BIN_EXE_littoral"))
+            .args(answer)
+            .current_dir(dir.path())
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut closed = start(Stdio::piped());
+    drop(closed.stdout.take());
+    let output = closed.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = start(full.into()).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn questions_about_vertices_are_refused_with_words() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("g.csv"), "from,to\na,b\nc,d\n").unwrap();
+    refused(
+        dir.path(),
+        &["graph", "path", "g.csv", "a", "d"],
+        1,
+        &["no path leads from 'a' to 'd'"],
+    );
+    refused(dir.path(), &["graph", "path", "g.csv", "b", "a"], 1, &["no path"]);
+    refused(dir.path(), &["graph", "neighbors", "g.csv", "x"], 2, &["no vertex is called 'x'"]);
+    refused(dir.path(), &["graph", "degree", "g.csv", "-1"], 2, &["no vertex is called '-1'"]);
+    refused(
+        dir.path(),
+        &["graph", "cc", "g.csv", "--columns", "from,zu"],
+        2,
+        &["'zu'", "from, to"],
+    );
+    assert!(littoral(dir.path(), &["graph", "import", "g.csv", "g.lg"]).status.success());
+    let twice = ["graph", "bfs", "g.lg", "--delimiter", "tab"];
+    refused(dir.path(), &twice, 2, &["g.lg is a graph file"]);
+    refused(dir.path(), &["graph", "import", "g.csv", "h.lg", "--heads", "17"], 2, &["16"]);
+    refused(
+        dir.path(),
+        &["graph", "import", "g.csv", "h.lg", "--page", "1000"],
+        2,
+        &["power of two"],
+    );
+    fs::write(dir.path().join("g.mtx"), "%%MatrixMarket matrix coordinate\n").unwrap();
+    refused(dir.path(), &["graph", "import", "g.mtx", "h.lg"], 5, &["Matrix Market", "sed"]);
 }
 
 #[test]

@@ -33,6 +33,13 @@ const COMMANDS: &[&[&str]] = &[
     &["graph", "bfs", "k.lg", "--medium", "flash", "--profile", "xlfdd", "--verify"],
     &["graph", "pr", "k.lg"],
     &["graph", "cc", "k.lg", "--medium", "pread"],
+    &["graph", "pr", "in.lg", "--dangling", "drop", "--output", "ranks.csv"],
+    &["graph", "neighbors", "in.lg", "a"],
+    &["graph", "neighbors", "weights.csv", "7"],
+    &["graph", "path", "in.lg", "a", "c", "--output", "path.tsv"],
+    &["graph", "path", "weights.csv", "7", "9"],
+    &["graph", "degree", "k.lg", "--output", "degrees.jsonl"],
+    &["graph", "degree", "in.lg", "b"],
     &["kv", "create", "s"],
     &["kv", "load", "s", "in.tsv"],
     &["kv", "stats", "s"],
@@ -203,6 +210,7 @@ fn make_pool(path: &Path) {
 fn validated(commands: &[&[&str]]) -> BTreeSet<String> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("in.tsv"), "a\tb\nb\tc\nc\ta\n").unwrap();
+    fs::write(dir.path().join("weights.csv"), "u,v,w\n7,8,0.5\n8,9,2\n").unwrap();
     make_pool(&dir.path().join("full.pool"));
     let (schemas, mut met) = (committed(), BTreeSet::new());
     for args in commands {

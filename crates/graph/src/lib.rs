@@ -6,11 +6,13 @@
 //! - [`import`]: other people's edge lists;
 //! - [`check`]: every invariant walked; [`info`]: what a file holds;
 //! - [`names`]: what vertices are called;
-//! - [`kernels`]: BFS, PageRank, components on any [`medium`]; [`verify`]: independent checks.
+//! - [`kernels`]: BFS, PageRank, components on any [`medium`]; [`verify`]: independent checks;
+//! - [`answer`]: what kernels found, as tables; [`lists`] and [`path`]: questions about few vertices.
 //!
 //! Paper 003 (microsecond flash): vertex state and list addresses stay in DRAM, lists are read from
 //! the medium; a list that fits a page never crosses one.
 
+pub mod answer;
 pub mod build;
 pub mod check;
 pub mod error;
@@ -19,9 +21,11 @@ pub mod generate;
 pub mod import;
 pub mod info;
 pub mod kernels;
+pub mod lists;
 pub mod medium;
 pub mod names;
 pub mod pack;
+pub mod path;
 pub mod verify;
 
 pub use error::{Error, Kind, Result};

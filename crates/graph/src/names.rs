@@ -24,7 +24,13 @@ impl TextNames {
 
     /// Appends a name.
     pub fn push(&mut self, name: &str) {
-        self.bytes.extend_from_slice(name.as_bytes());
+        self.push_bytes(name.as_bytes());
+    }
+
+    /// Appends a name given as UTF-8.
+    pub(crate) fn push_bytes(&mut self, name: &[u8]) {
+        debug_assert!(std::str::from_utf8(name).is_ok(), "names are UTF-8");
+        self.bytes.extend_from_slice(name);
         self.offsets.push(self.bytes.len() as u64);
     }
 

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_file};
+use littoral_graph::build::{BuildOptions, EdgeList, Existing, Hooks, Order, build_file};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::format::{Direction, header::flag};
 use littoral_graph::import::{Format, Ids, ImportOptions, SgIds, export_sg, import, read};
@@ -52,7 +52,8 @@ fn arcs(graph: &GraphFile, direction: Direction) -> Edges {
 
 fn import_default(path: &Path, options: &ImportOptions) -> Result<GraphFile, Error> {
     let out = path.with_extension("lg");
-    import(path, &out, options, &BuildOptions::default(), &mut Hooks::none())?;
+    let build = BuildOptions::default();
+    import(path, &out, Existing::Replace, options, &build, &mut Hooks::none())?;
     GraphFile::open(out)
 }
 
@@ -143,7 +144,7 @@ proptest! {
         let order = if order { Order::Degree } else { Order::Input };
         let options = BuildOptions { order, ..BuildOptions::default() };
         let lg = dir.path().join("a.lg");
-        build_file(edges, &options, &lg, &mut Hooks::none()).unwrap();
+        build_file(edges, &options, &lg, Existing::Replace, &mut Hooks::none()).unwrap();
         let graph = GraphFile::open(&lg).unwrap();
         let name = if weighted { "b.wsg" } else { "b.sg" };
         let sg = dir.path().join(name);
@@ -163,7 +164,7 @@ fn a_serialized_graph_has_the_bytes_the_suite_reads() {
     let dir = tempfile::tempdir().unwrap();
     let lg = dir.path().join("a.lg");
     let edges = EdgeList::new(3, false, vec![[2, 0], [0, 1]]);
-    build_file(edges, &BuildOptions::default(), &lg, &mut Hooks::none()).unwrap();
+    build_file(edges, &BuildOptions::default(), &lg, Existing::Refuse, &mut Hooks::none()).unwrap();
     let sg = dir.path().join("a.sg");
     let graph = GraphFile::open(&lg).unwrap();
     export_sg(&graph, SgIds::Original, &sg, &mut Hooks::none()).unwrap();
@@ -177,30 +178,23 @@ fn a_serialized_graph_has_the_bytes_the_suite_reads() {
 fn wrong_inputs_are_refused_with_their_line() {
     let dir = tempfile::tempdir().unwrap();
     let cases: &[(&str, &[u8], &str)] = &[
-        ("empty.el", b"", "empty.el:1: the graph is empty"),
+        ("empty.el", b"", "empty.el:1:1: the graph is empty"),
         ("comments.txt", b"# nothing\n\n", "the graph is empty"),
         ("header.csv", b"source,target\n", "the graph is empty"),
-        ("mixed.el", b"1 2\n2 3\n3 bob\n", "mixed.el:3: 'bob' is no number"),
-        ("mixed2.tsv", b"a\tb\nx\ty\nx\t7\n", "mixed2.tsv:3: '7' is a number"),
-        ("mixed3.el", b"7 bob\n", "mixed3.el:1: '7' is a number"),
-        ("negative.el", b"1 2\n-1 2\n", "negative.el:2: '-1' is no number"),
-        (
-            "huge.el",
-            b"1 2\n18446744073709551616 2\n",
-            "huge.el:2: id 18446744073709551616 is above",
-        ),
-        ("fraction.el", b"1 2\n1.5 2\n", "fraction.el:2: '1.5'"),
-        ("one.el", b"1 2\n3\n", "one.el:2: 1 columns where 2"),
-        ("three.el", b"1 2\n3 4 5\n", "three.el:2: 3 columns where 2"),
-        ("two.wel", b"1 2 3\n3 4\n", "two.wel:2: 2 columns where 3"),
-        ("short.csv", b"a,b,weight\n1,2,3\n1,2\n", "short.csv:3: 2 columns where 3"),
-        ("minus.wel", b"1 2 3\n2 3 -0.5\n", "minus.wel:2: weight '-0.5'"),
-        ("nan.wel", b"1 2 nan\n", "nan.wel:1: weight 'nan'"),
-        ("inf.wel", b"1 2 3\n\n1 2 inf\n", "inf.wel:3: weight 'inf'"),
-        ("word.wel", b"1 2 heavy\n", "word.wel:1: weight 'heavy'"),
-        ("hole.csv", b"a,b\nx,\n", "hole.csv:2: an empty id"),
-        ("quote.csv", b"a,b\n\"x,y\n", "quote.csv:2: a quote is not closed"),
-        ("latin.el", b"caf\xe9 b\n", "latin.el:1: not UTF-8"),
+        ("negative.el", b"1 2\n-1 2\n", "negative.el:2:1: '-1' is a number but none"),
+        ("huge.el", b"1 2\n18446744073709551616 2\n", "huge.el:2:1: '18446744073709551616'"),
+        ("fraction.el", b"1 2\n1.5 2\n", "fraction.el:2:1: '1.5'"),
+        ("one.el", b"1 2\n3\n", "one.el:2:2: 1 column where 2"),
+        ("three.el", b"1 2\n3 4 5\n", "three.el:2:5: 3 columns where 2"),
+        ("two.wel", b"1 2 3\n3 4\n", "two.wel:2:4: 2 columns where 3"),
+        ("short.csv", b"a,b,weight\n1,2,3\n1,2\n", "short.csv:3:4: 2 columns where 3"),
+        ("minus.wel", b"1 2 3\n2 3 -0.5\n", "minus.wel:2:5: weight '-0.5'"),
+        ("nan.wel", b"1 2 nan\n", "nan.wel:1:5: weight 'nan'"),
+        ("inf.wel", b"1 2 3\n\n1 2 inf\n", "inf.wel:3:5: weight 'inf'"),
+        ("word.wel", b"1 2 heavy\n", "word.wel:1:5: weight 'heavy'"),
+        ("hole.csv", b"u,v\nx,\n", "hole.csv:2:3: an empty id"),
+        ("quote.csv", b"a,b\n\"x,y\n", "quote.csv:2:1: a quote that opens here is not closed"),
+        ("latin.el", b"caf\xe9 b\n", "latin.el:1:4: not UTF-8"),
         ("packed.el", b"BZh91AY&SY", "bzip2"),
         ("g.lg", b"LITGRAPH", "a littoral graph already"),
         ("tiny.sg", b"\0\0", "shorter than a serialized graph's header"),
@@ -210,7 +204,8 @@ fn wrong_inputs_are_refused_with_their_line() {
         let path = file(dir.path(), name, bytes);
         let out = dir.path().join("out.lg");
         let options = (ImportOptions::default(), BuildOptions::default());
-        let e = import(&path, &out, &options.0, &options.1, &mut Hooks::none()).unwrap_err();
+        let e = import(&path, &out, Existing::Refuse, &options.0, &options.1, &mut Hooks::none())
+            .unwrap_err();
         assert!(e.to_string().contains(wanted), "{name}: {e}");
         assert!(
             e.class().exit_code() == 2 || e.kind() == Kind::Unsupported,
@@ -273,15 +268,99 @@ fn text_ids_may_be_digits_once_declared() {
     let declared = file(dir.path(), "d.tsv", format!("# ids: text\n{body}"));
     let plain = file(dir.path(), "p.tsv", body);
     let forced = ImportOptions { ids: Some(Ids::Text), ..ImportOptions::default() };
-    for (path, options) in [(&declared, ImportOptions::default()), (&plain, forced)] {
-        let graph = import_default(path, &options).unwrap();
+    let found_out = ImportOptions::default();
+    for (path, options) in [(&declared, &found_out), (&plain, &forced), (&plain, &found_out)] {
+        let graph = import_default(path, options).unwrap();
         let names = graph.names().unwrap();
         assert_eq!(
             (graph.vertices(), names.name(names.find("2048").unwrap())),
             (3, "2048".to_owned())
         );
     }
-    assert!(import_default(&plain, &ImportOptions::default()).is_err());
+}
+
+/// Several blocks' worth of quoted records with line breaks, numbers first and names late.
+fn many_blocks() -> Vec<u8> {
+    let mut text = String::from("note,source,target,weight\n");
+    for i in 0..90_000u64 {
+        let (a, b) = (i * 7919 % 4096, i * 104_729 % 5003);
+        let name = if i == 50_000 { "late".to_owned() } else { b.to_string() };
+        text +=
+            &format!("\"line one\nline \"\"two\"\" of {i}, end\",{a},\"{name}\",{}\r\n", i % 10);
+    }
+    text.into_bytes()
+}
+
+#[test]
+fn any_number_of_threads_reads_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = many_blocks();
+    assert!(text.len() > 3 << 20, "several blocks");
+    let path = file(dir.path(), "many.csv.gz", gzip(&text));
+    let with = |threads| {
+        let options = ImportOptions { threads: Some(threads), ..ImportOptions::default() };
+        let (edges, source) = read(&path, &options, &mut Hooks::none()).unwrap();
+        (edges.edges, edges.weights.unwrap(), edges.labels, source)
+    };
+    let alone = with(1);
+    assert_eq!((alone.3.lines, alone.3.ids), (180_001, Ids::Text));
+    assert!(alone.3.columns == ["source", "target", "weight"] && alone.0.len() == 90_000);
+    for threads in [2, 5] {
+        assert!(with(threads) == alone, "{threads} threads");
+    }
+}
+
+#[test]
+fn any_number_of_threads_finds_the_same_first_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    (0..700_000).for_each(|i| text += &format!("{i} {}\n", i + 1));
+    let broken =
+        text.replace("\n300000 300001\n", "\n300000 -4\n").replace("\n600000 ", "\n600000,");
+    let path = file(dir.path(), "broken.el", broken);
+    for threads in [1, 2, 5] {
+        let options = ImportOptions { threads: Some(threads), ..ImportOptions::default() };
+        let e = read(&path, &options, &mut Hooks::none()).unwrap_err();
+        let wanted = "broken.el:600001:14: 1 column where 2 were expected";
+        assert!(e.to_string().contains(wanted), "{threads}: {e}");
+    }
+    let odd = text.replace("\n300000 300001\n", "\n300000 -4\n");
+    let path = file(dir.path(), "odd.el", odd);
+    for threads in [1, 3] {
+        let options = ImportOptions { threads: Some(threads), ..ImportOptions::default() };
+        let e = read(&path, &options, &mut Hooks::none()).unwrap_err();
+        assert!(e.to_string().contains("odd.el:300001:8: '-4'"), "{threads}: {e}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// What a well-kept CSV writer writes is read back, whatever the names hold.
+    #[test]
+    fn csv_of_another_writer_is_read_back(
+        names in proptest::collection::vec(("[a1, ;\"\n\r\t#]{1,6}", "[a1, ;\"\n\r\t#]{1,6}"), 1..20),
+        tabs: bool, crlf: bool,
+    ) {
+        let delimiter = if tabs { b'\t' } else { b',' };
+        let end = if crlf { csv::Terminator::CRLF } else { csv::Terminator::Any(b'\n') };
+        let mut writer = csv::WriterBuilder::new()
+            .delimiter(delimiter)
+            .terminator(end)
+            .quote_style(csv::QuoteStyle::Always)
+            .from_writer(Vec::new());
+        writer.write_record(["source", "target"]).unwrap();
+        names.iter().for_each(|(a, b)| writer.write_record([a, b]).unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let name = if tabs { "g.tsv" } else { "g.csv" };
+        let path = file(dir.path(), name, writer.into_inner().unwrap());
+        let options = ImportOptions { ids: Some(Ids::Text), ..ImportOptions::default() };
+        let (edges, _) = read(&path, &options, &mut Hooks::none()).unwrap();
+        let table = littoral_graph::names::Names::new(edges.labels, edges.vertices);
+        let found: Vec<_> =
+            edges.edges.iter().map(|e| (table.name(e[0]), table.name(e[1]))).collect();
+        prop_assert_eq!(found, names);
+    }
 }
 
 #[test]
@@ -300,22 +379,29 @@ fn loops_duplicates_and_a_vertex_with_a_million_neighbours() {
 }
 
 #[test]
-fn existing_foreign_files_are_not_replaced_and_interrupts_leave_nothing() {
+fn existing_files_are_replaced_only_on_request_and_interrupts_leave_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let input = file(dir.path(), "g.el", "1 2\n2 3\n");
     let letters = file(dir.path(), "letters.txt", "dear sir");
-    let run = |out: &Path, hooks: &mut Hooks<'_>| {
-        import(&input, out, &ImportOptions::default(), &BuildOptions::default(), hooks)
+    let import_with = |out: &Path, existing: Existing, hooks: &mut Hooks<'_>| {
+        import(&input, out, existing, &ImportOptions::default(), &BuildOptions::default(), hooks)
     };
     let none = &mut Hooks::none();
-    assert_eq!(run(&letters, none).unwrap_err().kind(), Kind::Argument);
-    assert_eq!(run(&input, none).unwrap_err().kind(), Kind::Argument);
+    assert_eq!(import_with(&letters, Existing::Refuse, none).unwrap_err().kind(), Kind::Argument);
+    for existing in [Existing::Refuse, Existing::Replace] {
+        assert_eq!(import_with(&input, existing, none).unwrap_err().kind(), Kind::Argument);
+        let folder = import_with(dir.path(), existing, none).unwrap_err();
+        assert_eq!(folder.kind(), Kind::Argument);
+    }
     assert_eq!(std::fs::read(&letters).unwrap(), b"dear sir");
     let out = dir.path().join("g.lg");
-    run(&out, none).unwrap();
+    import_with(&out, Existing::Refuse, none).unwrap();
     let first = std::fs::read(&out).unwrap();
-    run(&out, none).unwrap();
+    let e = import_with(&out, Existing::Refuse, none).unwrap_err();
+    assert!(e.to_string().contains("--force"), "{e}");
+    import_with(&out, Existing::Replace, none).unwrap();
     assert!(first == std::fs::read(&out).unwrap(), "the same input makes the same file");
+    let run = |out: &Path, hooks: &mut Hooks<'_>| import_with(out, Existing::Replace, hooks);
 
     let (seen, flag) = (std::cell::Cell::new(0u32), AtomicBool::new(false));
     run(&out, &mut Hooks::new(|_, _, _| seen.set(seen.get() + 1), &flag)).unwrap();

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use littoral_graph::build::{BuildOptions, Hooks, build_file};
+use littoral_graph::build::{BuildOptions, Existing, Hooks, build_file};
 use littoral_graph::generate::{self, Model, generate};
 
 use crate::claims::Figure;
@@ -248,7 +248,7 @@ fn graph_file(options: &Options, model: Model, scale: u32) -> Result<PathBuf> {
 fn build(model: Model, scale: u32, path: &Path) -> littoral_graph::Result<()> {
     let build = BuildOptions::default();
     let edges = generate(model, scale, generate::SEED, build.threads, &mut Hooks::none())?;
-    build_file(edges, &build, path, &mut Hooks::none()).map(drop)
+    build_file(edges, &build, path, Existing::Replace, &mut Hooks::none()).map(drop)
 }
 
 #[cfg(test)]

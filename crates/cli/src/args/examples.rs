@@ -13,7 +13,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "graph import",
         &[
             ("littoral graph import web.el web.lg", "from a list of pairs of numbers"),
-            ("littoral graph import deps.csv.zst deps.lg --ids text", "from compressed CSV"),
+            ("littoral graph import deps.csv.zst deps.lg --columns 2,3", "from compressed CSV"),
         ],
     ),
     ("graph gen", &[("littoral graph gen kron --scale 20 k20.lg", "16 million edges")]),
@@ -22,14 +22,29 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "graph bfs",
         &[
-            ("littoral graph bfs web.lg --source 7", "distances from vertex 7"),
+            ("littoral graph bfs web.lg --source 7 --output near.csv", "distances from vertex 7"),
             (
                 "littoral graph bfs web.lg --medium flash --profile xlfdd",
                 "the same search on modelled flash",
             ),
         ],
     ),
-    ("graph pr", &[("littoral graph pr web.lg --verify", "PageRank, checked serially")]),
+    (
+        "graph pr",
+        &[
+            ("littoral graph pr web.lg --verify", "PageRank, checked serially"),
+            ("littoral graph pr links.csv --top 100 -o top.tsv", "the first hundred, in a file"),
+        ],
+    ),
+    (
+        "graph neighbors",
+        &[("littoral graph neighbors examples/packages.tsv.zst bash", "what bash depends on")],
+    ),
+    (
+        "graph path",
+        &[("littoral graph path examples/flights.csv Oslo Rome", "the least sum of weights")],
+    ),
+    ("graph degree", &[("littoral graph degree web.lg --top 20", "the hubs")]),
     ("graph cc", &[("littoral graph cc web.lg --medium uring", "with the edges in the file")]),
     (
         "graph whatif",

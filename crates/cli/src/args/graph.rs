@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use littoral::base::units::{Bytes, PerSecond, Picos, Span};
 
 use super::ShownArgs;
@@ -18,11 +18,17 @@ pub(crate) enum GraphCommand {
     /// Walk every invariant of a graph file, changing nothing
     Check(FileArgs),
     /// Breadth-first search from a vertex
-    Bfs(RunArgs),
+    Bfs(BfsArgs),
     /// PageRank
-    Pr(RunArgs),
+    Pr(PrArgs),
     /// Connected components (of a directed graph, the weak ones)
     Cc(RunArgs),
+    /// List the neighbors of a vertex, with weights when the graph has them
+    Neighbors(NeighborsArgs),
+    /// Find the shortest path between two vertices: of least weight, or of fewest edges
+    Path(PathArgs),
+    /// Say the degrees of a vertex, or which vertices have the highest
+    Degree(DegreeArgs),
     /// Ask what a flash device would do to jobs on this graph
     Whatif(WhatifArgs),
 }
@@ -38,15 +44,33 @@ pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
     #[command(flatten)]
+    pub(crate) making: MakingArgs,
+    #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
 
 /// What to take for granted about an edge list instead of finding out.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args, PartialEq, Eq)]
+#[command(next_help_heading = "Options for edge lists")]
 pub(crate) struct ReadingArgs {
-    /// The input's format: el, wel, snap, csv, tsv, sg or wsg
+    /// The list's format: el, wel, snap, csv, tsv, sg or wsg
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
+    /// The columns of source, target and weight, by name or by number from 1
+    #[arg(long, value_name = "A,B[,W]", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+    /// The first line names the columns
+    #[arg(long, conflicts_with = "no_header")]
+    pub(crate) header: bool,
+    /// The first line is an edge
+    #[arg(long)]
+    pub(crate) no_header: bool,
+    /// What separates fields: comma, tab, semicolon, pipe, space, or a character
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    pub(crate) delimiter: Option<String>,
+    /// Lines that begin with this character are comments; `none`: no line is
+    #[arg(long, value_name = "C")]
+    pub(crate) comment: Option<String>,
     /// What ids are: numbers or text
     #[arg(long, value_name = "KIND", value_parser = ["numbers", "text"])]
     pub(crate) ids: Option<String>,
@@ -56,6 +80,26 @@ pub(crate) struct ReadingArgs {
     /// Edges lead both ways
     #[arg(long)]
     pub(crate) undirected: bool,
+}
+
+/// How a graph file is made.
+#[derive(Debug, Args)]
+pub(crate) struct MakingArgs {
+    /// How vertices are numbered inside: by degree, highest first, or as the input has them
+    #[arg(long, value_name = "ORDER", default_value = "degree", value_parser = ["degree", "input"])]
+    pub(crate) order: String,
+    /// Bytes of a page: a power of two from 512 to 65536
+    #[arg(long, value_name = "SIZE", default_value = "4096")]
+    pub(crate) page: Bytes,
+    /// First neighbors of each vertex that are stored once more for bottom-up steps, 0 to 16
+    #[arg(long, value_name = "N", default_value_t = littoral::graph::format::header::HEADS_DEFAULT)]
+    pub(crate) heads: u32,
+    /// Threads that read and sort; without it as many as there are processors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// Overwrite OUT when it exists
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +117,8 @@ pub(crate) struct GenArgs {
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
+    pub(crate) making: MakingArgs,
+    #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
 
@@ -86,13 +132,125 @@ pub(crate) struct FileArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct BfsArgs {
+    /// Where the search begins: a vertex's name; without it a vertex is picked by a fixed seed
+    #[arg(long, value_name = "N|LABEL", allow_hyphen_values = true)]
+    pub(crate) source: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PrArgs {
+    /// The rank of vertices without outgoing edges: spread over all vertices, as NetworkX does, or
+    /// dropped, as the GAP suite does
+    #[arg(long, value_name = "WAY", default_value = "spread", value_parser = ["spread", "drop"])]
+    pub(crate) dangling: String,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// The form of an answer in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnswerFormat {
+    /// Comma-separated values (RFC 4180) with a header.
+    Csv,
+    /// Tab-separated values with a header.
+    Tsv,
+    /// One JSON object per line.
+    Jsonl,
+}
+
+/// Where the whole answer goes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options for answers")]
+pub(crate) struct OutputArgs {
+    /// Write the whole answer to this file; `-` writes it to standard output, in place of the report
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The answer's form; without it the file's name tells it, and standard output gets CSV
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "output")]
+    pub(crate) output_format: Option<AnswerFormat>,
+    /// Overwrite the file when it exists
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NeighborsArgs {
+    /// A graph file, or an edge list to take into memory first
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The vertex's name
+    #[arg(value_name = "LABEL", allow_hyphen_values = true)]
+    pub(crate) label: String,
+    /// Neighbors that edges from the vertex lead to (the default)
+    #[arg(long, conflicts_with = "incoming")]
+    pub(crate) out: bool,
+    /// Neighbors whose edges lead to the vertex
+    #[arg(long = "in")]
+    pub(crate) incoming: bool,
+    /// Leave weights out
+    #[arg(long)]
+    pub(crate) unweighted: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PathArgs {
+    /// A graph file, or an edge list to take into memory first
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The name of the vertex where the path begins
+    #[arg(value_name = "A", allow_hyphen_values = true)]
+    pub(crate) source: String,
+    /// The name of the vertex where it ends
+    #[arg(value_name = "B", allow_hyphen_values = true)]
+    pub(crate) target: String,
+    /// Fewest edges, also in a graph with weights
+    #[arg(long)]
+    pub(crate) unweighted: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DegreeArgs {
+    /// A graph file, or an edge list to take into memory first
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// A vertex's name; without it the vertices of highest degree
+    #[arg(value_name = "LABEL", allow_hyphen_values = true)]
+    pub(crate) label: Option<String>,
+    /// How many vertices; 10 are shown and all are written without it
+    #[arg(long, value_name = "N", conflicts_with = "label")]
+    pub(crate) top: Option<usize>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// A graph file, or an edge list to take into memory first
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Where a search begins: a vertex's name; without it a vertex is picked by a fixed seed
-    #[arg(long, value_name = "N|LABEL")]
-    pub(crate) source: Option<String>,
+    /// The nearest or highest vertices, or the largest components; 10 are shown and all are written
+    /// without it
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
     /// Where the edges are: really (dram, uring, pread, mmap) or as a model (flash, nvme)
     #[arg(long, value_parser = ["dram", "flash", "nvme", "uring", "pread", "mmap"])]
     #[arg(default_value = "dram")]
@@ -115,6 +273,10 @@ pub(crate) struct RunArgs {
     /// Check every answer by an independent serial method, outside the times
     #[arg(long)]
     pub(crate) verify: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }

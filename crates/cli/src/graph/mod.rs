@@ -1,21 +1,23 @@
-//! `littoral graph`: make, look at and run graphs whose edges live on a medium.
+//! `littoral graph`: make, look at, ask and run graphs whose edges live on a medium.
 
+mod ask;
 mod open;
+mod output;
 mod run;
 mod whatif;
 
 use std::path::Path;
 
 use littoral::base::error::Class;
-use littoral::graph::build::{BuildOptions, BuildReport, build_file};
+use littoral::graph::build::write::{build, to_file};
+use littoral::graph::build::{BuildOptions, BuildReport, Existing, Order};
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::generate::{Model, generate};
-use littoral::graph::import::{Ids, ImportOptions, import};
-use littoral::graph::kernels::{Kernel, PageRankOptions};
+use littoral::graph::import::import;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::{FileArgs, GenArgs, GraphCommand, ImportArgs, ReadingArgs};
+use crate::args::{FileArgs, GenArgs, GraphCommand, ImportArgs, MakingArgs};
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, out, progress};
 
@@ -26,46 +28,64 @@ pub(crate) fn run(command: &GraphCommand) -> Outcome {
         GraphCommand::Gen(args) => make(args),
         GraphCommand::Info(args) => info(args),
         GraphCommand::Check(args) => check(args),
-        GraphCommand::Bfs(args) => run::run(Kernel::Bfs, args),
-        GraphCommand::Pr(args) => run::run(Kernel::PageRank(PageRankOptions::default()), args),
+        GraphCommand::Bfs(args) => run::bfs(args),
+        GraphCommand::Pr(args) => run::pagerank(args),
+        GraphCommand::Cc(args) => run::components(args),
+        GraphCommand::Neighbors(args) => ask::neighbors(args),
+        GraphCommand::Path(args) => ask::path(args),
+        GraphCommand::Degree(args) => ask::degree(args),
         GraphCommand::Whatif(args) => whatif::run(args),
-        GraphCommand::Cc(args) => run::run(Kernel::Components, args),
     }
 }
 
 fn import_file(args: &ImportArgs) -> Outcome {
-    let options = reading(&args.reading)?;
-    let build = BuildOptions::default();
+    let mut options = open::reading(&args.reading)?;
+    options.threads = args.making.threads.map(usize::from);
+    let (build, existing) = making(&args.making)?;
     let mut hooks = progress::hooks();
-    let (report, source) = import(&args.input, &args.output, &options, &build, &mut hooks)?;
+    let (report, source) =
+        import(&args.input, &args.output, existing, &options, &build, &mut hooks)?;
     drop(hooks);
     interrupt::unwatch();
     let mut value = built(&args.output, &report);
     value["input"] = args.input.display().to_string().into();
-    value["input_format"] = format!("{:?}", source.format).to_lowercase().into();
+    value["input_format"] = source.format.name().into();
     value["input_compression"] = format!("{:?}", source.compression).to_lowercase().into();
-    value["input_columns"] = source.header.map_or(Value::Null, |h| h.join(", ").into());
+    value["input_delimiter"] = source.delimiter.map_or(Value::Null, |d| d.name().into());
+    value["input_header"] = source.header.map_or(Value::Null, |h| h.join(", ").into());
+    let columns = &source.columns;
+    value["input_source_column"] = columns.first().cloned().into();
+    value["input_target_column"] = columns.get(1).cloned().into();
+    value["input_weight_column"] = columns.get(2).cloned().into();
     value["input_lines_count"] = source.lines.into();
     value["ids"] = format!("{:?}", source.ids).to_lowercase().into();
     out::show(args.shown.format, &value)
 }
 
-fn reading(args: &ReadingArgs) -> Result<ImportOptions, Failure> {
-    let ids = args.ids.as_deref().map(|i| if i == "text" { Ids::Text } else { Ids::Numbers });
-    let directed = match (args.directed, args.undirected) {
-        (false, false) => None,
-        (directed, _) => Some(directed),
+fn making(args: &MakingArgs) -> Result<(BuildOptions, Existing), Failure> {
+    let page_bytes = u32::try_from(args.page.0).map_err(|_| {
+        Failure::new(Class::Usage, format!("--page {} is above 65536 bytes", args.page))
+    })?;
+    let defaults = BuildOptions::default();
+    let build = BuildOptions {
+        page_bytes,
+        heads: args.heads,
+        order: if args.order == "input" { Order::Input } else { Order::Degree },
+        threads: args.threads.map_or(defaults.threads, usize::from),
+        ..defaults
     };
-    let format = args.from.as_deref().map(str::parse).transpose()?;
-    Ok(ImportOptions { format, ids, directed, header: None })
+    build.check()?;
+    Ok((build, if args.force { Existing::Replace } else { Existing::Refuse }))
 }
 
 fn make(args: &GenArgs) -> Outcome {
     let model = if args.model == Model::Kron.name() { Model::Kron } else { Model::Urand };
-    let options = BuildOptions::default();
+    let (options, existing) = making(&args.making)?;
     let mut hooks = progress::hooks();
-    let edges = generate(model, args.scale, args.seed, options.threads, &mut hooks)?;
-    let report = build_file(edges, &options, &args.output, &mut hooks)?;
+    let report = to_file(&args.output, existing, |out, path| {
+        let edges = generate(model, args.scale, args.seed, options.threads, &mut hooks)?;
+        build(edges, &options, out, path, &mut hooks)
+    })?;
     drop(hooks);
     interrupt::unwatch();
     let mut value = built(&args.output, &report);
@@ -77,7 +97,7 @@ fn make(args: &GenArgs) -> Outcome {
 /// What a build made and what it left out.
 fn built(path: &Path, report: &BuildReport) -> Value {
     json!({
-        "schema": "littoral.graph.build/1",
+        "schema": "littoral.graph.build/2",
         "file": path.display().to_string(),
         "vertices_count": report.vertices,
         "edges_count": report.edges,
@@ -91,7 +111,13 @@ fn built(path: &Path, report: &BuildReport) -> Value {
 
 fn info(args: &FileArgs) -> Outcome {
     let graph = GraphFile::open(&args.file)?;
-    show_object(args, "littoral.graph.info/1", &littoral::graph::info::info(&graph))
+    let info = littoral::graph::info::info(&graph);
+    let weights = info.weighted.then_some(WEIGHTS);
+    let mut value = object("littoral.graph.info/1", &info)?;
+    if let (Some(weights), Some(fields)) = (weights, value.as_object_mut()) {
+        fields.insert("weights".to_owned(), weights.into());
+    }
+    out::show(args.shown.format, &value)
 }
 
 fn check(args: &FileArgs) -> Outcome {
@@ -106,15 +132,19 @@ fn check(args: &FileArgs) -> Outcome {
         "names_count": report.names,
         "sentence": "No fault found.",
     });
-    show_object(args, "littoral.graph.check/1", &found)
+    out::show(args.shown.format, &object("littoral.graph.check/1", &found)?)
 }
 
-fn show_object(args: &FileArgs, schema: &str, object: &impl Serialize) -> Outcome {
+/// What becomes of weights, in a report on a graph that has them.
+const WEIGHTS: &str =
+    "stored with every edge; used by graph neighbors and graph path, not by bfs, pr and cc";
+
+fn object(schema: &str, object: &impl Serialize) -> Result<Value, Failure> {
     let mut value = json!({ "schema": schema });
     let object = serde_json::to_value(object)
         .map_err(|e| Failure::new(Class::Environment, format!("cannot show the result: {e}")))?;
     if let (Value::Object(into), Value::Object(fields)) = (&mut value, object) {
         into.extend(fields);
     }
-    out::show(args.shown.format, &value)
+    Ok(value)
 }

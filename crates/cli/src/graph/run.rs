@@ -3,27 +3,65 @@
 use littoral::base::clock::WallClock;
 use littoral::base::error::Class;
 use littoral::device::profile::Profile;
+use littoral::graph::answer;
 use littoral::graph::format::file::GraphFile;
-use littoral::graph::kernels::{Answer, Kernel, Options, RunReport, Summary, Trial, run as run_on};
+use littoral::graph::kernels::{
+    Answer, Dangling, Kernel, Options, PageRankOptions, RunReport, Summary, Trial, run as run_on,
+};
 use littoral::graph::medium::{Medium, Store, Transfer};
 use serde_json::{Value, json};
 
-use crate::args::RunArgs;
+use super::open::open_with;
+use super::output::{Target, name_value, rows};
+use crate::args::{BfsArgs, PrArgs, RunArgs};
 use crate::failure::{Failure, Outcome};
-use crate::graph::open::open_or_import;
 use crate::out;
 
-/// How many vertices of highest rank are shown.
+/// How many rows of an answer are shown.
 const TOP: usize = 10;
 
-/// Runs one kernel.
-pub(super) fn run(kernel: Kernel, args: &RunArgs) -> Outcome {
+/// Breadth-first search.
+pub(super) fn bfs(args: &BfsArgs) -> Outcome {
+    run(Kernel::Bfs, args.source.as_deref(), &args.run)
+}
+
+/// PageRank.
+pub(super) fn pagerank(args: &PrArgs) -> Outcome {
+    let dangling = if args.dangling == "drop" { Dangling::Drop } else { Dangling::Spread };
+    let options = PageRankOptions { dangling, ..PageRankOptions::default() };
+    run(Kernel::PageRank(options), None, &args.run)
+}
+
+/// Connected components.
+pub(super) fn components(args: &RunArgs) -> Outcome {
+    run(Kernel::Components, None, args)
+}
+
+fn run(kernel: Kernel, source: Option<&str>, args: &RunArgs) -> Outcome {
     let medium = medium(args)?;
-    let graph = open_or_import(&args.file)?;
-    let options = options(&graph, kernel, args)?;
+    let target = Target::open(&args.output)?;
+    let graph = open_with(&args.file, &args.reading)?;
+    let options = options(&graph, source, args)?;
     let store = Store::open(&graph, medium)?;
     let (report, answer) = run_on(&graph, &store, kernel, &options, &WallClock::new())?;
-    out::show(args.shown.format, &result(args, &graph, &report, &answer)?)
+    let mut value = result(args, &graph, kernel, &report)?;
+    if let Some(target) = target {
+        let is_standard = target.is_standard();
+        let table = answer::of_kernel(&graph, &answer, args.top)?;
+        value["output"] = target.path().display().to_string().into();
+        value["output_rows_count"] = table.rows().into();
+        target.write(&table, graph.names()?)?;
+        if is_standard {
+            return Ok(());
+        }
+    }
+    let top = args.top.unwrap_or(TOP);
+    let shown = match &answer {
+        Answer::Components(labels) => answer::largest_components(&graph, labels, top)?,
+        _ => answer::of_kernel(&graph, &answer, Some(top))?,
+    };
+    value["top"] = rows(&shown, graph.names()?, args.shown.format).into();
+    out::show(args.shown.format, &value)
 }
 
 fn medium(args: &RunArgs) -> Result<Medium, Failure> {
@@ -47,11 +85,8 @@ fn medium(args: &RunArgs) -> Result<Medium, Failure> {
     })
 }
 
-fn options(graph: &GraphFile, kernel: Kernel, args: &RunArgs) -> Result<Options, Failure> {
-    if args.source.is_some() && kernel != Kernel::Bfs {
-        return Err(Failure::new(Class::Usage, "--source goes with `graph bfs` only"));
-    }
-    let source = args.source.as_deref().map(|name| graph.names()?.find(name)).transpose()?;
+fn options(graph: &GraphFile, source: Option<&str>, args: &RunArgs) -> Result<Options, Failure> {
+    let source = source.map(|name| graph.names()?.find(name)).transpose()?;
     Ok(Options {
         threads: args.threads,
         pinned: true,
@@ -65,26 +100,27 @@ fn options(graph: &GraphFile, kernel: Kernel, args: &RunArgs) -> Result<Options,
 fn result(
     args: &RunArgs,
     graph: &GraphFile,
+    kernel: Kernel,
     report: &RunReport,
-    answer: &Answer,
 ) -> Result<Value, Failure> {
     let names = graph.names()?;
     let has_ring = report.contexts > 0;
-    let trials: Vec<Value> =
-        report.trials.iter().map(|t| trial(t, t.source.map(|v| names.name(v)))).collect();
-    let top = match answer {
-        Answer::PageRank(ranks) => {
-            let rows = highest(ranks).into_iter();
-            rows.map(|v| json!({"vertex": names.name(v), "rank": ranks[v as usize]})).collect()
-        }
-        _ => Vec::new(),
+    let source = |v| name_value(names, v, args.shown.format);
+    let trials: Vec<Value> = report.trials.iter().map(|t| trial(t, t.source.map(source))).collect();
+    let dangling = match kernel {
+        Kernel::PageRank(options) if options.dangling == Dangling::Drop => Some("drop"),
+        Kernel::PageRank(_) => Some("spread"),
+        _ => None,
     };
+    let weights = graph.outgoing().weights().map(|_| "stored, not used");
     Ok(json!({
-        "schema": "littoral.graph.run/1",
+        "schema": "littoral.graph.run/2",
         "file": args.file.display().to_string(),
         "kernel": report.kernel,
+        "dangling": dangling,
         "vertices_count": graph.vertices(),
         "edges_count": graph.header().edges(),
+        "weights": weights,
         "medium": report.medium,
         "conditions": report.wording,
         "clock": report.clock,
@@ -96,11 +132,10 @@ fn result(
         "verified": report.verified,
         "time_ns_min": report.time_ns_min(),
         "trials": trials,
-        "top": top,
     }))
 }
 
-fn trial(trial: &Trial, source: Option<String>) -> Value {
+fn trial(trial: &Trial, source: Option<Value>) -> Value {
     let mut row = match trial.summary {
         Summary::Bfs(s) => json!({
             "source": source,
@@ -121,34 +156,4 @@ fn trial(trial: &Trial, source: Option<String>) -> Value {
     row["reads_count"] = trial.traffic.reads_count.into();
     row["read_bytes"] = trial.traffic.read_bytes.into();
     row
-}
-
-/// The vertices of highest rank, highest first, equal ranks by id.
-fn highest(ranks: &[f32]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0u32..).take(ranks.len()).collect();
-    let by_rank =
-        |a: &u32, b: &u32| ranks[*b as usize].total_cmp(&ranks[*a as usize]).then(a.cmp(b));
-    let top = TOP.min(order.len());
-    if top > 0 {
-        order.select_nth_unstable_by(top - 1, by_rank);
-    }
-    order.truncate(top);
-    order.sort_by(by_rank);
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::highest;
-
-    #[test]
-    fn the_highest_ranks_come_first() {
-        let ranks: Vec<f32> = (0..50).map(|i| ((i * 7) % 50) as f32).collect();
-        let top = highest(&ranks);
-        assert_eq!(top.len(), 10);
-        assert!(top.windows(2).all(|w| ranks[w[0] as usize] > ranks[w[1] as usize]));
-        assert_eq!(ranks[top[0] as usize], 49.0);
-        assert_eq!(highest(&[0.5, 0.5]), [0, 1]);
-        assert!(highest(&[]).is_empty());
-    }
 }

@@ -33,6 +33,16 @@ pub enum Order {
     Input,
 }
 
+/// What becomes of a file that is already where another is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Existing {
+    /// It stays, and the work is refused.
+    #[default]
+    Refuse,
+    /// It is replaced once the new file is whole.
+    Replace,
+}
+
 /// The edges of a graph and what its vertices are called.
 #[derive(Clone, Debug)]
 pub struct EdgeList {
@@ -112,6 +122,14 @@ impl BuildOptions {
             Order::Degree => WINDOW_PAGES,
             Order::Input => WINDOW_PAGES_INPUT,
         })
+    }
+
+    /// Says whether a graph file can be made with these options.
+    ///
+    /// # Errors
+    /// `Kind::Argument`, saying what would be possible.
+    pub fn check(&self) -> Result<()> {
+        self.layout().map(drop)
     }
 
     fn layout(&self) -> Result<Layout> {
@@ -226,15 +244,17 @@ pub fn build_in_memory(
 
 /// Builds a graph file at `path`: written beside it under another name, synced, renamed.
 ///
-/// An existing graph file is replaced; any other existing file is left alone and refused.
-///
 /// # Errors
-/// As [`build_in_memory`]; `Kind::Io` when writing fails. The final name is untouched then.
+/// As [`build_in_memory`]; `Kind::Argument` when `path` exists and `existing` refuses it; `Kind::Io`
+/// when writing fails. The final name is untouched then.
 pub fn build_file(
     edges: EdgeList,
     options: &BuildOptions,
     path: &Path,
+    existing: Existing,
     hooks: &mut Hooks<'_>,
 ) -> Result<BuildReport> {
-    write::to_file(path, |out, temporary| write::build(edges, options, out, temporary, hooks))
+    write::to_file(path, existing, |out, temporary| {
+        write::build(edges, options, out, temporary, hooks)
+    })
 }

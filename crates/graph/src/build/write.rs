@@ -6,18 +6,19 @@
 //! - Bytes depend on lists, placement and options alone, not on threads.
 
 use std::fs::{File, Permissions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use littoral_base::codec::{crc, crc_append};
+use littoral_base::mutant;
 
 use super::csr::{Arc, Csr, Side, Weighted};
 use super::order::by_degree;
-use super::{BuildOptions, BuildReport, EdgeList, Hooks, Order, Stage};
+use super::{BuildOptions, BuildReport, EdgeList, Existing, Hooks, Order, Stage};
 use crate::error::{Error, Kind, Result, io};
-use crate::format::header::{Header, MAGIC, Section, SectionKind, flag};
+use crate::format::header::{Header, Section, SectionKind, flag};
 use crate::format::page::{CONTINUED, CONTINUES, PageId, PageWriter};
 use crate::format::vertices::VertexTable;
 use crate::format::{BLOCK_BYTES, Direction, Extent, HEAD_BLOCK_VERTICES, Layout, RESERVED_WORD};
@@ -29,23 +30,27 @@ const CHUNK_BYTES: usize = 4 << 20;
 
 /// Writes a file beside `path` under another name and renames it once `write` has succeeded.
 ///
-/// # Errors
-/// What `write` says; `Kind::Argument` when `path` is something other than a graph file already.
-pub fn to_file<T>(path: &Path, write: impl FnOnce(&mut File, &Path) -> Result<T>) -> Result<T> {
-    refuse_foreign(path)?;
-    rename_into_place(path, true, write)
-}
-
-/// As [`to_file`], but an existing file of any kind is refused.
+/// The temporary file is created before `write` begins, so a folder that cannot be written to is
+/// found out at once.
 ///
 /// # Errors
-/// What `write` says; `Kind::Argument` when `path` exists.
-pub fn to_new_file<T>(path: &Path, write: impl FnOnce(&mut File, &Path) -> Result<T>) -> Result<T> {
-    if path.exists() {
-        let context = format!("{} exists; choose another name", path.display());
-        return Err(Error::new(Kind::Argument, context));
+/// What `write` says; `Kind::Argument` when `path` exists and `existing` says to refuse it, or when
+/// it is no regular file.
+pub fn to_file<T>(
+    path: &Path,
+    existing: Existing,
+    write: impl FnOnce(&mut File, &Path) -> Result<T>,
+) -> Result<T> {
+    let refuse = |what: &str| Err(Error::new(Kind::Argument, format!("{} {what}", path.display())));
+    match path.symlink_metadata() {
+        Ok(_) if existing == Existing::Refuse && !mutant!("graph_existing_replaced") => {
+            return refuse("exists; choose another name, or overwrite it with --force");
+        }
+        Ok(meta) if !meta.is_file() => return refuse("is no regular file; choose another name"),
+        _ => {}
     }
-    rename_into_place(path, false, write)
+    let replace = existing == Existing::Replace || mutant!("graph_existing_replaced");
+    rename_into_place(path, replace, write)
 }
 
 fn rename_into_place<T>(
@@ -72,24 +77,11 @@ fn rename_into_place<T>(
     Ok(done)
 }
 
-/// A file that is no graph is never replaced: swapped arguments must not cost anyone their data.
-fn refuse_foreign(path: &Path) -> Result<()> {
-    let mut magic = [0; MAGIC.len()];
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(io("cannot look at", path, e)),
-    };
-    let is_graph = file.read_exact(&mut magic).is_ok() && &magic == MAGIC;
-    if is_graph {
-        return Ok(());
-    }
-    let context = format!("{} exists and is no graph file; choose another name", path.display());
-    Err(Error::new(Kind::Argument, context))
-}
-
 /// Builds a graph file onto `out`; `path` is for messages.
-pub(super) fn build<W: Write + Seek>(
+///
+/// # Errors
+/// As [`super::build_file`].
+pub fn build<W: Write + Seek>(
     edges: EdgeList,
     options: &BuildOptions,
     out: &mut W,

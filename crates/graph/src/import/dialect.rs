@@ -1,14 +1,8 @@
-//! What a text input looks like: format by name, columns by header, ids by the first edge.
+//! How a text input is written: its format, its delimiter, and which comments it may hold.
 //!
-//! Rules (a caller's override wins over each)
 //! - The name, without `.gz` or `.zst`, tells the format: `.el .wel .csv .tsv .sg .wsg`; `.txt`,
 //!   `.snap`, `.edges` and everything else are SNAP lists (spaces or tabs, `#` comments).
-//! - CSV and TSV begin with a header unless their first two fields are numbers; a column called
-//!   `weight`, `w`, `cost`, `distance` or `capacity` holds weights.
-//! - Edges have a direction, except where a SNAP comment says `Undirected`.
-//! - Ids are numbers when both ids of the first edge are, else text; a file that then changes its
-//!   mind is refused, since "7" and a label "seven" in one column are most likely a mistake. A
-//!   comment `# ids: text` before the first edge makes all ids text, digits too.
+//! - A format proposes a delimiter; [`super::sniff`] checks the proposal against the first records.
 
 use std::path::Path;
 
@@ -17,15 +11,15 @@ use crate::error::{Error, Kind, Result};
 /// Input formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// `source target` a line.
+    /// `source target` per line.
     El,
-    /// `source target weight` a line.
+    /// `source target weight` per line.
     Wel,
     /// As `El`, with `#` comments that may tell the direction.
     Snap,
-    /// Comma-separated values with a header.
+    /// Comma-separated values.
     Csv,
-    /// Tab-separated values with a header.
+    /// Tab-separated values.
     Tsv,
     /// The GAP suite's serialized graph.
     Sg,
@@ -46,10 +40,13 @@ const NAMES: [(&str, Format); 7] = [
 impl Format {
     /// The format a file's name stands for.
     pub fn of_path(path: &Path) -> Format {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
-        let extension = plain.rsplit_once('.').map_or("", |(_, e)| e);
+        let extension = extension(path);
         NAMES.iter().find(|(n, _)| *n == extension).map_or(Format::Snap, |&(_, f)| f)
+    }
+
+    /// The format's name on the command line.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, f)| *f == self).map_or("", |(n, _)| n)
     }
 
     /// Whether it is the GAP suite's binary form.
@@ -57,13 +54,25 @@ impl Format {
         matches!(self, Format::Sg | Format::Wsg)
     }
 
-    pub(crate) fn separator(self) -> Separator {
+    /// Whether it is a table, which may begin with a header and holds no comments after that.
+    pub(crate) fn is_table(self) -> bool {
+        matches!(self, Format::Csv | Format::Tsv)
+    }
+
+    pub(crate) fn delimiter(self) -> Delimiter {
         match self {
-            Format::Csv => Separator::Comma,
-            Format::Tsv => Separator::Tab,
-            _ => Separator::Space,
+            Format::Csv => Delimiter::Byte(b','),
+            Format::Tsv => Delimiter::Byte(b'\t'),
+            _ => Delimiter::Space,
         }
     }
+}
+
+/// A file name's last extension, in lower case, compression aside.
+pub(crate) fn extension(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+    plain.rsplit_once('.').map_or("", |(_, e)| e).to_owned()
 }
 
 impl std::str::FromStr for Format {
@@ -86,101 +95,94 @@ pub enum Ids {
     Text,
 }
 
-/// What parts a line's fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Separator {
+/// What separates the fields of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Delimiter {
+    /// Any run of spaces and tabs.
     Space,
-    Comma,
-    Tab,
+    /// One ASCII character.
+    Byte(u8),
 }
 
-/// Fields of a line, at most as many as anyone asks for.
-pub(crate) const FIELDS_MAX: usize = 64;
+const DELIMITERS: [(&str, Delimiter); 5] = [
+    ("comma", Delimiter::Byte(b',')),
+    ("tab", Delimiter::Byte(b'\t')),
+    ("semicolon", Delimiter::Byte(b';')),
+    ("pipe", Delimiter::Byte(b'|')),
+    ("space", Delimiter::Space),
+];
 
-/// The fields of a line; quotes around a CSV field are taken off.
-///
-/// # Errors
-/// What is wrong with the line.
-pub(crate) fn fields<'a>(
-    line: &'a str,
-    separator: Separator,
-    into: &mut Vec<&'a str>,
-) -> std::result::Result<(), &'static str> {
-    into.clear();
-    match separator {
-        Separator::Space => into.extend(line.split_ascii_whitespace().take(FIELDS_MAX)),
-        Separator::Tab => into.extend(line.split('\t').take(FIELDS_MAX).map(str::trim)),
-        Separator::Comma if !line.contains('"') => {
-            into.extend(line.split(',').take(FIELDS_MAX).map(str::trim));
+impl Delimiter {
+    /// Its name on the command line: a word, or the character itself.
+    pub fn name(self) -> String {
+        match (DELIMITERS.iter().find(|(_, d)| *d == self), self) {
+            (Some((name, _)), _) => (*name).to_owned(),
+            (None, Delimiter::Byte(b)) => char::from(b).to_string(),
+            (None, Delimiter::Space) => "space".to_owned(),
         }
-        Separator::Comma => return quoted(line, into),
-    }
-    Ok(())
-}
-
-fn quoted<'a>(line: &'a str, into: &mut Vec<&'a str>) -> std::result::Result<(), &'static str> {
-    let mut rest = Some(line);
-    while let Some(text) = rest {
-        let text = text.trim_start();
-        let (field, after) = match text.strip_prefix('"') {
-            None => (text.split(',').next().unwrap_or("").trim_end(), text.find(',')),
-            Some(open) => {
-                let end = open.find('"').ok_or("a quote is not closed on its line")?;
-                let tail = &open[end + 1..];
-                if tail.starts_with('"') {
-                    return Err("a quote inside a quoted field; rename the vertex");
-                }
-                if !tail.trim_start().is_empty() && !tail.trim_start().starts_with(',') {
-                    return Err("text behind a closing quote");
-                }
-                (
-                    &open[..end],
-                    text.len()
-                        .checked_sub(tail.len())
-                        .and_then(|at| text[at..].find(',').map(|c| at + c)),
-                )
-            }
-        };
-        into.push(field);
-        rest = after.map(|comma| &text[comma + 1..]);
-    }
-    Ok(())
-}
-
-/// Where source, target and weight stand in a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Columns {
-    /// How many fields a line has.
-    pub(crate) count: usize,
-    /// Which field is the weight.
-    pub(crate) weight: Option<usize>,
-}
-
-impl Columns {
-    /// The columns a header names.
-    pub(crate) fn of_header(fields: &[&str]) -> Columns {
-        const WEIGHTS: [&str; 5] = ["weight", "w", "cost", "distance", "capacity"];
-        let is_weight = |f: &&str| WEIGHTS.iter().any(|w| w.eq_ignore_ascii_case(f));
-        let weight = fields.iter().skip(2).position(is_weight).map(|i| i + 2);
-        Columns { count: fields.len(), weight }
     }
 
-    /// The columns of a headless format; CSV and TSV take what the first line has.
-    pub(crate) fn of_format(format: Format, first: &[&str]) -> Columns {
-        match format {
-            Format::Wel => Columns { count: 3, weight: Some(2) },
-            Format::Csv | Format::Tsv => {
-                Columns { count: first.len(), weight: (first.len() == 3).then_some(2) }
-            }
-            _ => Columns { count: 2, weight: None },
+    /// Whether `byte` is blank space around a field, which is not part of it.
+    #[inline(always)]
+    pub(crate) fn is_padding(self, byte: u8) -> bool {
+        byte == b' ' || (byte == b'\t' && self != Delimiter::Byte(b'\t'))
+    }
+
+    /// Whether `byte` ends a field.
+    #[inline(always)]
+    pub(crate) fn is_delimiter(self, byte: u8) -> bool {
+        match self {
+            Delimiter::Space => byte == b' ' || byte == b'\t',
+            Delimiter::Byte(b) => byte == b,
         }
     }
 }
 
-/// Whether a field is meant as a number: digits, perhaps with a sign.
-pub(crate) fn looks_numeric(field: &str) -> bool {
-    let digits = field.strip_prefix(['-', '+']).unwrap_or(field);
-    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+impl std::str::FromStr for Delimiter {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        if let Some((_, d)) = DELIMITERS.iter().find(|(n, _)| *n == text) {
+            return Ok(*d);
+        }
+        let usable = |b: u8| b.is_ascii_punctuation() && !matches!(b, b'"' | b'-' | b'.' | b'+');
+        match text.as_bytes() {
+            b" " => Ok(Delimiter::Space),
+            b"\t" | b"\\t" => Ok(Delimiter::Byte(b'\t')),
+            &[b] if usable(b) => Ok(Delimiter::Byte(b)),
+            _ => {
+                let context = format!(
+                    "'{text}' is no delimiter; say comma, tab, semicolon, pipe, space, or one \
+                     ASCII punctuation character other than \" - . +"
+                );
+                Err(Error::new(Kind::Argument, context))
+            }
+        }
+    }
+}
+
+/// Which lines are comments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comments {
+    /// None: every line that is not blank is a record.
+    None,
+    /// Lines that begin with this character.
+    Begin(u8),
+}
+
+impl std::str::FromStr for Comments {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        match text.as_bytes() {
+            b"none" => Ok(Comments::None),
+            &[b] if b.is_ascii_punctuation() && b != b'"' => Ok(Comments::Begin(b)),
+            _ => {
+                let context = format!(
+                    "'{text}' begins no comment; say one ASCII character such as #, or none"
+                );
+                Err(Error::new(Kind::Argument, context))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -202,16 +204,20 @@ mod tests {
     }
 
     #[test]
-    fn quoted_fields_may_hold_commas_and_broken_quotes_are_told() {
-        let split = |line: &str| {
-            let mut out = Vec::new();
-            fields(line, Separator::Comma, &mut out).map(|()| out.join("|"))
-        };
-        assert_eq!(split("a,b ,3"), Ok("a|b|3".to_owned()));
-        assert_eq!(split("\"a,b\" , c,\"\""), Ok("a,b|c|".to_owned()));
-        assert_eq!(split("x,\"y\""), Ok("x|y".to_owned()));
-        for bad in ["\"a,b", "\"a\"b,c", "\"a\"\"b\",c"] {
-            assert!(split(bad).is_err(), "{bad}");
+    fn delimiters_are_words_or_characters() {
+        for (text, wanted) in [
+            ("comma", Delimiter::Byte(b',')),
+            (";", Delimiter::Byte(b';')),
+            ("\\t", Delimiter::Byte(b'\t')),
+            (" ", Delimiter::Space),
+            ("~", Delimiter::Byte(b'~')),
+        ] {
+            let delimiter: Delimiter = text.parse().unwrap();
+            assert_eq!(delimiter, wanted);
+            assert_eq!(delimiter.name().parse::<Delimiter>().unwrap(), wanted);
+        }
+        for bad in ["", "\"", "a", "7", "-", "||", "\n", "\u{a6}"] {
+            assert!(bad.parse::<Delimiter>().unwrap_err().to_string().contains("semicolon"));
         }
     }
 }

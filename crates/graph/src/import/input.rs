@@ -1,20 +1,29 @@
-//! An input file as lines of text, whatever it is compressed with.
+//! An input file as blocks of whole records, whatever it is compressed with.
 //!
 //! Invariants
 //! - Compression is told by the file's first bytes, never by its name.
-//! - A line longer than [`LINE_BYTES_MAX`] is an error, so a hostile file cannot take all memory.
-//! - Every error carries path and line; a truncated gzip or zstd stream is one.
+//! - A block ends where a record ends; only a record longer than [`RECORD_BYTES_MAX`] is cut, and
+//!   parsing then refuses it, so a hostile file cannot take all memory.
+//! - A byte order mark at the beginning is not part of the text; UTF-16 and UTF-32 are refused by
+//!   name.
+//! - A truncated gzip or zstd stream is an error with the line it ends in.
 
-use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use memchr::{memchr, memrchr};
+
+use super::dialect::Delimiter;
+use super::fault::{RECORD_BYTES_MAX, place};
+use super::foreign;
+use super::record::{RecordEnd, record_end};
 use crate::error::{Error, Kind, Result, io};
 
-/// The longest line that is read.
-pub const LINE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a block, about; also what the dialect is found out from.
+const BLOCK_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// How an input is compressed.
@@ -31,73 +40,116 @@ pub enum Compression {
 /// Counts what has been read from the file itself, for progress.
 struct Counted<R> {
     inner: R,
-    count: Rc<Cell<u64>>,
+    count: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let n = self.inner.read(buffer)?;
-        self.count.set(self.count.get() + n as u64);
+        self.count.fetch_add(n as u64, Ordering::Relaxed);
         Ok(n)
     }
 }
 
-/// Lines of an input file.
-pub(crate) struct Lines {
-    path: PathBuf,
-    reader: Box<dyn BufRead>,
-    compression: Compression,
-    consumed: Rc<Cell<u64>>,
+/// How much of a file has been read, from any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Consumed {
+    count: Arc<AtomicU64>,
     bytes: u64,
-    number: u64,
-    line: Vec<u8>,
 }
 
-impl Lines {
-    /// Opens a file, looking through gzip or zstd.
+impl Consumed {
+    /// Bytes of the file read so far, and all of them.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.count.load(Ordering::Relaxed), self.bytes)
+    }
+}
+
+/// A file being read through its compression.
+pub(crate) struct Input {
+    path: PathBuf,
+    reader: Box<dyn Read + Send>,
+    compression: Compression,
+    consumed: Consumed,
+    /// What has been read and not been handed out.
+    buffer: Vec<u8>,
+    /// Lines before the buffer.
+    lines: u64,
+    ended: bool,
+}
+
+impl Input {
+    /// Opens a file, looks through gzip or zstd, and reads its front.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut file = File::open(path).map_err(|e| io("cannot open", path, e))?;
-        let bytes = file.metadata().map_err(|e| io("cannot look at", path, e))?.len();
+        let meta = file.metadata().map_err(|e| io("cannot look at", path, e))?;
+        if meta.is_dir() {
+            let context = format!("{} is a folder, not a list of edges", path.display());
+            return Err(Error::new(Kind::Argument, context));
+        }
         let mut magic = Vec::new();
         let front = Read::by_ref(&mut file).take(6).read_to_end(&mut magic);
         front.map_err(|e| io("cannot read", path, e))?;
         let compression = compression_of(&magic, path)?;
-        let consumed = Rc::new(Cell::new(0));
+        let count = Arc::new(AtomicU64::new(0));
         let whole = Cursor::new(magic).chain(file);
-        let counted = Counted { inner: whole, count: Rc::clone(&consumed) };
-        Ok(Lines {
+        let counted = Counted { inner: whole, count: Arc::clone(&count) };
+        let mut input = Input {
             path: path.to_path_buf(),
             reader: decompress(counted, compression).map_err(|e| io("cannot read", path, e))?,
             compression,
-            consumed,
-            bytes,
-            number: 0,
-            line: Vec::new(),
-        })
+            consumed: Consumed { count, bytes: meta.len() },
+            buffer: Vec::new(),
+            lines: 0,
+            ended: false,
+        };
+        input.fill(BLOCK_BYTES)?;
+        input.check_encoding()?;
+        Ok(input)
     }
 
-    /// The next line without its end; `None` at the end of the file.
-    pub(crate) fn next(&mut self) -> Result<Option<&str>> {
-        self.line.clear();
-        let mut limited = (&mut self.reader).take(LINE_BYTES_MAX as u64 + 1);
-        let read = limited.read_until(b'\n', &mut self.line);
-        self.number += 1;
-        if let Err(e) = read {
-            return Err(self.broken(e));
+    /// What has been read and not been handed out: the front of the file, after opening.
+    pub(crate) fn front(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Whether the front is all there is.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.ended
+    }
+
+    /// Leaves out `bytes` of the front, and answers how many lines they were.
+    pub(crate) fn skip(&mut self, bytes: usize) -> u64 {
+        self.lines += memchr::memchr_iter(b'\n', &self.buffer[..bytes]).count() as u64;
+        self.buffer.drain(..bytes);
+        self.lines
+    }
+
+    /// Blocks of records separated by `delimiter`.
+    pub(crate) fn into_blocks(self, delimiter: Delimiter, comments: [Option<u8>; 2]) -> Blocks {
+        Blocks { input: self, delimiter, comments }
+    }
+
+    /// How the file is compressed.
+    pub(crate) fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// The progress of reading, for another thread.
+    pub(crate) fn consumed(&self) -> Consumed {
+        self.consumed.clone()
+    }
+
+    fn fill(&mut self, bytes: usize) -> Result<()> {
+        let wanted = bytes.saturating_sub(self.buffer.len());
+        let mut limited = (&mut self.reader).take(wanted as u64);
+        match limited.read_to_end(&mut self.buffer) {
+            Ok(read) => {
+                self.ended = read < wanted;
+                Ok(())
+            }
+            Err(e) => Err(self.broken(e)),
         }
-        if self.line.is_empty() {
-            return Ok(None);
-        }
-        if self.line.len() > LINE_BYTES_MAX {
-            return Err(
-                self.error(format!("longer than {LINE_BYTES_MAX} bytes: is this a text file?"))
-            );
-        }
-        let Ok(text) = std::str::from_utf8(&self.line) else {
-            return Err(self.error("not UTF-8 text"));
-        };
-        let text = if self.number == 1 { text.trim_start_matches('\u{feff}') } else { text };
-        Ok(Some(text.trim_end_matches(['\n', '\r'])))
     }
 
     fn broken(&self, source: std::io::Error) -> Error {
@@ -106,34 +158,106 @@ impl Lines {
             Compression::Gzip => "gzip",
             Compression::Zstd => "zstd",
         };
-        let context = format!("{}: {what} data are truncated or damaged", self.place());
+        let (line, column) = place(&self.buffer, self.buffer.len());
+        let at = format!("{}:{}:{column}", self.path.display(), self.lines + line);
+        let context = format!("{at}: {what} data are truncated or damaged");
         Error::with_source(Kind::Input, context, source)
     }
 
-    fn place(&self) -> String {
-        format!("{}:{}", self.path.display(), self.number)
+    fn check_encoding(&mut self) -> Result<()> {
+        let front = &self.buffer[..];
+        if let Some(refusal) = foreign::by_content(&self.path, front) {
+            return Err(refusal);
+        }
+        if let Some(encoding) = wide_encoding(front) {
+            let context = format!(
+                "{}:1:1: {encoding} text; convert it first, for example by `iconv -f {encoding} -t utf-8`",
+                self.path.display()
+            );
+            return Err(Error::new(Kind::Input, context));
+        }
+        if front.starts_with(b"\xef\xbb\xbf") {
+            self.buffer.drain(..3);
+        }
+        Ok(())
     }
+}
 
-    /// An error at the current line.
-    #[cold]
-    pub(crate) fn error(&self, what: impl AsRef<str>) -> Error {
-        Error::new(Kind::Input, format!("{}: {}", self.place(), what.as_ref()))
+/// The encoding that a text's first bytes tell, when its units are wider than a byte.
+fn wide_encoding(front: &[u8]) -> Option<&'static str> {
+    match front {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+        [a, 0, b, 0, ..] if *a != 0 && *b != 0 => Some("UTF-16LE"),
+        [0, a, 0, b, ..] if *a != 0 && *b != 0 => Some("UTF-16BE"),
+        _ => None,
     }
+}
 
-    /// Bytes of the file read so far, and all of them.
-    pub(crate) fn progress(&self) -> (u64, u64) {
-        (self.consumed.get(), self.bytes)
-    }
+/// Whole records, to be parsed by any thread.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the last record is cut because it is too long.
+    pub(crate) is_cut: bool,
+}
 
-    /// How the file is compressed.
-    pub(crate) fn compression(&self) -> Compression {
-        self.compression
-    }
+/// A file's records, block by block.
+pub(crate) struct Blocks {
+    input: Input,
+    delimiter: Delimiter,
+    /// Characters that begin a line in which quotes mean nothing.
+    comments: [Option<u8>; 2],
+}
 
-    /// The number of the current line, from one.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+impl Blocks {
+    /// The next block; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// `Kind::Io`, or `Kind::Input` for damaged compression.
+    pub(crate) fn next(&mut self) -> Result<Option<Block>> {
+        let mut wanted = BLOCK_BYTES;
+        loop {
+            if !self.input.ended {
+                self.input.fill(wanted)?;
+            }
+            let buffer = &mut self.input.buffer;
+            if self.input.ended {
+                let bytes = std::mem::take(buffer);
+                return Ok((!bytes.is_empty()).then_some(Block { bytes, is_cut: false }));
+            }
+            let end = last_end(buffer, self.delimiter, self.comments);
+            if end > 0 || buffer.len() > 2 * RECORD_BYTES_MAX {
+                let is_cut = end == 0;
+                let rest = if is_cut { Vec::new() } else { buffer.split_off(end) };
+                let bytes = std::mem::replace(buffer, rest);
+                self.input.lines += memchr::memchr_iter(b'\n', &bytes).count() as u64;
+                return Ok(Some(Block { bytes, is_cut }));
+            }
+            wanted = buffer.len() + BLOCK_BYTES;
+        }
     }
+}
+
+/// Behind the last record that ends in `bytes`; 0 when none does.
+fn last_end(bytes: &[u8], delimiter: Delimiter, comments: [Option<u8>; 2]) -> usize {
+    if memchr(b'"', bytes).is_none() {
+        return memrchr(b'\n', bytes).map_or(0, |n| n + 1);
+    }
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = if comments.contains(&Some(bytes[at])) {
+            memchr(b'\n', &bytes[at..]).map(|n| at + n)
+        } else {
+            match record_end(bytes, at, delimiter) {
+                RecordEnd::Newline(n) => Some(n),
+                _ => None,
+            }
+        };
+        let Some(end) = end else { break };
+        at = end + 1;
+    }
+    at
 }
 
 fn compression_of(magic: &[u8], path: &Path) -> Result<Compression> {
@@ -146,26 +270,53 @@ fn compression_of(magic: &[u8], path: &Path) -> Result<Compression> {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Ok(Compression::Zstd),
         [b'B', b'Z', b'h', ..] => unsupported("bzip2"),
         [0xfd, b'7', b'z', b'X', b'Z', ..] => unsupported("xz"),
-        [b'P', b'K', 3, 4, ..] => unsupported("a zip archive"),
         [b'L', b'I', b'T', b'G', b'R', b'A'] => unsupported("a littoral graph already"),
         _ => Ok(Compression::None),
     }
 }
 
 fn decompress(
-    file: impl Read + 'static,
+    file: impl Read + Send + 'static,
     compression: Compression,
-) -> std::io::Result<Box<dyn BufRead>> {
+) -> std::io::Result<Box<dyn Read + Send>> {
+    let raw = BufReader::with_capacity(BUFFER_BYTES, file);
     Ok(match compression {
-        Compression::None => Box::new(BufReader::with_capacity(BUFFER_BYTES, file)),
-        Compression::Gzip => {
-            let raw = BufReader::with_capacity(BUFFER_BYTES, file);
-            let inflated = flate2::bufread::MultiGzDecoder::new(raw);
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, inflated))
-        }
-        Compression::Zstd => {
-            let inflated = zstd::Decoder::new(file)?;
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, inflated))
-        }
+        Compression::None => Box::new(raw),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
+        Compression::Zstd => Box::new(zstd::Decoder::with_buffer(raw)?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_end_where_records_end() {
+        const COMMA: Delimiter = Delimiter::Byte(b',');
+        let none = [None, None];
+        for (text, delimiter, comments, kept) in [
+            ("a,b\nc,d\ne", COMMA, none, 8),
+            ("a,b\n\"c\nd\",e\nf,\"g\nh", COMMA, none, 12),
+            ("a,\"b\nc\nd\n", COMMA, none, 0),
+            ("# say \"so\n1 2\n3 4", Delimiter::Space, [Some(b'#'), None], 14),
+            ("a\"b,c\nd,e\n", COMMA, none, 10),
+        ] {
+            assert_eq!(last_end(text.as_bytes(), delimiter, comments), kept, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn wide_encodings_are_told_by_mark_or_zeros() {
+        for (front, wanted) in [
+            (&b"\xff\xfea\0,\0"[..], Some("UTF-16")),
+            (b"\xff\xfe\0\0a\0\0\0", Some("UTF-32")),
+            (b"1\0,\0", Some("UTF-16LE")),
+            (b"\x001\0,", Some("UTF-16BE")),
+            (b"1,2\n", None),
+            (b"", None),
+        ] {
+            assert_eq!(wide_encoding(front), wanted);
+        }
+    }
 }

@@ -75,23 +75,50 @@ impl Text {
 
     /// The id of `name`; `None` when there are too many vertices.
     pub(crate) fn id(&mut self, name: &str) -> Option<u32> {
-        let newest = self.newest.entry(xxh3_64(name.as_bytes())).or_insert(NONE);
+        self.id_of(name.as_bytes())
+    }
+
+    /// The id of a name given as UTF-8.
+    fn id_of(&mut self, name: &[u8]) -> Option<u32> {
+        let newest = self.newest.entry(xxh3_64(name)).or_insert(NONE);
         let mut slot = *newest;
         while slot != NONE {
-            if self.names.get(slot - 1) == name.as_bytes() {
+            if self.names.get(slot - 1) == name {
                 return Some(slot - 1);
             }
             slot = self.older[slot as usize - 1];
         }
         let fresh = u32::try_from(self.names.len()).ok().filter(|&n| n < VERTICES_MAX)?;
-        self.names.push(name);
+        self.names.push_bytes(name);
         self.older.push(*newest);
         *newest = fresh + 1;
         Some(fresh)
     }
 }
 
+impl Text {
+    /// The ids here of all names in `other`, in its order; `None` when there are too many vertices.
+    pub(crate) fn ids_of(&mut self, other: Text) -> Option<Vec<u32>> {
+        (0..other.names.len() as u32).map(|i| self.id_of(other.names.get(i))).collect()
+    }
+}
+
 impl Interner {
+    /// The same names as text, with the same ids: different numbers print differently.
+    pub(crate) fn into_text(self) -> Interner {
+        match self {
+            text @ Interner::Text(_) => text,
+            Interner::Numbers(numbers) => {
+                let mut text = Text::new();
+                for name in numbers.names {
+                    let id = text.id(&name.to_string());
+                    assert!(id.is_some(), "as many names as before");
+                }
+                Interner::Text(text)
+            }
+        }
+    }
+
     /// How many names.
     pub(crate) fn len(&self) -> u32 {
         match self {

@@ -1,29 +1,40 @@
 //! Import: somebody's edge list becomes a graph file.
 //!
-//! Lifecycle: format by name ([`dialect`]) -> lines through gzip or zstd ([`input`]) -> edges with
-//! dense ids in order of first appearance -> [`crate::build`].
+//! Lifecycle: format by name ([`dialect`]) -> front of the file through gzip or zstd ([`input`]) ->
+//! delimiter, header and columns from the first records ([`sniff`]) -> edges with dense ids in order
+//! of first appearance ([`text`]) -> [`crate::build`].
 //!
 //! Invariants
+//! - A file that can be read in two ways is refused, with the option that decides between them.
 //! - The output's final name appears only once the whole file is there; the input is never touched.
 //! - Vertices are those that appear in an edge (in `.sg`, all that the file counts).
 
+pub mod cases;
+mod columns;
 pub mod dialect;
+mod fault;
+mod foreign;
 pub mod input;
 mod intern;
+mod parse;
+mod record;
 mod sg;
+mod sniff;
 mod text;
 
 use std::path::Path;
 
-pub use dialect::{Format, Ids};
+pub use dialect::{Comments, Delimiter, Format, Ids};
+pub use fault::RECORD_BYTES_MAX;
 pub use input::Compression;
 pub use sg::{SgIds, export_sg};
 
-use crate::build::{BuildOptions, BuildReport, EdgeList, Hooks, build_file, build_in_memory};
+use crate::build::write::{self, to_file};
+use crate::build::{BuildOptions, BuildReport, EdgeList, Existing, Hooks, build_in_memory};
 use crate::error::{Error, Kind, Result};
 
 /// What to take for granted instead of finding out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The input's format.
     pub format: Option<Format>,
@@ -31,8 +42,16 @@ pub struct ImportOptions {
     pub ids: Option<Ids>,
     /// Whether edges have a direction.
     pub directed: Option<bool>,
-    /// Whether the first line names columns.
+    /// Whether the first record names columns.
     pub header: Option<bool>,
+    /// The columns of source, target and perhaps weight, by name or by number from one.
+    pub columns: Option<Vec<String>>,
+    /// What separates fields.
+    pub delimiter: Option<Delimiter>,
+    /// Which lines are comments.
+    pub comments: Option<Comments>,
+    /// Threads that parse; without it as many as there are processors.
+    pub threads: Option<usize>,
 }
 
 /// What the input turned out to be.
@@ -42,18 +61,16 @@ pub struct Source {
     pub format: Format,
     /// How it was compressed.
     pub compression: Compression,
+    /// What separates its fields; none in binary formats.
+    pub delimiter: Option<Delimiter>,
     /// The names of its columns.
     pub header: Option<Vec<String>>,
+    /// Source, target, and weight when there is one: the columns' names, or numbers from one.
+    pub columns: Vec<String>,
     /// What its ids are.
     pub ids: Ids,
     /// How many lines; 0 for binary formats.
     pub lines: u64,
-}
-
-impl Source {
-    fn new(format: Format, compression: Compression) -> Self {
-        Source { format, compression, header: None, ids: Ids::Numbers, lines: 0 }
-    }
 }
 
 /// Reads an input file's edges.
@@ -68,20 +85,31 @@ pub fn read(
 ) -> Result<(EdgeList, Source)> {
     let format = options.format.unwrap_or_else(|| Format::of_path(input));
     if !format.is_serialized() {
-        return text::read(input, format, options, hooks);
+        let foreign = if options.format.is_none() { foreign::by_name(input) } else { None };
+        return foreign.map_or_else(|| text::read(input, format, options, hooks), Err);
     }
     let mut edges = sg::read(input, format == Format::Wsg, hooks)?;
     edges.directed = options.directed.unwrap_or(edges.directed);
-    Ok((edges, Source::new(format, Compression::None)))
+    let source = Source {
+        format,
+        compression: Compression::None,
+        delimiter: None,
+        header: None,
+        columns: Vec::new(),
+        ids: Ids::Numbers,
+        lines: 0,
+    };
+    Ok((edges, source))
 }
 
-/// Imports `input` as the graph file `output`.
+/// Imports `input` as the graph file `output`, which is opened before a byte is read.
 ///
 /// # Errors
-/// As [`read`] and [`build_file`]; nothing is written then.
+/// As [`read`] and [`build_file`](crate::build::build_file); nothing is written then.
 pub fn import(
     input: &Path,
     output: &Path,
+    existing: Existing,
     options: &ImportOptions,
     build: &BuildOptions,
     hooks: &mut Hooks<'_>,
@@ -92,8 +120,10 @@ pub fn import(
         let context = format!("{} is both input and output", input.display());
         return Err(Error::new(Kind::Argument, context));
     }
-    let (edges, source) = read(input, options, hooks)?;
-    Ok((build_file(edges, build, output, hooks)?, source))
+    to_file(output, existing, |out, temporary| {
+        let (edges, source) = read(input, options, hooks)?;
+        Ok((write::build(edges, build, out, temporary, hooks)?, source))
+    })
 }
 
 /// Imports `input` as an image in memory, for graphs used once.

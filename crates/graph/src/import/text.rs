@@ -1,71 +1,33 @@
-//! Text edge lists to edges, line by line.
+//! Text edge lists to edges: blocks parsed by several threads, joined in the order of the file.
+//!
+//! Lifecycle: front of the file -> plan ([`super::sniff`]) -> blocks of whole records
+//! ([`super::input`]) -> edges of each block ([`super::parse`]), by any thread -> one numbering of
+//! all names, in order.
 //!
 //! Invariants
-//! - Nothing is guessed past the first edge: every later line has the same number of fields and the
-//!   same kind of ids, or the import ends with its path and line.
-//! - Weights are finite and not negative.
+//! - The result, and the error when there is one, do not depend on the number of threads.
+//! - Ids are text, all of them, as soon as one is; they are numbers only if every one is.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
 
-use super::dialect::{Columns, Format, Ids, fields, looks_numeric};
-use super::input::Lines;
+use littoral_base::mutant;
+
+use super::dialect::{Format, Ids};
+use super::fault::{Fault, place};
+use super::input::{Blocks, Consumed, Input};
 use super::intern::{Interner, Numbers, Text};
+use super::parse::{Edges, Parsed, Trouble, parse};
+use super::sniff::{Plan, plan};
 use super::{ImportOptions, Source};
 use crate::build::{EdgeList, Hooks, Stage};
-use crate::error::Result;
-use crate::format::VERTICES_MAX;
+use crate::error::{Error, Kind, Result};
 
-/// Lines between two looks at the interrupt flag.
-const LINES_A_STEP: u64 = 1 << 16;
-
-/// What is known once the first edge has been seen.
-struct Body {
-    columns: Columns,
-    names: Interner,
-    edges: Vec<[u32; 2]>,
-    weights: Option<Vec<f32>>,
-}
-
-/// Why a line is no edge.
-enum Fault {
-    Fields(usize),
-    Quote(&'static str),
-    EmptyId,
-    NotANumber(String),
-    NumberAmongText(String),
-    NumberTooLarge(String),
-    Weight(String),
-    TooManyVertices,
-}
-
-impl Fault {
-    fn describe(&self, columns: Columns) -> String {
-        match self {
-            Fault::Fields(found) => format!(
-                "{found} columns where {} were expected{}",
-                columns.count,
-                if columns.count == 2 {
-                    " (weights: name the file .wel, or use a CSV header)"
-                } else {
-                    ""
-                }
-            ),
-            Fault::Quote(what) => (*what).to_owned(),
-            Fault::EmptyId => "an empty id".to_owned(),
-            Fault::NotANumber(id) => format!(
-                "'{id}' is no number from 0 to 2^64 - 1, but the first ids are; \
-                 labels and numbers are mixed (a first line `# ids: text` accepts both)"
-            ),
-            Fault::NumberAmongText(id) => format!(
-                "'{id}' is a number, but the first ids are text; \
-                 labels and numbers are mixed (a first line `# ids: text` accepts both)"
-            ),
-            Fault::NumberTooLarge(id) => format!("id {id} is above 2^64 - 1"),
-            Fault::Weight(w) => format!("weight '{w}' is no finite number >= 0"),
-            Fault::TooManyVertices => format!("more than {VERTICES_MAX} distinct vertices"),
-        }
-    }
-}
+/// Blocks that each thread may be ahead.
+const AHEAD: usize = 2;
 
 /// Reads a text edge list.
 pub(super) fn read(
@@ -74,167 +36,274 @@ pub(super) fn read(
     options: &ImportOptions,
     hooks: &mut Hooks<'_>,
 ) -> Result<(EdgeList, Source)> {
-    let mut lines = Lines::open(path)?;
-    let mut source = Source::new(format, lines.compression());
-    let mut reader = Reader::new(format, options);
-    loop {
-        let number = lines.number();
-        if number.is_multiple_of(LINES_A_STEP) {
-            let (done, total) = lines.progress();
-            hooks.step(Stage::Reading, done, total)?;
-        }
-        let Some(line) = lines.next()? else { break };
-        match reader.line(line, &mut source) {
-            Ok(()) => {}
-            Err((fault, columns)) => return Err(lines.error(fault.describe(columns))),
-        }
+    let mut input = Input::open(path)?;
+    let plan = found_out(&input, path, format, options)?;
+    let lines = input.skip(plan.body);
+    let mut join = Join {
+        path,
+        plan: &plan,
+        names: None,
+        edges: Vec::new(),
+        weights: plan.columns.weight.map(|_| Vec::new()),
+        lines,
+        last_line: true,
+        odd: None,
+        has_text: plan.ids == Some(Ids::Text),
+        as_text: AtomicBool::new(plan.ids == Some(Ids::Text)),
+    };
+    let (compression, consumed) = (input.compression(), input.consumed());
+    let blocks = input.into_blocks(plan.delimiter, plan.comments.begin);
+    let threads = options.threads.unwrap_or_else(available).max(1);
+    if threads == 1 {
+        join.alone(blocks, &consumed, hooks)?;
+    } else {
+        join.together(blocks, threads, &consumed, hooks)?;
     }
-    source.lines = lines.number() - 1;
-    let undirected = reader.undirected;
-    let Some(body) = reader.body else {
-        return Err(lines.error("the graph is empty: no edge before the end of the file"));
+    let source = Source {
+        format,
+        compression,
+        delimiter: Some(plan.delimiter),
+        columns: plan.columns.named(plan.header.as_deref()),
+        header: plan.header.clone(),
+        ids: Ids::Numbers,
+        lines: 0,
     };
-    source.ids = match body.names {
-        Interner::Numbers(_) => Ids::Numbers,
-        Interner::Text(_) => Ids::Text,
-    };
-    let edges = EdgeList {
-        vertices: body.names.len(),
-        directed: options.directed.unwrap_or(!undirected),
-        edges: body.edges,
-        weights: body.weights,
-        labels: body.names.into_labels(),
-    };
-    Ok((edges, source))
+    join.finish(source, options)
 }
 
-struct Reader<'a> {
-    format: Format,
-    options: &'a ImportOptions,
-    body: Option<Body>,
-    undirected: bool,
-    text_declared: bool,
-    /// Digits among text ids are refused, unless ids were declared to be text.
-    strict_text: bool,
+fn available() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-type LineResult = std::result::Result<(), (Fault, Columns)>;
-
-impl<'a> Reader<'a> {
-    fn new(format: Format, options: &'a ImportOptions) -> Self {
-        Reader {
-            format,
-            options,
-            body: None,
-            undirected: false,
-            text_declared: false,
-            strict_text: true,
+fn found_out(input: &Input, path: &Path, format: Format, options: &ImportOptions) -> Result<Plan> {
+    let front = input.front();
+    let refused = |at: usize, what: &str| {
+        let (line, column) = place(front, at);
+        Error::new(Kind::Input, format!("{}:{line}:{column}: {what}", path.display()))
+    };
+    // A character may be cut at the end of the front.
+    let valid = match std::str::from_utf8(front) {
+        Ok(text) => text,
+        Err(e) if e.error_len().is_none() && !input.is_whole() => {
+            std::str::from_utf8(&front[..e.valid_up_to()]).unwrap_or("")
         }
-    }
-
-    fn line(&mut self, line: &str, source: &mut Source) -> LineResult {
-        if line.starts_with(['#', '%']) {
-            self.comment(line);
-            return Ok(());
+        Err(e) => {
+            let what = Fault::NotUtf8.describe(&super::columns::Columns::pair());
+            return Err(refused(e.valid_up_to(), &what));
         }
-        if line.trim_ascii().is_empty() {
-            return Ok(());
-        }
-        let mut parts = Vec::with_capacity(8);
-        let columns = self.body.as_ref().map_or(Columns { count: 2, weight: None }, |b| b.columns);
-        let split = fields(line, self.format.separator(), &mut parts);
-        split.map_err(|what| (Fault::Quote(what), columns))?;
-        if self.body.is_none() && source.header.is_none() && self.begin(&parts, source) {
-            return Ok(());
-        }
-        if self.body.is_none() {
-            self.start_body(&parts, source);
-        }
-        let body = self.body.as_mut().expect("invariant: the first edge starts the body");
-        body.edge(&parts, self.strict_text).map_err(|fault| (fault, body.columns))
-    }
-
-    /// Comments before the first edge may say whether edges have a direction, and what ids are.
-    fn comment(&mut self, line: &str) {
-        if self.body.is_none() {
-            let line = line.to_ascii_lowercase();
-            self.undirected |= self.format == Format::Snap && line.contains("undirected");
-            self.text_declared |= line[1..].trim_ascii() == "ids: text";
-        }
-    }
-
-    /// Whether the first line is a header; then it is kept.
-    fn begin(&self, parts: &[&str], source: &mut Source) -> bool {
-        let tabular = matches!(self.format, Format::Csv | Format::Tsv);
-        let numbers = parts.len() >= 2 && parts[..2].iter().all(|p| looks_numeric(p));
-        let header = self.options.header.unwrap_or(tabular && !numbers);
-        if header {
-            source.header = Some(parts.iter().map(|&p| p.to_owned()).collect());
-        }
-        header
-    }
-
-    fn start_body(&mut self, parts: &[&str], source: &Source) {
-        let columns = match &source.header {
-            Some(h) => Columns::of_header(&h.iter().map(String::as_str).collect::<Vec<_>>()),
-            None => Columns::of_format(self.format, parts),
-        };
-        let numbers = parts.iter().take(2).all(|p| looks_numeric(p));
-        let declared = self.options.ids.or(self.text_declared.then_some(Ids::Text));
-        let ids = declared.unwrap_or(if numbers { Ids::Numbers } else { Ids::Text });
-        self.strict_text = declared.is_none();
-        self.body = Some(Body {
-            columns,
-            names: match ids {
-                Ids::Numbers => Interner::Numbers(Numbers::default()),
-                Ids::Text => Interner::Text(Text::new()),
-            },
-            edges: Vec::new(),
-            weights: columns.weight.map(|_| Vec::new()),
-        });
-    }
+    };
+    plan(valid, input.is_whole(), format, options).map_err(|r| refused(r.at, &r.what))
 }
 
-impl Body {
-    fn edge(&mut self, parts: &[&str], strict_text: bool) -> std::result::Result<(), Fault> {
-        if parts.len() != self.columns.count || parts.len() < 2 {
-            return Err(Fault::Fields(parts.len()));
+/// What has been joined so far.
+struct Join<'a> {
+    path: &'a Path,
+    plan: &'a Plan,
+    names: Option<Interner>,
+    edges: Vec<[u32; 2]>,
+    weights: Option<Vec<f32>>,
+    /// Lines before the next block.
+    lines: u64,
+    /// Whether the last line was ended.
+    last_line: bool,
+    /// The first id that is a number of another kind than ids are, and its place in the file.
+    odd: Option<Trouble>,
+    has_text: bool,
+    /// Tells threads that ids are text, so that they need not find out again.
+    as_text: AtomicBool,
+}
+
+impl Join<'_> {
+    fn alone(
+        &mut self,
+        mut blocks: Blocks,
+        consumed: &Consumed,
+        hooks: &mut Hooks<'_>,
+    ) -> Result<()> {
+        while let Some(block) = blocks.next()? {
+            let parsed = parse(&block, self.plan, self.as_text.load(Ordering::Relaxed));
+            self.last_line = block.bytes.ends_with(b"\n");
+            self.add(parsed)?;
+            step(consumed, hooks)?;
         }
-        let edge = [self.id(parts[0], strict_text)?, self.id(parts[1], strict_text)?];
-        if let (Some(column), Some(weights)) = (self.columns.weight, &mut self.weights) {
-            weights.push(weight(parts[column])?);
-        }
-        self.edges.push(edge);
         Ok(())
     }
 
-    #[inline]
-    fn id(&mut self, text: &str, strict_text: bool) -> std::result::Result<u32, Fault> {
-        let id = match &mut self.names {
-            Interner::Numbers(n) => n.id(number(text)?),
-            Interner::Text(_) if text.is_empty() => return Err(Fault::EmptyId),
-            Interner::Text(_) if strict_text && looks_numeric(text) => {
-                return Err(Fault::NumberAmongText(text.to_owned()));
+    fn together(
+        &mut self,
+        blocks: Blocks,
+        threads: usize,
+        consumed: &Consumed,
+        hooks: &mut Hooks<'_>,
+    ) -> Result<()> {
+        let plan = self.plan;
+        let as_text = AtomicBool::new(self.as_text.load(Ordering::Relaxed));
+        let shared = Mutex::new(Feed { blocks, next: 0, ended: false });
+        std::thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(threads * AHEAD);
+            for _ in 0..threads {
+                let (sender, shared, as_text) = (sender.clone(), &shared, &as_text);
+                scope.spawn(move || work(shared, plan, as_text, &sender));
             }
-            Interner::Text(t) => t.id(text),
+            drop(sender);
+            self.in_order(&receiver, &as_text, consumed, hooks)
+            // Dropping the receiver ends the threads.
+        })
+    }
+
+    fn in_order(
+        &mut self,
+        receiver: &Receiver<Numbered>,
+        as_text: &AtomicBool,
+        consumed: &Consumed,
+        hooks: &mut Hooks<'_>,
+    ) -> Result<()> {
+        let (mut waiting, mut next) = (BTreeMap::new(), 0u64);
+        for (number, parsed) in receiver {
+            waiting.insert(number, parsed);
+            while let Some(parsed) = waiting.remove(&next) {
+                let (parsed, ended) = parsed?;
+                self.last_line = ended;
+                self.add(parsed)?;
+                as_text.store(self.as_text.load(Ordering::Relaxed), Ordering::Relaxed);
+                next += 1;
+            }
+            step(consumed, hooks)?;
+        }
+        Ok(())
+    }
+
+    fn error(&self, trouble: &Trouble, lines: u64) -> Error {
+        let line = lines + trouble.line;
+        let what = trouble.fault.describe(&self.plan.columns);
+        let at = format!("{}:{line}:{}", self.path.display(), trouble.column);
+        Error::new(Kind::Input, format!("{at}: {what}"))
+    }
+
+    /// Adds the next block's edges.
+    fn add(&mut self, parsed: Parsed) -> Result<()> {
+        if let Some(trouble) = &parsed.trouble {
+            return Err(self.error(trouble, self.lines));
+        }
+        self.has_text |= parsed.has_text;
+        if let Some(odd) = parsed.odd.filter(|_| self.odd.is_none()) {
+            self.odd = Some(Trouble { line: self.lines + odd.line, ..odd });
+        }
+        if !self.add_edges(parsed.edges) {
+            let trouble = Trouble { line: 1, column: 1, fault: Fault::TooManyVertices };
+            return Err(self.error(&trouble, self.lines));
+        }
+        if let Some(weights) = &mut self.weights {
+            weights.extend(parsed.weights);
+        }
+        self.lines += parsed.lines;
+        Ok(())
+    }
+
+    /// Whether there were ids for all.
+    fn add_edges(&mut self, edges: Edges) -> bool {
+        let names = self.names.take().unwrap_or_else(|| match &edges {
+            Edges::Numbers(_) => Interner::Numbers(Numbers::default()),
+            Edges::Text(..) => Interner::Text(Text::new()),
+        });
+        let (names, edges) = match (names, edges) {
+            (names @ Interner::Numbers(_), edges @ Edges::Numbers(_)) => (names, edges),
+            (names, mut edges) => {
+                edges.as_text();
+                (names.into_text(), edges)
+            }
         };
-        id.ok_or(Fault::TooManyVertices)
+        self.as_text.store(matches!(names, Interner::Text(_)), Ordering::Relaxed);
+        let names = self.names.insert(names);
+        let out = &mut self.edges;
+        match (names, edges) {
+            (Interner::Numbers(names), Edges::Numbers(pairs)) => {
+                out.reserve(pairs.len());
+                pairs.into_iter().all(|[s, t]| match (names.id(s), names.id(t)) {
+                    (Some(s), Some(t)) => {
+                        out.push([s, t]);
+                        true
+                    }
+                    _ => false,
+                })
+            }
+            (Interner::Text(names), Edges::Text(local, pairs)) => {
+                let Some(ids) = names.ids_of(local) else { return false };
+                out.extend(pairs.iter().map(|e| e.map(|v| ids[v as usize])));
+                true
+            }
+            _ => unreachable!("names and edges are of one kind"),
+        }
+    }
+
+    fn finish(self, mut source: Source, options: &ImportOptions) -> Result<(EdgeList, Source)> {
+        source.lines = self.lines + u64::from(!self.last_line);
+        let column = 1;
+        let Some(names) = self.names.filter(|_| !self.edges.is_empty()) else {
+            let at = format!("{}:{}:{column}", self.path.display(), source.lines + 1);
+            let what = "the graph is empty: no edge before the end of the file";
+            return Err(Error::new(Kind::Input, format!("{at}: {what}")));
+        };
+        if let Some(odd) = self.odd.filter(|_| !self.has_text && !mutant!("graph_odd_ids_as_text"))
+        {
+            let what = odd.fault.describe(&self.plan.columns);
+            let at = format!("{}:{}:{}", self.path.display(), odd.line, odd.column);
+            return Err(Error::new(Kind::Input, format!("{at}: {what}")));
+        }
+        source.ids = match names {
+            Interner::Numbers(_) => Ids::Numbers,
+            Interner::Text(_) => Ids::Text,
+        };
+        let edges = EdgeList {
+            vertices: names.len(),
+            directed: options.directed.unwrap_or(!self.plan.undirected),
+            edges: self.edges,
+            weights: self.weights,
+            labels: names.into_labels(),
+        };
+        Ok((edges, source))
     }
 }
 
-fn number(text: &str) -> std::result::Result<u64, Fault> {
-    text.parse().map_err(|_| {
-        if text.is_empty() {
-            Fault::EmptyId
-        } else if text.bytes().all(|b| b.is_ascii_digit()) {
-            Fault::NumberTooLarge(text.to_owned())
-        } else {
-            Fault::NotANumber(text.to_owned())
-        }
-    })
+fn step(consumed: &Consumed, hooks: &mut Hooks<'_>) -> Result<()> {
+    let (done, total) = consumed.progress();
+    hooks.step(Stage::Reading, done, total)
 }
 
-fn weight(text: &str) -> std::result::Result<f32, Fault> {
-    let value: Option<f32> = text.parse().ok();
-    value.filter(|w| w.is_finite() && *w >= 0.0).ok_or_else(|| Fault::Weight(text.to_owned()))
+/// A parsed block, whether its last line is ended, and its number; or why there is none.
+type Numbered = (u64, Result<(Parsed, bool)>);
+
+/// Blocks and the number of the next one.
+struct Feed {
+    blocks: Blocks,
+    next: u64,
+    ended: bool,
+}
+
+impl Feed {
+    fn next(&mut self) -> Option<(u64, Result<super::input::Block>)> {
+        if self.ended {
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        let block = self.blocks.next().transpose();
+        self.ended = !matches!(block, Some(Ok(_)));
+        block.map(|b| (number, b))
+    }
+}
+
+/// Parses blocks until there are none or nobody takes them.
+fn work(shared: &Mutex<Feed>, plan: &Plan, as_text: &AtomicBool, sender: &SyncSender<Numbered>) {
+    loop {
+        let taken = shared.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some((number, block)) = taken else { return };
+        let parsed = block.map(|block| {
+            let parsed = parse(&block, plan, as_text.load(Ordering::Relaxed));
+            (parsed, block.bytes.ends_with(b"\n"))
+        });
+        if sender.send((number, parsed)).is_err() {
+            return;
+        }
+    }
 }

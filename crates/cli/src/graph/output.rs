@@ -1,0 +1,291 @@
+//! Answers in files: CSV, TSV or JSON lines, whole or not at all.
+//!
+//! Invariants
+//! - The target is opened before the work that fills it begins, so a folder that cannot be written
+//!   to is found out at once.
+//! - A regular file appears under its name only once it is whole and synced; until then it has a
+//!   temporary name in the same folder, and no failure and no Ctrl-C leaves that behind.
+//! - Devices and pipes are written to directly. A pipe whose reader has gone is no error.
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use littoral::base::error::Class;
+use littoral::graph::answer::{self, Cell, Table};
+use littoral::graph::names::Names;
+use serde_json::{Map, Value};
+use tempfile::NamedTempFile;
+
+use crate::args::{AnswerFormat, OutputArgs};
+use crate::failure::{Failure, Outcome};
+use crate::interrupt;
+use crate::out;
+
+/// Where bytes go.
+#[derive(Debug)]
+enum Place {
+    Standard,
+    /// A device or a pipe.
+    Direct(File),
+    Fresh(NamedTempFile),
+}
+
+/// An opened target of an answer.
+#[derive(Debug)]
+pub(super) struct Target {
+    path: PathBuf,
+    place: Place,
+    format: AnswerFormat,
+    force: bool,
+}
+
+impl Target {
+    /// Opens the target that was asked for, if any.
+    pub(super) fn open(args: &OutputArgs) -> Result<Option<Target>, Failure> {
+        let Some(path) = &args.output else { return Ok(None) };
+        let format = format_of(path, args.output_format)?;
+        let place = place(path, args.force)?;
+        Ok(Some(Target { path: path.clone(), place, format, force: args.force }))
+    }
+
+    /// Whether the answer takes standard output, so that no report can.
+    pub(super) fn is_standard(&self) -> bool {
+        matches!(self.place, Place::Standard)
+    }
+
+    /// The file's name.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the answer and gives the file its name.
+    pub(super) fn write(self, table: &Table, names: &Names) -> Outcome {
+        let failed = |e: std::io::Error| failure(&self.path, &e);
+        let format = self.format;
+        match self.place {
+            Place::Standard => {
+                let out = std::io::stdout().lock();
+                encode(BufWriter::new(out), format, table, names).map_err(failed)
+            }
+            Place::Direct(file) => {
+                encode(BufWriter::new(file), format, table, names).map_err(failed)
+            }
+            Place::Fresh(file) => {
+                encode(BufWriter::new(file.as_file()), format, table, names).map_err(failed)?;
+                file.as_file().sync_all().map_err(failed)?;
+                let kept = match self.force {
+                    true => file.persist(&self.path),
+                    false => file.persist_noclobber(&self.path),
+                };
+                kept.map(drop).map_err(|e| failed(e.error))
+            }
+        }
+    }
+}
+
+fn failure(path: &Path, e: &std::io::Error) -> Failure {
+    if e.kind() == ErrorKind::BrokenPipe {
+        return Failure::quiet();
+    }
+    let what = format!("cannot write the answer to {}: {e}", path.display());
+    Failure::new(Class::Environment, what)
+}
+
+fn format_of(path: &Path, asked: Option<AnswerFormat>) -> Result<AnswerFormat, Failure> {
+    if let Some(format) = asked {
+        return Ok(format);
+    }
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    match extension.as_str() {
+        _ if path == Path::new("-") => Ok(AnswerFormat::Csv),
+        "csv" => Ok(AnswerFormat::Csv),
+        "tsv" => Ok(AnswerFormat::Tsv),
+        "jsonl" | "ndjson" => Ok(AnswerFormat::Jsonl),
+        _ => Err(Failure::new(
+            Class::Usage,
+            format!(
+                "{}: its name tells no form of answer; end it in .csv, .tsv or .jsonl, or say \
+                 --output-format",
+                path.display()
+            ),
+        )),
+    }
+}
+
+fn place(path: &Path, force: bool) -> Result<Place, Failure> {
+    if path == Path::new("-") {
+        return Ok(Place::Standard);
+    }
+    let usage = |what: &str| Failure::new(Class::Usage, format!("{} {what}", path.display()));
+    match path.metadata() {
+        Ok(meta) if meta.is_dir() => return Err(usage("is a folder; name a file")),
+        Ok(meta) if !meta.is_file() => {
+            let file = OpenOptions::new().write(true).open(path);
+            return file.map(Place::Direct).map_err(|e| failure(path, &e));
+        }
+        Ok(_) if !force => {
+            return Err(usage("exists; choose another name, or overwrite it with --force"));
+        }
+        _ => {}
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new()
+        .prefix(".littoral-")
+        .suffix(".partial")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(|e| failure(path, &e))?;
+    interrupt::remove_at_exit(file.path().to_path_buf());
+    Ok(Place::Fresh(file))
+}
+
+fn encode(
+    mut out: impl Write,
+    format: AnswerFormat,
+    table: &Table,
+    names: &Names,
+) -> std::io::Result<()> {
+    match format {
+        AnswerFormat::Csv => separated(&mut out, b',', table, names)?,
+        AnswerFormat::Tsv => separated(&mut out, b'\t', table, names)?,
+        AnswerFormat::Jsonl => lines(&mut out, table, names)?,
+    }
+    out.flush()
+}
+
+fn separated(
+    out: &mut impl Write,
+    delimiter: u8,
+    table: &Table,
+    names: &Names,
+) -> std::io::Result<()> {
+    let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out);
+    // A first column that begins with a comment's mark would not be read back as data.
+    writer.write_record(table.columns().iter().map(|c| c.name))?;
+    let mut text = String::new();
+    for row in 0..table.rows() {
+        for column in 0..table.columns().len() {
+            text.clear();
+            let cell = table.cell(row, column, names);
+            write!(text, "{}", Shown(&cell)).map_err(std::io::Error::other)?;
+            writer.write_field(&text)?;
+        }
+        writer.write_record(None::<&[u8]>)?;
+    }
+    writer.flush()
+}
+
+fn lines(out: &mut impl Write, table: &Table, names: &Names) -> std::io::Result<()> {
+    for row in 0..table.rows() {
+        serde_json::to_writer(&mut *out, &Value::Object(object(table, row, names)))?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// A cell as text.
+struct Shown<'c>(&'c Cell<'c>);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Cell::Number(n) | Cell::Count(n) => write!(f, "{n}"),
+            Cell::Text(t) => f.write_str(t),
+            Cell::Single(x) => write!(f, "{x}"),
+            Cell::Double(x) => write!(f, "{x}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+fn object(table: &Table, row: usize, names: &Names) -> Map<String, Value> {
+    let cell = |(column, c): (usize, &littoral::graph::answer::Column)| {
+        (c.name.to_owned(), value(&table.cell(row, column, names)))
+    };
+    table.columns().iter().enumerate().map(cell).collect()
+}
+
+/// A cell as JSON: numbers as numbers, in the digits that a file gets.
+fn value(cell: &Cell<'_>) -> Value {
+    match cell {
+        Cell::Number(n) | Cell::Count(n) => (*n).into(),
+        Cell::Single(x) => x.to_string().parse::<f64>().map_or(Value::Null, Value::from),
+        Cell::Double(x) => (*x).into(),
+        other => Shown(other).to_string().into(),
+    }
+}
+
+/// A vertex's name for a report.
+pub(super) fn name_value(names: &Names, v: u32, format: out::Format) -> Value {
+    match answer::name(names, v) {
+        cell if format == out::Format::Text => Shown(&cell).to_string().into(),
+        cell => value(&cell),
+    }
+}
+
+/// The rows of a table as JSON objects for a report; as text, a vertex's name is never a number, so
+/// that its digits are not grouped.
+pub(super) fn rows(table: &Table, names: &Names, format: out::Format) -> Vec<Value> {
+    let row = |row: usize| {
+        let mut object = object(table, row, names);
+        for (column, c) in table.columns().iter().enumerate() {
+            let cell = table.cell(row, column, names);
+            if format == out::Format::Text && matches!(cell, Cell::Number(_)) {
+                object.insert(c.name.to_owned(), Shown(&cell).to_string().into());
+            }
+        }
+        Value::Object(object)
+    };
+    (0..table.rows()).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use littoral::graph::answer::{Cells, Column};
+    use littoral::graph::names::{Labels, TextNames};
+
+    fn table() -> Table {
+        Table::new(vec![
+            Column { name: "vertex", cells: Cells::Vertices(vec![1, 0, 2]) },
+            Column { name: "level", cells: Cells::Counts(vec![0, 1, 1234]) },
+            Column { name: "rank", cells: Cells::Singles(vec![0.1, 2.5e-8, 1.0]) },
+        ])
+    }
+
+    fn written(format: AnswerFormat, names: &Names) -> String {
+        let mut out = Vec::new();
+        encode(&mut out, format, &table(), names).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn awkward_names_are_written_so_that_they_can_be_read_back() {
+        let mut text = TextNames::new();
+        ["a,b", "say \"hi\"", "two\nlines\tor more"].iter().for_each(|n| text.push(n));
+        let names = Names::new(Labels::Text(text), 3);
+        let csv = "vertex,level,rank\n\"say \"\"hi\"\"\",0,0.1\n\"a,b\",1,0.000000025\n\
+                   \"two\nlines\tor more\",1234,1\n";
+        assert_eq!(written(AnswerFormat::Csv, &names), csv);
+        let tsv = "vertex\tlevel\trank\n\"say \"\"hi\"\"\"\t0\t0.1\na,b\t1\t0.000000025\n\
+                   \"two\nlines\tor more\"\t1234\t1\n";
+        assert_eq!(written(AnswerFormat::Tsv, &names), tsv);
+        let jsonl = "{\"vertex\":\"say \\\"hi\\\"\",\"level\":0,\"rank\":0.1}\n\
+                     {\"vertex\":\"a,b\",\"level\":1,\"rank\":2.5e-8}\n\
+                     {\"vertex\":\"two\\nlines\\tor more\",\"level\":1234,\"rank\":1.0}\n";
+        assert_eq!(written(AnswerFormat::Jsonl, &names), jsonl);
+    }
+
+    #[test]
+    fn numbers_are_numbers() {
+        let names = Names::new(Labels::Numbers(vec![7, u64::MAX, 1]), 3);
+        let first = written(AnswerFormat::Jsonl, &names);
+        assert!(first.starts_with("{\"vertex\":18446744073709551615,\"level\":0"), "{first}");
+        let shown = rows(&table(), &names, out::Format::Text);
+        assert_eq!(shown[0]["vertex"], "18446744073709551615");
+        assert_eq!(rows(&table(), &names, out::Format::Json)[1]["vertex"], 7);
+    }
+}

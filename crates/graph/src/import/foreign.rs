@@ -1,0 +1,156 @@
+//! Graph formats that are recognised and not read: refused by name, with what to do.
+//!
+//! Read as edge lists, some of these would even parse, into a graph that nobody meant.
+
+use std::path::Path;
+
+use super::dialect::extension;
+use crate::error::{Error, Kind};
+
+struct Foreign {
+    name: &'static str,
+    extensions: &'static [&'static str],
+    /// What its files begin with; empty where that says nothing.
+    magics: &'static [&'static [u8]],
+    todo: &'static str,
+}
+
+const FORMATS: [Foreign; 15] = [
+    Foreign {
+        name: "a Matrix Market file",
+        extensions: &["mtx"],
+        magics: &[b"%%MatrixMarket", b"%%matrixmarket"],
+        todo: "take its entries as an edge list: `sed '/^%/d' IN.mtx | sed 1d > OUT.txt`, then \
+               import that with --columns 1,2 (or 1,2,3 for weights), and with --undirected if its \
+               first line says symmetric",
+    },
+    Foreign {
+        name: "a METIS graph",
+        extensions: &["graph", "metis"],
+        magics: &[],
+        todo: "turn it into an edge list: \
+               `awk '/^%/{next} n++{for(i=1;i<=NF;i++)print n-1,$i}' IN.graph > OUT.el` \
+               (without weights), then import that with --undirected",
+    },
+    Foreign {
+        name: "a DIMACS graph",
+        extensions: &["gr", "dimacs", "col"],
+        magics: &[b"p sp ", b"p edge ", b"p col "],
+        todo: "turn its arcs into a weighted edge list: \
+               `awk '$1==\"a\"{print $2,$3,$4}' IN.gr > OUT.wel`",
+    },
+    Foreign {
+        name: "a Parquet file",
+        extensions: &["parquet"],
+        magics: &[b"PAR1"],
+        todo: "turn it into CSV, for example `duckdb -c \"copy 'IN.parquet' to 'OUT.csv'\"`",
+    },
+    Foreign {
+        name: "an Arrow file",
+        extensions: &["arrow", "feather", "ipc"],
+        magics: &[b"ARROW1", b"FEA1"],
+        todo: "turn it into CSV, for example with pyarrow.csv.write_csv",
+    },
+    Foreign {
+        name: "a Pajek network",
+        extensions: &["net"],
+        magics: &[b"*Vertices", b"*vertices", b"*Network", b"*network"],
+        todo: "turn its arcs into an edge list, for example with networkx.read_pajek",
+    },
+    Foreign {
+        name: "a GML graph",
+        extensions: &["gml"],
+        magics: &[b"graph [", b"graph\n[", b"Creator "],
+        todo: "turn it into an edge list, for example with networkx.read_gml",
+    },
+    Foreign {
+        name: "an XML graph (GraphML or GEXF)",
+        extensions: &["graphml", "gexf", "xml"],
+        magics: &[b"<?xml", b"<graphml", b"<gexf"],
+        todo: "export its edges as CSV, for example from Gephi's data laboratory",
+    },
+    Foreign {
+        name: "a Graphviz graph",
+        extensions: &["dot", "gv"],
+        magics: &[b"digraph ", b"strict graph", b"strict digraph", b"graph {"],
+        todo: "write its edges as one `source,target` per line",
+    },
+    Foreign {
+        name: "JSON",
+        extensions: &["json", "jsonl", "ndjson"],
+        magics: &[],
+        todo: "write its edges as CSV, for example `jq -r '.edges[]|[.source,.target]|@csv'`",
+    },
+    Foreign {
+        name: "a spreadsheet",
+        extensions: &["xlsx", "xls", "ods"],
+        magics: &[],
+        todo: "save the sheet with the edges as CSV",
+    },
+    Foreign {
+        name: "an archive or spreadsheet (zip)",
+        extensions: &["zip"],
+        magics: &[b"PK\x03\x04"],
+        todo: "unpack it, or save the sheet with the edges as CSV",
+    },
+    Foreign {
+        name: "a SQLite database",
+        extensions: &["sqlite", "sqlite3", "db"],
+        magics: &[b"SQLite format 3\0"],
+        todo: "export the table with the edges: `sqlite3 -csv -header FILE 'select ...' > OUT.csv`",
+    },
+    Foreign {
+        name: "a NumPy file",
+        extensions: &["npy", "npz"],
+        magics: &[b"\x93NUMPY"],
+        todo: "write the edges as text, for example with numpy.savetxt(..., fmt='%d')",
+    },
+    Foreign {
+        name: "a PDF document",
+        extensions: &["pdf"],
+        magics: &[b"%PDF-"],
+        todo: "give the edge list itself",
+    },
+];
+
+fn refusal(path: &Path, format: &Foreign) -> Error {
+    let context =
+        format!("{} is {}, which is not read yet; {}", path.display(), format.name, format.todo);
+    Error::new(Kind::Unsupported, context)
+}
+
+/// The refusal of a file whose name tells a format that is not read.
+pub(super) fn by_name(path: &Path) -> Option<Error> {
+    let extension = extension(path);
+    let found = FORMATS.iter().find(|f| f.extensions.contains(&&*extension));
+    found.map(|f| refusal(path, f))
+}
+
+/// The refusal of a file whose first bytes, decompressed, tell a format that is not read.
+pub(super) fn by_content(path: &Path, front: &[u8]) -> Option<Error> {
+    let begins = |f: &&Foreign| f.magics.iter().any(|m| front.starts_with(m));
+    FORMATS.iter().find(begins).map(|f| refusal(path, f))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_formats_are_named_with_what_to_do() {
+        for (name, words) in [
+            ("g.mtx", "Matrix Market"),
+            ("g.graph.gz", "METIS"),
+            ("g.gr", "DIMACS"),
+            ("g.PARQUET", "duckdb"),
+        ] {
+            let e = by_name(Path::new(name)).unwrap();
+            assert_eq!(e.kind(), Kind::Unsupported);
+            assert!(e.to_string().contains(words) && e.to_string().starts_with(name), "{e}");
+        }
+        assert!(by_name(Path::new("g.csv")).is_none() && by_name(Path::new("graph")).is_none());
+        let matrix = by_content(Path::new("g.txt"), b"%%MatrixMarket matrix coordinate\n");
+        assert!(matrix.unwrap().to_string().contains("symmetric"));
+        assert!(by_content(Path::new("g.txt"), b"graph theory\n").is_none());
+    }
+}

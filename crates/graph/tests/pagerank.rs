@@ -1,0 +1,85 @@
+//! PageRank against a power iteration in double precision that shares no code with the kernel, for
+//! both ways to treat the rank of vertices without outgoing arcs.
+//!
+//! The expected ranks of the package graph are those of NetworkX 3 (`pagerank`, alpha 0.85, tolerance
+//! 1e-10), which spreads dangling rank over all vertices.
+
+#![allow(clippy::unwrap_used)] // Reason: helpers of a test.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use littoral_base::clock::WallClock;
+use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+use littoral_graph::format::file::GraphFile;
+use littoral_graph::import::{ImportOptions, read};
+use littoral_graph::kernels::{Answer, Dangling, Kernel, Options, PageRankOptions, run};
+use littoral_graph::medium::{Medium, Store};
+use proptest::prelude::*;
+
+/// The ranks after so many iterations that they no longer change.
+fn power_iteration(n: usize, arcs: &BTreeSet<[u32; 2]>, dangling: Dangling) -> Vec<f64> {
+    let mut degree = vec![0usize; n];
+    arcs.iter().for_each(|a| degree[a[0] as usize] += 1);
+    let mut rank = vec![1.0 / n as f64; n];
+    for _ in 0..300 {
+        let kept: f64 = (0..n).filter(|&v| degree[v] == 0).map(|v| rank[v]).sum();
+        let spread = if dangling == Dangling::Spread { kept } else { 0.0 };
+        let mut next = vec![(0.15 + 0.85 * spread) / n as f64; n];
+        for a in arcs {
+            next[a[1] as usize] += 0.85 * rank[a[0] as usize] / degree[a[0] as usize] as f64;
+        }
+        rank = next;
+    }
+    rank
+}
+
+/// The ranks that the kernel finds, by the vertices' numbers in the list of edges.
+fn ranks(edges: EdgeList, dangling: Dangling) -> Vec<(String, f64)> {
+    let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
+    let graph = GraphFile::from_image(image).unwrap();
+    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let kernel = Kernel::PageRank(PageRankOptions { dangling, ..PageRankOptions::default() });
+    let options = Options { verify: true, ..Options::default() };
+    let (_, answer) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();
+    let Answer::PageRank(ranks) = answer else { panic!("ranks were asked for") };
+    let names = graph.names().unwrap();
+    (0u32..).zip(ranks).map(|(v, r)| (names.name(v), f64::from(r))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn ranks_are_those_of_a_power_iteration(
+        n in 2u32..60, list in proptest::collection::vec((0u32..60, 0u32..60), 0..150), spread: bool,
+    ) {
+        let dangling = if spread { Dangling::Spread } else { Dangling::Drop };
+        let list: Vec<[u32; 2]> = list.iter().map(|e| [e.0 % n, e.1 % n]).collect();
+        let arcs = list.iter().filter(|e| e[0] != e[1]).copied().collect();
+        let wanted = power_iteration(n as usize, &arcs, dangling);
+        let found = ranks(EdgeList::new(n, true, list), dangling);
+        let off: f64 = found.iter().map(|(v, r)| (r - wanted[v.parse::<usize>().unwrap()]).abs()).sum();
+        prop_assert!(off < 1e-3, "{off}: {found:?} against {wanted:?}");
+        let total: f64 = found.iter().map(|(_, r)| r).sum();
+        prop_assert!(!spread || (total - 1.0).abs() < 1e-3, "all rank is handed on: {total}");
+    }
+}
+
+#[test]
+fn the_package_graph_has_the_ranks_that_networkx_finds() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/packages.tsv.zst");
+    let find = |dangling, name: &str| {
+        let (edges, _) = read(&path, &ImportOptions::default(), &mut Hooks::none()).unwrap();
+        let found = ranks(edges, dangling);
+        found.iter().find(|(n, _)| n == name).map(|(_, r)| *r).unwrap()
+    };
+    for (name, wanted) in
+        [("libc6", 0.16515), ("libgcc-s1", 0.07842), ("perl", 0.012456), ("dpkg", 0.0066706)]
+    {
+        let rank = find(Dangling::Spread, name);
+        assert!((rank / wanted - 1.0).abs() < 2e-3, "{name}: {rank} where {wanted}");
+    }
+    let dropped = find(Dangling::Drop, "libc6");
+    assert!((0.090..0.100).contains(&dropped), "the GAP suite's way: {dropped}");
+}
