@@ -181,7 +181,7 @@ fn wrong_inputs_are_refused_with_their_line() {
         ("empty.el", b"", "empty.el:1:1: the graph is empty"),
         ("comments.txt", b"# nothing\n\n", "the graph is empty"),
         ("header.csv", b"source,target\n", "the graph is empty"),
-        ("negative.el", b"1 2\n-1 2\n", "negative.el:2:1: '-1' is a number but none"),
+        ("negative.el", b"1 2\n-1 2\n", "negative.el:2:1: '-1' cannot be an id"),
         ("huge.el", b"1 2\n18446744073709551616 2\n", "huge.el:2:1: '18446744073709551616'"),
         ("fraction.el", b"1 2\n1.5 2\n", "fraction.el:2:1: '1.5'"),
         ("one.el", b"1 2\n3\n", "one.el:2:2: 1 column where 2"),

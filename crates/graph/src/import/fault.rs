@@ -39,7 +39,8 @@ impl Fault {
             }
             Fault::EmptyId => "an empty id".to_owned(),
             Fault::NotAnId(id) => format!(
-                "'{id}' is a number but none from 0 to 2^64 - 1; `--ids text` takes all ids as text"
+                "'{id}' cannot be an id among numbers from 0 to 2^64 - 1; `--ids text` takes all ids \
+                 as text"
             ),
             Fault::NotANumber(id) => {
                 format!("'{id}' is no number from 0 to 2^64 - 1, as `--ids numbers` asks for")

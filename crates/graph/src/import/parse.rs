@@ -275,8 +275,15 @@ fn number(text: &str, loose: bool) -> Option<u64> {
     if is_printed || loose { text.parse().ok() } else { None }
 }
 
-/// Whether `text` is a number of another kind than ids are: signed, broken, too large.
+/// What tables write where a value is missing.
+const MISSING: [&str; 6] = ["na", "n/a", "nan", "null", "none", "nil"];
+
+/// Whether `text` is what stands among numbers without being an id: a number that is signed, broken
+/// or too large, or a word for a missing value.
 fn is_odd(text: &str) -> bool {
+    if MISSING.iter().any(|m| m.eq_ignore_ascii_case(text)) {
+        return true;
+    }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let begins = digits.bytes().next().is_some_and(|b| b.is_ascii_digit() || b == b'.');
     let is_padded = digits == text && text.len() > 1 && text.bytes().all(|b| b.is_ascii_digit());
@@ -303,10 +310,10 @@ mod tests {
             assert_eq!(number(text, false), wanted, "{text}");
         }
         assert_eq!(number("007", true), Some(7));
-        for odd in ["-1", "+1", "1.5", "1e9", "99999999999999999999", ".5"] {
+        for odd in ["-1", "+1", "1.5", "1e9", "99999999999999999999", ".5", "NaN", "NULL"] {
             assert!(is_odd(odd), "{odd}");
         }
-        for text in ["007", "x1", "1x", "nan", "inf", "-", "1_000", ""] {
+        for text in ["007", "x1", "1x", "inf", "-", "1_000", ""] {
             assert!(!is_odd(text), "{text}");
         }
     }

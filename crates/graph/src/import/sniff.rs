@@ -175,6 +175,8 @@ struct Sniffer<'a> {
     from: usize,
     /// Comments before the first record: where each begins and its text.
     comments: Vec<(usize, &'a str)>,
+    /// The delimiter that a first line such as `sep=;` names, for spreadsheets.
+    said: Option<Delimiter>,
 }
 
 /// Finds out how to read a file that begins with `text`; `whole` when that is all of it.
@@ -185,7 +187,8 @@ pub(crate) fn plan(
     options: &ImportOptions,
 ) -> Result<Plan, Refusal> {
     let rule = CommentRule::leading(options);
-    let mut sniffer = Sniffer { text, whole, format, options, rule, from: 0, comments: Vec::new() };
+    let comments = Vec::new();
+    let mut sniffer = Sniffer { text, whole, format, options, rule, from: 0, comments, said: None };
     sniffer.skip_comments();
     if sniffer.from == text.len() {
         return refuse(sniffer.from, "the graph is empty: no edge before the end of the file");
@@ -235,6 +238,11 @@ impl<'a> Sniffer<'a> {
             let end = rest.find('\n');
             let line = &rest[..end.unwrap_or(rest.len())];
             let is_comment = self.rule.is_comment(rest.as_bytes()[0]);
+            if let (0, &[b's', b'e', b'p', b'=', d]) = (self.from, line.trim_end().as_bytes()) {
+                self.said = Some(Delimiter::Byte(d));
+                self.from += end.map_or(rest.len(), |e| e + 1);
+                continue;
+            }
             if !(is_comment || line.trim().is_empty()) || (end.is_none() && !self.whole) {
                 return;
             }
@@ -289,7 +297,7 @@ impl<'a> Sniffer<'a> {
     }
 
     fn split(&self) -> Result<Split, Refusal> {
-        if let Some(delimiter) = self.options.delimiter {
+        if let Some(delimiter) = self.options.delimiter.or(self.said) {
             return Ok(self.try_split(delimiter));
         }
         let own = self.try_split(self.format.delimiter());
@@ -417,8 +425,13 @@ fn is_number(field: &str) -> bool {
 /// Whether the first record is a header.
 fn evidence(records: &[Vec<String>], is_table: bool) -> Evidence {
     let Some((first, rest)) = records.split_first() else { return Evidence::Data };
-    if columns::said(first) != Said::Nothing || mutant!("graph_first_edge_as_header") {
+    if mutant!("graph_first_edge_as_header") {
         return Evidence::Header;
+    }
+    match columns::said(first) {
+        Said::Pair(s, t) => return names_or_edge(first, rest, [s, t]),
+        Said::Several => return Evidence::Header,
+        Said::Nothing => {}
     }
     if first.iter().any(|f| is_number(f)) {
         return Evidence::Data;
@@ -439,6 +452,19 @@ fn evidence(records: &[Vec<String>], is_table: bool) -> Evidence {
         (rows, _) if rows >= NUMBERS_EVIDENT && !comes_again => Evidence::Header,
         _ => Evidence::Unclear,
     }
+}
+
+/// Whether names of a source and a target are a header or vertices: `u v` may be an edge among
+/// letters.
+fn names_or_edge(first: &[String], rest: &[Vec<String>], pair: [usize; 2]) -> Evidence {
+    let ids = || rest.iter().flat_map(|r| pair.iter().filter_map(|&c| r.get(c)));
+    let come_again = ids().any(|id| pair.iter().any(|&c| first[c] == *id));
+    let are_letters = pair.iter().all(|&c| first[c].len() == 1);
+    let are_numbers = ids().all(|id| is_number(id));
+    if come_again || are_letters && !are_numbers && first.len() == 2 {
+        return Evidence::Unclear;
+    }
+    Evidence::Header
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ impl Case {
 }
 
 /// Headers and columns.
-const HEADERS: [Case; 30] = [
+const HEADERS: [Case; 36] = [
     case("g.csv", b"source,target\na,b\nb,c\n", AB),
     case("id.csv", b"id,source,target\n7,1,2\n8,2,3\n", N12),
     case("year.csv", b"year,from,to\n1999,a,b\n2000,b,c\n", AB),
@@ -74,6 +74,13 @@ const HEADERS: [Case; 30] = [
     case("counter.csv", b"0,1,5\n1,2,5\n2,3,5\n", Want::Refused(1, 1, "counts the records")),
     case("marked.csv", b"#target,source\nb,a\nc,b\n", AB),
     case("list.txt", b"source target\n1 2\n2 3\n", N12),
+    case("letters.txt", b"u v\nv w\n", Want::Refused(1, 1, "--no-header")),
+    case("letters.csv", b"u,v\na,b\n", Want::Refused(1, 1, "--header")),
+    case("letters.csv", b"u,v\n1,2\n2,3\n", N12),
+    case("words.csv", b"from,to\nto,from\n", Want::Refused(1, 1, "--header")),
+    case("words.csv", b"from,to\nto,b\n", Want::Edges(&[("from", "to"), ("to", "b")]))
+        .with(&["--no-header"]),
+    case("excel.csv", b"sep=;\r\nsource;target\r\na;b\r\nb;c\r\n", AB),
 ];
 
 /// Delimiters.
@@ -143,7 +150,7 @@ const RECORDS: [Case; 27] = [
 ];
 
 /// Ids and weights.
-const VALUES: [Case; 27] = [
+const VALUES: [Case; 29] = [
     case(
         "2048.tsv",
         b"package\tdepends_on\n2048\tlibc6\nlibc6\t7\n",
@@ -169,6 +176,8 @@ const VALUES: [Case; 27] = [
     case("negative.el", b"1 2\n-1 2\n", Want::Edges(&[("1", "2"), ("-1", "2")]))
         .with(&["--ids=text"]),
     case("float.csv", b"source,target\n1.0,2.0\n", Want::Refused(2, 1, "'1.0'")),
+    case("missing.csv", b"source,target\n1,2\n2,NA\n", Want::Refused(3, 3, "'NA'")),
+    case("missing.csv", b"source,target\na,none\n", Want::Edges(&[("a", "none")])),
     case("strict.el", b"1 2\n2 x\n", Want::Refused(2, 3, "'x'")).with(&["--ids=numbers"]),
     case("empty.csv", b"source,target\na,\n", Want::Refused(2, 3, "an empty id")),
     case("empty.csv", b"source,target\n\"\",a\n", Want::Refused(2, 2, "an empty id")),
