@@ -68,7 +68,8 @@ suite() { # SUITE
     for glob in "${files[@]}"; do chosen+=(-f "$glob"); done
     local names
     names=$(IFS=, && echo "${tested[*]:-$package}")
-    judged=(--test-package "$names" -- "${tests[@]}")
+    # As arguments of every cargo call, so that other targets are not even built.
+    judged=(--test-package "$names" "${tests[@]/#/--cargo-arg=}")
 }
 
 # The tracked files, with their times, beside a build folder that outlives the run.

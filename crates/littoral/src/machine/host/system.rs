@@ -106,8 +106,11 @@ impl Host {
         match self.limit("Max open files") {
             None => Fact::plain(id, name, "unknown"),
             Some(None) => Fact::judged(id, name, true, "none"),
-            Some(Some(n)) => Fact::judged(id, name, n >= OPEN_FILES, n.to_string())
-                .or(format!("`ulimit -n {OPEN_FILES}`")),
+            Some(Some(n)) => {
+                let words = format!("{n} (RLIMIT_NOFILE)");
+                Fact::judged(id, name, n >= OPEN_FILES, words)
+                    .or(format!("`ulimit -n {OPEN_FILES}`"))
+            }
         }
     }
 
