@@ -16,8 +16,8 @@ pub(super) fn ranking(devices: &[Device], cells: &[Cell]) -> String {
     order.sort_by(|a, b| a.1.predicted_ratio.total_cmp(&b.1.predicted_ratio));
     let words = |(device, cell): &(&Device, &Cell)| match cell.grade {
         Grade::Slower => {
-            let ratio = rounded(cell.predicted_ratio);
-            format!("{} takes about {ratio} times as long", device.name)
+            let ratio = rounded(cell.predicted_ratio, 0.0);
+            format!("{} takes {ratio} as long", device.name)
         }
         grade => format!("{} is {}", device.name, grade.name()),
     };
@@ -175,7 +175,7 @@ mod tests {
             lines[0].starts_with("Search: no device of the grid is as good as DRAM"),
             "{lines:?}"
         );
-        assert!(lines[1].starts_with("Pagerank: as good as DRAM from 6 us and 100 M/s reads on"));
+        assert!(lines[1].starts_with("Pagerank: as good as DRAM; from 6 us and 100 M/s reads on"));
         let words = lines.join(" ");
         assert!(words.contains("1 MiB of DRAM in place of 5 MiB"), "{words}");
         assert!(words.contains("last-level cache (32 MiB)"), "{words}");

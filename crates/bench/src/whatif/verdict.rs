@@ -5,13 +5,15 @@
 //! interleaved trials. The paced measurement of each device stands beside it as a check.
 //!
 //! Rules
+//! - *How good at best*: the least ratio of the grid. At most [`AS_GOOD`] is as good as DRAM; above
+//!   it the ratio is given as an interval of round figures ([`FIGURES`]).
+//! - *Too close to call*: a ratio within [`MARGIN`] (or its own spread, where that is larger) of a
+//!   limit. It is then given as "about" that figure.
+//! - *Which device is enough*: the slowest one whose ratio is near the best. Both are predictions
+//!   with the same processor time, so its noise cancels. "Near" ends in the widest gap between
+//!   ratios from 8 to 25 % above the best, so that no device lies close to the limit.
 //! - *Better devices never get worse verdicts*: a device's ratio is the least of its own and of all
 //!   devices that are no better in latency and in rate.
-//! - *As good* is a ratio of at most [`AS_GOOD`].
-//! - *Too close to call* is a ratio whose spread, or the margin that two runs may differ by
-//!   ([`MARGIN`]), reaches across that limit.
-//! - Where nothing is as good, the verdict says how many times as long the best device takes, on a
-//!   ladder of round figures: a sentence does not carry digits that the next run would not repeat.
 
 use littoral_base::units::{PerSecond, Picos};
 use serde::{Deserialize, Serialize};
@@ -89,27 +91,36 @@ impl Place {
 /// What a grid says about one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The slowest device that is as good as DRAM; absent where none is.
-    pub as_good_from: Option<Place>,
-    /// The slowest device that may be as good, where that is slower still.
-    pub too_close_from: Option<Place>,
-    /// How many times as long the best device takes, on the ladder; 1 where one is as good.
-    pub best_ratio: f64,
-    /// The best device.
-    pub best: Option<Place>,
+    /// The best device against DRAM.
+    pub grade: Grade,
+    /// The job's time over DRAM on the best device, in words of round figures.
+    pub best: String,
+    /// The same on the worst device.
+    pub worst: String,
+    /// The slowest device that is about as good as the best.
+    pub enough_from: Option<Place>,
+    /// Whether that is every device of the grid.
+    pub all_alike: bool,
 }
 
-/// Round figures for how many times as long something takes.
-const LADDER: [f64; 15] =
-    [1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0, 200.0];
+/// Round figures between which a ratio is given.
+pub const FIGURES: [f64; 11] = [1.10, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+/// Devices within the first share of the best are as good as the best, beyond the second they are
+/// not; between, the widest gap decides.
+const NEAR_BEST: (f64, f64) = (1.08, 1.25);
 
-/// The nearest figure of the ladder, by ratio; above it, whole hundreds.
-pub fn rounded(ratio: f64) -> f64 {
-    if ratio > 250.0 {
-        return (ratio / 100.0).round() * 100.0;
+/// How many times as long, in round figures that the next run repeats.
+pub fn rounded(ratio: f64, spread: f64) -> String {
+    let margin = 1.0 + spread.max(MARGIN);
+    let near = FIGURES.iter().find(|&&f| ratio < f * margin && ratio > f / margin);
+    let below = FIGURES.iter().rev().find(|&&f| f <= ratio);
+    let above = FIGURES.iter().find(|&&f| f > ratio);
+    match (near, below, above) {
+        (Some(near), _, _) => format!("about {near} times"),
+        (None, Some(below), Some(above)) => format!("{below} to {above} times"),
+        (None, Some(below), None) => format!("more than {below} times"),
+        (None, None, _) => format!("at most {AS_GOOD} times"),
     }
-    let off = |figure: &f64| (ratio / figure).ln().abs();
-    LADDER.into_iter().min_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or(ratio)
 }
 
 /// The least ratio of `p` and of all devices that are no better, with its spread.
@@ -133,45 +144,53 @@ fn place(p: &Point) -> Place {
     Place { latency_ns: p.latency_ns, reads_per_s: p.reads_per_s }
 }
 
+/// The ratio up to which devices count as about as good as the best one.
+fn near_best(points: &[Point], best: f64) -> f64 {
+    let mut limits: Vec<f64> = points.iter().map(|p| p.ratio / best).collect();
+    limits.retain(|r| *r > NEAR_BEST.0 && *r < NEAR_BEST.1);
+    limits.extend([NEAR_BEST.0, NEAR_BEST.1]);
+    limits.sort_by(f64::total_cmp);
+    let gaps = limits.windows(2).map(|w| (w[1] / w[0], (w[0] * w[1]).sqrt()));
+    gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(best, |(_, middle)| middle * best)
+}
+
 /// Judges a grid of devices.
 pub fn judge(points: &[Point]) -> Verdict {
     let points: Vec<Point> = points.iter().map(|p| at_most(p, points)).collect();
-    let grade = |p: &Point| Grade::of(p.ratio, p.spread);
-    let as_good = slowest(points.iter().filter(|p| grade(p) == Grade::AsGood));
-    let perhaps = slowest(points.iter().filter(|p| grade(p) <= Grade::TooClose));
-    let best = points.iter().min_by(|a, b| {
-        let better = b.reads_per_s.total_cmp(&a.reads_per_s);
-        a.ratio.total_cmp(&b.ratio).then(a.latency_ns.total_cmp(&b.latency_ns)).then(better)
-    });
+    let ratios = || points.iter().map(|p| p.ratio);
+    let (best, worst) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
+    let spread = points.iter().map(|p| p.spread).fold(0.0, f64::max);
+    let limit = near_best(&points, best);
+    let enough = || points.iter().filter(|p| p.ratio <= limit);
     Verdict {
-        too_close_from: perhaps.filter(|p| as_good.as_ref() != Some(p)),
-        best_ratio: best.map_or(1.0, |b| if as_good.is_some() { 1.0 } else { rounded(b.ratio) }),
-        as_good_from: as_good,
-        best: best.map(place),
+        grade: Grade::of(best, spread),
+        best: rounded(best, spread),
+        worst: rounded(worst, spread),
+        enough_from: slowest(enough()),
+        all_alike: enough().count() == points.len(),
     }
 }
 
 impl Verdict {
     /// The verdict in words, without the job's name.
     pub fn words(&self) -> String {
-        let close = self
-            .too_close_from
-            .as_ref()
-            .map_or(String::new(), |p| format!("; down to {} it is too close to call", p.words()));
-        match (&self.as_good_from, &self.too_close_from) {
-            (Some(p), _) => format!("as good as DRAM from {} on{close}", p.words()),
-            (None, Some(p)) => {
-                format!("from {} on it is too close to call", p.words())
+        let how = match self.grade {
+            Grade::AsGood => "as good as DRAM".to_owned(),
+            Grade::TooClose => {
+                format!("{} as long as in DRAM at best, too close to call", self.best)
             }
-            (None, None) => {
-                let best = self.best.as_ref().map_or(String::new(), Place::words);
-                format!(
-                    "no device of the grid is as good as DRAM; the best, {best}, takes about {} \
-                     times as long",
-                    self.best_ratio
-                )
-            }
-        }
+            Grade::Slower => format!("{} as long as in DRAM at best", self.best),
+        };
+        let enough = match &self.enough_from {
+            _ if self.all_alike => "every device of the grid serves it about alike".to_owned(),
+            Some(place) => format!(
+                "from {} on a better device gains little; {} on the worst of the grid",
+                place.words(),
+                self.worst
+            ),
+            None => "the grid has no device".to_owned(),
+        };
+        format!("{how}; {enough}")
     }
 }
 
@@ -191,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_device_that_is_as_good_is_named() {
+    fn the_slowest_device_that_is_enough_is_named() {
         let grid = [
             (1e3, 5e6, 1.30),
             (6e3, 5e6, 1.50),
@@ -200,15 +219,36 @@ mod tests {
             (2e4, 1e8, 1.40),
         ];
         let words = judge(&points(&grid)).words();
-        assert_eq!(words, "as good as DRAM from 6 us and 20 M/s reads on");
+        assert_eq!(
+            words,
+            "as good as DRAM; from 6 us and 20 M/s reads on a better device gains little; about 1.5 \
+             times on the worst of the grid"
+        );
+        let alike = judge(&points(&[(1e3, 5e6, 1.3), (6e3, 5e6, 1.32)]));
+        assert_eq!(
+            alike.words(),
+            "1.1 to 1.5 times as long as in DRAM at best; every device of the grid serves it about \
+             alike"
+        );
     }
 
     #[test]
     fn a_latency_bound_job_is_not_hidden_and_its_factor_is_round() {
-        let found = judge(&points(&[(1e3, 1e8, 2.9), (2e4, 1e8, 40.0)]));
-        assert_eq!((found.as_good_from, found.best_ratio), (None, 3.0));
-        assert!(found.words().contains("1 us and 100 M/s reads, takes about 3 times"));
-        assert_eq!([1.2, 1.7, 11.0, 170.0, 640.0].map(rounded), [1.25, 1.5, 10.0, 200.0, 600.0]);
+        let found = judge(&points(&[(1e3, 1e8, 2.7), (2e4, 1e8, 40.0)]));
+        assert_eq!((found.grade, found.all_alike), (Grade::Slower, false));
+        assert!(found.words().starts_with("2 to 3 times as long as in DRAM at best; from 1 us"));
+        assert!(found.words().ends_with("20 to 50 times on the worst of the grid"));
+        let words = [1.2, 1.49, 11.0, 640.0, 0.9].map(|r| rounded(r, 0.0));
+        assert_eq!(
+            words,
+            [
+                "1.1 to 1.5 times",
+                "about 1.5 times",
+                "10 to 20 times",
+                "more than 500 times",
+                "at most 1.1 times",
+            ]
+        );
     }
 
     #[test]
@@ -218,14 +258,24 @@ mod tests {
             [Grade::AsGood, Grade::TooClose, Grade::TooClose, Grade::Slower,]
         );
         assert_eq!(Grade::of(1.0, 0.2), Grade::TooClose, "a wide spread decides nothing");
-        let found = judge(&points(&[(1e3, 1e8, 1.0), (2e3, 1e8, 1.11), (4e3, 1e8, 1.5)]));
-        assert_eq!(
-            found.words(),
-            "as good as DRAM from 1 us and 100 M/s reads on; down to 2 us \
-            and 100 M/s reads it is too close to call"
-        );
         let found = judge(&points(&[(1e3, 1e8, 1.11), (4e3, 1e8, 1.5)]));
-        assert_eq!(found.words(), "from 1 us and 100 M/s reads on it is too close to call");
+        assert!(found.words().starts_with("about 1.1 times as long as in DRAM at best, too close"));
+    }
+
+    #[test]
+    fn noise_of_a_plateau_does_not_move_the_device_that_is_enough() {
+        let grid = |noise: f64| {
+            judge(&points(&[
+                (1e3, 1e8, 1.04),
+                (5e3, 1e8, 1.05 + noise),
+                (1e4, 1e8, 1.09 - noise),
+                (2e4, 1e8, 1.36 + noise),
+            ]))
+        };
+        let place = Some(Place { latency_ns: 1e4, reads_per_s: 1e8 });
+        for noise in [-0.03, 0.0, 0.01, 0.03] {
+            assert_eq!(grid(noise).enough_from, place, "{noise}");
+        }
     }
 
     fn grid() -> impl Strategy<Value = Vec<Point>> {
