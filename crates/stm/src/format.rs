@@ -250,8 +250,8 @@ impl Frontier {
         is_sound.then_some(Frontier { clock, active, dead })
     }
 
-    /// The clock of the transaction that a crash may have cut short; none where the slot's clock has
-    /// ended, since it is not handed out then.
+    /// The clock of the transaction that a crash may have cut short; none where the slot's clock
+    /// has ended, since it is not handed out then.
     pub(crate) fn unfinished(&self) -> Option<u64> {
         (self.active && self.clock < CLOCK_MAX).then_some(self.clock + 1)
     }

@@ -176,8 +176,8 @@ impl<D: Domain> Pool<D> {
     /// Takes a thread slot.
     ///
     /// # Errors
-    /// `Kind::Threads` when all are taken, `Kind::ClockExhausted` when those that are free have used
-    /// up their clocks, `Kind::Forked` in a child of the pool's owner, `Kind::Poisoned`,
+    /// `Kind::Threads` when all are taken, `Kind::ClockExhausted` when those that are free have
+    /// used up their clocks, `Kind::Forked` in a child of the pool's owner, `Kind::Poisoned`,
     /// `Kind::Device`.
     pub fn thread(&self) -> Result<Thread<'_, D>> {
         self.check_owner()?;

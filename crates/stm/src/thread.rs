@@ -176,8 +176,8 @@ impl<'p, D: Domain> Thread<'p, D> {
     /// return.
     ///
     /// # Errors
-    /// What `body` gave up with; `Kind::Full`, `Kind::Poisoned`, `Kind::Device`; `Kind::Nested` when
-    /// another handle of this thread, which waits for this call to return, is in the way;
+    /// What `body` gave up with; `Kind::Full`, `Kind::Poisoned`, `Kind::Device`; `Kind::Nested`
+    /// when another handle of this thread, which waits for this call to return, is in the way;
     /// `Kind::Forked` in a child of the pool's owner. Nothing is changed then, except that after
     /// `Kind::Device` the last transaction may or may not be durable.
     pub fn atomically<R>(
@@ -334,8 +334,8 @@ impl<'p, D: Domain> Thread<'p, D> {
         }
         self.rival.2 = 0;
         let text = format!(
-            "the handle of thread slot {tid}, used on this same thread, is in the way for ever: one \
-             runs inside the other's closure and both use one object; use one handle for both"
+            "the handle of thread slot {tid}, used on this same thread, is in the way for ever: \
+             one runs inside the other's closure and both use one object; use one handle for both"
         );
         Err(Error::new(Kind::Nested, text))
     }

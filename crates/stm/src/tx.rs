@@ -228,8 +228,8 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         }
     }
 
-    /// What a reference that leads to no object of its type comes to: a conflict if it may have been
-    /// good when this transaction read it, because its memory has another type since.
+    /// What a reference that leads to no object of its type comes to: a conflict if it may have
+    /// been good when this transaction read it, because its memory has another type since.
     #[cold]
     #[inline(never)]
     fn astray(&mut self, error: Error) -> Abort {

@@ -1,5 +1,5 @@
-//! Slabs that change their type, cut off at every store: nothing acknowledged is lost, nothing of the
-//! former type shows, and all memory serves either type afterwards.
+//! Slabs that change their type, cut off at every store: nothing acknowledged is lost, nothing of
+//! the former type shows, and all memory serves either type afterwards.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::unwrap_used)]
 

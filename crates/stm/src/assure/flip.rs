@@ -3,8 +3,8 @@
 //! - Metadata are the superblock, frontier lines, the slab table, both stamps of every object, and
 //!   root records. Payloads are the user's; structures have a check of their own
 //!   ([`Pool::check_structures`]).
-//! - The pool holds several types, structures, names, freed objects, a slab that was given back, and
-//!   what crashes leave: active slots, dead clocks, versions that never committed.
+//! - The pool holds several types, structures, names, freed objects, a slab that was given back,
+//!   and what crashes leave: active slots, dead clocks, versions that never committed.
 //! - A pool that opens is walked and compared object by object, stamps included. Then one more
 //!   transaction runs, and the pool is opened and compared once more.
 

@@ -8,9 +8,9 @@
 //!   once. Histories of a dozen attempts take microseconds.
 //!
 //! [`run`] makes histories: two or three threads with two transactions each on three objects, at
-//! most three attempts an update transaction, with random pauses inside and out. One transaction in
-//! four or so only reads, half of them a snapshot, and one in four is retried by the engine until it commits; all their
-//! attempts are in the history, also those that noted no read.
+//! most three attempts per update transaction, with random pauses inside and out. One transaction
+//! in four or so only reads, half of those as a snapshot, and one in four is retried by the engine
+//! until it commits; all their attempts are in the history, also those that noted no read.
 
 use std::collections::HashSet;
 use std::sync::Barrier;

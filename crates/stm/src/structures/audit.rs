@@ -1,4 +1,4 @@
-//! Every structure of a pool looked over: order, depth, and that each of its objects is reached once.
+//! Checks every structure of a pool: order, depth, and that each of its objects is reached once.
 //!
 //! - Every living root record of a structure is followed, named or not, through all its objects.
 //!   What is reached twice, is of another type or is not alive is damage.

@@ -215,8 +215,8 @@ impl Mapping {
         Ok(Mapping { base, len, file: Some(file), is_dax: false, birth: Birth::private() })
     }
 
-    /// Whether a shared mapping of the file would be of DAX memory, and the file, opened for reading
-    /// and writing without a lock.
+    /// Whether a shared mapping of the file would be of DAX memory, and the file, opened for
+    /// reading and writing without a lock.
     ///
     /// # Errors
     /// `Kind::Io` when it cannot be opened for writing, `Kind::Foreign` as `open`.
