@@ -16,12 +16,12 @@ case ${1:-} in
 *) echo "usage: package.sh [--verify]" >&2; exit 2 ;;
 esac
 # Outside a clean checkout (a change under test) the packages describe what is in the folder.
-cargo package --workspace --exclude littoral-tidy --locked --allow-dirty --quiet "${verify[@]}"
+cargo package --workspace --exclude littoral-tidy --exclude littoral-testing --locked --allow-dirty --quiet "${verify[@]}"
 
 failed=0 made=0
 for crate in $(cargo metadata --no-deps --locked --format-version 1 |
     grep -oE '"id":"[^"]*","license' | sed -E 's|.*/([a-z0-9]+)#.*|\1|'); do
-    [ "$crate" = tidy ] && continue
+    case $crate in tidy | testing) continue ;; esac
     name=littoral-$crate
     [ "$crate" = littoral ] && name=littoral
     package=$(ls -t "$target/package/$name"-[0-9]*.crate | head -n 1)

@@ -262,7 +262,7 @@ impl Space {
             return Ok(z);
         }
         let is_collector = purpose == Purpose::Collect;
-        if is_collector || self.empty_zones() > 1 {
+        if is_collector || self.empty_zones() > 1 || mutant!("store_reserve_given_away") {
             let empty = self.zones.iter().find(|(_, z)| z.is_empty());
             if let Some((&zone, _)) = empty {
                 self.heads[head] = Some(zone);
@@ -324,7 +324,8 @@ impl Space {
                 continue;
             }
             let adopt = |z: &mut DataZone| {
-                let is_written = (z.start..z.start + z.written).contains(&at.0);
+                let end = z.start + z.written + u64::from(mutant!("store_live_past_pointer"));
+                let is_written = (z.start..end).contains(&at.0);
                 is_written.then(|| z.live.insert(at.0))
             };
             self.change(self.zone_of(at), adopt).flatten().ok_or_else(|| {

@@ -375,7 +375,7 @@ impl<D: ZonedDevice> Store<D> {
         if self.corrects {
             mend(&mut page, salt);
         }
-        if unseal(&page, salt).is_none() {
+        if unseal(&page, salt).is_none() && !mutant!("store_page_unverified") {
             return Err(Error::new(Kind::Corrupt, format!("page {at} does not verify")));
         }
         self.inspect(at, &page)?;
@@ -387,6 +387,9 @@ impl<D: ZonedDevice> Store<D> {
     /// Notes a conventional page's bytes before the operation's first change of it.
     fn note_undo(&mut self, at: Lba) {
         let before = self.dirty.get(&at.0).cloned();
+        if mutant!("store_abort_restores_last") {
+            self.undo.pages.remove(&at.0);
+        }
         self.undo.pages.entry(at.0).or_insert(before);
     }
 

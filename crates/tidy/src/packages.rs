@@ -2,7 +2,8 @@
 //!
 //! - A workspace crate has a description, a readme, keywords, categories and both licences' texts
 //!   in its folder, or says `publish = false`.
-//! - A path dependency of the workspace names a version, or cargo cannot package what uses it.
+//! - A path dependency of the workspace names a version, or cargo cannot package what uses it;
+//!   one on a crate that is never published names none.
 
 use crate::{Finding, Tree};
 
@@ -11,12 +12,21 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let manifests = tree.files(|p| p.starts_with("crates/") && p.ends_with("/Cargo.toml"));
     let mut findings: Vec<Finding> = manifests.flat_map(|(p, t)| check_crate(tree, p, t)).collect();
     let workspace = tree.text("Cargo.toml").unwrap_or_default();
-    let paths = (1..).zip(workspace.lines()).filter(|(_, l)| l.contains("{ path = "));
+    let paths = (1..).zip(workspace.lines()).filter(|(_, l)| is_unversioned(tree, l));
     findings.extend(paths.map(|(n, _)| {
         let what = "a path dependency without a version cannot be packaged";
         Finding::new("package", format!("Cargo.toml:{n}"), what)
     }));
     findings
+}
+
+/// A path dependency without a version. A crate that is never published may have none: cargo drops
+/// such a development dependency from a package.
+fn is_unversioned(tree: &Tree, line: &str) -> bool {
+    let Some((_, rest)) = line.split_once("{ path = \"") else { return false };
+    let folder = rest.split('"').next().unwrap_or_default();
+    let manifest = tree.text(&format!("{folder}/Cargo.toml")).unwrap_or_default();
+    !manifest.lines().any(|l| l.starts_with("publish = false"))
 }
 
 fn check_crate(tree: &Tree, manifest: &str, text: &str) -> Vec<Finding> {

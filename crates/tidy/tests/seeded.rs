@@ -68,6 +68,7 @@ fn a_crate_that_cannot_be_packaged_is_found() {
     assert_eq!(findings(&[(manifest, &private)]), []);
     let path = "[workspace.dependencies]\nserde = \"1\"\nlittoral-base = { path = \"x\" }\n";
     assert_found(&[("Cargo.toml", path)], "package", "Cargo.toml:3");
+    assert_eq!(findings(&[("Cargo.toml", path), ("x/Cargo.toml", "publish = false\n")]), []);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! Hosts made of files: what each of them shows, and what is unknown or missing.
+
 use std::fs;
 
 use super::*;
@@ -126,7 +128,7 @@ fn the_mount_of_a_folder_is_the_deepest_and_latest() {
                  23 21 0:6 / /data\\040x rw - xfs /dev/sdb rw\n\
                  24 22 0:7 / /tmp rw - overlay over rw\n";
     let mount = |folder: &str| mount_of(table, Path::new(folder)).unwrap();
-    assert_eq!(mount("/home/a"), ("ext4".into(), "/dev/sda1".into()));
+    assert_eq!(mount("/srv/a"), ("ext4".into(), "/dev/sda1".into()));
     assert_eq!(mount("/tmp/a"), ("overlay".into(), "over".into()));
     assert_eq!(mount("/tmpfile"), ("ext4".into(), "/dev/sda1".into()));
     assert_eq!(mount("/data x/y"), ("xfs".into(), "/dev/sdb".into()));
