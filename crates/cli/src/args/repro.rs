@@ -31,7 +31,7 @@ pub(crate) struct ReproArgs {
     /// Also write the results here, for `littoral report`
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Go on with an interrupted run: keep the claims of the file that --json names, or of its .part
+    /// Go on with an interrupted run: keep the claims of the file of --json, or of its .part
     #[arg(long)]
     pub(crate) resume: bool,
     /// Only claims whose id begins with this, such as flash.ring
