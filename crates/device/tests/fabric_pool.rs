@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -220,6 +220,16 @@ fn look_at_a_silent_node(node: &PoolFabric<HostileView>) {
     }
 }
 
+/// A process that is ended when this is dropped.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 #[test]
 fn silence_is_no_death_on_one_machine() {
     let layout = PoolLayout::new(2, 0);
@@ -228,15 +238,16 @@ fn silence_is_no_death_on_one_machine() {
     let node = node.with_silence(SILENCE_MIN).unwrap();
     look_at_a_silent_node(&node);
     // Node 1 is a process that does nothing at all, then one that has ended.
-    let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-    let process = u64::from(child.id());
+    let mut command = Command::new("sleep");
+    command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
+    let child = Sleeper(command.spawn().unwrap());
+    let process = u64::from(child.0.id());
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let start = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap();
     let identity = Identity { process, start: start.parse().unwrap(), ..Identity::own() };
     let other = PoolFabric::new_as(pool.view(1), layout, NodeId(1), identity).unwrap();
     look_at_a_silent_node(&node);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child);
     let began = Instant::now();
     while node.liveness(NodeId(1)) == Liveness::Alive {
         assert!(began.elapsed() < LONG, "the end of process {process} went unnoticed");

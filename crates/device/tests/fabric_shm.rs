@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use littoral_base::rng::{self, Rng};
@@ -160,16 +160,23 @@ fn with_child(act: impl FnOnce(&ShmFabric, &mut Child)) {
     let layout = ShmLayout::new(2, 64);
     layout.create(&file).unwrap();
     let fabric = ShmFabric::attach_with_silence(&file, layout, NodeId(0), SILENCE_MIN).unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_node"])
-        .env(PATH, &path)
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child_node"]).env(PATH, &path);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = Ended(command.spawn().unwrap());
     assert_eq!(fabric.receive(LONG).unwrap(), Some((NodeId(1), b"here".to_vec())));
     assert_eq!(fabric.liveness(NodeId(1)), Liveness::Alive);
-    act(&fabric, &mut child);
-    let _ = child.kill();
-    let _ = child.wait();
+    act(&fabric, &mut child.0);
+}
+
+/// A process that is ended when this is dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 fn death(fabric: &ShmFabric) -> String {

@@ -263,18 +263,25 @@ fn has_ended(process: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use rustix::process::{Signal, kill_process};
-    use std::process::{Child, Command};
+    use std::process::{Child, Command, Stdio};
 
-    fn sleeper() -> (Child, Identity) {
-        let child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let process = u64::from(child.id());
-        let start = stat_of(process).unwrap().start;
-        (child, Identity { process, start, ..Identity::own() })
+    /// A process that does nothing, ended when this is dropped.
+    struct Sleeper(Child);
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
     }
 
-    fn end(mut child: Child) {
-        child.kill().unwrap();
-        child.wait().unwrap();
+    fn sleeper() -> (Sleeper, Identity) {
+        let mut command = Command::new("sleep");
+        command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let process = u64::from(child.id());
+        let start = stat_of(process).unwrap().start;
+        (Sleeper(child), Identity { process, start, ..Identity::own() })
     }
 
     #[test]
@@ -286,14 +293,14 @@ mod tests {
         for watch in [&with_handle, &listed] {
             assert_eq!((watch.standing(), watch.halt()), (Standing::Alive, None));
         }
-        kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+        kill_process(Pid::from_child(&child.0), Signal::STOP).unwrap();
         while with_handle.halt().is_none() {
             std::thread::yield_now();
         }
         for watch in [&with_handle, &listed] {
             assert_eq!((watch.standing(), watch.halt()), (Standing::Alive, Some(Halt::Stopped)));
         }
-        end(child);
+        drop(child);
         for watch in [with_handle, listed, Watch::open(&own, identity)] {
             assert_eq!((watch.standing(), watch.halt()), (Standing::Ended, None));
         }
@@ -305,7 +312,7 @@ mod tests {
         let (child, identity) = sleeper();
         let earlier = Identity { start: identity.start - 1, ..identity };
         assert_eq!(Watch::open(&own, earlier).standing(), Standing::Ended);
-        end(child);
+        drop(child);
         // The reader itself may have been given the id.
         let before = Identity { start: own.start - 1, ..own };
         assert_eq!(Watch::open(&own, before).standing(), Standing::Ended);
@@ -325,7 +332,7 @@ mod tests {
         assert!(!nowhere.shares_machine(&nowhere), "unknown is not equal to unknown");
         let cut_off = Identity { network: own.network ^ 1, ..identity };
         assert!(own.shares_machine(&cut_off) && !own.shares_network(&cut_off));
-        end(child);
+        drop(child);
     }
 
     #[test]

@@ -427,7 +427,7 @@ mod tests {
     use littoral_device::fabric::Liveness;
     use rustix::process::{Pid, Signal, kill_process};
     use std::fs::File;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Rank 2 of three, on a carrier that takes everything and brings nothing.
@@ -550,7 +550,10 @@ mod tests {
     #[test]
     fn a_stopped_process_is_not_missing_and_is_said_once_per_stop() {
         let (carrier, mut engine) = engine(2, None);
-        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut command = Command::new("sleep");
+        // A failure leaves the process for a while; it holds no pipe of a reader's.
+        command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
         let pid = Pid::from_child(&child);
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
         let start = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap();
