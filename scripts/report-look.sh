@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Looks at a report page as a reader would: report-look.sh PAGE.html [OUT], by default target/look.
+# Looks at a report page as a reader would: report-look.sh [PAGE.html [OUT]], by default the page that
+# the tests of littoral-bench make, and target/look.
 #
 # Headless Chromium draws the page at the width of a phone (390) and of a desk (1280), light and dark,
 # into OUT/*.png, and this script checks in the drawn page that
@@ -9,10 +10,14 @@
 # - dark and light differ, and each has at least 4.5 to 1 between ink and paper.
 # Ends with 3 where there is no Chromium (Debian's package is `chromium`).
 set -euo pipefail
-[ $# -ge 1 ] || { echo "usage: report-look.sh PAGE.html [OUT]" >&2; exit 2; }
-page=$(readlink -f "$1")
+page=${1:+$(readlink -f "$1")}
 cd "$(dirname "$0")/.."
 out=$(mkdir -p "${2:-target/look}" && cd "${2:-target/look}" && pwd)
+if [ -z "$page" ]; then
+    page=$out/page.html
+    LITTORAL_REPORT_PAGE=$page cargo test --locked -q -p littoral-bench --lib report::tests >/dev/null
+fi
+[ -r "$page" ] || { echo "no such page: $page" >&2; exit 2; }
 browser=
 for name in chromium chromium-browser google-chrome; do
     command -v "$name" >/dev/null && { browser=$name; break; }
