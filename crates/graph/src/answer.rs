@@ -1,8 +1,9 @@
 //! Answers as tables: what each kernel found, and what a graph says of single vertices, as columns
 //! of names and numbers in a documented order.
 //!
-//! This is the one place that turns an [`Answer`] into columns. Whoever writes tables (text, CSV,
-//! JSON lines) knows [`Table`] alone, so a new kernel needs an arm in [`of_kernel`] and nothing else.
+//! This is the one place that turns an [`Answer`] into columns. Code that writes tables (text, CSV,
+//! JSON lines) depends on [`Table`] alone, so a new kernel needs an arm in [`of_kernel`] and nothing
+//! else.
 //!
 //! Order of rows; vertices that are equal by it follow in order of their names (numbers as numbers,
 //! text by bytes)

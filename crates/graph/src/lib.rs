@@ -7,7 +7,7 @@
 //! - [`check`]: every invariant walked; [`info`]: what a file holds;
 //! - [`names`]: what vertices are called;
 //! - [`kernels`]: BFS, PageRank, components on any [`medium`]; [`verify`]: independent checks;
-//! - [`answer`]: what kernels found, as tables; [`lists`] and [`path`]: questions about few vertices.
+//! - [`answer`]: what kernels found, as tables; [`lists`], [`path`]: questions about few vertices.
 //!
 //! Paper 003 (microsecond flash): vertex state and list addresses stay in DRAM, lists are read from
 //! the medium; a list that fits a page never crosses one.

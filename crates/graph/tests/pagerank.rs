@@ -1,8 +1,8 @@
 //! PageRank against a power iteration in double precision that shares no code with the kernel, for
 //! both ways to treat the rank of vertices without outgoing arcs.
 //!
-//! The expected ranks of the package graph are those of NetworkX 3 (`pagerank`, alpha 0.85, tolerance
-//! 1e-10), which spreads dangling rank over all vertices.
+//! The expected ranks of the package graph are those of NetworkX 3 (`pagerank`, alpha 0.85,
+//! tolerance 1e-10), which spreads dangling rank over all vertices.
 
 #![allow(clippy::unwrap_used)] // Reason: helpers of a test.
 

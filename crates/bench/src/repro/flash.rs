@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use littoral_graph::build::{BuildOptions, Existing, Hooks, build_file};
 use littoral_graph::generate::{self, Model, generate};
+use littoral_graph::import::cases;
 
 use crate::claims::Figure;
 use crate::error::Result;
@@ -36,7 +37,7 @@ pub fn steps() -> Vec<Step> {
     let mut steps = vec![ring_step(), ring_l2(), ring_efficiency(), interface()];
     steps.extend(graph::steps());
     steps.extend(whatif::steps());
-    steps.extend([fio(), mmap(), faults()]);
+    steps.extend([fio(), mmap(), faults(), import()]);
     steps
 }
 
@@ -176,6 +177,18 @@ fn fault_figure(found: FaultFigures) -> Figure {
     );
     Figure::new(found.undetected_count as f64, note)
         .provided(found.reads_count >= FAULT_READS, "all reads were made")
+}
+
+fn import() -> Step {
+    single("odd edge lists", "import.wrong", |options| {
+        let folder = options.scratch.join("odd-edge-lists");
+        let wrong = cases::wrong(&folder).map_err(|e| e.to_string())?;
+        std::fs::remove_dir_all(&folder).map_err(|e| e.to_string())?;
+        let note = format!("{} files of the table, with one thread and with three", cases::count());
+        let mut figure = Figure::new(wrong.len() as f64, note);
+        figure.notes.extend(wrong);
+        Ok(figure.provided(cases::count() >= 60, "the table has at least 60 files"))
+    })
 }
 
 fn fio() -> Step {

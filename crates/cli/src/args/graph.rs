@@ -165,7 +165,7 @@ pub(crate) enum AnswerFormat {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options for answers")]
 pub(crate) struct OutputArgs {
-    /// Write the whole answer to this file; `-` writes it to standard output, in place of the report
+    /// Write the whole answer to this file; `-` writes it to standard output, without the report
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// The answer's form; without it the file's name tells it, and standard output gets CSV

@@ -245,8 +245,8 @@ pub fn build_in_memory(
 /// Builds a graph file at `path`: written beside it under another name, synced, renamed.
 ///
 /// # Errors
-/// As [`build_in_memory`]; `Kind::Argument` when `path` exists and `existing` refuses it; `Kind::Io`
-/// when writing fails. The final name is untouched then.
+/// As [`build_in_memory`]; `Kind::Argument` when `path` exists and `existing` refuses it;
+/// `Kind::Io` when writing fails. The final name is untouched then.
 pub fn build_file(
     edges: EdgeList,
     options: &BuildOptions,

@@ -1,8 +1,8 @@
 //! Import: somebody's edge list becomes a graph file.
 //!
 //! Lifecycle: format by name ([`dialect`]) -> front of the file through gzip or zstd ([`input`]) ->
-//! delimiter, header and columns from the first records ([`sniff`]) -> edges with dense ids in order
-//! of first appearance ([`text`]) -> [`crate::build`].
+//! delimiter, header and columns from the first records ([`sniff`]) -> edges with dense ids in
+//! order of first appearance ([`text`]) -> [`crate::build`].
 //!
 //! Invariants
 //! - A file that can be read in two ways is refused, with the option that decides between them.
