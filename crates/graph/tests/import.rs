@@ -334,7 +334,7 @@ fn any_number_of_threads_finds_the_same_first_fault() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(littoral_testing::cases(200))]
 
     /// What a well-kept CSV writer writes is read back, whatever the names hold.
     #[test]

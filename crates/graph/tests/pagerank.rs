@@ -48,7 +48,7 @@ fn ranks(edges: EdgeList, dangling: Dangling) -> Vec<(String, f64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(littoral_testing::cases(24))]
 
     #[test]
     fn ranks_are_those_of_a_power_iteration(

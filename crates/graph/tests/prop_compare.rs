@@ -55,7 +55,7 @@ fn phases(graph: &GraphFile, store: &Store, sources: &[u32]) -> Vec<Phase> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(littoral_testing::cases(24))]
 
     #[test]
     fn many_searches_at_once_verify_on_every_medium(edges in edges(), count in 2usize..7, seed: u64) {

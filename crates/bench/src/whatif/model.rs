@@ -388,6 +388,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn a_prediction_is_never_below_a_bound(
             phases in phases(), latency in 100.0f64..50_000.0, rate in 1e5f64..2e8, contexts in 1u32..2048,

@@ -291,6 +291,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(littoral_testing::standard())]
         #[test]
         fn a_better_device_never_gets_a_worse_verdict(grid in grid()) {
             let judged: Vec<Point> = grid.iter().map(|p| at_most(p, &grid)).collect();
