@@ -222,8 +222,8 @@ fn a_store_on_a_machines_file_is_found_again_and_has_one_owner() {
     refused(dir.path(), &["kv", "create", "s", "--machine", "m.toml"], 3, &["not overwritten"]);
     let zones = done(dir.path(), &["machine", "zones", "--file", "m.toml"]);
     assert!(zones.contains("Conventional") && zones.contains("Sequential"), "{zones}");
-    // A load that waits for its input holds the store, once it has locked it. A lock on another file
-    // that it inherits does not count.
+    // A load that waits for its input holds the store, once it has locked it. A lock on another
+    // file that it inherits does not count.
     let inherited = fs::File::create(dir.path().join("inherited")).unwrap();
     inherited.lock().unwrap();
     let mut holder = command(dir.path(), &["kv", "load", "s", "-"]);

@@ -1,6 +1,7 @@
 //! Which medium the edges are on, and how one thread gets at them there.
 //!
-//! - `dram`: the file in memory, read as slices with a prefetch hint, or through a ring; `mmap`: the same over a mapping of the file;
+//! - `dram`: the file in memory, read as slices with a prefetch hint, or through a ring; `mmap`:
+//!   the same over a mapping of the file;
 //! - `nvme`: the same flash behind a queue pair with doorbells, as the paper's baseline has it;
 //! - `flash`: paced device behind the lightweight interface, handing out pointers or copying;
 //! - `uring`, `pread`: the file itself.

@@ -2,9 +2,9 @@
 //!
 //! - Everything behind this file may index a page by its counts, and finds its keys in order, its
 //!   states and tags known, and its addresses in zones of the right class.
-//! - What takes two pages to see (levels, ranges of keys, a log beside its body, pages used twice) is
-//!   checked where one page leads to the next: inner pages when a store is opened, leaves when they
-//!   are read.
+//! - What takes two pages to see (levels, ranges of keys, a log beside its body, pages used twice)
+//!   is checked where one page leads to the next: inner pages when a store is opened, leaves when
+//!   they are read.
 
 use littoral_base::mutant;
 use littoral_base::units::Lba;

@@ -1,8 +1,8 @@
 //! What can be saved of a damaged store: every record whose pages verify, and what is missing.
 //!
 //! - Nothing is written to the store. Single flipped bits are corrected in memory
-//!   (`Store::open_damaged`); a page that is damaged otherwise is missed with the range of keys that
-//!   the pages above it gave it.
+//!   (`Store::open_damaged`); a page that is damaged otherwise is missed with the range of keys
+//!   that the pages above it gave it.
 //! - A leaf whose log is lost is missed as a whole: its records may have been changed since.
 //! - Records come in ascending order of their keys, each within its page's range, so nothing that
 //!   a damaged page says can put a record where it does not belong.

@@ -33,8 +33,9 @@ const TID_MASK: u64 = (THREADS_MAX - 1) as u64;
 /// Check bits of `word`, `bits` of them: the high bits of its product with an odd constant.
 ///
 /// The constant has no run of eight equal bits. So if one bit of `word` changes, the product
-/// changes by a power of two times the constant, whose part in the check bits is neither all zeros nor all
-/// ones, and a carry from below cannot undo it. Any other change is missed once in `2^bits`.
+/// changes by a power of two times the constant, whose part in the check bits is neither all zeros
+/// nor all ones, and a carry from below cannot undo it. Any other change is missed once in
+/// `2^bits`.
 #[inline(always)]
 pub(crate) const fn check(word: u64, bits: u32) -> u64 {
     word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)

@@ -1,14 +1,15 @@
 //! The redo log: groups of page changes in two sequential zones, one per epoch.
 //!
-//! A group is a run of blocks at the write pointer, made of *parts*. A part fills a block, or half a
-//! block where two parts share one: magic u32, data parts u32, index u32, length of the whole body
-//! u32, store id u64, epoch u64, sequence u64, a piece of the body, zeros, and in the last four
-//! bytes a CRC32C salted with [`SALT`].
+//! A group is a run of blocks at the write pointer, made of *parts*. A part fills a block, or half
+//! a block where two parts share one: magic u32, data parts u32, index u32, length of the whole
+//! body u32, store id u64, epoch u64, sequence u64, a piece of the body, zeros, and in the last
+//! four bytes a CRC32C salted with [`SALT`].
 //!
 //! - A body that fits half a block is written twice, once into each half of one block: data parts
 //!   is 0, index 0 and 1. The first group of an epoch never takes this form.
-//! - Any other body is cut into pieces, one block each (index 0 to n-1, data parts n), and one block
-//!   of parity (index n) follows: the exclusive or of the pieces, the last one padded with zeros.
+//! - Any other body is cut into pieces, one block each (index 0 to n-1, data parts n), and one
+//!   block of parity (index n) follows: the exclusive or of the pieces, the last one padded with
+//!   zeros.
 //! - So one damaged block of a group, or one damaged half, is made good from the others, and each
 //!   part says by itself to which group it belongs.
 //!

@@ -4,9 +4,9 @@
 //! `#![proptest_config(standard())]`; the tidy test asks for it.
 //!
 //! Invariants
-//! - A test writes no file of the tree. The seeds that are committed in `*.proptest-regressions` and
-//!   `proptest-regressions/` are replayed first, as proptest does by itself; a new one is printed,
-//!   with the line to commit and the file it belongs into.
+//! - A test writes no file of the tree. The seeds that are committed in `*.proptest-regressions`
+//!   and `proptest-regressions/` are replayed first, as proptest does by itself; a new one is
+//!   printed, with the line to commit and the file it belongs into.
 //! - `LITTORAL_CASES_TIMES=N` multiplies the cases of every property test: the long run of all of
 //!   them is `LITTORAL_CASES_TIMES=50 cargo test --locked prop`.
 

@@ -10,7 +10,7 @@ mod page;
 pub mod study;
 mod study_page;
 #[cfg(test)]
-pub(crate) use study_page::example as study_example;
+pub(crate) use study_page::sample::example as study_example;
 
 use std::path::Path;
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn study() -> Study {
-        study_page::example()
+        study_page::sample::example()
     }
 
     #[test]

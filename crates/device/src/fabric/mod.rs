@@ -10,8 +10,8 @@
 //!   all earlier operations on that node have taken effect there.
 //! - `put` of at most eight aligned bytes is never seen in part.
 //! - A dead node is reported by `liveness` and every operation on it fails with `Kind::Io`. A node
-//!   of this machine is dead once its process has ended, which is noticed at once; a node of another
-//!   machine is dead once it has been silent for longer than the fabric's limit
+//!   of this machine is dead once its process has ended, which is noticed at once; a node of
+//!   another machine is dead once it has been silent for longer than the fabric's limit
 //!   (`docs/design/dsm.md`, *Liveness*).
 //! - Windows of a non-coherent pool obey `memory::Domain`: a put is visible only after `flush`, a
 //!   get sees the medium.

@@ -21,8 +21,8 @@
 //!   goes back whole. Messages go through [`Fabric::post`] and need no such care.
 //! - A full ring holds the sender back until the receiver has read, or is dead.
 //! - A node publishes its identity before its state says *joined*, and *left* when it is dropped.
-//! - When a node is dead: `docs/design/dsm.md`, *Liveness*. Its beat decides only when its process is
-//!   not one of this machine.
+//! - When a node is dead: `docs/design/dsm.md`, *Liveness*. Its beat decides only when its process
+//!   is not one of this machine.
 //! - `fetch_add` is refused: a non-coherent pool has no atomic read-modify-write.
 
 use std::cell::{Cell, RefCell};

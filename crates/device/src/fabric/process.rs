@@ -1,7 +1,7 @@
 //! Identity of a node's process, and what the kernel of its machine says about it.
 //!
-//! Design: `docs/design/dsm.md`, *Liveness*. A node publishes its [`Identity`]; another node opens a
-//! [`Watch`] from it and asks for the [`Standing`] of the process.
+//! Design: `docs/design/dsm.md`, *Liveness*. A node publishes its [`Identity`]; another node opens
+//! a [`Watch`] from it and asks for the [`Standing`] of the process.
 //!
 //! Invariants
 //! - A process of this machine is never [`Standing::Ended`] while the kernel still runs it, however

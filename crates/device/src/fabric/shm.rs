@@ -5,8 +5,8 @@
 //! window bytes}; then per node four lines {state, process, beat, start, machine, network}
 //! {post bell} {word bell} {spare}; then, for every ordered pair of nodes, a ring {tail line, head
 //! line, `RING_BYTES` of frames}; then one window per node. A frame is {length and a flag *more
-//! follows*, bytes, padding to 8}; a message longer than a frame may be travels in pieces and is put
-//! together by the receiver.
+//! follows*, bytes, padding to 8}; a message longer than a frame may be travels in pieces and is
+//! put together by the receiver.
 //!
 //! A watcher thread per handle beats and watches the other processes ([`super::process`]): one that
 //! ends is noticed at once. Beats decide about processes of other pid namespaces only.

@@ -15,9 +15,9 @@
 //! Invariants
 //! - Operations of one node on another take effect in program order (one connection, one queue).
 //! - A node's own threads are held back while more than [`QUEUE_BYTES_MAX`] wait for a peer.
-//! - A peer that closes its connection is dead, and so is one whose silence counts and lasts too long
-//!   (`docs/design/dsm.md`, *Liveness*): every wait on it ends with `Kind::Io` naming it. Agents
-//!   send their identity first and then a beat every [`BEAT`].
+//! - A peer that closes its connection is dead, and so is one whose silence counts and lasts too
+//!   long (`docs/design/dsm.md`, *Liveness*): every wait on it ends with `Kind::Io` naming it.
+//!   Agents send their identity first and then a beat every [`BEAT`].
 //! - A peer is dead only after all that has come from it is read, also where writing to it failed
 //!   before: what it said last is received.
 //! - A frame that is no frame kills the connection, not the node.
@@ -57,8 +57,8 @@ pub const CONNECT_MAX: Duration = super::JOIN_MAX;
 pub const QUEUE_BYTES_MAX: usize = 1 << 23;
 
 const SPIN_TURNS: u32 = 400;
-/// A wait for a peer ends when the peer is dead, not earlier: a stopped process answers once it goes
-/// on. The length is one that can be added to an instant.
+/// A wait for a peer ends when the peer is dead, not earlier: a stopped process answers once it
+/// goes on. The length is one that can be added to an instant.
 const UNTIL_DEAD: Duration = Duration::from_secs(1 << 30);
 
 struct Peer {

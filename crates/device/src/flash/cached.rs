@@ -71,14 +71,10 @@ impl Frames {
 /// use littoral_device::{profile::Profile, read::{ReadDevice, Slot, Status}, region::Region};
 ///
 /// let region = Region::from_bytes(&[7; 8192])?;
-/// let paced = PacedPtr::new(region.clone(), PacedOptions::of(&Profile::named("xlfdd")?.flash()?, None));
-/// let mut frames = Frames::none(8192);
-/// frames.hold(4096);
-/// let device = Cached::new(paced, region, Arc::new(frames));
-/// device.issue(Slot(0), 4096, 64);
-/// assert_eq!(device.poll(Slot(0)), Some(Status::Ok), "held: no latency");
-/// device.release(Slot(0));
-/// device.issue(Slot(0), 0, 64);
+/// let paced = PacedPtr::new(region.clone(), PacedOptions::of(&Profile::named("xlfdd")?.flash()?,
+/// None)); let mut frames = Frames::none(8192); frames.hold(4096); let device = Cached::new(paced,
+/// region, Arc::new(frames)); device.issue(Slot(0), 4096, 64); assert_eq!(device.poll(Slot(0)),
+/// Some(Status::Ok), "held: no latency"); device.release(Slot(0)); device.issue(Slot(0), 0, 64);
 /// assert_eq!(device.poll(Slot(0)), None, "4 us have not passed");
 /// # Ok::<(), littoral_device::Error>(())
 /// ```

@@ -7,8 +7,8 @@
 //! - Once a rank has failed, the others say so and end by themselves, on a busy machine as late as
 //!   [`GRACE_MAX`]. Ranks that cannot, being stopped or still on their way into the job, are killed
 //!   after [`GRACE`].
-//! - A stopped rank of a job in which none has failed holds the job; the launcher names it on standard
-//!   error once per stop.
+//! - A stopped rank of a job in which none has failed holds the job; the launcher names it on
+//!   standard error once per stop.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

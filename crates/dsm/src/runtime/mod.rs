@@ -6,9 +6,9 @@
 //! before it sleeps, so that an answer that comes soon costs no change of thread.
 //!
 //! Invariants
-//! - An operation of the program ends when the protocol says so, or fails: a rank that is gone fails
-//!   every operation of the others. It waits for a rank that is slow, stopped or held by a debugger
-//!   for as long as that lasts (`docs/design/dsm.md`, *Liveness*).
+//! - An operation of the program ends when the protocol says so, or fails: a rank that is gone
+//!   fails every operation of the others. It waits for a rank that is slow, stopped or held by a
+//!   debugger for as long as that lasts (`docs/design/dsm.md`, *Liveness*).
 //! - Permissions of the view are settled before the program runs on.
 //! - The lock is never held while the program's memory is touched through the view.
 //! - Nobody is judged dead while a message of theirs is on its way or in a thread's hand.

@@ -94,8 +94,8 @@ pub struct Conductor<'a> {
 type Gone = String;
 
 impl<'a> Conductor<'a> {
-    /// A conductor of the ranks at the other ends of `streams`. It gives the job up when `abandoned`
-    /// says so.
+    /// A conductor of the ranks at the other ends of `streams`. It gives the job up when
+    /// `abandoned` says so.
     pub fn new(streams: Vec<UnixStream>, timing: Timing, abandoned: &'a dyn Fn() -> bool) -> Self {
         let ranks = u16::try_from(streams.len()).expect("invariant: ranks are a u16");
         let place = |stream: UnixStream| Place {

@@ -266,15 +266,14 @@ impl<'a> Sniffer<'a> {
         let first = |c: &str| c[1..].split_ascii_whitespace().next().unwrap_or("").to_owned();
         let bipartite = |c: &str| c.starts_with('%') && first(c) == "bip";
         let ids_are_told_apart = self.options.directed.is_some();
-        if let Some((at, _)) = self.comments.iter().find(|(_, c)| bipartite(c)) {
-            if !ids_are_told_apart {
-                return refuse(
-                    *at,
-                    "a KONECT graph of two kinds of vertices (`% bip`): equal numbers in its two \
-                     columns are different vertices; make the names differ, or say --directed or \
-                     --undirected if they are the same",
-                );
-            }
+        let two_kinds = self.comments.iter().find(|(_, c)| bipartite(c));
+        if let Some((at, _)) = two_kinds.filter(|_| !ids_are_told_apart) {
+            return refuse(
+                *at,
+                "a KONECT graph of two kinds of vertices (`% bip`): equal numbers in its two \
+                 columns are different vertices; make the names differ, or say --directed or \
+                 --undirected if they are the same",
+            );
         }
         let is_snap = self.format == Format::Snap;
         let konect = self.says(|c| c.starts_with('%') && first(c) == "sym");

@@ -100,8 +100,9 @@ pub(crate) trait ListWork {
     const FROM_THE_FRONT: bool;
     /// The next list.
     fn next(&self) -> Option<(Self::Tag, Item)>;
-    /// The most reads still to come, where that is known: the sum of `reads` over the vertices whose
-    /// lists are read, or `most` as soon as it exceeds that. More contexts than reads are useless.
+    /// The most reads still to come, where that is known: the sum of `reads` over the vertices
+    /// whose lists are read, or `most` as soon as it exceeds that. More contexts than reads are
+    /// useless.
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64>;
     /// The vertex `ahead` items later, if that is known.
     fn peek(&self, ahead: u64) -> Option<u32>;

@@ -132,8 +132,8 @@ impl<'a> BodyView<'a> {
         BodyView { body, base, log }
     }
 
-    /// Whether body and log can belong to a head's slot in this state: what cannot be seen in either
-    /// page alone.
+    /// Whether body and log can belong to a head's slot in this state: what cannot be seen in
+    /// either page alone.
     pub(crate) fn fits(&self, state: State) -> bool {
         let (slots, full, level) = (self.slots(), self.body.slots, self.body.level);
         let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };

@@ -4,8 +4,8 @@
 //! - Everything here happens under the lock over [`Growth`], off the path of a transaction.
 //! - Giving back (docs/design/stm.md, "Slabs change their type"): the records of the slab's objects
 //!   are locked, all of them free; its tag is cleared; its entry is marked released, fence.
-//!   Claiming such a slab: its bytes are zeroed, fence; its new entry is written, fence; its records are
-//!   built anew; its tag is set.
+//!   Claiming such a slab: its bytes are zeroed, fence; its new entry is written, fence; its
+//!   records are built anew; its tag is set.
 //! - A slab whose objects are partly in the hands of threads is not given back.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
