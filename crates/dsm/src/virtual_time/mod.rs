@@ -21,7 +21,7 @@
 //! - Code between two turns takes no virtual time, except what the rank says of its computing: the
 //!   operations that the program declares (`Job::work`), or the thread's processor time
 //!   ([`Compute`]). With declared operations equal jobs are equal to the last picosecond.
-//! - A rank that leaves without a word (its process ended, or is stopped) is told to every other.
+//! - A rank that leaves without a word (its process ended) is told to every other.
 //! - When every rank waits and nothing is under way each is told so; nothing hangs.
 
 pub mod conductor;
