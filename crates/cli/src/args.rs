@@ -31,8 +31,8 @@ pub(crate) use graph::{
 };
 pub(crate) use heap::{HeapCommand, HeapCreateArgs, PoolArgs};
 pub(crate) use kv::{
-    BenchKvArgs, KvAtArgs, KvCommand, KvCreateArgs, KvLoadArgs, KvPutArgs, KvScanArgs, MachineVerb,
-    ReproZbtreeArgs, ZonesArgs,
+    BenchKvArgs, KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvLoadArgs, KvPutArgs,
+    KvRepairArgs, KvRestoreArgs, KvScanArgs, MachineVerb, ReproZbtreeArgs, ZonesArgs,
 };
 pub(crate) use machine::MachineArgs;
 pub(crate) use report::{CompletionsArgs, ReportArgs};

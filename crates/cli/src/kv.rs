@@ -14,7 +14,10 @@ use littoral::base::error::Class;
 use littoral::kv::{self, Access, Engine, Kv, New, padded};
 use serde_json::{Value, json};
 
-use crate::args::{KvAtArgs, KvCommand, KvCreateArgs, KvLoadArgs, KvPutArgs, KvScanArgs};
+use crate::args::{
+    KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvLoadArgs, KvPutArgs, KvRepairArgs,
+    KvRestoreArgs, KvScanArgs,
+};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
@@ -35,6 +38,9 @@ pub(crate) fn run(command: &KvCommand) -> Outcome {
             out::show(args.shown.format, &stats(&kv::open(&args.dir, Access::Read)?))
         }
         KvCommand::Check(args) => check(args),
+        KvCommand::Repair(args) => repair(args),
+        KvCommand::Backup(args) => backup(args),
+        KvCommand::Restore(args) => restore(args),
     }
 }
 
@@ -80,6 +86,7 @@ fn load(args: &KvLoadArgs) -> Outcome {
         "loaded_count": loaded,
         "records_count": store.stats().records_count,
     });
+    store.close()?;
     out::show(args.shown.format, &value)
 }
 
@@ -98,7 +105,7 @@ fn put(args: &KvPutArgs) -> Outcome {
     let key = field(&args.key, shape.key_bytes, "key")?;
     let value = field(&args.value, shape.value_bytes, "value")?;
     store.put(&key, &value)?;
-    Ok(())
+    Ok(store.close()?)
 }
 
 fn absent(key: &str) -> Failure {
@@ -115,7 +122,9 @@ fn get(dir: &Path, key: &str) -> Outcome {
 fn delete(dir: &Path, key: &str) -> Outcome {
     let mut store = kv::open(dir, Access::Write)?;
     let bytes = field(key, store.index().shape().key_bytes, "key")?;
-    if store.delete(&bytes)? { Ok(()) } else { Err(absent(key)) }
+    let is_deleted = store.delete(&bytes)?;
+    store.close()?;
+    if is_deleted { Ok(()) } else { Err(absent(key)) }
 }
 
 /// Bytes without the zeros that pad them.
@@ -173,11 +182,87 @@ fn stats(store: &Kv) -> Value {
 fn check(args: &KvAtArgs) -> Outcome {
     let store = kv::open(&args.dir, Access::Read)?;
     let pages = store.check()?;
-    let value = json!({
+    let notes = store.index().store_ref().notes();
+    let sentence = match notes.len() {
+        0 => "Every invariant holds.",
+        _ => {
+            "Every invariant holds. The damage above was made good from other copies; the next \
+             command that writes replaces what is damaged."
+        }
+    };
+    let mut value = json!({
         "schema": "littoral.kv.check/1",
         "records_count": store.stats().records_count,
         "pages_count": pages,
-        "sentence": "Every invariant holds.",
+        "sentence": sentence,
+    });
+    if !notes.is_empty() {
+        value["damage"] = json!(notes);
+    }
+    out::show(args.shown.format, &value)
+}
+
+/// How a new store is laid out whose engine and sizes come from somewhere else.
+fn laid_out(machine: Option<&Path>) -> Result<New, Failure> {
+    let machine = machine.map(|m| Machine::open(Some(m))).transpose()?;
+    Ok(New { machine, id: fresh_id(), ..New::default() })
+}
+
+/// A key as text where it is text.
+fn key_text(key: Option<&[u8]>, open: &str) -> String {
+    key.map_or(open.to_owned(), |k| shown(k).escape_ascii().to_string())
+}
+
+fn repair(args: &KvRepairArgs) -> Outcome {
+    let saved = kv::repair(&args.src, &args.dst, &laid_out(args.machine.as_deref())?)?;
+    let row = |m: &kv::Missing| {
+        json!({
+            "from": key_text(m.from.as_deref(), "the first key"),
+            "to": key_text(m.to.as_deref(), "the end"),
+            "why": m.why,
+        })
+    };
+    let is_whole = saved.missing.is_empty() && saved.records == saved.counted && !saved.is_log_cut;
+    let sentence = match is_whole {
+        true => "Every record that the store counted was saved.",
+        false => "Records are missing: those of the ranges above, or of a log that is damaged.",
+    };
+    let mut value = json!({
+        "schema": "littoral.kv.repair/1",
+        "saved_count": saved.records,
+        "counted_count": saved.counted,
+        "sentence": sentence,
+    });
+    if !saved.notes.is_empty() {
+        value["damage"] = json!(saved.notes);
+    }
+    if !saved.missing.is_empty() {
+        value["missing"] = saved.missing.iter().map(row).collect();
+    }
+    out::show(args.shown.format, &value)?;
+    if is_whole {
+        return Ok(());
+    }
+    let text = format!("{}: part of the store could not be saved", args.src.display());
+    Err(Failure::new(Class::Negative, text))
+}
+
+fn backup(args: &KvBackupArgs) -> Outcome {
+    let records = kv::backup(&args.src, &args.file)?;
+    let value = json!({
+        "schema": "littoral.kv.backup/1",
+        "records_count": records,
+        "sentence": "Written, read back and found the same.",
+    });
+    out::show(args.shown.format, &value)
+}
+
+fn restore(args: &KvRestoreArgs) -> Outcome {
+    let records = kv::restore(&args.file, &args.dst, &laid_out(args.machine.as_deref())?)?;
+    let value = json!({
+        "schema": "littoral.kv.restore/1",
+        "records_count": records,
+        "sentence": "Restored, read back and found the same.",
     });
     out::show(args.shown.format, &value)
 }

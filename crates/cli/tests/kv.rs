@@ -184,18 +184,19 @@ fn foreign_and_damaged_media_are_refused_by_name_and_untouched() {
     done(dir.path(), &["kv", "put", "s", "k", "v"]);
     let good = fs::read(&zones).unwrap();
     let store = good.windows(8).position(|w| w == b"LITSTORE").unwrap();
-    let with = |at: usize, byte: u8| {
+    // Every copy: the header has eight, the superblock two of each generation.
+    let with = |places: &[usize], byte: u8| {
         let mut bytes = good.clone();
-        bytes[at] = byte;
+        places.iter().for_each(|&at| bytes[at] = byte);
         bytes
     };
-    let mut both = with(store + 8, 9);
-    both[store + 4096 + 8] = 9;
+    let header = |at: usize| (0..8).map(|copy| copy * 512 + at).collect::<Vec<_>>();
+    let superblocks: Vec<usize> = (0..4).map(|block| store + block * 4096 + 8).collect();
     for (bytes, words) in [
         (b"dear diary".to_vec(), "no littoral zoned device"),
-        (with(8, 77), "version 77"),
-        (with(20, 1), "does not verify"),
-        (both, "format 9"),
+        (with(&header(8), 77), "version 77"),
+        (with(&header(20), 1), "none of its copies verifies"),
+        (with(&superblocks, 9), "format 9"),
     ] {
         fs::write(&zones, &bytes).unwrap();
         for verb in ["check", "dump", "stats"] {

@@ -48,6 +48,19 @@ const GEOMETRY: Geometry = Geometry {
     append_blocks_max: 0,
 };
 
+/// A kind of unit with a checksum of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The header's copies and the zone records of the file.
+    File,
+    /// Superblocks.
+    Superblock,
+    /// Parts of redo groups.
+    Redo,
+    /// Pages of the tree.
+    Page,
+}
+
 /// What a damaged store answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -311,6 +324,83 @@ impl Sample {
         Ok(calm)
     }
 
+    /// Whether the store answers right as it is, and a damaged page of it does not go unseen: the
+    /// canary of what builds on this.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the file cannot be changed.
+    pub fn is_judged_rightly(&self) -> Result<bool> {
+        let is_right = self.answer()? == Answer::Right;
+        let report = self.flip_every(BLOCK as u64, 1)?;
+        Ok(is_right && report.refused > 0 && report.wrong + report.panics == 0)
+    }
+
+    /// Changes units of one kind as `script` says, seals them, runs every command that reads, and
+    /// puts the store back. A step of the script is {unit u16, place u16, four bytes}.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the file cannot be changed.
+    pub fn forge(&self, part: Part, script: &[u8]) -> Result<()> {
+        let units = self.units(part);
+        let mut changed: BTreeMap<u64, (usize, u64, Vec<u8>)> = BTreeMap::new();
+        for step in script.chunks_exact(8).take(16) {
+            let pick = u16::from_le_bytes([step[0], step[1]]);
+            let place = usize::from(u16::from_le_bytes([step[2], step[3]]));
+            let (at, len, salt) = units[usize::from(pick) % units.len()];
+            let whole = || (at..at + len as u64).map(|i| self.byte(i)).collect();
+            let unit = changed.entry(at).or_insert_with(|| (len, salt, whole()));
+            let room = len - SEAL_BYTES;
+            let from = place % room;
+            let width = 4.min(room - from);
+            unit.2[from..from + width].copy_from_slice(&step[4..4 + width]);
+        }
+        for (&at, (_, salt, bytes)) in &mut changed {
+            seal(bytes, *salt);
+            self.file.write_all_at(bytes, at).map_err(io)?;
+        }
+        self.run_commands(false);
+        for (&at, (len, ..)) in &changed {
+            let bytes: Vec<u8> = (at..at + *len as u64).map(|i| self.byte(i)).collect();
+            self.file.write_all_at(&bytes, at).map_err(io)?;
+        }
+        Ok(())
+    }
+
+    /// Every unit of a kind that verifies: where, how long, its salt.
+    fn units(&self, part: Part) -> Vec<(u64, usize, u64)> {
+        if part == Part::File {
+            let copies = (0..8).map(|copy| (copy * BLOCK as u64, BLOCK, 0));
+            let records = (0..u64::from(GEOMETRY.zones()))
+                .map(|zone| (RECORDS_AT + zone * RECORD_BYTES, RECORD_BYTES as usize, zone + 1));
+            return copies.chain(records).collect();
+        }
+        let blocks = self.spans[1..].iter().flat_map(|&(from, to)| (from..to).step_by(BLOCK));
+        blocks
+            .flat_map(|at| self.units_in(at))
+            .filter(|&(_, of)| of == part)
+            .map(|(u, _)| u)
+            .collect()
+    }
+
+    /// The units in a block and what they are.
+    fn units_in(&self, at: u64) -> Vec<((u64, usize, u64), Part)> {
+        let bytes: Vec<u8> = (at..at + BLOCK as u64).map(|i| self.byte(i)).collect();
+        let lba = (at - ZONES_AT) / BLOCK as u64;
+        let whole = [
+            (superblock::SALT, Part::Superblock),
+            (redo::SALT, Part::Redo),
+            (lba, Part::Page),
+            (lba | 1 << 63, Part::Page),
+        ];
+        let found = whole.into_iter().find(|&(salt, _)| unseal(&bytes, salt).is_some());
+        if let Some((salt, part)) = found {
+            return vec![((at, BLOCK, salt), part)];
+        }
+        let halves = [0, BLOCK / 2].into_iter();
+        let sealed = halves.filter(|&h| unseal(&bytes[h..h + BLOCK / 2], redo::SALT).is_some());
+        sealed.map(|h| ((at + h as u64, BLOCK / 2, redo::SALT), Part::Redo)).collect()
+    }
+
     /// Every command, whatever it answers.
     fn run_commands(&self, writes: bool) {
         let _ = self.answer();
@@ -343,34 +433,18 @@ impl Sample {
 
     /// A unit that carries a checksum of its own: where, how long, its salt.
     fn unit(&self, rng: &mut Generator) -> (u64, usize, u64) {
-        match rng.random_range(0..24) {
-            0 => (rng.random_range(0..8) * BLOCK as u64, BLOCK, 0),
-            1 => {
-                let zone = rng.random_range(0..u64::from(GEOMETRY.zones()));
-                (RECORDS_AT + zone * RECORD_BYTES, RECORD_BYTES as usize, zone + 1)
-            }
-            _ => self.block_unit(rng),
+        if rng.random_range(0..12) == 0 {
+            let units = self.units(Part::File);
+            return units[rng.random_range(0..units.len())];
         }
-    }
-
-    /// A block, or half of one, that verifies under one of the store's salts.
-    fn block_unit(&self, rng: &mut Generator) -> (u64, usize, u64) {
         loop {
             let (from, to) = self.spans[rng.random_range(1..self.spans.len())];
-            let blocks = (to - from) / BLOCK as u64;
-            if blocks == 0 {
-                continue;
-            }
-            let at = from + rng.random_range(0..blocks) * BLOCK as u64;
-            let bytes: Vec<u8> = (at..at + BLOCK as u64).map(|i| self.byte(i)).collect();
-            let lba = (at - ZONES_AT) / BLOCK as u64;
-            let salts = [superblock::SALT, redo::SALT, lba, lba | 1 << 63];
-            if let Some(&salt) = salts.iter().find(|&&salt| unseal(&bytes, salt).is_some()) {
-                return (at, BLOCK, salt);
-            }
-            if unseal(&bytes[..BLOCK / 2], redo::SALT).is_some() {
-                let half = rng.random_range(0..2) * (BLOCK / 2) as u64;
-                return (at + half, BLOCK / 2, redo::SALT);
+            if to > from {
+                let blocks = (to - from) / BLOCK as u64;
+                let units = self.units_in(from + rng.random_range(0..blocks) * BLOCK as u64);
+                if !units.is_empty() {
+                    return units[rng.random_range(0..units.len())].0;
+                }
             }
         }
     }

@@ -41,6 +41,8 @@ pub struct Salvage {
     pub counted: u64,
     /// Ranges that could not be read.
     pub missing: Vec<Missing>,
+    /// Part of the redo log is damaged: later changes are missing.
+    pub is_log_cut: bool,
     /// Damage found on the way, made good or not.
     pub notes: Vec<String>,
 }
@@ -114,6 +116,7 @@ pub fn salvage<D: ZonedDevice>(
             records,
             counted: index.len(),
             missing,
+            is_log_cut: index.store_ref().is_log_cut(),
             notes,
         }),
     }

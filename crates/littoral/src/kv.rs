@@ -23,8 +23,13 @@
 use std::path::{Path, PathBuf};
 
 use littoral_device::profile::machine::{DeviceSpec, MachineKind, Medium, SCHEMA};
+use littoral_device::zoned::file::FileDevice;
+pub use littoral_index::backup::Backup;
 pub use littoral_index::index::Engine;
+use littoral_index::kv::AnyZoned;
 pub use littoral_index::kv::{Access, Kv, Options, Stats, device_error, padded};
+use littoral_index::salvage::salvage;
+pub use littoral_index::salvage::{Missing, Salvage};
 use littoral_index::{Error, Kind, Result};
 
 use crate::machine::Machine;
@@ -74,8 +79,7 @@ pub fn create(dir: &Path, new: &New) -> Result<Kv> {
         return Kv::create(dir, &Options { geometry, ..new.options() });
     }
     let text = device_file(device)?;
-    let holder = [DEVICE_FILE, "zones"].map(|name| dir.join(name));
-    if let Some(held) = holder.iter().find(|p| p.exists()) {
+    if let Some(held) = holder(dir) {
         let text = format!("{}: exists; it is not overwritten", held.display());
         return Err(Error::new(Kind::Busy, text));
     }
@@ -109,6 +113,76 @@ pub fn open(dir: &Path, access: Access) -> Result<Kv> {
         return Err(Error::new(Kind::Io, text));
     }
     Kv::open(dir, access)
+}
+
+/// Writes what can be read of the damaged store in `src` into a new one for the directory `dst`,
+/// laid out by `new`, whose engine and sizes are those of `src`. `src` is not written to.
+///
+/// # Errors
+/// Those of [`create`]; `Kind::Corrupt` when `src` has no superblock or no root that can be read;
+/// `Kind::Full` when `dst` is too small.
+pub fn repair(src: &Path, dst: &Path, new: &New) -> Result<Salvage> {
+    // Asked first: what is there must not be found only after a long search.
+    if let Some(held) = holder(dst) {
+        let text = format!("{}: exists; it is not overwritten", held.display());
+        return Err(Error::new(Kind::Busy, text));
+    }
+    let (mut device, notes) = open_damaged(src)?;
+    let found = salvage(&mut device, |_, _| Ok(())).map_err(|e| e.in_context(src.display()))?;
+    let (key_bytes, value_bytes) = (found.shape.key_bytes, found.shape.value_bytes);
+    let new = New { engine: found.engine, key_bytes, value_bytes, ..new.clone() };
+    let mut kv = create(dst, &new)?;
+    let mut done = None;
+    kv.fill(|put| salvage(&mut device, put).map(|found| done = Some(found)))?;
+    let mut done = done.expect("invariant: a salvage that did not fail has an answer");
+    if kv.stats().records_count != done.records {
+        let text = format!("{}: the new store does not hold what was saved", dst.display());
+        return Err(Error::new(Kind::Corrupt, text));
+    }
+    kv.check()?;
+    kv.close()?;
+    done.notes.splice(0..0, notes);
+    Ok(done)
+}
+
+/// A directory's device, to be read only, damaged as it may be; what of it did not verify.
+fn open_damaged(dir: &Path) -> Result<(AnyZoned, Vec<String>)> {
+    let pointer = dir.join(DEVICE_FILE);
+    if pointer.exists() {
+        let machine = Machine::open(Some(&pointer)).map_err(device_error)?;
+        let opened = machine.open_zoned(&only_zoned(&machine)?.name).map_err(device_error)?;
+        return Ok((opened, Vec::new()));
+    }
+    let opened = FileDevice::open_damaged(&dir.join("zones")).map_err(device_error)?;
+    Ok((Box::new(opened.0), opened.1))
+}
+
+/// Writes every record of the store of the directory `dir` into the new file `path`; how many.
+///
+/// # Errors
+/// `Kind::Busy` when the file exists or the store is in use; `Kind::Corrupt` when part of the store
+/// is damaged; `Kind::Io`.
+pub fn backup(dir: &Path, path: &Path) -> Result<u64> {
+    littoral_index::backup::write(&open(dir, Access::Read)?, path)
+}
+
+/// Makes a store for the directory `dst` from a backup, laid out by `new`; how many records.
+///
+/// # Errors
+/// `Kind::Foreign` and `Kind::Corrupt` for a file that is no whole backup, before anything is
+/// made; those of [`create`]; `Kind::Full`.
+pub fn restore(path: &Path, dst: &Path, new: &New) -> Result<u64> {
+    let saved = Backup::open(path)?;
+    let (key_bytes, value_bytes) = (saved.key_bytes, saved.value_bytes);
+    let mut kv = create(dst, &New { engine: saved.engine, key_bytes, value_bytes, ..new.clone() })?;
+    let records = saved.restore(&mut kv)?;
+    kv.close()?;
+    Ok(records)
+}
+
+/// The file that makes a directory a store's.
+fn holder(dir: &Path) -> Option<PathBuf> {
+    [DEVICE_FILE, "zones"].map(|name| dir.join(name)).into_iter().find(|p| p.exists())
 }
 
 fn failed(path: &Path, e: std::io::Error) -> Error {

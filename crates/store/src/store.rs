@@ -107,6 +107,7 @@ pub struct Store<D> {
     pub(crate) corrects: bool,
     /// Damage that did not keep the store from being opened.
     pub(crate) notes: Vec<String>,
+    is_log_cut: bool,
     inspector: Option<Box<dyn Inspect>>,
     /// The engine has named its pages; what is in memory since is its own.
     is_adopted: bool,
@@ -135,6 +136,7 @@ impl<D: ZonedDevice> Store<D> {
             read_only: false,
             corrects: false,
             notes: Vec::new(),
+            is_log_cut: false,
             inspector: None,
             is_adopted: false,
             counts: StoreCounts::default(),
@@ -202,6 +204,7 @@ impl<D: ZonedDevice> Store<D> {
         (store.notes, store.corrects, store.read_only) = (notes, true, true);
         if let Err(e) = store.replay() {
             store.notes.push(e.to_string());
+            store.is_log_cut = true;
         }
         store.synced_root = store.root;
         Ok(store)
@@ -211,6 +214,11 @@ impl<D: ZonedDevice> Store<D> {
     /// checkpoint writes all of it anew.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Whether part of the redo log is damaged, so that the state is one before the last.
+    pub fn is_log_cut(&self) -> bool {
+        self.is_log_cut
     }
 
     /// Sets what is asked of each page before it is given to the engine.

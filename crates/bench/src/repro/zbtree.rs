@@ -13,12 +13,19 @@ use crate::claims::Targets;
 use crate::error::Result;
 use crate::repro::{Answer, Options, Step};
 use crate::zbtree::figures::{Bench, DISTRIBUTIONS, Measured, RESET_SIZES, SIZES};
+use crate::zbtree::hostile;
 
 /// The name of the system.
 pub const SYSTEM: &str = "zbtree";
 
 /// Power cuts without `--paper` and with it.
 const CUTS: (u64, u64) = (20_000, 1_000_000);
+
+/// Records of the stores whose bits are flipped, with `--quick` and without it.
+const FLIPPED: (u32, u32) = (160, 900);
+
+/// Crafted images without `--paper` and with it.
+const IMAGES: (u64, u64) = (10_000, 1_000_000);
 
 const LEFT_OUT: &str = "left out by --quick; run without it, or with --paper";
 
@@ -55,6 +62,14 @@ pub fn steps() -> Result<Vec<Step>> {
     let ids = vec!["zbtree.crash.lost".to_owned()];
     let cuts = |o: &Options| if o.paper { CUTS.1 } else { CUTS.0 };
     steps.push(step(&bench, "power cuts", false, ids, move |b, o| b.crash(cuts(o))));
+    let ids = ["wrong", "panics", "repaired"].map(|n| format!("store.flip.{n}")).to_vec();
+    let records = |o: &Options| if o.quick { FLIPPED.0 } else { FLIPPED.1 };
+    let run = move |b: &mut Bench, o: &Options| hostile::flips(b.seed(), records(o));
+    steps.push(step(&bench, "flipped bits", false, ids, run));
+    let ids = vec!["store.hostile.panics".to_owned()];
+    let images = |o: &Options| if o.paper { IMAGES.1 } else { IMAGES.0 };
+    let run = move |b: &mut Bench, o: &Options| hostile::crafted(b.seed(), images(o));
+    steps.push(step(&bench, "crafted images", false, ids, run));
     Ok(steps)
 }
 

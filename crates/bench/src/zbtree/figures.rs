@@ -104,6 +104,11 @@ impl Bench {
         Bench { seed, done: HashMap::new() }
     }
 
+    /// The system's seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Runs what has not been run yet, as many at once as there are cores.
     fn prepare(&mut self, setups: impl IntoIterator<Item = Setup>) -> Result<()> {
         let mut wanted: Vec<Setup> = Vec::new();

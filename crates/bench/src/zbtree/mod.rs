@@ -2,6 +2,7 @@
 
 pub mod collect;
 pub mod figures;
+pub mod hostile;
 pub mod open_loop;
 pub mod workload;
 pub mod ycsb;

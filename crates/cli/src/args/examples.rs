@@ -74,6 +74,9 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("kv dump", &[("littoral kv dump towns", "as `kv load` takes them")]),
     ("kv stats", &[("littoral kv stats towns", "records and space")]),
     ("kv check", &[("littoral kv check towns", "every invariant")]),
+    ("kv repair", &[("littoral kv repair towns saved", "towns is left as it is")]),
+    ("kv backup", &[("littoral kv backup towns towns.kvbak", "one file, read back")]),
+    ("kv restore", &[("littoral kv restore towns.kvbak again", "a new store")]),
     (
         "machine",
         &[

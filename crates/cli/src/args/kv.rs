@@ -27,6 +27,12 @@ pub(crate) enum KvCommand {
     Stats(KvAtArgs),
     /// Walk every invariant of a store, changing nothing
     Check(KvAtArgs),
+    /// Write what can be read of a damaged store into a new one; code 1 when records are missing
+    Repair(KvRepairArgs),
+    /// Write every record of a store into one file
+    Backup(KvBackupArgs),
+    /// Make a store from a backup
+    Restore(KvRestoreArgs),
 }
 
 #[derive(Debug, Args)]
@@ -44,6 +50,48 @@ pub(crate) struct KvCreateArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) value_size: usize,
     /// A machine file with one zoned device; without it the zones are a sparse file in DIR
+    #[arg(long, value_name = "M")]
+    pub(crate) machine: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvRepairArgs {
+    /// The damaged store's directory; nothing in it is changed
+    #[arg(value_name = "SRC")]
+    pub(crate) src: PathBuf,
+    /// The new store's directory, made if absent
+    #[arg(value_name = "DST")]
+    pub(crate) dst: PathBuf,
+    /// A machine file for the new store, as for `kv create`
+    #[arg(long, value_name = "M")]
+    pub(crate) machine: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvBackupArgs {
+    /// The store's directory
+    #[arg(value_name = "SRC")]
+    pub(crate) src: PathBuf,
+    /// The file to write; one that exists is refused
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KvRestoreArgs {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The new store's directory, made if absent
+    #[arg(value_name = "DST")]
+    pub(crate) dst: PathBuf,
+    /// A machine file for the new store, as for `kv create`
     #[arg(long, value_name = "M")]
     pub(crate) machine: Option<PathBuf>,
     #[command(flatten)]
