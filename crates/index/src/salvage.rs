@@ -50,9 +50,12 @@ pub struct Salvage {
 /// Bounds of a page's keys: `[from, to)`.
 pub(crate) type Range = (Option<Vec<u8>>, Option<Vec<u8>>);
 
+/// What is called with each record.
+type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+
 /// Where records go while a tree is walked.
 pub(crate) struct Gathered<'a> {
-    each: &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+    each: &'a mut Visit<'a>,
     used: BTreeSet<Lba>,
     last: Option<Vec<u8>>,
     records: u64,

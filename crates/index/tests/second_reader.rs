@@ -1,5 +1,5 @@
-//! A second reader: prints a ZB+-tree's records from the file alone, by what `docs/design` says of the
-//! bytes, and nothing else. It uses none of the readers under test.
+//! A second reader: prints a ZB+-tree's records from the file alone, by what `docs/design` says of
+//! the bytes, and nothing else. It uses none of the readers under test.
 //!
 //! It is short because it refuses nothing that a whole store does not hold.
 

@@ -1,11 +1,11 @@
 //! `store.flip.*` and `store.hostile.panics`: what damaged and forged stores answer.
 //!
-//! - Four stores: each tree, closed and as a kill leaves it. One bit in every 64 bytes that the device
-//!   shows is flipped, the file's header and zone records among them.
+//! - Four stores: each tree, closed and as a kill leaves it. One bit in every 64 bytes that the
+//!   device shows is flipped, the file's header and zone records among them.
 //! - *Repaired* is the share of flipped images that either answer right or of which repair saves
 //!   every record and invents none.
-//! - Forged images carry valid checksums: fields of headers, records, superblocks, redo parts and pages
-//!   are changed and sealed again. Every sixteenth is written to as well.
+//! - Forged images carry valid checksums: fields of headers, records, superblocks, redo parts and
+//!   pages are changed and sealed again. Every sixteenth is written to as well.
 //! - A panic is caught and counted; its message is on standard error.
 
 use std::path::{Path, PathBuf};
