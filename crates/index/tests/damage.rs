@@ -5,12 +5,14 @@
 
 use littoral_base::rng::Rng as _;
 use littoral_base::units::{Lba, ZoneId};
-use littoral_device::zoned::ZonedDevice as _;
+use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
+use littoral_device::zoned::{ZoneState, ZonedDevice as _};
 use littoral_index::Kind;
 use littoral_index::damage::{Answer, Part, Sample};
 use littoral_index::index::{Engine, Index};
+use littoral_index::kv::{Access, Kv, Options};
 use littoral_index::layout::Shape;
 
 #[test]
@@ -168,5 +170,43 @@ fn one_damaged_copy_is_noted_and_written_anew() {
         let index = Index::open(index.into_device()).unwrap();
         let index = Index::open_to_read(index.into_device()).unwrap();
         assert_eq!((index.len(), index.store_ref().notes().len()), (40, 0), "healed");
+    }
+}
+
+/// A conventional zone of the file that turns READ_ONLY keeps its pages and its superblocks: every
+/// record is read, and a change is served or refused with the zone's state.
+#[test]
+fn a_file_whose_conventional_zone_turns_read_only_is_read_as_before() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        let at = dir.path().join(engine.name());
+        let options = Options { geometry: GEOMETRY, ..Options::new(engine, 3) };
+        let mut kv = Kv::create(&at, &options).unwrap();
+        for i in 0..200u64 {
+            kv.put(&key(i), &i.to_be_bytes()).unwrap();
+        }
+        kv.close().unwrap();
+        let mut device = FileDevice::open(&at.join("zones")).unwrap();
+        device.fail_zone(ZoneId(0), ZoneState::ReadOnly).unwrap();
+        drop(device);
+        let kv = Kv::open(&at, Access::Read).unwrap();
+        kv.check().unwrap();
+        for i in 0..200u64 {
+            assert_eq!(kv.get(&key(i)).unwrap(), Some(i.to_be_bytes().to_vec()), "{engine:?}");
+        }
+        drop(kv);
+        let changed = Kv::open(&at, Access::Write).and_then(|mut kv| {
+            kv.put(&key(1), &[7; 8])?;
+            kv.close()
+        });
+        match (engine, changed) {
+            (Engine::Zb, Err(e)) => assert!(e.to_string().contains("READ_ONLY"), "{e}"),
+            // The superblock has moved; this tree writes nothing in place.
+            (Engine::Cow, changed) => changed.unwrap(),
+            (Engine::Zb, Ok(())) => panic!("a page of a READ_ONLY zone was changed"),
+        }
+        let kv = Kv::open(&at, Access::Read).unwrap();
+        assert_eq!(kv.stats().records_count, 200);
+        kv.check().unwrap();
     }
 }
