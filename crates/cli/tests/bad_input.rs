@@ -163,6 +163,30 @@ fn a_pool_that_may_only_be_read_is_looked_at_and_says_what_it_cannot_promise() {
 }
 
 #[test]
+fn a_pool_that_a_process_has_open_shows_its_parts_and_nothing_that_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = littoral(dir.path(), &["heap", "create", "a.pool", "--size", "1MiB"]);
+    assert!(made.status.success());
+    let path = dir.path().join("a.pool");
+    let before = fs::read(&path).unwrap();
+    let owner = fs::File::open(&path).unwrap();
+    owner.lock().unwrap();
+    let shown = littoral(dir.path(), &["heap", "info", "a.pool", "--format", "json"]);
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    let value: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&value["in_use"], &value["roots_max"]), (&true.into(), &64.into()));
+    assert!(value.get("roots").is_none() && value["types"][0].get("objects_count").is_none());
+    for verb in ["check", "dump"] {
+        refused(dir.path(), &["heap", verb, "a.pool"], 3, &["a.pool", "in use by another owner"]);
+    }
+    drop(owner);
+    let shown = littoral(dir.path(), &["heap", "info", "a.pool", "--format", "json"]);
+    let value: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(value["in_use"], false);
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
 fn nothing_that_is_no_graph_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("in.el"), "0 1\n").unwrap();

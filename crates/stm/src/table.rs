@@ -7,7 +7,8 @@
 //! - A record is loaded before its slab's tag: a record of another type's slab is stored after that
 //!   slab's tag was cleared, so whoever loads it finds the tag changed.
 //! - The epochs of an object's versions lie apart: only snapshots and commits beside them touch
-//!   them. Zero says: one version, as old as the session.
+//!   them. Zero says: one version, as old as the session. They stay when a slab changes its type:
+//!   what is found there is never earlier than the end of the object that was there before.
 //!
 //! A slab of b bytes has room for b / 64 records, one a line, whether its objects are larger or
 //! not; what is not used of that is never touched and so costs no memory.
@@ -86,16 +87,6 @@ impl Table {
     #[inline(always)]
     pub(crate) fn tag_at(&self, base: usize) -> u64 {
         self.tags[(base - self.data) >> self.slab_shift].load(Acquire)
-    }
-
-    /// Forgets the epochs of a slab's objects.
-    pub(crate) fn forget_epochs(&self, slab: usize) {
-        let records = 1 << (self.slab_shift - LINE_BYTES.trailing_zeros());
-        for word in &self.epochs[slab * records..(slab + 1) * records] {
-            if word.load(Relaxed) != 0 {
-                word.store(0, Relaxed);
-            }
-        }
     }
 
     /// Shows a slab's records, which have been built, or hides them (tag zero).

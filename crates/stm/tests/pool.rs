@@ -513,3 +513,83 @@ fn more_threads_than_slots_are_refused_and_an_ended_or_dead_thread_makes_room() 
     let cells = types.iter().find(|t| t.tag == Cell::TAG).unwrap();
     assert_eq!(cells.objects_count, 1, "what it made is not there");
 }
+
+/// Memory of a process that has forked: the child does not have it, so a touch is its end.
+struct OfParent {
+    words: Dram,
+    is_child: std::sync::atomic::AtomicBool,
+}
+
+impl OfParent {
+    fn words(&self) -> &Dram {
+        assert!(!self.is_child.load(Ordering::SeqCst), "the child touched the parent's memory");
+        &self.words
+    }
+}
+
+impl Domain for OfParent {
+    fn len(&self) -> usize {
+        self.words.len()
+    }
+    fn promise(&self) -> littoral_device::memory::Promise {
+        self.words.promise()
+    }
+    fn word(&self, offset: usize, order: Ordering) -> u64 {
+        self.words().word(offset, order)
+    }
+    fn store(&self, offset: usize, value: u64, order: Ordering) {
+        self.words().store(offset, value, order);
+    }
+    fn compare_exchange(
+        &self,
+        offset: usize,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.words().compare_exchange(offset, current, new, success, failure)
+    }
+    fn write_back(&self, offset: usize, len: usize) {
+        self.words().write_back(offset, len);
+    }
+    fn invalidate(&self, offset: usize, len: usize) {
+        self.words().invalidate(offset, len);
+    }
+    fn fence(&self) -> littoral_device::Result<()> {
+        self.words().fence()
+    }
+    fn owner_before_fork(&self) -> Option<u32> {
+        self.is_child.load(Ordering::SeqCst).then_some(4711)
+    }
+}
+
+/// That a real child is told is littoral-device's to show (`map::tests`).
+#[test]
+fn a_forked_child_is_refused_before_it_touches_the_medium() {
+    let domain = OfParent { words: Dram::new(64 << 10), is_child: false.into() };
+    let pool = Pool::create(domain, &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cell = th.atomically(|tx| tx.alloc(&Cell { value: 1 })).unwrap();
+    pool.domain().is_child.store(true, Ordering::SeqCst);
+    let all = [
+        th.atomically(|tx| tx.write(cell, &Cell { value: 2 })).unwrap_err(),
+        th.once(|tx| tx.write(cell, &Cell { value: 2 })).unwrap_err(),
+        th.read_only(|tx| tx.read(cell)).unwrap_err(),
+        th.snapshot(|tx| tx.read(cell)).unwrap_err(),
+        pool.thread().map(drop).unwrap_err(),
+        pool.info().unwrap_err(),
+        pool.roots().unwrap_err(),
+        pool.walk(|_| true).unwrap_err(),
+        pool.check_structures().unwrap_err(),
+    ];
+    for refused in all {
+        assert_eq!(refused.kind(), Kind::Forked, "{refused}");
+        assert!(refused.to_string().contains("process 4711 opened this pool"), "{refused}");
+    }
+    // A handle that the child drops leaves the slot to the parent.
+    drop(th);
+    pool.domain().is_child.store(false, Ordering::SeqCst);
+    let found = pool.thread().unwrap().read_only(|tx| tx.read(cell)).unwrap();
+    assert_eq!(found.value, 1);
+}

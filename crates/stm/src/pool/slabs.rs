@@ -161,9 +161,6 @@ impl<D: Domain> Pool<D> {
             zero(&self.domain, &self.layout, slab).inspect_err(|_| self.poison())?;
         }
         entry.write(&self.domain, &self.layout, slab).inspect_err(|_| self.poison())?;
-        if !is_zero {
-            self.table.forget_epochs(slab);
-        }
         growth.unused.pop();
         growth.entries[slab] = Some(entry);
         growth.unresolved.entry(entry.tag).or_default().push(slab);
