@@ -12,9 +12,11 @@
 //! - [`Store::describe`] says what is modelled; whoever shows a time shows that too.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use littoral_base::clock::ClockKind;
 use littoral_base::units::PerSecond;
+use littoral_device::flash::cached::{Cached, FRAME_BYTES, Frames};
 use littoral_device::flash::dram::Dram;
 use littoral_device::flash::paced::{Paced, PacedOptions};
 use littoral_device::flash::pacer::SharedRate;
@@ -27,6 +29,7 @@ use littoral_runtime::{Contexts, RingOptions};
 
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
+use crate::format::{HEAD_BLOCK_VERTICES, HEAD_UNIT_BYTES};
 use crate::kernels::edges::Edges;
 use crate::kernels::raw::Mapped;
 use crate::kernels::resident::{Hint, Resident};
@@ -130,6 +133,8 @@ pub struct Store {
     paced: Option<PacedOptions>,
     /// Contexts of each ring, where they are given rather than found.
     contexts: Option<u32>,
+    /// What is held in DRAM of a modelled device's contents.
+    frames: Option<Arc<Frames>>,
     uring_refused: Option<String>,
 }
 
@@ -181,6 +186,7 @@ impl Store {
             shared: None,
             paced: None,
             contexts: None,
+            frames: None,
             uring_refused: None,
         };
         if let Medium::Flash { profile, .. } | Medium::Nvme { profile } = &store.medium {
@@ -202,6 +208,14 @@ impl Store {
     #[must_use]
     pub fn with_contexts(mut self, contexts: u32) -> Store {
         self.contexts = Some(contexts);
+        self
+    }
+
+    /// The same with `frames` of a modelled device's contents held in DRAM: reads that lie in them
+    /// are answered at once. Other media, and data that are copied, take no notice.
+    #[must_use]
+    pub fn with_frames(mut self, frames: Arc<Frames>) -> Store {
+        self.frames = Some(frames);
         self
     }
 
@@ -306,7 +320,13 @@ impl Store {
                 let contexts_by_law = littles(&options);
                 let device = QueuePair::new(region.clone(), options, doorbell, Batching::PerKick)
                     .map_err(device_error)?;
-                Ok(work.visit(&Ringed::new(graph, device, ring(contexts_by_law))?))
+                let Some(frames) = self.frames.clone() else {
+                    return Ok(work.visit(&Ringed::new(graph, device, ring(contexts_by_law))?));
+                };
+                let device = Cached::new(device, region.clone(), frames);
+                let hits = device.hits();
+                let edges = Ringed::new(graph, device, ring(contexts_by_law))?.with_hits(hits);
+                Ok(work.visit(&edges))
             }
             (Contents::Region(region), Medium::Flash { transfer, .. }) => {
                 let options = self.paced_options(members);
@@ -314,7 +334,14 @@ impl Store {
                 match transfer {
                     Transfer::Pointer => {
                         let device = Paced::<false>::new(region.clone(), options);
-                        Ok(work.visit(&Ringed::new(graph, device, ring(contexts_by_law))?))
+                        let Some(frames) = self.frames.clone() else {
+                            let edges = Ringed::new(graph, device, ring(contexts_by_law))?;
+                            return Ok(work.visit(&edges));
+                        };
+                        let device = Cached::new(device, region.clone(), frames);
+                        let hits = device.hits();
+                        let edges = Ringed::new(graph, device, ring(contexts_by_law))?;
+                        Ok(work.visit(&edges.with_hits(hits)))
                     }
                     Transfer::Copy => {
                         let device = Paced::<true>::new(region.clone(), options);
@@ -344,6 +371,48 @@ impl Store {
             }
         }
     }
+}
+
+/// The frames of the graph's edges that `bytes` of DRAM hold: those with lists of the vertices of
+/// highest degree first, which searches read most.
+pub fn hottest_frames(graph: &GraphFile, bytes: u64) -> Frames {
+    let file_bytes = graph.header().file_bytes;
+    // The highest degree of a list, or of a vertex of a head block, in each frame.
+    let mut heat = vec![0u32; file_bytes.div_ceil(FRAME_BYTES) as usize];
+    for &direction in graph.header().directions() {
+        let lists = graph.lists(direction);
+        let mut warm = |from: u64, len: u64, degree: u32| {
+            for frame in from / FRAME_BYTES..(from + len).div_ceil(FRAME_BYTES) {
+                if let Some(heat) = heat.get_mut(frame as usize) {
+                    *heat = (*heat).max(degree);
+                }
+            }
+        };
+        for v in 0..graph.vertices() {
+            let list = lists.locate(v);
+            if list.degree > 0 {
+                let from = lists.pages().offset + list.addr * 4;
+                warm(from, u64::from(list.degree) * 4, list.degree);
+            }
+        }
+        let units = lists.head_index().windows(2).enumerate();
+        for (block, unit) in units {
+            let first = (block * HEAD_BLOCK_VERTICES) as u32;
+            let last = (first + HEAD_BLOCK_VERTICES as u32).min(graph.vertices());
+            let degree = (first..last).map(|v| lists.degree(v)).max().unwrap_or(0);
+            let bytes = HEAD_UNIT_BYTES as u64;
+            let from = lists.heads().offset + u64::from(unit[0]) * bytes;
+            warm(from, u64::from(unit[1] - unit[0]) * bytes, degree);
+        }
+    }
+    let mut order: Vec<u32> = (0u32..).take(heat.len()).collect();
+    order.retain(|&frame| heat[frame as usize] > 0);
+    order.sort_by_key(|&frame| std::cmp::Reverse(heat[frame as usize]));
+    let mut frames = Frames::none(file_bytes);
+    for frame in order.into_iter().take((bytes / FRAME_BYTES) as usize) {
+        frames.hold(u64::from(frame) * FRAME_BYTES);
+    }
+    frames
 }
 
 /// The hint that a medium asks for.

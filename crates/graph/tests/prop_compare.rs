@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // Reason: helpers of a test.
 
+use std::sync::Arc;
+
 use littoral_base::clock::WallClock;
 use littoral_device::profile::Profile;
 use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
@@ -11,7 +13,7 @@ use littoral_graph::generate::{Model, generate};
 use littoral_graph::kernels::{
     Ask, Kernel, Options, PageRankOptions, Phase, compare, pick_sources, run_in_turn,
 };
-use littoral_graph::medium::{DramForm, Medium, Store, Transfer};
+use littoral_graph::medium::{DramForm, Medium, Store, Transfer, hottest_frames};
 use proptest::prelude::*;
 
 fn edges() -> impl Strategy<Value = EdgeList> {
@@ -88,6 +90,25 @@ proptest! {
         prop_assert_eq!(phases(&graph, &near, &sources[..1]), phases(&graph, &far, &sources[..1]));
         prop_assert_eq!(phases(&graph, &near, &sources), phases(&graph, &far, &sources));
     }
+}
+
+#[test]
+fn held_frames_take_reads_off_the_device_and_change_no_answer() {
+    let graph = graph_of(generate(Model::Kron, 11, 1, 1, &mut Hooks::none()).unwrap());
+    let dram = Store::open(&graph, Medium::Dram).unwrap();
+    let held = |bytes: u64| {
+        let frames = Arc::new(hottest_frames(&graph, bytes));
+        let store = dram.on(flash("1us")).unwrap().with_frames(frames.clone());
+        let found = phases(&graph, &store, &pick_sources(&graph, 2, 5));
+        let sum = |f: fn(&Phase) -> u64| found.iter().map(f).sum::<u64>();
+        (frames.bytes(), sum(|p| p.held_count), sum(|p| p.reads_count))
+    };
+    let (none, some, all) = (held(0), held(64 << 10), held(1 << 30));
+    assert_eq!((none.0, none.1), (0, 0));
+    assert_eq!(some.0, 64 << 10);
+    assert!(some.1 > 0 && some.1 < some.2, "{some:?}");
+    assert_eq!(all.1, all.2, "everything is held");
+    assert_eq!((none.2, some.2), (all.2, all.2), "the same reads");
 }
 
 #[test]

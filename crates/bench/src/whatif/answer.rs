@@ -132,7 +132,7 @@ fn memory_line(memory: &Memory) -> String {
             format!("{granted} of DRAM hold all {edges} of edges too: flash is not needed.")
         }
         (Some(granted), Some(cached)) => format!(
-            "Of {} of DRAM, {state} hold vertex state and {} the hottest of {edges} of edges.",
+            "Of {} of DRAM, {state} hold vertex state and {} or more the hottest of {edges} of edges.",
             Bytes(granted),
             Bytes(cached)
         ),

@@ -4,7 +4,10 @@
 //! depend on the rate follow it (the total over cores is 16 times one core's), so that every rate
 //! from one read per second on is legal.
 
+use std::sync::Arc;
+
 use littoral_base::units::{PerSecond, Picos};
+use littoral_device::flash::cached::Frames;
 use littoral_device::profile::{Flash, Interface, Profile};
 use littoral_graph::medium::{Medium, Store, Transfer};
 
@@ -179,7 +182,12 @@ pub struct NearDevices {
 ///
 /// # Errors
 /// `Kind::Argument` when a profile cannot do without its limits.
-pub fn near(dram: &Store, devices: &[Device], stores: &[Store]) -> Result<NearDevices> {
+pub fn near(
+    dram: &Store,
+    devices: &[Device],
+    stores: &[Store],
+    frames: Option<&Arc<Frames>>,
+) -> Result<NearDevices> {
     let mut found = NearDevices { stores: Vec::new(), figures: Vec::new(), of_device: Vec::new() };
     let mut keys: Vec<(Geometry, u32)> = Vec::new();
     let contexts: Vec<u32> = stores.iter().map(|s| s.modelled_contexts().unwrap_or(1)).collect();
@@ -195,6 +203,7 @@ pub fn near(dram: &Store, devices: &[Device], stores: &[Store]) -> Result<NearDe
             None => {
                 let near = device.near()?;
                 let store = dram.on(near.medium.clone()).map_err(failed)?.with_contexts(key.1);
+                let store = holding(store, frames);
                 found.figures.push(near.figures(&store));
                 found.stores.push(store);
                 keys.push(key);
@@ -204,6 +213,14 @@ pub fn near(dram: &Store, devices: &[Device], stores: &[Store]) -> Result<NearDe
         found.of_device.push(at);
     }
     Ok(found)
+}
+
+/// A store with frames held, if there are any.
+pub fn holding(store: Store, frames: Option<&Arc<Frames>>) -> Store {
+    match frames {
+        Some(frames) => store.with_frames(Arc::clone(frames)),
+        None => store,
+    }
 }
 
 /// At most [`CONTEXTS_MAX`] of `numbers`: the least, the greatest, and one between.

@@ -124,6 +124,16 @@ impl Job {
         Job { kernel, sources: pick_sources(graph, count, SEED), at_once }
     }
 
+    /// About the bytes of vertex state it needs in DRAM.
+    pub fn state_bytes(&self, graph: &GraphFile) -> u64 {
+        let per_vertex = match self.kernel {
+            Kernel::Bfs => 14 * self.at_once as u64,
+            Kernel::PageRank(_) => 12,
+            _ => 4,
+        };
+        per_vertex * u64::from(graph.vertices())
+    }
+
     /// The sources of each trial of one sample.
     fn asks(&self) -> Vec<&[u32]> {
         if self.sources.is_empty() {

@@ -12,15 +12,17 @@
 //! - The model hands data out by pointer: the transfer costs the host nothing (`graph bfs --copy`
 //!   shows the other bound).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use littoral_base::clock::ClockKind;
 use littoral_base::units::{Bytes, PerSecond, Picos, Span};
+use littoral_device::flash::cached::Frames;
 use littoral_device::profile::Profile;
 use littoral_graph::format::Direction;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{Kernel, PageRankOptions};
-use littoral_graph::medium::{DramForm, Medium, Store};
+use littoral_graph::medium::{DramForm, Medium, Store, hottest_frames};
 
 use crate::error::{Error, Kind, Result};
 use crate::host;
@@ -82,7 +84,7 @@ pub fn study(
     for (i, job) in jobs.iter().enumerate() {
         let mut heard = |share: f64| progress((i as f64 + share.min(1.0)) / jobs.len() as f64);
         let (study, bytes) = setup.study_job(job, jobs.len(), &mut heard)?;
-        state_bytes = state_bytes.max(bytes);
+        state_bytes = state_bytes.max(bytes.max(graph.resident_bytes() + job.state_bytes(graph)));
         studies.push(study);
     }
     Ok(setup.finish(name, studies, state_bytes))
@@ -98,8 +100,8 @@ fn jobs(graph: &GraphFile, options: &Options) -> Result<Vec<Job>> {
         let what = "searches at once must be from 1 to 1024";
         return Err(Error::new(Kind::Argument, what));
     }
-    let state = 14 * u64::from(graph.vertices());
-    let fits = |n: &u32| *n > 1 && u64::from(*n) * state <= SEARCH_STATES_MAX;
+    let state = |n: u32| Job::of(graph, Kernel::Bfs, n as usize).state_bytes(graph);
+    let fits = |n: &u32| *n > 1 && state(*n) <= SEARCH_STATES_MAX;
     let mut numbers: Vec<u32> = options.concurrency.iter().copied().filter(fits).collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -139,9 +141,11 @@ impl Setup<'_> {
         let on = |medium| self.dram.on(medium).map_err(failed);
         let forms = DramForm::ALL.map(|form| on(Medium::DramAs(form)));
         let forms = forms.into_iter().collect::<Result<Vec<Store>>>()?;
-        let stores = self.devices.iter().map(|d| on(d.medium.clone()));
-        let stores = stores.collect::<Result<Vec<Store>>>()?;
-        let near = devices::near(self.dram, self.devices, &stores)?;
+        let frames = self.frames(job);
+        let frames = frames.as_ref();
+        let open = |d: &Device| Ok(devices::holding(on(d.medium.clone())?, frames));
+        let stores = self.devices.iter().map(open).collect::<Result<Vec<Store>>>()?;
+        let near = devices::near(self.dram, self.devices, &stores, frames)?;
         let distance = |device: usize, counts: &[Counts], dram_ns: f64| {
             let at = near.of_device[device];
             let figures = self.devices[device].figures(&stores[device]);
@@ -166,6 +170,13 @@ impl Setup<'_> {
             .collect();
         let state_bytes = measured.state_bytes;
         Ok((self.judge(job, &measured, &near.of_device, &predictions), state_bytes))
+    }
+
+    /// The hottest frames of the edges that the DRAM granted holds beside the job's vertex state.
+    fn frames(&self, job: &Job) -> Option<Arc<Frames>> {
+        let granted = self.options.dram?.0;
+        let state = self.graph.resident_bytes() + job.state_bytes(self.graph);
+        Some(Arc::new(hottest_frames(self.graph, granted.saturating_sub(state))))
     }
 
     fn judge(
@@ -290,7 +301,8 @@ impl Setup<'_> {
             state_bytes,
             edges_bytes: directions.iter().map(|&d| direction(d)).sum(),
             granted_bytes: self.options.dram.map(|g| g.0),
-            cached_bytes: None,
+            // The job with most vertex state leaves least to edges.
+            cached_bytes: self.options.dram.map(|granted| granted.0.saturating_sub(state_bytes)),
         }
     }
 }

@@ -172,12 +172,18 @@ fn per(count: f64, rate: f64) -> f64 {
 fn bounds_of(phase: &Phase, on: &Figures) -> Bounds {
     let rounds: f64 = phase.chains.iter().map(|c| f64::from(c.depth) * c.count as f64).sum();
     let contexts = f64::from(contexts_of(phase, on));
+    let far = 1.0 - held_share(phase);
     Bounds {
-        latency_ns: on.latency_ns * f64::from(phase.depth()).max((rounds / contexts).floor()),
-        reads_ns: per(phase.reads_count as f64, on.reads_per_s),
-        link_ns: per(phase.read_bytes as f64, on.link_bytes_per_s),
+        latency_ns: on.latency_ns * (f64::from(phase.depth()).max(rounds / contexts) * far).floor(),
+        reads_ns: per(phase.reads_count.saturating_sub(phase.held_count) as f64, on.reads_per_s),
+        link_ns: per(phase.read_bytes.saturating_sub(phase.held_bytes) as f64, on.link_bytes_per_s),
         processor_ns: phase.time_ns,
     }
+}
+
+/// The share of a phase's reads that DRAM answers.
+fn held_share(phase: &Phase) -> f64 {
+    phase.held_count as f64 / phase.reads_count.max(1) as f64
 }
 
 /// Contexts that have something to do in a phase.
@@ -200,16 +206,45 @@ struct Pace {
     transfer_ns: f64,
     start_next: f64,
     link_free: f64,
+    /// The share of reads that DRAM answers, and what of it is due.
+    held_share: f64,
+    held_due: f64,
 }
 
 impl Pace {
     fn admit(&mut self, now: f64, reads: u32) -> f64 {
+        let mut arrived = now;
         for _ in 0..reads {
+            self.held_due += self.held_share;
+            if self.held_due >= 1.0 {
+                self.held_due -= 1.0;
+                continue;
+            }
             let start = now.max(self.start_next);
             self.start_next = start + self.interval_ns;
             self.link_free = (start + self.latency_ns).max(self.link_free) + self.transfer_ns;
+            arrived = self.link_free;
         }
-        self.link_free
+        arrived
+    }
+}
+
+/// Answers not yet served: when they are due, and the rounds left of their chains.
+#[derive(Default)]
+struct Waiting {
+    /// From DRAM: due when they were asked for.
+    held: VecDeque<(f64, u32)>,
+    /// From the device, whose answers come in the order of the requests.
+    far: VecDeque<(f64, u32)>,
+}
+
+impl Waiting {
+    fn push(&mut self, now: f64, due: f64, left: u32) {
+        if due <= now { &mut self.held } else { &mut self.far }.push_back((due, left));
+    }
+
+    fn pop(&mut self) -> Option<(f64, u32)> {
+        self.held.pop_front().or_else(|| self.far.pop_front())
     }
 }
 
@@ -273,22 +308,24 @@ fn replay(phase: &Phase, on: &Figures) -> f64 {
         transfer_ns: per(phase.read_bytes as f64 / phase.reads_count as f64, on.link_bytes_per_s),
         start_next: 0.0,
         link_free: 0.0,
+        held_share: held_share(phase),
+        held_due: 0.0,
     };
     let reads = phase.reads_at_once.max(1);
     let mut supply = Supply::new(phase);
-    let mut waiting: VecDeque<(f64, u32)> = VecDeque::new();
+    let mut waiting = Waiting::default();
     let mut now = 0.0;
     for _ in 0..contexts_of(phase, on) {
         let Some(depth) = supply.next() else { break };
         now += issue_ns;
-        waiting.push_back((pace.admit(now, reads), depth - 1));
+        waiting.push(now, pace.admit(now, reads), depth - 1);
     }
-    while let Some((due, left)) = waiting.pop_front() {
+    while let Some((due, left)) = waiting.pop() {
         now = f64::max(now, due) + use_ns;
         let next = if left > 0 { Some(left) } else { supply.next() };
         if let Some(left) = next {
             now += issue_ns;
-            waiting.push_back((pace.admit(now, reads), left - 1));
+            waiting.push(now, pace.admit(now, reads), left - 1);
         }
     }
     now
@@ -307,6 +344,8 @@ mod tests {
         Phase {
             reads_count: reads,
             read_bytes: reads * bytes,
+            held_count: 0,
+            held_bytes: 0,
             chains,
             reads_at_once: 1,
             contexts_max: u32::MAX,
@@ -349,6 +388,19 @@ mod tests {
         assert!(near(link.time_ns, 1.6e7) && link.bounds.binding() == Bound::Link, "{link:?}");
         let few = many(64, 20.0 * 1e5).predict(&figures(20_000.0, 44e6, 64));
         assert!(near(few.time_ns, 3.12e7) && few.bounds.binding() == Bound::Latency, "{few:?}");
+    }
+
+    #[test]
+    fn reads_that_dram_answers_wait_for_nothing() {
+        let mut all = phase(&[(1, 10_000)], 64, 1e4 * 20.0);
+        let on = figures(4000.0, 10e6, 256);
+        let far = Counts { phases: vec![all.clone()], between_ns: 0.0 }.predict(&on);
+        (all.held_count, all.held_bytes) = (5_000, 320_000);
+        let half = Counts { phases: vec![all.clone()], between_ns: 0.0 }.predict(&on);
+        assert!(near(half.time_ns * 2.0, far.time_ns), "{half:?} {far:?}");
+        (all.held_count, all.held_bytes) = (10_000, 640_000);
+        let none = Counts { phases: vec![all], between_ns: 0.0 }.predict(&on);
+        assert!(near(none.time_ns, 2e5) && none.bounds.binding() == Bound::Processor, "{none:?}");
     }
 
     #[test]

@@ -298,7 +298,7 @@ pub(crate) struct WhatifArgs {
     /// How many searches run at once, one job for each number, commas between
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "4,16,64")]
     pub(crate) concurrency: Vec<u32>,
-    /// DRAM you would grant: says whether the vertex state fits
+    /// DRAM that may be used: vertex state first, the rest holds the hottest edges
     #[arg(long, value_name = "SIZE")]
     pub(crate) dram: Option<Bytes>,
     /// How long to measure

@@ -12,6 +12,7 @@
 //! - A slot serves one request, from DRAM or from the device, until it is released.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +63,9 @@ impl Frames {
     }
 }
 
+/// Reads and bytes that were answered from DRAM.
+pub type Hits = Rc<Cell<(u64, u64)>>;
+
 /// A device with frames in DRAM; see the module's page.
 ///
 /// ```
@@ -84,13 +88,20 @@ pub struct Cached<D> {
     frames: Arc<Frames>,
     /// Address and length of held reads, by slot; length 0 where the slot is the device's.
     held: Vec<Cell<(u64, u32)>>,
+    hits: Hits,
 }
 
 impl<D: ReadDevice> Cached<D> {
     /// `device`, whose contents are `region`, with `frames` held.
     pub fn new(device: D, region: Region, frames: Arc<Frames>) -> Cached<D> {
         let slots = device.limits().slots as usize;
-        Cached { device, region, frames, held: vec![Cell::new((0, 0)); slots] }
+        let held = vec![Cell::new((0, 0)); slots];
+        Cached { device, region, frames, held, hits: Hits::default() }
+    }
+
+    /// What was answered from DRAM so far, also after the device has been given away.
+    pub fn hits(&self) -> Hits {
+        Rc::clone(&self.hits)
     }
 
     #[inline(always)]
@@ -108,6 +119,8 @@ impl<D: ReadDevice> ReadDevice for Cached<D> {
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
         if len > 0 && self.frames.holds(addr, len) {
             self.held[slot.index()].set((addr, len));
+            let (reads, bytes) = self.hits.get();
+            self.hits.set((reads + 1, bytes + u64::from(len)));
             prefetch_slice(self.bytes((addr, len)));
         } else {
             self.device.issue(slot, addr, len);
@@ -183,11 +196,8 @@ mod tests {
             b.iter_mut().enumerate().for_each(|(i, x)| *x = (i >> 8) as u8);
         })
         .unwrap();
-        let timing = Timing {
-            latency: Picos::from_micros(200),
-            pause_min: Picos::MAX,
-            ..Timing::default()
-        };
+        let timing =
+            Timing { latency: Picos::from_micros(200), pause_min: Picos::MAX, ..Timing::default() };
         let options = PacedOptions { timing, slots: 4, granule_bytes: 16, read_bytes_max: 8192 };
         let mut frames = Frames::none(1 << 16);
         held.iter().for_each(|&addr| assert!(frames.hold(addr)));
@@ -203,6 +213,7 @@ mod tests {
         assert!(!device.is_free(Slot(1)));
         device.release(Slot(1));
         assert!(device.is_free(Slot(1)));
+        assert_eq!(device.hits().get(), (1, 8192));
         device.issue(Slot(1), 8192, 4112);
         assert_eq!(device.poll(Slot(1)), None, "the last 16 bytes are not held");
         while device.poll(Slot(1)).is_none() {

@@ -13,6 +13,7 @@
 //! - [`uring`]: io_uring over a file or block device.
 
 pub mod any;
+pub mod cached;
 pub mod dram;
 pub mod emulator;
 pub mod file;

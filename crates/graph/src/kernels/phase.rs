@@ -31,6 +31,10 @@ pub struct Phase {
     pub reads_count: u64,
     /// Bytes asked for.
     pub read_bytes: u64,
+    /// Reads of those that were answered from DRAM.
+    pub held_count: u64,
+    /// Bytes of those that were answered from DRAM.
+    pub held_bytes: u64,
     /// The chains, shortest first.
     pub chains: Vec<Chain>,
     /// Reads that a context has under way at once.
@@ -46,6 +50,15 @@ impl Phase {
     pub fn depth(&self) -> u32 {
         self.chains.last().map_or(0, |c| c.depth)
     }
+}
+
+/// What was read so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) reads: u64,
+    pub(crate) bytes: u64,
+    /// Reads and bytes answered from DRAM.
+    pub(crate) held: (u64, u64),
 }
 
 /// Records phases while it is on.
@@ -86,7 +99,7 @@ impl Recorder {
         depths[depth] += 1;
     }
 
-    /// Runs a phase; `counted` answers reads and bytes so far.
+    /// Runs a phase; `counted` answers what was read so far.
     ///
     /// # Errors
     /// What `run` ends with.
@@ -95,17 +108,18 @@ impl Recorder {
         &self,
         contexts_max: u32,
         reads_at_once: u32,
-        counted: impl Fn() -> (u64, u64),
+        counted: impl Fn() -> Counted,
         run: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         if !self.on.get() {
             return run();
         }
-        let (reads, bytes) = counted();
+        let before = counted();
         let start = ticks::now();
         run()?;
         let time_ns = ticks::to_ns((ticks::now() - start) as f64);
-        let reads_count = counted().0 - reads;
+        let after = counted();
+        let reads_count = after.reads - before.reads;
         let mut depths = self.depths.borrow_mut();
         let mut chains: Vec<Chain> = (0u32..).zip(depths.drain(..)).map(chain_of).collect();
         chains.retain(|c| c.count > 0);
@@ -113,8 +127,16 @@ impl Recorder {
             // Whole lists: no read waits for another.
             chains.push(Chain { depth: 1, count: reads_count / u64::from(reads_at_once) });
         }
-        let read_bytes = counted().1 - bytes;
-        let phase = Phase { reads_count, read_bytes, chains, reads_at_once, contexts_max, time_ns };
+        let phase = Phase {
+            reads_count,
+            read_bytes: after.bytes - before.bytes,
+            held_count: after.held.0 - before.held.0,
+            held_bytes: after.held.1 - before.held.1,
+            chains,
+            reads_at_once,
+            contexts_max,
+            time_ns,
+        };
         self.phases.borrow_mut().push(phase);
         Ok(())
     }
@@ -138,7 +160,8 @@ mod tests {
                 reads.set(reads.get() + depths.iter().map(|&d| u64::from(d)).sum::<u64>());
                 Ok(())
             };
-            recorder.phase(64, 1, || (reads.get(), 64 * reads.get()), run).unwrap();
+            let counted = || Counted { reads: reads.get(), bytes: 64 * reads.get(), held: (0, 0) };
+            recorder.phase(64, 1, counted, run).unwrap();
         };
         go(&[1, 1]);
         assert!(recorder.phases().is_empty());

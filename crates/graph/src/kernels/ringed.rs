@@ -14,11 +14,12 @@
 
 use std::cell::Cell;
 
+use littoral_device::flash::cached::Hits;
 use littoral_device::read::{Limits, ReadDevice};
 use littoral_runtime::{Cx, Ring, RingOptions};
 
 use super::edges::{Edges, HeadWork, ListWork, PageWork, Place, Traffic, Verdict};
-use super::phase::{Phase, Recorder};
+use super::phase::{Counted, Phase, Recorder};
 use super::raw::prefetch;
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
@@ -58,6 +59,7 @@ pub(crate) struct Ringed<'g, D> {
     limits: Limits,
     bytes: Cell<u64>,
     recorder: Recorder,
+    hits: Hits,
 }
 
 impl<'g, D: ReadDevice> Ringed<'g, D> {
@@ -82,7 +84,20 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
             ));
         }
         let ring = Ring::new(device, options).map_err(device_error)?;
-        Ok(Ringed { graph, ring, limits, bytes: Cell::new(0), recorder: Recorder::default() })
+        Ok(Ringed {
+            graph,
+            ring,
+            limits,
+            bytes: Cell::new(0),
+            recorder: Recorder::default(),
+            hits: Hits::default(),
+        })
+    }
+
+    /// The same with the hits of a device that holds some of its contents in DRAM.
+    pub(crate) fn with_hits(mut self, hits: Hits) -> Self {
+        self.hits = hits;
+        self
     }
 
     /// Runs at most `contexts` copies of a context that has `reads_at_once` reads under way.
@@ -92,7 +107,11 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         Fut: Future<Output = std::result::Result<(), Halt>>,
     {
         let run = || self.ring.run_at_most(contexts, make).map_err(|Halt(e)| e);
-        let counted = || (self.ring.counters().reads_count, self.bytes.get());
+        let counted = || Counted {
+            reads: self.ring.counters().reads_count,
+            bytes: self.bytes.get(),
+            held: self.hits.get(),
+        };
         self.recorder.phase(contexts, reads_at_once, counted, run)
     }
 
