@@ -1,0 +1,99 @@
+//! `littoral graph whatif` as a person and a program meet it: words, keys, pages, refusals.
+
+#![allow(clippy::unwrap_used)] // Reason: helpers of a test.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A ring of 3000 vertices with chords, as an edge list.
+fn edges(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("ring.el");
+    let n = 3000;
+    let lines = (0..n).map(|v| format!("{v} {}\n{v} {}\n", (v + 1) % n, (v * 7 + 3) % n));
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
+    path
+}
+
+fn whatif(graph: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_littoral"));
+    command.args(["graph", "whatif"]).arg(graph);
+    command.args(["--time", "20ms", "--concurrency", "2"]).args(options);
+    command.output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn each_kind_of_job_has_a_verdict_and_the_answer_stands_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = edges(folder.path());
+    // A rate far below the base profile's is legal, and nothing the user never wrote is refused.
+    let page = folder.path().join("page.html");
+    let options = ["--latency", "1us..20us", "--iops", "1M..2M", "--html", page.to_str().unwrap()];
+    let words = text(&whatif(&graph, &options));
+    for part in ["one search at a time (search)", "2 searches at once", "PageRank", "components"] {
+        assert!(words.contains(part), "{part} is missing in:\n{words}");
+    }
+    assert_eq!(words.matches("\n  -> ").count(), 4, "a verdict per job:\n{words}");
+    assert!(
+        words.contains("DRAM") && words.contains("read "),
+        "the form in DRAM is named:\n{words}"
+    );
+    let cells = words.find("cells: predicted time over DRAM").expect("the key to cells");
+    assert!(cells < words.find("One search at a time: ").expect("the answer"), "{words}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("class=\"heat\"") && page.contains("<polyline"), "heat maps and curves");
+}
+
+#[test]
+fn programs_get_plain_keys_and_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = edges(folder.path());
+    let options = ["--latency", "2us", "--iops", "10M", "--dram", "1MiB", "--format", "json"];
+    let value: serde_json::Value = serde_json::from_str(&text(&whatif(&graph, &options))).unwrap();
+    assert_eq!(value["schema"], "littoral.whatif/2");
+    let job = &value["jobs"][0];
+    assert_eq!(
+        (job["kind"].as_str(), value["jobs"].as_array().map(Vec::len)),
+        (Some("search"), Some(4))
+    );
+    for key in ["reads_count", "read_bytes", "depth_count", "processor_ns"] {
+        assert!(job[key].is_number(), "{key}: {job}");
+    }
+    let cell = &job["cells"][0];
+    assert!(cell["predicted_ratio"].is_number() && cell["bound"].is_string(), "{cell}");
+    assert!(value["memory"]["cached_bytes"].as_u64() > Some(0), "{}", value["memory"]);
+}
+
+#[test]
+fn profiles_are_ranked_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = edges(folder.path());
+    let words = text(&whatif(&graph, &["--profile", "nvme-tlc,xlfdd"]));
+    let devices = words.find("devices, by the geometric mean").expect("the devices");
+    let ranked = &words[devices..];
+    let place = |name: &str| ranked.find(name).expect(name);
+    assert!(place("xlfdd") < place("nvme-tlc"), "4 us before 45 us:\n{words}");
+    assert!(ranked.contains("granule 512 B") && ranked.contains("granule 16 B"), "{words}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = edges(folder.path());
+    for (options, words) in [
+        (&["--concurrency", "0"][..], "searches at once"),
+        (&["--profile", "xlfd"], "did you mean `xlfdd`"),
+        (&["--profile", "xlfdd", "--iops", "1M"], "--iops"),
+        (&["--html", "/no-such-folder/page.html"], "cannot write"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_littoral"));
+        let output = command.args(["graph", "whatif"]).arg(&graph).args(options).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(words), "{options:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
