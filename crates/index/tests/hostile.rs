@@ -1,5 +1,6 @@
 //! Pages, superblocks, redo parts, headers and zone records that verify and were never written: any
-//! answer but a panic. The repro runs ten thousand of them, and a million with `--paper`.
+//! answer but a panic. `littoral repro zbtree --only store.hostile` runs ten thousand of them and a
+//! million with `--paper`; here `LITTORAL_HOSTILE_IMAGES=10000` asks for as many.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
