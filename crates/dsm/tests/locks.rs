@@ -165,9 +165,10 @@ fn the_board_excludes_on_a_hostile_pool_with_three_operations_a_section() {
                 })
             };
             let ranks: Vec<_> = (0..3).map(rank).collect();
-            let counts = ranks.into_iter().map(|r| r.join().unwrap()).collect();
+            let counts: Vec<_> = ranks.into_iter().map(|r| r.join()).collect();
+            // Also when a rank has panicked: the agent would serve for ever.
             stop.store(true, Ordering::Release);
-            counts
+            counts.into_iter().map(Result::unwrap).collect()
         });
         let operations: u64 = counts
             .iter()

@@ -116,17 +116,29 @@ impl<'f, F: Fabric> BoardClient<'f, F> {
     /// Whether the board and who holds `lock` still live.
     fn check(&self, lock: LockId) -> Result<()> {
         let doing = format!("while rank {} waited for lock {}", self.fabric.me(), lock.0);
-        must_live(self.fabric, self.board, &format!("with the locks, {doing}"))?;
+        let Some(holder) = self.holder(lock, &doing)? else { return Ok(()) };
+        let lives = must_live(self.fabric, holder, &format!("holding lock {}, {doing}", lock.0));
+        // It may have released the lock and left between the two questions.
+        if lives.is_err() && self.holder(lock, &doing)? != Some(holder) {
+            return Ok(());
+        }
+        lives
+    }
+
+    /// Who holds `lock`, as the board says. A board may be served on when its node has left the job.
+    fn holder(&self, lock: LockId, doing: &str) -> Result<Option<NodeId>> {
         let mut w = Writer::new();
         w.u8(WHO_HOLDS).u32(lock.0);
-        let answer = self.fabric.board_read(self.board, &w.finish()).map_err(lost)?;
+        let asked = self.fabric.board_read(self.board, &w.finish());
+        let answer = asked.or_else(|e| {
+            must_live(self.fabric, self.board, &format!("with the locks, {doing}"))?;
+            Err(lost(e))
+        })?;
         let mut r = Reader::new(&answer);
-        match (r.u8(), r.u16()) {
-            (Some(1), Some(holder)) => {
-                must_live(self.fabric, NodeId(holder), &format!("holding lock {}, {doing}", lock.0))
-            }
-            _ => Ok(()),
-        }
+        Ok(match (r.u8(), r.u16()) {
+            (Some(1), Some(holder)) => Some(NodeId(holder)),
+            _ => None,
+        })
     }
 }
 
