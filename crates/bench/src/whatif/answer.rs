@@ -16,7 +16,7 @@ pub(super) fn ranking(devices: &[Device], cells: &[Cell]) -> String {
     order.sort_by(|a, b| a.1.predicted_ratio.total_cmp(&b.1.predicted_ratio));
     let words = |(device, cell): &(&Device, &Cell)| match cell.grade {
         Grade::Slower => {
-            let ratio = rounded(cell.predicted_ratio, 0.0);
+            let ratio = rounded(cell.predicted_ratio);
             format!("{} takes {ratio} as long", device.name)
         }
         grade => format!("{} is {}", device.name, grade.name()),
