@@ -24,7 +24,7 @@ use crate::whatif::{self, study};
 /// Runs whose answers are compared.
 const RUNS: usize = 20;
 /// How long each of them measures.
-const RUN_TIME: &str = "4s";
+const RUN_TIME: &str = "8s";
 /// How long a study measures whose cells are compared with the model.
 const MODEL_TIME: Duration = Duration::from_secs(60);
 const MODEL_TIME_QUICK: Duration = Duration::from_secs(30);
