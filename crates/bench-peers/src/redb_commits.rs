@@ -38,7 +38,13 @@ fn commit(db: &Database, keys: impl Iterator<Item = u64>, value: u64) -> Result<
     Ok(())
 }
 
-fn run(db: &Database, objects: u64, k: u64, threads: u64, time: Duration) -> Result<(u64, u128), Failure> {
+fn run(
+    db: &Database,
+    objects: u64,
+    k: u64,
+    threads: u64,
+    time: Duration,
+) -> Result<(u64, u128), Failure> {
     let commits = AtomicU64::new(0);
     let start = Instant::now();
     std::thread::scope(|s| {

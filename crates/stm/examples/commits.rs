@@ -1,5 +1,5 @@
-//! Durable commits per second on a file: `commits FILE OBJECTS`, then lines `K THREADS MILLISECONDS`
-//! on standard input.
+//! Durable commits per second on a file: `commits FILE OBJECTS`, then lines
+//! `K THREADS MILLISECONDS` on standard input.
 //!
 //! Each line answers commits and nanoseconds. A commit replaces K objects of 24 bytes and has
 //! reached the device on return (msync). The file is made anew and removed at the end of input.
