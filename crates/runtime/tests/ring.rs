@@ -49,6 +49,27 @@ fn contexts_share_the_work_and_the_counters_say_so() {
 }
 
 #[test]
+fn polls_sweeps_and_yields_are_counted_one_by_one() {
+    let ring = ring(8, 2);
+    // Two contexts, two reads and a yield each: every sweep polls both, the fourth ends them.
+    ring.run(async |cx| {
+        cx.read(8, 8).await?;
+        cx.yield_now().await;
+        cx.read(16, 8).await?;
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    let counts = ring.counters();
+    assert_eq!((counts.polls_count, counts.sweeps_count, counts.idle_sweeps_count), (8, 4, 0));
+    assert_eq!((counts.reads_count, counts.yields_count, counts.waits_count), (4, 2, 0));
+    assert_eq!((counts.starved_count, counts.runs_count), (0, 1));
+    ring.block_on(async |cx| cx.read_with(8, 8, word).await).unwrap();
+    let counts = ring.counters();
+    assert_eq!((counts.polls_count, counts.sweeps_count, counts.reads_count), (9, 5, 5));
+    assert_eq!((counts.idle_sweeps_count, counts.runs_count), (0, 2));
+}
+
+#[test]
 fn two_reads_of_one_context_overlap_on_a_spare_slot() {
     let ring = ring(2, 1);
     let sum = ring.block_on(async |cx| {
