@@ -115,7 +115,10 @@ fn info(args: &FileArgs) -> Outcome {
     let weights = info.weighted.then_some(WEIGHTS);
     let mut value = object("littoral.graph.info/1", &info)?;
     if let (Some(weights), Some(fields)) = (weights, value.as_object_mut()) {
+        // Lines stand before tables.
+        let sections = fields.remove("sections");
         fields.insert("weights".to_owned(), weights.into());
+        fields.extend(sections.map(|s| ("sections".to_owned(), s)));
     }
     out::show(args.shown.format, &value)
 }
