@@ -2,8 +2,7 @@
 //! of names and numbers in a documented order.
 //!
 //! This is the one place that turns an [`Answer`] into columns. Code that writes tables (text, CSV,
-//! JSON lines) depends on [`Table`] alone, so a new kernel needs an arm in [`of_kernel`] and nothing
-//! else.
+//! JSON lines) depends on [`Table`] alone, so a new kernel needs an arm in [`of_kernel`] only.
 //!
 //! Order of rows; vertices that are equal by it follow in order of their names (numbers as numbers,
 //! text by bytes)
@@ -177,7 +176,7 @@ impl<'g> ByName<'g> {
         Ok(ByName { order, place })
     }
 
-    /// Vertices in ascending order of `key`, equal ones by name, those of `keys` and above left out.
+    /// Vertices in ascending order of `key`, equal ones by name; keys from `keys` on are left out.
     fn by_key(&self, key: &[u32], keys: usize) -> Vec<u32> {
         let mut starts = vec![0usize; keys + 1];
         let inside = |k: &&u32| (**k as usize) < keys;
