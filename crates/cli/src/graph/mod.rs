@@ -52,11 +52,15 @@ fn import_file(args: &ImportArgs) -> Outcome {
     value["input_format"] = source.format.name().into();
     value["input_compression"] = format!("{:?}", source.compression).to_lowercase().into();
     value["input_delimiter"] = source.delimiter.map_or(Value::Null, |d| d.name().into());
-    value["input_header"] = source.header.map_or(Value::Null, |h| h.join(", ").into());
-    let columns = &source.columns;
-    value["input_source_column"] = columns.first().cloned().into();
-    value["input_target_column"] = columns.get(1).cloned().into();
-    value["input_weight_column"] = columns.get(2).cloned().into();
+    value["input_header"] = source.header.as_ref().map_or(Value::Null, |h| h.join(", ").into());
+    // Without a header a column is called by its number.
+    let column = |i: usize| match source.columns.get(i) {
+        Some(number) if source.header.is_none() => number.parse::<u64>().ok().into(),
+        name => Value::from(name.cloned()),
+    };
+    value["input_source_column"] = column(0);
+    value["input_target_column"] = column(1);
+    value["input_weight_column"] = column(2);
     value["input_lines_count"] = source.lines.into();
     value["ids"] = format!("{:?}", source.ids).to_lowercase().into();
     out::show(args.shown.format, &value)

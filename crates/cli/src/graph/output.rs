@@ -46,6 +46,10 @@ impl Target {
     /// Opens the target that was asked for, if any.
     pub(super) fn open(args: &OutputArgs) -> Result<Option<Target>, Failure> {
         let Some(path) = &args.output else { return Ok(None) };
+        if path.is_dir() {
+            let what = format!("{} is a folder; name a file", path.display());
+            return Err(Failure::new(Class::Usage, what));
+        }
         let format = format_of(path, args.output_format)?;
         let place = place(path, args.force)?;
         Ok(Some(Target { path: path.clone(), place, format, force: args.force }))
@@ -121,7 +125,6 @@ fn place(path: &Path, force: bool) -> Result<Place, Failure> {
     }
     let usage = |what: &str| Failure::new(Class::Usage, format!("{} {what}", path.display()));
     match path.metadata() {
-        Ok(meta) if meta.is_dir() => return Err(usage("is a folder; name a file")),
         Ok(meta) if !meta.is_file() => {
             let file = OpenOptions::new().write(true).open(path);
             return file.map(Place::Direct).map_err(|e| failure(path, &e));
@@ -163,19 +166,26 @@ fn separated(
     names: &Names,
 ) -> std::io::Result<()> {
     let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out);
-    // A first column that begins with a comment's mark would not be read back as data.
-    writer.write_record(table.columns().iter().map(|c| c.name))?;
+    writer.write_record(table.columns().iter().map(|c| c.name)).map_err(cause)?;
     let mut text = String::new();
     for row in 0..table.rows() {
         for column in 0..table.columns().len() {
             text.clear();
             let cell = table.cell(row, column, names);
             write!(text, "{}", Shown(&cell)).map_err(std::io::Error::other)?;
-            writer.write_field(&text)?;
+            writer.write_field(&text).map_err(cause)?;
         }
-        writer.write_record(None::<&[u8]>)?;
+        writer.write_record(None::<&[u8]>).map_err(cause)?;
     }
     writer.flush()
+}
+
+/// What failed below the writer, so that a closed pipe is told from a full disk.
+fn cause(e: csv::Error) -> std::io::Error {
+    match e.into_kind() {
+        csv::ErrorKind::Io(e) => e,
+        other => std::io::Error::other(format!("{other:?}")),
+    }
 }
 
 fn lines(out: &mut impl Write, table: &Table, names: &Names) -> std::io::Result<()> {
