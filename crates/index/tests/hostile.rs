@@ -126,7 +126,8 @@ fn an_interior_page_that_points_at_no_head_is_refused_with_its_page() {
 
 #[test]
 fn counts_orders_and_levels_that_cannot_be_are_refused() {
-    let changes: [(PageKind, fn(&mut [u8])); 6] = [
+    type Change = fn(&mut [u8]);
+    let changes: [(PageKind, Change); 6] = [
         (PageKind::Leaf, |p| p[2..4].copy_from_slice(&5000u16.to_le_bytes())),
         (PageKind::Head, |p| p[2..4].fill(0xff)),
         (PageKind::Head, |p| p[2..4].fill(0)),
