@@ -1,7 +1,8 @@
 //! Promises of the store that one-line defects break without any other test noticing.
 //!
 //! - A page whose bytes were damaged on the medium is refused by name.
-//! - An aborted operation leaves each page as it was before the operation, not before its last call.
+//! - An aborted operation leaves each page as it was before the operation, not before its last
+//!   call.
 //! - A live page lies below its zone's write pointer.
 //! - However full the device is, one zone stays empty for the collector.
 
