@@ -152,7 +152,9 @@ impl<D: ZonedDevice> Store<D> {
                 if let Some(part) = Part::all_in(bytes).find(is_later) {
                     let block = at + i as u64;
                     // A group whose first block is lost begins before the part that was found.
-                    let begin = block - u64::from(if part.cut.data == 0 { 0 } else { part.index });
+                    // Its index may be any number: a part verifies by itself.
+                    let index = if part.cut.data == 0 { 0 } else { part.index };
+                    let begin = block.saturating_sub(u64::from(index));
                     return Ok(Some(Later { block: begin.max(from), sequence: part.id.sequence }));
                 }
             }
