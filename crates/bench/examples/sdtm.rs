@@ -1,12 +1,12 @@
 //! Takes the figures of system `sdtm` in parts and prints them: `sdtm quick|full
-//! [counted|updates|hash|bst|list|ycsb|own|assure|restart|pmdk|all]`.
+//! [counted|updates|hash|bst|list|ycsb|own|assure|restart|pmdk|flips|redb|all]`.
 //!
 //! `repro sdtm` does the same behind the command; this builds faster.
 
 use littoral_bench::claims::{Claim, Targets};
 use littoral_bench::peers::Peers;
 use littoral_bench::sdtm::claims::{self, Effort, Named};
-use littoral_bench::sdtm::{own, pmdk};
+use littoral_bench::sdtm::{disk, own, pmdk};
 
 type Part = fn(&Effort, u64) -> littoral_stm::Result<Vec<Named>>;
 
@@ -24,7 +24,13 @@ fn pmdk_figures(effort: &Effort, _: u64) -> littoral_stm::Result<Vec<Named>> {
     found.map_err(|e| littoral_stm::Error::new(littoral_stm::Kind::Device, e.to_string()))
 }
 
-const PARTS: [(&str, Part); 10] = [
+fn redb_figures(effort: &Effort, _: u64) -> littoral_stm::Result<Vec<Named>> {
+    let peers = Peers::new(Some("crates/bench-peers/target/release".into()));
+    let found = disk::beside(&peers, &std::env::current_dir().unwrap_or_default(), effort);
+    found.map_err(|e| littoral_stm::Error::new(littoral_stm::Kind::Device, e.to_string()))
+}
+
+const PARTS: [(&str, Part); 12] = [
     ("counted", |_, _| claims::counted()),
     ("updates", |e, _| claims::update_ratios(e)),
     ("hash", |e, _| claims::hash_ratios(e)),
@@ -35,6 +41,8 @@ const PARTS: [(&str, Part); 10] = [
     ("restart", |_, _| Ok(vec![claims::restarted(&std::env::temp_dir())?])),
     ("assure", |e, s| Ok(vec![claims::crash_images(e, s)?, claims::histories(e, s)?])),
     ("pmdk", pmdk_figures),
+    ("flips", claims::flips),
+    ("redb", redb_figures),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

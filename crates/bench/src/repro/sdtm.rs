@@ -6,11 +6,13 @@
 //! - A claim that a step's figures do not hold is an error of this file and reads `skipped`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::claims::{Figure, Targets};
+use crate::peers::Peers;
 use crate::repro::{Answer, Options, Step};
 use crate::sdtm::claims::{self, Effort, Named};
-use crate::sdtm::{own, pmdk};
+use crate::sdtm::{disk, own, pmdk};
 
 /// The name of the system.
 pub const SYSTEM: &str = "sdtm";
@@ -29,7 +31,8 @@ pub fn steps() -> Vec<Step> {
     vec![
         step("fences, lines, shared writes", &COUNTED, |_| claims::counted()),
         family("updates of k objects", is_update, |o| claims::update_ratios(&effort(o))),
-        peer(is_peer),
+        peer("libpmemobj", is_peer, pmdk::beside),
+        peer("redb", |id| id.starts_with("sdtm.disk."), disk::beside),
         step("hash map", &["sdtm.hash."], |o| claims::hash_ratios(&effort(o))),
         step("search tree", &["sdtm.bst."], |o| claims::tree_ratios(&effort(o))),
         step("sorted list", &["sdtm.list."], |o| claims::list_ratios(&effort(o))),
@@ -43,6 +46,7 @@ pub fn steps() -> Vec<Step> {
         step("crash images", &["sdtm.assure.images"], move |o| {
             Ok(vec![claims::crash_images(&effort(o), seed)?])
         }),
+        step("flipped bits", &["heap.flip."], move |o| claims::flips(&effort(o), seed)),
         step("histories", &["sdtm.assure.histories"], move |o| {
             Ok(vec![claims::histories(&effort(o), seed)?])
         }),
@@ -87,19 +91,18 @@ fn answers(asked: &[String], figures: Vec<Named>) -> Vec<Answer> {
     asked.iter().map(answer).collect()
 }
 
-/// The comparison with libpmemobj, skipped with the reason where it is missing.
-fn peer(wanted: impl Fn(&str) -> bool) -> Step {
+type Beside = fn(&Peers, &Path, &Effort) -> crate::error::Result<Vec<Named>>;
+
+/// The comparison with a peer, skipped with the reason where it is missing.
+fn peer(name: &'static str, wanted: impl Fn(&str) -> bool, beside: Beside) -> Step {
     let claims = ids(wanted);
     let asked = claims.clone();
-    let measure = move |options: &Options| match pmdk::beside(
-        &options.peers,
-        &options.scratch,
-        &effort(options),
-    ) {
-        Ok(figures) => answers(&asked, figures),
-        Err(error) => asked.iter().map(|_| Err(error.to_string())).collect(),
-    };
-    Step { name: "libpmemobj", claims, measure: Box::new(measure) }
+    let measure =
+        move |options: &Options| match beside(&options.peers, &options.scratch, &effort(options)) {
+            Ok(figures) => answers(&asked, figures),
+            Err(error) => asked.iter().map(|_| Err(error.to_string())).collect(),
+        };
+    Step { name, claims, measure: Box::new(measure) }
 }
 
 #[cfg(test)]

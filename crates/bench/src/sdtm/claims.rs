@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use littoral_stm::assure::{crash, opacity};
+use littoral_stm::assure::{crash, flip, opacity};
 use littoral_stm::structures::{BTree, HashMap, Map, SearchTree, SortedList};
 use littoral_stm::{Abort, Access, Options, Pool, Ref, Result};
 
@@ -32,20 +32,29 @@ pub struct Effort {
     pub images: u64,
     /// Histories.
     pub histories: u64,
+    /// Flipped bits.
+    pub flips: u64,
     /// Records loaded for YCSB.
     pub records: u64,
 }
 
 impl Effort {
     /// What `--quick` does: the issue's smallest counts.
-    pub const QUICK: Effort =
-        Effort { rounds: 5, ops: 150_000, images: 100_000, histories: 10_000, records: 1_000_000 };
+    pub const QUICK: Effort = Effort {
+        rounds: 5,
+        ops: 150_000,
+        images: 100_000,
+        histories: 10_000,
+        flips: 10_000,
+        records: 1_000_000,
+    };
     /// What a full run does.
     pub const FULL: Effort = Effort {
         rounds: 11,
         ops: 120_000,
         images: 10_000_000,
         histories: 1_000_000,
+        flips: 100_000,
         ..Self::QUICK
     };
 }
@@ -354,6 +363,28 @@ pub fn crash_images(effort: &Effort, seed: u64) -> Result<Named> {
     let figure = Figure::new(crash.images_count as f64, note)
         .provided(crash.violation.is_none(), format!("no violation: {:?}", crash.violation));
     Ok(("sdtm.assure.images".to_owned(), figure))
+}
+
+/// `heap.flip.silent` and `heap.flip.panics`.
+///
+/// # Errors
+/// Errors of the pool before a bit was flipped.
+pub fn flips(effort: &Effort, seed: u64) -> Result<Vec<Named>> {
+    let found = flip::run(effort.flips, seed)?;
+    let note = format!(
+        "{} bits of superblock, frontier lines, slab table, stamps and roots, one at a time: {} \
+         refused, {} harmless; first fault {:?}",
+        found.bits_count, found.refused_count, found.harmless_count, found.first
+    );
+    let figure = |value: u64| {
+        Figure::new(value as f64, note.clone())
+            .provided(found.bits_count >= 10_000, "at least 10^4 bits were flipped")
+            .provided(found.refused_count > 0, "damage was seen")
+    };
+    Ok(vec![
+        ("heap.flip.silent".to_owned(), figure(found.silent_count)),
+        ("heap.flip.panics".to_owned(), figure(found.panics_count)),
+    ])
 }
 
 /// `sdtm.assure.histories`, on condition that none was bad.

@@ -1,7 +1,7 @@
 //! Paper 004 measured: durable transactions beside honest baselines, counts, restart, assurance.
 //!
 //! - [`engine`]: one face for all; [`work`]: the workloads;
-//! - [`paper`], [`undo`], [`tl2`]: the baselines; `rivals`: turns;
+//! - [`paper`], [`undo`], [`tl2`]: the baselines; `rivals`: turns; [`pmdk`], [`disk`]: peers;
 //! - [`claims`], [`own`]: the figures by their ids; [`table`]: rows for `bench heap`.
 //!
 //! Everything timed runs over anonymous memory with real write-backs and fences: durability of
@@ -10,6 +10,7 @@
 
 pub mod claims;
 pub mod counts;
+pub mod disk;
 pub mod engine;
 mod heap;
 pub mod own;
