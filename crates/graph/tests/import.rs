@@ -192,7 +192,7 @@ fn wrong_inputs_are_refused_with_their_line() {
         ("nan.wel", b"1 2 nan\n", "nan.wel:1:5: weight 'nan'"),
         ("inf.wel", b"1 2 3\n\n1 2 inf\n", "inf.wel:3:5: weight 'inf'"),
         ("word.wel", b"1 2 heavy\n", "word.wel:1:5: weight 'heavy'"),
-        ("hole.csv", b"u,v\nx,\n", "hole.csv:2:3: an empty id"),
+        ("hole.csv", b"source,target\nx,\n", "hole.csv:2:3: an empty id"),
         ("quote.csv", b"a,b\n\"x,y\n", "quote.csv:2:1: a quote that opens here is not closed"),
         ("latin.el", b"caf\xe9 b\n", "latin.el:1:4: not UTF-8"),
         ("packed.el", b"BZh91AY&SY", "bzip2"),
