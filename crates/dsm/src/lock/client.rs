@@ -125,7 +125,8 @@ impl<'f, F: Fabric> BoardClient<'f, F> {
         lives
     }
 
-    /// Who holds `lock`, as the board says. A board may be served on when its node has left the job.
+    /// Who holds `lock`, as the board says. A board may be served on when its node has left the
+    /// job.
     fn holder(&self, lock: LockId, doing: &str) -> Result<Option<NodeId>> {
         let mut w = Writer::new();
         w.u8(WHO_HOLDS).u32(lock.0);
