@@ -264,11 +264,14 @@ impl Player<'_> {
         let (time, mut all) = (self.time, Vec::<Attempt>::new());
         let snapshot = self.rng.random_range(0..2u32) == 0;
         let steps: Vec<Step> = self.paced(steps, reads_only);
+        // A snapshot's epoch is taken before its body runs: what commits in between may be missing.
+        let taken = (reads_only && snapshot).then(|| time.fetch_add(1, SeqCst));
         let body = |tx: &mut Tx<'_, '_, D>| {
             if let Some(lost) = all.last_mut() {
                 lost.end = time.fetch_add(1, SeqCst);
             }
-            let mut attempt = Attempt { begin: time.fetch_add(1, SeqCst), ..Attempt::default() };
+            let begin = taken.unwrap_or_else(|| time.fetch_add(1, SeqCst));
+            let mut attempt = Attempt { begin, ..Attempt::default() };
             let done = steps.iter().try_for_each(|step| self.step(tx, step, &mut attempt));
             all.push(attempt);
             done
