@@ -5,7 +5,7 @@
 # fish, licences), its .sha256 and, where cargo-deb is installed, a Debian package with a checksum too.
 # - TARGET chooses the target triple. By default it is musl where rustup has that target and a musl C
 #   compiler exists, and glibc with `+crt-static` otherwise.
-# - The same revision, compiler and TARGET give the same bytes: paths are remapped, files are sorted,
+# - The same revision, compiler and TARGET are meant to give the same bytes: paths are remapped, files are sorted,
 #   owners are numeric and every time is the commit's (SOURCE_DATE_EPOCH overrides it).
 # - The archive is unpacked and its binary run before this script ends with 0.
 set -euo pipefail
