@@ -48,7 +48,7 @@ impl Cells {
     }
 }
 
-/// A cell, as whoever writes it needs it.
+/// A cell, in the form that its writer needs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Cell<'a> {

@@ -69,7 +69,7 @@ impl Marks {
     }
 
     /// Notes that an update transaction of slot `tid` begins on the calling thread. Records locked
-    /// afterwards (AcqRel) show this to whoever finds them locked.
+    /// afterwards (AcqRel) show this to a thread that finds them locked.
     #[inline(always)]
     pub(crate) fn begin_here(&self, tid: usize) {
         self.marks[tid].runs_on.store(here(), Relaxed);

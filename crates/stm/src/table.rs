@@ -5,7 +5,7 @@
 //! - A slab's tag is zero until its records have been built; storing the tag (Release) is what
 //!   shows them. It is zero again once the slab has been given back.
 //! - A record is loaded before its slab's tag: a record of another type's slab is stored after that
-//!   slab's tag was cleared, so whoever loads it finds the tag changed.
+//!   slab's tag was cleared, so a thread that loads it finds the tag changed.
 //! - The epochs of an object's versions lie apart: only snapshots and commits beside them touch
 //!   them. Zero says: one version, as old as the session. They stay when a slab changes its type:
 //!   what is found there is never earlier than the end of the object that was there before.

@@ -1,6 +1,6 @@
 //! Graph formats that are recognised and not read: refused by name, with what to do.
 //!
-//! Read as edge lists, some of these would even parse, into a graph that nobody meant.
+//! Read as edge lists, some of these would even parse, into a wrong graph.
 
 use std::path::Path;
 

@@ -293,7 +293,7 @@ impl Feed {
     }
 }
 
-/// Parses blocks until there are none or nobody takes them.
+/// Parses blocks until there are none or the receiver is gone.
 fn work(shared: &Mutex<Feed>, plan: &Plan, as_text: &AtomicBool, sender: &SyncSender<Numbered>) {
     loop {
         let taken = shared.lock().unwrap_or_else(PoisonError::into_inner).next();

@@ -25,7 +25,7 @@ use crate::word::{Orec, State};
 /// What each slab is used for.
 #[derive(Debug)]
 pub(super) struct Growth {
-    /// Types of slabs, by slab; none where nobody uses it.
+    /// Types of slabs, by slab; none for a slab not in use.
     pub(super) entries: Vec<Option<SlabEntry>>,
     /// Slabs not yet resolved, by tag.
     unresolved: FxHashMap<u64, Vec<usize>>,

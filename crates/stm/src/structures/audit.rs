@@ -62,7 +62,7 @@ pub struct Structures {
 
 impl<D: Domain> Pool<D> {
     /// Looks over every structure of this crate: the order of its keys, its depth, and that each of
-    /// its objects is alive and reached exactly once. Meant for a pool that nobody works on.
+    /// its objects is alive and reached exactly once. Meant for an idle pool.
     ///
     /// # Errors
     /// `Kind::Corrupt` with the offset for damage, `Kind::Device`.
