@@ -193,3 +193,33 @@ fn a_device_that_refuses_inserts_serves_everything_else() {
     assert!(loaded.index.is_empty());
     loaded.verify();
 }
+
+/// One limit covers cached and changed pages, before and after checkpoints that it causes.
+#[test]
+fn pages_in_memory_stay_within_the_limit() {
+    const LIMIT: u64 = 256 << 10;
+    let geometry = Geometry {
+        block_bytes: 512,
+        conventional_zones: 4,
+        sequential_zones: 8,
+        zone_blocks: 2048,
+        capacity_blocks: 2048,
+        open_zones_max: 14,
+        active_zones_max: 14,
+        append_blocks_max: 0,
+    };
+    let shape = Shape::fitting(512, 8, 8).unwrap();
+    let device = ModelDevice::new(geometry).unwrap();
+    let mut index = Index::create(device, Engine::Zb, shape, 1).unwrap();
+    index.store_mut().set_durability(Durability::Batch);
+    index.store_mut().set_memory(LIMIT);
+    let mut most = 0;
+    for n in 0..20_000 {
+        index.put(&key(n), &n.to_be_bytes()).unwrap();
+        if n.is_multiple_of(20) {
+            most = most.max(index.store_ref().memory_used());
+        }
+    }
+    assert!(most > LIMIT / 2 && most <= LIMIT, "{most} bytes of pages under a limit of {LIMIT}");
+    index.check().unwrap();
+}

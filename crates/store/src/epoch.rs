@@ -59,7 +59,9 @@ impl<D: ZonedDevice> Store<D> {
         let dirty = self.dirty.len() as u64 + OPERATION_PAGES;
         let log = redo::group_blocks(self.pending.len(), self.block_bytes())
             + self.image_blocks(OPERATION_PAGES);
-        self.redo_at + log > capacity || self.image_blocks(dirty) > capacity / 2
+        self.redo_at + log > capacity
+            || self.image_blocks(dirty) > capacity / 2
+            || dirty > self.dirty_in_memory()
     }
 
     /// Makes every committed operation durable.

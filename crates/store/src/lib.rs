@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 pub mod counted;
 mod epoch;
 pub mod error;
@@ -30,4 +31,5 @@ mod space;
 pub mod store;
 pub mod superblock;
 
+pub use cache::MEMORY_BYTES;
 pub use error::{Error, Kind, Result};

@@ -20,9 +20,9 @@
 //! - After a failed durable write the handle is poisoned; after a failed operation [`Store::abort`]
 //!   undoes what the operation changed in memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use littoral_base::codec::{SEAL_BYTES, Writer, mend, seal, unseal};
 use littoral_base::mutant;
@@ -30,6 +30,7 @@ use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::refusal::Refusal;
 use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 
+use crate::cache::{MEMORY_BYTES, PageCache};
 use crate::error::{Error, Kind, Result, device};
 use crate::inspect::Inspect;
 use crate::pages::{Heat, PageRef, Pages, Patch, Root};
@@ -66,8 +67,6 @@ pub struct StoreCounts {
     pub read_blocks: u64,
 }
 
-/// Pages kept in memory besides the dirty ones.
-const CACHE_PAGES: usize = 16_384;
 /// Conventional salt: a page copied between classes does not verify.
 pub(crate) const IN_PLACE: u64 = 1 << 63;
 /// Pages that one operation may dirty at most, and that the redo zone keeps room for.
@@ -94,7 +93,8 @@ pub struct Store<D> {
     pub(crate) sequence: u64,
     pub(crate) space: Space,
     pub(crate) dirty: BTreeMap<u64, Vec<u8>>,
-    cache: Mutex<HashMap<u64, Arc<[u8]>>>,
+    pub(crate) cache: PageCache,
+    pub(crate) memory: u64,
     pub(crate) root: Root,
     pub(crate) synced_root: Root,
     pub(crate) pending: Vec<u8>,
@@ -117,7 +117,8 @@ pub struct Store<D> {
 
 impl<D: ZonedDevice> Store<D> {
     fn over(dev: D, plan: Plan, superblock: Superblock) -> Store<D> {
-        Store {
+        let block_bytes = dev.limits().block_bytes as usize;
+        let mut store = Store {
             device: dev,
             superblock,
             redo_zones: plan.redo,
@@ -125,7 +126,8 @@ impl<D: ZonedDevice> Store<D> {
             sequence: 0,
             space: plan.space,
             dirty: BTreeMap::new(),
-            cache: Mutex::default(),
+            cache: PageCache::new(0, block_bytes),
+            memory: 0,
             root: Root::default(),
             synced_root: Root::default(),
             pending: Vec::new(),
@@ -141,7 +143,9 @@ impl<D: ZonedDevice> Store<D> {
             is_adopted: false,
             counts: StoreCounts::default(),
             reads: AtomicU64::new(0),
-        }
+        };
+        store.set_memory(MEMORY_BYTES);
+        store
     }
 
     /// Creates a store for the engine named by `engine`, whose own words are `label`; `id` tells
@@ -224,7 +228,7 @@ impl<D: ZonedDevice> Store<D> {
     /// Sets what is asked of each page before it is given to the engine.
     pub fn set_inspector(&mut self, inspector: Box<dyn Inspect>) {
         // What replay has read was not asked.
-        self.lock_cache().clear();
+        self.cache.clear();
         self.inspector = Some(inspector);
     }
 
@@ -352,25 +356,17 @@ impl<D: ZonedDevice> Store<D> {
 
     // --- pages --------------------------------------------------------------------------------
 
-    fn lock_cache(&self) -> MutexGuard<'_, HashMap<u64, Arc<[u8]>>> {
-        self.cache.lock().expect("invariant: nothing panics with the cache locked")
-    }
-
     pub(crate) fn remember(&self, at: Lba, page: Arc<[u8]>) {
-        let mut cache = self.lock_cache();
-        if cache.len() >= CACHE_PAGES {
-            cache.clear();
-        }
-        cache.insert(at.0, page);
+        self.cache.insert(at.0, page);
     }
 
     fn forget(&self, at: Lba) {
-        self.lock_cache().remove(&at.0);
+        self.cache.remove(at.0);
     }
 
     pub(crate) fn read_page(&self, at: Lba) -> Result<Arc<[u8]>> {
-        if let Some(page) = self.lock_cache().get(&at.0) {
-            return Ok(page.clone());
+        if let Some(page) = self.cache.get(at.0) {
+            return Ok(page);
         }
         if !self.space.may_hold_page(at) {
             let text = format!("page {at} lies where no page was written");
