@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// LoongArch programs on this host, interpreted exactly
     #[command(subcommand)]
-    La64(littoral::la64::command::Command),
+    La64(littoral::la64_linux::command::Command),
     /// Heaps of durable transactions in a file
     #[command(subcommand)]
     Heap(HeapCommand),

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use littoral::la64::command::{self, Command};
+use littoral::la64_linux::command::{self, Command};
 
 use crate::failure::Outcome;
 

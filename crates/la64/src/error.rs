@@ -1,5 +1,5 @@
 //! What can go wrong before or around a guest's run, by kind. What goes wrong inside a run is a
-//! [`Trap`](crate::interp::Trap), which the guest's own kernel interface turns into a signal.
+//! [`Trap`](crate::interp::Trap), which the owner of the run answers.
 
 use littoral_base::error::{Category, Class};
 
@@ -9,23 +9,15 @@ use littoral_base::error::{Category, Class};
 pub enum Kind {
     /// The file is no LoongArch ELF, or its headers contradict themselves.
     BadElf,
-    /// A file, the program's interpreter or a library cannot be read.
-    Io,
     /// The program does not fit the memory it is given.
     Memory,
-    /// The argument is outside what the call allows.
-    Usage,
-    /// The host lacks what is needed.
-    Unsupported,
 }
 
 impl Category for Kind {
     fn class(self) -> Class {
         match self {
             Kind::BadElf => Class::Corrupt,
-            Kind::Io | Kind::Memory => Class::Environment,
-            Kind::Usage => Class::Usage,
-            Kind::Unsupported => Class::Unsupported,
+            Kind::Memory => Class::Environment,
         }
     }
 }

@@ -19,7 +19,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn random_instructions_agree_with_qemu() {
     let qemu = std::env::var("LA64_QEMU").unwrap_or("qemu-loongarch64".into());
     if Command::new(&qemu).arg("--version").output().is_err() {
-        let why = "NOT COMPARED: no QEMU for LoongArch (set LA64_QEMU): scripts/qemu-user.sh";
+        let why = "NOT COMPARED: no QEMU for LoongArch (set LA64_QEMU), \
+                   see crates/la64-linux/scripts/qemu-user.sh";
         // Past the test runner's capture, so that a skip cannot read as a pass.
         return writeln!(std::io::stderr(), "{why}").expect("stderr");
     }

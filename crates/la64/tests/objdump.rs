@@ -45,7 +45,8 @@ fn text_equals_objdump() {
     let file = tempfile::NamedTempFile::new().expect("temporary file");
     std::fs::write(file.path(), bytes).expect("write words");
     let Some(output) = objdump(file.path()) else {
-        let why = "NOT COMPARED: no LoongArch objdump (set LA64_OBJDUMP): scripts/qemu-user.sh";
+        let why = "NOT COMPARED: no LoongArch objdump (set LA64_OBJDUMP), \
+                   see crates/la64-linux/scripts/qemu-user.sh";
         // Past the test runner's capture, so that a skip cannot read as a pass.
         return writeln!(std::io::stderr(), "{why}").expect("stderr");
     };

@@ -13,6 +13,8 @@ pub use littoral_graph as graph;
 pub use littoral_index as index;
 #[cfg(feature = "la64")]
 pub use littoral_la64 as la64;
+#[cfg(feature = "la64")]
+pub use littoral_la64_linux as la64_linux;
 pub use littoral_runtime as runtime;
 
 #[cfg(feature = "heap")]

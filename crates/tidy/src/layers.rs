@@ -25,6 +25,7 @@ const FACADE: &[&str] = &[
     "littoral-stm",
     "littoral-dsm",
     "littoral-la64",
+    "littoral-la64-linux",
 ];
 
 const BENCH: &[&str] = &[
@@ -39,6 +40,7 @@ const BENCH: &[&str] = &[
     "littoral-stm",
     "littoral-dsm",
     "littoral-la64",
+    "littoral-la64-linux",
 ];
 
 const ALLOWED: &[Row] = &[
@@ -47,6 +49,7 @@ const ALLOWED: &[Row] = &[
     ("littoral-tidy", &[]),
     ("littoral-device", &["littoral-base"]),
     ("littoral-la64", &["littoral-base"]),
+    ("littoral-la64-linux", &["littoral-base", "littoral-la64"]),
     ("littoral-runtime", &["littoral-base", "littoral-device"]),
     ("littoral-store", &["littoral-base", "littoral-device"]),
     ("littoral-graph", &["littoral-base", "littoral-device", "littoral-runtime"]),

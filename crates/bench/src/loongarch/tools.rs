@@ -1,6 +1,6 @@
 //! Other people's programs and files, and how our own command is started.
 //!
-//! In the folder given with `--peers` (see `crates/la64/scripts/oracles.sh`, which fills one):
+//! In the folder given with `--peers` (`crates/la64-linux/scripts/oracles.sh` fills one):
 //! `qemu/amd64/usr/bin` with QEMU, `root/loong64` and `root/amd64` with Debian's programs,
 //! `zig/ziglang` with the compiler. Each may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
 
@@ -62,7 +62,7 @@ impl Tools {
 
     fn program(&self, peer: &str, name: &str) -> Found<PathBuf> {
         let missing =
-            || format!("missing: {name}, not in PATH nor under --peers; see crates/la64/scripts");
+            || format!("missing: {name}, not in PATH or --peers; see crates/la64-linux/scripts");
         self.peers.find(peer, name).ok_or_else(missing)
     }
 
@@ -75,7 +75,7 @@ impl Tools {
         let under = self.peers.folder().into_iter();
         let under = under.flat_map(|f| [f.join("root/loong64"), f.join("loong64")]);
         let missing = "missing: a loong64 sysroot beside an amd64 one (root/loong64 under --peers, \
-                       or LA64_SYSROOT); see crates/la64/scripts/loong64-sysroot.sh";
+                       or LA64_SYSROOT); see crates/la64-linux/scripts/loong64-sysroot.sh";
         let is_root = |p: &PathBuf| p.join("usr/bin").is_dir() && amd64(p).join("usr/bin").is_dir();
         given.into_iter().chain(under).find(is_root).ok_or_else(|| missing.to_owned())
     }

@@ -44,9 +44,9 @@ pub enum Exit {
     Trap,
 }
 
-/// Why the interpreter returned to its caller.
+/// Why the interpreter returned to its caller. Exhaustive, so that an owner who leaves a new trap
+/// unanswered does not compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Trap {
     /// `syscall`; already retired.
     Syscall,

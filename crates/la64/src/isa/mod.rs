@@ -1,7 +1,7 @@
 //! The LoongArch instruction table and what is generated from it: decoder, encoder, disassembler.
 //!
-//! The table is `rows/*.txt`, in a layout of our own; `build/main.rs` expands it into [`ROWS`] and
-//! a decision tree. Mnemonics and operand order are the manual's (binutils'). The encodings are
+//! The table is `rows/*.txt`, in a layout of our own; `codegen/main.rs` expands it into [`ROWS`]
+//! and a decision tree. Mnemonics and operand order are the manual's (binutils'). The encodings are
 //! facts of the public project loongson-community/loongarch-opcodes (CC-BY-4.0, see NOTICE).
 //!
 //! Invariants

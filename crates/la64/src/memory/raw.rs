@@ -375,8 +375,8 @@ impl Window {
     ///
     /// # Safety
     /// The range belongs to the guest alone for as long as the window is used: no Rust reference
-    /// points into it. On x86-64 pages of it may be unmapped only while the SIGSEGV handler of
-    /// `linux::raw` is installed; on other hosts never.
+    /// points into it. On x86-64 pages of it may be unmapped only while the process's handler of
+    /// SIGSEGV and SIGBUS continues at `landing` with ecx = 1; on other hosts never.
     pub unsafe fn new(base: *mut u8, len: u64) -> Window {
         let near = (len + 1).saturating_sub(ACCESS_MAX);
         Window { base: base as u64, len, near, near_stores: near, guard: 0 }
@@ -662,7 +662,6 @@ impl Window {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[cfg_attr(not(feature = "linux"), allow(dead_code))]
 unsafe extern "C" {
     #[link_name = "__start_la64_extable"]
     static TABLE_START: [i32; 2];
@@ -672,8 +671,7 @@ unsafe extern "C" {
 
 /// Where execution continues after a host fault at `pc`, if the fault is one of this module's.
 #[cfg(target_arch = "x86_64")]
-#[cfg_attr(not(feature = "linux"), allow(dead_code))]
-pub(crate) fn landing(pc: u64) -> Option<u64> {
+pub fn landing(pc: u64) -> Option<u64> {
     let mut entry = &raw const TABLE_START;
     let stop = &raw const TABLE_STOP;
     while entry < stop {
@@ -713,6 +711,27 @@ mod tests {
         assert_eq!(v, [3, 4, 3, 4], "a short vector leaves the upper half");
         assert_eq!(w.load_vector::<4>(PAGE - 31, &mut v), None);
         assert_eq!(v, [3, 4, 3, 4], "a refused load changes nothing");
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn every_entry_of_the_table_lands_and_nothing_else_does() {
+        let (start, stop) = (&raw const TABLE_START as u64, &raw const TABLE_STOP as u64);
+        assert!(
+            stop > start && (stop - start).is_multiple_of(8),
+            "whole pairs: {start:x} {stop:x}"
+        );
+        let code = landing as *const () as u64;
+        for entry in (start..stop).step_by(8) {
+            // SAFETY: inside the bounds that the linker set.
+            let fault = unsafe { *(entry as *const i32) };
+            let pc = entry.wrapping_add(fault as i64 as u64);
+            let next = landing(pc).expect("an entry of the table");
+            // One program is far smaller than 2^31 bytes.
+            assert!(next != pc && next.abs_diff(code) < 1 << 31, "{pc:x} lands at {next:x}");
+        }
+        assert_eq!(landing(start), None);
+        assert_eq!(landing(0), None);
     }
 
     #[test]

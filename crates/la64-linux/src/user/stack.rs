@@ -1,8 +1,8 @@
 //! The stack a program starts with: strings, argument and environment pointers, auxiliary vector.
 
 use super::space::PAGE;
-use crate::interp::Features;
-use crate::memory::Window;
+use littoral_la64::interp::Features;
+use littoral_la64::memory::Window;
 
 /// What the auxiliary vector says about the program.
 pub(super) struct Auxiliary {

@@ -2,7 +2,7 @@
 //! Debian's from a sysroot where `LA64_SYSROOT` names one (see scripts/loong64-sysroot.sh; its
 //! sibling `amd64` holds the same versions to compare with).
 
-#![cfg(all(feature = "linux", target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use littoral_la64::{elf, isa};
 use std::os::unix::fs::PermissionsExt;

@@ -4,7 +4,7 @@ use super::process::{Process, Start, lock};
 use super::raw::{self, Pending};
 use super::space::PROT_EXEC;
 use super::{robust, signal, syscall};
-use crate::interp::{Cache, Cpu, Fetch, Trap};
+use littoral_la64::interp::{Cache, Cpu, Fetch, Trap};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -143,7 +143,7 @@ impl Thread {
     fn trace(&self) {
         let pc = self.cpu.state.pc;
         let word = self.cpu.window.load::<u32>(pc).unwrap_or(0);
-        let text = crate::isa::disassemble(word).unwrap_or_else(|| "unknown".into());
+        let text = littoral_la64::isa::disassemble(word).unwrap_or_else(|| "unknown".into());
         self.say(&format!("{pc:#x}: {word:08x} {text}"));
     }
 

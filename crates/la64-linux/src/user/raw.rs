@@ -13,8 +13,8 @@
 //! Unsafe because these are the host's raw interfaces.
 #![allow(unsafe_code)]
 
-use crate::memory::Window;
-use crate::memory::raw::landing;
+use littoral_la64::memory::Window;
+use littoral_la64::memory::landing;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

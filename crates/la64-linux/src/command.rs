@@ -80,7 +80,7 @@ fn start(run: Run, prefix: &[&str]) -> Result<()> {
     let own = std::env::current_exe()
         .map_err(|e| Error::with_source(Kind::Io, "cannot find this command's own path", e))?;
     let reexec = std::iter::once(OsString::from(own));
-    let options = crate::linux::Options {
+    let options = crate::user::Options {
         sysroot: run.sysroot,
         stats: run.stats,
         strace: run.strace,
@@ -91,7 +91,7 @@ fn start(run: Run, prefix: &[&str]) -> Result<()> {
     let Some((program, arguments)) = run.program.split_first() else {
         return Err(Error::new(Kind::Usage, "no program is named"));
     };
-    crate::linux::run(options, program.as_ref(), arguments)
+    crate::user::run(options, program.as_ref(), arguments)
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

@@ -7,7 +7,7 @@
 //! - The first 64 KiB and the last `GUARD` bytes are never mapped.
 
 use super::raw::{self, Arg, GUARD};
-use crate::memory::Window;
+use littoral_la64::memory::Window;
 use std::collections::BTreeMap;
 
 /// Page size the guest sees, also the host's.

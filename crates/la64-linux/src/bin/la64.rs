@@ -4,7 +4,7 @@
 //! LoongArch program, 5 for a host that cannot run any.
 
 use clap::Parser;
-use littoral_la64::command::{self, Command};
+use littoral_la64_linux::command::{self, Command};
 use std::process::ExitCode;
 
 #[derive(Parser)]

@@ -9,7 +9,7 @@
 //! the head.
 
 use super::raw::{self, Arg};
-use crate::memory::Window;
+use littoral_la64::memory::Window;
 
 /// Length of the head, the only one the kernel takes.
 pub(super) const HEAD_LEN: u64 = 24;

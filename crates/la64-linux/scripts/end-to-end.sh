@@ -15,4 +15,4 @@ programs=$dir/root
 [ -x "$dir/qemu/bin/qemu-loongarch64" ] || "$here/qemu-user.sh" "$dir/qemu" >&2
 cd "$here/.."
 PATH=$dir/qemu/bin:$PATH LA64_SYSROOT=$programs/loong64 \
-    cargo test -p littoral-la64 --no-fail-fast
+    cargo test -p littoral-la64 -p littoral-la64-linux --no-fail-fast

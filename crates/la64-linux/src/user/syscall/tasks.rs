@@ -263,7 +263,7 @@ fn give_birth(thread: &mut Thread, birth: Birth) -> i64 {
 
 /// A thread of the same process, on a new host thread.
 fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
-    let mut cpu = crate::interp::Cpu::new(thread.cpu.window, thread.cpu.features);
+    let mut cpu = littoral_la64::interp::Cpu::new(thread.cpu.window, thread.cpu.features);
     cpu.state = thread.cpu.state.clone();
     cpu.time = thread.cpu.time;
     cpu.state.instructions = 0;
@@ -419,7 +419,7 @@ fn replace(
             _ => thread.process.paths.resolve(as_path(&path)),
         };
         let head = head_of(thread, &host)?;
-        if crate::elf::is_loongarch(&head) {
+        if littoral_la64::elf::is_loongarch(&head) {
             if path == b"/proc/self/exe" {
                 path = thread.process.program.as_os_str().as_bytes().to_vec();
             }

@@ -13,8 +13,8 @@ use super::process::{Action, lock};
 use super::raw::{self, Disposition};
 use super::space::{PAGE, PROT_EXEC};
 use super::thread::Thread;
-use crate::interp::Trap;
-use crate::memory::Window;
+use littoral_la64::interp::Trap;
+use littoral_la64::memory::Window;
 
 const PROT_READ: u32 = 1;
 const PROT_WRITE: u32 = 2;
@@ -344,7 +344,7 @@ fn restore_vectors(thread: &mut Thread, at: u64, lanes: usize) -> Option<()> {
     let tail = at + 256 * lanes as u64;
     thread.cpu.state.fcc = w.load::<u64>(tail)?.to_le_bytes().map(|b| b & 1);
     let fcsr = w.load::<u32>(tail + 8)?;
-    thread.cpu.state.fcsr = fcsr & crate::state::fcsr::VIEWS[0];
+    thread.cpu.state.fcsr = fcsr & littoral_la64::state::fcsr::VIEWS[0];
     thread.cpu.state.lbt.stack_mode = (fcsr >> STACK_MODE_BIT) as u8 & 1;
     Some(())
 }

@@ -1,8 +1,8 @@
 //! What the command line shows of a program without running it.
 
-use crate::elf;
-use crate::error::{Error, Kind, Result};
-use crate::isa;
+use crate::error::{Error, Kind, Result, of_program};
+use littoral_la64::elf;
+use littoral_la64::isa;
 use std::io::Write;
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub fn disasm(file: &Path, out: &mut impl Write) -> Result<()> {
     let shown = file.display();
     let bytes = std::fs::read(file)
         .map_err(|e| Error::with_source(Kind::Io, format!("cannot read {shown}"), e))?;
-    let program = elf::parse(&bytes).map_err(|e| e.in_context(shown))?;
+    let program = elf::parse(&bytes).map_err(|e| of_program(shown, e))?;
     for s in program.segments.iter().filter(|s| s.prot & 4 != 0) {
         let code = &bytes[s.offset as usize..(s.offset + s.file_len) as usize];
         written(segment(s.address, code, out))?;
