@@ -2,7 +2,23 @@
 //!
 //! Field places are the manual's (table of CPUCFG configuration words).
 
-use crate::interp::Features;
+/// What a machine announces: an instruction outside it is illegal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// 128-bit vectors.
+    pub lsx: bool,
+    /// 256-bit vectors.
+    pub lasx: bool,
+    /// Binary translation assists.
+    pub lbt: bool,
+    /// The additions of version 1.1.
+    pub v1_1: bool,
+}
+
+impl Features {
+    /// All that the interpreter implements.
+    pub const ALL: Features = Features { lsx: true, lasx: true, lbt: true, v1_1: true };
+}
 
 /// Word `index` of the configuration, 0 beyond the last.
 pub fn cpucfg(features: Features, index: u64) -> u32 {

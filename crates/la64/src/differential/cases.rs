@@ -5,13 +5,11 @@
 //! may: [`POINTER`], [`INDEX`] and [`CODE`]. Its branches go forward, at most to its end.
 
 use super::{
-    BATCH, CODE_AT, CODE_WORDS, Case, FCC_AT, FCSR_AT, RECORD_LEN, RECORDS, RETURN_AT, SCRATCH_AT,
-    SCRATCH_LEN, SLOT_AT, V_AT, X_AT, runner,
+    BASE, BATCH, CODE_AT, CODE_WORDS, Case, FCC_AT, FCSR_AT, RECORD_LEN, RECORDS, RETURN_AT,
+    SCRATCH_AT, SCRATCH_LEN, SLOT_AT, V_AT, X_AT, runner,
 };
 use crate::isa::{self, FieldKind, Group, ROWS, Row};
 
-/// The register that holds the record's address in the runner.
-pub(super) const BASE: u32 = 21;
 /// Stack pointer of the runner, left alone.
 const SP: u32 = 3;
 /// In a block: an address in the record's scratch bytes.

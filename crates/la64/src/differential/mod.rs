@@ -44,6 +44,8 @@ pub(crate) const SCRATCH_LEN: usize = 128;
 pub(crate) const CODE_AT: usize = 1472;
 /// Guest address of a batch's first record, the same on both sides.
 pub(crate) const RECORDS: u64 = 0x4_0000;
+/// The register that holds the record's address in the runner.
+pub(crate) const BASE: u32 = 21;
 
 /// Some instructions in one state, before or after.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,7 +88,7 @@ impl Case {
 
     /// Guest address of the record.
     fn address(&self) -> u64 {
-        self.word64(X_AT + 8 * cases::BASE as usize)
+        self.word64(X_AT + 8 * BASE as usize)
     }
 }
 

@@ -4,10 +4,9 @@
 //! them one after the other: so a translator meets new code once a batch, not once a word. The slot
 //! ends with a jump back through the record.
 
-use super::cases::BASE;
 use super::{
-    BATCH, CODE_AT, CODE_WORDS, FCC_AT, FCSR_AT, MARK_AT, RECORD_LEN, RECORDS, RETURN_AT, SLOT_AT,
-    V_AT, X_AT,
+    BASE, BATCH, CODE_AT, CODE_WORDS, FCC_AT, FCSR_AT, MARK_AT, RECORD_LEN, RECORDS, RETURN_AT,
+    SLOT_AT, V_AT, X_AT,
 };
 use crate::{elf, isa};
 

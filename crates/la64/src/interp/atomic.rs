@@ -7,7 +7,7 @@
 //! - Off its natural alignment an atomic access traps; `am*` with rd equal to rj or rk (other than
 //!   register 0) is illegal, except that `amcas` may have rd equal to rk.
 
-use super::bind::{Entry, illegal_operand};
+use super::operation::{Entry, illegal_operand};
 use super::{Cpu, Cursor, Exit, Trap};
 use crate::memory::raw::Word;
 

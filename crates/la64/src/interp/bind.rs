@@ -2,16 +2,9 @@
 //!
 //! Invariant: every row that is not privileged has exactly one handler (a test walks the table).
 
-use super::{
-    Cpu, Cursor, Exit, Handler, Trap, atomic, branch, floating, integer, lbt, memory, vector,
-};
+use super::operation::Entry;
+use super::{Handler, atomic, branch, floating, integer, lbt, memory, vector};
 use crate::isa::{Group, Row};
-
-/// A mnemonic and its code.
-pub(super) type Entry = (&'static str, Handler);
-
-/// A mnemonic without its leading `x` and its code for 128 and 256 bits.
-pub(super) type VectorEntry = (&'static str, [Handler; 2]);
 
 /// The handler of a row; `None` for rows user mode never executes.
 pub(super) fn handler(row: &Row) -> Option<Handler> {
@@ -72,17 +65,6 @@ pub(super) fn adjust(mnemonic: &str) -> Adjust {
         "vinsgr2vr.d" | "xvinsgr2vr.d" => lane::<4>,
         _ => |_, _, imm| imm,
     }
-}
-
-/// What a word that is no instruction runs.
-pub(super) fn illegal(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    cpu.fault(i, Trap::Illegal(i.imm as u32))
-}
-
-/// What an instruction with operands that do not exist runs: traps with the word itself.
-pub(super) fn illegal_operand(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    let word = cpu.window.load::<u32>(i.pc()).unwrap_or(0);
-    cpu.fault(i, Trap::Illegal(word))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::bind::Adjust;
 use super::branch::Flow;
 use super::pairs::{Key, Special};
 use super::raw::{Blocks, Code, Link, Place};
-use super::{Cpu, Exit, Handler, Inst, Slot, Trap, bind, branch, pairs};
+use super::{Cpu, Exit, Handler, Inst, Slot, Trap, bind, branch, operation, pairs};
 use crate::isa::{self, Group, Row, RowId};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -214,7 +214,7 @@ impl Cache {
     fn instruction(&mut self, cpu: &Cpu, word: u32, pc: u64, count: u16) -> (Inst, Key, Flow) {
         let row = isa::decode(word).filter(|id| announced(cpu, id.row()));
         let Some((id, known)) = row.and_then(|id| Some((id, self.known(id)?))) else {
-            let inst = inst(bind::illegal, word, count, i64::from(word), 0);
+            let inst = inst(operation::illegal, word, count, i64::from(word), 0);
             return (inst, Key::default(), Flow::End);
         };
         let row = id.row();

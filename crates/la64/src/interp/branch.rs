@@ -1,7 +1,6 @@
 //! Branches and system calls, and where control goes from an instruction.
 
-use super::bind::Entry;
-use super::pairs::Last;
+use super::operation::{Entry, Last};
 use super::{Cpu, Cursor, Exit, Trap};
 
 /// Branches to the fixed target if f(rj, rd), each a type of its own (see `pairs`).

@@ -5,8 +5,8 @@
 //! - The upper half of a register that holds a single or a word is open in the manual; it is what
 //!   QEMU leaves there: ones after arithmetic, the sign after `ftint.w`, zeros after `frint.s`.
 
-use super::bind::Entry;
 use super::memory::SINGLE_BOX;
+use super::operation::Entry;
 use super::{Cpu, Cursor, Exit, Slot, Trap};
 use crate::float::{self, Double, Env, Format, Rounding, Single};
 use crate::state::fcsr;

@@ -5,8 +5,7 @@
 //!   wraps. The manual leaves the former open; this is QEMU's choice.
 //! - A bit field with msb below lsb is illegal.
 
-use super::bind::{Entry, illegal_operand};
-use super::pairs::{Operation, single};
+use super::operation::{Entry, Operation, illegal_operand, single};
 use super::{Cpu, Cursor, Exit, Trap};
 use std::ops::ControlFlow;
 

@@ -10,8 +10,8 @@
 //! - In stack mode the scalar floating-point registers 0 to 7 are rotated by the top.
 //! - `x86settag` on a tag it does not expect traps like an illegal instruction.
 
-use super::bind::{Entry, illegal_operand};
 use super::integer::sx;
+use super::operation::{Entry, illegal_operand};
 use super::{Cpu, Cursor, Exit, Handler, Slot};
 use crate::float::{Double, Env, Rounding};
 

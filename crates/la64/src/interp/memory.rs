@@ -5,9 +5,8 @@
 //! - A single-precision load sets the upper half of the register to ones, as QEMU does; the
 //!   manual leaves it open.
 
-use super::bind::Entry;
 use super::integer::sx;
-use super::pairs::{Operation, single};
+use super::operation::{Entry, Operation, single};
 use super::{Cpu, Cursor, Exit, Trap};
 use crate::memory::raw::{Extend, Word};
 use std::marker::PhantomData;

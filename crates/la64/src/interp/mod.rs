@@ -22,10 +22,12 @@ mod floating;
 mod integer;
 mod lbt;
 mod memory;
+mod operation;
 mod pairs;
 pub(crate) mod raw;
 mod vector;
 
+pub use crate::config::Features;
 pub use block::{Cache, Fetch, Used};
 pub use raw::{Cursor, Link, Place, Slot};
 
@@ -133,24 +135,6 @@ impl Inst {
 
 fn end_of_block(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     i.leave(cpu)
-}
-
-/// What a machine announces: an instruction outside it is illegal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// 128-bit vectors.
-    pub lsx: bool,
-    /// 256-bit vectors.
-    pub lasx: bool,
-    /// Binary translation assists.
-    pub lbt: bool,
-    /// The additions of version 1.1.
-    pub v1_1: bool,
-}
-
-impl Features {
-    /// All that the interpreter implements.
-    pub const ALL: Features = Features { lsx: true, lasx: true, lbt: true, v1_1: true };
 }
 
 /// One hardware thread: state, its view of memory, and how the latest block ended.

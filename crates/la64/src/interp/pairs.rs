@@ -1,7 +1,6 @@
 //! Two operations in one handler, which saves the step between them.
 //!
-//! - An [`Operation`] leaves control at the next instruction, or ends the block with an [`Exit`]; a
-//!   [`Last`] is anything, branches too. A pair is an operation and a last one.
+//! - A pair is an [`Operation`] and a [`Last`].
 //! - The handler of a pair stands in the first instruction and reads the second one's fields where
 //!   they are; the second keeps its own handler. So a fault, a count or an entry between the two is
 //!   what it would be without the pair.
@@ -14,36 +13,10 @@ use super::integer::{
     MulW, Or, Ori, SlliD, Slt, Sltu, Sltui, SrliD, Step, SubD, Xor,
 };
 use super::memory::{Index, Load, Offset, Store};
+use super::operation::{Last, Operation, single};
 use super::vector::InsertW;
 use super::{Cpu, Cursor, Exit, Handler};
 use std::ops::ControlFlow;
-
-/// What leaves control at the next instruction, or ends the block.
-pub(super) trait Operation {
-    /// Executes it.
-    fn run(cpu: &mut Cpu, i: Cursor<'_>) -> ControlFlow<Exit>;
-}
-
-/// What may stand last in a pair.
-pub(super) trait Last {
-    /// Executes it and what follows.
-    fn finish(cpu: &mut Cpu, i: Cursor<'_>) -> Exit;
-}
-
-impl<O: Operation> Last for O {
-    #[inline(always)]
-    fn finish(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-        match O::run(cpu, i) {
-            ControlFlow::Continue(()) => i.chain(cpu),
-            ControlFlow::Break(exit) => exit,
-        }
-    }
-}
-
-/// The handler of one operation.
-pub(super) fn single<O: Operation>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    O::finish(cpu, i)
-}
 
 /// The handler of two.
 fn pair<A: Operation, B: Last>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {

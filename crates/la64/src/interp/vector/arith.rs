@@ -2,7 +2,7 @@
 //!
 //! - Division by zero gives 0 in quotient and remainder; the overflowing quotient wraps.
 
-use super::super::bind::VectorEntry;
+use super::super::operation::VectorEntry;
 use super::super::{Cpu, Cursor, Exit, Handler};
 use super::lanes::{Lane, build, get};
 use super::{both, lane, lanes_of};

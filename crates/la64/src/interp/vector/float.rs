@@ -1,8 +1,8 @@
 //! Floating point by lane. All lanes are computed before any flag counts: an enabled exception of
 //! one lane traps with the register untouched; the cause is the union over lanes.
 
-use super::super::bind::VectorEntry;
 use super::super::floating::{accept, outcome};
+use super::super::operation::VectorEntry;
 use super::super::{Cpu, Cursor, Exit, Handler, Slot, Trap};
 use super::lanes::{Lane, build, get};
 use crate::float::{self, Double, Env, Format, Half, Rounding, Single};

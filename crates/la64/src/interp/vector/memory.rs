@@ -1,6 +1,6 @@
 //! Vector loads and stores. A store that faults stores nothing.
 
-use super::super::bind::VectorEntry;
+use super::super::operation::VectorEntry;
 use super::super::{Cpu, Cursor, Exit, Handler, Trap};
 use super::lanes::{Lane, build};
 use crate::memory::raw::Word;

@@ -17,7 +17,7 @@ mod whole;
 
 pub(super) use whole::InsertW;
 
-use super::bind::VectorEntry;
+use super::operation::VectorEntry;
 use super::{Cpu, Cursor, Exit, Handler, Slot};
 
 const TABLES: [&[VectorEntry]; 17] = [

@@ -1,7 +1,7 @@
 //! Narrowing shifts: plain, rounding, saturating, by register (upper half zero) or by immediate
 //! (upper half from vd).
 
-use super::super::bind::VectorEntry;
+use super::super::operation::VectorEntry;
 use super::super::{Cpu, Cursor, Exit, Handler};
 use super::both;
 use super::lanes::{Lane, get};

@@ -1,6 +1,6 @@
 //! Moves between lanes: packing, interleaving, picking, shuffling, inserting; masks of lanes.
 
-use super::super::bind::VectorEntry;
+use super::super::operation::VectorEntry;
 use super::super::{Cpu, Cursor, Exit, Handler};
 use super::lanes::{Lane, build, get, put};
 use super::{both, lane};
@@ -134,7 +134,7 @@ fn vldi_run<const WIDE: bool>(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
         Some(value) => {
             super::halves::<WIDE>(cpu, i, |_, _, _, _| u128::from(value) << 64 | u128::from(value))
         }
-        None => super::super::bind::illegal_operand(cpu, i),
+        None => super::super::operation::illegal_operand(cpu, i),
     }
 }
 

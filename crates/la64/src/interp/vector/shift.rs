@@ -1,7 +1,7 @@
 //! Shifts, rotates and single-bit operations by lane, by register or immediate; counts are taken
 //! modulo the lane width.
 
-use super::super::bind::VectorEntry;
+use super::super::operation::VectorEntry;
 use super::super::{Cpu, Cursor, Exit, Handler};
 use super::lanes::{Lane, build, get};
 use super::{both, lane, lanes_of};

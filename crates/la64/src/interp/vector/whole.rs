@@ -1,8 +1,7 @@
 //! Operations that are not the same on both halves: moves to and from general registers, tests into
 //! condition flags, and LASX permutations across the halves.
 
-use super::super::bind::{Entry, VectorEntry};
-use super::super::pairs::{Operation, single};
+use super::super::operation::{Entry, Operation, VectorEntry, single};
 use super::super::{Cpu, Cursor, Exit, Handler};
 use super::lanes::{Lane, get, put};
 use super::{lane, raw};
