@@ -11,6 +11,7 @@
 //! This is the one place of the crate that uses the operating system directly; it needs an x86-64
 //! Linux host.
 
+mod cycle;
 mod path;
 mod process;
 mod raw;
@@ -42,10 +43,10 @@ pub fn run(options: Options, program: &Path, arguments: &[std::ffi::OsString]) -
     let argv = std::iter::once(&name).chain(arguments).map(|a| a.as_bytes().to_vec()).collect();
     let (process, start) = process::load(options, program, argv, &process::environment())?;
     inherit_signals(&process);
-    let mut thread = Thread::new(process, &start);
+    let mut thread = Thread::new(process, &start, cycle::run);
     thread.mask = raw::set_mask(0);
     raw::set_mask(thread.mask);
-    thread.start();
+    cycle::run(&mut thread);
     // The first thread ended alone; the last one ends the process.
     loop {
         std::thread::park();

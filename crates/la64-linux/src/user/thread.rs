@@ -1,10 +1,12 @@
-//! A guest thread on a host thread: the loop between interpreter, system calls and signals.
+//! A guest thread on a host thread: its state, and what is said and done at its end.
+//!
+//! Invariant: this module imports neither system calls nor signals; both work on threads. What a
+//! thread runs is its `body`, which the creator of the thread gives.
 
 use super::process::{Process, Start, lock};
 use super::raw::{self, Pending};
-use super::space::PROT_EXEC;
-use super::{robust, signal, syscall};
-use littoral_la64::interp::{Cache, Cpu, Fetch, Trap};
+use super::robust;
+use littoral_la64::interp::{Cache, Cpu};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,16 +25,12 @@ pub(super) struct Thread {
     pub(super) clear_tid: u64,
     generation: u64,
     pub(super) ended: bool,
+    /// What the thread runs from its first instruction to its end.
+    pub(super) body: Body,
 }
 
-struct FromSpace<'a>(&'a Process);
-
-impl Fetch for FromSpace<'_> {
-    fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
-        let executable = lock(&self.0.space).area(pc).is_some_and(|(_, a)| a.prot & PROT_EXEC != 0);
-        cpu.window.load(pc).filter(|_| executable)
-    }
-}
+/// The loop of a thread, which those that it makes run too.
+pub(super) type Body = fn(&mut Thread);
 
 /// The stable counter: 100 MHz of the host's monotonic clock.
 fn stable_counter() -> u64 {
@@ -40,16 +38,16 @@ fn stable_counter() -> u64 {
 }
 
 impl Thread {
-    pub(super) fn new(process: Arc<Process>, start: &Start) -> Thread {
+    pub(super) fn new(process: Arc<Process>, start: &Start, body: Body) -> Thread {
         let mut cpu = Cpu::new(process.window, process.features);
         cpu.time = stable_counter;
         cpu.state.pc = start.pc;
         cpu.state.x[3] = start.sp;
-        Thread::with_cpu(process, cpu, 0)
+        Thread::with_cpu(process, cpu, 0, body)
     }
 
     /// A thread that starts with a copy of another's registers.
-    pub(super) fn with_cpu(process: Arc<Process>, cpu: Cpu, mask: u64) -> Thread {
+    pub(super) fn with_cpu(process: Arc<Process>, cpu: Cpu, mask: u64, body: Body) -> Thread {
         let pending = Arc::new(Pending::new());
         lock(&process.threads).push(pending.clone());
         Thread {
@@ -62,29 +60,8 @@ impl Thread {
             clear_tid: 0,
             generation: 0,
             ended: false,
+            body,
         }
-    }
-
-    /// Starts noting signals and runs to the thread's end.
-    pub(super) fn start(&mut self) {
-        raw::adopt(&self.pending);
-        raw::set_mask(self.mask);
-        while !self.ended {
-            let process = self.process.clone();
-            self.refresh();
-            if process.options.trace {
-                self.trace();
-            }
-            let budget = if process.options.trace { 1 } else { u64::MAX };
-            let attention = &self.pending.attention;
-            let trap = self.cache.run(&mut self.cpu, &FromSpace(&process), attention, budget);
-            self.handle(trap);
-            self.give_way();
-        }
-        let pending = &self.pending;
-        let mut threads = lock(&self.process.threads);
-        threads.retain(|t| !Arc::ptr_eq(t, pending));
-        self.process.instructions.fetch_add(self.cpu.state.instructions, Ordering::Relaxed);
     }
 
     /// Publishes the count and says that the thread interprets nothing until `resumed`.
@@ -94,7 +71,7 @@ impl Thread {
     }
 
     /// Goes on, unless the process is about to end: then this thread does nothing any more.
-    fn give_way(&self) {
+    pub(super) fn give_way(&self) {
         self.pending.halted.store(false, Ordering::SeqCst);
         if self.process.ending.load(Ordering::SeqCst) {
             self.halt();
@@ -103,7 +80,7 @@ impl Thread {
     }
 
     /// Forgets decoded blocks if code changed.
-    fn refresh(&mut self) {
+    pub(super) fn refresh(&mut self) {
         let now = lock(&self.process.space).code_generation;
         if now != self.generation {
             self.generation = now;
@@ -111,36 +88,7 @@ impl Thread {
         }
     }
 
-    fn handle(&mut self, trap: Trap) {
-        match trap {
-            Trap::Syscall if self.pending.any() => {
-                // The signal comes first; the system call runs after its handler.
-                self.cpu.state.pc -= 4;
-                self.cpu.state.instructions -= 1;
-                self.signals();
-            }
-            Trap::Syscall => {
-                self.halt();
-                syscall::run(self);
-            }
-            Trap::Attention => self.signals(),
-            Trap::CodeChanged => {
-                lock(&self.process.space).code_generation += 1;
-                self.process.code_changed();
-            }
-            Trap::OutOfBudget => {}
-            fault => signal::fault(self, fault),
-        }
-    }
-
-    /// Delivers what is pending.
-    pub(super) fn signals(&mut self) {
-        while let Some((number, info)) = self.pending.take() {
-            signal::deliver(self, number, info, false);
-        }
-    }
-
-    fn trace(&self) {
+    pub(super) fn trace(&self) {
         let pc = self.cpu.state.pc;
         let word = self.cpu.window.load::<u32>(pc).unwrap_or(0);
         let text = littoral_la64::isa::disassemble(word).unwrap_or_else(|| "unknown".into());

@@ -275,10 +275,10 @@ fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
     // The new host thread starts with signals blocked, until it has a place to note them.
     let mask = thread.mask;
     raw::set_mask(u64::MAX);
-    let process = thread.process.clone();
+    let (process, body) = (thread.process.clone(), thread.body);
     let (send, receive) = std::sync::mpsc::channel();
     let started = std::thread::Builder::new().name("guest".into()).spawn(move || {
-        let mut child = Thread::with_cpu(process, cpu, mask);
+        let mut child = Thread::with_cpu(process, cpu, mask, body);
         let tid = raw::gettid();
         for (flag, at) in
             [(CLONE_PARENT_SETTID, birth.parent_tid), (CLONE_CHILD_SETTID, birth.child_tid)]
@@ -292,7 +292,7 @@ fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
         }
         // The parent may have been killed meanwhile; the thread runs all the same.
         let _ = send.send(tid);
-        child.start();
+        body(&mut child);
     });
     let tid = started.ok().and_then(|_| receive.recv().ok());
     raw::set_mask(mask);
