@@ -9,12 +9,14 @@
 //!   read as passed.
 //! - Rules read the tree only; nothing is written, no network is used.
 //!
-//! Rules: [`layers`] (who may import whom), [`source`] (lengths, headers, printing, unsafe),
-//! [`text`] (ASCII, leftovers, machine paths), [`safety`] (`SAFETY.md` tables), [`links`]
-//! (documents' links resolve), [`listed`] (the list of equivalent mutants), [`packages`] (what a
-//! registry wants), [`book`] (features and claims are documented).
+//! Rules: [`layers`] (who may import whom), [`circles`] (modules of one crate that import each
+//! other), [`source`] (lengths, headers, printing, unsafe), [`text`] (ASCII, leftovers, machine
+//! paths), [`safety`] (`SAFETY.md` tables), [`links`] (documents' links resolve), [`listed`] (the
+//! list of equivalent mutants), [`packages`] (what a registry wants), [`book`] (features and claims
+//! are documented).
 
 pub mod book;
+pub mod circles;
 pub mod layers;
 pub mod links;
 pub mod listed;
@@ -60,6 +62,7 @@ impl fmt::Display for Finding {
 pub fn check(root: &Path, metadata: &str) -> Result<Vec<Finding>, String> {
     let tree = Tree::read(root)?;
     let mut findings = layers::check(metadata);
+    findings.extend(circles::check(&tree));
     findings.extend(source::check(&tree));
     findings.extend(text::check(&tree));
     findings.extend(safety::check(&tree));

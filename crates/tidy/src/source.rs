@@ -150,7 +150,8 @@ fn fn_span(
     start.join(block.span()).unwrap_or_else(|| block.span())
 }
 
-fn is_test_only(attrs: &[syn::Attribute]) -> bool {
+/// Whether an item is compiled for tests alone.
+pub(crate) fn is_test_only(attrs: &[syn::Attribute]) -> bool {
     attrs.iter().any(|a| {
         let list = a.meta.require_list().map(|l| l.tokens.to_string()).unwrap_or_default();
         a.path().is_ident("test") || (a.path().is_ident("cfg") && list == "test")

@@ -106,6 +106,57 @@ fn layers_are_kept() {
 }
 
 #[test]
+fn modules_that_import_each_other_are_found() {
+    let both = |lib: &str, a: &str, b: &str| {
+        let [lib, a, b] = [lib, a, b].map(source);
+        findings(&[("crates/base/src/lib.rs", &lib), (FILE, &a), ("crates/base/src/b.rs", &b)])
+    };
+    let back = "use super::a::Y;";
+    let circles = [
+        ("mod a;\nmod b;", "use crate::b::X;", back),
+        ("mod a;\nmod b;\npub use b::X;", "use crate::{Z, X as W};", back),
+        ("mod a;\nmod b;\npub use b::*;", "use crate::X;", "pub struct X;\nuse crate::a;"),
+        ("mod a;\nmod b;", "fn f() {\n    crate::b::g();\n}", back),
+        ("mod a;\nmod b;", "fn f() {\n    assert!(vec![crate::b::g()].is_empty());\n}", back),
+        ("mod a;\nmod b;", "mod c {\n    fn f() -> super::super::b::X {}\n}", back),
+    ];
+    for (lib, a, b) in circles {
+        let found = both(lib, a, b);
+        assert!(matches!(&found[..], [f] if f.rule == "circle"), "{lib} | {a} | {b}: {found:?}");
+        assert!(found[0].what.contains("a -> b (crates/base/src/a.rs:"), "{found:?}");
+    }
+    let lines = [
+        ("mod a;\nmod b;\nuse a::Y;", "use crate::Z;", back),
+        ("mod a;\nmod b;", "#[cfg(test)]\nmod tests {\n    use crate::b::X;\n}", back),
+        ("mod a;\nmod b;", "pub(in super::b) fn f() {}\n// crate::b::X", back),
+        ("mod a;\nmod b;", "use b::X;\nuse self::c::X;\nmod c {\n    use super::f;\n}", back),
+    ];
+    for (lib, a, b) in lines {
+        assert_eq!(both(lib, a, b), [], "{lib} | {a} | {b}");
+    }
+}
+
+#[test]
+fn the_list_of_circles_only_gets_shorter() {
+    let root = tempfile::tempdir().unwrap();
+    let (a, b, c) = ("use crate::b::B;", "use crate::c::C;", "use crate::a::A;");
+    for (name, text) in [("a", a), ("b", b), ("c", c)] {
+        write(root.path(), &format!("crates/base/src/{name}.rs"), &source(text));
+    }
+    write(root.path(), "crates/base/Cargo.toml", "");
+    let tree = littoral_tidy::Tree::read(root.path()).unwrap();
+    let said = |rows: &[(&str, &str, &str)]| -> Vec<String> {
+        littoral_tidy::circles::check_against(&tree, rows).into_iter().map(|f| f.place).collect()
+    };
+    let (new, stale) = ("crates/base", "crates/tidy/src/circles.rs");
+    assert_eq!(said(&[("base", "", "a b c"), ("stm", "", "not here")]), [""; 0]);
+    assert_eq!(said(&[]), [new]);
+    assert_eq!(said(&[("base", "", "a b")]), [new, stale], "a circle that grew");
+    assert_eq!(said(&[("base", "", "a b c d")]), [stale], "a row too long");
+    assert_eq!(said(&[("base", "", "a b c"), ("base", "d", "e f")]), [stale], "a row untied");
+}
+
+#[test]
 fn a_header_is_asked_for() {
     assert_found(&[(FILE, "fn f() {}\n")], "header", FILE);
 }
