@@ -8,6 +8,7 @@ use crate::error::{Error, Kind, Result, of_program};
 use littoral_la64::elf::{self, Elf};
 use littoral_la64::interp::Features;
 use littoral_la64::memory::Window;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -62,6 +63,8 @@ pub(super) struct Process {
     /// Instructions of threads that have ended.
     pub(super) instructions: AtomicU64,
     pub(super) threads: Mutex<Vec<Arc<Pending>>>,
+    /// Numbers of unknown system calls that were named on standard error.
+    pub(super) unknown: Mutex<BTreeSet<u64>>,
     /// The process is about to end: no thread interprets any more.
     pub(super) ending: AtomicBool,
 }
@@ -146,6 +149,7 @@ pub(super) fn load(
         trampoline,
         instructions: AtomicU64::new(0),
         threads: Mutex::new(Vec::new()),
+        unknown: Mutex::new(BTreeSet::new()),
         ending: AtomicBool::new(false),
     };
     Ok((Arc::new(process), Start { pc, sp }))

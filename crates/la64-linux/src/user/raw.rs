@@ -198,8 +198,14 @@ pub(super) fn call(window: &Window, pending: &Pending, number: i64, args: &mut [
 pub(super) fn call_now(window: &Window, number: i64, args: &mut [Arg<'_>]) -> i64 {
     let raw = addresses(window, args);
     static CALM: AtomicBool = AtomicBool::new(false);
-    // SAFETY: as `call`.
-    unsafe { la64_enter(number, &raw, &CALM) }
+    loop {
+        // SAFETY: as `call`.
+        let result = unsafe { la64_enter(number, &raw, &CALM) };
+        // A signal that came just before the kernel was entered kept it from being entered.
+        if result != RESTART {
+            return result;
+        }
+    }
 }
 
 /// Full memory barrier of every thread and the error of the latest libc call.

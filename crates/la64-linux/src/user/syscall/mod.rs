@@ -2,7 +2,10 @@
 //! translated; those that involve the address space, threads, signals, paths, or structures that
 //! differ between the two architectures are handled here.
 //!
-//! An unknown number is named once on stderr and gives ENOSYS.
+//! - A call is one row of [`table`]; everything that differs from call to call is a column there.
+//! - A call that never began (a signal was noted, or another thread asked for attention) begins
+//!   again and is counted once.
+//! - A number without a row is named once on stderr and gives ENOSYS.
 
 mod files;
 mod memory;
@@ -13,7 +16,8 @@ use super::process::lock;
 use super::raw::{self, Arg, RESTART};
 use super::signal::SA_RESTART;
 use super::thread::Thread;
-use table::{Call, Kind};
+use littoral_base::mutant;
+use table::{Call, Done, Waits};
 
 /// A guest system call's arguments.
 pub(super) type Args = [u64; 6];
@@ -29,24 +33,41 @@ pub(super) fn err(code: i32) -> i64 {
 pub(super) fn run(thread: &mut Thread) {
     let number = thread.cpu.state.x[11];
     let args: Args = std::array::from_fn(|n| thread.cpu.state.x[4 + n]);
-    let call = table::find(number);
-    let result = match call {
-        None => {
-            thread.say(&format!(
-                "system call {number} is not supported (at {:#x})",
-                thread.cpu.state.pc
-            ));
-            err(libc::ENOSYS)
+    let Some(call) = table::find(number) else { return unknown(thread, number, &args) };
+    let result = match call.done {
+        Done::Own(own) => own(thread, &args),
+        Done::Host(host) => on_host(thread, call, host, &args),
+        Done::Refused(error) => err(error),
+        Done::Registers(set) => {
+            set(thread);
+            return trace(thread, call.name, call.shape.len(), &args, None);
         }
-        Some(call) => execute(thread, call, &args),
     };
-    if thread.process.options.strace {
-        let name = call.map_or("unknown", |c| c.name);
-        let [a, b, c, d, ..] = args;
-        thread.say(&format!("{name}({a:#x}, {b:#x}, {c:#x}, {d:#x}) = {}", show(result)));
+    if begins_again(thread, call, &args, result) {
+        return;
     }
-    if number != table::SIGRETURN {
-        finish(thread, number, result);
+    let result = if result == RESTART { err(libc::EINTR) } else { result };
+    trace(thread, call.name, call.shape.len(), &args, Some(result));
+    thread.cpu.state.x[4] = result as u64;
+}
+
+/// A number without a row: ENOSYS, and the first time a word about it.
+fn unknown(thread: &mut Thread, number: u64, args: &Args) {
+    if lock(&thread.process.unknown).insert(number) {
+        let pc = thread.cpu.state.pc;
+        thread.say(&format!("system call {number} is not supported (at {pc:#x})"));
+    }
+    let result = err(libc::ENOSYS);
+    trace(thread, &format!("syscall_{number}"), args.len(), args, Some(result));
+    thread.cpu.state.x[4] = result as u64;
+}
+
+/// `--strace`: the call, its arguments, and its result if it has one.
+fn trace(thread: &Thread, name: &str, count: usize, args: &Args, result: Option<i64>) {
+    if thread.process.options.strace {
+        let list: Vec<_> = args[..count].iter().map(|a| format!("{a:#x}")).collect();
+        let result = result.map_or(String::new(), |r| format!(" = {}", show(r)));
+        thread.say(&format!("{name}({}){result}", list.join(", ")));
     }
 }
 
@@ -57,41 +78,68 @@ fn show(result: i64) -> String {
     }
 }
 
-/// Stores the result, or arranges that an interrupted call runs again.
-fn finish(thread: &mut Thread, number: u64, result: i64) {
-    let interrupted = result == err(libc::EINTR) || result == RESTART;
-    if interrupted && thread.pending.any() && restarts(thread, number, result) {
+/// Arranges that the call runs again, if it never began or the handler of the signal that
+/// interrupted it lets it begin anew.
+fn begins_again(thread: &mut Thread, call: &Call, args: &Args, result: i64) -> bool {
+    let again = match result {
+        RESTART => never_began(thread, call),
+        _ => result == err(libc::EINTR) && restarts(thread, call, args),
+    };
+    if again {
         thread.cpu.state.pc -= 4;
-        return;
     }
-    let result = if result == RESTART { err(libc::EINTR) } else { result };
-    thread.cpu.state.x[4] = result as u64;
+    again
 }
 
-/// Whether the next signal's handler lets the call start anew. One that never entered the kernel
-/// always does, unless it waits for that very signal.
-fn restarts(thread: &Thread, number: u64, result: i64) -> bool {
-    if table::WAITS_FOR_SIGNALS.contains(&number) {
+/// Whether a call that never entered the kernel begins again: always, because there may be no
+/// signal at all (other threads raise the attention flag too), unless it waits for the signal that
+/// came.
+fn never_began(thread: &mut Thread, call: &Call) -> bool {
+    if mutant!("la64_call_that_never_began_fails") && !thread.pending.any() {
         return false;
     }
-    if result == RESTART {
-        return true;
+    if matches!(call.waits, Waits::ForSignals) && thread.pending.any() {
+        return false;
     }
-    let signal = thread.pending.first();
-    signal.is_some_and(|n| lock(&thread.process.actions)[n as usize - 1].flags & SA_RESTART != 0)
-        && !table::NEVER_RESTARTS.contains(&number)
+    // It is counted when it runs.
+    thread.cpu.state.instructions -= 1;
+    true
 }
 
-fn execute(thread: &mut Thread, call: &Call, args: &Args) -> i64 {
-    match call.kind {
-        Kind::Own(own) => own(thread, args),
-        Kind::Host(number, shape) => pass(thread, number, shape, args),
+/// Whether a call that a signal interrupted runs again after its handler.
+fn restarts(thread: &Thread, call: &Call, args: &Args) -> bool {
+    let may = match call.waits {
+        Waits::Never | Waits::Restarts => true,
+        Waits::Chooses(restarts) => restarts(args),
+        Waits::Fails | Waits::ForSignals => false,
+    };
+    let flags = |n: u32| lock(&thread.process.actions)[n as usize - 1].flags;
+    may && thread.pending.first().is_some_and(|n| flags(n) & SA_RESTART != 0)
+}
+
+/// Passes a call on by its row. One that never waits need not look for a signal before it begins.
+fn on_host(thread: &mut Thread, call: &Call, host: i64, args: &Args) -> i64 {
+    match call.waits {
+        Waits::Never => with_arguments(thread, call.shape, args, |list| {
+            raw::call_now(&thread.cpu.window, host, list)
+        }),
+        _ => pass(thread, host, call.shape, args),
     }
 }
 
-/// Passes a call on. `shape` has a letter an argument: `i` number, `p` guest address, `s` path
-/// looked up in the sysroot, `l` the same without following a last symbolic link.
+/// Passes a call on to the host's call `number`, with arguments of these kinds (see [`table`]).
 pub(super) fn pass(thread: &mut Thread, number: i64, shape: &str, args: &Args) -> i64 {
+    let call = |list: &mut [Arg<'_>]| raw::call(&thread.cpu.window, &thread.pending, number, list);
+    with_arguments(thread, shape, args, call)
+}
+
+/// Calls `call` with a guest call's arguments as the host takes them.
+fn with_arguments(
+    thread: &Thread,
+    shape: &str,
+    args: &Args,
+    call: impl FnOnce(&mut [Arg<'_>]) -> i64,
+) -> i64 {
     let mut paths: [Vec<u8>; 6] = Default::default();
     for (n, letter) in shape.bytes().enumerate() {
         if letter == b's' || letter == b'l' {
@@ -110,5 +158,5 @@ pub(super) fn pass(thread: &mut Thread, number: i64, shape: &str, args: &Args) -
             _ => Arg::In(&paths[n]),
         });
     }
-    raw::call(&thread.cpu.window, &thread.pending, number, &mut list)
+    call(&mut list)
 }

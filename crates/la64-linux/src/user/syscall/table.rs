@@ -1,292 +1,409 @@
-//! The system call table: the kernel's generic numbers.
+//! The system call table, by the kernel's generic numbers: one row says everything about a call,
+//! and one row adds a call.
+//!
+//! A row: number, name, the kinds of its arguments, what a signal does to it while it waits
+//! ([`Waits`]), and how it is done ([`Done`]).
+//!
+//! Argument kinds, one letter each:
+//!
+//! - `i`: a number.
+//! - `p`: a guest address, 0 for none.
+//! - `s`: a path, looked up in the sysroot.
+//! - `l`: a path as `s`, whose last component is not followed if it is a symbolic link.
+//! - `a`: a number or an address, as another argument says; only for calls done here.
+//!
+//! Invariants
+//! - A row with a host call bears that call's name (checked when it is compiled).
+//! - Numbers ascend, names are unique, kinds are among those above (checked by tests, also against
+//!   the kernel's header where it is installed).
+//! - A call that is marked `Never` does not wait, so it need not look for a signal before it
+//!   begins.
 //!
 //! `rseq` says ENOSYS: a restartable sequence must be aborted when its thread is interrupted, and
 //! the processor number kept up to date, neither of which a process can do for its guest. C
 //! libraries then register nothing and ask the kernel where they would have read it.
 
-use super::{Own, files, memory, tasks};
+use super::super::thread::Thread;
+use super::{Args, Own, files, memory, tasks};
+use Waits::{Chooses, Fails, ForSignals, Never, Restarts};
 
 /// How a call is done.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
-    /// By the host's call of this number, with the shape of its arguments (see [`super::pass`]).
-    Host(i64, &'static str),
-    /// Here.
+pub(super) enum Done {
+    /// By the host's call of this number.
+    Host(i64),
+    /// Here; what the function returns is the call's result.
     Own(Own),
+    /// Here, and the function sets the registers itself.
+    Registers(fn(&mut Thread)),
+    /// Not at all: the call returns this error, for which libraries fall back.
+    Refused(i32),
+}
+
+/// What happens to a call that has begun when a signal with a handler arrives.
+#[derive(Clone, Copy)]
+pub(super) enum Waits {
+    /// It does not wait.
+    Never,
+    /// It begins again if the handler says `SA_RESTART`.
+    Restarts,
+    /// It fails with EINTR, whatever the handler says.
+    Fails,
+    /// By its arguments: true for `Restarts`, false for `Fails`.
+    Chooses(fn(&Args) -> bool),
+    /// It waits for the signal itself and fails with EINTR, even if it had not begun.
+    ForSignals,
 }
 
 /// One system call.
 pub(super) struct Call {
     number: u64,
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) shape: &'static str,
+    pub(super) waits: Waits,
+    pub(super) done: Done,
 }
-
-pub(super) const SIGRETURN: u64 = 139;
-
-/// Calls that return EINTR when a signal was handled, whatever the handler's flags:
-/// rt_sigsuspend, rt_sigtimedwait.
-pub(super) const WAITS_FOR_SIGNALS: [u64; 2] = [133, 137];
-
-/// Calls that never restart by themselves: pselect6, ppoll, epoll_pwait, nanosleep,
-/// clock_nanosleep.
-pub(super) const NEVER_RESTARTS: [u64; 5] = [72, 73, 22, 101, 115];
 
 /// The call with this number.
 pub(super) fn find(number: u64) -> Option<&'static Call> {
     TABLE.binary_search_by_key(&number, |c| c.number).ok().map(|n| &TABLE[n])
 }
 
-const fn call(number: u64, name: &'static str, kind: Kind) -> Call {
-    Call { number, name, kind }
+/// Whether the host call's constant is `SYS_` and the row's name.
+const fn is_named(constant: &str, name: &str) -> bool {
+    let (constant, name) = (constant.as_bytes(), name.as_bytes());
+    let mut n = 0;
+    while n < name.len() && n + 4 < constant.len() && constant[n + 4] == name[n] {
+        n += 1;
+    }
+    n == name.len() && n + 4 == constant.len()
 }
 
-static TABLE: &[Call] = &[
-    call(5, "setxattr", Kind::Host(libc::SYS_setxattr, "sppii")),
-    call(6, "lsetxattr", Kind::Host(libc::SYS_lsetxattr, "lppii")),
-    call(7, "fsetxattr", Kind::Host(libc::SYS_fsetxattr, "ippii")),
-    call(8, "getxattr", Kind::Host(libc::SYS_getxattr, "sppi")),
-    call(9, "lgetxattr", Kind::Host(libc::SYS_lgetxattr, "lppi")),
-    call(10, "fgetxattr", Kind::Host(libc::SYS_fgetxattr, "ippi")),
-    call(11, "listxattr", Kind::Host(libc::SYS_listxattr, "spi")),
-    call(12, "llistxattr", Kind::Host(libc::SYS_llistxattr, "lpi")),
-    call(13, "flistxattr", Kind::Host(libc::SYS_flistxattr, "ipi")),
-    call(14, "removexattr", Kind::Host(libc::SYS_removexattr, "sp")),
-    call(15, "lremovexattr", Kind::Host(libc::SYS_lremovexattr, "lp")),
-    call(16, "fremovexattr", Kind::Host(libc::SYS_fremovexattr, "ip")),
-    call(17, "getcwd", Kind::Host(libc::SYS_getcwd, "pi")),
-    call(19, "eventfd2", Kind::Host(libc::SYS_eventfd2, "ii")),
-    call(20, "epoll_create1", Kind::Host(libc::SYS_epoll_create1, "i")),
-    call(21, "epoll_ctl", Kind::Own(files::epoll_ctl)),
-    call(22, "epoll_pwait", Kind::Own(files::epoll_pwait)),
-    call(23, "dup", Kind::Host(libc::SYS_dup, "i")),
-    call(24, "dup3", Kind::Host(libc::SYS_dup3, "iii")),
-    call(25, "fcntl", Kind::Own(files::fcntl)),
-    call(26, "inotify_init1", Kind::Host(libc::SYS_inotify_init1, "i")),
-    call(27, "inotify_add_watch", Kind::Host(libc::SYS_inotify_add_watch, "isi")),
-    call(28, "inotify_rm_watch", Kind::Host(libc::SYS_inotify_rm_watch, "ii")),
-    call(29, "ioctl", Kind::Own(files::ioctl)),
-    call(32, "flock", Kind::Host(libc::SYS_flock, "ii")),
-    call(33, "mknodat", Kind::Host(libc::SYS_mknodat, "isii")),
-    call(34, "mkdirat", Kind::Host(libc::SYS_mkdirat, "isi")),
-    call(35, "unlinkat", Kind::Host(libc::SYS_unlinkat, "ili")),
-    call(36, "symlinkat", Kind::Host(libc::SYS_symlinkat, "pil")),
-    call(37, "linkat", Kind::Host(libc::SYS_linkat, "ilili")),
-    call(38, "renameat", Kind::Host(libc::SYS_renameat, "ilil")),
-    call(43, "statfs", Kind::Host(libc::SYS_statfs, "sp")),
-    call(44, "fstatfs", Kind::Host(libc::SYS_fstatfs, "ip")),
-    call(45, "truncate", Kind::Host(libc::SYS_truncate, "si")),
-    call(46, "ftruncate", Kind::Host(libc::SYS_ftruncate, "ii")),
-    call(47, "fallocate", Kind::Host(libc::SYS_fallocate, "iiii")),
-    call(48, "faccessat", Kind::Host(libc::SYS_faccessat, "isi")),
-    call(49, "chdir", Kind::Host(libc::SYS_chdir, "s")),
-    call(50, "fchdir", Kind::Host(libc::SYS_fchdir, "i")),
-    call(51, "chroot", Kind::Own(tasks::not_permitted)),
-    call(52, "fchmod", Kind::Host(libc::SYS_fchmod, "ii")),
-    call(53, "fchmodat", Kind::Host(libc::SYS_fchmodat, "isi")),
-    call(54, "fchownat", Kind::Host(libc::SYS_fchownat, "isiii")),
-    call(55, "fchown", Kind::Host(libc::SYS_fchown, "iii")),
-    call(56, "openat", Kind::Own(files::openat)),
-    call(57, "close", Kind::Host(libc::SYS_close, "i")),
-    call(59, "pipe2", Kind::Host(libc::SYS_pipe2, "pi")),
-    call(61, "getdents64", Kind::Host(libc::SYS_getdents64, "ipi")),
-    call(62, "lseek", Kind::Host(libc::SYS_lseek, "iii")),
-    call(63, "read", Kind::Host(libc::SYS_read, "ipi")),
-    call(64, "write", Kind::Host(libc::SYS_write, "ipi")),
-    call(65, "readv", Kind::Own(files::readv)),
-    call(66, "writev", Kind::Own(files::writev)),
-    call(67, "pread64", Kind::Host(libc::SYS_pread64, "ipii")),
-    call(68, "pwrite64", Kind::Host(libc::SYS_pwrite64, "ipii")),
-    call(69, "preadv", Kind::Own(files::preadv)),
-    call(70, "pwritev", Kind::Own(files::pwritev)),
-    call(71, "sendfile", Kind::Host(libc::SYS_sendfile, "iipi")),
-    call(72, "pselect6", Kind::Own(files::pselect6)),
-    call(73, "ppoll", Kind::Host(libc::SYS_ppoll, "pippi")),
-    call(74, "signalfd4", Kind::Host(libc::SYS_signalfd4, "ipii")),
-    call(76, "splice", Kind::Host(libc::SYS_splice, "ipipii")),
-    call(77, "tee", Kind::Host(libc::SYS_tee, "iiii")),
-    call(78, "readlinkat", Kind::Own(files::readlinkat)),
-    call(79, "newfstatat", Kind::Own(files::newfstatat)),
-    call(80, "fstat", Kind::Own(files::fstat)),
-    call(81, "sync", Kind::Host(libc::SYS_sync, "")),
-    call(82, "fsync", Kind::Host(libc::SYS_fsync, "i")),
-    call(83, "fdatasync", Kind::Host(libc::SYS_fdatasync, "i")),
-    call(84, "sync_file_range", Kind::Host(libc::SYS_sync_file_range, "iiii")),
-    call(85, "timerfd_create", Kind::Host(libc::SYS_timerfd_create, "ii")),
-    call(86, "timerfd_settime", Kind::Host(libc::SYS_timerfd_settime, "iipp")),
-    call(87, "timerfd_gettime", Kind::Host(libc::SYS_timerfd_gettime, "ip")),
-    call(88, "utimensat", Kind::Host(libc::SYS_utimensat, "ispi")),
-    call(90, "capget", Kind::Host(libc::SYS_capget, "pp")),
-    call(91, "capset", Kind::Host(libc::SYS_capset, "pp")),
-    call(92, "personality", Kind::Host(libc::SYS_personality, "i")),
-    call(93, "exit", Kind::Own(tasks::exit)),
-    call(94, "exit_group", Kind::Own(tasks::exit_group)),
-    call(95, "waitid", Kind::Host(libc::SYS_waitid, "iipip")),
-    call(96, "set_tid_address", Kind::Own(tasks::set_tid_address)),
-    call(97, "unshare", Kind::Host(libc::SYS_unshare, "i")),
-    call(98, "futex", Kind::Own(tasks::futex)),
-    call(99, "set_robust_list", Kind::Own(tasks::set_robust_list)),
-    call(100, "get_robust_list", Kind::Own(tasks::get_robust_list)),
-    call(101, "nanosleep", Kind::Host(libc::SYS_nanosleep, "pp")),
-    call(102, "getitimer", Kind::Host(libc::SYS_getitimer, "ip")),
-    call(103, "setitimer", Kind::Host(libc::SYS_setitimer, "ipp")),
-    call(107, "timer_create", Kind::Host(libc::SYS_timer_create, "ipp")),
-    call(108, "timer_gettime", Kind::Host(libc::SYS_timer_gettime, "ip")),
-    call(109, "timer_getoverrun", Kind::Host(libc::SYS_timer_getoverrun, "i")),
-    call(110, "timer_settime", Kind::Host(libc::SYS_timer_settime, "iipp")),
-    call(111, "timer_delete", Kind::Host(libc::SYS_timer_delete, "i")),
-    call(112, "clock_settime", Kind::Host(libc::SYS_clock_settime, "ip")),
-    call(113, "clock_gettime", Kind::Host(libc::SYS_clock_gettime, "ip")),
-    call(114, "clock_getres", Kind::Host(libc::SYS_clock_getres, "ip")),
-    call(115, "clock_nanosleep", Kind::Host(libc::SYS_clock_nanosleep, "iipp")),
-    call(116, "syslog", Kind::Own(tasks::not_permitted)),
-    call(117, "ptrace", Kind::Own(tasks::not_permitted)),
-    call(118, "sched_setparam", Kind::Host(libc::SYS_sched_setparam, "ip")),
-    call(119, "sched_setscheduler", Kind::Host(libc::SYS_sched_setscheduler, "iip")),
-    call(120, "sched_getscheduler", Kind::Host(libc::SYS_sched_getscheduler, "i")),
-    call(121, "sched_getparam", Kind::Host(libc::SYS_sched_getparam, "ip")),
-    call(122, "sched_setaffinity", Kind::Host(libc::SYS_sched_setaffinity, "iip")),
-    call(123, "sched_getaffinity", Kind::Host(libc::SYS_sched_getaffinity, "iip")),
-    call(124, "sched_yield", Kind::Host(libc::SYS_sched_yield, "")),
-    call(125, "sched_get_priority_max", Kind::Host(libc::SYS_sched_get_priority_max, "i")),
-    call(126, "sched_get_priority_min", Kind::Host(libc::SYS_sched_get_priority_min, "i")),
-    call(127, "sched_rr_get_interval", Kind::Host(libc::SYS_sched_rr_get_interval, "ip")),
-    call(129, "kill", Kind::Host(libc::SYS_kill, "ii")),
-    call(130, "tkill", Kind::Host(libc::SYS_tkill, "ii")),
-    call(131, "tgkill", Kind::Host(libc::SYS_tgkill, "iii")),
-    call(132, "sigaltstack", Kind::Own(tasks::sigaltstack)),
-    call(133, "rt_sigsuspend", Kind::Host(libc::SYS_rt_sigsuspend, "pi")),
-    call(134, "rt_sigaction", Kind::Own(tasks::rt_sigaction)),
-    call(135, "rt_sigprocmask", Kind::Own(tasks::rt_sigprocmask)),
-    call(136, "rt_sigpending", Kind::Host(libc::SYS_rt_sigpending, "pi")),
-    call(137, "rt_sigtimedwait", Kind::Host(libc::SYS_rt_sigtimedwait, "pppi")),
-    call(138, "rt_sigqueueinfo", Kind::Host(libc::SYS_rt_sigqueueinfo, "iip")),
-    call(139, "rt_sigreturn", Kind::Own(tasks::rt_sigreturn)),
-    call(140, "setpriority", Kind::Host(libc::SYS_setpriority, "iii")),
-    call(141, "getpriority", Kind::Host(libc::SYS_getpriority, "ii")),
-    call(143, "setregid", Kind::Host(libc::SYS_setregid, "ii")),
-    call(144, "setgid", Kind::Host(libc::SYS_setgid, "i")),
-    call(145, "setreuid", Kind::Host(libc::SYS_setreuid, "ii")),
-    call(146, "setuid", Kind::Host(libc::SYS_setuid, "i")),
-    call(147, "setresuid", Kind::Host(libc::SYS_setresuid, "iii")),
-    call(148, "getresuid", Kind::Host(libc::SYS_getresuid, "ppp")),
-    call(149, "setresgid", Kind::Host(libc::SYS_setresgid, "iii")),
-    call(150, "getresgid", Kind::Host(libc::SYS_getresgid, "ppp")),
-    call(151, "setfsuid", Kind::Host(libc::SYS_setfsuid, "i")),
-    call(152, "setfsgid", Kind::Host(libc::SYS_setfsgid, "i")),
-    call(153, "times", Kind::Host(libc::SYS_times, "p")),
-    call(154, "setpgid", Kind::Host(libc::SYS_setpgid, "ii")),
-    call(155, "getpgid", Kind::Host(libc::SYS_getpgid, "i")),
-    call(156, "getsid", Kind::Host(libc::SYS_getsid, "i")),
-    call(157, "setsid", Kind::Host(libc::SYS_setsid, "")),
-    call(158, "getgroups", Kind::Host(libc::SYS_getgroups, "ip")),
-    call(159, "setgroups", Kind::Host(libc::SYS_setgroups, "ip")),
-    call(160, "uname", Kind::Own(tasks::uname)),
-    call(161, "sethostname", Kind::Host(libc::SYS_sethostname, "pi")),
-    call(163, "getrlimit", Kind::Host(libc::SYS_getrlimit, "ip")),
-    call(164, "setrlimit", Kind::Host(libc::SYS_setrlimit, "ip")),
-    call(165, "getrusage", Kind::Host(libc::SYS_getrusage, "ip")),
-    call(166, "umask", Kind::Host(libc::SYS_umask, "i")),
-    call(167, "prctl", Kind::Own(tasks::prctl)),
-    call(168, "getcpu", Kind::Host(libc::SYS_getcpu, "ppp")),
-    call(169, "gettimeofday", Kind::Host(libc::SYS_gettimeofday, "pp")),
-    call(172, "getpid", Kind::Host(libc::SYS_getpid, "")),
-    call(173, "getppid", Kind::Host(libc::SYS_getppid, "")),
-    call(174, "getuid", Kind::Host(libc::SYS_getuid, "")),
-    call(175, "geteuid", Kind::Host(libc::SYS_geteuid, "")),
-    call(176, "getgid", Kind::Host(libc::SYS_getgid, "")),
-    call(177, "getegid", Kind::Host(libc::SYS_getegid, "")),
-    call(178, "gettid", Kind::Host(libc::SYS_gettid, "")),
-    call(179, "sysinfo", Kind::Host(libc::SYS_sysinfo, "p")),
-    call(186, "msgget", Kind::Host(libc::SYS_msgget, "ii")),
-    call(187, "msgctl", Kind::Host(libc::SYS_msgctl, "iip")),
-    call(188, "msgrcv", Kind::Host(libc::SYS_msgrcv, "ipiii")),
-    call(189, "msgsnd", Kind::Host(libc::SYS_msgsnd, "ipii")),
-    call(190, "semget", Kind::Host(libc::SYS_semget, "iii")),
-    call(193, "semop", Kind::Host(libc::SYS_semop, "ipi")),
-    call(194, "shmget", Kind::Host(libc::SYS_shmget, "iii")),
-    call(195, "shmctl", Kind::Host(libc::SYS_shmctl, "iip")),
-    call(198, "socket", Kind::Host(libc::SYS_socket, "iii")),
-    call(199, "socketpair", Kind::Host(libc::SYS_socketpair, "iiip")),
-    call(200, "bind", Kind::Host(libc::SYS_bind, "ipi")),
-    call(201, "listen", Kind::Host(libc::SYS_listen, "ii")),
-    call(202, "accept", Kind::Host(libc::SYS_accept, "ipp")),
-    call(203, "connect", Kind::Host(libc::SYS_connect, "ipi")),
-    call(204, "getsockname", Kind::Host(libc::SYS_getsockname, "ipp")),
-    call(205, "getpeername", Kind::Host(libc::SYS_getpeername, "ipp")),
-    call(206, "sendto", Kind::Host(libc::SYS_sendto, "ipiipi")),
-    call(207, "recvfrom", Kind::Host(libc::SYS_recvfrom, "ipiipp")),
-    call(208, "setsockopt", Kind::Host(libc::SYS_setsockopt, "iiipi")),
-    call(209, "getsockopt", Kind::Host(libc::SYS_getsockopt, "iiipp")),
-    call(210, "shutdown", Kind::Host(libc::SYS_shutdown, "ii")),
-    call(211, "sendmsg", Kind::Own(files::sendmsg)),
-    call(212, "recvmsg", Kind::Own(files::recvmsg)),
-    call(213, "readahead", Kind::Host(libc::SYS_readahead, "iii")),
-    call(214, "brk", Kind::Own(memory::brk)),
-    call(215, "munmap", Kind::Own(memory::munmap)),
-    call(216, "mremap", Kind::Own(memory::mremap)),
-    call(220, "clone", Kind::Own(tasks::clone)),
-    call(221, "execve", Kind::Own(tasks::execve)),
-    call(222, "mmap", Kind::Own(memory::mmap)),
-    call(223, "fadvise64", Kind::Host(libc::SYS_fadvise64, "iiii")),
-    call(226, "mprotect", Kind::Own(memory::mprotect)),
-    call(227, "msync", Kind::Host(libc::SYS_msync, "pii")),
-    call(228, "mlock", Kind::Host(libc::SYS_mlock, "pi")),
-    call(229, "munlock", Kind::Host(libc::SYS_munlock, "pi")),
-    call(230, "mlockall", Kind::Host(libc::SYS_mlockall, "i")),
-    call(231, "munlockall", Kind::Host(libc::SYS_munlockall, "")),
-    call(232, "mincore", Kind::Host(libc::SYS_mincore, "pip")),
-    call(233, "madvise", Kind::Own(memory::madvise)),
-    call(242, "accept4", Kind::Host(libc::SYS_accept4, "ippi")),
-    call(243, "recvmmsg", Kind::Own(tasks::no_such_call)),
-    call(260, "wait4", Kind::Host(libc::SYS_wait4, "ipip")),
-    call(261, "prlimit64", Kind::Host(libc::SYS_prlimit64, "iipp")),
-    call(267, "syncfs", Kind::Host(libc::SYS_syncfs, "i")),
-    call(269, "sendmmsg", Kind::Own(tasks::no_such_call)),
-    call(276, "renameat2", Kind::Host(libc::SYS_renameat2, "ililii")),
-    call(277, "seccomp", Kind::Own(tasks::no_such_call)),
-    call(278, "getrandom", Kind::Host(libc::SYS_getrandom, "pii")),
-    call(279, "memfd_create", Kind::Host(libc::SYS_memfd_create, "pi")),
-    call(281, "execveat", Kind::Own(tasks::no_such_call)),
-    call(282, "userfaultfd", Kind::Own(tasks::no_such_call)),
-    call(283, "membarrier", Kind::Host(libc::SYS_membarrier, "iii")),
-    call(284, "mlock2", Kind::Host(libc::SYS_mlock2, "pii")),
-    call(285, "copy_file_range", Kind::Host(libc::SYS_copy_file_range, "ipipii")),
-    call(286, "preadv2", Kind::Own(tasks::no_such_call)),
-    call(287, "pwritev2", Kind::Own(tasks::no_such_call)),
-    call(291, "statx", Kind::Own(files::statx)),
-    call(293, "rseq", Kind::Own(tasks::no_such_call)),
-    call(424, "pidfd_send_signal", Kind::Host(libc::SYS_pidfd_send_signal, "iipi")),
-    call(425, "io_uring_setup", Kind::Own(tasks::no_such_call)),
-    call(434, "pidfd_open", Kind::Host(libc::SYS_pidfd_open, "ii")),
-    call(435, "clone3", Kind::Own(tasks::clone3)),
-    call(436, "close_range", Kind::Host(libc::SYS_close_range, "iii")),
-    call(437, "openat2", Kind::Own(files::openat2)),
-    call(438, "pidfd_getfd", Kind::Host(libc::SYS_pidfd_getfd, "iii")),
-    call(439, "faccessat2", Kind::Host(libc::SYS_faccessat2, "isii")),
-    call(441, "epoll_pwait2", Kind::Own(tasks::no_such_call)),
-    call(444, "landlock_create_ruleset", Kind::Own(tasks::no_such_call)),
-    call(449, "futex_waitv", Kind::Own(tasks::no_such_call)),
-    call(452, "fchmodat2", Kind::Own(tasks::no_such_call)),
-    call(462, "mseal", Kind::Own(tasks::no_such_call)),
-    call(463, "setxattrat", Kind::Own(tasks::no_such_call)),
-];
+macro_rules! done {
+    ($name:ident host $host:ident) => {{
+        const { assert!(is_named(stringify!($host), stringify!($name)), "another call's host call") };
+        Done::Host(libc::$host)
+    }};
+    ($name:ident own $own:path) => {
+        Done::Own($own)
+    };
+    ($name:ident registers $own:path) => {
+        Done::Registers($own)
+    };
+    ($name:ident refused $error:ident) => {
+        Done::Refused(libc::$error)
+    };
+}
+
+macro_rules! calls {
+    ($($number:literal $name:ident $shape:literal $waits:expr, $how:ident $($what:ident)::+;)*) => {
+        static TABLE: &[Call] = &[$(Call {
+            number: $number,
+            name: stringify!($name),
+            shape: $shape,
+            waits: $waits,
+            done: done!($name $how $($what)::+),
+        }),*];
+    };
+}
+
+calls! {
+    5 setxattr "sppii" Restarts, host SYS_setxattr;
+    6 lsetxattr "lppii" Restarts, host SYS_lsetxattr;
+    7 fsetxattr "ippii" Restarts, host SYS_fsetxattr;
+    8 getxattr "sppi" Restarts, host SYS_getxattr;
+    9 lgetxattr "lppi" Restarts, host SYS_lgetxattr;
+    10 fgetxattr "ippi" Restarts, host SYS_fgetxattr;
+    11 listxattr "spi" Restarts, host SYS_listxattr;
+    12 llistxattr "lpi" Restarts, host SYS_llistxattr;
+    13 flistxattr "ipi" Restarts, host SYS_flistxattr;
+    14 removexattr "sp" Restarts, host SYS_removexattr;
+    15 lremovexattr "lp" Restarts, host SYS_lremovexattr;
+    16 fremovexattr "ip" Restarts, host SYS_fremovexattr;
+    17 getcwd "pi" Never, host SYS_getcwd;
+    19 eventfd2 "ii" Never, host SYS_eventfd2;
+    20 epoll_create1 "i" Never, host SYS_epoll_create1;
+    21 epoll_ctl "iiip" Never, own files::epoll_ctl;
+    22 epoll_pwait "ipiipi" Fails, own files::epoll_pwait;
+    23 dup "i" Never, host SYS_dup;
+    24 dup3 "iii" Restarts, host SYS_dup3;
+    25 fcntl "iia" Restarts, own files::fcntl;
+    26 inotify_init1 "i" Never, host SYS_inotify_init1;
+    27 inotify_add_watch "isi" Restarts, host SYS_inotify_add_watch;
+    28 inotify_rm_watch "ii" Never, host SYS_inotify_rm_watch;
+    29 ioctl "iia" Restarts, own files::ioctl;
+    32 flock "ii" Restarts, host SYS_flock;
+    33 mknodat "isii" Restarts, host SYS_mknodat;
+    34 mkdirat "isi" Restarts, host SYS_mkdirat;
+    35 unlinkat "ili" Restarts, host SYS_unlinkat;
+    36 symlinkat "pil" Restarts, host SYS_symlinkat;
+    37 linkat "ilili" Restarts, host SYS_linkat;
+    38 renameat "ilil" Restarts, host SYS_renameat;
+    43 statfs "sp" Restarts, host SYS_statfs;
+    44 fstatfs "ip" Restarts, host SYS_fstatfs;
+    45 truncate "si" Restarts, host SYS_truncate;
+    46 ftruncate "ii" Restarts, host SYS_ftruncate;
+    47 fallocate "iiii" Restarts, host SYS_fallocate;
+    48 faccessat "isi" Restarts, host SYS_faccessat;
+    49 chdir "s" Restarts, host SYS_chdir;
+    50 fchdir "i" Restarts, host SYS_fchdir;
+    51 chroot "s" Never, refused EPERM;
+    52 fchmod "ii" Restarts, host SYS_fchmod;
+    53 fchmodat "isi" Restarts, host SYS_fchmodat;
+    54 fchownat "isiii" Restarts, host SYS_fchownat;
+    55 fchown "iii" Restarts, host SYS_fchown;
+    56 openat "isii" Restarts, own files::openat;
+    57 close "i" Restarts, host SYS_close;
+    59 pipe2 "pi" Never, host SYS_pipe2;
+    61 getdents64 "ipi" Restarts, host SYS_getdents64;
+    62 lseek "iii" Never, host SYS_lseek;
+    63 read "ipi" Restarts, host SYS_read;
+    64 write "ipi" Restarts, host SYS_write;
+    65 readv "ipi" Restarts, own files::readv;
+    66 writev "ipi" Restarts, own files::writev;
+    67 pread64 "ipii" Restarts, host SYS_pread64;
+    68 pwrite64 "ipii" Restarts, host SYS_pwrite64;
+    69 preadv "ipiii" Restarts, own files::preadv;
+    70 pwritev "ipiii" Restarts, own files::pwritev;
+    71 sendfile "iipi" Restarts, host SYS_sendfile;
+    72 pselect6 "ippppp" Fails, own files::pselect6;
+    73 ppoll "pippi" Fails, host SYS_ppoll;
+    74 signalfd4 "ipii" Never, host SYS_signalfd4;
+    76 splice "ipipii" Restarts, host SYS_splice;
+    77 tee "iiii" Restarts, host SYS_tee;
+    78 readlinkat "ilpi" Restarts, own files::readlinkat;
+    79 newfstatat "ispi" Restarts, own files::newfstatat;
+    80 fstat "ip" Restarts, own files::fstat;
+    81 sync "" Restarts, host SYS_sync;
+    82 fsync "i" Restarts, host SYS_fsync;
+    83 fdatasync "i" Restarts, host SYS_fdatasync;
+    84 sync_file_range "iiii" Restarts, host SYS_sync_file_range;
+    85 timerfd_create "ii" Never, host SYS_timerfd_create;
+    86 timerfd_settime "iipp" Never, host SYS_timerfd_settime;
+    87 timerfd_gettime "ip" Never, host SYS_timerfd_gettime;
+    88 utimensat "ispi" Restarts, host SYS_utimensat;
+    90 capget "pp" Never, host SYS_capget;
+    91 capset "pp" Never, host SYS_capset;
+    92 personality "i" Never, host SYS_personality;
+    93 exit "i" Never, own tasks::exit;
+    94 exit_group "i" Never, own tasks::exit_group;
+    95 waitid "iipip" Restarts, host SYS_waitid;
+    96 set_tid_address "p" Never, own tasks::set_tid_address;
+    97 unshare "i" Never, host SYS_unshare;
+    98 futex "piiapi" Chooses(tasks::futex_restarts), own tasks::futex;
+    99 set_robust_list "pi" Never, own tasks::set_robust_list;
+    100 get_robust_list "ipp" Never, own tasks::get_robust_list;
+    101 nanosleep "pp" Fails, host SYS_nanosleep;
+    102 getitimer "ip" Never, host SYS_getitimer;
+    103 setitimer "ipp" Never, host SYS_setitimer;
+    107 timer_create "ipp" Never, host SYS_timer_create;
+    108 timer_gettime "ip" Never, host SYS_timer_gettime;
+    109 timer_getoverrun "i" Never, host SYS_timer_getoverrun;
+    110 timer_settime "iipp" Never, host SYS_timer_settime;
+    111 timer_delete "i" Never, host SYS_timer_delete;
+    112 clock_settime "ip" Never, host SYS_clock_settime;
+    113 clock_gettime "ip" Never, host SYS_clock_gettime;
+    114 clock_getres "ip" Never, host SYS_clock_getres;
+    115 clock_nanosleep "iipp" Fails, host SYS_clock_nanosleep;
+    116 syslog "ipi" Never, refused EPERM;
+    117 ptrace "iiaa" Never, refused EPERM;
+    118 sched_setparam "ip" Never, host SYS_sched_setparam;
+    119 sched_setscheduler "iip" Never, host SYS_sched_setscheduler;
+    120 sched_getscheduler "i" Never, host SYS_sched_getscheduler;
+    121 sched_getparam "ip" Never, host SYS_sched_getparam;
+    122 sched_setaffinity "iip" Never, host SYS_sched_setaffinity;
+    123 sched_getaffinity "iip" Never, host SYS_sched_getaffinity;
+    124 sched_yield "" Never, host SYS_sched_yield;
+    125 sched_get_priority_max "i" Never, host SYS_sched_get_priority_max;
+    126 sched_get_priority_min "i" Never, host SYS_sched_get_priority_min;
+    127 sched_rr_get_interval "ip" Never, host SYS_sched_rr_get_interval;
+    129 kill "ii" Never, host SYS_kill;
+    130 tkill "ii" Never, host SYS_tkill;
+    131 tgkill "iii" Never, host SYS_tgkill;
+    132 sigaltstack "pp" Never, own tasks::sigaltstack;
+    133 rt_sigsuspend "pi" ForSignals, host SYS_rt_sigsuspend;
+    134 rt_sigaction "ippi" Never, own tasks::rt_sigaction;
+    135 rt_sigprocmask "ippi" Never, own tasks::rt_sigprocmask;
+    136 rt_sigpending "pi" Never, host SYS_rt_sigpending;
+    137 rt_sigtimedwait "pppi" ForSignals, host SYS_rt_sigtimedwait;
+    138 rt_sigqueueinfo "iip" Never, host SYS_rt_sigqueueinfo;
+    139 rt_sigreturn "" Never, registers tasks::rt_sigreturn;
+    140 setpriority "iii" Never, host SYS_setpriority;
+    141 getpriority "ii" Never, host SYS_getpriority;
+    143 setregid "ii" Never, host SYS_setregid;
+    144 setgid "i" Never, host SYS_setgid;
+    145 setreuid "ii" Never, host SYS_setreuid;
+    146 setuid "i" Never, host SYS_setuid;
+    147 setresuid "iii" Never, host SYS_setresuid;
+    148 getresuid "ppp" Never, host SYS_getresuid;
+    149 setresgid "iii" Never, host SYS_setresgid;
+    150 getresgid "ppp" Never, host SYS_getresgid;
+    151 setfsuid "i" Never, host SYS_setfsuid;
+    152 setfsgid "i" Never, host SYS_setfsgid;
+    153 times "p" Never, host SYS_times;
+    154 setpgid "ii" Never, host SYS_setpgid;
+    155 getpgid "i" Never, host SYS_getpgid;
+    156 getsid "i" Never, host SYS_getsid;
+    157 setsid "" Never, host SYS_setsid;
+    158 getgroups "ip" Never, host SYS_getgroups;
+    159 setgroups "ip" Never, host SYS_setgroups;
+    160 uname "p" Never, own tasks::uname;
+    161 sethostname "pi" Never, host SYS_sethostname;
+    163 getrlimit "ip" Never, host SYS_getrlimit;
+    164 setrlimit "ip" Never, host SYS_setrlimit;
+    165 getrusage "ip" Never, host SYS_getrusage;
+    166 umask "i" Never, host SYS_umask;
+    167 prctl "iaaaa" Never, own tasks::prctl;
+    168 getcpu "ppp" Never, host SYS_getcpu;
+    169 gettimeofday "pp" Never, host SYS_gettimeofday;
+    172 getpid "" Never, host SYS_getpid;
+    173 getppid "" Never, host SYS_getppid;
+    174 getuid "" Never, host SYS_getuid;
+    175 geteuid "" Never, host SYS_geteuid;
+    176 getgid "" Never, host SYS_getgid;
+    177 getegid "" Never, host SYS_getegid;
+    178 gettid "" Never, host SYS_gettid;
+    179 sysinfo "p" Never, host SYS_sysinfo;
+    186 msgget "ii" Never, host SYS_msgget;
+    187 msgctl "iip" Never, host SYS_msgctl;
+    188 msgrcv "ipiii" Fails, host SYS_msgrcv;
+    189 msgsnd "ipii" Fails, host SYS_msgsnd;
+    190 semget "iii" Never, host SYS_semget;
+    193 semop "ipi" Fails, host SYS_semop;
+    194 shmget "iii" Never, host SYS_shmget;
+    195 shmctl "iip" Never, host SYS_shmctl;
+    198 socket "iii" Never, host SYS_socket;
+    199 socketpair "iiip" Never, host SYS_socketpair;
+    200 bind "ipi" Never, host SYS_bind;
+    201 listen "ii" Never, host SYS_listen;
+    202 accept "ipp" Restarts, host SYS_accept;
+    203 connect "ipi" Restarts, host SYS_connect;
+    204 getsockname "ipp" Never, host SYS_getsockname;
+    205 getpeername "ipp" Never, host SYS_getpeername;
+    206 sendto "ipiipi" Restarts, host SYS_sendto;
+    207 recvfrom "ipiipp" Restarts, host SYS_recvfrom;
+    208 setsockopt "iiipi" Never, host SYS_setsockopt;
+    209 getsockopt "iiipp" Never, host SYS_getsockopt;
+    210 shutdown "ii" Never, host SYS_shutdown;
+    211 sendmsg "ipi" Restarts, own files::sendmsg;
+    212 recvmsg "ipi" Restarts, own files::recvmsg;
+    213 readahead "iii" Restarts, host SYS_readahead;
+    214 brk "p" Never, own memory::brk;
+    215 munmap "pi" Never, own memory::munmap;
+    216 mremap "piiip" Never, own memory::mremap;
+    220 clone "ipppp" Never, own tasks::clone;
+    221 execve "spp" Restarts, own tasks::execve;
+    222 mmap "piiiii" Never, own memory::mmap;
+    223 fadvise64 "iiii" Restarts, host SYS_fadvise64;
+    226 mprotect "pii" Never, own memory::mprotect;
+    227 msync "pii" Restarts, host SYS_msync;
+    228 mlock "pi" Restarts, host SYS_mlock;
+    229 munlock "pi" Never, host SYS_munlock;
+    230 mlockall "i" Never, host SYS_mlockall;
+    231 munlockall "" Never, host SYS_munlockall;
+    232 mincore "pip" Never, host SYS_mincore;
+    233 madvise "pii" Never, own memory::madvise;
+    242 accept4 "ippi" Restarts, host SYS_accept4;
+    243 recvmmsg "ipiip" Never, refused ENOSYS;
+    260 wait4 "ipip" Restarts, host SYS_wait4;
+    261 prlimit64 "iipp" Never, host SYS_prlimit64;
+    267 syncfs "i" Restarts, host SYS_syncfs;
+    269 sendmmsg "ipii" Never, refused ENOSYS;
+    276 renameat2 "ililii" Restarts, host SYS_renameat2;
+    277 seccomp "iip" Never, refused ENOSYS;
+    278 getrandom "pii" Restarts, host SYS_getrandom;
+    279 memfd_create "pi" Never, host SYS_memfd_create;
+    281 execveat "isppi" Never, refused ENOSYS;
+    282 userfaultfd "i" Never, refused ENOSYS;
+    283 membarrier "iii" Never, host SYS_membarrier;
+    284 mlock2 "pii" Restarts, host SYS_mlock2;
+    285 copy_file_range "ipipii" Restarts, host SYS_copy_file_range;
+    286 preadv2 "ipiiii" Never, refused ENOSYS;
+    287 pwritev2 "ipiiii" Never, refused ENOSYS;
+    291 statx "isiip" Restarts, own files::statx;
+    293 rseq "piii" Never, refused ENOSYS;
+    424 pidfd_send_signal "iipi" Never, host SYS_pidfd_send_signal;
+    425 io_uring_setup "ip" Never, refused ENOSYS;
+    434 pidfd_open "ii" Never, host SYS_pidfd_open;
+    435 clone3 "pi" Never, own tasks::clone3;
+    436 close_range "iii" Restarts, host SYS_close_range;
+    437 openat2 "ispi" Restarts, own files::openat2;
+    438 pidfd_getfd "iii" Never, host SYS_pidfd_getfd;
+    439 faccessat2 "isii" Restarts, host SYS_faccessat2;
+    441 epoll_pwait2 "ipippi" Never, refused ENOSYS;
+    444 landlock_create_ruleset "pii" Never, refused ENOSYS;
+    449 futex_waitv "piipi" Never, refused ENOSYS;
+    452 fchmodat2 "isii" Never, refused ENOSYS;
+    462 mseal "pii" Never, refused ENOSYS;
+    463 setxattrat "isippi" Never, refused ENOSYS;
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use std::io::Write as _;
 
     #[test]
-    fn the_table_is_sorted_and_shapes_are_letters() {
-        assert!(TABLE.windows(2).all(|w| w[0].number < w[1].number));
+    fn every_row_is_consistent_with_itself_and_the_others() {
+        assert!(TABLE.windows(2).all(|w| w[0].number < w[1].number), "numbers ascend");
+        let names: BTreeSet<_> = TABLE.iter().map(|c| c.name).collect();
+        assert_eq!(names.len(), TABLE.len(), "names are unique");
         for call in TABLE {
-            if let Kind::Host(_, shape) = call.kind {
-                assert!(
-                    shape.len() <= 6 && shape.bytes().all(|b| b"ipsl".contains(&b)),
-                    "{}",
-                    call.name
-                );
-            }
+            let kinds = match call.done {
+                Done::Host(_) => "ipsl",
+                _ => "ipsla",
+            };
+            let known = call.shape.chars().all(|kind| kinds.contains(kind));
+            assert!(known && call.shape.len() <= 6, "{}: {}", call.name, call.shape);
+            let waits = !matches!(call.waits, Never);
+            let (at_once, chooses) = match call.done {
+                Done::Refused(error) => (error > 0, false),
+                Done::Registers(_) => (true, false),
+                Done::Host(_) => (false, false),
+                Done::Own(_) => (false, true),
+            };
+            assert!(!(waits && at_once), "{} is done at once and waits", call.name);
+            let chosen = matches!(call.waits, Chooses(_));
+            assert!(chooses || !chosen, "{}: nobody here chooses", call.name);
+            assert!(std::ptr::eq(find(call.number).unwrap(), call), "{}", call.name);
+        }
+    }
+
+    #[test]
+    fn names_of_host_calls_are_compared_whole() {
+        assert!(is_named("SYS_read", "read"));
+        for (constant, name) in [("SYS_readv", "read"), ("SYS_read", "readv"), ("SYS_dup", "tee")] {
+            assert!(!is_named(constant, name), "{constant} {name}");
+        }
+    }
+
+    /// Numbers of the kernel's generic table, by name.
+    fn generic(header: &str) -> Vec<(&str, u64)> {
+        let defined = header.lines().filter_map(|l| {
+            let rest = l.strip_prefix("#define __NR_").or(l.strip_prefix("#define __NR3264_"))?;
+            let (name, number) = rest.split_once(char::is_whitespace)?;
+            let name = if name == "fstatat" { "newfstatat" } else { name };
+            Some((name, number.trim().parse().ok()?))
+        });
+        defined.collect()
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_kernels_generic_table() {
+        const HEADER: &str = "/usr/include/asm-generic/unistd.h";
+        let Ok(header) = std::fs::read_to_string(HEADER) else {
+            let why = format!("NOT COMPARED: {HEADER} is missing (package linux-libc-dev)");
+            return writeln!(std::io::stderr(), "{why}").unwrap();
+        };
+        let generic = generic(&header);
+        assert!(generic.len() > 300, "{HEADER} was read: {} numbers", generic.len());
+        let last = generic.iter().map(|g| g.1).max().unwrap();
+        for call in TABLE {
+            let number = generic.iter().find(|(name, _)| *name == call.name).map(|g| g.1);
+            // A header older than the call has no number for it.
+            let newer = number.is_none() && call.number >= last;
+            assert!(newer || number == Some(call.number), "{}: {number:?}", call.name);
         }
     }
 }

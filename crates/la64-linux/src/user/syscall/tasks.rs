@@ -7,6 +7,7 @@ use super::super::signal::{self, SS_DISABLE};
 use super::super::thread::Thread;
 use super::files::string;
 use super::{Args, err, pass};
+use littoral_base::mutant;
 use std::ffi::CString;
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,14 +25,6 @@ const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const FUTEX_WAKE: u64 = 1;
 const SCRIPTS_MAX: usize = 4;
-
-pub(super) fn no_such_call(_: &mut Thread, _: &Args) -> i64 {
-    err(libc::ENOSYS)
-}
-
-pub(super) fn not_permitted(_: &mut Thread, _: &Args) -> i64 {
-    err(libc::EPERM)
-}
 
 pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
     thread.ended = true;
@@ -79,6 +72,16 @@ pub(super) fn get_robust_list(thread: &mut Thread, args: &Args) -> i64 {
         .store(len_at, robust::HEAD_LEN)
         .and_then(|()| window.store(head_at, found.robust_list.load(Ordering::Acquire)));
     stored.map_or(err(libc::EFAULT), |()| 0)
+}
+
+/// Whether an operation on a futex begins again after a handler with `SA_RESTART`: a wait with a
+/// timeout does not, because its time would begin again too.
+pub(super) fn futex_restarts(args: &Args) -> bool {
+    const WAIT: u64 = 0;
+    const WAIT_BITSET: u64 = 9;
+    let waits = [WAIT, WAIT_BITSET].contains(&(args[1] & 0x7f));
+    let is_timed = args[3] != 0 && !mutant!("la64_timed_futex_wait_restarts");
+    !(waits && is_timed)
 }
 
 pub(super) fn futex(thread: &mut Thread, args: &Args) -> i64 {
@@ -181,9 +184,8 @@ pub(super) fn rt_sigprocmask(thread: &mut Thread, args: &Args) -> i64 {
     0
 }
 
-pub(super) fn rt_sigreturn(thread: &mut Thread, _: &Args) -> i64 {
+pub(super) fn rt_sigreturn(thread: &mut Thread) {
     signal::sigreturn(thread);
-    0
 }
 
 /// What `clone` and `clone3` ask for.
@@ -307,11 +309,12 @@ fn fork(thread: &mut Thread, birth: Birth) -> i64 {
     let space = lock(&process.space);
     let actions = lock(&process.actions);
     let mut threads = lock(&process.threads);
+    let unknown = lock(&process.unknown);
     let pid = raw::fork();
     if pid == 0 {
         threads.retain(|t| std::sync::Arc::ptr_eq(t, &thread.pending));
     }
-    drop((space, actions, threads));
+    drop((space, actions, threads, unknown));
     if pid == 0 {
         // The child keeps the writer open, close-on-exec, to its end.
         std::mem::forget(wait);
