@@ -31,8 +31,9 @@ pub(crate) use graph::{
 };
 pub(crate) use heap::{HeapCommand, HeapCreateArgs, PoolArgs};
 pub(crate) use kv::{
-    BenchKvArgs, KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvLoadArgs, KvPutArgs,
-    KvRepairArgs, KvRestoreArgs, KvScanArgs, MachineVerb, ReproZbtreeArgs, ZonesArgs,
+    BenchKvArgs, KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvKeyArgs, KvLoadArgs,
+    KvOpenArgs, KvPutArgs, KvRepairArgs, KvRestoreArgs, KvScanArgs, MachineVerb, ReproZbtreeArgs,
+    ZonesArgs,
 };
 pub(crate) use machine::MachineArgs;
 pub(crate) use report::{CompletionsArgs, ReportArgs};

@@ -11,12 +11,12 @@ use std::path::Path;
 
 use littoral::Machine;
 use littoral::base::error::Class;
-use littoral::kv::{self, Access, Engine, Kv, New, padded};
+use littoral::kv::{self, Access, Engine, Kv, New, Opening, padded};
 use serde_json::{Value, json};
 
 use crate::args::{
-    KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvLoadArgs, KvPutArgs, KvRepairArgs,
-    KvRestoreArgs, KvScanArgs,
+    KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvKeyArgs, KvLoadArgs, KvOpenArgs, KvPutArgs,
+    KvRepairArgs, KvRestoreArgs, KvScanArgs,
 };
 use crate::failure::{Failure, Outcome};
 use crate::out;
@@ -30,18 +30,20 @@ pub(crate) fn run(command: &KvCommand) -> Outcome {
         KvCommand::Create(args) => create(args),
         KvCommand::Load(args) => load(args),
         KvCommand::Put(args) => put(args),
-        KvCommand::Get(args) => get(&args.dir, &args.key),
-        KvCommand::Del(args) => delete(&args.dir, &args.key),
+        KvCommand::Get(args) => get(args),
+        KvCommand::Del(args) => delete(args),
         KvCommand::Scan(args) => scan(args),
         KvCommand::Dump(args) => dump(args),
-        KvCommand::Stats(args) => {
-            out::show(args.shown.format, &stats(&kv::open(&args.dir, Access::Read)?))
-        }
+        KvCommand::Stats(args) => show_stats(args),
         KvCommand::Check(args) => check(args),
         KvCommand::Repair(args) => repair(args),
         KvCommand::Backup(args) => backup(args),
         KvCommand::Restore(args) => restore(args),
     }
+}
+
+fn opening(args: &KvOpenArgs, access: Access) -> Opening {
+    Opening { access, memory_bytes: args.cache.0, waits: args.wait }
 }
 
 fn create(args: &KvCreateArgs) -> Outcome {
@@ -77,7 +79,7 @@ fn load(args: &KvLoadArgs) -> Outcome {
         let opened = OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|e| cannot("append to", path, &e))
     };
-    let mut store = kv::open(&args.dir, Access::Write)?;
+    let mut store = kv::open(&args.dir, opening(&args.opened, Access::Write))?;
     let mut ack = args.ack.as_ref().map(open).transpose()?;
     let ack = ack.as_mut().map(|file| file as &mut dyn Write);
     let loaded = store.load(input, &args.input.display().to_string(), ack)?;
@@ -100,7 +102,7 @@ fn field(text: &str, bytes: usize, what: &str) -> Result<Vec<u8>, Failure> {
 }
 
 fn put(args: &KvPutArgs) -> Outcome {
-    let mut store = kv::open(&args.dir, Access::Write)?;
+    let mut store = kv::open(&args.dir, opening(&args.opened, Access::Write))?;
     let shape = *store.index().shape();
     let key = field(&args.key, shape.key_bytes, "key")?;
     let value = field(&args.value, shape.value_bytes, "value")?;
@@ -112,19 +114,19 @@ fn absent(key: &str) -> Failure {
     Failure::new(Class::Negative, format!("no record has the key {key}"))
 }
 
-fn get(dir: &Path, key: &str) -> Outcome {
-    let store = kv::open(dir, Access::Read)?;
-    let found = store.get(&field(key, store.index().shape().key_bytes, "key")?)?;
-    let value = found.ok_or_else(|| absent(key))?;
+fn get(args: &KvKeyArgs) -> Outcome {
+    let store = kv::open(&args.dir, opening(&args.opened, Access::Read))?;
+    let found = store.get(&field(&args.key, store.index().shape().key_bytes, "key")?)?;
+    let value = found.ok_or_else(|| absent(&args.key))?;
     out::bytes(&[shown(&value), b"\n"].concat())
 }
 
-fn delete(dir: &Path, key: &str) -> Outcome {
-    let mut store = kv::open(dir, Access::Write)?;
-    let bytes = field(key, store.index().shape().key_bytes, "key")?;
+fn delete(args: &KvKeyArgs) -> Outcome {
+    let mut store = kv::open(&args.dir, opening(&args.opened, Access::Write))?;
+    let bytes = field(&args.key, store.index().shape().key_bytes, "key")?;
     let is_deleted = store.delete(&bytes)?;
     store.close()?;
-    if is_deleted { Ok(()) } else { Err(absent(key)) }
+    if is_deleted { Ok(()) } else { Err(absent(&args.key)) }
 }
 
 /// Bytes without the zeros that pad them.
@@ -134,14 +136,14 @@ fn shown(bytes: &[u8]) -> &[u8] {
 }
 
 fn scan(args: &KvScanArgs) -> Outcome {
-    let store = kv::open(&args.dir, Access::Read)?;
+    let store = kv::open(&args.dir, opening(&args.opened, Access::Read))?;
     let bytes = store.index().shape().key_bytes;
     let bound = |k: &Option<String>| k.as_deref().map(|k| field(k, bytes, "key")).transpose();
     print(&store, bound(&args.from)?.as_deref(), bound(&args.to)?.as_deref())
 }
 
 fn dump(args: &KvAtArgs) -> Outcome {
-    print(&kv::open(&args.dir, Access::Read)?, None, None)
+    print(&kv::open(&args.dir, opening(&args.opened, Access::Read))?, None, None)
 }
 
 fn print(store: &Kv, from: Option<&[u8]>, to: Option<&[u8]>) -> Outcome {
@@ -157,6 +159,11 @@ fn print(store: &Kv, from: Option<&[u8]>, to: Option<&[u8]>) -> Outcome {
         Some(failure) => Err(failure),
         None => out::bytes(&text),
     }
+}
+
+fn show_stats(args: &KvAtArgs) -> Outcome {
+    let store = kv::open(&args.dir, opening(&args.opened, Access::Read))?;
+    out::show(args.shown.format, &stats(&store))
 }
 
 fn stats(store: &Kv) -> Value {
@@ -180,7 +187,7 @@ fn stats(store: &Kv) -> Value {
 }
 
 fn check(args: &KvAtArgs) -> Outcome {
-    let store = kv::open(&args.dir, Access::Read)?;
+    let store = kv::open(&args.dir, opening(&args.opened, Access::Read))?;
     let pages = store.check()?;
     let notes = store.index().store_ref().notes();
     let sentence = match notes.len() {
@@ -248,7 +255,7 @@ fn repair(args: &KvRepairArgs) -> Outcome {
 }
 
 fn backup(args: &KvBackupArgs) -> Outcome {
-    let records = kv::backup(&args.src, &args.file)?;
+    let records = kv::backup(&args.src, &args.file, opening(&args.opened, Access::Read))?;
     let value = json!({
         "schema": "littoral.kv.backup/1",
         "records_count": records,

@@ -1,4 +1,4 @@
-//! A file that this process has locked for itself.
+//! A file that this process has locked for itself, or shares with other readers.
 //!
 //! Invariants
 //! - The lock is an advisory one on the open file (flock). It is given back when the [`OwnedFile`]
@@ -29,6 +29,14 @@ impl OwnedFile {
     /// `WOULDBLOCK` when it is locked, else what the system says.
     pub(crate) fn exclusive(file: File) -> Result<OwnedFile, Errno> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map(|()| Self::of_this_process(file))
+    }
+
+    /// Locks `file` together with others that only read it.
+    ///
+    /// # Errors
+    /// As [`OwnedFile::exclusive`].
+    pub(crate) fn shared(file: File) -> Result<OwnedFile, Errno> {
+        flock(&file, FlockOperation::NonBlockingLockShared).map(|()| Self::of_this_process(file))
     }
 
     fn of_this_process(file: File) -> OwnedFile {

@@ -13,6 +13,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::{ZoneKind, ZonedDevice};
+use littoral_store::MEMORY_BYTES;
 use littoral_store::gc::{self, Relocate};
 use littoral_store::pages::Pages;
 use littoral_store::room::Demand;
@@ -200,7 +201,16 @@ impl<D: ZonedDevice> Index<D> {
     /// # Errors
     /// `Kind::Foreign` for another medium, engine or format; `Kind::Corrupt`; `Kind::Io`.
     pub fn open(dev: D) -> Result<Index<D>> {
-        let (mut index, live) = Index::find(dev)?;
+        Index::open_within(dev, MEMORY_BYTES)
+    }
+
+    /// As [`Index::open`], with a limit on the pages in memory
+    /// ([`littoral_store::store::Store::set_memory`]).
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub fn open_within(dev: D, memory_bytes: u64) -> Result<Index<D>> {
+        let (mut index, live) = Index::find(dev, memory_bytes)?;
         index.store_mut().recovered(&live)?;
         Ok(index)
     }
@@ -210,14 +220,24 @@ impl<D: ZonedDevice> Index<D> {
     /// # Errors
     /// As [`Index::open`].
     pub fn open_to_read(dev: D) -> Result<Index<D>> {
-        let (mut index, live) = Index::find(dev)?;
+        Index::open_to_read_within(dev, MEMORY_BYTES)
+    }
+
+    /// As [`Index::open_to_read`], with a limit on the pages in memory.
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub fn open_to_read_within(dev: D, memory_bytes: u64) -> Result<Index<D>> {
+        let (mut index, live) = Index::find(dev, memory_bytes)?;
         index.store_mut().opened_to_read(&live)?;
         Ok(index)
     }
 
     /// The index as the redo log leaves it, and its pages.
-    fn find(dev: D) -> Result<(Index<D>, BTreeSet<Lba>)> {
-        let (tree, shape) = Index::tree(Store::open(dev)?)?;
+    fn find(dev: D, memory_bytes: u64) -> Result<(Index<D>, BTreeSet<Lba>)> {
+        let mut store = Store::open(dev)?;
+        store.set_memory(memory_bytes);
+        let (tree, shape) = Index::tree(store)?;
         let live = match &tree {
             Tree::Zb(t) => t.reachable()?,
             Tree::Cow(t) => t.reachable()?,

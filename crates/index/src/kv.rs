@@ -17,6 +17,7 @@ use littoral_store::store::{Durability, StoreCounts};
 
 use crate::index::{Engine, Index};
 use crate::layout::Shape;
+pub use crate::opening::Opening;
 use crate::zb::Direction;
 use crate::{Error, Kind, Result};
 
@@ -165,19 +166,21 @@ impl Kv {
     ///
     /// # Errors
     /// `Kind::Busy` when another process has it, `Kind::Foreign`, `Kind::Corrupt`, `Kind::Io`.
-    pub fn open(dir: &Path, access: Access) -> Result<Kv> {
-        let device = FileDevice::open(&dir.join("zones")).map_err(device_error)?;
-        Kv::open_on(Box::new(device), access).map_err(|e| e.in_context(dir.display()))
+    pub fn open(dir: &Path, opening: impl Into<Opening>) -> Result<Kv> {
+        let opening = opening.into();
+        let device = opening.file(dir, &dir.join("zones"))?;
+        Kv::open_on(Box::new(device), opening).map_err(|e| e.in_context(dir.display()))
     }
 
     /// Opens a device's index.
     ///
     /// # Errors
     /// `Kind::Foreign` when the device holds no index, `Kind::Corrupt`, `Kind::Io`.
-    pub fn open_on(device: AnyZoned, access: Access) -> Result<Kv> {
-        let index = match access {
-            Access::Read => Index::open_to_read(device),
-            Access::Write => Index::open(device),
+    pub fn open_on(device: AnyZoned, opening: impl Into<Opening>) -> Result<Kv> {
+        let opening = opening.into();
+        let index = match opening.access {
+            Access::Read => Index::open_to_read_within(device, opening.memory_bytes),
+            Access::Write => Index::open_within(device, opening.memory_bytes),
         };
         index.map(|index| Kv { index })
     }

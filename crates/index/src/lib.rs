@@ -5,7 +5,7 @@
 //! - [`cow`]: the copy-on-write B+-tree that it is measured against.
 //! - [`index`]: either tree on a store: room kept, zones collected, power cuts survived.
 //! - [`inspect`]: which pages a tree can have written; asked once of each page read.
-//! - [`kv`]: an index in a directory, as the command line uses it.
+//! - [`kv`]: an index in a directory, as the command line uses it; [`opening`]: whose turn it is.
 //! - [`salvage`]: what can be saved of a damaged store; [`backup`]: a store at rest as one file.
 //! - [`damage`]: flipped bits and crafted pages, and the judge of what a store answers.
 //! - [`torture`]: power cuts at every kind of moment.
@@ -24,6 +24,7 @@ pub mod index;
 pub mod inspect;
 pub mod kv;
 pub mod layout;
+pub mod opening;
 pub mod salvage;
 pub mod torture;
 pub mod zb;

@@ -27,7 +27,7 @@ use littoral_device::zoned::file::FileDevice;
 pub use littoral_index::backup::Backup;
 pub use littoral_index::index::Engine;
 use littoral_index::kv::AnyZoned;
-pub use littoral_index::kv::{Access, Kv, Options, Stats, device_error, padded};
+pub use littoral_index::kv::{Access, Kv, Opening, Options, Stats, device_error, padded};
 use littoral_index::salvage::salvage;
 pub use littoral_index::salvage::{Missing, Salvage};
 use littoral_index::{Error, Kind, Result};
@@ -98,21 +98,25 @@ pub fn create(dir: &Path, new: &New) -> Result<Kv> {
 /// # Errors
 /// `Kind::Io` when there is none, `Kind::Busy` when another process has it, `Kind::Foreign`,
 /// `Kind::Corrupt`.
-pub fn open(dir: &Path, access: Access) -> Result<Kv> {
-    log::info!("opening the store of {} ({access:?})", dir.display());
+pub fn open(dir: &Path, opening: impl Into<Opening>) -> Result<Kv> {
+    let opening = opening.into();
+    log::info!("opening the store of {} ({:?})", dir.display(), opening.access);
     let pointer = dir.join(DEVICE_FILE);
     if pointer.exists() {
         let machine = Machine::open(Some(&pointer)).map_err(device_error)?;
         let device = only_zoned(&machine)?;
-        let opened = machine.open_zoned(&device.name).map_err(device_error)?;
-        return Kv::open_on(opened, access).map_err(|e| e.in_context(dir.display()));
+        let opened = match (&device.medium, opening.access) {
+            (Medium::File(path), Access::Read) => Box::new(opening.file(dir, path)?),
+            _ => opening.device(dir, || machine.open_zoned(&device.name))?,
+        };
+        return Kv::open_on(opened, opening).map_err(|e| e.in_context(dir.display()));
     }
     if !dir.join("zones").exists() {
         let at = dir.display();
         let text = format!("{at}: no store here; make one with `littoral kv create {at}`");
         return Err(Error::new(Kind::Io, text));
     }
-    Kv::open(dir, access)
+    Kv::open(dir, opening)
 }
 
 /// Writes what can be read of the damaged store in `src` into a new one for the directory `dst`,
@@ -162,8 +166,9 @@ fn open_damaged(dir: &Path) -> Result<(AnyZoned, Vec<String>)> {
 /// # Errors
 /// `Kind::Busy` when the file exists or the store is in use; `Kind::Corrupt` when part of the store
 /// is damaged; `Kind::Io`.
-pub fn backup(dir: &Path, path: &Path) -> Result<u64> {
-    littoral_index::backup::write(&open(dir, Access::Read)?, path)
+pub fn backup(dir: &Path, path: &Path, opening: impl Into<Opening>) -> Result<u64> {
+    let opening = Opening { access: Access::Read, ..opening.into() };
+    littoral_index::backup::write(&open(dir, opening)?, path)
 }
 
 /// Makes a store for the directory `dst` from a backup, laid out by `new`; how many records.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use littoral::base::units::PerSecond;
+use littoral::base::units::{Bytes, PerSecond};
 
 use super::{ReproArgs, ShownArgs};
 
@@ -56,6 +56,17 @@ pub(crate) struct KvCreateArgs {
     pub(crate) shown: ShownArgs,
 }
 
+/// How a store is opened.
+#[derive(Debug, Args)]
+pub(crate) struct KvOpenArgs {
+    /// Wait while another process has the store, instead of ending with code 3
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Memory for pages of the store
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) cache: Bytes,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct KvRepairArgs {
     /// The damaged store's directory; nothing in it is changed
@@ -79,6 +90,8 @@ pub(crate) struct KvBackupArgs {
     /// The file to write; one that exists is refused
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) opened: KvOpenArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
@@ -111,6 +124,8 @@ pub(crate) struct KvLoadArgs {
     pub(crate) ack: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
+    #[command(flatten)]
+    pub(crate) opened: KvOpenArgs,
 }
 
 #[derive(Debug, Args)]
@@ -124,6 +139,8 @@ pub(crate) struct KvPutArgs {
     /// The value
     #[arg(value_name = "V")]
     pub(crate) value: String,
+    #[command(flatten)]
+    pub(crate) opened: KvOpenArgs,
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +151,8 @@ pub(crate) struct KvKeyArgs {
     /// The key
     #[arg(value_name = "K")]
     pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) opened: KvOpenArgs,
 }
 
 #[derive(Debug, Args)]
@@ -147,6 +166,8 @@ pub(crate) struct KvScanArgs {
     /// The key to stop before
     #[arg(value_name = "TO")]
     pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) opened: KvOpenArgs,
 }
 
 #[derive(Debug, Args)]
@@ -156,6 +177,8 @@ pub(crate) struct KvAtArgs {
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
+    #[command(flatten)]
+    pub(crate) opened: KvOpenArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,7 +3,8 @@
 //! `sparse.rs` has the bytes of header and zone records.
 //!
 //! - Lifecycle: [`FileDevice::create`] refuses a path that exists; [`FileDevice::open`] refuses by
-//!   name what it did not write, and locks the file, so a device has one owner.
+//!   name what it did not write, and locks the file, so a device has one owner, or any number of
+//!   readers ([`FileDevice::open_to_read`]).
 //! - Fault model: the data of a write reach the page cache before the zone's record does, and a
 //!   reset's record before its blocks are dropped, so a process killed at any moment leaves a
 //!   device that a drive could be in. Loss of power may undo whatever no flush has covered; a
@@ -140,6 +141,19 @@ impl FileDevice {
     pub fn open(path: &Path) -> Result<FileDevice> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(|e| unopened(path, e))?;
+        FileDevice::over_file(lock(file, path)?, path, Reading::Strict).map(|(device, _)| device)
+    }
+
+    /// Opens a device to read it, beside others that only read. Permission to write the file is not
+    /// needed; every write, reset and finish fails.
+    ///
+    /// # Errors
+    /// As [`FileDevice::open`]; `Kind::Busy` when an owner may write.
+    pub fn open_to_read(path: &Path) -> Result<FileDevice> {
+        let file = File::open(path).map_err(|e| unopened(path, e))?;
+        let is_alone = mutant!("zoned_readers_exclude_each_other");
+        let locked = if is_alone { OwnedFile::exclusive(file) } else { OwnedFile::shared(file) };
+        let file = locked.map_err(|e| busy(path, e))?;
         FileDevice::over_file(file, path, Reading::Strict).map(|(device, _)| device)
     }
 
@@ -152,12 +166,16 @@ impl FileDevice {
     /// header can be corrected, `Kind::Busy`, `Kind::Io`.
     pub fn open_damaged(path: &Path) -> Result<(FileDevice, Vec<String>)> {
         let file = File::open(path).map_err(|e| unopened(path, e))?;
+        let file = OwnedFile::shared(file).map_err(|e| busy(path, e))?;
         FileDevice::over_file(file, path, Reading::Salvage)
     }
 
-    fn over_file(file: File, path: &Path, reading: Reading) -> Result<(FileDevice, Vec<String>)> {
+    fn over_file(
+        file: OwnedFile,
+        path: &Path,
+        reading: Reading,
+    ) -> Result<(FileDevice, Vec<String>)> {
         let at = || path.display().to_string();
-        let file = lock(file, path)?;
         let (geometry, mut records, notes) =
             sparse::read(&file, reading).map_err(|e| e.in_context(at()))?;
         let mut table = ZoneTable::new(geometry).map_err(|e| e.in_context(at()))?;
@@ -192,8 +210,10 @@ impl SparseFile {
 }
 
 pub(super) fn lock(file: File, path: &Path) -> Result<OwnedFile> {
-    OwnedFile::exclusive(file).map_err(|e| {
-        let text = format!("{}: another process has this device open", path.display());
-        Error::with_source(Kind::Busy, text, std::io::Error::from(e))
-    })
+    OwnedFile::exclusive(file).map_err(|e| busy(path, e))
+}
+
+fn busy(path: &Path, e: rustix::io::Errno) -> Error {
+    let text = format!("{}: another process has this device open", path.display());
+    Error::with_source(Kind::Busy, text, std::io::Error::from(e))
 }

@@ -1,0 +1,123 @@
+//! How a store is opened: to read or to write, at once or after waiting, with how much memory.
+//!
+//! A store has one writer or any number of readers: the lock of the device says which. Its lock
+//! alone is unfair, because readers that overlap keep a writer out for ever. So whoever opens takes
+//! a turn first, a lock (flock) on the store's directory: shared to read, exclusive to write, held
+//! until the device is open.
+//!
+//! - A writer that waits holds the turn, so readers that come later wait behind it.
+//! - A reader that waits shares the turn, so a writer that leaves and comes back waits behind it.
+//! - An opening that does not wait takes its turn too, and is refused where it would wait: it
+//!   overtakes nothing that waits.
+//! - The turn orders openings and protects nothing. Where the directory cannot be locked (it may
+//!   not be listed, or its file system has no locks) there is no order.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::time::Duration;
+
+use littoral_base::mutant;
+use littoral_device::zoned::file::FileDevice;
+
+use crate::kv::{Access, device_error};
+use crate::{Error, Kind, Result};
+
+/// Between two attempts to open a device that another process has.
+const RETRY_AFTER: Duration = Duration::from_millis(5);
+
+/// How a store is opened.
+///
+/// ```
+/// use littoral_index::kv::{Access, Opening};
+/// let opening = Opening { waits: true, ..Access::Read.into() };
+/// assert_eq!(opening.memory_bytes, 256 << 20);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// To read, beside other readers, or to write, alone.
+    pub access: Access,
+    /// Bytes of pages kept in memory.
+    pub memory_bytes: u64,
+    /// Whether to wait while another process has the store, instead of refusing. A process that
+    /// has the store open itself waits for ever.
+    pub waits: bool,
+}
+
+impl From<Access> for Opening {
+    fn from(access: Access) -> Opening {
+        Opening { access, memory_bytes: littoral_store::MEMORY_BYTES, waits: false }
+    }
+}
+
+impl Opening {
+    /// Opens the device of the store in `dir` with `open`, in turn.
+    ///
+    /// # Errors
+    /// Those of `open`; `Kind::Busy` only when the opening is not to wait.
+    pub fn device<T>(
+        &self,
+        dir: &Path,
+        open: impl Fn() -> littoral_device::Result<T>,
+    ) -> Result<T> {
+        let _turn = self.turn(dir)?;
+        loop {
+            match open() {
+                Err(e) if e.kind() == littoral_device::Kind::Busy => {
+                    if !self.waits {
+                        return Err(Error::with_source(Kind::Busy, self.refusal(), e));
+                    }
+                    std::thread::sleep(RETRY_AFTER);
+                }
+                other => return other.map_err(device_error),
+            }
+        }
+    }
+
+    /// Opens the device in the file `path` of the store in `dir`.
+    ///
+    /// # Errors
+    /// Those of [`FileDevice::open`] and [`FileDevice::open_to_read`].
+    pub fn file(&self, dir: &Path, path: &Path) -> Result<FileDevice> {
+        self.device(dir, || match self.access {
+            Access::Read => FileDevice::open_to_read(path),
+            Access::Write => FileDevice::open(path),
+        })
+    }
+
+    fn refusal(&self) -> &'static str {
+        match self.access {
+            Access::Read => "a process that writes the store has it; `--wait` waits for its end",
+            Access::Write => "another process has the store; `--wait` waits for its end",
+        }
+    }
+
+    fn turn(&self, dir: &Path) -> Result<Option<Turn>> {
+        let Ok(folder) = File::open(dir) else { return Ok(None) };
+        if mutant!("index_readers_overtake_writers") {
+            return Ok(None);
+        }
+        let is_shared = self.access == Access::Read;
+        if self.waits {
+            let locked = if is_shared { folder.lock_shared() } else { folder.lock() };
+            return Ok(locked.is_ok().then_some(Turn(folder)));
+        }
+        match if is_shared { folder.try_lock_shared() } else { folder.try_lock() } {
+            Ok(()) => Ok(Some(Turn(folder))),
+            Err(TryLockError::Error(_)) => Ok(None),
+            Err(e @ TryLockError::WouldBlock) => {
+                let text = format!("{}: {}", dir.display(), self.refusal());
+                Err(Error::with_source(Kind::Busy, text, std::io::Error::from(e)))
+            }
+        }
+    }
+}
+
+/// A turn; given back when dropped, whatever child process has a copy of the descriptor.
+struct Turn(File);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Where this fails, closing the descriptor gives the lock back.
+        let _ = self.0.unlock();
+    }
+}
