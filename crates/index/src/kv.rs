@@ -17,7 +17,7 @@ use littoral_store::store::{Durability, StoreCounts};
 
 use crate::index::{Engine, Index};
 use crate::layout::Shape;
-pub use crate::opening::Opening;
+pub use crate::opening::{Access, Opening, device_error};
 use crate::zb::Direction;
 use crate::{Error, Kind, Result};
 
@@ -96,28 +96,6 @@ impl std::fmt::Debug for Kv {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kv").field("stats", &self.stats()).finish()
     }
-}
-
-/// Whether what is opened may be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Nothing is written, not even a recovery.
-    Read,
-    /// One writer.
-    Write,
-}
-
-/// A device's error as this crate reports it.
-pub fn device_error(e: littoral_device::Error) -> Error {
-    let kind = match e.kind() {
-        littoral_device::Kind::Busy => Kind::Busy,
-        littoral_device::Kind::Foreign => Kind::Foreign,
-        littoral_device::Kind::Corrupt => Kind::Corrupt,
-        littoral_device::Kind::Profile => Kind::Usage,
-        littoral_device::Kind::Unsupported => Kind::Unsupported,
-        _ => Kind::Io,
-    };
-    Error::with_source(kind, "zoned device", e)
 }
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {

@@ -19,16 +19,37 @@ use std::time::Duration;
 use littoral_base::mutant;
 use littoral_device::zoned::file::FileDevice;
 
-use crate::kv::{Access, device_error};
 use crate::{Error, Kind, Result};
 
 /// Between two attempts to open a device that another process has.
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
+/// Whether what is opened may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing is written, not even a recovery.
+    Read,
+    /// One writer.
+    Write,
+}
+
+/// A device's error as this crate reports it.
+pub fn device_error(e: littoral_device::Error) -> Error {
+    let kind = match e.kind() {
+        littoral_device::Kind::Busy => Kind::Busy,
+        littoral_device::Kind::Foreign => Kind::Foreign,
+        littoral_device::Kind::Corrupt => Kind::Corrupt,
+        littoral_device::Kind::Profile => Kind::Usage,
+        littoral_device::Kind::Unsupported => Kind::Unsupported,
+        _ => Kind::Io,
+    };
+    Error::with_source(kind, "zoned device", e)
+}
+
 /// How a store is opened.
 ///
 /// ```
-/// use littoral_index::kv::{Access, Opening};
+/// use littoral_index::opening::{Access, Opening};
 /// let opening = Opening { waits: true, ..Access::Read.into() };
 /// assert_eq!(opening.memory_bytes, 256 << 20);
 /// ```

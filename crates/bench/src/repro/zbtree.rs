@@ -1,6 +1,7 @@
 //! Paper 000's system: the ZB+-tree beside the copy-on-write tree, and both through power cuts.
 //!
-//! - Counts are exact under the seed, times are virtual: no step depends on the host's speed.
+//! - Counts are exact under the seed and times are virtual, so no step depends on the host's speed;
+//!   only the gets of `zbtree.get` are timed by the wall clock.
 //! - `--quick` measures the cells of 500,000 records, tables 7 and 8 and 20,000 power
 //!   cuts, at the sizes of the work, and skips the larger cells by name; `--paper` makes a million
 //!   power cuts.
@@ -13,7 +14,7 @@ use crate::claims::Targets;
 use crate::error::Result;
 use crate::repro::{Answer, Options, Step};
 use crate::zbtree::figures::{Bench, DISTRIBUTIONS, Measured, RESET_SIZES, SIZES};
-use crate::zbtree::hostile;
+use crate::zbtree::{hostile, readers};
 
 /// The name of the system.
 pub const SYSTEM: &str = "zbtree";
@@ -26,6 +27,9 @@ const FLIPPED: (u32, u32) = (160, 900);
 
 /// Crafted images without `--paper` and with it.
 const IMAGES: (u64, u64) = (10_000, 1_000_000);
+
+/// Sessions of each reader and of the writer, with `--quick` and without it.
+const SESSIONS: (u64, u64) = (25, 200);
 
 const LEFT_OUT: &str = "left out by --quick; run without it, or with --paper";
 
@@ -59,6 +63,8 @@ pub fn steps() -> Result<Vec<Step>> {
     steps.push(step(&bench, "placement by heat", false, ids, |b, _| b.hot_cold()));
     let ids = vec!["zbtree.gc".to_owned()];
     steps.push(step(&bench, "overwrites of a full device", true, ids, |b, _| b.collector()));
+    let ids = ["get.large", "get.threads2"].map(|id| format!("zbtree.{id}")).to_vec();
+    steps.push(step(&bench, "gets on small and large trees", false, ids, |b, _| b.reads()));
     let ids = vec!["zbtree.crash.lost".to_owned()];
     let cuts = |o: &Options| if o.paper { CUTS.1 } else { CUTS.0 };
     steps.push(step(&bench, "power cuts", false, ids, move |b, o| b.crash(cuts(o))));
@@ -70,6 +76,9 @@ pub fn steps() -> Result<Vec<Step>> {
     let images = |o: &Options| if o.paper { IMAGES.1 } else { IMAGES.0 };
     let run = move |b: &mut Bench, o: &Options| hostile::crafted(b.seed(), images(o));
     steps.push(step(&bench, "crafted images", false, ids, run));
+    let sessions = |o: &Options| if o.quick { SESSIONS.0 } else { SESSIONS.1 };
+    let run = move |b: &mut Bench, o: &Options| readers::claim(b.seed(), sessions(o));
+    steps.push(step(&bench, "readers beside a writer", false, vec!["kv.readers".to_owned()], run));
     Ok(steps)
 }
 

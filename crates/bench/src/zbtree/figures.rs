@@ -15,6 +15,7 @@ use littoral_index::torture::power_cuts;
 use littoral_store::counted::{PageCounts, Placement};
 
 use super::collect::{Load, Overwritten, overwrite};
+use super::reads;
 use super::workload::{Engine, Outcome, Setup, run};
 use super::ycsb::Distribution;
 use crate::claims::Figure;
@@ -385,6 +386,27 @@ impl Bench {
             c.broken
         );
         Ok(vec![("zbtree.crash.lost".to_owned(), Figure::new(bad as f64, note))])
+    }
+
+    /// Gets per second on a tree of 4 million records over one of half a million, and of two
+    /// threads over one.
+    ///
+    /// # Errors
+    /// As [`reads::run`].
+    pub fn reads(&self) -> Result<Vec<Measured>> {
+        let found = reads::run(self.seed, reads::RECORDS)?;
+        let note = format!(
+            "{:.0} and {:.0} gets per second, one thread, uniform keys; limit of memory {} MiB, {} \
+             MiB used",
+            found.gets_per_s[0],
+            found.gets_per_s[1],
+            littoral_store::MEMORY_BYTES >> 20,
+            found.memory_used_bytes >> 20
+        );
+        Ok(vec![
+            ("zbtree.get.large".to_owned(), Figure::new(found.large_ratio, note.clone())),
+            ("zbtree.get.threads2".to_owned(), Figure::new(found.threads2_ratio, note)),
+        ])
     }
 }
 

@@ -4,5 +4,7 @@ pub mod collect;
 pub mod figures;
 pub mod hostile;
 pub mod open_loop;
+pub mod readers;
+pub mod reads;
 pub mod workload;
 pub mod ycsb;
