@@ -32,7 +32,7 @@ use crate::format::file::GraphFile;
 use crate::format::{HEAD_BLOCK_VERTICES, HEAD_UNIT_BYTES};
 use crate::kernels::edges::Edges;
 use crate::kernels::raw::Mapped;
-use crate::kernels::resident::{Hint, Resident};
+use crate::kernels::resident::{Hint, Hints, Resident};
 use crate::kernels::ringed::Ringed;
 
 /// How modelled flash hands its data over.
@@ -50,26 +50,30 @@ pub enum Transfer {
 pub enum DramForm {
     /// As slices, prefetched by one hint.
     Direct(Hint),
-    /// Through a ring of so many contexts, as from a device that answers at once.
-    Ring(u32),
+    /// Through a ring of so many contexts, as from a device that answers at once, whose issue
+    /// prefetches by the hint.
+    Ring(u32, Hint),
 }
 
 impl DramForm {
     /// Every form worth a trial; which is best depends on processor, graph and kernel.
-    pub const ALL: [DramForm; 6] = [
+    pub const ALL: [DramForm; 7] = [
         DramForm::Direct(Hint::None),
         DramForm::Direct(Hint::T0),
         DramForm::Direct(Hint::Nta),
-        DramForm::Ring(8),
-        DramForm::Ring(32),
-        DramForm::Ring(128),
+        DramForm::Ring(8, Hint::T0),
+        DramForm::Ring(32, Hint::T0),
+        DramForm::Ring(32, Hint::Nta),
+        DramForm::Ring(128, Hint::T0),
     ];
 
     /// The form in words.
     pub fn describe(self) -> String {
         match self {
             DramForm::Direct(hint) => format!("read directly, {}", hint.name()),
-            DramForm::Ring(contexts) => format!("read through a ring of {contexts} contexts"),
+            DramForm::Ring(contexts, hint) => {
+                format!("read through a ring of {contexts} contexts, {}", hint.name())
+            }
         }
     }
 }
@@ -136,6 +140,8 @@ pub struct Store {
     /// What is held in DRAM of a modelled device's contents.
     frames: Option<Arc<Frames>>,
     uring_refused: Option<String>,
+    /// What trials of hints have chosen, for all threads.
+    hints: Hints,
 }
 
 /// Work that runs on whatever form the edges take.
@@ -188,6 +194,7 @@ impl Store {
             contexts: None,
             frames: None,
             uring_refused: None,
+            hints: Hints::default(),
         };
         if let Medium::Flash { profile, .. } | Medium::Nvme { profile } = &store.medium {
             let flash = profile.flash().map_err(device_error)?;
@@ -349,15 +356,15 @@ impl Store {
                     }
                 }
             }
-            (Contents::Region(region), Medium::DramAs(DramForm::Ring(contexts))) => {
-                let options = RingOptions::with_contexts(Contexts::Fixed(*contexts));
-                Ok(work.visit(&Ringed::new(graph, Dram::new(region.clone()), options)?))
+            (Contents::Region(region), &Medium::DramAs(DramForm::Ring(contexts, hint))) => {
+                through_ring(graph, region, (contexts, hint), work)
             }
             (Contents::Region(region), medium) => {
-                Ok(work.visit(&Resident::new(graph, region, given_hint(medium))?))
+                let hint = given_hint(medium);
+                Ok(work.visit(&Resident::new(graph, region, hint, &self.hints)?))
             }
             (Contents::Mapped(mapped), _) => {
-                Ok(work.visit(&Resident::new(graph, mapped.bytes(), None)?))
+                Ok(work.visit(&Resident::new(graph, mapped.bytes(), None, &self.hints)?))
             }
             (Contents::File(path), Medium::Uring) if self.uring_refused.is_none() => {
                 let options = UringOptions { slots: FILE_SLOTS, ..UringOptions::default() };
@@ -371,6 +378,21 @@ impl Store {
             }
         }
     }
+}
+
+/// Runs `work` through a ring over DRAM, whose issue prefetches by the hint.
+fn through_ring<V: Visit>(
+    graph: &GraphFile,
+    region: &Region,
+    (contexts, hint): (u32, Hint),
+    work: V,
+) -> Result<V::Output> {
+    let options = RingOptions::with_contexts(Contexts::Fixed(contexts));
+    let device = Dram::new(region.clone());
+    Ok(match hint {
+        Hint::Nta => work.visit(&Ringed::new(graph, device.once(), options)?),
+        _ => work.visit(&Ringed::new(graph, device, options)?),
+    })
 }
 
 /// The frames of the graph's edges that `bytes` of DRAM hold: those with lists of the vertices of

@@ -8,10 +8,12 @@
 //! - Nothing is copied: data are slices of the region.
 //! - A request outside the region completes with [`Status::Refused`].
 //! - A released slot is free at once: no data can arrive late.
+//! - Which prefetch instruction is best depends on the processor: [`Dram::once`] makes a device that
+//!   uses the non-temporal one, so that a caller can try both.
 
 use littoral_base::clock::ClockKind;
 
-use crate::raw::cpu::prefetch_slice;
+use crate::raw::cpu::{prefetch_slice, prefetch_slice_once};
 use crate::raw::slots::{SlotTable, State};
 use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
@@ -30,8 +32,20 @@ pub const SLOTS_DEFAULT: u32 = 1024;
 /// dram.release(Slot(0));
 /// # Ok::<(), littoral_device::Error>(())
 /// ```
-pub struct Dram {
+pub struct Dram<const ONCE: bool = false> {
     slots: SlotTable,
+}
+
+impl<const ONCE: bool> Dram<ONCE> {
+    /// The memory behind the device.
+    pub fn region(&self) -> &Region {
+        self.slots.region()
+    }
+
+    #[inline(always)]
+    fn prefetch(bytes: &[u8]) {
+        if ONCE { prefetch_slice_once(bytes) } else { prefetch_slice(bytes) }
+    }
 }
 
 impl Dram {
@@ -45,13 +59,13 @@ impl Dram {
         Dram { slots: SlotTable::new(region, slots, 1, u32::MAX) }
     }
 
-    /// The memory behind the device.
-    pub fn region(&self) -> &Region {
-        self.slots.region()
+    /// The same, prefetching for one use: lines do not displace what outer caches keep.
+    pub fn once(self) -> Dram<true> {
+        Dram { slots: self.slots }
     }
 }
 
-impl ReadDevice for Dram {
+impl<const ONCE: bool> ReadDevice for Dram<ONCE> {
     fn limits(&self) -> Limits {
         Limits {
             slots: self.slots.slots(),
@@ -68,7 +82,7 @@ impl ReadDevice for Dram {
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
         let entry = self.slots.entry(slot);
         if let Some(bytes) = self.slots.place(entry, addr, len) {
-            prefetch_slice(bytes);
+            Self::prefetch(bytes);
         }
     }
 
@@ -77,7 +91,7 @@ impl ReadDevice for Dram {
         let entry = self.slots.entry(slot);
         let free = entry.is_free();
         if free && let Some(bytes) = self.slots.place(entry, addr, len) {
-            prefetch_slice(bytes);
+            Self::prefetch(bytes);
         }
         free
     }

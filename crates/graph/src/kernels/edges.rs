@@ -174,6 +174,8 @@ pub struct Traffic {
     pub contexts: u32,
     /// The hint with which pages in DRAM are prefetched, once it is chosen.
     pub page_hint: Option<Hint>,
+    /// The hint with which lists in DRAM are prefetched, once it is chosen.
+    pub list_hint: Option<Hint>,
 }
 
 impl Traffic {
@@ -186,6 +188,7 @@ impl Traffic {
             polls_count: self.polls_count - earlier.polls_count,
             contexts: self.contexts,
             page_hint: self.page_hint,
+            list_hint: self.list_hint,
         }
     }
 
@@ -198,6 +201,7 @@ impl Traffic {
             polls_count: self.polls_count + other.polls_count,
             contexts: self.contexts.max(other.contexts),
             page_hint: self.page_hint.or(other.page_hint),
+            list_hint: self.list_hint.or(other.list_hint),
         }
     }
 }

@@ -6,10 +6,11 @@
 //!
 //! Which prefetch instruction is best depends on the processor: the non-temporal hint saves a
 //! quarter of PageRank on one and doubles it on another. No constant here is tuned to either:
-//! unless a hint is given, the first pages are read with each hint in turn and the hint with the
-//! least median time per page is kept.
+//! unless a hint is given, the first pages, and the first lists, are read with each hint in turn.
+//! The hint with the least median time per line is kept for all threads ([`Hints`]).
 
 use std::cell::{Cell, RefCell};
+use std::sync::OnceLock;
 
 use littoral_device::ticks;
 
@@ -53,41 +54,67 @@ impl Hint {
     }
 }
 
-/// Finds the best hint for a stream of pages by reading the first of them with each in turn.
+/// What trials on one graph have chosen: one choice per process and graph, whichever thread's trial
+/// ends first.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    pages: OnceLock<Hint>,
+    lists: OnceLock<Hint>,
+}
+
+/// Finds the best hint for pages or lists by reading the first of them with each hint in turn.
 #[derive(Debug)]
-struct PageTrial {
+struct Trial {
     chosen: Cell<Option<Hint>>,
-    /// Pages read with one hint before the next one's turn.
+    /// Items read with one hint before the next one's turn.
     block: u32,
     at: Cell<u32>,
     began: Cell<Option<u64>>,
-    /// Ticks of each block.
-    ticks: RefCell<[Vec<u64>; 3]>,
+    /// Lines read in the block under way.
+    lines: Cell<u64>,
+    /// Cost of each block: ticks of 1024 lines.
+    costs: RefCell<[Vec<u64>; 3]>,
 }
 
-/// Blocks read with each hint; the median of their times counts.
+/// Blocks read with each hint; the median of their costs counts.
 const TRIAL_ROUNDS: usize = 7;
 /// Pages of a block: enough to fill the second-level cache, where there are as many.
 const TRIAL_BLOCK_MAX: u32 = 256;
+/// Lists of a block: a trial takes 21 of them, some 100 us.
+const TRIAL_LISTS: u32 = 64;
 
-impl PageTrial {
-    fn new(given: Option<Hint>, pages: u32) -> PageTrial {
-        let block = (pages / 32).clamp(4, TRIAL_BLOCK_MAX);
-        PageTrial {
+impl Trial {
+    /// A trial by blocks of `block` items, unless a hint is given.
+    fn new(given: Option<Hint>, block: u32) -> Trial {
+        Trial {
             chosen: Cell::new(given),
             block,
             at: Cell::new(0),
             began: Cell::new(None),
-            ticks: RefCell::default(),
+            lines: Cell::new(0),
+            costs: RefCell::default(),
         }
     }
 
-    /// The hint for the next page.
+    /// A trial over `pages` pages.
+    fn of_pages(given: Option<Hint>, pages: u32) -> Trial {
+        Trial::new(given, (pages / 32).clamp(4, TRIAL_BLOCK_MAX))
+    }
+
+    /// The hint for the next item; `keep` hears what a trial that ends here has chosen.
     #[inline(always)]
-    fn hint(&self) -> Hint {
+    fn hint(&self, keep: impl Fn(Hint)) -> Hint {
         match self.chosen.get() {
             Some(hint) => hint,
-            None => self.try_next(),
+            None => self.try_next(&keep),
+        }
+    }
+
+    /// Notes that the item has `words` words.
+    #[inline(always)]
+    fn read(&self, words: usize) {
+        if self.chosen.get().is_none() {
+            self.lines.set(self.lines.get() + 1 + (words / LINE_WORDS) as u64);
         }
     }
 
@@ -97,28 +124,32 @@ impl PageTrial {
     }
 
     #[inline(never)]
-    fn try_next(&self) -> Hint {
-        let (turn, page) = ((self.at.get() / self.block) as usize, self.at.get() % self.block);
-        if page == 0 {
+    fn try_next(&self, keep: &dyn Fn(Hint)) -> Hint {
+        let (turn, item) = ((self.at.get() / self.block) as usize, self.at.get() % self.block);
+        if item == 0 {
             self.end_block(turn);
+            if let Some(hint) = self.chosen.get() {
+                keep(hint);
+            }
         }
         self.at.set(self.at.get() + 1);
         self.chosen.get().unwrap_or(Hint::ALL[Self::of_turn(turn)])
     }
 
-    /// Notes the time of the block before `turn`, and chooses after the last.
+    /// Notes the cost of the block before `turn`, and chooses after the last.
     fn end_block(&self, turn: usize) {
         let now = ticks::now();
-        let mut times = self.ticks.borrow_mut();
+        let lines = self.lines.replace(0).max(1);
+        let mut costs = self.costs.borrow_mut();
         if let Some(began) = self.began.replace(Some(now)) {
-            times[Self::of_turn(turn - 1)].push(now - began);
+            costs[Self::of_turn(turn - 1)].push((now - began).saturating_mul(1024) / lines);
         }
         if turn >= 3 * TRIAL_ROUNDS {
-            let median = |times: &mut Vec<u64>| {
-                times.sort_unstable();
-                times.get(times.len() / 2).copied().unwrap_or(u64::MAX)
+            let median = |costs: &mut Vec<u64>| {
+                costs.sort_unstable();
+                costs.get(costs.len() / 2).copied().unwrap_or(u64::MAX)
             };
-            let medians: Vec<u64> = times.iter_mut().map(median).collect();
+            let medians: Vec<u64> = costs.iter_mut().map(median).collect();
             let best = (0..3).min_by_key(|&i| medians[i]).unwrap_or(1);
             self.chosen.set(Some(Hint::ALL[best]));
         }
@@ -128,6 +159,7 @@ impl PageTrial {
     fn restart(&self) {
         self.at.set(self.at.get() / self.block * self.block);
         self.began.set(None);
+        self.lines.set(0);
     }
 }
 
@@ -137,17 +169,23 @@ pub(crate) struct Resident<'g> {
     words: &'g [u32],
     reads: Cell<u64>,
     read_words: Cell<u64>,
-    list_hint: Hint,
-    page_trial: PageTrial,
+    hints: &'g Hints,
+    list_trial: Trial,
+    page_trial: Trial,
 }
 
 impl<'g> Resident<'g> {
-    /// The graph whose file is `bytes`, prefetched by `hint`; without one, lists by T0 and pages by
-    /// what a trial finds best.
+    /// The graph whose file is `bytes`, prefetched by `hint`; without one, by what trials find best
+    /// and `hints` keeps.
     ///
     /// # Errors
     /// `Kind::Device` when that is not the whole file, or not aligned to words.
-    pub(crate) fn new(graph: &'g GraphFile, bytes: &'g [u8], hint: Option<Hint>) -> Result<Self> {
+    pub(crate) fn new(
+        graph: &'g GraphFile,
+        bytes: &'g [u8],
+        hint: Option<Hint>,
+        hints: &'g Hints,
+    ) -> Result<Self> {
         let words: &[u32] = bytemuck::try_cast_slice(bytes)
             .map_err(|e| Error::new(Kind::Device, format!("graph in memory: {e}")))?;
         if words.len() as u64 * 4 != graph.header().file_bytes {
@@ -159,9 +197,17 @@ impl<'g> Resident<'g> {
             words,
             reads: Cell::new(0),
             read_words: Cell::new(0),
-            list_hint: hint.unwrap_or(Hint::T0),
-            page_trial: PageTrial::new(hint, pages),
+            hints,
+            list_trial: Trial::new(hint.or(hints.lists.get().copied()), TRIAL_LISTS),
+            page_trial: Trial::of_pages(hint.or(hints.pages.get().copied()), pages),
         })
+    }
+
+    /// Keeps what a trial chose, unless another thread's has.
+    fn keep(&self, kept: &OnceLock<Hint>, what: &str, hint: Hint) {
+        if kept.set(hint).is_ok() {
+            log::info!("{what} in DRAM are read with {}, chosen by trial", hint.name());
+        }
     }
 
     #[inline(always)]
@@ -190,6 +236,7 @@ impl<'g> Resident<'g> {
             let words = self.at(place.word_addr(piece.addr), piece.len as usize);
             let words = &words[skip as usize..];
             self.count(words.len());
+            self.list_trial.read(words.len());
             match work.words(tag, item.vertex, words) {
                 Verdict::More => {}
                 Verdict::Enough => break,
@@ -206,10 +253,11 @@ impl<'g> Resident<'g> {
         if let Some(v) = work.peek(AHEAD_ENTRY) {
             prefetch(place.lists.table().entries(), v as usize);
         }
+        let hint = self.list_trial.hint(|hint| self.keep(&self.hints.lists, "lists", hint));
         if let Some(v) = work.peek(AHEAD_LIST) {
             let at = (place.word_addr(place.lists.locate(v).addr) / 4) as usize;
-            prefetch_by(self.list_hint, self.words, at);
-            prefetch_by(self.list_hint, self.words, at + LINE_WORDS);
+            prefetch_by(hint, self.words, at);
+            prefetch_by(hint, self.words, at + LINE_WORDS);
         }
         if !W::FROM_THE_FRONT
             && let Some(v) = work.peek(AHEAD_WARM)
@@ -248,6 +296,7 @@ impl Edges for Resident<'_> {
 
     fn lists<W: ListWork>(&self, direction: Direction, work: &W) -> Result<()> {
         let place = Place::new(self.graph, direction);
+        self.list_trial.restart();
         while let Some(item) = work.next() {
             self.look_ahead(place, work);
             self.list(place, work, item)?;
@@ -260,7 +309,7 @@ impl Edges for Resident<'_> {
         let page_words = place.layout.page_words();
         self.page_trial.restart();
         while let Some(number) = work.next() {
-            let hint = self.page_trial.hint();
+            let hint = self.page_trial.hint(|hint| self.keep(&self.hints.pages, "pages", hint));
             let addr = place.word_addr(u64::from(number) * page_words as u64);
             let page = self.at(addr, page_words);
             if hint != Hint::None {
@@ -269,6 +318,7 @@ impl Edges for Resident<'_> {
                 }
             }
             self.count(page_words);
+            self.page_trial.read(page_words);
             if work.page(PageView::from_words(page)) == Verdict::Forged {
                 return Err(place.forged("page", number.into()));
             }
@@ -285,6 +335,7 @@ impl Edges for Resident<'_> {
             reads_count: self.reads.get(),
             read_bytes: 4 * self.read_words.get(),
             page_hint: self.page_trial.chosen.get(),
+            list_hint: self.list_trial.chosen.get(),
             ..Traffic::default()
         }
     }
@@ -296,12 +347,15 @@ mod tests {
 
     #[test]
     fn every_hint_is_tried_in_every_place_of_a_round_before_one_is_chosen() {
-        let trial = PageTrial::new(None, 320);
+        let trial = Trial::of_pages(None, 320);
         assert_eq!(trial.block, 10);
+        let kept = Cell::new(None);
+        let hint = || trial.hint(|hint| kept.set(Some(hint)));
         let mut turns = Vec::new();
         while trial.chosen.get().is_none() {
-            turns.push(trial.hint());
+            turns.push(hint());
         }
+        assert_eq!(kept.get(), trial.chosen.get());
         let blocks: Vec<Hint> = turns.chunks(10).map(|c| c[0]).collect();
         assert!(turns.chunks(10).all(|c| c.iter().all(|h| *h == c[0])), "one hint a block");
         assert_eq!(
@@ -311,28 +365,42 @@ mod tests {
         for hint in Hint::ALL {
             assert_eq!(blocks[..21].iter().filter(|b| **b == hint).count(), TRIAL_ROUNDS);
         }
-        assert_eq!(trial.hint(), trial.chosen.get().unwrap());
+        assert_eq!(hint(), trial.chosen.get().unwrap());
     }
 
     #[test]
     fn the_quickest_hint_is_chosen_and_a_given_one_is_not_tried() {
-        let trial = PageTrial::new(None, 3200);
+        let trial = Trial::of_pages(None, 3200);
         for (i, ticks) in [500, 300, 400].into_iter().enumerate() {
-            trial.ticks.borrow_mut()[i] = vec![ticks; TRIAL_ROUNDS];
+            trial.costs.borrow_mut()[i] = vec![ticks; TRIAL_ROUNDS];
         }
         trial.end_block(3 * TRIAL_ROUNDS);
         assert_eq!(trial.chosen.get(), Some(Hint::T0));
-        assert_eq!(PageTrial::new(Some(Hint::Nta), 9).hint(), Hint::Nta);
+        assert_eq!(Trial::new(Some(Hint::Nta), 9).hint(|_| ()), Hint::Nta);
     }
 
     #[test]
     fn a_block_that_a_stream_left_unfinished_is_not_timed() {
-        let trial = PageTrial::new(None, 320);
-        (0..15).for_each(|_| assert!(Hint::ALL.contains(&trial.hint())));
+        let trial = Trial::of_pages(None, 320);
+        (0..15).for_each(|_| assert!(Hint::ALL.contains(&trial.hint(|_| ()))));
         trial.restart();
-        (0..6).for_each(|_| assert!(Hint::ALL.contains(&trial.hint())));
-        let times: usize = trial.ticks.borrow().iter().map(Vec::len).sum();
+        (0..6).for_each(|_| assert!(Hint::ALL.contains(&trial.hint(|_| ()))));
+        let times: usize = trial.costs.borrow().iter().map(Vec::len).sum();
         assert_eq!(times, 1, "the first block and no other");
-        assert_eq!(trial.hint(), Hint::T0, "the second block is read anew");
+        assert_eq!(trial.hint(|_| ()), Hint::T0, "the second block is read anew");
+    }
+
+    #[test]
+    fn a_block_of_long_lists_does_not_count_against_its_hint() {
+        let trial = Trial::new(None, 1);
+        // Two blocks take about as long; the one that read more lines is the cheaper one.
+        trial.end_block(0);
+        for (turn, lines) in [(1, 1_000_000), (2, 10)] {
+            trial.lines.set(lines);
+            trial.end_block(turn);
+        }
+        let costs = trial.costs.borrow();
+        let (none, t0) = (costs[Trial::of_turn(0)][0], costs[Trial::of_turn(1)][0]);
+        assert!(none < t0, "{none} {t0}");
     }
 }

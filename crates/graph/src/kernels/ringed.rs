@@ -357,6 +357,7 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
             polls_count: counts.polls_count,
             contexts: self.ring.contexts(),
             page_hint: None,
+            list_hint: None,
         }
     }
 

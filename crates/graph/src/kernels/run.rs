@@ -337,13 +337,15 @@ pub(super) fn checked_sources(
 
 /// What is real and what modelled, and what the trial of hints found.
 pub(super) fn wording(store: &Store, trials: &[Trial]) -> String {
-    let hint = trials.last().and_then(|t| t.traffic.page_hint);
-    match (store.medium(), hint) {
-        (Medium::Dram | Medium::Mmap, Some(hint)) => {
-            format!("{}; pages prefetched with {}, chosen by trial", store.describe(), hint.name())
+    let mut words = store.describe();
+    let Some(last) = trials.last() else { return words };
+    if matches!(store.medium(), Medium::Dram | Medium::Mmap) {
+        let hints = [("pages", last.traffic.page_hint), ("lists", last.traffic.list_hint)];
+        for (what, hint) in hints.into_iter().filter_map(|(what, hint)| Some((what, hint?))) {
+            words += &format!("; {what} prefetched with {}, chosen by trial", hint.name());
         }
-        _ => store.describe(),
     }
+    words
 }
 
 /// What all members of a run see.
