@@ -71,21 +71,6 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(|e| cannot_write(path, e))
 }
 
-/// Finds out before long work whether `path` can be written: makes the temporary file and removes
-/// it.
-///
-/// # Errors
-/// `Kind::Io` with the path and the operating system's words.
-pub fn check_writable(path: &Path) -> Result<()> {
-    let draft = draft_name(path);
-    let cannot = |e| Error::with_source(Kind::Io, format!("cannot write {}", path.display()), e);
-    if path.is_dir() {
-        return Err(Error::new(Kind::Io, format!("cannot write {}: a folder", path.display())));
-    }
-    fs::File::create(&draft).map_err(cannot)?;
-    fs::remove_file(&draft).map_err(cannot)
-}
-
 fn draft_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
@@ -126,9 +111,6 @@ mod tests {
         let error = write_whole(&folder, b"x").unwrap_err();
         assert_eq!(error.kind(), Kind::Io);
         assert!(error.to_string().contains("folder"), "{error}");
-        check_writable(&path).unwrap();
-        check_writable(&folder).unwrap_err();
-        check_writable(&dir.path().join("none/r.json")).unwrap_err();
         let left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");

@@ -4,12 +4,13 @@
 //! and long option is named in the book's reference page (a test below).
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 use clap::{
     ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
 };
 
-use crate::out::Format;
+use crate::out::{self, Format};
 
 mod bench;
 mod doctor;
@@ -125,15 +126,27 @@ pub(crate) fn command() -> clap::Command {
     examples::added_to(Cli::command())
 }
 
-/// Reads `arguments`; help, version and mistakes end the process as clap does.
-pub(crate) fn parse(arguments: Vec<OsString>) -> Cli {
+/// Reads `arguments`.
+///
+/// # Errors
+/// The exit code where there is nothing to run: help and version have been printed, or a mistake
+/// named.
+pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, ExitCode> {
     let color = match color_asked(&arguments) {
         Color::Auto => clap::ColorChoice::Auto,
         Color::Always => clap::ColorChoice::Always,
         Color::Never => clap::ColorChoice::Never,
     };
-    let matches = command().color(color).get_matches_from(arguments);
-    Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit())
+    let matches = command().color(color).try_get_matches_from(arguments).map_err(|e| print(&e))?;
+    Cli::from_arg_matches(&matches).map_err(|e| print(&e))
+}
+
+/// Prints help, version or a mistake; the exit code is clap's unless printing fails.
+fn print(said: &clap::Error) -> ExitCode {
+    match said.print() {
+        Ok(()) => ExitCode::from(said.exit_code() as u8),
+        Err(e) => out::cannot_write(&e).report(),
+    }
 }
 
 /// What `--color` says before the arguments are read: their mistakes are coloured by it too.

@@ -30,7 +30,11 @@ use args::{Cli, Command};
 use failure::Outcome;
 
 fn main() -> ExitCode {
-    match run(args::parse(la64::arguments())) {
+    let cli = match args::parse(la64::arguments()) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -55,9 +55,16 @@ pub(crate) fn bytes(bytes: &[u8]) -> Outcome {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(Failure::quiet()),
-        Err(e) => Err(Failure::new(Class::Environment, format!("cannot write the output: {e}"))),
+        Err(e) => Err(cannot_write(&e)),
     }
+}
+
+/// The failure of writing to standard output; a closed pipe is none.
+pub(crate) fn cannot_write(e: &std::io::Error) -> Failure {
+    if e.kind() == ErrorKind::BrokenPipe {
+        return Failure::quiet();
+    }
+    Failure::new(Class::Environment, format!("cannot write the output: {e}"))
 }
 
 fn as_text(value: &Value, titles: Titles<'_>) -> String {

@@ -60,6 +60,9 @@ const PRINTING: &[&[&str]] = &[
     &["graph", "check", "k.lg"],
     &["graph", "bfs", "k.lg"],
     &["graph", "cc", "k.lg", "--format", "json"],
+    &["--help"],
+    &["graph", "whatif", "-h"],
+    &["-V"],
     &["kv", "dump", "s"],
     &["kv", "scan", "s", "a"],
     &["kv", "get", "s", "a"],
@@ -128,6 +131,36 @@ fn a_file_that_cannot_be_written_is_code_3_and_nothing_is_left() {
     let is_device = |path: &str| fs::metadata(path).unwrap().file_type().is_char_device();
     assert!(is_device("/dev/full") && is_device("/dev/null"), "devices are not replaced");
     assert_eq!(entries(dir.path()), before);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_named_as_the_user_named_it() {
+    let dir = furnished();
+    let before = entries(dir.path());
+    let answer = |path: &str| {
+        let args = ["graph", "degree", "k.lg", "--output-format", "csv", "--force", "-o", path];
+        littoral(dir.path(), &args)
+    };
+    for (path, words) in [
+        ("absent/a.csv", "cannot write the answer to absent/a.csv: there is no folder absent"),
+        ("in.tsv/a.csv", "cannot write the answer to in.tsv/a.csv: in.tsv is no folder"),
+        ("/dev/full", "cannot write the answer to /dev/full: No space left"),
+    ] {
+        let output = answer(path);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{path}: {message}");
+        assert!(message.contains(words) && !message.contains(".partial"), "{path}: {message}");
+    }
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = command(dir.path(), &["graph", "degree", "k.lg", "-o", "-"])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("cannot write the answer to standard output"), "{message}");
+    assert_eq!(entries(dir.path()), before, "nothing is left behind");
 }
 
 #[test]

@@ -94,8 +94,15 @@ fn failure(path: &Path, e: &std::io::Error) -> Failure {
     if e.kind() == ErrorKind::BrokenPipe {
         return Failure::quiet();
     }
-    let what = format!("cannot write the answer to {}: {e}", path.display());
-    Failure::new(Class::Environment, what)
+    cannot(path, e)
+}
+
+fn cannot(path: &Path, why: impl std::fmt::Display) -> Failure {
+    let place = match path == Path::new("-") {
+        true => "standard output".to_owned(),
+        false => path.display().to_string(),
+    };
+    Failure::new(Class::Environment, format!("cannot write the answer to {place}: {why}"))
 }
 
 fn format_of(path: &Path, asked: Option<AnswerFormat>) -> Result<AnswerFormat, Failure> {
@@ -135,12 +142,20 @@ fn place(path: &Path, force: bool) -> Result<Place, Failure> {
         _ => {}
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let shown = folder.display();
+        return Err(match folder.exists() {
+            true => cannot(path, format!("{shown} is no folder")),
+            false => cannot(path, format!("there is no folder {shown}; make it first")),
+        });
+    }
     let file = tempfile::Builder::new()
         .prefix(".littoral-")
         .suffix(".partial")
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)
-        .map_err(|e| failure(path, &e))?;
+        // The error's own words name the temporary file, which the user never wrote.
+        .map_err(|e| failure(path, &e.kind().into()))?;
     interrupt::remove_at_exit(file.path().to_path_buf());
     Ok(Place::Fresh(file))
 }
