@@ -69,6 +69,19 @@ fn programs_get_plain_keys_and_numbers() {
 }
 
 #[test]
+fn an_edge_list_is_read_with_the_options_of_import() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.csv");
+    let lines = (0..300).map(|v| format!("0.5;{};{v}\n", (v + 1) % 300));
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
+    let grid = ["--latency", "2us", "--iops", "10M", "--format", "json"];
+    let list = ["--delimiter", ";", "--no-header", "--columns", "3,2", "--directed"];
+    let output = whatif(&path, &[&grid[..], &list[..]].concat());
+    let value: serde_json::Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!((&value["vertices_count"], &value["arcs_count"]), (&300.into(), &300.into()));
+}
+
+#[test]
 fn profiles_are_ranked_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let graph = edges(folder.path());

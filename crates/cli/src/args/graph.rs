@@ -308,5 +308,7 @@ pub(crate) struct WhatifArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }

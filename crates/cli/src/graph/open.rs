@@ -13,12 +13,8 @@ use crate::args::ReadingArgs;
 use crate::failure::Failure;
 use crate::{interrupt, progress};
 
-/// Opens a graph file, or takes an edge list into memory for a job that needs it once.
-pub(super) fn open_or_import(path: &Path) -> Result<GraphFile, Failure> {
-    open_with(path, &ReadingArgs::default())
-}
-
-/// As [`open_or_import`], with what the caller says about the edge list.
+/// Opens a graph file, or takes an edge list into memory for a job that needs it once; `args` is
+/// what the caller says about the list.
 pub(super) fn open_with(path: &Path, args: &ReadingArgs) -> Result<GraphFile, Failure> {
     if is_graph_file(path) {
         if *args != ReadingArgs::default() {

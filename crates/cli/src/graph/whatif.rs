@@ -13,7 +13,7 @@ use littoral_bench::whatif::{Options, study};
 
 use crate::args::WhatifArgs;
 use crate::failure::{Failure, Outcome};
-use crate::graph::open::open_or_import;
+use crate::graph::open::open_with;
 use crate::out::{self, Format};
 use crate::progress::Share;
 
@@ -22,9 +22,9 @@ pub(super) fn run(args: &WhatifArgs) -> Outcome {
     let options = options(args)?;
     if let Some(path) = &args.html {
         // A study takes its time: a page that cannot be written is an error before it begins.
-        files::check_writable(path)?;
+        files::prove_writable(path)?;
     }
-    let graph = open_or_import(&args.file)?;
+    let graph = open_with(&args.file, &args.reading)?;
     let bar = Share::new("measuring");
     let name = args.file.display().to_string();
     let study = study(&graph, &name, &options, |share| bar.show(share))?;
