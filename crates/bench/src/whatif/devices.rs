@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use littoral_base::mutant;
 use littoral_base::units::{PerSecond, Picos};
 use littoral_device::flash::cached::Frames;
 use littoral_device::profile::{Flash, Interface, Profile};
@@ -218,8 +219,8 @@ pub fn near(
 /// A store with frames held, if there are any.
 pub fn holding(store: Store, frames: Option<&Arc<Frames>>) -> Store {
     match frames {
-        Some(frames) => store.with_frames(Arc::clone(frames)),
-        None => store,
+        Some(frames) if !mutant!("whatif_frames_not_held") => store.with_frames(Arc::clone(frames)),
+        _ => store,
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use littoral_base::clock::ClockKind;
+use littoral_base::mutant;
 use littoral_base::units::{Bytes, PerSecond, Picos, Span};
 use littoral_device::flash::cached::Frames;
 use littoral_device::profile::Profile;
@@ -61,7 +62,8 @@ pub struct Options {
     pub time: Duration,
 }
 
-/// The least time measured in DRAM per job where the time given allows it.
+/// The least time measured in DRAM per job; a third of the job's share where that is less, which it
+/// is not at the default time.
 const MEASURED_MIN: Duration = Duration::from_secs(1);
 
 /// Runs every job on DRAM and on every device; `progress` hears the share of the time gone.
@@ -86,6 +88,9 @@ pub fn study(
         let (study, bytes) = setup.study_job(job, jobs.len(), &mut heard)?;
         state_bytes = state_bytes.max(bytes.max(graph.resident_bytes() + job.state_bytes(graph)));
         studies.push(study);
+    }
+    if mutant!("whatif_verdict_of_sum") {
+        setup.judge_sum(&mut studies);
     }
     Ok(setup.finish(name, studies, state_bytes))
 }
@@ -160,7 +165,7 @@ impl Setup<'_> {
             devices: &stores,
             distance: &distance,
             time,
-            measured_min: MEASURED_MIN.min(time / 4),
+            measured_min: MEASURED_MIN.min(time / 3),
         };
         let measured = measure::measure(self.graph, job, &plan, progress)?;
         let figures = self.devices.iter().zip(&stores).map(|(d, s)| d.figures(s));
@@ -170,6 +175,19 @@ impl Setup<'_> {
             .collect();
         let state_bytes = measured.state_bytes;
         Ok((self.judge(job, &measured, &near.of_device, &predictions), state_bytes))
+    }
+
+    /// The defect `whatif_verdict_of_sum`: one verdict over the sum of all jobs, for each of them.
+    fn judge_sum(&self, studies: &mut [JobStudy]) {
+        let dram_ns: f64 = studies.iter().map(|j| j.dram.time_ns).sum();
+        let point = |(i, device): (usize, &Device)| Point {
+            latency_ns: device.latency_ns(),
+            reads_per_s: device.reads_per_s(),
+            ratio: studies.iter().map(|j| j.cells[i].predicted_ns).sum::<f64>() / dram_ns,
+            spread: 0.0,
+        };
+        let points: Vec<Point> = self.devices.iter().enumerate().map(point).collect();
+        studies.iter_mut().for_each(|j| j.verdict = Some(verdict::judge(&points)));
     }
 
     /// The hottest frames of the edges that the DRAM granted holds beside the job's vertex state.
@@ -191,7 +209,7 @@ impl Setup<'_> {
         let spread = measured.dram.median_spread() + measured.near_spread;
         let per = job.per_sample();
         let cells: Vec<Cell> = (0..self.devices.len())
-            .map(|i| self.cell(i, measured, &predictions[i], per, spread))
+            .map(|i| cell(measured, i, &predictions[i], (per, spread), self.devices[i].power_w()))
             .collect();
         let point = |(device, cell): (&Device, &Cell)| Point {
             latency_ns: device.latency_ns(),
@@ -219,34 +237,6 @@ impl Setup<'_> {
             cells,
             verdict,
             sentence,
-        }
-    }
-
-    fn cell(
-        &self,
-        i: usize,
-        measured: &Measured,
-        prediction: &model::Prediction,
-        per: f64,
-        spread: f64,
-    ) -> Cell {
-        let (times, ratios) = (&measured.devices[i], &measured.ratios[i]);
-        let known = |value: f64| value.is_finite().then_some(value);
-        let predicted_ratio = prediction.time_ns / measured.dram.median();
-        let measured_ns = known(times.median());
-        let off = |m: f64| (prediction.time_ns - m).abs() / m > DISAGREES;
-        let watts = self.devices[i].power_w();
-        Cell {
-            predicted_ns: prediction.time_ns / per,
-            predicted_ratio,
-            measured_ns: measured_ns.map(|m| m / per),
-            measured_ratio: known(ratios.median()),
-            measured_ratio_p25: known(ratios.quantile(0.25)),
-            measured_ratio_p75: known(ratios.quantile(0.75)),
-            bound: prediction.bounds.binding(),
-            grade: Grade::of(predicted_ratio, spread),
-            disagrees: measured_ns.is_some_and(off),
-            energy_j: watts.map(|w| w * prediction.time_ns / per / 1e9),
         }
     }
 
@@ -307,6 +297,37 @@ impl Setup<'_> {
     }
 }
 
+/// The cell of device `i` from a job's times; `per` jobs are a sample.
+fn cell(
+    measured: &Measured,
+    i: usize,
+    prediction: &model::Prediction,
+    (per, spread): (f64, f64),
+    watts: Option<f64>,
+) -> Cell {
+    let (times, ratios) = (&measured.devices[i], &measured.ratios[i]);
+    let known = |value: f64| value.is_finite().then_some(value);
+    let measured_ns = known(times.median());
+    let predicted_ns = match measured_ns {
+        Some(measured) if mutant!("whatif_prediction_measured") => measured,
+        _ => prediction.time_ns,
+    };
+    let predicted_ratio = predicted_ns / measured.dram.median();
+    let off = |m: f64| (predicted_ns - m).abs() / m > DISAGREES;
+    Cell {
+        predicted_ns: predicted_ns / per,
+        predicted_ratio,
+        measured_ns: measured_ns.map(|m| m / per),
+        measured_ratio: known(ratios.median()),
+        measured_ratio_p25: known(ratios.quantile(0.25)),
+        measured_ratio_p75: known(ratios.quantile(0.75)),
+        bound: prediction.bounds.binding(),
+        grade: Grade::of(predicted_ratio, spread),
+        disagrees: measured_ns.is_some_and(off),
+        energy_j: watts.map(|w| w * predicted_ns / per / 1e9),
+    }
+}
+
 fn dram_time(job: &Job, measured: &Measured, dram_ns: f64) -> DramTime {
     let per = job.per_sample();
     let form = |(way, ns): &(measure::DramWay, f64)| FormTime {
@@ -321,5 +342,66 @@ fn dram_time(job: &Job, measured: &Measured, dram_ns: f64) -> DramTime {
         repetitions_count: measured.dram.count() as u64,
         measured_ns: measured.dram.sum(),
         forms: measured.ways.iter().map(form).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::Samples;
+
+    /// A ring with chords: some ten levels of search.
+    fn ring() -> GraphFile {
+        use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+        let n = 2000;
+        let edges = (0..n).flat_map(|v| [[v, (v + 1) % n], [v, (v * 7 + 3) % n]]);
+        let edges = EdgeList::new(n, false, edges.collect());
+        let image = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap().0;
+        GraphFile::from_image(image).unwrap()
+    }
+
+    fn one_device(latency: Picos, dram: Option<Bytes>) -> Study {
+        let options = Options {
+            latency: Span { from: latency, to: latency },
+            iops: Span { from: PerSecond(1e6), to: PerSecond(1e6) },
+            profiles: Vec::new(),
+            concurrency: Vec::new(),
+            dram,
+            time: Duration::from_millis(10),
+        };
+        study(&ring(), "ring", &options, |_| ()).unwrap()
+    }
+
+    #[test]
+    fn each_job_is_judged_by_its_own_ratio() {
+        let study = one_device(Picos::from_micros(200), None);
+        for job in &study.jobs {
+            let best = job.verdict.as_ref().map(|v| v.best.clone());
+            let own = verdict::rounded(job.cells[0].predicted_ratio);
+            assert_eq!(best, Some(own), "{}", job.name);
+        }
+    }
+
+    #[test]
+    fn edges_that_dram_holds_wait_for_no_device() {
+        let study = one_device(Picos::from_micros(2000), Some(Bytes(1 << 30)));
+        for job in &study.jobs {
+            assert_eq!(job.cells[0].bound, model::Bound::Processor, "{}", job.name);
+        }
+    }
+
+    #[test]
+    fn a_prediction_does_not_lean_on_the_measurement_beside_it() {
+        let measured = Measured {
+            dram: Samples::of(vec![100.0; 3]),
+            devices: vec![Samples::of(vec![200.0; 3])],
+            ratios: vec![Samples::of(vec![2.0; 3])],
+            ..Measured::default()
+        };
+        let bounds = model::Bounds { processor_ns: 120.0, ..model::Bounds::default() };
+        let prediction = model::Prediction { time_ns: 120.0, bounds };
+        let cell = cell(&measured, 0, &prediction, (2.0, 0.0), None);
+        assert_eq!((cell.predicted_ns, cell.measured_ns), (60.0, Some(100.0)));
+        assert!(cell.disagrees && (cell.predicted_ratio - 1.2).abs() < 1e-9);
     }
 }

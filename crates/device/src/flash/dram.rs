@@ -8,8 +8,8 @@
 //! - Nothing is copied: data are slices of the region.
 //! - A request outside the region completes with [`Status::Refused`].
 //! - A released slot is free at once: no data can arrive late.
-//! - Which prefetch instruction is best depends on the processor: [`Dram::once`] makes a device that
-//!   uses the non-temporal one, so that a caller can try both.
+//! - Which prefetch instruction is best depends on the processor: [`Dram::once`] makes a device
+//!   that uses the non-temporal one, so that a caller can try both.
 
 use littoral_base::clock::ClockKind;
 

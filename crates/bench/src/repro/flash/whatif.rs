@@ -23,8 +23,9 @@ use crate::whatif::{self, study};
 
 /// Runs whose answers are compared.
 const RUNS: usize = 20;
-/// How long each of them measures.
-const RUN_TIME: &str = "8s";
+/// How long each of them measures: the command's default, less with `--quick`.
+const RUN_TIME: &str = "20s";
+const RUN_TIME_QUICK: &str = "8s";
 /// How long a study measures whose cells are compared with the model.
 const MODEL_TIME: Duration = Duration::from_secs(60);
 const MODEL_TIME_QUICK: Duration = Duration::from_secs(30);
@@ -59,7 +60,8 @@ fn stable() -> Step {
     single("what-if answers that repeat", "whatif.stable", |options| {
         let answers = answers(options).map_err(|e| words(&e))?;
         let mut note = format!(
-            "{RUNS} processes, {RUN_TIME} of measurement each, one thread busy all the time"
+            "{RUNS} processes, {} of measurement each, one thread busy all the time",
+            run_time(options)
         );
         let mut groups: Vec<(&String, &usize)> = answers.iter().collect();
         groups.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -72,6 +74,10 @@ fn stable() -> Step {
         }
         Ok(Figure::new(answers.len() as f64, note))
     })
+}
+
+fn run_time(options: &Options) -> &'static str {
+    if options.quick { RUN_TIME_QUICK } else { RUN_TIME }
 }
 
 /// Different answers, and how many runs gave each.
@@ -97,7 +103,8 @@ fn answers(options: &Options) -> Result<BTreeMap<String, usize>> {
 /// The answer of one run: the lines that a person reads.
 fn answer(options: &Options, graph: &Path) -> Result<String> {
     let mut command = Command::new(&options.program);
-    command.args(["graph", "whatif", "--format", "json", "--time", RUN_TIME]).arg(graph);
+    command.args(["graph", "whatif", "--format", "json", "--time", run_time(options)]);
+    command.arg(graph);
     let output = command
         .output()
         .map_err(|e| Error::with_source(Kind::Environment, "running the program itself", e))?;
