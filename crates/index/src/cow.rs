@@ -14,14 +14,13 @@
 //! root that [`Pages::set_root`] names it is committed.
 
 mod bulk;
+mod relocate;
 mod salvage;
 
 use std::collections::BTreeSet;
 
 use littoral_base::units::Lba;
-use littoral_device::zoned::ZonedDevice;
 use littoral_store::pages::{Heat, NO_PAGE, PageRef, Pages, Root};
-use littoral_store::store::Store;
 
 use crate::inspect::check_height;
 use crate::layout::{self, ADDRESS_BYTES, Body, PageKind, Shape};
@@ -108,20 +107,21 @@ impl<P: Pages> Cow<P> {
 
     /// Records held.
     pub fn len(&self) -> u64 {
-        self.root.records
+        self.pages.root().records
     }
 
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
-        self.root.records == 0
+        self.len() == 0
     }
 
     /// Layers of pages from the root to a leaf.
     pub fn layers(&self) -> u32 {
-        self.root.height + 1
+        self.pages.root().height + 1
     }
 
-    /// Forgets a failed operation: the root is the store's again.
+    /// Takes the root from the store: a failed operation is forgotten, and the root has another
+    /// address when drafts were written.
     pub fn reload_root(&mut self) {
         self.root = self.pages.root();
     }
@@ -147,9 +147,10 @@ impl<P: Pages> Cow<P> {
     /// The way to the leaf that covers `key`, leaf first; the leaf's slot is where the key is or
     /// belongs, and whether it is there.
     fn descend(&self, key: &[u8]) -> Result<(Vec<Step>, bool)> {
-        let mut path = Vec::with_capacity(self.root.height as usize + 1);
-        let mut at = self.root.top;
-        for level in (1..=self.root.height as usize).rev() {
+        let root = self.pages.root();
+        let mut path = Vec::with_capacity(root.height as usize + 1);
+        let mut at = root.top;
+        for level in (1..=root.height as usize).rev() {
             let page = self.page_of(at, level)?;
             let body = self.body(level);
             let slot = layout::route(layout::count(&page), key, |i| body.key(&page, i));
@@ -199,6 +200,7 @@ impl<P: Pages> Cow<P> {
     /// `Kind::Usage` for sizes that are not the tree's, `Kind::Full`; those of the store.
     pub fn upsert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.check_sizes(key, Some(value))?;
+        self.reload_root();
         let (mut path, found) = self.descend(key)?;
         let mut records = self.records(0, path[0].page)?;
         let full = records.len() == self.shape.leaf_slots * self.shape.leaf().record;
@@ -291,6 +293,7 @@ impl<P: Pages> Cow<P> {
     /// `Kind::Usage` for a key of another size; those of the store.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
         self.check_sizes(key, None)?;
+        self.reload_root();
         let (path, found) = self.descend(key)?;
         if !found {
             return Ok(false);
@@ -371,35 +374,6 @@ impl<P: Pages> Cow<P> {
         self.pages.commit()
     }
 
-    /// Takes note that page `old` now lies at `new`, by writing its ancestors anew; whether the
-    /// tree uses it. Does not end the operation.
-    ///
-    /// # Errors
-    /// `Kind::Corrupt` when the page is none of this tree's; those of the store.
-    pub fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
-        let page = self.pages.peek(new)?;
-        let level = layout::level(&page) as usize;
-        let is_ours = matches!(layout::kind(&page), Some(PageKind::Leaf | PageKind::Interior));
-        if !is_ours || level > self.root.height as usize {
-            return Err(Error::new(Kind::Corrupt, format!("page {old} is no page of this tree")));
-        }
-        let body = self.body(level);
-        let key = body.records(&page).get(..body.key).unwrap_or_default().to_vec();
-        drop(page);
-        let path = if key.is_empty() {
-            vec![Step { page: self.root.top, slot: 0 }]
-        } else {
-            self.descend(&key)?.0
-        };
-        if path.get(level).map(|s| s.page) != Some(old) {
-            return Ok(false);
-        }
-        self.pages.free(old);
-        self.point_at(&path, level + 1, vec![(key, new)])?;
-        self.pages.set_root(self.root);
-        Ok(true)
-    }
-
     /// Calls `each` with key and value of every record in `[from, to)` until it answers false.
     ///
     /// # Errors
@@ -413,7 +387,8 @@ impl<P: Pages> Cow<P> {
     ) -> Result<()> {
         from.into_iter().chain(to).try_for_each(|k| self.check_sizes(k, None))?;
         let range = Range { from, to, direction };
-        self.scan_page(self.root.top, self.root.height as usize, &range, &mut each).map(|_| ())
+        let root = self.pages.root();
+        self.scan_page(root.top, root.height as usize, &range, &mut each).map(|_| ())
     }
 
     fn scan_page(
@@ -451,9 +426,9 @@ impl<P: Pages> Cow<P> {
     /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
     pub fn check(&self) -> Result<BTreeSet<Lba>> {
         let (records, used) = self.walk(false)?;
-        if records != self.root.records {
-            let text =
-                format!("{records} records found where the root counts {}", self.root.records);
+        let counted = self.len();
+        if records != counted {
+            let text = format!("{records} records found where the root counts {counted}");
             return Err(Error::new(Kind::Corrupt, text));
         }
         Ok(used)
@@ -471,8 +446,8 @@ impl<P: Pages> Cow<P> {
     /// Records found and pages used; leaves may be skipped.
     fn walk(&self, skips_leaves: bool) -> Result<(u64, BTreeSet<Lba>)> {
         let mut walk = Walk { used: BTreeSet::new(), skips_leaves };
-        let height = self.root.height as usize;
-        let records = self.check_page(self.root.top, height, (None, None), &mut walk)?;
+        let root = self.pages.root();
+        let records = self.check_page(root.top, root.height as usize, (None, None), &mut walk)?;
         Ok((records, walk.used))
     }
 
@@ -496,7 +471,7 @@ impl<P: Pages> Cow<P> {
         if layout::kind(&page) != Some(wanted) || layout::level(&page) as usize != level {
             return Err(wrong("not a page of its level"));
         }
-        let least = if at == self.root.top { 2 * usize::from(level > 0) } else { body.slots / 2 };
+        let least = if at == self.pages.root().top { 2 * usize::from(level > 0) } else { body.slots / 2 };
         if !(least..=body.slots).contains(&n) {
             return Err(wrong("holds too few or too many records"));
         }
@@ -519,51 +494,21 @@ impl<P: Pages> Cow<P> {
     }
 }
 
-impl<D: ZonedDevice> Cow<Store<D>> {
-    /// Writes `pages` and their ancestors anew, each once, so that nothing of the tree is left in
-    /// them. Ends the operation.
-    ///
-    /// # Errors
-    /// `Kind::Full` when there is no room; those of the store.
-    pub fn evacuate(&mut self, pages: &BTreeSet<Lba>) -> Result<()> {
-        if let Some(top) = self.evacuate_page(self.root.top, self.root.height as usize, pages)? {
-            self.root.top = top;
-        }
-        self.finish()
-    }
-
-    /// The page's new place, if it or a page below it moved.
-    fn evacuate_page(
-        &mut self,
-        at: Lba,
-        level: usize,
-        pages: &BTreeSet<Lba>,
-    ) -> Result<Option<Lba>> {
-        if level == 0 && !pages.contains(&at) {
-            return Ok(None);
-        }
-        let body = self.body(level);
-        let mut image = self.pages.peek(at)?.to_vec();
-        let mut changed = pages.contains(&at);
-        for i in 0..if level > 0 { layout::count(&image) } else { 0 } {
-            if let Some(new) = self.evacuate_page(child(&body, &image, i), level - 1, pages)? {
-                let slot = body.at(i) + body.key;
-                image[slot..slot + ADDRESS_BYTES].copy_from_slice(&new.0.to_le_bytes());
-                changed = true;
-            }
-        }
-        if !changed {
-            return Ok(None);
-        }
-        self.pages.free(at);
-        self.pages.append_moved(&image).map(Some)
-    }
-}
-
 /// A walk over a tree: pages used, and whether it stops above the leaves.
 struct Walk {
     used: BTreeSet<Lba>,
     skips_leaves: bool,
+}
+
+/// Offsets of the addresses of its children in a page's image; none in a leaf.
+pub(crate) fn children(shape: &Shape, page: &[u8]) -> Vec<usize> {
+    match layout::level(page) {
+        0 => Vec::new(),
+        level => {
+            let body = shape.body(level);
+            (0..layout::count(page)).map(|i| body.at(i) + body.key).collect()
+        }
+    }
 }
 
 fn child(body: &Body, page: &[u8], slot: usize) -> Lba {

@@ -14,10 +14,11 @@ use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::{ZoneKind, ZonedDevice};
 use littoral_store::MEMORY_BYTES;
-use littoral_store::gc::{self, Relocate};
+use littoral_store::gc::{self, Rank, Relocate};
 use littoral_store::pages::Pages;
 use littoral_store::room::Demand;
 use littoral_store::store::Store;
+use littoral_store::together::Together;
 
 use crate::cow::{Cow, SplitCost};
 use crate::inspect::PageRules;
@@ -148,15 +149,29 @@ impl<D: ZonedDevice> Relocate for Index<D> {
                 }
                 Ok(used)
             }
-            Tree::Cow(t) => t.moved(old, new),
+            Tree::Cow(_) => unreachable!("invariant: its pages are moved together"),
         }
     }
 
     fn copied(&mut self, at: Lba) -> Result<Option<Lba>> {
         match &mut self.tree {
             Tree::Zb(t) => t.copied(at),
-            // A zone is emptied in one operation, which is durable as a whole or not at all.
+            // Zones are emptied in one operation, which is durable as a whole or not at all.
             Tree::Cow(_) => Ok(None),
+        }
+    }
+
+    fn together(&self) -> Option<Together> {
+        match &self.tree {
+            Tree::Zb(_) => None,
+            Tree::Cow(_) => Some(Together { gain: self.needs().1 }),
+        }
+    }
+
+    fn costs(&mut self, zones: usize, rank: Rank<'_>) -> Result<Vec<u64>> {
+        match &self.tree {
+            Tree::Zb(_) => Ok(Vec::new()),
+            Tree::Cow(t) => t.costs(zones, rank),
         }
     }
 
@@ -189,9 +204,11 @@ impl<D: ZonedDevice> Index<D> {
 
     fn over(tree: Tree<D>, shape: Shape) -> Index<D> {
         let mut index = Index { tree, room: Room::new(&shape) };
-        if index.engine() == Engine::Zb {
-            // A moved body changes one head and takes no other page with it.
-            index.store_mut().keep_zones(1);
+        if index.engine() == Engine::Cow {
+            let kept = room::zones_kept(index.store_ref().writable_zones(), &shape);
+            let store = index.store_mut();
+            store.keep_zones(kept);
+            store.use_drafts(Box::new(move |page| crate::cow::children(&shape, page)));
         }
         index
     }

@@ -1,11 +1,12 @@
-//! Power cuts at every kind of moment: the enumerator behind the crash tests and
-//! `zbtree.crash.lost`.
+//! Power cuts at every kind of moment: the enumerator behind the crash tests, `zbtree.crash.lost`
+//! and `zbtree.crash.stuck`.
 //!
 //! One medium lives through many cuts. Between two cuts random puts and deletions run, durable one
 //! by one or in batches; the cut falls at a random device command, also inside recovery, and any
 //! legal subset of unflushed writes survives. After each recovery the whole index is checked and
 //! read: it must be the state after some prefix of the operations that is not shorter than what was
-//! acknowledged.
+//! acknowledged. Crowded media are filled until inserts are refused; a deletion is never refused,
+//! and in the end deletions bring back room for inserts.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use littoral_base::fault::Plan;
 use littoral_base::rng::{self, Generator, Rng};
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
-use littoral_store::store::Durability;
+use littoral_store::store::{Durability, Work};
 
 use crate::index::{Engine, Index};
 use crate::layout::Shape;
@@ -25,6 +26,10 @@ use crate::{Error, Kind, Result};
 pub struct Report {
     /// Power cuts while operations ran.
     pub cuts: u64,
+    /// Of these, cuts inside a collection of zones.
+    pub in_collections: u64,
+    /// Of these, cuts inside a checkpoint.
+    pub in_checkpoints: u64,
     /// Power cuts inside recoveries.
     pub recovery_cuts: u64,
     /// Cuts after which the contents were no prefix of the operations that holds all acknowledged
@@ -32,10 +37,20 @@ pub struct Report {
     pub lost: u64,
     /// Cuts after which the index did not open or broke an invariant.
     pub broken: u64,
+    /// Media on which a deletion was refused for want of room, or on which deletions did not bring
+    /// back room for inserts.
+    pub stuck: u64,
     /// Operations acknowledged in all.
     pub acknowledged: u64,
     /// Puts refused for want of room.
     pub refused: u64,
+}
+
+impl Report {
+    /// Lost, broken and stuck in all.
+    pub fn bad(&self) -> u64 {
+        self.lost + self.broken + self.stuck
+    }
 }
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -47,27 +62,46 @@ enum Medium {
     Roomy,
     /// The ZB+-tree has too few conventional pages for its leaves.
     Tight,
-    /// Inserts are refused now and then, leaves are put together, any garbage is collected; for the
-    /// ZB+-tree alone.
+    /// Filled until inserts are refused; they are refused again and again afterwards.
     Crowded,
+    /// Four data zones without conventional ones and few records; copy-on-write tree only.
+    Small,
+    /// As `Small`, filled like `Crowded`.
+    SmallCrowded,
+    /// Two empty zones are kept, so that collections empty two zones at once; no conventional
+    /// zones, filled like `Crowded`; copy-on-write tree only.
+    WideCrowded,
 }
 
 impl Medium {
     /// The medium of the `n`th life.
     fn of(engine: Engine, n: u64) -> Medium {
-        match n % 3 {
-            0 if engine == Engine::Zb => Medium::Crowded,
-            1 => Medium::Roomy,
-            _ => Medium::Tight,
+        use Medium::{Crowded, Roomy, Small, SmallCrowded, Tight, WideCrowded};
+        match engine {
+            Engine::Zb => [Crowded, Roomy, Tight][(n % 3) as usize],
+            Engine::Cow => {
+                [Tight, SmallCrowded, Roomy, Crowded, Small, WideCrowded][(n % 6) as usize]
+            }
         }
     }
 
+    fn is_crowded(self) -> bool {
+        matches!(self, Medium::Crowded | Medium::SmallCrowded | Medium::WideCrowded)
+    }
+
     fn geometry(self, engine: Engine) -> Geometry {
-        let zone_blocks = if self == Medium::Roomy { 128 } else { 98 };
+        let (sequential_zones, zone_blocks) = match self {
+            Medium::Roomy => (12, 128),
+            Medium::Tight => (12, 98),
+            Medium::Crowded => (7, 98),
+            Medium::Small | Medium::SmallCrowded => (8, 103),
+            Medium::WideCrowded => (36, 98),
+        };
+        let has_conventional = engine == Engine::Zb || self == Medium::Crowded;
         Geometry {
             block_bytes: 512,
-            conventional_zones: u32::from(engine == Engine::Zb),
-            sequential_zones: if self == Medium::Crowded { 7 } else { 12 },
+            conventional_zones: u32::from(has_conventional),
+            sequential_zones,
             zone_blocks,
             capacity_blocks: zone_blocks.min(120),
             open_zones_max: 4,
@@ -76,9 +110,24 @@ impl Medium {
         }
     }
 
-    /// Slots of a leaf, distinct keys, and puts among ten changes.
-    fn load(self) -> (usize, u32, u32) {
-        if self == Medium::Crowded { (8, 3000, 8) } else { (6, 150, 6) }
+    fn shape(self) -> Result<Shape> {
+        let leaf_slots = match self {
+            Medium::Roomy | Medium::Tight => 6,
+            Medium::Crowded => 8,
+            Medium::Small | Medium::SmallCrowded => 9,
+            // Wide inner pages: few of them, so that much of the medium can be live.
+            Medium::WideCrowded => return Ok(Shape { leaf_slots: 6, ..Shape::fitting(512, 4, 4)? }),
+        };
+        Ok(Shape::paper(leaf_slots, 4, 4))
+    }
+
+    /// Distinct keys, and puts among ten changes.
+    fn load(self) -> (u32, u32) {
+        match self {
+            Medium::Roomy | Medium::Tight | Medium::Small => (150, 6),
+            Medium::Crowded | Medium::SmallCrowded => (3_000, 8),
+            Medium::WideCrowded => (16_000, 8),
+        }
     }
 }
 
@@ -132,20 +181,42 @@ impl History {
 }
 
 /// Fills a medium until it refuses; what it then holds, durable.
-fn fill(index: &mut Cut<'_>) -> Result<Contents> {
+fn fill(index: &mut Cut<'_>, keys: u32) -> Result<Contents> {
     index.store_mut().set_durability(Durability::Batch);
     let mut held = Contents::new();
-    for n in 0u32.. {
-        // Every key in turn, scattered: the factor has no divisor in common with their number.
-        let key = (n.wrapping_mul(1_237) % Medium::Crowded.load().1).to_be_bytes();
+    for n in 0..keys {
+        // Every key once, scattered: the factor has no divisor in common with their number.
+        let key = (n.wrapping_mul(1_237) % keys).to_be_bytes();
         match index.put(&key, &n.to_be_bytes()) {
             Ok(_) => held.insert(key.to_vec(), n.to_be_bytes().to_vec()),
-            Err(e) if e.kind() == Kind::Full => break,
+            Err(e) if e.kind() == Kind::Full => {
+                index.sync()?;
+                return Ok(held);
+            }
             Err(e) => return Err(e),
         };
     }
+    Err(Error::new(Kind::Usage, "torture: a crowded medium has room for every key"))
+}
+
+/// Deletes a third of what a crowded medium holds, then inserts as many records as were deleted
+/// from its first quarter: neither may be refused.
+fn drain(device: &mut ModelDevice, held: &Contents) -> Result<()> {
+    no_faults(device, Plan::none());
+    let mut index: Cut<'_> = Index::open(device)?;
+    index.store_mut().set_durability(Durability::Batch);
+    let deleted: Vec<&Vec<u8>> = held.keys().step_by(3).collect();
+    for (n, key) in deleted.iter().enumerate() {
+        index.delete(key)?;
+        if n % 17 == 0 {
+            index.sync()?;
+        }
+    }
+    for key in &deleted[..deleted.len() / 4] {
+        index.put(key, &[0; 4])?;
+    }
     index.sync()?;
-    Ok(held)
+    index.check().map(|_| ())
 }
 
 /// Runs random changes until one fails; each attempted one is in the history, one that was refused
@@ -159,7 +230,7 @@ fn run_until_cut(
     let (batch, is_careless) = if batch == CARELESS { (1, true) } else { (batch, false) };
     let policy = if batch == 1 && !is_careless { Durability::Operation } else { Durability::Batch };
     index.store_mut().set_durability(policy);
-    let (_, keys, puts) = medium.load();
+    let (keys, puts) = medium.load();
     for n in 1.. {
         let key = rng.random_range(0..keys).to_be_bytes();
         let value = rng.random::<u32>().to_be_bytes();
@@ -171,11 +242,16 @@ fn run_until_cut(
             history.refused += 1;
             continue;
         }
-        let done = done
-            .map(|_| ())
-            .and_then(|()| if n % batch == 0 && !is_careless { index.sync() } else { Ok(()) });
+        let is_synced = n % (if is_careless { CARELESS_SYNC } else { batch }) == 0;
+        // A checkpoint now and then: the redo log of few operations needs none.
+        let is_closed = !is_careless && rng.random_range(0..100) == 0;
+        let done = match done {
+            Ok(_) if is_closed => index.close(),
+            Ok(_) if is_synced => index.sync(),
+            other => other.map(|_| ()),
+        };
         match done {
-            Ok(()) if n % batch == 0 => history.acknowledge(),
+            Ok(()) if n % batch == 0 || is_closed => history.acknowledge(),
             Ok(()) => {}
             Err(e) => return e,
         }
@@ -204,8 +280,9 @@ fn recover(device: &mut ModelDevice, rng: &mut Generator, report: &mut Report) -
     }
 }
 
-/// A batch that is acknowledged without having been synced.
+/// Changes that are acknowledged one by one and synced [`CARELESS_SYNC`] at a time.
 const CARELESS: u64 = 0;
+const CARELESS_SYNC: u64 = 5;
 
 /// Runs `cuts` power cuts on one engine.
 ///
@@ -245,9 +322,9 @@ fn torment(
     let mut rng = rng::stream(seed, "power cuts");
     let device = ModelDevice::new(medium.geometry(engine));
     let mut device = device.map_err(|e| Error::with_source(Kind::Usage, "torture", e))?;
-    let shape = Shape::paper(medium.load().0, 4, 4);
-    let mut index = Index::create(&mut device, engine, shape, seed)?;
-    let base = if medium == Medium::Crowded { fill(&mut index)? } else { Contents::new() };
+    let mut index = Index::create(&mut device, engine, medium.shape()?, seed)?;
+    let keys = medium.load().0;
+    let base = if medium.is_crowded() { fill(&mut index, keys)? } else { Contents::new() };
     drop(index);
     let mut history = History { base, since: Vec::new(), acknowledged: 0, refused: 0 };
     while report.cuts < until {
@@ -255,7 +332,13 @@ fn torment(
         let batch = batches[rng.random_range(0..batches.len())];
         let cut = rng.random_range(1..400);
         match live_once(&mut device, &mut history, &mut rng, (batch, medium, cut)) {
-            Ok(()) => {}
+            Ok(Work::Operation) => {}
+            Ok(Work::Collection) => report.in_collections += 1,
+            Ok(Work::Checkpoint) => report.in_checkpoints += 1,
+            Err(e) if e.kind() == Kind::Full => {
+                report.stuck += 1;
+                break;
+            }
             Err(_) => report.broken += 1,
         }
         let found = recover(&mut device, &mut rng, report).and_then(|()| inspect(&mut device));
@@ -268,22 +351,30 @@ fn torment(
             break;
         }
     }
+    if medium.is_crowded() && report.bad() == 0 {
+        match drain(&mut device, &history.base) {
+            Ok(()) => {}
+            Err(e) if e.kind() == Kind::Full => report.stuck += 1,
+            Err(_) => report.broken += 1,
+        }
+    }
     report.acknowledged += history.acknowledged;
     report.refused += history.refused;
     Ok(())
 }
 
-/// Opens the index, runs operations until the cut; an error that is no cut is an error.
+/// Opens the index, runs operations until the cut; what the cut interrupted. An error that is no cut
+/// is an error.
 fn live_once(
     device: &mut ModelDevice,
     history: &mut History,
     rng: &mut Generator,
     (batch, medium, cut): (u64, Medium, u64),
-) -> Result<()> {
+) -> Result<Work> {
     let mut index: Cut<'_> = Index::open(&mut *device)?;
     no_faults(index.store_mut().device_mut(), Plan::none().cut_at(cut));
     let error = run_until_cut(&mut index, history, rng, (batch, medium));
-    if error.kind() == Kind::PowerCut { Ok(()) } else { Err(error) }
+    if error.kind() == Kind::PowerCut { Ok(index.store_ref().work()) } else { Err(error) }
 }
 
 /// The whole contents, after every invariant was checked.

@@ -232,6 +232,7 @@ fn every_limit_of_open_zones_that_can_serve_does() {
 #[test]
 fn overwrites_of_many_times_the_capacity_find_room() {
     let mut index = create(Engine::Cow);
+    index.store_mut().set_durability(Durability::Operation);
     for i in 0..20_000u64 {
         index.put(&key(i % 1500), &i.to_be_bytes()).unwrap();
     }

@@ -13,7 +13,7 @@ use littoral_device::zoned::{ZoneReport, ZoneState, ZonedDevice};
 
 use crate::error::{Error, Kind, Result, device};
 use crate::redo;
-use crate::store::{IN_PLACE, OPERATION_PAGES, Store};
+use crate::store::{IN_PLACE, OPERATION_PAGES, Store, Work};
 use crate::superblock;
 
 impl<D: ZonedDevice> Store<D> {
@@ -70,6 +70,8 @@ impl<D: ZonedDevice> Store<D> {
     /// `Kind::Io`, `Kind::PowerCut`; the handle is poisoned then.
     pub fn sync(&mut self) -> Result<()> {
         self.usable()?;
+        let written = self.write_drafts();
+        self.guard(written)?;
         if self.pending.is_empty() && self.root == self.synced_root {
             return Ok(());
         }
@@ -112,8 +114,12 @@ impl<D: ZonedDevice> Store<D> {
     /// `Kind::Io`, `Kind::PowerCut`; the handle is poisoned then.
     pub fn checkpoint(&mut self) -> Result<()> {
         self.usable()?;
-        let result = self.begin_epoch();
-        self.guard(result)
+        let before = self.work();
+        self.begin_work(Work::Checkpoint);
+        let result = self.write_drafts().and_then(|()| self.begin_epoch());
+        self.guard(result)?;
+        self.begin_work(before);
+        Ok(())
     }
 
     fn begin_epoch(&mut self) -> Result<()> {

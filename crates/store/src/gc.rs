@@ -16,10 +16,14 @@ use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::ZonedDevice;
 
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::pages::Pages;
 use crate::regain::{self, Copies};
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Store, Work};
+use crate::together::{self, Together};
+
+/// In which of the zones in question a page lies, if in one.
+pub type Rank<'a> = &'a dyn Fn(Lba) -> Option<usize>;
 
 /// An engine whose pages can be moved.
 pub trait Relocate {
@@ -41,8 +45,23 @@ pub trait Relocate {
     /// Those of the store.
     fn moved(&mut self, old: Lba, new: Lba) -> Result<bool>;
 
+    /// How zones are collected when moved pages take others with them; `None` when they do not.
+    fn together(&self) -> Option<Together> {
+        None
+    }
+
+    /// Pages that are written to move all live pages out of the first of `zones` zones, the first
+    /// two, ...; `rank` says in which of them a page lies. Asked only of an engine whose moved pages
+    /// take others with them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn costs(&mut self, _zones: usize, _rank: Rank<'_>) -> Result<Vec<u64>> {
+        Ok(Vec::new())
+    }
+
     /// The live page in a sequential zone that the unused page at `at` is a copy of, byte for byte.
-    /// An engine that moves a zone's pages in one operation leaves no copies and needs none.
+    /// An engine that moves all pages in one operation leaves no copies and needs none.
     ///
     /// # Errors
     /// Those of the store; a page that cannot be read is no copy.
@@ -68,19 +87,33 @@ pub trait Relocate {
 /// # Errors
 /// `Kind::Full` when there is no room to move its pages to; those of the store.
 pub fn step<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
+    engine.store().begin_work(Work::Collection);
+    let found = collect(engine, is_urgent);
+    if found.as_ref().err().is_none_or(|e| e.kind() == Kind::Full) {
+        engine.store().begin_work(Work::Operation);
+    }
+    found
+}
+
+fn collect<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
+    engine.store().write_drafts()?;
+    if let Some(together) = engine.together() {
+        return together::step(engine, together);
+    }
     if engine.store().has_no_empty_zone() {
         return regain::regain(engine);
     }
     let Some((zone, pages)) = engine.store().victim(is_urgent)? else { return Ok(false) };
     log::debug!("collecting zone {zone}: {} live pages move", pages.len());
-    empty(engine, zone, &pages, &Copies::new())?;
+    empty(engine, &[zone], &pages, &Copies::new())?;
     Ok(true)
 }
 
-/// Moves a zone's live pages elsewhere, those with copies to their copies, and resets it.
+/// Moves the live pages of some zones elsewhere, those with copies to their copies, and resets the
+/// zones.
 pub(crate) fn empty<E: Relocate>(
     engine: &mut E,
-    zone: ZoneId,
+    zones: &[ZoneId],
     pages: &BTreeSet<Lba>,
     copies: &Copies,
 ) -> Result<()> {
@@ -91,11 +124,11 @@ pub(crate) fn empty<E: Relocate>(
     engine.store().set_durability(durability);
     moved?;
     if mutant!("store_reset_before_sync") {
-        engine.store().release(zone)?;
+        zones.iter().try_for_each(|&zone| engine.store().release(zone))?;
         return engine.store().sync();
     }
     engine.store().sync()?;
-    engine.store().release(zone)
+    zones.iter().try_for_each(|&zone| engine.store().release(zone))
 }
 
 fn move_pages<E: Relocate>(engine: &mut E, pages: &BTreeSet<Lba>, copies: &Copies) -> Result<()> {

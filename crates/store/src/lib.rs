@@ -7,6 +7,7 @@
 //! - [`store`]: pages on a zoned device; `epoch.rs` writes redo log and checkpoints, `replay.rs`
 //!   recovers; [`gc`] empties zones;
 //! - [`superblock`], [`redo`]: the bytes on the medium; `plan.rs` divides a device.
+//! - [`drafts`]: pages of a batch in memory; [`together`]: zones emptied several at once;
 //! - [`inspect`]: what an engine asks of a page before it uses it.
 //! - [`error`]: what can go wrong.
 //!
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+pub mod drafts;
 pub mod counted;
 mod epoch;
 pub mod error;
@@ -30,6 +32,7 @@ mod runs;
 mod space;
 pub mod store;
 pub mod superblock;
+pub mod together;
 
 pub use cache::MEMORY_BYTES;
 pub use error::{Error, Kind, Result};

@@ -55,7 +55,7 @@ pub(crate) fn regain<E: Relocate>(engine: &mut E) -> Result<bool> {
                 continue;
             }
             let pages = engine.store().seize(zone)?;
-            gc::empty(engine, zone, &pages, &copies)?;
+            gc::empty(engine, &[zone], &pages, &copies)?;
             return Ok(true);
         }
     }

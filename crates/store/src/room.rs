@@ -6,9 +6,9 @@
 //! |---|---|---|---|
 //! | conventional pages | 48 | 24 | 0 |
 //! | sequential blocks with nothing live | a zone and a 32nd of all | the same | a zone |
-//! | empty zones | those of [`Store::keep_zones`] | the same | 1 |
+//! | empty zones | those of [`Store::keep_zones`] | the same | the same |
 //!
-//! - The last empty zone is the collector's: without it nothing could be emptied any more.
+//! - The last empty zones are the collector's: without them nothing could be emptied any more.
 //! - Overwrites and deletions hold pages only for a while (a log, until its body is written anew),
 //!   so what inserts leave lets them go on for ever.
 
@@ -31,8 +31,8 @@ pub enum Demand {
 }
 
 impl<D: ZonedDevice> Store<D> {
-    /// Sets how many empty zones puts leave: two at first, which suits an engine whose moved pages
-    /// take others with them; one is enough for the others.
+    /// Sets how many empty zones are the collector's: one, unless moved pages take others with them
+    /// ([`crate::together`]).
     pub fn keep_zones(&mut self, zones: u64) {
         assert!(zones > 0, "the collector needs an empty zone");
         self.space.kept = zones;
@@ -55,14 +55,14 @@ impl<D: ZonedDevice> Store<D> {
 
     /// Whether an operation that appends up to `pages` pages can be carried out as things stand;
     /// collecting may help where it cannot.
-    pub fn has_sequential_room(&self, pages: u64, demand: Demand) -> bool {
-        self.appendable_blocks(demand) >= pages
+    pub fn has_sequential_room(&self, pages: u64) -> bool {
+        self.appendable_blocks() >= pages
     }
 
-    /// Blocks that can be appended before a zone must be collected.
-    pub fn appendable_blocks(&self, demand: Demand) -> u64 {
-        let kept = if demand == Demand::Delete { 1 } else { self.space.kept };
-        self.space.sequential_room(kept)
+    /// Blocks that can be appended before a zone must be collected, beside those set aside for
+    /// drafts.
+    pub fn appendable_blocks(&self) -> u64 {
+        self.space.sequential_room().saturating_sub(self.drafts.len())
     }
 
     /// Sequential blocks that hold nothing live, can be written again sooner or later, and may
@@ -71,7 +71,7 @@ impl<D: ZonedDevice> Store<D> {
         let (zone, all) = (self.space.zone_capacity(), self.space.writable_blocks());
         let kept =
             if demand == Demand::Delete { zone } else { zone + (all / 32).max(SPARE_BLOCKS) };
-        (all - self.space.writable_live()).saturating_sub(kept)
+        all.saturating_sub(self.live_blocks() + kept)
     }
 
     /// Whether less than an eighth of the sequential blocks may become live.

@@ -6,8 +6,8 @@
 //! Invariants
 //! - Zones being filled never exceed the device's active limit: the redo log has one, and without
 //!   conventional zones the superblock one more; the heats share what is left.
-//! - The last empty zone is the collector's; what else is kept, and from whom, is in
-//!   [`crate::room`].
+//! - The last empty zones, `kept` of them, are the collector's; what else is kept, and from whom, is
+//!   in [`crate::room`].
 //! - `totals` are the sums over `zones`, kept by [`Space::change`], through which every change of a
 //!   zone goes: what a put asks costs the same on sixty zones and on sixty thousand.
 //! - A purpose fills its own zone; near the end, when no other empty zone is left, all purposes
@@ -43,6 +43,11 @@ impl DataZone {
         self.written - self.live.len() as u64
     }
 
+    /// Whether a sixteenth is garbage, and one block at least.
+    fn pays(&self) -> bool {
+        self.garbage() >= self.capacity.div_ceil(16)
+    }
+
     fn is_empty(&self) -> bool {
         self.written == 0 && self.is_writable
     }
@@ -52,6 +57,7 @@ impl DataZone {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     empty_zones: u64,
+    writable_zones: u64,
     writable_blocks: u64,
     writable_live: u64,
 }
@@ -63,6 +69,7 @@ impl Totals {
         }
         Totals {
             empty_zones: u64::from(zone.is_empty()),
+            writable_zones: 1,
             writable_blocks: zone.capacity,
             writable_live: zone.live.len() as u64,
         }
@@ -72,6 +79,7 @@ impl Totals {
     fn replaced(self, before: Totals, after: Totals) -> Totals {
         Totals {
             empty_zones: self.empty_zones - before.empty_zones + after.empty_zones,
+            writable_zones: self.writable_zones - before.writable_zones + after.writable_zones,
             writable_blocks: self.writable_blocks - before.writable_blocks + after.writable_blocks,
             writable_live: self.writable_live - before.writable_live + after.writable_live,
         }
@@ -92,9 +100,9 @@ pub(crate) struct Space {
     /// Conventional zones that can no longer be written, and what they are.
     worn: Vec<(u64, u64, &'static str)>,
     pub(crate) conventional_free: Runs,
-    /// Empty zones that puts leave.
+    /// Empty zones that are the collector's.
     pub(crate) kept: u64,
-    /// No zone is empty, and none can be made so.
+    /// The collector's zones are not empty, and none can be made so.
     pub(crate) is_stuck: bool,
     pub(crate) clock: u64,
 }
@@ -172,7 +180,7 @@ impl Space {
             conventional,
             worn,
             conventional_free,
-            kept: 2,
+            kept: 1,
             is_stuck: false,
             clock: 0,
         };
@@ -262,7 +270,7 @@ impl Space {
             return Ok(z);
         }
         let is_collector = purpose == Purpose::Collect;
-        if is_collector || self.empty_zones() > 1 || mutant!("store_reserve_given_away") {
+        if is_collector || self.empty_zones() > self.kept || mutant!("store_reserve_given_away") {
             let empty = self.zones.iter().find(|(_, z)| z.is_empty());
             if let Some((&zone, _)) = empty {
                 self.heads[head] = Some(zone);
@@ -335,28 +343,22 @@ impl Space {
         Ok(())
     }
 
-    /// Blocks that can be appended while `kept` empty zones stay empty. None while the collector
-    /// has no empty zone: what room there is must get it one.
-    pub(crate) fn sequential_room(&self, kept: u64) -> u64 {
-        let empty = self.empty_zones();
-        if empty == 0 && !self.is_stuck {
+    /// Blocks that can be appended while the collector's zones stay empty. None while they are not:
+    /// what room there is must get them back.
+    pub(crate) fn sequential_room(&self) -> u64 {
+        if !self.has_kept_zones() && !self.is_stuck {
             return 0;
         }
-        let zones = empty.saturating_sub(kept);
+        let zones = self.empty_zones().saturating_sub(self.kept);
         zones * self.zone_capacity() + self.room_in_open_zones()
     }
 
-    /// Room in the open zones. An engine that keeps one empty zone shares them all at the end; one
-    /// whose collector needs more room than it moves pages is told of no more than either heat has.
+    /// Room in the open zones, which all purposes share at the end.
     fn room_in_open_zones(&self) -> u64 {
         let room =
             |z: &ZoneId| Some(&self.zones[z]).filter(|z| z.written > 0).map_or(0, |z| z.room());
-        if self.kept == 1 {
-            let open: BTreeSet<ZoneId> = self.heads.iter().flatten().copied().collect();
-            return open.iter().map(room).sum();
-        }
-        let heats = [Heat::Hot, Heat::Cold].map(|h| self.heads[self.head(Purpose::Engine(h))]);
-        heats.iter().map(|h| h.as_ref().map_or(0, room)).min().unwrap_or(0)
+        let open: BTreeSet<ZoneId> = self.heads.iter().flatten().copied().collect();
+        open.iter().map(room).sum()
     }
 
     /// Blocks of a zone; the least of them, where they differ.
@@ -364,9 +366,19 @@ impl Space {
         self.zone_capacity
     }
 
+    /// Blocks from the start of a zone to the start of the next.
+    pub(crate) fn zone_blocks(&self) -> u64 {
+        self.zone_blocks
+    }
+
     /// Blocks of the zones that can be written.
     pub(crate) fn writable_blocks(&self) -> u64 {
         self.totals.writable_blocks
+    }
+
+    /// Zones that can be written.
+    pub(crate) fn writable_zones(&self) -> u64 {
+        self.totals.writable_zones
     }
 
     /// Live pages in the zones that can be written.
@@ -382,18 +394,22 @@ impl Space {
     pub(crate) fn victim(&self, is_urgent: bool) -> Option<ZoneId> {
         let is_full = |(id, z): &(&ZoneId, &DataZone)| z.is_writable && !self.is_open(**id);
         let zones = || self.zones.iter().filter(|(_, z)| z.is_writable && z.garbage() > 0);
-        let pays = |z: &DataZone| z.garbage() >= z.capacity.div_ceil(16);
         if is_urgent {
             let best = zones().filter(is_full).max_by_key(|(_, z)| z.garbage());
-            let best = best.filter(|(_, z)| pays(z));
+            let best = best.filter(|(_, z)| z.pays());
             return best.or_else(|| zones().max_by_key(|(_, z)| z.garbage())).map(|(&id, _)| id);
         }
+        self.paying().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, id)| id)
+    }
+
+    /// Full zones with a sixteenth of garbage, and what emptying them pays.
+    pub(crate) fn paying(&self) -> impl Iterator<Item = (f64, ZoneId)> {
+        let pays = |id: &ZoneId, z: &DataZone| z.is_writable && z.pays() && !self.is_open(*id);
         let score = |z: &DataZone| {
             let u = z.live.len() as f64 / z.capacity as f64;
             (1.0 - u) * (1 + self.clock - z.filled_at) as f64 / (1.0 + u)
         };
-        let zones = zones().filter(is_full).filter(|(_, z)| pays(z));
-        zones.max_by(|a, b| score(a.1).total_cmp(&score(b.1))).map(|(&id, _)| id)
+        self.zones.iter().filter(move |(id, z)| pays(id, z)).map(move |(&id, z)| (score(z), id))
     }
 
     /// Whether a zone is being filled.
@@ -469,6 +485,7 @@ mod tests {
         let writable = || space.zones.values().filter(|z| z.is_writable);
         Totals {
             empty_zones: writable().filter(|z| z.written == 0).count() as u64,
+            writable_zones: writable().count() as u64,
             writable_blocks: writable().map(|z| z.capacity).sum(),
             writable_live: writable().map(|z| z.live.len() as u64).sum(),
         }

@@ -31,6 +31,7 @@ use littoral_device::zoned::refusal::Refusal;
 use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 
 use crate::cache::{MEMORY_BYTES, PageCache};
+use crate::drafts::Drafts;
 use crate::error::{Error, Kind, Result, device};
 use crate::inspect::Inspect;
 use crate::pages::{Heat, PageRef, Pages, Patch, Root};
@@ -46,6 +47,17 @@ pub enum Durability {
     Operation,
     /// At each [`Store::sync`].
     Batch,
+}
+
+/// What a store is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// An operation of the engine's.
+    Operation,
+    /// Moving pages and resetting zones.
+    Collection,
+    /// A checkpoint.
+    Checkpoint,
 }
 
 /// What a store wrote and read, in blocks and times.
@@ -100,6 +112,8 @@ pub struct Store<D> {
     pub(crate) pending: Vec<u8>,
     pub(crate) unflushed: bool,
     undo: Undo,
+    pub(crate) drafts: Drafts,
+    work: Work,
     durability: Durability,
     poisoned: bool,
     read_only: bool,
@@ -133,6 +147,8 @@ impl<D: ZonedDevice> Store<D> {
             pending: Vec::new(),
             unflushed: false,
             undo: Undo::default(),
+            drafts: Drafts::default(),
+            work: Work::Operation,
             durability: Durability::Operation,
             poisoned: false,
             read_only: false,
@@ -397,7 +413,7 @@ impl<D: ZonedDevice> Store<D> {
         self.undo.pages.entry(at.0).or_insert(before);
     }
 
-    fn append_for(&mut self, purpose: Purpose, image: &[u8]) -> Result<Lba> {
+    pub(crate) fn append_for(&mut self, purpose: Purpose, image: &[u8]) -> Result<Lba> {
         self.usable()?;
         let block = self.block_bytes();
         assert!(
@@ -453,9 +469,30 @@ impl<D: ZonedDevice> Store<D> {
             };
         }
         for at in undo.allocated.into_iter().chain(undo.appended) {
+            self.give_back(at);
+        }
+    }
+
+    /// Frees a page, a draft or one on the medium.
+    fn give_back(&mut self, at: Lba) {
+        if !self.drafts.remove(at) {
             self.space.free(at);
             self.forget(at);
         }
+    }
+
+    /// The pages appended so far are part of a state that is kept.
+    pub(crate) fn forget_undo(&mut self) {
+        self.undo.appended.clear();
+    }
+
+    /// What the store is doing, or was doing when a durable write failed.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    pub(crate) fn begin_work(&mut self, work: Work) {
+        self.work = work;
     }
 
     // --- the collector's side -----------------------------------------------------------------
@@ -555,7 +592,10 @@ impl<D: ZonedDevice> Pages for Store<D> {
                 }
                 Ok(PageRef::Borrowed(page))
             }
-            None => self.read_page(at).map(PageRef::Shared),
+            None => match self.drafts.get(at) {
+                Some(page) => Ok(PageRef::Borrowed(page)),
+                None => self.read_page(at).map(PageRef::Shared),
+            },
         }
     }
 
@@ -564,6 +604,12 @@ impl<D: ZonedDevice> Pages for Store<D> {
     }
 
     fn append(&mut self, heat: Heat, image: &[u8]) -> Result<Lba> {
+        if self.is_drafting() {
+            self.usable()?;
+            let at = self.drafts.add(heat, image);
+            self.undo.appended.push(at);
+            return Ok(at);
+        }
         self.counts.tree_blocks += 1;
         self.append_for(Purpose::Engine(heat), image)
     }
@@ -621,14 +667,17 @@ impl<D: ZonedDevice> Pages for Store<D> {
         self.usable()?;
         let undo = std::mem::take(&mut self.undo);
         for at in undo.freed {
-            self.space.free(at);
-            // A freed page's bytes matter to nobody: it is not written in place any more.
+            // The bytes of a freed page are not written in place any more.
             self.dirty.remove(&at.0);
-            self.forget(at);
+            self.give_back(at);
         }
         self.pending.extend_from_slice(&undo.entries.finish());
         if self.needs_checkpoint() {
             return self.checkpoint();
+        }
+        if self.drafts.len() > self.dirty_in_memory() {
+            let written = self.write_drafts();
+            self.guard(written)?;
         }
         if self.durability == Durability::Operation { self.sync() } else { Ok(()) }
     }

@@ -18,7 +18,6 @@ use littoral_device::zoned::zones::Geometry;
 use littoral_store::error::{Error, Kind, Result};
 use littoral_store::gc::{self, Relocate};
 use littoral_store::pages::{Heat, Pages, Patch, Root};
-use littoral_store::room::Demand;
 use littoral_store::store::{Durability, Store};
 
 /// Pages held, of 490 that the data zones have: one zone is the collector's, 12 blocks are garbage.
@@ -60,7 +59,6 @@ impl<'d> Table<'d> {
     fn create(device: &'d mut ModelDevice) -> Table<'d> {
         let mut store = Store::create(device, *b"table\0\0\0", &[], 3).unwrap();
         store.set_durability(Durability::Batch);
-        store.keep_zones(1);
         let tables: Vec<Lba> =
             (0..PAGES.div_ceil(SLOTS)).map(|_| store.allocate().unwrap()).collect();
         let empty = [0; BLOCK_BYTES - SEAL_BYTES];
@@ -90,7 +88,6 @@ impl<'d> Table<'d> {
         }
         at.truncate(PAGES as usize);
         live.extend(&at);
-        store.keep_zones(1);
         store.recovered(&live)?;
         Ok(Table { store, at })
     }
@@ -104,7 +101,7 @@ impl<'d> Table<'d> {
 
     fn overwrite(&mut self, n: u64, version: u64) -> Result<()> {
         for _ in 0..200 {
-            if self.store.has_sequential_room(1, Demand::Delete) {
+            if self.store.has_sequential_room(1) {
                 let old = self.at[n as usize];
                 self.at[n as usize] = self.store.append(Heat::Hot, &image(n, version))?;
                 self.note(n as usize)?;

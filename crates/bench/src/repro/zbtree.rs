@@ -3,8 +3,8 @@
 //! - Counts are exact under the seed and times are virtual, so no step depends on the host's speed;
 //!   only the gets of `zbtree.get` are timed by the wall clock.
 //! - `--quick` measures the cells of 500,000 records, tables 7 and 8 and 20,000 power
-//!   cuts, at the sizes of the work, and skips the larger cells by name; `--paper` makes a million
-//!   power cuts.
+//!   cuts, at the sizes of the work, and skips the larger cells by name; without it there are
+//!   100,000 power cuts, with `--paper` a million.
 //! - Steps share one [`Bench`], so a run that two claims need is made once.
 
 use std::cell::RefCell;
@@ -19,8 +19,8 @@ use crate::zbtree::{hostile, readers};
 /// The name of the system.
 pub const SYSTEM: &str = "zbtree";
 
-/// Power cuts without `--paper` and with it.
-const CUTS: (u64, u64) = (20_000, 1_000_000);
+/// Power cuts with `--quick`, without it, and with `--paper`.
+const CUTS: [u64; 3] = [20_000, 100_000, 1_000_000];
 
 /// Records of the stores whose bits are flipped, with `--quick` and without it.
 const FLIPPED: (u32, u32) = (160, 900);
@@ -65,8 +65,10 @@ pub fn steps() -> Result<Vec<Step>> {
     steps.push(step(&bench, "overwrites of a full device", true, ids, |b, _| b.collector()));
     let ids = ["get.large", "get.threads2"].map(|id| format!("zbtree.{id}")).to_vec();
     steps.push(step(&bench, "gets on small and large trees", false, ids, |b, _| b.reads()));
-    let ids = vec!["zbtree.crash.lost".to_owned()];
-    let cuts = |o: &Options| if o.paper { CUTS.1 } else { CUTS.0 };
+    let ids = vec!["zbtree.cow.batch_bytes".to_owned()];
+    steps.push(step(&bench, "batches of updates", false, ids, |b, _| b.cow_batches()));
+    let ids = ["lost", "stuck"].map(|n| format!("zbtree.crash.{n}")).to_vec();
+    let cuts = |o: &Options| CUTS[if o.paper { 2 } else { usize::from(!o.quick) }];
     steps.push(step(&bench, "power cuts", false, ids, move |b, o| b.crash(cuts(o))));
     let ids = ["wrong", "panics", "repaired"].map(|n| format!("store.flip.{n}")).to_vec();
     let records = |o: &Options| if o.quick { FLIPPED.0 } else { FLIPPED.1 };

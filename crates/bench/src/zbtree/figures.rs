@@ -14,6 +14,7 @@ use littoral_index::index;
 use littoral_index::torture::power_cuts;
 use littoral_store::counted::{PageCounts, Placement};
 
+use super::batches;
 use super::collect::{Load, Overwritten, overwrite};
 use super::reads;
 use super::workload::{Engine, Outcome, Setup, run};
@@ -357,8 +358,27 @@ impl Bench {
         Ok(vec![("zbtree.gc".to_owned(), figure)])
     }
 
+    /// Bytes that the copy-on-write tree writes per update of 32 bytes in batches of a thousand.
+    ///
+    /// # Errors
+    /// `Kind::BadResult` when the store fails.
+    pub fn cow_batches(&self) -> Result<Vec<Measured>> {
+        let run = |batch| {
+            let found = batches::bytes_per_update(batch, batches::UPDATES, self.seed);
+            found.map_err(|e| Error::with_source(Kind::BadResult, "batches", e))
+        };
+        let (one, hundred, thousand) = (run(1)?, run(100)?, run(1000)?);
+        let note = format!(
+            "{} records of 8 and 24 bytes, uniform updates, every block counted; durable one by one \
+             {one:.0}, 100 at a time {hundred:.0}",
+            batches::RECORDS
+        );
+        Ok(vec![("zbtree.cow.batch_bytes".to_owned(), Figure::new(thousand, note))])
+    }
+
     /// Power cuts on both trees, half of `cuts` each: cuts after which something acknowledged was
-    /// lost, a deleted key was back, or the index was broken.
+    /// lost, a deleted key was back, or the index was broken; media on which deletions found no
+    /// room or brought none back.
     ///
     /// # Errors
     /// `Kind::BadResult` when an index cannot be created.
@@ -375,9 +395,11 @@ impl Bench {
         let (z, c) = (z?, c?);
         let bad = z.lost + z.broken + c.lost + c.broken;
         let note = format!(
-            "{} cuts, {} more inside recoveries, {} operations acknowledged; lost and broken: zb {} \
-             and {}, cow {} and {}",
+            "{} cuts, of these {} inside collections and {} inside checkpoints, {} more inside \
+             recoveries; {} operations acknowledged; lost and broken: zb {} and {}, cow {} and {}",
             z.cuts + c.cuts,
+            z.in_collections + c.in_collections,
+            z.in_checkpoints + c.in_checkpoints,
             z.recovery_cuts + c.recovery_cuts,
             z.acknowledged + c.acknowledged,
             z.lost,
@@ -385,7 +407,14 @@ impl Bench {
             c.lost,
             c.broken
         );
-        Ok(vec![("zbtree.crash.lost".to_owned(), Figure::new(bad as f64, note))])
+        let lost = ("zbtree.crash.lost".to_owned(), Figure::new(bad as f64, note));
+        let note = format!(
+            "inserts refused on crowded media: zb {}, cow {}; stuck: zb {}, cow {}",
+            z.refused, c.refused, z.stuck, c.stuck
+        );
+        let stuck = Figure::new((z.stuck + c.stuck) as f64, note);
+        let stuck = stuck.provided(z.refused > 0 && c.refused > 0, "inserts were refused");
+        Ok(vec![lost, ("zbtree.crash.stuck".to_owned(), stuck)])
     }
 
     /// Gets per second on a tree of 4 million records over one of half a million, and of two

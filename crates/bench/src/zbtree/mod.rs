@@ -1,5 +1,6 @@
 //! The ZB+-tree of paper 000: its workloads and what is claimed of it.
 
+pub mod batches;
 pub mod collect;
 pub mod figures;
 pub mod hostile;

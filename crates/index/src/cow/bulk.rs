@@ -23,6 +23,7 @@ impl<P: Pages> Cow<P> {
         if !self.is_empty() {
             return Err(Error::new(Kind::Usage, "bulk load needs an empty tree; use upsert"));
         }
+        self.reload_root();
         let (sorted, total) = self.gather(records)?;
         if total == 0 {
             return Ok(0);

@@ -10,7 +10,8 @@ use crate::salvage::{Gathered, Range};
 impl<P: Pages> Cow<P> {
     /// Gives every record that can be read to `out`.
     pub(crate) fn salvage(&self, out: &mut Gathered<'_>) {
-        self.salvage_page(self.root.top, self.root.height as usize, &(None, None), out);
+        let root = self.pages.root();
+        self.salvage_page(root.top, root.height as usize, &(None, None), out);
     }
 
     fn salvage_page(&self, at: Lba, level: usize, range: &Range, out: &mut Gathered<'_>) {

@@ -60,6 +60,22 @@ impl Room {
     }
 }
 
+/// Empty zones that the collector of a copy-on-write tree keeps of `zones` zones. Keeping many
+/// shares the inner pages that are written with what is moved; keeping few leaves more for records.
+/// The root of the least number of children balances both.
+pub(super) fn zones_kept(zones: u64, shape: &Shape) -> u64 {
+    let children = (shape.interior_slots / 2).max(2) as f64;
+    ((zones as f64 / children.sqrt()).round() as u64).clamp(1, (zones / 4).max(1))
+}
+
+/// Inner pages that a copy-on-write tree of `pages` pages has at most, after it has grown by a
+/// layer: all but the root are half full at least.
+fn inner_pages_max(pages: u64, layers: u32, shape: &Shape) -> u64 {
+    let children = (shape.interior_slots / 2).max(2) as u64;
+    let layer = |above: u32| pages / children.saturating_pow(above) + 1;
+    (1..=layers).map(layer).sum()
+}
+
 fn no_room() -> Error {
     Error::new(Kind::Full, "no room for another record; delete some, or use a larger medium")
 }
@@ -74,7 +90,7 @@ fn room_or<T>(result: Result<T>) -> Result<Option<T>> {
 
 impl<D: ZonedDevice> Index<D> {
     /// Pages that the next operation may need: conventional ones, sequential ones.
-    fn needs(&self) -> (u64, u64) {
+    pub(super) fn needs(&self) -> (u64, u64) {
         let layers = u64::from(self.layers());
         match self.tree {
             Tree::Zb(_) => (2 * layers + 2, layers + 1),
@@ -89,51 +105,66 @@ impl<D: ZonedDevice> Index<D> {
         if mutant!("index_overwrite_as_insert") {
             return Ok(Demand::Insert);
         }
-        let plenty = store.has_conventional_room(conventional, Demand::Insert)
-            && store.has_sequential_room(sequential, Demand::Insert)
-            && store.spare_blocks(Demand::Insert) >= sequential;
-        if plenty || matches!(self.tree, Tree::Cow(_)) || self.get(key)?.is_none() {
+        let plenty = match self.tree {
+            Tree::Zb(_) => {
+                store.has_conventional_room(conventional, Demand::Insert)
+                    && store.has_sequential_room(sequential)
+                    && store.spare_blocks(Demand::Insert) >= sequential
+            }
+            Tree::Cow(_) => self.has_room_to_grow(),
+        };
+        if plenty || self.get(key)?.is_none() {
             return Ok(Demand::Insert);
         }
         Ok(Demand::Update)
     }
 
+    /// Whether the collector finds zones to empty after one more insert, wherever the pages of the
+    /// copy-on-write tree lie: all inner pages but the fewest may be ancestors of what it moves.
+    fn has_room_to_grow(&self) -> bool {
+        let (need, store) = (self.needs().1, self.store_ref());
+        let live = store.live_blocks() + need;
+        let inner = inner_pages_max(live, self.layers(), self.shape());
+        // Twice the need: what the collection gains, and what it leaves in zones that were open.
+        live <= store.live_max_together(inner + 2 * need)
+    }
+
     /// Seals leaves and collects zones until the operation has room.
     pub(super) fn make_room(&mut self, demand: Demand) -> Result<()> {
         let (conventional, sequential) = self.needs();
+        if matches!(self.tree, Tree::Cow(_)) {
+            let may_grow = demand != Demand::Insert || self.has_room_to_grow();
+            return if may_grow && self.collect_until(sequential)? { Ok(()) } else { Err(no_room()) };
+        }
         self.make_conventional_room(conventional, demand)?;
         if demand == Demand::Insert {
             self.make_spare_blocks(sequential)?;
         }
-        self.make_sequential_room(sequential, demand)
+        self.make_sequential_room(sequential)
     }
 
     /// Collects zones: one step an operation while there is room, so that the collector's work is
     /// paced by the writes that need it; as many as help when there is none.
-    fn make_sequential_room(&mut self, pages: u64, demand: Demand) -> Result<()> {
+    fn make_sequential_room(&mut self, pages: u64) -> Result<()> {
         if self.store_ref().wants_collection() {
-            let enough = self.store_ref().has_sequential_room(pages, demand);
+            let enough = self.store_ref().has_sequential_room(pages);
             self.collect(!enough)?;
         }
-        if self.collect_until(pages, demand)? { Ok(()) } else { Err(no_room()) }
+        if self.collect_until(pages)? { Ok(()) } else { Err(no_room()) }
     }
 
     /// Collects zones until `pages` can be appended; whether they can.
-    fn collect_until(&mut self, pages: u64, demand: Demand) -> Result<bool> {
-        let zones = self.store_ref().device().limits().zones;
-        let is_zb = matches!(self.tree, Tree::Zb(_));
-        for _ in 0..if is_zb { COLLECT_STEPS } else { zones.min(COLLECT_STEPS) } {
-            if self.store_ref().has_sequential_room(pages, demand) || !self.collect(true)? {
+    fn collect_until(&mut self, pages: u64) -> Result<bool> {
+        for _ in 0..COLLECT_STEPS {
+            if self.store_ref().has_sequential_room(pages) || !self.collect(true)? {
                 break;
             }
         }
-        Ok(self.store_ref().has_sequential_room(pages, demand))
+        Ok(self.store_ref().has_sequential_room(pages))
     }
 
-    /// Empties one zone; whether one could be. The copy-on-write tree's pages take their ancestors
-    /// with them, so there a zone with little garbage costs more than it gives.
+    /// Empties one zone, or several together; whether any could be.
     fn collect(&mut self, is_urgent: bool) -> Result<bool> {
-        let is_urgent = is_urgent && matches!(self.tree, Tree::Zb(_));
         let step = room_or(gc::step(self, is_urgent))?;
         if step.is_none() {
             self.undo();
@@ -226,9 +257,9 @@ impl<D: ZonedDevice> Index<D> {
 
     /// What one search may use, once zones were collected for it; `None` when that is nothing.
     fn allowance(&mut self, rule: Rule, demand: Demand) -> Result<Option<Allowance>> {
-        self.collect_until(RELIEF_PAGES, Demand::Update)?;
+        self.collect_until(RELIEF_PAGES)?;
         let store = self.store_ref();
-        let appends = store.appendable_blocks(Demand::Update).min(RELIEF_PAGES) as usize;
+        let appends = store.appendable_blocks().min(RELIEF_PAGES) as usize;
         let growth = store.spare_blocks(demand).min(RELIEF_PAGES) as usize;
         let allowed = match rule {
             Rule::Logged | Rule::Packed => Allowance { appends, growth: 0 },
