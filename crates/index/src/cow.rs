@@ -471,7 +471,8 @@ impl<P: Pages> Cow<P> {
         if layout::kind(&page) != Some(wanted) || layout::level(&page) as usize != level {
             return Err(wrong("not a page of its level"));
         }
-        let least = if at == self.pages.root().top { 2 * usize::from(level > 0) } else { body.slots / 2 };
+        let least =
+            if at == self.pages.root().top { 2 * usize::from(level > 0) } else { body.slots / 2 };
         if !(least..=body.slots).contains(&n) {
             return Err(wrong("holds too few or too many records"));
         }

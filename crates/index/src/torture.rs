@@ -116,7 +116,9 @@ impl Medium {
             Medium::Crowded => 8,
             Medium::Small | Medium::SmallCrowded => 9,
             // Wide inner pages: few of them, so that much of the medium can be live.
-            Medium::WideCrowded => return Ok(Shape { leaf_slots: 6, ..Shape::fitting(512, 4, 4)? }),
+            Medium::WideCrowded => {
+                return Ok(Shape { leaf_slots: 6, ..Shape::fitting(512, 4, 4)? });
+            }
         };
         Ok(Shape::paper(leaf_slots, 4, 4))
     }
@@ -363,8 +365,8 @@ fn torment(
     Ok(())
 }
 
-/// Opens the index, runs operations until the cut; what the cut interrupted. An error that is no cut
-/// is an error.
+/// Opens the index, runs operations until the cut; what the cut interrupted. An error that is no
+/// cut is an error.
 fn live_once(
     device: &mut ModelDevice,
     history: &mut History,

@@ -1,4 +1,5 @@
-//! The copy-on-write tree on a store: batches written once, zones emptied together, room that stays.
+//! The copy-on-write tree on a store: batches are written once, zones are emptied together, and
+//! overwrites and deletions find room where inserts are refused.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
@@ -154,7 +155,10 @@ fn zones_are_emptied_together_and_pages_are_found_again() {
         assert!(gc::step(&mut index, true).unwrap(), "round {round}");
         let after = index.store_ref().counts();
         assert!(index.store_ref().appendable_blocks() >= room + 8, "round {round}");
-        assert_eq!((after.tree_blocks, index.store_ref().live_blocks()), (before.tree_blocks, live));
+        assert_eq!(
+            (after.tree_blocks, index.store_ref().live_blocks()),
+            (before.tree_blocks, live)
+        );
         if round % 3 == 2 {
             index = reopened(index);
         }

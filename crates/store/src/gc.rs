@@ -51,8 +51,8 @@ pub trait Relocate {
     }
 
     /// Pages that are written to move all live pages out of the first of `zones` zones, the first
-    /// two, ...; `rank` says in which of them a page lies. Asked only of an engine whose moved pages
-    /// take others with them.
+    /// two, ...; `rank` says in which of them a page lies. Asked only of an engine whose moved
+    /// pages take others with them.
     ///
     /// # Errors
     /// Those of the store.

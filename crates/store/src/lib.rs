@@ -16,8 +16,8 @@
 #![forbid(unsafe_code)]
 
 mod cache;
-pub mod drafts;
 pub mod counted;
+pub mod drafts;
 mod epoch;
 pub mod error;
 pub mod gc;

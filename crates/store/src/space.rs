@@ -6,8 +6,8 @@
 //! Invariants
 //! - Zones being filled never exceed the device's active limit: the redo log has one, and without
 //!   conventional zones the superblock one more; the heats share what is left.
-//! - The last empty zones, `kept` of them, are the collector's; what else is kept, and from whom, is
-//!   in [`crate::room`].
+//! - The last empty zones, `kept` of them, are the collector's; what else is kept, and from whom,
+//!   is in [`crate::room`].
 //! - `totals` are the sums over `zones`, kept by [`Space::change`], through which every change of a
 //!   zone goes: what a put asks costs the same on sixty zones and on sixty thousand.
 //! - A purpose fills its own zone; near the end, when no other empty zone is left, all purposes

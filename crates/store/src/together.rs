@@ -64,7 +64,11 @@ pub(crate) fn step<E: Relocate>(engine: &mut E, together: Together) -> Result<bo
         let costs = engine.costs(zones.len(), &rank)?;
         let space = &engine.store().space;
         if let Some(count) = choose(&space.gains(&zones, &costs), &costs, together.gain, order) {
-            log::debug!("collecting zones {:?}: {} pages written", &zones[..count], costs[count - 1]);
+            log::debug!(
+                "collecting zones {:?}: {} pages written",
+                &zones[..count],
+                costs[count - 1]
+            );
             empty(engine, &zones[..count])?;
             return Ok(true);
         }

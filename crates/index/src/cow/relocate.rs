@@ -13,8 +13,8 @@ use crate::Result;
 use crate::layout::{self, ADDRESS_BYTES};
 
 impl<D: ZonedDevice> Cow<Store<D>> {
-    /// Pages that [`Cow::evacuate`] writes to move everything out of the first of `zones` zones, the
-    /// first two, ...; `rank` says in which of them a page lies.
+    /// Pages that [`Cow::evacuate`] writes to move everything out of the first of `zones` zones,
+    /// the first two, ...; `rank` says in which of them a page lies.
     ///
     /// # Errors
     /// Those of the store.

@@ -134,7 +134,11 @@ impl<D: ZonedDevice> Index<D> {
         let (conventional, sequential) = self.needs();
         if matches!(self.tree, Tree::Cow(_)) {
             let may_grow = demand != Demand::Insert || self.has_room_to_grow();
-            return if may_grow && self.collect_until(sequential)? { Ok(()) } else { Err(no_room()) };
+            return if may_grow && self.collect_until(sequential)? {
+                Ok(())
+            } else {
+                Err(no_room())
+            };
         }
         self.make_conventional_room(conventional, demand)?;
         if demand == Demand::Insert {
