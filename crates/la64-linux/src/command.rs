@@ -6,13 +6,18 @@
 //! - Started under the name `la64-run`, which binfmt_misc uses, the first argument is the program.
 
 use crate::error::{Error, Kind, Result};
+use crate::options::Options;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+/// The name of [`Command::Run`].
+const RUN: &str = "run";
 
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Run a LoongArch program; its exit status is this command's
+    #[command(name = RUN)]
     Run(Run),
     /// Print the instructions of a program's executable segments
     Disasm {
@@ -27,21 +32,8 @@ pub enum Command {
 /// How to run a program.
 #[derive(Debug, clap::Args)]
 pub struct Run {
-    /// Look absolute paths up here first
-    #[arg(short = 'L', long, value_name = "DIR")]
-    sysroot: Option<PathBuf>,
-    /// Report retired instructions at exit
-    #[arg(long)]
-    stats: bool,
-    /// Name each system call on standard error
-    #[arg(long)]
-    strace: bool,
-    /// Name each instruction on standard error
-    #[arg(long)]
-    trace: bool,
-    /// The program's own name for itself
-    #[arg(long, value_name = "NAME")]
-    argv0: Option<OsString>,
+    #[command(flatten)]
+    options: Options,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     #[arg(value_name = "PROGRAM")]
@@ -57,7 +49,7 @@ pub fn arguments(prefix: &[&str]) -> Vec<OsString> {
 fn expanded(mut arguments: Vec<OsString>, prefix: &[&str]) -> Vec<OsString> {
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
     if name.is_some_and(|n| n == "la64-run") {
-        arguments.splice(1..1, prefix.iter().chain(&["run", "--"]).map(OsString::from));
+        arguments.splice(1..1, prefix.iter().chain(&[RUN, "--"]).map(OsString::from));
     }
     arguments
 }
@@ -79,19 +71,12 @@ pub fn run(command: Command, prefix: &[&str]) -> Result<()> {
 fn start(run: Run, prefix: &[&str]) -> Result<()> {
     let own = std::env::current_exe()
         .map_err(|e| Error::with_source(Kind::Io, "cannot find this command's own path", e))?;
-    let reexec = std::iter::once(OsString::from(own));
-    let options = crate::user::Options {
-        sysroot: run.sysroot,
-        stats: run.stats,
-        strace: run.strace,
-        trace: run.trace,
-        argv0: run.argv0,
-        reexec: reexec.chain(prefix.iter().chain(&["run"]).map(OsString::from)).collect(),
-    };
+    let command = std::iter::once(OsString::from(own));
+    let command = command.chain(prefix.iter().chain(&[RUN]).map(OsString::from)).collect();
     let Some((program, arguments)) = run.program.split_first() else {
         return Err(Error::new(Kind::Usage, "no program is named"));
     };
-    crate::user::run(options, program.as_ref(), arguments)
+    crate::user::run(run.options, command, program.as_ref(), arguments)
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

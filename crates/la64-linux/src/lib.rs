@@ -1,6 +1,7 @@
 //! Linux user mode for LoongArch: runs LoongArch Linux programs on an x86-64 Linux host.
 //!
 //! - [`command`]: the command line, shared by `la64` and `littoral la64`.
+//! - [`options`]: how a program is run.
 //! - [`tool`]: what the command line shows of a program without running it.
 //! - `user` (x86-64 Linux hosts): runs a program as a process of the host.
 //! - [`error`]: what can go wrong before a program runs.
@@ -10,6 +11,7 @@
 
 pub mod command;
 pub mod error;
+pub mod options;
 pub mod tool;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod user;

@@ -197,6 +197,41 @@ fn openat2_follows_its_rules_of_resolution() {
     }
 }
 
+/// A string as words of data, with its terminator.
+fn string(path: &std::path::Path) -> Vec<u64> {
+    let mut bytes = path.to_str().expect("a path in UTF-8").as_bytes().to_vec();
+    bytes.resize((bytes.len() / 8 + 1) * 8, 0);
+    let words = bytes.chunks(8).map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")));
+    words.collect()
+}
+
+/// The engine's file is removed while it runs: as in another root, its path leads nowhere. The
+/// guest's `execve` finds it all the same.
+#[test]
+fn execve_finds_the_engine_where_its_path_leads_nowhere() {
+    const UNLINKAT: i64 = 35;
+    const EXECVE: i64 = 221;
+    // A link, not a copy: a file just written may still be open for writing in a child of another
+    // test, and then cannot be executed.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory");
+    let [engine, first, second] = ["engine", "first", "second"].map(|name| dir.path().join(name));
+    std::fs::hard_link(env!("CARGO_BIN_EXE_la64"), &engine).expect("a link");
+    let mut asm = Asm::default();
+    // AT_FDCWD; no flags.
+    asm.op("addi.d", &[A0, 0, -100]).address(A1, "engine").op("ori", &[A2, 0, 0]).call(UNLINKAT);
+    asm.expect_equal(A0, 0, 10);
+    asm.address(A0, "second").address(A1, "argv").op("st.d", &[A0, A1, 0]);
+    asm.op("ori", &[A2, 0, 0]).call(EXECVE).exit(11);
+    asm.data("engine", &string(&engine)).data("second", &string(&second)).data("argv", &[0, 0]);
+    write_program(&first, &asm.file());
+    write_program(&second, &Asm::default().exit(7).file());
+    let output = std::process::Command::new(&engine).arg("run").arg(&first).output();
+    let output = output.expect("the engine runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{text}");
+    assert!(!engine.exists(), "the guest removed it");
+}
+
 #[test]
 fn restartable_sequences_are_refused_as_on_a_kernel_without_them() {
     let mut asm = Asm::default();

@@ -22,11 +22,11 @@ mod stack;
 mod syscall;
 mod thread;
 
-pub use process::Options;
-
 use crate::error::Result;
+use crate::options::Options;
 use process::lock;
 use raw::Disposition;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use thread::Thread;
@@ -34,14 +34,21 @@ use thread::Thread;
 /// Runs a program to its end; the process then exits with its status, so this returns only when
 /// the program could not be started.
 ///
+/// `command` starts a program when options and its path are added; the guest's own `execve` needs it.
 /// `arguments` are those after the program's name.
 ///
 /// # Errors
 /// The program or its interpreter cannot be read, is no LoongArch ELF, or does not fit.
-pub fn run(options: Options, program: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
+pub fn run(
+    options: Options,
+    command: Vec<OsString>,
+    program: &Path,
+    arguments: &[OsString],
+) -> Result<()> {
     let name = options.argv0.clone().unwrap_or_else(|| program.as_os_str().into());
     let argv = std::iter::once(&name).chain(arguments).map(|a| a.as_bytes().to_vec()).collect();
-    let (process, start) = process::load(options, program, argv, &process::environment())?;
+    let (process, start) =
+        process::load((options, command), program, argv, &process::environment())?;
     inherit_signals(&process);
     let mut thread = Thread::new(process, &start, cycle::run);
     thread.mask = raw::set_mask(0);

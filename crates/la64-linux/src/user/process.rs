@@ -5,11 +5,12 @@ use super::raw::{self, Pending};
 use super::space::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PAGE, Request, Space, page_up};
 use super::stack::Auxiliary;
 use crate::error::{Error, Kind, Result, of_program};
+use crate::options::Options;
 use littoral_la64::elf::{self, Elf};
 use littoral_la64::interp::Features;
 use littoral_la64::memory::Window;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -21,23 +22,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// the host grants no more (a limit on its addresses, an instrumenting tool).
 const WINDOW_BITS: [u32; 4] = [40, 38, 36, 34];
 const STACK_LEN: u64 = 8 << 20;
-
-/// How to run a program.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Where absolute paths are looked up first.
-    pub sysroot: Option<PathBuf>,
-    /// Report instructions at exit.
-    pub stats: bool,
-    /// Name each system call.
-    pub strace: bool,
-    /// Name each block as it is entered.
-    pub trace: bool,
-    /// The program's argv\[0\] if not its path.
-    pub argv0: Option<std::ffi::OsString>,
-    /// The command that runs a program with these options, for the guest's own execve.
-    pub reexec: Vec<std::ffi::OsString>,
-}
 
 /// A guest signal handler.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +37,8 @@ pub(super) struct Process {
     pub(super) space: Mutex<Space>,
     pub(super) actions: Mutex<[Action; 64]>,
     pub(super) options: Options,
+    /// The command that runs a program, without options, for the guest's own execve.
+    pub(super) command: Vec<OsString>,
     pub(super) paths: Paths,
     /// Path of the program as the guest knows it.
     pub(super) program: PathBuf,
@@ -97,7 +83,7 @@ struct Image {
 
 /// Loads a program and its interpreter, and builds the first stack.
 pub(super) fn load(
-    options: Options,
+    (options, command): (Options, Vec<OsString>),
     program: &Path,
     argv: Vec<Vec<u8>>,
     envp: &[Vec<u8>],
@@ -142,6 +128,7 @@ pub(super) fn load(
         space: Mutex::new(space),
         actions: Mutex::new([Action::default(); 64]),
         options,
+        command,
         paths,
         program: std::path::absolute(program).unwrap_or_else(|_| program.into()),
         argv,
@@ -256,9 +243,7 @@ fn first_stack(
 
 /// The guest's environment: the host's, as bytes.
 pub(super) fn environment() -> Vec<Vec<u8>> {
-    let pair = |(k, v): (std::ffi::OsString, std::ffi::OsString)| {
-        [k.as_bytes(), b"=", v.as_bytes()].concat()
-    };
+    let pair = |(k, v): (OsString, OsString)| [k.as_bytes(), b"=", v.as_bytes()].concat();
     std::env::vars_os().map(pair).collect()
 }
 

@@ -7,8 +7,9 @@ use super::super::signal::{self, SS_DISABLE};
 use super::super::thread::Thread;
 use super::files::string;
 use super::{Args, err, pass};
+use crate::options::Options;
 use littoral_base::mutant;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsString};
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const FUTEX_WAKE: u64 = 1;
 const SCRIPTS_MAX: usize = 4;
+/// This command's own file.
+const OWN_FILE: &CStr = c"/proc/self/exe";
 
 pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
     thread.ended = true;
@@ -473,26 +476,19 @@ fn native(host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
     }
 }
 
+/// Starts this command again for another program. Its own file is named by the kernel's link first:
+/// the path it was started by may lead nowhere from here (another root, a file replaced or removed).
 fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
-    let options = &thread.process.options;
-    let mut command: Vec<Vec<u8>> = options.reexec.iter().map(|a| a.as_bytes().to_vec()).collect();
-    let Some(program) = command.first().and_then(|p| CString::new(p.clone()).ok()) else {
-        return err(libc::ENOSYS);
-    };
-    if let Some(root) = &options.sysroot {
-        command.extend([b"-L".to_vec(), root.as_os_str().as_bytes().to_vec()]);
+    let process = &thread.process;
+    let argv0 = argv.first().map(|name| OsString::from_vec(name.clone()));
+    let options = Options { argv0, ..process.options.clone() }.arguments();
+    let words = process.command.iter().cloned().chain(options).map(OsString::into_vec);
+    let words = c_strings(words.chain([path]).chain(argv.into_iter().skip(1)).collect());
+    let Some(by_path) = words.first().cloned() else { return err(libc::ENOSYS) };
+    let envp = c_strings(envp);
+    if !mutant!("la64_execve_by_path_alone") {
+        raw::execve(OWN_FILE, &words, &envp);
     }
-    for (on, flag) in
-        [(options.stats, "--stats"), (options.strace, "--strace"), (options.trace, "--trace")]
-    {
-        if on {
-            command.push(flag.into());
-        }
-    }
-    if let Some(name) = argv.first() {
-        command.push([b"--argv0=", name.as_slice()].concat());
-    }
-    command.extend([b"--".to_vec(), path]);
-    command.extend(argv.into_iter().skip(1));
-    raw::execve(&program, &c_strings(command), &c_strings(envp))
+    // Without /proc there is only the path.
+    raw::execve(&by_path, &words, &envp)
 }
