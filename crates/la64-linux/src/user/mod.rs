@@ -34,8 +34,8 @@ use thread::Thread;
 /// Runs a program to its end; the process then exits with its status, so this returns only when
 /// the program could not be started.
 ///
-/// `command` starts a program when options and its path are added; the guest's own `execve` needs it.
-/// `arguments` are those after the program's name.
+/// `command` starts a program when options and its path are added; the guest's own `execve` needs
+/// it. `arguments` are those after the program's name.
 ///
 /// # Errors
 /// The program or its interpreter cannot be read, is no LoongArch ELF, or does not fit.

@@ -476,8 +476,9 @@ fn native(host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
     }
 }
 
-/// Starts this command again for another program. Its own file is named by the kernel's link first:
-/// the path it was started by may lead nowhere from here (another root, a file replaced or removed).
+/// Starts this command again for another program. Its own file is named by the kernel's link
+/// first: the path it was started by may lead nowhere from here (another root, a file replaced or
+/// removed).
 fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
     let process = &thread.process;
     let argv0 = argv.first().map(|name| OsString::from_vec(name.clone()));
