@@ -33,8 +33,8 @@ pub const TIED: &[(&str, &str, &str)] = &[
     ("index", "", "cow index inspect salvage zb"),
     ("stm", "", "pool structures thread tx"),
     ("stm", "structures", "audit bst btree hash list queue"),
-    ("store", "", "cache plan store"),
-    ("store", "", "gc regain"),
+    ("store", "", "cache drafts plan store"),
+    ("store", "", "gc regain together"),
 ];
 
 /// Re-exports followed for one path; more would be a circle of re-exports.
