@@ -14,11 +14,10 @@ use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::{ZoneKind, ZonedDevice};
 use littoral_store::MEMORY_BYTES;
-use littoral_store::gc::{self, Rank, Relocate};
+use littoral_store::gc::{self, Rank, Relocate, Together};
 use littoral_store::pages::Pages;
 use littoral_store::room::Demand;
 use littoral_store::store::Store;
-use littoral_store::together::Together;
 
 use crate::cow::{Cow, SplitCost};
 use crate::inspect::PageRules;

@@ -5,9 +5,9 @@
 //! - [`counted`]: pages in memory that count what the medium would have done: the mode in which the
 //!   figures of papers are reproduced.
 //! - [`store`]: pages on a zoned device; `epoch.rs` writes redo log and checkpoints, `replay.rs`
-//!   recovers; [`gc`] empties zones;
+//!   recovers; `batch.rs` writes a batch's pages, which were [`drafts`] until then.
+//! - [`gc`] says which zones are emptied, alone or `together.rs`; [`relocate`] moves their pages.
 //! - [`superblock`], [`redo`]: the bytes on the medium; `plan.rs` divides a device.
-//! - [`drafts`]: pages of a batch in memory; [`together`]: zones emptied several at once;
 //! - [`inspect`]: what an engine asks of a page before it uses it.
 //! - [`error`]: what can go wrong.
 //!
@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod cache;
 pub mod counted;
 pub mod drafts;
@@ -26,13 +27,14 @@ pub mod pages;
 mod plan;
 pub mod redo;
 mod regain;
+pub mod relocate;
 mod replay;
 pub mod room;
 mod runs;
 mod space;
 pub mod store;
 pub mod superblock;
-pub mod together;
+mod together;
 
 pub use cache::MEMORY_BYTES;
 pub use error::{Error, Kind, Result};

@@ -13,17 +13,12 @@
 //! zone, can be emptied, however often power is cut. Where zones have worn out meanwhile there may
 //! be none that can: then the room in open zones is given to whoever asks.
 
-use std::collections::BTreeMap;
-
 use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
 
 use crate::error::Result;
-use crate::gc::{self, Relocate};
+use crate::relocate::{self, Copies, Relocate};
 use crate::space::Space;
-
-/// Copies that can be used, by the live page that each is a copy of; never in the same zone.
-pub(crate) type Copies = BTreeMap<Lba, Lba>;
 
 /// Where copies are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +34,7 @@ enum Among {
 /// Empties the zone that can be; whether there was one.
 ///
 /// # Errors
-/// As [`gc::step`].
+/// As [`crate::gc::step`].
 pub(crate) fn regain<E: Relocate>(engine: &mut E) -> Result<bool> {
     let mut copies = Copies::new();
     let was_sought = engine.store().space.is_stuck;
@@ -55,7 +50,7 @@ pub(crate) fn regain<E: Relocate>(engine: &mut E) -> Result<bool> {
                 continue;
             }
             let pages = engine.store().seize(zone)?;
-            gc::empty(engine, &[zone], &pages, &copies)?;
+            relocate::empty(engine, &[zone], &pages, &copies)?;
             return Ok(true);
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! - The kept zones are the collector's: nothing else is appended to them, for any demand.
 //! - A collection of j zones writes at most j zones' blocks, which is known before it begins: the
-//!   engine counts the pages ([`Together::costs`]).
+//!   engine counts the pages ([`Relocate::costs`]).
 //! - The collection is one operation. It is durable as a whole, and then its zones are reset; or a
 //!   power cut leaves pages that no durable state names in kept zones.
 //!
@@ -21,20 +21,12 @@ use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::ZonedDevice;
 
 use crate::error::Result;
-use crate::gc::{self, Relocate};
-use crate::regain::Copies;
+use crate::relocate::{self, Copies, Relocate, Together};
 use crate::space::{DataZone, Space};
 use crate::store::Store;
 
 /// A collection of several zones is good enough when it gains a quarter of what it writes.
 const GAIN_SHARE: u64 = 4;
-
-/// What an engine asks of collections whose pages take their ancestors with them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Together {
-    /// Blocks that a collection must gain: what one operation needs.
-    pub gain: u64,
-}
 
 /// The order in which zones are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +40,7 @@ enum Order {
 /// Empties the zones that pay; whether there were any.
 ///
 /// # Errors
-/// As [`gc::step`].
+/// As [`crate::gc::step`].
 pub(crate) fn step<E: Relocate>(engine: &mut E, together: Together) -> Result<bool> {
     let most = engine.store().space.empty_zones();
     let dead = engine.store().space.dead_zone();
@@ -98,7 +90,7 @@ fn empty<E: Relocate>(engine: &mut E, zones: &[ZoneId]) -> Result<()> {
     for &zone in zones {
         pages.extend(engine.store().seize(zone)?);
     }
-    gc::empty(engine, zones, &pages, &Copies::new())
+    relocate::empty(engine, zones, &pages, &Copies::new())
 }
 
 impl Space {

@@ -33,8 +33,7 @@ pub const TIED: &[(&str, &str, &str)] = &[
     ("index", "", "cow index inspect salvage zb"),
     ("stm", "", "pool structures thread tx"),
     ("stm", "structures", "audit bst btree hash list queue"),
-    ("store", "", "cache drafts plan store"),
-    ("store", "", "gc regain together"),
+    ("store", "", "cache plan store"),
 ];
 
 /// Re-exports followed for one path; more would be a circle of re-exports.
