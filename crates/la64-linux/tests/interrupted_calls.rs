@@ -12,6 +12,14 @@ const SIGACTION: i64 = 134;
 const SIGPROCMASK: i64 = 135;
 const GETPID: i64 = 172;
 const CLONE3: i64 = 435;
+const TGKILL: i64 = 131;
+const GETTID: i64 = 178;
+const WAIT4: i64 = 260;
+const SIGUSR1: i64 = 10;
+const SIGUSR2: i64 = 12;
+const SIGCHLD: i64 = 17;
+/// A real-time signal.
+const REAL_TIME: i64 = 40;
 /// A number that no kernel has.
 const UNKNOWN: i64 = 4000;
 const SIGALRM: i64 = 14;
@@ -97,5 +105,91 @@ fn a_futex_wait_with_a_timeout_ends_at_a_signal() {
     asm.data("action", &[0, SA_RESTART, 0]).data("count", &[0]).data("word", &[0]);
     // Every 5 ms; 60 s.
     asm.data("timer", &[0, 5000, 0, 5000]).data("timeout", &[60, 0]);
+    ok(&asm);
+}
+
+/// Installs the action at `action` for a signal, with `handler` as its first word.
+fn install(asm: &mut Asm, signal: i64, action: &'static str, handler: &'static str) {
+    asm.address(T0, handler).address(T1, action).op("st.d", &[T0, T1, 0]);
+    asm.op("ori", &[A0, 0, signal]).op("or", &[A1, T1, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 20);
+}
+
+/// SIG_SETMASK to the word at `mask`.
+fn set_mask(asm: &mut Asm, mask: &'static str) {
+    asm.op("ori", &[A0, 0, 2]).address(A1, mask).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 8]).call(SIGPROCMASK).expect_equal(A0, 0, 21);
+}
+
+/// Sends a signal to this thread; process and thread are in s0 and s1.
+fn send(asm: &mut Asm, signal: i64) {
+    asm.op("or", &[A0, S0, 0]).op("or", &[A1, S1, 0]).op("ori", &[A2, 0, signal]).call(TGKILL);
+    asm.expect_equal(A0, 0, 22);
+}
+
+fn own_ids(asm: &mut Asm) {
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[S1, A0, 0]);
+}
+
+#[test]
+fn queued_real_time_signals_arrive_one_by_one() {
+    const SENT: i64 = 100;
+    let mut asm = Asm::default();
+    own_ids(&mut asm);
+    install(&mut asm, REAL_TIME, "action", "handler");
+    set_mask(&mut asm, "all");
+    asm.op("ori", &[S2, 0, SENT]).label("more");
+    send(&mut asm, REAL_TIME);
+    asm.op("addi.d", &[S2, S2, -1]).to("bnez", &[S2], "more");
+    set_mask(&mut asm, "none");
+    asm.address(T0, "count").op("ld.d", &[T0, T0, 0]).op("ori", &[T1, 0, SENT]);
+    asm.expect_equal(T0, T1, 10).exit(0);
+    asm.label("handler").address(T0, "count").op("ld.d", &[T1, T0, 0]);
+    asm.op("addi.d", &[T1, T1, 1]).op("st.d", &[T1, T0, 0]).op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 0, 0]).data("count", &[0]).data("all", &[u64::MAX]);
+    asm.data("none", &[0]);
+    ok(&asm);
+}
+
+/// Two signals become unblocked together; their handlers block everything, so the lower number runs
+/// to its end before the other one begins.
+#[test]
+fn handlers_that_block_everything_run_in_order_and_not_nested() {
+    let mut asm = Asm::default();
+    own_ids(&mut asm);
+    install(&mut asm, SIGUSR1, "action", "handler");
+    install(&mut asm, SIGUSR2, "action", "handler");
+    set_mask(&mut asm, "all");
+    send(&mut asm, SIGUSR2);
+    send(&mut asm, SIGUSR1);
+    set_mask(&mut asm, "none");
+    // Begin of 10, end of 10, begin of 12, end of 12, in four bytes each.
+    asm.address(T0, "log").op("ld.d", &[T1, T0, 0]);
+    asm.constant(T2, 0x0a4a_0c4c).expect_equal(T1, T2, 10).exit(0);
+    // The log is shifted by a byte for each entry: the number, and the number + 64 at the end.
+    asm.label("handler").address(T0, "log").op("ld.d", &[T1, T0, 0]);
+    asm.op("slli.d", &[T1, T1, 8]).op("or", &[T1, T1, A0]).op("st.d", &[T1, T0, 0]);
+    // A system call in between, at which a nested signal would come.
+    asm.op("or", &[S2, A0, 0]).call(GETPID).op("ori", &[T2, S2, 64]);
+    asm.address(T0, "log").op("ld.d", &[T1, T0, 0]);
+    asm.op("slli.d", &[T1, T1, 8]).op("or", &[T1, T1, T2]).op("st.d", &[T1, T0, 0]);
+    asm.op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 0, u64::MAX]).data("log", &[0]).data("all", &[u64::MAX]);
+    asm.data("none", &[0]);
+    ok(&asm);
+}
+
+#[test]
+fn children_that_nobody_waits_for_leave_nothing() {
+    const SA_NOCLDWAIT: u64 = 2;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, SIGCHLD]).address(A1, "action").op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 20);
+    asm.address(A0, "birth").op("ori", &[A1, 0, 64]).call(CLONE3).to("beqz", &[A0], "child");
+    asm.op("addi.d", &[A0, 0, -1]).op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(WAIT4);
+    asm.op("addi.d", &[T0, 0, i64::from(-libc::ECHILD)]).expect_equal(A0, T0, 10).exit(0);
+    asm.label("child").exit(0);
+    asm.data("action", &[0, SA_NOCLDWAIT, 0]).data("birth", &[0, 0, 0, 0, 17, 0, 0, 0]);
     ok(&asm);
 }

@@ -70,5 +70,6 @@ fn handle(thread: &mut Thread, trap: Trap) {
 fn signals(thread: &mut Thread) {
     while let Some((number, info)) = thread.pending.take() {
         signal::deliver(thread, number, info, false);
+        signal::apply_mask(thread);
     }
 }

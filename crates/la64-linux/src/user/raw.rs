@@ -6,13 +6,15 @@
 //!   with EFAULT. The last pages of the window are never mapped, so a transfer that starts inside
 //!   cannot run out of it.
 //! - The host's SIGSEGV and SIGBUS handler continues faulting guest accesses at their landing.
-//! - Other signals are noted in the thread's [`Pending`] and delivered to the guest at the next
-//!   block boundary; a system call that has not yet entered the kernel is not entered
-//!   (see `enter`).
+//! - Another signal is noted in the thread's [`Pending`] and delivered to the guest at the next
+//!   block boundary; until then the thread has every signal blocked, so that the kernel keeps the
+//!   others in its queue and in its order. A system call that has not yet entered the kernel is not
+//!   entered (see `enter`).
 //!
 //! Unsafe because these are the host's raw interfaces.
 #![allow(unsafe_code)]
 
+use littoral_base::mutant;
 use littoral_la64::memory::Window;
 use littoral_la64::memory::landing;
 use std::cell::Cell;
@@ -29,6 +31,9 @@ pub(super) enum Arg<'a> {
     /// Bytes the host may write.
     Out(&'a mut [u8]),
 }
+
+/// Signals of faults, which are never blocked on the host.
+const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
 
 /// What a system call returns instead of running when a signal came first.
 pub(super) const RESTART: i64 = -512;
@@ -97,6 +102,12 @@ impl Pending {
     pub(super) fn first(&self) -> Option<u32> {
         let bits = self.bits.load(Ordering::Acquire);
         (bits != 0).then(|| bits.trailing_zeros() + 1)
+    }
+
+    /// Forgets what was noted: a forked child inherits none of it.
+    pub(super) fn forget(&self) {
+        self.bits.store(0, Ordering::Release);
+        self.attention.store(false, Ordering::Release);
     }
 
     pub(super) fn any(&self) -> bool {
@@ -247,6 +258,11 @@ unsafe extern "C" fn on_signal(
         // SAFETY: `adopt` leaked a reference count, so the target lives as long as the thread; a
         // siginfo is 128 bytes, aligned to 8.
         unsafe { (*pending).note(signal as usize, &*std::ptr::from_ref(info).cast::<[u64; 16]>()) };
+        if !mutant!("la64_signals_stay_unblocked") {
+            let mask = (&raw mut context.uc_sigmask).cast::<u64>();
+            // SAFETY: the kernel's mask is the first eight bytes of the field.
+            unsafe { *mask = !FAULTS };
+        }
     }
 }
 
@@ -261,15 +277,23 @@ pub(super) enum Disposition {
     Note,
 }
 
-/// Sets the host's disposition of a signal; our own fault signals always stay noted.
-pub(super) fn set_disposition(signal: u32, disposition: Disposition) -> i64 {
-    let faults = [libc::SIGSEGV, libc::SIGBUS].contains(&(signal as i32));
+/// Sets the host's disposition of a signal, with those of the guest's flags that concern the host;
+/// our own fault signals always stay noted.
+pub(super) fn set_disposition(signal: u32, disposition: Disposition, flags: u64) -> i64 {
+    let faults = FAULTS >> (signal - 1) & 1 == 1;
     let disposition = if faults { Disposition::Note } else { disposition };
-    force_disposition(signal, disposition)
+    // Whether children are waited for, and tell when they stop: the same bits on both sides.
+    let kept = (libc::SA_NOCLDWAIT | libc::SA_NOCLDSTOP) as u64;
+    let kept = if mutant!("la64_child_flags_dropped") { 0 } else { kept };
+    install(signal, disposition, (flags & kept) as i32)
 }
 
 /// Sets the host's disposition of any signal.
 pub(super) fn force_disposition(signal: u32, disposition: Disposition) -> i64 {
+    install(signal, disposition, 0)
+}
+
+fn install(signal: u32, disposition: Disposition, flags: i32) -> i64 {
     // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe: it touches its
     // arguments, one const thread-local and atomics.
     unsafe {
@@ -279,7 +303,7 @@ pub(super) fn force_disposition(signal: u32, disposition: Disposition) -> i64 {
             Disposition::Ignore => libc::SIG_IGN,
             Disposition::Note => on_signal as *const () as usize,
         };
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
         libc::sigfillset(&mut action.sa_mask);
         if libc::sigaction(signal as i32, &action, std::ptr::null_mut()) == 0 { 0 } else { errno() }
     }
@@ -304,8 +328,7 @@ pub(super) fn raise(signal: u32) {
 /// Replaces the thread's signal mask (bit n for signal n + 1) and returns the old one. Faults are
 /// never blocked on the host.
 pub(super) fn set_mask(mask: u64) -> u64 {
-    let faults = 1u64 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
-    let (new, mut old) = (mask & !faults, 0u64);
+    let (new, mut old) = (mask & !FAULTS, 0u64);
     // SAFETY: the kernel reads and writes one 8-byte mask each.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &new, &mut old, 8usize);

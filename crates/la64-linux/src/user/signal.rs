@@ -6,6 +6,8 @@
 //! as the kernel does: terminator, then one of FPU, LSX or LASX, the widest that the thread has
 //! used, then LBT if the thread has used that.
 //!
+//! - One signal is taken at a time, and the mask of its handler is set before the kernel may hand
+//!   over the next: so real-time signals queue, and order and nesting are the kernel's.
 //! - "Used" means decoded, a little more than executed: a record may be there early, never late.
 //! - The x87 stack mode travels in bit 5 of the FCSR, where the hardware shows it.
 
@@ -163,7 +165,7 @@ pub(super) fn deliver(thread: &mut Thread, number: u32, info: [u64; 16], forced:
             set_mask(thread, thread.mask | action.mask | own);
             if action.flags & SA_RESETHAND != 0 {
                 lock(&thread.process.actions)[index] = Action::default();
-                raw::set_disposition(number, Disposition::Default);
+                raw::set_disposition(number, Disposition::Default, 0);
             }
         }
     }
@@ -192,7 +194,16 @@ fn die(thread: &mut Thread, number: u32) {
 /// Sets guest and host mask. SIGKILL and SIGSTOP cannot be blocked.
 pub(super) fn set_mask(thread: &mut Thread, mask: u64) {
     thread.mask = mask & !(1 << 8 | 1 << 18);
-    raw::set_mask(thread.mask);
+    apply_mask(thread);
+}
+
+/// Gives the host the guest's mask, unless a signal is noted: then everything stays blocked until
+/// the guest has taken it. Nothing can be noted between the look and the new mask.
+pub(super) fn apply_mask(thread: &Thread) {
+    raw::set_mask(u64::MAX);
+    if !thread.pending.any() {
+        raw::set_mask(thread.mask);
+    }
 }
 
 fn on_alternate(thread: &Thread) -> bool {

@@ -158,7 +158,7 @@ pub(super) fn rt_sigaction(thread: &mut Thread, args: &Args) -> i64 {
             1 => Disposition::Ignore,
             _ => Disposition::Note,
         };
-        raw::set_disposition(signal as u32, disposition);
+        raw::set_disposition(signal as u32, disposition, flags);
     }
     drop(actions);
     if old != 0 && window.store_words(old, [before.handler, before.flags, before.mask]).is_none() {
@@ -279,7 +279,7 @@ fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
     }
     // The new host thread starts with signals blocked, until it has a place to note them.
     let mask = thread.mask;
-    raw::set_mask(u64::MAX);
+    let before = raw::set_mask(u64::MAX);
     let (process, body) = (thread.process.clone(), thread.body);
     let (send, receive) = std::sync::mpsc::channel();
     let started = std::thread::Builder::new().name("guest".into()).spawn(move || {
@@ -300,7 +300,7 @@ fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
         body(&mut child);
     });
     let tid = started.ok().and_then(|_| receive.recv().ok());
-    raw::set_mask(mask);
+    raw::set_mask(before);
     tid.unwrap_or(err(libc::EAGAIN))
 }
 
@@ -353,6 +353,8 @@ fn told(thread: &Thread, birth: Birth, pid: i64) -> i64 {
 /// What makes a copy of the parent the child that was asked for.
 fn born(thread: &mut Thread, birth: Birth) {
     let tid = raw::gettid();
+    thread.pending.forget();
+    raw::set_mask(thread.mask);
     thread.pending.tid.store(tid as u64, Ordering::Release);
     thread.pending.robust_list.store(0, Ordering::Release);
     if birth.stack != 0 {
@@ -370,7 +372,7 @@ fn born(thread: &mut Thread, birth: Birth) {
         let mut actions = lock(&thread.process.actions);
         for (n, action) in actions.iter_mut().enumerate().filter(|(_, a)| a.handler > 1) {
             *action = Action::default();
-            raw::set_disposition(n as u32 + 1, Disposition::Default);
+            raw::set_disposition(n as u32 + 1, Disposition::Default, 0);
         }
     }
 }
@@ -405,7 +407,11 @@ fn long_string(thread: &Thread, at: u64) -> Result<Vec<u8>, i64> {
 pub(super) fn execve(thread: &mut Thread, args: &Args) -> i64 {
     let parts =
         || Ok((string(thread, args[0])?, strings(thread, args[1])?, strings(thread, args[2])?));
-    match parts().and_then(|(path, argv, envp)| replace(thread, path, argv, envp)) {
+    // The new program inherits the host's mask, which is the guest's unless a signal is noted.
+    raw::set_mask(thread.mask);
+    let result = parts().and_then(|(path, argv, envp)| replace(thread, path, argv, envp));
+    signal::apply_mask(thread);
+    match result {
         Ok(code) | Err(code) => code,
     }
 }
