@@ -217,6 +217,8 @@ pub struct PerSecond(pub f64);
 impl FromStr for PerSecond {
     type Err = ParseUnitError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        let text = text.strip_suffix("/s").unwrap_or(text).trim_end();
         parse_scaled(text, RATES, "a rate a second such as 500k, 44M or 1G").map(PerSecond)
     }
 }
@@ -268,6 +270,7 @@ mod tests {
         assert_eq!("1.5 KiB".parse(), Ok(Bytes(1536)));
         assert_eq!("4us".parse(), Ok(Picos::from_micros(4)));
         assert_eq!("44M".parse(), Ok(PerSecond(44e6)));
+        assert_eq!(PerSecond(44e6).to_string().parse(), Ok(PerSecond(44e6)));
         let span: Span<Picos> = "1us..20us".parse().unwrap();
         assert_eq!((span.from, span.to), (Picos::from_micros(1), Picos::from_micros(20)));
     }

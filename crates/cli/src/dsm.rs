@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use littoral::base::error::Class;
 use littoral::base::units::Bytes;
-use littoral::device::fabric::timing::FabricProfile;
 use littoral::dsm::launch::run::End;
 use littoral::dsm::launch::{Fabric, Plan, hosts, run};
 use littoral::dsm::virtual_time::Compute;
 use littoral::dsm::virtual_time::conductor::Report;
+use littoral::fabric::timing::Timing;
 use littoral_bench::jiajia::choice::{On, What, measure};
 use littoral_bench::jiajia::model::{Ended, Shares};
 use littoral_bench::jiajia::programs::{PROGRAMS, Program};
@@ -71,7 +71,7 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
 }
 
 fn simulated(args: &DsmRunArgs) -> Result<Fabric, Failure> {
-    let (_, _, timing) = FabricProfile::resolve(&args.profile)?;
+    let (_, _, timing) = Timing::resolve(&args.profile)?;
     let compute = match args.compute.as_str() {
         "processor" => Compute::Processor,
         _ => Compute::Declared,
@@ -120,7 +120,7 @@ fn nanos(ps: u64) -> f64 {
 }
 
 fn virtual_report(args: &DsmRunArgs, report: &Report) -> Result<Value, Failure> {
-    let (profile, configuration, _) = FabricProfile::resolve(&args.profile)?;
+    let (profile, configuration, _) = Timing::resolve(&args.profile)?;
     let rank = |(n, p): (usize, &littoral::dsm::virtual_time::network::Parts)| {
         json!({
             "rank_id": n,
@@ -167,7 +167,7 @@ fn refused(what: String) -> Failure {
 }
 
 fn bench(args: &DsmBenchArgs) -> Outcome {
-    let (profile, configuration, timing) = FabricProfile::resolve(&args.profile)?;
+    let (profile, configuration, timing) = Timing::resolve(&args.profile)?;
     let (on, clock) = match args.fabric.as_str() {
         "pool" => (On::Pool, "wall"),
         "tcp" => (On::Tcp, "wall"),
@@ -199,7 +199,7 @@ fn model(args: &DsmModelArgs) -> Outcome {
     let programs = if named.is_empty() { PROGRAMS.to_vec() } else { named };
     let (mut rows, mut profiles) = (Vec::new(), Vec::new());
     for name in &args.profile {
-        let (profile, configuration, timing) = FabricProfile::resolve(name)?;
+        let (profile, configuration, timing) = Timing::resolve(name)?;
         let label = format!("{}:{configuration}", profile.name());
         profiles.push(json!({"profile": label, "hash": profile.hash()}));
         for program in &programs {

@@ -2,9 +2,9 @@
 
 use littoral::Machine;
 use littoral::base::error::Class;
-use littoral::base::units::{Bytes, PerSecond, Picos, ZoneId};
-use littoral::device::profile::machine::{DeviceSpec, MachineKind, Medium};
-use littoral::device::profile::{AnyFigure, AnyProfile, Basis};
+use littoral::base::units::ZoneId;
+use littoral::device::profile::machine::{DeviceSpec, Medium};
+use littoral::device::profile::{DeviceKind, Interface, Profile};
 use littoral::device::zoned::{ZoneReport, ZonedDevice as _};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &MachineArgs) -> Outcome {
         return out::show(args.shown.format, &zones(args)?);
     }
     let value = match &args.profile {
-        Some(name) => profile(&AnyProfile::open(name)?, args.shown.format),
+        Some(name) => profile(&Profile::open(name)?, args.shown.format),
         None => machine(&Machine::open(args.file.as_deref())?)?,
     };
     out::show(args.shown.format, &value)
@@ -29,7 +29,7 @@ fn zones(args: &ZonesArgs) -> Result<Value, Failure> {
     let machine = Machine::open(args.file.as_deref())?;
     let is_asked = |d: &&DeviceSpec| match &args.device {
         Some(name) => d.name == *name,
-        None => d.kind == MachineKind::Zoned,
+        None => d.kind == DeviceKind::Zoned,
     };
     if let Some(name) = &args.device {
         machine.spec().device(name)?;
@@ -99,10 +99,10 @@ fn machine(machine: &Machine) -> Result<Value, Failure> {
         |d| json!({"device": d.name, "kind": d.kind, "modelled": d.modelled, "made_of": d.words}),
     );
     let mut profiles = Vec::new();
-    for name in AnyProfile::shipped() {
-        let profile = AnyProfile::open(name)?;
+    for name in Profile::shipped() {
+        let profile = Profile::open(name)?;
         profiles.push(json!({
-            "profile": name, "kind": profile.kind(), "hash": profile.hash(),
+            "profile": name, "kind": profile.kind().name(), "hash": profile.hash(),
             "summary": profile.summary(),
         }));
     }
@@ -115,45 +115,24 @@ fn machine(machine: &Machine) -> Result<Value, Failure> {
     }))
 }
 
-fn profile(profile: &AnyProfile, format: Format) -> Value {
-    let figures = profile.figures();
-    // Where one source stands for all figures, people read it once.
-    let common = figures.first().filter(|_| figures.iter().all(|f| f.basis.is_none()));
-    let common = common.filter(|_| format == Format::Text).map(|f| f.source.clone());
-    let rows = figures.iter().map(|f| match format {
-        Format::Text if common.is_some() => json!({"figure": f.key, "value": with_unit(f)}),
+fn profile(profile: &Profile, format: Format) -> Value {
+    let rows = profile.figures().map(|(key, row, figure)| match format {
         Format::Text => json!({
-            "figure": f.key, "value": with_unit(f), "basis": f.basis.map(Basis::name),
-            "source": f.source,
+            "figure": key, "value": row.unit.show(figure.value), "basis": figure.basis.name(),
+            "source": figure.source,
         }),
         Format::Json => json!({
-            "figure": f.key, "value": f.value, "unit": f.unit, "basis": f.basis.map(Basis::name),
-            "source": f.source,
+            "figure": key, "value": row.unit.number(figure.value), "unit": row.unit.name(),
+            "basis": figure.basis.name(), "source": figure.source,
         }),
     });
-    let rows: Vec<Value> = rows.collect();
-    let mut value = json!({
+    json!({
         "schema": "littoral.profile.report/2",
         "profile": profile.name(),
-        "kind": profile.kind(),
+        "kind": profile.kind().name(),
         "summary": profile.summary(),
-        "interface": profile.interface(),
+        "interface": profile.interface().map(Interface::name),
         "hash": profile.hash(),
-    });
-    if let Some(source) = common {
-        value["source"] = source.into();
-    }
-    value["figures"] = rows.into();
-    value
-}
-
-fn with_unit(figure: &AnyFigure) -> String {
-    match figure.unit {
-        "ns" => Picos((figure.value * 1e3) as u64).to_string(),
-        "bytes" => Bytes(figure.value as u64).to_string(),
-        "bytes_per_s" => format!("{}/s", Bytes(figure.value as u64)),
-        "per_s" => PerSecond(figure.value).to_string(),
-        "percent" => format!("{} %", figure.value),
-        _ => figure.value.to_string(),
-    }
+        "figures": rows.collect::<Vec<Value>>(),
+    })
 }

@@ -1,22 +1,18 @@
-//! Floor 0.5 of littoral: memory that is not DRAM, real or modelled, behind four small traits.
+//! Floor 0.5 of littoral: memory that is not DRAM, real or modelled, behind three small traits.
 //!
 //! - [`read`]: asynchronous small reads ([`read::ReadDevice`]), the seam of the coroutine ring;
 //! - [`zoned`]: zoned storage ([`zoned::ZonedDevice`]);
 //! - [`memory`]: persistent and pooled memory ([`memory::Domain`]);
-//! - [`pmem`]: domains on flush instructions, msync and eADR, and the crash-image simulator;
-//! - [`fabric`]: other nodes' memory ([`fabric::Fabric`]).
+//! - [`pmem`]: domains on flush instructions, msync and eADR, and the crash-image simulator.
 //!
-//! [`profile`] holds what a device can do as data, each figure with its source; [`nand`] is the one
+//! Other nodes' memory is the crate `littoral-fabric`. [`profile`] holds what a device of any kind
+//! can do as data, each figure with its source; [`nand`] is the one
 //! timing model of flash chips.
-//!
-//! [`catalogue`] says who lives where on a medium.
 //!
 //! Useful alone and without root: someone else's engine can be run against the models, their
 //! illegal requests are named, and a [`littoral_base::fault::Plan`] makes them fail on purpose.
 
-pub mod catalogue;
 pub mod error;
-pub mod fabric;
 pub mod flash;
 pub mod memory;
 pub mod nand;

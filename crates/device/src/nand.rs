@@ -27,8 +27,6 @@ use std::collections::VecDeque;
 use littoral_base::sim::{Queue, Resource};
 use littoral_base::units::Picos;
 
-use crate::profile::Nand as Parameters;
-
 /// What a chip is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -92,6 +90,27 @@ enum Event {
 struct ChipState {
     is_busy: bool,
     waiting: VecDeque<Job>,
+}
+
+/// The figures of the flash behind a device: the `nand` section of a flash profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Channels between controller and chips.
+    pub channels: u32,
+    /// Units of a channel that work at the same time (dies times planes).
+    pub chips_per_channel: u32,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Pages erased together.
+    pub pages_per_block: u32,
+    /// Cell array to page register.
+    pub read: Picos,
+    /// Page register to cell array.
+    pub program: Picos,
+    /// Erasing a block.
+    pub erase: Picos,
+    /// Bytes per second over one channel.
+    pub channel_bytes_per_s: u64,
 }
 
 /// A package of NAND flash; see the module's page.

@@ -2,10 +2,10 @@
 
 use littoral_base::units::{Lba, Picos, ZoneId};
 use littoral_device::Kind;
+use littoral_device::profile::Profile;
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::refusal::Refusal;
-use littoral_device::zoned::timing::Profile;
 use littoral_device::zoned::zones::Geometry;
 use littoral_device::zoned::{ZoneKind, ZoneState, ZonedDevice};
 
@@ -70,7 +70,7 @@ fn plans_fail_tear_and_cut_and_others_are_refused() {
 
 #[test]
 fn virtual_time_is_charged_by_the_profile() {
-    let profile = Profile::named("zns-paper").unwrap();
+    let profile = Profile::named("zns-paper").unwrap().zoned().unwrap();
     let mut dev = ModelDevice::new(geometry()).unwrap();
     dev.set_timing(profile.timing);
     let t = dev.write(Lba(6), &[1; 1024]).unwrap();

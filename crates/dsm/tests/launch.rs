@@ -16,10 +16,10 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use littoral_base::rng::{self, Rng as _};
-use littoral_device::fabric::SILENCE_MIN;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, Plan, hosts, run};
+use littoral_fabric::SILENCE_MIN;
 use rustix::process::{Pid, Signal, kill_process};
 
 use processes::{

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
 use littoral_device::error::Error as DeviceError;
-use littoral_device::fabric::counted::{Counted, FabricCounts};
-use littoral_device::fabric::hostile::HostilePool;
-use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
-use littoral_device::fabric::tcp::TcpFabric;
-use littoral_device::fabric::{Fabric, Liveness};
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::runtime::Config;
 use littoral_dsm::runtime::carrier::Carrier;
 use littoral_dsm::{Error, Kind, Result};
+use littoral_fabric::counted::{Counted, FabricCounts};
+use littoral_fabric::hostile::HostilePool;
+use littoral_fabric::pool::{PoolFabric, PoolLayout};
+use littoral_fabric::tcp::TcpFabric;
+use littoral_fabric::{Fabric, Liveness};
 
 const RANKS: u16 = 3;
 const SECTIONS: u64 = 40;

@@ -13,11 +13,11 @@ mod programs;
 use std::process::{ExitCode, Output};
 use std::time::{Duration, Instant};
 
-use littoral_device::fabric::timing::Timing;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, run};
 use littoral_dsm::virtual_time::Compute;
+use littoral_fabric::timing::Timing;
 
 use processes::{HANG, be_a_rank, launched, launcher, pause, plan, say, stop_and_go_on, text};
 

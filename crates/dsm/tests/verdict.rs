@@ -14,11 +14,11 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use littoral_device::fabric::timing::Timing;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, run};
 use littoral_dsm::virtual_time::Compute;
+use littoral_fabric::timing::Timing;
 use rustix::process::{Pid, Signal, kill_process};
 
 use processes::{

@@ -22,7 +22,8 @@
 
 use std::path::{Path, PathBuf};
 
-use littoral_device::profile::machine::{DeviceSpec, MachineKind, Medium, SCHEMA};
+use littoral_device::profile::DeviceKind;
+use littoral_device::profile::machine::{DeviceSpec, Medium, SCHEMA};
 use littoral_device::zoned::file::FileDevice;
 pub use littoral_index::backup::Backup;
 pub use littoral_index::index::Engine;
@@ -197,7 +198,7 @@ fn failed(path: &Path, e: std::io::Error) -> Error {
 /// The zoned device of a machine that has one.
 fn only_zoned(machine: &Machine) -> Result<&DeviceSpec> {
     let devices = &machine.spec().devices;
-    let zoned: Vec<&DeviceSpec> = devices.iter().filter(|d| d.kind == MachineKind::Zoned).collect();
+    let zoned: Vec<&DeviceSpec> = devices.iter().filter(|d| d.kind == DeviceKind::Zoned).collect();
     match zoned[..] {
         [one] => Ok(one),
         [] => Err(Error::new(Kind::Usage, "the machine has no device of kind `zoned`")),
@@ -220,7 +221,7 @@ fn device_file(device: &DeviceSpec) -> Result<String> {
         text.push_str(&format!("conventional = '{}'\n", absolute(beside)?));
     }
     for (row, value) in device.figures() {
-        text.push_str(&format!("{} = {value}\n", row.key));
+        text.push_str(&format!("{} = {value}\n", row.field()));
     }
     Ok(text)
 }

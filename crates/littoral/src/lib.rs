@@ -7,6 +7,8 @@ pub use littoral_base as base;
 pub use littoral_device as device;
 #[cfg(feature = "dsm")]
 pub use littoral_dsm as dsm;
+#[cfg(feature = "fabric")]
+pub use littoral_fabric as fabric;
 #[cfg(feature = "graph")]
 pub use littoral_graph as graph;
 #[cfg(feature = "index")]

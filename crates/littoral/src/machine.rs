@@ -1,4 +1,4 @@
-//! The machine an application runs on: memory devices by name, opened, catalogued, described.
+//! The machine an application runs on: memory devices by name, opened and described.
 //!
 //! ```
 //! use littoral::machine::Machine;
@@ -15,12 +15,12 @@
 //! - A description says what is modelled and what is real; a modelled device carries its profile's
 //!   name and hash.
 //! - Nothing that exists is overwritten: files are created only where there are none.
+//! - A device with contents of its own has one owner: a second opening is `Kind::Busy`.
 //!
 //! Design item 1. A device that this build cannot open is `Kind::Unsupported` by name.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use littoral_device::catalogue::{Catalogue, FileStore};
 use littoral_device::flash::any::{AnyDevice, Opened};
 use littoral_device::flash::dram::Dram;
 use littoral_device::flash::paced::{Paced, PacedOptions};
@@ -28,7 +28,8 @@ use littoral_device::flash::pread::{Pread, PreadOptions};
 use littoral_device::flash::uring::UringOptions;
 use littoral_device::memory::Domain;
 use littoral_device::pmem::{self, FlushFence, Msync};
-use littoral_device::profile::machine::{DeviceSpec, MachineKind, MachineSpec, Medium};
+use littoral_device::profile::DeviceKind;
+use littoral_device::profile::machine::{DeviceSpec, MachineSpec, Medium};
 use littoral_device::region::Region;
 use littoral_device::zoned::ZonedDevice;
 use littoral_device::zoned::file::FileDevice;
@@ -43,6 +44,9 @@ pub mod host;
 
 /// The file a machine is described in when none is named and it exists in the working folder.
 pub const DEFAULT_FILE: &str = "machine.toml";
+
+/// The longest append of a modelled device whose description gives none, in blocks.
+const APPEND_BLOCKS_MAX: u64 = 31;
 
 /// A machine; see the module's page.
 #[derive(Clone, Debug)]
@@ -105,7 +109,7 @@ impl Machine {
         facts::describe(self)
     }
 
-    fn device(&self, name: &str, kind: MachineKind) -> Result<&DeviceSpec> {
+    fn device(&self, name: &str, kind: DeviceKind) -> Result<&DeviceSpec> {
         let device = self.spec.device(name)?;
         if device.kind == kind {
             let medium = device.medium.scheme();
@@ -130,7 +134,7 @@ impl Machine {
         data: Option<Region>,
         options: UringOptions,
     ) -> Result<Opened> {
-        let device = self.device(name, MachineKind::Flash)?;
+        let device = self.device(name, DeviceKind::Flash)?;
         if let (Some(path), Some(_)) = (device.medium.path(), &data) {
             let message = format!("device `{name}` holds the bytes of {}", path.display());
             return Err(Error::new(Kind::IllegalRequest, message));
@@ -152,15 +156,22 @@ impl Machine {
         }
     }
 
-    /// Opens a zoned device; one on a file is created there when the file is absent.
+    /// Opens a zoned device; one on `ram` takes the virtual time of its profile, one on a file is
+    /// created there when the file is absent.
     ///
     /// # Errors
     /// `Kind::Profile` for an unknown device or an illegal geometry; else as the device's own
     /// opening.
     pub fn open_zoned(&self, name: &str) -> Result<Box<dyn ZonedDevice + Send + Sync>> {
-        let device = self.device(name, MachineKind::Zoned)?;
+        let device = self.device(name, DeviceKind::Zoned)?;
         match &device.medium {
-            Medium::Ram => Ok(Box::new(ModelDevice::new(geometry(device))?)),
+            Medium::Ram => {
+                let mut model = ModelDevice::new(geometry(device))?;
+                if let Some(profile) = &device.profile {
+                    model.set_timing(profile.zoned()?.timing);
+                }
+                Ok(Box::new(model))
+            }
             Medium::File(path) if path.exists() => Ok(Box::new(FileDevice::open(path)?)),
             Medium::File(path) => Ok(Box::new(FileDevice::create(path, geometry(device))?)),
             Medium::Zbd(path) => {
@@ -179,40 +190,30 @@ impl Machine {
     /// # Errors
     /// `Kind::Profile` for an unknown device.
     pub fn zoned_geometry(&self, name: &str) -> Result<Geometry> {
-        self.device(name, MachineKind::Zoned).map(geometry)
+        self.device(name, DeviceKind::Zoned).map(geometry)
     }
 
-    /// Opens a memory device; one on a file is created there when the file is absent.
+    /// Opens a memory device; one on `ram` is paced by its profile, one on a file is created there
+    /// when the file is absent.
     ///
     /// # Errors
     /// `Kind::Profile` for an unknown device or an absent capacity; else as the domain's own
     /// opening.
     pub fn open_memory(&self, name: &str) -> Result<Box<dyn Domain>> {
-        let device = self.device(name, MachineKind::Memory)?;
+        let device = self.device(name, DeviceKind::Memory)?;
         match &device.medium {
-            Medium::Ram => Ok(Box::new(pmem::Dram::new(capacity(device)?))),
+            Medium::Ram => {
+                let dram = pmem::Dram::new(capacity(device)?);
+                match &device.profile {
+                    Some(profile) => Ok(Box::new(pmem::Paced::new(dram, profile.memory()?))),
+                    None => Ok(Box::new(dram)),
+                }
+            }
             Medium::File(path) if path.exists() => Ok(Box::new(Msync::open(path)?)),
             Medium::File(path) => Ok(Box::new(Msync::create(path, capacity(device)?)?)),
             Medium::Dax(path) => Ok(Box::new(FlushFence::open(path)?)),
             medium => Err(not_built(device, medium)),
         }
-    }
-
-    /// Opens or creates the catalogue of a device on a file: the file beside it called
-    /// `<file>.catalogue`, locked for as long as it is open.
-    ///
-    /// # Errors
-    /// `Kind::IllegalRequest` for a device in memory, whose contents end with the process;
-    /// `Kind::Busy` when another process has it; else as [`Catalogue::open`].
-    pub fn catalogue(&self, name: &str) -> Result<Catalogue<FileStore>> {
-        let device = self.spec.device(name)?;
-        let Some(path) = device.medium.path() else {
-            let message = format!("device `{name}` is in memory and has no catalogue; use a file");
-            return Err(Error::new(Kind::IllegalRequest, message));
-        };
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".catalogue");
-        Catalogue::open_or_create(FileStore::open(&PathBuf::from(beside), 0)?)
     }
 }
 
@@ -261,6 +262,8 @@ fn geometry(device: &DeviceSpec) -> Geometry {
     let small = |key| u32::try_from(get(key, 0)).expect("invariant: the row's range fits 32 bits");
     let block_bytes = small("block_bytes").max(1);
     let size = get("zone_size", 0);
+    let append_bytes = get("append_bytes_max", APPEND_BLOCKS_MAX * u64::from(block_bytes));
+    let append_blocks = append_bytes / u64::from(block_bytes);
     let conventional_zones = small("conventional_zones");
     Geometry {
         block_bytes,
@@ -270,6 +273,6 @@ fn geometry(device: &DeviceSpec) -> Geometry {
         capacity_blocks: get("zone_capacity", size) / u64::from(block_bytes),
         open_zones_max: small("open_zones_max"),
         active_zones_max: small("active_zones_max"),
-        append_blocks_max: 31,
+        append_blocks_max: u32::try_from(append_blocks).unwrap_or(u32::MAX),
     }
 }

@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use littoral::base::units::{Lba, Picos, ZoneId};
 use littoral::device::Kind;
-use littoral::device::catalogue::{Entry, Place};
 use littoral::device::flash::uring::UringOptions;
 use littoral::device::profile::machine::MachineSpec;
 use littoral::device::read::{ReadDevice, Slot};
@@ -44,8 +44,6 @@ fn without_a_machine_file_everything_is_modelled_and_says_so() {
     let memory = machine.open_memory("memory").unwrap();
     memory.store(64, 5, Ordering::Relaxed);
     assert_eq!(memory.word(64, Ordering::Relaxed), 5);
-    let e = machine.catalogue("memory").unwrap_err();
-    assert_eq!(e.kind(), Kind::IllegalRequest);
 }
 
 #[test]
@@ -60,15 +58,33 @@ fn a_folder_keeps_what_was_put_there() {
         memory.write_back(0, 8);
         memory.fence().unwrap();
         drop(memory);
-        machine.open_zoned("zoned").unwrap();
-        let mut catalogue = machine.catalogue("zoned").unwrap();
-        assert_eq!(machine.catalogue("zoned").unwrap_err().kind(), Kind::Busy);
-        assert_eq!(catalogue.entries().len() as u64, round);
-        let place = catalogue.free_zones(4, 64).unwrap();
-        let first = 4 * round as u32;
-        assert_eq!(place, Place::Zones { first, count: 4 });
-        catalogue.insert(Entry::new(&format!("e{round}"), "index", 1, place)).unwrap();
+        let mut zoned = machine.open_zoned("zoned").unwrap();
+        assert_eq!(machine.open_zoned("zoned").map(|_| ()).unwrap_err().kind(), Kind::Busy);
+        let ticket = zoned.append(ZoneId(0), &[1; 4096]).unwrap();
+        assert_eq!(zoned.wait(ticket).unwrap(), Lba(round));
+        zoned.flush().unwrap();
     }
+}
+
+#[test]
+fn modelled_zones_and_memory_take_the_figures_of_their_profiles() {
+    let text = "schema = \"littoral.machine/1\"\n\
+                [device.z]\nkind = \"zoned\"\nmedium = \"ram\"\nprofile = \"zns-ssd\"\nzones = 8\n\
+                [device.m]\nkind = \"memory\"\nmedium = \"ram\"\nprofile = \"optane-dcpmm\"\n\
+                capacity = \"1MiB\"\n";
+    let machine = Machine::of(MachineSpec::parse(text, "m.toml").unwrap(), "test");
+    let mut zoned = machine.open_zoned("z").unwrap();
+    assert_eq!((zoned.limits().zones, zoned.limits().active_zones_max), (8, 14));
+    let ticket = zoned.append(ZoneId(3), &[1; 4096]).unwrap();
+    zoned.wait(ticket).unwrap();
+    assert_eq!(zoned.virtual_now(), Some(Picos::from_nanos(39_868)), "one program");
+    let memory = machine.open_memory("m").unwrap();
+    memory.store(0, 1, Ordering::Relaxed);
+    memory.write_back(0, 8);
+    memory.fence().unwrap();
+    let words = machine.describe().devices.iter().map(|d| d.words.clone()).collect::<Vec<_>>();
+    assert!(words[0].contains("profile optane-dcpmm") && words[0].contains("62 ns"), "{words:?}");
+    assert!(words[1].contains("profile zns-ssd") && words[1].contains("63 us"), "{words:?}");
 }
 
 #[test]

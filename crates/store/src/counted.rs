@@ -181,12 +181,10 @@ impl CountedPages {
         self.conventional_live + self.zones.iter().map(|z| z.live).sum::<u64>()
     }
 
-    fn charge(&self, zone: u32, nanos: impl Fn(&Timing) -> u64) {
+    fn charge(&self, zone: u32, time: impl Fn(&Timing) -> Picos) {
         let Some(t) = &self.config.timing else { return };
         let resets = self.zones.get(zone as usize).map_or(0, |z| z.resets);
-        let steps = resets.checked_div(t.wear_step_resets).unwrap_or(0);
-        let base = nanos(t);
-        bump(&self.nanos, base + base * steps * t.wear_step_percent / 100);
+        bump(&self.nanos, t.worn(resets, time(t)).as_nanos());
     }
 
     fn slab(&mut self, zone: u32, image: &[u8]) -> Lba {
@@ -236,7 +234,7 @@ impl CountedPages {
         bump(&self.counters.moved_writes_count, live);
         bump(&self.counters.reads_count, live);
         bump(&self.counters.resets_count, 1);
-        self.charge(full as u32, |t| t.reset_ns + live * (t.read_ns + t.program_ns));
+        self.charge(full as u32, |t| Picos(t.reset.0 + live * (t.read.0 + t.program.0)));
         self.active = next;
         (live < blocks).then_some(next)
     }
@@ -244,7 +242,7 @@ impl CountedPages {
     fn written_in_place(&self, redo: usize) {
         bump(&self.counters.conventional_writes_count, 1);
         bump(&self.counters.redo_bytes, redo as u64);
-        self.charge(CONVENTIONAL, |t| t.conventional_ns);
+        self.charge(CONVENTIONAL, |t| t.conventional);
     }
 }
 
@@ -267,7 +265,7 @@ impl Pages for CountedPages {
     fn read(&self, at: Lba) -> Result<PageRef<'_>> {
         let slab = self.find(at)?;
         bump(&self.counters.reads_count, 1);
-        self.charge(slab.zone, |t| t.read_ns);
+        self.charge(slab.zone, |t| t.read);
         Ok(PageRef::Borrowed(&slab.bytes))
     }
 
@@ -288,7 +286,7 @@ impl Pages for CountedPages {
         bump(&self.counters.sequential_writes_count, 1);
         bump(&self.counters.cold_writes_count, u64::from(heat == Heat::Cold));
         bump(&self.counters.redo_bytes, REDO_PAGE_BYTES as u64);
-        self.charge(zone as u32, |t| t.program_ns);
+        self.charge(zone as u32, |t| t.program);
         Ok(self.slab(zone as u32, image))
     }
 

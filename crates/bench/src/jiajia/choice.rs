@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use littoral_base::units::{NodeId, Picos};
-use littoral_device::fabric::Fabric;
-use littoral_device::fabric::counted::Counted;
-use littoral_device::fabric::mailbox::PoolAgent;
-use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
-use littoral_device::fabric::sim::{SimFabric, run};
-use littoral_device::fabric::timing::Timing;
 use littoral_device::pmem::FlushFence;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::lock::board::{BoardCounters, LockBoard};
 use littoral_dsm::lock::client::BoardClient;
 use littoral_dsm::lock::direct::DirectLocks;
 use littoral_dsm::lock::{Barriers, LockLayout, Locks};
+use littoral_fabric::Fabric;
+use littoral_fabric::counted::Counted;
+use littoral_fabric::mailbox::PoolAgent;
+use littoral_fabric::pool::{PoolFabric, PoolLayout};
+use littoral_fabric::sim::{SimFabric, run};
+use littoral_fabric::timing::Timing;
 
 use super::counts::{shm_job, tcp_job};
 use super::words;

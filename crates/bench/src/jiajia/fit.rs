@@ -12,7 +12,7 @@
 //! - Ocean is not among the programs that the search can see ([`fitted_on`]).
 
 use littoral_base::units::Picos;
-use littoral_device::fabric::timing::Timing;
+use littoral_fabric::timing::Timing;
 
 use super::programs::{PROGRAMS, Program, platform};
 use super::tables::{per_iteration_us, runs};

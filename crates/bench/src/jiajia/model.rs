@@ -14,11 +14,11 @@
 //! - A page's diff is as long as the step says: the first bytes of it are changed.
 
 use littoral_base::units::{NodeId, Picos};
-use littoral_device::fabric::timing::Timing;
 use littoral_dsm::core::message::{LockId, Message, PageId};
 use littoral_dsm::core::rank::{Envelope, Outcome, Rank, Shape};
 use littoral_dsm::core::wire;
 use littoral_dsm::virtual_time::network::{Load, Network, Parts, Traffic, Turn, Wait};
+use littoral_fabric::timing::Timing;
 
 /// Bytes of a page of the paper's system.
 pub const PAGE_BYTES: usize = 4096;

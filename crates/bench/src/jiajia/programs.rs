@@ -21,7 +21,7 @@
 
 use littoral_base::rng::{self, Generator, Rng};
 use littoral_base::units::Picos;
-use littoral_device::fabric::timing::Timing;
+use littoral_fabric::timing::Timing;
 
 use super::model::{Step, Workload};
 use super::words;

@@ -4,7 +4,8 @@
 //! - Every figure comes from runs of [`super::model`]; the paper's stand beside it as `paper`.
 //! - Predictions for platforms and numbers of ranks nobody measured are labelled as modelled.
 
-use littoral_device::fabric::timing::{FabricProfile, Timing};
+use littoral_device::profile::Profile;
+use littoral_fabric::timing::Timing;
 
 use super::model::{Ended, run};
 use super::programs::{Basic, PLATFORMS, PROGRAMS, Program, platform};
@@ -36,7 +37,7 @@ pub fn per_iteration_us(locks: bool, timing: Timing) -> Result<f64, String> {
 }
 
 fn modelled() -> Result<String, String> {
-    let profile = FabricProfile::open("loongson-2e").map_err(words)?;
+    let profile = Profile::named("loongson-2e").map_err(words)?;
     Ok(format!("{MODELLED}, profile loongson-2e {}", profile.hash()))
 }
 
@@ -153,7 +154,7 @@ const PREDICTED: [(&str, &str); 3] = [("tcp", "tcp"), ("rdma", "rdma"), ("cxl", 
 pub fn predictions() -> Figures {
     let mut figures = Vec::new();
     for (name, profile) in PREDICTED {
-        let (found, _, timing) = FabricProfile::resolve(profile).map_err(words)?;
+        let (found, _, timing) = Timing::resolve(profile).map_err(words)?;
         for ranks in [4, 8, 16, 32, 64] {
             let ours = speedup(&PROGRAMS[5], ranks, timing)?;
             let note = format!(

@@ -12,11 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use littoral_base::units::NodeId;
-use littoral_device::fabric::Fabric;
-use littoral_device::fabric::mailbox::PoolAgent;
-use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
-use littoral_device::fabric::shm::ShmFabric;
-use littoral_device::fabric::tcp::TcpFabric;
 use littoral_device::pmem::FlushFence;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::lock::board::LockBoard;
@@ -24,6 +19,11 @@ use littoral_dsm::lock::client::BoardClient;
 use littoral_dsm::lock::direct::DirectLocks;
 use littoral_dsm::lock::server::{LockServer, ServerClient};
 use littoral_dsm::lock::{Barriers, LockLayout, Locks};
+use littoral_fabric::Fabric;
+use littoral_fabric::mailbox::PoolAgent;
+use littoral_fabric::pool::{PoolFabric, PoolLayout};
+use littoral_fabric::shm::ShmFabric;
+use littoral_fabric::tcp::TcpFabric;
 use rustix::thread::futex;
 
 use super::counts::{shm_job, tcp_job};

@@ -17,9 +17,7 @@ pub mod zbtree;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use littoral_device::fabric::timing::FabricProfile;
 use littoral_device::profile::Profile;
-use littoral_device::zoned;
 
 use crate::claims::{self, Claim, Figure, Run, Targets};
 use crate::error::{Error, Kind, Result};
@@ -147,12 +145,7 @@ fn likeness(id: &str, prefix: &str) -> f64 {
 
 /// Hashes of the profiles behind a system's modelled figures, by name.
 fn profiles_of(system: &str) -> BTreeMap<String, String> {
-    let shipped = "invariant: the profile is shipped";
-    let hash = |name: &str| match system {
-        flash::SYSTEM => Profile::named(name).expect(shipped).hash(),
-        zbtree::SYSTEM => zoned::timing::Profile::named(name).expect(shipped).hash(),
-        _ => FabricProfile::open(name).expect(shipped).hash(),
-    };
+    let hash = |name: &str| Profile::named(name).expect("invariant: the profile is shipped").hash();
     let names: &[&str] = match system {
         flash::SYSTEM => &["xlfdd"],
         zbtree::SYSTEM => &["zns-paper"],

@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use littoral_base::rng::mix;
 use littoral_device::memory::Domain;
-use littoral_device::pmem::{FlushFence, Paced, PmemProfile};
+use littoral_device::pmem::{FlushFence, Paced};
+use littoral_device::profile::Profile;
 use littoral_stm::structures::SortedList;
 use littoral_stm::{Options, Pool, Ref, Result, Thread, Tx};
 
@@ -124,8 +125,9 @@ pub fn write_latencies(effort: &Effort) -> Result<Vec<Named>> {
     let domain = memory(POOL_BYTES)?;
     // Every page is there before anything is timed.
     (0..POOL_BYTES).step_by(4096).for_each(|at| domain.store(at, 1, Relaxed));
-    let profile = PmemProfile::optane_dcpmm();
-    let paced = Paced::new(memory(POOL_BYTES)?, profile.clone());
+    let shipped = "invariant: the profile is shipped";
+    let profile = Profile::named("optane-dcpmm").expect(shipped);
+    let paced = Paced::new(memory(POOL_BYTES)?, profile.memory().expect(shipped));
     (0..POOL_BYTES).step_by(4096).for_each(|at| paced.store(at, 1, Relaxed));
     let mut all = Vec::new();
     for bytes in [64, 256, 1024, 4096] {
@@ -135,7 +137,8 @@ pub fn write_latencies(effort: &Effort) -> Result<Vec<Named>> {
         let note = format!(
             "random places in 64 MiB of DRAM, wall, nothing modelled, median of {}; paced by {}, \
              the model's own work included: {modelled:.0} ns",
-            effort.rounds, profile.name
+            effort.rounds,
+            profile.name()
         );
         all.push(named(format!("sdtm.write_latency.b{bytes}"), ns, note));
     }

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use littoral_base::mutant;
 use littoral_base::rng::{self, Generator, Rng};
 use littoral_base::units::Picos;
+use littoral_device::profile::Profile;
 use littoral_device::zoned::ZonedDevice;
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::model::ModelDevice;
-use littoral_device::zoned::timing::Profile;
 use littoral_index::index::{Engine, Index};
 use littoral_index::kv::Options;
 use littoral_index::layout::Shape;
@@ -155,7 +155,7 @@ fn failed(e: impl std::error::Error + Send + Sync + 'static) -> Error {
 pub fn run(asked: &Asked) -> Result<Found> {
     match &asked.medium {
         Medium::Model(name) => {
-            let profile = Profile::open(name).map_err(failed)?;
+            let profile = Profile::open(name).and_then(|p| p.zoned()).map_err(failed)?;
             let mut device = ModelDevice::new(profile.geometry).map_err(failed)?;
             device.set_timing(profile.timing);
             let words = format!("zones modelled in memory, latencies of profile {name}");

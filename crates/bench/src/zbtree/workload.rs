@@ -7,7 +7,8 @@
 
 use littoral_base::rng::{self, Rng};
 use littoral_base::units::Picos;
-use littoral_device::zoned::timing::{Profile, Timing};
+use littoral_device::profile::Profile;
+use littoral_device::zoned::timing::Timing;
 use littoral_index::cow::{Cow, SplitCost};
 use littoral_index::layout::Shape;
 use littoral_index::zb::Zb;
@@ -81,7 +82,8 @@ impl Setup {
     }
 
     fn pages(&self) -> CountedPages {
-        let profile = Profile::named("zns-paper").expect("invariant: the profile is shipped");
+        let shipped = Profile::named("zns-paper").and_then(|p| p.zoned());
+        let profile = shipped.expect("invariant: the profile is shipped");
         let g = profile.geometry;
         // The copy-on-write tree fills the conventional zone as one more sequential zone (section
         // 4.1).

@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn one_read_at_a_time_takes_the_profile_s_latency() {
-        for name in Profile::shipped() {
+        for name in Profile::shipped_of(crate::profile::DeviceKind::Flash) {
             let flash = Profile::named(name).unwrap().flash().unwrap();
             let report = closed_loop(&flash, load(1, 50)).unwrap();
             let wanted = flash.latency.0 as f64;
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_shipped_profile_reaches_the_rate_it_names() {
-        for name in Profile::shipped() {
+        for name in Profile::shipped_of(crate::profile::DeviceKind::Flash) {
             let flash = Profile::named(name).unwrap().flash().unwrap();
             let link = flash.link_bytes_per_s / 512;
             let bound = flash.reads_per_core_max.min(link) as f64;

@@ -7,7 +7,7 @@
 //! - [`Msync`]: real durability on any file system;
 //! - [`FileCopy`]: a file looked at without changing it;
 //! - [`Dram`]: volatile, on the sync shim, for loom and shuttle;
-//! - [`Sim`]: recorded, with every crash image enumerable ([`trace`]; a C ABI in [`raw::c_abi`]);
+//! - [`Sim`]: recorded, with every crash image enumerable ([`trace`]; for C in `littoral-capi`);
 //! - [`Shadow`]: an engine's volatile words beside any of them;
 //! - [`Counted`] and [`Paced`]: counts, a write-combining model, a part's latency and bandwidth.
 //!
@@ -31,7 +31,7 @@ pub use count::{Counted, MemoryCounts};
 pub use dram::Dram;
 pub use flush::{Eadr, FlushFence, platform_has_eadr};
 pub use msync::{Msync, best_promise};
-pub use paced::{Paced, PmemProfile};
+pub use paced::Paced;
 pub use raw::flush::Flush;
 pub use shadow::Shadow;
 pub use sim::Sim;

@@ -6,7 +6,7 @@
 //! [device.fast]
 //! kind = "flash"              # flash | zoned | memory | fabric
 //! medium = "ram"              # ram | file:PATH | uring:PATH | zbd:PATH | dax:PATH | tcp:HOST:PORT
-//! profile = "xlfdd"           # how it is paced; a name or a path; flash on ram only
+//! profile = "xlfdd"           # what it is modelled by; a name or a path; on ram only
 //! capacity = "4GiB"
 //!
 //! [device.zones]
@@ -20,6 +20,9 @@
 //!   are unique (TOML sees to that) and can be file names.
 //! - Unknown kinds, media and fields are errors with a suggestion; nothing is ignored.
 //!
+//! - The geometry of a zoned device on `ram` may come from its profile; figures beside the profile
+//!   replace single ones.
+//!
 //! This file says what to open; opening is the facade's work.
 
 use std::collections::BTreeMap;
@@ -27,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use super::fields::{self, Fields, Origin, Scalar, suggestion};
 use super::spec::{Row, Rule, Unit};
-use super::{Profile, in_range};
+use super::{DeviceKind, Profile, choice, in_range};
 use littoral_base::mutant;
 
 use crate::error::{Error, Kind, Result};
@@ -35,47 +38,24 @@ use crate::error::{Error, Kind, Result};
 /// The format that machine files name in their field `schema`.
 pub const SCHEMA: &str = "littoral.machine/1";
 
-/// The kinds of device a machine is made of: the four traits of this crate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MachineKind {
-    /// Small asynchronous reads ([`crate::read::ReadDevice`]).
-    Flash,
-    /// Zoned storage ([`crate::zoned::ZonedDevice`]).
-    Zoned,
-    /// Persistent or pooled memory ([`crate::memory::Domain`]).
-    Memory,
-    /// Other nodes' memory ([`crate::fabric::Fabric`]).
-    Fabric,
-}
-
-const KINDS: [(&str, MachineKind); 4] = [
-    ("flash", MachineKind::Flash),
-    ("zoned", MachineKind::Zoned),
-    ("memory", MachineKind::Memory),
-    ("fabric", MachineKind::Fabric),
-];
-
-impl MachineKind {
-    /// The name as a machine file spells it.
-    pub fn name(self) -> &'static str {
-        KINDS.iter().find(|(_, k)| *k == self).expect("invariant: every kind is listed").0
-    }
-
+impl DeviceKind {
     fn media(self) -> &'static [&'static str] {
         match self {
-            MachineKind::Flash => &["ram", "file:", "uring:"],
-            MachineKind::Zoned => &["ram", "file:", "zbd:"],
-            MachineKind::Memory => &["ram", "file:", "dax:"],
-            MachineKind::Fabric => &["ram", "tcp:"],
+            DeviceKind::Flash => &["ram", "file:", "uring:"],
+            DeviceKind::Zoned => &["ram", "file:", "zbd:"],
+            DeviceKind::Memory => &["ram", "file:", "dax:"],
+            DeviceKind::Fabric => &["ram", "tcp:"],
         }
     }
 
-    fn rows(self) -> &'static [Row] {
-        match self {
-            MachineKind::Flash | MachineKind::Memory => CAPACITY,
-            MachineKind::Zoned => ZONED,
-            MachineKind::Fabric => FABRIC,
-        }
+    /// The figures of a device's geometry; a zoned device has those of a zoned profile.
+    fn geometry_rows(self) -> impl Iterator<Item = &'static Row> {
+        let rows = match self {
+            DeviceKind::Flash | DeviceKind::Memory => CAPACITY,
+            DeviceKind::Zoned => DeviceKind::Zoned.rows(),
+            DeviceKind::Fabric => FABRIC,
+        };
+        rows.iter().filter(move |r| self != DeviceKind::Zoned || r.key.starts_with("geometry."))
     }
 }
 
@@ -153,11 +133,13 @@ pub struct DeviceSpec {
     /// Its name in the machine file.
     pub name: String,
     /// What it is.
-    pub kind: MachineKind,
+    pub kind: DeviceKind,
     /// What stands behind it.
     pub medium: Medium,
-    /// How it is paced; none means at the medium's own speed.
+    /// What it is modelled by; none means at the medium's own speed.
     pub profile: Option<Profile>,
+    /// Which configuration of the profile, for an interconnect.
+    pub configuration: Option<String>,
     /// Where a zoned block device has its conventional zones, if apart from it: an ordinary device
     /// or file.
     pub conventional: Option<PathBuf>,
@@ -165,14 +147,16 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// A geometry figure such as `capacity` or `zones`, in its base unit.
+    /// A geometry figure such as `capacity` or `zones`, in its base unit: the file's own, else the
+    /// profile's.
     pub fn geometry(&self, key: &str) -> Option<u64> {
-        self.geometry.get(key).copied()
+        let own = self.geometry.get(key).copied();
+        own.or_else(|| self.profile.as_ref()?.value(&format!("geometry.{key}")))
     }
 
     /// Every geometry figure with its row.
     pub fn figures(&self) -> impl Iterator<Item = (&'static Row, u64)> {
-        self.kind.rows().iter().filter_map(|r| Some((r, self.geometry(r.key)?)))
+        self.kind.geometry_rows().filter_map(|r| Some((r, self.geometry(r.field())?)))
     }
 }
 
@@ -190,18 +174,6 @@ const fn geometry(key: &'static str, unit: Unit, range: (u64, u64), meaning: &'s
 
 const EXBI: u64 = 1 << 60;
 const CAPACITY: &[Row] = &[geometry("capacity", Unit::Size, (4096, EXBI), "bytes of the device")];
-const ZONED: &[Row] = &[
-    Row {
-        rule: Rule::PowerOfTwo,
-        ..geometry("block_bytes", Unit::Size, (512, 65_536), "bytes of a logical block")
-    },
-    geometry("zones", Unit::Count, (1, 1 << 24), "zones in all"),
-    geometry("conventional_zones", Unit::Count, (0, 1 << 24), "leading zones written in place"),
-    geometry("zone_size", Unit::Size, (4096, EXBI), "address space of a zone"),
-    geometry("zone_capacity", Unit::Size, (4096, EXBI), "writable bytes of a zone"),
-    geometry("open_zones_max", Unit::Count, (0, 1 << 24), "most zones open at once; 0 is no limit"),
-    geometry("active_zones_max", Unit::Count, (0, 1 << 24), "most zones active at once"),
-];
 const FABRIC: &[Row] = &[
     geometry("nodes", Unit::Count, (1, 1 << 16), "nodes of a job"),
     geometry("window", Unit::Size, (4096, EXBI), "bytes each node exports"),
@@ -223,6 +195,7 @@ impl MachineSpec {
             kind,
             medium: medium(name),
             profile,
+            configuration: None,
             conventional: None,
             geometry: geometry.iter().copied().collect(),
         };
@@ -239,9 +212,9 @@ impl MachineSpec {
         ];
         MachineSpec {
             devices: vec![
-                device("flash", MachineKind::Flash, paced, &[("capacity", 1 << 30)]),
-                device("memory", MachineKind::Memory, None, &[("capacity", 256 << 20)]),
-                device("zoned", MachineKind::Zoned, None, &zones),
+                device("flash", DeviceKind::Flash, paced, &[("capacity", 1 << 30)]),
+                device("memory", DeviceKind::Memory, None, &[("capacity", 256 << 20)]),
+                device("zoned", DeviceKind::Zoned, None, &zones),
             ],
         }
     }
@@ -303,32 +276,32 @@ impl MachineSpec {
 }
 
 fn read_device(name: String, mut fields: Fields<'_, '_>, folder: &Path) -> Result<DeviceSpec> {
-    let (kind, at) = fields.required_text("kind")?;
-    let Some((_, kind)) = KINDS.iter().find(|(n, _)| *n == kind) else {
-        let hint = suggestion(kind, KINDS.iter().map(|(n, _)| *n));
-        let field = fields.name("kind");
-        return Err(fields.origin.error(at, format_args!("`{field}` is `{kind}`{hint}")));
+    let at = fields.required_text("kind")?.1;
+    let kind = choice(&mut fields, "kind", &DeviceKind::ALL)?;
+    let medium = read_medium(&mut fields, kind)?;
+    let profile = read_profile(&mut fields, kind, &medium, folder)?;
+    let (profile, configuration) = match profile {
+        Some((profile, configuration)) => (Some(profile), configuration),
+        None => (None, None),
     };
-    let medium = read_medium(&mut fields, *kind)?;
-    let profile = read_profile(&mut fields, *kind, &medium, folder)?;
     let conventional = read_conventional(&mut fields, &medium)?;
     let mut geometry = BTreeMap::new();
-    for row in kind.rows() {
+    for row in kind.geometry_rows() {
         if let Some(value) = read_geometry(&mut fields, row)? {
-            geometry.insert(row.key, value);
+            geometry.insert(row.field(), value);
         }
     }
     fields.finish()?;
-    check_geometry(&fields, *kind, &medium, &geometry)?;
+    check_geometry(&fields, kind, &medium, profile.as_ref(), &geometry)?;
     let origin = fields.origin;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
         let message = format!("device name `{name}` has other than letters, digits, `-` and `_`");
         return Err(origin.error(at, message));
     }
-    Ok(DeviceSpec { name, kind: *kind, medium, profile, conventional, geometry })
+    Ok(DeviceSpec { name, kind, medium, profile, configuration, conventional, geometry })
 }
 
-fn read_medium(fields: &mut Fields<'_, '_>, kind: MachineKind) -> Result<Medium> {
+fn read_medium(fields: &mut Fields<'_, '_>, kind: DeviceKind) -> Result<Medium> {
     let (text, at) = fields.required_text("medium")?;
     let medium = Medium::parse(text).map_err(|e| fields.origin.error(at, e))?;
     if kind.media().contains(&medium.scheme()) {
@@ -342,20 +315,31 @@ fn read_medium(fields: &mut Fields<'_, '_>, kind: MachineKind) -> Result<Medium>
 
 fn read_profile(
     fields: &mut Fields<'_, '_>,
-    kind: MachineKind,
+    kind: DeviceKind,
     medium: &Medium,
     folder: &Path,
-) -> Result<Option<Profile>> {
+) -> Result<Option<(Profile, Option<String>)>> {
     let Some((name, at)) = fields.text("profile")? else { return Ok(None) };
-    if kind != MachineKind::Flash || *medium != Medium::Ram {
+    if *medium != Medium::Ram {
         let field = fields.name("profile");
-        let message = format!("`{field}` paces a flash device on `ram`; this device is real");
+        let message = format!("`{field}` describes a modelled device, on `ram`; this one is real");
         return Err(fields.origin.error(at, message));
     }
-    let opened = match name.contains('/') || name.ends_with(".toml") {
-        true if mutant!("device_profile_in_working_folder") => Profile::open(name),
-        true => Profile::open(&folder.join(name).display().to_string()),
-        false => Profile::named(name),
+    let (file, configuration) = match name.split_once(':') {
+        Some((file, configuration)) => (file, Some(configuration)),
+        None => (name, None),
+    };
+    let is_path = file.contains('/') || file.ends_with(".toml");
+    let mut name = match is_path && !mutant!("device_profile_in_working_folder") {
+        true => folder.join(file).display().to_string(),
+        false => file.to_owned(),
+    };
+    if let Some(configuration) = configuration {
+        name = format!("{name}:{configuration}");
+    }
+    let opened = match kind {
+        DeviceKind::Fabric => Profile::configured(&name).map(|(p, c)| (p, Some(c))),
+        _ => Profile::open(&name).and_then(|p| p.expect_kind(kind).cloned()).map(|p| (p, None)),
     };
     opened.map(Some).map_err(|e| e.in_context(fields.origin.place(at)))
 }
@@ -371,12 +355,12 @@ fn read_conventional(fields: &mut Fields<'_, '_>, medium: &Medium) -> Result<Opt
 }
 
 fn read_geometry(fields: &mut Fields<'_, '_>, row: &Row) -> Result<Option<u64>> {
-    let Some((value, at)) = fields.number_or_text(row.key)? else { return Ok(None) };
+    let Some((value, at)) = fields.number_or_text(row.field())? else { return Ok(None) };
     let parsed = match value {
         Scalar::Number(n) => Ok(n),
         Scalar::Text(text) => row.unit.parse(text),
     };
-    let name = fields.name(row.key);
+    let name = fields.name(row.field());
     let checked = parsed.and_then(|v| in_range(row, v));
     checked.map(Some).map_err(|m| fields.origin.error(at, format_args!("`{name}`: {m}")))
 }
@@ -384,29 +368,33 @@ fn read_geometry(fields: &mut Fields<'_, '_>, row: &Row) -> Result<Option<u64>> 
 /// What no single field can check: memory and new files need their size given, zones must fit.
 fn check_geometry(
     fields: &Fields<'_, '_>,
-    kind: MachineKind,
+    kind: DeviceKind,
     medium: &Medium,
+    profile: Option<&Profile>,
     geometry: &BTreeMap<&'static str, u64>,
 ) -> Result<()> {
+    // A zoned profile has a geometry; what stands beside it replaces single figures.
+    let from_profile = |key: &str| profile.and_then(|p| p.value(&format!("geometry.{key}")));
+    let figure = |key: &str| geometry.get(key).copied().or_else(|| from_profile(key));
     let needed: &[&str] = match (kind, medium) {
-        (MachineKind::Flash | MachineKind::Memory, Medium::Ram) => &["capacity"],
-        (MachineKind::Zoned, Medium::Ram | Medium::File(_)) => {
+        (DeviceKind::Flash | DeviceKind::Memory, Medium::Ram) => &["capacity"],
+        (DeviceKind::Zoned, Medium::Ram | Medium::File(_)) => {
             &["block_bytes", "zones", "zone_size"]
         }
-        (MachineKind::Fabric, _) => &["nodes", "window"],
+        (DeviceKind::Fabric, _) => &["nodes", "window"],
         _ => &[],
     };
-    if let Some(absent) = needed.iter().find(|k| !geometry.contains_key(*k)) {
+    if let Some(absent) = needed.iter().find(|k| figure(k).is_none()) {
         return Err(fields.missing(absent));
     }
-    let size = geometry.get("zone_size").copied().unwrap_or(u64::MAX);
-    if geometry.get("zone_capacity").is_some_and(|&c| c > size) {
+    let size = figure("zone_size").unwrap_or(u64::MAX);
+    if figure("zone_capacity").is_some_and(|c| c > size) {
         return Err(fields.mistake(&format!(
             "`zone_capacity` is above `zone_size`; nearest legal value {size}"
         )));
     }
-    let zones = geometry.get("zones").copied().unwrap_or(u64::MAX);
-    if geometry.get("conventional_zones").is_some_and(|&c| c > zones) {
+    let zones = figure("zones").unwrap_or(u64::MAX);
+    if figure("conventional_zones").is_some_and(|c| c > zones) {
         return Err(fields.mistake(&format!(
             "`conventional_zones` is above `zones`; nearest legal value {zones}"
         )));
@@ -460,7 +448,7 @@ zone_capacity = "48MiB"
     fn a_profile_path_begins_at_the_machine_file() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-        write("slow.toml", &include_str!("shipped/xlfdd.toml").replacen("4us", "9us", 1));
+        write("slow.toml", &include_str!("../../profiles/xlfdd.toml").replacen("4us", "9us", 1));
         write("m.toml", &GOOD.replacen("\"xlfdd\"", "\"slow.toml\"", 1));
         let machine = MachineSpec::load(&dir.path().join("m.toml")).unwrap();
         let profile = machine.device("fast").unwrap().profile.clone().unwrap();
@@ -512,6 +500,39 @@ zone_capacity = "48MiB"
         }
         assert!(refused("schema = \"littoral.machine/1\"").contains("[device.NAME]"));
         assert!(refused("schema = \"littoral.machine/9\"").contains("littoral.machine/1"));
+    }
+
+    #[test]
+    fn every_kind_of_device_takes_a_profile_of_its_kind_and_no_other() {
+        let device = |kind: &str, profile: &str, rest: &str| {
+            let head = "schema = \"littoral.machine/1\"\n[device.d]\nmedium = \"ram\"\n";
+            let text = format!("{head}kind = \"{kind}\"\nprofile = \"{profile}\"\n{rest}");
+            MachineSpec::parse(&text, "m.toml").map(|m| m.devices[0].clone())
+        };
+        let size = "capacity = \"1MiB\"";
+        for (kind, profile, rest) in [
+            ("flash", "nvme-tlc", size),
+            ("zoned", "zns-ssd", "zones = 16"),
+            ("memory", "optane-dcpmm", size),
+            ("fabric", "loongson-2e:manager", "nodes = 4\nwindow = \"1MiB\""),
+        ] {
+            let found = device(kind, profile, rest).unwrap();
+            assert_eq!(found.profile.unwrap().kind().name(), kind);
+        }
+        let zoned = device("zoned", "zns-ssd", "zones = 16").unwrap();
+        assert_eq!(
+            (zoned.geometry("zones"), zoned.geometry("zone_size")),
+            (Some(16), Some(2 << 30))
+        );
+        let fabric = device("fabric", "tcp", "nodes = 4\nwindow = \"1MiB\"").unwrap();
+        assert_eq!(fabric.configuration.as_deref(), Some("default"));
+        let wrong = device("memory", "zns-ssd", size).unwrap_err().to_string();
+        assert!(wrong.contains("describes a zoned device, wanted memory"), "{wrong}");
+        assert!(wrong.contains("m.toml:5") && wrong.contains("optane-dcpmm"), "{wrong}");
+        let several = device("fabric", "loongson-2e", "nodes = 4\nwindow = \"1MiB\"").unwrap_err();
+        assert!(several.to_string().contains("loongson-2e:cluster"), "{several}");
+        let over = device("zoned", "zns-ssd", "zone_capacity = \"3GiB\"").unwrap_err().to_string();
+        assert!(over.contains("`zone_capacity` is above `zone_size`"), "{over}");
     }
 
     #[test]

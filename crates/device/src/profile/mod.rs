@@ -2,8 +2,9 @@
 //!
 //! A profile is a TOML file. Every figure is a table `{ value, basis, source }`: the basis says
 //! whether the figure comes from a paper, from public pages, from a measurement, or is assumed. The
-//! shipped profiles are the files of `profile/shipped`; a user's own is read from a path. How the
-//! figures become behaviour is on `docs/design/profiles.md`.
+//! kinds of device share the format; each has its own rows ([`DeviceKind::rows`]). The shipped
+//! profiles are the files of `profiles/`; a user's own is read from a path. How the figures become
+//! behaviour is on `docs/design/profiles.md`.
 //!
 //! ```
 //! use littoral_device::profile::Profile;
@@ -18,25 +19,24 @@
 //! - A `Profile` value is valid: every required figure is there, every figure is in its range.
 //! - [`Profile::hash`] covers kind, name, interface and values in one canonical spelling; comments,
 //!   sources and the order of fields do not change it. Every result carries it.
+//! - A name is shipped once over all kinds, so that a name alone says which profile.
 //! - An error names file, line, field and the nearest legal value.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use littoral_base::units::Picos;
-
 use crate::error::{Error, Kind, Result};
 
-mod any;
 pub(crate) mod fields;
+mod kinds;
 pub mod machine;
+mod rows;
 mod spec;
 
-pub use any::{AnyFigure, AnyProfile};
 pub use fields::suggestion;
 use fields::{Fields, Origin, Scalar};
-pub use spec::{DeviceKind, Row, Rule, Unit};
+pub use kinds::{DeviceKind, Flash, Memory, Zoned};
+pub use spec::{Row, Rule, Unit};
 
 /// The format that profile files name in their field `schema`.
 pub const SCHEMA: &str = "littoral.profile/1";
@@ -116,95 +116,42 @@ pub struct Profile {
     name: String,
     summary: String,
     kind: DeviceKind,
-    interface: Interface,
-    figures: BTreeMap<&'static str, Figure>,
+    interface: Option<Interface>,
+    figures: BTreeMap<String, Figure>,
 }
 
-/// The figures of a flash profile, ready for an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flash {
-    /// From a request seen by the idle device to its last byte in memory.
-    pub latency: Picos,
-    /// Most reads a second that one core's queue is served.
-    pub reads_per_core_max: u64,
-    /// Most reads a second over all cores.
-    pub reads_total_max: u64,
-    /// Addresses and lengths are multiples of this.
-    pub granule_bytes: u32,
-    /// Longest single read in bytes.
-    pub read_bytes_max: u32,
-    /// Most payload bytes a second over the host link.
-    pub link_bytes_per_s: u64,
-    /// Entries of one core's submission queue.
-    pub queue_depth: u32,
-    /// Time a core loses to one uncached doorbell write, where there are doorbells.
-    pub doorbell: Option<Picos>,
-    /// How the host talks to the device.
-    pub interface: Interface,
-    /// The flash behind it, where the profile describes it.
-    pub nand: Option<Nand>,
+/// A shipped profile: its name, its kind and its file.
+macro_rules! shipped {
+    ($($name:literal $kind:ident),+ $(,)?) => {
+        [$(($name, DeviceKind::$kind, include_str!(concat!("../../profiles/", $name, ".toml")))),+]
+    };
 }
 
-/// The NAND section of a flash profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nand {
-    /// Channels between controller and chips.
-    pub channels: u32,
-    /// Units of a channel that work at the same time (dies times planes).
-    pub chips_per_channel: u32,
-    /// Bytes of a page.
-    pub page_bytes: u32,
-    /// Pages erased together.
-    pub pages_per_block: u32,
-    /// Cell array to page register.
-    pub read: Picos,
-    /// Page register to cell array.
-    pub program: Picos,
-    /// Erasing a block.
-    pub erase: Picos,
-    /// Bytes a second over one channel.
-    pub channel_bytes_per_s: u64,
-}
-
-const SHIPPED: [(&str, &str); 4] = [
-    ("xlfdd", include_str!("shipped/xlfdd.toml")),
-    ("nvme-tlc", include_str!("shipped/nvme-tlc.toml")),
-    ("nvme-optane", include_str!("shipped/nvme-optane.toml")),
-    ("cxl-flash", include_str!("shipped/cxl-flash.toml")),
+/// Every shipped profile, whatever it describes.
+const SHIPPED: [(&str, DeviceKind, &str); 12] = shipped![
+    "xlfdd" Flash,
+    "nvme-tlc" Flash,
+    "nvme-optane" Flash,
+    "cxl-flash" Flash,
+    "zns-paper" Zoned,
+    "zns-ssd" Zoned,
+    "smr-disk" Zoned,
+    "optane-dcpmm" Memory,
+    "loongson-2e" Fabric,
+    "tcp" Fabric,
+    "rdma" Fabric,
+    "cxl-pool" Fabric,
 ];
 
-/// The text of a profile shipped under `name`; `what` says in an error what was looked for.
-pub(crate) fn shipped_text(
-    what: &str,
-    shipped: &[(&'static str, &'static str)],
-    name: &str,
-) -> Result<&'static str> {
-    if let Some((_, text)) = shipped.iter().find(|(n, _)| *n == name) {
-        return Ok(text);
-    }
-    let hint = suggestion(name, shipped.iter().map(|(n, _)| *n));
-    Err(Error::new(Kind::Profile, format!("there is no {what} `{name}`{hint}")))
-}
-
-/// The text of a shipped profile, or of the file at `name` when `name` looks like a path (has a `/`
-/// or ends in `.toml`).
-pub(crate) fn text_of(
-    what: &str,
-    shipped: &[(&'static str, &'static str)],
-    name: &str,
-) -> Result<Cow<'static, str>> {
-    if !(name.contains('/') || name.ends_with(".toml")) {
-        return shipped_text(what, shipped, name).map(Cow::Borrowed);
-    }
-    let read = std::fs::read_to_string(name);
-    read.map(Cow::Owned)
-        .map_err(|e| Error::with_source(Kind::Io, format!("reading profile {name}"), e))
-}
-
 impl Profile {
-    /// The names of the shipped profiles.
+    /// The names of the shipped profiles of every kind.
     pub fn shipped() -> impl Iterator<Item = &'static str> + Clone {
-        SHIPPED.iter().map(|(name, _)| *name)
+        SHIPPED.iter().map(|(name, ..)| *name)
+    }
+
+    /// The names of the shipped profiles of one kind.
+    pub fn shipped_of(kind: DeviceKind) -> impl Iterator<Item = &'static str> + Clone {
+        SHIPPED.iter().filter(move |(_, k, _)| *k == kind).map(|(name, ..)| *name)
     }
 
     /// The shipped profile of that name.
@@ -212,7 +159,11 @@ impl Profile {
     /// # Errors
     /// `Kind::Profile` with the nearest name when there is none.
     pub fn named(name: &str) -> Result<Profile> {
-        Self::parse(shipped_text("profile", &SHIPPED, name)?, name)
+        if let Some((_, _, text)) = SHIPPED.iter().find(|(n, ..)| *n == name) {
+            return Self::parse(text, name);
+        }
+        let hint = suggestion(name, Self::shipped());
+        Err(Error::new(Kind::Profile, format!("there is no profile `{name}`{hint}")))
     }
 
     /// A shipped profile, or the file at `name` when `name` looks like a path (has a `/` or ends in
@@ -221,7 +172,47 @@ impl Profile {
     /// # Errors
     /// `Kind::Io` when the file cannot be read, else as [`Profile::parse`].
     pub fn open(name: &str) -> Result<Profile> {
-        Self::parse(&text_of("profile", &SHIPPED, name)?, name)
+        if !(name.contains('/') || name.ends_with(".toml")) {
+            return Self::named(name);
+        }
+        let text = std::fs::read_to_string(name)
+            .map_err(|e| Error::with_source(Kind::Io, format!("reading profile {name}"), e))?;
+        Self::parse(&text, name)
+    }
+
+    /// The profile and the configuration that `profile[:configuration]` names; a profile with one
+    /// configuration needs none named.
+    ///
+    /// # Errors
+    /// As [`Profile::open`]; `Kind::Profile` when the profile has several configurations and the
+    /// name does not say which, or has none of that name, or is of another kind.
+    pub fn configured(name: &str) -> Result<(Profile, String)> {
+        let (file, wanted) = match name.rsplit_once(':') {
+            Some((file, wanted)) => (file, Some(wanted)),
+            None => (name, None),
+        };
+        let profile = Self::open(file)?;
+        profile.expect_kind(DeviceKind::Fabric)?;
+        let all = profile.configurations();
+        let found = match (wanted, &all[..]) {
+            (None, [only]) => (*only).to_owned(),
+            (None, _) => {
+                let what = format!(
+                    "profile `{file}` has several configurations; write `{file}:{}` or another of \
+                     {}",
+                    all[0],
+                    all.join(", ")
+                );
+                return Err(Error::new(Kind::Profile, what));
+            }
+            (Some(wanted), _) if all.contains(&wanted) => wanted.to_owned(),
+            (Some(wanted), _) => {
+                let hint = suggestion(wanted, all.iter().copied());
+                let what = format!("profile `{}` has no configuration `{wanted}`", profile.name);
+                return Err(Error::new(Kind::Profile, format!("{what}{hint}")));
+            }
+        };
+        Ok((profile, found))
     }
 
     /// Reads a profile from `text`; `origin` names it in errors.
@@ -240,8 +231,14 @@ impl Profile {
         let name = top.required_text("name")?.0.to_owned();
         let summary = top.required_text("summary")?.0.to_owned();
         let kind = choice(&mut top, "kind", &DeviceKind::ALL)?;
-        let interface = choice(&mut top, "interface", &INTERFACES)?;
-        let figures = read_figures(&mut top, kind)?;
+        let interface = match kind {
+            DeviceKind::Flash => Some(choice(&mut top, "interface", &INTERFACES)?),
+            _ => None,
+        };
+        let figures = match kind {
+            DeviceKind::Fabric => read_configurations(&mut top)?,
+            _ => read_figures(&mut top, kind)?,
+        };
         top.finish()?;
         let profile = Profile { name, summary, kind, interface, figures };
         profile.check().map_err(|m| origin.error(0, m))?;
@@ -254,8 +251,9 @@ impl Profile {
     /// # Errors
     /// `Kind::Profile` for an unknown figure or a value out of range.
     pub fn with(&self, key: &str, value: &str) -> Result<Profile> {
-        let Some(row) = spec::find(self.kind, key) else {
-            let hint = suggestion(key, self.kind.rows().iter().map(|r| r.key));
+        let known = self.keys();
+        let Some((_, row)) = known.iter().find(|(k, _)| k == key) else {
+            let hint = suggestion(key, known.iter().map(|(k, _)| k.as_str()));
             return Err(Error::new(Kind::Profile, format!("unknown figure `{key}`{hint}")));
         };
         let bad = |m: String| Error::new(Kind::Profile, format!("`{key}`: {m}"));
@@ -264,7 +262,7 @@ impl Profile {
         write!(changed.name, "+{key}={}", row.unit.show(value).replace(' ', ""))
             .expect("invariant: writing to a string succeeds");
         let figure = Figure { value, basis: Basis::Given, source: "given by the user".to_owned() };
-        changed.figures.insert(row.key, figure);
+        changed.figures.insert(key.to_owned(), figure);
         changed.check().map_err(|m| Error::new(Kind::Profile, m))?;
         Ok(changed)
     }
@@ -284,26 +282,51 @@ impl Profile {
         self.kind
     }
 
-    /// How the host talks to the device.
-    pub fn interface(&self) -> Interface {
+    /// How the host talks to the device, where its kind has a choice.
+    pub fn interface(&self) -> Option<Interface> {
         self.interface
     }
 
-    /// Every figure with its row, in the order of the kind's rows.
-    pub fn figures(&self) -> impl Iterator<Item = (&'static Row, &Figure)> {
-        self.kind.rows().iter().filter_map(|r| Some((r, self.figures.get(r.key)?)))
+    /// The names of an interconnect's configurations, in order; none for another kind.
+    pub fn configurations(&self) -> Vec<&str> {
+        if self.kind != DeviceKind::Fabric {
+            return Vec::new();
+        }
+        let heads = self.figures.keys().filter_map(|k| Some(k.rsplit_once('.')?.0));
+        let mut all: Vec<&str> = heads.collect();
+        all.dedup();
+        all
     }
 
-    /// The canonical form: one line a figure, base units, no sources.
+    /// Every key that the profile may hold, with its row.
+    fn keys(&self) -> Vec<(String, &'static Row)> {
+        let rows = self.kind.rows();
+        if self.kind != DeviceKind::Fabric {
+            return rows.iter().map(|row| (row.key.to_owned(), row)).collect();
+        }
+        let all = self.configurations().into_iter();
+        all.flat_map(|c| rows.iter().map(move |row| (format!("{c}.{}", row.key), row))).collect()
+    }
+
+    /// Every figure with its key and row, in the order of the kind's rows.
+    pub fn figures(&self) -> impl Iterator<Item = (String, &'static Row, &Figure)> {
+        let found = |(key, row): (String, _)| self.figures.get(&key).map(|f| (key, row, f));
+        self.keys().into_iter().filter_map(found)
+    }
+
+    /// The value of a figure in the base unit of its row, such as `value("read.latency")`.
+    pub fn value(&self, key: &str) -> Option<u64> {
+        self.figures.get(key).map(|f| f.value)
+    }
+
+    /// The canonical form: one line per figure, base units, no sources.
     pub fn canonical(&self) -> String {
-        let mut out = format!(
-            "{SCHEMA}\nkind={}\nname={}\ninterface={}\n",
-            self.kind.name(),
-            self.name,
-            self.interface.name()
-        );
-        for (row, figure) in self.figures() {
-            writeln!(out, "{}_{}={}", row.key, row.unit.suffix(), figure.value)
+        let mut out = format!("{SCHEMA}\nkind={}\nname={}\n", self.kind.name(), self.name);
+        if let Some(interface) = self.interface {
+            out.push_str(&format!("interface={}\n", interface.name()));
+        }
+        for (key, row, figure) in self.figures() {
+            writeln!(out, "{key}_{}={}", row.unit.suffix(), figure.value)
                 .expect("invariant: writing to a string succeeds");
         }
         out
@@ -314,95 +337,53 @@ impl Profile {
         format!("{:016x}", xxhash_rust::xxh3::xxh3_64(self.canonical().as_bytes()))
     }
 
-    /// The figures of a flash profile, ready for an engine.
-    ///
-    /// # Errors
-    /// `Kind::Profile` when the profile describes another kind of device.
-    pub fn flash(&self) -> Result<Flash> {
-        if self.kind != DeviceKind::Flash {
-            let message = format!("profile `{}` describes no flash", self.name);
-            return Err(Error::new(Kind::Profile, message));
-        }
-        Ok(Flash {
-            latency: Picos(self.value("read.latency")),
-            reads_per_core_max: self.value("read.per_core_max"),
-            reads_total_max: self.value("read.total_max"),
-            granule_bytes: self.small("read.granule_bytes"),
-            read_bytes_max: self.small("read.bytes_max"),
-            link_bytes_per_s: self.value("link.bytes_max"),
-            queue_depth: self.small("queue.depth"),
-            doorbell: self.get("queue.doorbell").map(Picos),
-            interface: self.interface,
-            nand: self.nand(),
-        })
-    }
-
     /// Price of 10^9 bytes, in the currency of the profiles compared.
     pub fn price_per_gb(&self) -> Option<f64> {
-        self.get("cost.price_per_gb").map(|micro| micro as f64 / 1e6)
+        self.value("cost.price_per_gb").map(|micro| micro as f64 / 1e6)
     }
 
     /// Watts while it serves reads.
     pub fn power_w(&self) -> Option<f64> {
-        self.get("cost.power").map(|mw| mw as f64 / 1e3)
+        self.value("cost.power").map(|mw| mw as f64 / 1e3)
     }
 
-    fn nand(&self) -> Option<Nand> {
-        self.get("nand.channels")?;
-        Some(Nand {
-            channels: self.small("nand.channels"),
-            chips_per_channel: self.small("nand.chips_per_channel"),
-            page_bytes: self.small("nand.page_bytes"),
-            pages_per_block: self.small("nand.pages_per_block"),
-            read: Picos(self.value("nand.read")),
-            program: Picos(self.value("nand.program")),
-            erase: Picos(self.value("nand.erase")),
-            channel_bytes_per_s: self.value("nand.channel_bytes_max"),
-        })
+    /// The profile itself when it describes a device of `kind`.
+    ///
+    /// # Errors
+    /// `Kind::Profile` naming both kinds and the shipped profiles of the wanted one.
+    pub fn expect_kind(&self, kind: DeviceKind) -> Result<&Profile> {
+        if self.kind == kind {
+            return Ok(self);
+        }
+        let known: Vec<_> = Self::shipped_of(kind).collect();
+        let (name, found, wanted) = (&self.name, self.kind.name(), kind.name());
+        let message = format!(
+            "profile `{name}` describes a {found} device, wanted {wanted}; shipped are {}",
+            known.join(", ")
+        );
+        Err(Error::new(Kind::Profile, message))
     }
 
-    fn get(&self, key: &str) -> Option<u64> {
-        self.figures.get(key).map(|f| f.value)
-    }
-
-    fn value(&self, key: &str) -> u64 {
-        self.get(key).expect("invariant: a valid profile has its required figures")
-    }
-
-    fn small(&self, key: &str) -> u32 {
-        u32::try_from(self.value(key)).expect("invariant: the row's range fits 32 bits")
+    fn required(&self, key: &str) -> u64 {
+        self.value(key).expect("invariant: a valid profile has its required figures")
     }
 
     /// What no single row can check.
     fn check(&self) -> std::result::Result<(), String> {
-        for row in self.kind.rows().iter().filter(|r| r.required) {
-            if !self.figures.contains_key(row.key) {
-                return Err(format!("field `{}` is missing ({})", row.key, row.meaning));
+        for (key, row) in self.keys().iter().filter(|(_, row)| row.required) {
+            if !self.figures.contains_key(key) {
+                return Err(format!("field `{key}` is missing ({})", row.meaning));
             }
         }
-        let (granule, longest) = (self.value("read.granule_bytes"), self.value("read.bytes_max"));
-        if longest < granule {
-            return Err(format!(
-                "`read.bytes_max` {longest} is below `read.granule_bytes`; nearest legal value {granule}"
-            ));
+        match self.kind {
+            DeviceKind::Flash => self.check_flash(),
+            DeviceKind::Zoned => self.check_zoned(),
+            DeviceKind::Memory => Ok(()),
+            DeviceKind::Fabric if self.figures.is_empty() => {
+                Err("no configuration; write a table such as `[cluster]`".to_owned())
+            }
+            DeviceKind::Fabric => Ok(()),
         }
-        let (core, total) = (self.value("read.per_core_max"), self.value("read.total_max"));
-        if total < core {
-            return Err(format!(
-                "`read.total_max` {total} is below `read.per_core_max`; nearest legal value {core}"
-            ));
-        }
-        let nand: Vec<_> = self.kind.rows().iter().filter(|r| r.key.starts_with("nand.")).collect();
-        let present = nand.iter().filter(|r| self.figures.contains_key(r.key)).count();
-        if present != 0 && present != nand.len() {
-            let absent = nand.iter().find(|r| !self.figures.contains_key(r.key));
-            let key = absent.expect("invariant: some row is absent").key;
-            return Err(format!("section `nand` is not complete: field `{key}` is missing"));
-        }
-        if (self.interface == Interface::Doorbell) != self.figures.contains_key("queue.doorbell") {
-            return Err("`queue.doorbell` goes with interface `doorbell` and no other".to_owned());
-        }
-        Ok(())
     }
 }
 
@@ -418,10 +399,7 @@ fn choice<T: Copy>(fields: &mut Fields<'_, '_>, key: &str, all: &[(&'static str,
     }
 }
 
-fn read_figures(
-    top: &mut Fields<'_, '_>,
-    kind: DeviceKind,
-) -> Result<BTreeMap<&'static str, Figure>> {
+fn read_figures(top: &mut Fields<'_, '_>, kind: DeviceKind) -> Result<BTreeMap<String, Figure>> {
     let mut figures = BTreeMap::new();
     let mut sections: Vec<&'static str> = Vec::new();
     for row in kind.rows() {
@@ -438,7 +416,7 @@ fn read_figures(
                 continue;
             }
             if let Some(figure) = read_figure(&mut fields, field, row)? {
-                figures.insert(row.key, figure);
+                figures.insert(row.key.to_owned(), figure);
             }
         }
         fields.finish()?;
@@ -450,11 +428,25 @@ fn split_key(row: &Row) -> (&'static str, &'static str) {
     row.key.split_once('.').expect("invariant: a key has a section")
 }
 
-pub(crate) fn read_figure(
-    fields: &mut Fields<'_, '_>,
-    field: &str,
-    row: &Row,
-) -> Result<Option<Figure>> {
+/// The figures of every configuration of an interconnect: each table but the profile's own fields.
+fn read_configurations(top: &mut Fields<'_, '_>) -> Result<BTreeMap<String, Figure>> {
+    let mut figures = BTreeMap::new();
+    let own = ["schema", "name", "summary", "kind"];
+    for found in top.names().into_iter().filter(|n| !own.contains(&n.as_str())) {
+        let mut table = top.table(&found)?.ok_or_else(|| top.missing(&found))?;
+        for row in DeviceKind::Fabric.rows() {
+            match read_figure(&mut table, row.key, row)? {
+                Some(figure) => _ = figures.insert(format!("{found}.{}", row.key), figure),
+                None if row.required => return Err(table.missing(row.key)),
+                None => {}
+            }
+        }
+        table.finish()?;
+    }
+    Ok(figures)
+}
+
+fn read_figure(fields: &mut Fields<'_, '_>, field: &str, row: &Row) -> Result<Option<Figure>> {
     let Some(mut inner) = fields.table(field)? else { return Ok(None) };
     let (value, at) = inner.number_or_text("value")?.ok_or_else(|| inner.missing("value"))?;
     let parsed = match value {

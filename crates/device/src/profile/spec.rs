@@ -1,4 +1,4 @@
-//! The figures a profile may hold, one row a figure: name, unit, legal range, meaning.
+//! What a figure of a profile is: its unit, its rule, its row.
 //!
 //! Invariants
 //! - Every figure is an unsigned integer in its base unit (picoseconds, bytes, a second, a count),
@@ -6,35 +6,11 @@
 //! - Parsing, validation, display, hashing and documentation loop over these rows; a figure's name
 //!   is written once.
 //!
-//! Callers: [`super::Profile`] alone.
+//! The rows themselves are those of [`super::rows`].
 
 use std::fmt;
 
 use littoral_base::units::{Bytes, PerSecond, Picos};
-
-/// What a profile describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeviceKind {
-    /// Flash, or flash-like memory, that answers small reads.
-    Flash,
-}
-
-impl DeviceKind {
-    /// Every kind with its name.
-    pub const ALL: [(&'static str, DeviceKind); 1] = [("flash", DeviceKind::Flash)];
-
-    /// The rows of this kind.
-    pub fn rows(self) -> &'static [Row] {
-        match self {
-            DeviceKind::Flash => FLASH,
-        }
-    }
-
-    /// The name as a profile spells it.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, k)| *k == self).expect("invariant: every kind is listed").0
-    }
-}
 
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +19,12 @@ pub enum Unit {
     Time,
     /// Bytes; written as a number or a text such as `"4KiB"`.
     Size,
-    /// Operations or bytes a second; written as a number or a text such as `"44M"`.
+    /// Operations per second; written as a number or a text such as `"44M"`.
     Rate,
+    /// Bytes per second; written as a number or a text such as `"12.8G"`.
+    Bandwidth,
+    /// Per cent.
+    Percent,
     /// A plain count.
     Count,
     /// Millionths of a currency unit; written as a text such as `"0.12"`, or whole units.
@@ -73,10 +53,35 @@ impl Unit {
         match self {
             Unit::Time => "ps",
             Unit::Size => "bytes",
-            Unit::Rate => "per_s",
+            Unit::Rate | Unit::Bandwidth => "per_s",
+            Unit::Percent => "percent",
             Unit::Count => "count",
             Unit::Price => "micro",
             Unit::Power => "mw",
+        }
+    }
+
+    /// The unit's name in machine-readable output, with [`Unit::number`].
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Time => "ns",
+            Unit::Size => "bytes",
+            Unit::Rate => "per_s",
+            Unit::Bandwidth => "bytes_per_s",
+            Unit::Percent => "percent",
+            Unit::Count => "count",
+            Unit::Price => "price",
+            Unit::Power => "w",
+        }
+    }
+
+    /// The value in the unit that [`Unit::name`] names.
+    pub fn number(self, value: u64) -> f64 {
+        let value = value as f64;
+        match self {
+            Unit::Time | Unit::Power => value / 1e3,
+            Unit::Price => value / 1e6,
+            _ => value,
         }
     }
 
@@ -86,6 +91,8 @@ impl Unit {
             Unit::Time => Picos(value).to_string(),
             Unit::Size => Bytes(value).to_string(),
             Unit::Rate => PerSecond(value as f64).to_string(),
+            Unit::Bandwidth => PerSecond(value as f64).to_string().replace("/s", "B/s"),
+            Unit::Percent => format!("{value} %"),
             Unit::Count => value.to_string(),
             Unit::Price => (value as f64 / 1e6).to_string(),
             Unit::Power => format!("{} W", value as f64 / 1e3),
@@ -102,6 +109,14 @@ impl Unit {
             Unit::Time => text.parse::<Picos>().map(|p| p.0).map_err(|e| words(&e)),
             Unit::Size => text.parse::<Bytes>().map(|b| b.0).map_err(|e| words(&e)),
             Unit::Rate => text.parse::<PerSecond>().map(|r| r.0 as u64).map_err(|e| words(&e)),
+            Unit::Bandwidth => {
+                let rate = text.replace("B/s", "/s").parse::<PerSecond>();
+                rate.map(|r| r.0 as u64).map_err(|e| words(&e))
+            }
+            Unit::Percent => {
+                let number = text.trim().trim_end_matches('%').trim_end();
+                number.parse().map_err(|_| format!("'{text}' is not a percentage such as 10"))
+            }
             Unit::Count => text.parse().map_err(|_| format!("'{text}' is not a count such as 16")),
             Unit::Price => decimal(text.trim(), 1_000_000, "a price such as 0.12"),
             Unit::Power => {
@@ -141,6 +156,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// The key without its section.
+    pub fn field(&self) -> &'static str {
+        self.key.rsplit_once('.').map_or(self.key, |(_, field)| field)
+    }
+
     /// The legal value nearest to `value`; `value` itself when it is legal.
     pub fn nearest(&self, value: u64) -> u64 {
         let clamped = value.clamp(self.least, self.greatest);
@@ -166,168 +186,9 @@ fn nearest_power_of_two(value: u64) -> u64 {
     if value.abs_diff(below) < above.abs_diff(value) { below } else { above }
 }
 
-const fn row(
-    key: &'static str,
-    unit: Unit,
-    range: (u64, u64),
-    rule: Rule,
-    required: bool,
-    meaning: &'static str,
-) -> Row {
-    Row { key, unit, least: range.0, greatest: range.1, rule, required, meaning }
-}
-
-const NS: u64 = 1_000;
-const SECOND: u64 = 1_000_000_000_000;
-const TERA: u64 = 1_000_000_000_000;
-
-/// The figures of a flash profile.
-pub(super) const FLASH: &[Row] = &[
-    row(
-        "read.latency",
-        Unit::Time,
-        (1, SECOND),
-        Rule::Any,
-        true,
-        "from a request seen by the device to its last byte in memory, device idle",
-    ),
-    row(
-        "read.per_core_max",
-        Unit::Rate,
-        (1, TERA),
-        Rule::Any,
-        true,
-        "most reads a second that one core's queue is served",
-    ),
-    row(
-        "read.total_max",
-        Unit::Rate,
-        (1, TERA),
-        Rule::Any,
-        true,
-        "most reads a second over all cores",
-    ),
-    row(
-        "read.granule_bytes",
-        Unit::Size,
-        (1, 1 << 16),
-        Rule::PowerOfTwo,
-        true,
-        "addresses and lengths are multiples of it",
-    ),
-    row("read.bytes_max", Unit::Size, (1, 1 << 24), Rule::PowerOfTwo, true, "longest single read"),
-    row(
-        "link.bytes_max",
-        Unit::Rate,
-        (1, 1000 * TERA),
-        Rule::Any,
-        true,
-        "most payload bytes a second over the host link",
-    ),
-    row(
-        "queue.depth",
-        Unit::Count,
-        (2, 1 << 20),
-        Rule::Any,
-        true,
-        "entries of one core's submission queue",
-    ),
-    row(
-        "queue.doorbell",
-        Unit::Time,
-        (0, 100_000 * NS),
-        Rule::Any,
-        false,
-        "time a core loses to one uncached doorbell write; absent without doorbells",
-    ),
-    row(
-        "nand.channels",
-        Unit::Count,
-        (1, 4096),
-        Rule::Any,
-        false,
-        "channels between controller and chips",
-    ),
-    row(
-        "nand.chips_per_channel",
-        Unit::Count,
-        (1, 4096),
-        Rule::Any,
-        false,
-        "units of a channel that read at the same time (dies times planes)",
-    ),
-    row(
-        "nand.page_bytes",
-        Unit::Size,
-        (64, 1 << 20),
-        Rule::PowerOfTwo,
-        false,
-        "bytes of a flash page",
-    ),
-    row(
-        "nand.pages_per_block",
-        Unit::Count,
-        (1, 1 << 20),
-        Rule::Any,
-        false,
-        "pages erased together",
-    ),
-    row("nand.read", Unit::Time, (1, SECOND), Rule::Any, false, "cell array to page register"),
-    row("nand.program", Unit::Time, (1, SECOND), Rule::Any, false, "page register to cell array"),
-    row("nand.erase", Unit::Time, (1, 10 * SECOND), Rule::Any, false, "erasing a block"),
-    row(
-        "nand.channel_bytes_max",
-        Unit::Rate,
-        (1, TERA),
-        Rule::Any,
-        false,
-        "bytes a second over one channel",
-    ),
-    row(
-        "cost.price_per_gb",
-        Unit::Price,
-        (0, 1_000_000_000_000),
-        Rule::Any,
-        false,
-        "price of 10^9 bytes, in whatever currency profiles are compared in",
-    ),
-    row(
-        "cost.power",
-        Unit::Power,
-        (0, 10_000_000),
-        Rule::Any,
-        false,
-        "power of the device while it serves reads",
-    ),
-];
-
-/// The row of `key`, if the kind has it.
-pub(super) fn find(kind: DeviceKind, key: &str) -> Option<&'static Row> {
-    kind.rows().iter().find(|r| r.key == key)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #![proptest_config(littoral_testing::standard())]
-        #[test]
-        fn the_nearest_legal_value_is_legal_and_no_other_is_nearer(value in 0u64..1 << 20, i in 0..FLASH.len()) {
-            let row = &FLASH[i];
-            let near = row.nearest(value);
-            prop_assert!((row.least..=row.greatest).contains(&near));
-            prop_assert_eq!(row.nearest(near), near);
-            if row.rule == Rule::PowerOfTwo {
-                prop_assert!(near.is_power_of_two());
-                let best = (0..63).map(|b| 1u64 << b)
-                    .filter(|p| (row.least..=row.greatest).contains(p))
-                    .map(|p| p.abs_diff(value)).min().unwrap();
-                prop_assert_eq!(near.abs_diff(value), best);
-            }
-        }
-    }
 
     #[test]
     fn prices_and_powers_are_decimals() {
@@ -343,10 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_ranges_are_not_empty() {
-        for (i, a) in FLASH.iter().enumerate() {
-            assert!(a.least <= a.greatest, "{}", a.key);
-            assert!(FLASH[..i].iter().all(|b| b.key != a.key), "{} twice", a.key);
+    fn a_shown_value_is_read_as_the_same_value() {
+        for (unit, value) in [
+            (Unit::Bandwidth, 12_800_000_000),
+            (Unit::Percent, 10),
+            (Unit::Rate, 44_000_000),
+            (Unit::Time, 4_000_000),
+            (Unit::Size, 4096),
+        ] {
+            assert_eq!(unit.parse(&unit.show(value)), Ok(value), "{unit:?}");
         }
     }
 }

@@ -2,19 +2,93 @@
 
 use super::*;
 
-const GOOD: &str = SHIPPED[0].1;
+use littoral_base::units::Picos;
+
+const GOOD: &str = SHIPPED[0].2;
 
 fn refused(text: &str) -> String {
     Profile::parse(text, "p.toml").unwrap_err().to_string()
 }
 
+fn text_of(name: &str) -> &'static str {
+    SHIPPED.iter().find(|(n, ..)| *n == name).unwrap().2
+}
+
 #[test]
 fn every_shipped_profile_is_valid_and_named_as_it_is_asked_for() {
-    for name in Profile::shipped() {
+    for (i, (name, kind, text)) in SHIPPED.iter().enumerate() {
         let p = Profile::named(name).unwrap();
-        assert_eq!(p.name(), name);
-        p.flash().unwrap();
-        assert!(p.figures().all(|(_, f)| f.basis != Basis::Given && f.source.len() > 10), "{name}");
+        assert_eq!((p.name(), p.kind()), (*name, *kind));
+        assert!(SHIPPED[..i].iter().all(|(n, ..)| n != name), "{name} is shipped twice");
+        assert!(!p.summary().is_empty() && p.hash().len() == 16, "{name}");
+        let opened = [p.flash().is_ok(), p.zoned().is_ok(), p.memory().is_ok()];
+        let wanted = [DeviceKind::Flash, DeviceKind::Zoned, DeviceKind::Memory].map(|k| k == *kind);
+        assert_eq!(opened, wanted, "{name}");
+        let sourced = |f: &Figure| f.basis != Basis::Given && f.source.len() > 5;
+        assert!(p.figures().count() >= 5 && p.figures().all(|(.., f)| sourced(f)), "{name}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(Profile::open(path.to_str().unwrap()).unwrap(), p, "{name} from a file");
+    }
+    assert_eq!(Profile::open("./absent.toml").unwrap_err().kind(), Kind::Io);
+}
+
+#[test]
+fn the_zoned_profiles_have_the_shapes_that_the_docs_quote() {
+    let zoned = |name: &str| Profile::named(name).unwrap().zoned().unwrap();
+    assert_eq!(zoned("zns-paper").geometry, crate::zoned::zones::Geometry::paper());
+    let (ssd, smr) = (zoned("zns-ssd").geometry, zoned("smr-disk").geometry);
+    assert_eq!((ssd.sequential_zones, ssd.capacity_blocks), (904, 275_712));
+    assert_eq!((smr.conventional_zones, smr.zones(), smr.append_blocks_max), (524, 52_156, 0));
+    let paper = zoned("zns-paper").timing;
+    assert_eq!((paper.read, paper.program), (Picos::from_micros(40), Picos::from_micros(200)));
+    assert_eq!((paper.wear_step_resets, paper.wear_step_percent), (100, 10));
+}
+
+#[test]
+fn mistakes_in_profiles_of_every_kind_are_named_with_line_and_remedy() {
+    for (name, from, to, wanted) in [
+        ("zns-ssd", "\"1077MiB\"", "\"3GiB\"", "capacity_blocks"),
+        ("zns-ssd", "value = 904", "value = 0", "nearest legal value 1"),
+        ("zns-ssd", "\"2GiB\"", "2147483649", "no multiple of `geometry.block_bytes`"),
+        ("smr-disk", "value = 524,", "value = 60000,", "nearest legal value 52156"),
+        ("zns-paper", "\nchannels", "\nchanels", "did you mean `channels`?"),
+        ("zns-paper", "\"40us\"", "40", "a time needs a unit"),
+        ("optane-dcpmm", "value = 256", "value = 100", "nearest legal value 128 B"),
+        ("optane-dcpmm", "[read]", "speed = 3\n[read]", "unknown field `write.speed`"),
+        ("tcp", "send = {", "sent = {", "field `default.send` is missing"),
+        ("tcp", "basis = \"public\"", "basis = \"publik\"", "did you mean `public`?"),
+        ("tcp", "[default]", "[default]\nboared = 3", "did you mean `board`?"),
+        ("tcp", "\"5us\"", "\"5s\"", "nearest legal value 100 ms"),
+        ("tcp", "profile/1", "fabric/1", "this build reads `littoral.profile/1`"),
+    ] {
+        let good = text_of(name);
+        assert!(good.contains(from), "{name}: {from}");
+        let e = refused(&good.replacen(from, to, 1));
+        assert!(e.contains(wanted) && e.contains("p.toml:"), "{name}, {to}: {e}");
+    }
+    let head = text_of("tcp").split("\n\n").next().unwrap();
+    assert!(refused(head).contains("no configuration"));
+}
+
+#[test]
+fn configurations_are_named_or_the_only_one() {
+    let (tcp, only) = Profile::configured("tcp").unwrap();
+    assert_eq!((tcp.name(), only.as_str()), ("tcp", "default"));
+    let (cluster, _) = Profile::configured("loongson-2e:cluster").unwrap();
+    assert_eq!(cluster.configurations(), ["cluster", "manager", "remote"]);
+    assert_eq!(cluster.value("manager.board"), Some(2_000_000));
+    assert_eq!(cluster.value("cluster.board"), None);
+    let faster = cluster.with("cluster.send", "1us").unwrap();
+    assert_eq!(faster.value("cluster.send"), Some(1_000_000));
+}
+
+#[test]
+fn an_unknown_name_brings_the_nearest_of_every_kind() {
+    for (typo, near) in [("xlfd", "xlfdd"), ("smr-disc", "smr-disk"), ("rdna", "rdma")] {
+        let error = Profile::open(typo).unwrap_err().to_string();
+        assert!(error.contains(&format!("did you mean `{near}`?")), "{error}");
     }
 }
 

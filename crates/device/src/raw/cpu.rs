@@ -80,7 +80,7 @@ fn each_line(bytes: &[u8], prefetch: impl Fn(*const u8)) {
 
 /// Orders all earlier stores before all later ones (SFENCE; a full fence elsewhere).
 #[inline(always)]
-pub(crate) fn store_fence() {
+pub fn store_fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SFENCE exists on every x86-64 processor and only orders stores.
     unsafe {
@@ -92,7 +92,7 @@ pub(crate) fn store_fence() {
 
 /// Writes back and drops the line that holds `word` (CLFLUSH; a full fence elsewhere).
 #[inline(always)]
-pub(crate) fn flush_line(word: &std::sync::atomic::AtomicU32) {
+pub fn flush_line(word: &std::sync::atomic::AtomicU32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: CLFLUSH is part of SSE2, which x86-64 includes, and `word` is a mapped address.
     unsafe {

@@ -221,8 +221,8 @@ impl<M: Medium> Emulated<M> {
         self.count_write(kind, data.len() as u64);
         let blocks = (data.len() / self.geometry().block_bytes as usize) as u64;
         let end = self.charge(zone, |t| match kind {
-            ZoneKind::Sequential => t.program_ns * blocks,
-            ZoneKind::Conventional => t.conventional_ns * blocks,
+            ZoneKind::Sequential => Picos(t.program.0 * blocks),
+            ZoneKind::Conventional => Picos(t.conventional.0 * blocks),
         });
         Ok(self.issue_ticket(at, end))
     }
@@ -255,12 +255,12 @@ impl<M: Medium> Emulated<M> {
         *b += bytes;
     }
 
-    fn charge(&self, zone: ZoneId, nanos: impl Fn(&Timing) -> u64) -> Picos {
+    fn charge(&self, zone: ZoneId, time: impl Fn(&Timing) -> Picos) -> Picos {
         let resets = self.resets(zone);
         let mut shared = self.shared();
         let Some(line) = shared.timeline.as_mut() else { return Picos::ZERO };
-        let n = nanos(line.timing());
-        line.serve(zone, resets, n)
+        let time = time(line.timing());
+        line.serve(zone, resets, time)
     }
 
     fn advance_to(&self, end: Picos) {
@@ -287,9 +287,9 @@ impl<M: Medium> Emulated<M> {
         }
         self.note(zone)?;
         let end = self.charge(zone, |t| match command {
-            Command::Reset => t.reset_ns,
-            Command::Finish => t.finish_ns,
-            Command::Open | Command::Close => 0,
+            Command::Reset => t.reset,
+            Command::Finish => t.finish,
+            Command::Open | Command::Close => Picos::ZERO,
         });
         self.advance_to(end);
         let counts = &mut self.shared().counts;
@@ -319,6 +319,10 @@ impl<M: Medium> ZonedDevice for Emulated<M> {
         self.geometry().limits()
     }
 
+    fn virtual_now(&self) -> Option<Picos> {
+        self.shared().timeline.as_ref().map(Timeline::now)
+    }
+
     fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>> {
         let what = || format!("report of {count} zones from {first}");
         if self.shared().plan.is_dark() {
@@ -338,7 +342,7 @@ impl<M: Medium> ZonedDevice for Emulated<M> {
             let bit = word % (into.len() as u64 * 8);
             into[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
-        let end = self.charge(self.geometry().place(at).0, |t| t.read_ns * blocks);
+        let end = self.charge(self.geometry().place(at).0, |t| Picos(t.read.0 * blocks));
         self.advance_to(end);
         let counts = &mut self.shared().counts;
         counts.reads_count += 1;
@@ -383,7 +387,7 @@ impl<M: Medium> ZonedDevice for Emulated<M> {
         let mut shared = self.shared();
         shared.counts.flushes_count += 1;
         if let Some(line) = shared.timeline.as_mut() {
-            let end = line.drained() + Picos::from_nanos(line.timing().flush_ns);
+            let end = line.drained() + line.timing().flush;
             line.advance_to(end);
         }
         Ok(())

@@ -26,7 +26,7 @@ mod sparse;
 pub mod timing;
 pub mod zones;
 
-use littoral_base::units::{Lba, ZoneId};
+use littoral_base::units::{Lba, Picos, ZoneId};
 
 use crate::error::Result;
 
@@ -103,6 +103,11 @@ pub struct Ticket(pub u64);
 pub trait ZonedDevice {
     /// What the device can take.
     fn limits(&self) -> ZonedLimits;
+
+    /// Virtual time since the device was made, where its times are modelled.
+    fn virtual_now(&self) -> Option<Picos> {
+        None
+    }
 
     /// Reports `count` zones from `first` on.
     ///

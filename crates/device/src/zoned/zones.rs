@@ -12,15 +12,13 @@
 //! - A refused request changes nothing.
 
 use littoral_base::units::{Lba, ZoneId};
-use serde::{Deserialize, Serialize};
 
 use super::refusal::Refusal;
 use super::{ZoneKind, ZoneReport, ZoneState, ZonedLimits};
 use crate::error::{Error, Kind, Result};
 
 /// The shape and the limits of an emulated zoned device. Conventional zones come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes of a logical block; a power of two from 512 to 65536.
     pub block_bytes: u32,

@@ -36,11 +36,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use littoral_base::units::{NodeId, Picos};
-use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
-use littoral_device::fabric::pool_file::MappedPool;
-use littoral_device::fabric::shm::{ShmFabric, ShmLayout};
-use littoral_device::fabric::tcp::TcpFabric;
-use littoral_device::fabric::{JOIN_MAX, SILENCE_DEFAULT};
+use littoral_fabric::pool::{PoolFabric, PoolLayout};
+use littoral_fabric::pool_file::MappedPool;
+use littoral_fabric::shm::{ShmFabric, ShmLayout};
+use littoral_fabric::tcp::TcpFabric;
+use littoral_fabric::{JOIN_MAX, SILENCE_DEFAULT};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::error::{Error, Kind, Result};

@@ -26,10 +26,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
-use littoral_device::fabric::SILENCE_MIN;
-use littoral_device::fabric::process::halt_of;
-use littoral_device::fabric::shm::ShmLayout;
-use littoral_device::fabric::timing::Timing;
+use littoral_fabric::SILENCE_MIN;
+use littoral_fabric::process::halt_of;
+use littoral_fabric::shm::ShmLayout;
+use littoral_fabric::timing::Timing;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -89,7 +89,7 @@ pub struct Plan {
     pub bytes_max: usize,
     /// How long a rank of another machine may be silent before it is declared dead, and a rank of
     /// this machine stopped before it is named on standard error;
-    /// [`littoral_device::fabric::SILENCE_DEFAULT`] is a good value.
+    /// [`littoral_fabric::SILENCE_DEFAULT`] is a good value.
     pub silence: Duration,
     /// More variables for the ranks, such as `LITTORAL_DSM_LOCKS`.
     pub variables: Vec<(String, String)>,

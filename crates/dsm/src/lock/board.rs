@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
-use littoral_device::fabric::board::{Board, DmaWrite};
+use littoral_fabric::board::{Board, DmaWrite};
 
 use super::CELL_BYTES;
 use crate::core::barrier::Barrier;

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
-use littoral_device::fabric::Fabric;
-use littoral_device::fabric::board::BOARD_BYTES_MAX;
+use littoral_fabric::Fabric;
+use littoral_fabric::board::BOARD_BYTES_MAX;
 
 use super::board::{
     ACQUIRE, ARRIVAL_NOTICES, ARRIVE, REFUSED, RELEASE, SECTION_NOTICES, WHO_HOLDS,

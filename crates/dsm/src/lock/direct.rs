@@ -13,7 +13,7 @@
 //! - Every rank of a barrier sees the same number of processors, so all choose the same barrier.
 
 use littoral_base::units::NodeId;
-use littoral_device::fabric::{Fabric, Rmw};
+use littoral_fabric::{Fabric, Rmw};
 
 use super::{Barriers, LockLayout, Locks, all_must_live, await_word, lost};
 use crate::core::message::{LockId, Notices, PageId};

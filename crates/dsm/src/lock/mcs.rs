@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use littoral_base::units::NodeId;
-use littoral_device::fabric::{Fabric, Rmw};
+use littoral_fabric::{Fabric, Rmw};
 
 use super::{LockLayout, Locks, all_must_live, await_word, lost};
 use crate::core::message::{LockId, Notices, PageId};

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use littoral_base::units::NodeId;
 use littoral_device::error::{Error as DeviceError, Kind as DeviceKind};
-use littoral_device::fabric::{Fabric, Liveness};
+use littoral_fabric::{Fabric, Liveness};
 
 use crate::core::message::{LockId, Notices, PageId};
 use crate::error::{Error, Kind, Result};

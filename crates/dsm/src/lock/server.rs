@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 use littoral_base::units::NodeId;
-use littoral_device::fabric::Fabric;
+use littoral_fabric::Fabric;
 
 use super::{Barriers, Locks, PATIENCE, lost, must_live};
 use crate::core::barrier::Barrier;

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use littoral_device::fabric::{Fabric, Rmw};
+use littoral_fabric::{Fabric, Rmw};
 
 use super::{LockLayout, Locks, lost, must_live};
 use crate::core::message::{LockId, Notices, PageId};

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
-use littoral_device::fabric::{Fabric, Liveness};
+use littoral_fabric::{Fabric, Liveness};
 
 use crate::error::{Error, Kind, Result};
 use crate::virtual_time::Turns;

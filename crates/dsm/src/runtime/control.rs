@@ -4,7 +4,7 @@
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
-use littoral_device::fabric::process::{IDENTITY_BYTES, Identity};
+use littoral_fabric::process::{IDENTITY_BYTES, Identity};
 
 use crate::core::message::{LockId, Message};
 use crate::core::wire;

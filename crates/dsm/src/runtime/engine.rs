@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
-use littoral_device::fabric::process::{Halt, Identity, Standing, Watch};
+use littoral_fabric::process::{Halt, Identity, Standing, Watch};
 
 use super::board::{Board, Verdict};
 use super::carrier::Carrier;
@@ -251,7 +251,7 @@ impl Engine {
     }
 
     fn is_gone(&self, carrier: &dyn Carrier, n: usize) -> Option<(NodeId, String)> {
-        use littoral_device::fabric::Liveness;
+        use littoral_fabric::Liveness;
         let node = NodeId(u16::try_from(n).expect("invariant: ranks fit u16"));
         let watch = self.peers[n].watch.as_ref();
         if watch.is_some_and(|watch| watch.standing() == Standing::Ended) {
@@ -424,7 +424,7 @@ mod tests {
     use super::*;
     use crate::core::rank::Shape;
     use crate::runtime::board;
-    use littoral_device::fabric::Liveness;
+    use littoral_fabric::Liveness;
     use rustix::process::{Pid, Signal, kill_process};
     use std::fs::File;
     use std::process::{Command, Stdio};

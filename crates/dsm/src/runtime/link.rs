@@ -125,7 +125,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use littoral_device::fabric::Liveness;
+    use littoral_fabric::Liveness;
     use proptest::prelude::*;
     use std::sync::Mutex;
     use std::time::Duration;

@@ -28,8 +28,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
-use littoral_device::fabric::process::Identity;
 use littoral_device::memory::LINE_BYTES;
+use littoral_fabric::process::Identity;
 
 use crate::core::message::{LockId, PageId};
 use crate::core::rank::{Counts, Outcome, Rank, Shape};

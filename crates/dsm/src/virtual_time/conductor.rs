@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use littoral_base::units::{NodeId, Picos};
-use littoral_device::fabric::JOIN_MAX;
-use littoral_device::fabric::timing::Timing;
+use littoral_fabric::JOIN_MAX;
+use littoral_fabric::timing::Timing;
 
 use super::network::{Load, Network, Parts, Traffic, Turn};
 use super::{Ask, Posts, Wake, decode_ask, encode_wake};

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use littoral_base::sim::Queue;
 use littoral_base::units::{NodeId, Picos};
-use littoral_device::fabric::timing::Timing;
+use littoral_fabric::timing::Timing;
 
 /// Bytes of a message beyond the protocol's own: UDP, IP and frame.
 pub const HEAD_BYTES: u64 = 64;

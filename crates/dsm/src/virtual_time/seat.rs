@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use littoral_base::units::{NodeId, Picos};
-use littoral_device::fabric::Liveness;
+use littoral_fabric::Liveness;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{Ask, Compute, Posts, Turns, Wake, decode_wake, encode_ask};

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use littoral_device::fabric::{SILENCE_DEFAULT, SILENCE_MIN};
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, Plan};
+use littoral_fabric::{SILENCE_DEFAULT, SILENCE_MIN};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// Nothing takes so long unless it hangs.

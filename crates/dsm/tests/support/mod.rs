@@ -7,14 +7,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use littoral_base::units::NodeId;
-use littoral_device::fabric::hostile::HostilePool;
-use littoral_device::fabric::pool::{PoolFabric, PoolLayout};
-use littoral_device::fabric::shm::{ShmFabric, ShmLayout};
-use littoral_device::fabric::tcp::TcpFabric;
 use littoral_dsm::job::Job;
 use littoral_dsm::memory::PoolLines;
 use littoral_dsm::runtime::Config;
 use littoral_dsm::runtime::carrier::{Carrier, Exclusive, Shared};
+use littoral_fabric::hostile::HostilePool;
+use littoral_fabric::pool::{PoolFabric, PoolLayout};
+use littoral_fabric::shm::{ShmFabric, ShmLayout};
+use littoral_fabric::tcp::TcpFabric;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! The host's facts are [`super::host`]'s. `littoral machine` prints a [`Description`].
 
-use littoral_device::profile::Profile;
 use littoral_device::profile::machine::DeviceSpec;
+use littoral_device::profile::{DeviceKind, Profile};
 
 use super::Machine;
 pub use super::host::Fact;
@@ -42,11 +42,22 @@ pub(super) fn describe(machine: &Machine) -> Description {
 pub fn profile_words(profile: &Profile) -> String {
     let (name, hash) = (profile.name(), profile.hash());
     let key = |wanted: &str| {
-        let found = profile.figures().find(|(row, _)| row.key == wanted);
-        found.map_or("unknown".to_owned(), |(row, figure)| row.unit.show(figure.value))
+        let found = profile.figures().find(|(key, ..)| key == wanted);
+        found.map_or("unknown".to_owned(), |(_, row, figure)| row.unit.show(figure.value))
     };
-    let (latency, rate) = (key("read.latency"), key("read.per_core_max"));
-    format!("profile {name} (hash {hash}): {latency}, {rate} reads a core")
+    let figures = match profile.kind() {
+        DeviceKind::Flash => {
+            format!("{}, {} reads per core", key("read.latency"), key("read.per_core_max"))
+        }
+        DeviceKind::Zoned => {
+            format!("{} per read, {} per program", key("timing.read"), key("timing.program"))
+        }
+        DeviceKind::Memory => {
+            format!("{} per write, {}", key("write.latency"), key("write.bytes_max"))
+        }
+        DeviceKind::Fabric => format!("configurations {}", profile.configurations().join(", ")),
+    };
+    format!("profile {name} (hash {hash}): {figures}")
 }
 
 fn device_fact(device: &DeviceSpec) -> DeviceFact {
@@ -55,7 +66,7 @@ fn device_fact(device: &DeviceSpec) -> DeviceFact {
         None => device.medium.scheme().to_owned(),
     };
     let mut words = vec![medium];
-    words.extend(device.figures().map(|(row, v)| format!("{} {}", row.key, row.unit.show(v))));
+    words.extend(device.figures().map(|(row, v)| format!("{} {}", row.field(), row.unit.show(v))));
     words.extend(device.profile.as_ref().map(profile_words));
     // A file stands in for zones and persistent memory, but holds flash data as any file does.
     let is_real = matches!(device.medium.scheme(), "uring:" | "zbd:" | "dax:" | "tcp:");

@@ -1,0 +1,10 @@
+//! Floor 3 of littoral: the C interface, a shared and a static library with one header.
+//!
+//! - [`raw::pmem`]: every image that a power cut could leave of a persistent-memory structure.
+//! - [`raw::pool`]: pooled memory that shows a missing write-back, fence or invalidation.
+//!
+//! Invariants
+//! - `include/littoral.h` is what cbindgen makes of this crate (a test).
+//! - Functions add types and no behaviour: each calls the crates of the facade.
+
+pub mod raw;

@@ -1,0 +1,593 @@
+//! A fabric over TCP: framed messages, one event loop a node standing in for remote-memory
+//! hardware.
+//!
+//! Every pair of nodes has one connection. A node's *agent* thread waits on all its connections,
+//! carries out the puts, gets and additions of the others on this node's window, and takes answers
+//! and posts; the node's own threads write requests themselves and wait for the agent to bring the
+//! answer, spinning a little before they sleep. The agent never blocks in a write: what a socket
+//! does not take is queued and sent when it does, so two agents answering each other cannot wait
+//! for each other.
+//!
+//! A frame is {length u32, kind u8, applied u64, body}. `applied` tells the receiver how many of
+//! its own operations the sender has carried out, so acknowledgements ride on whatever travels
+//! anyway; a flush asks for one only when none has come.
+//!
+//! Invariants
+//! - Operations of one node on another take effect in program order (one connection, one queue).
+//! - A node's own threads are held back while more than [`QUEUE_BYTES_MAX`] wait for a peer.
+//! - A peer that closes its connection is dead, and so is one whose silence counts and lasts too
+//!   long (`docs/design/dsm.md`, *Liveness*): every wait on it ends with `Kind::Io` naming it.
+//!   Agents send their identity first and then a beat every [`BEAT`].
+//! - A peer is dead only after all that has come from it is read, also where writing to it failed
+//!   before: what it said last is received.
+//! - A frame that is no frame kills the connection, not the node.
+
+mod agent;
+mod connect;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use littoral_base::codec::Writer;
+use littoral_base::units::NodeId;
+
+use super::board::{Board, DmaWrite};
+pub use super::frames::BODY_BYTES_MAX;
+use super::frames::{
+    ADD, BOARD_READ, BOARD_WRITE, CHANGE, FLUSH, GET, POST, PUT, WAKE, board_sized, drain,
+    is_operation, write_change,
+};
+use super::shm::timespec;
+use super::silence::{self, BEAT, SILENCE_DEFAULT};
+use super::window::{Window, aligned_word};
+use super::{Fabric, Liveness, Rmw};
+use crate::{Error, Kind, Result};
+use agent::Agent;
+use connect::{accept, dial};
+
+/// How long `TcpFabric::connect` waits for the other nodes to come up.
+pub const CONNECT_MAX: Duration = super::JOIN_MAX;
+/// Bytes that may wait for a peer before its askers are held back.
+pub const QUEUE_BYTES_MAX: usize = 1 << 23;
+
+const SPIN_TURNS: u32 = 400;
+/// A wait for a peer ends when the peer is dead, not earlier: a stopped process answers once it
+/// goes on. The length is one that can be added to an instant.
+const UNTIL_DEAD: Duration = Duration::from_secs(1 << 30);
+
+struct Peer {
+    stream: TcpStream,
+    outgoing: Mutex<VecDeque<u8>>,
+    /// Operations of ours that the peer says it has carried out.
+    acknowledged: AtomicU64,
+    /// Operations of ours sent to the peer.
+    sent: AtomicU64,
+    /// Operations of the peer's that our agent has carried out.
+    applied: AtomicU64,
+    /// How writing to it failed; it is dead once the agent has read what is still there.
+    broken: OnceLock<String>,
+}
+
+#[derive(Default)]
+struct Waits {
+    answers: HashMap<u64, Vec<u8>>,
+    inbox: VecDeque<(NodeId, Vec<u8>)>,
+    dead: HashMap<NodeId, String>,
+    wakes: u64,
+    /// Threads of this node that sleep until something changes.
+    asleep: u32,
+}
+
+struct Shared {
+    me: NodeId,
+    window: Window,
+    peers: Vec<Option<Peer>>,
+    waits: Mutex<Waits>,
+    changed: Condvar,
+    turns: AtomicU64,
+    next_request: AtomicU64,
+    closing: AtomicBool,
+    board: Mutex<Option<Box<dyn Board>>>,
+    /// Written to when the agent should look at its queues.
+    bell: UnixStream,
+}
+
+/// One node of a TCP fabric; see the module's page.
+pub struct TcpFabric {
+    shared: Arc<Shared>,
+    agent: Option<JoinHandle<()>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn io_error(what: impl Into<String>, source: io::Error) -> Error {
+    Error::with_source(Kind::Io, what, source)
+}
+
+impl TcpFabric {
+    /// Joins a job as node `me`: `addresses[n]` is where node `n` listens, `listener` is bound to
+    /// our own. Nodes connect to those before them and accept those after them.
+    ///
+    /// # Errors
+    /// `Kind::Io` naming the node that could not be reached within [`CONNECT_MAX`],
+    /// `Kind::IllegalRequest` when `me` has no address.
+    pub fn connect(
+        me: NodeId,
+        addresses: &[SocketAddr],
+        listener: &TcpListener,
+        window_bytes: usize,
+    ) -> Result<Self> {
+        Self::connect_with_silence(me, addresses, listener, window_bytes, SILENCE_DEFAULT)
+    }
+
+    /// As `connect`; nodes of other machines and other network namespaces may be silent for
+    /// `silence_max`.
+    ///
+    /// # Errors
+    /// As `connect`; `Kind::IllegalRequest` for a limit below [`super::SILENCE_MIN`].
+    pub fn connect_with_silence(
+        me: NodeId,
+        addresses: &[SocketAddr],
+        listener: &TcpListener,
+        window_bytes: usize,
+        silence_max: Duration,
+    ) -> Result<Self> {
+        let silence_max = silence::checked(silence_max)?;
+        if me.index() >= addresses.len() {
+            let what = format!("node {me} of a job with {} addresses", addresses.len());
+            return Err(Error::new(Kind::IllegalRequest, what));
+        }
+        let deadline = Instant::now() + CONNECT_MAX;
+        let mut peers: Vec<Option<Peer>> = Vec::new();
+        for (n, address) in addresses.iter().enumerate().take(me.index()) {
+            peers.push(Some(dial(me, n, *address, deadline)?));
+        }
+        peers.resize_with(addresses.len(), || None);
+        for _ in me.index() + 1..addresses.len() {
+            let (n, peer) = accept(listener, addresses.len(), deadline)?;
+            peers[n] = Some(peer);
+        }
+        Self::start(me, peers, window_bytes, silence_max)
+    }
+
+    fn start(
+        me: NodeId,
+        peers: Vec<Option<Peer>>,
+        window_bytes: usize,
+        silence_max: Duration,
+    ) -> Result<Self> {
+        let failed = |e| io_error("starting the agent of a TCP fabric", e);
+        let (bell, heard) = UnixStream::pair().map_err(failed)?;
+        bell.set_nonblocking(true).map_err(failed)?;
+        heard.set_nonblocking(true).map_err(failed)?;
+        let shared = Arc::new(Shared {
+            me,
+            window: Window::new(window_bytes),
+            peers,
+            waits: Mutex::default(),
+            changed: Condvar::new(),
+            turns: AtomicU64::new(0),
+            next_request: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            board: Mutex::new(None),
+            bell,
+        });
+        let for_agent = Arc::clone(&shared);
+        let agent = std::thread::Builder::new()
+            .name(format!("littoral-tcp-{me}"))
+            .spawn(move || Agent::new(&for_agent, heard, silence_max).run())
+            .map_err(failed)?;
+        Ok(TcpFabric { shared, agent: Some(agent) })
+    }
+
+    /// Puts a board into this node: its agent serves it.
+    pub fn host(&self, board: Box<dyn Board>) {
+        *locked(&self.shared.board) = Some(board);
+    }
+
+    /// Operations sent to `node` so far.
+    pub fn operations_sent(&self, node: NodeId) -> u64 {
+        let peer = self.shared.peers.get(node.index()).and_then(Option::as_ref);
+        peer.map_or(0, |p| p.sent.load(Ordering::Relaxed))
+    }
+
+    /// How often other nodes have called [`Fabric::notify`] on this one.
+    pub fn wakes(&self) -> u64 {
+        locked(&self.shared.waits).wakes
+    }
+}
+
+impl Drop for TcpFabric {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.ring_bell();
+        if let Some(agent) = self.agent.take() {
+            let _ = agent.join();
+        }
+        for peer in self.shared.peers.iter().flatten() {
+            // The peer sees the end of the stream; nothing can be done about a failure here.
+            let _ = peer.stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn peer(&self, node: NodeId) -> Result<&Peer> {
+        self.peers.get(node.index()).and_then(Option::as_ref).ok_or_else(|| {
+            let what = format!("node {node} of a job with {} nodes", self.peers.len());
+            Error::new(Kind::IllegalRequest, what)
+        })
+    }
+
+    fn dead(&self, node: NodeId, how: &str) -> Error {
+        Error::new(Kind::Io, format!("node {node} is gone: {how}"))
+    }
+
+    /// Sends one frame; our own operations on the peer are counted, answers and beats are not.
+    fn send(&self, node: NodeId, kind: u8, body: &[u8]) -> Result<u64> {
+        let peer = self.peer(node)?;
+        if let Some(how) = locked(&self.waits).dead.get(&node) {
+            return Err(self.dead(node, how));
+        }
+        if let Some(how) = peer.broken.get() {
+            return Err(self.dead(node, how));
+        }
+        let mut queue = locked(&peer.outgoing);
+        let counted = is_operation(kind);
+        let number = peer.sent.fetch_add(u64::from(counted), Ordering::AcqRel) + u64::from(counted);
+        let mut frame = Writer::new();
+        let length = u32::try_from(body.len()).expect("invariant: bodies are checked before");
+        frame.u32(length).u8(kind).u64(peer.applied.load(Ordering::Acquire)).raw(body);
+        queue.extend(frame.finish());
+        let left = drain(&peer.stream, &mut queue);
+        drop(queue);
+        match left {
+            Ok(0) => {}
+            Ok(_) => self.ring_bell(),
+            Err(e) => {
+                self.give_up(peer, &e);
+                return Err(self.dead(node, &e.to_string()));
+            }
+        }
+        Ok(number)
+    }
+
+    /// Nothing more can be written to a peer; the agent reads what there is and buries it.
+    fn give_up(&self, peer: &Peer, e: &io::Error) {
+        // Whoever noticed first says how.
+        let _ = peer.broken.set(format!("writing to it failed: {e}"));
+        self.ring_bell();
+    }
+
+    /// Holds a thread of this node back until a peer's queue is short again.
+    fn hold_back(&self, node: NodeId) -> Result<()> {
+        let peer = self.peer(node)?;
+        while locked(&peer.outgoing).len() > QUEUE_BYTES_MAX {
+            if let Some(how) = locked(&self.waits).dead.get(&node).or(peer.broken.get()) {
+                return Err(self.dead(node, how));
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    }
+
+    /// Carries a write or a read to this node's board, and out what the board writes in turn.
+    fn on_board(&self, from: NodeId, kind: u8, body: &[u8]) -> Result<Vec<u8>> {
+        let mut dma = Vec::new();
+        let mut hosted = locked(&self.board);
+        let Some(board) = hosted.as_mut() else {
+            let what = format!("node {} hosts no board", self.me);
+            return Err(Error::new(Kind::Unsupported, what));
+        };
+        let answer = match kind {
+            BOARD_READ => board.read(from, body, &mut dma),
+            _ => {
+                board.write(from, body, &mut dma);
+                Vec::new()
+            }
+        };
+        drop(hosted);
+        // The others' first: theirs has the way over the wire still before it.
+        dma.sort_by_key(|write| write.node == self.me);
+        dma.into_iter().for_each(|write| self.deliver(&write));
+        Ok(answer)
+    }
+
+    fn deliver(&self, DmaWrite { node, offset, data }: &DmaWrite) {
+        if *node == self.me {
+            // A board that writes outside the window harms nobody but who asked it to.
+            let _ = self.window.put(*offset, data);
+            self.tell_waiting();
+            return;
+        }
+        let mut body = Writer::new();
+        body.u64(*offset as u64).raw(data);
+        // A peer that died meanwhile is told nothing.
+        let _ = self.send(*node, PUT, &body.finish());
+    }
+
+    /// Lets waiting threads look again. The lock is taken after the change, so a thread that found
+    /// nothing is asleep, and counted, before it is asked who sleeps.
+    fn tell_waiting(&self) {
+        self.turns.fetch_add(1, Ordering::AcqRel);
+        if locked(&self.waits).asleep > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn ring_bell(&self) {
+        // A full pipe means that the agent has not yet heard the last ring.
+        let _ = (&self.bell).write(&[1]);
+    }
+
+    fn bury(&self, node: NodeId, how: String) {
+        locked(&self.waits).dead.entry(node).or_insert(how);
+        self.changed.notify_all();
+    }
+
+    /// Waits until `ready` answers or `node`, if one is named, is dead; `None` after `timeout`.
+    fn wait<T>(
+        &self,
+        node: Option<NodeId>,
+        timeout: Duration,
+        mut ready: impl FnMut(&mut Waits) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let deadline = Instant::now() + timeout;
+        let mut seen = u64::MAX;
+        let mut spins = 0;
+        loop {
+            let turn = self.turns.load(Ordering::Acquire);
+            if turn == seen && spins < SPIN_TURNS {
+                spins += 1;
+                std::hint::spin_loop();
+                continue;
+            }
+            seen = turn;
+            let mut waits = locked(&self.waits);
+            if let Some(answer) = ready(&mut waits) {
+                return Ok(Some(answer));
+            }
+            if let Some((n, how)) = node.and_then(|n| waits.dead.get(&n).map(|how| (n, how))) {
+                return Err(self.dead(n, how));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            if spins >= SPIN_TURNS {
+                waits.asleep += 1;
+                let slept = self.changed.wait_timeout(waits, left.min(BEAT));
+                slept.unwrap_or_else(PoisonError::into_inner).0.asleep -= 1;
+            }
+        }
+    }
+
+    fn ask(&self, node: NodeId, kind: u8, body: Writer) -> Result<Vec<u8>> {
+        let id = self.begin(node, kind, body)?;
+        self.answer_to(node, id)
+    }
+
+    /// Sends a request; the number of its answer.
+    fn begin(&self, node: NodeId, kind: u8, mut body: Writer) -> Result<u64> {
+        let id = self.next_request.fetch_add(1, Ordering::Relaxed);
+        body.u64(id);
+        self.send(node, kind, &body.finish()).map(|_| id)
+    }
+
+    fn answer_to(&self, node: NodeId, id: u64) -> Result<Vec<u8>> {
+        let found = self.wait(Some(node), UNTIL_DEAD, |w| w.answers.remove(&id))?;
+        let answer = found.ok_or_else(|| self.dead(node, "it did not answer a request"))?;
+        match answer.split_first() {
+            Some((1, data)) => Ok(data.to_vec()),
+            _ => {
+                let what = format!("node {node} refused: outside its window, or misaligned");
+                Err(Error::new(Kind::IllegalRequest, what))
+            }
+        }
+    }
+}
+
+fn node_id(n: usize) -> NodeId {
+    NodeId(u16::try_from(n).expect("invariant: a job has at most 65536 nodes"))
+}
+
+impl Fabric for TcpFabric {
+    fn me(&self) -> NodeId {
+        self.shared.me
+    }
+
+    fn nodes(&self) -> u16 {
+        u16::try_from(self.shared.peers.len()).expect("invariant: a job has at most 65535 nodes")
+    }
+
+    fn window_bytes(&self) -> usize {
+        self.shared.window.len()
+    }
+
+    fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()> {
+        if node == self.shared.me {
+            return self.shared.window.put(offset, data);
+        }
+        in_window(offset, data.len(), self.window_bytes())?;
+        self.shared.hold_back(node)?;
+        let mut body = Writer::new();
+        body.u64(offset as u64).raw(data);
+        self.shared.send(node, PUT, &body.finish()).map(drop)
+    }
+
+    fn get(&self, node: NodeId, offset: usize, into: &mut [u8]) -> Result<()> {
+        if node == self.shared.me {
+            return self.shared.window.get(offset, into);
+        }
+        in_window(offset, into.len(), self.window_bytes())?;
+        let mut body = Writer::new();
+        body.u64(offset as u64).u64(into.len() as u64);
+        let data = self.shared.ask(node, GET, body)?;
+        if data.len() != into.len() {
+            return Err(self.shared.dead(node, "it answered with too few bytes"));
+        }
+        into.copy_from_slice(&data);
+        Ok(())
+    }
+
+    fn fetch_add(&self, node: NodeId, offset: usize, add: u64) -> Result<u64> {
+        if node == self.shared.me {
+            return self.shared.window.fetch_add(offset, add);
+        }
+        let mut body = Writer::new();
+        body.u64(offset as u64).u64(add);
+        let data = self.shared.ask(node, ADD, body)?;
+        let word = data.try_into().map(u64::from_le_bytes);
+        word.map_err(|_| self.shared.dead(node, "it answered with too few bytes"))
+    }
+
+    fn flush(&self, node: NodeId) -> Result<()> {
+        if node == self.shared.me {
+            return Ok(());
+        }
+        let peer = self.shared.peer(node)?;
+        let sent = peer.sent.load(Ordering::Acquire);
+        if peer.acknowledged.load(Ordering::Acquire) >= sent {
+            return Ok(());
+        }
+        let number = self.shared.send(node, FLUSH, &[])?;
+        let there =
+            |_: &mut Waits| (peer.acknowledged.load(Ordering::Acquire) >= number).then_some(());
+        let done = self.shared.wait(Some(node), UNTIL_DEAD, there)?;
+        done.ok_or_else(|| self.shared.dead(node, "it did not acknowledge a flush"))
+    }
+
+    fn post(&self, node: NodeId, message: &[u8]) -> Result<()> {
+        if message.len() > BODY_BYTES_MAX {
+            let what = format!("a message of {} bytes; at most {BODY_BYTES_MAX}", message.len());
+            return Err(Error::new(Kind::IllegalRequest, what));
+        }
+        if node == self.shared.me {
+            locked(&self.shared.waits).inbox.push_back((node, message.to_vec()));
+            self.shared.changed.notify_all();
+            return Ok(());
+        }
+        self.shared.hold_back(node)?;
+        self.shared.send(node, POST, message).map(drop)
+    }
+
+    fn post_bytes_max(&self) -> usize {
+        BODY_BYTES_MAX
+    }
+
+    fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
+        let full = |p: &Peer| locked(&p.outgoing).len() > QUEUE_BYTES_MAX;
+        if node != self.shared.me && full(self.shared.peer(node)?) {
+            return Ok(false);
+        }
+        self.post(node, message).map(|()| true)
+    }
+
+    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.shared.wait(None, timeout, |w| w.inbox.pop_front())
+    }
+
+    fn notify(&self, node: NodeId) -> Result<()> {
+        if node == self.shared.me {
+            locked(&self.shared.waits).wakes += 1;
+            self.shared.changed.notify_all();
+            return Ok(());
+        }
+        self.shared.send(node, WAKE, &[]).map(drop)
+    }
+
+    fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
+        if node == self.shared.me {
+            return self.shared.window.rmw(offset, op);
+        }
+        aligned_word(offset, self.window_bytes())?;
+        let mut body = Writer::new();
+        body.u64(offset as u64);
+        write_change(&mut body, op);
+        let data = self.shared.ask(node, CHANGE, body)?;
+        let word = data.try_into().map(u64::from_le_bytes);
+        word.map_err(|_| self.shared.dead(node, "it answered with too few bytes"))
+    }
+
+    /// The write wakes a wait by itself, so one frame is enough.
+    fn signal(&self, node: NodeId, offset: usize, word: u64) -> Result<()> {
+        if node != self.shared.me {
+            return self.put(node, offset, &word.to_le_bytes());
+        }
+        let data = word.to_le_bytes().to_vec();
+        aligned_word(offset, self.window_bytes())?;
+        self.shared.deliver(&DmaWrite { node, offset, data });
+        Ok(())
+    }
+
+    fn wait_word(&self, offset: usize, unlike: u64, timeout: Duration) -> Result<Option<u64>> {
+        aligned_word(offset, self.window_bytes())?;
+        self.shared.wait(None, timeout, |_| {
+            let mut bytes = [0; 8];
+            self.shared.window.get(offset, &mut bytes).ok()?;
+            let word = u64::from_le_bytes(bytes);
+            (word != unlike).then_some(word)
+        })
+    }
+
+    fn board_write(&self, node: NodeId, data: &[u8]) -> Result<()> {
+        board_sized(data)?;
+        if node == self.shared.me {
+            return self.shared.on_board(node, BOARD_WRITE, data).map(drop);
+        }
+        self.shared.hold_back(node)?;
+        self.shared.send(node, BOARD_WRITE, data).map(drop)
+    }
+
+    fn board_read(&self, node: NodeId, question: &[u8]) -> Result<Vec<u8>> {
+        board_sized(question)?;
+        if node == self.shared.me {
+            return self.shared.on_board(node, BOARD_READ, question);
+        }
+        let mut body = Writer::new();
+        body.raw(question);
+        self.shared.ask(node, BOARD_READ, body)
+    }
+
+    fn board_ask(&self, node: NodeId, question: &[u8]) -> Result<Option<u64>> {
+        board_sized(question)?;
+        if node == self.shared.me {
+            return Ok(None);
+        }
+        let mut body = Writer::new();
+        body.raw(question);
+        self.shared.begin(node, BOARD_READ, body).map(Some)
+    }
+
+    fn board_answer(&self, node: NodeId, asked: u64) -> Result<Vec<u8>> {
+        self.shared.answer_to(node, asked)
+    }
+
+    fn liveness(&self, node: NodeId) -> Liveness {
+        match locked(&self.shared.waits).dead.get(&node) {
+            Some(how) => Liveness::Dead(how.clone()),
+            None => Liveness::Alive,
+        }
+    }
+
+    fn has_delivered(&self, node: NodeId) -> bool {
+        locked(&self.shared.waits).dead.contains_key(&node)
+    }
+}
+
+fn in_window(offset: usize, len: usize, window: usize) -> Result<()> {
+    let inside = offset.checked_add(len).is_some_and(|end| end <= window);
+    if inside && len <= BODY_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
+    Err(Error::new(Kind::IllegalRequest, what))
+}

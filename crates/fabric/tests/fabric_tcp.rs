@@ -1,0 +1,212 @@
+//! The TCP fabric on loopback: order, atomicity, hostile peers, death.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use littoral_base::units::NodeId;
+use littoral_device::Kind;
+use littoral_fabric::process::Identity;
+use littoral_fabric::tcp::TcpFabric;
+use littoral_fabric::{Fabric, Liveness, SILENCE_MIN};
+
+/// Nothing takes so long unless it hangs.
+const LONG: Duration = Duration::from_secs(120);
+
+fn job(nodes: u16, window: usize) -> Vec<TcpFabric> {
+    let listeners: Vec<_> = (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(|l| l.local_addr().unwrap()).collect();
+    std::thread::scope(|s| {
+        let join = |(n, l): (usize, &TcpListener)| {
+            let (addresses, l) = (addresses.clone(), l.try_clone().unwrap());
+            s.spawn(move || TcpFabric::connect(NodeId(n as u16), &addresses, &l, window).unwrap())
+        };
+        let handles: Vec<_> = listeners.iter().enumerate().map(join).collect();
+        handles.into_iter().map(|h| h.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn puts_gets_and_additions_reach_every_window() {
+    let job = job(3, 1 << 20);
+    let big: Vec<u8> = (0..300_000u32).map(|i| (i * 7) as u8).collect();
+    for (from, to) in [(0u16, 1u16), (1, 2), (2, 0), (1, 1)] {
+        let fabric = &job[usize::from(from)];
+        fabric.put(NodeId(to), 3, &big).unwrap();
+        fabric.flush(NodeId(to)).unwrap();
+        let mut back = vec![0; big.len()];
+        job[usize::from(to)].get(NodeId(to), 3, &mut back).unwrap();
+        assert_eq!(back, big, "after a flush the owner sees the put");
+        fabric.get(NodeId(to), 3, &mut back).unwrap();
+        assert_eq!(back, big);
+    }
+}
+
+#[test]
+fn operations_take_effect_in_program_order() {
+    let job = job(2, 64);
+    for i in 1..2000u64 {
+        job[0].put(NodeId(1), 0, &i.to_le_bytes()).unwrap();
+        job[0].put(NodeId(1), 8, &i.to_le_bytes()).unwrap();
+        if i % 100 == 0 {
+            let (mut first, mut second) = ([0; 8], [0; 8]);
+            job[1].get(NodeId(1), 8, &mut second).unwrap();
+            job[1].get(NodeId(1), 0, &mut first).unwrap();
+            assert!(u64::from_le_bytes(first) >= u64::from_le_bytes(second));
+        }
+    }
+    assert_eq!(job[0].fetch_add(NodeId(1), 8, 0).unwrap(), 1999);
+}
+
+#[test]
+fn additions_of_many_nodes_lose_nothing() {
+    let job = job(3, 64);
+    std::thread::scope(|s| {
+        for fabric in &job {
+            s.spawn(move || {
+                for _ in 0..500 {
+                    fabric.fetch_add(NodeId(1), 16, 1).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(job[0].fetch_add(NodeId(1), 16, 0).unwrap(), 1500);
+}
+
+#[test]
+fn both_ways_at_once_never_locks_up() {
+    let job = job(2, 1 << 22);
+    let block = vec![7u8; 1 << 21];
+    std::thread::scope(|s| {
+        for me in 0..2usize {
+            let (job, block) = (&job, &block);
+            s.spawn(move || {
+                let other = NodeId(1 - me as u16);
+                let mut back = vec![0; block.len()];
+                for _ in 0..20 {
+                    job[me].put(other, 0, block).unwrap();
+                    job[me].get(other, 0, &mut back).unwrap();
+                }
+                assert_eq!(&back, block);
+            });
+        }
+    });
+}
+
+#[test]
+fn posts_arrive_in_order_and_a_wait_ends() {
+    let job = job(2, 64);
+    assert_eq!(job[1].receive(Duration::from_millis(1)).unwrap(), None);
+    for i in 0..100u8 {
+        job[0].post(NodeId(1), &[i]).unwrap();
+    }
+    for i in 0..100u8 {
+        assert_eq!(job[1].receive(LONG).unwrap(), Some((NodeId(0), vec![i])));
+    }
+    job[1].notify(NodeId(0)).unwrap();
+    job[1].flush(NodeId(0)).unwrap();
+    assert_eq!(job[0].wakes(), 1);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let job = job(2, 64);
+    let kind = |r: littoral_device::Result<()>| r.unwrap_err().kind();
+    assert_eq!(kind(job[0].put(NodeId(1), 60, &[0; 8])), Kind::IllegalRequest);
+    assert_eq!(kind(job[0].get(NodeId(1), usize::MAX, &mut [0; 8])), Kind::IllegalRequest);
+    assert_eq!(kind(job[0].post(NodeId(9), &[])), Kind::IllegalRequest);
+    assert_eq!(job[0].fetch_add(NodeId(1), 4, 1).unwrap_err().kind(), Kind::IllegalRequest);
+    assert_eq!(job[0].fetch_add(NodeId(1), 0, 1).unwrap(), 0, "the connection lives on");
+}
+
+#[test]
+fn a_node_that_leaves_is_named_and_nobody_hangs() {
+    let mut job = job(3, 64);
+    drop(job.remove(1));
+    let begin = Instant::now();
+    while job[0].liveness(NodeId(1)) == Liveness::Alive {
+        assert!(begin.elapsed() < LONG, "the death of node 1 went unnoticed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let error = job[0].get(NodeId(1), 0, &mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), Kind::Io);
+    assert!(error.to_string().contains("node 1"), "{error}");
+    assert_eq!(job[0].fetch_add(NodeId(2), 0, 5).unwrap(), 0, "the others go on");
+}
+
+/// A peer that greets properly, says who it is, and then sends nothing, or noise.
+fn with_stranger(identity: Identity, act: impl FnOnce(&mut TcpStream, &TcpFabric)) -> TcpFabric {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let all = [address, address];
+    std::thread::scope(|s| {
+        let node = s.spawn(|| {
+            let me = NodeId(0);
+            TcpFabric::connect_with_silence(me, &all, &listener, 64, SILENCE_MIN).unwrap()
+        });
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(&1u16.to_le_bytes()).unwrap();
+        let fabric = node.join().unwrap();
+        let mut frame = 32u32.to_le_bytes().to_vec();
+        frame.push(12);
+        frame.extend([0; 8]);
+        frame.extend(identity.encode());
+        stream.write_all(&frame).unwrap();
+        act(&mut stream, &fabric);
+        let begin = Instant::now();
+        while fabric.liveness(NodeId(1)) == Liveness::Alive && begin.elapsed() < LONG {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        fabric
+    })
+}
+
+fn elsewhere() -> Identity {
+    let own = Identity::own();
+    Identity { machine: own.machine ^ 1, ..own }
+}
+
+fn obituary(fabric: &TcpFabric) -> String {
+    match fabric.liveness(NodeId(1)) {
+        Liveness::Dead(how) => how,
+        Liveness::Alive => panic!("node 1 passes for alive"),
+    }
+}
+
+#[test]
+fn a_silent_peer_of_another_machine_is_dead_and_a_wait_on_it_ends() {
+    let cut_off = Identity { network: Identity::own().network ^ 1, ..Identity::own() };
+    for identity in [elsewhere(), cut_off] {
+        let fabric = with_stranger(identity, |_, _| {});
+        assert!(obituary(&fabric).contains("silent"));
+        assert_eq!(fabric.get(NodeId(1), 0, &mut [0; 8]).unwrap_err().kind(), Kind::Io);
+    }
+}
+
+#[test]
+fn a_silent_peer_of_this_machine_is_alive_until_its_stream_ends() {
+    let fabric = with_stranger(Identity::own(), |stream, fabric| {
+        let begin = Instant::now();
+        while begin.elapsed() < 2 * SILENCE_MIN {
+            assert_eq!(fabric.liveness(NodeId(1)), Liveness::Alive);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+    });
+    assert!(!obituary(&fabric).contains("silent"));
+}
+
+#[test]
+fn noise_kills_the_connection_and_not_the_node() {
+    let fabric = with_stranger(elsewhere(), |s, _| s.write_all(&[0xff; 64]).unwrap());
+    assert!(obituary(&fabric).contains("frame"));
+    let fabric = with_stranger(elsewhere(), |s, _| {
+        let mut frame = 3u32.to_le_bytes().to_vec();
+        frame.extend([2; 12]);
+        s.write_all(&frame).unwrap();
+    });
+    assert!(obituary(&fabric).contains("frame") || obituary(&fabric).contains("silent"));
+    fabric.put(NodeId(0), 0, &[1]).unwrap();
+}
