@@ -123,7 +123,11 @@ impl Kv {
         }
         let device = FileDevice::create(&fresh, options.geometry).map_err(device_error)?;
         let device: AnyZoned = Box::new(device);
-        let index = Index::create(device, options.engine, shape, options.id)?;
+        let made = Index::create(device, options.engine, shape, options.id);
+        let index = made.inspect_err(|_| {
+            // What cannot be removed is replaced by the next creation.
+            let _ = std::fs::remove_file(&fresh);
+        })?;
         std::fs::rename(&fresh, &path).map_err(io(path.display().to_string()))?;
         let folder = std::fs::File::open(dir).and_then(|d| d.sync_all());
         folder.map_err(io(dir.display().to_string()))?;

@@ -8,6 +8,7 @@
 //! - [`kv`]: an index in a directory, as the command line uses it; [`opening`]: whose turn it is.
 //! - [`salvage`]: what can be saved of a damaged store; [`backup`]: a store at rest as one file.
 //! - [`damage`]: flipped bits and crafted pages, and the judge of what a store answers.
+//! - [`host_full`]: a store whose host has no room left.
 //! - [`torture`]: power cuts at every kind of moment.
 //! - [`layout`]: page layouts shared by both.
 //!
@@ -20,6 +21,7 @@
 pub mod backup;
 pub mod cow;
 pub mod damage;
+pub mod host_full;
 pub mod index;
 pub mod inspect;
 pub mod kv;

@@ -154,9 +154,10 @@ impl<D: ZonedDevice> Store<D> {
         // The epoch before is history: its zone stops being active.
         let before = self.redo_zones[1 - self.redo_slot()].zone;
         match self.device.reset(before) {
-            Err(_) if self.worn_state(before)?.is_some() => Ok(()),
-            other => other.map_err(device("redo zone")),
+            Err(_) if self.worn_state(before)?.is_some() => {}
+            other => other.map_err(device("redo zone"))?,
         }
+        self.give_free_pages_back()
     }
 
     /// Finishes a zone that pages are appended to: a superblock that has moved to sequential zones
@@ -200,6 +201,7 @@ impl<D: ZonedDevice> Store<D> {
             let slot = self.redo_slot();
             self.redo_zones[slot] = report;
             self.superblock.redo[slot] = spare;
+            self.keep_room_if_any();
         }
     }
 

@@ -22,6 +22,7 @@ pub mod drafts;
 mod epoch;
 pub mod error;
 pub mod gc;
+mod host;
 pub mod inspect;
 pub mod pages;
 mod plan;

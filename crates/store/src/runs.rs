@@ -22,7 +22,12 @@ impl Runs {
         set
     }
 
-    /// Number of blocks.
+    /// Each run: its first block and the block after its last.
+    pub(crate) fn runs(&self) -> Vec<(u64, u64)> {
+        self.runs.iter().map(|(&from, &to)| (from, to)).collect()
+    }
+
+    /// Blocks in the set.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -187,6 +187,7 @@ impl<D: ZonedDevice> Store<D> {
         let superblock = Superblock { generation: 0, id, engine, epoch: 0, redo, homes, label };
         let mut store = Store::over(dev, plan, superblock);
         store.is_adopted = true;
+        store.keep_host_room()?;
         store.checkpoint()?;
         Ok(store)
     }
@@ -258,6 +259,7 @@ impl<D: ZonedDevice> Store<D> {
     /// `Kind::Corrupt` when a page lies where none can be; `Kind::Io`, `Kind::PowerCut`.
     pub fn recovered(&mut self, live: &BTreeSet<Lba>) -> Result<()> {
         self.adopt(live)?;
+        self.keep_room_if_any();
         for zone in self.space.orphans() {
             self.device.finish(zone).map_err(device("finishing a zone"))?;
             self.space.retire(zone, true);

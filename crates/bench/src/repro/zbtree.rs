@@ -14,7 +14,7 @@ use crate::claims::Targets;
 use crate::error::Result;
 use crate::repro::{Answer, Options, Step};
 use crate::zbtree::figures::{Bench, DISTRIBUTIONS, Measured, RESET_SIZES, SIZES};
-use crate::zbtree::{hostile, readers};
+use crate::zbtree::{fill, full, hostile, readers};
 
 /// The name of the system.
 pub const SYSTEM: &str = "zbtree";
@@ -81,6 +81,10 @@ pub fn steps() -> Result<Vec<Step>> {
     let sessions = |o: &Options| if o.quick { SESSIONS.0 } else { SESSIONS.1 };
     let run = move |b: &mut Bench, o: &Options| readers::claim(b.seed(), sessions(o));
     steps.push(step(&bench, "readers beside a writer", false, vec!["kv.readers".to_owned()], run));
+    let run = |b: &mut Bench, _: &Options| full::claim(b.seed());
+    steps.push(step(&bench, "a full host", false, vec!["kv.full".to_owned()], run));
+    let run = |b: &mut Bench, _: &Options| fill::claim(b.seed());
+    steps.push(step(&bench, "pace of filling", false, vec!["zbtree.fill.pace".to_owned()], run));
     Ok(steps)
 }
 

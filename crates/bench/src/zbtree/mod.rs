@@ -3,6 +3,8 @@
 pub mod batches;
 pub mod collect;
 pub mod figures;
+pub mod fill;
+pub mod full;
 pub mod hostile;
 pub mod open_loop;
 pub mod readers;

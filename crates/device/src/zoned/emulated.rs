@@ -49,6 +49,27 @@ pub trait Medium {
     /// # Errors
     /// `Kind::Io`.
     fn flush(&mut self) -> Result<()>;
+    /// As [`ZonedDevice::keep_room`].
+    ///
+    /// # Errors
+    /// `Kind::Exhausted`, `Kind::Io`.
+    fn keep_room(&mut self, _zones: &[ZoneId], _spare_blocks: u64) -> Result<()> {
+        Ok(())
+    }
+    /// As [`ZonedDevice::has_spare_room`].
+    ///
+    /// # Errors
+    /// `Kind::Io`.
+    fn has_spare_room(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+    /// As [`ZonedDevice::discard`].
+    ///
+    /// # Errors
+    /// `Kind::Io`.
+    fn discard(&mut self, _at: Lba, _blocks: u64) -> Result<()> {
+        Ok(())
+    }
 }
 
 littoral_base::counters! {
@@ -210,12 +231,22 @@ impl<M: Medium> Emulated<M> {
     }
 
     /// Where the data go now that the request is legal; the ticket's end is its modelled end.
-    fn place_write(&mut self, at: Lba, data: &[u8], verdict: Verdict) -> Result<Ticket> {
+    fn place_write(
+        &mut self,
+        at: Lba,
+        data: &[u8],
+        verdict: Verdict,
+        before: Zone,
+    ) -> Result<Ticket> {
         let (zone, _) = self.geometry().place(at);
         if let Verdict::Torn(word) = verdict {
             return self.tear(at, data, word);
         }
-        self.medium.write(at, data)?;
+        if let Err(e) = self.medium.write(at, data) {
+            // A write that failed moves no pointer.
+            self.table.restore(zone, before);
+            return Err(e);
+        }
         self.note(zone)?;
         let kind = self.geometry().kind(zone);
         self.count_write(kind, data.len() as u64);
@@ -355,17 +386,21 @@ impl<M: Medium> ZonedDevice for Emulated<M> {
         let kind = self.geometry().kind(self.geometry().place(at).0);
         let op = if kind == ZoneKind::Sequential { Op::Append } else { Op::Write };
         let verdict = self.judge(op, what)?;
+        let before = self.table.get(self.geometry().place(at).0);
         let legal = self.blocks_of(data.len()).and_then(|n| self.table.write(at, n));
         legal.map_err(|r| self.refuse(r, what()))?;
-        self.place_write(at, data, verdict)
+        let before = before.expect("invariant: a legal write is in a zone");
+        self.place_write(at, data, verdict, before)
     }
 
     fn append(&mut self, zone: ZoneId, data: &[u8]) -> Result<Ticket> {
         let what = || format!("append of {} bytes to zone {zone}", data.len());
         let verdict = self.judge(Op::Append, what)?;
+        let before = self.table.get(zone);
         let legal = self.blocks_of(data.len()).and_then(|n| self.table.append(zone, n));
         let at = legal.map_err(|r| self.refuse(r, what()))?;
-        self.place_write(at, data, verdict)
+        let before = before.expect("invariant: a legal append is in a zone");
+        self.place_write(at, data, verdict, before)
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Lba> {
@@ -404,5 +439,25 @@ impl<M: Medium> ZonedDevice for Emulated<M> {
     }
     fn reset(&mut self, zone: ZoneId) -> Result<()> {
         self.command(zone, Command::Reset)
+    }
+    fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
+        self.medium.keep_room(zones, spare_blocks)
+    }
+    fn has_spare_room(&mut self) -> Result<bool> {
+        self.medium.has_spare_room()
+    }
+    fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
+        let end =
+            at.0.checked_add(blocks).filter(|&end| blocks > 0 && end <= self.geometry().blocks());
+        let is_legal = end.is_some_and(|end| {
+            let (first, last) =
+                (self.geometry().place(at).0, self.geometry().place(Lba(end - 1)).0);
+            (first.0..=last.0).all(|z| self.geometry().kind(ZoneId(z)) == ZoneKind::Conventional)
+        });
+        if !is_legal {
+            let what = format!("discard of {blocks} blocks at block {at}");
+            return Err(self.refuse(Refusal::WrongState, what));
+        }
+        self.medium.discard(at, blocks)
     }
 }

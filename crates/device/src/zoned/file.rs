@@ -9,10 +9,13 @@
 //!   reset's record before its blocks are dropped, so a process killed at any moment leaves a
 //!   device that a drive could be in. Loss of power may undo whatever no flush has covered; a
 //!   record is 32 bytes in one sector and so is never torn.
+//! - Room on the host is taken when blocks are written, and kept where the owner asks for it
+//!   (`host.rs`).
 //! - Blocks past the write pointer read as zeros, whatever the file holds. A conventional zone has
 //!   no pointer, also when it is READ_ONLY.
 //! - [`FileDevice::open_damaged`] is for repair: it reads what can be read and writes nothing.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -21,6 +24,7 @@ use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
 
 use super::emulated::{Emulated, Medium};
+use super::host::Host;
 use super::sparse::{self, HEADER_BYTES, RECORD_BYTES, Reading, data_offset, encode_record};
 use super::zones::{Geometry, Zone, ZoneTable};
 use super::{ZoneKind, ZoneState};
@@ -37,6 +41,9 @@ pub struct SparseFile {
     path: String,
     geometry: Geometry,
     records: Vec<Zone>,
+    host: Host,
+    /// Zones whose room is never given back.
+    kept: BTreeSet<ZoneId>,
 }
 
 impl SparseFile {
@@ -54,15 +61,35 @@ impl SparseFile {
         self.file.write_all_at(&bytes, at).map_err(|e| self.error("zone record", e))
     }
 
-    fn drop_blocks(&self, zone: ZoneId) -> Result<()> {
-        use rustix::fs::{FallocateFlags, fallocate};
+    /// Offset and bytes of a zone.
+    fn extent(&self, zone: ZoneId) -> (u64, u64) {
         let len = self.geometry.zone_blocks * u64::from(self.geometry.block_bytes);
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.file, flags, self.offset(self.geometry.start(zone)), len) {
-            // A file system without holes keeps the bytes; reads hide them behind the pointer.
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-            Err(e) => Err(self.error("dropping a zone's blocks", e.into())),
+        (self.offset(self.geometry.start(zone)), len)
+    }
+
+    fn drop_blocks(&mut self, zone: ZoneId) -> Result<()> {
+        if self.kept.contains(&zone) && !mutant!("zoned_reset_gives_kept_room_back") {
+            return Ok(());
         }
+        let (offset, len) = self.extent(zone);
+        let given = self.host.give(&self.file, offset, len);
+        given.map_err(|e| self.error("dropping a zone's blocks", e))
+    }
+
+    fn keep_zone(&mut self, zone: ZoneId) -> Result<()> {
+        let (offset, len) = self.extent(zone);
+        self.kept.insert(zone);
+        let kept = self.host.allocate(&self.file, offset, len);
+        kept.map_err(|e| self.no_room(&format!("keeping room for zone {zone}"), e))
+    }
+
+    /// An error that says when it is the host that is full.
+    fn no_room(&self, what: &str, e: std::io::Error) -> Error {
+        if e.kind() != std::io::ErrorKind::StorageFull {
+            return self.error(what, e);
+        }
+        let text = format!("{}: {what}: the host's file system is full", self.path);
+        Error::with_source(Kind::Exhausted, text, e)
     }
 }
 
@@ -88,7 +115,9 @@ impl Medium for SparseFile {
     }
 
     fn write(&mut self, at: Lba, data: &[u8]) -> Result<()> {
-        self.file.write_all_at(data, self.offset(at)).map_err(|e| self.error("write", e))
+        let offset = self.offset(at);
+        let written = self.host.write(&self.file, data, offset);
+        written.map_err(|e| self.error("write", e))
     }
 
     fn erase(&mut self, zone: ZoneId) -> Result<()> {
@@ -108,6 +137,26 @@ impl Medium for SparseFile {
 
     fn flush(&mut self) -> Result<()> {
         self.file.sync_data().map_err(|e| self.error("flush", e))
+    }
+
+    fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
+        self.host.want(spare_blocks * u64::from(self.geometry.block_bytes));
+        zones.iter().try_for_each(|&zone| self.keep_zone(zone))?;
+        if self.has_spare_room()? {
+            return Ok(());
+        }
+        let full = std::io::Error::from(rustix::io::Errno::NOSPC);
+        Err(self.no_room("keeping room for deletions and collection", full))
+    }
+
+    fn has_spare_room(&mut self) -> Result<bool> {
+        self.host.has_reserve(&self.file).map_err(|e| self.error("keeping room", e))
+    }
+
+    fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
+        let (offset, len) = (self.offset(at), blocks * u64::from(self.geometry.block_bytes));
+        let given = self.host.give(&self.file, offset, len);
+        given.map_err(|e| self.error("giving blocks back", e))
     }
 }
 
@@ -184,8 +233,16 @@ impl FileDevice {
             table.restore(zone, *record);
             *record = table.get(zone).expect("invariant: the zone was just restored");
         }
-        let medium = SparseFile { file, path: at(), geometry, records };
+        let medium = SparseFile::over(file, at(), geometry, records);
         Ok((Emulated::over(medium, table), notes))
+    }
+}
+
+impl FileDevice {
+    /// From now on the host has room for `bytes` of this file's blocks and no more, those not
+    /// counted that were allocated before: a model of a full file system, for tests.
+    pub fn limit_host(&mut self, bytes: u64) {
+        self.medium.host.limit(bytes);
     }
 }
 
@@ -194,10 +251,15 @@ fn unopened(path: &Path, e: std::io::Error) -> Error {
 }
 
 impl SparseFile {
+    fn over(file: OwnedFile, path: String, geometry: Geometry, records: Vec<Zone>) -> SparseFile {
+        let end = data_offset(&geometry) + geometry.blocks() * u64::from(geometry.block_bytes);
+        SparseFile { file, path, geometry, records, host: Host::new(end), kept: BTreeSet::new() }
+    }
+
     fn lay_out(file: OwnedFile, path: &Path, g: Geometry, table: &ZoneTable) -> Result<SparseFile> {
         let records = (0..g.zones()).filter_map(|z| table.get(ZoneId(z))).collect();
         let path = path.display().to_string();
-        let medium = SparseFile { file, path, geometry: g, records };
+        let medium = SparseFile::over(file, path, g, records);
         let len = medium.offset(Lba(g.blocks()));
         medium.file.set_len(len).map_err(|e| medium.error("setting the length", e))?;
         (0..g.zones()).try_for_each(|z| medium.store_record(ZoneId(z)))?;

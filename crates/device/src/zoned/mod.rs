@@ -18,6 +18,7 @@
 mod direct;
 pub mod emulated;
 pub mod file;
+mod host;
 pub mod joined;
 pub mod linux;
 pub mod model;
@@ -170,6 +171,35 @@ pub trait ZonedDevice {
     /// # Errors
     /// `Kind::IllegalRequest` on a conventional, READ_ONLY or OFFLINE zone.
     fn reset(&mut self, zone: ZoneId) -> Result<()>;
+
+    /// Keeps room for `zones`, and for `spare_blocks` more wherever they are written. Means
+    /// something where the device shares its room with others, as a sparse file does.
+    ///
+    /// # Errors
+    /// `Kind::Exhausted` when there is not that much room: what there is stays kept.
+    fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
+        let _ = (zones, spare_blocks);
+        Ok(())
+    }
+
+    /// Whether the spare blocks of [`ZonedDevice::keep_room`] are all there, after an attempt to
+    /// refill them. Writes that need more room than is left take them.
+    ///
+    /// # Errors
+    /// `Kind::Io`.
+    fn has_spare_room(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Says that the content of conventional blocks is not needed: the room that they take may be
+    /// given back. They read as zeros, or as before, until they are written.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` for other blocks, `Kind::Io`.
+    fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
+        let _ = (at, blocks);
+        Ok(())
+    }
 }
 
 macro_rules! forward {
@@ -208,6 +238,15 @@ macro_rules! forward {
             }
             fn reset(&mut self, zone: ZoneId) -> Result<()> {
                 (**self).reset(zone)
+            }
+            fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
+                (**self).keep_room(zones, spare_blocks)
+            }
+            fn has_spare_room(&mut self) -> Result<bool> {
+                (**self).has_spare_room()
+            }
+            fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
+                (**self).discard(at, blocks)
             }
         }
     };

@@ -28,6 +28,9 @@ const COLLECT_STEPS: u32 = 64;
 /// Pages that one search for leaves to seal gives back at best.
 const RELIEF_PAGES: u64 = 32;
 
+/// Pages freed before their room is given to a full host.
+const HOST_PAGES: u64 = 128;
+
 /// Keys remembered whose leaves are likely to have logs.
 const TOUCHED_KEYS: usize = 256;
 
@@ -131,6 +134,7 @@ impl<D: ZonedDevice> Index<D> {
 
     /// Seals leaves and collects zones until the operation has room.
     pub(super) fn make_room(&mut self, demand: Demand) -> Result<()> {
+        self.make_host_room(demand)?;
         let (conventional, sequential) = self.needs();
         if matches!(self.tree, Tree::Cow(_)) {
             let may_grow = demand != Demand::Insert || self.has_room_to_grow();
@@ -145,6 +149,35 @@ impl<D: ZonedDevice> Index<D> {
             self.make_spare_blocks(sequential)?;
         }
         self.make_sequential_room(sequential)
+    }
+
+    /// While the host is full zones with garbage are emptied, one an operation, and given back to
+    /// it; only deletions go on with what the store has kept.
+    fn make_host_room(&mut self, demand: Demand) -> Result<()> {
+        if self.store_mut().has_host_room()? || mutant!("index_puts_on_a_full_host") {
+            return Ok(());
+        }
+        self.collect(false)?;
+        if demand == Demand::Delete || self.gets_host_room()? {
+            return Ok(());
+        }
+        let text = "the host's file system is full; delete records, or make room there";
+        Err(Error::new(Kind::Full, text))
+    }
+
+    /// Puts leaves together and gives the room of the pages that this frees to the host; whether
+    /// the host has room then. Not again before a deletion when nothing was found.
+    fn gets_host_room(&mut self) -> Result<bool> {
+        let free = |index: &Self| index.store_ref().conventional_blocks().0;
+        while !self.store_mut().has_host_room()? {
+            if self.room.is_packed {
+                return Ok(false);
+            }
+            let enough = free(self) + HOST_PAGES;
+            self.pack(|index| free(index) >= enough)?;
+            self.store_mut().checkpoint()?;
+        }
+        Ok(true)
     }
 
     /// Collects zones: one step an operation while there is room, so that the collector's work is
