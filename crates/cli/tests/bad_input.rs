@@ -229,7 +229,7 @@ fn an_answer_that_cannot_be_written_leaves_nothing_and_says_so() {
     let ask = |output: &[&'static str]| [&["graph", "degree", "g.lg", "--output"], output].concat();
     let full = ["/dev/full", "--output-format", "tsv"];
     refused(dir.path(), &ask(&full), 3, &["/dev/full", "No space left"]);
-    refused(dir.path(), &ask(&["missing/d.csv"]), 3, &["missing/d.csv", "No such file"]);
+    refused(dir.path(), &ask(&["missing/d.csv"]), 3, &["missing/d.csv", "there is no folder"]);
     refused(dir.path(), &ask(&["."]), 2, &["folder"]);
     refused(dir.path(), &ask(&["d.parquet"]), 2, &["d.parquet", "--output-format"]);
     // Before any work: the graph is not even looked for.
