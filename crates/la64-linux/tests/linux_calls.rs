@@ -241,6 +241,54 @@ fn restartable_sequences_are_refused_as_on_a_kernel_without_them() {
     ok(&asm);
 }
 
+/// Two datagrams by one call through a socket pair, and both back by one call: what glibc asks name
+/// servers with.
+#[test]
+fn several_messages_go_and_come_by_one_call() {
+    const SOCKETPAIR: i64 = 199;
+    const RECVMMSG: i64 = 243;
+    const SENDMMSG: i64 = 269;
+    const AF_UNIX: i64 = 1;
+    const SOCK_DGRAM: i64 = 2;
+    const WAIT_FOR_ONE: i64 = 0x1_0000;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, AF_UNIX]).op("ori", &[A1, 0, SOCK_DGRAM]).op("ori", &[A2, 0, 0]);
+    asm.address(A3, "pair").call(SOCKETPAIR).expect_equal(A0, 0, 10);
+    asm.address(T0, "pair").op("ld.w", &[S0, T0, 0]).op("ld.w", &[S1, T0, 4]);
+    // Headers of 64 bytes: vectors at 16, how many at 24, the length at 56.
+    let headers = |asm: &mut Asm, list, vectors| {
+        asm.address(T0, list).address(T1, vectors).op("st.d", &[T1, T0, 16]);
+        asm.op("addi.d", &[T1, T1, 16]).op("st.d", &[T1, T0, 64 + 16]);
+    };
+    headers(&mut asm, "out", "sent");
+    headers(&mut asm, "in", "got");
+    asm.address(T0, "sent").address(T1, "one").op("st.d", &[T1, T0, 0]);
+    asm.address(T1, "two").op("st.d", &[T1, T0, 16]);
+    asm.address(T0, "got").address(T1, "first").op("st.d", &[T1, T0, 0]);
+    asm.address(T1, "second").op("st.d", &[T1, T0, 16]);
+    asm.op("or", &[A0, S0, 0]).address(A1, "out").op("ori", &[A2, 0, 2]).op("ori", &[A3, 0, 0]);
+    asm.call(SENDMMSG).op("ori", &[T0, 0, 2]).expect_equal(A0, T0, 11);
+    // Room for three: the third is not waited for.
+    asm.op("or", &[A0, S1, 0]).address(A1, "in").op("ori", &[A2, 0, 3]);
+    asm.constant(A3, WAIT_FOR_ONE).op("ori", &[A4, 0, 0]).call(RECVMMSG);
+    asm.op("ori", &[T0, 0, 2]).expect_equal(A0, T0, 12);
+    for (at, len) in [(56, 3), (64 + 56, 5)] {
+        for (list, status) in [("out", 13), ("in", 15)] {
+            asm.address(T0, list).op("ld.wu", &[T1, T0, at]).op("ori", &[T2, 0, len]);
+            asm.expect_equal(T1, T2, status);
+        }
+    }
+    asm.address(T0, "second").op("ld.d", &[T1, T0, 0]).constant(T2, 0x7473_6574);
+    asm.op("bstrpick.d", &[T1, T1, 31, 0]).expect_equal(T1, T2, 17).exit(0);
+    let header = [0, 0, 0, 1, 0, 0, 0, 0];
+    let [two, three] = [header.repeat(2), header.repeat(3)];
+    asm.data("pair", &[0]).data("out", &two).data("in", &three);
+    asm.data("sent", &[0, 3, 0, 5]).data("got", &[0, 8, 0, 8]);
+    asm.data("one", &[0x63_6261]).data("two", &[0x73_7473_6574]);
+    asm.data("first", &[0]).data("second", &[0]);
+    ok(&asm);
+}
+
 /// Installs `handler` for SIGUSR1 with siginfo and sends it to this thread.
 fn signal_self(asm: &mut Asm) {
     asm.address(T0, "handler").address(T1, "action").op("st.d", &[T0, T1, 0]);

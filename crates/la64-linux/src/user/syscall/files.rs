@@ -242,6 +242,7 @@ fn vectored(thread: &mut Thread, number: i64, args: &Args) -> i64 {
         Arg::Int(args[2]),
         Arg::Int(args[3]),
         Arg::Int(args[4]),
+        Arg::Int(args[5]),
     ];
     raw::call(&thread.cpu.window, &thread.pending, number, list)
 }
@@ -260,6 +261,14 @@ pub(super) fn preadv(thread: &mut Thread, args: &Args) -> i64 {
 
 pub(super) fn pwritev(thread: &mut Thread, args: &Args) -> i64 {
     vectored(thread, libc::SYS_pwritev, args)
+}
+
+pub(super) fn preadv2(thread: &mut Thread, args: &Args) -> i64 {
+    vectored(thread, libc::SYS_preadv2, args)
+}
+
+pub(super) fn pwritev2(thread: &mut Thread, args: &Args) -> i64 {
+    vectored(thread, libc::SYS_pwritev2, args)
 }
 
 /// sendmsg or recvmsg: the header's name, vectors and control buffer are translated in a copy; what
@@ -300,6 +309,67 @@ pub(super) fn recvmsg(thread: &mut Thread, args: &Args) -> i64 {
     message(thread, libc::SYS_recvmsg, args)
 }
 
+/// Bytes of a header with the length of its message behind it.
+const MESSAGE_LEN: u64 = 64;
+const LENGTH_AT: u64 = 56;
+
+/// Several messages, one call each: how many were done, or the error of the first. `flags` are
+/// those of message `n`; `enough` says after each whether to stop.
+fn messages(
+    thread: &mut Thread,
+    number: i64,
+    args: &Args,
+    flags: impl Fn(u64) -> u64,
+    enough: impl Fn() -> bool,
+) -> i64 {
+    let count = args[2].min(IOV_MAX);
+    for n in 0..count {
+        let at = args[1].wrapping_add(MESSAGE_LEN * n);
+        let one = [args[0], at, flags(n), 0, 0, 0];
+        let done = message(thread, number, &one);
+        if done < 0 {
+            // An error after the first message is met again by the next call.
+            return if n == 0 { done } else { n as i64 };
+        }
+        if thread.cpu.window.store(at + LENGTH_AT, done as u32).is_none() {
+            return if n == 0 { err(libc::EFAULT) } else { n as i64 };
+        }
+        if enough() {
+            return n as i64 + 1;
+        }
+    }
+    count as i64
+}
+
+pub(super) fn sendmmsg(thread: &mut Thread, args: &Args) -> i64 {
+    messages(thread, libc::SYS_sendmsg, args, |_| args[3], || false)
+}
+
+/// The timeout is looked at after each message, as the kernel does.
+pub(super) fn recvmmsg(thread: &mut Thread, args: &Args) -> i64 {
+    const WAIT_FOR_ONE: u64 = libc::MSG_WAITFORONE as u64;
+    const DONT_WAIT: u64 = libc::MSG_DONTWAIT as u64;
+    let limit = match args[4] {
+        0 => None,
+        at => match thread.cpu.window.load_words::<2>(at) {
+            Some([seconds, ns]) => Some(seconds.saturating_mul(1_000_000_000).saturating_add(ns)),
+            None => return err(libc::EFAULT),
+        },
+    };
+    let end = limit.map(|ns| raw::monotonic_ns().saturating_add(ns));
+    let later = if args[3] & WAIT_FOR_ONE != 0 { DONT_WAIT } else { 0 };
+    let flags = |n: u64| args[3] & !WAIT_FOR_ONE | if n > 0 { later } else { 0 };
+    let enough = || end.is_some_and(|end| raw::monotonic_ns() >= end);
+    let done = messages(thread, libc::SYS_recvmsg, args, flags, enough);
+    if let Some(end) = end.filter(|_| done >= 0) {
+        let left = end.saturating_sub(raw::monotonic_ns());
+        // It was read from there; should it be read-only, the messages have come all the same.
+        let _ =
+            thread.cpu.window.store_words(args[4], [left / 1_000_000_000, left % 1_000_000_000]);
+    }
+    done
+}
+
 /// The guest's epoll_event has four bytes of padding that the host's lacks.
 pub(super) fn epoll_ctl(thread: &mut Thread, args: &Args) -> i64 {
     let mut event = [0; 12];
@@ -315,17 +385,26 @@ pub(super) fn epoll_ctl(thread: &mut Thread, args: &Args) -> i64 {
 }
 
 pub(super) fn epoll_pwait(thread: &mut Thread, args: &Args) -> i64 {
+    epoll_wait(thread, libc::SYS_epoll_pwait, args, Arg::Int(args[3]))
+}
+
+/// As `epoll_pwait`, with a timeout in nanoseconds at an address.
+pub(super) fn epoll_pwait2(thread: &mut Thread, args: &Args) -> i64 {
+    epoll_wait(thread, libc::SYS_epoll_pwait2, args, Arg::Guest(args[3]))
+}
+
+fn epoll_wait(thread: &mut Thread, number: i64, args: &Args, timeout: Arg<'_>) -> i64 {
     let count = args[2].min(4096);
     let mut events = vec![0; 12 * count as usize];
     let list = &mut [
         Arg::Int(args[0]),
         Arg::Out(&mut events),
         Arg::Int(count),
-        Arg::Int(args[3]),
+        timeout,
         Arg::Guest(args[4]),
         Arg::Int(args[5]),
     ];
-    let result = raw::call(&thread.cpu.window, &thread.pending, libc::SYS_epoll_pwait, list);
+    let result = raw::call(&thread.cpu.window, &thread.pending, number, list);
     for n in 0..result.max(0) as usize {
         let event = &events[12 * n..12 * n + 12];
         let mut wide = [0; 16];

@@ -264,11 +264,18 @@ calls! {
     177 getegid "" Never, host SYS_getegid;
     178 gettid "" Never, host SYS_gettid;
     179 sysinfo "p" Never, host SYS_sysinfo;
+    180 mq_open "piip" Never, host SYS_mq_open;
+    181 mq_unlink "p" Never, host SYS_mq_unlink;
+    182 mq_timedsend "ipiip" Restarts, host SYS_mq_timedsend;
+    183 mq_timedreceive "ipipp" Restarts, host SYS_mq_timedreceive;
+    184 mq_notify "ip" Never, host SYS_mq_notify;
+    185 mq_getsetattr "ipp" Never, host SYS_mq_getsetattr;
     186 msgget "ii" Never, host SYS_msgget;
     187 msgctl "iip" Never, host SYS_msgctl;
     188 msgrcv "ipiii" Fails, host SYS_msgrcv;
     189 msgsnd "ipii" Fails, host SYS_msgsnd;
     190 semget "iii" Never, host SYS_semget;
+    192 semtimedop "ipip" Fails, host SYS_semtimedop;
     193 semop "ipi" Fails, host SYS_semop;
     194 shmget "iii" Never, host SYS_shmget;
     195 shmctl "iip" Never, host SYS_shmctl;
@@ -303,12 +310,13 @@ calls! {
     231 munlockall "" Never, host SYS_munlockall;
     232 mincore "pip" Never, host SYS_mincore;
     233 madvise "pii" Never, own memory::madvise;
+    240 rt_tgsigqueueinfo "iiip" Never, host SYS_rt_tgsigqueueinfo;
     242 accept4 "ippi" Restarts, host SYS_accept4;
-    243 recvmmsg "ipiip" Never, refused ENOSYS;
+    243 recvmmsg "ipiip" Restarts, own files::recvmmsg;
     260 wait4 "ipip" Restarts, host SYS_wait4;
     261 prlimit64 "iipp" Never, host SYS_prlimit64;
     267 syncfs "i" Restarts, host SYS_syncfs;
-    269 sendmmsg "ipii" Never, refused ENOSYS;
+    269 sendmmsg "ipii" Restarts, own files::sendmmsg;
     276 renameat2 "ililii" Restarts, host SYS_renameat2;
     277 seccomp "iip" Never, refused ENOSYS;
     278 getrandom "pii" Restarts, host SYS_getrandom;
@@ -318,8 +326,8 @@ calls! {
     283 membarrier "iii" Never, host SYS_membarrier;
     284 mlock2 "pii" Restarts, host SYS_mlock2;
     285 copy_file_range "ipipii" Restarts, host SYS_copy_file_range;
-    286 preadv2 "ipiiii" Never, refused ENOSYS;
-    287 pwritev2 "ipiiii" Never, refused ENOSYS;
+    286 preadv2 "ipiiii" Restarts, own files::preadv2;
+    287 pwritev2 "ipiiii" Restarts, own files::pwritev2;
     291 statx "isiip" Restarts, own files::statx;
     293 rseq "piii" Never, refused ENOSYS;
     424 pidfd_send_signal "iipi" Never, host SYS_pidfd_send_signal;
@@ -330,10 +338,10 @@ calls! {
     437 openat2 "ispi" Restarts, own files::openat2;
     438 pidfd_getfd "iii" Never, host SYS_pidfd_getfd;
     439 faccessat2 "isii" Restarts, host SYS_faccessat2;
-    441 epoll_pwait2 "ipippi" Never, refused ENOSYS;
+    441 epoll_pwait2 "ipippi" Fails, own files::epoll_pwait2;
     444 landlock_create_ruleset "pii" Never, refused ENOSYS;
     449 futex_waitv "piipi" Never, refused ENOSYS;
-    452 fchmodat2 "isii" Never, refused ENOSYS;
+    452 fchmodat2 "isii" Restarts, host SYS_fchmodat2;
     462 mseal "pii" Never, refused ENOSYS;
     463 setxattrat "isippi" Never, refused ENOSYS;
 }
