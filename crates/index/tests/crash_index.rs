@@ -5,13 +5,13 @@
 use littoral_index::index::Engine;
 use littoral_index::torture::{careless_power_cuts, power_cuts};
 
-/// One life of each of the six kinds of medium; `LITTORAL_CUTS` asks for more cuts.
+/// One life of each of the six kinds of medium; `LITTORAL_CUTS` and `LITTORAL_SEED` ask for more.
 const CUTS: u64 = 1_200;
 
 fn survives(engine: Engine) {
-    let asked = std::env::var("LITTORAL_CUTS").ok().map(|n| n.parse().unwrap());
-    let cuts = asked.unwrap_or(CUTS);
-    let report = power_cuts(engine, cuts, 1).unwrap();
+    let asked = |name: &str| std::env::var(name).ok().map(|n| n.parse().unwrap());
+    let cuts = asked("LITTORAL_CUTS").unwrap_or(CUTS);
+    let report = power_cuts(engine, cuts, asked("LITTORAL_SEED").unwrap_or(1)).unwrap();
     assert_eq!((report.lost, report.broken, report.stuck), (0, 0, 0), "{report:?}");
     assert!(report.cuts == cuts && report.recovery_cuts > 50, "{report:?}");
     assert!(report.acknowledged > 600, "{report:?}");
