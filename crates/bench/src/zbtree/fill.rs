@@ -5,8 +5,8 @@
 //! - The tenths are of the records that the device takes; the pace is the slowest tenth's rate over
 //!   the median tenth's. Blocks copied by the collector per insert say where the time goes.
 
+use littoral_device::profile::Profile;
 use littoral_device::zoned::model::ModelDevice;
-use littoral_device::zoned::timing::Profile;
 use littoral_device::zoned::zones::Geometry;
 use littoral_index::index::{Engine, Index};
 use littoral_index::layout::Shape;
@@ -98,7 +98,7 @@ const MARK_EVERY: u64 = 100;
 pub fn fill(engine: Engine, seed: u64) -> Result<Filled> {
     let failed = |e| Error::with_source(Kind::Usage, "device", e);
     let mut device = ModelDevice::new(geometry()).map_err(failed)?;
-    device.set_timing(Profile::named("zns-paper").map_err(failed)?.timing);
+    device.set_timing(Profile::open("zns-paper").and_then(|p| p.zoned()).map_err(failed)?.timing);
     let mut index = Index::create(device, engine, Shape::fitting(4096, 8, 8)?, seed)?;
     index.store_mut().set_durability(Durability::Batch);
     let mut marks: Vec<Mark> = Vec::new();
