@@ -91,7 +91,10 @@ fn job_line(job: &JobStudy) -> String {
 fn advice(study: &Study) -> String {
     let (mut good, mut bad): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for job in &study.jobs {
-        let least = job.cells.iter().map(|c| c.grade).min();
+        let least = match &job.verdict {
+            Some(verdict) => Some(verdict.grade),
+            None => job.cells.iter().map(|c| c.grade).min(),
+        };
         let side = if least == Some(Grade::Slower) { &mut bad } else { &mut good };
         side.push(&job.name);
     }

@@ -89,10 +89,25 @@ pub fn study(
         state_bytes = state_bytes.max(bytes.max(graph.resident_bytes() + job.state_bytes(graph)));
         studies.push(study);
     }
+    settle(&mut studies);
     if mutant!("whatif_verdict_of_sum") {
         setup.judge_sum(&mut studies);
     }
     Ok(setup.finish(name, studies, state_bytes))
+}
+
+/// Grades each job by the limits that all jobs of the study leave.
+fn settle(jobs: &mut [JobStudy]) {
+    let best =
+        |j: &JobStudy| j.cells.iter().map(|c| c.predicted_ratio).fold(f64::INFINITY, f64::min);
+    let limits = verdict::limits(&jobs.iter().map(best).collect::<Vec<f64>>());
+    for job in jobs {
+        let grade = Grade::within(best(job), limits);
+        if let Some(verdict) = &mut job.verdict {
+            verdict.grade = grade;
+            job.sentence = verdict.words();
+        }
+    }
 }
 
 pub(crate) fn failed(e: littoral_graph::Error) -> Error {
