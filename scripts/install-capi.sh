@@ -6,7 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-[ $# = 1 ] || { echo "usage: install-capi.sh PREFIX"; exit 2; }
+case $#:${1:-} in
+1:-* | [!1]:*) echo "usage: install-capi.sh PREFIX" && exit 2 ;;
+esac
 mkdir -p "$1/lib/pkgconfig" "$1/include"
 prefix=$(cd "$1" && pwd)
 target=${CARGO_TARGET_DIR:-$PWD/target}

@@ -49,7 +49,8 @@ pub struct Point {
 pub enum Grade {
     /// As good as DRAM.
     AsGood,
-    /// The spread reaches across the limit.
+    /// Of a cell: its spread reaches across the limit. Of a job: close to DRAM, between the limits of
+    /// its study.
     TooClose,
     /// Slower.
     Slower,
