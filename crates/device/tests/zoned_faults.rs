@@ -1,5 +1,7 @@
 //! Faults, limits and foreign files: what a zoned device says when something is wrong.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
+
 use littoral_base::units::{Lba, Picos, ZoneId};
 use littoral_device::Kind;
 use littoral_device::profile::Profile;
@@ -163,4 +165,42 @@ fn files_cut_short_are_refused_and_one_damaged_header_copy_is_not_needed() {
     assert!(e.kind() == Kind::Corrupt && e.to_string().contains("record of zone 1"), "{e}");
     let (_, notes) = FileDevice::open_damaged(&path).unwrap();
     assert!(notes.len() == 1 && notes[0].contains("record of zone 1"), "{notes:?}");
+}
+
+/// Zones of eight blocks of 4 KiB: one conventional, four sequential.
+fn device_on_a_small_host(path: &std::path::Path, blocks: u64) -> FileDevice {
+    let geometry = Geometry {
+        block_bytes: 4096,
+        conventional_zones: 1,
+        sequential_zones: 4,
+        zone_blocks: 8,
+        capacity_blocks: 8,
+        open_zones_max: 0,
+        active_zones_max: 0,
+        append_blocks_max: 8,
+    };
+    let mut device = FileDevice::create(path, geometry).unwrap();
+    device.limit_host(blocks * 4096);
+    device
+}
+
+#[test]
+fn a_zone_whose_room_is_kept_has_it_after_a_reset_on_a_full_host_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut device = device_on_a_small_host(&folder.path().join("d"), 18);
+    device.keep_room(&[ZoneId(1)], 0).unwrap();
+    let zone = vec![1; 8 * 4096];
+    let fill = |device: &mut FileDevice, n: u32| {
+        device.append(ZoneId(n), &zone).and_then(|ticket| device.wait(ticket))
+    };
+    fill(&mut device, 1).unwrap();
+    device.reset(ZoneId(1)).unwrap();
+    // The other zones take all that is left.
+    fill(&mut device, 2).unwrap();
+    let full = fill(&mut device, 3).unwrap_err();
+    assert!(full.to_string().contains("No space left"), "{full}");
+    fill(&mut device, 1).unwrap();
+    let mut back = vec![0; zone.len()];
+    device.read(Lba(8), &mut back).unwrap();
+    assert_eq!(back, zone);
 }
