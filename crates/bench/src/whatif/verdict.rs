@@ -49,8 +49,8 @@ pub struct Point {
 pub enum Grade {
     /// As good as DRAM.
     AsGood,
-    /// Of a cell: its spread reaches across the limit. Of a job: close to DRAM, between the limits of
-    /// its study.
+    /// Of a cell: its spread reaches across the limit. Of a job: close to DRAM, between the limits
+    /// of its study.
     TooClose,
     /// Slower.
     Slower,
