@@ -1,9 +1,9 @@
 //! How a store is opened: to read or to write, at once or after waiting, with how much memory.
 //!
 //! A store has one writer or any number of readers: the lock of the device says which. Its lock
-//! alone is unfair, because readers that overlap keep a writer out for ever. So whoever opens takes
-//! a turn first, a lock (flock) on the store's directory: shared to read, exclusive to write, held
-//! until the device is open.
+//! alone is unfair, because readers that overlap keep a writer out for ever. So an opening takes a
+//! turn first, a lock (flock) on the store's directory: shared to read, exclusive to write, held until
+//! the device is open.
 //!
 //! - A writer that waits holds the turn, so readers that come later wait behind it.
 //! - A reader that waits shares the turn, so a writer that leaves and comes back waits behind it.
@@ -35,15 +35,7 @@ pub enum Access {
 
 /// A device's error as this crate reports it.
 pub fn device_error(e: littoral_device::Error) -> Error {
-    let kind = match e.kind() {
-        littoral_device::Kind::Busy => Kind::Busy,
-        littoral_device::Kind::Foreign => Kind::Foreign,
-        littoral_device::Kind::Corrupt => Kind::Corrupt,
-        littoral_device::Kind::Profile => Kind::Usage,
-        littoral_device::Kind::Unsupported => Kind::Unsupported,
-        _ => Kind::Io,
-    };
-    Error::with_source(kind, "zoned device", e)
+    littoral_store::error::device("zoned device")(e)
 }
 
 /// How a store is opened.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+mod small;
+
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{BufReader, Read, Write};
@@ -10,27 +12,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use littoral_base::rng::{self, Rng};
-use littoral_device::zoned::zones::Geometry;
 use littoral_index::Kind;
 use littoral_index::index::Engine;
 use littoral_index::kv::{Access, Kv, Options};
 
+use small::small;
+
 /// Nothing takes so long unless it hangs.
 const HANG: Duration = Duration::from_secs(300);
-
-fn small(engine: Engine) -> Options {
-    let options = Options::new(engine, 7);
-    let geometry = Geometry {
-        conventional_zones: 1,
-        sequential_zones: 7,
-        zone_blocks: 130,
-        capacity_blocks: 101,
-        open_zones_max: 2,
-        active_zones_max: 4,
-        ..options.geometry
-    };
-    Options { geometry, ..options }
-}
 
 #[test]
 fn records_come_back_and_wrong_use_is_named() {

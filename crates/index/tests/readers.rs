@@ -2,16 +2,19 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+mod small;
+
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use littoral_device::zoned::zones::Geometry;
 use littoral_index::Kind;
 use littoral_index::index::Engine;
-use littoral_index::kv::{Access, Kv, Opening, Options};
+use littoral_index::kv::{Access, Kv, Opening};
 use littoral_store::store::Durability;
+
+use small::small;
 
 const KEYS: u64 = 300;
 
@@ -20,18 +23,8 @@ fn waiting(access: Access) -> Opening {
 }
 
 fn made(dir: &Path, engine: Engine) -> (PathBuf, Kv) {
-    let options = Options::new(engine, 7);
-    let geometry = Geometry {
-        conventional_zones: 1,
-        sequential_zones: 7,
-        zone_blocks: 130,
-        capacity_blocks: 101,
-        open_zones_max: 2,
-        active_zones_max: 4,
-        ..options.geometry
-    };
     let at = dir.join(engine.name());
-    let mut kv = Kv::create(&at, &Options { geometry, ..options }).unwrap();
+    let mut kv = Kv::create(&at, &small(engine)).unwrap();
     write(&mut kv, 0);
     (at, kv)
 }

@@ -68,7 +68,7 @@ fn new_code_of_another_thread_makes_no_call_fail() {
     asm.address(T0, "birth").address(T1, "stack").op("st.d", &[T1, T0, 40]);
     asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 88]).call(CLONE3).to("beqz", &[A0], "child");
     asm.constant(S0, CALLS);
-    // FUTEX_WAKE of a word on which nobody waits: 0.
+    // FUTEX_WAKE of a word without waiters: 0.
     asm.label("more").address(A0, "word").op("ori", &[A1, 0, 1]).op("ori", &[A2, 0, 1]);
     asm.call(FUTEX).expect_equal(A0, 0, 10);
     asm.op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more").exit(0);
@@ -180,7 +180,7 @@ fn handlers_that_block_everything_run_in_order_and_not_nested() {
 }
 
 #[test]
-fn children_that_nobody_waits_for_leave_nothing() {
+fn children_without_a_waiting_parent_leave_nothing() {
     const SA_NOCLDWAIT: u64 = 2;
     let mut asm = Asm::default();
     asm.op("ori", &[A0, 0, SIGCHLD]).address(A1, "action").op("ori", &[A2, 0, 0]);

@@ -46,7 +46,7 @@ pub mod host;
 pub const DEFAULT_FILE: &str = "machine.toml";
 
 /// The longest append of a modelled device whose description gives none, in blocks.
-const APPEND_BLOCKS_MAX: u64 = 31;
+const APPEND_BLOCKS_MAX: u32 = 31;
 
 /// A machine; see the module's page.
 #[derive(Clone, Debug)]
@@ -255,24 +255,12 @@ fn capacity(device: &DeviceSpec) -> Result<usize> {
     })
 }
 
-/// The geometry of a zoned device; fields left out take the zone's size, no conventional zones and
-/// no limits.
+/// The geometry of a zoned device; one that does not give its longest append takes
+/// [`APPEND_BLOCKS_MAX`].
 fn geometry(device: &DeviceSpec) -> Geometry {
-    let get = |key, default| device.geometry(key).unwrap_or(default);
-    let small = |key| u32::try_from(get(key, 0)).expect("invariant: the row's range fits 32 bits");
-    let block_bytes = small("block_bytes").max(1);
-    let size = get("zone_size", 0);
-    let append_bytes = get("append_bytes_max", APPEND_BLOCKS_MAX * u64::from(block_bytes));
-    let append_blocks = append_bytes / u64::from(block_bytes);
-    let conventional_zones = small("conventional_zones");
-    Geometry {
-        block_bytes,
-        conventional_zones,
-        sequential_zones: small("zones") - conventional_zones,
-        zone_blocks: size / u64::from(block_bytes),
-        capacity_blocks: get("zone_capacity", size) / u64::from(block_bytes),
-        open_zones_max: small("open_zones_max"),
-        active_zones_max: small("active_zones_max"),
-        append_blocks_max: u32::try_from(append_blocks).unwrap_or(u32::MAX),
+    let found = device.zones();
+    match device.geometry("append_bytes_max") {
+        Some(_) => found,
+        None => Geometry { append_blocks_max: APPEND_BLOCKS_MAX, ..found },
     }
 }

@@ -11,6 +11,7 @@ use littoral::device::flash::uring::UringOptions;
 use littoral::device::profile::machine::MachineSpec;
 use littoral::device::read::{ReadDevice, Slot};
 use littoral::device::region::Region;
+use littoral::device::zoned::ZonedDevice;
 use littoral::machine::Machine;
 
 fn read_once(device: &impl ReadDevice, addr: u64, len: u32) -> Vec<u8> {

@@ -47,7 +47,7 @@ pub type Error = littoral_base::error::Error<Kind>;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A device's error as the store reports it: the same kind, what the store was doing in front.
-pub(crate) fn device(doing: &str) -> impl FnOnce(littoral_device::Error) -> Error + '_ {
+pub fn device(doing: &str) -> impl FnOnce(littoral_device::Error) -> Error + '_ {
     move |e| {
         let kind = match e.kind() {
             DeviceKind::Exhausted => Kind::Full,

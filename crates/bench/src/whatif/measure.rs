@@ -585,18 +585,9 @@ mod tests {
         assert!((counts.between_ns - 20.0).abs() < 1e-9);
     }
 
-    /// A ring of `n` vertices with chords.
-    fn ring(n: u32) -> GraphFile {
-        use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
-        let edges = (0..n).flat_map(|v| [[v, (v + 1) % n], [v, (v * 7 + 3) % n]]);
-        let edges = EdgeList::new(n, false, edges.collect());
-        let image = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap().0;
-        GraphFile::from_image(image).unwrap()
-    }
-
     #[test]
     fn each_device_has_its_rounds_and_dram_its_time_however_short_the_study() {
-        let graph = ring(400);
+        let graph = crate::whatif::tests::ring(400);
         let dram = Store::open(&graph, Medium::Dram).unwrap();
         let forms = DramForm::ALL.map(|form| dram.on(Medium::DramAs(form)).unwrap());
         let base = littoral_device::profile::Profile::named("xlfdd").unwrap();

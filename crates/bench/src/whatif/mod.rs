@@ -365,10 +365,9 @@ mod tests {
     use super::*;
     use measure::Samples;
 
-    /// A ring with chords: some ten levels of search.
-    fn ring() -> GraphFile {
+    /// A ring of `n` vertices with chords.
+    pub(super) fn ring(n: u32) -> GraphFile {
         use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
-        let n = 2000;
         let edges = (0..n).flat_map(|v| [[v, (v + 1) % n], [v, (v * 7 + 3) % n]]);
         let edges = EdgeList::new(n, false, edges.collect());
         let image = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap().0;
@@ -384,7 +383,7 @@ mod tests {
             dram,
             time: Duration::from_millis(10),
         };
-        study(&ring(), "ring", &options, |_| ()).unwrap()
+        study(&ring(2000), "ring", &options, |_| ()).unwrap()
     }
 
     #[test]

@@ -16,6 +16,7 @@ use littoral_store::store::Durability;
 
 use super::ycsb;
 use crate::error::{Error, Kind, Result};
+use crate::sdtm::work::median;
 
 /// Records of the smaller and of the larger tree.
 pub const RECORDS: [u64; 2] = [500_000, 4_000_000];
@@ -30,6 +31,8 @@ const BATCH: u64 = 20_000;
 pub struct Reads {
     /// Gets per second of one thread on the smaller and on the larger tree; medians.
     pub gets_per_s: [f64; 2],
+    /// Gets per second of two threads on the larger tree; median.
+    pub threads2_per_s: f64,
     /// The larger tree's rate over the smaller one's; median of the rounds.
     pub large_ratio: f64,
     /// Two threads' rate over one thread's on the larger tree; median of the rounds.
@@ -82,11 +85,6 @@ fn rate(index: &Index<FileDevice>, threads: u64, round: u64) -> Result<f64> {
     Ok((threads * GETS) as f64 / begun.elapsed().as_secs_f64())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// Loads both trees and reads them.
 ///
 /// # Errors
@@ -94,17 +92,20 @@ fn median(mut values: Vec<f64>) -> f64 {
 pub fn run(seed: u64, records: [u64; 2]) -> Result<Reads> {
     let folder = tempfile::tempdir().map_err(failed)?;
     let trees = [load(folder.path(), records[0], seed)?, load(folder.path(), records[1], seed)?];
-    let (mut small, mut large, mut ratios, mut threads) = (vec![], vec![], vec![], vec![]);
+    let (mut small, mut large, mut both) = (vec![], vec![], vec![]);
+    let (mut ratios, mut threads) = (vec![], vec![]);
     for round in 0..ROUNDS as u64 {
         let (s, l) = (rate(&trees[0], 1, round)?, rate(&trees[1], 1, round)?);
         let two = rate(&trees[1], 2, round)?;
         small.push(s);
         large.push(l);
+        both.push(two);
         ratios.push(l / s);
         threads.push(two / l);
     }
     Ok(Reads {
         gets_per_s: [median(small), median(large)],
+        threads2_per_s: median(both),
         large_ratio: median(ratios),
         threads2_ratio: median(threads),
         memory_used_bytes: trees[1].store_ref().memory_used(),

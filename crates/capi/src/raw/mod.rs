@@ -6,3 +6,8 @@
 
 pub mod pmem;
 pub mod pool;
+
+/// Whether `len` bytes from `offset` on lie in memory of `bytes`.
+fn in_range(offset: usize, len: usize, bytes: usize) -> Option<()> {
+    (offset.checked_add(len)? <= bytes).then_some(())
+}

@@ -12,6 +12,8 @@ use std::slice;
 
 use littoral::device::pmem::trace::{self, Enumerate, Tear};
 
+use super::in_range;
+
 /// What a persistent-memory structure stored, wrote back, fenced and acknowledged.
 #[derive(Debug)]
 pub struct Trace(trace::Trace);
@@ -68,10 +70,6 @@ fn on(trace: *mut Trace, act: impl FnOnce(&mut trace::Trace) -> Option<()>) -> c
     }
 }
 
-fn in_range(trace: &trace::Trace, offset: usize, len: usize) -> Option<()> {
-    (offset.checked_add(len)? <= trace.current().len() * 8).then_some(())
-}
-
 /// Records a store of `len` bytes.
 ///
 /// # Safety
@@ -84,7 +82,7 @@ pub unsafe extern "C" fn littoral_pmem_store(
     len: usize,
 ) -> c_int {
     on(trace, |t| {
-        in_range(t, offset, len)?;
+        in_range(offset, len, t.current().len() * 8)?;
         if bytes.is_null() {
             return None;
         }
@@ -106,7 +104,7 @@ pub unsafe extern "C" fn littoral_pmem_write_back(
     len: usize,
 ) -> c_int {
     on(trace, |t| {
-        in_range(t, offset, len)?;
+        in_range(offset, len, t.current().len() * 8)?;
         t.write_back(actor, offset, len);
         Some(())
     })

@@ -18,6 +18,8 @@ use std::sync::atomic::Ordering;
 use littoral::device::memory::Domain;
 use littoral::fabric::hostile::{HostilePool, HostileView};
 
+use super::in_range;
+
 /// Pooled memory of several nodes.
 #[derive(Debug)]
 pub struct Pool(HostilePool);
@@ -114,10 +116,6 @@ unsafe fn on_range(
     };
     // SAFETY: the caller promises null or a live handle.
     unsafe { on(view, act) }
-}
-
-fn in_range(offset: usize, len: usize, bytes: usize) -> Option<()> {
-    (offset.checked_add(len)? <= bytes).then_some(())
 }
 
 fn load(view: &HostileView, offset: usize, into: &mut [u8]) {

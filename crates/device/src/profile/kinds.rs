@@ -138,7 +138,7 @@ impl Profile {
             wear_step_resets: self.value("wear.step_resets").unwrap_or(0),
             wear_step_percent: self.value("wear.step").unwrap_or(0),
         };
-        Ok(Zoned { geometry: self.geometry(), timing })
+        Ok(Zoned { geometry: geometry(|field| self.zone_figure(field)), timing })
     }
 
     /// The figures of a profile of persistent memory.
@@ -170,25 +170,8 @@ impl Profile {
         })
     }
 
-    /// Zones left out are sequential, a capacity left out is the zone's size, a limit left out is
-    /// none.
-    fn geometry(&self) -> Geometry {
-        let optional = |key: &str| self.value(key).unwrap_or(0);
-        let small = |key: &str| u32::try_from(optional(key)).expect("invariant: the row's range");
-        let block = self.required("geometry.block_bytes");
-        let size = self.required("geometry.zone_size");
-        let conventional_zones = small("geometry.conventional_zones");
-        let append_blocks = optional("geometry.append_bytes_max") / block;
-        Geometry {
-            block_bytes: small("geometry.block_bytes"),
-            conventional_zones,
-            sequential_zones: small("geometry.zones").saturating_sub(conventional_zones),
-            zone_blocks: size / block,
-            capacity_blocks: self.value("geometry.zone_capacity").unwrap_or(size) / block,
-            open_zones_max: small("geometry.open_zones_max"),
-            active_zones_max: small("geometry.active_zones_max"),
-            append_blocks_max: u32::try_from(append_blocks).unwrap_or(u32::MAX),
-        }
+    fn zone_figure(&self, field: &str) -> Option<u64> {
+        self.value(&format!("geometry.{field}"))
     }
 
     fn time(&self, key: &str) -> Picos {
@@ -229,24 +212,58 @@ impl Profile {
     }
 
     pub(super) fn check_zoned(&self) -> std::result::Result<(), String> {
-        let block = self.required("geometry.block_bytes");
-        for key in ["geometry.zone_size", "geometry.zone_capacity", "geometry.append_bytes_max"] {
-            let value = self.value(key).unwrap_or(0);
-            if !value.is_multiple_of(block) {
-                let near = value.next_multiple_of(block);
-                return Err(format!(
-                    "`{key}` {value} is no multiple of `geometry.block_bytes`; nearest legal value \
-                     {near}"
-                ));
-            }
-        }
-        let (zones, conventional) =
-            (self.required("geometry.zones"), self.value("geometry.conventional_zones"));
-        if conventional.is_some_and(|c| c > zones) {
+        check_zones("geometry.", |field| self.zone_figure(field))
+    }
+}
+
+/// The geometry that the figures of a zoned device describe: zones that are not conventional are
+/// sequential, a capacity left out is the zone's size, a limit left out is none.
+pub(super) fn geometry(figure: impl Fn(&str) -> Option<u64>) -> Geometry {
+    let or_zero = |field: &str| figure(field).unwrap_or(0);
+    let small = |field: &str| u32::try_from(or_zero(field)).expect("invariant: the row's range");
+    let (block, size) = (or_zero("block_bytes").max(1), or_zero("zone_size"));
+    let conventional_zones = small("conventional_zones");
+    let append_blocks = or_zero("append_bytes_max") / block;
+    Geometry {
+        block_bytes: small("block_bytes"),
+        conventional_zones,
+        sequential_zones: small("zones").saturating_sub(conventional_zones),
+        zone_blocks: size / block,
+        capacity_blocks: figure("zone_capacity").unwrap_or(size) / block,
+        open_zones_max: small("open_zones_max"),
+        active_zones_max: small("active_zones_max"),
+        append_blocks_max: u32::try_from(append_blocks).unwrap_or(u32::MAX),
+    }
+}
+
+/// What no single figure of a zoned device can check; `section` stands before each name in errors.
+pub(super) fn check_zones(
+    section: &str,
+    figure: impl Fn(&str) -> Option<u64>,
+) -> std::result::Result<(), String> {
+    let (Some(block), Some(zones), Some(size)) =
+        (figure("block_bytes"), figure("zones"), figure("zone_size"))
+    else {
+        return Ok(());
+    };
+    for field in ["zone_size", "zone_capacity", "append_bytes_max"] {
+        let value = figure(field).unwrap_or(0);
+        if !value.is_multiple_of(block) {
+            let near = value.next_multiple_of(block);
             return Err(format!(
-                "`geometry.conventional_zones` is above `geometry.zones`; nearest legal value {zones}"
+                "`{section}{field}` {value} is no multiple of `{section}block_bytes`; nearest legal \
+                 value {near}"
             ));
         }
-        self.geometry().validate().map_err(|e| e.to_string())
     }
+    for (field, limit, most) in
+        [("zone_capacity", "zone_size", size), ("conventional_zones", "zones", zones)]
+    {
+        if figure(field).is_some_and(|value| value > most) {
+            return Err(format!(
+                "`{section}{field}` is above `{section}{limit}`; nearest legal value {most}"
+            ));
+        }
+    }
+    geometry(figure).validate().map_err(|e| e.to_string())
 }

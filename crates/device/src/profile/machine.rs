@@ -29,11 +29,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::fields::{self, Fields, Origin, Scalar, suggestion};
+use super::kinds::{check_zones, geometry};
 use super::spec::{Row, Rule, Unit};
 use super::{DeviceKind, Profile, choice, in_range};
 use littoral_base::mutant;
 
 use crate::error::{Error, Kind, Result};
+use crate::zoned::zones::Geometry;
 
 /// The format that machine files name in their field `schema`.
 pub const SCHEMA: &str = "littoral.machine/1";
@@ -154,6 +156,11 @@ impl DeviceSpec {
         own.or_else(|| self.profile.as_ref()?.value(&format!("geometry.{key}")))
     }
 
+    /// The shape and the limits of a zoned device, as far as its figures go.
+    pub fn zones(&self) -> Geometry {
+        geometry(|field| self.geometry(field))
+    }
+
     /// Every geometry figure with its row.
     pub fn figures(&self) -> impl Iterator<Item = (&'static Row, u64)> {
         self.kind.geometry_rows().filter_map(|r| Some((r, self.geometry(r.field())?)))
@@ -167,16 +174,16 @@ pub struct MachineSpec {
     pub devices: Vec<DeviceSpec>,
 }
 
-const fn geometry(key: &'static str, unit: Unit, range: (u64, u64), meaning: &'static str) -> Row {
+const fn optional(key: &'static str, unit: Unit, range: (u64, u64), meaning: &'static str) -> Row {
     let (least, greatest) = range;
     Row { key, unit, least, greatest, rule: Rule::Any, required: false, meaning }
 }
 
 const EXBI: u64 = 1 << 60;
-const CAPACITY: &[Row] = &[geometry("capacity", Unit::Size, (4096, EXBI), "bytes of the device")];
+const CAPACITY: &[Row] = &[optional("capacity", Unit::Size, (4096, EXBI), "bytes of the device")];
 const FABRIC: &[Row] = &[
-    geometry("nodes", Unit::Count, (1, 1 << 16), "nodes of a job"),
-    geometry("window", Unit::Size, (4096, EXBI), "bytes each node exports"),
+    optional("nodes", Unit::Count, (1, 1 << 16), "nodes of a job"),
+    optional("window", Unit::Size, (4096, EXBI), "bytes each node exports"),
 ];
 
 impl MachineSpec {
@@ -387,19 +394,10 @@ fn check_geometry(
     if let Some(absent) = needed.iter().find(|k| figure(k).is_none()) {
         return Err(fields.missing(absent));
     }
-    let size = figure("zone_size").unwrap_or(u64::MAX);
-    if figure("zone_capacity").is_some_and(|c| c > size) {
-        return Err(fields.mistake(&format!(
-            "`zone_capacity` is above `zone_size`; nearest legal value {size}"
-        )));
+    match kind {
+        DeviceKind::Zoned => check_zones("", figure).map_err(|m| fields.mistake(&m)),
+        _ => Ok(()),
     }
-    let zones = figure("zones").unwrap_or(u64::MAX);
-    if figure("conventional_zones").is_some_and(|c| c > zones) {
-        return Err(fields.mistake(&format!(
-            "`conventional_zones` is above `zones`; nearest legal value {zones}"
-        )));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ fn the_zoned_profiles_have_the_shapes_that_the_docs_quote() {
 #[test]
 fn mistakes_in_profiles_of_every_kind_are_named_with_line_and_remedy() {
     for (name, from, to, wanted) in [
-        ("zns-ssd", "\"1077MiB\"", "\"3GiB\"", "capacity_blocks"),
+        ("zns-ssd", "\"1077MiB\"", "\"3GiB\"", "is above `geometry.zone_size`"),
         ("zns-ssd", "value = 904", "value = 0", "nearest legal value 1"),
         ("zns-ssd", "\"2GiB\"", "2147483649", "no multiple of `geometry.block_bytes`"),
         ("smr-disk", "value = 524,", "value = 60000,", "nearest legal value 52156"),

@@ -209,6 +209,9 @@ macro_rules! forward {
             fn limits(&self) -> ZonedLimits {
                 (**self).limits()
             }
+            fn virtual_now(&self) -> Option<Picos> {
+                (**self).virtual_now()
+            }
             fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>> {
                 (**self).report(first, count)
             }

@@ -68,6 +68,7 @@ fn device_fact(device: &DeviceSpec) -> DeviceFact {
     let mut words = vec![medium];
     words.extend(device.figures().map(|(row, v)| format!("{} {}", row.field(), row.unit.show(v))));
     words.extend(device.profile.as_ref().map(profile_words));
+    words.extend(device.configuration.as_ref().map(|c| format!("configuration {c}")));
     // A file stands in for zones and persistent memory, but holds flash data as any file does.
     let is_real = matches!(device.medium.scheme(), "uring:" | "zbd:" | "dax:" | "tcp:");
     let (name, kind) = (device.name.clone(), device.kind.name());

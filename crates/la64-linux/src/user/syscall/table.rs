@@ -373,7 +373,7 @@ mod tests {
             };
             assert!(!(waits && at_once), "{} is done at once and waits", call.name);
             let chosen = matches!(call.waits, Chooses(_));
-            assert!(chooses || !chosen, "{}: nobody here chooses", call.name);
+            assert!(chooses || !chosen, "{}: nothing here chooses", call.name);
             assert!(std::ptr::eq(find(call.number).unwrap(), call), "{}", call.name);
         }
     }
