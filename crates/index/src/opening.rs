@@ -2,8 +2,8 @@
 //!
 //! A store has one writer or any number of readers: the lock of the device says which. Its lock
 //! alone is unfair, because readers that overlap keep a writer out for ever. So an opening takes a
-//! turn first, a lock (flock) on the store's directory: shared to read, exclusive to write, held until
-//! the device is open.
+//! turn first, a lock (flock) on the store's directory: shared to read, exclusive to write, held
+//! until the device is open.
 //!
 //! - A writer that waits holds the turn, so readers that come later wait behind it.
 //! - A reader that waits shares the turn, so a writer that leaves and comes back waits behind it.
