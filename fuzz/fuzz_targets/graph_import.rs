@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use littoral_graph::build::{BuildOptions, Hooks};
+use littoral_graph::builder::{BuildOptions, Hooks};
 use littoral_graph::check::check;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::import::{ImportOptions, import_in_memory};

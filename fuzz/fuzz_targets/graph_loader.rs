@@ -11,7 +11,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
+use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::check::check;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::format::forge::reseal;

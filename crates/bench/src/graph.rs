@@ -172,7 +172,7 @@ fn failed(e: littoral_graph::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use littoral_graph::build::{BuildOptions, Hooks, build_in_memory};
+    use littoral_graph::builder::{BuildOptions, Hooks, build_in_memory};
     use littoral_graph::generate::{Model, generate};
 
     #[test]

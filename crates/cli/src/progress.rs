@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use littoral::graph::build::{Hooks, Stage};
+use littoral::graph::builder::{Hooks, Stage};
 
 use crate::interrupt;
 

@@ -345,7 +345,7 @@ pub fn path(path: &Path, weighted: bool) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+    use crate::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
     use crate::names::TextNames;
 
     fn graph(names: &[&str], directed: bool, edges: &[[u32; 2]]) -> GraphFile {

@@ -15,7 +15,7 @@
 use littoral_base::codec::{crc, crc_append};
 use littoral_base::rng::mix;
 
-use crate::build::{Hooks, Stage};
+use crate::builder::{Hooks, Stage};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::{GraphFile, Lists};
 use crate::format::header::{Section, SectionKind, flag};

@@ -12,7 +12,7 @@
 use littoral_base::rng::{self, RngCore, mix};
 use littoral_base::units::Bytes;
 
-use crate::build::{EdgeList, Hooks, Stage};
+use crate::builder::{EdgeList, Hooks, Stage};
 use crate::error::{Error, Kind, Result};
 
 /// Edges a vertex.

@@ -1,8 +1,8 @@
 //! Graphs whose edges live on flash: file format, import, generators, kernels.
 //!
 //! - [`format`](mod@format): the graph file and [`format::file::GraphFile`];
-//! - [`build`]: from edges to a file; [`pack`]: which page a list goes to; [`generate`]: synthetic
-//!   graphs;
+//! - [`builder`]: from edges to a file; [`pack`]: which page a list goes to; [`generate`]:
+//!   synthetic graphs;
 //! - [`import`]: other people's edge lists;
 //! - [`check`]: every invariant walked; [`info`]: what a file holds;
 //! - [`names`]: what vertices are called;
@@ -13,8 +13,9 @@
 //! the medium; a list that fits a page never crosses one.
 
 pub mod answer;
-pub mod build;
+pub mod builder;
 pub mod check;
+pub(crate) mod edges;
 pub mod error;
 pub mod format;
 pub mod generate;

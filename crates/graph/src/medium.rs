@@ -27,13 +27,14 @@ use littoral_device::profile::Profile;
 use littoral_device::region::Region;
 use littoral_runtime::{Contexts, RingOptions};
 
+use crate::edges::Edges;
+use crate::edges::hint::Hint;
+use crate::edges::raw::Mapped;
+use crate::edges::resident::{Hints, Resident};
+use crate::edges::ringed::Ringed;
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::format::{HEAD_BLOCK_VERTICES, HEAD_UNIT_BYTES};
-use crate::kernels::edges::Edges;
-use crate::kernels::raw::Mapped;
-use crate::kernels::resident::{Hint, Hints, Resident};
-use crate::kernels::ringed::Ringed;
 
 /// How modelled flash hands its data over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -43,7 +43,7 @@ struct Search<'g> {
 /// The shortest path from `source` to `target` along the arcs of `graph`; `None` without any.
 ///
 /// ```
-/// use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+/// use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 /// use littoral_graph::format::file::GraphFile;
 /// use littoral_graph::path::{Length, shortest};
 ///

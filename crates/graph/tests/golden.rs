@@ -9,7 +9,7 @@
 
 use std::path::PathBuf;
 
-use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
+use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::check::check;
 use littoral_graph::format::Direction;
 use littoral_graph::format::file::GraphFile;

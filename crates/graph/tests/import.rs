@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use littoral_graph::build::{BuildOptions, EdgeList, Existing, Hooks, Order, build_file};
+use littoral_graph::builder::{BuildOptions, EdgeList, Existing, Hooks, Order, build_file};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::format::{Direction, header::flag};
 use littoral_graph::import::{Format, Ids, ImportOptions, SgIds, export_sg, import, read};
@@ -432,7 +432,7 @@ fn the_package_graph_of_the_repository_imports() {
     assert_eq!(source.header.unwrap(), ["package", "depends_on", "kind"]);
     let options = BuildOptions::default();
     let (image, _) =
-        littoral_graph::build::build_in_memory(edges, &options, &mut Hooks::none()).unwrap();
+        littoral_graph::builder::build_in_memory(edges, &options, &mut Hooks::none()).unwrap();
     let graph = GraphFile::from_image(image).unwrap();
     let names = graph.names().unwrap();
     assert_eq!(names.name(0), "libc6", "what most packages depend on");

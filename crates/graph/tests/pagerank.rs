@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use littoral_base::clock::WallClock;
-use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::import::{ImportOptions, read};
 use littoral_graph::kernels::{Answer, Dangling, Kernel, Options, PageRankOptions, run};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use littoral_base::clock::WallClock;
 use littoral_device::profile::Profile;
-use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::generate::{Model, generate};
 use littoral_graph::kernels::{

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
+use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::format::page::PageView;
 use littoral_graph::format::{Direction, HEAD_BLOCK_VERTICES};

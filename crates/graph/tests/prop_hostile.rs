@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
+use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::check::check;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::format::forge::reseal;

@@ -4,7 +4,7 @@
 
 use littoral_base::clock::WallClock;
 use littoral_device::profile::Profile;
-use littoral_graph::build::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
+use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{
     Answer, Dangling, Kernel, Options, PageRankOptions, Summary, UNREACHED, check, run, run_in_turn,

@@ -2,7 +2,7 @@
 
 use littoral::base::clock::WallClock;
 use littoral::device::profile::Profile;
-use littoral::graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+use littoral::graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 use littoral::graph::{format::file::GraphFile, kernels, medium};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

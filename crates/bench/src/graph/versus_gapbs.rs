@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use littoral_graph::build::Hooks;
+use littoral_graph::builder::Hooks;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::import::{SgIds, export_sg};
 use littoral_graph::kernels::{Kernel, pick_sources};
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_missing_suite_is_skipped_with_words() {
-        use littoral_graph::build::{BuildOptions, EdgeList, build_in_memory};
+        use littoral_graph::builder::{BuildOptions, EdgeList, build_in_memory};
         let edges = EdgeList::new(2, false, vec![[0, 1]]);
         let image = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap().0;
         let graph = GraphFile::from_image(image).unwrap();

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use littoral_graph::build::{BuildOptions, Existing, Hooks, build_file};
+use littoral_graph::builder::{BuildOptions, Existing, Hooks, build_file};
 use littoral_graph::generate::{self, Model, generate};
 use littoral_graph::import::cases;
 

@@ -367,7 +367,7 @@ mod tests {
 
     /// A ring of `n` vertices with chords.
     pub(super) fn ring(n: u32) -> GraphFile {
-        use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+        use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
         let edges = (0..n).flat_map(|v| [[v, (v + 1) % n], [v, (v * 7 + 3) % n]]);
         let edges = EdgeList::new(n, false, edges.collect());
         let image = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap().0;

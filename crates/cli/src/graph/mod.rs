@@ -9,8 +9,8 @@ mod whatif;
 use std::path::Path;
 
 use littoral::base::error::Class;
-use littoral::graph::build::write::{build, to_file};
-use littoral::graph::build::{BuildOptions, BuildReport, Existing, Order};
+use littoral::graph::builder::write::{build, to_file};
+use littoral::graph::builder::{BuildOptions, BuildReport, Existing, Order};
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::generate::{Model, generate};
 use littoral::graph::import::import;

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use littoral::base::error::Class;
-use littoral::graph::build::BuildOptions;
+use littoral::graph::builder::BuildOptions;
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::format::header::MAGIC;
 use littoral::graph::import::{Ids, ImportOptions, import_in_memory};

@@ -424,10 +424,10 @@ mod tests {
 
     #[test]
     fn overlapping_sections_are_refused() {
-        let edges = crate::build::EdgeList::new(2, false, vec![[0, 1]]);
+        let edges = crate::builder::EdgeList::new(2, false, vec![[0, 1]]);
         let (options, none) =
-            (crate::build::BuildOptions::default(), &mut crate::build::Hooks::none());
-        let (image, _) = crate::build::build_in_memory(edges, &options, none).unwrap();
+            (crate::builder::BuildOptions::default(), &mut crate::builder::Hooks::none());
+        let (image, _) = crate::builder::build_in_memory(edges, &options, none).unwrap();
         let mut header = Header::decode(&image[..BLOCK_BYTES], image.len() as u64).unwrap();
         let first = header.sections[0].extent.offset;
         header.sections[1].extent.offset = first;

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use super::{Comments, Delimiter, Ids, ImportOptions, read};
-use crate::build::{EdgeList, Hooks};
+use crate::builder::{EdgeList, Hooks};
 use crate::error::{Kind, Result, io};
 use crate::names::Names;
 

@@ -2,7 +2,7 @@
 //!
 //! Lifecycle: format by name ([`dialect`]) -> front of the file through gzip or zstd ([`input`]) ->
 //! delimiter, header and columns from the first records ([`sniff`]) -> edges with dense ids in
-//! order of first appearance ([`text`]) -> [`crate::build`].
+//! order of first appearance ([`text`]) -> [`crate::builder`].
 //!
 //! Invariants
 //! - A file that can be read in two ways is refused, with the option that decides between them.
@@ -29,8 +29,8 @@ pub use fault::RECORD_BYTES_MAX;
 pub use input::Compression;
 pub use sg::{SgIds, export_sg};
 
-use crate::build::write::{self, to_file};
-use crate::build::{BuildOptions, BuildReport, EdgeList, Existing, Hooks, build_in_memory};
+use crate::builder::write::{self, to_file};
+use crate::builder::{BuildOptions, BuildReport, EdgeList, Existing, Hooks, build_in_memory};
 use crate::error::{Error, Kind, Result};
 
 /// What to take for granted instead of finding out.
@@ -105,7 +105,7 @@ pub fn read(
 /// Imports `input` as the graph file `output`, which is opened before a byte is read.
 ///
 /// # Errors
-/// As [`read`] and [`build_file`](crate::build::build_file); nothing is written then.
+/// As [`read`] and [`build_file`](crate::builder::build_file); nothing is written then.
 pub fn import(
     input: &Path,
     output: &Path,

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use littoral_base::codec::Reader;
 
-use crate::build::{EdgeList, Existing, Hooks, Stage};
+use crate::builder::{EdgeList, Existing, Hooks, Stage};
 use crate::error::{Error, Kind, Result, io};
 use crate::format::file::GraphFile;
 use crate::format::header::flag;
@@ -164,7 +164,7 @@ pub enum SgIds {
 /// `Kind::Io`, `Kind::Corrupt`.
 pub fn export_sg(graph: &GraphFile, ids: SgIds, path: &Path, hooks: &mut Hooks<'_>) -> Result<()> {
     let numbering = Numbering::new(graph, ids)?;
-    crate::build::write::to_file(path, Existing::Refuse, |file, _| {
+    crate::builder::write::to_file(path, Existing::Refuse, |file, _| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let write = |out: &mut BufWriter<_>, b: &[u8]| {
             Write::write_all(out, b).map_err(|e| io("cannot write", path, e))

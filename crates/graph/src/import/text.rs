@@ -23,7 +23,7 @@ use super::intern::{Interner, Numbers, Text};
 use super::parse::{Edges, Parsed, Trouble, parse};
 use super::sniff::{Plan, plan};
 use super::{ImportOptions, Source};
-use crate::build::{EdgeList, Hooks, Stage};
+use crate::builder::{EdgeList, Hooks, Stage};
 use crate::error::{Error, Kind, Result};
 
 /// Blocks that each thread may be ahead.

@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use super::bits::{Bitmap, words_u32};
-use super::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict, reads_of, without_arcs};
-use super::raw::{Probe, prefetch, probe};
 use super::team::{Cursor, Member, Share, Stepped};
+use crate::edges::raw::{Probe, prefetch, probe};
+use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict, reads_of, without_arcs};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;

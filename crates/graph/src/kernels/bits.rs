@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::raw::advise_huge;
+use crate::edges::raw::advise_huge;
 
 /// Bits a head block covers: bitmaps are a whole number of blocks long.
 const BLOCK_BITS: usize = 1024;

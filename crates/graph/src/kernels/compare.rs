@@ -11,12 +11,12 @@
 use littoral_base::clock::Clock;
 
 use super::bfs::{Bfs, run_together};
-use super::edges::Edges;
-use super::phase::Phase;
 use super::run::{
     Kernel, Options, RunReport, State, Summary, Trial, check, checked_sources, wording,
 };
 use super::team::{Member, Team};
+use crate::edges::Edges;
+use crate::edges::phase::Phase;
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::medium::{Store, Visit};

@@ -22,9 +22,9 @@ use littoral_base::rng::{Rng, seeded};
 use rustc_hash::FxHashMap;
 
 use super::bits::words_u32;
-use super::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
-use super::raw::prefetch;
 use super::team::{Cursor, Member, Share, Stepped};
+use crate::edges::raw::prefetch;
+use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
 use crate::format::Direction;
 use crate::format::file::GraphFile;
 

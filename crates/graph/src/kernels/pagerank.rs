@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::bits::words_u32;
-use super::edges::{Edges, PageWork, Place, Verdict};
 use super::team::{Cursor, Member, Share, Stepped};
+use crate::edges::{Edges, PageWork, Place, Verdict};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;

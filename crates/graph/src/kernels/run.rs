@@ -20,9 +20,9 @@ use littoral_runtime::{Pinning, run_on_cores};
 
 use super::bfs::{Bfs, BfsSummary};
 use super::components::{Components, ComponentsSummary};
-use super::edges::{Edges, Traffic};
 use super::pagerank::{PageRank, PageRankOptions, PageRankSummary};
 use super::team::{Member, Stepped, Team};
+use crate::edges::{Edges, Traffic};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::medium::{Medium, Store, Visit};
@@ -239,7 +239,7 @@ pub fn check(graph: &GraphFile, kernel: Kernel, source: u32, answer: &Answer) ->
 ///
 /// ```
 /// use littoral_base::clock::WallClock;
-/// use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+/// use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 /// use littoral_graph::format::file::GraphFile;
 /// use littoral_graph::kernels::{Answer, Kernel, Options, run};
 /// use littoral_graph::medium::{Medium, Store};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use littoral_base::units::{PerSecond, Picos, Span};
-use littoral_graph::build::{BuildOptions, Hooks};
+use littoral_graph::builder::{BuildOptions, Hooks};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::generate::Model;
 use littoral_graph::import::{ImportOptions, import_in_memory};

@@ -13,9 +13,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::PoisonError;
 
 use super::{Bfs, Down, Step, UpHeads, UpLists, lock};
+use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
 use crate::error::Result;
 use crate::format::Direction;
-use crate::kernels::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
 use crate::kernels::team::{Member, Share, Stepped};
 
 /// Searches from `sources`, one in each of as many states; for a team of one.

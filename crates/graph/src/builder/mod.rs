@@ -220,7 +220,7 @@ pub struct BuildReport {
 /// Builds a graph file in memory.
 ///
 /// ```
-/// use littoral_graph::build::{BuildOptions, EdgeList, Hooks, build_in_memory};
+/// use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 /// use littoral_graph::format::file::GraphFile;
 /// let edges = EdgeList::new(3, false, vec![[0, 1], [1, 2], [1, 1]]);
 /// let (image, report) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none())?;

@@ -6,18 +6,25 @@
 //! - [`PageWork`]: every page once, in about the order of vertices.
 //!
 //! A kernel is written once against these. [`Edges`] is implemented by the resident form
-//! ([`super::resident`]: slices and prefetches) and by the ring over any device
-//! ([`super::ringed`]).
+//! ([`resident`]: slices and prefetches) and by the ring over any device
+//! ([`ringed`]).
 //!
 //! Invariants
 //! - Work is pulled, one item at a time, by whoever has room for it; items end in any order.
 //! - Words handed over may be forged: a kernel answers [`Verdict::Forged`] for an id that is no
 //!   vertex, and the step ends with an error that names the place. Nothing indexes unchecked.
 
+pub(crate) mod hint;
+pub(crate) mod phase;
+pub(crate) mod raw;
+pub(crate) mod resident;
+pub(crate) mod ringed;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::phase::Phase;
-use super::resident::Hint;
+use hint::Hint;
+use phase::Phase;
+
 use crate::error::{Error, Kind, Result};
 use crate::format::file::{GraphFile, Lists};
 use crate::format::page::PageView;

@@ -14,8 +14,9 @@ use std::sync::OnceLock;
 
 use littoral_device::ticks;
 
-use super::edges::{Edges, HeadWork, Item, ListWork, PageWork, Place, Traffic, Verdict};
+use super::hint::Hint;
 use super::raw::{prefetch, prefetch_by};
+use super::{Edges, HeadWork, Item, ListWork, PageWork, Place, Traffic, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::format::page::PageView;
@@ -28,31 +29,6 @@ const AHEAD_WARM: u64 = 5;
 /// How many words ahead of the page being read the page stream is fetched.
 const AHEAD_PAGE_WORDS: usize = 1024;
 const LINE_WORDS: usize = 16;
-
-/// Which instruction brings edges in DRAM near before they are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hint {
-    /// None: the processor's own prefetchers alone.
-    None,
-    /// Into all caches (`PREFETCHT0`).
-    T0,
-    /// Past the outer caches (`PREFETCHNTA`).
-    Nta,
-}
-
-impl Hint {
-    /// Every hint.
-    pub const ALL: [Hint; 3] = [Hint::None, Hint::T0, Hint::Nta];
-
-    /// The name in output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Hint::None => "no hint",
-            Hint::T0 => "hint T0",
-            Hint::Nta => "hint NTA",
-        }
-    }
-}
 
 /// What trials on one graph have chosen: one choice per process and graph, whichever thread's trial
 /// ends first.

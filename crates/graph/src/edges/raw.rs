@@ -13,7 +13,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::resident::Hint;
+use super::hint::Hint;
 use crate::error::{Result, io};
 
 /// Brings the line of `slice[index]` near; a hint, also past the end.

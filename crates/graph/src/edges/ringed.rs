@@ -18,9 +18,9 @@ use littoral_device::flash::cached::Hits;
 use littoral_device::read::{Limits, ReadDevice};
 use littoral_runtime::{Cx, Ring, RingOptions};
 
-use super::edges::{Edges, HeadWork, ListWork, PageWork, Place, Traffic, Verdict};
 use super::phase::{Counted, Phase, Recorder};
 use super::raw::prefetch;
+use super::{Edges, HeadWork, ListWork, PageWork, Place, Traffic, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::format::page::PageView;
