@@ -23,7 +23,7 @@ use littoral_base::units::Lba;
 use littoral_store::pages::{Heat, NO_PAGE, PageRef, Pages, Root};
 
 use crate::inspect::check_height;
-use crate::layout::{self, ADDRESS_BYTES, Body, PageKind, Shape};
+use crate::layout::{self, ADDRESS_BYTES, Body, Bounds, PageKind, Shape};
 use crate::zb::Direction;
 use crate::{Error, Kind, Result};
 
@@ -149,20 +149,47 @@ impl<P: Pages> Cow<P> {
     fn descend(&self, key: &[u8]) -> Result<(Vec<Step>, bool)> {
         let root = self.pages.root();
         let mut path = Vec::with_capacity(root.height as usize + 1);
-        let mut at = root.top;
-        for level in (1..=root.height as usize).rev() {
-            let page = self.page_of(at, level)?;
-            let body = self.body(level);
-            let slot = layout::route(layout::count(&page), key, |i| body.key(&page, i));
-            path.push(Step { page: at, slot });
-            at = child(&body, &page, slot);
-        }
-        let page = self.page_of(at, 0)?;
-        let body = self.body(0);
-        let found = layout::search(layout::count(&page), key, |i| body.key(&page, i));
-        path.push(Step { page: at, slot: found.unwrap_or_else(|i| i) });
+        let found = self.leaf_of(key, &mut |step| path.push(step), |_, found| found)?;
+        path.push(Step { page: found.0, slot: found.1.unwrap_or_else(|i| i) });
         path.reverse();
-        Ok((path, found.is_ok()))
+        Ok((path, found.1.is_ok()))
+    }
+
+    /// Says each inner step of the way to the leaf that covers `key`; the leaf's address, and what
+    /// `at_leaf` makes of the leaf and the slot where it has the key or would have it.
+    fn leaf_of<R>(
+        &self,
+        key: &[u8],
+        each: &mut impl FnMut(Step),
+        at_leaf: impl FnOnce(&[u8], std::result::Result<usize, usize>) -> R,
+    ) -> Result<(Lba, R)> {
+        let root = self.pages.root();
+        self.below((root.height as usize, root.top), key, Bounds::default(), each, at_leaf)
+    }
+
+    /// As [`Cow::leaf_of`] from the page at (level, address). A leaf is refused if its keys do not
+    /// lie in the range that the separators give; inner pages were checked so when the tree was
+    /// opened. Recursive, so that the pages that the bounds borrow from stay where they are.
+    fn below<R>(
+        &self,
+        (level, at): (usize, Lba),
+        key: &[u8],
+        bounds: Bounds<'_>,
+        each: &mut impl FnMut(Step),
+        at_leaf: impl FnOnce(&[u8], std::result::Result<usize, usize>) -> R,
+    ) -> Result<(Lba, R)> {
+        let (page, body) = (self.page_of(at, level)?, self.body(level));
+        let n = layout::count(&page);
+        if level == 0 {
+            let ends = n.checked_sub(1).map(|last| (body.key(&page, 0), body.key(&page, last)));
+            bounds.check(at, ends)?;
+            let found = layout::search(n, key, |i| body.key(&page, i));
+            return Ok((at, at_leaf(&page, found)));
+        }
+        let slot = layout::route(n, key, |i| body.key(&page, i));
+        each(Step { page: at, slot });
+        let bounds = bounds.child(n, slot, |i| body.key(&page, i));
+        self.below((level - 1, child(&body, &page, slot)), key, bounds, each, at_leaf)
     }
 
     /// The value of `key`.
@@ -171,12 +198,10 @@ impl<P: Pages> Cow<P> {
     /// `Kind::Usage` for a key of another size; those of the store.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.check_sizes(key, None)?;
-        let (path, found) = self.descend(key)?;
-        if !found {
-            return Ok(None);
-        }
-        let page = self.pages.peek(path[0].page)?;
-        Ok(Some(self.body(0).record(&page, path[0].slot)[self.shape.key_bytes..].to_vec()))
+        let value = |page: &[u8], slot| self.body(0).record(page, slot)[key.len()..].to_vec();
+        let (_, found) =
+            self.leaf_of(key, &mut |_| (), |page, found| found.ok().map(|slot| value(page, slot)))?;
+        Ok(found)
     }
 
     /// A page that its parent says is of this level.

@@ -6,9 +6,9 @@
 
 use littoral_base::codec::seal;
 use littoral_base::units::{Lba, ZoneId};
-use littoral_device::zoned::ZonedDevice as _;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
+use littoral_device::zoned::{ZoneKind, ZonedDevice as _};
 use littoral_index::Kind;
 use littoral_index::damage::Sample;
 use littoral_index::index::{Engine, Index};
@@ -51,9 +51,13 @@ fn key(i: u64) -> [u8; 8] {
 
 /// A ZB+-tree of two levels at rest: every page is in its place.
 fn store() -> ModelDevice {
+    store_of(Engine::Zb)
+}
+
+fn store_of(engine: Engine) -> ModelDevice {
     let device = ModelDevice::new(GEOMETRY).unwrap();
     let shape = Shape::paper(4, 8, 8);
-    let mut index = Index::create(device, Engine::Zb, shape, 7).unwrap();
+    let mut index = Index::create(device, engine, shape, 7).unwrap();
     index.store_mut().set_durability(littoral_store::store::Durability::Batch);
     for i in 0..120u64 {
         index.put(&key(i), &i.to_be_bytes()).unwrap();
@@ -148,6 +152,54 @@ fn counts_orders_and_levels_that_cannot_be_are_refused() {
             Ok(index) => index.check().unwrap_err(),
         };
         assert_eq!(refused.kind(), Kind::Corrupt, "{n}: {refused}");
+    }
+}
+
+/// A device with the same blocks, leaves changed by `change` and sealed anew.
+fn with_leaves(device: &ModelDevice, change: impl Fn(&mut [u8])) -> (ModelDevice, u32) {
+    let (mut copy, mut changed) = (ModelDevice::new(GEOMETRY).unwrap(), 0);
+    for zone in device.report(ZoneId(0), device.limits().zones).unwrap() {
+        let is_in_place = zone.kind == ZoneKind::Conventional;
+        let end =
+            if is_in_place { zone.start.0 + zone.capacity_blocks } else { zone.write_pointer.0 };
+        for at in zone.start.0..end {
+            let mut page = [0; 512];
+            device.read(Lba(at), &mut page).unwrap();
+            if layout::kind(&page) == Some(PageKind::Leaf) {
+                change(&mut page);
+                seal(&mut page, if is_in_place { at | 1 << 63 } else { at });
+                changed += 1;
+            }
+            let ticket = copy.write(Lba(at), &page).unwrap();
+            copy.wait(ticket).unwrap();
+        }
+    }
+    (copy, changed)
+}
+
+/// A leaf whose keys lie outside the range that its parents give it would hide the records that
+/// belong there: reading or changing it is refused.
+#[test]
+fn a_leaf_outside_its_parents_range_is_refused() {
+    let is_range = |e: &littoral_index::Error| e.to_string().contains("outside the page's range");
+    for engine in [Engine::Zb, Engine::Cow] {
+        for lowest in [0, u64::MAX - 4] {
+            let (mut device, changed) = with_leaves(&store_of(engine), |page| {
+                for i in 0..layout::count(page) {
+                    page[16 + 16 * i..][..8].copy_from_slice(&(lowest + i as u64).to_be_bytes());
+                }
+            });
+            assert!(changed > 20, "{engine:?}: {changed} leaves");
+            let index = Index::open_to_read(&mut device).unwrap();
+            let refused = (0..120).filter(|&i| index.get(&key(i)).is_err_and(|e| is_range(&e)));
+            // The leaf at that end of the order may hold these keys.
+            assert!(refused.count() >= 110, "{engine:?} from {lowest}");
+            drop(index);
+            let mut index = Index::open(device).unwrap();
+            let refused =
+                (0..120).filter(|&i| index.put(&key(i), &[0; 8]).is_err_and(|e| is_range(&e)));
+            assert!(refused.count() >= 100, "{engine:?} from {lowest}");
+        }
     }
 }
 

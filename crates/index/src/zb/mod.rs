@@ -41,7 +41,7 @@ use littoral_base::units::Lba;
 use littoral_store::pages::{Heat, NO_PAGE, PageRef, Pages, Root};
 
 use crate::inspect::check_height;
-use crate::layout::{self, Body, Shape};
+use crate::layout::{self, Body, Bounds, Shape};
 use crate::{Error, Kind, Result};
 use state::{BodyView, HeadView, Ptr};
 
@@ -58,6 +58,9 @@ struct Step {
 
 /// The way to a leaf, lowest level first.
 type Path = Vec<Step>;
+
+/// The slot of a leaf that has a key, and whether it is live; or the slot where the key belongs.
+type Found = std::result::Result<(usize, bool), usize>;
 
 /// A ZB+-tree on pages `P`.
 #[derive(Debug)]
@@ -208,20 +211,12 @@ impl<P: Pages> Zb<P> {
         Error::new(Kind::Corrupt, format!("head page {head}, slot {slot}: no such body state"))
     }
 
-    fn step(&self, head: Lba, key: &[u8]) -> Result<Step> {
-        let page = self.pages.read(head)?;
-        let view = HeadView::new(&self.shape, &page);
-        let (head_count, slot) = (view.count(), view.route(key));
-        let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
-        Ok(Step { head, head_count, slot, ptr, child_slot: 0 })
-    }
-
     /// The way to the leaf that covers `key`; the leaf itself is not read.
     fn descend(&self, key: &[u8]) -> Result<Path> {
         let mut path = Path::with_capacity(self.root.height as usize + 1);
         let mut head = self.root.top;
         for level in (0..=self.root.height as usize).rev() {
-            let mut step = self.step(head, key)?;
+            let mut step = self.step(head, &self.pages.read(head)?, key)?;
             if level > 0 {
                 let body = self.load(level, step.ptr)?;
                 step.child_slot = body.route(key);
@@ -231,6 +226,54 @@ impl<P: Pages> Zb<P> {
         }
         path.reverse();
         Ok(path)
+    }
+
+    fn step(&self, head: Lba, page: &[u8], key: &[u8]) -> Result<Step> {
+        let view = HeadView::new(&self.shape, page);
+        let (head_count, slot) = (view.count(), view.route(key));
+        let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
+        Ok(Step { head, head_count, slot, ptr, child_slot: 0 })
+    }
+
+    /// The way to the leaf that covers `key`, and the slot where the leaf has the key or would
+    /// have it. The leaf is read.
+    fn descend_to_leaf(&self, key: &[u8]) -> Result<(Path, Found)> {
+        let mut path = Path::with_capacity(self.root.height as usize + 1);
+        let top = (self.root.height as usize, self.root.top);
+        let found =
+            self.below(top, key, Bounds::default(), &mut |step| path.push(step), |leaf| {
+                leaf.find(key).map(|slot| (slot, leaf.is_live(slot)))
+            })?;
+        path.reverse();
+        Ok((path, found))
+    }
+
+    /// Descends from the head at (level, page), says each step, and gives the leaf that covers
+    /// `key` to `at_leaf`, if its keys lie in the range that the separators give. Inner pages were
+    /// checked so when the tree was opened. Recursive, so that the pages that the bounds borrow
+    /// from stay where they are.
+    fn below<R>(
+        &self,
+        (level, head): (usize, Lba),
+        key: &[u8],
+        bounds: Bounds<'_>,
+        each: &mut impl FnMut(Step),
+        at_leaf: impl FnOnce(&BodyView<'_>) -> R,
+    ) -> Result<R> {
+        let page = self.pages.read(head)?;
+        let mut step = self.step(head, &page, key)?;
+        let view = HeadView::new(&self.shape, &page);
+        let bounds = bounds.child(step.head_count, step.slot, |i| view.key(i));
+        let body = self.load(level, step.ptr)?;
+        if level == 0 {
+            each(step);
+            bounds.check(step.ptr.body, body.ends())?;
+            return Ok(at_leaf(&body));
+        }
+        step.child_slot = body.route(key);
+        each(step);
+        let bounds = body.child_bounds(bounds, step.child_slot);
+        self.below((level - 1, body.child(step.child_slot)), key, bounds, each, at_leaf)
     }
 
     /// The value of `key`: four to six block reads in a tree of four layers.
@@ -251,10 +294,11 @@ impl<P: Pages> Zb<P> {
     /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.check_key(key)?;
-        let path = self.descend(key)?;
-        let leaf = self.load(0, path[0].ptr)?;
-        let found = leaf.find(key).ok().filter(|&i| leaf.is_live(i));
-        Ok(found.map(|i| leaf.payload(i).to_vec()))
+        let top = (self.root.height as usize, self.root.top);
+        self.below(top, key, Bounds::default(), &mut |_| (), |leaf| {
+            let found = leaf.find(key).ok().filter(|&i| leaf.is_live(i));
+            found.map(|i| leaf.payload(i).to_vec())
+        })
     }
 
     /// Inserts a record or replaces its value; whether the key is new. (Algorithm 6; the paper has
@@ -265,23 +309,16 @@ impl<P: Pages> Zb<P> {
     pub fn upsert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.check_key(key)?;
         self.check_value(value)?;
-        let mut path = self.descend(key)?;
-        let is_new = self.insert_into_leaf(&mut path, key, value)?;
+        let (mut path, found) = self.descend_to_leaf(key)?;
+        let record = [key, value].concat();
+        let is_new = !matches!(found, Ok((_, true)));
+        match found {
+            Ok((slot, _)) => self.replace_record(&mut path, 0, slot, &record)?,
+            Err(slot) => self.insert_record(&mut path, 0, slot, &record)?,
+        }
         self.root.records += u64::from(is_new);
         self.finish()?;
         Ok(is_new)
-    }
-
-    fn insert_into_leaf(&mut self, path: &mut Path, key: &[u8], value: &[u8]) -> Result<bool> {
-        let record = [key, value].concat();
-        let leaf = self.load(0, path[0].ptr)?;
-        match leaf.find(key) {
-            Ok(slot) => {
-                let is_new = !leaf.is_live(slot);
-                self.replace_record(path, 0, slot, &record).map(|()| is_new)
-            }
-            Err(slot) => self.insert_record(path, 0, slot, &record).map(|()| true),
-        }
     }
 
     /// Deletes a key; whether it was there. (Algorithm 7; repair 10: the lookup sees pending
@@ -291,12 +328,8 @@ impl<P: Pages> Zb<P> {
     /// `Kind::Usage` for a key of another size; those of the store.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
         self.check_key(key)?;
-        let mut path = self.descend(key)?;
-        let leaf = self.load(0, path[0].ptr)?;
-        let Some(slot) = leaf.find(key).ok().filter(|&i| leaf.is_live(i)) else {
-            return Ok(false);
-        };
-        drop(leaf);
+        let (mut path, found) = self.descend_to_leaf(key)?;
+        let Ok((slot, true)) = found else { return Ok(false) };
         self.remove_record(&mut path, 0, slot)?;
         self.collapse()?;
         self.root.records -= 1;

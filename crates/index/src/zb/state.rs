@@ -5,7 +5,7 @@
 use littoral_base::units::Lba;
 use littoral_store::pages::{NO_PAGE, PageRef, Patch};
 
-use crate::layout::{self, Body, HEADER_BYTES, PageKind, Shape, Tag};
+use crate::layout::{self, Body, Bounds, HEADER_BYTES, PageKind, Shape, Tag};
 
 /// Where a body stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +228,22 @@ impl<'a> BodyView<'a> {
         let mut live = (0..self.slots()).filter(|&i| self.is_live(i));
         let first = live.next().unwrap_or(0);
         live.take_while(|&i| self.key(i) <= key).last().unwrap_or(first)
+    }
+
+    /// The bounds of the child in the live slot `slot` of an interior body. Deleted slots have no
+    /// say: a logged change of a separator may have moved it across them.
+    pub(crate) fn child_bounds<'b>(&'b self, bounds: Bounds<'b>, slot: usize) -> Bounds<'b> {
+        if self.log.is_none() {
+            return bounds.child(self.slots(), slot, |i| self.key(i));
+        }
+        let low = self.live_before(slot).map(|_| self.key(slot));
+        bounds.narrowed(low, self.live_after(slot).map(|i| self.key(i)))
+    }
+
+    /// The first and the last key of a leaf, deleted slots included: their keys never move.
+    pub(crate) fn ends(&self) -> Option<(&[u8], &[u8])> {
+        let last = self.slots().checked_sub(1)?;
+        Some((self.key(0), self.key(last)))
     }
 
     /// The last live slot before `slot`.
