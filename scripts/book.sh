@@ -16,14 +16,14 @@ src=$work/src
 cp docs/design/*.md "$src/design/"
 cp docs/glossary.md docs/dependencies.md "$src/"
 cp ARCHITECTURE.md "$src/architecture.md"
-cp crates/bench/targets.toml "$src/"
+cp -r crates/papers/targets "$src/"
 
 # From a page of a folder of the book: ../../../design/X.md is now a neighbour's page.
 find "$src" -mindepth 2 -name '*.md' -exec sed -i -E \
     -e 's#\]\(\.\./\.\./\.\./design/#](../design/#g' \
     -e 's#\]\(\.\./\.\./\.\./(glossary|dependencies)\.md#](../\1.md#g' \
     -e 's#\]\(\.\./\.\./\.\./\.\./ARCHITECTURE\.md#](../architecture.md#g' \
-    -e 's#\]\(\.\./\.\./\.\./\.\./crates/bench/targets\.toml#](../targets.toml#g' {} +
+    -e 's#\]\(\.\./\.\./\.\./\.\./crates/papers/targets#](../targets#g' {} +
 # From the map of the house: what is in the book is linked, the rest of the tree is named only.
 sed -i -E \
     -e 's#\]\(docs/book/src/#](#g' -e 's#\]\(docs/design\)#](design/index.md)#g' \

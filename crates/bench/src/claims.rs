@@ -1,7 +1,7 @@
 //! Claims, targets and the verdict between them: the schema `littoral.repro/1`.
 //!
 //! A results file is an array with one [`Run`] a system; a run holds one [`Claim`] an id of
-//! `targets.toml`, in that file's order.
+//! its targets file, in that file's order.
 //!
 //! Invariants
 //! - A claim's verdict is computed from its figure and target here and nowhere else.
@@ -44,7 +44,7 @@ pub enum Status {
     Reported,
 }
 
-/// One line of `targets.toml`: what is claimed, before anything is measured.
+/// One claim of a targets file: what is claimed, before anything is measured.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
@@ -216,37 +216,41 @@ pub struct Targets {
     pub claims: Vec<Target>,
 }
 
+/// A system's targets file.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct File {
-    claim: Vec<Target>,
-    #[serde(flatten)]
-    systems: std::collections::BTreeMap<String, System>,
-}
-
-#[derive(Deserialize)]
-struct System {
+    /// What the system is, for a reader.
+    #[serde(rename = "statement")]
+    _statement: String,
     seed: u64,
-    /// What its claims' ids begin with, where that is not the system's name alone; spaces between.
-    ids: Option<String>,
+    /// What its claims' ids begin with; spaces between.
+    ids: String,
+    claim: Vec<Target>,
 }
 
 impl Targets {
-    /// The shipped targets of `system`.
+    /// The targets of `text`, a targets file.
     ///
     /// # Errors
-    /// `Kind::BadResult` when the system has none.
-    pub fn of(system: &str) -> Result<Targets> {
-        let file: File = toml::from_str(include_str!("../targets.toml"))
-            .map_err(|e| Error::with_source(Kind::BadResult, "targets.toml", e))?;
-        let named = file.systems.get(system).ok_or_else(|| {
-            Error::new(Kind::BadResult, format!("targets.toml has no system '{system}'"))
-        })?;
-        let seed = named.seed;
-        let prefixes = named.ids.as_deref().unwrap_or(system).split(' ');
-        let prefixes: Vec<String> = prefixes.map(|p| format!("{p}.")).collect();
-        let ours = |id: &str| prefixes.iter().any(|p| id.starts_with(p));
-        let claims = file.claim.into_iter().filter(|c| ours(&c.id)).collect();
-        Ok(Targets { seed, claims })
+    /// `Kind::BadResult` when a field is missing or unknown, when a claim's id begins with none of
+    /// `ids`, and when an id is there twice.
+    pub fn parse(text: &str) -> Result<Targets> {
+        let file: File = toml::from_str(text)
+            .map_err(|e| Error::with_source(Kind::BadResult, "a targets file", e))?;
+        let mut seen = std::collections::BTreeSet::new();
+        for claim in &file.claim {
+            let id = &claim.id;
+            let is_ours = |p: &str| id.strip_prefix(p).is_some_and(|rest| rest.starts_with('.'));
+            if !file.ids.split(' ').any(is_ours) {
+                let what = format!("claim {id} begins with none of '{}'", file.ids);
+                return Err(Error::new(Kind::BadResult, what));
+            }
+            if !seen.insert(id) {
+                return Err(Error::new(Kind::BadResult, format!("claim {id} is there twice")));
+            }
+        }
+        Ok(Targets { seed: file.seed, claims: file.claim })
     }
 
     /// The target called `id`.
@@ -255,9 +259,41 @@ impl Targets {
     /// When there is none: the caller's id is wrong.
     pub fn get(&self, id: &str) -> &Target {
         let found = self.claims.iter().find(|t| t.id == id);
-        found.unwrap_or_else(|| panic!("targets.toml has no claim {id}"))
+        found.unwrap_or_else(|| panic!("no target has the id {id}"))
     }
 }
+
+/// A targets file of the tests.
+#[cfg(test)]
+pub(crate) const SAMPLE: &str = r#"
+statement = "three claims"
+seed = 1
+ids = "flash"
+
+[[claim]]
+id = "flash.ring.step_ns"
+statement = "s"
+target = 4.0
+unit = "ns"
+better = "lower"
+clock = "wall"
+
+[[claim]]
+id = "flash.ring.vs_hand"
+statement = "s"
+target = 1.25
+unit = "ratio"
+better = "lower"
+clock = "wall"
+
+[[claim]]
+id = "flash.faults.undetected"
+statement = "s"
+target = 0.0
+unit = "count"
+better = "equal"
+clock = "count"
+"#;
 
 #[cfg(test)]
 mod tests {
@@ -311,14 +347,18 @@ mod tests {
     }
 
     #[test]
-    fn shipped_targets_are_unique_and_every_system_has_some() {
-        let targets = Targets::of("flash").unwrap();
-        let mut ids: Vec<_> = targets.claims.iter().map(|t| t.id.as_str()).collect();
-        assert_eq!(ids.len(), 29);
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), 29, "an id stands twice");
+    fn a_targets_file_is_read_whole_or_refused() {
+        let targets = Targets::parse(SAMPLE).unwrap();
+        assert_eq!((targets.seed, targets.claims.len()), (1, 3));
         assert_eq!(targets.get("flash.faults.undetected").better, Better::Equal);
-        assert_eq!(Targets::of("nothing").unwrap_err().kind(), Kind::BadResult);
+        for (from, to, word) in [
+            ("ids = \"flash\"", "ids = \"fla zbtree\"", "flash.ring.step_ns"),
+            ("flash.ring.vs_hand", "flash.ring.step_ns", "twice"),
+            ("seed = 1", "sede = 1", "targets file"),
+        ] {
+            let refused = Targets::parse(&SAMPLE.replace(from, to)).unwrap_err();
+            assert_eq!(refused.kind(), Kind::BadResult);
+            assert!(refused.to_string().contains(word), "{refused}");
+        }
     }
 }

@@ -1,15 +1,11 @@
-//! Floor 4 of littoral: workloads, paper reproductions, what-if studies and reports.
+//! Floor 4 of littoral: what any user measures. Workloads, what-if studies, claims and reports.
 //!
 //! - [`claims`]: the schema `littoral.repro/1` and the targets each claim is judged by;
-//! - [`repro`]: runs the papers' systems and judges them;
+//! - [`repro`]: runs a system's steps and judges its claims (the papers' systems are in `papers`);
 //! - [`whatif`]: the user's graph on a grid of modelled devices;
 //! - [`report`]: turns results into one self-contained HTML page;
-//! - [`graph`]: flash over DRAM, ours over GAPBS, latency;
-//! - [`media`]: fault soak, io_uring beside fio and mmap;
+//! - [`kv`]: a store at a steady rate; [`ycsb`]: the requests; [`ring`]: the coroutine ring;
 //! - [`host`], [`peers`]: where a number was measured and what stood beside it;
-//! - [`jiajia`]: locks and barriers over fabrics beside their rivals, the paper's board modelled;
-//! - [`loongarch`]: LoongArch beside QEMU, Debian's amd64 builds and other architectures;
-//! - [`sdtm`]: durable transactions beside their baselines;
 //! - [`files`]: results are written whole or not at all.
 //!
 //! Invariants
@@ -20,17 +16,13 @@
 pub mod claims;
 pub mod error;
 pub mod files;
-pub mod graph;
 pub mod host;
-pub mod jiajia;
-pub mod loongarch;
-pub mod media;
+pub mod kv;
 pub mod peers;
 pub mod report;
 pub mod repro;
 pub mod ring;
-pub mod sdtm;
 pub mod whatif;
-pub mod zbtree;
+pub mod ycsb;
 
 pub use error::{Error, Kind, Result};

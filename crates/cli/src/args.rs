@@ -33,12 +33,11 @@ pub(crate) use graph::{
 pub(crate) use heap::{HeapCommand, HeapCreateArgs, PoolArgs};
 pub(crate) use kv::{
     BenchKvArgs, KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvKeyArgs, KvLoadArgs,
-    KvOpenArgs, KvPutArgs, KvRepairArgs, KvRestoreArgs, KvScanArgs, MachineVerb, ReproZbtreeArgs,
-    ZonesArgs,
+    KvOpenArgs, KvPutArgs, KvRepairArgs, KvRestoreArgs, KvScanArgs, MachineVerb, ZonesArgs,
 };
 pub(crate) use machine::MachineArgs;
 pub(crate) use report::{CompletionsArgs, ReportArgs};
-pub(crate) use repro::{ReproArgs, ReproCommand};
+pub(crate) use repro::ReproArgs;
 
 /// Run your data on the storage and memory you have, or on a model of the part you are
 /// considering.
@@ -79,8 +78,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Run a paper's system and judge its claims
-    #[command(subcommand)]
-    Repro(ReproCommand),
+    Repro(ReproArgs),
     /// Turn results into one self-contained HTML page
     Report(ReportArgs),
     /// Print a shell's completion script, or the manual

@@ -1,9 +1,9 @@
 //! `littoral bench`: a part measured by itself.
 
 use littoral::base::error::Class;
+use littoral_bench::kv::{self, Asked, Latencies, Medium};
 use littoral_bench::ring::{self, PerRead};
-use littoral_bench::sdtm::table::{self, Row};
-use littoral_bench::zbtree::open_loop::{self, Asked, Latencies, Medium};
+use littoral_papers::sdtm::table::{self, Row};
 use serde_json::{Value, json};
 
 use crate::args::{BenchCommand, BenchHeapArgs, BenchKvArgs, BenchRingArgs};
@@ -52,7 +52,7 @@ fn kv_figures(args: &BenchKvArgs) -> Result<Value, Failure> {
         },
         seed: args.seed,
     };
-    let found = open_loop::run(&asked)?;
+    let found = kv::run(&asked)?;
     let row = |(name, l): &(&'static str, Latencies)| {
         json!({
             "operation": name, "done_count": l.count,

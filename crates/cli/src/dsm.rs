@@ -18,10 +18,10 @@ use littoral::dsm::launch::{Fabric, Plan, hosts, run};
 use littoral::dsm::virtual_time::Compute;
 use littoral::dsm::virtual_time::conductor::Report;
 use littoral::fabric::timing::Timing;
-use littoral_bench::jiajia::choice::{On, What, measure};
-use littoral_bench::jiajia::model::{Ended, Shares};
-use littoral_bench::jiajia::programs::{PROGRAMS, Program};
-use littoral_bench::jiajia::tables;
+use littoral_papers::jiajia::choice::{On, What, measure};
+use littoral_papers::jiajia::model::{Ended, Shares};
+use littoral_papers::jiajia::programs::{PROGRAMS, Program};
+use littoral_papers::jiajia::tables;
 use serde_json::{Value, json};
 
 use crate::args::{DsmBenchArgs, DsmCommand, DsmModelArgs, DsmRunArgs};

@@ -5,10 +5,10 @@ use littoral::base::error::Class;
 use littoral_bench::claims::{Run, Status};
 use littoral_bench::peers::Peers;
 use littoral_bench::repro::record::{Place, Saved, part_of};
-use littoral_bench::repro::{self, Options, Step};
+use littoral_bench::repro::{self, Options};
 use serde_json::{Value, json};
 
-use crate::args::{ReproArgs, ReproCommand};
+use crate::args::ReproArgs;
 use crate::failure::{Failure, Outcome};
 use crate::out::{self, Format};
 use crate::{interrupt, progress};
@@ -16,25 +16,7 @@ use crate::{interrupt, progress};
 const TITLES: [(&str, &str); 1] = [("reasons", "how each figure came about")];
 
 /// Runs one system.
-pub(crate) fn run(command: &ReproCommand) -> Outcome {
-    match command {
-        ReproCommand::Flash(args) => {
-            system(repro::flash::SYSTEM, repro::flash::steps(), args, false)
-        }
-        ReproCommand::Zbtree(args) => {
-            system(repro::zbtree::SYSTEM, repro::zbtree::steps()?, &args.common, args.paper)
-        }
-        ReproCommand::Jiajia(args) => {
-            system(repro::jiajia::SYSTEM, repro::jiajia::steps(), args, false)
-        }
-        ReproCommand::Sdtm(args) => system(repro::sdtm::SYSTEM, repro::sdtm::steps(), args, false),
-        ReproCommand::Loongarch(args) => {
-            system(repro::loongarch::SYSTEM, repro::loongarch::steps(), args, false)
-        }
-    }
-}
-
-fn system(name: &str, steps: Vec<Step>, args: &ReproArgs, paper: bool) -> Outcome {
+pub(crate) fn run(args: &ReproArgs) -> Outcome {
     let scratch = tempfile::Builder::new()
         .prefix("littoral-repro-")
         .tempdir_in(args.scratch.clone().unwrap_or_else(std::env::temp_dir))
@@ -42,7 +24,7 @@ fn system(name: &str, steps: Vec<Step>, args: &ReproArgs, paper: bool) -> Outcom
     interrupt::remove_at_exit(scratch.path().to_owned());
     let options = Options {
         quick: args.quick,
-        paper,
+        paper: args.paper,
         peers: Peers::new(args.peers.clone()),
         scratch: scratch.path().to_owned(),
         program: std::env::current_exe()
@@ -54,7 +36,7 @@ fn system(name: &str, steps: Vec<Step>, args: &ReproArgs, paper: bool) -> Outcom
     }
     let place = Place { path: args.json.as_deref(), resume: args.resume };
     let bar = bar();
-    let saved = repro::run(name, steps, &options, place, |step, done, total| {
+    let saved = repro::run(args.system, &options, place, |step, done, total| {
         if let Some(path) = place.path {
             let part = part_of(path);
             interrupt::say_at_exit(format!(

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::{Finding, Tree};
 
 const FACADE: &str = "crates/littoral/Cargo.toml";
-const TARGETS: &str = "crates/bench/targets.toml";
+const TARGETS: &str = "crates/papers/targets/";
 const DEPENDENCIES: &str = "docs/dependencies.md";
 
 /// Breaches of the rule that public features are documented.
@@ -36,13 +36,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     for name in profiles(tree) {
         need("the profile", &name);
     }
-    // A system's claims are public once `repro` runs it.
-    let named = table(tree, TARGETS);
-    let is_run = |id: &&String| {
-        let system = system_of(&named, id.split('.').next().unwrap_or_default());
-        tree.holds(&format!("crates/bench/src/repro/{system}.rs"))
-    };
-    for name in claims(tree).iter().filter(is_run).map(|id| family(id)).collect::<BTreeSet<_>>() {
+    for name in claims(tree).iter().map(|id| family(id)).collect::<BTreeSet<_>>() {
         need("the claim", name);
     }
     findings.extend(check_dependencies(tree));
@@ -68,15 +62,10 @@ fn profiles(tree: &Tree) -> Vec<String> {
 }
 
 fn claims(tree: &Tree) -> Vec<String> {
-    let targets = table(tree, TARGETS);
-    let list = targets.get("claim").and_then(|c| c.as_array()).cloned().unwrap_or_default();
-    list.iter().filter_map(|c| Some(c.get("id")?.as_str()?.to_owned())).collect()
-}
-
-/// The system whose ids begin with `prefix`: the one that says so, or the one of that name.
-fn system_of<'a>(targets: &'a toml::Table, prefix: &'a str) -> &'a str {
-    let says = |t: &toml::Value| t.get("ids").and_then(|i| i.as_str()) == Some(prefix);
-    targets.iter().find(|(_, t)| says(t)).map_or(prefix, |(name, _)| name)
+    let files = tree.files(|p| p.starts_with(TARGETS) && p.ends_with(".toml"));
+    let lists = files.filter_map(|(_, text)| text.parse::<toml::Table>().ok()?.remove("claim"));
+    let claims = lists.filter_map(|list| list.as_array().cloned()).flatten();
+    claims.filter_map(|c| Some(c.get("id")?.as_str()?.to_owned())).collect()
 }
 
 /// A claim without its cells: the first two words of its name.

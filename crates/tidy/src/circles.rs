@@ -21,8 +21,7 @@ use crate::{Finding, Tree};
 /// crate's root), the modules in alphabetical order.
 pub const TIED: &[(&str, &str, &str)] = &[
     ("bench", "", "report whatif"),
-    ("bench", "sdtm", "replay tl2"),
-    ("cli", "args", "kv repro"),
+    ("papers", "sdtm", "replay tl2"),
     ("device", "", "raw read region"),
     ("device", "flash::emulator", "content host"),
     ("dsm", "", "runtime virtual_time"),

@@ -45,6 +45,23 @@ const BENCH: &[&str] = &[
     "littoral-la64-linux",
 ];
 
+const PAPERS: &[&str] = &[
+    "littoral",
+    "littoral-bench",
+    "littoral-base",
+    "littoral-device",
+    "littoral-runtime",
+    "littoral-store",
+    "littoral-graph",
+    "littoral-index",
+    "littoral-push",
+    "littoral-stm",
+    "littoral-fabric",
+    "littoral-dsm",
+    "littoral-la64",
+    "littoral-la64-linux",
+];
+
 const ALLOWED: &[Row] = &[
     ("littoral-base", &[]),
     ("littoral-testing", &[]),
@@ -63,7 +80,8 @@ const ALLOWED: &[Row] = &[
     ("littoral", FACADE),
     ("littoral-capi", &["littoral"]),
     ("littoral-bench", BENCH),
-    ("littoral-cli", &["littoral", "littoral-bench"]),
+    ("littoral-papers", PAPERS),
+    ("littoral-cli", &["littoral", "littoral-bench", "littoral-papers"]),
 ];
 
 #[derive(Deserialize)]

@@ -90,7 +90,7 @@ mod tests {
     use crate::host;
 
     fn run() -> Run {
-        let targets = Targets::of("flash").unwrap();
+        let targets = Targets::parse(claims::SAMPLE).unwrap();
         let mut claims: Vec<_> = (targets.claims.iter())
             .map(|t| t.measured(&Figure::new(t.target.unwrap(), "on it")))
             .collect();

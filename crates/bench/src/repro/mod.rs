@@ -1,18 +1,13 @@
-//! `repro`: runs a paper's systems, judges every claim of `targets.toml`, keeps the losing rows.
+//! `repro`: runs a [`System`], judges every claim of its targets file, keeps the losing rows.
 //!
-//! - A system is a list of [`Step`]s; each answers the claims it names, with a figure or with the
-//!   reason there is none. Every claim belongs to exactly one step (a test).
+//! - A system is a list of [`Step`]s with targets; each answers the claims it names, with a figure
+//!   or with the reason there is none. Every claim belongs to exactly one step (a test).
 //! - `--quick` cuts repetitions, never sizes; nothing is extrapolated.
 //! - What has been judged is on disk before the next step begins ([`record`]).
 //! - A measurement that fails leaves its claims `skipped` with the failure's words; it is never
 //!   replaced by an expected value.
 
-pub mod flash;
-pub mod jiajia;
-pub mod loongarch;
 pub mod record;
-pub mod sdtm;
-pub mod zbtree;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,30 +60,81 @@ impl std::fmt::Debug for Step {
     }
 }
 
+/// A system whose claims can be reproduced: what a registry lists.
+#[derive(Clone, Copy, Debug)]
+pub struct System {
+    /// The name of its command.
+    pub name: &'static str,
+    /// What it is, in a line of a list.
+    pub about: &'static str,
+    /// Its name in results, where older results have another than `name`.
+    pub id: &'static str,
+    /// Its targets file.
+    pub targets: &'static str,
+    /// The shipped profiles behind its modelled figures.
+    pub profiles: &'static [&'static str],
+    /// Whether [`Options::paper`] makes any count larger.
+    pub has_paper_counts: bool,
+    /// Every measurement.
+    pub steps: fn() -> Result<Vec<Step>>,
+}
+
+impl System {
+    /// The system's targets.
+    ///
+    /// # Errors
+    /// As [`Targets::parse`].
+    pub fn targets(&self) -> Result<Targets> {
+        Targets::parse(self.targets)
+    }
+
+    /// Hashes of its profiles, by name.
+    fn profiles(&self) -> BTreeMap<String, String> {
+        let hash = |name: &str| {
+            Profile::named(name).expect("invariant: a system's profiles are shipped").hash()
+        };
+        self.profiles.iter().map(|&name| (name.to_owned(), hash(name))).collect()
+    }
+}
+
 /// Names shown for a prefix that no claim begins with.
 const NEAREST: usize = 5;
 
-/// Runs `steps` and judges each claim of `system`; `progress` hears the name and place of each
-/// step. Results go to `place` as they are made.
+/// Runs the system's steps and judges each of its claims; `progress` hears the name and place of
+/// each step. Results go to `place` as they are made.
 ///
 /// # Errors
-/// `Kind::BadResult` when the system has no targets; `Kind::Argument` when no claim begins with
-/// `only`, with the nearest ids, and as [`Record::begin`]; `Kind::Io`.
+/// `Kind::BadResult` when the targets cannot be read; `Kind::Argument` when no claim begins with
+/// `only`, with the nearest ids, when the system has no larger counts for `paper`, and as
+/// [`Record::begin`]; `Kind::Io`.
 pub fn run(
-    system: &str,
+    system: &System,
+    options: &Options,
+    place: Place<'_>,
+    progress: impl FnMut(&str, usize, usize),
+) -> Result<Saved> {
+    if options.paper && !system.has_paper_counts {
+        let what = format!("repro {} has no larger counts: leave --paper out", system.name);
+        return Err(Error::new(Kind::Argument, what));
+    }
+    run_steps(system, (system.steps)()?, options, place, progress)
+}
+
+fn run_steps(
+    system: &System,
     mut steps: Vec<Step>,
     options: &Options,
     place: Place<'_>,
     mut progress: impl FnMut(&str, usize, usize),
 ) -> Result<Saved> {
-    let targets = Targets::of(system)?;
+    let targets = system.targets()?;
     some_claim_begins_with(&targets, options.only.as_deref().unwrap_or(""))?;
     let mut environment = host::environment();
-    environment.profiles = profiles_of(system);
+    environment.profiles = system.profiles();
     let wanted = |id: &str| options.only.as_deref().is_none_or(|o| id.starts_with(o));
     let empty = Run {
         schema: claims::SCHEMA.to_owned(),
-        system: system.to_owned(),
+        system: system.id.to_owned(),
         seed: targets.seed,
         revision: host::revision().to_owned(),
         environment,
@@ -143,18 +189,6 @@ fn likeness(id: &str, prefix: &str) -> f64 {
     parts.map(|part| strsim::jaro_winkler(part, prefix)).fold(0.0, f64::max)
 }
 
-/// Hashes of the profiles behind a system's modelled figures, by name.
-fn profiles_of(system: &str) -> BTreeMap<String, String> {
-    let hash = |name: &str| Profile::named(name).expect("invariant: the profile is shipped").hash();
-    let names: &[&str] = match system {
-        flash::SYSTEM => &["xlfdd"],
-        zbtree::SYSTEM => &["zns-paper"],
-        jiajia::SYSTEM => &["loongson-2e", "tcp", "rdma", "cxl-pool"],
-        _ => &[],
-    };
-    names.iter().map(|&name| (name.to_owned(), hash(name))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,11 +205,27 @@ mod tests {
         }
     }
 
+    const SYSTEM: System = System {
+        name: "flash",
+        about: "a system of the tests",
+        id: "flash",
+        targets: claims::SAMPLE,
+        profiles: &["xlfdd", "tcp"],
+        has_paper_counts: false,
+        steps: || Ok(steps()),
+    };
+
     #[test]
-    fn modelled_systems_name_their_profiles() {
-        let count = |system| profiles_of(system).len();
-        assert_eq!([flash::SYSTEM, zbtree::SYSTEM, jiajia::SYSTEM].map(count), [1, 1, 4]);
-        assert_eq!(count(loongarch::SYSTEM), 0, "nothing is modelled there");
+    fn results_name_the_profiles_behind_them() {
+        let names: Vec<_> = SYSTEM.profiles().into_keys().collect();
+        assert_eq!(names, ["tcp", "xlfdd"]);
+    }
+
+    #[test]
+    fn larger_counts_are_refused_where_there_are_none() {
+        let asked = Options { paper: true, ..options(None) };
+        let refused = run(&SYSTEM, &asked, Place::default(), |_, _, _| ()).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Argument);
     }
 
     fn steps() -> Vec<Step> {
@@ -188,10 +238,10 @@ mod tests {
 
     #[test]
     fn every_claim_gets_a_verdict_and_nothing_is_made_up() {
-        let run = run("flash", steps(), &options(None), Place::default(), |_, _, _| ());
+        let run = run(&SYSTEM, &options(None), Place::default(), |_, _, _| ());
         let Saved { run, is_complete, .. } = run.unwrap();
         assert!(is_complete);
-        assert_eq!(run.claims.len(), Targets::of("flash").unwrap().claims.len());
+        assert_eq!(run.claims.len(), SYSTEM.targets().unwrap().claims.len());
         assert_eq!((run.claims[0].status, run.claims[0].ours), (Status::Holds, Some(3.0)));
         let skipped = &run.claims[1];
         assert_eq!((skipped.status, skipped.ours), (Status::Skipped, None));
@@ -202,7 +252,7 @@ mod tests {
     #[test]
     fn only_what_is_asked_for_is_measured() {
         let only = options(Some("flash.faults"));
-        let run = run("flash", steps(), &only, Place::default(), |name, _, _| {
+        let run = run(&SYSTEM, &only, Place::default(), |name, _, _| {
             panic!("{name} was measured");
         });
         let ids: Vec<_> = run.unwrap().run.claims.into_iter().map(|c| c.id).collect();
@@ -212,7 +262,7 @@ mod tests {
     #[test]
     fn a_prefix_that_no_claim_has_is_refused_with_the_nearest_ids() {
         let only = options(Some("flash.rign"));
-        let refused = run("flash", steps(), &only, Place::default(), |_, _, _| ()).unwrap_err();
+        let refused = run(&SYSTEM, &only, Place::default(), |_, _, _| ()).unwrap_err();
         assert_eq!(refused.kind(), Kind::Argument);
         assert!(refused.to_string().contains("flash.ring.step_ns"), "{refused}");
     }
@@ -237,11 +287,11 @@ mod tests {
         let at = |resume| Place { path: Some(&path), resume };
         let cut = std::panic::catch_unwind(|| {
             let steps = two(|_| panic!("cut"), |_| vec![Ok(Figure::new(3.0, "n"))]);
-            run("flash", steps, &only, at(false), |_, _, _| ())
+            run_steps(&SYSTEM, steps, &only, at(false), |_, _, _| ())
         });
         assert!(cut.is_err() && !path.exists());
         let steps = two(|_| vec![Ok(Figure::new(1.0, "n"))], |_| panic!("measured again"));
-        let saved = run("flash", steps, &only, at(true), |_, _, _| ()).unwrap();
+        let saved = run_steps(&SYSTEM, steps, &only, at(true), |_, _, _| ()).unwrap();
         assert_eq!(saved.run.claims[0].ours, Some(3.0));
         assert!(path.exists() && saved.is_complete);
     }

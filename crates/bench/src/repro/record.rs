@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn claim(i: usize) -> Claim {
-        let targets = Targets::of("flash").unwrap().claims;
+        let targets = Targets::parse(claims::SAMPLE).unwrap().claims;
         targets[i].measured(&Figure::new(1.0, "measured"))
     }
 

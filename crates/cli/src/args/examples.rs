@@ -127,18 +127,15 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
-        "repro flash",
+        "repro",
         &[
+            ("littoral repro zbtree --quick", "under 100 s on two cores"),
+            ("littoral repro sdtm --only sdtm.crash", "a part"),
             ("littoral repro flash --quick --json flash.json", "results kept as they are made"),
             ("littoral repro flash --quick --json flash.json --resume", "after an interruption"),
+            ("littoral repro jiajia --quick --strict", "code 1 when one is short"),
+            ("littoral repro loongarch --peers /opt/oracles", "beside QEMU and valgrind"),
         ],
-    ),
-    ("repro zbtree", &[("littoral repro zbtree --quick", "under 100 s on two cores")]),
-    ("repro sdtm", &[("littoral repro sdtm --only sdtm.crash", "a part")]),
-    ("repro jiajia", &[("littoral repro jiajia --quick --strict", "code 1 when one is short")]),
-    (
-        "repro loongarch",
-        &[("littoral repro loongarch --peers /opt/oracles", "beside QEMU and valgrind")],
     ),
     ("report", &[("littoral report flash.json whatif.json -o report.html", "one page")]),
     (

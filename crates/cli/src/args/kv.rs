@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use littoral::base::units::{Bytes, PerSecond};
 
-use super::{ReproArgs, ShownArgs};
+use super::ShownArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KvCommand {
@@ -239,13 +239,4 @@ pub(crate) struct BenchKvArgs {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReproZbtreeArgs {
-    /// A million power cuts instead of 20,000
-    #[arg(long, conflicts_with = "quick")]
-    pub(crate) paper: bool,
-    #[command(flatten)]
-    pub(crate) common: ReproArgs,
 }

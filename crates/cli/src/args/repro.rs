@@ -2,29 +2,32 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use littoral_bench::repro::System;
+use littoral_papers::SYSTEMS;
 
-use super::{ReproZbtreeArgs, ShownArgs};
+use super::ShownArgs;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum ReproCommand {
-    /// Microsecond flash for small random reads (paper 003)
-    Flash(ReproArgs),
-    /// The ZB+-tree on zoned flash (paper 000)
-    Zbtree(ReproZbtreeArgs),
-    /// Durable transactions on persistent memory (paper 004)
-    Sdtm(ReproArgs),
-    /// Shared memory coherent by locks and its lock manager (paper 002)
-    Jiajia(ReproArgs),
-    /// LoongArch: instruction set, interpreter, Linux programs (paper 000's tables)
-    Loongarch(ReproArgs),
+/// The registry's systems as choices, each with its line of help.
+fn systems() -> impl TypedValueParser<Value = &'static System> {
+    let choice = |s: &'static System| PossibleValue::new(s.name).help(s.about);
+    let parser = PossibleValuesParser::new(SYSTEMS.iter().map(choice));
+    let of = |name: String| SYSTEMS.iter().find(|s| s.name == name);
+    parser.map(move |name| of(name).expect("invariant: the parser takes systems' names only"))
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReproArgs {
+    /// Which paper's system
+    #[arg(value_parser = systems())]
+    pub(crate) system: &'static System,
     /// Fewer repetitions, the same sizes
     #[arg(long)]
     pub(crate) quick: bool,
+    /// The largest counts, such as a million power cuts (zbtree)
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) paper: bool,
     /// A folder with peers: the GAP suite under gapbs/, fio (both are also looked for in PATH)
     #[arg(long, value_name = "DIR")]
     pub(crate) peers: Option<PathBuf>,

@@ -1,0 +1,389 @@
+//! Operations on a store at a steady rate, each latency counted from its intended start.
+//!
+//! - Open loop: operation `i` is meant to start at `i / rate`, whether or not the ones before it
+//!   have been answered; what a slow answer makes wait counts (no coordinated omission).
+//! - A search is answered when it returns, a change when the sync that makes it durable returns.
+//! - On a model the clock is virtual (the device's, latencies of a profile; the program itself
+//!   takes no time). On a file it is the wall clock.
+//! - An operation that needs no request to the device takes no virtual time: in virtual time it is
+//!   counted as answered from memory, and latencies are those of the others.
+//! - One client. The load before it is not measured.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use littoral_base::mutant;
+use littoral_base::rng::{self, Generator, Rng};
+use littoral_base::units::Picos;
+use littoral_device::profile::Profile;
+use littoral_device::zoned::ZonedDevice;
+use littoral_device::zoned::file::FileDevice;
+use littoral_device::zoned::model::ModelDevice;
+use littoral_index::index::{Engine, Index};
+use littoral_index::kv::Options;
+use littoral_index::layout::Shape;
+use littoral_store::store::{Durability, StoreCounts};
+
+use crate::error::{Error, Kind, Result};
+use crate::ycsb::{self, Distribution, Requests};
+
+/// Shares of inserts, deletes and searches in per cent (paper 000, section 4.1).
+pub const MIXES: [[u32; 3]; 5] =
+    [[40, 30, 30], [10, 10, 80], [25, 25, 50], [50, 50, 0], [0, 0, 100]];
+
+/// Where a store is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// In memory, in virtual time, with the latencies of a profile, shipped or a file.
+    Model(String),
+    /// On a sparse file in this folder, by the wall clock.
+    File(PathBuf),
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The tree.
+    pub engine: Engine,
+    /// Paper 000's workload, 1 to 5.
+    pub workload: u8,
+    /// Which records are asked for.
+    pub distribution: Distribution,
+    /// Records loaded first.
+    pub records: u64,
+    /// Operations measured.
+    pub operations: u64,
+    /// Operations meant to start in a second.
+    pub rate_per_s: f64,
+    /// Operations between syncs.
+    pub batch: u64,
+    /// Where.
+    pub medium: Medium,
+    /// The seed of the requests.
+    pub seed: u64,
+}
+
+/// Latencies of one kind of operation, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// How many.
+    pub count: u64,
+    /// Those answered without a request to the device.
+    pub from_memory_count: u64,
+    /// Times: by the wall clock of all, in virtual time of those that asked the device, if any did.
+    pub times: Option<Times>,
+}
+
+/// What is shown of a list of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// Their mean.
+    pub mean_ns: f64,
+    /// The median.
+    pub p50_ns: f64,
+    /// Of a hundred, all but one are at most this.
+    pub p99_ns: f64,
+    /// The longest.
+    pub max_ns: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// `virtual` or `wall`.
+    pub clock: &'static str,
+    /// What was modelled and what was real.
+    pub made_of: String,
+    /// Operations a second from the first's start to the last's answer.
+    pub rate_per_s: f64,
+    /// Latencies by kind of operation.
+    pub rows: Vec<(&'static str, Latencies)>,
+    /// Blocks written while measuring.
+    pub counts: StoreCounts,
+}
+
+const NAMES: [&str; 3] = ["insert", "delete", "search"];
+
+/// The time that a run is measured by.
+trait Time {
+    type Device: ZonedDevice;
+    /// Whether only the device takes time.
+    const IS_OF_DEVICE: bool;
+    fn now(&self, device: &Self::Device) -> Picos;
+    fn wait_until(&self, device: &Self::Device, time: Picos);
+}
+
+struct Virtual;
+
+impl Time for Virtual {
+    type Device = ModelDevice;
+    const IS_OF_DEVICE: bool = true;
+    fn now(&self, device: &ModelDevice) -> Picos {
+        device.now()
+    }
+    fn wait_until(&self, device: &ModelDevice, time: Picos) {
+        device.idle_until(time);
+    }
+}
+
+struct Wall(Instant);
+
+impl Time for Wall {
+    type Device = FileDevice;
+    const IS_OF_DEVICE: bool = false;
+    fn now(&self, _: &FileDevice) -> Picos {
+        Picos::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+    fn wait_until(&self, device: &FileDevice, time: Picos) {
+        // Sleeping wakes up late by a scheduler's tick: the last part is spent looking.
+        const LATE: Duration = Duration::from_micros(100);
+        let left = Duration::from_nanos(time.0.saturating_sub(self.now(device).0) / 1000);
+        if left > LATE {
+            std::thread::sleep(left - LATE);
+        }
+        while self.now(device) < time {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn failed(e: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::with_source(Kind::Environment, "bench kv", e)
+}
+
+/// Loads a store and measures it.
+///
+/// # Errors
+/// `Kind::Environment` when the device cannot be made or cannot serve the engine.
+pub fn run(asked: &Asked) -> Result<Found> {
+    match &asked.medium {
+        Medium::Model(name) => {
+            let profile = Profile::open(name).and_then(|p| p.zoned()).map_err(failed)?;
+            let mut device = ModelDevice::new(profile.geometry).map_err(failed)?;
+            device.set_timing(profile.timing);
+            let words = format!("zones modelled in memory, latencies of profile {name}");
+            measure(asked, device, &Virtual, "virtual", words)
+        }
+        Medium::File(dir) => on_file(asked, dir),
+    }
+}
+
+fn on_file(asked: &Asked, dir: &Path) -> Result<Found> {
+    let options = Options::new(asked.engine, asked.seed);
+    let path = dir.join("bench-kv.zones");
+    let device = FileDevice::create(&path, options.geometry).map_err(failed)?;
+    let words = format!("zones modelled in the file {}", path.display());
+    let found = measure(asked, device, &Wall(Instant::now()), "wall", words);
+    // The file is ours; one that stays behind is refused by name next time.
+    let _ = std::fs::remove_file(&path);
+    found
+}
+
+fn measure<T: Time>(
+    asked: &Asked,
+    device: T::Device,
+    time: &T,
+    clock: &'static str,
+    made_of: String,
+) -> Result<Found> {
+    let shape = Shape::fitting(device.limits().block_bytes as usize, 8, 8).map_err(failed)?;
+    let mut index = Index::create(device, asked.engine, shape, asked.seed).map_err(failed)?;
+    index.store_mut().set_durability(Durability::Batch);
+    for i in 0..asked.records {
+        index.put(&ycsb::key(i), &i.to_be_bytes()).map_err(failed)?;
+    }
+    index.store_mut().checkpoint().map_err(failed)?;
+    let before = index.store_ref().counts();
+    let mut client = Client::new(asked, index, time);
+    for i in 0..asked.operations {
+        client.operate(i).map_err(failed)?;
+    }
+    client.answer_changes().map_err(failed)?;
+    let elapsed = time.now(client.index.store_ref().device()) - client.begin;
+    let counts = client.index.store_ref().counts();
+    let rows = NAMES.into_iter().zip(client.latencies.into_iter().map(Gathered::summary));
+    Ok(Found {
+        clock,
+        made_of,
+        rate_per_s: asked.operations as f64 / (elapsed.0 as f64 / 1e12),
+        rows: rows.filter(|(_, l)| l.count > 0).collect(),
+        counts: since(counts, before),
+    })
+}
+
+/// What `a` counts beyond `b`, an earlier count of the same store.
+pub fn since(a: StoreCounts, b: StoreCounts) -> StoreCounts {
+    StoreCounts {
+        tree_blocks: a.tree_blocks - b.tree_blocks,
+        redo_blocks: a.redo_blocks - b.redo_blocks,
+        map_blocks: a.map_blocks - b.map_blocks,
+        gc_blocks: a.gc_blocks - b.gc_blocks,
+        gc_resets: a.gc_resets - b.gc_resets,
+        checkpoints: a.checkpoints - b.checkpoints,
+        read_blocks: a.read_blocks - b.read_blocks,
+    }
+}
+
+/// One client and what it waits for.
+struct Client<'a, T: Time> {
+    index: Index<T::Device>,
+    time: &'a T,
+    rng: Generator,
+    requests: Requests,
+    inserts: u32,
+    changes: u32,
+    records: u64,
+    batch: u64,
+    begin: Picos,
+    interval: Picos,
+    /// Kind and intended start of changes that are not durable yet.
+    waiting: Vec<(usize, Picos)>,
+    /// Requests to the device when the last answer was given.
+    requests_before: u64,
+    latencies: [Gathered; 3],
+}
+
+/// Latencies of one kind as they come.
+#[derive(Debug, Default)]
+struct Gathered {
+    nanos: Vec<u64>,
+    count: u64,
+    from_memory: u64,
+}
+
+impl Gathered {
+    fn summary(self) -> Latencies {
+        Latencies {
+            count: self.count,
+            from_memory_count: self.from_memory,
+            times: (!self.nanos.is_empty()).then(|| times(self.nanos)),
+        }
+    }
+}
+
+impl<'a, T: Time> Client<'a, T> {
+    fn new(asked: &Asked, index: Index<T::Device>, time: &'a T) -> Self {
+        let [inserts, deletes, _] = MIXES[usize::from(asked.workload) - 1];
+        let begin = time.now(index.store_ref().device());
+        Client {
+            index,
+            time,
+            rng: rng::stream(asked.seed, "bench kv"),
+            requests: Requests::new(asked.distribution, asked.records),
+            inserts,
+            changes: inserts + deletes,
+            records: asked.records,
+            batch: asked.batch,
+            begin,
+            interval: Picos((1e12 / asked.rate_per_s) as u64),
+            waiting: Vec::new(),
+            requests_before: 0,
+            latencies: Default::default(),
+        }
+    }
+
+    fn operate(&mut self, i: u64) -> littoral_index::Result<()> {
+        let intended = Picos(self.begin.0 + i * self.interval.0);
+        self.time.wait_until(self.index.store_ref().device(), intended);
+        self.requests_before = self.requests();
+        let roll: u32 = self.rng.random_range(0..100);
+        if roll < self.inserts {
+            self.index.put(&ycsb::key(self.records), &i.to_be_bytes())?;
+            self.records += 1;
+            self.waiting.push((0, intended));
+        } else if roll < self.changes {
+            self.index.delete(&ycsb::key(self.requests.next(self.records, &mut self.rng)))?;
+            self.waiting.push((1, intended));
+        } else {
+            self.index.get(&ycsb::key(self.requests.next(self.records, &mut self.rng)))?;
+            self.answer(2, intended);
+        }
+        if (i + 1).is_multiple_of(self.batch) { self.answer_changes() } else { Ok(()) }
+    }
+
+    /// Blocks asked of the device so far, read or written.
+    fn requests(&self) -> u64 {
+        let c = self.index.store_ref().counts();
+        c.read_blocks + c.tree_blocks + c.redo_blocks + c.map_blocks + c.gc_blocks
+    }
+
+    fn answer(&mut self, kind: usize, intended: Picos) {
+        let now = self.time.now(self.index.store_ref().device());
+        let is_from_memory = self.requests() == self.requests_before && now <= intended;
+        let latencies = &mut self.latencies[kind];
+        latencies.count += 1;
+        latencies.from_memory += u64::from(is_from_memory);
+        if !(is_from_memory && T::IS_OF_DEVICE) || mutant!("bench_kv_shows_zero") {
+            latencies.nanos.push(now.0.saturating_sub(intended.0) / 1000);
+        }
+    }
+
+    fn answer_changes(&mut self) -> littoral_index::Result<()> {
+        self.index.sync()?;
+        for (kind, intended) in std::mem::take(&mut self.waiting) {
+            self.answer(kind, intended);
+        }
+        Ok(())
+    }
+}
+
+/// The summary of at least one latency.
+fn times(mut nanos: Vec<u64>) -> Times {
+    nanos.sort_unstable();
+    let n = nanos.len();
+    let at = |share: f64| nanos[((n as f64 * share).ceil() as usize).clamp(1, n) - 1] as f64;
+    Times {
+        mean_ns: nanos.iter().sum::<u64>() as f64 / n as f64,
+        p50_ns: at(0.5),
+        p99_ns: at(0.99),
+        max_ns: at(1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(rate_per_s: f64) -> Asked {
+        Asked {
+            engine: Engine::Zb,
+            workload: 1,
+            distribution: Distribution::Zipfian,
+            records: 2000,
+            operations: 2000,
+            rate_per_s,
+            batch: 1,
+            medium: Medium::Model("zns-paper".to_owned()),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn what_a_slow_answer_makes_wait_counts() {
+        let (slow, fast) = (run(&asked(100.0)).unwrap(), run(&asked(1e6)).unwrap());
+        let insert = |f: &Found| f.rows.iter().find(|(n, _)| *n == "insert").unwrap().1.times;
+        let insert = |f: &Found| insert(f).unwrap();
+        assert_eq!(slow.rows.iter().map(|(_, l)| l.count).sum::<u64>(), 2000);
+        // At ten milliseconds apart nothing waits for anything; a million a second cannot be
+        // served, and the later an operation was meant to start the longer it waits.
+        assert!(insert(&slow).p50_ns < 1e6, "{slow:?}");
+        assert!(insert(&fast).p50_ns > 1e8 && fast.rate_per_s < 1e4, "{fast:?}");
+        assert!((slow.rate_per_s / 100.0 - 1.0).abs() < 0.01, "{slow:?}");
+        let search = slow.rows.iter().find(|(n, _)| *n == "search").unwrap().1;
+        assert_eq!((search.from_memory_count, search.times), (search.count, None), "no 0 ps");
+        let again = run(&asked(100.0)).unwrap();
+        assert_eq!(again.rows, slow.rows, "virtual time replays");
+    }
+
+    #[test]
+    fn a_file_is_measured_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let medium = Medium::File(dir.path().to_owned());
+        let found = run(&Asked { medium, operations: 200, batch: 50, ..asked(1e5) }).unwrap();
+        assert_eq!(found.clock, "wall");
+        let is_sound =
+            |l: &Latencies| l.times.is_some_and(|t| t.max_ns >= t.p50_ns && t.max_ns > 0.0);
+        assert!(found.rows.iter().all(|(_, l)| l.count > 0 && is_sound(l)));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,194 @@
+//! Measurements of the graph kernels: flash over DRAM, ours over the GAP benchmark suite's, and how
+//! much a longer latency costs.
+//!
+//! Every function measures and returns plain figures. What is compared runs in turn, round by
+//! round, on one pinned core; of each form and source the least time counts, and sources are
+//! summed.
+//!
+//! Modelled: latency, read rate and link of a *paced* device whose contents are DRAM
+//! ([`littoral_device::flash::paced`]). Not modelled: every instruction of the kernels and the
+//! ring. DRAM runs and GAPBS are wall time with nothing modelled.
+
+use std::num::NonZeroUsize;
+
+use littoral_base::clock::WallClock;
+use littoral_device::profile::Profile;
+use littoral_graph::format::file::GraphFile;
+use littoral_graph::kernels::{Kernel, Options, RunReport, pick_sources, run_in_turn};
+use littoral_graph::medium::{Medium, Store, Transfer};
+use littoral_runtime::{Pinning, run_on_cores};
+
+use littoral_bench::error::{Error, Kind, Result};
+
+pub mod versus_gapbs;
+
+/// Sources a search is measured from.
+pub const SOURCES: usize = 5;
+/// The seed that picks them.
+pub const SOURCE_SEED: u64 = 27_491_095;
+/// The modelled device: 4 us, 44 M reads/s a core.
+pub const PROFILE: &str = "xlfdd";
+
+/// The least time of a kernel on one medium, and what it read.
+#[derive(Clone, Debug)]
+pub struct KernelTime {
+    /// The medium and what is modelled of it.
+    pub wording: String,
+    /// Contexts of the ring; 0 without one.
+    pub contexts: u32,
+    /// The least time for each source (one entry for kernels without sources).
+    pub time_ns: Vec<u64>,
+    /// Reads of one run from the last source.
+    pub reads_count: u64,
+    /// Bytes of one run from the last source.
+    pub read_bytes: u64,
+    /// Polls of contexts for each read.
+    pub polls_per_read: f64,
+}
+
+impl KernelTime {
+    fn of(report: &RunReport, sources: usize) -> KernelTime {
+        let times = |i: usize| report.trials.iter().skip(i).step_by(sources).map(|t| t.time_ns);
+        let last = report.trials.last().map(|t| t.traffic).unwrap_or_default();
+        KernelTime {
+            wording: report.wording.clone(),
+            contexts: report.contexts,
+            time_ns: (0..sources).map(|i| times(i).min().unwrap_or(0)).collect(),
+            reads_count: last.reads_count,
+            read_bytes: last.read_bytes,
+            polls_per_read: report.polls_per_read(),
+        }
+    }
+
+    /// The sum over sources.
+    pub fn total_ns(&self) -> f64 {
+        self.time_ns.iter().sum::<u64>() as f64
+    }
+}
+
+/// BFS with the edges on modelled flash beside BFS with everything in DRAM.
+#[derive(Clone, Debug)]
+pub struct VersusDram {
+    /// Everything in DRAM.
+    pub dram: KernelTime,
+    /// Data handed out by pointer.
+    pub pointer: KernelTime,
+    /// Data copied at the host's expense.
+    pub copy: KernelTime,
+}
+
+impl VersusDram {
+    /// Pointer over DRAM.
+    pub fn pointer_ratio(&self) -> f64 {
+        self.pointer.total_ns() / self.dram.total_ns()
+    }
+
+    /// Copy over DRAM.
+    pub fn copy_ratio(&self) -> f64 {
+        self.copy.total_ns() / self.dram.total_ns()
+    }
+}
+
+/// Measures BFS on flash over BFS in DRAM, `rounds` times from each of [`SOURCES`] sources.
+///
+/// # Errors
+/// `Kind::Environment` when the measurement cannot be made.
+pub fn versus_dram(graph: &GraphFile, rounds: usize) -> Result<VersusDram> {
+    let profile = profile()?;
+    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
+    let on = |transfer| {
+        let medium = Medium::Flash { profile: profile.clone(), transfer };
+        dram.on(medium).map_err(failed)
+    };
+    let (pointer, copy) = (on(Transfer::Pointer)?, on(Transfer::Copy)?);
+    let mut times = in_turn(graph, &[&dram, &pointer, &copy], Kernel::Bfs, rounds)?.into_iter();
+    let mut next = || times.next().expect("invariant: one report a store");
+    Ok(VersusDram { dram: next(), pointer: next(), copy: next() })
+}
+
+/// BFS at one latency.
+#[derive(Clone, Debug)]
+pub struct LatencyRow {
+    /// The device's latency.
+    pub latency_us: f64,
+    /// What it took.
+    pub time: KernelTime,
+}
+
+/// Measures BFS, data by pointer, at each of `latencies_us`; contexts follow the latency.
+///
+/// # Errors
+/// `Kind::Environment` when the measurement cannot be made.
+pub fn latency(graph: &GraphFile, latencies_us: &[f64], rounds: usize) -> Result<Vec<LatencyRow>> {
+    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
+    let stores = latencies_us
+        .iter()
+        .map(|us| {
+            let ns = format!("{:.0}ns", us * 1e3);
+            let profile = profile()?.with("read.latency", &ns).map_err(device)?;
+            dram.on(Medium::Flash { profile, transfer: Transfer::Pointer }).map_err(failed)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let stores: Vec<&Store> = stores.iter().collect();
+    let times = in_turn(graph, &stores, Kernel::Bfs, rounds)?;
+    let rows = latencies_us.iter().zip(times);
+    Ok(rows.map(|(&latency_us, time)| LatencyRow { latency_us, time }).collect())
+}
+
+/// Runs a kernel on stores in turn on one pinned core.
+fn in_turn(
+    graph: &GraphFile,
+    stores: &[&Store],
+    kernel: Kernel,
+    rounds: usize,
+) -> Result<Vec<KernelTime>> {
+    let sources = match kernel {
+        Kernel::Bfs => pick_sources(graph, SOURCES, SOURCE_SEED),
+        _ => Vec::new(),
+    };
+    let each = sources.len().max(1);
+    let options = Options { trials: rounds * each, sources, ..Options::default() };
+    let reports = run_on_cores(NonZeroUsize::MIN, Pinning::Pinned, |_| {
+        run_in_turn(graph, stores, kernel, &options, &WallClock::new())
+    });
+    let reports = reports
+        .map_err(|e| Error::with_source(Kind::Environment, "pinning the measuring thread", e))?;
+    let reports = reports.into_iter().next().expect("invariant: one core").map_err(failed)?;
+    Ok(reports.iter().map(|r| KernelTime::of(r, each)).collect())
+}
+
+fn profile() -> Result<Profile> {
+    Profile::named(PROFILE).map_err(device)
+}
+
+fn device(e: littoral_device::Error) -> Error {
+    Error::with_source(Kind::Environment, "describing the device", e)
+}
+
+fn failed(e: littoral_graph::Error) -> Error {
+    Error::with_source(Kind::Environment, "measuring a graph kernel", e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use littoral_graph::builder::{BuildOptions, Hooks, build_in_memory};
+    use littoral_graph::generate::{Model, generate};
+
+    #[test]
+    fn every_form_is_measured_from_every_source() {
+        let edges = generate(Model::Kron, 8, 1, 1, &mut Hooks::none()).unwrap();
+        let options = BuildOptions { threads: 1, ..BuildOptions::default() };
+        let (image, _) = build_in_memory(edges, &options, &mut Hooks::none()).unwrap();
+        let graph = GraphFile::from_image(image).unwrap();
+        let found = versus_dram(&graph, 2).unwrap();
+        for form in [&found.dram, &found.pointer, &found.copy] {
+            assert_eq!(form.time_ns.len(), SOURCES);
+            assert!(form.time_ns.iter().all(|&t| t > 0) && form.read_bytes > 0);
+        }
+        assert!(found.pointer_ratio() > 0.0 && found.copy_ratio() > 0.0);
+        assert_eq!((found.dram.contexts, found.pointer.contexts), (0, 256));
+        let rows = latency(&graph, &[1.0, 10.0], 1).unwrap();
+        assert_eq!((rows[0].time.contexts, rows[1].time.contexts), (64, 1024));
+    }
+}

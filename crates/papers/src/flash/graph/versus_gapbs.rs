@@ -1,0 +1,202 @@
+//! Our kernels in DRAM beside those of the GAP benchmark suite, on the same graph and sources.
+//!
+//! - GAPBS reads the graph from its own form (`.sg`): once with the generator's numbering, which is
+//!   what it would be given (the ratio that is claimed), and once with ours, which is by degree, so
+//!   that nobody mistakes the numbering's gain for the kernels'.
+//! - One thread each, on the same core, in turn; GAPBS's own trial times count. Its build is the
+//!   user's.
+//! - Our trial times leave out what GAPBS's include: allocating the answer. State is allocated
+//!   once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use littoral_graph::builder::Hooks;
+use littoral_graph::format::file::GraphFile;
+use littoral_graph::import::{SgIds, export_sg};
+use littoral_graph::kernels::{Kernel, pick_sources};
+use littoral_graph::medium::{Medium, Store};
+
+use super::{KernelTime, SOURCE_SEED, SOURCES, failed, in_turn};
+use crate::flash::media::Outcome;
+use littoral_bench::error::{Error, Kind, Result};
+use littoral_bench::peers::Peers;
+
+/// Trials of one GAPBS process: the first pays for page faults, the least counts.
+const TRIALS_PER_PROCESS: usize = 3;
+
+/// What the help of each of the suite's programs says, and no other program's.
+const HELP_WORDS: &str = "generate 2^scale kronecker graph";
+
+/// A kernel of ours beside the suite's.
+#[derive(Clone, Debug)]
+pub struct VersusGapbs {
+    /// Ours, all in DRAM.
+    pub ours: KernelTime,
+    /// GAPBS on the generator's numbering: the least time for each source.
+    pub gapbs_ns: Vec<u64>,
+    /// GAPBS on our numbering.
+    pub gapbs_relabelled_ns: Vec<u64>,
+}
+
+impl VersusGapbs {
+    /// Ours over GAPBS, sources summed.
+    pub fn ratio(&self) -> f64 {
+        self.ours.total_ns() / self.gapbs_ns.iter().sum::<u64>() as f64
+    }
+
+    /// Ours over GAPBS when it, too, gets ids by degree.
+    pub fn ratio_relabelled(&self) -> f64 {
+        self.ours.total_ns() / self.gapbs_relabelled_ns.iter().sum::<u64>() as f64
+    }
+}
+
+/// Measures `kernel` on `graph` beside the suite found among `peers`; its inputs go to `scratch`
+/// and are kept there for the next kernel.
+///
+/// # Errors
+/// `Kind::Environment` when the suite fails or says what cannot be read.
+pub fn measure(
+    graph: &GraphFile,
+    kernel: Kernel,
+    peers: &Peers,
+    scratch: &Path,
+    rounds: usize,
+) -> Result<Outcome<VersusGapbs>> {
+    let program = match peers.recognise("gapbs", kernel.name(), HELP_WORDS) {
+        Ok(program) => program,
+        Err(why) => return Ok(Outcome::Skipped(why)),
+    };
+    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
+    let given = export(graph, SgIds::Original, scratch)?;
+    let relabelled = export(graph, SgIds::Internal, scratch)?;
+    let sources = sources(graph, kernel)?;
+    let mut found: Option<VersusGapbs> = None;
+    for _ in 0..rounds.max(1) {
+        let ours = in_turn(graph, &[&dram], kernel, 1)?.remove(0);
+        let mut gapbs_ns = Vec::new();
+        let mut gapbs_relabelled_ns = Vec::new();
+        for &(original, internal) in &sources {
+            gapbs_ns.push(trial_ns(&program, &given, kernel, original)?);
+            // Our numbering is a remark beside the claim: one round of it is enough.
+            gapbs_relabelled_ns.push(match found {
+                None => trial_ns(&program, &relabelled, kernel, internal)?,
+                Some(_) => u64::MAX,
+            });
+        }
+        let round = VersusGapbs { ours, gapbs_ns, gapbs_relabelled_ns };
+        found = Some(match found {
+            Some(before) => least(before, round),
+            None => round,
+        });
+    }
+    found.map(Outcome::Measured).ok_or_else(|| Error::new(Kind::Environment, "no rounds"))
+}
+
+fn least(a: VersusGapbs, b: VersusGapbs) -> VersusGapbs {
+    let min = |a: Vec<u64>, b: &[u64]| a.into_iter().zip(b).map(|(x, &y)| x.min(y)).collect();
+    let time_ns = min(a.ours.time_ns, &b.ours.time_ns);
+    VersusGapbs {
+        ours: KernelTime { time_ns, ..b.ours },
+        gapbs_ns: min(a.gapbs_ns, &b.gapbs_ns),
+        gapbs_relabelled_ns: min(a.gapbs_relabelled_ns, &b.gapbs_relabelled_ns),
+    }
+}
+
+/// The sources [`in_turn`] uses, by the name GAPBS knows and by internal id.
+fn sources(graph: &GraphFile, kernel: Kernel) -> Result<Vec<(u64, u64)>> {
+    if kernel != Kernel::Bfs {
+        return Ok(vec![(0, 0)]);
+    }
+    let names = graph.names().map_err(failed)?;
+    let pick = pick_sources(graph, SOURCES, SOURCE_SEED).into_iter();
+    pick.map(|v| {
+        let name = names.name(v);
+        let number = name.parse().map_err(|e| {
+            Error::with_source(Kind::Environment, format!("vertex {name} has no number"), e)
+        })?;
+        Ok((number, u64::from(v)))
+    })
+    .collect()
+}
+
+fn export(graph: &GraphFile, ids: SgIds, scratch: &Path) -> Result<PathBuf> {
+    let stem = graph.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let kind = if ids == SgIds::Original { "given" } else { "relabelled" };
+    let generation = graph.header().generation;
+    let path = scratch.join(format!("{stem}-{generation:08x}-{kind}.sg"));
+    if !path.exists() {
+        fs::create_dir_all(scratch)
+            .map_err(|e| Error::with_source(Kind::Io, scratch.display().to_string(), e))?;
+        export_sg(graph, ids, &path, &mut Hooks::none()).map_err(failed)?;
+    }
+    Ok(path)
+}
+
+/// The least trial time the suite's program reports.
+fn trial_ns(program: &Path, graph: &Path, kernel: Kernel, source: u64) -> Result<u64> {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &pinned_to()?]).arg(program).arg("-f").arg(graph);
+    command.args(["-n", &TRIALS_PER_PROCESS.to_string()]).env("OMP_NUM_THREADS", "1");
+    match kernel {
+        Kernel::Bfs => command.args(["-r", &source.to_string()]),
+        Kernel::PageRank(o) => {
+            command.args(["-i", &o.iterations_max.to_string(), "-t", &o.tolerance.to_string()])
+        }
+        _ => &mut command,
+    };
+    let output = command.output().map_err(|e| {
+        Error::with_source(Kind::Environment, format!("running {}", program.display()), e)
+    })?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let what = format!("{} ended with {}: {words}", program.display(), output.status);
+        return Err(Error::new(Kind::Environment, what));
+    }
+    least_trial(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
+        Error::new(Kind::Environment, format!("{} reports no trial time", program.display()))
+    })
+}
+
+/// The processor our own runs are pinned to: the first this process may use.
+fn pinned_to() -> Result<String> {
+    let set = rustix::thread::sched_getaffinity(None)
+        .map_err(|e| Error::with_source(Kind::Environment, "asking for processors", e))?;
+    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| set.is_set(cpu));
+    Ok(first.unwrap_or(0).to_string())
+}
+
+fn least_trial(output: &str) -> Option<u64> {
+    let seconds = output.lines().filter_map(|line| line.strip_prefix("Trial Time:"));
+    let seconds = seconds.filter_map(|s| s.trim().parse::<f64>().ok());
+    seconds.map(|s| (s * 1e9) as u64).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_trial_counts_and_averages_do_not() {
+        let output =
+            "Read Time:  0.5\nTrial Time:          0.10662\nTrial Time: 0.09\nAverage Time: 0.01\n";
+        assert_eq!(least_trial(output), Some(90_000_000));
+        assert_eq!(least_trial("Verification: PASS\n"), None);
+    }
+
+    #[test]
+    fn a_missing_suite_is_skipped_with_words() {
+        use littoral_graph::builder::{BuildOptions, EdgeList, build_in_memory};
+        let edges = EdgeList::new(2, false, vec![[0, 1]]);
+        let image = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap().0;
+        let graph = GraphFile::from_image(image).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let peers = Peers::new(Some(dir.path().to_owned()));
+        if peers.recognise("gapbs", "cc", HELP_WORDS).is_ok() {
+            return; // one is installed here; there is nothing to skip
+        }
+        let outcome = measure(&graph, Kernel::Components, &peers, dir.path(), 1).unwrap();
+        assert!(matches!(outcome, Outcome::Skipped(why) if why.contains("cc")));
+    }
+}

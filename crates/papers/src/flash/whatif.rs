@@ -1,0 +1,213 @@
+//! The claims about what-if studies: answers that repeat, a model that agrees, honest denominators.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use littoral_base::units::{PerSecond, Picos, Span};
+use littoral_graph::builder::{BuildOptions, Hooks};
+use littoral_graph::format::file::GraphFile;
+use littoral_graph::generate::Model;
+use littoral_graph::import::{ImportOptions, import_in_memory};
+use littoral_graph::kernels::{Kernel, PageRankOptions};
+
+use super::{graph_steps, single};
+use littoral_bench::claims::Figure;
+use littoral_bench::error::{Error, Kind, Result};
+use littoral_bench::report::study::{Cell, Study};
+use littoral_bench::repro::{Answer, Options, Step};
+use littoral_bench::whatif::measure::{Denominator, denominator};
+use littoral_bench::whatif::{self, study};
+
+/// Runs whose answers are compared.
+const RUNS: usize = 20;
+/// How long each of them measures: the command's default, less with `--quick`.
+const RUN_TIME: &str = "20s";
+const RUN_TIME_QUICK: &str = "8s";
+/// How long a study measures whose cells are compared with the model.
+const MODEL_TIME: Duration = Duration::from_secs(60);
+const MODEL_TIME_QUICK: Duration = Duration::from_secs(30);
+/// How long all forms in DRAM are measured after the trial chose one.
+const DENOMINATOR_TIME: Duration = Duration::from_secs(10);
+/// The shipped graph.
+const SHIPPED: &str = "examples/packages.tsv.zst";
+
+/// Every step.
+pub(super) fn steps() -> Vec<Step> {
+    let mut steps = vec![stable(), model()];
+    let pagerank = Kernel::PageRank(PageRankOptions::default());
+    steps.extend([pagerank, Kernel::Bfs, Kernel::Components].map(denominator_step));
+    steps
+}
+
+fn words(error: &Error) -> String {
+    error.to_string()
+}
+
+/// The shipped graph's file: in this folder, or where the program was built.
+fn shipped() -> Result<PathBuf> {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(SHIPPED);
+    let found = [PathBuf::from(SHIPPED), built].into_iter().find(|p| p.is_file());
+    found.ok_or_else(|| {
+        let what = format!("{SHIPPED} is not here: run from a checkout of the repository");
+        Error::new(Kind::Environment, what)
+    })
+}
+
+fn stable() -> Step {
+    single("what-if answers that repeat", "whatif.stable", |options| {
+        let answers = answers(options).map_err(|e| words(&e))?;
+        let mut note = format!(
+            "{RUNS} processes, {} of measurement each, one thread busy all the time",
+            run_time(options)
+        );
+        let mut groups: Vec<(&String, &usize)> = answers.iter().collect();
+        groups.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        if let [(first, _), others @ ..] = &groups[..] {
+            for (other, count) in others {
+                let line = first.lines().zip(other.lines()).find(|(a, b)| a != b);
+                let (a, b) = line.unwrap_or(("", ""));
+                note += &format!("; {count} runs differ first in: \"{b}\" for \"{a}\"");
+            }
+        }
+        Ok(Figure::new(answers.len() as f64, note))
+    })
+}
+
+fn run_time(options: &Options) -> &'static str {
+    if options.quick { RUN_TIME_QUICK } else { RUN_TIME }
+}
+
+/// Different answers, and how many runs gave each.
+fn answers(options: &Options) -> Result<BTreeMap<String, usize>> {
+    let graph = shipped()?;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let mut answers = BTreeMap::new();
+        let all = (0..RUNS).try_for_each(|_| {
+            *answers.entry(answer(options, &graph)?).or_default() += 1;
+            Ok(())
+        });
+        done.store(true, Relaxed);
+        all.map(|()| answers)
+    })
+}
+
+/// The answer of one run: the lines that a person reads.
+fn answer(options: &Options, graph: &Path) -> Result<String> {
+    let mut command = Command::new(&options.program);
+    command.args(["graph", "whatif", "--format", "json", "--time", run_time(options)]);
+    command.arg(graph);
+    let output = command
+        .output()
+        .map_err(|e| Error::with_source(Kind::Environment, "running the program itself", e))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let what = format!("graph whatif ended with {}: {said}", output.status);
+        return Err(Error::new(Kind::Environment, what));
+    }
+    let study: Study = serde_json::from_slice(&output.stdout)
+        .map_err(|e| Error::with_source(Kind::BadResult, "the output of graph whatif", e))?;
+    Ok(study.answer.join("\n"))
+}
+
+fn model() -> Step {
+    single("what-if's model beside its measurements", "whatif.model", |options| {
+        let worst = worst_cells(options).map_err(|e| words(&e))?;
+        let value = worst.iter().map(|(error, _)| *error).fold(0.0, f64::max);
+        let mut figure = Figure::new(value, "the worst cell of each graph");
+        figure.notes.extend(worst.into_iter().map(|(_, words)| words));
+        Ok(figure)
+    })
+}
+
+/// The worst cell of each graph: its error and its words.
+fn worst_cells(options: &Options) -> Result<Vec<(f64, String)>> {
+    let graphs = [
+        ("kron20", graph_steps::open(options, Model::Kron, 20)?),
+        ("urand20", graph_steps::open(options, Model::Urand, 20)?),
+        ("packages", in_memory(&shipped()?)?),
+    ];
+    let time = if options.quick { MODEL_TIME_QUICK } else { MODEL_TIME };
+    let asked = whatif::Options {
+        latency: Span { from: Picos::from_micros(1), to: Picos::from_micros(20) },
+        iops: Span { from: PerSecond(5e6), to: PerSecond(100e6) },
+        profiles: Vec::new(),
+        concurrency: vec![4, 16, 64],
+        dram: None,
+        time,
+    };
+    graphs
+        .iter()
+        .map(|(name, graph)| Ok(worst_cell(&study(graph, name, &asked, |_| ())?)))
+        .collect()
+}
+
+fn worst_cell(study: &Study) -> (f64, String) {
+    let cells = study.jobs.iter().flat_map(|job| {
+        study.devices.iter().zip(&job.cells).map(move |(device, cell)| (job, device, cell))
+    });
+    let error = |cell: &Cell| cell.error_ratio().unwrap_or(0.0);
+    let measured = cells.clone().filter(|(_, _, c)| c.measured_ns.is_some()).count();
+    let all = cells.clone().count();
+    let worst = cells.max_by(|a, b| error(a.2).total_cmp(&error(b.2)));
+    worst.map_or((f64::NAN, "no cells".to_owned()), |(job, device, cell)| {
+        let words = format!(
+            "{}: {:.3} at {}, {} (predicted {:.3} of DRAM, measured {:.3}); {measured} of {all} cells \
+             measured, {} beyond 0.15",
+            study.graph,
+            error(cell),
+            job.name,
+            device.name,
+            cell.predicted_ratio,
+            cell.measured_ratio.unwrap_or(f64::NAN),
+            study.disagreeing_cells_count
+        );
+        (error(cell), words)
+    })
+}
+
+fn in_memory(path: &Path) -> Result<GraphFile> {
+    let cannot = |e| Error::with_source(Kind::Environment, "reading the shipped graph", e);
+    let (options, build) = (ImportOptions::default(), BuildOptions::default());
+    let (image, _, _) =
+        import_in_memory(path, &options, &build, &mut Hooks::none()).map_err(cannot)?;
+    GraphFile::from_image(image).map_err(cannot)
+}
+
+fn denominator_step(kernel: Kernel) -> Step {
+    let claim = format!("whatif.denominator.{}", kernel.name());
+    single("a kernel in DRAM in the chosen form over the best", &claim, move |options| {
+        denominators(options, kernel)
+    })
+}
+
+fn denominators(options: &Options, kernel: Kernel) -> Answer {
+    let mut figure = Figure::new(0.0, "medians of interleaved runs, processor time of the thread");
+    for model in [Model::Kron, Model::Urand] {
+        let found = graph_steps::open(options, model, 20)
+            .and_then(|graph| denominator(&graph, kernel, DENOMINATOR_TIME))
+            .map_err(|e| words(&e))?;
+        figure.value = figure.value.max(found.ratio());
+        figure.notes.push(denominator_words(model.name(), &found));
+    }
+    Ok(figure)
+}
+
+fn denominator_words(graph: &str, found: &Denominator) -> String {
+    let times =
+        found.times.iter().map(|(form, ns)| format!("{} {:.3} ms", form.describe(), ns / 1e6));
+    format!(
+        "{graph}20: chosen {}, {:.3} ms; {}",
+        found.chosen.describe(),
+        found.chosen_ns / 1e6,
+        times.collect::<Vec<_>>().join(", ")
+    )
+}

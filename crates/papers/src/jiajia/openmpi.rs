@@ -1,0 +1,155 @@
+//! The same barrier in Open MPI: a small C program, built with its compiler and run by its
+//! launcher. The stencil beside ours (`stencil`) is built and run the same way.
+//!
+//! Invariants
+//! - `mpicc` and `mpirun` are found in `--peers` or `PATH`; where one is missing the claims read
+//!   `skipped` and say so.
+//! - Both sides are measured within one run, batch by batch, and compared by their medians.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::timed::{Effort, Spread, bare_exchange, bare_switch, barrier_shm, oversubscribed};
+use super::{Figures, words};
+use littoral_bench::claims::Figure;
+use littoral_bench::peers::Peers;
+
+const PROGRAM: &str = include_str!("mpi_barrier.c");
+/// A barrier that has not ended by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program of ours in C, built by Open MPI's compiler.
+pub(super) struct Mpi {
+    launcher: std::path::PathBuf,
+    program: std::path::PathBuf,
+}
+
+impl Mpi {
+    /// Builds `source` as program `name` in `scratch`.
+    pub(super) fn build(
+        peers: &Peers,
+        scratch: &Path,
+        name: &str,
+        source: &str,
+    ) -> Result<Mpi, String> {
+        let find = |name| {
+            let found = peers.find("openmpi", name);
+            found.ok_or_else(|| format!("`{name}` of Open MPI is neither in --peers nor in PATH"))
+        };
+        let (compiler, launcher) = (find("mpicc")?, find("mpirun")?);
+        let version = Command::new(&launcher).arg("--version").output().map_err(words)?;
+        if !String::from_utf8_lossy(&version.stdout).contains("Open MPI") {
+            return Err(format!("{} is not Open MPI's", launcher.display()));
+        }
+        let program = scratch.join(name);
+        let file = program.with_extension("c");
+        std::fs::write(&file, source).map_err(words)?;
+        let mut compile = Command::new(compiler);
+        compile.args(["-std=c99", "-O3", "-ffp-contract=off", "-o"]).arg(&program).arg(&file);
+        let built = compile.output().map_err(words)?;
+        if !built.status.success() {
+            return Err(format!("mpicc: {}", String::from_utf8_lossy(&built.stderr).trim()));
+        }
+        Ok(Mpi { launcher, program })
+    }
+
+    /// Runs the program over shared memory; the two figures it prints first, and what follows them.
+    pub(super) fn run(
+        &self,
+        ranks: usize,
+        binding: &str,
+        arguments: &[String],
+    ) -> Result<(Spread, Vec<f64>), String> {
+        self.run_with(ranks, binding, &[], arguments)
+    }
+
+    fn run_with(
+        &self,
+        ranks: usize,
+        binding: &str,
+        options: &[&str],
+        arguments: &[String],
+    ) -> Result<(Spread, Vec<f64>), String> {
+        let mut run = Command::new("timeout");
+        run.arg(PATIENCE.as_secs().to_string()).arg(&self.launcher);
+        run.args(["-n", &ranks.to_string(), "--oversubscribe", "--bind-to", binding]);
+        run.args(["--mca", "btl", "self,vader"]).args(options);
+        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        run.arg(&self.program).args(arguments);
+        let ran = run.output().map_err(words)?;
+        let out = String::from_utf8_lossy(&ran.stdout);
+        let mut figures = out.split_whitespace().filter_map(|w| w.parse::<f64>().ok());
+        match (figures.next(), figures.next()) {
+            (Some(p10_ns), Some(median_ns)) => {
+                Ok((Spread { p10_ns, median_ns }, figures.collect()))
+            }
+            _ => Err(format!("mpirun: {}", String::from_utf8_lossy(&ran.stderr).trim())),
+        }
+    }
+
+    fn barrier(
+        &self,
+        ranks: usize,
+        binding: &str,
+        batches: usize,
+        batch: usize,
+    ) -> Result<Spread, String> {
+        let arguments = [batches.to_string(), batch.to_string()];
+        self.run(ranks, binding, &arguments).map(|(spread, _)| spread)
+    }
+}
+
+/// `dsm.barrier.vs_openmpi`: two ranks, bound, shared memory.
+///
+/// # Errors
+/// When Open MPI is missing or fails.
+pub fn barrier(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
+    let mpi = Mpi::build(peers, scratch, "mpi_barrier", PROGRAM)?;
+    let theirs = mpi.barrier(2, "core", 100, 2000)?;
+    let ours = barrier_shm(2, effort)?;
+    let bare = bare_exchange(effort)?;
+    let note = format!(
+        "medians: ours {:.0} ns, Open MPI {:.0} ns; tenth percentiles {:.0} and {:.0} ns; two \
+         threads that only write each other a word and wait for it take {:.0} ns ({:.2} of Open \
+         MPI's), which is a bound for any barrier of these two processors",
+        ours.median_ns,
+        theirs.median_ns,
+        ours.p10_ns,
+        theirs.p10_ns,
+        bare.median_ns,
+        bare.median_ns / theirs.median_ns
+    );
+    let figure = Figure::new(ours.median_ns / theirs.median_ns, note);
+    Ok(vec![("dsm.barrier.vs_openmpi".into(), figure)])
+}
+
+/// `dsm.oversubscribed.vs_openmpi`: two ranks a processor, unbound. Told that there are more ranks
+/// than slots, as here, Open MPI gives its processor away while it waits; left to poll, it is
+/// slower by far, which the note tells and the figure does not use.
+///
+/// # Errors
+/// As [`barrier`].
+pub fn crowded(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
+    let mpi = Mpi::build(peers, scratch, "mpi_barrier", PROGRAM)?;
+    let (_, ours) = oversubscribed(effort)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let ranks = 2 * cores;
+    let theirs = mpi.barrier(ranks, "none", 20, 20)?;
+    let polling = ["--mca", "mpi_yield_when_idle", "0"];
+    let batches = ["5", "5"].map(str::to_owned);
+    let (polling, _) = mpi.run_with(ranks, "none", &polling, &batches)?;
+    let switch = bare_switch(effort.slower(10))?;
+    let note = format!(
+        "medians of a barrier: ours {:.1} us, Open MPI {:.1} us ({:.0} us when it polls); {ranks} \
+         ranks on {cores} processors; giving a processor away once takes {:.2} us ({:.2} of Open \
+         MPI's barrier), and any barrier of two ranks a processor does",
+        ours.median_ns / 1000.0,
+        theirs.median_ns / 1000.0,
+        polling.median_ns / 1000.0,
+        switch.median_ns / 1000.0,
+        switch.median_ns / theirs.median_ns
+    );
+    let figure = Figure::new(ours.median_ns / theirs.median_ns, note);
+    Ok(vec![("dsm.oversubscribed.vs_openmpi".into(), figure)])
+}

@@ -1,0 +1,87 @@
+//! Paper 002's system: operations by fabric counters, sections and barriers by the clock, the
+//! paper's tables in virtual time.
+//!
+//! - Each step answers one family of claims with the functions of [`super`]; `--quick` cuts
+//!   batches, never a number of ranks.
+//! - A step that fails leaves its claims `skipped` with its words.
+
+use std::collections::BTreeMap;
+
+use crate::jiajia::stencil::{self, Length};
+use crate::jiajia::timed::Effort;
+use crate::jiajia::{Figures, counts, openmpi, tables, timed};
+use littoral_bench::claims::Figure;
+use littoral_bench::repro::{Answer, Options, Step, System};
+
+/// The system.
+pub const SYSTEM: System = System {
+    name: "jiajia",
+    about: "Shared memory coherent by locks and its lock manager (paper 002)",
+    id: "dsm",
+    targets: include_str!("../../targets/jiajia.toml"),
+    profiles: &["loongson-2e", "tcp", "rdma", "cxl-pool"],
+    has_paper_counts: false,
+    steps: || Ok(steps()),
+};
+
+fn effort(options: &Options) -> Effort {
+    if options.quick { Effort::QUICK } else { Effort::FULL }
+}
+
+fn length(options: &Options) -> Length {
+    if options.quick { Length::QUICK } else { Length::FULL }
+}
+
+/// Every measurement of the system.
+fn steps() -> Vec<Step> {
+    let crowd = |o: &Options| timed::oversubscribed(effort(o)).map(|(figures, _)| figures);
+    let crowded = &["dsm.oversubscribed.barrier", "dsm.oversubscribed.lock"];
+    vec![
+        step("operations a section", &["dsm.lock.ops.", "dsm.lock.extra"], |_| {
+            counts::operations()
+        }),
+        step("rivals", &["dsm.lock.peers."], |_| counts::rivals()),
+        step("Code 1 and Code 2", &["dsm.code1.", "dsm.code2."], |o| timed::codes(effort(o))),
+        step("software manager", &["dsm.hw_vs_sw."], |o| timed::hardware_over_software(effort(o))),
+        step("more ranks than processors", crowded, crowd),
+        step("figure 4", &["dsm.fig4."], |_| tables::figure4()),
+        step("table 1", &["dsm.table1."], |_| tables::table1()),
+        step("figure 5 and Ocean", &["dsm.fig5.", "dsm.ocean."], |_| tables::figure5()),
+        step("predictions", &["dsm.predict."], |_| tables::predictions()),
+        step("counts that repeat", &["dsm.counts."], |_| tables::counts()),
+        step("Open MPI's barrier", &["dsm.barrier.vs_openmpi"], |o| {
+            openmpi::barrier(&o.peers, &o.scratch, effort(o))
+        }),
+        step("Open MPI's crowded barrier", &["dsm.oversubscribed.vs_openmpi"], |o| {
+            openmpi::crowded(&o.peers, &o.scratch, effort(o))
+        }),
+        step("stencil without faults", &["dsm.stencil.safe_faults"], |o| {
+            stencil::safe_faults(length(o))
+        }),
+        step("stencil beside Open MPI", &["dsm.stencil.vs_mpi"], |o| {
+            stencil::beside_mpi(&o.peers, &o.scratch, length(o))
+        }),
+    ]
+}
+
+fn step(
+    name: &'static str,
+    prefixes: &[&str],
+    mut measure: impl FnMut(&Options) -> Figures + 'static,
+) -> Step {
+    let all = SYSTEM.targets().map_or_else(|_| Vec::new(), |t| t.claims);
+    let wanted = |id: &String| prefixes.iter().any(|p| id.starts_with(p));
+    let claims: Vec<String> = all.into_iter().map(|t| t.id).filter(wanted).collect();
+    let asked = claims.clone();
+    let measure = move |options: &Options| match measure(options) {
+        Ok(figures) => answers(&asked, figures),
+        Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+    };
+    Step { name, claims, measure: Box::new(measure) }
+}
+
+fn answers(asked: &[String], figures: Vec<(String, Figure)>) -> Vec<Answer> {
+    let mut figures: BTreeMap<String, Figure> = figures.into_iter().collect();
+    let answer = |id: &String| figures.remove(id).ok_or_else(|| "was not measured".to_owned());
+    asked.iter().map(answer).collect()
+}

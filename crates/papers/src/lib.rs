@@ -1,0 +1,56 @@
+//! Floor 4 of littoral: the papers' systems, each with its baselines, figures and targets file.
+//!
+//! A system is one module, one file under `targets/` and one line of [`SYSTEMS`].
+//!
+//! Invariants
+//! - A figure is measured by the function that returns it or it is absent; nothing is extrapolated
+//!   and no expected value is ever printed in place of a measured one.
+//! - Every claim of a system belongs to exactly one of its steps, and no claim to two systems.
+//!   [`tests::every_claim_belongs_to_exactly_one_step`]
+
+pub mod flash;
+pub mod jiajia;
+pub mod loongarch;
+pub mod sdtm;
+pub mod zbtree;
+
+use littoral_bench::repro::System;
+
+/// Every system that `repro` runs, in the order of its help.
+pub const SYSTEMS: [System; 5] =
+    [flash::SYSTEM, zbtree::SYSTEM, sdtm::SYSTEM, jiajia::SYSTEM, loongarch::SYSTEM];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_claim_belongs_to_exactly_one_step() {
+        let mut all = BTreeSet::new();
+        for system in &SYSTEMS {
+            let steps = (system.steps)().unwrap();
+            let mut answered: Vec<String> = steps.into_iter().flat_map(|s| s.claims).collect();
+            let claims = system.targets().unwrap().claims;
+            let mut targets: Vec<String> = claims.into_iter().map(|t| t.id).collect();
+            answered.sort();
+            targets.sort();
+            assert_eq!(answered, targets, "{}", system.name);
+            for id in targets {
+                assert!(all.insert(id.clone()), "{id} is a claim of two systems");
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_profiles_are_told_apart() {
+        let names: BTreeSet<&str> = SYSTEMS.iter().flat_map(|s| [s.name, s.id]).collect();
+        assert_eq!(names.len(), SYSTEMS.len() + 1, "only one system has an older name in results");
+        for system in &SYSTEMS {
+            for name in system.profiles {
+                assert!(littoral_device::profile::Profile::named(name).is_ok(), "{name}");
+            }
+        }
+    }
+}

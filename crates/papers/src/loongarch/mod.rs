@@ -1,0 +1,23 @@
+//! LoongArch: what `repro loongarch` measures, and the tools it is measured beside.
+//!
+//! - [`table`]: every row of the instruction table decodes, encodes, prints and executes;
+//! - [`fuzz`]: random instructions and blocks beside QEMU;
+//! - [`jobs`]: Debian's programs beside their amd64 builds;
+//! - [`kernels`]: own C kernels on three architectures, counted;
+//! - [`tools`]: what of all this was found.
+//!
+//! Programs run through the `littoral` command itself (`littoral la64 run`), so what is judged is
+//! what a user starts. A tool that is missing is named in the claim it would have answered.
+
+pub mod fuzz;
+pub mod jobs;
+pub mod kernels;
+mod steps;
+pub mod table;
+pub mod tools;
+
+pub use steps::SYSTEM;
+pub use tools::Tools;
+
+/// A measured value, or what is missing for it.
+pub type Found<T> = std::result::Result<T, String>;

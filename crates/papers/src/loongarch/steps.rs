@@ -1,0 +1,239 @@
+//! LoongArch's part of paper 000: instruction table, differential fuzzing, programs, counts, the
+//! interpreter's cost, and table 6's method on own kernels.
+//!
+//! `--quick` fuzzes 10^6 words instead of 10^8 and measures speed fewer times; every size is the
+//! same. Table 6 cells are reported as found: the paper's figures belong to SPEC2006, which is not
+//! free, so any positive ratio stands.
+
+use crate::loongarch::kernels::{self, Compiled, Kernel, Target, geometric_mean};
+use crate::loongarch::{Found, Tools, fuzz, jobs, table};
+use littoral_bench::claims::Figure;
+use littoral_bench::repro::{Answer, Options, Step, System};
+
+/// The system.
+pub const SYSTEM: System = System {
+    name: "loongarch",
+    about: "LoongArch: instruction set, interpreter, Linux programs (paper 000's tables)",
+    id: "loongarch",
+    targets: include_str!("../../targets/loongarch.toml"),
+    profiles: &[],
+    has_paper_counts: false,
+    steps: || Ok(steps()),
+};
+
+const WORDS_QUICK: u64 = 1_000_000;
+const WORDS: u64 = 100_000_000;
+/// Rounds of a kernel where it runs under an instruction counter.
+const ROUNDS_COUNTED: u32 = 4;
+/// Rounds where it is timed.
+const ROUNDS_TIMED: u32 = 40;
+/// Rounds where three architectures are compared; QEMU logs every block.
+const ROUNDS_COMPARED: u32 = 2;
+
+/// Every measurement of the system.
+fn steps() -> Vec<Step> {
+    let table6 = ["mips64.int", "mips64.fp", "x86.int", "x86.fp"];
+    vec![
+        single("every row of the instruction table", "la64.isa.rows", rows),
+        single("random words and blocks beside QEMU", "la64.fuzz.unexplained", unexplained),
+        single("fifteen programs beside their amd64 builds", "la64.programs.identical", identical),
+        single("counts, twice", "la64.count.tier0", repeated),
+        single("host instructions a guest instruction", "la64.interp.host_per_guest", cost),
+        Step {
+            name: "kernels on three architectures",
+            claims: table6.iter().map(|cell| format!("la64.table6.instr.{cell}")).collect(),
+            measure: Box::new(|options| table6_cells(&tools(options))),
+        },
+    ]
+}
+
+fn single(name: &'static str, claim: &str, measure: fn(&Options) -> Answer) -> Step {
+    Step {
+        name,
+        claims: vec![claim.to_owned()],
+        measure: Box::new(move |options| vec![measure(options)]),
+    }
+}
+
+fn tools(options: &Options) -> Tools {
+    Tools::new(&options.program, &options.peers, &options.scratch)
+}
+
+fn seed() -> u64 {
+    SYSTEM.targets().map_or(0, |t| t.seed)
+}
+
+fn rows(_: &Options) -> Answer {
+    let found = table::rows(seed());
+    let note = format!(
+        "{} of {} rows that user mode may execute were executed, 200 random words a row",
+        found.executed_count, found.unprivileged_count
+    );
+    let all = found.executed_count == found.unprivileged_count;
+    let words = format!("every one does; failed: {:?}", found.failed);
+    Ok(Figure::new(found.sound_count as f64, note).provided(all && found.failed.is_empty(), words))
+}
+
+fn unexplained(options: &Options) -> Answer {
+    let words = if options.quick { WORDS_QUICK } else { WORDS };
+    let report = fuzz::beside_qemu(&tools(options), seed(), words)?;
+    let note = format!(
+        "{} words in {} cases, half of them blocks with branches; {} cases differ as the book \
+         explains; LBT is not in QEMU",
+        report.words, report.compared, report.explained
+    );
+    let mut figure = Figure::new(report.unexplained() as f64, note);
+    figure.notes.extend(report.describe().into_iter().take(5));
+    Ok(figure.provided(report.words >= words, "all words were tried"))
+}
+
+fn identical(options: &Options) -> Answer {
+    let tools = tools(options);
+    let ran = jobs::run(&tools)?;
+    let same = ran.iter().filter(|r| r.different.is_none()).count();
+    let instructions: u64 = ran.iter().map(|r| r.instructions_count).sum();
+    let seconds: f64 = ran.iter().map(|r| r.seconds).sum();
+    let note = format!("{:.1} G guest instructions in {seconds:.0} s", instructions as f64 / 1e9);
+    let mut figure = Figure::new(same as f64, note);
+    for (name, why) in ran.iter().filter_map(|r| Some((r.name, r.different.as_ref()?))) {
+        figure.notes.push(format!("{name}: {why}"));
+    }
+    let (same, words) = own_programs(&tools);
+    Ok(figure.provided(same, words))
+}
+
+/// Own C programs, LoongArch beside x86-64: whether they agree, in words.
+fn own_programs(tools: &Tools) -> (bool, String) {
+    let compared = || -> Found<Vec<&'static str>> {
+        let guest = Compiled::build(tools, Target::LoongArch)?;
+        let native = Compiled::build(tools, Target::X86)?;
+        let mut different = Vec::new();
+        for kernel in kernels::all() {
+            let ours = kernels::interpreted(tools, &guest, kernel, ROUNDS_COMPARED)?.text;
+            if ours != kernels::native_text(&native, kernel, ROUNDS_COMPARED)? {
+                different.push(kernel.name);
+            }
+        }
+        Ok(different)
+    };
+    match compared() {
+        Ok(different) if different.is_empty() => (true, "18 own C kernels print the same".into()),
+        Ok(different) => (false, format!("18 own C kernels print the same; not {different:?}")),
+        Err(why) => (false, format!("18 own C kernels print the same: {why}")),
+    }
+}
+
+fn repeated(options: &Options) -> Answer {
+    let tools = tools(options);
+    let guest = Compiled::build(&tools, Target::LoongArch)?;
+    let (mut different, mut total) = (0, 0);
+    for kernel in kernels::all() {
+        let [first, second] = [(), ()].map(|()| kernels::interpreted(&tools, &guest, kernel, 1));
+        let (first, second) = (first?.instructions_count, second?.instructions_count);
+        different += u32::from(first != second);
+        total += first;
+    }
+    let note = format!("18 own C kernels run twice, {total} instructions each time");
+    Ok(Figure::new(different.into(), note))
+}
+
+/// One kernel's cost.
+struct Cost {
+    kernel: Kernel,
+    host_per_guest: f64,
+    million_per_s: f64,
+}
+
+fn cost(options: &Options) -> Answer {
+    let tools = tools(options);
+    let guest = Compiled::build(&tools, Target::LoongArch)?;
+    let repetitions = if options.quick { 1 } else { 3 };
+    let one = |kernel| one_cost(&tools, &guest, kernel, repetitions);
+    let rows: Vec<Cost> = kernels::of("integer").into_iter().map(one).collect::<Found<_>>()?;
+    let most = rows.iter().map(|r| r.host_per_guest).fold(0.0, f64::max);
+    let ratios: Vec<f64> = rows.iter().map(|r| r.host_per_guest).collect();
+    let note = format!(
+        "the dearest of ten kernels counts (geometric mean {:.2}); callgrind's count of the whole \
+         process over the interpreter's own; beside it millions of instructions a second (wall)",
+        geometric_mean(&ratios)
+    );
+    let mut figure = Figure::new(most, note);
+    figure.notes.extend(
+        rows.iter().map(|r| {
+            format!("{} {:.2}, {:.0} M/s", r.kernel.name, r.host_per_guest, r.million_per_s)
+        }),
+    );
+    Ok(figure)
+}
+
+fn one_cost(tools: &Tools, guest: &Compiled, kernel: Kernel, repetitions: u32) -> Found<Cost> {
+    let count = kernels::interpreted(tools, guest, kernel, ROUNDS_COUNTED)?.instructions_count;
+    let host = kernels::host_count(tools, guest, kernel, ROUNDS_COUNTED)?;
+    let mut million_per_s: f64 = 0.0;
+    for _ in 0..repetitions {
+        let ran = kernels::interpreted(tools, guest, kernel, ROUNDS_TIMED)?;
+        million_per_s = million_per_s.max(ran.instructions_count as f64 / ran.seconds / 1e6);
+    }
+    Ok(Cost { kernel, host_per_guest: host as f64 / count as f64, million_per_s })
+}
+
+/// Cells MIPS64 and x86-64 over LoongArch, integer and floating point each.
+fn table6_cells(tools: &Tools) -> Vec<Answer> {
+    let guest = Compiled::build(tools, Target::LoongArch);
+    let cell = |target: Target, program: &'static str| -> Answer {
+        let (guest, other) = (guest.clone()?, Compiled::build(tools, target)?);
+        let mut rows = Vec::new();
+        for kernel in kernels::of(program) {
+            let ours = kernels::interpreted(tools, &guest, kernel, ROUNDS_COMPARED)?;
+            let theirs = match target {
+                Target::Mips64 => kernels::mips64_count(tools, &other, kernel, ROUNDS_COMPARED)?,
+                _ => kernels::x86_count(tools, &other, kernel, ROUNDS_COMPARED)?,
+            };
+            rows.push((kernel.name, theirs as f64 / ours.instructions_count as f64));
+        }
+        Ok(ratios(&rows))
+    };
+    [
+        (Target::Mips64, "integer"),
+        (Target::Mips64, "float"),
+        (Target::X86, "integer"),
+        (Target::X86, "float"),
+    ]
+    .map(|(target, program)| cell(target, program))
+    .into()
+}
+
+fn ratios(rows: &[(&str, f64)]) -> Figure {
+    let values: Vec<f64> = rows.iter().map(|r| r.1).collect();
+    let listed: Vec<String> = rows.iter().map(|(name, r)| format!("{name} {r:.3}")).collect();
+    let note = format!(
+        "geometric mean of {}; own kernels, clang -O2 without contraction, whole programs; the \
+         paper's figures are SPEC2006's under GCC",
+        listed.join(", ")
+    );
+    Figure::new(geometric_mean(&values), note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use littoral_bench::peers::Peers;
+    use std::path::Path;
+
+    #[test]
+    fn a_missing_tool_is_named_and_never_passes() {
+        let dir = tempfile::tempdir().unwrap();
+        // A folder without programs; what PATH holds must not matter, so only absent names count.
+        let tools = Tools::new(Path::new("/nonexistent"), &Peers::default(), dir.path());
+        assert!(tools.qemu("no-such-architecture").unwrap_err().contains("missing: qemu-no-such"));
+        let answer = jobs::run(&tools).map(|_| ());
+        assert!(answer.is_err(), "no program of ours, no answer");
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_tried() {
+        let found = table::rows(1);
+        assert_eq!((found.sound_count, found.unprivileged_count), (2032, 2002));
+        assert_eq!(found.executed_count, 2002, "{:?}", found.failed);
+    }
+}

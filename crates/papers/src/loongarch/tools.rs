@@ -1,0 +1,118 @@
+//! Other people's programs and files, and how our own command is started.
+//!
+//! In the folder given with `--peers` (`crates/la64-linux/scripts/oracles.sh` fills one):
+//! `qemu/amd64/usr/bin` with QEMU, `root/loong64` and `root/amd64` with Debian's programs,
+//! `zig/ziglang` with the compiler. Each may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use super::Found;
+use littoral_bench::peers::Peers;
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// The `littoral` program.
+    program: PathBuf,
+    peers: Peers,
+    /// A folder for what is compiled and written.
+    pub scratch: PathBuf,
+}
+
+/// Where QEMU's programs lie in a folder of peers.
+const QEMU: &str = "qemu/amd64/usr/bin";
+
+impl Tools {
+    /// Tools of `peers`; `program` is the `littoral` command, `scratch` an existing folder.
+    pub fn new(program: &Path, peers: &Peers, scratch: &Path) -> Tools {
+        Tools { program: program.into(), peers: peers.clone(), scratch: scratch.into() }
+    }
+
+    /// `littoral la64 run`, to which options, program and arguments are added.
+    pub fn ours(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["la64", "run"]);
+        command
+    }
+
+    /// QEMU's user mode for `architecture`.
+    ///
+    /// # Errors
+    /// It is neither in the folder of peers nor in `PATH`.
+    pub fn qemu(&self, architecture: &str) -> Found<PathBuf> {
+        self.program(QEMU, &format!("qemu-{architecture}"))
+    }
+
+    /// The C compiler for every target.
+    ///
+    /// # Errors
+    /// As [`Tools::qemu`].
+    pub fn zig(&self) -> Found<PathBuf> {
+        self.program("zig/ziglang", "zig")
+    }
+
+    /// The instruction counter for host programs.
+    ///
+    /// # Errors
+    /// As [`Tools::qemu`].
+    pub fn valgrind(&self) -> Found<PathBuf> {
+        self.program("valgrind", "valgrind")
+    }
+
+    fn program(&self, peer: &str, name: &str) -> Found<PathBuf> {
+        let missing =
+            || format!("missing: {name}, not in PATH or --peers; see crates/la64-linux/scripts");
+        self.peers.find(peer, name).ok_or_else(missing)
+    }
+
+    /// The sysroot of LoongArch programs; its sibling `amd64` holds the same versions.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn sysroot(&self) -> Found<PathBuf> {
+        let given = std::env::var_os("LA64_SYSROOT").map(PathBuf::from);
+        let under = self.peers.folder().into_iter();
+        let under = under.flat_map(|f| [f.join("root/loong64"), f.join("loong64")]);
+        let missing = "missing: a loong64 sysroot beside an amd64 one (root/loong64 under --peers, \
+                       or LA64_SYSROOT); see crates/la64-linux/scripts/loong64-sysroot.sh";
+        let is_root = |p: &PathBuf| p.join("usr/bin").is_dir() && amd64(p).join("usr/bin").is_dir();
+        given.into_iter().chain(under).find(is_root).ok_or_else(|| missing.to_owned())
+    }
+}
+
+/// The native sibling of a sysroot.
+pub fn amd64(sysroot: &Path) -> PathBuf {
+    sysroot.with_file_name("amd64")
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// It cannot be started.
+pub fn output(command: &mut Command) -> Found<Output> {
+    command.output().map_err(|e| format!("{:?}: {e}", command.get_program()))
+}
+
+/// Runs a command that must succeed.
+///
+/// # Errors
+/// It cannot be started, or its words on standard error.
+pub fn success(command: &mut Command) -> Found<Output> {
+    let out = output(command)?;
+    if out.status.success() {
+        return Ok(out);
+    }
+    let words = String::from_utf8_lossy(&out.stderr);
+    let last = words.lines().rev().take(3).collect::<Vec<_>>().join(" / ");
+    Err(format!("{:?}: {}: {last}", command.get_program(), out.status))
+}
+
+/// The number that stands before `unit` on a line of a command's standard error.
+pub fn number_before(out: &Output, unit: &str) -> Found<u64> {
+    let text = String::from_utf8_lossy(&out.stderr);
+    let line = text.lines().rev().find_map(|l| l.split_once(unit).map(|(head, _)| head));
+    let digits = line.and_then(|l| l.split_whitespace().next_back()).map(|d| d.replace(',', ""));
+    let missing = || format!("no '{unit}' on standard error: {}", text.trim());
+    digits.and_then(|d| d.parse().ok()).ok_or_else(missing)
+}
