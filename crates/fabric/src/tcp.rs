@@ -17,7 +17,8 @@
 //! - A node's own threads are held back while more than [`QUEUE_BYTES_MAX`] wait for a peer.
 //! - A peer that closes its connection is dead, and so is one whose silence counts and lasts too
 //!   long (`docs/design/dsm.md`, *Liveness*): every wait on it ends with `Kind::Io` naming it.
-//!   Agents send their identity first and then a beat every [`BEAT`].
+//!   Agents send their identity first and then a beat every [`BEAT`]; a node has joined when it has
+//!   heard the identity of every other, so silence has its short limit from the job's first step.
 //! - A peer is dead only after all that has come from it is read, also where writing to it failed
 //!   before: what it said last is received.
 //! - A frame that is no frame kills the connection, not the node.
@@ -25,7 +26,7 @@
 mod agent;
 mod connect;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -35,6 +36,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::codec::Writer;
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::board::{Board, DmaWrite};
@@ -79,6 +81,8 @@ struct Waits {
     answers: HashMap<u64, Vec<u8>>,
     inbox: VecDeque<(NodeId, Vec<u8>)>,
     dead: HashMap<NodeId, String>,
+    /// Nodes whose agent has said who it is: each gives signs of life from then on.
+    introduced: HashSet<NodeId>,
     wakes: u64,
     /// Threads of this node that sleep until something changes.
     asleep: u32,
@@ -155,7 +159,32 @@ impl TcpFabric {
             let (n, peer) = accept(listener, addresses.len(), deadline)?;
             peers[n] = Some(peer);
         }
-        Self::start(me, peers, window_bytes, silence_max)
+        let fabric = Self::start(me, peers, window_bytes, silence_max)?;
+        fabric.meet(deadline)?;
+        Ok(fabric)
+    }
+
+    /// Waits until every other node's agent has been heard, or is dead: before that a node is still
+    /// connecting, and its silence has the long limit.
+    fn meet(&self, deadline: Instant) -> Result<()> {
+        let connected = |n: &usize| self.shared.peers[*n].is_some();
+        let others: Vec<NodeId> =
+            (0..self.shared.peers.len()).filter(connected).map(node_id).collect();
+        let is_heard = |w: &Waits, n: &NodeId| w.introduced.contains(n) || w.dead.contains_key(n);
+        let missing = |w: &Waits| others.iter().find(|n| !is_heard(w, n)).copied();
+        if mutant!("tcp_job_begins_unheard") {
+            return Ok(());
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let met = |w: &mut Waits| missing(w).is_none().then_some(());
+        if self.shared.wait(None, left, met)?.is_some() {
+            return Ok(());
+        }
+        let missing = missing(&locked(&self.shared.waits));
+        missing.map_or(Ok(()), |n| {
+            let what = format!("node {n} connected and then said nothing for as long as it may");
+            Err(Error::new(Kind::Io, what))
+        })
     }
 
     fn start(

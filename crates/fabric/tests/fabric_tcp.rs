@@ -136,6 +136,41 @@ fn a_node_that_leaves_is_named_and_nobody_hangs() {
     assert_eq!(job[0].fetch_add(NodeId(2), 0, 5).unwrap(), 0, "the others go on");
 }
 
+/// The frame by which an agent says who it is.
+fn introduction(identity: Identity) -> Vec<u8> {
+    let mut frame = 32u32.to_le_bytes().to_vec();
+    frame.push(12);
+    frame.extend([0; 8]);
+    frame.extend(identity.encode());
+    frame
+}
+
+/// Before a peer's agent has been heard its silence has the limit of a node that still connects,
+/// two minutes, so a job that begins earlier would notice a lost peer only then.
+#[test]
+fn a_job_begins_when_every_agent_has_been_heard() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let all = [address, address, address];
+    std::thread::scope(|s| {
+        let node = s.spawn(|| TcpFabric::connect(NodeId(0), &all, &listener, 64).unwrap());
+        let mut peers = [1u16, 2].map(|n| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(&n.to_le_bytes()).unwrap();
+            stream
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!node.is_finished(), "the job began before its peers were heard");
+        peers[0].write_all(&introduction(elsewhere())).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!node.is_finished(), "the job began before its last peer was heard");
+        drop(peers);
+        let fabric = node.join().unwrap();
+        let error = fabric.get(NodeId(2), 0, &mut [0; 8]).unwrap_err();
+        assert!(error.to_string().contains("node 2"), "the dead are met, too: {error}");
+    });
+}
+
 /// A peer that greets properly, says who it is, and then sends nothing, or noise.
 fn with_stranger(identity: Identity, act: impl FnOnce(&mut TcpStream, &TcpFabric)) -> TcpFabric {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -148,12 +183,8 @@ fn with_stranger(identity: Identity, act: impl FnOnce(&mut TcpStream, &TcpFabric
         });
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(&1u16.to_le_bytes()).unwrap();
+        stream.write_all(&introduction(identity)).unwrap();
         let fabric = node.join().unwrap();
-        let mut frame = 32u32.to_le_bytes().to_vec();
-        frame.push(12);
-        frame.extend([0; 8]);
-        frame.extend(identity.encode());
-        stream.write_all(&frame).unwrap();
         act(&mut stream, &fabric);
         let begin = Instant::now();
         while fabric.liveness(NodeId(1)) == Liveness::Alive && begin.elapsed() < LONG {

@@ -217,6 +217,7 @@ impl<'s> Agent<'s> {
             IDENTITY => {
                 let watch = Watch::open(&self.identity, Identity::decode(body)?);
                 self.heard[n].watch = Some(watch);
+                locked(&self.shared.waits).introduced.insert(from);
             }
             ANSWER => {
                 let id = r.u64()?;
