@@ -27,8 +27,8 @@ pub(crate) use bench::{BenchCommand, BenchHeapArgs, BenchRingArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use dsm::{DsmBenchArgs, DsmCommand, DsmModelArgs, DsmRunArgs};
 pub(crate) use graph::{
-    AnswerFormat, BfsArgs, DegreeArgs, FileArgs, GenArgs, GraphCommand, ImportArgs, MakingArgs,
-    NeighborsArgs, OutputArgs, PathArgs, PrArgs, ReadingArgs, RunArgs, WhatifArgs,
+    AnswerFormat, DegreeArgs, FileArgs, GenArgs, GraphCommand, ImportArgs, KernelArgs, MakingArgs,
+    NeighborsArgs, OutputArgs, PathArgs, ReadingArgs, RunArgs, WhatifArgs,
 };
 pub(crate) use heap::{HeapCommand, HeapCreateArgs, PoolArgs};
 pub(crate) use kv::{

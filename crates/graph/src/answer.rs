@@ -1,8 +1,8 @@
 //! Answers as tables: what each kernel found, and what a graph says of single vertices, as columns
 //! of names and numbers in a documented order.
 //!
-//! This is the one place that turns an [`Answer`] into columns. Code that writes tables (text, CSV,
-//! JSON lines) depends on [`Table`] alone, so a new kernel needs an arm in [`of_kernel`] only.
+//! A kernel makes the table of its own answer. Code that writes tables (text, CSV, JSON lines)
+//! depends on [`Table`] alone.
 //!
 //! Order of rows; vertices that are equal by it follow in order of their names (numbers as numbers,
 //! text by bytes)
@@ -13,126 +13,14 @@
 //!   degree;
 //! - [`degrees`]: highest degree first; [`neighbours`]: by name; [`path`]: from source to target.
 
-use std::borrow::Cow;
-
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
-use crate::kernels::{Answer, UNREACHED};
+use crate::kernels::Answer;
 use crate::lists::ListReader;
-use crate::names::{Labels, Names};
 use crate::path::Path;
-
-/// The cells of a column.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Cells {
-    /// Vertices, to be shown by name.
-    Vertices(Vec<u32>),
-    /// Whole numbers.
-    Counts(Vec<u64>),
-    /// Numbers of single precision.
-    Singles(Vec<f32>),
-    /// Numbers of double precision.
-    Doubles(Vec<f64>),
-}
-
-impl Cells {
-    fn len(&self) -> usize {
-        match self {
-            Cells::Vertices(c) => c.len(),
-            Cells::Counts(c) => c.len(),
-            Cells::Singles(c) => c.len(),
-            Cells::Doubles(c) => c.len(),
-        }
-    }
-}
-
-/// A cell, in the form that its writer needs.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Cell<'a> {
-    /// A vertex with a number for a name.
-    Number(u64),
-    /// A vertex with text for a name.
-    Text(Cow<'a, str>),
-    /// A whole number.
-    Count(u64),
-    /// A number of single precision.
-    Single(f32),
-    /// A number of double precision.
-    Double(f64),
-}
-
-/// A column with its name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Column {
-    /// What the column is called in every form of output.
-    pub name: &'static str,
-    /// Its cells.
-    pub cells: Cells,
-}
-
-/// An answer in columns of equal length.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Table {
-    columns: Vec<Column>,
-}
-
-impl Table {
-    /// A table of columns.
-    ///
-    /// # Panics
-    /// When they differ in length.
-    pub fn new(columns: Vec<Column>) -> Table {
-        let equal = columns.windows(2).all(|w| w[0].cells.len() == w[1].cells.len());
-        assert!(equal, "columns of one table are equally long");
-        Table { columns }
-    }
-
-    /// The columns, in order.
-    pub fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    /// How many rows.
-    pub fn rows(&self) -> usize {
-        self.columns.first().map_or(0, |c| c.cells.len())
-    }
-
-    /// The cell in `row` and `column`, with vertices by their names.
-    ///
-    /// # Panics
-    /// When the table has no such cell, or it holds a vertex that has no name.
-    pub fn cell<'n>(&self, row: usize, column: usize, names: &'n Names) -> Cell<'n> {
-        match &self.columns[column].cells {
-            Cells::Vertices(c) => name(names, c[row]),
-            Cells::Counts(c) => Cell::Count(c[row]),
-            Cells::Singles(c) => Cell::Single(c[row]),
-            Cells::Doubles(c) => Cell::Double(c[row]),
-        }
-    }
-}
-
-/// The name of `v` as a cell.
-///
-/// # Panics
-/// When `v` is no vertex.
-pub fn name(names: &Names, v: u32) -> Cell<'_> {
-    match names.labels() {
-        Labels::Identity => Cell::Number(v.into()),
-        Labels::Numbers(numbers) => Cell::Number(numbers[v as usize]),
-        Labels::Text(text) => Cell::Text(String::from_utf8_lossy(text.get(v))),
-    }
-}
-
-fn vertices(name: &'static str, cells: Vec<u32>) -> Column {
-    Column { name, cells: Cells::Vertices(cells) }
-}
-
-fn counts(name: &'static str, cells: impl IntoIterator<Item = u64>) -> Column {
-    Column { name, cells: Cells::Counts(cells.into_iter().collect()) }
-}
+use crate::table::{ByName, counts, first, vertices};
+pub use crate::table::{Cell, Cells, Column, Table, name};
 
 /// The table of a kernel's answer; `top` limits it to the nearest or highest vertices, or to the
 /// vertices of the largest components.
@@ -140,140 +28,16 @@ fn counts(name: &'static str, cells: impl IntoIterator<Item = u64>) -> Column {
 /// # Errors
 /// `Kind::Io`, `Kind::Corrupt` from reading names.
 pub fn of_kernel(graph: &GraphFile, answer: &Answer, top: Option<usize>) -> Result<Table> {
-    let by_name = ByName::new(graph)?;
-    let top = top.unwrap_or(usize::MAX);
-    Ok(match answer {
-        Answer::Bfs(parents) => bfs(&by_name, parents, top),
-        Answer::PageRank(ranks) => pagerank(&by_name, ranks, top),
-        Answer::Components(labels) => components(&by_name, labels, top).0,
-    })
+    Ok(answer.rows(&ByName::new(graph)?, top.unwrap_or(usize::MAX)))
 }
 
-/// The largest components with their sizes, `top` of them.
+/// The `top` rows that a report shows of a kernel's answer: those of [`of_kernel`], or of
+/// components the largest ones with their sizes.
 ///
 /// # Errors
 /// As [`of_kernel`].
-pub fn largest_components(graph: &GraphFile, labels: &[u32], top: usize) -> Result<Table> {
-    Ok(components(&ByName::new(graph)?, labels, top).1)
-}
-
-/// Vertices in order of their names.
-struct ByName<'g> {
-    order: Cow<'g, [u32]>,
-    /// The place of each vertex in that order.
-    place: Vec<u32>,
-}
-
-impl<'g> ByName<'g> {
-    fn new(graph: &'g GraphFile) -> Result<Self> {
-        let names = graph.names()?;
-        let order: Cow<'g, [u32]> = match names.labels() {
-            Labels::Identity => Cow::Owned((0..graph.vertices()).collect()),
-            _ => Cow::Borrowed(names.order()),
-        };
-        let mut place = vec![0; order.len()];
-        (0u32..).zip(order.iter()).for_each(|(i, &v)| place[v as usize] = i);
-        Ok(ByName { order, place })
-    }
-
-    /// Vertices in ascending order of `key`, equal ones by name; keys from `keys` on are left out.
-    fn by_key(&self, key: &[u32], keys: usize) -> Vec<u32> {
-        let mut starts = vec![0usize; keys + 1];
-        let inside = |k: &&u32| (**k as usize) < keys;
-        key.iter().filter(inside).for_each(|&k| starts[k as usize + 1] += 1);
-        (0..keys).for_each(|k| starts[k + 1] += starts[k]);
-        let mut sorted = vec![0; starts[keys]];
-        for &v in self.order.iter() {
-            let k = key[v as usize] as usize;
-            if k < keys {
-                sorted[starts[k]] = v;
-                starts[k] += 1;
-            }
-        }
-        sorted
-    }
-}
-
-/// How many steps each vertex is from the source, by following parents; [`UNREACHED`] without one.
-fn levels(parents: &[u32]) -> Vec<u32> {
-    let mut level = vec![UNREACHED; parents.len()];
-    let mut way = Vec::new();
-    for v in (0u32..).take(parents.len()) {
-        let mut at = v;
-        while level[at as usize] == UNREACHED && parents[at as usize] != UNREACHED {
-            let parent = parents[at as usize];
-            if parent == at {
-                level[at as usize] = 0;
-                break;
-            }
-            way.push(at);
-            at = parent;
-        }
-        let mut depth = level[at as usize];
-        while let Some(below) = way.pop() {
-            depth += 1;
-            level[below as usize] = depth;
-        }
-    }
-    level
-}
-
-fn bfs(by_name: &ByName<'_>, parents: &[u32], top: usize) -> Table {
-    let level = levels(parents);
-    let deepest = level.iter().filter(|&&l| l != UNREACHED).max();
-    let mut rows = by_name.by_key(&level, deepest.map_or(0, |&d| d as usize + 1));
-    rows.truncate(top);
-    let depth = counts("level", rows.iter().map(|&v| level[v as usize].into()));
-    let parent = rows.iter().map(|&v| parents[v as usize]).collect();
-    Table::new(vec![vertices("vertex", rows), depth, vertices("parent", parent)])
-}
-
-fn pagerank(by_name: &ByName<'_>, ranks: &[f32], top: usize) -> Table {
-    let place = |v: &u32| by_name.place[*v as usize];
-    let order = |a: &u32, b: &u32| {
-        let (high, low) = (ranks[*b as usize], ranks[*a as usize]);
-        high.total_cmp(&low).then_with(|| place(a).cmp(&place(b)))
-    };
-    let rows = first(ranks.len(), top, order);
-    let rank = rows.iter().map(|&v| ranks[v as usize]).collect();
-    let rank = Column { name: "rank", cells: Cells::Singles(rank) };
-    Table::new(vec![vertices("vertex", rows), rank])
-}
-
-/// The first `top` of `n` vertices in `order`.
-fn first(n: usize, top: usize, order: impl Fn(&u32, &u32) -> std::cmp::Ordering) -> Vec<u32> {
-    let mut rows: Vec<u32> = (0u32..).take(n).collect();
-    if (1..n).contains(&top) {
-        rows.select_nth_unstable_by(top - 1, &order);
-    }
-    rows.truncate(top);
-    rows.sort_unstable_by(order);
-    rows
-}
-
-/// The vertices of the `top` largest components, and those components with their sizes.
-fn components(by_name: &ByName<'_>, labels: &[u32], top: usize) -> (Table, Table) {
-    let mut size = vec![0u32; labels.len()];
-    labels.iter().for_each(|&l| size[l as usize] += 1);
-    let mut roots: Vec<u32> = (0u32..).take(size.len()).filter(|&l| size[l as usize] > 0).collect();
-    let place = |v: u32| by_name.place[v as usize];
-    roots.sort_unstable_by(|&a, &b| {
-        size[b as usize].cmp(&size[a as usize]).then_with(|| place(a).cmp(&place(b)))
-    });
-    roots.truncate(top);
-    let mut key = vec![u32::MAX; labels.len()];
-    (0u32..).zip(&roots).for_each(|(i, &root)| key[root as usize] = i);
-    let key: Vec<u32> = labels.iter().map(|&l| key[l as usize]).collect();
-    let rows = by_name.by_key(&key, roots.len());
-    let component: Vec<u32> = rows.iter().map(|&v| labels[v as usize]).collect();
-    let sizes = |of: &[u32]| {
-        counts("size", of.iter().map(|&l| size[l as usize].into()).collect::<Vec<_>>())
-    };
-    let size_column = sizes(&component);
-    let whole =
-        Table::new(vec![vertices("vertex", rows), vertices("component", component), size_column]);
-    let size_column = sizes(&roots);
-    (whole, Table::new(vec![vertices("component", roots), size_column]))
+pub fn shown(graph: &GraphFile, answer: &Answer, top: usize) -> Result<Table> {
+    Ok(answer.shown(&ByName::new(graph)?, top))
 }
 
 /// The neighbours of a vertex, with the weights of the edges when there are any.
@@ -346,7 +110,8 @@ pub fn path(path: &Path, weighted: bool) -> Table {
 mod tests {
     use super::*;
     use crate::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
-    use crate::names::TextNames;
+    use crate::kernels::UNREACHED;
+    use crate::names::{Labels, TextNames};
 
     fn graph(names: &[&str], directed: bool, edges: &[[u32; 2]]) -> GraphFile {
         let mut text = TextNames::new();
@@ -414,7 +179,7 @@ mod tests {
             "v v 1".to_owned(),
         ];
         assert_eq!(rows(&table, &g), wanted);
-        let largest = largest_components(&g, &labels, 1).unwrap();
+        let largest = shown(&g, &Answer::Components(labels), 1).unwrap();
         assert_eq!(rows(&largest, &g), [format!("{first} 2")]);
     }
 

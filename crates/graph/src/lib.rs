@@ -6,7 +6,7 @@
 //! - [`import`]: other people's edge lists;
 //! - [`check`]: every invariant walked; [`info`]: what a file holds;
 //! - [`names`]: what vertices are called;
-//! - [`kernels`]: BFS, PageRank, components on any [`medium`]; [`verify`]: independent checks;
+//! - [`kernels`]: BFS, PageRank, components on any [`medium`], each with an independent check;
 //! - [`answer`]: what kernels found, as tables; [`lists`], [`path`]: questions about few vertices.
 //!
 //! Paper 003 (microsecond flash): vertex state and list addresses stay in DRAM, lists are read from
@@ -27,6 +27,7 @@ pub mod medium;
 pub mod names;
 pub mod pack;
 pub mod path;
-pub mod verify;
+pub(crate) mod table;
+pub(crate) mod verify;
 
 pub use error::{Error, Kind, Result};

@@ -4,13 +4,13 @@
 
 use littoral_base::clock::WallClock;
 use littoral_device::profile::Profile;
+use littoral_graph::Kind;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{
     Answer, Dangling, Kernel, Options, PageRankOptions, Summary, UNREACHED, check, run, run_in_turn,
 };
 use littoral_graph::medium::{Medium, Store, Transfer};
-use littoral_graph::{Kind, verify};
 use proptest::prelude::*;
 
 /// Random edges, with a hub (whose list takes several pages) or without, self-loops and duplicates
@@ -178,7 +178,7 @@ fn a_split_that_joins_two_components_is_refuted() {
     let edges = EdgeList::new(4, false, vec![[0, 1], [2, 3]]);
     let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
     let graph = GraphFile::from_image(image).unwrap();
-    let wrong = verify::components(&graph, &[0, 0, 0, 0]).unwrap_err();
+    let wrong = check(&graph, Kernel::Components, 0, &Answer::Components(vec![0; 4])).unwrap_err();
     assert_eq!(wrong.kind(), Kind::Refuted);
 }
 

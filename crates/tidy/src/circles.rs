@@ -25,7 +25,6 @@ pub const TIED: &[(&str, &str, &str)] = &[
     ("device", "", "raw read region"),
     ("device", "flash::emulator", "content host"),
     ("dsm", "", "runtime virtual_time"),
-    ("graph", "", "kernels verify"),
     ("index", "", "cow index inspect salvage zb"),
     ("stm", "", "pool structures thread tx"),
     ("stm", "structures", "audit bst btree hash list queue"),

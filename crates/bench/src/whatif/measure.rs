@@ -119,20 +119,14 @@ impl Job {
     /// A job on `graph`; `at_once` searches at once, more than one of which are one sample.
     pub fn of(graph: &GraphFile, kernel: Kernel, at_once: usize) -> Job {
         let wanted = SEARCHED / graph.vertices().max(1) as usize;
-        let count = match kernel {
-            Kernel::Bfs => wanted.clamp(SEARCHES.0, SEARCHES.1).next_multiple_of(at_once),
-            _ => 0,
-        };
+        let searches = || wanted.clamp(SEARCHES.0, SEARCHES.1).next_multiple_of(at_once);
+        let count = if kernel.spec().has_source { searches() } else { 0 };
         Job { kernel, sources: pick_sources(graph, count, SEED), at_once }
     }
 
     /// About the bytes of vertex state it needs in DRAM.
     pub fn state_bytes(&self, graph: &GraphFile) -> u64 {
-        let per_vertex = match self.kernel {
-            Kernel::Bfs => 14 * self.at_once as u64,
-            Kernel::PageRank(_) => 12,
-            _ => 4,
-        };
+        let per_vertex = self.kernel.spec().state_bytes_per_vertex * self.at_once as u64;
         per_vertex * u64::from(graph.vertices())
     }
 

@@ -22,7 +22,7 @@ use littoral_device::flash::cached::Frames;
 use littoral_device::profile::Profile;
 use littoral_graph::format::Direction;
 use littoral_graph::format::file::GraphFile;
-use littoral_graph::kernels::{Kernel, PageRankOptions};
+use littoral_graph::kernels::Kernel;
 use littoral_graph::medium::{DramForm, Medium, Store, hottest_frames};
 
 use crate::error::{Error, Kind, Result};
@@ -120,25 +120,27 @@ fn jobs(graph: &GraphFile, options: &Options) -> Result<Vec<Job>> {
         let what = "searches at once must be from 1 to 1024";
         return Err(Error::new(Kind::Argument, what));
     }
-    let state = |n: u32| Job::of(graph, Kernel::Bfs, n as usize).state_bytes(graph);
-    let fits = |n: &u32| *n > 1 && state(*n) <= SEARCH_STATES_MAX;
-    let mut numbers: Vec<u32> = options.concurrency.iter().copied().filter(fits).collect();
+    let of = |kernel, n: u32| Job::of(graph, kernel, n as usize);
+    let fits = |kernel, n: u32| n > 1 && of(kernel, n).state_bytes(graph) <= SEARCH_STATES_MAX;
+    let mut numbers = options.concurrency.clone();
     numbers.sort_unstable();
     numbers.dedup();
-    let mut jobs = vec![Job::of(graph, Kernel::Bfs, 1)];
-    jobs.extend(numbers.into_iter().map(|n| Job::of(graph, Kernel::Bfs, n as usize)));
-    let passes = [Kernel::PageRank(PageRankOptions::default()), Kernel::Components];
-    jobs.extend(passes.map(|kernel| Job::of(graph, kernel, 1)));
+    let mut jobs = Vec::new();
+    for kernel in Kernel::all() {
+        let Some(spec) = kernel.spec().jobs else { continue };
+        jobs.push(of(kernel, 1));
+        let many = numbers.iter().filter(|&&n| spec.at_once.is_some() && fits(kernel, n));
+        jobs.extend(many.map(|&n| of(kernel, n)));
+    }
     Ok(jobs)
 }
 
 /// Kind and name of a job.
 fn names(job: &Job) -> (&'static str, String) {
-    match (job.kernel, job.at_once) {
-        (Kernel::Bfs, 1) => ("search", "one search at a time".to_owned()),
-        (Kernel::Bfs, n) => ("searches", format!("{n} searches at once")),
-        (Kernel::PageRank(_), _) => ("pagerank", "PageRank".to_owned()),
-        _ => ("components", "connected components".to_owned()),
+    let jobs = job.kernel.spec().jobs.expect("invariant: only kernels with jobs are studied");
+    match (job.at_once, jobs.at_once) {
+        (n @ 2.., Some((kind, words))) => (kind, format!("{n} {words}")),
+        _ => (jobs.kind, jobs.words.to_owned()),
     }
 }
 

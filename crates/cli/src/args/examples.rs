@@ -4,6 +4,7 @@
 //! - `-h` ends with the examples, `--help` and the manual pages with the exit codes too.
 
 use clap::Command;
+use littoral::graph::kernels::Kernel;
 
 /// An example's command line and what it does.
 type Example = (&'static str, &'static str);
@@ -20,23 +21,6 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("graph info", &[("littoral graph info web.lg --format json", "what the file holds")]),
     ("graph check", &[("littoral graph check web.lg", "every checksum and list")]),
     (
-        "graph bfs",
-        &[
-            ("littoral graph bfs web.lg --source 7 --output near.csv", "distances from vertex 7"),
-            (
-                "littoral graph bfs web.lg --medium flash --profile xlfdd",
-                "the same search on modelled flash",
-            ),
-        ],
-    ),
-    (
-        "graph pr",
-        &[
-            ("littoral graph pr web.lg --verify", "PageRank, checked serially"),
-            ("littoral graph pr links.csv --top 100 -o top.tsv", "the first hundred, in a file"),
-        ],
-    ),
-    (
         "graph neighbors",
         &[("littoral graph neighbors examples/packages.tsv.zst bash", "what bash depends on")],
     ),
@@ -45,7 +29,6 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[("littoral graph path examples/flights.csv Oslo Rome", "the least sum of weights")],
     ),
     ("graph degree", &[("littoral graph degree web.lg --top 20", "the hubs")]),
-    ("graph cc", &[("littoral graph cc web.lg --medium uring", "with the edges in the file")]),
     (
         "graph whatif",
         &[
@@ -192,8 +175,17 @@ fn with_help(command: Command, path: String) -> Command {
     }
 }
 
+/// The examples of every command; a kernel brings its own.
+fn all() -> Vec<(String, &'static [Example])> {
+    let verb = |k: &Kernel| (format!("graph {}", k.name()), k.spec().examples);
+    let kernels = Kernel::all();
+    let fixed = EXAMPLES.iter().map(|(path, examples)| ((*path).to_owned(), *examples));
+    fixed.chain(kernels.iter().map(verb)).collect()
+}
+
 fn examples_of(path: &str) -> Option<String> {
-    let (_, examples) = EXAMPLES.iter().find(|(p, _)| *p == path)?;
+    let all = all();
+    let (_, examples) = all.iter().find(|(p, _)| *p == path)?;
     let mut text = String::from("Examples:");
     for (line, words) in *examples {
         text.push_str(&format!("\n  {line}\n      {words}"));
@@ -227,14 +219,14 @@ mod tests {
         for path in &paths {
             assert!(examples_of(path).is_some(), "`littoral {path}` has no example");
         }
-        let unknown = EXAMPLES.iter().find(|(path, _)| !paths.iter().any(|p| p == path));
+        let unknown = all().into_iter().find(|(path, _)| !paths.contains(path));
         assert!(unknown.is_none(), "there is no command {unknown:?}");
     }
 
     #[test]
     fn every_example_parses_as_the_command_it_stands_under() {
-        for (path, examples) in EXAMPLES {
-            for (line, words) in *examples {
+        for (path, examples) in all() {
+            for (line, words) in examples {
                 let parsed = Cli::try_parse_from(line.split(' '));
                 assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
                 assert!(line.starts_with(&format!("littoral {path}")), "{line}");

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
 use littoral::base::units::{Bytes, PerSecond, Picos, Span};
+use littoral::graph::kernels::{Kernel, Spec};
 
 use super::ShownArgs;
 
@@ -17,12 +18,8 @@ pub(crate) enum GraphCommand {
     Info(FileArgs),
     /// Walk every invariant of a graph file, changing nothing
     Check(FileArgs),
-    /// Breadth-first search from a vertex
-    Bfs(BfsArgs),
-    /// PageRank
-    Pr(PrArgs),
-    /// Connected components (of a directed graph, the weak ones)
-    Cc(RunArgs),
+    #[command(flatten)]
+    Kernel(KernelArgs),
     /// List the neighbors of a vertex, with weights when the graph has them
     Neighbors(NeighborsArgs),
     /// Find the shortest path between two vertices: of least weight, or of fewest edges
@@ -131,23 +128,61 @@ pub(crate) struct FileArgs {
     pub(crate) shown: ShownArgs,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct BfsArgs {
-    /// Where the search begins: a vertex's name; without it a vertex is picked by a fixed seed
-    #[arg(long, value_name = "N|LABEL", allow_hyphen_values = true)]
+/// A kernel's verb, with what that kernel takes.
+#[derive(Debug)]
+pub(crate) struct KernelArgs {
+    pub(crate) kernel: Kernel,
+    /// Where it begins: a vertex's name.
     pub(crate) source: Option<String>,
-    #[command(flatten)]
     pub(crate) run: RunArgs,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct PrArgs {
-    /// The rank of vertices without outgoing edges: spread over all vertices, as NetworkX does, or
-    /// dropped, as the GAP suite does
-    #[arg(long, value_name = "WAY", default_value = "spread", value_parser = ["spread", "drop"])]
-    pub(crate) dangling: String,
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
+/// The verb of one kernel, made of its specification.
+fn kernel_command(spec: &'static Spec) -> Command {
+    let mut command = Command::new(spec.name).about(spec.about);
+    if spec.has_source {
+        let source = Arg::new("source").long("source").value_name("N|LABEL");
+        let help = "Where the search begins: a vertex's name; without it a vertex is picked by a \
+                    fixed seed";
+        command = command.arg(source.allow_hyphen_values(true).help(help));
+    }
+    for option in spec.options {
+        let arg = Arg::new(option.name).long(option.name).value_name(option.value_name);
+        let arg = arg.default_value(option.default).value_parser(option.values.to_vec());
+        command = command.arg(arg.help(option.help));
+    }
+    RunArgs::augment_args(command)
+}
+
+impl Subcommand for KernelArgs {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(Kernel::all().iter().map(|k| kernel_command(k.spec())))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Kernel::all().iter().any(|k| k.name() == name)
+    }
+}
+
+impl FromArgMatches for KernelArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
+        let (name, inner) = matches.subcommand().ok_or_else(missing)?;
+        let given = |option: &str| inner.get_one::<String>(option).cloned();
+        let kernel = Kernel::named(name, &given)
+            .map_err(|e| clap::Error::raw(clap::error::ErrorKind::InvalidValue, e))?;
+        let source = kernel.spec().has_source.then(|| given("source")).flatten();
+        Ok(KernelArgs { kernel, source, run: RunArgs::from_arg_matches(inner)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// The form of an answer in a file.

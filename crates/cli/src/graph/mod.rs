@@ -14,6 +14,7 @@ use littoral::graph::builder::{BuildOptions, BuildReport, Existing, Order};
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::generate::{Model, generate};
 use littoral::graph::import::import;
+use littoral::graph::kernels::Kernel;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -28,9 +29,7 @@ pub(crate) fn run(command: &GraphCommand) -> Outcome {
         GraphCommand::Gen(args) => make(args),
         GraphCommand::Info(args) => info(args),
         GraphCommand::Check(args) => check(args),
-        GraphCommand::Bfs(args) => run::bfs(args),
-        GraphCommand::Pr(args) => run::pagerank(args),
-        GraphCommand::Cc(args) => run::components(args),
+        GraphCommand::Kernel(args) => run::run(args),
         GraphCommand::Neighbors(args) => ask::neighbors(args),
         GraphCommand::Path(args) => ask::path(args),
         GraphCommand::Degree(args) => ask::degree(args),
@@ -116,7 +115,7 @@ fn built(path: &Path, report: &BuildReport) -> Value {
 fn info(args: &FileArgs) -> Outcome {
     let graph = GraphFile::open(&args.file)?;
     let info = littoral::graph::info::info(&graph);
-    let weights = info.weighted.then_some(WEIGHTS);
+    let weights = info.weighted.then(weights);
     let mut value = object("littoral.graph.info/1", &info)?;
     if let (Some(weights), Some(fields)) = (weights, value.as_object_mut()) {
         // Lines stand before tables.
@@ -143,8 +142,23 @@ fn check(args: &FileArgs) -> Outcome {
 }
 
 /// What becomes of weights, in a report on a graph that has them.
-const WEIGHTS: &str =
-    "stored with every edge; used by graph neighbors and graph path, not by bfs, pr and cc";
+fn weights() -> String {
+    let kernels = Kernel::all().into_iter();
+    let (with, without): (Vec<Kernel>, Vec<Kernel>) = kernels.partition(|k| k.spec().uses_weights);
+    let verbs: Vec<String> = with.iter().map(|k| format!("graph {}", k.name())).collect();
+    let used = [vec!["graph neighbors".to_owned(), "graph path".to_owned()], verbs].concat();
+    let unused: Vec<String> = without.iter().map(|k| k.name().to_owned()).collect();
+    format!("stored with every edge; used by {}, not by {}", listed(&used), listed(&unused))
+}
+
+/// Words with commas and an `and` between.
+fn listed(words: &[String]) -> String {
+    match words {
+        [] => "none".to_owned(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
 
 fn object(schema: &str, object: &impl Serialize) -> Result<Value, Failure> {
     let mut value = json!({ "schema": schema });

@@ -1,47 +1,30 @@
-//! `littoral graph bfs|pr|cc`: a kernel on a medium, with what was modelled beside every time.
+//! `littoral graph KERNEL`: a kernel on a medium, with what was modelled beside every time.
 
 use littoral::base::clock::WallClock;
 use littoral::base::error::Class;
 use littoral::device::profile::Profile;
 use littoral::graph::answer;
 use littoral::graph::format::file::GraphFile;
-use littoral::graph::kernels::{
-    Answer, Dangling, Kernel, Options, PageRankOptions, RunReport, Summary, Trial, run as run_on,
-};
+use littoral::graph::kernels::{FigureValue, Kernel, Options, RunReport, Trial, run as run_on};
 use littoral::graph::medium::{Medium, Store, Transfer};
 use serde_json::{Value, json};
 
 use super::open::open_with;
 use super::output::{Target, name_value, rows};
-use crate::args::{BfsArgs, PrArgs, RunArgs};
+use crate::args::{KernelArgs, RunArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
 /// How many rows of an answer are shown.
 const TOP: usize = 10;
 
-/// Breadth-first search.
-pub(super) fn bfs(args: &BfsArgs) -> Outcome {
-    run(Kernel::Bfs, args.source.as_deref(), &args.run)
-}
-
-/// PageRank.
-pub(super) fn pagerank(args: &PrArgs) -> Outcome {
-    let dangling = if args.dangling == "drop" { Dangling::Drop } else { Dangling::Spread };
-    let options = PageRankOptions { dangling, ..PageRankOptions::default() };
-    run(Kernel::PageRank(options), None, &args.run)
-}
-
-/// Connected components.
-pub(super) fn components(args: &RunArgs) -> Outcome {
-    run(Kernel::Components, None, args)
-}
-
-fn run(kernel: Kernel, source: Option<&str>, args: &RunArgs) -> Outcome {
+/// Runs the kernel that the verb names.
+pub(super) fn run(verb: &KernelArgs) -> Outcome {
+    let (kernel, args) = (verb.kernel, &verb.run);
     let medium = medium(args)?;
     let target = Target::open(&args.output)?;
     let graph = open_with(&args.file, &args.reading)?;
-    let options = options(&graph, source, args)?;
+    let options = options(&graph, verb.source.as_deref(), args)?;
     let store = Store::open(&graph, medium)?;
     let (report, answer) = run_on(&graph, &store, kernel, &options, &WallClock::new())?;
     let mut value = result(args, &graph, kernel, &report)?;
@@ -56,10 +39,7 @@ fn run(kernel: Kernel, source: Option<&str>, args: &RunArgs) -> Outcome {
         }
     }
     let top = args.top.unwrap_or(TOP);
-    let shown = match &answer {
-        Answer::Components(labels) => answer::largest_components(&graph, labels, top)?,
-        _ => answer::of_kernel(&graph, &answer, Some(top))?,
-    };
+    let shown = answer::shown(&graph, &answer, top)?;
     value["top"] = rows(&shown, graph.names()?, args.shown.format).into();
     out::show(args.shown.format, &value)
 }
@@ -107,20 +87,17 @@ fn result(
     let has_ring = report.contexts > 0;
     let source = |v| name_value(names, v, args.shown.format);
     let trials: Vec<Value> = report.trials.iter().map(|t| trial(t, t.source.map(source))).collect();
-    let dangling = match kernel {
-        Kernel::PageRank(options) if options.dangling == Dangling::Drop => Some("drop"),
-        Kernel::PageRank(_) => Some("spread"),
-        _ => None,
-    };
-    let weights = graph.outgoing().weights().map(|_| "stored, not used");
-    Ok(json!({
+    let unused = !kernel.spec().uses_weights && graph.outgoing().weights().is_some();
+    let mut value = json!({
         "schema": "littoral.graph.run/2",
         "file": args.file.display().to_string(),
         "kernel": report.kernel,
-        "dangling": dangling,
+    });
+    set_options(&mut value, kernel);
+    let rest = json!({
         "vertices_count": graph.vertices(),
         "edges_count": graph.header().edges(),
-        "weights": weights,
+        "weights": unused.then_some("stored, not used"),
         "medium": report.medium,
         "conditions": report.wording,
         "clock": report.clock,
@@ -132,26 +109,37 @@ fn result(
         "verified": report.verified,
         "time_ns_min": report.time_ns_min(),
         "trials": trials,
-    }))
+    });
+    extend(&mut value, rest);
+    Ok(value)
+}
+
+/// The options of every kernel, null where this one has none of that name.
+fn set_options(value: &mut Value, kernel: Kernel) {
+    let own: Vec<_> = kernel.spec().options.iter().zip(kernel.values()).collect();
+    for option in Kernel::all().iter().flat_map(|k| k.spec().options) {
+        let set = own.iter().find(|(o, _)| o.name == option.name);
+        value[option.name] = set.map(|(_, value)| *value).into();
+    }
+}
+
+fn extend(value: &mut Value, with: Value) {
+    if let (Value::Object(into), Value::Object(fields)) = (value, with) {
+        into.extend(fields);
+    }
 }
 
 fn trial(trial: &Trial, source: Option<Value>) -> Value {
-    let mut row = match trial.summary {
-        Summary::Bfs(s) => json!({
-            "source": source,
-            "reached_count": s.reached_count,
-            "levels_count": s.levels_count,
-        }),
-        Summary::PageRank(s) => json!({
-            "iterations_count": s.iterations_count,
-            "change": s.error,
-        }),
-        Summary::Components(s) => json!({
-            "components_count": s.components_count,
-            "largest_count": s.largest_count,
-        }),
-        _ => json!({}),
-    };
+    let mut row = json!({});
+    if let Some(source) = source {
+        row["source"] = source;
+    }
+    for figure in trial.summary.figures() {
+        row[figure.name] = match figure.value {
+            FigureValue::Count(count) => count.into(),
+            FigureValue::Real(real) => real.into(),
+        };
+    }
     row["time_ns"] = trial.time_ns.into();
     row["reads_count"] = trial.traffic.reads_count.into();
     row["read_bytes"] = trial.traffic.read_bytes.into();

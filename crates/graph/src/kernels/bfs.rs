@@ -22,6 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
+use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::{Bitmap, words_u32};
 use super::team::{Cursor, Member, Share, Stepped};
 use crate::edges::raw::{Probe, prefetch, probe};
@@ -29,9 +30,10 @@ use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict, reads_of, wit
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
+use crate::table::{ByName, Table, counts, vertices};
 
 mod many;
-pub(crate) use many::run_together;
+mod verify;
 
 /// Top-down turns into bottom-up when the frontier has more than this share of the arcs left.
 pub(crate) const ALPHA: u64 = 15;
@@ -104,9 +106,41 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<'g> Bfs<'g> {
-    /// State for searches in `graph` by `members` threads.
-    pub(crate) fn new(graph: &'g GraphFile, members: usize) -> Self {
+/// What other code says about breadth-first search.
+const SPEC: Spec = Spec {
+    name: "bfs",
+    about: "Breadth-first search from a vertex",
+    has_source: true,
+    uses_weights: false,
+    options: &[],
+    state_bytes_per_vertex: 14,
+    jobs: Some(Jobs {
+        kind: "search",
+        words: "one search at a time",
+        at_once: Some(("searches", "searches at once")),
+    }),
+    examples: &[
+        ("littoral graph bfs web.lg --source 7 --output near.csv", "distances from vertex 7"),
+        (
+            "littoral graph bfs web.lg --medium flash --profile xlfdd",
+            "the same search on modelled flash",
+        ),
+    ],
+};
+
+impl<'g> Algorithm<'g> for Bfs<'g> {
+    type Options = ();
+    /// The parent of each vertex, [`UNREACHED`] without one; the source's parent is itself.
+    type Answer = Vec<u32>;
+    type Summary = BfsSummary;
+
+    const SPEC: Spec = SPEC;
+
+    fn options(_given: Given<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn new(graph: &'g GraphFile, (): (), members: usize) -> Self {
         let n = graph.vertices() as usize;
         let bitmap = || Bitmap::new(n);
         let unreachable = bitmap();
@@ -130,31 +164,7 @@ impl<'g> Bfs<'g> {
         }
     }
 
-    /// The parent of each vertex, [`UNREACHED`] without one; the source's parent is itself.
-    pub(crate) fn parents(&self) -> Vec<u32> {
-        let n = self.graph.vertices() as usize;
-        self.parent[..n].iter().map(|p| p.load(Relaxed)).collect()
-    }
-
-    /// Bytes of state.
-    pub(crate) fn bytes(&self) -> u64 {
-        let bitmaps = 6 * self.visited.words().len() * 8;
-        let queues = (1 + self.members) * self.graph.vertices() as usize * 4;
-        (self.parent.len() * 4 + bitmaps + queues) as u64
-    }
-
-    /// What the latest search found.
-    pub(crate) fn summary(&self) -> BfsSummary {
-        lock(&self.plan).summary
-    }
-
-    /// Searches from `source`; every member calls this.
-    pub(crate) fn run<const SHARED: bool, E: Edges>(
-        &self,
-        me: Member<'_>,
-        edges: &E,
-        source: u32,
-    ) -> Stepped {
+    fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E, source: u32) -> Stepped {
         me.each(|| {
             self.clear(me.id());
         })?;
@@ -174,6 +184,81 @@ impl<'g> Bfs<'g> {
         }
     }
 
+    fn run_together<E: Edges>(
+        searches: &[Self],
+        me: Member<'_>,
+        edges: &E,
+        sources: &[u32],
+    ) -> Stepped {
+        many::run_together(searches, me, edges, sources)
+    }
+
+    fn bytes(&self) -> u64 {
+        let bitmaps = 6 * self.visited.words().len() * 8;
+        let queues = (1 + self.members) * self.graph.vertices() as usize * 4;
+        (self.parent.len() * 4 + bitmaps + queues) as u64
+    }
+
+    fn summary(&self) -> BfsSummary {
+        lock(&self.plan).summary
+    }
+
+    fn answer(&self) -> Vec<u32> {
+        let n = self.graph.vertices() as usize;
+        self.parent[..n].iter().map(|p| p.load(Relaxed)).collect()
+    }
+
+    fn figures(summary: &BfsSummary) -> Vec<Figure> {
+        vec![
+            Figure::count("reached_count", summary.reached_count),
+            Figure::count("levels_count", summary.levels_count),
+        ]
+    }
+
+    fn verify(graph: &GraphFile, (): (), source: u32, parents: &Vec<u32>) -> Result<()> {
+        verify::bfs(graph, source, parents)
+    }
+
+    fn rows(order: &ByName<'_>, parents: &Vec<u32>, top: usize) -> Table {
+        rows(order, parents, top)
+    }
+}
+
+/// How many steps each vertex is from the source, by following parents; [`UNREACHED`] without one.
+fn levels(parents: &[u32]) -> Vec<u32> {
+    let mut level = vec![UNREACHED; parents.len()];
+    let mut way = Vec::new();
+    for v in (0u32..).take(parents.len()) {
+        let mut at = v;
+        while level[at as usize] == UNREACHED && parents[at as usize] != UNREACHED {
+            let parent = parents[at as usize];
+            if parent == at {
+                level[at as usize] = 0;
+                break;
+            }
+            way.push(at);
+            at = parent;
+        }
+        let mut depth = level[at as usize];
+        while let Some(below) = way.pop() {
+            depth += 1;
+            level[below as usize] = depth;
+        }
+    }
+    level
+}
+
+fn rows(by_name: &ByName<'_>, parents: &[u32], top: usize) -> Table {
+    let level = levels(parents);
+    let deepest = level.iter().filter(|&&l| l != UNREACHED).max();
+    let mut rows = by_name.by_key(&level, deepest.map_or(0, |&d| d as usize + 1));
+    rows.truncate(top);
+    let depth = counts("level", rows.iter().map(|&v| level[v as usize].into()));
+    let parent = rows.iter().map(|&v| parents[v as usize]).collect();
+    Table::new(vec![vertices("vertex", rows), depth, vertices("parent", parent)])
+}
+
+impl Bfs<'_> {
     fn step(&self) -> Step {
         match self.step.load(Relaxed) {
             0 => Step::Down,

@@ -10,10 +10,8 @@
 
 use littoral_base::clock::Clock;
 
-use super::bfs::{Bfs, run_together};
-use super::run::{
-    Kernel, Options, RunReport, State, Summary, Trial, check, checked_sources, wording,
-};
+use super::registry::{Kernel, State, check};
+use super::run::{Options, RunReport, Trial, checked_sources, wording};
 use super::team::{Member, Team};
 use crate::edges::Edges;
 use crate::edges::phase::Phase;
@@ -61,9 +59,9 @@ pub fn compare(
     if options.threads != 1 {
         return Err(Error::new(Kind::Argument, "stores are compared with one thread each"));
     }
-    let one = State::new(graph, kernel, 1);
-    let more = if kernel == Kernel::Bfs { searches_max.saturating_sub(1) } else { 0 };
-    let many = if more > 0 { (0..=more).map(|_| Bfs::new(graph, 1)).collect() } else { Vec::new() };
+    let one = State::new(graph, kernel, 1, 1);
+    let has_many = kernel.spec().has_source && searches_max > 1;
+    let many = has_many.then(|| State::new(graph, kernel, 1, searches_max));
     let state = CompareState { one, many };
     let turn = Turn { graph, stores, kernel, options, clock, state: &state };
     turn.open(&Ready::None, 0, body)?;
@@ -114,7 +112,7 @@ pub fn run_in_turn(
 /// State of one search or kernel, and of many searches.
 struct CompareState<'g> {
     one: State<'g>,
-    many: Vec<Bfs<'g>>,
+    many: Option<State<'g>>,
 }
 
 /// What a comparison needs at every depth of opened stores.
@@ -183,9 +181,11 @@ impl Turn<'_> {
         edges.record(ask.record);
         let before = edges.traffic();
         let start = self.clock.now();
-        let _ = match ask.sources {
-            [] | [_] => self.state.one.run(me, edges, first),
-            many => run_together(&self.state.many, me, edges, many),
+        let many = self.state.many.as_ref().filter(|_| ask.sources.len() > 1);
+        assert!(many.is_some() || ask.sources.len() <= 1, "a state per search");
+        let _ = match many {
+            None => self.state.one.run(me, edges, first),
+            Some(states) => states.run_together(me, edges, ask.sources),
         };
         let time_ns = self.clock.now().saturating_sub(start).as_nanos();
         team.into_result()?;
@@ -193,22 +193,21 @@ impl Turn<'_> {
         if self.options.verify {
             self.verify(ask.sources)?;
         }
-        let source = (self.kernel == Kernel::Bfs).then_some(first);
-        let summary = match self.state.many.first() {
-            Some(search) if ask.sources.len() > 1 => Summary::Bfs(search.summary()),
-            _ => self.state.one.summary(),
-        };
+        let source = self.kernel.spec().has_source.then_some(first);
+        let summary = many.unwrap_or(&self.state.one).summary();
         let trial = Trial { source, time_ns, traffic, summary };
         Ok(Compared { trial, phases: edges.phases() })
     }
 
     fn verify(self, sources: &[u32]) -> Result<()> {
-        if let [] | [_] = sources {
-            let source = sources.first().copied().unwrap_or(0);
-            return check(self.graph, self.kernel, source, &self.state.one.answer());
-        }
-        for (search, &source) in self.state.many.iter().zip(sources) {
-            check(self.graph, self.kernel, source, &super::Answer::Bfs(search.parents()))?;
+        let single = [sources.first().copied().unwrap_or(0)];
+        let many = self.state.many.as_ref().filter(|_| sources.len() > 1);
+        let (states, sources) = match many {
+            None => (&self.state.one, &single[..]),
+            Some(states) => (states, sources),
+        };
+        for (number, &source) in sources.iter().enumerate() {
+            check(self.graph, self.kernel, source, &states.answer(number))?;
         }
         Ok(())
     }

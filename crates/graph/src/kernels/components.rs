@@ -21,12 +21,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use littoral_base::rng::{Rng, seeded};
 use rustc_hash::FxHashMap;
 
+use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::words_u32;
 use super::team::{Cursor, Member, Share, Stepped};
 use crate::edges::raw::prefetch;
 use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
+use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
+use crate::table::{ByName, Table, counts, vertices};
+
+mod verify;
 
 /// Vertices looked at to find the largest component.
 const SAMPLES: u32 = 1024;
@@ -57,9 +62,31 @@ pub struct ComponentsSummary {
     pub largest_count: u64,
 }
 
-impl<'g> Components<'g> {
-    /// State for searches in `graph` by `members` threads.
-    pub(crate) fn new(graph: &'g GraphFile, members: usize) -> Self {
+/// What other code says about components.
+const SPEC: Spec = Spec {
+    name: "cc",
+    about: "Connected components (of a directed graph, the weak ones)",
+    has_source: false,
+    uses_weights: false,
+    options: &[],
+    state_bytes_per_vertex: 4,
+    jobs: Some(Jobs { kind: "components", words: "connected components", at_once: None }),
+    examples: &[("littoral graph cc web.lg --medium uring", "with the edges in the file")],
+};
+
+impl<'g> Algorithm<'g> for Components<'g> {
+    type Options = ();
+    /// For each vertex the smallest id of its component.
+    type Answer = Vec<u32>;
+    type Summary = ComponentsSummary;
+
+    const SPEC: Spec = SPEC;
+
+    fn options(_given: Given<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn new(graph: &'g GraphFile, (): (), members: usize) -> Self {
         let n = graph.vertices() as usize;
         Components {
             graph,
@@ -72,32 +99,7 @@ impl<'g> Components<'g> {
         }
     }
 
-    /// For each vertex the smallest id of its component.
-    pub(crate) fn labels(&self) -> Vec<u32> {
-        self.label[..self.n()].iter().map(|l| l.load(Relaxed)).collect()
-    }
-
-    /// Bytes of state.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.label.len() as u64 * 4
-    }
-
-    /// Counts components of the latest search.
-    pub(crate) fn summary(&self) -> ComponentsSummary {
-        let mut size = vec![0u32; self.n()];
-        self.label[..self.n()].iter().for_each(|l| size[l.load(Relaxed) as usize] += 1);
-        ComponentsSummary {
-            components_count: size.iter().filter(|&&s| s > 0).count() as u64,
-            largest_count: size.iter().copied().max().unwrap_or(0).into(),
-        }
-    }
-
-    fn n(&self) -> usize {
-        self.graph.vertices() as usize
-    }
-
-    /// Finds components; every member calls this.
-    pub(crate) fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Stepped {
+    fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E, _: u32) -> Stepped {
         let span = edges.span_vertices();
         me.each(|| {
             self.own(me).for_each(|v| self.label[v].store(v as u32, Relaxed));
@@ -123,6 +125,73 @@ impl<'g> Components<'g> {
             k += 1;
         }
         self.rest::<SHARED, E>(me, edges)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.label.len() as u64 * 4
+    }
+
+    fn summary(&self) -> ComponentsSummary {
+        let mut size = vec![0u32; self.n()];
+        self.label[..self.n()].iter().for_each(|l| size[l.load(Relaxed) as usize] += 1);
+        ComponentsSummary {
+            components_count: size.iter().filter(|&&s| s > 0).count() as u64,
+            largest_count: size.iter().copied().max().unwrap_or(0).into(),
+        }
+    }
+
+    fn answer(&self) -> Vec<u32> {
+        self.label[..self.n()].iter().map(|l| l.load(Relaxed)).collect()
+    }
+
+    fn figures(summary: &ComponentsSummary) -> Vec<Figure> {
+        vec![
+            Figure::count("components_count", summary.components_count),
+            Figure::count("largest_count", summary.largest_count),
+        ]
+    }
+
+    fn verify(graph: &GraphFile, (): (), _source: u32, labels: &Vec<u32>) -> Result<()> {
+        verify::components(graph, labels)
+    }
+
+    fn rows(order: &ByName<'_>, labels: &Vec<u32>, top: usize) -> Table {
+        tables(order, labels, top).0
+    }
+
+    fn shown(order: &ByName<'_>, labels: &Vec<u32>, top: usize) -> Table {
+        tables(order, labels, top).1
+    }
+}
+
+/// The vertices of the `top` largest components, and those components with their sizes.
+fn tables(by_name: &ByName<'_>, labels: &[u32], top: usize) -> (Table, Table) {
+    let mut size = vec![0u32; labels.len()];
+    labels.iter().for_each(|&l| size[l as usize] += 1);
+    let mut roots: Vec<u32> = (0u32..).take(size.len()).filter(|&l| size[l as usize] > 0).collect();
+    let place = |v: u32| by_name.place[v as usize];
+    roots.sort_unstable_by(|&a, &b| {
+        size[b as usize].cmp(&size[a as usize]).then_with(|| place(a).cmp(&place(b)))
+    });
+    roots.truncate(top);
+    let mut key = vec![u32::MAX; labels.len()];
+    (0u32..).zip(&roots).for_each(|(i, &root)| key[root as usize] = i);
+    let key: Vec<u32> = labels.iter().map(|&l| key[l as usize]).collect();
+    let rows = by_name.by_key(&key, roots.len());
+    let component: Vec<u32> = rows.iter().map(|&v| labels[v as usize]).collect();
+    let sizes = |of: &[u32]| {
+        counts("size", of.iter().map(|&l| size[l as usize].into()).collect::<Vec<_>>())
+    };
+    let size_column = sizes(&component);
+    let whole =
+        Table::new(vec![vertices("vertex", rows), vertices("component", component), size_column]);
+    let size_column = sizes(&roots);
+    (whole, Table::new(vec![vertices("component", roots), size_column]))
+}
+
+impl Components<'_> {
+    fn n(&self) -> usize {
+        self.graph.vertices() as usize
     }
 
     /// Links whoever is not in the giant component along whole lists.

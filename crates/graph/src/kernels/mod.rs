@@ -1,26 +1,32 @@
 //! BFS, PageRank and components: vertex state in DRAM, edges on any medium (paper 003).
 //!
 //! - [`run`]: threads, trials, times, verification; the way in.
-//! - One algorithm each (`bfs`, `pagerank`, `components`), generic over how edges are read
-//!   (`edges`): from memory as slices (`resident`) or through a ring over a device (`ringed`).
-//! - `team` keeps threads in step; `bits` and `raw` are what hot loops are made of.
+//! - `algorithm`: what a kernel is; `registry`: the kernels there are, one line each.
+//! - One module each (`bfs`, `pagerank`, `components`) with state, loops, options, verifier and
+//!   table, generic over how edges are read (`crate::edges`): from memory as slices or through a
+//!   ring over a device.
+//! - `team` keeps threads in step; `bits` are sets of vertices.
 //!
 //! Deviations from the paper: its BFS is top-down only; ours turns round (Beamer). Its SSSP and BC
 //! are not here. Switch rules and what was measured: `docs/design/graph-kernels.md`.
 
+mod algorithm;
 mod bfs;
 mod bits;
 mod compare;
 mod components;
 mod pagerank;
+mod registry;
 mod run;
 mod team;
 
 pub use crate::edges::Traffic;
 pub use crate::edges::hint::Hint;
 pub use crate::edges::phase::{Chain, Phase};
+pub use algorithm::{Figure, FigureValue, Given, Jobs, OptionSpec, Spec};
 pub use bfs::{BfsSummary, UNREACHED};
 pub use compare::{Ask, Compared, Run, compare, run_in_turn};
 pub use components::ComponentsSummary;
 pub use pagerank::{DAMPING, Dangling, PageRankOptions, PageRankSummary};
-pub use run::{Answer, Kernel, Options, RunReport, Summary, Trial, check, pick_sources, run};
+pub use registry::{Answer, Kernel, Summary, check};
+pub use run::{Options, RunReport, Trial, pick_sources, run};

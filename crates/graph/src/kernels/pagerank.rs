@@ -19,13 +19,17 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use super::algorithm::{Algorithm, Figure, Given, Jobs, OptionSpec, Spec};
 use super::bits::words_u32;
 use super::team::{Cursor, Member, Share, Stepped};
 use crate::edges::{Edges, PageWork, Place, Verdict};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::format::Direction;
 use crate::format::file::GraphFile;
 use crate::format::page::PageView;
+use crate::table::{ByName, Cells, Column, Table, first, vertices};
+
+mod verify;
 
 /// The share of rank that follows arcs.
 pub const DAMPING: f32 = 0.85;
@@ -40,6 +44,30 @@ pub enum Dangling {
     Drop,
     /// It is spread over all vertices.
     Spread,
+}
+
+impl Dangling {
+    const ALL: [Dangling; 2] = [Dangling::Drop, Dangling::Spread];
+
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Dangling::Drop => "drop",
+            Dangling::Spread => "spread",
+        }
+    }
+
+    /// The way of that name.
+    ///
+    /// # Errors
+    /// `Kind::Argument`, naming the legal ones.
+    pub fn named(name: &str) -> Result<Dangling> {
+        let way = Dangling::ALL.into_iter().find(|way| way.name() == name);
+        way.ok_or_else(|| {
+            let legal = Dangling::ALL.map(Dangling::name).join(" or ");
+            Error::new(Kind::Argument, format!("--dangling {name}: it is {legal}"))
+        })
+    }
 }
 
 /// When to stop, and how dangling rank is treated.
@@ -127,9 +155,49 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<'g> PageRank<'g> {
-    /// State for computations on `graph` by `members` threads.
-    pub(crate) fn new(graph: &'g GraphFile, options: PageRankOptions, members: usize) -> Self {
+/// What other code says about PageRank.
+const SPEC: Spec = Spec {
+    name: "pr",
+    about: "PageRank",
+    has_source: false,
+    uses_weights: false,
+    options: &[OptionSpec {
+        name: "dangling",
+        value_name: "WAY",
+        help: "The rank of vertices without outgoing edges: spread over all vertices, as NetworkX \
+               does, or dropped, as the GAP suite does",
+        default: Dangling::Spread.name(),
+        values: &[Dangling::Spread.name(), Dangling::Drop.name()],
+    }],
+    state_bytes_per_vertex: 12,
+    jobs: Some(Jobs { kind: "pagerank", words: "PageRank", at_once: None }),
+    examples: &[
+        ("littoral graph pr web.lg --verify", "PageRank, checked serially"),
+        ("littoral graph pr links.csv --top 100 -o top.tsv", "the first hundred, in a file"),
+    ],
+};
+
+impl<'g> Algorithm<'g> for PageRank<'g> {
+    type Options = PageRankOptions;
+    /// The rank of each vertex.
+    type Answer = Vec<f32>;
+    type Summary = PageRankSummary;
+
+    const SPEC: Spec = SPEC;
+
+    fn options(given: Given<'_>) -> Result<PageRankOptions> {
+        let dangling = match given("dangling") {
+            None => Dangling::default(),
+            Some(name) => Dangling::named(&name)?,
+        };
+        Ok(PageRankOptions { dangling, ..PageRankOptions::default() })
+    }
+
+    fn values(options: PageRankOptions) -> Vec<&'static str> {
+        vec![options.dangling.name()]
+    }
+
+    fn new(graph: &'g GraphFile, options: PageRankOptions, members: usize) -> Self {
         let n = graph.vertices();
         let incoming = graph.incoming();
         let piece = graph.layout().piece_words() as u32;
@@ -153,24 +221,7 @@ impl<'g> PageRank<'g> {
         }
     }
 
-    /// The rank of each vertex.
-    pub(crate) fn ranks(&self) -> Vec<f32> {
-        self.rank.iter().map(load).collect()
-    }
-
-    /// Bytes of state.
-    pub(crate) fn bytes(&self) -> u64 {
-        let long = self.long.len() * (4 + self.members * size_of::<Partial>());
-        ((self.rank.len() + self.share.len() + self.unnamed.len()) * 4 + long) as u64
-    }
-
-    /// How the latest computation ended.
-    pub(crate) fn summary(&self) -> PageRankSummary {
-        *lock(&self.summary)
-    }
-
-    /// Computes ranks; every member calls this.
-    pub(crate) fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Stepped {
+    fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E, _: u32) -> Stepped {
         me.lead(|| {
             *lock(&self.summary) = PageRankSummary::default();
             self.ended.store(self.options.iterations_max == 0, Relaxed);
@@ -195,6 +246,53 @@ impl<'g> PageRank<'g> {
         Ok(())
     }
 
+    fn bytes(&self) -> u64 {
+        let long = self.long.len() * (4 + self.members * size_of::<Partial>());
+        ((self.rank.len() + self.share.len() + self.unnamed.len()) * 4 + long) as u64
+    }
+
+    fn summary(&self) -> PageRankSummary {
+        *lock(&self.summary)
+    }
+
+    fn answer(&self) -> Vec<f32> {
+        self.rank.iter().map(load).collect()
+    }
+
+    fn figures(summary: &PageRankSummary) -> Vec<Figure> {
+        vec![
+            Figure::count("iterations_count", summary.iterations_count),
+            Figure::real("change", summary.error),
+        ]
+    }
+
+    fn verify(
+        graph: &GraphFile,
+        options: PageRankOptions,
+        _source: u32,
+        ranks: &Vec<f32>,
+    ) -> Result<()> {
+        verify::pagerank(graph, ranks, &options)
+    }
+
+    fn rows(order: &ByName<'_>, ranks: &Vec<f32>, top: usize) -> Table {
+        rows(order, ranks, top)
+    }
+}
+
+fn rows(by_name: &ByName<'_>, ranks: &[f32], top: usize) -> Table {
+    let place = |v: &u32| by_name.place[*v as usize];
+    let order = |a: &u32, b: &u32| {
+        let (high, low) = (ranks[*b as usize], ranks[*a as usize]);
+        high.total_cmp(&low).then_with(|| place(a).cmp(&place(b)))
+    };
+    let rows = first(ranks.len(), top, order);
+    let rank = rows.iter().map(|&v| ranks[v as usize]).collect();
+    let rank = Column { name: "rank", cells: Cells::Singles(rank) };
+    Table::new(vec![vertices("vertex", rows), rank])
+}
+
+impl PageRank<'_> {
     fn own(&self, me: Member<'_>, len: usize) -> std::ops::Range<usize> {
         let share = len.div_ceil(self.members);
         (share * me.id()).min(len)..(share * (me.id() + 1)).min(len)

@@ -18,38 +18,12 @@ use littoral_base::clock::{Clock, ClockKind};
 use littoral_base::rng::{Rng, seeded};
 use littoral_runtime::{Pinning, run_on_cores};
 
-use super::bfs::{Bfs, BfsSummary};
-use super::components::{Components, ComponentsSummary};
-use super::pagerank::{PageRank, PageRankOptions, PageRankSummary};
+use super::registry::{Answer, Kernel, State, Summary, check};
 use super::team::{Member, Stepped, Team};
 use crate::edges::{Edges, Traffic};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::medium::{Medium, Store, Visit};
-use crate::verify;
-
-/// What to compute.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Kernel {
-    /// Breadth-first search from a source.
-    Bfs,
-    /// PageRank.
-    PageRank(PageRankOptions),
-    /// (Weakly) connected components.
-    Components,
-}
-
-impl Kernel {
-    /// The kernel's name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kernel::Bfs => "bfs",
-            Kernel::PageRank(_) => "pr",
-            Kernel::Components => "cc",
-        }
-    }
-}
 
 /// How to run it.
 #[derive(Clone, Debug)]
@@ -79,30 +53,6 @@ impl Default for Options {
             verify: false,
         }
     }
-}
-
-/// What a run found.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Answer {
-    /// A parent for each vertex, [`super::UNREACHED`] without one.
-    Bfs(Vec<u32>),
-    /// A rank for each vertex.
-    PageRank(Vec<f32>),
-    /// For each vertex the smallest id of its component.
-    Components(Vec<u32>),
-}
-
-/// A run in figures.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Summary {
-    /// Of a breadth-first search.
-    Bfs(BfsSummary),
-    /// Of PageRank.
-    PageRank(PageRankSummary),
-    /// Of components.
-    Components(ComponentsSummary),
 }
 
 /// One trial.
@@ -168,73 +118,6 @@ pub fn pick_sources(graph: &GraphFile, count: usize, seed: u64) -> Vec<u32> {
     (0..count).map_while(|_| pick()).collect()
 }
 
-/// The state of whichever kernel runs.
-pub(super) enum State<'g> {
-    Bfs(Bfs<'g>),
-    PageRank(PageRank<'g>),
-    Components(Components<'g>),
-}
-
-impl<'g> State<'g> {
-    pub(super) fn new(graph: &'g GraphFile, kernel: Kernel, members: usize) -> Self {
-        match kernel {
-            Kernel::Bfs => State::Bfs(Bfs::new(graph, members)),
-            Kernel::PageRank(options) => State::PageRank(PageRank::new(graph, options, members)),
-            Kernel::Components => State::Components(Components::new(graph, members)),
-        }
-    }
-
-    pub(super) fn run<E: Edges>(&self, me: Member<'_>, edges: &E, source: u32) -> Stepped {
-        match (self, me.is_alone()) {
-            (State::Bfs(s), true) => s.run::<false, E>(me, edges, source),
-            (State::Bfs(s), false) => s.run::<true, E>(me, edges, source),
-            (State::PageRank(s), true) => s.run::<false, E>(me, edges),
-            (State::PageRank(s), false) => s.run::<true, E>(me, edges),
-            (State::Components(s), true) => s.run::<false, E>(me, edges),
-            (State::Components(s), false) => s.run::<true, E>(me, edges),
-        }
-    }
-
-    pub(super) fn summary(&self) -> Summary {
-        match self {
-            State::Bfs(s) => Summary::Bfs(s.summary()),
-            State::PageRank(s) => Summary::PageRank(s.summary()),
-            State::Components(s) => Summary::Components(s.summary()),
-        }
-    }
-
-    pub(super) fn answer(&self) -> Answer {
-        match self {
-            State::Bfs(s) => Answer::Bfs(s.parents()),
-            State::PageRank(s) => Answer::PageRank(s.ranks()),
-            State::Components(s) => Answer::Components(s.labels()),
-        }
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            State::Bfs(s) => s.bytes(),
-            State::PageRank(s) => s.bytes(),
-            State::Components(s) => s.bytes(),
-        }
-    }
-}
-
-/// Checks an answer by an independent method.
-///
-/// # Errors
-/// `Kind::Refuted`, saying where; `Kind::Io`, `Kind::Corrupt`.
-pub fn check(graph: &GraphFile, kernel: Kernel, source: u32, answer: &Answer) -> Result<()> {
-    match (answer, kernel) {
-        (Answer::Bfs(parents), _) => verify::bfs(graph, source, parents),
-        (Answer::PageRank(ranks), Kernel::PageRank(options)) => {
-            verify::pagerank(graph, ranks, &options)
-        }
-        (Answer::PageRank(ranks), _) => verify::pagerank(graph, ranks, &PageRankOptions::default()),
-        (Answer::Components(labels), _) => verify::components(graph, labels),
-    }
-}
-
 /// Runs `kernel` on the edges in `store`; the answer is the last trial's.
 ///
 /// ```
@@ -269,7 +152,7 @@ pub fn run(
     let sources = checked_sources(graph, kernel, options)?;
     let threads = NonZeroUsize::new(options.threads)
         .ok_or_else(|| Error::new(Kind::Argument, "threads must be at least 1"))?;
-    let state = State::new(graph, kernel, options.threads);
+    let state = State::new(graph, kernel, options.threads, 1);
     let team = Team::new(options.threads);
     let shared = Shared {
         graph,
@@ -303,7 +186,7 @@ pub fn run(
         verified: options.verify,
         state_bytes: state.bytes() + graph.resident_bytes(),
     };
-    Ok((report, state.answer()))
+    Ok((report, state.answer(0)))
 }
 
 pub(super) fn checked_sources(
@@ -315,7 +198,7 @@ pub(super) fn checked_sources(
     if options.trials == 0 {
         return Err(Error::new(Kind::Argument, "trials must be at least 1"));
     }
-    if kernel != Kernel::Bfs {
+    if !kernel.spec().has_source {
         return Ok(Vec::new());
     }
     let mut sources = options.sources.clone();
@@ -399,7 +282,7 @@ impl Part<'_> {
             let time_ns = time.as_nanos();
             lock(&shared.trials).push(Trial { source, time_ns, traffic, summary });
             if shared.options.verify {
-                let answer = shared.state.answer();
+                let answer = shared.state.answer(0);
                 check(shared.graph, shared.kernel, source.unwrap_or(0), &answer)?;
             }
             Ok(())

@@ -142,10 +142,8 @@ fn in_turn(
     kernel: Kernel,
     rounds: usize,
 ) -> Result<Vec<KernelTime>> {
-    let sources = match kernel {
-        Kernel::Bfs => pick_sources(graph, SOURCES, SOURCE_SEED),
-        _ => Vec::new(),
-    };
+    let count = if kernel.spec().has_source { SOURCES } else { 0 };
+    let sources = pick_sources(graph, count, SOURCE_SEED);
     let each = sources.len().max(1);
     let options = Options { trials: rounds * each, sources, ..Options::default() };
     let reports = run_on_cores(NonZeroUsize::MIN, Pinning::Pinned, |_| {

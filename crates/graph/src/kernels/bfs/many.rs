@@ -19,7 +19,7 @@ use crate::format::Direction;
 use crate::kernels::team::{Member, Share, Stepped};
 
 /// Searches from `sources`, one in each of as many states; for a team of one.
-pub(crate) fn run_together<E: Edges>(
+pub(super) fn run_together<E: Edges>(
     searches: &[Bfs<'_>],
     me: Member<'_>,
     edges: &E,

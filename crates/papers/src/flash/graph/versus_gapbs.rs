@@ -106,7 +106,7 @@ fn least(a: VersusGapbs, b: VersusGapbs) -> VersusGapbs {
 
 /// The sources [`in_turn`] uses, by the name GAPBS knows and by internal id.
 fn sources(graph: &GraphFile, kernel: Kernel) -> Result<Vec<(u64, u64)>> {
-    if kernel != Kernel::Bfs {
+    if !kernel.spec().has_source {
         return Ok(vec![(0, 0)]);
     }
     let names = graph.names().map_err(failed)?;
@@ -139,13 +139,12 @@ fn trial_ns(program: &Path, graph: &Path, kernel: Kernel, source: u64) -> Result
     let mut command = Command::new("taskset");
     command.args(["-c", &pinned_to()?]).arg(program).arg("-f").arg(graph);
     command.args(["-n", &TRIALS_PER_PROCESS.to_string()]).env("OMP_NUM_THREADS", "1");
-    match kernel {
-        Kernel::Bfs => command.args(["-r", &source.to_string()]),
-        Kernel::PageRank(o) => {
-            command.args(["-i", &o.iterations_max.to_string(), "-t", &o.tolerance.to_string()])
-        }
-        _ => &mut command,
-    };
+    if kernel.spec().has_source {
+        command.args(["-r", &source.to_string()]);
+    }
+    if let Kernel::PageRank(o) = kernel {
+        command.args(["-i", &o.iterations_max.to_string(), "-t", &o.tolerance.to_string()]);
+    }
     let output = command.output().map_err(|e| {
         Error::with_source(Kind::Environment, format!("running {}", program.display()), e)
     })?;

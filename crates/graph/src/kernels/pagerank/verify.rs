@@ -1,16 +1,16 @@
 //! PageRank, checked: a textbook iteration must leave the ranks almost as they are.
 
-use super::{Adjacency, check_length, refuted};
+use super::{Dangling, PageRankOptions};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
-use crate::kernels::{Dangling, PageRankOptions};
+use crate::verify::{Adjacency, check_length, refuted};
 
 /// The sum over all vertices of |what one textbook iteration makes of `ranks` - `ranks`|.
 ///
 /// # Errors
 /// `Kind::Refuted` when the number of ranks is wrong; `Kind::Io`, `Kind::Corrupt`.
-pub fn residual(graph: &GraphFile, ranks: &[f32], dangling: Dangling) -> Result<f64> {
+fn residual(graph: &GraphFile, ranks: &[f32], dangling: Dangling) -> Result<f64> {
     const DAMPING: f64 = 0.85;
     check_length(ranks.len(), graph)?;
     let out = Adjacency::load(graph, Direction::Out)?;
@@ -35,7 +35,7 @@ pub fn residual(graph: &GraphFile, ranks: &[f32], dangling: Dangling) -> Result<
 ///
 /// # Errors
 /// `Kind::Refuted` with the residual; otherwise as [`residual`].
-pub fn pagerank(graph: &GraphFile, ranks: &[f32], options: &PageRankOptions) -> Result<()> {
+pub(super) fn pagerank(graph: &GraphFile, ranks: &[f32], options: &PageRankOptions) -> Result<()> {
     let residual = residual(graph, ranks, options.dangling)?;
     // A sum of NaN must not pass.
     if residual < options.tolerance {

@@ -1,9 +1,9 @@
 //! Components, checked: union-find over every arc.
 
-use super::{Adjacency, check_length, refuted};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
+use crate::verify::{Adjacency, check_length, refuted};
 
 fn find(parent: &mut [u32], mut v: u32) -> u32 {
     while parent[v as usize] != v {
@@ -18,7 +18,7 @@ fn find(parent: &mut [u32], mut v: u32) -> u32 {
 ///
 /// # Errors
 /// `Kind::Refuted`, naming a vertex; `Kind::Io`, `Kind::Corrupt`.
-pub fn components(graph: &GraphFile, labels: &[u32]) -> Result<()> {
+pub(super) fn components(graph: &GraphFile, labels: &[u32]) -> Result<()> {
     check_length(labels.len(), graph)?;
     let n = graph.vertices();
     let out = Adjacency::load(graph, Direction::Out)?;

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::{Adjacency, check_length, refuted};
 use crate::error::{Error, Kind, Result};
 use crate::format::Direction;
 use crate::format::file::GraphFile;
+use crate::verify::{Adjacency, check_length, refuted};
 
 const NONE: u32 = u32::MAX;
 
@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 ///
 /// # Errors
 /// `Kind::Argument` when `source` is no vertex; `Kind::Io`, `Kind::Corrupt`.
-pub fn levels(graph: &GraphFile, source: u32) -> Result<Vec<u32>> {
+fn levels(graph: &GraphFile, source: u32) -> Result<Vec<u32>> {
     if source >= graph.vertices() {
         let what = format!("vertex {source}: the graph has {}", graph.vertices());
         return Err(Error::new(Kind::Argument, what));
@@ -38,7 +38,7 @@ pub fn levels(graph: &GraphFile, source: u32) -> Result<Vec<u32>> {
 ///
 /// # Errors
 /// `Kind::Refuted`, naming the vertex; otherwise as [`levels`].
-pub fn bfs(graph: &GraphFile, source: u32, parents: &[u32]) -> Result<()> {
+pub(super) fn bfs(graph: &GraphFile, source: u32, parents: &[u32]) -> Result<()> {
     check_length(parents.len(), graph)?;
     let level = levels(graph, source)?;
     if parents[source as usize] != source {
