@@ -3,12 +3,12 @@
 #
 # A defect that was repaired stays in the source behind `littoral_base::mutant!("name")`. The test
 # targets of scripts/mutants.txt are built once with `--cfg mutants` (for workspace crates only, so
-# that dependencies are shared with the ordinary build) and run once for each of their mutants, which
-# must make them fail. Without a mutant they must pass, or a failure would show nothing. A target
+# that dependencies are shared with the ordinary build). Each is run once as it is and must pass, or a
+# failure would show nothing; then once for each of its mutants, which must make it fail. A target
 # called `loom_*` is a model, built as `scripts/schedules.sh loom` builds it. A defect in the source
 # and not in the list, or the other way round, fails this script.
 #
-# MUTANT=NAME restricts the run to one.
+# MUTANT=NAME restricts the run to one. JOBS (the number of processors) mutants run at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,55 +19,83 @@ if ! diff <(echo "$in_source") <(awk '{print $1}' <<<"$list" | sort -u); then
     echo "the source (<) and scripts/mutants.txt (>) name different mutants"
     exit 1
 fi
+if [ -n "${MUTANT:-}" ]; then
+    list=$(awk -v m="$MUTANT" '$1 == m' <<<"$list")
+    [ -n "$list" ] || { echo "scripts/mutants.txt names no mutant $MUTANT"; exit 2; }
+fi
 
 mkdir -p "$target"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 wrapper=$target/with-mutants
 printf '#!/bin/sh\ncompiler=$1\nshift\nexec "$compiler" "$@" --cfg mutants\n' >"$wrapper"
 chmod +x "$wrapper"
 export RUSTC_WORKSPACE_WRAPPER=$wrapper
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 
-suite() { # CRATE TEST: cargo's arguments for one test target, and its environment
-    run=(cargo test --locked -q -p "littoral-$1")
-    export CARGO_TARGET_DIR=$target
-    unset RUSTFLAGS LOOM_MAX_PREEMPTIONS LITTORAL_MUTANT
-    case $2 in
-    loom_*)
-        run+=(--release --test "$2")
-        export CARGO_TARGET_DIR=$target-loom RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3
-        ;;
-    lib) run+=(--lib) ;;
-    *) run+=(--test "$2") ;;
-    esac
+# Builds test targets; a line per executable: the crate, the target (`lib` for its unit tests), the file.
+build() { # CARGO'S ARGUMENTS...
+    cargo test --locked --no-run --message-format=json-render-diagnostics "$@" | sed -nE \
+        '/"executable":"/s@.*"manifest_path":"[^"]*/crates/([^/"]*)/Cargo.toml".*"kind":\["([a-z]*)".*"name":"([^"]*)","src_path.*"executable":"([^"]*)".*@\1 \2 \3 \4@p' |
+        awk '{print $1, ($2 == "lib" ? "lib" : $3), $4}'
 }
 
-declare -A limit
+models=$(awk '$3 ~ /^loom_/ {print $3}' <<<"$list" | sort -u)
+plain=$(awk '$3 !~ /^loom_/ {print $2, $3}' <<<"$list" | sort -u)
+if [ -n "$plain" ]; then
+    chosen=()
+    for crate in $(awk '{print $1}' <<<"$plain" | sort -u); do chosen+=(-p "littoral-$crate"); done
+    for test in $(awk '{print $2}' <<<"$plain" | sort -u); do
+        [ "$test" = lib ] && chosen+=(--lib) || chosen+=(--test "$test")
+    done
+    build "${chosen[@]}" >"$work/built"
+fi
+for model in $models; do
+    crate=$(awk -v t="$model" '$3 == t {print $2; exit}' <<<"$list")
+    CARGO_TARGET_DIR=$target-loom RUSTFLAGS="--cfg loom" build --release -p "littoral-$crate" --test "$model" >>"$work/built"
+done
+
+# One run of a test target in its crate's folder, as cargo starts it; ends as the tests do.
+run() { # CRATE TEST SECONDS MUTANT
+    local file
+    file=$(awk -v c="$1" -v t="$2" '$1 == c && $2 == t {print $3; exit}' "$work/built")
+    [ -n "$file" ] || { echo "no test target $2 of $1 was built"; return 99; }
+    cd "crates/$1"
+    export CARGO_MANIFEST_DIR=$PWD LOOM_MAX_PREEMPTIONS=3
+    [ -z "$4" ] || export LITTORAL_MUTANT=$4
+    exec timeout "$3" "$file"
+}
+
 while read -r crate test; do
-    [ -z "${MUTANT:-}" ] || grep -qE "^$MUTANT +$crate +$test\$" <<<"$list" || continue
-    suite "$crate" "$test"
-    "${run[@]}" --no-run
     began=$SECONDS
-    if ! timeout 900 "${run[@]}" >"$log" 2>&1; then
+    if ! (run "$crate" "$test" 900 '') >"$work/log" 2>&1; then
         echo "$test of $crate fails without any mutant:"
-        tail -n 30 "$log"
+        tail -n 30 "$work/log"
         exit 1
     fi
-    # What hangs with a mutant is killed by it; nothing takes four times as long without hanging.
-    limit[$crate/$test]=$((15 + 4 * (SECONDS - began)))
+    # What hangs with a mutant is killed by it; nothing takes eight times as long without hanging.
+    echo "$crate $test $((30 + 8 * (SECONDS - began)))" >>"$work/limits"
 done < <(awk '{print $2, $3}' <<<"$list" | sort -u)
 
-survivors=0 tried=0
-while read -r mutant crate test; do
-    [ -z "${MUTANT:-}" ] || [ "$MUTANT" = "$mutant" ] || continue
-    tried=$((tried + 1))
-    suite "$crate" "$test"
-    if LITTORAL_MUTANT=$mutant timeout "${limit[$crate/$test]}" "${run[@]}" >"$log" 2>&1; then
-        echo "mutant $mutant SURVIVED $test of $crate"
-        survivors=$((survivors + 1))
+# Tries one mutant; says by what it was killed, or that it survived.
+try() { # MUTANT CRATE TEST
+    local log rc=0 seconds
+    log=$work/log.$1.$2.$3
+    seconds=$(awk -v c="$2" -v t="$3" '$1 == c && $2 == t {print $3}' "$work/limits")
+    # The shell's own word on a test that aborts is no news.
+    { (run "$2" "$3" "$seconds" "$1") >"$log" 2>&1; } 2>/dev/null || rc=$?
+    if [ "$rc" = 99 ]; then
+        echo "mutant $1 NOT RUN: $(cat "$log")"
+    elif [ "$rc" = 0 ]; then
+        echo "mutant $1 SURVIVED $3 of $2"
     else
-        echo "mutant $mutant: killed by $(grep -m 1 -oE '^test .* FAILED|panicked at .*' "$log" || echo "a time-out")"
+        echo "mutant $1: killed by $(grep -m 1 -oE '^test .* FAILED|panicked at .*' "$log" || echo "a time-out")"
     fi
-done <<<"$list"
+}
+export -f run try
+export work
+xargs -P "${JOBS:-$(nproc)}" -L 1 bash -c 'try "$@"' _ <<<"$list" | tee "$work/tried"
+
+tried=$(grep -c . <<<"$list") survivors=$(grep -cE 'SURVIVED|NOT RUN' "$work/tried" || true)
+[ "$(grep -c . "$work/tried")" = "$tried" ] || { echo "some mutants were not tried"; exit 1; }
 echo "$tried mutants, $survivors survived"
 exit "$((survivors > 0))"

@@ -15,7 +15,8 @@ cd "$(dirname "$0")/.."
 out=$(mkdir -p "${2:-target/look}" && cd "${2:-target/look}" && pwd)
 if [ -z "$page" ]; then
     page=$out/page.html
-    LITTORAL_REPORT_PAGE=$page cargo test --locked -q -p littoral-bench --lib report::tests >/dev/null
+    # Of the whole workspace, as the other tests are: one package alone would be built with other features.
+    LITTORAL_REPORT_PAGE=$page cargo test --locked -q --lib report::tests >/dev/null
 fi
 [ -r "$page" ] || { echo "no such page: $page" >&2; exit 2; }
 browser=
