@@ -17,7 +17,7 @@
 //! - Nothing that exists is overwritten: files are created only where there are none.
 //! - A device with contents of its own has one owner: a second opening is `Kind::Busy`.
 //!
-//! Design item 1. A device that this build cannot open is `Kind::Unsupported` by name.
+//! A device that this build cannot open is `Kind::Unsupported` by name.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! A slab's volatile half: one ownership record an object, built from the stamps at first touch.
 //!
 //! - A slot is valid iff its clock is covered by its thread's frontier and is not a dead one; of
-//!   two valid slots the later count is the newest (spec A5; the paper's `new` bit is gone).
+//!   two valid slots the later count is the newest (`docs/design/stm.md`; the paper's `new` bit is
+//!   gone).
 //! - Invalid stamps are zeroed, written back and fenced before anyone can use the object; doing so
 //!   twice changes nothing, so a crash inside recovery is harmless.
 //! - Objects without a live newest version are free; they are found here, so nothing leaks.

@@ -1,4 +1,4 @@
-//! A transaction: read, write, allocate, free, commit; spec A5 step by step.
+//! A transaction: read, write, allocate, free, commit; step by step as in `docs/design/stm.md`.
 //!
 //! Read: load the record; wait while another commits it; if its clock is beyond what this thread
 //! knows, validate the read set, then know it; look at the words; fence(Acquire); the record must

@@ -4,7 +4,6 @@
 //! over this repository and must get an empty list, `tests/seeded.rs` runs it over trees with one
 //! seeded breach a rule and must get exactly that one.
 //!
-//! Invariants
 //! - A rule that finds nothing to look at is itself a finding: a check that silently skips would
 //!   read as passed.
 //! - Rules read the tree only; nothing is written, no network is used.
@@ -12,11 +11,13 @@
 //! Rules: [`layers`] (who may import whom), [`circles`] (modules of one crate that import each
 //! other), [`source`] (lengths, headers, printing, unsafe), [`text`] (ASCII, leftovers, machine
 //! paths), [`safety`] (`SAFETY.md` tables), [`links`] (documents' links resolve), [`listed`] (the
-//! list of equivalent mutants), [`packages`] (what a registry wants), [`book`] (features and claims
-//! are documented).
+//! list of equivalent mutants), [`packages`] (what a registry wants, no unused dependency),
+//! [`book`] (features and claims are documented), [`invariants`] (what a header promises names its
+//! check), [`words`] (no private reference, no words of a list).
 
 pub mod book;
 pub mod circles;
+pub mod invariants;
 pub mod layers;
 pub mod links;
 pub mod listed;
@@ -25,6 +26,7 @@ pub mod safety;
 pub mod source;
 pub mod text;
 mod tree;
+pub mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -70,6 +72,8 @@ pub fn check(root: &Path, metadata: &str) -> Result<Vec<Finding>, String> {
     findings.extend(listed::check(&tree));
     findings.extend(packages::check(&tree));
     findings.extend(book::check(&tree));
+    findings.extend(invariants::check(&tree));
+    findings.extend(words::check(&tree));
     findings.sort();
     Ok(findings)
 }

@@ -4,6 +4,8 @@
 //!   in its folder, or says `publish = false`.
 //! - A path dependency of the workspace names a version, or cargo cannot package what uses it;
 //!   one on a crate that is never published names none.
+//! - A crate uses every dependency that its manifest names, development dependencies in its tests,
+//!   examples or benches; one that only a feature names is the feature's business.
 
 use crate::{Finding, Tree};
 
@@ -17,7 +19,32 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let what = "a path dependency without a version cannot be packaged";
         Finding::new("package", format!("Cargo.toml:{n}"), what)
     }));
+    let manifests = tree.files(|p| p.starts_with("crates/") && p.ends_with("/Cargo.toml"));
+    findings.extend(manifests.flat_map(|(path, text)| unused(tree, path, text)));
     findings
+}
+
+/// Dependencies that no source of the crate names.
+pub fn unused(tree: &Tree, manifest: &str, text: &str) -> Vec<Finding> {
+    let folder = manifest.trim_end_matches("Cargo.toml");
+    let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
+    let of = |key: &str| table.get(key).and_then(|t| t.as_table()).cloned().unwrap_or_default();
+    let features = of("features");
+    let by_feature = |name: &str| {
+        let all = features.values().filter_map(|list| list.as_array()).flatten();
+        all.filter_map(|v| v.as_str())
+            .any(|v| v.trim_start_matches("dep:").split(['/', '?']).next() == Some(name))
+    };
+    let is_named = |name: &str| {
+        let word = name.replace('-', "_");
+        let mut sources = tree.files(|p| p.starts_with(folder) && p.ends_with(".rs"));
+        sources.any(|(_, t)| t.contains(&format!("{word}::")) || t.contains(&format!("use {word}")))
+    };
+    let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let names = kinds.iter().flat_map(|kind| of(kind).keys().cloned().collect::<Vec<_>>());
+    let idle = names.filter(|name| !by_feature(name) && !is_named(name));
+    let what = |name: String| format!("no source names the dependency {name}: remove it");
+    idle.map(|name| Finding::new("unused-dependency", manifest, what(name))).collect()
 }
 
 /// A path dependency without a version. A crate that is never published may have none: cargo drops

@@ -67,7 +67,8 @@ fn check_file(
     findings.extend(walk.findings);
 }
 
-fn is_product(path: &str) -> bool {
+/// Whether a file is no test, benchmark, example or fuzz target.
+pub(crate) fn is_product(path: &str) -> bool {
     !["tests/", "benches/", "examples/", "fuzz/"]
         .iter()
         .any(|f| path.starts_with(f) || path.contains(&format!("/{f}")))

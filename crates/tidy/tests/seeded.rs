@@ -16,6 +16,7 @@ const CLEAN: &[(&str, &str)] = &[
     ("Cargo.toml", "[workspace.dependencies]\nserde = \"1\"\n"),
     ("crates/base/Cargo.toml", "[dependencies]\nserde.workspace = true\n"),
     ("crates/base/src/lib.rs", "//! A page.\n\nfn f() -> u8 {\n    1\n}\n"),
+    ("crates/base/src/data.rs", "//! A page.\n\nuse serde::Serialize;\n"),
     ("docs/dependencies.md", "| `serde` | data |\n"),
     ("docs/book/src/index.md", "# Book\n\nSee [deps](../../dependencies.md) and [this](#book).\n"),
 ];
@@ -257,4 +258,41 @@ fn dependencies_and_their_rows_agree() {
     assert_found(&[none], "dependency-row", "docs/dependencies.md");
     let unused = ("crates/base/Cargo.toml", "[dependencies]\n");
     assert_found(&[unused], "dependency-row", "docs/dependencies.md");
+}
+
+#[test]
+fn a_dependency_that_no_source_names_is_found() {
+    let bare = ("crates/base/src/data.rs", "//! A page.\n");
+    assert_found(&[bare], "unused-dependency", "crates/base/Cargo.toml");
+    let feature = "[features]\nf = [\"dep:serde\"]\n[dependencies]\nserde.workspace = true\n";
+    assert_eq!(findings(&[bare, ("crates/base/Cargo.toml", feature)]), []);
+}
+
+#[test]
+fn an_invariant_without_its_check_is_found() {
+    let promised = "//! A page.\n//!\n//! Invariants\n//! - Keys stand\n//!   in order.";
+    let checked = |name: &str| format!("{promised} Checked by `{name}`.\n");
+    let none = (FILE, promised);
+    let found = |text: &str, listed: &[(&str, usize)]| {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), FILE, text);
+        write(root.path(), "crates/base/tests/order.rs", "//! A page.\n");
+        let tree = littoral_tidy::Tree::read(root.path()).unwrap();
+        littoral_tidy::invariants::check_against(&tree, listed).len()
+    };
+    assert_eq!((found(none.1, &[]), found(none.1, &[("base", 1)])), (1, 0));
+    let body = |f: &str| format!("{}\n{f}\n", checked("in_order"));
+    assert_eq!(found(&body("fn in_order() {}"), &[]), 1, "it asserts nothing");
+    assert_eq!(found(&body("fn in_order() { debug_assert!(true) }"), &[]), 0);
+    assert_eq!(found(&body("#[test]\nfn in_order() {}"), &[]), 0);
+    assert_eq!(found(&checked("order"), &[]), 0, "a test target");
+    assert_eq!(found(&checked("gone"), &[]), 1);
+}
+
+#[test]
+fn private_references_and_words_of_the_list_are_found() {
+    let private = source(&format!("// By {} A4.1.", "spec"));
+    assert_found(&[(FILE, &private)], "private", "crates/base/src/a.rs:3");
+    let word = (1..200).map(|_| format!("// {}\n", concat!("who", "ever"))).collect::<String>();
+    assert_found(&[(FILE, &source(&word))], "word", ".");
 }

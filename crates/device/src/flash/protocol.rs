@@ -7,10 +7,11 @@
 //! Invariants
 //! - **Order of a submission.** The address and the shape are stored first, the live word
 //!   `{generation, tag}` last with release; the device loads the live word with acquire. The paper
-//!   does not say how the device knows a new entry: the generation does (deviation, spec A4.4).
+//!   does not say how the device knows a new entry: the generation does
+//!   (`docs/design/emulator.md`).
 //! - **No overwriting.** The device fetches in order. If entry `k - depth` were unfetched when
 //!   entry `k` is written, the `depth` requests `k - depth .. k` would all be outstanding; the host
-//!   keeps at most `depth - 1`, so no head pointer is fed back (spec A4.3).
+//!   keeps at most `depth - 1`, so no head pointer is fed back.
 //! - **A line arrives whole.** The last word of a 64-byte line is stored last, with release; a
 //!   reader that loads it with acquire sees the rest of the line. Nothing orders one line with
 //!   another.
@@ -164,7 +165,7 @@ impl Lines {
 ///
 /// The CRC covers the request as the device understood it, the status and the data, so a word that
 /// answers another request, or comes with other data, does not verify. The paper has no error
-/// channel; the status byte is ours (spec A4.6).
+/// channel; the status byte is ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionWord(pub u64);
 

@@ -8,7 +8,8 @@
 //!
 //! Invariants
 //! - Little-endian only; a word is four bytes; a list that fits a page never crosses one.
-//! - A list word is never [`RESERVED_WORD`] (spec A4.1a: the format keeps one word free).
+//! - A list word is never [`RESERVED_WORD`] (`docs/design/graph-file.md`: the format keeps one word
+//!   free).
 
 pub mod file;
 pub mod forge;

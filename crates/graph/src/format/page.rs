@@ -5,7 +5,7 @@
 //!   an empty list, and [`PageView::check`] says what is wrong with it.
 //! - [`PageWriter`] leaves no holes between lists and never lets lists and directory meet.
 //!
-//! The trailer {page, generation, CRC32C} is the paper's missing error channel (spec A4.1b): a
+//! The trailer {page, generation, CRC32C} is the error channel that the paper lacks: a
 //! torn, stale or misdirected page does not verify.
 
 use littoral_base::codec::{seal, unseal};

@@ -6,7 +6,7 @@
 //! - A rule answers [`Status::Ok`] only for data that it can prove, under the faults its adapter
 //!   admits.
 //!
-//! The rules are spec A4.1 (a) to (d); the proof of each is on `docs/design/completion.md`.
+//! The rules and the proof of each are on `docs/design/completion.md`.
 
 use super::content::verified_page_no;
 use super::{Rule, Wire};

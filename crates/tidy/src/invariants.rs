@@ -1,0 +1,262 @@
+//! Invariants are code: what a file's header promises is asserted or checked by name.
+//!
+//! - An invariant is a bullet under the line `Invariants` of a file's header. It ends with the
+//!   names of its checks: "Checked by `name`." or "Checked by `a`, `b`."
+//! - A check is a function that holds an assertion, a function called `check...`, `validate...`,
+//!   `verify...` or `assert...`, a constant assertion by its constant's name, a test, or a test
+//!   target (the name of a file under `tests`). Of several of that name one suffices.
+//! - [`UNCHECKED`] says how many bullets of a crate still name no check; the numbers only fall.
+//! - The density of assertions counts the product's functions, tests excepted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+
+use crate::source::{is_product, is_test_only};
+use crate::{Finding, Tree};
+
+/// Bullets that name no check yet, by crate. A crate without a row has none.
+pub const UNCHECKED: &[(&str, usize)] = &[
+    ("base", 7),
+    ("bench", 11),
+    ("capi", 7),
+    ("cli", 3),
+    ("device", 70),
+    ("dsm", 66),
+    ("fabric", 40),
+    ("graph", 59),
+    ("la64", 24),
+    ("la64-linux", 13),
+    ("littoral", 6),
+    ("papers", 26),
+    ("runtime", 12),
+    ("stm", 4),
+    ("store", 13),
+    ("testing", 2),
+];
+
+/// Assertions and functions of one crate, tests excepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Density {
+    /// `assert!` and its kin, `debug_assert!` among them, and constant assertions.
+    pub assertions: usize,
+    /// Functions with a body.
+    pub functions: usize,
+}
+
+/// What the headers of one crate promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// Bullets.
+    pub bullets: usize,
+    /// Bullets that name no check.
+    pub unchecked: usize,
+}
+
+/// Bullets whose check does not exist, and crates with more unchecked bullets than [`UNCHECKED`].
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    check_against(tree, UNCHECKED)
+}
+
+/// As [`check`], with another list.
+pub fn check_against(tree: &Tree, unchecked: &[(&str, usize)]) -> Vec<Finding> {
+    let names = Names::read(tree);
+    let mut findings = Vec::new();
+    for bullet in bullets(tree) {
+        let absent = bullet.checks.iter().filter(|c| !names.checks.contains(*c));
+        findings.extend(absent.map(|name| {
+            let what = format!("`{name}` is no check: {}", WHAT_CHECKS);
+            Finding::new("invariant", &bullet.place, what)
+        }));
+    }
+    for (package, found) in promises(tree) {
+        let listed = unchecked.iter().find(|(p, _)| *p == package).map_or(0, |row| row.1);
+        if found.unchecked > listed {
+            let what = format!(
+                "{} invariants name no check, at most {listed}; end one with \"Checked by `name`.\"",
+                found.unchecked
+            );
+            findings.push(Finding::new("invariant", format!("crates/{package}"), what));
+        }
+    }
+    findings
+}
+
+const WHAT_CHECKS: &str = "name a function with an assertion, a check_*, a test or a test target";
+
+/// The invariants of every crate's headers.
+pub fn promises(tree: &Tree) -> BTreeMap<String, Promises> {
+    let mut all = BTreeMap::<String, Promises>::new();
+    for bullet in bullets(tree) {
+        let of = all.entry(bullet.package).or_default();
+        of.bullets += 1;
+        of.unchecked += usize::from(bullet.checks.is_empty());
+    }
+    all
+}
+
+/// Assertions per function of every crate.
+pub fn densities(tree: &Tree) -> BTreeMap<String, Density> {
+    Names::read(tree).densities
+}
+
+struct Bullet {
+    package: String,
+    place: String,
+    checks: Vec<String>,
+}
+
+/// The crate of a product's file.
+fn package_of(path: &str) -> Option<&str> {
+    let (package, rest) = path.strip_prefix("crates/")?.split_once('/')?;
+    rest.starts_with("src/").then_some(package)
+}
+
+fn bullets(tree: &Tree) -> Vec<Bullet> {
+    let files = tree.rust().filter_map(|(path, text)| Some((path, package_of(path)?, text)));
+    files.flat_map(|(path, package, text)| in_header(path, package, text)).collect()
+}
+
+fn in_header(path: &str, package: &str, text: &str) -> Vec<Bullet> {
+    let header = text.lines().map_while(|l| l.strip_prefix("//!")).map(str::trim_end);
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut is_inside = false;
+    for (n, line) in (1..).zip(header) {
+        let body = line.trim_start();
+        if body.trim_start_matches('#').trim() == "Invariants" {
+            is_inside = true;
+        } else if is_inside && body.starts_with("- ") {
+            found.push((n, body.to_owned()));
+        } else if is_inside && body.is_empty() {
+            is_inside = found.is_empty();
+        } else if let Some((_, last)) = found.last_mut().filter(|_| is_inside) {
+            last.push(' ');
+            last.push_str(body);
+        }
+    }
+    let bullet = |(n, text): (usize, String)| Bullet {
+        package: package.to_owned(),
+        place: format!("{path}:{n}"),
+        checks: checks_of(&text),
+    };
+    found.into_iter().map(bullet).collect()
+}
+
+/// The names behind "Checked by" at a bullet's end.
+fn checks_of(bullet: &str) -> Vec<String> {
+    let named = bullet.rsplit_once("Checked by ").map(|(_, names)| names.trim_end_matches('.'));
+    let ticked = named.into_iter().flat_map(|names| names.split(", "));
+    ticked
+        .filter_map(|n| n.trim().strip_prefix('`')?.strip_suffix('`'))
+        .map(|n| n.rsplit("::").next().unwrap_or(n).to_owned())
+        .collect()
+}
+
+/// What may check an invariant, and how dense assertions are.
+#[derive(Default)]
+struct Names {
+    checks: BTreeSet<String>,
+    densities: BTreeMap<String, Density>,
+}
+
+impl Names {
+    fn read(tree: &Tree) -> Names {
+        let mut names = Names::default();
+        for (path, text) in tree.rust().filter(|(p, _)| p.starts_with("crates/")) {
+            let target = path.split_once("/tests/").and_then(|(_, file)| file.strip_suffix(".rs"));
+            names.checks.extend(target.filter(|t| !t.contains('/')).map(str::to_owned));
+            // A file that does not parse is a finding of another rule.
+            let Ok(file) = syn::parse_file(text) else { continue };
+            let mut walk = Walk::default();
+            walk.visit_file(&file);
+            names.checks.extend(walk.checks);
+            if let Some(package) = package_of(path).filter(|_| is_product(path)) {
+                let of = names.densities.entry(package.to_owned()).or_default();
+                of.assertions += walk.density.assertions;
+                of.functions += walk.density.functions;
+            }
+        }
+        names
+    }
+}
+
+#[derive(Default)]
+struct Walk {
+    checks: Vec<String>,
+    density: Density,
+    /// Assertions seen so far, those of tests among them.
+    seen: usize,
+    in_test: usize,
+}
+
+impl Walk {
+    fn function(&mut self, name: &syn::Ident, is_test: bool, walk: impl FnOnce(&mut Self)) {
+        self.in_test += usize::from(is_test);
+        self.density.functions += usize::from(self.in_test == 0);
+        let before = self.seen;
+        walk(self);
+        self.in_test -= usize::from(is_test);
+        let name = name.to_string();
+        let prefixes = ["check", "validate", "verify", "assert"];
+        if self.seen > before || is_test || prefixes.iter().any(|p| name.starts_with(p)) {
+            self.checks.push(name);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Walk {
+    fn visit_item_fn(&mut self, f: &'ast syn::ItemFn) {
+        self.function(&f.sig.ident, is_test_only(&f.attrs), |w| visit::visit_item_fn(w, f));
+    }
+
+    fn visit_impl_item_fn(&mut self, f: &'ast syn::ImplItemFn) {
+        self.function(&f.sig.ident, is_test_only(&f.attrs), |w| visit::visit_impl_item_fn(w, f));
+    }
+
+    fn visit_item_const(&mut self, c: &'ast syn::ItemConst) {
+        let before = self.seen;
+        visit::visit_item_const(self, c);
+        if self.seen > before {
+            self.checks.push(c.ident.to_string());
+        }
+    }
+
+    fn visit_item_mod(&mut self, m: &'ast syn::ItemMod) {
+        let is_test = is_test_only(&m.attrs);
+        self.in_test += usize::from(is_test);
+        visit::visit_item_mod(self, m);
+        self.in_test -= usize::from(is_test);
+    }
+
+    fn visit_macro(&mut self, m: &'ast syn::Macro) {
+        let name = m.path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default();
+        let body = m.tokens.to_string();
+        // Property tests and other macros hold functions that no syntax tree shows.
+        let inside = name == "proptest" || name == "prop_assert";
+        if inside {
+            let tests = body.split("fn ").skip(1);
+            let names = tests.filter_map(|t| t.split(['(', ' ', '<']).next());
+            self.checks.extend(names.map(str::to_owned));
+        }
+        let bare = name.trim_start_matches("debug_");
+        if matches!(bare, "assert" | "assert_eq" | "assert_ne") {
+            self.seen += 1;
+            self.density.assertions += usize::from(self.in_test == 0);
+        }
+        visit::visit_macro(self, m);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_behind_checked_by_are_read() {
+        assert_eq!(
+            checks_of("- Keys stand in order. Checked by `check_order`, `a::b`."),
+            ["check_order", "b"]
+        );
+        assert_eq!(checks_of("- Keys stand in order."), [""; 0]);
+    }
+}
