@@ -20,8 +20,9 @@
 //!   never on earlier verdicts: shortening a failing run does not move its faults.
 //! - After a cut every further operation is cut too, until [`Plan::restore_power`].
 //!
-//! Adapters live beside the devices, one a device kind: reads, zones, memory, fabric. An adapter
-//! says which verdicts it can act on; one it cannot act on is refused when the plan is installed.
+//! Adapters live beside the devices, one per device kind: reads, zones, memory, fabric. An
+//! [`Adapter`] says which verdicts it can act on; one it cannot act on is refused when the plan is
+//! installed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,88 +30,154 @@ use std::str::FromStr;
 
 use crate::rng;
 
-/// Kinds of operation a plan can tell apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Op {
-    /// A read of flash or block media.
-    Read,
-    /// A write in place.
-    Write,
-    /// A zone append or a write at a write pointer.
-    Append,
-    /// A cache flush of a block device.
-    Flush,
-    /// A zone reset, finish, open or close.
-    Zone,
-    /// A store to persistent or pooled memory.
-    Store,
-    /// A cache-line write-back or invalidation.
-    WriteBack,
-    /// A persistence fence.
-    Fence,
-    /// A message or one-sided operation on a fabric.
-    Send,
+/// An enum whose variants have names, made together so that none can be left out.
+macro_rules! named_ops {
+    ($($(#[$doc:meta])+ $variant:ident = $name:literal,)+) => {
+        /// Kinds of operation a plan can tell apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Op {
+            $($(#[$doc])+ $variant,)+
+        }
+
+        impl Op {
+            /// Every kind.
+            pub const ALL: &'static [Op] = &[$(Op::$variant),+];
+
+            /// The name in a plan's text.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Op::$variant => $name,)+
+                }
+            }
+        }
+    };
 }
 
-const OPS: [(Op, &str); 9] = [
-    (Op::Read, "read"),
-    (Op::Write, "write"),
-    (Op::Append, "append"),
-    (Op::Flush, "flush"),
-    (Op::Zone, "zone"),
-    (Op::Store, "store"),
-    (Op::WriteBack, "writeback"),
-    (Op::Fence, "fence"),
-    (Op::Send, "send"),
-];
-
-/// What happens to one operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
-    /// It is carried out.
-    Pass,
-    /// It ends with an error status.
-    Fail,
-    /// It is never answered.
-    Drop,
-    /// It is answered twice.
-    Duplicate,
-    /// It is answered late (the adapter knows how late; the payload is a random word for it).
-    Delay(u64),
-    /// Its parts arrive in an order drawn from this word.
-    Shuffle(u64),
-    /// It takes effect at another place, drawn from this word.
-    Misdirect(u64),
-    /// One bit of its data, drawn from this word, is wrong.
-    Corrupt(u64),
-    /// Its data look like "not arrived yet" (a sentinel), in words drawn from this word.
-    Alias(u64),
-    /// Only a legal part of it, drawn from this word, takes effect before power is lost.
-    Torn(u64),
-    /// Power is lost before it.
-    Cut,
+named_ops! {
+    /// A read of flash or block media.
+    Read = "read",
+    /// A write in place.
+    Write = "write",
+    /// A zone append or a write at a write pointer.
+    Append = "append",
+    /// A cache flush of a block device.
+    Flush = "flush",
+    /// A zone reset, finish, open or close.
+    Zone = "zone",
+    /// A store to persistent or pooled memory.
+    Store = "store",
+    /// A cache-line write-back or invalidation.
+    WriteBack = "writeback",
+    /// A persistence fence.
+    Fence = "fence",
+    /// A message or one-sided operation on a fabric.
+    Send = "send",
 }
 
 /// Builds a verdict from a random word.
 pub type MakeVerdict = fn(u64) -> Verdict;
 
-const VERDICTS: [(&str, MakeVerdict); 10] = [
-    ("fail", |_| Verdict::Fail),
-    ("drop", |_| Verdict::Drop),
-    ("duplicate", |_| Verdict::Duplicate),
-    ("delay", Verdict::Delay),
-    ("shuffle", Verdict::Shuffle),
-    ("misdirect", Verdict::Misdirect),
-    ("corrupt", Verdict::Corrupt),
-    ("alias", Verdict::Alias),
-    ("torn", Verdict::Torn),
-    ("cut", |_| Verdict::Cut),
-];
+/// `$word` where there is a payload.
+macro_rules! payload {
+    ($type:ty, $word:ident) => {
+        $word
+    };
+}
+
+/// As for operations: the enum and the table of its faults from one list.
+macro_rules! named_verdicts {
+    ($($(#[$doc:meta])+ $variant:ident $(($word:ty))? = $name:literal,)+) => {
+        /// What happens to one operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Verdict {
+            /// It is carried out.
+            Pass,
+            $($(#[$doc])+ $variant $(($word))?,)+
+        }
+
+        /// Every fault: its name in a plan's text and how it is built.
+        pub const FAULTS: &[(&str, MakeVerdict)] = &[
+            $(($name, |_word| Verdict::$variant $((payload!($word, _word)))?)),+
+        ];
+    };
+}
+
+named_verdicts! {
+    /// It ends with an error status.
+    Fail = "fail",
+    /// It is never answered.
+    Drop = "drop",
+    /// It is answered twice.
+    Duplicate = "duplicate",
+    /// It is answered late (the adapter knows how late; the payload is a random word for it).
+    Delay(u64) = "delay",
+    /// Its parts arrive in an order drawn from this word.
+    Shuffle(u64) = "shuffle",
+    /// It takes effect at another place, drawn from this word.
+    Misdirect(u64) = "misdirect",
+    /// One bit of its data, drawn from this word, is wrong.
+    Corrupt(u64) = "corrupt",
+    /// Its data look like "not arrived yet" (a sentinel), in words drawn from this word.
+    Alias(u64) = "alias",
+    /// Only a legal part of it, drawn from this word, takes effect before power is lost.
+    Torn(u64) = "torn",
+    /// Power is lost before it; on a fabric, the node is cut off before it.
+    Cut = "cut",
+}
+
+/// Acts verdicts out on one kind of device; one stands beside each kind of device.
+///
+/// A match on [`Verdict`] in [`Adapter::refusal`] lists every verdict, so that a new one does not
+/// compile until each adapter has decided. That each kind of operation has an adapter, and each
+/// verdict one that acts it out, is tested where all adapters are known.
+pub trait Adapter {
+    /// The kinds of operation that it judges.
+    fn ops(&self) -> &'static [Op];
+
+    /// Why a verdict cannot be acted out on an operation of kind `op`; `None` when it can.
+    fn refusal(&self, op: Op, verdict: Verdict) -> Option<&'static str>;
+
+    /// The first verdict of `plan` that cannot be acted out, with the reason.
+    ///
+    /// # Errors
+    /// That verdict: the plan must not be installed, since its fault would never strike.
+    fn check(&self, plan: &Plan) -> Result<(), Refused> {
+        let spoken = self
+            .ops()
+            .iter()
+            .flat_map(|&op| plan.verdicts(op).into_iter().map(move |verdict| (op, verdict)));
+        for (op, verdict) in spoken {
+            if let Some(why) = self.refusal(op, verdict) {
+                return Err(Refused { op, verdict, why });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A verdict that a device cannot act out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The kind of operation.
+    pub op: Op,
+    /// What it would meet.
+    pub verdict: Verdict,
+    /// Why it cannot.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} on {}: {}", self.verdict, self.op.name(), self.why)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 fn verdict_name(make: MakeVerdict) -> &'static str {
     let sample = std::mem::discriminant(&make(0));
     let same = |(_, m): &&(&str, MakeVerdict)| std::mem::discriminant(&m(0)) == sample;
-    VERDICTS.iter().find(same).expect("invariant: every verdict is listed").0
+    FAULTS.iter().find(same).expect("invariant: every verdict is listed").0
 }
 
 /// A fault that strikes one operation in `one_in` of its kind.
@@ -237,7 +304,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed={}", self.seed)?;
         for (op, rates) in &self.rates {
-            let name = OPS.iter().find(|(o, _)| o == op).expect("invariant: every op is listed").1;
+            let name = op.name();
             for r in rates {
                 write!(f, " {name}:{}=1/{}", verdict_name(r.make), r.one_in)?;
             }
@@ -283,7 +350,7 @@ impl FromStr for Plan {
 impl Plan {
     fn with_part(mut self, part: &str) -> Option<Self> {
         let (key, value) = part.split_once('=')?;
-        let fault = |name: &str| VERDICTS.iter().find(|(n, _)| *n == name).map(|(_, make)| *make);
+        let fault = |name: &str| FAULTS.iter().find(|(n, _)| *n == name).map(|(_, make)| *make);
         if key == "seed" {
             self.seed = value.parse().ok()?;
             Some(self)
@@ -293,7 +360,7 @@ impl Plan {
             Some(self.pin(index.parse().ok()?, fault(value)?))
         } else {
             let (op, name) = key.split_once(':')?;
-            let op = OPS.iter().find(|(_, n)| *n == op)?.0;
+            let op = *Op::ALL.iter().find(|o| o.name() == op)?;
             let one_in: u64 = value.strip_prefix("1/")?.parse().ok()?;
             let make = fault(name)?;
             (one_in > 0).then(|| self.rate(op, make, one_in))
@@ -307,7 +374,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn fates(plan: &mut Plan, n: usize) -> Vec<Verdict> {
-        (0..n).map(|i| plan.judge(OPS[i % OPS.len()].0)).collect()
+        (0..n).map(|i| plan.judge(Op::ALL[i % Op::ALL.len()])).collect()
     }
 
     proptest! {
@@ -315,9 +382,9 @@ mod tests {
         #[test]
         fn a_replay_string_repeats_every_verdict(
             seed: u64, n in 1u64..9, pin in 0u64..40, cut in proptest::option::of(0u64..80),
-            op in 0usize..OPS.len(), v in 0usize..VERDICTS.len(),
+            op in 0usize..Op::ALL.len(), v in 0usize..FAULTS.len(),
         ) {
-            let mut plan = Plan::seeded(seed).rate(OPS[op].0, VERDICTS[v].1, n).pin(pin, Verdict::Torn);
+            let mut plan = Plan::seeded(seed).rate(Op::ALL[op], FAULTS[v].1, n).pin(pin, Verdict::Torn);
             if let Some(c) = cut { plan = plan.cut_at(c); }
             let mut again: Plan = plan.replay().parse().unwrap();
             prop_assert_eq!(fates(&mut plan, 100), fates(&mut again, 100));

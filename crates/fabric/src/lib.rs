@@ -20,6 +20,7 @@
 pub mod bell;
 pub mod board;
 pub mod counted;
+pub mod faulty;
 mod frames;
 pub mod hostile;
 pub mod mailbox;

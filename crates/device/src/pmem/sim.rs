@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use littoral_base::fault::{Op, Plan, Verdict};
+use littoral_base::fault::{Adapter, Op, Plan, Verdict};
 
 use super::trace::{Actor, Trace};
 use crate::error::{Error, Kind, Result};
@@ -80,17 +80,10 @@ impl Sim {
     /// # Errors
     /// `Kind::Unsupported` for a verdict other than fail (fences only) and cut.
     pub fn with_plan(self, plan: Plan) -> Result<Self> {
-        for op in [Op::Store, Op::WriteBack, Op::Fence] {
-            let able = |v: &Verdict| {
-                matches!(v, Verdict::Pass | Verdict::Cut)
-                    || (op == Op::Fence && *v == Verdict::Fail)
-            };
-            if let Some(bad) = plan.verdicts(op).into_iter().find(|v| !able(v)) {
-                let text =
-                    format!("memory cannot act out {bad:?} on {op:?}; use cut or fence:fail");
-                return Err(Error::new(Kind::Unsupported, text));
-            }
-        }
+        MemoryFaults.check(&plan).map_err(|refused| {
+            let text = format!("memory cannot act out {refused}; use cut or fence:fail");
+            Error::new(Kind::Unsupported, text)
+        })?;
         self.log.lock().expect("invariant: no panic inside").plan = plan;
         Ok(self)
     }
@@ -133,6 +126,32 @@ impl Sim {
         if let Some(mut hook) = taken {
             hook(number);
             self.hook.lock().expect("invariant: no panic inside").get_or_insert(hook);
+        }
+    }
+}
+
+/// The adapter of the fault plan for persistent memory.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryFaults;
+
+impl Adapter for MemoryFaults {
+    fn ops(&self) -> &'static [Op] {
+        &[Op::Store, Op::WriteBack, Op::Fence]
+    }
+
+    fn refusal(&self, op: Op, verdict: Verdict) -> Option<&'static str> {
+        match verdict {
+            Verdict::Pass | Verdict::Cut => None,
+            Verdict::Fail if op == Op::Fence => None,
+            Verdict::Fail => Some("a store or write-back has no status"),
+            Verdict::Drop
+            | Verdict::Duplicate
+            | Verdict::Delay(_)
+            | Verdict::Shuffle(_)
+            | Verdict::Misdirect(_)
+            | Verdict::Corrupt(_)
+            | Verdict::Alias(_)
+            | Verdict::Torn(_) => Some("the states of a cut contain what memory can do"),
         }
     }
 }
@@ -192,7 +211,8 @@ impl Domain for Sim {
         match self.record(Op::Fence, |trace| trace.fence(ACTOR.get())) {
             Verdict::Fail => Err(Error::new(Kind::Io, "the fault plan failed a fence")),
             Verdict::Cut => Err(Error::new(Kind::PowerCut, "the fault plan cut power")),
-            _ => Ok(()),
+            Verdict::Pass => Ok(()),
+            other => unreachable!("invariant: the adapter refuses {other:?}"),
         }
     }
 

@@ -13,7 +13,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use littoral_base::fault::{Op, Plan, Verdict};
+use littoral_base::fault::{Adapter, Op, Plan, Verdict};
 use littoral_base::units::{Lba, Picos, ZoneId};
 
 use super::refusal::Refusal;
@@ -151,12 +151,10 @@ impl<M: Medium> Emulated<M> {
     /// # Errors
     /// `Kind::Unsupported` when the plan can speak a verdict that this device cannot act on.
     pub fn install(&mut self, plan: Plan) -> Result<()> {
-        let ops = [Op::Read, Op::Write, Op::Append, Op::Flush, Op::Zone];
-        let verdicts = ops.iter().flat_map(|&op| plan.verdicts(op));
-        if let Some(v) = verdicts.into_iter().find(|&v| !can_act(v)) {
-            let text = format!("a zoned device cannot act on {v:?}");
-            return Err(Error::new(Kind::Unsupported, text));
-        }
+        ZoneFaults.check(&plan).map_err(|refused| {
+            let text = format!("a zoned device cannot act on {refused}");
+            Error::new(Kind::Unsupported, text)
+        })?;
         self.shared().plan = plan;
         Ok(())
     }
@@ -330,9 +328,32 @@ impl<M: Medium> Emulated<M> {
     }
 }
 
-fn can_act(verdict: Verdict) -> bool {
-    use Verdict::{Corrupt, Cut, Fail, Pass, Torn};
-    matches!(verdict, Pass | Fail | Cut | Corrupt(_) | Torn(_))
+/// The adapter of the fault plan for zoned devices.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneFaults;
+
+impl Adapter for ZoneFaults {
+    fn ops(&self) -> &'static [Op] {
+        &[Op::Read, Op::Write, Op::Append, Op::Flush, Op::Zone]
+    }
+
+    fn refusal(&self, _op: Op, verdict: Verdict) -> Option<&'static str> {
+        match verdict {
+            Verdict::Pass
+            | Verdict::Fail
+            | Verdict::Cut
+            | Verdict::Corrupt(_)
+            | Verdict::Torn(_) => None,
+            Verdict::Drop
+            | Verdict::Duplicate
+            | Verdict::Delay(_)
+            | Verdict::Shuffle(_)
+            | Verdict::Misdirect(_)
+            | Verdict::Alias(_) => {
+                Some("each request is answered once, in order; use fail, torn, corrupt or cut")
+            }
+        }
+    }
 }
 
 /// A pinned verdict may meet an operation of another kind: what cannot be torn is cut, what has no

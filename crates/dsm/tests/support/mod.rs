@@ -11,6 +11,8 @@ use littoral_dsm::job::Job;
 use littoral_dsm::memory::PoolLines;
 use littoral_dsm::runtime::Config;
 use littoral_dsm::runtime::carrier::{Carrier, Exclusive, Shared};
+use littoral_fabric::Fabric;
+use littoral_fabric::faulty::{Faults, Faulty};
 use littoral_fabric::hostile::HostilePool;
 use littoral_fabric::pool::{PoolFabric, PoolLayout};
 use littoral_fabric::shm::{ShmFabric, ShmLayout};
@@ -50,9 +52,19 @@ fn memory(bytes: usize) -> File {
     file
 }
 
+/// The fault plan of a job, if any.
+type Plan = Option<Arc<Faults>>;
 type Maker = Box<dyn FnOnce() -> Box<dyn Carrier> + Send>;
 
-fn carriers(over: Over, ranks: u16) -> Vec<Maker> {
+/// A fabric as a carrier, under a fault plan where there is one.
+fn shared<F: Fabric + Send + Sync + 'static>(fabric: F, faults: Plan) -> Box<dyn Carrier> {
+    match faults {
+        Some(faults) => Box::new(Shared(Faulty::new(fabric, faults))),
+        None => Box::new(Shared(fabric)),
+    }
+}
+
+fn carriers(over: Over, ranks: u16, faults: &Plan) -> Vec<Maker> {
     let mut makers: Vec<Maker> = Vec::new();
     match over {
         Over::Tcp => {
@@ -62,9 +74,9 @@ fn carriers(over: Over, ranks: u16) -> Vec<Maker> {
                 Arc::new(listeners.iter().map(|l| l.local_addr().unwrap()).collect());
             for (n, listener) in listeners.into_iter().enumerate() {
                 let all = Arc::clone(&all);
-                let me = NodeId(n as u16);
+                let (me, faults) = (NodeId(n as u16), faults.clone());
                 makers.push(Box::new(move || {
-                    Box::new(Shared(TcpFabric::connect(me, &all, &listener, 64).unwrap()))
+                    shared(TcpFabric::connect(me, &all, &listener, 64).unwrap(), faults)
                 }));
             }
         }
@@ -73,11 +85,11 @@ fn carriers(over: Over, ranks: u16) -> Vec<Maker> {
             let file = Arc::new(memory(0));
             layout.create(&file).unwrap();
             for n in 0..ranks {
-                let file = Arc::clone(&file);
+                let (file, faults) = (Arc::clone(&file), faults.clone());
                 makers.push(Box::new(move || {
                     let fabric = ShmFabric::attach(&file, layout, NodeId(n)).unwrap();
                     fabric.wait_for_all(std::time::Duration::from_secs(10)).unwrap();
-                    Box::new(Shared(fabric))
+                    shared(fabric, faults)
                 }));
             }
         }
@@ -85,10 +97,13 @@ fn carriers(over: Over, ranks: u16) -> Vec<Maker> {
             let layout = PoolLayout::new(ranks, 64);
             let pool = HostilePool::new(layout.pool_bytes(), 7, 50);
             for n in 0..ranks {
-                let view = pool.view(n);
+                let (view, faults) = (pool.view(n), faults.clone());
                 makers.push(Box::new(move || {
                     let fabric = PoolFabric::new(view, layout, NodeId(n)).unwrap();
-                    Box::new(Exclusive::new(fabric))
+                    match faults {
+                        Some(faults) => Box::new(Exclusive::new(Faulty::new(fabric, faults))),
+                        None => Box::new(Exclusive::new(fabric)),
+                    }
                 }));
             }
         }
@@ -103,13 +118,24 @@ pub(crate) fn run_with<T: Send>(
     configure: impl Fn(&mut Config) + Sync,
     program: impl Fn(Job) -> T + Sync,
 ) -> Vec<T> {
+    run_under(over, ranks, None, configure, |job| program(job.unwrap()))
+}
+
+/// As [`run_with`], under a fault plan; a rank may fail to join.
+pub(crate) fn run_under<T: Send>(
+    over: Over,
+    ranks: u16,
+    faults: Plan,
+    configure: impl Fn(&mut Config) + Sync,
+    program: impl Fn(littoral_dsm::Result<Job>) -> T + Sync,
+) -> Vec<T> {
     let mut direct = (over == Over::Shm).then(|| memory(BYTES_MAX));
     let lines = (over == Over::Lines).then(|| HostilePool::new(LINES_BYTES_MAX, 8, 50));
     let program = &program;
     let configure = &configure;
     std::thread::scope(|s| {
         let mut threads = Vec::new();
-        for (n, make) in (LINES_VIEW..).zip(carriers(over, ranks)) {
+        for (n, make) in (LINES_VIEW..).zip(carriers(over, ranks, &faults)) {
             let view = lines.as_ref().map(|pool| pool.view(n));
             let lines = |v| PoolLines { domain: Arc::new(v), at: 0, used: false };
             let pool = view.map(lines);
@@ -119,7 +145,7 @@ pub(crate) fn run_with<T: Send>(
                 let mut config =
                     Config { bytes_max, direct, pool, log_capacity: 64, ..Config::default() };
                 configure(&mut config);
-                program(Job::start(make(), config).unwrap())
+                program(Job::start(make(), config))
             }));
         }
         threads.into_iter().map(|t| t.join().unwrap()).collect()

@@ -17,35 +17,54 @@
 //! | cut | answers nothing any more |
 //! | torn | refused: a read has no torn effect |
 
-use littoral_base::fault::{Op, Plan, Verdict};
+use littoral_base::fault::{Adapter, Op, Plan, Verdict};
 
 use super::Rule;
 use crate::error::{Error, Kind, Result};
 
-/// Refuses a plan whose verdicts `rule` cannot answer with truth.
-pub(super) fn check(plan: &Plan, rule: Rule) -> Result<()> {
-    for verdict in plan.verdicts(Op::Read) {
-        if let Some(why) = refusal(verdict, rule) {
-            let message = format!(
-                "fault plan `{plan}`: a read device with {} cannot act on {verdict:?}: {why}",
-                rule.name()
-            );
-            return Err(Error::new(Kind::IllegalRequest, message));
+/// The read adapter of a device whose completions are told by this rule.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadFaults(pub Rule);
+
+impl Adapter for ReadFaults {
+    fn ops(&self) -> &'static [Op] {
+        &[Op::Read]
+    }
+
+    fn refusal(&self, _op: Op, verdict: Verdict) -> Option<&'static str> {
+        let identified = match self.0 {
+            Rule::Word | Rule::PageTrailer { .. } | Rule::CanaryFirstLine => true,
+            Rule::ReservedWord | Rule::TwoSentinels => false,
+        };
+        match verdict {
+            Verdict::Torn(_) => Some("a read has no torn effect; use corrupt or shuffle"),
+            Verdict::Corrupt(_) | Verdict::Misdirect(_) if !identified => Some(
+                "the data carry neither checksum nor address; use the completion word or the page \
+                 trailer",
+            ),
+            Verdict::Pass
+            | Verdict::Fail
+            | Verdict::Drop
+            | Verdict::Duplicate
+            | Verdict::Delay(_)
+            | Verdict::Shuffle(_)
+            | Verdict::Misdirect(_)
+            | Verdict::Corrupt(_)
+            | Verdict::Alias(_)
+            | Verdict::Cut => None,
         }
     }
-    Ok(())
 }
 
-fn refusal(verdict: Verdict, rule: Rule) -> Option<&'static str> {
-    let identified = match rule {
-        Rule::Word | Rule::PageTrailer { .. } | Rule::CanaryFirstLine => true,
-        Rule::ReservedWord | Rule::TwoSentinels => false,
-    };
-    match verdict {
-        Verdict::Torn(_) => Some("a read has no torn effect; use corrupt or shuffle"),
-        Verdict::Corrupt(_) | Verdict::Misdirect(_) if !identified => Some(
-            "the data carry neither checksum nor address; use the completion word or the page trailer",
-        ),
-        _ => None,
-    }
+/// Refuses a plan whose verdicts `rule` cannot answer with truth.
+pub(super) fn check(plan: &Plan, rule: Rule) -> Result<()> {
+    ReadFaults(rule).check(plan).map_err(|refused| {
+        let message = format!(
+            "fault plan `{plan}`: a read device with {} cannot act on {:?}: {}",
+            rule.name(),
+            refused.verdict,
+            refused.why
+        );
+        Error::new(Kind::IllegalRequest, message)
+    })
 }

@@ -53,7 +53,7 @@ use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 
 mod content;
 mod device;
-mod faults;
+pub mod faults;
 mod host;
 pub mod soak;
 
