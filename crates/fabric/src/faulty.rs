@@ -8,7 +8,7 @@
 //! | duplicate | takes effect twice | carried out twice, answered once |
 //! | delay | held back; later operations on that node wait behind it | waits up to 1 ms first |
 //! | cut | this node is cut off from here on | the same |
-//! | others | refused when the plan is installed: a fabric delivers whole messages or none | the same |
+//! | others | refused when the plan is installed | the same |
 //!
 //! Invariants
 //! - Operations of one node on another take effect in program order, delayed or not.

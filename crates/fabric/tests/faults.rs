@@ -56,7 +56,7 @@ const MODEL: LogGp = LogGp {
 };
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Two nodes in virtual time: node 0 sends under `plan`, node 1 takes what comes until nothing does.
+/// Two nodes in virtual time: node 0 sends under `plan`, node 1 takes what comes.
 fn messages(plan: &str, count: u8) -> (Vec<Result<()>>, Vec<u8>) {
     let faults = Faults::new(2, plan.parse().unwrap()).unwrap();
     let report = run(2, 64, MODEL, |fabric: &SimFabric| {
