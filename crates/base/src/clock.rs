@@ -29,6 +29,18 @@ pub enum ClockKind {
     Wall,
 }
 
+impl ClockKind {
+    /// The name as results spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ClockKind::Count => "count",
+            ClockKind::Virtual => "virtual",
+            ClockKind::Paced => "paced",
+            ClockKind::Wall => "wall",
+        }
+    }
+}
+
 /// A source of time in picoseconds since its own start.
 pub trait Clock {
     /// Picoseconds since this clock's start; never decreases.

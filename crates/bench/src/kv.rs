@@ -3,24 +3,21 @@
 //! - Open loop: operation `i` is meant to start at `i / rate`, whether or not the ones before it
 //!   have been answered; what a slow answer makes wait counts (no coordinated omission).
 //! - A search is answered when it returns, a change when the sync that makes it durable returns.
-//! - On a model the clock is virtual (the device's, latencies of a profile; the program itself
-//!   takes no time). On a file it is the wall clock.
+//! - The clock is the opened device's: virtual on a model (the device's latencies; the program
+//!   itself takes no time), the wall clock on a file or a drive.
 //! - An operation that needs no request to the device takes no virtual time: in virtual time it is
 //!   counted as answered from memory, and latencies are those of the others.
 //! - One client. The load before it is not measured.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use littoral_base::clock::ClockKind;
 use littoral_base::mutant;
 use littoral_base::rng::{self, Generator, Rng};
 use littoral_base::units::Picos;
-use littoral_device::profile::Profile;
-use littoral_device::zoned::ZonedDevice;
-use littoral_device::zoned::file::FileDevice;
-use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::ZonedDevice as _;
+use littoral_device::zoned::any::AnyZoned;
 use littoral_index::index::{Engine, Index};
-use littoral_index::kv::Options;
 use littoral_index::layout::Shape;
 use littoral_store::store::{Durability, StoreCounts};
 
@@ -30,15 +27,6 @@ use crate::ycsb::{self, Distribution, Requests};
 /// Shares of inserts, deletes and searches in per cent (paper 000, section 4.1).
 pub const MIXES: [[u32; 3]; 5] =
     [[40, 30, 30], [10, 10, 80], [25, 25, 50], [50, 50, 0], [0, 0, 100]];
-
-/// Where a store is measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Medium {
-    /// In memory, in virtual time, with the latencies of a profile, shipped or a file.
-    Model(String),
-    /// On a sparse file in this folder, by the wall clock.
-    File(PathBuf),
-}
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -57,8 +45,6 @@ pub struct Asked {
     pub rate_per_s: f64,
     /// Operations between syncs.
     pub batch: u64,
-    /// Where.
-    pub medium: Medium,
     /// The seed of the requests.
     pub seed: u64,
 }
@@ -104,37 +90,29 @@ pub struct Found {
 
 const NAMES: [&str; 3] = ["insert", "delete", "search"];
 
-/// The time that a run is measured by.
-trait Time {
-    type Device: ZonedDevice;
+/// The time that a run is measured by: the device's own where it is modelled, else the wall clock.
+struct Time {
     /// Whether only the device takes time.
-    const IS_OF_DEVICE: bool;
-    fn now(&self, device: &Self::Device) -> Picos;
-    fn wait_until(&self, device: &Self::Device, time: Picos);
+    is_of_device: bool,
+    began: Instant,
 }
 
-struct Virtual;
-
-impl Time for Virtual {
-    type Device = ModelDevice;
-    const IS_OF_DEVICE: bool = true;
-    fn now(&self, device: &ModelDevice) -> Picos {
-        device.now()
+impl Time {
+    fn of(device: &AnyZoned) -> Time {
+        Time { is_of_device: device.clock() == ClockKind::Virtual, began: Instant::now() }
     }
-    fn wait_until(&self, device: &ModelDevice, time: Picos) {
-        device.idle_until(time);
-    }
-}
 
-struct Wall(Instant);
-
-impl Time for Wall {
-    type Device = FileDevice;
-    const IS_OF_DEVICE: bool = false;
-    fn now(&self, _: &FileDevice) -> Picos {
-        Picos::from_nanos(self.0.elapsed().as_nanos() as u64)
+    fn now(&self, device: &AnyZoned) -> Picos {
+        match device.virtual_now() {
+            Some(time) if self.is_of_device => time,
+            _ => Picos::from_nanos(self.began.elapsed().as_nanos() as u64),
+        }
     }
-    fn wait_until(&self, device: &FileDevice, time: Picos) {
+
+    fn wait_until(&self, device: &AnyZoned, time: Picos) {
+        if self.is_of_device {
+            return device.idle_until(time);
+        }
         // Sleeping wakes up late by a scheduler's tick: the last part is spent looking.
         const LATE: Duration = Duration::from_micros(100);
         let left = Duration::from_nanos(time.0.saturating_sub(self.now(device).0) / 1000);
@@ -151,41 +129,13 @@ fn failed(e: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::with_source(Kind::Environment, "bench kv", e)
 }
 
-/// Loads a store and measures it.
+/// Loads a store on an opened device, which must be empty, and measures it.
 ///
 /// # Errors
-/// `Kind::Environment` when the device cannot be made or cannot serve the engine.
-pub fn run(asked: &Asked) -> Result<Found> {
-    match &asked.medium {
-        Medium::Model(name) => {
-            let profile = Profile::open(name).and_then(|p| p.zoned()).map_err(failed)?;
-            let mut device = ModelDevice::new(profile.geometry).map_err(failed)?;
-            device.set_timing(profile.timing);
-            let words = format!("zones modelled in memory, latencies of profile {name}");
-            measure(asked, device, &Virtual, "virtual", words)
-        }
-        Medium::File(dir) => on_file(asked, dir),
-    }
-}
-
-fn on_file(asked: &Asked, dir: &Path) -> Result<Found> {
-    let options = Options::new(asked.engine, asked.seed);
-    let path = dir.join("bench-kv.zones");
-    let device = FileDevice::create(&path, options.geometry).map_err(failed)?;
-    let words = format!("zones modelled in the file {}", path.display());
-    let found = measure(asked, device, &Wall(Instant::now()), "wall", words);
-    // The file is ours; one that stays behind is refused by name next time.
-    let _ = std::fs::remove_file(&path);
-    found
-}
-
-fn measure<T: Time>(
-    asked: &Asked,
-    device: T::Device,
-    time: &T,
-    clock: &'static str,
-    made_of: String,
-) -> Result<Found> {
+/// `Kind::Environment` when the device cannot serve the engine.
+pub fn run(asked: &Asked, device: AnyZoned) -> Result<Found> {
+    let (clock, made_of) = (device.clock().name(), device.describe());
+    let time = &Time::of(&device);
     let shape = Shape::fitting(device.limits().block_bytes as usize, 8, 8).map_err(failed)?;
     let mut index = Index::create(device, asked.engine, shape, asked.seed).map_err(failed)?;
     index.store_mut().set_durability(Durability::Batch);
@@ -225,9 +175,9 @@ pub fn since(a: StoreCounts, b: StoreCounts) -> StoreCounts {
 }
 
 /// One client and what it waits for.
-struct Client<'a, T: Time> {
-    index: Index<T::Device>,
-    time: &'a T,
+struct Client<'a> {
+    index: Index<AnyZoned>,
+    time: &'a Time,
     rng: Generator,
     requests: Requests,
     inserts: u32,
@@ -261,8 +211,8 @@ impl Gathered {
     }
 }
 
-impl<'a, T: Time> Client<'a, T> {
-    fn new(asked: &Asked, index: Index<T::Device>, time: &'a T) -> Self {
+impl<'a> Client<'a> {
+    fn new(asked: &Asked, index: Index<AnyZoned>, time: &'a Time) -> Self {
         let [inserts, deletes, _] = MIXES[usize::from(asked.workload) - 1];
         let begin = time.now(index.store_ref().device());
         Client {
@@ -313,7 +263,7 @@ impl<'a, T: Time> Client<'a, T> {
         let latencies = &mut self.latencies[kind];
         latencies.count += 1;
         latencies.from_memory += u64::from(is_from_memory);
-        if !(is_from_memory && T::IS_OF_DEVICE) || mutant!("bench_kv_shows_zero") {
+        if !(is_from_memory && self.time.is_of_device) || mutant!("bench_kv_shows_zero") {
             latencies.nanos.push(now.0.saturating_sub(intended.0) / 1000);
         }
     }
@@ -353,14 +303,22 @@ mod tests {
             operations: 2000,
             rate_per_s,
             batch: 1,
-            medium: Medium::Model("zns-paper".to_owned()),
             seed: 1,
         }
     }
 
+    fn model() -> AnyZoned {
+        let profile = littoral_device::profile::Profile::named("zns-paper").unwrap();
+        let zoned = profile.zoned().unwrap();
+        let mut device = littoral_device::zoned::model::ModelDevice::new(zoned.geometry).unwrap();
+        device.set_timing(zoned.timing);
+        AnyZoned::Model(Box::new(device), Some("zns-paper".to_owned()))
+    }
+
     #[test]
     fn what_a_slow_answer_makes_wait_counts() {
-        let (slow, fast) = (run(&asked(100.0)).unwrap(), run(&asked(1e6)).unwrap());
+        let (slow, fast) =
+            (run(&asked(100.0), model()).unwrap(), run(&asked(1e6), model()).unwrap());
         let insert = |f: &Found| f.rows.iter().find(|(n, _)| *n == "insert").unwrap().1.times;
         let insert = |f: &Found| insert(f).unwrap();
         assert_eq!(slow.rows.iter().map(|(_, l)| l.count).sum::<u64>(), 2000);
@@ -371,19 +329,21 @@ mod tests {
         assert!((slow.rate_per_s / 100.0 - 1.0).abs() < 0.01, "{slow:?}");
         let search = slow.rows.iter().find(|(n, _)| *n == "search").unwrap().1;
         assert_eq!((search.from_memory_count, search.times), (search.count, None), "no 0 ps");
-        let again = run(&asked(100.0)).unwrap();
+        let again = run(&asked(100.0), model()).unwrap();
         assert_eq!(again.rows, slow.rows, "virtual time replays");
     }
 
     #[test]
-    fn a_file_is_measured_and_removed() {
+    fn a_file_is_measured_by_the_wall_clock() {
         let dir = tempfile::tempdir().unwrap();
-        let medium = Medium::File(dir.path().to_owned());
-        let found = run(&Asked { medium, operations: 200, batch: 50, ..asked(1e5) }).unwrap();
-        assert_eq!(found.clock, "wall");
+        let geometry = littoral_index::kv::Options::new(Engine::Zb, 1).geometry;
+        let path = dir.path().join("zones");
+        let device = littoral_device::zoned::file::FileDevice::create(&path, geometry).unwrap();
+        let device = AnyZoned::File(Box::new(device));
+        let found = run(&Asked { operations: 200, batch: 50, ..asked(1e5) }, device).unwrap();
+        assert_eq!((found.clock, &found.made_of[..]), ("wall", "zones modelled in a file"));
         let is_sound =
             |l: &Latencies| l.times.is_some_and(|t| t.max_ns >= t.p50_ns && t.max_ns > 0.0);
         assert!(found.rows.iter().all(|(_, l)| l.count > 0 && is_sound(l)));
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

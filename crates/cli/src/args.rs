@@ -20,6 +20,7 @@ mod graph;
 mod heap;
 mod kv;
 mod machine;
+mod on;
 mod report;
 mod repro;
 
@@ -36,6 +37,7 @@ pub(crate) use kv::{
     KvOpenArgs, KvPutArgs, KvRepairArgs, KvRestoreArgs, KvScanArgs, MachineVerb, ZonesArgs,
 };
 pub(crate) use machine::MachineArgs;
+pub(crate) use on::{MachineFileArgs, OnArgs};
 pub(crate) use report::{CompletionsArgs, ReportArgs};
 pub(crate) use repro::ReproArgs;
 

@@ -1,7 +1,12 @@
 //! `littoral bench`: a part measured by itself.
 
+use littoral::Machine;
 use littoral::base::error::Class;
-use littoral_bench::kv::{self, Asked, Latencies, Medium};
+use littoral::device::profile::DeviceKind;
+use littoral::device::profile::machine::{DeviceSpec, MachineSpec, Medium};
+use littoral::index::index::Engine;
+use littoral::machine::choice::Word;
+use littoral_bench::kv::{self, Asked, Latencies};
 use littoral_bench::ring::{self, PerRead};
 use littoral_papers::sdtm::table::{self, Row};
 use serde_json::{Value, json};
@@ -37,22 +42,41 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
     }
 }
 
+/// The zoned device that is measured: a model unless another one is asked for.
+fn zoned(args: &BenchKvArgs) -> Result<(Machine, String), Failure> {
+    let Some(dir) = &args.dir else {
+        let mut choice = args.on.choice();
+        if !choice.is_given() {
+            choice.profile = Some("zns-paper".to_owned());
+        }
+        return Ok(choice.resolve(DeviceKind::Zoned, None, Word::Exact(Medium::Ram))?);
+    };
+    let medium = Medium::File(dir.join("bench-kv.zones"));
+    let device = DeviceSpec::new("zones", DeviceKind::Zoned, medium);
+    let device = device.with_zones(&littoral::index::kv::Options::new(Engine::Zb, 0).geometry)?;
+    Ok((Machine::of(MachineSpec::one(device), "options"), "zones".to_owned()))
+}
+
 fn kv_figures(args: &BenchKvArgs) -> Result<Value, Failure> {
     let asked = Asked {
-        engine: littoral::index::index::Engine::named(&args.engine)?,
+        engine: Engine::named(&args.engine)?,
         workload: args.workload,
         distribution: args.distribution.parse().map_err(|e| Failure::new(Class::Usage, e))?,
         records: args.records,
         operations: args.operations,
         rate_per_s: args.rate.0,
         batch: args.batch,
-        medium: match &args.dir {
-            Some(dir) => Medium::File(dir.clone()),
-            None => Medium::Model(args.profile.clone()),
-        },
         seed: args.seed,
     };
-    let found = kv::run(&asked)?;
+    let (machine, name) = zoned(args)?;
+    // A file that is made for the measurement is removed after it.
+    let file = machine.spec().device(&name)?.medium.path().filter(|p| !p.exists());
+    let found = kv::run(&asked, machine.zoned(&name)?);
+    if let Some(path) = file {
+        // One that stays behind is refused by name next time.
+        let _ = std::fs::remove_file(path);
+    }
+    let found = found?;
     let row = |(name, l): &(&'static str, Latencies)| {
         json!({
             "operation": name, "done_count": l.count,

@@ -11,13 +11,16 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use littoral::Machine;
 use littoral::base::error::Class;
 use littoral::base::units::Bytes;
+use littoral::device::profile::DeviceKind;
 use littoral::dsm::launch::run::End;
 use littoral::dsm::launch::{Fabric, Plan, hosts, run};
 use littoral::dsm::virtual_time::Compute;
 use littoral::dsm::virtual_time::conductor::Report;
 use littoral::fabric::timing::Timing;
+use littoral::machine::fabric::Word;
 use littoral_papers::jiajia::choice::{On, What, measure};
 use littoral_papers::jiajia::model::{Ended, Shares};
 use littoral_papers::jiajia::programs::{PROGRAMS, Program};
@@ -37,18 +40,32 @@ pub(crate) fn run(command: &DsmCommand) -> Outcome {
     }
 }
 
+/// The machine whose fabric carries a job, and the fabric's name.
+fn fabric(args: &DsmRunArgs) -> Result<(Machine, String), Failure> {
+    if args.on.machine.is_some() {
+        let otherwise = littoral::machine::choice::Word::Dram;
+        return Ok(args.on.choice().resolve(DeviceKind::Fabric, None, otherwise)?);
+    }
+    let word = args.fabric.unwrap_or(match (&args.hosts, &args.pool) {
+        (Some(_), _) => Word::Tcp,
+        (None, Some(_)) => Word::Pool,
+        (None, None) => Word::Shm,
+    });
+    // A job of no ranks is the launcher's to refuse.
+    let nodes = args.ranks.unwrap_or(1).max(1);
+    Ok((word.machine(nodes, args.pool.clone(), &args.profile)?, "fabric".to_owned()))
+}
+
 fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
-    let fabric = match args.fabric.as_deref() {
-        Some("shm") => Fabric::Shm,
-        Some("shm-pages") => Fabric::ShmPages,
-        Some("pool") => Fabric::Pool,
-        Some("pool-pages") => Fabric::PoolPages,
-        Some("tcp") => Fabric::Tcp,
-        Some("sim") => simulated(args)?,
-        _ if args.hosts.is_some() => Fabric::Tcp,
-        _ if args.pool.is_some() => Fabric::Pool,
-        _ => Fabric::Shm,
-    };
+    let (machine, name) = fabric(args)?;
+    let compute = if args.compute == "processor" { Compute::Processor } else { Compute::Declared };
+    let job = machine.job(&name, compute)?;
+    let ranks = args.ranks.unwrap_or(job.nodes);
+    if ranks > job.nodes && args.on.machine.is_some() {
+        let label = machine.spec().device(&name)?.label();
+        let what = format!("{label} has {} nodes; it carries no job of {ranks} ranks", job.nodes);
+        return Err(Failure::new(Class::Usage, what));
+    }
     let hosts = args.hosts.as_ref().map(|path| {
         let text = std::fs::read_to_string(path)
             .map_err(|e| Failure::new(Class::Environment, format!("{}: {e}", path.display())))?;
@@ -58,10 +75,10 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
         .map_err(|_| Failure::new(Class::Usage, format!("{} is too much", args.bytes)))?;
     let faults = args.faults.clone().map(|f| ("LITTORAL_DSM_FAULTS".to_owned(), f));
     Ok(Plan {
-        ranks: args.ranks,
-        fabric,
-        hosts: hosts.transpose()?,
-        pool: args.pool.clone(),
+        ranks,
+        fabric: job.fabric,
+        hosts: hosts.transpose()?.or(job.hosts),
+        pool: args.pool.clone().or(job.pool),
         program: args.program.clone(),
         arguments: args.arguments.clone(),
         bytes_max,
@@ -70,19 +87,10 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
     })
 }
 
-fn simulated(args: &DsmRunArgs) -> Result<Fabric, Failure> {
-    let (_, _, timing) = Timing::resolve(&args.profile)?;
-    let compute = match args.compute.as_str() {
-        "processor" => Compute::Processor,
-        _ => Compute::Declared,
-    };
-    Ok(Fabric::Sim { timing, compute })
-}
-
 /// A new file for the report, made before the job starts so that no result is lost to a bad path.
-fn report_file(args: &DsmRunArgs) -> Result<Option<File>, Failure> {
+fn report_file(args: &DsmRunArgs, plan: &Plan) -> Result<Option<File>, Failure> {
     let Some(path) = &args.report else { return Ok(None) };
-    if args.fabric.as_deref() != Some("sim") {
+    if !matches!(plan.fabric, Fabric::Sim { .. }) {
         let what = "--report tells where virtual time went; it goes with --fabric sim";
         return Err(Failure::new(Class::Usage, what));
     }
@@ -93,7 +101,8 @@ fn report_file(args: &DsmRunArgs) -> Result<Option<File>, Failure> {
 
 fn start(args: &DsmRunArgs) -> Outcome {
     let interrupted = interrupt::flag();
-    let (plan, file) = (plan(args)?, report_file(args)?);
+    let plan = plan(args)?;
+    let file = report_file(args, &plan)?;
     let job = run::run(&plan, &|| interrupted.load(Ordering::Relaxed))?;
     if let Some(report) = job.report.as_ref().filter(|_| job.code == 0) {
         let value = virtual_report(args, report)?;
@@ -120,7 +129,11 @@ fn nanos(ps: u64) -> f64 {
 }
 
 fn virtual_report(args: &DsmRunArgs, report: &Report) -> Result<Value, Failure> {
-    let (profile, configuration, _) = Timing::resolve(&args.profile)?;
+    let (machine, name) = fabric(args)?;
+    let device = machine.spec().device(&name)?;
+    let (Some(profile), Some(configuration)) = (&device.profile, &device.configuration) else {
+        return Err(refused(format!("{}: no interconnect is modelled", device.label())));
+    };
     let rank = |(n, p): (usize, &littoral::dsm::virtual_time::network::Parts)| {
         json!({
             "rank_id": n,
@@ -168,11 +181,15 @@ fn refused(what: String) -> Failure {
 
 fn bench(args: &DsmBenchArgs) -> Outcome {
     let (profile, configuration, timing) = Timing::resolve(&args.profile)?;
-    let (on, clock) = match args.fabric.as_str() {
-        "pool" => (On::Pool, "wall"),
-        "tcp" => (On::Tcp, "wall"),
-        "sim" => (On::Sim(timing), "virtual"),
-        _ => (On::Shm, "wall"),
+    let (on, clock) = match args.fabric {
+        Word::Shm => (On::Shm, "wall"),
+        Word::Pool => (On::Pool, "wall"),
+        Word::Tcp => (On::Tcp, "wall"),
+        Word::Sim => (On::Sim(timing), "virtual"),
+        Word::ShmPages | Word::PoolPages => {
+            let what = "dsm bench measures shm, pool, tcp or sim; pages make no difference to it";
+            return Err(Failure::new(Class::Usage, what));
+        }
     };
     let asked = |name: &str| args.what.is_empty() || args.what.iter().any(|w| w == name);
     let mut rows = Vec::new();
@@ -184,7 +201,7 @@ fn bench(args: &DsmBenchArgs) -> Outcome {
         }));
     }
     let mut value = json!({
-        "schema": "littoral.dsm.bench/1", "fabric": args.fabric, "ranks_count": args.ranks,
+        "schema": "littoral.dsm.bench/1", "fabric": args.fabric.name(), "ranks_count": args.ranks,
         "clock": clock, "operations": rows,
     });
     if clock == "virtual" {

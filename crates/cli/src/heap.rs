@@ -9,35 +9,78 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use littoral::Machine;
 use littoral::base::error::Class;
-use littoral::heap::{self, Look, ObjectView};
+use littoral::base::units::Bytes;
+use littoral::device::profile::DeviceKind;
+use littoral::device::profile::machine::{DeviceSpec, MachineSpec, Medium};
+use littoral::heap::{self, Look, ObjectView, Options};
+use littoral::machine::choice::Word;
 use serde_json::{Value, json};
 
-use crate::args::{HeapCommand, HeapCreateArgs, PoolArgs};
+use crate::args::{HeapCommand, HeapCreateArgs, MachineFileArgs, PoolArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out::{self, Format};
 
 /// Bytes of text gathered before they are written.
 const CHUNK_BYTES: usize = 1 << 16;
 
+/// A machine's memory device: the named one, or a machine of one device for a pool's file.
+struct Place {
+    machine: Machine,
+    device: String,
+}
+
+impl Place {
+    fn find(pool: Option<&Path>, size: Option<Bytes>, on: &MachineFileArgs) -> Found<Place> {
+        let Some(path) = pool else {
+            let otherwise = Word::Exact(Medium::Ram);
+            let (machine, device) = on.choice().resolve(DeviceKind::Memory, None, otherwise)?;
+            return Ok(Place { machine, device });
+        };
+        let mut spec = DeviceSpec::new("pool", DeviceKind::Memory, Medium::File(path.to_owned()));
+        if let Some(size) = size {
+            let pages = size.0.max(1).div_ceil(4096);
+            let bytes = pages.checked_mul(4096);
+            let too_large = || Failure::new(Class::Usage, format!("{size} is too large"));
+            spec = spec.with_figure("capacity", bytes.ok_or_else(too_large)?)?;
+        }
+        let machine = Machine::of(MachineSpec::one(spec), "options");
+        Ok(Place { machine, device: "pool".to_owned() })
+    }
+
+    fn of(args: &PoolArgs) -> Found<Place> {
+        Self::find(args.pool.as_deref(), None, &args.on)
+    }
+
+    /// The pool's file, else its device's name.
+    fn name(&self) -> String {
+        match self.machine.memory_path(&self.device) {
+            Ok((_, path)) => path.display().to_string(),
+            Err(_) => self.device.clone(),
+        }
+    }
+}
+
+type Found<T> = Result<T, Failure>;
+
 /// Runs the command.
 pub(crate) fn run(command: &HeapCommand) -> Outcome {
     match command {
         HeapCommand::Create(args) => create(args),
-        HeapCommand::Info(args) => out::show(args.shown.format, &info(&args.pool)?),
-        HeapCommand::Check(args) => out::show(args.shown.format, &check(&args.pool)?),
-        HeapCommand::Dump(args) => dump(args),
+        HeapCommand::Info(args) => out::show(args.shown.format, &info(&Place::of(args)?)?),
+        HeapCommand::Check(args) => out::show(args.shown.format, &check(&Place::of(args)?)?),
+        HeapCommand::Dump(args) => dump(args.shown.format, &Place::of(args)?),
     }
 }
 
 fn create(args: &HeapCreateArgs) -> Outcome {
-    let bytes = usize::try_from(args.size.0)
-        .map_err(|_| Failure::new(Class::Usage, format!("{} is too large", args.size)))?;
-    let pool = heap::create(&args.pool, bytes)?;
+    let place = Place::find(args.pool.as_deref(), args.size, &args.on)?;
+    let pool = heap::create_on(&place.machine, &place.device, &Options::default())?;
     let info = pool.info()?;
     let value = json!({
         "schema": "littoral.heap.create/2",
-        "pool": args.pool.display().to_string(),
+        "pool": place.name(),
         "pool_bytes": info.pool_bytes,
         "slab_bytes": info.slab_bytes,
         "threads_max": info.threads_max,
@@ -48,11 +91,15 @@ fn create(args: &HeapCreateArgs) -> Outcome {
 }
 
 /// What a session that may write would get here; looking is possible without one.
-fn promise(path: &Path) -> (String, String) {
-    match heap::means(path) {
+fn promise(place: &Place) -> (String, String) {
+    match heap::means_on(&place.machine, &place.device) {
         Ok((name, promise)) => (name.to_owned(), heap::words(promise).to_owned()),
         Err(error) => ("nothing here".to_owned(), error.to_string()),
     }
+}
+
+fn look(place: &Place) -> littoral::heap::Result<Look> {
+    heap::look_on(&place.machine, &place.device)
 }
 
 fn type_words(tag: u64) -> String {
@@ -64,11 +111,11 @@ fn roots(look: &Look) -> Result<Vec<Value>, Failure> {
     Ok(look.pool.roots()?.into_iter().map(shown).collect())
 }
 
-fn info(path: &Path) -> Result<Value, Failure> {
-    let (durable_by, promise) = promise(path);
-    let look = match heap::look(path) {
+fn info(place: &Place) -> Result<Value, Failure> {
+    let (durable_by, promise) = promise(place);
+    let look = match look(place) {
         Err(refused) if heap::is_in_use(&refused) => {
-            return outline(path, &durable_by, &promise);
+            return outline(place, &durable_by, &promise);
         }
         look => look?,
     };
@@ -81,7 +128,7 @@ fn info(path: &Path) -> Result<Value, Failure> {
     });
     Ok(json!({
         "schema": "littoral.heap.info/2",
-        "pool": path.display().to_string(),
+        "pool": place.name(),
         "format_version": heap::VERSION,
         "pool_bytes": info.pool_bytes,
         "slab_bytes": info.slab_bytes,
@@ -99,14 +146,14 @@ fn info(path: &Path) -> Result<Value, Failure> {
 }
 
 /// What can be said of a pool that a process is at work on.
-fn outline(path: &Path, durable_by: &str, promise: &str) -> Result<Value, Failure> {
-    let outline = heap::outline(path)?;
+fn outline(place: &Place, durable_by: &str, promise: &str) -> Result<Value, Failure> {
+    let outline = heap::outline_on(&place.machine, &place.device)?;
     let types = outline.types.iter().map(|&(tag, words_count, objects_max)| {
         json!({"type": type_words(tag), "words_count": words_count, "room_count": objects_max})
     });
     Ok(json!({
         "schema": "littoral.heap.info/2",
-        "pool": path.display().to_string(),
+        "pool": place.name(),
         "format_version": heap::VERSION,
         "pool_bytes": outline.pool_bytes,
         "slab_bytes": outline.slab_bytes,
@@ -122,10 +169,10 @@ fn outline(path: &Path, durable_by: &str, promise: &str) -> Result<Value, Failur
     }))
 }
 
-fn check(path: &Path) -> Result<Value, Failure> {
-    let look = heap::look(path)?;
+fn check(place: &Place) -> Result<Value, Failure> {
+    let look = look(place)?;
     let roots = roots(&look)?;
-    let structures = look.pool.check_structures().map_err(|e| e.in_context(path.display()))?;
+    let structures = look.pool.check_structures().map_err(|e| e.in_context(place.name()))?;
     let (mut objects, mut words) = (0u64, 0u64);
     look.pool.walk(|o| {
         objects += 1;
@@ -138,7 +185,7 @@ fn check(path: &Path) -> Result<Value, Failure> {
     };
     Ok(json!({
         "schema": "littoral.heap.check/1",
-        "pool": path.display().to_string(),
+        "pool": place.name(),
         "slabs_count": look.pool.info()?.slabs_count,
         "objects_count": objects,
         "payload_bytes": 8 * words,
@@ -164,10 +211,10 @@ fn object_line(text: &mut String, o: &ObjectView) {
     text.push('\n');
 }
 
-fn dump(args: &PoolArgs) -> Outcome {
-    let look = heap::look(&args.pool)?;
+fn dump(format: Format, place: &Place) -> Outcome {
+    let look = look(place)?;
     let roots = roots(&look)?;
-    if args.shown.format == Format::Json {
+    if format == Format::Json {
         let mut objects = Vec::new();
         look.pool.walk(|o| {
             objects.push(object(o));
@@ -175,7 +222,7 @@ fn dump(args: &PoolArgs) -> Outcome {
         })?;
         let value = json!({
             "schema": "littoral.heap.dump/2",
-            "pool": args.pool.display().to_string(),
+            "pool": place.name(),
             "roots": roots,
             "objects": objects,
         });

@@ -11,12 +11,15 @@ use std::path::Path;
 
 use littoral::Machine;
 use littoral::base::error::Class;
+use littoral::device::profile::DeviceKind;
+use littoral::device::profile::machine::Medium;
 use littoral::kv::{self, Access, Engine, Kv, New, Opening, padded};
+use littoral::machine::choice::Word;
 use serde_json::{Value, json};
 
 use crate::args::{
     KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvKeyArgs, KvLoadArgs, KvOpenArgs, KvPutArgs,
-    KvRepairArgs, KvRestoreArgs, KvScanArgs,
+    KvRepairArgs, KvRestoreArgs, KvScanArgs, OnArgs,
 };
 use crate::failure::{Failure, Outcome};
 use crate::out;
@@ -42,18 +45,30 @@ pub(crate) fn run(command: &KvCommand) -> Outcome {
     }
 }
 
-fn opening(args: &KvOpenArgs, access: Access) -> Opening {
-    Opening { access, memory_bytes: args.cache.0, waits: args.wait }
+/// The zoned device that a command asks for, if it does.
+fn asked(on: &OnArgs) -> Result<Option<(Machine, String)>, Failure> {
+    let choice = on.choice();
+    if !choice.is_given() {
+        return Ok(None);
+    }
+    Ok(Some(choice.resolve(DeviceKind::Zoned, None, Word::Exact(Medium::Ram))?))
+}
+
+/// Opens the store of `dir`, on the device that was asked for where one was.
+fn open(dir: &Path, args: &KvOpenArgs, access: Access) -> Result<Kv, Failure> {
+    let opening = Opening { access, memory_bytes: args.cache.0, waits: args.wait };
+    Ok(match asked(&args.on)? {
+        Some((machine, device)) => kv::open_with(dir, &machine, Some(&device), opening)?,
+        None => kv::open(dir, opening)?,
+    })
 }
 
 fn create(args: &KvCreateArgs) -> Outcome {
-    let machine = args.machine.as_deref().map(|m| Machine::open(Some(m))).transpose()?;
     let new = New {
         engine: Engine::named(&args.engine)?,
         key_bytes: args.key_size,
         value_bytes: args.value_size,
-        machine,
-        id: fresh_id(),
+        ..laid_out(&args.on)?
     };
     out::show(args.shown.format, &stats(&kv::create(&args.dir, &new)?))
 }
@@ -75,12 +90,12 @@ fn load(args: &KvLoadArgs) -> Outcome {
             Box::new(BufReader::new(file))
         }
     };
-    let open = |path: &std::path::PathBuf| {
+    let append = |path: &std::path::PathBuf| {
         let opened = OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|e| cannot("append to", path, &e))
     };
-    let mut store = kv::open(&args.dir, opening(&args.opened, Access::Write))?;
-    let mut ack = args.ack.as_ref().map(open).transpose()?;
+    let mut store = open(&args.dir, &args.opened, Access::Write)?;
+    let mut ack = args.ack.as_ref().map(append).transpose()?;
     let ack = ack.as_mut().map(|file| file as &mut dyn Write);
     let loaded = store.load(input, &args.input.display().to_string(), ack)?;
     let value = json!({
@@ -102,7 +117,7 @@ fn field(text: &str, bytes: usize, what: &str) -> Result<Vec<u8>, Failure> {
 }
 
 fn put(args: &KvPutArgs) -> Outcome {
-    let mut store = kv::open(&args.dir, opening(&args.opened, Access::Write))?;
+    let mut store = open(&args.dir, &args.opened, Access::Write)?;
     let shape = *store.index().shape();
     let key = field(&args.key, shape.key_bytes, "key")?;
     let value = field(&args.value, shape.value_bytes, "value")?;
@@ -115,14 +130,14 @@ fn absent(key: &str) -> Failure {
 }
 
 fn get(args: &KvKeyArgs) -> Outcome {
-    let store = kv::open(&args.dir, opening(&args.opened, Access::Read))?;
+    let store = open(&args.dir, &args.opened, Access::Read)?;
     let found = store.get(&field(&args.key, store.index().shape().key_bytes, "key")?)?;
     let value = found.ok_or_else(|| absent(&args.key))?;
     out::bytes(&[shown(&value), b"\n"].concat())
 }
 
 fn delete(args: &KvKeyArgs) -> Outcome {
-    let mut store = kv::open(&args.dir, opening(&args.opened, Access::Write))?;
+    let mut store = open(&args.dir, &args.opened, Access::Write)?;
     let bytes = field(&args.key, store.index().shape().key_bytes, "key")?;
     let is_deleted = store.delete(&bytes)?;
     store.close()?;
@@ -136,14 +151,14 @@ fn shown(bytes: &[u8]) -> &[u8] {
 }
 
 fn scan(args: &KvScanArgs) -> Outcome {
-    let store = kv::open(&args.dir, opening(&args.opened, Access::Read))?;
+    let store = open(&args.dir, &args.opened, Access::Read)?;
     let bytes = store.index().shape().key_bytes;
     let bound = |k: &Option<String>| k.as_deref().map(|k| field(k, bytes, "key")).transpose();
     print(&store, bound(&args.from)?.as_deref(), bound(&args.to)?.as_deref())
 }
 
 fn dump(args: &KvAtArgs) -> Outcome {
-    print(&kv::open(&args.dir, opening(&args.opened, Access::Read))?, None, None)
+    print(&open(&args.dir, &args.opened, Access::Read)?, None, None)
 }
 
 fn print(store: &Kv, from: Option<&[u8]>, to: Option<&[u8]>) -> Outcome {
@@ -162,7 +177,7 @@ fn print(store: &Kv, from: Option<&[u8]>, to: Option<&[u8]>) -> Outcome {
 }
 
 fn show_stats(args: &KvAtArgs) -> Outcome {
-    let store = kv::open(&args.dir, opening(&args.opened, Access::Read))?;
+    let store = open(&args.dir, &args.opened, Access::Read)?;
     out::show(args.shown.format, &stats(&store))
 }
 
@@ -187,7 +202,7 @@ fn stats(store: &Kv) -> Value {
 }
 
 fn check(args: &KvAtArgs) -> Outcome {
-    let store = kv::open(&args.dir, opening(&args.opened, Access::Read))?;
+    let store = open(&args.dir, &args.opened, Access::Read)?;
     let pages = store.check()?;
     let notes = store.index().store_ref().notes();
     let sentence = match notes.len() {
@@ -209,10 +224,10 @@ fn check(args: &KvAtArgs) -> Outcome {
     out::show(args.shown.format, &value)
 }
 
-/// How a new store is laid out whose engine and sizes come from somewhere else.
-fn laid_out(machine: Option<&Path>) -> Result<New, Failure> {
-    let machine = machine.map(|m| Machine::open(Some(m))).transpose()?;
-    Ok(New { machine, id: fresh_id(), ..New::default() })
+/// How a new store is laid out, on the device that was asked for where one was.
+fn laid_out(on: &OnArgs) -> Result<New, Failure> {
+    let (machine, device) = asked(on)?.unzip();
+    Ok(New { machine, device, id: fresh_id(), ..New::default() })
 }
 
 /// A key as text where it is text.
@@ -221,7 +236,7 @@ fn key_text(key: Option<&[u8]>, open: &str) -> String {
 }
 
 fn repair(args: &KvRepairArgs) -> Outcome {
-    let saved = kv::repair(&args.src, &args.dst, &laid_out(args.machine.as_deref())?)?;
+    let saved = kv::repair(&args.src, &args.dst, &laid_out(&args.on)?)?;
     let row = |m: &kv::Missing| {
         json!({
             "from": key_text(m.from.as_deref(), "the first key"),
@@ -255,7 +270,7 @@ fn repair(args: &KvRepairArgs) -> Outcome {
 }
 
 fn backup(args: &KvBackupArgs) -> Outcome {
-    let records = kv::backup(&args.src, &args.file, opening(&args.opened, Access::Read))?;
+    let records = kv::backup(&open(&args.src, &args.opened, Access::Read)?, &args.file)?;
     let value = json!({
         "schema": "littoral.kv.backup/1",
         "records_count": records,
@@ -265,7 +280,7 @@ fn backup(args: &KvBackupArgs) -> Outcome {
 }
 
 fn restore(args: &KvRestoreArgs) -> Outcome {
-    let records = kv::restore(&args.file, &args.dst, &laid_out(args.machine.as_deref())?)?;
+    let records = kv::restore(&args.file, &args.dst, &laid_out(&args.on)?)?;
     let value = json!({
         "schema": "littoral.kv.restore/1",
         "records_count": records,

@@ -50,7 +50,7 @@ fn device_zones(machine: &Machine, spec: &DeviceSpec) -> Result<Value, Failure> 
         let text = format!("{} is made when it is first used", path.display());
         return Ok(json!({"device": spec.name, "state": text, "zones": []}));
     }
-    let device = machine.open_zoned(&spec.name)?;
+    let device = machine.zoned(&spec.name)?;
     let limits = device.limits();
     let report = device.report(ZoneId(0), limits.zones)?;
     let block = u64::from(limits.block_bytes);

@@ -200,7 +200,8 @@ fn assert_plain_keys(value: &Value, args: &[&str]) {
 
 /// A pool with objects and a root.
 fn make_pool(path: &Path) {
-    let pool = littoral::heap::create(path, 1 << 20).unwrap();
+    let memory = littoral::device::pmem::AnyDomain::create(path, 1 << 20).unwrap();
+    let pool = littoral::heap::create(memory, &littoral::heap::Options::default()).unwrap();
     let made = pool.thread().unwrap().atomically(|tx| {
         let map = HashMap::create(tx, 100)?;
         map.insert(tx, 1, 10)?;

@@ -18,8 +18,8 @@
 //! ```
 
 use std::fs::File;
-use std::io::Read;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -94,16 +94,38 @@ impl Region {
     /// # Errors
     /// `Kind::Io` naming the path when it cannot be opened or read, or when it shrank meanwhile.
     pub fn load(path: &Path) -> Result<Region> {
-        let failed = |e: std::io::Error| {
-            Error::with_source(Kind::Io, format!("cannot load {}", path.display()), e)
-        };
-        let mut file = File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(|e| cannot("load", path, e))?;
+        Self::read_from(&file, path)
+    }
+
+    /// As [`Region::load`], from a file that is open; `path` names it in errors.
+    ///
+    /// # Errors
+    /// As [`Region::load`].
+    pub fn read_from(file: &File, path: &Path) -> Result<Region> {
+        let failed = |e| cannot("load", path, e);
         let len = file.metadata().map_err(failed)?.len();
         let len = usize::try_from(len).map_err(|e| failed(std::io::Error::other(e)))?;
         let mut blank = RegionMut::zeroed(len)?;
-        file.read_exact(&mut blank).map_err(failed)?;
+        file.read_exact_at(&mut blank, 0).map_err(failed)?;
         Ok(blank.freeze())
     }
+
+    /// The first `len` bytes of a file, mapped: page faults read them when they are used. The file
+    /// must be replaced by rename and never rewritten. `path` names it in errors.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the mapping is refused.
+    pub fn map(file: &File, len: u64, path: &Path) -> Result<Region> {
+        let failed = |e| cannot("map", path, e);
+        let len = usize::try_from(len).map_err(|e| failed(std::io::Error::other(e)))?;
+        let mapping = Mapping::of_file(file, len).map_err(failed)?;
+        Ok(Region { mapping: Arc::new(mapping) })
+    }
+}
+
+fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {
+    Error::with_source(Kind::Io, format!("cannot {what} {}", path.display()), e)
 }
 
 impl Deref for Region {

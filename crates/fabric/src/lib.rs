@@ -24,6 +24,7 @@ pub mod faulty;
 mod frames;
 pub mod hostile;
 pub mod mailbox;
+pub mod opened;
 pub mod pool;
 pub mod pool_file;
 mod pool_layout;

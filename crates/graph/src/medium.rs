@@ -1,50 +1,37 @@
-//! Which medium the edges are on, and how one thread gets at them there.
+//! A graph's edges on an opened device, and how one thread gets at them there.
 //!
-//! - `dram`: the file in memory, read as slices with a prefetch hint, or through a ring; `mmap`:
-//!   the same over a mapping of the file;
-//! - `nvme`: the same flash behind a queue pair with doorbells, as the paper's baseline has it;
-//! - `flash`: paced device behind the lightweight interface, handing out pointers or copying;
-//! - `uring`, `pread`: the file itself.
+//! - DRAM and mapped files: slices with a prefetch hint, or a ring in a given form;
+//! - modelled flash, io_uring and thread pools: a ring of contexts over the thread's handle.
+//!
+//! No path is opened and no backend chosen here: which device it is, what is modelled and which
+//! clock stands behind its times is said by the device. [`Store`] holds an opened device, which
+//! threads share; a thread's handle never leaves it. Each kernel is compiled for DRAM, the paced
+//! device, the queue pair and io_uring; other devices go through the closed enum.
 //!
 //! Invariants
-//! - [`Store`] holds what threads share (the bytes or the path); a device is opened by the thread
-//!   that uses it and never leaves it.
-//! - [`Store::describe`] says what is modelled; whoever shows a time shows that too.
+//! - The device holds the graph: contents are put there, or its header is compared. Checked by
+//!   `a_device_that_holds_something_else_is_refused`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use littoral_base::clock::ClockKind;
-use littoral_base::units::PerSecond;
+use littoral_device::flash::any::AnyDevice;
 use littoral_device::flash::cached::{Cached, FRAME_BYTES, Frames};
 use littoral_device::flash::dram::Dram;
-use littoral_device::flash::paced::{Paced, PacedOptions};
-use littoral_device::flash::pacer::SharedRate;
-use littoral_device::flash::pread::{Pread, PreadOptions};
-use littoral_device::flash::queue_pair::{Batching, Doorbell, QueuePair};
-use littoral_device::flash::uring::{Uring, UringOptions, available};
-use littoral_device::profile::Profile;
+pub use littoral_device::flash::opened::{FlashDevice, Transfer};
+use littoral_device::flash::paced::PacedOptions;
+use littoral_device::profile::{Interface, Profile};
+use littoral_device::read::ReadDevice;
 use littoral_device::region::Region;
 use littoral_runtime::{Contexts, RingOptions};
 
 use crate::edges::Edges;
 use crate::edges::hint::Hint;
-use crate::edges::raw::Mapped;
 use crate::edges::resident::{Hints, Resident};
 use crate::edges::ringed::Ringed;
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::format::{HEAD_BLOCK_VERTICES, HEAD_UNIT_BYTES};
-
-/// How modelled flash hands its data over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transfer {
-    /// As a pointer into its contents: the transfer costs the host nothing.
-    #[default]
-    Pointer,
-    /// Copied into a buffer at the host's expense.
-    Copy,
-}
 
 /// How edges in DRAM are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,68 +66,16 @@ impl DramForm {
     }
 }
 
-/// Where the edges are.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Medium {
-    /// In DRAM, read directly with the hints that suit the processor: nothing modelled.
-    Dram,
-    /// In DRAM, read in one given form: nothing modelled.
-    DramAs(DramForm),
-    /// On flash as a profile describes it, modelled.
-    Flash {
-        /// Latency, rates, link, granule.
-        profile: Profile,
-        /// How data arrive.
-        transfer: Transfer,
-    },
-    /// On flash behind an NVMe-style queue pair with doorbells, modelled (the paper's baseline).
-    Nvme {
-        /// Latency, rates, link, granule, and what a doorbell costs.
-        profile: Profile,
-    },
-    /// In a file, by io_uring; by a pool of threads where that is forbidden.
-    Uring,
-    /// In a file, by a pool of threads that call `pread`.
-    Pread,
-    /// In a file mapped into memory: page faults fetch what is read.
-    Mmap,
-}
-
-impl Medium {
-    /// The medium's name on the command line.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Medium::Dram | Medium::DramAs(_) => "dram",
-            Medium::Flash { .. } => "flash",
-            Medium::Nvme { .. } => "nvme",
-            Medium::Uring => "uring",
-            Medium::Pread => "pread",
-            Medium::Mmap => "mmap",
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Contents {
-    Region(Region),
-    Mapped(Mapped),
-    File(PathBuf),
-}
-
-/// A graph's edges on a medium, ready for threads to open devices on.
+/// A graph's edges on an opened device.
 #[derive(Debug)]
 pub struct Store {
-    medium: Medium,
-    contents: Contents,
-    /// The rate that all threads' devices share.
-    shared: Option<SharedRate>,
-    paced: Option<PacedOptions>,
+    device: FlashDevice,
+    /// The form in which edges in DRAM are read, where it is given rather than found by trial.
+    form: Option<DramForm>,
     /// Contexts of each ring, where they are given rather than found.
     contexts: Option<u32>,
     /// What is held in DRAM of a modelled device's contents.
     frames: Option<Arc<Frames>>,
-    uring_refused: Option<String>,
     /// What trials of hints have chosen, for all threads.
     hints: Hints,
 }
@@ -152,64 +87,83 @@ pub(crate) trait Visit {
 }
 
 impl Store {
-    /// Puts the edges of `graph` on `medium`: loads them, maps them, or finds the file.
+    /// The edges of `graph` on `device`: put there when contents are given to it, found there when
+    /// it holds what its file holds.
     ///
     /// # Errors
-    /// `Kind::Io`; `Kind::Device` when the medium cannot be had; `Kind::Argument` when the profile
-    /// describes no flash, or the graph is in memory and the medium needs a file.
-    pub fn open(graph: &GraphFile, medium: Medium) -> Result<Store> {
-        let contents = match medium {
-            Medium::Dram | Medium::DramAs(_) | Medium::Flash { .. } | Medium::Nvme { .. } => {
-                Contents::Region(load(graph)?)
+    /// `Kind::Io`; `Kind::Device` when the device has no room for the graph or holds something
+    /// else.
+    pub fn new(graph: &GraphFile, device: FlashDevice) -> Result<Store> {
+        let is_there = holds(graph, &device)?;
+        let device = match (is_there, device.takes_contents()) {
+            (true, _) => device,
+            (false, true) => device.filled(contents(graph)?).map_err(device_error)?,
+            (false, false) => {
+                let what = format!(
+                    "the device ({}) holds something else than the graph {}; write the graph's \
+                     file there, or name the device that holds it",
+                    device.describe(),
+                    graph.path().display()
+                );
+                return Err(Error::new(Kind::Device, what));
             }
-            Medium::Mmap => Contents::Mapped(Mapped::open(&path(graph, &medium)?)?),
-            Medium::Uring | Medium::Pread => Contents::File(path(graph, &medium)?),
         };
-        Store::with_contents(medium, contents)
+        log::info!("edges on medium {}", device.name());
+        Ok(Store { device, form: None, contexts: None, frames: None, hints: Hints::default() })
     }
 
-    /// The same bytes on another modelled medium: nothing is loaded again.
+    /// The edges of `graph` in DRAM, read with the hints that suit the processor.
     ///
     /// # Errors
-    /// `Kind::Argument` when either medium is not in DRAM behind the scenes.
-    pub fn on(&self, medium: Medium) -> Result<Store> {
-        match (&self.contents, &medium) {
-            (
-                Contents::Region(region),
-                Medium::Dram | Medium::DramAs(_) | Medium::Flash { .. } | Medium::Nvme { .. },
-            ) => Store::with_contents(medium, Contents::Region(region.clone())),
-            _ => Err(Error::new(
+    /// `Kind::Io`.
+    pub fn in_dram(graph: &GraphFile) -> Result<Store> {
+        Store::new(graph, FlashDevice::dram(contents(graph)?))
+    }
+
+    fn of(&self, device: FlashDevice, form: Option<DramForm>) -> Store {
+        Store { device, form, contexts: None, frames: None, hints: Hints::default() }
+    }
+
+    /// The same bytes in DRAM, read in one given form.
+    ///
+    /// # Errors
+    /// `Kind::Argument` when the edges are not in DRAM.
+    pub fn read_as(&self, form: DramForm) -> Result<Store> {
+        match self.device.region() {
+            Some(region) => Ok(self.of(FlashDevice::dram(region.clone()), Some(form))),
+            None => Err(Error::new(
                 Kind::Argument,
-                format!("{} and {} cannot share contents", self.medium.name(), medium.name()),
+                format!("{} and dram cannot share contents", self.name()),
             )),
         }
     }
 
-    fn with_contents(medium: Medium, contents: Contents) -> Result<Store> {
-        log::info!("edges on medium {}", medium.name());
-        let mut store = Store {
-            medium,
-            contents,
-            shared: None,
-            paced: None,
-            contexts: None,
-            frames: None,
-            uring_refused: None,
-            hints: Hints::default(),
+    /// The same bytes behind a model of the part that `profile` describes: nothing is loaded again.
+    ///
+    /// # Errors
+    /// `Kind::Argument` when the edges are not in DRAM behind the scenes; `Kind::Device` when the
+    /// profile describes no flash.
+    pub fn behind(&self, profile: &Profile, transfer: Transfer) -> Result<Store> {
+        let interface = profile.flash().map_err(device_error)?.interface;
+        self.behind_as(profile, interface, transfer)
+    }
+
+    /// As [`Store::behind`], with another interface than the profile's.
+    ///
+    /// # Errors
+    /// As [`Store::behind`].
+    pub fn behind_as(
+        &self,
+        profile: &Profile,
+        interface: Interface,
+        transfer: Transfer,
+    ) -> Result<Store> {
+        let Some(region) = self.device.region() else {
+            let what = format!("{} and modelled flash cannot share contents", self.name());
+            return Err(Error::new(Kind::Argument, what));
         };
-        if let Medium::Flash { profile, .. } | Medium::Nvme { profile } = &store.medium {
-            let flash = profile.flash().map_err(device_error)?;
-            let shared = SharedRate::new(PerSecond(flash.reads_total_max as f64));
-            store.paced = Some(PacedOptions::of(&flash, None));
-            store.shared = Some(shared);
-        }
-        if matches!(store.medium, Medium::Uring) {
-            store.uring_refused = available().err();
-            if let Some(why) = &store.uring_refused {
-                log::info!("a pool of pread threads stands in for io_uring: {why}");
-            }
-        }
-        Ok(store)
+        let device = FlashDevice::modelled_as(region.clone(), profile, interface, transfer);
+        Ok(self.of(device.map_err(device_error)?, None))
     }
 
     /// The same with a given number of contexts in each ring, unless a run asks for another.
@@ -229,87 +183,46 @@ impl Store {
 
     /// Contexts of a ring on a modelled device, by Little's law or as given; `None` on others.
     pub fn modelled_contexts(&self) -> Option<u32> {
-        Some(self.contexts.unwrap_or(littles(self.paced.as_ref()?)))
+        Some(self.contexts.unwrap_or(littles(self.device.paced_options()?)))
     }
 
-    /// The medium.
-    pub fn medium(&self) -> &Medium {
-        &self.medium
+    /// The device.
+    pub fn device(&self) -> &FlashDevice {
+        &self.device
+    }
+
+    /// The medium's name, as the device gives it.
+    pub fn name(&self) -> &'static str {
+        self.device.name()
+    }
+
+    /// Whether a run finds by trial how the edges are read.
+    pub(crate) fn is_read_by_trial(&self) -> bool {
+        self.device.resident().is_some() && self.form.is_none()
     }
 
     /// The hash of the profile behind a modelled medium.
     pub fn profile_hash(&self) -> Option<String> {
-        match &self.medium {
-            Medium::Flash { profile, .. } | Medium::Nvme { profile } => Some(profile.hash()),
-            _ => None,
-        }
+        self.device.profile().map(Profile::hash)
     }
 
     /// Which clock stands behind a time on this medium.
     pub fn clock(&self) -> ClockKind {
-        match self.medium {
-            Medium::Flash { .. } | Medium::Nvme { .. } => ClockKind::Paced,
-            _ => ClockKind::Wall,
-        }
+        self.device.clock()
     }
 
     /// What is real and what is modelled, in one line.
     pub fn describe(&self) -> String {
-        match &self.medium {
-            Medium::Dram => "edges in DRAM, read directly; nothing modelled".to_owned(),
-            Medium::DramAs(form) => {
+        match (self.device.region(), self.device.profile(), self.form) {
+            (Some(_), None, None) => "edges in DRAM, read directly; nothing modelled".to_owned(),
+            (Some(_), None, Some(form)) => {
                 format!("edges in DRAM, {}; nothing modelled", form.describe())
             }
-            Medium::Mmap => "the file mapped into memory; nothing modelled".to_owned(),
-            Medium::Pread => "the file read by a pool of threads; nothing modelled".to_owned(),
-            Medium::Uring => match &self.uring_refused {
-                None => "the file read by io_uring; nothing modelled".to_owned(),
-                Some(why) => format!(
-                    "the file read by a pool of threads, since io_uring is not to be had ({why}); \
-                     nothing modelled"
-                ),
-            },
-            Medium::Flash { profile, transfer } => self.describe_flash(
-                profile,
-                match transfer {
-                    Transfer::Pointer => "data handed out by pointer (transfer free)".to_owned(),
-                    Transfer::Copy => "data copied at the host's expense".to_owned(),
-                },
-            ),
-            Medium::Nvme { profile } => {
-                let ns = doorbell_ns(profile);
-                self.describe_flash(
-                    profile,
-                    format!("behind a queue pair, doorbells of {ns:.0} ns once a batch"),
-                )
-            }
+            _ => self.device.describe(),
         }
     }
 
-    fn describe_flash(&self, profile: &Profile, hand_over: String) -> String {
-        let figures = self.paced.as_ref().map_or(String::new(), |o| {
-            let rate = o.timing.reads_per_core_max.map_or(0.0, |r| r.0);
-            format!(
-                "{} us, {:.0} M reads/s a core, link {:.1} GB/s, granule {} B",
-                o.timing.latency.as_nanos() as f64 / 1e3,
-                rate / 1e6,
-                o.timing.link_bytes_per_s.unwrap_or(0.0) / 1e9,
-                o.granule_bytes
-            )
-        });
-        format!("modelled: flash {} ({figures}), {hand_over}; contents are in DRAM", profile.name())
-    }
-
-    /// A thread's share of the modelled device.
-    fn paced_options(&self, members: usize) -> PacedOptions {
-        let mut options = self.paced.clone().expect("invariant: modelled media have options");
-        if members > 1 {
-            options.timing.shared = self.shared.clone();
-        }
-        options
-    }
-
-    /// Opens this thread's device and runs `work` on it.
+    /// Takes this thread's handle and runs `work` on it.
     pub(crate) fn with_edges<V: Visit>(
         &self,
         graph: &GraphFile,
@@ -317,68 +230,81 @@ impl Store {
         contexts: Option<u32>,
         work: V,
     ) -> Result<V::Output> {
-        let ring = |device_contexts: u32| {
-            let contexts = contexts.or(self.contexts).unwrap_or(device_contexts);
-            RingOptions::with_contexts(Contexts::Fixed(contexts))
-        };
-        match (&self.contents, &self.medium) {
-            (Contents::Region(region), Medium::Nvme { profile }) => {
-                let doorbell = Doorbell::BusyNs(doorbell_ns(profile));
-                let options = self.paced_options(members);
-                let contexts_by_law = littles(&options);
-                let device = QueuePair::new(region.clone(), options, doorbell, Batching::PerKick)
-                    .map_err(device_error)?;
-                let Some(frames) = self.frames.clone() else {
-                    return Ok(work.visit(&Ringed::new(graph, device, ring(contexts_by_law))?));
-                };
-                let device = Cached::new(device, region.clone(), frames);
-                let hits = device.hits();
-                let edges = Ringed::new(graph, device, ring(contexts_by_law))?.with_hits(hits);
-                Ok(work.visit(&edges))
-            }
-            (Contents::Region(region), Medium::Flash { transfer, .. }) => {
-                let options = self.paced_options(members);
-                let contexts_by_law = littles(&options);
-                match transfer {
-                    Transfer::Pointer => {
-                        let device = Paced::<false>::new(region.clone(), options);
-                        let Some(frames) = self.frames.clone() else {
-                            let edges = Ringed::new(graph, device, ring(contexts_by_law))?;
-                            return Ok(work.visit(&edges));
-                        };
-                        let device = Cached::new(device, region.clone(), frames);
-                        let hits = device.hits();
-                        let edges = Ringed::new(graph, device, ring(contexts_by_law))?;
-                        Ok(work.visit(&edges.with_hits(hits)))
-                    }
-                    Transfer::Copy => {
-                        let device = Paced::<true>::new(region.clone(), options);
-                        Ok(work.visit(&Ringed::new(graph, device, ring(contexts_by_law))?))
-                    }
-                }
-            }
-            (Contents::Region(region), &Medium::DramAs(DramForm::Ring(contexts, hint))) => {
-                through_ring(graph, region, (contexts, hint), work)
-            }
-            (Contents::Region(region), medium) => {
-                let hint = given_hint(medium);
-                Ok(work.visit(&Resident::new(graph, region, hint, &self.hints)?))
-            }
-            (Contents::Mapped(mapped), _) => {
-                Ok(work.visit(&Resident::new(graph, mapped.bytes(), None, &self.hints)?))
-            }
-            (Contents::File(path), Medium::Uring) if self.uring_refused.is_none() => {
-                let options = UringOptions { slots: FILE_SLOTS, ..UringOptions::default() };
-                let device = Uring::open(path, options).map_err(device_error)?;
-                Ok(work.visit(&Ringed::new(graph, device, ring(FILE_CONTEXTS))?))
-            }
-            (Contents::File(path), _) => {
-                let options = PreadOptions { slots: FILE_SLOTS, ..PreadOptions::default() };
-                let device = Pread::open(path, options).map_err(device_error)?;
-                Ok(work.visit(&Ringed::new(graph, device, ring(FILE_CONTEXTS))?))
-            }
+        if let Some(region) = self.device.resident() {
+            return self.with_resident(graph, region, work);
+        }
+        let handle = self.device.handle(members, FILE_SLOTS).map_err(device_error)?;
+        let by_law = self.device.paced_options().map_or(FILE_CONTEXTS, littles);
+        let contexts = contexts.or(self.contexts).unwrap_or(by_law);
+        let ring = RingOptions::with_contexts(Contexts::Fixed(contexts));
+        match handle {
+            AnyDevice::Pointed(device) => self.held_or_read(graph, *device, ring, work),
+            AnyDevice::QueuePair(device) => self.held_or_read(graph, *device, ring, work),
+            AnyDevice::Paced(device) => Ok(work.visit(&Ringed::new(graph, *device, ring)?)),
+            AnyDevice::Uring(device) => Ok(work.visit(&Ringed::new(graph, *device, ring)?)),
+            other => Ok(work.visit(&Ringed::new(graph, other, ring)?)),
         }
     }
+
+    /// Runs `work` on contents that loads reach.
+    fn with_resident<V: Visit>(
+        &self,
+        graph: &GraphFile,
+        region: &Region,
+        work: V,
+    ) -> Result<V::Output> {
+        match self.form {
+            Some(DramForm::Ring(contexts, hint)) => {
+                through_ring(graph, region, (contexts, hint), work)
+            }
+            Some(DramForm::Direct(hint)) => {
+                Ok(work.visit(&Resident::new(graph, region, Some(hint), &self.hints)?))
+            }
+            None => Ok(work.visit(&Resident::new(graph, region, None, &self.hints)?)),
+        }
+    }
+
+    /// Runs `work` on a modelled device, some of whose contents may be held in DRAM.
+    fn held_or_read<D: ReadDevice, V: Visit>(
+        &self,
+        graph: &GraphFile,
+        device: D,
+        ring: RingOptions,
+        work: V,
+    ) -> Result<V::Output> {
+        let (Some(frames), Some(region)) = (self.frames.clone(), self.device.region()) else {
+            return Ok(work.visit(&Ringed::new(graph, device, ring)?));
+        };
+        let device = Cached::new(device, region.clone(), frames);
+        let hits = device.hits();
+        Ok(work.visit(&Ringed::new(graph, device, ring)?.with_hits(hits)))
+    }
+}
+
+/// Bytes of a graph file that tell one graph from another: its header.
+const HEADER_BYTES: u64 = 4096;
+
+/// Whether the graph is what the device begins with.
+fn holds(graph: &GraphFile, device: &FlashDevice) -> Result<bool> {
+    if device.len() < graph.header().file_bytes {
+        return Ok(false);
+    }
+    let mut wanted = vec![0; HEADER_BYTES.min(graph.header().file_bytes) as usize];
+    graph.read_at(0, &mut wanted)?;
+    match device.region() {
+        Some(region) => Ok(region[..wanted.len()] == wanted[..]),
+        None => Ok(device.read_prefix(wanted.len() as u64).map_err(device_error)? == wanted),
+    }
+}
+
+/// The whole graph, to be put on a device.
+fn contents(graph: &GraphFile) -> Result<Region> {
+    let region = match (graph.as_image(), graph.as_file()) {
+        (Some(image), _) => Region::from_bytes(image),
+        (None, Some(file)) => Region::read_from(file, graph.path()),
+        (None, None) => unreachable!("invariant: a graph is in a file or in memory"),
+    };
+    region.map_err(device_error)
 }
 
 /// Runs `work` through a ring over DRAM, whose issue prefetches by the hint.
@@ -438,14 +364,6 @@ pub fn hottest_frames(graph: &GraphFile, bytes: u64) -> Frames {
     frames
 }
 
-/// The hint that a medium asks for.
-fn given_hint(medium: &Medium) -> Option<Hint> {
-    match medium {
-        Medium::DramAs(DramForm::Direct(hint)) => Some(*hint),
-        _ => None,
-    }
-}
-
 /// How many contexts a modelled device needs by Little's law, its latency times its rate, and a
 /// quarter more, since contexts also compute; between 64 and what its slots allow. A search is too
 /// short and too mixed for the ring's own tuning by trial.
@@ -456,12 +374,6 @@ fn littles(options: &PacedOptions) -> u32 {
     wanted.next_power_of_two().max(64).min(options.slots / 2).max(1)
 }
 
-/// What a doorbell costs; zero where the profile says nothing of one.
-fn doorbell_ns(profile: &Profile) -> f64 {
-    let flash = profile.flash().ok();
-    flash.and_then(|f| f.doorbell).map_or(0.0, |d| d.0 as f64 / 1e3)
-}
-
 /// Slots of a device over a file: two for each of [`FILE_CONTEXTS`].
 const FILE_SLOTS: u32 = 256;
 /// Contexts over a file: ordinary drives are saturated by far fewer.
@@ -469,20 +381,4 @@ const FILE_CONTEXTS: u32 = 128;
 
 fn device_error(e: littoral_device::Error) -> Error {
     Error::with_source(Kind::Device, "cannot open the medium", e)
-}
-
-fn load(graph: &GraphFile) -> Result<Region> {
-    let region = match graph.as_image() {
-        Some(image) => Region::from_bytes(image),
-        None => Region::load(graph.path()),
-    };
-    region.map_err(device_error)
-}
-
-fn path(graph: &GraphFile, medium: &Medium) -> Result<PathBuf> {
-    if graph.as_file().is_some() {
-        return Ok(graph.path().to_path_buf());
-    }
-    let what = format!("a graph in memory cannot be read by {}: write it to a file", medium.name());
-    Err(Error::new(Kind::Argument, what))
 }

@@ -14,7 +14,7 @@ use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::import::{ImportOptions, read};
 use littoral_graph::kernels::{Answer, Dangling, Kernel, Options, PageRankOptions, run};
-use littoral_graph::medium::{Medium, Store};
+use littoral_graph::medium::Store;
 use proptest::prelude::*;
 
 /// The ranks after so many iterations that they no longer change.
@@ -38,7 +38,7 @@ fn power_iteration(n: usize, arcs: &BTreeSet<[u32; 2]>, dangling: Dangling) -> V
 fn ranks(edges: EdgeList, dangling: Dangling) -> Vec<(String, f64)> {
     let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
     let graph = GraphFile::from_image(image).unwrap();
-    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let store = Store::in_dram(&graph).unwrap();
     let kernel = Kernel::PageRank(PageRankOptions { dangling, ..PageRankOptions::default() });
     let options = Options { verify: true, ..Options::default() };
     let (_, answer) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();

@@ -13,7 +13,7 @@ use littoral_graph::generate::{Model, generate};
 use littoral_graph::kernels::{
     Ask, Kernel, Options, PageRankOptions, Phase, compare, pick_sources, run_in_turn,
 };
-use littoral_graph::medium::{DramForm, Medium, Store, Transfer, hottest_frames};
+use littoral_graph::medium::{DramForm, Store, Transfer, hottest_frames};
 use proptest::prelude::*;
 
 fn edges() -> impl Strategy<Value = EdgeList> {
@@ -29,9 +29,9 @@ fn edges() -> impl Strategy<Value = EdgeList> {
     })
 }
 
-fn flash(latency: &str) -> Medium {
+fn flash(dram: &Store, latency: &str) -> Store {
     let profile = Profile::named("xlfdd").unwrap().with("read.latency", latency).unwrap();
-    Medium::Flash { profile, transfer: Transfer::Pointer }
+    dram.behind(&profile, Transfer::Pointer).unwrap()
 }
 
 fn graph_of(edges: EdgeList) -> GraphFile {
@@ -63,10 +63,10 @@ proptest! {
     fn many_searches_at_once_verify_on_every_medium(edges in edges(), count in 2usize..7, seed: u64) {
         let graph = graph_of(edges);
         let sources = pick_sources(&graph, count, seed);
-        let dram = Store::open(&graph, Medium::Dram).unwrap();
+        let dram = Store::in_dram(&graph).unwrap();
         let mut stores: Vec<Store> =
-            DramForm::ALL.map(|form| dram.on(Medium::DramAs(form)).unwrap()).into();
-        stores.extend([dram.on(flash("1us")).unwrap(), Store::open(&graph, Medium::Dram).unwrap()]);
+            DramForm::ALL.map(|form| dram.read_as(form).unwrap()).into();
+        stores.extend([flash(&dram, "1us"), Store::in_dram(&graph).unwrap()]);
         let stores: Vec<&Store> = stores.iter().collect();
         let options = Options { verify: true, ..Options::default() };
         compare(&graph, &stores, Kernel::Bfs, count, &options, &WallClock::new(), &mut |run| {
@@ -85,8 +85,8 @@ proptest! {
     fn counts_do_not_depend_on_latency(edges in edges(), seed: u64) {
         let graph = graph_of(edges);
         let sources = pick_sources(&graph, 3, seed);
-        let dram = Store::open(&graph, Medium::Dram).unwrap();
-        let (near, far) = (dram.on(flash("1ps")).unwrap(), dram.on(flash("9us")).unwrap());
+        let dram = Store::in_dram(&graph).unwrap();
+        let (near, far) = (flash(&dram, "1ps"), flash(&dram, "9us"));
         prop_assert_eq!(phases(&graph, &near, &sources[..1]), phases(&graph, &far, &sources[..1]));
         prop_assert_eq!(phases(&graph, &near, &sources), phases(&graph, &far, &sources));
     }
@@ -95,10 +95,10 @@ proptest! {
 #[test]
 fn held_frames_take_reads_off_the_device_and_change_no_answer() {
     let graph = graph_of(generate(Model::Kron, 11, 1, 1, &mut Hooks::none()).unwrap());
-    let dram = Store::open(&graph, Medium::Dram).unwrap();
+    let dram = Store::in_dram(&graph).unwrap();
     let held = |bytes: u64| {
         let frames = Arc::new(hottest_frames(&graph, bytes));
-        let store = dram.on(flash("1us")).unwrap().with_frames(frames.clone());
+        let store = flash(&dram, "1us").with_frames(frames.clone());
         let found = phases(&graph, &store, &pick_sources(&graph, 2, 5));
         let sum = |f: fn(&Phase) -> u64| found.iter().map(f).sum::<u64>();
         (frames.bytes(), sum(|p| p.held_count), sum(|p| p.reads_count))
@@ -114,8 +114,8 @@ fn held_frames_take_reads_off_the_device_and_change_no_answer() {
 #[test]
 fn a_step_over_one_vertex_makes_no_more_contexts_than_it_has_reads() {
     let graph = graph_of(generate(Model::Urand, 10, 1, 1, &mut Hooks::none()).unwrap());
-    let dram = Store::open(&graph, Medium::Dram).unwrap();
-    let store = dram.on(flash("10us")).unwrap();
+    let dram = Store::in_dram(&graph).unwrap();
+    let store = flash(&dram, "10us");
     let sources = pick_sources(&graph, 1, 7);
     let options = Options::default();
     compare(&graph, &[&store], Kernel::Bfs, 1, &options, &WallClock::new(), &mut |run| {

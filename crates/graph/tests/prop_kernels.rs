@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used)] // Reason: helpers of a test.
 
 use littoral_base::clock::WallClock;
+use littoral_device::flash::opened::Access;
 use littoral_device::profile::Profile;
+use littoral_device::region::Region;
 use littoral_graph::Kind;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{
     Answer, Dangling, Kernel, Options, PageRankOptions, Summary, UNREACHED, check, run, run_in_turn,
 };
-use littoral_graph::medium::{Medium, Store, Transfer};
+use littoral_graph::medium::{FlashDevice, Store, Transfer};
 use proptest::prelude::*;
 
 /// Random edges, with a hub (whose list takes several pages) or without, self-loops and duplicates
@@ -53,8 +55,8 @@ fn kernels() -> [Kernel; 4] {
     ]
 }
 
-fn flash(transfer: Transfer) -> Medium {
-    Medium::Flash { profile: Profile::named("xlfdd").unwrap(), transfer }
+fn flash(dram: &Store, transfer: Transfer) -> Store {
+    dram.behind(&Profile::named("xlfdd").unwrap(), transfer).unwrap()
 }
 
 fn check_all(graph: &GraphFile, store: &Store, options: &Options) {
@@ -82,24 +84,24 @@ proptest! {
         let source = source.index(edges.vertices as usize) as u32;
         let (image, _) = build_in_memory(edges, &build, &mut Hooks::none()).unwrap();
         let graph = GraphFile::from_image(image).unwrap();
-        let dram = Store::open(&graph, Medium::Dram).unwrap();
+        let dram = Store::in_dram(&graph).unwrap();
         let options = Options {
             threads, contexts: Some(contexts), trials: 2, sources: vec![source], verify: true, ..Options::default()
         };
         check_all(&graph, &dram, &options);
-        check_all(&graph, &dram.on(flash(Transfer::Pointer)).unwrap(), &options);
-        check_all(&graph, &dram.on(flash(Transfer::Copy)).unwrap(), &options);
+        check_all(&graph, &flash(&dram, Transfer::Pointer), &options);
+        check_all(&graph, &flash(&dram, Transfer::Copy), &options);
         let profile = Profile::named("nvme-optane").unwrap();
-        let nvme = Medium::Nvme { profile: profile.with("read.latency", "2us").unwrap() };
-        check_all(&graph, &dram.on(nvme).unwrap(), &options);
+        let nvme = profile.with("read.latency", "2us").unwrap();
+        check_all(&graph, &dram.behind(&nvme, Transfer::Pointer).unwrap(), &options);
     }
 
     #[test]
     fn media_agree_on_what_is_deterministic(edges in edges(), build in build_options()) {
         let (image, _) = build_in_memory(edges, &build, &mut Hooks::none()).unwrap();
         let graph = GraphFile::from_image(image).unwrap();
-        let dram = Store::open(&graph, Medium::Dram).unwrap();
-        let flash = dram.on(flash(Transfer::Pointer)).unwrap();
+        let dram = Store::in_dram(&graph).unwrap();
+        let flash = flash(&dram, Transfer::Pointer);
         let options = Options::default();
         let clock = WallClock::new();
         let (a, labels) = run(&graph, &dram, Kernel::Components, &options, &clock).unwrap();
@@ -121,8 +123,9 @@ proptest! {
         let (image, _) = build_in_memory(edges, &build, &mut Hooks::none()).unwrap();
         with_file(&image, |graph| {
             let options = Options { threads, trials: 1, verify: true, ..Options::default() };
-            for medium in [Medium::Pread, Medium::Uring, Medium::Mmap] {
-                check_all(graph, &Store::open(graph, medium).unwrap(), &options);
+            for access in [Access::Pread, Access::Uring, Access::Mmap] {
+                let device = FlashDevice::file(graph.path(), access).unwrap();
+                check_all(graph, &Store::new(graph, device).unwrap(), &options);
             }
         });
     }
@@ -138,7 +141,7 @@ fn path_of(n: u32) -> GraphFile {
 #[test]
 fn verifiers_refute_wrong_answers() {
     let graph = path_of(50);
-    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let store = Store::in_dram(&graph).unwrap();
     let refuted = |kernel: Kernel, answer: Answer| {
         let source = 0;
         check(&graph, kernel, source, &answer).is_err_and(|e| e.kind() == Kind::Refuted)
@@ -191,8 +194,8 @@ fn forged_neighbours_are_an_error_on_every_road() {
     let at = graph.outgoing().pages().offset as usize;
     image[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     let graph = GraphFile::from_image(image).unwrap();
-    let dram = Store::open(&graph, Medium::Dram).unwrap();
-    for store in [&dram, &dram.on(flash(Transfer::Copy)).unwrap()] {
+    let dram = Store::in_dram(&graph).unwrap();
+    for store in [&dram, &flash(&dram, Transfer::Copy)] {
         for kernel in kernels() {
             let options = Options { sources: vec![0], ..Options::default() };
             let error = run(&graph, store, kernel, &options, &WallClock::new()).unwrap_err();
@@ -204,8 +207,8 @@ fn forged_neighbours_are_an_error_on_every_road() {
 #[test]
 fn stores_run_in_turn_on_the_same_sources() {
     let graph = path_of(300);
-    let dram = Store::open(&graph, Medium::Dram).unwrap();
-    let flash = dram.on(flash(Transfer::Pointer)).unwrap();
+    let dram = Store::in_dram(&graph).unwrap();
+    let flash = flash(&dram, Transfer::Pointer);
     let options = Options { trials: 4, sources: vec![7, 250], verify: true, ..Options::default() };
     for kernel in kernels() {
         let clock = WallClock::new();
@@ -226,7 +229,7 @@ fn stores_run_in_turn_on_the_same_sources() {
 #[test]
 fn impossible_options_are_refused_with_words() {
     let graph = path_of(3);
-    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let store = Store::in_dram(&graph).unwrap();
     let clock = WallClock::new();
     for options in [
         Options { threads: 0, ..Options::default() },
@@ -236,8 +239,20 @@ fn impossible_options_are_refused_with_words() {
         let error = run(&graph, &store, Kernel::Bfs, &options, &clock).unwrap_err();
         assert_eq!(error.kind(), Kind::Argument, "{error}");
     }
-    let error = Store::open(&graph, Medium::Uring).unwrap_err();
-    assert_eq!(error.kind(), Kind::Argument);
+}
+
+#[test]
+fn a_device_that_holds_something_else_is_refused() {
+    let (graph, other) = (path_of(3), path_of(9));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), other.as_image().unwrap()).unwrap();
+    let device = FlashDevice::file(file.path(), Access::Pread).unwrap();
+    let refused = Store::new(&graph, device.clone()).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Device);
+    assert!(refused.to_string().contains("holds something else"), "{refused}");
+    assert!(Store::new(&other, device).is_ok());
+    let small = FlashDevice::dram(Region::from_bytes(&[0; 64]).unwrap()).with_capacity(64);
+    assert_eq!(Store::new(&graph, small).unwrap_err().kind(), Kind::Device);
 }
 
 #[test]
@@ -245,7 +260,7 @@ fn a_graph_without_arcs_has_answers_too() {
     let edges = EdgeList::new(5, true, vec![[2, 2]]);
     let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
     let graph = GraphFile::from_image(image).unwrap();
-    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let store = Store::in_dram(&graph).unwrap();
     let options = Options { verify: true, ..Options::default() };
     for kernel in kernels() {
         let (report, _) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();

@@ -9,7 +9,7 @@ use littoral_graph::answer;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{Answer, FigureValue, Kernel, Options, check, run, run_in_turn};
-use littoral_graph::medium::{Medium, Store};
+use littoral_graph::medium::Store;
 use littoral_graph::{Error, Kind};
 
 fn two_triangles() -> GraphFile {
@@ -20,7 +20,7 @@ fn two_triangles() -> GraphFile {
 }
 
 fn answer_of(graph: &GraphFile, kernel: Kernel) -> Answer {
-    let store = Store::open(graph, Medium::Dram).unwrap();
+    let store = Store::in_dram(graph).unwrap();
     let options = Options { sources: vec![0], verify: true, ..Options::default() };
     run(graph, &store, kernel, &options, &WallClock::new()).unwrap().1
 }
@@ -86,7 +86,7 @@ fn every_kernel_has_figures_and_a_table_and_refuses_another_ones_answer() {
 #[test]
 fn trials_have_sources_exactly_where_a_kernel_begins_at_a_vertex() {
     let graph = two_triangles();
-    let store = Store::open(&graph, Medium::Dram).unwrap();
+    let store = Store::in_dram(&graph).unwrap();
     let options = Options { verify: true, ..Options::default() };
     for kernel in Kernel::all() {
         let reports = run_in_turn(&graph, &[&store], kernel, &options, &WallClock::new()).unwrap();

@@ -9,9 +9,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let edges = EdgeList::new(4, false, vec![[0, 1], [1, 2], [2, 3]]);
     let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none())?;
     let graph = GraphFile::from_image(image)?;
-    let flash =
-        medium::Medium::Flash { profile: Profile::named("xlfdd")?, transfer: Default::default() };
-    let store = medium::Store::open(&graph, flash)?;
+    let store = medium::Store::in_dram(&graph)?
+        .behind(&Profile::named("xlfdd")?, medium::Transfer::Pointer)?;
     let options = kernels::Options { verify: true, ..Default::default() };
     let (report, _) =
         kernels::run(&graph, &store, kernels::Kernel::Bfs, &options, &WallClock::new())?;

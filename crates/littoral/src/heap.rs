@@ -1,15 +1,16 @@
-//! Durable heaps: the transactional engine on files, with the strongest promise the place gives.
+//! Durable heaps: the transactional engine on a machine's memory devices.
 //!
 //! Everything of the engine (`littoral-stm`) is reached through this module. On top of it
-//! - [`create`] and [`open`] choose the medium: flush and fence on DAX memory (nothing to flush
-//!   where the caches survive too), msync everywhere else; [`words`] says what that promises;
-//! - [`look`] opens a pool for reading without changing a byte of its file.
+//! - [`create`] and [`open`] take an opened memory, [`create_on`] and [`open_on`] a machine and the
+//!   name of its device; [`words`] says what the device promises;
+//! - [`look_on`] opens a pool for reading without changing a byte of its file.
 //!
 //! ```
-//! use littoral::heap::{self, structures::{HashMap, Map}};
+//! use littoral::Machine;
+//! use littoral::heap::{self, Options, structures::{HashMap, Map}};
 //! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("counts.pool");
-//! let pool = heap::create(&path, 1 << 20)?;
+//! let machine = Machine::in_folder(folder.path())?;
+//! let pool = heap::create_on(&machine, "memory", &Options::default())?;
 //! let mut thread = pool.thread()?;
 //! thread.atomically(|tx| {
 //!     let map = HashMap::create(tx, 100)?;
@@ -18,7 +19,7 @@
 //! })?;
 //! # drop(thread);
 //! drop(pool);
-//! let pool = heap::open(&path)?;
+//! let pool = heap::open_on(&machine, "memory")?;
 //! let found = pool.thread()?.read_only(|tx| {
 //!     let at = tx.root("counts")?.expect("it was named above");
 //!     HashMap::open(tx, at)?.get(tx, 1)
@@ -27,134 +28,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! No path is opened here: the machine opens the memory, and the promise is what it was found to
+//! be.
+//!
 //! Invariants
-//! - Nothing that exists is overwritten; a pool that could not be made leaves no file.
-//! - The promise is what the medium was found to be.
-
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+//! - Nothing that exists is overwritten; a pool that could not be made leaves no file. Checked by
+//!   `a_pool_that_cannot_be_made_leaves_no_file_and_one_that_exists_stays`.
 
 use littoral_base::error::{Category, Class};
-use littoral_device::memory::{Domain, LINE_BYTES, Promise};
-use littoral_device::pmem::{
-    Eadr, FileCopy, Flush, FlushFence, Msync, best_promise, platform_has_eadr,
-};
+use littoral_device::memory::Promise;
+use littoral_device::pmem::{AnyDomain, FileCopy};
 
 pub use littoral_stm::*;
 
-/// Where a pool's bytes are.
-#[derive(Debug)]
-pub enum Medium {
-    /// DAX memory, by write-back and fence.
-    Flush(FlushFence),
-    /// DAX memory whose caches survive a power loss too.
-    Eadr(Eadr),
-    /// Any file, by msync.
-    Msync(Msync),
-}
-
-macro_rules! each {
-    ($self:ident, $domain:ident => $call:expr) => {
-        match $self {
-            Medium::Flush($domain) => $call,
-            Medium::Eadr($domain) => $call,
-            Medium::Msync($domain) => $call,
-        }
-    };
-}
-
-impl Medium {
-    /// Opens the file at `path` by the means that promise most.
-    ///
-    /// # Errors
-    /// `Kind::Device` when it cannot be opened for writing or another owner has it, `Kind::Foreign`
-    /// when its length is none of a pool's.
-    pub fn open(path: &Path) -> Result<Medium> {
-        let medium = Self::strongest(path)?;
-        log::info!("opened the pool's file {}, durable by {}", path.display(), medium.name());
-        Ok(medium)
-    }
-
-    fn strongest(path: &Path) -> Result<Medium> {
-        match FlushFence::open(path) {
-            Ok(dax) if dax.promise() == Promise::PowerLoss && platform_has_eadr() => {
-                drop(dax);
-                Ok(Medium::Eadr(Eadr::open(path).map_err(failed)?))
-            }
-            Ok(dax) if dax.promise() == Promise::PowerLoss => Ok(Medium::Flush(dax)),
-            Err(e) if e.kind() != littoral_device::Kind::Unsupported => Err(failed(e)),
-            // The file is not DAX memory, or the processor has no write-back: msync does both.
-            other => {
-                drop(other);
-                Ok(Medium::Msync(Msync::open(path).map_err(failed)?))
-            }
-        }
-    }
-
-    /// How a pool on this medium is made durable, in a word.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Medium::Flush(_) => "flush and fence",
-            Medium::Eadr(_) => "fence",
-            Medium::Msync(_) => "msync",
-        }
-    }
-}
-
-impl Domain for Medium {
-    fn len(&self) -> usize {
-        each!(self, d => d.len())
-    }
-    fn promise(&self) -> Promise {
-        each!(self, d => d.promise())
-    }
-    #[inline]
-    fn word(&self, offset: usize, order: Ordering) -> u64 {
-        each!(self, d => d.word(offset, order))
-    }
-    #[inline]
-    fn store(&self, offset: usize, value: u64, order: Ordering) {
-        each!(self, d => d.store(offset, value, order));
-    }
-    fn store_words(&self, offset: usize, words: &[u64]) {
-        each!(self, d => d.store_words(offset, words));
-    }
-    fn load_words(&self, offset: usize, into: &mut [u64]) {
-        each!(self, d => d.load_words(offset, into));
-    }
-    #[inline]
-    fn words(&self, offset: usize, words: usize) -> Option<&[AtomicU64]> {
-        each!(self, d => d.words(offset, words))
-    }
-    fn store_line(&self, offset: usize, line: &[u64; LINE_BYTES / 8]) {
-        each!(self, d => d.store_line(offset, line));
-    }
-    fn compare_exchange(
-        &self,
-        offset: usize,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> std::result::Result<u64, u64> {
-        each!(self, d => d.compare_exchange(offset, current, new, success, failure))
-    }
-    #[inline]
-    fn write_back(&self, offset: usize, len: usize) {
-        each!(self, d => d.write_back(offset, len));
-    }
-    fn invalidate(&self, offset: usize, len: usize) {
-        each!(self, d => d.invalidate(offset, len));
-    }
-    #[inline]
-    fn fence(&self) -> littoral_device::Result<()> {
-        each!(self, d => d.fence())
-    }
-    #[inline]
-    fn owner_before_fork(&self) -> Option<u32> {
-        each!(self, d => d.owner_before_fork())
-    }
-}
+use crate::machine::Machine;
 
 /// A device's failure as a heap's, of the same class.
 fn failed(error: littoral_device::Error) -> Error {
@@ -162,42 +49,78 @@ fn failed(error: littoral_device::Error) -> Error {
         Class::Corrupt => Kind::Foreign,
         Class::Usage => Kind::Usage,
         Class::Unsupported => Kind::Unsupported,
-        _ => Kind::Device,
+        Class::Environment | Class::Negative | Class::Interrupted => Kind::Device,
     };
     Error::with_source(kind, "the pool's file", error)
 }
 
-fn at(path: &Path) -> impl Fn(Error) -> Error {
-    move |e| e.in_context(path.display())
+/// What stands before an error about the pool of a device: its file, else its name.
+fn at<'m>(machine: &'m Machine, device: &'m str) -> impl Fn(Error) -> Error + 'm {
+    move |e| match machine.memory_path(device) {
+        Ok((_, path)) => e.in_context(path.display()),
+        Err(_) => e.in_context(format!("device `{device}`")),
+    }
 }
 
-/// Makes a pool of `bytes` (rounded up to whole pages) in a new file.
+/// Makes a pool on memory that holds nothing.
 ///
 /// # Errors
-/// `Kind::Device` when the file exists or cannot be made, `Kind::Usage` when no pool is that small;
-/// no file is left then.
-pub fn create(path: &Path, bytes: usize) -> Result<Pool<Medium>> {
-    create_with(path, bytes, &Options::default())
-}
-
-/// Makes a pool with options of the caller's.
-///
-/// # Errors
-/// As [`create`]; `Kind::Usage` for an option out of range.
-pub fn create_with(path: &Path, bytes: usize, options: &Options) -> Result<Pool<Medium>> {
-    let bytes = bytes.max(1).checked_next_multiple_of(4096).unwrap_or(usize::MAX / 64 * 64);
-    drop(Msync::create(path, bytes).map_err(failed)?);
-    let made = Medium::open(path).and_then(|medium| Pool::create(medium, options));
-    made.map_err(at(path)).inspect_err(|_| drop(std::fs::remove_file(path)))
+/// `Kind::Usage` when no pool is that small or an option is out of range, `Kind::Foreign` when the
+/// memory holds anything.
+pub fn create(memory: AnyDomain, options: &Options) -> Result<Pool<AnyDomain>> {
+    if !memory.is_blank() {
+        let what = "the memory holds something; a pool is made where there is nothing";
+        return Err(Error::new(Kind::Foreign, what));
+    }
+    Pool::create(memory, options)
 }
 
 /// Opens a pool after a clean end or a crash, in time independent of its size.
 ///
 /// # Errors
 /// `Kind::Foreign`, `Kind::Unsupported` or `Kind::Corrupt` for what is no pool, one of another
-/// version, or a damaged one; `Kind::Device` when another owner has it or it is read-only.
-pub fn open(path: &Path) -> Result<Pool<Medium>> {
-    Medium::open(path).and_then(|m| Pool::open(m, Restart::Lazy)).map_err(at(path))
+/// version, or a damaged one.
+pub fn open(memory: AnyDomain) -> Result<Pool<AnyDomain>> {
+    Pool::open(memory, Restart::Lazy)
+}
+
+/// Makes a pool on a machine's memory device, whose file must not exist yet.
+///
+/// # Errors
+/// As [`create`]; `Kind::Device` when the file exists or cannot be made: no file is left then.
+pub fn create_on(machine: &Machine, device: &str, options: &Options) -> Result<Pool<AnyDomain>> {
+    let memory = machine.new_memory(device).map_err(failed)?;
+    create(memory, options).map_err(at(machine, device)).inspect_err(|_| {
+        if let Ok((_, path)) = machine.memory_path(device).map_err(drop)
+            && path.is_file()
+        {
+            drop(std::fs::remove_file(path));
+        }
+    })
+}
+
+/// Opens the pool on a machine's memory device.
+///
+/// # Errors
+/// As [`open`]; `Kind::Device` when another owner has it, it is read-only, or not there.
+pub fn open_on(machine: &Machine, device: &str) -> Result<Pool<AnyDomain>> {
+    if let Ok((_, path)) = machine.memory_path(device) {
+        // Opening the device would make its file.
+        machine_file(path)?;
+    }
+    let memory = machine.memory(device).map_err(failed)?;
+    open(memory).map_err(at(machine, device))
+}
+
+/// Refuses a pool whose file is not there.
+fn machine_file(path: &std::path::Path) -> Result<()> {
+    match std::fs::metadata(path) {
+        Ok(_) => Ok(()),
+        Err(e) => {
+            let what = format!("{}: no pool is there", path.display());
+            Err(Error::with_source(Kind::Device, what, e))
+        }
+    }
 }
 
 /// A pool being looked at.
@@ -209,14 +132,15 @@ pub struct Look {
     pub unfinished: Unfinished,
 }
 
-/// Opens a pool's file for reading only: what a restart would write stays in this process.
+/// Opens a pool of a machine's memory device for reading only: what a restart would write stays in
+/// this process.
 ///
 /// # Errors
-/// As [`open`], but for reading.
-pub fn look(path: &Path) -> Result<Look> {
-    let copy = FileCopy::open(path).map_err(failed)?;
-    let unfinished = Unfinished::read(&copy).map_err(at(path))?;
-    let pool = Pool::open(copy, Restart::Scan).map_err(at(path))?;
+/// As [`open_on`], but for reading.
+pub fn look_on(machine: &Machine, device: &str) -> Result<Look> {
+    let copy = machine.memory_copy(device, false).map_err(failed)?;
+    let unfinished = Unfinished::read(&copy).map_err(at(machine, device))?;
+    let pool = Pool::open(copy, Restart::Scan).map_err(at(machine, device))?;
     Ok(Look { pool, unfinished })
 }
 
@@ -237,24 +161,20 @@ pub fn is_in_use(error: &Error) -> bool {
 /// What a pool is used for, also while a process works on it: no lock is taken, nothing is written.
 ///
 /// # Errors
-/// As [`look`] for the superblock, but that an owner is no hindrance.
-pub fn outline(path: &Path) -> Result<Outline> {
-    let copy = FileCopy::beside_owner(path).map_err(failed)?;
-    Outline::read(&copy).map_err(at(path))
+/// As [`look_on`] for the superblock, but that an owner is no hindrance.
+pub fn outline_on(machine: &Machine, device: &str) -> Result<Outline> {
+    let copy = machine.memory_copy(device, true).map_err(failed)?;
+    Outline::read(&copy).map_err(at(machine, device))
 }
 
-/// How a pool in the file at `path` would be made durable, in a word, and what that promises; takes
-/// no lock.
+/// How a pool on a machine's memory device would be made durable, in a word, and what that
+/// promises; takes no lock.
 ///
 /// # Errors
 /// `Kind::Device` when the file cannot be opened for writing, `Kind::Foreign` as [`open`].
-pub fn means(path: &Path) -> Result<(&'static str, Promise)> {
-    match best_promise(path).map_err(failed)? {
-        Promise::PowerLoss if Flush::detect().is_none() => Ok(("msync", Promise::DeviceFlush)),
-        Promise::PowerLoss if platform_has_eadr() => Ok(("fence", Promise::PowerLoss)),
-        Promise::PowerLoss => Ok(("flush and fence", Promise::PowerLoss)),
-        promise => Ok(("msync", promise)),
-    }
+pub fn means_on(machine: &Machine, device: &str) -> Result<(&'static str, Promise)> {
+    let (_, path) = machine.memory_path(device).map_err(failed)?;
+    AnyDomain::means(path).map_err(failed)
 }
 
 /// What a promise means, in words.
@@ -276,7 +196,46 @@ pub fn words(promise: Promise) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use littoral_device::memory::Domain as _;
+    use littoral_device::profile::DeviceKind;
+    use littoral_device::profile::machine::{DeviceSpec, MachineSpec, Medium};
+
     use super::*;
+
+    fn machine(path: &Path, bytes: u64) -> Machine {
+        let device = DeviceSpec::new("m", DeviceKind::Memory, Medium::File(path.to_owned()));
+        let device = device.with_figure("capacity", bytes.max(4096)).unwrap();
+        Machine::of(MachineSpec::one(device), "test")
+    }
+    fn create_with(path: &Path, bytes: u64, options: &Options) -> Result<Pool<AnyDomain>> {
+        create_on(&machine(path, bytes), "m", options)
+    }
+    fn create(path: &Path, bytes: u64) -> Result<Pool<AnyDomain>> {
+        create_with(path, bytes, &Options::default())
+    }
+    fn open(path: &Path) -> Result<Pool<AnyDomain>> {
+        open_on(&machine(path, 1 << 20), "m")
+    }
+    fn look(path: &Path) -> Result<Look> {
+        look_on(&machine(path, 1 << 20), "m")
+    }
+    fn outline(path: &Path) -> Result<Outline> {
+        outline_on(&machine(path, 1 << 20), "m")
+    }
+    fn means(path: &Path) -> Result<(&'static str, Promise)> {
+        means_on(&machine(path, 1 << 20), "m")
+    }
+
+    #[test]
+    fn a_pool_that_is_not_there_is_not_made_by_opening_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pool");
+        let refused = open(&path).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Device);
+        assert!(refused.to_string().contains("no pool is there") && !path.exists(), "{refused}");
+    }
 
     #[test]
     fn a_pool_that_cannot_be_made_leaves_no_file_and_one_that_exists_stays() {

@@ -49,13 +49,15 @@ pub struct New {
     pub value_bytes: usize,
     /// The machine whose zoned device is used.
     pub machine: Option<Machine>,
+    /// Which of its zoned devices, where it has several.
+    pub device: Option<String>,
     /// Tells this store from every other; the caller draws it.
     pub id: u64,
 }
 
 impl Default for New {
     fn default() -> Self {
-        New { engine: Engine::Zb, key_bytes: 8, value_bytes: 8, machine: None, id: 0 }
+        New { engine: Engine::Zb, key_bytes: 8, value_bytes: 8, machine: None, device: None, id: 0 }
     }
 }
 
@@ -74,7 +76,7 @@ impl New {
 /// `Kind::Unsupported` when the device cannot serve the engine; those of the store.
 pub fn create(dir: &Path, new: &New) -> Result<Kv> {
     let Some(machine) = &new.machine else { return Kv::create(dir, &new.options()) };
-    let device = only_zoned(machine)?;
+    let device = zoned(machine, new.device.as_deref())?;
     if device.medium == Medium::Ram {
         let geometry = machine.zoned_geometry(&device.name).map_err(device_error)?;
         return Kv::create(dir, &Options { geometry, ..new.options() });
@@ -84,8 +86,8 @@ pub fn create(dir: &Path, new: &New) -> Result<Kv> {
         let text = format!("{}: exists; it is not overwritten", held.display());
         return Err(Error::new(Kind::Busy, text));
     }
-    let opened = machine.open_zoned(&device.name).map_err(device_error)?;
-    let kv = Kv::create_on(opened, &new.options())?;
+    let opened = machine.zoned(&device.name).map_err(device_error)?;
+    let kv = Kv::create_on(Box::new(opened), &new.options())?;
     std::fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
     let (draft, place) = (dir.join("device.toml.new"), dir.join(DEVICE_FILE));
     std::fs::write(&draft, text).map_err(|e| failed(&draft, e))?;
@@ -105,12 +107,7 @@ pub fn open(dir: &Path, opening: impl Into<Opening>) -> Result<Kv> {
     let pointer = dir.join(DEVICE_FILE);
     if pointer.exists() {
         let machine = Machine::open(Some(&pointer)).map_err(device_error)?;
-        let device = only_zoned(&machine)?;
-        let opened = match (&device.medium, opening.access) {
-            (Medium::File(path), Access::Read) => Box::new(opening.file(dir, path)?),
-            _ => opening.device(dir, || machine.open_zoned(&device.name))?,
-        };
-        return Kv::open_on(opened, opening).map_err(|e| e.in_context(dir.display()));
+        return open_with(dir, &machine, None, opening);
     }
     if !dir.join("zones").exists() {
         let at = dir.display();
@@ -118,6 +115,32 @@ pub fn open(dir: &Path, opening: impl Into<Opening>) -> Result<Kv> {
         return Err(Error::new(Kind::Io, text));
     }
     Kv::open(dir, opening)
+}
+
+/// Opens the store of the directory `dir` on a machine's zoned device, wherever the directory says
+/// that its device is: a drive has moved, say. A device on `ram` has its zones in `DIR/zones`.
+///
+/// # Errors
+/// As [`open`]; `Kind::Usage` for a machine without such a device.
+pub fn open_with(
+    dir: &Path,
+    machine: &Machine,
+    device: Option<&str>,
+    opening: impl Into<Opening>,
+) -> Result<Kv> {
+    let opening = opening.into();
+    let device = zoned(machine, device)?;
+    let opened: AnyZoned = match (&device.medium, opening.access) {
+        (Medium::Ram, _) => return Kv::open(dir, opening),
+        (Medium::File(path), _) if !path.exists() => {
+            let at = path.display();
+            let text = format!("{at}: no store here; make one with `littoral kv create`");
+            return Err(Error::new(Kind::Io, text));
+        }
+        (Medium::File(path), Access::Read) => Box::new(opening.file(dir, path)?),
+        _ => Box::new(opening.device(dir, || machine.zoned(&device.name))?),
+    };
+    Kv::open_on(opened, opening).map_err(|e| e.in_context(dir.display()))
 }
 
 /// Writes what can be read of the damaged store in `src` into a new one for the directory `dst`,
@@ -155,21 +178,20 @@ fn open_damaged(dir: &Path) -> Result<(AnyZoned, Vec<String>)> {
     let pointer = dir.join(DEVICE_FILE);
     if pointer.exists() {
         let machine = Machine::open(Some(&pointer)).map_err(device_error)?;
-        let opened = machine.open_zoned(&only_zoned(&machine)?.name).map_err(device_error)?;
-        return Ok((opened, Vec::new()));
+        let opened = machine.zoned(&zoned(&machine, None)?.name).map_err(device_error)?;
+        return Ok((Box::new(opened), Vec::new()));
     }
     let opened = FileDevice::open_damaged(&dir.join("zones")).map_err(device_error)?;
     Ok((Box::new(opened.0), opened.1))
 }
 
-/// Writes every record of the store of the directory `dir` into the new file `path`; how many.
+/// Writes every record of a store into the new file `path`; how many.
 ///
 /// # Errors
-/// `Kind::Busy` when the file exists or the store is in use; `Kind::Corrupt` when part of the store
-/// is damaged; `Kind::Io`.
-pub fn backup(dir: &Path, path: &Path, opening: impl Into<Opening>) -> Result<u64> {
-    let opening = Opening { access: Access::Read, ..opening.into() };
-    littoral_index::backup::write(&open(dir, opening)?, path)
+/// `Kind::Busy` when the file exists; `Kind::Corrupt` when part of the store is damaged;
+/// `Kind::Io`.
+pub fn backup(store: &Kv, path: &Path) -> Result<u64> {
+    littoral_index::backup::write(store, path)
 }
 
 /// Makes a store for the directory `dst` from a backup, laid out by `new`; how many records.
@@ -195,20 +217,9 @@ fn failed(path: &Path, e: std::io::Error) -> Error {
     Error::with_source(Kind::Io, path.display().to_string(), e)
 }
 
-/// The zoned device of a machine that has one.
-fn only_zoned(machine: &Machine) -> Result<&DeviceSpec> {
-    let devices = &machine.spec().devices;
-    let zoned: Vec<&DeviceSpec> = devices.iter().filter(|d| d.kind == DeviceKind::Zoned).collect();
-    match zoned[..] {
-        [one] => Ok(one),
-        [] => Err(Error::new(Kind::Usage, "the machine has no device of kind `zoned`")),
-        _ => {
-            let names: Vec<&str> = zoned.iter().map(|d| d.name.as_str()).collect();
-            let text =
-                format!("several zoned devices ({}); give a machine with one", names.join(", "));
-            Err(Error::new(Kind::Usage, text))
-        }
-    }
+/// A machine's zoned device: the named one, or the only one.
+fn zoned<'m>(machine: &'m Machine, name: Option<&str>) -> Result<&'m DeviceSpec> {
+    machine.spec().choose(DeviceKind::Zoned, name).map_err(device_error)
 }
 
 /// A machine file of this one device, its paths made absolute.

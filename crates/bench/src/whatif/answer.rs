@@ -159,7 +159,7 @@ pub(super) fn notes(options: &Options) -> Vec<String> {
         "data are handed out by pointer; `graph bfs --medium flash --copy` shows the other bound"
             .to_owned(),
     ];
-    if options.profiles.is_empty() {
+    if options.parts.is_empty() {
         notes.push(format!("granule, longest read and link as profile {BASE}"));
     }
     notes

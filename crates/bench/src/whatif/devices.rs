@@ -10,7 +10,7 @@ use littoral_base::mutant;
 use littoral_base::units::{PerSecond, Picos};
 use littoral_device::flash::cached::Frames;
 use littoral_device::profile::{Flash, Interface, Profile};
-use littoral_graph::medium::{Medium, Store, Transfer};
+use littoral_graph::medium::{Store, Transfer};
 
 use super::model::Figures;
 use super::{Options, failed};
@@ -34,9 +34,8 @@ const CONTEXTS_MAX: usize = 3;
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// The medium that models it.
-    pub medium: Medium,
     profile: Profile,
+    /// The profile's figures, with the interface that the device has.
     flash: Flash,
 }
 
@@ -66,13 +65,19 @@ pub fn with_figures(base: &Profile, latency: Picos, rate: PerSecond) -> Result<P
 }
 
 impl Device {
-    fn new(name: String, profile: Profile) -> Result<Device> {
-        let flash = profile.flash().map_err(bad)?;
-        let medium = match flash.interface {
-            Interface::Doorbell => Medium::Nvme { profile: profile.clone() },
-            _ => Medium::Flash { profile: profile.clone(), transfer: Transfer::Pointer },
-        };
-        Ok(Device { name, medium, profile, flash })
+    fn new(name: String, profile: Profile, interface: Option<Interface>) -> Result<Device> {
+        let mut flash = profile.flash().map_err(bad)?;
+        flash.interface = interface.unwrap_or(flash.interface);
+        Ok(Device { name, profile, flash })
+    }
+
+    /// The contents of `dram` behind this device, data by pointer.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the contents are not in DRAM.
+    pub fn store(&self, dram: &Store) -> Result<Store> {
+        let interface = self.flash.interface;
+        dram.behind_as(&self.profile, interface, Transfer::Pointer).map_err(failed)
     }
 
     /// Its read latency.
@@ -125,7 +130,7 @@ impl Device {
             .and_then(|p| p.with("link.bytes_max", "1000000G"))
             .and_then(|p| p.with("read.latency", NEAR_LATENCY))
             .map_err(bad)?;
-        Device::new(self.name.clone(), free)
+        Device::new(self.name.clone(), free, Some(self.flash.interface))
     }
 
     /// What decides which reads are made, and by which code.
@@ -140,9 +145,9 @@ impl Device {
 /// # Errors
 /// `Kind::Argument` for figures out of range.
 pub fn devices(options: &Options) -> Result<Vec<Device>> {
-    if !options.profiles.is_empty() {
-        let named = options.profiles.iter();
-        return named.map(|p| Device::new(p.name().to_owned(), p.clone())).collect();
+    if !options.parts.is_empty() {
+        let parts = options.parts.iter().cloned();
+        return parts.map(|p| Device::new(p.name, p.profile, p.interface)).collect();
     }
     let base = Profile::named(BASE).map_err(bad)?;
     let latencies = ladder(options.latency.from.0 as f64, options.latency.to.0 as f64);
@@ -152,7 +157,7 @@ pub fn devices(options: &Options) -> Result<Vec<Device>> {
         for &latency in &latencies {
             let (latency, rate) = (Picos(latency as u64), PerSecond(rate));
             let profile = with_figures(&base, latency, rate)?;
-            devices.push(Device::new(format!("{latency}, {rate}"), profile)?);
+            devices.push(Device::new(format!("{latency}, {rate}"), profile, None)?);
         }
     }
     Ok(devices)
@@ -203,7 +208,7 @@ pub fn near(
             Some(at) => at,
             None => {
                 let near = device.near()?;
-                let store = dram.on(near.medium.clone()).map_err(failed)?.with_contexts(key.1);
+                let store = near.store(dram)?.with_contexts(key.1);
                 let store = holding(store, frames);
                 found.figures.push(near.figures(&store));
                 found.stores.push(store);

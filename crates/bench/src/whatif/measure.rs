@@ -22,7 +22,7 @@ use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{
     Ask, Kernel, Options as RunOptions, Phase, Run, compare, pick_sources,
 };
-use littoral_graph::medium::{DramForm, Medium, Store};
+use littoral_graph::medium::{DramForm, Store};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Kind, Result};
@@ -261,8 +261,8 @@ impl Denominator {
 /// `Kind::Environment` when the graph cannot be read.
 pub fn denominator(graph: &GraphFile, kernel: Kernel, time: Duration) -> Result<Denominator> {
     let failed = |e| Error::with_source(Kind::Environment, "measuring forms in DRAM", e);
-    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
-    let forms = DramForm::ALL.map(|form| dram.on(Medium::DramAs(form)).map_err(failed));
+    let dram = Store::in_dram(graph).map_err(failed)?;
+    let forms = DramForm::ALL.map(|form| dram.read_as(form).map_err(failed));
     let forms = forms.into_iter().collect::<Result<Vec<Store>>>()?;
     let plan = Plan {
         forms: &forms,
@@ -582,12 +582,11 @@ mod tests {
     #[test]
     fn each_device_has_its_rounds_and_dram_its_time_however_short_the_study() {
         let graph = crate::whatif::tests::ring(400);
-        let dram = Store::open(&graph, Medium::Dram).unwrap();
-        let forms = DramForm::ALL.map(|form| dram.on(Medium::DramAs(form)).unwrap());
+        let dram = Store::in_dram(&graph).unwrap();
+        let forms = DramForm::ALL.map(|form| dram.read_as(form).unwrap());
         let base = littoral_device::profile::Profile::named("xlfdd").unwrap();
-        let flash =
-            Medium::Flash { profile: base, transfer: littoral_graph::medium::Transfer::Pointer };
-        let devices: Vec<Store> = (0..8).map(|_| dram.on(flash.clone()).unwrap()).collect();
+        let flash = || dram.behind(&base, littoral_graph::medium::Transfer::Pointer).unwrap();
+        let devices: Vec<Store> = (0..8).map(|_| flash()).collect();
         let measured = |measured_min: Duration| {
             let plan = Plan {
                 forms: &forms,

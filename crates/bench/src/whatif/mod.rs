@@ -19,11 +19,11 @@ use littoral_base::clock::ClockKind;
 use littoral_base::mutant;
 use littoral_base::units::{Bytes, PerSecond, Picos, Span};
 use littoral_device::flash::cached::Frames;
-use littoral_device::profile::Profile;
+use littoral_device::profile::{Interface, Profile};
 use littoral_graph::format::Direction;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::Kernel;
-use littoral_graph::medium::{DramForm, Medium, Store, hottest_frames};
+use littoral_graph::medium::{DramForm, Store, hottest_frames};
 
 use crate::error::{Error, Kind, Result};
 use crate::host;
@@ -45,6 +45,23 @@ pub const DISAGREES: f64 = 0.15;
 /// Most DRAM that the states of searches at once may take; fewer run where they would take more.
 const SEARCH_STATES_MAX: u64 = 1 << 30;
 
+/// A device to compare by name.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What it is called in the study.
+    pub name: String,
+    /// What it is modelled by.
+    pub profile: Profile,
+    /// How it talks to the host, where that is not the profile's interface.
+    pub interface: Option<Interface>,
+}
+
+impl From<Profile> for Part {
+    fn from(profile: Profile) -> Part {
+        Part { name: profile.name().to_owned(), profile, interface: None }
+    }
+}
+
 /// What to try.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -52,8 +69,8 @@ pub struct Options {
     pub latency: Span<Picos>,
     /// Reads per second that one core is served.
     pub iops: Span<PerSecond>,
-    /// Devices by name or path instead of a grid.
-    pub profiles: Vec<Profile>,
+    /// Devices instead of a grid.
+    pub parts: Vec<Part>,
     /// How many searches run at once, for each throughput job.
     pub concurrency: Vec<u32>,
     /// DRAM that the user would grant.
@@ -77,7 +94,7 @@ pub fn study(
     options: &Options,
     mut progress: impl FnMut(f64),
 ) -> Result<Study> {
-    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
+    let dram = Store::in_dram(graph).map_err(failed)?;
     let devices = devices::devices(options)?;
     let jobs = jobs(graph, options)?;
     let setup = Setup { graph, options, dram: &dram, devices: &devices };
@@ -160,12 +177,11 @@ impl Setup<'_> {
         jobs: usize,
         progress: &mut dyn FnMut(f64),
     ) -> Result<(JobStudy, u64)> {
-        let on = |medium| self.dram.on(medium).map_err(failed);
-        let forms = DramForm::ALL.map(|form| on(Medium::DramAs(form)));
+        let forms = DramForm::ALL.map(|form| self.dram.read_as(form).map_err(failed));
         let forms = forms.into_iter().collect::<Result<Vec<Store>>>()?;
         let frames = self.frames(job);
         let frames = frames.as_ref();
-        let open = |d: &Device| Ok(devices::holding(on(d.medium.clone())?, frames));
+        let open = |d: &Device| Ok(devices::holding(d.store(self.dram)?, frames));
         let stores = self.devices.iter().map(open).collect::<Result<Vec<Store>>>()?;
         let near = devices::near(self.dram, self.devices, &stores, frames)?;
         let distance = |device: usize, counts: &[Counts], dram_ns: f64| {
@@ -235,7 +251,7 @@ impl Setup<'_> {
             spread,
         };
         let points: Vec<Point> = self.devices.iter().zip(&cells).map(point).collect();
-        let verdict = self.options.profiles.is_empty().then(|| verdict::judge(&points));
+        let verdict = self.options.parts.is_empty().then(|| verdict::judge(&points));
         let counts = near_of.first().map(|&at| &measured.counts[at]);
         let count = |f: fn(&Counts) -> u64| counts.map_or(0, |c| (f(c) as f64 / per) as u64);
         let sentence = match &verdict {
@@ -276,7 +292,7 @@ impl Setup<'_> {
             cache_bytes,
             fits_cache: cache_bytes.is_some_and(|cache| whole <= cache),
             memory,
-            is_grid: self.options.profiles.is_empty(),
+            is_grid: self.options.parts.is_empty(),
             devices: self.rows(&jobs, memory.edges_bytes),
             jobs,
             disagreeing_cells_count: disagreeing as u64,
@@ -380,7 +396,7 @@ mod tests {
         let options = Options {
             latency: Span { from: latency, to: latency },
             iops: Span { from: PerSecond(1e6), to: PerSecond(1e6) },
-            profiles: Vec::new(),
+            parts: Vec::new(),
             concurrency: Vec::new(),
             dram,
             time: Duration::from_millis(10),

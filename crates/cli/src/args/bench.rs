@@ -12,7 +12,7 @@ pub(crate) enum BenchCommand {
     /// Durable transactions beside undo logging, redo logging, replaying and the paper's protocol
     Heap(BenchHeapArgs),
     /// Key-value operations at a steady rate: latencies from their intended start
-    Kv(BenchKvArgs),
+    Kv(Box<BenchKvArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use littoral::base::units::{Bytes, Picos};
+use littoral::machine::fabric::Word;
 
-use super::ShownArgs;
+use super::{MachineFileArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DsmCommand {
@@ -23,8 +24,8 @@ pub(crate) struct DsmBenchArgs {
     #[arg(value_name = "WHAT", value_parser = ["lock", "barrier", "code1", "code2"])]
     pub(crate) what: Vec<String>,
     /// What carries the operations; sim is virtual time, the others are this machine
-    #[arg(long, value_name = "FABRIC", default_value = "shm", value_parser = ["shm", "pool", "tcp", "sim"])]
-    pub(crate) fabric: String,
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: Word,
     /// Ranks
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=64))]
     pub(crate) ranks: u16,
@@ -60,15 +61,18 @@ pub(crate) struct DsmModelArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DsmRunArgs {
-    /// Ranks
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) ranks: u16,
-    /// What carries the job: shm, shm-pages, pool, pool-pages, tcp, or sim, which is virtual time;
-    /// shm unless other options ask for another
-    #[arg(long, value_name = "FABRIC", value_parser = ["shm", "shm-pages", "pool", "pool-pages", "tcp", "sim"])]
-    pub(crate) fabric: Option<String>,
+    /// Ranks; with a machine file as many as its fabric has nodes, unless this says fewer
+    #[arg(short = 'n', long, value_name = "N", required_unless_present = "machine")]
+    pub(crate) ranks: Option<u16>,
+    #[command(flatten)]
+    pub(crate) on: MachineFileArgs,
+    /// Without a machine file, what carries the job: shm, shm-pages, pool, pool-pages, tcp, or sim,
+    /// which is virtual time; shm unless other options ask for another
+    #[arg(long, value_name = "FABRIC", conflicts_with = "machine")]
+    pub(crate) fabric: Option<Word>,
     /// With sim: the interconnect's profile, a shipped one's name or a file, and its configuration
     #[arg(long, value_name = "PROFILE", default_value = "loongson-2e:manager")]
+    #[arg(conflicts_with = "machine")]
     pub(crate) profile: String,
     /// With sim: what computing takes, by the operations the program declares or by processor time
     #[arg(long, value_name = "BY", default_value = "declared", value_parser = ["declared", "processor"])]
@@ -76,11 +80,11 @@ pub(crate) struct DsmRunArgs {
     /// With sim: where each rank's time went, as JSON in a new file
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// A line a rank: ADDRESS:PORT, and the command that starts a program there
+    /// A line per rank: ADDRESS:PORT, and the command that starts a program there
     #[arg(long, value_name = "FILE")]
     pub(crate) hosts: Option<PathBuf>,
     /// Where the pool is: a new file, or a DAX device; memory without a name otherwise
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub(crate) pool: Option<PathBuf>,
     /// Most bytes the job can share
     #[arg(long, value_name = "SIZE", default_value = "64GiB")]

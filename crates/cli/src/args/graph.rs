@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum
 use littoral::base::units::{Bytes, PerSecond, Picos, Span};
 use littoral::graph::kernels::{Kernel, Spec};
 
-use super::ShownArgs;
+use super::{OnArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GraphCommand {
@@ -125,6 +125,8 @@ pub(crate) struct FileArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
+    pub(crate) on: OnArgs,
+    #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
 
@@ -229,6 +231,8 @@ pub(crate) struct NeighborsArgs {
     #[arg(long)]
     pub(crate) unweighted: bool,
     #[command(flatten)]
+    pub(crate) on: OnArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
@@ -251,6 +255,8 @@ pub(crate) struct PathArgs {
     #[arg(long)]
     pub(crate) unweighted: bool,
     #[command(flatten)]
+    pub(crate) on: OnArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
@@ -270,6 +276,8 @@ pub(crate) struct DegreeArgs {
     #[arg(long, value_name = "N", conflicts_with = "label")]
     pub(crate) top: Option<usize>,
     #[command(flatten)]
+    pub(crate) on: OnArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
@@ -286,15 +294,10 @@ pub(crate) struct RunArgs {
     /// without it
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Where the edges are: really (dram, uring, pread, mmap) or as a model (flash, nvme)
-    #[arg(long, value_parser = ["dram", "flash", "nvme", "uring", "pread", "mmap"])]
-    #[arg(default_value = "dram")]
-    pub(crate) medium: String,
-    /// The model's figures: a shipped profile's name or a file
-    #[arg(long, value_name = "P")]
-    pub(crate) profile: Option<String>,
+    #[command(flatten)]
+    pub(crate) on: OnArgs,
     /// Charge the copy of every byte to the host, instead of handing out pointers (flash only)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "machine")]
     pub(crate) copy: bool,
     /// Threads, each with its own ring and queue
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -330,6 +333,12 @@ pub(crate) struct WhatifArgs {
     /// Devices instead of a grid: names of shipped profiles and files, commas between
     #[arg(long, value_name = "P,..", value_delimiter = ',', conflicts_with_all = ["latency", "iops"])]
     pub(crate) profile: Vec<String>,
+    /// Devices instead of a grid: the modelled flash of the machine that this file describes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["latency", "iops", "profile"])]
+    pub(crate) machine: Option<PathBuf>,
+    /// Only this device of the machine
+    #[arg(long, value_name = "NAME", requires = "machine")]
+    pub(crate) device: Option<String>,
     /// How many searches run at once, one job for each number, commas between
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "4,16,64")]
     pub(crate) concurrency: Vec<u32>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use littoral::base::units::Bytes;
 
-use super::ShownArgs;
+use super::{MachineFileArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HeapCommand {
@@ -22,11 +22,14 @@ pub(crate) enum HeapCommand {
 #[derive(Debug, Args)]
 pub(crate) struct HeapCreateArgs {
     /// The file to make
-    #[arg(value_name = "POOL")]
-    pub(crate) pool: PathBuf,
-    /// Bytes of the pool, rounded up to whole pages
+    #[arg(value_name = "POOL", required_unless_present = "machine", conflicts_with = "machine")]
+    pub(crate) pool: Option<PathBuf>,
+    /// Bytes of the pool, rounded up to whole pages; a machine's device has its own
     #[arg(long, value_name = "S")]
-    pub(crate) size: Bytes,
+    #[arg(required_unless_present = "machine", conflicts_with = "machine")]
+    pub(crate) size: Option<Bytes>,
+    #[command(flatten)]
+    pub(crate) on: MachineFileArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
@@ -34,8 +37,10 @@ pub(crate) struct HeapCreateArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PoolArgs {
     /// A pool's file
-    #[arg(value_name = "POOL")]
-    pub(crate) pool: PathBuf,
+    #[arg(value_name = "POOL", required_unless_present = "machine", conflicts_with = "machine")]
+    pub(crate) pool: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) on: MachineFileArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use littoral::base::units::{Bytes, PerSecond};
 
-use super::ShownArgs;
+use super::{OnArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KvCommand {
@@ -49,9 +49,8 @@ pub(crate) struct KvCreateArgs {
     /// Bytes of a value; shorter ones are padded with zeros
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) value_size: usize,
-    /// A machine file with one zoned device; without it the zones are a sparse file in DIR
-    #[arg(long, value_name = "M")]
-    pub(crate) machine: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) on: OnArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
@@ -65,6 +64,8 @@ pub(crate) struct KvOpenArgs {
     /// Memory for pages of the store
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(crate) cache: Bytes,
+    #[command(flatten)]
+    pub(crate) on: OnArgs,
 }
 
 #[derive(Debug, Args)]
@@ -75,9 +76,8 @@ pub(crate) struct KvRepairArgs {
     /// The new store's directory, made if absent
     #[arg(value_name = "DST")]
     pub(crate) dst: PathBuf,
-    /// A machine file for the new store, as for `kv create`
-    #[arg(long, value_name = "M")]
-    pub(crate) machine: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) on: OnArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
@@ -104,9 +104,8 @@ pub(crate) struct KvRestoreArgs {
     /// The new store's directory, made if absent
     #[arg(value_name = "DST")]
     pub(crate) dst: PathBuf,
-    /// A machine file for the new store, as for `kv create`
-    #[arg(long, value_name = "M")]
-    pub(crate) machine: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) on: OnArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
@@ -193,7 +192,7 @@ pub(crate) struct ZonesArgs {
     #[arg(value_name = "DEVICE")]
     pub(crate) device: Option<String>,
     /// A machine file; without it machine.toml of this folder, or everything emulated
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", visible_alias = "machine")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
@@ -228,11 +227,10 @@ pub(crate) struct BenchKvArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) batch: u64,
-    /// The model's latencies: zns-paper, zns-ssd, smr-disk or a file (virtual time)
-    #[arg(long, value_name = "P", default_value = "zns-paper")]
-    pub(crate) profile: String,
-    /// Measure a sparse file in this folder instead, by the wall clock
-    #[arg(long, value_name = "DIR", conflicts_with = "profile")]
+    #[command(flatten)]
+    pub(crate) on: OnArgs,
+    /// Measure a sparse file in this folder, by the wall clock; the file is removed
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["machine", "medium", "profile"])]
     pub(crate) dir: Option<PathBuf>,
     /// The requests are a function of this
     #[arg(long, value_name = "N", default_value_t = 20_230_303)]

@@ -7,7 +7,7 @@ use littoral::graph::format::file::GraphFile;
 use littoral::graph::path::{Length, shortest};
 use serde_json::{Value, json};
 
-use super::open::open_with;
+use super::open::{open_with, through};
 use super::output::{Target, name_value, rows};
 use crate::args::{DegreeArgs, NeighborsArgs, PathArgs, ShownArgs};
 use crate::failure::{Failure, Outcome};
@@ -20,6 +20,7 @@ const TOP: usize = 10;
 pub(super) fn neighbors(args: &NeighborsArgs) -> Outcome {
     let target = Target::open(&args.output)?;
     let graph = open_with(&args.file, &args.reading)?;
+    let (graph, through) = through(&args.on, &args.file, graph)?;
     let v = graph.names()?.find(&args.label)?;
     let direction = if args.incoming { Direction::In } else { Direction::Out };
     let table = answer::neighbours(&graph, v, direction, !args.unweighted)?;
@@ -28,13 +29,14 @@ pub(super) fn neighbors(args: &NeighborsArgs) -> Outcome {
         (true, true) => "in",
         (true, false) => "out",
     };
-    let value = json!({
+    let mut value = json!({
         "schema": "littoral.graph.neighbors/1",
         "file": args.file.display().to_string(),
         "vertex": name_value(graph.names()?, v, args.shown.format),
         "direction": word,
         "neighbors_count": table.rows(),
     });
+    through.add_to(&mut value);
     finish(target, &graph, &table, &table, "neighbors", value, &args.shown)
 }
 
@@ -42,6 +44,7 @@ pub(super) fn neighbors(args: &NeighborsArgs) -> Outcome {
 pub(super) fn path(args: &PathArgs) -> Outcome {
     let target = Target::open(&args.output)?;
     let graph = open_with(&args.file, &args.reading)?;
+    let (graph, through) = through(&args.on, &args.file, graph)?;
     let names = graph.names()?;
     let (source, end) = (names.find(&args.source)?, names.find(&args.target)?);
     let weighted = graph.outgoing().weights().is_some() && !args.unweighted;
@@ -56,7 +59,7 @@ pub(super) fn path(args: &PathArgs) -> Outcome {
         return Err(Failure::new(Class::Negative, what));
     };
     let table = answer::path(&path, weighted);
-    let value = json!({
+    let mut value = json!({
         "schema": "littoral.graph.path/1",
         "file": args.file.display().to_string(),
         "source": name_value(names, source, args.shown.format),
@@ -65,6 +68,7 @@ pub(super) fn path(args: &PathArgs) -> Outcome {
         "edges_count": path.vertices.len() - 1,
         "distance": if weighted { path.distances.last().copied() } else { None },
     });
+    through.add_to(&mut value);
     finish(target, &graph, &table, &table, "path", value, &args.shown)
 }
 
@@ -72,11 +76,13 @@ pub(super) fn path(args: &PathArgs) -> Outcome {
 pub(super) fn degree(args: &DegreeArgs) -> Outcome {
     let target = Target::open(&args.output)?;
     let graph = open_with(&args.file, &args.reading)?;
+    let (graph, through) = through(&args.on, &args.file, graph)?;
     let mut value = json!({
         "schema": "littoral.graph.degree/1",
         "file": args.file.display().to_string(),
         "directed": graph.is_directed(),
     });
+    through.add_to(&mut value);
     let (shown, whole) = match &args.label {
         Some(label) => {
             let table = answer::degrees_of(&graph, vec![graph.names()?.find(label)?]);

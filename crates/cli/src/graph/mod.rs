@@ -113,10 +113,11 @@ fn built(path: &Path, report: &BuildReport) -> Value {
 }
 
 fn info(args: &FileArgs) -> Outcome {
-    let graph = GraphFile::open(&args.file)?;
+    let (graph, through) = open::through(&args.on, &args.file, GraphFile::open(&args.file)?)?;
     let info = littoral::graph::info::info(&graph);
     let weights = info.weighted.then(weights);
     let mut value = object("littoral.graph.info/1", &info)?;
+    through.add_to(&mut value);
     if let (Some(weights), Some(fields)) = (weights, value.as_object_mut()) {
         // Lines stand before tables.
         let sections = fields.remove("sections");
@@ -127,17 +128,18 @@ fn info(args: &FileArgs) -> Outcome {
 }
 
 fn check(args: &FileArgs) -> Outcome {
-    let graph = GraphFile::open(&args.file)?;
+    let (graph, through) = open::through(&args.on, &args.file, GraphFile::open(&args.file)?)?;
     let mut hooks = progress::hooks();
     let report = littoral::graph::check::check(&graph, &mut hooks)?;
     drop(hooks);
-    let found = json!({
+    let mut found = json!({
         "file": args.file.display().to_string(),
         "pages_count": report.pages,
         "arcs_count": report.arcs,
         "names_count": report.names,
         "sentence": "No fault found.",
     });
+    through.add_to(&mut found);
     out::show(args.shown.format, &object("littoral.graph.check/1", &found)?)
 }
 

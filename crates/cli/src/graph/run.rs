@@ -1,15 +1,14 @@
 //! `littoral graph KERNEL`: a kernel on a medium, with what was modelled beside every time.
 
 use littoral::base::clock::WallClock;
-use littoral::base::error::Class;
-use littoral::device::profile::Profile;
 use littoral::graph::answer;
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::kernels::{FigureValue, Kernel, Options, RunReport, Trial, run as run_on};
-use littoral::graph::medium::{Medium, Store, Transfer};
+use littoral::graph::medium::Store;
+use littoral::machine::choice::Choice;
 use serde_json::{Value, json};
 
-use super::open::open_with;
+use super::open::{device, open_with};
 use super::output::{Target, name_value, rows};
 use crate::args::{KernelArgs, RunArgs};
 use crate::failure::{Failure, Outcome};
@@ -21,11 +20,12 @@ const TOP: usize = 10;
 /// Runs the kernel that the verb names.
 pub(super) fn run(verb: &KernelArgs) -> Outcome {
     let (kernel, args) = (verb.kernel, &verb.run);
-    let medium = medium(args)?;
+    let choice = Choice { copies: args.copy, ..args.on.choice() };
     let target = Target::open(&args.output)?;
+    let device = device(&choice, &args.file)?;
     let graph = open_with(&args.file, &args.reading)?;
     let options = options(&graph, verb.source.as_deref(), args)?;
-    let store = Store::open(&graph, medium)?;
+    let store = Store::new(&graph, device)?;
     let (report, answer) = run_on(&graph, &store, kernel, &options, &WallClock::new())?;
     let mut value = result(args, &graph, kernel, &report)?;
     if let Some(target) = target {
@@ -42,27 +42,6 @@ pub(super) fn run(verb: &KernelArgs) -> Outcome {
     let shown = answer::shown(&graph, &answer, top)?;
     value["top"] = rows(&shown, graph.names()?, args.shown.format).into();
     out::show(args.shown.format, &value)
-}
-
-fn medium(args: &RunArgs) -> Result<Medium, Failure> {
-    let modelled = matches!(args.medium.as_str(), "flash" | "nvme");
-    if !modelled && (args.profile.is_some() || args.copy) {
-        let what = "--profile and --copy go with models: --medium flash or nvme";
-        return Err(Failure::new(Class::Usage, what));
-    }
-    if args.medium == "nvme" && args.copy {
-        return Err(Failure::new(Class::Usage, "--copy goes with --medium flash only"));
-    }
-    let profile = |default| Profile::open(args.profile.as_deref().unwrap_or(default));
-    let transfer = if args.copy { Transfer::Copy } else { Transfer::Pointer };
-    Ok(match args.medium.as_str() {
-        "flash" => Medium::Flash { profile: profile("xlfdd")?, transfer },
-        "nvme" => Medium::Nvme { profile: profile("nvme-tlc")? },
-        "uring" => Medium::Uring,
-        "pread" => Medium::Pread,
-        "mmap" => Medium::Mmap,
-        _ => Medium::Dram,
-    })
 }
 
 fn options(graph: &GraphFile, source: Option<&str>, args: &RunArgs) -> Result<Options, Failure> {

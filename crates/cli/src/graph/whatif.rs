@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use littoral::Machine;
 use littoral::base::error::Class;
 use littoral::base::units::{Bytes, PerSecond, Picos};
-use littoral::device::profile::Profile;
+use littoral::device::profile::machine::DeviceSpec;
+use littoral::device::profile::{DeviceKind, Profile};
 use littoral_bench::files;
 use littoral_bench::report::study::{Cell, DeviceRow, JobStudy, Study};
 use littoral_bench::report::{self, Document};
-use littoral_bench::whatif::{Options, study};
+use littoral_bench::whatif::{Options, Part, study};
 
 use crate::args::WhatifArgs;
 use crate::failure::{Failure, Outcome};
@@ -44,12 +46,39 @@ pub(super) fn run(args: &WhatifArgs) -> Outcome {
     }
 }
 
+/// The parts that are compared by name, where there are any: profiles, or a machine's devices.
+fn parts(args: &WhatifArgs) -> Result<Vec<Part>, Failure> {
+    let Some(file) = &args.machine else {
+        let profiles = args.profile.iter().map(|name| Profile::open(name));
+        return Ok(profiles.map(|p| p.map(Part::from)).collect::<Result<Vec<_>, _>>()?);
+    };
+    let machine = Machine::open(Some(file))?;
+    let devices = &machine.spec().devices;
+    let asked: Vec<&DeviceSpec> = match &args.device {
+        Some(name) => vec![machine.spec().choose(DeviceKind::Flash, Some(name))?],
+        None => devices.iter().filter(|d| d.kind == DeviceKind::Flash).collect(),
+    };
+    let part = |d: &&DeviceSpec| {
+        Some(Part { name: d.name.clone(), profile: d.profile.clone()?, interface: d.interface })
+    };
+    let found: Vec<Part> = asked.iter().filter_map(part).collect();
+    if found.is_empty() {
+        let real: Vec<String> = asked.iter().map(|d| d.label()).collect();
+        let what = match real.is_empty() {
+            true => format!("{}: the machine has no flash device", file.display()),
+            false => format!("{}: real, so there is nothing to predict", real.join("; ")),
+        };
+        let what = what + "; describe a part by `medium = \"ram\"` and a `profile`";
+        return Err(Failure::new(Class::Usage, what));
+    }
+    Ok(found)
+}
+
 fn options(args: &WhatifArgs) -> Result<Options, Failure> {
-    let profiles = args.profile.iter().map(|name| Profile::open(name));
     Ok(Options {
         latency: args.latency,
         iops: args.iops,
-        profiles: profiles.collect::<Result<Vec<_>, _>>()?,
+        parts: parts(args)?,
         concurrency: args.concurrency.clone(),
         dram: args.dram,
         time: Duration::from_nanos(args.time.as_nanos()),

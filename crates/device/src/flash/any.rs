@@ -1,23 +1,20 @@
-//! A closed enum of the read devices that no kernel is compiled for separately.
+//! A closed enum of the read devices, for one chosen at run time.
 //!
-//! DRAM, the paced device and io_uring are monomorphised into each kernel; a device chosen at run
-//! time goes through [`AnyDevice`], whose one extra branch a call is small beside a system call. No
-//! figure of DRAM or of the paced device is measured through it.
+//! A kernel matches on it once per thread and is compiled for DRAM, the paced device and io_uring.
+//! Through the enum itself each call has one more branch, which is small beside a system call. No
+//! figure of DRAM or of the paced device is measured that way.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::dram::Dram;
 use super::emulator::Emulator;
-use super::file::Direct;
 use super::paced::Paced;
-use super::pread::{Pread, PreadOptions};
-use super::uring::{Uring, UringOptions};
-use crate::error::{Kind, Result};
+use super::pread::Pread;
+use super::queue_pair::QueuePair;
+use super::uring::Uring;
 use crate::read::{Lease, Limits, ReadDevice, Slot, Status};
 
 /// A read device chosen at run time.
-#[non_exhaustive]
 pub enum AnyDevice {
     /// io_uring on a file or block device.
     Uring(Box<Uring>),
@@ -29,39 +26,10 @@ pub enum AnyDevice {
     Dram(Dram),
     /// The paced device, copies charged to the host.
     Paced(Box<Paced<true>>),
-}
-
-/// What a file was opened with.
-pub struct Opened {
-    /// The device.
-    pub device: AnyDevice,
-    /// What is real, in words, with the reason when a fallback was taken.
-    pub description: String,
-}
-
-impl AnyDevice {
-    /// Opens a file through io_uring, or through a pread pool where io_uring is forbidden; the
-    /// description says which and why.
-    ///
-    /// # Errors
-    /// As [`Uring::open`] and [`Pread::open`].
-    pub fn open_file(path: &Path, options: UringOptions) -> Result<Opened> {
-        match Uring::open(path, options) {
-            Ok(device) => {
-                let description = device.describe();
-                Ok(Opened { device: AnyDevice::Uring(Box::new(device)), description })
-            }
-            Err(e) if e.kind() == Kind::Unsupported && options.direct != Direct::Yes => {
-                log::info!("a pool of pread threads stands in for io_uring: {}", e.context());
-                let (slots, read_bytes_max) = (options.slots, options.read_bytes_max);
-                let pool = PreadOptions { slots, read_bytes_max, ..PreadOptions::default() };
-                let device = AnyDevice::Pread(Pread::open(path, pool)?);
-                let description = format!("pread pool, page cache ({})", e.context());
-                Ok(Opened { device, description })
-            }
-            Err(e) => Err(e),
-        }
-    }
+    /// The paced device, data handed out by pointer.
+    Pointed(Box<Paced<false>>),
+    /// The paced device behind a queue pair with doorbells.
+    QueuePair(Box<QueuePair>),
 }
 
 macro_rules! each {
@@ -72,6 +40,8 @@ macro_rules! each {
             AnyDevice::Emulator($device) => $call,
             AnyDevice::Dram($device) => $call,
             AnyDevice::Paced($device) => $call,
+            AnyDevice::Pointed($device) => $call,
+            AnyDevice::QueuePair($device) => $call,
         }
     };
 }

@@ -6,7 +6,8 @@
 //! - [`pacer`]: its timing: latency, rates and link on the time-stamp counter.
 //! - [`protocol`]: the shared memory of that interface, atomic by atomic.
 //! - [`emulator`]: the same interface on two cores with every fault, for correctness.
-//! - [`any`]: a closed enum of the devices no kernel is compiled for separately.
+//! - [`any`]: a closed enum of the handles, for a device chosen at run time.
+//! - [`opened`]: an opened device, which gives every thread its handle.
 //! - [`timed`]: a flash profile in virtual time.
 //! - [`mod@file`]: how a file or block device is opened for small reads.
 //! - [`pread`]: a pool of threads over a file, the fallback everywhere.
@@ -17,6 +18,7 @@ pub mod cached;
 pub mod dram;
 pub mod emulator;
 pub mod file;
+pub mod opened;
 pub mod paced;
 pub mod pacer;
 pub mod pread;

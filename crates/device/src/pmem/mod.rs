@@ -9,11 +9,13 @@
 //! - [`Dram`]: volatile, on the sync shim, for loom and shuttle;
 //! - [`Sim`]: recorded, with every crash image enumerable ([`trace`]; for C in `littoral-capi`);
 //! - [`Shadow`]: an engine's volatile words beside any of them;
+//! - [`AnyDomain`]: one of them, chosen at run time;
 //! - [`Counted`] and [`Paced`]: counts, a write-combining model, a part's latency and bandwidth.
 //!
 //! Byte order on the medium is little-endian; a big-endian build is refused at compile time by the
 //! engines that use it. Design page: `docs/design/pmem.md`.
 
+mod any;
 mod copy;
 mod count;
 mod dram;
@@ -26,6 +28,7 @@ pub mod sim;
 mod sink;
 pub mod trace;
 
+pub use any::AnyDomain;
 pub use copy::FileCopy;
 pub use count::{Counted, MemoryCounts};
 pub use dram::Dram;

@@ -5,7 +5,8 @@
 //!
 //! [device.fast]
 //! kind = "flash"              # flash | zoned | memory | fabric
-//! medium = "ram"              # ram | file:PATH | uring:PATH | zbd:PATH | dax:PATH | tcp:HOST:PORT
+//! medium = "ram"              # or file:PATH, uring:PATH, mmap:PATH, zbd:PATH, dax:PATH,
+//!                             # pool:PATH, tcp:HOST:PORT,...
 //! profile = "xlfdd"           # what it is modelled by; a name or a path; on ram only
 //! capacity = "4GiB"
 //!
@@ -19,9 +20,11 @@
 //! - A [`MachineSpec`] is valid: each medium can serve its kind, every number is in range, names
 //!   are unique (TOML sees to that) and can be file names.
 //! - Unknown kinds, media and fields are errors with a suggestion; nothing is ignored.
+//! - A file that one device writes belongs to no other device of the machine. Checked by
+//!   `check_owners`.
 //!
-//! - The geometry of a zoned device on `ram` may come from its profile; figures beside the profile
-//!   replace single ones.
+//! The geometry of a zoned device on `ram` may come from its profile; figures beside the profile
+//! replace single ones.
 //!
 //! This file says what to open; opening is the facade's work.
 
@@ -31,7 +34,7 @@ use std::path::{Path, PathBuf};
 use super::fields::{self, Fields, Origin, Scalar, suggestion};
 use super::kinds::{check_zones, geometry};
 use super::spec::{Row, Rule, Unit};
-use super::{DeviceKind, Profile, choice, in_range};
+use super::{DeviceKind, INTERFACES, Interface, Profile, Transfer, choice, in_range};
 use littoral_base::mutant;
 
 use crate::error::{Error, Kind, Result};
@@ -41,17 +44,18 @@ use crate::zoned::zones::Geometry;
 pub const SCHEMA: &str = "littoral.machine/1";
 
 impl DeviceKind {
-    fn media(self) -> &'static [&'static str] {
+    /// The media that a device of this kind can be on, as [`Medium::scheme`] spells them.
+    pub fn media(self) -> &'static [&'static str] {
         match self {
-            DeviceKind::Flash => &["ram", "file:", "uring:"],
+            DeviceKind::Flash => &["ram", "file:", "uring:", "mmap:"],
             DeviceKind::Zoned => &["ram", "file:", "zbd:"],
             DeviceKind::Memory => &["ram", "file:", "dax:"],
-            DeviceKind::Fabric => &["ram", "tcp:"],
+            DeviceKind::Fabric => &["ram", "pool", "pool:", "tcp:"],
         }
     }
 
     /// The figures of a device's geometry; a zoned device has those of a zoned profile.
-    fn geometry_rows(self) -> impl Iterator<Item = &'static Row> {
+    fn geometry_rows(self) -> impl Iterator<Item = &'static Row> + Clone {
         let rows = match self {
             DeviceKind::Flash | DeviceKind::Memory => CAPACITY,
             DeviceKind::Zoned => DeviceKind::Zoned.rows(),
@@ -70,11 +74,16 @@ pub enum Medium {
     File(PathBuf),
     /// A file or block device, through io_uring where allowed, else a pread pool.
     Uring(PathBuf),
+    /// A file mapped into memory for reading.
+    Mmap(PathBuf),
     /// A zoned block device.
     Zbd(PathBuf),
     /// DAX-mapped persistent memory.
     Dax(PathBuf),
-    /// A peer, as `host:port`.
+    /// Memory that several hosts map and nothing keeps coherent: a new file or a DAX device, or
+    /// memory without a name when there is no path.
+    Pool(Option<PathBuf>),
+    /// The nodes' addresses, as `host:port` with commas between.
     Tcp(String),
 }
 
@@ -84,20 +93,20 @@ impl Medium {
     /// # Errors
     /// `Kind::Profile` with the nearest spelling.
     pub fn parse(text: &str) -> Result<Medium> {
-        if text == "ram" {
-            return Ok(Medium::Ram);
-        }
-        let known = ["ram", "file:", "uring:", "zbd:", "dax:", "tcp:"];
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
         let path = || PathBuf::from(rest);
         let medium = match scheme {
+            "ram" if rest.is_empty() => return Ok(Medium::Ram),
+            "pool" if rest.is_empty() => return Ok(Medium::Pool(None)),
             "file" => Medium::File(path()),
             "uring" => Medium::Uring(path()),
+            "mmap" => Medium::Mmap(path()),
             "zbd" => Medium::Zbd(path()),
             "dax" => Medium::Dax(path()),
+            "pool" => Medium::Pool(Some(path())),
             "tcp" => Medium::Tcp(rest.to_owned()),
             _ => {
-                let hint = suggestion(scheme, known.into_iter());
+                let hint = suggestion(scheme, Self::SCHEMES.into_iter());
                 return Err(Error::new(Kind::Profile, format!("unknown medium `{text}`{hint}")));
             }
         };
@@ -108,14 +117,21 @@ impl Medium {
         Ok(medium)
     }
 
+    /// Every scheme.
+    pub const SCHEMES: [&'static str; 9] =
+        ["ram", "file:", "uring:", "mmap:", "zbd:", "dax:", "pool", "pool:", "tcp:"];
+
     /// The scheme, with its colon where a place follows.
     pub fn scheme(&self) -> &'static str {
         match self {
             Medium::Ram => "ram",
             Medium::File(_) => "file:",
             Medium::Uring(_) => "uring:",
+            Medium::Mmap(_) => "mmap:",
             Medium::Zbd(_) => "zbd:",
             Medium::Dax(_) => "dax:",
+            Medium::Pool(None) => "pool",
+            Medium::Pool(Some(_)) => "pool:",
             Medium::Tcp(_) => "tcp:",
         }
     }
@@ -123,8 +139,23 @@ impl Medium {
     /// The path, where there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Medium::File(p) | Medium::Uring(p) | Medium::Zbd(p) | Medium::Dax(p) => Some(p),
-            Medium::Ram | Medium::Tcp(_) => None,
+            Medium::File(p)
+            | Medium::Uring(p)
+            | Medium::Mmap(p)
+            | Medium::Zbd(p)
+            | Medium::Dax(p)
+            | Medium::Pool(Some(p)) => Some(p),
+            Medium::Ram | Medium::Pool(None) | Medium::Tcp(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Medium {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self, self.path()) {
+            (Medium::Tcp(addresses), _) => write!(f, "tcp:{addresses}"),
+            (_, Some(path)) => write!(f, "{}{}", self.scheme(), path.display()),
+            (_, None) => f.write_str(self.scheme()),
         }
     }
 }
@@ -145,10 +176,84 @@ pub struct DeviceSpec {
     /// Where a zoned block device has its conventional zones, if apart from it: an ordinary device
     /// or file.
     pub conventional: Option<PathBuf>,
+    /// How modelled flash talks to the host, where that is not the profile's interface.
+    pub interface: Option<Interface>,
+    /// How modelled flash hands its data over.
+    pub transfer: Transfer,
+    /// Whether each node of a fabric keeps its own copies of what is shared, although the medium
+    /// could be shared in place.
+    pub has_own_pages: bool,
+    /// Where it is described, as `file:line`; empty for a device without a machine file.
+    pub place: String,
     geometry: BTreeMap<&'static str, u64>,
 }
 
 impl DeviceSpec {
+    /// A device without a machine file, with nothing said of it but its medium.
+    pub fn new(name: &str, kind: DeviceKind, medium: Medium) -> DeviceSpec {
+        DeviceSpec {
+            name: name.to_owned(),
+            kind,
+            medium,
+            profile: None,
+            configuration: None,
+            conventional: None,
+            interface: None,
+            transfer: Transfer::Pointer,
+            has_own_pages: false,
+            place: String::new(),
+            geometry: BTreeMap::new(),
+        }
+    }
+
+    /// The same with a geometry figure such as `capacity`, in its base unit.
+    ///
+    /// # Errors
+    /// `Kind::Profile` for a figure that this kind of device does not have, or a value out of
+    /// range.
+    pub fn with_figure(mut self, field: &str, value: u64) -> Result<DeviceSpec> {
+        let mut rows = self.kind.geometry_rows();
+        let Some(row) = rows.find(|r| r.field() == field) else {
+            let hint = suggestion(field, self.kind.geometry_rows().map(Row::field));
+            let kind = self.kind.name();
+            let what = format!("a {kind} device has no figure `{field}`{hint}");
+            return Err(Error::new(Kind::Profile, what));
+        };
+        let value = in_range(row, value)
+            .map_err(|m| Error::new(Kind::Profile, format!("`{field}`: {m}")))?;
+        self.geometry.insert(row.field(), value);
+        Ok(self)
+    }
+
+    /// The same zoned device with this shape and these limits.
+    ///
+    /// # Errors
+    /// As [`DeviceSpec::with_figure`].
+    pub fn with_zones(self, g: &Geometry) -> Result<DeviceSpec> {
+        let block = u64::from(g.block_bytes);
+        let zones = u64::from(g.conventional_zones) + u64::from(g.sequential_zones);
+        [
+            ("block_bytes", block),
+            ("zones", zones),
+            ("conventional_zones", u64::from(g.conventional_zones)),
+            ("zone_size", g.zone_blocks * block),
+            ("zone_capacity", g.capacity_blocks * block),
+            ("open_zones_max", u64::from(g.open_zones_max)),
+            ("active_zones_max", u64::from(g.active_zones_max)),
+            ("append_bytes_max", u64::from(g.append_blocks_max) * block),
+        ]
+        .into_iter()
+        .try_fold(self, |device, (field, value)| device.with_figure(field, value))
+    }
+
+    /// What stands before an error about this device: its place where it has one, and its name.
+    pub fn label(&self) -> String {
+        match &self.place[..] {
+            "" => format!("device `{}`", self.name),
+            place => format!("{place}: device `{}`", self.name),
+        }
+    }
+
     /// A geometry figure such as `capacity` or `zones`, in its base unit: the file's own, else the
     /// profile's.
     pub fn geometry(&self, key: &str) -> Option<u64> {
@@ -172,6 +277,8 @@ impl DeviceSpec {
 pub struct MachineSpec {
     /// The devices, in order of name.
     pub devices: Vec<DeviceSpec>,
+    /// The file that they are described in; empty where there is none.
+    pub file: String,
 }
 
 const fn optional(key: &'static str, unit: Unit, range: (u64, u64), meaning: &'static str) -> Row {
@@ -198,13 +305,9 @@ impl MachineSpec {
             Some(dir) => Medium::File(dir.join(name)),
         };
         let device = |name: &str, kind, profile, geometry: &[(&'static str, u64)]| DeviceSpec {
-            name: name.to_owned(),
-            kind,
-            medium: medium(name),
             profile,
-            configuration: None,
-            conventional: None,
             geometry: geometry.iter().copied().collect(),
+            ..DeviceSpec::new(name, kind, medium(name))
         };
         let xlfdd = Profile::named("xlfdd").expect("invariant: the shipped profile is valid");
         let paced = directory.is_none().then_some(xlfdd);
@@ -223,7 +326,13 @@ impl MachineSpec {
                 device("memory", DeviceKind::Memory, None, &[("capacity", 256 << 20)]),
                 device("zoned", DeviceKind::Zoned, None, &zones),
             ],
+            file: String::new(),
         }
+    }
+
+    /// A machine of one device.
+    pub fn one(device: DeviceSpec) -> MachineSpec {
+        MachineSpec { devices: vec![device], file: String::new() }
     }
 
     /// Reads the machine file at `path`.
@@ -266,8 +375,9 @@ impl MachineSpec {
         if devices.is_empty() {
             return Err(origin.error(0, "no device is described; write a table `[device.NAME]`"));
         }
+        check_owners(&devices)?;
         devices.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(MachineSpec { devices })
+        Ok(MachineSpec { devices, file: origin.name.to_owned() })
     }
 
     /// The device called `name`.
@@ -277,9 +387,74 @@ impl MachineSpec {
     pub fn device(&self, name: &str) -> Result<&DeviceSpec> {
         self.devices.iter().find(|d| d.name == name).ok_or_else(|| {
             let hint = suggestion(name, self.devices.iter().map(|d| d.name.as_str()));
-            Error::new(Kind::Profile, format!("this machine has no device `{name}`{hint}"))
+            let what = format!("this machine has no device `{name}`{hint}");
+            Error::new(Kind::Profile, self.in_file(&what))
         })
     }
+
+    /// The device of `kind` called `name`, or the only one of `kind` when no name is given.
+    ///
+    /// # Errors
+    /// `Kind::Profile` when there is no such device, when the device is of another kind, and when
+    /// there are several to choose from; the words list them.
+    pub fn choose(&self, kind: DeviceKind, name: Option<&str>) -> Result<&DeviceSpec> {
+        let of_kind: Vec<&DeviceSpec> = self.devices.iter().filter(|d| d.kind == kind).collect();
+        let names: Vec<&str> = of_kind.iter().map(|d| d.name.as_str()).collect();
+        let (names, wanted) = (names.join(", "), kind.name());
+        if let Some(name) = name {
+            let device = self.device(name)?;
+            if device.kind == kind {
+                return Ok(device);
+            }
+            let choices = match &names[..] {
+                "" => format!("; this machine has no {wanted} device"),
+                names => format!("; {wanted} devices are {names}"),
+            };
+            let message = format!("{} is {}, wanted {wanted}", device.label(), device.kind.name());
+            return Err(Error::new(Kind::Profile, message + &choices));
+        }
+        match of_kind[..] {
+            [one] => Ok(one),
+            [] => {
+                let what = format!("the machine has no device of kind `{wanted}`");
+                Err(Error::new(Kind::Profile, self.in_file(&what)))
+            }
+            _ => {
+                let what = format!("several {wanted} devices ({names}); name one by --device NAME");
+                Err(Error::new(Kind::Profile, self.in_file(&what)))
+            }
+        }
+    }
+
+    fn in_file(&self, what: &str) -> String {
+        if self.file.is_empty() { what.to_owned() } else { format!("{}: {what}", self.file) }
+    }
+}
+
+/// Refuses a file that one device writes and another one names too. Flash is only read, so several
+/// flash devices may share a file.
+fn check_owners(devices: &[DeviceSpec]) -> Result<()> {
+    let place = |path: &Path| {
+        let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+        path.unwrap_or_default()
+    };
+    let mut owners: BTreeMap<PathBuf, Vec<&DeviceSpec>> = BTreeMap::new();
+    for device in devices {
+        for path in device.medium.path().into_iter().chain(device.conventional.as_deref()) {
+            owners.entry(place(path)).or_default().push(device);
+        }
+    }
+    let is_shared = |d: &[&DeviceSpec]| d.iter().any(|d| d.kind != DeviceKind::Flash);
+    let mut conflicts = owners.iter().filter(|(_, d)| d.len() > 1 && is_shared(d));
+    let Some((path, found)) = conflicts.next() else { return Ok(()) };
+    let (first, second) = (found[0], found[1]);
+    let message = format!(
+        "{} and {} both own {}; a file has one owner, give one of them another path",
+        second.label(),
+        first.label(),
+        path.display()
+    );
+    Err(Error::new(Kind::Profile, message))
 }
 
 fn read_device(name: String, mut fields: Fields<'_, '_>, folder: &Path) -> Result<DeviceSpec> {
@@ -292,6 +467,8 @@ fn read_device(name: String, mut fields: Fields<'_, '_>, folder: &Path) -> Resul
         None => (None, None),
     };
     let conventional = read_conventional(&mut fields, &medium)?;
+    let (interface, transfer) = read_hand_over(&mut fields, kind, profile.as_ref())?;
+    let has_own_pages = read_own_pages(&mut fields, kind, &medium, profile.as_ref())?;
     let mut geometry = BTreeMap::new();
     for row in kind.geometry_rows() {
         if let Some(value) = read_geometry(&mut fields, row)? {
@@ -305,7 +482,56 @@ fn read_device(name: String, mut fields: Fields<'_, '_>, folder: &Path) -> Resul
         let message = format!("device name `{name}` has other than letters, digits, `-` and `_`");
         return Err(origin.error(at, message));
     }
-    Ok(DeviceSpec { name, kind, medium, profile, configuration, conventional, geometry })
+    let place = origin.place(at);
+    Ok(DeviceSpec {
+        profile,
+        configuration,
+        conventional,
+        interface,
+        transfer,
+        has_own_pages,
+        place,
+        geometry,
+        ..DeviceSpec::new(&name, kind, medium)
+    })
+}
+
+/// How modelled flash talks to the host and hands its data over.
+fn read_hand_over(
+    fields: &mut Fields<'_, '_>,
+    kind: DeviceKind,
+    profile: Option<&Profile>,
+) -> Result<(Option<Interface>, Transfer)> {
+    if kind != DeviceKind::Flash || profile.is_none() {
+        return Ok((None, Transfer::Pointer));
+    }
+    let has = |fields: &mut Fields<'_, '_>, key| fields.text(key).map(|t| t.is_some());
+    let interface = match has(fields, "interface")? {
+        true => Some(choice(fields, "interface", &INTERFACES)?),
+        false => None,
+    };
+    let transfer = match has(fields, "transfer")? {
+        true => choice(fields, "transfer", &Transfer::ALL)?,
+        false => Transfer::Pointer,
+    };
+    Ok((interface, transfer))
+}
+
+/// Whether the nodes of a fabric that could share pages in place keep their own.
+fn read_own_pages(
+    fields: &mut Fields<'_, '_>,
+    kind: DeviceKind,
+    medium: &Medium,
+    profile: Option<&Profile>,
+) -> Result<bool> {
+    const PAGES: [(&str, bool); 2] = [("shared", false), ("own", true)];
+    let is_choice = kind == DeviceKind::Fabric
+        && profile.is_none()
+        && matches!(medium, Medium::Ram | Medium::Pool(_));
+    match is_choice && fields.text("pages")?.is_some() {
+        true => choice(fields, "pages", &PAGES),
+        false => Ok(false),
+    }
 }
 
 fn read_medium(fields: &mut Fields<'_, '_>, kind: DeviceKind) -> Result<Medium> {

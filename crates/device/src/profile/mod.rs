@@ -110,6 +110,22 @@ impl Interface {
     }
 }
 
+/// How modelled flash hands its data over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transfer {
+    /// As a pointer into its contents: the transfer costs the host nothing.
+    #[default]
+    Pointer,
+    /// Copied into a buffer at the host's expense.
+    Copy,
+}
+
+impl Transfer {
+    /// Every way with its name in machine files.
+    pub const ALL: [(&'static str, Transfer); 2] =
+        [("pointer", Transfer::Pointer), ("copy", Transfer::Copy)];
+}
+
 /// A device's figures; see the module's page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {

@@ -1,12 +1,15 @@
-//! Anonymous memory mappings, aligned to huge pages when they are large enough for one.
+//! Memory mappings: anonymous ones, aligned to huge pages when they are large enough for one, and
+//! files mapped for reading.
 //!
 //! - A mapping is owned by exactly one value and unmapped when that is dropped.
-//! - Its bytes are initialised: the kernel hands out zeros.
+//! - Its bytes are initialised: the kernel hands out zeros, or the file's bytes.
+//! - A mapped file is never handed out mutably.
 
+use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// Bytes of an x86-64 huge page, which large mappings are aligned to.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -55,6 +58,19 @@ impl Mapping {
         // failure (a kernel without huge pages) is of no consequence.
         let _ = unsafe { madvise(start.as_ptr().cast(), whole_len - pad, Advice::LinuxHugepage) };
         Ok(Mapping { start, len, whole, whole_len })
+    }
+
+    /// Maps the first `len` bytes of a file for reading.
+    pub(crate) fn of_file(file: &File, len: usize) -> io::Result<Mapping> {
+        let null = std::ptr::null_mut();
+        // SAFETY: a fresh private mapping at an address of the kernel's choice aliases no memory of
+        // this process. Another process that truncates or rewrites the file could change the bytes:
+        // what is mapped here is replaced by rename, and its readers check what they use as an
+        // index.
+        let start = unsafe { mmap(null, len, ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
+        let start = NonNull::new(start.cast::<u8>())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok(Mapping { start, len, whole: start, whole_len: len })
     }
 
     /// The bytes.

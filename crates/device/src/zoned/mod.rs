@@ -15,6 +15,7 @@
 //! Durability: a completed write is durable only after a later [`ZonedDevice::flush`] completes; a
 //! power cut keeps any legal subset of unflushed writes (a prefix of each sequential zone).
 
+pub mod any;
 mod direct;
 pub mod emulated;
 pub mod file;

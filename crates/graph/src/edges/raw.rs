@@ -1,7 +1,6 @@
 //! The few operations of the kernels that safe Rust cannot say: hints and one vector instruction
 //! mix.
 //!
-//! - [`Mapped`] maps a graph file, which is replaced by rename and never rewritten.
 //! - Hints ([`prefetch`], [`prefetch_once`], [`advise_huge`]) change cost, never a value.
 //! - [`probe`] has a portable form; the AVX-512 form is chosen at run time and gives the same
 //!   answer (a property test compares them).
@@ -9,12 +8,9 @@
 //! Obligations and the tests that would catch a breach are listed in the crate's `SAFETY.md`.
 #![allow(unsafe_code)] // Reason: intrinsics and madvise have no safe form on stable Rust.
 
-use std::fs::File;
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::hint::Hint;
-use crate::error::{Result, io};
 
 /// Brings the line of `slice[index]` near; a hint, also past the end.
 #[inline(always)]
@@ -65,32 +61,6 @@ pub(crate) fn advise_huge<T>(slice: &[T]) {
     // SAFETY: the range lies inside one live allocation; MADV_HUGEPAGE changes no byte of it.
     let _ =
         unsafe { rustix::mm::madvise(at.cast(), end - start, rustix::mm::Advice::LinuxHugepage) };
-}
-
-/// A file mapped into memory for reading.
-#[derive(Debug)]
-pub(crate) struct Mapped {
-    map: memmap2::Mmap,
-}
-
-impl Mapped {
-    /// Maps the file at `path`.
-    ///
-    /// # Errors
-    /// `Kind::Io`.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| io("cannot open", path, e))?;
-        // SAFETY: the mapping is read-only and private to this object. Another process that
-        // truncates or rewrites the file meanwhile could change the bytes; graph files are replaced
-        // by rename, never rewritten, and every word is checked before it is used as an index.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| io("cannot map", path, e))?;
-        Ok(Mapped { map })
-    }
-
-    /// The file's bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.map
-    }
 }
 
 /// What a unit of HEADS is tested against.

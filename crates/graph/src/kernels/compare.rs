@@ -96,7 +96,7 @@ pub fn run_in_turn(
     })?;
     let report = |(store, trials): (&&Store, Vec<Trial>)| RunReport {
         kernel: kernel.name(),
-        medium: store.medium().name(),
+        medium: store.name(),
         wording: wording(store, &trials),
         profile_hash: store.profile_hash(),
         clock: store.clock(),

@@ -23,7 +23,7 @@ use super::team::{Member, Stepped, Team};
 use crate::edges::{Edges, Traffic};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
-use crate::medium::{Medium, Store, Visit};
+use crate::medium::{Store, Visit};
 
 /// How to run it.
 #[derive(Clone, Debug)]
@@ -125,12 +125,12 @@ pub fn pick_sources(graph: &GraphFile, count: usize, seed: u64) -> Vec<u32> {
 /// use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 /// use littoral_graph::format::file::GraphFile;
 /// use littoral_graph::kernels::{Answer, Kernel, Options, run};
-/// use littoral_graph::medium::{Medium, Store};
+/// use littoral_graph::medium::Store;
 ///
 /// let edges = EdgeList::new(4, false, vec![[0, 1], [1, 2]]);
 /// let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none())?;
 /// let graph = GraphFile::from_image(image)?;
-/// let store = Store::open(&graph, Medium::Dram)?;
+/// let store = Store::in_dram(&graph)?;
 /// let options = Options { verify: true, ..Options::default() };
 /// let (report, answer) = run(&graph, &store, Kernel::Components, &options, &WallClock::new())?;
 /// let Answer::Components(labels) = answer else { unreachable!() };
@@ -176,7 +176,7 @@ pub fn run(
     ends.into_iter().collect::<Result<Vec<()>>>()?;
     let report = RunReport {
         kernel: kernel.name(),
-        medium: store.medium().name(),
+        medium: store.name(),
         wording,
         profile_hash: store.profile_hash(),
         clock: store.clock(),
@@ -222,7 +222,7 @@ pub(super) fn checked_sources(
 pub(super) fn wording(store: &Store, trials: &[Trial]) -> String {
     let mut words = store.describe();
     let Some(last) = trials.last() else { return words };
-    if matches!(store.medium(), Medium::Dram | Medium::Mmap) {
+    if store.is_read_by_trial() {
         let hints = [("pages", last.traffic.page_hint), ("lists", last.traffic.list_hint)];
         for (what, hint) in hints.into_iter().filter_map(|(what, hint)| Some((what, hint?))) {
             words += &format!("; {what} prefetched with {}, chosen by trial", hint.name());

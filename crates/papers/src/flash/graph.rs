@@ -15,7 +15,7 @@ use littoral_base::clock::WallClock;
 use littoral_device::profile::Profile;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{Kernel, Options, RunReport, pick_sources, run_in_turn};
-use littoral_graph::medium::{Medium, Store, Transfer};
+use littoral_graph::medium::{Store, Transfer};
 use littoral_runtime::{Pinning, run_on_cores};
 
 use littoral_bench::error::{Error, Kind, Result};
@@ -95,11 +95,8 @@ impl VersusDram {
 /// `Kind::Environment` when the measurement cannot be made.
 pub fn versus_dram(graph: &GraphFile, rounds: usize) -> Result<VersusDram> {
     let profile = profile()?;
-    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
-    let on = |transfer| {
-        let medium = Medium::Flash { profile: profile.clone(), transfer };
-        dram.on(medium).map_err(failed)
-    };
+    let dram = Store::in_dram(graph).map_err(failed)?;
+    let on = |transfer| dram.behind(&profile, transfer).map_err(failed);
     let (pointer, copy) = (on(Transfer::Pointer)?, on(Transfer::Copy)?);
     let mut times = in_turn(graph, &[&dram, &pointer, &copy], Kernel::Bfs, rounds)?.into_iter();
     let mut next = || times.next().expect("invariant: one report a store");
@@ -120,13 +117,13 @@ pub struct LatencyRow {
 /// # Errors
 /// `Kind::Environment` when the measurement cannot be made.
 pub fn latency(graph: &GraphFile, latencies_us: &[f64], rounds: usize) -> Result<Vec<LatencyRow>> {
-    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
+    let dram = Store::in_dram(graph).map_err(failed)?;
     let stores = latencies_us
         .iter()
         .map(|us| {
             let ns = format!("{:.0}ns", us * 1e3);
             let profile = profile()?.with("read.latency", &ns).map_err(device)?;
-            dram.on(Medium::Flash { profile, transfer: Transfer::Pointer }).map_err(failed)
+            dram.behind(&profile, Transfer::Pointer).map_err(failed)
         })
         .collect::<Result<Vec<_>>>()?;
     let stores: Vec<&Store> = stores.iter().collect();

@@ -139,7 +139,7 @@ fn worst_cells(options: &Options) -> Result<Vec<(f64, String)>> {
     let asked = whatif::Options {
         latency: Span { from: Picos::from_micros(1), to: Picos::from_micros(20) },
         iops: Span { from: PerSecond(5e6), to: PerSecond(100e6) },
-        profiles: Vec::new(),
+        parts: Vec::new(),
         concurrency: vec![4, 16, 64],
         dram: None,
         time,

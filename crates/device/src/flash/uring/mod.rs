@@ -13,7 +13,7 @@
 //! Faults: short reads are continued, `EINTR` and `EAGAIN` repeated; an end of file inside a
 //! request (the file shrank) is [`Status::Os`]; `EIO` is [`Status::MediaError`];
 //! [`ReadDevice::last_error`] has the system's words. Where the kernel or a container forbids
-//! io_uring, [`available`] says why and [`super::any::AnyDevice::open_file`] takes a pread pool.
+//! io_uring, [`available`] says why and [`super::opened::FlashDevice::file`] takes a pread pool.
 
 use std::cell::{Cell, RefCell};
 use std::io;

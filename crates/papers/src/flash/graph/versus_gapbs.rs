@@ -16,7 +16,7 @@ use littoral_graph::builder::Hooks;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::import::{SgIds, export_sg};
 use littoral_graph::kernels::{Kernel, pick_sources};
-use littoral_graph::medium::{Medium, Store};
+use littoral_graph::medium::Store;
 
 use super::{KernelTime, SOURCE_SEED, SOURCES, failed, in_turn};
 use crate::flash::media::Outcome;
@@ -68,7 +68,7 @@ pub fn measure(
         Ok(program) => program,
         Err(why) => return Ok(Outcome::Skipped(why)),
     };
-    let dram = Store::open(graph, Medium::Dram).map_err(failed)?;
+    let dram = Store::in_dram(graph).map_err(failed)?;
     let given = export(graph, SgIds::Original, scratch)?;
     let relabelled = export(graph, SgIds::Internal, scratch)?;
     let sources = sources(graph, kernel)?;
