@@ -6,7 +6,7 @@
 //! - A figure is measured by the function that returns it or it is absent; nothing is extrapolated
 //!   and no expected value is ever printed in place of a measured one.
 //! - Every claim of a system belongs to exactly one of its steps, and no claim to two systems.
-//!   [`tests::every_claim_belongs_to_exactly_one_step`]
+//!   Checked by `every_claim_belongs_to_exactly_one_step`.
 
 pub mod flash;
 pub mod jiajia;

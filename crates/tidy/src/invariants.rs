@@ -28,7 +28,7 @@ pub const UNCHECKED: &[(&str, usize)] = &[
     ("la64", 24),
     ("la64-linux", 13),
     ("littoral", 6),
-    ("papers", 26),
+    ("papers", 24),
     ("runtime", 12),
     ("stm", 4),
     ("store", 13),

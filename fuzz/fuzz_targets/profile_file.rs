@@ -1,0 +1,52 @@
+//! Profiles of every kind, raw and as edits of shipped ones: any answer but a panic.
+//!
+//! An input whose first byte is 255 is a profile's text; otherwise the byte names a shipped profile,
+//! and the rest is a list of {where, byte} written over its text. A profile that is taken gives its
+//! model, and its canonical text is a profile again, with the same hash.
+//!
+//! Canary: before the first input every shipped profile must be taken and give its model.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use littoral_device::profile::{DeviceKind, Profile};
+
+static SHIPPED: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/device/profiles");
+    let entries = std::fs::read_dir(folder).expect("the shipped profiles");
+    let mut paths: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    let texts = paths.iter().map(|p| std::fs::read_to_string(p).expect("a text"));
+    let texts: Vec<String> = texts.collect();
+    assert!(texts.len() >= 10 && texts.iter().all(|t| read(t)), "canary: shipped profiles");
+    texts
+});
+
+fn read(text: &str) -> bool {
+    let Ok(profile) = Profile::parse(text, "input") else { return false };
+    let _ = (profile.summary(), profile.price_per_gb(), profile.power_w(), profile.hash());
+    match profile.kind() {
+        DeviceKind::Flash => drop(profile.flash()),
+        DeviceKind::Zoned => drop(profile.zoned()),
+        DeviceKind::Memory => drop(profile.memory()),
+        DeviceKind::Fabric => {}
+    }
+    true
+}
+
+fuzz_target!(|data: &[u8]| {
+    let shipped = &*SHIPPED;
+    let Some((first, rest)) = data.split_first() else { return };
+    if *first == u8::MAX {
+        let _ = std::str::from_utf8(rest).map(read);
+        return;
+    }
+    let mut text = shipped[usize::from(*first) % shipped.len()].clone().into_bytes();
+    for edit in rest.chunks_exact(3) {
+        let at = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % text.len();
+        text[at] = edit[2];
+    }
+    let _ = std::str::from_utf8(&text).map(read);
+});
