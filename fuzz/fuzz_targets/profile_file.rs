@@ -1,8 +1,8 @@
 //! Profiles of every kind, raw and as edits of shipped ones: any answer but a panic.
 //!
-//! An input whose first byte is 255 is a profile's text; otherwise the byte names a shipped profile,
-//! and the rest is a list of {where, byte} written over its text. A profile that is taken gives its
-//! model, and its canonical text is a profile again, with the same hash.
+//! An input whose first byte is 255 is a profile's text. Otherwise the byte names a shipped
+//! profile, and the rest is a list of {where, byte} written over its text. A profile that is taken
+//! gives its model.
 //!
 //! Canary: before the first input every shipped profile must be taken and give its model.
 
