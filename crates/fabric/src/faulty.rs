@@ -11,13 +11,18 @@
 //! | others | refused when the plan is installed | the same |
 //!
 //! Invariants
-//! - Operations of one node on another take effect in program order, delayed or not.
-//! - A held operation takes effect after at most [`HELD_CALLS_MAX`] more calls on its node's handle,
-//!   at the latest before its `flush` or `notify` returns, or when the handle is dropped.
+//! - Operations of one node on another take effect in program order, delayed or not. Checked by
+//!   `one_sided_operations_meet_their_fates_in_program_order`.
+//! - A held operation takes effect after at most [`HELD_CALLS_MAX`] more calls on its node's
+//!   handle, at the latest before its `flush` or `notify` returns, or when the handle is dropped.
+//!   Checked by `delayed_messages_arrive_in_order_and_all_of_them`.
 //! - A node that is cut off is dead to the others and every operation of it fails with `Kind::Io`.
+//!   Checked by `a_node_that_is_cut_off_is_dead_to_the_others`.
 //! - All nodes of a job share one plan. In virtual time its verdicts repeat from run to run; where
-//!   nodes run at the same time the order of their operations decides who meets which.
-//! - Operations on a node's own window are not judged: they do not leave it.
+//!   nodes run at the same time the order of their operations decides who meets which. Checked by
+//!   `a_plan_and_its_replay_string_give_equal_runs`.
+//! - Operations on a node's own window are not judged: they do not leave it. Checked by
+//!   `operations_on_the_own_window_meet_no_fault`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -162,3 +162,19 @@ fn a_node_that_is_cut_off_is_dead_to_the_others() {
     });
     assert_eq!((faults.struck(), faults.is_cut(NodeId(0))), (1, true));
 }
+
+#[test]
+fn operations_on_the_own_window_meet_no_fault() {
+    let faults = Faults::new(2, "seed=1 @0=fail @1=fail @2=fail".parse().unwrap()).unwrap();
+    run(2, 64, MODEL, |fabric: &SimFabric| {
+        let node = Faulty::new(fabric, faults.clone());
+        if node.me() == NodeId(1) {
+            return;
+        }
+        let me = NodeId(0);
+        node.put(me, 0, &7u64.to_le_bytes()).unwrap();
+        assert_eq!(node.fetch_add(me, 0, 1).unwrap(), 7);
+        node.get(me, 0, &mut [0; 8]).unwrap();
+        assert_eq!(node.put(NodeId(1), 0, &[1; 8]).unwrap_err().kind(), Kind::Io, "the plan is on");
+    });
+}
