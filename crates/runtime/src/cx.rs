@@ -109,7 +109,7 @@ impl<D: ReadDevice> Core<D> {
         (0..self.spare_first).map(Slot).find(|&slot| self.device.is_free(slot))
     }
 
-    /// Ends a read that nobody waits for any more.
+    /// Ends a read whose result is no longer wanted.
     #[cold]
     fn give_up(&self, word: u64) {
         if word & STARVED != 0 {

@@ -36,7 +36,7 @@
 //! - A context may wait only for the ring's own futures ([`Cx::read`], [`Cx::yield_now`]); one that
 //!   waits for anything else ends the run with [`Kind::ForeignFuture`] instead of hanging.
 //! - The guard of a read keeps its slot; drop it before the next read where that is possible.
-//! - Dropping a read under way is allowed: its slot is nobody's until the device has answered.
+//! - Dropping a read under way is allowed: its slot stays reserved until the device has answered.
 //!
 //! Design: `docs/design/ring.md`.
 

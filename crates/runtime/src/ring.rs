@@ -284,7 +284,7 @@ impl<D: ReadDevice> Ring<D> {
         bump(&self.core.counters.sweeps_count, 1);
     }
 
-    /// Hands over what was issued; after a sweep of `polls` polls in which nobody got further,
+    /// Hands over what was issued; after a sweep of `polls` polls in which no context got further,
     /// makes sure that somebody still can, and sleeps where the device allows it.
     #[inline(always)]
     fn end_sweep(&self, before: Progress, polls: u64) -> Result<()> {

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             use std::io::Write as _;
-            // With stderr closed there is nobody to tell.
+            // With stderr closed an error cannot be shown.
             let _ = writeln!(std::io::stderr(), "la64: {e}");
             ExitCode::from(e.class().exit_code())
         }

@@ -393,6 +393,6 @@ pub(super) fn exit_group(status: i32) -> ! {
 
 /// A window without addresses, for calls that name none.
 pub(super) fn empty_window() -> Window {
-    // SAFETY: an empty range is nobody's.
+    // SAFETY: an empty range aliases nothing.
     unsafe { Window::new(std::ptr::without_provenance_mut(4096), 0) }
 }

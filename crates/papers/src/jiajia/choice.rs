@@ -142,7 +142,7 @@ fn act<F: Fabric>(
     }
 }
 
-/// A rank's batches; everybody meets before and after.
+/// A rank's batches, between two barriers of all ranks.
 fn batches<F: Fabric, L: Locks + Barriers>(
     what: What,
     fabric: &Counted<F>,
@@ -282,7 +282,7 @@ fn in_sim(what: What, ranks: u16, timing: Timing, length: Length) -> Result<Took
         let mut locks = BoardClient::new(&fabric, HOME, layout(ranks));
         let now = || f.now().0 as f64 / 1000.0;
         let seen = batches(what, &fabric, &mut locks, length, now);
-        // A node that leaves is a dead one: nobody does before the last operation.
+        // A node that leaves counts as dead, so no node leaves before the last operation.
         f.compute(Picos(1_000_000_000_000));
         seen
     });

@@ -89,7 +89,7 @@ fn summed(counts: &[FabricCounts]) -> Traffic {
     }
 }
 
-/// Everybody stays until all have long finished: a node that leaves is a dead one.
+/// All nodes stay until all have finished: a node that leaves counts as dead.
 fn stay(fabric: &SimFabric) {
     let end = Picos(10_000_000_000_000);
     fabric.compute(Picos(end.0.saturating_sub(fabric.now().0)));

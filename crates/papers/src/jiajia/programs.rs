@@ -43,9 +43,9 @@ pub fn platform(name: &str) -> Result<Timing, String> {
 /// What a program repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
-    /// A section that adds to a few shared pages, a barrier, everybody reads them, a barrier.
+    /// A section that adds to a few shared pages, a barrier, all ranks read them, a barrier.
     Sort { pages: u32 },
-    /// Blocks of a matrix dealt over a square of ranks; a factored column and row go to everybody
+    /// Blocks of a matrix dealt over a square of ranks; a factored column and row go to all ranks
     /// who needs them, two barriers a step.
     Factor { blocks: u32 },
     /// Neighbours read each other's edges, two colours, a barrier after each.
@@ -55,7 +55,7 @@ enum Pattern {
     Columns { rows: u32 },
     /// Work is taken from a shared queue under a lock, so often by all ranks together.
     Queue { pages: u32, turns: u32 },
-    /// Everybody reads half of everybody's, adds forces under locks, barriers.
+    /// Each rank reads half of all data, adds forces under locks, barriers.
     Molecules { pages: u32, locks: u32 },
 }
 

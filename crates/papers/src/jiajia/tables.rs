@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Every figure comes from runs of [`super::model`]; the paper's stand beside it as `paper`.
-//! - Predictions for platforms and numbers of ranks nobody measured are labelled as modelled.
+//! - Predictions for platforms and unmeasured numbers of ranks are labelled as modelled.
 
 use littoral_device::profile::Profile;
 use littoral_fabric::timing::Timing;
@@ -144,10 +144,10 @@ pub fn figure5() -> Figures {
     Ok(figures)
 }
 
-/// Interconnects nobody measured the programs on, in claims and as profiles.
+/// Interconnects on which the programs were not measured, in claims and as profiles.
 const PREDICTED: [(&str, &str); 3] = [("tcp", "tcp"), ("rdma", "rdma"), ("cxl", "cxl-pool")];
 
-/// `dsm.predict.*`: the held-out program's speed-up on interconnects nobody measured it on.
+/// `dsm.predict.*`: the held-out program's speed-up on interconnects where it was not measured.
 ///
 /// # Errors
 /// As [`figure4`].

@@ -117,7 +117,7 @@ fn section<F: Fabric>(fabric: &F, locks: &mut impl Locks, value: &mut u64) -> Re
     locks.release(LOCK, &[]).map_err(words)
 }
 
-/// One section of Code 1 in shared memory, nobody else asking.
+/// One section of Code 1 in shared memory, without contention.
 ///
 /// # Errors
 /// What a lock operation failed with.
@@ -200,7 +200,7 @@ pub fn code1_tcp(effort: Effort) -> Result<(Spread, Spread), String> {
     let mut value = 0;
     let round = batches(effort, || read_word(&job[1], BOARD).map(drop))?;
     let sections = batches(effort, || section(&job[1], &mut locks, &mut value))?;
-    // The last section's write is on its way; nobody waits for it before the next request.
+    // The last section's write is on its way; no rank waits for it before the next request.
     job[1].flush(BOARD).map_err(words)?;
     match read_word(&job[0], BOARD)? {
         found if found == value => Ok((sections, round)),
@@ -235,7 +235,7 @@ fn job_of<F: Fabric + Sync, T: Send>(
     })
 }
 
-/// An iteration of Code 2: rank 0 writes, a barrier, everybody reads, a barrier without coherence.
+/// An iteration of Code 2: rank 0 writes, a barrier, all ranks read, a barrier without coherence.
 fn code2<F: Fabric>(
     fabric: &F,
     barriers: &mut impl Barriers,
@@ -483,7 +483,7 @@ fn sleep_wake(effort: Effort) -> Result<Spread, String> {
         let mut turn = 0u32;
         let tell = |turn| {
             other.store(turn, Ordering::Release);
-            // Waking nobody is no failure.
+            // Waking no thread is no failure.
             let _ = futex::wake(other, futex::Flags::PRIVATE, 1);
         };
         batches(effort, || {

@@ -236,7 +236,7 @@ mod tests {
         let log = "----\nIN: start\n0x10:  addiu\n0x14:  nop\n\nTrace 0: 0xa [x]\n\
                    IN: next\n0x18: jr\n\nTrace 0: 0xb [y]\nTrace 0: 0xa [x]\n";
         assert_eq!(executed(log.as_bytes()), Ok(5));
-        assert!(executed("Trace 0: 0xc [z]\n".as_bytes()).is_err(), "a block nobody listed");
+        assert!(executed("Trace 0: 0xc [z]\n".as_bytes()).is_err(), "a block that is not listed");
         assert!(executed("".as_bytes()).is_err());
         // A block translated again at the same place has its new length.
         let again = "IN:\n0x1: a\nTrace 0: 0xa\nIN:\n0x1: a\n0x2: b\nTrace 0: 0xa\n";

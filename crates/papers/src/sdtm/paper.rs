@@ -121,7 +121,7 @@ pub struct Paper<D> {
     recovery: Recovery,
     session: u64,
     tids: AtomicU64,
-    /// A thread slot's clock while nobody holds the slot: ids are recycled with their clocks.
+    /// A thread slot's clock while the slot is free: ids are recycled with their clocks.
     clocks: Vec<AtomicU64>,
 }
 

@@ -5,7 +5,7 @@
 //!   ones as empty records), stores them home, and after a batch fences, then persists the tails
 //!   and fences.
 //! - A worker whose ring is full waits for the replayer; a replayer without work rests until a
-//!   record is published, so that it costs nobody else processor time.
+//!   record is published, so that it costs other threads no processor time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
@@ -83,7 +83,7 @@ impl<D: Domain> Rings<D> {
     }
 
     /// Nothing to carry: sleeps until something is published, or a little while, because a record
-    /// published between the look and the sleep wakes nobody.
+    /// published between the look and the sleep wakes no thread.
     fn rest(&self) {
         self.resting.store(true, SeqCst);
         if self.is_empty() {

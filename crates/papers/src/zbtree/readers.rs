@@ -89,7 +89,7 @@ impl State {
         if round.is_multiple_of(2) { kv.close().map_err(failed) } else { Ok(()) }
     }
 
-    /// Runs `session` until everybody has had enough sessions, or fails.
+    /// Runs `session` until each has had enough sessions, or fails.
     fn run(
         &self,
         who: usize,

@@ -35,7 +35,7 @@ pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
     robust::release(&thread.cpu.window, head, raw::gettid() as u32);
     if thread.clear_tid != 0 {
         let at = thread.clear_tid;
-        // The joiner may have unmapped it; then nobody waits.
+        // The joiner may have unmapped it; then no thread waits.
         let _ = thread.cpu.window.store::<u32>(at, 0);
         let list = &mut [Arg::Guest(at), Arg::Int(FUTEX_WAKE), Arg::Int(1)];
         raw::call_now(&thread.cpu.window, libc::SYS_futex, list);

@@ -2,7 +2,7 @@
 //!
 //! - GAPBS reads the graph from its own form (`.sg`): once with the generator's numbering, which is
 //!   what it would be given (the ratio that is claimed), and once with ours, which is by degree, so
-//!   that nobody mistakes the numbering's gain for the kernels'.
+//!   so that the numbering's gain is not taken for the kernels'.
 //! - One thread each, on the same core, in turn; GAPBS's own trial times count. Its build is the
 //!   user's.
 //! - Our trial times leave out what GAPBS's include: allocating the answer. State is allocated

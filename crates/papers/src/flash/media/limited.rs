@@ -92,7 +92,7 @@ fn ends_within(child: &mut Child, time_max: Duration) -> std::io::Result<bool> {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // An empty group that cannot be removed harms nobody and is gone at the next boot.
+        // An empty group that cannot be removed costs nothing and is gone at the next boot.
         let _ = fs::remove_dir(&self.folder);
     }
 }
