@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::time::Instant;
 
 use littoral::Machine;
 use littoral::base::error::Class;
@@ -97,7 +98,9 @@ fn load(args: &KvLoadArgs) -> Outcome {
     let mut store = open(&args.dir, &args.opened, Access::Write)?;
     let mut ack = args.ack.as_ref().map(append).transpose()?;
     let ack = ack.as_mut().map(|file| file as &mut dyn Write);
-    let loaded = store.load(input, &args.input.display().to_string(), ack)?;
+    let mut pace = Pace::new();
+    let watch = |loaded, stats: &kv::Stats| pace.note(loaded, stats.used_share());
+    let loaded = store.load_watched(input, &args.input.display().to_string(), ack, watch)?;
     let value = json!({
         "schema": "littoral.kv.load/1",
         "loaded_count": loaded,
@@ -105,6 +108,36 @@ fn load(args: &KvLoadArgs) -> Outcome {
     });
     store.close()?;
     out::show(args.shown.format, &value)
+}
+
+/// Says on standard error how fast a store fills: a line for each twentieth of the medium, so that
+/// nothing is said of a load that leaves most of it free.
+struct Pace {
+    twentieth: u64,
+    since: (Instant, u64),
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { twentieth: 0, since: (Instant::now(), 0) }
+    }
+
+    fn note(&mut self, loaded: u64, used_share: f64) {
+        let twentieth = (used_share * 20.0) as u64;
+        if twentieth <= self.twentieth {
+            return;
+        }
+        let (begun, before) = std::mem::replace(&mut self.since, (Instant::now(), loaded));
+        self.twentieth = twentieth;
+        let rate = (loaded - before) as f64 / begun.elapsed().as_secs_f64();
+        let percent = twentieth * 5;
+        // A closed standard error keeps no record from being loaded.
+        let _ = writeln!(
+            std::io::stderr(),
+            "littoral: {percent} % of the medium in use, {loaded} records loaded, {rate:.0} records \
+             per second since the line before"
+        );
+    }
 }
 
 /// A key or value as the command line gives it, padded.

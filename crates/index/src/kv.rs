@@ -84,6 +84,15 @@ pub struct Stats {
     pub counts: StoreCounts,
 }
 
+impl Stats {
+    /// The share of the medium's pages that is in use, conventional and sequential ones together.
+    pub fn used_share(&self) -> f64 {
+        let (free, conventional) = self.conventional_blocks;
+        let (live, _, sequential) = self.sequential_blocks;
+        (conventional - free + live) as f64 / (conventional + sequential) as f64
+    }
+}
+
 /// Any zoned device: which one is decided when the program runs.
 pub type AnyZoned = Box<dyn ZonedDevice + Send + Sync>;
 
@@ -239,9 +248,24 @@ impl Kv {
     /// `Kind::Full`, and those of the store.
     pub fn load(
         &mut self,
+        lines: impl BufRead,
+        name: &str,
+        ack: Option<&mut dyn Write>,
+    ) -> Result<u64> {
+        self.load_watched(lines, name, ack, |_, _| ())
+    }
+
+    /// As [`Kv::load`]; calls `watch` with the records loaded so far and what the store holds then,
+    /// after each batch that is durable.
+    ///
+    /// # Errors
+    /// As [`Kv::load`].
+    pub fn load_watched(
+        &mut self,
         mut lines: impl BufRead,
         name: &str,
         mut ack: Option<&mut dyn Write>,
+        mut watch: impl FnMut(u64, &Stats),
     ) -> Result<u64> {
         self.index.store_mut().set_durability(Durability::Batch);
         let (mut waiting, mut line) = (Vec::new(), Vec::new());
@@ -263,6 +287,7 @@ impl Kv {
                     Ok(n) => loaded += n,
                     Err(e) => break Err(e),
                 }
+                watch(loaded, &self.stats());
             }
         };
         let last = self.acknowledge(&mut waiting, &mut ack).map(|n| loaded += n);

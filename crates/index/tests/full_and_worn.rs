@@ -81,6 +81,21 @@ fn a_full_device_says_so_first_and_deletions_bring_room_back() {
     }
 }
 
+/// Emptying a zone before its room is needed copies pages that would have been replaced meanwhile.
+#[test]
+fn no_page_is_copied_while_the_zones_have_garbage_enough() {
+    let mut index = create(Engine::Zb);
+    let key = |i: u64| (i.wrapping_mul(48_271) % 99_999_989).to_be_bytes();
+    let mut n = 0;
+    while index.store_ref().sequential_blocks().0 < 400 {
+        index.put(&key(n), &[0; 8]).unwrap();
+        n += 1;
+    }
+    let counts = index.store_ref().counts();
+    assert!(counts.gc_resets > 5, "{counts:?}");
+    assert!(counts.gc_blocks * 20 < counts.tree_blocks, "after {n} records: {counts:?}");
+}
+
 #[test]
 fn a_zone_that_goes_read_only_is_left_and_its_pages_stay() {
     for engine in [Engine::Zb, Engine::Cow] {

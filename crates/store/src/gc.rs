@@ -3,13 +3,12 @@
 //! One step empties one zone, or several for an engine whose moved pages take others with them
 //! ([`crate::together`]). [`crate::relocate`] moves the pages.
 //!
-//! The collector runs when puts reach the zones that they leave ([`Store::wants_collection`]), one
-//! zone at a time, so its work is paced by the writes that need the room; the zones left are what
-//! it moves pages into. When an operation has no room at all it collects until it has, zones with
-//! little garbage too. Where a power cut inside a collection left no empty zone, [`crate::regain`]
-//! gets one back before anything else is done.
-//!
-//! [`Store::wants_collection`]: crate::store::Store::wants_collection
+//! The collector runs when an operation has no room, until it has: the zones that operations leave
+//! ([`crate::room`]) are what it moves pages into. It does not run earlier, because live pages of a
+//! zone only become fewer: what is not copied now may never have to be. Its work is paced by the
+//! writes that need the room, one zone at a time. A host that is full asks earlier, for zones that
+//! pay. Where a power cut inside a collection left no empty zone, [`crate::regain`] gets one back
+//! before anything else is done.
 
 use crate::error::{Kind, Result};
 use crate::regain;

@@ -78,9 +78,4 @@ impl<D: ZonedDevice> Store<D> {
     pub fn is_tight(&self) -> bool {
         self.spare_blocks(Demand::Insert) * 8 < self.space.writable_blocks()
     }
-
-    /// Whether the collector should run: puts are about to reach what they leave.
-    pub fn wants_collection(&self) -> bool {
-        self.space.empty_zones() <= self.space.kept
-    }
 }
