@@ -180,8 +180,8 @@ impl<D: ZonedDevice> Index<D> {
         Ok(true)
     }
 
-    /// Collects zones, but only when there is no room: a zone that is emptied later holds fewer live
-    /// pages, so fewer are copied.
+    /// Collects zones, but only when there is no room: a zone that is emptied later holds fewer
+    /// live pages, so fewer are copied.
     fn make_sequential_room(&mut self, pages: u64) -> Result<()> {
         let pages = if mutant!("index_collects_early") { 16 * pages } else { pages };
         if self.collect_until(pages)? { Ok(()) } else { Err(no_room()) }
