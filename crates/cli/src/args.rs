@@ -34,9 +34,11 @@ pub(crate) use graph::{
 pub(crate) use heap::{HeapCommand, HeapCreateArgs, PoolArgs};
 pub(crate) use kv::{
     BenchKvArgs, KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvKeyArgs, KvLoadArgs,
-    KvOpenArgs, KvPutArgs, KvRepairArgs, KvRestoreArgs, KvScanArgs, MachineVerb, ZonesArgs,
+    KvOpenArgs, KvPutArgs, KvRepairArgs, KvRestoreArgs, KvScanArgs, ZonesArgs,
 };
-pub(crate) use machine::MachineArgs;
+pub(crate) use machine::{
+    MachineArgs, MachineCheckArgs, MachineNewArgs, MachineVerb, ProfilesArgs,
+};
 pub(crate) use on::{MachineFileArgs, OnArgs};
 pub(crate) use report::{CompletionsArgs, ReportArgs};
 pub(crate) use repro::ReproArgs;

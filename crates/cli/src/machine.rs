@@ -3,24 +3,104 @@
 use littoral::Machine;
 use littoral::base::error::Class;
 use littoral::base::units::ZoneId;
-use littoral::device::profile::machine::{DeviceSpec, Medium};
+use littoral::device::profile::machine::{DeviceSpec, MachineSpec, Medium};
 use littoral::device::profile::{DeviceKind, Interface, Profile};
 use littoral::device::zoned::{ZoneReport, ZonedDevice as _};
+use littoral::machine::DeviceCheck;
+use littoral::machine::host::Host;
+use littoral_bench::files;
 use serde_json::{Value, json};
 
-use crate::args::{MachineArgs, MachineVerb, ZonesArgs};
+use crate::args::{
+    MachineArgs, MachineCheckArgs, MachineNewArgs, MachineVerb, ProfilesArgs, ZonesArgs,
+};
 use crate::failure::{Failure, Outcome};
 use crate::out::{self, Format};
 
 /// Runs the command.
 pub(crate) fn run(args: &MachineArgs) -> Outcome {
-    if let Some(MachineVerb::Zones(args)) = &args.verb {
-        return out::show(args.shown.format, &zones(args)?);
+    match &args.verb {
+        None => {}
+        Some(MachineVerb::Zones(args)) => return out::show(args.shown.format, &zones(args)?),
+        Some(MachineVerb::Profiles(args)) => {
+            return out::show(args.shown.format, &profiles(args)?);
+        }
+        Some(MachineVerb::Check(args)) => return check(args),
+        Some(MachineVerb::New(args)) => return new(args),
     }
     let value = match &args.profile {
         Some(name) => profile(&Profile::open(name)?, args.shown.format),
         None => machine(&Machine::open(args.file.as_deref())?)?,
     };
+    out::show(args.shown.format, &value)
+}
+
+/// The shipped profiles, or one profile's figures.
+fn profiles(args: &ProfilesArgs) -> Result<Value, Failure> {
+    match &args.name {
+        Some(name) => Ok(profile(&Profile::open(name)?, args.shown.format)),
+        None => Ok(json!({"schema": "littoral.machine.profiles/1", "profiles": shipped()?})),
+    }
+}
+
+fn shipped() -> Result<Vec<Value>, Failure> {
+    let row = |name: &'static str| {
+        let profile = Profile::open(name)?;
+        Ok(json!({
+            "profile": name, "kind": profile.kind().name(), "hash": profile.hash(),
+            "summary": profile.summary(),
+        }))
+    };
+    Profile::shipped().map(row).collect()
+}
+
+/// Opens every device of a machine that is there.
+fn check(args: &MachineCheckArgs) -> Outcome {
+    let machine = Machine::open(args.file.as_deref())?;
+    let found = machine.check();
+    let row = |c: &DeviceCheck| {
+        json!({
+            "device": c.name, "kind": c.kind, "medium": c.medium,
+            "opened": c.found.is_ok(),
+            "found": c.found.as_ref().map_or_else(ToString::to_string, Clone::clone),
+        })
+    };
+    let faults = found.iter().filter(|c| c.found.is_err()).count();
+    let sentence = match faults {
+        0 => "Every device opens, or is made when it is first used.".to_owned(),
+        1 => "One device cannot be opened.".to_owned(),
+        n => format!("{n} devices cannot be opened."),
+    };
+    let value = json!({
+        "schema": "littoral.machine.check/1",
+        "machine": machine.origin(),
+        "devices": found.iter().map(row).collect::<Vec<_>>(),
+        "faults_count": faults,
+        "sentence": sentence,
+    });
+    out::show(args.shown.format, &value)?;
+    match found.into_iter().find_map(|c| c.found.err()) {
+        None => Ok(()),
+        Some(first) => Err(Failure::new(Class::Negative, first.to_string())),
+    }
+}
+
+/// Writes a machine file for this host.
+fn new(args: &MachineNewArgs) -> Outcome {
+    let path = &args.path;
+    let usage = |what: &str| Failure::new(Class::Usage, format!("{} {what}", path.display()));
+    if path.exists() && !args.force {
+        return Err(usage("exists; choose another name, or overwrite it with --force"));
+    }
+    let text = littoral::machine::new::text(path, &Host::default())?;
+    let devices = MachineSpec::parse(&text, &path.display().to_string())?.devices.len();
+    files::write_whole(path, text.as_bytes())?;
+    let value = json!({
+        "schema": "littoral.machine.new/1",
+        "file": path.display().to_string(),
+        "devices_count": devices,
+        "sentence": "Written. `littoral machine --file` shows it; change it to your parts.",
+    });
     out::show(args.shown.format, &value)
 }
 
@@ -32,7 +112,7 @@ fn zones(args: &ZonesArgs) -> Result<Value, Failure> {
         None => d.kind == DeviceKind::Zoned,
     };
     if let Some(name) = &args.device {
-        machine.spec().device(name)?;
+        machine.spec().choose(DeviceKind::Zoned, Some(name))?;
     }
     let devices = machine.spec().devices.iter().filter(is_asked);
     let devices = devices.map(|d| device_zones(&machine, d)).collect::<Result<Vec<_>, _>>()?;
@@ -98,20 +178,12 @@ fn machine(machine: &Machine) -> Result<Value, Failure> {
     let devices = found.devices.iter().map(
         |d| json!({"device": d.name, "kind": d.kind, "modelled": d.modelled, "made_of": d.words}),
     );
-    let mut profiles = Vec::new();
-    for name in Profile::shipped() {
-        let profile = Profile::open(name)?;
-        profiles.push(json!({
-            "profile": name, "kind": profile.kind().name(), "hash": profile.hash(),
-            "summary": profile.summary(),
-        }));
-    }
     Ok(json!({
         "schema": "littoral.machine.report/2",
         "machine": found.origin,
         "host": host.collect::<Vec<_>>(),
         "devices": devices.collect::<Vec<_>>(),
-        "profiles": profiles,
+        "profiles": shipped()?,
     }))
 }
 

@@ -32,7 +32,10 @@ pub mod choice;
 pub mod fabric;
 pub mod facts;
 pub mod host;
+pub mod new;
 mod open;
+
+pub use open::DeviceCheck;
 
 /// The file a machine is described in when none is named and it exists in the working folder.
 pub const DEFAULT_FILE: &str = "machine.toml";

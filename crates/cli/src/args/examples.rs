@@ -33,6 +33,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "graph whatif",
         &[
             ("littoral graph whatif examples/packages.tsv.zst", "the grid of devices"),
+            ("littoral graph whatif web.lg --machine m.toml", "a machine's modelled flash devices"),
             ("littoral graph whatif web.lg --format json", "for `littoral report`"),
         ],
     ),
@@ -64,9 +65,18 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "machine",
         &[
             ("littoral machine", "the host, the devices, the shipped profiles"),
-            ("littoral machine --profile nvme-tlc", "one profile's figures and their sources"),
+            ("littoral machine --file m.toml", "the devices of a machine file"),
         ],
     ),
+    (
+        "machine profiles",
+        &[
+            ("littoral machine profiles", "what is shipped"),
+            ("littoral machine profiles nvme-tlc", "its figures and their sources"),
+        ],
+    ),
+    ("machine check", &[("littoral machine check m.toml", "every device that is there is opened")]),
+    ("machine new", &[("littoral machine new m.toml", "a commented file to change")]),
     (
         "doctor",
         &[

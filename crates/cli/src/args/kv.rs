@@ -180,12 +180,6 @@ pub(crate) struct KvAtArgs {
     pub(crate) opened: KvOpenArgs,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum MachineVerb {
-    /// Report the zones of a machine's zoned devices
-    Zones(ZonesArgs),
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct ZonesArgs {
     /// One device of the machine; without it every zoned one

@@ -136,19 +136,35 @@ impl Host {
         }
     }
 
-    fn zoned(&self) -> Fact {
+    /// Why io_uring is unavailable to this process, where it is.
+    pub fn io_uring_refusal(&self) -> Option<String> {
+        uring::available().err()
+    }
+
+    /// The names of zoned block devices.
+    pub fn zoned_drives(&self) -> Vec<String> {
         let is_zoned = |name: &String| {
             let model = self.word(&format!("sys/block/{name}/queue/zoned"));
             model.is_some_and(|m| m != "none")
         };
-        let list = self.entries("sys/block", "").into_iter().filter(is_zoned).collect();
+        self.entries("sys/block", "").into_iter().filter(is_zoned).collect()
+    }
+
+    /// The names of devices of DAX memory.
+    pub fn dax_devices(&self) -> Vec<String> {
+        let mut list = self.entries("sys/bus/dax/devices", "dax");
+        list.extend(self.entries("sys/block", "pmem"));
+        list
+    }
+
+    fn zoned(&self) -> Fact {
+        let list = self.zoned_drives();
         found("zoned", "zoned block devices", list, "the zone model stands in")
             .or("none is needed: `littoral kv` runs on files; a drive is named by `zbd:PATH`")
     }
 
     fn dax(&self) -> Fact {
-        let mut list = self.entries("sys/bus/dax/devices", "dax");
-        list.extend(self.entries("sys/block", "pmem"));
+        let list = self.dax_devices();
         found("dax", "DAX memory", list, "msync on files and the crash model stand in")
             .or("none is needed: heaps live in files; DAX memory is named by `dax:PATH`")
     }

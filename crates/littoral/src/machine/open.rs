@@ -16,6 +16,7 @@
 use std::path::Path;
 
 use littoral_device::flash::opened::{Access, FlashDevice};
+use littoral_device::memory::Domain as _;
 use littoral_device::pmem::{self, AnyDomain, FileCopy};
 use littoral_device::profile::DeviceKind;
 use littoral_device::profile::machine::{DeviceSpec, Medium};
@@ -33,7 +34,56 @@ use super::Machine;
 /// The longest append of a modelled device whose description gives none, in blocks.
 const APPEND_BLOCKS_MAX: u32 = 31;
 
+/// Whether a device of a machine opens.
+#[derive(Debug)]
+pub struct DeviceCheck {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// What stands behind it.
+    pub medium: String,
+    /// What was opened, in words; or why it was not.
+    pub found: Result<String>,
+}
+
 impl Machine {
+    /// Opens every device that is there, one after the other, and makes nothing.
+    pub fn check(&self) -> Vec<DeviceCheck> {
+        let check = |device: &DeviceSpec| DeviceCheck {
+            name: device.name.clone(),
+            kind: device.kind.name(),
+            medium: device.medium.to_string(),
+            found: self.try_opening(device),
+        };
+        self.spec().devices.iter().map(check).collect()
+    }
+
+    fn try_opening(&self, device: &DeviceSpec) -> Result<String> {
+        let is_made_later = matches!(device.kind, DeviceKind::Zoned | DeviceKind::Memory)
+            && matches!(&device.medium, Medium::File(path) if !path.exists());
+        if is_made_later {
+            return Ok("not there yet; made when it is first used".to_owned());
+        }
+        let name = &device.name;
+        match device.kind {
+            DeviceKind::Flash => Ok(self.flash(name)?.describe()),
+            DeviceKind::Zoned => Ok(self.zoned(name)?.describe()),
+            DeviceKind::Memory => {
+                let memory = self.memory(name)?;
+                Ok(format!("{} B, durable by {}", memory.len(), memory.name()))
+            }
+            #[cfg(feature = "fabric")]
+            DeviceKind::Fabric => match device.medium {
+                // A pool's file would be made and ended by looking.
+                Medium::Pool(_) => self.carrier(name).map(|_| "made when a job starts".to_owned()),
+                _ => Ok(self.fabric(name)?.describe()),
+            },
+            #[cfg(not(feature = "fabric"))]
+            DeviceKind::Fabric => Err(described(device, not_built(device))),
+        }
+    }
+
     /// The device of this kind and name.
     pub(super) fn named(&self, name: &str, kind: DeviceKind) -> Result<&DeviceSpec> {
         let device = self.spec().choose(kind, Some(name))?;
