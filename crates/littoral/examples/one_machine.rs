@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The machine file names four devices: `members` (zoned), `edges` (flash), `visits` (memory) and
-//! `ranks` (fabric). The program never asks which of them are modelled: it runs on a modelled and on
-//! a file-backed machine by changing the file alone.
+//! `ranks` (fabric). The program never asks which of them are modelled: it runs on a modelled and
+//! on a file-backed machine by changing the file alone.
 //!
 //! Each member that joins is put into the store, then one transaction counts its visit and notes
 //! that the member is done. After a kill the program goes on with the first member that is not

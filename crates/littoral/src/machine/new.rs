@@ -2,8 +2,8 @@
 //!
 //! - What every host has is described: modelled flash, zones and persistent memory in files beside
 //!   the machine file, shared memory as a fabric.
-//! - What this host has beside that (io_uring, zoned drives, DAX memory) stands in comments: a drive
-//!   is used once its lines are made active, never by a default.
+//! - What this host has beside that (io_uring, zoned drives, DAX memory) stands in comments: a
+//!   drive is used once its lines are made active, never by a default.
 //!
 //! The text is read back before it is handed out, so that `littoral machine` accepts it.
 
@@ -19,8 +19,8 @@ use super::host::Host;
 /// The text of a machine file at `path`; the files of its devices lie beside it.
 ///
 /// # Errors
-/// `Kind::Io` when the folder is not there, `Kind::IllegalRequest` for a folder whose name a machine
-/// file cannot hold.
+/// `Kind::Io` when the folder is not there, `Kind::IllegalRequest` for a folder whose name a
+/// machine file cannot hold.
 pub fn text(path: &Path, host: &Host) -> Result<String> {
     let (folder, stem) = place(path)?;
     let file = |ending: &str| format!("file:{}", folder.join(format!("{stem}.{ending}")).display());
