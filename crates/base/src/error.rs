@@ -2,13 +2,14 @@
 //!
 //! Each crate defines its own `#[non_exhaustive] enum Kind` implementing [`Category`] and an alias
 //! `pub type Error = littoral_base::error::Error<Kind>`. The context says what failed, where (path,
-//! page, zone, offset, line) and what to do next.
+//! page, zone, offset, line) and what to do next. A [`Place`] carries the same as fields.
 //!
 //! Invariants
 //! - An error is one pointer wide, so a `Result<(), Error<K>>` costs nothing on the good path.
 //! - [`Class`] decides the process's exit code and nothing else does.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// What a kind of error means to a person at a terminal: one class an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,9 +51,26 @@ pub trait Category: fmt::Debug + Copy + Send + Sync + 'static {
 /// A boxed source error.
 pub type Source = Box<dyn std::error::Error + Send + Sync + 'static>;
 
+/// Where something failed, as fields to match on; the context says the same in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// The file.
+    pub path: Option<PathBuf>,
+    /// The zone of a zoned device.
+    pub zone: Option<u32>,
+    /// The page or block, in the unit of its medium.
+    pub page: Option<u64>,
+    /// The byte offset on the medium or in the file.
+    pub offset: Option<u64>,
+    /// The record of the input, from 1 as messages count.
+    pub record: Option<u64>,
+}
+
 struct Inner<K> {
     kind: K,
     context: String,
+    place: Place,
     source: Option<Source>,
 }
 
@@ -63,13 +81,68 @@ impl<K: Category> Error<K> {
     /// An error without a source.
     #[cold]
     pub fn new(kind: K, context: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, context: context.into(), source: None }))
+        Error(Box::new(Inner {
+            kind,
+            context: context.into(),
+            place: Place::default(),
+            source: None,
+        }))
     }
 
     /// An error caused by another.
     #[cold]
     pub fn with_source(kind: K, context: impl Into<String>, source: impl Into<Source>) -> Self {
-        Error(Box::new(Inner { kind, context: context.into(), source: Some(source.into()) }))
+        let (context, source) = (context.into(), Some(source.into()));
+        Error(Box::new(Inner { kind, context, place: Place::default(), source }))
+    }
+
+    /// An error caused by one of a crate below, at the same place.
+    #[cold]
+    pub fn over<L: Category>(kind: K, context: impl Into<String>, lower: Error<L>) -> Self {
+        let place = lower.place().clone();
+        let mut error = Self::with_source(kind, context, lower);
+        error.0.place = place;
+        error
+    }
+
+    /// Where it failed.
+    pub fn place(&self) -> &Place {
+        &self.0.place
+    }
+
+    /// The same error in the file `path`.
+    #[must_use]
+    pub fn at_path(mut self, path: &Path) -> Self {
+        self.0.place.path = Some(path.to_path_buf());
+        self
+    }
+
+    /// The same error in a zone.
+    #[must_use]
+    pub fn at_zone(mut self, zone: impl Into<u32>) -> Self {
+        self.0.place.zone = Some(zone.into());
+        self
+    }
+
+    /// The same error in a page or block.
+    #[must_use]
+    pub fn at_page(mut self, page: impl Into<u64>) -> Self {
+        self.0.place.page = Some(page.into());
+        self
+    }
+
+    /// The same error at a byte offset.
+    #[must_use]
+    pub fn at_offset(mut self, offset: u64) -> Self {
+        self.0.place.offset = Some(offset);
+        self
+    }
+
+    /// The same error in a record of the input.
+    #[must_use]
+    pub fn at_record(mut self, record: u64) -> Self {
+        self.0.place.record = Some(record);
+        self
     }
 
     /// The kind to match on.
@@ -143,5 +216,15 @@ mod tests {
         assert_eq!(e.to_string(), "graph.lg: page 7: disk on fire");
         assert_eq!((e.kind(), e.class().exit_code()), (Kind::Bad, 4));
         assert_eq!(size_of::<Result<(), Error<Kind>>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn a_place_stays_with_an_error_of_a_crate_above() {
+        let lower = Error::new(Kind::Bad, "zone 3, page 7").at_zone(3u32).at_page(7u64);
+        let upper = Error::over(Kind::Bad, "reading", lower).at_path(Path::new("s.zones"));
+        let place = upper.place();
+        assert_eq!((place.zone, place.page, place.offset), (Some(3), Some(7), None));
+        assert_eq!(place.path.as_deref(), Some(Path::new("s.zones")));
+        assert_eq!(upper.to_string(), "reading: zone 3, page 7");
     }
 }

@@ -2,9 +2,8 @@
 
 use littoral_base::error::{Category, Class};
 
-/// Kinds of device error.
+/// Kinds of device error. Exhaustive, so that a crate that translates them lists every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Kind {
     /// A field of a profile or machine file is missing, unknown or out of range.
     Profile,

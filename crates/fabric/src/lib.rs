@@ -168,7 +168,9 @@ pub trait Fabric {
     fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
         match op {
             Rmw::Add(add) => self.fetch_add(node, offset, add),
-            _ => Err(Error::new(Kind::Unsupported, format!("{op:?} on this fabric"))),
+            Rmw::Swap(_) | Rmw::CompareSwap { .. } => {
+                Err(Error::new(Kind::Unsupported, format!("{op:?} on this fabric")))
+            }
         }
     }
 

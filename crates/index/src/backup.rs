@@ -48,7 +48,7 @@ fn io<'p>(path: &'p Path, what: &'p str) -> impl Fn(std::io::Error) -> Error + '
 }
 
 fn damaged(path: &Path, what: &str) -> Error {
-    Error::new(Kind::Corrupt, format!("{}: {what}", path.display()))
+    Error::new(Kind::Corrupt, format!("{}: {what}", path.display())).at_path(path)
 }
 
 /// Writes every record of a store into the new file `path`; how many.

@@ -211,7 +211,8 @@ impl<P: Pages> Cow<P> {
         if layout::kind(&page) == Some(wanted) && layout::level(&page) as usize == level {
             return Ok(page);
         }
-        Err(Error::new(Kind::Corrupt, format!("page {at}: not a page of level {level}")))
+        Err(Error::new(Kind::Corrupt, format!("page {at}: not a page of level {level}"))
+            .at_page(at.0))
     }
 
     fn records(&self, level: usize, at: Lba) -> Result<Vec<u8>> {
@@ -483,7 +484,8 @@ impl<P: Pages> Cow<P> {
         (low, high): (Option<&[u8]>, Option<&[u8]>),
         walk: &mut Walk,
     ) -> Result<u64> {
-        let wrong = |what: &str| Error::new(Kind::Corrupt, format!("page {at}: {what}"));
+        let wrong =
+            |what: &str| Error::new(Kind::Corrupt, format!("page {at}: {what}")).at_page(at.0);
         if !walk.used.insert(at) {
             return Err(wrong("used twice"));
         }

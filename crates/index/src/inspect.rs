@@ -44,7 +44,9 @@ impl Inspect for PageRules {
     fn inspect(&self, at: Lba, page: &[u8], places: &dyn Places) -> Result<()> {
         match self.broken(page, places) {
             None => Ok(()),
-            Some(rule) => Err(Error::new(Kind::Corrupt, format!("page {at}: {rule}"))),
+            Some(rule) => {
+                Err(Error::new(Kind::Corrupt, format!("page {at}: {rule}")).at_page(at.0))
+            }
         }
     }
 }

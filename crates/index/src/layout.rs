@@ -427,7 +427,8 @@ impl<'a> Bounds<'a> {
         if is_inside || mutant!("index_leaf_range_unchecked") {
             return Ok(());
         }
-        Err(Error::new(Kind::Corrupt, format!("page {at}: keys outside the page's range")))
+        Err(Error::new(Kind::Corrupt, format!("page {at}: keys outside the page's range"))
+            .at_page(at.0))
     }
 }
 

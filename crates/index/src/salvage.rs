@@ -67,7 +67,8 @@ impl Gathered<'_> {
     /// Takes note that a page is used; one that leads back to itself or is shared is not followed.
     pub(crate) fn claim(&mut self, at: Lba) -> Result<()> {
         let text = || format!("page {at}: used twice");
-        if self.used.insert(at) { Ok(()) } else { Err(Error::new(Kind::Corrupt, text())) }
+        let used = || Error::new(Kind::Corrupt, text()).at_page(at.0);
+        if self.used.insert(at) { Ok(()) } else { Err(used()) }
     }
 
     pub(crate) fn miss(&mut self, (from, to): &Range, why: &Error) {

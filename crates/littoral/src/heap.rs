@@ -51,7 +51,7 @@ fn failed(error: littoral_device::Error) -> Error {
         Class::Unsupported => Kind::Unsupported,
         Class::Environment | Class::Negative | Class::Interrupted => Kind::Device,
     };
-    Error::with_source(kind, "the pool's file", error)
+    Error::over(kind, "the pool's file", error)
 }
 
 /// What stands before an error about the pool of a device: its file, else its name.

@@ -106,5 +106,5 @@ impl From<Error> for Abort {
 }
 
 pub(crate) fn device(what: &'static str) -> impl Fn(littoral_device::Error) -> Error {
-    move |e| Error::with_source(Kind::Device, what, e)
+    move |e| Error::over(Kind::Device, what, e)
 }

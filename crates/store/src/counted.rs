@@ -202,7 +202,9 @@ impl CountedPages {
 
     fn find(&self, at: Lba) -> Result<&Slab> {
         let found = self.slabs.get(at.index()).filter(|s| s.zone != NO_ZONE);
-        found.ok_or_else(|| Error::new(Kind::Corrupt, format!("page {at} is not in use")))
+        found.ok_or_else(|| {
+            Error::new(Kind::Corrupt, format!("page {at} is not in use")).at_page(at.0)
+        })
     }
 
     fn choose(&self, heat: Heat) -> Option<usize> {
@@ -315,7 +317,9 @@ impl Pages for CountedPages {
         let mut redo = REDO_PAGE_BYTES;
         for p in patches {
             let fits = p.apply(&mut slab.bytes);
-            fits.ok_or_else(|| Error::new(Kind::Corrupt, format!("patch outside page {at}")))?;
+            fits.ok_or_else(|| {
+                Error::new(Kind::Corrupt, format!("patch outside page {at}")).at_page(at.0)
+            })?;
             redo += REDO_PATCH_BYTES;
             if let Patch::Put { bytes, .. } = p {
                 redo += bytes.len();

@@ -195,7 +195,7 @@ impl<D: ZonedDevice> Store<D> {
             let Some(state) = self.worn_state(zone)? else { return Err(error) };
             let Some(spare) = self.space.take_empty() else {
                 let text = format!("redo zone {zone} is {state} and no empty zone is left for it");
-                return Err(Error::with_source(Kind::Io, text, error));
+                return Err(Error::over(Kind::Io, text, error).at_zone(zone.0));
             };
             let report = self.device.report(spare, 1).map_err(device("zone report"))?[0];
             let slot = self.redo_slot();

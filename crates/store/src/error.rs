@@ -3,9 +3,8 @@
 use littoral_base::error::{Category, Class};
 use littoral_device::Kind as DeviceKind;
 
-/// Kinds of store error.
+/// Kinds of store error. Exhaustive, so that a crate that translates them lists every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Kind {
     /// A size, option or argument is out of range.
     Usage,
@@ -58,8 +57,9 @@ pub fn device(doing: &str) -> impl FnOnce(littoral_device::Error) -> Error + '_ 
             DeviceKind::PowerCut => Kind::PowerCut,
             DeviceKind::Poisoned => Kind::Poisoned,
             DeviceKind::Profile => Kind::Usage,
-            _ => Kind::Io,
+            // The store made the request: to its user a refused one is a failed device.
+            DeviceKind::Io | DeviceKind::IllegalRequest => Kind::Io,
         };
-        Error::with_source(kind, doing, e)
+        Error::over(kind, doing, e)
     }
 }

@@ -39,6 +39,7 @@ struct Later {
 
 fn wrong_redo(at: Lba) -> Error {
     Error::new(Kind::Corrupt, format!("redo log: an entry for page {at} does not fit"))
+        .at_page(at.0)
 }
 
 /// Blocks of a zone that may hold groups. A drive need not know the pointer of a READ_ONLY zone.

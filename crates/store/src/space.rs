@@ -227,7 +227,7 @@ impl Space {
              writes the records to another medium",
             self.zone_of(at)
         );
-        Err(Error::new(Kind::Io, text))
+        Err(Error::new(Kind::Io, text).at_page(at.0).at_zone(self.zone_of(at).0))
     }
 
     /// Takes an empty zone away from the data, for the redo log or the superblock.
@@ -338,6 +338,7 @@ impl Space {
             };
             self.change(self.zone_of(at), adopt).flatten().ok_or_else(|| {
                 Error::new(Kind::Corrupt, format!("page {at} lies where no page was written"))
+                    .at_page(at.0)
             })?;
         }
         Ok(())

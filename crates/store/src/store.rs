@@ -388,7 +388,7 @@ impl<D: ZonedDevice> Store<D> {
         }
         if !self.space.may_hold_page(at) {
             let text = format!("page {at} lies where no page was written");
-            return Err(Error::new(Kind::Corrupt, text));
+            return Err(Error::new(Kind::Corrupt, text).at_page(at.0));
         }
         let mut page = vec![0; self.block_bytes()];
         self.device.read(at, &mut page).map_err(device("reading a page"))?;
@@ -398,7 +398,9 @@ impl<D: ZonedDevice> Store<D> {
             mend(&mut page, salt);
         }
         if unseal(&page, salt).is_none() && !mutant!("store_page_unverified") {
-            return Err(Error::new(Kind::Corrupt, format!("page {at} does not verify")));
+            return Err(
+                Error::new(Kind::Corrupt, format!("page {at} does not verify")).at_page(at.0)
+            );
         }
         self.inspect(at, &page)?;
         let page: Arc<[u8]> = page.into();
@@ -645,7 +647,9 @@ impl<D: ZonedDevice> Pages for Store<D> {
         let page = self.page_to_repair(at)?;
         let fits = patches.iter().try_for_each(|p| p.apply(page));
         let logged = fits.and_then(|()| redo::put_patches(&mut self.undo.entries, at, patches));
-        logged.ok_or_else(|| Error::new(Kind::Corrupt, format!("patch outside page {at}")))
+        logged.ok_or_else(|| {
+            Error::new(Kind::Corrupt, format!("patch outside page {at}")).at_page(at.0)
+        })
     }
 
     fn free(&mut self, at: Lba) {

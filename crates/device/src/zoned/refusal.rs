@@ -55,7 +55,17 @@ impl Refusal {
             Refusal::OpenLimit | Refusal::ActiveLimit | Refusal::NoSpace => Kind::Exhausted,
             Refusal::NoAppend => Kind::Unsupported,
             Refusal::DriveError => Kind::Io,
-            _ => Kind::IllegalRequest,
+            Refusal::Misaligned
+            | Refusal::OutOfRange
+            | Refusal::CrossesZones
+            | Refusal::NotAtWritePointer
+            | Refusal::PastCapacity
+            | Refusal::ZoneFull
+            | Refusal::ReadOnly
+            | Refusal::Offline
+            | Refusal::Conventional
+            | Refusal::WrongState
+            | Refusal::AppendTooLong => Kind::IllegalRequest,
         }
     }
 

@@ -202,8 +202,11 @@ fn read_records(file: &File, g: &Geometry, reading: Reading) -> Result<(Vec<Zone
         let name = || format!("record of zone {zone} (offset {at})");
         let found = decode_record(zone, &bytes, g);
         if reading == Reading::Strict {
-            let found = found
-                .ok_or_else(|| Error::new(Kind::Corrupt, format!("{} does not verify", name())))?;
+            let found = found.ok_or_else(|| {
+                Error::new(Kind::Corrupt, format!("{} does not verify", name()))
+                    .at_zone(zone.0)
+                    .at_offset(at)
+            })?;
             records.push(found);
             continue;
         }

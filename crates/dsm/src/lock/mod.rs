@@ -138,9 +138,16 @@ pub(crate) fn lost(e: DeviceError) -> Error {
     let kind = match e.kind() {
         DeviceKind::Io => Kind::PeerLost,
         DeviceKind::Unsupported => Kind::Unsupported,
-        _ => Kind::Environment,
+        DeviceKind::Profile
+        | DeviceKind::IllegalRequest
+        | DeviceKind::Exhausted
+        | DeviceKind::Corrupt
+        | DeviceKind::Foreign
+        | DeviceKind::Busy
+        | DeviceKind::PowerCut
+        | DeviceKind::Poisoned => Kind::Environment,
     };
-    Error::with_source(kind, "a lock's words", e)
+    Error::over(kind, "a lock's words", e)
 }
 
 /// Waits until a word of our own window is no longer `unlike`; calls `check` whenever patience has

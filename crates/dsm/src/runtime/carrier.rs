@@ -55,11 +55,11 @@ pub trait Carrier: Send + Sync {
 }
 
 fn lost(e: littoral_device::error::Error) -> Error {
-    Error::new(Kind::PeerLost, e.to_string())
+    Error::over(Kind::PeerLost, "sending to another rank", e)
 }
 
 fn broken(e: littoral_device::error::Error) -> Error {
-    Error::new(Kind::Environment, e.to_string())
+    Error::over(Kind::Environment, "the fabric", e)
 }
 
 /// A fabric that threads may share.

@@ -53,7 +53,7 @@ impl<P: Pages> Cow<P> {
             total += 1;
             if last.is_some_and(|l| l >= key) {
                 let text = format!("record {total}: its key does not ascend; sort the input");
-                return Err(Error::new(Kind::Usage, text));
+                return Err(Error::new(Kind::Usage, text).at_record(total));
             }
             last = Some(key);
             sorted.extend_from_slice(key);
@@ -126,7 +126,7 @@ mod tests {
         let mut tree = tree();
         let records = [(&[0, 0, 0, 2][..], &[0; 4][..]), (&[0, 0, 0, 1], &[0; 4])];
         let e = tree.bulk_load(records).unwrap_err();
-        assert!(e.kind() == Kind::Usage && e.to_string().contains("record 2"), "{e}");
+        assert_eq!((e.kind(), e.place().record), (Kind::Usage, Some(2)), "{e}");
         assert!(tree.is_empty());
         tree.upsert(&[1; 4], &[1; 4]).unwrap();
         assert_eq!(tree.bulk_load([]).unwrap_err().kind(), Kind::Usage);

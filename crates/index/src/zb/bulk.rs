@@ -64,7 +64,7 @@ impl<P: Pages> Zb<P> {
             total += 1;
             if last.as_deref().is_some_and(|l| l >= key) {
                 let text = format!("record {total}: its key does not ascend; sort the input");
-                return Err(Error::new(Kind::Usage, text));
+                return Err(Error::new(Kind::Usage, text).at_record(total));
             }
             last = Some(key.to_vec());
             pending.extend_from_slice(key);

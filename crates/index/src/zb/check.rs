@@ -56,7 +56,7 @@ struct Walk {
 }
 
 fn wrong(at: Lba, what: impl std::fmt::Display) -> Error {
-    Error::new(Kind::Corrupt, format!("page {at}: {what}"))
+    Error::new(Kind::Corrupt, format!("page {at}: {what}")).at_page(at.0)
 }
 
 fn ensure(holds: bool, at: Lba, what: impl FnOnce() -> String) -> Result<()> {

@@ -195,7 +195,7 @@ impl<P: Pages> Zb<P> {
             true => Ok(view),
             false => {
                 let text = format!("page {}: no body of level {level} with its log", ptr.body);
-                Err(Error::new(Kind::Corrupt, text))
+                Err(Error::new(Kind::Corrupt, text).at_page(ptr.body.0))
             }
         }
     }
@@ -209,6 +209,7 @@ impl<P: Pages> Zb<P> {
 
     fn damaged(head: Lba, slot: usize) -> Error {
         Error::new(Kind::Corrupt, format!("head page {head}, slot {slot}: no such body state"))
+            .at_page(head.0)
     }
 
     /// The way to the leaf that covers `key`; the leaf itself is not read.

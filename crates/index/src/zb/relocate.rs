@@ -18,7 +18,7 @@ impl<P: Pages> Zb<P> {
     pub fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
         let place = self.place_of_body(&self.pages.peek(new)?);
         let (level, key) = place.ok_or_else(|| {
-            Error::new(Kind::Corrupt, format!("page {old} is no body of this tree"))
+            Error::new(Kind::Corrupt, format!("page {old} is no body of this tree")).at_page(old.0)
         })?;
         let mut path = self.descend(&key)?;
         if path[level].ptr.body != old {

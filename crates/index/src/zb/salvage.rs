@@ -35,10 +35,8 @@ impl<P: Pages> Zb<P> {
     fn slots_of(&self, at: Lba, level: usize) -> Result<(Vec<Vec<u8>>, Vec<Ptr>)> {
         let page = self.pages.read(at)?;
         if layout::kind(&page) != Some(PageKind::Head) || layout::level(&page) as usize != level {
-            return Err(Error::new(
-                Kind::Corrupt,
-                format!("page {at}: not a head of level {level}"),
-            ));
+            let text = format!("page {at}: not a head of level {level}");
+            return Err(Error::new(Kind::Corrupt, text).at_page(at.0));
         }
         let view = HeadView::new(&self.shape, &page);
         let keys = (0..view.count()).map(|i| view.key(i).to_vec()).collect();

@@ -48,6 +48,7 @@ impl Audit<'_> {
         let found = (self.object)(at).ok().flatten();
         let name = found.and_then(|o| type_name(o.tag)).unwrap_or("structure");
         Error::new(Kind::Corrupt, format!("offset {at:#x}, {name}: {what}; nothing changed"))
+            .at_offset(at)
     }
 }
 
