@@ -13,6 +13,7 @@ use clap::{
 use crate::out::{self, Format};
 
 mod bench;
+mod choice;
 mod doctor;
 mod dsm;
 mod examples;

@@ -1,7 +1,6 @@
 //! `littoral bench`: a part measured by itself.
 
 use littoral::Machine;
-use littoral::base::error::Class;
 use littoral::device::profile::DeviceKind;
 use littoral::device::profile::machine::{DeviceSpec, MachineSpec, Medium};
 use littoral::index::index::Engine;
@@ -59,9 +58,9 @@ fn zoned(args: &BenchKvArgs) -> Result<(Machine, String), Failure> {
 
 fn kv_figures(args: &BenchKvArgs) -> Result<Value, Failure> {
     let asked = Asked {
-        engine: Engine::named(&args.engine)?,
+        engine: args.engine.0,
         workload: args.workload,
-        distribution: args.distribution.parse().map_err(|e| Failure::new(Class::Usage, e))?,
+        distribution: args.distribution.0,
         records: args.records,
         operations: args.operations,
         rate_per_s: args.rate.0,
@@ -99,7 +98,8 @@ fn kv_figures(args: &BenchKvArgs) -> Result<Value, Failure> {
     });
     Ok(json!({
         "schema": "littoral.bench.kv/2",
-        "engine": args.engine, "workload_id": args.workload, "distribution": args.distribution,
+        "engine": args.engine.0.name(), "workload_id": args.workload,
+        "distribution": args.distribution.0.name(),
         "records_count": args.records, "operations_count": args.operations,
         "synced_every_count": args.batch, "asked_rate_per_s": args.rate.0,
         "reached_rate_per_s": found.rate_per_s, "seed_id": args.seed,

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use clap_complete::Shell;
 use clap_mangen::Man;
 use littoral::base::error::Class;
 
@@ -13,13 +12,13 @@ use crate::out;
 
 /// Runs the command.
 pub(crate) fn run(args: &CompletionsArgs) -> Outcome {
-    match (args.shell.parse::<Shell>(), &args.output) {
-        (Err(_), None) => out::bytes(&page(command())?),
-        (Err(_), Some(folder)) => write_pages(folder),
-        (Ok(_), Some(_)) => {
+    match (args.shell.shell(), &args.output) {
+        (None, None) => out::bytes(&page(command())?),
+        (None, Some(folder)) => write_pages(folder),
+        (Some(_), Some(_)) => {
             Err(Failure::new(Class::Usage, "--output goes with `completions man` only"))
         }
-        (Ok(shell), None) => {
+        (Some(shell), None) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(), "littoral", &mut script);
             out::bytes(&script)

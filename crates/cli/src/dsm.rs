@@ -17,7 +17,6 @@ use littoral::base::units::Bytes;
 use littoral::device::profile::DeviceKind;
 use littoral::dsm::launch::run::End;
 use littoral::dsm::launch::{Fabric, Plan, hosts, run};
-use littoral::dsm::virtual_time::Compute;
 use littoral::dsm::virtual_time::conductor::Report;
 use littoral::fabric::timing::Timing;
 use littoral::machine::fabric::Word;
@@ -58,8 +57,7 @@ fn fabric(args: &DsmRunArgs) -> Result<(Machine, String), Failure> {
 
 fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
     let (machine, name) = fabric(args)?;
-    let compute = if args.compute == "processor" { Compute::Processor } else { Compute::Declared };
-    let job = machine.job(&name, compute)?;
+    let job = machine.job(&name, args.compute.0)?;
     let ranks = args.ranks.unwrap_or(job.nodes);
     if ranks > job.nodes && args.on.machine.is_some() {
         let label = machine.spec().device(&name)?.label();
@@ -73,7 +71,7 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
     });
     let bytes_max = usize::try_from(args.bytes.0)
         .map_err(|_| Failure::new(Class::Usage, format!("{} is too much", args.bytes)))?;
-    let faults = args.faults.clone().map(|f| ("LITTORAL_DSM_FAULTS".to_owned(), f));
+    let faults = args.faults.map(|f| ("LITTORAL_DSM_FAULTS".to_owned(), f.0.name().to_owned()));
     Ok(Plan {
         ranks,
         fabric: job.fabric,
@@ -146,7 +144,7 @@ fn virtual_report(args: &DsmRunArgs, report: &Report) -> Result<Value, Failure> 
         "clock": "virtual",
         "profile": format!("{}:{configuration}", profile.name()),
         "hash": profile.hash(),
-        "computing": args.compute,
+        "computing": args.compute.0.name(),
         "time_ns": nanos(report.total.0),
         "messages_count": report.traffic.messages,
         "message_bytes": report.traffic.bytes,
@@ -191,9 +189,9 @@ fn bench(args: &DsmBenchArgs) -> Outcome {
             return Err(Failure::new(Class::Usage, what));
         }
     };
-    let asked = |name: &str| args.what.is_empty() || args.what.iter().any(|w| w == name);
+    let asked = |what: What| args.what.is_empty() || args.what.contains(&what);
     let mut rows = Vec::new();
-    for (name, what) in What::ALL.into_iter().filter(|(name, _)| asked(name)) {
+    for (name, what) in What::ALL.into_iter().filter(|(_, what)| asked(*what)) {
         let took = measure(what, on, args.ranks, args.quick).map_err(refused)?;
         rows.push(json!({
             "operation": name, "time_ns_p10": took.p10_ns, "time_ns_p50": took.median_ns,
@@ -212,8 +210,8 @@ fn bench(args: &DsmBenchArgs) -> Outcome {
 }
 
 fn model(args: &DsmModelArgs) -> Outcome {
-    let named: Vec<Program> = args.programs.iter().filter_map(|n| Program::named(n)).collect();
-    let programs = if named.is_empty() { PROGRAMS.to_vec() } else { named };
+    let all = args.programs.is_empty();
+    let programs = if all { PROGRAMS.to_vec() } else { args.programs.clone() };
     let (mut rows, mut profiles) = (Vec::new(), Vec::new());
     for name in &args.profile {
         let (profile, configuration, timing) = Timing::resolve(name)?;

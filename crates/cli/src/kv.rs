@@ -14,7 +14,7 @@ use littoral::Machine;
 use littoral::base::error::Class;
 use littoral::device::profile::DeviceKind;
 use littoral::device::profile::machine::Medium;
-use littoral::kv::{self, Access, Engine, Kv, New, Opening, padded};
+use littoral::kv::{self, Access, Kv, New, Opening, padded};
 use littoral::machine::choice::Word;
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn open(dir: &Path, args: &KvOpenArgs, access: Access) -> Result<Kv, Failure> {
 
 fn create(args: &KvCreateArgs) -> Outcome {
     let new = New {
-        engine: Engine::named(&args.engine)?,
+        engine: args.engine.0,
         key_bytes: args.key_size,
         value_bytes: args.value_size,
         ..laid_out(&args.on)?

@@ -2,10 +2,16 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use littoral::base::units::{Bytes, Picos};
+use littoral::dsm::memory::Mechanism;
+use littoral::dsm::virtual_time::Compute;
 use littoral::machine::fabric::Word;
+use littoral_papers::jiajia::choice::What;
+use littoral_papers::jiajia::programs::{PROGRAMS, Program};
 
+use super::choice::OneOf;
 use super::{MachineFileArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
@@ -18,11 +24,24 @@ pub(crate) enum DsmCommand {
     Model(DsmModelArgs),
 }
 
+/// The operations that can be measured, by the names the library gives them.
+fn operation() -> impl TypedValueParser<Value = What> {
+    let found = |name: String| What::ALL.into_iter().find(|(n, _)| *n == name);
+    PossibleValuesParser::new(What::ALL.map(|(name, _)| name))
+        .map(move |name| found(name).expect("invariant: the parser knows these names alone").1)
+}
+
+/// The paper's programs.
+fn program() -> impl TypedValueParser<Value = Program> {
+    PossibleValuesParser::new(PROGRAMS.iter().map(|p| p.name))
+        .map(|name| Program::named(&name).expect("invariant: the parser knows these names alone"))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DsmBenchArgs {
     /// What is measured; all of them unless some are named
-    #[arg(value_name = "WHAT", value_parser = ["lock", "barrier", "code1", "code2"])]
-    pub(crate) what: Vec<String>,
+    #[arg(value_name = "WHAT", value_parser = operation())]
+    pub(crate) what: Vec<What>,
     /// What carries the operations; sim is virtual time, the others are this machine
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: Word,
@@ -42,8 +61,8 @@ pub(crate) struct DsmBenchArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DsmModelArgs {
     /// Programs; all six unless some are named
-    #[arg(value_name = "PROGRAM", value_parser = ["is", "lu", "sor", "tsp", "water", "ocean"])]
-    pub(crate) programs: Vec<String>,
+    #[arg(value_name = "PROGRAM", value_parser = program())]
+    pub(crate) programs: Vec<Program>,
     /// Interconnects' profiles, commas between
     #[arg(
         long,
@@ -75,8 +94,8 @@ pub(crate) struct DsmRunArgs {
     #[arg(conflicts_with = "machine")]
     pub(crate) profile: String,
     /// With sim: what computing takes, by the operations the program declares or by processor time
-    #[arg(long, value_name = "BY", default_value = "declared", value_parser = ["declared", "processor"])]
-    pub(crate) compute: String,
+    #[arg(long, value_name = "BY", value_enum, default_value_t = OneOf(Compute::Declared))]
+    pub(crate) compute: OneOf<Compute>,
     /// With sim: where each rank's time went, as JSON in a new file
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -94,8 +113,8 @@ pub(crate) struct DsmRunArgs {
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     pub(crate) silence: Picos,
     /// How raw accesses are noticed; the better one that works here otherwise
-    #[arg(long, value_name = "HOW", value_parser = ["userfaultfd", "mprotect"])]
-    pub(crate) faults: Option<String>,
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) faults: Option<OneOf<Mechanism>>,
     /// The program
     #[arg(value_name = "PROG")]
     pub(crate) program: std::ffi::OsString,

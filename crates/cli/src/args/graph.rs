@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
 use littoral::base::units::{Bytes, PerSecond, Picos, Span};
+use littoral::graph::builder::Order;
+use littoral::graph::generate::Model;
+use littoral::graph::import::Ids;
 use littoral::graph::kernels::{Kernel, Spec};
 
+use super::choice::OneOf;
 use super::{OnArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
@@ -69,8 +73,8 @@ pub(crate) struct ReadingArgs {
     #[arg(long, value_name = "C")]
     pub(crate) comment: Option<String>,
     /// What ids are: numbers or text
-    #[arg(long, value_name = "KIND", value_parser = ["numbers", "text"])]
-    pub(crate) ids: Option<String>,
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub(crate) ids: Option<OneOf<Ids>>,
     /// Edges lead from the first vertex to the second only
     #[arg(long, conflicts_with = "undirected")]
     pub(crate) directed: bool,
@@ -83,8 +87,8 @@ pub(crate) struct ReadingArgs {
 #[derive(Debug, Args)]
 pub(crate) struct MakingArgs {
     /// How vertices are numbered inside: by degree, highest first, or as the input has them
-    #[arg(long, value_name = "ORDER", default_value = "degree", value_parser = ["degree", "input"])]
-    pub(crate) order: String,
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = OneOf(Order::Degree))]
+    pub(crate) order: OneOf<Order>,
     /// Bytes of a page: a power of two from 512 to 65536
     #[arg(long, value_name = "SIZE", default_value = "4096")]
     pub(crate) page: Bytes,
@@ -102,8 +106,8 @@ pub(crate) struct MakingArgs {
 #[derive(Debug, Args)]
 pub(crate) struct GenArgs {
     /// Kronecker with Graph500's parameters, or uniform random
-    #[arg(value_parser = ["kron", "urand"])]
-    pub(crate) model: String,
+    #[arg(value_enum)]
+    pub(crate) model: OneOf<Model>,
     /// Power of two of the number of vertices
     #[arg(long, value_name = "S")]
     pub(crate) scale: u32,

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use littoral::base::units::{Bytes, PerSecond};
+use littoral::index::index::Engine;
+use littoral_bench::ycsb::Distribution;
 
+use super::choice::OneOf;
 use super::{OnArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
@@ -41,8 +44,8 @@ pub(crate) struct KvCreateArgs {
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// The tree: zb (the ZB+-tree; needs conventional zones) or cow (copy-on-write)
-    #[arg(long, value_name = "zb|cow", value_parser = ["zb", "cow"], default_value = "zb")]
-    pub(crate) engine: String,
+    #[arg(long, value_name = "zb|cow", value_enum, default_value_t = OneOf(Engine::Zb))]
+    pub(crate) engine: OneOf<Engine>,
     /// Bytes of a key; shorter ones are padded with zeros
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) key_size: usize,
@@ -195,17 +198,17 @@ pub(crate) struct ZonesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct BenchKvArgs {
     /// The tree: zb or cow
-    #[arg(long, value_name = "zb|cow", value_parser = ["zb", "cow"], default_value = "zb")]
-    pub(crate) engine: String,
+    #[arg(long, value_name = "zb|cow", value_enum, default_value_t = OneOf(Engine::Zb))]
+    pub(crate) engine: OneOf<Engine>,
     /// Paper 000's mix of inserts, deletes and searches: 1 is 40/30/30, 2 is 10/10/80, 3 is
     /// 25/25/50, 4 is 50/50/0, 5 is 0/0/100
     #[arg(long, value_name = "1..5", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) workload: u8,
     /// Which records are asked for
-    #[arg(long, value_name = "D", value_parser = ["zipf", "uniform", "latest"])]
-    #[arg(default_value = "zipf")]
-    pub(crate) distribution: String,
+    #[arg(long, value_name = "D", value_enum)]
+    #[arg(default_value_t = OneOf(Distribution::Zipfian))]
+    pub(crate) distribution: OneOf<Distribution>,
     /// Records loaded first
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]

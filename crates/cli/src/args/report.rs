@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use clap_complete::Shell;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -14,11 +15,37 @@ pub(crate) struct ReportArgs {
     pub(crate) output: PathBuf,
 }
 
+/// What is made of the definition: a shell's script, or the manual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    Bash,
+    Elvish,
+    Fish,
+    Man,
+    #[value(name = "powershell")]
+    PowerShell,
+    Zsh,
+}
+
+impl Form {
+    /// The shell whose script it is; `None` for the manual.
+    pub(crate) fn shell(self) -> Option<Shell> {
+        match self {
+            Form::Bash => Some(Shell::Bash),
+            Form::Elvish => Some(Shell::Elvish),
+            Form::Fish => Some(Shell::Fish),
+            Form::PowerShell => Some(Shell::PowerShell),
+            Form::Zsh => Some(Shell::Zsh),
+            Form::Man => None,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell, or `man` for the manual pages
-    #[arg(value_parser = ["bash", "elvish", "fish", "man", "powershell", "zsh"])]
-    pub(crate) shell: String,
+    #[arg(value_enum)]
+    pub(crate) shell: Form,
     /// With `man`: write one page a command into this folder instead of the first page to the
     /// output
     #[arg(long, value_name = "FOLDER")]

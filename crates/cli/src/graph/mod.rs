@@ -10,9 +10,9 @@ use std::path::Path;
 
 use littoral::base::error::Class;
 use littoral::graph::builder::write::{build, to_file};
-use littoral::graph::builder::{BuildOptions, BuildReport, Existing, Order};
+use littoral::graph::builder::{BuildOptions, BuildReport, Existing};
 use littoral::graph::format::file::GraphFile;
-use littoral::graph::generate::{Model, generate};
+use littoral::graph::generate::generate;
 use littoral::graph::import::import;
 use littoral::graph::kernels::Kernel;
 use serde::Serialize;
@@ -73,7 +73,7 @@ fn making(args: &MakingArgs) -> Result<(BuildOptions, Existing), Failure> {
     let build = BuildOptions {
         page_bytes,
         heads: args.heads,
-        order: if args.order == "input" { Order::Input } else { Order::Degree },
+        order: args.order.0,
         threads: args.threads.map_or(defaults.threads, usize::from),
         ..defaults
     };
@@ -82,7 +82,7 @@ fn making(args: &MakingArgs) -> Result<(BuildOptions, Existing), Failure> {
 }
 
 fn make(args: &GenArgs) -> Outcome {
-    let model = if args.model == Model::Kron.name() { Model::Kron } else { Model::Urand };
+    let model = args.model.0;
     let (options, existing) = making(&args.making)?;
     let mut hooks = progress::hooks();
     let report = to_file(&args.output, existing, |out, path| {

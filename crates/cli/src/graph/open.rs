@@ -10,7 +10,7 @@ use littoral::device::profile::DeviceKind;
 use littoral::graph::builder::BuildOptions;
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::format::header::MAGIC;
-use littoral::graph::import::{Ids, ImportOptions, import_in_memory};
+use littoral::graph::import::{ImportOptions, import_in_memory};
 use littoral::graph::medium::Store;
 use littoral::machine::choice::{Choice, Word};
 use serde_json::Value;
@@ -81,10 +81,9 @@ pub(super) fn through(
 /// What the caller says about an edge list.
 pub(super) fn reading(args: &ReadingArgs) -> Result<ImportOptions, Failure> {
     let either = |yes: bool, no: bool| if yes { Some(true) } else { no.then_some(false) };
-    let ids = args.ids.as_deref().map(|i| if i == "text" { Ids::Text } else { Ids::Numbers });
     Ok(ImportOptions {
         format: args.from.as_deref().map(str::parse).transpose()?,
-        ids,
+        ids: args.ids.map(|ids| ids.0),
         directed: either(args.directed, args.undirected),
         header: either(args.header, args.no_header),
         columns: args.columns.clone(),

@@ -114,14 +114,10 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
 }
 
 fn mechanism() -> Result<Option<Mechanism>> {
-    match variable("FAULTS").as_deref() {
-        None | Some("auto") => Ok(None),
-        Some("userfaultfd") => Ok(Some(Mechanism::Userfaultfd)),
-        Some("mprotect") => Ok(Some(Mechanism::Mprotect)),
-        Some(other) => {
-            Err(misuse(format!("{PREFIX}FAULTS={other}; auto, userfaultfd or mprotect")))
-        }
-    }
+    let Some(name) = variable("FAULTS").filter(|name| name != "auto") else { return Ok(None) };
+    let found = Mechanism::ALL.into_iter().find(|m| m.name() == name);
+    let legal = Mechanism::ALL.map(Mechanism::name).join(" or ");
+    found.map(Some).ok_or_else(|| misuse(format!("{PREFIX}FAULTS={name}; auto, {legal}")))
 }
 
 /// The limit of silence between machines.
@@ -202,11 +198,10 @@ fn lines(ranks: u16, bytes_max: usize, state: &str) -> Result<PoolLines> {
 }
 
 fn seat(me: NodeId, ranks: u16) -> Result<Seat> {
-    let compute = match needed("COMPUTE")?.as_str() {
-        "declared" => Compute::Declared,
-        "processor" => Compute::Processor,
-        other => return Err(misuse(format!("{PREFIX}COMPUTE={other}; declared or processor"))),
-    };
+    let name = needed("COMPUTE")?;
+    let found = Compute::ALL.into_iter().find(|c| c.name() == name);
+    let legal = Compute::ALL.map(Compute::name).join(" or ");
+    let compute = found.ok_or_else(|| misuse(format!("{PREFIX}COMPUTE={name}; {legal}")))?;
     let stream = raw::inherited(number("CONDUCTOR", &needed("CONDUCTOR")?)?);
     let stream = stream.ok_or_else(|| misuse("the way to the conductor is taken".to_owned()))?;
     Ok(Seat::new(me, ranks, UnixStream::from(stream), compute))

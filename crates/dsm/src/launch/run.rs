@@ -305,7 +305,7 @@ impl Started {
             Fabric::Pool | Fabric::PoolPages => "pool",
             Fabric::Shm | Fabric::ShmPages => "shm",
             Fabric::Sim { compute, .. } => {
-                let name = if compute == Compute::Declared { "declared" } else { "processor" };
+                let name = compute.name();
                 names.push(("COMPUTE", name.to_owned()));
                 "sim"
             }

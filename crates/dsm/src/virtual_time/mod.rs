@@ -43,6 +43,19 @@ pub enum Compute {
     Processor,
 }
 
+impl Compute {
+    /// Both ways.
+    pub const ALL: [Compute; 2] = [Compute::Declared, Compute::Processor];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Compute::Declared => "declared",
+            Compute::Processor => "processor",
+        }
+    }
+}
+
 /// What a rank does next as it gives its turn away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {

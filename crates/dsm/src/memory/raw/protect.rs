@@ -38,6 +38,19 @@ pub enum Mechanism {
     Mprotect,
 }
 
+impl Mechanism {
+    /// Both, the better one first.
+    pub const ALL: [Mechanism; 2] = [Mechanism::Userfaultfd, Mechanism::Mprotect];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::Userfaultfd => "userfaultfd",
+            Mechanism::Mprotect => "mprotect",
+        }
+    }
+}
+
 /// The protection of one segment's view.
 pub(crate) enum Protection {
     Userfaultfd(OwnedFd),
