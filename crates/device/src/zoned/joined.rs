@@ -201,6 +201,16 @@ impl<S: ZonedDevice> ZonedDevice for Joined<S> {
         let behind = self.zone_behind(zone, "reset")?;
         self.sequential.reset(behind)
     }
+
+    // The ordinary part has its room: it is a namespace, a disk, or a file of a fixed size.
+    fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
+        let behind = |z: &ZoneId| z.0.checked_sub(self.ordinary_zones).map(ZoneId);
+        let behind: Vec<ZoneId> = zones.iter().filter_map(behind).collect();
+        self.sequential.keep_room(&behind, spare_blocks)
+    }
+    fn has_spare_room(&mut self) -> Result<bool> {
+        self.sequential.has_spare_room()
+    }
 }
 
 #[cfg(test)]
@@ -244,6 +254,29 @@ mod tests {
             assert_eq!(block, [byte; 4096], "block {at}");
         }
         assert_eq!(device.report(ZoneId(1), 2).unwrap()[1].write_pointer, Lba(34));
+    }
+
+    #[test]
+    fn room_is_kept_in_the_zoned_part() {
+        use crate::zoned::file::FileDevice;
+        use std::os::unix::fs::MetadataExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let (ordinary, zones) = (dir.path().join("ordinary"), dir.path().join("zones"));
+        std::fs::write(&ordinary, vec![0; 24 * 4096]).unwrap();
+        let geometry = Geometry {
+            conventional_zones: 0,
+            sequential_zones: 4,
+            zone_blocks: 64,
+            capacity_blocks: 64,
+            ..Geometry::paper()
+        };
+        let behind = FileDevice::create(&zones, geometry).unwrap();
+        let mut device = Joined::open(&ordinary, behind).unwrap();
+        let held = || std::fs::metadata(&zones).unwrap().blocks() * 512;
+        let before = held();
+        device.keep_room(&[ZoneId(2)], 0).unwrap();
+        assert!(held() >= before + 64 * 4096, "{before} bytes before, {} after", held());
+        assert!(device.has_spare_room().unwrap());
     }
 
     #[test]
