@@ -412,6 +412,11 @@ impl<D: ZonedDevice> Index<D> {
         self.store_mut().close()
     }
 
+    /// As [`Index::close`]; nothing where the store is open to be read, or refuses further work.
+    pub(crate) fn close_if_writable(&mut self) -> Result<()> {
+        if self.store_ref().is_usable() { self.close() } else { Ok(()) }
+    }
+
     /// Makes every operation so far durable.
     ///
     /// # Errors

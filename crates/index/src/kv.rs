@@ -10,6 +10,7 @@
 use std::io::{BufRead, Write};
 use std::path::Path;
 
+use littoral_base::mutant;
 use littoral_device::zoned::ZonedDevice;
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::zones::Geometry;
@@ -96,9 +97,21 @@ impl Stats {
 /// Any zoned device: which one is decided when the program runs.
 pub type AnyZoned = Box<dyn ZonedDevice + Send + Sync>;
 
-/// An index in a directory or on a device.
+/// An index in a directory or on a device. Dropping it does what [`Kv::close`] does and cannot say
+/// whether that succeeded.
 pub struct Kv {
     index: Index<AnyZoned>,
+}
+
+impl Drop for Kv {
+    fn drop(&mut self) {
+        // After a panic the state in memory is not trusted; the redo log has what was durable.
+        if std::thread::panicking() || mutant!("kv_drop_leaves_batch") {
+            return;
+        }
+        // A drop cannot fail: what was not durable is lost then, as after a kill.
+        let _ = self.index.close_if_writable();
+    }
 }
 
 impl std::fmt::Debug for Kv {
@@ -194,8 +207,8 @@ impl Kv {
         self.index.sync()
     }
 
-    /// Ends with a checkpoint, so that nothing rests on the end of the redo log. A store that is
-    /// dropped without it is as after a kill: nothing acknowledged is lost.
+    /// Makes every change durable and ends with a checkpoint, so that nothing rests on the end of
+    /// the redo log. A store that is dropped does the same, but only this says when it fails.
     ///
     /// # Errors
     /// Those of [`Index::close`].

@@ -15,8 +15,30 @@ use littoral_base::rng::{self, Rng};
 use littoral_index::Kind;
 use littoral_index::index::Engine;
 use littoral_index::kv::{Access, Kv, Options};
+use littoral_store::store::Durability;
 
 use small::small;
+
+/// A library's user may forget to close a store; a batch that waits for its sync is not lost.
+#[test]
+fn a_store_that_is_dropped_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        let at = dir.path().join(engine.name());
+        let mut kv = Kv::create(&at, &small(engine)).unwrap();
+        kv.set_durability(Durability::Batch);
+        for i in 0..50u64 {
+            kv.put(&i.to_be_bytes(), &i.to_le_bytes()).unwrap();
+        }
+        drop(kv);
+        let closed = std::fs::read(at.join("zones")).unwrap();
+        let kv = Kv::open(&at, Access::Read).unwrap();
+        assert_eq!(kv.stats().records_count, 50, "{engine:?}");
+        kv.check().unwrap();
+        drop(kv);
+        assert!(closed == std::fs::read(at.join("zones")).unwrap(), "a reader closes nothing");
+    }
+}
 
 /// Nothing takes so long unless it hangs.
 const HANG: Duration = Duration::from_secs(300);

@@ -356,6 +356,12 @@ impl<D: ZonedDevice> Store<D> {
         self.device.limits().block_bytes as usize
     }
 
+    /// Whether the store takes changes: it was not opened for reading only, and no durable write of
+    /// it has failed.
+    pub fn is_usable(&self) -> bool {
+        self.usable().is_ok()
+    }
+
     pub(crate) fn usable(&self) -> Result<()> {
         if self.poisoned {
             let text = "an earlier durable write failed; reopen the store";

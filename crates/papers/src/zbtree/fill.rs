@@ -36,8 +36,8 @@ pub fn claim(seed: u64) -> littoral_bench::Result<Vec<Measured>> {
     let rates: Vec<String> = tenths.clone().map(|t| format!("{:.0}", t.inserts_per_s)).collect();
     let copied: Vec<String> = tenths.map(|t| format!("{:.2}", t.copied_per_insert)).collect();
     let note = format!(
-        "{} records; inserts per second by tenths: {}; blocks copied by the collector per insert: {}; \
-         docs/design/store.md computes what bounds the last tenth without any copy",
+        "{} records; inserts per second by tenths: {}; blocks copied by the collector per \
+         insert: {}; docs/design/store.md computes what bounds the last tenth without any copy",
         found.records,
         rates.join(", "),
         copied.join(", ")
