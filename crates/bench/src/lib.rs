@@ -14,6 +14,7 @@
 //! - Every figure carries its clock and unit.
 
 pub mod claims;
+pub mod device;
 pub mod error;
 pub mod files;
 pub mod host;

@@ -1,10 +1,12 @@
 //! `littoral bench`: a part measured by itself.
 
 use littoral::Machine;
+use littoral::base::clock::ClockKind;
 use littoral::device::profile::DeviceKind;
 use littoral::device::profile::machine::{DeviceSpec, MachineSpec, Medium};
 use littoral::index::index::Engine;
 use littoral::machine::choice::Word;
+use littoral_bench::device::{self, DeviceRow};
 use littoral_bench::kv::{self, Asked, Latencies};
 use littoral_bench::ring::{self, PerRead};
 use littoral_papers::sdtm::table::{self, Row};
@@ -29,6 +31,12 @@ const RING_TITLES: [(&str, &str); 3] = [
 /// Runs one measurement.
 pub(crate) fn run(command: &BenchCommand) -> Outcome {
     match command {
+        BenchCommand::Ring(args) if args.on.machine.is_some() => {
+            out::show(args.shown.format, &flash_figures(args)?)
+        }
+        BenchCommand::Heap(args) if args.on.machine.is_some() => {
+            out::show(args.shown.format, &memory_figures(args)?)
+        }
         BenchCommand::Ring(args) => {
             out::show_titled(args.shown.format, &ring_figures(args)?, &RING_TITLES)
         }
@@ -39,6 +47,44 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
             out::show_titled(args.shown.format, &kv_figures(args)?, &KV_TITLES)
         }
     }
+}
+
+/// What was measured of a machine's device.
+fn device_figures(
+    (machine, name): (&Machine, &str),
+    (clock, conditions): (ClockKind, String),
+    trials: u32,
+    rows: &[DeviceRow],
+) -> Value {
+    let row = |r: &DeviceRow| json!({"work": r.work, "time_ns_p50": r.time_ns, "operations_per_s": 1e9 / r.time_ns});
+    json!({
+        "schema": "littoral.bench.device/1",
+        "machine": machine.origin(), "device": name, "conditions": conditions,
+        "clock": clock.name(), "trials_count": trials.max(1),
+        "operations": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+fn flash_figures(args: &BenchRingArgs) -> Result<Value, Failure> {
+    let (machine, name) = args.on.choice().resolve(DeviceKind::Flash, None, Word::Dram)?;
+    let device = machine.flash(&name)?;
+    let words = (device.clock(), device.describe());
+    let rows = device::flash(&device, args.trials)?;
+    Ok(device_figures((&machine, &name), words, args.trials, &rows))
+}
+
+fn memory_figures(args: &BenchHeapArgs) -> Result<Value, Failure> {
+    let (machine, name) = args.on.choice().resolve(DeviceKind::Memory, None, Word::Dram)?;
+    let path = machine.spec().device(&name)?.medium.path().map(std::path::Path::to_path_buf);
+    let made = path.filter(|p| !p.exists());
+    let memory = machine.new_memory(&name)?;
+    let words = (memory.clock(), format!("made durable by {}", memory.name()));
+    let rows = device::memory(memory, args.trials);
+    if let Some(path) = made {
+        // A file that is made for the measurement is removed after it.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(device_figures((&machine, &name), words, args.trials, &rows?))
 }
 
 /// The zoned device that is measured: a model unless another one is asked for.

@@ -67,6 +67,8 @@ const COMMANDS: &[&[&str]] = &[
     &["graph", "degree", "k.lg", "--medium", "mmap"],
     &["kv", "create", "on-machine", "--machine", "m.toml", "--engine", "cow"],
     &["kv", "stats", "on-machine", "--machine", "m.toml", "--device", "zoned"],
+    &["bench", "ring", "--machine", "m.toml", "--trials", "1"],
+    &["bench", "heap", "--machine", "m.toml", "--trials", "1"],
     &["heap", "create", "--machine", "m.toml"],
     &["heap", "check", "--machine", "m.toml"],
     &["doctor"],

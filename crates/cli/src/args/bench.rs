@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use littoral::base::units::Bytes;
 
-use super::{BenchKvArgs, ShownArgs};
+use super::{BenchKvArgs, MachineFileArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -21,6 +21,8 @@ pub(crate) struct BenchHeapArgs {
     #[arg(long, value_name = "K", default_value_t = 5)]
     pub(crate) trials: u32,
     #[command(flatten)]
+    pub(crate) on: MachineFileArgs,
+    #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
 
@@ -32,6 +34,8 @@ pub(crate) struct BenchRingArgs {
     /// Bytes of the large array
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     pub(crate) array: Bytes,
+    #[command(flatten)]
+    pub(crate) on: MachineFileArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
 }
