@@ -24,8 +24,9 @@ use std::time::Duration;
 
 use littoral_base::clock::ClockKind;
 
-pub use crate::raw::lease::Lease;
-use crate::raw::lease::{copy_of, word_of};
+mod raw;
+pub use raw::Lease;
+use raw::{copy_of, word_of};
 
 /// A slot of a read device: an index below `limits().slots`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

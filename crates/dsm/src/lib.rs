@@ -18,6 +18,7 @@ pub mod launch;
 pub mod lock;
 pub mod memory;
 pub mod runtime;
+pub mod turn;
 pub mod virtual_time;
 
 pub use error::{Error, Kind, Result};

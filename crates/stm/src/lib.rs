@@ -50,10 +50,11 @@ mod word;
 
 pub use error::{Abort, Error, Kind, Result};
 pub use format::{Options, VERSION};
-pub use pool::{Info, ObjectView, Outline, Pool, RootView, TypeInfo, Unfinished, type_name};
+pub use pool::{Info, ObjectView, Outline, Pool, RootView, TypeInfo, Unfinished};
 pub use record::{Look, Record, Ref, Words};
 pub use recover::Restart;
 pub use root::NAME_BYTES_MAX;
+pub use structures::type_name;
 pub use thread::{Stats, Thread};
 pub use tx::{Access, Tx};
 pub use word::THREADS_MAX;

@@ -20,14 +20,13 @@ use littoral_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use littoral_device::memory::{Domain, Promise};
 
 use crate::error::{Error, Kind, Result};
-use crate::format::{Frontier, Layout, Options, SlabEntry, object_bytes};
+use crate::format::{Frontier, Layout, Line, Options, SlabEntry, object_bytes};
 use crate::gate::Gate;
 use crate::peers::{Marks, mark};
 use crate::record::{Record, Ref};
 use crate::recover::{self, Boot, Restart};
 use crate::root::{Named, Root};
 use crate::table::{Miss, Place, Table, View, bad_reference};
-use crate::thread::Thread;
 use crate::word::{CLOCK_MAX, Orec};
 
 /// Free objects handed to a thread at once: their records fill whole lines, so threads share none.
@@ -85,7 +84,7 @@ mod walk;
 use slabs::Growth;
 use spare::Spare;
 
-pub use walk::{ObjectView, Outline, RootView, Unfinished, type_name};
+pub use walk::{ObjectView, Outline, RootView, Unfinished};
 
 /// What a pool holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,13 +173,8 @@ impl<D: Domain> Pool<D> {
         Ok(pool)
     }
 
-    /// Takes a thread slot.
-    ///
-    /// # Errors
-    /// `Kind::Threads` when all are taken, `Kind::ClockExhausted` when those that are free have
-    /// used up their clocks, `Kind::Forked` in a child of the pool's owner, `Kind::Poisoned`,
-    /// `Kind::Device`.
-    pub fn thread(&self) -> Result<Thread<'_, D>> {
+    /// Takes a thread slot: its number, its clock and its line of the frontier.
+    pub(crate) fn take_thread(&self) -> Result<(u32, u64, Line)> {
         self.check_owner()?;
         self.check_poison()?;
         let (tid, clock) = self.take_slot()?;
@@ -188,8 +182,7 @@ impl<D: Domain> Pool<D> {
         if marked.is_err() {
             self.give_back(tid, clock);
         }
-        let line = Frontier::line(&self.domain, &self.layout, tid as usize);
-        marked.map(|()| Thread::new(self, tid, clock, line))
+        marked.map(|()| (tid, clock, Frontier::line(&self.domain, &self.layout, tid as usize)))
     }
 
     fn take_slot(&self) -> Result<(u32, u64)> {

@@ -122,6 +122,19 @@ pub struct Thread<'p, D: Domain> {
     rng: rng::Generator,
 }
 
+impl<D: Domain> Pool<D> {
+    /// Takes a thread slot.
+    ///
+    /// # Errors
+    /// `Kind::Threads` when all are taken, `Kind::ClockExhausted` when those that are free have
+    /// used up their clocks, `Kind::Forked` in a child of the pool's owner, `Kind::Poisoned`,
+    /// `Kind::Device`.
+    pub fn thread(&self) -> Result<Thread<'_, D>> {
+        let (tid, clock, line) = self.take_thread()?;
+        Ok(Thread::new(self, tid, clock, line))
+    }
+}
+
 impl<D: Domain> std::fmt::Debug for Thread<'_, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Thread").field("tid", &self.tid).field("clock", &self.clock).finish()

@@ -20,14 +20,8 @@ use crate::{Finding, Tree};
 /// Circles that still wait to be untied: the crate's folder, the module above them (empty for the
 /// crate's root), the modules in alphabetical order.
 pub const TIED: &[(&str, &str, &str)] = &[
-    ("bench", "", "report whatif"),
-    ("papers", "sdtm", "replay tl2"),
-    ("device", "", "raw read region"),
-    ("device", "flash::emulator", "content host"),
-    ("dsm", "", "runtime virtual_time"),
     ("index", "", "cow index inspect salvage zb"),
-    ("stm", "", "pool structures thread tx"),
-    ("stm", "structures", "audit bst btree hash list queue"),
+    ("stm", "", "thread tx"),
     ("store", "", "cache plan store"),
 ];
 

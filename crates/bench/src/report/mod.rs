@@ -7,7 +7,6 @@
 
 mod markdown;
 mod page;
-pub mod study;
 mod study_page;
 #[cfg(test)]
 pub(crate) use study_page::sample::example as study_example;
@@ -19,7 +18,7 @@ use serde_json::Value;
 use crate::claims::{self, Run};
 use crate::error::{Error, Kind, Result};
 use crate::files;
-use study::Study;
+use crate::whatif::study::{self, Study};
 
 /// What a results file held.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,9 +6,9 @@
 use littoral_base::units::Bytes;
 
 use super::devices::{BASE, Device};
+use super::study::{Cell, JobStudy, Memory, Study};
 use super::verdict::{Grade, rounded};
 use super::{DISAGREES, Options};
-use crate::report::study::{Cell, JobStudy, Memory, Study};
 
 /// The devices of one job in words, the best first.
 pub(super) fn ranking(devices: &[Device], cells: &[Cell]) -> String {

@@ -13,9 +13,9 @@ use littoral_device::profile::{Flash, Interface, Profile};
 use littoral_graph::medium::{Store, Transfer};
 
 use super::model::Figures;
+use super::study::DeviceRow;
 use super::{Options, failed};
 use crate::error::{Error, Kind, Result};
-use crate::report::study::DeviceRow;
 
 /// The profile whose other figures (granule, link, longest read) every device of a grid keeps.
 pub const BASE: &str = "xlfdd";

@@ -27,12 +27,13 @@ use littoral_graph::medium::{DramForm, Store, hottest_frames};
 
 use crate::error::{Error, Kind, Result};
 use crate::host;
-use crate::report::study::{self, Cell, DeviceRow, DramTime, FormTime, JobStudy, Memory, Study};
+use study::{Cell, DeviceRow, DramTime, FormTime, JobStudy, Memory, Study};
 
 mod answer;
 pub mod devices;
 pub mod measure;
 pub mod model;
+pub mod study;
 pub mod verdict;
 
 use devices::Device;

@@ -9,8 +9,8 @@ use littoral::base::units::{Bytes, PerSecond, Picos};
 use littoral::device::profile::machine::DeviceSpec;
 use littoral::device::profile::{DeviceKind, Profile};
 use littoral_bench::files;
-use littoral_bench::report::study::{Cell, DeviceRow, JobStudy, Study};
 use littoral_bench::report::{self, Document};
+use littoral_bench::whatif::study::{Cell, DeviceRow, JobStudy, Study};
 use littoral_bench::whatif::{Options, Part, study};
 
 use crate::args::WhatifArgs;

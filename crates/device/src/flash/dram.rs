@@ -13,8 +13,8 @@
 
 use littoral_base::clock::ClockKind;
 
+use super::raw::slots::{SlotTable, State};
 use crate::raw::cpu::{prefetch_slice, prefetch_slice_once};
-use crate::raw::slots::{SlotTable, State};
 use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
 

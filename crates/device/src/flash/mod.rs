@@ -24,6 +24,7 @@ pub mod pacer;
 pub mod pread;
 pub mod protocol;
 pub mod queue_pair;
+mod raw;
 mod slots;
 pub mod timed;
 pub mod uring;

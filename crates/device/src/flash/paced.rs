@@ -26,10 +26,10 @@ use littoral_base::counters::bump;
 use littoral_base::units::PerSecond;
 
 use super::pacer::{Pacer, SharedRate, Timing};
+use super::raw::buffers::Buffers;
+use super::raw::slots::{Entry, SlotTable, State};
 use crate::profile::Flash;
-use crate::raw::buffers::Buffers;
 use crate::raw::cpu::prefetch_slice;
-use crate::raw::slots::{Entry, SlotTable, State};
 use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
 use crate::ticks;

@@ -25,9 +25,9 @@ use littoral_base::counters::bump;
 
 use super::paced::PacedOptions;
 use super::pacer::Pacer;
+use super::raw::slots::{SlotTable, State};
 use crate::error::{Error, Kind, Result};
 use crate::raw::cpu;
-use crate::raw::slots::{SlotTable, State};
 use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
 use crate::ticks;

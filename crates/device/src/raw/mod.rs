@@ -1,11 +1,7 @@
-//! The device crate's unsafe corner: mappings, processor instructions, the slot table, slot
-//! buffers, and the promise their readers make.
+//! The device crate's unsafe corner: mappings and processor instructions.
 //!
 //! Everything here has a safe face; each unsafe block is a row of `crates/device/SAFETY.md`.
-#![allow(unsafe_code)] // Reason: system calls, processor instructions and slot-owned memory.
+#![allow(unsafe_code)] // Reason: system calls and processor instructions.
 
-pub(crate) mod buffers;
 pub(crate) mod cpu;
-pub(crate) mod lease;
 pub(crate) mod mapping;
-pub(crate) mod slots;

@@ -10,7 +10,7 @@ use littoral_base::units::NodeId;
 use littoral_fabric::{Fabric, Liveness};
 
 use crate::error::{Error, Kind, Result};
-use crate::virtual_time::Turns;
+use crate::turn::Turns;
 
 /// A way for messages between the ranks of a job; usable from several threads of a rank.
 pub trait Carrier: Send + Sync {

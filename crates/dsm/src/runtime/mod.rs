@@ -37,7 +37,7 @@ use crate::error::{Error, Kind, Result};
 use crate::memory::{
     Mechanism, Memory, MemoryCounts, OnFault, PoolLines, Registration, Segment, page_bytes,
 };
-use crate::virtual_time::Ask;
+use crate::turn::Ask;
 use board::Board;
 pub(crate) use board::{board_bytes, culprits, has_joined};
 use carrier::Carrier;

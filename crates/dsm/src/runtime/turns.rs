@@ -18,8 +18,7 @@ use super::control::Body;
 use crate::core::rank::{Outcome, Rank};
 use crate::error::{Error, Kind, Result};
 use crate::memory::Segment;
-use crate::virtual_time::network::Wait;
-use crate::virtual_time::{Ask, Turns, Wake};
+use crate::turn::{Ask, Turns, Wait, Wake};
 
 /// What an operation waits for, and whether a fault began it.
 #[derive(Clone, Copy)]

@@ -19,6 +19,7 @@
 //! - Messages of one rank to another arrive in order.
 //! - A rank's parts and the times in which it was done add up to the total.
 
+pub use crate::turn::Wait;
 use std::collections::VecDeque;
 
 use littoral_base::sim::Queue;
@@ -62,15 +63,6 @@ pub struct Traffic {
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-}
-
-/// What a rank waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Pages.
-    Data,
-    /// Locks, barriers, acknowledgements.
-    Syn,
 }
 
 /// Whose turn it is, and why.

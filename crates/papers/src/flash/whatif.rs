@@ -16,9 +16,9 @@ use littoral_graph::kernels::{Kernel, PageRankOptions};
 use super::{graph_steps, single};
 use littoral_bench::claims::Figure;
 use littoral_bench::error::{Error, Kind, Result};
-use littoral_bench::report::study::{Cell, Study};
 use littoral_bench::repro::{Answer, Options, Step};
 use littoral_bench::whatif::measure::{Denominator, denominator};
+use littoral_bench::whatif::study::{Cell, Study};
 use littoral_bench::whatif::{self, study};
 
 /// Runs whose answers are compared.

@@ -14,8 +14,8 @@ use littoral_device::memory::Domain;
 use littoral_stm::Result;
 
 use super::heap::{checksum, durable};
+use super::replay::LOG_BYTES;
 use super::replay::{RING_WORDS, WORKERS_MAX, WRAP, place};
-use super::tl2::LOG_BYTES;
 
 /// Where records lie in a worker's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

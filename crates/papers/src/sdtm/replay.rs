@@ -16,8 +16,9 @@ use littoral_device::memory::Domain;
 use littoral_stm::{Error, Kind, Result};
 
 use super::heap::durable as fence;
-use super::tl2::LOG_BYTES;
 
+/// Bytes of a worker's log.
+pub(super) const LOG_BYTES: usize = 1 << 20;
 /// Workers alive at once.
 pub(super) const WORKERS_MAX: usize = 8;
 /// Words of a ring; the first line of a worker's log holds its tail.

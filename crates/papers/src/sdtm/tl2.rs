@@ -19,9 +19,8 @@ use littoral_stm::{Abort, Access, Error, Kind, Look, Record, Ref, Result, Words}
 
 use super::engine::{Engine, Job, Worker, back_off};
 use super::heap::{Heap, Local, checksum, durable, look_at, read_at};
-use super::replay::{Ring, Rings, WORKERS_MAX};
+use super::replay::{LOG_BYTES, Ring, Rings, WORKERS_MAX};
 
-pub(super) const LOG_BYTES: usize = 1 << 20;
 /// Where the heap begins.
 pub(super) const HEAP_AT: usize = WORKERS_MAX * LOG_BYTES;
 const LOCKS_BITS: u32 = 20;

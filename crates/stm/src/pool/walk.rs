@@ -5,7 +5,7 @@
 //!   nobody works on (a file looked at through a private copy).
 //! - Every slab is resolved first, so each object's stamps have been judged and a bad one is an
 //!   error with its offset; of two versions the later count is the one shown.
-//! - Types are told by tag; [`type_name`] knows those of this crate.
+//! - Types are told by tag; [`type_name`](crate::type_name) knows those of this crate.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,6 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{EntryState, Frontier, Layout, SlabEntry, object_bytes, slot_bytes};
 use crate::record::Record;
 use crate::root::Root;
-use crate::structures::known_types;
 use crate::word::Stamp;
 
 /// A live object.
@@ -122,12 +121,6 @@ impl Outline {
             types,
         })
     }
-}
-
-/// The name behind a tag, of this crate's own types.
-pub fn type_name(of: u64) -> Option<&'static str> {
-    let mut known = known_types().into_iter().chain([(Root::TAG, Root::NAME)]);
-    known.find(|k| k.0 == of).map(|k| k.1)
 }
 
 impl<D: Domain> Pool<D> {

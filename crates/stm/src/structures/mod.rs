@@ -29,20 +29,22 @@ mod btree;
 mod hash;
 mod list;
 mod queue;
+mod whole;
 
-pub use audit::Structures;
 pub use bst::{SearchTree, TreeHead};
 pub use btree::{BTree, BTreeHead};
 pub use hash::{HashHead, HashMap};
 pub use list::{ListHead, SortedList};
 pub use queue::{Queue, QueueHead};
+pub use whole::Structures;
 
 use crate::error::Abort;
+use crate::record::Record;
+use crate::root::Root;
 use crate::tx::Access;
 
 /// Tags and names of the types that structures put into a pool.
 pub(crate) fn known_types() -> [(u64, &'static str); 15] {
-    use crate::record::Record;
     fn of<T: Record>() -> (u64, &'static str) {
         (T::TAG, T::NAME)
     }
@@ -63,6 +65,12 @@ pub(crate) fn known_types() -> [(u64, &'static str); 15] {
         of::<queue::End>(),
         of::<queue::Node>(),
     ]
+}
+
+/// The name behind a tag, of this crate's own types.
+pub fn type_name(of: u64) -> Option<&'static str> {
+    let mut known = known_types().into_iter().chain([(Root::TAG, Root::NAME)]);
+    known.find(|k| k.0 == of).map(|k| k.1)
 }
 
 /// A map from words to words inside a transaction.

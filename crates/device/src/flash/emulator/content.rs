@@ -7,7 +7,7 @@
 
 use littoral_base::{codec, rng};
 
-use super::host::{SENTINEL_A, SENTINEL_B};
+use super::sentinel::{SENTINEL_A, SENTINEL_B};
 use crate::flash::protocol::LINE_WORDS;
 use crate::region::Region;
 

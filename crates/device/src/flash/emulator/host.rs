@@ -9,16 +9,10 @@
 //! The rules and the proof of each are on `docs/design/completion.md`.
 
 use super::content::verified_page_no;
+use super::sentinel::{RESERVED, SENTINEL_A, SENTINEL_B};
 use super::{Rule, Wire};
 use crate::flash::protocol::{LINE_BYTES, Request};
 use crate::read::Status;
-
-/// The sentinel of odd attempts.
-pub const SENTINEL_A: u64 = 0xa5a5_5a5a_c3c3_3c3c;
-/// The sentinel of even attempts.
-pub const SENTINEL_B: u64 = !SENTINEL_A;
-/// The sentinel of rules that reserve it: all ones.
-const RESERVED: u64 = u64::MAX;
 
 /// A request as the host remembers it.
 #[derive(Clone, Copy, Debug)]

@@ -55,12 +55,13 @@ mod content;
 mod device;
 pub mod faults;
 mod host;
+mod sentinel;
 pub mod soak;
 
 pub use content::{Content, Format, Pattern, RegionContent, verified_page_no};
 use device::{DeviceSide, Manners, answer_steps_max};
 use host::{Flight, Seen};
-pub use host::{SENTINEL_A, SENTINEL_B};
+pub use sentinel::{SENTINEL_A, SENTINEL_B};
 
 const LINE: u64 = LINE_BYTES as u64;
 

@@ -7,9 +7,9 @@
 use littoral_base::clock::ClockKind;
 use serde::{Deserialize, Serialize};
 
+use super::model::Bound;
+use super::verdict::{Grade, Verdict};
 use crate::host::Environment;
-use crate::whatif::model::Bound;
-use crate::whatif::verdict::{Grade, Verdict};
 
 /// The schema's name and version.
 pub const SCHEMA: &str = "littoral.whatif/2";

@@ -3,8 +3,9 @@
 //! A slot's buffer is written again after its release, so a slice of it must be dead by then. A
 //! [`Lease`] is that promise made once, in an `unsafe` block; the two functions here need none,
 //! because their slices do not outlive them.
+#![allow(unsafe_code)] // Reason: the promise is made where no lifetime can make it.
 
-use crate::read::{ReadDevice, Slot};
+use super::{ReadDevice, Slot};
 
 /// The right to look at the bytes of completed requests; see [`Lease::new`].
 #[derive(Clone, Copy, Debug)]
