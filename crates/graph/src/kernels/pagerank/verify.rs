@@ -41,7 +41,10 @@ pub(super) fn pagerank(graph: &GraphFile, ranks: &[f32], options: &PageRankOptio
     if residual < options.tolerance {
         return Ok(());
     }
-    let what =
-        format!("ranks change by {residual:.2e} in all, more than {:.2e}", options.tolerance);
+    let what = format!(
+        "ranks change by {residual:.2e} in all, more than {:.2e}; a run that ended at its limit of {} \
+         iterations needs more of them",
+        options.tolerance, options.iterations_max
+    );
     Err(refuted(what))
 }
