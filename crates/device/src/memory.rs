@@ -147,65 +147,122 @@ pub trait Domain: Send + Sync {
     fn shadow_stored(&self, _address: usize) {}
 }
 
+/// Writes methods of [`Domain`](crate::memory::Domain) that hand on to another domain:
+/// `forward_domain!(through: len promise word)`, where `through!(self, word(offset, order))` is the
+/// caller's macro that says on what to call it. A wrapper names what it leaves as it is and writes
+/// the rest; `all` is every method: one that the trait gains belongs in that list.
+#[macro_export]
+macro_rules! forward_domain {
+    ($through:ident: all) => {
+        $crate::forward_domain!($through: len promise word store store_words load_words words
+            store_line compare_exchange write_back invalidate fence commit_point owner_before_fork
+            shadow_stored);
+    };
+    ($through:ident: $($method:ident)+) => {
+        $($crate::forward_domain!(@$method $through);)+
+    };
+    (@len $through:ident) => {
+        fn len(&self) -> usize {
+            $through!(self, len())
+        }
+    };
+    (@promise $through:ident) => {
+        fn promise(&self) -> $crate::memory::Promise {
+            $through!(self, promise())
+        }
+    };
+    (@word $through:ident) => {
+        #[inline]
+        fn word(&self, offset: usize, order: ::std::sync::atomic::Ordering) -> u64 {
+            $through!(self, word(offset, order))
+        }
+    };
+    (@store $through:ident) => {
+        #[inline]
+        fn store(&self, offset: usize, value: u64, order: ::std::sync::atomic::Ordering) {
+            $through!(self, store(offset, value, order));
+        }
+    };
+    (@store_words $through:ident) => {
+        fn store_words(&self, offset: usize, words: &[u64]) {
+            $through!(self, store_words(offset, words));
+        }
+    };
+    (@load_words $through:ident) => {
+        fn load_words(&self, offset: usize, into: &mut [u64]) {
+            $through!(self, load_words(offset, into));
+        }
+    };
+    (@words $through:ident) => {
+        #[inline]
+        fn words(
+            &self,
+            offset: usize,
+            words: usize,
+        ) -> Option<&[::std::sync::atomic::AtomicU64]> {
+            $through!(self, words(offset, words))
+        }
+    };
+    (@store_line $through:ident) => {
+        fn store_line(&self, offset: usize, line: &[u64; $crate::memory::LINE_BYTES / 8]) {
+            $through!(self, store_line(offset, line));
+        }
+    };
+    (@compare_exchange $through:ident) => {
+        fn compare_exchange(
+            &self,
+            offset: usize,
+            current: u64,
+            new: u64,
+            success: ::std::sync::atomic::Ordering,
+            failure: ::std::sync::atomic::Ordering,
+        ) -> ::std::result::Result<u64, u64> {
+            $through!(self, compare_exchange(offset, current, new, success, failure))
+        }
+    };
+    (@write_back $through:ident) => {
+        #[inline]
+        fn write_back(&self, offset: usize, len: usize) {
+            $through!(self, write_back(offset, len));
+        }
+    };
+    (@invalidate $through:ident) => {
+        fn invalidate(&self, offset: usize, len: usize) {
+            $through!(self, invalidate(offset, len));
+        }
+    };
+    (@fence $through:ident) => {
+        #[inline]
+        fn fence(&self) -> $crate::Result<()> {
+            $through!(self, fence())
+        }
+    };
+    (@commit_point $through:ident) => {
+        fn commit_point(&self) {
+            $through!(self, commit_point());
+        }
+    };
+    (@owner_before_fork $through:ident) => {
+        #[inline]
+        fn owner_before_fork(&self) -> Option<u32> {
+            $through!(self, owner_before_fork())
+        }
+    };
+    (@shadow_stored $through:ident) => {
+        #[inline]
+        fn shadow_stored(&self, address: usize) {
+            $through!(self, shadow_stored(address));
+        }
+    };
+}
+
+macro_rules! through_pointer {
+    ($self:ident, $($call:tt)+) => {
+        (**$self).$($call)+
+    };
+}
+
 /// A shared domain is a domain: a test keeps one handle, the engine has the other.
 impl<D: Domain + ?Sized> Domain for std::sync::Arc<D> {
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-    fn promise(&self) -> Promise {
-        (**self).promise()
-    }
-    #[inline(always)]
-    fn word(&self, offset: usize, order: Ordering) -> u64 {
-        (**self).word(offset, order)
-    }
-    #[inline(always)]
-    fn store(&self, offset: usize, value: u64, order: Ordering) {
-        (**self).store(offset, value, order);
-    }
-    fn store_words(&self, offset: usize, words: &[u64]) {
-        (**self).store_words(offset, words);
-    }
-    fn load_words(&self, offset: usize, into: &mut [u64]) {
-        (**self).load_words(offset, into);
-    }
-    #[inline(always)]
-    fn words(&self, offset: usize, words: usize) -> Option<&[AtomicU64]> {
-        (**self).words(offset, words)
-    }
-    fn store_line(&self, offset: usize, line: &[u64; LINE_BYTES / 8]) {
-        (**self).store_line(offset, line);
-    }
-    fn compare_exchange(
-        &self,
-        offset: usize,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> std::result::Result<u64, u64> {
-        (**self).compare_exchange(offset, current, new, success, failure)
-    }
-    #[inline(always)]
-    fn write_back(&self, offset: usize, len: usize) {
-        (**self).write_back(offset, len);
-    }
-    fn invalidate(&self, offset: usize, len: usize) {
-        (**self).invalidate(offset, len);
-    }
-    #[inline(always)]
-    fn fence(&self) -> Result<()> {
-        (**self).fence()
-    }
-    fn commit_point(&self) {
-        (**self).commit_point();
-    }
-    #[inline(always)]
-    fn owner_before_fork(&self) -> Option<u32> {
-        (**self).owner_before_fork()
-    }
-    #[inline(always)]
-    fn shadow_stored(&self, address: usize) {
-        (**self).shadow_stored(address);
-    }
+    forward_domain!(through_pointer: all);
 }

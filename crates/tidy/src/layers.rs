@@ -29,24 +29,7 @@ const FACADE: &[&str] = &[
     "littoral-la64-linux",
 ];
 
-const BENCH: &[&str] = &[
-    "littoral",
-    "littoral-base",
-    "littoral-device",
-    "littoral-runtime",
-    "littoral-store",
-    "littoral-graph",
-    "littoral-index",
-    "littoral-push",
-    "littoral-stm",
-    "littoral-fabric",
-    "littoral-dsm",
-    "littoral-la64",
-    "littoral-la64-linux",
-];
-
 const PAPERS: &[&str] = &[
-    "littoral",
     "littoral-bench",
     "littoral-base",
     "littoral-device",
@@ -59,7 +42,6 @@ const PAPERS: &[&str] = &[
     "littoral-fabric",
     "littoral-dsm",
     "littoral-la64",
-    "littoral-la64-linux",
 ];
 
 const ALLOWED: &[Row] = &[
@@ -79,7 +61,18 @@ const ALLOWED: &[Row] = &[
     ("littoral-dsm", &["littoral-base", "littoral-device", "littoral-fabric"]),
     ("littoral", FACADE),
     ("littoral-capi", &["littoral"]),
-    ("littoral-bench", BENCH),
+    (
+        "littoral-bench",
+        &[
+            "littoral-base",
+            "littoral-device",
+            "littoral-runtime",
+            "littoral-store",
+            "littoral-graph",
+            "littoral-index",
+            "littoral-stm",
+        ],
+    ),
     ("littoral-papers", PAPERS),
     ("littoral-cli", &["littoral", "littoral-bench", "littoral-papers"]),
 ];

@@ -2,7 +2,6 @@
 //!
 //! - [`AnyDomain::open`] opens a file by the means that promise most there: flush and fence on DAX
 //!   memory (a fence alone where the caches survive too), msync everywhere else.
-//!
 //! - The promise is what the medium was found to be.
 //!
 //! Invariants
@@ -10,7 +9,7 @@
 //!   Checked by `a_file_is_made_once_has_one_owner_and_is_blank_until_written`.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use littoral_base::clock::ClockKind;
 
@@ -18,7 +17,8 @@ use super::{
     Dram, Eadr, FileCopy, Flush, FlushFence, Msync, Paced, best_promise, platform_has_eadr,
 };
 use crate::error::{Kind, Result};
-use crate::memory::{Domain, LINE_BYTES, Promise};
+use crate::forward_domain;
+use crate::memory::{Domain, Promise};
 
 /// Persistent memory chosen at run time.
 #[derive(Debug)]
@@ -38,14 +38,14 @@ pub enum AnyDomain {
 }
 
 macro_rules! each {
-    ($self:ident, $domain:ident => $call:expr) => {
+    ($self:ident, $($call:tt)+) => {
         match $self {
-            AnyDomain::Dram($domain) => $call,
-            AnyDomain::Paced($domain) => $call,
-            AnyDomain::Flush($domain) => $call,
-            AnyDomain::Eadr($domain) => $call,
-            AnyDomain::Msync($domain) => $call,
-            AnyDomain::Copy($domain) => $call,
+            AnyDomain::Dram(domain) => domain.$($call)+,
+            AnyDomain::Paced(domain) => domain.$($call)+,
+            AnyDomain::Flush(domain) => domain.$($call)+,
+            AnyDomain::Eadr(domain) => domain.$($call)+,
+            AnyDomain::Msync(domain) => domain.$($call)+,
+            AnyDomain::Copy(domain) => domain.$($call)+,
         }
     };
 }
@@ -128,58 +128,7 @@ impl AnyDomain {
 }
 
 impl Domain for AnyDomain {
-    fn len(&self) -> usize {
-        each!(self, d => d.len())
-    }
-    fn promise(&self) -> Promise {
-        each!(self, d => d.promise())
-    }
-    #[inline]
-    fn word(&self, offset: usize, order: Ordering) -> u64 {
-        each!(self, d => d.word(offset, order))
-    }
-    #[inline]
-    fn store(&self, offset: usize, value: u64, order: Ordering) {
-        each!(self, d => d.store(offset, value, order));
-    }
-    fn store_words(&self, offset: usize, words: &[u64]) {
-        each!(self, d => d.store_words(offset, words));
-    }
-    fn load_words(&self, offset: usize, into: &mut [u64]) {
-        each!(self, d => d.load_words(offset, into));
-    }
-    #[inline]
-    fn words(&self, offset: usize, words: usize) -> Option<&[AtomicU64]> {
-        each!(self, d => d.words(offset, words))
-    }
-    fn store_line(&self, offset: usize, line: &[u64; LINE_BYTES / 8]) {
-        each!(self, d => d.store_line(offset, line));
-    }
-    fn compare_exchange(
-        &self,
-        offset: usize,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> std::result::Result<u64, u64> {
-        each!(self, d => d.compare_exchange(offset, current, new, success, failure))
-    }
-    #[inline]
-    fn write_back(&self, offset: usize, len: usize) {
-        each!(self, d => d.write_back(offset, len));
-    }
-    fn invalidate(&self, offset: usize, len: usize) {
-        each!(self, d => d.invalidate(offset, len));
-    }
-    #[inline]
-    fn fence(&self) -> Result<()> {
-        each!(self, d => d.fence())
-    }
-    #[inline]
-    fn owner_before_fork(&self) -> Option<u32> {
-        each!(self, d => d.owner_before_fork())
-    }
+    forward_domain!(each: all);
 }
 
 #[cfg(test)]

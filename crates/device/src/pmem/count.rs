@@ -13,7 +13,8 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use crate::error::Result;
-use crate::memory::{Domain, LINE_BYTES, MEDIA_LINE_BYTES, Promise};
+use crate::forward_domain;
+use crate::memory::{Domain, LINE_BYTES, MEDIA_LINE_BYTES};
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,19 +102,15 @@ impl<D: Domain> Counted<D> {
     }
 }
 
+macro_rules! inner {
+    ($self:ident, $($call:tt)+) => {
+        $self.inner.$($call)+
+    };
+}
+
 impl<D: Domain> Domain for Counted<D> {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
-    fn owner_before_fork(&self) -> Option<u32> {
-        self.inner.owner_before_fork()
-    }
-    fn promise(&self) -> Promise {
-        self.inner.promise()
-    }
-    fn word(&self, offset: usize, order: Ordering) -> u64 {
-        self.inner.word(offset, order)
-    }
+    forward_domain!(inner: len owner_before_fork promise word invalidate);
+
     fn store(&self, offset: usize, value: u64, order: Ordering) {
         self.with(|s| s.counts.stores_count += 1);
         self.inner.store(offset, value, order);
@@ -133,9 +130,6 @@ impl<D: Domain> Domain for Counted<D> {
         let lines = offset / LINE_BYTES..(offset + len).div_ceil(LINE_BYTES);
         self.with(|s| lines.for_each(|line| s.write_back(line)));
         self.inner.write_back(offset, len);
-    }
-    fn invalidate(&self, offset: usize, len: usize) {
-        self.inner.invalidate(offset, len);
     }
     fn fence(&self) -> Result<()> {
         self.with(|s| {

@@ -13,13 +13,13 @@
 use std::collections::BTreeSet;
 use std::hint::spin_loop;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 use littoral_base::clock::{Clock, WallClock};
 use littoral_base::units::Picos;
 
 use crate::error::Result;
-use crate::memory::{Domain, Promise};
+use crate::forward_domain;
+use crate::memory::Domain;
 use crate::profile::Memory;
 
 /// Time of one media line at the medium's bandwidth.
@@ -72,42 +72,20 @@ impl<D: Domain, C: Clock + Send + Sync> Paced<D, C> {
     }
 }
 
+macro_rules! inner {
+    ($self:ident, $($call:tt)+) => {
+        $self.inner.$($call)+
+    };
+}
+
 impl<D: Domain, C: Clock + Send + Sync> Domain for Paced<D, C> {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
-    fn owner_before_fork(&self) -> Option<u32> {
-        self.inner.owner_before_fork()
-    }
-    fn promise(&self) -> Promise {
-        self.inner.promise()
-    }
-    #[inline(always)]
-    fn word(&self, offset: usize, order: Ordering) -> u64 {
-        self.inner.word(offset, order)
-    }
-    #[inline(always)]
-    fn store(&self, offset: usize, value: u64, order: Ordering) {
-        self.inner.store(offset, value, order);
-    }
-    fn compare_exchange(
-        &self,
-        offset: usize,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> std::result::Result<u64, u64> {
-        self.inner.compare_exchange(offset, current, new, success, failure)
-    }
+    forward_domain!(inner: len owner_before_fork promise word store compare_exchange invalidate commit_point);
+
     fn write_back(&self, offset: usize, len: usize) {
         let unit = self.part.line_bytes as usize;
         let lines = offset / unit..(offset + len).div_ceil(unit);
         self.dirty.lock().expect("invariant: no panic inside").extend(lines);
         self.inner.write_back(offset, len);
-    }
-    fn invalidate(&self, offset: usize, len: usize) {
-        self.inner.invalidate(offset, len);
     }
     fn fence(&self) -> Result<()> {
         let deadline = self.deadline(self.clock.now());
@@ -116,9 +94,6 @@ impl<D: Domain, C: Clock + Send + Sync> Domain for Paced<D, C> {
             spin_loop();
         }
         done
-    }
-    fn commit_point(&self) {
-        self.inner.commit_point();
     }
 }
 

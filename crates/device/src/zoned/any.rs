@@ -11,7 +11,7 @@ use super::file::FileDevice;
 use super::joined::Joined;
 use super::linux::LinuxDevice;
 use super::model::ModelDevice;
-use super::{Ticket, ZoneReport, ZonedDevice, ZonedLimits};
+use super::{Ticket, ZoneReport, ZonedDevice, ZonedLimits, forward_zoned};
 use crate::error::Result;
 
 /// A zoned device chosen at run time.
@@ -61,60 +61,16 @@ impl AnyZoned {
 }
 
 macro_rules! each {
-    ($self:ident, $device:ident => $call:expr) => {
+    ($self:ident, $($call:tt)+) => {
         match $self {
-            AnyZoned::Model($device, _) => $call,
-            AnyZoned::File($device) => $call,
-            AnyZoned::Drive($device) => $call,
-            AnyZoned::Joined($device) => $call,
+            AnyZoned::Model(device, _) => device.$($call)+,
+            AnyZoned::File(device) => device.$($call)+,
+            AnyZoned::Drive(device) => device.$($call)+,
+            AnyZoned::Joined(device) => device.$($call)+,
         }
     };
 }
 
 impl ZonedDevice for AnyZoned {
-    fn limits(&self) -> ZonedLimits {
-        each!(self, d => d.limits())
-    }
-    fn virtual_now(&self) -> Option<Picos> {
-        each!(self, d => d.virtual_now())
-    }
-    fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>> {
-        each!(self, d => d.report(first, count))
-    }
-    fn read(&self, at: Lba, into: &mut [u8]) -> Result<()> {
-        each!(self, d => d.read(at, into))
-    }
-    fn write(&mut self, at: Lba, data: &[u8]) -> Result<Ticket> {
-        each!(self, d => d.write(at, data))
-    }
-    fn append(&mut self, zone: ZoneId, data: &[u8]) -> Result<Ticket> {
-        each!(self, d => d.append(zone, data))
-    }
-    fn wait(&mut self, ticket: Ticket) -> Result<Lba> {
-        each!(self, d => d.wait(ticket))
-    }
-    fn flush(&mut self) -> Result<()> {
-        each!(self, d => d.flush())
-    }
-    fn open(&mut self, zone: ZoneId) -> Result<()> {
-        each!(self, d => d.open(zone))
-    }
-    fn close(&mut self, zone: ZoneId) -> Result<()> {
-        each!(self, d => d.close(zone))
-    }
-    fn finish(&mut self, zone: ZoneId) -> Result<()> {
-        each!(self, d => d.finish(zone))
-    }
-    fn reset(&mut self, zone: ZoneId) -> Result<()> {
-        each!(self, d => d.reset(zone))
-    }
-    fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
-        each!(self, d => d.keep_room(zones, spare_blocks))
-    }
-    fn has_spare_room(&mut self) -> Result<bool> {
-        each!(self, d => d.has_spare_room())
-    }
-    fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
-        each!(self, d => d.discard(at, blocks))
-    }
+    forward_zoned!(each);
 }

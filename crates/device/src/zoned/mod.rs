@@ -203,64 +203,72 @@ pub trait ZonedDevice {
     }
 }
 
-macro_rules! forward {
-    ($(#[$doc:meta])* $t:ty) => {
-        $(#[$doc])*
-        impl<T: ZonedDevice + ?Sized> ZonedDevice for $t {
-            fn limits(&self) -> ZonedLimits {
-                (**self).limits()
-            }
-            fn virtual_now(&self) -> Option<Picos> {
-                (**self).virtual_now()
-            }
-            fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>> {
-                (**self).report(first, count)
-            }
-            fn read(&self, at: Lba, into: &mut [u8]) -> Result<()> {
-                (**self).read(at, into)
-            }
-            fn write(&mut self, at: Lba, data: &[u8]) -> Result<Ticket> {
-                (**self).write(at, data)
-            }
-            fn append(&mut self, zone: ZoneId, data: &[u8]) -> Result<Ticket> {
-                (**self).append(zone, data)
-            }
-            fn wait(&mut self, ticket: Ticket) -> Result<Lba> {
-                (**self).wait(ticket)
-            }
-            fn flush(&mut self) -> Result<()> {
-                (**self).flush()
-            }
-            fn open(&mut self, zone: ZoneId) -> Result<()> {
-                (**self).open(zone)
-            }
-            fn close(&mut self, zone: ZoneId) -> Result<()> {
-                (**self).close(zone)
-            }
-            fn finish(&mut self, zone: ZoneId) -> Result<()> {
-                (**self).finish(zone)
-            }
-            fn reset(&mut self, zone: ZoneId) -> Result<()> {
-                (**self).reset(zone)
-            }
-            fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
-                (**self).keep_room(zones, spare_blocks)
-            }
-            fn has_spare_room(&mut self) -> Result<bool> {
-                (**self).has_spare_room()
-            }
-            fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
-                (**self).discard(at, blocks)
-            }
+/// Writes every method of [`ZonedDevice`] as one that hands on to another device; `through!(self,
+/// limits())` is the caller's macro that says on what to call it.
+macro_rules! forward_zoned {
+    ($through:ident) => {
+        fn limits(&self) -> ZonedLimits {
+            $through!(self, limits())
+        }
+        fn virtual_now(&self) -> Option<Picos> {
+            $through!(self, virtual_now())
+        }
+        fn report(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneReport>> {
+            $through!(self, report(first, count))
+        }
+        fn read(&self, at: Lba, into: &mut [u8]) -> Result<()> {
+            $through!(self, read(at, into))
+        }
+        fn write(&mut self, at: Lba, data: &[u8]) -> Result<Ticket> {
+            $through!(self, write(at, data))
+        }
+        fn append(&mut self, zone: ZoneId, data: &[u8]) -> Result<Ticket> {
+            $through!(self, append(zone, data))
+        }
+        fn wait(&mut self, ticket: Ticket) -> Result<Lba> {
+            $through!(self, wait(ticket))
+        }
+        fn flush(&mut self) -> Result<()> {
+            $through!(self, flush())
+        }
+        fn open(&mut self, zone: ZoneId) -> Result<()> {
+            $through!(self, open(zone))
+        }
+        fn close(&mut self, zone: ZoneId) -> Result<()> {
+            $through!(self, close(zone))
+        }
+        fn finish(&mut self, zone: ZoneId) -> Result<()> {
+            $through!(self, finish(zone))
+        }
+        fn reset(&mut self, zone: ZoneId) -> Result<()> {
+            $through!(self, reset(zone))
+        }
+        fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
+            $through!(self, keep_room(zones, spare_blocks))
+        }
+        fn has_spare_room(&mut self) -> Result<bool> {
+            $through!(self, has_spare_room())
+        }
+        fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
+            $through!(self, discard(at, blocks))
         }
     };
 }
 
-forward!(
-    /// A borrowed device is a device: its owner keeps it when the borrower fails.
-    &mut T
-);
-forward!(
-    /// A boxed device is a device: which one is decided when the program runs.
-    Box<T>
-);
+pub(crate) use forward_zoned;
+
+macro_rules! through_pointer {
+    ($self:ident, $($call:tt)+) => {
+        (**$self).$($call)+
+    };
+}
+
+/// A borrowed device is a device: its owner keeps it when the borrower fails.
+impl<T: ZonedDevice + ?Sized> ZonedDevice for &mut T {
+    forward_zoned!(through_pointer);
+}
+
+/// A boxed device is a device: which one is decided when the program runs.
+impl<T: ZonedDevice + ?Sized> ZonedDevice for Box<T> {
+    forward_zoned!(through_pointer);
+}

@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use littoral_device::memory::{Domain, LINE_BYTES, Promise};
+use littoral_device::forward_domain;
+use littoral_device::memory::{Domain, LINE_BYTES};
 use littoral_device::pmem::{Counted, Dram, FlushFence, MemoryCounts};
 use littoral_stm::{Error, Kind, Options, Pool, Restart, Result};
 
@@ -116,19 +117,15 @@ impl<D: Domain> Traced<D> {
     }
 }
 
+macro_rules! inner {
+    ($self:ident, $($call:tt)+) => {
+        $self.inner.$($call)+
+    };
+}
+
 impl<D: Domain> Domain for Traced<D> {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
-    fn owner_before_fork(&self) -> Option<u32> {
-        self.inner.owner_before_fork()
-    }
-    fn promise(&self) -> Promise {
-        self.inner.promise()
-    }
-    fn word(&self, offset: usize, order: Ordering) -> u64 {
-        self.inner.word(offset, order)
-    }
+    forward_domain!(inner: len owner_before_fork promise word write_back invalidate fence);
+
     fn store(&self, offset: usize, value: u64, order: Ordering) {
         self.saw(false, offset);
         self.inner.store(offset, value, order);
@@ -143,15 +140,6 @@ impl<D: Domain> Domain for Traced<D> {
     ) -> std::result::Result<u64, u64> {
         self.saw(false, offset);
         self.inner.compare_exchange(offset, current, new, success, failure)
-    }
-    fn write_back(&self, offset: usize, len: usize) {
-        self.inner.write_back(offset, len);
-    }
-    fn invalidate(&self, offset: usize, len: usize) {
-        self.inner.invalidate(offset, len);
-    }
-    fn fence(&self) -> littoral_device::Result<()> {
-        self.inner.fence()
     }
     fn shadow_stored(&self, address: usize) {
         self.saw(true, address);
