@@ -6,6 +6,8 @@
 //!   of the descriptor: closing the descriptor alone would leave the file locked until that child
 //!   has begun its program.
 //! - A forked child that drops its copy leaves the lock to the process that took it.
+//! - A forked child changes nothing: what it knows of the file ends with the fork, and its owner
+//!   goes on writing. Checked by `a_forked_child_reads_and_changes_nothing`.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -42,6 +44,26 @@ impl OwnedFile {
     fn of_this_process(file: File) -> OwnedFile {
         OwnedFile { file, process: std::process::id() }
     }
+
+    fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// The file, to change it.
+    ///
+    /// # Errors
+    /// `PermissionDenied` in a forked child of the process that locked it.
+    pub(crate) fn to_change(&self) -> std::io::Result<&File> {
+        if self.is_ours() || mutant!("device_child_writes") {
+            return Ok(&self.file);
+        }
+        let text = format!(
+            "process {} opened it and this is a child that it forked; open it again here, after \
+             the parent has closed it",
+            self.process
+        );
+        Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, text))
+    }
 }
 
 impl Deref for OwnedFile {
@@ -60,8 +82,7 @@ impl AsFd for OwnedFile {
 
 impl Drop for OwnedFile {
     fn drop(&mut self) {
-        let is_ours = self.process == std::process::id();
-        if is_ours && !mutant!("device_lock_left_to_descriptor") {
+        if self.is_ours() && !mutant!("device_lock_left_to_descriptor") {
             // Where this fails, closing the descriptor gives the lock back.
             let _ = flock(&self.file, FlockOperation::Unlock);
         }

@@ -109,7 +109,8 @@ impl Drop for Kv {
         if std::thread::panicking() || mutant!("kv_drop_leaves_batch") {
             return;
         }
-        // A drop cannot fail: what was not durable is lost then, as after a kill.
+        // A drop cannot fail: what was not durable is lost then, as after a kill. In a forked child
+        // the device refuses, so the store stays as its owner has it.
         let _ = self.index.close_if_writable();
     }
 }

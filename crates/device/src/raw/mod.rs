@@ -4,4 +4,6 @@
 #![allow(unsafe_code)] // Reason: system calls and processor instructions.
 
 pub(crate) mod cpu;
+#[cfg(test)]
+pub(crate) mod fork;
 pub(crate) mod mapping;

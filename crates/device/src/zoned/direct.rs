@@ -59,6 +59,14 @@ impl DirectFile {
         &self.file
     }
 
+    /// The file, to change it.
+    ///
+    /// # Errors
+    /// `PermissionDenied` in a forked child of the process that opened it.
+    pub(super) fn to_change(&self) -> std::io::Result<&File> {
+        self.file.to_change()
+    }
+
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -79,11 +87,11 @@ impl DirectFile {
     pub(super) fn write(&self, data: &[u8], at: u64) -> std::io::Result<()> {
         let mut memory = Aligned::new(data.len());
         memory.bytes().copy_from_slice(data);
-        self.file.write_all_at(memory.bytes(), at)
+        self.file.to_change()?.write_all_at(memory.bytes(), at)
     }
 
     pub(super) fn flush(&self) -> Result<()> {
-        let done = self.file.sync_data();
+        let done = self.file.to_change().and_then(File::sync_data);
         done.map_err(|e| Error::with_source(Kind::Io, format!("{}: flush", self.path), e))
     }
 }

@@ -58,7 +58,8 @@ impl SparseFile {
     fn store_record(&self, zone: ZoneId) -> Result<()> {
         let at = HEADER_BYTES as u64 + u64::from(zone.0) * RECORD_BYTES as u64;
         let bytes = encode_record(zone, self.records[zone.index()]);
-        self.file.write_all_at(&bytes, at).map_err(|e| self.error("zone record", e))
+        let written = self.file.to_change().and_then(|file| file.write_all_at(&bytes, at));
+        written.map_err(|e| self.error("zone record", e))
     }
 
     /// Offset and bytes of a zone.
@@ -72,14 +73,14 @@ impl SparseFile {
             return Ok(());
         }
         let (offset, len) = self.extent(zone);
-        let given = self.host.give(&self.file, offset, len);
+        let given = self.file.to_change().and_then(|file| self.host.give(file, offset, len));
         given.map_err(|e| self.error("dropping a zone's blocks", e))
     }
 
     fn keep_zone(&mut self, zone: ZoneId) -> Result<()> {
         let (offset, len) = self.extent(zone);
         self.kept.insert(zone);
-        let kept = self.host.allocate(&self.file, offset, len);
+        let kept = self.file.to_change().and_then(|file| self.host.allocate(file, offset, len));
         kept.map_err(|e| self.no_room(&format!("keeping room for zone {zone}"), e))
     }
 
@@ -116,7 +117,7 @@ impl Medium for SparseFile {
 
     fn write(&mut self, at: Lba, data: &[u8]) -> Result<()> {
         let offset = self.offset(at);
-        let written = self.host.write(&self.file, data, offset);
+        let written = self.file.to_change().and_then(|file| self.host.write(file, data, offset));
         written.map_err(|e| self.error("write", e))
     }
 
@@ -136,7 +137,8 @@ impl Medium for SparseFile {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.file.sync_data().map_err(|e| self.error("flush", e))
+        let synced = self.file.to_change().and_then(File::sync_data);
+        synced.map_err(|e| self.error("flush", e))
     }
 
     fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
@@ -150,12 +152,13 @@ impl Medium for SparseFile {
     }
 
     fn has_spare_room(&mut self) -> Result<bool> {
-        self.host.has_reserve(&self.file).map_err(|e| self.error("keeping room", e))
+        let has = self.file.to_change().and_then(|file| self.host.has_reserve(file));
+        has.map_err(|e| self.error("keeping room", e))
     }
 
     fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
         let (offset, len) = (self.offset(at), blocks * u64::from(self.geometry.block_bytes));
-        let given = self.host.give(&self.file, offset, len);
+        let given = self.file.to_change().and_then(|file| self.host.give(file, offset, len));
         given.map_err(|e| self.error("giving blocks back", e))
     }
 }
@@ -278,4 +281,48 @@ pub(super) fn lock(file: File, path: &Path) -> Result<OwnedFile> {
 fn busy(path: &Path, e: rustix::io::Errno) -> Error {
     let text = format!("{}: another process has this device open", path.display());
     Error::with_source(Kind::Busy, text, std::io::Error::from(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raw::fork::in_child;
+    use crate::zoned::ZonedDevice;
+
+    #[test]
+    fn a_forked_child_reads_and_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zones");
+        let geometry = Geometry {
+            sequential_zones: 2,
+            zone_blocks: 4,
+            capacity_blocks: 4,
+            ..Geometry::paper()
+        };
+        let mut device = FileDevice::create(&path, geometry).unwrap();
+        let block = vec![7; geometry.block_bytes as usize];
+        let at = geometry.start(ZoneId(1));
+        let ticket = device.write(at, &block).unwrap();
+        device.wait(ticket).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let changed = in_child(|| {
+            let next = Lba(at.0 + 1);
+            let mut read = vec![0; block.len()];
+            let is_read = device.read(at, &mut read).is_ok() && read == block;
+            let written = [
+                device.write(next, &block).map(|_| ()),
+                device.write(Lba(0), &block).map(|_| ()),
+                device.finish(ZoneId(1)),
+                device.reset(ZoneId(1)),
+                device.flush(),
+            ];
+            let refused =
+                |r: &Result<()>| r.as_ref().is_err_and(|e| format!("{e:?}").contains("forked"));
+            i32::from(!is_read) + written.iter().map(|r| i32::from(!refused(r))).sum::<i32>()
+        });
+        assert_eq!(changed, 0, "requests that were not answered as they should be");
+        assert!(before == std::fs::read(&path).unwrap());
+        let ticket = device.write(Lba(at.0 + 1), &block).unwrap();
+        device.wait(ticket).unwrap();
+    }
 }

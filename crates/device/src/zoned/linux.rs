@@ -235,7 +235,8 @@ impl LinuxDevice {
         }
         let sectors = self.sectors_per_block();
         let (at, len) = (before.start.0 * sectors, before.size_blocks * sectors);
-        if let Err(e) = raw::command(self.disk.file(), command, at, len) {
+        let done = self.disk.to_change().and_then(|file| raw::command(file, command, at, len));
+        if let Err(e) = done {
             return Err(self.refused(zone, Request::Command, what, e));
         }
         self.known[zone.index()] = known(&self.report(zone, 1)?[0]);

@@ -374,22 +374,7 @@ fn check_len(len: usize, path: &Path) -> Result<()> {
 mod tests {
     use super::super::super::sink::{Event, taken};
     use super::*;
-
-    /// What `child` answers in a forked child of this process.
-    fn in_child(child: impl FnOnce() -> i32) -> i32 {
-        // SAFETY: the child calls only `child` and `_exit`; what the tests below run in it takes no
-        // lock that another thread of this process could have held at the fork.
-        unsafe {
-            match libc::fork() {
-                0 => libc::_exit(child()),
-                pid => {
-                    let mut status = 0;
-                    assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-                    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 }
-                }
-            }
-        }
-    }
+    use crate::raw::fork::in_child;
 
     #[test]
     fn a_forked_child_is_told_and_has_no_mapping_of_the_file() {

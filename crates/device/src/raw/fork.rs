@@ -1,0 +1,17 @@
+//! Forked children for tests.
+
+/// What `child` answers in a forked child of this process.
+pub(crate) fn in_child(child: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child calls only `child` and `_exit`; what the tests below run in it takes no
+    // lock that another thread of this process could have held at the fork.
+    unsafe {
+        match libc::fork() {
+            0 => libc::_exit(child()),
+            pid => {
+                let mut status = 0;
+                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+                if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 }
+            }
+        }
+    }
+}
