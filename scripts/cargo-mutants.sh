@@ -45,22 +45,24 @@ suite() { # SUITE
         ;;
     store)
         package=littoral-store share=0/5
-        tested=(littoral-store littoral-index)
-        tests=(--lib --test crash_collections --test prop_trees --test crash_index)
+        tested=(littoral-store littoral-index littoral-assure)
+        tests=(--lib --test crash_collections --test prop_trees --test index_power_cuts)
         ;;
     index)
         package=littoral-index share=0/11
-        tests=(--lib --test prop_trees --test crash_index --test full_and_worn --test kv_files)
+        tested=(littoral-index littoral-assure)
+        tests=(--lib --test prop_trees --test index_power_cuts --test full_and_worn --test kv_files)
         ;;
     stm)
         package=littoral-stm share=0/12
-        tests=(--lib --test pool --test crash_pool --test prop_structures --test defects)
+        tested=(littoral-stm littoral-assure)
+        tests=(--lib --test pool --test stm_crash --test prop_structures --test defects)
         ;;
     pmem)
         package=littoral-device share=0/3
         files=('crates/device/src/pmem/**')
-        tested=(littoral-device littoral-stm)
-        tests=(--lib --test pmem_files --test pool --test crash_pool)
+        tested=(littoral-device littoral-stm littoral-assure)
+        tests=(--lib --test pmem_files --test pool --test stm_crash)
         ;;
     *) usage ;;
     esac

@@ -12,7 +12,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use littoral_index::damage::{Part, Sample};
+use littoral_assure::index::damage::{Part, Sample};
 use littoral_index::index::Engine;
 
 static STORE: LazyLock<(tempfile::TempDir, Sample)> = LazyLock::new(|| {

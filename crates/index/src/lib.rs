@@ -7,9 +7,6 @@
 //! - [`inspect`]: which pages a tree can have written; asked once of each page read.
 //! - [`kv`]: an index in a directory, as the command line uses it; [`opening`]: whose turn it is.
 //! - [`salvage`]: what can be saved of a damaged store; [`backup`]: a store at rest as one file.
-//! - [`damage`]: flipped bits and crafted pages, and the judge of what a store answers.
-//! - [`host_full`]: a store whose host has no room left.
-//! - [`torture`]: power cuts at every kind of moment.
 //! - [`layout`]: page layouts shared by both.
 //!
 //! Both trees are generic over [`littoral_store::pages::Pages`]: the same code runs in figure mode,
@@ -20,15 +17,12 @@
 
 pub mod backup;
 pub mod cow;
-pub mod damage;
-pub mod host_full;
 pub mod index;
 pub mod inspect;
 pub mod kv;
 pub mod layout;
 pub mod opening;
 pub mod salvage;
-pub mod torture;
 pub mod zb;
 
 pub use littoral_store::{Error, Kind, Result};

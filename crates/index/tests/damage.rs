@@ -3,62 +3,15 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
-use littoral_base::rng::Rng as _;
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
 use littoral_device::zoned::{ZoneState, ZonedDevice as _};
 use littoral_index::Kind;
-use littoral_index::damage::{Answer, Part, Sample};
 use littoral_index::index::{Engine, Index};
 use littoral_index::kv::{Access, Kv, Options};
 use littoral_index::layout::Shape;
-
-#[test]
-fn one_bit_in_every_64_bytes_is_refused_or_harmless_and_repaired() {
-    let dir = tempfile::tempdir().unwrap();
-    for engine in [Engine::Zb, Engine::Cow] {
-        for is_closed in [true, false] {
-            let path = dir.path().join(format!("{}-{is_closed}", engine.name()));
-            let sample = Sample::create(&path, engine, 160, is_closed, 5).unwrap();
-            // A prime stride, so that every kind of field is met; the repro walks all of them.
-            let report = sample.flip_every(64, 7).unwrap();
-            let at = format!("{engine:?}, closed {is_closed}: {report:?}");
-            assert!(report.flips > 100 && report.right > 0 && report.refused > 0, "{at}");
-            assert_eq!((report.wrong, report.panics), (0, 0), "{at}");
-            assert_eq!(report.repaired, report.flips, "{at}");
-        }
-    }
-}
-
-/// The scripts of the fuzz targets reach every kind of unit and leave the store as it was.
-#[test]
-fn forged_units_never_panic_and_are_put_back() {
-    let dir = tempfile::tempdir().unwrap();
-    for engine in [Engine::Zb, Engine::Cow] {
-        let at = dir.path().join(engine.name());
-        let sample = Sample::create(&at, engine, 120, false, 3).unwrap();
-        let mut rng = littoral_base::rng::seeded(8);
-        for part in [Part::File, Part::Superblock, Part::Redo, Part::Page] {
-            for _ in 0..40 {
-                let script: Vec<u8> = (0..32).map(|_| rng.random()).collect();
-                sample.forge(part, &script).unwrap();
-            }
-        }
-        assert_eq!(sample.answer().unwrap(), Answer::Right, "{engine:?}");
-    }
-}
-
-/// The judge itself: a store that answers with an old state must be called wrong.
-#[test]
-fn the_judge_calls_a_lost_record_wrong() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut sample = Sample::create(&dir.path().join("zb"), Engine::Zb, 40, true, 5).unwrap();
-    assert_eq!(sample.answer().unwrap(), Answer::Right);
-    sample.expect_one_more();
-    assert!(matches!(sample.answer().unwrap(), Answer::Wrong(_)));
-}
 
 const GEOMETRY: Geometry = Geometry {
     block_bytes: 512,

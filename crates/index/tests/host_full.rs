@@ -4,20 +4,9 @@
 
 use littoral_device::zoned::file::FileDevice;
 use littoral_index::Kind;
-use littoral_index::host_full::{host_full, words};
 use littoral_index::index::{Engine, Index};
 use littoral_index::kv::Options;
 use littoral_index::layout::Shape;
-
-#[test]
-fn deletions_go_on_when_the_host_is_full_and_room_comes_back() {
-    let dir = tempfile::tempdir().unwrap();
-    for engine in [Engine::Zb, Engine::Cow] {
-        let told = host_full(&dir.path().join(engine.name()), engine, 1).unwrap();
-        println!("{}", words(engine, &told));
-        assert!(told.is_served(), "{}", words(engine, &told));
-    }
-}
 
 #[test]
 fn a_host_without_room_for_what_a_store_keeps_is_refused_at_creation() {

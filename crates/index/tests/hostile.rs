@@ -1,6 +1,5 @@
-//! Pages, superblocks, redo parts, headers and zone records that verify and were never written: any
-//! answer but a panic. `littoral repro zbtree --only store.hostile` runs ten thousand of them and a
-//! million with `--paper`; here `LITTORAL_HOSTILE_IMAGES=10000` asks for as many.
+//! Pages that verify and were never written: each is refused with its place. Random ones are tested
+//! by `index_damage` of the crate `assure`.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
@@ -10,29 +9,8 @@ use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
 use littoral_device::zoned::{ZoneKind, ZonedDevice as _};
 use littoral_index::Kind;
-use littoral_index::damage::Sample;
 use littoral_index::index::{Engine, Index};
 use littoral_index::layout::{self, PageKind, Shape};
-
-/// Images for each tree; `LITTORAL_HOSTILE_IMAGES` asks for more.
-fn images() -> u64 {
-    let asked = std::env::var("LITTORAL_HOSTILE_IMAGES");
-    asked.map_or(400, |n| n.parse().unwrap())
-}
-
-#[test]
-fn crafted_images_never_panic() {
-    let dir = tempfile::tempdir().unwrap();
-    for engine in [Engine::Zb, Engine::Cow] {
-        for is_closed in [true, false] {
-            let path = dir.path().join(format!("{}-{is_closed}", engine.name()));
-            let sample = Sample::create(&path, engine, 160, is_closed, 11).unwrap();
-            for n in 0..images() / 2 {
-                assert!(sample.craft(n).unwrap(), "{engine:?}, closed {is_closed}: image {n}");
-            }
-        }
-    }
-}
 
 const GEOMETRY: Geometry = Geometry {
     block_bytes: 512,

@@ -5,13 +5,13 @@
 //! - [`interp`]: tier 0, the exact interpreter, oracle of any later tier.
 //! - [`float`]: IEEE arithmetic with exact flags, independent of the host's.
 //! - [`device`]: a core in bounded memory with an instruction budget.
-//! - [`differential`]: random instructions against another implementation.
+//! - [`bare`]: a core without rights, for differential tests.
 //! - [`elf`]: reading programs.
 //! - [`state`], [`memory`]: what a translator shares with the interpreter.
 
+pub mod bare;
 pub mod config;
 pub mod device;
-pub mod differential;
 pub mod elf;
 pub mod error;
 pub mod float;

@@ -30,8 +30,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(not(loom))]
-pub mod assure;
 mod barrier;
 mod error;
 mod format;

@@ -30,6 +30,7 @@ const FACADE: &[&str] = &[
 ];
 
 const PAPERS: &[&str] = &[
+    "littoral-assure",
     "littoral-bench",
     "littoral-base",
     "littoral-device",
@@ -59,6 +60,18 @@ const ALLOWED: &[Row] = &[
     ("littoral-stm", &["littoral-base", "littoral-device"]),
     ("littoral-fabric", &["littoral-base", "littoral-device"]),
     ("littoral-dsm", &["littoral-base", "littoral-device", "littoral-fabric"]),
+    (
+        "littoral-assure",
+        &[
+            "littoral-base",
+            "littoral-device",
+            "littoral-store",
+            "littoral-graph",
+            "littoral-index",
+            "littoral-stm",
+            "littoral-la64",
+        ],
+    ),
     ("littoral", FACADE),
     ("littoral-capi", &["littoral"]),
     (

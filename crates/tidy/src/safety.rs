@@ -77,12 +77,14 @@ impl<'a> Row<'a> {
         if known { None } else { find(format!("names no test that exists for {}", self.block)) }
     }
 
-    /// Whether the last cell names a test function, a file of tests, or a module with tests in it.
+    /// Whether the last cell names a test function of the crate or of `assure`, which tests all
+    /// engines, a file of tests, or a module with tests in it.
     fn names_test(&self, tree: &Tree, folder: &str) -> bool {
         let prefix = format!("{folder}/");
         let function = words(self.test).any(|name| {
             let defined = format!("fn {name}");
-            tree.rust().any(|(p, t)| p.starts_with(&prefix) && t.contains(&defined))
+            let is_near = |p: &str| p.starts_with(&prefix) || p.starts_with("crates/assure/tests/");
+            tree.rust().any(|(p, t)| is_near(p) && t.contains(&defined))
         });
         let mut quoted = self.test.split('`').skip(1).step_by(2);
         function

@@ -3,7 +3,6 @@
 //! - [`header`]: block 0 and the section table;
 //! - [`vertices`]: the table of list addresses and degrees;
 //! - [`page`]: reading and writing one page of lists;
-//! - [`forge`]: images with checksums made good, for tests;
 //! - [`mod@file`]: opening a file, with every check that keeps later code from panicking.
 //!
 //! Invariants
@@ -12,7 +11,6 @@
 //!   free).
 
 pub mod file;
-pub mod forge;
 pub mod header;
 pub mod page;
 pub mod vertices;

@@ -36,7 +36,8 @@ impl PageId {
         PageId { kind: SectionKind::Pages, direction, number }
     }
 
-    pub(super) fn salt(self) -> u64 {
+    /// The salt of the page's checksum: pages that change places are found.
+    pub fn salt(self) -> u64 {
         if mutant!("graph_page_unsalted") {
             return 0;
         }

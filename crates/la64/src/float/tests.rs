@@ -1,5 +1,5 @@
 //! Against the host's own arithmetic, which is IEEE in round-to-nearest: values, not flags (those
-//! are compared with QEMU by `tests/fuzz_qemu.rs`).
+//! are compared with QEMU by `la64_qemu` of the crate `assure`).
 
 use super::*;
 

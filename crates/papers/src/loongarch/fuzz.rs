@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use littoral_la64::differential::{Report, runner, soak};
+use littoral_assure::la64::{Report, runner, soak};
 
 use super::{Found, Tools};
 

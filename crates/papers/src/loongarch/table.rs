@@ -1,6 +1,6 @@
 //! Every row of the instruction table, tried.
 
-use littoral_la64::differential::executes;
+use littoral_assure::la64::executes;
 use littoral_la64::isa::{self, Group, ROWS, RowId};
 
 /// What the rows did.

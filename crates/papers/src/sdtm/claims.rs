@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use littoral_stm::assure::{crash, flip, opacity};
+use littoral_assure::stm::{crash, flip, opacity};
 use littoral_stm::structures::{BTree, HashMap, Map, SearchTree, SortedList};
 use littoral_stm::{Abort, Access, Options, Pool, Ref, Result};
 

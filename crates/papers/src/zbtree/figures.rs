@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use littoral_assure::index::power_cuts::power_cuts;
 use littoral_index::index;
-use littoral_index::torture::power_cuts;
 use littoral_store::counted::{PageCounts, Placement};
 
 use super::batches;

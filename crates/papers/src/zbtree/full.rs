@@ -1,6 +1,6 @@
 //! `kv.full`: a store whose host file system is full takes deletions, and room comes back.
 
-use littoral_index::host_full::{host_full, words};
+use littoral_assure::index::host_full::{host_full, words};
 use littoral_index::index::Engine;
 
 use super::figures::Measured;

@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use littoral_index::damage::{Flips, Sample};
+use littoral_assure::index::damage::{Flips, Sample};
 use littoral_index::index::Engine;
 
 use super::figures::Measured;

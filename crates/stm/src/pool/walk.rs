@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use littoral_device::memory::Domain;
+use littoral_device::memory::{Domain, LINE_BYTES};
 
 use super::Pool;
 use crate::error::{Error, Kind, Result};
@@ -172,6 +172,27 @@ impl<D: Domain> Pool<D> {
         self.domain.load_words(slot + 8, &mut words);
         let (thread, clock) = (stamp.tid() as u32, stamp.clock());
         Ok(Some(ObjectView { offset: base as u64, tag: entry.tag, thread, clock, words }))
+    }
+
+    /// Offsets of the words that are metadata: superblock, frontier lines, slab table, both stamps
+    /// of every object, and the payloads of root records.
+    pub fn metadata_words(&self) -> Vec<usize> {
+        let layout = &self.layout;
+        // Superblock, frontier lines and slab table lie in front.
+        let front = (0..layout.table + layout.slabs * LINE_BYTES).step_by(8);
+        let mut words: Vec<usize> = front.collect();
+        for (slab, entry) in self.entries().into_iter().enumerate() {
+            let Some(entry) = entry else { continue };
+            let step = object_bytes(entry.words);
+            for object in 0..layout.slab_bytes() / step {
+                let base = layout.slab_offset(slab) + object * step;
+                let payload = if entry.tag == Root::TAG { Root::WORDS } else { 0 };
+                for slot in [base, base + slot_bytes(entry.words)] {
+                    words.extend((0..=payload).map(|i| slot + 8 * i));
+                }
+            }
+        }
+        words
     }
 
     /// What each slab is used for.

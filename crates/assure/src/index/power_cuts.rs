@@ -16,10 +16,10 @@ use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
 use littoral_store::store::{Durability, Work};
 
-use crate::index::{Engine, Index};
-use crate::layout::Shape;
-use crate::zb::Direction;
-use crate::{Error, Kind, Result};
+use littoral_index::index::{Engine, Index};
+use littoral_index::layout::Shape;
+use littoral_index::zb::Direction;
+use littoral_index::{Error, Kind, Result};
 
 /// What the cuts showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,13 +308,13 @@ fn enumerate(engine: Engine, cuts: u64, seed: u64, batches: &[u64]) -> Result<Re
     while report.cuts < cuts {
         medium += 1;
         let (kind, seed) = (Medium::of(engine, medium), rng::mix(seed ^ medium));
-        torment((engine, kind), cuts.min(report.cuts + 200), seed, batches, &mut report)?;
+        live((engine, kind), cuts.min(report.cuts + 200), seed, batches, &mut report)?;
     }
     Ok(report)
 }
 
 /// One medium's life.
-fn torment(
+fn live(
     (engine, medium): (Engine, Medium),
     until: u64,
     seed: u64,

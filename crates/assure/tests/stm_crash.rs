@@ -1,7 +1,7 @@
 //! Power cuts over overlapping transactions, torn lines, and crashes inside recovery.
 #![cfg(not(any(loom, shuttle)))]
 
-use littoral_stm::assure::crash::{Effort, run};
+use littoral_assure::stm::crash::{Effort, run};
 
 #[test]
 fn every_image_recovers_to_a_serial_state_without_leaks() {

@@ -6,10 +6,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use littoral_assure::graph::reseal;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::check::check;
 use littoral_graph::format::file::GraphFile;
-use littoral_graph::format::forge::reseal;
 use littoral_graph::format::header::Header;
 use littoral_graph::info::info;
 use littoral_graph::names::{Labels, TextNames};

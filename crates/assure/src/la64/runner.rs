@@ -8,7 +8,7 @@ use super::{
     BASE, BATCH, CODE_AT, CODE_WORDS, FCC_AT, FCSR_AT, MARK_AT, RECORD_LEN, RECORDS, RETURN_AT,
     SLOT_AT, V_AT, X_AT,
 };
-use crate::{elf, isa};
+use littoral_la64::{elf, isa};
 
 /// Load address.
 const TEXT: u64 = 0x1_0000;

@@ -1,8 +1,8 @@
 //! Opacity of histories on real threads.
 #![cfg(not(any(loom, shuttle)))]
 
+use littoral_assure::stm::opacity::run;
 use littoral_device::pmem::FlushFence;
-use littoral_stm::assure::opacity::run;
 use littoral_stm::{Options, Pool};
 
 #[test]

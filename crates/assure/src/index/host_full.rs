@@ -11,11 +11,11 @@ use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::zones::Geometry;
 use littoral_store::store::Durability;
 
-use crate::index::{Engine, Index};
-use crate::layout::Shape;
-use crate::opening::device_error;
-use crate::zb::Direction;
-use crate::{Kind, Result};
+use littoral_index::index::{Engine, Index};
+use littoral_index::kv::device_error;
+use littoral_index::layout::Shape;
+use littoral_index::zb::Direction;
+use littoral_index::{Kind, Result};
 
 const BLOCK_BYTES: u64 = 4096;
 const ZONE_BLOCKS: u64 = 128;

@@ -6,9 +6,9 @@
 //! So 10^5 words cost one process ([`Peer`]).
 //!
 //! Invariants
-//! - The same seed gives the same cases.
+//! - The same seed gives the same cases. Checked by `the_same_seed_gives_the_same_cases`.
 //! - A word that traps changes nothing but the record's mark, and the next word follows, on both
-//!   sides.
+//!   sides. Checked by `random_instructions_agree_with_qemu`.
 
 mod cases;
 mod peer;
@@ -17,11 +17,12 @@ pub mod runner;
 pub use cases::{Cases, Shape};
 pub use peer::{Peer, soak};
 
-use crate::interp::{Cache, Cpu, Features, Fetch, Trap};
-use crate::isa;
-use crate::memory::Memory;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+
+use littoral_la64::bare::Bare;
+use littoral_la64::interp::Trap;
+use littoral_la64::isa;
+use littoral_la64::state::{State, fcsr};
 
 /// Bytes of a record.
 pub const RECORD_LEN: usize = 1512;
@@ -83,7 +84,7 @@ impl Case {
 
     /// Whether FCSR rounds to nearest.
     pub fn rounds_to_nearest(&self) -> bool {
-        self.word64(FCSR_AT) & u64::from(crate::state::fcsr::RM) == 0
+        self.word64(FCSR_AT) & u64::from(fcsr::RM) == 0
     }
 
     /// Guest address of the record.
@@ -93,25 +94,11 @@ impl Case {
 }
 
 /// Executes a case by the interpreter.
-pub struct Ours {
-    memory: Memory,
-    cpu: Cpu,
-    cache: Cache,
-}
-
-struct Anywhere;
-
-impl Fetch for Anywhere {
-    fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
-        cpu.window.load(pc)
-    }
-}
+pub struct Ours(Bare);
 
 impl Default for Ours {
     fn default() -> Self {
-        let memory = Memory::new(runner::MEMORY_LEN);
-        let cpu = Cpu::new(memory.window(), Features::ALL);
-        Ours { memory, cpu, cache: Cache::default() }
+        Ours(Bare::new(runner::MEMORY_LEN))
     }
 }
 
@@ -122,16 +109,14 @@ const END_CODE: u32 = 0x77;
 impl Ours {
     /// The record after its instructions.
     pub fn execute(&mut self, case: &Case) -> Case {
-        let window = self.memory.window();
-        let store = |at: u64, bytes: &[u8]| window.write(at, bytes).expect("invariant: inside");
         let slot = case.word64(SLOT_AT);
-        store(case.address(), &case.0);
-        store(slot, &case.0[CODE_AT..CODE_AT + 4 * CODE_WORDS]);
-        store(slot + 4 * CODE_WORDS as u64, &END.to_le_bytes());
+        self.store(case.address(), &case.0);
+        self.store(slot, &case.0[CODE_AT..CODE_AT + 4 * CODE_WORDS]);
+        self.store(slot + 4 * CODE_WORDS as u64, &END.to_le_bytes());
         self.load(case);
         let mark = self.run(slot);
         let mut after = case.clone();
-        window.read(case.address(), &mut after.0).expect("invariant: inside");
+        self.0.read(case.address(), &mut after.0).expect("invariant: inside");
         self.save(&mut after);
         if mark != 0 {
             after.set64(MARK_AT, mark);
@@ -139,29 +124,32 @@ impl Ours {
         after
     }
 
+    fn store(&mut self, at: u64, bytes: &[u8]) {
+        self.0.write(at, bytes).expect("invariant: inside");
+    }
+
     /// Runs to the end of the slot, past every trap; the signal of the last one, 0 if none.
     fn run(&mut self, slot: u64) -> u64 {
-        static NEVER: AtomicBool = AtomicBool::new(false);
         let mut mark = 0;
-        self.cache.clear();
+        self.0.forget_code();
         loop {
-            match self.cache.run(&mut self.cpu, &Anywhere, &NEVER, 4 * CODE_WORDS as u64) {
+            match self.0.run(4 * CODE_WORDS as u64) {
                 Trap::Break(END_CODE) => return mark,
                 Trap::CodeChanged => {}
                 trap => {
-                    let pc = self.cpu.state.pc;
+                    let pc = self.0.state().pc;
                     let inside = (slot..slot + 4 * CODE_WORDS as u64).contains(&pc);
                     assert!(inside, "{trap:?} at {pc:#x}: a case must stay in its slot");
                     mark = signal_of(trap);
-                    self.cpu.state.pc += 4;
+                    self.0.state_mut().pc += 4;
                 }
             }
         }
     }
 
     fn load(&mut self, case: &Case) {
-        let state = &mut self.cpu.state;
-        *state = crate::state::State::default();
+        let state = self.0.state_mut();
+        *state = State::default();
         state.pc = case.word64(SLOT_AT);
         for n in 1..32 {
             state.x[n] = case.word64(X_AT + 8 * n);
@@ -174,7 +162,7 @@ impl Ours {
     }
 
     fn save(&self, case: &mut Case) {
-        let state = &self.cpu.state;
+        let state = self.0.state();
         for n in 1..32 {
             case.set64(X_AT + 8 * n, state.x[n]);
         }
@@ -190,11 +178,10 @@ impl Ours {
 
 /// Whether the interpreter executes `word`: traps of other kinds than "no such instruction" count.
 pub fn executes(word: u32) -> bool {
-    let memory = Memory::new(runner::MEMORY_LEN);
-    let mut cpu = Cpu::new(memory.window(), Features::ALL);
-    cpu.state.pc = RECORDS;
-    let stored = cpu.window.store(RECORDS, word);
-    stored.is_some() && !matches!(Cache::default().step(&mut cpu, &Anywhere), Trap::Illegal(_))
+    let mut core = Bare::new(runner::MEMORY_LEN);
+    core.state_mut().pc = RECORDS;
+    let stored = core.write(RECORDS, &word.to_le_bytes());
+    stored.is_some() && !matches!(core.step(), Trap::Illegal(_))
 }
 
 /// The number of the signal QEMU gives for a trap.
@@ -279,7 +266,7 @@ fn explained(before: &Case, ours: &Case, theirs: &Case) -> Case {
             }
         }
     }
-    let fcsr = theirs.word64(FCSR_AT) & u64::from(crate::state::fcsr::VIEWS[0]);
+    let fcsr = theirs.word64(FCSR_AT) & u64::from(fcsr::VIEWS[0]);
     theirs.set64(FCSR_AT, fcsr);
     theirs
 }

@@ -20,16 +20,12 @@ use littoral_base::rng::{self, Rng};
 use littoral_base::sync::{spin_loop, thread::yield_now};
 use littoral_device::memory::Domain;
 
-use crate::error::{Abort, Result};
-use crate::pool::Pool;
-use crate::record::Ref;
-use crate::thread::Thread;
-use crate::tx::Tx;
+use littoral_stm::{Abort, Pool, Ref, Result, Thread, Tx};
 
 /// Objects of a history.
 pub const OBJECTS: usize = 3;
 
-crate::record! {
+littoral_stm::record! {
     /// An object of a history: the value and its complement, so that a torn read shows.
     pub struct Object = "littoral.assure.object/1" {
         /// The value.

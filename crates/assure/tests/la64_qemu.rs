@@ -6,7 +6,7 @@
 
 #![cfg(unix)]
 
-use littoral_la64::differential::{BATCH, Case, Cases, Ours, Report, Shape, runner, soak};
+use littoral_assure::la64::{BATCH, Case, Cases, Ours, Report, Shape, runner, soak};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -60,5 +60,16 @@ fn a_difference_is_noticed() {
     for shape in [Shape::Single, Shape::Block] {
         let report = damaged(shape);
         assert_eq!((report.compared, report.unexplained()), (BATCH as u64, BATCH as u64));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_cases() {
+    for shape in [Shape::Single, Shape::Block] {
+        let of = |seed| {
+            let mut cases = Cases::new(seed, shape);
+            (0..BATCH).map(|_| cases.case().0).collect::<Vec<_>>()
+        };
+        assert!(of(5) == of(5) && of(5) != of(7), "{shape:?}");
     }
 }

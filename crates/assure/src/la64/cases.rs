@@ -8,7 +8,7 @@ use super::{
     BASE, BATCH, CODE_AT, CODE_WORDS, Case, FCC_AT, FCSR_AT, RECORD_LEN, RECORDS, RETURN_AT,
     SCRATCH_AT, SCRATCH_LEN, SLOT_AT, V_AT, X_AT, runner,
 };
-use crate::isa::{self, FieldKind, Group, ROWS, Row};
+use littoral_la64::isa::{self, FieldKind, Group, ROWS, Row};
 
 /// Stack pointer of the runner, left alone.
 const SP: u32 = 3;

@@ -25,23 +25,18 @@ use littoral_device::pmem::Sim;
 use littoral_device::pmem::sim::as_actor;
 use littoral_device::pmem::trace::{CrashImage, Enumerate, Failure, Tear, Trace};
 
-use crate::error::{Abort, Result};
-use crate::format::Options;
-use crate::pool::Pool;
-use crate::record::{Record, Ref};
-use crate::recover::Restart;
-use crate::thread::Thread;
-use crate::tx::Tx;
+use littoral_stm::record::Record;
+use littoral_stm::{Abort, Options, Pool, Ref, Restart, Result, Thread, Tx};
 
 const CELLS: usize = 4;
 /// Transactions of one workload.
 const ROUNDS: usize = 6;
 
-crate::record! {
+littoral_stm::record! {
     /// A cell: its value, the leaf's value's copy, the leaf.
     pub(super) struct Cell = "littoral.assure.cell/1" { value: u64, leaf: Ref<Leaf> }
 }
-crate::record! {
+littoral_stm::record! {
     /// A leaf, four words, so that its versions have lines of their own.
     pub(super) struct Leaf = "littoral.assure.leaf/1" { words: [u64; 4] }
 }

@@ -9,7 +9,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use littoral_la64::differential::{Cases, Ours, Shape};
+use littoral_assure::la64::{Cases, Ours, Shape};
 use littoral_la64::isa::{self, Group};
 use std::collections::BTreeMap;
 

@@ -6,10 +6,10 @@
 
 use std::sync::atomic::AtomicU64;
 
+use littoral_assure::stm::opacity::{OBJECTS, Object, Player, check};
 use littoral_base::rng;
 use littoral_base::sync::{Arc, thread};
 use littoral_device::pmem::Dram;
-use littoral_stm::assure::opacity::{OBJECTS, Object, Player, check};
 use littoral_stm::{Abort, Options, Pool, Ref};
 use shuttle::rand::{RngCore, thread_rng};
 

@@ -24,10 +24,10 @@ use littoral_device::zoned::{ZoneKind, ZonedDevice};
 use littoral_store::store::Durability;
 use littoral_store::{redo, superblock};
 
-use crate::index::Engine;
-use crate::kv::{Access, Kv, Options, device_error};
-use crate::salvage::salvage;
-use crate::{Error, Kind, Result};
+use littoral_index::index::Engine;
+use littoral_index::kv::{Access, Kv, Options, device_error};
+use littoral_index::salvage::salvage;
+use littoral_index::{Error, Kind, Result};
 
 const BLOCK: usize = 512;
 /// Where zone records begin in the file, and their size.

@@ -12,21 +12,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 
 use littoral_base::rng::{self, Rng};
-use littoral_device::memory::{Domain, LINE_BYTES};
+use littoral_device::memory::Domain;
 use littoral_device::pmem::Dram;
 
-use crate::error::{Abort, Result};
-use crate::format::{Options, object_bytes, slot_bytes};
-use crate::pool::{ObjectView, Pool, RootView};
-use crate::record::{Record, Ref};
-use crate::recover::Restart;
-use crate::root::Root;
-use crate::structures::{BTree, HashMap, Map, Queue};
+use littoral_stm::structures::{BTree, HashMap, Map, Queue};
+use littoral_stm::{Abort, ObjectView, Options, Pool, Ref, Restart, Result, RootView};
 
-crate::record! {
+littoral_stm::record! {
     struct Small = "littoral.assure.small/1" { value: u64 }
 }
-crate::record! {
+littoral_stm::record! {
     struct Large = "littoral.assure.large/1" { words: [u64; 9] }
 }
 
@@ -89,10 +84,10 @@ impl Sample {
             pool = Pool::open(pool.into_domain(), Restart::Lazy)?;
         }
         std::mem::forget(pool.thread()?);
-        let words = image(&pool.domain);
+        let words = image(pool.domain());
         // As the next restart finds it: stamps are compared as they are after that.
         let pool = Pool::open(from_image(&words), Restart::Scan)?;
-        let metadata = metadata(&pool);
+        let metadata = pool.metadata_words();
         Ok(Sample { small, held: held(&pool)?, metadata, words })
     }
 
@@ -143,25 +138,6 @@ fn populate(pool: &Pool<Dram>) -> Result<Ref<Small>> {
     th.atomically(|tx| tx.set_root("passing", passing))?;
     th.atomically(|tx| tx.free(passing))?;
     Ok(small)
-}
-
-/// Offsets of the words that are metadata.
-fn metadata(pool: &Pool<Dram>) -> Vec<usize> {
-    let layout = &pool.layout;
-    // Superblock, frontier lines and slab table lie in front.
-    let mut words: Vec<usize> = (0..layout.table + layout.slabs * LINE_BYTES).step_by(8).collect();
-    for (slab, entry) in pool.entries().into_iter().enumerate() {
-        let Some(entry) = entry else { continue };
-        let step = object_bytes(entry.words);
-        for object in 0..layout.slab_bytes() / step {
-            let base = layout.slab_offset(slab) + object * step;
-            let payload = if entry.tag == Root::TAG { Root::WORDS } else { 0 };
-            for slot in [base, base + slot_bytes(entry.words)] {
-                words.extend((0..=payload).map(|i| slot + 8 * i));
-            }
-        }
-    }
-    words
 }
 
 /// Changes `bits` bits of metadata, each in a copy of the same pool.

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+use littoral_assure::index::power_cuts::{careless_power_cuts, power_cuts};
 use littoral_index::index::Engine;
-use littoral_index::torture::{careless_power_cuts, power_cuts};
 
 /// Lives of each kind of medium: the ZB+-tree collects more seldom, so it needs more of them for as
 /// many cuts inside collections. `LITTORAL_CUTS` and `LITTORAL_SEED` ask for more.

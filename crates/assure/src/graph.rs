@@ -5,9 +5,9 @@
 
 use littoral_base::codec::{crc, seal};
 
-use super::BLOCK_BYTES;
-use super::header::{Header, SectionKind};
-use super::page::PageId;
+use littoral_graph::format::BLOCK_BYTES;
+use littoral_graph::format::header::{Header, SectionKind};
+use littoral_graph::format::page::PageId;
 
 /// Recomputes header seal, page seals and section CRCs as far as the header allows.
 pub fn reseal(image: &mut [u8]) {

@@ -1,0 +1,17 @@
+//! Floor 2.5 of littoral: code that tests the engines from outside. Tests, fuzz targets and `repro`
+//! share it, and each run is repeated by its seed.
+//!
+//! - [`index`]: power cuts, damaged and crafted images, a host without room.
+//! - [`stm`]: crash images, flipped bits, opacity of histories.
+//! - [`la64`]: random instructions against another implementation of LoongArch.
+//! - [`graph`]: graph files whose checksums are made good after damage.
+//!
+//! It uses the engines' public interfaces alone. No engine depends on it: an engine's test that
+//! needs a judge stands in this crate's `tests`.
+
+#![forbid(unsafe_code)]
+
+pub mod graph;
+pub mod index;
+pub mod la64;
+pub mod stm;

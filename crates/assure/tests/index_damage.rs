@@ -1,0 +1,77 @@
+//! Stores in files that are damaged.
+//!
+//! - One flipped bit anywhere is refused with its place or harmless, never a wrong answer.
+//! - Superblocks, redo parts, pages, headers and zone records that verify and were never written:
+//!   any answer but a panic. `littoral repro zbtree --only store.hostile` runs ten thousand of them
+//!   and a million with `--paper`; here `LITTORAL_HOSTILE_IMAGES=10000` asks for as many.
+
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
+use littoral_assure::index::damage::{Answer, Part, Sample};
+use littoral_base::rng::Rng as _;
+use littoral_index::index::Engine;
+
+/// Images for each tree; `LITTORAL_HOSTILE_IMAGES` asks for more.
+fn images() -> u64 {
+    let asked = std::env::var("LITTORAL_HOSTILE_IMAGES");
+    asked.map_or(400, |n| n.parse().unwrap())
+}
+
+#[test]
+fn crafted_images_never_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        for is_closed in [true, false] {
+            let path = dir.path().join(format!("{}-{is_closed}", engine.name()));
+            let sample = Sample::create(&path, engine, 160, is_closed, 11).unwrap();
+            for n in 0..images() / 2 {
+                assert!(sample.craft(n).unwrap(), "{engine:?}, closed {is_closed}: image {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_bit_in_every_64_bytes_is_refused_or_harmless_and_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        for is_closed in [true, false] {
+            let path = dir.path().join(format!("{}-{is_closed}", engine.name()));
+            let sample = Sample::create(&path, engine, 160, is_closed, 5).unwrap();
+            // A prime stride, so that every kind of field is met; the repro walks all of them.
+            let report = sample.flip_every(64, 7).unwrap();
+            let at = format!("{engine:?}, closed {is_closed}: {report:?}");
+            assert!(report.flips > 100 && report.right > 0 && report.refused > 0, "{at}");
+            assert_eq!((report.wrong, report.panics), (0, 0), "{at}");
+            assert_eq!(report.repaired, report.flips, "{at}");
+        }
+    }
+}
+
+/// The scripts of the fuzz targets reach every kind of unit and leave the store as it was.
+#[test]
+fn forged_units_never_panic_and_are_put_back() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        let at = dir.path().join(engine.name());
+        let sample = Sample::create(&at, engine, 120, false, 3).unwrap();
+        let mut rng = littoral_base::rng::seeded(8);
+        for part in [Part::File, Part::Superblock, Part::Redo, Part::Page] {
+            for _ in 0..40 {
+                let script: Vec<u8> = (0..32).map(|_| rng.random()).collect();
+                sample.forge(part, &script).unwrap();
+            }
+        }
+        assert_eq!(sample.answer().unwrap(), Answer::Right, "{engine:?}");
+    }
+}
+
+/// The judge itself: a store that answers with an old state must be called wrong.
+#[test]
+fn the_judge_calls_a_lost_record_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut sample = Sample::create(&dir.path().join("zb"), Engine::Zb, 40, true, 5).unwrap();
+    assert_eq!(sample.answer().unwrap(), Answer::Right);
+    sample.expect_one_more();
+    assert!(matches!(sample.answer().unwrap(), Answer::Wrong(_)));
+}
