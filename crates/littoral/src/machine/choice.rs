@@ -81,15 +81,13 @@ impl FromStr for Word {
         if let Some((_, word)) = Self::SHORT.iter().find(|(name, _)| *name == text) {
             return Ok(word.clone());
         }
-        Medium::parse(text).map(Word::Exact).map_err(|e| {
-            if e.context().starts_with("unknown medium") {
-                let short = Self::SHORT.iter().map(|(name, _)| *name);
-                let known = short.chain(Medium::SCHEMES);
-                let hint = suggestion(text.split(':').next().unwrap_or(text), known);
-                return Error::new(Kind::Profile, format!("unknown medium `{text}`{hint}"));
-            }
-            e
-        })
+        let scheme = text.split(':').next().unwrap_or(text);
+        if Medium::SCHEMES.iter().any(|known| known.trim_end_matches(':') == scheme) {
+            return Medium::parse(text).map(Word::Exact);
+        }
+        let short = Self::SHORT.iter().map(|(name, _)| *name);
+        let hint = suggestion(scheme, short.chain(Medium::SCHEMES));
+        Err(Error::new(Kind::Profile, format!("unknown medium `{text}`{hint}")))
     }
 }
 
