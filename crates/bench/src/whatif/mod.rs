@@ -107,24 +107,29 @@ pub fn study(
         state_bytes = state_bytes.max(bytes.max(graph.resident_bytes() + job.state_bytes(graph)));
         studies.push(study);
     }
-    settle(&mut studies);
-    if mutant!("whatif_verdict_of_sum") {
-        setup.judge_sum(&mut studies);
+    if options.parts.is_empty() {
+        settle(&mut studies, &devices);
     }
     Ok(setup.finish(name, studies, state_bytes))
 }
 
-/// Grades each job by the limits that all jobs of the study leave.
-fn settle(jobs: &mut [JobStudy]) {
-    let best =
-        |j: &JobStudy| j.cells.iter().map(|c| c.predicted_ratio).fold(f64::INFINITY, f64::min);
-    let limits = verdict::limits(&jobs.iter().map(best).collect::<Vec<f64>>());
-    for job in jobs {
-        let grade = Grade::within(best(job), limits);
-        if let Some(verdict) = &mut job.verdict {
-            verdict.grade = grade;
-            job.sentence = verdict.words();
-        }
+/// Gives each job its verdict over the grid, which depends on all jobs of the study.
+fn settle(jobs: &mut [JobStudy], devices: &[Device]) {
+    let dram_ns: f64 = jobs.iter().map(|j| j.dram.time_ns).sum();
+    let ratio = |job: &JobStudy, i: usize| match mutant!("whatif_verdict_of_sum") {
+        true => jobs.iter().map(|j| j.cells[i].predicted_ns).sum::<f64>() / dram_ns,
+        false => job.cells[i].predicted_ratio,
+    };
+    let point = |job: &JobStudy, (i, device): (usize, &Device)| Point {
+        latency_ns: device.latency_ns(),
+        reads_per_s: device.reads_per_s(),
+        ratio: ratio(job, i),
+    };
+    let points = |job| devices.iter().enumerate().map(|place| point(job, place)).collect();
+    let points: Vec<Vec<Point>> = jobs.iter().map(points).collect();
+    for (job, verdict) in jobs.iter_mut().zip(verdict::judge(&points)) {
+        job.sentence = verdict.words();
+        job.verdict = Some(verdict);
     }
 }
 
@@ -171,7 +176,7 @@ struct Setup<'s> {
 }
 
 impl Setup<'_> {
-    /// Measures a job and judges it; gives the bytes of its vertex state, too.
+    /// Measures a job; gives the bytes of its vertex state, too.
     fn study_job(
         &self,
         job: &Job,
@@ -208,20 +213,7 @@ impl Setup<'_> {
             .map(|(figures, &at)| measured.counts[at].predict(&figures))
             .collect();
         let state_bytes = measured.state_bytes;
-        Ok((self.judge(job, &measured, &near.of_device, &predictions), state_bytes))
-    }
-
-    /// The defect `whatif_verdict_of_sum`: one verdict over the sum of all jobs, for each of them.
-    fn judge_sum(&self, studies: &mut [JobStudy]) {
-        let dram_ns: f64 = studies.iter().map(|j| j.dram.time_ns).sum();
-        let point = |(i, device): (usize, &Device)| Point {
-            latency_ns: device.latency_ns(),
-            reads_per_s: device.reads_per_s(),
-            ratio: studies.iter().map(|j| j.cells[i].predicted_ns).sum::<f64>() / dram_ns,
-            spread: 0.0,
-        };
-        let points: Vec<Point> = self.devices.iter().enumerate().map(point).collect();
-        studies.iter_mut().for_each(|j| j.verdict = Some(verdict::judge(&points)));
+        Ok((self.job_study(job, &measured, &near.of_device, &predictions), state_bytes))
     }
 
     /// The hottest frames of the edges that the DRAM granted holds beside the job's vertex state.
@@ -231,7 +223,8 @@ impl Setup<'_> {
         Some(Arc::new(hottest_frames(self.graph, granted.saturating_sub(state))))
     }
 
-    fn judge(
+    /// What was found of a job, its devices ranked; [`settle`] judges a grid.
+    fn job_study(
         &self,
         job: &Job,
         measured: &Measured,
@@ -245,20 +238,8 @@ impl Setup<'_> {
         let cells: Vec<Cell> = (0..self.devices.len())
             .map(|i| cell(measured, i, &predictions[i], (per, spread), self.devices[i].power_w()))
             .collect();
-        let point = |(device, cell): (&Device, &Cell)| Point {
-            latency_ns: device.latency_ns(),
-            reads_per_s: device.reads_per_s(),
-            ratio: cell.predicted_ratio,
-            spread,
-        };
-        let points: Vec<Point> = self.devices.iter().zip(&cells).map(point).collect();
-        let verdict = self.options.parts.is_empty().then(|| verdict::judge(&points));
         let counts = near_of.first().map(|&at| &measured.counts[at]);
         let count = |f: fn(&Counts) -> u64| counts.map_or(0, |c| (f(c) as f64 / per) as u64);
-        let sentence = match &verdict {
-            Some(verdict) => verdict.words(),
-            None => answer::ranking(self.devices, &cells),
-        };
         JobStudy {
             kind: kind.to_owned(),
             name,
@@ -268,9 +249,9 @@ impl Setup<'_> {
             read_bytes: count(Counts::read_bytes),
             depth_count: count(Counts::depth_count),
             processor_ns: predictions.first().map_or(0.0, |p| p.bounds.processor_ns / per),
+            sentence: answer::ranking(self.devices, &cells),
             cells,
-            verdict,
-            sentence,
+            verdict: None,
         }
     }
 

@@ -39,8 +39,6 @@ pub struct Point {
     pub reads_per_s: f64,
     /// Time over the time in DRAM.
     pub ratio: f64,
-    /// Half of the interquartile range of that ratio, as a share of it.
-    pub spread: f64,
 }
 
 /// One device against the limit.
@@ -154,12 +152,11 @@ fn between(ratio: f64, figures: &[f64]) -> String {
     }
 }
 
-/// The least ratio of `p` and of all devices that are no better, with its spread.
+/// `p` with the least ratio of itself and of all devices that are no better.
 fn at_most(p: &Point, points: &[Point]) -> Point {
     let no_better =
         points.iter().filter(|q| q.latency_ns >= p.latency_ns && q.reads_per_s <= p.reads_per_s);
-    let least = no_better.min_by(|a, b| a.ratio.total_cmp(&b.ratio)).unwrap_or(p);
-    Point { ratio: least.ratio, spread: least.spread, ..*p }
+    Point { ratio: no_better.map(|q| q.ratio).fold(p.ratio, f64::min), ..*p }
 }
 
 /// The slowest of `points`: the greatest latency, then the least rate.
@@ -196,16 +193,24 @@ pub fn limits(bests: &[f64]) -> [f64; 2] {
     [(1.0, AS_GOOD), (AS_GOOD, CLOSE_MAX)].map(|window| widest_gap(bests.iter().copied(), window))
 }
 
-/// Judges a grid of devices for one job by itself; a study sets the grade by its [`limits`].
-pub fn judge(points: &[Point]) -> Verdict {
+/// The least ratio of a grid.
+fn best(points: &[Point]) -> f64 {
+    points.iter().map(|p| p.ratio).fold(f64::INFINITY, f64::min)
+}
+
+/// Judges the jobs of a study, each by its own grid of devices and by the [`limits`] of them all.
+pub fn judge(jobs: &[Vec<Point>]) -> Vec<Verdict> {
+    let limits = limits(&jobs.iter().map(|points| best(points)).collect::<Vec<f64>>());
+    jobs.iter().map(|points| judge_job(points, limits)).collect()
+}
+
+fn judge_job(points: &[Point], limits: [f64; 2]) -> Verdict {
     let points: Vec<Point> = points.iter().map(|p| at_most(p, points)).collect();
-    let ratios = || points.iter().map(|p| p.ratio);
-    let (best, worst) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
-    let spread = points.iter().map(|p| p.spread).fold(0.0, f64::max);
+    let (best, worst) = (best(&points), points.iter().map(|p| p.ratio).fold(0.0, f64::max));
     let limit = enough_to(&points, best);
     let enough = || points.iter().filter(|p| p.ratio <= limit);
     Verdict {
-        grade: Grade::of(best, spread),
+        grade: Grade::within(best, limits),
         best: rounded(best),
         worst: magnitude(worst),
         enough_from: slowest(enough()),
@@ -242,13 +247,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn points(rows: &[(f64, f64, f64)]) -> Vec<Point> {
-        let make = |&(latency_ns, reads_per_s, ratio)| Point {
-            latency_ns,
-            reads_per_s,
-            ratio,
-            spread: 0.0,
-        };
+        let make = |&(latency_ns, reads_per_s, ratio)| Point { latency_ns, reads_per_s, ratio };
         rows.iter().map(make).collect()
+    }
+
+    /// The verdict of a study of one job.
+    fn alone(points: Vec<Point>) -> Verdict {
+        judge(&[points]).remove(0)
     }
 
     #[test]
@@ -260,13 +265,13 @@ mod tests {
             (6e3, 2e7, 1.20),
             (2e4, 1e8, 2.40),
         ];
-        let words = judge(&points(&grid)).words();
+        let words = alone(points(&grid)).words();
         assert_eq!(
             words,
             "as good as DRAM; from 6 us and 20 M/s reads on it takes less than twice the best's \
              time; 2 to 10 times on the worst of the grid"
         );
-        let alike = judge(&points(&[(1e3, 5e6, 1.3), (6e3, 5e6, 1.32)]));
+        let alike = alone(points(&[(1e3, 5e6, 1.3), (6e3, 5e6, 1.32)]));
         assert_eq!(
             alike.words(),
             "1.1 to 2 times as long as in DRAM at best; no device of the grid takes twice the \
@@ -276,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_latency_bound_job_is_not_hidden_and_its_factor_is_round() {
-        let found = judge(&points(&[(1e3, 1e8, 2.7), (2e4, 1e8, 40.0)]));
+        let found = alone(points(&[(1e3, 1e8, 2.7), (2e4, 1e8, 40.0)]));
         assert_eq!((found.grade, found.all_alike), (Grade::Slower, false));
         assert!(found.words().starts_with("2 to 5 times as long as in DRAM at best; from 1 us"));
         assert!(found.words().ends_with("10 to 100 times on the worst of the grid"));
@@ -295,7 +300,7 @@ mod tests {
             [Grade::AsGood, Grade::TooClose, Grade::TooClose, Grade::Slower]
         );
         assert_eq!(Grade::of(1.0, 0.2), Grade::TooClose, "a wide spread decides nothing");
-        let found = judge(&points(&[(1e3, 1e8, 1.11), (4e3, 1e8, 1.5)]));
+        let found = alone(points(&[(1e3, 1e8, 1.11), (4e3, 1e8, 1.5)]));
         assert!(found.words().starts_with("close to DRAM, less than 1.45 times as long at best;"));
     }
 
@@ -319,7 +324,7 @@ mod tests {
     #[test]
     fn noise_of_a_plateau_does_not_move_the_device_that_is_enough() {
         let grid = |noise: f64| {
-            judge(&points(&[
+            alone(points(&[
                 (1e3, 1e8, 1.04),
                 (5e3, 1e8, 1.15 + noise),
                 (1e4, 1e8, 1.39 - noise),
@@ -333,12 +338,12 @@ mod tests {
     }
 
     fn grid() -> impl Strategy<Value = Vec<Point>> {
-        let ratios = proptest::collection::vec((0.7f64..3.0, 0.0f64..0.2), 12);
+        let ratios = proptest::collection::vec(0.7f64..3.0, 12);
         ratios.prop_map(|ratios| {
             let place = |i: usize| (1e3 * 2f64.powi(i as i32 % 4), 1e7 * 3f64.powi(i as i32 / 4));
-            let make = |(i, (ratio, spread)): (usize, (f64, f64))| {
+            let make = |(i, ratio): (usize, f64)| {
                 let (latency_ns, reads_per_s) = place(i);
-                Point { latency_ns, reads_per_s, ratio, spread }
+                Point { latency_ns, reads_per_s, ratio }
             };
             ratios.into_iter().enumerate().map(make).collect()
         })

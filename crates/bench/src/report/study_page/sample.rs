@@ -42,10 +42,9 @@ fn job(devices: &[DeviceRow], kind: &str, ratios: [f64; 4]) -> JobStudy {
         latency_ns: d.latency_ns,
         reads_per_s: d.reads_per_s,
         ratio,
-        spread: 0.0,
     };
     let points: Vec<Point> = devices.iter().zip(ratios).map(point).collect();
-    let verdict = judge(&points);
+    let verdict = judge(&[points]).remove(0);
     JobStudy {
         kind: kind.into(),
         name: kind.into(),
