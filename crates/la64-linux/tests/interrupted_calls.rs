@@ -11,6 +11,8 @@ const SETITIMER: i64 = 103;
 const SIGACTION: i64 = 134;
 const SIGPROCMASK: i64 = 135;
 const GETPID: i64 = 172;
+const MUNMAP: i64 = 215;
+const MMAP: i64 = 222;
 const CLONE3: i64 = 435;
 const TGKILL: i64 = 131;
 const GETTID: i64 = 178;
@@ -59,8 +61,8 @@ fn strace_shows_as_many_arguments_as_the_call_has() {
     }
 }
 
-/// A thread rewrites code without end; the calls of the other one, which no signal interrupts,
-/// neither fail nor are counted twice.
+/// A thread maps and unmaps code without end, for which all threads are stopped; the calls of the
+/// other one, which no signal interrupts, neither fail nor are counted twice.
 #[test]
 fn new_code_of_another_thread_makes_no_call_fail() {
     const CALLS: i64 = 200_000;
@@ -72,7 +74,10 @@ fn new_code_of_another_thread_makes_no_call_fail() {
     asm.label("more").address(A0, "word").op("ori", &[A1, 0, 1]).op("ori", &[A2, 0, 1]);
     asm.call(FUTEX).expect_equal(A0, 0, 10);
     asm.op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more").exit(0);
-    asm.label("child").op("ibar", &[0]).to("b", &[], "child");
+    // A page that may be executed and never was writable.
+    asm.label("child").op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 5]);
+    asm.op("ori", &[A3, 0, 0x22]).op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP);
+    asm.constant(A1, 4096).call(MUNMAP).to("b", &[], "child");
     asm.data("birth", &[THREAD_FLAGS, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0]);
     asm.data("stack", &[0; 512]).data("word", &[0]);
     ok(&asm);

@@ -19,7 +19,7 @@ use crate::elf::relocate::{Relative, relatives};
 use crate::elf::symbols::symbols;
 use crate::elf::{self, Elf, Segment};
 use crate::error::{Error, Kind, Result};
-use crate::interp::{Cache, Cpu, Features, Fetch, Trap};
+use crate::interp::{Cache, Cpu, Features, Fetch, Text, Trap};
 use crate::memory::Memory;
 use crate::state::State;
 use std::collections::BTreeMap;
@@ -59,18 +59,26 @@ pub struct Outcome {
 
 /// Address ranges that may be executed.
 #[derive(Debug)]
-struct Executable(Vec<(u64, u64)>);
+struct Executable(Vec<Range>);
+
+/// A range of addresses, and whether the program may write there.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: u64,
+    end: u64,
+    written: bool,
+}
 
 impl Executable {
     fn overlaps(&self, start: u64, len: u64) -> bool {
-        self.0.iter().any(|&(first, end)| start < end && first < start.saturating_add(len))
+        self.0.iter().any(|r| start < r.end && r.start < start.saturating_add(len))
     }
 }
 
 impl Fetch for Executable {
-    fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
-        let inside = self.0.iter().any(|&(start, end)| start <= pc && pc < end);
-        cpu.window.load(pc).filter(|_| inside)
+    fn text(&self, pc: u64) -> Option<Text> {
+        let range = self.0.iter().find(|r| r.start <= pc && pc < r.end)?;
+        Some(Text { end: range.end, written: range.written })
     }
 }
 
@@ -203,7 +211,7 @@ impl Core {
         }
         let pages = self.memory.restore();
         if pages.into_iter().any(|page| self.code.overlaps(page, PAGE)) {
-            self.cache.clear();
+            self.cpu.epoch.advance();
         }
     }
 
@@ -277,7 +285,11 @@ fn place(program: &Elf, bias: u64, file: &[u8], cpu: &Cpu, len: u64) -> Result<E
             return Err(Error::new(Kind::Memory, what));
         }
         if s.prot & 4 != 0 {
-            code.push((start, end));
+            let (first, last) = (start & !(PAGE - 1), end.next_multiple_of(PAGE));
+            let mut pages = (first..last).step_by(PAGE as usize);
+            let written =
+                pages.any(|page| writable(&program.segments, bias, page, page + PAGE - 1));
+            code.push(Range { start, end, written });
         }
     }
     Ok(Executable(code))

@@ -132,6 +132,45 @@ fn code_that_rewrites_itself_is_seen_after_ibar() {
     assert_eq!((outcome.end, outcome.instructions), (End::Done(42), 6));
 }
 
+/// A function is rewritten and called by a direct call, again and again: the link of the call leads
+/// from each version to the next, also when stale versions are dropped.
+#[test]
+fn each_new_version_of_a_function_is_seen_through_its_links() {
+    const ROUNDS: u64 = 5000;
+    const S0: i64 = 23;
+    const S1: i64 = 24;
+    const T1: i64 = 13;
+    const RA: i64 = 1;
+    let code = [
+        word("or", &[S0, RA, 0]),
+        word("or", &[S1, 0, 0]),
+        word("pcaddi", &[T0, 8]),
+        // The function adds one more in each version: `addi.d s1, s1, n`, n from the argument.
+        word("st.w", &[A0, T0, 0]),
+        word("ibar", &[0]),
+        word("bl", &[20]),
+        word("addu16i.d", &[A0, A0, 0]),
+        word("addi.d", &[A1, A1, -1]),
+        word("bnez", &[A1, 20]),
+        word("jirl", &[0, S0, 0]),
+        word("addi.d", &[S1, S1, 0]),
+        ret(),
+        word("ori", &[T1, 0, 1]),
+        // The next version: the immediate goes from 0 to 7 and round.
+        word("bstrpick.d", &[T0, A1, 2, 0]),
+        word("bstrins.d", &[A0, T0, 12, 10]),
+        word("pcaddi", &[T0, -5]),
+        word("b", &[-52]),
+    ];
+    let mut core = core(&code);
+    let first = u64::from(word("addi.d", &[S1, S1, 1]));
+    let outcome = core.run(core.entry(), &[first, ROUNDS], 1_000_000);
+    assert!(matches!(outcome.end, End::Done(_)), "{outcome:?}");
+    // The first version adds 1, each other one the low three bits of the rounds left.
+    let sum: u64 = 1 + (1..ROUNDS).map(|left| left % 8).sum::<u64>();
+    assert_eq!(core.state().x[S1 as usize], sum);
+}
+
 #[test]
 fn programs_that_do_not_fit_are_refused() {
     let file = elf::executable(AT, &[ret()]);

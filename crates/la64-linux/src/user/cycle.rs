@@ -2,39 +2,30 @@
 //!
 //! Invariants
 //! - A signal that is pending when a system call is reached comes first; the call runs after it.
-//! - Decoded blocks are dropped before the interpreter is entered again when code has changed.
+//! - Decoded blocks are dropped before the interpreter is entered again when code has changed that
+//!   is never compared with memory (see `thread`).
 
-use super::process::{Process, lock};
+use super::process::lock;
 use super::raw;
-use super::space::PROT_EXEC;
 use super::thread::Thread;
 use super::{signal, syscall};
-use littoral_la64::interp::{Cpu, Fetch, Trap};
+use littoral_la64::interp::Trap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-struct FromSpace<'a>(&'a Process);
-
-impl Fetch for FromSpace<'_> {
-    fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
-        let executable = lock(&self.0.space).area(pc).is_some_and(|(_, a)| a.prot & PROT_EXEC != 0);
-        cpu.window.load(pc).filter(|_| executable)
-    }
-}
 
 /// Starts noting signals and runs to the thread's end.
 pub(super) fn run(thread: &mut Thread) {
     raw::adopt(&thread.pending);
     raw::set_mask(thread.mask);
     while !thread.ended {
-        let process = thread.process.clone();
         thread.refresh();
-        if process.options.trace {
+        let is_traced = thread.process.options.trace;
+        if is_traced {
             thread.trace();
         }
-        let budget = if process.options.trace { 1 } else { u64::MAX };
+        let budget = if is_traced { 1 } else { u64::MAX };
         let attention = &thread.pending.attention;
-        let trap = thread.cache.run(&mut thread.cpu, &FromSpace(&process), attention, budget);
+        let trap = thread.cache.run(&mut thread.cpu, &thread.code, attention, budget);
         handle(thread, trap);
         thread.give_way();
     }
@@ -58,7 +49,7 @@ fn handle(thread: &mut Thread, trap: Trap) {
         }
         Trap::Attention => signals(thread),
         Trap::CodeChanged => {
-            lock(&thread.process.space).code_generation += 1;
+            thread.process.changes.fixed_changed();
             thread.process.code_changed();
         }
         Trap::OutOfBudget => {}

@@ -11,7 +11,9 @@
 //! This is the one place of the crate that uses the operating system directly; it needs an x86-64
 //! Linux host.
 
+mod code;
 mod cycle;
+mod executable;
 mod path;
 mod process;
 mod raw;

@@ -1,5 +1,6 @@
 //! What all threads of a guest process share, and loading a program into it.
 
+use super::code::Changes;
 use super::path::Paths;
 use super::raw::{self, Pending};
 use super::space::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PAGE, Request, Space, page_up};
@@ -34,7 +35,8 @@ pub(super) struct Action {
 /// A guest process.
 pub(super) struct Process {
     pub(super) window: Window,
-    pub(super) space: Mutex<Space>,
+    pub(super) space: Arc<Mutex<Space>>,
+    pub(super) changes: Arc<Changes>,
     pub(super) actions: Mutex<[Action; 64]>,
     pub(super) options: Options,
     /// The command that runs a program, without options, for the guest's own execve.
@@ -61,7 +63,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Process {
-    /// Tells all threads that code changed.
+    /// Tells all threads that fixed code changed.
     pub(super) fn code_changed(&self) {
         for thread in lock(&self.threads).iter() {
             thread.attention.store(true, Ordering::Release);
@@ -125,7 +127,8 @@ pub(super) fn load(
     let pc = interpreter.map_or(entry, |i| i.elf.entry + i.bias);
     let process = Process {
         window,
-        space: Mutex::new(space),
+        changes: space.changes.clone(),
+        space: Arc::new(Mutex::new(space)),
         actions: Mutex::new([Action::default(); 64]),
         options,
         command,

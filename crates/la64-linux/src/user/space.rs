@@ -6,9 +6,11 @@
 //! - Guest execute permission is a property of areas only; no host page is ever executable.
 //! - The first 64 KiB and the last `GUARD` bytes are never mapped.
 
+use super::code::{Changes, Range};
 use super::raw::{self, Arg, GUARD};
 use littoral_la64::memory::Window;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Page size the guest sees, also the host's.
 pub(super) const PAGE: u64 = 4096;
@@ -27,6 +29,8 @@ pub(super) struct Area {
     pub(super) end: u64,
     pub(super) prot: u32,
     pub(super) shared: bool,
+    /// Is or ever was writable, also by another mapping: code there is compared with memory.
+    pub(super) written: bool,
     /// File offset of the start.
     pub(super) offset: u64,
     /// Path or bracketed name, empty for anonymous memory.
@@ -40,8 +44,7 @@ pub(super) struct Space {
     areas: BTreeMap<u64, Area>,
     /// Start and current end of the heap.
     pub(super) brk: (u64, u64),
-    /// Changes whenever code may have changed.
-    pub(super) code_generation: u64,
+    pub(super) changes: Arc<Changes>,
 }
 
 /// What to map.
@@ -70,7 +73,7 @@ fn err(code: i32) -> i64 {
 
 impl Space {
     pub(super) fn new(window: Window) -> Space {
-        Space { window, areas: BTreeMap::new(), brk: (0, 0), code_generation: 0 }
+        Space { window, areas: BTreeMap::new(), brk: (0, 0), changes: Arc::default() }
     }
 
     fn limit(&self) -> u64 {
@@ -107,8 +110,8 @@ impl Space {
         (end >= LOW + len).then(|| end - len)
     }
 
-    /// Splits areas so that `start` and `end` are boundaries, then removes what lies between.
-    fn carve(&mut self, start: u64, end: u64) {
+    /// Splits areas so that `start` and `end` are boundaries.
+    fn split(&mut self, start: u64, end: u64) {
         for at in [start, end] {
             let Some((from, area)) = self.area(at).map(|(s, a)| (s, a.clone())) else { continue };
             if from < at {
@@ -117,13 +120,33 @@ impl Space {
                 self.areas.insert(at, upper);
             }
         }
+    }
+
+    /// Removes what lies between `start` and `end`.
+    fn carve(&mut self, start: u64, end: u64) {
+        self.split(start, end);
         let inside: Vec<u64> = self.areas.range(start..end).map(|(&s, _)| s).collect();
         for at in inside {
             let gone = self.areas.remove(&at).expect("invariant: just listed");
-            if gone.prot & PROT_EXEC != 0 {
-                self.code_generation += 1;
-            }
+            self.code_gone(&gone);
         }
+    }
+
+    /// Drops the code of an area that is no longer executable.
+    fn code_gone(&self, area: &Area) {
+        match (area.prot & PROT_EXEC != 0, area.written) {
+            (false, _) => {}
+            (true, true) => self.changes.written_changed(),
+            (true, false) => self.changes.fixed_changed(),
+        }
+    }
+
+    /// The executable areas in order.
+    pub(super) fn executable(&self) -> impl Iterator<Item = Range> {
+        let executable = |(_, area): &(u64, &Area)| area.prot & PROT_EXEC != 0;
+        let range =
+            |(start, area): (u64, &Area)| Range { start, end: area.end, written: area.written };
+        self.areas().filter(executable).map(range)
     }
 
     fn host_mmap(&self, at: u64, len: u64, prot: u64, flags: u32, fd: i64, offset: u64) -> i64 {
@@ -157,18 +180,24 @@ impl Space {
             return got;
         }
         self.carve(at, at + len);
-        if r.prot & PROT_EXEC != 0 {
-            self.code_generation += 1;
-        }
+        let shared = r.flags & 3 != MAP_PRIVATE;
         let area = Area {
             end: at + len,
             prot: r.prot,
-            shared: r.flags & 3 != MAP_PRIVATE,
+            shared,
+            written: shared || r.prot & PROT_WRITE != 0,
             offset: r.offset,
             name: r.name.into(),
         };
-        self.areas.insert(at, area);
+        self.insert(at, area);
         at as i64
+    }
+
+    fn insert(&mut self, at: u64, area: Area) {
+        if area.prot & PROT_EXEC != 0 {
+            self.changes.map_changed();
+        }
+        self.areas.insert(at, area);
     }
 
     fn place(&self, r: &Request<'_>, len: u64) -> Result<u64, i32> {
@@ -233,21 +262,23 @@ impl Space {
     }
 
     fn set_prot(&mut self, at: u64, end: u64, prot: u32) {
-        let mut pieces = Vec::new();
-        let mut from = at;
-        while from < end {
-            let (start, area) = self.area(from).expect("invariant: checked to be covered");
-            let to = area.end.min(end);
-            pieces.push((
-                from,
-                Area { end: to, prot, offset: area.offset + (from - start), ..area.clone() },
-            ));
-            from = to;
+        self.split(at, end);
+        let mut changed = Vec::new();
+        for (_, area) in self.areas.range_mut(at..end) {
+            let before = Area { prot: area.prot, name: String::new(), ..area.clone() };
+            area.prot = prot;
+            area.written |= prot & PROT_WRITE != 0;
+            changed.push((before, area.written));
         }
-        self.carve(at, end);
-        self.areas.extend(pieces);
-        if prot & PROT_EXEC != 0 {
-            self.code_generation += 1;
+        for (before, written) in changed {
+            let was = before.prot & PROT_EXEC != 0;
+            let is = prot & PROT_EXEC != 0;
+            // Fixed code that may change from now on has not been compared so far.
+            if was && (!is || written != before.written) {
+                self.code_gone(&before);
+            } else if is != was {
+                self.changes.map_changed();
+            }
         }
     }
 
@@ -314,7 +345,7 @@ impl Space {
         }
         self.carve(old, old + old_len);
         self.carve(to, to + new_len);
-        self.areas.insert(to, Area { end: to + new_len, ..area });
+        self.insert(to, Area { end: to + new_len, ..area });
         to as i64
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: this module imports neither system calls nor signals; both work on threads. What a
 //! thread runs is its `body`, which the creator of the thread gives.
 
+use super::executable::Executable;
 use super::process::{Process, Start, lock};
 use super::raw::{self, Pending};
 use super::robust;
@@ -15,6 +16,7 @@ use std::sync::atomic::Ordering;
 pub(super) struct Thread {
     pub(super) cpu: Cpu,
     pub(super) cache: Cache,
+    pub(super) code: Executable,
     pub(super) process: Arc<Process>,
     pub(super) pending: Arc<Pending>,
     /// Guest signal mask.
@@ -23,7 +25,8 @@ pub(super) struct Thread {
     pub(super) alternate: [u64; 3],
     /// Written with 0 and woken when the thread ends.
     pub(super) clear_tid: u64,
-    generation: u64,
+    /// Changes of fixed code that the cache knows of.
+    fixed_changes: u64,
     pub(super) ended: bool,
     /// What the thread runs from its first instruction to its end.
     pub(super) body: Body,
@@ -47,18 +50,22 @@ impl Thread {
     }
 
     /// A thread that starts with a copy of another's registers.
-    pub(super) fn with_cpu(process: Arc<Process>, cpu: Cpu, mask: u64, body: Body) -> Thread {
+    pub(super) fn with_cpu(process: Arc<Process>, mut cpu: Cpu, mask: u64, body: Body) -> Thread {
+        cpu.epoch = process.changes.epoch.clone();
+        let code = Executable::new(process.changes.clone(), process.space.clone());
+        let fixed_changes = process.changes.fixed();
         let pending = Arc::new(Pending::new());
         lock(&process.threads).push(pending.clone());
         Thread {
             cpu,
             cache: Cache::default(),
+            code,
             process,
             pending,
             mask,
             alternate: [0, 0, 2],
             clear_tid: 0,
-            generation: 0,
+            fixed_changes,
             ended: false,
             body,
         }
@@ -79,11 +86,11 @@ impl Thread {
         }
     }
 
-    /// Forgets decoded blocks if code changed.
+    /// Forgets decoded blocks if code changed that is never compared.
     pub(super) fn refresh(&mut self) {
-        let now = lock(&self.process.space).code_generation;
-        if now != self.generation {
-            self.generation = now;
+        let now = self.process.changes.fixed();
+        if now != self.fixed_changes {
+            self.fixed_changes = now;
             self.cache.clear();
         }
     }

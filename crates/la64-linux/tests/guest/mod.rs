@@ -30,6 +30,7 @@ pub(crate) const T0: i64 = 12;
 pub(crate) const T1: i64 = 13;
 pub(crate) const T2: i64 = 14;
 pub(crate) const T3: i64 = 15;
+pub(crate) const FP: i64 = 22;
 pub(crate) const S0: i64 = 23;
 pub(crate) const S1: i64 = 24;
 pub(crate) const S2: i64 = 25;

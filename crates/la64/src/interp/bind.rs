@@ -48,11 +48,13 @@ fn lane<const LANES: i64>(word: u32, _: u64, imm: i64) -> i64 {
 }
 
 /// What the first immediate becomes when an instruction is decoded: absolute targets of direct
-/// branches and pc-relative forms, shifted constants, lane numbers.
+/// branches (`ibar` leads to the next instruction) and pc-relative forms, shifted constants, lane
+/// numbers.
 pub(super) fn adjust(mnemonic: &str) -> Adjust {
     match mnemonic {
         "beq" | "bne" | "blt" | "bge" | "bltu" | "bgeu" | "beqz" | "bnez" | "b" | "bl"
         | "bceqz" | "bcnez" => |_, pc, imm| relative(pc, imm),
+        "ibar" => |_, pc, _| relative(pc, 4),
         "pcaddi" => |_, pc, imm| relative(pc, imm << 2),
         "pcaddu12i" => |_, pc, imm| relative(pc, imm << 12),
         "pcaddu18i" => |_, pc, imm| relative(pc, imm << 18),

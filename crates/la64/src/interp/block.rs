@@ -5,8 +5,13 @@
 //!
 //! Invariants
 //! - A block never crosses a page, so one check of execute permission covers it.
-//! - Blocks are dropped only all together by [`Cache::clear`], while none runs, so a stale link
-//!   cannot exist.
+//! - Blocks are dropped only all together by [`Cache::clear`], while none runs, so a link never
+//!   leads nowhere.
+//! - A block in memory that was ever writable begins with a check: control passes it only in the
+//!   epoch (see `epoch`) in which the block's words were last compared with memory. The loop
+//!   compares them otherwise, and enters the block behind its check, so that it goes on even while
+//!   other threads advance the epoch without end. A block found stale leads to its successor.
+//!   Checked by `set_epoch`.
 //! - The count is exact: a block adds the place of the instruction by which it is left, or of the
 //!   one before that which trapped.
 //! - `State::pc` and `State::instructions` are up to date whenever [`Cache::run`] returns, not
@@ -18,22 +23,19 @@ use super::bind::Adjust;
 use super::branch::Flow;
 use super::pairs::{Key, Special};
 use super::raw::{Blocks, Code, Link, Place};
-use super::{Cpu, Exit, Handler, Inst, Slot, Trap, bind, branch, operation, pairs};
+use super::{Cpu, Exit, Fetch, Handler, Inst, Slot, Trap, bind, branch, operation, pairs};
 use crate::isa::{self, Group, Row, RowId};
+use littoral_base::mutant;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest block in instructions.
 const BLOCK_MAX: u64 = 64;
 const PAGE_WORDS: u64 = 1024;
+/// Stale blocks that are kept besides as many as there are current ones.
+const STALE_MAX: usize = 1024;
 /// Instructions after which the dispatch loop is entered again: also how deep handlers may nest
 /// where the compiler does not turn their calls into jumps.
 const SLICE: u64 = 1024;
-
-/// Where instruction words come from, with execute permission checked.
-pub trait Fetch {
-    /// The word at an aligned address, `None` if it cannot be executed.
-    fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32>;
-}
 
 /// Which extensions a thread has decoded instructions of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,18 +142,52 @@ impl Cache {
 
     fn lookup(&mut self, cpu: &Cpu, fetch: &impl Fetch) -> Result<u32, Trap> {
         let pc = cpu.state.pc;
-        let at = match self.by_pc.get(&pc) {
-            Some(&at) => at,
-            None => self.insert(cpu, fetch, pc)?,
+        let at = match self.by_pc.get(&pc).copied() {
+            Some(at) if self.is_current(cpu, fetch, at) => at,
+            old => self.insert(cpu, fetch, pc, old)?,
         };
         self.blocks.remember(pc, at);
         Ok(at)
     }
 
-    fn insert(&mut self, cpu: &Cpu, fetch: &impl Fetch, pc: u64) -> Result<u32, Trap> {
+    /// Whether a block has the instructions that memory has; compares them once an epoch.
+    fn is_current(&mut self, cpu: &Cpu, fetch: &impl Fetch, at: u32) -> bool {
+        let now = cpu.epoch.now();
+        let block = self.blocks.get(at);
+        if block.epoch().is_none_or(|epoch| epoch == now) || mutant!("la64_stale_blocks_stay") {
+            return true;
+        }
+        let Some(text) = fetch.text(block.pc()) else { return false };
+        let same = |(n, &word): (usize, &u32)| {
+            let pc = block.pc() + 4 * n as u64;
+            pc < text.end && cpu.window.load::<u32>(pc) == Some(word)
+        };
+        let is_current = block.words().iter().enumerate().all(same);
+        if is_current {
+            block.set_epoch(now);
+        }
+        is_current
+    }
+
+    /// Decodes the block at `pc`, in the place of the stale block `old`.
+    fn insert(
+        &mut self,
+        cpu: &Cpu,
+        fetch: &impl Fetch,
+        pc: u64,
+        old: Option<u32>,
+    ) -> Result<u32, Trap> {
         let code = self.decode(cpu, fetch, pc, BLOCK_MAX)?;
+        // Stale blocks are kept because links lead to them; not for ever.
+        let full = self.blocks.count() > STALE_MAX + 2 * self.by_pc.len();
+        if full {
+            self.clear();
+        }
         let at = self.blocks.push(code);
         self.by_pc.insert(pc, at);
+        if let Some(old) = old.filter(|_| !full) {
+            self.blocks.forward(old, at);
+        }
         Ok(at)
     }
 
@@ -186,15 +222,23 @@ impl Cache {
         if !pc.is_multiple_of(4) {
             return Err(Trap::Fetch(pc));
         }
+        let text = fetch.text(pc).ok_or(Trap::Fetch(pc))?;
+        // Before the words are read: see `epoch`.
+        let epoch = text.written.then(|| cpu.epoch.now());
         let room = PAGE_WORDS - (pc >> 2) % PAGE_WORDS;
         let (mut list, mut keys, mut exits) = (Vec::new(), Vec::new(), Vec::new());
+        let mut words = Vec::new();
         let mut next = pc;
         while (list.len() as u64) < limit.min(room) {
-            let Some(word) = fetch.fetch(cpu, next) else { break };
+            if next >= text.end {
+                break;
+            }
+            let Some(word) = cpu.window.load::<u32>(next) else { break };
             let at = list.len() as u16;
             let (inst, key, flow) = self.instruction(cpu, word, next, at + 1);
             list.push(inst);
             keys.push(key);
+            words.push(word);
             next += 4;
             if matches!(flow, Flow::Conditional | Flow::Direct) {
                 exits.push(at);
@@ -207,7 +251,10 @@ impl Cache {
             return Err(Trap::Fetch(pc));
         }
         join_pairs(&mut list, &keys);
-        Ok(Code::new(pc, list, &exits))
+        Ok(match epoch {
+            Some(epoch) => Code::checked(pc, list, &exits, (epoch, words)),
+            None => Code::new(pc, list, &exits),
+        })
     }
 
     /// One pre-decoded instruction, its places in pairs, and where control goes from it.
@@ -294,15 +341,15 @@ fn announced(cpu: &Cpu, row: &Row) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Features;
+    use super::super::{Features, Text};
     use super::*;
     use crate::memory::Memory;
 
     struct Anywhere;
 
     impl Fetch for Anywhere {
-        fn fetch(&self, cpu: &Cpu, pc: u64) -> Option<u32> {
-            cpu.window.load(pc)
+        fn text(&self, _: u64) -> Option<Text> {
+            Some(Text { end: u64::MAX, written: true })
         }
     }
 

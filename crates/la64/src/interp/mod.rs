@@ -18,6 +18,7 @@ mod atomic;
 mod bind;
 mod block;
 mod branch;
+mod epoch;
 mod floating;
 mod integer;
 mod lbt;
@@ -28,7 +29,8 @@ pub(crate) mod raw;
 mod vector;
 
 pub use crate::config::Features;
-pub use block::{Cache, Fetch, Used};
+pub use block::{Cache, Used};
+pub use epoch::{Epoch, Fetch, Text};
 pub use raw::{Cursor, Link, Place, Slot};
 
 use crate::memory::Window;
@@ -68,7 +70,8 @@ pub enum Trap {
     Bound(u64),
     /// An enabled floating-point exception; the cause field says which.
     Float,
-    /// `ibar`: instructions written before it must be seen after it; already retired.
+    /// `ibar` on a tier whose blocks do not compare themselves with memory: the owner drops the
+    /// blocks of all threads. Tier 0 advances [`Cpu::epoch`] instead.
     CodeChanged,
     /// The instruction budget is used up.
     OutOfBudget,
@@ -154,6 +157,8 @@ pub struct Cpu {
     pub time: fn() -> u64,
     /// What the machine announces.
     pub features: Features,
+    /// When code may have changed; one for all threads of a program, set by the owner.
+    pub epoch: Epoch,
 }
 
 /// A counter for machines without a clock: always zero.
@@ -166,14 +171,15 @@ impl Cpu {
     pub fn new(window: Window, features: Features) -> Cpu {
         let state = State::default();
         let chain = raw::Chain::default();
-        Cpu { state, window, trap: Trap::Attention, chain, time: no_time, features }
+        let epoch = Epoch::default();
+        Cpu { state, window, trap: Trap::Attention, chain, time: no_time, features, epoch }
     }
 
-    /// Ends the block at `i`, which is not retired; a system call and `ibar` are.
+    /// Ends the block at `i`, which is not retired; a system call is.
     #[cold]
     #[inline(never)]
     pub(crate) fn fault(&mut self, i: Cursor<'_>, trap: Trap) -> Exit {
         self.trap = trap;
-        i.stop(self, matches!(trap, Trap::Syscall | Trap::CodeChanged))
+        i.stop(self, trap == Trap::Syscall)
     }
 }

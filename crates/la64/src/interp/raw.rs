@@ -6,8 +6,11 @@
 //! - Blocks follow each other inside handlers only while `Chain::left` is not negative; the
 //!   dispatch loop sets it for the time of one call, so the calls nest at most that far even
 //!   without tail calls.
-//! - A block's array is: header, instructions, sentinel, one stub for each exit to a fixed address.
-//!   Instruction `n` has `count` n + 1, so the header stands `count` places before it.
+//! - A block's array is: check (only in memory that was ever writable), header, instructions,
+//!   sentinel, one stub for each exit to a fixed address. Instruction `n` has `count` n + 1, so the
+//!   header stands `count` places before it.
+//! - The link of a check bears the epoch in which the block was compared last, 0 once it is stale;
+//!   the link of its header then leads to the check of the block that took its place, if any.
 //!
 //! Unsafe because bounds checks on these would cost a third of the interpreter's speed; each is
 //! sound by construction of the type it takes.
@@ -28,6 +31,15 @@ unsafe impl Send for Place {}
 impl Place {
     /// Nowhere.
     pub const NONE: Place = Place(std::ptr::null());
+
+    /// A number in the place of a place; never followed.
+    fn stamp(epoch: u64) -> Place {
+        Place(std::ptr::without_provenance(epoch as usize))
+    }
+
+    fn epoch(self) -> u64 {
+        self.0.addr() as u64
+    }
 }
 
 /// The first instruction of the block that follows, once known.
@@ -220,41 +232,124 @@ fn enter(cpu: &mut Cpu, next: Place) -> Exit {
     (next.handler)(cpu, Cursor(next))
 }
 
+/// The first element of a block in memory that was ever writable: goes on if the block was compared
+/// with memory in this epoch.
+fn check(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    if i.link.get().epoch() != cpu.epoch.now() {
+        return stale(cpu, i);
+    }
+    // SAFETY: a check is followed by a header and at least one instruction.
+    let first = unsafe { &*std::ptr::from_ref(i.0).add(2) };
+    (first.handler)(cpu, Cursor(first))
+}
+
+/// Goes on to the latest successor of a block, or to the dispatch loop to have it compared.
+#[cold]
+fn stale(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    // SAFETY: a check is followed by its header, whose link leads to another check of the running
+    // cache, which drops no block while one runs.
+    let header = |check: &Inst| unsafe { &*std::ptr::from_ref(check).add(1) };
+    let mut last = i.0;
+    // SAFETY: as above.
+    while let Some(next) = unsafe { header(last).link.get().0.as_ref() } {
+        last = next;
+    }
+    if std::ptr::eq(last, i.0) {
+        cpu.state.pc = i.imm as u64;
+        return Exit::Indirect;
+    }
+    header(i.0).link.set(Place(last));
+    enter(cpu, Place(last))
+}
+
 /// A non-empty run of instructions with header, sentinel and stubs.
 #[derive(Debug)]
 pub(crate) struct Code {
     array: Box<[Inst]>,
     /// Guest instructions.
     len: u64,
+    /// The instructions' words, if they are to be compared with memory.
+    words: Box<[u32]>,
 }
 
 impl Code {
     /// The instructions from `pc` on; `exits` are those that may leave for the address in their
     /// immediate. What the sentinel does too.
     pub(crate) fn new(pc: u64, instructions: Vec<Inst>, exits: &[u16]) -> Code {
+        Code::build(pc, instructions, exits, None)
+    }
+
+    /// As [`Code::new`], of these words, which are to be compared with memory in every epoch but
+    /// the given one.
+    pub(crate) fn checked(
+        pc: u64,
+        instructions: Vec<Inst>,
+        exits: &[u16],
+        (epoch, words): (u64, Vec<u32>),
+    ) -> Code {
+        assert_eq!(words.len(), instructions.len(), "a word an instruction");
+        let mut code = Code::build(pc, instructions, exits, Some(Place::stamp(epoch)));
+        code.words = words.into();
+        code
+    }
+
+    fn build(pc: u64, instructions: Vec<Inst>, exits: &[u16], stamp: Option<Place>) -> Code {
         let count = instructions.len();
         assert!(count > 0 && count < usize::from(u16::MAX), "a block has instructions");
         let sentinel = Inst::sentinel(pc + 4 * count as u64, count as u16);
-        let mut array: Vec<Inst> = Vec::with_capacity(count + exits.len() + 3);
+        let mut array: Vec<Inst> = Vec::with_capacity(count + exits.len() + 4);
+        if let Some(stamp) = stamp {
+            array.push(Inst::stub(pc as i64, check));
+            array[0].link.set(stamp);
+        }
+        let header = array.len();
         array.push(Inst::header(pc));
         array.extend(instructions);
         array.push(sentinel);
-        let exits = || exits.iter().map(|&n| usize::from(n) + 1).chain([count + 1]);
+        let sentinel = header + count + 1;
+        let exits = || exits.iter().map(|&n| header + usize::from(n) + 1).chain([sentinel]);
         for at in exits() {
-            assert!((1..=count + 1).contains(&at), "an exit is an instruction or the sentinel");
+            assert!((header + 1..=sentinel).contains(&at), "an exit is code or the sentinel");
             array.push(Inst::stub(array[at].imm, unlinked));
         }
         let array = array.into_boxed_slice();
         for (n, at) in exits().enumerate() {
-            let (exit, stub) = (&array[at], &array[count + 2 + n]);
+            let (exit, stub) = (&array[at], &array[sentinel + 1 + n]);
             exit.link.set(Place(stub));
             stub.link.set(Place(exit));
         }
-        Code { array, len: count as u64 }
+        Code { array, len: count as u64, words: Box::default() }
     }
 
+    /// Where other blocks enter this one.
+    fn entry(&self) -> &Inst {
+        if self.words.is_empty() { self.first() } else { &self.array[0] }
+    }
+
+    /// The first instruction.
     fn first(&self) -> &Inst {
-        &self.array[1]
+        &self.array[if self.words.is_empty() { 1 } else { 2 }]
+    }
+
+    /// The words to compare with memory; none in memory that never was writable.
+    pub(crate) fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// The address of the first instruction.
+    pub(crate) fn pc(&self) -> u64 {
+        Cursor(self.first()).pc()
+    }
+
+    /// The epoch in which the words were compared last; `None` if they need not be.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        (!self.words.is_empty()).then(|| self.array[0].link.get().epoch())
+    }
+
+    /// Says that the words were found in memory in this epoch.
+    pub(crate) fn set_epoch(&self, epoch: u64) {
+        assert!(!self.words.is_empty(), "only blocks with words are compared");
+        self.array[0].link.set(Place::stamp(epoch));
     }
 
     /// Executes this block and no other.
@@ -324,13 +419,29 @@ impl Blocks {
         self.codes[at as usize].len()
     }
 
+    /// Block `at`.
+    pub(crate) fn get(&self, at: u32) -> &Code {
+        &self.codes[at as usize]
+    }
+
+    /// Lets whatever enters the stale block `old` enter `new` instead.
+    pub(crate) fn forward(&mut self, old: u32, new: u32) {
+        let (old, new) = (self.get(old), self.get(new));
+        old.set_epoch(0);
+        // Memory that is not compared any more has no check to lead to: the dispatch loop does.
+        if !new.words.is_empty() {
+            old.array[1].link.set(Place(new.entry()));
+        }
+    }
+
     /// Lets indirect branches to `pc` find block `at`.
     pub(crate) fn remember(&mut self, pc: u64, at: u32) {
-        let first = Place(self.codes[at as usize].first());
+        let first = Place(self.codes[at as usize].entry());
         self.jumps[slot_of(pc)] = Jump { pc, first };
     }
 
-    /// Executes block `at`, and those that follow while fewer than `slice` instructions retired.
+    /// Executes block `at`, which is current, and those that follow while fewer than `slice`
+    /// instructions retired.
     pub(crate) fn run(&mut self, at: u32, cpu: &mut Cpu, slice: u64) -> Exit {
         let left = slice as i64 - 1;
         let chain = Chain { left, jumps: self.jumps.as_ptr(), exit: Place::NONE };
@@ -341,7 +452,7 @@ impl Blocks {
 
     /// Lets the place that the latest run left lead to block `at` from now on.
     pub(crate) fn link(&mut self, at: u32) {
-        let to = Place(self.codes[at as usize].first());
+        let to = Place(self.codes[at as usize].entry());
         // SAFETY: null, or an instruction of a block in `codes`: `run` sets it, `clear` resets it.
         if let Some(exit) = unsafe { std::mem::replace(&mut self.exit, Place::NONE).0.as_ref() } {
             exit.link.set(to);

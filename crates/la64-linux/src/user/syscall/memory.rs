@@ -7,12 +7,12 @@ use super::super::thread::Thread;
 use super::{Args, err};
 use std::os::unix::ffi::OsStrExt;
 
-/// Runs `f` on the space, and tells other threads if it changed code.
+/// Runs `f` on the space, and tells all threads if it changed fixed code.
 fn with_space(process: &Process, f: impl FnOnce(&mut super::super::space::Space) -> i64) -> i64 {
     let mut space = lock(&process.space);
-    let before = space.code_generation;
+    let before = process.changes.fixed();
     let result = f(&mut space);
-    let changed = space.code_generation != before;
+    let changed = process.changes.fixed() != before;
     drop(space);
     if changed {
         process.code_changed();
