@@ -18,14 +18,14 @@ mod relocate;
 mod salvage;
 
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 
 use littoral_base::units::Lba;
-use littoral_store::pages::{Heat, NO_PAGE, PageRef, Pages, Root};
+use littoral_store::pages::{Heat, PageRef, Pages};
 
-use crate::inspect::check_height;
-use crate::layout::{self, ADDRESS_BYTES, Body, Bounds, PageKind, Shape};
-use crate::zb::Direction;
-use crate::{Error, Kind, Result};
+use crate::Result;
+use crate::layout::{self, ADDRESS_BYTES, Body, Shape};
+use crate::tree::{Bounds, Direction, Range, TreeCore, check_kind, claim, ensure};
 
 /// What a split costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -51,10 +51,22 @@ type Pieces = Vec<(Vec<u8>, Lba)>;
 /// A copy-on-write B+-tree on pages `P`.
 #[derive(Debug)]
 pub struct Cow<P> {
-    pages: P,
-    shape: Shape,
+    core: TreeCore<P>,
     split: SplitCost,
-    root: Root,
+}
+
+impl<P> Deref for Cow<P> {
+    type Target = TreeCore<P>;
+
+    fn deref(&self) -> &TreeCore<P> {
+        &self.core
+    }
+}
+
+impl<P> DerefMut for Cow<P> {
+    fn deref_mut(&mut self) -> &mut TreeCore<P> {
+        &mut self.core
+    }
 }
 
 impl<P: Pages> Cow<P> {
@@ -62,13 +74,10 @@ impl<P: Pages> Cow<P> {
     ///
     /// # Errors
     /// `Kind::Usage` when the shape does not fit the page, and those of the store.
-    pub fn create(mut pages: P, shape: Shape, split: SplitCost) -> Result<Cow<P>> {
-        shape.check(pages.page_bytes())?;
-        let top = pages.append(Heat::Hot, &shape.leaf().image(&[]))?;
-        let root = Root { top, height: 0, records: 0 };
-        pages.set_root(root);
-        pages.commit()?;
-        Ok(Cow { pages, shape, split, root })
+    pub fn create(pages: P, shape: Shape, split: SplitCost) -> Result<Cow<P>> {
+        let mut core = TreeCore::new(pages, shape)?;
+        let top = core.pages.append(Heat::Hot, &shape.leaf().image(&[]))?;
+        Ok(Cow { core: core.begin(top)?, split })
     }
 
     /// Opens the tree that the store's root names.
@@ -76,78 +85,23 @@ impl<P: Pages> Cow<P> {
     /// # Errors
     /// `Kind::Corrupt` when there is none.
     pub fn open(pages: P, shape: Shape, split: SplitCost) -> Result<Cow<P>> {
-        shape.check(pages.page_bytes())?;
-        let root = pages.root();
-        if root.top == NO_PAGE {
-            return Err(Error::new(Kind::Corrupt, "the store has no tree"));
-        }
-        check_height(root.height)?;
-        Ok(Cow { pages, shape, split, root })
-    }
-
-    /// The pages below.
-    pub fn pages(&self) -> &P {
-        &self.pages
-    }
-
-    /// The pages below, for their owner.
-    pub fn pages_mut(&mut self) -> &mut P {
-        &mut self.pages
+        TreeCore::open(pages, shape).map(|core| Cow { core, split })
     }
 
     /// Gives the pages back.
     pub fn into_pages(self) -> P {
-        self.pages
-    }
-
-    /// Sizes of records and pages.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    /// Records held.
-    pub fn len(&self) -> u64 {
-        self.pages.root().records
-    }
-
-    /// Whether there is no record.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.core.pages
     }
 
     /// Layers of pages from the root to a leaf.
     pub fn layers(&self) -> u32 {
-        self.pages.root().height + 1
-    }
-
-    /// Takes the root from the store: a failed operation is forgotten, and the root has another
-    /// address when drafts were written.
-    pub fn reload_root(&mut self) {
-        self.root = self.pages.root();
-    }
-
-    fn body(&self, level: usize) -> Body {
-        self.shape.body(level as u8)
-    }
-
-    fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let shape = &self.shape;
-        let right =
-            key.len() == shape.key_bytes && value.is_none_or(|v| v.len() == shape.value_bytes);
-        if right {
-            return Ok(());
-        }
-        let text = format!(
-            "this tree holds keys of {} and values of {} bytes",
-            shape.key_bytes, shape.value_bytes
-        );
-        Err(Error::new(Kind::Usage, text))
+        self.core.pages.root().height + 1
     }
 
     /// The way to the leaf that covers `key`, leaf first; the leaf's slot is where the key is or
     /// belongs, and whether it is there.
     fn descend(&self, key: &[u8]) -> Result<(Vec<Step>, bool)> {
-        let root = self.pages.root();
+        let root = self.core.pages.root();
         let mut path = Vec::with_capacity(root.height as usize + 1);
         let found = self.leaf_of(key, &mut |step| path.push(step), |_, found| found)?;
         path.push(Step { page: found.0, slot: found.1.unwrap_or_else(|i| i) });
@@ -163,7 +117,7 @@ impl<P: Pages> Cow<P> {
         each: &mut impl FnMut(Step),
         at_leaf: impl FnOnce(&[u8], std::result::Result<usize, usize>) -> R,
     ) -> Result<(Lba, R)> {
-        let root = self.pages.root();
+        let root = self.core.pages.root();
         self.below((root.height as usize, root.top), key, Bounds::default(), each, at_leaf)
     }
 
@@ -178,7 +132,7 @@ impl<P: Pages> Cow<P> {
         each: &mut impl FnMut(Step),
         at_leaf: impl FnOnce(&[u8], std::result::Result<usize, usize>) -> R,
     ) -> Result<(Lba, R)> {
-        let (page, body) = (self.page_of(at, level)?, self.body(level));
+        let (page, body) = (self.page_of(at, level)?, self.core.body(level));
         let n = layout::count(&page);
         if level == 0 {
             let ends = n.checked_sub(1).map(|last| (body.key(&page, 0), body.key(&page, last)));
@@ -197,8 +151,8 @@ impl<P: Pages> Cow<P> {
     /// # Errors
     /// `Kind::Usage` for a key of another size; those of the store.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.check_sizes(key, None)?;
-        let value = |page: &[u8], slot| self.body(0).record(page, slot)[key.len()..].to_vec();
+        self.core.check_key(key)?;
+        let value = |page: &[u8], slot| self.core.body(0).record(page, slot)[key.len()..].to_vec();
         let (_, found) =
             self.leaf_of(key, &mut |_| (), |page, found| found.ok().map(|slot| value(page, slot)))?;
         Ok(found)
@@ -206,18 +160,14 @@ impl<P: Pages> Cow<P> {
 
     /// A page that its parent says is of this level.
     fn page_of(&self, at: Lba, level: usize) -> Result<PageRef<'_>> {
-        let page = self.pages.read(at)?;
-        let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };
-        if layout::kind(&page) == Some(wanted) && layout::level(&page) as usize == level {
-            return Ok(page);
-        }
-        Err(Error::new(Kind::Corrupt, format!("page {at}: not a page of level {level}"))
-            .at_page(at.0))
+        let page = self.core.pages.read(at)?;
+        check_kind(at, &page, self.core.body(level).kind(), level)?;
+        Ok(page)
     }
 
     fn records(&self, level: usize, at: Lba) -> Result<Vec<u8>> {
-        let page = self.pages.peek(at)?;
-        Ok(self.body(level).records(&page).to_vec())
+        let page = self.core.pages.peek(at)?;
+        Ok(self.core.body(level).records(&page).to_vec())
     }
 
     /// Inserts a record or replaces its value; whether the key is new.
@@ -225,11 +175,12 @@ impl<P: Pages> Cow<P> {
     /// # Errors
     /// `Kind::Usage` for sizes that are not the tree's, `Kind::Full`; those of the store.
     pub fn upsert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.check_sizes(key, Some(value))?;
+        self.core.check_key(key)?;
+        self.core.check_value(value)?;
         self.reload_root();
         let (mut path, found) = self.descend(key)?;
         let mut records = self.records(0, path[0].page)?;
-        let full = records.len() == self.shape.leaf_slots * self.shape.leaf().record;
+        let full = records.len() == self.core.shape.leaf_slots * self.core.shape.leaf().record;
         if !found && full && self.split == SplitCost::WholePath {
             self.rebuild(&path, 0, &records, true)?;
             (path, _) = self.descend_again(key)?;
@@ -240,18 +191,18 @@ impl<P: Pages> Cow<P> {
         let replaced = if found { record.len() } else { 0 };
         records.splice(at..at + replaced, record);
         self.rebuild(&path, 0, &records, false)?;
-        self.root.records += u64::from(!found);
-        self.finish()?;
+        self.core.root.records += u64::from(!found);
+        self.core.finish()?;
         Ok(!found)
     }
 
     /// The path after a split, whose pages the operation has just written: not read again.
     fn descend_again(&self, key: &[u8]) -> Result<(Vec<Step>, bool)> {
         let mut path = Vec::new();
-        let mut at = self.root.top;
-        for level in (0..=self.root.height as usize).rev() {
-            let page = self.pages.peek(at)?;
-            let (body, n) = (self.body(level), layout::count(&page));
+        let mut at = self.core.root.top;
+        for level in (0..=self.core.root.height as usize).rev() {
+            let page = self.core.pages.peek(at)?;
+            let (body, n) = (self.core.body(level), layout::count(&page));
             let slot = match level {
                 0 => layout::search(n, key, |i| body.key(&page, i)).unwrap_or_else(|i| i),
                 _ => layout::route(n, key, |i| body.key(&page, i)),
@@ -266,7 +217,7 @@ impl<P: Pages> Cow<P> {
     /// Writes new contents of the page at `level`, split if they are too many (or if `halve` says
     /// so), and every ancestor anew.
     fn rebuild(&mut self, path: &[Step], level: usize, records: &[u8], halve: bool) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let n = records.len() / body.record;
         let parts: Vec<&[u8]> = if n > body.slots || halve {
             let (l, r) = records.split_at(n / 2 * body.record);
@@ -279,13 +230,13 @@ impl<P: Pages> Cow<P> {
             let at = self.append(level, part)?;
             pieces.push((part.get(..body.key).unwrap_or_default().to_vec(), at));
         }
-        self.pages.free(path[level].page);
+        self.core.pages.free(path[level].page);
         self.point_at(path, level + 1, pieces)
     }
 
     fn append(&mut self, level: usize, records: &[u8]) -> Result<Lba> {
         let heat = if level == 0 { Heat::Hot } else { Heat::Cold };
-        self.pages.append(heat, &self.body(level).image(records))
+        self.core.pages.append(heat, &self.core.body(level).image(records))
     }
 
     /// Makes the page at `level` (or a new root) point at the pieces in place of the child taken.
@@ -293,16 +244,16 @@ impl<P: Pages> Cow<P> {
         let entry = |(key, at): &(Vec<u8>, Lba)| [&key[..], &at.0.to_le_bytes()].concat();
         if level == path.len() {
             if let [(_, at)] = pieces[..] {
-                self.root.top = at;
+                self.core.root.top = at;
                 return Ok(());
             }
             let records: Vec<u8> = pieces.iter().flat_map(entry).collect();
-            self.root.top = self.append(level, &records)?;
-            self.root.height = level as u32;
+            self.core.root.top = self.append(level, &records)?;
+            self.core.root.height = level as u32;
             return Ok(());
         }
         let step = path[level];
-        let body = self.body(level);
+        let body = self.core.body(level);
         let mut records = self.records(level, step.page)?;
         let from = step.slot * body.record;
         // The separator of the child stays: it bounds the range, not the keys that are in it now.
@@ -318,25 +269,25 @@ impl<P: Pages> Cow<P> {
     /// # Errors
     /// `Kind::Usage` for a key of another size; those of the store.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        self.check_sizes(key, None)?;
+        self.core.check_key(key)?;
         self.reload_root();
         let (path, found) = self.descend(key)?;
         if !found {
             return Ok(false);
         }
-        let record = self.body(0).record;
+        let record = self.core.body(0).record;
         let mut records = self.records(0, path[0].page)?;
         let at = path[0].slot * record;
         records.drain(at..at + record);
         self.shrink(&path, 0, records)?;
-        self.root.records -= 1;
-        self.finish()?;
+        self.core.root.records -= 1;
+        self.core.finish()?;
         Ok(true)
     }
 
     /// Writes contents from which something went, borrowing or merging below half.
     fn shrink(&mut self, path: &[Step], level: usize, records: Vec<u8>) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let n = records.len() / body.record;
         if level + 1 == path.len() {
             return self.shrink_root(path, level, &records);
@@ -344,7 +295,7 @@ impl<P: Pages> Cow<P> {
         if n >= body.slots / 2 {
             return self.rebuild(path, level, &records, false);
         }
-        let (above, up) = (self.body(level + 1), path[level + 1]);
+        let (above, up) = (self.core.body(level + 1), path[level + 1]);
         let mut parent = self.records(level + 1, up.page)?;
         let other = if up.slot > 0 { up.slot - 1 } else { up.slot + 1 };
         let (left, right) = (up.slot.min(other), up.slot.max(other));
@@ -363,8 +314,8 @@ impl<P: Pages> Cow<P> {
         if level > 0 && middle < joined.len() {
             joined[middle..middle + body.key].copy_from_slice(&separator);
         }
-        self.pages.free(path[level].page);
-        self.pages.free(sibling_at);
+        self.core.pages.free(path[level].page);
+        self.core.pages.free(sibling_at);
         let at = |slot: usize| slot * above.record + above.key;
         if spare {
             let half = joined.len() / body.record / 2 * body.record;
@@ -383,21 +334,14 @@ impl<P: Pages> Cow<P> {
 
     /// A root has no lower bound; an inner one with a single child gives way to it.
     fn shrink_root(&mut self, path: &[Step], level: usize, records: &[u8]) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         if level == 0 || records.len() > body.record {
             return self.rebuild(path, level, records, false);
         }
-        self.pages.free(path[level].page);
-        self.root.top = layout::address(&records[body.key..][..ADDRESS_BYTES]);
-        self.root.height -= 1;
+        self.core.pages.free(path[level].page);
+        self.core.root.top = layout::address(&records[body.key..][..ADDRESS_BYTES]);
+        self.core.root.height -= 1;
         Ok(())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        if self.pages.root() != self.root {
-            self.pages.set_root(self.root);
-        }
-        self.pages.commit()
     }
 
     /// Calls `each` with key and value of every record in `[from, to)` until it answers false.
@@ -411,9 +355,9 @@ impl<P: Pages> Cow<P> {
         direction: Direction,
         mut each: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        from.into_iter().chain(to).try_for_each(|k| self.check_sizes(k, None))?;
+        from.into_iter().chain(to).try_for_each(|k| self.core.check_key(k))?;
         let range = Range { from, to, direction };
-        let root = self.pages.root();
+        let root = self.core.pages.root();
         self.scan_page(root.top, root.height as usize, &range, &mut each).map(|_| ())
     }
 
@@ -424,7 +368,7 @@ impl<P: Pages> Cow<P> {
         range: &Range<'_>,
         each: &mut impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<bool> {
-        let (page, body) = (self.page_of(at, level)?, self.body(level));
+        let (page, body) = (self.page_of(at, level)?, self.core.body(level));
         let n = layout::count(&page);
         for step in 0..n {
             let i = if range.direction == Direction::Forward { step } else { n - 1 - step };
@@ -452,11 +396,7 @@ impl<P: Pages> Cow<P> {
     /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
     pub fn check(&self) -> Result<BTreeSet<Lba>> {
         let (records, used) = self.walk(false)?;
-        let counted = self.len();
-        if records != counted {
-            let text = format!("{records} records found where the root counts {counted}");
-            return Err(Error::new(Kind::Corrupt, text));
-        }
+        self.core.check_count(records)?;
         Ok(used)
     }
 
@@ -472,51 +412,38 @@ impl<P: Pages> Cow<P> {
     /// Records found and pages used; leaves may be skipped.
     fn walk(&self, skips_leaves: bool) -> Result<(u64, BTreeSet<Lba>)> {
         let mut walk = Walk { used: BTreeSet::new(), skips_leaves };
-        let root = self.pages.root();
-        let records = self.check_page(root.top, root.height as usize, (None, None), &mut walk)?;
+        let root = self.core.pages.root();
+        let top = (root.height as usize, root.top);
+        let records = self.check_page(top, true, Bounds::default(), &mut walk)?;
         Ok((records, walk.used))
     }
 
     fn check_page(
         &self,
-        at: Lba,
-        level: usize,
-        (low, high): (Option<&[u8]>, Option<&[u8]>),
+        (level, at): (usize, Lba),
+        is_top: bool,
+        bounds: Bounds<'_>,
         walk: &mut Walk,
     ) -> Result<u64> {
-        let wrong =
-            |what: &str| Error::new(Kind::Corrupt, format!("page {at}: {what}")).at_page(at.0);
-        if !walk.used.insert(at) {
-            return Err(wrong("used twice"));
-        }
+        claim(&mut walk.used, at)?;
         if level == 0 && walk.skips_leaves {
             return Ok(0);
         }
-        let (page, body) = (self.pages.peek(at)?, self.body(level));
+        let (page, body) = (self.core.pages.peek(at)?, self.core.body(level));
         let n = layout::count(&page);
-        let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };
-        if layout::kind(&page) != Some(wanted) || layout::level(&page) as usize != level {
-            return Err(wrong("not a page of its level"));
-        }
-        let least =
-            if at == self.pages.root().top { 2 * usize::from(level > 0) } else { body.slots / 2 };
-        if !(least..=body.slots).contains(&n) {
-            return Err(wrong("holds too few or too many records"));
-        }
-        let keys: Vec<&[u8]> = (usize::from(level > 0)..n).map(|i| body.key(&page, i)).collect();
-        let inside = |k: &&[u8]| low.is_none_or(|l| *k >= l) && high.is_none_or(|h| *k < h);
-        if !keys.is_sorted_by(|a, b| a < b) || !keys.iter().all(inside) {
-            return Err(wrong("keys out of order or outside the page's range"));
-        }
+        check_kind(at, &page, body.kind(), level)?;
+        let least = if is_top { 2 * usize::from(level > 0) } else { body.slots / 2 };
+        let is_sized = (least..=body.slots).contains(&n);
+        ensure(is_sized, at, || "holds too few or too many records".to_owned())?;
+        let keys: Vec<&[u8]> = (0..n).map(|i| body.key(&page, i)).collect();
+        bounds.check_all(at, &keys, body.first_compared())?;
         if level == 0 {
             return Ok(n as u64);
         }
         let mut records = 0;
         for i in 0..n {
-            let below = if i == 0 { low } else { Some(keys[i - 1]) };
-            let above = keys.get(i).copied().or(high);
-            let at = child(&body, &page, i);
-            records += self.check_page(at, level - 1, (below, above), walk)?;
+            let below = (level - 1, child(&body, &page, i));
+            records += self.check_page(below, false, bounds.child(n, i, |i| keys[i]), walk)?;
         }
         Ok(records)
     }
@@ -541,23 +468,4 @@ pub(crate) fn children(shape: &Shape, page: &[u8]) -> Vec<usize> {
 
 fn child(body: &Body, page: &[u8], slot: usize) -> Lba {
     layout::address(&body.record(page, slot)[body.key..])
-}
-
-/// The bounds of a scan.
-struct Range<'a> {
-    from: Option<&'a [u8]>,
-    to: Option<&'a [u8]>,
-    direction: Direction,
-}
-
-impl Range<'_> {
-    fn holds(&self, key: &[u8]) -> bool {
-        self.from.is_none_or(|f| key >= f) && self.to.is_none_or(|t| key < t)
-    }
-
-    /// Whether a page between two separators can hold a key of the range.
-    fn meets(&self, low: Option<&[u8]>, high: Option<&[u8]>) -> bool {
-        let below = self.to.zip(low).is_none_or(|(t, l)| l < t);
-        below && self.from.zip(high).is_none_or(|(f, h)| h > f)
-    }
 }

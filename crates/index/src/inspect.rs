@@ -11,25 +11,11 @@ use littoral_base::units::Lba;
 use littoral_store::inspect::{Inspect, Places};
 use littoral_store::pages::NO_PAGE;
 
-use crate::index::Engine;
+use crate::Result;
+use crate::engine::Engine;
 use crate::layout::{self, Body, HEADER_BYTES, PageKind, Shape};
+use crate::tree::{HEIGHT_MAX, wrong};
 use crate::zb::state::{HeadView, Ptr, State};
-use crate::{Error, Kind, Result};
-
-/// Most levels that a tree can have: a page has four children at least.
-pub const HEIGHT_MAX: u32 = 31;
-
-/// Refuses a root that cannot be.
-///
-/// # Errors
-/// `Kind::Corrupt`.
-pub(crate) fn check_height(height: u32) -> Result<()> {
-    if height <= HEIGHT_MAX {
-        return Ok(());
-    }
-    let text = format!("root: {height} levels, where a tree has {HEIGHT_MAX} at most");
-    Err(Error::new(Kind::Corrupt, text))
-}
 
 /// The rules of one tree's pages.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +30,7 @@ impl Inspect for PageRules {
     fn inspect(&self, at: Lba, page: &[u8], places: &dyn Places) -> Result<()> {
         match self.broken(page, places) {
             None => Ok(()),
-            Some(rule) => {
-                Err(Error::new(Kind::Corrupt, format!("page {at}: {rule}")).at_page(at.0))
-            }
+            Some(rule) => Err(wrong(at, rule)),
         }
     }
 }

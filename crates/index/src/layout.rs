@@ -17,7 +17,6 @@
 //!   own bytes.
 
 use littoral_base::codec::SEAL_BYTES;
-use littoral_base::mutant;
 use littoral_base::units::Lba;
 
 use crate::{Error, Kind, Result};
@@ -45,6 +44,18 @@ pub enum PageKind {
     Head = 3,
     /// Updates and deletions of a body that cannot change.
     Log = 4,
+}
+
+impl PageKind {
+    /// The name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PageKind::Leaf => "leaf",
+            PageKind::Interior => "interior page",
+            PageKind::Head => "head",
+            PageKind::Log => "log",
+        }
+    }
 }
 
 /// Sizes of records and pages of one tree.
@@ -238,7 +249,8 @@ pub struct Body {
 }
 
 impl Body {
-    const fn kind(&self) -> PageKind {
+    /// The kind of its pages.
+    pub const fn kind(&self) -> PageKind {
         if self.level == 0 { PageKind::Leaf } else { PageKind::Interior }
     }
 
@@ -390,45 +402,6 @@ pub fn route<'a>(n: usize, key: &[u8], key_at: impl Fn(usize) -> &'a [u8]) -> us
     match search(n - 1, key, |i| key_at(i + 1)) {
         Ok(i) => i + 1,
         Err(i) => i,
-    }
-}
-
-/// The keys that a page may hold, `[low, high)`: what its ancestors' separators say. The bounds
-/// borrow from the pages on the way down, so a descent keeps those pages and copies no key.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bounds<'a> {
-    low: Option<&'a [u8]>,
-    high: Option<&'a [u8]>,
-}
-
-impl<'a> Bounds<'a> {
-    /// The bounds of one child: the separators in front of it and behind it, where there are any.
-    #[inline]
-    pub(crate) fn narrowed(self, low: Option<&'a [u8]>, high: Option<&'a [u8]>) -> Bounds<'a> {
-        Bounds { low: low.or(self.low), high: high.or(self.high) }
-    }
-
-    /// The bounds of the child in slot `i` of `n` slots; slot 0 is First and has no separator.
-    #[inline]
-    pub(crate) fn child(self, n: usize, i: usize, key: impl Fn(usize) -> &'a [u8]) -> Bounds<'a> {
-        self.narrowed((i > 0).then(|| key(i)), (i + 1 < n).then(|| key(i + 1)))
-    }
-
-    /// Refuses a leaf whose first or last key lies outside: its keys are in order, so all others
-    /// lie between these two.
-    ///
-    /// # Errors
-    /// `Kind::Corrupt` naming the page.
-    #[inline]
-    pub(crate) fn check(self, at: Lba, ends: Option<(&[u8], &[u8])>) -> Result<()> {
-        let Some((first, last)) = ends else { return Ok(()) };
-        let is_inside =
-            self.low.is_none_or(|low| first >= low) && self.high.is_none_or(|high| last < high);
-        if is_inside || mutant!("index_leaf_range_unchecked") {
-            return Ok(());
-        }
-        Err(Error::new(Kind::Corrupt, format!("page {at}: keys outside the page's range"))
-            .at_page(at.0))
     }
 }
 

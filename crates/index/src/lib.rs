@@ -3,6 +3,7 @@
 //! - [`zb`]: the ZB+-tree of paper 000, repaired: leaves and inner bodies in conventional or
 //!   sequential zones, heads that cut the cascade of updates, logs matched by slot.
 //! - [`cow`]: the copy-on-write B+-tree that it is measured against.
+//! - [`tree`]: what both have in common.
 //! - [`index`]: either tree on a store: room kept, zones collected, power cuts survived.
 //! - [`inspect`]: which pages a tree can have written; asked once of each page read.
 //! - [`kv`]: an index in a directory, as the command line uses it; [`opening`]: whose turn it is.
@@ -17,12 +18,15 @@
 
 pub mod backup;
 pub mod cow;
+mod engine;
+mod gathered;
 pub mod index;
 pub mod inspect;
 pub mod kv;
 pub mod layout;
 pub mod opening;
 pub mod salvage;
+pub mod tree;
 pub mod zb;
 
 pub use littoral_store::{Error, Kind, Result};

@@ -7,7 +7,7 @@ use littoral_base::units::Lba;
 use littoral_store::pages::{Pages, Root};
 
 use super::{Cow, Pieces};
-use crate::{Error, Kind, Result};
+use crate::Result;
 
 impl<P: Pages> Cow<P> {
     /// Fills an empty tree from records sorted by key; how many there were. One operation: all of
@@ -20,11 +20,17 @@ impl<P: Pages> Cow<P> {
         &mut self,
         records: impl IntoIterator<Item = (&'r [u8], &'r [u8])>,
     ) -> Result<u64> {
-        if !self.is_empty() {
-            return Err(Error::new(Kind::Usage, "bulk load needs an empty tree; use upsert"));
-        }
+        let mut order = self.core.check_load()?;
         self.reload_root();
-        let (sorted, total) = self.gather(records)?;
+        let mut sorted = Vec::new();
+        for (key, value) in records {
+            self.core.check_key(key)?;
+            self.core.check_value(value)?;
+            order.next(key)?;
+            sorted.extend_from_slice(key);
+            sorted.extend_from_slice(value);
+        }
+        let total = order.count;
         if total == 0 {
             return Ok(0);
         }
@@ -36,35 +42,15 @@ impl<P: Pages> Cow<P> {
             let records: Vec<u8> = pieces.iter().flat_map(record).collect();
             pieces = self.layer(height, &records)?;
         }
-        self.pages.free(self.root.top);
-        self.root = Root { top: pieces[0].1, height: height as u32, records: total };
-        self.finish()?;
+        self.core.pages.free(self.core.root.top);
+        self.core.root = Root { top: pieces[0].1, height: height as u32, records: total };
+        self.core.finish()?;
         Ok(total)
-    }
-
-    fn gather<'r>(
-        &self,
-        records: impl IntoIterator<Item = (&'r [u8], &'r [u8])>,
-    ) -> Result<(Vec<u8>, u64)> {
-        let (mut sorted, mut total) = (Vec::new(), 0);
-        let mut last = None::<&[u8]>;
-        for (key, value) in records {
-            self.check_sizes(key, Some(value))?;
-            total += 1;
-            if last.is_some_and(|l| l >= key) {
-                let text = format!("record {total}: its key does not ascend; sort the input");
-                return Err(Error::new(Kind::Usage, text).at_record(total));
-            }
-            last = Some(key);
-            sorted.extend_from_slice(key);
-            sorted.extend_from_slice(value);
-        }
-        Ok((sorted, total))
     }
 
     /// Writes records as the fewest pages of one level.
     fn layer(&mut self, level: usize, records: &[u8]) -> Result<Pieces> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let n = records.len() / body.record;
         let pages = n.div_ceil(body.slots);
         let mut pieces = Pieces::with_capacity(pages);
@@ -80,6 +66,7 @@ impl<P: Pages> Cow<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Kind;
     use crate::cow::SplitCost;
     use crate::layout::Shape;
     use littoral_store::counted::{CountedConfig, CountedPages, Placement};

@@ -20,7 +20,7 @@ impl<D: ZonedDevice> Cow<Store<D>> {
     /// Those of the store.
     pub fn costs(&self, zones: usize, rank: Rank<'_>) -> Result<Vec<u64>> {
         let mut costs = vec![0; zones];
-        let root = self.pages.root();
+        let root = self.core.pages.root();
         self.rank_page(root.top, root.height as usize, rank, &mut costs)?;
         for i in 1..zones {
             costs[i] += costs[i - 1];
@@ -39,7 +39,7 @@ impl<D: ZonedDevice> Cow<Store<D>> {
     ) -> Result<Option<usize>> {
         let mut first = rank(at);
         if level > 0 {
-            let (page, body) = (self.pages.peek(at)?, self.body(level));
+            let (page, body) = (self.core.pages.peek(at)?, self.core.body(level));
             for i in 0..layout::count(&page) {
                 let below = self.rank_page(child(&body, &page, i), level - 1, rank, costs)?;
                 first = [first, below].into_iter().flatten().min();
@@ -61,10 +61,12 @@ impl<D: ZonedDevice> Cow<Store<D>> {
             return Ok(());
         }
         self.reload_root();
-        if let Some(top) = self.evacuate_page(self.root.top, self.root.height as usize, pages)? {
-            self.root.top = top;
+        if let Some(top) =
+            self.evacuate_page(self.core.root.top, self.core.root.height as usize, pages)?
+        {
+            self.core.root.top = top;
         }
-        self.finish()
+        self.core.finish()
     }
 
     /// The page's new place, if it or a page below it moved.
@@ -77,8 +79,8 @@ impl<D: ZonedDevice> Cow<Store<D>> {
         if level == 0 && !pages.contains(&at) {
             return Ok(None);
         }
-        let body = self.body(level);
-        let mut image = self.pages.peek(at)?.to_vec();
+        let body = self.core.body(level);
+        let mut image = self.core.pages.peek(at)?.to_vec();
         let mut changed = pages.contains(&at);
         for i in 0..if level > 0 { layout::count(&image) } else { 0 } {
             if let Some(new) = self.evacuate_page(child(&body, &image, i), level - 1, pages)? {
@@ -90,7 +92,7 @@ impl<D: ZonedDevice> Cow<Store<D>> {
         if !changed {
             return Ok(None);
         }
-        self.pages.free(at);
-        self.pages.append_moved(&image).map(Some)
+        self.core.pages.free(at);
+        self.core.pages.append_moved(&image).map(Some)
     }
 }

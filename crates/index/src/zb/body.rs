@@ -21,7 +21,7 @@ impl<P: Pages> Zb<P> {
         slot: usize,
         record: &[u8],
     ) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let ptr = path[level].ptr;
         let view = self.again(level, ptr)?;
         match ptr.state {
@@ -29,7 +29,7 @@ impl<P: Pages> Zb<P> {
                 let count = view.slots();
                 drop(view);
                 let new_count = layout::count_bytes(count + 1);
-                self.pages.patch(ptr.body, &insert_patches(slot, count, record, &new_count))
+                self.core.pages.patch(ptr.body, &insert_patches(slot, count, record, &new_count))
             }
             State::Change => {
                 let records = with_record(view.live_records(), slot, record);
@@ -64,8 +64,8 @@ impl<P: Pages> Zb<P> {
         let ptr = path[level].ptr;
         match ptr.state {
             State::Change => {
-                let at = self.body(level).at(slot);
-                self.pages.patch(ptr.body, &[Patch::Put { at, bytes: record }])
+                let at = self.core.body(level).at(slot);
+                self.core.pages.patch(ptr.body, &[Patch::Put { at, bytes: record }])
             }
             State::Steady | State::After => self.log(path, level, slot, Some(record)),
         }
@@ -79,17 +79,17 @@ impl<P: Pages> Zb<P> {
         level: usize,
         slot: usize,
     ) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let ptr = path[level].ptr;
         if ptr.state != State::Change {
             return self.log(path, level, slot, None);
         }
-        let count = layout::count(&self.pages.peek(ptr.body)?);
+        let count = layout::count(&self.core.pages.peek(ptr.body)?);
         if count == 1 && !self.is_last_leaf(path, level) {
             return self.drop_body(path, level);
         }
         let new_count = layout::count_bytes(count - 1);
-        self.pages.patch(ptr.body, &remove_patches(slot, count, body.record, &new_count))?;
+        self.core.pages.patch(ptr.body, &remove_patches(slot, count, body.record, &new_count))?;
         self.merge_if_possible(path, level, count - 1)
     }
 
@@ -101,9 +101,9 @@ impl<P: Pages> Zb<P> {
     /// Frees an empty body and takes its slot out of the head.
     fn drop_body(&mut self, path: &mut Path, level: usize) -> Result<()> {
         let Ptr { body, log, .. } = path[level].ptr;
-        self.pages.free(body);
+        self.core.pages.free(body);
         if log != NO_PAGE {
-            self.pages.free(log);
+            self.core.pages.free(log);
         }
         let slot = path[level].slot;
         self.remove_slot(path, level, slot)
@@ -130,7 +130,7 @@ impl<P: Pages> Zb<P> {
         drop(view);
         let is_new = !ptr.has_log();
         if is_new {
-            ptr.log = self.pages.allocate()?;
+            ptr.log = self.core.pages.allocate()?;
             self.put_new_log(ptr.log, level, slots, slot, record)?;
         } else {
             self.patch_log(ptr.log, level, slot, tagged, record)?;
@@ -149,14 +149,14 @@ impl<P: Pages> Zb<P> {
         slot: usize,
         record: Option<&[u8]>,
     ) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let mut log = body.new_log(slots);
         layout::set_count(&mut log, 1);
         log[body.tag_at(slot)] = tag_of(record) as u8;
         if let Some(r) = record {
             log[body.log_at(slot)..][..body.record].copy_from_slice(r);
         }
-        self.pages.put(at, &log)
+        self.core.pages.put(at, &log)
     }
 
     fn patch_log(
@@ -167,7 +167,7 @@ impl<P: Pages> Zb<P> {
         tagged: usize,
         record: Option<&[u8]>,
     ) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let (tag, count) = ([tag_of(record) as u8], layout::count_bytes(tagged));
         let patches = [
             Patch::Put { at: body.tag_at(slot), bytes: &tag },
@@ -175,7 +175,7 @@ impl<P: Pages> Zb<P> {
             Patch::Put { at: body.log_at(slot), bytes: record.unwrap_or_default() },
         ];
         let used = if record.is_some() { 3 } else { 2 };
-        self.pages.patch(at, &patches[..used])
+        self.core.pages.patch(at, &patches[..used])
     }
 
     /// Sync of a full log (algorithm 2): the log alone is the new body. `slot` and `record` are the
@@ -204,7 +204,7 @@ impl<P: Pages> Zb<P> {
     /// Gives the body new contents: full ones are sealed, fewer become a change body in the log's
     /// block, none drop the body (repairs 5, 7 and 8: one decision, on the records that are left).
     fn rewrite(&mut self, path: &mut Path, level: usize, records: &[u8]) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let count = records.len() / body.record;
         if count == body.slots {
             return self.seal(path, level, records);
@@ -213,9 +213,9 @@ impl<P: Pages> Zb<P> {
             return self.drop_body(path, level);
         }
         let old = path[level].ptr;
-        let place = if old.has_log() { old.log } else { self.pages.allocate()? };
-        self.pages.put(place, &body.image(records))?;
-        self.pages.free(old.body);
+        let place = if old.has_log() { old.log } else { self.core.pages.allocate()? };
+        self.core.pages.put(place, &body.image(records))?;
+        self.core.pages.free(old.body);
         self.set_ptr(path, level, Ptr::change(place))?;
         self.merge_if_possible(path, level, count)
     }
@@ -223,12 +223,12 @@ impl<P: Pages> Zb<P> {
     /// Writes a full body at a sequential write pointer and frees what it replaces (repair 17:
     /// sealed as soon as it is full, as the paper does).
     fn seal(&mut self, path: &mut Path, level: usize, records: &[u8]) -> Result<()> {
-        let image = self.body(level).image(records);
-        let body = self.pages.append(Self::heat(level), &image)?;
+        let image = self.core.body(level).image(records);
+        let body = self.core.pages.append(Self::heat(level), &image)?;
         let old = path[level].ptr;
-        self.pages.free(old.body);
+        self.core.pages.free(old.body);
         if old.has_log() {
-            self.pages.free(old.log);
+            self.core.pages.free(old.log);
         }
         self.set_ptr(path, level, Ptr::steady(body))
     }
@@ -242,7 +242,7 @@ impl<P: Pages> Zb<P> {
         records: &[u8],
         record: &[u8],
     ) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let half = records.len() / body.record / 2 * body.record;
         let (left, right) = records.split_at(half);
         let separator = right[..body.key].to_vec();
@@ -253,11 +253,11 @@ impl<P: Pages> Zb<P> {
         };
         let (left, right) = (grown(left, goes_left), grown(right, !goes_left));
         let old = path[level].ptr;
-        let left_at = if old.has_log() { old.log } else { self.pages.allocate()? };
-        let right_at = self.pages.allocate()?;
-        self.pages.put(left_at, &body.image(&left))?;
-        self.pages.put(right_at, &body.image(&right))?;
-        self.pages.free(old.body);
+        let left_at = if old.has_log() { old.log } else { self.core.pages.allocate()? };
+        let right_at = self.core.pages.allocate()?;
+        self.core.pages.put(left_at, &body.image(&left))?;
+        self.core.pages.put(right_at, &body.image(&right))?;
+        self.core.pages.free(old.body);
         self.split_slot(path, level, Ptr::change(left_at), &separator, Ptr::change(right_at))
     }
 
@@ -266,7 +266,7 @@ impl<P: Pages> Zb<P> {
     /// most half full: of two bodies that fit together one is, and it was looked at when it last
     /// shrank.
     fn merge_if_possible(&mut self, path: &mut Path, level: usize, count: usize) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         if count * 2 > body.slots {
             return Ok(());
         }
@@ -277,7 +277,7 @@ impl<P: Pages> Zb<P> {
             if ptr.state != State::Change {
                 continue;
             }
-            let more = layout::count(&self.pages.read(ptr.body)?);
+            let more = layout::count(&self.core.pages.read(ptr.body)?);
             if count + more < body.slots {
                 return self.merge(path, level, other);
             }
@@ -287,20 +287,21 @@ impl<P: Pages> Zb<P> {
 
     /// Merges the body with its neighbour at `other`: the left page keeps both.
     fn merge(&mut self, path: &mut Path, level: usize, other: usize) -> Result<()> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let (head, slot) = (path[level].head, path[level].slot);
         let (left, right) = (slot.min(other), slot.max(other));
         let (l, r) = (self.head_ptr(head, left)?.body, self.head_ptr(head, right)?.body);
-        let mut records = body.records(&self.pages.peek(l)?).to_vec();
+        let mut records = body.records(&self.core.pages.peek(l)?).to_vec();
         let tail = records.len();
-        records.extend_from_slice(body.records(&self.pages.peek(r)?));
+        records.extend_from_slice(body.records(&self.core.pages.peek(r)?));
         if level > 0 && records.len() > tail {
             // The right page's First becomes an ordinary separator: the one its head knew it by.
-            let key = HeadView::new(&self.shape, &self.pages.peek(head)?).key(right).to_vec();
+            let key =
+                HeadView::new(&self.core.shape, &self.core.pages.peek(head)?).key(right).to_vec();
             records[tail..tail + body.key].copy_from_slice(&key);
         }
-        self.pages.put(l, &body.image(&records))?;
-        self.pages.free(r);
+        self.core.pages.put(l, &body.image(&records))?;
+        self.core.pages.free(r);
         self.remove_slot(path, level, right)
     }
 }

@@ -5,8 +5,9 @@ use littoral_store::pages::Pages;
 
 use super::Zb;
 use super::state::Ptr;
+use crate::Result;
 use crate::layout::{self, HEADER_BYTES};
-use crate::{Error, Kind, Result};
+use crate::tree::Ascending;
 
 /// One page of a finished layer: its lowest key and its page.
 type Piece = (Vec<u8>, Ptr);
@@ -22,10 +23,9 @@ impl<P: Pages> Zb<P> {
         &mut self,
         records: impl IntoIterator<Item = (&'r [u8], &'r [u8])>,
     ) -> Result<u64> {
-        if !self.is_empty() {
-            return Err(Error::new(Kind::Usage, "bulk load needs an empty tree; use upsert"));
-        }
-        let (mut pieces, total) = self.load_leaves(records)?;
+        let mut order = self.core.check_load()?;
+        let mut pieces = self.load_leaves(records, &mut order)?;
+        let total = order.count;
         if total == 0 {
             return Ok(0);
         }
@@ -33,40 +33,35 @@ impl<P: Pages> Zb<P> {
         for level in 0.. {
             let heads = self.load_heads(level, &pieces)?;
             if let [(_, top)] = heads[..] {
-                self.root.top = top;
-                self.root.height = level as u32;
+                self.core.root.top = top;
+                self.core.root.height = level as u32;
                 break;
             }
             pieces = self.load_interiors(level + 1, &heads)?;
         }
-        self.root.records = total;
-        self.finish()?;
+        self.core.root.records = total;
+        self.core.finish()?;
         Ok(total)
     }
 
     fn free_empty_tree(&mut self) -> Result<()> {
-        let leaf = self.head_ptr(self.root.top, 0)?.body;
-        self.pages.free(leaf);
-        self.pages.free(self.root.top);
+        let leaf = self.head_ptr(self.core.root.top, 0)?.body;
+        self.core.pages.free(leaf);
+        self.core.pages.free(self.core.root.top);
         Ok(())
     }
 
     fn load_leaves<'r>(
         &mut self,
         records: impl IntoIterator<Item = (&'r [u8], &'r [u8])>,
-    ) -> Result<(Vec<Piece>, u64)> {
-        let leaf = self.shape.leaf();
-        let (mut pieces, mut total) = (Vec::new(), 0);
-        let (mut pending, mut last) = (Vec::new(), None::<Vec<u8>>);
+        order: &mut Ascending,
+    ) -> Result<Vec<Piece>> {
+        let leaf = self.core.shape.leaf();
+        let (mut pieces, mut pending) = (Vec::new(), Vec::new());
         for (key, value) in records {
-            self.check_key(key)?;
-            self.check_value(value)?;
-            total += 1;
-            if last.as_deref().is_some_and(|l| l >= key) {
-                let text = format!("record {total}: its key does not ascend; sort the input");
-                return Err(Error::new(Kind::Usage, text).at_record(total));
-            }
-            last = Some(key.to_vec());
+            self.core.check_key(key)?;
+            self.core.check_value(value)?;
+            order.next(key)?;
             pending.extend_from_slice(key);
             pending.extend_from_slice(value);
             if pending.len() == leaf.slots * leaf.record {
@@ -77,34 +72,34 @@ impl<P: Pages> Zb<P> {
         if !pending.is_empty() {
             pieces.push(self.load_body(0, &pending)?);
         }
-        Ok((pieces, total))
+        Ok(pieces)
     }
 
     fn load_body(&mut self, level: usize, records: &[u8]) -> Result<Piece> {
-        let body = self.body(level);
+        let body = self.core.body(level);
         let image = body.image(records);
         let first = records[..body.key].to_vec();
         if records.len() == body.slots * body.record {
-            return Ok((first, Ptr::steady(self.pages.append(Self::heat(level), &image)?)));
+            return Ok((first, Ptr::steady(self.core.pages.append(Self::heat(level), &image)?)));
         }
-        let at = self.pages.allocate()?;
-        self.pages.put(at, &image)?;
+        let at = self.core.pages.allocate()?;
+        self.core.pages.put(at, &image)?;
         Ok((first, Ptr::change(at)))
     }
 
     fn load_heads(&mut self, level: usize, pieces: &[Piece]) -> Result<Vec<(Vec<u8>, Lba)>> {
         let mut heads = Vec::new();
-        for group in even_groups(pieces, self.shape.head_slots) {
-            let mut image = self.shape.new_head(level as u8);
+        for group in even_groups(pieces, self.core.shape.head_slots) {
+            let mut image = self.core.shape.new_head(level as u8);
             layout::set_count(&mut image, group.len());
-            let stride = self.shape.head_slot_bytes();
+            let stride = self.core.shape.head_slot_bytes();
             for (i, (key, ptr)) in group.iter().enumerate() {
                 let slot = &mut image[HEADER_BYTES + i * stride..][..stride];
                 slot[..key.len()].copy_from_slice(key);
                 slot[key.len()..].copy_from_slice(&ptr.encode());
             }
-            let at = self.pages.allocate()?;
-            self.pages.put(at, &image)?;
+            let at = self.core.pages.allocate()?;
+            self.core.pages.put(at, &image)?;
             heads.push((group[0].0.clone(), at));
         }
         Ok(heads)
@@ -112,7 +107,7 @@ impl<P: Pages> Zb<P> {
 
     fn load_interiors(&mut self, level: usize, heads: &[(Vec<u8>, Lba)]) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
-        for group in even_groups(heads, self.shape.interior_slots) {
+        for group in even_groups(heads, self.core.shape.interior_slots) {
             let record = |(key, at): &(Vec<u8>, Lba)| [&key[..], &at.0.to_le_bytes()].concat();
             let records: Vec<u8> = group.iter().flat_map(record).collect();
             pieces.push(self.load_body(level, &records)?);

@@ -7,8 +7,9 @@ use littoral_store::pages::{NO_PAGE, Pages};
 
 use super::Zb;
 use super::state::{BodyView, HeadView, Ptr, State};
+use crate::Result;
 use crate::layout::{self, PageKind};
-use crate::{Error, Kind, Result};
+use crate::tree::{Bounds, check_kind, claim, ensure};
 
 /// What a walk counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,40 +28,11 @@ pub struct Census {
     pub pages: BTreeSet<Lba>,
 }
 
-/// The keys a page may hold: `[low, high)`, open where `None`.
-#[derive(Clone, Default)]
-struct Bounds {
-    low: Option<Vec<u8>>,
-    high: Option<Vec<u8>>,
-}
-
-impl Bounds {
-    fn holds(&self, key: &[u8]) -> bool {
-        let above = self.low.as_deref().is_none_or(|l| key >= l);
-        above && self.high.as_deref().is_none_or(|h| key < h)
-    }
-
-    /// The bounds of child `i` when `keys` are all separators, the first one being First.
-    fn child(&self, keys: &[Vec<u8>], i: usize) -> Bounds {
-        let low = if i == 0 { self.low.clone() } else { Some(keys[i].clone()) };
-        let high = keys.get(i + 1).cloned().or_else(|| self.high.clone());
-        Bounds { low, high }
-    }
-}
-
 /// A walk: what it counted, and whether it stops above the leaves.
 #[derive(Default)]
 struct Walk {
     census: Census,
     skips_leaves: bool,
-}
-
-fn wrong(at: Lba, what: impl std::fmt::Display) -> Error {
-    Error::new(Kind::Corrupt, format!("page {at}: {what}")).at_page(at.0)
-}
-
-fn ensure(holds: bool, at: Lba, what: impl FnOnce() -> String) -> Result<()> {
-    if holds { Ok(()) } else { Err(wrong(at, what())) }
 }
 
 impl<P: Pages> Zb<P> {
@@ -70,21 +42,15 @@ impl<P: Pages> Zb<P> {
     /// `Kind::Corrupt` naming the first page that breaks a rule and the rule.
     pub fn check(&self) -> Result<Census> {
         let census = self.walk(false)?;
-        let (found, known) = (census.records, self.root.records);
-        let text = || format!("{found} records found where the root counts {known}");
-        ensure(found == known, self.root.top, text)?;
+        self.core.check_count(census.records)?;
         Ok(census)
     }
 
     fn walk(&self, skips_leaves: bool) -> Result<Census> {
         let mut walk = Walk { skips_leaves, ..Walk::default() };
-        let level = self.root.height as usize;
-        self.check_head(self.root.top, level, true, &Bounds::default(), &mut walk)?;
+        let level = self.core.root.height as usize;
+        self.check_head(self.core.root.top, level, true, Bounds::default(), &mut walk)?;
         Ok(walk.census)
-    }
-
-    fn claim(walk: &mut Walk, at: Lba) -> Result<()> {
-        ensure(walk.census.pages.insert(at), at, || "used twice".to_owned())
     }
 
     fn check_head(
@@ -92,28 +58,28 @@ impl<P: Pages> Zb<P> {
         at: Lba,
         level: usize,
         is_top: bool,
-        bounds: &Bounds,
+        bounds: Bounds<'_>,
         walk: &mut Walk,
     ) -> Result<()> {
-        Self::claim(walk, at)?;
+        claim(&mut walk.census.pages, at)?;
         walk.census.heads += 1;
-        ensure(self.pages.is_conventional(at), at, || "a head outside conventional zones".into())?;
-        let page = self.pages.peek(at)?;
-        let proper =
-            layout::kind(&page) == Some(PageKind::Head) && layout::level(&page) as usize == level;
-        ensure(proper, at, || format!("not a head of level {level}"))?;
-        let view = HeadView::new(&self.shape, &page);
+        ensure(self.core.pages.is_conventional(at), at, || {
+            "a head outside conventional zones".into()
+        })?;
+        let page = self.core.pages.peek(at)?;
+        check_kind(at, &page, PageKind::Head, level)?;
+        let view = HeadView::new(&self.core.shape, &page);
         let count = view.count();
-        let within = (1..=self.shape.head_slots).contains(&count);
-        ensure(within, at, || format!("{count} slots of {}", self.shape.head_slots))?;
+        let within = (1..=self.core.shape.head_slots).contains(&count);
+        ensure(within, at, || format!("{count} slots of {}", self.core.shape.head_slots))?;
         // One that was alone when it fell below half may have got siblings since, by a merge above.
-        walk.census.heads_underfull += u64::from(!is_top && count < self.shape.head_slots / 2);
-        let keys: Vec<Vec<u8>> = (0..count).map(|i| view.key(i).to_vec()).collect();
-        check_order(at, &keys, 1, bounds)?;
+        walk.census.heads_underfull += u64::from(!is_top && count < self.core.shape.head_slots / 2);
+        let keys: Vec<&[u8]> = (0..count).map(|i| view.key(i)).collect();
+        bounds.check_all(at, &keys, 1)?;
         for i in 0..count {
             let ptr = view.ptr(i).ok_or_else(|| Self::damaged(at, i))?;
             let may_be_empty = is_top && level == 0 && count == 1;
-            self.check_body(ptr, level, may_be_empty, &bounds.child(&keys, i), walk)?;
+            self.check_body(ptr, level, may_be_empty, bounds.child(count, i, |i| keys[i]), walk)?;
         }
         Ok(())
     }
@@ -123,41 +89,40 @@ impl<P: Pages> Zb<P> {
         ptr: Ptr,
         level: usize,
         may_be_empty: bool,
-        bounds: &Bounds,
+        bounds: Bounds<'_>,
         walk: &mut Walk,
     ) -> Result<()> {
-        Self::claim(walk, ptr.body)?;
+        claim(&mut walk.census.pages, ptr.body)?;
         if level == 0 && walk.skips_leaves {
-            return if ptr.has_log() { Self::claim(walk, ptr.log) } else { Ok(()) };
+            return if ptr.has_log() { claim(&mut walk.census.pages, ptr.log) } else { Ok(()) };
         }
         let view = self.again(level, ptr)?;
-        let page = self.pages.peek(ptr.body)?;
-        let wanted = if level == 0 { PageKind::Leaf } else { PageKind::Interior };
-        let proper = layout::kind(&page) == Some(wanted) && layout::level(&page) as usize == level;
-        ensure(proper, ptr.body, || format!("not a body of level {level}"))?;
+        let page = self.core.pages.peek(ptr.body)?;
+        check_kind(ptr.body, &page, view.body.kind(), level)?;
         self.check_state(ptr, &view, may_be_empty)?;
         let class = usize::from(level > 0);
         walk.census.bodies[class][ptr.state as usize - 1] += 1;
         if ptr.has_log() {
-            Self::claim(walk, ptr.log)?;
+            claim(&mut walk.census.pages, ptr.log)?;
             walk.census.logs[class] += 1;
         }
         let live: Vec<usize> = (0..view.slots()).filter(|&i| view.is_live(i)).collect();
-        let keys: Vec<Vec<u8>> = live.iter().map(|&i| view.key(i).to_vec()).collect();
-        check_order(ptr.body, &keys, usize::from(level > 0), bounds)?;
+        let keys: Vec<&[u8]> = live.iter().map(|&i| view.key(i)).collect();
+        bounds.check_all(ptr.body, &keys, view.body.first_compared())?;
         if level == 0 {
             walk.census.records += live.len() as u64;
             return Ok(());
         }
         for (n, &i) in live.iter().enumerate() {
-            self.check_head(view.child(i), level - 1, false, &bounds.child(&keys, n), walk)?;
+            let part = bounds.child(keys.len(), n, |n| keys[n]);
+            self.check_head(view.child(i), level - 1, false, part, walk)?;
         }
         Ok(())
     }
 
     fn check_state(&self, ptr: Ptr, view: &BodyView<'_>, may_be_empty: bool) -> Result<()> {
         let (slots, full) = (view.slots(), view.body.slots);
-        let is_conventional = self.pages.is_conventional(ptr.body);
+        let is_conventional = self.core.pages.is_conventional(ptr.body);
         let state = ptr.state;
         let deleted = slots - view.live_count();
         let tagged = (0..slots).filter(|&i| !view.is_untagged(i)).count();
@@ -179,10 +144,10 @@ impl<P: Pages> Zb<P> {
         };
         ensure(holds && tagged == view.tagged(), ptr.body, text)?;
         let log_holds = ptr.log == NO_PAGE || {
-            let log = self.pages.peek(ptr.log)?;
+            let log = self.core.pages.peek(ptr.log)?;
             layout::kind(&log) == Some(PageKind::Log) && layout::base_count(&log) == slots
         };
-        let placed = ptr.log == NO_PAGE || self.pages.is_conventional(ptr.log);
+        let placed = ptr.log == NO_PAGE || self.core.pages.is_conventional(ptr.log);
         ensure(log_holds && placed, ptr.log, || "not this body's log".into())
     }
 
@@ -194,11 +159,4 @@ impl<P: Pages> Zb<P> {
     pub fn reachable(&self) -> Result<BTreeSet<Lba>> {
         self.walk(true).map(|census| census.pages)
     }
-}
-
-fn check_order(at: Lba, keys: &[Vec<u8>], first: usize, bounds: &Bounds) -> Result<()> {
-    let compared = &keys[first.min(keys.len())..];
-    ensure(compared.is_sorted_by(|a, b| a < b), at, || "keys out of order".to_owned())?;
-    let outside = compared.iter().find(|k| !bounds.holds(k));
-    ensure(outside.is_none(), at, || format!("key {outside:02x?} outside the page's range"))
 }

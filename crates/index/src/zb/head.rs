@@ -16,8 +16,8 @@ use crate::layout::{self, HEADER_BYTES};
 impl<P: Pages> Zb<P> {
     /// A slot's pointer on a head that the operation has read.
     pub(super) fn head_ptr(&self, head: Lba, slot: usize) -> Result<Ptr> {
-        let page = self.pages.peek(head)?;
-        let ptr = HeadView::new(&self.shape, &page).ptr(slot);
+        let page = self.core.pages.peek(head)?;
+        let ptr = HeadView::new(&self.core.shape, &page).ptr(slot);
         ptr.ok_or_else(|| Self::damaged(head, slot))
     }
 
@@ -25,8 +25,10 @@ impl<P: Pages> Zb<P> {
     pub(super) fn set_ptr(&mut self, path: &mut Path, level: usize, ptr: Ptr) -> Result<()> {
         let step = &mut path[level];
         step.ptr = ptr;
-        let at = HEADER_BYTES + step.slot * self.shape.head_slot_bytes() + self.shape.key_bytes;
-        self.pages.patch(step.head, &[Patch::Put { at, bytes: &ptr.encode() }])
+        let at = HEADER_BYTES
+            + step.slot * self.core.shape.head_slot_bytes()
+            + self.core.shape.key_bytes;
+        self.core.pages.patch(step.head, &[Patch::Put { at, bytes: &ptr.encode() }])
     }
 
     /// The body has split: `left` stays in its slot, `right` gets the next one.
@@ -39,43 +41,43 @@ impl<P: Pages> Zb<P> {
         right: Ptr,
     ) -> Result<()> {
         let step = path[level];
-        let stride = self.shape.head_slot_bytes();
+        let stride = self.core.shape.head_slot_bytes();
         let new_slot = [separator, &right.encode()].concat();
         let left_bytes = left.encode();
-        let at = HEADER_BYTES + step.slot * stride + self.shape.key_bytes;
+        let at = HEADER_BYTES + step.slot * stride + self.core.shape.key_bytes;
         let set_left = Patch::Put { at, bytes: &left_bytes };
-        if step.head_count < self.shape.head_slots {
+        if step.head_count < self.core.shape.head_slots {
             let count = layout::count_bytes(step.head_count + 1);
             let [a, b, c] = insert_patches(step.slot + 1, step.head_count, &new_slot, &count);
-            return self.pages.patch(step.head, &[set_left, a, b, c]);
+            return self.core.pages.patch(step.head, &[set_left, a, b, c]);
         }
-        let page = self.pages.peek(step.head)?;
-        let mut slots = HeadView::new(&self.shape, &page).slots(0, step.head_count).to_vec();
+        let page = self.core.pages.peek(step.head)?;
+        let mut slots = HeadView::new(&self.core.shape, &page).slots(0, step.head_count).to_vec();
         drop(page);
         let at = step.slot * stride;
-        slots[at + self.shape.key_bytes..at + stride].copy_from_slice(&left_bytes);
+        slots[at + self.core.shape.key_bytes..at + stride].copy_from_slice(&left_bytes);
         slots.splice(at + stride..at + stride, new_slot);
         self.split_head(path, level, &slots)
     }
 
     fn head_image(&self, level: usize, slots: &[u8]) -> Vec<u8> {
-        let mut page = self.shape.new_head(level as u8);
-        layout::set_count(&mut page, slots.len() / self.shape.head_slot_bytes());
+        let mut page = self.core.shape.new_head(level as u8);
+        layout::set_count(&mut page, slots.len() / self.core.shape.head_slot_bytes());
         page[HEADER_BYTES..HEADER_BYTES + slots.len()].copy_from_slice(slots);
         page
     }
 
     /// Halves an overfull head: the left half keeps the page, so no address above changes.
     fn split_head(&mut self, path: &mut Path, level: usize, slots: &[u8]) -> Result<()> {
-        let stride = self.shape.head_slot_bytes();
+        let stride = self.core.shape.head_slot_bytes();
         let half = slots.len() / stride / 2 * stride;
         let (left, right) = slots.split_at(half);
-        let separator = right[..self.shape.key_bytes].to_vec();
-        let right_at = self.pages.allocate()?;
-        self.pages.put(path[level].head, &self.head_image(level, left))?;
-        self.pages.put(right_at, &self.head_image(level, right))?;
+        let separator = right[..self.core.shape.key_bytes].to_vec();
+        let right_at = self.core.pages.allocate()?;
+        self.core.pages.put(path[level].head, &self.head_image(level, left))?;
+        self.core.pages.put(right_at, &self.head_image(level, right))?;
         if level + 1 == path.len() {
-            let first = left[..self.shape.key_bytes].to_vec();
+            let first = left[..self.core.shape.key_bytes].to_vec();
             return self.grow(path[level].head, &first, right_at, &separator);
         }
         let record = [&separator[..], &right_at.0.to_le_bytes()].concat();
@@ -90,15 +92,15 @@ impl<P: Pages> Zb<P> {
 
     /// A new pair on top: an interior page over the two halves of the old top, a head over it.
     fn grow(&mut self, left: Lba, first: &[u8], right: Lba, separator: &[u8]) -> Result<()> {
-        let level = self.root.height as usize + 1;
+        let level = self.core.root.height as usize + 1;
         let records = [first, &left.0.to_le_bytes(), separator, &right.0.to_le_bytes()].concat();
-        let body = self.pages.allocate()?;
-        self.pages.put(body, &self.body(level).image(&records))?;
-        let head = self.pages.allocate()?;
+        let body = self.core.pages.allocate()?;
+        self.core.pages.put(body, &self.core.body(level).image(&records))?;
+        let head = self.core.pages.allocate()?;
         let slot = [first, &Ptr::change(body).encode()].concat();
-        self.pages.put(head, &self.head_image(level, &slot))?;
-        self.root.top = head;
-        self.root.height += 1;
+        self.core.pages.put(head, &self.head_image(level, &slot))?;
+        self.core.root.top = head;
+        self.core.root.height += 1;
         Ok(())
     }
 
@@ -109,14 +111,14 @@ impl<P: Pages> Zb<P> {
         path[level].head_count = count;
         let is_top = level + 1 == path.len();
         if count == 0 && !is_top {
-            self.pages.free(step.head);
+            self.core.pages.free(step.head);
             let child = path[level + 1].child_slot;
             return self.remove_record(path, level + 1, child);
         }
         let new_count = layout::count_bytes(count);
-        let stride = self.shape.head_slot_bytes();
-        self.pages.patch(step.head, &remove_patches(slot, count + 1, stride, &new_count))?;
-        let lower_bound = self.shape.head_slots / 2;
+        let stride = self.core.shape.head_slot_bytes();
+        self.core.pages.patch(step.head, &remove_patches(slot, count + 1, stride, &new_count))?;
+        let lower_bound = self.core.shape.head_slots / 2;
         if is_top || count >= lower_bound { Ok(()) } else { self.rebalance(path, level) }
     }
 
@@ -132,8 +134,8 @@ impl<P: Pages> Zb<P> {
         let separator = parent.key(right).to_vec();
         drop(parent);
         let sibling = if other == left { l } else { r };
-        let sibling_page = self.pages.read(sibling)?;
-        let spare = layout::count(&sibling_page) > self.shape.head_slots / 2;
+        let sibling_page = self.core.pages.read(sibling)?;
+        let spare = layout::count(&sibling_page) > self.core.shape.head_slots / 2;
         drop(sibling_page);
         let mut slots = self.all_slots(l)?;
         let moved = slots.len();
@@ -143,14 +145,14 @@ impl<P: Pages> Zb<P> {
         if spare {
             return self.share(path, level, (l, r), right, &slots);
         }
-        self.pages.put(l, &self.head_image(level, &slots))?;
-        self.pages.free(r);
+        self.core.pages.put(l, &self.head_image(level, &slots))?;
+        self.core.pages.free(r);
         self.remove_record(path, level + 1, right)
     }
 
     fn all_slots(&self, head: Lba) -> Result<Vec<u8>> {
-        let page = self.pages.peek(head)?;
-        let view = HeadView::new(&self.shape, &page);
+        let page = self.core.pages.peek(head)?;
+        let view = HeadView::new(&self.core.shape, &page);
         Ok(view.slots(0, view.count()).to_vec())
     }
 
@@ -163,37 +165,37 @@ impl<P: Pages> Zb<P> {
         right_slot: usize,
         slots: &[u8],
     ) -> Result<()> {
-        let stride = self.shape.head_slot_bytes();
+        let stride = self.core.shape.head_slot_bytes();
         let half = slots.len() / stride / 2 * stride;
         let (left, right) = slots.split_at(half);
-        self.pages.put(l, &self.head_image(level, left))?;
-        self.pages.put(r, &self.head_image(level, right))?;
-        let record = [&right[..self.shape.key_bytes], &r.0.to_le_bytes()].concat();
+        self.core.pages.put(l, &self.head_image(level, left))?;
+        self.core.pages.put(r, &self.head_image(level, right))?;
+        let record = [&right[..self.core.shape.key_bytes], &r.0.to_le_bytes()].concat();
         self.replace_record(path, level + 1, right_slot, &record)
     }
 
     /// Drops pairs at the top that have become a chain: one body with one child.
     pub(super) fn collapse(&mut self) -> Result<()> {
-        while self.root.height > 0 {
-            let level = self.root.height as usize;
-            let page = self.pages.peek(self.root.top)?;
+        while self.core.root.height > 0 {
+            let level = self.core.root.height as usize;
+            let page = self.core.pages.peek(self.core.root.top)?;
             if layout::count(&page) != 1 {
                 return Ok(());
             }
             drop(page);
-            let ptr = self.head_ptr(self.root.top, 0)?;
+            let ptr = self.head_ptr(self.core.root.top, 0)?;
             let view = self.again(level, ptr)?;
             let live = view.live_before(view.slots());
             let Some(slot) = live.filter(|_| view.live_count() == 1) else { return Ok(()) };
             let child = view.child(slot);
             drop(view);
-            self.pages.free(self.root.top);
-            self.pages.free(ptr.body);
+            self.core.pages.free(self.core.root.top);
+            self.core.pages.free(ptr.body);
             if ptr.has_log() {
-                self.pages.free(ptr.log);
+                self.core.pages.free(ptr.log);
             }
-            self.root.top = child;
-            self.root.height -= 1;
+            self.core.root.top = child;
+            self.core.root.height -= 1;
         }
         Ok(())
     }

@@ -35,13 +35,15 @@ pub mod state;
 
 pub use check::Census;
 pub use pressure::{Allowance, Rule};
-pub use scan::Direction;
+
+use std::ops::{Deref, DerefMut};
 
 use littoral_base::units::Lba;
-use littoral_store::pages::{Heat, NO_PAGE, PageRef, Pages, Root};
+use littoral_store::pages::{Heat, PageRef, Pages};
 
-use crate::inspect::check_height;
-use crate::layout::{self, Body, Bounds, Shape};
+use crate::layout::{self, Shape};
+pub use crate::tree::Direction;
+use crate::tree::{Bounds, TreeCore, wrong};
 use crate::{Error, Kind, Result};
 use state::{BodyView, HeadView, Ptr};
 
@@ -65,9 +67,21 @@ type Found = std::result::Result<(usize, bool), usize>;
 /// A ZB+-tree on pages `P`.
 #[derive(Debug)]
 pub struct Zb<P> {
-    pages: P,
-    shape: Shape,
-    root: Root,
+    core: TreeCore<P>,
+}
+
+impl<P> Deref for Zb<P> {
+    type Target = TreeCore<P>;
+
+    fn deref(&self) -> &TreeCore<P> {
+        &self.core
+    }
+}
+
+impl<P> DerefMut for Zb<P> {
+    fn deref_mut(&mut self) -> &mut TreeCore<P> {
+        &mut self.core
+    }
 }
 
 impl<P: Pages> Zb<P> {
@@ -76,23 +90,20 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// `Kind::Unsupported` where the medium has no conventional class, `Kind::Usage` when the shape
     /// does not fit the page, and those of the store.
-    pub fn create(mut pages: P, shape: Shape) -> Result<Zb<P>> {
-        shape.check(pages.page_bytes())?;
-        if !pages.has_conventional() {
+    pub fn create(pages: P, shape: Shape) -> Result<Zb<P>> {
+        let mut core = TreeCore::new(pages, shape)?;
+        if !core.pages.has_conventional() {
             return Err(no_conventional());
         }
-        let leaf = pages.allocate()?;
-        pages.put(leaf, &shape.leaf().image(&[]))?;
-        let top = pages.allocate()?;
+        let leaf = core.pages.allocate()?;
+        core.pages.put(leaf, &shape.leaf().image(&[]))?;
+        let top = core.pages.allocate()?;
         let mut head = shape.new_head(0);
         let at = layout::HEADER_BYTES + shape.key_bytes;
         head[at..at + 17].copy_from_slice(&Ptr::change(leaf).encode());
         layout::set_count(&mut head, 1);
-        pages.put(top, &head)?;
-        let root = Root { top, height: 0, records: 0 };
-        pages.set_root(root);
-        pages.commit()?;
-        Ok(Zb { pages, shape, root })
+        core.pages.put(top, &head)?;
+        core.begin(top).map(|core| Zb { core })
     }
 
     /// Opens the tree that the store's root names.
@@ -100,85 +111,27 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// `Kind::Corrupt` when there is none.
     pub fn open(pages: P, shape: Shape) -> Result<Zb<P>> {
-        shape.check(pages.page_bytes())?;
-        let root = pages.root();
-        if root.top == NO_PAGE {
-            return Err(Error::new(Kind::Corrupt, "the store has no tree"));
-        }
-        check_height(root.height)?;
-        Ok(Zb { pages, shape, root })
-    }
-
-    /// The pages below.
-    pub fn pages(&self) -> &P {
-        &self.pages
-    }
-
-    /// The pages below, for their owner.
-    pub fn pages_mut(&mut self) -> &mut P {
-        &mut self.pages
+        TreeCore::open(pages, shape).map(|core| Zb { core })
     }
 
     /// Gives the pages back.
     pub fn into_pages(self) -> P {
-        self.pages
-    }
-
-    /// Sizes of records and pages.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    /// Records held.
-    pub fn len(&self) -> u64 {
-        self.root.records
-    }
-
-    /// Whether there is no record.
-    pub fn is_empty(&self) -> bool {
-        self.root.records == 0
+        self.core.pages
     }
 
     /// Layers of pages from the top to a leaf: 2 with one pair, 4 with two.
     pub fn layers(&self) -> u32 {
-        2 * (self.root.height + 1)
-    }
-
-    /// Forgets a failed operation: the root is the store's again.
-    pub fn reload_root(&mut self) {
-        self.root = self.pages.root();
-    }
-
-    fn body(&self, level: usize) -> Body {
-        self.shape.body(level as u8)
+        2 * (self.core.root.height + 1)
     }
 
     fn heat(level: usize) -> Heat {
         if level == 0 { Heat::Hot } else { Heat::Cold }
     }
 
-    fn check_key(&self, key: &[u8]) -> Result<()> {
-        let wanted = self.shape.key_bytes;
-        if key.len() == wanted {
-            return Ok(());
-        }
-        let text = format!("a key has {wanted} bytes in this tree, this one has {}", key.len());
-        Err(Error::new(Kind::Usage, text))
-    }
-
-    fn check_value(&self, value: &[u8]) -> Result<()> {
-        let wanted = self.shape.value_bytes;
-        if value.len() == wanted {
-            return Ok(());
-        }
-        let text = format!("a value has {wanted} bytes in this tree, this one has {}", value.len());
-        Err(Error::new(Kind::Usage, text))
-    }
-
     /// Reads a body and its log, merged in memory only (paper 000, algorithms 4 and 5).
     fn load(&self, level: usize, ptr: Ptr) -> Result<BodyView<'_>> {
-        let base = self.pages.read(ptr.body)?;
-        let log = if ptr.has_log() { Some(self.pages.read(ptr.log)?) } else { None };
+        let base = self.core.pages.read(ptr.body)?;
+        let log = if ptr.has_log() { Some(self.core.pages.read(ptr.log)?) } else { None };
         self.view(level, ptr, base, log)
     }
 
@@ -190,20 +143,17 @@ impl<P: Pages> Zb<P> {
         base: PageRef<'a>,
         log: Option<PageRef<'a>>,
     ) -> Result<BodyView<'a>> {
-        let view = BodyView::new(self.body(level), base, log);
+        let view = BodyView::new(self.core.body(level), base, log);
         match view.fits(ptr.state) {
             true => Ok(view),
-            false => {
-                let text = format!("page {}: no body of level {level} with its log", ptr.body);
-                Err(Error::new(Kind::Corrupt, text).at_page(ptr.body.0))
-            }
+            false => Err(wrong(ptr.body, format!("no body of level {level} with its log"))),
         }
     }
 
     /// A body that the running operation has read already.
     fn again(&self, level: usize, ptr: Ptr) -> Result<BodyView<'_>> {
-        let base = self.pages.peek(ptr.body)?;
-        let log = if ptr.has_log() { Some(self.pages.peek(ptr.log)?) } else { None };
+        let base = self.core.pages.peek(ptr.body)?;
+        let log = if ptr.has_log() { Some(self.core.pages.peek(ptr.log)?) } else { None };
         self.view(level, ptr, base, log)
     }
 
@@ -214,10 +164,10 @@ impl<P: Pages> Zb<P> {
 
     /// The way to the leaf that covers `key`; the leaf itself is not read.
     fn descend(&self, key: &[u8]) -> Result<Path> {
-        let mut path = Path::with_capacity(self.root.height as usize + 1);
-        let mut head = self.root.top;
-        for level in (0..=self.root.height as usize).rev() {
-            let mut step = self.step(head, &self.pages.read(head)?, key)?;
+        let mut path = Path::with_capacity(self.core.root.height as usize + 1);
+        let mut head = self.core.root.top;
+        for level in (0..=self.core.root.height as usize).rev() {
+            let mut step = self.step(head, &self.core.pages.read(head)?, key)?;
             if level > 0 {
                 let body = self.load(level, step.ptr)?;
                 step.child_slot = body.route(key);
@@ -230,7 +180,7 @@ impl<P: Pages> Zb<P> {
     }
 
     fn step(&self, head: Lba, page: &[u8], key: &[u8]) -> Result<Step> {
-        let view = HeadView::new(&self.shape, page);
+        let view = HeadView::new(&self.core.shape, page);
         let (head_count, slot) = (view.count(), view.route(key));
         let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
         Ok(Step { head, head_count, slot, ptr, child_slot: 0 })
@@ -239,8 +189,8 @@ impl<P: Pages> Zb<P> {
     /// The way to the leaf that covers `key`, and the slot where the leaf has the key or would
     /// have it. The leaf is read.
     fn descend_to_leaf(&self, key: &[u8]) -> Result<(Path, Found)> {
-        let mut path = Path::with_capacity(self.root.height as usize + 1);
-        let top = (self.root.height as usize, self.root.top);
+        let mut path = Path::with_capacity(self.core.root.height as usize + 1);
+        let top = (self.core.root.height as usize, self.core.root.top);
         let found =
             self.below(top, key, Bounds::default(), &mut |step| path.push(step), |leaf| {
                 leaf.find(key).map(|slot| (slot, leaf.is_live(slot)))
@@ -261,9 +211,9 @@ impl<P: Pages> Zb<P> {
         each: &mut impl FnMut(Step),
         at_leaf: impl FnOnce(&BodyView<'_>) -> R,
     ) -> Result<R> {
-        let page = self.pages.read(head)?;
+        let page = self.core.pages.read(head)?;
         let mut step = self.step(head, &page, key)?;
-        let view = HeadView::new(&self.shape, &page);
+        let view = HeadView::new(&self.core.shape, &page);
         let bounds = bounds.child(step.head_count, step.slot, |i| view.key(i));
         let body = self.load(level, step.ptr)?;
         if level == 0 {
@@ -294,8 +244,8 @@ impl<P: Pages> Zb<P> {
     /// # Ok::<(), littoral_index::Error>(())
     /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.check_key(key)?;
-        let top = (self.root.height as usize, self.root.top);
+        self.core.check_key(key)?;
+        let top = (self.core.root.height as usize, self.core.root.top);
         self.below(top, key, Bounds::default(), &mut |_| (), |leaf| {
             let found = leaf.find(key).ok().filter(|&i| leaf.is_live(i));
             found.map(|i| leaf.payload(i).to_vec())
@@ -308,8 +258,8 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// `Kind::Usage` for sizes that are not the tree's, `Kind::Full`; those of the store.
     pub fn upsert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.check_key(key)?;
-        self.check_value(value)?;
+        self.core.check_key(key)?;
+        self.core.check_value(value)?;
         let (mut path, found) = self.descend_to_leaf(key)?;
         let record = [key, value].concat();
         let is_new = !matches!(found, Ok((_, true)));
@@ -317,8 +267,8 @@ impl<P: Pages> Zb<P> {
             Ok((slot, _)) => self.replace_record(&mut path, 0, slot, &record)?,
             Err(slot) => self.insert_record(&mut path, 0, slot, &record)?,
         }
-        self.root.records += u64::from(is_new);
-        self.finish()?;
+        self.core.root.records += u64::from(is_new);
+        self.core.finish()?;
         Ok(is_new)
     }
 
@@ -328,21 +278,14 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// `Kind::Usage` for a key of another size; those of the store.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        self.check_key(key)?;
+        self.core.check_key(key)?;
         let (mut path, found) = self.descend_to_leaf(key)?;
         let Ok((slot, true)) = found else { return Ok(false) };
         self.remove_record(&mut path, 0, slot)?;
         self.collapse()?;
-        self.root.records -= 1;
-        self.finish()?;
+        self.core.root.records -= 1;
+        self.core.finish()?;
         Ok(true)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        if self.pages.root() != self.root {
-            self.pages.set_root(self.root);
-        }
-        self.pages.commit()
     }
 }
 

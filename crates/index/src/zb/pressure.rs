@@ -102,17 +102,17 @@ impl<P: Pages> Zb<P> {
         }
         if !groups.is_empty() {
             self.collapse()?;
-            self.finish()?;
+            self.core.finish()?;
         }
         Ok(if has_more { Some(from.to_vec()) } else { beyond })
     }
 
     /// The separator behind the head that covers `key`.
     fn beyond(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (mut head, mut beyond) = (self.root.top, None);
-        for level in (1..=self.root.height as usize).rev() {
-            let page = self.pages.read(head)?;
-            let view = HeadView::new(&self.shape, &page);
+        let (mut head, mut beyond) = (self.core.root.top, None);
+        for level in (1..=self.core.root.height as usize).rev() {
+            let page = self.core.pages.read(head)?;
+            let view = HeadView::new(&self.core.shape, &page);
             let slot = view.route(key);
             if slot + 1 < view.count() {
                 beyond = Some(view.key(slot + 1).to_vec());
@@ -130,9 +130,9 @@ impl<P: Pages> Zb<P> {
 
     /// What is sealed under a head, in the order of its slots.
     fn groups(&self, head: Lba, rule: Rule, allowed: Allowance) -> Result<Vec<Group>> {
-        let page = self.pages.read(head)?;
-        let view = HeadView::new(&self.shape, &page);
-        let most = self.shape.leaf_slots;
+        let page = self.core.pages.read(head)?;
+        let view = HeadView::new(&self.core.shape, &page);
+        let most = self.core.shape.leaf_slots;
         let (mut chosen, mut growth) = (Vec::new(), allowed.growth);
         let mut last: Option<Group> = None;
         let mut choose = |group: Option<Group>| {
@@ -187,17 +187,17 @@ impl<P: Pages> Zb<P> {
             let ptr = self.head_ptr(head, slot)?;
             let view = self.again(0, ptr)?;
             records.extend(match mutant!("zb_seal_without_log") {
-                true => view.body.records(&self.pages.peek(ptr.body)?).to_vec(),
+                true => view.body.records(&self.core.pages.peek(ptr.body)?).to_vec(),
                 false => view.live_records(),
             });
             old.push(ptr);
         }
-        let image = self.body(0).image(&records);
-        let sealed = Ptr::steady(self.pages.append(Self::heat(0), &image)?);
+        let image = self.core.body(0).image(&records);
+        let sealed = Ptr::steady(self.core.pages.append(Self::heat(0), &image)?);
         for ptr in old {
-            self.pages.free(ptr.body);
+            self.core.pages.free(ptr.body);
             if ptr.has_log() {
-                self.pages.free(ptr.log);
+                self.core.pages.free(ptr.log);
             }
         }
         path[0].slot = group.slots.start;
@@ -207,7 +207,7 @@ impl<P: Pages> Zb<P> {
         }
         self.remove_slot(path, 0, group.slots.start + 1)?;
         // A head that fell below half has been rebalanced, and its slots lie elsewhere.
-        Ok(path.len() == 1 || path[0].head_count >= self.shape.head_slots / 2)
+        Ok(path.len() == 1 || path[0].head_count >= self.core.shape.head_slots / 2)
     }
 }
 

@@ -16,7 +16,7 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// `Kind::Corrupt` when the page is no body; those of the store.
     pub fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
-        let place = self.place_of_body(&self.pages.peek(new)?);
+        let place = self.place_of_body(&self.core.pages.peek(new)?);
         let (level, key) = place.ok_or_else(|| {
             Error::new(Kind::Corrupt, format!("page {old} is no body of this tree")).at_page(old.0)
         })?;
@@ -35,18 +35,18 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// Those of the store.
     pub fn copied(&self, at: Lba) -> Result<Option<Lba>> {
-        let copy = match self.pages.peek(at) {
+        let copy = match self.core.pages.peek(at) {
             Err(e) if e.kind() == Kind::PowerCut => return Err(e),
             Err(_) => return Ok(None),
             Ok(page) => page,
         };
         let Some((level, key)) = self.place_of_body(&copy) else { return Ok(None) };
         let body = self.descend(&key)?[level].ptr.body;
-        if body == at || self.pages.is_conventional(body) {
+        if body == at || self.core.pages.is_conventional(body) {
             return Ok(None);
         }
         let content = |page: &[u8]| page.len() - SEAL_BYTES;
-        let page = self.pages.peek(body)?;
+        let page = self.core.pages.peek(body)?;
         let is_copy = page[..content(&page)] == copy[..content(&copy)];
         Ok(is_copy.then_some(body))
     }
@@ -55,7 +55,7 @@ impl<P: Pages> Zb<P> {
     fn place_of_body(&self, page: &[u8]) -> Option<(usize, Vec<u8>)> {
         let level = layout::level(page) as usize;
         let is_body = matches!(layout::kind(page), Some(PageKind::Leaf | PageKind::Interior));
-        let is_ours = is_body && level <= self.root.height as usize;
-        is_ours.then(|| (level, self.body(level).key(page, 0).to_vec()))
+        let is_ours = is_body && level <= self.core.root.height as usize;
+        is_ours.then(|| (level, self.core.body(level).key(page, 0).to_vec()))
     }
 }

@@ -8,16 +8,8 @@ use littoral_store::pages::Pages;
 
 use super::Zb;
 use super::state::HeadView;
+use crate::tree::{Direction, Range};
 use crate::{Error, Kind, Result};
-
-/// Which way a scan goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Keys ascending.
-    Forward,
-    /// Keys descending.
-    Backward,
-}
 
 /// One leaf as a scan sees it: its records and the separator beyond it.
 struct Reach {
@@ -50,7 +42,7 @@ impl<P: Pages> Zb<P> {
     /// The leaf at `aim`, with the separator behind it (forward) or in front of it (backward).
     fn reach(&self, aim: Aim<'_>, direction: Direction) -> Result<Reach> {
         let mut beyond = None;
-        let mut head = self.root.top;
+        let mut head = self.core.root.top;
         let note =
             |beyond: &mut Option<Vec<u8>>, n: usize, i: usize, key: &dyn Fn(usize) -> Vec<u8>| {
                 match direction {
@@ -59,9 +51,9 @@ impl<P: Pages> Zb<P> {
                     _ => {}
                 }
             };
-        for level in (0..=self.root.height as usize).rev() {
-            let page = self.pages.read(head)?;
-            let view = HeadView::new(&self.shape, &page);
+        for level in (0..=self.core.root.height as usize).rev() {
+            let page = self.core.pages.read(head)?;
+            let view = HeadView::new(&self.core.shape, &page);
             let slot = pick(view.count(), aim, |i| view.key(i));
             note(&mut beyond, view.count(), slot, &|i| view.key(i).to_vec());
             let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
@@ -89,8 +81,9 @@ impl<P: Pages> Zb<P> {
         direction: Direction,
         mut each: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        from.into_iter().chain(to).try_for_each(|k| self.check_key(k))?;
-        let lowest = vec![0; self.shape.key_bytes];
+        from.into_iter().chain(to).try_for_each(|k| self.core.check_key(k))?;
+        let range = Range { from, to, direction };
+        let lowest = vec![0; self.core.shape.key_bytes];
         let mut aim = match (direction, from, to) {
             (Direction::Forward, from, _) => Some((false, from.map_or(lowest, <[u8]>::to_vec))),
             (Direction::Backward, _, Some(to)) => Some((false, to.to_vec())),
@@ -103,7 +96,7 @@ impl<P: Pages> Zb<P> {
                 Direction::Backward => Aim::Below(&key),
             };
             let reach = self.reach(target, direction)?;
-            if !self.emit(&reach.records, from, to, direction, &mut each) {
+            if !self.emit(&reach.records, range, &mut each) {
                 return Ok(());
             }
             let inside = |k: &Vec<u8>| match direction {
@@ -126,22 +119,16 @@ impl<P: Pages> Zb<P> {
     fn emit(
         &self,
         records: &[u8],
-        from: Option<&[u8]>,
-        to: Option<&[u8]>,
-        direction: Direction,
+        range: Range<'_>,
         each: &mut impl FnMut(&[u8], &[u8]) -> bool,
     ) -> bool {
-        let split = |r: &'_ [u8]| -> usize { r.len().min(self.shape.key_bytes) };
-        let inside = |r: &&[u8]| {
-            let k = &r[..split(r)];
-            from.is_none_or(|f| k >= f) && to.is_none_or(|t| k < t)
-        };
-        let stride = self.shape.leaf().record;
+        let inside = |r: &&[u8]| range.holds(&r[..self.core.shape.key_bytes]);
+        let stride = self.core.shape.leaf().record;
         let mut visit = |r: &[u8]| {
-            let (k, v) = r.split_at(self.shape.key_bytes);
+            let (k, v) = r.split_at(self.core.shape.key_bytes);
             each(k, v)
         };
-        match direction {
+        match range.direction {
             Direction::Forward => records.chunks_exact(stride).filter(inside).all(&mut visit),
             Direction::Backward => records.chunks_exact(stride).rev().filter(inside).all(visit),
         }

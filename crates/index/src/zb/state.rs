@@ -5,7 +5,8 @@
 use littoral_base::units::Lba;
 use littoral_store::pages::{NO_PAGE, PageRef, Patch};
 
-use crate::layout::{self, Body, Bounds, HEADER_BYTES, PageKind, Shape, Tag};
+use crate::layout::{self, Body, HEADER_BYTES, PageKind, Shape, Tag};
+use crate::tree::Bounds;
 
 /// Where a body stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
