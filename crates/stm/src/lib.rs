@@ -39,6 +39,7 @@ mod pool;
 pub mod record;
 mod recover;
 mod root;
+mod run;
 mod slab;
 pub mod structures;
 mod table;

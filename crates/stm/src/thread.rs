@@ -1,4 +1,5 @@
 //! A thread's handle: its clock, what it knows of other clocks, its sets, its free objects.
+//! [`crate::run`] runs transactions with it.
 //!
 //! - One handle runs one transaction at a time (`&mut self`), so transactions cannot nest in it.
 //! - `starts` of t (the paper's scs) is a clock of thread slot t that was reached before the last
@@ -7,13 +8,6 @@
 //!   always valid.
 //! - A clock that could not be learnt in the middle of an attempt is learnt at the start of the
 //!   next one, when nothing has been read.
-//! - Before an attempt that may write begins, and for a while after a loss before every other, the
-//!   clocks that peers have reached are looked up ([`crate::peers`]).
-//! - A read-only transaction first runs without noting what it reads: then a version it does not
-//!   know ends the attempt, and the second one notes its reads and extends. (TL2's read-only
-//!   transactions never validate either.)
-//! - A conflict retries with bounded random backoff; after [`PATIENCE`] losses the transaction
-//!   takes a ticket and younger ones wait for it.
 //! - A conflict that cannot end is an error ([`Kind::Nested`]): a record held by another handle of
 //!   the same thread of the operating system, inside whose closure this one runs; or the same peer
 //!   on the same thread making this transaction lose [`PATIENCE`] times in a row.
@@ -24,22 +18,21 @@
 //! and old versions are never read except at a snapshot epoch.
 
 use littoral_base::rng::{self, Rng};
-use littoral_base::sync::atomic::{AtomicU64, Ordering::SeqCst, fence};
+use littoral_base::sync::atomic::AtomicU64;
 use littoral_base::sync::{spin_loop, thread::yield_now};
 use littoral_device::memory::Domain;
 use rustc_hash::FxHashMap;
 
-use crate::error::{Abort, Error, Kind, Reason, Result};
+use crate::error::{Abort, Error, Kind, Result};
 use crate::format::Line;
 use crate::peers::Watch;
 use crate::pool::{BATCH, Pool};
 use crate::record::Record;
 use crate::table::{Place, View};
-use crate::tx::{Mode, Tx};
 use crate::word::{Orec, Starts};
 
 /// Losses after which a transaction goes first.
-const PATIENCE: u32 = 16;
+pub(crate) const PATIENCE: u32 = 16;
 /// More losses than any: waiting cannot help.
 const HELD: u32 = u32::MAX;
 /// Reading attempts after a loss that look at the peers before they begin.
@@ -100,7 +93,7 @@ pub struct Thread<'p, D: Domain> {
     pub(crate) mark: &'p AtomicU64,
     pub(crate) watch: Watch<'p>,
     /// Attempts that only read and yet look at the peers first.
-    wary: u32,
+    pub(crate) wary: u32,
     pub(crate) view: View<'p>,
     pub(crate) reads: Vec<ReadEntry<'p>>,
     pub(crate) writes: Vec<WriteEntry<'p>>,
@@ -118,7 +111,7 @@ pub struct Thread<'p, D: Domain> {
     pub(crate) elder: bool,
     /// A thread slot used on this thread of the operating system that made this handle lose, the
     /// clock it had then, and how often in a row; [`HELD`] where it holds what is wanted.
-    rival: (usize, u64, u32),
+    pub(crate) rival: (usize, u64, u32),
     rng: rng::Generator,
 }
 
@@ -185,140 +178,9 @@ impl<'p, D: Domain> Thread<'p, D> {
         self.extends = extends;
     }
 
-    /// Runs `body` as a transaction, again and again until no other is in the way; durable on
-    /// return.
-    ///
-    /// # Errors
-    /// What `body` gave up with; `Kind::Full`, `Kind::Poisoned`, `Kind::Device`; `Kind::Nested`
-    /// when another handle of this thread, which waits for this call to return, is in the way;
-    /// `Kind::Forked` in a child of the pool's owner. Nothing is changed then, except that after
-    /// `Kind::Device` the last transaction may or may not be durable.
-    pub fn atomically<R>(
-        &mut self,
-        body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
-    ) -> Result<R> {
-        self.retry(true, |_, _| Ok(Mode::Update), body)
-    }
-
-    /// Runs `body` as a transaction that writes nothing: no locks, no fences, newest versions.
-    ///
-    /// # Errors
-    /// What `body` gave up with; `Kind::ReadOnly` when it writes.
-    pub fn read_only<R>(
-        &mut self,
-        body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
-    ) -> Result<R> {
-        let notes = |_: &_, losses| Ok(if losses == 0 { Mode::Glance } else { Mode::ReadOnly });
-        self.retry(false, notes, body)
-    }
-
-    /// Runs `body` on the state at one moment, reading versions one older where newer ones exist:
-    /// long scans are disturbed only by objects overwritten twice while they run.
-    ///
-    /// # Errors
-    /// As `read_only`; `Kind::Usage` after 2^32 snapshots of one session (reopen the pool).
-    pub fn snapshot<R>(
-        &mut self,
-        body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
-    ) -> Result<R> {
-        let at = |pool: &Pool<D>, _| {
-            let epoch = pool.calm.epoch.fetch_add(1, SeqCst);
-            if epoch >= u64::from(u32::MAX) - 1 {
-                pool.calm.epoch.fetch_sub(1, SeqCst);
-                let text = "2^32 snapshots were taken in this session; reopen the pool";
-                return Err(Error::new(Kind::Usage, text));
-            }
-            // Paired with the committers' fence: a writer that read an older epoch is seen
-            // committing.
-            fence(SeqCst);
-            Ok(Mode::Snapshot(epoch))
-        };
-        self.retry(false, at, body)
-    }
-
-    /// Runs `body` once; `None` when another transaction was in the way.
-    ///
-    /// # Errors
-    /// As `atomically`.
-    pub fn once<R>(
-        &mut self,
-        mut body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
-    ) -> Result<Option<R>> {
-        match self.attempt(Mode::Update, &mut body) {
-            Ok(value) => Ok(Some(value)),
-            Err(Abort(Reason::Conflict)) => {
-                self.rival.2 = 0;
-                Ok(None)
-            }
-            Err(Abort(Reason::Failed(e))) => Err(e),
-        }
-    }
-
-    #[inline]
-    fn retry<R>(
-        &mut self,
-        updates: bool,
-        mode: impl Fn(&Pool<D>, u32) -> Result<Mode>,
-        mut body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
-    ) -> Result<R> {
-        let pool = self.pool;
-        let (mut losses, mut ticket) = (0, None);
-        loop {
-            if ticket.is_none() {
-                pool.calm.gate.pass();
-            }
-            if updates || self.wary > 0 {
-                self.wary = self.wary.saturating_sub(1);
-                self.watch.begin(&mut self.starts);
-            }
-            match self.attempt(mode(pool, losses)?, &mut body) {
-                Ok(value) => return Ok(value),
-                Err(Abort(Reason::Failed(e))) => return Err(e),
-                Err(Abort(Reason::Conflict)) => losses += 1,
-            }
-            self.check_nesting()?;
-            self.back_off(losses);
-            if losses == PATIENCE {
-                self.stats.elders_count += 1;
-                ticket = Some(pool.calm.gate.enter());
-            }
-            self.elder = ticket.is_some();
-        }
-    }
-
-    #[inline]
-    fn attempt<R>(
-        &mut self,
-        mode: Mode,
-        body: &mut impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
-    ) -> Result<R, Abort> {
-        self.pool.check_owner()?;
-        if mode == Mode::Update {
-            self.pool.calm.marks.begin_here(self.tid as usize);
-        }
-        self.starts.learn(self.tid as usize, self.clock);
-        let mut tx = Tx::begin(self, mode);
-        let done = match body(&mut tx) {
-            Ok(value) => tx.commit().map(|()| value),
-            Err(abort) => Err(abort),
-        };
-        // What a drop does, in line: a drop is for a body that panics.
-        tx.end();
-        std::mem::forget(tx);
-        match &done {
-            Ok(_) => {
-                self.stats.commits_count += 1;
-                self.rival.2 = 0;
-            }
-            Err(abort) => self.learn(abort),
-        }
-        self.elder = false;
-        done
-    }
-
     /// Counts a lost attempt; nothing is read now, so any clock met may be known.
     #[cold]
-    fn learn(&mut self, abort: &Abort) {
+    pub(crate) fn learn(&mut self, abort: &Abort) {
         self.stats.aborts_count += u64::from(abort.is_conflict());
         self.wary = WARY;
         if let Some((tid, clock)) = self.lesson.take() {
@@ -340,7 +202,7 @@ impl<'p, D: Domain> Thread<'p, D> {
     /// Whether running again can help: not while a handle below this one on the same stack of calls
     /// holds a record or writes what this one reads.
     #[cold]
-    fn check_nesting(&mut self) -> Result<()> {
+    pub(crate) fn check_nesting(&mut self) -> Result<()> {
         let (tid, _, times) = self.rival;
         if times < PATIENCE {
             return Ok(());
@@ -354,7 +216,7 @@ impl<'p, D: Domain> Thread<'p, D> {
     }
 
     /// Waits a random while that grows with the losses, up to a bound.
-    fn back_off(&mut self, losses: u32) {
+    pub(crate) fn back_off(&mut self, losses: u32) {
         if cfg!(any(loom, shuttle)) || losses > 6 {
             return yield_now();
         }

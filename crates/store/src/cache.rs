@@ -1,8 +1,6 @@
 //! The page cache: pages read or written, bounded in bytes, evicted by use.
 //!
-//! - One limit covers a store's pages in memory ([`crate::store::Store::set_memory`]). The cache
-//!   takes what changed pages cannot: those are bounded by half of the limit and by the redo zone,
-//!   whichever is less, because a checkpoint writes them all.
+//! - `memory.rs` says how many bytes of a store's memory are the cache's.
 //! - Reading takes a shared lock on one of [`SHARDS`] shards, so threads that read do not wait for
 //!   each other. The shards' number and the hash are fixed: which page is evicted depends on the
 //!   requests alone, so modelled times replay on every machine.
@@ -12,12 +10,9 @@
 
 use std::sync::Arc;
 
-use littoral_device::zoned::ZonedDevice;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use rustc_hash::FxBuildHasher;
-
-use crate::store::{OPERATION_PAGES, Store};
 
 /// Shards of the cache; far more than threads that are likely to read one store.
 const SHARDS: usize = 32;
@@ -75,28 +70,6 @@ impl PageCache {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.weight()
-    }
-}
-
-impl<D: ZonedDevice> Store<D> {
-    /// Sets the bytes of pages that the store keeps in memory, changed ones included; what is
-    /// cached is dropped. A store keeps the changed pages of an operation in any case.
-    pub fn set_memory(&mut self, bytes: u64) {
-        self.memory = bytes;
-        let block = self.block_bytes() as u64;
-        let in_redo = self.redo_zone().capacity_blocks / 2;
-        let changed = self.dirty_in_memory().min(in_redo) * block;
-        self.cache = PageCache::new(bytes.saturating_sub(changed), block as usize);
-    }
-
-    /// Bytes of pages in memory now: cached ones and changed ones.
-    pub fn memory_used(&self) -> u64 {
-        self.cache.bytes() + self.dirty.values().map(|page| page.len() as u64).sum::<u64>()
-    }
-
-    /// Changed pages that half of the memory holds; more make a checkpoint.
-    pub(crate) fn dirty_in_memory(&self) -> u64 {
-        (self.memory / 2 / self.block_bytes() as u64).max(2 * OPERATION_PAGES)
     }
 }
 

@@ -12,8 +12,9 @@ use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::{ZoneReport, ZoneState, ZonedDevice};
 
 use crate::error::{Error, Kind, Result, device};
+use crate::plan::OPERATION_PAGES;
 use crate::redo;
-use crate::store::{IN_PLACE, OPERATION_PAGES, Store, Work};
+use crate::store::{IN_PLACE, Store, Work};
 use crate::superblock;
 
 impl<D: ZonedDevice> Store<D> {

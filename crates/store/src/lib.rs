@@ -24,6 +24,7 @@ pub mod error;
 pub mod gc;
 mod host;
 pub mod inspect;
+mod memory;
 pub mod pages;
 mod plan;
 pub mod redo;

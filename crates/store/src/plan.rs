@@ -8,8 +8,10 @@ use littoral_device::zoned::{ZoneKind, ZoneReport, ZonedDevice, ZonedLimits};
 
 use crate::error::{Error, Kind, Result, device};
 use crate::space::Space;
-use crate::store::OPERATION_PAGES;
 use crate::superblock::{HOME_BLOCKS, NO_ZONE, Superblock};
+
+/// Pages that one operation may dirty at most, and that the redo zone keeps room for.
+pub(crate) const OPERATION_PAGES: u64 = 24;
 
 /// Zones and limits of a device as a store divides them.
 #[derive(Debug)]

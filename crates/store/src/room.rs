@@ -14,7 +14,8 @@
 
 use littoral_device::zoned::ZonedDevice;
 
-use crate::store::{OPERATION_PAGES, Store};
+use crate::plan::OPERATION_PAGES;
+use crate::store::Store;
 
 /// Fewest blocks that inserts leave beside the collector's zone: enough for any operation's pages.
 const SPARE_BLOCKS: u64 = 16;

@@ -81,8 +81,6 @@ pub struct StoreCounts {
 
 /// Conventional salt: a page copied between classes does not verify.
 pub(crate) const IN_PLACE: u64 = 1 << 63;
-/// Pages that one operation may dirty at most, and that the redo zone keeps room for.
-pub(crate) const OPERATION_PAGES: u64 = 24;
 
 /// What the running operation has done, to be undone if it fails.
 #[derive(Debug, Default)]

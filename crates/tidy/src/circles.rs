@@ -6,8 +6,7 @@
 //!   the way, so a re-export leads to where the item is.
 //! - A reference joins the two siblings under which the two modules stand. A module and the ones
 //!   inside it may name each other: that is no circle.
-//! - [`TIED`] lists the circles that still wait to be untied. The list only gets shorter: a circle
-//!   that is not in it is a finding, and so is a row that is longer than the circle in the tree.
+//! - A circle is a finding: there is no list of exceptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +15,6 @@ use syn::visit::{self, Visit};
 
 use crate::source::is_test_only;
 use crate::{Finding, Tree};
-
-/// Circles that still wait to be untied: the crate's folder, the module above them (empty for the
-/// crate's root), the modules in alphabetical order.
-pub const TIED: &[(&str, &str, &str)] = &[
-    ("index", "", "cow index inspect salvage zb"),
-    ("stm", "", "thread tx"),
-    ("store", "", "cache plan store"),
-];
 
 /// Re-exports followed for one path; more would be a circle of re-exports.
 const HOPS_MAX: usize = 8;
@@ -43,67 +34,15 @@ pub struct Circle {
     pub links: Vec<(String, String, String)>,
 }
 
-/// Circles that [`TIED`] does not list, and rows of it that are too long.
+/// A finding for every circle.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    check_against(tree, TIED)
-}
-
-/// As [`check`], with another list.
-pub fn check_against(tree: &Tree, tied: &[(&str, &str, &str)]) -> Vec<Finding> {
-    let rows: Vec<Row<'_>> = tied.iter().map(Row::new).collect();
-    against(tree, &find(tree), &rows)
+    let finding = |c: &Circle| Finding::new("circle", format!("crates/{}", c.package), describe(c));
+    find(tree).iter().map(finding).collect()
 }
 
 /// Every circle of every crate.
 pub fn find(tree: &Tree) -> Vec<Circle> {
     packages(tree).into_iter().flat_map(|p| Package::read(tree, p).circles()).collect()
-}
-
-/// The rows of [`TIED`] in words, for a test to print.
-pub fn still_tied() -> Vec<String> {
-    TIED.iter().map(|row| Row::new(row).show()).collect()
-}
-
-struct Row<'a> {
-    package: &'a str,
-    above: &'a str,
-    modules: Vec<&'a str>,
-}
-
-impl<'a> Row<'a> {
-    fn new(&(package, above, modules): &'a (&str, &str, &str)) -> Row<'a> {
-        Row { package, above, modules: modules.split(' ').collect() }
-    }
-
-    fn holds(&self, circle: &Circle) -> bool {
-        self.package == circle.package
-            && self.above == circle.above
-            && circle.modules.iter().all(|m| self.modules.contains(&m.as_str()))
-    }
-
-    fn is(&self, circle: &Circle) -> bool {
-        self.holds(circle) && self.modules.len() == circle.modules.len()
-    }
-
-    fn show(&self) -> String {
-        let above = if self.above.is_empty() { "" } else { "::" };
-        format!("{}{above}{}: {}", self.package, self.above, self.modules.join(" "))
-    }
-}
-
-fn against(tree: &Tree, found: &[Circle], rows: &[Row<'_>]) -> Vec<Finding> {
-    let new = found.iter().filter(|c| !rows.iter().any(|r| r.holds(c)));
-    let new = new.map(|c| Finding::new("circle", format!("crates/{}", c.package), describe(c)));
-    let is_there = |package: &str| {
-        ["src", "Cargo.toml"].iter().all(|f| tree.holds(&format!("crates/{package}/{f}")))
-    };
-    let old = rows.iter().filter(|r| is_there(r.package));
-    let old = old.filter(|r| !found.iter().any(|c| r.is(c))).map(|r| {
-        let what =
-            format!("is tied no more, or by fewer modules: shorten the row \"{}\"", r.show());
-        Finding::new("circle", "crates/tidy/src/circles.rs", what)
-    });
-    new.chain(old).collect()
 }
 
 fn describe(circle: &Circle) -> String {

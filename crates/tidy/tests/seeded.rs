@@ -138,23 +138,17 @@ fn modules_that_import_each_other_are_found() {
 }
 
 #[test]
-fn the_list_of_circles_only_gets_shorter() {
+fn a_circle_of_three_modules_is_one_finding() {
     let root = tempfile::tempdir().unwrap();
     let (a, b, c) = ("use crate::b::B;", "use crate::c::C;", "use crate::a::A;");
-    for (name, text) in [("a", a), ("b", b), ("c", c)] {
+    for (name, text) in [("a", a), ("b", b), ("c", c), ("d", a)] {
         write(root.path(), &format!("crates/base/src/{name}.rs"), &source(text));
     }
-    write(root.path(), "crates/base/Cargo.toml", "");
     let tree = littoral_tidy::Tree::read(root.path()).unwrap();
-    let said = |rows: &[(&str, &str, &str)]| -> Vec<String> {
-        littoral_tidy::circles::check_against(&tree, rows).into_iter().map(|f| f.place).collect()
-    };
-    let (new, stale) = ("crates/base", "crates/tidy/src/circles.rs");
-    assert_eq!(said(&[("base", "", "a b c"), ("stm", "", "not here")]), [""; 0]);
-    assert_eq!(said(&[]), [new]);
-    assert_eq!(said(&[("base", "", "a b")]), [new, stale], "a circle that grew");
-    assert_eq!(said(&[("base", "", "a b c d")]), [stale], "a row too long");
-    assert_eq!(said(&[("base", "", "a b c"), ("base", "d", "e f")]), [stale], "a row untied");
+    let found = littoral_tidy::circles::find(&tree);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].modules, ["a", "b", "c"], "what only leads to a circle is not in it");
+    assert_eq!(littoral_tidy::circles::check(&tree).len(), 1);
 }
 
 #[test]
