@@ -31,6 +31,8 @@ pub(super) struct Area {
     pub(super) shared: bool,
     /// Is or ever was writable, also by another mapping: code there is compared with memory.
     pub(super) written: bool,
+    /// Where the attached System V segment begins that this is a part of.
+    pub(super) segment: Option<u64>,
     /// File offset of the start.
     pub(super) offset: u64,
     /// Path or bracketed name, empty for anonymous memory.
@@ -45,6 +47,17 @@ pub(super) struct Space {
     /// Start and current end of the heap.
     pub(super) brk: (u64, u64),
     pub(super) changes: Arc<Changes>,
+}
+
+/// A System V segment to attach.
+pub(super) struct Attach {
+    pub(super) id: u64,
+    /// 0 for a place of our choice.
+    pub(super) at: u64,
+    pub(super) len: u64,
+    pub(super) prot: u32,
+    /// Takes the place of what is mapped there.
+    pub(super) replaces: bool,
 }
 
 /// What to map.
@@ -186,6 +199,7 @@ impl Space {
             prot: r.prot,
             shared,
             written: shared || r.prot & PROT_WRITE != 0,
+            segment: None,
             offset: r.offset,
             name: r.name.into(),
         };
@@ -198,6 +212,54 @@ impl Space {
             self.changes.map_changed();
         }
         self.areas.insert(at, area);
+    }
+
+    /// shmat: the address, a multiple of `align`, or a negative error.
+    pub(super) fn attach(&mut self, r: &Attach, align: u64) -> i64 {
+        let len = page_up(r.len);
+        let chosen = || self.find_free(len + align).map(|at| at.next_multiple_of(align));
+        let at = match r.at {
+            0 => chosen().ok_or(libc::ENOMEM),
+            at if at < LOW || at.checked_add(len).is_none_or(|end| end > self.limit()) => {
+                Err(libc::EINVAL)
+            }
+            at if !r.replaces && !self.is_free(at, at + len) => Err(libc::EINVAL),
+            at => Ok(at),
+        };
+        let at = match at {
+            Ok(at) => at,
+            Err(code) => return err(code),
+        };
+        // The reservation is there already; no host page is executable.
+        let read_only = if r.prot & PROT_WRITE == 0 { libc::SHM_RDONLY } else { 0 };
+        let flags = (libc::SHM_REMAP | read_only) as u64;
+        let args = &mut [Arg::Int(r.id), Arg::Guest(at), Arg::Int(flags)];
+        let got = raw::call_now(&self.window, libc::SYS_shmat, args);
+        if got < 0 {
+            return got;
+        }
+        self.carve(at, at + len);
+        let area = Area {
+            end: at + len,
+            prot: r.prot,
+            shared: true,
+            written: true,
+            segment: Some(at),
+            offset: 0,
+            name: "/SYSV00000000".into(),
+        };
+        self.insert(at, area);
+        at as i64
+    }
+
+    /// shmdt: unmaps what is left of the segment attached at `at`.
+    pub(super) fn detach(&mut self, at: u64) -> i64 {
+        let of_segment = self.areas().filter(|(_, area)| area.segment == Some(at));
+        let parts: Vec<(u64, u64)> = of_segment.map(|(start, area)| (start, area.end)).collect();
+        if parts.is_empty() {
+            return err(libc::EINVAL);
+        }
+        parts.iter().fold(0, |done, (start, end)| self.unmap(*start, end - start).min(done))
     }
 
     fn place(&self, r: &Request<'_>, len: u64) -> Result<u64, i32> {

@@ -207,9 +207,26 @@ pub(super) fn fcntl(thread: &mut Thread, args: &Args) -> i64 {
 }
 
 pub(super) fn ioctl(thread: &mut Thread, args: &Args) -> i64 {
+    const SIOCGIFCONF: u64 = 0x8912;
+    if args[1] == SIOCGIFCONF {
+        return interfaces(thread, args);
+    }
     // TCSBRK, TCXONC, TCFLSH, TIOCSCTTY, TCSBRKP take a number.
     let number = matches!(args[1], 0x5409..=0x540b | 0x540e | 0x5425);
     pass(thread, libc::SYS_ioctl, if number { "iii" } else { "iip" }, args)
+}
+
+/// SIOCGIFCONF: a length, and the address of a buffer.
+fn interfaces(thread: &mut Thread, args: &Args) -> i64 {
+    let window = thread.cpu.window;
+    let Some([len, buffer]) = window.load_words::<2>(args[2]) else { return err(libc::EFAULT) };
+    let host = if buffer == 0 { Some(0) } else { window.host(buffer, 1).map(|p| p as u64) };
+    let Some(host) = host else { return err(libc::EFAULT) };
+    let mut bytes = [len.to_le_bytes(), host.to_le_bytes()].concat();
+    let list = &mut [Arg::Int(args[0]), Arg::Int(args[1]), Arg::Out(&mut bytes)];
+    let result = raw::call_now(&window, libc::SYS_ioctl, list);
+    let len = u32::from_le_bytes(bytes[..4].try_into().expect("invariant: four bytes"));
+    window.store(args[2], len).map_or(err(libc::EFAULT), |()| result)
 }
 
 /// A guest iovec array with host addresses.
@@ -269,6 +286,72 @@ pub(super) fn preadv2(thread: &mut Thread, args: &Args) -> i64 {
 
 pub(super) fn pwritev2(thread: &mut Thread, args: &Args) -> i64 {
     vectored(thread, libc::SYS_pwritev2, args)
+}
+
+pub(super) fn vmsplice(thread: &mut Thread, args: &Args) -> i64 {
+    vectored(thread, libc::SYS_vmsplice, args)
+}
+
+/// process_vm_readv and process_vm_writev, for the own process only: where another guest's window
+/// lies is not known here.
+fn between_processes(thread: &mut Thread, number: i64, args: &Args) -> i64 {
+    let [pid, local, local_count, remote, remote_count, flags] = *args;
+    if pid != u64::from(std::process::id()) {
+        return err(libc::EPERM);
+    }
+    let lists = vectors(thread, local, local_count)
+        .and_then(|local| Ok((local, vectors(thread, remote, remote_count)?)));
+    let (local, remote) = match lists {
+        Ok(lists) => lists,
+        Err(code) => return code,
+    };
+    let list = &mut [
+        Arg::Int(pid),
+        Arg::In(&local),
+        Arg::Int(local_count),
+        Arg::In(&remote),
+        Arg::Int(remote_count),
+        Arg::Int(flags),
+    ];
+    raw::call(&thread.cpu.window, &thread.pending, number, list)
+}
+
+pub(super) fn process_vm_readv(thread: &mut Thread, args: &Args) -> i64 {
+    between_processes(thread, libc::SYS_process_vm_readv, args)
+}
+
+pub(super) fn process_vm_writev(thread: &mut Thread, args: &Args) -> i64 {
+    between_processes(thread, libc::SYS_process_vm_writev, args)
+}
+
+/// The last argument is an address for one kind of comparison.
+pub(super) fn kcmp(thread: &mut Thread, args: &Args) -> i64 {
+    const EPOLL_TARGET: u64 = 7;
+    let shape = if args[2] == EPOLL_TARGET { "iiiip" } else { "iiiii" };
+    pass(thread, libc::SYS_kcmp, shape, args)
+}
+
+/// A filter is a length and an address.
+pub(super) fn setsockopt(thread: &mut Thread, args: &Args) -> i64 {
+    const ATTACH_FILTER: u64 = libc::SO_ATTACH_FILTER as u64;
+    const ATTACH_REUSEPORT: u64 = libc::SO_ATTACH_REUSEPORT_CBPF as u64;
+    let is_filter = [ATTACH_FILTER, ATTACH_REUSEPORT].contains(&args[2]);
+    if args[1] != libc::SOL_SOCKET as u64 || !is_filter || args[4] < 16 {
+        return pass(thread, libc::SYS_setsockopt, "iiipi", args);
+    }
+    let window = thread.cpu.window;
+    let Some([count, code]) = window.load_words::<2>(args[3]) else { return err(libc::EFAULT) };
+    let Some(code) = window.host(code, 8 * (count & 0xffff)) else { return err(libc::EFAULT) };
+    let mut filter = count.to_le_bytes().to_vec();
+    filter.extend((code as u64).to_le_bytes());
+    let list = &mut [
+        Arg::Int(args[0]),
+        Arg::Int(args[1]),
+        Arg::Int(args[2]),
+        Arg::In(&filter),
+        Arg::Int(filter.len() as u64),
+    ];
+    raw::call_now(&window, libc::SYS_setsockopt, list)
 }
 
 /// sendmsg or recvmsg: the header's name, vectors and control buffer are translated in a copy; what
@@ -415,6 +498,32 @@ fn epoll_wait(thread: &mut Thread, number: i64, args: &Args, timeout: Arg<'_>) -
         }
     }
     result
+}
+
+/// futex_waitv: the words' addresses are translated in a copy of the list.
+pub(super) fn futex_waitv(thread: &mut Thread, args: &Args) -> i64 {
+    const WAITERS_MAX: u64 = 128;
+    if !(1..=WAITERS_MAX).contains(&args[1]) {
+        return err(libc::EINVAL);
+    }
+    let window = thread.cpu.window;
+    let mut waiters = Vec::with_capacity(24 * args[1] as usize);
+    for n in 0..args[1] {
+        let waiter = window.load_words::<3>(args[0].wrapping_add(24 * n));
+        let Some([value, word, flags]) = waiter else { return err(libc::EFAULT) };
+        let Some(word) = window.host(word, 4) else { return err(libc::EFAULT) };
+        for field in [value, word as u64, flags] {
+            waiters.extend(field.to_le_bytes());
+        }
+    }
+    let list = &mut [
+        Arg::In(&waiters),
+        Arg::Int(args[1]),
+        Arg::Int(args[2]),
+        Arg::Guest(args[3]),
+        Arg::Int(args[4]),
+    ];
+    raw::call(&window, &thread.pending, libc::SYS_futex_waitv, list)
 }
 
 /// The sixth argument points to a pointer to the mask, and its length.

@@ -8,7 +8,10 @@ use super::{Args, err};
 use std::os::unix::ffi::OsStrExt;
 
 /// Runs `f` on the space, and tells all threads if it changed fixed code.
-fn with_space(process: &Process, f: impl FnOnce(&mut super::super::space::Space) -> i64) -> i64 {
+pub(super) fn with_space(
+    process: &Process,
+    f: impl FnOnce(&mut super::super::space::Space) -> i64,
+) -> i64 {
     let mut space = lock(&process.space);
     let before = process.changes.fixed();
     let result = f(&mut space);
@@ -45,6 +48,14 @@ pub(super) fn munmap(thread: &mut Thread, args: &Args) -> i64 {
 
 pub(super) fn mprotect(thread: &mut Thread, args: &Args) -> i64 {
     with_space(&thread.process, |s| s.protect(args[0], args[1], args[2] as u32 & 7))
+}
+
+/// There are no protection keys: -1 means none.
+pub(super) fn pkey_mprotect(thread: &mut Thread, args: &Args) -> i64 {
+    match args[3] as i32 {
+        -1 => mprotect(thread, args),
+        _ => err(libc::EINVAL),
+    }
 }
 
 pub(super) fn mremap(thread: &mut Thread, args: &Args) -> i64 {

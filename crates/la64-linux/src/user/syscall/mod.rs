@@ -5,9 +5,12 @@
 //! - A call is one row of [`table`]; everything that differs from call to call is a column there.
 //! - A call that never began (a signal was noted, or another thread asked for attention) begins
 //!   again and is counted once.
-//! - A number without a row is named once on stderr and gives ENOSYS.
+//! - A number without a row, and a call whose row says that it is absent, are named once on stderr
+//!   and give ENOSYS.
 
+mod exec;
 mod files;
+mod ipc;
 mod memory;
 mod table;
 mod tasks;
@@ -33,11 +36,21 @@ pub(super) fn err(code: i32) -> i64 {
 pub(super) fn run(thread: &mut Thread) {
     let number = thread.cpu.state.x[11];
     let args: Args = std::array::from_fn(|n| thread.cpu.state.x[4 + n]);
-    let Some(call) = table::find(number) else { return unknown(thread, number, &args) };
+    let Some(call) = table::find(number) else {
+        name_once(thread, number, &format!("system call {number}"));
+        let result = err(libc::ENOSYS);
+        trace(thread, &format!("syscall_{number}"), args.len(), &args, Some(result));
+        thread.cpu.state.x[4] = result as u64;
+        return;
+    };
     let result = match call.done {
         Done::Own(own) => own(thread, &args),
         Done::Host(host) => on_host(thread, call, host, &args),
         Done::Refused(error) => err(error),
+        Done::Absent => {
+            name_once(thread, number, &format!("system call {} ({number})", call.name));
+            err(libc::ENOSYS)
+        }
         Done::Registers(set) => {
             set(thread);
             return trace(thread, call.name, call.shape.len(), &args, None);
@@ -51,15 +64,12 @@ pub(super) fn run(thread: &mut Thread) {
     thread.cpu.state.x[4] = result as u64;
 }
 
-/// A number without a row: ENOSYS, and the first time a word about it.
-fn unknown(thread: &mut Thread, number: u64, args: &Args) {
+/// Says the first time that a call is not there.
+fn name_once(thread: &Thread, number: u64, name: &str) {
     if lock(&thread.process.unknown).insert(number) {
         let pc = thread.cpu.state.pc;
-        thread.say(&format!("system call {number} is not supported (at {pc:#x})"));
+        thread.say(&format!("{name} is not supported (at {pc:#x})"));
     }
-    let result = err(libc::ENOSYS);
-    trace(thread, &format!("syscall_{number}"), args.len(), args, Some(result));
-    thread.cpu.state.x[4] = result as u64;
 }
 
 /// `--strace`: the call, its arguments, and its result if it has one.

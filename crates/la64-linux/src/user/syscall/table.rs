@@ -24,7 +24,7 @@
 //! libraries then register nothing and ask the kernel where they would have read it.
 
 use super::super::thread::Thread;
-use super::{Args, Own, files, memory, tasks};
+use super::{Args, Own, exec, files, ipc, memory, tasks};
 use Waits::{Chooses, Fails, ForSignals, Never, Restarts};
 
 /// How a call is done.
@@ -38,6 +38,8 @@ pub(super) enum Done {
     Registers(fn(&mut Thread)),
     /// Not at all: the call returns this error, for which libraries fall back.
     Refused(i32),
+    /// Not at all, and the call is named on standard error the first time: it returns ENOSYS.
+    Absent,
 }
 
 /// What happens to a call that has begun when a signal with a handler arrives.
@@ -93,21 +95,29 @@ macro_rules! done {
     ($name:ident refused $error:ident) => {
         Done::Refused(libc::$error)
     };
+    ($name:ident absent) => {
+        Done::Absent
+    };
 }
 
 macro_rules! calls {
-    ($($number:literal $name:ident $shape:literal $waits:expr, $how:ident $($what:ident)::+;)*) => {
+    ($($number:literal $name:ident $shape:literal $waits:expr, $how:ident $($($what:ident)::+)?;)*) => {
         static TABLE: &[Call] = &[$(Call {
             number: $number,
             name: stringify!($name),
             shape: $shape,
             waits: $waits,
-            done: done!($name $how $($what)::+),
+            done: done!($name $how $($($what)::+)?),
         }),*];
     };
 }
 
 calls! {
+    0 io_setup "ip" Never, absent;
+    1 io_destroy "p" Never, absent;
+    2 io_submit "pip" Never, absent;
+    3 io_cancel "ppp" Never, absent;
+    4 io_getevents "piipp" Never, absent;
     5 setxattr "sppii" Restarts, host SYS_setxattr;
     6 lsetxattr "lppii" Restarts, host SYS_lsetxattr;
     7 fsetxattr "ippii" Restarts, host SYS_fsetxattr;
@@ -121,6 +131,7 @@ calls! {
     15 lremovexattr "lp" Restarts, host SYS_lremovexattr;
     16 fremovexattr "ip" Restarts, host SYS_fremovexattr;
     17 getcwd "pi" Never, host SYS_getcwd;
+    18 lookup_dcookie "ipi" Never, refused ENOSYS;
     19 eventfd2 "ii" Never, host SYS_eventfd2;
     20 epoll_create1 "i" Never, host SYS_epoll_create1;
     21 epoll_ctl "iiip" Never, own files::epoll_ctl;
@@ -132,6 +143,8 @@ calls! {
     27 inotify_add_watch "isi" Restarts, host SYS_inotify_add_watch;
     28 inotify_rm_watch "ii" Never, host SYS_inotify_rm_watch;
     29 ioctl "iia" Restarts, own files::ioctl;
+    30 ioprio_set "iii" Never, host SYS_ioprio_set;
+    31 ioprio_get "ii" Never, host SYS_ioprio_get;
     32 flock "ii" Restarts, host SYS_flock;
     33 mknodat "isii" Restarts, host SYS_mknodat;
     34 mkdirat "isi" Restarts, host SYS_mkdirat;
@@ -139,6 +152,10 @@ calls! {
     36 symlinkat "pil" Restarts, host SYS_symlinkat;
     37 linkat "ilili" Restarts, host SYS_linkat;
     38 renameat "ilil" Restarts, host SYS_renameat;
+    39 umount2 "si" Restarts, host SYS_umount2;
+    40 mount "sspip" Restarts, host SYS_mount;
+    41 pivot_root "ss" Restarts, host SYS_pivot_root;
+    42 nfsservctl "ipp" Never, refused ENOSYS;
     43 statfs "sp" Restarts, host SYS_statfs;
     44 fstatfs "ip" Restarts, host SYS_fstatfs;
     45 truncate "si" Restarts, host SYS_truncate;
@@ -154,7 +171,9 @@ calls! {
     55 fchown "iii" Restarts, host SYS_fchown;
     56 openat "isii" Restarts, own files::openat;
     57 close "i" Restarts, host SYS_close;
+    58 vhangup "" Never, host SYS_vhangup;
     59 pipe2 "pi" Never, host SYS_pipe2;
+    60 quotactl "isip" Restarts, host SYS_quotactl;
     61 getdents64 "ipi" Restarts, host SYS_getdents64;
     62 lseek "iii" Never, host SYS_lseek;
     63 read "ipi" Restarts, host SYS_read;
@@ -169,6 +188,7 @@ calls! {
     72 pselect6 "ippppp" Fails, own files::pselect6;
     73 ppoll "pippi" Fails, host SYS_ppoll;
     74 signalfd4 "ipii" Never, host SYS_signalfd4;
+    75 vmsplice "ipii" Restarts, own files::vmsplice;
     76 splice "ipipii" Restarts, host SYS_splice;
     77 tee "iiii" Restarts, host SYS_tee;
     78 readlinkat "ilpi" Restarts, own files::readlinkat;
@@ -182,6 +202,7 @@ calls! {
     86 timerfd_settime "iipp" Never, host SYS_timerfd_settime;
     87 timerfd_gettime "ip" Never, host SYS_timerfd_gettime;
     88 utimensat "ispi" Restarts, host SYS_utimensat;
+    89 acct "s" Restarts, host SYS_acct;
     90 capget "pp" Never, host SYS_capget;
     91 capset "pp" Never, host SYS_capset;
     92 personality "i" Never, host SYS_personality;
@@ -196,6 +217,9 @@ calls! {
     101 nanosleep "pp" Fails, host SYS_nanosleep;
     102 getitimer "ip" Never, host SYS_getitimer;
     103 setitimer "ipp" Never, host SYS_setitimer;
+    104 kexec_load "iipi" Never, refused EPERM;
+    105 init_module "pip" Never, refused EPERM;
+    106 delete_module "pi" Never, refused EPERM;
     107 timer_create "ipp" Never, host SYS_timer_create;
     108 timer_gettime "ip" Never, host SYS_timer_gettime;
     109 timer_getoverrun "i" Never, host SYS_timer_getoverrun;
@@ -217,6 +241,7 @@ calls! {
     125 sched_get_priority_max "i" Never, host SYS_sched_get_priority_max;
     126 sched_get_priority_min "i" Never, host SYS_sched_get_priority_min;
     127 sched_rr_get_interval "ip" Never, host SYS_sched_rr_get_interval;
+    128 restart_syscall "" Never, refused EINTR;
     129 kill "ii" Never, host SYS_kill;
     130 tkill "ii" Never, host SYS_tkill;
     131 tgkill "iii" Never, host SYS_tgkill;
@@ -230,6 +255,7 @@ calls! {
     139 rt_sigreturn "" Never, registers tasks::rt_sigreturn;
     140 setpriority "iii" Never, host SYS_setpriority;
     141 getpriority "ii" Never, host SYS_getpriority;
+    142 reboot "iiip" Never, refused EPERM;
     143 setregid "ii" Never, host SYS_setregid;
     144 setgid "i" Never, host SYS_setgid;
     145 setreuid "ii" Never, host SYS_setreuid;
@@ -249,6 +275,7 @@ calls! {
     159 setgroups "ip" Never, host SYS_setgroups;
     160 uname "p" Never, own tasks::uname;
     161 sethostname "pi" Never, host SYS_sethostname;
+    162 setdomainname "pi" Never, host SYS_setdomainname;
     163 getrlimit "ip" Never, host SYS_getrlimit;
     164 setrlimit "ip" Never, host SYS_setrlimit;
     165 getrusage "ip" Never, host SYS_getrusage;
@@ -256,6 +283,8 @@ calls! {
     167 prctl "iaaaa" Never, own tasks::prctl;
     168 getcpu "ppp" Never, host SYS_getcpu;
     169 gettimeofday "pp" Never, host SYS_gettimeofday;
+    170 settimeofday "pp" Never, host SYS_settimeofday;
+    171 adjtimex "p" Never, host SYS_adjtimex;
     172 getpid "" Never, host SYS_getpid;
     173 getppid "" Never, host SYS_getppid;
     174 getuid "" Never, host SYS_getuid;
@@ -268,17 +297,20 @@ calls! {
     181 mq_unlink "p" Never, host SYS_mq_unlink;
     182 mq_timedsend "ipiip" Restarts, host SYS_mq_timedsend;
     183 mq_timedreceive "ipipp" Restarts, host SYS_mq_timedreceive;
-    184 mq_notify "ip" Never, host SYS_mq_notify;
+    184 mq_notify "ip" Never, own ipc::mq_notify;
     185 mq_getsetattr "ipp" Never, host SYS_mq_getsetattr;
     186 msgget "ii" Never, host SYS_msgget;
     187 msgctl "iip" Never, host SYS_msgctl;
     188 msgrcv "ipiii" Fails, host SYS_msgrcv;
     189 msgsnd "ipii" Fails, host SYS_msgsnd;
     190 semget "iii" Never, host SYS_semget;
+    191 semctl "iiia" Never, own ipc::semctl;
     192 semtimedop "ipip" Fails, host SYS_semtimedop;
     193 semop "ipi" Fails, host SYS_semop;
     194 shmget "iii" Never, host SYS_shmget;
     195 shmctl "iip" Never, host SYS_shmctl;
+    196 shmat "ipi" Never, own ipc::shmat;
+    197 shmdt "p" Never, own ipc::shmdt;
     198 socket "iii" Never, host SYS_socket;
     199 socketpair "iiip" Never, host SYS_socketpair;
     200 bind "ipi" Never, host SYS_bind;
@@ -289,7 +321,7 @@ calls! {
     205 getpeername "ipp" Never, host SYS_getpeername;
     206 sendto "ipiipi" Restarts, host SYS_sendto;
     207 recvfrom "ipiipp" Restarts, host SYS_recvfrom;
-    208 setsockopt "iiipi" Never, host SYS_setsockopt;
+    208 setsockopt "iiipi" Never, own files::setsockopt;
     209 getsockopt "iiipp" Never, host SYS_getsockopt;
     210 shutdown "ii" Never, host SYS_shutdown;
     211 sendmsg "ipi" Restarts, own files::sendmsg;
@@ -298,10 +330,15 @@ calls! {
     214 brk "p" Never, own memory::brk;
     215 munmap "pi" Never, own memory::munmap;
     216 mremap "piiip" Never, own memory::mremap;
+    217 add_key "pppii" Never, absent;
+    218 request_key "pppi" Never, absent;
+    219 keyctl "iaaaa" Never, absent;
     220 clone "ipppp" Never, own tasks::clone;
-    221 execve "spp" Restarts, own tasks::execve;
+    221 execve "spp" Restarts, own exec::execve;
     222 mmap "piiiii" Never, own memory::mmap;
     223 fadvise64 "iiii" Restarts, host SYS_fadvise64;
+    224 swapon "si" Restarts, host SYS_swapon;
+    225 swapoff "s" Restarts, host SYS_swapoff;
     226 mprotect "pii" Never, own memory::mprotect;
     227 msync "pii" Restarts, host SYS_msync;
     228 mlock "pi" Restarts, host SYS_mlock;
@@ -310,40 +347,95 @@ calls! {
     231 munlockall "" Never, host SYS_munlockall;
     232 mincore "pip" Never, host SYS_mincore;
     233 madvise "pii" Never, own memory::madvise;
+    234 remap_file_pages "piiii" Never, absent;
+    235 mbind "piipii" Never, host SYS_mbind;
+    236 get_mempolicy "ppipi" Never, host SYS_get_mempolicy;
+    237 set_mempolicy "ipi" Never, host SYS_set_mempolicy;
+    238 migrate_pages "iipp" Restarts, host SYS_migrate_pages;
+    239 move_pages "iipppi" Never, absent;
     240 rt_tgsigqueueinfo "iiip" Never, host SYS_rt_tgsigqueueinfo;
+    241 perf_event_open "piiii" Never, absent;
     242 accept4 "ippi" Restarts, host SYS_accept4;
     243 recvmmsg "ipiip" Restarts, own files::recvmmsg;
     260 wait4 "ipip" Restarts, host SYS_wait4;
     261 prlimit64 "iipp" Never, host SYS_prlimit64;
+    262 fanotify_init "ii" Never, host SYS_fanotify_init;
+    263 fanotify_mark "iiiis" Restarts, host SYS_fanotify_mark;
+    264 name_to_handle_at "isppi" Restarts, host SYS_name_to_handle_at;
+    265 open_by_handle_at "ipi" Restarts, host SYS_open_by_handle_at;
+    266 clock_adjtime "ip" Never, host SYS_clock_adjtime;
     267 syncfs "i" Restarts, host SYS_syncfs;
+    268 setns "ii" Never, host SYS_setns;
     269 sendmmsg "ipii" Restarts, own files::sendmmsg;
+    270 process_vm_readv "ipipii" Restarts, own files::process_vm_readv;
+    271 process_vm_writev "ipipii" Restarts, own files::process_vm_writev;
+    272 kcmp "iiiia" Never, own files::kcmp;
+    273 finit_module "ipi" Never, refused EPERM;
+    274 sched_setattr "ipi" Never, host SYS_sched_setattr;
+    275 sched_getattr "ipii" Never, host SYS_sched_getattr;
     276 renameat2 "ililii" Restarts, host SYS_renameat2;
     277 seccomp "iip" Never, refused ENOSYS;
     278 getrandom "pii" Restarts, host SYS_getrandom;
     279 memfd_create "pi" Never, host SYS_memfd_create;
-    281 execveat "isppi" Never, refused ENOSYS;
+    280 bpf "ipi" Never, refused EPERM;
+    281 execveat "isppi" Restarts, own exec::execveat;
     282 userfaultfd "i" Never, refused ENOSYS;
     283 membarrier "iii" Never, host SYS_membarrier;
     284 mlock2 "pii" Restarts, host SYS_mlock2;
     285 copy_file_range "ipipii" Restarts, host SYS_copy_file_range;
     286 preadv2 "ipiiii" Restarts, own files::preadv2;
     287 pwritev2 "ipiiii" Restarts, own files::pwritev2;
+    288 pkey_mprotect "piii" Never, own memory::pkey_mprotect;
+    289 pkey_alloc "ii" Never, refused ENOSPC;
+    290 pkey_free "i" Never, refused EINVAL;
     291 statx "isiip" Restarts, own files::statx;
+    292 io_pgetevents "piippp" Never, absent;
     293 rseq "piii" Never, refused ENOSYS;
+    294 kexec_file_load "iiipi" Never, refused EPERM;
     424 pidfd_send_signal "iipi" Never, host SYS_pidfd_send_signal;
     425 io_uring_setup "ip" Never, refused ENOSYS;
+    426 io_uring_enter "iiiipi" Never, refused ENOSYS;
+    427 io_uring_register "iipi" Never, refused ENOSYS;
+    428 open_tree "isi" Restarts, host SYS_open_tree;
+    429 move_mount "isisi" Restarts, host SYS_move_mount;
+    430 fsopen "pi" Restarts, host SYS_fsopen;
+    431 fsconfig "iippi" Restarts, host SYS_fsconfig;
+    432 fsmount "iii" Restarts, host SYS_fsmount;
+    433 fspick "isi" Restarts, host SYS_fspick;
     434 pidfd_open "ii" Never, host SYS_pidfd_open;
     435 clone3 "pi" Never, own tasks::clone3;
     436 close_range "iii" Restarts, host SYS_close_range;
     437 openat2 "ispi" Restarts, own files::openat2;
     438 pidfd_getfd "iii" Never, host SYS_pidfd_getfd;
     439 faccessat2 "isii" Restarts, host SYS_faccessat2;
+    440 process_madvise "ipiii" Never, absent;
     441 epoll_pwait2 "ipippi" Fails, own files::epoll_pwait2;
+    442 mount_setattr "isipi" Restarts, host SYS_mount_setattr;
+    443 quotactl_fd "iiip" Restarts, host SYS_quotactl_fd;
     444 landlock_create_ruleset "pii" Never, refused ENOSYS;
-    449 futex_waitv "piipi" Never, refused ENOSYS;
+    445 landlock_add_rule "iipi" Never, refused ENOSYS;
+    446 landlock_restrict_self "ii" Never, refused ENOSYS;
+    447 memfd_secret "i" Never, host SYS_memfd_secret;
+    448 process_mrelease "ii" Never, host SYS_process_mrelease;
+    449 futex_waitv "piipi" Restarts, own files::futex_waitv;
+    450 set_mempolicy_home_node "piii" Never, host SYS_set_mempolicy_home_node;
+    451 cachestat "ippi" Never, absent;
     452 fchmodat2 "isii" Restarts, host SYS_fchmodat2;
+    453 map_shadow_stack "pii" Never, refused ENOSYS;
+    454 futex_wake "piii" Never, absent;
+    455 futex_wait "piiipi" Never, absent;
+    456 futex_requeue "piii" Never, absent;
+    457 statmount "ppii" Never, absent;
+    458 listmount "ppii" Never, absent;
+    459 lsm_get_self_attr "ippi" Never, absent;
+    460 lsm_set_self_attr "ipii" Never, absent;
+    461 lsm_list_modules "ppi" Never, absent;
     462 mseal "pii" Never, refused ENOSYS;
     463 setxattrat "isippi" Never, refused ENOSYS;
+    464 getxattrat "isippi" Never, refused ENOSYS;
+    465 listxattrat "isipi" Never, refused ENOSYS;
+    466 removexattrat "isip" Never, refused ENOSYS;
+    467 open_tree_attr "isipi" Never, refused ENOSYS;
 }
 
 #[cfg(test)]
@@ -367,7 +459,7 @@ mod tests {
             let waits = !matches!(call.waits, Never);
             let (at_once, chooses) = match call.done {
                 Done::Refused(error) => (error > 0, false),
-                Done::Registers(_) => (true, false),
+                Done::Registers(_) | Done::Absent => (true, false),
                 Done::Host(_) => (false, false),
                 Done::Own(_) => (false, true),
             };
@@ -376,6 +468,46 @@ mod tests {
             assert!(chooses || !chosen, "{}: nothing here chooses", call.name);
             assert!(std::ptr::eq(find(call.number).unwrap(), call), "{}", call.name);
         }
+    }
+
+    /// The lists of calls in the page: names between backquotes in the line that begins so.
+    fn listed(page: &str, line: &str) -> BTreeSet<String> {
+        let line = page.lines().find(|l| l.starts_with(line)).expect("the page has the line");
+        line.split('`').skip(1).step_by(2).map(String::from).collect()
+    }
+
+    #[test]
+    fn the_page_lists_the_calls_that_stay_out() {
+        let page = include_str!("../../../../../docs/design/la64-linux.md");
+        let named = |f: fn(&Done) -> bool| {
+            let calls = TABLE.iter().filter(|c| f(&c.done));
+            calls.map(|c| String::from(c.name)).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(listed(page, "| absent |"), named(|d| matches!(d, Done::Absent)));
+        for (line, error) in
+            [("| ENOSYS |", libc::ENOSYS), ("| EPERM |", libc::EPERM), ("| other |", 0)]
+        {
+            let is_listed = |d: &Done| match *d {
+                Done::Refused(e) if [libc::ENOSYS, libc::EPERM].contains(&e) => e == error,
+                Done::Refused(_) => error == 0,
+                _ => false,
+            };
+            let calls = TABLE.iter().filter(|c| is_listed(&c.done));
+            let calls: BTreeSet<_> = calls.map(|c| String::from(c.name)).collect();
+            assert_eq!(listed(page, line), calls, "{line}");
+        }
+    }
+
+    /// Numbers that no version of the kernel's table for LoongArch has: reserved for architectures,
+    /// for x86, and for 32-bit times.
+    #[test]
+    fn every_number_of_the_kernels_table_has_a_row() {
+        let has_none = |n: &u64| {
+            matches!(n, 38 | 163 | 164 | 244..=259 | 295..=423 | 452 | 463)
+                && !(291..=293).contains(n)
+        };
+        let missing: Vec<_> = (0..=467).filter(|n| find(*n).is_none() && !has_none(n)).collect();
+        assert!(missing.is_empty(), "numbers without a row: {missing:?}");
     }
 
     #[test]

@@ -1,18 +1,13 @@
 //! Threads, processes, signals and identity.
 
-use super::super::process::{Action, as_path, lock};
+use super::super::process::{Action, lock};
 use super::super::raw::{self, Arg, Disposition};
 use super::super::robust;
 use super::super::signal::{self, SS_DISABLE};
 use super::super::thread::Thread;
-use super::files::string;
 use super::{Args, err, pass};
-use crate::options::Options;
 use littoral_base::mutant;
-use std::ffi::{CStr, CString, OsString};
 use std::io::Read as _;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 const CLONE_VM: u64 = 0x100;
@@ -25,9 +20,6 @@ const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const FUTEX_WAKE: u64 = 1;
-const SCRIPTS_MAX: usize = 4;
-/// This command's own file.
-const OWN_FILE: &CStr = c"/proc/self/exe";
 
 pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
     thread.ended = true;
@@ -101,8 +93,11 @@ pub(super) fn prctl(thread: &mut Thread, args: &Args) -> i64 {
         o if o == GET_PDEATHSIG || o == GET_SUBREAPER || NAMES.contains(&o) => {
             pass(thread, libc::SYS_prctl, "ipiii", args)
         }
-        // Death signal, dumpable, keep capabilities, no new privileges, timer slack.
-        1 | 3 | 4 | 7 | 8 | 29 | 30 | 36 | 38 | 39 => pass(thread, libc::SYS_prctl, "iiiii", args),
+        // Death signal, dumpable, keep capabilities, bounding set, secure bits, timer slack,
+        // subreaper, no new privileges, huge pages, ambient set, tracer.
+        1 | 3 | 4 | 7 | 8 | 23 | 24 | 27..=30 | 36 | 38 | 39 | 41 | 42 | 47 | 0x5961_6d61 => {
+            pass(thread, libc::SYS_prctl, "iiiii", args)
+        }
         _ => err(libc::EINVAL),
     }
 }
@@ -375,127 +370,4 @@ fn born(thread: &mut Thread, birth: Birth) {
             raw::set_disposition(n as u32 + 1, Disposition::Default, 0);
         }
     }
-}
-
-/// A null-terminated array of guest strings.
-fn strings(thread: &Thread, at: u64) -> Result<Vec<Vec<u8>>, i64> {
-    let mut list = Vec::new();
-    if at == 0 {
-        return Ok(list);
-    }
-    loop {
-        let slot = at.wrapping_add(8 * list.len() as u64);
-        match thread.cpu.window.load::<u64>(slot).ok_or(err(libc::EFAULT))? {
-            0 => return Ok(list),
-            string_at => list.push(long_string(thread, string_at)?),
-        }
-    }
-}
-
-/// Arguments may be longer than paths.
-fn long_string(thread: &Thread, at: u64) -> Result<Vec<u8>, i64> {
-    let mut bytes = Vec::new();
-    loop {
-        match thread.cpu.window.load::<u8>(at.wrapping_add(bytes.len() as u64)) {
-            None => return Err(err(libc::EFAULT)),
-            Some(0) => return Ok(bytes),
-            Some(byte) => bytes.push(byte),
-        }
-    }
-}
-
-pub(super) fn execve(thread: &mut Thread, args: &Args) -> i64 {
-    let parts =
-        || Ok((string(thread, args[0])?, strings(thread, args[1])?, strings(thread, args[2])?));
-    // The new program inherits the host's mask, which is the guest's unless a signal is noted.
-    raw::set_mask(thread.mask);
-    let result = parts().and_then(|(path, argv, envp)| replace(thread, path, argv, envp));
-    signal::apply_mask(thread);
-    match result {
-        Ok(code) | Err(code) => code,
-    }
-}
-
-/// Follows `#!` lines, then runs LoongArch programs in a new copy of this command and anything else
-/// natively.
-fn replace(
-    thread: &Thread,
-    path: Vec<u8>,
-    argv: Vec<Vec<u8>>,
-    envp: Vec<Vec<u8>>,
-) -> Result<i64, i64> {
-    let (mut path, mut argv) = (path, argv);
-    for _ in 0..SCRIPTS_MAX {
-        let host = match path.as_slice() {
-            b"/proc/self/exe" => thread.process.paths.resolve(&thread.process.program),
-            _ => thread.process.paths.resolve(as_path(&path)),
-        };
-        let head = head_of(thread, &host)?;
-        if littoral_la64::elf::is_loongarch(&head) {
-            if path == b"/proc/self/exe" {
-                path = thread.process.program.as_os_str().as_bytes().to_vec();
-            }
-            return Ok(again(thread, path, argv, envp));
-        }
-        let Some(line) = head.strip_prefix(b"#!") else {
-            return Ok(native(host, argv, envp));
-        };
-        let line = line.split(|&b| b == b'\n').next().unwrap_or(line).trim_ascii();
-        let (interpreter, argument) = match line.iter().position(|b| b" \t".contains(b)) {
-            Some(n) => (&line[..n], Some(line[n..].trim_ascii().to_vec())),
-            None => (line, None),
-        };
-        let rest = argv.into_iter().skip(1);
-        argv =
-            [interpreter.to_vec()].into_iter().chain(argument).chain([path]).chain(rest).collect();
-        path = interpreter.to_vec();
-    }
-    Err(err(libc::ELOOP))
-}
-
-fn head_of(thread: &Thread, host: &std::path::Path) -> Result<Vec<u8>, i64> {
-    let code = |e: std::io::Error| err(e.raw_os_error().unwrap_or(libc::ENOEXEC));
-    let metadata = std::fs::metadata(host).map_err(code)?;
-    if !metadata.is_file() {
-        return Err(err(libc::EACCES));
-    }
-    let name = [host.as_os_str().as_bytes(), b"\0"].concat();
-    let list = &mut [Arg::Int(libc::AT_FDCWD as u64), Arg::In(&name), Arg::Int(1)];
-    let allowed = raw::call_now(&thread.cpu.window, libc::SYS_faccessat, list);
-    if allowed < 0 {
-        return Err(allowed);
-    }
-    let mut head = Vec::new();
-    std::fs::File::open(host).map_err(code)?.take(256).read_to_end(&mut head).map_err(code)?;
-    Ok(head)
-}
-
-fn c_strings(list: Vec<Vec<u8>>) -> Vec<CString> {
-    // Guest strings end at their first zero byte, so none is lost here.
-    list.into_iter().filter_map(|s| CString::new(s).ok()).collect()
-}
-
-fn native(host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
-    match CString::new(host.into_os_string().into_vec()) {
-        Ok(path) => raw::execve(&path, &c_strings(argv), &c_strings(envp)),
-        Err(_) => err(libc::ENOENT),
-    }
-}
-
-/// Starts this command again for another program. Its own file is named by the kernel's link
-/// first: the path it was started by may lead nowhere from here (another root, a file replaced or
-/// removed).
-fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
-    let process = &thread.process;
-    let argv0 = argv.first().map(|name| OsString::from_vec(name.clone()));
-    let options = Options { argv0, ..process.options.clone() }.arguments();
-    let words = process.command.iter().cloned().chain(options).map(OsString::into_vec);
-    let words = c_strings(words.chain([path]).chain(argv.into_iter().skip(1)).collect());
-    let Some(by_path) = words.first().cloned() else { return err(libc::ENOSYS) };
-    let envp = c_strings(envp);
-    if !mutant!("la64_execve_by_path_alone") {
-        raw::execve(OWN_FILE, &words, &envp);
-    }
-    // Without /proc there is only the path.
-    raw::execve(&by_path, &words, &envp)
 }
