@@ -101,15 +101,9 @@ impl<D: ZonedDevice> Relocate for Index<D> {
         each!(&mut self.tree, t => t.pages_mut())
     }
 
-    fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
+    fn moved(&mut self, old: Lba, new: Lba) -> Result<()> {
         match &mut self.tree {
-            Tree::Zb(t) => {
-                let used = t.moved(old, new)?;
-                if used {
-                    t.pages_mut().free(old);
-                }
-                Ok(used)
-            }
+            Tree::Zb(t) => t.moved(old, new),
             Tree::Cow(_) => unreachable!("invariant: its pages are moved together"),
         }
     }
@@ -310,8 +304,8 @@ impl<D: ZonedDevice> Index<D> {
         demand: Demand,
         run: impl FnOnce(&mut Tree<D>) -> Result<T>,
     ) -> Result<T> {
-        self.make_room(demand)?;
-        let result = run(&mut self.tree);
+        // A collection that failed is undone too: what it appended must not be committed later.
+        let result = self.make_room(demand).and_then(|()| run(&mut self.tree));
         if result.is_err() {
             self.undo();
         }

@@ -11,6 +11,7 @@ use littoral_device::zoned::{ZoneKind, ZonedDevice as _};
 use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
 use littoral_index::layout::{self, PageKind, Shape};
+use littoral_store::gc;
 
 const GEOMETRY: Geometry = Geometry {
     block_bytes: 512,
@@ -133,7 +134,7 @@ fn counts_orders_and_levels_that_cannot_be_are_refused() {
 }
 
 /// A device with the same blocks, leaves changed by `change` and sealed anew.
-fn with_leaves(device: &ModelDevice, change: impl Fn(&mut [u8])) -> (ModelDevice, u32) {
+fn with_leaves(device: &ModelDevice, change: impl Fn(u64, &mut [u8])) -> (ModelDevice, u32) {
     let (mut copy, mut changed) = (ModelDevice::new(GEOMETRY).unwrap(), 0);
     for zone in device.report(ZoneId(0), device.limits().zones).unwrap() {
         let is_in_place = zone.kind == ZoneKind::Conventional;
@@ -143,7 +144,7 @@ fn with_leaves(device: &ModelDevice, change: impl Fn(&mut [u8])) -> (ModelDevice
             let mut page = [0; 512];
             device.read(Lba(at), &mut page).unwrap();
             if layout::kind(&page) == Some(PageKind::Leaf) {
-                change(&mut page);
+                change(at, &mut page);
                 seal(&mut page, if is_in_place { at | 1 << 63 } else { at });
                 changed += 1;
             }
@@ -161,7 +162,7 @@ fn a_leaf_outside_its_parents_range_is_refused() {
     let is_range = |e: &littoral_index::Error| e.to_string().contains("outside the page's range");
     for engine in [Engine::Zb, Engine::Cow] {
         for lowest in [0, u64::MAX - 4] {
-            let (mut device, changed) = with_leaves(&store_of(engine), |page| {
+            let (mut device, changed) = with_leaves(&store_of(engine), |_, page| {
                 for i in 0..layout::count(page) {
                     page[16 + 16 * i..][..8].copy_from_slice(&(lowest + i as u64).to_be_bytes());
                 }
@@ -178,6 +179,39 @@ fn a_leaf_outside_its_parents_range_is_refused() {
             assert!(refused.count() >= 100, "{engine:?} from {lowest}");
         }
     }
+}
+
+/// The collector moves a live leaf and asks the tree who uses it. A leaf that its own keys do not
+/// lead to is damaged: taken for unused, it would be freed while its parent names it.
+#[test]
+fn a_live_page_that_its_own_key_does_not_lead_to_is_not_moved() {
+    let (whole, mut refused) = (store(), 0);
+    for target in GEOMETRY.zone_blocks..GEOMETRY.blocks() {
+        let is_changed = std::cell::Cell::new(false);
+        let (mut device, _) = with_leaves(&whole, |at, page| {
+            if at == target {
+                is_changed.set(true);
+                for (i, record) in page[16..].chunks_exact_mut(16).take(4).enumerate() {
+                    record[..8].copy_from_slice(&(u64::MAX - 9 + i as u64).to_be_bytes());
+                }
+            }
+        });
+        let mut index = Index::open(&mut device).unwrap();
+        let missed = (0..120).filter_map(|i| index.get(&key(i)).err());
+        let missed: Vec<_> = missed.map(|e| (e.kind(), e.place().page)).collect();
+        assert!(missed.iter().all(|e| *e == (Kind::Corrupt, Some(target))), "{missed:?}");
+        // Leaves that were changed since are not in use.
+        if !is_changed.get() || missed.is_empty() {
+            continue;
+        }
+        refused += 1;
+        let e = gc::move_page(&mut index, Lba(target)).expect_err("a leaf in use");
+        assert_eq!((e.kind(), e.place().page), (Kind::Corrupt, Some(target)), "{e}");
+        index.store_mut().abort();
+        let still = (0..120).filter(|&i| index.get(&key(i)).is_err()).count();
+        assert_eq!(still, missed.len(), "nothing else is lost");
+    }
+    assert!(refused > 3, "{refused} leaves in sequential zones are in use");
 }
 
 /// Two slots that name one page: found when the store is opened, and no walk runs for ever.

@@ -40,12 +40,13 @@ pub trait Relocate {
         self.store().is_live(at)
     }
 
-    /// Takes note that page `old` now lies at `new` and frees `old`; whether it was in use. The
-    /// collector commits.
+    /// Takes note that the live page `old` now lies at `new`, and frees `old`. The collector
+    /// commits.
     ///
     /// # Errors
-    /// Those of the store.
-    fn moved(&mut self, old: Lba, new: Lba) -> Result<bool>;
+    /// `Kind::Corrupt` when the engine does not find `old` where its bytes say it belongs: the page
+    /// is live, so it must not be freed; those of the store.
+    fn moved(&mut self, old: Lba, new: Lba) -> Result<()>;
 
     /// How zones are collected when moved pages take others with them; `None` when they do not.
     fn together(&self) -> Option<Together> {
@@ -134,9 +135,6 @@ pub fn move_page<E: Relocate>(engine: &mut E, old: Lba) -> Result<()> {
 
 /// Tells the engine that `old` now lies at `new`, and commits.
 fn settle<E: Relocate>(engine: &mut E, old: Lba, new: Lba) -> Result<()> {
-    if !engine.moved(old, new)? {
-        engine.store().free(new);
-        engine.store().free(old);
-    }
+    engine.moved(old, new)?;
     engine.store().commit()
 }

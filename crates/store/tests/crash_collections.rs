@@ -132,15 +132,13 @@ impl<'d> Relocate for Table<'d> {
         &mut self.store
     }
 
-    fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
+    fn moved(&mut self, old: Lba, new: Lba) -> Result<()> {
         let n = number(&self.store.read(new)?);
-        if self.at[n] != old {
-            return Ok(false);
-        }
+        assert_eq!(self.at[n], old, "a live page is where the table says");
         self.at[n] = new;
         self.note(n)?;
         self.store.free(old);
-        Ok(true)
+        Ok(())
     }
 
     fn copied(&mut self, at: Lba) -> Result<Option<Lba>> {

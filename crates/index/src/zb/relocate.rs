@@ -1,32 +1,41 @@
 //! Where a body went: the store's garbage collector moves a page and the tree follows.
 
 use littoral_base::codec::SEAL_BYTES;
+use littoral_base::mutant;
 use littoral_base::units::Lba;
 use littoral_store::pages::Pages;
 
 use super::Zb;
 use super::state::Ptr;
 use crate::layout::{self, PageKind};
-use crate::{Error, Kind, Result};
+use crate::tree::wrong;
+use crate::{Kind, Result};
 
 impl<P: Pages> Zb<P> {
-    /// Takes note that the sequential page `old` now lies at `new`; whether the tree uses it. Does
-    /// not end the operation: the collector commits what it moved.
+    /// Takes note that the live sequential page `old` now lies at `new`, and frees `old`. Does not
+    /// end the operation: the collector commits what it moved.
     ///
     /// # Errors
-    /// `Kind::Corrupt` when the page is no body; those of the store.
-    pub fn moved(&mut self, old: Lba, new: Lba) -> Result<bool> {
+    /// `Kind::Corrupt` naming `old` when it is no body or its own key leads to another page; those
+    /// of the store. The operation is to be undone then.
+    pub fn moved(&mut self, old: Lba, new: Lba) -> Result<()> {
         let place = self.place_of_body(&self.core.pages.peek(new)?);
-        let (level, key) = place.ok_or_else(|| {
-            Error::new(Kind::Corrupt, format!("page {old} is no body of this tree")).at_page(old.0)
-        })?;
+        let (level, key) = place.ok_or_else(|| wrong(old, "is no body of this tree"))?;
         let mut path = self.descend(&key)?;
-        if path[level].ptr.body != old {
-            return Ok(false);
+        let found = path[level].ptr.body;
+        if found != old {
+            if mutant!("zb_misplaced_page_unused") {
+                self.core.pages.free(new);
+                self.core.pages.free(old);
+                return Ok(());
+            }
+            let text = format!("in use, but its first key {key:02x?} leads to page {found}");
+            return Err(wrong(old, text));
         }
         let ptr = Ptr { body: new, ..path[level].ptr };
         self.set_ptr(&mut path, level, ptr)?;
-        Ok(true)
+        self.core.pages.free(old);
+        Ok(())
     }
 
     /// The live sequential page that the page at `at`, which the tree does not use, is a copy of;
