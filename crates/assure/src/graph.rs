@@ -1,13 +1,79 @@
-//! Makes the checksums of a damaged image good again: for property tests and fuzzers only.
+//! Judges of the graph engine: kernels on images with one flipped bit, and forged checksums.
+//!
+//! - [`flips`] runs a kernel on images that differ from a sound one in a single bit each, and
+//!   counts the answers that are wrong without an error.
+//! - [`reseal`] makes the checksums of a damaged image good again: for property tests and fuzzers.
 //!
 //! A checksum keeps damage out, not malice: whoever writes a hostile file seals it too. Tests that
 //! want to reach the checks behind the checksums forge images with [`reseal`].
 
+use littoral_base::clock::WallClock;
 use littoral_base::codec::{crc, seal};
+use littoral_base::rng::{Rng, seeded};
 
+use littoral_graph::Result;
+use littoral_graph::builder::{BuildOptions, Hooks, build_in_memory};
 use littoral_graph::format::BLOCK_BYTES;
+use littoral_graph::format::file::GraphFile;
 use littoral_graph::format::header::{Header, SectionKind};
 use littoral_graph::format::page::PageId;
+use littoral_graph::generate::{Model, generate};
+use littoral_graph::kernels::{Answer, Kernel, Options, check, run};
+use littoral_graph::medium::Store;
+
+/// What became of the images with one flipped bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flips {
+    /// Runs that ended with an error.
+    pub refused_count: u64,
+    /// Runs without an error whose answer is right: the bit was not read, or did not matter.
+    pub harmless_count: u64,
+    /// Runs without an error whose answer is wrong.
+    pub wrong_count: u64,
+}
+
+/// Scale of the graph whose bits are flipped: 1024 vertices.
+const FLIPS_SCALE: u32 = 10;
+
+/// Runs `kernel` in DRAM on `count` images, in each of which one bit of the file, drawn under
+/// `seed`, is flipped.
+///
+/// An answer is wrong when it differs from the answer on the sound image. A search may find other
+/// parents that are right as well, so its answer is wrong when the sound graph refutes it.
+///
+/// # Errors
+/// When the graph cannot be made, or the kernel fails on the sound image.
+pub fn flips(kernel: Kernel, count: u64, seed: u64) -> Result<Flips> {
+    let edges = generate(Model::Kron, FLIPS_SCALE, seed, 1, &mut Hooks::none())?;
+    let options = BuildOptions { threads: 1, ..BuildOptions::default() };
+    let (image, _) = build_in_memory(edges, &options, &mut Hooks::none())?;
+    let sound = GraphFile::from_image(image.clone())?;
+    let right = answer(&image, kernel)?;
+    let mut rng = seeded(seed);
+    let mut flips = Flips::default();
+    for _ in 0..count {
+        let mut damaged = image.clone();
+        let (at, bit) = (rng.random_range(0..image.len()), rng.random_range(0..8u32));
+        damaged[at] ^= 1 << bit;
+        match answer(&damaged, kernel) {
+            Err(_) => flips.refused_count += 1,
+            Ok(found) if is_right(&sound, kernel, &found, &right) => flips.harmless_count += 1,
+            Ok(_) => flips.wrong_count += 1,
+        }
+    }
+    Ok(flips)
+}
+
+/// The kernel's answer from vertex 0, the hub.
+fn answer(image: &[u8], kernel: Kernel) -> Result<Answer> {
+    let graph = GraphFile::from_image(image.to_vec())?;
+    let options = Options { sources: vec![0], ..Options::default() };
+    Ok(run(&graph, &Store::in_dram(&graph)?, kernel, &options, &WallClock::new())?.1)
+}
+
+fn is_right(sound: &GraphFile, kernel: Kernel, found: &Answer, right: &Answer) -> bool {
+    found == right || matches!(kernel, Kernel::Bfs) && check(sound, kernel, 0, found).is_ok()
+}
 
 /// Recomputes header seal, page seals and section CRCs as far as the header allows.
 pub fn reseal(image: &mut [u8]) {

@@ -29,6 +29,7 @@ use crate::edges::Edges;
 use crate::edges::hint::Hint;
 use crate::edges::resident::{Hints, Resident};
 use crate::edges::ringed::Ringed;
+use crate::edges::verified::Verified;
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::format::{HEAD_BLOCK_VERTICES, HEAD_UNIT_BYTES};
@@ -78,6 +79,8 @@ pub struct Store {
     frames: Option<Arc<Frames>>,
     /// What trials of hints have chosen, for all threads.
     hints: Hints,
+    /// Which pages have been verified, for all threads.
+    verified: Verified,
 }
 
 /// Work that runs on whatever form the edges take.
@@ -109,7 +112,7 @@ impl Store {
             }
         };
         log::info!("edges on medium {}", device.name());
-        Ok(Store { device, form: None, contexts: None, frames: None, hints: Hints::default() })
+        Ok(Store::on(device, None))
     }
 
     /// The edges of `graph` in DRAM, read with the hints that suit the processor.
@@ -120,8 +123,9 @@ impl Store {
         Store::new(graph, FlashDevice::dram(contents(graph)?))
     }
 
-    fn of(&self, device: FlashDevice, form: Option<DramForm>) -> Store {
-        Store { device, form, contexts: None, frames: None, hints: Hints::default() }
+    fn on(device: FlashDevice, form: Option<DramForm>) -> Store {
+        let (hints, verified) = (Hints::default(), Verified::default());
+        Store { device, form, contexts: None, frames: None, hints, verified }
     }
 
     /// The same bytes in DRAM, read in one given form.
@@ -130,7 +134,7 @@ impl Store {
     /// `Kind::Argument` when the edges are not in DRAM.
     pub fn read_as(&self, form: DramForm) -> Result<Store> {
         match self.device.region() {
-            Some(region) => Ok(self.of(FlashDevice::dram(region.clone()), Some(form))),
+            Some(region) => Ok(Store::on(FlashDevice::dram(region.clone()), Some(form))),
             None => Err(Error::new(
                 Kind::Argument,
                 format!("{} and dram cannot share contents", self.name()),
@@ -163,7 +167,7 @@ impl Store {
             return Err(Error::new(Kind::Argument, what));
         };
         let device = FlashDevice::modelled_as(region.clone(), profile, interface, transfer);
-        Ok(self.of(device.map_err(device_error)?, None))
+        Ok(Store::on(device.map_err(device_error)?, None))
     }
 
     /// The same with a given number of contexts in each ring, unless a run asks for another.
@@ -240,9 +244,13 @@ impl Store {
         match handle {
             AnyDevice::Pointed(device) => self.held_or_read(graph, *device, ring, work),
             AnyDevice::QueuePair(device) => self.held_or_read(graph, *device, ring, work),
-            AnyDevice::Paced(device) => Ok(work.visit(&Ringed::new(graph, *device, ring)?)),
-            AnyDevice::Uring(device) => Ok(work.visit(&Ringed::new(graph, *device, ring)?)),
-            other => Ok(work.visit(&Ringed::new(graph, other, ring)?)),
+            AnyDevice::Paced(device) => {
+                Ok(work.visit(&Ringed::new(graph, *device, ring, &self.verified)?))
+            }
+            AnyDevice::Uring(device) => {
+                Ok(work.visit(&Ringed::new(graph, *device, ring, &self.verified)?))
+            }
+            other => Ok(work.visit(&Ringed::new(graph, other, ring, &self.verified)?)),
         }
     }
 
@@ -255,12 +263,18 @@ impl Store {
     ) -> Result<V::Output> {
         match self.form {
             Some(DramForm::Ring(contexts, hint)) => {
-                through_ring(graph, region, (contexts, hint), work)
+                through_ring(graph, region, (contexts, hint), &self.verified, work)
             }
-            Some(DramForm::Direct(hint)) => {
-                Ok(work.visit(&Resident::new(graph, region, Some(hint), &self.hints)?))
+            Some(DramForm::Direct(hint)) => Ok(work.visit(&Resident::new(
+                graph,
+                region,
+                Some(hint),
+                &self.hints,
+                &self.verified,
+            )?)),
+            None => {
+                Ok(work.visit(&Resident::new(graph, region, None, &self.hints, &self.verified)?))
             }
-            None => Ok(work.visit(&Resident::new(graph, region, None, &self.hints)?)),
         }
     }
 
@@ -273,11 +287,11 @@ impl Store {
         work: V,
     ) -> Result<V::Output> {
         let (Some(frames), Some(region)) = (self.frames.clone(), self.device.region()) else {
-            return Ok(work.visit(&Ringed::new(graph, device, ring)?));
+            return Ok(work.visit(&Ringed::new(graph, device, ring, &self.verified)?));
         };
         let device = Cached::new(device, region.clone(), frames);
         let hits = device.hits();
-        Ok(work.visit(&Ringed::new(graph, device, ring)?.with_hits(hits)))
+        Ok(work.visit(&Ringed::new(graph, device, ring, &self.verified)?.with_hits(hits)))
     }
 }
 
@@ -312,13 +326,14 @@ fn through_ring<V: Visit>(
     graph: &GraphFile,
     region: &Region,
     (contexts, hint): (u32, Hint),
+    verified: &Verified,
     work: V,
 ) -> Result<V::Output> {
     let options = RingOptions::with_contexts(Contexts::Fixed(contexts));
     let device = Dram::new(region.clone());
     Ok(match hint {
-        Hint::Nta => work.visit(&Ringed::new(graph, device.once(), options)?),
-        _ => work.visit(&Ringed::new(graph, device, options)?),
+        Hint::Nta => work.visit(&Ringed::new(graph, device.once(), options, verified)?),
+        _ => work.visit(&Ringed::new(graph, device, options, verified)?),
     })
 }
 

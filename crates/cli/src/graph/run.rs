@@ -86,6 +86,7 @@ fn result(
         "polls_per_read_ratio": has_ring.then(|| report.polls_per_read()),
         "state_bytes": report.state_bytes,
         "verified": report.verified,
+        "pages_verified_count": report.pages_verified_count(),
         "time_ns_min": report.time_ns_min(),
         "trials": trials,
     });

@@ -19,6 +19,7 @@ pub(crate) mod phase;
 pub(crate) mod raw;
 pub(crate) mod resident;
 pub(crate) mod ringed;
+pub(crate) mod verified;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -175,6 +176,8 @@ pub struct Traffic {
     pub reads_count: u64,
     /// Bytes asked for.
     pub read_bytes: u64,
+    /// Whole pages that were verified against their trailers because nothing had read them before.
+    pub pages_verified_count: u64,
     /// Times a context was polled; zero for DRAM.
     pub polls_count: u64,
     /// Contexts of the ring at the end; zero for DRAM.
@@ -192,6 +195,7 @@ impl Traffic {
         Traffic {
             reads_count: self.reads_count - earlier.reads_count,
             read_bytes: self.read_bytes - earlier.read_bytes,
+            pages_verified_count: self.pages_verified_count - earlier.pages_verified_count,
             polls_count: self.polls_count - earlier.polls_count,
             contexts: self.contexts,
             page_hint: self.page_hint,
@@ -205,6 +209,7 @@ impl Traffic {
         Traffic {
             reads_count: self.reads_count + other.reads_count,
             read_bytes: self.read_bytes + other.read_bytes,
+            pages_verified_count: self.pages_verified_count + other.pages_verified_count,
             polls_count: self.polls_count + other.polls_count,
             contexts: self.contexts.max(other.contexts),
             page_hint: self.page_hint.or(other.page_hint),

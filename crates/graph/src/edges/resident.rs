@@ -16,6 +16,7 @@ use littoral_device::ticks;
 
 use super::hint::Hint;
 use super::raw::{prefetch, prefetch_by};
+use super::verified::Verified;
 use super::{Edges, HeadWork, Item, ListWork, PageWork, Place, Traffic, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
@@ -146,6 +147,8 @@ pub(crate) struct Resident<'g> {
     reads: Cell<u64>,
     read_words: Cell<u64>,
     hints: &'g Hints,
+    verified: &'g Verified,
+    pages_verified: Cell<u64>,
     list_trial: Trial,
     page_trial: Trial,
 }
@@ -161,6 +164,7 @@ impl<'g> Resident<'g> {
         bytes: &'g [u8],
         hint: Option<Hint>,
         hints: &'g Hints,
+        verified: &'g Verified,
     ) -> Result<Self> {
         let words: &[u32] = bytemuck::try_cast_slice(bytes)
             .map_err(|e| Error::new(Kind::Device, format!("graph in memory: {e}")))?;
@@ -174,6 +178,8 @@ impl<'g> Resident<'g> {
             reads: Cell::new(0),
             read_words: Cell::new(0),
             hints,
+            verified,
+            pages_verified: Cell::new(0),
             list_trial: Trial::new(hint.or(hints.lists.get().copied()), TRIAL_LISTS),
             page_trial: Trial::of_pages(hint.or(hints.pages.get().copied()), pages),
         })
@@ -283,6 +289,7 @@ impl Edges for Resident<'_> {
     fn pages<W: PageWork>(&self, direction: Direction, work: &W) -> Result<()> {
         let place = Place::new(self.graph, direction);
         let page_words = place.layout.page_words();
+        let verified = self.verified.of(self.graph, place);
         self.page_trial.restart();
         while let Some(number) = work.next() {
             let hint = self.page_trial.hint(|hint| self.keep(&self.hints.pages, "pages", hint));
@@ -295,7 +302,10 @@ impl Edges for Resident<'_> {
             }
             self.count(page_words);
             self.page_trial.read(page_words);
-            if work.page(PageView::from_words(page)) == Verdict::Forged {
+            let page = PageView::from_words(page);
+            let is_new = verified.check(number, page)?;
+            self.pages_verified.set(self.pages_verified.get() + u64::from(is_new));
+            if work.page(page) == Verdict::Forged {
                 return Err(place.forged("page", number.into()));
             }
         }
@@ -310,6 +320,7 @@ impl Edges for Resident<'_> {
         Traffic {
             reads_count: self.reads.get(),
             read_bytes: 4 * self.read_words.get(),
+            pages_verified_count: self.pages_verified.get(),
             page_hint: self.page_trial.chosen.get(),
             list_hint: self.list_trial.chosen.get(),
             ..Traffic::default()

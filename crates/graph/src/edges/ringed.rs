@@ -20,6 +20,7 @@ use littoral_runtime::{Cx, Ring, RingOptions};
 
 use super::phase::{Counted, Phase, Recorder};
 use super::raw::prefetch;
+use super::verified::{Verified, VerifiedPages};
 use super::{Edges, HeadWork, ListWork, PageWork, Place, Traffic, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
@@ -60,6 +61,8 @@ pub(crate) struct Ringed<'g, D> {
     bytes: Cell<u64>,
     recorder: Recorder,
     hits: Hits,
+    verified: &'g Verified,
+    pages_verified: Cell<u64>,
 }
 
 impl<'g, D: ReadDevice> Ringed<'g, D> {
@@ -67,7 +70,12 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
     ///
     /// # Errors
     /// `Kind::Device` when the device is too small for the file or cannot deliver a span of words.
-    pub(crate) fn new(graph: &'g GraphFile, device: D, options: RingOptions) -> Result<Self> {
+    pub(crate) fn new(
+        graph: &'g GraphFile,
+        device: D,
+        options: RingOptions,
+        verified: &'g Verified,
+    ) -> Result<Self> {
         let limits = device.limits();
         let refuse = |what: String| Err(Error::new(Kind::Device, what));
         if limits.capacity_bytes < graph.header().file_bytes {
@@ -91,6 +99,8 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
             bytes: Cell::new(0),
             recorder: Recorder::default(),
             hits: Hits::default(),
+            verified,
+            pages_verified: Cell::new(0),
         })
     }
 
@@ -200,6 +210,20 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
             }
             Ok(())
         })
+    }
+
+    /// Hands a whole page over, verified on its first use.
+    #[inline(always)]
+    fn whole_page<W: PageWork>(
+        &self,
+        verified: VerifiedPages<'_>,
+        number: u32,
+        page: PageView<'_>,
+        work: &W,
+    ) -> std::result::Result<Verdict, Halt> {
+        let is_new = verified.check(number, page).map_err(Halt)?;
+        self.pages_verified.set(self.pages_verified.get() + u64::from(is_new));
+        Ok(work.page(page))
     }
 
     /// The next list with something to read.
@@ -316,6 +340,7 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
         let part = self.limits.read_bytes_max.min(page_bytes);
         let at_once = if part == page_bytes { 1 } else { 2 };
         let depth = page_bytes / part / at_once;
+        let verified = self.verified.of(self.graph, place);
         self.run(self.streams(page_bytes), at_once, async |cx| {
             let mut whole = Vec::new();
             while let Some(number) = work.next() {
@@ -323,7 +348,8 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
                 self.bytes.set(self.bytes.get() + u64::from(page_bytes));
                 let verdict = if part == page_bytes {
                     let bytes = cx.read(addr, page_bytes).await?;
-                    work.page(PageView::new(&bytes).ok_or_else(misdelivered)?)
+                    let page = PageView::new(&bytes).ok_or_else(misdelivered)?;
+                    self.whole_page(verified, number, page, work)?
                 } else {
                     whole.clear();
                     // Two parts are under way at once, as many as a context has slots for.
@@ -333,7 +359,7 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
                         whole.extend_from_slice(slice(&first.await?, 0, part / 4)?);
                         whole.extend_from_slice(slice(&second.await?, 0, part / 4)?);
                     }
-                    work.page(PageView::from_words(&whole))
+                    self.whole_page(verified, number, PageView::from_words(&whole), work)?
                 };
                 if verdict == Verdict::Forged {
                     return Err(Halt(place.forged("page", number.into())));
@@ -354,6 +380,7 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
         Traffic {
             reads_count: counts.reads_count,
             read_bytes: self.bytes.get(),
+            pages_verified_count: self.pages_verified.get(),
             polls_count: counts.polls_count,
             contexts: self.ring.contexts(),
             page_hint: None,

@@ -106,6 +106,12 @@ impl<'a> PageView<'a> {
         (words.len() >= TRAILER_WORDS).then_some(PageView { words })
     }
 
+    /// All words, trailer included.
+    #[inline(always)]
+    pub fn words(self) -> &'a [u32] {
+        self.words
+    }
+
     /// The trailer.
     #[inline(always)]
     pub fn trailer(self) -> Trailer {

@@ -99,6 +99,12 @@ impl RunReport {
         self.trials.iter().map(|t| t.time_ns).min().unwrap_or(0)
     }
 
+    /// Whole pages verified against their trailers, over all trials: those that nothing had read
+    /// before on this store. Reads of parts of pages are bounds-checked only.
+    pub fn pages_verified_count(&self) -> u64 {
+        self.trials.iter().map(|t| t.traffic.pages_verified_count).sum()
+    }
+
     /// Polls of contexts for each read over all trials; zero where there is no ring.
     pub fn polls_per_read(&self) -> f64 {
         let sum = self.trials.iter().fold(Traffic::default(), |s, t| s.plus(t.traffic));

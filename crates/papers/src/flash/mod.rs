@@ -5,9 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
+use littoral_assure::graph as judge;
 use littoral_graph::builder::{BuildOptions, Existing, Hooks, build_file};
 use littoral_graph::generate::{self, Model, generate};
 use littoral_graph::import::cases;
+use littoral_graph::kernels::Kernel;
 
 use crate::flash::media::limited::{self, MmapFigures};
 use crate::flash::media::versus_fio::{self, FioFigures};
@@ -36,6 +38,9 @@ pub const SYSTEM: System = System {
 /// Emulated reads of the fault claim.
 const FAULT_READS: u64 = 10_000_000;
 const FAULT_SEED: u64 = 3;
+/// Single flipped bits per kernel.
+const FLIPS: u64 = 10_000;
+const FLIPS_SEED: u64 = 20;
 /// Repetitions of measurements that take well under a second each, also with `--quick`.
 const TRIALS: u32 = 9;
 /// Repetitions of measurements that take a minute each.
@@ -47,7 +52,7 @@ pub fn steps() -> Vec<Step> {
     let mut steps = vec![ring_step(), ring_l2(), ring_efficiency(), interface()];
     steps.extend(graph_steps::steps());
     steps.extend(whatif::steps());
-    steps.extend([fio(), mmap(), faults(), import()]);
+    steps.extend([fio(), mmap(), faults(), import(), flips()]);
     steps
 }
 
@@ -198,6 +203,33 @@ fn import() -> Step {
         let mut figure = Figure::new(wrong.len() as f64, note);
         figure.notes.extend(wrong);
         Ok(figure.provided(cases::count() >= 60, "the table has at least 60 files"))
+    })
+}
+
+/// Kernels on graphs with one flipped bit each.
+fn flips() -> Step {
+    single("kernels on graphs with one flipped bit", "graph.flips", |_| {
+        let mut wrong_count = 0;
+        let mut notes = Vec::new();
+        for kernel in Kernel::all() {
+            let found = judge::flips(kernel, FLIPS, FLIPS_SEED).map_err(|e| e.to_string())?;
+            let reads_pages = matches!(kernel, Kernel::PageRank(_));
+            if reads_pages {
+                wrong_count += found.wrong_count;
+            }
+            notes.push(format!(
+                "{}, which reads {}: {} wrong answers without an error, {} right ones, {} errors",
+                kernel.name(),
+                if reads_pages { "whole pages" } else { "parts of pages, not verified" },
+                found.wrong_count,
+                found.harmless_count,
+                found.refused_count
+            ));
+        }
+        let note = format!("{FLIPS} flips per kernel, drawn over the whole file of a kron10");
+        let mut figure = Figure::new(wrong_count as f64, note);
+        figure.notes.extend(notes);
+        Ok(figure)
     })
 }
 
