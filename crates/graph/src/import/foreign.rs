@@ -15,11 +15,16 @@ struct Foreign {
     todo: &'static str,
 }
 
+/// The format whose files may begin with comments.
+const DIMACS: &str = "a DIMACS graph";
+/// Lines of a possible METIS graph that are looked at.
+const METIS_LINES: usize = 256;
+
 const FORMATS: [Foreign; 15] = [
     Foreign {
         name: "a Matrix Market file",
         extensions: &["mtx"],
-        magics: &[b"%%MatrixMarket", b"%%matrixmarket"],
+        magics: &[b"%%MatrixMarket"],
         todo: "take its entries as an edge list: `sed '/^%/d' IN.mtx | sed 1d > OUT.txt`, then \
                import that with --columns 1,2 (or 1,2,3 for weights), and with --undirected if its \
                first line says symmetric",
@@ -33,7 +38,7 @@ const FORMATS: [Foreign; 15] = [
                (without weights), then import that with --undirected",
     },
     Foreign {
-        name: "a DIMACS graph",
+        name: DIMACS,
         extensions: &["gr", "dimacs", "col"],
         magics: &[b"p sp ", b"p edge ", b"p col "],
         todo: "turn its arcs into a weighted edge list: \
@@ -128,13 +133,60 @@ pub(super) fn by_name(path: &Path) -> Option<Error> {
 
 /// The refusal of a file whose first bytes, decompressed, tell a format that is not read.
 pub(super) fn by_content(path: &Path, front: &[u8]) -> Option<Error> {
-    let begins = |f: &&Foreign| f.magics.iter().any(|m| front.starts_with(m));
-    FORMATS.iter().find(begins).map(|f| refusal(path, f))
+    let begins = |f: &&Foreign| f.magics.iter().any(|m| starts_with(front, m));
+    let found = FORMATS.iter().find(begins);
+    found.or_else(|| after_comments(front)).map(|f| refusal(path, f))
+}
+
+/// Whether `front` begins with `magic`; the Matrix Market's banner may be in any case.
+fn starts_with(front: &[u8], magic: &[u8]) -> bool {
+    let begin = front.get(..magic.len());
+    begin.is_some_and(|b| b == magic || magic.starts_with(b"%%") && b.eq_ignore_ascii_case(magic))
+}
+
+/// The format of a file that begins with comments of a format's own: DIMACS' lines of `c`, and the
+/// `p` line behind them.
+fn after_comments(front: &[u8]) -> Option<&'static Foreign> {
+    let is_comment = |line: &&[u8]| matches!(line, [b'c'] | [b'c', b' ' | b'\t' | b'\r', ..]);
+    let mut lines = front.split(|&b| b == b'\n').peekable();
+    lines.next_if(is_comment)?;
+    let line = lines.find(|line| !is_comment(line))?;
+    FORMATS.iter().find(|f| f.name == DIMACS && f.magics.iter().any(|m| line.starts_with(m)))
+}
+
+/// What to say behind a refusal of a file that may be a METIS graph: all its lines are numbers, of
+/// different lengths, and the first has a count of vertices and of edges. Such a file has no magic,
+/// and one whose lines all have two numbers is an edge list as well.
+pub(super) fn perhaps_metis(front: &str) -> Option<String> {
+    let lines = front.lines().filter(|line| !line.starts_with('%'));
+    let numbers = |line: &str| {
+        line.split_ascii_whitespace().map(|n| n.parse::<u64>().ok()).collect::<Option<Vec<_>>>()
+    };
+    let lines = lines.take(METIS_LINES).map(numbers).collect::<Option<Vec<_>>>()?;
+    let (head, lists) = lines.split_first()?;
+    let vertices = *head.first().filter(|_| (2..=4).contains(&head.len()))?;
+    // The last line of a front may be cut; a number cut short is a number still.
+    let names_vertices = lists.iter().flatten().all(|&n| (1..=vertices).contains(&n));
+    let is_ragged = lists.windows(2).any(|w| w[0].len() != w[1].len());
+    let metis = FORMATS.iter().find(|f| f.extensions.contains(&"metis"))?;
+    let is_likely = (lists.len() as u64) <= vertices && names_vertices && is_ragged;
+    is_likely.then(|| format!("; if this is {}: {}", metis.name, metis.todo))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ragged_lists_of_numbers_below_their_count_may_be_metis() {
+        for front in ["4 4\n2 3\n1\n1 4\n3\n", "% says\n3 2 001\n2 5\n\n1\n"] {
+            let is_likely = perhaps_metis(front).is_some();
+            assert_eq!(is_likely, !front.contains('5'), "{front}");
+        }
+        for front in ["4 4\n2 3\n1 2\n", "4 4\n2 x\n1\n", "", "4\n1 2\n3\n"] {
+            assert!(perhaps_metis(front).is_none(), "{front}");
+        }
+    }
 
     #[test]
     fn foreign_formats_are_named_with_what_to_do() {
@@ -152,5 +204,11 @@ mod tests {
         let matrix = by_content(Path::new("g.txt"), b"%%MatrixMarket matrix coordinate\n");
         assert!(matrix.unwrap().to_string().contains("symmetric"));
         assert!(by_content(Path::new("g.txt"), b"graph theory\n").is_none());
+        for front in ["%%matrixmarket matrix\n", "%%MATRIXMARKET matrix\n"] {
+            assert!(by_content(Path::new("g.csv"), front.as_bytes()).is_some(), "{front}");
+        }
+        let dimacs = by_content(Path::new("g.txt"), b"c a road\nc\np sp 2 1\na 1 2 5\n");
+        assert!(dimacs.unwrap().to_string().contains("DIMACS"));
+        assert!(by_content(Path::new("g.txt"), b"c d\nd e\n").is_none(), "an edge from c to d");
     }
 }

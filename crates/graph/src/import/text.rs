@@ -18,6 +18,7 @@ use littoral_base::mutant;
 
 use super::dialect::{Format, Ids};
 use super::fault::{Fault, place};
+use super::foreign;
 use super::input::{Blocks, Consumed, Input};
 use super::intern::{Interner, Numbers, Text};
 use super::parse::{Edges, Parsed, Trouble, parse};
@@ -38,10 +39,12 @@ pub(super) fn read(
 ) -> Result<(EdgeList, Source)> {
     let mut input = Input::open(path)?;
     let plan = found_out(&input, path, format, options)?;
+    let metis = std::str::from_utf8(input.front()).ok().and_then(foreign::perhaps_metis);
     let lines = input.skip(plan.body);
     let mut join = Join {
         path,
         plan: &plan,
+        metis,
         names: None,
         edges: Vec::new(),
         weights: plan.columns.weight.map(|_| Vec::new()),
@@ -92,13 +95,18 @@ fn found_out(input: &Input, path: &Path, format: Format, options: &ImportOptions
             return Err(refused(e.valid_up_to(), &what));
         }
     };
-    plan(valid, input.is_whole(), format, options).map_err(|r| refused(r.at, &r.what))
+    plan(valid, input.is_whole(), format, options).map_err(|r| {
+        let metis = foreign::perhaps_metis(valid).unwrap_or_default();
+        refused(r.at, &(r.what + &metis))
+    })
 }
 
 /// What has been joined so far.
 struct Join<'a> {
     path: &'a Path,
     plan: &'a Plan,
+    /// What refusals of records add when the file may be a METIS graph.
+    metis: Option<String>,
     names: Option<Interner>,
     edges: Vec<[u32; 2]>,
     weights: Option<Vec<f32>>,
@@ -176,6 +184,8 @@ impl Join<'_> {
     fn error(&self, trouble: &Trouble, lines: u64) -> Error {
         let line = lines + trouble.line;
         let what = trouble.fault.describe(&self.plan.columns);
+        let metis = self.metis.as_deref().filter(|_| matches!(trouble.fault, Fault::Fields(_)));
+        let what = what + metis.unwrap_or_default();
         let at = format!("{}:{line}:{}", self.path.display(), trouble.column);
         Error::new(Kind::Input, format!("{at}: {what}"))
     }

@@ -207,7 +207,7 @@ const VALUES: [Case; 29] = [
 ];
 
 /// Encodings, compression, and other formats.
-const FILES: [Case; 24] = [
+const FILES: [Case; 30] = [
     case("bom.csv", b"\xef\xbb\xbfsource,target\na,b\nb,c\n", AB),
     case("bom.el", b"\xef\xbb\xbf1 2\n2 3\n", N12),
     case("utf16.csv", b"\xff\xfea\0,\0b\0\n\0", Want::Refused(1, 1, "UTF-16")),
@@ -250,6 +250,14 @@ const FILES: [Case; 24] = [
     case("g.gr", b"p sp 2 1\na 1 2 5\n", Want::Foreign("DIMACS")),
     case("g.parquet", b"PAR1\0\0", Want::Foreign("Parquet")),
     case("g.csv", b"PAR1\0\0", Want::Foreign("Parquet")),
+    case("g.parquet", b"PAR1\0\0", Want::Foreign("Parquet")).with(&["--from=csv"]),
+    case("g.txt", b"c a road\np sp 2 1\na 1 2 5\n", Want::Foreign("DIMACS")),
+    case("g.csv", b"%%matrixmarket matrix coordinate\n2 2 1\n1 2\n", Want::Foreign("Matrix")),
+    case("g.mtx", b"%%MatrixMarket matrix array real general\n2 2\n", Want::Foreign("Matrix"))
+        .with(&["--from=el"]),
+    case("g.txt", b"4 4\n2 3\n1\n1 4\n3\n", Want::Refused(3, 2, "if this is a METIS graph")),
+    case("g.graph", b"4 4\n2 3\n1\n1 4\n3\n", Want::Refused(3, 2, "if this is a METIS graph"))
+        .with(&["--from=el"]),
 ];
 
 /// All of them.
