@@ -11,6 +11,7 @@ use littoral_device::profile::Profile;
 use littoral_device::zoned::timing::Timing;
 use littoral_index::cow::{Cow, SplitCost};
 use littoral_index::layout::Shape;
+use littoral_index::tree::TreeCore;
 use littoral_index::zb::Zb;
 use littoral_store::counted::{CountedConfig, CountedPages, PageCounts, Placement};
 
@@ -143,7 +144,7 @@ macro_rules! tree {
                 <$t>::get(self, key).map(|v| v.is_some())
             }
             fn pages(&self) -> &CountedPages {
-                <$t>::pages(self)
+                TreeCore::pages(self)
             }
             fn layers(&self) -> u32 {
                 <$t>::layers(self)
