@@ -1,7 +1,8 @@
 //! Linux user mode: runs a LoongArch Linux program as a process of the host.
 //!
-//! The guest lives in a reserved window of 2^40 addresses; a guest thread is a host thread, a guest
-//! process a host process, and its system calls go to the host with addresses translated.
+//! The guest lives in a reserved window of 84 TiB of addresses, less where the host grants less; a
+//! guest thread is a host thread, a guest process a host process, and its system calls go to the
+//! host with addresses translated.
 //!
 //! Invariants
 //! - The guest cannot name host memory outside its window.

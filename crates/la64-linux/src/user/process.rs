@@ -19,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Window size in address bits: 40 is the smallest user space LoongArch processors have; less where
-/// the host grants no more (a limit on its addresses, an instrumenting tool).
-const WINDOW_BITS: [u32; 4] = [40, 38, 36, 34];
+/// Window sizes in GiB, the first that the host grants. An x86-64 process has more than 84 TiB in
+/// one piece below its program. Sanitizers want 80 TiB and a little more; 1 TiB is the smallest
+/// user space LoongArch processors have; less is for limits on addresses and instrumenting tools.
+const WINDOW_GIB: [u64; 8] = [84 << 10, 80 << 10, 32 << 10, 4 << 10, 1 << 10, 256, 64, 16];
 const STACK_LEN: u64 = 8 << 20;
 
 /// A guest signal handler.
@@ -45,6 +46,8 @@ pub(super) struct Process {
     /// Path of the program as the guest knows it.
     pub(super) program: PathBuf,
     pub(super) argv: Vec<Vec<u8>>,
+    /// The auxiliary vector, as it lies on the first stack.
+    pub(super) auxv: Vec<u8>,
     pub(super) features: Features,
     /// Address of the code a signal handler returns to.
     pub(super) trampoline: u64,
@@ -91,7 +94,7 @@ pub(super) fn load(
     envp: &[Vec<u8>],
 ) -> Result<(Arc<Process>, Start)> {
     let paths = Paths::new(options.sysroot.clone());
-    let window = WINDOW_BITS.iter().find_map(|bits| raw::reserve(1 << bits)).ok_or_else(|| {
+    let window = WINDOW_GIB.iter().find_map(|gib| raw::reserve(gib << 30)).ok_or_else(|| {
         Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
     })?;
     let mut space = Space::new(window);
@@ -123,7 +126,7 @@ pub(super) fn load(
         features,
     };
     let name = program.as_os_str().as_bytes();
-    let sp = first_stack(&mut space, &argv, envp, name, &auxiliary)?;
+    let (sp, auxv) = first_stack(&mut space, &argv, envp, name, &auxiliary)?;
     let pc = interpreter.map_or(entry, |i| i.elf.entry + i.bias);
     let process = Process {
         window,
@@ -135,6 +138,7 @@ pub(super) fn load(
         paths,
         program: std::path::absolute(program).unwrap_or_else(|_| program.into()),
         argv,
+        auxv,
         features,
         trampoline,
         instructions: AtomicU64::new(0),
@@ -234,7 +238,7 @@ fn first_stack(
     envp: &[Vec<u8>],
     name: &[u8],
     auxiliary: &Auxiliary,
-) -> Result<u64> {
+) -> Result<(u64, Vec<u8>)> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     let request =
         Request { at: 0, len: STACK_LEN, prot: 3, flags, fd: -1, offset: 0, name: "[stack]" };

@@ -1,13 +1,14 @@
 //! The guest's address space: which pages exist, with what protection, from what file.
 //!
 //! Invariants
-//! - Areas are disjoint and page-aligned; whatever is in no area is reserved host memory without
-//!   access, so a stray guest access faults.
+//! - Areas are disjoint and page-aligned, and neighbours differ; whatever is in no area is reserved
+//!   host memory without access, so a stray guest access faults.
 //! - Guest execute permission is a property of areas only; no host page is ever executable.
 //! - The first 64 KiB and the last `GUARD` bytes are never mapped.
 
 use super::code::{Changes, Range};
 use super::raw::{self, Arg, GUARD};
+use littoral_base::mutant;
 use littoral_la64::memory::Window;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +23,10 @@ pub(super) const MAP_PRIVATE: u32 = 2;
 pub(super) const MAP_FIXED: u32 = 0x10;
 pub(super) const MAP_ANONYMOUS: u32 = 0x20;
 const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
+const MAP_NORESERVE: u32 = 0x4000;
+const REMAP_MAYMOVE: u32 = 1;
+const REMAP_FIXED: u32 = 2;
+const REMAP_DONTUNMAP: u32 = 4;
 
 /// One mapping.
 #[derive(Clone, Debug)]
@@ -31,8 +36,11 @@ pub(super) struct Area {
     pub(super) shared: bool,
     /// Is or ever was writable, also by another mapping: code there is compared with memory.
     pub(super) written: bool,
+    anonymous: bool,
+    /// The host promises no memory for it.
+    unreserved: bool,
     /// Where the attached System V segment begins that this is a part of.
-    pub(super) segment: Option<u64>,
+    segment: Option<u64>,
     /// File offset of the start.
     pub(super) offset: u64,
     /// Path or bracketed name, empty for anonymous memory.
@@ -47,6 +55,45 @@ pub(super) struct Space {
     /// Start and current end of the heap.
     pub(super) brk: (u64, u64),
     pub(super) changes: Arc<Changes>,
+}
+
+impl Area {
+    fn is_private_anonymous(&self) -> bool {
+        self.anonymous && !self.shared
+    }
+
+    /// Whether the area that begins at `start`, and `next` behind it, are one, as in the kernel.
+    fn continues(&self, start: u64, next: &Area) -> bool {
+        let kind = |a: &Area| (a.prot, a.anonymous, a.shared, a.unreserved, a.segment);
+        let offset = self.offset.wrapping_add(self.end - start);
+        let is_same_file = self.is_private_anonymous() || offset == next.offset;
+        kind(self) == kind(next) && self.name == next.name && is_same_file
+    }
+}
+
+/// What to move, grow or shrink.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) old: u64,
+    pub(super) old_len: u64,
+    pub(super) new_len: u64,
+    pub(super) flags: u32,
+    pub(super) to: u64,
+}
+
+impl Move {
+    /// Whether the arguments contradict each other, whatever is mapped.
+    fn is_malformed(&self) -> bool {
+        let has = |flag: u32| self.flags & flag != 0;
+        let overlaps = self.to < self.old.saturating_add(self.old_len)
+            && self.old < self.to.saturating_add(self.new_len);
+        self.flags > REMAP_MAYMOVE | REMAP_FIXED | REMAP_DONTUNMAP
+            || !self.old.is_multiple_of(PAGE)
+            || self.new_len == 0
+            || (has(REMAP_FIXED) || has(REMAP_DONTUNMAP)) && !has(REMAP_MAYMOVE)
+            || has(REMAP_DONTUNMAP) && self.old_len != self.new_len
+            || has(REMAP_FIXED) && (overlaps || !self.to.is_multiple_of(PAGE))
+    }
 }
 
 /// A System V segment to attach.
@@ -113,7 +160,11 @@ impl Space {
 
     /// The highest free place of `len` bytes.
     fn find_free(&self, len: u64) -> Option<u64> {
-        let mut end = self.limit();
+        self.find_free_below(self.limit(), len)
+    }
+
+    fn find_free_below(&self, limit: u64, len: u64) -> Option<u64> {
+        let mut end = limit;
         for (&start, area) in self.areas.iter().rev() {
             if end >= area.end && end - area.end >= len {
                 return Some(end - len);
@@ -199,6 +250,8 @@ impl Space {
             prot: r.prot,
             shared,
             written: shared || r.prot & PROT_WRITE != 0,
+            anonymous: r.flags & MAP_ANONYMOUS != 0,
+            unreserved: r.flags & MAP_NORESERVE != 0,
             segment: None,
             offset: r.offset,
             name: r.name.into(),
@@ -211,7 +264,33 @@ impl Space {
         if area.prot & PROT_EXEC != 0 {
             self.changes.map_changed();
         }
+        let end = area.end;
         self.areas.insert(at, area);
+        self.merge(at, end);
+    }
+
+    /// Makes one area of those that touch within `[start, end]` and do not differ.
+    fn merge(&mut self, start: u64, end: u64) {
+        if mutant!("la64_areas_stay_apart") {
+            return;
+        }
+        let before = self.areas.range(..start).next_back().map(|(&s, _)| s);
+        let mut from = before.unwrap_or(start);
+        while let Some((&at, area)) = self.areas.range(from..).next().filter(|a| *a.0 <= end) {
+            from = area.end;
+            let Some(next) = self.areas.get(&area.end).filter(|next| area.continues(at, next))
+            else {
+                continue;
+            };
+            if area.prot & PROT_EXEC != 0 && area.written != next.written {
+                // Blocks of the one part have not been compared so far.
+                self.changes.fixed_changed();
+            }
+            let (end, written) = (next.end, area.written | next.written);
+            self.areas.remove(&from);
+            let area = self.areas.get_mut(&at).expect("invariant: just found");
+            (area.end, area.written, from) = (end, written, at);
+        }
     }
 
     /// shmat: the address, a multiple of `align`, or a negative error.
@@ -244,6 +323,8 @@ impl Space {
             prot: r.prot,
             shared: true,
             written: true,
+            anonymous: false,
+            unreserved: false,
             segment: Some(at),
             offset: 0,
             name: "/SYSV00000000".into(),
@@ -294,8 +375,7 @@ impl Space {
     }
 
     fn reserve_again(&self, at: u64, len: u64) -> i64 {
-        const NORESERVE: u32 = 0x4000;
-        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | NORESERVE;
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
         // Address 0 must not turn into a null hint.
         let at = at.max(PAGE);
         self.host_mmap(at, len, 0, flags, -1, 0).min(0)
@@ -342,73 +422,119 @@ impl Space {
                 self.changes.map_changed();
             }
         }
+        self.merge(at, end);
     }
 
     /// mremap.
-    pub(super) fn remap(
-        &mut self,
-        old: u64,
-        old_len: u64,
-        new_len: u64,
-        flags: u32,
-        to: u64,
-    ) -> i64 {
-        let (old_len, new_len) = (page_up(old_len), page_up(new_len));
-        let Some((start, area)) = self.area(old).map(|(s, a)| (s, a.clone())) else {
-            return err(libc::EFAULT);
-        };
-        if !old.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 || old + old_len > area.end {
+    pub(super) fn remap(&mut self, r: &Move) -> i64 {
+        let r = &Move { old_len: page_up(r.old_len), new_len: page_up(r.new_len), ..*r };
+        if r.is_malformed() {
             return err(libc::EINVAL);
         }
-        let offset = area.offset + (old - start);
-        let fixed = flags & 2 != 0;
-        if !fixed && new_len <= old_len {
-            if new_len < old_len {
-                self.unmap(old + new_len, old_len - new_len);
-            }
-            return old as i64;
-        }
-        let target = match (fixed, self.grows_in_place(old + old_len, old + new_len)) {
-            (true, _) => to,
-            (false, true) => old,
-            (false, false) if flags & 1 == 0 => return err(libc::ENOMEM),
-            (false, false) => match self.find_free(new_len) {
-                Some(at) => at,
-                None => return err(libc::ENOMEM),
-            },
+        let Some((start, area)) = self.area(r.old).map(|(s, a)| (s, a.clone())) else {
+            return err(libc::EFAULT);
         };
-        self.relocate(old, old_len, target, new_len, Area { offset, ..area })
+        if r.old_len > area.end - r.old {
+            return err(libc::EFAULT);
+        }
+        let area = Area { offset: area.offset + (r.old - start), ..area };
+        let moves = r.flags & (REMAP_FIXED | REMAP_DONTUNMAP) != 0;
+        match r.old_len {
+            // A second mapping of the same pages.
+            0 if !area.shared || r.flags & REMAP_MAYMOVE == 0 => err(libc::EINVAL),
+            len if !moves && len != 0 && r.new_len <= len => {
+                if r.new_len < len {
+                    self.unmap(r.old + r.new_len, len - r.new_len);
+                }
+                r.old as i64
+            }
+            len if !moves && len != 0 && self.is_free_behind(r.old + len, r.old + r.new_len) => {
+                self.grow(r, area)
+            }
+            _ => self.relocate(r, area),
+        }
     }
 
-    fn grows_in_place(&self, end: u64, new_end: u64) -> bool {
+    fn is_free_behind(&self, end: u64, new_end: u64) -> bool {
         new_end <= self.limit() && self.is_free(end, new_end)
     }
 
-    fn relocate(&mut self, old: u64, old_len: u64, to: u64, new_len: u64, area: Area) -> i64 {
-        // In place the host would meet its own reservation, so it moves to a scratch place first.
-        let scratch = if to == old { self.find_free(new_len) } else { Some(to) };
-        let Some(scratch) = scratch else { return err(libc::ENOMEM) };
-        for (from, from_len, at) in [(old, old_len, scratch), (scratch, new_len, to)] {
-            if from == at {
-                continue;
+    /// Grows a mapping in its place, where the host has its reservation. Private anonymous memory
+    /// gets pages behind its own; anything else moves to another place and back.
+    fn grow(&mut self, r: &Move, area: Area) -> i64 {
+        let (end, more) = (r.old + r.old_len, r.new_len - r.old_len);
+        if area.is_private_anonymous() {
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+            let flags = if area.unreserved { flags | MAP_NORESERVE } else { flags };
+            let got = self.host_mmap(end, more, host_prot(area.prot), flags, -1, 0);
+            if got < 0 {
+                return got;
             }
-            let args = &mut [
-                Arg::Guest(from),
-                Arg::Int(from_len),
-                Arg::Int(new_len),
-                Arg::Int(3),
-                Arg::Guest(at),
-            ];
-            let got = raw::call_now(&self.window, libc::SYS_mremap, args);
+            self.insert(end, Area { end: end + more, ..area });
+            return r.old as i64;
+        }
+        let is_apart = |at: &u64| *at >= r.old + r.new_len || *at + r.new_len <= r.old;
+        let place = self.find_free(r.new_len).filter(is_apart);
+        let place = place.or_else(|| self.find_free_below(r.old, r.new_len));
+        let Some(scratch) = place else { return err(libc::ENOMEM) };
+        for (from, from_len, to) in [(r.old, r.old_len, scratch), (scratch, r.new_len, r.old)] {
+            let got = self.host_mremap((from, from_len), (to, r.new_len), 0);
             if got < 0 {
                 return got;
             }
             self.reserve_again(from, from_len);
         }
-        self.carve(old, old + old_len);
-        self.carve(to, to + new_len);
-        self.insert(to, Area { end: to + new_len, ..area });
+        self.carve(r.old, end);
+        self.insert(r.old, Area { end: r.old + r.new_len, ..area });
+        r.old as i64
+    }
+
+    fn relocate(&mut self, r: &Move, area: Area) -> i64 {
+        let to = match r.flags {
+            f if f & REMAP_FIXED != 0 => {
+                if r.to < LOW || r.to > self.limit().saturating_sub(r.new_len) {
+                    return err(libc::EINVAL);
+                }
+                self.unmap(r.to, r.new_len);
+                Some(r.to)
+            }
+            f if f & REMAP_MAYMOVE == 0 => None,
+            _ => self.find_free(r.new_len),
+        };
+        let Some(to) = to else { return err(libc::ENOMEM) };
+        let keeps = u64::from(r.flags & REMAP_DONTUNMAP);
+        let keeps = if mutant!("la64_dontunmap_ignored") { 0 } else { keeps };
+        let got = self.host_mremap((r.old, r.old_len), (to, r.new_len), keeps);
+        if got < 0 {
+            self.reserve_again(to, r.new_len);
+            return got;
+        }
+        if keeps != 0 {
+            // The pages are gone from there, though not the mapping.
+            self.code_gone(&area);
+        } else if r.old_len != 0 {
+            self.carve(r.old, r.old + r.old_len);
+            self.reserve_again(r.old, r.old_len);
+        }
+        self.insert(to, Area { end: to + r.new_len, ..area });
         to as i64
+    }
+
+    fn host_mremap(
+        &self,
+        (from, from_len): (u64, u64),
+        (to, to_len): (u64, u64),
+        flags: u64,
+    ) -> i64 {
+        let flags = flags | u64::from(REMAP_MAYMOVE | REMAP_FIXED);
+        let args = &mut [
+            Arg::Guest(from),
+            Arg::Int(from_len),
+            Arg::Int(to_len),
+            Arg::Int(flags),
+            Arg::Guest(to),
+        ];
+        raw::call_now(&self.window, libc::SYS_mremap, args)
     }
 
     /// brk: the new end of the heap, or the old one if it cannot be moved.

@@ -47,7 +47,8 @@ impl Stack<'_> {
     }
 }
 
-/// Builds it below `top`; the stack pointer, or `None` if it does not fit above `bottom`.
+/// Builds it below `top`: the stack pointer and the auxiliary vector, or `None` if it does not fit
+/// above `bottom`.
 pub(super) fn build(
     window: &Window,
     bottom: u64,
@@ -56,7 +57,7 @@ pub(super) fn build(
     envp: &[Vec<u8>],
     name: &[u8],
     auxiliary: &Auxiliary,
-) -> Option<u64> {
+) -> Option<(u64, Vec<u8>)> {
     let mut stack = Stack { window, bottom, sp: top - 8 };
     let name = stack.string(name)?;
     let platform = stack.string(b"loongarch")?;
@@ -69,13 +70,13 @@ pub(super) fn build(
     words.push(0);
     words.extend(environment);
     words.push(0);
-    words.extend(vector);
+    words.extend(&vector);
     stack.sp = (stack.sp - 8 * words.len() as u64) & !15;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let sp = stack.sp;
     (sp > bottom + PAGE).then_some(())?;
     window.write(sp, &bytes)?;
-    Some(sp)
+    Some((sp, vector.iter().flat_map(|w| w.to_le_bytes()).collect()))
 }
 
 fn vector(a: &Auxiliary, [name, platform, random]: [u64; 3]) -> Vec<u64> {

@@ -88,6 +88,7 @@ fn synthetic(process: &Process, path: &[u8]) -> Option<Vec<u8>> {
         return Some(cpuinfo(process).into_bytes());
     }
     match proc_self(path)? {
+        b"auxv" => Some(process.auxv.clone()),
         b"maps" => Some(lock(&process.space).maps().into_bytes()),
         b"cmdline" => Some(process.argv.iter().flat_map(|a| [a, &b"\0"[..]].concat()).collect()),
         _ => None,

@@ -2,7 +2,7 @@
 
 use super::super::process::{Process, lock};
 use super::super::raw::{self, Arg};
-use super::super::space::{MAP_ANONYMOUS, Request};
+use super::super::space::{MAP_ANONYMOUS, Move, Request};
 use super::super::thread::Thread;
 use super::{Args, err};
 use std::os::unix::ffi::OsStrExt;
@@ -60,7 +60,9 @@ pub(super) fn pkey_mprotect(thread: &mut Thread, args: &Args) -> i64 {
 
 pub(super) fn mremap(thread: &mut Thread, args: &Args) -> i64 {
     let [old, old_len, new_len, flags, to, _] = *args;
-    with_space(&thread.process, |s| s.remap(old, old_len, new_len, flags as u32, to))
+    let flags = flags.try_into().unwrap_or(u32::MAX);
+    let request = Move { old, old_len, new_len, flags, to };
+    with_space(&thread.process, |s| s.remap(&request))
 }
 
 /// Advice goes to the host only where it concerns mapped pages: the reservation around them must

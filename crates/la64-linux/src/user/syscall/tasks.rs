@@ -11,6 +11,10 @@ use std::io::Read as _;
 use std::sync::atomic::Ordering;
 
 const CLONE_VM: u64 = 0x100;
+/// Memory, file system data, files, handlers, semaphore adjustments, and the namespaces.
+const SHARED: u64 = CLONE_VM | 0xe00 | 0x4_0000 | 0x7e02_0000;
+/// Number of the call, for what is named once.
+const CLONE: u64 = 220;
 const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
@@ -254,11 +258,18 @@ pub(super) fn clone3(thread: &mut Thread, args: &Args) -> i64 {
 }
 
 fn give_birth(thread: &mut Thread, birth: Birth) -> i64 {
-    match birth.flags & (CLONE_VM | CLONE_THREAD) {
-        flags if flags == CLONE_VM | CLONE_THREAD => spawn(thread, birth),
-        flags if flags & CLONE_THREAD == 0 => fork(thread, birth),
-        _ => err(libc::EINVAL),
+    let has = |flags: u64| birth.flags & flags == flags;
+    if has(CLONE_THREAD) {
+        return if has(CLONE_VM) { spawn(thread, birth) } else { err(libc::EINVAL) };
     }
+    // A process shares nothing with its parent here; a vfork's need not, for its parent waits.
+    let shared = SHARED & birth.flags & if has(CLONE_VFORK) { !CLONE_VM } else { u64::MAX };
+    if shared != 0 {
+        let what = format!("clone: a process that shares what flags {shared:#x} say");
+        super::name_once(thread, CLONE << 32 | shared, &what);
+        return err(libc::EINVAL);
+    }
+    fork(thread, birth)
 }
 
 /// A thread of the same process, on a new host thread.
