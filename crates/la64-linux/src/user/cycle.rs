@@ -5,15 +5,13 @@
 //! - Decoded blocks are dropped before the interpreter is entered again when code has changed that
 //!   is never compared with memory (see `thread`).
 
-use super::process::lock;
 use super::raw;
 use super::thread::Thread;
 use super::{signal, syscall};
 use littoral_la64::interp::Trap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// Starts noting signals and runs to the thread's end.
+/// Starts noting signals and runs to the thread's end, and the process's if it is the last one.
+/// Afterwards the host thread has every signal blocked.
 pub(super) fn run(thread: &mut Thread) {
     raw::adopt(&thread.pending);
     raw::set_mask(thread.mask);
@@ -29,10 +27,8 @@ pub(super) fn run(thread: &mut Thread) {
         handle(thread, trap);
         thread.give_way();
     }
-    let pending = &thread.pending;
-    let mut threads = lock(&thread.process.threads);
-    threads.retain(|t| !Arc::ptr_eq(t, pending));
-    thread.process.instructions.fetch_add(thread.cpu.state.instructions, Ordering::Relaxed);
+    raw::abandon(&thread.pending);
+    thread.leave();
 }
 
 fn handle(thread: &mut Thread, trap: Trap) {

@@ -16,7 +16,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Window sizes in GiB, the first that the host grants. An x86-64 process has more than 84 TiB in
@@ -51,6 +51,8 @@ pub(super) struct Process {
     pub(super) features: Features,
     /// Address of the code a signal handler returns to.
     pub(super) trampoline: u64,
+    /// What the first thread ended with.
+    pub(super) status: AtomicI32,
     /// Instructions of threads that have ended.
     pub(super) instructions: AtomicU64,
     pub(super) threads: Mutex<Vec<Arc<Pending>>>,
@@ -141,6 +143,7 @@ pub(super) fn load(
         auxv,
         features,
         trampoline,
+        status: AtomicI32::new(0),
         instructions: AtomicU64::new(0),
         threads: Mutex::new(Vec::new()),
         unknown: Mutex::new(BTreeSet::new()),

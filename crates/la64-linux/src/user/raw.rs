@@ -119,10 +119,23 @@ thread_local! {
     static CURRENT: Cell<*const Pending> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Makes `pending` the place where this thread's signals are noted, for the thread's whole life.
+/// Makes `pending` the place where this thread's signals are noted, until [`abandon`].
 pub(super) fn adopt(pending: &std::sync::Arc<Pending>) {
     pending.tid.store(gettid() as u64, Ordering::Release);
     CURRENT.set(std::sync::Arc::into_raw(pending.clone()));
+}
+
+/// The thread, which adopted `pending`, notes no more signals: all but faults are blocked from now
+/// on, so that the kernel gives them to other threads.
+pub(super) fn abandon(pending: &std::sync::Arc<Pending>) {
+    set_mask(u64::MAX);
+    let place = CURRENT.replace(std::ptr::null());
+    assert!(std::ptr::eq(place, &raw const **pending), "the thread adopted this place");
+    if mutant!("la64_places_of_signals_leak") {
+        return;
+    }
+    // SAFETY: `adopt` made the pointer from a reference count, and no handler can see it any more.
+    unsafe { drop(std::sync::Arc::from_raw(place)) };
 }
 
 /// Reserves the guest's window: addresses without memory.
@@ -255,8 +268,7 @@ unsafe extern "C" fn on_signal(
     }
     let pending = CURRENT.get();
     if !pending.is_null() {
-        // SAFETY: `adopt` leaked a reference count, so the target lives as long as the thread; a
-        // siginfo is 128 bytes, aligned to 8.
+        // SAFETY: `adopt` keeps a reference count until `abandon` blocks signals; a siginfo is 128 bytes, aligned to 8.
         unsafe { (*pending).note(signal as usize, &*std::ptr::from_ref(info).cast::<[u64; 16]>()) };
         if !mutant!("la64_signals_stay_unblocked") {
             let mask = (&raw mut context.uc_sigmask).cast::<u64>();
@@ -395,4 +407,27 @@ pub(super) fn exit_group(status: i32) -> ! {
 pub(super) fn empty_window() -> Window {
     // SAFETY: an empty range aliases nothing.
     unsafe { Window::new(std::ptr::without_provenance_mut(4096), 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_thread_that_ended_keeps_no_place_for_signals() {
+        let pending = Arc::new(Pending::new());
+        let threads = (0..4).map(|_| {
+            let pending = pending.clone();
+            std::thread::spawn(move || {
+                adopt(&pending);
+                assert!(Arc::strong_count(&pending) > 2, "one more for the handler");
+                abandon(&pending);
+            })
+        });
+        for thread in threads.collect::<Vec<_>>() {
+            thread.join().unwrap();
+        }
+        assert_eq!(Arc::strong_count(&pending), 1);
+    }
 }

@@ -108,6 +108,26 @@ impl Thread {
         let _ = writeln!(std::io::stderr().lock(), "la64: {line}");
     }
 
+    /// Takes the thread, which has ended, out of its process. The last one ends the process with the
+    /// status of the first, as the kernel does.
+    pub(super) fn leave(&self) {
+        let mut threads = lock(&self.process.threads);
+        // Under the lock, so that every thread is counted once.
+        if self.process.ending.load(Ordering::SeqCst) {
+            drop(threads);
+            self.halt();
+            raw::sleep_forever();
+        }
+        let count = self.cpu.state.instructions;
+        self.process.instructions.fetch_add(count, Ordering::Relaxed);
+        threads.retain(|t| !Arc::ptr_eq(t, &self.pending));
+        let is_last = threads.is_empty();
+        drop(threads);
+        if is_last {
+            self.exit_group(self.process.status.load(Ordering::Acquire));
+        }
+    }
+
     /// Ends the whole process.
     pub(super) fn exit_group(&self, status: i32) -> ! {
         self.last_words();

@@ -36,8 +36,8 @@ pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
         let list = &mut [Arg::Guest(at), Arg::Int(FUTEX_WAKE), Arg::Int(1)];
         raw::call_now(&thread.cpu.window, libc::SYS_futex, list);
     }
-    if lock(&thread.process.threads).len() == 1 {
-        thread.exit_group(args[0] as i32);
+    if raw::gettid() == i64::from(std::process::id()) {
+        thread.process.status.store(args[0] as i32, Ordering::Release);
     }
     0
 }

@@ -1,0 +1,191 @@
+//! Threads by the thousand, the end of the last ones, and signals that arrive within signals.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod guest;
+
+use guest::*;
+
+const EXIT: i64 = 93;
+const FUTEX: i64 = 98;
+const KILL: i64 = 129;
+const TGKILL: i64 = 131;
+const SIGACTION: i64 = 134;
+const GETPID: i64 = 172;
+const GETTID: i64 = 178;
+const WAIT4: i64 = 260;
+const CLONE3: i64 = 435;
+const SIGUSR1: i64 = 10;
+const SIGCHLD: i64 = 17;
+const SIGCONT: i64 = 18;
+const SIGSTOP: i64 = 19;
+/// A signal that queues.
+const REAL_TIME: i64 = 40;
+const SA_NOCLDSTOP: u64 = 1;
+const SA_NODEFER: u64 = 0x4000_0000;
+/// Shared memory, files, handlers; a thread; its id to the parent, cleared at its end.
+const THREAD_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x10_0000 | 0x20_0000;
+
+fn ok(asm: &Asm) {
+    let output = asm.run();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The arguments of `clone3`, filled in by `start`.
+fn thread_data(asm: &mut Asm) {
+    asm.data("birth", &[THREAD_FLAGS, 0, 0, 0, 0, 0, 4096, 0]);
+    asm.data("tid", &[0]).data("stack", &[0; 512]);
+}
+
+/// Makes a thread that goes on at label `child`; the parent's result is in a0.
+fn start(asm: &mut Asm) {
+    asm.address(T0, "birth").address(T1, "tid").op("st.d", &[T1, T0, 16]);
+    asm.op("st.d", &[T1, T0, 24]).address(T1, "stack").op("st.d", &[T1, T0, 40]);
+    asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 64]).call(CLONE3);
+    asm.to("beqz", &[A0], "child");
+}
+
+/// Installs the action at `action`, with `handler` as its first word.
+fn install(asm: &mut Asm, signal: i64) {
+    asm.address(T0, "handler").address(T1, "action").op("st.d", &[T0, T1, 0]);
+    asm.op("ori", &[A0, 0, signal]).op("or", &[A1, T1, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 20);
+}
+
+/// Adds one to the doubleword at `label`.
+fn count(asm: &mut Asm, label: &'static str) {
+    asm.address(T0, label).op("ori", &[T1, 0, 1]).op("amadd_db.d", &[0, T1, T0]);
+}
+
+fn expect_count(asm: &mut Asm, label: &'static str, value: i64, status: i64) {
+    asm.address(T0, label).op("ld.d", &[T0, T0, 0]).constant(T1, value);
+    asm.expect_equal(T0, T1, status);
+}
+
+#[test]
+fn ten_thousand_threads_are_born_and_gone() {
+    const THREADS: i64 = 10_000;
+    let mut asm = Asm::default();
+    asm.constant(S0, THREADS).label("more");
+    start(&mut asm);
+    asm.op("slt", &[T0, 0, A0]).op("ori", &[T1, 0, 1]).expect_equal(T0, T1, 10);
+    asm.label("wait").address(A0, "tid").op("ld.w", &[A2, A0, 0]).to("beqz", &[A2], "joined");
+    asm.op("ori", &[A1, 0, 0]).op("ori", &[A3, 0, 0]).call(FUTEX).to("b", &[], "wait");
+    asm.label("joined").op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more");
+    expect_count(&mut asm, "count", THREADS, 11);
+    asm.exit(0).label("child");
+    count(&mut asm, "count");
+    asm.op("ori", &[A0, 0, 0]).call(EXIT).data("count", &[0]);
+    thread_data(&mut asm);
+    ok(&asm);
+}
+
+/// Two threads end at the same time, neither by `exit_group`: the process ends, with the status of
+/// the first thread.
+#[test]
+fn a_process_ends_with_its_last_two_threads() {
+    let mut asm = Asm::default();
+    start(&mut asm);
+    let meet = |asm: &mut Asm, label: &'static str| {
+        count(asm, "ready");
+        asm.label(label).address(T0, "ready").op("ld.d", &[T1, T0, 0]);
+        asm.op("addi.d", &[T1, T1, -2]).to("bnez", &[T1], label);
+    };
+    meet(&mut asm, "first");
+    asm.op("ori", &[A0, 0, 5]).call(EXIT);
+    asm.label("child");
+    meet(&mut asm, "second");
+    asm.op("ori", &[A0, 0, 6]).call(EXIT);
+    asm.data("ready", &[0]);
+    thread_data(&mut asm);
+    for _ in 0..40 {
+        let output = asm.run();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{text}");
+    }
+}
+
+/// A handler that may interrupt itself sends the signal again until it is 100 deep; each level
+/// finds its own number when it goes on.
+#[test]
+fn a_handler_is_interrupted_by_its_own_signal() {
+    const DEPTH: i64 = 100;
+    let mut asm = Asm::default();
+    install(&mut asm, SIGUSR1);
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[S1, A0, 0]);
+    let send = |asm: &mut Asm| {
+        asm.op("or", &[A0, S0, 0]).op("or", &[A1, S1, 0]).op("ori", &[A2, 0, SIGUSR1]);
+        asm.call(TGKILL).expect_equal(A0, 0, 10);
+    };
+    send(&mut asm);
+    expect_count(&mut asm, "begun", DEPTH, 11);
+    expect_count(&mut asm, "ended", DEPTH, 12);
+    asm.exit(0).label("handler");
+    count(&mut asm, "begun");
+    asm.address(T0, "begun").op("ld.d", &[S2, T0, 0]).constant(T1, DEPTH);
+    asm.to("beq", &[S2, T1], "deep");
+    send(&mut asm);
+    // The level that ends next is this one: so many have ended as were deeper.
+    asm.label("deep").address(T0, "ended").op("ld.d", &[T1, T0, 0]).op("add.d", &[T1, T1, S2]);
+    asm.constant(T2, DEPTH).expect_equal(T1, T2, 13);
+    count(&mut asm, "ended");
+    asm.op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, SA_NODEFER, 0]).data("begun", &[0]).data("ended", &[0]);
+    ok(&asm);
+}
+
+/// One thread sends a queueing signal to the other without pause, also while its handler runs and
+/// while it is in system calls: each sent one is handled once.
+#[test]
+fn no_queued_signal_of_another_thread_is_lost() {
+    const SENT: i64 = 3000;
+    let mut asm = Asm::default();
+    install(&mut asm, REAL_TIME);
+    asm.call(GETTID).op("or", &[S1, A0, 0]);
+    start(&mut asm);
+    asm.constant(S2, SENT);
+    asm.label("again").call(GETPID).address(T0, "count").op("ld.d", &[T0, T0, 0]);
+    asm.to("blt", &[T0, S2], "again");
+    // The sender has ended when its id is cleared.
+    asm.label("wait").address(A0, "tid").op("ld.w", &[A2, A0, 0]).to("beqz", &[A2], "joined");
+    asm.op("ori", &[A1, 0, 0]).op("ori", &[A3, 0, 0]).call(FUTEX).to("b", &[], "wait");
+    asm.label("joined");
+    expect_count(&mut asm, "count", SENT, 10);
+    asm.exit(0).label("child").call(GETPID).op("or", &[S0, A0, 0]).constant(S2, SENT);
+    // A full queue refuses: then again.
+    asm.label("send").op("or", &[A0, S0, 0]).op("or", &[A1, S1, 0]);
+    asm.op("ori", &[A2, 0, REAL_TIME]).call(TGKILL).to("bnez", &[A0], "send");
+    asm.op("addi.d", &[S2, S2, -1]).to("bnez", &[S2], "send");
+    asm.op("ori", &[A0, 0, 0]).call(EXIT);
+    asm.label("handler");
+    count(&mut asm, "count");
+    asm.op("jirl", &[0, RA, 0]).data("action", &[0, 0, 0]).data("count", &[0]);
+    thread_data(&mut asm);
+    ok(&asm);
+}
+
+/// A child that stops and goes on makes no SIGCHLD, its end does.
+#[test]
+fn stopped_children_are_not_told_of_if_the_action_says_so() {
+    const WUNTRACED: i64 = 2;
+    let mut asm = Asm::default();
+    install(&mut asm, SIGCHLD);
+    asm.address(A0, "birth").op("ori", &[A1, 0, 64]).call(CLONE3).to("beqz", &[A0], "child");
+    asm.op("or", &[S0, A0, 0]);
+    let wait = |asm: &mut Asm, low_byte, status| {
+        asm.op("or", &[A0, S0, 0]).address(A1, "status").op("ori", &[A2, 0, WUNTRACED]);
+        asm.op("ori", &[A3, 0, 0]).call(WAIT4).expect_equal(A0, S0, status);
+        asm.address(T0, "status").op("ld.bu", &[T1, T0, 0]).op("ori", &[T2, 0, low_byte]);
+        asm.expect_equal(T1, T2, status + 1);
+    };
+    wait(&mut asm, 0x7f, 10);
+    asm.op("or", &[A0, S0, 0]).op("ori", &[A1, 0, SIGCONT]).call(KILL);
+    wait(&mut asm, 0, 12);
+    expect_count(&mut asm, "count", 1, 14);
+    asm.exit(0).label("child").call(GETPID).op("ori", &[A1, 0, SIGSTOP]).call(KILL).exit(0);
+    asm.label("handler");
+    count(&mut asm, "count");
+    asm.op("jirl", &[0, RA, 0]).data("action", &[0, SA_NOCLDSTOP | 0x1000_0000, 0]);
+    asm.data("birth", &[0, 0, 0, 0, 17, 0, 0, 0]).data("count", &[0]).data("status", &[0]);
+    ok(&asm);
+}
