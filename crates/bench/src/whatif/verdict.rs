@@ -118,7 +118,7 @@ pub const WITHIN: f64 = 2.0;
 /// Devices up to this share of the best are always enough.
 const ALWAYS_ENOUGH: f64 = 1.25;
 /// A gap this wide is wide enough for the limit between devices: predictions on one grid share the
-/// processor time, and 20 studies beside up to nine busy threads moved no such gap by more than 4 %.
+/// processor time. Twenty studies beside up to nine busy threads moved no such gap by over 4 %.
 const DEVICE_GAP: f64 = 1.10;
 /// The same between jobs.
 const JOB_GAP: f64 = 1.05;
@@ -175,8 +175,8 @@ fn candidates(points: &[Point]) -> Vec<Point> {
     order
 }
 
-/// The middle of the first gap below `high` that `ratios` leave and that is `wide`, or of the widest
-/// gap; the search ends at `low`.
+/// The middle of the first gap below `high` that `ratios` leave and that is `wide`, or of the
+/// widest gap; the search ends at `low`.
 fn first_gap(ratios: impl Iterator<Item = f64>, (low, high): (f64, f64), wide: f64) -> f64 {
     let mut edges: Vec<f64> = ratios.filter(|r| *r > low && *r < high).collect();
     edges.extend([low, high]);
