@@ -11,6 +11,8 @@ pub enum Kind {
     BadElf,
     /// The program does not fit the memory it is given.
     Memory,
+    /// Instructions that do not encode, or labels without a place.
+    Assembly,
 }
 
 impl Category for Kind {
@@ -18,6 +20,7 @@ impl Category for Kind {
         match self {
             Kind::BadElf => Class::Corrupt,
             Kind::Memory => Class::Environment,
+            Kind::Assembly => Class::Usage,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! core. Linux programs run on it through the crate `littoral-la64-linux`.
 //!
 //! - [`isa`]: one table; decoder, encoder and disassembler made from it.
+//! - [`asm`]: an assembler on that table.
 //! - [`interp`]: tier 0, the exact interpreter, oracle of any later tier.
 //! - [`float`]: IEEE arithmetic with exact flags, independent of the host's.
 //! - [`device`]: a core in bounded memory with an instruction budget.
@@ -9,6 +10,7 @@
 //! - [`elf`]: reading programs.
 //! - [`state`], [`memory`]: what a translator shares with the interpreter.
 
+pub mod asm;
 pub mod bare;
 pub mod config;
 pub mod device;

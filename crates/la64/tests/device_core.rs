@@ -3,7 +3,7 @@
 use littoral_la64::device::{Core, End};
 use littoral_la64::error::Kind;
 use littoral_la64::interp::Trap;
-use littoral_la64::{elf, isa};
+use littoral_la64::{asm, elf};
 
 const AT: u64 = 0x1_0000;
 const A0: i64 = 4;
@@ -11,7 +11,7 @@ const A1: i64 = 5;
 const T0: i64 = 12;
 
 fn word(mnemonic: &str, operands: &[i64]) -> u32 {
-    isa::encode(isa::find(mnemonic).expect(mnemonic), operands).expect("operands fit")
+    asm::word(mnemonic, operands).expect("an instruction")
 }
 
 fn core(code: &[u32]) -> Core {

@@ -1,9 +1,9 @@
 //! Programs on a device core: what a run may change, what it leaves behind, relocations, symbols.
 
+use littoral_la64::asm;
 use littoral_la64::device::{Core, End};
 use littoral_la64::error::Kind;
 use littoral_la64::interp::{Features, Trap};
-use littoral_la64::isa;
 
 const PAGE: u64 = 4096;
 const A0: i64 = 4;
@@ -12,7 +12,7 @@ const T0: i64 = 12;
 const T1: i64 = 13;
 
 fn word(mnemonic: &str, operands: &[i64]) -> u32 {
-    isa::encode(isa::find(mnemonic).expect(mnemonic), operands).expect("operands fit")
+    asm::word(mnemonic, operands).expect("an instruction")
 }
 
 fn ret() -> u32 {
