@@ -3,3 +3,5 @@
 
 pub mod cost;
 pub mod error;
+pub mod function;
+pub mod page;

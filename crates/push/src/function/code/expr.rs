@@ -1,0 +1,209 @@
+//! Expressions, columns and tests for NULL.
+
+use super::{Emitter, Home, PAGE, PARAMS, ROW, SP};
+use crate::error::Result;
+use crate::function::ir::{Expr, Output, Test};
+use crate::function::plan::Block;
+use crate::page::{ColumnKind, Format, HEADER_LEN};
+use littoral_la64::asm::Label;
+
+/// Whether `addi.d` takes the number.
+fn is_small(value: i64) -> bool {
+    (-2048..2048).contains(&value)
+}
+
+impl Emitter<'_> {
+    /// The register with the value of `e`; columns that may be NULL are tested before.
+    pub(super) fn eval(&mut self, e: &Expr) -> Result<u8> {
+        if let Some(&register) = self.known.memo.get(e).or_else(|| self.constants.get(e)) {
+            return Ok(register);
+        }
+        match e {
+            Expr::Column(c) => self.column(*c),
+            Expr::Constant(0) => Ok(0),
+            Expr::Constant(value) => {
+                let temp = self.temp()?;
+                self.li(temp, *value);
+                Ok(temp)
+            }
+            Expr::Param(p) => {
+                let temp = self.temp()?;
+                self.imm("ld.d", temp, PARAMS, 8 * *p as i64);
+                Ok(temp)
+            }
+            Expr::Add(a, b) => match (&**a, &**b) {
+                (x, Expr::Constant(v)) | (Expr::Constant(v), x) if is_small(*v) => {
+                    self.add_small(x, *v)
+                }
+                (a, b) => self.binary("add.d", a, b),
+            },
+            Expr::Sub(a, b) => match **b {
+                Expr::Constant(v) if is_small(v.wrapping_neg()) => self.add_small(a, -v),
+                _ => self.binary("sub.d", a, b),
+            },
+            Expr::Mul(a, b) => self.binary("mul.d", a, b),
+        }
+    }
+
+    fn add_small(&mut self, a: &Expr, value: i64) -> Result<u8> {
+        let mark = self.temps;
+        let a = self.eval(a)?;
+        self.temps = mark;
+        let rd = self.temp()?;
+        self.imm("addi.d", rd, a, value);
+        Ok(rd)
+    }
+
+    fn binary(&mut self, mnemonic: &str, a: &Expr, b: &Expr) -> Result<u8> {
+        let mark = self.temps;
+        let a = self.eval(a)?;
+        let b = self.eval(b)?;
+        self.temps = mark;
+        let rd = self.temp()?;
+        self.reg(mnemonic, [rd, a, b]);
+        Ok(rd)
+    }
+
+    /// The register with a column's value of this row.
+    pub(super) fn column(&mut self, c: usize) -> Result<u8> {
+        if self.format == Format::Text {
+            return match self.homes[&c] {
+                Home::Register(register) => Ok(register),
+                Home::Stack(offset) => {
+                    let temp = self.temp()?;
+                    self.imm("ld.d", temp, SP, offset);
+                    Ok(temp)
+                }
+            };
+        }
+        if let Some(&register) = self.known.loaded.get(&c) {
+            return Ok(register);
+        }
+        let register = match self.known.pool.pop() {
+            Some(register) => {
+                self.known.loaded.insert(c, register);
+                register
+            }
+            None => self.temp()?,
+        };
+        let base = self.base(c, register);
+        let width = self.function.schema.columns[c].width();
+        let unsigned = self.function.schema.columns[c].kind == ColumnKind::Char;
+        match width {
+            1 => self.reg(if unsigned { "ldx.bu" } else { "ldx.b" }, [register, base, ROW]),
+            _ => {
+                let shift = i64::from(width.ilog2());
+                self.op("alsl.d", &[register.into(), ROW.into(), base.into(), shift]);
+                let load = ["ld.h", "ld.w", "ld.d"][width.ilog2() as usize - 1];
+                self.imm(load, register, register, 0);
+            }
+        }
+        Ok(register)
+    }
+
+    /// The register with the address of a column's values: its own, or `temp`.
+    pub(super) fn base(&mut self, c: usize, temp: u8) -> u8 {
+        match self.bases.get(&c) {
+            Some(&base) => base,
+            None => {
+                self.imm("ld.wu", temp, PAGE, (HEADER_LEN + 8 * c) as i64);
+                self.reg("add.d", [temp, temp, PAGE]);
+                temp
+            }
+        }
+    }
+
+    /// A block that jumps to `null` if the column is NULL.
+    pub(super) fn null_test(&mut self, c: usize, null: Label) -> Result<Block> {
+        let block = self.block();
+        self.null_bit(c)?;
+        let bit = super::TEMPS[self.temps];
+        self.branch("bnez", &[bit], null);
+        Ok(block)
+    }
+
+    /// Whether the column is NULL, as 0 or 1 in the next temporary.
+    pub(super) fn null_bit(&mut self, c: usize) -> Result<u8> {
+        let mark = self.temps;
+        let (t, u) = (self.temp()?, self.temp()?);
+        self.temps = mark;
+        if self.format == Format::Text {
+            let nulls = self.nulls.expect("invariant: a nullable column is read");
+            let bit = self.null_columns.iter().position(|&n| n == c);
+            let bit = bit.expect("invariant: listed when planned") as i64;
+            self.op("bstrpick.d", &[t.into(), nulls.into(), bit, bit]);
+            return Ok(t);
+        }
+        self.imm("ld.wu", t, PAGE, (HEADER_LEN + 8 * c + 4) as i64);
+        self.reg("add.d", [t, t, PAGE]);
+        self.imm("srli.d", u, ROW, 6);
+        self.op("alsl.d", &[t.into(), u.into(), t.into(), 3]);
+        self.imm("ld.d", t, t, 0);
+        self.reg("srl.d", [t, t, ROW]);
+        self.imm("andi", t, t, 1);
+        Ok(t)
+    }
+
+    /// Blocks that jump to `null` if one of the columns is NULL; known columns are left out.
+    pub(super) fn null_tests(
+        &mut self,
+        columns: &[usize],
+        null: Label,
+    ) -> Result<Vec<(usize, Block)>> {
+        let mut tests = Vec::new();
+        for &c in columns {
+            if !self.known.present.contains(&c) {
+                tests.push((c, self.null_test(c, null)?));
+                self.known.present.insert(c);
+            }
+        }
+        Ok(tests)
+    }
+
+    /// Numbers and parameters that need a register: all parameters, and numbers beyond `addi.d` or
+    /// compared.
+    pub(super) fn wanted(&self) -> Vec<Expr> {
+        let mut wanted = Vec::new();
+        test_constants(&self.function.filter, &mut wanted);
+        if let Output::Aggregate { sums, .. } = &self.function.output {
+            sums.iter().for_each(|e| constants(e, &mut wanted));
+        }
+        wanted
+    }
+}
+
+fn constants(e: &Expr, wanted: &mut Vec<Expr>) {
+    match e {
+        Expr::Param(_) => wanted.push(e.clone()),
+        Expr::Constant(v) if *v != 0 => wanted.push(e.clone()),
+        Expr::Add(a, b) => {
+            let folded = |x: &Expr| matches!(x, Expr::Constant(v) if is_small(*v));
+            [a, b].into_iter().filter(|x| !folded(x)).for_each(|x| constants(x, wanted));
+        }
+        Expr::Sub(a, b) => {
+            constants(a, wanted);
+            let folded = matches!(**b, Expr::Constant(v) if is_small(v.wrapping_neg()));
+            if !folded {
+                constants(b, wanted);
+            }
+        }
+        Expr::Mul(a, b) => {
+            constants(a, wanted);
+            constants(b, wanted);
+        }
+        _ => {}
+    }
+}
+
+fn test_constants(test: &Test, wanted: &mut Vec<Expr>) {
+    match test {
+        Test::Compare(_, a, b) => {
+            constants(a, wanted);
+            constants(b, wanted);
+        }
+        Test::Probe(_, e) => constants(e, wanted),
+        Test::And(tests) | Test::Or(tests) => tests.iter().for_each(|t| test_constants(t, wanted)),
+        Test::Not(test) => test_constants(test, wanted),
+        Test::IsNull(_) | Test::Candidate(_) | Test::Similar(_) => {}
+    }
+}

@@ -1,0 +1,399 @@
+//! The language of page functions: a filter over a record, and what is made of the records that
+//! pass.
+//!
+//! Invariants
+//! - A test is true, or it is not: NULL makes a comparison and its negation not true. Checked by
+//!   `prop_functions`.
+//! - Arithmetic wraps at 64 bits; a function whose columns keep their ranges never gets there.
+//!   Checked by `expressions_that_may_overflow_are_refused`.
+
+use crate::error::{Error, Kind, Result};
+use crate::page::{ColumnKind, Schema};
+
+/// Slots of a group table unless a function says otherwise.
+pub const SLOTS_MAX: usize = 4096;
+/// Most parameters of a function.
+pub(super) const PARAMS_MAX: usize = 128;
+/// Rows of a page are fewer than two to this power.
+const ROWS_LOG2: u32 = 16;
+
+/// An integer of a record. NULL if one of its columns is NULL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Expr {
+    /// A column.
+    Column(usize),
+    /// A number.
+    Constant(i64),
+    /// A parameter of the task.
+    Param(usize),
+    /// A sum.
+    Add(Box<Expr>, Box<Expr>),
+    /// A difference.
+    Sub(Box<Expr>, Box<Expr>),
+    /// A product.
+    Mul(Box<Expr>, Box<Expr>),
+}
+
+/// How two integers compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Less.
+    Less,
+    /// Less or equal.
+    LessEqual,
+    /// Equal.
+    Equal,
+    /// Not equal.
+    NotEqual,
+    /// Greater or equal.
+    GreaterEqual,
+    /// Greater.
+    Greater,
+}
+
+impl Compare {
+    /// The comparison that holds exactly when this one does not.
+    pub fn inverse(self) -> Compare {
+        match self {
+            Compare::Less => Compare::GreaterEqual,
+            Compare::LessEqual => Compare::Greater,
+            Compare::Equal => Compare::NotEqual,
+            Compare::NotEqual => Compare::Equal,
+            Compare::GreaterEqual => Compare::Less,
+            Compare::Greater => Compare::LessEqual,
+        }
+    }
+
+    /// Whether it holds.
+    #[inline]
+    pub fn holds(self, a: i64, b: i64) -> bool {
+        match self {
+            Compare::Less => a < b,
+            Compare::LessEqual => a <= b,
+            Compare::Equal => a == b,
+            Compare::NotEqual => a != b,
+            Compare::GreaterEqual => a >= b,
+            Compare::Greater => a > b,
+        }
+    }
+}
+
+/// A condition on a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// Two expressions compare so.
+    Compare(Compare, Expr, Expr),
+    /// The column is NULL.
+    IsNull(usize),
+    /// The bit that the expression numbers is set in the bitmap with this number; bits outside the
+    /// bitmap are clear.
+    Probe(usize, Expr),
+    /// The prefixes of the column's list and of the query share a token: the record may be similar
+    /// (paper 001, algorithm 4; the prefixes are those of [`super::Query`]).
+    Candidate(usize),
+    /// The column's list and the query share as many tokens as similarity needs (algorithm 5).
+    Similar(usize),
+    /// All of them hold.
+    And(Vec<Test>),
+    /// One of them holds.
+    Or(Vec<Test>),
+    /// The test is false; not true of NULL either.
+    Not(Box<Test>),
+}
+
+/// What is made of the records that pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Their number and sums, per group.
+    Aggregate {
+        /// Columns whose values make the group; none for one group.
+        keys: Vec<usize>,
+        /// What is summed.
+        sums: Vec<Expr>,
+    },
+    /// These columns of them, packed.
+    Rows(Vec<usize>),
+}
+
+/// A page function: pure, (parameters, page) to a partial result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The columns.
+    pub schema: Schema,
+    /// Least and greatest value of each parameter.
+    pub params: Vec<(i64, i64)>,
+    /// Which records pass.
+    pub filter: Test,
+    /// What is made of them.
+    pub output: Output,
+    /// Slots of the group table; a page with a group beyond them is spilled.
+    pub slots_max: usize,
+}
+
+/// A node of a filter without negations but at its leaves.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    Leaf { test: Test, negated: bool },
+    All(Vec<Node>),
+    Any(Vec<Node>),
+}
+
+/// Moves negations to the leaves. Exact, because a leaf is true, false or unknown, and neither it
+/// nor its negation is true when it is unknown.
+pub(crate) fn normalise(test: &Test, negated: bool) -> Node {
+    let list = |tests: &[Test]| tests.iter().map(|t| normalise(t, negated)).collect();
+    match test {
+        Test::Not(inner) => normalise(inner, !negated),
+        Test::And(tests) if negated => Node::Any(list(tests)),
+        Test::Or(tests) if !negated => Node::Any(list(tests)),
+        Test::And(tests) | Test::Or(tests) => Node::All(list(tests)),
+        Test::Compare(op, a, b) => {
+            let op = if negated { op.inverse() } else { *op };
+            Node::Leaf { test: Test::Compare(op, a.clone(), b.clone()), negated: false }
+        }
+        other => Node::Leaf { test: other.clone(), negated },
+    }
+}
+
+impl Expr {
+    /// Calls `see` for every column.
+    pub(crate) fn columns(&self, see: &mut impl FnMut(usize)) {
+        match self {
+            Expr::Column(c) => see(*c),
+            Expr::Constant(_) | Expr::Param(_) => {}
+            Expr::Add(a, b) | Expr::Sub(a, b) | Expr::Mul(a, b) => {
+                a.columns(see);
+                b.columns(see);
+            }
+        }
+    }
+
+    /// Whether `part` is this expression or stands in it.
+    pub(crate) fn holds(&self, part: &Expr) -> bool {
+        self == part
+            || match self {
+                Expr::Add(a, b) | Expr::Sub(a, b) | Expr::Mul(a, b) => {
+                    a.holds(part) || b.holds(part)
+                }
+                _ => false,
+            }
+    }
+
+    /// Its columns that may be NULL, each once, in order of appearance.
+    pub(crate) fn nullable(&self, schema: &Schema) -> Vec<usize> {
+        let mut found = Vec::new();
+        self.columns(&mut |c| {
+            if schema.columns[c].nullable && !found.contains(&c) {
+                found.push(c);
+            }
+        });
+        found
+    }
+
+    /// Least and greatest value; an error if a step may leave 64 bits.
+    fn range(&self, f: &Function) -> Result<(i128, i128)> {
+        let wide = |(low, high): (i64, i64)| (i128::from(low), i128::from(high));
+        let pair = |a: &Expr, b: &Expr| Ok::<_, Error>((a.range(f)?, b.range(f)?));
+        let (low, high) = match self {
+            Expr::Column(c) => {
+                let column = &f.schema.columns[*c];
+                wide((column.low, column.high))
+            }
+            Expr::Constant(v) => wide((*v, *v)),
+            Expr::Param(p) => wide(f.params[*p]),
+            Expr::Add(a, b) => {
+                let (a, b) = pair(a, b)?;
+                (a.0 + b.0, a.1 + b.1)
+            }
+            Expr::Sub(a, b) => {
+                let (a, b) = pair(a, b)?;
+                (a.0 - b.1, a.1 - b.0)
+            }
+            Expr::Mul(a, b) => {
+                let (a, b) = pair(a, b)?;
+                let ends = [a.0 * b.0, a.0 * b.1, a.1 * b.0, a.1 * b.1];
+                let least = ends.into_iter().min().expect("invariant: four ends");
+                (least, ends.into_iter().max().expect("invariant: four ends"))
+            }
+        };
+        if low < i64::MIN.into() || high > i64::MAX.into() {
+            let what = format!(
+                "an expression may reach {low} to {high}, beyond 64 bits: \
+                 declare narrower columns or a smaller scale"
+            );
+            return Err(Error::new(Kind::Unsupported, what));
+        }
+        Ok((low, high))
+    }
+}
+
+fn usage(what: String) -> Error {
+    Error::new(Kind::Usage, what)
+}
+
+impl Function {
+    /// A function with the usual group table.
+    pub fn new(schema: &Schema, params: Vec<(i64, i64)>, filter: Test, output: Output) -> Function {
+        Function { schema: schema.clone(), params, filter, output, slots_max: SLOTS_MAX }
+    }
+
+    /// Whether a page's sum of this expression may exceed 64 bits.
+    pub(crate) fn is_wide(&self, sum: &Expr) -> bool {
+        let (low, high) = sum.range(self).expect("invariant: validated");
+        low.abs().max(high.abs()) >= 1 << (63 - ROWS_LOG2)
+    }
+
+    /// Refuses what cannot be compiled.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for columns and parameters that do not exist or have the wrong kind,
+    /// [`Kind::Unsupported`] for expressions that may overflow and tables that are too large.
+    pub fn validate(&self) -> Result<()> {
+        if self.params.len() > PARAMS_MAX {
+            return Err(usage(format!("more than {PARAMS_MAX} parameters")));
+        }
+        if self.slots_max == 0 || self.slots_max > 1 << 16 {
+            return Err(usage(format!(
+                "a group table has 1 to 65536 slots, not {}",
+                self.slots_max
+            )));
+        }
+        self.validate_test(&self.filter)?;
+        match &self.output {
+            Output::Aggregate { keys, sums } => {
+                sums.iter().try_for_each(|e| self.validate_expr(e))?;
+                keys.iter().try_for_each(|&k| self.validate_number(k))?;
+                self.group_strides().map(drop)
+            }
+            Output::Rows(columns) if columns.is_empty() => {
+                Err(usage("a function that returns records needs a column".to_owned()))
+            }
+            Output::Rows(columns) => {
+                columns.iter().try_for_each(|&c| match self.schema.columns.get(c) {
+                    Some(column) if column.kind != ColumnKind::Text => Ok(()),
+                    _ => Err(usage(format!("column {c} cannot be returned: none, or text"))),
+                })
+            }
+        }
+    }
+
+    /// For each key: its least value, how many values it has without NULL, and the number of slots
+    /// from one value to the next; and the product of all.
+    #[expect(clippy::type_complexity, reason = "three numbers per key, and the product")]
+    pub(crate) fn group_strides(&self) -> Result<(Vec<(i64, i64, i64)>, i64)> {
+        let keys = match &self.output {
+            Output::Aggregate { keys, .. } => keys.as_slice(),
+            Output::Rows(_) => &[],
+        };
+        let mut product = 1i128;
+        let mut strides = Vec::new();
+        for &key in keys.iter().rev() {
+            let column = &self.schema.columns[key];
+            let values = i128::from(column.high) - i128::from(column.low) + 1;
+            strides.push((column.low, values, product));
+            product *= values + i128::from(column.nullable);
+            if product > 1 << 40 {
+                let what = "the groups' keys have too many values: declare narrower ranges";
+                return Err(Error::new(Kind::Unsupported, what));
+            }
+        }
+        strides.reverse();
+        let narrow = |(low, values, stride): (i64, i128, i128)| (low, values as i64, stride as i64);
+        Ok((strides.into_iter().map(narrow).collect(), product as i64))
+    }
+
+    /// Slots of the group table.
+    pub(crate) fn slots(&self) -> usize {
+        let (_, product) = self.group_strides().expect("invariant: validated");
+        usize::try_from(product).map_or(self.slots_max, |p| p.min(self.slots_max))
+    }
+
+    fn validate_number(&self, c: usize) -> Result<()> {
+        match self.schema.columns.get(c) {
+            Some(column) if column.is_number() => Ok(()),
+            _ => Err(usage(format!("column {c} is no number of the schema"))),
+        }
+    }
+
+    fn validate_expr(&self, e: &Expr) -> Result<()> {
+        let mut columns = Ok(());
+        e.columns(&mut |c| {
+            if columns.is_ok() {
+                columns = self.validate_number(c);
+            }
+        });
+        columns?;
+        self.validate_params(e)?;
+        e.range(self).map(drop)
+    }
+
+    fn validate_params(&self, e: &Expr) -> Result<()> {
+        match e {
+            Expr::Param(p) if *p >= self.params.len() => {
+                Err(usage(format!("parameter {p} of {} does not exist", self.params.len())))
+            }
+            Expr::Add(a, b) | Expr::Sub(a, b) | Expr::Mul(a, b) => {
+                self.validate_params(a)?;
+                self.validate_params(b)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn validate_test(&self, test: &Test) -> Result<()> {
+        match test {
+            Test::Compare(_, a, b) => {
+                self.validate_expr(a)?;
+                self.validate_expr(b)
+            }
+            Test::IsNull(c) => self.validate_number(*c),
+            Test::Probe(bitmap, e) if *bitmap < 8 => self.validate_expr(e),
+            Test::Probe(bitmap, _) => Err(usage(format!("bitmap {bitmap}: there are 0 to 7"))),
+            Test::Candidate(c) | Test::Similar(c) => match self.schema.columns.get(*c) {
+                Some(column) if column.kind == ColumnKind::List => Ok(()),
+                _ => Err(usage(format!("column {c} is no list of the schema"))),
+            },
+            Test::And(tests) | Test::Or(tests) => {
+                tests.iter().try_for_each(|t| self.validate_test(t))
+            }
+            Test::Not(test) => self.validate_test(test),
+        }
+    }
+}
+
+impl Test {
+    /// Calls `see` for every column.
+    pub(crate) fn columns(&self, see: &mut impl FnMut(usize)) {
+        match self {
+            Test::Compare(_, a, b) => {
+                a.columns(see);
+                b.columns(see);
+            }
+            Test::Probe(_, e) => e.columns(see),
+            Test::IsNull(c) | Test::Candidate(c) | Test::Similar(c) => see(*c),
+            Test::And(tests) | Test::Or(tests) => tests.iter().for_each(|t| t.columns(see)),
+            Test::Not(test) => test.columns(see),
+        }
+    }
+
+    /// The tests that must all hold.
+    pub(crate) fn conjuncts(&self) -> Vec<Test> {
+        match self {
+            Test::And(tests) => tests.iter().flat_map(Test::conjuncts).collect(),
+            other => vec![other.clone()],
+        }
+    }
+}
+
+impl Output {
+    /// Calls `see` for every column.
+    pub(crate) fn columns(&self, see: &mut impl FnMut(usize)) {
+        match self {
+            Output::Aggregate { keys, sums } => {
+                keys.iter().for_each(|&k| see(k));
+                sums.iter().for_each(|e| e.columns(see));
+            }
+            Output::Rows(columns) => columns.iter().for_each(|&c| see(c)),
+        }
+    }
+}
