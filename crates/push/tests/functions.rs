@@ -1,5 +1,7 @@
 //! Page functions: what is refused, hostile code and pages, the soundness of the prefix filter.
 
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
 use littoral_push::error::Kind;
 use littoral_push::function::{
     Compare, Compiled, Expr, Function, Machine, Output, PageResult, Params, Query, Test,

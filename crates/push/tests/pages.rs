@@ -1,5 +1,7 @@
 //! Pages: what was written reads back, damage is refused, records that do not fit are named.
 
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
 use littoral_push::error::Kind;
 use littoral_push::page::{self, Column, Format, Record, Schema, Value};
 use proptest::prelude::*;

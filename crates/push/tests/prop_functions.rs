@@ -1,6 +1,8 @@
 //! Random functions on random pages: the interpreter of the language, the native twin and the LA64
 //! code agree on answers, and twin and code on the number of instructions, merge included.
 
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
 use littoral_push::function::{
     Answer, Bitmap, Compare, Compiled, Expr, Function, Machine, Output, PageResult, Params, Query,
     Test, reference,

@@ -1,5 +1,7 @@
 //! Any partition of pages among device, host, filter, error and retry gives the same answer.
 
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
 use littoral_push::function::{
     Answer, Compare, Compiled, Expr, Function, Machine, Output, Params, Test, reference,
 };

@@ -1,9 +1,9 @@
 //! Where counts and sums lie in a page's scratch and in a task's totals.
 //!
-//! A slot of the scratch is the number of records, then per sum its low word, its high word if a page's sum may
-//! exceed 64 bits, and the number of values that are not NULL if there may be NULLs; all words of
-//! 64 bits. A slot of the totals is the same with two words for every sum. Both tables have one slot
-//! per group. A page function finds its scratch zero; the merge leaves it so.
+//! A slot of the scratch is the number of records, then per sum its low word, its high word if a
+//! page's sum may exceed 64 bits, and the number of values that are not NULL if there may be NULLs;
+//! all words of 64 bits. A slot of the totals is the same with two words for every sum. Both tables
+//! have one slot per group. A page function finds its scratch zero; the merge leaves it so.
 
 use super::ir::{Function, Output};
 

@@ -31,8 +31,8 @@ impl<'a> Machine<'a> {
     /// Loads `compiled` with the parameters that INIT brings.
     ///
     /// # Errors
-    /// [`Kind::Usage`] for parameters that do not fit, [`Kind::Exhausted`] if they or the group table
-    /// exceed the core's memory.
+    /// [`Kind::Usage`] for parameters that do not fit, [`Kind::Exhausted`] if they or the group
+    /// table exceed the core's memory.
     pub fn new(compiled: &'a Compiled, params: &Params) -> Result<Machine<'a>> {
         compiled.check_params(params)?;
         let file = elf::executable(CODE, &compiled.code.words);

@@ -7,8 +7,9 @@
 //! - The same answer comes from every partition of pages among device, host, filter and retries.
 //!   Checked by `prop_partitions`.
 //!
-//! Lifecycle of a task: [`Compiled::new`] once per function and format; then per page [`Compiled::twin`]
-//! on a host or [`Machine::run`] on a device core, each from a zero scratch; then [`Answer::add`].
+//! Lifecycle of a task: [`Compiled::new`] once per function and format; then per page
+//! [`Compiled::twin`] on a host or [`Machine::run`] on a device core, each from a zero scratch;
+//! then [`Answer::add`].
 
 mod answer;
 mod code;

@@ -2,8 +2,8 @@
 //! that INIT carries.
 //!
 //! The block: parameters as i64; eight entries of two u64 (a bitmap's offset in the block and its
-//! bits); one entry of three u64 (offset of the query's tokens, their number, offset of the table of
-//! overlaps); then the bitmaps as u64 words, tokens and table as u32.
+//! bits); one entry of three u64 (offset of the query's tokens, their number, offset of the table
+//! of overlaps); then the bitmaps as u64 words, tokens and table as u32.
 //!
 //! Invariants
 //! - Two prefixes of a query and a similar record share a token. Checked by
@@ -53,9 +53,9 @@ impl Bitmap {
 /// The query record of a similarity join: tokens in the data set's order, rare first.
 ///
 /// Records are similar if they share at least `threshold` of the shorter one's tokens. With
-/// a = ceil(threshold x min(|q|, |x|)), similar records share a token among the first |q| - a + 1 of
-/// one and |x| - a + 1 of the other. (The paper's prefixes, |q| - ceil(t|q|) + 1, miss answers when
-/// the lengths differ.)
+/// a = ceil(threshold x min(|q|, |x|)), similar records share a token among the first |q| - a + 1
+/// of one and |x| - a + 1 of the other. (The paper's prefixes, |q| - ceil(t|q|) + 1, miss answers
+/// when the lengths differ.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     tokens: Vec<u32>,

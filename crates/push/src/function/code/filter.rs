@@ -1,9 +1,9 @@
 //! Filters: tests and their blocks.
 //!
-//! Blocks of a leaf, behind its tests for NULL: of a comparison, one; of `IsNull`, one; of a probe, the test
-//! against the bitmap's length and that of the bit; of a candidate, the test for an empty list, the
-//! set-up, then per step the load and test for equality, the comparison, a step in the record, a
-//! step in the query; of a similar record, the same with a block for a shared token.
+//! Blocks of a leaf, behind its tests for NULL: of a comparison, one; of `IsNull`, one; of a probe,
+//! the test against the bitmap's length and that of the bit; of a candidate, the test for an empty
+//! list, the set-up, then per step the load and test for equality, the comparison, a step in the
+//! record, a step in the query; of a similar record, the same with a block for a shared token.
 
 use super::{Emitter, Next, PARAMS, TEMPS};
 use crate::error::Result;

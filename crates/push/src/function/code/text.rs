@@ -8,7 +8,8 @@ use crate::function::plan::{Field, Plan, Read, Step, Walk};
 use crate::page::{ColumnKind, HEADER_LEN};
 use littoral_la64::asm::Label;
 
-/// Bytes below the stack pointer that hold a row's list, over the words of columns without register.
+/// Bytes below the stack pointer that hold a row's list, over the words of columns without
+/// register.
 const LIST_BYTES: i64 = 1 << 18;
 
 impl Emitter<'_> {
