@@ -50,7 +50,7 @@ suite() { # SUITE
         ;;
     index)
         package=littoral-index share=0/11
-        tested=(littoral-index littoral-assure)
+        tested=(littoral-index littoral-assure littoral)
         tests=(--lib --test prop_trees --test index_power_cuts --test full_and_worn --test kv_files)
         ;;
     stm)

@@ -43,7 +43,10 @@ models=$(awk '$3 ~ /^loom_/ {print $3}' <<<"$list" | sort -u)
 plain=$(awk '$3 !~ /^loom_/ {print $2, $3}' <<<"$list" | sort -u)
 if [ -n "$plain" ]; then
     chosen=()
-    for crate in $(awk '{print $1}' <<<"$plain" | sort -u); do chosen+=(-p "littoral-$crate"); done
+    for crate in $(awk '{print $1}' <<<"$plain" | sort -u); do
+        # The facade's package has the name of the workspace.
+        chosen+=(-p "$([ "$crate" = littoral ] || echo littoral-)$crate")
+    done
     for test in $(awk '{print $2}' <<<"$plain" | sort -u); do
         [ "$test" = lib ] && chosen+=(--lib) || chosen+=(--test "$test")
     done

@@ -1,31 +1,42 @@
-//! An index in a directory, or on any zoned device: what `kv` on the command line does, as plain
-//! functions.
+//! An index on any zoned device: what `kv` on the command line does, as plain functions.
 //!
-//! `DIR/zones` is a zoned device in a sparse file ([`FileDevice`]); everything else is in it. A
-//! process killed at any moment leaves a directory that opens with every acknowledged record.
-//! [`Kv::create_on`] and [`Kv::open_on`] take another device instead, such as a drive.
-//! [`Kv::load`] makes batches durable and only then appends their keys to the acknowledgement file,
-//! so each key in that file is readable after any crash of the process.
+//! - The device is opened by the caller. A process killed at any moment leaves a device that opens
+//!   with every acknowledged record.
+//! - [`Kv::load`] makes batches durable and only then appends their keys to the acknowledgement
+//!   file, so each key in that file is readable after any crash of the process.
 
 use std::io::{BufRead, Write};
-use std::path::Path;
 
 use littoral_base::mutant;
 use littoral_device::zoned::ZonedDevice;
-use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::zones::Geometry;
-use littoral_store::store::{Durability, StoreCounts};
+pub use littoral_store::MEMORY_BYTES;
+pub use littoral_store::store::Durability;
+use littoral_store::store::StoreCounts;
 
 use crate::index::{Engine, Index};
 use crate::layout::Shape;
-pub use crate::opening::{Access, Opening, device_error};
-use crate::zb::Direction;
+use crate::tree::Direction;
 use crate::{Error, Kind, Result};
 
 /// Records made durable together while loading.
 const LOAD_BATCH: usize = 1000;
 
-/// How a new directory is laid out.
+/// Whether what is opened may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing is written, not even a recovery.
+    Read,
+    /// One writer.
+    Write,
+}
+
+/// A device's error as this crate reports it.
+pub fn device_error(e: littoral_device::Error) -> Error {
+    littoral_store::error::device("zoned device")(e)
+}
+
+/// How a new store is laid out.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The tree.
@@ -34,7 +45,7 @@ pub struct Options {
     pub key_bytes: usize,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// The device in the file.
+    /// The device, where it is made for the store.
     pub geometry: Geometry,
     /// Tells this store from every other; the caller draws it.
     pub id: u64,
@@ -57,7 +68,11 @@ impl Options {
         Options { engine, key_bytes: 8, value_bytes: 8, geometry, id }
     }
 
-    fn shape(&self, block_bytes: u32) -> Result<Shape> {
+    /// Sizes of records and pages on a device with such blocks.
+    ///
+    /// # Errors
+    /// `Kind::Usage` for record sizes that fit no page.
+    pub fn shape(&self, block_bytes: u32) -> Result<Shape> {
         Shape::fitting(block_bytes as usize, self.key_bytes, self.value_bytes)
     }
 }
@@ -97,7 +112,7 @@ impl Stats {
 /// Any zoned device: which one is decided when the program runs.
 pub type AnyZoned = Box<dyn ZonedDevice + Send + Sync>;
 
-/// An index in a directory or on a device. Dropping it does what [`Kv::close`] does and cannot say
+/// An index on a device. Dropping it does what [`Kv::close`] does and cannot say
 /// whether that succeeded.
 pub struct Kv {
     index: Index<AnyZoned>,
@@ -126,37 +141,6 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
 }
 
 impl Kv {
-    /// Creates a directory and an index in it.
-    ///
-    /// # Errors
-    /// `Kind::Busy` when the directory holds an index already (nothing is overwritten),
-    /// `Kind::Usage` for record sizes that fit no page; those of the store.
-    pub fn create(dir: &Path, options: &Options) -> Result<Kv> {
-        let shape = options.shape(options.geometry.block_bytes)?;
-        let path = dir.join("zones");
-        if path.exists() {
-            let text = format!("{}: exists; it is not overwritten", path.display());
-            return Err(Error::new(Kind::Busy, text));
-        }
-        std::fs::create_dir_all(dir).map_err(io(dir.display().to_string()))?;
-        // Built under another name: a creation that was interrupted leaves no half index behind.
-        let fresh = dir.join("zones.new");
-        if fresh.exists() {
-            std::fs::remove_file(&fresh).map_err(io(fresh.display().to_string()))?;
-        }
-        let device = FileDevice::create(&fresh, options.geometry).map_err(device_error)?;
-        let device: AnyZoned = Box::new(device);
-        let made = Index::create(device, options.engine, shape, options.id);
-        let index = made.inspect_err(|_| {
-            // What cannot be removed is replaced by the next creation.
-            let _ = std::fs::remove_file(&fresh);
-        })?;
-        std::fs::rename(&fresh, &path).map_err(io(path.display().to_string()))?;
-        let folder = std::fs::File::open(dir).and_then(|d| d.sync_all());
-        folder.map_err(io(dir.display().to_string()))?;
-        Ok(Kv { index })
-    }
-
     /// Creates an index on a device; the geometry of `options` is the device's own.
     ///
     /// # Errors
@@ -167,25 +151,22 @@ impl Kv {
         Index::create(device, options.engine, shape, options.id).map(|index| Kv { index })
     }
 
-    /// Opens a directory's index.
-    ///
-    /// # Errors
-    /// `Kind::Busy` when another process has it, `Kind::Foreign`, `Kind::Corrupt`, `Kind::Io`.
-    pub fn open(dir: &Path, opening: impl Into<Opening>) -> Result<Kv> {
-        let opening = opening.into();
-        let device = opening.file(dir, &dir.join("zones"))?;
-        Kv::open_on(Box::new(device), opening).map_err(|e| e.in_context(dir.display()))
-    }
-
     /// Opens a device's index.
     ///
     /// # Errors
     /// `Kind::Foreign` when the device holds no index, `Kind::Corrupt`, `Kind::Io`.
-    pub fn open_on(device: AnyZoned, opening: impl Into<Opening>) -> Result<Kv> {
-        let opening = opening.into();
-        let index = match opening.access {
-            Access::Read => Index::open_to_read_within(device, opening.memory_bytes),
-            Access::Write => Index::open_within(device, opening.memory_bytes),
+    pub fn open_on(device: AnyZoned, access: Access) -> Result<Kv> {
+        Kv::open_within(device, access, MEMORY_BYTES)
+    }
+
+    /// As [`Kv::open_on`], with a limit on the pages in memory.
+    ///
+    /// # Errors
+    /// As [`Kv::open_on`].
+    pub fn open_within(device: AnyZoned, access: Access, memory_bytes: u64) -> Result<Kv> {
+        let index = match access {
+            Access::Read => Index::open_to_read_within(device, memory_bytes),
+            Access::Write => Index::open_within(device, memory_bytes),
         };
         index.map(|index| Kv { index })
     }

@@ -6,7 +6,7 @@
 //! - [`tree`]: what both have in common.
 //! - [`index`]: either tree on a store: room kept, zones collected, power cuts survived.
 //! - [`inspect`]: which pages a tree can have written; asked once of each page read.
-//! - [`kv`]: an index in a directory, as the command line uses it; [`opening`]: whose turn it is.
+//! - [`kv`]: an index on an opened device, as the command line uses it.
 //! - [`salvage`]: what can be saved of a damaged store; [`backup`]: a store at rest as one file.
 //! - [`layout`]: page layouts shared by both.
 //!
@@ -24,7 +24,6 @@ pub mod index;
 pub mod inspect;
 pub mod kv;
 pub mod layout;
-pub mod opening;
 pub mod salvage;
 pub mod tree;
 pub mod zb;

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+use std::path::Path;
+
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::model::ModelDevice;
@@ -126,6 +128,11 @@ fn one_damaged_copy_is_noted_and_written_anew() {
     }
 }
 
+fn open_to_read(dir: &Path) -> Kv {
+    let device = FileDevice::open_to_read(&dir.join("zones")).unwrap();
+    Kv::open_on(Box::new(device), Access::Read).unwrap()
+}
+
 /// A conventional zone of the file that turns READ_ONLY keeps its pages and its superblocks: every
 /// record is read, and a change is served or refused with the zone's state.
 #[test]
@@ -134,7 +141,9 @@ fn a_file_whose_conventional_zone_turns_read_only_is_read_as_before() {
     for engine in [Engine::Zb, Engine::Cow] {
         let at = dir.path().join(engine.name());
         let options = Options { geometry: GEOMETRY, ..Options::new(engine, 3) };
-        let mut kv = Kv::create(&at, &options).unwrap();
+        std::fs::create_dir(&at).unwrap();
+        let device = FileDevice::create(&at.join("zones"), options.geometry).unwrap();
+        let mut kv = Kv::create_on(Box::new(device), &options).unwrap();
         for i in 0..200u64 {
             kv.put(&key(i), &i.to_be_bytes()).unwrap();
         }
@@ -142,23 +151,25 @@ fn a_file_whose_conventional_zone_turns_read_only_is_read_as_before() {
         let mut device = FileDevice::open(&at.join("zones")).unwrap();
         device.fail_zone(ZoneId(0), ZoneState::ReadOnly).unwrap();
         drop(device);
-        let kv = Kv::open(&at, Access::Read).unwrap();
+        let kv = open_to_read(&at);
         kv.check().unwrap();
         for i in 0..200u64 {
             assert_eq!(kv.get(&key(i)).unwrap(), Some(i.to_be_bytes().to_vec()), "{engine:?}");
         }
         drop(kv);
-        let changed = Kv::open(&at, Access::Write).and_then(|mut kv| {
-            kv.put(&key(1), &[7; 8])?;
-            kv.close()
-        });
+        let changed =
+            Kv::open_on(Box::new(FileDevice::open(&at.join("zones")).unwrap()), Access::Write)
+                .and_then(|mut kv| {
+                    kv.put(&key(1), &[7; 8])?;
+                    kv.close()
+                });
         match (engine, changed) {
             (Engine::Zb, Err(e)) => assert!(e.to_string().contains("READ_ONLY"), "{e}"),
             // The superblock has moved; this tree writes nothing in place.
             (Engine::Cow, changed) => changed.unwrap(),
             (Engine::Zb, Ok(())) => panic!("a page of a READ_ONLY zone was changed"),
         }
-        let kv = Kv::open(&at, Access::Read).unwrap();
+        let kv = open_to_read(&at);
         assert_eq!(kv.stats().records_count, 200);
         kv.check().unwrap();
     }

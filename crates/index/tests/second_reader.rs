@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::zones::Geometry;
 use littoral_index::index::Engine;
 use littoral_index::kv::{Access, Kv, Options};
@@ -224,6 +225,11 @@ fn dump_of(path: &Path) -> Vec<Vec<u8>> {
     records
 }
 
+fn open_to_read(dir: &Path) -> Kv {
+    let device = FileDevice::open_to_read(&dir.join("zones")).unwrap();
+    Kv::open_on(Box::new(device), Access::Read).unwrap()
+}
+
 #[test]
 fn the_pages_of_the_design_are_enough_to_read_a_store() {
     let dir = tempfile::tempdir().unwrap();
@@ -240,7 +246,9 @@ fn the_pages_of_the_design_are_enough_to_read_a_store() {
     for is_closed in [true, false] {
         let at = dir.path().join(is_closed.to_string());
         let options = Options { geometry, ..Options::new(Engine::Zb, 3) };
-        let mut kv = Kv::create(&at, &options).unwrap();
+        std::fs::create_dir(&at).unwrap();
+        let device = FileDevice::create(&at.join("zones"), options.geometry).unwrap();
+        let mut kv = Kv::create_on(Box::new(device), &options).unwrap();
         for i in 0..2500u64 {
             let key = (i % 1100).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
             if i % 9 == 4 {
@@ -254,7 +262,7 @@ fn the_pages_of_the_design_are_enough_to_read_a_store() {
         } else {
             drop(kv);
         }
-        let kv = Kv::open(&at, Access::Read).unwrap();
+        let kv = open_to_read(&at);
         assert!(kv.stats().layers_count >= 4, "two pairs of levels");
         let mut wanted = Vec::new();
         kv.scan(None, None, |k, v| {

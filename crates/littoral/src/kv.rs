@@ -28,12 +28,16 @@ use littoral_device::zoned::file::FileDevice;
 pub use littoral_index::backup::Backup;
 pub use littoral_index::index::Engine;
 use littoral_index::kv::AnyZoned;
-pub use littoral_index::kv::{Access, Kv, Opening, Options, Stats, device_error, padded};
+pub use littoral_index::kv::{Access, Durability, Kv, Options, Stats, device_error, padded};
 use littoral_index::salvage::salvage;
 pub use littoral_index::salvage::{Missing, Salvage};
 use littoral_index::{Error, Kind, Result};
 
 use crate::machine::Machine;
+
+mod opening;
+
+pub use opening::Opening;
 
 /// The file that says where a directory's device is, when that is not in the directory.
 const DEVICE_FILE: &str = "device.toml";
@@ -75,11 +79,11 @@ impl New {
 /// `Kind::Usage` for sizes that fit no page or a machine without one zoned device,
 /// `Kind::Unsupported` when the device cannot serve the engine; those of the store.
 pub fn create(dir: &Path, new: &New) -> Result<Kv> {
-    let Some(machine) = &new.machine else { return Kv::create(dir, &new.options()) };
+    let Some(machine) = &new.machine else { return create_file(dir, &new.options()) };
     let device = zoned(machine, new.device.as_deref())?;
     if device.medium == Medium::Ram {
         let geometry = machine.zoned_geometry(&device.name).map_err(device_error)?;
-        return Kv::create(dir, &Options { geometry, ..new.options() });
+        return create_file(dir, &Options { geometry, ..new.options() });
     }
     let text = device_file(device)?;
     if let Some(held) = holder(dir) {
@@ -94,6 +98,45 @@ pub fn create(dir: &Path, new: &New) -> Result<Kv> {
     let synced = std::fs::File::open(&draft).and_then(|f| f.sync_all());
     synced.and_then(|()| std::fs::rename(&draft, &place)).map_err(|e| failed(&place, e))?;
     Ok(kv)
+}
+
+/// Creates a store whose device is the sparse file `DIR/zones`, laid out by `options`.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_file(dir: &Path, options: &Options) -> Result<Kv> {
+    let path = dir.join("zones");
+    if path.exists() {
+        let text = format!("{}: exists; it is not overwritten", path.display());
+        return Err(Error::new(Kind::Busy, text));
+    }
+    // Sizes that fit no page are refused before anything is made.
+    options.shape(options.geometry.block_bytes)?;
+    std::fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
+    // Built under another name: a creation that was interrupted leaves no half index behind.
+    let fresh = dir.join("zones.new");
+    if fresh.exists() {
+        std::fs::remove_file(&fresh).map_err(|e| failed(&fresh, e))?;
+    }
+    let device = FileDevice::create(&fresh, options.geometry).map_err(device_error)?;
+    let kv = Kv::create_on(Box::new(device), options).inspect_err(|_| {
+        // What cannot be removed is replaced by the next creation.
+        let _ = std::fs::remove_file(&fresh);
+    })?;
+    std::fs::rename(&fresh, &path).map_err(|e| failed(&path, e))?;
+    let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
+    synced.map_err(|e| failed(dir, e))?;
+    Ok(kv)
+}
+
+fn open_file(dir: &Path, opening: Opening) -> Result<Kv> {
+    let device = opening.file(dir, &dir.join("zones"))?;
+    open_on(Box::new(device), dir, opening)
+}
+
+fn open_on(device: AnyZoned, dir: &Path, opening: Opening) -> Result<Kv> {
+    let kv = Kv::open_within(device, opening.access, opening.memory_bytes);
+    kv.map_err(|e| e.in_context(dir.display()))
 }
 
 /// Opens the store of the directory `dir`.
@@ -114,7 +157,7 @@ pub fn open(dir: &Path, opening: impl Into<Opening>) -> Result<Kv> {
         let text = format!("{at}: no store here; make one with `littoral kv create {at}`");
         return Err(Error::new(Kind::Io, text));
     }
-    Kv::open(dir, opening)
+    open_file(dir, opening)
 }
 
 /// Opens the store of the directory `dir` on a machine's zoned device, wherever the directory says
@@ -131,7 +174,7 @@ pub fn open_with(
     let opening = opening.into();
     let device = zoned(machine, device)?;
     let opened: AnyZoned = match (&device.medium, opening.access) {
-        (Medium::Ram, _) => return Kv::open(dir, opening),
+        (Medium::Ram, _) => return open_file(dir, opening),
         (Medium::File(path), _) if !path.exists() => {
             let at = path.display();
             let text = format!("{at}: no store here; make one with `littoral kv create`");
@@ -140,7 +183,7 @@ pub fn open_with(
         (Medium::File(path), Access::Read) => Box::new(opening.file(dir, path)?),
         _ => Box::new(opening.device(dir, || machine.zoned(&device.name))?),
     };
-    Kv::open_on(opened, opening).map_err(|e| e.in_context(dir.display()))
+    open_on(opened, dir, opening)
 }
 
 /// Writes what can be read of the damaged store in `src` into a new one for the directory `dst`,

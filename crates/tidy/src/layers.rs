@@ -30,6 +30,7 @@ const FACADE: &[&str] = &[
 ];
 
 const PAPERS: &[&str] = &[
+    "littoral",
     "littoral-assure",
     "littoral-bench",
     "littoral-base",

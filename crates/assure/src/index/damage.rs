@@ -135,7 +135,10 @@ impl Sample {
         seed: u64,
     ) -> Result<Sample> {
         let options = Options { geometry: GEOMETRY, ..Options::new(engine, rng::mix(seed)) };
-        let mut kv = Kv::create(dir, &options)?;
+        std::fs::create_dir_all(dir).map_err(io)?;
+        let path = dir.join("zones");
+        let device = FileDevice::create(&path, GEOMETRY).map_err(device_error)?;
+        let mut kv = Kv::create_on(Box::new(device), &options)?;
         let (mut expected, mut rng) = (Contents::new(), rng::stream(seed, "sample"));
         for n in 0..records * 2 {
             let key = u64::from(rng.random_range(0..records)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -153,7 +156,6 @@ impl Sample {
         } else {
             drop(kv);
         }
-        let path = dir.join("zones");
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
         let mut sample =
             Sample { dir: dir.to_owned(), file, expected, spans: Vec::new(), image: Vec::new() };
@@ -191,13 +193,22 @@ impl Sample {
         self.expected.insert(vec![0xff; 8], vec![1; 8]);
     }
 
+    fn open(&self, access: Access) -> Result<Kv> {
+        let path = self.dir.join("zones");
+        let device = match access {
+            Access::Read => FileDevice::open_to_read(&path),
+            Access::Write => FileDevice::open(&path),
+        };
+        Kv::open_on(Box::new(device.map_err(device_error)?), access)
+    }
+
     /// What the store answers as it lies there now: its check, a scan of everything, and each key.
     ///
     /// # Errors
     /// None of the store's: they are the answer.
     pub fn answer(&self) -> Result<Answer> {
         let refused = |e: Error| Ok(Answer::Refused(e.to_string()));
-        let kv = match Kv::open(&self.dir, Access::Read) {
+        let kv = match self.open(Access::Read) {
             Ok(kv) => kv,
             Err(e) => return refused(e),
         };
@@ -408,7 +419,7 @@ impl Sample {
         if !writes {
             return;
         }
-        let Ok(mut kv) = Kv::open(&self.dir, Access::Write) else { return };
+        let Ok(mut kv) = self.open(Access::Write) else { return };
         kv.set_durability(Durability::Batch);
         for (i, key) in self.expected.keys().enumerate() {
             let _ = if i % 3 == 0 { kv.delete(key) } else { kv.put(key, &[i as u8; 8]) };

@@ -10,10 +10,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use littoral::kv::{self, Access, Durability, Engine, Kv, Opening, Options};
 use littoral_device::zoned::zones::Geometry;
-use littoral_index::index::Engine;
-use littoral_index::kv::{Access, Kv, Opening, Options};
-use littoral_store::store::Durability;
 
 use super::figures::Measured;
 use littoral_bench::claims::Figure;
@@ -55,7 +53,7 @@ impl State {
     }
 
     fn opened(&self, dir: &Path, access: Access) -> Result<Option<Kv>> {
-        match Kv::open(dir, Opening { waits: true, ..access.into() }) {
+        match kv::open(dir, Opening { waits: true, ..access.into() }) {
             Ok(kv) => Ok(Some(kv)),
             Err(e) if e.kind() == littoral_index::Kind::Busy => {
                 self.refusals.fetch_add(1, Ordering::SeqCst);
@@ -133,7 +131,7 @@ pub fn beside(seed: u64, sessions: u64) -> Result<Shared> {
         capacity_blocks: 128,
         ..options.geometry
     };
-    let mut kv = Kv::create(&dir, &Options { geometry, ..options }).map_err(failed)?;
+    let mut kv = kv::create_file(&dir, &Options { geometry, ..options }).map_err(failed)?;
     put_all(&mut kv, 0)?;
     drop(kv);
     let state = State::default();

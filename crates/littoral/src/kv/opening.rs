@@ -18,30 +18,16 @@ use std::time::Duration;
 
 use littoral_base::mutant;
 use littoral_device::zoned::file::FileDevice;
-
-use crate::{Error, Kind, Result};
+use littoral_index::kv::{Access, MEMORY_BYTES, device_error};
+use littoral_index::{Error, Kind, Result};
 
 /// Between two attempts to open a device that another process has.
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
-/// Whether what is opened may be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Nothing is written, not even a recovery.
-    Read,
-    /// One writer.
-    Write,
-}
-
-/// A device's error as this crate reports it.
-pub fn device_error(e: littoral_device::Error) -> Error {
-    littoral_store::error::device("zoned device")(e)
-}
-
 /// How a store is opened.
 ///
 /// ```
-/// use littoral_index::opening::{Access, Opening};
+/// use littoral::kv::{Access, Opening};
 /// let opening = Opening { waits: true, ..Access::Read.into() };
 /// assert_eq!(opening.memory_bytes, 256 << 20);
 /// ```
@@ -58,7 +44,7 @@ pub struct Opening {
 
 impl From<Access> for Opening {
     fn from(access: Access) -> Opening {
-        Opening { access, memory_bytes: littoral_store::MEMORY_BYTES, waits: false }
+        Opening { access, memory_bytes: MEMORY_BYTES, waits: false }
     }
 }
 

@@ -1,5 +1,6 @@
 //! An index in a directory: reopened, killed, filled, and refused what it should refuse.
 
+#![cfg(feature = "index")]
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
 mod small;
@@ -11,11 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use littoral::kv::{self, Access, Durability, Engine, Kv, Options};
 use littoral_base::rng::{self, Rng};
 use littoral_index::Kind;
-use littoral_index::index::Engine;
-use littoral_index::kv::{Access, Kv, Options};
-use littoral_store::store::Durability;
 
 use small::small;
 
@@ -25,14 +24,14 @@ fn a_store_that_is_dropped_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     for engine in [Engine::Zb, Engine::Cow] {
         let at = dir.path().join(engine.name());
-        let mut kv = Kv::create(&at, &small(engine)).unwrap();
+        let mut kv = kv::create_file(&at, &small(engine)).unwrap();
         kv.set_durability(Durability::Batch);
         for i in 0..50u64 {
             kv.put(&i.to_be_bytes(), &i.to_le_bytes()).unwrap();
         }
         drop(kv);
         let closed = std::fs::read(at.join("zones")).unwrap();
-        let kv = Kv::open(&at, Access::Read).unwrap();
+        let kv = kv::open(&at, Access::Read).unwrap();
         assert_eq!(kv.stats().records_count, 50, "{engine:?}");
         kv.check().unwrap();
         drop(kv);
@@ -48,8 +47,8 @@ fn records_come_back_and_wrong_use_is_named() {
     let dir = tempfile::tempdir().unwrap();
     for engine in [Engine::Zb, Engine::Cow] {
         let at = dir.path().join(engine.name());
-        let mut kv = Kv::create(&at, &small(engine)).unwrap();
-        assert_eq!(Kv::open(&at, Access::Write).unwrap_err().kind(), Kind::Busy);
+        let mut kv = kv::create_file(&at, &small(engine)).unwrap();
+        assert_eq!(kv::open(&at, Access::Write).unwrap_err().kind(), Kind::Busy);
         let (mut ack, text) = (Vec::new(), "b\t2\na\t1\n");
         assert_eq!(kv.load(text.as_bytes(), "t.tsv", Some(&mut ack)).unwrap(), 2);
         assert_eq!(ack, b"b\na\n");
@@ -59,15 +58,15 @@ fn records_come_back_and_wrong_use_is_named() {
         assert!(e.to_string().contains("takes 8"), "{e}");
         assert!(kv.delete(b"b\0\0\0\0\0\0\0").unwrap());
         drop(kv);
-        assert_eq!(Kv::create(&at, &small(engine)).unwrap_err().kind(), Kind::Busy);
+        assert_eq!(kv::create_file(&at, &small(engine)).unwrap_err().kind(), Kind::Busy);
         let before = std::fs::read(at.join("zones")).unwrap();
-        let mut kv = Kv::open(&at, Access::Read).unwrap();
+        let mut kv = kv::open(&at, Access::Read).unwrap();
         assert_eq!(kv.get(b"a\0\0\0\0\0\0\0").unwrap(), Some(b"1\0\0\0\0\0\0\0".to_vec()));
         assert_eq!(kv.put(&[1; 8], &[1; 8]).unwrap_err().kind(), Kind::Usage);
         kv.check().unwrap();
         drop(kv);
         assert!(before == std::fs::read(at.join("zones")).unwrap(), "reading changes nothing");
-        let kv = Kv::open(&at, Access::Write).unwrap();
+        let kv = kv::open(&at, Access::Write).unwrap();
         let mut keys = vec![];
         kv.scan(None, None, |k, _| {
             keys.push(k[0]);
@@ -117,8 +116,8 @@ fn load_until_killed() {
     let var = |name: &str| std::env::var(name).unwrap();
     let (dir, engine) = (PathBuf::from(var("KV_DIR")), Engine::named(&var("KV_ENGINE")).unwrap());
     let mut kv = match dir.join("zones").exists() {
-        true => Kv::open(&dir, Access::Write).unwrap(),
-        false => Kv::create(&dir, &Options::new(engine, 1)).unwrap(),
+        true => kv::open(&dir, Access::Write).unwrap(),
+        false => kv::create_file(&dir, &Options::new(engine, 1)).unwrap(),
     };
     let lines = Lines { next: kv.index().len(), left: Vec::new() };
     let mut ack = OpenOptions::new().append(true).open(var("KV_ACK")).unwrap();
@@ -148,7 +147,7 @@ fn kill_9_loses_nothing_acknowledged() {
                 assert!(acknowledged.is_empty());
                 continue;
             }
-            let kv = Kv::open(&at, Access::Write).unwrap();
+            let kv = kv::open(&at, Access::Write).unwrap();
             kv.check().unwrap();
             // The last line may have been cut short by the kill.
             for key in acknowledged.lines().filter(|l| l.len() == 8) {
@@ -165,7 +164,7 @@ fn kill_9_loses_nothing_acknowledged() {
 #[ignore = "runs until it is killed; another test starts it"]
 fn change_until_killed() {
     let var = |name: &str| std::env::var(name).unwrap();
-    let mut kv = Kv::open(&PathBuf::from(var("KV_DIR")), Access::Write).unwrap();
+    let mut kv = kv::open(&PathBuf::from(var("KV_DIR")), Access::Write).unwrap();
     let mut ack = OpenOptions::new().append(true).open(var("KV_ACK")).unwrap();
     let mut rng = rng::stream(var("KV_ROUND").parse().unwrap(), "changes");
     loop {
@@ -212,7 +211,7 @@ fn kill_9_during_deletions_sealing_and_collecting_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     for engine in [Engine::Zb, Engine::Cow] {
         let (at, ack) = (dir.path().join(engine.name()), dir.path().join("ack"));
-        let mut kv = Kv::create(&at, &small(engine)).unwrap();
+        let mut kv = kv::create_file(&at, &small(engine)).unwrap();
         let lines = (0..KEYS / 2).map(|i| format!("{:08}\t{i:08x}\n", 2 * i)).collect::<String>();
         kv.load(lines.as_bytes(), "first", None).unwrap();
         let mut known = held(&kv);
@@ -230,7 +229,7 @@ fn kill_9_during_deletions_sealing_and_collecting_loses_nothing() {
             }
             child.kill().unwrap();
             child.wait().unwrap();
-            let kv = Kv::open(&at, Access::Write).unwrap();
+            let kv = kv::open(&at, Access::Write).unwrap();
             kv.check().unwrap();
             let acknowledged = std::fs::read_to_string(&ack).unwrap();
             // The last line may have been cut short by the kill; its change is durable.
@@ -254,14 +253,14 @@ fn a_full_store_keeps_what_it_acknowledged_and_takes_overwrites_and_deletions() 
     let dir = tempfile::tempdir().unwrap();
     let mut options = small(Engine::Zb);
     options.geometry.sequential_zones = 5;
-    let mut kv = Kv::create(&dir.path().join("full"), &options).unwrap();
+    let mut kv = kv::create_file(&dir.path().join("full"), &options).unwrap();
     let (mut ack, lines) = (Vec::new(), BufReader::new(Lines { next: 0, left: Vec::new() }));
     let e = kv.load(lines, "endless", Some(&mut ack)).unwrap_err();
     assert!(e.kind() == Kind::Full && e.to_string().starts_with("endless:"), "{e}");
     let acknowledged = String::from_utf8(ack).unwrap();
     let keys: Vec<&[u8]> = acknowledged.lines().map(str::as_bytes).collect();
     assert_eq!(keys.len() as u64, kv.index().len());
-    kv.set_durability(littoral_store::store::Durability::Batch);
+    kv.set_durability(Durability::Batch);
     for key in keys.iter().step_by(5) {
         assert!(!kv.put(key, b"overlaid").unwrap());
     }
@@ -271,7 +270,7 @@ fn a_full_store_keeps_what_it_acknowledged_and_takes_overwrites_and_deletions() 
     kv.sync().unwrap();
     kv.check().unwrap();
     drop(kv);
-    let kv = Kv::open(&dir.path().join("full"), Access::Read).unwrap();
+    let kv = kv::open(&dir.path().join("full"), Access::Read).unwrap();
     for (i, key) in keys.iter().enumerate() {
         let value = kv.get(key).unwrap();
         match i % 15 {

@@ -1,8 +1,7 @@
 //! The small store that several tests make.
 
+use littoral::kv::{Engine, Options};
 use littoral_device::zoned::zones::Geometry;
-use littoral_index::index::Engine;
-use littoral_index::kv::Options;
 
 /// Options of a store of one conventional and seven sequential zones.
 pub(crate) fn small(engine: Engine) -> Options {

@@ -1,5 +1,6 @@
 //! Readers of a store: beside each other, beside a writer, and in turn.
 
+#![cfg(feature = "index")]
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
 mod small;
@@ -9,10 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use littoral::kv::{self, Access, Durability, Engine, Kv, Opening};
 use littoral_index::Kind;
-use littoral_index::index::Engine;
-use littoral_index::kv::{Access, Kv, Opening};
-use littoral_store::store::Durability;
 
 use small::small;
 
@@ -24,7 +23,7 @@ fn waiting(access: Access) -> Opening {
 
 fn made(dir: &Path, engine: Engine) -> (PathBuf, Kv) {
     let at = dir.join(engine.name());
-    let mut kv = Kv::create(&at, &small(engine)).unwrap();
+    let mut kv = kv::create_file(&at, &small(engine)).unwrap();
     write(&mut kv, 0);
     (at, kv)
 }
@@ -52,7 +51,7 @@ fn read(kv: &Kv) -> u64 {
 }
 
 fn is_busy(at: &Path, access: Access, words: &str) -> bool {
-    match Kv::open(at, access) {
+    match kv::open(at, access) {
         Ok(_) => false,
         Err(e) => {
             let text = e.to_string();
@@ -71,7 +70,7 @@ fn readers_share_a_store_that_they_may_not_write_and_a_writer_is_alone() {
     drop(kv);
     let before = std::fs::read(at.join("zones")).unwrap();
     std::fs::set_permissions(at.join("zones"), Permissions::from_mode(0o444)).unwrap();
-    let readers = [(); 3].map(|()| Kv::open(&at, Access::Read).unwrap());
+    let readers = [(); 3].map(|()| kv::open(&at, Access::Read).unwrap());
     for reader in &readers {
         assert_eq!(read(reader), 0);
         reader.check().unwrap();
@@ -113,9 +112,9 @@ fn an_opening_does_not_overtake_one_that_waits() {
     assert!(is_busy(&at, Access::Write, "another process"), "a reader waits");
     turn.unlock().unwrap();
     // One that waits takes its turn while another has the store, and gives it back.
-    let kv = Kv::open(&at, Access::Write).unwrap();
+    let kv = kv::open(&at, Access::Write).unwrap();
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(&Kv::open(&at, waiting(Access::Read)).unwrap()));
+        let reader = scope.spawn(|| read(&kv::open(&at, waiting(Access::Read)).unwrap()));
         while turn.try_lock().is_ok() {
             turn.unlock().unwrap();
             std::thread::yield_now();
@@ -137,7 +136,7 @@ fn readers_beside_a_writer_wait_and_see_the_last_synced_state() {
         let reading = || {
             for _ in 0..20 {
                 let earlier = synced.load(Ordering::SeqCst);
-                let found = read(&Kv::open(&at, waiting(Access::Read)).unwrap());
+                let found = read(&kv::open(&at, waiting(Access::Read)).unwrap());
                 assert!(found >= earlier, "{found} after {earlier} was acknowledged");
             }
         };
@@ -146,7 +145,7 @@ fn readers_beside_a_writer_wait_and_see_the_last_synced_state() {
                 scope.spawn(reading);
             }
             for round in 1..=20 {
-                let mut kv = Kv::open(&at, waiting(Access::Write)).unwrap();
+                let mut kv = kv::open(&at, waiting(Access::Write)).unwrap();
                 write(&mut kv, round);
                 synced.store(round, Ordering::SeqCst);
                 if round % 2 == 0 {
@@ -154,6 +153,6 @@ fn readers_beside_a_writer_wait_and_see_the_last_synced_state() {
                 }
             }
         });
-        assert_eq!(read(&Kv::open(&at, Access::Read).unwrap()), 20);
+        assert_eq!(read(&kv::open(&at, Access::Read).unwrap()), 20);
     }
 }
