@@ -54,7 +54,7 @@ pub fn neighbours(graph: &GraphFile, v: u32, direction: Direction, weights: bool
     let mut rows: Vec<usize> = (0..targets.len()).collect();
     rows.sort_unstable_by_key(|&i| by_name.place[targets[i] as usize]);
     let mut columns = vec![vertices("vertex", rows.iter().map(|&i| targets[i]).collect())];
-    if weights && with.len() == targets.len() && graph.lists(direction).weights().is_some() {
+    if weights && with.len() == targets.len() && graph.is_weighted() {
         let cells = Cells::Singles(rows.iter().map(|&i| with[i]).collect());
         columns.push(Column { name: "weight", cells });
     }

@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
         let graph = self.checker.graph;
         let pages = section(graph, SectionKind::Pages, self.direction);
         let weights =
-            self.lists.weights().map(|_| section(graph, SectionKind::Weights, self.direction));
+            self.lists.weight_pages().map(|_| section(graph, SectionKind::Weights, self.direction));
         let (mut page_words, mut weight_words) = (Vec::new(), Vec::new());
         let (mut page_crc, mut weight_crc) = (0, 0);
         let mut at = 0;
@@ -243,12 +243,17 @@ impl<'a> Walk<'a> {
         for (i, (entry, list)) in view.lists().enumerate() {
             let from = usize::from(entry.start);
             self.list(number, entry, list, i == 0 && continues)?;
+            let own = view.weights(entry);
+            let weight = |k: usize| match weights {
+                Some(beside) => beside[from + k],
+                None => own.get(k).copied().unwrap_or(0),
+            };
             let last_page = self.open.is_none();
             if i == 0 && last_page == (trailer.flags & CONTINUED != 0) || i > 0 && !last_page {
                 return Err(corrupt("its flags contradict its first list's length"));
             }
             for (k, &to) in list.iter().enumerate() {
-                self.sums.add(entry.vertex, to, weights.map_or(0, |w| w[from + k]));
+                self.sums.add(entry.vertex, to, weight(k));
             }
             self.arcs += list.len() as u64;
         }
@@ -257,7 +262,8 @@ impl<'a> Walk<'a> {
 
     /// Words between lists and directory are zero.
     fn check_free(&self, view: PageView<'_>, words: &[u32]) -> Result<()> {
-        let used: usize = view.lists().map(|(e, _)| usize::from(e.len)).sum();
+        let arcs: usize = view.lists().map(|(e, _)| usize::from(e.len)).sum();
+        let used = arcs * view.arc_words();
         let directory = words.len() - TRAILER_WORDS - ENTRY_WORDS * view.lists().len();
         match words[used..directory].iter().any(|&w| w != 0) {
             true => Err(corrupt("free words are not zero")),
@@ -278,9 +284,9 @@ impl<'a> Walk<'a> {
             _ => return Err(corrupt(format!("vertex {v}: the list before is not continued"))),
         };
         let step = self.layout.page_words() as u64;
-        let piece = u64::from(seen) / self.layout.piece_words() as u64;
+        let piece = u64::from(seen) / self.layout.piece_arcs() as u64;
         let here = u64::from(page) * step + u64::from(entry.start);
-        let len = (place.degree - seen).min(self.layout.piece_words() as u32);
+        let len = (place.degree - seen).min(self.layout.piece_arcs() as u32);
         if here != place.addr + piece * step || u32::from(entry.len) != len {
             return Err(corrupt(format!(
                 "vertex {v}: not where, or not as long as, its table says"

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::format::file::GraphFile;
-use crate::format::header::{SectionKind, VERSION, flag};
+use crate::format::header::{SectionKind, flag};
 use crate::format::{Direction, ENTRY_WORDS};
 
 /// A section's kind, direction and size.
@@ -84,7 +84,7 @@ pub fn info(graph: &GraphFile) -> GraphInfo {
     };
     GraphInfo {
         path: graph.path().display().to_string(),
-        format_version: VERSION,
+        format_version: header.version,
         directed: graph.is_directed(),
         weighted: header.has(flag::WEIGHTED),
         names,
@@ -150,7 +150,7 @@ struct Pages {
 impl Pages {
     fn of(graph: &GraphFile) -> Self {
         let (header, layout) = (graph.header(), graph.layout());
-        let piece_words = layout.piece_words() as u32;
+        let (piece_arcs, arc_words) = (layout.piece_arcs() as u32, layout.arc_words() as u64);
         let (mut count, mut used, mut long_lists) = (0, 0, 0);
         for &direction in header.directions() {
             let lists = graph.lists(direction);
@@ -158,8 +158,8 @@ impl Pages {
             count += pages / u64::from(header.page_bytes);
             for v in 0..header.vertices {
                 let degree = lists.degree(v);
-                let pieces = degree.div_ceil(piece_words);
-                used += u64::from(degree) + u64::from(pieces) * ENTRY_WORDS as u64;
+                let pieces = degree.div_ceil(piece_arcs);
+                used += u64::from(degree) * arc_words + u64::from(pieces) * ENTRY_WORDS as u64;
                 long_lists += u64::from(pieces > 1);
             }
         }

@@ -65,7 +65,7 @@ impl<'g> ListReader<'g> {
             graph,
             direction,
             pages: pages(lists.pages(), SectionKind::Pages),
-            weights: lists.weights().map(|w| pages(w, SectionKind::Weights)),
+            weights: lists.weight_pages().map(|w| pages(w, SectionKind::Weights)),
             targets: Vec::new(),
             list_weights: Vec::new(),
         }
@@ -88,17 +88,20 @@ impl<'g> ListReader<'g> {
             let number = (piece.addr / page_words) as u32;
             let from = (piece.addr % page_words) as usize;
             let range = from..from + piece.len as usize;
-            let words = &self.pages.page(self.graph, number)?[range.clone()];
+            let page = self.pages.page(self.graph, number)?;
+            let words = &page[range.clone()];
             if words.iter().any(|&to| to >= self.graph.vertices()) {
                 return Err(self.corrupt(number, "a list reaches past the lists of its page"));
             }
             self.targets.extend_from_slice(words);
-            if let Some(weights) = &mut self.weights {
-                let words = &weights.page(self.graph, number)?[range];
-                self.list_weights.extend(words.iter().map(|&w| f32::from_bits(w)));
-                if self.list_weights.iter().any(|w| !(w.is_finite() && *w >= 0.0)) {
-                    return Err(self.corrupt(number, "a weight is not finite or negative"));
-                }
+            let weights = match &mut self.weights {
+                Some(weights) => &weights.page(self.graph, number)?[range],
+                None if layout.is_paired() => &page[range.end..range.end + range.len()],
+                None => &[],
+            };
+            self.list_weights.extend(weights.iter().map(|&w| f32::from_bits(w)));
+            if self.list_weights.iter().any(|w| !(w.is_finite() && *w >= 0.0)) {
+                return Err(self.corrupt(number, "a weight is not finite or negative"));
             }
         }
         Ok((&self.targets, &self.list_weights))

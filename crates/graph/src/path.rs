@@ -80,7 +80,7 @@ pub fn shortest(
     };
     search.parent[source as usize] = source;
     search.distance[source as usize] = 0.0;
-    let is_weighted = length == Length::Weights && graph.outgoing().weights().is_some();
+    let is_weighted = length == Length::Weights && graph.is_weighted();
     let found = if is_weighted { search.by_weight(source)? } else { search.by_edges(source)? };
     Ok(found.then(|| search.path()))
 }

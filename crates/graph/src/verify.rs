@@ -7,7 +7,7 @@
 //! HEADS, so a wrong front of a list shows.
 
 use crate::error::{Error, Kind, Result};
-use crate::format::file::{GraphFile, Lists};
+use crate::format::file::{Arcs, GraphFile, Lists};
 use crate::format::{Direction, Layout};
 
 /// All lists of one direction, read again from the file and checked page by page.
@@ -15,7 +15,7 @@ use crate::format::{Direction, Layout};
 pub(crate) struct Adjacency<'g> {
     lists: &'g Lists,
     layout: Layout,
-    words: Vec<u32>,
+    arcs: Arcs,
 }
 
 impl<'g> Adjacency<'g> {
@@ -24,12 +24,8 @@ impl<'g> Adjacency<'g> {
     /// # Errors
     /// `Kind::Io`; `Kind::Corrupt`, naming the page.
     pub(crate) fn load(graph: &'g GraphFile, direction: Direction) -> Result<Self> {
-        let lists = graph.lists(direction);
-        let mut words = vec![0u32; (lists.pages().bytes / 4) as usize];
-        graph.read_extent(lists.pages(), bytemuck::cast_slice_mut(&mut words))?;
-        let stored = if graph.is_directed() { direction } else { Direction::Out };
-        graph.verify_pages(stored, &words)?;
-        Ok(Adjacency { lists, layout: graph.layout(), words })
+        let (lists, arcs) = (graph.lists(direction), graph.load_arcs(direction)?);
+        Ok(Adjacency { lists, layout: graph.layout(), arcs })
     }
 
     /// The neighbours of `v`.
@@ -38,10 +34,19 @@ impl<'g> Adjacency<'g> {
     /// When `v` is no vertex.
     pub(crate) fn neighbours(&self, v: u32) -> impl Iterator<Item = u32> {
         let list = self.lists.locate(v);
-        self.layout.pieces(list.addr, list.degree).flat_map(|piece| {
-            let from = piece.addr as usize;
-            self.words[from..from + piece.len as usize].iter().copied()
-        })
+        let pieces = self.layout.pieces(list.addr, list.degree);
+        pieces.flat_map(|piece| self.arcs.neighbours(piece).iter().copied())
+    }
+
+    /// The weights in the file of the arcs of `v`, in the order of [`Adjacency::neighbours`]; none
+    /// in a graph without weights.
+    ///
+    /// # Panics
+    /// When `v` is no vertex.
+    pub(crate) fn weights(&self, v: u32) -> impl Iterator<Item = f32> {
+        let list = self.lists.locate(v);
+        let pieces = self.layout.pieces(list.addr, list.degree);
+        pieces.flat_map(|piece| self.arcs.weights(piece).iter().map(|&w| f32::from_bits(w)))
     }
 }
 

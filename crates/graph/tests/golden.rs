@@ -1,9 +1,9 @@
-//! Bytes that must not change: version 1 of the graph file, and files of version 1 kept for ever.
+//! Bytes that must not change: what the builder writes, and files of every version kept for ever.
 //!
 //! `tests/golden/tiny.lg.zst` is what today's builder writes, byte for byte; after a deliberate
 //! change of format or builder, `LITTORAL_BLESS=1 cargo test -p littoral-graph --test golden`
-//! writes it anew. `tests/fixtures/v1` is never rewritten: every later build reads it, or refuses
-//! it by its version.
+//! writes it anew. `tests/fixtures/v1` and `v2` are never rewritten: every later build reads
+//! them, or refuses them by their version.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,6 +13,7 @@ use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_mem
 use littoral_graph::check::check;
 use littoral_graph::format::Direction;
 use littoral_graph::format::file::GraphFile;
+use littoral_graph::lists::ListReader;
 use littoral_graph::names::{Labels, TextNames};
 
 fn path(name: &str) -> PathBuf {
@@ -48,23 +49,34 @@ fn the_builder_writes_the_golden_bytes() {
     let golden = unpack(name);
     let differs = image.iter().zip(&golden).position(|(a, b)| a != b);
     assert_eq!((differs, image.len()), (None, golden.len()), "first differing byte, length");
-    assert_eq!(&image[..16], b"LITGRAPH\x01\0\0\0\x1b\0\0\0", "magic, version, flags");
+    assert_eq!(&image[..16], b"LITGRAPH\x02\0\0\0\x1b\0\0\0", "magic, version, flags");
 }
 
 #[test]
-fn files_of_version_1_are_read() {
-    let graph = GraphFile::from_image(unpack("fixtures/v1/tiny.lg.zst")).unwrap();
-    check(&graph, &mut Hooks::none()).unwrap();
-    let header = graph.header();
-    assert_eq!((header.vertices, header.edges(), header.page_bytes), (300, 301, 512));
-    assert_eq!((header.loops_removed, header.duplicates_removed), (1, 1));
-    let names = graph.names().unwrap();
-    let (hub, five) = (names.find("v0").unwrap(), names.find("v5").unwrap());
-    let pages = graph.load_pages(Direction::Out).unwrap();
-    let list = graph.outgoing().locate(hub);
-    let pieces: Vec<_> = graph.layout().pieces(list.addr, list.degree).collect();
-    assert_eq!((list.degree, pieces.len(), pieces[2].len), (299, 3, 299 - 2 * 122));
-    assert_eq!(pages[list.addr as usize], five, "the neighbour of highest degree comes first");
-    let weights = graph.load_words(graph.outgoing().weights().unwrap()).unwrap();
-    assert_eq!(f32::from_bits(weights[list.addr as usize]), 1.25);
+fn files_of_both_versions_are_read() {
+    for (version, arcs_a_piece) in [(1, 122), (2, 61)] {
+        let image = unpack(&format!("fixtures/v{version}/tiny.lg.zst"));
+        let graph = GraphFile::from_image(image).unwrap();
+        check(&graph, &mut Hooks::none()).unwrap();
+        let header = graph.header();
+        assert_eq!((header.version, header.vertices, header.edges()), (version, 300, 301));
+        assert_eq!((header.loops_removed, header.duplicates_removed), (1, 1));
+        let names = graph.names().unwrap();
+        let (hub, five) = (names.find("v0").unwrap(), names.find("v5").unwrap());
+        let arcs = graph.load_arcs(Direction::Out).unwrap();
+        let list = graph.outgoing().locate(hub);
+        let pieces: Vec<_> = graph.layout().pieces(list.addr, list.degree).collect();
+        let last = pieces.len() as u32 - 1;
+        assert_eq!((list.degree, pieces[0].len), (299, arcs_a_piece));
+        assert_eq!((last, pieces[last as usize].len), (299 / arcs_a_piece, 299 % arcs_a_piece));
+        let first = arcs.neighbours(pieces[0])[0];
+        assert_eq!(first, five, "the neighbour of highest degree comes first");
+        assert_eq!(f32::from_bits(arcs.weights(pieces[0])[0]), 1.25);
+        let mut reader = ListReader::new(&graph, Direction::Out);
+        let (targets, weights) = reader.list(hub).unwrap();
+        assert_eq!((targets.len(), weights.len()), (299, 299));
+        for (&to, &weight) in targets.iter().zip(weights) {
+            assert_eq!(weight, names.name(to)[1..].parse::<f32>().unwrap() / 4.0);
+        }
+    }
 }

@@ -34,16 +34,15 @@ type Edges = BTreeSet<(String, String, u32)>;
 
 /// The arcs of a graph by name, weights as bits.
 fn arcs(graph: &GraphFile, direction: Direction) -> Edges {
-    let (pages, names) = (graph.load_pages(direction).unwrap(), graph.names().unwrap());
+    let (arcs, names) = (graph.load_arcs(direction).unwrap(), graph.names().unwrap());
     let lists = graph.lists(direction);
-    let weights = lists.weights().map(|w| graph.load_words(w).unwrap());
     let mut out = Edges::new();
     for v in 0..graph.vertices() {
         let list = lists.locate(v);
         for piece in graph.layout().pieces(list.addr, list.degree) {
-            for at in piece.addr as usize..piece.addr as usize + piece.len as usize {
-                let weight = weights.as_ref().map_or(0, |w| w[at]);
-                out.insert((names.name(v), names.name(pages[at]), weight));
+            for (k, &to) in arcs.neighbours(piece).iter().enumerate() {
+                let weight = arcs.weights(piece).get(k).copied().unwrap_or(0);
+                out.insert((names.name(v), names.name(to), weight));
             }
         }
     }

@@ -72,18 +72,16 @@ fn words(graph: &GraphFile, extent: littoral_graph::format::Extent) -> Vec<u32> 
 /// What the file says, by original number, through the vertex table.
 fn read_back(graph: &GraphFile, direction: Direction) -> Adjacency {
     let lists = graph.lists(direction);
-    let pages = words(graph, lists.pages());
-    let weights = lists.weights().map(|w| words(graph, w));
-    graph.verify_pages(direction, &pages).unwrap();
+    let arcs = graph.load_arcs(direction).unwrap();
     let names = graph.names().unwrap();
     let original = |v: u32| names.name(v).parse::<u32>().unwrap();
     let mut out = Adjacency::new();
     for v in 0..graph.vertices() {
         let list = lists.locate(v);
         for piece in graph.layout().pieces(list.addr, list.degree) {
-            for i in piece.addr as usize..(piece.addr + u64::from(piece.len)) as usize {
-                let weight = weights.as_ref().map_or(0.0, |w| f32::from_bits(w[i]));
-                let old = out.entry(original(v)).or_default().insert(original(pages[i]), weight);
+            for (k, &to) in arcs.neighbours(piece).iter().enumerate() {
+                let weight = arcs.weights(piece).get(k).map_or(0.0, |&w| f32::from_bits(w));
+                let old = out.entry(original(v)).or_default().insert(original(to), weight);
                 assert_eq!(old, None, "a neighbour twice");
             }
         }

@@ -47,7 +47,7 @@ pub(super) fn path(args: &PathArgs) -> Outcome {
     let (graph, through) = through(&args.on, &args.file, graph)?;
     let names = graph.names()?;
     let (source, end) = (names.find(&args.source)?, names.find(&args.target)?);
-    let weighted = graph.outgoing().weights().is_some() && !args.unweighted;
+    let weighted = graph.is_weighted() && !args.unweighted;
     let length = if weighted { Length::Weights } else { Length::Edges };
     let Some(path) = shortest(&graph, source, end, length)? else {
         let what = format!(

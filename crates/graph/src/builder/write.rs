@@ -18,7 +18,7 @@ use super::csr::{Arc, Csr, Side, Weighted};
 use super::order::by_degree;
 use super::{BuildOptions, BuildReport, EdgeList, Existing, Hooks, Order, Stage};
 use crate::error::{Error, Kind, Result, io};
-use crate::format::header::{Header, Section, SectionKind, flag};
+use crate::format::header::{Header, Section, SectionKind, VERSION_1, VERSION_2, flag};
 use crate::format::page::{CONTINUED, CONTINUES, PageId, PageWriter};
 use crate::format::vertices::VertexTable;
 use crate::format::{BLOCK_BYTES, Direction, Extent, HEAD_BLOCK_VERTICES, Layout, RESERVED_WORD};
@@ -89,7 +89,7 @@ pub fn build<W: Write + Seek>(
     hooks: &mut Hooks<'_>,
 ) -> Result<BuildReport> {
     edges.check()?;
-    let layout = options.layout()?;
+    let layout = options.layout()?.paired(edges.weights.is_some());
     if edges.weights.is_some() {
         let lists = ListSet::<Weighted>::new(edges, options, hooks)?;
         write_lists(lists, options, layout, SectionWriter::new(out, path)?, hooks)
@@ -189,7 +189,9 @@ impl<'a, A: Arc> Placed<'a, A> {
     fn new(lists: &'a ListSet<A>, i: usize, layout: Layout, window: usize) -> Result<Self> {
         let (direction, csr) = &lists.directions[i];
         let degrees: Vec<u32> = lists.old.iter().map(|&o| csr.lens[o as usize]).collect();
-        let plan = plan(&degrees, layout, window)?;
+        let arc_words = layout.arc_words() as u32;
+        let words: Vec<u32> = degrees.iter().map(|d| d * arc_words).collect();
+        let plan = plan(&words, layout, window)?;
         let table = VertexTable::encode(&plan.addr, &degrees);
         Ok(Placed { direction: *direction, csr, old: &lists.old, plan, table, layout })
     }
@@ -198,7 +200,7 @@ impl<'a, A: Arc> Placed<'a, A> {
     /// after.
     fn piece(&self, v: u32, p: u32) -> (&'a [A], u16) {
         let list = self.csr.list(self.old[v as usize]);
-        let len = self.layout.piece_words();
+        let len = self.layout.piece_arcs();
         if list.len() <= len {
             return (list, 0);
         }
@@ -220,27 +222,18 @@ impl<'a, A: Arc> Placed<'a, A> {
             let place = u64::from(id.number) * self.layout.page_words() as u64 + start as u64;
             assert!(piece_flags & CONTINUES != 0 || place == self.plan.addr[v as usize]);
             flags |= piece_flags;
-            match id.kind {
-                SectionKind::Weights => {
-                    room.iter_mut().zip(piece).for_each(|(w, a)| *w = a.weight().to_bits());
-                }
-                _ => room.iter_mut().zip(piece).for_each(|(w, a)| *w = a.target()),
-            }
+            let (neighbours, weights) = room.split_at_mut(piece.len());
+            neighbours.iter_mut().zip(piece).for_each(|(w, a)| *w = a.target());
+            weights.iter_mut().zip(piece).for_each(|(w, a)| *w = a.weight().to_bits());
         }
         writer.finish(id, generation, flags);
     }
 
-    fn fill_pages(
-        &self,
-        kind: SectionKind,
-        generation: u32,
-        pages: Range<u32>,
-        words: &mut Vec<u32>,
-    ) {
+    fn fill_pages(&self, generation: u32, pages: Range<u32>, words: &mut Vec<u32>) {
         let page_words = self.layout.page_words();
         words.resize(pages.len() * page_words, 0);
         for (number, page) in pages.zip(words.chunks_exact_mut(page_words)) {
-            self.fill_page(PageId { kind, direction: self.direction, number }, generation, page);
+            self.fill_page(PageId::lists(self.direction, number), generation, page);
         }
     }
 
@@ -263,6 +256,7 @@ fn write_lists<A: Arc, W: Write + Seek>(
     hooks: &mut Hooks<'_>,
 ) -> Result<BuildReport> {
     let mut header = Header {
+        version: if weighted::<A>() { VERSION_2 } else { VERSION_1 },
         flags: lists.flags,
         vertices: lists.vertices,
         page_bytes: options.page_bytes,
@@ -307,10 +301,7 @@ fn write_direction<A: Arc, W: Write + Seek>(
     hooks: &mut Hooks<'_>,
 ) -> Result<()> {
     let d = placed.direction;
-    write_pages(placed, SectionKind::Pages, options.threads, header.generation, out, hooks)?;
-    if weighted::<A>() {
-        write_pages(placed, SectionKind::Weights, options.threads, header.generation, out, hooks)?;
-    }
+    write_pages(placed, options.threads, header.generation, out, hooks)?;
     out.section(SectionKind::Vertices, d, bytemuck::cast_slice(placed.table.entries()))?;
     out.section(SectionKind::Overflow, d, bytemuck::cast_slice(placed.table.overflow()))?;
     write_heads(placed, options.heads, out)
@@ -336,7 +327,6 @@ fn write_heads<A: Arc, W: Write + Seek>(
 /// Fills chunks of pages on every thread, then writes them in order; a round at a time.
 fn write_pages<A: Arc, W: Write + Seek>(
     placed: &Placed<'_, A>,
-    kind: SectionKind,
     threads: usize,
     generation: u32,
     out: &mut SectionWriter<'_, W>,
@@ -346,13 +336,13 @@ fn write_pages<A: Arc, W: Write + Seek>(
     let pages = placed.plan.pages;
     let mut buffers = vec![Vec::new(); threads];
     let mut next = 0u32;
-    out.begin(kind, placed.direction);
+    out.begin(SectionKind::Pages, placed.direction);
     while next < pages {
         std::thread::scope(|scope| {
             for buffer in &mut buffers {
                 let range = next..pages.min(next.saturating_add(chunk));
                 next = range.end;
-                scope.spawn(move || placed.fill_pages(kind, generation, range, buffer));
+                scope.spawn(move || placed.fill_pages(generation, range, buffer));
             }
         });
         for buffer in &buffers {

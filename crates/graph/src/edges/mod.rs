@@ -106,6 +106,9 @@ pub(crate) trait ListWork {
     /// Whether the kernel may say [`Verdict::Enough`] before a list ends: it is then read in order,
     /// little by little. Otherwise its pieces are read all at once, by several contexts.
     const FROM_THE_FRONT: bool;
+    /// Whether the weights that the file stores are handed over too: by [`ListWork::arcs`] then,
+    /// never by [`ListWork::words`]. Such work reads whole lists of a graph with weights.
+    const WEIGHTS: bool = false;
     /// The next list.
     fn next(&self) -> Option<(Self::Tag, Item)>;
     /// The most reads still to come, where that is known: the sum of `reads` over the vertices
@@ -118,6 +121,10 @@ pub(crate) trait ListWork {
     fn warm(&self, words: &[u32]);
     /// Some neighbours of `vertex`.
     fn words(&self, tag: Self::Tag, vertex: u32, words: &[u32]) -> Verdict;
+    /// Some neighbours of `vertex` and as many weights, as bits of f32 that may be forged.
+    fn arcs(&self, _tag: Self::Tag, _vertex: u32, _words: &[u32], _weights: &[u32]) -> Verdict {
+        unreachable!("invariant: work without weights gets words")
+    }
 }
 
 /// The sum of `reads` over `vertices`, or `most` as soon as it exceeds that.
@@ -255,6 +262,17 @@ impl<'g> Place<'g> {
     #[inline(always)]
     pub(crate) fn word_addr(self, addr: u64) -> u64 {
         self.lists.pages().offset + addr * 4
+    }
+
+    /// Byte address in the file of the weight of the neighbour at word `addr` of PAGES, in a piece
+    /// of `piece` neighbours: as many words behind it, or in files of version 1 at the same word of
+    /// WEIGHTS.
+    #[inline(always)]
+    pub(crate) fn weight_addr(self, addr: u64, piece: u32) -> u64 {
+        match self.lists.weight_pages() {
+            Some(weights) => weights.offset + addr * 4,
+            None => self.word_addr(addr + u64::from(piece)),
+        }
     }
 
     #[cold]

@@ -217,9 +217,16 @@ impl<'g> Resident<'g> {
             let skip = item.skip.saturating_sub(piece.first).min(piece.len);
             let words = self.at(place.word_addr(piece.addr), piece.len as usize);
             let words = &words[skip as usize..];
-            self.count(words.len());
-            self.list_trial.read(words.len());
-            match work.words(tag, item.vertex, words) {
+            self.count(words.len() * (1 + usize::from(W::WEIGHTS)));
+            self.list_trial.read(words.len() * (1 + usize::from(W::WEIGHTS)));
+            let verdict = if W::WEIGHTS {
+                let weights = place.weight_addr(piece.addr, piece.len);
+                let weights = &self.at(weights, piece.len as usize)[skip as usize..];
+                work.arcs(tag, item.vertex, words, weights)
+            } else {
+                work.words(tag, item.vertex, words)
+            };
+            match verdict {
                 Verdict::More => {}
                 Verdict::Enough => break,
                 Verdict::Forged => {
@@ -245,7 +252,7 @@ impl<'g> Resident<'g> {
             && let Some(v) = work.peek(AHEAD_WARM)
         {
             let list = place.lists.locate(v);
-            let piece = place.layout.piece_words().min(list.degree as usize);
+            let piece = place.layout.piece_arcs().min(list.degree as usize);
             work.warm(self.at(place.word_addr(list.addr), piece));
         }
     }

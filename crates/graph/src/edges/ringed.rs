@@ -133,7 +133,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
     /// How many contexts lists can keep busy. A step over a few vertices needs as many as it has
     /// reads: making a thousand more to find nothing to do takes longer than a read.
     fn busy<W: ListWork>(&self, place: Place<'_>, work: &W, read_words: u32) -> u32 {
-        let words = read_words.min(place.layout.piece_words() as u32);
+        let words = read_words.min(place.layout.piece_arcs() as u32);
         let reads = |v: u32| u64::from(place.lists.locate(v).degree / words) + 1;
         let most = u64::from(self.ring.contexts());
         match work.reads_max(most, &reads) {
@@ -171,12 +171,21 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                     let Some(next) = self.next_run(place, work) else { break };
                     (tag, run) = next;
                 }
-                let (vertex, addr) = (run.vertex, place.word_addr(run.addr));
-                let words = run.take(self.reach(addr), place.layout);
-                rest.set((tag, run));
-                let (start, len, skip) = self.widen(addr, words);
-                let bytes = cx.read(start, len).await?;
-                if work.words(tag, vertex, slice(&bytes, skip, words)?) == Verdict::Forged {
+                let vertex = run.vertex;
+                let verdict = if W::WEIGHTS {
+                    let part = self.take_arcs(place, &mut run);
+                    rest.set((tag, run));
+                    self.arcs(&cx, part, |words, weights| work.arcs(tag, vertex, words, weights))
+                        .await?
+                } else {
+                    let addr = place.word_addr(run.addr);
+                    let words = run.take(self.reach(addr), place.layout);
+                    rest.set((tag, run));
+                    let (start, len, skip) = self.widen(addr, words);
+                    let bytes = cx.read(start, len).await?;
+                    work.words(tag, vertex, slice(&bytes, skip, words)?)
+                };
+                if verdict == Verdict::Forged {
                     return Err(Halt(place.forged("the list of vertex", vertex.into())));
                 }
             }
@@ -184,8 +193,48 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         })
     }
 
+    /// Takes arcs off the front of a run: a whole piece where one read brings its neighbours and
+    /// its weights, else as many as two reads bring.
+    #[inline(always)]
+    fn take_arcs(&self, place: Place<'_>, run: &mut Run) -> ArcPart {
+        let addr = place.word_addr(run.addr);
+        let weights = place.weight_addr(run.addr, run.piece);
+        let is_whole = run.in_page == run.piece && place.layout.is_paired();
+        let is_one_read = is_whole && 2 * run.in_page <= self.reach(addr);
+        let words =
+            if is_one_read { run.in_page } else { self.reach(addr).min(self.reach(weights)) };
+        let words = run.take(words, place.layout);
+        ArcPart { words, addr, weights: (!is_one_read).then_some(weights) }
+    }
+
+    /// Reads a part of a list with its weights and hands both over.
+    #[inline(always)]
+    async fn arcs<'r>(
+        &'r self,
+        cx: &Cx<'r, D>,
+        part: ArcPart,
+        hand_over: impl FnOnce(&[u32], &[u32]) -> Verdict,
+    ) -> std::result::Result<Verdict, Halt> {
+        let Some(weights) = part.weights else {
+            let (start, len, skip) = self.widen(part.addr, 2 * part.words);
+            let bytes = cx.read(start, len).await?;
+            let (words, weights) =
+                slice(&bytes, skip, 2 * part.words)?.split_at(part.words as usize);
+            return Ok(hand_over(words, weights));
+        };
+        // Both are under way at once.
+        let (start, len, skip) = self.widen(part.addr, part.words);
+        let (weights_start, weights_len, weights_skip) = self.widen(weights, part.words);
+        let first = cx.read(start, len);
+        let second = cx.read(weights_start, weights_len);
+        let (first, second) = (first.await?, second.await?);
+        let words = slice(&first, skip, part.words)?;
+        Ok(hand_over(words, slice(&second, weights_skip, part.words)?))
+    }
+
     /// Each context takes a list and reads it from its front until the kernel has enough.
     fn fronts_of_lists<W: ListWork>(&self, place: Place<'_>, work: &W) -> Result<()> {
+        assert!(!W::WEIGHTS, "work with weights reads whole lists");
         let contexts = self.busy(place, work, u32::MAX);
         self.run(contexts, 1, async |cx| {
             while let Some((tag, mut run)) = self.next_run(place, work) {
@@ -236,7 +285,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
             }
             let list = place.lists.locate(item.vertex);
             if list.degree > item.skip {
-                let piece = place.layout.piece_words() as u32;
+                let piece = place.layout.piece_arcs() as u32;
                 let pages = u64::from(item.skip / piece) * place.layout.page_words() as u64;
                 let offset = item.skip % piece;
                 let left = list.degree - item.skip;
@@ -244,6 +293,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                     vertex: item.vertex,
                     left,
                     in_page: left.min(piece - offset),
+                    piece: (left + offset).min(piece),
                     addr: list.addr + pages + u64::from(offset),
                 };
                 return Some((tag, run));
@@ -259,6 +309,8 @@ struct Run {
     left: u32,
     /// How much of it lies in the page of `addr`.
     in_page: u32,
+    /// How long the whole piece in that page is.
+    piece: u32,
     /// Word address in PAGES.
     addr: u64,
 }
@@ -273,10 +325,21 @@ impl Run {
         self.addr += u64::from(taken);
         if self.in_page == 0 {
             self.addr = self.addr.next_multiple_of(layout.page_words() as u64);
-            self.in_page = self.left.min(layout.piece_words() as u32);
+            self.in_page = self.left.min(layout.piece_arcs() as u32);
+            self.piece = self.in_page;
         }
         taken
     }
+}
+
+/// A part of a list with weights, to be read.
+#[derive(Clone, Copy, Debug)]
+struct ArcPart {
+    words: u32,
+    /// Byte address of its neighbours.
+    addr: u64,
+    /// Byte address of its weights, where one read does not bring both.
+    weights: Option<u64>,
 }
 
 /// `words` words of a delivery, after `skip` bytes.

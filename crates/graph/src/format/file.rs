@@ -21,7 +21,7 @@ use littoral_base::codec::crc;
 use super::header::{Header, SectionKind, flag};
 use super::page::{PageFault, PageId, PageView};
 use super::vertices::{List, VertexTable};
-use super::{BLOCK_BYTES, Direction, Extent, HEAD_UNIT_BYTES, Layout};
+use super::{BLOCK_BYTES, Direction, Extent, HEAD_UNIT_BYTES, Layout, Piece};
 use crate::error::{Error, Kind, Result, io};
 use crate::names::{Labels, Names, TextNames};
 
@@ -77,9 +77,42 @@ impl Lists {
         &self.head_index
     }
 
-    /// Where the weights lie in the file.
-    pub fn weights(&self) -> Option<Extent> {
+    /// Where pages of weights lie in a file of version 1; weights of version 2 lie in PAGES.
+    pub fn weight_pages(&self) -> Option<Extent> {
         self.weights
+    }
+}
+
+/// All lists of a direction in DRAM, with their weights.
+#[derive(Debug)]
+pub struct Arcs {
+    words: Vec<u32>,
+    /// Pages of weights, in files of version 1.
+    beside: Option<Vec<u32>>,
+    layout: Layout,
+}
+
+impl Arcs {
+    /// The neighbours of a piece.
+    ///
+    /// # Panics
+    /// When there is no such piece.
+    pub fn neighbours(&self, piece: Piece) -> &[u32] {
+        let from = piece.addr as usize;
+        &self.words[from..from + piece.len as usize]
+    }
+
+    /// The weights of a piece, as bits of f32; none in a graph without weights.
+    ///
+    /// # Panics
+    /// When there is no such piece.
+    pub fn weights(&self, piece: Piece) -> &[u32] {
+        let (from, len) = (piece.addr as usize, piece.len as usize);
+        match (&self.beside, self.layout.is_paired()) {
+            (Some(weights), _) => &weights[from..from + len],
+            (None, true) => &self.words[from + len..from + 2 * len],
+            (None, false) => &[],
+        }
     }
 }
 
@@ -185,6 +218,11 @@ impl GraphFile {
     /// Whether arcs have a direction.
     pub fn is_directed(&self) -> bool {
         self.incoming.is_some()
+    }
+
+    /// Whether arcs have weights.
+    pub fn is_weighted(&self) -> bool {
+        self.header.has(flag::WEIGHTED)
     }
 
     /// Lists by source; of an undirected graph, the only ones.
@@ -296,9 +334,31 @@ impl GraphFile {
         Ok(())
     }
 
+    /// Loads all lists of a direction with their weights, if any, and verifies them.
+    ///
+    /// # Errors
+    /// `Kind::Io`, `Kind::Corrupt`.
+    pub fn load_arcs(&self, direction: Direction) -> Result<Arcs> {
+        let stored = if self.is_directed() { direction } else { Direction::Out };
+        let lists = self.lists(direction);
+        let beside = lists.weight_pages().map(|extent| self.load_words(extent)).transpose()?;
+        if let Some(weights) = &beside {
+            for (number, page) in (0u32..).zip(weights.chunks_exact(self.layout().page_words())) {
+                let kind = SectionKind::Weights;
+                self.verify_page(PageId { kind, direction: stored, number }, page)?;
+            }
+        }
+        Ok(Arcs { words: self.load_pages(stored)?, beside, layout: self.layout() })
+    }
+
     pub(crate) fn verify_page(&self, id: PageId, page: &[u32]) -> Result<()> {
         let (generation, vertices) = (self.header.generation, self.header.vertices);
-        let checked = PageView::from_words(page).check(id, generation, vertices);
+        let view = PageView::from_words(page);
+        let mut checked = view.check(id, generation, vertices);
+        let is_paired = self.layout().is_paired() && id.kind == SectionKind::Pages;
+        if (view.arc_words() == 2) != is_paired {
+            checked = checked.and(Err(PageFault::Directory));
+        }
         checked.map_err(|fault| self.page_error(id, fault))
     }
 

@@ -17,8 +17,10 @@ use crate::error::{Error, Kind, Result};
 
 /// The first eight bytes of a graph file.
 pub const MAGIC: &[u8; 8] = b"LITGRAPH";
-/// The format version this code reads and writes.
-pub const VERSION: u32 = 1;
+/// The version of files without weights, and of older files with weights in pages of their own.
+pub const VERSION_1: u32 = 1;
+/// The version of files with weights behind the neighbours of each piece.
+pub const VERSION_2: u32 = 2;
 /// The most neighbours of a vertex that HEADS repeats.
 pub const HEADS_MAX: u32 = 16;
 /// How many it repeats by default (measured, `docs/design/graph-kernels.md`).
@@ -110,6 +112,8 @@ pub struct Section {
 /// The header of a graph file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// The format version.
+    pub version: u32,
     /// Bits of [`flag`].
     pub flags: u32,
     /// How many vertices.
@@ -142,9 +146,15 @@ impl Header {
         self.flags & bits == bits
     }
 
+    /// Whether the weights of a piece lie behind its neighbours.
+    pub fn is_paired(&self) -> bool {
+        self.version == VERSION_2 && self.has(flag::WEIGHTED)
+    }
+
     /// The geometry of the file's pages.
     pub fn layout(&self) -> Layout {
-        Layout::new(self.page_bytes).expect("invariant: a header's page size was checked")
+        let layout = Layout::new(self.page_bytes);
+        layout.expect("invariant: a header's page size was checked").paired(self.is_paired())
     }
 
     /// The directions stored.
@@ -165,7 +175,7 @@ impl Header {
     /// The header as block 0.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new();
-        w.raw(MAGIC).u32(VERSION).u32(self.flags).u32(self.vertices).u32(self.page_bytes);
+        w.raw(MAGIC).u32(self.version).u32(self.flags).u32(self.vertices).u32(self.page_bytes);
         w.u64(self.arcs).u32(self.heads).u32(self.generation).u64(self.loops_removed);
         w.u64(self.duplicates_removed).u64(self.file_bytes);
         w.u32(u32::try_from(self.sections.len()).expect("invariant: few sections")).u32(0);
@@ -191,11 +201,11 @@ impl Header {
                            makes one from an edge list";
             return Err(Error::new(Kind::Foreign, context));
         }
-        check_version(block)?;
+        let version = version_of(block)?;
         let body = block.get(..BLOCK_BYTES).and_then(|b| unseal(b, 0));
         let body = body.ok_or_else(|| corrupt("header: checksum mismatch or truncated"))?;
-        let header =
-            decode_fields(&body[12..])?.ok_or_else(|| corrupt("header: section table cut off"))?;
+        let header = decode_fields(version, &body[12..])?
+            .ok_or_else(|| corrupt("header: section table cut off"))?;
         header.check(file_bytes)?;
         Ok(header)
     }
@@ -265,7 +275,7 @@ impl Header {
         let named = self.flags & (flag::NAMES_U64 | flag::NAMES_TEXT) != 0;
         KINDS.iter().copied().flat_map(|k| self.directions().iter().map(move |&d| (k, d))).filter(
             move |&(kind, direction)| match kind {
-                SectionKind::Weights => self.has(flag::WEIGHTED),
+                SectionKind::Weights => self.has(flag::WEIGHTED) && !self.is_paired(),
                 SectionKind::Names => self.has(flag::NAMES_U64) && direction == Direction::Out,
                 SectionKind::NameOffsets | SectionKind::NameBytes => {
                     self.has(flag::NAMES_TEXT) && direction == Direction::Out
@@ -316,21 +326,21 @@ impl Header {
     }
 }
 
-fn check_version(block: &[u8]) -> Result<()> {
+fn version_of(block: &[u8]) -> Result<u32> {
     match block.get(8..12).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])) {
-        Some(VERSION) => Ok(()),
+        Some(version @ (VERSION_1 | VERSION_2)) => Ok(version),
         Some(v) => Err(Error::new(
             Kind::Unsupported,
-            format!("graph file version {v}; this build reads version {VERSION}: import again"),
+            format!("graph file version {v}; this build reads versions 1 and 2: import again"),
         )),
         None => Err(corrupt("header: truncated")),
     }
 }
 
 /// The fields behind magic and version; `None` when they run off the block.
-fn decode_fields(body: &[u8]) -> Result<Option<Header>> {
+fn decode_fields(version: u32, body: &[u8]) -> Result<Option<Header>> {
     let mut r = Reader::new(body);
-    let Some(mut header) = decode_counts(&mut r) else { return Ok(None) };
+    let Some(mut header) = decode_counts(version, &mut r) else { return Ok(None) };
     if header.flags & !flag::KNOWN != 0 {
         let context = format!("flags {:#x} hold features this build does not know", header.flags);
         return Err(Error::new(Kind::Unsupported, context));
@@ -346,8 +356,9 @@ fn decode_fields(body: &[u8]) -> Result<Option<Header>> {
     Ok(Some(header))
 }
 
-fn decode_counts(r: &mut Reader<'_>) -> Option<Header> {
+fn decode_counts(version: u32, r: &mut Reader<'_>) -> Option<Header> {
     Some(Header {
+        version,
         flags: r.u32()?,
         vertices: r.u32()?,
         page_bytes: r.u32()?,
@@ -391,10 +402,10 @@ mod tests {
         assert_eq!(Header::decode(b"%PDF-1.7", 8).unwrap_err().kind(), Kind::Foreign);
         assert_eq!(Header::decode(b"", 0).unwrap_err().kind(), Kind::Foreign);
         let mut block = MAGIC.to_vec();
-        block.extend(2u32.to_le_bytes());
+        block.extend(3u32.to_le_bytes());
         let e = Header::decode(&block, 12).unwrap_err();
         assert_eq!(e.kind(), Kind::Unsupported);
-        assert!(e.to_string().contains("version 2"), "{e}");
+        assert!(e.to_string().contains("version 3"), "{e}");
     }
 
     #[test]
@@ -406,6 +417,7 @@ mod tests {
             crc: 0,
         }];
         let header = Header {
+            version: VERSION_1,
             flags: 0,
             vertices: VERTICES_MAX,
             page_bytes: 4096,

@@ -52,6 +52,8 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     page_bytes: u32,
+    /// Whether the weights of a piece lie behind its neighbours.
+    is_paired: bool,
 }
 
 impl Layout {
@@ -61,10 +63,28 @@ impl Layout {
     /// `Kind::Argument` unless it is a power of two in 512..=65536.
     pub fn new(page_bytes: u32) -> Result<Self> {
         if page_bytes.is_power_of_two() && (512..=65536).contains(&page_bytes) {
-            return Ok(Layout { page_bytes });
+            return Ok(Layout { page_bytes, is_paired: false });
         }
         let context = format!("page size {page_bytes} is not a power of two from 512 to 65536");
         Err(Error::new(Kind::Argument, context))
+    }
+
+    /// The same with the weights of a piece behind its neighbours, or without.
+    #[must_use]
+    pub fn paired(self, is_paired: bool) -> Self {
+        Layout { is_paired, ..self }
+    }
+
+    /// Whether the weights of a piece lie behind its neighbours (format 2).
+    #[inline(always)]
+    pub fn is_paired(self) -> bool {
+        self.is_paired
+    }
+
+    /// Words of an arc: its neighbour, and its weight where they are paired.
+    #[inline(always)]
+    pub fn arc_words(self) -> usize {
+        1 + usize::from(self.is_paired)
     }
 
     /// Bytes of a page.
@@ -85,21 +105,26 @@ impl Layout {
         self.page_words() - TRAILER_WORDS
     }
 
-    /// The longest list that fits a page, and the length of every piece but the last of a longer
-    /// one.
+    /// Words of the longest list that fits a page, and of every piece but the last of a longer one.
     #[inline(always)]
     pub fn piece_words(self) -> usize {
         self.capacity_words() - ENTRY_WORDS
     }
 
+    /// Arcs of the longest list that fits a page, and of every piece but the last of a longer one.
+    #[inline(always)]
+    pub fn piece_arcs(self) -> usize {
+        self.piece_words() / self.arc_words()
+    }
+
     /// The pieces of the list at word address `addr` with `degree` neighbours, in list order.
     #[inline]
     pub fn pieces(self, addr: u64, degree: u32) -> impl Iterator<Item = Piece> {
-        let (step, piece_words) = (self.page_words() as u64, self.piece_words() as u32);
-        (0..degree.div_ceil(piece_words)).map(move |i| Piece {
+        let (step, piece_arcs) = (self.page_words() as u64, self.piece_arcs() as u32);
+        (0..degree.div_ceil(piece_arcs)).map(move |i| Piece {
             addr: addr + u64::from(i) * step,
-            first: i * piece_words,
-            len: piece_words.min(degree - i * piece_words),
+            first: i * piece_arcs,
+            len: piece_arcs.min(degree - i * piece_arcs),
         })
     }
 }

@@ -3,6 +3,8 @@
 //! Invariants
 //! - [`PageView`] never panics on any bytes: a directory entry that points outside the page yields
 //!   an empty list, and [`PageView::check`] says what is wrong with it.
+//! - In a page with the flag [`PAIRED`] the weights of a piece lie behind its neighbours; they are
+//!   finite and not negative. Checked by `weights_lie_behind_the_neighbours_of_each_piece`.
 //! - [`PageWriter`] leaves no holes between lists and never lets lists and directory meet.
 //!
 //! The trailer {page, generation, CRC32C} is the error channel that the paper lacks: a
@@ -18,6 +20,8 @@ use super::{Direction, ENTRY_WORDS, Layout, TRAILER_WORDS};
 pub const CONTINUES: u16 = 1;
 /// Page flag: the first list continues in the next page.
 pub const CONTINUED: u16 = 2;
+/// Page flag: each piece is its neighbours, then as many weights (format 2).
+pub const PAIRED: u16 = 4;
 
 /// Where a page belongs: what its checksum is salted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +58,7 @@ pub struct Trailer {
     pub generation: u32,
     /// How many directory entries.
     pub lists: u16,
-    /// [`CONTINUES`] and [`CONTINUED`].
+    /// [`CONTINUES`], [`CONTINUED`] and [`PAIRED`].
     pub flags: u16,
 }
 
@@ -69,6 +73,8 @@ pub enum PageFault {
     Directory,
     /// A neighbour is no vertex of this graph.
     Neighbour,
+    /// A weight is negative or no finite number.
+    Weight,
 }
 
 impl std::fmt::Display for PageFault {
@@ -78,6 +84,7 @@ impl std::fmt::Display for PageFault {
             PageFault::Misdirected => "trailer of another page or generation",
             PageFault::Directory => "directory entries overlap, leave holes or leave the page",
             PageFault::Neighbour => "a neighbour id is not below the number of vertices",
+            PageFault::Weight => "a weight is negative or no finite number",
         })
     }
 }
@@ -137,16 +144,35 @@ impl<'a> PageView<'a> {
         if (trailer.page_no, trailer.generation) != (id.number, generation) {
             return Err(PageFault::Misdirected);
         }
-        let free_end = self.check_directory(trailer)?;
-        let is_lists = id.kind == SectionKind::Pages;
-        if is_lists && self.words[..free_end].iter().any(|&n| n >= vertices) {
+        self.check_directory(trailer)?;
+        if id.kind != SectionKind::Pages {
+            return Ok(());
+        }
+        if self.lists().any(|(_, list)| list.iter().any(|&n| n >= vertices)) {
             return Err(PageFault::Neighbour);
         }
-        Ok(())
+        let is_weight = |&w: &u32| f32::from_bits(w) >= 0.0 && f32::from_bits(w).is_finite();
+        let all_weights = self.lists().all(|(entry, _)| self.weights(entry).iter().all(is_weight));
+        if all_weights { Ok(()) } else { Err(PageFault::Weight) }
     }
 
-    /// Lists lie one after another from word 0 and stop before the directory; returns their end.
-    fn check_directory(self, trailer: Trailer) -> Result<usize, PageFault> {
+    /// Words of an arc in this page.
+    #[inline]
+    pub fn arc_words(self) -> usize {
+        if self.trailer().flags & PAIRED != 0 { 2 } else { 1 }
+    }
+
+    /// The weights behind the neighbours of `entry`; none in a page without them, or where the
+    /// entry points outside.
+    #[inline]
+    pub fn weights(self, entry: Entry) -> &'a [u32] {
+        let len = usize::from(entry.len);
+        let from = usize::from(entry.start) + len;
+        if self.arc_words() == 1 { &[] } else { self.words.get(from..from + len).unwrap_or(&[]) }
+    }
+
+    /// Lists lie one after another from word 0 and stop before the directory.
+    fn check_directory(self, trailer: Trailer) -> Result<(), PageFault> {
         let room = self.words.len() - TRAILER_WORDS;
         let directory_words = ENTRY_WORDS * usize::from(trailer.lists);
         let mut end = 0;
@@ -155,10 +181,10 @@ impl<'a> PageView<'a> {
                 if usize::from(entry.start) != end || entry.len == 0 {
                     return Err(PageFault::Directory);
                 }
-                end += usize::from(entry.len);
+                end += usize::from(entry.len) * self.arc_words();
             }
         }
-        if end + directory_words > room { Err(PageFault::Directory) } else { Ok(end) }
+        if end + directory_words > room { Err(PageFault::Directory) } else { Ok(()) }
     }
 }
 
@@ -169,7 +195,7 @@ pub struct Entry {
     pub vertex: u32,
     /// The first word in the page.
     pub start: u16,
-    /// How many words.
+    /// How many neighbours.
     pub len: u16,
 }
 
@@ -218,6 +244,7 @@ pub struct PageWriter<'a> {
     words: &'a mut [u32],
     used: usize,
     lists: u16,
+    layout: Layout,
 }
 
 impl<'a> PageWriter<'a> {
@@ -227,24 +254,25 @@ impl<'a> PageWriter<'a> {
     /// When the page is not of the layout's size.
     pub fn new(words: &'a mut [u32], layout: Layout) -> Self {
         assert_eq!(words.len(), layout.page_words(), "a whole page");
-        PageWriter { words, used: 0, lists: 0 }
+        PageWriter { words, used: 0, lists: 0, layout }
     }
 
-    /// Reserves room for a list (or piece) of `len` words and returns it with its first word's
-    /// place.
+    /// Reserves room for a list (or piece) of `len` arcs and returns it with its first word's
+    /// place: for its neighbours, and behind them its weights where they are paired.
     ///
     /// # Panics
     /// When it does not fit: the planner placed it wrongly.
     pub fn list(&mut self, vertex: u32, len: usize) -> (usize, &mut [u32]) {
         let top = self.words.len() - TRAILER_WORDS - ENTRY_WORDS * usize::from(self.lists);
-        assert!(len > 0 && self.used + len + ENTRY_WORDS <= top, "a planned list fits its page");
+        let words = len * self.layout.arc_words();
+        assert!(len > 0 && self.used + words + ENTRY_WORDS <= top, "a planned list fits its page");
         let start = self.used;
         let entry = Entry { vertex, start: start as u16, len: len as u16 };
         self.words[top - 2] = entry.vertex;
         self.words[top - 1] = entry.place();
-        self.used += len;
+        self.used += words;
         self.lists += 1;
-        (start, &mut self.words[start..start + len])
+        (start, &mut self.words[start..start + words])
     }
 
     /// Writes trailer and checksum.
@@ -252,7 +280,8 @@ impl<'a> PageWriter<'a> {
         let at = self.words.len() - TRAILER_WORDS;
         self.words[at] = id.number;
         self.words[at + 1] = generation;
-        self.words[at + 2] = u32::from(self.lists) | u32::from(flags) << 16;
+        let paired = if self.layout.is_paired() { PAIRED } else { 0 };
+        self.words[at + 2] = u32::from(self.lists) | u32::from(flags | paired) << 16;
         seal(bytemuck::cast_slice_mut(self.words), id.salt());
     }
 }
@@ -289,6 +318,29 @@ mod tests {
             got,
             lists.into_iter().enumerate().map(|(v, l)| (v as u32, l)).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn weights_lie_behind_the_neighbours_of_each_piece() {
+        let layout = Layout::new(512).unwrap().paired(true);
+        let mut words = vec![0; layout.page_words()];
+        let mut w = PageWriter::new(&mut words, layout);
+        let weights = [2.5f32, 0.0].map(f32::to_bits);
+        let (start, room) = w.list(3, 2);
+        assert_eq!((start, room.len()), (0, 4));
+        room.copy_from_slice(&[5, 1, weights[0], weights[1]]);
+        assert_eq!(w.list(4, 58).0, 4, "behind the weights");
+        let id = PageId::lists(Direction::Out, 0);
+        w.finish(id, 9, CONTINUES);
+        let view = PageView::from_words(&words);
+        assert_eq!((view.trailer().flags, view.check(id, 9, 6)), (CONTINUES | PAIRED, Ok(())));
+        let (entry, list) = view.lists().next().unwrap();
+        assert_eq!((list, view.weights(entry)), (&[5, 1][..], &weights[..]));
+        for wrong in [-1.0f32, f32::NAN, f32::INFINITY] {
+            words[3] = wrong.to_bits();
+            seal(bytemuck::cast_slice_mut(&mut words), id.salt());
+            assert_eq!(PageView::from_words(&words).check(id, 9, 6), Err(PageFault::Weight));
+        }
     }
 
     proptest! {

@@ -162,8 +162,9 @@ fn field(entry: u64) -> u32 {
 fn inside(list: List, layout: Layout, pages: u64) -> bool {
     let w = layout.page_words() as u64;
     let (page, start) = (list.addr / w, list.addr % w);
-    let in_page = |p: Piece| p.addr % w + u64::from(p.len) <= layout.piece_words() as u64;
-    let count = u64::from(list.degree.div_ceil(layout.piece_words() as u32));
+    let words = |p: Piece| u64::from(p.len) * layout.arc_words() as u64;
+    let in_page = |p: Piece| p.addr % w + words(p) <= layout.piece_words() as u64;
+    let count = u64::from(list.degree.div_ceil(layout.piece_arcs() as u32));
     page + count <= pages
         && (count == 1 || start == 0)
         && layout.pieces(list.addr, list.degree).next().is_some_and(in_page)

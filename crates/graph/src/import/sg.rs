@@ -230,8 +230,7 @@ impl Numbering {
         mut write: impl FnMut(&[u32]) -> Result<()>,
     ) -> Result<()> {
         let lists = graph.lists(direction);
-        let pages = graph.load_pages(direction)?;
-        let weights = lists.weights().map(|w| graph.load_words(w)).transpose()?;
+        let all = graph.load_arcs(direction)?;
         let (mut arcs, mut flat) = (Vec::new(), Vec::new());
         for (i, &v) in self.vertices.iter().enumerate() {
             if i.is_multiple_of(VERTICES_A_STEP) {
@@ -240,9 +239,10 @@ impl Numbering {
             arcs.clear();
             let list = if v == NOBODY { None } else { Some(lists.locate(v)) };
             for piece in list.into_iter().flat_map(|l| graph.layout().pieces(l.addr, l.degree)) {
-                for at in piece.addr as usize..(piece.addr + u64::from(piece.len)) as usize {
-                    let weight = weights.as_ref().map_or(Ok(0), |w| integer(w[at]))?;
-                    arcs.push((self.number[pages[at] as usize], weight));
+                let weights = all.weights(piece);
+                for (k, &to) in all.neighbours(piece).iter().enumerate() {
+                    let weight = weights.get(k).map_or(Ok(0), |&w| integer(w))?;
+                    arcs.push((self.number[to as usize], weight));
                 }
             }
             arcs.sort_unstable();

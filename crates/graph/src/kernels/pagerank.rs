@@ -200,7 +200,7 @@ impl<'g> Algorithm<'g> for PageRank<'g> {
     fn new(graph: &'g GraphFile, options: PageRankOptions, members: usize) -> Self {
         let n = graph.vertices();
         let incoming = graph.incoming();
-        let piece = graph.layout().piece_words() as u32;
+        let piece = graph.layout().piece_arcs() as u32;
         let long: Vec<u32> = (0..n).filter(|&v| incoming.degree(v) > piece).collect();
         let unnamed = (0..n).filter(|&v| incoming.degree(v) == 0).collect();
         let sums = || Mutex::new((Sums::default(), vec![Partial::default(); long.len()]));
