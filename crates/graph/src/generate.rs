@@ -14,6 +14,7 @@ use littoral_base::units::Bytes;
 
 use crate::builder::{EdgeList, Hooks, Stage};
 use crate::error::{Error, Kind, Result};
+use crate::kernels::seeded_weight;
 
 /// Edges a vertex.
 pub const EDGE_FACTOR: u64 = 16;
@@ -81,6 +82,12 @@ pub fn generate(
     }
     hooks.step(Stage::Generating, total, total)?;
     Ok(EdgeList::new(1 << scale, false, edges))
+}
+
+/// Gives every edge a whole weight from 1 to 255 that depends on the numbers of its two ends alone.
+pub fn weigh(edges: &mut EdgeList) {
+    let weights = edges.edges.iter().map(|&[a, b]| seeded_weight(a, b));
+    edges.weights = Some(weights.collect());
 }
 
 /// Refuses a scale whose drawing and building would not fit `have` bytes, where they are known.

@@ -10,7 +10,8 @@ use littoral_graph::Kind;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{
-    Answer, Dangling, Kernel, Options, PageRankOptions, Summary, UNREACHED, check, run, run_in_turn,
+    Answer, Dangling, Kernel, Options, PageRankOptions, Sources, Summary, UNREACHED, Weights,
+    check, run, run_in_turn,
 };
 use littoral_graph::medium::{FlashDevice, Store, Transfer};
 use proptest::prelude::*;
@@ -31,7 +32,11 @@ fn edges() -> impl Strategy<Value = EdgeList> {
             list.extend((0..n).step_by(2).map(|v| [centre, v]));
             list.extend((0..n).step_by(3).map(|v| [v, centre]));
         }
-        EdgeList::new(n, directed, list)
+        // Every third graph has weights, of a range that needs more bins than there are.
+        let weighted = seed % 3 == 0;
+        let weight = |e: &[u32; 2]| ((e[0] ^ e[1]) % 7) as f32 * 10f32.powi((e[0] % 5) as i32);
+        let weights = weighted.then(|| list.iter().map(weight).collect());
+        EdgeList { weights, ..EdgeList::new(n, directed, list) }
     })
 }
 
@@ -45,13 +50,16 @@ fn build_options() -> impl Strategy<Value = BuildOptions> {
     })
 }
 
-fn kernels() -> [Kernel; 4] {
+fn kernels() -> [Kernel; 7] {
     let options = PageRankOptions { tolerance: 1e-4, iterations_max: 200, ..Default::default() };
     [
         Kernel::Bfs,
         Kernel::Components,
         Kernel::PageRank(options),
         Kernel::PageRank(PageRankOptions { dangling: Dangling::Spread, ..options }),
+        Kernel::Sssp(Weights::Auto),
+        Kernel::Sssp(Weights::Seeded),
+        Kernel::Bc(Sources::One),
     ]
 }
 
@@ -108,6 +116,14 @@ proptest! {
         let (b, same) = run(&graph, &flash, Kernel::Components, &options, &clock).unwrap();
         prop_assert_eq!(labels, same);
         prop_assert_eq!(a.trials[0].summary, b.trials[0].summary);
+        for weights in [Weights::Auto, Weights::Seeded] {
+            let kernel = Kernel::Sssp(weights);
+            let both = Options { threads: 2, ..Options::default() };
+            let (_, distances) = run(&graph, &dram, kernel, &options, &clock).unwrap();
+            for (store, options) in [(&flash, &options), (&dram, &both), (&flash, &both)] {
+                prop_assert_eq!(&distances, &run(&graph, store, kernel, options, &clock).unwrap().1);
+            }
+        }
         let (a, _) = run(&graph, &dram, Kernel::Bfs, &options, &clock).unwrap();
         let (b, _) = run(&graph, &flash, Kernel::Bfs, &options, &clock).unwrap();
         prop_assert_eq!(a.trials[0].summary, b.trials[0].summary);
@@ -170,6 +186,22 @@ fn verifiers_refute_wrong_answers() {
                 wrong[7] = 7;
                 assert!(refuted(kernel, Answer::Components(wrong)));
                 assert!(refuted(kernel, Answer::Components((0..50).collect())));
+            }
+            Answer::Sssp(distances) => {
+                for v in 0..50 {
+                    let mut wrong = distances.clone();
+                    wrong[v] += 1.0;
+                    assert!(refuted(kernel, Answer::Sssp(wrong)), "distance of {v}");
+                }
+                assert!(refuted(kernel, Answer::Sssp(vec![f32::NAN; 50])));
+            }
+            Answer::Bc(scores) => {
+                for v in 0..50 {
+                    let mut wrong = scores.clone();
+                    wrong[v] += 1e-3;
+                    assert!(refuted(kernel, Answer::Bc(wrong)), "score of {v}");
+                }
+                assert!(refuted(kernel, Answer::Bc(vec![f64::NAN; 50])));
             }
             _ => unreachable!("kernels answer in kind"),
         }

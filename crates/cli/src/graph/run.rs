@@ -66,17 +66,19 @@ fn result(
     let has_ring = report.contexts > 0;
     let source = |v| name_value(names, v, args.shown.format);
     let trials: Vec<Value> = report.trials.iter().map(|t| trial(t, t.source.map(source))).collect();
-    let unused = !kernel.spec().uses_weights && graph.outgoing().weights().is_some();
+    let unused = !kernel.spec().uses_weights && graph.is_weighted();
     let mut value = json!({
         "schema": "littoral.graph.run/2",
         "file": args.file.display().to_string(),
         "kernel": report.kernel,
     });
     set_options(&mut value, kernel);
+    if unused {
+        value["weights"] = "stored, not used".into();
+    }
     let rest = json!({
         "vertices_count": graph.vertices(),
         "edges_count": graph.header().edges(),
-        "weights": unused.then_some("stored, not used"),
         "medium": report.medium,
         "conditions": report.wording,
         "clock": report.clock,

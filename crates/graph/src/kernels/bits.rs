@@ -18,6 +18,14 @@ pub(crate) fn words_u32(len: usize) -> Vec<AtomicU32> {
     words
 }
 
+/// `len` zeroed words of eight bytes, in huge pages when they are many.
+pub(crate) fn words_u64(len: usize) -> Vec<AtomicU64> {
+    let mut words: Vec<AtomicU64> = Vec::with_capacity(len);
+    advise_huge(words.spare_capacity_mut());
+    words.resize_with(len, || AtomicU64::new(0));
+    words
+}
+
 /// A set of vertices.
 #[derive(Debug)]
 pub(crate) struct Bitmap {
@@ -28,10 +36,7 @@ impl Bitmap {
     /// The empty set over `len` vertices (and up to a whole head block more).
     pub(crate) fn new(len: usize) -> Self {
         let count = len.next_multiple_of(BLOCK_BITS) / 64;
-        let mut words: Vec<AtomicU64> = Vec::with_capacity(count);
-        advise_huge(words.spare_capacity_mut());
-        words.resize_with(count, || AtomicU64::new(0));
-        Bitmap { words }
+        Bitmap { words: words_u64(count) }
     }
 
     /// The words, 64 vertices each.
@@ -60,6 +65,17 @@ impl Bitmap {
         }
         word.store(before | bit, Relaxed);
         true
+    }
+
+    /// Takes `v` out, which the caller knows to be in range.
+    #[inline(always)]
+    pub(crate) fn remove<const SHARED: bool>(&self, v: u32) {
+        let (word, bit) = (&self.words[v as usize / 64], 1u64 << (v % 64));
+        if SHARED {
+            word.fetch_and(!bit, Relaxed);
+        } else {
+            word.store(word.load(Relaxed) & !bit, Relaxed);
+        }
     }
 
     /// Makes the words in `range` equal to those of `f`.
@@ -101,6 +117,9 @@ mod tests {
         let mut all = vec![];
         set.collect_into(&mut all);
         assert_eq!(all, [0, 69]);
+        set.remove::<false>(69);
+        set.remove::<true>(68);
+        assert_eq!((set.get(69), set.get(0)), (Some(false), Some(true)));
         set.fill_from(|i| u64::from(i == 1));
         assert_eq!((set.word(0), set.get(64)), (0, Some(true)));
     }

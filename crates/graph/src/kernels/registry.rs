@@ -5,10 +5,13 @@
 //!   where it means that kernel and no other.
 
 use super::algorithm::{Algorithm, Figure, Given, Spec};
+use super::bc::{Bc as BcState, BcSummary, Sources};
 use super::bfs::{Bfs as BfsState, BfsSummary};
 use super::components::{Components as ComponentsState, ComponentsSummary};
 use super::pagerank::{PageRank as PageRankState, PageRankOptions, PageRankSummary};
+use super::sssp::{Sssp as SsspState, SsspSummary};
 use super::team::{Member, Stepped};
+use super::weights::Weights;
 use crate::edges::Edges;
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
@@ -214,6 +217,10 @@ kernels! {
     PageRank(PageRankOptions) => PageRankState, Vec<f32>, PageRankSummary;
     /// (Weakly) connected components: the smallest id of the component per vertex.
     Components => ComponentsState, Vec<u32>, ComponentsSummary;
+    /// Shortest paths by weight from a source: a distance per vertex.
+    Sssp(Weights) => SsspState, Vec<f32>, SsspSummary;
+    /// Betweenness centrality: a score per vertex.
+    Bc(Sources) => BcState, Vec<f64>, BcSummary;
 }
 
 impl Kernel {

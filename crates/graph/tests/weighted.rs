@@ -1,0 +1,162 @@
+//! Shortest paths by weight and betweenness: weights beside neighbours, and answers worked out by
+//! hand.
+
+#![allow(clippy::unwrap_used)] // Reason: helpers of a test.
+
+use littoral_base::clock::WallClock;
+use littoral_device::profile::Profile;
+use littoral_graph::Kind;
+use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
+use littoral_graph::format::file::GraphFile;
+use littoral_graph::kernels::{
+    Answer, Kernel, Options, RunReport, Sources, UNREACHED_DISTANCE, Weights, run,
+};
+use littoral_graph::medium::{Store, Transfer};
+
+fn graph(list: EdgeList) -> GraphFile {
+    let options = BuildOptions { order: Order::Input, threads: 1, ..BuildOptions::default() };
+    GraphFile::from_image(build_in_memory(list, &options, &mut Hooks::none()).unwrap().0).unwrap()
+}
+
+fn weighted(n: u32, directed: bool, arcs: &[(u32, u32, f32)]) -> GraphFile {
+    let edges = arcs.iter().map(|a| [a.0, a.1]).collect();
+    let weights = Some(arcs.iter().map(|a| a.2).collect());
+    graph(EdgeList { weights, ..EdgeList::new(n, directed, edges) })
+}
+
+fn on_flash(graph: &GraphFile, kernel: Kernel, source: u32) -> (RunReport, Answer) {
+    let dram = Store::in_dram(graph).unwrap();
+    let store = dram.behind(&Profile::named("xlfdd").unwrap(), Transfer::Copy).unwrap();
+    let options = Options { sources: vec![source], verify: true, ..Options::default() };
+    run(graph, &store, kernel, &options, &WallClock::new()).unwrap()
+}
+
+#[test]
+fn distances_and_scores_are_those_of_small_graphs_by_hand() {
+    let detour = weighted(5, true, &[(0, 1, 7.0), (0, 2, 1.5), (2, 1, 2.0), (1, 3, 0.0)]);
+    let (_, answer) = on_flash(&detour, Kernel::Sssp(Weights::Stored), 0);
+    assert_eq!(answer, Answer::Sssp(vec![0.0, 3.5, 1.5, 3.5, UNREACHED_DISTANCE]));
+    // A star: every pair of the three leaves is joined through the centre.
+    let star = graph(EdgeList::new(4, false, vec![[0, 1], [0, 2], [0, 3]]));
+    let (_, answer) = on_flash(&star, Kernel::Bc(Sources::All), 0);
+    assert_eq!(answer, Answer::Bc(vec![3.0, 0.0, 0.0, 0.0]));
+    // Two ways from 0 to 3 share the path between them.
+    let square = graph(EdgeList::new(4, true, vec![[0, 1], [0, 2], [1, 3], [2, 3]]));
+    let (_, answer) = on_flash(&square, Kernel::Bc(Sources::One), 0);
+    assert_eq!(answer, Answer::Bc(vec![0.0, 0.5, 0.5, 0.0]));
+}
+
+#[test]
+fn weights_are_asked_of_a_file_that_has_none_only_by_name() {
+    let plain = graph(EdgeList::new(3, true, vec![[0, 1], [1, 2]]));
+    let store = Store::in_dram(&plain).unwrap();
+    let ask = |weights| {
+        let options = Options { sources: vec![0], verify: true, ..Options::default() };
+        run(&plain, &store, Kernel::Sssp(weights), &options, &WallClock::new())
+    };
+    let refused = ask(Weights::Stored).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Argument);
+    assert!(refused.to_string().contains("--weights seeded"), "{refused}");
+    assert_eq!(ask(Weights::Auto).unwrap().1, ask(Weights::Seeded).unwrap().1);
+}
+
+#[test]
+fn sampled_and_all_sources_verify_with_any_number_of_threads() {
+    let n = 90u32;
+    let edges: Vec<_> = (0..n).flat_map(|v| [1, 9, 31].map(|d| [v, (v * d + d) % n])).collect();
+    for directed in [true, false] {
+        let graph = graph(EdgeList::new(n, directed, edges.clone()));
+        let store = Store::in_dram(&graph).unwrap();
+        for (sources, threads) in [(Sources::Sampled, 1), (Sources::All, 2), (Sources::All, 3)] {
+            let options = Options { threads, verify: true, ..Options::default() };
+            let (report, _) =
+                run(&graph, &store, Kernel::Bc(sources), &options, &WallClock::new()).unwrap();
+            assert!(report.verified);
+        }
+    }
+}
+
+/// One read brings a short list's neighbours and weights.
+#[test]
+fn a_short_list_with_weights_is_one_read() {
+    let n = 400u32;
+    let arcs: Vec<_> = (1..n).map(|v| (v - 1, v, 1.0)).collect();
+    let chain = weighted(n, true, &arcs);
+    let (report, _) = on_flash(&chain, Kernel::Sssp(Weights::Stored), 0);
+    assert_eq!(report.trials[0].traffic.reads_count, u64::from(n) - 1);
+    // A list too long for a read takes two at a time, for its neighbours and for its weights.
+    let arcs: Vec<_> = (1..n).map(|v| (0, v, 1.0)).collect();
+    let star = weighted(n, true, &arcs);
+    let (report, _) = on_flash(&star, Kernel::Sssp(Weights::Stored), 0);
+    assert_eq!(report.trials[0].traffic.reads_count, 2);
+}
+
+#[test]
+fn a_superseded_entry_costs_no_read() {
+    // Vertex 1 waits with 100 in a far bin when the way over 2 offers 2.
+    let detour = weighted(4, true, &[(0, 1, 100.0), (0, 2, 1.0), (2, 1, 1.0), (1, 3, 1.0)]);
+    let (report, _) = on_flash(&detour, Kernel::Sssp(Weights::Stored), 0);
+    assert_eq!(report.trials[0].traffic.reads_count, 3, "the lists of 0, 2 and 1, once each");
+}
+
+#[test]
+fn distances_of_any_range_are_those_of_dijkstra() {
+    // From the least to the largest weights of single precision: far more than there are bins.
+    let n = 300u32;
+    let scale = |v: u32| f32::from_bits(v.wrapping_mul(77_000_003) % 0x7f00_0000);
+    let arcs: Vec<_> =
+        (0..n).flat_map(|v| [1, 7, 40].map(|d| (v, (v + d) % n, scale(v * d)))).collect();
+    for directed in [true, false] {
+        let wide = weighted(n, directed, &arcs);
+        let (report, _) = on_flash(&wide, Kernel::Sssp(Weights::Stored), 3);
+        assert!(report.verified);
+    }
+    let zero: Vec<_> = (1..n).map(|v| (v - 1, v, 0.0)).collect();
+    let (_, answer) = on_flash(&weighted(n, true, &zero), Kernel::Sssp(Weights::Stored), 0);
+    assert_eq!(answer, Answer::Sssp(vec![0.0; n as usize]));
+}
+
+#[test]
+fn a_forged_weight_is_an_error_and_no_endless_run() {
+    let arcs: Vec<_> = (0..50).map(|v| (v, (v + 1) % 50, 1.0)).collect();
+    let ring = weighted(50, true, &arcs);
+    let at = ring.outgoing().pages().offset as usize + 4;
+    for forged in [-1.0f32, f32::NAN, f32::INFINITY] {
+        let mut image = ring.as_image().unwrap().to_vec();
+        image[at..at + 4].copy_from_slice(&forged.to_le_bytes());
+        let damaged = GraphFile::from_image(image).unwrap();
+        let store = Store::in_dram(&damaged).unwrap();
+        let options = Options { sources: vec![0], ..Options::default() };
+        let kernel = Kernel::Sssp(Weights::Stored);
+        let error = run(&damaged, &store, kernel, &options, &WallClock::new()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{forged}: {error}");
+    }
+}
+
+#[test]
+fn betweenness_reads_each_list_at_most_twice() {
+    let n = 500u32;
+    let edges = (0..n).flat_map(|v| [1, 9, 77].map(|d| [v, (v + d) % n])).collect();
+    let graph = graph(EdgeList::new(n, false, edges));
+    let (report, _) = on_flash(&graph, Kernel::Bc(Sources::One), 5);
+    let reads = report.trials[0].traffic.reads_count;
+    assert!(reads > u64::from(n) && reads < 2 * u64::from(n), "{reads}");
+}
+
+#[test]
+fn more_paths_than_a_double_holds_are_refused() {
+    // Each pair of vertices in a chain of diamonds doubles the paths.
+    let diamonds = 1000u32;
+    let one = |d: u32| [[3 * d, 3 * d + 1], [3 * d, 3 * d + 2]].into_iter();
+    let other = |d: u32| [[3 * d + 1, 3 * d + 3], [3 * d + 2, 3 * d + 3]].into_iter();
+    let edges = (0..diamonds).flat_map(|d| one(d).chain(other(d))).collect();
+    let chain = graph(EdgeList::new(3 * diamonds + 1, true, edges));
+    let store = Store::in_dram(&chain).unwrap();
+    for threads in [1, 2] {
+        let options = Options { threads, sources: vec![0], ..Options::default() };
+        let kernel = Kernel::Bc(Sources::One);
+        let error = run(&chain, &store, kernel, &options, &WallClock::new()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        assert!(error.to_string().contains("shortest paths"), "{error}");
+    }
+}
