@@ -17,7 +17,7 @@ use littoral_graph::format::BLOCK_BYTES;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::format::header::{Header, SectionKind};
 use littoral_graph::format::page::PageId;
-use littoral_graph::generate::{Model, generate};
+use littoral_graph::generate::{Model, generate, weigh};
 use littoral_graph::kernels::{Answer, Kernel, Options, check, run};
 use littoral_graph::medium::Store;
 
@@ -44,7 +44,10 @@ const FLIPS_SCALE: u32 = 10;
 /// # Errors
 /// When the graph cannot be made, or the kernel fails on the sound image.
 pub fn flips(kernel: Kernel, count: u64, seed: u64) -> Result<Flips> {
-    let edges = generate(Model::Kron, FLIPS_SCALE, seed, 1, &mut Hooks::none())?;
+    let mut edges = generate(Model::Kron, FLIPS_SCALE, seed, 1, &mut Hooks::none())?;
+    if kernel.spec().uses_weights {
+        weigh(&mut edges);
+    }
     let options = BuildOptions { threads: 1, ..BuildOptions::default() };
     let (image, _) = build_in_memory(edges, &options, &mut Hooks::none())?;
     let sound = GraphFile::from_image(image.clone())?;

@@ -66,7 +66,7 @@ impl KernelTime {
     }
 }
 
-/// BFS with the edges on modelled flash beside BFS with everything in DRAM.
+/// A kernel with the edges on modelled flash beside the same with everything in DRAM.
 #[derive(Clone, Debug)]
 pub struct VersusDram {
     /// Everything in DRAM.
@@ -89,16 +89,17 @@ impl VersusDram {
     }
 }
 
-/// Measures BFS on flash over BFS in DRAM, `rounds` times from each of [`SOURCES`] sources.
+/// Measures a kernel on flash over the same in DRAM, `rounds` times from each of [`SOURCES`]
+/// sources where it begins at one.
 ///
 /// # Errors
 /// `Kind::Environment` when the measurement cannot be made.
-pub fn versus_dram(graph: &GraphFile, rounds: usize) -> Result<VersusDram> {
+pub fn versus_dram(graph: &GraphFile, kernel: Kernel, rounds: usize) -> Result<VersusDram> {
     let profile = profile()?;
     let dram = Store::in_dram(graph).map_err(failed)?;
     let on = |transfer| dram.behind(&profile, transfer).map_err(failed);
     let (pointer, copy) = (on(Transfer::Pointer)?, on(Transfer::Copy)?);
-    let mut times = in_turn(graph, &[&dram, &pointer, &copy], Kernel::Bfs, rounds)?.into_iter();
+    let mut times = in_turn(graph, &[&dram, &pointer, &copy], kernel, rounds)?.into_iter();
     let mut next = || times.next().expect("invariant: one report a store");
     Ok(VersusDram { dram: next(), pointer: next(), copy: next() })
 }
@@ -176,11 +177,15 @@ mod tests {
         let options = BuildOptions { threads: 1, ..BuildOptions::default() };
         let (image, _) = build_in_memory(edges, &options, &mut Hooks::none()).unwrap();
         let graph = GraphFile::from_image(image).unwrap();
-        let found = versus_dram(&graph, 2).unwrap();
-        for form in [&found.dram, &found.pointer, &found.copy] {
-            assert_eq!(form.time_ns.len(), SOURCES);
-            assert!(form.time_ns.iter().all(|&t| t > 0) && form.read_bytes > 0);
+        for kernel in Kernel::all() {
+            let found = versus_dram(&graph, kernel, 2).unwrap();
+            let sources = if kernel.spec().has_source { SOURCES } else { 1 };
+            for form in [&found.dram, &found.pointer, &found.copy] {
+                assert_eq!(form.time_ns.len(), sources);
+                assert!(form.time_ns.iter().all(|&t| t > 0) && form.read_bytes > 0);
+            }
         }
+        let found = versus_dram(&graph, Kernel::Bfs, 2).unwrap();
         assert!(found.pointer_ratio() > 0.0 && found.copy_ratio() > 0.0);
         assert_eq!((found.dram.contexts, found.pointer.contexts), (0, 256));
         let rows = latency(&graph, &[1.0, 10.0], 1).unwrap();

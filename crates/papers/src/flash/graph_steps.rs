@@ -1,8 +1,8 @@
-//! The graph claims: BFS on flash over DRAM, kernels over the GAP suite's, a longer latency.
+//! The graph claims: kernels on flash over DRAM and over the GAP suite's, a longer latency.
 
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::generate::Model;
-use littoral_graph::kernels::{Kernel, PageRankOptions};
+use littoral_graph::kernels::{Kernel, PageRankOptions, Sources, Weights};
 
 use super::graph::versus_gapbs::{self, VersusGapbs};
 use super::graph::{KernelTime, VersusDram, latency, versus_dram};
@@ -14,6 +14,8 @@ use littoral_bench::repro::{Answer, Options, Step};
 
 /// Rounds of comparisons that take milliseconds a run, also with `--quick`.
 const ROUNDS: usize = 9;
+/// Rounds of comparisons of kernels that take up to seconds a run.
+const LONG_ROUNDS: usize = 5;
 /// Rounds of a comparison with the suite, each of which loads the graph anew.
 const SUITE_ROUNDS: usize = 5;
 const LATENCIES_US: [f64; 4] = [1.0, 2.0, 4.0, 10.0];
@@ -21,12 +23,15 @@ const LATENCIES_US: [f64; 4] = [1.0, 2.0, 4.0, 10.0];
 /// Every step.
 pub(super) fn steps() -> Vec<Step> {
     let graphs = [(Model::Kron, 20), (Model::Urand, 20), (Model::Kron, 22), (Model::Urand, 22)];
-    let mut steps: Vec<Step> = graphs.map(|(model, scale)| over_dram(model, scale)).into();
+    let pagerank = Kernel::PageRank(PageRankOptions::default());
+    let [paths, between] = [Kernel::Sssp(Weights::Stored), Kernel::Bc(Sources::One)];
+    let mut steps = Vec::new();
+    for kernel in [Kernel::Bfs, paths, between, pagerank] {
+        steps.extend(graphs.map(|(model, scale)| over_dram(kernel, model, scale)));
+    }
     steps.push(over_latency());
     for (model, scale) in &graphs[2..] {
-        for kernel in
-            [Kernel::Bfs, Kernel::PageRank(PageRankOptions::default()), Kernel::Components]
-        {
+        for kernel in [Kernel::Bfs, pagerank, Kernel::Components, paths, between] {
             steps.push(over_suite(kernel, *model, *scale));
         }
     }
@@ -34,17 +39,29 @@ pub(super) fn steps() -> Vec<Step> {
 }
 
 pub(super) fn open(options: &Options, model: Model, scale: u32) -> Result<GraphFile> {
-    GraphFile::open(graph_file(options, model, scale)?)
+    open_as(options, model, scale, false)
+}
+
+/// The graph that `kernel` runs on: with weights where it uses them.
+fn open_for(kernel: Kernel, options: &Options, model: Model, scale: u32) -> Result<GraphFile> {
+    open_as(options, model, scale, kernel.spec().uses_weights)
+}
+
+fn open_as(options: &Options, model: Model, scale: u32, weighted: bool) -> Result<GraphFile> {
+    GraphFile::open(graph_file(options, model, scale, weighted)?)
         .map_err(|e| Error::with_source(Kind::Environment, "opening a graph to measure on", e))
 }
 
-fn over_dram(model: Model, scale: u32) -> Step {
-    let id = |form: &str| format!("flash.bfs.vs_dram.{}{scale}.{form}", model.name());
+fn over_dram(kernel: Kernel, model: Model, scale: u32) -> Step {
+    let name = kernel.name();
+    let id = |form: &str| format!("flash.{name}.vs_dram.{}{scale}.{form}", model.name());
     Step {
-        name: "BFS on flash over BFS in DRAM",
+        name: "a kernel on flash over the same in DRAM",
         claims: vec![id("ptr"), id("copy")],
         measure: Box::new(move |options| {
-            match open(options, model, scale).and_then(|graph| versus_dram(&graph, ROUNDS)) {
+            let rounds = if kernel == Kernel::Bfs { ROUNDS } else { LONG_ROUNDS };
+            let graph = open_for(kernel, options, model, scale);
+            match graph.and_then(|graph| versus_dram(&graph, kernel, rounds)) {
                 Ok(found) => over_dram_figures(&found),
                 Err(error) => vec![Err(error.to_string()), Err(error.to_string())],
             }
@@ -103,7 +120,7 @@ fn over_latency() -> Step {
 fn over_suite(kernel: Kernel, model: Model, scale: u32) -> Step {
     let claim = format!("flash.dram.vs_gapbs.{}.{}{scale}", kernel.name(), model.name());
     super::single("a kernel in DRAM over the GAP suite's", &claim, move |options| {
-        let found = open(options, model, scale).and_then(|graph| {
+        let found = open_for(kernel, options, model, scale).and_then(|graph| {
             versus_gapbs::measure(&graph, kernel, &options.peers, &options.scratch, SUITE_ROUNDS)
         });
         match found {

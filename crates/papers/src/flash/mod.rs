@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use littoral_assure::graph as judge;
 use littoral_graph::builder::{BuildOptions, Existing, Hooks, build_file};
-use littoral_graph::generate::{self, Model, generate};
+use littoral_graph::generate::{self, Model, generate, weigh};
 use littoral_graph::import::cases;
 use littoral_graph::kernels::Kernel;
 
@@ -262,7 +262,7 @@ fn fio_figure(found: &FioFigures) -> Figure {
 
 fn mmap() -> Step {
     single("BFS by io_uring and by mmap under a memory limit", "flash.uring.vs_mmap", |options| {
-        let measured = graph_file(options, Model::Urand, 22).and_then(|graph| {
+        let measured = graph_file(options, Model::Urand, 22, false).and_then(|graph| {
             let seconds = |v: &serde_json::Value| Some(v.get("time_ns_min")?.as_f64()? / 1e9);
             limited::uring_vs_mmap(&options.program, &graph, REPETITIONS_LONG, seconds)
         });
@@ -289,11 +289,13 @@ fn mmap_figure(found: &MmapFigures) -> Figure {
     figure
 }
 
-/// The generated graph's file in the scratch folder, made when it is not there yet.
-fn graph_file(options: &Options, model: Model, scale: u32) -> Result<PathBuf> {
-    let path = options.scratch.join(format!("{}{scale}.lg", model.name()));
+/// The generated graph's file in the scratch folder, with seeded weights or without, made when it
+/// is not there yet.
+fn graph_file(options: &Options, model: Model, scale: u32, weighted: bool) -> Result<PathBuf> {
+    let kind = if weighted { "-weighted" } else { "" };
+    let path = options.scratch.join(format!("{}{scale}{kind}.lg", model.name()));
     if !path.exists() {
-        build(model, scale, &path).map_err(|e| {
+        build(model, scale, weighted, &path).map_err(|e| {
             littoral_bench::Error::with_source(
                 littoral_bench::Kind::Environment,
                 "making a graph to measure on",
@@ -304,8 +306,11 @@ fn graph_file(options: &Options, model: Model, scale: u32) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn build(model: Model, scale: u32, path: &Path) -> littoral_graph::Result<()> {
+fn build(model: Model, scale: u32, weighted: bool, path: &Path) -> littoral_graph::Result<()> {
     let build = BuildOptions::default();
-    let edges = generate(model, scale, generate::SEED, build.threads, &mut Hooks::none())?;
+    let mut edges = generate(model, scale, generate::SEED, build.threads, &mut Hooks::none())?;
+    if weighted {
+        weigh(&mut edges);
+    }
     build_file(edges, &build, path, Existing::Replace, &mut Hooks::none()).map(drop)
 }

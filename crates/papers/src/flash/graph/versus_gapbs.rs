@@ -26,6 +26,9 @@ use littoral_bench::peers::Peers;
 /// Trials of one GAPBS process: the first pays for page faults, the least counts.
 const TRIALS_PER_PROCESS: usize = 3;
 
+/// The width of a bin that the suite's own benchmark rules set for Kronecker and uniform graphs.
+const SUITE_DELTA: &str = "2";
+
 /// What the help of each of the suite's programs says, and no other program's.
 const HELP_WORDS: &str = "generate 2^scale kronecker graph";
 
@@ -125,7 +128,8 @@ fn export(graph: &GraphFile, ids: SgIds, scratch: &Path) -> Result<PathBuf> {
     let stem = graph.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let kind = if ids == SgIds::Original { "given" } else { "relabelled" };
     let generation = graph.header().generation;
-    let path = scratch.join(format!("{stem}-{generation:08x}-{kind}.sg"));
+    let suffix = if graph.is_weighted() { "wsg" } else { "sg" };
+    let path = scratch.join(format!("{stem}-{generation:08x}-{kind}.{suffix}"));
     if !path.exists() {
         fs::create_dir_all(scratch)
             .map_err(|e| Error::with_source(Kind::Io, scratch.display().to_string(), e))?;
@@ -141,6 +145,9 @@ fn trial_ns(program: &Path, graph: &Path, kernel: Kernel, source: u64) -> Result
     command.args(["-n", &TRIALS_PER_PROCESS.to_string()]).env("OMP_NUM_THREADS", "1");
     if kernel.spec().has_source {
         command.args(["-r", &source.to_string()]);
+    }
+    if let Kernel::Sssp(_) = kernel {
+        command.args(["-d", SUITE_DELTA]);
     }
     if let Kernel::PageRank(o) = kernel {
         command.args(["-i", &o.iterations_max.to_string(), "-t", &o.tolerance.to_string()]);
