@@ -194,6 +194,26 @@ mod tests {
         }
     }
 
+    /// The verbs of every command that say the same as another one beside them, or nothing.
+    fn vague(command: &clap::Command, path: &str, list: &mut Vec<String>) {
+        let mut said = std::collections::BTreeSet::new();
+        for verb in command.get_subcommands().filter(|c| c.get_name() != "help") {
+            let path = format!("{path} {}", verb.get_name());
+            let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+            if about.is_empty() || !said.insert(about.clone()) {
+                list.push(format!("{path}: `{about}`"));
+            }
+            vague(verb, &path, list);
+        }
+    }
+
+    #[test]
+    fn every_verb_says_what_it_alone_does() {
+        let mut list = Vec::new();
+        vague(&command(), "littoral", &mut list);
+        assert!(list.is_empty(), "{list:#?}");
+    }
+
     fn missing(command: &clap::Command, path: &str, list: &mut Vec<String>) {
         if !REFERENCE.contains(&format!("`{path}")) {
             list.push(path.to_owned());

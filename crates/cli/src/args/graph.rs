@@ -145,7 +145,7 @@ pub(crate) struct KernelArgs {
 
 /// The verb of one kernel, made of its specification.
 fn kernel_command(spec: &'static Spec) -> Command {
-    let mut command = Command::new(spec.name).about(spec.about);
+    let mut command = Command::new(spec.name);
     if spec.has_source {
         let source = Arg::new("source").long("source").value_name("N|LABEL");
         let help = "Where the search begins: a vertex's name; without it a vertex is picked by a \
@@ -157,7 +157,8 @@ fn kernel_command(spec: &'static Spec) -> Command {
         let arg = arg.default_value(option.default).value_parser(option.values.to_vec());
         command = command.arg(arg.help(option.help));
     }
-    RunArgs::augment_args(command)
+    // A flattened group's comment would be taken for the verb's own, so the text comes last.
+    RunArgs::augment_args(command).about(spec.about).long_about(None)
 }
 
 impl Subcommand for KernelArgs {
