@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)] // Reason: a test's helpers may fail like the test.
 
 use std::cell::{Cell, RefCell};
-use std::future::pending;
+use std::future::{Future, pending, poll_fn};
+use std::task::Poll;
 
 use littoral_device::flash::dram::Dram;
 use littoral_device::read::Status;
@@ -79,6 +80,19 @@ fn two_reads_of_one_context_overlap_on_a_spare_slot() {
         Ok::<_, Error>(word(&a) * 100 + word(&b))
     });
     assert_eq!(sum.unwrap(), 102);
+}
+
+#[test]
+fn a_read_that_was_polled_and_dropped_gives_the_first_slot_back() {
+    let ring = ring(1, 1);
+    let answer = ring.block_on(async |cx| {
+        let mut unwanted = Box::pin(cx.read(8, 8));
+        let is_pending = poll_fn(|task| Poll::Ready(unwanted.as_mut().poll(task).is_pending()));
+        assert!(is_pending.await, "a read gives way once");
+        drop(unwanted);
+        Ok::<_, Error>(word(&cx.read(16, 8).await?))
+    });
+    assert_eq!(answer.unwrap(), 2);
 }
 
 #[test]
