@@ -72,6 +72,8 @@ named_ops! {
     Fence = "fence",
     /// A message or one-sided operation on a fabric.
     Send = "send",
+    /// A run of a function on a page inside a device.
+    Task = "task",
 }
 
 /// Builds a verdict from a random word.
@@ -173,6 +175,33 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+/// The adapter of functions that run on pages inside a device; the crate `push` acts its
+/// verdicts out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaskFaults;
+
+impl Adapter for TaskFaults {
+    fn ops(&self) -> &'static [Op] {
+        &[Op::Task]
+    }
+
+    fn refusal(&self, _op: Op, verdict: Verdict) -> Option<&'static str> {
+        match verdict {
+            Verdict::Pass
+            | Verdict::Fail
+            | Verdict::Drop
+            | Verdict::Duplicate
+            | Verdict::Delay(_)
+            | Verdict::Corrupt(_)
+            | Verdict::Cut => None,
+            Verdict::Shuffle(_) => Some("a page function has no parts that arrive apart"),
+            Verdict::Misdirect(_) => Some("a page function writes its scratch memory alone"),
+            Verdict::Alias(_) => Some("a page in device memory has arrived"),
+            Verdict::Torn(_) => Some("nothing of a page function outlives power"),
+        }
+    }
+}
 
 fn verdict_name(make: MakeVerdict) -> &'static str {
     let sample = std::mem::discriminant(&make(0));

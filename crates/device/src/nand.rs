@@ -8,7 +8,10 @@
 //! - erase: the chip alone (`erase`).
 //!
 //! Invariants
-//! - No chip and no channel overlaps itself; commands of one chip begin in order of arrival.
+//! - No chip and no channel overlaps itself; commands of one chip and one rank begin in order of
+//!   arrival.
+//! - A waiting firmware command begins before every waiting user command of its chip; a running
+//!   command is never interrupted. Checked by `firmware_goes_ahead_of_waiting_reads`.
 //! - Integer picoseconds, ties by order of submission: bit-equal on replay.
 //!
 //! What is left out: suspend and resume, cache registers (a chip does not read while its register
@@ -20,7 +23,7 @@
 //! in order of time. A property test holds them equal.
 //!
 //! Callers: the flash model in virtual time ([`crate::flash::timed`]), zoned devices in software
-//! ([`crate::zoned`]) and, later, near-storage compute.
+//! ([`crate::zoned`]) and computing near storage (crate `push`).
 
 use std::collections::VecDeque;
 
@@ -54,11 +57,23 @@ pub struct Chip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandId(pub u64);
 
+/// Whose command it is: the firmware's own commands overtake waiting ones of users on their chip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rank {
+    /// On behalf of a host.
+    #[default]
+    User,
+    /// Of the device's firmware, such as garbage collection.
+    Firmware,
+}
+
 /// A finished command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Which.
     pub id: CommandId,
+    /// What the caller passed with it; zero when nothing.
+    pub tag: u64,
     /// What it was.
     pub command: Command,
     /// Where it ran.
@@ -74,6 +89,8 @@ pub struct Finished {
 #[derive(Clone, Copy, Debug)]
 struct Job {
     id: CommandId,
+    tag: u64,
+    rank: Rank,
     command: Command,
     chip: Chip,
     submitted: Picos,
@@ -90,6 +107,7 @@ enum Event {
 struct ChipState {
     is_busy: bool,
     waiting: VecDeque<Job>,
+    waiting_firmware: VecDeque<Job>,
 }
 
 /// The figures of the flash behind a device: the `nand` section of a flash profile.
@@ -160,11 +178,26 @@ impl Nand {
     /// # Panics
     /// When the chip does not exist.
     pub fn submit(&mut self, at: Picos, command: Command, chip: Chip) -> CommandId {
+        self.submit_tagged(at, command, chip, Rank::User, 0)
+    }
+
+    /// Submits a command of `rank` that [`Finished`] returns with `tag`.
+    ///
+    /// # Panics
+    /// When the chip does not exist.
+    pub fn submit_tagged(
+        &mut self,
+        at: Picos,
+        command: Command,
+        chip: Chip,
+        rank: Rank,
+        tag: u64,
+    ) -> CommandId {
         assert!(self.index(chip) < self.chips.len(), "{chip:?} does not exist");
         let id = CommandId(self.submitted);
         self.submitted += 1;
         let at = at.max(self.events.now());
-        let job = Job { id, command, chip, submitted: at, begin: at };
+        let job = Job { id, tag, rank, command, chip, submitted: at, begin: at };
         self.events.schedule(at, Event::Arrive(job));
         id
     }
@@ -195,6 +228,11 @@ impl Nand {
         None
     }
 
+    /// The time of the next event inside, for a caller that has events of its own.
+    pub fn peek_time(&self) -> Option<Picos> {
+        self.events.peek_time()
+    }
+
     /// Time all chips together have spent in their cell arrays.
     pub fn cell_busy(&self) -> Picos {
         self.cell_busy
@@ -216,7 +254,9 @@ impl Nand {
     fn arrive(&mut self, job: Job, now: Picos) {
         let index = self.index(job.chip);
         let state = &mut self.chips[index];
-        if state.is_busy {
+        if state.is_busy && job.rank == Rank::Firmware {
+            state.waiting_firmware.push_back(job);
+        } else if state.is_busy {
             state.waiting.push_back(job);
         } else {
             self.begin(job, now);
@@ -249,11 +289,13 @@ impl Nand {
     fn finish(&mut self, job: Job, now: Picos) -> Finished {
         let index = self.index(job.chip);
         self.chips[index].is_busy = false;
-        if let Some(next) = self.chips[index].waiting.pop_front() {
+        let state = &mut self.chips[index];
+        let next = state.waiting_firmware.pop_front().or_else(|| state.waiting.pop_front());
+        if let Some(next) = next {
             self.begin(next, now);
         }
-        let Job { id, command, chip, submitted, begin } = job;
-        Finished { id, command, chip, submitted, begin, end: now }
+        let Job { id, tag, command, chip, submitted, begin, .. } = job;
+        Finished { id, tag, command, chip, submitted, begin, end: now }
     }
 }
 
@@ -294,7 +336,7 @@ impl Chips {
 }
 
 /// How long `count` things take at `per_s` a second, rounded up to a picosecond.
-pub(crate) fn duration(count: u64, per_s: u64) -> Picos {
+pub fn duration(count: u64, per_s: u64) -> Picos {
     let picos = (u128::from(count) * 1_000_000_000_000).div_ceil(u128::from(per_s));
     Picos(u64::try_from(picos).unwrap_or(u64::MAX))
 }
@@ -346,6 +388,21 @@ mod tests {
         }
         let ends: Vec<_> = run(&mut nand).iter().map(|f| f.end).collect();
         assert_eq!(ends, [Picos::from_micros(5), Picos::from_micros(6)]);
+    }
+
+    #[test]
+    fn firmware_goes_ahead_of_waiting_reads() {
+        let mut nand = Nand::new(parameters(1, 1));
+        let chip = Chip { channel: 0, chip: 0 };
+        let read = Command::Read { bytes: 64 };
+        for tag in 1..=3 {
+            nand.submit_tagged(Picos::ZERO, read, chip, Rank::User, tag);
+        }
+        for tag in 11..=12 {
+            nand.submit_tagged(Picos(1), Command::Erase, chip, Rank::Firmware, tag);
+        }
+        let tags: Vec<_> = run(&mut nand).iter().map(|f| f.tag).collect();
+        assert_eq!(tags, [1, 11, 12, 2, 3]);
     }
 
     type Script = Vec<(u64, u8, u32, u32)>;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use littoral_base::fault::{Adapter, FAULTS, Op, Plan, Verdict};
+use littoral_base::fault::{Adapter, FAULTS, Op, Plan, TaskFaults, Verdict};
 use littoral_base::units::{NodeId, Picos};
 use littoral_device::flash::emulator::Rule;
 use littoral_device::flash::emulator::faults::ReadFaults;
@@ -14,8 +14,8 @@ use littoral_fabric::faulty::{Faults, Faulty, SendFaults};
 use littoral_fabric::sim::{LogGp, SimFabric, run};
 use littoral_fabric::{Fabric, Kind, Liveness, Result, Rmw};
 
-fn adapters() -> [&'static dyn Adapter; 4] {
-    [&ReadFaults(Rule::Word), &ZoneFaults, &MemoryFaults, &SendFaults]
+fn adapters() -> [&'static dyn Adapter; 5] {
+    [&ReadFaults(Rule::Word), &ZoneFaults, &MemoryFaults, &SendFaults, &TaskFaults]
 }
 
 #[test]

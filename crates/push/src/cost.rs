@@ -1,12 +1,11 @@
 //! What each page of a task costs: the one table between page functions and the simulated device.
 //!
-//! Page functions are pure, so a page's cost depends on the page and the parameters alone. The
-//! crate's functions fill a [`TaskCosts`] from real pages; [`synthetic`] fills one from a mean
-//! number of instructions per byte, for studies of the device without data.
+//! Page functions are pure: a page's cost depends on the page and the parameters alone, not on the
+//! side that computes it. The crate's functions fill a [`TaskCosts`] from real pages; [`synthetic`]
+//! fills one from a mean number of instructions per byte, for studies of the device without data.
 //!
 //! Invariants
-//! - A page's cost never depends on which side computes it or on the pages computed before it.
-//! - Equal arguments give equal tables.
+//! - Equal arguments give equal tables. Checked by `synthetic_costs_repeat_and_keep_their_mean`.
 //!
 //! Callers: the simulated device, the oracle, the reproduction of paper 001.
 

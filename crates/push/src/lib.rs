@@ -2,6 +2,11 @@
 //! they leave the flash, and a policy that splits the work with the host by load.
 
 pub mod cost;
+pub mod device;
 pub mod error;
+pub mod fault;
+pub mod fluid;
 pub mod function;
+pub mod oracle;
 pub mod page;
+pub mod policy;

@@ -23,15 +23,18 @@ pub enum DeviceKind {
     Memory,
     /// Other nodes' memory, as the crate `littoral-fabric` carries it.
     Fabric,
+    /// Flash behind cores that run functions on pages, as the crate `littoral-push` models it.
+    Push,
 }
 
 impl DeviceKind {
     /// Every kind with its name.
-    pub const ALL: [(&'static str, DeviceKind); 4] = [
+    pub const ALL: [(&'static str, DeviceKind); 5] = [
         ("flash", DeviceKind::Flash),
         ("zoned", DeviceKind::Zoned),
         ("memory", DeviceKind::Memory),
         ("fabric", DeviceKind::Fabric),
+        ("push", DeviceKind::Push),
     ];
 
     /// The figures that a profile of this kind may hold. Those of a fabric stand in each of its
@@ -42,6 +45,7 @@ impl DeviceKind {
             DeviceKind::Zoned => rows::ZONED,
             DeviceKind::Memory => rows::MEMORY,
             DeviceKind::Fabric => rows::FABRIC,
+            DeviceKind::Push => rows::PUSH,
         }
     }
 
@@ -100,7 +104,56 @@ pub struct Memory {
     pub read_latency: Picos,
 }
 
+/// The figures of a device that computes, and of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Push {
+    /// The flash.
+    pub nand: Parameters,
+    /// Bytes per second between flash controller and device memory.
+    pub bus_bytes_per_s: u64,
+    /// Bytes per second from device to host.
+    pub link_bytes_per_s: u64,
+    /// Cores that run page functions and firmware.
+    pub cores: u32,
+    /// Clock of a core.
+    pub core_mhz: u64,
+    /// Cycles per instruction in thousandths.
+    pub cpi_milli: u64,
+    /// Instructions that a page function may spend on one page.
+    pub budget: u64,
+    /// Firmware instructions per page read, written and moved by garbage collection.
+    pub firmware: [u64; 3],
+    /// Fetched pages that device memory holds.
+    pub dram_pages: u32,
+    /// Cores of the host.
+    pub host_cores: u32,
+    /// Slots of a host queue.
+    pub queue_depth: u32,
+}
+
 impl Profile {
+    /// The figures of a device that computes.
+    ///
+    /// # Errors
+    /// `Kind::Profile` when the profile describes another kind of device.
+    pub fn push(&self) -> Result<Push> {
+        self.expect_kind(DeviceKind::Push)?;
+        Ok(Push {
+            nand: self.nand().expect("invariant: a push profile describes its flash"),
+            bus_bytes_per_s: self.required("bus.bytes_max"),
+            link_bytes_per_s: self.required("link.bytes_max"),
+            cores: self.small("core.count"),
+            core_mhz: self.required("core.clock_mhz"),
+            cpi_milli: self.required("core.cpi_milli"),
+            budget: self.required("core.budget"),
+            firmware: ["core.firmware_read", "core.firmware_write", "core.firmware_move"]
+                .map(|key| self.required(key)),
+            dram_pages: self.small("dram.pages"),
+            host_cores: self.small("host.cores"),
+            queue_depth: self.small("host.queue_depth"),
+        })
+    }
+
     /// The figures of a flash profile.
     ///
     /// # Errors

@@ -51,13 +51,14 @@ impl DeviceKind {
             DeviceKind::Zoned => &["ram", "file:", "zbd:"],
             DeviceKind::Memory => &["ram", "file:", "dax:"],
             DeviceKind::Fabric => &["ram", "pool", "pool:", "tcp:"],
+            DeviceKind::Push => &["ram"],
         }
     }
 
     /// The figures of a device's geometry; a zoned device has those of a zoned profile.
     fn geometry_rows(self) -> impl Iterator<Item = &'static Row> + Clone {
         let rows = match self {
-            DeviceKind::Flash | DeviceKind::Memory => CAPACITY,
+            DeviceKind::Flash | DeviceKind::Memory | DeviceKind::Push => CAPACITY,
             DeviceKind::Zoned => DeviceKind::Zoned.rows(),
             DeviceKind::Fabric => FABRIC,
         };

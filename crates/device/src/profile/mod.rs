@@ -35,7 +35,7 @@ mod spec;
 
 pub use fields::suggestion;
 use fields::{Fields, Origin, Scalar};
-pub use kinds::{DeviceKind, Flash, Memory, Zoned};
+pub use kinds::{DeviceKind, Flash, Memory, Push, Zoned};
 pub use spec::{Row, Rule, Unit};
 
 /// The format that profile files name in their field `schema`.
@@ -144,7 +144,7 @@ macro_rules! shipped {
 }
 
 /// Every shipped profile, whatever it describes.
-const SHIPPED: [(&str, DeviceKind, &str); 12] = shipped![
+const SHIPPED: [(&str, DeviceKind, &str); 14] = shipped![
     "xlfdd" Flash,
     "nvme-tlc" Flash,
     "nvme-optane" Flash,
@@ -157,6 +157,8 @@ const SHIPPED: [(&str, DeviceKind, &str); 12] = shipped![
     "tcp" Fabric,
     "rdma" Fabric,
     "cxl-pool" Fabric,
+    "summarizer-board" Push,
+    "compute-ssd" Push,
 ];
 
 impl Profile {
@@ -394,7 +396,7 @@ impl Profile {
         match self.kind {
             DeviceKind::Flash => self.check_flash(),
             DeviceKind::Zoned => self.check_zoned(),
-            DeviceKind::Memory => Ok(()),
+            DeviceKind::Memory | DeviceKind::Push => Ok(()),
             DeviceKind::Fabric if self.figures.is_empty() => {
                 Err("no configuration; write a table such as `[cluster]`".to_owned())
             }

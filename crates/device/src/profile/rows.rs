@@ -248,6 +248,73 @@ pub(super) static FABRIC: &[Row] = &[
     time("operation", MILLI, true, "processor time of one operation that a program declares"),
 ];
 
+/// The figures of a device that computes, and of its host.
+pub(super) static PUSH: &[Row] = &[
+    row(
+        "nand.channels",
+        Unit::Count,
+        (1, 4096),
+        Rule::Any,
+        true,
+        "channels between controller and chips",
+    ),
+    row(
+        "nand.chips_per_channel",
+        Unit::Count,
+        (1, 4096),
+        Rule::Any,
+        true,
+        "units of a channel that read at the same time (dies times planes)",
+    ),
+    row(
+        "nand.page_bytes",
+        Unit::Size,
+        (64, 1 << 20),
+        Rule::PowerOfTwo,
+        true,
+        "bytes of a flash page",
+    ),
+    row(
+        "nand.pages_per_block",
+        Unit::Count,
+        (1, 1 << 20),
+        Rule::Any,
+        true,
+        "pages erased together",
+    ),
+    row("nand.read", Unit::Time, (1, SECOND), Rule::Any, true, "cell array to page register"),
+    row("nand.program", Unit::Time, (1, SECOND), Rule::Any, true, "page register to cell array"),
+    row("nand.erase", Unit::Time, (1, 10 * SECOND), Rule::Any, true, "erasing a block"),
+    row(
+        "nand.channel_bytes_max",
+        Unit::Bandwidth,
+        (1, TERA),
+        Rule::Any,
+        true,
+        "bytes per second over one channel",
+    ),
+    rate("bus.bytes_max", "bytes per second between flash controller and device memory"),
+    rate("link.bytes_max", "bytes per second from device to host"),
+    count("core.count", (1, 1024), "cores that run page functions and firmware"),
+    count("core.clock_mhz", (1, 100_000), "clock of a core in MHz"),
+    count("core.cpi_milli", (1, 1_000_000), "cycles per instruction in thousandths"),
+    count("core.budget", (1, EXBI), "instructions that a page function may spend on one page"),
+    count("core.firmware_read", (0, 1 << 32), "instructions per page read for a host"),
+    count("core.firmware_write", (0, 1 << 32), "instructions per page written for a host"),
+    count("core.firmware_move", (0, 1 << 32), "instructions per page that collection moves"),
+    count("dram.pages", (1, 1 << 30), "fetched pages that device memory holds"),
+    count("host.cores", (1, 4096), "cores of the host"),
+    count("host.queue_depth", (1, 1 << 20), "slots of a host queue"),
+];
+
+const fn rate(key: &'static str, meaning: &'static str) -> Row {
+    row(key, Unit::Bandwidth, (1, 1000 * TERA), Rule::Any, true, meaning)
+}
+
+const fn count(key: &'static str, range: (u64, u64), meaning: &'static str) -> Row {
+    row(key, Unit::Count, range, Rule::Any, true, meaning)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

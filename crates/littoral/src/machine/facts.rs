@@ -55,6 +55,14 @@ pub fn profile_words(profile: &Profile) -> String {
         DeviceKind::Memory => {
             format!("{} per write, {}", key("write.latency"), key("write.bytes_max"))
         }
+        DeviceKind::Push => {
+            format!(
+                "{} cores at {} MHz, link {}",
+                key("core.count"),
+                key("core.clock_mhz"),
+                key("link.bytes_max")
+            )
+        }
         DeviceKind::Fabric => format!("configurations {}", profile.configurations().join(", ")),
     };
     format!("profile {name} (hash {hash}): {figures}")

@@ -73,6 +73,7 @@ impl Machine {
                 let memory = self.memory(name)?;
                 Ok(format!("{} B, durable by {}", memory.len(), memory.name()))
             }
+            DeviceKind::Push => Ok("modelled in virtual time".to_owned()),
             #[cfg(feature = "fabric")]
             DeviceKind::Fabric => match device.medium {
                 // A pool's file would be made and ended by looking.

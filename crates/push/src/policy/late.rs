@@ -1,0 +1,273 @@
+//! Late binding: fetched pages wait uncommitted until a core or the link is free.
+//!
+//! The policy observes what a page of each task takes on a core, on the link and on the host, and
+//! keeps the fluid split ([`crate::fluid`]) of what is left of the scan. Then
+//! - the free link takes the page dearest to compute, of a task that the split does not keep on the
+//!   device; such a task's page only when pages that wait keep the flash from being asked;
+//! - a free core takes the cheapest page of a task that the split gives to the device;
+//! - a core declines a page that would end after the rest is done without it (the end of a scan or
+//!   of a host's batch), and one that would keep it from more cheap pages than can wait.
+//!
+//! There is no queue length to tune.
+//!
+//! Invariants
+//! - Nothing is taken of a task without a waiting page. Checked by `Late::for_core`,
+//!   `Late::for_link`.
+
+use littoral_base::units::Picos;
+
+use super::{Known, View};
+use crate::fluid::{Fluid, Load, Split};
+
+/// Completions after which the split is computed anew.
+const RENEW_EVERY: u32 = 32;
+
+/// Least part of the fluid share that is taken where a page's run stalls cheaper ones.
+const DIVISIBLE_LEAST: f64 = 0.75;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Observed {
+    /// Core time of a page, the time of runs that fell back included.
+    core: Option<f64>,
+    /// Host time of a raw page.
+    host: Option<f64>,
+    /// Share of runs that were merged.
+    merged: f64,
+}
+
+/// The policy's memory.
+#[derive(Clone, Debug)]
+pub struct Late {
+    known: Known,
+    observed: Vec<Observed>,
+    /// Pages that each task is behind its share of the device.
+    credit: Vec<f64>,
+    /// Part of the fluid share that pays although pages are not divisible.
+    divisible: f64,
+    link: f64,
+    split: Split,
+    /// Time per page under the split.
+    pace: f64,
+    since: u32,
+}
+
+impl Late {
+    /// A policy that has observed nothing.
+    pub fn new(tasks: usize, known: Known) -> Late {
+        let observed = vec![Observed { core: None, host: None, merged: 1.0 }; tasks];
+        let link = known.link.0 as f64;
+        let credit = vec![0.0; tasks];
+        Late {
+            known,
+            observed,
+            credit,
+            divisible: 1.0,
+            link,
+            split: Split::default(),
+            pace: 0.0,
+            since: RENEW_EVERY,
+        }
+    }
+
+    /// See [`super::State::core_done`].
+    pub fn core_done(&mut self, task: u16, time: Picos, fell_back: bool) {
+        let o = &mut self.observed[task as usize];
+        let was_unknown = o.core.is_none();
+        o.core = Some(blend(o.core, time.0 as f64));
+        o.merged += (f64::from(u8::from(!fell_back)) - o.merged) / 8.0;
+        self.since += if was_unknown { RENEW_EVERY } else { 1 };
+    }
+
+    /// See [`super::State::host_done`].
+    pub fn host_done(&mut self, task: u16, time: Picos) {
+        let o = &mut self.observed[task as usize];
+        o.host = Some(blend(o.host, time.0 as f64));
+        self.since += 1;
+    }
+
+    /// See [`super::State::link_done`].
+    pub fn link_done(&mut self, time: Picos) {
+        self.link = blend(Some(self.link), time.0 as f64);
+    }
+
+    /// Core time that one merged page of a task takes.
+    fn core_of(&self, task: usize) -> Option<f64> {
+        let o = &self.observed[task];
+        o.core.map(|c| c / o.merged.max(0.01))
+    }
+
+    fn renew(&mut self, view: &View) {
+        if self.since < RENEW_EVERY && !self.split.shares.is_empty() {
+            return;
+        }
+        self.since = 0;
+        let load = |t: usize| {
+            let v = &view.tasks[t];
+            Load {
+                pages: f64::from(v.held + v.coming + v.unasked),
+                core: self.core_of(t).unwrap_or(self.link),
+                link: self.link,
+                host: self.observed[t].host.unwrap_or(0.0),
+            }
+        };
+        let loads: Vec<Load> = (0..view.tasks.len()).map(load).collect();
+        let pages: f64 = loads.iter().map(|l| l.pages).sum();
+        let fluid = Fluid {
+            internal: self.known.bus.0 as f64,
+            fetch: self.known.fetch.0 as f64,
+            cores: f64::from(self.known.cores),
+            host_cores: f64::from(self.known.host_cores),
+            depth: f64::from(view.depth.max(1)),
+            slot_weight: 0.0,
+        };
+        self.split = fluid.lean(&loads);
+        self.pace = self.split.time / pages.max(1.0);
+    }
+
+    /// The task whose page a free core takes.
+    pub fn for_core(&mut self, view: &View) -> Option<u16> {
+        let waiting = (0..view.tasks.len()).filter(|&t| view.tasks[t].held > 0);
+        let tasks: Vec<usize> = waiting.collect();
+        if tasks.is_empty() {
+            return None;
+        }
+        self.renew(view);
+        let is_tried = |t: usize| view.cores.iter().flatten().any(|c| c.0 as usize == t);
+        let unknown = tasks.iter().copied().find(|&t| self.core_of(t).is_none() && !is_tried(t));
+        if let Some(task) = unknown {
+            return Some(task as u16);
+        }
+        let given = |t: &usize| self.split.shares[*t] > 0.001;
+        let known = tasks.into_iter().filter_map(|t| Some((self.core_of(t)?, t)));
+        let cheapest = known.filter(|(_, t)| given(t)).min_by(|a, b| a.0.total_cmp(&b.0));
+        let (core, task) = cheapest?;
+        if !self.ends_in_time(view, core) {
+            return None;
+        }
+        if self.blocks(view, task, core)
+            && self.credit[task] + self.divisible * self.split.shares[task] < 1.0
+        {
+            return None;
+        }
+        debug_assert!(view.tasks[task].held > 0, "a page waits");
+        self.commit(task, 1.0);
+        Some(task as u16)
+    }
+
+    /// Whether a page begun now on a core ends before the rest is done without it.
+    fn ends_in_time(&self, view: &View, core: f64) -> bool {
+        let left: u32 = view.tasks.iter().map(|t| t.held + t.coming + t.unasked).sum();
+        // The link does all, but for what the other cores do meanwhile.
+        let link_from = view.link_free_at.0.saturating_sub(view.now.0) as f64;
+        let by_link = link_from + f64::from(left) * self.link;
+        let others = (view.cores.len() - 1) as f64;
+        let rate = 1.0 / self.link + others / core;
+        let together = f64::from(left) / rate;
+        core <= by_link.min(together.max(self.link))
+    }
+
+    /// Whether a page of `task` would keep this core from more cheaper pages than can wait.
+    fn blocks(&mut self, view: &View, task: usize, core: f64) -> bool {
+        let is_cheaper = |t: &usize| {
+            *t != task
+                && self.split.shares[*t] > 0.999
+                && self.core_of(*t).is_some_and(|c| c < core)
+        };
+        let all: f64 = view.tasks.iter().map(|t| f64::from(t.coming + t.unasked)).sum();
+        let cheaper: Vec<usize> = (0..view.tasks.len()).filter(is_cheaper).collect();
+        let coming = |t: &usize| f64::from(view.tasks[*t].coming + view.tasks[*t].unasked);
+        let cheap: f64 = cheaper.iter().map(coming).sum();
+        if cheap == 0.0 {
+            return false;
+        }
+        let others = view.cores.iter().map(|c| self.rest(view, *c));
+        let soonest = others.fold((0, core), |(free, least), rest| match rest {
+            None => (free + 1, least),
+            Some(rest) => (free, least.min(rest)),
+        });
+        if soonest.0 > 1 {
+            return false;
+        }
+        let arrive = (soonest.1 / self.pace).min(all) * cheap / all;
+        let pipeline = self.known.fetch.0 as f64 / self.pace;
+        // Each page that must wait for the run costs a little of what the share gains.
+        self.divisible = (1.0 - arrive / 16.0).max(DIVISIBLE_LEAST);
+        let room = f64::from(view.depth) - pipeline - view.cores.len() as f64 - 2.0;
+        arrive > room.max(0.0) + 1.0
+    }
+
+    /// The task whose page the free link takes.
+    pub fn for_link(&mut self, view: &View) -> Option<u16> {
+        let held: u32 = view.tasks.iter().map(|t| t.held).sum();
+        if held == 0 || self.is_host_behind(view) {
+            return None;
+        }
+        self.renew(view);
+        let dearness = |t: usize| self.core_of(t).unwrap_or(self.link);
+        let waiting = (0..view.tasks.len()).filter(|&t| view.tasks[t].held > 0);
+        let (_, task) = waiting.map(|t| (dearness(t), t)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let is_kept = self.split.shares[task] > 0.999;
+        let is_shipped = self.is_starved(view) && self.is_late_on_cores(view);
+        if is_kept && !is_shipped && !self.is_last(view, held) {
+            return None;
+        }
+        debug_assert!(view.tasks[task].held > 0, "a page waits");
+        self.commit(task, 0.0);
+        Some(task as u16)
+    }
+
+    /// Notes how far a task is behind its share of the device, in pages.
+    fn commit(&mut self, task: usize, device: f64) {
+        let credit = &mut self.credit[task];
+        *credit = (*credit + self.divisible * self.split.shares[task] - device).clamp(-1.0, 2.0);
+    }
+
+    /// Whether waiting pages keep the flash from being asked for as many as the pace needs.
+    fn is_starved(&self, view: &View) -> bool {
+        let coming: f64 = view.tasks.iter().map(|t| f64::from(t.coming)).sum();
+        let unasked: u32 = view.tasks.iter().map(|t| t.unasked).sum();
+        unasked > 0 && coming * self.pace < self.known.fetch.0 as f64
+    }
+
+    /// Whether the link ends a page before the cores are through with what waits.
+    fn is_late_on_cores(&self, view: &View) -> bool {
+        let cost = |t: usize| self.core_of(t).unwrap_or(self.link);
+        let waiting = view.tasks.iter().enumerate().map(|(t, v)| f64::from(v.held) * cost(t));
+        let running = view.cores.iter().filter_map(|c| self.rest(view, *c));
+        let work: f64 = waiting.chain(running).sum();
+        work / f64::from(self.known.cores) > self.link
+    }
+
+    /// What is left of a core's page function; none on a free core.
+    fn rest(&self, view: &View, core: Option<(u16, Picos)>) -> Option<f64> {
+        let (task, since) = core?;
+        let cost = self.core_of(task as usize).unwrap_or(self.link);
+        Some((cost - view.now.0.saturating_sub(since.0) as f64).max(0.0))
+    }
+
+    /// Whether nothing comes any more and the link ends a page before the cores get to it.
+    fn is_last(&self, view: &View, held: u32) -> bool {
+        let more: u32 = view.tasks.iter().map(|t| t.coming + t.unasked).sum();
+        if more > 0 {
+            return false;
+        }
+        let core = (0..view.tasks.len()).filter(|&t| view.tasks[t].held > 0);
+        let work: f64 = core
+            .map(|t| f64::from(view.tasks[t].held) * self.core_of(t).unwrap_or(self.link))
+            .sum();
+        let _ = held;
+        work / f64::from(self.known.cores) > self.link
+    }
+
+    /// Whether the host would begin on a page only after the link could have sent it later.
+    fn is_host_behind(&self, view: &View) -> bool {
+        let hosts = self.observed.iter().filter_map(|o| o.host);
+        let host = hosts.fold(0.0, f64::max);
+        let backlog = f64::from(view.at_host) * host / f64::from(self.known.host_cores);
+        backlog > 2.0 * self.link + host
+    }
+}
+
+fn blend(old: Option<f64>, new: f64) -> f64 {
+    old.map_or(new, |old| old + (new - old) / 8.0)
+}
