@@ -45,7 +45,7 @@ pub(crate) fn boot() -> ! {
 
 /// One line on the console.
 pub(crate) fn say(line: &str) {
-    // A console that is gone leaves nobody to tell.
+    // Without a console there is no one to tell.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

@@ -4,7 +4,7 @@
 //!   counts the answers that are wrong without an error.
 //! - [`reseal`] makes the checksums of a damaged image good again: for property tests and fuzzers.
 //!
-//! A checksum keeps damage out, not malice: whoever writes a hostile file seals it too. Tests that
+//! A checksum keeps damage out, not malice: the writer of a hostile file seals it too. Tests that
 //! want to reach the checks behind the checksums forge images with [`reseal`].
 
 use littoral_base::clock::WallClock;

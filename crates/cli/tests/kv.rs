@@ -141,7 +141,10 @@ fn kill_9_during_deletions_leaves_all_or_nothing_of_each() {
     assert!(told.iter().all(|k| !held.contains(k)), "told, and still there");
     assert!(!killed.is_empty() && held.len() + told.len() + killed.len() >= 3000);
     let others = lines(40, 3000);
-    assert!(others.lines().all(|l| held.contains(&l[..8])), "a record that nobody deleted is gone");
+    assert!(
+        others.lines().all(|l| held.contains(&l[..8])),
+        "a record that was not deleted is gone"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! Slot states: `Free -> Issued -> Done -> Free`, and `Issued -> Abandoned -> Free` when the asker
 //! has gone away: the buffer of an abandoned slot is not given to anyone until the device has
-//! answered, so late data can reach nobody else (paper 003 leaves this open).
+//! answered, so late data reach no other request (paper 003 leaves this open).
 //!
 //! Invariants
 //! - At most `limits().slots` requests are outstanding; `issue` on a slot that is not free is a

@@ -183,7 +183,7 @@ fn the_board_excludes_on_a_hostile_pool_with_three_operations_a_section() {
     }
 }
 
-/// Keeps a simulated node in the job until everybody has long finished.
+/// Keeps a simulated node in the job until all others have long finished.
 fn stay(fabric: &SimFabric) {
     let end = Picos(1_000_000_000_000);
     fabric.compute(Picos(end.0.saturating_sub(fabric.now().0)));

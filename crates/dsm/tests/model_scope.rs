@@ -34,7 +34,7 @@ impl Model for Explored {
             Property::always("reads see what scope consistency promises", |_, s: &Job| {
                 s.verdict.is_none()
             }),
-            Property::always("nobody is stuck", |_, s: &Job| {
+            Property::always("no rank is stuck", |_, s: &Job| {
                 !s.moves().is_empty() || s.finished() || s.verdict.is_some()
             }),
         ]

@@ -112,7 +112,7 @@ fn a_home_merges_into_the_line_as_it_is() {
                 let s = job.alloc_slice::<u64>(64, Homes::At(0)).unwrap();
                 let me = job.rank();
                 let phase = job.phase().unwrap();
-                assert!(phase.read(s).unwrap().iter().all(|v| *v == 0), "everybody has a copy");
+                assert!(phase.read(s).unwrap().iter().all(|v| *v == 0), "all ranks have a copy");
                 phase.end().unwrap();
                 let phase = job.phase().unwrap();
                 if me == 1 {

@@ -4,7 +4,7 @@
 //! The oracle is a shadow memory that all ranks' threads share. A byte of the first pages belongs
 //! to one lock and is touched in that lock's sections only, so the shadow is touched in the same
 //! order; a byte of the others belongs to one rank, which writes it before a barrier that lets
-//! everybody compare.
+//! all ranks compare.
 
 #![allow(clippy::unwrap_used)]
 

@@ -129,7 +129,7 @@ fn more_than_one_gib_of_alternating_pages() {
 }
 
 /// The same under mprotect ends at the kernel's limit on mappings, with a message that says so; the
-/// process is a child, since a raw access has nobody to tell.
+/// process is a child, since a raw access has no caller to tell.
 #[test]
 fn too_many_alternating_pages_under_mprotect_are_reported() {
     const CHILD: &str = "DSM_TEST_ALTERNATE";
@@ -181,7 +181,7 @@ fn a_system_call_into_an_absent_page_is_efault_and_touch_or_a_guard_helps() {
                 if job.rank() == 1 {
                     let p = raw(&job, s).cast::<u8>();
                     write(&to, &[7; 16]).unwrap();
-                    // SAFETY: sixteen bytes of the slice, which nobody else writes in this phase.
+                    // SAFETY: sixteen bytes of the slice, which no other rank writes in this phase.
                     let into = unsafe { std::slice::from_raw_parts_mut(p, 16) };
                     assert_eq!(read(&from, &mut *into).unwrap_err(), Errno::FAULT);
                     job.touch(s.part(0..2), true).unwrap();

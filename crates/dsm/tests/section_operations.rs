@@ -1,5 +1,5 @@
 //! A section of a running job by fabric counters: a request, a grant and a release, with the
-//! notices in the grant, whoever contends, over TCP and over the hostile pool; and no
+//! notices in the grant, whichever ranks contend, over TCP and over the hostile pool; and no
 //! read-modify-write.
 
 #![allow(clippy::unwrap_used)]
@@ -71,7 +71,7 @@ fn program(mut job: Job, meet: &Barrier, operations: Operations<'_>) -> Vec<Fabr
     let me = job.rank();
     let mut page = |rank| job.alloc_slice::<u64>(1, Homes::At(rank)).unwrap();
     let pages = [page(0), page(1)];
-    // Everybody has a copy, so that what is written has to be noticed.
+    // All ranks have a copy, so that what is written has to be noticed.
     let phase = job.phase().unwrap();
     pages.iter().for_each(|p| assert_eq!(phase.read(*p).unwrap()[0], 0));
     phase.end().unwrap();

@@ -1,4 +1,4 @@
-//! Who is named when a job is lost: the rank that died first, by everybody, in whatever order the
+//! Who is named when a job is lost: the rank that died first, by all ranks, in whatever order the
 //! others end and however late one of them looks.
 //!
 //! The order is forced: a rank is stopped while another is struck down and a third dies of that;
@@ -102,7 +102,7 @@ fn rank_program(_words: &[String]) -> ExitCode {
     }
     let mut job = Job::join().unwrap();
     let _s = job.alloc_slice::<u64>(1, Homes::Cyclic).unwrap();
-    // After another barrier everybody knows everybody's process.
+    // After another barrier each rank knows each other's process.
     job.barrier().unwrap();
     if job.rank() != 1 {
         mark(&job);

@@ -8,8 +8,8 @@
 //! Invariants
 //! - What was written before [`ring`] is seen by the sleeper's look, or the sleeper is woken: the
 //!   sequentially consistent fences on both sides forbid that both miss (`tests/loom_bell.rs`).
-//! - The count only grows; a late waker strikes the bell for nobody and does no harm (a *parked*
-//!   flag that is cleared late would lose the next wake-up).
+//! - The count only grows; a late waker strikes the bell with no waiter and does no harm (a
+//!   *parked* flag that is cleared late would lose the next wake-up).
 
 use std::time::Duration;
 

@@ -8,8 +8,8 @@
 //! Rules
 //! - Writes and reads of one node reach the device in program order. A write is posted; a read is a
 //!   split transaction and returns when the device has answered.
-//! - A [`DmaWrite`] takes effect front to back: whoever sees its last word sees all of it. Its
-//!   offset and length are multiples of eight, and its lines are written by the device alone.
+//! - A [`DmaWrite`] takes effect front to back: a reader that sees its last word sees all of it.
+//!   Its offset and length are multiples of eight, and its lines are written by the device alone.
 
 use littoral_base::units::NodeId;
 

@@ -122,7 +122,7 @@ pub struct PoolAgent<D> {
 }
 
 impl<D: Domain> PoolAgent<D> {
-    /// The agent of node `node`'s board; `domain` is a view of the pool that nobody else uses.
+    /// The agent of node `node`'s board; `domain` is a view of the pool for this agent alone.
     ///
     /// # Errors
     /// `Kind::IllegalRequest` when the pool is too small.

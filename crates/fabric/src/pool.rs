@@ -469,7 +469,7 @@ impl<D: Domain> Fabric for PoolFabric<D> {
         Ok(request.reply())
     }
 
-    /// Waits here poll, so there is nobody to wake.
+    /// Waits here poll, so there is no sleeper to wake.
     fn notify(&self, node: NodeId) -> Result<()> {
         self.node(node).map(drop)
     }

@@ -1,6 +1,6 @@
 //! A pool in a file that every node maps: /dev/shm, a memory file without a name, a DAX device.
 //!
-//! Treated as memory that nobody keeps coherent: a write-back and an invalidation are both CLFLUSH,
+//! Treated as memory without hardware coherence: a write-back and an invalidation are both CLFLUSH,
 //! which writes a dirty line to the medium and drops the copy, so the next load sees the medium. On
 //! ordinary shared memory they are only cost.
 //!

@@ -59,7 +59,7 @@ impl SharedWords {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 
-    /// The low half of the word at byte `offset`, which nobody reaches whole.
+    /// The low half of the word at byte `offset`, which no access reaches whole.
     #[inline(always)]
     pub(super) fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(8) && offset / 8 < self.words, "a word of the mapping");

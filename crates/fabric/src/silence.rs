@@ -76,7 +76,7 @@ mod tests {
         let mut look = |steps: u32| silence.look(start + STEP * steps, STEP * 9);
         assert!((1..=9).all(|steps| look(steps).is_none()));
         assert_eq!(look(10), Some(STEP * 10));
-        assert_eq!(look(30), None, "nobody listened");
+        assert_eq!(look(30), None, "no listener");
         assert!((31..=39).all(|steps| look(steps).is_none()));
         assert_eq!(look(40), Some(STEP * 10));
         silence.end(start + STEP * 41);

@@ -1,7 +1,7 @@
 //! A fabric in virtual time: any number of nodes, costs after LogGP, bit-equal on replay.
 //!
 //! Every node is a thread of its own and runs ordinary blocking code against [`Fabric`], but only
-//! one runs at a time: whoever blocks hands the baton to the node that the next event wakes. Time
+//! one runs at a time: a node that blocks hands over to the node that the next event wakes. Time
 //! is the event queue's; code between two calls takes none, except what it says through
 //! [`SimFabric::compute`].
 //!

@@ -291,7 +291,7 @@ impl Shared {
 
     /// Nothing more can be written to a peer; the agent reads what there is and buries it.
     fn give_up(&self, peer: &Peer, e: &io::Error) {
-        // Whoever noticed first says how.
+        // The thread that noticed first says how.
         let _ = peer.broken.set(format!("writing to it failed: {e}"));
         self.ring_bell();
     }
@@ -332,7 +332,7 @@ impl Shared {
 
     fn deliver(&self, DmaWrite { node, offset, data }: &DmaWrite) {
         if *node == self.me {
-            // A board that writes outside the window harms nobody but who asked it to.
+            // A board that writes outside the window harms only the node that asked it to.
             let _ = self.window.put(*offset, data);
             self.tell_waiting();
             return;

@@ -117,7 +117,7 @@ fn a_seat_is_taken_once_and_other_memory_is_refused() {
     let layout = ShmLayout::new(2, 64);
     let file = tempfile::tempfile().unwrap();
     let kind = |layout, me| ShmFabric::attach(&file, layout, NodeId(me)).err().map(|e| e.kind());
-    assert_eq!(kind(layout, 0), Some(Kind::Foreign), "nobody has made the job yet");
+    assert_eq!(kind(layout, 0), Some(Kind::Foreign), "the job has not been made yet");
     layout.create(&file).unwrap();
     assert_eq!(layout.create(&file).unwrap_err().kind(), Kind::Busy);
     let first = ShmFabric::attach(&file, layout, NodeId(0)).unwrap();
@@ -185,7 +185,7 @@ fn death(fabric: &ShmFabric) -> String {
         if let Liveness::Dead(how) = fabric.liveness(NodeId(1)) {
             return how;
         }
-        assert!(began.elapsed() < LONG, "nobody noticed");
+        assert!(began.elapsed() < LONG, "no waiter noticed");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

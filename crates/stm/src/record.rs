@@ -30,7 +30,7 @@ pub const WORDS_MAX: usize = 255;
 
 /// A record's words while they are looked at: in place where the medium is mapped memory.
 ///
-/// Another transaction may be replacing them meanwhile: whoever looks must cope with any words at
+/// Another transaction may be replacing them meanwhile: a reader must cope with any words at
 /// all, and the engine drops what was concluded from words that changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a>(Source<'a>);

@@ -701,7 +701,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         }
     }
 
-    /// Step 5. Nobody reads the line before a restart, so it need not stay cached.
+    /// Step 5. No thread reads the line before a restart, so it need not stay cached.
     fn store_frontier(&mut self) {
         let th = &mut *self.th;
         th.line[0] = ClockOf::Frontier.word(th.tid as usize, th.clock);

@@ -178,7 +178,7 @@ impl Orec {
         (self.0 >> NEWEST_SHIFT & 1) as usize
     }
     /// Whether the object is alive. One whose next version is being committed counts as alive: its
-    /// record does not say, and nobody may read it.
+    /// record does not say, and no thread may read it.
     #[inline(always)]
     pub(crate) fn live(self) -> bool {
         self.0 < UNSETTLED || matches!(self.code(), INTENT | COMMITTING)

@@ -83,7 +83,7 @@ fn ce_b_an_old_version_is_not_read_beside_its_successors_effects() {
     assert!(done.unwrap().is_none() && seen == [1], "A before W1 beside B after W2: {seen:?}");
 }
 
-/// CE-C: nobody reads an object whose writer has validated and not yet released.
+/// CE-C: no transaction reads an object whose writer has validated and not yet released.
 #[test]
 fn ce_c_a_committing_object_is_not_read() {
     let sim = Arc::new(Sim::new(32 << 10));
@@ -108,7 +108,7 @@ fn ce_c_a_committing_object_is_not_read() {
             tx.write(y, &Cell { value })
         })
     });
-    // W3 precedes W1 (it read the old X), so whoever sees W1's X must see W3's Y.
+    // W3 precedes W1 (it read the old X), so a reader that sees W1's X must see W3's Y.
     assert_eq!(done.unwrap(), Some(()));
     assert_eq!(seen.load(Ordering::Relaxed), 77, "the reader gave way");
 }
@@ -247,7 +247,7 @@ fn sum_into<const N: usize>(
     (sum.expect("no error"), attempts)
 }
 
-/// A long read set is not walked while nobody has committed; a peer that has must be noticed.
+/// A long read set is not walked while no peer has committed; a peer that has must be noticed.
 #[test]
 fn a_long_transaction_notices_a_peer_that_committed_what_it_read() {
     let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
@@ -260,7 +260,7 @@ fn a_long_transaction_notices_a_peer_that_committed_what_it_read() {
     assert_eq!(sum_into(&mut th, [a, b, c, d, e], f, elsewhere), (1, 1), "it read none of that");
 }
 
-/// Whoever takes a slot while a transaction runs is not in its picture of the peers.
+/// A thread that takes a slot while a transaction runs is not in its picture of the peers.
 #[test]
 fn a_long_transaction_notices_a_newcomer_that_committed_what_it_read() {
     let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();

@@ -281,7 +281,7 @@ impl<D: ZonedDevice> Store<D> {
             self.inspect(Lba(at), page)?;
         }
         self.is_adopted = true;
-        // Replay cannot know what was freed; what nobody can reach is not written again. Nor is an
+        // Replay cannot know what was freed; what no root reaches is not written again. Nor is an
         // image of the last checkpoint whose page cannot be written and need not be.
         let in_place: BTreeSet<u64> =
             self.dirty.keys().copied().filter(|&at| self.is_in_place(Lba(at))).collect();

@@ -153,7 +153,7 @@ pub fn run<D: Domain>(
                 let mut player = Player { rng, time, objects };
                 for number in 0..histories {
                     barrier.wait();
-                    // Waking takes longer than a history: nobody begins before all are awake.
+                    // Waking takes longer than a history: no thread begins before all are awake.
                     arrived.fetch_add(1, SeqCst);
                     while arrived.load(SeqCst) < (number + 1) * threads as u64 {
                         std::thread::yield_now();
@@ -163,7 +163,7 @@ pub fn run<D: Domain>(
                 }
             });
         }
-        // Every round is played to its end, also after an error, so that nobody waits for ever.
+        // Every round is played to its end, also after an error, so that no thread waits for ever.
         let mut outcome = Ok(());
         for number in 0..histories {
             let initial = values(&mut main, &objects);

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - A request's bytes travel in a buffer owned by exactly one side: the slot, the queue, a worker
-//!   or the answer list. Late answers can reach nobody else.
+//!   or the answer list. Late answers reach no other request.
 //! - Dropping the device ends and joins its threads; requests under way are finished first.
 //!
 //! Faults: short reads and `EINTR` are continued; an end of file inside the request (the file

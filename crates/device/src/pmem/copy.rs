@@ -1,4 +1,4 @@
-//! A file's bytes as a domain whose changes nobody else sees and that the file never gets.
+//! A file's bytes as a private domain: its changes never reach the file or another process.
 //!
 //! - The file is opened for reading only, so looking at a pool needs no right to write it and
 //!   changes nothing; what a restart would write goes to pages of this process.

@@ -132,7 +132,7 @@ impl<'a, 't> Fields<'a, 't> {
         self.origin.error(value.span().start, format_args!("`{name}` is {found}, wanted {wanted}"))
     }
 
-    /// Refuses every key that nobody asked for.
+    /// Refuses every key that was not read.
     pub(crate) fn finish(&self) -> Result<()> {
         for (key, _) in self.table.iter() {
             if !self.known.contains(key.get_ref().as_ref()) {

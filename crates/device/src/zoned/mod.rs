@@ -98,7 +98,7 @@ pub struct ZonedLimits {
 
 /// A submitted write. Tickets are numbered in order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[must_use = "a write that nobody waits for may have failed"]
+#[must_use = "a write that is not waited for may have failed"]
 pub struct Ticket(pub u64);
 
 /// A zoned block device, or a model of one.

@@ -1,6 +1,6 @@
 //! The two codes of paper 002: a counter under a lock, and a word that one writes and all read.
 //!
-//! Code 1 as printed starts before the zero has reached everybody; here it starts with memory that
+//! Code 1 as printed starts before the zero has reached all ranks; here it starts with memory that
 //! is zero by allocation. Code 2 mixes two interfaces and loops 100,001 times; here STEPS rounds.
 
 use littoral_dsm::Result;

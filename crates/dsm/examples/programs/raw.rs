@@ -49,7 +49,7 @@ pub(crate) fn sor(job: &mut Job, n: usize, steps: usize) -> Result<Vec<f64>> {
     for half in 0..2 * steps {
         let (colour, count) = (half % 2, rows.len());
         // SAFETY: the rows lie in the grid; this rank alone writes these rows of this colour in
-        // this phase, and nobody writes the other colour; both end before the barrier.
+        // this phase, and no rank writes the other colour; both end before the barrier.
         unsafe {
             let own = grid[colour].add(rows.start * w);
             let own = std::slice::from_raw_parts_mut(own, count * w);
@@ -61,7 +61,7 @@ pub(crate) fn sor(job: &mut Job, n: usize, steps: usize) -> Result<Vec<f64>> {
         job.wait_for_all()?;
     }
     let whole = (n + 2) * w;
-    // SAFETY: nobody writes after the last barrier.
+    // SAFETY: no rank writes after the last barrier.
     let answer = grid.map(|g| unsafe { std::slice::from_raw_parts(g, whole) }).concat();
     job.wait_for_all()?;
     Ok(answer)

@@ -44,7 +44,7 @@ fn add_up(job: &mut Job, forces: SharedSlice<f64>, own: &[f64]) -> Result<()> {
     let ranks = job.ranks();
     let count = own.len() / DIMENSIONS;
     for turn in 0..ranks {
-        // Everybody begins at another block, so that locks are rarely waited for.
+        // Each rank begins at another block, so that locks are rarely waited for.
         let block = (job.rank() + turn) % ranks;
         let range = block_of(count, block, ranks);
         let range = range.start * DIMENSIONS..range.end * DIMENSIONS;

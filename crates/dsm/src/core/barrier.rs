@@ -30,7 +30,7 @@ impl Barrier {
         Barrier { ranks, generation: 0, arrived, notices: Vec::new() }
     }
 
-    /// Takes an arrival; after the last one the answers let everybody go.
+    /// Takes an arrival; after the last one the answers let all ranks go.
     ///
     /// # Errors
     /// `Kind::Protocol` on a second arrival or another generation.

@@ -3,7 +3,7 @@
 //! - A diff names exactly the bytes that differ from the twin, so two ranks may write neighbouring
 //!   bytes of one word between synchronisations and neither loses (word-sized diffs would).
 //! - Applying a diff touches only the bytes it names; diffs with disjoint bytes commute.
-//! - A byte written with the value it had is not in the diff; by scope consistency nobody may rely
+//! - A byte written with the value it had is not in the diff; by scope consistency no rank may rely
 //!   on such a write against a concurrent one.
 
 /// Bytes of a diff line.

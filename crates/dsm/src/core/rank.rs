@@ -26,10 +26,10 @@
 //!   next holder may have an older copy than this writer had.
 //!
 //! With [`Rank::keep_unshared_home`] a home page of which no other rank has a copy is *unshared*:
-//! its home writes it without noticing, since there is nobody to be told (JIAJIA 2.1's adaptive
-//! write detection, here by knowledge instead of prediction). It ends when the page is first sent,
-//! from when on it is noticed as written in the scope it was sent in, and begins again when a
-//! barrier has made everybody drop a copy and nobody has asked since.
+//! its home writes it without noticing, since there is no other holder to be told (JIAJIA 2.1's
+//! adaptive write detection, here by knowledge instead of prediction). It ends when the page is
+//! first sent, from when on it is noticed as written in the scope it was sent in, and begins again
+//! when a barrier has made all ranks drop a copy and none has asked since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -183,7 +183,7 @@ pub struct Rank<F = PlainFrames> {
     in_place: bool,
     /// Which home pages no other rank has a copy of; `None` when that is not kept.
     unshared: Option<Vec<bool>>,
-    /// Home pages noticed in the arrival under way that nobody has asked for since.
+    /// Home pages noticed in the arrival under way that no rank has asked for since.
     published: BTreeSet<PageId>,
     waiting: Waiting,
     managed: BTreeMap<LockId, ManagedLock>,
@@ -668,7 +668,7 @@ impl<F: Frames> Rank<F> {
 
     fn take_ack(&mut self, from: NodeId, out: &mut Outcome) -> Result<()> {
         let Waiting::Flush { acks, then } = &mut self.waiting else {
-            return Err(protocol(format!("rank {from} acknowledged diffs nobody sent")));
+            return Err(protocol(format!("rank {from} acknowledged diffs that were not sent")));
         };
         *acks -= 1;
         if *acks == 0 {

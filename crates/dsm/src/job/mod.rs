@@ -21,7 +21,7 @@
 //! let phase = job.phase()?;
 //! let mine = table.block(phase.rank(), phase.ranks());
 //! phase.write(mine)?.fill(1.0);
-//! phase.end()?;                                          // published to everybody
+//! phase.end()?;                                          // published to all ranks
 //! job.finish()?;
 //! # Ok::<(), littoral_dsm::Error>(())
 //! ```
@@ -317,7 +317,7 @@ impl Job {
         Ok(Phase { node: &self.node })
     }
 
-    /// Waits for every rank; everything written before is seen by everybody.
+    /// Waits for every rank; everything written before is seen by all ranks.
     ///
     /// # Errors
     /// `Kind::PeerLost`.
@@ -421,7 +421,7 @@ impl Section<'_> {
         Ok(Section { node: self.node, lock, open: true })
     }
 
-    /// Leaves the section: what it wrote is seen by whoever enters the lock later.
+    /// Leaves the section: what it wrote is seen by every rank that enters the lock later.
     ///
     /// # Errors
     /// `Kind::PeerLost`.

@@ -74,7 +74,7 @@ impl<T: Pod> Place<T> {
     fn slice(&self) -> &[T] {
         match self {
             // SAFETY: `len` elements from `start` on lie in the segment (checked by `frame`),
-            // aligned (asserted), initialised and of any bit pattern (`Pod`); nobody writes them
+            // aligned (asserted), initialised and of any bit pattern (`Pod`); no rank writes them
             // while the guard lives (the module's page).
             Place::Frames { start, len } => unsafe { std::slice::from_raw_parts(*start, *len) },
             Place::Copy(copy) => copy,

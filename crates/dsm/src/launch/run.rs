@@ -55,7 +55,7 @@ pub enum Fabric {
     Shm,
     /// The shared memory of one machine carries messages; each rank keeps its own copies of pages.
     ShmPages,
-    /// Memory that all ranks map and nobody keeps coherent: they share its lines in place.
+    /// Memory that all ranks map without hardware coherence: they share its lines in place.
     Pool,
     /// Such memory carries messages; each rank keeps its own copies of pages.
     PoolPages,

@@ -4,7 +4,7 @@
 //! coherent, so every test is a remote read; between two of them the waiter pauses.
 //!
 //! Invariants
-//! - At most one rank swaps a zero out; the order of admission is whoever is first, not fair.
+//! - At most one rank swaps a zero out; admission is in the order of success, not fair.
 
 use std::time::Duration;
 

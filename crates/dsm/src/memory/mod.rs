@@ -212,7 +212,7 @@ impl Segment {
     }
 
     /// Keeps `range` out of pages that are sent, until `show`: somebody writes there without
-    /// atomics. Whoever may look at those bytes will be told to fetch the page again.
+    /// atomics. A rank that may look at those bytes will be told to fetch the page again.
     pub(crate) fn hide(&mut self, id: u64, range: Range<usize>) {
         self.hidden.push((id, range));
     }

@@ -5,8 +5,8 @@
 //! survivors read it. It takes no part in the protocol.
 //!
 //! A rank that ends because another one did is as dead to a third as the first, and what it said
-//! before may have found no room. So whoever fails first writes the *verdict* below the lines, and
-//! everybody later goes by it; the launcher, too.
+//! before may have found no room. So the rank that fails first writes the *verdict* below the
+//! lines, and all later ones go by it; the launcher, too.
 //!
 //! A line is 16 words: {process, how many locks, lock 0, ...}; at most [`SHOWN_MAX`] are shown. The
 //! verdict is {state word, length word, culprits u16 each after their count u16, text}.
@@ -16,7 +16,7 @@
 //!   after that rank has said that it is whole.
 //! - A rank that ends because of a verdict ends after it was written: who finds such a rank dead
 //!   finds the verdict.
-//! - A rank struck down while it writes leaves none; then everybody goes by what they see.
+//! - A rank struck down while it writes leaves none; then each rank goes by what it sees.
 
 use std::fs::File;
 use std::io;
@@ -46,7 +46,7 @@ const SAID: u64 = 2;
 /// Why a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Ranks that died or did wrong; none when nobody is to blame.
+    /// Ranks that died or did wrong; none when no rank is to blame.
     pub(crate) culprits: Vec<NodeId>,
     /// The sentence that every rank ends with.
     pub(crate) text: String,

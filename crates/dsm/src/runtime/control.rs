@@ -17,7 +17,7 @@ pub(super) enum Body {
     Protocol(Message),
     /// The identity of the rank's process.
     Hello(Identity),
-    /// I need nobody any more.
+    /// The sender needs no other rank any more.
     Goodbye,
     /// `rank` is gone; it held these of the locks that I manage.
     Obituary { rank: NodeId, held: Vec<LockId>, how: String },

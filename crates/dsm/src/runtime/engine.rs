@@ -317,7 +317,8 @@ impl Engine {
     pub(super) fn pronounce(&self, kind: Kind, text: &str) {
         let culprits = if kind == Kind::PeerLost { vec![] } else { vec![self.me] };
         if let Some(board) = &self.board {
-            // Whoever came first said why the job ends; this rank ends for a reason of its own.
+            // The rank that came first said why the job ends; this rank ends for a reason of its
+            // own.
             let _ = board.pronounce(&Verdict { culprits, text: text.to_owned() });
         }
     }

@@ -11,7 +11,7 @@
 //!   debugger for as long as that lasts (`docs/design/dsm.md`, *Liveness*).
 //! - Permissions of the view are settled before the program runs on.
 //! - The lock is never held while the program's memory is touched through the view.
-//! - Nobody is judged dead while a message of theirs is on its way or in a thread's hand.
+//! - No rank is judged dead while a message of its is on its way or in a thread's hand.
 
 mod board;
 pub mod carrier;
@@ -59,7 +59,7 @@ const FETCH_PAGES: u32 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
     /// One line on standard error, and the process ends with the failure's exit code, whatever the
-    /// program is doing: nobody computes for a job that is lost.
+    /// program is doing: no rank computes for a job that is lost.
     Exit,
     /// The next operation fails.
     Report,
@@ -415,7 +415,7 @@ impl Node {
         engine.rank.frames_mut().show(id);
     }
 
-    /// Ends the job for this rank: everybody's writes are published, then every rank takes leave.
+    /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.barrier()?;
         let common = &self.common;
@@ -663,7 +663,7 @@ impl Common {
         }
     }
 
-    /// Ends the process: where the program computes, or faults, there is nobody to tell.
+    /// Ends the process: where the program computes, or faults, there is no caller to tell.
     fn give_up(&self, e: &Error) -> ! {
         say(&format!("littoral dsm: rank {}: {e}", self.carrier.me()));
         std::process::exit(i32::from(e.class().exit_code()))

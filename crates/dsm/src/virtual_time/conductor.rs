@@ -192,7 +192,7 @@ impl<'a> Conductor<'a> {
         (0..self.places.len()).filter(|n| self.places[*n].stream.is_some()).collect()
     }
 
-    /// Rank `n` is gone: everybody else is told, and leaves.
+    /// Rank `n` is gone: all others are told, and leave.
     fn lose(&mut self, n: usize, how: Gone) {
         self.places[n].stream = None;
         self.network.finish(n);

@@ -10,7 +10,7 @@
 //! - Taking a message in is `trap` of the receiver's processor, then what it sends in turn, one
 //!   message after another. A rank that computes goes on that much later (*server*); one that
 //!   waits loses nothing, unless messages are still queued when its wait ends.
-//! - With `trap` zero hardware serves: it takes nobody's processor.
+//! - With `trap` zero hardware serves: it takes no node's processor.
 //! - With a board, messages of locks and barriers take one operation of it and no processor but the
 //!   asker's.
 //!

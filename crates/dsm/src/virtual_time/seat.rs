@@ -187,7 +187,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut state = self.locked();
         if !state.left {
-            // The conductor may be gone; then there is nobody to tell.
+            // The conductor may be gone; then there is no one to tell.
             let _ = state.say(Ask::Leave);
         }
     }

@@ -63,7 +63,7 @@ impl Job {
         }
     }
 
-    /// Has every home write unnoticed what nobody else has a copy of.
+    /// Has every home write unnoticed what no other rank has a copy of.
     pub(crate) fn keep_unshared_homes(mut self) -> Self {
         self.ranks.iter_mut().for_each(Rank::keep_unshared_home);
         self

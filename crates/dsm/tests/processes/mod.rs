@@ -142,7 +142,7 @@ pub(crate) fn stop_and_go_on(command: &mut Command, marks: &Path) -> (Option<i32
     (job.wait().unwrap().code(), said)
 }
 
-/// Whether a process has ended with all its threads, be it that nobody has asked how.
+/// Whether a process has ended with all its threads, also when its parent has not asked how.
 pub(crate) fn gone(pid: Pid) -> bool {
     let folder = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
     let state = std::fs::read_to_string(folder.join("stat"));

@@ -1,7 +1,7 @@
 //! The beginning of a job over TCP: a node dials those before it and accepts those after it.
 //!
 //! - Who dials says its number first, two bytes, little-endian.
-//! - Everybody is given until one deadline; who is missing then is named.
+//! - All nodes have until one deadline; those missing then are named.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

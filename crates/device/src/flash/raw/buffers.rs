@@ -40,8 +40,8 @@ impl Buffers {
     pub(crate) fn fill(&self, slot: Slot, from: &[u8]) {
         assert!(from.len() <= self.len, "a read longer than its slot's buffer");
         let into = self.window(slot, from.len());
-        // SAFETY: `into` is exactly `from.len()` bytes of interior-mutable memory that nobody reads
-        // now (module invariant), and `from` lies in a region, never in these buffers.
+        // SAFETY: `into` is exactly `from.len()` bytes of interior-mutable memory that no thread
+        // reads now (module invariant), and `from` lies in a region, never in these buffers.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 from.as_ptr(),

@@ -28,7 +28,7 @@ pub(crate) enum State {
     Free,
     /// A request is under way, or done and not yet released.
     Issued,
-    /// Released before the answer; nobody may have it until the answer is in.
+    /// Released before the answer; not given out until the answer is in.
     Abandoned,
 }
 

@@ -1,7 +1,7 @@
 //! The life of a slot, once, for every device whose answers arrive by themselves.
 //!
 //! `Free -> Issued -> Done -> Free`, and `Issued -> Abandoned -> Free` when the asker went away
-//! before the answer: an abandoned slot is given to nobody until the device has answered.
+//! before the answer: an abandoned slot is not given out until the device has answered.
 //!
 //! Invariants
 //! - [`Slots::outstanding`] is the number of slots whose answer is still owed (issued or
@@ -94,7 +94,7 @@ impl Slots {
         self.states[slot.index()].get() == State::Issued
     }
 
-    /// Whether the slot's answer is owed to nobody.
+    /// Whether no one waits for the slot's answer.
     pub(crate) fn is_abandoned(&self, slot: Slot) -> bool {
         self.states[slot.index()].get() == State::Abandoned
     }

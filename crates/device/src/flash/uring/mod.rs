@@ -197,8 +197,8 @@ impl Uring {
     }
 
     /// A ring that cannot be entered is of no further use: every request owed and every later one
-    /// ends with [`Status::Os`], so nobody waits for ever. Buffers the kernel may still write stay
-    /// unlent.
+    /// ends with [`Status::Os`], so no context waits for ever. Buffers the kernel may still write
+    /// stay unlent.
     fn entered(&self, what: &str, outcome: io::Result<()>) {
         if let Err(e) = outcome {
             self.note(format!("{what}: {e}"));

@@ -2,10 +2,10 @@
 //!
 //! - *Unshared* home pages ([`Rank::keep_unshared_home`]) are written unnoticed.
 //! - *In place* ([`Rank::share_in_place`]): every rank reaches the pages themselves through memory
-//!   that nobody keeps coherent, and a page is a line. Nothing is fetched: a line that a notice has
+//!   without hardware coherence, and a page is a line. Nothing is fetched: a line that a notice has
 //!   named is dropped from this rank's cache at its next access. A line goes back to the medium
 //!   whole, so it must have one writer at a time: its home, or a rank that writes all of it
-//!   (whoever else touched a byte of it then would race). A rank that writes part of a line
+//!   (another rank that touched a byte of it then would race). A rank that writes part of a line
 //!   elsewhere at home writes a private copy and sends the difference home, which merges it.
 //!
 //! Orders in place (each has a mutant)
@@ -26,8 +26,8 @@ use crate::core::message::Message;
 use crate::error::Result;
 
 impl<F: Frames> Rank<F> {
-    /// From now on home pages that nobody else has a copy of are written unnoticed; call before the
-    /// first operation or message.
+    /// From now on home pages of which no other rank has a copy are written unnoticed; call before
+    /// the first operation or message.
     ///
     /// # Panics
     /// When something has been written already.

@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //! - A region is registered before any pointer into its view is given out and stays until drop.
-//! - An address of no region goes to whoever handled the signal before.
+//! - An address of no region goes to the handler that was installed before.
 //! - The handler runs on the faulting thread's own stack; `errno` is as it was afterwards.
 
 use std::mem::MaybeUninit;
