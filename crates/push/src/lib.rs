@@ -2,6 +2,7 @@
 //! they leave the flash, and a policy that splits the work with the host by load.
 
 pub mod cost;
+pub mod data;
 pub mod device;
 pub mod error;
 pub mod fault;
@@ -10,3 +11,4 @@ pub mod function;
 pub mod oracle;
 pub mod page;
 pub mod policy;
+pub mod query;

@@ -63,11 +63,12 @@ fn expr() -> impl Strategy<Value = Expr> {
         1 => (0usize..2).prop_map(Expr::Param),
     ];
     leaf.prop_recursive(3, 8, 2, |inner| {
-        (inner.clone(), inner, 0..3).prop_map(|(a, b, op)| {
+        (inner.clone(), inner, 0..4).prop_map(|(a, b, op)| {
             let (a, b) = (Box::new(a), Box::new(b));
             match op {
                 0 => Expr::Add(a, b),
                 1 => Expr::Sub(a, b),
+                2 => Expr::Member(0, a),
                 _ => Expr::Mul(a, b),
             }
         })
@@ -179,7 +180,7 @@ fn check(
 }
 
 proptest! {
-    #![proptest_config(littoral_testing::cases(120))]
+    #![proptest_config(littoral_testing::cases(60))]
 
     #[test]
     fn code_twin_and_interpreter_agree(

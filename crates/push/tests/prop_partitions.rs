@@ -89,7 +89,7 @@ proptest! {
 
     #[test]
     fn every_partition_of_pages_gives_one_answer(
-        records in proptest::collection::vec(record(), 1..1200),
+        records in proptest::collection::vec(record(), 1..600),
         roads in proptest::collection::vec(road(), 1..12),
         slots in prop_oneof![Just(4096usize), Just(20)],
     ) {

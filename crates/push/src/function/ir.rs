@@ -14,6 +14,8 @@ use crate::page::{ColumnKind, Schema};
 pub const SLOTS_MAX: usize = 4096;
 /// Most parameters of a function.
 pub(super) const PARAMS_MAX: usize = 128;
+/// Bitmaps of a task.
+pub(super) const BITMAPS: usize = 8;
 /// Rows of a page are fewer than two to this power.
 const ROWS_LOG2: u32 = 16;
 
@@ -32,6 +34,8 @@ pub enum Expr {
     Sub(Box<Expr>, Box<Expr>),
     /// A product.
     Mul(Box<Expr>, Box<Expr>),
+    /// 1 if the expression is in the bitmap with this number, else 0.
+    Member(usize, Box<Expr>),
 }
 
 /// How two integers compare.
@@ -165,6 +169,7 @@ impl Expr {
                 a.columns(see);
                 b.columns(see);
             }
+            Expr::Member(_, a) => a.columns(see),
         }
     }
 
@@ -175,6 +180,7 @@ impl Expr {
                 Expr::Add(a, b) | Expr::Sub(a, b) | Expr::Mul(a, b) => {
                     a.holds(part) || b.holds(part)
                 }
+                Expr::Member(_, a) => a.holds(part),
                 _ => false,
             }
     }
@@ -201,6 +207,10 @@ impl Expr {
             }
             Expr::Constant(v) => wide((*v, *v)),
             Expr::Param(p) => wide(f.params[*p]),
+            Expr::Member(_, a) => {
+                a.range(f)?;
+                (0, 1)
+            }
             Expr::Add(a, b) => {
                 let (a, b) = pair(a, b)?;
                 (a.0 + b.0, a.1 + b.1)
@@ -336,6 +346,10 @@ impl Function {
                 self.validate_params(a)?;
                 self.validate_params(b)
             }
+            Expr::Member(bitmap, _) if *bitmap >= BITMAPS => {
+                Err(usage(format!("bitmap {bitmap}: there are 0 to 7")))
+            }
+            Expr::Member(_, a) => self.validate_params(a),
             _ => Ok(()),
         }
     }
@@ -347,7 +361,7 @@ impl Function {
                 self.validate_expr(b)
             }
             Test::IsNull(c) => self.validate_number(*c),
-            Test::Probe(bitmap, e) if *bitmap < 8 => self.validate_expr(e),
+            Test::Probe(bitmap, e) if *bitmap < BITMAPS => self.validate_expr(e),
             Test::Probe(bitmap, _) => Err(usage(format!("bitmap {bitmap}: there are 0 to 7"))),
             Test::Candidate(c) | Test::Similar(c) => match self.schema.columns.get(*c) {
                 Some(column) if column.kind == ColumnKind::List => Ok(()),

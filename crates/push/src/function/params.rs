@@ -9,12 +9,9 @@
 //! - Two prefixes of a query and a similar record share a token. Checked by
 //!   `the_prefixes_of_similar_records_share_a_token`.
 
-use super::ir::Function;
+use super::ir::{BITMAPS, Function};
 use crate::error::{Error, Kind, Result};
 use littoral_base::mutant;
-
-/// Bitmaps of a block.
-pub(crate) const BITMAPS: usize = 8;
 
 /// A set of small integers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

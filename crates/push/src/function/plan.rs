@@ -30,22 +30,30 @@ pub(super) struct Leaf {
     pub blocks: Vec<Block>,
 }
 
-/// How a field of a text row is read.
+/// A field of a text row on the way to the last one in use.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub column: usize,
+    /// Notes where a field in use begins.
+    pub note: Option<Block>,
+    /// How it is passed.
     pub read: Read,
-    /// Tests whose columns are all read behind this field.
-    pub tests: Vec<Step>,
+}
+
+/// A test of a text row, or the output, and the columns that are read for it first.
+#[derive(Clone, Debug)]
+pub(super) struct Stage {
+    pub reads: Vec<(usize, Read)>,
+    pub test: Option<Step>,
 }
 
 /// The blocks of a reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Read {
-    /// Once, and per byte.
+    /// Per byte.
     Skip { byte: Block },
-    /// The first byte; then as `Skip`.
-    Char { start: Block, byte: Block },
+    /// The first byte.
+    Char { start: Block },
     /// Once at each end, per byte, per digit, per other byte.
     Number { start: Block, byte: Block, digit: Block, other: Block, end: Block },
     /// As a number; per space, per token, per byte that is neither.
@@ -107,8 +115,8 @@ pub(super) enum Walk {
     },
     Text {
         fields: Vec<Field>,
-        /// Tests that need no column.
-        first: Vec<Step>,
+        /// Tests in the query's order; the last stage has none.
+        stages: Vec<Stage>,
         /// Per byte behind the last field that was read.
         tail: Block,
     },

@@ -73,6 +73,10 @@ fn eval(e: &Expr, record: &Record, params: &Params) -> Option<i64> {
         Expr::Add(a, b) => pair(a, b).map(|(a, b)| a.wrapping_add(b)),
         Expr::Sub(a, b) => pair(a, b).map(|(a, b)| a.wrapping_sub(b)),
         Expr::Mul(a, b) => pair(a, b).map(|(a, b)| a.wrapping_mul(b)),
+        Expr::Member(bitmap, a) => {
+            let key = eval(a, record, params)?;
+            Some(params.bitmaps.get(*bitmap).is_some_and(|b| b.holds(key)).into())
+        }
     }
 }
 

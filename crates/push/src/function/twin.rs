@@ -6,7 +6,7 @@
 
 use super::ir::{Expr, Function, Output, Test};
 use super::params::{Params, Query};
-use super::plan::{Emit, Field, Key, Leaf, Plan, Read, Step, Sum, Walk};
+use super::plan::{Emit, Field, Key, Leaf, Plan, Read, Stage, Step, Sum, Walk};
 use super::{PageResult, Scratch};
 use crate::page::{self, Directory, HEADER_LEN, Header, Schema, columns, text};
 
@@ -48,8 +48,8 @@ pub(super) fn run(
     twin.pass(plan.prologue);
     let done = match &plan.walk {
         Walk::Columns { filter } => twin.columns(filter, page, header.rows),
-        Walk::Text { fields, first, tail } => {
-            twin.text(fields, first, *tail, &page[..header.valid_bytes])
+        Walk::Text { fields, stages, tail } => {
+            twin.text(fields, stages, *tail, &page[..header.valid_bytes])
         }
     };
     twin.pass(if done.is_ok() { plan.epilogue } else { plan.spill.expect("invariant: keys") });
@@ -96,7 +96,7 @@ impl Twin<'_> {
     fn text(
         &mut self,
         fields: &[Field],
-        first: &[Step],
+        stages: &[Stage],
         tail: usize,
         page: &[u8],
     ) -> Result<(), Spilled> {
@@ -104,15 +104,10 @@ impl Twin<'_> {
         let mut at = HEADER_LEN;
         while at < page.len() {
             self.pass(self.plan.row);
-            let mut passes = self.all(first, &row);
             for field in fields {
-                if !passes {
-                    break;
-                }
-                at += self.field(field, &page[at..], &mut row);
-                passes = self.all(&field.tests, &row);
+                at += self.field(field, page, at, &mut row);
             }
-            if passes {
+            if stages.iter().all(|stage| self.stage(stage, page, &mut row)) {
                 self.emit(&row)?;
             }
             let rest = page[at..].iter().position(|&b| b == b'\n');
@@ -124,40 +119,59 @@ impl Twin<'_> {
         Ok(())
     }
 
-    /// Reads a field; its bytes with the separator.
-    fn field(&mut self, field: &Field, rest: &[u8], row: &mut TextRow) -> usize {
-        let len = rest.iter().position(|&b| b == b'|').expect("invariant: rows have their fields");
-        let (bytes, column) = (&rest[..len], &self.function.schema.columns[field.column]);
-        let digits = bytes.iter().filter(|b| b.is_ascii_digit()).count();
-        row.nulls[field.column] = column.nullable && len == 0;
-        match field.read {
-            Read::Skip { byte } => self.times(byte, len + 1),
-            Read::Char { start, byte } => {
-                self.pass(start);
-                self.times(byte, len + 1);
-                row.values[field.column] = text::number(column, bytes);
-            }
+    /// Passes a field at `at`; its bytes with the separator.
+    fn field(&mut self, field: &Field, page: &[u8], at: usize, row: &mut TextRow) -> usize {
+        let bytes = field_at(page, at);
+        if let Some(note) = field.note {
+            self.pass(note);
+            let column = &self.function.schema.columns[field.column];
+            row.nulls[field.column] = column.nullable && bytes.is_empty();
+            row.values[field.column] = at as i64;
+        }
+        self.read(&field.read, bytes);
+        if matches!(field.read, Read::List { .. }) {
+            row.list = text::list(bytes);
+        }
+        bytes.len() + 1
+    }
+
+    /// Reads what a stage needs and makes its test.
+    fn stage(&mut self, stage: &Stage, page: &[u8], row: &mut TextRow) -> bool {
+        for (column, read) in &stage.reads {
+            let bytes = field_at(page, row.values[*column] as usize);
+            self.read(read, bytes);
+            row.values[*column] = text::number(&self.function.schema.columns[*column], bytes);
+        }
+        stage.test.as_ref().is_none_or(|test| self.step(test, row))
+    }
+
+    /// Counts the blocks of a reader on a field.
+    fn read(&mut self, read: &Read, bytes: &[u8]) {
+        let count = |what: fn(&u8) -> bool| bytes.iter().filter(|b| what(b)).count();
+        // The separator is read too.
+        let len = bytes.len() + 1;
+        match *read {
+            Read::Skip { byte } => self.times(byte, len),
+            Read::Char { start } => self.pass(start),
             Read::Number { start, byte, digit, other, end } => {
+                let digits = count(u8::is_ascii_digit);
                 self.pass(start);
-                self.times(byte, len + 1);
+                self.times(byte, len);
                 self.times(digit, digits);
-                self.times(other, len + 1 - digits);
+                self.times(other, len - digits);
                 self.pass(end);
-                row.values[field.column] = text::number(column, bytes);
             }
             Read::List { start, byte, digit, other, token, behind, end } => {
-                let spaces = bytes.iter().filter(|&&b| b == b' ').count();
+                let (digits, spaces) = (count(u8::is_ascii_digit), count(|&b| b == b' '));
                 self.pass(start);
-                self.times(byte, len + 1);
+                self.times(byte, len);
                 self.times(digit, digits);
-                self.times(other, len + 1 - digits);
+                self.times(other, len - digits);
                 self.times(token, spaces);
-                self.times(behind, len + 1 - digits - spaces);
+                self.times(behind, len - digits - spaces);
                 self.pass(end);
-                row.list = text::list(bytes);
             }
         }
-        len + 1
     }
 
     #[inline]
@@ -365,6 +379,10 @@ fn eval(e: &Expr, row: &impl Row, params: &Params) -> i64 {
         Expr::Add(a, b) => eval(a, row, params).wrapping_add(eval(b, row, params)),
         Expr::Sub(a, b) => eval(a, row, params).wrapping_sub(eval(b, row, params)),
         Expr::Mul(a, b) => eval(a, row, params).wrapping_mul(eval(b, row, params)),
+        Expr::Member(bitmap, a) => {
+            let key = eval(a, row, params);
+            params.bitmaps.get(*bitmap).is_some_and(|b| b.holds(key)).into()
+        }
     }
 }
 
@@ -444,7 +462,13 @@ impl Row for ColumnRow<'_> {
     }
 }
 
-/// A row of text as far as it is read.
+/// The bytes of the field that begins at `at`.
+fn field_at(page: &[u8], at: usize) -> &[u8] {
+    let len = page[at..].iter().position(|&b| b == b'|');
+    &page[at..at + len.expect("invariant: rows have their fields")]
+}
+
+/// A row of text as far as it is read; a value that is not read yet is its field's place.
 struct TextRow {
     values: Vec<i64>,
     nulls: Vec<bool>,

@@ -3,6 +3,7 @@
 use super::{Emitter, Home, PAGE, PARAMS, ROW, SP};
 use crate::error::Result;
 use crate::function::ir::{Expr, Output, Test};
+use crate::function::params::Params;
 use crate::function::plan::Block;
 use crate::page::{ColumnKind, Format, HEADER_LEN};
 use littoral_la64::asm::Label;
@@ -42,7 +43,31 @@ impl Emitter<'_> {
                 _ => self.binary("sub.d", a, b),
             },
             Expr::Mul(a, b) => self.binary("mul.d", a, b),
+            Expr::Member(bitmap, a) => self.member(*bitmap, a),
         }
+    }
+
+    /// A bit of a bitmap, without a branch: a key outside reads bit 0 and is masked.
+    fn member(&mut self, bitmap: usize, key: &Expr) -> Result<u8> {
+        let entry = Params::bitmap_entry(self.function.params.len(), bitmap);
+        let mark = self.temps;
+        let key = self.eval(key)?;
+        // The result may not take the key's register before the last use of the key.
+        self.temps = mark + 1;
+        let (inside, at, word) = (self.temp()?, self.temp()?, self.temp()?);
+        self.imm("ld.d", inside, PARAMS, entry + 8);
+        self.reg("sltu", [inside, key, inside]);
+        self.reg("maskeqz", [at, key, inside]);
+        self.imm("ld.d", word, PARAMS, entry);
+        self.reg("add.d", [word, word, PARAMS]);
+        self.imm("srli.d", at, at, 6);
+        self.op("alsl.d", &[word.into(), at.into(), word.into(), 3]);
+        self.imm("ld.d", word, word, 0);
+        self.reg("srl.d", [word, word, key]);
+        self.temps = mark;
+        let rd = self.temp()?;
+        self.reg("and", [rd, word, inside]);
+        Ok(rd)
     }
 
     fn add_small(&mut self, a: &Expr, value: i64) -> Result<u8> {
@@ -191,6 +216,7 @@ fn constants(e: &Expr, wanted: &mut Vec<Expr>) {
             constants(a, wanted);
             constants(b, wanted);
         }
+        Expr::Member(_, a) => constants(a, wanted),
         _ => {}
     }
 }

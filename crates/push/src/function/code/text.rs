@@ -1,10 +1,10 @@
-//! Functions on text pages: fields in order, each read or skipped, tests as soon as their columns
-//! are read.
+//! Functions on text pages: a pass over the row notes where the fields in use begin; then tests in
+//! the query's order, each behind the numbers it needs. A list is read in the first pass.
 
 use super::{END, Emitter, Home, PAGE, ROW, SP, TEMPS};
 use crate::error::{Error, Kind, Result};
-use crate::function::ir::{Test, normalise};
-use crate::function::plan::{Field, Plan, Read, Step, Walk};
+use crate::function::ir::normalise;
+use crate::function::plan::{Field, Plan, Read, Stage, Walk};
 use crate::page::{ColumnKind, HEADER_LEN};
 use littoral_la64::asm::Label;
 
@@ -32,14 +32,20 @@ impl Emitter<'_> {
         if let Some(nulls) = self.nulls {
             self.reg("or", [nulls, 0, 0]);
         }
-        let mut conjuncts = self.function.filter.conjuncts();
-        let first = self.ready(&mut conjuncts, None, next)?;
-        let mut fields = Vec::new();
-        for column in 0..used.last().map_or(0, |last| last + 1) {
-            let read = self.field(column, used.contains(&column), ten, bar);
-            let tests = self.ready(&mut conjuncts, Some(column), next)?;
-            fields.push(Field { column, read, tests });
+        let last = used.last().map_or(0, |last| last + 1);
+        let fields = (0..last).map(|c| self.field(c, used.contains(&c), ten, bar)).collect();
+        let mut unread: Vec<usize> =
+            used.iter().copied().filter(|c| self.homes.contains_key(c)).collect();
+        let mut stages = Vec::new();
+        for test in self.function.filter.conjuncts() {
+            let mut needs = Vec::new();
+            test.columns(&mut |c| needs.push(c));
+            let reads = self.reads(&mut unread, &needs, ten);
+            let test = Some(self.conjunct(&normalise(&test, false), next)?);
+            stages.push(Stage { reads, test });
         }
+        let all = unread.clone();
+        stages.push(Stage { reads: self.reads(&mut unread, &all, ten), test: None });
         let spill = self.asm.label();
         let emit = self.emit(spill)?;
         self.asm.bind(next);
@@ -47,7 +53,7 @@ impl Emitter<'_> {
         let next = self.block();
         self.branch("bltu", &[ROW, END], top);
         self.asm.bind(end);
-        let walk = Walk::Text { fields, first, tail };
+        let walk = Walk::Text { fields, stages, tail };
         let mut plan = Plan::empty(self.function, walk, emit);
         (plan.prologue, plan.row, plan.next) = (prologue, row, next);
         self.finish(&mut plan, spill);
@@ -98,78 +104,89 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits the tests that need no column behind `column` and takes them out of `conjuncts`.
-    fn ready(
-        &mut self,
-        conjuncts: &mut Vec<Test>,
-        column: Option<usize>,
-        fail: Label,
-    ) -> Result<Vec<Step>> {
-        let last = |test: &Test| {
-            let mut last = None;
-            test.columns(&mut |c| last = last.max(Some(c)));
-            last
-        };
-        let (now, later) = conjuncts.drain(..).partition(|t| last(t) <= column);
-        *conjuncts = later;
-        let now: Vec<Test> = now;
-        now.iter().map(|t| self.conjunct(&normalise(t, false), fail)).collect()
+    /// Passes one field: notes its place, or reads it if it is a list.
+    fn field(&mut self, column: usize, is_used: bool, ten: u8, bar: u8) -> Field {
+        if self.function.schema.columns[column].kind == ColumnKind::List && is_used {
+            return Field { column, note: None, read: self.list_field(ten) };
+        }
+        let note = is_used.then(|| {
+            let block = self.block();
+            self.note_null(column);
+            match self.homes[&column] {
+                Home::Register(register) => self.reg("or", [register, ROW, 0]),
+                Home::Stack(offset) => self.imm("st.d", ROW, SP, offset),
+            }
+            block
+        });
+        Field { column, note, read: Read::Skip { byte: self.skip_to(bar) } }
     }
 
-    /// Reads one field, or skips it.
-    fn field(&mut self, c: usize, is_used: bool, ten: u8, bar: u8) -> Read {
-        if !is_used {
-            return Read::Skip { byte: self.skip_to(bar) };
-        }
+    /// Reads the columns among `needs` that are still `unread`.
+    fn reads(&mut self, unread: &mut Vec<usize>, needs: &[usize], ten: u8) -> Vec<(usize, Read)> {
+        let (now, later) = unread.iter().partition(|c| needs.contains(c));
+        *unread = later;
+        let now: Vec<usize> = now;
+        now.into_iter().map(|c| (c, self.number(c, ten))).collect()
+    }
+
+    /// Reads a number from where its column's home says, into that home.
+    fn number(&mut self, c: usize, ten: u8) -> Read {
         let column = &self.function.schema.columns[c];
         let (kind, signed) = (column.kind, column.is_signed());
-        if kind == ColumnKind::List {
-            return self.list_field(ten);
-        }
+        let [byte_at, next, sign, value_at, from, ..] = TEMPS;
         let home = self.homes[&c];
+        let start = self.block();
         let value = match home {
             Home::Register(register) => register,
-            Home::Stack(_) => TEMPS[3],
+            Home::Stack(_) => value_at,
         };
-        let start = self.block();
-        self.note_null(c);
-        if kind == ColumnKind::Char {
-            self.imm("ld.bu", value, ROW, 0);
-            self.imm("addi.d", TEMPS[0], value, -i64::from(b'|'));
-            self.reg("maskeqz", [value, value, TEMPS[0]]);
-            self.keep(home, value);
-            return Read::Char { start, byte: self.skip_to(bar) };
+        match home {
+            Home::Register(register) => self.reg("or", [from, register, 0]),
+            Home::Stack(offset) => self.imm("ld.d", from, SP, offset),
         }
-        let sign = TEMPS[2];
+        if kind == ColumnKind::Char {
+            self.imm("ld.bu", value, from, 0);
+            self.imm("addi.d", byte_at, value, -i64::from(b'|'));
+            self.reg("maskeqz", [value, value, byte_at]);
+            self.keep(home, value);
+            return Read::Char { start };
+        }
         if signed {
-            self.imm("ld.bu", sign, ROW, 0);
+            self.imm("ld.bu", sign, from, 0);
             self.imm("addi.d", sign, sign, -i64::from(b'-'));
             self.imm("sltui", sign, sign, 1);
         }
         self.reg("or", [value, 0, 0]);
         let (again, other_at) = (self.asm.here(), self.asm.label());
-        let (byte, digit) = self.digit(value, ten, again, other_at);
+        let (byte, digit) = self.digit(from, value, ten, again, other_at);
         self.asm.bind(other_at);
         let other = self.block();
-        self.imm("addi.d", TEMPS[1], TEMPS[0], i64::from(b'0') - i64::from(b'|'));
-        self.branch("bnez", &[TEMPS[1]], again);
+        self.imm("addi.d", next, byte_at, i64::from(b'0') - i64::from(b'|'));
+        self.branch("bnez", &[next], again);
         let end = self.block();
         if signed {
-            self.reg("sub.d", [TEMPS[0], 0, sign]);
-            self.reg("xor", [value, value, TEMPS[0]]);
+            self.reg("sub.d", [byte_at, 0, sign]);
+            self.reg("xor", [value, value, byte_at]);
             self.reg("add.d", [value, value, sign]);
         }
         self.keep(home, value);
         Read::Number { start, byte, digit, other, end }
     }
 
-    /// The blocks of a byte and of a digit: the byte less `0` in the first temporary, to `other` if
-    /// it is no digit, else into `value` and `again`.
-    fn digit(&mut self, value: u8, ten: u8, again: Label, other: Label) -> (usize, usize) {
+    /// The blocks of a byte at `from` and of a digit: the byte less `0` in the first temporary, to
+    /// `other` if it is no digit, else into `value` and `again`.
+    fn digit(
+        &mut self,
+        from: u8,
+        value: u8,
+        ten: u8,
+        again: Label,
+        other: Label,
+    ) -> (usize, usize) {
         let [c, t, ..] = TEMPS;
         let byte = self.block();
-        self.imm("ld.bu", c, ROW, 0);
-        self.imm("addi.d", ROW, ROW, 1);
+        self.imm("ld.bu", c, from, 0);
+        self.imm("addi.d", from, from, 1);
         self.imm("addi.d", c, c, -i64::from(b'0'));
         self.branch("bgeu", &[c, ten], other);
         let digit = self.block();
@@ -186,7 +203,7 @@ impl Emitter<'_> {
         self.reg("or", [place, list, 0]);
         self.reg("or", [value, 0, 0]);
         let (again, other_at, no_space) = (self.asm.here(), self.asm.label(), self.asm.label());
-        let (byte, digit) = self.digit(value, ten, again, other_at);
+        let (byte, digit) = self.digit(ROW, value, ten, again, other_at);
         self.asm.bind(other_at);
         let other = self.block();
         self.imm("addi.d", t, c, i64::from(b'0') - i64::from(b' '));
