@@ -86,7 +86,8 @@ impl Query {
         Ok(Query::new("q1", whole, &columns, Params::of(&[19_980_902])))
     }
 
-    /// Q6: the sum of price x discount (scale 4) of a year's small orders with a discount of 5 to 7 %.
+    /// Q6: the sum of price x discount (scale 4) of a year's small orders with a discount of 5 to
+    /// 7 %.
     ///
     /// # Errors
     /// None: the schema is constant.
@@ -141,8 +142,8 @@ impl Query {
     /// What each page costs: the device's counts from the twin, the host's times from counts too.
     ///
     /// A host core runs the instructions of the page function on a raw page. On filtered records it
-    /// runs what the page function does behind the split's filter, and two instructions more per value
-    /// to read the packed records.
+    /// runs what the page function does behind the split's filter, and two instructions more per
+    /// value to read the packed records.
     ///
     /// # Errors
     /// As [`Compiled::twin`].
