@@ -3,6 +3,7 @@
 //!
 //! Invariant: the command line that [`Options::arguments`] makes is read back as equal options.
 
+use littoral_la64::interp::Tier;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -11,9 +12,10 @@ const STATS: &str = "stats";
 const STRACE: &str = "strace";
 const TRACE: &str = "trace";
 const ARGV0: &str = "argv0";
+const TIER: &str = "tier";
 
 /// How to run a program.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Options {
     /// Look absolute paths up here first
     #[arg(short = 'L', long = SYSROOT, value_name = "DIR")]
@@ -27,9 +29,26 @@ pub struct Options {
     /// Name each instruction on standard error
     #[arg(long = TRACE)]
     pub trace: bool,
+    /// What runs the program: 0 interprets, 1 translates blocks
+    #[arg(long = TIER, value_name = "N", default_value_t = Tier::default().number())]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub tier: u8,
     /// The program's own name for itself
     #[arg(long = ARGV0, value_name = "NAME")]
     pub argv0: Option<OsString>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            sysroot: None,
+            stats: false,
+            strace: false,
+            trace: false,
+            tier: Tier::default().number(),
+            argv0: None,
+        }
+    }
 }
 
 impl Options {
@@ -44,7 +63,9 @@ impl Options {
         let flags = flags.into_iter().filter(|f| f.0).map(|f| OsString::from(format!("--{}", f.1)));
         let sysroot = self.sysroot.iter().map(|root| option(SYSROOT, root.as_os_str()));
         let argv0 = self.argv0.iter().map(|name| option(ARGV0, name));
-        sysroot.chain(flags).chain(argv0).chain(["--".into()]).collect()
+        let tier = (self.tier != Tier::default().number())
+            .then(|| option(TIER, OsStr::new(&self.tier.to_string())));
+        sysroot.chain(flags).chain(tier).chain(argv0).chain(["--".into()]).collect()
     }
 }
 
@@ -68,6 +89,7 @@ mod tests {
             stats: true,
             strace: true,
             trace: true,
+            tier: 0,
             argv0: Some("-sh".into()),
         };
         let some = Options { sysroot: None, argv0: Some("".into()), ..all.clone() };

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use crate::interp::{Cache, Cpu, Features, Fetch, Text, Trap};
+use crate::interp::{Cache, Cpu, Features, Fetch, Text, Tier, Trap};
 use crate::memory::Memory;
 use crate::state::State;
 
@@ -29,9 +29,14 @@ pub struct Bare {
 impl Bare {
     /// A core with at least `memory_bytes` of zeroed memory from address 0 on.
     pub fn new(memory_bytes: u64) -> Bare {
+        Bare::on(Tier::default(), memory_bytes)
+    }
+
+    /// As [`Bare::new`], on a tier.
+    pub fn on(tier: Tier, memory_bytes: u64) -> Bare {
         let memory = Memory::new(memory_bytes);
         let cpu = Cpu::new(memory.window(), Features::ALL);
-        Bare { cpu, cache: Cache::default(), _memory: memory }
+        Bare { cpu, cache: Cache::new(tier), _memory: memory }
     }
 
     /// Registers and program counter.

@@ -48,3 +48,25 @@ fn word2(features: Features) -> u32 {
     let v1_1 = (25..30).fold(0, |w, place| w | bit(features.v1_1, place));
     float | vectors | counter | lbt | v1_1
 }
+
+/// What runs a program. Results, faults and counts are those of tier 0 on every tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// The interpreter.
+    Interpreter,
+    /// The translator of single blocks; the interpreter where there is none.
+    #[default]
+    Blocks,
+}
+
+impl Tier {
+    /// The tier of this number.
+    pub fn new(number: u8) -> Option<Tier> {
+        [Tier::Interpreter, Tier::Blocks].get(usize::from(number)).copied()
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}

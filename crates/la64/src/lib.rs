@@ -4,6 +4,7 @@
 //! - [`isa`]: one table; decoder, encoder and disassembler made from it.
 //! - [`asm`]: an assembler on that table.
 //! - [`interp`]: tier 0, the exact interpreter, oracle of any later tier.
+//! - `jit`: making host code (feature `jit`).
 //! - [`float`]: IEEE arithmetic with exact flags, independent of the host's.
 //! - [`device`]: a core in bounded memory with an instruction budget.
 //! - [`bare`]: a core without rights, for differential tests.
@@ -19,5 +20,7 @@ pub mod error;
 pub mod float;
 pub mod interp;
 pub mod isa;
+#[cfg(feature = "jit")]
+pub mod jit;
 pub mod memory;
 pub mod state;

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - The layout is `repr(C)` and fixed: a translator addresses it by offset (see the assertions).
-//! - `x[0]` is always zero; writes to register 0 land in `x[32]`, which nothing reads.
+//! - `x[0]` is always zero; writes to register 0 land in `x[32]`, which nothing reads, or nowhere.
 //! - Floating-point register n is the low 64 bits of vector register n.
 //! - `instructions` counts retired instructions exactly: a faulting one is not counted, a system
 //!   call is.

@@ -26,6 +26,8 @@ pub enum Shape {
     Single,
     /// Two to [`CODE_WORDS`] instructions.
     Block,
+    /// As `Block`, with all instructions that both tiers of this crate have.
+    Tiers,
 }
 
 /// An endless sequence of cases.
@@ -95,6 +97,13 @@ fn fits_block(row: &Row) -> bool {
     !stem.contains("fcsr") && !open
 }
 
+/// What programs for two tiers are made of: no branches, which have places of their own, and no
+/// jumps to where random registers point.
+fn fits_tiers(row: &Row) -> bool {
+    let jumps = BRANCHES.contains(&row.mnemonic) || row.stem().starts_with("jiscr");
+    row.group != Group::System && !jumps
+}
+
 const SINGLES: [u32; 12] = [
     0,
     0x8000_0000,
@@ -127,7 +136,11 @@ const DOUBLES: [u64; 12] = [
 impl Cases {
     /// Cases of all rows a differential run can take, from a seed.
     pub fn new(seed: u64, shape: Shape) -> Cases {
-        let takes = |r: &&Row| Self::takes(r) && (shape == Shape::Single || fits_block(r));
+        let takes = |r: &&Row| match shape {
+            Shape::Single => Self::takes(r),
+            Shape::Block => Self::takes(r) && fits_block(r),
+            Shape::Tiers => fits_tiers(r),
+        };
         let rows = ROWS.iter().filter(takes).collect();
         let branches = ROWS.iter().filter(|r| BRANCHES.contains(&r.mnemonic)).collect();
         let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -148,7 +161,7 @@ impl Cases {
         z ^ z >> 31
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
@@ -177,7 +190,7 @@ impl Cases {
         let slot = case.word64(SLOT_AT);
         let code = match self.shape {
             Shape::Single => vec![self.single(&mut case)],
-            Shape::Block => self.block(&mut case),
+            Shape::Block | Shape::Tiers => self.block(&mut case),
         };
         self.made += 1;
         case.set64(0, code.len() as u64);
@@ -222,6 +235,16 @@ impl Cases {
         self.rows[chosen]
     }
 
+    /// A row of the base or scalar floating-point instructions.
+    fn common_row(&mut self) -> &'static Row {
+        loop {
+            let row = self.row();
+            if matches!(row.group, Group::Base | Group::Float) {
+                return row;
+            }
+        }
+    }
+
     /// A random word of a row that leaves the runner's registers alone.
     fn word(&mut self, row: &Row) -> u32 {
         let mut word = row.word | self.next() as u32 & !row.mask;
@@ -249,7 +272,7 @@ impl Cases {
     }
 
     /// A block of 128-bit or 256-bit vector instructions, never both, and of all others.
-    fn block(&mut self, case: &mut Case) -> Vec<u32> {
+    pub(super) fn block(&mut self, case: &mut Case) -> Vec<u32> {
         let pointer = case.address() + SCRATCH_AT as u64 + 32 + self.below(3) * 8;
         case.set64(X_AT + 8 * POINTER as usize, pointer);
         let index = self.below(4) * 8;
@@ -263,7 +286,10 @@ impl Cases {
                 code.push(self.branch(code.len()));
                 continue;
             }
-            let row = self.row();
+            let row = match self.shape == Shape::Tiers && self.below(2) == 0 {
+                true => self.common_row(),
+                false => self.row(),
+            };
             if row.group != other {
                 code.push(self.inner(row));
             }
@@ -284,6 +310,10 @@ impl Cases {
             if let Some(f) = row.fields.iter().find(|f| f.is_immediate() && f.lo == 10) {
                 word &= !(((1 << f.width) - 1) & !3) << 10 | 0x3ff;
             }
+        }
+        // Bits of the cause field may differ between tiers, so they are not read.
+        if self.shape == Shape::Tiers && row.mnemonic == "movfcsr2gr" {
+            word = word & !(31 << 5) | (1 + 2 * (word >> 5 & 1)) << 5;
         }
         steer_clear(word)
     }

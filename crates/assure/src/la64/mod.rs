@@ -13,6 +13,7 @@
 mod cases;
 mod peer;
 pub mod runner;
+pub mod tiers;
 
 pub use cases::{Cases, Shape};
 pub use peer::{Peer, soak};
@@ -113,7 +114,7 @@ impl Ours {
         self.store(case.address(), &case.0);
         self.store(slot, &case.0[CODE_AT..CODE_AT + 4 * CODE_WORDS]);
         self.store(slot + 4 * CODE_WORDS as u64, &END.to_le_bytes());
-        self.load(case);
+        load(self.0.state_mut(), case);
         let mark = self.run(slot);
         let mut after = case.clone();
         self.0.read(case.address(), &mut after.0).expect("invariant: inside");
@@ -147,20 +148,6 @@ impl Ours {
         }
     }
 
-    fn load(&mut self, case: &Case) {
-        let state = self.0.state_mut();
-        *state = State::default();
-        state.pc = case.word64(SLOT_AT);
-        for n in 1..32 {
-            state.x[n] = case.word64(X_AT + 8 * n);
-        }
-        for (n, v) in state.v.iter_mut().enumerate() {
-            v.0 = std::array::from_fn(|lane| case.word64(V_AT + 32 * n + 8 * lane));
-        }
-        state.fcc = case.word64(FCC_AT).to_le_bytes();
-        state.fcsr = case.word64(FCSR_AT) as u32;
-    }
-
     fn save(&self, case: &mut Case) {
         let state = self.0.state();
         for n in 1..32 {
@@ -174,6 +161,20 @@ impl Ours {
         case.set64(FCC_AT, u64::from_le_bytes(state.fcc));
         case.set64(FCSR_AT, state.fcsr.into());
     }
+}
+
+/// Puts a record's registers into a thread.
+fn load(state: &mut State, case: &Case) {
+    *state = State::default();
+    state.pc = case.word64(SLOT_AT);
+    for n in 1..32 {
+        state.x[n] = case.word64(X_AT + 8 * n);
+    }
+    for (n, v) in state.v.iter_mut().enumerate() {
+        v.0 = std::array::from_fn(|lane| case.word64(V_AT + 32 * n + 8 * lane));
+    }
+    state.fcc = case.word64(FCC_AT).to_le_bytes();
+    state.fcsr = case.word64(FCSR_AT) as u32;
 }
 
 /// Whether the interpreter executes `word`: traps of other kinds than "no such instruction" count.

@@ -138,15 +138,22 @@ pub(super) fn abandon(pending: &std::sync::Arc<Pending>) {
     unsafe { drop(std::sync::Arc::from_raw(place)) };
 }
 
+/// Bytes before and behind the window that stay without access.
+const SLACK: u64 = 1 << 16;
+
 /// Reserves the guest's window: addresses without memory.
 pub(super) fn reserve(len: u64) -> Option<Window> {
+    let whole = len + 2 * SLACK;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
     let base = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        libc::mmap(std::ptr::null_mut(), len as usize, libc::PROT_NONE, flags, -1, 0)
+        libc::mmap(std::ptr::null_mut(), whole as usize, libc::PROT_NONE, flags, -1, 0)
     };
     // SAFETY: the mapping is ours alone; `install_fault_handler` runs before any guest access.
-    (base != libc::MAP_FAILED).then(|| unsafe { Window::new(base.cast(), len) })
+    // The bytes on either side belong to the reservation and are never mapped.
+    (base != libc::MAP_FAILED).then(|| unsafe {
+        Window::new(base.cast::<u8>().add(SLACK as usize), len).between_refusals(SLACK)
+    })
 }
 
 // `la64_enter(number, arguments, attention)`: a host system call that does not start once the

@@ -7,7 +7,7 @@ use super::executable::Executable;
 use super::process::{Process, Start, lock};
 use super::raw::{self, Pending};
 use super::robust;
-use littoral_la64::interp::{Cache, Cpu};
+use littoral_la64::interp::{Cache, Cpu, Tier};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,7 +58,7 @@ impl Thread {
         lock(&process.threads).push(pending.clone());
         Thread {
             cpu,
-            cache: Cache::default(),
+            cache: Cache::new(Tier::new(process.options.tier).unwrap_or_default()),
             code,
             process,
             pending,

@@ -23,7 +23,9 @@ use super::bind::Adjust;
 use super::branch::Flow;
 use super::pairs::{Key, Special};
 use super::raw::{Blocks, Code, Link, Place};
-use super::{Cpu, Exit, Fetch, Handler, Inst, Slot, Trap, bind, branch, operation, pairs};
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+use super::tier1;
+use super::{Cpu, Exit, Fetch, Handler, Inst, Slot, Tier, Trap, bind, branch, operation, pairs};
 use crate::isa::{self, Group, Row, RowId};
 use littoral_base::mutant;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +38,12 @@ const STALE_MAX: usize = 1024;
 /// Instructions after which the dispatch loop is entered again: also how deep handlers may nest
 /// where the compiler does not turn their calls into jumps.
 const SLICE: u64 = 1024;
+/// The same for translated code, which nests nothing.
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+const SLICE_TRANSLATED: u64 = 1 << 16;
+/// The opcode of `b`.
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+const B_OPCODE: u32 = 0x14;
 
 /// Which extensions a thread has decoded instructions of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +64,9 @@ pub struct Cache {
     by_pc: std::collections::HashMap<u64, u32>,
     known: Box<[Option<Known>]>,
     used: Used,
+    tier: Tier,
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    engine: Option<Box<tier1::Engine>>,
 }
 
 /// What is fixed about a row.
@@ -67,22 +78,36 @@ struct Known {
     key: Key,
     /// A form that is less work, with its places in pairs.
     special: Option<(Special, Key)>,
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    lowering: Option<&'static tier1::Lowering>,
 }
 
 impl Default for Cache {
     fn default() -> Self {
+        Cache::new(Tier::default())
+    }
+}
+
+impl Cache {
+    /// An empty cache whose blocks run on `tier`, or on the best one below that the host has.
+    pub fn new(tier: Tier) -> Cache {
         Cache {
             blocks: Blocks::default(),
             by_pc: std::collections::HashMap::new(),
             known: vec![None; isa::ROWS.len()].into(),
             used: Used::default(),
+            tier,
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+            engine: None,
         }
     }
-}
 
-impl Cache {
     /// Forgets all blocks: code changed.
     pub fn clear(&mut self) {
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        if let Some(engine) = &mut self.engine {
+            engine.clear();
+        }
         self.blocks.clear();
         self.by_pc.clear();
     }
@@ -94,12 +119,20 @@ impl Cache {
 
     /// Blocks decoded since the cache was last cleared.
     pub fn len(&self) -> usize {
-        self.blocks.count()
+        self.blocks.count() + self.translated()
+    }
+
+    /// Blocks that were translated to code of the host.
+    pub fn translated(&self) -> usize {
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        return self.engine.as_ref().map_or(0, |e| e.len());
+        #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+        0
     }
 
     /// True when nothing is decoded.
     pub fn is_empty(&self) -> bool {
-        self.blocks.count() == 0
+        self.len() == 0
     }
 
     /// Runs until a trap, or until `attention` is set or about `budget` more instructions retired
@@ -112,6 +145,36 @@ impl Cache {
         budget: u64,
     ) -> Trap {
         let end = cpu.state.instructions.saturating_add(budget);
+        let trap = self.run_to(cpu, fetch, attention, end);
+        // What tiers leave in the sink differs, and nothing reads it.
+        cpu.state.x[32] = 0;
+        trap
+    }
+
+    fn run_to(
+        &mut self,
+        cpu: &mut Cpu,
+        fetch: &impl Fetch,
+        attention: &AtomicBool,
+        end: u64,
+    ) -> Trap {
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        if self.tier >= Tier::Blocks
+            && let Some(trap) = self.run_translated(cpu, fetch, attention, end)
+        {
+            return trap;
+        }
+        self.interpret(cpu, fetch, attention, end)
+    }
+
+    /// Tier 0: runs until a trap, `attention`, or the count `end`.
+    fn interpret(
+        &mut self,
+        cpu: &mut Cpu,
+        fetch: &impl Fetch,
+        attention: &AtomicBool,
+        end: u64,
+    ) -> Trap {
         let mut unlinked = false;
         loop {
             if attention.load(Ordering::Relaxed) {
@@ -292,9 +355,137 @@ impl Cache {
                 adjust,
                 key,
                 special,
+                #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+                lowering: tier1::lowering(name),
             });
         }
         *place
+    }
+}
+
+/// Tier 1.
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+impl Cache {
+    /// Runs translated code until a trap or `attention`; `None` when tier 0 has to go on: the
+    /// budget ends soon, the x87 stack mode renames registers, or the host cannot.
+    fn run_translated(
+        &mut self,
+        cpu: &mut Cpu,
+        fetch: &impl Fetch,
+        attention: &AtomicBool,
+        end: u64,
+    ) -> Option<Trap> {
+        let mut engine = match self.engine.take() {
+            Some(engine) => engine,
+            None => match tier1::Engine::new(cpu) {
+                Some(engine) => Box::new(engine),
+                None => {
+                    self.tier = Tier::Interpreter;
+                    return None;
+                }
+            },
+        };
+        let trap = self.run_engine(&mut engine, cpu, fetch, attention, end);
+        self.engine = Some(engine);
+        trap
+    }
+
+    fn run_engine(
+        &mut self,
+        engine: &mut tier1::Engine,
+        cpu: &mut Cpu,
+        fetch: &impl Fetch,
+        attention: &AtomicBool,
+        end: u64,
+    ) -> Option<Trap> {
+        let mut exit = None;
+        loop {
+            if attention.load(Ordering::Relaxed) {
+                return Some(Trap::Attention);
+            }
+            let left = end - cpu.state.instructions;
+            if left <= 2 * BLOCK_MAX || cpu.state.lbt.stack_mode != 0 {
+                return None;
+            }
+            let pc = cpu.state.pc;
+            if engine.make_room(cpu) {
+                exit = None;
+            }
+            let at = match engine.find(pc, cpu, fetch) {
+                Some(at) => at,
+                None => match self.decode_for(engine, cpu, fetch, pc) {
+                    Ok((list, epoch)) => engine.translate(&list, epoch),
+                    Err(trap) => return Some(trap),
+                },
+            };
+            match exit.take() {
+                Some(exit) => engine.link(exit, at),
+                None => engine.remember(pc, at),
+            }
+            match engine.run(cpu, at, (left - BLOCK_MAX).min(SLICE_TRANSLATED)) {
+                tier1::Left::By(taken) => exit = Some(taken),
+                tier1::Left::Elsewhere => {}
+                tier1::Left::Trapped => return Some(cpu.trap),
+            }
+        }
+    }
+
+    /// The instructions of a block for tier 1, which goes on behind unconditional branches, and the
+    /// epoch before they were read if they may change.
+    fn decode_for(
+        &mut self,
+        engine: &tier1::Engine,
+        cpu: &Cpu,
+        fetch: &impl Fetch,
+        pc: u64,
+    ) -> Result<(Vec<tier1::Decoded>, Option<u64>), Trap> {
+        let epoch = cpu.epoch.now();
+        let (mut list, mut next) = (Vec::new(), pc);
+        let (mut inside, mut written) = (0..0, false);
+        while (list.len() as u64) < BLOCK_MAX && next.is_multiple_of(4) {
+            if !inside.contains(&next) {
+                let Some(text) = fetch.text(next) else { break };
+                inside = next..text.end;
+                written |= text.written;
+            }
+            let Some(word) = cpu.window.load::<u32>(next).filter(|_| inside.contains(&next)) else {
+                break;
+            };
+            let (decoded, flow) = self.decoded(engine, cpu, word, next);
+            next = match flow {
+                Flow::Direct if word >> 26 == B_OPCODE => decoded.inst.imm as u64,
+                _ => next + 4,
+            };
+            let ends = decoded.last || flow == Flow::End;
+            let ends = ends || flow == Flow::Direct && next == decoded.pc + 4;
+            list.push(decoded);
+            if ends {
+                break;
+            }
+        }
+        if list.is_empty() {
+            return Err(Trap::Fetch(pc));
+        }
+        Ok((list, written.then_some(epoch)))
+    }
+
+    /// One instruction for tier 1, and where control goes from it.
+    fn decoded(
+        &mut self,
+        engine: &tier1::Engine,
+        cpu: &Cpu,
+        word: u32,
+        pc: u64,
+    ) -> (tier1::Decoded, Flow) {
+        let (inst, _, flow) = self.instruction(cpu, word, pc, 1);
+        let row = isa::decode(word).filter(|id| announced(cpu, id.row()));
+        let known = row.and_then(|id| self.known(id));
+        let group = row.map(|id| id.row().group);
+        let soft = engine.is_trapping() && group != Some(Group::Base);
+        let lowering = known.and_then(|k| k.lowering).filter(|_| !soft || flow != Flow::Straight);
+        let control = row.is_some_and(|id| id.row().mnemonic.contains("fcsr"));
+        let last = group == Some(Group::Lbt);
+        (tier1::Decoded { pc, word, inst, lowering, control, last }, flow)
     }
 }
 

@@ -34,6 +34,12 @@ impl Epoch {
         self.0.load(Ordering::Acquire)
     }
 
+    /// Where the count is, for generated code.
+    #[cfg(feature = "jit")]
+    pub(super) fn address(&self) -> u64 {
+        Arc::as_ptr(&self.0) as u64
+    }
+
     /// Begins a new epoch: what was written before is seen by every block entered after.
     pub fn advance(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);

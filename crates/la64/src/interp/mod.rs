@@ -26,9 +26,11 @@ mod memory;
 mod operation;
 mod pairs;
 pub(crate) mod raw;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+mod tier1;
 mod vector;
 
-pub use crate::config::Features;
+pub use crate::config::{Features, Tier};
 pub use block::{Cache, Used};
 pub use epoch::{Epoch, Fetch, Text};
 pub use raw::{Cursor, Link, Place, Slot};
@@ -153,6 +155,8 @@ pub struct Cpu {
     /// Why `Exit::Trap` was returned.
     pub trap: Trap,
     pub(crate) chain: raw::Chain,
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    frame: tier1::Frame,
     /// The stable counter `rdtime` reads, in units of 10 ns, set by the owner.
     pub time: fn() -> u64,
     /// What the machine announces.
@@ -171,8 +175,17 @@ impl Cpu {
     pub fn new(window: Window, features: Features) -> Cpu {
         let state = State::default();
         let chain = raw::Chain::default();
-        let epoch = Epoch::default();
-        Cpu { state, window, trap: Trap::Attention, chain, time: no_time, features, epoch }
+        Cpu {
+            state,
+            window,
+            trap: Trap::Attention,
+            chain,
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+            frame: tier1::Frame::default(),
+            time: no_time,
+            features,
+            epoch: Epoch::default(),
+        }
     }
 
     /// Ends the block at `i`, which is not retired; a system call is.

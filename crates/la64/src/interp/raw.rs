@@ -373,6 +373,47 @@ fn run(first: &Inst, cpu: &mut Cpu, chain: Chain) -> (Exit, Chain) {
     (exit, chain)
 }
 
+/// One instruction that runs alone, wherever it comes from.
+#[cfg(feature = "jit")]
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Alone([Inst; 3]);
+
+#[cfg(feature = "jit")]
+impl Alone {
+    /// The instruction at `pc`, with `before` ones of its block before it.
+    pub(crate) fn new(pc: u64, inst: Inst, before: u16) -> Alone {
+        let mut header = Inst::header(pc);
+        header.count = before;
+        let end = Inst::special(|_, _| Exit::Direct, 0, 1);
+        Alone([header, Inst { count: 1, ..inst }, end])
+    }
+
+    /// Where it is, for generated code.
+    pub(crate) fn address(&self) -> u64 {
+        std::ptr::from_ref(self) as u64
+    }
+
+    /// Its guest address.
+    pub(crate) fn pc(&self) -> u64 {
+        self.0[0].imm as u64
+    }
+
+    /// Instructions of its block before it.
+    pub(crate) fn before(&self) -> u64 {
+        self.0[0].count.into()
+    }
+
+    /// Executes it: `Exit::Direct` if the next one follows. Otherwise `pc` is set. With the exit
+    /// comes how many instructions of the block have retired.
+    pub(crate) fn run(&self, cpu: &mut Cpu) -> (Exit, u64) {
+        cpu.chain = Chain::default();
+        let exit = (self.0[1].handler)(cpu, Cursor(&self.0[1]));
+        let retired = (Chain::default().left - std::mem::take(&mut cpu.chain).left) as u64;
+        (exit, self.before() + retired)
+    }
+}
+
 /// The blocks of one cache, and how they follow each other.
 #[derive(Debug)]
 pub(crate) struct Blocks {

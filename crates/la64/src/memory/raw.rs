@@ -364,6 +364,8 @@ pub struct Window {
     near_stores: u64,
     /// Address of the [`Guard`] that admits stores, or 0.
     guard: u64,
+    /// Bytes before and behind the window that refuse every access.
+    slack: u64,
 }
 
 /// The longest single access.
@@ -379,8 +381,32 @@ impl Window {
     /// SIGSEGV and SIGBUS continues at `landing` with ecx = 1; on other hosts never.
     pub unsafe fn new(base: *mut u8, len: u64) -> Window {
         let near = (len + 1).saturating_sub(ACCESS_MAX);
-        Window { base: base as u64, len, near, near_stores: near, guard: 0 }
+        Window { base: base as u64, len, near, near_stores: near, guard: 0, slack: 0 }
     }
+
+    /// The same window, `slack` bytes on either side of which refuse every access: a translator
+    /// then need not look at small displacements.
+    ///
+    /// # Safety
+    /// The bytes are reserved without access as long as the window is used, and the process's
+    /// handler of SIGSEGV continues at `landing`.
+    pub unsafe fn between_refusals(self, slack: u64) -> Window {
+        Window { slack, ..self }
+    }
+
+    /// The address that no access by a compare alone may reach, the slack, and whether stores need
+    /// rights.
+    #[cfg(feature = "jit")]
+    pub(crate) fn shape(&self) -> (u64, u64, bool) {
+        (self.near, self.slack, self.guard != 0)
+    }
+
+    /// Offset of the host address of guest address 0.
+    #[cfg(feature = "jit")]
+    pub(crate) const BASE: usize = std::mem::offset_of!(Window, base);
+    /// Offset of the address below which every access fits.
+    #[cfg(feature = "jit")]
+    pub(crate) const NEAR: usize = std::mem::offset_of!(Window, near);
 
     /// A window onto the same memory, all of whose stores `guard` admits or refuses.
     ///
@@ -672,6 +698,10 @@ unsafe extern "C" {
 /// Where execution continues after a host fault at `pc`, if the fault is one of this module's.
 #[cfg(target_arch = "x86_64")]
 pub fn landing(pc: u64) -> Option<u64> {
+    #[cfg(all(feature = "jit", target_os = "linux"))]
+    if let Some(next) = crate::jit::raw::landing(pc) {
+        return Some(next);
+    }
     let mut entry = &raw const TABLE_START;
     let stop = &raw const TABLE_STOP;
     while entry < stop {

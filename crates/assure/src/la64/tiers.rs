@@ -1,0 +1,179 @@
+//! Tiers against each other: random programs with branches, loops, faults and budgets that end
+//! anywhere, run by two tiers and compared at every exit in trap, count, registers and memory.
+//!
+//! - A program is [`PARTS`] random blocks behind each other and a branch back, in a random state;
+//!   after a trap both sides go on behind the trapping instruction.
+//! - The cause field of the FCSR is left out where the translator has computed: see
+//!   `docs/design/la64-jit.md`.
+
+use super::{CODE_WORDS, Case, Cases, SLOT_AT, Shape, X_AT, load, runner};
+use littoral_la64::bare::Bare;
+use littoral_la64::interp::{Tier, Trap};
+use littoral_la64::isa;
+use littoral_la64::state::{State, fcsr};
+
+/// Blocks of a program.
+const PARTS: usize = 4;
+/// Where programs are.
+const CODE: u64 = 0x8000;
+/// Stays of one program in a tier.
+const STAYS: u32 = 6;
+
+/// What a comparison found.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Blocks run.
+    pub blocks: u64,
+    /// Instructions retired by either side.
+    pub instructions: u64,
+    /// Exits compared.
+    pub exits: u64,
+    /// Exits that were traps other than the end of a budget.
+    pub traps: u64,
+    /// What differed, the first few.
+    pub different: Vec<String>,
+}
+
+struct Side(Bare);
+
+impl Side {
+    fn new(tier: Tier) -> Side {
+        Side(Bare::on(tier, runner::MEMORY_LEN))
+    }
+
+    fn prepare(&mut self, case: &Case, code: &[u32]) {
+        let bytes: Vec<u8> = code.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let stored = self.0.write(CODE, &bytes).and(self.0.write(case.address(), &case.0));
+        stored.expect("invariant: inside");
+        load(self.0.state_mut(), case);
+        self.0.state_mut().pc = CODE;
+        self.0.forget_code();
+    }
+
+    fn bytes(&self, from: u64, len: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        self.0.read(from, &mut bytes).expect("invariant: inside");
+        bytes
+    }
+}
+
+/// Registers as both tiers must have them.
+fn comparable(state: &State) -> State {
+    State { fcsr: state.fcsr & !fcsr::CAUSE, ..state.clone() }
+}
+
+/// Runs at least `blocks` random blocks from `seed` on tiers 0 and 1.
+pub fn compare(seed: u64, blocks: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut cases = Cases::new(seed, Shape::Tiers);
+    let mut pair = [Side::new(Tier::Interpreter), Side::new(Tier::default())];
+    let mut programs = 0;
+    while outcome.blocks < blocks && outcome.different.len() < 5 {
+        let mut case = cases.case();
+        let code = program(&mut cases, &mut case);
+        case.set64(SLOT_AT, CODE);
+        programs += 1;
+        pair.iter_mut().for_each(|s| s.prepare(&case, &code));
+        outcome.blocks += PARTS as u64;
+        if let Err(what) = compare_program(&mut cases, &mut pair, &mut outcome) {
+            outcome.different.push(format!("program {programs} {code:08x?}: {what}"));
+        }
+    }
+    outcome
+}
+
+/// The words of a program.
+fn program(cases: &mut Cases, case: &mut Case) -> Vec<u32> {
+    let nop = isa::find("andi").expect("invariant: in the table").row().word;
+    let mut code = Vec::new();
+    for _ in 0..PARTS {
+        let mut part = cases.block(case);
+        part.resize(CODE_WORDS, nop);
+        code.append(&mut part);
+    }
+    case.set64(X_AT + 8 * 18, CODE);
+    let back = isa::find("b").and_then(|id| isa::encode(id, &[-4 * code.len() as i64]));
+    code.push(back.expect("invariant: near"));
+    code.push(0);
+    code
+}
+
+fn compare_program(
+    cases: &mut Cases,
+    [first, second]: &mut [Side; 2],
+    outcome: &mut Outcome,
+) -> Result<(), String> {
+    for _ in 0..STAYS {
+        let budget = 100 + cases.below(1200);
+        let traps = [first.0.run(budget), second.0.run(budget)];
+        outcome.exits += 1;
+        if traps[0] != traps[1] {
+            return Err(format!("{traps:?}"));
+        }
+        let states = [comparable(first.0.state()), comparable(second.0.state())];
+        if states[0] != states[1] {
+            return Err(format!("{:?} {}", traps[0], differences(&states[0], &states[1])));
+        }
+        let behind = matches!(traps[0], Trap::Syscall | Trap::CodeChanged);
+        match traps[0] {
+            Trap::Fetch(_) => break,
+            Trap::OutOfBudget => {}
+            _ => outcome.traps += 1,
+        }
+        for side in [&mut *first, &mut *second] {
+            let state = side.0.state_mut();
+            state.fcsr &= !fcsr::CAUSE;
+            if traps[0] != Trap::OutOfBudget && !behind {
+                state.pc += 4;
+            }
+        }
+    }
+    outcome.instructions += first.0.state().instructions;
+    let records = (super::RECORDS, runner::MEMORY_LEN - super::RECORDS);
+    if first.bytes(records.0, records.1) != second.bytes(records.0, records.1) {
+        return Err("memory differs".into());
+    }
+    Ok(())
+}
+
+/// The registers that differ.
+fn differences(a: &State, b: &State) -> String {
+    let mut words = Vec::new();
+    for n in 0..33 {
+        if a.x[n] != b.x[n] {
+            words.push(format!("x{n} {:x} {:x}", a.x[n], b.x[n]));
+        }
+    }
+    for n in 0..32 {
+        if a.v[n] != b.v[n] {
+            words.push(format!("v{n} {:x?} {:x?}", a.v[n].0, b.v[n].0));
+        }
+    }
+    let rest = |s: &State| {
+        let link = (s.link_address, s.link_value, s.link_value_high);
+        format!(
+            "pc {:x} count {} fcsr {:x} {:?} {link:x?} {:?}",
+            s.pc, s.instructions, s.fcsr, s.fcc, s.lbt
+        )
+    };
+    if rest(a) != rest(b) {
+        words.push(format!("{} / {}", rest(a), rest(b)));
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_found() {
+        let mut cases = Cases::new(1, Shape::Tiers);
+        let mut pair = [Side::new(Tier::Interpreter), Side::new(Tier::default())];
+        let mut case = cases.case();
+        let code = program(&mut cases, &mut case);
+        pair.iter_mut().for_each(|s| s.prepare(&case, &code));
+        pair[1].0.state_mut().x[2] ^= 1;
+        assert!(compare_program(&mut cases, &mut pair, &mut Outcome::default()).is_err());
+    }
+}

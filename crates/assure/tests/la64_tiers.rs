@@ -1,0 +1,19 @@
+//! The translator against the interpreter: random programs of every instruction, with branches,
+//! loops, faults and budgets that end inside blocks, are equal at every exit.
+//!
+//! `LA64_TIER_BLOCKS` is the number of blocks (a slice of a few seconds by default),
+//! `LA64_TIER_SEED` the first seed.
+
+use littoral_assure::la64::tiers::compare;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |v| v.parse().expect("a number"))
+}
+
+#[test]
+fn tiers_agree_at_every_exit() {
+    let seed = number("LA64_TIER_SEED", 1);
+    let outcome = compare(seed, number("LA64_TIER_BLOCKS", 20_000));
+    assert!(outcome.different.is_empty(), "seed {seed}: {}", outcome.different.join("\n"));
+    assert!(outcome.traps > 100 && outcome.exits > outcome.traps, "{outcome:?}");
+}

@@ -1,0 +1,127 @@
+//! Loads and stores of general and floating-point registers.
+//!
+//! - An address is inside the window if its base register is below `near` and the displacement at
+//!   most the window's slack, which is memory of nothing on either side; a window without slack
+//!   gets a check per access. A base register is checked once between two writes to it.
+//! - A store to a guarded window runs on tier 0, which knows the rights of pages.
+//! - What fails here, or faults, runs again on tier 0, which traps or does it.
+
+use super::block::{Block, Decoded, Lowering, plain};
+use super::layout;
+use crate::jit::emit::{
+    ADD, CMP, Cond, Form, LEA, MOV, MOV_TO, MOV8_TO, MOV16_TO, MOVSX8, MOVSX16, MOVSXD, MOVZX8,
+    MOVZX16, Mem, RAX, RCX, Reg, XOR,
+};
+
+/// Largest displacement of an access by rj and an immediate.
+const DISP_MAX: u64 = 1 << 15;
+
+/// Takes the slow way unless `address` is inside the window.
+fn check(b: &mut Block<'_>, address: Reg) {
+    b.asm.op(CMP, true, address, layout::NEAR);
+    b.slow_if(Cond::Ae);
+}
+
+/// The memory at rj + immediate.
+pub(super) fn at_offset(b: &mut Block<'_>, d: &Decoded) -> Mem {
+    let (rj, imm) = (d.rj(), d.imm() as i32);
+    if let Some(address) = b.constant(rj).map(|v| v.wrapping_add(imm as u64))
+        && address < b.shape.near
+        && address < 1 << 31
+    {
+        return Mem::at(layout::WINDOW, address as i32);
+    }
+    if b.shape.slack < DISP_MAX + 64 {
+        b.sum(RAX, rj, imm);
+        check(b, RAX);
+        return Mem::indexed(layout::WINDOW, RAX, 0, 0);
+    }
+    let base = b.get(rj, RAX);
+    if !b.is_checked(rj) {
+        check(b, base);
+        b.check(rj);
+    }
+    Mem::indexed(layout::WINDOW, base, 0, imm)
+}
+
+/// The memory at rj + rk.
+pub(super) fn at_index(b: &mut Block<'_>, d: &Decoded) -> Mem {
+    match (layout::pin(d.rj()), layout::pin(d.rk())) {
+        (Some(j), Some(k)) => b.asm.op(LEA, true, RAX, Mem::indexed(j, k, 0, 0)),
+        _ => {
+            b.load(RAX, d.rj());
+            if d.rk() != 0 {
+                let place = b.place(d.rk());
+                b.asm.op(ADD, true, RAX, place);
+            }
+        }
+    }
+    check(b, RAX);
+    Mem::indexed(layout::WINDOW, RAX, 0, 0)
+}
+
+/// How an access finds its address.
+pub(super) type Address = fn(&mut Block<'_>, &Decoded) -> Mem;
+
+/// rd = what `form` loads.
+fn load(b: &mut Block<'_>, d: &Decoded, address: Address, form: Form, wide: bool) {
+    let m = address(b, d);
+    let to = match d.rd() {
+        0 => RAX,
+        n => b.target(n),
+    };
+    b.access();
+    b.asm.op(form, wide, to, m);
+    b.put(d.rd(), to);
+}
+
+fn store(b: &mut Block<'_>, d: &Decoded, address: Address, form: Form, wide: bool) {
+    if b.shape.guarded {
+        return b.call_tier_0(d);
+    }
+    let m = address(b, d);
+    let from = match d.rd() {
+        0 => {
+            b.asm.op(XOR, false, RCX, RCX);
+            RCX
+        }
+        n => b.get(n, RCX),
+    };
+    b.access();
+    b.asm.op(form, wide, from, m);
+}
+
+macro_rules! row {
+    ($name:literal, $access:ident, $address:ident, $form:ident, $wide:literal) => {
+        plain($name, |b, d| $access(b, d, $address, $form, $wide))
+    };
+}
+
+pub(super) static TABLE: &[Lowering] = &[
+    row!("ld.d", load, at_offset, MOV, true),
+    row!("st.d", store, at_offset, MOV_TO, true),
+    row!("ld.w", load, at_offset, MOVSXD, true),
+    row!("st.w", store, at_offset, MOV_TO, false),
+    row!("ld.b", load, at_offset, MOVSX8, true),
+    row!("ld.h", load, at_offset, MOVSX16, true),
+    row!("ld.bu", load, at_offset, MOVZX8, false),
+    row!("ld.hu", load, at_offset, MOVZX16, false),
+    row!("ld.wu", load, at_offset, MOV, false),
+    row!("st.b", store, at_offset, MOV8_TO, false),
+    row!("st.h", store, at_offset, MOV16_TO, false),
+    row!("ldptr.w", load, at_offset, MOVSXD, true),
+    row!("ldptr.d", load, at_offset, MOV, true),
+    row!("stptr.w", store, at_offset, MOV_TO, false),
+    row!("stptr.d", store, at_offset, MOV_TO, true),
+    row!("ldx.b", load, at_index, MOVSX8, true),
+    row!("ldx.h", load, at_index, MOVSX16, true),
+    row!("ldx.w", load, at_index, MOVSXD, true),
+    row!("ldx.d", load, at_index, MOV, true),
+    row!("ldx.bu", load, at_index, MOVZX8, false),
+    row!("ldx.hu", load, at_index, MOVZX16, false),
+    row!("ldx.wu", load, at_index, MOV, false),
+    row!("stx.b", store, at_index, MOV8_TO, false),
+    row!("stx.h", store, at_index, MOV16_TO, false),
+    row!("stx.w", store, at_index, MOV_TO, false),
+    row!("stx.d", store, at_index, MOV_TO, true),
+];

@@ -1,0 +1,97 @@
+//! Branches, calls and returns, system calls and traps.
+
+use super::block::{Block, Decoded, Lowering, plain};
+use super::integer::compare;
+use super::layout;
+use crate::jit::emit::{Cond, RAX};
+
+/// Leaves for the fixed target if rj compares so with rd.
+fn conditional(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
+    compare(b, d.rj(), d.rd());
+    b.exit_if(cond, d.imm() as u64);
+}
+
+/// Leaves if rj is zero, or not zero.
+fn against_zero(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
+    let cond = match b.told(d.rj()) {
+        Some(told) if cond == Cond::Ne => told,
+        Some(told) => told.opposite(),
+        None => {
+            compare(b, d.rj(), 0);
+            cond
+        }
+    };
+    b.exit_if(cond, d.imm() as u64);
+}
+
+fn on_flag(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
+    b.asm.cmp_byte(layout::fcc(d.rj()), 0);
+    b.exit_if(cond, d.imm() as u64);
+}
+
+/// Goes on at the target, inside the block or out of it.
+fn jump(b: &mut Block<'_>, d: &Decoded) {
+    if b.list.get(b.at + 1).is_none() {
+        b.exit(d.imm() as u64, b.count(), true);
+        b.ended = true;
+    }
+}
+
+fn call(b: &mut Block<'_>, d: &Decoded) {
+    b.put_constant(1, d.pc.wrapping_add(4));
+    jump(b, d);
+}
+
+fn jump_register(b: &mut Block<'_>, d: &Decoded) {
+    let known = b.constant(d.rj()).map(|v| v.wrapping_add(d.imm() as u64));
+    if known.is_none() {
+        b.sum(RAX, d.rj(), d.imm() as i32);
+    }
+    if d.rd() != 0 {
+        put_link(b, d.rd(), d.pc.wrapping_add(4));
+    }
+    match known {
+        Some(target) => b.exit(target, b.count(), true),
+        None => b.exit_indirect(),
+    }
+    b.ended = true;
+}
+
+/// The return address, keeping rax.
+fn put_link(b: &mut Block<'_>, n: usize, value: u64) {
+    use crate::jit::emit::RCX;
+    let to = layout::pin(n).unwrap_or(RCX);
+    b.asm.mov_imm(to, value);
+    b.put(n, to);
+}
+
+/// A trap for certain.
+fn trap(b: &mut Block<'_>, d: &Decoded) {
+    b.call_tier_0(d);
+    b.ended = true;
+}
+
+macro_rules! row {
+    ($name:literal, $f:ident, $cond:ident) => {
+        plain($name, |b, d| $f(b, d, Cond::$cond))
+    };
+}
+
+pub(super) static TABLE: &[Lowering] = &[
+    row!("beq", conditional, E),
+    row!("bne", conditional, Ne),
+    row!("blt", conditional, L),
+    row!("bge", conditional, Ge),
+    row!("bltu", conditional, B),
+    row!("bgeu", conditional, Ae),
+    row!("beqz", against_zero, E),
+    row!("bnez", against_zero, Ne),
+    row!("bceqz", on_flag, E),
+    row!("bcnez", on_flag, Ne),
+    plain("b", jump),
+    plain("bl", call),
+    plain("jirl", jump_register),
+    plain("syscall", trap),
+    plain("break", trap),
+    plain("dbcl", trap),
+];

@@ -1,0 +1,788 @@
+//! Integer arithmetic, shifts, bit fields, multiplication and division.
+//!
+//! - A result is made in the destination's host register only where no source is read after the
+//!   first write to it.
+//! - Semantics are those of `interp::integer`, which the tests compare.
+
+use super::block::{Block, Decoded, Fold, Lowering, folding, plain};
+use super::layout;
+use crate::jit::emit::{
+    ADD, ADD_I, AND, AND_I, ANDN, Asm, CMOVE, CMOVNE, CMP, CMP_I, Cond, DIV, Form, IDIV, IMUL,
+    IMUL1, LEA, LZCNT, MOV, MOVSX8, MOVSX16, MOVSXD, MOVZX8, MOVZX16, MUL, Mem, NEG, NOT, OR, OR_I,
+    RAX, RCX, RDX, ROL, ROR, ROR_CL, Reg, Rm, SAR, SARX, SHL, SHLX, SHR, SHRX, SUB, TEST, TZCNT,
+    XOR, XOR_I,
+};
+
+/// rd = rj op rk, 64 bits.
+fn binary(b: &mut Block<'_>, d: &Decoded, form: Form, commutes: bool) {
+    let (rd, mut rj, mut rk) = (d.rd(), d.rj(), d.rk());
+    if rd == 0 {
+        return;
+    }
+    if commutes && (rd == rk || rj == 0) {
+        std::mem::swap(&mut rj, &mut rk);
+    }
+    let to = match layout::pin(rd) {
+        Some(r) if rd != rk || rd == rj => r,
+        _ => RAX,
+    };
+    b.load(to, rj);
+    apply(b, form, to, rk);
+    b.put(rd, to);
+}
+
+/// `to` = `to` op general register `n`.
+fn apply(b: &mut Block<'_>, form: Form, to: Reg, n: usize) {
+    if n == 0 {
+        b.asm.op(XOR, false, RCX, RCX);
+        b.asm.op(form, true, to, RCX);
+    } else {
+        let place = b.place(n);
+        b.asm.op(form, true, to, place);
+    }
+}
+
+fn add_d(b: &mut Block<'_>, d: &Decoded) {
+    let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
+    match (layout::pin(rd), layout::pin(rj), layout::pin(rk)) {
+        (Some(to), Some(j), Some(k)) if rd != rj && rd != rk => {
+            b.asm.op(LEA, true, to, Mem::indexed(j, k, 0, 0));
+            b.put(rd, to);
+        }
+        _ if rk == 0 => copy(b, rd, rj),
+        _ if rj == 0 => copy(b, rd, rk),
+        _ => binary(b, d, ADD, true),
+    }
+}
+
+fn sub_d(b: &mut Block<'_>, d: &Decoded) {
+    binary(b, d, SUB, false);
+}
+
+fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
+    if rd == 0 || rd == from {
+        return;
+    }
+    let known = b.constant(from);
+    if from == 0 {
+        return b.put_constant(rd, 0);
+    }
+    let checked = b.is_checked(from);
+    let from = b.get(from, RAX);
+    b.put(rd, from);
+    if checked {
+        b.check(rd);
+    }
+    if let Some(value) = known {
+        b.know(rd, value);
+    }
+}
+
+fn or(b: &mut Block<'_>, d: &Decoded) {
+    match (d.rj(), d.rk()) {
+        (j, 0) => copy(b, d.rd(), j),
+        (0, k) => copy(b, d.rd(), k),
+        _ => binary(b, d, OR, true),
+    }
+}
+
+fn and(b: &mut Block<'_>, d: &Decoded) {
+    binary(b, d, AND, true);
+}
+
+fn xor(b: &mut Block<'_>, d: &Decoded) {
+    binary(b, d, XOR, true);
+}
+
+/// rd = low 32 bits of rj op rk, sign-extended.
+fn word(b: &mut Block<'_>, d: &Decoded, form: Form) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load_low(RAX, d.rj());
+    if d.rk() != 0 {
+        let place = b.place(d.rk());
+        b.asm.op(form, false, RAX, place);
+    }
+    sign_extend(b, d.rd());
+}
+
+/// rd = eax, sign-extended.
+fn sign_extend(b: &mut Block<'_>, rd: usize) {
+    let to = b.target(rd);
+    b.asm.op(MOVSXD, true, to, RAX);
+    b.put(rd, to);
+}
+
+fn add_w(b: &mut Block<'_>, d: &Decoded) {
+    match (layout::pin(d.rj()), layout::pin(d.rk())) {
+        (Some(j), Some(k)) if d.rd() != 0 => {
+            b.asm.op(LEA, false, RAX, Mem::indexed(j, k, 0, 0));
+            sign_extend(b, d.rd());
+        }
+        _ => word(b, d, ADD),
+    }
+}
+
+fn sub_w(b: &mut Block<'_>, d: &Decoded) {
+    word(b, d, SUB);
+}
+
+fn addi_d(b: &mut Block<'_>, d: &Decoded) {
+    let (rd, rj, imm) = (d.rd(), d.rj(), d.imm() as i32);
+    if rd == 0 {
+        return;
+    }
+    if imm == 0 {
+        return copy(b, rd, rj);
+    }
+    if rd == rj {
+        let place = b.place(rd);
+        b.asm.arith(ADD_I, true, place, imm);
+        return b.wrote(rd);
+    }
+    let to = b.target(rd);
+    b.sum(to, rj, imm);
+    b.put(rd, to);
+}
+
+fn addi_w(b: &mut Block<'_>, d: &Decoded) {
+    let (rd, rj, imm) = (d.rd(), d.rj(), d.imm() as i32);
+    if rd == 0 {
+        return;
+    }
+    match layout::pin(rj) {
+        _ if imm == 0 && rj != 0 => {
+            let (to, place) = (b.target(rd), b.place(rj));
+            b.asm.op(MOVSXD, true, to, place);
+            return b.put(rd, to);
+        }
+        Some(j) => b.asm.op(LEA, false, RAX, Mem::at(j, imm)),
+        None => {
+            b.load_low(RAX, rj);
+            b.asm.arith(ADD_I, false, RAX, imm);
+        }
+    }
+    sign_extend(b, rd);
+}
+
+/// rd = rj op immediate.
+fn with_immediate(b: &mut Block<'_>, d: &Decoded, form: Form) {
+    let (rd, rj, imm) = (d.rd(), d.rj(), d.imm() as i32);
+    if rd == 0 {
+        return;
+    }
+    if rd == rj {
+        let place = b.place(rd);
+        b.asm.arith(form, true, place, imm);
+        return b.wrote(rd);
+    }
+    let to = b.target(rd);
+    b.load(to, rj);
+    b.asm.arith(form, true, to, imm);
+    b.put(rd, to);
+}
+
+fn ori(b: &mut Block<'_>, d: &Decoded) {
+    if d.imm() == 0 {
+        return copy(b, d.rd(), d.rj());
+    }
+    with_immediate(b, d, OR_I);
+}
+
+fn xori(b: &mut Block<'_>, d: &Decoded) {
+    with_immediate(b, d, XOR_I);
+}
+
+fn andi(b: &mut Block<'_>, d: &Decoded) {
+    if d.imm() == 255 && d.rd() != 0 && d.rj() != 0 {
+        return extend(b, d, MOVZX8, false);
+    }
+    with_immediate(b, d, AND_I);
+}
+
+fn constant(b: &mut Block<'_>, d: &Decoded) {
+    b.put_constant(d.rd(), d.imm() as u64);
+}
+
+fn lu32i_d(b: &mut Block<'_>, d: &Decoded) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load_low(RAX, d.rd());
+    b.asm.mov_imm(RCX, d.imm() as u64);
+    b.asm.op(OR, true, RAX, RCX);
+    b.put(d.rd(), RAX);
+}
+
+fn lu52i_d(b: &mut Block<'_>, d: &Decoded) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RAX, d.rj());
+    b.asm.mov_imm(RCX, u64::MAX >> 12);
+    b.asm.op(AND, true, RAX, RCX);
+    b.asm.mov_imm(RCX, d.imm() as u64);
+    b.asm.op(OR, true, RAX, RCX);
+    b.put(d.rd(), RAX);
+}
+
+/// Sets host flags by rj and rk; true if they are equal by their names.
+pub(super) fn compare(b: &mut Block<'_>, rj: usize, rk: usize) {
+    if rk == 0 && rj != 0 {
+        match layout::pin(rj) {
+            Some(r) => b.asm.op(TEST, true, r, r),
+            None => b.asm.arith(CMP_I, true, layout::x(rj), 0),
+        }
+        return;
+    }
+    let j = b.get(rj, RCX);
+    match rk {
+        0 => b.asm.op(TEST, true, j, j),
+        _ => {
+            let place = b.place(rk);
+            b.asm.op(CMP, true, j, place);
+        }
+    }
+}
+
+/// rd = 1 if `cond` holds, else 0, by flags that stand; leaves the flags.
+fn put_condition(b: &mut Block<'_>, rd: usize, cond: Cond) {
+    b.asm.set(cond, RAX);
+    b.asm.op(MOVZX8, false, RAX, RAX);
+    b.put(rd, RAX);
+}
+
+/// The condition of a comparison whose result a branch behind it tests, with the branch's place.
+fn set(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
+    if d.rd() == 0 {
+        return;
+    }
+    put_condition(b, d.rd(), cond);
+    b.flags_tell(d.rd(), cond);
+}
+
+fn slt(b: &mut Block<'_>, d: &Decoded) {
+    compare(b, d.rj(), d.rk());
+    set(b, d, Cond::L);
+}
+
+fn sltu(b: &mut Block<'_>, d: &Decoded) {
+    if d.rj() == 0 {
+        // 0 < rk is rk != 0.
+        compare(b, d.rk(), 0);
+        return set(b, d, if d.rk() == 0 { Cond::B } else { Cond::Ne });
+    }
+    compare(b, d.rj(), d.rk());
+    set(b, d, Cond::B);
+}
+
+fn compare_immediate(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
+    let j = match d.rj() {
+        0 => Rm::from(b.get(0, RCX)),
+        n => b.place(n),
+    };
+    b.asm.arith(CMP_I, true, j, d.imm() as i32);
+    set(b, d, cond);
+}
+
+fn slti(b: &mut Block<'_>, d: &Decoded) {
+    compare_immediate(b, d, Cond::L);
+}
+
+fn sltui(b: &mut Block<'_>, d: &Decoded) {
+    compare_immediate(b, d, Cond::B);
+}
+
+/// rd = rj, or 0 if rk is zero (`maskeqz`) or not (`masknez`).
+fn mask(b: &mut Block<'_>, d: &Decoded, keep: Form) {
+    if d.rd() == 0 {
+        return;
+    }
+    compare(b, d.rk(), 0);
+    b.asm.mov_imm_keeping_flags(RAX, 0);
+    if d.rj() != 0 {
+        let place = b.place(d.rj());
+        b.asm.op(keep, true, RAX, place);
+    }
+    b.put(d.rd(), RAX);
+}
+
+fn maskeqz(b: &mut Block<'_>, d: &Decoded) {
+    mask(b, d, CMOVNE);
+}
+
+fn masknez(b: &mut Block<'_>, d: &Decoded) {
+    mask(b, d, CMOVE);
+}
+
+fn nor(b: &mut Block<'_>, d: &Decoded) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RAX, d.rj());
+    apply(b, OR, RAX, d.rk());
+    b.asm.unary(NOT, true, RAX);
+    b.put(d.rd(), RAX);
+}
+
+fn andn(b: &mut Block<'_>, d: &Decoded) {
+    if d.rd() == 0 {
+        return;
+    }
+    let (k, j) = (b.get(d.rk(), RAX), b.get(d.rj(), RCX));
+    b.asm.vex(ANDN, true, RAX.0, k.0, j);
+    b.put(d.rd(), RAX);
+}
+
+fn orn(b: &mut Block<'_>, d: &Decoded) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RAX, d.rk());
+    b.asm.unary(NOT, true, RAX);
+    apply(b, OR, RAX, d.rj());
+    b.put(d.rd(), RAX);
+}
+
+/// rd = rj extended by a move form.
+fn extend(b: &mut Block<'_>, d: &Decoded, form: Form, wide: bool) {
+    if d.rd() == 0 {
+        return;
+    }
+    let j = b.get(d.rj(), RAX);
+    let to = b.target(d.rd());
+    b.asm.op(form, wide, to, j);
+    b.put(d.rd(), to);
+}
+
+fn ext_w_b(b: &mut Block<'_>, d: &Decoded) {
+    extend(b, d, MOVSX8, true);
+}
+
+fn ext_w_h(b: &mut Block<'_>, d: &Decoded) {
+    extend(b, d, MOVSX16, true);
+}
+
+/// rd = rj shifted by an immediate, 64 bits.
+fn shift_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
+    let (rd, by) = (d.rd(), d.imm() as u8 & 63);
+    if rd == 0 {
+        return;
+    }
+    if by == 0 {
+        return copy(b, rd, d.rj());
+    }
+    let to = b.target(rd);
+    b.load(to, d.rj());
+    b.asm.imm8(form, true, to, by);
+    b.put(rd, to);
+}
+
+/// rd = low half of rj shifted by an immediate, sign-extended.
+fn shift_w(b: &mut Block<'_>, d: &Decoded, form: Form) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load_low(RAX, d.rj());
+    match d.imm() as u8 & 31 {
+        0 => {}
+        by => b.asm.imm8(form, false, RAX, by),
+    }
+    sign_extend(b, d.rd());
+}
+
+/// rd = rj shifted by rk.
+fn shift_by(b: &mut Block<'_>, d: &Decoded, form: Form, wide: bool) {
+    if d.rd() == 0 {
+        return;
+    }
+    let (k, j) = (b.get(d.rk(), RCX), b.get(d.rj(), RAX));
+    if wide {
+        let to = b.target(d.rd());
+        b.asm.shift_by(form, true, to, j, k);
+        b.put(d.rd(), to);
+    } else {
+        b.asm.shift_by(form, false, RAX, j, k);
+        sign_extend(b, d.rd());
+    }
+}
+
+fn rotate_by(b: &mut Block<'_>, d: &Decoded, wide: bool) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RCX, d.rk());
+    b.load(RAX, d.rj());
+    b.asm.unary(ROR_CL, wide, RAX);
+    match wide {
+        true => b.put(d.rd(), RAX),
+        false => sign_extend(b, d.rd()),
+    }
+}
+
+/// rd = (rj << immediate) + rk: `finish` takes it from rax.
+fn alsl(b: &mut Block<'_>, d: &Decoded, finish: fn(&mut Block<'_>, usize)) {
+    if d.rd() == 0 {
+        return;
+    }
+    let by = d.imm() as u8;
+    if by < 4 {
+        let (j, k) = (b.get(d.rj(), RAX), b.get(d.rk(), RCX));
+        b.asm.op(LEA, true, RAX, Mem::indexed(k, j, by, 0));
+    } else {
+        b.load(RAX, d.rj());
+        b.asm.imm8(SHL, true, RAX, by);
+        apply(b, ADD, RAX, d.rk());
+    }
+    finish(b, d.rd());
+}
+
+fn alsl_d(b: &mut Block<'_>, d: &Decoded) {
+    alsl(b, d, |b, rd| b.put(rd, RAX));
+}
+
+fn alsl_w(b: &mut Block<'_>, d: &Decoded) {
+    alsl(b, d, sign_extend);
+}
+
+fn alsl_wu(b: &mut Block<'_>, d: &Decoded) {
+    alsl(b, d, |b, rd| {
+        b.asm.op(MOV, false, RAX, RAX);
+        b.put(rd, RAX);
+    });
+}
+
+fn bytepick(b: &mut Block<'_>, d: &Decoded, wide: bool) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RAX, d.rk());
+    let by = 8 * d.imm() as u8;
+    if by != 0 {
+        let j = b.get(d.rj(), RCX);
+        b.asm.shld(wide, RAX, j, by);
+    }
+    match wide {
+        true => b.put(d.rd(), RAX),
+        false => sign_extend(b, d.rd()),
+    }
+}
+
+/// Upper and lower bit of a field; `None` for an upside-down one, which tier 0 traps.
+fn field(d: &Decoded) -> Option<(u8, u8)> {
+    let (msb, lsb) = (d.imm() as u8, d.inst.imm2);
+    (msb >= lsb).then_some((msb, lsb))
+}
+
+/// rax = bits `msb` to `lsb` of rj.
+fn pick(b: &mut Block<'_>, rj: usize, msb: u8, lsb: u8) {
+    match (msb, lsb) {
+        (7, 0) => {
+            let j = b.get(rj, RAX);
+            b.asm.op(MOVZX8, false, RAX, j);
+        }
+        (15, 0) => {
+            let j = b.get(rj, RAX);
+            b.asm.op(MOVZX16, false, RAX, j);
+        }
+        (31, 0) => b.load_low(RAX, rj),
+        (0..31, 0) => {
+            b.load_low(RAX, rj);
+            b.asm.arith(AND_I, false, RAX, ((1u64 << (msb + 1)) - 1) as i32);
+        }
+        _ => {
+            b.load(RAX, rj);
+            if msb < 63 {
+                b.asm.imm8(SHL, true, RAX, 63 - msb);
+            }
+            if msb < 63 || lsb > 0 {
+                b.asm.imm8(SHR, true, RAX, 63 - msb + lsb);
+            }
+        }
+    }
+}
+
+fn bstrpick_d(b: &mut Block<'_>, d: &Decoded) {
+    match field(d) {
+        None => b.call_tier_0(d),
+        Some(_) if d.rd() == 0 => {}
+        Some((msb, lsb)) => {
+            pick(b, d.rj(), msb, lsb);
+            b.put(d.rd(), RAX);
+        }
+    }
+}
+
+fn bstrpick_w(b: &mut Block<'_>, d: &Decoded) {
+    match field(d) {
+        None => b.call_tier_0(d),
+        Some(_) if d.rd() == 0 => {}
+        Some((msb, lsb)) => {
+            pick(b, d.rj(), msb, lsb);
+            sign_extend(b, d.rd());
+        }
+    }
+}
+
+/// rax = rd with bits `msb` to `lsb` from rj.
+fn insert(b: &mut Block<'_>, d: &Decoded, msb: u8, lsb: u8) {
+    let width = msb - lsb + 1;
+    let mask = (u64::MAX >> (64 - width)) << lsb;
+    b.load(RAX, d.rj());
+    if width < 64 {
+        b.asm.imm8(SHL, true, RAX, 64 - width);
+        if msb < 63 {
+            b.asm.imm8(SHR, true, RAX, 63 - msb);
+        }
+    }
+    b.asm.mov_imm(RCX, !mask);
+    let place = b.place(d.rd());
+    b.asm.op(AND, true, RCX, place);
+    b.asm.op(OR, true, RAX, RCX);
+}
+
+fn bstrins_d(b: &mut Block<'_>, d: &Decoded) {
+    match field(d) {
+        None => b.call_tier_0(d),
+        Some(_) if d.rd() == 0 => {}
+        Some((msb, lsb)) => {
+            insert(b, d, msb, lsb);
+            b.put(d.rd(), RAX);
+        }
+    }
+}
+
+fn bstrins_w(b: &mut Block<'_>, d: &Decoded) {
+    match field(d) {
+        None => b.call_tier_0(d),
+        Some(_) if d.rd() == 0 => {}
+        Some((msb, lsb)) => {
+            insert(b, d, msb, lsb);
+            sign_extend(b, d.rd());
+        }
+    }
+}
+
+/// rd = f(rj): `emit` works in rax.
+fn in_rax(b: &mut Block<'_>, d: &Decoded, emit: fn(&mut Asm)) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RAX, d.rj());
+    emit(&mut b.asm);
+    b.put(d.rd(), RAX);
+}
+
+macro_rules! in_rax {
+    ($asm:ident => $($step:expr),*) => {{
+        fn emit(b: &mut Block<'_>, d: &Decoded) {
+            in_rax(b, d, |$asm| { $($step;)* });
+        }
+        emit
+    }};
+}
+
+macro_rules! by {
+    ($f:ident, $($argument:expr),*) => {{
+        fn emit(b: &mut Block<'_>, d: &Decoded) {
+            $f(b, d, $($argument),*);
+        }
+        emit
+    }};
+}
+
+const fn sx(v: u64) -> u64 {
+    v as i32 as u64
+}
+
+pub(super) static TABLE: &[Lowering] = &[
+    plain("add.d", add_d),
+    plain("add.w", add_w),
+    plain("sub.d", sub_d),
+    plain("sub.w", sub_w),
+    folding("addi.d", addi_d, Fold::OfJ(|j, i| j.wrapping_add(i as u64))),
+    folding("addi.w", addi_w, Fold::OfJ(|j, i| sx(j.wrapping_add(i as u64)))),
+    folding("addu16i.d", addi_d, Fold::OfJ(|j, i| j.wrapping_add(i as u64))),
+    plain("slt", slt),
+    plain("sltu", sltu),
+    plain("slti", slti),
+    plain("sltui", sltui),
+    plain("maskeqz", maskeqz),
+    plain("masknez", masknez),
+    plain("or", or),
+    plain("and", and),
+    plain("xor", xor),
+    plain("nor", nor),
+    plain("orn", orn),
+    plain("andn", andn),
+    folding("ori", ori, Fold::OfJ(|j, i| j | i as u64)),
+    folding("andi", andi, Fold::OfJ(|j, i| j & i as u64)),
+    folding("xori", xori, Fold::OfJ(|j, i| j ^ i as u64)),
+    folding("lu12i.w", constant, Fold::Immediate),
+    folding("pcaddi", constant, Fold::Immediate),
+    folding("pcalau12i", constant, Fold::Immediate),
+    folding("pcaddu12i", constant, Fold::Immediate),
+    folding("pcaddu18i", constant, Fold::Immediate),
+    folding("lu32i.d", lu32i_d, Fold::OfD(|d, i| d & 0xffff_ffff | i as u64)),
+    folding("lu52i.d", lu52i_d, Fold::OfJ(|j, i| j & (u64::MAX >> 12) | i as u64)),
+    plain("ext.w.b", ext_w_b),
+    plain("ext.w.h", ext_w_h),
+    plain("preld", |_, _| {}),
+    plain("preldx", |_, _| {}),
+];
+
+pub(super) static SHIFT_TABLE: &[Lowering] = &[
+    plain("slli.d", by!(shift_d, SHL)),
+    plain("srli.d", by!(shift_d, SHR)),
+    plain("srai.d", by!(shift_d, SAR)),
+    plain("rotri.d", by!(shift_d, ROR)),
+    plain("slli.w", by!(shift_w, SHL)),
+    plain("srli.w", by!(shift_w, SHR)),
+    plain("srai.w", by!(shift_w, SAR)),
+    plain("rotri.w", by!(shift_w, ROR)),
+    plain("sll.d", by!(shift_by, SHLX, true)),
+    plain("srl.d", by!(shift_by, SHRX, true)),
+    plain("sra.d", by!(shift_by, SARX, true)),
+    plain("sll.w", by!(shift_by, SHLX, false)),
+    plain("srl.w", by!(shift_by, SHRX, false)),
+    plain("sra.w", by!(shift_by, SARX, false)),
+    plain("rotr.d", by!(rotate_by, true)),
+    plain("rotr.w", by!(rotate_by, false)),
+    plain("alsl.d", alsl_d),
+    plain("alsl.w", alsl_w),
+    plain("alsl.wu", alsl_wu),
+    plain("bytepick.d", by!(bytepick, true)),
+    plain("bytepick.w", by!(bytepick, false)),
+    plain("bstrpick.d", bstrpick_d),
+    plain("bstrpick.w", bstrpick_w),
+    plain("bstrins.d", bstrins_d),
+    plain("bstrins.w", bstrins_w),
+    plain("clz.d", in_rax!(a => a.op(LZCNT, true, RAX, RAX))),
+    plain("ctz.d", in_rax!(a => a.op(TZCNT, true, RAX, RAX))),
+    plain("clz.w", in_rax!(a => a.op(LZCNT, false, RAX, RAX))),
+    plain("ctz.w", in_rax!(a => a.op(TZCNT, false, RAX, RAX))),
+    plain("clo.d", in_rax!(a => a.unary(NOT, true, RAX), a.op(LZCNT, true, RAX, RAX))),
+    plain("cto.d", in_rax!(a => a.unary(NOT, true, RAX), a.op(TZCNT, true, RAX, RAX))),
+    plain("clo.w", in_rax!(a => a.unary(NOT, false, RAX), a.op(LZCNT, false, RAX, RAX))),
+    plain("cto.w", in_rax!(a => a.unary(NOT, false, RAX), a.op(TZCNT, false, RAX, RAX))),
+    plain("revb.d", in_rax!(a => a.bswap(true, RAX))),
+    plain("revb.2w", in_rax!(a => a.bswap(true, RAX), a.imm8(ROL, true, RAX, 32))),
+    plain(
+        "revb.2h",
+        in_rax!(a => a.bswap(false, RAX), a.imm8(ROL, false, RAX, 16), a.op(MOVSXD, true, RAX, RAX)),
+    ),
+];
+
+/// rd = rj * rk, low half.
+fn mul_d(b: &mut Block<'_>, d: &Decoded) {
+    binary(b, d, IMUL, true);
+}
+
+fn mul_w(b: &mut Block<'_>, d: &Decoded) {
+    if d.rk() == 0 {
+        return b.put_constant(d.rd(), 0);
+    }
+    word(b, d, IMUL);
+}
+
+/// rd = upper half of the 128-bit product.
+fn mulh_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RAX, d.rj());
+    let k = b.get(d.rk(), RCX);
+    b.asm.unary(form, true, k);
+    b.put(d.rd(), RDX);
+}
+
+/// rd = 64-bit product of the low halves, shifted right.
+fn mul_words(b: &mut Block<'_>, d: &Decoded, signed: bool, high: bool) {
+    if d.rd() == 0 {
+        return;
+    }
+    for (to, from) in [(RAX, d.rj()), (RCX, d.rk())] {
+        b.load_low(to, from);
+        if signed {
+            b.asm.op(MOVSXD, true, to, to);
+        }
+    }
+    b.asm.op(IMUL, true, RAX, RCX);
+    if !high {
+        return b.put(d.rd(), RAX);
+    }
+    b.asm.imm8(SHR, true, RAX, 32);
+    sign_extend(b, d.rd());
+}
+
+/// Signed quotient or remainder. Division by 0 gives the dividend and itself as remainder 0.
+fn divide_signed(b: &mut Block<'_>, d: &Decoded, wide: bool, remainder: bool) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RAX, d.rj());
+    b.load(RCX, d.rk());
+    // Divisors 0 and -1 go another way: the one has no quotient, the other may overflow.
+    b.asm.op(LEA, wide, RDX, Mem::at(RCX, 1));
+    b.asm.arith(CMP_I, wide, RDX, 1);
+    let special = b.asm.jump_short(Some(Cond::Be));
+    b.asm.sign_to_rdx(wide);
+    b.asm.unary(IDIV, wide, RCX);
+    let done = b.asm.jump_short(None);
+    b.asm.bind_short(special);
+    if remainder {
+        b.asm.op(XOR, false, RDX, RDX);
+    } else {
+        b.asm.op(TEST, wide, RCX, RCX);
+        let zero = b.asm.jump_short(Some(Cond::E));
+        b.asm.unary(NEG, wide, RAX);
+        b.asm.bind_short(zero);
+    }
+    b.asm.bind_short(done);
+    put_quotient(b, d.rd(), wide, remainder);
+}
+
+fn put_quotient(b: &mut Block<'_>, rd: usize, wide: bool, remainder: bool) {
+    let from = if remainder { RDX } else { RAX };
+    match wide {
+        true => b.put(rd, from),
+        false => {
+            b.asm.op(MOVSXD, true, RAX, from);
+            b.put(rd, RAX);
+        }
+    }
+}
+
+fn divide_unsigned(b: &mut Block<'_>, d: &Decoded, wide: bool, remainder: bool) {
+    if d.rd() == 0 {
+        return;
+    }
+    b.load(RAX, d.rj());
+    b.load(RCX, d.rk());
+    b.asm.op(XOR, false, RDX, RDX);
+    b.asm.op(TEST, wide, RCX, RCX);
+    let zero = b.asm.jump_short(Some(Cond::E));
+    b.asm.unary(DIV, wide, RCX);
+    b.asm.bind_short(zero);
+    put_quotient(b, d.rd(), wide, remainder);
+}
+
+pub(super) static MULTIPLY_TABLE: &[Lowering] = &[
+    plain("mul.d", mul_d),
+    plain("mul.w", mul_w),
+    plain("mulh.d", by!(mulh_d, IMUL1)),
+    plain("mulh.du", by!(mulh_d, MUL)),
+    plain("mulh.w", by!(mul_words, true, true)),
+    plain("mulh.wu", by!(mul_words, false, true)),
+    plain("mulw.d.w", by!(mul_words, true, false)),
+    plain("mulw.d.wu", by!(mul_words, false, false)),
+    plain("div.d", by!(divide_signed, true, false)),
+    plain("mod.d", by!(divide_signed, true, true)),
+    plain("div.w", by!(divide_signed, false, false)),
+    plain("mod.w", by!(divide_signed, false, true)),
+    plain("div.du", by!(divide_unsigned, true, false)),
+    plain("mod.du", by!(divide_unsigned, true, true)),
+    plain("div.wu", by!(divide_unsigned, false, false)),
+    plain("mod.wu", by!(divide_unsigned, false, true)),
+];

@@ -1,0 +1,96 @@
+//! Which host register is what, and where the parts of a [`Cpu`] are from the state register.
+//!
+//! | host | holds |
+//! |---|---|
+//! | rbp | address of the [`Cpu`] + 128: all general registers of the guest are a byte away |
+//! | r14 | instructions until the dispatch loop, less one |
+//! | r15 | address of the guest's window |
+//! | rax, rcx, rdx, xmm0, xmm1 | scratch |
+//! | [`PINS`] | general registers of the guest |
+//! | xmm2 to xmm15 | low halves of vector registers 0 to 13 |
+
+use super::super::Cpu;
+use super::frame::Frame;
+use super::jumps::TABLE_BITS;
+use crate::jit::emit::{Mem, R8, R9, R10, R11, R12, R13, R14, R15, RBP, RBX, RDI, RSI, Reg, Xmm};
+use crate::memory::raw::Window;
+use crate::state::State;
+use std::mem::offset_of;
+
+/// Added to the address of the [`Cpu`].
+pub(super) const BIAS: i32 = 128;
+pub(super) const STATE: Reg = RBP;
+pub(super) const COUNT: Reg = R14;
+pub(super) const WINDOW: Reg = R15;
+
+/// General registers of the guest with a host register of their own.
+pub(super) const PINS: [(usize, Reg); 9] =
+    [(3, RBX), (4, RSI), (5, RDI), (6, R8), (7, R9), (12, R10), (13, R11), (14, R12), (8, R13)];
+
+const PIN_OF: [Option<Reg>; 33] = {
+    let mut of = [None; 33];
+    let mut n = 0;
+    while n < PINS.len() {
+        of[PINS[n].0] = Some(PINS[n].1);
+        n += 1;
+    }
+    of
+};
+
+/// The host register of general register `n`, if it has one.
+pub(super) fn pin(n: usize) -> Option<Reg> {
+    PIN_OF[n]
+}
+
+/// Vector registers with a host register of their own: the first ones.
+pub(super) const VECTOR_PINS: usize = 14;
+
+/// The host register of the low half of vector register `n`, if it has one.
+pub(super) fn vector_pin(n: usize) -> Option<Xmm> {
+    (n < VECTOR_PINS).then(|| Xmm(n as u8 + 2))
+}
+
+const fn field(offset: usize) -> Mem {
+    Mem::at(STATE, offset as i32 - BIAS)
+}
+
+/// General register `n` in memory.
+pub(super) const fn x(n: usize) -> Mem {
+    field(8 * n)
+}
+
+/// Half `half` of vector register `n` in memory.
+pub(super) const fn v(n: usize, half: usize) -> Mem {
+    field(offset_of!(State, v) + 32 * n + 16 * half)
+}
+
+/// Condition flag `n`.
+pub(super) const fn fcc(n: usize) -> Mem {
+    field(offset_of!(State, fcc) + (n & 7))
+}
+
+const fn frame(offset: usize) -> Mem {
+    field(offset_of!(Cpu, frame) + offset)
+}
+
+/// Sixteen bytes that code reads.
+pub(super) const fn literal(n: usize) -> Mem {
+    frame(offset_of!(Frame, literals) + 16 * n)
+}
+
+pub(super) const PC: Mem = field(offset_of!(State, pc));
+pub(super) const LINK_ADDRESS: Mem = field(offset_of!(State, link_address));
+pub(super) const LINK_VALUE: Mem = field(offset_of!(State, link_value));
+pub(super) const LINK_HIGH: Mem = field(offset_of!(State, link_value_high));
+pub(super) const LEFT: Mem = frame(offset_of!(Frame, left));
+pub(super) const JUMPS: Mem = frame(offset_of!(Frame, jumps));
+pub(super) const EPOCH: Mem = frame(offset_of!(Frame, epoch));
+pub(super) const EXIT: Mem = frame(offset_of!(Frame, exit));
+pub(super) const GUEST_CONTROL: Mem = frame(offset_of!(Frame, guest_control));
+pub(super) const HOST_CONTROL: Mem = frame(offset_of!(Frame, host_control));
+pub(super) const WINDOW_BASE: Mem = field(offset_of!(Cpu, window) + Window::BASE);
+pub(super) const NEAR: Mem = field(offset_of!(Cpu, window) + Window::NEAR);
+/// Takes the bits of an address that choose its entry, times four.
+pub(super) const JUMP_MASK: i32 = ((1 << TABLE_BITS) - 1) << 2;
+
+const _: () = assert!(offset_of!(Cpu, state) == 0, "general registers come first");

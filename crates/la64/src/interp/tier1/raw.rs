@@ -1,0 +1,90 @@
+//! Where generated code and Rust meet: entering code, and the calls of tier 0 from it.
+//!
+//! - The calls get the address of the [`Cpu`] whose code runs; nothing else refers to it meanwhile,
+//!   because the dispatch loop handed its only reference to [`enter`].
+//! - They run under the guest's MXCSR and compute with integers alone.
+#![allow(unsafe_code)]
+
+use super::super::raw::Alone;
+use super::super::{Cpu, Exit};
+use super::frame::exit;
+use super::slow::Slows;
+use super::{control, layout};
+use crate::jit::raw::Faults;
+use crate::state::fcsr;
+
+/// What the calls answer when the block goes on.
+const GO_ON: i64 = -1;
+
+fn leave(exit: u32, retired: u64) -> i64 {
+    // Exits here are near the end of u32, so the sum would be negative: one bit less is enough.
+    (u64::from(exit & 0x7fff_ffff) << 32 | retired) as i64
+}
+
+/// The number of an exit as `leave` gives it.
+pub(super) fn full_exit(exit: u32) -> u32 {
+    if exit >= 0x7fff_0000 { exit | 0x8000_0000 } else { exit }
+}
+
+fn answer(alone: &Alone, cpu: &mut Cpu) -> i64 {
+    match alone.run(cpu) {
+        (Exit::Direct, _) => GO_ON,
+        (Exit::Trap, retired) => leave(exit::TRAP, retired),
+        (Exit::Indirect, retired) => leave(exit::ELSEWHERE, retired),
+    }
+}
+
+/// Runs an instruction on tier 0.
+pub(super) extern "sysv64" fn run_alone(cpu: *mut Cpu, alone: *const Alone) -> i64 {
+    // SAFETY: see the module; the instruction belongs to the block that runs, which its engine
+    // keeps.
+    let (cpu, alone) = unsafe { (&mut *cpu, &*alone) };
+    answer(alone, cpu)
+}
+
+/// As `run_alone`, for an instruction that reads or writes the FCSR.
+pub(super) extern "sysv64" fn run_control(cpu: *mut Cpu, alone: *const Alone) -> i64 {
+    // SAFETY: as `run_alone`.
+    let (cpu, alone) = unsafe { (&mut *cpu, &*alone) };
+    control::merge(cpu);
+    let trapped = cpu.state.fcsr & fcsr::ENABLES;
+    let answer = answer(alone, cpu);
+    control::prepare(cpu);
+    if answer == GO_ON && (trapped == 0) != (cpu.state.fcsr & fcsr::ENABLES == 0) {
+        // Code for the other case is needed from here on.
+        cpu.state.pc = alone.pc() + 4;
+        return leave(exit::ELSEWHERE, alone.before() + 1);
+    }
+    answer
+}
+
+/// Runs the instruction whose slow way's call returns to `back` on tier 0.
+pub(super) extern "sysv64" fn run_slow(cpu: *mut Cpu, back: u64) -> i64 {
+    // SAFETY: see the module.
+    let cpu = unsafe { &mut *cpu };
+    // SAFETY: `enter` set it for the time of its call; nothing changes the list meanwhile.
+    let slows = unsafe { &*(cpu.frame.slows as *const Slows) };
+    let slow = slows.find(back);
+    answer(&Alone::new(slow.pc, slow.inst.clone(), slow.before), cpu)
+}
+
+/// What code needs to run.
+pub(super) struct Ground<'a> {
+    /// Address of the entry routine.
+    pub(super) entry: u64,
+    /// Address of the table of jumps.
+    pub(super) jumps: u64,
+    pub(super) slows: &'a Slows,
+    pub(super) faults: &'a Faults,
+}
+
+/// Runs code at `code` until it leaves.
+pub(super) fn enter(ground: &Ground<'_>, cpu: &mut Cpu, code: u64) {
+    cpu.frame.slows = std::ptr::from_ref(ground.slows) as u64;
+    cpu.frame.jumps = ground.jumps;
+    cpu.frame.epoch = cpu.epoch.address();
+    let state = std::ptr::from_mut(cpu).cast::<u8>().wrapping_add(layout::BIAS as usize);
+    // SAFETY: the engine's own entry routine, with the value its code expects in the state
+    // register; the lists are borrowed until this returns, so they do not change.
+    unsafe { crate::jit::raw::enter(ground.entry, state, code, ground.faults) };
+}

@@ -1,0 +1,17 @@
+//! From a mnemonic to its translation.
+//!
+//! A mnemonic without a row here is translated as a call of its tier-0 handler.
+
+use super::block::Lowering;
+use super::{access, atomic, branch, float, integer};
+
+/// The translation of a mnemonic.
+pub(in super::super) fn lowering(mnemonic: &str) -> Option<&'static Lowering> {
+    let tables = [integer::TABLE, integer::SHIFT_TABLE, integer::MULTIPLY_TABLE, access::TABLE];
+    let found = tables
+        .into_iter()
+        .chain([branch::TABLE, float::TABLE, float::MOVE_TABLE])
+        .flatten()
+        .find(|l| l.name == mnemonic);
+    found.or_else(|| atomic::find(mnemonic))
+}
