@@ -69,14 +69,22 @@ pub fn run(command: Command, prefix: &[&str]) -> Result<()> {
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn start(run: Run, prefix: &[&str]) -> Result<()> {
-    let own = std::env::current_exe()
-        .map_err(|e| Error::with_source(Kind::Io, "cannot find this command's own path", e))?;
-    let command = std::iter::once(OsString::from(own));
+    let command = std::iter::once(own_path()?);
     let command = command.chain(prefix.iter().chain(&[RUN]).map(OsString::from)).collect();
     let Some((program, arguments)) = run.program.split_first() else {
         return Err(Error::new(Kind::Usage, "no program is named"));
     };
     crate::user::run(run.options, command, program.as_ref(), arguments)
+}
+
+/// This command's own path; in a root without `/proc` the one it was started by.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn own_path() -> Result<OsString> {
+    let started_by = || std::env::args_os().next().filter(|name| Path::new(name).is_absolute());
+    std::env::current_exe().map(OsString::from).or_else(|e| {
+        let what = "cannot find this command's own path: mount /proc, or start it by a full path";
+        started_by().ok_or_else(|| Error::with_source(Kind::Io, what, e))
+    })
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

@@ -275,7 +275,8 @@ unsafe extern "C" fn on_signal(
     }
     let pending = CURRENT.get();
     if !pending.is_null() {
-        // SAFETY: `adopt` keeps a reference count until `abandon` blocks signals; a siginfo is 128 bytes, aligned to 8.
+        // SAFETY: `adopt` keeps a reference count until `abandon` blocks signals; a siginfo is 128
+        // bytes, aligned to 8.
         unsafe { (*pending).note(signal as usize, &*std::ptr::from_ref(info).cast::<[u64; 16]>()) };
         if !mutant!("la64_signals_stay_unblocked") {
             let mask = (&raw mut context.uc_sigmask).cast::<u64>();

@@ -108,8 +108,8 @@ impl Thread {
         let _ = writeln!(std::io::stderr().lock(), "la64: {line}");
     }
 
-    /// Takes the thread, which has ended, out of its process. The last one ends the process with the
-    /// status of the first, as the kernel does.
+    /// Takes the thread, which has ended, out of its process. The last one ends the process with
+    /// the status of the first, as the kernel does.
     pub(super) fn leave(&self) {
         let mut threads = lock(&self.process.threads);
         // Under the lock, so that every thread is counted once.
