@@ -37,6 +37,7 @@ const COMMANDS: &[&[&str]] = &[
     &["graph", "sssp", "weights.csv", "--verify"],
     &["graph", "sssp", "k.lg", "--weights", "seeded", "--output", "paths.csv"],
     &["graph", "bc", "k.lg", "--verify"],
+    &["graph", "kcore", "k.lg", "--verify"],
     &["graph", "bc", "k.lg", "--sources", "all", "--output", "between.csv"],
     &["graph", "neighbors", "in.lg", "a"],
     &["graph", "neighbors", "weights.csv", "7"],

@@ -50,7 +50,7 @@ fn build_options() -> impl Strategy<Value = BuildOptions> {
     })
 }
 
-fn kernels() -> [Kernel; 7] {
+fn kernels() -> [Kernel; 8] {
     let options = PageRankOptions { tolerance: 1e-4, iterations_max: 200, ..Default::default() };
     [
         Kernel::Bfs,
@@ -60,6 +60,7 @@ fn kernels() -> [Kernel; 7] {
         Kernel::Sssp(Weights::Auto),
         Kernel::Sssp(Weights::Seeded),
         Kernel::Bc(Sources::One),
+        Kernel::Kcore,
     ]
 }
 
@@ -202,6 +203,14 @@ fn verifiers_refute_wrong_answers() {
                     assert!(refuted(kernel, Answer::Bc(wrong)), "score of {v}");
                 }
                 assert!(refuted(kernel, Answer::Bc(vec![f64::NAN; 50])));
+            }
+            Answer::Kcore(cores) => {
+                for v in 0..50 {
+                    let mut wrong = cores.clone();
+                    wrong[v] += 1;
+                    assert!(refuted(kernel, Answer::Kcore(wrong)), "core of {v}");
+                }
+                assert!(refuted(kernel, Answer::Kcore(vec![0; 50])));
             }
             _ => unreachable!("kernels answer in kind"),
         }

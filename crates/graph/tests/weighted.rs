@@ -1,5 +1,5 @@
-//! Shortest paths by weight and betweenness: weights beside neighbours, and answers worked out by
-//! hand.
+//! Shortest paths by weight, betweenness and core numbers: weights beside neighbours, and answers
+//! worked out by hand.
 
 #![allow(clippy::unwrap_used)] // Reason: helpers of a test.
 
@@ -159,4 +159,45 @@ fn more_paths_than_a_double_holds_are_refused() {
         assert_eq!(error.kind(), Kind::Unsupported, "{error}");
         assert!(error.to_string().contains("shortest paths"), "{error}");
     }
+}
+
+#[test]
+fn a_file_of_version_1_gives_the_same_distances_as_one_of_version_2() {
+    let answers = [1, 2].map(|version| {
+        let name = format!("{}/tests/fixtures/v{version}/tiny.lg.zst", env!("CARGO_MANIFEST_DIR"));
+        let image = zstd::decode_all(&std::fs::read(name).unwrap()[..]).unwrap();
+        let graph = GraphFile::from_image(image).unwrap();
+        let source = graph.names().unwrap().find("v7").unwrap();
+        let kernel = Kernel::Sssp(Weights::Stored);
+        let options = Options { sources: vec![source], verify: true, ..Options::default() };
+        let store = Store::in_dram(&graph).unwrap();
+        let (_, in_dram) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();
+        assert_eq!(in_dram, on_flash(&graph, kernel, source).1);
+        in_dram
+    });
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
+fn core_numbers_are_those_of_small_graphs_by_hand() {
+    // A square with one diagonal and a tail: the square is the 2-core.
+    let edges = vec![[0, 1], [1, 2], [2, 3], [3, 0], [0, 2], [3, 4], [4, 5]];
+    let tailed = graph(EdgeList::new(7, false, edges));
+    let (_, answer) = on_flash(&tailed, Kernel::Kcore, 0);
+    assert_eq!(answer, Answer::Kcore(vec![2, 2, 2, 2, 1, 1, 0]));
+    // In a directed graph both directions count: two arcs between two vertices make a 2-core.
+    let both = graph(EdgeList::new(3, true, vec![[0, 1], [1, 0], [1, 2]]));
+    let (_, answer) = on_flash(&both, Kernel::Kcore, 0);
+    assert_eq!(answer, Answer::Kcore(vec![2, 2, 1]));
+}
+
+#[test]
+fn peeling_reads_each_list_once() {
+    let n = 500u32;
+    let edges = (0..n).flat_map(|v| [1, 9, 77].map(|d| [v, (v * d + d) % n])).collect();
+    let graph = graph(EdgeList::new(n, true, edges));
+    let (report, _) = on_flash(&graph, Kernel::Kcore, 0);
+    let lists = |v| [graph.outgoing().degree(v), graph.incoming().degree(v)];
+    let lists = (0..n).flat_map(lists).filter(|&degree| degree > 0).count();
+    assert_eq!(report.trials[0].traffic.reads_count, lists as u64);
 }

@@ -2,9 +2,9 @@
 //!
 //! - [`run`]: threads, trials, times, verification; the way in.
 //! - `algorithm`: what a kernel is; `registry`: the kernels there are, one line each.
-//! - One module each (`bfs`, `pagerank`, `components`, `sssp`, `bc`) with state, loops, options,
-//!   verifier and table, generic over how edges are read (`crate::edges`): from memory as slices or
-//!   through a ring over a device.
+//! - One module each (`bfs`, `pagerank`, `components`, `sssp`, `bc`, `kcore`) with state, loops,
+//!   options, verifier and table, generic over how edges are read (`crate::edges`): from memory as
+//!   slices or through a ring over a device.
 //! - `team` keeps threads in step; `bits` are sets of vertices.
 //!
 //! Deviations from the paper: its BFS is top-down only; ours turns round (Beamer). Switch rules and
@@ -16,6 +16,7 @@ mod bfs;
 mod bits;
 mod compare;
 mod components;
+mod kcore;
 mod pagerank;
 mod registry;
 mod run;
@@ -31,6 +32,7 @@ pub use bc::{BcSummary, SAMPLED_SOURCES, Sources};
 pub use bfs::{BfsSummary, UNREACHED};
 pub use compare::{Ask, Compared, Run, compare, run_in_turn};
 pub use components::ComponentsSummary;
+pub use kcore::KcoreSummary;
 pub use pagerank::{DAMPING, Dangling, PageRankOptions, PageRankSummary};
 pub use registry::{Answer, Kernel, Summary, check};
 pub use run::{Options, RunReport, Trial, pick_sources, run};

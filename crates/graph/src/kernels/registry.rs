@@ -8,6 +8,7 @@ use super::algorithm::{Algorithm, Figure, Given, Spec};
 use super::bc::{Bc as BcState, BcSummary, Sources};
 use super::bfs::{Bfs as BfsState, BfsSummary};
 use super::components::{Components as ComponentsState, ComponentsSummary};
+use super::kcore::{Kcore as KcoreState, KcoreSummary};
 use super::pagerank::{PageRank as PageRankState, PageRankOptions, PageRankSummary};
 use super::sssp::{Sssp as SsspState, SsspSummary};
 use super::team::{Member, Stepped};
@@ -221,6 +222,8 @@ kernels! {
     Sssp(Weights) => SsspState, Vec<f32>, SsspSummary;
     /// Betweenness centrality: a score per vertex.
     Bc(Sources) => BcState, Vec<f64>, BcSummary;
+    /// Core numbers: one per vertex.
+    Kcore => KcoreState, Vec<u32>, KcoreSummary;
 }
 
 impl Kernel {
