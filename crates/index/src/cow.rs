@@ -9,9 +9,12 @@
 //! - [`SplitCost::WholePath`]: the split is a step of its own that rewrites the path, then the
 //!   insert rewrites it again.
 //!
-//! Invariants ([`Cow::check`]): keys ascend and stay within their parents' separators; every page
-//! but the root is at least half full; every page is used once. A change is visible only once the
-//! root that [`Pages::set_root`] names it is committed.
+//! Invariants
+//! - Keys ascend and stay within their parents' separators. Checked by `check_all`.
+//! - Every page but the root is at least half full. Checked by `check_page`.
+//! - Every page is used once. Checked by `a_page_used_twice_is_refused`.
+//! - A change is visible only once the root that [`Pages::set_root`] names is committed. Checked by
+//!   `index_power_cuts`.
 
 mod bulk;
 mod relocate;

@@ -50,7 +50,9 @@ impl Category for Kind {
             }
             Kind::Unsupported => Class::Unsupported,
             Kind::Cancelled => Class::Negative,
-            _ => Class::Environment,
+            Kind::Full | Kind::Threads | Kind::ClockExhausted | Kind::Device | Kind::Poisoned => {
+                Class::Environment
+            }
         }
     }
 }

@@ -9,10 +9,14 @@
 //!
 //! Invariants
 //! - A slab has one type until none of its objects is alive and another type needs it
-//!   ([`slabs`]); a reference is checked against the type at each use.
+//!   ([`slabs`]); a reference is checked against the type at each use. Checked by
+//!   `a_slab_with_one_living_object_keeps_its_type`, `misuse_is_named_and_changes_nothing`.
 //! - A process that was forked from the pool's owner is refused before it touches the medium.
-//! - A failed fence poisons the pool: reads go on, updates are refused.
-//! - Nothing is written before everything that will be needed has been checked.
+//!   Checked by `a_forked_child_is_refused_before_it_touches_the_medium`.
+//! - A failed fence poisons the pool: reads go on, updates are refused. Checked by
+//!   `a_failed_fence_poisons_updates_and_leaves_reads`.
+//! - Nothing is written before everything that will be needed has been checked. Checked by
+//!   `foreign_damaged_and_misfit_media_are_refused_by_name`.
 
 use littoral_base::mutant;
 use littoral_base::sync::Mutex;

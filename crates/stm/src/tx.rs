@@ -712,6 +712,12 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         let stamp = Stamp::new(self.th.tid, self.th.clock, true, 0);
         let (table, id) = (&self.pool.table, Orec::free(stamp, 0));
         for w in &self.th.writes {
+            // A model's schedules would grow by one more load.
+            let owner = || Orec(w.orec.load(Relaxed)).is_mine(self.th.tid);
+            debug_assert!(
+                cfg!(any(loom, shuttle)) || owner(),
+                "a record is published by its owner"
+            );
             // Before the first snapshot every version has the epoch an untouched record shows.
             if epoch > 0 {
                 self.wrote(table.push_epoch(w.base, 2 * w.slot_bytes as usize, epoch));

@@ -56,6 +56,8 @@ impl<D: ZonedDevice> Store<D> {
             let landed = self.write_draft(child)?;
             draft.image[offset..offset + ADDRESS_BYTES].copy_from_slice(&landed.0.to_le_bytes());
         }
+        let below = self.drafts.drafts_below(&draft.image);
+        debug_assert!(below.is_empty(), "a page on the medium names drafts {below:?}");
         self.counts.tree_blocks += 1;
         self.append_for(Purpose::Engine(draft.heat), &draft.image)
     }

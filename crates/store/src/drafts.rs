@@ -17,8 +17,9 @@
 //! [`Store::sync`]: crate::store::Store::sync
 //!
 //! Invariants
-//! - No page on the medium, no redo group and no superblock names a draft.
-//! - A draft has one parent, which is a draft, or it is the root.
+//! - No page on the medium, no redo group and no superblock names a draft. Checked by
+//!   `write_with_children`, `sync_group`, `cow_batches`.
+//! - A draft has one parent, which is a draft, or it is the root. Checked by `write_drafts`.
 
 use std::collections::BTreeMap;
 use std::fmt;

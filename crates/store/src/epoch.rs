@@ -40,9 +40,10 @@ impl<D: ZonedDevice> Store<D> {
     fn write_group(&mut self, body: &[u8]) -> Result<()> {
         let zone = self.redo_zone();
         let bytes = self.group().encode(body, self.block_bytes());
+        let blocks = (bytes.len() / self.block_bytes()) as u64;
+        debug_assert!(self.redo_at + blocks <= zone.capacity_blocks, "the redo zone has room");
         self.write_blocks(Lba(zone.start.0 + self.redo_at), &bytes, "redo log")?;
         self.device.flush().map_err(device("redo log"))?;
-        let blocks = (bytes.len() / self.block_bytes()) as u64;
         self.redo_at += blocks;
         self.sequence += 1;
         self.counts.redo_blocks += blocks;
@@ -84,6 +85,7 @@ impl<D: ZonedDevice> Store<D> {
         if std::mem::take(&mut self.unflushed) && !mutant!("store_group_before_pages") {
             self.device.flush().map_err(device("appended pages"))?;
         }
+        debug_assert!(self.drafts.get(self.root.top).is_none(), "a group names no draft");
         let mut w = Writer::new();
         w.raw(&self.pending);
         redo::put_root(&mut w, self.root);
@@ -174,9 +176,14 @@ impl<D: ZonedDevice> Store<D> {
         loop {
             let space = &mut self.space;
             let take_zone = || space.take_empty();
-            match superblock::write(&mut self.device, &mut self.superblock, take_zone) {
+            let newest = self.durable_generation;
+            match superblock::write(&mut self.device, &mut self.superblock, newest, take_zone) {
                 Err(e) if e.kind() == Kind::Full => self.give_up_an_open_zone(e)?,
-                other => return other,
+                Ok(()) => {
+                    self.durable_generation = self.superblock.generation;
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
             }
         }
     }

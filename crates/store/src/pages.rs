@@ -9,7 +9,9 @@
 //!
 //! Invariants
 //! - An address stays valid until it is freed; a freed address is never read again by the engine.
-//! - The last [`littoral_base::codec::SEAL_BYTES`] of a page are the store's.
+//!   Checked by `prop_trees`.
+//! - The last [`littoral_base::codec::SEAL_BYTES`] of a page are the store's. Checked by
+//!   `append_for`.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! A set of block numbers kept as runs, so that an empty device of any size costs one entry.
 //!
 //! Invariants
-//! - Runs are disjoint, not empty, and no two of them touch.
-//! - `len` is the number of blocks in all runs.
+//! - Runs are disjoint, not empty, and no two of them touch. Checked by `insert_run`,
+//!   `a_set_of_runs_equals_a_set_of_blocks`.
+//! - `len` is the number of blocks in all runs. Checked by `a_set_of_runs_equals_a_set_of_blocks`.
 
 use std::collections::BTreeMap;
 
@@ -70,6 +71,8 @@ impl Runs {
         if from >= to {
             return;
         }
+        let before = self.runs.range(..to).next_back();
+        debug_assert!(before.is_none_or(|(_, &end)| end <= from), "{from}..{to} is in the set");
         self.len += to - from;
         let end = self.runs.remove(&to).unwrap_or(to);
         match self.runs.range_mut(..from).next_back().filter(|(_, e)| **e == from) {

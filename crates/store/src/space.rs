@@ -5,13 +5,17 @@
 //!
 //! Invariants
 //! - Zones being filled never exceed the device's active limit: the redo log has one, and without
-//!   conventional zones the superblock one more; the heats share what is left.
+//!   conventional zones the superblock one more; the purposes share what is left. Checked by
+//!   `zone_for`.
 //! - The last empty zones, `kept` of them, are the collector's; what else is kept, and from whom,
-//!   is in [`crate::room`].
+//!   is in [`crate::room`]. Checked by
+//!   `appending_until_full_leaves_the_collector_an_empty_zone`.
 //! - `totals` are the sums over `zones`, kept by [`Space::change`], through which every change of a
-//!   zone goes: what a put asks costs the same on sixty zones and on sixty thousand.
+//!   zone goes: what a put asks costs the same on sixty zones and on sixty thousand. Checked by
+//!   `the_sums_follow_every_change_of_a_zone`.
 //! - A purpose fills its own zone; near the end, when no other empty zone is left, all purposes
-//!   fill what is open, so that every block can be used.
+//!   fill what is open, so that every block can be used. Checked by
+//!   `appending_until_full_leaves_the_collector_an_empty_zone`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -274,6 +278,7 @@ impl Space {
             let empty = self.zones.iter().find(|(_, z)| z.is_empty());
             if let Some((&zone, _)) = empty {
                 self.heads[head] = Some(zone);
+                debug_assert!(self.orphans().is_empty(), "each zone being filled has a purpose");
                 return Ok(zone);
             }
         }

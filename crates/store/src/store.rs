@@ -15,10 +15,13 @@
 //! the same state or from the next one (`docs/design/store.md` has the argument).
 //!
 //! Invariants
-//! - The redo zone always has room for the images of all dirty pages.
-//! - A zone is reset only when a durable state has no live page in it.
-//! - After a failed durable write the handle is poisoned; after a failed operation [`Store::abort`]
-//!   undoes what the operation changed in memory.
+//! - The redo zone always has room for the images of all dirty pages. Checked by `write_group`.
+//! - A zone is reset only when a durable state has no live page in it. Checked by `release`,
+//!   `index_power_cuts`.
+//! - After a failed durable write the handle is poisoned. Checked by
+//!   `a_store_whose_durable_write_failed_refuses_changes`.
+//! - After a failed operation [`Store::abort`] undoes what the operation changed in memory. Checked
+//!   by `an_aborted_operation_leaves_pages_as_they_were_before_it`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -98,6 +101,8 @@ struct Undo {
 pub struct Store<D> {
     pub(crate) device: D,
     pub(crate) superblock: Superblock,
+    /// The generation of the newest superblock on the medium.
+    pub(crate) durable_generation: u64,
     pub(crate) redo_zones: [ZoneReport; 2],
     pub(crate) redo_at: u64,
     pub(crate) sequence: u64,
@@ -132,6 +137,7 @@ impl<D: ZonedDevice> Store<D> {
         let block_bytes = dev.limits().block_bytes as usize;
         let mut store = Store {
             device: dev,
+            durable_generation: superblock.generation,
             superblock,
             redo_zones: plan.redo,
             redo_at: 0,
@@ -569,6 +575,8 @@ impl<D: ZonedDevice> Store<D> {
 
     /// Resets a zone that a durable state no longer uses; one that has worn out meanwhile is left.
     pub(crate) fn release(&mut self, zone: ZoneId) -> Result<()> {
+        debug_assert!(self.pending.is_empty(), "what emptied a zone is durable before its reset");
+        debug_assert!(self.space.zones[&zone].live.is_empty(), "zone {zone} has live pages");
         match self.device.reset(zone) {
             Ok(()) => {
                 self.space.was_reset(zone);

@@ -66,8 +66,10 @@ impl Superblock {
         if !fits {
             return Err(Error::new(Kind::Usage, "the engine's label is too long for a superblock"));
         }
+        let used = w.len();
         w.pad_to(block_bytes);
         let mut block = w.finish();
+        debug_assert!(is_zero(&block[used..]), "bytes behind the label are reserved");
         seal(&mut block, SALT);
         Ok(block)
     }
@@ -82,6 +84,11 @@ impl Superblock {
         let redo = [ZoneId(r.u32()?), ZoneId(r.u32()?)];
         let homes = [ZoneId(r.u32()?), ZoneId(r.u32()?)];
         let label = r.short_bytes()?.to_vec();
+        // A writer of this version leaves zeros: anything else is another format's.
+        let reserved = r.bytes(r.remaining())?;
+        if !is_zero(reserved) && !mutant!("store_superblock_reserved_read") {
+            return None;
+        }
         Some(Superblock { generation, id, engine, epoch, redo, homes, label })
     }
 
@@ -89,6 +96,10 @@ impl Superblock {
     pub(crate) fn has_zones(&self) -> bool {
         self.homes[0] != NO_ZONE
     }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&b| b == 0)
 }
 
 /// What was found where superblocks can be.
@@ -219,16 +230,19 @@ pub(crate) fn is_blank(dev: &impl ZonedDevice) -> Result<bool> {
     Ok(true)
 }
 
-/// Writes both copies of a superblock and makes them durable. Where a zone for it has worn out,
-/// `take_zone` gives an empty one; the superblock then names it.
+/// Writes both copies of a superblock and makes them durable; `newest` is the generation that the
+/// medium has. Where a zone for it has worn out, `take_zone` gives an empty one; the superblock
+/// then names it.
 ///
 /// # Errors
 /// `Kind::Io` naming the zone's state when no zone is left, `Kind::PowerCut`.
 pub(crate) fn write(
     dev: &mut impl ZonedDevice,
     s: &mut Superblock,
+    newest: u64,
     mut take_zone: impl FnMut() -> Option<ZoneId>,
 ) -> Result<()> {
+    debug_assert!(s.generation > newest, "generation {} after {newest}", s.generation);
     loop {
         let target = match in_conventional(dev, s)? {
             Some(targets) => targets,
@@ -359,10 +373,42 @@ mod tests {
         // Four superblocks fill a zone, so the zones hand over to each other several times.
         for generation in 1..=24 {
             s.generation = generation;
-            write(&mut dev, &mut s, || None).unwrap();
+            write(&mut dev, &mut s, generation - 1, || None).unwrap();
             // Makes room as the next write does; a power cut may follow before that write.
             next_in_zones(&mut dev, homes[0], homes[1]).unwrap();
             assert_eq!(find(&dev, false).unwrap().0.generation, generation);
         }
+    }
+
+    fn sample(generation: u64) -> Superblock {
+        let redo = [ZoneId(2), ZoneId(3)];
+        let label = b"label".to_vec();
+        Superblock { generation, id: 7, engine: [1; 8], epoch: 0, redo, homes: [NO_ZONE; 2], label }
+    }
+
+    #[test]
+    #[should_panic(expected = "generation 4 after 4")]
+    fn a_superblock_whose_generation_does_not_grow_is_not_written() {
+        let geometry = Geometry {
+            block_bytes: 512,
+            conventional_zones: 1,
+            sequential_zones: 4,
+            zone_blocks: 8,
+            capacity_blocks: 8,
+            open_zones_max: 4,
+            active_zones_max: 4,
+            append_blocks_max: 0,
+        };
+        let mut dev = ModelDevice::new(geometry).unwrap();
+        drop(write(&mut dev, &mut sample(4), 4, || None));
+    }
+
+    #[test]
+    fn a_superblock_whose_reserved_bytes_are_not_zero_is_not_read() {
+        let mut block = sample(1).encode(512).unwrap();
+        assert_eq!(Superblock::decode(&block), Some(sample(1)));
+        block[500] = 1;
+        seal(&mut block, SALT);
+        assert_eq!(Superblock::decode(&block), None);
     }
 }

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use littoral_base::fault::Plan;
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
@@ -135,4 +136,23 @@ fn appending_until_full_leaves_the_collector_an_empty_zone() {
     assert_eq!(full.kind(), Kind::Full);
     let (_, written, all) = store.sequential_blocks();
     assert_eq!(all - written, ZONE_BLOCKS, "one zone and no more is left");
+}
+
+#[test]
+fn a_store_whose_durable_write_failed_refuses_changes() {
+    let mut device = device();
+    let (mut store, placed, _) = store(&mut device);
+    store.set_durability(Durability::Batch);
+    store.put(placed, b"second").unwrap();
+    store.commit().unwrap();
+    store.device_mut().install(Plan::none().cut_at(0)).unwrap();
+    assert_eq!(store.sync().unwrap_err().kind(), Kind::PowerCut);
+    store.device_mut().power_cycle(1);
+    store.device_mut().install(Plan::none()).unwrap();
+    assert!(!store.is_usable());
+    assert_eq!(store.append(Heat::Hot, b"page").unwrap_err().kind(), Kind::Poisoned);
+    assert_eq!(store.sync().unwrap_err().kind(), Kind::Poisoned);
+    drop(store);
+    let store = Store::open(&mut device).unwrap();
+    assert_eq!(&store.read(placed).unwrap()[..5], b"first", "what was durable before");
 }

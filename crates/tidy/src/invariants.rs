@@ -30,8 +30,6 @@ pub const UNCHECKED: &[(&str, usize)] = &[
     ("littoral", 2),
     ("papers", 24),
     ("runtime", 12),
-    ("stm", 4),
-    ("store", 13),
     ("testing", 2),
 ];
 

@@ -17,6 +17,7 @@
 
 pub mod book;
 pub mod circles;
+pub mod clocks;
 pub mod invariants;
 pub mod layers;
 pub mod links;
@@ -65,6 +66,7 @@ pub fn check(root: &Path, metadata: &str) -> Result<Vec<Finding>, String> {
     let tree = Tree::read(root)?;
     let mut findings = layers::check(metadata);
     findings.extend(circles::check(&tree));
+    findings.extend(clocks::check(&tree));
     findings.extend(source::check(&tree));
     findings.extend(text::check(&tree));
     findings.extend(safety::check(&tree));

@@ -138,6 +138,18 @@ fn modules_that_import_each_other_are_found() {
 }
 
 #[test]
+fn an_engine_that_asks_the_systems_clock_is_found() {
+    let at = "crates/index/src/lib.rs";
+    let asks = "fn f() {\n    let _ = std::time::Instant::now();\n}";
+    assert_found(&[(at, &source(asks))], "clock", at);
+    let silent = source("// Instant::now is not called here.\nfn f() {}");
+    assert_eq!(findings(&[(at, &silent)]), []);
+    let exempt = "crates/dsm/src/launch/run.rs";
+    assert_eq!(findings(&[(exempt, &source(asks))]), []);
+    assert_found(&[(exempt, &source("fn f() {}"))], "clock", "crates/tidy/src/clocks.rs");
+}
+
+#[test]
 fn a_circle_of_three_modules_is_one_finding() {
     let root = tempfile::tempdir().unwrap();
     let (a, b, c) = ("use crate::b::B;", "use crate::c::C;", "use crate::a::A;");

@@ -137,6 +137,23 @@ impl Medium {
         }
     }
 
+    /// The same medium, its path relative to `folder`.
+    fn within(self, folder: &Path) -> Medium {
+        if mutant!("device_medium_in_working_folder") {
+            return self;
+        }
+        let place = |path: PathBuf| folder.join(path);
+        match self {
+            Medium::File(p) => Medium::File(place(p)),
+            Medium::Uring(p) => Medium::Uring(place(p)),
+            Medium::Mmap(p) => Medium::Mmap(place(p)),
+            Medium::Zbd(p) => Medium::Zbd(place(p)),
+            Medium::Dax(p) => Medium::Dax(place(p)),
+            Medium::Pool(p) => Medium::Pool(p.map(place)),
+            Medium::Ram | Medium::Tcp(_) => self,
+        }
+    }
+
     /// The path, where there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -355,7 +372,7 @@ impl MachineSpec {
         Self::parse_in(text, origin, Path::new(""))
     }
 
-    /// As [`MachineSpec::parse`]; relative paths of profiles begin at `folder`.
+    /// As [`MachineSpec::parse`]; relative paths of profiles and media begin at `folder`.
     fn parse_in(text: &str, origin: &str, folder: &Path) -> Result<MachineSpec> {
         let origin = Origin { name: origin, text };
         let document = fields::parse(origin)?;
@@ -461,13 +478,13 @@ fn check_owners(devices: &[DeviceSpec]) -> Result<()> {
 fn read_device(name: String, mut fields: Fields<'_, '_>, folder: &Path) -> Result<DeviceSpec> {
     let at = fields.required_text("kind")?.1;
     let kind = choice(&mut fields, "kind", &DeviceKind::ALL)?;
-    let medium = read_medium(&mut fields, kind)?;
+    let medium = read_medium(&mut fields, kind)?.within(folder);
     let profile = read_profile(&mut fields, kind, &medium, folder)?;
     let (profile, configuration) = match profile {
         Some((profile, configuration)) => (Some(profile), configuration),
         None => (None, None),
     };
-    let conventional = read_conventional(&mut fields, &medium)?;
+    let conventional = read_conventional(&mut fields, &medium)?.map(|path| folder.join(path));
     let (interface, transfer) = read_hand_over(&mut fields, kind, profile.as_ref())?;
     let has_own_pages = read_own_pages(&mut fields, kind, &medium, profile.as_ref())?;
     let mut geometry = BTreeMap::new();
@@ -682,6 +699,24 @@ zone_capacity = "48MiB"
         let error = MachineSpec::load(&dir.path().join("m.toml")).unwrap_err().to_string();
         let wanted = dir.path().join("gone.toml").display().to_string();
         assert!(error.contains(&wanted) && error.contains("m.toml:7"), "{error}");
+    }
+
+    #[test]
+    fn a_medium_s_path_begins_at_the_machine_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("m.toml");
+        let text = GOOD.replacen("uring:/data/graph.lg", "uring:graph.lg", 1);
+        assert_ne!(text, GOOD);
+        std::fs::write(&at, &text).unwrap();
+        let medium = |spec: MachineSpec| spec.device("disk").unwrap().medium.clone();
+        let loaded = medium(MachineSpec::load(&at).unwrap());
+        assert_eq!(loaded, Medium::Uring(dir.path().join("graph.lg")));
+        // A text without a file has no folder, and an absolute path stays as it is.
+        let parsed = medium(MachineSpec::parse(&text, "m.toml").unwrap());
+        assert_eq!(parsed, Medium::Uring("graph.lg".into()));
+        std::fs::write(&at, GOOD).unwrap();
+        let absolute = medium(MachineSpec::load(&at).unwrap());
+        assert_eq!(absolute, Medium::Uring("/data/graph.lg".into()));
     }
 
     #[test]

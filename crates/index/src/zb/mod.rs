@@ -8,15 +8,18 @@
 //! Body states: `Change -> Steady` when full, `Steady -> After` at the first deletion, `After ->
 //! Change` by a Sync, `Steady -> 2 x Change` by a split.
 //!
-//! Invariants ([`Zb::check`] walks them all)
+//! Invariants
 //! - Change: conventional, without log, 1 to slots-1 records (an empty tree keeps one empty leaf).
+//!   Checked by `check_state`.
 //! - Steady: sequential; a log, if there is one, holds updates only and is not full. Full, unless
-//!   it is a leaf that was sealed for want of conventional pages (repair 18).
-//! - After: as Steady, with a log that has held a deletion and is not full.
+//!   it is a leaf that was sealed for want of conventional pages (repair 18). Checked by
+//!   `check_state`.
+//! - After: as Steady, with a log that has held a deletion and is not full. Checked by
+//!   `check_state`.
 //! - Heads are conventional and hold a slot at least. One that falls below half borrows or merges
 //!   at once if it has a sibling under its interior page; one that has none stays as it is until it
 //!   next loses a slot, also when a merge above has given it siblings meanwhile (the census counts
-//!   such heads).
+//!   such heads). Checked by `check_head`.
 //!
 //! Repairs of the paper's pseudo-code are marked where they are made as *repair n*, the number of
 //! the row in `docs/design/zb-tree.md`.
