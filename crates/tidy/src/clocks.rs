@@ -26,10 +26,8 @@ pub const EXEMPT: &[(&str, &str)] = &[
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut needed = Vec::new();
-    let is_engine = |path: &str| {
-        let inside = |e: &&str| path.starts_with(&format!("crates/{e}/src/"));
-        ENGINES.iter().any(|e| inside(&e))
-    };
+    let is_engine =
+        |path: &str| ENGINES.iter().any(|e| path.starts_with(&format!("crates/{e}/src/")));
     for (path, text) in tree.rust().filter(|(path, _)| is_engine(path)) {
         let code = (1..).zip(text.lines()).filter(|(_, l)| !l.trim_start().starts_with("//"));
         for (n, line) in code {
