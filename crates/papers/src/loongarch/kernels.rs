@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use littoral_la64::interp::Tier;
+
 use super::tools;
 use super::{Found, Tools};
 
@@ -122,8 +124,22 @@ pub struct Ran {
 /// # Errors
 /// The program failed.
 pub fn interpreted(tools: &Tools, compiled: &Compiled, kernel: Kernel, rounds: u32) -> Found<Ran> {
+    run_on(tools, Tier::Interpreter, compiled, kernel, rounds)
+}
+
+/// Runs a LoongArch kernel on a tier.
+///
+/// # Errors
+/// The program failed.
+pub fn run_on(
+    tools: &Tools,
+    tier: Tier,
+    compiled: &Compiled,
+    kernel: Kernel,
+    rounds: u32,
+) -> Found<Ran> {
     let mut ours = tools.ours();
-    ours.arg("--stats");
+    ours.args(["--stats", "--tier", &tier.number().to_string()]);
     let started = Instant::now();
     let out = tools::success(&mut compiled.command(ours, kernel, rounds))?;
     let seconds = started.elapsed().as_secs_f64();
@@ -163,14 +179,21 @@ pub fn x86_count(tools: &Tools, compiled: &Compiled, kernel: Kernel, rounds: u32
     collected(&mut compiled.command(callgrind(tools)?, kernel, rounds))
 }
 
-/// Host instructions of our whole process while it interprets a kernel.
+/// Host instructions of our whole process while it runs a kernel on a tier.
 ///
 /// # Errors
 /// As [`x86_count`].
-pub fn host_count(tools: &Tools, compiled: &Compiled, kernel: Kernel, rounds: u32) -> Found<u64> {
+pub fn host_count(
+    tools: &Tools,
+    tier: Tier,
+    compiled: &Compiled,
+    kernel: Kernel,
+    rounds: u32,
+) -> Found<u64> {
     let ours = tools.ours();
     let mut command = callgrind(tools)?;
     command.arg(ours.get_program()).args(ours.get_args());
+    command.args(["--tier", &tier.number().to_string()]);
     collected(&mut compiled.command(command, kernel, rounds))
 }
 

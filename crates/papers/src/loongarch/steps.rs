@@ -9,6 +9,7 @@ use crate::loongarch::kernels::{self, Compiled, Kernel, Target, geometric_mean};
 use crate::loongarch::{Found, Tools, fuzz, jobs, table};
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
+use littoral_la64::interp::Tier;
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -39,6 +40,9 @@ fn steps() -> Vec<Step> {
         single("fifteen programs beside their amd64 builds", "la64.programs.identical", identical),
         single("counts, twice", "la64.count.tier0", repeated),
         single("host instructions a guest instruction", "la64.interp.host_per_guest", cost),
+        single("random programs on both tiers", "la64.jit.fuzz", tiers_differ),
+        single("counts on both tiers", "la64.count.equal", unequal_counts),
+        single("host instructions a translated instruction", "la64.host_per_guest", translated),
         Step {
             name: "kernels on three architectures",
             claims: table6.iter().map(|cell| format!("la64.table6.instr.{cell}")).collect(),
@@ -85,6 +89,60 @@ fn unexplained(options: &Options) -> Answer {
     let mut figure = Figure::new(report.unexplained() as f64, note);
     figure.notes.extend(report.describe().into_iter().take(5));
     Ok(figure.provided(report.words >= words, "all words were tried"))
+}
+
+/// Blocks of random programs that two tiers run.
+const TIER_BLOCKS: u64 = 1_000_000;
+
+fn tiers_differ(_: &Options) -> Answer {
+    let outcome = littoral_assure::la64::tiers::compare(seed(), TIER_BLOCKS);
+    let note = format!(
+        "{} random blocks with branches, loops and traps; {} exits compared, {} of them traps; {} \
+         instructions; the cause field of the FCSR is left out",
+        outcome.blocks, outcome.exits, outcome.traps, outcome.instructions
+    );
+    let mut figure = Figure::new(outcome.different.len() as f64, note);
+    figure.notes.extend(outcome.different.iter().cloned());
+    Ok(figure.provided(outcome.blocks >= TIER_BLOCKS, "all blocks were run"))
+}
+
+fn unequal_counts(options: &Options) -> Answer {
+    let tools = tools(options);
+    let guest = Compiled::build(&tools, Target::LoongArch)?;
+    let mut different = Vec::new();
+    for kernel in kernels::all() {
+        let [first, second] = [Tier::Interpreter, Tier::Blocks]
+            .map(|tier| kernels::run_on(&tools, tier, &guest, kernel, ROUNDS_COUNTED));
+        let (first, second) = (first?, second?);
+        let same = first.instructions_count == second.instructions_count;
+        if !same || first.text != second.text {
+            different.push(kernel.name);
+        }
+    }
+    let note = format!("18 own C kernels on tiers 0 and 1, count and output; not {different:?}");
+    Ok(Figure::new(different.len() as f64, note))
+}
+
+/// Host instructions per guest instruction on the translator, by the difference of two lengths of
+/// one kernel, so that start-up and translation cancel.
+fn translated(options: &Options) -> Answer {
+    const SHORT: u32 = 2;
+    let tools = tools(options);
+    let guest = Compiled::build(&tools, Target::LoongArch)?;
+    let mut rows = Vec::new();
+    for kernel in kernels::of("integer") {
+        let at = |rounds| -> Found<(u64, u64)> {
+            let guest_count = kernels::run_on(&tools, Tier::Blocks, &guest, kernel, rounds)?;
+            let host = kernels::host_count(&tools, Tier::Blocks, &guest, kernel, rounds)?;
+            Ok((guest_count.instructions_count, host))
+        };
+        let (short, long) = (at(SHORT)?, at(2 * ROUNDS_COUNTED)?);
+        rows.push((kernel.name, (long.1 - short.1) as f64 / (long.0 - short.0) as f64));
+    }
+    let values: Vec<f64> = rows.iter().map(|r| r.1).collect();
+    let listed: Vec<String> = rows.iter().map(|(name, r)| format!("{name} {r:.2}")).collect();
+    let note = format!("geometric mean of {}; callgrind, 8 rounds less 2", listed.join(", "));
+    Ok(Figure::new(geometric_mean(&values), note))
 }
 
 fn identical(options: &Options) -> Answer {
@@ -168,7 +226,7 @@ fn cost(options: &Options) -> Answer {
 
 fn one_cost(tools: &Tools, guest: &Compiled, kernel: Kernel, repetitions: u32) -> Found<Cost> {
     let count = kernels::interpreted(tools, guest, kernel, ROUNDS_COUNTED)?.instructions_count;
-    let host = kernels::host_count(tools, guest, kernel, ROUNDS_COUNTED)?;
+    let host = kernels::host_count(tools, Tier::Interpreter, guest, kernel, ROUNDS_COUNTED)?;
     let mut million_per_s: f64 = 0.0;
     for _ in 0..repetitions {
         let ran = kernels::interpreted(tools, guest, kernel, ROUNDS_TIMED)?;
