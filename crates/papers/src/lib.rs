@@ -12,13 +12,20 @@ pub mod flash;
 pub mod jiajia;
 pub mod loongarch;
 pub mod sdtm;
+pub mod summarizer;
 pub mod zbtree;
 
 use littoral_bench::repro::System;
 
 /// Every system that `repro` runs, in the order of its help.
-pub const SYSTEMS: [System; 5] =
-    [flash::SYSTEM, zbtree::SYSTEM, sdtm::SYSTEM, jiajia::SYSTEM, loongarch::SYSTEM];
+pub const SYSTEMS: [System; 6] = [
+    flash::SYSTEM,
+    zbtree::SYSTEM,
+    sdtm::SYSTEM,
+    jiajia::SYSTEM,
+    loongarch::SYSTEM,
+    summarizer::SYSTEM,
+];
 
 #[cfg(test)]
 mod tests {
@@ -46,7 +53,7 @@ mod tests {
     #[test]
     fn names_and_profiles_are_told_apart() {
         let names: BTreeSet<&str> = SYSTEMS.iter().flat_map(|s| [s.name, s.id]).collect();
-        assert_eq!(names.len(), SYSTEMS.len() + 1, "only one system has an older name in results");
+        assert_eq!(names.len(), SYSTEMS.len() + 2, "two systems have another name in results");
         for system in &SYSTEMS {
             for name in system.profiles {
                 assert!(littoral_device::profile::Profile::named(name).is_ok(), "{name}");

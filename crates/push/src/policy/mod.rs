@@ -123,7 +123,11 @@ impl State {
                 self.seen[task as usize] += 1;
                 if is_flagged(index, shares[task as usize]) { Commit::Core } else { Commit::Link }
             }
-            Policy::Dynamic { queue } if registered < *queue => Commit::Core,
+            Policy::Dynamic { queue }
+                if registered < *queue || littoral_base::mutant!("push_queue_as_long_as_depth") =>
+            {
+                Commit::Core
+            }
             Policy::Dynamic { .. } => Commit::Link,
             Policy::Late => Commit::Hold,
         }

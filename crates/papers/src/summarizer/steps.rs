@@ -1,0 +1,55 @@
+//! Paper 001's system: its figures and the policies beside the best split, all in virtual time.
+//!
+//! - Each step answers one family of claims with the functions of [`super`]. Runs are modelled and
+//!   repeat bit for bit, so that `--quick` has no repetition to cut.
+//! - A step that fails leaves its claims `skipped` with its words.
+
+use std::collections::BTreeMap;
+
+use littoral_bench::claims::Figure;
+use littoral_bench::repro::{Answer, Step, System};
+
+use super::{Figures, cells, figures, others};
+
+/// The system.
+pub const SYSTEM: System = System {
+    name: "summarizer",
+    about: "Computing near storage: a device that runs page functions (paper 001)",
+    id: "push",
+    targets: include_str!("../../targets/summarizer.toml"),
+    profiles: &["summarizer-board"],
+    has_paper_counts: false,
+    steps: || Ok(steps()),
+};
+
+/// Every measurement of the system.
+fn steps() -> Vec<Step> {
+    vec![
+        step("figure 5", &["push.fig5."], figures::figure5),
+        step("figure 6", &["push.fig6"], figures::figure6),
+        step("figure 7", &["push.fig7."], figures::figure7),
+        step("the best static split", &["push.oracle."], cells::oracle),
+        step("garbage collection", &["push.gc."], others::collection),
+        step("changing costs", &["push.adapt"], others::adaptation),
+        step("other tenants", &["push.tenants."], others::tenants),
+        step("replay", &["push.replay"], others::replay),
+    ]
+}
+
+fn step(name: &'static str, prefixes: &[&str], measure: fn() -> Figures) -> Step {
+    let all = SYSTEM.targets().map_or_else(|_| Vec::new(), |t| t.claims);
+    let wanted = |id: &String| prefixes.iter().any(|p| id.starts_with(p));
+    let claims: Vec<String> = all.into_iter().map(|t| t.id).filter(wanted).collect();
+    let asked = claims.clone();
+    let measure = move |_: &_| match measure() {
+        Ok(figures) => answers(&asked, figures),
+        Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+    };
+    Step { name, claims, measure: Box::new(measure) }
+}
+
+fn answers(asked: &[String], figures: Vec<(String, Figure)>) -> Vec<Answer> {
+    let mut figures: BTreeMap<String, Figure> = figures.into_iter().collect();
+    let answer = |id: &String| figures.remove(id).ok_or_else(|| "was not measured".to_owned());
+    asked.iter().map(answer).collect()
+}

@@ -1,0 +1,32 @@
+//! Entries between host and device: bytes are refused or are an entry that encodes to the same
+//! bytes.
+//!
+//! Canary: before the first input a command must come back, and its beginning must be refused.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use littoral_push::command::{Command, Completion, Opcode};
+
+static CANARY: LazyLock<()> = LazyLock::new(|| {
+    let (opcode, page) = (Opcode::ReadProc, 5);
+    let (id, session, task, attempt, bytes) = (1, 2, 3, 4, 8192);
+    let (address, buffer, backlog) = (6, 7, 8);
+    let command =
+        Command { opcode, id, session, task, attempt, page, address, buffer, bytes, backlog };
+    let entry = command.encode();
+    assert_eq!(Command::decode(&entry).ok(), Some(command), "canary: a command comes back");
+    assert!(Command::decode(&entry[..63]).is_err(), "canary: a part is refused");
+});
+
+fuzz_target!(|data: &[u8]| {
+    LazyLock::force(&CANARY);
+    if let Ok(command) = Command::decode(data) {
+        assert_eq!(&command.encode()[..], data);
+    }
+    if let Ok(completion) = Completion::decode(data) {
+        assert_eq!(&completion.encode()[..], data);
+    }
+});
