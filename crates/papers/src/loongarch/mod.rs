@@ -3,12 +3,14 @@
 //! - [`table`]: every row of the instruction table decodes, encodes, prints and executes;
 //! - [`fuzz`]: random instructions and blocks beside QEMU;
 //! - [`jobs`]: Debian's programs beside their amd64 builds;
+//! - [`changed`]: what `ibar` costs a program that writes instructions;
 //! - [`kernels`]: own C kernels on three architectures, counted;
 //! - [`tools`]: what of all this was found.
 //!
 //! Programs run through the `littoral` command itself (`littoral la64 run`), so what is judged is
 //! what a user starts. A tool that is missing is named in the claim it would have answered.
 
+pub mod changed;
 pub mod fuzz;
 pub mod jobs;
 pub mod kernels;

@@ -5,6 +5,7 @@
 //! same. Table 6 cells are reported as found: the paper's figures belong to SPEC2006, which is not
 //! free, so any positive ratio stands.
 
+use crate::loongarch::changed::{self, Round};
 use crate::loongarch::kernels::{self, Compiled, Kernel, Target, geometric_mean};
 use crate::loongarch::{Found, Tools, fuzz, jobs, table};
 use littoral_bench::claims::Figure;
@@ -43,6 +44,7 @@ fn steps() -> Vec<Step> {
         single("random programs on both tiers", "la64.jit.fuzz", tiers_differ),
         single("counts on both tiers", "la64.count.equal", unequal_counts),
         single("host instructions a translated instruction", "la64.host_per_guest", translated),
+        single("a loop with and without ibar", "la64.ibar.us", ibar),
         Step {
             name: "kernels on three architectures",
             claims: table6.iter().map(|cell| format!("la64.table6.instr.{cell}")).collect(),
@@ -233,6 +235,31 @@ fn one_cost(tools: &Tools, guest: &Compiled, kernel: Kernel, repetitions: u32) -
         million_per_s = million_per_s.max(ran.instructions_count as f64 / ran.seconds / 1e6);
     }
     Ok(Cost { kernel, host_per_guest: host as f64 / count as f64, million_per_s })
+}
+
+/// What `ibar` adds to a round: medians of runs that take turns.
+fn ibar(options: &Options) -> Answer {
+    const ROUNDS: u32 = 300_000;
+    const ROUNDS_REWRITTEN: u32 = 3_000;
+    let repetitions = if options.quick { 5 } else { 15 };
+    let tools = tools(options);
+    let kinds = [Round::Plain, Round::Barrier, Round::Rewritten];
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for _ in 0..repetitions {
+        for (kind, times) in kinds.iter().zip(&mut times) {
+            let rounds = if *kind == Round::Rewritten { ROUNDS_REWRITTEN } else { ROUNDS };
+            times.push(changed::microseconds(&tools, *kind, rounds)?);
+        }
+    }
+    let [plain, barrier, rewritten] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    let note = format!(
+        "CPU time a round, medians of {repetitions}: {plain:.4} us without ibar, {barrier:.4} with \
+         it, {rewritten:.4} with the called function rewritten before it"
+    );
+    Ok(Figure::new(barrier - plain, note))
 }
 
 /// Cells MIPS64 and x86-64 over LoongArch, integer and floating point each.
