@@ -69,7 +69,7 @@ impl KernelTime {
 /// A kernel with the edges on modelled flash beside the same with everything in DRAM.
 #[derive(Clone, Debug)]
 pub struct VersusDram {
-    /// Everything in DRAM, in the form of reading that was best; of BFS, in the form found by trial.
+    /// Everything in DRAM in the best form of reading; of BFS, in the form that a trial chose.
     pub dram: KernelTime,
     /// Data handed out by pointer.
     pub pointer: KernelTime,
