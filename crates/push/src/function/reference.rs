@@ -26,7 +26,7 @@ pub fn answer(function: &Function, params: &Params, page: &[u8]) -> Result<Answe
 /// The answer of packed records that passed `filter`, another function's, with columns `columns`.
 ///
 /// # Errors
-/// [`Kind::Corrupt`] for bytes that end inside a record.
+/// [`Kind::Corrupt`](crate::error::Kind::Corrupt) for bytes that end inside a record.
 pub fn answer_packed(
     function: &Function,
     filter: &Function,
