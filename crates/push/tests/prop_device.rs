@@ -5,7 +5,7 @@
 
 use littoral_base::fault::Plan;
 use littoral_push::cost::{PAX, PageCost, TEXT, TaskCosts, synthetic};
-use littoral_push::device::sim::{Conditions, run, run_under};
+use littoral_push::device::sim::{Conditions, Writer, run, run_under};
 use littoral_push::device::{Disposition, HostMode, Machine, Workload};
 use littoral_push::oracle::{best_static, bound, cells};
 use littoral_push::policy::{Policy, STEPS};
@@ -127,4 +127,19 @@ fn a_function_that_never_ends_is_charged_its_budget_and_leaves_the_device() {
     assert!(
         outcome.pages.iter().all(|p| p.page.task == 1 || p.disposition != Disposition::Processed)
     );
+}
+
+#[test]
+fn overwrites_make_the_device_collect_while_a_scan_runs() {
+    let workload = pair(0, 1, 1_000, 64);
+    let period = littoral_base::units::Picos::from_micros(400);
+    let writer = Writer { pages: 4096, period, spare_blocks: 4, seed: 3 };
+    let timed = |writer| {
+        let conditions = Conditions { writer, ..Conditions::default() };
+        run_under(&machine(), &workload, &Policy::Late, conditions)
+    };
+    let (alone, beside) = (timed(None), timed(Some(writer)));
+    beside.check(&workload);
+    assert!(beside.erases > 0 && beside.moved > 0, "an aged device collects");
+    assert!(beside.total > alone.total, "writes and collection take chip and core time");
 }

@@ -145,16 +145,34 @@ impl Writes {
     pub(super) fn new(machine: &Machine, writer: Writer) -> Writes {
         let chips = (machine.nand.channels * machine.nand.chips_per_channel) as usize;
         let pages_per_block = machine.nand.pages_per_block;
+        let mut ftl = Ftl::new(chips, writer.pages, pages_per_block, writer.spare_blocks);
+        let mut random = littoral_base::rng::stream(writer.seed, "overwrites");
+        age(&mut ftl, &mut random);
         Writes {
-            ftl: Ftl::new(chips, writer.pages, pages_per_block, writer.spare_blocks),
+            ftl,
             writer,
-            random: littoral_base::rng::stream(writer.seed, "overwrites"),
+            random,
             began: Vec::new(),
             waiting: vec![VecDeque::new(); chips],
             left: vec![0; chips],
             done: Vec::new(),
             erases: 0,
             moved: 0,
+        }
+    }
+}
+
+/// Overwrites every page twice on average before time begins, so that a run meets a device that has
+/// been collecting for a while.
+fn age(ftl: &mut Ftl, random: &mut littoral_base::rng::Generator) {
+    use littoral_base::rng::Rng;
+    for _ in 0..2 * u64::from(ftl.pages()) {
+        let page = random.random_range(0..ftl.pages());
+        let chip = ftl.chip(page);
+        while !ftl.write(page) || ftl.is_short(chip) {
+            let found = ftl.collect(chip);
+            assert!(found.is_some(), "a full chip has a block to collect");
+            ftl.erased(chip);
         }
     }
 }
