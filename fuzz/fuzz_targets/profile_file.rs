@@ -31,6 +31,7 @@ fn read(text: &str) -> bool {
         DeviceKind::Flash => drop(profile.flash()),
         DeviceKind::Zoned => drop(profile.zoned()),
         DeviceKind::Memory => drop(profile.memory()),
+        DeviceKind::Push => drop(profile.push()),
         DeviceKind::Fabric => {}
     }
     true
