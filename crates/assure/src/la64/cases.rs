@@ -300,7 +300,9 @@ impl Cases {
     /// A word of `row` for a block.
     fn inner(&mut self, row: &Row) -> u32 {
         let mut word = self.word(row);
-        if accesses_memory(row) {
+        // A conditional store to the code itself, without `ibar`, may be seen late by either tier.
+        let links = ["ll", "sc"].iter().any(|p| row.stem().starts_with(p));
+        if accesses_memory(row) || self.shape == Shape::Tiers && links {
             word = word & !(31 << 5) | POINTER << 5;
             let indexed = row.stem().contains("ldx") || row.stem().contains("stx");
             let bound = ["gt", "le"].iter().any(|b| row.stem().ends_with(b));
