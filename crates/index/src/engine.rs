@@ -3,7 +3,7 @@
 use crate::{Error, Kind, Result};
 
 /// Which tree an index is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Engine {
     /// The ZB+-tree; needs conventional zones.
     Zb,
@@ -12,7 +12,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The name on the command line.
+    /// The name on the command line and in claim ids.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Zb => "zb",

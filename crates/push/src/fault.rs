@@ -30,7 +30,13 @@ pub fn run_of(verdict: Verdict, wanted: u64, budget: u64) -> (u64, bool) {
             let twice = wanted.saturating_mul(2);
             (twice.min(budget), wanted > budget)
         }
-        _ => (wanted.min(budget), wanted > budget),
+        // The last four have no meaning for a page function: the plan's adapter refuses them.
+        Verdict::Pass
+        | Verdict::Cut
+        | Verdict::Shuffle(_)
+        | Verdict::Misdirect(_)
+        | Verdict::Alias(_)
+        | Verdict::Torn(_) => (wanted.min(budget), wanted > budget),
     }
 }
 

@@ -24,9 +24,9 @@ use littoral_base::rng::{Rng, seeded};
 
 use super::algorithm::{Algorithm, Figure, Given, OptionSpec, Spec};
 use super::bits::{Bitmap, words_u64};
-use super::team::{Cursor, Member, Share, Stepped};
+use super::team::{Cursor, Member, Stepped, VertexShare};
 use crate::edges::raw::prefetch;
-use crate::edges::{Edges, Item, ListWork, Verdict, reads_of};
+use crate::edges::{Edges, Item, ListWork, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::format::Direction;
 use crate::format::file::GraphFile;
@@ -367,8 +367,7 @@ impl Bc<'_> {
         let mut found = lock(&self.found[id]);
         let work = Down::<SHARED> {
             bc: self,
-            level: order.level(order.levels() - 1),
-            share: Share::new(&self.cursor),
+            level: VertexShare::new(order.level(order.levels() - 1), &self.cursor),
             found: RefCell::new(&mut found),
         };
         edges.lists(Direction::Out, &work)
@@ -432,8 +431,8 @@ impl Bc<'_> {
 
     fn up<const SHARED: bool, E: Edges>(&self, level: usize, edges: &E) -> Result<()> {
         let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
-        let share = Share::new(&self.cursor);
-        let work = Up::<SHARED> { bc: self, level: order.level(level), share };
+        let level = VertexShare::new(order.level(level), &self.cursor);
+        let work = Up::<SHARED> { bc: self, level };
         edges.lists(Direction::Out, &work)
     }
 }
@@ -450,8 +449,7 @@ fn too_many_paths(source: u32) -> Error {
 /// Forward: the lists of the latest level.
 struct Down<'b, const SHARED: bool> {
     bc: &'b Bc<'b>,
-    level: &'b [u32],
-    share: Share<'b, SHARED>,
+    level: VertexShare<'b, SHARED>,
     found: RefCell<&'b mut Vec<u32>>,
 }
 
@@ -461,16 +459,16 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
 
     #[inline(always)]
     fn next(&self) -> Option<((), Item)> {
-        self.share.next().map(|i| ((), Item { vertex: self.level[i as usize], skip: 0 }))
+        self.level.next()
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
-        Some(reads_of(self.level.iter().copied(), most, reads))
+        self.level.reads_max(most, reads)
     }
 
     #[inline(always)]
     fn peek(&self, ahead: u64) -> Option<u32> {
-        self.share.peek(ahead).map(|i| self.level[i as usize])
+        self.level.peek(ahead)
     }
 
     #[inline(always)]
@@ -508,8 +506,7 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
 /// Backward: the lists of a level, whose successors' shares are known.
 struct Up<'b, const SHARED: bool> {
     bc: &'b Bc<'b>,
-    level: &'b [u32],
-    share: Share<'b, SHARED>,
+    level: VertexShare<'b, SHARED>,
 }
 
 impl<const SHARED: bool> ListWork for Up<'_, SHARED> {
@@ -518,16 +515,16 @@ impl<const SHARED: bool> ListWork for Up<'_, SHARED> {
 
     #[inline(always)]
     fn next(&self) -> Option<((), Item)> {
-        self.share.next().map(|i| ((), Item { vertex: self.level[i as usize], skip: 0 }))
+        self.level.next()
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
-        Some(reads_of(self.level.iter().copied(), most, reads))
+        self.level.reads_max(most, reads)
     }
 
     #[inline(always)]
     fn peek(&self, ahead: u64) -> Option<u32> {
-        self.share.peek(ahead).map(|i| self.level[i as usize])
+        self.level.peek(ahead)
     }
 
     #[inline(always)]

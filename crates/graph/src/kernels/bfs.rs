@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::{Bitmap, words_u32};
-use super::team::{Cursor, Member, Share, Stepped};
+use super::team::{Cursor, Member, Share, Stepped, VertexShare};
 use crate::edges::raw::{Probe, prefetch, probe};
 use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict, reads_of, without_arcs};
 use crate::error::Result;
@@ -403,8 +403,7 @@ impl Bfs<'_> {
         found.clear();
         let work = Down::<SHARED> {
             bfs: self,
-            queue: &queue,
-            share: Share::new(&self.cursor),
+            queue: VertexShare::new(&queue, &self.cursor),
             found: RefCell::new(&mut found),
         };
         edges.lists(Direction::Out, &work)?;
@@ -438,8 +437,7 @@ impl Bfs<'_> {
 /// Top-down: the frontier's lists.
 struct Down<'b, const SHARED: bool> {
     bfs: &'b Bfs<'b>,
-    queue: &'b [u32],
-    share: Share<'b, SHARED>,
+    queue: VertexShare<'b, SHARED>,
     found: RefCell<&'b mut Vec<u32>>,
 }
 
@@ -449,16 +447,16 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
 
     #[inline(always)]
     fn next(&self) -> Option<((), Item)> {
-        self.share.next().map(|i| ((), Item { vertex: self.queue[i as usize], skip: 0 }))
+        self.queue.next()
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
-        Some(reads_of(self.queue.iter().copied(), most, reads))
+        self.queue.reads_max(most, reads)
     }
 
     #[inline(always)]
     fn peek(&self, ahead: u64) -> Option<u32> {
-        self.share.peek(ahead).map(|i| self.queue[i as usize])
+        self.queue.peek(ahead)
     }
 
     #[inline(always)]

@@ -21,9 +21,9 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use super::algorithm::{Algorithm, Figure, Given, Spec};
 use super::bits::words_u32;
-use super::team::{Cursor, Member, Share, Stepped};
+use super::team::{Cursor, Member, Stepped, VertexShare};
 use crate::edges::raw::prefetch;
-use crate::edges::{Edges, Item, ListWork, Verdict, reads_of};
+use crate::edges::{Edges, Item, ListWork, Verdict};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
@@ -202,8 +202,7 @@ impl Kcore<'_> {
         let work = Peel::<SHARED> {
             degree: &self.degree,
             level: self.level.load(Relaxed),
-            frontier: &frontier,
-            share: Share::new(&self.cursor),
+            frontier: VertexShare::new(&frontier, &self.cursor),
             found: RefCell::new(&mut found),
         };
         edges.lists(direction, &work)
@@ -228,8 +227,7 @@ impl Kcore<'_> {
 struct Peel<'k, const SHARED: bool> {
     degree: &'k [AtomicU32],
     level: u32,
-    frontier: &'k [u32],
-    share: Share<'k, SHARED>,
+    frontier: VertexShare<'k, SHARED>,
     found: RefCell<&'k mut Vec<u32>>,
 }
 
@@ -256,16 +254,16 @@ impl<const SHARED: bool> ListWork for Peel<'_, SHARED> {
 
     #[inline(always)]
     fn next(&self) -> Option<((), Item)> {
-        self.share.next().map(|i| ((), Item { vertex: self.frontier[i as usize], skip: 0 }))
+        self.frontier.next()
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
-        Some(reads_of(self.frontier.iter().copied(), most, reads))
+        self.frontier.reads_max(most, reads)
     }
 
     #[inline(always)]
     fn peek(&self, ahead: u64) -> Option<u32> {
-        self.share.peek(ahead).map(|i| self.frontier[i as usize])
+        self.frontier.peek(ahead)
     }
 
     #[inline(always)]

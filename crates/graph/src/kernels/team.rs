@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 
+use crate::edges::{Item, reads_of};
 use crate::error::{Error, Result};
 
 /// Said by members that stop because another one failed.
@@ -182,6 +183,37 @@ impl<'c, const SHARED: bool> Share<'c, SHARED> {
     pub(crate) fn peek(&self, ahead: u64) -> Option<u64> {
         let (from, to) = self.at.get();
         (from + ahead < to).then_some(from + ahead)
+    }
+}
+
+/// One member's share of a list of vertices whose neighbours it reads.
+#[derive(Debug)]
+pub(crate) struct VertexShare<'c, const SHARED: bool> {
+    vertices: &'c [u32],
+    share: Share<'c, SHARED>,
+}
+
+impl<'c, const SHARED: bool> VertexShare<'c, SHARED> {
+    /// A share of `vertices`, whose places `cursor` hands out.
+    pub(crate) fn new(vertices: &'c [u32], cursor: &'c Cursor) -> Self {
+        VertexShare { vertices, share: Share::new(cursor) }
+    }
+
+    /// The next vertex, from the front of its list.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> Option<((), Item)> {
+        self.share.next().map(|i| ((), Item { vertex: self.vertices[i as usize], skip: 0 }))
+    }
+
+    /// The vertex `ahead` of the next one, while it is in the chunk at hand.
+    #[inline(always)]
+    pub(crate) fn peek(&self, ahead: u64) -> Option<u32> {
+        self.share.peek(ahead).map(|i| self.vertices[i as usize])
+    }
+
+    /// Reads of all vertices together, at most `most`.
+    pub(crate) fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
+        Some(reads_of(self.vertices.iter().copied(), most, reads))
     }
 }
 

@@ -11,13 +11,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use littoral_assure::index::power_cuts::power_cuts;
-use littoral_index::index;
+use littoral_index::index::Engine;
 use littoral_store::counted::{PageCounts, Placement};
 
 use super::batches;
 use super::collect::{Load, Overwritten, overwrite};
 use super::reads;
-use super::workload::{Engine, Outcome, Setup, run};
+use super::workload::{Outcome, Setup, run};
 use littoral_bench::claims::Figure;
 use littoral_bench::error::{Error, Kind, Result};
 use littoral_bench::ycsb::Distribution;
@@ -343,8 +343,8 @@ impl Bench {
             found.map_err(|e| Error::with_source(Kind::BadResult, "overwriting", e))
         };
         let (z, c) = std::thread::scope(|scope| {
-            let z = scope.spawn(|| run(index::Engine::Zb, 0.9));
-            let c = run(index::Engine::Cow, 0.75);
+            let z = scope.spawn(|| run(Engine::Zb, 0.9));
+            let c = run(Engine::Cow, 0.75);
             (z.join().expect("invariant: a run returns its errors"), c)
         });
         let z = z?;
@@ -388,8 +388,8 @@ impl Bench {
             report.map_err(|e| Error::with_source(Kind::BadResult, "power cuts", e))
         };
         let (z, c) = std::thread::scope(|scope| {
-            let z = scope.spawn(|| run(index::Engine::Zb));
-            let c = run(index::Engine::Cow);
+            let z = scope.spawn(|| run(Engine::Zb));
+            let c = run(Engine::Cow);
             (z.join().expect("invariant: the enumerator returns its errors"), c)
         });
         let (z, c) = (z?, c?);

@@ -10,6 +10,7 @@ use littoral_base::units::Picos;
 use littoral_device::profile::Profile;
 use littoral_device::zoned::timing::Timing;
 use littoral_index::cow::{Cow, SplitCost};
+use littoral_index::index::Engine;
 use littoral_index::layout::Shape;
 use littoral_index::tree::TreeCore;
 use littoral_index::zb::Zb;
@@ -20,25 +21,6 @@ use littoral_bench::ycsb::{self, Distribution, Requests};
 
 /// The order of both trees.
 pub const ORDER: usize = 100;
-
-/// Which tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Engine {
-    /// The ZB+-tree.
-    Zb,
-    /// The copy-on-write tree.
-    Cow,
-}
-
-impl Engine {
-    /// The name in claim ids.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Engine::Zb => "zb",
-            Engine::Cow => "cow",
-        }
-    }
-}
 
 /// One run: which tree on which zones does what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -16,7 +16,7 @@ use super::{Bfs, Down, Step, UpHeads, UpLists, lock};
 use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
 use crate::error::Result;
 use crate::format::Direction;
-use crate::kernels::team::{Member, Share, Stepped};
+use crate::kernels::team::{Member, Stepped, VertexShare};
 
 /// Searches from `sources`, one in each of as many states; for a team of one.
 pub(super) fn run_together<E: Edges>(
@@ -53,8 +53,8 @@ fn go_down<E: Edges>(searches: &[&Bfs<'_>], edges: &E) -> Result<()> {
     let mut found: Vec<_> = searches.iter().map(|s| lock(&s.found[0])).collect();
     let works = searches.iter().zip(&queues).zip(&mut found).map(|((&bfs, queue), found)| {
         found.clear();
-        let share = Share::new(&bfs.cursor);
-        Down::<false> { bfs, queue, share, found: RefCell::new(&mut **found) }
+        let queue = VertexShare::new(queue, &bfs.cursor);
+        Down::<false> { bfs, queue, found: RefCell::new(&mut **found) }
     });
     edges.lists(Direction::Out, &Many::new(works.collect()))?;
     for (search, found) in searches.iter().zip(&found) {
