@@ -38,6 +38,7 @@ const COMMANDS: &[&[&str]] = &[
     &["graph", "sssp", "k.lg", "--weights", "seeded", "--output", "paths.csv"],
     &["graph", "bc", "k.lg", "--verify"],
     &["graph", "kcore", "k.lg", "--verify"],
+    &["graph", "tc", "k.lg", "--verify"],
     &["graph", "bc", "k.lg", "--sources", "all", "--output", "between.csv"],
     &["graph", "neighbors", "in.lg", "a"],
     &["graph", "neighbors", "weights.csv", "7"],

@@ -6,8 +6,8 @@
 //! - [`import`]: other people's edge lists;
 //! - [`check`]: every invariant walked; [`info`]: what a file holds;
 //! - [`names`]: what vertices are called;
-//! - [`kernels`]: BFS, PageRank, components, shortest paths, betweenness, core numbers on any
-//!   [`medium`], each with an independent check;
+//! - [`kernels`]: BFS, PageRank, components, shortest paths, betweenness, core numbers,
+//!   triangles on any [`medium`], each with an independent check;
 //! - [`answer`]: what kernels found, as tables; [`lists`], [`path`]: questions about few vertices.
 //!
 //! Paper 003 (microsecond flash): vertex state and list addresses stay in DRAM, lists are read from

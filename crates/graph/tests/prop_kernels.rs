@@ -50,7 +50,7 @@ fn build_options() -> impl Strategy<Value = BuildOptions> {
     })
 }
 
-fn kernels() -> [Kernel; 8] {
+fn kernels() -> [Kernel; 9] {
     let options = PageRankOptions { tolerance: 1e-4, iterations_max: 200, ..Default::default() };
     [
         Kernel::Bfs,
@@ -61,6 +61,7 @@ fn kernels() -> [Kernel; 8] {
         Kernel::Sssp(Weights::Seeded),
         Kernel::Bc(Sources::One),
         Kernel::Kcore,
+        Kernel::Tc,
     ]
 }
 
@@ -211,6 +212,14 @@ fn verifiers_refute_wrong_answers() {
                     assert!(refuted(kernel, Answer::Kcore(wrong)), "core of {v}");
                 }
                 assert!(refuted(kernel, Answer::Kcore(vec![0; 50])));
+            }
+            Answer::Tc(triangles) => {
+                for v in 0..50 {
+                    let mut wrong = triangles.clone();
+                    wrong[v] += 1;
+                    assert!(refuted(kernel, Answer::Tc(wrong)), "triangles of {v}");
+                }
+                assert!(refuted(kernel, Answer::Tc(vec![7; 50])));
             }
             _ => unreachable!("kernels answer in kind"),
         }

@@ -201,3 +201,28 @@ fn peeling_reads_each_list_once() {
     let lists = (0..n).flat_map(lists).filter(|&degree| degree > 0).count();
     assert_eq!(report.trials[0].traffic.reads_count, lists as u64);
 }
+
+#[test]
+fn triangles_are_those_of_small_graphs_by_hand() {
+    // Two triangles share the edge 0-2; 4 and 5 hang on the square.
+    let edges = vec![[0, 1], [1, 2], [2, 3], [3, 0], [0, 2], [3, 4], [4, 5]];
+    let tailed = graph(EdgeList::new(7, false, edges));
+    let (_, answer) = on_flash(&tailed, Kernel::Tc, 0);
+    assert_eq!(answer, Answer::Tc(vec![2, 1, 2, 1, 0, 0, 0]));
+    // Direction is ignored, and arcs both ways join two vertices once.
+    let both = graph(EdgeList::new(3, true, vec![[0, 1], [1, 0], [1, 2], [2, 1], [0, 2]]));
+    let (_, answer) = on_flash(&both, Kernel::Tc, 0);
+    assert_eq!(answer, Answer::Tc(vec![1; 3]));
+}
+
+#[test]
+fn counting_triangles_reads_each_list_once() {
+    let n = 500u32;
+    let edges = (0..n).flat_map(|v| [1, 9, 77].map(|d| [v, (v * d + d) % n])).collect();
+    let graph = graph(EdgeList::new(n, true, edges));
+    let (report, _) = on_flash(&graph, Kernel::Tc, 0);
+    let lists = |v| [graph.outgoing().degree(v), graph.incoming().degree(v)];
+    let lists = (0..n).map(lists).filter(|both| both[0] + both[1] > 1);
+    let lists = lists.flatten().filter(|&degree| degree > 0).count();
+    assert_eq!(report.trials[0].traffic.reads_count, lists as u64);
+}

@@ -2,9 +2,9 @@
 //!
 //! - [`run`]: threads, trials, times, verification; the way in.
 //! - `algorithm`: what a kernel is; `registry`: the kernels there are, one line each.
-//! - One module each (`bfs`, `pagerank`, `components`, `sssp`, `bc`, `kcore`) with state, loops,
-//!   options, verifier and table, generic over how edges are read (`crate::edges`): from memory as
-//!   slices or through a ring over a device.
+//! - One module each (`bfs`, `pagerank`, `components`, `sssp`, `bc`, `kcore`, `tc`) with state,
+//!   loops, options, verifier and table, generic over how edges are read (`crate::edges`): from
+//!   memory as slices or through a ring over a device.
 //! - `team` keeps threads in step; `bits` are sets of vertices.
 //!
 //! Deviations from the paper: its BFS is top-down only; ours turns round (Beamer). Switch rules and
@@ -21,6 +21,7 @@ mod pagerank;
 mod registry;
 mod run;
 mod sssp;
+mod tc;
 mod team;
 mod weights;
 
@@ -37,4 +38,5 @@ pub use pagerank::{DAMPING, Dangling, PageRankOptions, PageRankSummary};
 pub use registry::{Answer, Kernel, Summary, check};
 pub use run::{Options, RunReport, Trial, pick_sources, run};
 pub use sssp::{SsspSummary, UNREACHED_DISTANCE};
+pub use tc::TcSummary;
 pub use weights::{Weights, seeded_weight};

@@ -11,6 +11,7 @@ use super::components::{Components as ComponentsState, ComponentsSummary};
 use super::kcore::{Kcore as KcoreState, KcoreSummary};
 use super::pagerank::{PageRank as PageRankState, PageRankOptions, PageRankSummary};
 use super::sssp::{Sssp as SsspState, SsspSummary};
+use super::tc::{Tc as TcState, TcSummary};
 use super::team::{Member, Stepped};
 use super::weights::Weights;
 use crate::edges::Edges;
@@ -224,6 +225,8 @@ kernels! {
     Bc(Sources) => BcState, Vec<f64>, BcSummary;
     /// Core numbers: one per vertex.
     Kcore => KcoreState, Vec<u32>, KcoreSummary;
+    /// Triangles: how many each vertex belongs to.
+    Tc => TcState, Vec<u64>, TcSummary;
 }
 
 impl Kernel {
