@@ -1,8 +1,11 @@
 //! How a program is run: the options of `la64 run`, defined once for the command line and for the
 //! guest's own `execve`, which starts this command again with the same ones.
 //!
-//! Invariant: the command line that [`Options::arguments`] makes is read back as equal options.
+//! Invariant: the command line that [`Options::arguments`] makes is read back as equal options,
+//! without what concerns the first program alone: changes of the environment, which a guest's
+//! `execve` gives whole.
 
+use littoral_base::units::Bytes;
 use littoral_la64::interp::Tier;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -13,6 +16,15 @@ const STRACE: &str = "strace";
 const TRACE: &str = "trace";
 const ARGV0: &str = "argv0";
 const TIER: &str = "tier";
+const STACK: &str = "stack";
+const PROFILE: &str = "profile";
+const PERF_MAP: &str = "perf-map";
+/// The first stack's length unless another is asked for.
+pub const STACK_LEN_DEFAULT: u64 = 8 << 20;
+/// The shortest stack: what a program needs to get its arguments.
+const STACK_LEN_MIN: u64 = 64 << 10;
+/// The longest stack.
+const STACK_LEN_MAX: u64 = 1 << 40;
 
 /// How to run a program.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -33,6 +45,23 @@ pub struct Options {
     #[arg(long = TIER, value_name = "N", default_value_t = Tier::default().number())]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
     pub tier: u8,
+    /// Set a variable of the program's environment (may be repeated)
+    #[arg(short = 'E', long = "env", value_name = "VAR=VALUE", value_parser = setting)]
+    pub set: Vec<OsString>,
+    /// Remove a variable from the program's environment (may be repeated; before any is set)
+    #[arg(short = 'U', long = "unset", value_name = "VAR")]
+    pub unset: Vec<OsString>,
+    /// Length of the first stack, 64KiB to 1TiB
+    #[arg(short = 's', long = STACK, value_name = "SIZE", value_parser = stack_len)]
+    #[arg(default_value = "8MiB")]
+    pub stack_len: u64,
+    /// Count where the program spends its instructions and show the hottest functions at exit;
+    /// with a FILE as JSON there, in whose name %p stands for the process
+    #[arg(long = PROFILE, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub profile: Option<Option<PathBuf>>,
+    /// Write /tmp/perf-PID.map, by which perf names translated blocks
+    #[arg(long = PERF_MAP)]
+    pub perf_map: bool,
     /// The program's own name for itself
     #[arg(long = ARGV0, value_name = "NAME")]
     pub argv0: Option<OsString>,
@@ -46,9 +75,32 @@ impl Default for Options {
             strace: false,
             trace: false,
             tier: Tier::default().number(),
+            set: Vec::new(),
+            unset: Vec::new(),
+            stack_len: STACK_LEN_DEFAULT,
+            profile: None,
+            perf_map: false,
             argv0: None,
         }
     }
+}
+
+/// `VAR=VALUE` with a name.
+fn setting(text: &str) -> Result<OsString, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.into()),
+        _ => Err("not VAR=VALUE; -U removes a variable".into()),
+    }
+}
+
+/// A length that a stack may have, in whole pages.
+fn stack_len(text: &str) -> Result<u64, String> {
+    const PAGE: u64 = 4096;
+    let len = text.parse::<Bytes>().map_err(|e| e.to_string())?.0;
+    if !(STACK_LEN_MIN..=STACK_LEN_MAX).contains(&len) {
+        return Err("a stack has 64KiB to 1TiB".into());
+    }
+    Ok(len.next_multiple_of(PAGE))
 }
 
 impl Options {
@@ -59,13 +111,23 @@ impl Options {
             word.push(value);
             word
         };
-        let flags = [(self.stats, STATS), (self.strace, STRACE), (self.trace, TRACE)];
+        let flags = [
+            (self.stats, STATS),
+            (self.strace, STRACE),
+            (self.trace, TRACE),
+            (self.perf_map, PERF_MAP),
+            (self.profile == Some(None), PROFILE),
+        ];
         let flags = flags.into_iter().filter(|f| f.0).map(|f| OsString::from(format!("--{}", f.1)));
         let sysroot = self.sysroot.iter().map(|root| option(SYSROOT, root.as_os_str()));
         let argv0 = self.argv0.iter().map(|name| option(ARGV0, name));
         let tier = (self.tier != Tier::default().number())
             .then(|| option(TIER, OsStr::new(&self.tier.to_string())));
-        sysroot.chain(flags).chain(tier).chain(argv0).chain(["--".into()]).collect()
+        let stack = (self.stack_len != STACK_LEN_DEFAULT)
+            .then(|| option(STACK, OsStr::new(&self.stack_len.to_string())));
+        let profile = self.profile.iter().flatten().map(|file| option(PROFILE, file.as_os_str()));
+        let valued = tier.into_iter().chain(stack).chain(profile);
+        sysroot.chain(flags).chain(valued).chain(argv0).chain(["--".into()]).collect()
     }
 }
 
@@ -90,15 +152,38 @@ mod tests {
             strace: true,
             trace: true,
             tier: 0,
+            set: Vec::new(),
+            unset: Vec::new(),
+            stack_len: 1 << 20,
+            profile: Some(Some("a file".into())),
+            perf_map: true,
             argv0: Some("-sh".into()),
         };
-        let some = Options { sysroot: None, argv0: Some("".into()), ..all.clone() };
+        let some =
+            Options { sysroot: None, profile: Some(None), argv0: Some("".into()), ..all.clone() };
         for options in [all, some, Options::default()] {
             let own = std::iter::once("la64".into());
             let program = ["--stats".into(), "x".into()];
             let line = own.chain(options.arguments()).chain(program.clone());
             let read = Line::parse_from(line);
             assert_eq!((read.options, read.program), (options, program.to_vec()));
+        }
+    }
+
+    #[test]
+    fn the_environment_is_changed_for_the_first_program_alone() {
+        let words = ["la64", "-E", "A=1", "-U", "B", "-E", "C=a=b", "-s", "100000", "x"];
+        let read = Line::try_parse_from(words).unwrap();
+        assert_eq!(read.options.set, ["A=1", "C=a=b"]);
+        assert_eq!((read.options.unset.len(), read.options.stack_len), (1, 102_400));
+        assert_eq!(read.options.arguments(), ["--stack=102400", "--"]);
+    }
+
+    #[test]
+    fn what_is_no_setting_and_no_stack_is_refused() {
+        for bad in [["-E", "A"], ["-E", "=1"], ["-s", "63KiB"], ["-s", "2TiB"], ["-s", "x"]] {
+            let words = ["la64"].into_iter().chain(bad).chain(["x"]);
+            assert!(Line::try_parse_from(words).is_err(), "{bad:?}");
         }
     }
 }

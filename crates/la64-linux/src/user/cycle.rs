@@ -17,13 +17,13 @@ pub(super) fn run(thread: &mut Thread) {
     raw::set_mask(thread.mask);
     while !thread.ended {
         thread.refresh();
-        let is_traced = thread.process.options.trace;
-        if is_traced {
+        if thread.process.options.trace {
             thread.trace();
         }
-        let budget = if is_traced { 1 } else { u64::MAX };
+        let budget = thread.budget();
         let attention = &thread.pending.attention;
         let trap = thread.cache.run(&mut thread.cpu, &thread.code, attention, budget);
+        thread.observe();
         handle(thread, trap);
         thread.give_way();
     }

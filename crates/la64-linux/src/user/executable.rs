@@ -2,8 +2,8 @@
 //! under the lock on the address space when the count of changes says that it is old.
 
 use super::code::{Changes, Range};
-use super::process::lock;
 use super::space::Space;
+use super::sync::lock;
 use littoral_la64::interp::{Fetch, Text};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};

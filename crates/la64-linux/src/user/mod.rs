@@ -16,22 +16,26 @@ mod code;
 mod cycle;
 mod executable;
 mod path;
+mod perf_map;
 mod process;
+mod profile;
 mod raw;
 mod robust;
 mod signal;
 mod space;
 mod stack;
+mod symbols;
+mod sync;
 mod syscall;
 mod thread;
 
 use crate::error::Result;
 use crate::options::Options;
-use process::lock;
 use raw::Disposition;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use sync::lock;
 use thread::Thread;
 
 /// Runs a program to its end; the process then exits with its status, so this returns only when
@@ -50,8 +54,8 @@ pub fn run(
 ) -> Result<()> {
     let name = options.argv0.clone().unwrap_or_else(|| program.as_os_str().into());
     let argv = std::iter::once(&name).chain(arguments).map(|a| a.as_bytes().to_vec()).collect();
-    let (process, start) =
-        process::load((options, command), program, argv, &process::environment())?;
+    let environment = process::environment(&options);
+    let (process, start) = process::load((options, command), program, argv, &environment)?;
     inherit_signals(&process);
     let mut thread = Thread::new(process, &start, cycle::run);
     thread.mask = raw::set_mask(0);

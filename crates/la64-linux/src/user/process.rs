@@ -2,13 +2,16 @@
 
 use super::code::Changes;
 use super::path::Paths;
+use super::perf_map::PerfMap;
+use super::profile::Profile;
 use super::raw::{self, Pending};
 use super::space::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PAGE, Request, Space, page_up};
 use super::stack::Auxiliary;
+use super::sync::lock;
 use crate::error::{Error, Kind, Result, of_program};
 use crate::options::Options;
 use littoral_la64::elf::{self, Elf};
-use littoral_la64::interp::Features;
+use littoral_la64::interp::{Features, Translation};
 use littoral_la64::memory::Window;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,13 +20,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// Window sizes in GiB, the first that the host grants. An x86-64 process has more than 84 TiB in
 /// one piece below its program. Sanitizers want 80 TiB and a little more; 1 TiB is the smallest
 /// user space LoongArch processors have; less is for limits on addresses and instrumenting tools.
 const WINDOW_GIB: [u64; 8] = [84 << 10, 80 << 10, 32 << 10, 4 << 10, 1 << 10, 256, 64, 16];
-const STACK_LEN: u64 = 8 << 20;
 
 /// A guest signal handler.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,13 +60,14 @@ pub(super) struct Process {
     pub(super) threads: Mutex<Vec<Arc<Pending>>>,
     /// Numbers of unknown system calls that were named on standard error.
     pub(super) unknown: Mutex<BTreeSet<u64>>,
+    /// What the translator did in threads that have ended.
+    pub(super) translation: Mutex<Translation>,
+    /// Where instructions are spent, with `--profile`.
+    pub(super) profile: Option<Profile>,
+    /// Where perf learns of translated blocks, with `--perf-map`.
+    pub(super) perf_map: Option<PerfMap>,
     /// The process is about to end: no thread interprets any more.
     pub(super) ending: AtomicBool,
-}
-
-/// Locks, also after a panic elsewhere: the data are valid between statements.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Process {
@@ -128,8 +131,11 @@ pub(super) fn load(
         features,
     };
     let name = program.as_os_str().as_bytes();
-    let (sp, auxv) = first_stack(&mut space, &argv, envp, name, &auxiliary)?;
+    let stack_len = options.stack_len;
+    let (sp, auxv) = first_stack(&mut space, stack_len, &argv, envp, name, &auxiliary)?;
     let pc = interpreter.map_or(entry, |i| i.elf.entry + i.bias);
+    let profile = options.profile.is_some().then(Profile::default);
+    let perf_map = options.perf_map.then(PerfMap::create).transpose()?;
     let process = Process {
         window,
         changes: space.changes.clone(),
@@ -147,6 +153,9 @@ pub(super) fn load(
         instructions: AtomicU64::new(0),
         threads: Mutex::new(Vec::new()),
         unknown: Mutex::new(BTreeSet::new()),
+        translation: Mutex::default(),
+        profile,
+        perf_map,
         ending: AtomicBool::new(false),
     };
     Ok((Arc::new(process), Start { pc, sp }))
@@ -237,6 +246,7 @@ fn map_trampoline(space: &mut Space) -> Result<u64> {
 
 fn first_stack(
     space: &mut Space,
+    stack_len: u64,
     argv: &[Vec<u8>],
     envp: &[Vec<u8>],
     name: &[u8],
@@ -244,17 +254,28 @@ fn first_stack(
 ) -> Result<(u64, Vec<u8>)> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     let request =
-        Request { at: 0, len: STACK_LEN, prot: 3, flags, fd: -1, offset: 0, name: "[stack]" };
+        Request { at: 0, len: stack_len, prot: 3, flags, fd: -1, offset: 0, name: "[stack]" };
     let no_room = || Error::new(Kind::Memory, "arguments and environment do not fit the stack");
     let bottom = u64::try_from(space.map(&request)).map_err(|_| no_room())?;
-    let top = bottom + STACK_LEN;
+    let top = bottom + stack_len;
     super::stack::build(&space.window, bottom, top, argv, envp, name, auxiliary).ok_or_else(no_room)
 }
 
-/// The guest's environment: the host's, as bytes.
-pub(super) fn environment() -> Vec<Vec<u8>> {
+/// The first program's environment: the host's, as bytes, with the changes that options ask for.
+pub(super) fn environment(options: &Options) -> Vec<Vec<u8>> {
+    let name = |setting: &OsString| {
+        let name = setting.as_bytes().split(|&b| b == b'=').next().unwrap_or_default();
+        OsStr::from_bytes(name).to_owned()
+    };
+    let mut variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let given: Vec<OsString> = options.set.iter().map(name).collect();
+    variables.retain(|(name, _)| !options.unset.contains(name) && !given.contains(name));
     let pair = |(k, v): (OsString, OsString)| [k.as_bytes(), b"=", v.as_bytes()].concat();
-    std::env::vars_os().map(pair).collect()
+    // Of several settings of one variable the last one counts.
+    let last = |n: usize| !given[n + 1..].contains(&given[n]);
+    let settings = options.set.iter().enumerate().filter(|(n, _)| last(*n));
+    let settings = settings.map(|(_, setting)| setting.as_bytes().to_vec());
+    variables.into_iter().map(pair).chain(settings).collect()
 }
 
 /// Bytes as a host path.

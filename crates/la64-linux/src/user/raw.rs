@@ -15,9 +15,11 @@
 #![allow(unsafe_code)]
 
 use littoral_base::mutant;
+use littoral_la64::interp::Translation;
 use littoral_la64::memory::Window;
 use littoral_la64::memory::landing;
 use std::cell::Cell;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An argument of a host system call.
@@ -55,6 +57,8 @@ pub(super) struct Pending {
     pub(super) robust_list: AtomicU64,
     /// Instructions retired when the interpreter returned last.
     pub(super) instructions: AtomicU64,
+    /// What the translator had done then, with `--stats`.
+    pub(super) translation: Mutex<Translation>,
     /// The thread does not interpret: it is in a system call or has been told to stop.
     pub(super) halted: AtomicBool,
 }
@@ -68,6 +72,7 @@ impl Pending {
             tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
             instructions: AtomicU64::new(0),
+            translation: Mutex::default(),
             halted: AtomicBool::new(false),
         }
     }

@@ -11,9 +11,10 @@
 //! - "Used" means decoded, a little more than executed: a record may be there early, never late.
 //! - The x87 stack mode travels in bit 5 of the FCSR, where the hardware shows it.
 
-use super::process::{Action, lock};
+use super::process::Action;
 use super::raw::{self, Disposition};
 use super::space::{PAGE, PROT_EXEC};
+use super::sync::lock;
 use super::thread::Thread;
 use littoral_la64::interp::Trap;
 use littoral_la64::memory::Window;

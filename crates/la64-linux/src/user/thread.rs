@@ -4,9 +4,11 @@
 //! thread runs is its `body`, which the creator of the thread gives.
 
 use super::executable::Executable;
-use super::process::{Process, Start, lock};
+use super::process::{Process, Start};
+use super::profile::PERIOD;
 use super::raw::{self, Pending};
 use super::robust;
+use super::sync::lock;
 use littoral_la64::interp::{Cache, Cpu, Tier};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ pub(super) struct Thread {
     /// Changes of fixed code that the cache knows of.
     fixed_changes: u64,
     pub(super) ended: bool,
+    /// The count at which the thread is sampled next, with `--profile`.
+    next_sample: u64,
     /// What the thread runs from its first instruction to its end.
     pub(super) body: Body,
 }
@@ -56,9 +60,14 @@ impl Thread {
         let fixed_changes = process.changes.fixed();
         let pending = Arc::new(Pending::new());
         lock(&process.threads).push(pending.clone());
+        let mut cache = Cache::new(Tier::new(process.options.tier).unwrap_or_default());
+        if process.perf_map.is_some() {
+            cache.record_places();
+        }
         Thread {
+            next_sample: cpu.state.instructions + PERIOD,
             cpu,
-            cache: Cache::new(Tier::new(process.options.tier).unwrap_or_default()),
+            cache,
             code,
             process,
             pending,
@@ -71,9 +80,46 @@ impl Thread {
         }
     }
 
+    /// Instructions until something has to be done between them.
+    pub(super) fn budget(&self) -> u64 {
+        match &self.process.profile {
+            _ if self.process.options.trace => 1,
+            Some(_) => self.next_sample.saturating_sub(self.cpu.state.instructions),
+            None => u64::MAX,
+        }
+    }
+
+    /// Takes the sample that is due, and tells perf of new code.
+    pub(super) fn observe(&mut self) {
+        if let Some(profile) = &self.process.profile
+            && self.cpu.state.instructions >= self.next_sample
+        {
+            profile.note(self.cpu.state.pc);
+            self.next_sample += PERIOD;
+        }
+        if let Some(map) = &self.process.perf_map {
+            map.add(&self.process.space, &self.process.paths, &self.cache.take_places());
+        }
+    }
+
+    /// What a forked child forgets of its parent's run.
+    pub(super) fn forget_the_past(&mut self) {
+        if let Some(profile) = &self.process.profile {
+            profile.forget();
+        }
+        if let Some(map) = &self.process.perf_map {
+            map.begin_again();
+            // Its blocks are translated again, so that they are in its own file.
+            self.cache.clear();
+        }
+    }
+
     /// Publishes the count and says that the thread interprets nothing until `resumed`.
     pub(super) fn halt(&self) {
         self.pending.instructions.store(self.cpu.state.instructions, Ordering::Release);
+        if self.process.options.stats {
+            *lock(&self.pending.translation) = self.cache.translation();
+        }
         self.pending.halted.store(true, Ordering::SeqCst);
     }
 
@@ -120,6 +166,7 @@ impl Thread {
         }
         let count = self.cpu.state.instructions;
         self.process.instructions.fetch_add(count, Ordering::Relaxed);
+        *lock(&self.process.translation) += self.cache.translation();
         threads.retain(|t| !Arc::ptr_eq(t, &self.pending));
         let is_last = threads.is_empty();
         drop(threads);
@@ -154,11 +201,27 @@ impl Thread {
             let alive: u64 = threads.iter().map(|t| t.instructions.load(Ordering::Acquire)).sum();
             let blocks = self.cache.len();
             self.say(&format!("{} instructions retired, {blocks} blocks", ended + alive));
+            self.say(&self.translated(&threads));
+        }
+        if let (Some(profile), Some(file)) = (&self.process.profile, &self.process.options.profile)
+        {
+            let lines = profile.report(&self.process.space, &self.process.paths, file.as_ref());
+            lines.unwrap_or_else(|why| vec![why]).iter().for_each(|line| self.say(line));
         }
         for thread in threads {
             let tid = thread.tid.load(Ordering::Acquire);
             let head = thread.robust_list.load(Ordering::Acquire);
             robust::release(&self.process.window, head, tid as u32);
         }
+    }
+
+    /// What the translator did in all threads, in words.
+    fn translated(&self, threads: &[Arc<Pending>]) -> String {
+        let mut sum = *lock(&self.process.translation);
+        threads.iter().for_each(|t| sum += *lock(&t.translation));
+        format!(
+            "{} instructions translated in {} blocks: {} bytes of code, {} bytes of maps, {} exits",
+            sum.instructions, sum.blocks, sum.code_bytes, sum.map_bytes, sum.exits
+        )
     }
 }

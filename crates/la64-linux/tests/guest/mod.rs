@@ -77,6 +77,11 @@ impl Asm {
         self
     }
 
+    /// How many instructions there are so far.
+    pub(crate) fn here(&self) -> usize {
+        self.lines.len()
+    }
+
     /// The address of a label or of data.
     pub(crate) fn address(&mut self, register: i64, label: &'static str) -> &mut Asm {
         self.to("pcaddi", &[register], label)
@@ -173,6 +178,40 @@ pub(crate) fn count(output: &Output) -> u64 {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|l| l.contains("instructions retired")).expect("a count");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
+}
+
+/// The address of an instruction by its number.
+pub(crate) fn place(index: usize) -> u64 {
+    AT + HEADERS_LEN + 4 * index as u64
+}
+
+/// A program with a symbol table: functions by name, address and length.
+pub(crate) fn with_functions(mut file: Vec<u8>, functions: &[(&str, u64, u64)]) -> Vec<u8> {
+    const SYMBOL_BYTES: u64 = 24;
+    let (mut names, mut symbols) = (vec![0u8], vec![0u8; SYMBOL_BYTES as usize]);
+    for (name, address, len) in functions {
+        symbols.extend((names.len() as u32).to_le_bytes());
+        // A global function in section 1.
+        symbols.extend([0x12, 0, 1, 0]);
+        symbols.extend([address.to_le_bytes(), len.to_le_bytes()].concat());
+        names.extend(name.bytes().chain([0]));
+    }
+    let symbols_at = file.len() as u64;
+    file.extend(&symbols);
+    let names_at = file.len() as u64;
+    file.extend(&names);
+    let table = file.len() as u64;
+    // Kind, offset, length and link: nothing, the symbols, their names.
+    let sections = [(0, 0, 0, 0), (2, symbols_at, symbols.len(), 2), (3, names_at, names.len(), 0)];
+    for (kind, offset, len, link) in sections {
+        file.extend([0u32, kind].map(u32::to_le_bytes).concat());
+        file.extend([0, 0, offset, len as u64].map(u64::to_le_bytes).concat());
+        file.extend([link, 0u32].map(u32::to_le_bytes).concat());
+        file.extend([1, SYMBOL_BYTES].map(u64::to_le_bytes).concat());
+    }
+    file[40..48].copy_from_slice(&table.to_le_bytes());
+    file[60..62].copy_from_slice(&(sections.len() as u16).to_le_bytes());
+    file
 }
 
 /// A program that asks for an interpreter: headers, its name, no code to speak of.

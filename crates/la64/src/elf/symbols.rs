@@ -28,41 +28,87 @@ fn section(r: &Reader<'_>, table: u64, n: u64) -> Result<Section> {
     Ok(Section { kind: r.u32(at + 4)?, offset, len, link: r.u32(at + 40)? })
 }
 
+/// A defined symbol.
+struct Symbol {
+    name: String,
+    address: u64,
+    len: u64,
+    is_function: bool,
+    is_local: bool,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its address, before any load bias.
+    pub address: u64,
+    /// Bytes of its code.
+    pub len: u64,
+    /// Its name.
+    pub name: String,
+}
+
 /// Defined symbols and their addresses, before any load bias.
 ///
 /// # Errors
 /// [`Kind::BadElf`](crate::error::Kind::BadElf) for tables that leave the file.
 pub fn symbols(file: &[u8]) -> Result<BTreeMap<String, u64>> {
+    let (mut global, mut local) = (BTreeMap::new(), BTreeMap::new());
+    for symbol in defined(file)? {
+        let into = if symbol.is_local { &mut local } else { &mut global };
+        into.insert(symbol.name, symbol.address);
+    }
+    local.append(&mut global);
+    Ok(local)
+}
+
+/// Functions whose length is known, by address; of several names of one place the first.
+///
+/// # Errors
+/// As [`symbols`].
+pub fn functions(file: &[u8]) -> Result<Vec<Function>> {
+    let is_known = |s: &Symbol| s.is_function && s.len > 0;
+    let function = |s: Symbol| Function { address: s.address, len: s.len, name: s.name };
+    let mut list: Vec<Function> =
+        defined(file)?.into_iter().filter(is_known).map(function).collect();
+    list.sort_by_key(|f| f.address);
+    list.dedup_by_key(|f| f.address);
+    Ok(list)
+}
+
+/// The symbols that name a place.
+fn defined(file: &[u8]) -> Result<Vec<Symbol>> {
+    const FUNCTION: u8 = 2;
     let r = Reader(file);
     let (table, count) = (r.u64(40)?, u64::from(r.u16(60)?));
     if table == 0 || count == 0 {
-        return Ok(BTreeMap::new());
+        return Ok(Vec::new());
     }
     let sections: Vec<Section> =
         (0..count).map(|n| section(&r, table, n)).collect::<Result<_>>()?;
     let of = |kind| sections.iter().find(|s| s.kind == kind);
-    let Some(symbols) = of(SYMTAB).or_else(|| of(DYNSYM)) else { return Ok(BTreeMap::new()) };
+    let Some(symbols) = of(SYMTAB).or_else(|| of(DYNSYM)) else { return Ok(Vec::new()) };
     let strings = sections.get(symbols.link as usize);
     let strings = strings.ok_or_else(|| bad("the symbols' names are in no section"))?;
     let names = bytes(file, strings, "symbol names")?;
     let entries = Reader(bytes(file, symbols, "symbols")?);
-    let (mut global, mut local) = (BTreeMap::new(), BTreeMap::new());
+    let mut list = Vec::new();
     for n in 0..symbols.len / SYMBOL_BYTES {
         let at = (n * SYMBOL_BYTES) as usize;
         let (name, [info, _], index) =
             (entries.u32(at)?, entries.bytes::<2>(at + 4)?, entries.u16(at + 6)?);
         // Undefined symbols, sections and files name no place.
-        if index == 0 || info & 15 > 2 {
+        if index == 0 || info & 15 > FUNCTION {
             continue;
         }
         let name = name_at(names, name)?;
         if !name.is_empty() {
-            let into = if info >> 4 == 0 { &mut local } else { &mut global };
-            into.insert(name, entries.u64(at + 8)?);
+            let (address, len) = (entries.u64(at + 8)?, entries.u64(at + 16)?);
+            let (is_function, is_local) = (info & 15 == FUNCTION, info >> 4 == 0);
+            list.push(Symbol { name, address, len, is_function, is_local });
         }
     }
-    local.append(&mut global);
-    Ok(local)
+    Ok(list)
 }
 
 fn bytes<'a>(file: &'a [u8], s: &Section, what: &str) -> Result<&'a [u8]> {

@@ -25,6 +25,7 @@ use super::pairs::{Key, Special};
 use super::raw::{Blocks, Code, Link, Place};
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use super::tier1;
+use super::translation::{Journal, Placed, Translation};
 use super::{Cpu, Exit, Fetch, Handler, Inst, Slot, Tier, Trap, bind, branch, operation, pairs};
 use crate::isa::{self, Group, Row, RowId};
 use littoral_base::mutant;
@@ -65,6 +66,7 @@ pub struct Cache {
     known: Box<[Option<Known>]>,
     used: Used,
     tier: Tier,
+    journal: Journal,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     engine: Option<Box<tier1::Engine>>,
 }
@@ -97,6 +99,7 @@ impl Cache {
             known: vec![None; isa::ROWS.len()].into(),
             used: Used::default(),
             tier,
+            journal: Journal::default(),
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             engine: None,
         }
@@ -128,6 +131,21 @@ impl Cache {
         return self.engine.as_ref().map_or(0, |e| e.len());
         #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
         0
+    }
+
+    /// What the translator has done in the thread's life.
+    pub fn translation(&self) -> Translation {
+        self.journal.total
+    }
+
+    /// Records from now on where translated blocks lie.
+    pub fn record_places(&mut self) {
+        self.journal.placed.get_or_insert_default();
+    }
+
+    /// The blocks translated since the last call, if places are recorded.
+    pub fn take_places(&mut self) -> Vec<Placed> {
+        self.journal.placed.as_mut().map_or_else(Vec::new, std::mem::take)
     }
 
     /// True when nothing is decoded.
@@ -414,7 +432,7 @@ impl Cache {
             let at = match engine.find(pc, cpu, fetch) {
                 Some(at) => at,
                 None => match self.decode_for(engine, cpu, fetch, pc) {
-                    Ok((list, epoch)) => engine.translate(&list, epoch),
+                    Ok((list, epoch)) => engine.translate(&list, epoch, &mut self.journal),
                     Err(trap) => return Some(trap),
                 },
             };
@@ -422,6 +440,7 @@ impl Cache {
                 Some(exit) => engine.link(exit, at),
                 None => engine.remember(pc, at),
             }
+            self.journal.total.exits += 1;
             match engine.run(cpu, at, (left - BLOCK_MAX).min(SLICE_TRANSLATED)) {
                 tier1::Left::By(taken) => exit = Some(taken),
                 tier1::Left::Elsewhere => {}

@@ -28,12 +28,14 @@ mod pairs;
 pub(crate) mod raw;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 mod tier1;
+mod translation;
 mod vector;
 
 pub use crate::config::{Features, Tier};
 pub use block::{Cache, Used};
 pub use epoch::{Epoch, Fetch, Text};
 pub use raw::{Cursor, Link, Place, Slot};
+pub use translation::{Placed, Translation};
 
 use crate::memory::Window;
 use crate::state::State;

@@ -1,7 +1,8 @@
 //! Files, descriptors and sockets: what needs paths, vectors of pointers, or other structures.
 
-use super::super::process::{Process, as_path, lock};
+use super::super::process::{Process, as_path};
 use super::super::raw::{self, Arg};
+use super::super::sync::lock;
 use super::super::thread::Thread;
 use super::{Args, err, pass};
 use std::os::unix::ffi::OsStrExt;

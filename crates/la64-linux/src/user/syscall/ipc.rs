@@ -1,9 +1,9 @@
 //! System V shared memory and semaphores, and notices of message queues: what attaches memory, and
 //! what has pointers or structures of another layout.
 
-use super::super::process::lock;
 use super::super::raw::{self, Arg};
 use super::super::space::Attach;
+use super::super::sync::lock;
 use super::super::thread::Thread;
 use super::{Args, err, pass};
 

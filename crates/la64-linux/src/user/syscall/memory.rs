@@ -1,8 +1,9 @@
 //! Address space calls.
 
-use super::super::process::{Process, lock};
+use super::super::process::Process;
 use super::super::raw::{self, Arg};
 use super::super::space::{MAP_ANONYMOUS, Move, Request};
+use super::super::sync::lock;
 use super::super::thread::Thread;
 use super::{Args, err};
 use std::os::unix::ffi::OsStrExt;

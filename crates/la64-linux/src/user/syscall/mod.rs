@@ -15,9 +15,9 @@ mod memory;
 mod table;
 mod tasks;
 
-use super::process::lock;
 use super::raw::{self, Arg, RESTART};
 use super::signal::SA_RESTART;
+use super::sync::lock;
 use super::thread::Thread;
 use littoral_base::mutant;
 use table::{Call, Done, Waits};

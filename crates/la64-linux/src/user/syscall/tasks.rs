@@ -1,9 +1,12 @@
 //! Threads, processes, signals and identity.
 
-use super::super::process::{Action, lock};
+use super::super::perf_map::PerfMap;
+use super::super::process::Action;
+use super::super::profile::Profile;
 use super::super::raw::{self, Arg, Disposition};
 use super::super::robust;
 use super::super::signal::{self, SS_DISABLE};
+use super::super::sync::lock;
 use super::super::thread::Thread;
 use super::{Args, err, pass};
 use littoral_base::mutant;
@@ -315,6 +318,8 @@ fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
 fn fork(thread: &mut Thread, birth: Birth) -> i64 {
     let wait = if birth.flags & CLONE_VFORK != 0 { std::io::pipe().ok() } else { None };
     let process = thread.process.clone();
+    let observers =
+        (process.profile.as_ref().map(Profile::hold), process.perf_map.as_ref().map(PerfMap::hold));
     let space = lock(&process.space);
     let actions = lock(&process.actions);
     let mut threads = lock(&process.threads);
@@ -323,7 +328,7 @@ fn fork(thread: &mut Thread, birth: Birth) -> i64 {
     if pid == 0 {
         threads.retain(|t| std::sync::Arc::ptr_eq(t, &thread.pending));
     }
-    drop((space, actions, threads, unknown));
+    drop((observers, space, actions, threads, unknown));
     if pid == 0 {
         // The child keeps the writer open, close-on-exec, to its end.
         std::mem::forget(wait);
@@ -360,6 +365,7 @@ fn told(thread: &Thread, birth: Birth, pid: i64) -> i64 {
 fn born(thread: &mut Thread, birth: Birth) {
     let tid = raw::gettid();
     thread.pending.forget();
+    thread.forget_the_past();
     raw::set_mask(thread.mask);
     thread.pending.tid.store(tid as u64, Ordering::Release);
     thread.pending.robust_list.store(0, Ordering::Release);

@@ -4,6 +4,7 @@
 //! - An exit is linked when it is taken for the first time and the block behind it exists.
 
 use super::super::raw::Alone;
+use super::super::translation::{Journal, Placed};
 use super::super::{Cpu, Fetch};
 use super::block::{Block, Decoded, Exit, Fold, Known, Routines, Shape, Words};
 use super::frame::exit;
@@ -156,7 +157,12 @@ impl Engine {
     }
 
     /// Translates a block, which may change if it was read in an `epoch`.
-    pub(in super::super) fn translate(&mut self, list: &[Decoded], epoch: Option<u64>) -> At {
+    pub(in super::super) fn translate(
+        &mut self,
+        list: &[Decoded],
+        epoch: Option<u64>,
+        journal: &mut Journal,
+    ) -> At {
         let asm = Asm::new(self.cursor);
         let (routines, first_exit) = (self.routines, self.exits.len() as u32);
         let mut block = Block::new(asm, self.shape, routines, &self.known, list, first_exit);
@@ -173,6 +179,11 @@ impl Engine {
         }
         block.finish();
         let start = block.start;
+        let mut map_bytes = size_of::<(u64, Known)>()
+            + size_of_val(&block.exits[..])
+            + size_of_val(&block.faults[..])
+            + size_of_val(&block.slows[..])
+            + block.alone.len() * size_of::<Alone>();
         self.exits.append(&mut block.exits);
         self.faults.list.append(&mut block.faults);
         self.slows.list.append(&mut block.slows);
@@ -186,6 +197,10 @@ impl Engine {
             stamp: stamp as u32,
             list: list.iter().map(|d| (d.pc, d.word)).collect(),
         });
+        map_bytes += words.as_ref().map_or(0, |words| size_of_val(&words.list[..]));
+        let placed =
+            Placed { guest: list[0].pc, host: self.arena.address(start), len: bytes.len() as u64 };
+        journal.note(placed, list.len() as u64, map_bytes as u64);
         let at = At { start: start as u32, body: body as u32 };
         let known = Known { start: at.start, body: at.body, words };
         if let Some(stale) = self.known.insert(list[0].pc, known) {

@@ -1,0 +1,146 @@
+//! Options of `la64 run` that change or observe a program: environment, stack, profile, names for
+//! perf, figures of the translator.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod guest;
+
+use guest::*;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+
+const WRITE: i64 = 64;
+
+/// Writes every string of the environment with its final zero byte.
+fn environment_writer() -> Asm {
+    let mut asm = Asm::default();
+    asm.op("ld.d", &[T0, SP, 0]).op("addi.d", &[T0, T0, 2]).op("slli.d", &[T0, T0, 3]);
+    asm.op("add.d", &[S0, SP, T0]);
+    asm.label("next").op("ld.d", &[A1, S0, 0]).to("beqz", &[A1], "end").op("ori", &[A2, 0, 0]);
+    asm.label("length").op("add.d", &[T1, A1, A2]).op("ld.b", &[T2, T1, 0]);
+    asm.op("addi.d", &[A2, A2, 1]).to("bnez", &[T2], "length");
+    asm.op("ori", &[A0, 0, 1]).call(WRITE).op("addi.d", &[S0, S0, 8]).to("b", &[], "next");
+    asm.label("end").exit(0);
+    asm
+}
+
+fn run(asm: &Asm, options: &[&str]) -> std::process::Output {
+    run_file(&asm.file(), options)
+}
+
+#[test]
+fn the_environment_is_the_hosts_with_what_options_change() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("program");
+    write_program(&path, &environment_writer().file());
+    let mut command = la64();
+    command.env_clear().env("KEPT", "1").env("GONE", "2").env("CHANGED", "3");
+    command.args(["-E", "NEW=a=b", "-U", "GONE", "-E", "CHANGED=4", "-E", "CHANGED=5"]);
+    let output = command.args(["-U", "ABSENT"]).arg(&path).output().expect("la64 runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut list: Vec<&str> = text.split_terminator('\0').collect();
+    list.sort_unstable();
+    assert_eq!(list, ["CHANGED=5", "KEPT=1", "NEW=a=b"]);
+}
+
+#[test]
+fn the_first_stack_has_the_length_that_was_asked_for() {
+    let mut asm = Asm::default();
+    // A word 1 MiB below the stack pointer.
+    asm.op("lu12i.w", &[T0, 256]).op("sub.d", &[T0, SP, T0]).op("st.d", &[SP, T0, 0]).exit(0);
+    assert_eq!(run(&asm, &["-s", "2MiB"]).status.code(), Some(0));
+    assert_eq!(run(&asm, &[]).status.code(), Some(0));
+    assert_eq!(run(&asm, &["-s", "512KiB"]).status.signal(), Some(libc::SIGSEGV));
+    let refused = run(&asm, &["-s", "1KiB"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("64KiB to 1TiB"));
+}
+
+/// Two functions: `cold` runs a thousandth as long as `hot`.
+fn two_functions() -> Vec<u8> {
+    let mut asm = Asm::default();
+    asm.to("bl", &[], "cold").to("bl", &[], "hot").exit(0);
+    let functions = asm.here();
+    asm.label("cold").constant(T0, 1000);
+    asm.label("cold loop").op("addi.d", &[T0, T0, -1]).to("bnez", &[T0], "cold loop");
+    asm.op("jirl", &[0, RA, 0]);
+    let hot = asm.here();
+    asm.label("hot").constant(T0, 2_000_000);
+    asm.label("hot loop").op("addi.d", &[T0, T0, -1]).to("bnez", &[T0], "hot loop");
+    asm.op("jirl", &[0, RA, 0]);
+    let lens = [(functions, hot - functions), (hot, asm.here() - hot)];
+    let [cold, hot] = lens.map(|(at, len)| (place(at), 4 * len as u64));
+    with_functions(asm.file(), &[("cold", cold.0, cold.1), ("hot", hot.0, hot.1)])
+}
+
+#[test]
+fn a_profile_names_the_hottest_function_first_and_repeats() {
+    let first = run_file(&two_functions(), &["--profile"]);
+    assert_eq!(first.status.code(), Some(0));
+    let text = String::from_utf8_lossy(&first.stderr);
+    let lines: Vec<&str> = text.lines().collect();
+    // 4,002,006 instructions, one sample each 99,991.
+    assert!(lines[0].contains("profile: 40 samples"), "{text}");
+    assert!(lines[1].contains("100.00 %  hot  /"), "{text}");
+    for tier in ["0", "1"] {
+        let again = run_file(&two_functions(), &["--profile", "--tier", tier]);
+        let head = |o: &std::process::Output| {
+            String::from_utf8_lossy(&o.stderr).lines().next().map(str::to_owned)
+        };
+        assert_eq!(head(&again), head(&first), "tier {tier}");
+    }
+}
+
+#[test]
+fn a_profile_is_written_as_json() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let option = format!("--profile={}", dir.path().join("profile-%p.json").display());
+    let output = run_file(&two_functions(), &[&option]);
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    let mut files =
+        std::fs::read_dir(dir.path()).expect("folder").map(|e| e.expect("entry").path());
+    let file = files.next().expect("a profile");
+    assert!(!file.to_string_lossy().contains("%p") && files.next().is_none());
+    let text = std::fs::read(file).expect("profile");
+    let read: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert_eq!(read["functions"][0]["function"], "hot");
+    let nowhere = run_file(&two_functions(), &["--profile=/nonexistent/x"]);
+    assert_eq!(nowhere.status.code(), Some(0), "the program's own status");
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("the profile is lost"));
+}
+
+#[test]
+fn perf_learns_the_names_of_translated_blocks() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("program");
+    write_program(&path, &two_functions());
+    let mut child =
+        la64().arg("--perf-map").arg(&path).stdout(Stdio::null()).spawn().expect("la64 runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let map = format!("/tmp/perf-{}.map", child.id());
+    let text = std::fs::read_to_string(&map).expect(&map);
+    std::fs::remove_file(&map).expect("its file");
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words.len(), 3, "{line}");
+        assert!(words[..2].iter().all(|w| u64::from_str_radix(w, 16).is_ok_and(|n| n > 0)));
+    }
+    assert!(text.lines().any(|l| l.ends_with(" la64:hot")), "{text}");
+    assert!(text.lines().any(|l| l.contains(" la64:hot+0x")), "{text}");
+}
+
+#[test]
+fn figures_of_the_translator_count_every_thread_once() {
+    let output = run_file(&two_functions(), &["--stats"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().find(|l| l.contains("instructions translated")).expect("a line");
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    let [instructions, blocks, code, maps, exits] = numbers[..] else { panic!("{line}") };
+    assert!((10..200).contains(&instructions) && blocks > 3, "{line}");
+    assert!(code > 4 * instructions && maps > 0, "{line}");
+    // A slice of translated code is 65,536 instructions, of 4 million.
+    assert!((60..200).contains(&exits), "{line}");
+    let none = run_file(&two_functions(), &["--stats", "--tier", "0"]);
+    let text = String::from_utf8_lossy(&none.stderr);
+    assert!(text.contains("0 instructions translated in 0 blocks: 0 bytes of code"), "{text}");
+}

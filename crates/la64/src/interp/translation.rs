@@ -1,0 +1,64 @@
+//! What the translator did: figures over a thread's life, and where code of the host lies. Both
+//! exist on every host; without a translator they stay zero and empty.
+//!
+//! - The figures only grow: dropping code takes nothing back.
+//! - Places are recorded only on request, because their list grows with every translated block.
+
+use std::ops::AddAssign;
+
+/// Figures of the translator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Translation {
+    /// Blocks translated; one that is translated again counts again.
+    pub blocks: u64,
+    /// Guest instructions in them.
+    pub instructions: u64,
+    /// Bytes of code of the host.
+    pub code_bytes: u64,
+    /// Bytes of what is kept beside the code: exits, faults, slow ways, words to compare.
+    pub map_bytes: u64,
+    /// How often control left generated code for the dispatch loop.
+    pub exits: u64,
+}
+
+impl AddAssign for Translation {
+    fn add_assign(&mut self, other: Translation) {
+        self.blocks += other.blocks;
+        self.instructions += other.instructions;
+        self.code_bytes += other.code_bytes;
+        self.map_bytes += other.map_bytes;
+        self.exits += other.exits;
+    }
+}
+
+/// Where the code of a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Guest address of its first instruction.
+    pub guest: u64,
+    /// Host address of its code.
+    pub host: u64,
+    /// Bytes of code.
+    pub len: u64,
+}
+
+/// The translator's own account.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    /// Figures.
+    pub(super) total: Translation,
+    /// Blocks since they were taken last, if they are recorded.
+    pub(super) placed: Option<Vec<Placed>>,
+}
+
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+impl Journal {
+    /// A block of this many guest instructions was translated.
+    pub(super) fn note(&mut self, placed: Placed, instructions: u64, map_bytes: u64) {
+        let code_bytes = placed.len;
+        self.total += Translation { blocks: 1, instructions, code_bytes, map_bytes, exits: 0 };
+        if let Some(list) = &mut self.placed {
+            list.push(placed);
+        }
+    }
+}
