@@ -16,7 +16,7 @@ use littoral::base::error::Class;
 use littoral::base::units::Bytes;
 use littoral::device::profile::DeviceKind;
 use littoral::dsm::launch::run::End;
-use littoral::dsm::launch::{Fabric, Plan, hosts, run};
+use littoral::dsm::launch::{self, Fabric, Plan, hosts, run};
 use littoral::dsm::virtual_time::conductor::Report;
 use littoral::fabric::timing::Timing;
 use littoral::machine::fabric::Word;
@@ -80,6 +80,8 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
         program: args.program.clone(),
         arguments: args.arguments.clone(),
         bytes_max,
+        address: launch::address(&args.address)?,
+        label: args.label,
         silence: Duration::from_nanos(args.silence.as_nanos()),
         variables: faults.into_iter().collect(),
     })

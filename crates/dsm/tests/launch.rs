@@ -280,6 +280,26 @@ fn ranks_die_with_their_launcher() {
     until("the end of ranks without a launcher", || pids.iter().all(|p| gone(*p)));
 }
 
+/// Three ways to start a rank by a hosts file: commands that become the program, and one that stays
+/// as its parent, as the server of `ssh` does.
+#[test]
+fn ranks_of_a_hosts_file_die_with_their_launcher() {
+    for command in ["env", "nice -n 0", "sh STAY"] {
+        let marks = tempfile::tempdir().unwrap();
+        let stay = marks.path().join("stay.sh");
+        std::fs::write(&stay, "\"$@\"\nexit $?\n").unwrap();
+        let command = command.replace("STAY", stay.to_str().unwrap());
+        let ports = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let line = |l: &std::net::TcpListener| format!("{} {command}\n", l.local_addr().unwrap());
+        let hosts: String = ports.iter().map(line).collect();
+        drop(ports);
+        let mut job = launch(3, "tcp", "hold", marks.path()).env(HOSTS, hosts).spawn().unwrap();
+        let pids = wait_for_marks(marks.path(), 3);
+        kill(&mut job);
+        until("the end of ranks without a launcher", || pids.iter().all(|p| gone(*p)));
+    }
+}
+
 #[test]
 fn misuse_ends_every_rank_with_a_message() {
     let cases = [

@@ -128,6 +128,61 @@ fn more_than_one_gib_of_alternating_pages() {
     job.finish().unwrap();
 }
 
+/// A page that the kernel drops from the view (as it does under memory pressure) comes back at the
+/// next access. The accesses are made by a child with little processor time, which an access that
+/// faults for ever would use up.
+#[test]
+fn a_page_that_the_kernel_drops_from_the_view_comes_back() {
+    const CHILD: &str = "DSM_TEST_DROPPED";
+    const NAME: &str = "a_page_that_the_kernel_drops_from_the_view_comes_back";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let out = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{:?} {said}", out.status);
+        return;
+    }
+    let limit = rustix::process::Rlimit { current: Some(20), maximum: Some(20) };
+    rustix::process::setrlimit(rustix::process::Resource::Cpu, limit).unwrap();
+    for mechanism in BOTH.into_iter().filter(|m| is_there(*m)) {
+        run_with(Over::Tcp, 2, |c| c.mechanism = Some(mechanism), drop_pages_and_look);
+    }
+}
+
+/// Reads and writes pages homed here and elsewhere, before and after each is dropped.
+fn drop_pages_and_look(mut job: Job) {
+    let words = page_bytes() / 8;
+    let s = job.alloc_slice::<u64>(4 * words, Homes::Cyclic).unwrap();
+    let p = raw(&job, s);
+    let drop_all = || {
+        // SAFETY: the view of a shared file, whose bytes stay in the file.
+        let dropped = unsafe {
+            rustix::mm::madvise(p.cast(), 4 * page_bytes(), rustix::mm::Advice::LinuxDontNeed)
+        };
+        dropped.unwrap();
+    };
+    let mine = usize::from(job.rank()) * 2 * words;
+    for round in 1..4 {
+        store(p.wrapping_add(mine), round);
+        drop_all();
+        assert_eq!(load(p.wrapping_add(mine)), round, "a page that is being written");
+        drop_all();
+        store(p.wrapping_add(mine + 1), round);
+        store(p.wrapping_add(mine + words), round);
+        job.wait_for_all().unwrap();
+        for page in 0..4 {
+            assert_eq!(load(p.wrapping_add(page * words)), round);
+        }
+        drop_all();
+        for page in 0..4 {
+            assert_eq!(load(p.wrapping_add(page * words)), round, "a page that was read");
+        }
+        assert_eq!(load(p.wrapping_add(2 * words - mine + 1)), round, "the other rank's word");
+        job.wait_for_all().unwrap();
+    }
+    job.finish().unwrap();
+}
+
 /// The same under mprotect ends at the kernel's limit on mappings, with a message that says so; the
 /// process is a child, since a raw access has no caller to tell.
 #[test]
@@ -220,6 +275,44 @@ fn a_fault_that_is_nobodys_goes_where_it_went_before() {
     child.args(["--exact", "a_fault_that_is_nobodys_goes_where_it_went_before", "--nocapture"]);
     let out = child.env(CHILD, "1").output().unwrap();
     assert_eq!(out.status.signal(), Some(11));
+}
+
+/// A child made by `fork` has no shared memory: its access ends it in words, and its rank goes on.
+#[test]
+fn a_forked_child_that_touches_shared_memory_ends_in_words() {
+    const CHILD: &str = "DSM_TEST_FORK";
+    const NAME: &str = "a_forked_child_that_touches_shared_memory_ends_in_words";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let out = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{:?} {said}", out.status);
+        assert_eq!(said.matches("made by fork").count(), BOTH.len(), "{said}");
+        return;
+    }
+    for mechanism in [None, Some(Mechanism::Mprotect)] {
+        let config = Config { mechanism, ..Config::default() };
+        let mut job = Job::start(Box::new(littoral_dsm::runtime::carrier::Solo), config).unwrap();
+        let s = job.alloc_slice::<u64>(1, Homes::At(0)).unwrap();
+        let p = raw(&job, s);
+        store(p, 1);
+        // SAFETY: the child does nothing but access memory and end.
+        match unsafe { libc::fork() } {
+            0 => {
+                store(p, 2);
+                // SAFETY: as above; reached only if the access went unnoticed.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: the status is a variable of this frame.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(libc::WEXITSTATUS(status), 2);
+                assert_eq!(load(p), 1);
+            }
+        }
+        job.finish().unwrap();
+    }
 }
 
 #[test]

@@ -144,6 +144,22 @@ impl TcpFabric {
         window_bytes: usize,
         silence_max: Duration,
     ) -> Result<Self> {
+        Self::connect_with_key(me, addresses, listener, window_bytes, silence_max, 0)
+    }
+
+    /// As `connect_with_silence`, in the job with this key: a connection that does not greet with
+    /// it is dropped, and the node goes on waiting for its own.
+    ///
+    /// # Errors
+    /// As `connect_with_silence`.
+    pub fn connect_with_key(
+        me: NodeId,
+        addresses: &[SocketAddr],
+        listener: &TcpListener,
+        window_bytes: usize,
+        silence_max: Duration,
+        key: u64,
+    ) -> Result<Self> {
         let silence_max = silence::checked(silence_max)?;
         if me.index() >= addresses.len() {
             let what = format!("node {me} of a job with {} addresses", addresses.len());
@@ -152,13 +168,10 @@ impl TcpFabric {
         let deadline = Instant::now() + CONNECT_MAX;
         let mut peers: Vec<Option<Peer>> = Vec::new();
         for (n, address) in addresses.iter().enumerate().take(me.index()) {
-            peers.push(Some(dial(me, n, *address, deadline)?));
+            peers.push(Some(dial(me, key, node_id(n), *address, deadline)?));
         }
         peers.resize_with(addresses.len(), || None);
-        for _ in me.index() + 1..addresses.len() {
-            let (n, peer) = accept(listener, addresses.len(), deadline)?;
-            peers[n] = Some(peer);
-        }
+        accept(listener, me, key, &mut peers, deadline)?;
         let fabric = Self::start(me, peers, window_bytes, silence_max)?;
         fabric.meet(deadline)?;
         Ok(fabric)

@@ -137,6 +137,52 @@ fn a_node_that_leaves_is_named_and_nobody_hangs() {
 }
 
 /// The frame by which an agent says who it is.
+fn greeting(key: u64, node: u16) -> Vec<u8> {
+    [&b"LTRLDSM1"[..], &key.to_le_bytes(), &node.to_le_bytes()].concat()
+}
+
+/// A connection that closes at once, says nothing, says two bytes, says other bytes, greets for
+/// another job or for a seat that does not exist: each is dropped and the job starts.
+#[test]
+fn strangers_on_the_port_are_dropped_and_the_job_starts() {
+    const KEY: u64 = 0x1234_5678_9abc;
+    let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let all = listeners.each_ref().map(|l| l.local_addr().unwrap());
+    let strangers = |address| {
+        let mut open = Vec::new();
+        let said = [
+            vec![],
+            vec![1, 0],
+            vec![2, 0],
+            b"GET / HTTP/1.1\r\nHost: node1\r\n\r\n".to_vec(),
+            greeting(KEY + 1, 1),
+            greeting(KEY, 0),
+            greeting(KEY, 9),
+            greeting(KEY, 1)[..17].to_vec(),
+        ];
+        for bytes in said {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(&bytes).unwrap();
+            open.push(stream);
+        }
+        drop(TcpStream::connect(address).unwrap());
+        (0..70).for_each(|_| open.push(TcpStream::connect(address).unwrap()));
+        open
+    };
+    let open = all[..2].iter().map(|address| strangers(*address)).collect::<Vec<_>>();
+    std::thread::scope(|s| {
+        let join = |n: usize| {
+            let (l, all) = (&listeners[n], &all);
+            let me = NodeId(n as u16);
+            s.spawn(move || TcpFabric::connect_with_key(me, all, l, 64, LONG, KEY).unwrap())
+        };
+        let job = [0, 1, 2].map(join).map(|node| node.join().unwrap());
+        assert_eq!(job[2].fetch_add(NodeId(0), 8, 1).unwrap(), 0);
+        assert_eq!(job[0].fetch_add(NodeId(1), 8, 1).unwrap(), 0);
+    });
+    drop(open);
+}
+
 fn introduction(identity: Identity) -> Vec<u8> {
     let mut frame = 32u32.to_le_bytes().to_vec();
     frame.push(12);
@@ -156,7 +202,7 @@ fn a_job_begins_when_every_agent_has_been_heard() {
         let node = s.spawn(|| TcpFabric::connect(NodeId(0), &all, &listener, 64).unwrap());
         let mut peers = [1u16, 2].map(|n| {
             let mut stream = TcpStream::connect(address).unwrap();
-            stream.write_all(&n.to_le_bytes()).unwrap();
+            stream.write_all(&greeting(0, n)).unwrap();
             stream
         });
         std::thread::sleep(Duration::from_millis(100));
@@ -182,7 +228,7 @@ fn with_stranger(identity: Identity, act: impl FnOnce(&mut TcpStream, &TcpFabric
             TcpFabric::connect_with_silence(me, &all, &listener, 64, SILENCE_MIN).unwrap()
         });
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(&1u16.to_le_bytes()).unwrap();
+        stream.write_all(&greeting(0, 1)).unwrap();
         stream.write_all(&introduction(identity)).unwrap();
         let fabric = node.join().unwrap();
         act(&mut stream, &fabric);

@@ -26,7 +26,7 @@ use littoral::base::clock::WallClock;
 use littoral::device::pmem::AnyDomain;
 use littoral::device::profile::machine::Medium;
 use littoral::dsm::job::{Homes, Job, block_of};
-use littoral::dsm::launch::{Plan, run as launch};
+use littoral::dsm::launch::{BASE, Plan, run as launch};
 use littoral::dsm::virtual_time::Compute;
 use littoral::fabric::SILENCE_DEFAULT;
 use littoral::graph::builder::write::{build, to_file};
@@ -255,6 +255,8 @@ fn rank(machine: &Machine, task: &Task) -> Result<Vec<u64>, Error> {
         program: task.command[0].clone().into(),
         arguments: task.command[1..].iter().map(Into::into).collect(),
         bytes_max: 1 << 30,
+        address: BASE,
+        label: false,
         silence: SILENCE_DEFAULT,
         variables: Vec::new(),
     };

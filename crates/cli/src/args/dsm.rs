@@ -108,6 +108,13 @@ pub(crate) struct DsmRunArgs {
     /// Most bytes the job can share
     #[arg(long, value_name = "SIZE", default_value = "64GiB")]
     pub(crate) bytes: Bytes,
+    /// Where shared memory lies on every rank, in hexadecimal; another address helps where a rank
+    /// has something else there
+    #[arg(long, value_name = "ADDRESS", default_value = "0x400000000000")]
+    pub(crate) address: String,
+    /// Begin each line that a rank prints with its number
+    #[arg(long)]
+    pub(crate) label: bool,
     /// How long a rank of another machine may be silent before it is declared dead; a stopped rank
     /// of this machine is waited for, and named after this time
     #[arg(long, value_name = "DURATION", default_value = "5s")]

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use super::diff::Diff;
 use super::message::PageId;
+use crate::error::Result;
 
 /// What the program may do with a page without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +41,14 @@ pub trait Frames {
     fn take_diff(&mut self, page: PageId) -> Diff;
     /// Sets what the program may do with a page.
     fn allow(&mut self, page: PageId, permission: Permission);
+    /// Makes what `allow` has lowered hold for every thread of the program, before differences are
+    /// taken; frames whose program has one thread, which waits here, need not.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn lower(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Starts moving a page's bytes to the medium; only frames that are shared in place have one.
     fn write_back(&mut self, _page: PageId) {}
     /// Waits until what was written back is on the medium.

@@ -33,6 +33,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod early;
 mod sharing;
 
 use littoral_base::mutant;
@@ -185,6 +186,8 @@ pub struct Rank<F = PlainFrames> {
     unshared: Option<Vec<bool>>,
     /// Home pages noticed in the arrival under way that no rank has asked for since.
     published: BTreeSet<PageId>,
+    /// Requests for pages that this rank has not allocated yet; `None` when there can be none.
+    early: Option<Vec<(NodeId, PageId)>>,
     waiting: Waiting,
     managed: BTreeMap<LockId, ManagedLock>,
     barrier: Barrier,
@@ -231,6 +234,7 @@ impl<F: Frames> Rank<F> {
             in_place: false,
             unshared: None,
             published: BTreeSet::new(),
+            early: None,
             waiting: Waiting::Nothing,
             managed: BTreeMap::new(),
             barrier,
@@ -413,6 +417,7 @@ impl<F: Frames> Rank<F> {
             let what = format!("rank {} reaches a barrier holding lock {}", self.me, lock.0);
             return Err(misuse(what));
         }
+        self.refuse_unallocated()?;
         self.flush(AfterFlush::Arrive)
     }
 
@@ -423,6 +428,7 @@ impl<F: Frames> Rank<F> {
     pub fn receive(&mut self, from: NodeId, message: Message) -> Result<Outcome> {
         let mut out = Outcome::default();
         match message {
+            Message::GetPage { page } if self.is_early(page) => self.keep_early(from, page)?,
             Message::GetPage { page } => self.serve_page(from, page, &mut out)?,
             Message::Diffs { diffs } => self.apply_diffs(from, &diffs, &mut out)?,
             Message::Acquire { lock, seen } => {
@@ -515,6 +521,9 @@ impl<F: Frames> Rank<F> {
     fn flush(&mut self, then: AfterFlush) -> Result<Outcome> {
         let mut out = Outcome::default();
         let mut by_home: BTreeMap<NodeId, (usize, Vec<(PageId, Diff)>)> = BTreeMap::new();
+        let open: Vec<PageId> = self.open.keys().copied().collect();
+        open.iter().for_each(|page| self.set_access(*page, Access::Shared));
+        self.frames.lower()?;
         for (page, has_twin) in std::mem::take(&mut self.open) {
             let Some(diff) = self.clean(page, has_twin) else { continue };
             let home = self.home(page);
@@ -543,7 +552,6 @@ impl<F: Frames> Rank<F> {
 
     /// Ends writing of one page; its diff, if bytes changed and the page's home is elsewhere.
     fn clean(&mut self, page: PageId, has_twin: bool) -> Option<Diff> {
-        self.set_access(page, Access::Shared);
         if self.in_place {
             self.settle_in_place(page, has_twin);
         }

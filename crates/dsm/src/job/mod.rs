@@ -88,6 +88,7 @@
 //!   section dropped by a panic is not: nothing half-done is published, and the other ranks are
 //!   told that this one is gone.
 
+pub mod member;
 mod raw;
 
 use std::marker::PhantomData;
@@ -363,7 +364,7 @@ impl Job {
     ///
     /// # Errors
     /// `Kind::PeerLost`.
-    pub fn finish(mut self) -> Result<RankCounts> {
+    pub fn finish(self) -> Result<RankCounts> {
         self.node.finish()?;
         Ok(self.counts())
     }

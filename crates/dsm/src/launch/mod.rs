@@ -2,8 +2,10 @@
 //!
 //! The launcher ([`run`]) starts the ranks, gives them what they share, and watches them; a rank
 //! ([`joining`]) finds its place in the environment. Shared files are memory without a name,
-//! reached through the launcher's descriptors, so nothing is left behind however a job ends; a rank
-//! on the launcher's machine dies with the launcher.
+//! reached through the launcher's descriptors, so nothing is left behind however a job ends. Ranks
+//! end with the launcher on every host: what the launcher starts is killed with it, and a rank that
+//! a command of a hosts file started is killed with its parent there, such as the server of `ssh`,
+//! which ends when its client is gone.
 //!
 //! | variable | what |
 //! |---|---|
@@ -19,13 +21,18 @@
 //! | `LITTORAL_DSM_BOARD` | one machine: the file that says who holds what |
 //! | `LITTORAL_DSM_SILENCE` | how long ranks of other machines may be silent: `5s`, `900ms` |
 //! | `LITTORAL_DSM_BYTES`, `_LOCKS`, `_LOG`, `_PREDICT`, `_FAULTS` | as in `runtime::Config` |
+//! | `LITTORAL_DSM_ADDRESS` | where shared memory lies on every rank: `0x400000000000` |
 //! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
+//! | `LITTORAL_DSM_TETHER` | `parent`: started by another command, the rank ends with its parent |
+//! | `LITTORAL_DSM_KEY` | tcp: the job's number, which greetings between ranks carry |
 //!
 //! Invariants
 //! - Without `LITTORAL_DSM_RANK` a program is a job of one.
 //! - A job never outlives its first failed rank by more than [`run::GRACE_MAX`].
 
+mod command;
 pub mod hosts;
+mod label;
 mod raw;
 pub mod run;
 
@@ -57,6 +64,9 @@ const WINDOW_BYTES: usize = 64;
 /// How long ranks wait for each other at the start.
 const START_MAX: Duration = JOIN_MAX;
 const POOL_PAGE_BYTES: usize = 4096;
+/// Where shared memory lies on every rank unless the job says otherwise: far from what the system
+/// chooses by itself on 64-bit machines with 47 bits of address or more.
+pub const BASE: usize = 0x4000_0000_0000;
 const PREFIX: &str = "LITTORAL_DSM_";
 
 fn variable(name: &str) -> Option<String> {
@@ -97,6 +107,7 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
     config.log_capacity = optional("LOG", config.log_capacity)?;
     config.predict = optional("PREDICT", config.predict)?;
     config.mechanism = mechanism()?;
+    config.base = variable("ADDRESS").map(|text| address(&text)).transpose()?;
     let Some(rank) = variable("RANK") else { return Ok((Box::new(Solo), config)) };
     let me = NodeId(number("RANK", &rank)?);
     let ranks: u16 = number("RANKS", &needed("RANKS")?)?;
@@ -104,6 +115,9 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
         return Err(misuse(format!("{PREFIX}RANK={me} of {ranks} ranks")));
     }
     let silence = silence()?;
+    if variable("TETHER").is_some() {
+        die_with_parent()?;
+    }
     if !die_with_launcher()? {
         config.name_stopped = Some(silence);
     }
@@ -111,6 +125,19 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
     config.direct = optional_file("DIRECT")?;
     config.pool = variable("LINES").map(|l| lines(ranks, config.bytes_max, &l)).transpose()?;
     Ok((carrier(me, ranks, silence)?, config))
+}
+
+/// An address on the border of a page, in hexadecimal digits after `0x`.
+///
+/// # Errors
+/// `Kind::Misuse` for anything else.
+pub fn address(text: &str) -> Result<usize> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let found = usize::from_str_radix(digits, 16).ok();
+    let fits = |at: &usize| *at > 0 && at.is_multiple_of(crate::memory::page_bytes());
+    found.filter(fits).ok_or_else(|| {
+        misuse(format!("{text} is no address of a page; give one such as 0x400000000000"))
+    })
 }
 
 fn mechanism() -> Result<Option<Mechanism>> {
@@ -135,18 +162,19 @@ fn die_with_launcher() -> Result<bool> {
     if launcher.is_none() || getppid() != launcher {
         return Ok(false);
     }
-    let failed = |e: rustix::io::Errno| {
-        Error::with_source(
-            Kind::Environment,
-            "asking to end with the launcher",
-            std::io::Error::from(e),
-        )
-    };
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
+    die_with_parent()?;
     if getppid() == launcher {
         return Ok(true);
     }
     Err(Error::new(Kind::PeerLost, "the launcher is gone"))
+}
+
+fn die_with_parent() -> Result<()> {
+    let failed = |e: rustix::io::Errno| {
+        let what = "asking to end with the process that started this one";
+        Error::with_source(Kind::Environment, what, std::io::Error::from(e))
+    };
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)
 }
 
 fn carrier(me: NodeId, ranks: u16, silence: Duration) -> Result<Box<dyn Carrier>> {
@@ -222,7 +250,9 @@ fn tcp(me: NodeId, silence: Duration) -> Result<TcpFabric> {
             Error::with_source(Kind::Environment, format!("listening on {mine}"), e)
         })?,
     };
-    let joined = TcpFabric::connect_with_silence(me, &addresses, &listener, WINDOW_BYTES, silence);
+    let key = optional("KEY", 0)?;
+    let window = WINDOW_BYTES;
+    let joined = TcpFabric::connect_with_key(me, &addresses, &listener, window, silence, key);
     joined.map_err(|e| {
         Error::with_source(Kind::Environment, format!("rank {me} joining over tcp"), e)
     })

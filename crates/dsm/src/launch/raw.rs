@@ -1,7 +1,9 @@
-//! The one socket a launched rank is handed by number.
-#![allow(unsafe_code)] // Reason: a file descriptor that another process left open for us.
+//! What a launched process is given: a socket by its number, and its launcher's end as its own.
+#![allow(unsafe_code)] // Reason: a descriptor left open by another process; a call before exec.
 
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -15,6 +17,21 @@ pub(super) fn inherited(fd: i32) -> Option<OwnedFd> {
     // SAFETY: the launcher opened the descriptor for this process, which does not know its number
     // by any other way, and it is taken once (checked above).
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Ends what `command` starts when the thread that starts it ends, also what it executes in turn:
+/// the chain `ip netns exec`, `env`, program, or a client of `ssh`.
+pub(super) fn end_with_this_thread(command: &mut Command) {
+    let launcher = rustix::process::getpid();
+    let ask = move || {
+        let kill = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(kill)?;
+        // The launcher may have ended before the question.
+        let parent = rustix::process::getppid();
+        if parent == Some(launcher) { Ok(()) } else { Err(std::io::ErrorKind::NotFound.into()) }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(ask) };
 }
 
 #[cfg(test)]

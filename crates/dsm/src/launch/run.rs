@@ -12,19 +12,20 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_fabric::SILENCE_MIN;
 use littoral_fabric::process::halt_of;
@@ -34,7 +35,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::hosts::Host;
-use super::{POOL_PAGE_BYTES, PREFIX, WINDOW_BYTES, lines_at};
+use super::{POOL_PAGE_BYTES, PREFIX, WINDOW_BYTES, command, label, lines_at, raw};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::{board_bytes, culprits, has_joined, say, waiting_for};
 use crate::virtual_time::Compute;
@@ -87,6 +88,10 @@ pub struct Plan {
     pub arguments: Vec<OsString>,
     /// Most bytes the job can share.
     pub bytes_max: usize,
+    /// Where shared memory lies on every rank; [`super::BASE`] is a good value.
+    pub address: usize,
+    /// Whether each line that a rank prints begins with its number.
+    pub label: bool,
     /// How long a rank of another machine may be silent before it is declared dead, and a rank of
     /// this machine stopped before it is named on standard error;
     /// [`littoral_fabric::SILENCE_DEFAULT`] is a good value.
@@ -140,6 +145,8 @@ pub struct Started {
     silence: Duration,
     /// The ranks' board, where they share one.
     board: Option<File>,
+    /// Threads that copy what ranks print, where it is marked.
+    labels: Vec<JoinHandle<()>>,
     /// Files that the ranks reach through this process.
     _files: Vec<File>,
 }
@@ -172,13 +179,13 @@ pub fn start(plan: &Plan) -> Result<Started> {
         conductor: None,
         silence: plan.silence,
         board: None,
+        labels: Vec::new(),
         _files: Vec::new(),
     };
     let shared = started.share(plan)?;
     let listeners = listen(plan)?;
     let (streams, seats) = seats(plan)?;
     for rank in 0..plan.ranks {
-        let mut command = command(plan, rank);
         let listener = listeners.as_ref().map(|l| &l[usize::from(rank)]);
         let addresses = addresses(plan, listeners.as_deref())?;
         let seat = seats.get(usize::from(rank));
@@ -190,15 +197,23 @@ pub fn start(plan: &Plan) -> Result<Started> {
         let all = own.chain(addresses.map(|a| ("ADDRESSES", a))).chain(shared.iter().cloned());
         let names: Vec<(String, String)> =
             all.map(|(k, v)| (format!("{PREFIX}{k}"), v)).chain(plan.variables.clone()).collect();
-        command.set(&names);
-        command.program(plan);
+        let host = plan.hosts.as_ref().map(|h| &h[usize::from(rank)]);
+        let mut command = command::of(&plan.program, &plan.arguments, host, &names);
+        if !mutant!("dsm_ranks_outlive_launcher") {
+            raw::end_with_this_thread(&mut command);
+        }
+        if plan.label {
+            label::capture(&mut command);
+        }
         let inherit = |flags| handed.map_or(Ok(()), |(_, fd)| fcntl_setfd(fd, flags));
         inherit(FdFlags::empty()).map_err(|e| environment("handing a socket on", e))?;
-        let child = command.0.spawn().map_err(|e| {
+        let child = command.spawn().map_err(|e| {
             environment(format!("starting rank {rank}: {}", plan.program.to_string_lossy()), e)
         });
         inherit(FdFlags::CLOEXEC).map_err(|e| environment("keeping a socket", e))?;
-        started.ranks.push(Running { rank, child: child?, ended: false, halted: None });
+        let mut child = child?;
+        started.labels.extend(label::forward(rank, &mut child));
+        started.ranks.push(Running { rank, child, ended: false, halted: None });
     }
     started.conduct(plan, streams)?;
     Ok(started)
@@ -236,40 +251,6 @@ fn check(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// A command, whose variables go before the program where another command starts it.
-struct RankCommand(Command, bool);
-
-impl RankCommand {
-    fn set(&mut self, names: &[(String, String)]) {
-        for (name, value) in names {
-            if self.1 {
-                self.0.arg(format!("{name}={value}"));
-            } else {
-                self.0.env(name, value);
-            }
-        }
-    }
-
-    fn program(&mut self, plan: &Plan) {
-        if self.1 {
-            self.0.arg(&plan.program);
-        }
-        self.0.args(&plan.arguments);
-    }
-}
-
-fn command(plan: &Plan, rank: u16) -> RankCommand {
-    let host = plan.hosts.as_ref().map(|h| &h[usize::from(rank)]);
-    match host.and_then(|h| h.command.split_first()) {
-        None => RankCommand(Command::new(&plan.program), false),
-        Some((first, rest)) => {
-            let mut command = Command::new(first);
-            command.args(rest).arg("env");
-            RankCommand(command, true)
-        }
-    }
-}
-
 /// On one machine the launcher listens for the ranks, so that no other program can take a port
 /// between its choice and its use.
 fn listen(plan: &Plan) -> Result<Option<Vec<TcpListener>>> {
@@ -298,6 +279,7 @@ impl Started {
     fn share(&mut self, plan: &Plan) -> Result<Vec<(&'static str, String)>> {
         let mut names = vec![
             ("BYTES", plan.bytes_max.to_string()),
+            ("ADDRESS", format!("{:#x}", plan.address)),
             ("SILENCE", format!("{}ms", plan.silence.as_millis())),
         ];
         let fabric = match plan.fabric {
@@ -317,6 +299,11 @@ impl Started {
             let ours = board.try_clone().map_err(|e| environment("keeping the board", e))?;
             self.board = Some(ours);
             names.push(("BOARD", self.keep(board)));
+        } else {
+            names.push(("TETHER", "parent".to_owned()));
+        }
+        if plan.fabric == Fabric::Tcp {
+            names.push(("KEY", job_key()?.to_string()));
         }
         match plan.fabric {
             Fabric::Tcp | Fabric::Sim { .. } => {}
@@ -408,6 +395,10 @@ impl Started {
                 std::thread::sleep(LOOK);
             }
         }
+        for label in self.labels.drain(..) {
+            // It has copied what there was, panicked or not.
+            let _ = label.join();
+        }
         if let Some(conducting) = self.conductor.take() {
             conducting.over.store(true, Ordering::Release);
             job.report = conducting.thread.join().ok();
@@ -475,6 +466,15 @@ fn verdict(ends: &[End], blamed: &[NodeId]) -> u8 {
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
+}
+
+/// A number that no other job has: it keeps jobs and strangers apart and is no secret.
+fn job_key() -> Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")
+        .and_then(|mut f| f.read_exact(&mut bytes))
+        .map_err(|e| environment("drawing the job's key from /dev/urandom", e))?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 fn memory(bytes: usize) -> Result<File> {

@@ -42,7 +42,7 @@ use crate::core::message::PageId;
 use crate::error::{Error, Kind, Result};
 
 use pooled::Pooled;
-pub(crate) use raw::handler::{OnFault, Registration};
+pub(crate) use raw::handler::{OnFault, Registration, end_by};
 pub(crate) use raw::map::Memory;
 use raw::map::Twins;
 use raw::protect::Protection;
@@ -76,6 +76,8 @@ pub struct Segment {
     /// Whether a raw pointer has touched the page.
     viewed: Vec<bool>,
     changed: BTreeSet<u32>,
+    /// Whether several threads of the program reach the view.
+    many_threads: bool,
     /// Byte ranges that the program may be writing now; they are not read for other ranks.
     hidden: Vec<(u64, Range<usize>)>,
     counts: MemoryCounts,
@@ -95,6 +97,31 @@ fn environment(what: &str, e: io::Error) -> Error {
     Error::with_source(Kind::Environment, what, e)
 }
 
+/// Why memory was not to be had at `base`: what lies there, by the system's own list.
+fn reserving(base: Option<usize>, bytes: usize, e: io::Error) -> Error {
+    let Some(base) = base.filter(|_| e.raw_os_error() == Some(libc::EEXIST)) else {
+        return environment(&format!("reserving {bytes} bytes of address space"), e);
+    };
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let what = maps.lines().find_map(|line| overlaps(line, base..base.saturating_add(bytes)));
+    let what = what.unwrap_or_else(|| "another mapping".to_owned());
+    let text = format!(
+        "shared memory of {bytes} bytes at {base:#x} meets {what}; every rank needs the same \
+         address, so choose another one with --address or fewer bytes with --bytes"
+    );
+    environment(&text, e)
+}
+
+/// The mapping of a line of `/proc/self/maps` if it meets `range`.
+fn overlaps(line: &str, range: Range<usize>) -> Option<String> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let hex = |text| usize::from_str_radix(text, 16).ok();
+    let (start, end) = (hex(start)?, hex(end)?);
+    let name = words.nth(4).unwrap_or("memory without a name");
+    (start < range.end && range.start < end).then(|| format!("{name} at {start:#x}..{end:#x}"))
+}
+
 impl Segment {
     /// A segment of at most `bytes_max` bytes (rounded up to pages), protected by `mechanism`, or
     /// by the better one that this machine has.
@@ -102,9 +129,20 @@ impl Segment {
     /// # Errors
     /// `Kind::Environment` when the system gives no such memory or protection.
     pub fn private(bytes_max: usize, mechanism: Option<Mechanism>) -> Result<Self> {
+        Self::private_at(None, bytes_max, mechanism)
+    }
+
+    /// As `private`, with the view at address `base`, where every rank of the job has it.
+    ///
+    /// # Errors
+    /// As `private`; `Kind::Environment` naming what lies at `base` already.
+    pub fn private_at(
+        base: Option<usize>,
+        bytes_max: usize,
+        mechanism: Option<Mechanism>,
+    ) -> Result<Self> {
         let bytes = bytes_max.max(1).next_multiple_of(page_bytes());
-        let memory = Memory::private(bytes)
-            .map_err(|e| environment(&format!("reserving {bytes} bytes of address space"), e))?;
+        let memory = Memory::private(bytes, base).map_err(|e| reserving(base, bytes, e))?;
         let protection = Protection::new(&memory, mechanism)
             .map_err(|e| environment("protecting shared pages", e))?;
         let twins = Twins::new(bytes).map_err(|e| environment("reserving room for twins", e))?;
@@ -116,9 +154,16 @@ impl Segment {
     /// # Errors
     /// `Kind::Environment` when the file is shorter than `bytes_max` or cannot be mapped.
     pub fn direct(file: &File, bytes_max: usize) -> Result<Self> {
+        Self::direct_at(None, file, bytes_max)
+    }
+
+    /// As `direct`, at address `base`, where every rank of the job has it.
+    ///
+    /// # Errors
+    /// As `direct`; `Kind::Environment` naming what lies at `base` already.
+    pub fn direct_at(base: Option<usize>, file: &File, bytes_max: usize) -> Result<Self> {
         let bytes = bytes_max.max(1).next_multiple_of(page_bytes());
-        let memory = Memory::direct(file, bytes)
-            .map_err(|e| environment(&format!("mapping {bytes} bytes of shared memory"), e))?;
+        let memory = Memory::direct(file, bytes, base).map_err(|e| reserving(base, bytes, e))?;
         Ok(Self::over(memory, None, None))
     }
 
@@ -129,7 +174,7 @@ impl Segment {
     pub fn pooled(pool: &PoolLines, bytes_max: usize) -> Result<Self> {
         let bytes = bytes_max.max(1).next_multiple_of(LINE_BYTES);
         let memory =
-            Memory::private(page_bytes()).map_err(|e| environment("reserving a page", e))?;
+            Memory::private(page_bytes(), None).map_err(|e| environment("reserving a page", e))?;
         let pooled = Some(Pooled::new(pool, bytes)?);
         let pages_max = (bytes / LINE_BYTES) as u64;
         let line = LINE_BYTES;
@@ -148,9 +193,15 @@ impl Segment {
             actual: Vec::new(),
             viewed: Vec::new(),
             changed: BTreeSet::new(),
+            many_threads: false,
             hidden: Vec::new(),
             counts: MemoryCounts::default(),
         }
+    }
+
+    /// From now on any thread of the program may reach the view.
+    pub(crate) fn let_many_threads_in(&mut self) {
+        self.many_threads = true;
     }
 
     /// Whether ranks share this memory itself.
@@ -222,12 +273,21 @@ impl Segment {
         self.hidden.retain(|(i, _)| *i != id);
     }
 
-    /// Puts a page into the view as far as the protocol allows; the end of a fault.
+    /// Puts a page into the view as far as the protocol allows; the end of a fault. Where the view
+    /// should have had the page already, the kernel has dropped it, and it is put in again.
     ///
     /// # Errors
     /// `Kind::Environment` when the system refuses.
     pub(crate) fn raise(&mut self, page: PageId) -> Result<()> {
-        self.viewed[page.0 as usize] = true;
+        let at = page.0 as usize;
+        let had =
+            std::mem::replace(&mut self.viewed[at], true) && !mutant!("dsm_dropped_page_stays");
+        if had && self.actual[at] != Permission::Nothing && self.actual[at] == self.allowed[at] {
+            let Some(protection) = &self.protection else { return Ok(()) };
+            self.counts.protection_calls += 1;
+            let restored = protection.restore(&self.memory, self.at(page), self.actual[at]);
+            return restored.map_err(|e| environment("putting a dropped page in again", e));
+        }
         self.changed.insert(page.0);
         self.settle()
     }
@@ -369,6 +429,11 @@ impl Frames for Segment {
         if self.actual[page.0 as usize] != permission && self.pooled.is_none() {
             self.changed.insert(page.0);
         }
+    }
+
+    fn lower(&mut self) -> Result<()> {
+        let late = !self.many_threads || self.pooled.is_some();
+        if late || mutant!("dsm_lowered_after_the_diff") { Ok(()) } else { self.settle() }
     }
 
     fn write_back(&mut self, page: PageId) {

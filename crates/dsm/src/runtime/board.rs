@@ -114,7 +114,7 @@ impl Board {
     /// # Errors
     /// When the file is too short or cannot be mapped.
     pub(crate) fn open(file: &File, ranks: u16, me: NodeId) -> io::Result<Board> {
-        let memory = Memory::direct(file, board_bytes(ranks))?;
+        let memory = Memory::direct(file, board_bytes(ranks), None)?;
         let board = Board { memory, me, verdict_at: verdict_at(ranks) };
         board.put(0, u64::from(std::process::id()));
         Ok(board)

@@ -10,6 +10,20 @@ use crate::core::message::{LockId, Message};
 use crate::core::wire;
 use crate::error::{Error, Kind, Result};
 
+/// What is done to a condition variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CvAct {
+    Set,
+    Reset,
+    Wait,
+    /// From the manager: it is set.
+    Granted,
+}
+
+impl CvAct {
+    pub(super) const ALL: [CvAct; 4] = [CvAct::Set, CvAct::Reset, CvAct::Wait, CvAct::Granted];
+}
+
 /// A body of the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body {
@@ -23,8 +37,13 @@ pub(super) enum Body {
     Obituary { rank: NodeId, held: Vec<LockId>, how: String },
     /// The job cannot go on.
     Abort { why: String },
-    /// My allocation number `count` was the one with this fingerprint.
+    /// My allocation number `count` was the one with this fingerprint; number 0 is the address of
+    /// the view.
     Agreed { count: u32, fingerprint: u64 },
+    /// A letter of the program.
+    Mail { channel: u8, tag: i32, bytes: Vec<u8> },
+    /// Something is done to a condition variable, or (`Granted`) it is set.
+    Cv { act: CvAct, cv: u32 },
 }
 
 impl Body {
@@ -42,6 +61,10 @@ impl Body {
             }
             Body::Abort { why } => _ = w.u8(4).raw(why.as_bytes()),
             Body::Agreed { count, fingerprint } => _ = w.u8(5).u32(*count).u64(*fingerprint),
+            Body::Mail { channel, tag, bytes } => {
+                _ = w.u8(6).u8(*channel).u32(tag.cast_unsigned()).raw(bytes);
+            }
+            Body::Cv { act, cv } => _ = w.u8(7).u8(*act as u8).u32(*cv),
         }
         w.finish()
     }
@@ -74,6 +97,15 @@ impl Body {
             }
             4 => Body::Abort { why: text(r)? },
             5 => Body::Agreed { count: r.u32()?, fingerprint: r.u64()? },
+            6 => {
+                let (channel, tag) = (r.u8()?, r.u32()?.cast_signed());
+                Body::Mail { channel, tag, bytes: r.bytes(r.remaining())?.to_vec() }
+            }
+            7 => {
+                let act = r.u8()?;
+                let act = CvAct::ALL.into_iter().find(|a| *a as u8 == act)?;
+                Body::Cv { act, cv: r.u32()? }
+            }
             _ => return None,
         })
     }
@@ -96,11 +128,22 @@ mod tests {
             Body::Obituary { rank: NodeId(2), held: vec![LockId(5)], how: "gone".into() },
             Body::Abort { why: "x".into() },
             Body::Agreed { count: 1, fingerprint: 2 },
+            Body::Mail { channel: 1, tag: -5, bytes: vec![1, 2, 3] },
+            Body::Cv { act: CvAct::Granted, cv: 15 },
         ];
         for body in bodies {
             assert_eq!(Body::decode(&body.encode()).unwrap(), body);
         }
-        for noise in [&[][..], &[9], &[1, 2], &[2, 2], &[3, 0, 0, 255, 255, 255, 255], &[0, 99]] {
+        for noise in [
+            &[][..],
+            &[9],
+            &[1, 2],
+            &[2, 2],
+            &[6, 1],
+            &[7, 9, 0, 0, 0, 0],
+            &[3, 0, 0, 255, 255, 255, 255],
+            &[0, 99],
+        ] {
             assert_eq!(Body::decode(noise).unwrap_err().kind(), Kind::Protocol);
         }
     }

@@ -25,8 +25,9 @@ use littoral_fabric::process::{Halt, Identity, Standing, Watch};
 
 use super::board::{Board, Verdict};
 use super::carrier::Carrier;
-use super::control::Body;
+use super::control::{Body, CvAct};
 use super::link::Link;
+use super::mailbox::Mailbox;
 use crate::core::diff::Diff;
 use crate::core::message::{LockId, Message, PageId};
 use crate::core::rank::{Outcome, Rank};
@@ -83,6 +84,7 @@ pub(super) struct Engine {
     identity: Identity,
     mourning: Option<(Vec<NodeId>, Instant)>,
     agreed: BTreeMap<u32, (u64, u16)>,
+    pub(super) mailbox: Mailbox,
 }
 
 impl Engine {
@@ -105,6 +107,7 @@ impl Engine {
             identity,
             mourning: None,
             agreed: BTreeMap::new(),
+            mailbox: Mailbox::default(),
         }
     }
 
@@ -176,9 +179,28 @@ impl Engine {
                 Body::Obituary { rank, held, how } => self.mourn(carrier, rank, &held, how)?,
                 Body::Abort { why } => return Err(Error::new(Kind::PeerLost, why)),
                 Body::Agreed { count, fingerprint } => self.agree(from, count, fingerprint)?,
+                Body::Mail { channel, tag, bytes } => self.mailbox.put(from, channel, tag, bytes),
+                Body::Cv { act, cv } => self.take_cv(carrier, from, act, cv),
             }
         }
         Ok(done)
+    }
+
+    /// Acts on a condition variable that this rank manages, or waits for.
+    pub(super) fn take_cv(&mut self, carrier: &dyn Carrier, from: NodeId, act: CvAct, cv: u32) {
+        for rank in self.mailbox.act(from, act, cv) {
+            let granted = CvAct::Granted;
+            if rank == self.me {
+                self.mailbox.act(rank, granted, cv);
+            } else {
+                self.post(carrier, rank, &Body::Cv { act: granted, cv });
+            }
+        }
+    }
+
+    /// Sends a body to another rank.
+    pub(super) fn post(&mut self, carrier: &dyn Carrier, to: NodeId, body: &Body) {
+        self.link.send(carrier, to, &body.encode());
     }
 
     /// Diffs over bytes that the program has a guard on are a data race of the program.
@@ -210,6 +232,14 @@ impl Engine {
     pub(super) fn agree(&mut self, from: NodeId, count: u32, fingerprint: u64) -> Result<()> {
         let ranks = u16::try_from(self.peers.len()).expect("invariant: ranks fit u16");
         let (first, heard) = self.agreed.entry(count).or_insert((fingerprint, 0));
+        if *first != fingerprint && count == 0 {
+            let what = format!(
+                "rank {from} has shared memory at address {fingerprint:#x}, another rank at \
+                 {first:#x}: pointers in shared memory need one address, so start every rank with \
+                 the same --address"
+            );
+            return Err(Error::new(Kind::Misuse, what));
+        }
         if *first != fingerprint {
             let what = format!(
                 "rank {from} made another allocation {count} than the ranks before it: every rank \

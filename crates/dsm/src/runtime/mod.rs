@@ -13,16 +13,20 @@
 //! - The lock is never held while the program's memory is touched through the view.
 //! - No rank is judged dead while a message of its is on its way or in a thread's hand.
 
+mod allocate;
 mod board;
 pub mod carrier;
 mod control;
 mod engine;
 mod link;
+mod mail;
+mod mailbox;
 mod turns;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -35,7 +39,7 @@ use crate::core::message::{LockId, PageId};
 use crate::core::rank::{Counts, Outcome, Rank, Shape};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{
-    Mechanism, Memory, MemoryCounts, OnFault, PoolLines, Registration, Segment, page_bytes,
+    Mechanism, Memory, MemoryCounts, OnFault, PoolLines, Registration, Segment, end_by, page_bytes,
 };
 use crate::turn::Ask;
 use board::Board;
@@ -85,6 +89,10 @@ pub struct Config {
     pub pool: Option<PoolLines>,
     /// Memory for the board of the ranks of one machine (who holds what).
     pub board: Option<File>,
+    /// Where every rank of the job has its view; each where its system likes when `None`.
+    pub base: Option<usize>,
+    /// Whether any thread of the program may reach the view, not only the one that joined.
+    pub many_threads: bool,
     /// What happens when the job fails.
     pub on_loss: OnLoss,
     /// After how long a stopped rank of this machine is named on standard error, once per stop;
@@ -103,6 +111,8 @@ impl Default for Config {
             direct: None,
             pool: None,
             board: None,
+            base: None,
+            many_threads: false,
             on_loss: OnLoss::Report,
             name_stopped: None,
         }
@@ -125,6 +135,8 @@ pub struct RankCounts {
 struct Common {
     engine: Mutex<Engine>,
     changed: Condvar,
+    /// Held by the thread of the program whose operation is under way; the others wait.
+    gate: Mutex<()>,
     /// Held by the program's thread while it takes a message, and by the server to judge.
     taking: Mutex<()>,
     /// An operation of the program has not ended.
@@ -152,9 +164,38 @@ pub(crate) struct Node {
     /// Lines of a pool shared in place.
     in_place: bool,
     bytes_max: usize,
-    allocations: u32,
+    allocations: AtomicU32,
     joined: Instant,
-    finished: bool,
+    finished: AtomicBool,
+}
+
+/// Pages that follow each other, kept in blocks dealt round from a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) bytes: usize,
+    pub(crate) block_pages: u32,
+    pub(crate) first: NodeId,
+}
+
+thread_local! {
+    /// Operations of the library that this thread is in.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Marks this thread as inside the library: a fault there comes from a signal's handler.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Inside {
+        INSIDE.with(|n| n.set(n.get() + 1));
+        Inside
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.with(|n| n.set(n.get() - 1));
+    }
 }
 
 fn environment(what: &str, e: std::io::Error) -> Error {
@@ -165,11 +206,15 @@ impl Node {
     pub(crate) fn start(carrier: Box<dyn Carrier>, config: Config) -> Result<Node> {
         let (me, ranks) = (carrier.me(), carrier.ranks());
         let in_place = config.pool.is_some();
-        let segment = match (&config.pool, &config.direct) {
-            (Some(pool), _) => Segment::pooled(pool, config.bytes_max)?,
-            (None, Some(file)) => Segment::direct(file, config.bytes_max)?,
-            (None, None) => Segment::private(config.bytes_max, config.mechanism)?,
+        let (base, bytes_max) = (config.base, config.bytes_max);
+        let mut segment = match (&config.pool, &config.direct) {
+            (Some(pool), _) => Segment::pooled(pool, bytes_max)?,
+            (None, Some(file)) => Segment::direct_at(base, file, bytes_max)?,
+            (None, None) => Segment::private_at(base, bytes_max, config.mechanism)?,
         };
+        if config.many_threads {
+            segment.let_many_threads_in();
+        }
         let (memory, direct) = (segment.memory(), segment.is_direct() && !in_place);
         let page_bytes = if in_place { LINE_BYTES } else { page_bytes() };
         let shape = Shape {
@@ -188,12 +233,14 @@ impl Node {
         } else {
             rank.keep_unshared_home();
         }
+        rank.keep_early_requests();
         let engine = Engine::new(&*carrier, rank, page_bytes, board, Identity::own());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let alone = usize::from(ranks) <= cores;
         let common = Arc::new(Common {
             engine: Mutex::new(engine),
             changed: Condvar::new(),
+            gate: Mutex::new(()),
             taking: Mutex::new(()),
             busy: AtomicBool::new(false),
             parting: AtomicBool::new(false),
@@ -207,6 +254,9 @@ impl Node {
             next_borrow: AtomicU64::new(0),
         });
         common.locked().say_hello(&*common.carrier);
+        if let (Some(base), false) = (base, in_place) {
+            common.locked().tell_agreed(&*common.carrier, 0, base as u64)?;
+        }
         let registration =
             if direct || in_place { None } else { Some(register(&common, &memory)?) };
         let server = if common.carrier.turns().is_some() { None } else { Some(serve(&common)?) };
@@ -218,9 +268,9 @@ impl Node {
             direct,
             in_place,
             bytes_max: config.bytes_max,
-            allocations: 0,
+            allocations: AtomicU32::new(0),
             joined: Instant::now(),
-            finished: false,
+            finished: AtomicBool::new(false),
         })
     }
 
@@ -268,6 +318,16 @@ impl Node {
         RankCounts { protocol: engine.rank.counts(), memory, messages, message_bytes }
     }
 
+    /// Whether ranks run one at a time, in virtual time.
+    pub(crate) fn is_in_turns(&self) -> bool {
+        self.common.carrier.turns().is_some()
+    }
+
+    /// Ends the job for every rank, for this reason.
+    pub(crate) fn abandon(&self, why: &str) {
+        self.common.abandon(why.to_owned());
+    }
+
     /// The program declares so many operations of computing.
     pub(crate) fn declare(&self, operations: u64) {
         if let Some(turns) = self.common.carrier.turns() {
@@ -301,46 +361,6 @@ impl Node {
 
     pub(crate) fn barrier(&self) -> Result<()> {
         self.common.operate(SYNC, Rank::barrier)
-    }
-
-    /// Adds room for `bytes` bytes to the job, alike on every rank; where it begins.
-    pub(crate) fn allocate(
-        &mut self,
-        bytes: usize,
-        block_pages: u32,
-        first: NodeId,
-    ) -> Result<usize> {
-        let pages = bytes.div_ceil(self.common.page_bytes) as u64;
-        let lines = u32::try_from(page_bytes() / self.common.page_bytes).unwrap_or(1);
-        let block_pages = block_pages.saturating_mul(lines);
-        self.allocations += 1;
-        let fingerprint = bytes as u64 ^ u64::from(block_pages) << 40 ^ u64::from(first.0) << 24;
-        let start = {
-            let mut engine = self.common.locked();
-            engine.check()?;
-            let used = engine.rank.pages();
-            let left = engine.rank.frames().pages_max() - u64::from(used);
-            if pages > left {
-                let what = format!(
-                    "{bytes} bytes where {} of {} are left; give the job more with --bytes or \
-                     Config::bytes_max",
-                    left * self.common.page_bytes as u64,
-                    self.bytes_max
-                );
-                return Err(Error::new(Kind::OutOfRange, what));
-            }
-            engine.tell_agreed(&*self.common.carrier, self.allocations, fingerprint)?;
-            let pages = u32::try_from(pages).map_err(|_| {
-                Error::new(Kind::OutOfRange, format!("{bytes} bytes are 2^32 pages or more"))
-            })?;
-            let start = engine.rank.extend(pages, block_pages, first);
-            if self.me() == NodeId(0) {
-                engine.rank.frames_mut().clear_if_used(start.0..start.0 + pages);
-            }
-            start
-        };
-        self.barrier()?;
-        Ok(start.0 as usize * self.common.page_bytes)
     }
 
     /// Makes a range accessible without faults.
@@ -416,12 +436,12 @@ impl Node {
     }
 
     /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
-    pub(crate) fn finish(&mut self) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<()> {
         self.barrier()?;
         let common = &self.common;
         if let Some(turns) = common.carrier.turns() {
             common.part_in_turns(turns)?;
-            self.finished = true;
+            self.finished.store(true, Ordering::Release);
             return Ok(());
         }
         let mut engine = common.locked();
@@ -429,7 +449,7 @@ impl Node {
         loop {
             let sent = engine.drain(&*common.carrier);
             if sent && engine.all_finished() {
-                self.finished = true;
+                self.finished.store(true, Ordering::Release);
                 return Ok(());
             }
             engine.check()?;
@@ -442,21 +462,11 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         let common = &self.common;
-        if !self.finished {
-            let mut engine = common.locked();
-            let me = self.me();
-            let pid = std::process::id();
-            let why = match &engine.failed {
-                Some(f) => f.text.clone(),
-                None if std::thread::panicking() => format!("rank {me} (process {pid}) panicked"),
-                None => format!("rank {me} (process {pid}) left the job before its end"),
-            };
-            if engine.failed.is_none() {
-                engine.pronounce(Kind::Misuse, &why);
-                engine.failed = Some(Failure { kind: Kind::PeerLost, text: why.clone() });
-            }
-            engine.broadcast(&*common.carrier, &Body::Abort { why });
-            engine.drain(&*common.carrier);
+        if !self.finished.load(Ordering::Acquire) {
+            let (me, pid) = (self.me(), std::process::id());
+            let how =
+                if std::thread::panicking() { "panicked" } else { "left the job before its end" };
+            common.abandon(format!("rank {me} (process {pid}) {how}"));
         }
         self.registration = None;
         common.closing.store(true, Ordering::Release);
@@ -491,6 +501,11 @@ fn register(common: &Arc<Common>, memory: &Arc<Memory>) -> Result<Registration> 
 }
 
 impl Common {
+    /// Keeps the program's other threads out of an operation of this one.
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn locked(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -501,6 +516,8 @@ impl Common {
         why: Why,
         op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
     ) -> Result<()> {
+        let _inside = Inside::enter();
+        let _alone = self.alone();
         if let Some(turns) = self.carrier.turns() {
             return self.operate_in_turns(turns, why, op);
         }
@@ -553,6 +570,27 @@ impl Common {
             engine = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         engine.check()
+    }
+
+    /// Waits until `look` finds something, or the job fails; takes messages itself for a moment.
+    fn wait_for<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
+        let _inside = Inside::enter();
+        let until = Instant::now() + self.spin;
+        loop {
+            let mut engine = self.locked();
+            if let Some(found) = look(&mut engine) {
+                return Ok(found);
+            }
+            engine.check()?;
+            if Instant::now() < until {
+                drop(engine);
+                if let Ok(_mine) = self.taking.try_lock() {
+                    self.take_one(Duration::ZERO);
+                }
+                continue;
+            }
+            drop(self.changed.wait_timeout(engine, ROUND).unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     fn take_in(&self, from: NodeId, frame: Vec<u8>) {
@@ -663,6 +701,21 @@ impl Common {
         }
     }
 
+    /// Ends the job for every rank; `why` unless it has failed already.
+    fn abandon(&self, why: String) {
+        let mut engine = self.locked();
+        let why = match &engine.failed {
+            Some(f) => f.text.clone(),
+            None => {
+                engine.pronounce(Kind::Misuse, &why);
+                engine.failed = Some(Failure { kind: Kind::PeerLost, text: why.clone() });
+                why
+            }
+        };
+        engine.broadcast(&*self.carrier, &Body::Abort { why });
+        engine.drain(&*self.carrier);
+    }
+
     /// Ends the process: where the program computes, or faults, there is no caller to tell.
     fn give_up(&self, e: &Error) -> ! {
         say(&format!("littoral dsm: rank {}: {e}", self.carrier.me()));
@@ -671,6 +724,12 @@ impl Common {
 
     /// A fault of the program at `offset` of the view, on the thread that faulted.
     fn fault(&self, offset: usize, write: Option<bool>) -> bool {
+        if INSIDE.with(Cell::get) > 0 {
+            end_by(
+                b"littoral dsm: a signal's handler touched shared memory while this thread was in \
+                an operation of the library; let it set a variable of the process instead\n",
+            );
+        }
         let page = PageId(u32::try_from(offset / self.page_bytes).unwrap_or(u32::MAX));
         let write = {
             let mut engine = self.locked();

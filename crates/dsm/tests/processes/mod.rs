@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use littoral_dsm::job::{Homes, Job};
-use littoral_dsm::launch::{Fabric, Plan};
+use littoral_dsm::launch::{BASE, Fabric, Plan};
 use littoral_fabric::{SILENCE_DEFAULT, SILENCE_MIN};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -62,6 +62,8 @@ pub(crate) fn plan(ranks: u16, fabric: Fabric, bytes_max: usize) -> Plan {
         program: std::env::current_exe().unwrap().into(),
         arguments: OWN.map(Into::into).to_vec(),
         bytes_max,
+        address: BASE,
+        label: false,
         silence: std::env::var(IMPATIENT).map_or(SILENCE_DEFAULT, |_| SILENCE_MIN),
         variables: vec![],
     }

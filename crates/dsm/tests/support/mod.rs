@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use littoral_base::units::NodeId;
 use littoral_dsm::job::Job;
+use littoral_dsm::job::member::Member;
 use littoral_dsm::memory::PoolLines;
 use littoral_dsm::runtime::Config;
 use littoral_dsm::runtime::carrier::{Carrier, Exclusive, Shared};
@@ -146,6 +147,30 @@ pub(crate) fn run_under<T: Send>(
                     Config { bytes_max, direct, pool, log_capacity: 64, ..Config::default() };
                 configure(&mut config);
                 program(Job::start(make(), config))
+            }));
+        }
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    })
+}
+
+/// Runs `program` on every rank of a job of members, whose memory lies where the system likes.
+pub(crate) fn run_members<T: Send>(
+    over: Over,
+    ranks: u16,
+    configure: impl Fn(&mut Config) + Sync,
+    program: impl Fn(Member) -> T + Sync,
+) -> Vec<T> {
+    let direct = (over == Over::Shm).then(|| memory(BYTES_MAX));
+    let (program, configure) = (&program, &configure);
+    std::thread::scope(|s| {
+        let mut threads = Vec::new();
+        for make in carriers(over, ranks, &None) {
+            let direct = direct.as_ref().map(|f| f.try_clone().unwrap());
+            threads.push(s.spawn(move || {
+                let bytes_max = BYTES_MAX;
+                let mut config = Config { bytes_max, direct, ..Config::default() };
+                configure(&mut config);
+                program(Member::start(make(), config).unwrap())
             }));
         }
         threads.into_iter().map(|t| t.join().unwrap()).collect()

@@ -9,12 +9,14 @@
 //!
 //! Invariants
 //! - A region is registered before any pointer into its view is given out and stays until drop.
+//! - In a child made by `fork` an access to a region ends the process in words. Checked by
+//!   `a_forked_child_that_touches_shared_memory_ends_in_words`.
 //! - An address of no region goes to the handler that was installed before.
 //! - The handler runs on the faulting thread's own stack; `errno` is as it was afterwards.
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Regions of one process: ranks run as threads in tests.
 const REGIONS_MAX: usize = 256;
@@ -37,6 +39,8 @@ static REGIONS: [Region; REGIONS_MAX] = [const {
     }
 }; REGIONS_MAX];
 
+/// The process whose regions these are.
+static OWNER: AtomicU32 = AtomicU32::new(0);
 static PREVIOUS: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
 const SIGNALS: [i32; 2] = [libc::SIGBUS, libc::SIGSEGV];
 
@@ -50,6 +54,7 @@ impl Registration {
     /// regions.
     pub(crate) fn new(start: usize, len: usize, on_fault: OnFault) -> Option<Registration> {
         install();
+        OWNER.store(std::process::id(), Ordering::Release);
         let action = Box::into_raw(Box::new(on_fault));
         for (slot, region) in REGIONS.iter().enumerate() {
             let free = std::ptr::null_mut();
@@ -115,11 +120,31 @@ fn dispatch(address: usize, write: Option<bool>) -> bool {
         (r.start.load(Ordering::Acquire)..r.end.load(Ordering::Acquire)).contains(&address)
     };
     let Some(region) = REGIONS.iter().find(holds) else { return false };
+    if std::process::id() != OWNER.load(Ordering::Acquire) {
+        end_child();
+    }
     let on_fault = region.on_fault.load(Ordering::Acquire);
     // SAFETY: a region with a range has its action, which stays until the owner, whose view this
     // thread is using, drops the registration.
     let on_fault = unsafe { on_fault.as_ref() };
     on_fault.is_some_and(|f| f(address - region.start.load(Ordering::Acquire), write))
+}
+
+/// Ends a child made by `fork` that touches shared memory.
+fn end_child() -> ! {
+    end_by(
+        b"littoral dsm: a child made by fork touched shared memory, which belongs to the process \
+        of the rank; let the rank itself do that\n",
+    )
+}
+
+/// Ends the process with these words and code 2, by calls that any state allows.
+pub(crate) fn end_by(words: &[u8]) -> ! {
+    // SAFETY: the range is a slice's; both calls are safe in a signal handler.
+    unsafe {
+        libc::write(2, words.as_ptr().cast(), words.len());
+        libc::_exit(2)
+    }
 }
 
 /// Whether the access was a write, where the processor tells: bit 1 of x86's error code.

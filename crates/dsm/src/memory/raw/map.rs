@@ -10,6 +10,8 @@
 //!   thread that serves other ranks reach them at the same time; race-free programs never touch the
 //!   same bytes.
 //! - Twins are reached through `&mut` only.
+//! - A child made by `fork` has none of the mappings. Checked by
+//!   `a_forked_child_that_touches_shared_memory_ends_in_words`.
 //! - The file has no name (memfd), so nothing is left behind however a rank ends.
 
 use std::fs::File;
@@ -17,8 +19,9 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use littoral_base::mutant;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 const WORD: usize = 8;
 const RELAXED: Ordering = Ordering::Relaxed;
@@ -29,12 +32,20 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn of_file(file: &File, bytes: usize) -> io::Result<Mapping> {
+    fn of_file(file: &File, bytes: usize, at: Option<usize>) -> io::Result<Mapping> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        let base = unsafe { mmap(std::ptr::null_mut(), bytes, prot, flags, file, 0) }?;
-        Ok(Mapping { base: not_null(base), bytes })
+        let fixed = if at.is_some() { MapFlags::FIXED_NOREPLACE } else { MapFlags::empty() };
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE | fixed;
+        let start = std::ptr::without_provenance_mut(at.unwrap_or(0));
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing, and one at
+        // a given address is refused where it would.
+        let base = unsafe { mmap(start, bytes, prot, flags, file, 0) }?;
+        if at.is_some_and(|at| at != base.addr()) {
+            // SAFETY: the mapping was just made: a kernel before 4.17 takes the address for a hint.
+            unsafe { munmap(base, bytes) }?;
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        Mapping { base: not_null(base), bytes }.without_children()
     }
 
     fn anonymous(bytes: usize) -> io::Result<Mapping> {
@@ -42,7 +53,17 @@ impl Mapping {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags) }?;
-        Ok(Mapping { base: not_null(base), bytes })
+        Mapping { base: not_null(base), bytes }.without_children()
+    }
+
+    /// Keeps the mapping out of children made by `fork`: their stores would reach the file
+    /// unnoticed.
+    fn without_children(self) -> io::Result<Mapping> {
+        if !mutant!("dsm_child_has_the_pages") {
+            // SAFETY: the range is this mapping, and nothing of this process changes.
+            unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxDontFork) }?;
+        }
+        Ok(self)
     }
 
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
@@ -79,15 +100,16 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Zero memory of this rank alone, `bytes` of it, which costs nothing until it is touched.
+    /// Zero memory of this rank alone, `bytes` of it, which costs nothing until it is touched; its
+    /// view is at address `at`, or where the system likes.
     ///
     /// # Errors
     /// Whatever the system says.
-    pub(crate) fn private(bytes: usize) -> io::Result<Memory> {
+    pub(crate) fn private(bytes: usize, at: Option<usize>) -> io::Result<Memory> {
         let file = File::from(memfd_create("littoral-dsm", MemfdFlags::CLOEXEC)?);
         ftruncate(&file, bytes as u64)?;
-        let frames = Mapping::of_file(&file, bytes)?;
-        let view = Some(Mapping::of_file(&file, bytes)?);
+        let view = Some(Mapping::of_file(&file, bytes, at)?);
+        let frames = Mapping::of_file(&file, bytes, None)?;
         Ok(Memory { frames, view })
     }
 
@@ -95,11 +117,11 @@ impl Memory {
     ///
     /// # Errors
     /// When the file is shorter, or the system refuses.
-    pub(crate) fn direct(file: &File, bytes: usize) -> io::Result<Memory> {
+    pub(crate) fn direct(file: &File, bytes: usize, at: Option<usize>) -> io::Result<Memory> {
         if file.metadata()?.len() < bytes as u64 {
             return Err(io::Error::other("the shared file is shorter than the segment"));
         }
-        Ok(Memory { frames: Mapping::of_file(file, bytes)?, view: None })
+        Ok(Memory { frames: Mapping::of_file(file, bytes, at)?, view: None })
     }
 
     /// Bytes of the segment.

@@ -108,6 +108,34 @@ impl Protection {
     }
 }
 
+impl Protection {
+    /// Puts one page in again that the view should have with `has`: the kernel may drop pages of a
+    /// view at any time (reclaim, `MADV_DONTNEED`), and does not put them back by itself where
+    /// userfaultfd is registered for minor faults. A page that is there stays as it is.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn restore(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        has: Permission,
+    ) -> io::Result<()> {
+        let Protection::Userfaultfd(fd) = self else { return Ok(()) };
+        let page = rustix::param::page_size();
+        let start = memory.view(offset, page);
+        memory.touch(offset);
+        match has {
+            Permission::Nothing => Ok(()),
+            Permission::Read => put_in(fd, start, page, true),
+            Permission::Write => {
+                put_in(fd, start, page, false)?;
+                write_protect(fd, start, page, 0)
+            }
+        }
+    }
+}
+
 fn by_mprotect(memory: &Memory) -> io::Result<Protection> {
     protect(memory.view(0, memory.len()), memory.len(), Permission::Nothing)?;
     Ok(Protection::Mprotect)
@@ -155,10 +183,11 @@ fn put_in(fd: &OwnedFd, start: *mut u8, len: usize, protected: bool) -> io::Resu
         let mut arguments = [start.addr() as u64 + at as u64, (len - at) as u64, mode, 0];
         match control(fd, CONTINUE, &mut arguments) {
             Ok(()) => return Ok(()),
-            // Part was mapped before the kernel was interrupted.
+            // Part was mapped before the kernel was interrupted, or met a page that is there.
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
                 at += usize::try_from(arguments[3].cast_signed()).unwrap_or(0);
             }
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => at += rustix::param::page_size(),
             Err(e) => return Err(e),
         }
     }

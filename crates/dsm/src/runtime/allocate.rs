@@ -1,0 +1,84 @@
+//! Room for shared pages: every rank allocates the same in the same order.
+//!
+//! Invariants
+//! - Rank 0 compares what the ranks allocate; a difference fails the job in words. Checked by
+//!   `ranks_that_allocate_differently_are_told`.
+//! - Allocating waits for no other rank. A request for a page that its home has not allocated yet
+//!   waits there. Checked by `a_request_for_a_page_that_its_home_has_not_allocated_waits`.
+
+use std::sync::atomic::Ordering;
+
+use littoral_base::units::NodeId;
+
+use super::engine::Engine;
+use super::{Node, Run};
+use crate::error::{Error, Kind, Result};
+use crate::memory::page_bytes;
+
+impl Node {
+    /// Adds room for `bytes` bytes to the job and waits until every rank has; where it begins.
+    pub(crate) fn allocate(&self, bytes: usize, block_pages: u32, first: NodeId) -> Result<usize> {
+        let start = self.extend(&[Run { bytes, block_pages, first }])?;
+        self.barrier()?;
+        Ok(start)
+    }
+
+    /// Adds room for runs of pages that follow each other; where the first begins.
+    pub(crate) fn extend(&self, runs: &[Run]) -> Result<usize> {
+        let common = &self.common;
+        let lines = u32::try_from(page_bytes() / common.page_bytes).unwrap_or(1);
+        let pages = |run: &Run| run.bytes.div_ceil(common.page_bytes) as u64;
+        let count = self.allocations.fetch_add(1, Ordering::Relaxed) + 1;
+        let _alone = common.alone();
+        let mut engine = common.locked();
+        engine.check()?;
+        self.check_room(&engine, runs.iter().map(pages).sum())?;
+        engine.tell_agreed(&*common.carrier, count, fingerprint(runs))?;
+        let start = engine.rank.pages();
+        for run in runs {
+            let count = u32::try_from(pages(run)).unwrap_or(u32::MAX);
+            engine.rank.extend(count, run.block_pages.saturating_mul(lines), run.first);
+        }
+        if self.me() == NodeId(0) {
+            let end = engine.rank.pages();
+            engine.rank.frames_mut().clear_if_used(start..end);
+        }
+        let answers = engine.rank.answer_early()?;
+        engine.absorb(&*common.carrier, answers)?;
+        Ok(start as usize * common.page_bytes)
+    }
+
+    /// Bytes allocated so far.
+    pub(crate) fn allocated(&self) -> usize {
+        self.common.locked().rank.pages() as usize * self.common.page_bytes
+    }
+
+    fn check_room(&self, engine: &Engine, pages: u64) -> Result<()> {
+        let page_bytes = self.common.page_bytes as u64;
+        let used = u64::from(engine.rank.pages());
+        let left = engine.rank.frames().pages_max() - used;
+        let bytes = pages * page_bytes;
+        if pages > left {
+            let what = format!(
+                "{bytes} bytes where {} of {} are left; give the job more with --bytes or \
+                 Config::bytes_max",
+                left * page_bytes,
+                self.bytes_max
+            );
+            return Err(Error::new(Kind::OutOfRange, what));
+        }
+        if used + pages > u64::from(u32::MAX) {
+            let what = format!("{bytes} bytes more make 2^32 pages or more");
+            return Err(Error::new(Kind::OutOfRange, what));
+        }
+        Ok(())
+    }
+}
+
+/// One number for an allocation; allocations that differ hardly ever have the same.
+fn fingerprint(runs: &[Run]) -> u64 {
+    let words = |r: &Run| [r.bytes as u64, u64::from(r.block_pages), u64::from(r.first.0)];
+    let mix =
+        |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    runs.iter().flat_map(words).fold(runs.len() as u64, mix)
+}

@@ -1,0 +1,89 @@
+//! What programs send each other beside shared memory: mail, and condition variables.
+//!
+//! A *condition variable* is a flag at one rank, its manager: set, reset, or waited for until it is
+//! set. *Mail* is bytes under a channel and a tag, taken by the receiver in the order in which one
+//! sender gave them. None of this makes memory coherent: a lock or a barrier does. In virtual time
+//! neither exists, since no model says what they take.
+//!
+//! Invariants
+//! - A letter and a grant reach the rank they are for, this one included. Checked by
+//!   `letters_and_condition_variables_reach_the_other_rank`.
+
+use littoral_base::units::NodeId;
+
+use super::carrier::Carrier;
+use super::control::{Body, CvAct};
+use super::engine::Engine;
+use super::{Inside, Node};
+use crate::error::{Error, Kind, Result};
+
+impl Node {
+    /// Sends `bytes` to a rank, this one included.
+    pub(crate) fn send(&self, to: NodeId, channel: u8, tag: i32, bytes: &[u8]) -> Result<()> {
+        let bytes = bytes.to_vec();
+        if to == self.me() {
+            return self.here(|engine, _| engine.mailbox.put(to, channel, tag, bytes));
+        }
+        self.give(to, &Body::Mail { channel, tag, bytes })
+    }
+
+    /// Takes the next letter from a rank, waiting for it.
+    pub(crate) fn receive(&self, from: NodeId, channel: u8, tag: i32) -> Result<Vec<u8>> {
+        self.check_rank(from)?;
+        self.common.wait_for(|engine| engine.mailbox.take(from, channel, tag))
+    }
+
+    /// Sets a condition variable, or resets it.
+    pub(crate) fn set_flag(&self, cv: u32, on: bool) -> Result<()> {
+        self.act(if on { CvAct::Set } else { CvAct::Reset }, cv)
+    }
+
+    fn act(&self, act: CvAct, cv: u32) -> Result<()> {
+        let (me, manager) = (self.me(), self.manager(cv));
+        if manager == me {
+            return self.here(|engine, carrier| engine.take_cv(carrier, me, act, cv));
+        }
+        self.give(manager, &Body::Cv { act, cv })
+    }
+
+    /// Waits until a condition variable is set.
+    pub(crate) fn wait_flag(&self, cv: u32) -> Result<()> {
+        self.act(CvAct::Wait, cv)?;
+        self.common.wait_for(|engine| engine.mailbox.take_grant(cv))
+    }
+
+    fn manager(&self, cv: u32) -> NodeId {
+        let rank = cv % u32::from(self.ranks());
+        NodeId(u16::try_from(rank).expect("invariant: a remainder of a u16 fits u16"))
+    }
+
+    fn check_rank(&self, rank: NodeId) -> Result<()> {
+        if self.common.carrier.turns().is_some() {
+            let what = "messages and condition variables have no model in virtual time; use locks \
+                        and barriers, or another fabric";
+            return Err(Error::new(Kind::Unsupported, what));
+        }
+        if rank.0 >= self.ranks() {
+            let what = format!("rank {rank} of a job with {}", self.ranks());
+            return Err(Error::new(Kind::OutOfRange, what));
+        }
+        Ok(())
+    }
+
+    fn give(&self, to: NodeId, body: &Body) -> Result<()> {
+        self.check_rank(to)?;
+        self.here(|engine, carrier| engine.post(carrier, to, body))
+    }
+
+    /// Does something to this rank's own box, and wakes its threads.
+    fn here(&self, act: impl FnOnce(&mut Engine, &dyn Carrier)) -> Result<()> {
+        self.check_rank(self.me())?;
+        let _inside = Inside::enter();
+        let common = &self.common;
+        let mut engine = common.locked();
+        engine.check()?;
+        act(&mut engine, &*common.carrier);
+        common.changed.notify_all();
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Members: allocation that waits for none, threads, mail, condition variables, one address.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "member/raw.rs"]
+mod raw;
+mod support;
+
+use std::sync::atomic::Ordering;
+
+use littoral_dsm::Kind;
+use littoral_dsm::job::member::{Member, Piece};
+use littoral_dsm::memory::{Mechanism, page_bytes};
+use littoral_dsm::runtime::Config;
+use littoral_dsm::runtime::carrier::Solo;
+use raw::word;
+use support::{COPIES, Over, WITH_POINTERS, run_members};
+
+fn alloc(member: &Member, words: usize, first: u16) -> usize {
+    let piece = Piece { bytes: words * 8, block_bytes: words * 8, first };
+    member.base() + member.allocate(&[piece]).unwrap()
+}
+
+fn load(address: usize) -> u64 {
+    word(address).load(Ordering::Relaxed)
+}
+
+fn store(address: usize, value: u64) {
+    word(address).store(value, Ordering::Relaxed);
+}
+
+/// Rank 0 allocates only when rank 1 has been waiting for its page for a while: a letter tells it.
+#[test]
+fn a_request_for_a_page_that_its_home_has_not_allocated_waits() {
+    for over in COPIES {
+        let seen = run_members(
+            over,
+            2,
+            |_| {},
+            |member| {
+                if member.rank() == 0 {
+                    member.receive(1, 0).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(30));
+                } else {
+                    member.send(0, 0, &[]).unwrap();
+                }
+                let at = alloc(&member, 8, 0);
+                if member.rank() == 1 {
+                    member.lock(1).unwrap();
+                    store(at, load(at) + 5);
+                    member.unlock(1).unwrap();
+                }
+                member.barrier().unwrap();
+                let value = load(at);
+                member.finish().unwrap();
+                value
+            },
+        );
+        assert_eq!(seen, [5, 5], "{over:?}");
+    }
+}
+
+/// Four threads of each rank write words of the same pages while one of them takes locks: nothing
+/// written is lost, under either mechanism.
+#[test]
+fn threads_of_a_rank_share_its_pages() {
+    const THREADS: usize = 4;
+    const ROUNDS: u64 = 300;
+    for over in WITH_POINTERS {
+        for mechanism in [None, Some(Mechanism::Mprotect)] {
+            run_members(
+                over,
+                2,
+                |c| c.mechanism = mechanism,
+                |member| {
+                    let at = alloc(&member, 1024, 0);
+                    let counter = alloc(&member, 1, 1);
+                    let mine = at + usize::from(member.rank()) * THREADS * 8;
+                    std::thread::scope(|s| {
+                        for thread in 0..THREADS {
+                            s.spawn(move || {
+                                for round in 1..=ROUNDS {
+                                    let place = mine + thread * 8 + (round as usize % 2) * 4096;
+                                    store(place, load(place) + 1);
+                                }
+                            });
+                        }
+                        for _ in 0..20 {
+                            member.lock(2).unwrap();
+                            store(counter, load(counter) + 1);
+                            member.unlock(2).unwrap();
+                        }
+                    });
+                    member.barrier().unwrap();
+                    for place in 0..2 * THREADS {
+                        let sum = load(at + place * 8) + load(at + place * 8 + 4096);
+                        assert_eq!(sum, ROUNDS, "{over:?} {mechanism:?}: word {place}");
+                    }
+                    assert_eq!(load(counter), 40);
+                    member.finish().unwrap();
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn letters_and_condition_variables_reach_the_other_rank() {
+    for over in WITH_POINTERS {
+        run_members(
+            over,
+            3,
+            |_| {},
+            |member| {
+                let (me, next, before) =
+                    (member.rank(), (member.rank() + 1) % 3, (member.rank() + 2) % 3);
+                let big = vec![me as u8; 3 << 20];
+                member.send(next, 7, &big).unwrap();
+                member.send(next, 8, &[me as u8]).unwrap();
+                member.send(me, 9, b"own").unwrap();
+                assert_eq!(member.receive(before, 8).unwrap(), [before as u8]);
+                assert_eq!(member.receive(before, 7).unwrap(), vec![before as u8; 3 << 20]);
+                assert_eq!(member.receive(me, 9).unwrap(), b"own");
+                assert_eq!(member.broadcast(1, &[me as u8]).unwrap(), [1]);
+                let all = member.gather(2, &[me as u8]).unwrap();
+                assert_eq!(all.len(), if me == 2 { 3 } else { 0 });
+                for cv in 0..6 {
+                    if u32::from(me) == cv % 3 {
+                        member.set_flag(cv, true).unwrap();
+                    }
+                    member.wait_flag(cv).unwrap();
+                    member.meet().unwrap();
+                }
+                assert_eq!(member.send(3, 0, &[]).unwrap_err().kind(), Kind::OutOfRange);
+                member.finish().unwrap();
+            },
+        );
+    }
+}
+
+#[test]
+fn allocations_of_nothing_and_of_too_much_are_refused() {
+    run_members(
+        Over::ShmPages,
+        2,
+        |_| {},
+        |member| {
+            let piece = |bytes, block_bytes, first| Piece { bytes, block_bytes, first };
+            for (bad, kind) in [
+                (piece(0, 1, 0), Kind::Misuse),
+                (piece(1, 0, 0), Kind::Misuse),
+                (piece(1, 1, 2), Kind::OutOfRange),
+                (piece(1 << 40, 1, 0), Kind::OutOfRange),
+            ] {
+                assert_eq!(member.allocate(&[bad]).unwrap_err().kind(), kind, "{bad:?}");
+            }
+            let at = member.allocate(&[piece(page_bytes() + 1, 1, 0), piece(1, 1, 1)]).unwrap();
+            assert_eq!((at, member.bytes()), (0, 3 * page_bytes()));
+            member.finish().unwrap();
+        },
+    );
+}
+
+#[test]
+fn memory_lies_where_the_job_says_and_a_conflict_is_named() {
+    const BASE: usize = 0x3100_0000_0000;
+    let config = || Config { bytes_max: 1 << 20, base: Some(BASE), ..Config::default() };
+    let first = Member::start(Box::new(Solo), config()).unwrap();
+    assert_eq!(first.base(), BASE);
+    let e = Member::start(Box::new(Solo), config()).unwrap_err().to_string();
+    assert!(e.contains("at 0x310000000000 meets") && e.contains("--address"), "{e}");
+    assert!(e.contains("littoral-dsm"), "what lies there is named: {e}");
+    first.finish().unwrap();
+}
