@@ -8,12 +8,13 @@
 //! | 8..16 | the job's key, little-endian |
 //! | 16..18 | number of the sender, little-endian |
 //!
+//! All nodes have until one deadline; one that is missing then is named.
+//!
 //! Invariants
 //! - A connection gets a node's seat only by a whole greeting with the job's key, the number of a
 //!   node that dials this one, and a seat that is free. Every other connection is dropped, and the
 //!   node goes on waiting; one that says nothing keeps no other from being served. Checked by
 //!   `strangers_on_the_port_are_dropped_and_the_job_starts`.
-//! - All nodes have until one deadline; those missing then are named.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
