@@ -22,6 +22,7 @@ mod heap;
 mod kv;
 mod machine;
 mod on;
+mod push;
 mod report;
 mod repro;
 
@@ -41,6 +42,10 @@ pub(crate) use machine::{
     MachineArgs, MachineCheckArgs, MachineNewArgs, MachineVerb, ProfilesArgs,
 };
 pub(crate) use on::{MachineFileArgs, OnArgs};
+pub(crate) use push::{
+    PagesArgs, PagesWord, PolicyWord, PushCommand, PushGenArgs, PushGridArgs, PushLoadArgs,
+    PushRunArgs, PushServeArgs, QueryWord, ScanArgs,
+};
 pub(crate) use report::{CompletionsArgs, ReportArgs};
 pub(crate) use repro::ReproArgs;
 
@@ -76,6 +81,9 @@ pub(crate) enum Command {
     /// Heaps of durable transactions in a file
     #[command(subcommand)]
     Heap(HeapCommand),
+    /// Scans on devices that compute on pages before they send them
+    #[command(subcommand)]
+    Push(PushCommand),
     /// Programs whose processes share memory, kept coherent by locks
     #[command(subcommand)]
     Dsm(DsmCommand),

@@ -21,6 +21,7 @@ mod logging;
 mod machine;
 mod out;
 mod progress;
+mod push;
 mod report;
 mod repro;
 
@@ -51,6 +52,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Graph(command) => graph::run(&command),
         Command::Dsm(command) => dsm::run(&command),
         Command::Heap(command) => heap::run(&command),
+        Command::Push(command) => push::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Kv(command) => kv::run(&command),
         Command::La64(command) => la64::run(command),

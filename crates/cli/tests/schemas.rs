@@ -86,6 +86,12 @@ const COMMANDS: &[&[&str]] = &[
     &["dsm", "model", "is", "--ranks", "2", "--profile", "rdma"],
     &["bench", "kv", "--records", "500", "--operations", "200"],
     &["bench", "kv", "--records", "500", "--operations", "200", "--profile", "smr-disk"],
+    &["push", "gen", "li.set", "--scale", "0.001", "--pages", "text"],
+    &["push", "load", "weights.csv", "w.set"],
+    &["push", "run", "w.set", "--where", "w > 0.6", "--sum", "w", "--by", "u"],
+    &["push", "run", "li.set", "--query", "q1", "--profile", "summarizer-board"],
+    &["push", "sweep", "li.set", "--query", "q6"],
+    &["push", "whatif", "li.set", "--where", "l_quantity < 24", "--sum", "l_tax"],
     &["repro", "loongarch", "--only", "la64.isa.rows"],
 ];
 

@@ -17,6 +17,8 @@ pub use littoral_index as index;
 pub use littoral_la64 as la64;
 #[cfg(feature = "la64")]
 pub use littoral_la64_linux as la64_linux;
+#[cfg(feature = "push")]
+pub use littoral_push as push;
 pub use littoral_runtime as runtime;
 
 #[cfg(feature = "heap")]

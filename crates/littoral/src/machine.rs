@@ -34,6 +34,8 @@ pub mod facts;
 pub mod host;
 pub mod new;
 mod open;
+#[cfg(feature = "push")]
+pub mod push;
 
 pub use open::DeviceCheck;
 

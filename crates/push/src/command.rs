@@ -33,6 +33,10 @@ pub const COMPLETION_BYTES: usize = 16;
 /// What a command asks for, by its opcode; the low two bits say which way data go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
+    /// Writes a page or a header; a device without page functions has it too.
+    Write = 0x01,
+    /// Reads a page or a header as it is.
+    Read = 0x02,
     /// Begins a task: parameters to the device.
     Init = 0xc1,
     /// Reads a page for its page function.
@@ -48,7 +52,9 @@ pub enum Opcode {
 }
 
 /// Every opcode.
-pub const OPCODES: [Opcode; 6] = [
+pub const OPCODES: [Opcode; 8] = [
+    Opcode::Write,
+    Opcode::Read,
     Opcode::Init,
     Opcode::ReadProc,
     Opcode::ReadFilt,
@@ -134,6 +140,12 @@ fn corrupt(what: String) -> Error {
 }
 
 impl Command {
+    /// A command outside a session, such as a plain read of a page.
+    pub fn plain(opcode: Opcode, address: u64) -> Command {
+        let (id, session, task, attempt, page, buffer, bytes, backlog) = (0, 0, 0, 0, 0, 0, 0, 0);
+        Command { opcode, id, session, task, attempt, page, address, buffer, bytes, backlog }
+    }
+
     /// The entry.
     pub fn encode(&self) -> [u8; COMMAND_BYTES] {
         let mut out = [0; COMMAND_BYTES];
@@ -375,6 +387,11 @@ impl Sessions {
         }
     }
 
+    /// Whether the device remembers a task.
+    pub fn knows(&self, session: u32, task: u16) -> bool {
+        self.sessions.get(&session).is_some_and(|s| s.tasks.contains_key(&task))
+    }
+
     /// Pages of a task merged so far; zero for an unknown task.
     pub fn merged(&self, session: u32, task: u16) -> u32 {
         let found = self.sessions.get(&session).and_then(|s| s.tasks.get(&task));
@@ -430,6 +447,16 @@ impl Account {
     /// An account of `pages` pages, none counted.
     pub fn new(pages: usize) -> Account {
         Account { attempts: vec![0; pages], counted: vec![None; pages] }
+    }
+
+    /// Pages of the scan.
+    pub fn len(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// Whether the scan has no pages.
+    pub fn is_empty(&self) -> bool {
+        self.attempts.is_empty()
     }
 
     /// Whether a page is not counted yet.

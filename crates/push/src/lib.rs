@@ -1,6 +1,7 @@
 //! Computing near storage (paper 001, Summarizer): a device that runs page functions on pages as
 //! they leave the flash, and a policy that splits the work with the host by load.
 
+pub mod api;
 pub mod command;
 pub mod cost;
 pub mod data;
@@ -13,3 +14,4 @@ pub mod oracle;
 pub mod page;
 pub mod policy;
 pub mod query;
+pub mod serve;

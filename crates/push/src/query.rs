@@ -139,55 +139,70 @@ impl Query {
         Ok(Query { name: "join", whole, split, rest, params })
     }
 
-    /// What each page costs: the device's counts from the twin, the host's times from counts too.
-    ///
-    /// A host core runs the instructions of the page function on a raw page. On filtered records it
-    /// runs what the page function does behind the split's filter, and two instructions more per
-    /// value to read the packed records.
+    /// What each page costs: as [`costs_of`].
     ///
     /// # Errors
     /// As [`Compiled::twin`].
     pub fn costs(&self, pages: &[Vec<u8>], format: Format) -> Result<TaskCosts> {
-        let whole = Compiled::new(&self.whole, format)?;
-        let split = Compiled::new(&self.split, format)?;
-        let count = Output::Aggregate { keys: vec![], sums: vec![] };
-        let filter = Compiled::new(&Function { output: count, ..self.split.clone() }, format)?;
-        let mut result_bytes = whole.totals_bytes();
-        let mut costs = Vec::with_capacity(pages.len());
-        for page in pages {
-            let run = whole.twin(&self.params, page)?;
-            let filtered = split.twin(&self.params, page)?;
-            let PageResult::Rows(kept) = &filtered.result else {
-                unreachable!("invariant: a split returns records")
-            };
-            if let PageResult::Rows(rows) = &run.result {
-                result_bytes += rows.len() as u64;
-            }
-            let instructions = run.instructions + run.merge_instructions;
-            let tests = filter.twin(&self.params, page)?.instructions;
-            let behind = run.instructions.saturating_sub(tests);
-            let values = self.values(kept);
-            costs.push(PageCost {
-                instructions,
-                filter_instructions: filtered.instructions,
-                filtered_bytes: kept.len() as u32,
-                host_raw: cost::host_time(instructions),
-                host_filtered: cost::host_time(behind + 2 * values),
-            });
-        }
-        Ok(TaskCosts {
-            name: self.name.to_owned(),
-            page_bytes: pages.first().map_or(0, |p| p.len() as u32),
-            result_bytes: u32::try_from(result_bytes).unwrap_or(u32::MAX),
-            pages: costs,
-        })
+        costs_of(self.name, &self.whole, &self.split, &self.params, pages, format)
     }
+}
 
-    /// Values in packed records of the split: fields, and elements of lists.
-    fn values(&self, packed: &[u8]) -> u64 {
-        let Output::Rows(columns) = &self.split.output else { return 0 };
-        let width = |&c: &usize| self.split.schema.columns[c].width();
-        let record: usize = columns.iter().map(width).sum();
-        (packed.len() * columns.len() / record) as u64
+/// What each page of a function costs: the device's counts from the twin, the host's times from
+/// counts too.
+///
+/// A host core runs the instructions of the page function on a raw page. On filtered records it
+/// runs what the page function does behind the split's filter, and two instructions more per value
+/// to read the packed records.
+///
+/// # Errors
+/// As [`Compiled::twin`].
+pub fn costs_of(
+    name: &str,
+    whole: &Function,
+    split: &Function,
+    params: &Params,
+    pages: &[Vec<u8>],
+    format: Format,
+) -> Result<TaskCosts> {
+    let count = Output::Aggregate { keys: vec![], sums: vec![] };
+    let filter = Compiled::new(&Function { output: count, ..split.clone() }, format)?;
+    let (whole, split) = (Compiled::new(whole, format)?, Compiled::new(split, format)?);
+    let mut result_bytes = whole.totals_bytes();
+    let mut costs = Vec::with_capacity(pages.len());
+    for page in pages {
+        let run = whole.twin(params, page)?;
+        let filtered = split.twin(params, page)?;
+        let PageResult::Rows(kept) = &filtered.result else {
+            unreachable!("invariant: a split returns records")
+        };
+        if let PageResult::Rows(rows) = &run.result {
+            result_bytes += rows.len() as u64;
+        }
+        let instructions = run.instructions + run.merge_instructions;
+        let tests = filter.twin(params, page)?.instructions;
+        let behind = run.instructions.saturating_sub(tests);
+        let values = values(split.function(), kept);
+        costs.push(PageCost {
+            instructions,
+            filter_instructions: filtered.instructions,
+            filtered_bytes: kept.len() as u32,
+            host_raw: cost::host_time(instructions),
+            host_filtered: cost::host_time(behind + 2 * values),
+        });
     }
+    Ok(TaskCosts {
+        name: name.to_owned(),
+        page_bytes: pages.first().map_or(0, |p| p.len() as u32),
+        result_bytes: u32::try_from(result_bytes).unwrap_or(u32::MAX),
+        pages: costs,
+    })
+}
+
+/// Values in packed records of a split: fields, and elements of lists.
+fn values(split: &Function, packed: &[u8]) -> u64 {
+    let Output::Rows(columns) = &split.output else { return 0 };
+    let width = |&c: &usize| split.schema.columns[c].width();
+    let record: usize = columns.iter().map(width).sum();
+    (packed.len() * columns.len() / record) as u64
 }

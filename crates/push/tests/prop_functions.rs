@@ -153,6 +153,7 @@ fn check(
     let mut totals = vec![0; compiled.totals_bytes() as usize / 8];
     for page in page::write_all(&schema(), format, 4096, records.iter().cloned()).unwrap() {
         let twin = compiled.twin(params, &page).unwrap();
+        assert_eq!(compiled.host(params, &page).unwrap(), twin, "a column at a time");
         let (result, instructions) = machine.run(&page, BUDGET).unwrap();
         prop_assert_eq!(&twin.result, &result);
         prop_assert_eq!(twin.instructions, instructions, "instructions of a page");

@@ -110,6 +110,46 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "dsm model",
         &[("littoral dsm model water --ranks 4,8,16 --profile rdma", "time and speed-up")],
     ),
+    (
+        "push gen",
+        &[("littoral push gen lineitem.set --scale 0.1", "TPC-H's lineitem, 600,000 records")],
+    ),
+    (
+        "push load",
+        &[
+            ("littoral push load sales.csv sales.set", "the kinds of columns are found out"),
+            ("littoral push load lineitem.tbl lineitem.set", "as dbgen writes it"),
+        ],
+    ),
+    (
+        "push run",
+        &[
+            (
+                "littoral push run sales.set --where price>10 --sum qty --by region",
+                "sums per group",
+            ),
+            (
+                "littoral push run lineitem.set --query q1 --profile summarizer-board",
+                "on a modelled device, in virtual time",
+            ),
+            ("littoral push run unix:/tmp/device --sum qty", "on the device of `push serve`"),
+        ],
+    ),
+    (
+        "push sweep",
+        &[("littoral push sweep lineitem.set --query q6", "each policy's time over the host's")],
+    ),
+    (
+        "push whatif",
+        &[("littoral push whatif sales.set --where price>10 --sum qty", "links by cores")],
+    ),
+    (
+        "push serve",
+        &[(
+            "littoral push serve sales.set --socket /tmp/device --link 300M",
+            "a device of its own process, paced",
+        )],
+    ),
     ("bench ring", &[("littoral bench ring --trials 3 --array 1GiB", "steps and bounds")]),
     ("bench heap", &[("littoral bench heap", "beside four other engines")]),
     (

@@ -2,7 +2,7 @@
 
 mod ask;
 mod open;
-mod output;
+pub(crate) mod output;
 mod run;
 mod whatif;
 

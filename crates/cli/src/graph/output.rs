@@ -35,7 +35,7 @@ enum Place {
 
 /// An opened target of an answer.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     path: PathBuf,
     place: Place,
     format: AnswerFormat,
@@ -44,7 +44,7 @@ pub(super) struct Target {
 
 impl Target {
     /// Opens the target that was asked for, if any.
-    pub(super) fn open(args: &OutputArgs) -> Result<Option<Target>, Failure> {
+    pub(crate) fn open(args: &OutputArgs) -> Result<Option<Target>, Failure> {
         let Some(path) = &args.output else { return Ok(None) };
         if path.is_dir() {
             let what = format!("{} is a folder; name a file", path.display());
@@ -56,7 +56,7 @@ impl Target {
     }
 
     /// Whether the answer takes standard output, so that no report can.
-    pub(super) fn is_standard(&self) -> bool {
+    pub(crate) fn is_standard(&self) -> bool {
         matches!(self.place, Place::Standard)
     }
 
@@ -67,18 +67,25 @@ impl Target {
 
     /// Writes the answer and gives the file its name.
     pub(super) fn write(self, table: &Table, names: &Names) -> Outcome {
+        self.write_with(|format, out| encode(out, format, table, names))
+    }
+
+    /// Writes what `fill` writes in the asked form and gives the file its name.
+    pub(crate) fn write_with(
+        self,
+        fill: impl FnOnce(AnswerFormat, &mut dyn Write) -> std::io::Result<()>,
+    ) -> Outcome {
         let failed = |e: std::io::Error| failure(&self.path, &e);
         let format = self.format;
+        let whole = |out: &mut dyn Write| fill(format, out).and_then(|()| out.flush());
         match self.place {
             Place::Standard => {
                 let out = std::io::stdout().lock();
-                encode(BufWriter::new(out), format, table, names).map_err(failed)
+                whole(&mut BufWriter::new(out)).map_err(failed)
             }
-            Place::Direct(file) => {
-                encode(BufWriter::new(file), format, table, names).map_err(failed)
-            }
+            Place::Direct(file) => whole(&mut BufWriter::new(file)).map_err(failed),
             Place::Fresh(file) => {
-                encode(BufWriter::new(file.as_file()), format, table, names).map_err(failed)?;
+                whole(&mut BufWriter::new(file.as_file())).map_err(failed)?;
                 file.as_file().sync_all().map_err(failed)?;
                 let kept = match self.force {
                     true => file.persist(&self.path),
@@ -161,7 +168,7 @@ fn place(path: &Path, force: bool) -> Result<Place, Failure> {
 }
 
 fn encode(
-    mut out: impl Write,
+    mut out: &mut dyn Write,
     format: AnswerFormat,
     table: &Table,
     names: &Names,

@@ -51,7 +51,7 @@ impl DeviceKind {
             DeviceKind::Zoned => &["ram", "file:", "zbd:"],
             DeviceKind::Memory => &["ram", "file:", "dax:"],
             DeviceKind::Fabric => &["ram", "pool", "pool:", "tcp:"],
-            DeviceKind::Push => &["ram"],
+            DeviceKind::Push => &["ram", "file:", "unix:"],
         }
     }
 
@@ -86,6 +86,8 @@ pub enum Medium {
     Pool(Option<PathBuf>),
     /// The nodes' addresses, as `host:port` with commas between.
     Tcp(String),
+    /// A local socket, behind which another process offers the device.
+    Unix(PathBuf),
 }
 
 impl Medium {
@@ -106,6 +108,7 @@ impl Medium {
             "dax" => Medium::Dax(path()),
             "pool" => Medium::Pool(Some(path())),
             "tcp" => Medium::Tcp(rest.to_owned()),
+            "unix" => Medium::Unix(path()),
             _ => {
                 let hint = suggestion(scheme, Self::SCHEMES.into_iter());
                 return Err(Error::new(Kind::Profile, format!("unknown medium `{text}`{hint}")));
@@ -119,8 +122,8 @@ impl Medium {
     }
 
     /// Every scheme.
-    pub const SCHEMES: [&'static str; 9] =
-        ["ram", "file:", "uring:", "mmap:", "zbd:", "dax:", "pool", "pool:", "tcp:"];
+    pub const SCHEMES: [&'static str; 10] =
+        ["ram", "file:", "uring:", "mmap:", "zbd:", "dax:", "pool", "pool:", "tcp:", "unix:"];
 
     /// The scheme, with its colon where a place follows.
     pub fn scheme(&self) -> &'static str {
@@ -134,6 +137,7 @@ impl Medium {
             Medium::Pool(None) => "pool",
             Medium::Pool(Some(_)) => "pool:",
             Medium::Tcp(_) => "tcp:",
+            Medium::Unix(_) => "unix:",
         }
     }
 
@@ -150,6 +154,7 @@ impl Medium {
             Medium::Zbd(p) => Medium::Zbd(place(p)),
             Medium::Dax(p) => Medium::Dax(place(p)),
             Medium::Pool(p) => Medium::Pool(p.map(place)),
+            Medium::Unix(p) => Medium::Unix(place(p)),
             Medium::Ram | Medium::Tcp(_) => self,
         }
     }
@@ -162,7 +167,8 @@ impl Medium {
             | Medium::Mmap(p)
             | Medium::Zbd(p)
             | Medium::Dax(p)
-            | Medium::Pool(Some(p)) => Some(p),
+            | Medium::Pool(Some(p))
+            | Medium::Unix(p) => Some(p),
             Medium::Ram | Medium::Pool(None) | Medium::Tcp(_) => None,
         }
     }

@@ -5,6 +5,7 @@
 //! | `flash` | [`FlashDevice`], which gives each thread a handle | `ram`, `file:`, `uring:`, `mmap:` |
 //! | `zoned` | [`AnyZoned`] | `ram`, `file:`, `zbd:` |
 //! | `memory` | [`AnyDomain`] | `ram`, `file:`, `dax:` |
+//! | `push` | a device that computes (module `push`) | `ram`, `file:`, `unix:` |
 //! | `fabric` | `FabricDevice`, to which each node attaches (module `fabric`) | `ram`, `pool`, `pool:`, `tcp:` |
 //!
 //! A file is created only where there is none.
@@ -60,8 +61,9 @@ impl Machine {
     }
 
     fn try_opening(&self, device: &DeviceSpec) -> Result<String> {
-        let is_made_later = matches!(device.kind, DeviceKind::Zoned | DeviceKind::Memory)
-            && matches!(&device.medium, Medium::File(path) if !path.exists());
+        let is_made_later =
+            matches!(device.kind, DeviceKind::Zoned | DeviceKind::Memory | DeviceKind::Push)
+                && matches!(&device.medium, Medium::File(path) if !path.exists());
         if is_made_later {
             return Ok("not there yet; made when it is first used".to_owned());
         }
@@ -73,7 +75,10 @@ impl Machine {
                 let memory = self.memory(name)?;
                 Ok(format!("{} B, durable by {}", memory.len(), memory.name()))
             }
-            DeviceKind::Push => Ok("modelled in virtual time".to_owned()),
+            #[cfg(feature = "push")]
+            DeviceKind::Push => self.push(name).map(|opened| opened.describe()),
+            #[cfg(not(feature = "push"))]
+            DeviceKind::Push => Err(described(device, not_built(device))),
             #[cfg(feature = "fabric")]
             DeviceKind::Fabric => match device.medium {
                 // A pool's file would be made and ended by looking.

@@ -106,7 +106,7 @@ fn value(column: &Column, field: &[u8]) -> Option<Value> {
 }
 
 /// A decimal scaled by ten to `scale`; digits beyond it must be zero.
-fn decimal(text: &str, scale: u8) -> Option<i64> {
+pub(crate) fn decimal(text: &str, scale: u8) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text),
@@ -123,7 +123,7 @@ fn decimal(text: &str, scale: u8) -> Option<i64> {
     Some(sign * magnitude)
 }
 
-fn date(text: &str) -> Option<i64> {
+pub(crate) fn date(text: &str) -> Option<i64> {
     let (year, rest) = text.split_once('-')?;
     let (month, day) = rest.split_once('-')?;
     let digits = |s: &str, n: usize| (s.len() == n).then(|| s.parse::<u32>().ok()).flatten();

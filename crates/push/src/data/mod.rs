@@ -8,5 +8,6 @@ mod join;
 mod tpch;
 
 pub use import::{Import, Separator};
+pub(crate) use import::{date, decimal};
 pub use join::{JoinData, dblp_like, join_data, join_schema};
 pub use tpch::{lineitem, lineitem_schema, part_line, promo_parts, tbl_line};

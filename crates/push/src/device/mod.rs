@@ -261,7 +261,16 @@ pub fn board() -> Result<Machine> {
 /// `Kind::Usage` when there is none or it describes another kind of device.
 pub fn profiled(name: &str) -> Result<(Machine, u32)> {
     let refused = |e| Error::with_source(Kind::Usage, format!("taking profile `{name}`"), e);
-    let push = Profile::open(name).and_then(|p| p.push()).map_err(refused)?;
+    modelled_by(&Profile::open(name).map_err(refused)?)
+}
+
+/// The machine and the host's queue depth of a profile of kind `push`.
+///
+/// # Errors
+/// `Kind::Usage` when it describes another kind of device.
+pub fn modelled_by(profile: &Profile) -> Result<(Machine, u32)> {
+    let refused = |e| Error::with_source(Kind::Usage, "taking a profile of kind `push`", e);
+    let push = profile.push().map_err(refused)?;
     let [read, write, move_page] = push.firmware;
     let machine = Machine {
         nand: push.nand,

@@ -59,12 +59,7 @@ impl Answer {
         match result {
             PageResult::Partial(scratch) => self.add_scratch(compiled, scratch),
             PageResult::Rows(bytes) => {
-                let (mut rest, function) = (bytes.as_slice(), &compiled.function);
-                while !rest.is_empty() {
-                    let len = packed::packed_len(function, rest)?;
-                    self.rows.push(rest[..len].to_vec());
-                    rest = &rest[len..];
-                }
+                self.add_rows(compiled, bytes)?;
                 self.rows.sort_unstable();
             }
             PageResult::Spilled => {
@@ -99,6 +94,20 @@ impl Answer {
             let group = Group { count: scratch.words[at], totals };
             self.groups.entry(key_of(&compiled.function, slot)).or_default().add(&group);
         }
+    }
+
+    /// Adds records that are packed one behind the other.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`](crate::error::Kind::Corrupt) for bytes that end inside a record.
+    pub(crate) fn add_rows(&mut self, compiled: &Compiled, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let len = packed::packed_len(&compiled.function, rest)?;
+            self.rows.push(rest[..len].to_vec());
+            rest = &rest[len..];
+        }
+        Ok(())
     }
 
     /// Adds a task's totals, as FINAL returns them.

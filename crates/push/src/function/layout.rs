@@ -47,6 +47,28 @@ impl Layout {
         Layout { slots: function.slots(), sums: places, scratch_words: scratch, total_words: total }
     }
 
+    /// Adds a scratch to totals.
+    pub(super) fn merge(&self, scratch: &[u64], totals: &mut [u64]) {
+        assert_eq!(totals.len(), self.slots * self.total_words, "a table of this function");
+        let slots = scratch.chunks(self.scratch_words).zip(totals.chunks_mut(self.total_words));
+        for (from, to) in slots.filter(|(from, _)| from[0] != 0) {
+            to[0] = to[0].wrapping_add(from[0]);
+            for place in &self.sums {
+                let low = from[place.scratch];
+                let sign = (low as i64 >> 63) as u64;
+                let high = if place.is_wide { from[place.scratch + 1] } else { sign };
+                let (sum, carry) = to[place.total].overflowing_add(low);
+                to[place.total] = sum;
+                let carried = to[place.total + 1].wrapping_add(high);
+                to[place.total + 1] = carried.wrapping_add(u64::from(carry));
+                if place.is_nullable {
+                    let (present, total) = Layout::present(place);
+                    to[total] = to[total].wrapping_add(from[present]);
+                }
+            }
+        }
+    }
+
     /// Word of the count of values that are not NULL.
     pub(super) fn present(place: &SumPlace) -> (usize, usize) {
         (place.scratch + 1 + usize::from(place.is_wide), place.total + 2)

@@ -16,9 +16,10 @@ const OUT_MAX: u64 = 10 * PAGE_MAX;
 
 /// A core, a function on it, and the parameters of a task.
 #[derive(Debug)]
-pub struct Machine<'a> {
+pub struct Machine {
     core: Core,
-    compiled: &'a Compiled,
+    compiled: Compiled,
+    entry: u64,
     params_at: u64,
     page_at: u64,
     out_at: u64,
@@ -27,17 +28,25 @@ pub struct Machine<'a> {
     totals_at: u64,
 }
 
-impl<'a> Machine<'a> {
+impl Machine {
     /// Loads `compiled` with the parameters that INIT brings.
     ///
     /// # Errors
     /// [`Kind::Usage`] for parameters that do not fit, [`Kind::Exhausted`] if they or the group
     /// table exceed the core's memory.
-    pub fn new(compiled: &'a Compiled, params: &Params) -> Result<Machine<'a>> {
+    pub fn new(compiled: &Compiled, params: &Params) -> Result<Machine> {
+        Machine::with_file(compiled, params, &elf::executable(CODE, &compiled.code.words))
+    }
+
+    /// Loads an ELF file in place of the code of `compiled`; its page function is the symbol
+    /// `page`, else the entry point.
+    ///
+    /// # Errors
+    /// As [`Machine::new`]; [`Kind::Unsupported`] for a file that the core does not load.
+    pub fn with_file(compiled: &Compiled, params: &Params, file: &[u8]) -> Result<Machine> {
         compiled.check_params(params)?;
-        let file = elf::executable(CODE, &compiled.code.words);
         let plain = Features { lsx: false, lasx: false, lbt: false, v1_1: false };
-        let core = Core::load_for(&file, MEMORY, plain)
+        let core = Core::load_for(file, MEMORY, plain)
             .map_err(|e| Error::over(Kind::Unsupported, "a page function", e))?;
         let layout = &compiled.code.plan.layout;
         let block = params.to_bytes();
@@ -56,8 +65,18 @@ impl<'a> Machine<'a> {
             let what = format!("parameters and groups need {at} bytes: the core has {MEMORY}");
             return Err(Error::new(Kind::Exhausted, what));
         }
-        let mut machine =
-            Machine { core, compiled, params_at, page_at, out_at, scratch_at, merge_at, totals_at };
+        let entry = core.symbol("page").unwrap_or(core.entry());
+        let mut machine = Machine {
+            core,
+            compiled: compiled.clone(),
+            entry,
+            params_at,
+            page_at,
+            out_at,
+            scratch_at,
+            merge_at,
+            totals_at,
+        };
         machine.write(params_at, &block);
         Ok(machine)
     }
@@ -82,11 +101,15 @@ impl<'a> Machine<'a> {
         assert!(page.len() as u64 <= PAGE_MAX, "pages have at most 64 KiB");
         self.write(self.page_at, page);
         let arguments = [self.params_at, self.page_at, self.scratch_at, self.out_at];
-        let outcome = self.core.run(self.core.entry(), &arguments, budget);
+        let outcome = self.core.run(self.entry, &arguments, budget);
         let End::Done(value) = outcome.end else {
             let what = format!("a page function ended with {:?}; the page is raw", outcome.end);
             return Err(Error::new(Kind::Io, what));
         };
+        if self.compiled.returns_rows() && value > OUT_MAX {
+            let what = format!("a page function returned {value} bytes of records");
+            return Err(Error::new(Kind::Io, format!("{what}, more than its memory holds")));
+        }
         let layout = &self.compiled.code.plan.layout;
         let result = if self.compiled.returns_rows() {
             let mut rows = vec![0; value as usize];

@@ -22,6 +22,7 @@ mod plan;
 pub mod reference;
 mod scratch;
 mod twin;
+mod vector;
 
 pub use answer::{Answer, Group, Total};
 pub use ir::{Compare, Expr, Function, Output, SLOTS_MAX, Test};
@@ -84,6 +85,30 @@ impl Compiled {
         8 * (layout.slots * layout.total_words) as u64
     }
 
+    /// Words of a task's totals, all zero.
+    pub fn totals(&self) -> Vec<u64> {
+        vec![0; self.totals_bytes() as usize / 8]
+    }
+
+    /// Adds a page's scratch to a task's totals, as the merge in code does.
+    pub fn merge(&self, scratch: &Scratch, totals: &mut [u64]) {
+        self.code.plan.layout.merge(&scratch.words, totals);
+    }
+
+    /// The records that `bytes` hold, packed.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`] for bytes that end inside a record.
+    pub fn unpack(&self, bytes: &[u8]) -> Result<Vec<page::Record>> {
+        let (mut records, mut rest) = (Vec::new(), bytes);
+        while !rest.is_empty() {
+            let (record, len) = packed::unpack(&self.function, rest)?;
+            records.push(record);
+            rest = &rest[len..];
+        }
+        Ok(records)
+    }
+
     /// Whether a page gives records rather than sums.
     pub fn returns_rows(&self) -> bool {
         matches!(self.function.output, Output::Rows(_))
@@ -119,11 +144,43 @@ impl Compiled {
             return Err(Error::new(Kind::Usage, what));
         }
         let plan = &self.code.plan;
-        let (result, instructions) = twin::run(&self.function, plan, params, page, &header);
+        let run = twin::run(&self.function, plan, params, page, &header);
+        Ok(self.finished(run))
+    }
+
+    /// Runs the function a column at a time where the page and the function allow it, else as
+    /// [`Compiled::twin`]. Result and counts are the twin's.
+    ///
+    /// # Errors
+    /// As [`Compiled::twin`].
+    pub fn host(&self, params: &Params, page: &[u8]) -> Result<Run> {
+        self.check_params(params)?;
+        let header = page::check(page, &self.function.schema)?;
+        self.host_on(params, page, &header)
+    }
+
+    /// As [`Compiled::host`], on a page that has been checked and gave this header.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for a page of another format.
+    pub fn host_on(&self, params: &Params, page: &[u8], header: &page::Header) -> Result<Run> {
+        if header.format != self.format {
+            let what = format!("a {:?} page for a function on {:?}", header.format, self.format);
+            return Err(Error::new(Kind::Usage, what));
+        }
+        let plan = &self.code.plan;
+        let run = vector::run(&self.function, plan, params, page, header)
+            .unwrap_or_else(|| twin::run(&self.function, plan, params, page, header));
+        Ok(self.finished(run))
+    }
+
+    /// A run with the instructions of its merge.
+    fn finished(&self, (result, instructions): (PageResult, u64)) -> Run {
+        let plan = &self.code.plan;
         let merge_instructions = match &result {
             PageResult::Partial(scratch) => twin::merge_cost(plan, scratch),
             PageResult::Rows(_) | PageResult::Spilled => 0,
         };
-        Ok(Run { result, instructions, merge_instructions })
+        Run { result, instructions, merge_instructions }
     }
 }

@@ -58,6 +58,7 @@ pub struct Query {
     tokens: Vec<u32>,
     /// Overlap needed by the number of tokens of the shorter record.
     overlaps: Vec<u32>,
+    threshold: (u32, u32),
 }
 
 impl Query {
@@ -76,7 +77,7 @@ impl Query {
             let (n, d) = (u64::from(numerator), u64::from(denominator));
             let overlap = |shorter: usize| (n * shorter as u64).div_ceil(d) as u32;
             let overlaps = (0..=tokens.len()).map(overlap).collect();
-            return Ok(Query { tokens, overlaps });
+            return Ok(Query { tokens, overlaps, threshold: (numerator, denominator) });
         };
         Err(Error::new(Kind::Usage, fault))
     }
@@ -84,6 +85,11 @@ impl Query {
     /// The tokens.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
+    }
+
+    /// The share of tokens, as numerator and denominator.
+    pub fn threshold(&self) -> (u32, u32) {
+        self.threshold
     }
 
     /// Tokens that a record of `len` tokens must share.

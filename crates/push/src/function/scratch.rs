@@ -40,6 +40,18 @@ impl Scratch {
         }
     }
 
+    /// Adds a page's total of values that are not NULL to sum `n` of the slot at word `slot`.
+    pub(super) fn add_total(&mut self, layout: &Layout, n: usize, slot: usize, total: i128) {
+        let place = &layout.sums[n];
+        let at = slot + place.scratch;
+        let (low, carry) = self.words[at].overflowing_add(total as u64);
+        self.words[at] = low;
+        if place.is_wide {
+            let high = self.words[at + 1].wrapping_add((total >> 64) as u64);
+            self.words[at + 1] = high.wrapping_add(u64::from(carry));
+        }
+    }
+
     /// Sum `n` of the slot at word `slot`, and how many values made it.
     pub(super) fn sum(&self, layout: &Layout, n: usize, slot: usize) -> (i128, u64) {
         let place = &layout.sums[n];

@@ -11,7 +11,7 @@ use super::{PageResult, Scratch};
 use crate::page::{self, Directory, HEADER_LEN, Header, Schema, columns, text};
 
 /// A record while it is tested.
-trait Row {
+pub(super) trait Row {
     fn value(&self, column: usize) -> i64;
     fn is_null(&self, column: usize) -> bool;
     fn list(&self, column: usize) -> &[u32];
@@ -387,7 +387,7 @@ fn eval(e: &Expr, row: &impl Row, params: &Params) -> i64 {
 }
 
 /// Appends a record as READ_FILT returns it.
-fn pack(function: &Function, row: &impl Row, out: &mut Vec<u8>) {
+pub(super) fn pack(function: &Function, row: &impl Row, out: &mut Vec<u8>) {
     let Output::Rows(chosen) = &function.output else { return };
     let schema = &function.schema;
     let nullable: Vec<_> = chosen.iter().filter(|&&c| schema.columns[c].nullable).collect();
@@ -408,7 +408,7 @@ fn pack(function: &Function, row: &impl Row, out: &mut Vec<u8>) {
 }
 
 /// A row of a column page, read where it is needed.
-struct ColumnRow<'a> {
+pub(super) struct ColumnRow<'a> {
     page: &'a [u8],
     row: usize,
     places: Vec<(Directory, usize, bool)>,
@@ -417,7 +417,7 @@ struct ColumnRow<'a> {
 }
 
 impl<'a> ColumnRow<'a> {
-    fn new(function: &Function, page: &'a [u8], rows: usize) -> ColumnRow<'a> {
+    pub(super) fn new(function: &Function, page: &'a [u8], rows: usize) -> ColumnRow<'a> {
         let schema = &function.schema;
         let place = |(n, c): (usize, &page::Column)| {
             let unsigned = c.kind == page::ColumnKind::Char;
@@ -436,7 +436,7 @@ impl<'a> ColumnRow<'a> {
         ColumnRow { page, row: 0, places, lists }
     }
 
-    fn go(&mut self, row: usize) {
+    pub(super) fn go(&mut self, row: usize) {
         self.row = row;
         for (c, list) in &mut self.lists {
             *list = columns::elements(self.page, &self.places[*c].0, row);

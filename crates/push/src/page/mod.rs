@@ -32,6 +32,21 @@ pub enum Format {
     Columns,
 }
 
+impl Format {
+    /// Its number in headers.
+    pub fn code(self) -> u8 {
+        match self {
+            Format::Text => 1,
+            Format::Columns => 2,
+        }
+    }
+
+    /// The format of that number.
+    pub fn from_code(code: u8) -> Option<Format> {
+        [Format::Text, Format::Columns].into_iter().find(|f| f.code() == code)
+    }
+}
+
 /// What a page says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -86,10 +101,8 @@ fn header_of(page: &[u8], columns: usize) -> Result<Header> {
         return Err(corrupt("no page: the magic LPG1 is missing"));
     }
     let number = u64::from_le_bytes(page[16..24].try_into().expect("invariant: eight bytes"));
-    let format = match page[4] {
-        1 => Format::Text,
-        2 => Format::Columns,
-        other => return Err(corrupt(format!("page {number}: format {other} is unknown"))),
+    let Some(format) = Format::from_code(page[4]) else {
+        return Err(corrupt(format!("page {number}: format {} is unknown", page[4])));
     };
     let valid_bytes = u32_at(page, 12) as usize;
     let sane = (12..=16).contains(&page[5])
@@ -112,10 +125,7 @@ fn checksum(page: &[u8], valid_bytes: usize) -> u32 {
 fn seal(page: &mut [u8], header: &Header, schema: &Schema) {
     assert!(header.valid_bytes <= page.len() && page.len().is_power_of_two());
     page[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-    page[4] = match header.format {
-        Format::Text => 1,
-        Format::Columns => 2,
-    };
+    page[4] = header.format.code();
     page[5] = page.len().ilog2() as u8;
     page[6..8].copy_from_slice(&(schema.columns.len() as u16).to_le_bytes());
     page[8..12].copy_from_slice(&(header.rows as u32).to_le_bytes());

@@ -24,6 +24,20 @@ pub enum ColumnKind {
     Text,
 }
 
+impl ColumnKind {
+    /// The name in a schema's text.
+    pub fn name(self) -> String {
+        match self {
+            ColumnKind::Int => "int".to_owned(),
+            ColumnKind::Decimal(scale) => format!("decimal({scale})"),
+            ColumnKind::Date => "date".to_owned(),
+            ColumnKind::Char => "char".to_owned(),
+            ColumnKind::List => "list".to_owned(),
+            ColumnKind::Text => "text".to_owned(),
+        }
+    }
+}
+
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -103,14 +117,7 @@ impl Column {
     }
 
     fn line(&self) -> String {
-        let kind = match self.kind {
-            ColumnKind::Int => "int".to_owned(),
-            ColumnKind::Decimal(scale) => format!("decimal({scale})"),
-            ColumnKind::Date => "date".to_owned(),
-            ColumnKind::Char => "char".to_owned(),
-            ColumnKind::List => "list".to_owned(),
-            ColumnKind::Text => "text".to_owned(),
-        };
+        let kind = self.kind.name();
         let null = if self.nullable { " null" } else { "" };
         format!("{} {kind} {} {}{null}\n", self.name, self.low, self.high)
     }

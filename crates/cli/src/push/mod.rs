@@ -1,0 +1,176 @@
+//! `littoral push`: data sets, scans near storage, policies and devices to choose from.
+//!
+//! - Data sets are replaced as a whole; a failed load leaves the old one.
+//! - Times of modelled devices are virtual and say by which profile; `serve` is paced.
+
+mod grid;
+mod scan;
+
+use std::fs::File;
+use std::path::Path;
+
+use littoral::Machine;
+use littoral::base::error::Class;
+use littoral::device::profile::machine::{DeviceSpec, MachineSpec, Medium};
+use littoral::device::profile::{DeviceKind, Profile};
+use littoral::machine::choice::Word;
+use littoral::machine::push::PushDevice;
+use littoral::push::api::{About, Cores, DataSet, Engine, Host, Settings, Table, records_of};
+use littoral::push::command::Quotas;
+use littoral::push::data::{Import, Separator, lineitem, lineitem_schema};
+use littoral::push::device::profiled;
+use littoral::push::page::Format as PageFormat;
+use littoral::push::policy::Policy;
+use littoral::push::serve::Server;
+use serde_json::{Value, json};
+
+use crate::args::{
+    MachineFileArgs, PagesArgs, PagesWord, PolicyWord, PushCommand, PushGenArgs, PushLoadArgs,
+    PushServeArgs,
+};
+use crate::failure::{Failure, Outcome};
+use crate::{interrupt, out};
+
+/// The paper's task queue, whose length it does not give.
+const QUEUE: u32 = 4;
+
+/// Runs the command.
+pub(crate) fn run(command: &PushCommand) -> Outcome {
+    match command {
+        PushCommand::Gen(args) => generate(args),
+        PushCommand::Load(args) => load(args),
+        PushCommand::Run(args) => scan::run(args),
+        PushCommand::Sweep(args) => grid::sweep(args),
+        PushCommand::Whatif(args) => grid::whatif(args),
+        PushCommand::Serve(args) => serve(args),
+    }
+}
+
+/// The machine and the device of it that holds the data set.
+fn place(
+    set: Option<&str>,
+    profile: Option<&str>,
+    on: &MachineFileArgs,
+) -> Result<(Machine, String), Failure> {
+    let Some(set) = set else {
+        return Ok(on.choice().resolve(DeviceKind::Push, None, Word::Exact(Medium::Ram))?);
+    };
+    let is_medium = ["unix:", "file:"].iter().any(|scheme| set.starts_with(scheme));
+    let medium = if is_medium { Medium::parse(set)? } else { Medium::File(set.into()) };
+    let mut spec = DeviceSpec::new("set", DeviceKind::Push, medium);
+    if let Some(name) = profile {
+        spec.profile = Some(Profile::open(name)?.expect_kind(DeviceKind::Push)?.clone());
+    }
+    Ok((Machine::of(MachineSpec::one(spec), "options"), "set".to_owned()))
+}
+
+/// A host with the device; its session differs from that of other processes.
+fn host(device: PushDevice, depth: usize) -> Host<PushDevice> {
+    Host::new(device, std::process::id(), depth)
+}
+
+fn policy(word: PolicyWord) -> Policy {
+    match word {
+        PolicyWord::Late => Policy::Late,
+        PolicyWord::Host => Policy::Host,
+        PolicyWord::Device => Policy::Device,
+        PolicyWord::Filter => Policy::HandCoded,
+        PolicyWord::Dynamic => Policy::Dynamic { queue: QUEUE },
+    }
+}
+
+fn making(args: &PagesArgs) -> Result<(PageFormat, usize), Failure> {
+    let format = match args.pages {
+        PagesWord::Columns => PageFormat::Columns,
+        PagesWord::Text => PageFormat::Text,
+    };
+    let too_large = |_| Failure::new(Class::Usage, format!("{} is too large a page", args.page));
+    Ok((format, usize::try_from(args.page.0).map_err(too_large)?))
+}
+
+fn generate(args: &PushGenArgs) -> Outcome {
+    if !(args.scale > 0.0 && args.scale <= 100.0) {
+        let what = format!("a scale factor lies above 0 and at most at 100, not {}", args.scale);
+        return Err(Failure::new(Class::Usage, what));
+    }
+    let (format, page_bytes) = making(&args.making)?;
+    let empty = About::new(&lineitem_schema()?, format, page_bytes);
+    let empty = About { scale: args.scale, ..empty };
+    let mut set = DataSet::absent(&args.set, &empty);
+    set.begin(&empty)?;
+    let records = lineitem(args.scale).map(Ok);
+    let (pages, rows) = records_of(&empty, records, |n, page| set.put(n, page))?;
+    set.commit(&About { pages, rows, ..empty })?;
+    out::show(args.shown.format, &described(&args.set.display().to_string(), set.about()))
+}
+
+fn described(name: &str, about: &About) -> Value {
+    let column = |(n, c): (usize, &littoral::push::page::Column)| {
+        let words = about.words(n);
+        json!({
+            "column": c.name,
+            "kind": words.map_or_else(|| c.kind.name(), |_| "words".to_owned()),
+            "nullable": c.nullable,
+            "words_count": words.map(<[String]>::len),
+        })
+    };
+    json!({
+        "schema": "littoral.push.set/1",
+        "set": name,
+        "records_count": about.rows,
+        "pages_count": about.pages,
+        "page_bytes": about.page_bytes,
+        "pages": match about.format {
+            PageFormat::Text => "text",
+            PageFormat::Columns => "columns",
+        },
+        "columns": about.schema.columns.iter().enumerate().map(column).collect::<Vec<_>>(),
+    })
+}
+
+fn open(path: &Path) -> littoral::push::error::Result<File> {
+    use littoral::push::error::{Error, Kind};
+    let what = || format!("{}: cannot open the table", path.display());
+    File::open(path).map_err(|e| Error::with_source(Kind::Io, what(), e))
+}
+
+fn load(args: &PushLoadArgs) -> Outcome {
+    let (format, page_bytes) = making(&args.making)?;
+    let (machine, name) = place(args.set.as_deref(), None, &args.on)?;
+    let mut host = host(machine.push(&name)?, 1);
+    let input = || open(&args.input).map(|file| std::io::BufReader::with_capacity(1 << 20, file));
+    let is_tbl = args.input.extension().is_some_and(|e| e == "tbl");
+    let place = |e: littoral::push::error::Error| e.in_context(args.input.display());
+    let stored = if is_tbl {
+        let about = About::new(&lineitem_schema()?, format, page_bytes);
+        let import = Import::new(input()?, &about.schema, Separator::Bar).map_err(place)?;
+        host.store(&about, import).map_err(place)?
+    } else {
+        let table = Table::detect(input, format, page_bytes).map_err(place)?;
+        let records = table.records(input()?);
+        host.store(&table.about, records).map_err(place)?
+    };
+    let name = args.set.clone().unwrap_or(name);
+    out::show(args.shown.format, &described(&name, &stored))
+}
+
+fn serve(args: &PushServeArgs) -> Outcome {
+    let stored = DataSet::open(&args.set)?;
+    let about = stored.about().clone();
+    let pages = (0..about.pages).map(|p| stored.read(p)).collect::<Result<Vec<_>, _>>()?;
+    let set = DataSet::of_pages(&about, pages);
+    let (mut machine, _) = profiled("summarizer-board")?;
+    machine.link_bytes_per_s = args.link.0.max(1.0) as u64;
+    (machine.cores, machine.core_mhz, machine.cpi_milli) = (args.cores, args.mhz, 1000);
+    machine.nand.page_bytes = about.page_bytes as u32;
+    let quotas = Quotas { sessions: 64, tasks: 16, pages: 1 << 32, lease: args.lease };
+    let settings = Settings { cores: Cores::Twin, quotas, ..Settings::default() };
+    let engine = Engine::new(set, settings);
+    let mut server =
+        Server::listen(&args.socket, engine, machine, policy(args.policy), args.lease)?;
+    let words =
+        format!("serving {} pages at {}; end with Ctrl-C\n", about.pages, args.socket.display());
+    out::bytes(words.as_bytes())?;
+    server.run(interrupt::flag())?;
+    Ok(())
+}

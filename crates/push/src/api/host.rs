@@ -1,0 +1,381 @@
+//! The host: STORE, READ, COMPUTE and GATHER over any [`Device`].
+//!
+//! Lifecycle of a scan: INIT; pages asked with up to `depth` under way; each answer counted by
+//! [`Account`]; FINAL; the device's totals added to the host's. After the loss of a device or a
+//! session: reconnect, INIT, and the pages that the device had counted are asked for again.
+//!
+//! Invariants
+//! - A page is counted once. Checked by `any_road_of_each_page_gives_the_plain_answer`.
+//! - A scan ends: attempts per page and losses per scan are bounded. Checked by
+//!   `a_device_that_stays_away_is_an_error`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::engine::{rest_of, split_of};
+use super::set::{About, records_of};
+use super::wire::Program;
+use super::{Device, HEADER_ADDRESS};
+use crate::command::{Account, Answer as Counted, Command, Completion, Opcode, Status};
+use crate::error::{Error, Kind, Result};
+use crate::function::{Answer, Compiled, Output, PageResult, reference};
+use crate::page::{self, Record};
+
+/// Attempts at a page.
+const ATTEMPTS_MAX: u16 = 4;
+/// Losses of the device or the session in one scan.
+const LOSSES_MAX: u32 = 3;
+
+/// How a scan asks for pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// READ_PROC: the device decides.
+    Push,
+    /// READ_FILT: the device filters, the host does the rest.
+    Filter,
+    /// READ: every page is fetched.
+    Fetch,
+}
+
+/// What a scan did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The answer.
+    pub answer: Answer,
+    /// Pages that the device counted.
+    pub on_device: u64,
+    /// Pages of which the device sent the records that pass.
+    pub filtered: u64,
+    /// Pages that came as they are.
+    pub raw: u64,
+    /// Attempts beyond the first of each page.
+    pub retries: u64,
+    /// Times that the device or the session was lost.
+    pub losses: u32,
+    /// Bytes from the device: pages, records, totals, completions.
+    pub link_bytes: u64,
+    /// Why every page was fetched although the device was asked to compute.
+    pub refused: Option<String>,
+}
+
+/// A host with a device.
+pub struct Host<D> {
+    device: D,
+    session: u32,
+    task: u16,
+    depth: usize,
+    about: Option<About>,
+}
+
+/// A scan under way.
+struct Job<'a> {
+    program: &'a Program,
+    whole: Compiled,
+    split: Option<Compiled>,
+    /// The function as the device granted it.
+    granted: Option<Compiled>,
+    account: Account,
+    open: VecDeque<usize>,
+    asked: BTreeMap<u16, usize>,
+    next_id: u16,
+    opcode: Opcode,
+    outcome: Outcome,
+}
+
+impl<D: Device> Host<D> {
+    /// A host that keeps up to `depth` pages under way; `session` tells it from other hosts of the
+    /// device.
+    pub fn new(device: D, session: u32, depth: usize) -> Host<D> {
+        assert!((1..=4096).contains(&depth), "a queue has 1 to 4096 slots");
+        Host { device, session, task: 0, depth, about: None }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    fn command(&self, opcode: Opcode, id: u16, address: u64) -> Command {
+        let (session, task) = (self.session, self.task);
+        Command { id, session, task, ..Command::plain(opcode, address) }
+    }
+
+    /// Sends a command while none is under way and waits for its answer.
+    fn call(&mut self, command: Command, payload: &[u8]) -> Result<(Completion, Vec<u8>)> {
+        self.device.submit(&command, payload)?;
+        loop {
+            let (completion, data) = self.device.wait()?;
+            if completion.id == command.id {
+                return Ok((completion, data));
+            }
+        }
+    }
+
+    /// What is known of the device's data set.
+    ///
+    /// # Errors
+    /// [`Kind::Io`] when the device is lost, [`Kind::Corrupt`] for a damaged header.
+    pub fn about(&mut self) -> Result<About> {
+        if let Some(about) = &self.about {
+            return Ok(about.clone());
+        }
+        let (_, header) = self.call(self.command(Opcode::Read, 0, HEADER_ADDRESS), &[])?;
+        let about = About::parse(&header)?;
+        self.about = Some(about.clone());
+        Ok(about)
+    }
+
+    /// What the device says about itself; none if it runs no page functions.
+    ///
+    /// # Errors
+    /// [`Kind::Io`] when the device is lost.
+    pub fn catalogue(&mut self) -> Result<Option<String>> {
+        let (completion, text) = self.call(self.command(Opcode::Catalogue, 0, 0), &[])?;
+        let is_known = completion.status == Status::Result;
+        Ok(is_known.then(|| String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// STORE: replaces the device's data set by these records; what is now there.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for a record that the schema does not allow or that exceeds a page,
+    /// [`Kind::Io`] when the device refuses a write or is lost. The old data set is then untouched.
+    pub fn store(
+        &mut self,
+        about: &About,
+        records: impl IntoIterator<Item = Result<Record>>,
+    ) -> Result<About> {
+        let empty = About { pages: 0, rows: 0, ..about.clone() };
+        self.write(HEADER_ADDRESS, &empty.to_bytes())?;
+        let (pages, rows) = records_of(about, records, |n, page| self.write(n, page))?;
+        if rows == 0 {
+            return Err(Error::new(Kind::Usage, "there is no record to store"));
+        }
+        let about = About { pages, rows, ..about.clone() };
+        self.write(HEADER_ADDRESS, &about.to_bytes())?;
+        self.about = Some(about.clone());
+        Ok(about)
+    }
+
+    fn write(&mut self, address: u64, data: &[u8]) -> Result<()> {
+        let (completion, _) = self.call(self.command(Opcode::Write, 0, address), data)?;
+        if completion.status == Status::Processed {
+            return Ok(());
+        }
+        let what = format!("the device answered {:?} to a write", completion.status);
+        Err(Error::new(Kind::Io, format!("{what}; the old data set is still there")))
+    }
+
+    /// READ, COMPUTE and GATHER: runs a program over the device's pages.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for a program that does not fit the data set, [`Kind::Corrupt`] naming a
+    /// page that does not verify, [`Kind::Io`] when the device is lost and does not come back.
+    pub fn scan(&mut self, program: &Program, plan: Plan) -> Result<Outcome> {
+        let about = self.about()?;
+        if program.function.schema != about.schema || program.format != about.format {
+            let what = "the function was made for another schema or format of pages";
+            return Err(Error::new(Kind::Usage, what));
+        }
+        let mut job = Job::new(program, plan, about.pages as usize)?;
+        loop {
+            match self.go(&mut job) {
+                Ok(()) => return Ok(job.outcome),
+                Err(e) if matches!(e.kind(), Kind::Io | Kind::SessionGone) => {
+                    self.recover(&mut job, e)?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Makes the device usable again, or gives up with the error that lost it.
+    fn recover(&mut self, job: &mut Job<'_>, lost: Error) -> Result<()> {
+        job.outcome.losses += 1;
+        if job.outcome.losses > LOSSES_MAX {
+            return Err(lost.in_context(format!("lost {LOSSES_MAX} times and again")));
+        }
+        if lost.kind() == Kind::Io {
+            self.device.reconnect()?;
+        }
+        let again = job.account.lost().len();
+        log::info!("{lost}; {again} pages are asked for again");
+        Ok(())
+    }
+
+    /// From INIT to FINAL, for what is open.
+    fn go(&mut self, job: &mut Job<'_>) -> Result<()> {
+        self.task = self.task.wrapping_add(1);
+        job.open = (0..job.account.len()).filter(|&p| job.account.is_open(p)).collect();
+        job.asked.clear();
+        job.granted = None;
+        if job.opcode != Opcode::Read {
+            self.init(job)?;
+        }
+        while !job.open.is_empty() || !job.asked.is_empty() {
+            while job.asked.len() < self.depth {
+                let Some(page) = job.open.pop_front() else { break };
+                self.ask(job, page)?;
+            }
+            let (completion, data) = self.device.wait()?;
+            job.outcome.link_bytes += (data.len() + crate::command::COMPLETION_BYTES) as u64;
+            job.take(&completion, data)?;
+        }
+        job.outcome.answer.rows.sort_unstable();
+        self.gather(job)
+    }
+
+    fn init(&mut self, job: &mut Job<'_>) -> Result<()> {
+        let payload = job.program.to_bytes();
+        let mut command = self.command(Opcode::Init, 0, 0);
+        (command.page, command.bytes) = (job.account.len() as u64, payload.len() as u32);
+        let (completion, words) = self.call(command, &payload)?;
+        match completion.status {
+            Status::Processed => {
+                let slots_max = completion.bytes as usize;
+                let function = job.program.function.clone();
+                let function = crate::function::Function { slots_max, ..function };
+                job.granted = Some(Compiled::new(&function, job.program.format)?);
+            }
+            Status::Refused | Status::Exhausted => {
+                let words = String::from_utf8_lossy(&words).into_owned();
+                let why = format!("the device answered {:?} to INIT {words}", completion.status);
+                log::info!("{why}; every page is fetched");
+                job.outcome.refused = Some(why.trim_end().to_owned());
+                job.opcode = Opcode::Read;
+            }
+            Status::Filtered
+            | Status::Raw
+            | Status::MediaError
+            | Status::SessionGone
+            | Status::Result => {
+                let what = format!("the device answered {:?} to INIT", completion.status);
+                return Err(Error::new(Kind::Corrupt, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, job: &mut Job<'_>, page: usize) -> Result<()> {
+        let attempt = job.account.attempt(page);
+        job.outcome.retries += u64::from(attempt > 1);
+        job.next_id = job.next_id.wrapping_add(1);
+        let mut command = self.command(job.opcode, job.next_id, page as u64);
+        (command.page, command.attempt) = (page as u64, attempt);
+        command.bytes = self.about.as_ref().map_or(0, |a| a.page_bytes as u32);
+        job.asked.insert(job.next_id, page);
+        self.device.submit(&command, &[])
+    }
+
+    /// GATHER: FINAL's totals.
+    fn gather(&mut self, job: &mut Job<'_>) -> Result<()> {
+        let Some(granted) = &job.granted else { return Ok(()) };
+        let (completion, data) = self.call(self.command(Opcode::Final, 0, 0), &[])?;
+        job.outcome.link_bytes += (data.len() + crate::command::COMPLETION_BYTES) as u64;
+        if completion.status == Status::SessionGone {
+            return Err(gone());
+        }
+        job.account.check(completion.merged)?;
+        if granted.returns_rows() {
+            return Ok(());
+        }
+        if data.len() as u64 != granted.totals_bytes() {
+            let what = format!("FINAL brought {} bytes of totals; run the scan again", data.len());
+            return Err(Error::new(Kind::Corrupt, what));
+        }
+        let word = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("invariant: eight bytes"));
+        let words: Vec<u64> = data.chunks(8).map(word).collect();
+        job.outcome.answer.add_totals(granted, &words);
+        job.outcome.on_device = completion.merged.into();
+        Ok(())
+    }
+
+    /// The same device for another program.
+    pub fn into_device(self) -> D {
+        self.device
+    }
+}
+
+fn gone() -> Error {
+    Error::new(Kind::SessionGone, "the device has forgotten the session: its lease ran out")
+}
+
+impl Job<'_> {
+    fn new(program: &Program, plan: Plan, pages: usize) -> Result<Job<'_>> {
+        let whole = Compiled::new(&program.function, program.format)?;
+        whole.check_params(&program.params)?;
+        let opcode = match plan {
+            Plan::Push => Opcode::ReadProc,
+            Plan::Filter => Opcode::ReadFilt,
+            Plan::Fetch => Opcode::Read,
+        };
+        Ok(Job {
+            program,
+            whole,
+            split: Compiled::new(&split_of(&program.function), program.format).ok(),
+            granted: None,
+            account: Account::new(pages),
+            open: VecDeque::new(),
+            asked: BTreeMap::new(),
+            next_id: 0,
+            opcode,
+            outcome: Outcome::default(),
+        })
+    }
+
+    /// Takes one answer.
+    fn take(&mut self, completion: &Completion, data: Vec<u8>) -> Result<()> {
+        let Some(&number) = self.asked.get(&completion.id) else { return Ok(()) };
+        if completion.status == Status::SessionGone {
+            return Err(gone());
+        }
+        let schema = &self.program.function.schema;
+        let verified = |h: page::Header| h.number == number as u64;
+        let is_damaged =
+            completion.status == Status::Raw && !page::check(&data, schema).is_ok_and(verified);
+        let status = if is_damaged { Status::MediaError } else { completion.status };
+        match self.account.answered(number, completion.attempt, status) {
+            Counted::OnDevice => {}
+            Counted::Compute if status == Status::Raw => self.compute(&data)?,
+            Counted::Compute => self.compute_rest(&data)?,
+            Counted::Ignore => return Ok(()),
+            Counted::Retry if completion.attempt >= ATTEMPTS_MAX => {
+                let what = format!("page {number} cannot be read: {status:?} after");
+                let what = format!("{what} {ATTEMPTS_MAX} attempts; store the data again");
+                return Err(Error::new(Kind::Corrupt, what));
+            }
+            Counted::Retry => self.open.push_back(number),
+        }
+        self.asked.remove(&completion.id);
+        Ok(())
+    }
+
+    /// COMPUTE on a raw page.
+    fn compute(&mut self, page: &[u8]) -> Result<()> {
+        self.outcome.raw += 1;
+        let Program { function, params, .. } = self.program;
+        let run = self.whole.host(params, page)?;
+        match &run.result {
+            PageResult::Spilled => {
+                self.outcome.answer.merge(&reference::answer(function, params, page)?);
+            }
+            PageResult::Rows(rows) => self.outcome.answer.add_rows(&self.whole, rows)?,
+            partial @ PageResult::Partial(_) => self.outcome.answer.add(&self.whole, partial)?,
+        }
+        Ok(())
+    }
+
+    /// COMPUTE on the records that pass.
+    fn compute_rest(&mut self, data: &[u8]) -> Result<()> {
+        self.outcome.filtered += 1;
+        let Program { function, params, .. } = self.program;
+        if let Output::Rows(_) = function.output {
+            return self.outcome.answer.add_rows(&self.whole, data);
+        }
+        let split = self.split.as_ref().map(Compiled::function);
+        let split =
+            split.ok_or_else(|| Error::new(Kind::Corrupt, "records that were not asked"))?;
+        let part = reference::answer_packed(&rest_of(function), split, params, data)?;
+        self.outcome.answer.merge(&part);
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! A device in this process. With a model its policy decides in virtual time: INIT learns the
+//! cost of every page from the twin, the simulated device runs the scan, and each page is computed
+//! where it was computed there.
+//!
+//! Invariants
+//! - A page's side is the simulated run's. Checked by
+//!   `a_modelled_scan_takes_the_simulated_time_and_sides`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use littoral_base::fault::Plan;
+use littoral_base::units::Picos;
+
+use super::Device;
+use super::engine::{Engine, Reply, Settings, split_of};
+use super::set::DataSet;
+use super::wire::Program;
+use crate::command::{Command, Completion, Opcode, Status};
+use crate::device::sim;
+use crate::device::{Disposition, Machine, Outcome, Workload};
+use crate::error::{Error, Kind, Result};
+use crate::policy::{Commit, Policy};
+use crate::query::costs_of;
+
+/// What a device is modelled by.
+#[derive(Clone, Debug)]
+struct Model {
+    machine: Machine,
+    depth: u32,
+    policy: Policy,
+}
+
+/// A device in this process.
+pub struct Local {
+    engine: Engine,
+    model: Option<Model>,
+    plans: BTreeMap<(u32, u16), Vec<Commit>>,
+    outcome: Option<Outcome>,
+    answers: VecDeque<Reply>,
+    /// Sides of pages where there is no model, in turn.
+    sides: Vec<Commit>,
+    is_gone: bool,
+    returns: bool,
+}
+
+impl Local {
+    /// A device without a model, which computes on every page.
+    pub fn new(set: DataSet, settings: Settings) -> Local {
+        Local {
+            engine: Engine::new(set, settings),
+            model: None,
+            plans: BTreeMap::new(),
+            outcome: None,
+            answers: VecDeque::new(),
+            sides: vec![Commit::Core],
+            is_gone: false,
+            returns: true,
+        }
+    }
+
+    /// The same device, modelled: `policy` decides where a page is computed, `depth` is the host's
+    /// queue depth.
+    pub fn modelled(mut self, machine: Machine, depth: u32, policy: Policy) -> Local {
+        self.model = Some(Model { machine, depth, policy });
+        self
+    }
+
+    /// The same device with faults of page functions.
+    pub fn with_faults(mut self, faults: Plan) -> Local {
+        self.engine.set_faults(faults);
+        self
+    }
+
+    /// The same device without a model, where pages go to these sides in turn.
+    pub fn on_sides(mut self, sides: Vec<Commit>) -> Local {
+        assert!(!sides.is_empty(), "a page goes somewhere");
+        self.sides = sides;
+        self
+    }
+
+    /// The same device, which does not come back once it has lost power.
+    pub fn that_stays_away(mut self) -> Local {
+        self.returns = false;
+        self
+    }
+
+    /// The simulated run of the last scan; none without a model.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Its state.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn plan(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
+        let Some(model) = &self.model else { return Ok(()) };
+        let program = Program::parse(payload)?;
+        let Program { function, params, format, .. } = program;
+        let set = self.engine.set();
+        let pages = (0..set.about().pages).map(|p| set.read(p)).collect::<Result<Vec<_>>>()?;
+        // A damaged page has no cost: the scan will name it.
+        let split = split_of(&function);
+        let Ok(costs) = costs_of("scan", &function, &split, &params, &pages, format) else {
+            return Ok(());
+        };
+        let workload = Workload::interleaved(vec![costs], model.depth);
+        let outcome = sim::run(&model.machine, &workload, &model.policy);
+        let mut sides = vec![Commit::Link; pages.len()];
+        for done in &outcome.pages {
+            sides[done.page.page as usize] = match done.disposition {
+                Disposition::Processed => Commit::Core,
+                Disposition::Filtered => Commit::Filter,
+                Disposition::Raw | Disposition::Returned | Disposition::Plain => Commit::Link,
+            };
+        }
+        self.outcome = Some(outcome);
+        self.plans.insert((command.session, command.task), sides);
+        Ok(())
+    }
+
+    fn answer(&mut self, command: &Command, payload: &[u8]) -> Result<Option<Reply>> {
+        let now = Picos(0);
+        if !matches!(command.opcode, Opcode::ReadProc | Opcode::ReadFilt) {
+            let answer = self.engine.control(now, command, payload);
+            let is_begun = answer.as_ref().is_some_and(|a| a.0.status == Status::Processed);
+            if command.opcode == Opcode::Init && is_begun {
+                self.plan(command, payload)?;
+            }
+            return Ok(answer);
+        }
+        if let Some(answer) = self.engine.admit(now, command) {
+            return Ok(Some(answer));
+        }
+        let plan = self.plans.get(&(command.session, command.task));
+        let planned = plan.and_then(|p| p.get(command.page as usize)).copied();
+        let side = self.sides[command.page as usize % self.sides.len()];
+        let ran = self.engine.run(command, planned.unwrap_or(side))?;
+        Ok(Some(self.engine.end(command, ran)))
+    }
+}
+
+fn gone() -> Error {
+    Error::new(Kind::Io, "the device has lost power: reconnect")
+}
+
+impl Device for Local {
+    fn submit(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
+        if self.is_gone {
+            return Err(gone());
+        }
+        match self.answer(command, payload) {
+            Ok(answer) => self.answers.extend(answer),
+            Err(e) if e.kind() == Kind::Io => {
+                self.is_gone = true;
+                return Err(e);
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
+        if self.is_gone {
+            return Err(gone());
+        }
+        let none = || Error::new(Kind::Usage, "no command is under way");
+        self.answers.pop_front().ok_or_else(none)
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        if self.is_gone && !self.returns {
+            return Err(Error::new(Kind::Io, "the device does not come back: check its power"));
+        }
+        self.is_gone = false;
+        self.answers.clear();
+        self.engine.restart();
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! The device behind a socket: answers, hosts that misbehave, hosts that are many.
+
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use littoral_base::units::Picos;
+use littoral_push::api::{
+    About, Cores, DataSet, Device, Engine, Host, Outcome, Plan, Remote, Scan, Settings,
+};
+use littoral_push::command::{COMMAND_BYTES, Command, Opcode, Quotas, Status};
+use littoral_push::device::profiled;
+use littoral_push::error::Kind;
+use littoral_push::page::{Column, Format, Schema, Value};
+use littoral_push::policy::Policy;
+use littoral_push::serve::Server;
+
+const ROWS: i64 = 30_000;
+
+fn set() -> DataSet {
+    let schema = Schema::new(vec![Column::int("n", 0, 99), Column::int("m", 0, 9)]).unwrap();
+    let about = About::new(&schema, Format::Columns, 4096);
+    let record = |n: i64| Ok(vec![Value::Int(n % 100), Value::Int(n % 10)]);
+    DataSet::of_records(&about, (0..ROWS).map(record)).unwrap()
+}
+
+struct Running {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<(usize, usize)>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Running {
+    fn start(policy: Policy, lease: Picos) -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        let (mut machine, _) = profiled("summarizer-board").unwrap();
+        machine.cores = 3;
+        let quotas = Quotas { sessions: 64, tasks: 4, pages: 1 << 20, lease };
+        let settings = Settings { cores: Cores::Twin, quotas, ..Settings::default() };
+        let engine = Engine::new(set(), settings);
+        let mut server = Server::listen(&path, engine, machine, policy, lease).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            server.run(&asked).unwrap();
+            (server.engine().sessions(), server.connections())
+        });
+        Running { path, stop, thread: Some(thread), _folder: folder }
+    }
+
+    /// Sessions and connections at the end.
+    fn end(mut self) -> (usize, usize) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+const NEVER: Picos = Picos(u64::MAX / 2);
+
+fn scan(path: &Path, session: u32, plan: Plan) -> littoral_push::error::Result<Outcome> {
+    let mut host = Host::new(Remote::open(path)?, session, 16);
+    let about = host.about()?;
+    let (filter, sums) = (Some("n < 50".to_owned()), vec!["n * m".to_owned()]);
+    let scan = Scan { filter, keys: vec!["m".to_owned()], sums, columns: vec![] };
+    let (program, _) = scan.plan(&about)?;
+    host.scan(&program, plan)
+}
+
+/// The same in plain Rust.
+fn plain() -> Vec<(i64, u64, i128)> {
+    let mut groups = [(0u64, 0i128); 10];
+    for n in (0..ROWS).filter(|n| n % 100 < 50) {
+        let group = &mut groups[(n % 10) as usize];
+        *group = (group.0 + 1, group.1 + i128::from(n % 100 * (n % 10)));
+    }
+    groups.iter().enumerate().map(|(m, g)| (m as i64, g.0, g.1)).collect()
+}
+
+fn groups(outcome: &Outcome) -> Vec<(i64, u64, i128)> {
+    let row = |(k, g): (&Vec<Option<i64>>, &littoral_push::function::Group)| {
+        (k[0].unwrap(), g.count, g.totals[0].sum)
+    };
+    outcome.answer.groups.iter().map(row).collect()
+}
+
+#[test]
+fn every_policy_and_plan_gives_the_plain_answer() {
+    for policy in [
+        Policy::Late,
+        Policy::Host,
+        Policy::Device,
+        Policy::HandCoded,
+        Policy::Dynamic { queue: 2 },
+    ] {
+        let running = Running::start(policy.clone(), NEVER);
+        for plan in [Plan::Push, Plan::Filter, Plan::Fetch] {
+            let outcome = scan(&running.path, 1, plan).unwrap();
+            assert_eq!(groups(&outcome), plain(), "{policy:?} {plan:?}: {outcome:?}");
+        }
+        assert_eq!(running.end().0, 0, "FINAL ends a session");
+    }
+}
+
+#[test]
+fn sixty_four_hosts_at_a_time_get_their_answers() {
+    let running = Running::start(Policy::Late, NEVER);
+    let path = &running.path;
+    std::thread::scope(|scope| {
+        let host = |session| scope.spawn(move || scan(path, session, Plan::Push).unwrap());
+        let hosts: Vec<_> = (1..=70).map(host).collect();
+        for host in hosts {
+            assert_eq!(groups(&host.join().unwrap()), plain());
+        }
+    });
+}
+
+fn init(path: &Path, session: u32) -> Remote {
+    let mut device = Remote::open(path).unwrap();
+    let mut host = Host::new(Remote::open(path).unwrap(), 9999, 1);
+    let (program, _) = Scan::default().plan(&host.about().unwrap()).unwrap();
+    let mut entry = [0; COMMAND_BYTES];
+    entry[0] = Opcode::Init as u8;
+    let command = Command { session, page: 9, ..Command::decode(&entry).unwrap() };
+    device.submit(&command, &program.to_bytes()).unwrap();
+    assert_eq!(device.wait().unwrap().0.status, Status::Processed);
+    device
+}
+
+#[test]
+fn silent_and_vanished_hosts_are_forgotten() {
+    let lease = Picos::from_micros(300_000);
+    let running = Running::start(Policy::Late, lease);
+    // A host that vanishes with pages under way, one that stays silent, one that sends half a
+    // command, one that sends what is none.
+    let mut vanished = init(&running.path, 1);
+    let mut entry = [0; COMMAND_BYTES];
+    entry[0] = Opcode::ReadProc as u8;
+    for page in 0..9 {
+        let base = Command::decode(&entry).unwrap();
+        let command = Command { session: 1, page, address: page, attempt: 1, ..base };
+        vanished.submit(&command, &[]).unwrap();
+    }
+    let _ = vanished.wait();
+    drop(vanished);
+    let _silent = init(&running.path, 2);
+    let mut half = UnixStream::connect(&running.path).unwrap();
+    half.write_all(&[0; 30]).unwrap();
+    let mut wrong = UnixStream::connect(&running.path).unwrap();
+    wrong.write_all(&[0xff; 200]).unwrap();
+    assert_eq!(wrong.read(&mut [0]).unwrap(), 0, "the connection is closed");
+    let outcome = scan(&running.path, 3, Plan::Push).unwrap();
+    assert_eq!(groups(&outcome), plain());
+    assert_eq!(half.read(&mut [0]).unwrap(), 0, "closed when its lease ends");
+    // The silent host's session is forgotten with its lease, too; a sweep may be a quarter late.
+    let mut probe = Host::new(Remote::open(&running.path).unwrap(), 4, 1);
+    while probe.catalogue().unwrap().is_some() && !is_forgotten(&running.path) {
+        std::thread::yield_now();
+    }
+    drop(probe);
+    assert_eq!(running.end().0, 0);
+}
+
+/// Whether the session of the silent host is unknown. The question would renew another's lease
+/// if it had one.
+fn is_forgotten(path: &Path) -> bool {
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    let mut device = Remote::open(path).unwrap();
+    let mut entry = [0; COMMAND_BYTES];
+    entry[0] = Opcode::Final as u8;
+    let command = Command { session: 2, ..Command::decode(&entry).unwrap() };
+    device.submit(&command, &[]).unwrap();
+    device.wait().unwrap().0.status == Status::SessionGone
+}
+
+#[test]
+fn a_host_that_does_not_read_is_closed() {
+    let running = Running::start(Policy::Host, Picos::from_micros(400_000));
+    let mut stream = UnixStream::connect(&running.path).unwrap();
+    let mut entry = [0; COMMAND_BYTES];
+    entry[0] = Opcode::Read as u8;
+    let message: Vec<u8> = [&[0; 4][..], &entry].concat();
+    for _ in 0..2000 {
+        stream.write_all(&message).unwrap();
+    }
+    // Others are served meanwhile, and the connection ends with its lease.
+    let outcome = scan(&running.path, 5, Plan::Push).unwrap();
+    assert_eq!(groups(&outcome), plain());
+    let mut left = Vec::new();
+    // Reading drains what the socket holds; the server has closed it, or sends the rest.
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let _ = stream.read_to_end(&mut left);
+    assert!(left.len() <= 2000 * (4096 + 20));
+    assert!(running.end().1 <= 1);
+}
+
+#[test]
+fn a_server_that_ends_in_a_scan_is_an_error_and_one_that_returns_is_not() {
+    let running = Running::start(Policy::Late, NEVER);
+    let path = running.path.clone();
+    let mut host = Host::new(Remote::open(&path).unwrap(), 1, 4);
+    let about = host.about().unwrap();
+    let (program, _) = Scan::default().plan(&about).unwrap();
+    running.end();
+    let error = host.scan(&program, Plan::Push).unwrap_err();
+    assert_eq!(error.kind(), Kind::Io, "{error}");
+    // Another server at the same place: the host connects again and starts over.
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let (machine, _) = profiled("summarizer-board").unwrap();
+    let settings = Settings { cores: Cores::Twin, ..Settings::default() };
+    let listen = || {
+        let engine = Engine::new(set(), settings.clone());
+        Server::listen(&path, engine, machine, Policy::Late, NEVER)
+    };
+    let mut server = listen().unwrap();
+    assert!(listen().err().unwrap().to_string().contains("another server"));
+    let stop = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.run(&stop).unwrap());
+        let outcome = host.scan(&program, Plan::Push).unwrap();
+        assert_eq!(outcome.answer.groups[&vec![]].count, ROWS as u64);
+        assert_eq!(outcome.losses, 1);
+        stop.store(true, Ordering::Relaxed);
+        serving.join().unwrap();
+    });
+    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+}
