@@ -169,8 +169,7 @@ fn median(times: &mut [f64]) -> f64 {
 /// # Errors
 /// When the peer is missing or fails, or an answer differs.
 pub fn beside_duckdb(quick: bool) -> Figures {
-    let (trials, scale) =
-        if quick { (TRIALS[0], SCALES[0]) } else { (TRIALS[1], SCALES[1]) };
+    let (trials, scale) = if quick { (TRIALS[0], SCALES[0]) } else { (TRIALS[1], SCALES[1]) };
     let mut peer = Peer::start(scale)?;
     let words = |e: littoral_push::error::Error| e.to_string();
     let schema = lineitem_schema().map_err(words)?;

@@ -2,15 +2,19 @@
 //!
 //! - [`figures`]: the paper's figures on its board (profile `summarizer-board`);
 //! - [`cells`]: every policy in 960 cells, beside the best static split and the fluid bound;
+//! - [`host`]: the host's vectorised form beside DuckDB, by processor time;
+//! - [`wall`]: scans through a served device, in paced time;
 //! - [`others`]: garbage collection, changing costs, other tenants, replay.
 //!
-//! All times are virtual. One cost per instruction, one pair of bandwidths and one queue depth hold
-//! for all queries; they are printed with each figure.
+//! All other times are virtual. One cost per instruction, one pair of bandwidths and one queue
+//! depth hold for all queries; they are printed with each figure.
 
 pub mod cells;
 pub mod figures;
+pub mod host;
 pub mod others;
 mod steps;
+pub mod wall;
 
 pub use steps::SYSTEM;
 

@@ -1,15 +1,16 @@
-//! Paper 001's system: its figures and the policies beside the best split, all in virtual time.
+//! Paper 001's system: its figures and the policies beside the best split, in virtual time;
+//! the host's vectorised form by processor time; a served device in paced time.
 //!
-//! - Each step answers one family of claims with the functions of [`super`]. Runs are modelled and
-//!   repeat bit for bit, so that `--quick` has no repetition to cut.
+//! - Each step answers one family of claims with the functions of [`super`]. Modelled runs repeat
+//!   bit for bit, so that `--quick` has no repetition to cut; it shrinks the other two.
 //! - A step that fails leaves its claims `skipped` with its words.
 
 use std::collections::BTreeMap;
 
 use littoral_bench::claims::Figure;
-use littoral_bench::repro::{Answer, Step, System};
+use littoral_bench::repro::{Answer, Options, Step, System};
 
-use super::{Figures, cells, figures, others};
+use super::{Figures, cells, figures, host, others, wall};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -33,15 +34,26 @@ fn steps() -> Vec<Step> {
         step("changing costs", &["push.adapt"], others::adaptation),
         step("other tenants", &["push.tenants."], others::tenants),
         step("replay", &["push.replay"], others::replay),
+        sized("the host beside DuckDB", &["push.host."], host::beside_duckdb),
+        sized("a served device", &["push.wall."], wall::served),
     ]
 }
 
 fn step(name: &'static str, prefixes: &[&str], measure: fn() -> Figures) -> Step {
+    sized(name, prefixes, move |_| measure())
+}
+
+/// A step that measures less when it is told to be quick.
+fn sized(
+    name: &'static str,
+    prefixes: &[&str],
+    measure: impl Fn(bool) -> Figures + 'static,
+) -> Step {
     let all = SYSTEM.targets().map_or_else(|_| Vec::new(), |t| t.claims);
     let wanted = |id: &String| prefixes.iter().any(|p| id.starts_with(p));
     let claims: Vec<String> = all.into_iter().map(|t| t.id).filter(wanted).collect();
     let asked = claims.clone();
-    let measure = move |_: &_| match measure() {
+    let measure = move |options: &Options| match measure(options.quick) {
         Ok(figures) => answers(&asked, figures),
         Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
     };
