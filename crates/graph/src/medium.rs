@@ -21,7 +21,6 @@ use littoral_device::flash::dram::Dram;
 pub use littoral_device::flash::opened::{FlashDevice, Transfer};
 use littoral_device::flash::paced::PacedOptions;
 use littoral_device::profile::{Interface, Profile};
-use littoral_device::read::ReadDevice;
 use littoral_device::region::Region;
 use littoral_runtime::{Contexts, RingOptions};
 
@@ -241,16 +240,16 @@ impl Store {
         let by_law = self.device.paced_options().map_or(FILE_CONTEXTS, littles);
         let contexts = contexts.or(self.contexts).unwrap_or(by_law);
         let ring = RingOptions::with_contexts(Contexts::Fixed(contexts));
+        // Kernels are compiled once per arm. The paced device's figures are claims, so it has arms of
+        // its own; beside a system call or a queue pair one more branch per call is small.
         match handle {
-            AnyDevice::Pointed(device) => self.held_or_read(graph, *device, ring, work),
-            AnyDevice::QueuePair(device) => self.held_or_read(graph, *device, ring, work),
+            AnyDevice::Pointed(device) if self.frames.is_none() => {
+                Ok(work.visit(&Ringed::new(graph, *device, ring, &self.verified)?))
+            }
             AnyDevice::Paced(device) => {
                 Ok(work.visit(&Ringed::new(graph, *device, ring, &self.verified)?))
             }
-            AnyDevice::Uring(device) => {
-                Ok(work.visit(&Ringed::new(graph, *device, ring, &self.verified)?))
-            }
-            other => Ok(work.visit(&Ringed::new(graph, other, ring, &self.verified)?)),
+            other => self.held_or_read(graph, other, ring, work),
         }
     }
 
@@ -279,10 +278,10 @@ impl Store {
     }
 
     /// Runs `work` on a modelled device, some of whose contents may be held in DRAM.
-    fn held_or_read<D: ReadDevice, V: Visit>(
+    fn held_or_read<V: Visit>(
         &self,
         graph: &GraphFile,
-        device: D,
+        device: AnyDevice,
         ring: RingOptions,
         work: V,
     ) -> Result<V::Output> {

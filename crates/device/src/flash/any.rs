@@ -1,8 +1,9 @@
 //! A closed enum of the read devices, for one chosen at run time.
 //!
-//! A kernel matches on it once per thread and is compiled for DRAM, the paced device and io_uring.
-//! Through the enum itself each call has one more branch, which is small beside a system call. No
-//! figure of DRAM or of the paced device is measured that way.
+//! A kernel matches on it once per thread and is compiled for DRAM and for the paced device.
+//! Through the enum itself each call has one more branch, which is small beside a system call or a
+//! queue pair's doorbell. No figure of DRAM or of the paced device is measured that way, except
+//! where a part of a modelled device's contents is held in DRAM.
 
 use std::time::Duration;
 
