@@ -75,6 +75,7 @@ const ALLOWED: &[Row] = &[
     ),
     ("littoral", FACADE),
     ("littoral-capi", &["littoral"]),
+    ("littoral-jia", &["littoral-dsm"]),
     (
         "littoral-bench",
         &[

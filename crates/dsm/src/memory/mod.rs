@@ -43,6 +43,10 @@ use crate::error::{Error, Kind, Result};
 
 use pooled::Pooled;
 pub(crate) use raw::handler::{OnFault, Registration, end_by};
+/// A program's own handlers for the signals that faults of shared memory come by.
+pub mod foreign {
+    pub use super::raw::handler::{is_ours, replace};
+}
 pub(crate) use raw::map::Memory;
 use raw::map::Twins;
 use raw::protect::Protection;
@@ -57,6 +61,8 @@ pub fn page_bytes() -> usize {
 pub struct MemoryCounts {
     /// Accesses that were a signal.
     pub faults: u64,
+    /// Those of them on pages whose home this rank is.
+    pub home_faults: u64,
     /// System calls that changed permissions.
     pub protection_calls: u64,
 }
@@ -253,8 +259,9 @@ impl Segment {
         Arc::clone(&self.memory)
     }
 
-    pub(crate) fn count_fault(&mut self) {
+    pub(crate) fn count_fault(&mut self, at_home: bool) {
         self.counts.faults += 1;
+        self.counts.home_faults += u64::from(at_home);
     }
 
     /// Whether the program may read the page now.

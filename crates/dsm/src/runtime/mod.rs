@@ -736,8 +736,9 @@ impl Common {
             if page.0 >= engine.rank.pages() {
                 return false;
             }
+            let at_home = engine.rank.home(page) == self.carrier.me();
             let frames = engine.rank.frames_mut();
-            frames.count_fault();
+            frames.count_fault(at_home);
             write.unwrap_or_else(|| frames.is_readable(page))
         };
         let raise = |()| self.locked().rank.frames_mut().raise(page);

@@ -1,6 +1,7 @@
 //! Paper 002: the lock manager beside its rivals, by counts, by the clock, and on the paper's
 //! board.
 //!
+//! - [`c_programs`]: programs in C by JIAJIA's interface, beside counts of its port;
 //! - [`counts`]: operations of every lock by fabric counters, in virtual time for 2 to 64 ranks;
 //! - [`choice`]: one operation on a fabric of the caller's choice;
 //! - [`timed`]: sections and barriers in real time, two ranks and more than there are processors;
@@ -11,6 +12,7 @@
 //! - [`fit`]: where the fitted constants of the profile come from;
 //! - [`tables`]: the paper's tables and figures beside the model's.
 
+pub mod c_programs;
 pub mod choice;
 pub mod counts;
 pub mod fit;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::jiajia::stencil::{self, Length};
 use crate::jiajia::timed::Effort;
-use crate::jiajia::{Figures, counts, openmpi, tables, timed};
+use crate::jiajia::{Figures, c_programs, counts, openmpi, tables, timed};
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
 
@@ -49,6 +49,8 @@ fn steps() -> Vec<Step> {
         step("figure 5 and Ocean", &["dsm.fig5.", "dsm.ocean."], |_| tables::figure5()),
         step("predictions", &["dsm.predict."], |_| tables::predictions()),
         step("counts that repeat", &["dsm.counts."], |_| tables::counts()),
+        step("JIAJIA's interface", &["dsm.abi.surface"], |o| c_programs::surface(&o.scratch)),
+        step("JIAJIA's programs", &["dsm.jiajia."], |o| c_programs::counts(&o.scratch)),
         step("Open MPI's barrier", &["dsm.barrier.vs_openmpi"], |o| {
             openmpi::barrier(&o.peers, &o.scratch, effort(o))
         }),

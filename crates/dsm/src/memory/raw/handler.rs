@@ -41,7 +41,11 @@ static REGIONS: [Region; REGIONS_MAX] = [const {
 
 /// The process whose regions these are.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-static PREVIOUS: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
+/// What the program had installed, or has installed since; boxes that are never freed, because a
+/// handler may be reading one.
+static PREVIOUS: [AtomicPtr<libc::sigaction>; 2] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+static INSTALLED: OnceLock<()> = OnceLock::new();
 const SIGNALS: [i32; 2] = [libc::SIGBUS, libc::SIGSEGV];
 
 /// A registered region; dropping it ends the registration.
@@ -85,7 +89,11 @@ impl Drop for Registration {
 }
 
 fn install() {
-    PREVIOUS.get_or_init(|| SIGNALS.map(install_one));
+    INSTALLED.get_or_init(|| {
+        for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
+            previous.store(Box::into_raw(Box::new(install_one(signal))), Ordering::Release);
+        }
+    });
 }
 
 fn install_one(signal: i32) -> libc::sigaction {
@@ -162,11 +170,32 @@ unsafe fn was_write(_context: *mut libc::c_void) -> Option<bool> {
     None
 }
 
+fn previous(signal: i32) -> &'static AtomicPtr<libc::sigaction> {
+    &PREVIOUS[usize::from(signal == SIGNALS[1])]
+}
+
+/// Whether faults of shared memory come by this signal, and their handler is installed.
+pub fn is_ours(signal: i32) -> bool {
+    SIGNALS.contains(&signal) && !previous(signal).load(Ordering::Acquire).is_null()
+}
+
+/// Gives the program's own faults to another handler, `None` to the same; the one before. For a
+/// signal that [`is_ours`].
+pub fn replace(signal: i32, new: Option<libc::sigaction>) -> Option<libc::sigaction> {
+    let place = previous(signal);
+    let old = match new {
+        Some(new) => place.swap(Box::into_raw(Box::new(new)), Ordering::AcqRel),
+        None => place.load(Ordering::Acquire),
+    };
+    // SAFETY: null or a box that is never freed.
+    unsafe { old.as_ref() }.copied()
+}
+
 /// A fault that is not ours goes where it would have gone; the default action needs the access to
 /// be repeated under it.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let at = usize::from(signal == SIGNALS[1]);
-    let before = PREVIOUS.get().map(|p| p[at]);
+    // SAFETY: null or a box that is never freed.
+    let before = unsafe { previous(signal).load(Ordering::Acquire).as_ref() };
     // SAFETY: `before` is what sigaction returned for this signal; a handler in it is called with
     // the arguments the kernel gave us, in the form its flags ask for.
     unsafe {
@@ -180,10 +209,12 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) 
                 let f = std::mem::transmute::<usize, extern "C" fn(i32)>(b.sa_sigaction);
                 f(signal);
             }
+            // The kernel's own call: the C library's may be the program's way to this module. An
+            // action of zeros is the default one; eight bytes of mask.
             _ => {
-                let mut default: libc::sigaction = std::mem::zeroed();
-                default.sa_sigaction = libc::SIG_DFL;
-                libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+                let default = [0usize; 8];
+                let old = std::ptr::null_mut::<usize>();
+                libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, 8);
             }
         }
     }

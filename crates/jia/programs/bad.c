@@ -1,0 +1,62 @@
+/* One broken rule a run, named by the first argument. */
+#define _GNU_SOURCE
+#include <sys/wait.h>
+#include <unistd.h>
+#include "check.h"
+#define CASE(name) else if (strcmp(argv[1], name) == 0)
+
+int main(int argc, char **argv)
+{
+    int here = 0;
+    char *buffer = (char *)&here;
+    unsigned char *page;
+    if (argc < 2) return 9;
+    if (strcmp(argv[1], "early") == 0) jia_lock(1);
+    jia_init(argc, argv);
+    page = (unsigned char *)jia_alloc1(4096);
+    if (jiapid != jiahosts - 1) {
+        jia_barrier();
+        jia_barrier();
+        jia_exit();
+        return 0;
+    }
+    if (strcmp(argv[1], "zero") == 0) jia_alloc(0);
+    CASE("huge") jia_alloc(1ul << 50);
+    CASE("negative") jia_alloc((unsigned long)-5);
+    CASE("host") jia_alloc2p(4096, jiahosts);
+    CASE("block") jia_alloc2(4096, 0);
+    CASE("list") jia_alloc4(4096, NULL, 3, 0);
+    CASE("free") jia_free((unsigned char *)&here);
+    CASE("lock") jia_lock(1 << 16);
+    CASE("lock-negative") jia_lock(-1);
+    CASE("twice") { jia_lock(4); jia_lock(4); }
+    CASE("stranger") jia_unlock(4);
+    CASE("inside") { jia_lock(4); jia_barrier(); }
+    CASE("cv") jia_setcv(16);
+    CASE("send-null") jia_send(NULL, 4, 0, 0);
+    CASE("send-host") jia_send(buffer, 4, -1, 0);
+    CASE("send-length") jia_send(buffer, -4, 0, 0);
+    CASE("recv-room") { jia_send(buffer, 4, jiapid, 0); jia_recv(buffer, 2, jiapid, 0); }
+    CASE("reduce") jia_reduce(buffer, buffer, 1, 7, 0);
+    CASE("get-stack") jia_get((unsigned char *)&here);
+    CASE("get-null") jia_get(NULL);
+    CASE("put-inside") jia_put(buffer, page + 1);
+    CASE("config") jia_config(9, ON);
+    CASE("divide") jia_divtask(NULL, &here);
+    CASE("loop") jia_getsub(64, 1, 1);
+    CASE("create") jia_create(NULL);
+    CASE("init") jia_init(argc, argv);
+    CASE("error") jia_errexit("%s %d %.1f %d %d %d %d", "as asked", 5, 2.5, 1, 2, 3, 4);
+    CASE("exit") exit(0);
+    CASE("return") return 0;
+    CASE("code") exit(7);
+    CASE("fork") {
+        int status;
+        pid_t child = fork();
+        if (child == 0) jia_lock(1);
+        waitpid(child, &status, 0);
+        jia_error("child %d", WEXITSTATUS(status));
+    }
+    CASE("mismatch") { page = (unsigned char *)jia_alloc1(4096); page[0] = 1; jia_barrier(); }
+    return 9;
+}

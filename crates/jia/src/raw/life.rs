@@ -1,0 +1,99 @@
+//! The end of a rank: by an error, or by a program that leaves without `jia_exit`.
+//!
+//! Invariants
+//! - An error names the call, what is wrong and what to do, ends this process by its code and the
+//!   others by naming this rank. Checked by `bad_input_ends_in_words`.
+//! - A program that ends with code 0 and has joined and not left ends with code 2, in words. One
+//!   that ends with another code keeps it. Either way the other ranks name it. Checked by
+//!   `bad_input_ends_in_words`.
+
+use std::ffi::{c_int, c_void};
+use std::io::Write as _;
+use std::sync::Arc;
+
+use littoral_dsm::Error;
+
+use crate::rank::Rank;
+
+unsafe extern "C" {
+    fn on_exit(act: extern "C" fn(c_int, *mut c_void), data: *mut c_void) -> c_int;
+    fn fflush(stream: *mut c_void) -> c_int;
+}
+
+/// What the program has printed and the library has to say goes out; nothing else is run.
+fn leave(code: i32) -> ! {
+    // SAFETY: null flushes every stream; neither call returns to code that could notice.
+    unsafe {
+        fflush(std::ptr::null_mut());
+        libc::_exit(code)
+    }
+}
+
+fn say(rank: Option<&Rank>, what: &str) {
+    let who = rank.map_or(String::new(), |r| format!("rank {}: ", r.member.rank()));
+    tell(format!("littoral jia: {who}{what}"));
+}
+
+/// Prints a line on standard error, whole.
+pub fn tell(mut line: String) {
+    line.push('\n');
+    // A closed standard error leaves nothing to be done.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Says something that ends nothing, once a job: at rank 0.
+pub fn warn(rank: &Rank, what: &str) {
+    if rank.member.rank() == 0 {
+        say(Some(rank), what);
+    }
+}
+
+/// Ends the job for this reason.
+pub fn die(what: &str, code: i32) -> ! {
+    let rank = Rank::current();
+    say(rank.as_deref(), what);
+    if let Some(rank) = rank {
+        let (me, process) = (rank.member.rank(), std::process::id());
+        rank.member.abandon(&format!("rank {me} (process {process}): {what}"));
+    }
+    leave(code)
+}
+
+/// The rank that `call` needs.
+pub fn need(call: &str) -> Arc<Rank> {
+    Rank::current().unwrap_or_else(|| {
+        let why = if Rank::is_child() {
+            "in a child made by fork, which is no rank; let the rank itself call it"
+        } else {
+            "outside of jia_init and jia_exit; call jia_init first"
+        };
+        die(&format!("{call} {why}"), 2)
+    })
+}
+
+/// The value of a call, or the job's end.
+pub fn settled<T>(call: &str, done: Result<T, Error>) -> T {
+    done.unwrap_or_else(|e| die(&format!("{call}: {e}"), i32::from(e.class().exit_code())))
+}
+
+/// Ends the job unless `holds`.
+pub fn demand(holds: bool, call: &str, what: impl FnOnce() -> String) {
+    if !holds {
+        die(&format!("{call}: {}", what()), 2);
+    }
+}
+
+/// Has the end of the program looked at.
+pub fn watch_exit() {
+    // SAFETY: the function has the signature that the C library asks for and uses no data.
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+}
+
+extern "C" fn at_exit(code: c_int, _data: *mut c_void) {
+    let Some(rank) = Rank::current().filter(|_| code == 0) else { return };
+    let me = rank.member.rank();
+    say(Some(&rank), "the program ended without jia_exit; call it on every rank before the end");
+    rank.member
+        .abandon(&format!("rank {me} (process {}) ended without jia_exit", std::process::id()));
+    leave(2)
+}

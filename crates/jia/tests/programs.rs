@@ -1,0 +1,269 @@
+//! The programs in C of `programs/`, built as their header says and run as jobs of processes.
+//!
+//! Setting littoral up needs a C compiler, so a missing one fails the test and does not skip it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use littoral_dsm::launch::{BASE, Fabric, Plan, run};
+
+/// Programs that check themselves against one process.
+const SELF_CHECKING: [&str; 13] = [
+    "alloc", "sync", "message", "system", "anl", "numa", "signals", "sor", "mm", "lu", "is", "tsp",
+    "water",
+];
+/// The test that is a launcher's process when the environment says so.
+const LAUNCHER: &str = "process";
+const RANKS: &str = "JIA_TEST_RANKS";
+const FABRIC: &str = "JIA_TEST_FABRIC";
+const WORDS: &str = "JIA_TEST_WORDS";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The static library, which cargo builds beside this very test.
+fn library() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("libjia.a")
+}
+
+fn build(name: &str, folder: &Path) -> PathBuf {
+    let program = folder.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-Wall", "-Wextra", "-Werror", "-std=gnu89", "-I"]).arg(root().join("include"));
+    cc.arg(root().join("programs").join(name).with_extension("c")).arg(library());
+    let done = cc.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program).output();
+    let done = done.expect("the C compiler `cc`, which building littoral needs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    program
+}
+
+/// The launcher of a job, as a process: ranks end with the thread that started them.
+#[test]
+fn process() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let mut words = words.split(' ').map(OsString::from);
+    let fabric = match std::env::var(FABRIC).unwrap().as_str() {
+        "shm" => Fabric::Shm,
+        "shm-pages" => Fabric::ShmPages,
+        "pool-pages" => Fabric::PoolPages,
+        _ => Fabric::Tcp,
+    };
+    let plan = Plan {
+        ranks: std::env::var(RANKS).unwrap().parse().unwrap(),
+        fabric,
+        hosts: None,
+        pool: None,
+        program: words.next().unwrap(),
+        arguments: words.collect(),
+        bytes_max: 1 << 32,
+        address: BASE,
+        label: false,
+        silence: std::time::Duration::from_secs(5),
+        variables: vec![],
+    };
+    let job = run::run(&plan, &|| false).unwrap();
+    std::process::exit(i32::from(job.code));
+}
+
+fn job(program: &Path, arguments: &str, ranks: u16, fabric: &str) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", LAUNCHER, "--nocapture"]).env(RANKS, ranks.to_string());
+    let words = format!("{} {arguments}", program.display());
+    command.env(FABRIC, fabric).env(WORDS, words.trim_end());
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(out: &Output) -> String {
+    [&out.stdout, &out.stderr].map(|b| String::from_utf8_lossy(b).into_owned()).join("\n")
+}
+
+fn agrees(name: &str, out: &Output) {
+    let said = text(out);
+    assert!(out.status.success(), "{name}: {:?}\n{said}", out.status);
+    assert_eq!(said.matches("agrees with one process").count(), 1, "{name}: {said}");
+}
+
+fn on(fabric: &str, ranks: &[u16]) {
+    let folder = tempfile::tempdir().unwrap();
+    for name in SELF_CHECKING {
+        let program = build(name, folder.path());
+        for ranks in ranks {
+            agrees(&format!("{name} {fabric} {ranks}"), &job(&program, "", *ranks, fabric));
+        }
+    }
+}
+
+#[test]
+fn every_program_agrees_over_tcp() {
+    on("tcp", &[1, 2, 4]);
+}
+
+#[test]
+fn every_program_agrees_in_shared_memory() {
+    on("shm", &[2, 4]);
+    on("shm-pages", &[2]);
+}
+
+#[test]
+fn every_program_agrees_over_a_pool() {
+    on("pool-pages", &[2]);
+}
+
+/// Without a launcher a program is a job of one.
+#[test]
+fn a_program_started_by_itself_is_a_job_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build("sync", folder.path());
+    agrees("sync", &Command::new(program).current_dir(folder.path()).output().unwrap());
+}
+
+#[test]
+fn a_program_starts_itself_by_its_hosts_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build("sync", folder.path());
+    let start = |hosts: &str, more: &[(&str, &str)]| {
+        std::fs::write(folder.path().join(".jiahosts"), hosts).unwrap();
+        std::fs::write(folder.path().join(".jiaconf"), "mode = 1\n").unwrap();
+        let mut command = Command::new(&program);
+        command.current_dir(folder.path()).envs(more.iter().copied()).output().unwrap()
+    };
+    for fabric in ["shm", "tcp"] {
+        let more = [("JIA_FABRIC", fabric), ("JIA_LABEL", "yes")];
+        let out = start("localhost\n127.0.0.1 user\nlocalhost # three\n", &more);
+        agrees(fabric, &out);
+        assert!(text(&out).contains("rank 0: sync agrees"), "{}", text(&out));
+    }
+    for (hosts, more, why) in [
+        ("a b c d\n", ("JIA_FABRIC", "shm"), "line 1"),
+        ("localhost\n", ("JIA_FABRIC", "air"), "JIA_FABRIC=air"),
+        ("localhost\nno-such-host.invalid\n", ("JIA_PORT", "7000"), "no address"),
+        ("localhost\n", ("JIA_COMPAT", "3"), "JIA_COMPAT=3"),
+    ] {
+        let out = start(hosts, &[more]);
+        assert!(!out.status.success() && text(&out).contains(why), "{hosts}: {}", text(&out));
+    }
+}
+
+/// What breaks a rule ends every rank with words, whatever the fabric; nothing hangs.
+#[test]
+fn bad_input_ends_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build("bad", folder.path());
+    let cases = [
+        ("early", "jia_lock outside of jia_init and jia_exit"),
+        ("zero", "jia_alloc: a size of 0"),
+        ("huge", "jia_alloc: "),
+        ("negative", "jia_alloc: a size of 18446744073709551611"),
+        ("host", "jia_alloc2p: host 2 of a job with 2"),
+        ("block", "jia_alloc2: a size of 0"),
+        ("list", "jia_alloc4: no list"),
+        ("free", "is no allocation"),
+        ("lock", "lock 65536"),
+        ("lock-negative", "lock -1"),
+        ("twice", "takes lock 4 twice"),
+        ("stranger", "leaves lock 4, not its innermost"),
+        ("inside", "reaches a barrier holding lock 4"),
+        ("cv", "condition variable 16"),
+        ("send-null", "jia_send: a null pointer"),
+        ("send-host", "jia_send: host -1"),
+        ("send-length", "jia_send: a length of -4"),
+        ("recv-room", "jia_recv: 4 bytes for a buffer of 2"),
+        ("reduce", "jia_reduce: operation 7"),
+        ("get-stack", "is no shared memory"),
+        ("get-null", "is no shared memory"),
+        ("put-inside", "is inside a page"),
+        ("config", "jia_config: option 9"),
+        ("divide", "jia_divtask: a null pointer"),
+        ("loop", "jia_getsub: loop 64"),
+        ("create", "jia_create: no function"),
+        ("init", "jia_init: called twice"),
+        ("error", "as asked 5 2.5 1 2 3 4"),
+        ("exit", "without jia_exit"),
+        ("return", "without jia_exit"),
+        ("code", "died holding no lock"),
+        ("fork", "in a child made by fork"),
+        ("mismatch", "allocates the same lengths in the same order"),
+    ];
+    for (case, why) in cases {
+        let out = job(&program, case, 2, "tcp");
+        let said = text(&out);
+        assert!(!out.status.success() && said.contains(why), "{case}: {:?} {said}", out.status);
+    }
+    let code = |case: &str| job(&program, case, 2, "tcp").status.code();
+    assert_eq!([code("code"), code("exit"), code("error")], [Some(7), Some(2), Some(1)]);
+}
+
+/// The header is one of C of 1989 and 2017 and of C++ of 2017, without a warning.
+#[test]
+fn the_header_is_valid_in_every_language_that_includes_it() {
+    let languages = [("cc", "c", "c89"), ("cc", "c", "c17"), ("c++", "c++", "c++17")];
+    for (compiler, language, standard) in languages {
+        let mut command = Command::new(compiler);
+        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-x", language]);
+        command.arg(format!("-std={standard}")).arg("-I").arg(root().join("include")).arg("-");
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let source = b"#include \"jia.h\"\nint main(void) { jia_error(\"x %d\", 1); return ON; }\n";
+        child.stdin.take().unwrap().write_all(source).unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success(), "{standard}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+/// `dsm.abi.surface` at its source: each name of the header stands in a program, and each function
+/// of the header is one that this crate exports, and the other way round.
+#[test]
+fn every_name_of_the_header_has_a_program_that_uses_it() {
+    let header = std::fs::read_to_string(root().join("include/jia.h")).unwrap();
+    let sources: String = std::fs::read_dir(root().join("programs"))
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    let used: std::collections::BTreeSet<&str> = sources.split(|c| !is_word(c)).collect();
+    let (functions, macros) = names(&header);
+    assert!(functions.len() > 45 && macros.len() > 35, "{} {}", functions.len(), macros.len());
+    let missing: Vec<&&str> =
+        functions.iter().chain(&macros).filter(|name| !used.contains(**name)).collect();
+    assert!(missing.is_empty(), "no program uses {missing:?}");
+    let ours: String = ["calls", "extra", "error"]
+        .map(|file| std::fs::read_to_string(root().join(format!("src/raw/{file}.rs"))).unwrap())
+        .concat();
+    let exported: std::collections::BTreeSet<&str> = ours
+        .split(['\n'])
+        .filter_map(|line| {
+            let line = line.trim().trim_start_matches("pub ").trim_start_matches("unsafe ");
+            let line = line.trim_start_matches("extern \"C\" ");
+            let rest = line.strip_prefix("fn jia_").or(line.strip_prefix("static jia"))?;
+            let at = line.len() - rest.len() - if line.starts_with("fn") { 4 } else { 3 };
+            line[at..].split(|c| !is_word(c)).next()
+        })
+        .collect();
+    let declared: std::collections::BTreeSet<&str> = functions.into_iter().collect();
+    assert_eq!(declared, exported);
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// Functions and variables that the header declares, and macros that it defines.
+fn names(header: &str) -> (Vec<&str>, Vec<&str>) {
+    let mut functions = Vec::new();
+    let mut macros = Vec::new();
+    for line in header.lines() {
+        if let Some(rest) = line.strip_prefix("#define ") {
+            macros.extend(rest.split(|c| !is_word(c)).next());
+        } else if line.contains(");") && line.starts_with(|c: char| c.is_ascii_lowercase()) {
+            let before = line.split('(').next().unwrap();
+            functions.extend(before.split(|c| !is_word(c)).rfind(|word| !word.is_empty()));
+        } else if let Some(rest) = line.strip_prefix("extern int ") {
+            functions.extend(rest.split(|c| !is_word(c)).next());
+        }
+    }
+    macros.retain(|name| *name != "LITTORAL_JIA_H");
+    (functions, macros)
+}
