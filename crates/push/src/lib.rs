@@ -14,4 +14,5 @@ pub mod oracle;
 pub mod page;
 pub mod policy;
 pub mod query;
+pub mod roads;
 pub mod serve;

@@ -2,23 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
-use littoral_push::function::{
-    Answer, Compare, Compiled, Expr, Function, Machine, Output, Params, Test, reference,
-};
+use littoral_push::function::{Answer, Compare, Expr, Function, Output, Params, Test, reference};
 use littoral_push::page::{self, Column, Format, Record, Schema, Value};
+use littoral_push::query::Query;
+use littoral_push::roads::{ROADS, Road, answer};
 use proptest::prelude::*;
-
-/// Where a page is computed.
-#[derive(Clone, Copy, Debug)]
-enum Road {
-    Device,
-    Host,
-    Filtered,
-    /// The first run exceeds its budget; the host computes the raw page.
-    Error,
-    /// The first run exceeds its budget; the second succeeds.
-    Retry,
-}
 
 fn schema() -> Schema {
     Schema::new(vec![
@@ -38,50 +26,14 @@ fn record() -> impl Strategy<Value = Record> {
 }
 
 fn road() -> impl Strategy<Value = Road> {
-    prop_oneof![
-        Just(Road::Device),
-        Just(Road::Host),
-        Just(Road::Filtered),
-        Just(Road::Error),
-        Just(Road::Retry)
-    ]
+    proptest::sample::select(&ROADS[..])
 }
 
-/// The answer of all pages, each on its road.
-fn answer(f: &Function, format: Format, pages: &[Vec<u8>], roads: &[Road]) -> Answer {
-    let params = Params::of(&[20]);
-    let compiled = Compiled::new(f, format).unwrap();
-    let filter = Function { output: Output::Rows(vec![0, 1, 2]), ..f.clone() };
-    let filter = Compiled::new(&filter, format).unwrap();
-    let mut device = Machine::new(&compiled, &params).unwrap();
-    let mut filtering = Machine::new(&filter, &params).unwrap();
-    let mut answer = Answer::default();
-    for (page, road) in pages.iter().zip(roads.iter().cycle()) {
-        if matches!(road, Road::Error | Road::Retry) {
-            assert!(device.run(page, 10).is_err(), "ten instructions do not suffice");
-        }
-        let result = match road {
-            Road::Device | Road::Retry => device.run(page, u64::MAX).unwrap().0,
-            Road::Host | Road::Error => compiled.twin(&params, page).unwrap().result,
-            Road::Filtered => {
-                let rows = match filtering.run(page, u64::MAX).unwrap().0 {
-                    littoral_push::function::PageResult::Rows(rows) => rows,
-                    other => panic!("{other:?}"),
-                };
-                let function = Function { filter: Test::And(vec![]), ..f.clone() };
-                let part =
-                    reference::answer_packed(&function, filter.function(), &params, &rows).unwrap();
-                answer.merge(&part);
-                continue;
-            }
-        };
-        match answer.add(&compiled, &result) {
-            Ok(()) => {}
-            // A page that spills is raw: the host computes it.
-            Err(_) => answer.merge(&reference::answer(f, &params, page).unwrap()),
-        }
-    }
-    answer
+/// A query of `function`, whose split returns every column.
+fn query(function: &Function) -> Query {
+    let split = Function { output: Output::Rows(vec![0, 1, 2]), ..function.clone() };
+    let rest = Function { filter: Test::And(vec![]), ..function.clone() };
+    Query { name: "sums", whole: function.clone(), split, rest, params: Params::of(&[20]) }
 }
 
 proptest! {
@@ -98,15 +50,16 @@ proptest! {
         let filter = Test::Compare(Compare::Less, Expr::Column(2), Expr::Param(0));
         let function = Function::new(&schema(), vec![(0, 50)], filter, output);
         let function = Function { slots_max: slots, ..function };
+        let query = query(&function);
         for format in [Format::Text, Format::Columns] {
             let pages = page::write_all(&schema(), format, 4096, records.clone()).unwrap();
-            let host = answer(&function, format, &pages, &[Road::Host]);
+            let host = answer(&query, format, &pages, &[Road::Host]).unwrap();
             let mut oracle = Answer::default();
             for page in &pages {
                 oracle.merge(&reference::answer(&function, &Params::of(&[20]), page).unwrap());
             }
             prop_assert_eq!(&host, &oracle);
-            prop_assert_eq!(&answer(&function, format, &pages, &roads), &oracle);
+            prop_assert_eq!(&answer(&query, format, &pages, &roads).unwrap(), &oracle);
         }
     }
 }

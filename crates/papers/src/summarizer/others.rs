@@ -8,6 +8,7 @@ use littoral_push::device::{Machine, Outcome, PageRef, Stream, Workload};
 use littoral_push::oracle::{best_static, cells, set_speed};
 use littoral_push::policy::{Policy, STEPS};
 
+use super::data::tasks;
 use super::{Figures, board, costs, scan};
 
 /// A tenant that overwrites 20 MB/s of its pages.
@@ -32,8 +33,8 @@ pub fn collection() -> Figures {
     let (mut machine, depth) = board()?;
     set_speed(&mut machine, &board()?.0, 4);
     let (mut scans, mut writes, mut notes) = (0.0f64, 0.0f64, Vec::new());
-    for (name, means) in super::tasks() {
-        let workload = scan(&means, depth);
+    for (name, task) in tasks()? {
+        let workload = scan(task, depth);
         let timed = |policy: &Policy| {
             let conditions = Conditions { writer: Some(WRITER), ..Conditions::default() };
             run_under(&machine, &workload, policy, conditions)
@@ -97,10 +98,11 @@ pub fn adaptation() -> Figures {
 }
 
 /// Streams of two victims (a plain reader and a scan) and of a hostile third.
-fn shared(means: &Means, hostile: bool, pages: usize) -> Workload {
-    let mut third = costs(means, pages);
+fn shared(task: &TaskCosts, hostile: bool) -> Workload {
+    let pages = task.pages.len();
+    let mut third = task.clone();
     third.pages.iter_mut().for_each(|page| page.instructions = u64::MAX);
-    let tasks = vec![costs(means, pages), costs(&TEXT[1], pages), third];
+    let tasks = vec![task.clone(), task.clone(), third];
     let order = |task: u16| (0..pages as u32).map(|page| PageRef { task, page }).collect();
     let stream = |task: u16, is_plain: bool| Stream { order: order(task), depth: 16, is_plain };
     Workload { tasks, streams: vec![stream(0, true), stream(1, false), stream(2, !hostile)] }
@@ -117,8 +119,10 @@ fn p99_of(outcome: &Outcome, stream: u16) -> Picos {
 /// When the board's profile does not parse.
 pub fn tenants() -> Figures {
     let (machine, _) = board()?;
+    let found = tasks()?.iter().find(|t| t.0 == "q6");
+    let (_, task) = found.ok_or("Q6 is not among the tasks")?;
     let timed = |hostile: bool| {
-        let workload = shared(&TEXT[1], hostile, super::PAGES);
+        let workload = shared(task, hostile);
         let conditions = Conditions { strikes: 3, ..Conditions::default() };
         run_under(&machine, &workload, &Policy::Late, conditions)
     };

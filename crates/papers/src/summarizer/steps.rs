@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
 
-use super::{Figures, cells, figures, host, others, wall};
+use super::{Figures, answers, cells, figures, host, others, wall};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -26,6 +26,7 @@ pub const SYSTEM: System = System {
 /// Every measurement of the system.
 fn steps() -> Vec<Step> {
     vec![
+        step("answers on every road", &["push.twin.", "push.answers."], answers::answers),
         step("figure 5", &["push.fig5."], figures::figure5),
         step("figure 6", &["push.fig6"], figures::figure6),
         step("figure 7", &["push.fig7."], figures::figure7),
@@ -54,13 +55,13 @@ fn sized(
     let claims: Vec<String> = all.into_iter().map(|t| t.id).filter(wanted).collect();
     let asked = claims.clone();
     let measure = move |options: &Options| match measure(options.quick) {
-        Ok(figures) => answers(&asked, figures),
+        Ok(figures) => in_order(&asked, figures),
         Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
     };
     Step { name, claims, measure: Box::new(measure) }
 }
 
-fn answers(asked: &[String], figures: Vec<(String, Figure)>) -> Vec<Answer> {
+fn in_order(asked: &[String], figures: Vec<(String, Figure)>) -> Vec<Answer> {
     let mut figures: BTreeMap<String, Figure> = figures.into_iter().collect();
     let answer = |id: &String| figures.remove(id).ok_or_else(|| "was not measured".to_owned());
     asked.iter().map(answer).collect()
