@@ -12,6 +12,7 @@
 use littoral_base::clock::ClockKind;
 use serde::{Deserialize, Serialize};
 
+use crate::chart::Chart;
 use crate::error::{Error, Kind, Result};
 use crate::host::Environment;
 
@@ -76,18 +77,27 @@ pub struct Figure {
     pub conditions: Vec<(bool, String)>,
     /// What was modelled, how many repetitions, the figures behind a ratio.
     pub notes: Vec<String>,
+    /// The series behind the value.
+    pub charts: Vec<Chart>,
 }
 
 impl Figure {
     /// A figure without conditions.
     pub fn new(value: f64, note: impl Into<String>) -> Self {
-        Figure { value, conditions: Vec::new(), notes: vec![note.into()] }
+        Figure { value, notes: vec![note.into()], ..Figure::default() }
     }
 
     /// Adds a condition that must hold for the claim to hold.
     #[must_use]
     pub fn provided(mut self, holds: bool, words: impl Into<String>) -> Self {
         self.conditions.push((holds, words.into()));
+        self
+    }
+
+    /// Adds the series behind the value.
+    #[must_use]
+    pub fn drawn(mut self, chart: Chart) -> Self {
+        self.charts.push(chart);
         self
     }
 
@@ -120,7 +130,7 @@ impl Target {
             (false, _) => Status::Short,
         };
         let ours = figure.value.is_finite().then_some(figure.value);
-        self.claim(ours, status, figure.why())
+        Claim { charts: figure.charts.clone(), ..self.claim(ours, status, figure.why()) }
     }
 
     /// The claim without a figure.
@@ -140,6 +150,7 @@ impl Target {
             clock: self.clock,
             status,
             why,
+            charts: Vec::new(),
         }
     }
 }
@@ -167,6 +178,9 @@ pub struct Claim {
     pub status: Status,
     /// What was modelled and counted, and for `short` and `skipped` the cause.
     pub why: String,
+    /// The series behind the figure, where it has any.
+    #[serde(default)]
+    pub charts: Vec<Chart>,
 }
 
 impl Claim {

@@ -1,6 +1,7 @@
 //! Floor 4 of littoral: what any user measures. Workloads, what-if studies, claims and reports.
 //!
-//! - [`claims`]: the schema `littoral.repro/1` and the targets each claim is judged by;
+//! - [`claims`]: the schema `littoral.repro/1` and the targets each claim is judged by; [`chart`]:
+//!   the series behind a claim;
 //! - [`repro`]: runs a system's steps and judges its claims (the papers' systems are in `papers`);
 //! - [`whatif`]: the user's graph on a grid of modelled devices;
 //! - [`report`]: turns results into one self-contained HTML page;
@@ -13,6 +14,7 @@
 //!   and no expected value is ever printed in place of a measured one.
 //! - Every figure carries its clock and unit.
 
+pub mod chart;
 pub mod claims;
 pub mod device;
 pub mod error;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::claims::{Claim, Run, Status};
-use crate::report::{Document, page::figure};
+use crate::report::{Document, figure};
 
 /// Renders `documents` one after another.
 pub(super) fn render(documents: &[Document]) -> String {

@@ -5,6 +5,7 @@
 //! - Input is what littoral itself wrote: arrays of `littoral.repro/1` runs and `littoral.whatif/1`
 //!   studies; anything else is refused by name.
 
+mod chart_page;
 mod markdown;
 mod page;
 mod study_page;
@@ -82,6 +83,16 @@ pub fn render(documents: &[Document]) -> Result<String> {
     page::render(documents)
 }
 
+/// A figure with as many digits as it deserves; nothing where there is none.
+fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(v) if v.fract() == 0.0 && v.abs() < 1e15 => format!("{v:.0}"),
+        Some(v) if v.abs() >= 100.0 => format!("{v:.1}"),
+        Some(v) => format!("{v:.3}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +105,7 @@ mod tests {
             .map(|t| t.measured(&Figure::new(t.target.unwrap(), "on it")))
             .collect();
         claims[1] = targets.claims[1].skipped("<no peer & no reason>");
+        claims[0].charts = crate::chart::samples();
         Run {
             schema: claims::SCHEMA.into(),
             system: "flash".into(),
@@ -117,7 +129,10 @@ mod tests {
         }
         assert!(page.contains("&lt;no peer &amp; no reason&gt;"));
         assert!(page.contains("as good as DRAM or close to it"));
-        assert_eq!(page.matches("<svg").count(), 2, "curves for each job of the study");
+        let [curves, bars, lines] = [2, 2, 1];
+        let drawings = page.matches("<svg").count();
+        assert_eq!(drawings, curves + bars + lines, "curves of the study, charts of a claim");
+        assert!(page.contains("&lt;device&gt;") && page.matches("class=\"chart\"").count() == 2);
         let bars = run().claims.iter().filter(|c| c.headroom().is_some()).count();
         assert_eq!(page.matches("class=\"track\"").count(), bars, "a bar per claim with a ratio");
         let (verdict, table) =

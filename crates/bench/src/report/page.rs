@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::claims::{Claim, Run, Status};
 use crate::error::{Error, Kind, Result};
-use crate::report::{Document, study_page};
+use crate::report::chart_page::{self, ChartPart};
+use crate::report::{Document, figure, study_page};
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -33,9 +34,17 @@ struct RunPart<'a> {
     shorts: Vec<Row<'a>>,
     rows: Vec<Row<'a>>,
     bars: Vec<Bar<'a>>,
+    charts: Vec<ClaimCharts<'a>>,
     holds: usize,
     short: usize,
     skipped: usize,
+}
+
+/// The charts of one claim.
+#[derive(Serialize)]
+struct ClaimCharts<'a> {
+    id: &'a str,
+    charts: Vec<ChartPart<'a>>,
 }
 
 /// How far a figure lies from its target, as a bar from the middle of its track.
@@ -73,16 +82,22 @@ pub(super) fn render(documents: &[Document]) -> Result<String> {
 
 fn run_part(run: &Run) -> RunPart<'_> {
     let shorts = run.claims.iter().filter(|c| c.status == Status::Short);
+    let drawn = run.claims.iter().filter(|c| !c.charts.is_empty());
     RunPart {
         run,
         verdict: verdict(run),
         shorts: shorts.map(row).collect(),
         bars: run.claims.iter().filter_map(bar).collect(),
+        charts: drawn.map(claim_charts).collect(),
         rows: run.claims.iter().map(row).collect(),
         holds: run.count(Status::Holds),
         short: run.count(Status::Short),
         skipped: run.count(Status::Skipped),
     }
+}
+
+fn claim_charts(claim: &Claim) -> ClaimCharts<'_> {
+    ClaimCharts { id: &claim.id, charts: claim.charts.iter().map(chart_page::part).collect() }
 }
 
 fn verdict(run: &Run) -> String {
@@ -125,15 +140,5 @@ fn row(claim: &Claim) -> Row<'_> {
         paper_text: figure(claim.paper),
         target_text: figure(claim.target),
         ours_text: figure(claim.ours),
-    }
-}
-
-/// A figure with as many digits as it deserves; nothing where there is none.
-pub(super) fn figure(value: Option<f64>) -> String {
-    match value {
-        None => "-".to_owned(),
-        Some(v) if v.fract() == 0.0 && v.abs() < 1e15 => format!("{v:.0}"),
-        Some(v) if v.abs() >= 100.0 => format!("{v:.1}"),
-        Some(v) => format!("{v:.3}"),
     }
 }
