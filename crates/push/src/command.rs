@@ -47,7 +47,7 @@ pub enum Opcode {
     Final = 0xca,
     /// Ends a task without a result.
     Abort = 0xcc,
-    /// Lists the device's functions.
+    /// Lists the device's functions: [`crate::catalogue`].
     Catalogue = 0xce,
 }
 
@@ -230,11 +230,11 @@ impl Completion {
     }
 }
 
-fn word(entry: &[u8], at: usize) -> u32 {
+pub(crate) fn word(entry: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
 }
 
-fn long(entry: &[u8], at: usize) -> u64 {
+pub(crate) fn long(entry: &[u8], at: usize) -> u64 {
     u64::from(word(entry, at)) | u64::from(word(entry, at + 4)) << 32
 }
 

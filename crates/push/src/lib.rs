@@ -2,6 +2,7 @@
 //! they leave the flash, and a policy that splits the work with the host by load.
 
 pub mod api;
+pub mod catalogue;
 pub mod command;
 pub mod cost;
 pub mod data;

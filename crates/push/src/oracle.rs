@@ -30,24 +30,22 @@ pub struct Best {
 /// by a tenth.
 const SLACK: f64 = 0.99;
 
-/// The best static split of one or two tasks over a grid of 41 points per task.
+/// The best static split of one to three tasks over a grid of 41 points per task.
 ///
 /// # Panics
 /// When the workload has another number of tasks.
 pub fn best_static(machine: &Machine, workload: &Workload) -> Best {
     let tasks = workload.tasks.len();
-    assert!((1..=2).contains(&tasks), "a grid of {tasks} tasks");
+    assert!((1..=3).contains(&tasks), "a grid of {tasks} tasks");
     let depth = workload.streams.iter().map(|s| s.depth).sum();
     let (fluid, means) = (served(machine, depth), loads(machine, workload));
-    let second = if tasks == 2 { STEPS } else { 0 };
-    let mut points = Vec::new();
-    for a in 0..=STEPS {
-        for b in 0..=second {
-            let shares = [a, b];
-            let x = shares.map(|s| f64::from(s) / f64::from(STEPS));
-            points.push((fluid.time(&means, &x[..tasks]) * SLACK, shares));
-        }
-    }
+    let side = STEPS + 1;
+    let point = |n: u32| {
+        let shares = [n % side, n / side % side, n / side / side];
+        let x = shares.map(|s| f64::from(s) / f64::from(STEPS));
+        (fluid.time(&means, &x[..tasks]) * SLACK, shares)
+    };
+    let mut points: Vec<_> = (0..side.pow(tasks as u32)).map(point).collect();
     points.sort_by(|p, q| p.0.total_cmp(&q.0));
     let mut best = Best { time: Picos::MAX, shares: Vec::new(), runs: 0 };
     for (least, shares) in points {
@@ -138,11 +136,18 @@ pub const SPEEDS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Host slots.
 pub const DEPTHS: [u32; 4] = [8, 32, 64, 256];
 
+/// Synthetic tasks.
+fn all_means() -> impl Iterator<Item = Means> {
+    cost::TEXT.into_iter().chain(cost::PAX)
+}
+
+fn named(name: &str) -> Means {
+    all_means().find(|m| m.name == name).expect("invariant: a known task")
+}
+
 /// The workloads: seven single tasks and five pairs.
 pub fn workloads() -> Vec<Vec<Means>> {
-    let all: Vec<Means> = cost::TEXT.into_iter().chain(cost::PAX).collect();
-    let named = |name: &str| *all.iter().find(|m| m.name == name).expect("invariant: a known task");
-    let mut out: Vec<Vec<Means>> = all.iter().map(|m| vec![*m]).collect();
+    let mut out: Vec<Vec<Means>> = all_means().map(|m| vec![m]).collect();
     let pairs =
         [("q6", "q1"), ("q14", "join"), ("q6-pax", "q1-pax"), ("q6-pax", "join"), ("q1-pax", "q6")];
     out.extend(pairs.map(|(a, b)| vec![named(a), named(b)]));
@@ -151,11 +156,24 @@ pub fn workloads() -> Vec<Vec<Means>> {
 
 /// Every cell.
 pub fn cells() -> Vec<Cell> {
+    grid(&workloads(), (&RATIOS, &SPEEDS, &DEPTHS))
+}
+
+/// Cells of three tasks.
+pub fn triples() -> Vec<Cell> {
+    let triples = [["q6", "q1", "join"], ["q6-pax", "q1-pax", "join"], ["q14", "q1-pax", "q6-pax"]];
+    let workloads = triples.map(|t| t.map(named).to_vec());
+    grid(&workloads, (&[2, 4], &[1, 4, 16], &[64]))
+}
+
+/// Cells of each workload on each machine.
+fn grid(workloads: &[Vec<Means>], machines: (&[u32], &[u32], &[u32])) -> Vec<Cell> {
+    let (ratios, speeds, depths) = machines;
     let mut out = Vec::new();
-    for means in workloads() {
-        for ratio in RATIOS {
-            for speed in SPEEDS {
-                for depth in DEPTHS {
+    for means in workloads {
+        for &ratio in ratios {
+            for &speed in speeds {
+                for &depth in depths {
                     let tasks = means.iter().map(|m| m.name).collect();
                     out.push(Cell { ratio, speed, depth, tasks, means: means.clone() });
                 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use littoral_bench::claims::Figure;
-use littoral_push::oracle::{Cell, Times, cells};
+use littoral_push::oracle::{Cell, Times, cells, triples};
 
 use super::{Figures, board};
 
@@ -38,9 +38,8 @@ fn words(cell: &Cell) -> String {
     format!("internal:link {ratio}, cores {speed}x, depth {depth}, {}", tasks.join(" and "))
 }
 
-fn sweep() -> Result<Vec<(Cell, Times)>, String> {
+fn sweep(all: &[Cell]) -> Result<Vec<(Cell, Times)>, String> {
     let (machine, _) = board()?;
-    let all = cells();
     let worker = |part: usize| {
         let own = all.iter().skip(part).step_by(THREADS);
         own.map(|c| (c.clone(), c.times(&machine, PAGES))).collect::<Vec<_>>()
@@ -53,13 +52,29 @@ fn sweep() -> Result<Vec<(Cell, Times)>, String> {
     })
 }
 
+/// Three tasks at a time: the split is then looked for two tasks at a time.
+///
+/// # Errors
+/// When the board's profile does not parse.
+pub fn three() -> Figures {
+    let all = sweep(&triples())?;
+    let ours = spread(&all, |_, t| Some(t.ours / t.best.time.0 as f64));
+    let note = format!(
+        "{} cells of three tasks, 41 points per task; median {:.3}; worst: {}",
+        all.len(),
+        ours.at(0.5),
+        ours.worst
+    );
+    Ok(vec![("push.oracle3.worst".to_owned(), Figure::new(ours.at(1.0), note))])
+}
+
 /// The claims over all cells.
 ///
 /// # Errors
 /// When the board's profile does not parse.
 pub fn oracle() -> Figures {
     let began = Instant::now();
-    let all = sweep()?;
+    let all = sweep(&cells())?;
     let seconds = began.elapsed().as_secs_f64();
     let runs: u32 = all.iter().map(|(_, t)| t.best.runs + 6).sum();
     let best = |t: &Times| t.best.time.0 as f64;

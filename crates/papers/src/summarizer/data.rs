@@ -1,7 +1,7 @@
 //! What is scanned: text pages of 8 KiB, and what each of them costs each query.
 //!
-//! - Q1, Q6 and Q14 scan lineitem at the paper's scale factor, made by the crate `tpchgen`; the join
-//!   scans as many records as the paper's, drawn like bibliographic ones, for one query record.
+//! - Q1, Q6 and Q14 scan lineitem at the paper's scale factor, made by the crate `tpchgen`; the
+//!   join scans as many records as the paper's, drawn like bibliographic ones, for one query.
 //! - Costs are counts of the page functions' native twins on every page.
 //! - Pages and costs are made once per process: about [`RECORDS`] records take seconds.
 

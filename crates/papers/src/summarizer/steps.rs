@@ -31,6 +31,7 @@ fn steps() -> Vec<Step> {
         step("figure 6", &["push.fig6"], figures::figure6),
         step("figure 7", &["push.fig7."], figures::figure7),
         step("the best static split", &["push.oracle."], cells::oracle),
+        step("three tasks", &["push.oracle3."], cells::three),
         step("garbage collection", &["push.gc."], others::collection),
         step("changing costs", &["push.adapt"], others::adaptation),
         step("other tenants", &["push.tenants."], others::tenants),
