@@ -1,5 +1,5 @@
-//! Entries between host and device: bytes are refused or are an entry that encodes to the same
-//! bytes.
+//! Entries, programs and headers between host and device: bytes are refused or are what encodes to
+//! the same bytes.
 //!
 //! Canary: before the first input a command must come back, and its beginning must be refused.
 
@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
+use littoral_push::api::{About, Program};
 use littoral_push::command::{Command, Completion, Opcode};
 
 static CANARY: LazyLock<()> = LazyLock::new(|| {
@@ -28,5 +29,12 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(completion) = Completion::decode(data) {
         assert_eq!(&completion.encode()[..], data);
+    }
+    if let Ok(program) = Program::parse(data) {
+        assert_eq!(Program::parse(&program.to_bytes()).ok(), Some(program));
+    }
+    if let Ok(about) = About::parse(data) {
+        let again = About::parse(&about.to_bytes());
+        assert_eq!(again.ok().map(|a| a.schema), Some(about.schema));
     }
 });

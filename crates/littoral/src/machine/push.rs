@@ -3,7 +3,7 @@
 //! | medium | with a profile | what it is |
 //! |---|---|---|
 //! | `ram` | optional | an empty data set in this process's memory; STORE fills it |
-//! | `file:PATH` | optional | the data set in a file; a device in this process |
+//! | `file:PATH` | by option | the data set in a file; a device in this process |
 //! | `unix:PATH` | no | a device of another process, as `littoral push serve` offers it |
 //!
 //! With a profile the device is modelled in virtual time, and a policy decides where each page is
