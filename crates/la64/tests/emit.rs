@@ -4,6 +4,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 use littoral_la64::jit::emit::*;
+use littoral_la64::jit::packed::*;
 
 /// The one instruction that `emit` writes.
 fn decode(emit: impl FnOnce(&mut Asm)) -> Instruction {
@@ -268,4 +269,66 @@ fn jumps_lead_where_they_say() {
     let end = asm.bytes.len() as u64;
     assert_eq!(decoder.decode().near_branch_target(), end);
     assert_eq!(decoder.decode().near_branch_target(), end);
+}
+
+#[test]
+fn forms_of_packed_vectors() {
+    for &form in PACKED_FORMS {
+        check_three(form, |a, reg, v, rm| a.packed(form, Xmm(reg), Xmm(v), rm));
+    }
+    for &form in PACKED_WIDTH_FORMS {
+        check_three(form, |a, reg, v, rm| a.vex(form, false, reg, v, rm));
+        check_three(form, |a, reg, v, rm| a.vex(form, true, reg, v, rm));
+    }
+    for &form in PACKED_IMM_FORMS {
+        check_three(form, |a, reg, v, rm| a.packed_imm(form, Xmm(reg), Xmm(v), rm, 1));
+    }
+    for &form in PACKED_INSERT_FORMS {
+        check_three(form, |a, reg, v, rm| {
+            a.packed_insert(form, false, Xmm(reg), Xmm(v), rm, 1);
+        });
+    }
+    for &form in PACKED_UNARY_FORMS {
+        check(form, true, |a, reg, rm| a.packed_unary(form, Xmm(reg), rm));
+    }
+    for &form in PACKED_UNARY_IMM_FORMS {
+        check(form, true, |a, reg, rm| a.packed_unary_imm(form, Xmm(reg), rm, 1));
+    }
+    for &form in PACKED_EXTRACT_FORMS {
+        check(form, true, |a, reg, rm| a.packed_extract(form, false, rm, Xmm(reg), 1));
+    }
+    check(V_MOVDQU_TO, true, |a, reg, rm| a.packed_unary(V_MOVDQU_TO, Xmm(reg), rm));
+    for (to, from) in (0..16).flat_map(|to| (0..16).map(move |from| (to, from))) {
+        for &form in PACKED_SHIFT_FORMS {
+            let i = decode(|a| a.packed_shift(form, Xmm(to), Xmm(from), 5));
+            assert_eq!((name(&i).as_str(), i.immediate8()), (form.name, 5));
+            assert_eq!(registers(&i), [usize::from(to), usize::from(from)], "{}", form.name);
+        }
+        for &form in PACKED_MASK_FORMS {
+            let i = decode(|a| a.packed_mask(form, Reg(to), Xmm(from)));
+            assert_eq!(name(&i), form.name);
+            assert_eq!(registers(&i), [usize::from(to), usize::from(from)], "{}", form.name);
+        }
+        let i = decode(|a| a.packed_blend(Xmm(to), Xmm(from), Xmm(3), Xmm(9)));
+        assert_eq!((name(&i).as_str(), registers(&i)[3]), ("vpblendvb", 9));
+        let i = decode(|a| a.packed_from_general(Xmm(to), Reg(from)));
+        assert_eq!((name(&i).as_str(), registers(&i)), ("vmovq", vec![to.into(), from.into()]));
+        let i = decode(|a| a.join_halves(Xmm(to), Xmm(from), Xmm(7)));
+        assert_eq!((name(&i).as_str(), i.immediate8()), ("vinserti128", 1));
+        let i = decode(|a| a.store_both(Xmm(to), Mem::at(Reg(from), 300)));
+        assert_eq!((name(&i).as_str(), i.memory_size().size()), ("vmovdqu", 32));
+    }
+    assert_eq!(name(&decode(Asm::zero_upper)), "vzeroupper");
+}
+
+/// As `check`, for a form with one more register between both operands.
+fn check_three(form: Form, write: impl Fn(&mut Asm, u8, u8, Rm)) {
+    for v in 0..16u8 {
+        for (reg, rm) in (0..16).flat_map(|r| (0..16).map(move |x| (r, x))) {
+            let i = decode(|a| write(a, reg, v, Rm::R(rm)));
+            assert!(name(&i).starts_with(form.name), "{} is {i:?}", form.name);
+            assert_eq!(registers(&i), [reg.into(), v.into(), rm.into()], "{}", form.name);
+        }
+    }
+    check(form, false, |a, reg, rm| write(a, reg, 5, rm));
 }

@@ -504,7 +504,8 @@ impl Cache {
         let lowering = known.and_then(|k| k.lowering).filter(|_| !soft || flow != Flow::Straight);
         let control = row.is_some_and(|id| id.row().mnemonic.contains("fcsr"));
         let last = group == Some(Group::Lbt);
-        (tier1::Decoded { pc, word, inst, lowering, control, last }, flow)
+        let wide = group == Some(Group::Lasx);
+        (tier1::Decoded { pc, word, inst, lowering, wide, control, last }, flow)
     }
 }
 

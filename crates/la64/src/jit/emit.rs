@@ -120,11 +120,11 @@ pub struct Form {
 }
 
 impl Form {
-    const fn of(name: &'static str, prefix: u8, map: Map, opcode: u8) -> Form {
+    pub(super) const fn of(name: &'static str, prefix: u8, map: Map, opcode: u8) -> Form {
         Form { name, prefix, map, opcode, digit: None, byte: false }
     }
 
-    const fn digit(self, digit: u8) -> Form {
+    pub(super) const fn digit(self, digit: u8) -> Form {
         Form { digit: Some(digit), ..self }
     }
 
@@ -133,6 +133,7 @@ impl Form {
     }
 }
 
+/// Encodings with their list.
 macro_rules! forms {
     ($list:ident, $what:literal; $($name:ident = $form:expr;)*) => {
         $(#[doc = stringify!($name)] pub const $name: Form = $form;)*
@@ -142,6 +143,7 @@ macro_rules! forms {
 }
 
 use Map::{One, Three3A, Three38, Two};
+pub(super) use forms;
 
 forms! {
     REGISTER_FORMS, "Register and register or memory, general registers, no immediate.";
@@ -400,7 +402,7 @@ impl Asm {
         self.origin + self.bytes.len()
     }
 
-    fn byte(&mut self, byte: u8) {
+    pub(super) fn byte(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
 
@@ -634,7 +636,15 @@ impl Asm {
 
     /// A VEX form: reg, vvvv, rm; 128 bits or scalar.
     pub fn vex(&mut self, f: Form, wide: bool, reg: u8, v: u8, rm: impl Into<Rm>) {
-        let rm = rm.into();
+        self.vex_of(f, wide, false, [reg, v], rm.into());
+    }
+
+    /// As [`Asm::vex`], 256 bits.
+    pub(super) fn vex_long(&mut self, f: Form, reg: u8, v: u8, rm: impl Into<Rm>) {
+        self.vex_of(f, false, true, [reg, v], rm.into());
+    }
+
+    fn vex_of(&mut self, f: Form, wide: bool, long: bool, [reg, v]: [u8; 2], rm: Rm) {
         let (x, b) = extensions(rm);
         let map = match f.map {
             One | Two => 1,
@@ -647,9 +657,15 @@ impl Asm {
             0xf2 => 3,
             _ => 0,
         };
-        self.byte(0xc4);
-        self.byte((!(reg >> 3) & 1) << 7 | (!x & 1) << 6 | (!b & 1) << 5 | map);
-        self.byte(u8::from(wide) << 7 | (!v & 15) << 3 | prefix);
+        let rest = (!v & 15) << 3 | u8::from(long) << 2 | prefix;
+        if map == 1 && !wide && x | b == 0 {
+            self.byte(0xc5);
+            self.byte((!(reg >> 3) & 1) << 7 | rest);
+        } else {
+            self.byte(0xc4);
+            self.byte((!(reg >> 3) & 1) << 7 | (!x & 1) << 6 | (!b & 1) << 5 | map);
+            self.byte(u8::from(wide) << 7 | rest);
+        }
         self.byte(f.opcode);
         self.modrm(reg, rm);
     }

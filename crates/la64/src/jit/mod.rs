@@ -1,8 +1,10 @@
 //! Making host code: what a translator needs that knows nothing of the guest.
 //!
 //! - [`emit`]: x86-64 instructions as bytes.
+//! - [`packed`]: those on vectors.
 //! - `raw`: memory that holds code and may be executed.
 
 pub mod emit;
+pub mod packed;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) mod raw;

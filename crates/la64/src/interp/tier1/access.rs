@@ -13,6 +13,8 @@ use crate::jit::emit::{
     MOVZX16, Mem, RAX, RCX, Reg, XOR,
 };
 
+/// Constant addresses below this, and 32 bytes behind them, are displacements of an access.
+const ADDRESS_MAX: u64 = (1 << 31) - 32;
 /// Largest displacement of an access by rj and an immediate.
 const DISP_MAX: u64 = 1 << 15;
 
@@ -27,7 +29,7 @@ pub(super) fn at_offset(b: &mut Block<'_>, d: &Decoded) -> Mem {
     let (rj, imm) = (d.rj(), d.imm() as i32);
     if let Some(address) = b.constant(rj).map(|v| v.wrapping_add(imm as u64))
         && address < b.shape.near
-        && address < 1 << 31
+        && address < ADDRESS_MAX
     {
         return Mem::at(layout::WINDOW, address as i32);
     }

@@ -60,6 +60,8 @@ pub(in super::super) struct Decoded {
     pub(in super::super) inst: Inst,
     /// How it is translated; without one it is a call of tier 0.
     pub(in super::super) lowering: Option<&'static Lowering>,
+    /// A vector instruction of 256 bits.
+    pub(in super::super) wide: bool,
     /// It reads or writes the FCSR.
     pub(in super::super) control: bool,
     /// After it the dispatch loop looks again which tier may run.

@@ -25,6 +25,8 @@ pub(super) mod exit {
 #[repr(C, align(16))]
 pub(in super::super) struct Frame {
     pub(super) literals: [[u64; 2]; 5],
+    /// The upper half of a result while the lower one is made.
+    pub(super) upper: [u64; 2],
     /// Instructions until the dispatch loop, less one.
     pub(super) left: i64,
     /// Address of the table of jumps.
@@ -51,6 +53,7 @@ impl Default for Frame {
                 [0x3ff0_0000_0000_0000, 0],
                 [0x3f80_0000, 0],
             ],
+            upper: [0; 2],
             left: 0,
             jumps: 0,
             slows: 0,

@@ -5,9 +5,9 @@
 //! | rbp | address of the [`Cpu`] + 128: all general registers of the guest are a byte away |
 //! | r14 | instructions until the dispatch loop, less one |
 //! | r15 | address of the guest's window |
-//! | rax, rcx, rdx, xmm0, xmm1 | scratch |
+//! | rax, rcx, rdx, xmm0 to xmm2 | scratch |
 //! | [`PINS`] | general registers of the guest |
-//! | xmm2 to xmm15 | low halves of vector registers 0 to 13 |
+//! | xmm3 to xmm15 | low halves of vector registers 0 to 12 |
 
 use super::super::Cpu;
 use super::frame::Frame;
@@ -43,11 +43,11 @@ pub(super) fn pin(n: usize) -> Option<Reg> {
 }
 
 /// Vector registers with a host register of their own: the first ones.
-pub(super) const VECTOR_PINS: usize = 14;
+pub(super) const VECTOR_PINS: usize = 13;
 
 /// The host register of the low half of vector register `n`, if it has one.
 pub(super) fn vector_pin(n: usize) -> Option<Xmm> {
-    (n < VECTOR_PINS).then(|| Xmm(n as u8 + 2))
+    (n < VECTOR_PINS).then(|| Xmm(n as u8 + 3))
 }
 
 const fn field(offset: usize) -> Mem {
@@ -82,6 +82,7 @@ pub(super) const PC: Mem = field(offset_of!(State, pc));
 pub(super) const LINK_ADDRESS: Mem = field(offset_of!(State, link_address));
 pub(super) const LINK_VALUE: Mem = field(offset_of!(State, link_value));
 pub(super) const LINK_HIGH: Mem = field(offset_of!(State, link_value_high));
+pub(super) const UPPER: Mem = frame(offset_of!(Frame, upper));
 pub(super) const LEFT: Mem = frame(offset_of!(Frame, left));
 pub(super) const JUMPS: Mem = frame(offset_of!(Frame, jumps));
 pub(super) const EPOCH: Mem = frame(offset_of!(Frame, epoch));

@@ -19,6 +19,7 @@ mod raw;
 mod routines;
 mod slow;
 mod table;
+mod vector;
 
 pub(super) use block::{Decoded, Lowering};
 pub(super) use engine::{Engine, Left};

@@ -16,7 +16,7 @@ fn spill(asm: &mut Asm) {
         asm.op(MOV_TO, true, r, layout::x(n));
     }
     for n in 0..VECTOR_PINS {
-        asm.sse(MOVAPS_TO, Xmm(n as u8 + 2), layout::v(n, 0));
+        asm.sse(MOVAPS_TO, Xmm(n as u8 + 3), layout::v(n, 0));
     }
 }
 
@@ -25,7 +25,7 @@ fn reload(asm: &mut Asm) {
         asm.op(MOV, true, r, layout::x(n));
     }
     for n in 0..VECTOR_PINS {
-        asm.sse(MOVAPS, Xmm(n as u8 + 2), layout::v(n, 0));
+        asm.sse(MOVAPS, Xmm(n as u8 + 3), layout::v(n, 0));
     }
 }
 

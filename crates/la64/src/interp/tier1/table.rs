@@ -3,7 +3,7 @@
 //! A mnemonic without a row here is translated as a call of its tier-0 handler.
 
 use super::block::Lowering;
-use super::{access, atomic, branch, float, integer};
+use super::{access, atomic, branch, float, integer, vector};
 
 /// The translation of a mnemonic.
 pub(in super::super) fn lowering(mnemonic: &str) -> Option<&'static Lowering> {
@@ -13,5 +13,5 @@ pub(in super::super) fn lowering(mnemonic: &str) -> Option<&'static Lowering> {
         .chain([branch::TABLE, float::TABLE, float::MOVE_TABLE])
         .flatten()
         .find(|l| l.name == mnemonic);
-    found.or_else(|| atomic::find(mnemonic))
+    found.or_else(|| atomic::find(mnemonic)).or_else(|| vector::find(mnemonic))
 }

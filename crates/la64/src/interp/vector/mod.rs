@@ -15,6 +15,8 @@ mod raw;
 mod shift;
 mod whole;
 
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+pub(super) use permute::vldi;
 pub(super) use whole::InsertW;
 
 use super::operation::VectorEntry;

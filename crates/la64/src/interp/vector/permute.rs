@@ -94,7 +94,7 @@ fn shuf4i_d(vd: u128, vj: u128, imm: i64) -> u128 {
 }
 
 /// The constant of `vldi`, or `None` for the modes that do not exist.
-pub(super) fn vldi(imm: i64) -> Option<u64> {
+pub(in super::super) fn vldi(imm: i64) -> Option<u64> {
     let t = imm as u64 & 0xff;
     let words = |w: u64| w << 32 | w;
     let halves = |h: u64| words(h << 16 | h);
