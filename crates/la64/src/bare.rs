@@ -64,6 +64,11 @@ impl Bare {
         self.cache.clear();
     }
 
+    /// How often blocks were translated to code of the host.
+    pub fn translations(&self) -> u64 {
+        self.cache.translation().blocks
+    }
+
     /// Executes at most `budget` instructions from the program counter on; why it stopped.
     pub fn run(&mut self, budget: u64) -> Trap {
         static NEVER: AtomicBool = AtomicBool::new(false);

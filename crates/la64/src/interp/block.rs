@@ -431,6 +431,13 @@ impl Cache {
             }
             let at = match engine.find(pc, cpu, fetch) {
                 Some(at) => at,
+                None if engine.waits(pc) => {
+                    exit = None;
+                    match self.run_block(cpu, fetch) {
+                        Some(trap) => return Some(trap),
+                        None => continue,
+                    }
+                }
                 None => match self.decode_for(engine, cpu, fetch, pc) {
                     Ok((list, epoch)) => engine.translate(&list, epoch, &mut self.journal),
                     Err(trap) => return Some(trap),
@@ -446,6 +453,17 @@ impl Cache {
                 tier1::Left::Elsewhere => {}
                 tier1::Left::Trapped => return Some(cpu.trap),
             }
+        }
+    }
+
+    /// Runs one block on tier 0; `None` if no trap ended it.
+    fn run_block(&mut self, cpu: &mut Cpu, fetch: &impl Fetch) -> Option<Trap> {
+        match self.lookup(cpu, fetch) {
+            Ok(at) => match self.blocks.run(at, cpu, 0) {
+                Exit::Trap => Some(cpu.trap),
+                Exit::Direct | Exit::Indirect => None,
+            },
+            Err(trap) => Some(trap),
         }
     }
 

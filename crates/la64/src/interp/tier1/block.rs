@@ -15,6 +15,7 @@ use crate::jit::emit::{
     ADD_I, AND_I, Asm, CMP_TO, Cond, JMP_RM, LEA, MOV, MOV_TO, Mem, RAX, RCX, RDX, Reg, Rm, SUB_I,
     XOR,
 };
+use littoral_base::mutant;
 
 /// Emits the code of one instruction.
 pub(super) type Emit = fn(&mut Block<'_>, &Decoded);
@@ -126,6 +127,8 @@ pub(super) struct Words {
     pub(super) epoch: u64,
     /// Offset of that epoch's number in the code.
     pub(super) stamp: u32,
+    /// They were found different from memory.
+    pub(super) stale: bool,
     /// Addresses and words.
     pub(super) list: Box<[(u64, u32)]>,
 }
@@ -378,7 +381,8 @@ impl<'a> Block<'a> {
             self.asm.bind_near(on);
         } else {
             let from = self.asm.jump_near(Some(cond));
-            self.cold.push(Cold::Exit { from, target, count: self.count() });
+            let count = self.count() - u16::from(mutant!("la64_side_exit_counts_less"));
+            self.cold.push(Cold::Exit { from, target, count });
         }
     }
 

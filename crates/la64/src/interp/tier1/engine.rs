@@ -21,6 +21,21 @@ const ARENA_LEN: usize = 64 << 20;
 /// No block is longer.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
+/// Runs on tier 0 of code that was found changed, before it is translated again.
+const WARM_RUNS: u32 = 16;
+/// The number of runs doubles with each change, at most this often.
+const CHANGES_MAX: u32 = 8;
+const PAGE_BITS: u32 = 12;
+
+/// A page whose translated code was found changed.
+#[derive(Debug, Default)]
+struct Restless {
+    /// How often it was.
+    changes: u32,
+    /// Blocks run on tier 0 since then.
+    runs: u32,
+}
+
 /// Translated code.
 #[derive(Debug)]
 pub(in super::super) struct Engine {
@@ -37,6 +52,7 @@ pub(in super::super) struct Engine {
     #[expect(clippy::vec_box, reason = "code holds their addresses")]
     alone: Vec<Box<Alone>>,
     jumps: Jumps,
+    restless: HashMap<u64, Restless>,
     shape: Shape,
     /// A trap is enabled: floating point runs on tier 0.
     trapping: bool,
@@ -89,6 +105,7 @@ impl Engine {
             slows: Slows { base: arena.address(0), list: Vec::new() },
             alone: Vec::new(),
             jumps: Jumps::default(),
+            restless: HashMap::new(),
             shape: Shape { slack, near, guarded },
             trapping: false,
             era: cpu.epoch.now() >> 31,
@@ -110,6 +127,15 @@ impl Engine {
     /// Blocks there are.
     pub(in super::super) fn len(&self) -> usize {
         self.known.len()
+    }
+
+    /// Whether the code at `pc`, which has no translation, runs on tier 0 for now: code of its page
+    /// was found changed, and has not run often enough since to be worth another translation.
+    pub(in super::super) fn waits(&mut self, pc: u64) -> bool {
+        let Some(page) = self.restless.get_mut(&(pc >> PAGE_BITS)) else { return false };
+        page.runs = page.runs.saturating_add(1);
+        !mutant!("la64_changed_code_at_once")
+            && page.runs <= WARM_RUNS << page.changes.min(CHANGES_MAX)
     }
 
     /// Whether a block may be added as things are; drops code that is for other circumstances.
@@ -142,7 +168,13 @@ impl Engine {
         let Some(words) = &mut known.words else { return Some(at) };
         let now = cpu.epoch.now();
         if words.epoch != now && !mutant!("la64_stale_blocks_stay") {
+            if words.stale {
+                return None;
+            }
             if !words.are_in_memory(cpu, fetch) {
+                words.stale = true;
+                let page = self.restless.entry(pc >> PAGE_BITS).or_default();
+                *page = Restless { changes: page.changes + 1, runs: 0 };
                 return None;
             }
             words.epoch = now;
@@ -195,6 +227,7 @@ impl Engine {
         let words = epoch.zip(stamp).map(|(epoch, stamp)| Words {
             epoch,
             stamp: stamp as u32,
+            stale: false,
             list: list.iter().map(|d| (d.pc, d.word)).collect(),
         });
         map_bytes += words.as_ref().map_or(0, |words| size_of_val(&words.list[..]));

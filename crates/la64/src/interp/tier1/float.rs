@@ -18,6 +18,7 @@ use crate::jit::emit::{
     MOVZX8, MULSD, MULSS, OR, ORPS, RAX, RCX, ROL, ROUNDSD, ROUNDSS, Rm, SHL, SHR, SQRTSD, SQRTSS,
     SUBSD, SUBSS, UCOMISD, UCOMISS, XORPS, Xmm,
 };
+use littoral_base::mutant;
 
 const X0: Xmm = Xmm(0);
 const X1: Xmm = Xmm(1);
@@ -70,8 +71,10 @@ impl Width {
 
 /// fd = xmm0 unless that is a NaN.
 fn finish(b: &mut Block<'_>, d: &Decoded, w: Width) {
-    b.asm.sse(w.pick(UCOMISS, UCOMISD), X0, X0);
-    b.slow_if(Cond::P);
+    if !mutant!("la64_nan_of_the_host") {
+        b.asm.sse(w.pick(UCOMISS, UCOMISD), X0, X0);
+        b.slow_if(Cond::P);
+    }
     write(b, d, w);
 }
 
@@ -85,9 +88,8 @@ fn write(b: &mut Block<'_>, d: &Decoded, w: Width) {
 
 /// fd = fj op fk.
 fn binary(b: &mut Block<'_>, d: &Decoded, w: Width, single: Form, double: Form) {
-    load(b, X0, d.rj());
-    let k = get(b, d.rk(), X1);
-    b.asm.sse(w.pick(single, double), X0, k);
+    let j = get(b, d.rj(), X1);
+    b.asm.vex(w.pick(single, double), false, X0.0, j.0, place(d.rk()));
     finish(b, d, w);
 }
 

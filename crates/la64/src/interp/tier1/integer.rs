@@ -12,6 +12,7 @@ use crate::jit::emit::{
     RAX, RCX, RDX, ROL, ROR, ROR_CL, Reg, Rm, SAR, SARX, SHL, SHLX, SHR, SHRX, SUB, TEST, TZCNT,
     XOR, XOR_I,
 };
+use littoral_base::mutant;
 
 /// rd = rj op rk, 64 bits.
 fn binary(b: &mut Block<'_>, d: &Decoded, form: Form, commutes: bool) {
@@ -110,7 +111,10 @@ fn word(b: &mut Block<'_>, d: &Decoded, form: Form) {
 /// rd = eax, sign-extended.
 fn sign_extend(b: &mut Block<'_>, rd: usize) {
     let to = b.target(rd);
-    b.asm.op(MOVSXD, true, to, RAX);
+    match mutant!("la64_word_sign_dropped") {
+        true => b.asm.op(MOV, false, to, RAX),
+        false => b.asm.op(MOVSXD, true, to, RAX),
+    }
     b.put(rd, to);
 }
 

@@ -8,6 +8,7 @@ use crate::jit::emit::{
     ADD_I, Asm, CALL_RM, Cond, JMP_RM, LEA, MOV, MOV_TO, MOVAPS, MOVAPS_TO, Mem, R12, R13, R14,
     R15, RAX, RBP, RBX, RCX, RDI, RSI, RSP, Reg, SHR, SUB, SUB_I, TEST, Xmm,
 };
+use littoral_base::mutant;
 
 const SAVED: [Reg; 6] = [RBX, RBP, R12, R13, R14, R15];
 
@@ -92,7 +93,9 @@ fn call(asm: &mut Asm, spilled: usize, what: Call) -> usize {
     asm.align(16);
     let start = asm.here();
     asm.arith(SUB_I, true, RSP, 8);
-    spill(asm);
+    if !(matches!(what, Call::Slow) && mutant!("la64_pins_left_at_faults")) {
+        spill(asm);
+    }
     let control = matches!(what, Call::Alone { control: true });
     if control {
         asm.stmxcsr(layout::GUEST_CONTROL);

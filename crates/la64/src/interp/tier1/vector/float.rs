@@ -9,6 +9,7 @@ use super::super::layout;
 use super::{Operands, X0, X1, X2, constant, get, halves, place, put, register, target};
 use crate::jit::emit::{Cond, Form};
 use crate::jit::packed::*;
+use littoral_base::mutant;
 
 /// The width of lanes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,9 @@ type Make = fn(&mut Block<'_>, &Decoded, usize, Width);
 
 /// The slow way is taken if a lane of xmm0 is a NaN.
 fn check(b: &mut Block<'_>, w: Width) {
+    if mutant!("la64_lane_nan_of_the_host") {
+        return;
+    }
     b.asm.packed_imm(w.pick(CMPP), X1, X0, X0, UNORDERED);
     b.asm.packed_unary(V_PTEST, X1, X1);
     b.slow_if(Cond::Ne);
@@ -66,7 +70,7 @@ fn checked(
 /// Writes the lower half from xmm0, the upper one from the frame.
 fn write(b: &mut Block<'_>, d: &Decoded) {
     put(b, d.rd(), 0, X0);
-    if d.wide {
+    if d.wide && !mutant!("la64_upper_result_lost") {
         b.asm.packed_unary(V_MOVDQU, X1, layout::UPPER);
         put(b, d.rd(), 1, X1);
     }

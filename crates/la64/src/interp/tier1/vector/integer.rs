@@ -7,6 +7,7 @@ use super::{
 };
 use crate::jit::emit::Form;
 use crate::jit::packed::*;
+use littoral_base::mutant;
 
 /// to = form(j, k).
 fn simple(b: &mut Block<'_>, o: &Operands, form: Form) {
@@ -287,6 +288,7 @@ fn rotate(b: &mut Block<'_>, o: &Operands, [right, left]: [Form; 2], bits: u8) {
 
 /// xmm1 = the counts of k.
 fn counts(b: &mut Block<'_>, o: &Operands, bits: u32) {
+    let bits = bits << u32::from(bits < 64 && mutant!("la64_shift_count_mask"));
     constant(b, X1, repeated(i64::from(bits) - 1, bits));
     b.asm.packed(V_PAND, X1, X1, o.k);
 }

@@ -4,8 +4,8 @@
 //!   between halves. Low halves may be pinned, upper halves are in the state.
 //! - A register is written after the instruction's last access, last check of a result and last
 //!   read of a register, so that the slow way may run it again.
-//! - xmm0 holds results without a pin and intermediate values, xmm1 constants and values of rk, xmm2
-//!   values of rj.
+//! - xmm0 holds intermediate values and results without a pin, xmm1 constants and values of rk,
+//!   xmm2 values of rj.
 
 mod float;
 mod integer;
