@@ -1,4 +1,5 @@
-//! Hostile edge lists: text of every dialect and serialized graphs; any panic is a finding.
+//! Hostile edge lists: text of every dialect, matrices, METIS and DIMACS graphs, serialized graphs;
+//! any panic is a finding.
 //!
 //! The first byte chooses the format. What imports is built, checked, and must hold as many edges
 //! as the report says.
@@ -17,7 +18,9 @@ use littoral_graph::check::check;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::import::{ImportOptions, import_in_memory};
 
-const NAMES: [&str; 7] = ["f.el", "f.wel", "f.txt", "f.csv", "f.tsv", "f.sg", "f.wsg"];
+const NAMES: [&str; 10] = [
+    "f.el", "f.wel", "f.txt", "f.csv", "f.tsv", "f.sg", "f.wsg", "f.mtx", "f.graph", "f.gr",
+];
 
 static DIRECTORY: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let in_memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());

@@ -30,8 +30,8 @@ pub(crate) use bench::{BenchCommand, BenchHeapArgs, BenchRingArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use dsm::{DsmBenchArgs, DsmCommand, DsmModelArgs, DsmRunArgs};
 pub(crate) use graph::{
-    AnswerFormat, DegreeArgs, FileArgs, GenArgs, GraphCommand, ImportArgs, KernelArgs, MakingArgs,
-    NeighborsArgs, OutputArgs, PathArgs, ReadingArgs, RunArgs, WhatifArgs,
+    AnswerFormat, ConvertArgs, DegreeArgs, FileArgs, GenArgs, GraphCommand, ImportArgs, KernelArgs,
+    MakingArgs, NeighborsArgs, OutputArgs, PathArgs, ReadingArgs, RunArgs, WhatifArgs,
 };
 pub(crate) use heap::{HeapCommand, HeapCreateArgs, PoolArgs};
 pub(crate) use kv::{

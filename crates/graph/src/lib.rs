@@ -3,7 +3,7 @@
 //! - [`format`](mod@format): the graph file and [`format::file::GraphFile`];
 //! - [`builder`]: from edges to a file; [`pack`]: which page a list goes to; [`generate`]:
 //!   synthetic graphs;
-//! - [`import`]: other people's edge lists;
+//! - [`import`]: other people's edge lists; [`export`]: files of their formats;
 //! - [`check`]: every invariant walked; [`info`]: what a file holds;
 //! - [`names`]: what vertices are called;
 //! - [`kernels`]: BFS, PageRank, components, shortest paths, betweenness, core numbers,
@@ -18,6 +18,7 @@ pub mod builder;
 pub mod check;
 pub(crate) mod edges;
 pub mod error;
+pub mod export;
 pub mod format;
 pub mod generate;
 pub mod import;

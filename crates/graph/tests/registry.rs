@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // Reason: helpers of a test.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use littoral_base::clock::WallClock;
 use littoral_graph::answer;
@@ -98,5 +100,17 @@ fn trials_have_sources_exactly_where_a_kernel_begins_at_a_vertex() {
             let is_count = matches!(figure.value, FigureValue::Count(_));
             assert_eq!(figure.name.ends_with("_count"), is_count, "{figure:?}");
         }
+    }
+}
+
+#[test]
+fn an_interrupt_ends_every_kernel_without_an_answer() {
+    let graph = two_triangles();
+    let store = Store::in_dram(&graph).unwrap();
+    for (kernel, threads) in Kernel::all().into_iter().flat_map(|k| [(k, 1), (k, 3)]) {
+        let interrupt = Some(Arc::new(AtomicBool::new(true)));
+        let options = Options { sources: vec![0], threads, interrupt, ..Options::default() };
+        let error = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Interrupted, "{}: {error}", kernel.name());
     }
 }

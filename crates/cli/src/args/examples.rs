@@ -21,6 +21,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("graph info", &[("littoral graph info web.lg --format json", "what the file holds")]),
     ("graph check", &[("littoral graph check web.lg", "every checksum and list")]),
     (
+        "graph convert",
+        &[
+            ("littoral graph convert web.lg web.mtx", "as a matrix for other programs"),
+            ("littoral graph convert roads.gr roads.csv", "from one format to another"),
+        ],
+    ),
+    (
         "graph neighbors",
         &[("littoral graph neighbors examples/packages.tsv.zst bash", "what bash depends on")],
     ),

@@ -16,6 +16,9 @@ use super::{OnArgs, ShownArgs};
 pub(crate) enum GraphCommand {
     /// Turn an edge list into a graph file
     Import(ImportArgs),
+    /// Write a graph file or an edge list as another format
+    #[command(visible_alias = "export")]
+    Convert(ConvertArgs),
     /// Make a synthetic graph: 2^SCALE vertices, 16 edges a vertex
     Gen(GenArgs),
     /// Say what a graph file holds
@@ -36,7 +39,8 @@ pub(crate) enum GraphCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// An edge list: .el .wel .csv .tsv, a SNAP list, or the GAP suite's .sg .wsg; gzip or zstd too
+    /// An edge list: .el .wel .csv .tsv, a SNAP list, .mtx, METIS' .graph, DIMACS' .gr, or the GAP
+    /// suite's .sg .wsg; gzip or zstd too
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
     /// The graph file to write
@@ -50,11 +54,32 @@ pub(crate) struct ImportArgs {
     pub(crate) shown: ShownArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    /// A graph file, or anything that graph import reads
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// The file to write: .lg .el .wel .csv .tsv .mtx, METIS' .graph, DIMACS' .gr, the GAP suite's
+    /// .sg .wsg
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// OUT's format, where its name does not tell it: as --from, or lg
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Option<String>,
+    /// Overwrite OUT when it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
 /// What to take for granted about an edge list instead of finding out.
 #[derive(Debug, Default, Args, PartialEq, Eq)]
 #[command(next_help_heading = "Options for edge lists")]
 pub(crate) struct ReadingArgs {
-    /// The list's format: el, wel, snap, csv, tsv, sg or wsg
+    /// The list's format: el, wel, snap, csv, tsv, sg, wsg, mtx, graph (METIS) or gr (DIMACS)
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
     /// The columns of source, target and weight, by name or by number from 1

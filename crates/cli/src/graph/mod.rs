@@ -1,6 +1,7 @@
 //! `littoral graph`: make, look at, ask and run graphs whose edges live on a medium.
 
 mod ask;
+mod convert;
 mod open;
 pub(crate) mod output;
 mod run;
@@ -26,6 +27,7 @@ use crate::{interrupt, out, progress};
 pub(crate) fn run(command: &GraphCommand) -> Outcome {
     match command {
         GraphCommand::Import(args) => import_file(args),
+        GraphCommand::Convert(args) => convert::run(args),
         GraphCommand::Gen(args) => make(args),
         GraphCommand::Info(args) => info(args),
         GraphCommand::Check(args) => check(args),

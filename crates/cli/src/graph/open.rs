@@ -1,7 +1,6 @@
 //! A graph to run on: a graph file, or an edge list taken into memory first, and the device that
 //! its edges are read from.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use littoral::base::error::Class;
@@ -9,7 +8,6 @@ use littoral::device::flash::opened::FlashDevice;
 use littoral::device::profile::DeviceKind;
 use littoral::graph::builder::BuildOptions;
 use littoral::graph::format::file::GraphFile;
-use littoral::graph::format::header::MAGIC;
 use littoral::graph::import::{ImportOptions, import_in_memory};
 use littoral::graph::medium::Store;
 use littoral::machine::choice::{Choice, Word};
@@ -22,7 +20,7 @@ use crate::{interrupt, progress};
 /// Opens a graph file, or takes an edge list into memory for a job that needs it once; `args` is
 /// what the caller says about the list.
 pub(super) fn open_with(path: &Path, args: &ReadingArgs) -> Result<GraphFile, Failure> {
-    if is_graph_file(path) {
+    if GraphFile::is_at(path) {
         if *args != ReadingArgs::default() {
             let what = format!(
                 "{} is a graph file; options for edge lists go with its import",
@@ -44,7 +42,7 @@ pub(super) fn open_with(path: &Path, args: &ReadingArgs) -> Result<GraphFile, Fa
 pub(super) fn device(choice: &Choice, file: &Path) -> Result<FlashDevice, Failure> {
     // An edge list is taken into memory, so that no device can read it; a path that leads nowhere
     // is named when the graph is opened.
-    let own = (is_graph_file(file) || !file.exists()).then_some(file);
+    let own = (GraphFile::is_at(file) || !file.exists()).then_some(file);
     let (machine, name) = choice.resolve(DeviceKind::Flash, own, Word::Dram)?;
     Ok(machine.flash(&name)?)
 }
@@ -91,10 +89,4 @@ pub(super) fn reading(args: &ReadingArgs) -> Result<ImportOptions, Failure> {
         comments: args.comment.as_deref().map(str::parse).transpose()?,
         threads: None,
     })
-}
-
-fn is_graph_file(path: &Path) -> bool {
-    let mut magic = [0; MAGIC.len()];
-    let read = std::fs::File::open(path).and_then(|mut f| f.read_exact(&mut magic));
-    read.is_ok() && &magic == MAGIC
 }

@@ -53,6 +53,7 @@ fn options(graph: &GraphFile, source: Option<&str>, args: &RunArgs) -> Result<Op
         trials: args.trials,
         sources: source.into_iter().collect(),
         verify: args.verify,
+        interrupt: None,
     })
 }
 

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use bytemuck::Pod;
 use littoral_base::codec::crc;
 
-use super::header::{Header, SectionKind, flag};
+use super::header::{Header, MAGIC, SectionKind, flag};
 use super::page::{PageFault, PageId, PageView};
 use super::vertices::{List, VertexTable};
 use super::{BLOCK_BYTES, Direction, Extent, HEAD_UNIT_BYTES, Layout, Piece};
@@ -128,6 +128,13 @@ pub struct GraphFile {
 }
 
 impl GraphFile {
+    /// Whether the file at `path` begins as a graph file does.
+    pub fn is_at(path: &Path) -> bool {
+        let mut magic = [0; MAGIC.len()];
+        let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, 0));
+        read.is_ok() && &magic == MAGIC
+    }
+
     /// Opens a graph file and loads its vertex tables.
     ///
     /// # Errors

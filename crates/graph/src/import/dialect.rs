@@ -1,7 +1,8 @@
 //! How a text input is written: its format, its delimiter, and which comments it may hold.
 //!
-//! - The name, without `.gz` or `.zst`, tells the format: `.el .wel .csv .tsv .sg .wsg`; `.txt`,
-//!   `.snap`, `.edges` and everything else are SNAP lists (spaces or tabs, `#` comments).
+//! - The name, without `.gz` or `.zst`, tells the format: `.el .wel .csv .tsv .sg .wsg .mtx
+//!   .graph .gr`; `.txt`, `.snap`, `.edges` and everything else are SNAP lists (spaces or tabs,
+//!   `#` comments).
 //! - A format proposes a delimiter; [`super::sniff`] checks the proposal against the first records.
 
 use std::path::Path;
@@ -25,9 +26,15 @@ pub enum Format {
     Sg,
     /// The GAP suite's serialized graph with integer weights.
     Wsg,
+    /// Matrix Market: a square sparse matrix.
+    Mtx,
+    /// METIS: a list per vertex.
+    Metis,
+    /// DIMACS: arcs of a shortest-path problem, or edges.
+    Dimacs,
 }
 
-const NAMES: [(&str, Format); 7] = [
+const NAMES: [(&str, Format); 13] = [
     ("el", Format::El),
     ("wel", Format::Wel),
     ("snap", Format::Snap),
@@ -35,6 +42,12 @@ const NAMES: [(&str, Format); 7] = [
     ("tsv", Format::Tsv),
     ("sg", Format::Sg),
     ("wsg", Format::Wsg),
+    ("mtx", Format::Mtx),
+    ("graph", Format::Metis),
+    ("metis", Format::Metis),
+    ("gr", Format::Dimacs),
+    ("dimacs", Format::Dimacs),
+    ("col", Format::Dimacs),
 ];
 
 impl Format {
@@ -52,6 +65,11 @@ impl Format {
     /// Whether it is the GAP suite's binary form.
     pub fn is_serialized(self) -> bool {
         matches!(self, Format::Sg | Format::Wsg)
+    }
+
+    /// Whether it is a text that counts vertices and edges at its beginning.
+    pub(crate) fn is_counted(self) -> bool {
+        matches!(self, Format::Mtx | Format::Metis | Format::Dimacs)
     }
 
     /// Whether it is a table, which may begin with a header and holds no comments after that.

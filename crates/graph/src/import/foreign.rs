@@ -1,4 +1,5 @@
-//! Graph formats that are recognised and not read: refused by name, with what to do.
+//! Graph formats that are recognised and not read, or read under another name: refused by name,
+//! with what to do.
 //!
 //! Read as edge lists, some of these would even parse, into a wrong graph.
 
@@ -17,32 +18,24 @@ struct Foreign {
 
 /// The format whose files may begin with comments.
 const DIMACS: &str = "a DIMACS graph";
+/// The format that nothing but its lists tells.
+const METIS: &str = "a METIS graph";
 /// Lines of a possible METIS graph that are looked at.
 const METIS_LINES: usize = 256;
 
 const FORMATS: [Foreign; 15] = [
     Foreign {
         name: "a Matrix Market file",
-        extensions: &["mtx"],
+        extensions: &[],
         magics: &[b"%%MatrixMarket"],
-        todo: "take its entries as an edge list: `sed '/^%/d' IN.mtx | sed 1d > OUT.txt`, then \
-               import that with --columns 1,2 (or 1,2,3 for weights), and with --undirected if its \
-               first line says symmetric",
+        todo: "say `--from mtx`",
     },
-    Foreign {
-        name: "a METIS graph",
-        extensions: &["graph", "metis"],
-        magics: &[],
-        todo: "turn it into an edge list: \
-               `awk '/^%/{next} n++{for(i=1;i<=NF;i++)print n-1,$i}' IN.graph > OUT.el` \
-               (without weights), then import that with --undirected",
-    },
+    Foreign { name: METIS, extensions: &[], magics: &[], todo: "say `--from graph`" },
     Foreign {
         name: DIMACS,
-        extensions: &["gr", "dimacs", "col"],
+        extensions: &[],
         magics: &[b"p sp ", b"p edge ", b"p col "],
-        todo: "turn its arcs into a weighted edge list: \
-               `awk '$1==\"a\"{print $2,$3,$4}' IN.gr > OUT.wel`",
+        todo: "say `--from gr`",
     },
     Foreign {
         name: "a Parquet file",
@@ -119,9 +112,10 @@ const FORMATS: [Foreign; 15] = [
 ];
 
 fn refusal(path: &Path, format: &Foreign) -> Error {
-    let context =
-        format!("{} is {}, which is not read yet; {}", path.display(), format.name, format.todo);
-    Error::new(Kind::Unsupported, context)
+    let is_read = format.extensions.is_empty();
+    let why = if is_read { "not an edge list" } else { "which is not read yet" };
+    let context = format!("{} is {}, {why}; {}", path.display(), format.name, format.todo);
+    Error::new(if is_read { Kind::Input } else { Kind::Unsupported }, context)
 }
 
 /// The refusal of a file whose name tells a format that is not read.
@@ -168,7 +162,7 @@ pub(super) fn perhaps_metis(front: &str) -> Option<String> {
     // The last line of a front may be cut; a number cut short is a number still.
     let names_vertices = lists.iter().flatten().all(|&n| (1..=vertices).contains(&n));
     let is_ragged = lists.windows(2).any(|w| w[0].len() != w[1].len());
-    let metis = FORMATS.iter().find(|f| f.extensions.contains(&"metis"))?;
+    let metis = FORMATS.iter().find(|f| f.name == METIS)?;
     let is_likely = (lists.len() as u64) <= vertices && names_vertices && is_ragged;
     is_likely.then(|| format!("; if this is {}: {}", metis.name, metis.todo))
 }
@@ -190,19 +184,14 @@ mod tests {
 
     #[test]
     fn foreign_formats_are_named_with_what_to_do() {
-        for (name, words) in [
-            ("g.mtx", "Matrix Market"),
-            ("g.graph.gz", "METIS"),
-            ("g.gr", "DIMACS"),
-            ("g.PARQUET", "duckdb"),
-        ] {
+        for (name, words) in [("g.PARQUET", "duckdb"), ("g.arrow.gz", "pyarrow")] {
             let e = by_name(Path::new(name)).unwrap();
             assert_eq!(e.kind(), Kind::Unsupported);
             assert!(e.to_string().contains(words) && e.to_string().starts_with(name), "{e}");
         }
         assert!(by_name(Path::new("g.csv")).is_none() && by_name(Path::new("graph")).is_none());
         let matrix = by_content(Path::new("g.txt"), b"%%MatrixMarket matrix coordinate\n");
-        assert!(matrix.unwrap().to_string().contains("symmetric"));
+        assert!(matrix.unwrap().to_string().contains("--from mtx"));
         assert!(by_content(Path::new("g.txt"), b"graph theory\n").is_none());
         for front in ["%%matrixmarket matrix\n", "%%MATRIXMARKET matrix\n"] {
             assert!(by_content(Path::new("g.csv"), front.as_bytes()).is_some(), "{front}");

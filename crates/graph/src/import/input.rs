@@ -113,6 +113,11 @@ impl Input {
         &self.buffer
     }
 
+    /// The refusal of a file whose front tells another format than the one it is read as.
+    pub(crate) fn foreign(&self) -> Option<Error> {
+        foreign::by_content(&self.path, &self.buffer)
+    }
+
     /// Whether the front is all there is.
     pub(crate) fn is_whole(&self) -> bool {
         self.ended
@@ -166,9 +171,6 @@ impl Input {
 
     fn check_encoding(&mut self) -> Result<()> {
         let front = &self.buffer[..];
-        if let Some(refusal) = foreign::by_content(&self.path, front) {
-            return Err(refusal);
-        }
         if let Some(encoding) = wide_encoding(front) {
             let context = format!(
                 "{}:1:1: {encoding} text; convert it first, for example by `iconv -f {encoding} -t utf-8`",

@@ -7,10 +7,11 @@
 //! Invariants
 //! - A file that can be read in two ways is refused, with the option that decides between them.
 //! - The output's final name appears only once the whole file is there; the input is never touched.
-//! - Vertices are those that appear in an edge (in `.sg`, all that the file counts).
+//! - Vertices are those that appear in an edge (in formats that count vertices, all of them).
 
 pub mod cases;
 mod columns;
+mod counted;
 pub mod dialect;
 mod fault;
 mod foreign;
@@ -27,6 +28,7 @@ use std::path::Path;
 pub use dialect::{Comments, Delimiter, Format, Ids};
 pub use fault::RECORD_BYTES_MAX;
 pub use input::Compression;
+pub(crate) use sg::write_sg;
 pub use sg::{SgIds, export_sg};
 
 use crate::builder::write::{self, to_file};
@@ -84,22 +86,52 @@ pub fn read(
     hooks: &mut Hooks<'_>,
 ) -> Result<(EdgeList, Source)> {
     let format = options.format.unwrap_or_else(|| Format::of_path(input));
+    if format.is_counted() {
+        return read_counted(input, format, options, hooks);
+    }
     if !format.is_serialized() {
         let foreign = if options.format.is_none() { foreign::by_name(input) } else { None };
         return foreign.map_or_else(|| text::read(input, format, options, hooks), Err);
     }
     let mut edges = sg::read(input, format == Format::Wsg, hooks)?;
     edges.directed = options.directed.unwrap_or(edges.directed);
-    let source = Source {
+    let source = numbered(format, Compression::None, 0);
+    Ok((edges, source))
+}
+
+/// A file whose vertices are numbers by its format.
+fn numbered(format: Format, compression: Compression, lines: u64) -> Source {
+    Source {
         format,
-        compression: Compression::None,
+        compression,
         delimiter: None,
         header: None,
         columns: Vec::new(),
         ids: Ids::Numbers,
-        lines: 0,
-    };
-    Ok((edges, source))
+        lines,
+    }
+}
+
+/// Reads a file that counts its vertices and edges.
+fn read_counted(
+    input: &Path,
+    format: Format,
+    options: &ImportOptions,
+    hooks: &mut Hooks<'_>,
+) -> Result<(EdgeList, Source)> {
+    let given = ImportOptions { format: None, directed: None, threads: None, ..options.clone() };
+    if given != ImportOptions::default() {
+        let what = "options about headers, columns, ids, delimiters and comments go with tables";
+        let context = format!("{}: {what}; {} has none", input.display(), format.name());
+        return Err(Error::new(Kind::Argument, context));
+    }
+    let counted::Read { mut edges, compression, lines } = counted::read(input, format, hooks)?;
+    if options.directed == Some(true) && !edges.directed {
+        let what = "--directed: the file says that its edges have no direction";
+        return Err(Error::new(Kind::Argument, format!("{}: {what}", input.display())));
+    }
+    edges.directed = options.directed.unwrap_or(edges.directed);
+    Ok((edges, numbered(format, compression, lines)))
 }
 
 /// Imports `input` as the graph file `output`, which is opened before a byte is read.

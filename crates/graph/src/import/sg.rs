@@ -163,8 +163,19 @@ pub enum SgIds {
 /// `Kind::Argument` when names are no small numbers, weights no integers, or the file exists;
 /// `Kind::Io`, `Kind::Corrupt`.
 pub fn export_sg(graph: &GraphFile, ids: SgIds, path: &Path, hooks: &mut Hooks<'_>) -> Result<()> {
+    write_sg(graph, ids, path, Existing::Refuse, hooks)
+}
+
+/// As [`export_sg`]; `existing` says what becomes of a file that is there.
+pub(crate) fn write_sg(
+    graph: &GraphFile,
+    ids: SgIds,
+    path: &Path,
+    existing: Existing,
+    hooks: &mut Hooks<'_>,
+) -> Result<()> {
     let numbering = Numbering::new(graph, ids)?;
-    crate::builder::write::to_file(path, Existing::Refuse, |file, _| {
+    crate::builder::write::to_file(path, existing, |file, _| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let write = |out: &mut BufWriter<_>, b: &[u8]| {
             Write::write_all(out, b).map_err(|e| io("cannot write", path, e))

@@ -38,6 +38,7 @@ pub(super) fn read(
     hooks: &mut Hooks<'_>,
 ) -> Result<(EdgeList, Source)> {
     let mut input = Input::open(path)?;
+    input.foreign().map_or(Ok(()), Err)?;
     let plan = found_out(&input, path, format, options)?;
     let metis = std::str::from_utf8(input.front()).ok().and_then(foreign::perhaps_metis);
     let lines = input.skip(plan.body);

@@ -12,7 +12,8 @@
 //! - Times come from the clock that is passed in.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use littoral_base::clock::{Clock, ClockKind};
 use littoral_base::rng::{Rng, seeded};
@@ -40,6 +41,8 @@ pub struct Options {
     pub sources: Vec<u32>,
     /// Whether to check every answer.
     pub verify: bool,
+    /// Ends the run with `Kind::Interrupted` after the step in which it is set.
+    pub interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
             trials: 1,
             sources: Vec::new(),
             verify: false,
+            interrupt: None,
         }
     }
 }
@@ -147,7 +151,7 @@ pub fn pick_sources(graph: &GraphFile, count: usize, seed: u64) -> Vec<u32> {
 ///
 /// # Errors
 /// `Kind::Argument` for options out of range, `Kind::Device` and `Kind::Corrupt` from reading,
-/// `Kind::Refuted` when verification was asked for and failed.
+/// `Kind::Refuted` when verification was asked for and failed, `Kind::Interrupted`.
 pub fn run(
     graph: &GraphFile,
     store: &Store,
@@ -159,7 +163,7 @@ pub fn run(
     let threads = NonZeroUsize::new(options.threads)
         .ok_or_else(|| Error::new(Kind::Argument, "threads must be at least 1"))?;
     let state = State::new(graph, kernel, options.threads, 1);
-    let team = Team::new(options.threads);
+    let team = Team::new(options.threads).interrupted_by(options.interrupt.clone());
     let shared = Shared {
         graph,
         store,

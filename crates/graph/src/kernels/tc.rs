@@ -321,6 +321,9 @@ impl<'g> Tc<'g> {
             let mut scratch = lock(&self.scratch[me.id()]);
             let share = Share::<SHARED>::new(&self.cursor);
             while let Some(i) = share.next() {
+                if me.is_interrupted() {
+                    break;
+                }
                 let list = from.list(i as usize);
                 let found = scratch.count_at::<SHARED>(list, &near, &self.triangles);
                 if found > 0 {

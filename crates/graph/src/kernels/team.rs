@@ -8,11 +8,11 @@
 //! - Barriers sleep: no member reaches one with reads outstanding.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use crate::edges::{Item, reads_of};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// Said by members that stop because another one failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,19 @@ pub(crate) struct Team {
     members: usize,
     barrier: Barrier,
     fault: Mutex<Option<Error>>,
+    interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Team {
     /// A team of `members` threads.
     pub(crate) fn new(members: usize) -> Self {
-        Team { members, barrier: Barrier::new(members), fault: Mutex::new(None) }
+        let barrier = Barrier::new(members);
+        Team { members, barrier, fault: Mutex::new(None), interrupt: None }
+    }
+
+    /// The same, which stops at the end of a step once `interrupt` is set.
+    pub(crate) fn interrupted_by(self, interrupt: Option<Arc<AtomicBool>>) -> Self {
+        Team { interrupt, ..self }
     }
 
     /// The first error, once the team has stopped.
@@ -75,12 +82,19 @@ impl<'t> Member<'t> {
         self.id == 0
     }
 
+    /// Whether the work is to stop: a long share asks this to end early.
+    pub(crate) fn is_interrupted(self) -> bool {
+        self.team.interrupt.as_ref().is_some_and(|i| i.load(Ordering::Relaxed))
+    }
+
     /// Does this member's share of a step and waits for the others.
     ///
     /// # Errors
-    /// [`Stopped`] when anybody's share failed.
+    /// [`Stopped`] when a member's share failed or the work is to stop.
     pub(crate) fn all(self, share: impl FnOnce() -> Result<()>) -> Stepped {
-        if let Err(e) = share() {
+        let interrupted = || Error::new(Kind::Interrupted, "interrupted; there is no answer");
+        let done = |()| if self.is_interrupted() { Err(interrupted()) } else { Ok(()) };
+        if let Err(e) = share().and_then(done) {
             let mut fault = self.team.fault.lock().unwrap_or_else(PoisonError::into_inner);
             fault.get_or_insert(e);
             if self.team.members == 1 {
@@ -220,7 +234,6 @@ impl<'c, const SHARED: bool> VertexShare<'c, SHARED> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Kind;
 
     fn share_all<const SHARED: bool>(cursor: &Cursor) -> Vec<u64> {
         let share = Share::<SHARED>::new(cursor);

@@ -207,7 +207,7 @@ const VALUES: [Case; 29] = [
 ];
 
 /// Encodings, compression, and other formats.
-const FILES: [Case; 30] = [
+const FILES: [Case; 35] = [
     case("bom.csv", b"\xef\xbb\xbfsource,target\na,b\nb,c\n", AB),
     case("bom.el", b"\xef\xbb\xbf1 2\n2 3\n", N12),
     case("utf16.csv", b"\xff\xfea\0,\0b\0\n\0", Want::Refused(1, 1, "UTF-16")),
@@ -239,15 +239,20 @@ const FILES: [Case; 30] = [
     case(
         "g.mtx",
         b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n",
-        Want::Foreign("Matrix Market"),
+        Want::Edges(&[("1", "2")]),
     ),
     case(
         "g.txt",
         b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n",
         Want::Foreign("Matrix Market"),
     ),
-    case("g.graph", b"2 1\n2\n1\n", Want::Foreign("METIS")),
-    case("g.gr", b"p sp 2 1\na 1 2 5\n", Want::Foreign("DIMACS")),
+    case("g.graph", b"2 1\n2\n1\n", Want::Undirected(&[("1", "2")])),
+    case("g.graph.gz", b"2 1\n2\n1\n", Want::Undirected(&[("1", "2")])).packed(Packed::Gzip),
+    case("g.txt", b"2 1\n2\n1\n", Want::Undirected(&[("1", "2")])).with(&["--from=metis"]),
+    case("g.graph", b"2 1\n2\n1\n", Want::Foreign("--directed")).with(&["--directed"]),
+    case("g.gr", b"p sp 2 1\na 1 2 5\n", Want::Weighted(&[("1", "2", 5.0)])),
+    case("g.gr", b"p sp 2 1\na 1 2 5\n", Want::Foreign("go with tables")).with(&["--header"]),
+    case("g.gr", b"p sp 2 2\na 1 2 5\n", Want::Foreign("g.gr:2: 1 arcs")),
     case("g.parquet", b"PAR1\0\0", Want::Foreign("Parquet")),
     case("g.csv", b"PAR1\0\0", Want::Foreign("Parquet")),
     case("g.parquet", b"PAR1\0\0", Want::Foreign("Parquet")).with(&["--from=csv"]),
