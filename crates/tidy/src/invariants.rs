@@ -3,8 +3,9 @@
 //! - An invariant is a bullet under the line `Invariants` of a file's header. It ends with the
 //!   names of its checks: "Checked by `name`." or "Checked by `a`, `b`."
 //! - A check is a function that holds an assertion, a function called `check...`, `validate...`,
-//!   `verify...` or `assert...`, a constant assertion by its constant's name, a test, or a test
-//!   target (the name of a file under `tests`). Of several of that name one suffices.
+//!   `verify...` or `assert...`, a constant assertion by its constant's name, a test, also one in
+//!   Python, or a test target (the name of a file under `tests`). Of several of that name one
+//!   suffices.
 //! - [`UNCHECKED`] says how many bullets of a crate still name no check; the numbers only fall.
 //! - The density of assertions counts the product's functions, tests excepted.
 
@@ -174,8 +175,18 @@ impl Names {
                 of.functions += walk.density.functions;
             }
         }
+        for (_, text) in tree.files(|p| p.starts_with("crates/") && p.ends_with(".py")) {
+            names.checks.extend(python_tests(text).map(str::to_owned));
+        }
         names
     }
+}
+
+/// The test functions of a file of Python.
+fn python_tests(text: &str) -> impl Iterator<Item = &str> {
+    let defined = text.lines().filter_map(|line| line.strip_prefix("def "));
+    let names = defined.filter_map(|rest| rest.split('(').next());
+    names.filter(|name| name.starts_with("test_"))
 }
 
 #[derive(Default)]
@@ -256,5 +267,7 @@ mod tests {
             ["check_order", "b"]
         );
         assert_eq!(checks_of("- Keys stand in order."), [""; 0]);
+        let python = "def test_order(a):\n    pass\n\ndef helper():\n    def test_in(): pass\n";
+        assert_eq!(python_tests(python).collect::<Vec<_>>(), ["test_order"]);
     }
 }

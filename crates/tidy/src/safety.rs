@@ -84,7 +84,11 @@ impl<'a> Row<'a> {
         let function = words(self.test).any(|name| {
             let defined = format!("fn {name}");
             let is_near = |p: &str| p.starts_with(&prefix) || p.starts_with("crates/assure/tests/");
+            let python = format!("def {name}(");
             tree.rust().any(|(p, t)| is_near(p) && t.contains(&defined))
+                || tree
+                    .files(|p| is_near(p) && p.ends_with(".py"))
+                    .any(|(_, t)| t.contains(&python))
         });
         let mut quoted = self.test.split('`').skip(1).step_by(2);
         function

@@ -1,0 +1,447 @@
+//! Graphs and their kernels, as the submodule `littoral.graph`.
+//!
+//! Invariants
+//! - Row `i` of every answer is about the `i`-th vertex in ascending order of names: numbers as
+//!   numbers, text by bytes. In a graph from arrays that is vertex `i`. Checked by
+//!   `test_answers_of_small_graphs_by_hand`, `test_an_edge_list_with_names_is_opened`.
+//! - A vertex that an answer names (a parent, a component) is a row too; -1 stands for none.
+//!   Checked by `test_answers_of_small_graphs_by_hand`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use littoral::base::clock::WallClock;
+use littoral::device::profile::DeviceKind;
+use littoral::graph::answer::{Cells, Table, of_kernel};
+use littoral::graph::builder::{BuildOptions, EdgeList, Existing, Hooks, build_in_memory};
+use littoral::graph::export::save;
+use littoral::graph::format::file::GraphFile;
+use littoral::graph::import::{ImportOptions, import_in_memory};
+use littoral::graph::kernels::{
+    Answer, Dangling, Kernel, Options, PageRankOptions, Sources, Summary, UNREACHED, Weights, run,
+};
+use littoral::graph::medium::Store;
+use littoral::graph::names::Labels;
+use littoral::graph::{Error, Kind};
+use littoral::machine::choice::{Choice, Word};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyString};
+
+use crate::columns::{self, Columns};
+use crate::errors::{argument, raised};
+use crate::work::{Job, long};
+
+/// Arcs from which on work uses all processors unless told otherwise.
+const ARCS_MANY: u64 = 1 << 17;
+
+/// Adds the submodule.
+pub(crate) fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
+    let module = PyModule::new(parent.py(), "graph")?;
+    module.add_class::<Graph>()?;
+    parent.add_submodule(&module)?;
+    // So that Python imports it by its whole name.
+    let modules = parent.py().import("sys")?.getattr("modules")?;
+    modules.set_item("littoral._littoral.graph", module)
+}
+
+/// A graph whose edges lie in memory or on a device.
+#[pyclass(module = "littoral.graph", frozen)]
+pub(crate) struct Graph {
+    file: Arc<GraphFile>,
+    store: Store,
+    /// Row of each vertex, and vertex of each row; absent where they are equal.
+    rows: Option<Rows>,
+}
+
+struct Rows {
+    of_vertex: Vec<i32>,
+    vertices: Vec<u32>,
+}
+
+type Row32<'py> = Bound<'py, PyArray1<i32>>;
+
+impl Graph {
+    /// A graph on an opened store.
+    fn ready(file: GraphFile, store: Store) -> Result<Graph, Error> {
+        let order = file.names()?.order();
+        let is_plain = order.iter().zip(0u32..).all(|(&v, row)| v == row);
+        let rows = (!is_plain).then(|| {
+            let mut of_vertex = vec![0; order.len()];
+            order.iter().zip(0i32..).for_each(|(&v, row)| of_vertex[v as usize] = row);
+            Rows { of_vertex, vertices: order.to_vec() }
+        });
+        Ok(Graph { file: Arc::new(file), store, rows })
+    }
+
+    fn in_dram(image: Vec<u8>) -> Result<Graph, Error> {
+        let file = GraphFile::from_image(image)?;
+        let store = Store::in_dram(&file)?;
+        Graph::ready(file, store)
+    }
+
+    fn build(
+        py: Python<'_>,
+        columns: Columns,
+        (vertices, directed): (Option<u32>, bool),
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Graph> {
+        let (source, target) = (columns.source, columns.target);
+        if source.len() != target.len() {
+            let what = format!("{} sources for {} targets", source.len(), target.len());
+            return Err(argument(py, what));
+        }
+        if columns.weight.as_ref().is_some_and(|w| w.len() != source.len()) {
+            let found = columns.weight.map_or(0, |w| w.len());
+            return Err(argument(py, format!("{found} weights for {} edges", source.len())));
+        }
+        long(py, progress, move |job| {
+            let edges: Vec<[u32; 2]> = source.iter().zip(&target).map(|(&s, &t)| [s, t]).collect();
+            drop((source, target));
+            let most = edges.iter().map(|e| e[0].max(e[1])).max();
+            let counted = most.map_or(0, |v| v.saturating_add(1));
+            let mut list = EdgeList::new(vertices.unwrap_or(counted), directed, edges);
+            list.weights = columns.weight;
+            let (image, _) = build_in_memory(list, &BuildOptions::default(), &mut hooks(job))?;
+            Graph::in_dram(image)
+        })
+    }
+
+    /// Values by row.
+    fn by_row<T: Copy>(&self, by_vertex: Vec<T>) -> Vec<T> {
+        match &self.rows {
+            None => by_vertex,
+            Some(rows) => rows.vertices.iter().map(|&v| by_vertex[v as usize]).collect(),
+        }
+    }
+
+    /// Vertices as rows, by row; `none` becomes -1.
+    fn rows_by_row(&self, by_vertex: &[u32], none: u32) -> Vec<i32> {
+        let row = |v: u32| match &self.rows {
+            _ if v == none => -1,
+            None => v as i32,
+            Some(rows) => rows.of_vertex[v as usize],
+        };
+        match &self.rows {
+            None => by_vertex.iter().map(|&v| row(v)).collect(),
+            Some(rows) => rows.vertices.iter().map(|&v| row(by_vertex[v as usize])).collect(),
+        }
+    }
+
+    /// Runs a kernel; the source is a name.
+    fn run(
+        &self,
+        py: Python<'_>,
+        kernel: Kernel,
+        source: Option<&Bound<'_, PyAny>>,
+        threads: Option<usize>,
+    ) -> PyResult<(Summary, Answer)> {
+        let sources = source.map(|name| self.vertex(py, name)).transpose()?.into_iter().collect();
+        let few = self.file.header().arcs < ARCS_MANY;
+        let threads = threads.unwrap_or_else(|| match few {
+            true => 1,
+            false => std::thread::available_parallelism().map_or(1, usize::from),
+        });
+        long(py, None, |job| {
+            let interrupt = Some(Arc::clone(&job.interrupt));
+            let options = Options { sources, threads, interrupt, ..Options::default() };
+            let clock = WallClock::new();
+            let (report, answer) = run(&self.file, &self.store, kernel, &options, &clock)?;
+            let last = report.trials.last().map(|trial| trial.summary);
+            let summary = last.ok_or_else(|| Error::new(Kind::Argument, "no trial was run"))?;
+            Ok((summary, answer))
+        })
+    }
+
+    fn vertex(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<u32> {
+        if !name.is_instance_of::<PyString>() && !name.is_instance_of::<PyInt>() {
+            let index = py.import("operator")?.call_method1("index", (name,));
+            index.map_err(|_| argument(py, format!("{name}: a vertex is named by int or str")))?;
+        }
+        let names = self.file.names().map_err(|e| raised(py, &e))?;
+        names.find(name.str()?.to_str()?).map_err(|e| raised(py, &e))
+    }
+
+    fn table(&self, py: Python<'_>, answer: &Answer) -> PyResult<Table> {
+        py.detach(|| of_kernel(&self.file, answer, None)).map_err(|e| raised(py, &e))
+    }
+}
+
+/// Progress and interrupt of a job, as builders take them.
+fn hooks(job: &Job) -> Hooks<'_> {
+    let progress = |stage, done, total| job.progress(&format!("{stage:?}"), done, total);
+    Hooks::new(progress, &job.interrupt)
+}
+
+fn mixed() -> PyErr {
+    pyo3::exceptions::PyRuntimeError::new_err("a kernel answered for another; please report this")
+}
+
+/// Takes one kernel's answer.
+macro_rules! answer {
+    ($kernel:ident, $answer:expr) => {
+        match $answer {
+            Answer::$kernel(answer) => answer,
+            _ => return Err(mixed()),
+        }
+    };
+}
+
+#[pymethods]
+impl Graph {
+    /// A graph from columns of ids: see `littoral.graph.Graph.from_arrays`.
+    #[staticmethod]
+    #[pyo3(signature = (
+        source, target, weight=None, *, vertices=None, directed=false, progress=None
+    ))]
+    fn from_arrays(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        target: &Bound<'_, PyAny>,
+        weight: Option<&Bound<'_, PyAny>>,
+        vertices: Option<u32>,
+        directed: bool,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Graph> {
+        let columns = Columns {
+            source: columns::ids(py, "source", source)?,
+            target: columns::ids(py, "target", target)?,
+            weight: weight.map(|w| columns::weights(py, w)).transpose()?,
+        };
+        Graph::build(py, columns, (vertices, directed), progress)
+    }
+
+    /// A graph from named columns of a table that offers the Arrow interface.
+    #[staticmethod]
+    #[pyo3(signature = (
+        table, source="source", target="target", weight=None, *, vertices=None, directed=false,
+        progress=None
+    ))]
+    #[allow(clippy::too_many_arguments)] // Reason: they are keywords in Python.
+    fn from_table(
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        source: &str,
+        target: &str,
+        weight: Option<&str>,
+        vertices: Option<u32>,
+        directed: bool,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Graph> {
+        let columns = columns::table(table, source, target, weight)?;
+        Graph::build(py, columns, (vertices, directed), progress)
+    }
+
+    /// A graph from a graph file or an edge list, with its edges on a medium.
+    #[staticmethod]
+    #[pyo3(signature = (
+        path, *, directed=None, medium=None, profile=None, machine=None, device=None, progress=None
+    ))]
+    #[allow(clippy::too_many_arguments)] // Reason: they are keywords in Python.
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        directed: Option<bool>,
+        medium: Option<&str>,
+        profile: Option<String>,
+        machine: Option<PathBuf>,
+        device: Option<String>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Graph> {
+        let word = medium.map(str::parse::<Word>).transpose().map_err(|e| raised(py, &e))?;
+        let choice = Choice { machine, device, medium: word, profile, copies: false };
+        let is_own = GraphFile::is_at(&path);
+        let resolved = choice.resolve(DeviceKind::Flash, is_own.then_some(&*path), Word::Dram);
+        let opened = resolved.and_then(|(machine, name)| machine.flash(&name));
+        let device = opened.map_err(|e| raised(py, &e))?;
+        long(py, progress, move |job| {
+            let file = if is_own {
+                GraphFile::open(&path)?
+            } else {
+                let options = ImportOptions { directed, ..ImportOptions::default() };
+                let build = BuildOptions::default();
+                let (image, ..) = import_in_memory(&path, &options, &build, &mut hooks(job))?;
+                GraphFile::from_image(image)?
+            };
+            let store = Store::new(&file, device)?;
+            Graph::ready(file, store)
+        })
+    }
+
+    /// Writes the graph file `path`.
+    #[pyo3(signature = (path, *, overwrite=false))]
+    fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
+        let existing = if overwrite { Existing::Replace } else { Existing::Refuse };
+        long(py, None, |_| save(&self.file, &path, existing))
+    }
+
+    /// How many vertices.
+    #[getter]
+    fn vertices(&self) -> u32 {
+        self.file.vertices()
+    }
+
+    /// How many edges; an undirected edge counts once.
+    #[getter]
+    fn edges(&self) -> u64 {
+        self.file.header().edges()
+    }
+
+    /// Whether edges have a direction.
+    #[getter]
+    fn directed(&self) -> bool {
+        self.file.is_directed()
+    }
+
+    /// Whether edges have weights.
+    #[getter]
+    fn weighted(&self) -> bool {
+        self.file.is_weighted()
+    }
+
+    /// Where the edges are, and what is modelled.
+    #[getter]
+    fn medium(&self) -> String {
+        self.store.describe()
+    }
+
+    /// What each row of an answer is called: an array of numbers, or a list of text.
+    #[getter]
+    fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let names = self.file.names().map_err(|e| raised(py, &e))?;
+        let all = 0..self.file.vertices();
+        Ok(match names.labels() {
+            Labels::Identity => all.map(u64::from).collect::<Vec<_>>().into_pyarray(py).into_any(),
+            Labels::Numbers(numbers) => self.by_row(numbers.clone()).into_pyarray(py).into_any(),
+            Labels::Text(_) => {
+                let rows = self.by_row(all.collect());
+                let text: Vec<String> = rows.into_iter().map(|v| names.name(v)).collect();
+                text.into_pyobject(py)?.into_any()
+            }
+        })
+    }
+
+    /// The parent of each vertex in a breadth-first search.
+    #[pyo3(signature = (source, *, threads=None))]
+    fn bfs<'py>(
+        &self,
+        py: Python<'py>,
+        source: &Bound<'py, PyAny>,
+        threads: Option<usize>,
+    ) -> PyResult<Row32<'py>> {
+        let parents = answer!(Bfs, self.run(py, Kernel::Bfs, Some(source), threads)?.1);
+        Ok(self.rows_by_row(&parents, UNREACHED).into_pyarray(py))
+    }
+
+    /// The distance of each vertex from a source, in edges.
+    #[pyo3(signature = (source, *, threads=None))]
+    fn levels<'py>(
+        &self,
+        py: Python<'py>,
+        source: &Bound<'py, PyAny>,
+        threads: Option<usize>,
+    ) -> PyResult<Row32<'py>> {
+        let (_, answer) = self.run(py, Kernel::Bfs, Some(source), threads)?;
+        let table = self.table(py, &answer)?;
+        let mut levels = vec![-1; self.file.vertices() as usize];
+        if let [vertex, level, ..] = table.columns()
+            && let (Cells::Vertices(vertices), Cells::Counts(counts)) =
+                (&vertex.cells, &level.cells)
+        {
+            vertices.iter().zip(counts).for_each(|(&v, &l)| levels[v as usize] = l as i32);
+        }
+        Ok(self.by_row(levels).into_pyarray(py))
+    }
+
+    /// The rank of each vertex, and a dictionary of iterations and the last change.
+    #[pyo3(signature = (*, tol=1e-6, max_iter=100, dangling="spread", threads=None))]
+    fn pagerank<'py>(
+        &self,
+        py: Python<'py>,
+        tol: f64,
+        max_iter: u32,
+        dangling: &str,
+        threads: Option<usize>,
+    ) -> PyResult<(Bound<'py, PyArray1<f32>>, Bound<'py, PyDict>)> {
+        let dangling = Dangling::named(dangling).map_err(|e| raised(py, &e))?;
+        let options = PageRankOptions { tolerance: tol, iterations_max: max_iter, dangling };
+        let (summary, answer) = self.run(py, Kernel::PageRank(options), None, threads)?;
+        let ranks = self.by_row(answer!(PageRank, answer)).into_pyarray(py);
+        let how = PyDict::new(py);
+        if let Summary::PageRank(summary) = summary {
+            how.set_item("iterations", summary.iterations_count)?;
+            how.set_item("error", summary.error)?;
+        }
+        Ok((ranks, how))
+    }
+
+    /// The component of each vertex, called by one of its rows.
+    #[pyo3(signature = (*, threads=None))]
+    fn components<'py>(&self, py: Python<'py>, threads: Option<usize>) -> PyResult<Row32<'py>> {
+        let labels = answer!(Components, self.run(py, Kernel::Components, None, threads)?.1);
+        Ok(self.rows_by_row(&labels, u32::MAX).into_pyarray(py))
+    }
+
+    /// The distance of each vertex from a source, by weight.
+    #[pyo3(signature = (source, *, weights="stored", threads=None))]
+    fn sssp<'py>(
+        &self,
+        py: Python<'py>,
+        source: &Bound<'py, PyAny>,
+        weights: &str,
+        threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let weights = Weights::named(weights).map_err(|e| raised(py, &e))?;
+        let distances =
+            answer!(Sssp, self.run(py, Kernel::Sssp(weights), Some(source), threads)?.1);
+        Ok(self.by_row(distances).into_pyarray(py))
+    }
+
+    /// The betweenness of each vertex.
+    #[pyo3(signature = (*, sources="all", source=None, threads=None))]
+    fn betweenness<'py>(
+        &self,
+        py: Python<'py>,
+        sources: &str,
+        source: Option<&Bound<'py, PyAny>>,
+        threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let sources = Sources::named(sources).map_err(|e| raised(py, &e))?;
+        if (sources == Sources::One) != source.is_some() {
+            let what = "source goes with sources=\"one\", which needs it";
+            return Err(argument(py, what.to_owned()));
+        }
+        let scores = answer!(Bc, self.run(py, Kernel::Bc(sources), source, threads)?.1);
+        Ok(self.by_row(scores).into_pyarray(py))
+    }
+
+    /// The core number of each vertex.
+    #[pyo3(signature = (*, threads=None))]
+    fn core_numbers<'py>(&self, py: Python<'py>, threads: Option<usize>) -> PyResult<Row32<'py>> {
+        let cores = answer!(Kcore, self.run(py, Kernel::Kcore, None, threads)?.1);
+        let cores = cores.into_iter().map(|c| c as i32).collect();
+        Ok(self.by_row(cores).into_pyarray(py))
+    }
+
+    /// How many triangles each vertex belongs to.
+    #[pyo3(signature = (*, threads=None))]
+    fn triangles<'py>(
+        &self,
+        py: Python<'py>,
+        threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let triangles = answer!(Tc, self.run(py, Kernel::Tc, None, threads)?.1);
+        let triangles = triangles.into_iter().map(|t| t as i64).collect();
+        Ok(self.by_row(triangles).into_pyarray(py))
+    }
+
+    fn __len__(&self) -> usize {
+        self.file.vertices() as usize
+    }
+
+    fn __repr__(&self) -> String {
+        let kind = if self.file.is_directed() { "directed" } else { "undirected" };
+        let (vertices, edges) = (self.vertices(), self.edges());
+        format!("<littoral.graph.Graph, {kind}: {vertices} vertices, {edges} edges>")
+    }
+}

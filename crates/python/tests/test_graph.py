@@ -1,0 +1,140 @@
+"""Kernels by row, files, errors by class, progress and Ctrl-C."""
+
+import _thread
+import threading
+import time
+
+import numpy
+import pytest
+
+import littoral
+from littoral import errors
+from littoral.graph import Graph
+
+
+def ring(n, step=1, **options):
+    source = numpy.arange(n)
+    return Graph.from_arrays(source, (source + step) % n, **options)
+
+
+def random_graph(n, m, seed=7):
+    rng = numpy.random.default_rng(seed)
+    return Graph.from_arrays(rng.integers(0, n, m), rng.integers(0, n, m), vertices=n)
+
+
+def test_answers_of_small_graphs_by_hand():
+    # A square with a diagonal, a tail, and a vertex alone.
+    g = Graph.from_arrays([0, 1, 2, 3, 0, 3], [1, 2, 3, 0, 2, 4], vertices=6)
+    assert g.triangles().tolist() == [2, 1, 2, 1, 0, 0]
+    assert g.core_numbers().tolist() == [2, 2, 2, 2, 1, 0]
+    assert g.levels(4).tolist() == [2, 3, 2, 1, 0, -1]
+    parents = g.bfs(4)
+    assert parents[4] == 4 and parents[3] == 4 and parents[0] == 3 and parents[5] == -1
+    assert len(set(g.components()[:5])) == 1 and g.components()[5] == 5
+    assert g.betweenness()[3] == 3.0
+    ranks, how = g.pagerank()
+    assert abs(float(ranks.sum()) - 1) < 1e-5 and how["iterations"] > 0
+    star = Graph.from_arrays([0, 0, 0], [1, 2, 3])
+    assert star.betweenness().tolist() == [3.0, 0.0, 0.0, 0.0]
+    assert star.betweenness(sources="one", source=1).tolist() == [2.0, 0.0, 0.0, 0.0]
+
+
+def test_answers_do_not_depend_on_threads():
+    g = random_graph(3000, 20_000)
+    for kernel in (g.triangles, g.core_numbers, g.components):
+        assert (kernel(threads=1) == kernel(threads=3)).all()
+    assert (g.levels(5, threads=1) == g.levels(5, threads=2)).all()
+
+
+def test_a_graph_is_saved_and_opened_on_every_medium(tmp_path):
+    g = random_graph(500, 3000)
+    path = tmp_path / "g.lg"
+    g.save(path)
+    with pytest.raises(errors.ArgumentError, match="exists"):
+        g.save(path)
+    g.save(path, overwrite=True)
+    for options in ({}, {"medium": "flash", "profile": "xlfdd"}, {"medium": "mmap"}, {"medium": "pread"}):
+        again = Graph.open(path, **options)
+        assert (again.levels(3) == g.levels(3)).all()
+        assert (again.triangles() == g.triangles()).all()
+    assert "model" in Graph.open(path, medium="flash").medium
+
+
+def test_an_edge_list_with_names_is_opened(tmp_path):
+    path = tmp_path / "friends.csv"
+    path.write_text("from,to\nZoe,Ann\nAnn,Bob\n")
+    g = Graph.open(path, directed=False)
+    assert g.names == ["Ann", "Bob", "Zoe"]
+    assert g.levels("Zoe").tolist() == [1, 2, 0]
+    with pytest.raises(LookupError, match="Yan"):
+        g.bfs("Yan")
+
+
+def test_errors_have_classes_of_the_standard_library(tmp_path):
+    with pytest.raises(OSError) as missing:
+        Graph.open(tmp_path / "none.lg")
+    assert isinstance(missing.value, errors.IoError) and missing.value.kind == "Io"
+    damaged = tmp_path / "damaged.lg"
+    ring(9).save(damaged)
+    damaged.write_bytes(damaged.read_bytes()[:4200])
+    with pytest.raises(errors.CorruptError):
+        Graph.open(damaged)
+    with pytest.raises(errors.UsageError, match="flsh"):
+        Graph.open(damaged, medium="flsh")
+    with pytest.raises(errors.NoSuchVertexError):
+        ring(9).bfs(9)
+    with pytest.raises(errors.ArgumentError):
+        ring(9).bfs(2.5)
+    with pytest.raises(errors.ArgumentError, match="weights"):
+        ring(9).sssp(0)
+    with pytest.raises(errors.ArgumentError, match="threads"):
+        ring(9).components(threads=0)
+    for choice in ({"sources": "one"}, {"source": 3}, {"sources": "some"}):
+        with pytest.raises(errors.ArgumentError):
+            ring(9).betweenness(**choice)
+
+
+def test_progress_is_called_and_its_exception_ends_the_work():
+    seen = []
+    rng = numpy.random.default_rng(3)
+    columns = rng.integers(0, 1 << 20, 4_000_000), rng.integers(0, 1 << 20, 4_000_000)
+    Graph.from_arrays(*columns, progress=lambda *step: seen.append(step))
+    assert seen and all(stage in ("sorting", "writing") for stage, _, _ in seen)
+
+    def refuse(*_):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        Graph.from_arrays(*columns, progress=refuse)
+
+
+def test_ctrl_c_ends_a_kernel_and_other_threads_run_meanwhile():
+    g = random_graph(20_000, 200_000)
+    ticks = []
+
+    def interrupt():
+        for _ in range(20):
+            ticks.append(time.monotonic())
+            time.sleep(0.01)
+        _thread.interrupt_main()
+
+    other = threading.Thread(target=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        other.start()
+        g.betweenness(sources="all")  # 20 000 searches
+    other.join()
+    assert len(ticks) == 20
+    assert g.components().shape == (20_000,), "the graph is usable afterwards"
+
+
+def test_machines_name_their_devices():
+    assert littoral.Machine().devices == ["flash", "memory", "zoned"]
+    with pytest.raises(errors.EnvironmentError):
+        littoral.Machine("no/such/machine.toml")
+
+
+def test_every_name_of_the_extension_has_a_stub():
+    from mypy.stubtest import parse_options, test_stubs
+
+    modules = ["littoral._littoral"]
+    assert test_stubs(parse_options(modules)) == 0

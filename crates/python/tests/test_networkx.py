@@ -1,0 +1,82 @@
+"""The backend answers as networkx does, and leaves to networkx what it cannot answer so."""
+
+import networkx as nx
+import pytest
+
+from littoral._networkx import EDGES_WORTH, FUNCTIONS, backend
+from littoral._networkx_info import COVERED, get_info
+
+GRAPHS = [
+    nx.karate_club_graph(),
+    nx.gnm_random_graph(300, 900, seed=5),
+    nx.gnm_random_graph(200, 700, seed=6, directed=True),
+    nx.relabel_nodes(nx.path_graph(40), str),
+]
+
+
+def plain(graph):
+    """The graph without attributes."""
+    bare = graph.__class__()
+    bare.add_nodes_from(graph)
+    bare.add_edges_from(graph.edges())
+    return bare
+
+
+@pytest.mark.parametrize("graph", map(plain, GRAPHS))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_answers_are_those_of_networkx(name, graph):
+    if name == "single_source_shortest_path_length":
+        arguments = (graph, next(iter(graph)))
+    else:
+        arguments = (graph,)
+    refused = backend.can_run(name, arguments, {})
+    if refused is not True:
+        assert isinstance(refused, str)
+        with pytest.raises((nx.NetworkXNotImplemented, NotImplementedError)):
+            getattr(nx, name)(*arguments, backend="littoral")
+        return
+    function = getattr(nx, name)
+    ours, theirs = function(*arguments, backend="littoral"), function(*arguments)
+    if name.endswith("connected_components") and not name.startswith("number"):
+        assert sorted(map(sorted, ours)) == sorted(map(sorted, theirs))
+    elif isinstance(theirs, dict):
+        assert ours == pytest.approx(theirs, abs=1e-5)
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("pagerank", {"alpha": 0.9}),
+        ("pagerank", {"personalization": {0: 1}}),
+        ("betweenness_centrality", {"k": 3}),
+        ("betweenness_centrality", {"weight": "weight"}),
+    ],
+)
+def test_options_that_no_kernel_has_are_refused_with_the_reason(name, options):
+    reason = backend.can_run(name, (plain(GRAPHS[0]),), options)
+    assert isinstance(reason, str) and reason
+
+
+def test_weighted_and_looped_graphs_are_left_to_networkx():
+    weighted = nx.Graph()
+    weighted.add_edge(0, 1, weight=3)
+    assert "weight" in backend.can_run("pagerank", (weighted,), {})
+    looped = nx.Graph([(0, 0), (0, 1)])
+    assert "self-loops" in backend.can_run("core_number", (looped,), {})
+    assert "multigraph" in backend.can_run("triangles", (nx.MultiGraph([(0, 1)]),), {})
+
+
+def test_small_graphs_are_not_worth_a_conversion():
+    assert backend.should_run("triangles", (nx.path_graph(4),), {}) is not True
+    assert backend.should_run("triangles", (nx.path_graph(EDGES_WORTH + 2),), {}) is True
+
+
+def test_what_is_covered_is_what_is_announced():
+    assert set(COVERED) == set(FUNCTIONS) == set(get_info()["functions"])
+
+
+def test_iterations_that_do_not_suffice_are_networkx_s_error():
+    with pytest.raises(nx.PowerIterationFailedConvergence):
+        nx.pagerank(plain(GRAPHS[1]), max_iter=1, backend="littoral")
