@@ -143,3 +143,32 @@ fn overwrites_make_the_device_collect_while_a_scan_runs() {
     assert!(beside.erases > 0 && beside.moved > 0, "an aged device collects");
     assert!(beside.total > alone.total, "writes and collection take chip and core time");
 }
+
+#[test]
+fn a_task_whose_pages_become_cheap_comes_back_to_the_device() {
+    let (machine, pages) = (machine(), 2_000);
+    let beside = |pages| synthetic(&TEXT[2], 8192, pages, 3);
+    let alone = |costs| {
+        let workload = Workload::interleaved(vec![costs, beside(pages)], 64);
+        best_static(&machine, &workload).time.0
+    };
+    let [dear, cheap] = [TEXT[3], PAX[0]].map(|means| synthetic(&means, 8192, pages, 3));
+    let mut turned = dear.clone();
+    turned.pages.extend(cheap.pages.iter().copied());
+    let workload = Workload::interleaved(vec![turned, beside(2 * pages)], 64);
+    let ours = run(&machine, &workload, &Policy::Late).total.0 as f64;
+    let phases = alone(dear) + alone(cheap);
+    assert!(ours <= 1.10 * phases as f64, "{} of the best split per phase", ours / phases as f64);
+}
+
+#[test]
+fn idle_cores_leave_scarce_slots_to_the_link() {
+    let is_meant = |c: &littoral_push::oracle::Cell| {
+        (c.ratio, c.speed, c.depth) == (1, 16, 8) && c.tasks == ["join"]
+    };
+    let cell = cells().into_iter().find(is_meant).unwrap();
+    let (machine, workload) = (cell.machine(&machine()), cell.workload(8192, 2_000));
+    let time = |policy| run(&machine, &workload, &policy).total.0 as f64;
+    let ratio = time(Policy::Late) / time(Policy::Host);
+    assert!(ratio <= 1.01, "{ratio} of the host alone");
+}

@@ -6,7 +6,14 @@
 //!   device; such a task's page only when pages that wait keep the flash from being asked;
 //! - a free core takes the cheapest page of a task that the split gives to the device;
 //! - a core declines a page that would end after the rest is done without it (the end of a scan or
-//!   of a host's batch), and one that would keep it from more cheap pages than can wait.
+//!   of a host's batch), and one that would keep it from more cheap pages than can wait;
+//! - where idle cores would take so many pages that slots become scarce, a core takes no more of a
+//!   task than its share: a page holds its slot for longer on a core than on the way to the host.
+//!
+//! A task without a share on the device is tried again, since what was observed of it may no longer
+//! be true. Trials of a task take at most one in [`TRIAL_SPAN`] of the cores' time, and one in
+//! [`SUSPECT_SPAN`] while the host's time per page of it is another than when a core last ran it.
+//! A trial weighs as much as the pages that went by without one.
 //!
 //! There is no queue length to tune.
 //!
@@ -14,6 +21,7 @@
 //! - Nothing is taken of a task without a waiting page. Checked by `Late::for_core`,
 //!   `Late::for_link`.
 
+use littoral_base::mutant;
 use littoral_base::units::Picos;
 
 use super::{Known, View};
@@ -21,6 +29,21 @@ use crate::fluid::{Fluid, Load, Split};
 
 /// Completions after which the split is computed anew.
 const RENEW_EVERY: u32 = 32;
+
+/// Core time between two trials of a task, over the time of one.
+const TRIAL_SPAN: f64 = 128.0;
+
+/// The same while the host's time per page has changed.
+const SUSPECT_SPAN: f64 = 16.0;
+
+/// Change of the host's time per page that casts doubt on what the cores took.
+const SUSPECT_CHANGE: f64 = 1.25;
+
+/// Share below which a task is not given to the device.
+const NO_SHARE: f64 = 0.001;
+
+/// Use of the slots, were the cores never idle, above which cores keep to the shares.
+const SLOTS_SCARCE: f64 = 0.8;
 
 /// Least part of the fluid share that is taken where a page's run stalls cheaper ones.
 const DIVISIBLE_LEAST: f64 = 0.75;
@@ -33,6 +56,12 @@ struct Observed {
     host: Option<f64>,
     /// Share of runs that were merged.
     merged: f64,
+    /// Host time of a raw page when a core last ended one.
+    host_then: Option<f64>,
+    /// When a core last began a page.
+    begun: Picos,
+    /// Pages that went to the host while the task had no share, since a core last ended one.
+    passed: u32,
 }
 
 /// The policy's memory.
@@ -42,29 +71,35 @@ pub struct Late {
     observed: Vec<Observed>,
     /// Pages that each task is behind its share of the device.
     credit: Vec<f64>,
+    /// Pages of each task that are on the device beyond its share.
+    ahead: Vec<f64>,
     /// Part of the fluid share that pays although pages are not divisible.
     divisible: f64,
     link: f64,
     split: Split,
     /// Time per page under the split.
     pace: f64,
+    /// Whether slots would be short if the cores were never idle.
+    are_slots_scarce: bool,
     since: u32,
 }
 
 impl Late {
     /// A policy that has observed nothing.
     pub fn new(tasks: usize, known: Known) -> Late {
-        let observed = vec![Observed { core: None, host: None, merged: 1.0 }; tasks];
+        let observed = vec![Observed { merged: 1.0, ..Observed::default() }; tasks];
         let link = known.link.0 as f64;
         let credit = vec![0.0; tasks];
         Late {
             known,
             observed,
             credit,
+            ahead: vec![0.0; tasks],
             divisible: 1.0,
             link,
             split: Split::default(),
             pace: 0.0,
+            are_slots_scarce: false,
             since: RENEW_EVERY,
         }
     }
@@ -73,9 +108,11 @@ impl Late {
     pub fn core_done(&mut self, task: u16, time: Picos, fell_back: bool) {
         let o = &mut self.observed[task as usize];
         let was_unknown = o.core.is_none();
-        o.core = Some(blend(o.core, time.0 as f64));
+        o.core = Some(blend_many(o.core, time.0 as f64, 1 + std::mem::take(&mut o.passed)));
+        o.host_then = o.host;
         o.merged += (f64::from(u8::from(!fell_back)) - o.merged) / 8.0;
-        self.since += if was_unknown { RENEW_EVERY } else { 1 };
+        let was_trial = self.split.shares.get(task as usize).is_none_or(|s| *s <= NO_SHARE);
+        self.since += if was_unknown || was_trial { RENEW_EVERY } else { 1 };
     }
 
     /// See [`super::State::host_done`].
@@ -122,6 +159,7 @@ impl Late {
         };
         self.split = fluid.lean(&loads);
         self.pace = self.split.time / pages.max(1.0);
+        self.are_slots_scarce = are_slots_scarce(&fluid, &loads, &self.split.shares);
     }
 
     /// The task whose page a free core takes.
@@ -134,10 +172,12 @@ impl Late {
         self.renew(view);
         let is_tried = |t: usize| view.cores.iter().flatten().any(|c| c.0 as usize == t);
         let unknown = tasks.iter().copied().find(|&t| self.core_of(t).is_none() && !is_tried(t));
-        if let Some(task) = unknown {
+        let trial = || tasks.iter().copied().find(|&t| !is_tried(t) && self.is_due(view, t));
+        if let Some(task) = unknown.or_else(trial) {
+            self.commit(view, task, 1.0);
             return Some(task as u16);
         }
-        let given = |t: &usize| self.split.shares[*t] > 0.001;
+        let given = |t: &usize| self.split.shares[*t] > NO_SHARE && !self.has_its_share(*t);
         let known = tasks.into_iter().filter_map(|t| Some((self.core_of(t)?, t)));
         let cheapest = known.filter(|(_, t)| given(t)).min_by(|a, b| a.0.total_cmp(&b.0));
         let (core, task) = cheapest?;
@@ -150,8 +190,33 @@ impl Late {
             return None;
         }
         debug_assert!(view.tasks[task].held > 0, "a page waits");
-        self.commit(task, 1.0);
+        self.commit(view, task, 1.0);
         Some(task as u16)
+    }
+
+    /// Whether one page more on the device would exceed a task's share where slots are scarce.
+    fn has_its_share(&self, task: usize) -> bool {
+        self.are_slots_scarce
+            && !mutant!("push_idle_cores_take_slots")
+            && self.ahead[task] > self.split.shares[task]
+    }
+
+    /// Whether a task without a share is to be tried on a core again.
+    fn is_due(&self, view: &View, task: usize) -> bool {
+        let o = &self.observed[task];
+        let Some(core) = self.core_of(task).filter(|_| self.split.shares[task] <= NO_SHARE) else {
+            return false;
+        };
+        let is_suspect = match (o.host_then, o.host) {
+            (Some(then), Some(now)) => then.max(now) > SUSPECT_CHANGE * then.min(now),
+            (None, now) => now.is_some(),
+            (Some(_), None) => false,
+        };
+        let span = if is_suspect { SUSPECT_SPAN } else { TRIAL_SPAN };
+        let since = view.now.0.saturating_sub(o.begun.0) as f64;
+        since * f64::from(self.known.cores) >= span * core
+            && self.ends_in_time(view, core)
+            && !mutant!("push_never_tried_again")
     }
 
     /// Whether a page begun now on a core ends before the rest is done without it.
@@ -212,12 +277,20 @@ impl Late {
             return None;
         }
         debug_assert!(view.tasks[task].held > 0, "a page waits");
-        self.commit(task, 0.0);
+        self.commit(view, task, 0.0);
         Some(task as u16)
     }
 
-    /// Notes how far a task is behind its share of the device, in pages.
-    fn commit(&mut self, task: usize, device: f64) {
+    /// Notes where a page goes: how far its task is behind its share of the device, in pages.
+    fn commit(&mut self, view: &View, task: usize, device: f64) {
+        let o = &mut self.observed[task];
+        if device > 0.0 {
+            o.begun = view.now;
+        } else if self.split.shares[task] <= NO_SHARE {
+            o.passed += 1;
+        }
+        let ahead = &mut self.ahead[task];
+        *ahead = (*ahead + device - self.split.shares[task]).clamp(-2.0, 2.0);
         let credit = &mut self.credit[task];
         *credit = (*credit + self.divisible * self.split.shares[task] - device).clamp(-1.0, 2.0);
     }
@@ -268,6 +341,27 @@ impl Late {
     }
 }
 
+/// Whether slots would be short if cores that the split leaves idle took pages too.
+fn are_slots_scarce(fluid: &Fluid, loads: &[Load], shares: &[f64]) -> bool {
+    let time = fluid.time(loads, shares);
+    let (mut slots, mut idle, mut longer) = (0.0, time * fluid.cores, 0.0f64);
+    for (l, &x) in loads.iter().zip(shares) {
+        slots += l.pages * (fluid.fetch + x * l.core + (1.0 - x) * (l.link + l.host));
+        idle -= l.pages * x * l.core;
+        if x > NO_SHARE && x < 1.0 {
+            longer = longer.max(1.0 - (l.link + l.host) / l.core);
+        }
+    }
+    slots += idle.max(0.0) * longer;
+    slots / fluid.depth > SLOTS_SCARCE * time
+}
+
 fn blend(old: Option<f64>, new: f64) -> f64 {
-    old.map_or(new, |old| old + (new - old) / 8.0)
+    blend_many(old, new, 1)
+}
+
+/// As `pages` observations of `new`.
+fn blend_many(old: Option<f64>, new: f64, pages: u32) -> f64 {
+    let kept = 0.875f64.powi(pages.min(64) as i32);
+    old.map_or(new, |old| new + (old - new) * kept)
 }
