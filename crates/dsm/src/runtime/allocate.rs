@@ -6,7 +6,7 @@
 //! - Allocating waits for no other rank. A request for a page that its home has not allocated yet
 //!   waits there. Checked by `a_request_for_a_page_that_its_home_has_not_allocated_waits`.
 
-use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
 
 use littoral_base::units::NodeId;
 
@@ -14,6 +14,14 @@ use super::engine::Engine;
 use super::{Node, Run};
 use crate::error::{Error, Kind, Result};
 use crate::memory::page_bytes;
+
+/// What a rank has allocated: how often, one number for all of it, and how much of it rank 0 knows.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Made {
+    count: u32,
+    sum: u64,
+    told: u32,
+}
 
 impl Node {
     /// Adds room for `bytes` bytes to the job and waits until every rank has; where it begins.
@@ -28,12 +36,13 @@ impl Node {
         let common = &self.common;
         let lines = u32::try_from(page_bytes() / common.page_bytes).unwrap_or(1);
         let pages = |run: &Run| run.bytes.div_ceil(common.page_bytes) as u64;
-        let count = self.allocations.fetch_add(1, Ordering::Relaxed) + 1;
         let _alone = common.alone();
         let mut engine = common.locked();
         engine.check()?;
         self.check_room(&engine, runs.iter().map(pages).sum())?;
-        engine.tell_agreed(&*common.carrier, count, fingerprint(runs))?;
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        *made =
+            Made { count: made.count + 1, sum: mix(made.sum, fingerprint(runs)), told: made.told };
         let start = engine.rank.pages();
         for run in runs {
             let count = u32::try_from(pages(run)).unwrap_or(u32::MAX);
@@ -46,6 +55,19 @@ impl Node {
         let answers = engine.rank.answer_early()?;
         engine.absorb(&*common.carrier, answers)?;
         Ok(start as usize * common.page_bytes)
+    }
+
+    /// Tells rank 0 what this rank has allocated since it told so last: once a barrier, however many
+    /// allocations there were.
+    pub(super) fn tell_allocations(&self) -> Result<()> {
+        let common = &self.common;
+        let mut engine = common.locked();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.told == made.count {
+            return Ok(());
+        }
+        made.told = made.count;
+        engine.tell_agreed(&*common.carrier, made.count, made.sum)
     }
 
     /// Bytes allocated so far.
@@ -78,7 +100,9 @@ impl Node {
 /// One number for an allocation; allocations that differ hardly ever have the same.
 fn fingerprint(runs: &[Run]) -> u64 {
     let words = |r: &Run| [r.bytes as u64, u64::from(r.block_pages), u64::from(r.first.0)];
-    let mix =
-        |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     runs.iter().flat_map(words).fold(runs.len() as u64, mix)
+}
+
+fn mix(sum: u64, word: u64) -> u64 {
+    (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

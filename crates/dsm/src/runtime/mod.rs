@@ -26,7 +26,7 @@ mod turns;
 use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,6 +42,7 @@ use crate::memory::{
     Mechanism, Memory, MemoryCounts, OnFault, PoolLines, Registration, Segment, end_by, page_bytes,
 };
 use crate::turn::Ask;
+use allocate::Made;
 use board::Board;
 pub(crate) use board::{board_bytes, culprits, has_joined};
 use carrier::Carrier;
@@ -164,7 +165,7 @@ pub(crate) struct Node {
     /// Lines of a pool shared in place.
     in_place: bool,
     bytes_max: usize,
-    allocations: AtomicU32,
+    made: Mutex<Made>,
     joined: Instant,
     finished: AtomicBool,
 }
@@ -268,7 +269,7 @@ impl Node {
             direct,
             in_place,
             bytes_max: config.bytes_max,
-            allocations: AtomicU32::new(0),
+            made: Mutex::default(),
             joined: Instant::now(),
             finished: AtomicBool::new(false),
         })
@@ -360,6 +361,7 @@ impl Node {
     }
 
     pub(crate) fn barrier(&self) -> Result<()> {
+        self.tell_allocations()?;
         self.common.operate(SYNC, Rank::barrier)
     }
 
