@@ -57,8 +57,7 @@ impl Node {
         Ok(start as usize * common.page_bytes)
     }
 
-    /// Tells rank 0 what this rank has allocated since it told so last: once a barrier, however many
-    /// allocations there were.
+    /// Tells rank 0 what this rank has allocated since it told so last: one message a barrier.
     pub(super) fn tell_allocations(&self) -> Result<()> {
         let common = &self.common;
         let mut engine = common.locked();
