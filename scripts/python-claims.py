@@ -123,7 +123,8 @@ def kernels(options):
     igraph = need("igraph")
     if igraph is None:
         return tell("python.pr.vs_igraph", None, 0.1, "lower", "igraph is missing")
-    theirs = igraph.Graph(n=n, edges=numpy.column_stack([source, target])).simplify()
+    theirs = igraph.Graph(n=n, edges=numpy.column_stack([source, target]))
+    theirs.simplify()
     a, b = medians(
         options.repeats, lambda: graph.pagerank(tol=1e-6, threads=1), lambda: theirs.pagerank()
     )
@@ -151,7 +152,8 @@ def networkx(options):
         for name in ("pr", "tc", "bc"):
             tell(f"python.networkx.{name}.speedup", None, 10, "higher", "networkx is missing")
         return
-    rows = [line.split("\t")[:2] for line in path.read_text().splitlines()[1:]]
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    rows = [fields[:2] for fields in (line.split("\t") for line in lines) if len(fields) > 1]
     directed = nx.DiGraph(rows)
     directed.remove_edges_from(list(nx.selfloop_edges(directed)))
     undirected = nx.Graph(directed)
