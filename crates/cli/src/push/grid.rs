@@ -11,7 +11,7 @@ use littoral::push::query::costs_of;
 use serde_json::{Value, json};
 
 use super::scan::program;
-use super::{QUEUE, host, place};
+use super::{QUEUE, about, host, place};
 use crate::args::PushGridArgs;
 use crate::failure::{Failure, Outcome};
 use crate::out;
@@ -35,7 +35,7 @@ fn study(args: &PushGridArgs) -> Result<Study, Failure> {
     let profile = set.profile.clone().unwrap_or_else(|| "summarizer-board".to_owned());
     let (mut model, depth) = model(&machine, &name, &profile)?;
     let mut host = host(machine.push(&name)?, 1);
-    let about = host.about()?;
+    let about = about(&mut host)?;
     let (program, _) = program(&args.scan, &about)?;
     let pages = fetch(host, about.pages)?;
     let split = littoral::push::api::split_of(&program.function);
@@ -152,9 +152,12 @@ pub(super) fn whatif(args: &PushGridArgs) -> Outcome {
 fn sentence(curve: &[(u32, f64)]) -> String {
     let (first, last) = (curve[0].1, curve[curve.len() - 1].1);
     let enough = curve.iter().find(|(_, over)| *over <= last * 1.02).map_or(1, |p| p.0);
+    let words = match enough {
+        1 => "faster cores gain less than 2 %".to_owned(),
+        n => format!("cores {n} times as fast come within 2 % of that"),
+    };
     format!(
         "On the profile's link the scan takes {first:.2} of the host's time with the profile's \
-         cores and {last:.2} with cores 16 times as fast; {enough} times as fast is within 2 % of \
-         that."
+         cores and {last:.2} with cores 16 times as fast; {words}."
     )
 }

@@ -69,6 +69,16 @@ fn host(device: PushDevice, depth: usize) -> Host<PushDevice> {
     Host::new(device, std::process::id(), depth)
 }
 
+/// What is known of the host's data set; one without records is refused.
+fn about(host: &mut Host<PushDevice>) -> Result<About, Failure> {
+    let about = host.about()?;
+    if about.rows == 0 {
+        let what = "the device holds no data set: make one with `littoral push load`";
+        return Err(Failure::new(Class::Environment, what));
+    }
+    Ok(about)
+}
+
 fn policy(word: PolicyWord) -> Policy {
     match word {
         PolicyWord::Late => Policy::Late,

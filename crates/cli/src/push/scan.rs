@@ -8,7 +8,7 @@ use littoral::push::data::promo_parts;
 use littoral::push::query::Query;
 use serde_json::{Map, Value, json};
 
-use super::{host, place, policy};
+use super::{about, host, place, policy};
 use crate::args::{AnswerFormat, PolicyWord, PushRunArgs, QueryWord, ScanArgs};
 use crate::failure::{Failure, Outcome};
 use crate::graph::output::Target;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &PushRunArgs) -> Outcome {
     let device = machine.push_with(&name, policy(args.policy))?;
     let described = device.describe();
     let mut host = host(device, args.depth.into());
-    let about = host.about()?;
+    let about = about(&mut host)?;
     let (program, shown) = program(&args.scan, &about)?;
     let plan = match args.policy {
         PolicyWord::Host => Plan::Fetch,

@@ -106,7 +106,9 @@ impl Local {
             return Ok(());
         };
         let workload = Workload::interleaved(vec![costs], model.depth);
-        let outcome = sim::run(&model.machine, &workload, &model.policy);
+        let mut machine = model.machine;
+        machine.nand.page_bytes = set.about().page_bytes as u32;
+        let outcome = sim::run(&machine, &workload, &model.policy);
         let mut sides = vec![Commit::Link; pages.len()];
         for done in &outcome.pages {
             sides[done.page.page as usize] = match done.disposition {
