@@ -240,8 +240,8 @@ impl Store {
         let by_law = self.device.paced_options().map_or(FILE_CONTEXTS, littles);
         let contexts = contexts.or(self.contexts).unwrap_or(by_law);
         let ring = RingOptions::with_contexts(Contexts::Fixed(contexts));
-        // Kernels are compiled once per arm. The paced device's figures are claims, so it has arms of
-        // its own; beside a system call or a queue pair one more branch per call is small.
+        // Kernels are compiled once per arm. The paced device's figures are claims, so it has arms
+        // of its own; beside a system call or a queue pair one more branch per call is small.
         match handle {
             AnyDevice::Pointed(device) if self.frames.is_none() => {
                 Ok(work.visit(&Ringed::new(graph, *device, ring, &self.verified)?))
