@@ -17,19 +17,27 @@ const SMALL: &str = "@small";
 /// One job: the program's name in `usr/bin` and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
+    /// The last part of its claims' ids.
+    pub id: &'static str,
     /// What it is called.
     pub name: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
 }
 
-const fn job(name: &'static str, program: &'static str, arguments: &'static [&'static str]) -> Job {
-    Job { name, program, arguments }
+const fn job(
+    id: &'static str,
+    name: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+) -> Job {
+    Job { id, name, program, arguments }
 }
 
 /// The jobs.
 pub const JOBS: [Job; 15] = [
     job(
+        "python-loop",
         "python loop and fib",
         "python3",
         &[
@@ -43,6 +51,7 @@ print(s, fib(20))",
         ],
     ),
     job(
+        "python-nbody",
         "python n-body",
         "python3",
         &[
@@ -65,6 +74,7 @@ print([repr(x) for p in b for x in p])",
         ],
     ),
     job(
+        "python-dict",
         "python dictionaries, strings, sorting",
         "python3",
         &[
@@ -78,6 +88,7 @@ print(len(d), k[:5], k[-5:], sum(d[x] for x in k[::3]), '-'.join(k[:200]).upper(
         ],
     ),
     job(
+        "lua",
         "lua fannkuch and floating sum",
         "lua5.4",
         &[
@@ -126,6 +137,7 @@ print(string.format('%.17g', x))",
         ],
     ),
     job(
+        "bash",
         "bash arithmetic",
         "bash",
         &[
@@ -135,6 +147,7 @@ x=1; for ((i = 0; i < 60000; i++)); do ((x = (x * 31 + i) % 1000003)); done; ech
         ],
     ),
     job(
+        "sqlite3",
         "sqlite3 index and group",
         "sqlite3",
         &[
@@ -149,6 +162,7 @@ select count(distinct a) from t where b > 'key5';",
         ],
     ),
     job(
+        "gawk",
         "gawk sum over 24 MB",
         "gawk",
         &[
@@ -159,6 +173,7 @@ END { for (i = 0; i < 97; i++) print i, n[i]; print t }",
         ],
     ),
     job(
+        "perl",
         "perl loop, hash, regular expressions",
         "perl",
         &[
@@ -174,13 +189,13 @@ $s .= \"$_=$h{$_};\" for (sort keys %h)[0 .. 20];
 print \"$n $s\\n\"; (my $t = $s) =~ s/(\\d)(\\d)/$2$1/g; print \"$t\\n\"",
         ],
     ),
-    job("busybox sha256sum of 24 MB", "busybox", &["sha256sum", LARGE]),
-    job("zstd -9 of 24 MB", "zstd", &["-9", "-c", "-q", "--single-thread", LARGE]),
-    job("gzip -6 of 24 MB", "gzip", &["-6", "-n", "-c", LARGE]),
-    job("bzip2 -9 of 8 MB", "bzip2", &["-9", "-c", SMALL]),
-    job("xz -3 of 8 MB", "xz", &["-3", "-c", "-T1", SMALL]),
-    job("coreutils start-up", "seq", &["1", "3", "1000"]),
-    job("openssl sha256 of 8 MB", "openssl", &["dgst", "-sha256", SMALL]),
+    job("sha256sum", "busybox sha256sum of 24 MB", "busybox", &["sha256sum", LARGE]),
+    job("zstd", "zstd -9 of 24 MB", "zstd", &["-9", "-c", "-q", "--single-thread", LARGE]),
+    job("gzip", "gzip -6 of 24 MB", "gzip", &["-6", "-n", "-c", LARGE]),
+    job("bzip2", "bzip2 -9 of 8 MB", "bzip2", &["-9", "-c", SMALL]),
+    job("xz", "xz -3 of 8 MB", "xz", &["-3", "-c", "-T1", SMALL]),
+    job("seq", "coreutils start-up", "seq", &["1", "3", "1000"]),
+    job("openssl", "openssl sha256 of 8 MB", "openssl", &["dgst", "-sha256", SMALL]),
 ];
 
 /// What one job did.
@@ -207,21 +222,79 @@ pub fn run(tools: &Tools) -> Found<Vec<Ran>> {
 }
 
 fn one(tools: &Tools, root: &Path, job: &Job, inputs: &Inputs) -> Found<Ran> {
-    let arguments: Vec<String> = job.arguments.iter().map(|a| inputs.named(a)).collect();
-    let guest = root.join("usr/bin").join(job.program);
-    let mut ours = tools.ours();
-    ours.args(["--stats", "-L"]).arg(root).arg("--argv0").arg(job.program).arg(guest);
+    let mut ours = job.on(Side::Ours, tools, root, inputs, &["--stats"])?;
     let started = std::time::Instant::now();
-    let ours = tools::output(fixed(&mut ours, root).args(&arguments))?;
+    let ours = tools::output(&mut ours)?;
     let seconds = started.elapsed().as_secs_f64();
-    let theirs =
-        tools::output(fixed(&mut native(root, job.program), &amd64(root)).args(&arguments))?;
+    let theirs = tools::output(&mut job.on(Side::Native, tools, root, inputs, &[])?)?;
     let instructions_count = tools::number_before(&ours, " instructions retired").unwrap_or(0);
     Ok(Ran { name: job.name, different: difference(&ours, &theirs), instructions_count, seconds })
 }
 
-/// The same surroundings on both sides.
-fn fixed<'a>(command: &'a mut Command, root: &Path) -> &'a mut Command {
+/// What runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// `littoral la64 run`.
+    Ours,
+    /// QEMU's user mode.
+    Qemu,
+    /// The host, on which the amd64 build runs.
+    Native,
+}
+
+/// Every side, in the order in which they take turns.
+pub const SIDES: [Side; 3] = [Side::Ours, Side::Qemu, Side::Native];
+
+impl Job {
+    /// The command of this job on a side, with options of ours.
+    ///
+    /// # Errors
+    /// QEMU is missing.
+    pub fn on(
+        &self,
+        side: Side,
+        tools: &Tools,
+        root: &Path,
+        inputs: &Inputs,
+        options: &[&str],
+    ) -> Found<Command> {
+        let mut command = program_on(side, tools, root, self.program, options)?;
+        command.args(self.arguments.iter().map(|a| inputs.named(a)));
+        Ok(command)
+    }
+}
+
+/// The command that runs a program of the sysroot's `usr/bin` on a side, with options of ours.
+///
+/// # Errors
+/// QEMU is missing.
+pub fn program_on(
+    side: Side,
+    tools: &Tools,
+    root: &Path,
+    program: &str,
+    options: &[&str],
+) -> Found<Command> {
+    let guest = root.join("usr/bin").join(program);
+    let mut command = match side {
+        Side::Ours => {
+            let mut ours = tools.ours();
+            ours.args(options).arg("-L").arg(root).args(["--argv0", program]).arg(guest);
+            ours
+        }
+        Side::Qemu => {
+            let mut qemu = Command::new(tools.qemu("loongarch64")?);
+            qemu.arg("-L").arg(root).args(["-0", program]).arg(guest);
+            qemu
+        }
+        Side::Native => native(root, program),
+    };
+    fixed(&mut command, if side == Side::Native { amd64(root) } else { root.into() }.as_path());
+    Ok(command)
+}
+
+/// The same surroundings on every side.
+pub(super) fn fixed<'a>(command: &'a mut Command, root: &Path) -> &'a mut Command {
     command
         .env_clear()
         .env("LC_ALL", "C")
@@ -257,14 +330,19 @@ fn difference(ours: &Output, theirs: &Output) -> Option<String> {
     Some(format!("outputs of {} and {} bytes differ at {at:?}", lens.0, lens.1))
 }
 
-struct Inputs {
+/// The files that jobs read.
+#[derive(Debug)]
+pub struct Inputs {
     large: PathBuf,
     small: PathBuf,
 }
 
 impl Inputs {
     /// Text whose words repeat as in a log.
-    fn write(folder: &Path) -> Found<Inputs> {
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn write(folder: &Path) -> Found<Inputs> {
         let mut text = String::with_capacity(24 << 20);
         let mut seed = 1u64;
         while text.len() < 24_000_000 {

@@ -21,6 +21,9 @@ use super::{Found, Tools};
 /// The integer kernels of `programs/integer.c`.
 pub const INTEGER: [&str; 10] =
     ["xorshift", "crc", "tree", "indirect", "sieve", "lcs", "matmul", "qsort", "fib", "bytecode"];
+/// The kernel of `programs/integer.c` that does a little of everything, as ratings of processors
+/// do.
+pub const MIXED: &str = "mixed";
 /// The floating-point kernels of `programs/float.c`.
 pub const FLOAT: [&str; 8] =
     ["sgemv", "mandelbrot", "nbody", "fft", "libm", "matmul", "triad", "linpack"];
@@ -97,13 +100,15 @@ impl Compiled {
         Ok(Compiled { folder })
     }
 
-    fn command(&self, mut starter: Command, kernel: Kernel, rounds: u32) -> Command {
+    /// The command that runs a kernel behind `starter` and its arguments.
+    pub fn command(&self, mut starter: Command, kernel: Kernel, rounds: u32) -> Command {
         starter.arg(self.folder.join(kernel.program));
         starter.args([kernel.name, &rounds.to_string()]);
         starter
     }
 
-    fn path(&self, kernel: Kernel) -> PathBuf {
+    /// The program that a kernel is in.
+    pub fn path(&self, kernel: Kernel) -> PathBuf {
         self.folder.join(kernel.program)
     }
 }

@@ -7,7 +7,8 @@
 
 use crate::loongarch::changed::{self, Round};
 use crate::loongarch::kernels::{self, Compiled, Kernel, Target, geometric_mean};
-use crate::loongarch::{Found, Tools, fuzz, jobs, table};
+use crate::loongarch::step::{single, tools};
+use crate::loongarch::{Found, Tools, fuzz, jobs, speed, table};
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
 use littoral_la64::interp::Tier;
@@ -35,7 +36,7 @@ const ROUNDS_COMPARED: u32 = 2;
 /// Every measurement of the system.
 fn steps() -> Vec<Step> {
     let table6 = ["mips64.int", "mips64.fp", "x86.int", "x86.fp"];
-    vec![
+    let mut steps = vec![
         single("every row of the instruction table", "la64.isa.rows", rows),
         single("random words and blocks beside QEMU", "la64.fuzz.unexplained", unexplained),
         single("fifteen programs beside their amd64 builds", "la64.programs.identical", identical),
@@ -50,19 +51,9 @@ fn steps() -> Vec<Step> {
             claims: table6.iter().map(|cell| format!("la64.table6.instr.{cell}")).collect(),
             measure: Box::new(|options| table6_cells(&tools(options))),
         },
-    ]
-}
-
-fn single(name: &'static str, claim: &str, measure: fn(&Options) -> Answer) -> Step {
-    Step {
-        name,
-        claims: vec![claim.to_owned()],
-        measure: Box::new(move |options| vec![measure(options)]),
-    }
-}
-
-fn tools(options: &Options) -> Tools {
-    Tools::new(&options.program, &options.peers, &options.scratch)
+    ];
+    steps.extend(speed::steps());
+    steps
 }
 
 fn seed() -> u64 {

@@ -2,7 +2,8 @@
 //!
 //! In the folder given with `--peers` (`crates/la64-linux/scripts/oracles.sh` fills one):
 //! `qemu/amd64/usr/bin` with QEMU, `root/loong64` and `root/amd64` with Debian's programs,
-//! `zig/ziglang` with the compiler. Each may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
+//! `zig/ziglang` with the compiler, `guestjit/loong64` with a LoongArch build of QEMU. Each may
+//! instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -58,6 +59,25 @@ impl Tools {
     /// As [`Tools::qemu`].
     pub fn valgrind(&self) -> Found<PathBuf> {
         self.program("valgrind", "valgrind")
+    }
+
+    /// The shell whose `time` measures CPU time.
+    ///
+    /// # Errors
+    /// As [`Tools::qemu`].
+    pub fn bash(&self) -> Found<PathBuf> {
+        self.program("bash", "bash")
+    }
+
+    /// LoongArch's build of QEMU's user mode for x86-64: a guest that translates.
+    ///
+    /// # Errors
+    /// There is none under `--peers`.
+    pub fn guest_qemu(&self) -> Found<PathBuf> {
+        let under = self.peers.folder().map(|f| f.join("guestjit/loong64/usr/bin/qemu-x86_64"));
+        let missing = "missing: LoongArch's qemu-x86_64 (guestjit under --peers); see \
+                       crates/la64-linux/scripts/oracles.sh";
+        under.filter(|file| file.is_file()).ok_or_else(|| missing.to_owned())
     }
 
     fn program(&self, peer: &str, name: &str) -> Found<PathBuf> {

@@ -206,13 +206,126 @@ static u64 bytecode(int rounds) {
     }
 }
 
+/* What small processors are rated by, in one kernel: a linked list that is searched, reversed and
+ * merged in order, products of 16-bit matrices, a state machine over text, and a checksum. */
+
+struct link {
+    struct link *next;
+    int key, data;
+};
+
+static struct link *merged(struct link *a, struct link *b) {
+    struct link head, *tail = &head;
+    while (a && b) {
+        struct link **least = a->key <= b->key ? &a : &b;
+        tail->next = *least;
+        tail = *least;
+        *least = (*least)->next;
+    }
+    tail->next = a ? a : b;
+    return head.next;
+}
+
+static struct link *sorted(struct link *list) {
+    if (!list || !list->next)
+        return list;
+    struct link *middle = list, *end = list->next;
+    while (end && end->next) {
+        middle = middle->next;
+        end = end->next->next;
+    }
+    struct link *second = middle->next;
+    middle->next = NULL;
+    return merged(sorted(list), sorted(second));
+}
+
+static u32 crc16(u32 sum, u32 value) {
+    for (int bit = 0; bit < 16; bit++, value >>= 1)
+        sum = (sum ^ value) & 1 ? sum >> 1 ^ 0xa001 : sum >> 1;
+    return sum;
+}
+
+static u32 of_list(u32 sum) {
+    static struct link nodes[200];
+    struct link *list = NULL, *back = NULL;
+    for (int n = 0; n < 200; n++) {
+        nodes[n] = (struct link){list, (int)(next() % 1000), n};
+        list = &nodes[n];
+    }
+    for (int n = 0; n < 20; n++) {
+        struct link *at = list;
+        while (at && at->data != n * 9)
+            at = at->next;
+        sum = crc16(sum, at ? (u32)at->key : 0);
+    }
+    for (struct link *at = sorted(list), *rest; at; at = rest) {
+        rest = at->next;
+        at->next = back;
+        back = at;
+        sum = crc16(sum, (u32)at->key);
+    }
+    return sum;
+}
+
+static u32 of_matrices(u32 sum) {
+    enum { SIDE = 20 };
+    static int16_t a[SIDE][SIDE], b[SIDE][SIDE];
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            a[i][j] = (int16_t)next();
+            b[i][j] = (int16_t)(a[i][j] >> 3);
+        }
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            u32 cell = 0;
+            for (int k = 0; k < SIDE; k++)
+                cell += (u32)(a[i][k] * b[k][j]);
+            sum = crc16(sum, cell >> 4 & 0xffff);
+        }
+    return sum;
+}
+
+static u32 of_text(u32 sum) {
+    enum { START, SIGN, WHOLE, FRACTION, EXPONENT, WRONG };
+    static const char letters[] = "0123456789+-.eE,x";
+    u32 counts[6] = {0};
+    int state = START;
+    for (int n = 0; n < 1000; n++) {
+        char c = letters[next() % (sizeof letters - 1)];
+        int digit = c >= '0' && c <= '9';
+        counts[state]++;
+        if (c == ',') {
+            state = START;
+            continue;
+        }
+        switch (state) {
+        case START: state = digit ? WHOLE : c == '+' || c == '-' ? SIGN : WRONG; break;
+        case SIGN: state = digit ? WHOLE : WRONG; break;
+        case WHOLE: state = digit ? WHOLE : c == '.' ? FRACTION : WRONG; break;
+        case FRACTION: state = digit ? FRACTION : c == 'e' || c == 'E' ? EXPONENT : WRONG; break;
+        case EXPONENT: state = digit ? EXPONENT : WRONG; break;
+        default: break;
+        }
+    }
+    for (int n = 0; n < 6; n++)
+        sum = crc16(sum, counts[n]);
+    return sum;
+}
+
+static u64 mixed(int rounds) {
+    u32 sum = 0xffff;
+    for (int n = 0; n < rounds * 200; n++)
+        sum = of_text(of_matrices(of_list(sum)));
+    return sum;
+}
+
 static const struct {
     const char *name;
     u64 (*run)(int rounds);
 } kernels[] = {
     {"xorshift", xorshift}, {"crc", crc}, {"tree", tree}, {"indirect", indirect},
     {"sieve", sieve}, {"lcs", lcs}, {"matmul", matmul}, {"qsort", sort},
-    {"fib", fib}, {"bytecode", bytecode},
+    {"fib", fib}, {"bytecode", bytecode}, {"mixed", mixed},
 };
 
 int main(int argc, char **argv) {
