@@ -4,11 +4,14 @@
 //! hold arguments as the calling convention says and hands the C library a `va_list`; on other
 //! machines the text is printed without its arguments.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char};
+#[cfg(target_arch = "x86_64")]
+use std::ffi::{c_int, c_void};
 
 use super::life::die;
 
 /// Bytes of a message, longer ones are cut.
+#[cfg(target_arch = "x86_64")]
 const TEXT_BYTES: usize = 1024;
 
 #[cfg(target_arch = "x86_64")]

@@ -65,6 +65,10 @@ pub struct Cache {
     by_pc: std::collections::HashMap<u64, u32>,
     known: Box<[Option<Known>]>,
     used: Used,
+    #[cfg_attr(
+        not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")),
+        expect(dead_code, reason = "one tier only")
+    )]
     tier: Tier,
     journal: Journal,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]

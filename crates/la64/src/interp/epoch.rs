@@ -35,7 +35,7 @@ impl Epoch {
     }
 
     /// Where the count is, for generated code.
-    #[cfg(feature = "jit")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     pub(super) fn address(&self) -> u64 {
         Arc::as_ptr(&self.0) as u64
     }

@@ -374,12 +374,12 @@ fn run(first: &Inst, cpu: &mut Cpu, chain: Chain) -> (Exit, Chain) {
 }
 
 /// One instruction that runs alone, wherever it comes from.
-#[cfg(feature = "jit")]
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Alone([Inst; 3]);
 
-#[cfg(feature = "jit")]
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 impl Alone {
     /// The instruction at `pc`, with `before` ones of its block before it.
     pub(crate) fn new(pc: u64, inst: Inst, before: u16) -> Alone {

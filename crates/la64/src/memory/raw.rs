@@ -365,6 +365,10 @@ pub struct Window {
     /// Address of the [`Guard`] that admits stores, or 0.
     guard: u64,
     /// Bytes before and behind the window that refuse every access.
+    #[cfg_attr(
+        not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")),
+        expect(dead_code, reason = "only translated code leaves bounds to refusals")
+    )]
     slack: u64,
 }
 
@@ -396,16 +400,16 @@ impl Window {
 
     /// The address that no access by a compare alone may reach, the slack, and whether stores need
     /// rights.
-    #[cfg(feature = "jit")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     pub(crate) fn shape(&self) -> (u64, u64, bool) {
         (self.near, self.slack, self.guard != 0)
     }
 
     /// Offset of the host address of guest address 0.
-    #[cfg(feature = "jit")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     pub(crate) const BASE: usize = std::mem::offset_of!(Window, base);
     /// Offset of the address below which every access fits.
-    #[cfg(feature = "jit")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     pub(crate) const NEAR: usize = std::mem::offset_of!(Window, near);
 
     /// A window onto the same memory, all of whose stores `guard` admits or refuses.
