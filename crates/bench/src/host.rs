@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,19 +30,30 @@ pub struct Environment {
     pub profiles: BTreeMap<String, String>,
 }
 
-/// The revision this binary was built from, `unknown` outside version control.
+/// Revision and date of the program, once it has said them.
+static BUILT_FROM: OnceLock<(&str, &str)> = OnceLock::new();
+
+/// Says which revision of the source this program was built from, and the revision's date; either
+/// may be empty. The first call counts. The program says it, not this crate's own build, so that a
+/// new revision does not build this crate and those above it again.
+pub fn built_from(revision: &'static str, date: &'static str) {
+    BUILT_FROM.get_or_init(|| (revision, date));
+}
+
+/// The revision this program was built from, `unknown` outside version control.
 pub fn revision() -> &'static str {
-    env!("LITTORAL_REVISION")
+    BUILT_FROM.get().map(|built| built.0).filter(|r| !r.is_empty()).unwrap_or("unknown")
 }
 
 /// The version for `-V`: the package's, the revision and its date, as far as they are known.
 pub fn version() -> &'static str {
     const NUMBER: &str = env!("CARGO_PKG_VERSION");
-    const REVISION: &str = env!("LITTORAL_REVISION");
-    const DATE: &str = env!("LITTORAL_REVISION_DATE");
-    static WHOLE: LazyLock<String> = LazyLock::new(|| match DATE {
-        "" => format!("{NUMBER} ({REVISION})"),
-        date => format!("{NUMBER} ({REVISION}, {date})"),
+    static WHOLE: LazyLock<String> = LazyLock::new(|| {
+        let revision = revision();
+        match BUILT_FROM.get().map_or("", |built| built.1) {
+            "" => format!("{NUMBER} ({revision})"),
+            date => format!("{NUMBER} ({revision}, {date})"),
+        }
     });
     &WHOLE
 }

@@ -31,6 +31,7 @@ use args::{Cli, Command};
 use failure::Outcome;
 
 fn main() -> ExitCode {
+    littoral_bench::host::built_from(env!("LITTORAL_REVISION"), env!("LITTORAL_REVISION_DATE"));
     let cli = match args::parse(la64::arguments()) {
         Ok(cli) => cli,
         Err(code) => return code,

@@ -33,7 +33,7 @@ const GROUPS: [(&str, &str); 6] = [
 fn main() {
     let source = PathBuf::from("src/isa/rows");
     tell_cargo("rerun-if-changed=src/isa/rows");
-    tell_cargo("rerun-if-changed=build");
+    tell_cargo("rerun-if-changed=codegen");
     let mut rows = Vec::new();
     for (file, group) in GROUPS {
         let path = source.join(format!("{file}.txt"));

@@ -2,8 +2,8 @@
 //! and that revision's date.
 //!
 //! - A packaged crate carries the revision in `.cargo_vcs_info.json`, without a date.
-//! - A source tree without version control builds too; the revision then reads `unknown`. A
-//!   repository that the tree merely lies in, and that does not track it, does not count.
+//! - A source tree without version control builds too; the revision is then empty. A repository
+//!   that the tree merely lies in, and that does not track it, does not count.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ fn main() {
     let described = || git(&["describe", "--always", "--dirty", "--tags"]).filter(|_| is_tracked);
     let revision = described().or_else(packaged);
     let date = git(&["show", "-s", "--format=%cs", "HEAD"]).filter(|_| is_tracked);
-    println!("cargo::rustc-env=LITTORAL_REVISION={}", revision.as_deref().unwrap_or("unknown"));
+    println!("cargo::rustc-env=LITTORAL_REVISION={}", revision.as_deref().unwrap_or(""));
     println!("cargo::rustc-env=LITTORAL_REVISION_DATE={}", date.as_deref().unwrap_or(""));
     println!("cargo::rerun-if-changed=../");
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
