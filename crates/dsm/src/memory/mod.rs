@@ -455,3 +455,27 @@ impl Frames for Segment {
         self.lines().refresh(page);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store of another thread between the diff and the protection would be in no diff at all.
+    #[test]
+    fn pages_are_read_only_before_their_diff_where_many_threads_write() {
+        let page = PageId(0);
+        for (many, then) in [(false, Permission::Write), (true, Permission::Read)] {
+            let mut segment = Segment::private(page_bytes(), Some(Mechanism::Mprotect)).unwrap();
+            if many {
+                segment.let_many_threads_in();
+            }
+            segment.extend(1);
+            segment.allow(page, Permission::Write);
+            segment.raise(page).unwrap();
+            assert_eq!(segment.actual, [Permission::Write]);
+            segment.allow(page, Permission::Read);
+            segment.lower().unwrap();
+            assert_eq!(segment.actual, [then], "many threads: {many}");
+        }
+    }
+}
