@@ -6,6 +6,8 @@
 //!   one on a crate that is never published names none.
 //! - A crate uses every dependency that its manifest names, development dependencies in its tests,
 //!   examples or benches; one that only a feature names is the feature's business.
+//! - A path that a build script watches exists: cargo takes a missing one for a change, and builds
+//!   the crate and all above it again at each command.
 
 use crate::{Finding, Tree};
 
@@ -21,7 +23,31 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     }));
     let manifests = tree.files(|p| p.starts_with("crates/") && p.ends_with("/Cargo.toml"));
     findings.extend(manifests.flat_map(|(path, text)| unused(tree, path, text)));
+    let scripts = tree.files(|p| p.starts_with("crates/") && p.ends_with(".rs"));
+    findings.extend(scripts.flat_map(|(path, text)| watched(tree, path, text)));
     findings
+}
+
+/// Paths that the build script in `path` watches and that are not there.
+fn watched(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
+    let folder = path.splitn(3, '/').take(2).collect::<Vec<_>>().join("/");
+    let is_there = |watched: &str| {
+        let whole = format!("{folder}/{}", watched.trim_end_matches('/'));
+        tree.files(|p| p.starts_with(&whole)).next().is_some()
+    };
+    // A path put together at run time, or above the crate, is the script's own business.
+    let is_plain = |watched: &str| !watched.contains('{') && !watched.starts_with("..");
+    let lines = (1..).zip(text.lines()).filter_map(|(n, line)| {
+        let (_, rest) = line
+            .split_once("\"rerun-if-changed=")
+            .or_else(|| line.split_once("cargo::rerun-if-changed="))?;
+        Some((n, rest.split('"').next()?))
+    });
+    let missing = lines.filter(|(_, watched)| is_plain(watched) && !is_there(watched));
+    let what = |watched: &str| format!("a build script watches {watched}, which does not exist");
+    missing
+        .map(|(n, watched)| Finding::new("watched", format!("{path}:{n}"), what(watched)))
+        .collect()
 }
 
 /// Dependencies that no source of the crate names.

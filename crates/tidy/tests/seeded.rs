@@ -302,3 +302,13 @@ fn private_references_and_words_of_the_list_are_found() {
     let word = (1..200).map(|_| format!("// {}\n", concat!("who", "ever"))).collect::<String>();
     assert_found(&[(FILE, &source(&word))], "word", ".");
 }
+
+#[test]
+fn a_watched_path_exists() {
+    let script = |path: &str| {
+        format!("//! A page.\n\nfn f() {{\n    say(\"{}{path}\");\n}}\n", "rerun-if-changed=")
+    };
+    let file = "crates/base/codegen/main.rs";
+    assert_found(&[(file, &script("build"))], "watched", file);
+    assert_eq!(findings(&[(file, &script("codegen"))]), []);
+}
