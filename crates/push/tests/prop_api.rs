@@ -203,7 +203,7 @@ fn stored_records_are_scanned_and_a_record_larger_than_a_page_changes_nothing() 
 #[test]
 fn a_damaged_page_is_asked_for_again_and_then_named() {
     let good = set(Format::Columns, &some_records(3000));
-    let mut pages: Vec<_> = (0..good.about().pages).map(|p| good.read(p).unwrap()).collect();
+    let mut pages = good.pages().unwrap();
     pages[2][300] ^= 1;
     for plan in [Plan::Push, Plan::Filter, Plan::Fetch] {
         let set = DataSet::of_pages(good.about(), pages.clone());

@@ -167,8 +167,7 @@ fn load(args: &PushLoadArgs) -> Outcome {
 fn serve(args: &PushServeArgs) -> Outcome {
     let stored = DataSet::open(&args.set)?;
     let about = stored.about().clone();
-    let pages = (0..about.pages).map(|p| stored.read(p)).collect::<Result<Vec<_>, _>>()?;
-    let set = DataSet::of_pages(&about, pages);
+    let set = DataSet::of_pages(&about, stored.pages()?);
     let (mut machine, _) = profiled("summarizer-board")?;
     machine.link_bytes_per_s = args.link.0.max(1.0) as u64;
     (machine.cores, machine.core_mhz, machine.cpi_milli) = (args.cores, args.mhz, 1000);

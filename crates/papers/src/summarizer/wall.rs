@@ -136,8 +136,7 @@ pub fn served(quick: bool) -> Figures {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let (path, socket) = (folder.path().join("lineitem.set"), folder.path().join("device"));
     let set = lineitem_set(&path, scale)?;
-    let pages = (0..set.about().pages).map(|p| set.read(p));
-    let pages = pages.collect::<Result<Vec<_>, _>>().map_err(words)?;
+    let pages = set.pages().map_err(words)?;
     let (_served, device) = serve(&path, &socket)?;
     let mut host = Host::new(device, std::process::id(), DEPTH);
     let machine = machine()?;

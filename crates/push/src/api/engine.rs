@@ -227,7 +227,7 @@ impl Engine {
             return reply(command, Status::Raw, self.set.about().to_bytes());
         }
         match self.set.read(command.address) {
-            Ok(page) => reply(command, Status::Raw, page),
+            Ok(page) => reply(command, Status::Raw, page.into_owned()),
             Err(e) if e.kind() == Kind::Usage => reply(command, Status::Refused, Vec::new()),
             Err(_) => reply(command, Status::MediaError, Vec::new()),
         }
@@ -317,7 +317,9 @@ impl Engine {
             return Ok(Ran::shipped(Status::MediaError, 0, Vec::new()));
         };
         let is_filter = match commit {
-            Commit::Link | Commit::Hold => return Ok(Ran::shipped(Status::Raw, 0, page)),
+            Commit::Link | Commit::Hold => {
+                return Ok(Ran::shipped(Status::Raw, 0, page.into_owned()));
+            }
             Commit::Core => command.opcode == Opcode::ReadFilt,
             Commit::Filter => true,
         };
@@ -336,7 +338,7 @@ impl Engine {
             Some(PageResult::Rows(rows)) if !falls_back => {
                 Ran::shipped(Status::Filtered, instructions, rows)
             }
-            Some(_) | None => Ran::shipped(Status::Raw, instructions, page),
+            Some(_) | None => Ran::shipped(Status::Raw, instructions, page.into_owned()),
         })
     }
 
@@ -372,8 +374,10 @@ impl Task {
         }
         let Some(core) = &mut self.core else {
             let run = self.whole.host_on(params, page, header).ok();
-            let wanted = |r: &crate::function::Run| r.instructions + r.merge_instructions;
-            return run.map_or((None, 0), |r| (Some(r.result.clone()), wanted(&r)));
+            return run.map_or((None, 0), |run| {
+                let wanted = run.instructions + run.merge_instructions;
+                (Some(run.result), wanted)
+            });
         };
         match core.run(page, budget) {
             Ok((PageResult::Rows(rows), n)) => {

@@ -99,7 +99,7 @@ impl Local {
         let program = Program::parse(payload)?;
         let Program { function, params, format, .. } = program;
         let set = self.engine.set();
-        let pages = (0..set.about().pages).map(|p| set.read(p)).collect::<Result<Vec<_>>>()?;
+        let pages = set.pages()?;
         // A damaged page has no cost: the scan will name it.
         let split = split_of(&function);
         let Ok(costs) = costs_of("scan", &function, &split, &params, &pages, format) else {

@@ -5,6 +5,7 @@
 //!   read. Checked by `a_data_set_is_replaced_as_a_whole`.
 //! - A header that was damaged is refused. Checked by `damaged_headers_are_refused`.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -252,29 +253,29 @@ impl DataSet {
     ///
     /// # Errors
     /// [`Kind::Usage`] for a page that does not exist, [`Kind::Io`] when it cannot be read.
-    pub fn read(&self, page: u64) -> Result<Vec<u8>> {
+    pub fn read(&self, page: u64) -> Result<Cow<'_, [u8]>> {
         if page >= self.about.pages {
             let what = format!("page {page} of a data set of {} pages", self.about.pages);
             return Err(Error::new(Kind::Usage, what));
         }
         match &self.store {
-            Store::Memory(pages) => Ok(pages[page as usize].clone()),
+            Store::Memory(pages) => Ok(Cow::Borrowed(&pages[page as usize])),
             Store::File(file, start) => {
                 let mut bytes = vec![0; self.about.page_bytes];
                 let at = start + page * self.about.page_bytes as u64;
                 let read = file.read_exact_at(&mut bytes, at);
                 read.map_err(io(&format!("read page {page}"), self.path.as_deref()))?;
-                Ok(bytes)
+                Ok(Cow::Owned(bytes))
             }
         }
     }
 
-    /// A page in memory.
-    pub fn peek(&self, page: u64) -> Option<&[u8]> {
-        match &self.store {
-            Store::Memory(pages) => pages.get(page as usize).map(Vec::as_slice),
-            Store::File(..) => None,
-        }
+    /// All pages, in memory.
+    ///
+    /// # Errors
+    /// As [`DataSet::read`].
+    pub fn pages(&self) -> Result<Vec<Vec<u8>>> {
+        (0..self.about.pages).map(|page| self.read(page).map(Cow::into_owned)).collect()
     }
 
     fn draft_path(&self) -> Option<PathBuf> {
