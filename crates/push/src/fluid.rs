@@ -82,9 +82,9 @@ impl Fluid {
         Fluid { slot_weight: 0.1, ..*self }.best(loads)
     }
 
-    /// The best split of one or two tasks, and a good one of more: the best threshold split (tasks
-    /// go to the device in order of core time for the link or host time saved), then the shares of
-    /// two tasks at a time while that makes it shorter.
+    /// The best split of one to three tasks, and a good one of more: the best threshold split
+    /// (tasks go to the device in order of core time for the link or host time saved), then the
+    /// shares of two tasks at a time while that makes it shorter.
     pub fn best(&self, loads: &[Load]) -> Split {
         let mut best = self.threshold(loads, |l| l.core / l.link);
         let other = self.threshold(loads, |l| l.core / l.host.max(1.0));
@@ -105,7 +105,25 @@ impl Fluid {
                 break;
             }
         }
+        // Pairs can be stuck at an edge where only a change of all three helps.
+        if loads.len() == 3 {
+            let found = self.triple(loads, &best.shares);
+            if found.time < best.time {
+                best = found;
+            }
+        }
         best
+    }
+
+    /// The best shares of three tasks.
+    fn triple(&self, loads: &[Load], shares: &[f64]) -> Split {
+        let mut own = shares.to_vec();
+        let mut inner = |x: f64| {
+            own[0] = x;
+            self.pair(loads, &own, (1, 2))
+        };
+        let x = least(0.0, 1.0, |x| inner(x).time);
+        inner(x)
     }
 
     fn threshold(&self, loads: &[Load], key: impl Fn(&Load) -> f64) -> Split {
