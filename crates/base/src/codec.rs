@@ -91,39 +91,47 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `n` bytes.
+    #[inline]
     pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(n)?;
         self.rest = rest;
         Some(head)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.bytes(N)?.try_into().ok()
     }
 
     /// The next byte.
+    #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }
     /// The next two bytes.
+    #[inline]
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
     /// The next four bytes.
+    #[inline]
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
     /// The next eight bytes.
+    #[inline]
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
     /// A byte string with its length in front as `u16`.
+    #[inline]
     pub fn short_bytes(&mut self) -> Option<&'a [u8]> {
         let n = self.u16()?;
         self.bytes(usize::from(n))
     }
 
     /// How many bytes are left.
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
@@ -141,28 +149,34 @@ impl Writer {
         Self::default()
     }
     /// Appends a byte.
+    #[inline]
     pub fn u8(&mut self, v: u8) -> &mut Self {
         self.bytes.push(v);
         self
     }
     /// Appends two bytes.
+    #[inline]
     pub fn u16(&mut self, v: u16) -> &mut Self {
         self.raw(&v.to_le_bytes())
     }
     /// Appends four bytes.
+    #[inline]
     pub fn u32(&mut self, v: u32) -> &mut Self {
         self.raw(&v.to_le_bytes())
     }
     /// Appends eight bytes.
+    #[inline]
     pub fn u64(&mut self, v: u64) -> &mut Self {
         self.raw(&v.to_le_bytes())
     }
     /// Appends bytes as they are.
+    #[inline]
     pub fn raw(&mut self, v: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(v);
         self
     }
     /// Appends a byte string with its length in front as `u16`; `None` when it is longer than that.
+    #[inline]
     pub fn short_bytes(&mut self, v: &[u8]) -> Option<&mut Self> {
         let n = u16::try_from(v.len()).ok()?;
         Some(self.u16(n).raw(v))
@@ -175,6 +189,7 @@ impl Writer {
         self
     }
     /// How many bytes have been written.
+    #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -6,7 +6,9 @@
 //!
 //! Invariants
 //! - An error is one pointer wide, so a `Result<(), Error<K>>` costs nothing on the good path.
-//! - [`Class`] decides the process's exit code and nothing else does.
+//!   Checked by `shows_context_then_source_and_is_one_pointer`.
+//! - Each [`Class`] has a process exit code of its own. Checked by
+//!   `every_class_has_an_exit_code_of_its_own`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -216,6 +218,13 @@ mod tests {
         assert_eq!(e.to_string(), "graph.lg: page 7: disk on fire");
         assert_eq!((e.kind(), e.class().exit_code()), (Kind::Bad, 4));
         assert_eq!(size_of::<Result<(), Error<Kind>>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn every_class_has_an_exit_code_of_its_own() {
+        use Class::{Corrupt, Environment, Interrupted, Negative, Unsupported, Usage};
+        let all = [Negative, Usage, Environment, Corrupt, Unsupported, Interrupted];
+        assert_eq!(all.map(Class::exit_code), [1, 2, 3, 4, 5, 130]);
     }
 
     #[test]

@@ -17,8 +17,10 @@
 //!
 //! Invariants
 //! - The verdict of operation `i` depends on the seed, `i`, the kind and the plan's text alone,
-//!   never on earlier verdicts: shortening a failing run does not move its faults.
-//! - After a cut every further operation is cut too, until [`Plan::restore_power`].
+//!   never on earlier verdicts: shortening a failing run does not move its faults. Checked by
+//!   `a_verdict_depends_on_no_earlier_one`.
+//! - After a cut every further operation is cut too, until [`Plan::restore_power`]. Checked by
+//!   `rates_are_about_right_and_a_cut_lasts_until_power_returns`.
 //!
 //! Adapters live beside the devices, one per device kind: reads, zones, memory, fabric. An
 //! [`Adapter`] says which verdicts it can act on; one it cannot act on is refused when the plan is
@@ -417,6 +419,21 @@ mod tests {
             if let Some(c) = cut { plan = plan.cut_at(c); }
             let mut again: Plan = plan.replay().parse().unwrap();
             prop_assert_eq!(fates(&mut plan, 100), fates(&mut again, 100));
+        }
+
+        #[test]
+        fn a_verdict_depends_on_no_earlier_one(
+            seed: u64, n in 1u64..9, pin in 0u64..40, op in 0usize..Op::ALL.len(),
+            earlier in proptest::collection::vec(0usize..Op::ALL.len(), 0..40),
+        ) {
+            let op = Op::ALL[op];
+            let plan = Plan::seeded(seed).rate(op, Verdict::Delay, n).pin(pin, Verdict::Torn);
+            let (mut one, mut other) = (plan.clone(), plan);
+            for kind in &earlier {
+                one.judge(Op::ALL[*kind]);
+                other.judge(op);
+            }
+            prop_assert_eq!(one.judge(op), other.judge(op));
         }
     }
 

@@ -2,9 +2,11 @@
 //!
 //! Invariants
 //! - Events leave in time order; events of one time leave in the order they were scheduled (ties
-//!   broken by sequence number), so a run is bit-equal on replay.
-//! - Nothing is ever scheduled in the past.
+//!   broken by sequence number), so a run is bit-equal on replay. Checked by
+//!   `events_leave_by_time_then_by_order_of_scheduling`.
+//! - Nothing is ever scheduled in the past. Checked by `the_past_becomes_now`.
 //! - A [`Resource`] serves in the order of its `acquire` calls, whatever the times asked for.
+//!   Checked by `a_resource_never_overlaps_itself`, `a_resource_serves_in_the_order_of_its_calls`.
 //!
 //! Callers: `device::nand` (channels, chips), the zoned model, near-storage cores, the simulated
 //! fabric. Model behaviour lives with them; this file knows no device.
@@ -188,6 +190,15 @@ mod tests {
                 last[s.unit] = s.end;
             }
         }
+    }
+
+    #[test]
+    fn a_resource_serves_in_the_order_of_its_calls() {
+        let mut r = Resource::new(1);
+        r.acquire(Picos(100), Picos(5));
+        let later = r.acquire(Picos(0), Picos(2));
+        assert_eq!((later.begin, later.end), (Picos(105), Picos(107)));
+        assert_eq!((r.free_at(0), r.busy()), (Picos(107), Picos(7)));
     }
 
     #[test]

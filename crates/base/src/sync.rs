@@ -8,21 +8,21 @@
 pub use loom::{
     cell::UnsafeCell,
     hint::spin_loop,
-    sync::{Arc, Condvar, Mutex, RwLock, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic},
     thread,
 };
 
 #[cfg(all(shuttle, not(loom)))]
 pub use shuttle::{
     hint::spin_loop,
-    sync::{Arc, Condvar, Mutex, RwLock, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic},
     thread,
 };
 
 #[cfg(not(any(loom, shuttle)))]
 pub use std::{
     hint::spin_loop,
-    sync::{Arc, Condvar, Mutex, RwLock, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic},
     thread,
 };
 

@@ -1,4 +1,5 @@
-//! How property tests run: the number of cases, and what happens to the seed of a failed case.
+//! What tests of several crates share: how property tests run, and files of earlier formats
+//! ([`fixtures`]).
 //!
 //! Every `proptest!` block of the workspace begins with `#![proptest_config(cases(N))]` or
 //! `#![proptest_config(standard())]`; the tidy test asks for it.
@@ -6,9 +7,13 @@
 //! Invariants
 //! - A test writes no file of the tree. The seeds that are committed in `*.proptest-regressions`
 //!   and `proptest-regressions/` are replayed first, as proptest does by itself; a new one is
-//!   printed, with the line to commit and the file it belongs into.
+//!   printed, with the line to commit and the file it belongs into. Checked by
+//!   `a_failing_case_is_found_and_writes_no_file`, `committed_seeds_are_replayed`.
 //! - `LITTORAL_CASES_TIMES=N` multiplies the cases of every property test: the long run of all of
-//!   them is `LITTORAL_CASES_TIMES=50 cargo test --locked prop`.
+//!   them is `LITTORAL_CASES_TIMES=50 cargo test --locked prop`. Checked by
+//!   `the_number_of_cases_is_multiplied_or_left`.
+
+pub mod fixtures;
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -22,9 +27,13 @@ const STANDARD: u32 = 256;
 
 /// A configuration of `cases` cases.
 pub fn cases(cases: u32) -> Config {
-    let times = std::env::var("LITTORAL_CASES_TIMES").ok().and_then(|t| t.parse().ok());
-    let cases = cases.saturating_mul(times.unwrap_or(1));
+    let cases = multiplied(cases, std::env::var("LITTORAL_CASES_TIMES").ok().as_deref());
     Config { cases, failure_persistence: Some(Box::new(Printed)), ..Config::default() }
+}
+
+/// `cases` as often as `times` says; as they are where it is no number.
+fn multiplied(cases: u32, times: Option<&str>) -> u32 {
+    cases.saturating_mul(times.and_then(|t| t.parse().ok()).unwrap_or(1))
 }
 
 /// A configuration of 256 cases.
@@ -91,6 +100,12 @@ mod tests {
         let file = |source| seeds_of(Path::new(source)).display().to_string();
         assert_eq!(file("crates/a/tests/prop_b.rs"), "crates/a/tests/prop_b.proptest-regressions");
         assert_eq!(file("crates/a/src/b/c.rs"), "crates/a/proptest-regressions/b/c.txt");
+    }
+
+    #[test]
+    fn the_number_of_cases_is_multiplied_or_left() {
+        let found = [None, Some("50"), Some("many"), Some("4294967295")].map(|t| multiplied(48, t));
+        assert_eq!(found, [48, 2400, 48, u32::MAX]);
     }
 
     #[test]

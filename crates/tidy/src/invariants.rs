@@ -6,7 +6,7 @@
 //!   `verify...` or `assert...`, a constant assertion by its constant's name, a test, also one in
 //!   Python, or a test target (the name of a file under `tests`). Of several of that name one
 //!   suffices.
-//! - [`UNCHECKED`] says how many bullets of a crate still name no check; the numbers only fall.
+//! - Every bullet names a check.
 //! - The density of assertions counts the product's functions, tests excepted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,24 +15,6 @@ use syn::visit::{self, Visit};
 
 use crate::source::{is_product, is_test_only};
 use crate::{Finding, Tree};
-
-/// Bullets that name no check yet, by crate. A crate without a row has none.
-pub const UNCHECKED: &[(&str, usize)] = &[
-    ("base", 7),
-    ("bench", 11),
-    ("capi", 7),
-    ("cli", 3),
-    ("device", 70),
-    ("dsm", 66),
-    ("fabric", 40),
-    ("graph", 57),
-    ("la64", 22),
-    ("la64-linux", 13),
-    ("littoral", 2),
-    ("papers", 24),
-    ("runtime", 12),
-    ("testing", 2),
-];
 
 /// Assertions and functions of one crate, tests excepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,31 +34,20 @@ pub struct Promises {
     pub unchecked: usize,
 }
 
-/// Bullets whose check does not exist, and crates with more unchecked bullets than [`UNCHECKED`].
+/// Bullets that name no check, and bullets whose check does not exist.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    check_against(tree, UNCHECKED)
-}
-
-/// As [`check`], with another list.
-pub fn check_against(tree: &Tree, unchecked: &[(&str, usize)]) -> Vec<Finding> {
     let names = Names::read(tree);
     let mut findings = Vec::new();
     for bullet in bullets(tree) {
+        if bullet.checks.is_empty() {
+            let what = "names no check; end it with \"Checked by `name`.\", or make it prose";
+            findings.push(Finding::new("invariant", &bullet.place, what));
+        }
         let absent = bullet.checks.iter().filter(|c| !names.checks.contains(*c));
         findings.extend(absent.map(|name| {
             let what = format!("`{name}` is no check: {}", WHAT_CHECKS);
             Finding::new("invariant", &bullet.place, what)
         }));
-    }
-    for (package, found) in promises(tree) {
-        let listed = unchecked.iter().find(|(p, _)| *p == package).map_or(0, |row| row.1);
-        if found.unchecked > listed {
-            let what = format!(
-                "{} invariants name no check, at most {listed}; end one with \"Checked by `name`.\"",
-                found.unchecked
-            );
-            findings.push(Finding::new("invariant", format!("crates/{package}"), what));
-        }
     }
     findings
 }

@@ -27,6 +27,7 @@ const FACADE: &[&str] = &[
     "littoral-dsm",
     "littoral-la64",
     "littoral-la64-linux",
+    "littoral-xlate",
 ];
 
 const PAPERS: &[&str] = &[
@@ -44,6 +45,7 @@ const PAPERS: &[&str] = &[
     "littoral-fabric",
     "littoral-dsm",
     "littoral-la64",
+    "littoral-xlate",
 ];
 
 const ALLOWED: &[Row] = &[
@@ -53,6 +55,7 @@ const ALLOWED: &[Row] = &[
     ("littoral-device", &["littoral-base"]),
     ("littoral-la64", &["littoral-base"]),
     ("littoral-la64-linux", &["littoral-base", "littoral-la64"]),
+    ("littoral-xlate", &["littoral-base", "littoral-la64", "littoral-la64-linux"]),
     ("littoral-runtime", &["littoral-base", "littoral-device"]),
     ("littoral-store", &["littoral-base", "littoral-device"]),
     ("littoral-graph", &["littoral-base", "littoral-device", "littoral-runtime"]),
@@ -71,6 +74,7 @@ const ALLOWED: &[Row] = &[
             "littoral-index",
             "littoral-stm",
             "littoral-la64",
+            "littoral-push",
         ],
     ),
     ("littoral", FACADE),
