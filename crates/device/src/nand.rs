@@ -9,10 +9,12 @@
 //!
 //! Invariants
 //! - No chip and no channel overlaps itself; commands of one chip and one rank begin in order of
-//!   arrival.
+//!   arrival. Checked by `no_chip_overlaps_itself_and_every_command_finishes_once`,
+//!   `chips_of_a_channel_read_together_and_share_the_wire`.
 //! - A waiting firmware command begins before every waiting user command of its chip; a running
 //!   command is never interrupted. Checked by `firmware_goes_ahead_of_waiting_reads`.
-//! - Integer picoseconds, ties by order of submission: bit-equal on replay.
+//! - Integer picoseconds, ties by order of submission: bit-equal on replay. Checked by
+//!   `no_chip_overlaps_itself_and_every_command_finishes_once`.
 //!
 //! What is left out: suspend and resume, cache registers (a chip does not read while its register
 //! is being emptied), retries of weak pages, controller time. Profiles fold those into

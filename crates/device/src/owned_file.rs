@@ -4,8 +4,10 @@
 //! - The lock is an advisory one on the open file (flock). It is given back when the [`OwnedFile`]
 //!   is dropped, also while a child process that another thread is starting still has a duplicate
 //!   of the descriptor: closing the descriptor alone would leave the file locked until that child
-//!   has begun its program.
-//! - A forked child that drops its copy leaves the lock to the process that took it.
+//!   has begun its program. Checked by
+//!   `the_lock_ends_with_its_owner_and_not_with_the_last_descriptor`.
+//! - A forked child that drops its copy leaves the lock to the process that took it. Checked by
+//!   `a_child_that_drops_its_copy_leaves_the_lock_to_its_parent`.
 //! - A forked child changes nothing: what it knows of the file ends with the fork, and its owner
 //!   goes on writing. Checked by `a_forked_child_reads_and_changes_nothing`.
 
@@ -92,6 +94,7 @@ impl Drop for OwnedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw::fork::in_child;
 
     #[test]
     fn the_lock_ends_with_its_owner_and_not_with_the_last_descriptor() {
@@ -105,5 +108,18 @@ mod tests {
         drop(again().unwrap());
         drop(inherited);
         again().unwrap();
+    }
+
+    #[test]
+    fn a_child_that_drops_its_copy_leaves_the_lock_to_its_parent() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let owner = std::cell::Cell::new(OwnedFile::exclusive(file.reopen().unwrap()).ok());
+        let status = in_child(|| {
+            drop(owner.take());
+            0
+        });
+        assert_eq!(status, 0);
+        let again = OwnedFile::exclusive(file.reopen().unwrap());
+        assert_eq!(again.err(), Some(Errno::WOULDBLOCK), "still the parent's");
     }
 }

@@ -10,12 +10,15 @@
 //!
 //! Invariants
 //! - At most `limits().slots` requests are outstanding; `issue` on a slot that is not free is a
-//!   programming error and panics in debug builds.
+//!   programming error and panics in debug builds. Checked by
+//!   `an_issue_on_a_slot_in_use_panics_in_debug_builds`.
 //! - `poll` answers `Some` only after every byte asked for has arrived; a device whose completion
-//!   rule cannot promise that says so in its documentation and in `limits().completion`.
+//!   rule cannot promise that says so in its documentation and in `limits().completion`. Checked by
+//!   `every_device_answers_with_the_bytes_asked_for`.
 //! - A request that can never complete (past its deadline) completes with [`Status::TimedOut`].
-//! - Devices use interior mutability and are neither `Send` across a run nor `Sync`: one device
-//!   handle a core, shared by that core's coroutines.
+//!   Checked by `a_device_that_always_fails_says_so`.
+//! - Devices use interior mutability and are not `Sync`: one device handle per core, shared by that
+//!   core's coroutines. Checked by `no_read_device_is_shared_by_threads`.
 //!
 //! Frozen: the trait's methods and meanings change only together with every engine.
 
@@ -122,6 +125,10 @@ pub struct Limits {
 
 /// A medium that answers small reads asynchronously; see the module's page for the rules.
 pub trait ReadDevice {
+    /// Whether a read costs so little (tens of nanoseconds) that code is worth compiling for this
+    /// device alone and for one thread alone.
+    const FAST: bool = true;
+
     /// What the device can take.
     fn limits(&self) -> Limits;
 
@@ -180,6 +187,51 @@ pub trait ReadDevice {
             status => Some(Err(status)),
         }
     }
+
+    /// Whether the device takes reads of a fixed length ([`ReadDevice::issue_fixed`]). A constant
+    /// of the device's type, so that a caller's test of it is compiled away.
+    #[inline(always)]
+    fn has_fixed(&self) -> bool {
+        false
+    }
+
+    /// Starts a read of `N` bytes at `addr` for which the device keeps no slot entry: the caller
+    /// keeps what is answered, which is where the bytes are and when they have arrived
+    /// ([`ReadDevice::is_due`]), at the next [`ReadDevice::reap`] at the earliest. `None` where the
+    /// read breaks a limit, and from devices without fixed reads.
+    ///
+    /// The caller has called `reap` since the device was last idle and calls it again before 2^31
+    /// bytes are asked for, holds a slot for the read ([`ReadDevice::hold`]), and `N` is a legal
+    /// length.
+    #[inline(always)]
+    fn issue_fixed<const N: usize>(&self, _addr: u64) -> Option<(&[u8; N], u64)>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Whether a fixed read with this due time has arrived.
+    #[inline(always)]
+    fn is_due(&self, _due: u64) -> bool {
+        true
+    }
+
+    /// Fixed reads issued so far.
+    #[inline(always)]
+    fn fixed_count(&self) -> u64 {
+        0
+    }
+
+    /// Holds a free slot for a caller's fixed reads, one at a time; `false`, and nothing done,
+    /// where the slot is not free. Devices without fixed reads hold none.
+    fn hold(&self, _slot: Slot) -> bool {
+        false
+    }
+
+    /// Frees a held slot once the fixed read that is due at `due` has been answered: until then the
+    /// slot is abandoned.
+    fn release_due(&self, _slot: Slot, _due: u64) {}
 
     /// Frees a slot. A slot whose request is still under way becomes abandoned: it must not be
     /// issued on until [`ReadDevice::is_free`] says so.

@@ -137,3 +137,21 @@ fn a_device_that_answers_before_the_data_is_caught() {
 fn an_answer_in_the_wrong_slot_is_caught() {
     assert!(catch_unwind(AssertUnwindSafe(|| model(Device::AnswersTheOtherSlot))).is_err());
 }
+
+#[test]
+fn a_line_whose_last_word_is_seen_is_whole() {
+    loom::model(|| {
+        let lines = Arc::new(Lines::new(1, 1));
+        lines.mark(0, 0, u64::MAX);
+        let delivered = lines.clone();
+        let thread = thread::spawn(move || delivered.deliver(0, 0, &payload(7)));
+        while lines.tail(0, 0) == u64::MAX {
+            thread::yield_now();
+        }
+        let mut bytes = Vec::new();
+        lines.copy_out(0, LINE_BYTES, &mut bytes);
+        let wanted: Vec<u8> = payload(7).iter().flat_map(|w| w.to_le_bytes()).collect();
+        assert_eq!(bytes, wanted, "a line is seen before it is whole");
+        thread.join().unwrap();
+    });
+}

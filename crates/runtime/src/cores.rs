@@ -5,6 +5,7 @@
 
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -23,8 +24,9 @@ pub enum Pinning {
 
 /// Runs `work(core)` for `core` in `0..cores`, each in its own thread; answers in core order.
 ///
-/// `work` opens its own device and ring: neither crosses threads. With one core it runs on the
-/// calling thread, pinned (when asked) only for the duration.
+/// `work` opens its own device and ring: neither crosses threads. It runs in every thread or, when
+/// one of them cannot be started or pinned, in none: threads may wait for each other. With one core
+/// it runs on the calling thread, pinned (when asked) only for the duration.
 ///
 /// ```
 /// use littoral_device::{flash::dram::Dram, region::Region};
@@ -62,18 +64,67 @@ pub fn run_on_cores<T: Send>(
         let answer = work(0);
         return set_affinity(&allowed).map(|()| vec![answer]);
     }
-    std::thread::scope(|scope| {
+    run_threads(cores.get(), Builder::new, place, work)
+}
+
+/// Runs `work` in `cores` threads of `builder` once all of them are started and placed.
+fn run_threads<T: Send>(
+    cores: usize,
+    builder: impl Fn() -> Builder,
+    place: impl Fn(usize) -> Result<()> + Sync,
+    work: impl Fn(usize) -> T + Sync,
+) -> Result<Vec<T>> {
+    let start = Start { cores, state: Mutex::default(), changed: Condvar::new() };
+    let (start, place, work) = (&start, &place, &work);
+    let run = move |core| -> Result<Option<T>> {
+        place(core).inspect_err(|_| start.cancel())?;
+        Ok(start.is_complete().then(|| work(core)))
+    };
+    let ended = std::thread::scope(|scope| {
         let spawn = |core: usize| {
-            let (place, work) = (&place, &work);
-            Builder::new()
+            builder()
                 .name(format!("core-{core}"))
-                .spawn_scoped(scope, move || place(core).map(|()| work(core)))
+                .spawn_scoped(scope, move || run(core))
+                .inspect_err(|_| start.cancel())
                 .map_err(|e| Error::with_source(Kind::Thread, "cannot start a thread", e))
         };
-        let threads = (0..cores.get()).map(spawn).collect::<Result<Vec<_>>>()?;
+        let threads = (0..cores).map(spawn).collect::<Result<Vec<_>>>()?;
         let joined: Vec<_> = threads.into_iter().map(|t| t.join()).collect();
-        joined.into_iter().map(|t| t.unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    })
+        let ended = joined.into_iter().map(|t| t.unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect::<Result<Vec<Option<T>>>>()
+    })?;
+    Ok(ended.into_iter().map(|t| t.expect("invariant: all threads were placed")).collect())
+}
+
+/// Holds threads back until all of them are placed, or one never will be.
+struct Start {
+    cores: usize,
+    /// How many are placed, and whether one never will be.
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Start {
+    /// Says that this thread is placed, waits for the others, and answers whether all are.
+    fn is_complete(&self) -> bool {
+        let mut state = self.lock();
+        state.0 += 1;
+        if state.0 == self.cores {
+            self.changed.notify_all();
+        }
+        let waits = |s: &mut (usize, bool)| s.0 < self.cores && !s.1;
+        let state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+        !state.1
+    }
+
+    fn cancel(&self) {
+        self.lock().1 = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (usize, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn affinity() -> Result<CpuSet> {
@@ -131,6 +182,27 @@ mod tests {
         });
         assert_eq!(same.unwrap(), [true]);
         assert_eq!(processors_of(&affinity().unwrap()), before);
+    }
+
+    #[test]
+    fn work_that_waits_for_all_threads_runs_in_all_or_in_none() {
+        let meeting = std::sync::Barrier::new(3);
+        let place = |core| match core {
+            1 => Err(Error::new(Kind::Thread, "told to")),
+            _ => Ok(()),
+        };
+        let work = |_| meeting.wait();
+        let unplaced = run_threads(3, Builder::new, place, work).unwrap_err();
+        assert_eq!((unplaced.kind(), unplaced.context()), (Kind::Thread, "told to"));
+        let made = std::cell::Cell::new(0);
+        // No system has room for the stack of the third.
+        let builder = || match made.replace(made.get() + 1) {
+            2 => Builder::new().stack_size(1 << 60),
+            _ => Builder::new(),
+        };
+        let unstarted = run_threads(3, builder, |_| Ok(()), work).unwrap_err();
+        assert!(unstarted.to_string().contains("cannot start a thread"), "{unstarted}");
+        assert_eq!(run_threads(3, Builder::new, |_| Ok(()), work).unwrap().len(), 3);
     }
 
     #[test]

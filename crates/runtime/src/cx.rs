@@ -9,10 +9,16 @@
 //!
 //! Invariants
 //! - A slot issued here is released exactly once: by the guard, by an unsuccessful end, or by the
-//!   drop of an unfinished read, which abandons it to the device.
+//!   drop of an unfinished read, which abandons it to the device. Checked by
+//!   `late_data_of_a_dropped_read_reach_nobody`,
+//!   `a_read_that_was_polled_and_dropped_gives_the_first_slot_back`,
+//!   `holding_every_slot_is_an_error_not_a_hang`.
 //! - Every `Pending` returned here has bumped `Core::marks`; that is how the ring tells its own
-//!   futures from foreign ones.
-//! - A context's usual slot is its own number, so taking one is a test, not a search.
+//!   futures from foreign ones. Checked by `a_foreign_future_is_refused`,
+//!   `a_foreign_future_beside_busy_neighbours_is_found`.
+//! - A context's usual slot is its own number, so taking one is a test, not a search; no other
+//!   context takes it while a spare slot is free. Checked by
+//!   `a_busy_spare_slot_is_passed_over_and_none_is_left_untried`.
 //!
 //! What a read keeps in its context's frame (a pointer and a word) and what it stores on the way
 //! are the ring's cost per read; `docs/design/ring.md` has the account.
@@ -31,13 +37,29 @@ use crate::counters::RingCounters;
 use crate::error::{Error, Kind, Result};
 use crate::raw::lease::lease;
 
+mod reader;
+
+pub use reader::{FixedRead, Reader};
+
+/// How the polls of contexts ended that did not end them; see [`Core::waited`].
+#[derive(Clone, Copy)]
+pub(crate) struct Waited {
+    pub(crate) reads: u64,
+    pub(crate) waits: u64,
+    pub(crate) yields: u64,
+}
+
 /// What all contexts of a ring share; futures reach it by one pointer.
 pub(crate) struct Core<D> {
     pub(crate) device: D,
     lease: Lease,
-    /// Counts the times a future of this ring returned `Pending`; a `Pending` that left it
-    /// unchanged is foreign.
+    /// Counts the times a future of this ring returned `Pending`, but for fixed reads; see
+    /// [`Core::marks_count`].
     pub(crate) marks: Cell<u64>,
+    /// The same of fixed reads.
+    pub(crate) fixed_pendings: Cell<u64>,
+    /// Fixed reads that the device had counted when the ring was made.
+    fixed_before: u64,
     pub(crate) counters: RingCounters,
     /// First slot that is no context's own.
     spare_first: u32,
@@ -50,17 +72,60 @@ pub(crate) struct Core<D> {
 
 impl<D: ReadDevice> Core<D> {
     pub(crate) fn new(device: D, contexts_max: u32) -> Core<D> {
-        let slots = device.limits().slots;
+        let (slots, fixed_before) = (device.limits().slots, device.fixed_count());
         Core {
             device,
+            fixed_before,
             lease: lease(),
             marks: Cell::new(0),
+            fixed_pendings: Cell::new(0),
             counters: RingCounters::default(),
             spare_first: contexts_max,
             slots,
             spare_cursor: Cell::new(0),
             abandoned: RefCell::default(),
             starved: RefCell::default(),
+        }
+    }
+
+    /// How often a future of this ring has returned `Pending`: a `Pending` that leaves it unchanged
+    /// is foreign.
+    #[inline(always)]
+    pub(crate) fn marks_count(&self) -> u64 {
+        self.marks.get() + self.fixed_pendings.get()
+    }
+
+    /// Fixed reads issued.
+    #[inline(always)]
+    pub(crate) fn fixed_count(&self) -> u64 {
+        self.device.fixed_count() - self.fixed_before
+    }
+
+    /// Reads that contexts have waited for, how often they went on waiting, and how often they gave
+    /// way. A fixed read waits once at each `Pending` after its first.
+    pub(crate) fn waited(&self) -> Waited {
+        let (waits, yields) = (self.counters.waits_count.get(), self.counters.yields_count.get());
+        let fixed = self.fixed_count();
+        Waited {
+            reads: self.marks.get() - waits - yields + fixed,
+            waits: waits + self.fixed_pendings.get().saturating_sub(fixed),
+            yields,
+        }
+    }
+
+    /// Holds a slot for fixed reads: a spare one, so that a context's own serves its other reads.
+    #[cold]
+    pub(crate) fn hold(&self, own: Slot) -> Option<Slot> {
+        let spares = (self.spare_first..self.slots).map(Slot);
+        let mut slots = spares.chain([own]).chain((0..self.spare_first).map(Slot));
+        slots.find(|&slot| self.device.hold(slot))
+    }
+
+    /// Frees a held slot whose latest read is due at `due`.
+    pub(crate) fn release_held(&self, slot: Slot, due: u64) {
+        self.device.release_due(slot, due);
+        if !self.device.is_free(slot) {
+            self.abandoned.borrow_mut().push(slot);
         }
     }
 
@@ -138,19 +203,29 @@ impl<D: ReadDevice> Core<D> {
             Some((addr, len)) => format!("read of {len} bytes at {addr}"),
             None => format!("read on slot {}", slot.0),
         };
+        self.device.release(slot);
+        if status == Status::Refused {
+            return self.refusal(&place);
+        }
         let mut what = format!("{place} failed: {status}");
         if let (Status::Os, Some(words)) = (status, self.device.last_error()) {
             what = format!("{what}: {words}");
         }
-        if status == Status::Refused {
-            let limits = self.device.limits();
-            what = format!(
-                "{what} (the device has {} bytes, granule {}, reads of at most {})",
-                limits.capacity_bytes, limits.granule_bytes, limits.read_bytes_max
-            );
-        }
-        self.device.release(slot);
         Error::new(Kind::Read(status), what)
+    }
+
+    /// The error of a read that the device does not take.
+    #[cold]
+    pub(crate) fn refusal(&self, place: &str) -> Error {
+        let limits = self.device.limits();
+        let what = format!(
+            "{place} failed: {} (the device has {} bytes, granule {}, reads of at most {})",
+            Status::Refused,
+            limits.capacity_bytes,
+            limits.granule_bytes,
+            limits.read_bytes_max
+        );
+        Error::new(Kind::Read(Status::Refused), what)
     }
 }
 
@@ -199,6 +274,31 @@ impl<'r, D: ReadDevice> Cx<'r, D> {
     pub async fn read_with<R>(self, addr: u64, len: u32, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let bytes = self.read(addr, len).await?;
         Ok(f(&bytes))
+    }
+
+    /// A reader of `N` bytes at a time: the form for many reads of one length.
+    ///
+    /// On a device with fixed reads ([`ReadDevice::has_fixed`]) it takes less of the processor per
+    /// read than [`Cx::read`], and holds a slot for as long as it lives; on others it reads as
+    /// [`Cx::read`] does.
+    ///
+    /// ```
+    /// # use littoral_device::{flash::dram::Dram, region::Region};
+    /// # use littoral_runtime::{Contexts, Error, Ring, RingOptions};
+    /// # let words: Vec<u8> = (0..64u64).flat_map(u64::to_le_bytes).collect();
+    /// # let device = Dram::new(Region::from_bytes(&words).unwrap());
+    /// # let ring = Ring::new(device, RingOptions::with_contexts(Contexts::Fixed(2)))?;
+    /// let third = ring.block_on(async |cx| {
+    ///     let mut reader = cx.reader::<8>();
+    ///     let second = u64::from_le_bytes(*reader.read(8).await?);
+    ///     Ok::<u64, Error>(second + u64::from_le_bytes(*reader.read(16).await?))
+    /// })?;
+    /// assert_eq!(third, 3);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn reader<const N: usize>(self) -> Reader<'r, D, N> {
+        Reader::new(self)
     }
 
     /// Gives way to the other contexts once.
@@ -303,7 +403,13 @@ pub struct ReadGuard<'r, D: ReadDevice> {
     bytes: &'r [u8],
 }
 
-impl<D: ReadDevice> ReadGuard<'_, D> {
+impl<'r, D: ReadDevice> ReadGuard<'r, D> {
+    /// The bytes for as long as the ring is borrowed: a [`Reader`] lends them on while it keeps the
+    /// guard.
+    pub(crate) fn lent(&self) -> &'r [u8] {
+        self.bytes
+    }
+
     #[inline(always)]
     fn slot(&self) -> Slot {
         Slot(self.word as u32)

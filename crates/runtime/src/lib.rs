@@ -33,7 +33,8 @@
 //! ```
 //!
 //! Rules for what runs on a ring
-//! - A context may wait only for the ring's own futures ([`Cx::read`], [`Cx::yield_now`]); one that
+//! - A context may wait only for the ring's own futures ([`Cx::read`], [`Reader::read`],
+//!   [`Cx::yield_now`]); one that
 //!   waits for anything else ends the run with [`Kind::ForeignFuture`] instead of hanging.
 //! - The guard of a read keeps its slot; drop it before the next read where that is possible.
 //! - Dropping a read under way is allowed: its slot stays reserved until the device has answered.
@@ -51,7 +52,7 @@ mod tune;
 
 pub use cores::{Pinning, run_on_cores};
 pub use counters::RingCounts;
-pub use cx::{Cx, Read, ReadGuard, YieldNow};
+pub use cx::{Cx, FixedRead, Read, ReadGuard, Reader, YieldNow};
 pub use error::{Error, Kind, Result};
 pub use options::{Contexts, RingOptions};
 pub use ring::Ring;

@@ -48,6 +48,8 @@ macro_rules! each {
 }
 
 impl ReadDevice for AnyDevice {
+    const FAST: bool = false;
+
     fn limits(&self) -> Limits {
         each!(self, d => d.limits())
     }

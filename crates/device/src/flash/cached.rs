@@ -9,7 +9,8 @@
 //!   is issued.
 //!
 //! Invariants
-//! - A slot serves one request, from DRAM or from the device, until it is released.
+//! - A slot serves one request, from DRAM or from the device, until it is released. Checked by
+//!   `an_issue_on_a_slot_in_use_panics_in_debug_builds`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -84,7 +85,8 @@ pub type Hits = Rc<Cell<(u64, u64)>>;
 /// ```
 pub struct Cached<D> {
     device: D,
-    region: Region,
+    /// The contents in DRAM; `None` where no frame is held.
+    region: Option<Region>,
     frames: Arc<Frames>,
     /// Address and length of held reads, by slot; length 0 where the slot is the device's.
     held: Vec<Cell<(u64, u32)>>,
@@ -94,6 +96,15 @@ pub struct Cached<D> {
 impl<D: ReadDevice> Cached<D> {
     /// `device`, whose contents are `region`, with `frames` held.
     pub fn new(device: D, region: Region, frames: Arc<Frames>) -> Cached<D> {
+        Cached::over(device, Some(region), frames)
+    }
+
+    /// `device` alone: every read goes to it.
+    pub fn nothing(device: D) -> Cached<D> {
+        Cached::over(device, None, Arc::default())
+    }
+
+    fn over(device: D, region: Option<Region>, frames: Arc<Frames>) -> Cached<D> {
         let slots = device.limits().slots as usize;
         let held = vec![Cell::new((0, 0)); slots];
         Cached { device, region, frames, held, hits: Hits::default() }
@@ -106,18 +117,23 @@ impl<D: ReadDevice> Cached<D> {
 
     #[inline(always)]
     fn bytes(&self, (addr, len): (u64, u32)) -> &[u8] {
-        self.region.get(addr as usize..addr as usize + len as usize).unwrap_or(&[])
+        let held = addr as usize..addr as usize + len as usize;
+        self.region.as_ref().and_then(|region| region.get(held)).unwrap_or(&[])
     }
 }
 
 impl<D: ReadDevice> ReadDevice for Cached<D> {
+    const FAST: bool = D::FAST;
+
     fn limits(&self) -> Limits {
         self.device.limits()
     }
 
     #[inline(always)]
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
+        debug_assert_eq!(self.held[slot.index()].get().1, 0, "{slot:?} is in use");
         if len > 0 && self.frames.holds(addr, len) {
+            debug_assert!(self.device.is_free(slot), "{slot:?} is in use");
             self.held[slot.index()].set((addr, len));
             let (reads, bytes) = self.hits.get();
             self.hits.set((reads + 1, bytes + u64::from(len)));
@@ -207,9 +223,10 @@ mod tests {
     #[test]
     fn held_reads_are_there_at_once_and_others_take_their_time() {
         let device = device(&[4096, 8192]);
+        let contents = device.region.clone().unwrap();
         device.issue(Slot(1), 4096, 8192);
         assert_eq!(device.poll(Slot(1)), Some(Status::Ok));
-        assert_eq!(device.copy(Slot(1)), &device.region[4096..12_288]);
+        assert_eq!(device.copy(Slot(1)), &contents[4096..12_288]);
         assert!(!device.is_free(Slot(1)));
         device.release(Slot(1));
         assert!(device.is_free(Slot(1)));
@@ -219,8 +236,21 @@ mod tests {
         while device.poll(Slot(1)).is_none() {
             device.reap();
         }
-        assert_eq!(device.copy(Slot(1)), &device.region[8192..12_304]);
+        assert_eq!(device.copy(Slot(1)), &contents[8192..12_304]);
         assert_eq!(device.request(Slot(1)), Some((8192, 4112)));
+    }
+
+    #[test]
+    fn with_nothing_held_every_read_goes_to_the_device() {
+        let device = Cached::nothing(device(&[4096]).device);
+        device.issue(Slot(1), 4096, 64);
+        assert_eq!(device.poll(Slot(1)), None, "200 us have not passed");
+        while device.poll(Slot(1)).is_none() {
+            device.reap();
+        }
+        assert_eq!(device.copy(Slot(1)), [16; 64]);
+        device.release(Slot(1));
+        assert!(device.is_free(Slot(1)) && device.hits().get() == (0, 0));
     }
 
     #[test]

@@ -11,10 +11,13 @@
 //! - Which prefetch instruction is best depends on the processor: [`Dram::once`] makes a device
 //!   that uses the non-temporal one, so that a caller can try both.
 
+use std::cell::Cell;
+
 use littoral_base::clock::ClockKind;
+use littoral_base::counters::bump;
 
 use super::raw::slots::{SlotTable, State};
-use crate::raw::cpu::{prefetch_slice, prefetch_slice_once};
+use crate::raw::cpu::{prefetch_array, prefetch_array_once, prefetch_slice, prefetch_slice_once};
 use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
 
@@ -34,6 +37,9 @@ pub const SLOTS_DEFAULT: u32 = 1024;
 /// ```
 pub struct Dram<const ONCE: bool = false> {
     slots: SlotTable,
+    fixed_count: Cell<u64>,
+    /// Its time: fixed reads are due at the next reap, so that a context gives way once.
+    reaps: Cell<u64>,
 }
 
 impl<const ONCE: bool> Dram<ONCE> {
@@ -56,12 +62,16 @@ impl Dram {
 
     /// A device over `region` with `slots` slots.
     pub fn with_slots(region: Region, slots: u32) -> Dram {
-        Dram { slots: SlotTable::new(region, slots, 1, u32::MAX) }
+        Dram {
+            slots: SlotTable::new(region, slots, 1, u32::MAX),
+            fixed_count: Cell::new(0),
+            reaps: Cell::new(0),
+        }
     }
 
     /// The same, prefetching for one use: lines do not displace what outer caches keep.
     pub fn once(self) -> Dram<true> {
-        Dram { slots: self.slots }
+        Dram { slots: self.slots, fixed_count: self.fixed_count, reaps: self.reaps }
     }
 }
 
@@ -109,6 +119,50 @@ impl<const ONCE: bool> ReadDevice for Dram<ONCE> {
     #[inline(always)]
     fn answer(&self, slot: Slot, _: Lease) -> Option<std::result::Result<&[u8], Status>> {
         Some(self.slots.answer(self.slots.entry(slot)))
+    }
+
+    #[inline(always)]
+    fn has_fixed(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn issue_fixed<const N: usize>(&self, addr: u64) -> Option<(&[u8; N], u64)> {
+        let bytes = self.slots.fixed::<N>(addr)?;
+        bump(&self.fixed_count, 1);
+        if ONCE {
+            prefetch_array_once(bytes)
+        } else {
+            prefetch_array(bytes)
+        }
+        Some((bytes, self.reaps.get() + 1))
+    }
+
+    #[inline(always)]
+    fn reap(&self) {
+        bump(&self.reaps, 1);
+    }
+
+    #[inline(always)]
+    fn is_due(&self, due: u64) -> bool {
+        due <= self.reaps.get()
+    }
+
+    #[inline(always)]
+    fn fixed_count(&self) -> u64 {
+        self.fixed_count.get()
+    }
+
+    fn hold(&self, slot: Slot) -> bool {
+        let free = self.is_free(slot);
+        if free {
+            self.slots.entry(slot).hold();
+        }
+        free
+    }
+
+    fn release_due(&self, slot: Slot, _due: u64) {
+        self.release(slot);
     }
 
     #[inline(always)]

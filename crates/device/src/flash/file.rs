@@ -1,19 +1,25 @@
 //! Opening a file or block device for small reads: size, alignment, direct access.
 //!
 //! Invariants
-//! - Direct access (`O_DIRECT`) is used only where the file system states its alignment
-//!   (`statx(STATX_DIOALIGN)`) or the file is a block device with a known logical block.
-//! - A file is opened read-only; nothing here can change it.
+//! - Direct access (`O_DIRECT`) is used only where the kernel states its alignment
+//!   (`statx(STATX_DIOALIGN)`). Checked by
+//!   `direct_access_goes_with_a_stated_alignment_and_nothing_is_written`.
+//! - A file is opened read-only; nothing here can change it. Checked by
+//!   `direct_access_goes_with_a_stated_alignment_and_nothing_is_written`.
+//! - A path is resolved once. Direct access and clones are made from the open file, so that a file
+//!   renamed over the path is never read. Checked by
+//!   `a_device_reads_the_file_it_opened_though_another_takes_its_name`.
 //!
 //! Callers: the pread pool and io_uring.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, StatxFlags};
+use littoral_base::mutant;
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
 use crate::error::{Error, Kind, Result};
 
@@ -76,14 +82,29 @@ impl Source {
         }
     }
 
+    /// The same open file under a descriptor of its own.
+    ///
+    /// # Errors
+    /// `Kind::Io` when the process has no descriptor left.
+    pub fn try_clone(&self) -> Result<Source> {
+        if mutant!("device_file_opened_anew") {
+            let direct = if self.direct { Direct::Yes } else { Direct::No };
+            return Source::open(&self.path, direct);
+        }
+        let file = self.file.try_clone().map_err(|e| {
+            let what = format!("another descriptor of {}", self.path.display());
+            Error::with_source(Kind::Io, what, e)
+        })?;
+        let (len, direct, align_bytes) = (self.len, self.direct, self.align_bytes);
+        Ok(Source { file, path: self.path.clone(), len, direct, align_bytes })
+    }
+
     fn make_direct(self) -> std::result::Result<Source, Source> {
         let Some(align_bytes) = direct_alignment(&self.file) else { return Err(self) };
-        let mut options = File::options();
-        options.read(true).custom_flags(libc::O_DIRECT);
-        match options.open(&self.path) {
-            Ok(file) => Ok(Source { file, direct: true, align_bytes, ..self }),
-            Err(_) => Err(self),
-        }
+        let is_set = rustix::fs::fcntl_getfl(&self.file)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&self.file, flags | OFlags::DIRECT))
+            .is_ok();
+        if is_set { Ok(Source { direct: true, align_bytes, ..self }) } else { Err(self) }
     }
 }
 
@@ -132,6 +153,29 @@ mod tests {
         assert!(e.to_string().contains("empty"), "{e}");
         let e = Source::open(&dir.path().join("absent"), Direct::No).unwrap_err();
         assert_eq!(e.kind(), Kind::Io);
+    }
+
+    #[test]
+    fn direct_access_goes_with_a_stated_alignment_and_nothing_is_written() {
+        use std::io::Write;
+        let dir = tempfile::tempdir().unwrap();
+        for folder in [dir.path(), Path::new("/dev/shm")].into_iter().filter(|f| f.is_dir()) {
+            let file = tempfile::NamedTempFile::new_in(folder).unwrap();
+            std::fs::write(file.path(), [7; 8192]).unwrap();
+            let plain = Source::open(file.path(), Direct::No).unwrap();
+            let auto = Source::open(file.path(), Direct::Auto).unwrap();
+            assert_eq!((plain.direct, plain.align_bytes), (false, 1));
+            let stated = direct_alignment(&plain.file);
+            assert_eq!(
+                Some(auto.align_bytes).filter(|_| auto.direct),
+                stated.filter(|_| auto.direct)
+            );
+            assert!(auto.direct || auto.align_bytes == 1, "{auto:?}");
+            assert_eq!(Source::open(file.path(), Direct::Yes).is_ok(), auto.direct);
+            for source in [&plain, &auto] {
+                assert!((&source.file).write(&[0; 4096]).is_err(), "{source:?} can be written");
+            }
+        }
     }
 
     #[test]

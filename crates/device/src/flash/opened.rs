@@ -10,9 +10,12 @@
 //! - [`FlashDevice::clock`], [`FlashDevice::name`] and [`FlashDevice::describe`] are the only
 //!   source of the words about what is measured and what is modelled. Checked by
 //!   `every_device_gives_the_bytes_it_holds_and_names_its_clock`.
+//! - A file device reads the file that it opened, whatever later takes its path. Checked by
+//!   `a_device_reads_the_file_it_opened_though_another_takes_its_name`.
 //! - Contents fit the device. Checked by `contents_fit_the_device_or_are_refused`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use littoral_base::clock::ClockKind;
 use littoral_base::units::PerSecond;
@@ -57,7 +60,12 @@ struct Model {
 enum Contents {
     Region(Region),
     Mapped(Region),
-    File { path: PathBuf, len: u64, uring_refused: Option<String>, access: Access },
+    /// Read by io_uring, past the page cache where `is_direct` says so, or by threads.
+    File {
+        source: Arc<Source>,
+        uring_refused: Option<String>,
+        access: Access,
+    },
 }
 
 /// An opened flash device; see the module's page.
@@ -117,8 +125,8 @@ impl FlashDevice {
     /// # Errors
     /// As [`Source::open`]; `Kind::Io` when a mapping is refused.
     pub fn file(path: &Path, access: Access) -> Result<FlashDevice> {
-        let source = Source::open(path, Direct::No)?;
         if access == Access::Mmap {
+            let source = Source::open(path, Direct::No)?;
             let contents = Contents::Mapped(Region::map(&source.file, source.len, path)?);
             return Ok(FlashDevice { contents, model: None, capacity: None });
         }
@@ -129,8 +137,10 @@ impl FlashDevice {
         if let Some(why) = &uring_refused {
             log::info!("a pool of pread threads stands in for io_uring: {why}");
         }
-        let (path, len) = (path.to_owned(), source.len);
-        let contents = Contents::File { path, len, uring_refused, access };
+        let is_uring = access == Access::Uring && uring_refused.is_none();
+        let direct = if is_uring { Direct::Auto } else { Direct::No };
+        let source = Arc::new(Source::open(path, direct)?);
+        let contents = Contents::File { source, uring_refused, access };
         Ok(FlashDevice { contents, model: None, capacity: None })
     }
 
@@ -169,7 +179,7 @@ impl FlashDevice {
     pub fn len(&self) -> u64 {
         match &self.contents {
             Contents::Region(region) | Contents::Mapped(region) => region.len() as u64,
-            Contents::File { len, .. } => *len,
+            Contents::File { source, .. } => source.len,
         }
     }
 
@@ -230,15 +240,22 @@ impl FlashDevice {
         match &self.contents {
             Contents::Region(_) => "data in DRAM; nothing modelled".to_owned(),
             Contents::Mapped(_) => "the file mapped into memory; nothing modelled".to_owned(),
-            Contents::File { access: Access::Uring, uring_refused: None, .. } => {
-                "the file read by io_uring; nothing modelled".to_owned()
+            Contents::File { access: Access::Uring, uring_refused: None, source } => {
+                let way = if source.direct {
+                    "past the page cache (O_DIRECT)"
+                } else {
+                    "through the page cache, which may serve reads (no direct access here)"
+                };
+                format!("the file read by io_uring {way}; nothing modelled")
             }
             Contents::File { uring_refused: Some(why), .. } => format!(
-                "the file read by a pool of threads, because io_uring is unavailable ({why}); \
-                 nothing modelled"
+                "the file read by a pool of threads through the page cache, which may serve \
+                 reads, because io_uring is unavailable ({why}); nothing modelled"
             ),
             Contents::File { .. } => {
-                "the file read by a pool of threads; nothing modelled".to_owned()
+                "the file read by a pool of threads through the page cache, which may serve reads; \
+                 nothing modelled"
+                    .to_owned()
             }
         }
     }
@@ -254,13 +271,13 @@ impl FlashDevice {
             (Contents::Region(region) | Contents::Mapped(region), _) => {
                 Ok(AnyDevice::Dram(Dram::with_slots(region.clone(), slots)))
             }
-            (Contents::File { path, access: Access::Uring, uring_refused: None, .. }, _) => {
+            (Contents::File { source, access: Access::Uring, uring_refused: None }, _) => {
                 let options = UringOptions { slots, ..UringOptions::default() };
-                Ok(AnyDevice::Uring(Box::new(Uring::open(path, options)?)))
+                Ok(AnyDevice::Uring(Box::new(Uring::on(source.try_clone()?, options)?)))
             }
-            (Contents::File { path, .. }, _) => {
+            (Contents::File { source, .. }, _) => {
                 let options = PreadOptions { slots, ..PreadOptions::default() };
-                Ok(AnyDevice::Pread(Pread::open(path, options)?))
+                Ok(AnyDevice::Pread(Pread::on(source.try_clone()?, options)?))
             }
         }
     }
@@ -401,7 +418,25 @@ mod tests {
             assert_eq!((device.name(), device.clock()), (name, clock));
             assert_eq!(device.describe().starts_with("modelled"), device.profile().is_some());
             assert_eq!(device.takes_contents(), device.region().is_some());
+            let is_read = matches!(name, "pread" | "uring");
+            assert_eq!(device.describe().contains("page cache"), is_read, "{}", device.describe());
             assert!(device.read_prefix(60_000).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_device_reads_the_file_it_opened_though_another_takes_its_name() {
+        let (bytes, _) = contents();
+        let dir = tempfile::tempdir().unwrap();
+        for access in [Access::Pread, Access::Uring, Access::Mmap] {
+            let (path, other) = (dir.path().join("data"), dir.path().join("other"));
+            std::fs::write(&path, &bytes).unwrap();
+            let device = FlashDevice::file(&path, access).unwrap();
+            std::fs::write(&other, vec![9; bytes.len()]).unwrap();
+            std::fs::rename(&other, &path).unwrap();
+            assert_eq!(device.read_prefix(device.len()).unwrap(), bytes, "{access:?}");
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(device.read_prefix(device.len()).unwrap(), bytes, "{access:?}, removed");
         }
     }
 

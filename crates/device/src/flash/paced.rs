@@ -11,10 +11,14 @@
 //! - [`PacedCopy`] copies into the slot's buffer when the answer is noticed: the host pays for what
 //!   a DMA engine would have done.
 //!
+//! The device never yields the processor: its time passes when the caller reads the clock
+//! ([`ReadDevice::reap`]).
+//!
 //! Invariants
 //! - A request outside the region, misaligned or too long completes at once with `Status::Refused`.
-//! - A slot released before its deadline is abandoned until the deadline has passed.
-//! - The device never yields the processor: time passes by being looked at ([`ReadDevice::reap`]).
+//!   Checked by `illegal_requests_are_refused_at_once`.
+//! - A slot released before its deadline is abandoned until the deadline has passed. Checked by
+//!   `an_abandoned_slot_stays_reserved_until_the_answer_is_in`.
 //!
 //! Deviations from the paper: the device is arithmetic, not a second agent, so no sentinel is
 //! needed and no line is contended; `emulator` has both, for correctness.
@@ -29,7 +33,7 @@ use super::pacer::{Pacer, SharedRate, Timing};
 use super::raw::buffers::Buffers;
 use super::raw::slots::{Entry, SlotTable, State};
 use crate::profile::Flash;
-use crate::raw::cpu::prefetch_slice;
+use crate::raw::cpu::{prefetch_array, prefetch_slice};
 use crate::read::{Completion, Lease, Limits, ReadDevice, Slot, Status};
 use crate::region::Region;
 use crate::ticks;
@@ -84,7 +88,8 @@ littoral_base::counters! {
         reads_count,
         /// Bytes asked for.
         read_bytes,
-        /// Most requests under way at a sample (every 4096th timestamp).
+        /// Most requests under way at a sample (every 4096th timestamp); reads of a fixed length,
+        /// which have no slot entry, are not among them.
         outstanding_max_count,
         /// Nanoseconds between timestamps in which requests were under way and none was made: the
         /// host waited.
@@ -128,6 +133,10 @@ pub struct Paced<const COPY: bool> {
     counters: PacedCounters,
     /// Requests since the latest stamp and, in the upper half, their bytes: one store a request.
     recent: Cell<u64>,
+    /// The same for reads of a fixed length.
+    recent_fixed: Cell<u64>,
+    /// Fixed reads before those.
+    settled_fixed: Cell<u64>,
     starved_ticks: Cell<u64>,
 }
 
@@ -150,6 +159,8 @@ impl<const COPY: bool> Paced<COPY> {
             read_bytes_max: options.read_bytes_max,
             counters: PacedCounters::default(),
             recent: Cell::new(0),
+            recent_fixed: Cell::new(0),
+            settled_fixed: Cell::new(0),
             starved_ticks: Cell::new(0),
         }
     }
@@ -173,7 +184,7 @@ impl<const COPY: bool> Paced<COPY> {
     }
 
     #[inline(always)]
-    fn is_due(&self, entry: &Entry) -> bool {
+    fn is_answered(&self, entry: &Entry) -> bool {
         entry.due.get() <= self.pacer.now()
     }
 
@@ -224,15 +235,16 @@ impl<const COPY: bool> Paced<COPY> {
     /// Moves the recent requests into the counters; answers whether there were any.
     #[inline(always)]
     fn settle(&self) -> bool {
-        let recent = self.recent.replace(0);
-        bump(&self.counters.reads_count, recent & u64::from(u32::MAX));
-        bump(&self.counters.read_bytes, recent >> 32);
-        recent != 0
+        let (recent, fixed) = (self.recent.replace(0), self.recent_fixed.replace(0));
+        bump(&self.settled_fixed, low(fixed));
+        bump(&self.counters.reads_count, low(recent) + low(fixed));
+        bump(&self.counters.read_bytes, (recent >> 32) + (fixed >> 32));
+        recent | fixed != 0
     }
 
     #[cold]
     fn sample_outstanding(&self) {
-        let waiting = |e: &&Entry| e.state() != State::Free && !self.is_due(e);
+        let waiting = |e: &&Entry| e.state() != State::Free && !self.is_answered(e);
         let waiting = self.slots.entries().iter().filter(waiting).count() as u64;
         let most = &self.counters.outstanding_max_count;
         most.set(most.get().max(waiting));
@@ -242,6 +254,12 @@ impl<const COPY: bool> Paced<COPY> {
 /// Above this the recent requests are settled, stamp or none: one more may have 2^31 bytes.
 const RECENT_MAX: u64 = i64::MAX as u64;
 const STAMPS_PER_SAMPLE: u64 = 4096;
+
+/// The requests in a word of recent ones.
+#[inline(always)]
+fn low(recent: u64) -> u64 {
+    recent & u64::from(u32::MAX)
+}
 
 impl<const COPY: bool> ReadDevice for Paced<COPY> {
     fn limits(&self) -> Limits {
@@ -286,7 +304,7 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
     #[inline(always)]
     fn poll(&self, slot: Slot) -> Option<Status> {
         let entry = self.slots.entry(slot);
-        if !self.is_due(entry) {
+        if !self.is_answered(entry) {
             return None;
         }
         if COPY {
@@ -304,7 +322,7 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
     #[inline(always)]
     fn answer(&self, slot: Slot, _: Lease) -> Option<std::result::Result<&[u8], Status>> {
         let entry = self.slots.entry(slot);
-        if !self.is_due(entry) {
+        if !self.is_answered(entry) {
             return None;
         }
         let answer = self.slots.answer(entry);
@@ -318,9 +336,53 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
     }
 
     #[inline(always)]
+    fn has_fixed(&self) -> bool {
+        !COPY
+    }
+
+    #[inline(always)]
+    fn issue_fixed<const N: usize>(&self, addr: u64) -> Option<(&[u8; N], u64)> {
+        if COPY {
+            return None;
+        }
+        let bytes = self.slots.fixed::<N>(addr)?;
+        // The caller stamps at least once in 2^31 bytes, so the word does not overflow.
+        let recent = self.recent_fixed.get();
+        self.recent_fixed.set(recent.wrapping_add(1 | (N as u64) << 32));
+        let due = self.pacer.admit_after_now(N as u32);
+        prefetch_array(bytes);
+        Some((bytes, due))
+    }
+
+    #[inline(always)]
+    fn is_due(&self, due: u64) -> bool {
+        due <= self.pacer.now()
+    }
+
+    #[inline(always)]
+    fn fixed_count(&self) -> u64 {
+        self.settled_fixed.get() + low(self.recent_fixed.get())
+    }
+
+    fn hold(&self, slot: Slot) -> bool {
+        let free = !COPY && self.is_free(slot);
+        if free {
+            let entry = self.slots.entry(slot);
+            entry.hold();
+            entry.due.set(0);
+        }
+        free
+    }
+
+    fn release_due(&self, slot: Slot, due: u64) {
+        self.slots.entry(slot).due.set(due);
+        self.release(slot);
+    }
+
+    #[inline(always)]
     fn release(&self, slot: Slot) {
         let entry = self.slots.entry(slot);
-        if self.is_due(entry) { entry.release() } else { entry.abandon() }
+        if self.is_answered(entry) { entry.release() } else { entry.abandon() }
     }
 
     #[inline(always)]
@@ -334,7 +396,7 @@ impl<const COPY: bool> ReadDevice for Paced<COPY> {
         match entry.state() {
             State::Free => true,
             State::Issued => false,
-            State::Abandoned => self.is_due(entry),
+            State::Abandoned => self.is_answered(entry),
         }
     }
 
@@ -407,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_slot_is_nobodys_until_the_answer_is_in() {
+    fn an_abandoned_slot_stays_reserved_until_the_answer_is_in() {
         let device = PacedCopy::new(region(), options(Picos::from_micros(300)));
         device.issue(Slot(1), 0, 16);
         device.release(Slot(1));

@@ -98,6 +98,8 @@ pub struct Pacer {
     start_next: Cell<u64>,
     link_free: Cell<u64>,
     latency: u64,
+    /// The latency, or the least time there is.
+    latency_min: u64,
     interval: u64,
     byte: u64,
     share: Option<Share>,
@@ -126,6 +128,7 @@ impl Pacer {
             start_next: Cell::new(0),
             link_free: Cell::new(0),
             latency: fixed(ticks_in(timing.latency)),
+            latency_min: fixed(ticks_in(timing.latency)).max(1),
             interval,
             byte,
             limitless: interval == 0 && byte == 0 && share.is_none(),
@@ -192,6 +195,17 @@ impl Pacer {
             return arrived;
         }
         self.admit_in_turn(len)
+    }
+
+    /// As [`Pacer::admit`], but complete at the next stamp at the earliest.
+    #[inline(always)]
+    pub fn admit_after_now(&self, len: u32) -> u64 {
+        if self.limitless {
+            let arrived = self.now.get() + self.latency_min;
+            self.link_free.set(arrived);
+            return arrived;
+        }
+        self.admit_in_turn(len).max(self.now.get() + 1)
     }
 
     #[inline]

@@ -5,8 +5,10 @@
 //!
 //! Invariants
 //! - A request's bytes travel in a buffer owned by exactly one side: the slot, the queue, a worker
-//!   or the answer list. Late answers reach no other request.
-//! - Dropping the device ends and joins its threads; requests under way are finished first.
+//!   or the answer list. Late answers reach no other request. Checked by
+//!   `a_pread_pool_gives_the_bytes_of_the_file`.
+//! - Dropping the device ends and joins its threads; requests under way are finished first. Checked
+//!   by `dropping_finishes_what_is_under_way_and_ends_every_thread`.
 //!
 //! Faults: short reads and `EINTR` are continued; an end of file inside the request (the file
 //! shrank) is [`Status::Os`]; `EIO` is [`Status::MediaError`].
@@ -96,7 +98,16 @@ impl Pread {
     /// threads cannot be started.
     pub fn open(path: &Path, options: PreadOptions) -> Result<Pread> {
         check_options(options.slots, options.read_bytes_max, SLOTS_MAX)?;
-        let source = Source::open(path, Direct::No)?;
+        Self::on(Source::open(path, Direct::No)?, options)
+    }
+
+    /// A pool of threads over an open file, which is read through the page cache.
+    ///
+    /// # Errors
+    /// `Kind::IllegalRequest` for options out of range; `Kind::Io` when threads cannot be started.
+    pub(crate) fn on(source: Source, options: PreadOptions) -> Result<Pread> {
+        check_options(options.slots, options.read_bytes_max, SLOTS_MAX)?;
+        assert!(!source.direct, "a pool's buffers are not aligned for direct access");
         let limits = Limits {
             slots: options.slots,
             granule_bytes: 1,
@@ -267,5 +278,25 @@ fn next_job(shared: &Shared) -> Option<Job> {
             return None;
         }
         jobs = shared.work.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropping_finishes_what_is_under_way_and_ends_every_thread() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [7; 1 << 16]).unwrap();
+        let options = PreadOptions { slots: 32, threads: 3, ..PreadOptions::default() };
+        let pool = Pread::open(file.path(), options).unwrap();
+        (0..32).for_each(|slot| pool.issue(Slot(slot), u64::from(slot) * 1024, 1024));
+        pool.kick();
+        let shared = Arc::clone(&pool.shared);
+        drop(pool);
+        assert_eq!(Arc::strong_count(&shared), 1, "a thread outlives its device");
+        assert!(lock(&shared.jobs).waiting.is_empty());
+        assert_eq!(shared.answered.load(Ordering::Acquire), 32);
     }
 }

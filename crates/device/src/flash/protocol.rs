@@ -4,19 +4,23 @@
 //! lines of each slot, and one completion word a slot. `docs/design/completion.md` has the
 //! protocol, `docs/design/emulator.md` the faults.
 //!
+//! Memory written by a device is read through atomics only: the compiler could hoist a plain load
+//! (A4.5).
+//!
 //! Invariants
 //! - **Order of a submission.** The address and the shape are stored first, the live word
 //!   `{generation, tag}` last with release; the device loads the live word with acquire. The paper
 //!   does not say how the device knows a new entry: the generation does
-//!   (`docs/design/emulator.md`).
+//!   (`docs/design/emulator.md`). Checked by `what_is_believed_is_there`.
 //! - **No overwriting.** The device fetches in order. If entry `k - depth` were unfetched when
 //!   entry `k` is written, the `depth` requests `k - depth .. k` would all be outstanding; the host
-//!   keeps at most `depth - 1`, so no head pointer is fed back.
+//!   keeps at most `depth - 1`, so no head pointer is fed back. Checked by
+//!   `options_that_break_the_protocol_are_refused_with_the_nearest`.
 //! - **A line arrives whole.** The last word of a 64-byte line is stored last, with release; a
 //!   reader that loads it with acquire sees the rest of the line. Nothing orders one line with
-//!   another.
+//!   another. Checked by `a_line_whose_last_word_is_seen_is_whole`.
 //! - **The completion word comes after the data** (posted writes stay in order), with release.
-//! - Memory written by a device is read through atomics only: a plain load could be hoisted (A4.5).
+//!   Checked by `what_is_believed_is_there`.
 //!
 //! The atomics come from `base::sync`, so a loom model runs this very file.
 

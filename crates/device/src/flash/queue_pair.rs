@@ -10,11 +10,14 @@
 //! What cannot be had in user space is the doorbell itself: an uncached write over PCIe.
 //! [`Doorbell`] names what stands in for it; `Plain`, an ordinary cached store, is a lower bound.
 //!
+//! Data are handed out as slices of the region (a real drive's DMA is free for the host as well).
+//!
 //! Invariants
 //! - At most `depth - 1` requests are outstanding, so no entry is overwritten before it is fetched.
+//!   Checked by `QueuePair::submit`.
 //! - A completion is believed only when its slot's generation is the one that was sent, so that a
-//!   late answer cannot be taken for a later request's.
-//! - Data are handed out as slices of the region (a real drive's DMA is free for the host as well).
+//!   late answer cannot be taken for a later request's. Checked by
+//!   `an_answer_of_an_earlier_generation_is_dropped`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -250,6 +253,10 @@ impl QueuePair {
     #[inline(always)]
     fn submit(&self, slot: Slot, generation: u32, addr: u64, len: u32) {
         let tail = self.tail.get();
+        debug_assert!(
+            tail.wrapping_sub(self.head.get()) < self.depth() - 1,
+            "one entry of the submission queue stays free"
+        );
         let entry = &self.submissions[(tail & (self.depth() - 1)) as usize];
         let identifier = u64::from(slot.0) << 16;
         let words = [READ_COMMAND | identifier, u64::from(generation), 0, 0, 0, addr, 0, 0];
@@ -460,6 +467,20 @@ mod tests {
             assert_eq!(device.counts().submission_doorbells_count, 3 * (round + 1));
         }
         assert_eq!(device.counts().stale_count, 0);
+    }
+
+    #[test]
+    fn an_answer_of_an_earlier_generation_is_dropped() {
+        let device = device(2, Picos::from_micros(100), Batching::PerRequest);
+        device.issue(Slot(0), 64, 64);
+        let (_, generation) = device.marks[0].get();
+        let late = Fetched { slot: 0, generation: generation.wrapping_sub(1), due: 0 };
+        device.fetched.borrow_mut().push_front(late);
+        device.device_answer();
+        device.take_answers();
+        assert_eq!((device.poll(Slot(0)), device.counts().stale_count), (None, 1));
+        assert_eq!(wait(&device, Slot(0)), Status::Ok);
+        assert_eq!((device.copy(Slot(0)), device.counts().stale_count), (vec![9; 64], 1));
     }
 
     #[test]

@@ -127,6 +127,7 @@ impl Msync {
         &'g self,
         mut group: MutexGuard<'g, Group>,
     ) -> Result<MutexGuard<'g, Group>> {
+        debug_assert!(!group.is_writing, "one batch is written at a time");
         let (batch, pages) = (group.open, group.pages.take().unwrap_or_default());
         (group.open, group.is_writing) = (batch + 1, true);
         drop(group);
@@ -135,6 +136,7 @@ impl Msync {
         let written = self.map.sync(start, end.saturating_sub(start));
         let mut group = self.group();
         group.is_writing = false;
+        debug_assert!(group.done <= batch, "batches become durable in order");
         match &written {
             Ok(()) => group.done = batch + 1,
             Err(_) => group.is_poisoned = true,

@@ -11,8 +11,11 @@
 //!
 //! Invariants
 //! - Each image visited is one the model allows; where the product of choices at a crash point is
-//!   at most the limit all of them are visited, otherwise a seeded sample of that size.
+//!   at most the limit all of them are visited, otherwise a seeded sample of that size. Checked by
+//!   `a_line_leaves_prefixes_and_torn_words_leave_every_subset`,
+//!   `sampling_respects_the_limit_and_says_so`.
 //! - After a store only images that hold it are visited: the others were visited one event earlier.
+//!   Checked by `after_a_store_only_images_that_hold_it_are_visited`.
 //!
 //! A failing image is named by its event and choices ([`Failure`]), which repeat it.
 
@@ -399,6 +402,29 @@ mod tests {
         let kept = |tear| images(&t, tear).iter().map(|(_, w)| first(w)).collect::<BTreeSet<_>>();
         assert_eq!(kept(Tear::LinePrefix), BTreeSet::from([(0, 0), (1, 0), (1, 2)]));
         assert_eq!(kept(Tear::Words), BTreeSet::from([(0, 0), (1, 0), (0, 2), (1, 2)]));
+    }
+
+    #[test]
+    fn after_a_store_only_images_that_hold_it_are_visited() {
+        let mut t = Trace::new(vec![0; 16]);
+        for (word, value) in [(0, 1), (8, 2), (1, 3)] {
+            t.store_word(word, value);
+        }
+        let mut images = Vec::new();
+        let how = Enumerate { images_per_point_max: 1 << 20, ..Enumerate::default() };
+        let coverage = t.enumerate(&how, |image| {
+            if let Some(Event::Store { word, value }) =
+                image.events_before.checked_sub(1).map(|at| t.events()[at])
+                && image.words[word as usize] != value
+            {
+                return Err(format!("word {word} does not hold {value}"));
+            }
+            images.push(image.events_before);
+            Ok(())
+        });
+        assert_eq!(coverage.failure, None);
+        // One image before and after the first store, two after the second, two after the third.
+        assert_eq!(images, [0, 1, 2, 2, 3, 3]);
     }
 
     #[test]

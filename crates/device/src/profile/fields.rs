@@ -2,7 +2,10 @@
 //!
 //! Invariants
 //! - Every key of a table is either asked for or reported as unknown with the nearest known name.
-//! - No value is taken without its type being checked; nothing here panics on any input.
+//!   Checked by `errors_name_line_field_and_nearest_legal_value`.
+//! - No value is taken without its type being checked; nothing here panics on any input. Checked by
+//!   `mistakes_are_named_with_line_and_remedy`,
+//!   `no_prefix_of_a_profile_and_no_flipped_byte_panics`.
 //!
 //! Callers: profiles and machine files.
 

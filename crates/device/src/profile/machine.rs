@@ -18,8 +18,10 @@
 //!
 //! Invariants
 //! - A [`MachineSpec`] is valid: each medium can serve its kind, every number is in range, names
-//!   are unique (TOML sees to that) and can be file names.
-//! - Unknown kinds, media and fields are errors with a suggestion; nothing is ignored.
+//!   are unique (TOML sees to that) and can be file names. Checked by
+//!   `mistakes_are_named_with_line_and_remedy`, `the_emulated_machine_obeys_its_own_rules`.
+//! - Unknown kinds, media and fields are errors with a suggestion; nothing is ignored. Checked by
+//!   `mistakes_are_named_with_line_and_remedy`.
 //! - A file that one device writes belongs to no other device of the machine. Checked by
 //!   `check_owners`.
 //!
@@ -31,14 +33,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::fields::{self, Fields, Origin, Scalar, suggestion};
-use super::kinds::{check_zones, geometry};
+use super::fields::{self, Fields, Origin, suggestion};
+use super::kinds::geometry;
 use super::spec::{Row, Rule, Unit};
-use super::{DeviceKind, INTERFACES, Interface, Profile, Transfer, choice, in_range};
-use littoral_base::mutant;
-
+use super::{DeviceKind, Interface, Profile, Transfer, in_range};
 use crate::error::{Error, Kind, Result};
 use crate::zoned::zones::Geometry;
+
+mod medium;
+mod read;
+
+pub use medium::Medium;
+use read::read_device;
 
 /// The format that machine files name in their field `schema`.
 pub const SCHEMA: &str = "littoral.machine/1";
@@ -63,124 +69,6 @@ impl DeviceKind {
             DeviceKind::Fabric => FABRIC,
         };
         rows.iter().filter(move |r| self != DeviceKind::Zoned || r.key.starts_with("geometry."))
-    }
-}
-
-/// What stands behind a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Medium {
-    /// This process's memory; gone when it ends.
-    Ram,
-    /// A file, through ordinary calls.
-    File(PathBuf),
-    /// A file or block device, through io_uring where allowed, else a pread pool.
-    Uring(PathBuf),
-    /// A file mapped into memory for reading.
-    Mmap(PathBuf),
-    /// A zoned block device.
-    Zbd(PathBuf),
-    /// DAX-mapped persistent memory.
-    Dax(PathBuf),
-    /// Memory that several hosts map and nothing keeps coherent: a new file or a DAX device, or
-    /// memory without a name when there is no path.
-    Pool(Option<PathBuf>),
-    /// The nodes' addresses, as `host:port` with commas between.
-    Tcp(String),
-    /// A local socket, behind which another process offers the device.
-    Unix(PathBuf),
-}
-
-impl Medium {
-    /// Reads a medium as machine files and options spell it.
-    ///
-    /// # Errors
-    /// `Kind::Profile` with the nearest spelling.
-    pub fn parse(text: &str) -> Result<Medium> {
-        let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
-        let path = || PathBuf::from(rest);
-        let medium = match scheme {
-            "ram" if rest.is_empty() => return Ok(Medium::Ram),
-            "pool" if rest.is_empty() => return Ok(Medium::Pool(None)),
-            "file" => Medium::File(path()),
-            "uring" => Medium::Uring(path()),
-            "mmap" => Medium::Mmap(path()),
-            "zbd" => Medium::Zbd(path()),
-            "dax" => Medium::Dax(path()),
-            "pool" => Medium::Pool(Some(path())),
-            "tcp" => Medium::Tcp(rest.to_owned()),
-            "unix" => Medium::Unix(path()),
-            _ => {
-                let hint = suggestion(scheme, Self::SCHEMES.into_iter());
-                return Err(Error::new(Kind::Profile, format!("unknown medium `{text}`{hint}")));
-            }
-        };
-        if rest.is_empty() {
-            let message = format!("medium `{text}` names no place; write `{scheme}:PATH`");
-            return Err(Error::new(Kind::Profile, message));
-        }
-        Ok(medium)
-    }
-
-    /// Every scheme.
-    pub const SCHEMES: [&'static str; 10] =
-        ["ram", "file:", "uring:", "mmap:", "zbd:", "dax:", "pool", "pool:", "tcp:", "unix:"];
-
-    /// The scheme, with its colon where a place follows.
-    pub fn scheme(&self) -> &'static str {
-        match self {
-            Medium::Ram => "ram",
-            Medium::File(_) => "file:",
-            Medium::Uring(_) => "uring:",
-            Medium::Mmap(_) => "mmap:",
-            Medium::Zbd(_) => "zbd:",
-            Medium::Dax(_) => "dax:",
-            Medium::Pool(None) => "pool",
-            Medium::Pool(Some(_)) => "pool:",
-            Medium::Tcp(_) => "tcp:",
-            Medium::Unix(_) => "unix:",
-        }
-    }
-
-    /// The same medium, its path relative to `folder`.
-    fn within(self, folder: &Path) -> Medium {
-        if mutant!("device_medium_in_working_folder") {
-            return self;
-        }
-        let place = |path: PathBuf| folder.join(path);
-        match self {
-            Medium::File(p) => Medium::File(place(p)),
-            Medium::Uring(p) => Medium::Uring(place(p)),
-            Medium::Mmap(p) => Medium::Mmap(place(p)),
-            Medium::Zbd(p) => Medium::Zbd(place(p)),
-            Medium::Dax(p) => Medium::Dax(place(p)),
-            Medium::Pool(p) => Medium::Pool(p.map(place)),
-            Medium::Unix(p) => Medium::Unix(place(p)),
-            Medium::Ram | Medium::Tcp(_) => self,
-        }
-    }
-
-    /// The path, where there is one.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Medium::File(p)
-            | Medium::Uring(p)
-            | Medium::Mmap(p)
-            | Medium::Zbd(p)
-            | Medium::Dax(p)
-            | Medium::Pool(Some(p))
-            | Medium::Unix(p) => Some(p),
-            Medium::Ram | Medium::Pool(None) | Medium::Tcp(_) => None,
-        }
-    }
-}
-
-impl std::fmt::Display for Medium {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self, self.path()) {
-            (Medium::Tcp(addresses), _) => write!(f, "tcp:{addresses}"),
-            (_, Some(path)) => write!(f, "{}{}", self.scheme(), path.display()),
-            (_, None) => f.write_str(self.scheme()),
-        }
     }
 }
 
@@ -479,175 +367,6 @@ fn check_owners(devices: &[DeviceSpec]) -> Result<()> {
         path.display()
     );
     Err(Error::new(Kind::Profile, message))
-}
-
-fn read_device(name: String, mut fields: Fields<'_, '_>, folder: &Path) -> Result<DeviceSpec> {
-    let at = fields.required_text("kind")?.1;
-    let kind = choice(&mut fields, "kind", &DeviceKind::ALL)?;
-    let medium = read_medium(&mut fields, kind)?.within(folder);
-    let profile = read_profile(&mut fields, kind, &medium, folder)?;
-    let (profile, configuration) = match profile {
-        Some((profile, configuration)) => (Some(profile), configuration),
-        None => (None, None),
-    };
-    let conventional = read_conventional(&mut fields, &medium)?.map(|path| folder.join(path));
-    let (interface, transfer) = read_hand_over(&mut fields, kind, profile.as_ref())?;
-    let has_own_pages = read_own_pages(&mut fields, kind, &medium, profile.as_ref())?;
-    let mut geometry = BTreeMap::new();
-    for row in kind.geometry_rows() {
-        if let Some(value) = read_geometry(&mut fields, row)? {
-            geometry.insert(row.field(), value);
-        }
-    }
-    fields.finish()?;
-    check_geometry(&fields, kind, &medium, profile.as_ref(), &geometry)?;
-    let origin = fields.origin;
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
-        let message = format!("device name `{name}` has other than letters, digits, `-` and `_`");
-        return Err(origin.error(at, message));
-    }
-    let place = origin.place(at);
-    Ok(DeviceSpec {
-        profile,
-        configuration,
-        conventional,
-        interface,
-        transfer,
-        has_own_pages,
-        place,
-        geometry,
-        ..DeviceSpec::new(&name, kind, medium)
-    })
-}
-
-/// How modelled flash talks to the host and hands its data over.
-fn read_hand_over(
-    fields: &mut Fields<'_, '_>,
-    kind: DeviceKind,
-    profile: Option<&Profile>,
-) -> Result<(Option<Interface>, Transfer)> {
-    if kind != DeviceKind::Flash || profile.is_none() {
-        return Ok((None, Transfer::Pointer));
-    }
-    let has = |fields: &mut Fields<'_, '_>, key| fields.text(key).map(|t| t.is_some());
-    let interface = match has(fields, "interface")? {
-        true => Some(choice(fields, "interface", &INTERFACES)?),
-        false => None,
-    };
-    let transfer = match has(fields, "transfer")? {
-        true => choice(fields, "transfer", &Transfer::ALL)?,
-        false => Transfer::Pointer,
-    };
-    Ok((interface, transfer))
-}
-
-/// Whether the nodes of a fabric that could share pages in place keep their own.
-fn read_own_pages(
-    fields: &mut Fields<'_, '_>,
-    kind: DeviceKind,
-    medium: &Medium,
-    profile: Option<&Profile>,
-) -> Result<bool> {
-    const PAGES: [(&str, bool); 2] = [("shared", false), ("own", true)];
-    let is_choice = kind == DeviceKind::Fabric
-        && profile.is_none()
-        && matches!(medium, Medium::Ram | Medium::Pool(_));
-    match is_choice && fields.text("pages")?.is_some() {
-        true => choice(fields, "pages", &PAGES),
-        false => Ok(false),
-    }
-}
-
-fn read_medium(fields: &mut Fields<'_, '_>, kind: DeviceKind) -> Result<Medium> {
-    let (text, at) = fields.required_text("medium")?;
-    let medium = Medium::parse(text).map_err(|e| fields.origin.error(at, e))?;
-    if kind.media().contains(&medium.scheme()) {
-        return Ok(medium);
-    }
-    let legal = kind.media().join(", ");
-    let (field, kind) = (fields.name("medium"), kind.name());
-    let message = format_args!("`{field}` is `{text}`; a {kind} device takes {legal}");
-    Err(fields.origin.error(at, message))
-}
-
-fn read_profile(
-    fields: &mut Fields<'_, '_>,
-    kind: DeviceKind,
-    medium: &Medium,
-    folder: &Path,
-) -> Result<Option<(Profile, Option<String>)>> {
-    let Some((name, at)) = fields.text("profile")? else { return Ok(None) };
-    if *medium != Medium::Ram {
-        let field = fields.name("profile");
-        let message = format!("`{field}` describes a modelled device, on `ram`; this one is real");
-        return Err(fields.origin.error(at, message));
-    }
-    let (file, configuration) = match name.split_once(':') {
-        Some((file, configuration)) => (file, Some(configuration)),
-        None => (name, None),
-    };
-    let is_path = file.contains('/') || file.ends_with(".toml");
-    let mut name = match is_path && !mutant!("device_profile_in_working_folder") {
-        true => folder.join(file).display().to_string(),
-        false => file.to_owned(),
-    };
-    if let Some(configuration) = configuration {
-        name = format!("{name}:{configuration}");
-    }
-    let opened = match kind {
-        DeviceKind::Fabric => Profile::configured(&name).map(|(p, c)| (p, Some(c))),
-        _ => Profile::open(&name).and_then(|p| p.expect_kind(kind).cloned()).map(|p| (p, None)),
-    };
-    opened.map(Some).map_err(|e| e.in_context(fields.origin.place(at)))
-}
-
-fn read_conventional(fields: &mut Fields<'_, '_>, medium: &Medium) -> Result<Option<PathBuf>> {
-    let Some((path, at)) = fields.text("conventional")? else { return Ok(None) };
-    if !matches!(medium, Medium::Zbd(_)) {
-        let field = fields.name("conventional");
-        let message = format!("`{field}` stands beside `zbd:`; elsewhere say `conventional_zones`");
-        return Err(fields.origin.error(at, message));
-    }
-    Ok(Some(PathBuf::from(path)))
-}
-
-fn read_geometry(fields: &mut Fields<'_, '_>, row: &Row) -> Result<Option<u64>> {
-    let Some((value, at)) = fields.number_or_text(row.field())? else { return Ok(None) };
-    let parsed = match value {
-        Scalar::Number(n) => Ok(n),
-        Scalar::Text(text) => row.unit.parse(text),
-    };
-    let name = fields.name(row.field());
-    let checked = parsed.and_then(|v| in_range(row, v));
-    checked.map(Some).map_err(|m| fields.origin.error(at, format_args!("`{name}`: {m}")))
-}
-
-/// What no single field can check: memory and new files need their size given, zones must fit.
-fn check_geometry(
-    fields: &Fields<'_, '_>,
-    kind: DeviceKind,
-    medium: &Medium,
-    profile: Option<&Profile>,
-    geometry: &BTreeMap<&'static str, u64>,
-) -> Result<()> {
-    // A zoned profile has a geometry; what stands beside it replaces single figures.
-    let from_profile = |key: &str| profile.and_then(|p| p.value(&format!("geometry.{key}")));
-    let figure = |key: &str| geometry.get(key).copied().or_else(|| from_profile(key));
-    let needed: &[&str] = match (kind, medium) {
-        (DeviceKind::Flash | DeviceKind::Memory, Medium::Ram) => &["capacity"],
-        (DeviceKind::Zoned, Medium::Ram | Medium::File(_)) => {
-            &["block_bytes", "zones", "zone_size"]
-        }
-        (DeviceKind::Fabric, _) => &["nodes", "window"],
-        _ => &[],
-    };
-    if let Some(absent) = needed.iter().find(|k| figure(k).is_none()) {
-        return Err(fields.missing(absent));
-    }
-    match kind {
-        DeviceKind::Zoned => check_zones("", figure).map_err(|m| fields.mistake(&m)),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

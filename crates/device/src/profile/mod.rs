@@ -17,10 +17,16 @@
 //!
 //! Invariants
 //! - A `Profile` value is valid: every required figure is there, every figure is in its range.
+//!   Checked by `every_shipped_profile_is_valid_and_named_as_it_is_asked_for`,
+//!   `a_change_is_checked_and_marks_the_name`.
 //! - [`Profile::hash`] covers kind, name, interface and values in one canonical spelling; comments,
-//!   sources and the order of fields do not change it. Every result carries it.
-//! - A name is shipped once over all kinds, so that a name alone says which profile.
-//! - An error names file, line, field and the nearest legal value.
+//!   sources and the order of fields do not change it. Checked by
+//!   `the_hash_sees_values_and_nothing_else`.
+//! - A name is shipped once over all kinds, so that a name alone says which profile. Checked by
+//!   `every_shipped_profile_is_valid_and_named_as_it_is_asked_for`.
+//! - An error names file, line, field and the nearest legal value. Checked by
+//!   `errors_name_line_field_and_nearest_legal_value`,
+//!   `mistakes_in_profiles_of_every_kind_are_named_with_line_and_remedy`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

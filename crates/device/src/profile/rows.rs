@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - A figure's name is written once: reading, validation, display, hashing and documentation loop
-//!   over these rows (a test compares `docs/design/profiles.md` with them).
+//!   over these rows. Checked by `names_are_unique_and_ranges_are_not_empty`,
+//!   `every_figure_of_every_kind_stands_on_the_page`.
 
 use super::spec::{Row, Rule, Unit};
 

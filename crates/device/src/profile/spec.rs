@@ -2,9 +2,10 @@
 //!
 //! Invariants
 //! - Every figure is an unsigned integer in its base unit (picoseconds, bytes, a second, a count),
-//!   so the canonical form of a profile has one spelling on every platform.
+//!   so the canonical form of a profile has one spelling on every platform. Checked by
+//!   `the_hash_sees_values_and_nothing_else`.
 //! - Parsing, validation, display, hashing and documentation loop over these rows; a figure's name
-//!   is written once.
+//!   is written once. Checked by `names_are_unique_and_ranges_are_not_empty`.
 //!
 //! The rows themselves are those of [`super::rows`].
 

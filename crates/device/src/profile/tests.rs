@@ -136,6 +136,16 @@ fn the_hash_sees_values_and_nothing_else() {
     assert_eq!(Profile::parse(&same, "x").unwrap().hash(), p.hash());
     let other = GOOD.replace("value = \"4us\"", "value = \"4.001us\"");
     assert_ne!(Profile::parse(&other, "x").unwrap().hash(), p.hash());
+    for (from, to) in [("name = \"xlfdd\"", "name = \"other\""), ("\"lightweight\"", "\"load\"")] {
+        let changed = GOOD.replacen(from, to, 1);
+        assert_ne!(changed, GOOD, "{from}");
+        assert_ne!(Profile::parse(&changed, "x").unwrap().hash(), p.hash(), "{to}");
+    }
+    let mut lines: Vec<&str> = GOOD.lines().collect();
+    let at = lines.iter().position(|l| l.starts_with("latency = ")).unwrap();
+    lines.swap(at, at + 1);
+    assert!(lines[at].contains(" = {"), "two figures change places");
+    assert_eq!(Profile::parse(&lines.join("\n"), "x").unwrap().hash(), p.hash());
     let spelled = GOOD.replace("value = \"4us\"", "value = \"4000ns\"");
     assert_eq!(Profile::parse(&spelled, "x").unwrap().hash(), p.hash());
 }

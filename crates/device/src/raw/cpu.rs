@@ -66,6 +66,25 @@ pub(crate) fn prefetch_slice_once(bytes: &[u8]) {
     each_line(bytes, prefetch_once);
 }
 
+/// Brings near every line of an array, without a branch.
+#[inline(always)]
+pub(crate) fn prefetch_array<const N: usize>(bytes: &[u8; N]) {
+    each_line_of(bytes, prefetch);
+}
+
+/// As [`prefetch_array`], for data used once.
+#[inline(always)]
+pub(crate) fn prefetch_array_once<const N: usize>(bytes: &[u8; N]) {
+    each_line_of(bytes, prefetch_once);
+}
+
+#[inline(always)]
+fn each_line_of<const N: usize>(bytes: &[u8; N], prefetch: impl Fn(*const u8)) {
+    let start = bytes.as_ptr();
+    (0..N).step_by(64).for_each(|at| prefetch(start.wrapping_add(at)));
+    prefetch(start.wrapping_add(N.saturating_sub(1)));
+}
+
 #[inline(always)]
 fn each_line(bytes: &[u8], prefetch: impl Fn(*const u8)) {
     let start = bytes.as_ptr();
@@ -85,6 +104,18 @@ pub fn store_fence() {
     // SAFETY: SFENCE exists on every x86-64 processor and only orders stores.
     unsafe {
         core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Orders all earlier loads, stores and flushes of lines before all later ones (MFENCE).
+#[inline(always)]
+pub fn full_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: MFENCE is part of SSE2, which x86-64 includes, and only orders.
+    unsafe {
+        core::arch::x86_64::_mm_mfence();
     }
     #[cfg(not(target_arch = "x86_64"))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);

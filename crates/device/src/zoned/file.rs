@@ -279,8 +279,11 @@ pub(super) fn lock(file: File, path: &Path) -> Result<OwnedFile> {
 }
 
 fn busy(path: &Path, e: rustix::io::Errno) -> Error {
-    let text = format!("{}: another process has this device open", path.display());
-    Error::with_source(Kind::Busy, text, std::io::Error::from(e))
+    let (kind, what) = match e {
+        rustix::io::Errno::WOULDBLOCK => (Kind::Busy, "another process has this device open"),
+        _ => (Kind::Io, "cannot be locked"),
+    };
+    Error::with_source(kind, format!("{}: {what}", path.display()), std::io::Error::from(e))
 }
 
 #[cfg(test)]

@@ -149,13 +149,6 @@ impl LinuxDevice {
         let blocks = |sectors: u64| sectors / self.sectors_per_block();
         let (start, capacity) = (blocks(z.start), blocks(z.capacity));
         let state = state(z.condition);
-        let write_pointer = match state {
-            ZoneState::NotWritePointer | ZoneState::Empty => start,
-            // Drives say what they like about the pointer of a zone that takes no more.
-            ZoneState::Full => start + capacity,
-            ZoneState::Offline => start,
-            _ => blocks(z.write_pointer).min(start + capacity),
-        };
         ZoneReport {
             zone: ZoneId((start / self.zone_blocks) as u32),
             kind: if z.kind == 1 { ZoneKind::Conventional } else { ZoneKind::Sequential },
@@ -163,7 +156,7 @@ impl LinuxDevice {
             start: Lba(start),
             size_blocks: blocks(z.len),
             capacity_blocks: capacity,
-            write_pointer: Lba(write_pointer),
+            write_pointer: Lba(pointer(state, start, capacity, blocks(z.write_pointer))),
         }
     }
 
@@ -256,11 +249,24 @@ fn never(command: RawCommand, zone: &ZoneReport) -> Option<Refusal> {
     }
 }
 
+/// The write pointer of a zone, in blocks. Drives say what they like about the pointer of a zone
+/// that takes no more; what a READ_ONLY one holds may lie anywhere in it.
+fn pointer(state: ZoneState, start: u64, capacity: u64, said: u64) -> u64 {
+    let end = start + capacity;
+    match state {
+        ZoneState::NotWritePointer | ZoneState::Empty | ZoneState::Offline => start,
+        ZoneState::Full | ZoneState::ReadOnly => end,
+        _ => said.clamp(start, end),
+    }
+}
+
+/// Up to where reads ask the drive, and the end of the zone. Behind the first there are zeros; an
+/// OFFLINE zone has none, so that the drive refuses.
 fn known(z: &ZoneReport) -> (u64, u64) {
     let end = z.start.0 + z.capacity_blocks;
-    match z.kind {
-        ZoneKind::Conventional => (end, end),
-        ZoneKind::Sequential => (z.write_pointer.0, end),
+    match (z.kind, z.state) {
+        (ZoneKind::Conventional, _) | (_, ZoneState::Offline) => (end, end),
+        (ZoneKind::Sequential, _) => (z.write_pointer.0, end),
     }
 }
 
@@ -432,5 +438,26 @@ mod tests {
             assert_eq!(reason(errno, &zone(state), request), Some(wanted), "{errno} {state:?}");
         }
         assert_eq!(reason(22, &zone(Closed), write(110, 1)), None);
+    }
+
+    #[test]
+    fn worn_zones_are_read_from_the_drive_wherever_their_pointer_is_said_to_be() {
+        for state in [ZoneState::ReadOnly, ZoneState::Offline, ZoneState::Full] {
+            for said in [0, 150, u64::MAX] {
+                let write_pointer = Lba(pointer(state, 100, 64, said));
+                assert!((100..=164).contains(&write_pointer.0), "{state:?}, {said}");
+                let report = ZoneReport {
+                    zone: ZoneId(1),
+                    kind: ZoneKind::Sequential,
+                    state,
+                    start: Lba(100),
+                    size_blocks: 64,
+                    capacity_blocks: 64,
+                    write_pointer,
+                };
+                assert_eq!(known(&report), (164, 164), "{state:?}, {said}");
+            }
+        }
+        assert_eq!(pointer(ZoneState::Closed, 100, 64, 120), 120);
     }
 }

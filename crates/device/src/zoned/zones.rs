@@ -7,9 +7,11 @@
 //!
 //! Invariants
 //! - `open <= open_zones_max` and `open + closed <= active_zones_max` whenever a limit is not zero.
+//!   Checked by `ZoneTable::open_for`, `the_model_agrees_with_the_textbook`.
 //! - A sequential zone's write pointer is within `[0, capacity]`; it is `capacity` exactly in
-//!   `Full` and `0` exactly in `Empty` (an explicitly opened zone may also be at 0).
-//! - A refused request changes nothing.
+//!   `Full` and `0` exactly in `Empty` (an explicitly opened zone may also be at 0). Checked by
+//!   `ZoneTable::enter`, `ZoneTable::verify`.
+//! - A refused request changes nothing. Checked by `the_model_agrees_with_the_textbook`.
 
 use littoral_base::units::{Lba, ZoneId};
 
@@ -244,6 +246,20 @@ impl ZoneTable {
             ZoneState::Closed => self.closed_count += 1,
             _ => {}
         }
+        debug_assert!(self.is_possible(zone), "{zone:?} is {:?}", self.zones[zone.index()]);
+    }
+
+    /// Whether a zone's state and its write pointer go together.
+    fn is_possible(&self, zone: ZoneId) -> bool {
+        let Zone { state, written_blocks, .. } = self.zones[zone.index()];
+        let has_room = written_blocks < self.geometry.capacity_blocks;
+        match state {
+            ZoneState::NotWritePointer | ZoneState::Empty => written_blocks == 0,
+            ZoneState::Full => written_blocks == self.geometry.capacity_blocks,
+            ZoneState::Closed => written_blocks > 0 && has_room,
+            ZoneState::ReadOnly | ZoneState::Offline => true,
+            ZoneState::ImplicitOpen | ZoneState::ExplicitOpen => has_room,
+        }
     }
 
     fn become_state(&mut self, zone: ZoneId, state: ZoneState) {
@@ -362,6 +378,9 @@ impl ZoneTable {
             self.become_state(victim, ZoneState::Closed);
         }
         self.become_state(zone, wanted);
+        let is_within = |most: usize, count: usize| most == 0 || count <= most;
+        debug_assert!(is_within(open_max, self.open.len()), "open limit");
+        debug_assert!(was_active || is_within(active_max, self.active_count()), "active limit");
         Ok(())
     }
 
@@ -388,10 +407,10 @@ impl ZoneTable {
                 Ok(())
             }
             (_, Command::Reset) => {
-                self.become_state(zone, ZoneState::Empty);
                 let z = &mut self.zones[zone.index()];
                 z.written_blocks = 0;
                 z.resets += 1;
+                self.become_state(zone, ZoneState::Empty);
                 Ok(())
             }
             _ => Err(Refusal::WrongState),
@@ -455,15 +474,9 @@ impl ZoneTable {
         let within = |max: u32, n: usize| max == 0 || n <= max as usize;
         assert!(within(self.geometry.open_zones_max, self.open_count()), "open limit");
         assert!(within(self.geometry.active_zones_max, self.active_count()), "active limit");
-        for z in &self.zones {
-            let full = z.written_blocks == self.geometry.capacity_blocks;
-            match z.state {
-                ZoneState::NotWritePointer | ZoneState::Empty => assert_eq!(z.written_blocks, 0),
-                ZoneState::Full => assert!(full, "a full zone is at its capacity"),
-                ZoneState::Closed => assert!(z.written_blocks > 0 && !full, "closed with data"),
-                ZoneState::ReadOnly | ZoneState::Offline => {}
-                _ => assert!(!full, "an open zone has room"),
-            }
+        for i in 0..self.geometry.zones() {
+            let zone = ZoneId(i);
+            assert!(self.is_possible(zone), "{zone:?} is {:?}", self.zones[zone.index()]);
         }
     }
 }

@@ -4,11 +4,13 @@
 //! is ready, dropped in place at once; or dropped in place with the slab.
 //!
 //! Invariants
-//! - The allocation never moves: `push` refuses to go beyond the capacity it was made with.
+//! - The allocation never moves: `push` refuses to go beyond the capacity it was made with. Checked
+//!   by `Slab::push`, `a_full_slab_refuses`.
 //! - `order` lists exactly the places that hold a future, except for null entries, whose futures
-//!   have ended since the last [`Slab::compact`].
+//!   have ended since the last [`Slab::compact`]. Checked by
+//!   `futures_end_in_place_and_the_rest_keep_their_order`.
 //! - A future is dropped exactly once, also when a poll or another drop panics: it leaves `order`
-//!   before its drop begins.
+//!   before its drop begins. Checked by `a_panicking_future_is_dropped_once_with_the_rest`.
 
 use std::future::Future;
 use std::mem::MaybeUninit;

@@ -1,9 +1,11 @@
 //! What an emulated medium holds: functions of the address, so that any read can be checked.
 //!
 //! Invariants
-//! - A content is read-only and answers the same bytes for the same address for ever.
+//! - A content is read-only and answers the same bytes for the same address for ever. Checked by
+//!   `nothing_wrong_is_believed_under_every_fault`.
 //! - [`Pattern`] can hold sentinel-valued data: words equal to either sentinel, and words of all
-//!   ones wherever the completion rule does not reserve them.
+//!   ones wherever the completion rule does not reserve them. Checked by
+//!   `reserved_tails_are_free_of_all_ones_and_data_hold_every_sentinel`.
 
 use littoral_base::{codec, rng};
 

@@ -2,11 +2,13 @@
 //! does on purpose everything a device must not do.
 //!
 //! Invariants
-//! - Entries are fetched in order; every step fetches all that are there.
-//! - Whatever the verdict, the last write of a request's answer happens within
-//!   [`answer_steps_max`] steps after its fetch. Completion rules without identity rest on that.
+//! - Entries are fetched in order; every step fetches all that are there. Checked by
+//!   `a_step_fetches_every_entry_in_order`.
+//! - Whatever the verdict, the last write of a request's answer happens within [`answer_steps_max`]
+//!   steps after its fetch. Completion rules without identity rest on that. Checked by
+//!   `DeviceSide::step`.
 //! - What happens is a function of the plan, the content and the order of requests: a stepped run
-//!   repeats exactly.
+//!   repeats exactly. Checked by `a_stepped_run_repeats_exactly`.
 
 use littoral_base::fault::{Op, Plan, Verdict};
 use littoral_base::rng;
@@ -51,6 +53,8 @@ struct Answer {
     delivered: u32,
     flip: Option<u64>,
     alias: Option<u64>,
+    /// The step after which nothing of it is written any more.
+    latest: u64,
 }
 
 /// The device's half.
@@ -87,6 +91,7 @@ impl DeviceSide {
         }
         while self.answers.peek_time().is_some_and(|t| t.0 <= now) {
             let (_, answer) = self.answers.pop().expect("invariant: an answer was seen");
+            debug_assert!(now <= answer.latest, "an answer is written later than promised");
             self.deliver(answer, now);
         }
         self.wire.steps.store(now + 1, Ordering::Release);
@@ -96,7 +101,8 @@ impl DeviceSide {
     fn accept(&mut self, request: Request, now: u64) {
         let jitter = rng::mix(self.position) % JITTER_STEPS;
         let mut due = now + self.manners.latency + jitter;
-        let mut answer = honest(request);
+        let latest = now + self.answer_steps_max(&request);
+        let mut answer = honest(request, latest);
         match self.plan.judge(Op::Read) {
             Verdict::Pass => {}
             Verdict::Drop | Verdict::Cut => return,
@@ -108,11 +114,16 @@ impl DeviceSide {
             Verdict::Alias(word) => answer.alias = Some(word),
             Verdict::Duplicate => {
                 let after = 1 + rng::mix(due) % ECHO_STEPS;
-                self.answers.schedule(Picos(due + after), honest(request));
+                self.answers.schedule(Picos(due + after), honest(request, latest));
             }
             Verdict::Torn(_) => unreachable!("invariant: the adapter refuses torn reads"),
         }
         self.answers.schedule(Picos(due), answer);
+    }
+
+    fn answer_steps_max(&self, request: &Request) -> u64 {
+        let Manners { latency, delay_max, .. } = self.manners;
+        answer_steps_max(latency, delay_max, u64::from(lines(request)))
     }
 
     /// Half the misdirected reads come from another address, half go to another slot.
@@ -204,7 +215,7 @@ impl DeviceSide {
 }
 
 /// The answer of a device that does what it is asked.
-fn honest(request: Request) -> Answer {
+fn honest(request: Request, latest: u64) -> Answer {
     Answer {
         request,
         from: request.addr,
@@ -214,6 +225,7 @@ fn honest(request: Request) -> Answer {
         delivered: 0,
         flip: None,
         alias: None,
+        latest,
     }
 }
 
@@ -233,6 +245,33 @@ fn shuffled(count: u32, seed: u64) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_fetches_every_entry_in_order() {
+        let content = crate::flash::emulator::Pattern {
+            seed: 1,
+            capacity_bytes: 1 << 12,
+            format: crate::flash::emulator::Format::Arbitrary,
+        };
+        let wire = Arc::new(Wire::new(4, 8, 1));
+        let manners = Manners { rule: Rule::Word, latency: 0, delay_max: 0, slots: 4 };
+        let mut side =
+            DeviceSide::new(Arc::clone(&wire), std::sync::Arc::new(content), Plan::none(), manners);
+        let request = |slot: u32| Request { addr: 64, len: 64, slot, tag: slot + 1 };
+        (0..4).for_each(|slot| wire.ring.put(u64::from(slot), request(slot)));
+        side.step();
+        assert_eq!(side.position, 4);
+        let mut fetched = Vec::new();
+        while let Some((_, answer)) = side.answers.pop() {
+            fetched.push(answer.request.slot);
+        }
+        fetched.extend((0..4).filter(|slot| wire.answers.latest(*slot).tag() == slot + 1));
+        fetched.sort_unstable();
+        assert_eq!(fetched, [0, 1, 2, 3], "each request is answered or about to be");
+        wire.ring.put(5, request(1));
+        side.step();
+        assert_eq!(side.position, 4, "an entry is fetched only after the one before it");
+    }
 
     #[test]
     fn a_shuffle_is_a_permutation_and_differs_by_seed() {

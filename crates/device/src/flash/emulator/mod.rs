@@ -7,13 +7,17 @@
 //!
 //! Invariants
 //! - `slots <= depth - 1`, or the constructor refuses: an unfetched entry is never overwritten.
+//!   Checked by `options_that_break_the_protocol_are_refused_with_the_nearest`.
 //! - Time is the device's step count, in both drives, so a descheduled device stops the clock and
-//!   no deadline passes for lack of a processor.
+//!   no deadline passes for lack of a processor. Checked by
+//!   `a_device_that_stands_still_stops_the_clock`.
 //! - Data handed out are a private copy, proven by the completion rule. Late, duplicate or stray
-//!   writes of the device reach only the shared lines.
+//!   writes of the device reach only the shared lines. Checked by
+//!   `what_the_device_writes_later_does_not_reach_data_handed_out`.
 //! - Rules without identity (reserved word, two sentinels) submit on a slot only when no answer to
 //!   its earlier requests can come any more, and take only deadlines beyond the device's slowest
-//!   answer.
+//!   answer. Checked by `any_mixture_of_faults_and_shapes_is_survived`,
+//!   `options_that_break_the_protocol_are_refused_with_the_nearest`.
 //!
 //! Lifecycle of a request: marked and submitted; looked for at each poll; at its deadline, or when
 //! an answer proves wrong, submitted again with a new tag, at most `attempts` times; then its
@@ -178,6 +182,18 @@ struct Wire {
     stop: AtomicBool,
 }
 
+impl Wire {
+    fn new(slots: u32, depth: u32, lines_per_slot: usize) -> Wire {
+        Wire {
+            ring: SubmissionRing::new(depth),
+            lines: Lines::new(slots, lines_per_slot),
+            answers: CompletionWords::new(slots),
+            steps: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        }
+    }
+}
+
 littoral_base::counters! {
     /// What the host side saw.
     pub struct EmulatorCounters => EmulatorCounts {
@@ -243,13 +259,7 @@ impl Emulator {
         faults::check(&options.plan, options.rule)?;
         let lines = u64::from(options.read_bytes_max) / LINE;
         let answer_max = answer_steps_max(options.latency, options.delay_max, lines);
-        let wire = Arc::new(Wire {
-            ring: SubmissionRing::new(options.depth),
-            lines: Lines::new(options.slots, lines as usize),
-            answers: CompletionWords::new(options.slots),
-            steps: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-        });
+        let wire = Arc::new(Wire::new(options.slots, options.depth, lines as usize));
         let limits = Limits {
             slots: options.slots,
             granule_bytes: options.rule.granule_bytes() as u32,
@@ -520,5 +530,48 @@ impl Drop for Emulator {
             // A device thread that panicked has reported it; the emulator is going away either way.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::flash::protocol::CompletionWord;
+
+    fn emulator(plan: &str) -> Emulator {
+        let content = Pattern { seed: 1, capacity_bytes: 1 << 12, format: Format::Arbitrary };
+        let plan = plan.parse().expect("a plan");
+        let options = EmulatorOptions { plan, ..EmulatorOptions::default() };
+        Emulator::new(std::sync::Arc::new(content), options).expect("legal options")
+    }
+
+    #[test]
+    fn what_the_device_writes_later_does_not_reach_data_handed_out() {
+        let emulator = emulator("seed=1");
+        emulator.issue(Slot(3), 128, 64);
+        while emulator.poll(Slot(3)).is_none() {
+            emulator.reap();
+        }
+        let before = emulator.copy(Slot(3));
+        assert!(before.iter().any(|byte| *byte != 0));
+        emulator.wire.lines.deliver(3, 0, &[0; 8]);
+        emulator.wire.answers.answer(3, CompletionWord(0));
+        emulator.reap();
+        assert_eq!((emulator.poll(Slot(3)), emulator.copy(Slot(3))), (Some(Status::Ok), before));
+    }
+
+    #[test]
+    fn a_device_that_stands_still_stops_the_clock() {
+        let emulator = emulator("seed=1 read:drop=1/1");
+        emulator.issue(Slot(0), 0, 64);
+        let now = emulator.now_steps();
+        for _ in 0..10_000 {
+            assert_eq!(emulator.poll(Slot(0)), None, "no deadline passes without a step");
+        }
+        assert_eq!((emulator.now_steps(), emulator.counts().timeouts_count), (now, 0));
+        while emulator.poll(Slot(0)).is_none() {
+            emulator.reap();
+        }
+        assert_eq!(emulator.poll(Slot(0)), Some(Status::TimedOut));
     }
 }

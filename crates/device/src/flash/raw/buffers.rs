@@ -1,10 +1,11 @@
 //! Slot-owned buffers: one fixed run of bytes a slot, written by the device, read by the asker.
 //!
+//! A buffer is written only by `poll` and `answer` of its own slot. A [`crate::read::Lease`]
+//! promises that its slice is dead before the slot is polled again, released or issued on; the
+//! ring's guard enforces that with a lifetime.
+//!
 //! Invariants
-//! - Buffers of different slots never overlap.
-//! - A buffer is written only between its slot's `issue` and its completion. The trait's rule that
-//!   a slice is not used after `release` or the next `issue` keeps readers out of that window; the
-//!   ring's guard enforces it with a lifetime.
+//! - Buffers of different slots never overlap. Checked by `buffers_do_not_overlap`.
 
 use std::cell::UnsafeCell;
 

@@ -5,8 +5,11 @@
 //!
 //! Invariants
 //! - An issued entry's bytes lie inside the region, because [`SlotTable::place`] is the only writer
-//!   of them and checks; an entry in any other state has no bytes.
-//! - The table has a power of two of entries, so that a slot number is masked, not tested.
+//!   of them and checks; an entry in any other state has no bytes. Checked by
+//!   `a_slot_gets_bytes_inside_the_region_or_none`,
+//!   `states_follow_each_other_and_only_issued_entries_have_bytes`.
+//! - The table has a power of two of entries, so that a slot number is masked, not tested. Checked
+//!   by `states_follow_each_other_and_only_issued_entries_have_bytes`.
 //!
 //! These devices answer no earlier than they are asked and never late, so entries need no
 //! generations; devices that answer in messages (queue pair, emulator) have them.
@@ -83,6 +86,12 @@ impl Entry {
         self.tag.set(FREE);
     }
 
+    /// Takes the slot without a request: it has no bytes.
+    #[inline(always)]
+    pub(crate) fn hold(&self) {
+        self.tag.set(ISSUED);
+    }
+
     /// Ends the asker's interest in a request that the device has not answered.
     #[inline(always)]
     pub(crate) fn abandon(&self) {
@@ -95,6 +104,8 @@ pub(crate) struct SlotTable {
     start: NonNull<u8>,
     capacity: u64,
     granule_mask: u32,
+    /// Bits that are zero in every legal address: those below the granule, and the highest.
+    fixed_mask: u64,
     /// At most the capacity, so that one subtraction tells whether a read ends inside.
     read_bytes_max: u32,
     mask: usize,
@@ -122,6 +133,7 @@ impl SlotTable {
             start,
             capacity,
             granule_mask: granule_bytes - 1,
+            fixed_mask: 1 << 63 | u64::from(granule_bytes - 1),
             read_bytes_max: u64::from(read_bytes_max).min(capacity) as u32,
             mask: count - 1,
             entries,
@@ -173,6 +185,21 @@ impl SlotTable {
         entry.tag.set(u64::from(len) | ISSUED);
         // SAFETY: as in `bytes`, with the range just checked.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len as usize) })
+    }
+
+    /// The `N` bytes at `addr`; `None` where the address is misaligned or the bytes do not all lie
+    /// in the region. The caller has checked that `N` is a legal length.
+    #[inline(always)]
+    pub(crate) fn fixed<const N: usize>(&self, addr: u64) -> Option<&[u8; N]> {
+        // Address and capacity are below 2^63, so the difference is exact.
+        let left = (self.capacity as i64).wrapping_sub(addr as i64);
+        if addr & self.fixed_mask != 0 || left < N as i64 {
+            std::hint::cold_path();
+            return None;
+        }
+        // SAFETY: `addr + N <= capacity`, so the range lies inside the region, which is immutable
+        // while shared and lives as long as `self`.
+        Some(unsafe { self.start.add(addr as usize).cast::<[u8; N]>().as_ref() })
     }
 
     /// Puts a request on an entry that has ended with `Status::Refused` and has no bytes.
@@ -250,6 +277,21 @@ mod tests {
             entry.release();
         }
         assert_eq!(table.place(entry, 48, 16).map(<[u8]>::len), Some(16));
+    }
+
+    #[test]
+    fn a_fixed_read_lies_in_the_region_and_on_the_granule() {
+        let bytes: Vec<u8> = (0..64).collect();
+        let table = SlotTable::new(Region::from_bytes(&bytes).unwrap(), 1, 16, 64);
+        assert_eq!(table.fixed::<16>(48), Some(bytes[48..].try_into().unwrap()));
+        assert_eq!(table.fixed::<64>(0), Some(bytes[..].try_into().unwrap()));
+        for addr in [8, 49, 56, 64, 1 << 62, 1 << 63, u64::MAX - 15, u64::MAX] {
+            assert_eq!(table.fixed::<16>(addr), None, "16 B at {addr} were accepted");
+        }
+        assert_eq!(table.fixed::<80>(0), None, "longer than the region");
+        let entry = table.entry(Slot(0));
+        entry.hold();
+        assert_eq!((entry.state(), table.bytes(entry).len()), (State::Issued, 0));
     }
 
     #[test]

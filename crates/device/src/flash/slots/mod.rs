@@ -5,8 +5,10 @@
 //!
 //! Invariants
 //! - [`Slots::outstanding`] is the number of slots whose answer is still owed (issued or
-//!   abandoned).
-//! - A slot is issued on only when free, and completed only when an answer is owed.
+//!   abandoned). Checked by `an_abandoned_slot_is_free_only_after_its_answer`,
+//!   `a_failed_device_owes_nothing`.
+//! - A slot is issued on only when free, and completed only when an answer is owed. Checked by
+//!   `Slots::issue`, `Slots::complete`.
 //!
 //! Callers: the pread pool, io_uring, the emulator.
 

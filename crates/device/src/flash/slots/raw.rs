@@ -6,7 +6,8 @@
 //! Invariants
 //! - A cell is changed only by [`LentCells::change`], which devices call only for a slot that is
 //!   not finished: no slice of it is lent. The trait ends a loan at `release`; the ring's guard
-//!   makes that a lifetime.
+//!   makes that a lifetime. The transition that follows each change asserts the slot's state.
+//!   Checked by `Slots::issue`, `Slots::complete`.
 
 #![allow(unsafe_code)]
 

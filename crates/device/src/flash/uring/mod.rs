@@ -6,9 +6,10 @@
 //! queue, `park` sleeps until several answers have come or the timeout passes.
 //!
 //! Invariants
-//! - Answers are taken in any order; a slot has at most one request in the kernel.
+//! - Answers are taken in any order; a slot has at most one request in the kernel. Checked by
+//!   `RawRing::push`.
 //! - The buffer of a slot with a request in flight is never lent, and never unmapped before its
-//!   answer (`raw`).
+//!   answer (`raw`). Checked by `RawRing::bytes`, `RawRing::drop`.
 //!
 //! Faults: short reads are continued, `EINTR` and `EAGAIN` repeated; an end of file inside a
 //! request (the file shrank) is [`Status::Os`]; `EIO` is [`Status::MediaError`];
@@ -102,7 +103,16 @@ impl Uring {
     pub fn open(path: &Path, options: UringOptions) -> Result<Uring> {
         check_options(options.slots, options.read_bytes_max, SLOTS_MAX)?;
         available().map_err(|why| Error::new(Kind::Unsupported, why))?;
-        let source = Source::open(path, options.direct)?;
+        Self::on(Source::open(path, options.direct)?, options)
+    }
+
+    /// A ring over an open file; `options.direct` is what the file was opened with.
+    ///
+    /// # Errors
+    /// As [`Uring::open`] on an opened file.
+    pub(crate) fn on(source: Source, options: UringOptions) -> Result<Uring> {
+        check_options(options.slots, options.read_bytes_max, SLOTS_MAX)?;
+        available().map_err(|why| Error::new(Kind::Unsupported, why))?;
         let stride = (options.read_bytes_max as usize).next_multiple_of(BUFFER_ALIGN);
         let limits = Limits {
             slots: options.slots,
@@ -114,7 +124,8 @@ impl Uring {
             can_park: true,
         };
         let ring = raw::RawRing::new(source.file, options.slots, stride).map_err(|e| {
-            Error::with_source(Kind::Io, format!("setting up io_uring on {}", path.display()), e)
+            let what = format!("setting up io_uring on {}", source.path.display());
+            Error::with_source(Kind::Io, what, e)
         })?;
         Ok(Uring {
             ring,

@@ -2,9 +2,12 @@
 //! them when.
 //!
 //! Invariants
-//! - A buffer with a request in flight is never lent: [`RawRing::bytes`] checks the count.
+//! - A buffer with a request in flight is never lent: [`RawRing::bytes`] checks the count. Checked
+//!   by `RawRing::bytes`.
 //! - The buffers outlive every request: dropping the ring waits for all answers before unmapping.
-//! - One thread only: the type is `!Send` and `!Sync`.
+//!   Checked by `RawRing::drop`.
+//! - One thread only: the type is `!Send` and `!Sync`. Checked by
+//!   `no_read_device_is_shared_by_threads`.
 
 #![allow(unsafe_code)]
 
@@ -121,6 +124,7 @@ impl RawRing {
             assert!(submitted.is_ok(), "a full submission queue could not be submitted");
         }
         let count = &self.in_flight[slot as usize];
+        debug_assert_eq!(count.get(), 0, "a slot has one request in the kernel");
         count.set(count.get() + 1);
         self.owed.set(self.owed.get() + 1);
     }
@@ -204,6 +208,8 @@ impl Drop for RawRing {
             }
             while self.next_answer().is_some() {}
         }
+        let is_idle = self.in_flight.iter().all(|count| count.get() == 0);
+        debug_assert!(is_idle, "a buffer is unmapped before its answer");
     }
 }
 

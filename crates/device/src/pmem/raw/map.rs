@@ -1,15 +1,21 @@
 //! A mapped file or anonymous region, seen by the rest of the crate only as a slice of atomic
 //! words.
 //!
+//! Loads and stores are atomic words, so races with another thread are defined behaviour. The
+//! region is mapped read-write from `Mapping::map` until drop and begins at a page.
+//!
 //! Invariants
-//! - The region is mapped read-write from `Mapping::map` until drop, page aligned, whole words
-//!   long.
-//! - A file is locked exclusively (flock) for as long as it is mapped: one owner at a time.
+//! - A mapping is a positive number of whole lines, and so of whole words, long. Checked by
+//!   `bad_lengths_missing_files_and_missing_platforms_are_named`.
+//! - A file is locked exclusively (flock) for as long as it is mapped: one owner at a time. Checked
+//!   by `a_file_has_one_owner_and_is_never_created_over`.
 //! - A child that this process forks does not inherit a shared mapping ([`Mapping::map`] asks the
 //!   kernel for that), and [`Mapping::owner_before_fork`] tells it so; its drop neither unmaps nor
-//!   unlocks what is the parent's.
-//! - A file that was created is named durably: its directory is synchronised.
-//! - Loads and stores are atomic words, so races with another thread are defined behaviour.
+//!   unlocks what is the parent's. Checked by
+//!   `a_forked_child_is_told_and_has_no_mapping_of_the_file`,
+//!   `a_child_that_drops_the_mapping_keeps_the_parents_lock_and_its_own_memory`.
+//! - A file that was created is named durably: its directory is synchronised. Checked by
+//!   `creation_synchronises_the_file_and_its_folder`.
 //!
 //! Fault model: another process that truncates the file while it is mapped makes a load fault
 //! (SIGBUS); the lock keeps well-behaved programs from that.
