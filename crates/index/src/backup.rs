@@ -101,11 +101,15 @@ fn write_draft(kv: &Kv, draft: &Path, path: &Path) -> Result<u64> {
         return Err(damaged(draft, "what was written does not read back the same"));
     }
     std::fs::rename(draft, path).map_err(io(path, "rename"))?;
-    sync_folder(path)?;
+    name_durably(path)?;
     Ok(count)
 }
 
-fn sync_folder(path: &Path) -> Result<()> {
+/// Makes the name of a new file or folder durable: its folder is flushed.
+///
+/// # Errors
+/// `Kind::Io`.
+pub fn name_durably(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|f| f.sync_all()).map_err(io(folder, "flush"))
 }

@@ -261,11 +261,21 @@ impl Body {
 
     /// An image with the given records, one after the other, sorted.
     pub fn image(&self, records: &[u8]) -> Vec<u8> {
+        debug_assert!(records.len().is_multiple_of(self.record), "records are written whole");
         let mut page = header(self.kind(), self.level, HEADER_BYTES + self.slots * self.record);
         set_count(&mut page, records.len() / self.record);
         page[HEADER_BYTES..HEADER_BYTES + records.len()].copy_from_slice(records);
         self.lower_first(&mut page);
+        debug_assert!(self.is_ordered(&page), "keys of a level {} page ascend", self.level);
         page
+    }
+
+    /// Whether the keys of a body ascend; First may equal the separator behind it.
+    fn is_ordered(&self, page: &[u8]) -> bool {
+        let first = self.first_compared();
+        let keys = || (first..count(page)).map(|i| self.key(page, i));
+        let is_first_low = first == 0 || keys().next().is_none_or(|k| self.key(page, 0) <= k);
+        is_first_low && keys().is_sorted_by(|a, b| a < b)
     }
 
     /// Keeps the bytes of First within the page's range, so that the page can be found by them: a

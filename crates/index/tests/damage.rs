@@ -3,32 +3,20 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+mod common;
+
 use std::path::Path;
 
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::model::ModelDevice;
-use littoral_device::zoned::zones::Geometry;
 use littoral_device::zoned::{ZoneState, ZonedDevice as _};
 use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
 use littoral_index::kv::{Access, Kv, Options};
 use littoral_index::layout::Shape;
 
-const GEOMETRY: Geometry = Geometry {
-    block_bytes: 512,
-    conventional_zones: 1,
-    sequential_zones: 9,
-    zone_blocks: 130,
-    capacity_blocks: 101,
-    open_zones_max: 2,
-    active_zones_max: 4,
-    append_blocks_max: 0,
-};
-
-fn key(i: u64) -> [u8; 8] {
-    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
-}
+use common::{GEOMETRY, key};
 
 fn killed(records: u64) -> ModelDevice {
     let device = ModelDevice::new(GEOMETRY).unwrap();

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+mod common;
+
 use littoral_base::codec::seal;
 use littoral_base::rng::Rng;
 use littoral_base::units::{Lba, ZoneId};
@@ -15,33 +17,18 @@ use littoral_index::layout::Shape;
 use littoral_store::gc::Relocate as _;
 use littoral_store::store::{Durability, Store};
 
-fn geometry(conventional_zones: u32) -> Geometry {
-    Geometry {
-        block_bytes: 512,
-        conventional_zones,
-        sequential_zones: 9,
-        zone_blocks: 130,
-        capacity_blocks: 101,
-        open_zones_max: 2,
-        active_zones_max: 4,
-        append_blocks_max: 0,
-    }
-}
+use common::{GEOMETRY, key};
 
 fn create(engine: Engine) -> Index<ModelDevice> {
     create_on(engine, 9)
 }
 
 fn create_on(engine: Engine, sequential_zones: u32) -> Index<ModelDevice> {
-    let device = ModelDevice::new(Geometry { sequential_zones, ..geometry(1) }).unwrap();
+    let device = ModelDevice::new(Geometry { sequential_zones, ..GEOMETRY }).unwrap();
     let shape = Shape::fitting(512, 8, 8).unwrap();
     let mut index = Index::create(device, engine, shape, 7).unwrap();
     index.store_mut().set_durability(Durability::Batch);
     index
-}
-
-fn key(i: u64) -> [u8; 8] {
-    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
 #[test]
@@ -223,7 +210,7 @@ fn leaves_are_sealed_when_conventional_pages_run_out() {
 fn every_limit_of_open_zones_that_can_serve_does() {
     for (open_zones_max, active_zones_max) in [(0, 0), (2, 0), (2, 3), (3, 3), (2, 4), (1, 3)] {
         for engine in [Engine::Zb, Engine::Cow] {
-            let limits = Geometry { open_zones_max, active_zones_max, ..geometry(1) };
+            let limits = Geometry { open_zones_max, active_zones_max, ..GEOMETRY };
             let device = ModelDevice::new(limits).unwrap();
             let shape = Shape::fitting(512, 8, 8).unwrap();
             let mut index = Index::create(device, engine, shape, 7).unwrap();
@@ -258,14 +245,14 @@ fn overwrites_of_many_times_the_capacity_find_room() {
 #[test]
 fn devices_that_cannot_serve_are_refused_by_name_and_untouched() {
     let shape = Shape::fitting(512, 8, 8).unwrap();
-    let device = ModelDevice::new(geometry(0)).unwrap();
+    let device = ModelDevice::new(Geometry { conventional_zones: 0, ..GEOMETRY }).unwrap();
     let e = Index::create(device, Engine::Zb, shape, 1).unwrap_err();
     assert!(e.kind() == Kind::Unsupported && e.to_string().contains("conventional"), "{e}");
-    let mut device = ModelDevice::new(Geometry { active_zones_max: 2, ..geometry(1) }).unwrap();
+    let mut device = ModelDevice::new(Geometry { active_zones_max: 2, ..GEOMETRY }).unwrap();
     let e = Index::create(&mut device, Engine::Zb, shape, 1).unwrap_err();
     assert!(e.kind() == Kind::Unsupported && e.to_string().contains("active"), "{e}");
     assert_eq!(device.counts().sequential_writes_count, 0);
-    let mut device = ModelDevice::new(geometry(1)).unwrap();
+    let mut device = ModelDevice::new(GEOMETRY).unwrap();
     let ticket = device.write(Lba(130), &[1; 512]).unwrap();
     device.wait(ticket).unwrap();
     assert_eq!(
@@ -304,7 +291,7 @@ fn a_store_of_format_1_is_refused_by_name_with_what_to_do_and_untouched() {
     }
     block.resize(512, 0);
     seal(&mut block, 0x5355_5045_5242_4c4b);
-    let mut device = ModelDevice::new(geometry(1)).unwrap();
+    let mut device = ModelDevice::new(GEOMETRY).unwrap();
     write_block(&mut device, 1, &block);
     let before = contents(&device);
     let e = Index::open(&mut device).unwrap_err();
@@ -350,7 +337,7 @@ fn other_formats_layouts_and_engines_are_refused_by_name_and_untouched() {
     let others =
         [(*b"zb\0\0\0\0\0\0", &label[..], "page layout 2"), (*b"heap\0\0\0\0", b"", "heap")];
     for (engine, label, word) in others {
-        let device = ModelDevice::new(geometry(1)).unwrap();
+        let device = ModelDevice::new(GEOMETRY).unwrap();
         let mut device = Store::create(device, engine, label, 3).unwrap().into_device();
         let before = contents(&device);
         let e = Index::open(&mut device).unwrap_err();
@@ -431,7 +418,7 @@ fn redo_zones_that_wear_out_are_left_for_empty_ones() {
             if engine == Engine::Zb && conventional_zones == 0 {
                 continue;
             }
-            let geometry = Geometry { sequential_zones: 24, ..geometry(conventional_zones) };
+            let geometry = Geometry { conventional_zones, sequential_zones: 24, ..GEOMETRY };
             let device = ModelDevice::new(geometry).unwrap();
             let shape = Shape::fitting(512, 8, 8).unwrap();
             let mut index = Index::create(device, engine, shape, 7).unwrap();
@@ -487,7 +474,7 @@ fn without_an_empty_zone_a_worn_redo_zone_ends_writing_and_loses_nothing() {
 #[test]
 fn superblock_zones_that_wear_out_are_left_for_others() {
     for conventional_zones in [0, 3] {
-        let geometry = Geometry { sequential_zones: 24, ..geometry(conventional_zones) };
+        let geometry = Geometry { conventional_zones, sequential_zones: 24, ..GEOMETRY };
         let device = ModelDevice::new(geometry).unwrap();
         let shape = Shape::fitting(512, 8, 8).unwrap();
         let mut index = Index::create(device, Engine::Cow, shape, 7).unwrap();
@@ -509,7 +496,9 @@ fn superblock_zones_that_wear_out_are_left_for_others() {
 /// Pages of a conventional zone that went READ_ONLY stay readable; what lies elsewhere can change.
 #[test]
 fn a_read_only_conventional_zone_is_named_and_its_pages_stay() {
-    let device = ModelDevice::new(Geometry { sequential_zones: 12, ..geometry(3) }).unwrap();
+    let device =
+        ModelDevice::new(Geometry { conventional_zones: 3, sequential_zones: 12, ..GEOMETRY })
+            .unwrap();
     let shape = Shape::fitting(512, 8, 8).unwrap();
     let mut index = Index::create(device, Engine::Zb, shape, 7).unwrap();
     for i in 0..2000u64 {

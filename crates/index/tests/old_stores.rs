@@ -1,9 +1,8 @@
 //! Stores of earlier versions of the format, as small committed files: this version reads them, or
 //! refuses them by name.
 //!
-//! - `tests/fixtures/vN/NAME.blocks` is a store whose superblocks have version N: the length of the
-//!   file of the device (u64), then its blocks of 512 bytes that are not zero, each behind its
-//!   number (u32), little-endian.
+//! - `tests/fixtures/vN/NAME.blocks` is a store whose superblocks have version N: the file of its
+//!   device, packed (`littoral_testing::fixtures`).
 //! - `LITTORAL_FIXTURES=DIR cargo test -p littoral-index --test old_stores` writes those of this
 //!   version to `DIR`. A new version of the format gets a new folder; the old ones stay.
 //! - Each store holds what [`contents`] says. `closed` ones end with a checkpoint; `killed`
@@ -12,8 +11,10 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::zones::Geometry;
@@ -22,15 +23,14 @@ use littoral_index::index::{Engine, Index};
 use littoral_index::layout::Shape;
 use littoral_index::zb::Direction;
 use littoral_store::store::Durability;
+use littoral_testing::fixtures::{Fixtures, offer, pack};
+
+use common::{GEOMETRY, key};
 
 const BLOCK: usize = 512;
 const RECORDS: u64 = 60;
 /// Operations that become durable together.
 const BATCH: u64 = 8;
-
-fn key(i: u64) -> [u8; 8] {
-    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
-}
 
 /// What every fixture holds: inserts, every fifth deleted, every seventh replaced.
 fn contents() -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -40,16 +40,7 @@ fn contents() -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 fn make(path: &Path, engine: Engine, is_closed: bool) {
-    let geometry = Geometry {
-        block_bytes: BLOCK as u32,
-        conventional_zones: 1,
-        sequential_zones: 7,
-        zone_blocks: 130,
-        capacity_blocks: 101,
-        open_zones_max: 2,
-        active_zones_max: 4,
-        append_blocks_max: 0,
-    };
+    let geometry = Geometry { sequential_zones: 7, ..GEOMETRY };
     let device = FileDevice::create(path, geometry).unwrap();
     let mut index = Index::create(device, engine, Shape::paper(6, 8, 8), 7).unwrap();
     index.store_mut().set_durability(Durability::Batch);
@@ -70,29 +61,6 @@ fn make(path: &Path, engine: Engine, is_closed: bool) {
     }
 }
 
-fn packed(file: &[u8]) -> Vec<u8> {
-    let mut out = (file.len() as u64).to_le_bytes().to_vec();
-    for (number, block) in file.chunks(BLOCK).enumerate().filter(|(_, b)| b.iter().any(|&x| x != 0))
-    {
-        out.extend((number as u32).to_le_bytes());
-        out.extend(block);
-        out.resize(out.len() + BLOCK - block.len(), 0);
-    }
-    out
-}
-
-fn unpacked(packed: &[u8]) -> Vec<u8> {
-    let (len, blocks) = packed.split_first_chunk().unwrap();
-    let len = u64::from_le_bytes(*len) as usize;
-    let mut file = vec![0; len.next_multiple_of(BLOCK)];
-    for block in blocks.chunks(4 + BLOCK) {
-        let (number, block) = block.split_first_chunk().unwrap();
-        file[u32::from_le_bytes(*number) as usize * BLOCK..][..BLOCK].copy_from_slice(block);
-    }
-    file.truncate(len);
-    file
-}
-
 fn names() -> impl Iterator<Item = (Engine, bool, String)> {
     let both = |engine: Engine| [(engine, true, "closed"), (engine, false, "killed")];
     let all = [Engine::Zb, Engine::Cow].into_iter().flat_map(both);
@@ -101,8 +69,8 @@ fn names() -> impl Iterator<Item = (Engine, bool, String)> {
     })
 }
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+fn fixtures() -> Fixtures {
+    Fixtures::of(env!("CARGO_MANIFEST_DIR"), "v2")
 }
 
 fn read(index: &Index<FileDevice>) -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -116,9 +84,8 @@ fn read(index: &Index<FileDevice>) -> BTreeMap<Vec<u8>, Vec<u8>> {
 fn stores_of_version_2_are_read_and_written() {
     let dir = tempfile::tempdir().unwrap();
     for (engine, _, name) in names() {
-        let packed = std::fs::read(fixtures().join("v2").join(&name)).unwrap();
         let path = dir.path().join(&name);
-        std::fs::write(&path, unpacked(&packed)).unwrap();
+        std::fs::write(&path, fixtures().unpacked(&name)).unwrap();
         let index = Index::open_to_read(FileDevice::open_to_read(&path).unwrap()).unwrap();
         assert_eq!(index.engine(), engine);
         assert!(read(&index) == contents(), "{name}");
@@ -139,8 +106,7 @@ fn stores_of_version_2_are_read_and_written() {
 fn a_store_of_a_later_version_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     for (_, _, name) in names() {
-        let packed = std::fs::read(fixtures().join("v2").join(&name)).unwrap();
-        let mut file = unpacked(&packed);
+        let mut file = fixtures().unpacked(&name);
         let magic = b"LITSTORE";
         let found: Vec<usize> =
             (0..file.len() - 12).filter(|&at| &file[at..at + 8] == magic).collect();
@@ -156,18 +122,15 @@ fn a_store_of_a_later_version_is_refused_by_name() {
     }
 }
 
-/// Packing loses nothing; with `LITTORAL_FIXTURES` it writes this version's stores there.
+/// This version's stores stay small; with `LITTORAL_FIXTURES` they are written there.
 #[test]
 fn fixtures_are_made_as_the_header_says() {
     let dir = tempfile::tempdir().unwrap();
     for (engine, is_closed, name) in names() {
         let path = dir.path().join(&name);
         make(&path, engine, is_closed);
-        let file = std::fs::read(&path).unwrap();
-        let packed = packed(&file);
-        assert!(unpacked(&packed) == file && packed.len() < 1 << 16, "{name}: {}", packed.len());
-        if let Ok(to) = std::env::var("LITTORAL_FIXTURES") {
-            std::fs::write(Path::new(&to).join(&name), &packed).unwrap();
-        }
+        let packed = pack(&std::fs::read(&path).unwrap());
+        assert!(packed.len() < 1 << 16, "{name}: {}", packed.len());
+        offer(&name, &packed);
     }
 }

@@ -6,7 +6,7 @@
 //! - The steps of a checkpoint, each flushed before the next: redo zone emptied, first group,
 //!   superblock, pages in place. `docs/design/store.md` has the argument.
 
-use littoral_base::codec::{Writer, seal};
+use littoral_base::codec::{SEAL_BYTES, Writer, seal};
 use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::{ZoneReport, ZoneState, ZonedDevice};
@@ -42,12 +42,33 @@ impl<D: ZonedDevice> Store<D> {
         let bytes = self.group().encode(body, self.block_bytes());
         let blocks = (bytes.len() / self.block_bytes()) as u64;
         debug_assert!(self.redo_at + blocks <= zone.capacity_blocks, "the redo zone has room");
+        debug_assert!(
+            self.group().cut(&bytes, self.block_bytes()).is_some_and(|c| c.blocks() == blocks),
+            "a group is found again as it was cut"
+        );
         self.write_blocks(Lba(zone.start.0 + self.redo_at), &bytes, "redo log")?;
         self.device.flush().map_err(device("redo log"))?;
         self.redo_at += blocks;
         self.sequence += 1;
+        debug_assert!(
+            self.is_log_at_pointer(),
+            "the log ends at block {} of its zone",
+            self.redo_at
+        );
         self.counts.redo_blocks += blocks;
         Ok(())
+    }
+
+    /// Whether the redo zone's write pointer is where the log ends.
+    fn is_log_at_pointer(&self) -> bool {
+        let zone = self.device.report(self.redo_zone().zone, 1).map(|found| found[0]);
+        // A drive need not know the pointer of a zone that is full or worn out.
+        let knows_none = [ZoneState::Full, ZoneState::ReadOnly, ZoneState::Offline];
+        let is_there = |z: ZoneReport| {
+            knows_none.contains(&z.state) || z.write_pointer.0 == z.start.0 + self.redo_at
+        };
+        // A device that fails now is heard of by the next request.
+        zone.map_or(true, is_there)
     }
 
     fn image_blocks(&self, pages: u64) -> u64 {
@@ -139,8 +160,10 @@ impl<D: ZonedDevice> Store<D> {
         self.superblock.epoch = next(self.superblock.epoch)?;
         self.superblock.generation = next(self.superblock.generation)?;
         let mut w = Writer::new();
+        // The end of a page in place is its seal, never the engine's.
+        let most = self.block_bytes() - SEAL_BYTES;
         for (&at, page) in &self.dirty {
-            let fits = redo::put_image(&mut w, Lba(at), page);
+            let fits = redo::put_image(&mut w, Lba(at), &page[..page.len().min(most)]);
             fits.ok_or_else(|| Error::new(Kind::Usage, "pages of this size are not supported"))?;
         }
         redo::put_root(&mut w, self.root);
@@ -154,6 +177,10 @@ impl<D: ZonedDevice> Store<D> {
         self.write_superblock()?;
         self.write_in_place()?;
         self.counts.checkpoints += 1;
+        debug_assert!(
+            self.pending.is_empty() && self.synced_root == self.root,
+            "after a checkpoint nothing waits for a group"
+        );
         // The epoch before is history: its zone stops being active.
         let before = self.redo_zones[1 - self.redo_slot()].zone;
         match self.device.reset(before) {
@@ -173,6 +200,7 @@ impl<D: ZonedDevice> Store<D> {
     }
 
     fn write_superblock(&mut self) -> Result<()> {
+        debug_assert_eq!(self.sequence, 1, "a superblock follows the first group of its epoch");
         loop {
             let space = &mut self.space;
             let take_zone = || space.take_empty();
@@ -233,10 +261,22 @@ impl<D: ZonedDevice> Store<D> {
 
     fn write_in_place(&mut self) -> Result<()> {
         let block = self.block_bytes();
-        for (at, mut page) in std::mem::take(&mut self.dirty) {
+        debug_assert_eq!(
+            self.durable_generation, self.superblock.generation,
+            "pages in place follow the superblock whose epoch has their images"
+        );
+        while let Some((at, mut page)) = self.dirty.pop_first() {
+            debug_assert!(self.space.is_conventional(Lba(at)), "page {at} is written in place");
             page.resize(block, 0);
             seal(&mut page, at ^ IN_PLACE);
-            self.write_blocks(Lba(at), &page, "page in place")?;
+            if let Err(e) = self.write_blocks(Lba(at), &page, "page in place") {
+                // The medium has an older page: readers go on with the one in memory.
+                page.truncate(block - SEAL_BYTES);
+                if !mutant!("store_failed_page_forgotten") {
+                    self.dirty.insert(at, page);
+                }
+                return Err(e);
+            }
             self.counts.map_blocks += 1;
             self.remember(Lba(at), page.into());
         }

@@ -75,6 +75,7 @@ pub enum Patch<'a> {
 
 impl Patch<'_> {
     /// Applies the patch; `None` when it does not fit the page.
+    #[inline]
     pub fn apply(&self, page: &mut [u8]) -> Option<()> {
         match *self {
             Patch::Put { at, bytes } => {

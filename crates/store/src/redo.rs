@@ -281,6 +281,7 @@ pub(crate) fn mend_block(block: &mut [u8]) {
 }
 
 /// Blocks that a group with a body of `len` bytes takes at most.
+#[inline]
 pub fn group_blocks(len: usize, block_bytes: usize) -> u64 {
     Cut::of(0, len, block_bytes).blocks()
 }

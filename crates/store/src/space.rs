@@ -239,6 +239,7 @@ impl Space {
         let found = self.zones.iter().rfind(|(_, z)| z.written == 0 && z.is_writable);
         let zone = found.map(|(&id, _)| id)?;
         let taken = self.zones.remove(&zone)?;
+        debug_assert!(taken.live.is_empty(), "zone {zone} is taken with live pages");
         self.totals = self.totals.replaced(Totals::of(&taken), Totals::default());
         self.close(zone);
         Some(zone)
@@ -292,6 +293,7 @@ impl Space {
         let clock = self.clock;
         let landed = self.change(zone, |z| {
             let at = z.start + z.written;
+            debug_assert!(z.is_writable, "block {at} lies in a zone that takes no page");
             z.written += 1;
             z.filled_at = clock;
             z.live.insert(at);
@@ -305,6 +307,13 @@ impl Space {
         let zone = self.zones.get_mut(&zone)?;
         let before = Totals::of(zone);
         let result = change(zone);
+        debug_assert!(
+            zone.live.len() as u64 <= zone.written && zone.written <= zone.capacity,
+            "{} live of {} written of {} blocks",
+            zone.live.len(),
+            zone.written,
+            zone.capacity
+        );
         self.totals = self.totals.replaced(before, Totals::of(zone));
         Some(result)
     }

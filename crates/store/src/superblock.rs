@@ -13,8 +13,10 @@
 //! - Without: both copies are appended to one of two sequential zones; a full zone hands over to
 //!   the other one, which is reset first and only while the full one holds the newest.
 //! - Where a superblock zone wears out, an empty zone takes its place. No pointer says so: a
-//!   sequential zone whose first or second block begins with the magic is a superblock zone, and no
-//!   page or part of the redo log begins with it.
+//!   sequential zone with the magic in one of its first two or last two written blocks is a
+//!   superblock zone, and no page or part of the redo log begins with it.
+//! - Where none is left, the redo log tells a damaged store from an empty medium: its first group
+//!   is durable before the first superblock.
 //! - The highest generation that verifies is the store's; a superblock is written only after all
 //!   that it names is durable.
 
@@ -25,6 +27,7 @@ use littoral_device::zoned::refusal::Refusal;
 use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 
 use crate::error::{Error, Kind, Result, device};
+use crate::redo::{GroupId, Part};
 
 const MAGIC: &[u8; 8] = b"LITSTORE";
 const VERSION: u32 = 2;
@@ -32,6 +35,9 @@ const VERSION: u32 = 2;
 const SIGNED_BLOCKS: u64 = 256;
 /// Blocks at the front of each conventional zone that are kept for superblocks.
 pub(crate) const HOME_BLOCKS: u64 = 4;
+/// Blocks at the front of a redo zone that hold a part of a second group, if there is one, where
+/// the first group is that of a creation: it has one block and its parity.
+const CREATION_BLOCKS: u64 = 4;
 /// What the checksum is salted with: `KLBREPUS`, "superblk" read backwards.
 pub const SALT: u64 = 0x5355_5045_5242_4c4b;
 /// No zone.
@@ -200,14 +206,51 @@ pub(crate) fn find(dev: &impl ZonedDevice, corrects: bool) -> Result<(Superblock
     let has_moved = zones.iter().filter(is_conventional).all(is_worn);
     for z in zones.iter().filter(|z| has_moved && !is_conventional(z)).filter(readable) {
         let mut front = Search { corrects, ..Search::default() };
-        let first = (z.start.0..z.write_pointer.0.min(z.start.0 + 2)).map(Lba);
-        first.clone().try_for_each(|at| look_at(&mut front, at))?;
+        let written = written_blocks(z);
+        let ends = written.clone().take(2).chain(written.clone().rev().take(2));
+        ends.map(Lba).try_for_each(|at| look_at(&mut front, at))?;
         search.has_content |= front.has_content;
         if front.has_magic {
-            (z.start.0..z.write_pointer.0).map(Lba).try_for_each(|at| look_at(&mut search, at))?;
+            written.map(Lba).try_for_each(|at| look_at(&mut search, at))?;
         }
     }
+    if !search.has_magic
+        && let Some(found) = log_without_superblock(dev, &zones)?
+    {
+        return Err(found);
+    }
     search.end()
+}
+
+fn written_blocks(z: &ZoneReport) -> std::ops::Range<u64> {
+    z.start.0..z.write_pointer.0.clamp(z.start.0, z.start.0 + z.capacity_blocks)
+}
+
+/// What a redo log says of a medium without any superblock; `None` where there is no log.
+fn log_without_superblock(dev: &impl ZonedDevice, zones: &[ZoneReport]) -> Result<Option<Error>> {
+    let mut newest: Option<(GroupId, ZoneId)> = None;
+    let mut block = vec![0; dev.limits().block_bytes as usize];
+    let readable = |z: &&ZoneReport| !is_conventional(z) && z.state != ZoneState::Offline;
+    for z in zones.iter().filter(readable) {
+        for at in written_blocks(z).take(CREATION_BLOCKS as usize) {
+            dev.read(Lba(at), &mut block).map_err(device("redo log"))?;
+            let parts = Part::all_in(&block).map(|p| (p.id, z.zone));
+            newest = newest.into_iter().chain(parts).max_by_key(|f| (f.0.epoch, f.0.sequence));
+        }
+    }
+    let Some((group, zone)) = newest else { return Ok(None) };
+    let error = if (group.epoch, group.sequence) == (1, 0) {
+        let text = "the creation of a store was cut short here; it holds no record";
+        Error::new(Kind::Foreign, text)
+    } else {
+        let text = format!(
+            "no superblock is left, but zone {zone} holds the redo log of store {}, epoch {}: the \
+             medium is damaged; nothing changed",
+            group.store, group.epoch
+        );
+        Error::new(Kind::Corrupt, text)
+    };
+    Ok(Some(error.at_zone(zone.0)))
 }
 
 /// Whether nothing at all lies where superblocks would go, nor behind them where file systems and

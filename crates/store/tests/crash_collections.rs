@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+mod common;
+
 use std::collections::BTreeSet;
 
 use littoral_base::codec::SEAL_BYTES;
@@ -14,11 +16,12 @@ use littoral_base::rng::{self, Rng};
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::ZonedDevice as _;
 use littoral_device::zoned::model::ModelDevice;
-use littoral_device::zoned::zones::Geometry;
 use littoral_store::error::{Error, Kind, Result};
 use littoral_store::gc::{self, Relocate};
 use littoral_store::pages::{Heat, Pages, Patch, Root};
 use littoral_store::store::{Durability, Store};
+
+use common::{BLOCK_BYTES, geometry};
 
 /// Pages held, of 490 that the data zones have: one zone is the collector's, 12 blocks are garbage.
 const PAGES: u64 = 380;
@@ -26,20 +29,9 @@ const PAGES: u64 = 380;
 const SLOTS: u64 = 48;
 /// Moves that become durable together.
 const PIECE: usize = 7;
-const BLOCK_BYTES: usize = 512;
 
 fn device() -> ModelDevice {
-    let geometry = Geometry {
-        block_bytes: BLOCK_BYTES as u32,
-        conventional_zones: 1,
-        sequential_zones: 7,
-        zone_blocks: 98,
-        capacity_blocks: 98,
-        open_zones_max: 4,
-        active_zones_max: 6,
-        append_blocks_max: 0,
-    };
-    ModelDevice::new(geometry).unwrap()
+    ModelDevice::new(geometry(1)).unwrap()
 }
 
 struct Table<'d> {

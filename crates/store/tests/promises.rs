@@ -5,35 +5,31 @@
 //!   call.
 //! - A live page lies below its zone's write pointer.
 //! - However full the device is, one zone stays empty for the collector.
+//! - A power cut after a restart loses nothing that the process before has acknowledged.
+//! - A medium whose superblocks are gone is damaged, not empty.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
+mod common;
+
 use std::collections::BTreeSet;
 
-use littoral_base::fault::Plan;
+use littoral_base::fault::{Plan, Verdict};
 use littoral_base::units::{Lba, ZoneId};
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
-use littoral_device::zoned::{ZoneKind, ZonedDevice as _};
+use littoral_device::zoned::{Ticket, ZoneKind, ZoneReport, ZonedDevice, ZonedLimits};
+use littoral_device::{Error as DeviceError, Kind as DeviceKind, Result as DeviceResult};
 use littoral_store::error::Kind;
 use littoral_store::pages::{Heat, Pages as _, Patch, Root};
 use littoral_store::store::{Durability, Store};
 
-const BLOCK_BYTES: usize = 512;
+use common::{BLOCK_BYTES, geometry};
+
 const ZONE_BLOCKS: u64 = 98;
 
 fn device() -> ModelDevice {
-    let geometry = Geometry {
-        block_bytes: BLOCK_BYTES as u32,
-        conventional_zones: 1,
-        sequential_zones: 7,
-        zone_blocks: ZONE_BLOCKS,
-        capacity_blocks: ZONE_BLOCKS,
-        open_zones_max: 4,
-        active_zones_max: 6,
-        append_blocks_max: 0,
-    };
-    ModelDevice::new(geometry).unwrap()
+    ModelDevice::new(geometry(1)).unwrap()
 }
 
 /// A store with one conventional page, in place on the medium, and one appended page.
@@ -155,4 +151,179 @@ fn a_store_whose_durable_write_failed_refuses_changes() {
     drop(store);
     let store = Store::open(&mut device).unwrap();
     assert_eq!(&store.read(placed).unwrap()[..5], b"first", "what was durable before");
+}
+
+/// A device under a process that is killed before its change or flush number `left`: what it did
+/// stays as it is, flushed or not.
+#[derive(Debug)]
+struct Mortal<'d> {
+    inner: &'d mut ModelDevice,
+    left: u64,
+}
+
+impl Mortal<'_> {
+    fn alive(&mut self) -> DeviceResult<&mut ModelDevice> {
+        let dead = || DeviceError::new(DeviceKind::PowerCut, "the process was killed");
+        self.left = self.left.checked_sub(1).ok_or_else(dead)?;
+        Ok(self.inner)
+    }
+}
+
+impl ZonedDevice for Mortal<'_> {
+    fn limits(&self) -> ZonedLimits {
+        self.inner.limits()
+    }
+    fn report(&self, first: ZoneId, count: u32) -> DeviceResult<Vec<ZoneReport>> {
+        self.inner.report(first, count)
+    }
+    fn read(&self, at: Lba, into: &mut [u8]) -> DeviceResult<()> {
+        self.inner.read(at, into)
+    }
+    fn write(&mut self, at: Lba, data: &[u8]) -> DeviceResult<Ticket> {
+        self.alive()?.write(at, data)
+    }
+    fn append(&mut self, zone: ZoneId, data: &[u8]) -> DeviceResult<Ticket> {
+        self.alive()?.append(zone, data)
+    }
+    fn wait(&mut self, ticket: Ticket) -> DeviceResult<Lba> {
+        self.inner.wait(ticket)
+    }
+    fn flush(&mut self) -> DeviceResult<()> {
+        self.alive()?.flush()
+    }
+    fn open(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.alive()?.open(zone)
+    }
+    fn close(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.alive()?.close(zone)
+    }
+    fn finish(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.alive()?.finish(zone)
+    }
+    fn reset(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.alive()?.reset(zone)
+    }
+}
+
+/// A store whose page was acknowledged as `second` and whose process was killed in the checkpoint
+/// that followed; whether it was.
+fn killed_in_a_checkpoint(device: &mut ModelDevice, killed: u64) -> (Lba, Lba, bool) {
+    let (placed, appended) = {
+        let (mut store, placed, appended) = store(device);
+        store.put(placed, b"second").unwrap();
+        store.commit().unwrap();
+        (placed, appended)
+    };
+    let ended = Store::open(Mortal { inner: device, left: killed }).and_then(|mut store| {
+        store.recovered(&BTreeSet::from([placed, appended]))?;
+        store.checkpoint()
+    });
+    (placed, appended, ended.is_err())
+}
+
+#[test]
+fn a_power_cut_after_a_restart_loses_nothing() {
+    let (mut kills, mut cuts) = (0, 0);
+    for killed in 0.. {
+        let (mut is_killed, mut seed) = (false, 0);
+        // Reads are requests too. Cut at each, until the second process is done before the cut.
+        for cut in 0.. {
+            let place = format!("killed before change {killed}, cut at {cut}");
+            let mut device = device();
+            let (placed, appended, died) = killed_in_a_checkpoint(&mut device, killed);
+            device.install(Plan::none().cut_at(cut)).unwrap();
+            let again = Store::open(&mut device)
+                .and_then(|mut store| store.recovered(&BTreeSet::from([placed, appended])));
+            seed += 1;
+            device.power_cycle(seed);
+            device.install(Plan::none()).unwrap();
+            let store = Store::open(&mut device).unwrap_or_else(|e| panic!("{place}: {e}"));
+            assert_eq!(&store.read(placed).unwrap()[..6], b"second", "{place}");
+            is_killed = died;
+            match again {
+                Ok(()) => break,
+                Err(e) => assert_eq!(e.kind(), Kind::PowerCut, "{place}: {e}"),
+            }
+            cuts += 1;
+        }
+        if !is_killed {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 10 && cuts > 300, "{kills} kills, {cuts} cuts");
+}
+
+#[test]
+fn a_page_whose_write_in_place_failed_is_read_as_it_was_acknowledged() {
+    let mut failed = 0;
+    for request in 0..14 {
+        let mut device = device();
+        let (mut store, placed, _) = store(&mut device);
+        store.put(placed, b"second").unwrap();
+        store.commit().unwrap();
+        store.device_mut().install(Plan::none().pin(request, |_| Verdict::Fail)).unwrap();
+        failed += u64::from(store.checkpoint().is_err());
+        assert_eq!(&store.read(placed).unwrap()[..6], b"second", "request {request}");
+    }
+    assert!(failed > 3, "{failed} checkpoints failed");
+}
+
+#[test]
+fn pages_of_the_largest_blocks_are_logged_again_after_a_restart() {
+    let big = Geometry { block_bytes: 65_536, ..geometry(1) };
+    let mut device = ModelDevice::new(big).unwrap();
+    let mut store = Store::create(&mut device, *b"promises", &[], 3).unwrap();
+    let placed = store.allocate().unwrap();
+    let page = vec![7; 65_536 - 4];
+    store.put(placed, &page).unwrap();
+    store.set_root(Root { top: placed, height: 0, records: 1 });
+    store.commit().unwrap();
+    drop(store);
+    for _ in 0..2 {
+        let mut store = Store::open(&mut device).unwrap();
+        store.recovered(&BTreeSet::from([placed])).unwrap();
+        assert_eq!(store.read(placed).unwrap()[..page.len()], page);
+    }
+}
+
+#[test]
+fn a_medium_whose_superblocks_are_gone_is_not_called_empty() {
+    let mut device = device();
+    drop(store(&mut device));
+    let homes: Vec<Lba> = {
+        let zones = device.report(ZoneId(0), device.limits().zones).unwrap();
+        let conventional = zones.iter().filter(|z| z.kind == ZoneKind::Conventional);
+        conventional.flat_map(|z| (z.start.0..z.start.0 + 4).map(Lba)).collect()
+    };
+    for at in homes {
+        let ticket = device.write(at, &[0; BLOCK_BYTES]).unwrap();
+        device.wait(ticket).unwrap();
+    }
+    let error = Store::open(&mut device).map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    assert!(error.to_string().contains("no superblock is left, but zone"), "{error}");
+    let empty = Store::open(&mut self::device()).map(drop).unwrap_err();
+    assert_eq!(empty.kind(), Kind::Foreign);
+    assert!(empty.to_string().contains("the medium is empty"), "{empty}");
+}
+
+#[test]
+fn a_creation_that_was_cut_short_is_named() {
+    let mut named = 0;
+    // The reads that look for something on the medium are requests too.
+    for request in 0.. {
+        let mut device = device();
+        device.install(Plan::none().pin(request, |_| Verdict::Fail)).unwrap();
+        if Store::create(&mut device, *b"promises", &[], 3).is_ok() {
+            break;
+        }
+        device.install(Plan::none()).unwrap();
+        let found = Store::open(&mut device).map(drop);
+        named +=
+            u64::from(found.is_err_and(|e| {
+                e.kind() == Kind::Foreign && e.to_string().contains("was cut short")
+            }));
+    }
+    assert!(named > 0);
 }

@@ -61,8 +61,12 @@ impl<P: Pages> Zb<P> {
     }
 
     fn head_image(&self, level: usize, slots: &[u8]) -> Vec<u8> {
+        let (key, stride) = (self.core.shape.key_bytes, self.core.shape.head_slot_bytes());
+        // The first separator is compared with none.
+        let is_ordered = slots.chunks(stride).skip(1).is_sorted_by(|a, b| a[..key] < b[..key]);
+        debug_assert!(is_ordered, "separators of a level {level} head ascend");
         let mut page = self.core.shape.new_head(level as u8);
-        layout::set_count(&mut page, slots.len() / self.core.shape.head_slot_bytes());
+        layout::set_count(&mut page, slots.len() / stride);
         page[HEADER_BYTES..HEADER_BYTES + slots.len()].copy_from_slice(slots);
         page
     }

@@ -93,11 +93,13 @@ impl<'a> HeadView<'a> {
     }
 
     /// Key of slot `i`; slot 0's is *First* by position.
+    #[inline]
     pub fn key(&self, i: usize) -> &'a [u8] {
         &self.page[self.at(i)..][..self.key]
     }
 
     /// Pointer of slot `i`, if its bytes are one.
+    #[inline]
     pub fn ptr(&self, i: usize) -> Option<Ptr> {
         Ptr::decode(&self.page[self.at(i) + self.key..][..17])
     }
