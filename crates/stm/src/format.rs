@@ -219,7 +219,7 @@ impl ClockOf {
     }
 
     /// The clock of a word, if it is a legal one.
-    fn clock(self, tid: usize, word: u64) -> Option<u64> {
+    pub(crate) fn clock(self, tid: usize, word: u64) -> Option<u64> {
         let clock = word >> CLOCK_SHIFT;
         (self.word(tid, clock) == word).then_some(clock)
     }

@@ -23,7 +23,7 @@ use littoral_base::sync::Mutex;
 use littoral_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use littoral_device::memory::{Domain, Promise};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, device};
 use crate::format::{Frontier, Layout, Line, Options, SlabEntry, object_bytes};
 use crate::gate::Gate;
 use crate::peers::{Marks, mark};
@@ -124,6 +124,16 @@ pub struct TypeInfo {
     pub objects_count: u64,
 }
 
+/// Makes durable what was found: the process before may have died between a store and its fence,
+/// and what is built on that store must not outlive it.
+fn settle<D: Domain>(domain: &D, layout: &Layout) -> Result<()> {
+    if mutant!("stm_restart_on_unfenced") {
+        return Ok(());
+    }
+    domain.write_back(0, layout.data);
+    domain.fence().map_err(device("what was found"))
+}
+
 impl<D: Domain> Pool<D> {
     /// Formats zeroed memory as a pool.
     ///
@@ -151,6 +161,7 @@ impl<D: Domain> Pool<D> {
     pub fn open(domain: D, restart: Restart) -> Result<Self> {
         let layout = Layout::read(&domain)?;
         let growth = slabs::read_table(&domain, &layout)?;
+        settle(&domain, &layout)?;
         let (boot, pending) = recover::boot(&domain, &layout)?;
         let pool = Pool {
             slots: Mutex::new(Slots { taken: 0, clocks: boot.clocks() }),
@@ -235,6 +246,8 @@ impl<D: Domain> Pool<D> {
 
     fn give_back(&self, tid: u32, clock: u64) {
         let mut slots = self.slots.lock().expect("invariant: no panic inside");
+        debug_assert!(slots.taken >> tid & 1 == 1, "slot {tid} is given back by its owner");
+        debug_assert!(clock >= slots.clocks[tid as usize], "the clock of slot {tid} goes on");
         slots.clocks[tid as usize] = clock;
         slots.taken &= !(1 << tid);
         self.calm.marks.set_crew(slots.below());

@@ -96,6 +96,11 @@ pub(crate) fn boot<D: Domain>(domain: &D, layout: &Layout) -> Result<(Boot, Pend
             lines[tid].dead.push(clock);
         }
     }
+    let is_passed = |&t: &usize| {
+        let found = Frontier::read(domain, layout, t);
+        found.is_ok_and(|f| !f.active && f.clock == lines[t].clock)
+    };
+    debug_assert!(must_scan || active.iter().all(is_passed), "no unfinished clock is used again");
     Ok((Boot { lines }, Pending { active, must_scan }))
 }
 

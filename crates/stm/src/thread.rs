@@ -24,7 +24,7 @@ use littoral_device::memory::Domain;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Abort, Error, Kind, Result};
-use crate::format::Line;
+use crate::format::{ClockOf, Line};
 use crate::peers::Watch;
 use crate::pool::{BATCH, Pool};
 use crate::record::Record;
@@ -160,6 +160,15 @@ impl<'p, D: Domain> Thread<'p, D> {
             rival: (usize::MAX, 0, 0),
             rng: rng::seeded(u64::from(tid)),
         }
+    }
+
+    /// Puts the clock into the frontier's line, which the caller stores.
+    #[inline(always)]
+    pub(crate) fn raise_frontier(&mut self) {
+        let tid = self.tid as usize;
+        let before = ClockOf::Frontier.clock(tid, self.line[0]);
+        debug_assert!(before.is_some_and(|c| c < self.clock), "a frontier only grows");
+        self.line[0] = ClockOf::Frontier.word(tid, self.clock);
     }
 
     /// The pool.

@@ -29,7 +29,7 @@ use littoral_device::memory::{Domain, LINE_BYTES};
 
 use crate::barrier::store_then_fence;
 use crate::error::{Abort, Error, Kind, Result};
-use crate::format::{ClockOf, object_bytes, slot_bytes};
+use crate::format::{object_bytes, slot_bytes};
 use crate::peers::mark;
 use crate::pool::Pool;
 use crate::record::{By, Look, Record, Ref, Whole, Words};
@@ -693,6 +693,8 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         let Thread { writes, words, tid, clock, .. } = &mut *self.th;
         let id = Stamp::new(*tid, *clock, false, 0);
         for w in writes.iter() {
+            let is_new = w.before.tid() as u32 != *tid || w.before.clock() < *clock;
+            debug_assert!(is_new, "a version never repeats");
             let slot = w.base + (1 - w.before.newest()) * w.slot_bytes as usize;
             let image = &mut words[w.at as usize..][..1 + w.len as usize];
             image[0] = id.with(w.live, w.before.count() + 1).0;
@@ -704,7 +706,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// Step 5. No thread reads the line before a restart, so it need not stay cached.
     fn store_frontier(&mut self) {
         let th = &mut *self.th;
-        th.line[0] = ClockOf::Frontier.word(th.tid as usize, th.clock);
+        th.raise_frontier();
         th.pool.domain.store_line(th.pool.layout.frontier(th.tid as usize), &th.line);
     }
 

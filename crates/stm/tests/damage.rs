@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use littoral_device::memory::Domain;
 use littoral_device::pmem::Dram;
 use littoral_stm::structures::{BTree, HashMap, Map, Queue, SearchTree, SortedList};
-use littoral_stm::{Abort, Kind, Options, Pool, Tx, type_name};
+use littoral_stm::{Abort, Kind, Options, Pool, Ref, Tx, type_name};
 
 /// A pool with each structure in it, sound.
 fn furnished() -> Pool<Dram> {
@@ -148,4 +148,29 @@ fn a_scan_takes_any_range_reaches_the_last_key_and_names_a_damaged_leaf() {
         kinds.extend([put, gone].into_iter().filter_map(|r| r.err()).map(|e| e.kind()));
     }
     assert!(!kinds.is_empty() && kinds.iter().all(|&k| k == Kind::Corrupt), "{kinds:?}");
+}
+
+#[test]
+fn a_hash_map_that_says_a_wrong_length_is_not_opened() {
+    const HEAD_SLOT_BYTES: usize = 32;
+    for buckets in [0, 1, 61, u64::MAX] {
+        let pool = furnished();
+        let mut head = None;
+        pool.walk(|o| {
+            head = head.or((type_name(o.tag) == Some("littoral.hash.head/2")).then_some(o.offset));
+            true
+        })
+        .unwrap();
+        let at = head.unwrap();
+        for slot in 0..2 {
+            pool.domain().store(at as usize + slot * HEAD_SLOT_BYTES + 8, buckets, Relaxed);
+        }
+        let mut th = pool.thread().unwrap();
+        let opened = th.read_only(|tx| HashMap::open(tx, Ref::from_offset(at)).map(drop));
+        // One bucket of two is a length that the directory can have.
+        match buckets {
+            1 => opened.unwrap(),
+            _ => assert_eq!(opened.unwrap_err().kind(), Kind::Corrupt, "{buckets} buckets"),
+        }
+    }
 }

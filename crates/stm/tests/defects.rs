@@ -2,6 +2,7 @@
 //! handle acts inside the first one's closure or inside its fence. Each test kills one mutant.
 #![cfg(not(any(loom, shuttle)))]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -378,4 +379,52 @@ fn two_handles_of_one_thread_on_one_object_are_told_instead_of_waiting_for_ever(
         inner.atomically(|tx| tx.update(a, |x| x.value += 1)).unwrap();
     }
     assert_eq!(outer.read_only(|tx| tx.read(a)).unwrap().value, 100);
+}
+
+/// A process is killed between the store of a slab's entry and its fence. The next one finds the
+/// entry in the cache and puts its objects there: they must outlive a power cut.
+#[test]
+fn a_restart_makes_durable_what_it_builds_on() {
+    let sim = Arc::new(Sim::new(32 << 10));
+    as_actor(1, || {
+        let pool = Pool::create(Arc::clone(&sim), &options()).unwrap();
+        let mut th = pool.thread().unwrap();
+        sim.settle();
+        sim.on_fence(|_| panic!("killed"));
+        let alloc = || th.atomically(|tx| tx.alloc(&Cell { value: 1 }));
+        assert!(catch_unwind(AssertUnwindSafe(alloc)).is_err(), "a slab is claimed with a fence");
+        // A dead process tidies nothing up.
+        std::mem::forget(th);
+        std::mem::forget(pool);
+    });
+    let acknowledged = as_actor(2, || {
+        let pool = Pool::open(Arc::clone(&sim), Restart::Lazy).unwrap();
+        let mut th = pool.thread().unwrap();
+        let keep = |tx: &mut littoral_stm::Tx<'_, '_, Arc<Sim>>| {
+            let cell = tx.alloc(&Cell { value: 7 })?;
+            tx.set_root("kept", cell)
+        };
+        th.atomically(keep).unwrap();
+        sim.trace().events().len()
+    });
+    let how = Enumerate { images_per_point_max: 64, ..Enumerate::default() };
+    let coverage = sim.trace().enumerate(&how, |image| {
+        if image.events_before < acknowledged {
+            return Ok(());
+        }
+        let found = (|| {
+            let pool = Pool::open(Sim::from_image(image.words), Restart::Lazy)?;
+            let mut th = pool.thread()?;
+            th.read_only(|tx| match tx.root::<Cell>("kept")? {
+                Some(cell) => tx.read(cell).map(|c| c.value),
+                None => Err(Abort::cancel("the name is gone")),
+            })
+        })();
+        match found {
+            Ok(7) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    assert_eq!(coverage.failure, None);
+    assert!(coverage.images_count > 0);
 }

@@ -20,7 +20,7 @@ use littoral_base::rng::mix;
 use super::Map;
 use super::audit::{Audit, Checked, Damage};
 use crate::error::{Abort, Error, Kind};
-use crate::record::{Look, Ref, Words};
+use crate::record::{Look, Record, Ref, Words};
 use crate::tx::Access;
 
 const FANOUT: usize = 60;
@@ -184,14 +184,25 @@ impl HashMap {
     /// Opens the map at `at`.
     ///
     /// # Errors
-    /// `Kind::BadReference` when there is none, a conflict.
+    /// `Kind::BadReference` when there is none, `Kind::Corrupt` when its directory has another
+    /// length than it says, a conflict.
     pub fn open<A: Access>(tx: &mut A, at: Ref<HashHead>) -> Result<HashMap, Abort> {
         let head = tx.read(at)?;
         let (mut all, mut piece) = (Vec::new(), head.first);
-        while !piece.is_null() {
+        while !piece.is_null() && (all.len() as u64) < head.buckets {
             let directory = tx.read(piece)?;
             all.extend(directory.buckets);
             piece = directory.next;
+        }
+        let is_whole = head.buckets > 0 && piece.is_null() && all.len() as u64 >= head.buckets;
+        if !is_whole {
+            let text = format!(
+                "offset {:#x}, {}: says it has {} buckets, its directory has another length",
+                at.offset(),
+                HashHead::NAME,
+                head.buckets
+            );
+            return Err(Error::new(Kind::Corrupt, text).into());
         }
         all.truncate(head.buckets as usize);
         Ok(HashMap { at, buckets: all.into() })
