@@ -5,11 +5,13 @@
 //! Who writes: writes, and strikes the bell only if somebody is announced, so that writing to a
 //! node that is awake costs a fence and a load.
 //!
+//! The count only grows, so a late waker strikes the bell with no waiter and does no harm. A
+//! *parked* flag that is cleared late would lose the next wake-up.
+//!
 //! Invariants
 //! - What was written before [`ring`] is seen by the sleeper's look, or the sleeper is woken: the
-//!   sequentially consistent fences on both sides forbid that both miss (`tests/loom_bell.rs`).
-//! - The count only grows; a late waker strikes the bell with no waiter and does no harm (a
-//!   *parked* flag that is cleared late would lose the next wake-up).
+//!   sequentially consistent fences on both sides forbid that both miss. Checked by
+//!   `a_sleeper_whose_word_was_written_wakes`.
 
 use std::time::Duration;
 

@@ -2,15 +2,15 @@
 //!
 //! Invariants
 //! - Operations on the node's own window are not counted: they do not leave the node. Writes and
-//!   reads of a board always are, since the board sits on the interconnect.
-//! - An operation is counted when it was carried out, not when it was refused.
-
-use std::time::Duration;
+//!   reads of a board always are, since the board sits on the interconnect. Checked by
+//!   `what_stays_on_the_node_and_what_is_refused_is_not_counted`.
+//! - An operation is counted when it was carried out, not when it was refused. Checked by
+//!   `what_stays_on_the_node_and_what_is_refused_is_not_counted`.
 
 use littoral_base::counters::bump;
 use littoral_base::units::NodeId;
 
-use super::{Fabric, Liveness, Rmw};
+use super::{Fabric, Rmw, forward_fabric};
 use crate::Result;
 
 littoral_base::counters! {
@@ -96,16 +96,17 @@ impl<F: Fabric> Counted<F> {
     }
 }
 
+macro_rules! through_fabric {
+    ($self:ident, $($call:tt)+) => {
+        $self.fabric.$($call)+
+    };
+}
+
 impl<F: Fabric> Fabric for Counted<F> {
-    fn me(&self) -> NodeId {
-        self.fabric.me()
-    }
-    fn nodes(&self) -> u16 {
-        self.fabric.nodes()
-    }
-    fn window_bytes(&self) -> usize {
-        self.fabric.window_bytes()
-    }
+    forward_fabric!(through_fabric:
+        me nodes window_bytes is_coherent flush post_bytes_max try_post_bytes_max receive receive_asleep notify
+        show_life liveness has_delivered wait_word pause board_answer);
+
     fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()> {
         let done = self.fabric.put(node, offset, data);
         self.count(node, &self.counters.puts_count, data.len(), done)
@@ -118,15 +119,9 @@ impl<F: Fabric> Fabric for Counted<F> {
         let done = self.fabric.fetch_add(node, offset, add);
         self.count(node, &self.counters.rmws_count, 8, done)
     }
-    fn flush(&self, node: NodeId) -> Result<()> {
-        self.fabric.flush(node)
-    }
     fn post(&self, node: NodeId, message: &[u8]) -> Result<()> {
         let done = self.fabric.post(node, message);
         self.count(node, &self.counters.posts_count, message.len(), done)
-    }
-    fn post_bytes_max(&self) -> usize {
-        self.fabric.post_bytes_max()
     }
     fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
         let sent = self.fabric.try_post(node, message)?;
@@ -135,21 +130,6 @@ impl<F: Fabric> Fabric for Counted<F> {
         }
         Ok(false)
     }
-    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
-        self.fabric.receive(timeout)
-    }
-    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
-        self.fabric.receive_asleep(timeout)
-    }
-    fn notify(&self, node: NodeId) -> Result<()> {
-        self.fabric.notify(node)
-    }
-    fn liveness(&self, node: NodeId) -> Liveness {
-        self.fabric.liveness(node)
-    }
-    fn has_delivered(&self, node: NodeId) -> bool {
-        self.fabric.has_delivered(node)
-    }
     fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
         let done = self.fabric.rmw(node, offset, op);
         self.count(node, &self.counters.rmws_count, 8, done)
@@ -157,12 +137,6 @@ impl<F: Fabric> Fabric for Counted<F> {
     fn signal(&self, node: NodeId, offset: usize, word: u64) -> Result<()> {
         let done = self.fabric.signal(node, offset, word);
         self.count(node, &self.counters.puts_count, 8, done)
-    }
-    fn wait_word(&self, offset: usize, unlike: u64, timeout: Duration) -> Result<Option<u64>> {
-        self.fabric.wait_word(offset, unlike, timeout)
-    }
-    fn pause(&self, length: Duration) {
-        self.fabric.pause(length);
     }
     fn board_write(&self, node: NodeId, data: &[u8]) -> Result<()> {
         let done = self.fabric.board_write(node, data);
@@ -179,8 +153,5 @@ impl<F: Fabric> Fabric for Counted<F> {
             return self.count_board(&self.counters.board_reads_count, question.len(), Ok(asked));
         }
         Ok(None)
-    }
-    fn board_answer(&self, node: NodeId, asked: u64) -> Result<Vec<u8>> {
-        self.fabric.board_answer(node, asked)
     }
 }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use littoral_base::fault::{Adapter, Op, Plan, Verdict};
 use littoral_base::units::NodeId;
 
-use crate::{Error, Fabric, Kind, Liveness, Result, Rmw};
+use crate::{Error, Fabric, Kind, Liveness, Result, Rmw, forward_fabric};
 
 /// Calls on a node's handle for which an operation is held back at most.
 pub const HELD_CALLS_MAX: u64 = 16;
@@ -339,15 +339,19 @@ impl<F: Fabric> Drop for Faulty<F> {
     }
 }
 
+macro_rules! through_fabric {
+    ($self:ident, $($call:tt)+) => {
+        $self.fabric.$($call)+
+    };
+}
+
 impl<F: Fabric> Fabric for Faulty<F> {
-    fn me(&self) -> NodeId {
-        self.fabric.me()
-    }
-    fn nodes(&self) -> u16 {
-        self.fabric.nodes()
-    }
-    fn window_bytes(&self) -> usize {
-        self.fabric.window_bytes()
+    forward_fabric!(through_fabric:
+        me nodes window_bytes post_bytes_max try_post_bytes_max has_delivered pause board_answer);
+
+    /// A plan may lose or delay a store, so nothing may rely on coherence.
+    fn is_coherent(&self) -> bool {
+        false
     }
     fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()> {
         let late = || Late::Put { offset, data: data.to_vec() };
@@ -374,9 +378,6 @@ impl<F: Fabric> Fabric for Faulty<F> {
         let late = || Late::Post(message.to_vec());
         self.sent(node, late, || self.fabric.post(node, message).map(|()| true)).map(drop)
     }
-    fn post_bytes_max(&self) -> usize {
-        self.fabric.post_bytes_max()
-    }
     fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
         let late = || Late::Post(message.to_vec());
         self.sent(node, late, || self.fabric.try_post(node, message))
@@ -402,9 +403,6 @@ impl<F: Fabric> Fabric for Faulty<F> {
         }
         self.fabric.liveness(node)
     }
-    fn has_delivered(&self, node: NodeId) -> bool {
-        self.fabric.has_delivered(node)
-    }
     fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
         self.asked(node, || self.fabric.rmw(node, offset, op))
     }
@@ -413,9 +411,6 @@ impl<F: Fabric> Fabric for Faulty<F> {
     }
     fn wait_word(&self, offset: usize, unlike: u64, timeout: Duration) -> Result<Option<u64>> {
         self.sliced(timeout, |slice| self.fabric.wait_word(offset, unlike, slice))
-    }
-    fn pause(&self, length: Duration) {
-        self.fabric.pause(length);
     }
     fn board_write(&self, node: NodeId, data: &[u8]) -> Result<()> {
         self.whole(node, || self.fabric.board_write(node, data))
@@ -426,8 +421,5 @@ impl<F: Fabric> Fabric for Faulty<F> {
     /// Judged when it is asked; the answer is the same operation's.
     fn board_ask(&self, node: NodeId, question: &[u8]) -> Result<Option<u64>> {
         self.asked(node, || self.fabric.board_ask(node, question))
-    }
-    fn board_answer(&self, node: NodeId, asked: u64) -> Result<Vec<u8>> {
-        self.fabric.board_answer(node, asked)
     }
 }

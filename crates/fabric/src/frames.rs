@@ -1,8 +1,11 @@
 //! The frames of the TCP fabric: {length u32, kind u8, applied u64, body}, little-endian.
 //!
 //! Invariants
-//! - Bytes that are no frame are told from a frame that has not all come; neither panics.
+//! - Bytes that are no frame are told from a frame that has not all come; neither panics. Checked
+//!   by `a_frame_comes_whole_or_not_at_all`,
+//!   `a_length_that_no_frame_has_is_told_from_one_that_has_not_all_come`.
 //! - Beats, answers and identities are not operations: they are not counted for acknowledgement.
+//!   Checked by `beats_answers_and_identities_are_no_operations`.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -84,6 +87,9 @@ pub(super) fn board_sized(data: &[u8]) -> Result<()> {
     Err(Error::new(Kind::IllegalRequest, what))
 }
 
+/// Memory that an empty queue keeps.
+const QUEUE_BYTES_KEPT: usize = 1 << 16;
+
 /// Writes what the socket takes now; how many bytes are left.
 pub(super) fn drain(mut stream: &TcpStream, queue: &mut VecDeque<u8>) -> io::Result<usize> {
     while !queue.is_empty() {
@@ -95,5 +101,68 @@ pub(super) fn drain(mut stream: &TcpStream, queue: &mut VecDeque<u8>) -> io::Res
             Err(e) => return Err(e),
         }
     }
+    if queue.is_empty() && queue.capacity() > QUEUE_BYTES_KEPT {
+        *queue = VecDeque::new();
+    }
     Ok(queue.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(kind: u8, applied: u64, body: &[u8]) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.u32(body.len() as u32).u8(kind).u64(applied).raw(body);
+        w.finish()
+    }
+
+    proptest! {
+        #![proptest_config(littoral_testing::standard())]
+        #[test]
+        fn a_frame_comes_whole_or_not_at_all(
+            kind: u8, applied: u64, body in proptest::collection::vec(any::<u8>(), 0..60),
+            after in proptest::collection::vec(any::<u8>(), 0..20), cut: prop::sample::Index,
+        ) {
+            let bytes = frame(kind, applied, &body);
+            let part = &bytes[..cut.index(bytes.len())];
+            prop_assert!(matches!(split_frame(part), Split::More), "{} bytes", part.len());
+            let more = [&bytes[..], &after].concat();
+            let Split::Frame(k, a, b, rest) = split_frame(&more) else { panic!("a whole frame") };
+            prop_assert_eq!((k, a, b, rest), (kind, applied, &body[..], &after[..]));
+        }
+
+        #[test]
+        fn a_change_comes_back_from_its_bytes(a: u64, b: u64, other in 3u8..) {
+            for op in [Rmw::Add(a), Rmw::Swap(a), Rmw::CompareSwap { current: a, new: b }] {
+                let mut w = Writer::new();
+                write_change(&mut w, op);
+                let mut bytes = w.finish();
+                prop_assert_eq!(read_change(&mut Reader::new(&bytes)), Some(op));
+                prop_assert_eq!(read_change(&mut Reader::new(&bytes[..bytes.len() - 1])), None);
+                bytes[0] = other;
+                prop_assert_eq!(read_change(&mut Reader::new(&bytes)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_no_frame_has_is_told_from_one_that_has_not_all_come() {
+        let mut bytes = frame(PUT, 0, &[]);
+        for (length, is_legal) in [(BODY_BYTES_MAX, true), (BODY_BYTES_MAX + 1, false)] {
+            bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+            let is_more = matches!(split_frame(&bytes), Split::More);
+            let is_refused =
+                matches!(split_frame(&bytes), Split::TooLong(found) if found == length);
+            assert_eq!((is_more, is_refused), (is_legal, !is_legal), "{length}");
+        }
+    }
+
+    #[test]
+    fn beats_answers_and_identities_are_no_operations() {
+        let operations = [PUT, GET, ADD, POST, FLUSH, WAKE, CHANGE, BOARD_WRITE, BOARD_READ];
+        assert!(operations.into_iter().all(is_operation));
+        assert!(![ANSWER, BEAT_FRAME, IDENTITY].into_iter().any(is_operation));
+    }
 }

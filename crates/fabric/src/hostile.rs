@@ -11,8 +11,10 @@
 //!
 //! Invariants
 //! - The order of evictions is drawn from the pool's seed and the node's own accesses alone.
+//!   Checked by `evictions_follow_from_the_seed_and_the_nodes_own_accesses`.
 //! - Invalidating a dirty line is a programming error and is counted, not repaired: its stores are
-//!   lost, as they would be.
+//!   lost, as they would be. Checked by
+//!   `dirty_lines_leak_out_early_and_invalidating_one_is_counted`.
 //!
 //! An engine that is right on this pool is right on any; one that misses a flush is caught by its
 //! own oracle within a few thousand operations. Programs in other languages use the C ABI
@@ -258,6 +260,23 @@ mod tests {
         assert_eq!((pool.medium_word(64), b.word(64, R)), (5, 0), "b's copy is stale");
         b.invalidate(64, 8);
         assert_eq!(b.word(64, R), 5);
+    }
+
+    #[test]
+    fn evictions_follow_from_the_seed_and_the_nodes_own_accesses() {
+        let evictions = |seed: u64, others: u64| {
+            let pool = HostilePool::new(1 << 14, seed, 5);
+            let (a, b) = (pool.view(0), pool.view(1));
+            let mut order = Vec::new();
+            for i in 0..400u64 {
+                (0..others).for_each(|k| b.store((64 * ((i + k) % 256)) as usize, i, R));
+                a.store((rng::mix(i) % 256 * 64) as usize, i, R);
+                order.push(a.counts().evictions);
+            }
+            order
+        };
+        assert_eq!(evictions(3, 0), evictions(3, 4), "what another node does changes nothing");
+        assert_ne!(evictions(3, 0), evictions(4, 0));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod bell;
 pub mod board;
 pub mod counted;
 pub mod faulty;
+mod forward;
 mod frames;
 pub mod hostile;
 pub mod mailbox;
@@ -43,6 +44,7 @@ use littoral_base::units::NodeId;
 
 pub use littoral_device::error::{Error, Kind, Result};
 
+use forward::forward_fabric;
 pub use silence::{BEAT, JOIN_MAX, SILENCE_DEFAULT, SILENCE_MIN};
 
 /// Whether a node can be reached.
@@ -78,6 +80,12 @@ pub trait Fabric {
     fn nodes(&self) -> u16;
     /// Bytes of each node's window.
     fn window_bytes(&self) -> usize;
+
+    /// Whether windows are coherent memory that this processor reaches by its own loads, stores and
+    /// read-modify-writes: what one node stores before a release another sees after the acquire.
+    fn is_coherent(&self) -> bool {
+        false
+    }
 
     /// Writes `data` at `offset` of `node`'s window.
     ///
@@ -119,6 +127,11 @@ pub trait Fabric {
     /// As `post`.
     fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
         self.post(node, message).map(|()| true)
+    }
+
+    /// The longest message in bytes for which [`Fabric::try_post`] never waits.
+    fn try_post_bytes_max(&self) -> usize {
+        self.post_bytes_max()
     }
 
     /// Takes the next message, waiting at most `timeout`; `None` when there was none.
@@ -253,75 +266,13 @@ pub trait Fabric {
     }
 }
 
+macro_rules! through_reference {
+    ($self:ident, $($call:tt)+) => {
+        (**$self).$($call)+
+    };
+}
+
 /// A borrowed fabric is a fabric: a test keeps one, what counts or drives it has the other.
 impl<F: Fabric + ?Sized> Fabric for &F {
-    fn me(&self) -> NodeId {
-        (**self).me()
-    }
-    fn nodes(&self) -> u16 {
-        (**self).nodes()
-    }
-    fn window_bytes(&self) -> usize {
-        (**self).window_bytes()
-    }
-    fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()> {
-        (**self).put(node, offset, data)
-    }
-    fn get(&self, node: NodeId, offset: usize, into: &mut [u8]) -> Result<()> {
-        (**self).get(node, offset, into)
-    }
-    fn fetch_add(&self, node: NodeId, offset: usize, add: u64) -> Result<u64> {
-        (**self).fetch_add(node, offset, add)
-    }
-    fn flush(&self, node: NodeId) -> Result<()> {
-        (**self).flush(node)
-    }
-    fn post(&self, node: NodeId, message: &[u8]) -> Result<()> {
-        (**self).post(node, message)
-    }
-    fn post_bytes_max(&self) -> usize {
-        (**self).post_bytes_max()
-    }
-    fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
-        (**self).try_post(node, message)
-    }
-    fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
-        (**self).receive(timeout)
-    }
-    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
-        (**self).receive_asleep(timeout)
-    }
-    fn notify(&self, node: NodeId) -> Result<()> {
-        (**self).notify(node)
-    }
-    fn liveness(&self, node: NodeId) -> Liveness {
-        (**self).liveness(node)
-    }
-    fn has_delivered(&self, node: NodeId) -> bool {
-        (**self).has_delivered(node)
-    }
-    fn rmw(&self, node: NodeId, offset: usize, op: Rmw) -> Result<u64> {
-        (**self).rmw(node, offset, op)
-    }
-    fn signal(&self, node: NodeId, offset: usize, word: u64) -> Result<()> {
-        (**self).signal(node, offset, word)
-    }
-    fn wait_word(&self, offset: usize, unlike: u64, timeout: Duration) -> Result<Option<u64>> {
-        (**self).wait_word(offset, unlike, timeout)
-    }
-    fn pause(&self, length: Duration) {
-        (**self).pause(length);
-    }
-    fn board_write(&self, node: NodeId, data: &[u8]) -> Result<()> {
-        (**self).board_write(node, data)
-    }
-    fn board_read(&self, node: NodeId, question: &[u8]) -> Result<Vec<u8>> {
-        (**self).board_read(node, question)
-    }
-    fn board_ask(&self, node: NodeId, question: &[u8]) -> Result<Option<u64>> {
-        (**self).board_ask(node, question)
-    }
-    fn board_answer(&self, node: NodeId, asked: u64) -> Result<Vec<u8>> {
-        (**self).board_answer(node, asked)
-    }
+    forward_fabric!(through_reference: all);
 }

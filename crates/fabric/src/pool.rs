@@ -18,12 +18,18 @@
 //! Invariants
 //! - A put is visible at the owner after [`Fabric::flush`] (or the next post to anyone, whose fence
 //!   covers it) and the owner's next get; a line of a window has one writer at a time, since a line
-//!   goes back whole. Messages go through [`Fabric::post`] and need no such care.
-//! - A full ring holds the sender back until the receiver has read, or is dead.
+//!   goes back whole. Messages go through [`Fabric::post`] and need no such care. Checked by
+//!   `a_flushed_put_is_seen_by_the_owner`.
+//! - A full ring holds the sender back until the receiver has read, or is dead. Checked by
+//!   `a_dead_receiver_does_not_hold_a_sender_back_for_ever`,
+//!   `messages_arrive_whole_and_in_order_on_the_hostile_pool`.
 //! - A node publishes its identity before its state says *joined*, and *left* when it is dropped.
+//!   Checked by `an_identity_is_on_the_medium_before_its_node_has_joined`.
 //! - When a node is dead: `docs/design/dsm.md`, *Liveness*. Its beat decides only when its process
-//!   is not one of this machine.
-//! - `fetch_add` is refused: a non-coherent pool has no atomic read-modify-write.
+//!   is not one of this machine. Checked by `silence_is_no_death_on_one_machine`,
+//!   `a_dead_receiver_does_not_hold_a_sender_back_for_ever`.
+//! - `fetch_add` is refused: a non-coherent pool has no atomic read-modify-write. Checked by
+//!   `what_a_pool_cannot_do_is_refused`.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;

@@ -5,7 +5,8 @@
 //! ordinary shared memory they are only cost.
 //!
 //! Invariants
-//! - Words are reached as atomics; offsets are checked.
+//! - Words are reached as atomics at aligned offsets, lines by ranges inside the pool. Checked by
+//!   `MappedPool::at`, `MappedPool::flush`.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::raw::SharedWords;
 use crate::Result;
 use littoral_device::memory::{Domain, LINE_BYTES, Promise};
-use littoral_device::memory::{flush_line, store_fence};
+use littoral_device::memory::{flush_line, full_fence, store_fence};
 
 /// A node's mapping of a pool; see the module's page.
 #[derive(Debug)]
@@ -82,6 +83,8 @@ impl Domain for MappedPool {
 
     fn invalidate(&self, offset: usize, len: usize) {
         self.flush(offset, len);
+        // CLFLUSH is not ordered with younger loads, which are to read what the flush uncovers.
+        full_fence();
     }
 
     fn fence(&self) -> Result<()> {

@@ -5,10 +5,13 @@
 //!
 //! Invariants
 //! - A process of this machine is never [`Standing::Ended`] while the kernel still runs it, however
-//!   long it is starved, stopped or held by a debugger.
-//! - A process id that has been given to another process is `Ended`: the start time tells.
+//!   long it is starved, stopped or held by a debugger. Checked by
+//!   `a_process_lives_until_the_kernel_ends_it_also_when_stopped`.
+//! - A process id that has been given to another process is `Ended`: the start time tells. Checked
+//!   by `an_id_given_to_another_process_is_an_ended_process`.
 //! - Where the kernel cannot tell (another machine, another pid or time namespace, no `/proc`) the
-//!   answer is [`Standing::Unknown`], and the caller goes by messages alone.
+//!   answer is [`Standing::Unknown`], and the caller goes by messages alone. Checked by
+//!   `the_kernel_is_not_asked_about_other_machines`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;

@@ -1,8 +1,8 @@
 //! A file mapped shared, seen by the fabric only as atomic words: the unsafe corner of `fabric`.
 //!
-//! Invariants
-//! - The region is mapped read-write from `SharedWords::map` until drop, page aligned.
-//! - A word is reached either always whole or always by its low half (bells), never both.
+//! The region is mapped read-write from `SharedWords::map` until drop and begins at a page.
+//!
+//! Its callers reach a word either always whole or always by its low half (bells), never both.
 //!
 //! Fault model: another process that truncates the file makes a load fault (SIGBUS); the processes
 //! of one job do not.

@@ -11,22 +11,26 @@
 //! A watcher thread per handle beats and watches the other processes ([`super::process`]): one that
 //! ends is noticed at once. Beats decide about processes of other pid namespaces only.
 //!
+//! Waiting spins for about [`SPIN_TURNS`] looks, or gives the processor away [`YIELD_TURNS`] times
+//! when the job has more nodes than the machine has processors, and then sleeps; see
+//! [`super::bell`].
+//!
 //! Invariants
-//! - The memory is coherent: a put is visible when it returns, `flush` has nothing to do.
+//! - The memory is coherent: a put is visible when it returns, `flush` has nothing to do. Checked
+//!   by `windows_are_byte_arrays_with_atomics_and_words_that_wake`.
 //! - A thread that waits for room in a ring takes in what others have sent meanwhile, so two nodes
-//!   that send each other more than a ring holds do not wait for each other.
-//! - Waiting spins for about [`SPIN_TURNS`] looks, or gives the processor away [`YIELD_TURNS`]
-//!   times when the job has more nodes than the machine has processors, and then sleeps; see
-//!   [`super::bell`].
+//!   that send each other more than a ring holds do not wait for each other. Checked by
+//!   `nodes_that_send_each_other_more_than_rings_hold_do_not_wait_for_each_other`.
 //! - A node that left or is dead (`docs/design/dsm.md`, *Liveness*): operations on it fail with
-//!   `Kind::Io` naming it, waits on it end. What it sent before is still delivered.
+//!   `Kind::Io` naming it, waits on it end. What it sent before is still delivered. Checked by
+//!   `who_leaves_is_gone_but_its_messages_arrive`, `a_killed_process_is_dead_and_named`.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -332,6 +336,7 @@ impl Shared {
         Identity::from_words([1, 3, 4, 5].map(|i| self.word(at + i * WORD).load(Ordering::Relaxed)))
     }
 
+    #[inline]
     fn state(&self, n: usize) -> u64 {
         self.word(self.layout.node(n)).load(Ordering::Acquire)
     }
@@ -362,19 +367,27 @@ impl Shared {
         (self.state(n) == LEFT && n != self.me).then(|| "it left the job".to_owned())
     }
 
+    #[inline]
     fn alive(&self, node: NodeId) -> Result<usize> {
         let n = node.index();
-        if n >= self.layout.nodes {
-            let what = format!("node {node} of a job with {} nodes", self.layout.nodes);
-            return Err(Error::new(Kind::IllegalRequest, what));
+        let is_here = |n: usize| self.dead[n].get().is_none() && self.state(n) != LEFT;
+        if n < self.layout.nodes && (n == self.me || is_here(n)) {
+            return Ok(n);
         }
-        if n != self.me && (self.dead[n].get().is_some() || self.state(n) == LEFT) {
-            let how = self.obituary(n).unwrap_or_default();
-            return Err(Error::new(Kind::Io, format!("node {node} is gone: {how}")));
-        }
-        Ok(n)
+        Err(self.gone(node))
     }
 
+    #[cold]
+    fn gone(&self, node: NodeId) -> Error {
+        if node.index() >= self.layout.nodes {
+            let what = format!("node {node} of a job with {} nodes", self.layout.nodes);
+            return Error::new(Kind::IllegalRequest, what);
+        }
+        let how = self.obituary(node.index()).unwrap_or_default();
+        Error::new(Kind::Io, format!("node {node} is gone: {how}"))
+    }
+
+    #[inline]
     fn window(&self, n: usize) -> &[AtomicU64] {
         let at = self.layout.window(n) / WORD;
         &self.memory.words()[at..at + self.layout.window_bytes / WORD]
@@ -499,10 +512,8 @@ impl Shared {
 
     /// Waits until a frame of `bytes` fits the ring to `to`; takes messages in meanwhile.
     fn room(&self, to: usize, tail: u64, bytes: usize) -> Result<()> {
-        let head_word = self.word(self.layout.ring(self.me, to) + LINE_BYTES);
         let found = self.wait(Which::Post, Duration::MAX, || {
-            let used = tail - head_word.load(Ordering::Acquire);
-            if used as usize + bytes <= RING_BYTES {
+            if self.has_room(to, tail, bytes) {
                 return Some(Ok(()));
             }
             if let Err(gone) = self.alive(node_id(to)) {
@@ -516,12 +527,23 @@ impl Shared {
         found.unwrap_or(Ok(()))
     }
 
+    fn has_room(&self, to: usize, tail: u64, bytes: usize) -> bool {
+        let head = self.word(self.layout.ring(self.me, to) + LINE_BYTES).load(Ordering::Acquire);
+        (tail - head) as usize + bytes <= RING_BYTES
+    }
+
     fn send_piece(&self, to: usize, piece: &[u8], more: bool) -> Result<()> {
+        let tail = self.word(self.layout.ring(self.me, to)).load(Ordering::Relaxed);
+        self.room(to, tail, frame_bytes(piece))?;
+        self.put_piece(to, piece, more);
+        Ok(())
+    }
+
+    /// Puts a piece in that has room.
+    fn put_piece(&self, to: usize, piece: &[u8], more: bool) {
         let ring_at = self.layout.ring(self.me, to);
         let tail_word = self.word(ring_at);
         let tail = tail_word.load(Ordering::Relaxed);
-        let frame = WORD + piece.len().next_multiple_of(WORD);
-        self.room(to, tail, frame)?;
         let header = piece.len() as u64 | if more { MORE } else { 0 };
         self.ring_word(ring_at, tail).store(header, Ordering::Relaxed);
         let words = self.ring_words(ring_at, tail + WORD as u64, piece.len().div_ceil(WORD));
@@ -534,10 +556,14 @@ impl Shared {
                 word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
             }
         }
-        tail_word.store(tail + frame as u64, Ordering::Release);
+        tail_word.store(tail + frame_bytes(piece) as u64, Ordering::Release);
         ring(&self.bell(to, Which::Post));
-        Ok(())
     }
+}
+
+/// Bytes of the ring that a piece takes, with its header.
+fn frame_bytes(piece: &[u8]) -> usize {
+    WORD + piece.len().next_multiple_of(WORD)
 }
 
 const ORD: Ordering = Ordering::AcqRel;
@@ -662,6 +688,10 @@ impl Fabric for ShmFabric {
     }
 
     #[inline]
+    fn is_coherent(&self) -> bool {
+        true
+    }
+
     fn signal(&self, node: NodeId, offset: usize, word: u64) -> Result<()> {
         let n = self.shared.alive(node)?;
         aligned_word(offset, self.shared.layout.window_bytes)?;
@@ -704,6 +734,31 @@ impl Fabric for ShmFabric {
 
     fn post_bytes_max(&self) -> usize {
         MESSAGE_BYTES_MAX
+    }
+
+    fn try_post(&self, node: NodeId, message: &[u8]) -> Result<bool> {
+        if message.len() > self.try_post_bytes_max() {
+            return self.post(node, message).map(|()| true);
+        }
+        let to = self.shared.alive(node)?;
+        // Who sends now may wait for room.
+        let _turn = match self.shared.sending[to].try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
+        let tail = self.shared.word(self.shared.layout.ring(self.shared.me, to));
+        let tail = tail.load(Ordering::Relaxed);
+        let has_room = self.shared.has_room(to, tail, frame_bytes(message));
+        if has_room {
+            self.shared.put_piece(to, message, false);
+        }
+        Ok(has_room)
+    }
+
+    /// One frame, of which the ring holds four.
+    fn try_post_bytes_max(&self) -> usize {
+        PIECE_BYTES - WORD
     }
 
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {

@@ -6,7 +6,7 @@
 //! Invariants
 //! - Only silence that was listened to counts: a node that did not look for half of the limit (its
 //!   process was stopped, the whole machine paused, or it got no processor) begins anew, since the
-//!   other may have slept as well.
+//!   other may have slept as well. Checked by `silence_counts_while_somebody_listens`.
 
 use std::time::{Duration, Instant};
 

@@ -12,11 +12,13 @@
 //!
 //! Invariants
 //! - Operations of one node on another take effect in program order: interface and service are
-//!   first come, first served.
-//! - Equal programs give equal runs: the baton is handed on in the order of events and nothing else
-//!   (`tests/fabric_sim.rs`).
+//!   first come, first served. Checked by `the_gap_and_the_server_hold_a_stream_of_writes_back`.
+//! - Equal programs give equal runs: the baton is handed on in the order of events and nothing
+//!   else. Checked by `equal_programs_give_equal_runs`.
 //! - When every node waits and no event is left, every wait ends with `Kind::Io` saying so; nothing
-//!   hangs. A node whose body panics ends the job the same way.
+//!   hangs. A node whose body panics ends the job the same way. Checked by
+//!   `waits_end_by_time_and_a_job_that_would_hang_is_told`,
+//!   `a_node_that_panics_takes_the_job_down_and_no_wait_hangs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -14,14 +14,21 @@
 //!
 //! Invariants
 //! - Operations of one node on another take effect in program order (one connection, one queue).
+//!   Checked by `operations_take_effect_in_program_order`.
 //! - A node's own threads are held back while more than [`QUEUE_BYTES_MAX`] wait for a peer.
+//!   Checked by `a_thread_waits_while_too_much_waits_for_a_peer`.
 //! - A peer that closes its connection is dead, and so is one whose silence counts and lasts too
 //!   long (`docs/design/dsm.md`, *Liveness*): every wait on it ends with `Kind::Io` naming it.
 //!   Agents send their identity first and then a beat every [`BEAT`]; a node has joined when it has
 //!   heard the identity of every other, so silence has its short limit from the job's first step.
+//!   Checked by `a_node_that_leaves_is_named_and_no_wait_hangs`,
+//!   `a_silent_peer_of_another_machine_is_dead_and_a_wait_on_it_ends`,
+//!   `a_job_begins_when_every_agent_has_been_heard`.
 //! - A peer is dead only after all that has come from it is read, also where writing to it failed
-//!   before: what it said last is received.
-//! - A frame that is no frame kills the connection, not the node.
+//!   before: what it said last is received. Checked by
+//!   `what_a_peer_said_before_it_died_is_received`.
+//! - A frame that is no frame kills the connection, not the node. Checked by
+//!   `noise_kills_the_connection_and_not_the_node`.
 
 mod agent;
 mod connect;
@@ -287,8 +294,9 @@ impl Shared {
         let number = peer.sent.fetch_add(u64::from(counted), Ordering::AcqRel) + u64::from(counted);
         let mut frame = Writer::new();
         let length = u32::try_from(body.len()).expect("invariant: bodies are checked before");
-        frame.u32(length).u8(kind).u64(peer.applied.load(Ordering::Acquire)).raw(body);
+        frame.u32(length).u8(kind).u64(peer.applied.load(Ordering::Acquire));
         queue.extend(frame.finish());
+        queue.extend(body);
         let left = drain(&peer.stream, &mut queue);
         drop(queue);
         match left {
@@ -632,4 +640,55 @@ fn in_window(offset: usize, len: usize, window: usize) -> Result<()> {
     }
     let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
     Err(Error::new(Kind::IllegalRequest, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Identity;
+    use std::io::Read as _;
+
+    #[test]
+    fn a_thread_waits_while_too_much_waits_for_a_peer() {
+        const BLOCK: usize = 1 << 20;
+        const PUTS: usize = 24;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut slow = None;
+        let fabric = std::thread::scope(|s| {
+            let all = [address, address];
+            let listener = &listener;
+            let node =
+                s.spawn(move || TcpFabric::connect(NodeId(0), &all, listener, BLOCK).unwrap());
+            let stream = slow.insert(TcpStream::connect(address).unwrap());
+            let greeting = [&b"LTRLDSM2"[..], &0u64.to_le_bytes(), &1u16.to_le_bytes()].concat();
+            let mut first = Writer::new();
+            first.u32(32).u8(super::super::frames::IDENTITY).u64(0).raw(&Identity::own().encode());
+            stream.write_all(&[greeting, first.finish()].concat()).unwrap();
+            node.join().unwrap()
+        });
+        let mut slow = slow.unwrap();
+        std::thread::scope(|s| {
+            let waiting = || locked(&fabric.shared.peers[1].as_ref().unwrap().outgoing).len();
+            let writer = s.spawn(|| {
+                (0..PUTS).for_each(|_| fabric.put(NodeId(1), 0, &[7; BLOCK]).unwrap());
+            });
+            while waiting() <= QUEUE_BYTES_MAX {
+                assert!(!writer.is_finished(), "all was sent and nothing waits");
+                std::thread::yield_now();
+            }
+            for _ in 0..200 {
+                let bytes = waiting();
+                assert!(bytes <= QUEUE_BYTES_MAX + BLOCK + 64, "{bytes} bytes wait");
+                assert!(!writer.is_finished(), "nothing holds the writer back");
+                std::thread::yield_now();
+            }
+            let mut read = 0;
+            let mut chunk = vec![0; 1 << 16];
+            while read < PUTS * BLOCK {
+                read += slow.read(&mut chunk).unwrap();
+            }
+            writer.join().unwrap();
+        });
+    }
 }

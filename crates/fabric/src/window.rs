@@ -4,8 +4,9 @@
 //! Invariants
 //! - Aligned words are read and written whole: a put of up to eight aligned bytes is never seen in
 //!   part. Longer transfers are words one after another and may be seen in part, as on real
-//!   fabrics.
-//! - A transfer outside the window is refused before any byte moves.
+//!   fabrics. Checked by `an_aligned_word_is_never_seen_in_part`.
+//! - A transfer outside the window is refused before any byte moves. Checked by
+//!   `a_window_is_a_byte_array`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,22 +60,34 @@ impl Window {
 }
 
 /// Whether a transfer lies in a window.
+#[inline]
 pub(super) fn in_window(offset: usize, len: usize, window: usize) -> Result<()> {
     if offset.checked_add(len).is_some_and(|end| end <= window) {
         return Ok(());
     }
-    let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
-    Err(Error::new(Kind::IllegalRequest, what))
+    Err(outside(offset, len, window))
 }
 
 /// Whether `offset` is that of a word of a window.
+#[inline]
 pub(super) fn aligned_word(offset: usize, window: usize) -> Result<()> {
     in_window(offset, WORD, window)?;
     if !offset.is_multiple_of(WORD) {
-        let what = format!("a word at {offset}, which is no multiple of {WORD}");
-        return Err(Error::new(Kind::IllegalRequest, what));
+        return Err(misaligned(offset));
     }
     Ok(())
+}
+
+#[cold]
+fn outside(offset: usize, len: usize, window: usize) -> Error {
+    let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
+    Error::new(Kind::IllegalRequest, what)
+}
+
+#[cold]
+fn misaligned(offset: usize) -> Error {
+    let what = format!("a word at {offset}, which is no multiple of {WORD}");
+    Error::new(Kind::IllegalRequest, what)
 }
 
 /// Copies `data` into `words` from byte `offset` on.
@@ -120,6 +133,7 @@ pub(super) fn copy_out(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
 }
 
 /// Carries out a read-modify-write; what the word held before.
+#[inline]
 pub(super) fn change(word: &AtomicU64, op: Rmw) -> u64 {
     match op {
         Rmw::Add(add) => word.fetch_add(add, Ordering::AcqRel),
@@ -153,6 +167,21 @@ mod tests {
                 prop_assert_eq!(&all, &oracle);
             }
         }
+    }
+
+    #[test]
+    fn an_aligned_word_is_never_seen_in_part() {
+        let w = Window::new(64);
+        std::thread::scope(|s| {
+            s.spawn(|| (0..20_000u32).for_each(|i| w.put(8, &[i as u8; 8]).unwrap()));
+            s.spawn(|| (0..20_000u32).for_each(|i| w.put(20, &[i as u8; 4]).unwrap()));
+            for _ in 0..20_000 {
+                let (mut word, mut half) = ([0; 8], [0; 4]);
+                w.get(8, &mut word).unwrap();
+                w.get(20, &mut half).unwrap();
+                assert_eq!((word, half), ([word[0]; 8], [half[0]; 4]), "seen in part");
+            }
+        });
     }
 
     #[test]

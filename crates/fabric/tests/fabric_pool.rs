@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -72,10 +73,23 @@ fn messages_arrive_whole_and_in_order_on_the_hostile_pool() {
     }
 }
 
-/// A node's view at which somebody looks after every write-back, before its fence.
+/// A node's view with a hook after every write-back, before its fence, and one before every store.
 struct Watched {
     view: HostileView,
     look: Arc<dyn Fn() + Send + Sync>,
+    stored: Arc<dyn Fn(usize) + Send + Sync>,
+}
+
+impl Watched {
+    /// Calls `look` after every write-back.
+    fn at_write_backs(view: HostileView, look: Arc<dyn Fn() + Send + Sync>) -> Watched {
+        Watched { view, look, stored: Arc::new(|_| ()) }
+    }
+
+    /// Calls `stored` with the offset of every store.
+    fn at_stores(view: HostileView, stored: impl Fn(usize) + Send + Sync + 'static) -> Watched {
+        Watched { view, look: Arc::new(|| ()), stored: Arc::new(stored) }
+    }
 }
 
 impl Domain for Watched {
@@ -89,17 +103,18 @@ impl Domain for Watched {
         self.view.word(offset, order)
     }
     fn store(&self, offset: usize, value: u64, order: Ordering) {
+        (self.stored)(offset);
         self.view.store(offset, value, order);
     }
     fn compare_exchange(
         &self,
         offset: usize,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
+        _: u64,
+        _: u64,
+        _: Ordering,
+        _: Ordering,
     ) -> Result<u64, u64> {
-        self.view.compare_exchange(offset, current, new, success, failure)
+        panic!("a read-modify-write of the word at {offset}; a pool has none");
     }
     fn write_back(&self, offset: usize, len: usize) {
         self.view.write_back(offset, len);
@@ -127,13 +142,62 @@ fn a_receiver_that_looks_in_the_midst_of_a_post_sees_all_of_it_or_nothing() {
             *got += 1;
         }
     });
-    let view = Watched { view: pool.view(0), look: look.clone() };
+    let view = Watched::at_write_backs(pool.view(0), look.clone());
     let sender = PoolFabric::new(view, layout, NodeId(0)).unwrap();
     for number in 0..120 {
         sender.post(NodeId(1), &body(0, number)).unwrap();
         look();
         assert_eq!(*got.lock().unwrap(), number + 1);
     }
+}
+
+#[test]
+fn an_identity_is_on_the_medium_before_its_node_has_joined() {
+    const STATE: usize = 64 + 8;
+    let layout = PoolLayout::new(2, 0);
+    let pool = HostilePool::new(layout.pool_bytes(), 2, 3);
+    let identity = Identity { process: 11, start: 12, machine: 13, network: 14 };
+    let medium = pool.clone();
+    let look = move || {
+        let words = [2, 3, 4, 5].map(|i| medium.medium_word(64 + 8 * i));
+        let has_joined = medium.medium_word(STATE) != 0;
+        assert!(!has_joined || words == identity.words(), "joined as {words:?}");
+    };
+    let view = Watched::at_write_backs(pool.view(1), Arc::new(look));
+    let node = PoolFabric::new_as(view, layout, NodeId(1), identity).unwrap();
+    assert_eq!(pool.medium_word(STATE), 1, "joined");
+    drop(node);
+    assert_eq!(pool.medium_word(STATE), 2, "left");
+}
+
+#[test]
+fn every_line_of_a_pool_has_one_writer() {
+    let layout = PoolLayout::new(2, 512);
+    let pool = HostilePool::new(layout.pool_bytes(), 8, 20);
+    let windows = layout.pool_bytes() - 2 * 512;
+    let writers = Arc::new(Mutex::new(BTreeMap::new()));
+    let view = |node: u16| {
+        let writers = Arc::clone(&writers);
+        Watched::at_stores(pool.view(node), move |offset| {
+            // A window's lines change hands; who writes them is the engine's affair.
+            if offset < windows {
+                let writer = *writers.lock().unwrap().entry(offset / 64).or_insert(node);
+                assert_eq!(writer, node, "two writers of line {}", offset / 64);
+            }
+        })
+    };
+    let nodes = [0, 1].map(|n| PoolFabric::new(view(n), layout, NodeId(n)).unwrap());
+    let mut agent = PoolAgent::new(view(2), layout, NodeId(1), Box::new(Echo)).unwrap();
+    for number in 1..20 {
+        for (from, to) in [(0, 1), (1, 0)] {
+            nodes[from].post(NodeId(to), &body(u64::from(to), number)).unwrap();
+            assert!(nodes[usize::from(to)].receive(LONG).unwrap().is_some());
+            nodes[from].board_write(NodeId(1), &told(to, number)).unwrap();
+            assert!(agent.turn().unwrap());
+        }
+    }
+    let seen: BTreeSet<u16> = writers.lock().unwrap().values().copied().collect();
+    assert_eq!(seen, BTreeSet::from([0, 1, 2]), "all three wrote");
 }
 
 #[test]

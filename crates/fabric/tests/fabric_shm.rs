@@ -63,6 +63,21 @@ fn nodes_that_send_each_other_more_than_rings_hold_do_not_wait_for_each_other() 
     });
 }
 
+/// A rank posts while it holds its engine, so it must return although the peer receives nothing.
+#[test]
+fn a_full_ring_refuses_a_message_without_waiting() {
+    let job = job(2, 0);
+    let longest = vec![7; job[0].try_post_bytes_max()];
+    let sent = (0..100).take_while(|_| job[0].try_post(NodeId(1), &longest).unwrap()).count();
+    assert_eq!(sent, 4);
+    assert_eq!(job[1].receive(LONG).unwrap(), Some((NodeId(0), longest.clone())));
+    assert!(job[0].try_post(NodeId(1), &longest).unwrap(), "room again");
+    for _ in 0..4 {
+        assert_eq!(job[1].receive(LONG).unwrap().unwrap().1, longest);
+    }
+    assert_eq!(job[1].receive(Duration::ZERO).unwrap(), None);
+}
+
 #[test]
 fn windows_are_byte_arrays_with_atomics_and_words_that_wake() {
     let job = job(2, 4096);

@@ -141,7 +141,7 @@ fn waits_end_by_time_and_a_job_that_would_hang_is_told() {
 }
 
 #[test]
-fn a_node_that_panics_takes_the_job_down_and_nobody_hangs() {
+fn a_node_that_panics_takes_the_job_down_and_no_wait_hangs() {
     let ended = catch_unwind(AssertUnwindSafe(|| {
         run(3, 64, MODEL, |f| {
             assert!(f.me() != NodeId(2), "on purpose");

@@ -122,7 +122,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_node_that_leaves_is_named_and_nobody_hangs() {
+fn a_node_that_leaves_is_named_and_no_wait_hangs() {
     let mut job = job(3, 64);
     drop(job.remove(1));
     let begin = Instant::now();
@@ -138,7 +138,7 @@ fn a_node_that_leaves_is_named_and_nobody_hangs() {
 
 /// The frame by which an agent says who it is.
 fn greeting(key: u64, node: u16) -> Vec<u8> {
-    [&b"LTRLDSM1"[..], &key.to_le_bytes(), &node.to_le_bytes()].concat()
+    [&b"LTRLDSM2"[..], &key.to_le_bytes(), &node.to_le_bytes()].concat()
 }
 
 /// A connection that closes at once, says nothing, says two bytes, says other bytes, greets for
@@ -273,6 +273,28 @@ fn a_silent_peer_of_this_machine_is_alive_until_its_stream_ends() {
         stream.shutdown(std::net::Shutdown::Both).unwrap();
     });
     assert!(!obituary(&fabric).contains("silent"));
+}
+
+/// One frame by which node 1 sends node 0 a message of one byte.
+fn message(byte: u8) -> Vec<u8> {
+    [&1u32.to_le_bytes()[..], &[4], &[0; 8], &[byte]].concat()
+}
+
+#[test]
+fn what_a_peer_said_before_it_died_is_received() {
+    let said: Vec<u8> = (0..200).collect();
+    let fabric = with_stranger(elsewhere(), |stream, fabric| {
+        let frames: Vec<u8> = said.iter().flat_map(|byte| message(*byte)).collect();
+        stream.write_all(&frames).unwrap();
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+        // Writing to it fails in time, also before its last word is read.
+        while fabric.put(NodeId(1), 0, &[1; 8]).is_ok() {}
+    });
+    assert!(matches!(fabric.liveness(NodeId(1)), Liveness::Dead(_)));
+    for byte in said {
+        assert_eq!(fabric.receive(Duration::ZERO).unwrap(), Some((NodeId(1), vec![byte])));
+    }
+    assert_eq!(fabric.receive(Duration::ZERO).unwrap(), None);
 }
 
 #[test]

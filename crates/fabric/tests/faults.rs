@@ -2,16 +2,19 @@
 
 #![allow(clippy::unwrap_used)] // Reason: helpers of a test.
 
+mod common;
+
 use std::time::Duration;
 
+use common::MODEL;
 use littoral_base::fault::{Adapter, FAULTS, Op, Plan, TaskFaults, Verdict};
-use littoral_base::units::{NodeId, Picos};
+use littoral_base::units::NodeId;
 use littoral_device::flash::emulator::Rule;
 use littoral_device::flash::emulator::faults::ReadFaults;
 use littoral_device::pmem::sim::MemoryFaults;
 use littoral_device::zoned::emulated::ZoneFaults;
 use littoral_fabric::faulty::{Faults, Faulty, SendFaults};
-use littoral_fabric::sim::{LogGp, SimFabric, run};
+use littoral_fabric::sim::{SimFabric, run};
 use littoral_fabric::{Fabric, Kind, Liveness, Result, Rmw};
 
 fn adapters() -> [&'static dyn Adapter; 5] {
@@ -46,14 +49,6 @@ fn what_a_fabric_cannot_act_out_is_refused_by_name() {
     assert!(Faults::new(2, "read:torn=1/2 send:drop=1/2".parse().unwrap()).is_ok());
 }
 
-const MODEL: LogGp = LogGp {
-    latency: Picos(1_000_000),
-    overhead: Picos(100_000),
-    gap: Picos(100_000),
-    byte: Picos(100),
-    service: Picos(100_000),
-    board: Picos(100_000),
-};
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Two nodes in virtual time: node 0 sends under `plan`, node 1 takes what comes.

@@ -1,10 +1,14 @@
 //! The agent of a node on TCP: the event loop that carries out the operations of other nodes.
 //!
 //! Invariants
-//! - It never blocks in a write: what a socket does not take waits in the peer's queue.
-//! - A peer is marked dead only after all that has come from it is read.
+//! - It never blocks in a write: what a socket does not take waits in the peer's queue. Checked by
+//!   `both_ways_at_once_never_locks_up`.
+//! - A peer is marked dead only after all that has come from it is read. Checked by
+//!   `what_a_peer_said_before_it_died_is_received`.
 //! - Silence of a peer counts only when its process cannot be watched, or when the two are in
-//!   different network namespaces, where a cut connection shows nothing else.
+//!   different network namespaces, where a cut connection shows nothing else. Checked by
+//!   `a_silent_peer_of_this_machine_is_alive_until_its_stream_ends`,
+//!   `a_silent_peer_of_another_machine_is_dead_and_a_wait_on_it_ends`.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
