@@ -38,7 +38,7 @@ fn a_counter_under_a_lock_loses_no_increment() {
 }
 
 #[test]
-fn a_job_of_one_needs_nobody() {
+fn a_job_of_one_needs_no_other_rank() {
     let job = Job::start(Box::new(littoral_dsm::runtime::carrier::Solo), Default::default());
     assert_eq!(count_to(job.unwrap(), 10), 10);
 }
@@ -244,13 +244,85 @@ fn a_full_notice_log_loses_nothing() {
 
 #[test]
 fn ranks_that_allocate_differently_are_told() {
-    let errors = run(Over::Tcp, 2, |mut job| {
-        let len = 10 + usize::from(job.rank());
-        let first = job.alloc_slice::<u64>(len, Homes::Cyclic).map(drop);
-        first.and_then(|()| job.barrier()).and_then(|()| job.barrier()).err()
+    for over in [Over::Tcp, Over::Shm] {
+        let errors = run(over, 2, |mut job| {
+            let len = 10 + usize::from(job.rank());
+            let first = job.alloc_slice::<u64>(len, Homes::Cyclic).map(drop);
+            first.and_then(|()| job.barrier()).and_then(|()| job.barrier()).err()
+        });
+        let told = errors.iter().flatten().any(|e| e.to_string().contains("allocation 1"));
+        assert!(told && errors.iter().all(Option::is_some), "{over:?}: {errors:?}");
+    }
+}
+
+/// Where ranks share pages in place, with as many as there are processors and more: no message.
+#[test]
+fn sections_and_barriers_agree() {
+    const ROUNDS: u64 = 200;
+    for ranks in [1, 2, 4, 8] {
+        let messages = run(Over::Shm, ranks, |mut job| {
+            let shared = job.alloc_slice::<u64>(2, Homes::At(0)).unwrap();
+            let before = job.counts().messages;
+            for round in 1..=ROUNDS {
+                for (place, lock) in [0, 7].into_iter().enumerate() {
+                    let section = job.enter(LockId(lock)).unwrap();
+                    section.write(shared.part(place..place + 1)).unwrap()[0] += 1;
+                    section.leave().unwrap();
+                }
+                job.barrier().unwrap();
+                let phase = job.phase().unwrap();
+                assert_eq!(*phase.read(shared).unwrap(), [round * u64::from(ranks); 2]);
+                phase.end().unwrap();
+            }
+            let sent = job.counts().messages - before;
+            job.finish().unwrap();
+            sent
+        });
+        assert!(messages.iter().all(|n| *n == 0), "{ranks} ranks: {messages:?}");
+    }
+}
+
+#[test]
+fn rules_of_sections_hold_without_a_server() {
+    let errors = run(Over::Shm, 1, |mut job| {
+        job.lock(LockId(3)).unwrap();
+        let twice = job.lock(LockId(3)).unwrap_err();
+        let inside = job.barrier().unwrap_err();
+        let stranger = job.unlock(LockId(4)).unwrap_err();
+        job.unlock(LockId(3)).unwrap();
+        let beyond = job.lock(LockId(u32::MAX)).unwrap_err();
+        job.finish().unwrap();
+        [twice, inside, stranger, beyond].map(|e| e.to_string())
     });
-    let told = errors.iter().flatten().any(|e| e.to_string().contains("allocation 1"));
-    assert!(told && errors.iter().all(Option::is_some), "{errors:?}");
+    let told = [
+        "takes lock 3 twice",
+        "reaches a barrier holding lock 3",
+        "leaves lock 4, not its innermost",
+        "lock 4294967295 of a job with 1048576",
+    ];
+    for (error, told) in errors[0].iter().zip(told) {
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_gone_ends_who_waits_for_its_lock() {
+    let taken = AtomicBool::new(false);
+    let errors = run(Over::Shm, 3, |mut job| {
+        if job.rank() == 1 {
+            job.lock(LockId(0)).unwrap();
+            taken.store(true, Ordering::Release);
+            return None;
+        }
+        while !taken.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        if job.rank() == 0 { job.lock(LockId(0)).err() } else { job.barrier().err() }
+    });
+    for error in [&errors[0], &errors[2]] {
+        let text = error.as_ref().unwrap().to_string();
+        assert!(text.contains("rank 1") && text.contains("left the job before its end"), "{text}");
+    }
 }
 
 #[test]
@@ -298,4 +370,135 @@ fn lines_shared_in_place_have_no_pointers() {
         assert_eq!(job.mechanism(), None);
         job.finish().unwrap();
     });
+}
+
+/// Writes by cells what is read by guards, and the other way round.
+fn cells_and_guards(mut job: Job) {
+    let (me, all) = (usize::from(job.rank()), usize::from(job.ranks()));
+    let points = job.alloc_slice::<f64>(3000, Homes::Blocks).unwrap();
+    let bytes = job.alloc_slice::<i8>(3000, Homes::Cyclic).unwrap();
+    for round in 1..4 {
+        let at = |i: usize| (i * round) as f64 + 0.5;
+        let mine = littoral_dsm::job::block_of(3000, me as u16, all as u16);
+        let phase = job.phase().unwrap();
+        let cells = phase.cells_mut(points.part(mine.clone())).unwrap();
+        cells.iter().zip(mine).for_each(|(cell, i)| cell.set(at(i)));
+        for i in (me..3000).step_by(all) {
+            phase.write(bytes.part(i..i + 1)).unwrap()[0] = (i + round) as i8;
+        }
+        drop(cells);
+        phase.end().unwrap();
+        let phase = job.phase().unwrap();
+        let read = phase.read(points).unwrap();
+        assert!(read.iter().enumerate().all(|(i, v)| *v == at(i)));
+        let cells = phase.cells(bytes).unwrap();
+        assert!(cells.iter().enumerate().all(|(i, c)| c.get() == (i + round) as i8));
+        drop((read, cells));
+        phase.end().unwrap();
+    }
+    let section = job.enter(L).unwrap();
+    let cells = section.cells_mut(points.part(0..1)).unwrap();
+    cells[0].set(cells[0].get() + 1.0);
+    drop(cells);
+    section.leave().unwrap();
+    job.barrier().unwrap();
+    let phase = job.phase().unwrap();
+    assert_eq!(phase.cells(points.part(0..1)).unwrap()[0].get(), 0.5 + all as f64);
+    phase.end().unwrap();
+    job.finish().unwrap();
+}
+
+#[test]
+fn cells_and_guards_see_the_same_memory_on_every_fabric() {
+    EVERY.into_iter().for_each(|over| _ = run(over, 3, cells_and_guards));
+}
+
+#[test]
+fn cells_and_guards_that_overlap_are_refused() {
+    for over in [Over::Tcp, Over::Shm] {
+        run(over, 1, |mut job| {
+            let s = job.alloc_slice::<u32>(100, Homes::Cyclic).unwrap();
+            let phase = job.phase().unwrap();
+            let cells = phase.cells_mut(s.part(10..20)).unwrap();
+            assert_eq!(phase.read(s.part(19..30)).err().unwrap().kind(), Kind::Misuse);
+            assert_eq!(phase.cells(s.part(0..11)).err().unwrap().kind(), Kind::Misuse);
+            drop(cells);
+            let (one, two) = (phase.cells(s).unwrap(), phase.read(s).unwrap());
+            assert_eq!((one.len(), one[99].get()), (two.len(), two[99]));
+            drop((one, two));
+            phase.end().unwrap();
+            job.finish().unwrap();
+        });
+    }
+}
+
+/// A leaked guard never gives its bytes back: to end its scope all the same would send zeros, or
+/// nothing, in place of what it wrote.
+#[test]
+fn a_leaked_guard_is_named_at_the_end_of_its_scope() {
+    for (over, write) in EVERY.into_iter().flat_map(|over| [(over, true), (over, false)]) {
+        let errors = run(over, 2, |mut job| {
+            let s = job.alloc_slice::<u64>(100, Homes::At(0));
+            if job.rank() == 1 {
+                // Rank 0 may be gone before this rank has left the barrier of the allocation.
+                return s.and_then(|_| job.barrier()).unwrap_err();
+            }
+            let s = s.unwrap();
+            let section = job.enter(L).unwrap();
+            let whole = section.write(s.part(0..9)).unwrap();
+            drop(whole);
+            if write {
+                let mut guard = section.write(s.part(10..12)).unwrap();
+                guard.fill(7);
+                std::mem::forget(guard);
+            } else {
+                std::mem::forget(section.read(s.part(10..12)).unwrap());
+            }
+            let e = section.leave().unwrap_err();
+            assert_eq!(e.kind(), Kind::Misuse, "{over:?}: {e}");
+            let words = if write { "a writing guard on bytes" } else { "a reading guard on bytes" };
+            assert!(e.to_string().contains(words) && e.to_string().contains("80..96"), "{e}");
+            for again in [job.lock(LockId(9)), job.unlock(L), job.wait_for_all()] {
+                assert_eq!(again.unwrap_err().to_string(), e.to_string(), "{over:?}");
+            }
+            e
+        });
+        assert!(errors[1].to_string().contains("rank 0"), "{over:?}: {}", errors[1]);
+    }
+}
+
+/// Guards of few bytes are kept apart from longer ones.
+#[test]
+fn guards_of_every_length_read_and_write_their_bytes() {
+    fn check<T: bytemuck::Pod + PartialEq + std::fmt::Debug>(
+        job: &mut Job,
+        value: impl Fn(u8) -> T,
+    ) {
+        let s = job.alloc_slice::<T>(120, Homes::At(0)).unwrap();
+        for len in 0..40 {
+            let section = job.enter(L).unwrap();
+            section.write(s).unwrap().fill(value(255));
+            let part = s.part(len..2 * len);
+            let mut guard = section.write(part).unwrap();
+            assert_eq!(guard.len(), len);
+            guard.iter_mut().enumerate().for_each(|(i, v)| *v = value(i as u8));
+            drop(guard);
+            let all = section.read(s).unwrap();
+            let expected = |i: usize| if (len..2 * len).contains(&i) { i - len } else { 255 };
+            assert!((0..120).all(|i| all[i] == value(expected(i) as u8)), "{len}");
+            assert_eq!(section.read(part).unwrap()[..], all[len..2 * len]);
+            drop(all);
+            section.leave().unwrap();
+        }
+    }
+    for over in EVERY {
+        run(over, 1, |mut job| {
+            check(&mut job, |i| i);
+            check(&mut job, |i| u16::from(i) * 257);
+            check(&mut job, |i| [i, 1, i]);
+            check(&mut job, f64::from);
+            check(&mut job, |i| u128::from(i) << 70);
+            job.finish().unwrap();
+        });
+    }
 }

@@ -252,7 +252,7 @@ fn notices_ride_in_the_grant_until_they_do_not_fit() {
 }
 
 #[test]
-fn a_request_out_of_order_is_refused_and_harms_nobody() {
+fn a_request_out_of_order_is_refused_and_changes_nothing() {
     run(2, window(2), MODEL, |f| {
         if f.me() == BOARD {
             f.host(Box::new(LockBoard::new(2, 4)));
@@ -301,7 +301,7 @@ fn meet(barriers: &mut impl Barriers, rounds: u32, arrived: &AtomicU32, ranks: u
 }
 
 #[test]
-fn barriers_hold_everybody() {
+fn barriers_hold_every_rank() {
     let arrived = AtomicU32::new(0);
     on_all(&shm(4), |f| meet(&mut DirectLocks::new(f, layout(4)), 500, &arrived, 4));
     let arrived = AtomicU32::new(0);

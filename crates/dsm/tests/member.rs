@@ -6,7 +6,7 @@
 mod raw;
 mod support;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use littoral_dsm::Kind;
 use littoral_dsm::job::member::{Member, Piece};
@@ -132,6 +132,84 @@ fn letters_and_condition_variables_reach_the_other_rank() {
                     member.meet().unwrap();
                 }
                 assert_eq!(member.send(3, 0, &[]).unwrap_err().kind(), Kind::OutOfRange);
+                member.finish().unwrap();
+            },
+        );
+    }
+}
+
+/// Rank 1 computes until rank 0 can send no more, and takes the letters then.
+#[test]
+fn letters_wait_at_the_sender_while_their_receiver_computes() {
+    const LETTERS: usize = 64;
+    const BYTES: usize = 256 << 10;
+    for over in WITH_POINTERS {
+        let sent = AtomicUsize::new(0);
+        let letter = |n: usize| vec![n as u8; BYTES];
+        run_members(
+            over,
+            2,
+            |_| {},
+            |member| {
+                if member.rank() == 0 {
+                    for n in 0..LETTERS {
+                        member.send(1, 0, &letter(n)).unwrap();
+                        sent.fetch_add(1, Ordering::SeqCst);
+                    }
+                } else {
+                    while sent.load(Ordering::SeqCst) < 4 {
+                        std::thread::yield_now();
+                    }
+                    for _ in 0..40 {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                        let sent = sent.load(Ordering::SeqCst);
+                        assert!(
+                            sent <= 5,
+                            "{over:?}: {sent} letters left for a rank that computes"
+                        );
+                    }
+                    let all = (0..LETTERS).map(|n| member.receive(0, 0).unwrap() == letter(n));
+                    assert!(all.into_iter().all(|is_right| is_right), "{over:?}");
+                }
+                member.finish().unwrap();
+            },
+        );
+    }
+}
+
+/// Each wait is for the rank that sends: to wait for the other's taking would be for ever.
+#[test]
+fn letters_to_a_rank_that_waits_never_wait() {
+    for over in WITH_POINTERS {
+        run_members(
+            over,
+            2,
+            |_| {},
+            |member| {
+                let (me, other) = (member.rank(), 1 - member.rank());
+                let big = vec![me as u8; 1 << 20];
+                let send = |tag| (0..3).for_each(|_| member.send(other, tag, &big).unwrap());
+                let theirs = vec![other as u8; 1 << 20];
+                let take = |tag| {
+                    (0..3).for_each(|_| assert!(member.receive(other, tag).unwrap() == theirs));
+                };
+                [1, 2, 3].into_iter().for_each(send);
+                [3, 1, 2].into_iter().for_each(take);
+                if me == 0 {
+                    member.lock(3).unwrap();
+                    member.send(1, 9, &[]).unwrap();
+                    send(4);
+                    member.unlock(3).unwrap();
+                    send(5);
+                } else {
+                    assert!(member.receive(0, 9).unwrap().is_empty());
+                    member.lock(3).unwrap();
+                    member.unlock(3).unwrap();
+                }
+                member.barrier().unwrap();
+                if me == 1 {
+                    [5, 4].into_iter().for_each(take);
+                }
                 member.finish().unwrap();
             },
         );

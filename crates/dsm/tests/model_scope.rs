@@ -58,7 +58,8 @@ fn explore_all(ranks: u16, programs: &[&[Step]]) {
     for predict in [false, true] {
         for capacity in [1, 8] {
             let job = Job::new(&shape(ranks, predict, capacity), programs);
-            for job in [job.clone(), job.keep_unshared_homes()] {
+            let unshared = job.clone().keep_unshared_homes();
+            for job in [job.clone().send_along(), unshared.clone().send_along(), job, unshared] {
                 let states = explore(job);
                 assert!(states > 20, "only {states} states: the model explored nothing");
             }
@@ -172,6 +173,44 @@ fn sections_and_barriers_mix() {
     explore_all(2, &[a, b]);
 }
 
+/// The home of Y and the manager of lock 1 is rank 1: what rank 2 has written there under the lock
+/// must be in the page before a barrier, or an outer section, tells others of it.
+#[test]
+fn what_travels_with_a_release_is_home_before_others_are_told() {
+    let inner: &[Step] = &[Lock(1), Increment(Y), Unlock(1)];
+    let then = |more: &[Step]| [inner, more].concat();
+    explore_all(3, &[&[Barrier, Read(Y)], &[Barrier, Read(Y)], &then(&[Barrier])]);
+    let nested = [&[Lock(0)], inner, &[Unlock(0)]].concat();
+    let reader: &[Step] = &[Lock(0), Read(Y), Unlock(0)];
+    explore_all(3, &[reader, reader, &nested]);
+}
+
+/// One rank writes two pages in turn, the other reads what was written a phase before: the pages
+/// come with the departure, and are writable before their next write, until the last phase.
+#[test]
+fn pages_come_with_departures_in_a_program_of_two_colours() {
+    let colour = |n: u32| if n.is_multiple_of(2) { X } else { Y };
+    let turns = |step: &dyn Fn(u32) -> Step| -> Vec<Step> {
+        (0..9).flat_map(|n| [step(n), Barrier]).collect()
+    };
+    let writer = turns(&|n| if n == 7 { Read(Y) } else { Increment(colour(n)) });
+    let reader = turns(&|n| Read(colour(n + 1)));
+    explore_all(2, &[&writer, &reader]);
+    explore_all(2, &[&reader, &writer]);
+}
+
+/// Both ranks write their bytes of one page in every phase but one, and one also under a lock.
+#[test]
+fn a_page_that_two_ranks_write_comes_writable_with_departures() {
+    let one: Vec<Step> = [Increment(X), Barrier].repeat(5);
+    let mut other: Vec<Step> = [Increment(X2), Barrier].repeat(5);
+    other[6] = Read(X2);
+    other.extend([Read(X), Lock(0), Increment(Y), Unlock(0)]);
+    let one = [&one[..], &[Lock(0), Increment(Y), Unlock(0), Read(X2)]].concat();
+    explore_all(2, &[&one, &other]);
+    explore_all(2, &[&other, &one]);
+}
+
 /// Rank 0's page is unshared when it enters; rank 1 fetches it, for another byte, before, while and
 /// after rank 0 writes in the section.
 #[test]
@@ -183,6 +222,15 @@ fn a_page_handed_out_at_any_point_is_noticed_from_then_on() {
         &[Write(X, 7), Lock(1), Increment(X), Unlock(1), Barrier, Increment(X), Barrier];
     let b: &[Step] = &[Read(X2), Lock(1), Unlock(1), Barrier, Read(X2), Barrier, Read(X)];
     explore_all(2, &[a, b]);
+}
+
+/// Rank 0 stores a value and the old one again in one phase; whoever fetched the page between, for
+/// another byte, must not keep it.
+#[test]
+fn a_value_that_was_served_and_taken_back_is_invalidated() {
+    let home: &[Step] = &[Write(X, 7), Write(X, 1), Write(X, 7), Barrier];
+    let other: &[Step] = &[Read(X2), Barrier, Read(X)];
+    explore_all(3, &[home, other, other]);
 }
 
 /// The canary: a program with a race must be caught, or the oracle sees nothing.

@@ -8,6 +8,7 @@ mod common;
 use common::{Job, Step};
 use littoral_base::units::NodeId;
 use littoral_dsm::Kind;
+use littoral_dsm::core::diff::Diff;
 use littoral_dsm::core::message::{LockId, Message, PageId};
 use littoral_dsm::core::rank::{Rank, Shape};
 use proptest::prelude::*;
@@ -67,13 +68,15 @@ proptest! {
     #[test]
     fn race_free_programs_read_what_they_should(
         programs in programs(), schedule in proptest::collection::vec(any::<prop::sample::Index>(), 4000),
-        predict: bool, unshared: bool, log_capacity in 1usize..12,
+        predict: bool, unshared: bool, along: bool, log_capacity in 1usize..12, copies in 1usize..12,
     ) {
         let ranks = programs.len() as u16;
         let shape = Shape { ranks, pages: PAGES, page_bytes: PAGE_BYTES, locks: LOCKS, log_capacity, predict };
         let slices: Vec<&[Step]> = programs.iter().map(Vec::as_slice).collect();
         let job = Job::new(&shape, &slices);
-        let mut job = if unshared { job.keep_unshared_homes() } else { job };
+        let job = if unshared { job.keep_unshared_homes() } else { job };
+        let job = if along { job.send_along() } else { job };
+        let mut job = if copies < 6 { job.limit_copies(copies) } else { job };
         for pick in schedule.iter().cycle().take(200_000) {
             let moves = job.moves();
             if moves.is_empty() { break; }
@@ -121,11 +124,14 @@ fn messages_no_peer_sends_are_refused_and_change_nothing() {
     let before = rank.clone();
     let strange = [
         Message::DiffsApplied,
-        Message::GetPage { page: PageId(1) },
+        Message::GetPage { page: PageId(1), phase: 0 },
         Message::Page { page: PageId(1), bytes: vec![0; 64] },
         Message::Page { page: PageId(1), bytes: vec![0; 3] },
         Message::Acquire { lock: LockId(1), seen: 0 },
         Message::Depart { generation: 0, notices: vec![] },
+        Message::Wanted { absent: vec![], held: vec![PageId(0)] },
+        Message::Push { pages: vec![(PageId(0), NodeId(1))] },
+        Message::DiffsAlong { diffs: vec![(PageId(1), Diff::default())] },
     ];
     for message in strange {
         let e = rank.receive(NodeId(1), message).unwrap_err();

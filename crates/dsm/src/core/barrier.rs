@@ -6,8 +6,9 @@
 //!
 //! Invariants
 //! - Each rank arrives once a generation; a second arrival or a wrong generation is a protocol
-//!   error.
-//! - Departure messages of a generation carry every notice of that generation.
+//!   error. Checked by `the_last_arrival_lets_everyone_go_with_the_union`.
+//! - Departure messages of a generation carry every notice of that generation. Checked by
+//!   `the_last_arrival_lets_everyone_go_with_the_union`.
 
 use littoral_base::units::NodeId;
 

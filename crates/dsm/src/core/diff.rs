@@ -9,52 +9,34 @@
 /// Bytes of a diff line.
 pub const LINE_BYTES: usize = 64;
 
-/// The changed bytes of one line.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LineDiff {
+/// A line with changed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Changed {
     /// Line of the page.
-    pub line: u16,
+    line: u16,
     /// Bit `i` set: byte `i` of the line changed.
-    pub mask: u64,
-    /// The changed bytes in order, as many as the mask has bits.
-    pub bytes: Vec<u8>,
+    mask: u64,
 }
 
 /// The changed bytes of one page, lines ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Diff {
-    /// The changed lines.
-    pub lines: Vec<LineDiff>,
+    lines: Vec<Changed>,
+    /// The changed bytes of all lines in order, as many as the masks have bits.
+    bytes: Vec<u8>,
 }
 
-fn line_diff(line: usize, twin: &[u8], page: &[u8]) -> Option<LineDiff> {
-    if twin == page {
-        return None;
-    }
-    let mut mask = 0;
-    let mut bytes = Vec::new();
-    for (i, (old, new)) in twin.iter().zip(page).enumerate() {
-        if old != new {
-            mask |= 1 << i;
-            bytes.push(*new);
-        }
-    }
-    let line = u16::try_from(line).expect("invariant: a page has at most 65536 lines");
-    Some(LineDiff { line, mask, bytes })
-}
-
-impl LineDiff {
-    fn runs(&self) -> impl Iterator<Item = (usize, &[u8])> + '_ {
-        let (mut mask, mut done) = (self.mask, 0);
-        std::iter::from_fn(move || {
-            let at = mask.trailing_zeros();
-            let ones = mask.checked_shr(at)?.trailing_ones();
-            let run = self.bytes.get(done..done + ones as usize).filter(|r| !r.is_empty())?;
-            mask &= !(u64::MAX >> (64 - ones) << at);
-            done += ones as usize;
-            Some((usize::from(self.line) * LINE_BYTES + at as usize, run))
-        })
-    }
+/// The runs of changed bytes of a line: where each begins in the page, and its bytes.
+fn runs(changed: Changed, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> + '_ {
+    let (mut mask, mut done) = (changed.mask, 0);
+    std::iter::from_fn(move || {
+        let at = mask.trailing_zeros();
+        let ones = mask.checked_shr(at)?.trailing_ones();
+        let run = bytes.get(done..done + ones as usize).filter(|r| !r.is_empty())?;
+        mask &= !(u64::MAX >> (64 - ones) << at);
+        done += ones as usize;
+        Some((usize::from(changed.line) * LINE_BYTES + at as usize, run))
+    })
 }
 
 impl Diff {
@@ -64,8 +46,42 @@ impl Diff {
     /// When the two differ in length.
     pub fn between(twin: &[u8], page: &[u8]) -> Diff {
         assert_eq!(twin.len(), page.len(), "a twin is as long as its page");
-        let pairs = twin.chunks(LINE_BYTES).zip(page.chunks(LINE_BYTES)).enumerate();
-        Diff { lines: pairs.filter_map(|(i, (t, p))| line_diff(i, t, p)).collect() }
+        let pairs = || twin.chunks(LINE_BYTES).zip(page.chunks(LINE_BYTES)).enumerate();
+        let differ = pairs().filter(|(_, (old, new))| old != new).count();
+        let mut diff = Diff { lines: Vec::with_capacity(differ), bytes: Vec::new() };
+        diff.bytes.reserve_exact((differ * LINE_BYTES).min(page.len()));
+        for (line, (old, new)) in pairs().filter(|(_, (old, new))| old != new) {
+            let line = u16::try_from(line).expect("invariant: a page has at most 65536 lines");
+            let mut mask = 0;
+            for (i, byte) in new.iter().enumerate().filter(|(i, byte)| old[*i] != **byte) {
+                mask |= 1 << i;
+                diff.bytes.push(*byte);
+            }
+            diff.lines.push(Changed { line, mask });
+        }
+        diff.bytes.shrink_to_fit();
+        diff
+    }
+
+    /// Appends a line and its changed bytes: as many as `mask` has bits, or the diff does not fit
+    /// any page.
+    pub fn push(&mut self, line: u16, mask: u64, bytes: &[u8]) {
+        self.lines.push(Changed { line, mask });
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The changed lines: number, mask of changed bytes, and these bytes.
+    pub fn lines(&self) -> impl ExactSizeIterator<Item = (u16, u64, &[u8])> + '_ {
+        self.parts().map(|(Changed { line, mask }, bytes)| (line, mask, bytes))
+    }
+
+    fn parts(&self) -> impl ExactSizeIterator<Item = (Changed, &[u8])> + '_ {
+        let mut rest = &self.bytes[..];
+        self.lines.iter().map(move |changed| {
+            let (bytes, after) = rest.split_at(rest.len().min(changed.mask.count_ones() as usize));
+            rest = after;
+            (*changed, bytes)
+        })
     }
 
     /// Whether nothing changed.
@@ -75,24 +91,24 @@ impl Diff {
 
     /// Bytes a message spends on this diff: ten a line and one a changed byte.
     pub fn wire_bytes(&self) -> usize {
-        self.lines.iter().map(|l| 10 + l.bytes.len()).sum()
+        10 * self.lines.len() + self.bytes.len()
     }
 
-    /// Whether every line is inside a page of `page_bytes` and every mask has as many bits as
-    /// bytes.
+    /// Whether every line is inside a page of `page_bytes` and the masks have as many bits as there
+    /// are bytes.
     pub fn fits(&self, page_bytes: usize) -> bool {
-        self.lines.iter().all(|l| {
-            let start = usize::from(l.line) * LINE_BYTES;
-            let last = 63 - l.mask.leading_zeros().min(63) as usize;
-            l.mask.count_ones() as usize == l.bytes.len()
-                && l.mask != 0
-                && start + last < page_bytes
-        })
+        let bits: usize = self.lines.iter().map(|l| l.mask.count_ones() as usize).sum();
+        bits == self.bytes.len()
+            && self.lines.iter().all(|l| {
+                let start = usize::from(l.line) * LINE_BYTES;
+                let last = 63 - l.mask.leading_zeros().min(63) as usize;
+                l.mask != 0 && start + last < page_bytes
+            })
     }
 
     /// The changed bytes as runs: where each begins in the page, and its bytes.
     pub fn runs(&self) -> impl Iterator<Item = (usize, &[u8])> + '_ {
-        self.lines.iter().flat_map(LineDiff::runs)
+        self.parts().flat_map(|(changed, bytes)| runs(changed, bytes))
     }
 
     /// Writes the changed bytes into `page`.
@@ -100,14 +116,7 @@ impl Diff {
     /// # Panics
     /// When the diff does not fit the page; check diffs from outside with [`Diff::fits`].
     pub fn apply(&self, page: &mut [u8]) {
-        for line in &self.lines {
-            let start = usize::from(line.line) * LINE_BYTES;
-            let mut mask = line.mask;
-            for byte in &line.bytes {
-                page[start + mask.trailing_zeros() as usize] = *byte;
-                mask &= mask - 1;
-            }
-        }
+        self.runs().for_each(|(at, bytes)| page[at..at + bytes.len()].copy_from_slice(bytes));
     }
 }
 
@@ -154,9 +163,11 @@ mod tests {
 
     #[test]
     fn a_diff_outside_the_page_does_not_fit() {
-        let far = Diff { lines: vec![LineDiff { line: 1, mask: 1 << 3, bytes: vec![7] }] };
+        let mut far = Diff::default();
+        far.push(1, 1 << 3, &[7]);
         assert!(far.fits(68) && !far.fits(67));
-        let liar = Diff { lines: vec![LineDiff { line: 0, mask: 3, bytes: vec![7] }] };
+        let mut liar = Diff::default();
+        liar.push(0, 3, &[7]);
         assert!(!liar.fits(64));
     }
 }

@@ -3,10 +3,12 @@
 //! The state machine decides, the frames hold bytes: [`PlainFrames`] for models and simulations,
 //! mapped memory with page protection in `crate::memory`.
 //!
+//! `allow` speaks about the program's view alone; the protocol reads and writes at any time.
+//!
 //! Invariants
 //! - A frame's bytes change only through the protocol (`fill`, `apply`) or, while its page is
-//!   writable, through the program.
-//! - `allow` speaks about the program's view alone; the protocol reads and writes at any time.
+//!   writable, through the program. Checked by `misuse_is_named_and_changes_nothing`,
+//!   `race_free_programs_read_what_they_should`.
 
 use std::collections::BTreeMap;
 
@@ -39,6 +41,24 @@ pub trait Frames {
     fn keep_twin(&mut self, page: PageId);
     /// What has changed since `keep_twin`, which is forgotten.
     fn take_diff(&mut self, page: PageId) -> Diff;
+    /// Whether `bytes` are what `keep_twin` remembered of a page.
+    fn is_twin(&mut self, page: PageId, bytes: &[u8]) -> bool;
+    /// Twins there are.
+    fn twins(&self) -> usize {
+        0
+    }
+    /// Whether bytes of a page are left out of what is sent, because the program may be writing
+    /// them.
+    fn is_hidden(&self, _page: PageId) -> bool {
+        false
+    }
+    /// Whether the program may be looking at a page without asking, so that it must stay.
+    fn is_pinned(&self, _page: PageId) -> bool {
+        false
+    }
+    /// Gives the memory of copies back; the pages, in ascending order, are filled again before they
+    /// are used.
+    fn drop_pages(&mut self, _pages: &[PageId]) {}
     /// Sets what the program may do with a page.
     fn allow(&mut self, page: PageId, permission: Permission);
     /// Makes what `allow` has lowered hold for every thread of the program, before differences are
@@ -105,6 +125,18 @@ impl Frames for PlainFrames {
     fn take_diff(&mut self, page: PageId) -> Diff {
         let twin = self.twins.remove(&page).expect("invariant: a twin was kept");
         Diff::between(&twin, self.page(page))
+    }
+
+    fn is_twin(&mut self, page: PageId, bytes: &[u8]) -> bool {
+        self.twins.get(&page).is_some_and(|twin| twin == bytes)
+    }
+
+    fn twins(&self) -> usize {
+        self.twins.len()
+    }
+
+    fn drop_pages(&mut self, pages: &[PageId]) {
+        pages.iter().for_each(|page| self.page_mut(*page).fill(0));
     }
 
     fn allow(&mut self, _page: PageId, _permission: Permission) {}

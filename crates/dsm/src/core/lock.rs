@@ -10,8 +10,10 @@
 //! since the barrier published them.
 //!
 //! Invariants
-//! - Requests are granted in order of arrival; at most one rank holds a lock.
+//! - Requests are granted in order of arrival; at most one rank holds a lock. Checked by
+//!   `first_come_first_served_with_only_what_is_new`.
 //! - Only the holder can release; a release by another is a protocol error, not a state change.
+//!   Checked by `strangers_cannot_release_and_no_rank_queues_twice`.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -119,6 +121,8 @@ impl ManagedLock {
             let dropped = self.log.pop_front().expect("invariant: a full log has a front");
             self.forgotten = self.forgotten.max(dropped.version);
         }
+        debug_assert!(self.log.iter().is_sorted_by_key(|e| e.version), "old entries go first");
+        debug_assert!(self.forgotten <= self.version, "only what was recorded is forgotten");
     }
 
     fn grant_next(&mut self) -> Option<(NodeId, Message)> {
@@ -127,6 +131,7 @@ impl ManagedLock {
         }
         let (rank, seen) = self.queue.pop_front()?;
         self.holder = Some(rank);
+        debug_assert!(self.queue.iter().all(|(r, _)| *r != rank), "rank {rank} waits and holds");
         let notices = self.news_for(rank, seen);
         Some((rank, Message::Grant { lock: self.lock, notices, version: self.version }))
     }
@@ -176,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_cannot_release_and_nobody_queues_twice() {
+    fn strangers_cannot_release_and_no_rank_queues_twice() {
         let mut l = ManagedLock::new(LockId(4), 2);
         assert_eq!(l.release(NodeId(0), 0, &[]).unwrap_err().kind(), Kind::Protocol);
         let _ = l.acquire(NodeId(0), 0).unwrap();

@@ -40,6 +40,8 @@ pub enum Message {
     GetPage {
         /// The page.
         page: PageId,
+        /// The asker's barrier generation, its lower half.
+        phase: u32,
     },
     /// The page, whole.
     Page {
@@ -52,6 +54,24 @@ pub enum Message {
     Diffs {
         /// Page by page.
         diffs: Vec<(PageId, Diff)>,
+    },
+    /// As `Diffs`, in front of a request, a release or an arrival on one channel: what follows
+    /// takes the place of the acknowledgement.
+    DiffsAlong {
+        /// Page by page.
+        diffs: Vec<(PageId, Diff)>,
+    },
+    /// Pages that I will probably use after the grant or departure that I ask for next.
+    Wanted {
+        /// Those that I have no copy of.
+        absent: Vec<PageId>,
+        /// Those of which the answer may make my copy invalid.
+        held: Vec<PageId>,
+    },
+    /// Send these pages, whose home you are, to these ranks, whose copies the barrier invalidates.
+    Push {
+        /// The pages and who wants them.
+        pages: Vec<(PageId, NodeId)>,
     },
     /// DIFFGRANT: your diffs are in the home's pages.
     DiffsApplied,

@@ -19,11 +19,14 @@
 //!
 //! Invariants
 //! - A rank has at most one operation under way; messages are served at any time, also while
-//!   waiting.
+//!   waiting. Checked by `misuse_is_named_and_changes_nothing`, `three_ranks_share_a_lock`.
 //! - No copy is `Written` while a lock or barrier operation waits for its manager, so an
-//!   invalidation never meets unsent bytes; home pages are never invalidated.
+//!   invalidation never meets unsent bytes; home pages are never invalidated. Checked by
+//!   `race_free_programs_read_what_they_should`, `three_ranks_share_a_lock`.
 //! - Every page written in a scope is noticed in that scope, whether or not its bytes changed: the
-//!   next holder may have an older copy than this writer had.
+//!   next holder may have an older copy than this writer had. Checked by
+//!   `a_predicted_store_of_the_same_value_is_published`,
+//!   `a_page_handed_out_at_any_point_is_noticed_from_then_on`.
 //!
 //! With [`Rank::keep_unshared_home`] a home page of which no other rank has a copy is *unshared*:
 //! its home writes it without noticing, since there is no other holder to be told (JIAJIA 2.1's
@@ -31,10 +34,14 @@
 //! first sent, from when on it is noticed as written in the scope it was sent in, and begins again
 //! when a barrier has made all ranks drop a copy and none has asked since.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+mod along;
+mod cache;
 mod early;
+mod flush;
 mod sharing;
+mod want;
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
@@ -44,7 +51,12 @@ use super::diff::Diff;
 use super::frames::{Frames, Permission, PlainFrames};
 use super::lock::ManagedLock;
 use super::message::{LockId, Message, Notice, Notices, PageId};
+use super::pages::PageSet;
 use crate::error::{Error, Kind, Result};
+use along::Along;
+use cache::Cache;
+use flush::UNDER_WAY_MAX;
+use want::Wish;
 
 /// The shape of a job; equal on every rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,23 +94,11 @@ fn rank_of(id: u32, ranks: u16) -> NodeId {
 /// The manager of the barrier.
 pub const BARRIER_MANAGER: NodeId = NodeId(0);
 
-/// Bytes of diffs that travel in one message, as soon as there are so many.
-const DIFF_MESSAGE_BYTES: usize = 1 << 18;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Access {
     Invalid,
     Shared,
     Written,
-}
-
-/// What the program wants to do with pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Demand {
-    Read,
-    Write,
-    /// Write every byte.
-    Whole,
 }
 
 /// Who keeps a run of pages: blocks of `block_pages` dealt round from rank `first`.
@@ -113,10 +113,12 @@ struct Placement {
 struct Scope {
     lock: Option<LockId>,
     /// Pages to be noticed: written, or made writable by prediction.
-    written: BTreeSet<PageId>,
+    written: PageSet,
     /// Those of them that were predicted in vain; they are noticed all the same, because a store of
     /// the value already there cannot be told from no store, and the next holder may rely on it.
-    idle: BTreeSet<PageId>,
+    idle: PageSet,
+    /// Homes that have not yet answered after differences that rode to them.
+    unconfirmed: BTreeSet<NodeId>,
 }
 
 /// What a waiting rank does when its diffs are home.
@@ -130,8 +132,20 @@ enum AfterFlush {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Waiting {
     Nothing,
-    Pages { missing: BTreeSet<PageId>, write: bool, predicted: bool },
-    Flush { acks: usize, then: AfterFlush },
+    /// Acknowledgements of evicted differences, before others are made and the pages fetched.
+    Room(Wish),
+    /// Pages on their way; some become writable, with twins where that is a prediction.
+    Pages {
+        missing: BTreeSet<PageId>,
+        write: BTreeSet<PageId>,
+        predicted: bool,
+    },
+    /// Acknowledgements; what travels with the next message comes after them.
+    Flush {
+        acks: usize,
+        then: AfterFlush,
+        riding: Vec<Envelope>,
+    },
     Grant(LockId),
     Depart,
 }
@@ -184,10 +198,18 @@ pub struct Rank<F = PlainFrames> {
     in_place: bool,
     /// Which home pages no other rank has a copy of; `None` when that is not kept.
     unshared: Option<Vec<bool>>,
+    /// Written copies whose differences the flush or eviction under way has not sent yet.
+    unsent: VecDeque<PageId>,
+    /// Acknowledgements of differences of evicted pages that have not come.
+    owed: usize,
+    /// Copies that take memory, oldest first, and how many may; `None` when that is not kept.
+    cache: Option<Cache>,
     /// Home pages noticed in the arrival under way that no rank has asked for since.
-    published: BTreeSet<PageId>,
+    published: PageSet,
     /// Requests for pages that this rank has not allocated yet; `None` when there can be none.
-    early: Option<Vec<(NodeId, PageId)>>,
+    early: Option<Vec<(NodeId, PageId, u32)>>,
+    /// What is predicted and what travels along; `None` when each message stands alone.
+    along: Option<Along>,
     waiting: Waiting,
     managed: BTreeMap<LockId, ManagedLock>,
     barrier: Barrier,
@@ -233,8 +255,12 @@ impl<F: Frames> Rank<F> {
             generation: 0,
             in_place: false,
             unshared: None,
-            published: BTreeSet::new(),
+            unsent: VecDeque::new(),
+            owed: 0,
+            cache: None,
+            published: PageSet::default(),
             early: None,
+            along: None,
             waiting: Waiting::Nothing,
             managed: BTreeMap::new(),
             barrier,
@@ -281,6 +307,15 @@ impl<F: Frames> Rank<F> {
         rank_of(block, self.shape.ranks)
     }
 
+    /// Where the block of pages that `page` is in ends: they have one home.
+    fn block_end(&self, page: PageId) -> u32 {
+        let after = self.placements.partition_point(|p| p.start <= page.0);
+        let p = self.placements[after - 1];
+        let end = self.placements.get(after).map_or(self.shape.pages, |next| next.start);
+        let into = (page.0 - p.start) % p.block_pages;
+        page.0.saturating_add(p.block_pages - into).min(end)
+    }
+
     /// Whether an operation is under way.
     pub fn is_waiting(&self) -> bool {
         self.waiting != Waiting::Nothing
@@ -312,72 +347,6 @@ impl<F: Frames> Rank<F> {
         &mut self.frames
     }
 
-    /// Makes `page` readable.
-    ///
-    /// # Errors
-    /// `Kind::OutOfRange` for a page the job does not have, `Kind::Misuse` while another operation
-    /// is under way.
-    pub fn read(&mut self, page: PageId) -> Result<Outcome> {
-        self.want(page, 1, false)
-    }
-
-    /// Makes `page` writable and notes it in the innermost scope.
-    ///
-    /// # Errors
-    /// As [`Rank::read`].
-    pub fn write(&mut self, page: PageId) -> Result<Outcome> {
-        self.want(page, 1, true)
-    }
-
-    /// Makes `count` pages from `first` on readable, or writable; all that are missing are fetched
-    /// at once.
-    ///
-    /// # Errors
-    /// As [`Rank::read`].
-    pub fn want(&mut self, first: PageId, count: u32, write: bool) -> Result<Outcome> {
-        self.demand(first, count, if write { Demand::Write } else { Demand::Read })
-    }
-
-    /// As [`Rank::want`] for pages of which the program writes every byte, to the same values or
-    /// others.
-    ///
-    /// # Errors
-    /// As [`Rank::read`].
-    pub fn want_whole(&mut self, first: PageId, count: u32) -> Result<Outcome> {
-        self.demand(first, count, Demand::Whole)
-    }
-
-    fn demand(&mut self, first: PageId, count: u32, demand: Demand) -> Result<Outcome> {
-        self.idle()?;
-        let end = first.0.checked_add(count).filter(|end| *end <= self.shape.pages);
-        let end = end.ok_or_else(|| out_of_range("page", first.0, self.shape.pages))?;
-        let mut out = Outcome::default();
-        let mut missing = BTreeSet::new();
-        for page in (first.0..end).map(PageId) {
-            if self.in_place && self.access(page) == Access::Invalid {
-                self.counts.misses += 1;
-                self.refresh(page);
-            }
-            match self.access(page) {
-                Access::Invalid => {
-                    self.counts.misses += 1;
-                    out.send.push((self.home(page), Message::GetPage { page }));
-                    missing.insert(page);
-                }
-                Access::Shared if demand != Demand::Read => {
-                    self.counts.upgrades += 1;
-                    match demand {
-                        Demand::Whole if self.in_place => self.write_in_place(page),
-                        _ => self.make_writable(page, false),
-                    }
-                }
-                Access::Shared | Access::Written => {}
-            }
-        }
-        self.await_pages(missing, demand != Demand::Read, false, &mut out);
-        Ok(out)
-    }
-
     /// Enters a section of `lock`.
     ///
     /// # Errors
@@ -389,7 +358,7 @@ impl<F: Frames> Rank<F> {
             return Err(out_of_range("lock", lock.0, self.shape.locks));
         }
         if self.held().any(|l| l == lock) {
-            return Err(misuse(format!("rank {} takes lock {} twice", self.me, lock.0)));
+            return Err(taken_twice(self.me, lock));
         }
         self.flush(AfterFlush::Acquire(lock))
     }
@@ -401,8 +370,7 @@ impl<F: Frames> Rank<F> {
     pub fn unlock(&mut self, lock: LockId) -> Result<Outcome> {
         self.idle()?;
         if self.innermost().lock != Some(lock) {
-            let what = format!("rank {} leaves lock {}, not its innermost", self.me, lock.0);
-            return Err(misuse(what));
+            return Err(not_innermost(self.me, lock));
         }
         self.flush(AfterFlush::Release(lock))
     }
@@ -414,8 +382,7 @@ impl<F: Frames> Rank<F> {
     pub fn barrier(&mut self) -> Result<Outcome> {
         self.idle()?;
         if let Some(lock) = self.innermost().lock {
-            let what = format!("rank {} reaches a barrier holding lock {}", self.me, lock.0);
-            return Err(misuse(what));
+            return Err(in_section(self.me, lock));
         }
         self.refuse_unallocated()?;
         self.flush(AfterFlush::Arrive)
@@ -427,21 +394,31 @@ impl<F: Frames> Rank<F> {
     /// `Kind::Protocol` for a message no correct peer sends now; the rank's state is unchanged.
     pub fn receive(&mut self, from: NodeId, message: Message) -> Result<Outcome> {
         let mut out = Outcome::default();
+        self.confirm(from, &message);
         match message {
-            Message::GetPage { page } if self.is_early(page) => self.keep_early(from, page)?,
-            Message::GetPage { page } => self.serve_page(from, page, &mut out)?,
-            Message::Diffs { diffs } => self.apply_diffs(from, &diffs, &mut out)?,
+            Message::GetPage { page, phase } if self.is_early(page) => {
+                self.keep_early(from, page, phase)?;
+            }
+            Message::GetPage { page, .. } => self.serve_page(from, page, &mut out)?,
+            Message::Diffs { diffs } => {
+                self.apply_diffs(from, &diffs)?;
+                out.send.push((from, Message::DiffsApplied));
+            }
+            Message::DiffsAlong { diffs } => self.apply_diffs(from, &diffs)?,
+            Message::Wanted { absent, held } => self.keep_wanted(from, absent, held, &mut out)?,
+            Message::Push { pages } => self.push(from, &pages, &mut out)?,
             Message::Acquire { lock, seen } => {
                 let grant = self.managed(lock)?.acquire(from, seen)?;
-                out.send.extend(grant);
+                self.send_grant(grant, &mut out)?;
             }
             Message::Release { lock, generation, pages } => {
                 let grant = self.managed(lock)?.release(from, generation, &pages)?;
-                out.send.extend(grant);
+                self.send_grant(grant, &mut out)?;
             }
             Message::Arrive { generation, pages } => {
                 self.managing_barrier(from)?;
-                out.send = self.barrier.arrive(from, generation, &pages)?;
+                let departures = self.barrier.arrive(from, generation, &pages)?;
+                self.send_departures(departures, &mut out)?;
             }
             Message::Page { page, bytes } => self.take_page(from, page, bytes, &mut out)?,
             Message::DiffsApplied => self.take_ack(from, &mut out)?,
@@ -469,18 +446,6 @@ impl<F: Frames> Rank<F> {
         self.frames.allow(page, permission);
     }
 
-    fn await_pages(
-        &mut self,
-        missing: BTreeSet<PageId>,
-        write: bool,
-        predicted: bool,
-        out: &mut Outcome,
-    ) {
-        out.done = missing.is_empty();
-        self.waiting =
-            if out.done { Waiting::Nothing } else { Waiting::Pages { missing, write, predicted } };
-    }
-
     fn innermost(&self) -> &Scope {
         self.scopes.last().expect("invariant: the barrier's scope is never left")
     }
@@ -495,6 +460,7 @@ impl<F: Frames> Rank<F> {
     fn note(&mut self, page: PageId) {
         let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
         scope.written.insert(page);
+        scope.idle.remove(page);
     }
 
     /// Makes a valid page writable, with a twin unless this rank is its home and knows of the
@@ -512,105 +478,27 @@ impl<F: Frames> Rank<F> {
         self.open.insert(page, needs_twin);
         self.note(page);
         if predicted {
-            let scope = self.scopes.last_mut().expect("invariant: prediction is in a section");
+            let scope =
+                self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
             scope.idle.insert(page);
-        }
-    }
-
-    /// Sends every written copy's diff home; what follows waits for the acknowledgements.
-    fn flush(&mut self, then: AfterFlush) -> Result<Outcome> {
-        let mut out = Outcome::default();
-        let mut by_home: BTreeMap<NodeId, (usize, Vec<(PageId, Diff)>)> = BTreeMap::new();
-        let open: Vec<PageId> = self.open.keys().copied().collect();
-        open.iter().for_each(|page| self.set_access(*page, Access::Shared));
-        self.frames.lower()?;
-        for (page, has_twin) in std::mem::take(&mut self.open) {
-            let Some(diff) = self.clean(page, has_twin) else { continue };
-            let home = self.home(page);
-            let (bytes, diffs) = by_home.entry(home).or_default();
-            *bytes += diff.wire_bytes();
-            diffs.push((page, diff));
-            if *bytes >= DIFF_MESSAGE_BYTES {
-                *bytes = 0;
-                let diffs = std::mem::take(diffs);
-                out.send.push((home, Message::Diffs { diffs }));
-            }
-        }
-        if self.in_place && !mutant!("pool_lines_not_fenced") {
-            self.frames.fence();
-        }
-        let rest = by_home.into_iter().filter(|(_, (_, diffs))| !diffs.is_empty());
-        out.send.extend(rest.map(|(home, (_, diffs))| (home, Message::Diffs { diffs })));
-        let acks = out.send.len();
-        if acks == 0 || mutant!("dsm_release_overtakes_diffs") {
-            self.after_flush(then, &mut out);
         } else {
-            self.waiting = Waiting::Flush { acks, then };
+            self.wrote(page);
         }
-        Ok(out)
-    }
-
-    /// Ends writing of one page; its diff, if bytes changed and the page's home is elsewhere.
-    fn clean(&mut self, page: PageId, has_twin: bool) -> Option<Diff> {
-        if self.in_place {
-            self.settle_in_place(page, has_twin);
-        }
-        let diff = has_twin.then(|| self.frames.take_diff(page)).filter(|d| !d.is_empty())?;
-        let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
-        scope.idle.remove(&page);
-        if self.home(page) == self.me {
-            return None;
-        }
-        self.counts.diffs += 1;
-        self.counts.diff_bytes += diff.wire_bytes() as u64;
-        Some(diff)
-    }
-
-    fn after_flush(&mut self, then: AfterFlush, out: &mut Outcome) {
-        match then {
-            AfterFlush::Acquire(lock) => {
-                let seen = self.seen.get(&lock).copied().unwrap_or(0);
-                self.waiting = Waiting::Grant(lock);
-                out.send.push((self.shape.manager(lock), Message::Acquire { lock, seen }));
-            }
-            AfterFlush::Release(lock) => self.leave(lock, out),
-            AfterFlush::Arrive => {
-                let written = std::mem::take(&mut self.scopes[0].written);
-                if self.unshared.is_some() {
-                    let home = |page: &&PageId| self.home(**page) == self.me;
-                    self.published = written.iter().filter(home).copied().collect();
-                }
-                let pages = written.into_iter().collect();
-                self.waiting = Waiting::Depart;
-                let generation = self.generation;
-                out.send.push((BARRIER_MANAGER, Message::Arrive { generation, pages }));
-            }
-        }
-    }
-
-    fn leave(&mut self, lock: LockId, out: &mut Outcome) {
-        let scope = self.scopes.pop().expect("invariant: a section is open");
-        let mut pages: Vec<PageId> = scope.written.iter().copied().collect();
-        if mutant!("dsm_silent_store_unnoticed") {
-            pages.retain(|page| !scope.idle.contains(page));
-        }
-        if !mutant!("dsm_inner_notices_lost") {
-            pages.iter().for_each(|&page| self.note(page));
-        }
-        if self.shape.predict {
-            let useful = scope.written.difference(&scope.idle).copied().collect();
-            self.predicted.insert(lock, useful);
-        }
-        self.waiting = Waiting::Nothing;
-        out.done = true;
-        let generation = self.generation;
-        out.send.push((self.shape.manager(lock), Message::Release { lock, generation, pages }));
     }
 
     fn serve_page(&mut self, from: NodeId, page: PageId, out: &mut Outcome) -> Result<()> {
         self.at_home(from, page)?;
         self.hand_out(page);
+        let is_hidden = self.frames.is_hidden(page);
         let bytes = self.frames.bytes(page);
+        if let Some(&has_twin) = self.open.get(&page) {
+            let is_between = has_twin && !self.frames.is_twin(page, &bytes);
+            // What is left out, or sent as it is between two writes, must be fetched again, also
+            // when the page is as its twin in the end.
+            if is_hidden || (is_between && !mutant!("dsm_value_between_unnoticed")) {
+                self.note(page);
+            }
+        }
         out.send.push((from, Message::Page { page, bytes }));
         Ok(())
     }
@@ -640,50 +528,25 @@ impl<F: Frames> Rank<F> {
         Ok(())
     }
 
-    fn take_page(
-        &mut self,
-        from: NodeId,
-        page: PageId,
-        bytes: Vec<u8>,
-        out: &mut Outcome,
-    ) -> Result<()> {
-        if bytes.len() != self.shape.page_bytes || page.0 >= self.shape.pages {
-            return Err(protocol(format!("rank {from} sent no page {}", page.0)));
-        }
-        let Waiting::Pages { missing, write, predicted } = &mut self.waiting else {
-            return Err(protocol(format!("rank {from} sent page {} unasked", page.0)));
-        };
-        if !missing.remove(&page) {
-            return Err(protocol(format!("rank {from} sent page {} unasked", page.0)));
-        }
-        let (write, predicted, last) = (*write, *predicted, missing.is_empty());
-        self.fill(page, &bytes);
-        if write {
-            self.make_writable(page, predicted);
-        }
-        if last {
-            self.waiting = Waiting::Nothing;
-            out.done = true;
-        }
-        Ok(())
-    }
-
-    fn fill(&mut self, page: PageId, bytes: &[u8]) {
-        debug_assert_eq!(self.access(page), Access::Invalid, "only an invalid page is fetched");
-        self.frames.fill(page, bytes);
-        self.set_access(page, Access::Shared);
-    }
-
     fn take_ack(&mut self, from: NodeId, out: &mut Outcome) -> Result<()> {
-        let Waiting::Flush { acks, then } = &mut self.waiting else {
-            return Err(protocol(format!("rank {from} acknowledged diffs that were not sent")));
-        };
-        *acks -= 1;
-        if *acks == 0 {
-            let then = then.clone();
-            self.waiting = Waiting::Nothing;
-            self.after_flush(then, out);
+        if let Waiting::Flush { acks, then, riding } = &mut self.waiting {
+            *acks -= 1;
+            if !self.unsent.is_empty() && *acks <= UNDER_WAY_MAX / 2 {
+                let (then, acks) = (then.clone(), *acks);
+                self.send_differences(then, acks, out);
+            } else if *acks == 0 {
+                let (then, riding) = (then.clone(), std::mem::take(riding));
+                self.waiting = Waiting::Nothing;
+                self.after_flush(then, riding, out);
+            }
+            return Ok(());
         }
+        if self.owed == 0 {
+            return Err(protocol(format!("rank {from} acknowledged diffs that were not sent")));
+        }
+        self.owed -= 1;
+        self.go_on(out);
+        self.end_if_all_came(out);
         Ok(())
     }
 
@@ -707,47 +570,6 @@ impl<F: Frames> Rank<F> {
         let written = self.open.keys().copied().collect();
         self.scopes.push(Scope { lock: Some(lock), written, ..Scope::default() });
         self.arm_predicted(lock, out);
-        Ok(())
-    }
-
-    /// Fetches the invalid pages among those predicted for `lock` and makes the others writable.
-    fn arm_predicted(&mut self, lock: LockId, out: &mut Outcome) {
-        let predicted = self.predicted.remove(&lock).unwrap_or_default();
-        let mut missing = BTreeSet::new();
-        for page in predicted {
-            match self.access(page) {
-                Access::Invalid => {
-                    self.counts.predicted_fetches += 1;
-                    out.send.push((self.home(page), Message::GetPage { page }));
-                    missing.insert(page);
-                }
-                Access::Shared => self.make_writable(page, true),
-                // A home page, and noticed if anybody has a copy.
-                Access::Written => {}
-            }
-        }
-        self.await_pages(missing, true, true, out);
-    }
-
-    fn take_departure(
-        &mut self,
-        from: NodeId,
-        generation: u64,
-        notices: &[Notice],
-        out: &mut Outcome,
-    ) -> Result<()> {
-        if self.waiting != Waiting::Depart || generation != self.generation {
-            return Err(protocol(format!("rank {from} ended barrier {generation} unasked")));
-        }
-        self.invalidate(notices);
-        self.take_back();
-        self.generation += 1;
-        for lock in self.managed.values_mut() {
-            let ahead = u64::from(mutant!("dsm_forgets_open_generation"));
-            lock.forget_before(self.generation + ahead);
-        }
-        self.waiting = Waiting::Nothing;
-        out.done = true;
         Ok(())
     }
 
@@ -775,6 +597,22 @@ impl<F: Frames> Rank<F> {
             self.counts.invalidations += 1;
         }
     }
+}
+
+fn unasked(from: NodeId, page: PageId) -> Error {
+    protocol(format!("rank {from} sent page {} unasked", page.0))
+}
+
+pub(crate) fn taken_twice(rank: NodeId, lock: LockId) -> Error {
+    misuse(format!("rank {rank} takes lock {} twice", lock.0))
+}
+
+pub(crate) fn not_innermost(rank: NodeId, lock: LockId) -> Error {
+    misuse(format!("rank {rank} leaves lock {}, not its innermost", lock.0))
+}
+
+pub(crate) fn in_section(rank: NodeId, lock: LockId) -> Error {
+    misuse(format!("rank {rank} reaches a barrier holding lock {}", lock.0))
 }
 
 fn misuse(what: String) -> Error {

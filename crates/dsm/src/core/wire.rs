@@ -2,7 +2,7 @@
 //!
 //! | tag | message | fields |
 //! |---|---|---|
-//! | 1 | `GetPage` | page u32 |
+//! | 1 | `GetPage` | page u32, lower half of the barrier generation u32 |
 //! | 2 | `Page` | page u32, length u32, bytes |
 //! | 3 | `Diffs` | count u32, then a page: page u32, lines u16, then a line: u16, mask u64, bytes |
 //! | 4 | `DiffsApplied` | |
@@ -11,17 +11,22 @@
 //! | 7 | `Release` | lock u32, generation u64, count u32, pages |
 //! | 8 | `Arrive` | generation u64, count u32, pages |
 //! | 9 | `Depart` | generation u64, count u32, notices |
+//! | 10 | `DiffsAlong` | as `Diffs` |
+//! | 11 | `Wanted` | count u32, absent pages, count u32, held pages |
+//! | 12 | `Push` | count u32, then page u32, rank u16 each |
 //!
 //! A page in a list is a u32, a notice a u32 page and a u16 writer.
 //!
 //! Invariants
 //! - `decode(encode(m)) == m`; bytes that are no message are an error with the offset, never a
-//!   panic; a hostile length allocates nothing beyond the bytes that are there.
+//!   panic; a hostile length allocates nothing beyond the bytes that are there. Checked by
+//!   `messages_come_back`, `every_prefix_and_every_longer_form_is_refused`, `noise_never_panics`,
+//!   `a_hostile_count_allocates_nothing`.
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
 
-use super::diff::{Diff, LineDiff};
+use super::diff::Diff;
 use super::message::{LockId, Message, Notice, Notices, PageId};
 use crate::error::{Error, Kind, Result};
 
@@ -31,11 +36,18 @@ const EVERYTHING: u32 = u32::MAX;
 pub fn encode(message: &Message) -> Vec<u8> {
     let mut w = Writer::new();
     match message {
-        Message::GetPage { page } => _ = w.u8(1).u32(page.0),
+        Message::GetPage { page, phase } => _ = w.u8(1).u32(page.0).u32(*phase),
         Message::Page { page, bytes } => _ = w.u8(2).u32(page.0).u32(count(bytes.len())).raw(bytes),
-        Message::Diffs { diffs } => {
-            w.u8(3).u32(count(diffs.len()));
-            diffs.iter().for_each(|(page, diff)| put_diff(&mut w, *page, diff));
+        Message::Diffs { diffs } => put_diffs(w.u8(3), diffs),
+        Message::DiffsAlong { diffs } => put_diffs(w.u8(10), diffs),
+        Message::Wanted { absent, held } => {
+            w.u8(11);
+            put_pages(&mut w, absent);
+            put_pages(&mut w, held);
+        }
+        Message::Push { pages } => {
+            w.u8(12).u32(count(pages.len()));
+            pages.iter().for_each(|(page, rank)| _ = w.u32(page.0).u16(rank.0));
         }
         Message::DiffsApplied => _ = w.u8(4),
         Message::Acquire { lock, seen } => _ = w.u8(5).u32(lock.0).u64(*seen),
@@ -76,12 +88,16 @@ fn put_notices(w: &mut Writer, notices: &[Notice]) {
     notices.iter().for_each(|n| _ = w.u32(n.page.0).u16(n.writer.0));
 }
 
+fn put_diffs(w: &mut Writer, diffs: &[(PageId, Diff)]) {
+    w.u32(count(diffs.len()));
+    diffs.iter().for_each(|(page, diff)| put_diff(w, *page, diff));
+}
+
 fn put_diff(w: &mut Writer, page: PageId, diff: &Diff) {
-    let lines = u16::try_from(diff.lines.len()).expect("invariant: a page has at most 65535 lines");
-    w.u32(page.0).u16(lines);
-    for line in &diff.lines {
-        w.u16(line.line).u64(line.mask).raw(&line.bytes);
-    }
+    let lines = diff.lines();
+    let count = u16::try_from(lines.len()).expect("invariant: a page has at most 65535 lines");
+    w.u32(page.0).u16(count);
+    lines.for_each(|(line, mask, bytes)| _ = w.u16(line).u64(mask).raw(bytes));
 }
 
 /// The message in `bytes`, all of them.
@@ -102,7 +118,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message> {
 
 fn message(r: &mut Reader<'_>) -> Option<Message> {
     Some(match r.u8()? {
-        1 => Message::GetPage { page: PageId(r.u32()?) },
+        1 => Message::GetPage { page: PageId(r.u32()?), phase: r.u32()? },
         2 => {
             let page = PageId(r.u32()?);
             let n = r.u32()?;
@@ -119,6 +135,12 @@ fn message(r: &mut Reader<'_>) -> Option<Message> {
         },
         8 => Message::Arrive { generation: r.u64()?, pages: list(r, |r| r.u32().map(PageId))? },
         9 => Message::Depart { generation: r.u64()?, notices: list(r, notice)? },
+        10 => Message::DiffsAlong { diffs: list(r, diff_of_page)? },
+        11 => Message::Wanted {
+            absent: list(r, |r| r.u32().map(PageId))?,
+            held: list(r, |r| r.u32().map(PageId))?,
+        },
+        12 => Message::Push { pages: list(r, |r| Some((PageId(r.u32()?), NodeId(r.u16()?))))? },
         _ => return None,
     })
 }
@@ -154,14 +176,12 @@ fn notice(r: &mut Reader<'_>) -> Option<Notice> {
 
 fn diff_of_page(r: &mut Reader<'_>) -> Option<(PageId, Diff)> {
     let page = PageId(r.u32()?);
-    let lines = (0..r.u16()?).map(|_| line_of_diff(r)).collect::<Option<_>>()?;
-    Some((page, Diff { lines }))
-}
-
-fn line_of_diff(r: &mut Reader<'_>) -> Option<LineDiff> {
-    let (line, mask) = (r.u16()?, r.u64()?);
-    let bytes = r.bytes(mask.count_ones() as usize)?.to_vec();
-    Some(LineDiff { line, mask, bytes })
+    let mut diff = Diff::default();
+    for _ in 0..r.u16()? {
+        let (line, mask) = (r.u16()?, r.u64()?);
+        diff.push(line, mask, r.bytes(mask.count_ones() as usize)?);
+    }
+    Some((page, diff))
 }
 
 #[cfg(test)]
@@ -170,10 +190,10 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn line() -> impl Strategy<Value = LineDiff> {
+    fn line() -> impl Strategy<Value = (u16, u64, Vec<u8>)> {
         (any::<u16>(), any::<u64>(), vec(any::<u8>(), 64)).prop_map(|(line, mask, mut bytes)| {
             bytes.truncate(mask.count_ones() as usize);
-            LineDiff { line, mask, bytes }
+            (line, mask, bytes)
         })
     }
 
@@ -187,13 +207,23 @@ mod tests {
     }
 
     fn any_message() -> impl Strategy<Value = Message> {
-        let diff = vec(line(), 0..4).prop_map(|lines| Diff { lines });
-        let pair = (any::<u32>().prop_map(PageId), diff);
+        let diff = vec(line(), 0..4).prop_map(|lines| {
+            let mut diff = Diff::default();
+            lines.iter().for_each(|(line, mask, bytes)| diff.push(*line, *mask, bytes));
+            diff
+        });
+        let pair = (any::<u32>().prop_map(PageId), diff).boxed();
         prop_oneof![
-            any::<u32>().prop_map(|p| Message::GetPage { page: PageId(p) }),
+            any::<(u32, u32)>().prop_map(|(p, phase)| Message::GetPage { page: PageId(p), phase }),
             (any::<u32>(), vec(any::<u8>(), 0..200))
                 .prop_map(|(p, bytes)| Message::Page { page: PageId(p), bytes }),
-            vec(pair, 0..4).prop_map(|diffs| Message::Diffs { diffs }),
+            vec(pair.clone(), 0..4).prop_map(|diffs| Message::Diffs { diffs }),
+            vec(pair, 0..4).prop_map(|diffs| Message::DiffsAlong { diffs }),
+            (pages(), pages()).prop_map(|(absent, held)| Message::Wanted { absent, held }),
+            notices().prop_map(|all| {
+                let pages = all.into_iter().map(|n| (n.page, n.writer)).collect();
+                Message::Push { pages }
+            }),
             Just(Message::DiffsApplied),
             any::<(u32, u64)>().prop_map(|(l, seen)| Message::Acquire { lock: LockId(l), seen }),
             (any::<(u32, u64)>(), proptest::option::of(notices())).prop_map(|((l, version), n)| {

@@ -10,6 +10,7 @@
 //! - Allocating waits for no other rank. Checked by
 //!   `a_request_for_a_page_that_its_home_has_not_allocated_waits`.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use littoral_base::units::NodeId;
@@ -18,7 +19,7 @@ use crate::core::message::LockId;
 use crate::error::{Error, Kind, Result};
 use crate::memory::page_bytes;
 use crate::runtime::carrier::Carrier;
-use crate::runtime::{Config, Node, RankCounts, Run};
+use crate::runtime::{Config, Node, Own, RankCounts, Run};
 
 /// Mail of `Member::send`; the rest belongs to operations of all ranks.
 const LETTERS: u8 = 0;
@@ -39,6 +40,7 @@ pub struct Piece {
 /// See the module's page.
 pub struct Member {
     node: Node,
+    own: Mutex<Own>,
     base: usize,
 }
 
@@ -71,7 +73,12 @@ impl Member {
         }
         let node = Node::start(carrier, Config { many_threads: true, ..config })?;
         let base = node.memory().view(0, 0).addr();
-        Ok(Member { node, base })
+        Ok(Member { node, own: Mutex::default(), base })
+    }
+
+    /// Held while an operation of the rank is under way.
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This rank.
@@ -139,7 +146,7 @@ impl Member {
     /// # Errors
     /// `Kind::Misuse` when this rank is in one already, `Kind::OutOfRange`, `Kind::PeerLost`.
     pub fn lock(&self, lock: u32) -> Result<()> {
-        self.node.lock(LockId(lock))
+        self.node.lock(&mut self.own(), LockId(lock))
     }
 
     /// Leaves the section of `lock`, the innermost.
@@ -147,7 +154,7 @@ impl Member {
     /// # Errors
     /// `Kind::Misuse` when it is not, `Kind::PeerLost`.
     pub fn unlock(&self, lock: u32) -> Result<()> {
-        self.node.unlock(LockId(lock))
+        self.node.unlock(&mut self.own(), LockId(lock))
     }
 
     /// Waits for every rank and shows everything written to all.
@@ -155,7 +162,7 @@ impl Member {
     /// # Errors
     /// `Kind::Misuse` inside a section, `Kind::PeerLost`.
     pub fn barrier(&self) -> Result<()> {
-        self.node.barrier()
+        self.node.barrier(&mut self.own())
     }
 
     /// Waits for every rank and shows nothing; in virtual time a barrier.
@@ -164,7 +171,7 @@ impl Member {
     /// `Kind::PeerLost`.
     pub fn meet(&self) -> Result<()> {
         if self.node.is_in_turns() {
-            return self.node.barrier();
+            return self.node.barrier(&mut self.own());
         }
         let others = (1..self.ranks()).map(NodeId);
         if self.rank() != 0 {
@@ -238,7 +245,7 @@ impl Member {
     /// # Errors
     /// `Kind::Misuse` inside a section, `Kind::PeerLost`.
     pub fn finish(&self) -> Result<()> {
-        self.node.finish()
+        self.node.finish(&mut self.own())
     }
 
     /// Ends the job for every rank, for this reason.

@@ -82,15 +82,19 @@
 //! # Ok::<(), littoral_dsm::Error>(())
 //! ```
 //!
+//! A section dropped without `leave` is left; if that fails, the next operation says so. A section
+//! dropped by a panic is not: nothing half-done is published, and the other ranks are told that
+//! this one is gone.
+//!
 //! Invariants
-//! - Sections nest; the innermost is left first, by construction.
-//! - A section dropped without `leave` is left; if that fails, the next operation says so. A
-//!   section dropped by a panic is not: nothing half-done is published, and the other ranks are
-//!   told that this one is gone.
+//! - Sections nest; the innermost is left first, by construction. Checked by
+//!   `nested_sections_publish_to_both_locks`, `overlapping_guards_and_taken_locks_are_refused`.
 
+mod cells;
 pub mod member;
 mod raw;
 
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::time::Duration;
@@ -102,9 +106,10 @@ use crate::core::message::LockId;
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Mechanism, page_bytes};
 use crate::runtime::carrier::Carrier;
-use crate::runtime::{Config, Node, RankCounts};
+use crate::runtime::{Config, Node, Own, RankCounts, Run};
 
-pub use raw::{Read, Write};
+pub use cells::{Cell, CellMut, Element};
+pub use raw::{Cells, CellsMut, Read, Write};
 
 /// Which ranks keep an allocation's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,9 +203,29 @@ impl<T> Shared<T> {
     }
 }
 
+/// A rank and what its one thread changes without a lock.
+struct Seat {
+    node: Node,
+    own: RefCell<Own>,
+}
+
+impl Seat {
+    fn lock(&self, lock: LockId) -> Result<()> {
+        self.node.lock(&mut self.own.borrow_mut(), lock)
+    }
+
+    fn unlock(&self, lock: LockId) -> Result<()> {
+        self.node.unlock(&mut self.own.borrow_mut(), lock)
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.node.barrier(&mut self.own.borrow_mut())
+    }
+}
+
 /// This rank's membership of a running job; see the module's page.
 pub struct Job {
-    node: Node,
+    seat: Seat,
     /// The fault handler and the protocol know one program thread.
     one_thread: PhantomData<*const ()>,
 }
@@ -228,39 +253,40 @@ impl Job {
     /// # Errors
     /// `Kind::Environment` when memory is refused.
     pub fn start(carrier: Box<dyn Carrier>, config: Config) -> Result<Job> {
-        Ok(Job { node: Node::start(carrier, config)?, one_thread: PhantomData })
+        let seat = Seat { node: Node::start(carrier, config)?, own: RefCell::default() };
+        Ok(Job { seat, one_thread: PhantomData })
     }
 
     /// This rank.
     pub fn rank(&self) -> u16 {
-        self.node.me().0
+        self.seat.node.me().0
     }
 
     /// Ranks of the job.
     pub fn ranks(&self) -> u16 {
-        self.node.ranks()
+        self.seat.node.ranks()
     }
 
     /// What this rank has done so far.
     pub fn counts(&self) -> RankCounts {
-        self.node.counts()
+        self.seat.node.counts()
     }
 
     /// Declares that the program has computed so many operations since it said so last. Where the
     /// job runs in virtual time (`littoral dsm run --fabric sim`) that is what its computing takes;
     /// elsewhere it is nothing.
     pub fn work(&self, operations: u64) {
-        self.node.declare(operations);
+        self.seat.node.declare(operations);
     }
 
     /// Time since this rank joined, from zero on: virtual time where the job runs in that.
     pub fn elapsed(&self) -> Duration {
-        self.node.elapsed()
+        self.seat.node.elapsed()
     }
 
     /// How raw accesses are noticed; `None` where they need not be.
     pub fn mechanism(&self) -> Option<Mechanism> {
-        self.node.mechanism()
+        self.seat.node.mechanism()
     }
 
     /// Allocates one zero value. Every rank allocates the same in the same order.
@@ -296,7 +322,8 @@ impl Job {
         if align_of::<T>() > page_bytes() {
             return Err(Error::new(Kind::Misuse, "elements aligned beyond a page"));
         }
-        let start = self.node.allocate(bytes, block, NodeId(first))?;
+        let run = Run { bytes, block_pages: block, first: NodeId(first) };
+        let start = self.seat.node.allocate(&mut self.seat.own.borrow_mut(), run)?;
         Ok(SharedSlice { start, len, kind: PhantomData })
     }
 
@@ -305,8 +332,8 @@ impl Job {
     /// # Errors
     /// `Kind::OutOfRange` for a lock the job has not, `Kind::PeerLost`.
     pub fn enter(&mut self, lock: LockId) -> Result<Section<'_>> {
-        self.node.lock(lock)?;
-        Ok(Section { node: &self.node, lock, open: true })
+        self.seat.lock(lock)?;
+        Ok(Section { seat: &self.seat, lock, open: true })
     }
 
     /// Opens a phase: between two barriers, outside of locks.
@@ -314,8 +341,8 @@ impl Job {
     /// # Errors
     /// `Kind::PeerLost` when the job has failed already.
     pub fn phase(&mut self) -> Result<Phase<'_>> {
-        self.node.fetch(0, 0, false)?;
-        Ok(Phase { node: &self.node })
+        self.seat.node.fetch(0, 0, false)?;
+        Ok(Phase { seat: &self.seat })
     }
 
     /// Waits for every rank; everything written before is seen by all ranks.
@@ -323,7 +350,7 @@ impl Job {
     /// # Errors
     /// `Kind::PeerLost`.
     pub fn barrier(&mut self) -> Result<()> {
-        self.node.barrier()
+        self.seat.barrier()
     }
 
     /// Takes a lock without a guard, for programs that use [`Job::raw`].
@@ -331,7 +358,7 @@ impl Job {
     /// # Errors
     /// `Kind::Misuse` when this rank holds it already, else as [`Job::enter`].
     pub fn lock(&self, lock: LockId) -> Result<()> {
-        self.node.lock(lock)
+        self.seat.lock(lock)
     }
 
     /// Leaves the section of `lock`, which must be the innermost.
@@ -339,7 +366,7 @@ impl Job {
     /// # Errors
     /// `Kind::Misuse` when it is not, `Kind::PeerLost`.
     pub fn unlock(&self, lock: LockId) -> Result<()> {
-        self.node.unlock(lock)
+        self.seat.unlock(lock)
     }
 
     /// The barrier of programs that use [`Job::raw`].
@@ -347,7 +374,7 @@ impl Job {
     /// # Errors
     /// `Kind::Misuse` inside a section, `Kind::PeerLost`.
     pub fn wait_for_all(&self) -> Result<()> {
-        self.node.barrier()
+        self.seat.barrier()
     }
 
     /// Makes `slice` accessible through [`Job::raw`] without a fault, until the next lock, unlock
@@ -356,7 +383,7 @@ impl Job {
     /// # Errors
     /// `Kind::PeerLost`.
     pub fn touch<T: Pod>(&self, slice: SharedSlice<T>, write: bool) -> Result<()> {
-        self.node.touch(slice.start, slice.len * size_of::<T>(), write)
+        self.seat.node.touch(slice.start, slice.len * size_of::<T>(), write)
     }
 
     /// Ends the job for this rank, when every rank has come here. A job dropped otherwise fails
@@ -365,22 +392,42 @@ impl Job {
     /// # Errors
     /// `Kind::PeerLost`.
     pub fn finish(self) -> Result<RankCounts> {
-        self.node.finish()?;
+        self.seat.node.finish(&mut self.seat.own.borrow_mut())?;
         Ok(self.counts())
     }
 }
 
-fn read<T: Pod>(node: &Node, slice: SharedSlice<T>) -> Result<Read<'_, T>> {
-    Read::new(node, slice.start, slice.len)
+fn read<T: Pod>(seat: &Seat, slice: SharedSlice<T>) -> Result<Read<'_, T>> {
+    Read::new(seat, slice.start, slice.len)
 }
 
-fn write<T: Pod>(node: &Node, slice: SharedSlice<T>) -> Result<Write<'_, T>> {
-    Write::new(node, slice.start, slice.len)
+fn write<T: Pod>(seat: &Seat, slice: SharedSlice<T>) -> Result<Write<'_, T>> {
+    Write::new(seat, slice.start, slice.len)
+}
+
+macro_rules! lend_cells {
+    () => {
+        /// Lends elements to read by relaxed loads: no copy where ranks share coherent memory.
+        ///
+        /// # Errors
+        /// `Kind::Misuse` when a writing guard overlaps, `Kind::PeerLost`.
+        pub fn cells<T: Element>(&self, slice: SharedSlice<T>) -> Result<Cells<'_, T>> {
+            Cells::new(self.seat, slice.start, slice.len)
+        }
+
+        /// Lends elements to read and write by relaxed loads and stores.
+        ///
+        /// # Errors
+        /// `Kind::Misuse` when another guard overlaps, `Kind::PeerLost`.
+        pub fn cells_mut<T: Element>(&self, slice: SharedSlice<T>) -> Result<CellsMut<'_, T>> {
+            CellsMut::new(self.seat, slice.start, slice.len)
+        }
+    };
 }
 
 /// A section of a lock; left by `leave` or drop.
 pub struct Section<'j> {
-    node: &'j Node,
+    seat: &'j Seat,
     lock: LockId,
     open: bool,
 }
@@ -392,12 +439,14 @@ impl std::fmt::Debug for Section<'_> {
 }
 
 impl Section<'_> {
+    lend_cells!();
+
     /// Lends elements to read.
     ///
     /// # Errors
     /// `Kind::Misuse` when a writing guard overlaps, `Kind::PeerLost`.
     pub fn read<T: Pod>(&self, slice: SharedSlice<T>) -> Result<Read<'_, T>> {
-        read(self.node, slice)
+        read(self.seat, slice)
     }
 
     /// Lends elements to read and write.
@@ -405,12 +454,12 @@ impl Section<'_> {
     /// # Errors
     /// `Kind::Misuse` when another guard overlaps, `Kind::PeerLost`.
     pub fn write<T: Pod>(&self, slice: SharedSlice<T>) -> Result<Write<'_, T>> {
-        write(self.node, slice)
+        write(self.seat, slice)
     }
 
     /// As [`Job::work`].
     pub fn work(&self, operations: u64) {
-        self.node.declare(operations);
+        self.seat.node.declare(operations);
     }
 
     /// Enters a section inside this one.
@@ -418,8 +467,8 @@ impl Section<'_> {
     /// # Errors
     /// `Kind::Misuse` for a lock held already, else as [`Job::enter`].
     pub fn enter(&mut self, lock: LockId) -> Result<Section<'_>> {
-        self.node.lock(lock)?;
-        Ok(Section { node: self.node, lock, open: true })
+        self.seat.lock(lock)?;
+        Ok(Section { seat: self.seat, lock, open: true })
     }
 
     /// Leaves the section: what it wrote is seen by every rank that enters the lock later.
@@ -428,7 +477,7 @@ impl Section<'_> {
     /// `Kind::PeerLost`.
     pub fn leave(mut self) -> Result<()> {
         self.open = false;
-        self.node.unlock(self.lock)
+        self.seat.unlock(self.lock)
     }
 }
 
@@ -436,14 +485,14 @@ impl Drop for Section<'_> {
     fn drop(&mut self) {
         if self.open && !std::thread::panicking() {
             // The failure stays with the job; its next operation reports it.
-            let _ = self.node.unlock(self.lock);
+            let _ = self.seat.unlock(self.lock);
         }
     }
 }
 
 /// A phase between two barriers.
 pub struct Phase<'j> {
-    node: &'j Node,
+    seat: &'j Seat,
 }
 
 impl std::fmt::Debug for Phase<'_> {
@@ -453,14 +502,16 @@ impl std::fmt::Debug for Phase<'_> {
 }
 
 impl Phase<'_> {
+    lend_cells!();
+
     /// This rank.
     pub fn rank(&self) -> u16 {
-        self.node.me().0
+        self.seat.node.me().0
     }
 
     /// Ranks of the job.
     pub fn ranks(&self) -> u16 {
-        self.node.ranks()
+        self.seat.node.ranks()
     }
 
     /// Lends elements that no rank writes in this phase.
@@ -468,7 +519,7 @@ impl Phase<'_> {
     /// # Errors
     /// `Kind::Misuse` when a writing guard overlaps, `Kind::PeerLost`.
     pub fn read<T: Pod>(&self, slice: SharedSlice<T>) -> Result<Read<'_, T>> {
-        read(self.node, slice)
+        read(self.seat, slice)
     }
 
     /// Lends elements that no other rank touches in this phase.
@@ -476,12 +527,12 @@ impl Phase<'_> {
     /// # Errors
     /// `Kind::Misuse` when another guard overlaps, `Kind::PeerLost`.
     pub fn write<T: Pod>(&self, slice: SharedSlice<T>) -> Result<Write<'_, T>> {
-        write(self.node, slice)
+        write(self.seat, slice)
     }
 
     /// As [`Job::work`].
     pub fn work(&self, operations: u64) {
-        self.node.declare(operations);
+        self.seat.node.declare(operations);
     }
 
     /// This rank's block of `slice`, to write; the blocks of all ranks are disjoint.
@@ -497,6 +548,6 @@ impl Phase<'_> {
     /// # Errors
     /// `Kind::PeerLost`.
     pub fn end(self) -> Result<()> {
-        self.node.barrier()
+        self.seat.barrier()
     }
 }

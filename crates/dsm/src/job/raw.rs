@@ -2,7 +2,7 @@
 //!
 //! A reference into a rank's own frames is exclusive or shared exactly as the rank's table of
 //! guards says, for as long as the guard lives:
-//! - the program's side: [`Node::borrow`] refuses a second guard that overlaps a writing one;
+//! - the program's side: the rank's table refuses a second guard that overlaps a writing one;
 //! - the server's side: it writes frames only when it applies diffs at a home, and a diff over a
 //!   guarded byte fails the job before a byte is written (`runtime::engine`, *data race*);
 //! - a cached copy is filled only by operations of the program's thread, which guards forbid by
@@ -10,45 +10,49 @@
 //!
 //! A direct segment, and lines of a pool, are memory that other processes write. No table of ours
 //! reaches them, so a guard there is a copy: taken when it is made, stored when it is dropped.
+//! Cells are atomic variables, so on a direct segment they lie in the shared memory itself.
 #![allow(unsafe_code)] // Reason: slices over mapped memory.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use bytemuck::Pod;
 
+use super::Seat;
+use super::cells::{Cell, CellMut, Element};
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::runtime::Node;
 
 /// A range of shared memory that a guard is on.
 struct Held<'s> {
-    node: &'s Node,
-    memory: Arc<Memory>,
+    seat: &'s Seat,
     id: u64,
     offset: usize,
     bytes: usize,
 }
 
 impl<'s> Held<'s> {
-    fn new(node: &'s Node, offset: usize, bytes: usize, write: bool) -> Result<Self> {
-        let id = node.borrow(offset, bytes, write)?;
-        let held = Held { node, memory: Arc::clone(node.memory()), id, offset, bytes };
-        node.fetch(offset, bytes, write)?;
+    fn new(seat: &'s Seat, offset: usize, bytes: usize, write: bool) -> Result<Self> {
+        let id = seat.node.borrow(&mut seat.own.borrow_mut(), offset, bytes, write)?;
+        let held = Held { seat, id, offset, bytes };
+        seat.node.fetch(offset, bytes, write)?;
         Ok(held)
+    }
+
+    fn memory(&self) -> &Memory {
+        self.seat.node.memory()
     }
 
     fn copy<T: Pod>(&self, len: usize) -> Vec<T> {
         let mut copy = vec![T::zeroed(); len];
-        self.node.load(self.offset, bytemuck::cast_slice_mut(&mut copy));
+        self.seat.node.load(self.offset, bytemuck::cast_slice_mut(&mut copy));
         copy
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.node.give_back(self.id);
+        self.seat.node.give_back(&mut self.seat.own.borrow_mut(), self.id);
     }
 }
 
@@ -58,15 +62,31 @@ enum Place<T> {
         start: *mut T,
         len: usize,
     },
+    /// A copy of so many elements that [`FEW_BYTES`] hold, without an allocation.
+    Few(Few, usize),
     Copy(Vec<T>),
+}
+
+const FEW_BYTES: usize = 16;
+type Few = [u64; FEW_BYTES / 8];
+
+/// Whether `len` elements lie in [`FEW_BYTES`] bytes that are aligned as words.
+fn are_few<T: Pod>(len: usize) -> bool {
+    align_of::<T>() <= align_of::<u64>() && len * size_of::<T>() <= FEW_BYTES
 }
 
 impl<T: Pod> Place<T> {
     fn new(held: &Held<'_>, len: usize) -> Self {
-        if held.node.lends_copies() || size_of::<T>() == 0 {
+        if size_of::<T>() == 0 || (held.seat.node.lends_copies() && !are_few::<T>(len)) {
             return Place::Copy(held.copy(len));
         }
-        let start = held.memory.frame(held.offset, held.bytes).cast::<T>();
+        if held.seat.node.lends_copies() {
+            let mut few = Few::default();
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut few);
+            held.seat.node.load(held.offset, &mut bytes[..held.bytes]);
+            return Place::Few(few, len);
+        }
+        let start = held.memory().frame(held.offset, held.bytes).cast::<T>();
         assert!(start.is_aligned(), "allocations begin at pages and elements follow each other");
         Place::Frames { start, len }
     }
@@ -77,6 +97,10 @@ impl<T: Pod> Place<T> {
             // aligned (asserted), initialised and of any bit pattern (`Pod`); no rank writes them
             // while the guard lives (the module's page).
             Place::Frames { start, len } => unsafe { std::slice::from_raw_parts(*start, *len) },
+            Place::Few(few, len) => {
+                let bytes: &[u8] = bytemuck::cast_slice(few);
+                bytemuck::cast_slice(&bytes[..len * size_of::<T>()])
+            }
             Place::Copy(copy) => copy,
         }
     }
@@ -85,6 +109,10 @@ impl<T: Pod> Place<T> {
         match self {
             // SAFETY: as in `slice`; the guard is a writing one, so no other guard overlaps it.
             Place::Frames { start, len } => unsafe { std::slice::from_raw_parts_mut(*start, *len) },
+            Place::Few(few, len) => {
+                let bytes: &mut [u8] = bytemuck::cast_slice_mut(few);
+                bytemuck::cast_slice_mut(&mut bytes[..*len * size_of::<T>()])
+            }
             Place::Copy(copy) => copy,
         }
     }
@@ -98,8 +126,8 @@ pub struct Read<'s, T: Pod> {
 }
 
 impl<'s, T: Pod> Read<'s, T> {
-    pub(super) fn new(node: &'s Node, offset: usize, len: usize) -> Result<Self> {
-        let held = Held::new(node, offset, len * size_of::<T>(), false)?;
+    pub(super) fn new(seat: &'s Seat, offset: usize, len: usize) -> Result<Self> {
+        let held = Held::new(seat, offset, len * size_of::<T>(), false)?;
         Ok(Read { place: Place::new(&held, len), _held: held, _scope: PhantomData })
     }
 }
@@ -120,8 +148,8 @@ pub struct Write<'s, T: Pod> {
 }
 
 impl<'s, T: Pod> Write<'s, T> {
-    pub(super) fn new(node: &'s Node, offset: usize, len: usize) -> Result<Self> {
-        let held = Held::new(node, offset, len * size_of::<T>(), true)?;
+    pub(super) fn new(seat: &'s Seat, offset: usize, len: usize) -> Result<Self> {
+        let held = Held::new(seat, offset, len * size_of::<T>(), true)?;
         Ok(Write { place: Place::new(&held, len), held, _scope: PhantomData })
     }
 }
@@ -142,8 +170,113 @@ impl<T: Pod> DerefMut for Write<'_, T> {
 
 impl<T: Pod> Drop for Write<'_, T> {
     fn drop(&mut self) {
-        if let Place::Copy(copy) = &self.place {
-            self.held.node.store(self.held.offset, bytemuck::cast_slice(copy));
+        if !matches!(self.place, Place::Frames { .. }) {
+            let bytes = bytemuck::cast_slice(self.place.slice());
+            self.held.seat.node.store(self.held.offset, bytes);
+        }
+    }
+}
+
+/// Atomic elements in this rank's frames, or in memory that all ranks share.
+struct Atoms<T: Element> {
+    start: *const T::Atom,
+    len: usize,
+}
+
+impl<T: Element> Atoms<T> {
+    fn new(held: &Held<'_>, len: usize) -> Self {
+        let start = held.memory().frame(held.offset, held.bytes).cast::<T::Atom>().cast_const();
+        assert!(start.is_aligned(), "allocations begin at pages and elements follow each other");
+        assert_eq!(size_of::<T>(), size_of::<T::Atom>(), "an element is one atomic variable");
+        Atoms { start, len }
+    }
+
+    /// The elements as `C`, a transparent wrapper of the atomic variable.
+    fn slice<C>(&self) -> &[C] {
+        const { assert!(size_of::<C>() == size_of::<T>(), "a wrapper of one element") };
+        // SAFETY: `len` atomic variables from `start` on lie in the segment (checked by `frame`),
+        // aligned (asserted), initialised and of any bit pattern (`Pod`); `C` is `Cell<T>` or
+        // `CellMut<T>`, transparent over the variable. Other threads and processes reach the bytes
+        // as atomics alone while the guard lives, or not at all (the module's page).
+        unsafe { std::slice::from_raw_parts(self.start.cast::<C>(), self.len) }
+    }
+}
+
+enum CellPlace<T: Element> {
+    Shared(Atoms<T>),
+    Copy(Vec<CellMut<T>>),
+}
+
+impl<T: Element> CellPlace<T> {
+    fn new(held: &Held<'_>, len: usize) -> Self {
+        if held.seat.node.is_in_place() {
+            let copy: Vec<T> = held.copy(len);
+            return CellPlace::Copy(copy.into_iter().map(CellMut::new).collect());
+        }
+        CellPlace::Shared(Atoms::new(held, len))
+    }
+}
+
+/// Elements to read by relaxed loads, for as long as the guard lives; no copy where ranks share
+/// coherent memory.
+pub struct Cells<'s, T: Element> {
+    place: CellPlace<T>,
+    _held: Held<'s>,
+    _scope: PhantomData<&'s ()>,
+}
+
+impl<'s, T: Element> Cells<'s, T> {
+    pub(super) fn new(seat: &'s Seat, offset: usize, len: usize) -> Result<Self> {
+        let held = Held::new(seat, offset, len * size_of::<T>(), false)?;
+        Ok(Cells { place: CellPlace::new(&held, len), _held: held, _scope: PhantomData })
+    }
+}
+
+impl<T: Element> Deref for Cells<'_, T> {
+    type Target = [Cell<T>];
+
+    fn deref(&self) -> &[Cell<T>] {
+        match &self.place {
+            CellPlace::Shared(atoms) => atoms.slice(),
+            // SAFETY: `Cell<T>` and `CellMut<T>` are both transparent over `T::Atom`; the elements
+            // are those of a slice.
+            CellPlace::Copy(copy) => unsafe {
+                std::slice::from_raw_parts(copy.as_ptr().cast::<Cell<T>>(), copy.len())
+            },
+        }
+    }
+}
+
+/// Elements to read and write by relaxed loads and stores, for as long as the guard lives.
+pub struct CellsMut<'s, T: Element> {
+    place: CellPlace<T>,
+    held: Held<'s>,
+    _scope: PhantomData<&'s ()>,
+}
+
+impl<'s, T: Element> CellsMut<'s, T> {
+    pub(super) fn new(seat: &'s Seat, offset: usize, len: usize) -> Result<Self> {
+        let held = Held::new(seat, offset, len * size_of::<T>(), true)?;
+        Ok(CellsMut { place: CellPlace::new(&held, len), held, _scope: PhantomData })
+    }
+}
+
+impl<T: Element> Deref for CellsMut<'_, T> {
+    type Target = [CellMut<T>];
+
+    fn deref(&self) -> &[CellMut<T>] {
+        match &self.place {
+            CellPlace::Shared(atoms) => atoms.slice(),
+            CellPlace::Copy(copy) => copy,
+        }
+    }
+}
+
+impl<T: Element> Drop for CellsMut<'_, T> {
+    fn drop(&mut self) {
+        if let CellPlace::Copy(copy) = &self.place {
+            let values: Vec<T> = copy.iter().map(CellMut::get).collect();
+            self.held.seat.node.store(self.held.offset, bytemuck::cast_slice(&values));
         }
     }
 }
@@ -168,7 +301,7 @@ impl super::Job {
     /// A system call that is handed the pointer does not fault but fails with EFAULT; call
     /// [`super::Job::touch`] on the range first.
     pub unsafe fn raw<T: Pod>(&self, slice: super::SharedSlice<T>) -> *mut T {
-        assert!(!self.node.is_in_place(), "lines of a pool have no raw pointers; use guards");
-        self.node.memory().view(slice.start, slice.len * size_of::<T>()).cast()
+        assert!(!self.seat.node.is_in_place(), "lines of a pool have no raw pointers; use guards");
+        self.seat.node.memory().view(slice.start, slice.len * size_of::<T>()).cast()
     }
 }

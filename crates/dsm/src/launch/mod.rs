@@ -20,15 +20,17 @@
 //! | `LITTORAL_DSM_DIRECT` | shm: the file that is the shared memory |
 //! | `LITTORAL_DSM_BOARD` | one machine: the file that says who holds what |
 //! | `LITTORAL_DSM_SILENCE` | how long ranks of other machines may be silent: `5s`, `900ms` |
-//! | `LITTORAL_DSM_BYTES`, `_LOCKS`, `_LOG`, `_PREDICT`, `_FAULTS` | as in `runtime::Config` |
+//! | `LITTORAL_DSM_BYTES`, `_LOCKS`, `_LOG`, `_PREDICT`, `_CACHE`, `_FAULTS` | as in `runtime::Config` |
 //! | `LITTORAL_DSM_ADDRESS` | where shared memory lies on every rank: `0x400000000000` |
 //! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
 //! | `LITTORAL_DSM_TETHER` | `parent`: started by another command, the rank ends with its parent |
 //! | `LITTORAL_DSM_KEY` | tcp: the job's number, which greetings between ranks carry |
 //!
 //! Invariants
-//! - Without `LITTORAL_DSM_RANK` a program is a job of one.
-//! - A job never outlives its first failed rank by more than [`run::GRACE_MAX`].
+//! - Without `LITTORAL_DSM_RANK` a program is a job of one. Checked by
+//!   `a_job_of_one_needs_no_other_rank`.
+//! - A job never outlives its first failed rank by more than [`run::GRACE_MAX`]. Checked by
+//!   `a_rank_killed_at_any_point_ends_the_job`.
 
 mod command;
 pub mod hosts;
@@ -53,13 +55,13 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Mechanism, PoolLines};
 use crate::runtime::carrier::{Carrier, Exclusive, Shared, Solo};
-use crate::runtime::{Config, OnLoss};
+use crate::runtime::{Config, OnLoss, road_bytes};
 use crate::virtual_time::Compute;
 use crate::virtual_time::seat::Seat;
 
 pub use run::{Fabric, Plan};
 
-/// Bytes of each rank's window; the runtime itself needs none.
+/// Bytes of each rank's window, where the runtime needs none.
 const WINDOW_BYTES: usize = 64;
 /// How long ranks wait for each other at the start.
 const START_MAX: Duration = JOIN_MAX;
@@ -106,6 +108,7 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
     config.locks = optional("LOCKS", config.locks)?;
     config.log_capacity = optional("LOG", config.log_capacity)?;
     config.predict = optional("PREDICT", config.predict)?;
+    config.cache_bytes = optional("CACHE", config.cache_bytes)?;
     config.mechanism = mechanism()?;
     config.base = variable("ADDRESS").map(|text| address(&text)).transpose()?;
     let Some(rank) = variable("RANK") else { return Ok((Box::new(Solo), config)) };
@@ -187,7 +190,7 @@ fn carrier(me: NodeId, ranks: u16, silence: Duration) -> Result<Box<dyn Carrier>
         "sim" => Box::new(seat(me, ranks)?),
         "shm" => {
             let file = shared_file("MEMORY", &needed("MEMORY")?)?;
-            let layout = ShmLayout::new(ranks, WINDOW_BYTES);
+            let layout = shm_layout(ranks, variable("DIRECT").is_some());
             let fabric = ShmFabric::attach_with_silence(&file, layout, me, silence);
             let fabric = fabric.map_err(failed)?;
             fabric.wait_for_all(START_MAX).map_err(failed)?;
@@ -204,6 +207,12 @@ fn carrier(me: NodeId, ranks: u16, silence: Duration) -> Result<Box<dyn Carrier>
         }
         other => return Err(misuse(format!("{PREFIX}FABRIC={other}; tcp, shm, pool or sim"))),
     })
+}
+
+/// The fabric's memory; where ranks share pages in place its windows have the words of locks.
+fn shm_layout(ranks: u16, in_place: bool) -> ShmLayout {
+    let window = if in_place { road_bytes(Config::default().locks, ranks) } else { WINDOW_BYTES };
+    ShmLayout::new(ranks, window)
 }
 
 /// Where the shared lines of a pool begin: behind the fabric's part.

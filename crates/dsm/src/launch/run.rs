@@ -3,12 +3,16 @@
 //! Invariants
 //! - The job's exit code is that of a rank that the board's verdict blames; else 128 and the
 //!   signal's number when a signal that is not the launcher's own ended a rank; else that of the
-//!   first rank that failed; 0 when none failed.
+//!   first rank that failed; 0 when none failed. Checked by
+//!   `a_rank_that_was_killed_gives_the_code_in_any_order_of_ends`,
+//!   `a_rank_that_the_board_blames_gives_the_code`.
 //! - Once a rank has failed, the others say so and end by themselves, on a busy machine as late as
 //!   [`GRACE_MAX`]. Ranks that cannot, being stopped or still on their way into the job, are killed
-//!   after [`GRACE`].
+//!   after [`GRACE`]. Checked by `a_rank_killed_at_any_point_ends_the_job`.
 //! - A stopped rank of a job in which none has failed holds the job; the launcher names it on
-//!   standard error once per stop.
+//!   standard error once per stop. Checked by
+//!   `a_rank_stopped_at_any_point_holds_the_job_and_no_more`,
+//!   `a_stopped_process_is_not_missing_and_is_said_once_per_stop`.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -29,13 +33,12 @@ use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_fabric::SILENCE_MIN;
 use littoral_fabric::process::halt_of;
-use littoral_fabric::shm::ShmLayout;
 use littoral_fabric::timing::Timing;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::hosts::Host;
-use super::{POOL_PAGE_BYTES, PREFIX, WINDOW_BYTES, command, label, lines_at, raw};
+use super::{POOL_PAGE_BYTES, PREFIX, command, label, lines_at, raw, shm_layout};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::{board_bytes, culprits, has_joined, say, waiting_for};
 use crate::virtual_time::Compute;
@@ -321,7 +324,7 @@ impl Started {
                 names.push(("MEMORY", self.keep(file)));
             }
             Fabric::Shm | Fabric::ShmPages => {
-                let layout = ShmLayout::new(plan.ranks, WINDOW_BYTES);
+                let layout = shm_layout(plan.ranks, plan.fabric == Fabric::Shm);
                 let file = memory(0)?;
                 layout
                     .create(&file)
@@ -512,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_was_struck_down_gives_the_code_whoever_is_seen_first() {
+    fn a_rank_that_was_killed_gives_the_code_in_any_order_of_ends() {
         let (fine, lost, struck) = (end(0, 0, false), end(1, 3 << 8, false), end(2, 9, false));
         let verdict = |ends: &[End]| super::verdict(ends, &[]);
         assert_eq!(verdict(&[]), 0);

@@ -23,8 +23,12 @@
 //! the next one.
 //!
 //! Invariants
-//! - One write of the device a grant, one a departure, and none else.
+//! - One write of the device per grant, one per departure, and no other. Checked by
+//!   `the_board_excludes_on_a_hostile_pool_with_three_operations_a_section`,
+//!   `three_operations_a_section_and_no_read_modify_write_in_virtual_time`.
 //! - A request that breaks the protocol is answered by a refusal in words and changes nothing.
+//!   Checked by `a_request_out_of_order_is_refused_and_changes_nothing`,
+//!   `noise_is_refused_and_never_panics`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -216,7 +220,8 @@ impl LockBoard {
         *number += 1;
         let mut data = bytes.to_vec();
         data.resize(bytes.len().next_multiple_of(8), 0);
-        let offset = variable as usize + CELL_BYTES - 8 - data.len();
+        // A variable near the end of all addresses leads out of the window, which is refused.
+        let offset = (variable as usize).saturating_add(CELL_BYTES - 8 - data.len());
         data.extend((*number << 16 | bytes.len() as u64).to_le_bytes());
         DmaWrite { node: to, offset, data }
     }

@@ -9,7 +9,10 @@
 //!
 //! Invariants
 //! - One request at a time; the last number seen in a variable tells an old grant from a new one.
+//!   Checked by `grants_come_in_order_of_arrival`,
+//!   `a_grant_ends_at_the_variables_end_and_is_numbered`.
 //! - A release that this rank has no right to is asked whole, so that the refusal is its result.
+//!   Checked by `a_request_out_of_order_is_refused_and_changes_nothing`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

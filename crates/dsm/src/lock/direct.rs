@@ -5,12 +5,17 @@
 //! its name in the slot of its ticket and waits on a word of its own window. To release is one more
 //! fetch-add; when somebody waits, the slot of the next ticket is read and one write grants.
 //!
+//! Memory is coherent, so no notices travel.
+//!
+//! Every rank of a barrier chooses the same kind: by the number of processors, which is equal for
+//! ranks of one machine, or as the caller says, who has agreed on it with the others.
+//!
 //! Invariants
 //! - Tickets are served in order. The counts never carry into each other: pending is at most the
-//!   number of ranks, released wraps at 2^48.
-//! - A grant is the ticket plus one, so a late one is never taken for the next.
-//! - Memory is coherent, so no notices travel.
-//! - Every rank of a barrier sees the same number of processors, so all choose the same barrier.
+//!   number of ranks, released wraps at 2^48. Checked by
+//!   `the_board_over_tcp_and_the_direct_queue_in_shared_memory_exclude`.
+//! - A grant is the ticket plus one, so a late one is never taken for the next. Checked by
+//!   `the_board_over_tcp_and_the_direct_queue_in_shared_memory_exclude`.
 
 use littoral_base::units::NodeId;
 use littoral_fabric::{Fabric, Rmw};
@@ -26,18 +31,38 @@ const LEAVE: Rmw = Rmw::Add(0xffff);
 const TICKETS: u64 = 1 << 48;
 
 /// A rank's side of the queues in shared memory.
-pub struct DirectLocks<'f, F> {
+pub struct DirectLocks<'f, F: ?Sized> {
     fabric: &'f F,
     layout: LockLayout,
     generation: u64,
-    cores: usize,
+    /// More ranks than processors.
+    is_crowded: bool,
+    /// Asked now and then while waiting, in place of the fabric's liveness.
+    live: Option<&'f dyn Fn() -> Result<()>>,
 }
 
-impl<'f, F: Fabric> DirectLocks<'f, F> {
+impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
     /// This rank's side; the layout's words must be zero.
     pub fn new(fabric: &'f F, layout: LockLayout) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        DirectLocks { fabric, layout, generation: 0, cores }
+        let is_crowded = usize::from(fabric.nodes()) > cores;
+        DirectLocks { fabric, layout, generation: 0, is_crowded, live: None }
+    }
+
+    /// This rank's side after `generation` barriers, for one operation of a job that knows itself
+    /// whether it still runs.
+    pub(crate) fn of_job(
+        fabric: &'f F,
+        layout: LockLayout,
+        generation: u64,
+        is_crowded: bool,
+        live: &'f dyn Fn() -> Result<()>,
+    ) -> Self {
+        DirectLocks { fabric, layout, generation, is_crowded, live: Some(live) }
+    }
+
+    fn check_live(&self, doing: impl Fn() -> String) -> Result<()> {
+        self.live.map_or_else(|| all_must_live(self.fabric, &doing()), |live| live())
     }
 
     fn slot(&self, lock: LockId, ticket: u64) -> usize {
@@ -59,13 +84,13 @@ impl<'f, F: Fabric> DirectLocks<'f, F> {
             turns += 1;
             if turns.is_multiple_of(1000) {
                 std::thread::yield_now();
-                all_must_live(self.fabric, &format!("asking for lock {}", lock.0))?;
+                self.check_live(|| format!("asking for lock {}", lock.0))?;
             }
         }
     }
 }
 
-impl<F: Fabric> Locks for DirectLocks<'_, F> {
+impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
     fn acquire(&mut self, lock: LockId) -> Result<Notices> {
         self.layout.check(lock)?;
         let home = self.layout.home(lock);
@@ -78,10 +103,10 @@ impl<F: Fabric> Locks for DirectLocks<'_, F> {
         let slot = self.slot(lock, ticket);
         self.fabric.put(home, slot, &name.to_le_bytes()).map_err(lost)?;
         let at = self.layout.place(lock) + 8;
-        let doing = format!("while rank {} waited for lock {}", self.fabric.me(), lock.0);
+        let doing = || format!("while rank {} waited for lock {}", self.fabric.me(), lock.0);
         let mut word = 0;
         while word != ticket + 1 {
-            word = await_word(self.fabric, at, word, || all_must_live(self.fabric, &doing))?;
+            word = await_word(self.fabric, at, word, || self.check_live(doing))?;
         }
         Ok(Notices::These(Vec::new()))
     }
@@ -102,7 +127,7 @@ impl<F: Fabric> Locks for DirectLocks<'_, F> {
     }
 }
 
-impl<F: Fabric> DirectLocks<'_, F> {
+impl<F: Fabric + ?Sized> DirectLocks<'_, F> {
     /// A dissemination barrier (Hensgen, Finkel and Manber 1988): in round `k` each rank writes the
     /// generation to the rank `2^k` after it and waits for the one before. The writer is at most
     /// one generation ahead, so a word that has changed at all has changed enough.
@@ -114,8 +139,7 @@ impl<F: Fabric> DirectLocks<'_, F> {
         while distance < nodes {
             let other = NodeId(((me + distance) % nodes) as u16);
             self.fabric.signal(other, at, next).map_err(lost)?;
-            let live = || all_must_live(self.fabric, "while others waited at a barrier");
-            await_word(self.fabric, at, self.generation, live)?;
+            await_word(self.fabric, at, self.generation, || self.check_live(at_barrier))?;
             distance *= 2;
             at += super::LINE_BYTES;
         }
@@ -138,21 +162,24 @@ impl<F: Fabric> DirectLocks<'_, F> {
             let mine = next.to_le_bytes();
             self.fabric.put(self.fabric.me(), at, &mine).map_err(lost)?;
         } else {
-            let live = || all_must_live(self.fabric, "while others waited at a barrier");
-            await_word(self.fabric, at, self.generation, live)?;
+            await_word(self.fabric, at, self.generation, || self.check_live(at_barrier))?;
         }
         self.generation = next;
         Ok(())
     }
 }
 
-impl<F: Fabric> Barriers for DirectLocks<'_, F> {
+fn at_barrier() -> String {
+    "while others waited at a barrier".to_owned()
+}
+
+impl<F: Fabric + ?Sized> Barriers for DirectLocks<'_, F> {
     /// Disseminates where every rank has a processor, else counts at rank 0.
     fn barrier(&mut self, _written: &[PageId]) -> Result<Notices> {
-        if usize::from(self.fabric.nodes()) <= self.cores {
-            self.disseminate()?;
-        } else {
+        if self.is_crowded {
             self.count_in()?;
+        } else {
+            self.disseminate()?;
         }
         Ok(Notices::These(Vec::new()))
     }

@@ -6,9 +6,10 @@
 //! `3p - 1` transfers for `p` that contend, `p + 1` of them read-modify-writes.
 //!
 //! Invariants
-//! - First come, first served in order of the swaps.
+//! - First come, first served in order of the swaps. Checked by `the_baselines_exclude_too`,
+//!   `rivals_cost_what_their_formulas_say`.
 //! - A grant is a running number of the waiter's, told to the predecessor with the name, so a late
-//!   one is never taken for the next.
+//!   one is never taken for the next. Checked by `the_baselines_exclude_too`.
 
 use std::collections::BTreeMap;
 

@@ -12,10 +12,13 @@
 //!
 //! Invariants
 //! - At most one rank is in a section of a lock; board, direct, server and MCS admit in order of
-//!   arrival.
-//! - A wait ends with `Kind::PeerLost` when the manager or the holder is gone, naming it.
+//!   arrival. Checked by `the_board_over_tcp_and_the_direct_queue_in_shared_memory_exclude`,
+//!   `the_baselines_exclude_too`, `grants_come_in_order_of_arrival`.
+//! - A wait ends with `Kind::PeerLost` when the manager or the holder is gone, naming it. Checked
+//!   by `a_dead_holder_is_named`.
 //! - A lock that carries no notices says `Everything`, which is always safe; in coherent memory
-//!   there is nothing to say.
+//!   there is nothing to say. Checked by
+//!   `a_full_log_says_everything_and_only_to_those_who_missed_it`.
 
 use std::time::Duration;
 
@@ -73,7 +76,7 @@ pub trait Barriers {
 pub struct LockLayout {
     at: usize,
     locks: usize,
-    nodes: usize,
+    nodes: u16,
 }
 
 impl LockLayout {
@@ -83,7 +86,7 @@ impl LockLayout {
     /// When `at` is no multiple of 64.
     pub fn new(at: usize, locks: u32, nodes: u16) -> Self {
         assert!(at.is_multiple_of(LINE_BYTES), "lock words begin on a line");
-        LockLayout { at, locks: locks as usize, nodes: usize::from(nodes) }
+        LockLayout { at, locks: locks as usize, nodes }
     }
 
     /// Bytes of every window that locks take.
@@ -92,8 +95,8 @@ impl LockLayout {
     }
 
     fn home(&self, lock: LockId) -> NodeId {
-        let home = lock.0 as usize % self.nodes;
-        NodeId(u16::try_from(home).expect("invariant: below a number of nodes"))
+        let nodes = u32::from(self.nodes);
+        NodeId(u16::try_from(lock.0 % nodes).expect("invariant: below a number of nodes"))
     }
 
     fn lock_cell(&self) -> usize {
@@ -120,7 +123,7 @@ impl LockLayout {
 
     /// Where waiters of a lock leave their names, at its home.
     fn slots(&self, lock: usize) -> usize {
-        let stride = (self.nodes * 8).next_multiple_of(LINE_BYTES);
+        let stride = (usize::from(self.nodes) * 8).next_multiple_of(LINE_BYTES);
         self.word(LockId(0)) + 2 * self.locks * LINE_BYTES + lock * stride
     }
 
@@ -128,8 +131,13 @@ impl LockLayout {
         if (lock.0 as usize) < self.locks {
             return Ok(());
         }
+        Err(self.no_such(lock))
+    }
+
+    #[cold]
+    fn no_such(&self, lock: LockId) -> Error {
         let what = format!("lock {} of a job with {}", lock.0, self.locks);
-        Err(Error::new(Kind::OutOfRange, what))
+        Error::new(Kind::OutOfRange, what)
     }
 }
 
@@ -152,7 +160,7 @@ pub(crate) fn lost(e: DeviceError) -> Error {
 
 /// Waits until a word of our own window is no longer `unlike`; calls `check` whenever patience has
 /// run out.
-fn await_word<F: Fabric>(
+fn await_word<F: Fabric + ?Sized>(
     fabric: &F,
     offset: usize,
     unlike: u64,
@@ -166,7 +174,7 @@ fn await_word<F: Fabric>(
     }
 }
 
-fn must_live<F: Fabric>(fabric: &F, node: NodeId, doing: &str) -> Result<()> {
+fn must_live<F: Fabric + ?Sized>(fabric: &F, node: NodeId, doing: &str) -> Result<()> {
     match fabric.liveness(node) {
         Liveness::Alive => Ok(()),
         Liveness::Dead(how) => {
@@ -175,6 +183,6 @@ fn must_live<F: Fabric>(fabric: &F, node: NodeId, doing: &str) -> Result<()> {
     }
 }
 
-fn all_must_live<F: Fabric>(fabric: &F, doing: &str) -> Result<()> {
+fn all_must_live<F: Fabric + ?Sized>(fabric: &F, doing: &str) -> Result<()> {
     (0..fabric.nodes()).try_for_each(|n| must_live(fabric, NodeId(n), doing))
 }

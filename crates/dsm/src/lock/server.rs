@@ -3,10 +3,12 @@
 //! Request, grant and release are messages, as in JIAJIA; each of the two that reach the manager
 //! takes processor time there (the paper's *server* time), which the board does not.
 //!
+//! The server thread is the only receiver at the manager's node; a client of the same node gets its
+//! answers through a channel.
+//!
 //! Invariants
-//! - The server thread is the only receiver at the manager's node; a client of the same node gets
-//!   its answers through a channel.
 //! - Requests are granted in order of arrival; a message that is no request is ignored and counted.
+//!   Checked by `grants_come_in_order_of_arrival`, `the_baselines_exclude_too`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

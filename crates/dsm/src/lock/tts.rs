@@ -4,7 +4,8 @@
 //! coherent, so every test is a remote read; between two of them the waiter pauses.
 //!
 //! Invariants
-//! - At most one rank swaps a zero out; admission is in the order of success, not fair.
+//! - At most one rank swaps a zero out; admission is in the order of success, not fair. Checked by
+//!   `the_baselines_exclude_too`.
 
 use std::time::Duration;
 

@@ -13,8 +13,11 @@
 //! through `Domain`, by guards alone.
 //!
 //! Invariants
-//! - `actual[page] <= allowed[page]` whenever the program runs.
-//! - The view is never touched by the library itself, so the library never faults.
+//! - `actual[page] <= allowed[page]` whenever the program runs. Checked by
+//!   `pages_are_read_only_before_their_diff_where_many_threads_write`,
+//!   `race_free_programs_agree_with_one_memory`.
+//! - The view is never touched by the library itself, so the library never faults. Checked by
+//!   `the_safe_interface_never_faults`, `a_repeated_section_takes_no_fault`.
 //!
 //! Faults: an access to a page beyond its permission is a signal in the accessing thread
 //! ([`raw::handler`]), which asks the protocol and then [`Segment::raise`]s the page. A system call
@@ -86,6 +89,10 @@ pub struct Segment {
     many_threads: bool,
     /// Byte ranges that the program may be writing now; they are not read for other ranks.
     hidden: Vec<(u64, Range<usize>)>,
+    /// Byte ranges that the program may be looking at without asking; their pages stay.
+    pinned: Vec<(u64, Range<usize>)>,
+    /// Why memory could not be given back; the next operation fails by it.
+    refused: Option<io::Error>,
     counts: MemoryCounts,
 }
 
@@ -151,7 +158,8 @@ impl Segment {
         let memory = Memory::private(bytes, base).map_err(|e| reserving(base, bytes, e))?;
         let protection = Protection::new(&memory, mechanism)
             .map_err(|e| environment("protecting shared pages", e))?;
-        let twins = Twins::new(bytes).map_err(|e| environment("reserving room for twins", e))?;
+        let twins = Twins::new(bytes, page_bytes())
+            .map_err(|e| environment("reserving room for twins", e))?;
         Ok(Self::over(memory, Some(twins), Some(protection)))
     }
 
@@ -201,6 +209,8 @@ impl Segment {
             changed: BTreeSet::new(),
             many_threads: false,
             hidden: Vec::new(),
+            pinned: Vec::new(),
+            refused: None,
             counts: MemoryCounts::default(),
         }
     }
@@ -275,9 +285,15 @@ impl Segment {
         self.hidden.push((id, range));
     }
 
-    /// Ends `hide`.
+    /// Keeps the pages of `range` until `show`.
+    pub(crate) fn pin(&mut self, id: u64, range: Range<usize>) {
+        self.pinned.push((id, range));
+    }
+
+    /// Ends `hide` and `pin`.
     pub(crate) fn show(&mut self, id: u64) {
         self.hidden.retain(|(i, _)| *i != id);
+        self.pinned.retain(|(i, _)| *i != id);
     }
 
     /// Puts a page into the view as far as the protocol allows; the end of a fault. Where the view
@@ -299,6 +315,18 @@ impl Segment {
         self.settle()
     }
 
+    /// As `raise`, for the pages from `first` on that came together.
+    ///
+    /// # Errors
+    /// As `raise`.
+    pub(crate) fn raise_run(&mut self, first: PageId, count: u32) -> Result<()> {
+        for page in first.0 + 1..first.0 + count {
+            self.viewed[page as usize] = true;
+            self.changed.insert(page);
+        }
+        self.raise(first)
+    }
+
     /// Brings the view to what has been allowed since the last time; called before the program
     /// runs on.
     ///
@@ -307,6 +335,9 @@ impl Segment {
     pub(crate) fn settle(&mut self) -> Result<()> {
         if let Some(pooled) = &mut self.pooled {
             return pooled.check();
+        }
+        if let Some(e) = self.refused.take() {
+            return Err(environment("giving memory of pages back", e));
         }
         let changed = std::mem::take(&mut self.changed);
         let mut run: Option<(u32, u32, Permission, Permission)> = None;
@@ -362,6 +393,11 @@ impl Segment {
     }
 }
 
+/// Whether one of the ranges shares a byte with `with`.
+fn meets(ranges: &[(u64, Range<usize>)], with: Range<usize>) -> bool {
+    ranges.iter().any(|(_, r)| r.start < with.end && with.start < r.end)
+}
+
 fn rank_of(permission: Permission) -> u8 {
     match permission {
         Permission::Nothing => 0,
@@ -398,6 +434,10 @@ impl Frames for Segment {
         bytes
     }
 
+    fn is_hidden(&self, page: PageId) -> bool {
+        meets(&self.hidden, self.at(page)..self.at(page) + self.page_bytes)
+    }
+
     fn fill(&mut self, page: PageId, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.page_bytes, "a whole page");
         self.memory.store(self.at(page), bytes);
@@ -415,9 +455,9 @@ impl Frames for Segment {
         if let Some(pooled) = &mut self.pooled {
             return pooled.keep_twin(page);
         }
-        let (at, len) = (self.at(page), self.page_bytes);
+        let at = self.at(page);
         let twins = self.twins.as_mut().expect("invariant: nothing is written by protocol there");
-        self.memory.load(at, twins.bytes(at, len));
+        self.memory.load(at, twins.keep(page.0));
     }
 
     fn take_diff(&mut self, page: PageId) -> Diff {
@@ -428,7 +468,34 @@ impl Frames for Segment {
         let mut now = vec![0; len];
         self.memory.load(at, &mut now);
         let twins = self.twins.as_mut().expect("invariant: a twin was kept");
-        Diff::between(twins.bytes(at, len), &now)
+        let diff = Diff::between(twins.of(page.0).expect("invariant: a twin was kept"), &now);
+        if let Err(e) = twins.free(page.0) {
+            self.refused.get_or_insert(e);
+        }
+        diff
+    }
+
+    fn is_twin(&mut self, page: PageId, bytes: &[u8]) -> bool {
+        let twin = self.twins.as_mut().and_then(|twins| twins.of(page.0));
+        twin.is_some_and(|twin| *twin == *bytes)
+    }
+
+    fn twins(&self) -> usize {
+        self.twins.as_ref().map_or(0, Twins::len)
+    }
+
+    fn is_pinned(&self, page: PageId) -> bool {
+        meets(&self.pinned, self.at(page)..self.at(page) + self.page_bytes)
+    }
+
+    fn drop_pages(&mut self, pages: &[PageId]) {
+        let neighbours = |a: &PageId, b: &PageId| a.0 + 1 == b.0;
+        for run in pages.chunk_by(neighbours) {
+            let (offset, len) = (self.at(run[0]), run.len() * self.page_bytes);
+            if let Err(e) = self.memory.release(offset, len) {
+                self.refused.get_or_insert(e);
+            }
+        }
     }
 
     fn allow(&mut self, page: PageId, permission: Permission) {
@@ -477,5 +544,28 @@ mod tests {
             segment.lower().unwrap();
             assert_eq!(segment.actual, [then], "many threads: {many}");
         }
+    }
+
+    #[test]
+    fn a_protection_that_the_system_refuses_is_named_and_can_be_taken_back() {
+        let page = PageId(0);
+        let mut segment = Segment::private(page_bytes(), Some(Mechanism::Mprotect)).unwrap();
+        segment.let_many_threads_in();
+        segment.extend(1);
+        segment.allow(page, Permission::Write);
+        segment.raise(page).unwrap();
+        // No userfaultfd, so the system refuses what is asked of it.
+        let other = Protection::Userfaultfd(File::open("/dev/null").unwrap().into());
+        let own = segment.protection.replace(other);
+        segment.allow(page, Permission::Read);
+        let e = segment.lower().unwrap_err();
+        assert!(e.to_string().starts_with("protecting pages 0..1"), "{e}");
+        assert_eq!(segment.actual, [Permission::Write]);
+        segment.allow(page, Permission::Write);
+        segment.protection = own;
+        segment.settle().unwrap();
+        segment.allow(page, Permission::Read);
+        segment.lower().unwrap();
+        assert_eq!(segment.actual, [Permission::Read]);
     }
 }

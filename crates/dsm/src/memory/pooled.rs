@@ -1,12 +1,15 @@
 //! Lines of a pool that every rank reaches in place: shared memory without copies and without
 //! hardware that keeps it coherent.
 //!
+//! The pool is reached through [`Domain`] alone, by a view that this rank's threads share under the
+//! engine's lock.
+//!
+//! A fence that fails is kept and reported by the next settling of the rank.
+//!
 //! Invariants
-//! - The pool is reached through [`Domain`] alone, by a view that this rank's threads share under
-//!   the engine's lock.
 //! - A line that this rank writes in part and is not the home of has a private copy until its
-//!   difference is taken; loads and stores go there first.
-//! - A fence that fails is kept and reported by the next settling of the rank.
+//!   difference is taken; loads and stores go there first. Checked by
+//!   `ranges_agree_with_one_memory`, `a_home_merges_into_the_line_as_it_is`.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use littoral_base::units::NodeId;
 
 use super::engine::Engine;
-use super::{Node, Run};
+use super::{Node, Own, Run};
 use crate::error::{Error, Kind, Result};
 use crate::memory::page_bytes;
 
@@ -25,9 +25,9 @@ pub(super) struct Made {
 
 impl Node {
     /// Adds room for `bytes` bytes to the job and waits until every rank has; where it begins.
-    pub(crate) fn allocate(&self, bytes: usize, block_pages: u32, first: NodeId) -> Result<usize> {
-        let start = self.extend(&[Run { bytes, block_pages, first }])?;
-        self.barrier()?;
+    pub(crate) fn allocate(&self, own: &mut Own, run: Run) -> Result<usize> {
+        let start = self.extend(&[run])?;
+        self.barrier(own)?;
         Ok(start)
     }
 
@@ -55,6 +55,12 @@ impl Node {
         let answers = engine.rank.answer_early()?;
         engine.absorb(&*common.carrier, answers)?;
         Ok(start as usize * common.page_bytes)
+    }
+
+    /// How often this rank has allocated, and one number for all of it.
+    pub(super) fn made(&self) -> (u32, u64) {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        (made.count, made.sum)
     }
 
     /// Tells rank 0 what this rank has allocated since it told so last: one message a barrier.

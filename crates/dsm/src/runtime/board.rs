@@ -13,10 +13,13 @@
 //!
 //! Invariants
 //! - A verdict is written once, by the rank that took its state from [`UNSAID`]; it is read only
-//!   after that rank has said that it is whole.
+//!   after that rank has said that it is whole. Checked by
+//!   `a_verdict_is_whole_or_none_and_never_too_long`,
+//!   `the_first_verdict_stands_and_the_launcher_reads_it`.
 //! - A rank that ends because of a verdict ends after it was written: who finds such a rank dead
-//!   finds the verdict.
-//! - A rank struck down while it writes leaves none; then each rank goes by what it sees.
+//!   finds the verdict. Checked by `a_rank_that_died_of_a_death_is_never_named`.
+//! - A rank killed while it writes leaves no verdict; then each rank goes by what it sees. Checked
+//!   by `a_verdict_is_whole_or_none_and_never_too_long`.
 
 use std::fs::File;
 use std::io;
@@ -121,13 +124,12 @@ impl Board {
     }
 
     fn put(&self, word: usize, value: u64) {
-        self.memory.store(self.me.index() * LINE_BYTES + 8 * word, &value.to_ne_bytes());
+        let word = self.memory.word(self.me.index() * LINE_BYTES + 8 * word);
+        word.store(value, Ordering::Relaxed);
     }
 
     fn get(&self, rank: NodeId, word: usize) -> u64 {
-        let mut bytes = [0; 8];
-        self.memory.load(rank.index() * LINE_BYTES + 8 * word, &mut bytes);
-        u64::from_ne_bytes(bytes)
+        self.memory.word(rank.index() * LINE_BYTES + 8 * word).load(Ordering::Relaxed)
     }
 
     /// Shows the locks this rank holds.

@@ -48,6 +48,10 @@ pub trait Carrier: Send + Sync {
     fn has_delivered(&self, _rank: NodeId) -> bool {
         true
     }
+    /// The fabric itself, where its windows are coherent memory.
+    fn coherent(&self) -> Option<&dyn Fabric> {
+        None
+    }
     /// The rank's turns, where ranks run one at a time in virtual time.
     fn turns(&self) -> Option<&dyn Turns> {
         None
@@ -73,7 +77,7 @@ impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
         self.0.nodes()
     }
     fn post_bytes_max(&self) -> usize {
-        self.0.post_bytes_max()
+        self.0.try_post_bytes_max()
     }
     fn try_post(&self, to: NodeId, message: &[u8]) -> Result<bool> {
         self.0.try_post(to, message).map_err(lost)
@@ -92,6 +96,9 @@ impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
     }
     fn has_delivered(&self, rank: NodeId) -> bool {
         self.0.has_delivered(rank)
+    }
+    fn coherent(&self) -> Option<&dyn Fabric> {
+        self.0.is_coherent().then_some(&self.0 as &dyn Fabric)
     }
 }
 

@@ -29,6 +29,8 @@ impl CvAct {
 pub(super) enum Body {
     /// The protocol's.
     Protocol(Message),
+    /// Several of the protocol's, in order.
+    Combined(Vec<Message>),
     /// The identity of the rank's process.
     Hello(Identity),
     /// The sender needs no other rank any more.
@@ -42,6 +44,8 @@ pub(super) enum Body {
     Agreed { count: u32, fingerprint: u64 },
     /// A letter of the program.
     Mail { channel: u8, tag: i32, bytes: Vec<u8> },
+    /// So many bytes of letters from the receiver of this are taken, or may wait here.
+    Credit { bytes: u64 },
     /// Something is done to a condition variable, or (`Granted`) it is set.
     Cv { act: CvAct, cv: u32 },
 }
@@ -64,7 +68,9 @@ impl Body {
             Body::Mail { channel, tag, bytes } => {
                 _ = w.u8(6).u8(*channel).u32(tag.cast_unsigned()).raw(bytes);
             }
+            Body::Credit { bytes } => _ = w.u8(9).u64(*bytes),
             Body::Cv { act, cv } => _ = w.u8(7).u8(*act as u8).u32(*cv),
+            Body::Combined(messages) => return combine(messages.iter().cloned()),
         }
         w.finish()
     }
@@ -74,6 +80,7 @@ impl Body {
     pub(super) fn decode(bytes: &[u8]) -> Result<Body> {
         match bytes.split_first() {
             Some((0, rest)) => wire::decode(rest).map(Body::Protocol),
+            Some((8, rest)) => combined(rest).map(Body::Combined),
             Some((&tag, rest)) => {
                 let mut r = Reader::new(rest);
                 let body = Self::control(tag, &mut r).filter(|_| r.remaining() == 0);
@@ -106,9 +113,35 @@ impl Body {
                 let act = CvAct::ALL.into_iter().find(|a| *a as u8 == act)?;
                 Body::Cv { act, cv: r.u32()? }
             }
+            9 => Body::Credit { bytes: r.u64()? },
             _ => return None,
         })
     }
+}
+
+/// The body of several messages, each of which is gone when its bytes are there.
+pub(super) fn combine(messages: impl Iterator<Item = Message>) -> Vec<u8> {
+    let mut body = vec![8];
+    for message in messages {
+        let bytes = wire::encode(&message);
+        drop(message);
+        let length = u32::try_from(bytes.len()).expect("invariant: below 4 GiB");
+        body.reserve_exact(4 + bytes.len());
+        body.extend(length.to_le_bytes());
+        body.extend(bytes);
+    }
+    body
+}
+
+fn combined(bytes: &[u8]) -> Result<Vec<Message>> {
+    let mut r = Reader::new(bytes);
+    let mut messages = Vec::new();
+    while r.remaining() > 0 {
+        let part = r.u32().and_then(|length| r.bytes(length as usize));
+        let part = part.ok_or_else(|| Error::new(Kind::Protocol, "combined messages cut off"))?;
+        messages.push(wire::decode(part)?);
+    }
+    Ok(messages)
 }
 
 fn text(r: &mut Reader<'_>) -> Option<String> {
@@ -118,6 +151,7 @@ fn text(r: &mut Reader<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::message::PageId;
 
     #[test]
     fn bodies_come_back_and_noise_is_refused() {
@@ -130,6 +164,11 @@ mod tests {
             Body::Agreed { count: 1, fingerprint: 2 },
             Body::Mail { channel: 1, tag: -5, bytes: vec![1, 2, 3] },
             Body::Cv { act: CvAct::Granted, cv: 15 },
+            Body::Credit { bytes: 1 << 40 },
+            Body::Combined(vec![
+                Message::DiffsApplied,
+                Message::GetPage { page: PageId(7), phase: 0 },
+            ]),
         ];
         for body in bodies {
             assert_eq!(Body::decode(&body.encode()).unwrap(), body);
@@ -143,6 +182,8 @@ mod tests {
             &[7, 9, 0, 0, 0, 0],
             &[3, 0, 0, 255, 255, 255, 255],
             &[0, 99],
+            &[8, 2, 0, 0, 0, 4],
+            &[8, 1, 0, 0, 0, 99],
         ] {
             assert_eq!(Body::decode(noise).unwrap_err().kind(), Kind::Protocol);
         }

@@ -11,10 +11,15 @@
 //! 4. Every operation of this rank fails from now on with who died, holding what, and how.
 //!
 //! Invariants
-//! - Messages to one rank leave in the order in which the protocol gave them.
-//! - `failed` is set once and never cleared; nothing is sent after it but the abort itself.
+//! - Messages to one rank leave in the order in which the protocol gave them. Checked by
+//!   `bodies_arrive_whole_and_in_order_however_frames_are_swapped`,
+//!   `every_program_agrees_with_one_process_on_every_fabric`.
+//! - `failed` is set once and never cleared; nothing is sent after it but the abort itself. Checked
+//!   by `misuse_ends_every_rank_with_a_message`.
 //! - Ranks judged are those noticed first: who is found missing later died of it. When several are
-//!   missing at once and nothing tells who was first, all of them are named.
+//!   missing at once and nothing tells who was first, all of them are named. Checked by
+//!   `without_a_board_those_noticed_first_are_named`,
+//!   `ranks_of_which_nothing_tells_who_was_first_are_all_named`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -25,7 +30,8 @@ use littoral_fabric::process::{Halt, Identity, Standing, Watch};
 
 use super::board::{Board, Verdict};
 use super::carrier::Carrier;
-use super::control::{Body, CvAct};
+use super::control::{Body, CvAct, combine};
+use super::guards::Guards;
 use super::link::Link;
 use super::mailbox::Mailbox;
 use crate::core::diff::Diff;
@@ -62,23 +68,25 @@ struct Peer {
     held: Vec<LockId>,
 }
 
-/// Bytes of shared memory that the program has a guard on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Borrow {
-    pub(super) id: u64,
-    pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) write: bool,
+/// What came of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// This rank's operation has ended.
+    pub(super) has_ended: bool,
+    /// A thread that waits for a letter, a condition variable or a farewell must look again.
+    pub(super) is_news: bool,
 }
 
 /// See the module's page.
 pub(super) struct Engine {
     pub(super) rank: Rank<Segment>,
     pub(super) failed: Option<Failure>,
-    pub(super) borrows: Vec<Borrow>,
+    pub(super) guards: Guards,
     me: NodeId,
     page_bytes: usize,
     link: Link,
+    /// Whether messages to one rank are one body; in virtual time each has a cost of its own.
+    combines: bool,
     board: Option<Board>,
     peers: Vec<Peer>,
     identity: Identity,
@@ -98,10 +106,11 @@ impl Engine {
         Engine {
             rank,
             failed: None,
-            borrows: Vec::new(),
+            guards: Guards::default(),
             me: carrier.me(),
             page_bytes,
             link: Link::new(carrier),
+            combines: carrier.turns().is_none(),
             board,
             peers: (0..carrier.ranks()).map(|_| Peer::default()).collect(),
             identity,
@@ -141,36 +150,70 @@ impl Engine {
     }
 
     /// Sends what a step of the protocol asks for, and takes the steps that follow at this rank
-    /// itself; whether the rank's operation has ended.
+    /// itself; whether the rank's operation has ended. What goes to one rank is one body, where
+    /// bodies may be combined.
     pub(super) fn absorb(&mut self, carrier: &dyn Carrier, outcome: Outcome) -> Result<bool> {
         let mut done = outcome.done;
         let mut queue: VecDeque<_> = outcome.send.into();
+        let mut bodies: BTreeMap<NodeId, Vec<Message>> = BTreeMap::new();
         while let Some((to, message)) = queue.pop_front() {
             if to == self.me {
                 let next = self.rank.receive(self.me, message)?;
                 done |= next.done;
                 queue.extend(next.send);
+            } else if self.combines {
+                bodies.entry(to).or_default().push(message);
             } else {
-                self.link.send(carrier, to, &Body::Protocol(message).encode());
+                self.link.send(carrier, to, Body::Protocol(message).encode());
             }
+        }
+        for (to, mut messages) in bodies {
+            let body = match messages.pop() {
+                Some(only) if messages.is_empty() => Body::Protocol(only).encode(),
+                last => combine(messages.into_iter().chain(last)),
+            };
+            self.link.send(carrier, to, body);
         }
         Ok(done)
     }
 
-    /// Takes a frame off the carrier; whether the rank's operation has ended with it.
+    /// Takes messages of the protocol in, then sends what they ask for.
+    fn take_messages(
+        &mut self,
+        carrier: &dyn Carrier,
+        from: NodeId,
+        messages: Vec<Message>,
+    ) -> Result<bool> {
+        let mut all = Outcome::default();
+        for message in messages {
+            self.refuse_race(from, &message)?;
+            let outcome = self.rank.receive(from, message)?;
+            all.done |= outcome.done;
+            all.send.extend(outcome.send);
+        }
+        self.absorb(carrier, all)
+    }
+
+    /// Takes a frame off the carrier.
     pub(super) fn take(
         &mut self,
         carrier: &dyn Carrier,
         from: NodeId,
         frame: Vec<u8>,
-    ) -> Result<bool> {
-        let mut done = false;
+    ) -> Result<Taken> {
+        let mut taken = Taken::default();
         for bytes in self.link.accept(from, frame)? {
-            match Body::decode(&bytes)? {
+            let body = Body::decode(&bytes)?;
+            taken.is_news |= matches!(
+                body,
+                Body::Goodbye | Body::Mail { .. } | Body::Cv { .. } | Body::Credit { .. }
+            );
+            match body {
                 Body::Protocol(message) => {
-                    self.refuse_race(from, &message)?;
-                    let outcome = self.rank.receive(from, message)?;
-                    done |= self.absorb(carrier, outcome)?;
+                    taken.has_ended |= self.take_messages(carrier, from, vec![message])?;
+                }
+                Body::Combined(messages) => {
+                    taken.has_ended |= self.take_messages(carrier, from, messages)?;
                 }
                 Body::Hello(identity) => {
                     self.peers[from.index()].watch = Some(Watch::open(&self.identity, identity));
@@ -179,11 +222,31 @@ impl Engine {
                 Body::Obituary { rank, held, how } => self.mourn(carrier, rank, &held, how)?,
                 Body::Abort { why } => return Err(Error::new(Kind::PeerLost, why)),
                 Body::Agreed { count, fingerprint } => self.agree(from, count, fingerprint)?,
-                Body::Mail { channel, tag, bytes } => self.mailbox.put(from, channel, tag, bytes),
+                Body::Mail { channel, tag, bytes } => {
+                    self.mailbox.put(from, channel, tag, bytes);
+                    self.give_credit(carrier);
+                }
+                Body::Credit { bytes } if self.mailbox.take_credit(from, bytes) => {}
+                Body::Credit { bytes } => return Err(uncalled_for(from, bytes)),
                 Body::Cv { act, cv } => self.take_cv(carrier, from, act, cv),
             }
         }
-        Ok(done)
+        Ok(taken)
+    }
+
+    /// Tells senders which of their letters take no room here any more.
+    pub(super) fn give_credit(&mut self, carrier: &dyn Carrier) {
+        for (rank, bytes) in self.mailbox.credit() {
+            if rank != self.me {
+                self.post(carrier, rank, &Body::Credit { bytes });
+            }
+        }
+    }
+
+    /// A thread of the program begins to wait for another rank.
+    pub(super) fn begin_waiting(&mut self, carrier: &dyn Carrier) {
+        self.mailbox.begin_waiting();
+        self.give_credit(carrier);
     }
 
     /// Acts on a condition variable that this rank manages, or waits for.
@@ -200,13 +263,15 @@ impl Engine {
 
     /// Sends a body to another rank.
     pub(super) fn post(&mut self, carrier: &dyn Carrier, to: NodeId, body: &Body) {
-        self.link.send(carrier, to, &body.encode());
+        self.link.send(carrier, to, body.encode());
     }
 
     /// Diffs over bytes that the program has a guard on are a data race of the program.
     fn refuse_race(&self, from: NodeId, message: &Message) -> Result<()> {
-        let Message::Diffs { diffs } = message else { return Ok(()) };
-        if self.borrows.is_empty() || mutant!("dsm_race_with_a_guard_unseen") {
+        let (Message::Diffs { diffs } | Message::DiffsAlong { diffs }) = message else {
+            return Ok(());
+        };
+        if self.guards.is_empty() || mutant!("dsm_race_with_a_guard_unseen") {
             return Ok(());
         }
         diffs.iter().try_for_each(|(page, diff)| self.refuse_overlap(from, *page, diff))
@@ -216,7 +281,7 @@ impl Engine {
         let start = page.0 as usize * self.page_bytes;
         for (at, bytes) in diff.runs() {
             let (low, high) = (start + at, start + at + bytes.len());
-            if self.borrows.iter().any(|b| b.start < high && low < b.end) {
+            if self.guards.meets(low, high) {
                 let me = self.me;
                 let what = format!(
                     "data race: rank {from} wrote bytes {low}..{high} of shared memory while rank \
@@ -241,11 +306,7 @@ impl Engine {
             return Err(Error::new(Kind::Misuse, what));
         }
         if *first != fingerprint {
-            let what = format!(
-                "rank {from} made another allocation {count} than the ranks before it: every rank \
-                 allocates the same lengths in the same order"
-            );
-            return Err(Error::new(Kind::Misuse, what));
+            return Err(allocated_differently(from, count));
         }
         *heard += 1;
         if *heard == ranks {
@@ -263,7 +324,7 @@ impl Engine {
         if self.me == NodeId(0) {
             return self.agree(self.me, count, fingerprint);
         }
-        self.link.send(carrier, NodeId(0), &Body::Agreed { count, fingerprint }.encode());
+        self.link.send(carrier, NodeId(0), Body::Agreed { count, fingerprint }.encode());
         Ok(())
     }
 
@@ -430,10 +491,28 @@ impl Engine {
         lines
     }
 
+    /// Bytes to `to` that have found no room so far.
+    pub(super) fn waiting_bytes(&self, to: NodeId) -> usize {
+        self.link.waiting_bytes(to)
+    }
+
     /// Sends what has waited for room; whether nothing is left.
     pub(super) fn drain(&mut self, carrier: &dyn Carrier) -> bool {
         self.link.drain(carrier)
     }
+}
+
+fn uncalled_for(from: NodeId, bytes: u64) -> Error {
+    let what = format!("rank {from} gave credit for {bytes} bytes of letters, more than it got");
+    Error::new(Kind::Protocol, what)
+}
+
+pub(super) fn allocated_differently(rank: NodeId, count: u32) -> Error {
+    let what = format!(
+        "rank {rank} made another allocation {count} than the ranks before it: every rank \
+         allocates the same lengths in the same order"
+    );
+    Error::new(Kind::Misuse, what)
 }
 
 /// What is said of a rank that the others wait for because it is stopped.
@@ -562,6 +641,21 @@ mod tests {
         let (carrier, mut engine) = engine(2, None);
         let e = engine.lose(&carrier, NodeId(1), "gone".into()).to_string();
         assert_eq!(e, "rank 1 died holding no lock that the others manage: gone");
+    }
+
+    /// A program that waits for its own operation sleeps on while its rank serves others.
+    #[test]
+    fn what_is_served_is_no_news_to_the_program_and_a_letter_is() {
+        let (carrier, mut engine) = engine(2, None);
+        let mut take = |n: u32, body: &Body| {
+            let frame = [&n.to_le_bytes()[..], &[0], &body.encode()].concat();
+            engine.take(&carrier, NodeId(0), frame).unwrap()
+        };
+        let served = Body::Protocol(Message::Acquire { lock: LockId(2), seen: 0 });
+        assert_eq!(take(0, &served), Taken::default());
+        let news = Taken { has_ended: false, is_news: true };
+        assert_eq!(take(1, &Body::Mail { channel: 0, tag: 1, bytes: vec![2] }), news);
+        assert_eq!(take(2, &Body::Goodbye), news);
     }
 
     #[test]

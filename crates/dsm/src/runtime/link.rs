@@ -5,8 +5,11 @@
 //! them in order again, and shows a frame lost or doubled.
 //!
 //! Invariants
-//! - Bodies reach the receiver whole, once, in the order of `send`.
-//! - `send` never waits: what has no room waits here and goes out with `drain`.
+//! - Bodies reach the receiver whole, once, in the order of `send`. Checked by
+//!   `bodies_arrive_whole_and_in_order_however_frames_are_swapped`,
+//!   `doubled_lost_and_broken_frames_are_refused`.
+//! - `send` never waits: what has no room waits here and goes out with `drain`. Checked by
+//!   `bodies_arrive_whole_and_in_order_however_frames_are_swapped`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -50,11 +53,11 @@ impl Link {
         (self.messages, self.bytes)
     }
 
-    /// Sends `body` to `to`, now or when there is room. A receiver that is gone is noticed by its
-    /// liveness, not here.
-    pub(super) fn send(&mut self, carrier: &dyn Carrier, to: NodeId, body: &[u8]) {
+    /// Sends `body`, which is gone before its frames leave, to `to`, now or when there is room. A
+    /// receiver that is gone is noticed by its liveness, not here.
+    pub(super) fn send(&mut self, carrier: &dyn Carrier, to: NodeId, body: impl AsRef<[u8]>) {
         self.messages += 1;
-        let mut rest = body;
+        let mut rest = body.as_ref();
         loop {
             let (piece, later) = rest.split_at(rest.len().min(self.piece_bytes));
             let peer = &mut self.peers[to.index()];
@@ -70,15 +73,26 @@ impl Link {
                 break;
             }
         }
+        drop(body);
         self.drain_one(carrier, to.index());
     }
 
     /// Sends what has found no room before; whether nothing is left.
     pub(super) fn drain(&mut self, carrier: &dyn Carrier) -> bool {
-        (0..self.peers.len()).all(|n| {
+        let mut is_done = true;
+        for n in 0..self.peers.len() {
             self.drain_one(carrier, n);
-            self.peers[n].outbox.is_empty()
-        })
+            is_done &= self.peers[n].outbox.is_empty();
+            if !is_done && mutant!("dsm_full_peer_stops_others") {
+                break;
+            }
+        }
+        is_done
+    }
+
+    /// Bytes to `to` that have found no room so far.
+    pub(super) fn waiting_bytes(&self, to: NodeId) -> usize {
+        self.peers[to.index()].outbox.iter().map(Vec::len).sum()
     }
 
     fn drain_one(&mut self, carrier: &dyn Carrier, n: usize) {
@@ -130,7 +144,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    /// A carrier of small messages that is full every other time.
+    /// A carrier of small messages that is full every other time, and always to rank 2.
     struct Narrow(Mutex<(Vec<Vec<u8>>, u32)>);
 
     impl Carrier for Narrow {
@@ -138,13 +152,16 @@ mod tests {
             NodeId(0)
         }
         fn ranks(&self) -> u16 {
-            2
+            4
         }
         fn post_bytes_max(&self) -> usize {
             16
         }
-        fn try_post(&self, _to: NodeId, message: &[u8]) -> Result<bool> {
+        fn try_post(&self, to: NodeId, message: &[u8]) -> Result<bool> {
             assert!(message.len() <= 16);
+            if to == NodeId(2) {
+                return Ok(false);
+            }
             let mut state = self.0.lock().unwrap();
             state.1 += 1;
             if state.1.is_multiple_of(3) {
@@ -183,6 +200,18 @@ mod tests {
             for f in frames { got.extend(receiver.accept(NodeId(1), f).unwrap()); }
             prop_assert_eq!(got, bodies);
         }
+    }
+
+    #[test]
+    fn a_full_peer_stops_no_other() {
+        let carrier = Narrow(Mutex::new((Vec::new(), 2)));
+        let mut link = Link::new(&carrier);
+        link.send(&carrier, NodeId(2), [1; 20]);
+        link.send(&carrier, NodeId(3), [2; 8]);
+        assert!(link.waiting_bytes(NodeId(2)) > 20 && link.waiting_bytes(NodeId(3)) > 8);
+        assert!(!link.drain(&carrier));
+        assert_eq!(link.waiting_bytes(NodeId(3)), 0);
+        assert_eq!(carrier.0.lock().unwrap().0.len(), 1);
     }
 
     #[test]

@@ -6,16 +6,23 @@
 //! neither exists, since no model says what they take.
 //!
 //! Invariants
+//! - A rank keeps letters of a bounded size for a program that computes (`super::mailbox`); their
+//!   sender waits. Checked by `letters_wait_at_the_sender_while_their_receiver_computes`.
 //! - A letter and a grant reach the rank they are for, this one included. Checked by
 //!   `letters_and_condition_variables_reach_the_other_rank`.
+
+use std::sync::PoisonError;
 
 use littoral_base::units::NodeId;
 
 use super::carrier::Carrier;
 use super::control::{Body, CvAct};
 use super::engine::Engine;
-use super::{Inside, Node};
+use super::{FULL, Inside, Node};
 use crate::error::{Error, Kind, Result};
+
+/// Bytes that may wait for room at a receiver before its sender does.
+const WAITING_MAX: usize = 256 << 10;
 
 impl Node {
     /// Sends `bytes` to a rank, this one included.
@@ -24,13 +31,48 @@ impl Node {
         if to == self.me() {
             return self.here(|engine, _| engine.mailbox.put(to, channel, tag, bytes));
         }
-        self.give(to, &Body::Mail { channel, tag, bytes })
+        self.check_rank(to)?;
+        self.wait_for_credit(to)?;
+        let length = bytes.len();
+        self.here(|engine, carrier| {
+            engine.mailbox.trust(to, length);
+            engine.post(carrier, to, &Body::Mail { channel, tag, bytes });
+        })?;
+        self.wait_for_room(to)
+    }
+
+    /// Waits while the receiver keeps many letters that its program has not taken.
+    fn wait_for_credit(&self, to: NodeId) -> Result<()> {
+        if !self.common.locked().mailbox.must_wait(to) {
+            return Ok(());
+        }
+        self.common.wait_for(|engine| (!engine.mailbox.must_wait(to)).then_some(()))
+    }
+
+    /// Waits while much has found no room at the receiver: mail to a rank that takes nothing in
+    /// would fill this one's memory.
+    fn wait_for_room(&self, to: NodeId) -> Result<()> {
+        let common = &self.common;
+        let mut engine = common.locked();
+        if engine.waiting_bytes(to) <= WAITING_MAX {
+            return Ok(());
+        }
+        engine.begin_waiting(&*common.carrier);
+        while engine.waiting_bytes(to) > WAITING_MAX && engine.failed.is_none() {
+            engine.drain(&*common.carrier);
+            let waited = common.changed.wait_timeout(engine, FULL);
+            engine = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        engine.mailbox.end_waiting();
+        engine.check()
     }
 
     /// Takes the next letter from a rank, waiting for it.
     pub(crate) fn receive(&self, from: NodeId, channel: u8, tag: i32) -> Result<Vec<u8>> {
         self.check_rank(from)?;
-        self.common.wait_for(|engine| engine.mailbox.take(from, channel, tag))
+        let letter = self.common.wait_for(|engine| engine.mailbox.take(from, channel, tag))?;
+        self.common.locked().give_credit(&*self.common.carrier);
+        Ok(letter)
     }
 
     /// Sets a condition variable, or resets it.

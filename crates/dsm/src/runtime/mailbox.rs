@@ -3,17 +3,34 @@
 //! Invariants
 //! - Letters of one sender, channel and tag are taken in the order in which they came. Checked by
 //!   `letters_are_taken_by_sender_channel_and_tag_in_order`.
+//! - Letters of one sender that no *credit* was given for take at most [`LETTERS_MAX`] bytes and
+//!   one letter, since a sender waits for credit. A letter gets it when it is taken, or when a
+//!   thread of this rank waits for another rank: what that one sends next may be behind it. Checked
+//!   by `letters_wait_at_the_sender_while_their_receiver_computes`,
+//!   `letters_to_a_rank_that_waits_never_wait`.
 //! - A set flag grants at once, and when it is set all that wait. Checked by
 //!   `a_flag_grants_who_waits_before_and_after_it_is_set`.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::control::CvAct;
 
-/// A letter: its sender, channel, tag and bytes.
-type Letter = (NodeId, u8, i32, Vec<u8>);
+/// Bytes of letters from one rank that are kept for a program that neither takes them nor waits.
+pub(super) const LETTERS_MAX: usize = 1 << 20;
+/// Credit that is worth a message.
+const CREDIT_MIN: usize = LETTERS_MAX / 4;
+
+struct Letter {
+    from: NodeId,
+    channel: u8,
+    tag: i32,
+    bytes: Vec<u8>,
+    /// Whether its sender has, or will have, the credit for it.
+    is_credited: bool,
+}
 
 /// A condition variable at its manager.
 #[derive(Default)]
@@ -26,20 +43,76 @@ struct Flag {
 #[derive(Default)]
 pub(super) struct Mailbox {
     letters: VecDeque<Letter>,
+    /// Credit that each sender is to be told of.
+    owed: BTreeMap<NodeId, usize>,
+    /// Bytes sent to each rank that it has not credited.
+    on_trust: BTreeMap<NodeId, usize>,
+    /// Threads of the program that wait for another rank.
+    waiting: usize,
     flags: BTreeMap<u32, Flag>,
     /// Condition variables that the manager says are set, waited for here.
     granted: Vec<u32>,
 }
 
 impl Mailbox {
+    /// Keeps a letter.
     pub(super) fn put(&mut self, from: NodeId, channel: u8, tag: i32, bytes: Vec<u8>) {
-        self.letters.push_back((from, channel, tag, bytes));
+        let is_credited = self.waiting > 0;
+        if is_credited {
+            *self.owed.entry(from).or_default() += bytes.len();
+        }
+        self.letters.push_back(Letter { from, channel, tag, bytes, is_credited });
     }
 
+    /// Takes the first letter of a sender, channel and tag.
     pub(super) fn take(&mut self, from: NodeId, channel: u8, tag: i32) -> Option<Vec<u8>> {
-        let wanted = |l: &Letter| (l.0, l.1, l.2) == (from, channel, tag);
+        let wanted = |l: &Letter| (l.from, l.channel, l.tag) == (from, channel, tag);
         let at = self.letters.iter().position(wanted)?;
-        self.letters.remove(at).map(|letter| letter.3)
+        let letter = self.letters.remove(at)?;
+        if !letter.is_credited {
+            *self.owed.entry(from).or_default() += letter.bytes.len();
+        }
+        Some(letter.bytes)
+    }
+
+    /// A thread of the program begins to wait for another rank: every letter gets its credit.
+    pub(super) fn begin_waiting(&mut self) {
+        self.waiting += 1;
+        for letter in self.letters.iter_mut().filter(|letter| !letter.is_credited) {
+            letter.is_credited = true;
+            *self.owed.entry(letter.from).or_default() += letter.bytes.len();
+        }
+    }
+
+    /// The thread goes on.
+    pub(super) fn end_waiting(&mut self) {
+        debug_assert!(self.waiting > 0, "a wait that ends has begun");
+        self.waiting -= 1;
+    }
+
+    /// Credit that is worth a message, and whose it is.
+    pub(super) fn credit(&mut self) -> Vec<(NodeId, u64)> {
+        let due = self.owed.extract_if(.., |_, bytes| *bytes >= CREDIT_MIN);
+        due.map(|(rank, bytes)| (rank, bytes as u64)).collect()
+    }
+
+    /// Notes that so many bytes leave for a rank.
+    pub(super) fn trust(&mut self, to: NodeId, bytes: usize) {
+        *self.on_trust.entry(to).or_default() += bytes;
+    }
+
+    /// A rank has credited so many bytes; whether they were sent to it.
+    pub(super) fn take_credit(&mut self, from: NodeId, bytes: u64) -> bool {
+        let on_trust = self.on_trust.entry(from).or_default();
+        let left = usize::try_from(bytes).ok().and_then(|bytes| on_trust.checked_sub(bytes));
+        *on_trust = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Whether a letter to a rank must wait for its credit.
+    pub(super) fn must_wait(&self, to: NodeId) -> bool {
+        let on_trust = self.on_trust.get(&to).copied().unwrap_or(0);
+        on_trust > LETTERS_MAX && !mutant!("dsm_letters_unbounded")
     }
 
     /// Acts on a condition variable; the ranks that are to be told that it is set.
@@ -79,6 +152,38 @@ mod tests {
         assert_eq!(box_.act(a, CvAct::Reset, 3), []);
         assert_eq!(box_.act(b, CvAct::Wait, 3), []);
         assert_eq!(box_.act(a, CvAct::Set, 4), []);
+    }
+
+    #[test]
+    fn letters_are_credited_once_when_they_are_taken_or_somebody_waits() {
+        let mut box_ = Mailbox::default();
+        let (a, b) = (NodeId(1), NodeId(2));
+        (0..3).for_each(|tag| box_.put(a, 0, tag, vec![0; CREDIT_MIN]));
+        box_.put(b, 0, 0, vec![0; CREDIT_MIN - 1]);
+        assert_eq!(box_.credit(), []);
+        assert!(box_.take(a, 0, 1).is_some());
+        assert_eq!(box_.credit(), [(a, CREDIT_MIN as u64)]);
+        box_.begin_waiting();
+        assert_eq!(box_.credit(), [(a, 2 * CREDIT_MIN as u64)], "too little for rank 2");
+        assert!(box_.take(a, 0, 0).is_some() && box_.take(a, 0, 2).is_some());
+        assert_eq!(box_.credit(), []);
+        box_.put(b, 0, 1, vec![0]);
+        assert_eq!(box_.credit(), [(b, CREDIT_MIN as u64)]);
+        box_.end_waiting();
+        box_.put(b, 0, 2, vec![0; CREDIT_MIN]);
+        assert_eq!(box_.credit(), []);
+    }
+
+    #[test]
+    fn a_sender_waits_beyond_the_bound_until_there_is_credit() {
+        let mut box_ = Mailbox::default();
+        let to = NodeId(1);
+        box_.trust(to, LETTERS_MAX);
+        assert!(!box_.must_wait(to));
+        box_.trust(to, 1);
+        assert!(box_.must_wait(to) && !box_.must_wait(NodeId(2)));
+        assert!(box_.take_credit(to, 1) && !box_.must_wait(to));
+        assert!(!box_.take_credit(to, u64::MAX), "more than was sent");
     }
 
     #[test]

@@ -5,28 +5,39 @@
 //! [`engine::Engine`] under one lock. A waiting program thread takes messages itself for a moment
 //! before it sleeps, so that an answer that comes soon costs no change of thread.
 //!
+//! The lock is never held while the program's memory is touched through the view: a fault there
+//! would wait for the thread that holds the lock.
+//!
 //! Invariants
 //! - An operation of the program ends when the protocol says so, or fails: a rank that is gone
 //!   fails every operation of the others. It waits for a rank that is slow, stopped or held by a
-//!   debugger for as long as that lasts (`docs/design/dsm.md`, *Liveness*).
-//! - Permissions of the view are settled before the program runs on.
-//! - The lock is never held while the program's memory is touched through the view.
-//! - No rank is judged dead while a message of its is on its way or in a thread's hand.
+//!   debugger for as long as that lasts (`docs/design/dsm.md`, *Liveness*). Checked by
+//!   `when_a_rank_is_killed_the_others_say_who_held_what`,
+//!   `when_a_rank_is_stopped_the_others_wait_and_the_job_goes_on_with_it`.
+//! - Permissions of the view are settled before the program runs on. Checked by
+//!   `race_free_programs_agree_with_one_memory`,
+//!   `pages_are_read_only_before_their_diff_where_many_threads_write`.
+//! - No rank is judged dead while a message of its is on its way or in a thread's hand. Checked by
+//!   `a_process_that_ended_is_missing_once_its_messages_are_here`.
 
 mod allocate;
 mod board;
 pub mod carrier;
+mod config;
 mod control;
 mod engine;
+mod guards;
+mod lend;
 mod link;
 mod mail;
 mod mailbox;
+mod raw;
+mod road;
 mod turns;
 
 use std::cell::Cell;
-use std::fs::File;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -39,17 +50,23 @@ use crate::core::message::{LockId, PageId};
 use crate::core::rank::{Counts, Outcome, Rank, Shape};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{
-    Mechanism, Memory, MemoryCounts, OnFault, PoolLines, Registration, Segment, end_by, page_bytes,
+    Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, end_by, page_bytes,
 };
 use crate::turn::Ask;
 use allocate::Made;
 use board::Board;
 pub(crate) use board::{board_bytes, culprits, has_joined};
 use carrier::Carrier;
+pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
 use control::Body;
 pub(crate) use engine::waiting_for;
-use engine::{Borrow, Engine, Failure};
+use engine::{Engine, Failure};
+pub(crate) use lend::Own;
+use road::Road;
+pub use road::road_bytes;
 use turns::{FAULT, MISS, SYNC, Why};
+
+pub use raw::leave;
 
 /// How often the server looks after deaths, signs of life and messages that found no room.
 const ROUND: Duration = Duration::from_millis(10);
@@ -57,68 +74,13 @@ const ROUND: Duration = Duration::from_millis(10);
 const SPIN: Duration = Duration::from_micros(30);
 /// How often the server looks for stopped processes, where it is the one to say so.
 const HALTS: Duration = Duration::from_millis(250);
+/// How often a full peer is tried again.
+const FULL: Duration = Duration::from_micros(200);
 /// Pages fetched at once by one range access.
 const FETCH_PAGES: u32 = 256;
 
-/// What happens to the process when the job fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLoss {
-    /// One line on standard error, and the process ends with the failure's exit code, whatever the
-    /// program is doing: no rank computes for a job that is lost.
-    Exit,
-    /// The next operation fails.
-    Report,
-}
-
-/// How a rank joins its job; equal on every rank but for the files, which are the same memory.
-#[derive(Debug)]
-pub struct Config {
-    /// Most bytes the job can share; address space, not memory.
-    pub bytes_max: usize,
-    /// Locks.
-    pub locks: u32,
-    /// Notices that a lock's log can hold.
-    pub log_capacity: usize,
-    /// Whether a grant brings the pages that the lock's last section wrote here.
-    pub predict: bool,
-    /// How the view is protected; the better one that works when `None`.
-    pub mechanism: Option<Mechanism>,
-    /// Memory that all ranks map as their shared pages, instead of copies kept coherent.
-    pub direct: Option<File>,
-    /// Lines of a pool that all ranks share in place; takes the place of `direct`, and the program
-    /// reaches them by guards alone.
-    pub pool: Option<PoolLines>,
-    /// Memory for the board of the ranks of one machine (who holds what).
-    pub board: Option<File>,
-    /// Where every rank of the job has its view; each where its system likes when `None`.
-    pub base: Option<usize>,
-    /// Whether any thread of the program may reach the view, not only the one that joined.
-    pub many_threads: bool,
-    /// What happens when the job fails.
-    pub on_loss: OnLoss,
-    /// After how long a stopped rank of this machine is named on standard error, once per stop;
-    /// never when `None`, as where the launcher does it.
-    pub name_stopped: Option<Duration>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            bytes_max: 1 << 36,
-            locks: 1 << 20,
-            log_capacity: 4096,
-            predict: true,
-            mechanism: None,
-            direct: None,
-            pool: None,
-            board: None,
-            base: None,
-            many_threads: false,
-            on_loss: OnLoss::Report,
-            name_stopped: None,
-        }
-    }
-}
+/// Ranges that [`Node::touch`] has made present, until the next lock, unlock or barrier.
+const TOUCHED: u64 = u64::MAX;
 
 /// What a rank has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,6 +106,8 @@ struct Common {
     busy: AtomicBool,
     /// The program waits for the others' farewells.
     parting: AtomicBool,
+    /// The job has failed, as the engine says.
+    lost: AtomicBool,
     closing: AtomicBool,
     carrier: Box<dyn Carrier>,
     on_loss: OnLoss,
@@ -152,7 +116,6 @@ struct Common {
     /// The server's processor is one that a program needs.
     is_crowded: bool,
     page_bytes: usize,
-    next_borrow: AtomicU64,
 }
 
 /// A rank of a running job, without types: what the safe interface stands on.
@@ -162,6 +125,8 @@ pub(crate) struct Node {
     registration: Option<Registration>,
     memory: Arc<Memory>,
     direct: bool,
+    /// Sections and barriers without a server, where pages are shared in coherent memory.
+    road: Option<Road>,
     /// Lines of a pool shared in place.
     in_place: bool,
     bytes_max: usize,
@@ -229,12 +194,10 @@ impl Node {
         let board = config.board.as_ref().map(|f| Board::open(f, ranks, me)).transpose();
         let board = board.map_err(|e| environment("mapping the job's board", e))?;
         let mut rank = Rank::over(me, shape, segment);
-        if in_place {
-            rank.share_in_place();
-        } else {
-            rank.keep_unshared_home();
-        }
-        rank.keep_early_requests();
+        prepare(&mut rank, in_place, config.predict && carrier.turns().is_none());
+        limit_copies(&mut rank, &config, direct || in_place)?;
+        let road =
+            if direct { Road::open(&*carrier, config.locks, config.board.as_ref())? } else { None };
         let engine = Engine::new(&*carrier, rank, page_bytes, board, Identity::own());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let alone = usize::from(ranks) <= cores;
@@ -245,6 +208,7 @@ impl Node {
             taking: Mutex::new(()),
             busy: AtomicBool::new(false),
             parting: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             carrier,
             on_loss: config.on_loss,
@@ -252,7 +216,6 @@ impl Node {
             spin: if alone { SPIN } else { Duration::ZERO },
             is_crowded: 2 * usize::from(ranks) > cores,
             page_bytes,
-            next_borrow: AtomicU64::new(0),
         });
         common.locked().say_hello(&*common.carrier);
         if let (Some(base), false) = (base, in_place) {
@@ -267,6 +230,7 @@ impl Node {
             registration,
             memory,
             direct,
+            road,
             in_place,
             bytes_max: config.bytes_max,
             made: Mutex::default(),
@@ -297,6 +261,7 @@ impl Node {
     }
 
     /// Copies bytes out for a guard that is a copy.
+    #[inline]
     pub(crate) fn load(&self, offset: usize, into: &mut [u8]) {
         if self.in_place {
             return self.common.locked().rank.frames().load(offset, into);
@@ -305,6 +270,7 @@ impl Node {
     }
 
     /// Copies the bytes of such a guard in.
+    #[inline]
     pub(crate) fn store(&self, offset: usize, data: &[u8]) {
         if self.in_place {
             return self.common.locked().rank.frames_mut().store(offset, data);
@@ -348,26 +314,52 @@ impl Node {
         self.common.locked().rank.frames().mechanism()
     }
 
-    pub(crate) fn lock(&self, lock: LockId) -> Result<()> {
-        self.common.operate(SYNC, |r| r.lock(lock))?;
+    pub(crate) fn lock(&self, own: &mut Own, lock: LockId) -> Result<()> {
+        if let Some(road) = &self.road {
+            own.guards.refuse_leaked()?;
+            return road.lock(&self.common, &mut own.road, lock);
+        }
+        self.synchronise(own, |r| r.lock(lock))?;
         self.common.locked().show_held();
         Ok(())
     }
 
-    pub(crate) fn unlock(&self, lock: LockId) -> Result<()> {
-        self.common.operate(SYNC, |r| r.unlock(lock))?;
+    pub(crate) fn unlock(&self, own: &mut Own, lock: LockId) -> Result<()> {
+        if let Some(road) = &self.road {
+            own.guards.refuse_leaked()?;
+            return road.unlock(&self.common, &mut own.road, lock);
+        }
+        self.synchronise(own, |r| r.unlock(lock))?;
         self.common.locked().show_held();
         Ok(())
     }
 
-    pub(crate) fn barrier(&self) -> Result<()> {
+    pub(crate) fn barrier(&self, own: &mut Own) -> Result<()> {
+        if let Some(road) = &self.road {
+            own.guards.refuse_leaked()?;
+            return road.barrier(&self.common, &mut own.road, self.made());
+        }
         self.tell_allocations()?;
-        self.common.operate(SYNC, Rank::barrier)
+        self.synchronise(own, Rank::barrier)
+    }
+
+    /// Carries out a lock, unlock or barrier, which ends what `touch` holds and finds no guard.
+    fn synchronise(
+        &self,
+        own: &Own,
+        op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
+    ) -> Result<()> {
+        own.guards.refuse_leaked()?;
+        self.common.locked().guards.refuse_leaked()?;
+        self.common.operate(SYNC, |r| {
+            r.frames_mut().show(TOUCHED);
+            op(r)
+        })
     }
 
     /// Makes a range accessible without faults.
     pub(crate) fn fetch(&self, offset: usize, len: usize, write: bool) -> Result<()> {
-        self.common.locked().check()?;
+        self.common.check()?;
         if self.direct || len == 0 {
             return Ok(());
         }
@@ -402,44 +394,19 @@ impl Node {
             let what = "lines of a pool have no raw pointers; use guards, or --fabric pool-pages";
             return Err(Error::new(Kind::Misuse, what));
         }
-        self.fetch(offset, len, write)?;
         if self.direct || len == 0 {
-            return Ok(());
+            return self.fetch(offset, len, write);
         }
+        self.common.locked().rank.frames_mut().pin(TOUCHED, offset..offset + len);
+        self.fetch(offset, len, write)?;
         let pages = offset / self.common.page_bytes..=(offset + len - 1) / self.common.page_bytes;
         let mut engine = self.common.locked();
         pages.map(|p| PageId(p as u32)).try_for_each(|p| engine.rank.frames_mut().raise(p))
     }
 
-    /// Notes a guard on a range, which must not overlap a guard that excludes it.
-    pub(crate) fn borrow(&self, offset: usize, len: usize, write: bool) -> Result<u64> {
-        let mut engine = self.common.locked();
-        let (start, end) = (offset, offset + len);
-        let clash = |b: &&Borrow| b.start < end && start < b.end && (write || b.write);
-        if let Some(b) = engine.borrows.iter().find(clash).filter(|_| len > 0) {
-            let what = format!(
-                "bytes {start}..{end} of shared memory while a guard on {}..{} lives",
-                b.start, b.end
-            );
-            return Err(Error::new(Kind::Misuse, what));
-        }
-        let id = self.common.next_borrow.fetch_add(1, Ordering::Relaxed);
-        engine.borrows.push(Borrow { id, start, end, write });
-        if write && !self.lends_copies() {
-            engine.rank.frames_mut().hide(id, start..end);
-        }
-        Ok(id)
-    }
-
-    pub(crate) fn give_back(&self, id: u64) {
-        let mut engine = self.common.locked();
-        engine.borrows.retain(|b| b.id != id);
-        engine.rank.frames_mut().show(id);
-    }
-
     /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
-    pub(crate) fn finish(&self) -> Result<()> {
-        self.barrier()?;
+    pub(crate) fn finish(&self, own: &mut Own) -> Result<()> {
+        self.barrier(own)?;
         let common = &self.common;
         if let Some(turns) = common.carrier.turns() {
             common.part_in_turns(turns)?;
@@ -448,6 +415,8 @@ impl Node {
         }
         let mut engine = common.locked();
         engine.broadcast(&*common.carrier, &Body::Goodbye);
+        // It waits for the others from here on.
+        engine.begin_waiting(&*common.carrier);
         loop {
             let sent = engine.drain(&*common.carrier);
             if sent && engine.all_finished() {
@@ -476,6 +445,27 @@ impl Drop for Node {
             let _ = server.join();
         }
     }
+}
+
+/// Tells a new rank what is shared, and whether pages and differences travel along.
+fn prepare(rank: &mut Rank<Segment>, in_place: bool, along: bool) {
+    rank.keep_early_requests();
+    if in_place {
+        return rank.share_in_place();
+    }
+    rank.keep_unshared_home();
+    if along {
+        rank.send_along();
+    }
+}
+
+/// Limits the copies of a rank that has any.
+fn limit_copies(rank: &mut Rank<Segment>, config: &Config, shares_pages: bool) -> Result<()> {
+    let pages = config.cache_pages(page_bytes())?;
+    if !shares_pages {
+        rank.limit_copies(pages);
+    }
+    Ok(())
 }
 
 /// Starts the server thread of a rank.
@@ -567,16 +557,28 @@ impl Common {
             }
         }
         let mut engine = self.locked();
+        engine.begin_waiting(&*self.carrier);
         while self.busy.load(Ordering::Acquire) && engine.failed.is_none() {
             let waited = self.changed.wait_timeout(engine, ROUND);
             engine = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        engine.mailbox.end_waiting();
         engine.check()
     }
 
     /// Waits until `look` finds something, or the job fails; takes messages itself for a moment.
     fn wait_for<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
         let _inside = Inside::enter();
+        if let Some(found) = look(&mut self.locked()) {
+            return Ok(found);
+        }
+        self.locked().begin_waiting(&*self.carrier);
+        let found = self.wait_until(look);
+        self.locked().mailbox.end_waiting();
+        found
+    }
+
+    fn wait_until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
         let until = Instant::now() + self.spin;
         loop {
             let mut engine = self.locked();
@@ -599,8 +601,10 @@ impl Common {
         let mut engine = self.locked();
         if engine.failed.is_none() {
             match engine.take(&*self.carrier, from, frame) {
-                Ok(true) => self.end_operation(&mut engine),
-                Ok(false) => self.changed.notify_all(),
+                Ok(taken) if taken.has_ended => self.end_operation(&mut engine),
+                Ok(taken) if taken.is_news => self.changed.notify_all(),
+                // Woken for what its rank serves, the program would only go to sleep again.
+                Ok(_) => {}
                 Err(e) => self.fail(&mut engine, &e),
             }
         }
@@ -629,12 +633,17 @@ impl Common {
     fn serve(&self) {
         let (mut looked, mut halts) = (Instant::now(), Instant::now());
         while !self.closing.load(Ordering::Acquire) {
-            let failed = self.locked().failed.is_some();
+            let mut engine = self.locked();
+            // Also after a failure, whose report may have had no room.
+            let has_sent = engine.drain(&*self.carrier);
+            let failed = engine.failed.is_some();
+            drop(engine);
+            let round = if has_sent { ROUND } else { FULL };
             if failed {
-                std::thread::sleep(ROUND);
+                std::thread::sleep(round);
                 continue;
             }
-            let took = self.take_one(ROUND);
+            let took = self.take_one(round);
             if !took || looked.elapsed() > ROUND {
                 looked = Instant::now();
                 self.look_around();
@@ -689,6 +698,7 @@ impl Common {
         }
         let text = e.to_string();
         engine.failed = Some(Failure { kind: e.kind(), text: text.clone() });
+        self.lost.store(true, Ordering::Release);
         engine.pronounce(e.kind(), &text);
         engine.broadcast(&*self.carrier, &Body::Abort { why: text });
         engine.drain(&*self.carrier);
@@ -711,6 +721,7 @@ impl Common {
             None => {
                 engine.pronounce(Kind::Misuse, &why);
                 engine.failed = Some(Failure { kind: Kind::PeerLost, text: why.clone() });
+                self.lost.store(true, Ordering::Release);
                 why
             }
         };
@@ -721,7 +732,7 @@ impl Common {
     /// Ends the process: where the program computes, or faults, there is no caller to tell.
     fn give_up(&self, e: &Error) -> ! {
         say(&format!("littoral dsm: rank {}: {e}", self.carrier.me()));
-        std::process::exit(i32::from(e.class().exit_code()))
+        leave(i32::from(e.class().exit_code()))
     }
 
     /// A fault of the program at `offset` of the view, on the thread that faulted.
@@ -743,8 +754,14 @@ impl Common {
             frames.count_fault(at_home);
             write.unwrap_or_else(|| frames.is_readable(page))
         };
-        let raise = |()| self.locked().rank.frames_mut().raise(page);
-        match self.operate(FAULT, |r| r.want(page, 1, write)).and_then(raise) {
+        let mut count = 1;
+        let operated = self.operate(FAULT, |r| {
+            let (outcome, pages) = r.want_run(page, write)?;
+            count = pages;
+            Ok(outcome)
+        });
+        let raise = |()| self.locked().rank.frames_mut().raise_run(page, count);
+        match operated.and_then(raise) {
             Ok(()) => true,
             Err(e) => {
                 self.fail(&mut self.locked(), &e);

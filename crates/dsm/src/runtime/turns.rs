@@ -4,9 +4,11 @@
 //! included: what it computed is told first, and what arrives in that time is served before the
 //! operation itself begins.
 //!
+//! An operation that neither sends nor waits takes no turn and no time.
+//!
 //! Invariants
-//! - Nothing is taken in outside of a turn.
-//! - An operation that neither sends nor waits takes no turn and no time.
+//! - Nothing is taken in outside of a turn. Checked by
+//!   `equal_jobs_are_equal_to_the_last_picosecond`.
 
 use std::sync::atomic::Ordering;
 

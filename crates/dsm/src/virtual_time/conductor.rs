@@ -311,7 +311,7 @@ mod tests {
         let body = |m: &Message| [&[0][..], &wire::encode(m)].concat();
         let page = PageId(1);
         for data in [
-            Message::GetPage { page },
+            Message::GetPage { page, phase: 0 },
             Message::Page { page, bytes: vec![0; 8] },
             Message::Diffs { diffs: vec![] },
             Message::DiffsApplied,

@@ -15,9 +15,13 @@
 //!   asker's.
 //!
 //! Invariants
-//! - Equal calls give equal turns: the queue breaks ties by order of scheduling.
-//! - Messages of one rank to another arrive in order.
-//! - A rank's parts and the times in which it was done add up to the total.
+//! - Equal calls give equal turns: the queue breaks ties by order of scheduling. Checked by
+//!   `equal_jobs_are_equal_to_the_last_picosecond`, `a_board_spares_the_manager`.
+//! - Messages of one rank to another arrive in order. Checked by
+//!   `a_processor_takes_one_message_after_another_and_sends_in_between`.
+//! - A rank's parts and the times in which it was done add up to the total. Checked by
+//!   `serving_lengthens_the_computing_of_the_server_only`,
+//!   `a_read_miss_takes_fault_request_service_and_page`.
 
 pub use crate::turn::Wait;
 use std::collections::VecDeque;

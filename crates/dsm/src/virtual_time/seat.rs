@@ -1,9 +1,11 @@
 //! A rank's side of a job in virtual time: a carrier whose messages wait for the rank's next turn.
 //!
+//! Between two turns nothing reaches the conductor and nothing comes from it.
+//!
 //! Invariants
-//! - Between two turns nothing reaches the conductor and nothing comes from it.
 //! - A seat that is given up says so, with what was posted last; one that ends without that is a
-//!   lost rank.
+//!   lost rank. Checked by `a_rank_that_says_nothing_is_lost_and_the_others_are_told`,
+//!   `a_rank_that_ends_is_named_by_the_others`.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -69,6 +69,18 @@ impl Job {
         self
     }
 
+    /// Has differences travel with the next message and pages come before they are asked for.
+    pub(crate) fn send_along(mut self) -> Self {
+        self.ranks.iter_mut().for_each(Rank::send_along);
+        self
+    }
+
+    /// Has every rank keep at most so many copies and twins.
+    pub(crate) fn limit_copies(mut self, pages: usize) -> Self {
+        self.ranks.iter_mut().for_each(|rank| rank.limit_copies(pages));
+        self
+    }
+
     pub(crate) fn moves(&self) -> Vec<Move> {
         if self.verdict.is_some() {
             return Vec::new();

@@ -10,8 +10,8 @@ use littoral_base::units::NodeId;
 use littoral_dsm::job::Job;
 use littoral_dsm::job::member::Member;
 use littoral_dsm::memory::PoolLines;
-use littoral_dsm::runtime::Config;
 use littoral_dsm::runtime::carrier::{Carrier, Exclusive, Shared};
+use littoral_dsm::runtime::{Config, road_bytes};
 use littoral_fabric::Fabric;
 use littoral_fabric::faulty::{Faults, Faulty};
 use littoral_fabric::hostile::HostilePool;
@@ -82,7 +82,10 @@ fn carriers(over: Over, ranks: u16, faults: &Plan) -> Vec<Maker> {
             }
         }
         Over::ShmPages | Over::Shm => {
-            let layout = ShmLayout::new(ranks, 64);
+            // As a launcher: where pages are shared in place, room for the words of locks.
+            let locks = Config::default().locks;
+            let window = if over == Over::Shm { road_bytes(locks, ranks) } else { 64 };
+            let layout = ShmLayout::new(ranks, window);
             let file = Arc::new(memory(0));
             layout.create(&file).unwrap();
             for n in 0..ranks {

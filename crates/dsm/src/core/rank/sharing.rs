@@ -19,10 +19,9 @@
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
-use super::{Access, Outcome, PageId, Rank, protocol};
+use super::{Access, PageId, Rank, protocol};
 use crate::core::diff::Diff;
 use crate::core::frames::Frames;
-use crate::core::message::Message;
 use crate::error::Result;
 
 impl<F: Frames> Rank<F> {
@@ -77,12 +76,27 @@ impl<F: Frames> Rank<F> {
     /// Ends a home page's being unshared: what is written to it from now on is noticed, beginning
     /// with what this scope may still write.
     pub(super) fn hand_out(&mut self, page: PageId) {
-        self.published.remove(&page);
+        self.published.remove(page);
         let Some(unshared) = &mut self.unshared else { return };
         let was = std::mem::replace(&mut unshared[page.0 as usize], false);
         if was && self.access(page) == Access::Written && !mutant!("dsm_unshared_page_handed_out") {
-            self.open.insert(page, false);
-            self.note(page);
+            // With a twin of what is sent, only a write after it is noticed.
+            let may_have = self.along.is_some() && !self.frames.is_hidden(page);
+            let has_twin = may_have && self.has_room_for_twin();
+            if has_twin {
+                self.frames.keep_twin(page);
+            }
+            self.reopen(page, has_twin);
+        }
+    }
+
+    /// Notes a page that is writable already, as predicted where its twin will show a write.
+    pub(super) fn reopen(&mut self, page: PageId, has_twin: bool) {
+        self.open.insert(page, has_twin);
+        self.note(page);
+        if has_twin {
+            let scope = self.scopes.last_mut();
+            scope.expect("invariant: the barrier's scope is never left").idle.insert(page);
         }
     }
 
@@ -90,15 +104,10 @@ impl<F: Frames> Rank<F> {
     pub(super) fn take_back(&mut self) {
         let published = std::mem::take(&mut self.published);
         let Some(unshared) = &mut self.unshared else { return };
-        published.into_iter().for_each(|page| unshared[page.0 as usize] = true);
+        published.iter().for_each(|page| unshared[page.0 as usize] = true);
     }
 
-    pub(super) fn apply_diffs(
-        &mut self,
-        from: NodeId,
-        diffs: &[(PageId, Diff)],
-        out: &mut Outcome,
-    ) -> Result<()> {
+    pub(super) fn apply_diffs(&mut self, from: NodeId, diffs: &[(PageId, Diff)]) -> Result<()> {
         for (page, diff) in diffs {
             self.at_home(from, *page)?;
             if !diff.fits(self.shape.page_bytes) {
@@ -109,7 +118,6 @@ impl<F: Frames> Rank<F> {
         if self.in_place && !mutant!("pool_lines_acknowledged_unfenced") {
             self.frames.fence();
         }
-        out.send.push((from, Message::DiffsApplied));
         Ok(())
     }
 

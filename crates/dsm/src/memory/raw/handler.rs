@@ -7,12 +7,15 @@
 //! allocator and the library's locks are never held at such a point; a program whose allocator
 //! lives in a view breaks the contract of the raw pointer.
 //!
+//! A region is registered before any pointer into its view is given out and stays until drop.
+//!
+//! The handler runs on the faulting thread's own stack; `errno` is as it was afterwards.
+//!
 //! Invariants
-//! - A region is registered before any pointer into its view is given out and stays until drop.
 //! - In a child made by `fork` an access to a region ends the process in words. Checked by
 //!   `a_forked_child_that_touches_shared_memory_ends_in_words`.
-//! - An address of no region goes to the handler that was installed before.
-//! - The handler runs on the faulting thread's own stack; `errno` is as it was afterwards.
+//! - An address of no region goes to the handler that was installed before. Checked by
+//!   `a_fault_that_is_nobodys_goes_where_it_went_before`.
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;

@@ -4,16 +4,21 @@
 //! what a program's raw pointers point into and carries the page protection. A direct segment has
 //! one mapping for both, of a file that all ranks of a machine share.
 //!
+//! Mappings live from `create` to drop and are page aligned; offsets are checked by assertions.
+//!
+//! Frames are reached as relaxed atomic words and bytes, since a program's own thread and the
+//! thread that serves other ranks reach them at the same time; race-free programs never touch the
+//! same bytes.
+//!
+//! Twins are reached through `&mut` only.
+//!
+//! The file has no name (memfd), so nothing is left behind however a rank ends.
+//!
 //! Invariants
-//! - Mappings live from `create` to drop and are page aligned; offsets are checked by assertions.
-//! - Frames are reached as relaxed atomic words and bytes, since a program's own thread and the
-//!   thread that serves other ranks reach them at the same time; race-free programs never touch the
-//!   same bytes.
-//! - Twins are reached through `&mut` only.
 //! - A child made by `fork` has none of the mappings. Checked by
 //!   `a_forked_child_that_touches_shared_memory_ends_in_words`.
-//! - The file has no name (memfd), so nothing is left behind however a rank ends.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
@@ -66,6 +71,7 @@ impl Mapping {
         Ok(self)
     }
 
+    #[inline]
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.bytes), "inside the segment");
         // SAFETY: the range lies in the mapping (checked above).
@@ -145,6 +151,7 @@ impl Memory {
     }
 
     /// `count` words from `offset`, a multiple of eight.
+    #[inline]
     fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         assert!(offset.is_multiple_of(WORD), "aligned words");
         let start = self.frames.at(offset, count * WORD).cast::<AtomicU64>();
@@ -159,7 +166,17 @@ impl Memory {
     }
 
     /// Copies bytes out, each once.
+    #[inline]
     pub(crate) fn load(&self, offset: usize, into: &mut [u8]) {
+        match into.as_mut_array::<WORD>() {
+            Some(word) if offset.is_multiple_of(WORD) => {
+                *word = self.word(offset).load(RELAXED).to_ne_bytes();
+            }
+            _ => self.load_any(offset, into),
+        }
+    }
+
+    fn load_any(&self, offset: usize, into: &mut [u8]) {
         let head = offset.next_multiple_of(WORD).saturating_sub(offset).min(into.len());
         let (first, rest) = into.split_at_mut(head);
         self.load_bytes(offset, first);
@@ -181,7 +198,17 @@ impl Memory {
     }
 
     /// Copies bytes in, each once and no other.
+    #[inline]
     pub(crate) fn store(&self, offset: usize, data: &[u8]) {
+        match data.as_array::<WORD>() {
+            Some(word) if offset.is_multiple_of(WORD) => {
+                self.word(offset).store(u64::from_ne_bytes(*word), RELAXED);
+            }
+            _ => self.store_any(offset, data),
+        }
+    }
+
+    fn store_any(&self, offset: usize, data: &[u8]) {
         let head = offset.next_multiple_of(WORD).saturating_sub(offset).min(data.len());
         let (first, rest) = data.split_at(head);
         self.store_bytes(offset, first);
@@ -203,15 +230,38 @@ impl Memory {
         }
     }
 
+    /// Gives the memory of whole pages back to the system; they are zero then.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub(crate) fn release(&self, offset: usize, len: usize) -> io::Result<()> {
+        let start = self.frames.at(offset, len);
+        // SAFETY: the range lies in the mapping (checked by `at`), whose bytes are reached as
+        // atomics: a load of a page that is gone finds zeros.
+        unsafe { madvise(start.cast(), len, Advice::LinuxRemove) }.map_err(io::Error::from)
+    }
+
     /// Reads one byte, so that the page exists.
     pub(crate) fn touch(&self, offset: usize) {
         std::hint::black_box(self.byte(offset).load(RELAXED));
     }
 }
 
-/// Copies of pages as they were: a private mapping that costs nothing until it is used.
+/// Slots of twins that keep their memory while they are free: 1 MiB of pages of 4 KiB.
+const SLOTS_KEPT: u32 = 256;
+
+/// Copies of pages as they were, in slots of a private mapping. Once no slot is in use all but
+/// [`SLOTS_KEPT`] give their memory back.
 pub(crate) struct Twins {
     mapping: Mapping,
+    page_bytes: usize,
+    slots: HashMap<u32, u32>,
+    /// Free slots that have been used before; the lowest is used first.
+    free: BTreeSet<u32>,
+    /// Slots that have ever been used.
+    used: u32,
+    /// Slots from here on have no memory.
+    warm: u32,
 }
 
 // SAFETY: the mapping is reached through `&mut self` only and is not tied to a thread.
@@ -222,15 +272,80 @@ impl Twins {
     ///
     /// # Errors
     /// Whatever the system says.
-    pub(crate) fn new(bytes: usize) -> io::Result<Twins> {
-        Ok(Twins { mapping: Mapping::anonymous(bytes)? })
+    pub(crate) fn new(bytes: usize, page_bytes: usize) -> io::Result<Twins> {
+        let mapping = Mapping::anonymous(bytes)?;
+        let (slots, free) = (HashMap::new(), BTreeSet::new());
+        Ok(Twins { mapping, page_bytes, slots, free, used: 0, warm: 0 })
     }
 
-    /// The twin bytes of a range.
-    pub(crate) fn bytes(&mut self, offset: usize, len: usize) -> &mut [u8] {
-        let start = self.mapping.at(offset, len);
+    /// A slot for a page, which has none or keeps its own.
+    pub(crate) fn keep(&mut self, page: u32) -> &mut [u8] {
+        let fresh = || {
+            self.used += 1;
+            self.used - 1
+        };
+        let slot =
+            *self.slots.entry(page).or_insert_with(|| self.free.pop_first().unwrap_or_else(fresh));
+        self.warm = self.warm.max(slot + 1);
+        self.slot(slot)
+    }
+
+    /// The twin of a page that has one.
+    pub(crate) fn of(&mut self, page: u32) -> Option<&mut [u8]> {
+        let slot = *self.slots.get(&page)?;
+        Some(self.slot(slot))
+    }
+
+    /// Twins there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Ends a page's twin; the end of the last one gives memory back.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub(crate) fn free(&mut self, page: u32) -> io::Result<()> {
+        self.free.extend(self.slots.remove(&page));
+        if !self.slots.is_empty() || self.warm < 2 * SLOTS_KEPT {
+            return Ok(());
+        }
+        let at = |slot: u32| slot as usize * self.page_bytes;
+        let len = at(self.warm) - at(SLOTS_KEPT);
+        let start = self.mapping.at(at(SLOTS_KEPT), len);
+        self.warm = SLOTS_KEPT;
+        // SAFETY: the range lies in the private mapping, no twin is in it, and it is reached
+        // through `&mut self` only.
+        unsafe { madvise(start.cast(), len, Advice::LinuxDontNeed) }.map_err(io::Error::from)
+    }
+
+    fn slot(&mut self, slot: u32) -> &mut [u8] {
+        let start = self.mapping.at(slot as usize * self.page_bytes, self.page_bytes);
         // SAFETY: the range lies in a private mapping that is initialised (zeros) and reached
         // through `&mut self` only.
-        unsafe { std::slice::from_raw_parts_mut(start, len) }
+        unsafe { std::slice::from_raw_parts_mut(start, self.page_bytes) }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twins_share_slots_and_give_memory_back() {
+        const PAGES: u32 = 4 * SLOTS_KEPT;
+        let page = rustix::param::page_size();
+        let mut twins = Twins::new(PAGES as usize * page, page).unwrap();
+        for round in 0..3u8 {
+            for at in 0..PAGES {
+                twins.keep(at * 7).fill(round + 1);
+            }
+            assert_eq!((twins.used, twins.warm), (PAGES, PAGES), "slots are used again");
+            assert!((0..PAGES).all(|at| twins.of(at * 7).unwrap().iter().all(|b| *b == round + 1)));
+            (0..PAGES).for_each(|at| twins.free(at * 7).unwrap());
+            assert_eq!((twins.len(), twins.warm), (0, SLOTS_KEPT));
+        }
+        assert!(twins.of(0).is_none());
     }
 }

@@ -8,7 +8,10 @@
 //!
 //! Invariants
 //! - A range of userfaultfd's pages is filled and touched through the frames before it is put in.
+//!   Checked by `a_raw_counter_loses_no_increment_under_either_mechanism`,
+//!   `more_than_one_gib_of_alternating_pages`.
 //! - A protection is raised only after the page's bytes are there, lowered before they change.
+//!   Checked by `a_raw_counter_loses_no_increment_under_either_mechanism`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,0 +1,192 @@
+//! Pages that the program wants: room is made for them, then those that are missing are fetched.
+//!
+//! Invariants
+//! - Nothing is fetched before the differences of evicted pages are made, and no more of those are
+//!   made than may be under way. Checked by
+//!   `what_a_long_guard_wrote_leaves_as_acknowledgements_come`.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use littoral_base::units::NodeId;
+
+use super::{
+    Access, Message, Outcome, PageId, Rank, UNDER_WAY_MAX, Waiting, out_of_range, protocol, unasked,
+};
+use crate::core::frames::Frames;
+use crate::error::Result;
+
+/// What the program wants to do with pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Demand {
+    Read,
+    Write,
+    /// Write every byte.
+    Whole,
+}
+
+/// Pages that an operation of the program wants.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Wish {
+    pub(super) pages: Range<u32>,
+    /// Pages after those that are fetched too: they probably miss next.
+    pub(super) behind: u32,
+    pub(super) demand: Demand,
+}
+
+impl<F: Frames> Rank<F> {
+    /// Makes `page` readable.
+    ///
+    /// # Errors
+    /// `Kind::OutOfRange` for a page the job does not have, `Kind::Misuse` while another operation
+    /// is under way, `Kind::Environment` when the system refuses what an eviction needs; each
+    /// changes nothing.
+    pub fn read(&mut self, page: PageId) -> Result<Outcome> {
+        self.want(page, 1, false)
+    }
+
+    /// Makes `page` writable and notes it in the innermost scope.
+    ///
+    /// # Errors
+    /// As [`Rank::read`].
+    pub fn write(&mut self, page: PageId) -> Result<Outcome> {
+        self.want(page, 1, true)
+    }
+
+    /// Makes `count` pages from `first` on readable, or writable; all that are missing are fetched
+    /// at once.
+    ///
+    /// # Errors
+    /// As [`Rank::read`].
+    pub fn want(&mut self, first: PageId, count: u32, write: bool) -> Result<Outcome> {
+        self.demand(first, count, 0, if write { Demand::Write } else { Demand::Read })
+    }
+
+    /// As [`Rank::want`] for pages of which the program writes every byte, to the same values or
+    /// others.
+    ///
+    /// # Errors
+    /// As [`Rank::read`].
+    pub fn want_whole(&mut self, first: PageId, count: u32) -> Result<Outcome> {
+        self.demand(first, count, 0, Demand::Whole)
+    }
+
+    pub(super) fn demand(
+        &mut self,
+        first: PageId,
+        count: u32,
+        behind: u32,
+        demand: Demand,
+    ) -> Result<Outcome> {
+        self.idle()?;
+        let end = first.0.checked_add(count).filter(|end| *end <= self.shape.pages);
+        let end = end.ok_or_else(|| out_of_range("page", first.0, self.shape.pages))?;
+        let wish = Wish { pages: first.0..end, behind, demand };
+        self.make_room(&wish)?;
+        self.waiting = Waiting::Room(wish);
+        let mut out = Outcome::default();
+        self.go_on(&mut out);
+        Ok(out)
+    }
+
+    /// Sends differences of evicted pages, as many as may be under way; once all are sent, fetches
+    /// the pages that they made room for.
+    pub(super) fn go_on(&mut self, out: &mut Outcome) {
+        let Waiting::Room(wish) = &self.waiting else { return };
+        let wish = wish.clone();
+        self.send_evicted(out);
+        if self.unsent.is_empty() {
+            self.fetch(wish, out);
+        }
+    }
+
+    fn fetch(&mut self, wish: Wish, out: &mut Outcome) {
+        let Wish { pages, behind, demand } = wish;
+        let mut missing = BTreeSet::new();
+        for page in pages.clone().map(PageId) {
+            if self.in_place && self.access(page) == Access::Invalid {
+                self.counts.misses += 1;
+                self.refresh(page);
+            }
+            match self.access(page) {
+                Access::Invalid => {
+                    self.counts.misses += 1;
+                    self.missed(page);
+                    self.ask_for(page, &mut missing, out);
+                }
+                Access::Shared if demand != Demand::Read => {
+                    self.counts.upgrades += 1;
+                    match demand {
+                        Demand::Whole if self.in_place => self.write_in_place(page),
+                        _ => self.make_writable(page, false),
+                    }
+                }
+                Access::Shared | Access::Written => {}
+            }
+        }
+        let write = if demand == Demand::Read { BTreeSet::new() } else { missing.clone() };
+        for page in (pages.end..pages.end + behind).map(PageId) {
+            self.ask_for(page, &mut missing, out);
+        }
+        self.await_pages(missing, write, false, out);
+    }
+
+    pub(super) fn ask_for(&self, page: PageId, missing: &mut BTreeSet<PageId>, out: &mut Outcome) {
+        out.send.push((self.home(page), Message::GetPage { page, phase: self.phase() }));
+        missing.insert(page);
+    }
+
+    pub(super) fn await_pages(
+        &mut self,
+        missing: BTreeSet<PageId>,
+        write: BTreeSet<PageId>,
+        predicted: bool,
+        out: &mut Outcome,
+    ) {
+        self.waiting = Waiting::Pages { missing, write, predicted };
+        self.end_if_all_came(out);
+    }
+
+    /// Ends the wait for pages when all are here and few differences of evicted ones are under way.
+    pub(super) fn end_if_all_came(&mut self, out: &mut Outcome) {
+        let all = matches!(&self.waiting, Waiting::Pages { missing, .. } if missing.is_empty());
+        if all && self.owed <= UNDER_WAY_MAX {
+            self.waiting = Waiting::Nothing;
+            out.done = true;
+        }
+    }
+
+    pub(super) fn take_page(
+        &mut self,
+        from: NodeId,
+        page: PageId,
+        bytes: Vec<u8>,
+        out: &mut Outcome,
+    ) -> Result<()> {
+        if bytes.len() != self.shape.page_bytes || page.0 >= self.shape.pages {
+            return Err(protocol(format!("rank {from} sent no page {}", page.0)));
+        }
+        let Waiting::Pages { missing, write, predicted } = &mut self.waiting else {
+            return self.keep_arrived(from, page, bytes);
+        };
+        if !missing.remove(&page) {
+            return Err(unasked(from, page));
+        }
+        let (write, predicted) = (write.remove(&page), *predicted);
+        self.fill(page, &bytes);
+        if write {
+            self.make_writable(page, predicted);
+        }
+        self.end_if_all_came(out);
+        Ok(())
+    }
+
+    pub(super) fn fill(&mut self, page: PageId, bytes: &[u8]) {
+        debug_assert_eq!(self.access(page), Access::Invalid, "only an invalid page is fetched");
+        self.frames.fill(page, bytes);
+        self.set_access(page, Access::Shared);
+        if let Some(cache) = &mut self.cache {
+            cache.filled(page);
+        }
+    }
+}
