@@ -1,13 +1,25 @@
 /* One broken rule a run, named by the first argument. */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "check.h"
 #define CASE(name) else if (strcmp(argv[1], name) == 0)
 
+/* Waits for input that never comes, inside the C library. */
+static void *read_all(void *ends)
+{
+    int pipe_ends[2];
+    if (pipe(pipe_ends) != 0) return ends;
+    return fgetc(fdopen(pipe_ends[0], "r")) == EOF ? ends : NULL;
+}
+
 int main(int argc, char **argv)
 {
     int here = 0;
+    pthread_t reader;
     char *buffer = (char *)&here;
     unsigned char *page;
     if (argc < 2) return 9;
@@ -15,6 +27,7 @@ int main(int argc, char **argv)
     jia_init(argc, argv);
     page = (unsigned char *)jia_alloc1(4096);
     if (jiapid != jiahosts - 1) {
+        if (strcmp(argv[1], "death") == 0) atexit(jia_exit);
         jia_barrier();
         jia_barrier();
         jia_exit();
@@ -25,6 +38,7 @@ int main(int argc, char **argv)
     CASE("negative") jia_alloc((unsigned long)-5);
     CASE("host") jia_alloc2p(4096, jiahosts);
     CASE("block") jia_alloc2(4096, 0);
+    CASE("list-huge") { here = 1; jia_alloc4(1ul << 50, &here, 1, 0); }
     CASE("list") jia_alloc4(4096, NULL, 3, 0);
     CASE("free") jia_free((unsigned char *)&here);
     CASE("lock") jia_lock(1 << 16);
@@ -57,6 +71,12 @@ int main(int argc, char **argv)
         waitpid(child, &status, 0);
         jia_error("child %d", WEXITSTATUS(status));
     }
+    CASE("reader") {
+        pthread_create(&reader, NULL, read_all, NULL);
+        usleep(100000);
+        jia_lock(1 << 16);
+    }
+    CASE("death") { usleep(200000); raise(SIGKILL); }
     CASE("mismatch") { page = (unsigned char *)jia_alloc1(4096); page[0] = 1; jia_barrier(); }
     return 9;
 }

@@ -84,9 +84,13 @@ fn is_here(host: &str) -> bool {
 }
 
 fn place(line: &Line, port: u16) -> Result<Host, Failure> {
-    let address: Option<SocketAddr> =
-        (line.host.as_str(), port).to_socket_addrs().ok().and_then(|mut all| all.next());
-    let address = address
+    let all: Vec<SocketAddr> =
+        (line.host.as_str(), port).to_socket_addrs().map_or(Vec::new(), Iterator::collect);
+    // The other hosts dial it, so an address that leads out of this machine is better.
+    let outside = all.iter().find(|address| !address.ip().is_loopback());
+    let address = outside
+        .or(all.first())
+        .copied()
         .ok_or_else(|| (format!(".jiahosts: {} has no address; check the name", line.host), 3))?;
     let target = line.user.as_ref().map_or(line.host.clone(), |u| format!("{u}@{}", line.host));
     let here = is_here(&line.host);
@@ -113,10 +117,31 @@ fn fabric(lines: &[Line]) -> Result<(Fabric, Option<Vec<Host>>), Failure> {
         return Ok((fabric, None));
     }
     let first = variable("JIA_PORT").map_or(Ok(PORT), |text| text.parse());
-    let first = first.map_err(|_| usage("JIA_PORT is no port; give 1 to 65535".into()))?;
-    let place = |(n, line)| place(line, first + n);
-    let hosts = (0..).zip(lines).map(place).collect::<Result<Vec<_>, _>>()?;
+    let first = first.ok().filter(|first| *first > 0);
+    let first = first.ok_or_else(|| usage("JIA_PORT is no port; give 1 to 65535".into()))?;
+    let ports = first.checked_add(u16::try_from(lines.len() - 1).unwrap_or(u16::MAX));
+    let last = ports.ok_or_else(|| {
+        let what = format!("JIA_PORT={first}: {} hosts need ports up to 65535", lines.len());
+        usage(what)
+    })?;
+    let hosts = (first..=last).zip(lines).map(|(port, line)| place(line, port));
+    let hosts = hosts.collect::<Result<Vec<_>, _>>()?;
+    reachable(lines, &hosts)?;
     Ok((Fabric::Tcp, Some(hosts)))
+}
+
+/// Refuses a host with an address of this machine alone beside hosts elsewhere, which could not
+/// reach it.
+fn reachable(lines: &[Line], hosts: &[Host]) -> Result<(), Failure> {
+    let inside = |host: &Host| host.address.ip().is_loopback();
+    let elsewhere = hosts.iter().zip(lines).find(|(host, _)| !inside(host));
+    let here = hosts.iter().zip(lines).find(|(host, _)| inside(host));
+    let (Some((_, from)), Some((_, line))) = (elsewhere, here) else { return Ok(()) };
+    Err(usage(format!(
+        ".jiahosts: {} cannot reach {} by that name; write this machine's name or address in the \
+         network",
+        from.host, line.host
+    )))
 }
 
 /// The words of this process's command line.

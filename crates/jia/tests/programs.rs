@@ -12,9 +12,9 @@ use std::process::{Command, Output, Stdio};
 use littoral_dsm::launch::{BASE, Fabric, Plan, run};
 
 /// Programs that check themselves against one process.
-const SELF_CHECKING: [&str; 13] = [
+const SELF_CHECKING: [&str; 14] = [
     "alloc", "sync", "message", "system", "anl", "numa", "signals", "sor", "mm", "lu", "is", "tsp",
-    "water",
+    "water", "ocean",
 ];
 /// The test that is a launcher's process when the environment says so.
 const LAUNCHER: &str = "process";
@@ -114,6 +114,25 @@ fn every_program_agrees_over_a_pool() {
     on("pool-pages", &[2]);
 }
 
+/// Faults on pages of the other rank: with 2.1's allocation half of each block, with the port's
+/// none.
+#[test]
+fn the_ports_allocation_gives_one_rank_after_another_a_whole_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build("homes", folder.path());
+    std::fs::write(folder.path().join(".jiahosts"), "localhost\nlocalhost\n").unwrap();
+    for (compat, wanted) in [("2.1", "2"), ("port", "0")] {
+        let mut command = Command::new(&program);
+        command.current_dir(folder.path()).env("JIA_COMPAT", compat);
+        let out = command.env("JIA_FABRIC", "tcp").env("JIA_STATS", "1").output().unwrap();
+        agrees("homes", &out);
+        let said = text(&out);
+        let remote = said.lines().filter_map(|line| line.split(" remote ").nth(1));
+        let counts: Vec<&str> = remote.filter_map(|rest| rest.split(' ').next()).collect();
+        assert_eq!(counts, [wanted; 2], "{compat}: {said}");
+    }
+}
+
 /// Without a launcher a program is a job of one.
 #[test]
 fn a_program_started_by_itself_is_a_job_of_one() {
@@ -142,12 +161,16 @@ fn a_program_starts_itself_by_its_hosts_file() {
         ("a b c d\n", ("JIA_FABRIC", "shm"), "line 1"),
         ("localhost\n", ("JIA_FABRIC", "air"), "JIA_FABRIC=air"),
         ("localhost\nno-such-host.invalid\n", ("JIA_PORT", "7000"), "no address"),
+        ("localhost\n192.0.2.7\n", ("JIA_PORT", "7000"), "192.0.2.7 cannot reach localhost"),
         ("localhost\n", ("JIA_COMPAT", "3"), "JIA_COMPAT=3"),
     ] {
         let out = start(hosts, &[more]);
         assert!(!out.status.success() && text(&out).contains(why), "{hosts}: {}", text(&out));
     }
 }
+
+/// Less than the launcher waits before it kills a rank, and more than any case takes.
+const HANG: std::time::Duration = std::time::Duration::from_secs(50);
 
 /// What breaks a rule ends every rank with words, whatever the fabric; nothing hangs.
 #[test]
@@ -162,6 +185,7 @@ fn bad_input_ends_in_words() {
         ("host", "jia_alloc2p: host 2 of a job with 2"),
         ("block", "jia_alloc2: a size of 0"),
         ("list", "jia_alloc4: no list"),
+        ("list-huge", "jia_alloc4: "),
         ("free", "is no allocation"),
         ("lock", "lock 65536"),
         ("lock-negative", "lock -1"),
@@ -188,10 +212,14 @@ fn bad_input_ends_in_words() {
         ("code", "died holding no lock"),
         ("fork", "in a child made by fork"),
         ("mismatch", "allocates the same lengths in the same order"),
+        ("reader", "lock 65536"),
+        ("death", "died"),
     ];
     for (case, why) in cases {
+        let begun = std::time::Instant::now();
         let out = job(&program, case, 2, "tcp");
         let said = text(&out);
+        assert!(begun.elapsed() < HANG, "{case}: a rank hung until it was killed");
         assert!(!out.status.success() && said.contains(why), "{case}: {:?} {said}", out.status);
     }
     let code = |case: &str| job(&program, case, 2, "tcp").status.code();

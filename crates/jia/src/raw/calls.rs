@@ -118,6 +118,8 @@ fn listed(call: &str, size: c_ulong, list: *const c_int, n: c_int, host: c_int) 
     // SAFETY: the caller promises `n` numbers there.
     let list = unsafe { std::slice::from_raw_parts(list, n as usize) }.to_vec();
     let (ranks, mut host) = (rank.member.ranks(), host_of(call, &rank, host));
+    let room = rank.member.bytes();
+    demand(left <= room, call, || format!("{size} bytes; the job has {room} for all"));
     let mut pieces = Vec::new();
     for block in list.iter().cycle() {
         demand(*block > 0, call, || format!("a block of {block} bytes; give 1 or more"));

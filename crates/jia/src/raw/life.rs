@@ -12,21 +12,12 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use littoral_dsm::Error;
+use littoral_dsm::runtime::leave;
 
 use crate::rank::Rank;
 
 unsafe extern "C" {
     fn on_exit(act: extern "C" fn(c_int, *mut c_void), data: *mut c_void) -> c_int;
-    fn fflush(stream: *mut c_void) -> c_int;
-}
-
-/// What the program has printed and the library has to say goes out; nothing else is run.
-fn leave(code: i32) -> ! {
-    // SAFETY: null flushes every stream; neither call returns to code that could notice.
-    unsafe {
-        fflush(std::ptr::null_mut());
-        libc::_exit(code)
-    }
 }
 
 fn say(rank: Option<&Rank>, what: &str) {
