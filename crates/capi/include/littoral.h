@@ -131,11 +131,11 @@ int littoral_pmem_commit_point(littoral_pmem *trace, uint32_t actor);
  Calls `check` for the images of every crash point, at most `per_point_max` each (a seeded sample
  beyond). `tear` is 0 for line prefixes, 1 for torn words. Answers 0 when every image passed, 1
  when one was refused, -1 for a bad argument; `images` (if not null) receives how many were
- checked.
+ checked. What `check` asks to be recorded on `trace` is answered -1.
 
  # Safety
- `trace` is null or a live handle; `check` may be called with `user`; `images` is null or
- writable.
+ `trace` is null or a live handle; `check` may be called with `user` and does not free `trace`;
+ `images` is null or writable.
  */
 int littoral_pmem_enumerate(littoral_pmem *trace,
                             int tear,

@@ -7,10 +7,13 @@
 //! directions hold the same arcs (an undirected graph: both arcs of every edge); that names are
 //! unique and sorted; that ids descend by degree where the header says so.
 //!
+//! Equality of directions is compared by a 64-bit sum over arcs: exact up to a chance of 2^-64.
+//!
 //! Invariants
-//! - Read-only; the first fault ends the walk with an error that names section, page or vertex.
-//! - Any single changed bit of a file is found.
-//! - Equality of directions is compared by a 64-bit sum over arcs: exact up to a chance of 2^-64.
+//! - The first fault ends the walk with an error that names section, page or vertex; the file is
+//!   only read. Checked by
+//!   `a_page_with_one_flipped_bit_is_refused_by_name_wherever_it_is_read_whole`.
+//! - Any single changed bit of a file is found. Checked by `any_flipped_bit_is_found`.
 
 use littoral_base::codec::{crc, crc_append};
 use littoral_base::rng::mix;

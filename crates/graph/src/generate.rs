@@ -3,8 +3,9 @@
 //! - *kron*: R-MAT with A = 0.57, B = 0.19, C = 0.19, D = 0.05 (Graph500), ids scattered by a
 //!   bijection.
 //! - *urand*: both ends uniform (GAP).
-//! - 2^scale vertices, 16 edges a vertex, undirected; duplicates and self-loops are drawn too and
-//!   removed when the file is built, as the benchmarks do.
+//! - *road*: a grid in rows, of which 0.85 of the edges are there: a stand-in for road networks.
+//! - 2^scale vertices, 16 edges per vertex (road: 2 drawn), undirected; duplicates and self-loops
+//!   are drawn too and removed when the file is built, as the benchmarks do.
 //!
 //! Invariant: edge `i` depends on the model, scale and seed alone. Edges are drawn in blocks with a
 //! generator each, so any number of threads draws the same graph.
@@ -31,6 +32,9 @@ const P_TARGET_0: u64 = share(0.19 / 0.76);
 /// ... that the target bit is set when the source bit is: D / (C + D).
 const P_TARGET_1: u64 = share(0.05 / 0.24);
 
+/// 2^32 times the probability that a grid has a given edge.
+const P_ROAD: u32 = share(0.85) as u32;
+
 const fn share(p: f64) -> u64 {
     (p * 4_294_967_296.0) as u64
 }
@@ -42,6 +46,8 @@ pub enum Model {
     Kron,
     /// Uniform random (Erdos-Renyi by edges).
     Urand,
+    /// A grid with gaps: at most four neighbours, thousands of levels.
+    Road,
 }
 
 impl Model {
@@ -50,6 +56,15 @@ impl Model {
         match self {
             Model::Kron => "kron",
             Model::Urand => "urand",
+            Model::Road => "road",
+        }
+    }
+
+    /// Edges drawn per vertex.
+    const fn edge_factor(self) -> u64 {
+        match self {
+            Model::Kron | Model::Urand => EDGE_FACTOR,
+            Model::Road => 2,
         }
     }
 }
@@ -70,8 +85,8 @@ pub fn generate(
         let context = format!("scale {scale}; a scale is 1 to {SCALE_MAX} (2^scale vertices)");
         return Err(Error::new(Kind::Argument, context));
     }
-    check_memory(scale, available_bytes())?;
-    let mut edges = vec![[0; 2]; (EDGE_FACTOR << scale) as usize];
+    check_memory(model, scale, available_bytes())?;
+    let mut edges = vec![[0; 2]; (model.edge_factor() << scale) as usize];
     let draw = Draw { model, scale, seed, scatter: Scatter::new(scale, seed) };
     let total = edges.len() as u64;
     let (mut done, round) = (0u64, 64 * threads.max(1) * BLOCK_EDGES);
@@ -91,8 +106,8 @@ pub fn weigh(edges: &mut EdgeList) {
 }
 
 /// Refuses a scale whose drawing and building would not fit `have` bytes, where they are known.
-fn check_memory(scale: u32, have: Option<u64>) -> Result<()> {
-    let need = build_bytes(EDGE_FACTOR << scale);
+fn check_memory(model: Model, scale: u32, have: Option<u64>) -> Result<()> {
+    let need = build_bytes(model.edge_factor() << scale);
     let Some(have) = have.filter(|&have| have < need) else { return Ok(()) };
     let context = format!(
         "scale {scale} takes about {} of memory to build, {} are free; choose a smaller scale",
@@ -148,7 +163,22 @@ impl Draw {
                 let r = rng.next_u64();
                 *e = [r as u32 & mask, (r >> 32) as u32 & mask];
             }),
+            Model::Road => (number * BLOCK_EDGES as u64..).zip(block).for_each(|(i, e)| {
+                *e = road_edge(self.scale, i, rng.next_u64() as u32);
+            }),
         }
+    }
+}
+
+/// Edge `i` of a grid: from a vertex to the right or down; a self-loop, which building removes, at
+/// the border and where `draw` leaves a gap.
+fn road_edge(scale: u32, i: u64, draw: u32) -> [u32; 2] {
+    let width = 1u32 << scale.div_ceil(2);
+    let (v, is_down) = ((i / 2) as u32, i % 2 == 1);
+    let has_next = if is_down { v + width < 1 << scale } else { (v + 1) % width != 0 };
+    match has_next && draw < P_ROAD {
+        true => [v, if is_down { v + width } else { v + 1 }],
+        false => [v, v],
     }
 }
 
@@ -211,12 +241,26 @@ mod tests {
 
     #[test]
     fn threads_draw_the_same_graph_and_seeds_another() {
-        for model in [Model::Kron, Model::Urand] {
+        for model in [Model::Kron, Model::Urand, Model::Road] {
             let one = draw(model, 14, 7, 1);
-            assert_eq!(one.len(), 16 << 14);
+            assert_eq!(one.len() as u64, model.edge_factor() << 14);
             assert!(one == draw(model, 14, 7, 3), "{model:?}");
             assert!(one != draw(model, 14, 8, 1), "{model:?}");
         }
+    }
+
+    #[test]
+    fn roads_have_at_most_four_neighbours_and_lead_to_the_next_row_or_column() {
+        let mut degree = [0u32; 1 << 10];
+        for [a, b] in draw(Model::Road, 10, 1, 2) {
+            assert!([0, 1, 32].contains(&(b - a)) && (b - a != 1 || a % 32 != 31), "{a} to {b}");
+            if a != b {
+                degree[a as usize] += 1;
+                degree[b as usize] += 1;
+            }
+        }
+        let ends: u32 = degree.iter().sum();
+        assert!(degree.iter().all(|&d| d <= 4) && (3_000..3_700).contains(&ends), "{ends}");
     }
 
     #[test]
@@ -234,10 +278,13 @@ mod tests {
 
     #[test]
     fn a_graph_larger_than_memory_is_refused_before_it_is_drawn() {
-        let e = check_memory(SCALE_MAX, Some(64 << 30)).unwrap_err();
+        let e = check_memory(Model::Kron, SCALE_MAX, Some(64 << 30)).unwrap_err();
         assert_eq!((e.kind(), e.class().exit_code()), (Kind::Memory, 3), "{e}");
         assert!(e.to_string().contains("scale 30") && e.to_string().contains("64 GiB"), "{e}");
-        assert!(check_memory(22, Some(6 << 30)).is_ok() && check_memory(SCALE_MAX, None).is_ok());
+        assert!(
+            check_memory(Model::Kron, 22, Some(6 << 30)).is_ok()
+                && check_memory(Model::Kron, SCALE_MAX, None).is_ok()
+        );
     }
 
     #[test]

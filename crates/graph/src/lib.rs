@@ -16,9 +16,11 @@
 pub mod answer;
 pub mod builder;
 pub mod check;
+pub mod columnar;
 pub(crate) mod edges;
 pub mod error;
 pub mod export;
+pub(crate) mod feature;
 pub mod format;
 pub mod generate;
 pub mod import;

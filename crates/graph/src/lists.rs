@@ -2,8 +2,11 @@
 //! would take longer than the answer.
 //!
 //! Invariants
-//! - Every page that is read is verified, so a list names only vertices of the graph.
-//! - Weights are finite and not negative; a file that says otherwise is refused.
+//! - Every page that is read is verified, so a list names only vertices of the graph. Checked by
+//!   `a_page_with_one_flipped_bit_is_refused_by_name_wherever_it_is_read_whole`.
+//! - Weights are finite and not negative; a file that says otherwise is refused. Checked by
+//!   `weights_lie_behind_the_neighbours_of_each_piece`,
+//!   `a_forged_weight_is_an_error_and_no_endless_run`.
 //!
 //! The page read last is kept: lists that follow each other cost one read per page.
 
@@ -99,10 +102,11 @@ impl<'g> ListReader<'g> {
                 None if layout.is_paired() => &page[range.end..range.end + range.len()],
                 None => &[],
             };
-            self.list_weights.extend(weights.iter().map(|&w| f32::from_bits(w)));
-            if self.list_weights.iter().any(|w| !(w.is_finite() && *w >= 0.0)) {
+            let weights = weights.iter().map(|&w| f32::from_bits(w));
+            if weights.clone().any(|w| !(w.is_finite() && w >= 0.0)) {
                 return Err(self.corrupt(number, "a weight is not finite or negative"));
             }
+            self.list_weights.extend(weights);
         }
         Ok((&self.targets, &self.list_weights))
     }

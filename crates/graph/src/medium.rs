@@ -11,10 +11,14 @@
 //! Invariants
 //! - The device holds the graph: contents are put there, or its header is compared. Checked by
 //!   `a_device_that_holds_something_else_is_refused`.
+//! - Frames that hold all edges hold every piece of every list with its weights. Checked by
+//!   `frames_hold_every_piece_of_a_long_list_with_its_weights`.
 
 use std::sync::Arc;
 
 use littoral_base::clock::ClockKind;
+use littoral_base::mutant;
+use littoral_base::units::Bytes;
 use littoral_device::flash::any::AnyDevice;
 use littoral_device::flash::cached::{Cached, FRAME_BYTES, Frames};
 use littoral_device::flash::dram::Dram;
@@ -26,6 +30,7 @@ use littoral_runtime::{Contexts, RingOptions};
 
 use crate::edges::Edges;
 use crate::edges::hint::Hint;
+use crate::edges::paged::Paged;
 use crate::edges::resident::{Hints, Resident};
 use crate::edges::ringed::Ringed;
 use crate::edges::verified::Verified;
@@ -74,6 +79,8 @@ pub struct Store {
     form: Option<DramForm>,
     /// Contexts of each ring, where they are given rather than found.
     contexts: Option<u32>,
+    /// Bytes of pages that a run keeps, all threads together.
+    cache_bytes: Option<u64>,
     /// What is held in DRAM of a modelled device's contents.
     frames: Option<Arc<Frames>>,
     /// What trials of hints have chosen, for all threads.
@@ -124,7 +131,7 @@ impl Store {
 
     fn on(device: FlashDevice, form: Option<DramForm>) -> Store {
         let (hints, verified) = (Hints::default(), Verified::default());
-        Store { device, form, contexts: None, frames: None, hints, verified }
+        Store { device, form, contexts: None, cache_bytes: None, frames: None, hints, verified }
     }
 
     /// The same bytes in DRAM, read in one given form.
@@ -176,6 +183,14 @@ impl Store {
         self
     }
 
+    /// The same with a cache of `bytes` bytes of pages in DRAM, shared out among the threads of a
+    /// run: lists are read by whole pages then. Contents that loads reach take no notice.
+    #[must_use]
+    pub fn with_cache(mut self, bytes: u64) -> Store {
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
     /// The same with `frames` of a modelled device's contents held in DRAM: reads that lie in them
     /// are answered at once. Other media, and data that are copied, take no notice.
     #[must_use]
@@ -221,7 +236,12 @@ impl Store {
             (Some(_), None, Some(form)) => {
                 format!("edges in DRAM, {}; nothing modelled", form.describe())
             }
-            _ => self.device.describe(),
+            _ => match self.cache_bytes {
+                Some(bytes) => {
+                    format!("{}; pages cached in {}", self.device.describe(), Bytes(bytes))
+                }
+                None => self.device.describe(),
+            },
         }
     }
 
@@ -240,13 +260,17 @@ impl Store {
         let by_law = self.device.paced_options().map_or(FILE_CONTEXTS, littles);
         let contexts = contexts.or(self.contexts).unwrap_or(by_law);
         let ring = RingOptions::with_contexts(Contexts::Fixed(contexts));
+        if let Some(bytes) = self.cache_bytes {
+            let ringed = Ringed::new(graph, Cached::nothing(handle), ring, &self.verified)?;
+            return Ok(work.visit(&Paged::new(graph, ringed, bytes / members as u64)));
+        }
         // Kernels are compiled once per arm. The paced device's figures are claims, so it has arms
         // of its own; beside a system call or a queue pair one more branch per call is small.
         match handle {
             AnyDevice::Pointed(device) if self.frames.is_none() => {
                 Ok(work.visit(&Ringed::new(graph, *device, ring, &self.verified)?))
             }
-            AnyDevice::Paced(device) => {
+            AnyDevice::Paced(device) if self.frames.is_none() => {
                 Ok(work.visit(&Ringed::new(graph, *device, ring, &self.verified)?))
             }
             other => self.held_or_read(graph, other, ring, work),
@@ -285,10 +309,11 @@ impl Store {
         ring: RingOptions,
         work: V,
     ) -> Result<V::Output> {
-        let (Some(frames), Some(region)) = (self.frames.clone(), self.device.region()) else {
-            return Ok(work.visit(&Ringed::new(graph, device, ring, &self.verified)?));
+        // One arm for both: beside a queue pair or a system call the look at a bitmap is small.
+        let device = match (self.frames.clone(), self.device.region()) {
+            (Some(frames), Some(region)) => Cached::new(device, region.clone(), frames),
+            _ => Cached::nothing(device),
         };
-        let device = Cached::new(device, region.clone(), frames);
         let hits = device.hits();
         Ok(work.visit(&Ringed::new(graph, device, ring, &self.verified)?.with_hits(hits)))
     }
@@ -337,7 +362,9 @@ fn through_ring<V: Visit>(
 }
 
 /// The frames of the graph's edges that `bytes` of DRAM hold: those with lists of the vertices of
-/// highest degree first, which searches read most.
+/// highest degree first, which searches read most. A list longer than a page lies in pieces, one
+/// per page, and the weights of its neighbours lie behind each piece, or in pages of their own in
+/// files of version 1.
 pub fn hottest_frames(graph: &GraphFile, bytes: u64) -> Frames {
     let file_bytes = graph.header().file_bytes;
     // The highest degree of a list, or of a vertex of a head block, in each frame.
@@ -351,11 +378,17 @@ pub fn hottest_frames(graph: &GraphFile, bytes: u64) -> Frames {
                 }
             }
         };
+        let layout = graph.layout();
+        let arc_bytes = 4 * layout.arc_words() as u64;
         for v in 0..graph.vertices() {
             let list = lists.locate(v);
-            if list.degree > 0 {
-                let from = lists.pages().offset + list.addr * 4;
-                warm(from, u64::from(list.degree) * 4, list.degree);
+            let most = if mutant!("graph_frames_end_early") { 1 } else { usize::MAX };
+            for piece in layout.pieces(list.addr, list.degree).take(most) {
+                let (at, len) = (piece.addr * 4, u64::from(piece.len));
+                warm(lists.pages().offset + at, len * arc_bytes, list.degree);
+                if let Some(weights) = lists.weight_pages() {
+                    warm(weights.offset + at, len * 4, list.degree);
+                }
             }
         }
         let units = lists.head_index().windows(2).enumerate();

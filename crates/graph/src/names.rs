@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! - Names are unique; `order` lists vertices by ascending name (numbers as numbers, text as
-//!   bytes).
-//! - A table from a file is checked before it is used; its lookups cannot panic.
+//!   bytes). Checked by `names_are_found_and_near_ones_offered`, `a_forged_order_is_refused`.
+//! - A table from a file is checked before it is used; its lookups cannot panic. Checked by
+//!   `a_forged_order_is_refused`.
 
 use std::cmp::Ordering;
 
@@ -65,8 +66,17 @@ impl TextNames {
         if text { Ok(names) } else { Err(Error::new(Kind::Corrupt, "a name is not UTF-8")) }
     }
 
+    /// Bytes of memory that the names take.
+    pub(crate) fn bytes_held(&self) -> u64 {
+        8 * self.offsets.len() as u64 + self.bytes.len() as u64
+    }
+
     fn permuted(&self, old_of_new: &[u32]) -> Self {
-        let mut out = TextNames::new();
+        let mut out = TextNames {
+            offsets: Vec::with_capacity(self.offsets.len()),
+            bytes: Vec::with_capacity(self.bytes.len()),
+        };
+        out.offsets.push(0);
         for &old in old_of_new {
             out.bytes.extend_from_slice(self.get(old));
             out.offsets.push(out.bytes.len() as u64);
@@ -119,6 +129,23 @@ impl Labels {
     }
 }
 
+/// Vertices by ascending number. Numbers that are dense are put in their places without comparing.
+fn ascending(numbers: &[u64], vertices: u32) -> Vec<u32> {
+    const FREE: u32 = u32::MAX;
+    let most = numbers.iter().copied().max().unwrap_or(0);
+    if most / 4 <= u64::from(vertices) {
+        let mut places = vec![FREE; most as usize + 1];
+        (0..vertices).zip(numbers).for_each(|(v, &number)| places[number as usize] = v);
+        places.retain(|&v| v != FREE);
+        if places.len() == vertices as usize {
+            return places;
+        }
+    }
+    let mut order: Vec<u32> = (0..vertices).collect();
+    order.sort_unstable_by_key(|&v| numbers[v as usize]);
+    order
+}
+
 /// Labels with their sorted order: names vertices and finds them by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
@@ -130,11 +157,15 @@ pub struct Names {
 impl Names {
     /// Sorts the labels of `vertices` vertices.
     pub fn new(labels: Labels, vertices: u32) -> Self {
-        let mut order = Vec::new();
-        if labels.len().is_some() {
-            order.extend(0..vertices);
-            order.sort_unstable_by(|&a, &b| labels.compare(a, b));
-        }
+        let order = match &labels {
+            Labels::Identity => Vec::new(),
+            Labels::Numbers(numbers) => ascending(numbers, vertices),
+            Labels::Text(_) => {
+                let mut order: Vec<u32> = (0..vertices).collect();
+                order.sort_unstable_by(|&a, &b| labels.compare(a, b));
+                order
+            }
+        };
         Names { labels, order, vertices }
     }
 
@@ -237,6 +268,15 @@ mod tests {
         assert!(numbers.find("1").is_err() && numbers.find("x").is_err());
         assert_eq!(Names::new(Labels::Identity, 4).find("3").unwrap(), 3);
         assert!(Names::new(Labels::Identity, 4).find("4").is_err());
+    }
+
+    #[test]
+    fn dense_and_scattered_numbers_have_the_same_order() {
+        let dense: Vec<u64> = (0..1000).map(|v| v * 7 % 1000 + v % 3 * 1000).collect();
+        let scattered: Vec<u64> = dense.iter().map(|n| n << 40).collect();
+        let order = ascending(&dense, 1000);
+        assert!(order.is_sorted_by_key(|&v| dense[v as usize]));
+        assert_eq!(order, ascending(&scattered, 1000));
     }
 
     #[test]

@@ -5,14 +5,16 @@
 //!
 //! Invariants
 //! - A list that fits a page lies in one page; a longer one has consecutive pages of its own, whose
-//!   last may take small lists behind it.
+//!   last may take small lists behind it. Checked by `placement_never_splits_a_list_that_fits`.
 //! - Lists in a page lie one after another in order of placement, so their start words follow from
-//!   the order alone.
-//! - A vertex's page is at most a window behind the newest page when it is placed.
+//!   the order alone. Checked by `every_list_comes_back_through_table_and_scan`.
+//! - A vertex's page is at most a window behind the newest page when it is placed. Checked by
+//!   `placement_never_splits_a_list_that_fits`.
 
 use littoral_base::mutant;
 
 use crate::error::{Error, Kind, Result};
+use crate::format::vertices::ADDR_BITS;
 use crate::format::{ENTRY_WORDS, Layout};
 
 /// Open pages when ids descend by degree: neighbouring lists are equally long then, so what a hole
@@ -55,7 +57,8 @@ impl Plan {
 /// Plans where lists of `degrees` go, in vertex order, with `window` pages open.
 ///
 /// # Errors
-/// `Kind::Argument` when the graph needs 2^32 pages or more: larger pages are then the answer.
+/// `Kind::Argument` when the graph needs 2^32 pages or more, or more than 4 TiB, as far as the
+/// addresses of the vertex table reach.
 ///
 /// # Panics
 /// When `window` is zero.
@@ -68,14 +71,41 @@ pub fn plan(degrees: &[u32], layout: Layout, window: usize) -> Result<Plan> {
     Ok(packer.finish(addr))
 }
 
+/// Where every list goes, without which lists each page holds.
+pub(crate) struct Addresses {
+    /// As [`Plan::addr`].
+    pub(crate) addr: Vec<u64>,
+    /// As [`Plan::pages`].
+    pub(crate) pages: u32,
+    /// As [`Plan::padding_words`].
+    pub(crate) padding_words: u64,
+}
+
+/// As [`plan`], for lists of `words` words: 8 B a vertex instead of 24.
+pub(crate) fn addresses(
+    words: impl ExactSizeIterator<Item = u32>,
+    layout: Layout,
+    window: usize,
+) -> Result<Addresses> {
+    let mut packer = Packer { placed: None, ..Packer::new(layout, window) };
+    let mut addr = Vec::with_capacity(words.len());
+    for (v, degree) in (0u32..).zip(words) {
+        addr.push(packer.place(v, degree as usize)?);
+    }
+    let padding_words = packer.padding_words + packer.open.drain_words() as u64;
+    Ok(Addresses { addr, pages: packer.used.len() as u32, padding_words })
+}
+
 struct Packer {
     layout: Layout,
     open: FreeSpace,
     /// Words used by lists, a page.
     used: Vec<u16>,
-    /// (page, vertex) in order of placement.
-    placed: Vec<(u32, u32)>,
+    /// (page, vertex) in order of placement; none when pages are not asked for their lists.
+    placed: Option<Vec<(u32, u32)>>,
     padding_words: u64,
+    /// Pages that addresses and numbers of pages reach.
+    pages_max: u32,
 }
 
 impl Packer {
@@ -84,8 +114,10 @@ impl Packer {
             layout,
             open: FreeSpace::new(layout.capacity_words(), window),
             used: Vec::new(),
-            placed: Vec::new(),
+            placed: Some(Vec::new()),
             padding_words: 0,
+            pages_max: u32::try_from((1u64 << ADDR_BITS) / layout.page_words() as u64)
+                .unwrap_or(u32::MAX),
         }
     }
 
@@ -128,16 +160,23 @@ impl Packer {
     }
 
     fn new_page(&mut self) -> Result<u32> {
-        let page = u32::try_from(self.used.len()).ok().filter(|&p| p < u32::MAX);
+        let page = u32::try_from(self.used.len()).ok().filter(|&p| p < self.pages_max);
         let page = page.ok_or_else(|| {
-            Error::new(Kind::Argument, "more than 2^32 pages: choose a larger page size")
+            let advice = match self.pages_max {
+                u32::MAX => "choose a larger page size",
+                _ => "a graph file addresses 4 TiB of them; split the graph",
+            };
+            let context = format!("lists take more than {} pages: {advice}", self.pages_max);
+            Error::new(Kind::Argument, context)
         })?;
         self.used.push(0);
         Ok(page)
     }
 
     fn put(&mut self, page: u32, v: u32, len: usize) -> u64 {
-        self.placed.push((page, v));
+        if let Some(placed) = &mut self.placed {
+            placed.push((page, v));
+        }
         let used = &mut self.used[page as usize];
         let start = u64::from(*used);
         *used += len as u16;
@@ -156,16 +195,17 @@ impl Packer {
     fn finish(mut self, addr: Vec<u64>) -> Plan {
         self.padding_words += self.open.drain_words() as u64;
         let pages = self.used.len();
+        let in_order = self.placed.unwrap_or_default();
         let mut first = vec![0u32; pages + 1];
-        for &(p, _) in &self.placed {
+        for &(p, _) in &in_order {
             first[p as usize + 1] += 1;
         }
         for p in 0..pages {
             first[p + 1] += first[p];
         }
         let mut cursor = first.clone();
-        let mut placed = vec![0u32; self.placed.len()];
-        for &(p, v) in &self.placed {
+        let mut placed = vec![0u32; in_order.len()];
+        for &(p, v) in &in_order {
             placed[cursor[p as usize] as usize] = v;
             cursor[p as usize] += 1;
         }
@@ -242,6 +282,20 @@ impl FreeSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_pages_than_addresses_reach_are_refused() {
+        for (page_bytes, most) in [(512, u32::MAX), (4096, 1 << 30), (65536, 1 << 26)] {
+            let layout = Layout::new(page_bytes).unwrap();
+            let mut packer = Packer::new(layout, 4);
+            assert_eq!(packer.pages_max, most);
+            packer.pages_max = 2;
+            assert!(packer.place(0, layout.piece_words()).is_ok());
+            assert!(packer.place(1, layout.piece_words()).is_ok());
+            let e = packer.place(2, layout.piece_words()).unwrap_err();
+            assert!(e.kind() == Kind::Argument && e.to_string().contains("2 pages"), "{e}");
+        }
+    }
 
     #[test]
     fn best_fit_fills_the_hole_that_fits_best() {

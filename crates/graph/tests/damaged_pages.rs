@@ -56,3 +56,22 @@ fn a_run_counts_the_pages_it_verified_once_per_store() {
         assert_eq!(count(Kernel::PageRank(PageRankOptions::default())), 0, "verified before");
     }
 }
+
+#[test]
+fn an_error_in_a_file_names_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = image();
+    for (name, bytes) in [
+        ("foreign.lg", b"no graph at all".to_vec()),
+        ("empty.lg", Vec::new()),
+        ("short.lg", whole[..whole.len() / 2].to_vec()),
+        ("flipped.lg", [&whole[..20], &[whole[20] ^ 1], &whole[21..]].concat()),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let error = GraphFile::open(&path).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+    }
+    let absent = GraphFile::open(dir.path().join("absent.lg")).map(|_| ()).unwrap_err();
+    assert!(absent.to_string().contains("absent.lg"), "{absent}");
+}

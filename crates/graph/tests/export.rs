@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // Reason: helpers of a test.
 
+use std::sync::atomic::AtomicBool;
+
 use littoral_graph::Kind;
 use littoral_graph::builder::{BuildOptions, EdgeList, Existing, Hooks, build_in_memory};
 use littoral_graph::export::{export, save};
@@ -79,15 +81,65 @@ fn every_format_gives_the_graph_back() {
 }
 
 #[test]
+fn vertices_without_edges_are_kept_or_counted_as_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    // Vertex 3 has an edge that leads to it alone; vertex 5 has none.
+    let given = |directed, weighted: bool| {
+        let weights = weighted.then(|| vec![1.0; EDGES.len()]);
+        let labels = Labels::Numbers((1..=6).collect());
+        let list = EdgeList { weights, labels, ..EdgeList::new(6, directed, EDGES.to_vec()) };
+        let made = build_in_memory(list, &BuildOptions::default(), &mut Hooks::none());
+        GraphFile::from_image(made.unwrap().0).unwrap()
+    };
+    for (file, directed, weighted, left_out) in [
+        ("a.csv", true, false, 1),
+        ("a.csv", false, true, 1),
+        ("a.tsv", true, true, 1),
+        ("a.el", true, false, 1),
+        ("a.wel", false, true, 1),
+        ("a.txt", true, false, 1),
+        ("a.mtx", true, false, 0),
+        ("a.graph", false, false, 0),
+        ("a.gr", true, true, 0),
+    ] {
+        let graph = given(directed, weighted);
+        assert_eq!(graph.vertices(), 6);
+        let path = folder.path().join(file);
+        let format = Format::of_path(&path);
+        let found = export(&graph, format, &path, Existing::Replace, &mut Hooks::none()).unwrap();
+        assert_eq!(found, left_out, "{file}");
+        let (options, build) = (ImportOptions::default(), BuildOptions::default());
+        let (image, _, _) = import_in_memory(&path, &options, &build, &mut Hooks::none()).unwrap();
+        let back = GraphFile::from_image(image).unwrap();
+        assert_eq!(back.vertices() + found, graph.vertices(), "{file}");
+    }
+}
+
+#[test]
 fn a_graph_is_saved_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let (given, path) = (graph(true, true, numbers()), folder.path().join("a.lg"));
-    save(&given, &path, Existing::Refuse).unwrap();
+    let mut none = Hooks::none();
+    save(&given, &path, Existing::Refuse, &mut none).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), given.as_image().unwrap());
-    assert_eq!(save(&given, &path, Existing::Refuse).unwrap_err().kind(), Kind::Argument);
+    assert_eq!(
+        save(&given, &path, Existing::Refuse, &mut none).unwrap_err().kind(),
+        Kind::Argument
+    );
     let again = GraphFile::open(&path).unwrap();
-    save(&again, &folder.path().join("b.lg"), Existing::Refuse).unwrap();
+    save(&again, &folder.path().join("b.lg"), Existing::Refuse, &mut none).unwrap();
     assert_eq!(arcs(&GraphFile::open(folder.path().join("b.lg")).unwrap()), arcs(&given));
+}
+
+#[test]
+fn an_interrupted_save_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let interrupt = AtomicBool::new(true);
+    let mut hooks = Hooks::new(|_, _, _| {}, &interrupt);
+    let given = graph(true, true, numbers());
+    let error = save(&given, &folder.path().join("a.lg"), Existing::Refuse, &mut hooks);
+    assert_eq!(error.unwrap_err().kind(), Kind::Interrupted);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

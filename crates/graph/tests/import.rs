@@ -217,6 +217,35 @@ fn wrong_inputs_are_refused_with_their_line() {
 }
 
 #[test]
+fn a_first_record_that_does_not_end_is_refused_with_and_without_a_header() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "long.csv", format!("# note\n{},b\n1,2\n", "a".repeat(2 << 20)));
+    for header in [None, Some(true)] {
+        let options = ImportOptions { header, ..ImportOptions::default() };
+        let e = read(&path, &options, &mut Hooks::none()).unwrap_err();
+        let wanted = "long.csv:2:1: no record ends in the first 1048576 bytes";
+        assert!(e.kind() == Kind::Input && e.to_string().contains(wanted), "{header:?}: {e}");
+    }
+}
+
+#[test]
+fn compression_is_told_by_the_first_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "1 2\n2 3\n";
+    let plain = import_default(&file(dir.path(), "a.el", text), &ImportOptions::default()).unwrap();
+    for (name, bytes) in [
+        ("b.el", gzip(text.as_bytes())),
+        ("c.el", zstd(text.as_bytes())),
+        ("d.el.gz", zstd(text.as_bytes())),
+        ("e.el.zst", text.as_bytes().to_vec()),
+    ] {
+        let path = file(dir.path(), name, bytes);
+        let graph = import_default(&path, &ImportOptions::default()).unwrap();
+        assert_eq!(arcs(&graph, Direction::Out), arcs(&plain, Direction::Out), "{name}");
+    }
+}
+
+#[test]
 fn truncated_gzip_and_zstd_are_refused_with_a_line() {
     let dir = tempfile::tempdir().unwrap();
     let text: String =
@@ -258,6 +287,53 @@ fn forged_serialized_graphs_are_refused_before_memory_is_taken() {
     let path = file(dir.path(), "x.wsg", negative);
     let e = read(&path, &ImportOptions::default(), &mut Hooks::none()).unwrap_err();
     assert!(e.to_string().contains("weight -4 is negative"), "{e}");
+}
+
+/// The bytes of a serialized graph: counts and offsets, then the lists.
+fn serialized(directed: u8, words: &[i64], list: &[i32]) -> Vec<u8> {
+    let mut bytes = vec![directed];
+    words.iter().for_each(|w| bytes.extend(w.to_le_bytes()));
+    list.iter().for_each(|w| bytes.extend(w.to_le_bytes()));
+    bytes
+}
+
+#[test]
+fn options_that_a_serialized_graph_contradicts_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "x.sg", serialized(0, &[2, 2, 0, 1, 2], &[1, 0]));
+    let given = ImportOptions::default;
+    let names = Some(vec!["1".to_owned(), "2".to_owned()]);
+    for (options, words) in [
+        (ImportOptions { directed: Some(true), ..given() }, "--directed: the file says"),
+        (ImportOptions { ids: Some(Ids::Text), ..given() }, "go with tables"),
+        (ImportOptions { columns: names, ..given() }, "go with tables"),
+        (ImportOptions { header: Some(true), ..given() }, "go with tables"),
+    ] {
+        let e = read(&path, &options, &mut Hooks::none()).unwrap_err();
+        assert!(e.kind() == Kind::Argument && e.to_string().contains(words), "{words}: {e}");
+    }
+    let directed = file(dir.path(), "d.sg", serialized(1, &[1, 2, 0, 1, 1], &[1]));
+    let both: Vec<u8> = [0i64, 0, 1].iter().flat_map(|w| w.to_le_bytes()).chain([0; 4]).collect();
+    std::fs::write(&directed, [std::fs::read(&directed).unwrap(), both].concat()).unwrap();
+    let options = ImportOptions { directed: Some(false), ..given() };
+    let (edges, _) = read(&directed, &options, &mut Hooks::none()).unwrap();
+    assert_eq!((edges.directed, edges.edges), (false, vec![[0, 1]]));
+}
+
+#[test]
+fn an_undirected_serialized_graph_names_each_edge_from_both_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, words, list) in [
+        // Arcs 0 to 1 and 3 to 2: as many ascend as descend.
+        ("a.sg", &[2, 4, 0, 1, 1, 1, 2][..], &[1, 2][..]),
+        ("b.wsg", &[2, 2, 0, 1, 2], &[1, 5, 0, 7]),
+    ] {
+        let path = file(dir.path(), name, serialized(0, words, list));
+        let e = read(&path, &ImportOptions::default(), &mut Hooks::none()).unwrap_err();
+        assert!(e.kind() == Kind::Input && e.to_string().contains("both arcs"), "{name}: {e}");
+    }
+    let same = file(dir.path(), "c.wsg", serialized(0, &[2, 2, 0, 1, 2], &[1, 5, 0, 5]));
+    assert!(read(&same, &ImportOptions::default(), &mut Hooks::none()).is_ok());
 }
 
 #[test]

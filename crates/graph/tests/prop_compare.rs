@@ -9,9 +9,10 @@ use littoral_base::clock::WallClock;
 use littoral_device::profile::Profile;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 use littoral_graph::format::file::GraphFile;
-use littoral_graph::generate::{Model, generate};
+use littoral_graph::format::{Direction, Piece};
+use littoral_graph::generate::{Model, generate, weigh};
 use littoral_graph::kernels::{
-    Ask, Kernel, Options, PageRankOptions, Phase, compare, pick_sources, run_in_turn,
+    Ask, Kernel, Options, PageRankOptions, Phase, Weights, compare, pick_sources, run_in_turn,
 };
 use littoral_graph::medium::{DramForm, Store, Transfer, hottest_frames};
 use proptest::prelude::*;
@@ -42,10 +43,14 @@ fn graph_of(edges: EdgeList) -> GraphFile {
 
 /// Phases of searches on `store`, without their times.
 fn phases(graph: &GraphFile, store: &Store, sources: &[u32]) -> Vec<Phase> {
+    phases_of(Kernel::Bfs, graph, store, sources)
+}
+
+fn phases_of(kernel: Kernel, graph: &GraphFile, store: &Store, sources: &[u32]) -> Vec<Phase> {
     let mut found = Vec::new();
     let options = Options { verify: true, ..Options::default() };
     let clock = WallClock::new();
-    compare(graph, &[store], Kernel::Bfs, sources.len(), &options, &clock, &mut |run| {
+    compare(graph, &[store], kernel, sources.len(), &options, &clock, &mut |run| {
         let compared = run(&Ask { store: 0, sources, record: true })?;
         let reads: u64 = compared.phases.iter().map(|p| p.reads_count).sum();
         assert_eq!(reads, compared.trial.traffic.reads_count, "every read is in a phase");
@@ -90,6 +95,21 @@ proptest! {
         prop_assert_eq!(phases(&graph, &near, &sources[..1]), phases(&graph, &far, &sources[..1]));
         prop_assert_eq!(phases(&graph, &near, &sources), phases(&graph, &far, &sources));
     }
+
+    #[test]
+    fn counts_of_other_kernels_do_not_depend_on_latency(edges in edges(), seed: u64) {
+        let graph = graph_of(edges);
+        let source = pick_sources(&graph, 1, seed);
+        let dram = Store::in_dram(&graph).unwrap();
+        let (near, far) = (flash(&dram, "1ps"), flash(&dram, "9us"));
+        // Delta-stepping relaxes in the order of answers, so its counts may differ.
+        let differs = |kernel: &Kernel| matches!(kernel, Kernel::Bfs | Kernel::Sssp(_));
+        for kernel in Kernel::all().into_iter().filter(|kernel| !differs(kernel)) {
+            let source = if kernel.spec().has_source { &source[..] } else { &[] };
+            let [a, b] = [&near, &far].map(|store| phases_of(kernel, &graph, store, source));
+            prop_assert_eq!(a, b, "{}", kernel.name());
+        }
+    }
 }
 
 #[test]
@@ -109,6 +129,47 @@ fn held_frames_take_reads_off_the_device_and_change_no_answer() {
     assert!(some.1 > 0 && some.1 < some.2, "{some:?}");
     assert_eq!(all.1, all.2, "everything is held");
     assert_eq!((none.2, some.2), (all.2, all.2), "the same reads");
+}
+
+#[test]
+fn frames_hold_every_piece_of_a_long_list_with_its_weights() {
+    let leaves = 5000u32;
+    let edges: Vec<[u32; 2]> = (1..=leaves).map(|leaf| [0, leaf]).collect();
+    let weights = (1..=leaves).map(|w| w as f32).collect();
+    let star = |weights| EdgeList { weights, ..EdgeList::new(leaves + 1, true, edges.clone()) };
+    for list in [star(None), star(Some(weights))] {
+        let graph = graph_of(list);
+        let (layout, lists) = (graph.layout(), graph.lists(Direction::Out));
+        let hub = (0..graph.vertices()).map(|v| lists.locate(v)).max_by_key(|l| l.degree).unwrap();
+        assert_eq!(hub.degree, leaves);
+        let pieces: Vec<Piece> = layout.pieces(hub.addr, hub.degree).collect();
+        assert!(pieces.len() > 1, "the hub's list is longer than a page");
+        let frames = hottest_frames(&graph, 1 << 40);
+        for piece in pieces {
+            let at = lists.pages().offset + piece.addr * 4;
+            let bytes = piece.len * 4 * layout.arc_words() as u32;
+            assert!(frames.holds(at, bytes), "{piece:?}, weighted {}", graph.is_weighted());
+        }
+    }
+}
+
+#[test]
+fn weighted_searches_from_a_hub_read_nothing_when_all_frames_are_held() {
+    let mut edges = generate(Model::Kron, 11, 1, 1, &mut Hooks::none()).unwrap();
+    weigh(&mut edges);
+    let options = BuildOptions { page_bytes: 512, ..BuildOptions::default() };
+    let (image, _) = build_in_memory(edges, &options, &mut Hooks::none()).unwrap();
+    let graph = GraphFile::from_image(image).unwrap();
+    let dram = Store::in_dram(&graph).unwrap();
+    let frames = Arc::new(hottest_frames(&graph, 1 << 40));
+    let store = flash(&dram, "1us").with_frames(frames);
+    for kernel in [Kernel::Bfs, Kernel::Sssp(Weights::Stored)] {
+        let found = phases_of(kernel, &graph, &store, &pick_sources(&graph, 1, 5));
+        let sum = |f: fn(&Phase) -> u64| found.iter().map(f).sum::<u64>();
+        let (held, reads) = (sum(|p| p.held_count), sum(|p| p.reads_count));
+        assert!(reads > 0);
+        assert_eq!(held, reads, "{}", kernel.name());
+    }
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn options() -> impl Strategy<Value = BuildOptions> {
             order: if by { Order::Degree } else { Order::Input },
             window_pages: Some(window),
             threads,
+            memory_bytes: None,
         },
     )
 }

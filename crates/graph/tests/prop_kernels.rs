@@ -306,6 +306,24 @@ fn a_device_that_holds_something_else_is_refused() {
 }
 
 #[test]
+fn a_run_reads_the_graph_it_opened_though_another_takes_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, other) = (dir.path().join("a.lg"), dir.path().join("b.lg"));
+    for access in [Access::Pread, Access::Uring, Access::Mmap] {
+        std::fs::write(&file, path_of(300).as_image().unwrap()).unwrap();
+        std::fs::write(&other, path_of(900).as_image().unwrap()).unwrap();
+        let graph = GraphFile::open(&file).unwrap();
+        let store = Store::new(&graph, FlashDevice::file(&file, access).unwrap()).unwrap();
+        std::fs::rename(&other, &file).unwrap();
+        let options = Options { verify: true, sources: vec![0], ..Options::default() };
+        let (_, found) = run(&graph, &store, Kernel::Bfs, &options, &WallClock::new()).unwrap();
+        let dram = Store::in_dram(&graph).unwrap();
+        let (_, wanted) = run(&graph, &dram, Kernel::Bfs, &options, &WallClock::new()).unwrap();
+        assert_eq!(found, wanted, "{access:?}");
+    }
+}
+
+#[test]
 fn a_graph_without_arcs_has_answers_too() {
     let edges = EdgeList::new(5, true, vec![[2, 2]]);
     let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();

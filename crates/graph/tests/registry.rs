@@ -10,7 +10,9 @@ use littoral_base::clock::WallClock;
 use littoral_graph::answer;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 use littoral_graph::format::file::GraphFile;
-use littoral_graph::kernels::{Answer, FigureValue, Kernel, Options, check, run, run_in_turn};
+use littoral_graph::kernels::{
+    Answer, FigureValue, Kernel, Options, Sources, check, run, run_in_turn,
+};
 use littoral_graph::medium::Store;
 use littoral_graph::{Error, Kind};
 
@@ -32,13 +34,13 @@ fn names_and_jobs_differ_and_every_kernel_explains_itself() {
     let specs: Vec<_> = Kernel::all().iter().map(|k| k.spec()).collect();
     let names: BTreeSet<&str> = specs.iter().map(|s| s.name).collect();
     assert_eq!(names.len(), specs.len(), "two kernels have one name");
-    let jobs: Vec<&str> = specs.iter().filter_map(|s| s.jobs).map(|j| j.kind).collect();
+    let jobs: Vec<&str> = specs.iter().map(|s| s.jobs.kind).collect();
     assert_eq!(jobs.iter().collect::<BTreeSet<_>>().len(), jobs.len(), "{jobs:?}");
     for spec in specs {
         assert!(!spec.about.is_empty() && !spec.about.ends_with('.'), "{}", spec.name);
         assert!(!spec.examples.is_empty(), "{} has no example", spec.name);
         assert!(spec.state_bytes_per_vertex > 0);
-        let at_once = spec.jobs.is_some_and(|j| j.at_once.is_some());
+        let at_once = spec.jobs.at_once.is_some();
         assert!(spec.has_source || !at_once, "{} runs at once from no source", spec.name);
     }
 }
@@ -94,11 +96,27 @@ fn trials_have_sources_exactly_where_a_kernel_begins_at_a_vertex() {
         let reports = run_in_turn(&graph, &[&store], kernel, &options, &WallClock::new()).unwrap();
         let trial = &reports[0].trials[0];
         assert_eq!(trial.source.is_some(), kernel.spec().has_source, "{}", kernel.name());
+        assert_eq!(kernel.begins_at_source(), kernel.spec().has_source, "{}", kernel.name());
         let figures = trial.summary.figures();
         assert!(!figures.is_empty());
         for figure in figures {
             let is_count = matches!(figure.value, FigureValue::Count(_));
             assert_eq!(figure.name.ends_with("_count"), is_count, "{figure:?}");
+        }
+    }
+}
+
+#[test]
+fn betweenness_from_many_vertices_has_no_source() {
+    let graph = two_triangles();
+    let store = Store::in_dram(&graph).unwrap();
+    for sources in [Sources::One, Sources::Sampled, Sources::All] {
+        let options = Options { verify: true, ..Options::default() };
+        let kernel = Kernel::Bc(sources);
+        let (alone, _) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();
+        let turns = run_in_turn(&graph, &[&store], kernel, &options, &WallClock::new()).unwrap();
+        for trial in [&alone.trials[0], &turns[0].trials[0]] {
+            assert_eq!(trial.source.is_some(), sources == Sources::One, "{}", sources.name());
         }
     }
 }

@@ -14,7 +14,11 @@ pub(crate) fn raised<K: Category>(py: Python<'_>, error: &Error<K>) -> PyErr {
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        message += &format!(": {cause}");
+        let words = cause.to_string();
+        // An error of ours says its causes, one of the system only itself.
+        if !message.contains(&words) {
+            message += &format!(": {words}");
+        }
         source = cause.source();
     }
     if error.class() == Class::Interrupted {

@@ -272,7 +272,7 @@ impl Graph {
     #[pyo3(signature = (path, *, overwrite=false))]
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         let existing = if overwrite { Existing::Replace } else { Existing::Refuse };
-        long(py, None, |_| save(&self.file, &path, existing))
+        long(py, None, |job| save(&self.file, &path, existing, &mut hooks(job)))
     }
 
     /// How many vertices.

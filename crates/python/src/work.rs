@@ -53,12 +53,12 @@ pub(crate) fn long<T: Send, K: Category>(
         std::thread::scope(|scope| {
             let (send, receive) = channel();
             let theirs = &job;
-            scope.spawn(move || send.send(work(theirs)));
+            let working = scope.spawn(move || send.send(work(theirs)));
             let mut refused = None;
-            loop {
+            let ended = loop {
                 match receive.recv_timeout(TICK) {
-                    Ok(done) => return (Some(done), refused),
-                    Err(RecvTimeoutError::Disconnected) => return (None, refused),
+                    Ok(done) => break Some(done),
+                    Err(RecvTimeoutError::Disconnected) => break None,
                     Err(RecvTimeoutError::Timeout) => {}
                 }
                 let asked = Python::attach(|py| ask(py, &job, progress.as_ref()));
@@ -66,7 +66,10 @@ pub(crate) fn long<T: Send, K: Category>(
                     job.interrupt.store(true, Ordering::Relaxed);
                     refused.get_or_insert(e);
                 }
-            }
+            };
+            // A panic that is not taken here would be passed on by the scope.
+            let _ = working.join();
+            (ended, refused)
         })
     });
     match ended {

@@ -1,6 +1,7 @@
 """The backend answers as networkx does, and leaves to networkx what it cannot answer so."""
 
 import networkx as nx
+import numpy
 import pytest
 
 from littoral._networkx import EDGES_WORTH, FUNCTIONS, backend
@@ -68,6 +69,21 @@ def test_weighted_and_looped_graphs_are_left_to_networkx():
     assert "multigraph" in backend.can_run("triangles", (nx.MultiGraph([(0, 1)]),), {})
 
 
+def test_triangles_takes_nodes_as_networkx_does():
+    grid = nx.triangular_lattice_graph(4, 4)
+    for nodes in ((1, 1), grid.nodes, [(1, 1), (2, 1), (9, 9)], ((1, 1), (2, 1)), None):
+        ours = nx.triangles(grid, nodes, backend="littoral")
+        assert ours == nx.triangles(grid, nodes, backend="networkx"), nodes
+    numbered = nx.convert_node_labels_to_integers(grid)
+    for nodes in (numpy.array([1, 2, 3]), numbered.nodes, {1, 2}, iter([1, 2]), 5):
+        again = nodes if not hasattr(nodes, "__next__") else iter([1, 2])
+        ours = nx.triangles(numbered, nodes, backend="littoral")
+        assert ours == nx.triangles(numbered, again, backend="networkx"), nodes
+    for backend_name in ("littoral", "networkx"):
+        with pytest.raises(nx.NetworkXError):
+            nx.triangles(numbered, 10_000, backend=backend_name)
+
+
 def test_small_graphs_are_not_worth_a_conversion():
     assert backend.should_run("triangles", (nx.path_graph(4),), {}) is not True
     assert backend.should_run("triangles", (nx.path_graph(EDGES_WORTH + 2),), {}) is True
@@ -75,6 +91,26 @@ def test_small_graphs_are_not_worth_a_conversion():
 
 def test_what_is_covered_is_what_is_announced():
     assert set(COVERED) == set(FUNCTIONS) == set(get_info()["functions"])
+
+
+def test_the_tolerance_of_pagerank_is_per_node_as_networkx_has_it():
+    graph = nx.gnp_random_graph(300, 0.03, seed=3, directed=True)
+    converted = backend.convert_from_nx(graph)
+    inner, asked = converted.graph, []
+
+    class Spy:
+        def pagerank(self, **options):
+            asked.append(options["tol"])
+            return inner.pagerank(**options)
+
+    converted.graph = Spy()
+    exact = nx.pagerank(graph, tol=1e-12, max_iter=1000, backend="networkx")
+    for tol in (1e-4, 1e-6):
+        ours = nx.pagerank(converted, tol=tol, backend="littoral")
+        assert asked.pop() == tol * 300
+        # Changes shrink by 0.85 at least, so what is left is at most this sum.
+        left = 300 * tol * 0.85 / (1 - 0.85)
+        assert sum(abs(ours[v] - exact[v]) for v in graph) < left + 1e-5
 
 
 def test_iterations_that_do_not_suffice_are_networkx_s_error():

@@ -3,10 +3,15 @@
 //! A program records what its structure stores, writes back, fences and acknowledges, then asks for
 //! every image a power cut could leave and checks each in a callback.
 //!
+//! A callback must not unwind into this library; a Rust panic here aborts (extern "C").
+//!
 //! Invariants
 //! - A null handle, a range outside the memory or an unknown tear answers -1 and records nothing.
-//! - A callback must not unwind into this library; a Rust panic here aborts (extern "C").
+//!   Checked by `what_is_null_outside_or_unknown_records_nothing`.
+//! - A callback that records on the record it checks is answered -1. Checked by
+//!   `a_callback_cannot_change_the_record`.
 
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::slice;
 
@@ -16,7 +21,7 @@ use super::in_range;
 
 /// What a persistent-memory structure stored, wrote back, fenced and acknowledged.
 #[derive(Debug)]
-pub struct Trace(trace::Trace);
+pub struct Trace(RefCell<trace::Trace>);
 
 /// Checks one image: `image` holds `len` bytes, `acknowledged` commit points came before the cut.
 /// Answers 0 when the structure recovers to a state it may be in.
@@ -47,7 +52,7 @@ pub unsafe extern "C" fn littoral_pmem_new(initial: *const u8, len: usize) -> *m
             *word = u64::from_le_bytes(bytes.try_into().expect("invariant: chunks of eight"));
         }
     }
-    Box::into_raw(Box::new(Trace(trace::Trace::new(words))))
+    Box::into_raw(Box::new(Trace(RefCell::new(trace::Trace::new(words)))))
 }
 
 /// Ends a record.
@@ -63,8 +68,10 @@ pub unsafe extern "C" fn littoral_pmem_free(trace: *mut Trace) {
 }
 
 fn on(trace: *mut Trace, act: impl FnOnce(&mut trace::Trace) -> Option<()>) -> c_int {
-    // SAFETY: every entry point's caller promises null or a live handle that no one else uses now.
-    match unsafe { trace.as_mut() }.and_then(|t| act(&mut t.0)) {
+    // SAFETY: every entry point's caller promises null or a live handle of this thread.
+    let trace = unsafe { trace.as_ref() };
+    // A callback of the enumerator has the record borrowed: it records nothing.
+    match trace.and_then(|t| act(&mut *t.0.try_borrow_mut().ok()?)) {
         Some(()) => 0,
         None => -1,
     }
@@ -137,11 +144,11 @@ pub unsafe extern "C" fn littoral_pmem_commit_point(trace: *mut Trace, actor: u3
 /// Calls `check` for the images of every crash point, at most `per_point_max` each (a seeded sample
 /// beyond). `tear` is 0 for line prefixes, 1 for torn words. Answers 0 when every image passed, 1
 /// when one was refused, -1 for a bad argument; `images` (if not null) receives how many were
-/// checked.
+/// checked. What `check` asks to be recorded on `trace` is answered -1.
 ///
 /// # Safety
-/// `trace` is null or a live handle; `check` may be called with `user`; `images` is null or
-/// writable.
+/// `trace` is null or a live handle; `check` may be called with `user` and does not free `trace`;
+/// `images` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn littoral_pmem_enumerate(
     trace: *mut Trace,
@@ -213,6 +220,46 @@ mod tests {
             let r = littoral_pmem_enumerate(t, 0, 100, 1, Some(mark_needs_data), none, &mut images);
             littoral_pmem_free(t);
             (r, images)
+        }
+    }
+
+    #[test]
+    fn what_is_null_outside_or_unknown_records_nothing() {
+        let (none, nobytes) = (std::ptr::null_mut(), std::ptr::null());
+        let (user, images) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let check: Check = Some(mark_needs_data);
+        // SAFETY: null handles and bad arguments are what is being tested; `t` is live until freed.
+        unsafe {
+            assert_eq!(littoral_pmem_store(none, 0, [1u8].as_ptr().cast(), 1), -1);
+            assert_eq!(littoral_pmem_write_back(none, 1, 0, 1), -1);
+            assert_eq!(littoral_pmem_commit_point(none, 1), -1);
+            assert_eq!(littoral_pmem_enumerate(none, 0, 9, 1, check, user, images), -1);
+            let t = littoral_pmem_new(std::ptr::null(), 128);
+            assert_eq!(littoral_pmem_store(t, 0, nobytes, 1), -1);
+            assert_eq!(littoral_pmem_store(t, usize::MAX, [1u8].as_ptr().cast(), 1), -1);
+            assert_eq!(littoral_pmem_write_back(t, 1, 64, 65), -1);
+            assert_eq!(littoral_pmem_enumerate(t, 2, 9, 1, check, user, images), -1);
+            assert_eq!(littoral_pmem_enumerate(t, 0, 9, 1, None, user, images), -1);
+            assert_eq!((*t).0.borrow().events().len(), 0);
+            littoral_pmem_free(t);
+        }
+    }
+
+    unsafe extern "C" fn records(user: *mut c_void, _: *const u8, _: usize, _: u64) -> c_int {
+        // SAFETY: `user` is the handle whose images are checked.
+        c_int::from(unsafe { littoral_pmem_fence(user.cast(), 1) } != -1)
+    }
+
+    #[test]
+    fn a_callback_cannot_change_the_record() {
+        // SAFETY: the handle is live until freed.
+        unsafe {
+            let t = littoral_pmem_new(std::ptr::null(), 128);
+            littoral_pmem_store(t, 0, [42u8].as_ptr().cast(), 1);
+            let none = std::ptr::null_mut();
+            assert_eq!(littoral_pmem_enumerate(t, 0, 9, 1, Some(records), t.cast(), none), 0);
+            assert_eq!((*t).0.borrow().events().len(), 1);
+            littoral_pmem_free(t);
         }
     }
 

@@ -4,12 +4,14 @@
 //! through it alone, and sees within a few thousand operations what a missing write-back, fence or
 //! invalidation does.
 //!
+//! A store of part of a word is a load and a store of the word in the view's own cache: what two
+//! threads of one node do to one word they must order themselves.
+//!
 //! Invariants
 //! - A null handle or pointer, or a range outside the pool, answers -1 (null where a handle is
-//!   made) and touches nothing.
-//! - A view keeps its pool's memory alive, so handles may be freed in any order.
-//! - A store of part of a word is a load and a store of the word in the view's own cache: what two
-//!   threads of one node do to one word they must order themselves.
+//!   made) and touches nothing. Checked by `what_lies_outside_or_is_null_is_refused`.
+//! - A view keeps its pool's memory alive, so handles may be freed in any order. Checked by
+//!   `bytes_cross_between_views_only_by_write_back_fence_and_invalidation`.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -332,6 +334,9 @@ mod tests {
             assert_eq!(littoral_pool_medium_word(pool, 64, &mut word), 0);
             assert_eq!(&word.to_le_bytes(), b"oss word");
             littoral_pool_free(pool);
+            got = [9; 12];
+            littoral_pool_load(b, 61, got.as_mut_ptr().cast(), 12);
+            assert_eq!(&got, &sent, "a view outlives its pool's handle");
             let mut counts = Counts::default();
             assert_eq!(littoral_pool_view_counts(a, &mut counts), 0);
             assert_eq!((counts.write_backs, counts.invalidations), (2, 0), "two lines");

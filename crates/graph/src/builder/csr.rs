@@ -1,14 +1,22 @@
 //! Lists by counting sort: edges in, one sorted list without duplicates a vertex out.
 //!
+//! Working memory beside edges and lists is limited to two GiB, or the arcs of one vertex, by the
+//! passes over the edges.
+//!
 //! Invariants
-//! - Self-loops never enter. Of duplicate edges the one with the smallest weight stays.
+//! - Self-loops never enter. Of duplicate edges the one with the smallest weight stays. Checked by
+//!   `loops_go_and_the_lightest_duplicate_stays`.
+//! - A pass has at most as many arcs as fit the limit, or one vertex with arcs. Checked by
+//!   `passes_are_cut_by_arcs`.
 //! - Each thread owns a range of vertices and writes only their lists, so the result does not
-//!   depend on how many there are.
-//! - At most two GiB of working memory beside edges and lists.
+//!   depend on how many there are. Checked by `threads_do_not_change_a_byte`.
 
 use std::ops::Range;
 
 use littoral_base::mutant;
+
+use super::radix;
+use crate::edges::raw::advise_huge;
 
 /// How much is worked on at once.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +52,8 @@ pub(crate) trait Arc: Copy + Send + Sync + 'static {
     fn with_target(self, target: u32) -> Self;
     /// The weight; 0 without weights.
     fn weight(&self) -> f32;
-    /// Sorts by neighbour, lighter first.
-    fn sort(list: &mut [Self]);
+    /// Sorts by neighbour, lighter first; `scratch` is room that is reused.
+    fn sort(list: &mut [Self], scratch: &mut Vec<Self>);
 }
 
 impl Arc for u32 {
@@ -74,8 +82,8 @@ impl Arc for u32 {
     fn weight(&self) -> f32 {
         0.0
     }
-    fn sort(list: &mut [Self]) {
-        list.sort_unstable();
+    fn sort(list: &mut [Self], scratch: &mut Vec<Self>) {
+        radix::sort(list, scratch);
     }
 }
 
@@ -112,7 +120,7 @@ impl Arc for Weighted {
     fn weight(&self) -> f32 {
         self.weight
     }
-    fn sort(list: &mut [Self]) {
+    fn sort(list: &mut [Self], _scratch: &mut Vec<Self>) {
         list.sort_unstable_by(|a, b| a.target.cmp(&b.target).then(a.weight.total_cmp(&b.weight)));
     }
 }
@@ -127,11 +135,11 @@ pub(crate) enum Side {
 
 impl Side {
     #[inline(always)]
-    fn source(self) -> bool {
+    pub(super) fn source(self) -> bool {
         self != Side::Target
     }
     #[inline(always)]
-    fn target(self) -> bool {
+    pub(super) fn target(self) -> bool {
         self != Side::Source
     }
 }
@@ -165,12 +173,9 @@ impl<A: Arc> Csr<A> {
     ) -> Self {
         let n = vertices as usize;
         let mut csr = Csr { offsets: vec![0; n + 1], lens: vec![0; n], arcs: Vec::new() };
-        let arcs = edges.len() as u64 * if side == Side::Both { 2 } else { 1 };
-        let passes = (arcs * size_of::<A::Item>() as u64).div_ceil(limits.pass_bytes).max(1);
-        let span = (u64::from(vertices).div_ceil(passes)) as u32;
-        for from in (0..vertices).step_by(span as usize) {
-            let range = from..vertices.min(from.saturating_add(span));
-            let buckets = Buckets::new(range, arcs / passes / limits.bucket_arcs);
+        let most = (limits.pass_bytes / size_of::<A::Item>() as u64).max(1);
+        for (range, arcs) in passes(vertices, edges, side, most) {
+            let buckets = Buckets::new(range, arcs / limits.bucket_arcs);
             csr.pass(&Input { edges, weights, side, buckets }, threads);
         }
         csr.offsets[n] = csr.arcs.len() as u64;
@@ -184,6 +189,7 @@ impl<A: Arc> Csr<A> {
         let base = self.arcs.len();
         if base == 0 {
             self.arcs = vec![A::ZERO; items.len()];
+            advise_huge(&self.arcs);
         } else {
             self.arcs.resize(base + items.len(), A::ZERO);
         }
@@ -204,6 +210,7 @@ impl<A: Arc> Csr<A> {
                     offsets: take(&mut offsets, span),
                     lens: take(&mut lens, span),
                     first_arc: (base + starts[cut[0]]) as u64,
+                    scratch: Vec::new(),
                 };
                 let (starts, vertices) = (&starts[cut[0]..=cut[1]], &vertices[cut[0]..=cut[1]]);
                 scope.spawn(move || sorter.run(starts, vertices));
@@ -243,11 +250,12 @@ impl<A: Arc> Csr<A> {
     /// `name`.
     pub(crate) fn relabel(&mut self, rank: &[u32], name: Option<&[u32]>, threads: usize) {
         self.for_ranges(threads, |_, base, offsets, lens, arcs| {
+            let mut scratch = Vec::new();
             for (i, &len) in lens.iter().enumerate() {
                 let from = (offsets[i] - base) as usize;
                 let list = &mut arcs[from..from + len as usize];
                 list.iter_mut().for_each(|a| *a = a.with_target(rank[a.target() as usize]));
-                A::sort(list);
+                A::sort(list, &mut scratch);
                 if let Some(name) = name {
                     list.iter_mut().for_each(|a| *a = a.with_target(name[a.target() as usize]));
                 }
@@ -266,6 +274,31 @@ impl<A: Arc> Csr<A> {
     pub(crate) fn arcs(&self) -> u64 {
         self.lens.iter().map(|&l| u64::from(l)).sum()
     }
+}
+
+/// Ranges of vertices with at most `most` arcs, or one vertex with more, and how many each has.
+fn passes(vertices: u32, edges: &[[u32; 2]], side: Side, most: u64) -> Vec<(Range<u32>, u64)> {
+    let arcs = edges.len() as u64 * if side == Side::Both { 2 } else { 1 };
+    if arcs <= most {
+        return vec![(0..vertices, arcs)];
+    }
+    let mut degrees = vec![0u32; vertices as usize];
+    for &[a, b] in edges.iter().filter(|[a, b]| a != b) {
+        for (end, counts) in [(a, side.source()), (b, side.target())] {
+            let degree = &mut degrees[end as usize];
+            *degree = degree.saturating_add(u32::from(counts));
+        }
+    }
+    let (mut passes, mut from, mut sum) = (Vec::new(), 0, 0u64);
+    for (v, degree) in (0u32..).zip(degrees) {
+        if sum > 0 && sum + u64::from(degree) > most {
+            passes.push((from..v, sum));
+            (from, sum) = (v, 0);
+        }
+        sum += u64::from(degree);
+    }
+    passes.push((from..vertices, sum));
+    passes
 }
 
 /// Vertex boundaries of `parts` ranges with about equally many arcs.
@@ -367,6 +400,8 @@ fn into_buckets<A: Arc>(input: &Input<'_>, threads: usize) -> (Vec<A::Item>, Vec
         starts.push(starts[b] + counts.iter().map(|c| c[b]).sum::<usize>());
     }
     let mut items = vec![A::ZERO_ITEM; starts[starts.len() - 1]];
+    // Each page of both arrays would cost a fault of its own, a quarter of the build's time.
+    advise_huge(&items);
     let mut rooms: Vec<Vec<std::slice::IterMut<'_, A::Item>>> = vec![];
     rooms.resize_with(threads, Vec::new);
     let mut rest = &mut items[..];
@@ -395,6 +430,7 @@ struct ListSorter<'a, A: Arc> {
     offsets: &'a mut [u64],
     lens: &'a mut [u32],
     first_arc: u64,
+    scratch: Vec<A>,
 }
 
 impl<A: Arc> ListSorter<'_, A> {
@@ -428,14 +464,14 @@ impl<A: Arc> ListSorter<'_, A> {
             *at += 1;
         }
         for (&end, len) in next.iter().zip(lens) {
-            *len = dedupe(&mut arcs[end - *len as usize..end]);
+            *len = dedupe(&mut arcs[end - *len as usize..end], &mut self.scratch);
         }
     }
 }
 
 /// Sorts a list and moves the first arc to each neighbour to the front; returns how many.
-fn dedupe<A: Arc>(list: &mut [A]) -> u32 {
-    A::sort(list);
+fn dedupe<A: Arc>(list: &mut [A], scratch: &mut Vec<A>) -> u32 {
+    A::sort(list, scratch);
     let mut kept = 0;
     for i in 0..list.len() {
         let keep_heavier = mutant!("graph_heaviest_duplicate");
@@ -471,6 +507,32 @@ mod tests {
                 (&[0, 2][..], &[1][..], &[][..])
             );
         }
+    }
+
+    #[test]
+    fn passes_are_cut_by_arcs() {
+        // Half of the arcs belong to the first ten of a thousand vertices.
+        let hubs = (0..10u32).flat_map(|h| (0..99u32).map(move |i| [h, 10 + 10 * i + h]));
+        let edges: Vec<_> = hubs.chain((10..1000).map(|v| [v, v - 10])).collect();
+        for side in [Side::Source, Side::Target, Side::Both] {
+            let cut = passes(1000, &edges, side, 150);
+            let arcs = |range: &Range<u32>| {
+                let ends = edges.iter().map(|&[a, b]| {
+                    u64::from(side.source() && range.contains(&a))
+                        + u64::from(side.target() && range.contains(&b))
+                });
+                ends.sum::<u64>()
+            };
+            assert!(cut[0].0.start == 0 && cut[cut.len() - 1].0.end == 1000);
+            assert!(cut.windows(2).all(|w| w[0].0.end == w[1].0.start));
+            for (range, counted) in &cut {
+                assert_eq!(arcs(range), *counted, "{side:?} {range:?}");
+                assert!(*counted <= 150 || range.len() == 1, "{side:?} {range:?}: {counted}");
+            }
+        }
+        let star: Vec<_> = (1..100).map(|v| [0, v]).collect();
+        let cut = passes(100, &star, Side::Both, 50);
+        assert_eq!(cut, [(0..1, 99), (1..51, 50), (51..100, 49)]);
     }
 
     proptest! {

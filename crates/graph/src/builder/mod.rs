@@ -4,22 +4,31 @@
 //! degree ([`order`]) -> placement from degrees ([`crate::pack`]) -> sections, pages filled in
 //! parallel ([`write`](mod@write)) -> rename.
 //!
+//! Memory: 8 B an edge, 4 B an arc (8 B weighted) for one direction at a time plus 8 B of headroom,
+//! about 40 B a vertex; the edges are dropped when their lists are there.
+//!
 //! Invariants
-//! - The file depends on the edges and options alone, never on the number of threads.
-//! - Memory: 8 B an edge, 4 B an arc (8 B weighted) for one direction at a time plus 8 B of
-//!   headroom, about 40 B a vertex; the edges are dropped when their lists are there.
-//! - An interrupt ends the work with `Kind::Interrupted` and leaves no file behind.
+//! - The file depends on the edges and options alone, never on the number of threads. Checked by
+//!   `threads_do_not_change_a_byte`.
+//! - An interrupt ends the work with `Kind::Interrupted` and leaves no file behind. Checked by
+//!   `existing_files_are_replaced_only_on_request_and_interrupts_leave_nothing`.
+//! - With [`BuildOptions::memory_bytes`] an import sorts in temporary files ([`external`]), and
+//!   the file is the same. Checked by `the_file_is_the_one_made_in_memory`.
 
 mod csr;
+pub(crate) mod external;
+mod locality;
 mod order;
+mod radix;
 pub mod write;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use self::external::{ExternalPlan, ExternalReport, MEMORY_MIN};
 use crate::error::{Error, Kind, Result};
-use crate::format::header::{HEADS_DEFAULT, HEADS_MAX};
-use crate::format::{Layout, PAGE_BYTES_DEFAULT, VERTICES_MAX};
+use crate::format::header::{HEADS_DEFAULT, HEADS_MAX, Header};
+use crate::format::{Direction, Layout, PAGE_BYTES_DEFAULT, VERTICES_MAX};
 use crate::names::Labels;
 use crate::pack::{WINDOW_PAGES, WINDOW_PAGES_INPUT};
 
@@ -31,6 +40,10 @@ pub enum Order {
     Degree,
     /// As the input has them.
     Input,
+    /// Vertices that are near each other get ids near each other ([`locality`]).
+    Bfs,
+    /// By degree where few vertices hold most arcs, else by locality.
+    Auto,
 }
 
 /// What becomes of a file that is already where another is to be written.
@@ -101,6 +114,9 @@ pub struct BuildOptions {
     pub window_pages: Option<usize>,
     /// Threads to build with.
     pub threads: usize,
+    /// The most memory that an import takes, at least [`MEMORY_MIN`]: edges are then sorted in
+    /// temporary files beside the output. Without it edges are sorted in memory, however many.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Default for BuildOptions {
@@ -112,6 +128,7 @@ impl Default for BuildOptions {
             order: Order::Degree,
             window_pages: None,
             threads,
+            memory_bytes: None,
         }
     }
 }
@@ -120,7 +137,7 @@ impl BuildOptions {
     fn window(&self) -> usize {
         self.window_pages.unwrap_or(match self.order {
             Order::Degree => WINDOW_PAGES,
-            Order::Input => WINDOW_PAGES_INPUT,
+            Order::Input | Order::Bfs | Order::Auto => WINDOW_PAGES_INPUT,
         })
     }
 
@@ -129,6 +146,14 @@ impl BuildOptions {
     /// # Errors
     /// `Kind::Argument`, saying what would be possible.
     pub fn check(&self) -> Result<()> {
+        if let Some(bytes) = self.memory_bytes {
+            external::Budget::new(bytes)?;
+            if matches!(self.order, Order::Bfs | Order::Auto) {
+                let context = "numbers by locality need all lists in memory: with --memory, choose \
+                               --order degree or input";
+                return Err(Error::new(Kind::Argument, context));
+            }
+        }
         self.layout().map(drop)
     }
 
@@ -149,8 +174,10 @@ pub enum Stage {
     Reading,
     /// Drawing edges; counted in edges.
     Generating,
-    /// Sorting edges into lists; counted in steps.
+    /// Sorting edges into lists; counted in steps, out of core in edges.
     Sorting,
+    /// Merging sorted runs of edges; counted in edges.
+    Merging,
     /// Writing pages; counted in pages.
     Writing,
     /// Checking pages; counted in pages.
@@ -160,9 +187,13 @@ pub enum Stage {
 /// Receives progress: stage, done, total (0 when unknown).
 pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
 
+/// Receives what a build out of core is going to do.
+type PlanHook<'a> = dyn FnMut(&ExternalPlan) + 'a;
+
 /// How long work keeps in touch with whoever asked for it.
 pub struct Hooks<'a> {
     progress: Option<Box<Progress<'a>>>,
+    plan: Option<Box<PlanHook<'a>>>,
     interrupt: Option<&'a AtomicBool>,
 }
 
@@ -175,12 +206,25 @@ impl std::fmt::Debug for Hooks<'_> {
 impl<'a> Hooks<'a> {
     /// Nobody listens and nobody interrupts.
     pub fn none() -> Self {
-        Hooks { progress: None, interrupt: None }
+        Hooks { progress: None, plan: None, interrupt: None }
     }
 
     /// Progress goes to `progress`; work stops soon after `interrupt` is set.
     pub fn new(progress: impl FnMut(Stage, u64, u64) + 'a, interrupt: &'a AtomicBool) -> Self {
-        Hooks { progress: Some(Box::new(progress)), interrupt: Some(interrupt) }
+        Hooks { progress: Some(Box::new(progress)), plan: None, interrupt: Some(interrupt) }
+    }
+
+    /// What a build out of core is going to do goes to `plan`, before the first edge is sorted.
+    #[must_use]
+    pub fn with_plan(self, plan: impl FnMut(&ExternalPlan) + 'a) -> Self {
+        Hooks { plan: Some(Box::new(plan)), ..self }
+    }
+
+    /// Hands out what a build is going to do.
+    pub(crate) fn plan(&mut self, plan: &ExternalPlan) {
+        if let Some(told) = &mut self.plan {
+            told(plan);
+        }
     }
 
     /// Reports progress and looks whether to go on.
@@ -215,6 +259,91 @@ pub struct BuildReport {
     pub padding_share: f64,
     /// Bytes of the file.
     pub file_bytes: u64,
+    /// What went through temporary files, where `--memory` bounds the build.
+    pub external: Option<ExternalReport>,
+}
+
+impl BuildReport {
+    /// What is in a file with this header.
+    fn of(header: &Header, pages: u64, padding_words: u64, layout: Layout) -> Self {
+        BuildReport {
+            vertices: header.vertices,
+            edges: header.edges(),
+            loops_removed: header.loops_removed,
+            duplicates_removed: header.duplicates_removed,
+            pages,
+            padding_share: padding_words as f64
+                / (pages.max(1) * layout.page_words() as u64) as f64,
+            file_bytes: header.file_bytes,
+            external: None,
+        }
+    }
+}
+
+/// What is known of a graph's edges before they are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Whether edges lead from the first to the second vertex only.
+    pub(crate) directed: bool,
+    /// Whether edges have weights.
+    pub(crate) weighted: bool,
+    /// How many edges there are, about.
+    pub(crate) edges_count: u64,
+}
+
+/// Edges that a reader has found and offers to a sink.
+pub(crate) struct Offer<'a> {
+    /// The edges; the sink clears what it takes.
+    pub(crate) edges: &'a mut Vec<[u32; 2]>,
+    /// One weight per edge, where the shape has weights.
+    pub(crate) weights: Option<&'a mut Vec<f32>>,
+    /// Bytes that the reader itself holds: names, and what a decoder keeps.
+    pub(crate) held_bytes: u64,
+}
+
+/// Receives edges as they are read. Unless a method says otherwise, all edges stay with the reader.
+pub(crate) trait EdgeSink {
+    /// Says what edges will come, before the first of them.
+    fn begin(&mut self, _shape: Shape, _hooks: &mut Hooks<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes edges, or leaves them.
+    fn take(&mut self, _offer: Offer<'_>, _hooks: &mut Hooks<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Bytes of a block when `_blocks` of them are in memory; none where memory is not bounded.
+    fn block_bytes(&self, _blocks: usize) -> Option<usize> {
+        None
+    }
+
+    /// The most that a reader may hold beside its blocks; none where memory is not bounded.
+    #[cfg(feature = "arrow")]
+    fn held_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// The refusal of a reader that holds `bytes` beside its blocks, which is more than
+    /// [`Self::held_max`]; `what` is what takes them, with its verb.
+    #[cfg(feature = "arrow")]
+    fn short(&self, bytes: u64, what: &str) -> Error {
+        Error::new(Kind::Memory, format!("{what} {bytes} bytes, more than there are"))
+    }
+}
+
+/// Leaves all edges with the reader.
+pub(crate) struct InMemory;
+
+impl EdgeSink for InMemory {}
+
+/// The directions that a file stores, and which ends of an edge have it in their lists.
+fn sides(directed: bool) -> &'static [(Direction, csr::Side)] {
+    if directed {
+        &[(Direction::Out, csr::Side::Source), (Direction::In, csr::Side::Target)]
+    } else {
+        &[(Direction::Out, csr::Side::Both)]
+    }
 }
 
 /// Builds a graph file in memory.

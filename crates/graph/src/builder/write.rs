@@ -2,8 +2,10 @@
 //! in order.
 //!
 //! Invariants
-//! - The header is written last: an image cut short has no header and is refused.
-//! - Bytes depend on lists, placement and options alone, not on threads.
+//! - The header is written last: an image cut short has no header and is refused. Checked by
+//!   `any_truncation_or_extension_is_found`.
+//! - Bytes depend on lists, placement and options alone, not on threads. Checked by
+//!   `threads_do_not_change_a_byte`, `the_builder_writes_the_golden_bytes`.
 
 use std::fs::{File, Permissions};
 use std::io::{Seek, SeekFrom, Write};
@@ -14,14 +16,17 @@ use std::path::{Path, PathBuf};
 use littoral_base::codec::{crc, crc_append};
 use littoral_base::mutant;
 
-use super::csr::{Arc, Csr, Side, Weighted};
+use super::csr::{Arc, Csr, Weighted};
+use super::locality::{by_locality, is_skewed};
 use super::order::by_degree;
-use super::{BuildOptions, BuildReport, EdgeList, Existing, Hooks, Order, Stage};
+use super::{BuildOptions, BuildReport, EdgeList, Existing, Hooks, Order, Stage, sides};
 use crate::error::{Error, Kind, Result, io};
 use crate::format::header::{Header, Section, SectionKind, VERSION_1, VERSION_2, flag};
 use crate::format::page::{CONTINUED, CONTINUES, PageId, PageWriter};
 use crate::format::vertices::VertexTable;
-use crate::format::{BLOCK_BYTES, Direction, Extent, HEAD_BLOCK_VERTICES, Layout, RESERVED_WORD};
+use crate::format::{
+    BLOCK_BYTES, Direction, Extent, HEAD_BLOCK_VERTICES, Layout, RESERVED_WORD, TRAILER_WORDS,
+};
 use crate::names::{Labels, Names};
 use crate::pack::{Plan, plan};
 
@@ -53,15 +58,20 @@ pub fn to_file<T>(
     rename_into_place(path, replace, write)
 }
 
+/// The folder that `path` is in.
+pub(crate) fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
 fn rename_into_place<T>(
     path: &Path,
     replace: bool,
     write: impl FnOnce(&mut File, &Path) -> Result<T>,
 ) -> Result<T> {
-    let directory = match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
-        _ => PathBuf::from("."),
-    };
+    let directory = folder_of(path);
     let mut temporary = tempfile::Builder::new()
         .prefix(".littoral-")
         .suffix(".partial")
@@ -118,13 +128,8 @@ impl<A: Arc> ListSet<A> {
         let weights = weights.unwrap_or_default();
         let loops = edges.iter().filter(|e| e[0] == e[1]).count() as u64;
         hooks.step(Stage::Sorting, 0, STEPS)?;
-        let sides: &[_] = if directed {
-            &[(Direction::Out, Side::Source), (Direction::In, Side::Target)]
-        } else {
-            &[(Direction::Out, Side::Both)]
-        };
         let mut directions = Vec::new();
-        for (i, &(direction, side)) in (1..).zip(sides) {
+        for (i, &(direction, side)) in (1..).zip(sides(directed)) {
             directions.push((
                 direction,
                 Csr::<A>::new(vertices, &edges, &weights, side, options.threads),
@@ -135,15 +140,31 @@ impl<A: Arc> ListSet<A> {
         let kept = if directed { arcs } else { arcs / 2 };
         let duplicates = edges.len() as u64 - loops - kept;
         drop((edges, weights));
-        let ranking = by_degree(&total_degrees(&directions));
+        let degrees = total_degrees(&directions);
+        let ranking = by_degree(&degrees);
         hooks.step(Stage::Sorting, 3, STEPS)?;
-        let by_rank = options.order == Order::Degree;
-        let back = (!by_rank).then_some(&ranking.old[..]);
+        let order = match options.order {
+            Order::Auto if is_skewed(&degrees) => Order::Degree,
+            Order::Auto => Order::Bfs,
+            given => given,
+        };
+        let by_rank = order == Order::Degree;
+        let near = (order == Order::Bfs)
+            .then(|| by_locality(vertices, page_words(options), near_lists(&directions)));
+        // From the rank by degree, by which lists are sorted, to the id.
+        let back: Option<Vec<u32>> = match &near {
+            Some(near) => Some(ranking.old.iter().map(|&v| near.rank[v as usize]).collect()),
+            None => (!by_rank).then(|| ranking.old.clone()),
+        };
         for (_, csr) in &mut directions {
-            csr.relabel(&ranking.rank, back, options.threads);
+            csr.relabel(&ranking.rank, back.as_deref(), options.threads);
         }
         hooks.step(Stage::Sorting, STEPS, STEPS)?;
-        let old = if by_rank { ranking.old } else { (0..vertices).collect() };
+        let old = match near {
+            Some(near) => near.old,
+            None if by_rank => ranking.old,
+            None => (0..vertices).collect(),
+        };
         let labels = labels.permuted(&old);
         let flags = flags_of(directed, weighted::<A>(), by_rank, &labels);
         Ok(ListSet { directions, old, labels, flags, vertices, loops, duplicates })
@@ -154,7 +175,7 @@ fn weighted<A: Arc>() -> bool {
     size_of::<A>() == size_of::<Weighted>()
 }
 
-fn flags_of(directed: bool, weighted: bool, by_degree: bool, labels: &Labels) -> u32 {
+pub(super) fn flags_of(directed: bool, weighted: bool, by_degree: bool, labels: &Labels) -> u32 {
     let names = match labels {
         Labels::Identity => 0,
         Labels::Numbers(_) => flag::NAMES_U64,
@@ -167,10 +188,25 @@ fn flags_of(directed: bool, weighted: bool, by_degree: bool, labels: &Labels) ->
         | names
 }
 
-fn total_degrees<A: Arc>(directions: &[(Direction, Csr<A>)]) -> Vec<u64> {
-    let mut sum: Vec<u64> = directions[0].1.lens.iter().map(|&l| u64::from(l)).collect();
+/// Words of a page that lists and their directory can take.
+fn page_words(options: &BuildOptions) -> usize {
+    options.page_bytes as usize / 4 - TRAILER_WORDS
+}
+
+/// The neighbours of a vertex in any direction.
+fn near_lists<A: Arc>(
+    directions: &[(Direction, Csr<A>)],
+) -> impl Fn(u32, &mut dyn FnMut(u32)) + use<'_, A> {
+    |v, each| {
+        let lists = directions.iter().flat_map(|(_, csr)| csr.list(v));
+        lists.for_each(|arc| each(arc.target()));
+    }
+}
+
+fn total_degrees<A: Arc>(directions: &[(Direction, Csr<A>)]) -> Vec<u32> {
+    let mut sum = directions[0].1.lens.clone();
     for (_, csr) in &directions[1..] {
-        sum.iter_mut().zip(&csr.lens).for_each(|(s, &l)| *s += u64::from(l));
+        sum.iter_mut().zip(&csr.lens).for_each(|(s, &l)| *s += l);
     }
     sum
 }
@@ -218,13 +254,10 @@ impl<'a, A: Arc> Placed<'a, A> {
         let mut flags = 0;
         for &v in self.plan.in_page(id.number) {
             let (piece, piece_flags) = self.piece(v, id.number);
-            let (start, room) = writer.list(v, piece.len());
+            let start = put_list(&mut writer, v, piece, A::target, A::weight);
             let place = u64::from(id.number) * self.layout.page_words() as u64 + start as u64;
             assert!(piece_flags & CONTINUES != 0 || place == self.plan.addr[v as usize]);
             flags |= piece_flags;
-            let (neighbours, weights) = room.split_at_mut(piece.len());
-            neighbours.iter_mut().zip(piece).for_each(|(w, a)| *w = a.target());
-            weights.iter_mut().zip(piece).for_each(|(w, a)| *w = a.weight().to_bits());
         }
         writer.finish(id, generation, flags);
     }
@@ -248,6 +281,38 @@ impl<'a, A: Arc> Placed<'a, A> {
     }
 }
 
+/// Adds a piece of vertex `v`'s list to a page; answers its first word there.
+pub(super) fn put_list<T>(
+    writer: &mut PageWriter<'_>,
+    v: u32,
+    piece: &[T],
+    target: impl Fn(&T) -> u32,
+    weight: impl Fn(&T) -> f32,
+) -> usize {
+    let (start, room) = writer.list(v, piece.len());
+    let (neighbours, weights) = room.split_at_mut(piece.len());
+    neighbours.iter_mut().zip(piece).for_each(|(w, a)| *w = target(a));
+    weights.iter_mut().zip(piece).for_each(|(w, a)| *w = weight(a).to_bits());
+    start
+}
+
+/// A header whose counts of edges and sections are still to come.
+pub(super) fn header_of(vertices: u32, options: &BuildOptions, weighted: bool) -> Header {
+    Header {
+        version: if weighted { VERSION_2 } else { VERSION_1 },
+        flags: 0,
+        vertices,
+        page_bytes: options.page_bytes,
+        arcs: 0,
+        heads: options.heads,
+        generation: 0,
+        loops_removed: 0,
+        duplicates_removed: 0,
+        file_bytes: 0,
+        sections: Vec::new(),
+    }
+}
+
 fn write_lists<A: Arc, W: Write + Seek>(
     lists: ListSet<A>,
     options: &BuildOptions,
@@ -256,17 +321,11 @@ fn write_lists<A: Arc, W: Write + Seek>(
     hooks: &mut Hooks<'_>,
 ) -> Result<BuildReport> {
     let mut header = Header {
-        version: if weighted::<A>() { VERSION_2 } else { VERSION_1 },
         flags: lists.flags,
-        vertices: lists.vertices,
-        page_bytes: options.page_bytes,
         arcs: lists.directions[0].1.arcs(),
-        heads: options.heads,
-        generation: 0,
         loops_removed: lists.loops,
         duplicates_removed: lists.duplicates,
-        file_bytes: 0,
-        sections: Vec::new(),
+        ..header_of(lists.vertices, options, weighted::<A>())
     };
     let (mut pages, mut padding) = (0u64, 0u64);
     for i in 0..lists.directions.len() {
@@ -282,15 +341,7 @@ fn write_lists<A: Arc, W: Write + Seek>(
     drop(directions);
     write_names(&Names::new(labels, header.vertices), &mut out)?;
     out.finish(&mut header)?;
-    Ok(BuildReport {
-        vertices: header.vertices,
-        edges: header.edges(),
-        loops_removed: header.loops_removed,
-        duplicates_removed: header.duplicates_removed,
-        pages,
-        padding_share: padding as f64 / (pages.max(1) * layout.page_words() as u64) as f64,
-        file_bytes: header.file_bytes,
-    })
+    Ok(BuildReport::of(&header, pages, padding, layout))
 }
 
 fn write_direction<A: Arc, W: Write + Seek>(
@@ -353,7 +404,10 @@ fn write_pages<A: Arc, W: Write + Seek>(
     out.end()
 }
 
-fn write_names<W: Write + Seek>(names: &Names, out: &mut SectionWriter<'_, W>) -> Result<()> {
+pub(super) fn write_names<W: Write + Seek>(
+    names: &Names,
+    out: &mut SectionWriter<'_, W>,
+) -> Result<()> {
     let d = Direction::Out;
     match names.labels() {
         Labels::Identity => return Ok(()),
@@ -368,7 +422,7 @@ fn write_names<W: Write + Seek>(names: &Names, out: &mut SectionWriter<'_, W>) -
 }
 
 /// Writes sections one after another on block boundaries and remembers where they are.
-struct SectionWriter<'a, W> {
+pub(super) struct SectionWriter<'a, W> {
     out: &'a mut W,
     path: &'a Path,
     at: u64,
@@ -378,26 +432,38 @@ struct SectionWriter<'a, W> {
 
 impl<'a, W: Write + Seek> SectionWriter<'a, W> {
     /// Leaves room for the header.
-    fn new(out: &'a mut W, path: &'a Path) -> Result<Self> {
+    pub(super) fn new(out: &'a mut W, path: &'a Path) -> Result<Self> {
         let mut writer = SectionWriter { out, path, at: 0, crc: 0, sections: Vec::new() };
         writer.write(&[0; BLOCK_BYTES])?;
         Ok(writer)
     }
 
-    fn begin(&mut self, kind: SectionKind, direction: Direction) {
+    /// What is written to.
+    pub(super) fn medium(&self) -> &W {
+        self.out
+    }
+
+    /// The path that messages name.
+    pub(super) fn path(&self) -> &'a Path {
+        self.path
+    }
+
+    /// Begins a section, and answers where: its length is not known yet.
+    pub(super) fn begin(&mut self, kind: SectionKind, direction: Direction) -> Extent {
         self.crc = 0;
         let extent = Extent { offset: self.at, bytes: 0 };
         self.sections.push(Section { kind, direction, extent, crc: 0 });
+        extent
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.write_all(bytes).map_err(|e| io("cannot write", self.path, e))?;
         self.crc = crc_append(self.crc, bytes);
         self.at += bytes.len() as u64;
         Ok(())
     }
 
-    fn end(&mut self) -> Result<()> {
+    pub(super) fn end(&mut self) -> Result<()> {
         let (at, crc) = (self.at, self.crc);
         let section = self.sections.last_mut().expect("invariant: a section was begun");
         section.extent.bytes = at - section.extent.offset;
@@ -406,13 +472,18 @@ impl<'a, W: Write + Seek> SectionWriter<'a, W> {
         self.write(&[0; BLOCK_BYTES][..rest as usize])
     }
 
-    fn section(&mut self, kind: SectionKind, direction: Direction, bytes: &[u8]) -> Result<()> {
+    pub(super) fn section(
+        &mut self,
+        kind: SectionKind,
+        direction: Direction,
+        bytes: &[u8],
+    ) -> Result<()> {
         self.begin(kind, direction);
         self.write(bytes)?;
         self.end()
     }
 
-    fn finish(self, header: &mut Header) -> Result<()> {
+    pub(super) fn finish(self, header: &mut Header) -> Result<()> {
         header.file_bytes = self.at;
         header.sections = self.sections;
         let fail = |e| io("cannot write", self.path, e);

@@ -9,18 +9,22 @@
 //! ([`resident`]: slices and prefetches) and by the ring over any device
 //! ([`ringed`]).
 //!
+//! Work is pulled, one item at a time, by the context that has room for it; items end in any order.
+//!
 //! Invariants
-//! - Work is pulled, one item at a time, by whoever has room for it; items end in any order.
 //! - Words handed over may be forged: a kernel answers [`Verdict::Forged`] for an id that is no
 //!   vertex, and the step ends with an error that names the place. Nothing indexes unchecked.
+//!   Checked by `forged_neighbours_are_an_error_on_every_road`.
 
 pub(crate) mod hint;
+pub(crate) mod paged;
 pub(crate) mod phase;
 pub(crate) mod raw;
 pub(crate) mod resident;
 pub(crate) mod ringed;
 pub(crate) mod verified;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hint::Hint;
@@ -149,6 +153,10 @@ pub(crate) trait PageWork {
 
 /// One thread's access to a graph's edges.
 pub(crate) trait Edges {
+    /// Whether kernels are compiled for one thread as well: an atomic step beside a system call or
+    /// a queue pair is not worth the code.
+    const FAST: bool = true;
+
     /// Reads fronts of lists.
     ///
     /// # Errors
@@ -185,6 +193,8 @@ pub struct Traffic {
     pub read_bytes: u64,
     /// Whole pages that were verified against their trailers because nothing had read them before.
     pub pages_verified_count: u64,
+    /// Parts of lists that a cache of pages served, or a read that was under way for another list.
+    pub cache_hits_count: u64,
     /// Times a context was polled; zero for DRAM.
     pub polls_count: u64,
     /// Contexts of the ring at the end; zero for DRAM.
@@ -203,6 +213,7 @@ impl Traffic {
             reads_count: self.reads_count - earlier.reads_count,
             read_bytes: self.read_bytes - earlier.read_bytes,
             pages_verified_count: self.pages_verified_count - earlier.pages_verified_count,
+            cache_hits_count: self.cache_hits_count - earlier.cache_hits_count,
             polls_count: self.polls_count - earlier.polls_count,
             contexts: self.contexts,
             page_hint: self.page_hint,
@@ -217,6 +228,7 @@ impl Traffic {
             reads_count: self.reads_count + other.reads_count,
             read_bytes: self.read_bytes + other.read_bytes,
             pages_verified_count: self.pages_verified_count + other.pages_verified_count,
+            cache_hits_count: self.cache_hits_count + other.cache_hits_count,
             polls_count: self.polls_count + other.polls_count,
             contexts: self.contexts.max(other.contexts),
             page_hint: self.page_hint.or(other.page_hint),
@@ -231,11 +243,19 @@ pub(crate) struct Place<'g> {
     pub(crate) lists: &'g Lists,
     pub(crate) layout: Layout,
     pub(crate) direction: Direction,
+    /// The file, for messages.
+    path: &'g Path,
 }
 
 impl<'g> Place<'g> {
     pub(crate) fn new(graph: &'g GraphFile, direction: Direction) -> Self {
-        Place { lists: graph.lists(direction), layout: graph.layout(), direction }
+        let (lists, layout) = (graph.lists(direction), graph.layout());
+        Place { lists, layout, direction, path: graph.path() }
+    }
+
+    /// The direction whose lists are stored: an undirected graph has outgoing ones alone.
+    pub(crate) fn stored(self, graph: &GraphFile) -> Direction {
+        if graph.is_directed() { self.direction } else { Direction::Out }
     }
 
     /// How many pages.
@@ -279,8 +299,9 @@ impl<'g> Place<'g> {
     pub(crate) fn forged(self, what: &str, number: u64) -> Error {
         let context = format!(
             "{what} {number} of direction {:?} names a neighbour that is no vertex: the graph file \
-             is damaged; run `graph info` with --verify or import it again",
-            self.direction
+             is damaged; run `littoral graph check {}` or import it again",
+            self.direction,
+            self.path.display()
         );
         Error::new(Kind::Corrupt, context)
     }

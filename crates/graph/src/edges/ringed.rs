@@ -16,7 +16,7 @@ use std::cell::Cell;
 
 use littoral_device::flash::cached::Hits;
 use littoral_device::read::{Limits, ReadDevice};
-use littoral_runtime::{Cx, Ring, RingOptions};
+use littoral_runtime::{Contexts, Cx, Ring, RingOptions};
 
 use super::phase::{Counted, Phase, Recorder};
 use super::raw::prefetch;
@@ -30,6 +30,10 @@ use crate::format::{Direction, HEAD_BLOCK_VERTICES, Layout};
 /// Words of the first read of a list that may end early; later ones are [`GROWTH`] times longer.
 const FIRST_WORDS: u32 = 16;
 const GROWTH: u32 = 4;
+/// Bytes of a first read of a fixed length: the words and what widens them to a granule.
+const FIRST_BYTES: usize = FIRST_WORDS as usize * 4 + FIRST_GRANULE_MAX as usize;
+/// Larger granules are read as they are.
+const FIRST_GRANULE_MAX: u32 = 16;
 /// Bytes under way while streaming from a device that is polled. Little's law asks for the link's
 /// rate times the latency, 50 KiB for 12.8 GB/s and 4 us; far more would push the frontier out of
 /// the second-level cache. A device that is slept on has its own queue to keep full and is not
@@ -39,7 +43,7 @@ const STREAM_BYTES: u32 = 128 << 10;
 const AHEAD_ENTRY: u64 = 32;
 
 /// Why a context ends the run.
-struct Halt(Error);
+pub(super) struct Halt(pub(super) Error);
 
 impl From<littoral_runtime::Error> for Halt {
     #[cold]
@@ -63,6 +67,8 @@ pub(crate) struct Ringed<'g, D> {
     hits: Hits,
     verified: &'g Verified,
     pages_verified: Cell<u64>,
+    /// Whether first reads of lists are of a fixed length.
+    reads_fixed: bool,
 }
 
 impl<'g, D: ReadDevice> Ringed<'g, D> {
@@ -91,6 +97,12 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                 limits.read_bytes_max, limits.granule_bytes
             ));
         }
+        // A context then holds a slot for its reader beside the one of its other reads.
+        let has_room = matches!(options.contexts, Contexts::Fixed(n) if limits.slots / 2 >= n);
+        let reads_fixed = device.has_fixed()
+            && has_room
+            && limits.granule_bytes <= FIRST_GRANULE_MAX
+            && limits.read_bytes_max as usize >= FIRST_BYTES;
         let ring = Ring::new(device, options).map_err(device_error)?;
         Ok(Ringed {
             graph,
@@ -101,6 +113,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
             hits: Hits::default(),
             verified,
             pages_verified: Cell::new(0),
+            reads_fixed,
         })
     }
 
@@ -111,7 +124,12 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
     }
 
     /// Runs at most `contexts` copies of a context that has `reads_at_once` reads under way.
-    fn run<'r, F, Fut>(&'r self, contexts: u32, reads_at_once: u32, make: F) -> Result<()>
+    pub(super) fn run<'r, F, Fut>(
+        &'r self,
+        contexts: u32,
+        reads_at_once: u32,
+        make: F,
+    ) -> Result<()>
     where
         F: FnMut(Cx<'r, D>) -> Fut,
         Fut: Future<Output = std::result::Result<(), Halt>>,
@@ -132,7 +150,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
 
     /// How many contexts lists can keep busy. A step over a few vertices needs as many as it has
     /// reads: making a thousand more to find nothing to do takes longer than a read.
-    fn busy<W: ListWork>(&self, place: Place<'_>, work: &W, read_words: u32) -> u32 {
+    pub(super) fn busy<W: ListWork>(&self, place: Place<'_>, work: &W, read_words: u32) -> u32 {
         let words = read_words.min(place.layout.piece_arcs() as u32);
         let reads = |v: u32| u64::from(place.lists.locate(v).degree / words) + 1;
         let most = u64::from(self.ring.contexts());
@@ -151,6 +169,20 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         let len = (end - start) as u32;
         self.bytes.set(self.bytes.get() + u64::from(len));
         (start, len, (addr - start) as usize)
+    }
+
+    /// Whether a first read of the fixed length fits before the end of the device.
+    #[inline(always)]
+    fn has_first(&self, addr: u64) -> bool {
+        addr + FIRST_BYTES as u64 <= self.limits.capacity_bytes
+    }
+
+    /// The first read of a list at byte `addr`: its start, and the bytes to skip.
+    #[inline(always)]
+    fn first(&self, addr: u64) -> (u64, usize) {
+        let mask = u64::from(self.limits.granule_bytes) - 1;
+        self.bytes.set(self.bytes.get() + FIRST_BYTES as u64);
+        (addr & !mask, (addr & mask) as usize)
     }
 
     /// How many words from byte `addr` on one read can bring.
@@ -237,6 +269,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         assert!(!W::WEIGHTS, "work with weights reads whole lists");
         let contexts = self.busy(place, work, u32::MAX);
         self.run(contexts, 1, async |cx| {
+            let mut reader = self.reads_fixed.then(|| cx.reader::<FIRST_BYTES>());
             while let Some((tag, mut run)) = self.next_run(place, work) {
                 let mut wanted = FIRST_WORDS;
                 let mut depth = 0;
@@ -244,9 +277,19 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                     depth += 1;
                     let addr = place.word_addr(run.addr);
                     let words = run.take(wanted.min(self.reach(addr)), place.layout);
-                    let (start, len, skip) = self.widen(addr, words);
-                    let bytes = cx.read(start, len).await?;
-                    match work.words(tag, run.vertex, slice(&bytes, skip, words)?) {
+                    let verdict = match &mut reader {
+                        Some(reader) if depth == 1 && self.has_first(addr) => {
+                            let (start, skip) = self.first(addr);
+                            let bytes = reader.read(start).await?;
+                            work.words(tag, run.vertex, slice(bytes, skip, words)?)
+                        }
+                        _ => {
+                            let (start, len, skip) = self.widen(addr, words);
+                            let bytes = cx.read(start, len).await?;
+                            work.words(tag, run.vertex, slice(&bytes, skip, words)?)
+                        }
+                    };
+                    match verdict {
                         Verdict::More => wanted = wanted.saturating_mul(GROWTH),
                         Verdict::Enough => break,
                         Verdict::Forged => {
@@ -259,6 +302,50 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
             }
             Ok(())
         })
+    }
+
+    /// Reads that a context has under way while it reads a page.
+    pub(super) fn parts_at_once(&self, place: Place<'_>) -> u32 {
+        if self.limits.read_bytes_max >= place.layout.page_bytes() as u32 { 1 } else { 2 }
+    }
+
+    /// Reads a page into `words`: at once, or by two parts at a time.
+    pub(super) async fn page_words<'r>(
+        &'r self,
+        cx: &Cx<'r, D>,
+        place: Place<'_>,
+        page: u32,
+        words: &mut Vec<u32>,
+    ) -> std::result::Result<(), Halt> {
+        let page_bytes = place.layout.page_bytes() as u32;
+        let part = self.limits.read_bytes_max.min(page_bytes);
+        let addr = place.lists.pages().offset + u64::from(page) * u64::from(page_bytes);
+        self.bytes.set(self.bytes.get() + u64::from(page_bytes));
+        if part == page_bytes {
+            words.extend_from_slice(slice(&cx.read(addr, page_bytes).await?, 0, part / 4)?);
+        } else {
+            // Two parts are under way at once, as many as a context has slots for.
+            for from in (0..page_bytes).step_by(2 * part as usize) {
+                let first = cx.read(addr + u64::from(from), part);
+                let second = cx.read(addr + u64::from(from + part), part);
+                words.extend_from_slice(slice(&first.await?, 0, part / 4)?);
+                words.extend_from_slice(slice(&second.await?, 0, part / 4)?);
+            }
+        }
+        self.recorder.chain(page_bytes / part / self.parts_at_once(place));
+        Ok(())
+    }
+
+    /// Verifies a page on its first use; answers whether this was it.
+    pub(super) fn verify(
+        &self,
+        place: Place<'_>,
+        number: u32,
+        page: PageView<'_>,
+    ) -> std::result::Result<bool, Halt> {
+        let is_new = self.verified.of(self.graph, place).check(number, page).map_err(Halt)?;
+        self.pages_verified.set(self.pages_verified.get() + u64::from(is_new));
+        Ok(is_new)
     }
 
     /// Hands a whole page over, verified on its first use.
@@ -277,7 +364,11 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
 
     /// The next list with something to read.
     #[inline(always)]
-    fn next_run<W: ListWork>(&self, place: Place<'_>, work: &W) -> Option<(W::Tag, Run)> {
+    pub(super) fn next_run<W: ListWork>(
+        &self,
+        place: Place<'_>,
+        work: &W,
+    ) -> Option<(W::Tag, Run)> {
         loop {
             let (tag, item) = work.next()?;
             if let Some(v) = work.peek(AHEAD_ENTRY) {
@@ -304,21 +395,21 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
 
 /// What is left to read of a list.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
-    vertex: u32,
-    left: u32,
+pub(super) struct Run {
+    pub(super) vertex: u32,
+    pub(super) left: u32,
     /// How much of it lies in the page of `addr`.
-    in_page: u32,
+    pub(super) in_page: u32,
     /// How long the whole piece in that page is.
-    piece: u32,
+    pub(super) piece: u32,
     /// Word address in PAGES.
-    addr: u64,
+    pub(super) addr: u64,
 }
 
 impl Run {
     /// Takes at most `words` words off the front, not past the page.
     #[inline(always)]
-    fn take(&mut self, words: u32, layout: Layout) -> u32 {
+    pub(super) fn take(&mut self, words: u32, layout: Layout) -> u32 {
         let taken = words.min(self.in_page);
         self.left -= taken;
         self.in_page -= taken;
@@ -358,6 +449,8 @@ fn misdelivered() -> Halt {
 }
 
 impl<D: ReadDevice> Edges for Ringed<'_, D> {
+    const FAST: bool = D::FAST;
+
     fn heads<W: HeadWork>(&self, direction: Direction, work: &W) -> Result<()> {
         let place = Place::new(self.graph, direction);
         self.run(self.streams(4 * self.span_vertices()), 1, async |cx| {
@@ -401,33 +494,25 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
         let place = Place::new(self.graph, direction);
         let page_bytes = place.layout.page_bytes() as u32;
         let part = self.limits.read_bytes_max.min(page_bytes);
-        let at_once = if part == page_bytes { 1 } else { 2 };
-        let depth = page_bytes / part / at_once;
         let verified = self.verified.of(self.graph, place);
-        self.run(self.streams(page_bytes), at_once, async |cx| {
+        self.run(self.streams(page_bytes), self.parts_at_once(place), async |cx| {
             let mut whole = Vec::new();
             while let Some(number) = work.next() {
-                let addr = place.lists.pages().offset + u64::from(number) * u64::from(page_bytes);
-                self.bytes.set(self.bytes.get() + u64::from(page_bytes));
                 let verdict = if part == page_bytes {
-                    let bytes = cx.read(addr, page_bytes).await?;
+                    let offset = u64::from(number) * u64::from(page_bytes);
+                    self.bytes.set(self.bytes.get() + u64::from(page_bytes));
+                    let bytes = cx.read(place.lists.pages().offset + offset, page_bytes).await?;
+                    self.recorder.chain(1);
                     let page = PageView::new(&bytes).ok_or_else(misdelivered)?;
                     self.whole_page(verified, number, page, work)?
                 } else {
                     whole.clear();
-                    // Two parts are under way at once, as many as a context has slots for.
-                    for from in (0..page_bytes).step_by(2 * part as usize) {
-                        let first = cx.read(addr + u64::from(from), part);
-                        let second = cx.read(addr + u64::from(from + part), part);
-                        whole.extend_from_slice(slice(&first.await?, 0, part / 4)?);
-                        whole.extend_from_slice(slice(&second.await?, 0, part / 4)?);
-                    }
+                    self.page_words(&cx, place, number, &mut whole).await?;
                     self.whole_page(verified, number, PageView::from_words(&whole), work)?
                 };
                 if verdict == Verdict::Forged {
                     return Err(Halt(place.forged("page", number.into())));
                 }
-                self.recorder.chain(depth);
             }
             Ok(())
         })
@@ -444,6 +529,7 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
             reads_count: counts.reads_count,
             read_bytes: self.bytes.get(),
             pages_verified_count: self.pages_verified.get(),
+            cache_hits_count: 0,
             polls_count: counts.polls_count,
             contexts: self.ring.contexts(),
             page_hint: None,

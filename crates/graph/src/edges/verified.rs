@@ -32,8 +32,7 @@ pub(crate) struct Verified {
 impl Verified {
     /// The set of a direction's pages.
     pub(crate) fn of<'v>(&'v self, graph: &'v GraphFile, place: Place<'_>) -> VerifiedPages<'v> {
-        // An undirected graph stores its lists once, as outgoing ones.
-        let stored = if graph.is_directed() { place.direction } else { Direction::Out };
+        let stored = place.stored(graph);
         let words = (place.page_count() as usize).div_ceil(64);
         let make = || (0..words).map(|_| AtomicU64::new(0)).collect();
         let bits = self.bits[stored as usize].get_or_init(make);

@@ -6,9 +6,11 @@
 //! Invariants
 //! - After opening, every list address lies inside PAGES (see [`super::vertices`]), so a kernel
 //!   needs no check before it reads; what it reads may still be forged and is checked by it or by
-//!   `check`.
-//! - No allocation is larger than the file.
-//! - Every error names the file.
+//!   `check`. Checked by `misplaced_lists_and_wrong_sums_are_named`,
+//!   `forged_neighbours_are_an_error_on_every_road`.
+//! - No allocation is larger than the file. Checked by
+//!   `hostile_counts_are_refused_before_anything_is_allocated`.
+//! - Every error names the file. Checked by `an_error_in_a_file_names_the_file`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

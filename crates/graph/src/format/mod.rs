@@ -6,9 +6,11 @@
 //! - [`mod@file`]: opening a file, with every check that keeps later code from panicking.
 //!
 //! Invariants
-//! - Little-endian only; a word is four bytes; a list that fits a page never crosses one.
+//! - Little-endian only; a word is four bytes; a list that fits a page never crosses one. Checked
+//!   by `placement_never_splits_a_list_that_fits`, `the_builder_writes_the_golden_bytes`.
 //! - A list word is never [`RESERVED_WORD`] (`docs/design/graph-file.md`: the format keeps one word
-//!   free).
+//!   free). Checked by `lists_come_back_and_another_place_does_not_verify`,
+//!   `weights_lie_behind_the_neighbours_of_each_piece`.
 
 pub mod file;
 pub mod header;

@@ -2,10 +2,12 @@
 //!
 //! Invariants
 //! - [`PageView`] never panics on any bytes: a directory entry that points outside the page yields
-//!   an empty list, and [`PageView::check`] says what is wrong with it.
+//!   an empty list, and [`PageView::check`] says what is wrong with it. Checked by
+//!   `any_words_at_all_are_iterated_without_panic`.
 //! - In a page with the flag [`PAIRED`] the weights of a piece lie behind its neighbours; they are
 //!   finite and not negative. Checked by `weights_lie_behind_the_neighbours_of_each_piece`.
-//! - [`PageWriter`] leaves no holes between lists and never lets lists and directory meet.
+//! - [`PageWriter`] leaves no holes between lists and never lets lists and directory meet. Checked
+//!   by `PageWriter::list`, `placement_never_splits_a_list_that_fits`.
 //!
 //! The trailer {page, generation, CRC32C} is the error channel that the paper lacks: a
 //! torn, stale or misdirected page does not verify.

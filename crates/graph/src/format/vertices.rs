@@ -8,7 +8,8 @@
 use super::{HEAD_BLOCK_VERTICES, Layout, Piece};
 use crate::error::{Error, Kind, Result};
 
-const ADDR_BITS: u32 = 40;
+/// Bits of a word address of a list.
+pub(crate) const ADDR_BITS: u32 = 40;
 const ADDR_MASK: u64 = (1 << ADDR_BITS) - 1;
 /// The degree field that sends the reader to the overflow table.
 pub const DEGREE_OVERFLOW: u32 = (1 << 24) - 1;
@@ -43,15 +44,17 @@ impl VertexTable {
     /// # Panics
     /// When an address needs more than 40 bits; the planner refuses such graphs.
     pub fn encode(addr: &[u64], degrees: &[u32]) -> Self {
-        let entry = |(&a, &d): (&u64, &u32)| {
-            assert!(a <= ADDR_MASK, "a word address fits 40 bits");
-            a | u64::from(d.min(DEGREE_OVERFLOW)) << ADDR_BITS
-        };
-        let large = degrees.iter().zip(0u32..).filter(|&(&d, _)| d >= DEGREE_OVERFLOW);
-        VertexTable {
-            entries: addr.iter().zip(degrees).map(entry).collect(),
-            overflow: large.map(|(&d, v)| [v, d]).collect(),
+        Self::encode_in(addr.to_vec(), degrees)
+    }
+
+    /// As [`VertexTable::encode`], in the memory of the addresses.
+    pub(crate) fn encode_in(mut addr: Vec<u64>, degrees: &[u32]) -> Self {
+        for (entry, &d) in addr.iter_mut().zip(degrees) {
+            assert!(*entry <= ADDR_MASK, "a word address fits 40 bits");
+            *entry |= u64::from(d.min(DEGREE_OVERFLOW)) << ADDR_BITS;
         }
+        let large = degrees.iter().zip(0u32..).filter(|&(&d, _)| d >= DEGREE_OVERFLOW);
+        VertexTable { entries: addr, overflow: large.map(|(&d, v)| [v, d]).collect() }
     }
 
     /// A table read from a file, checked against the geometry, the pages and the arcs it must hold.

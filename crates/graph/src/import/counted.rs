@@ -14,10 +14,10 @@
 
 use std::path::Path;
 
-use super::dialect::{Delimiter, Format};
+use super::dialect::Format;
 use super::fault::{Fault, RECORD_BYTES_MAX};
 use super::input::{Blocks, Compression, Input};
-use crate::builder::{EdgeList, Hooks, Stage};
+use crate::builder::{EdgeList, EdgeSink, Hooks, Offer, Shape, Stage};
 use crate::error::{Error, Kind, Result};
 use crate::format::VERTICES_MAX;
 use crate::names::Labels;
@@ -28,6 +28,8 @@ mod mtx;
 
 /// Vertices that a file may count whatever edges it has.
 const VERTICES_FREE: u64 = 1 << 22;
+/// Edges that are offered to the sink at once.
+const EDGES_A_BATCH: usize = 1 << 14;
 /// Vertices that a file may count for each edge.
 const VERTICES_PER_EDGE: u64 = 64;
 
@@ -46,8 +48,16 @@ pub(super) struct Read {
 /// # Errors
 /// `Kind::Input` with path and line; `Kind::Unsupported` for complex and dense matrices;
 /// `Kind::Io`, `Kind::Interrupted`.
-pub(super) fn read(path: &Path, format: Format, hooks: &mut Hooks<'_>) -> Result<Read> {
-    let mut lines = Lines::open(path, hooks)?;
+pub(super) fn read(
+    path: &Path,
+    format: Format,
+    directed: Option<bool>,
+    sink: &mut dyn EdgeSink,
+    hooks: &mut Hooks<'_>,
+) -> Result<Read> {
+    // A vertex of a METIS file has all its neighbours in one line.
+    let line_bytes_max = if format == Format::Metis { usize::MAX } else { RECORD_BYTES_MAX };
+    let mut lines = Lines::open(path, (directed, line_bytes_max), sink, hooks)?;
     let counted = match format {
         Format::Mtx => mtx::read(&mut lines)?,
         Format::Metis => metis::read(&mut lines)?,
@@ -58,23 +68,26 @@ pub(super) fn read(path: &Path, format: Format, hooks: &mut Hooks<'_>) -> Result
         | Format::Csv
         | Format::Tsv
         | Format::Sg
-        | Format::Wsg => unreachable!("invariant: the format is a counted one"),
+        | Format::Wsg
+        | Format::Parquet
+        | Format::Arrow => unreachable!("invariant: the format is a counted one"),
     };
-    let bound = VERTICES_FREE.max(VERTICES_PER_EDGE * counted.edges.len() as u64);
+    let bound = VERTICES_FREE.max(VERTICES_PER_EDGE * lines.edges_count);
     if u64::from(counted.vertices) > bound {
-        let (vertices, edges) = (counted.vertices, counted.edges.len());
+        let (vertices, edges) = (counted.vertices, lines.edges_count);
         let what = format!(
             "{vertices} vertices for {edges} edges: most of them have none; write the edges as a \
              list (.el), which names only vertices that have one"
         );
         return Err(lines.bad(what));
     }
+    lines.hand_over()?;
     let names = (1..=u64::from(counted.vertices)).collect();
     let edges = EdgeList {
         vertices: counted.vertices,
         directed: counted.directed,
-        edges: counted.edges,
-        weights: counted.weights,
+        edges: lines.edges,
+        weights: counted.weighted.then_some(lines.weights),
         labels: Labels::Numbers(names),
     };
     Ok(Read { edges, compression: lines.compression, lines: lines.number })
@@ -84,14 +97,20 @@ pub(super) fn read(path: &Path, format: Format, hooks: &mut Hooks<'_>) -> Result
 struct Counted {
     vertices: u32,
     directed: bool,
-    edges: Vec<[u32; 2]>,
-    weights: Option<Vec<f32>>,
+    weighted: bool,
 }
 
-/// The lines of a file, one after another, with their numbers.
+/// The lines of a file, one after another, with their numbers, and the edges found in them.
 struct Lines<'a, 'h> {
     path: &'a Path,
     hooks: &'a mut Hooks<'h>,
+    sink: &'a mut dyn EdgeSink,
+    /// What the caller says about directions.
+    directed: Option<bool>,
+    /// Edges, and their weights when there are any, that the sink has not taken.
+    edges: Vec<[u32; 2]>,
+    weights: Vec<f32>,
+    edges_count: u64,
     compression: Compression,
     consumed: super::input::Consumed,
     blocks: Blocks,
@@ -102,16 +121,61 @@ struct Lines<'a, 'h> {
 }
 
 impl<'a, 'h> Lines<'a, 'h> {
-    fn open(path: &'a Path, hooks: &'a mut Hooks<'h>) -> Result<Self> {
+    fn open(
+        path: &'a Path,
+        (directed, line_bytes_max): (Option<bool>, usize),
+        sink: &'a mut dyn EdgeSink,
+        hooks: &'a mut Hooks<'h>,
+    ) -> Result<Self> {
         let input = Input::open(path)?;
         // Other counted formats are refused by their first line.
         let foreign = input.foreign().filter(|refusal| refusal.kind() == Kind::Unsupported);
         foreign.map_or(Ok(()), Err)?;
         let (compression, consumed) = (input.compression(), input.consumed());
         // A quote has no meaning here, so every line feed ends a record.
-        let blocks = input.into_blocks(Delimiter::Space, [None, None]);
-        let (block, at, number) = (Vec::new(), 0, 0);
-        Ok(Lines { path, hooks, compression, consumed, blocks, block, at, number })
+        let blocks = input.into_lines(line_bytes_max).of_bytes(sink.block_bytes(2));
+        Ok(Lines {
+            path,
+            hooks,
+            sink,
+            directed,
+            edges: Vec::new(),
+            weights: Vec::new(),
+            edges_count: 0,
+            compression,
+            consumed,
+            blocks,
+            block: Vec::new(),
+            at: 0,
+            number: 0,
+        })
+    }
+
+    /// Says what edges will come; answers whether they have a direction.
+    fn begin(&mut self, directed: bool, weighted: bool, edges_count: u64) -> Result<bool> {
+        if self.directed == Some(true) && !directed {
+            let what = "--directed: the file says that its edges have no direction";
+            let context = format!("{}: {what}", self.path.display());
+            return Err(Error::new(Kind::Argument, context));
+        }
+        let directed = self.directed.unwrap_or(directed);
+        self.sink.begin(Shape { directed, weighted, edges_count }, self.hooks)?;
+        Ok(directed)
+    }
+
+    /// Adds an edge.
+    fn push(&mut self, edge: [u32; 2], weight: Option<f32>) -> Result<()> {
+        self.edges.push(edge);
+        self.weights.extend(weight);
+        self.edges_count += 1;
+        if self.edges.len() >= EDGES_A_BATCH { self.hand_over() } else { Ok(()) }
+    }
+
+    /// Offers the edges to the sink.
+    fn hand_over(&mut self) -> Result<()> {
+        // A sink of unweighted edges takes no notice of the empty list.
+        let weights = Some(&mut self.weights);
+        self.sink.take(Offer { edges: &mut self.edges, weights, held_bytes: 0 }, self.hooks)
     }
 
     /// The next line without its end; `None` behind the last.
@@ -184,7 +248,10 @@ fn vertex(word: Option<&str>, vertices: u32) -> std::result::Result<u32, String>
 fn weight(word: Option<&str>) -> std::result::Result<f32, String> {
     let word = word.unwrap_or("");
     let weight = word.parse::<f32>().ok().filter(|w| w.is_finite() && *w >= 0.0);
-    weight.ok_or_else(|| Fault::Weight(word.to_owned()).describe(&super::columns::Columns::pair()))
+    // Zero has no sign as a weight.
+    weight
+        .map(|w| w + 0.0)
+        .ok_or_else(|| Fault::Weight(word.to_owned()).describe(&super::columns::Columns::pair()))
 }
 
 /// That nothing stands behind a record's last field.
@@ -195,12 +262,13 @@ fn nothing(word: Option<&str>) -> std::result::Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builder::InMemory;
 
     fn of(format: Format, text: &str) -> std::result::Result<EdgeList, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let name = file.path().display().to_string();
-        let read = read(file.path(), format, &mut Hooks::none());
+        let read = read(file.path(), format, None, &mut InMemory, &mut Hooks::none());
         read.map(|read| read.edges).map_err(|e| e.to_string().replace(&name, "f"))
     }
 
@@ -231,10 +299,32 @@ mod tests {
                 "c say\np sp 3 2\na 1 2 5\nc more\na 2 3 0\n",
                 "3 directed [[0, 1], [1, 2]] [5.0, 0.0]",
             ),
+            (Format::Dimacs, "p sp 2 1\na 1 2 -0\n", "2 directed [[0, 1]] [0.0]"),
+            (Format::Metis, "2 1 1\n2 -0\n1 0\n", "2 undirected [[0, 1]] [0.0]"),
             (Format::Dimacs, "p edge 3 1\ne 3 1\n", "3 undirected [[2, 0]]"),
         ] {
             assert_eq!(of(format, text).as_ref().map(shown), Ok(wanted.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn quotes_mean_nothing_in_files_of_several_blocks() {
+        let entries = "2 3\n".repeat(700_000);
+        let text = format!(
+            "%%MatrixMarket matrix coordinate pattern general\n% see \"foo\n3 3 700000\n{entries}"
+        );
+        assert_eq!(of(Format::Mtx, &text).map(|list| list.edges.len()), Ok(700_000));
+    }
+
+    #[test]
+    fn a_list_of_a_metis_file_may_be_of_any_length() {
+        let leaves = 500_000;
+        let hub: String = (2..leaves + 2).map(|v| format!("{v} ")).collect();
+        assert!(hub.len() > 3 * RECORD_BYTES_MAX);
+        let text = format!("{} {leaves}\n{hub}\n{}", leaves + 1, "1\n".repeat(leaves));
+        assert_eq!(of(Format::Metis, &text).map(|list| list.edges.len()), Ok(leaves));
+        let entry = format!("p sp 2 1\na 1 2 5{}\n", " ".repeat(4 * RECORD_BYTES_MAX));
+        assert!(of(Format::Dimacs, &entry).unwrap_err().contains("a line longer than"));
     }
 
     #[test]

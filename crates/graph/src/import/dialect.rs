@@ -1,8 +1,8 @@
 //! How a text input is written: its format, its delimiter, and which comments it may hold.
 //!
 //! - The name, without `.gz` or `.zst`, tells the format: `.el .wel .csv .tsv .sg .wsg .mtx
-//!   .graph .gr`; `.txt`, `.snap`, `.edges` and everything else are SNAP lists (spaces or tabs,
-//!   `#` comments).
+//!   .graph .gr .parquet .arrow`; `.txt`, `.snap`, `.edges` and everything else are SNAP lists
+//!   (spaces or tabs, `#` comments).
 //! - A format proposes a delimiter; [`super::sniff`] checks the proposal against the first records.
 
 use std::path::Path;
@@ -32,9 +32,13 @@ pub enum Format {
     Metis,
     /// DIMACS: arcs of a shortest-path problem, or edges.
     Dimacs,
+    /// Parquet: a table with named columns.
+    Parquet,
+    /// Arrow IPC: a table with named columns, in the file form or the stream form.
+    Arrow,
 }
 
-const NAMES: [(&str, Format); 13] = [
+const NAMES: [(&str, Format); 18] = [
     ("el", Format::El),
     ("wel", Format::Wel),
     ("snap", Format::Snap),
@@ -48,6 +52,11 @@ const NAMES: [(&str, Format); 13] = [
     ("gr", Format::Dimacs),
     ("dimacs", Format::Dimacs),
     ("col", Format::Dimacs),
+    ("parquet", Format::Parquet),
+    ("pq", Format::Parquet),
+    ("arrow", Format::Arrow),
+    ("feather", Format::Arrow),
+    ("ipc", Format::Arrow),
 ];
 
 impl Format {
@@ -65,6 +74,11 @@ impl Format {
     /// Whether it is the GAP suite's binary form.
     pub fn is_serialized(self) -> bool {
         matches!(self, Format::Sg | Format::Wsg)
+    }
+
+    /// Whether it is a table of typed columns.
+    pub fn is_columnar(self) -> bool {
+        matches!(self, Format::Parquet | Format::Arrow)
     }
 
     /// Whether it is a text that counts vertices and edges at its beginning.

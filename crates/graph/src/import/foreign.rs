@@ -39,15 +39,15 @@ const FORMATS: [Foreign; 15] = [
     },
     Foreign {
         name: "a Parquet file",
-        extensions: &["parquet"],
+        extensions: &[],
         magics: &[b"PAR1"],
-        todo: "turn it into CSV, for example `duckdb -c \"copy 'IN.parquet' to 'OUT.csv'\"`",
+        todo: "say `--from parquet`",
     },
     Foreign {
         name: "an Arrow file",
-        extensions: &["arrow", "feather", "ipc"],
-        magics: &[b"ARROW1", b"FEA1"],
-        todo: "turn it into CSV, for example with pyarrow.csv.write_csv",
+        extensions: &[],
+        magics: &[b"ARROW1"],
+        todo: "say `--from arrow`",
     },
     Foreign {
         name: "a Pajek network",
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn foreign_formats_are_named_with_what_to_do() {
-        for (name, words) in [("g.PARQUET", "duckdb"), ("g.arrow.gz", "pyarrow")] {
+        for (name, words) in [("g.NPZ", "numpy.savetxt"), ("g.gml.gz", "networkx.read_gml")] {
             let e = by_name(Path::new(name)).unwrap();
             assert_eq!(e.kind(), Kind::Unsupported);
             assert!(e.to_string().contains(words) && e.to_string().starts_with(name), "{e}");
@@ -192,6 +192,11 @@ mod tests {
         assert!(by_name(Path::new("g.csv")).is_none() && by_name(Path::new("graph")).is_none());
         let matrix = by_content(Path::new("g.txt"), b"%%MatrixMarket matrix coordinate\n");
         assert!(matrix.unwrap().to_string().contains("--from mtx"));
+        for (front, words) in [("PAR1\x15", "--from parquet"), ("ARROW1\0\0", "--from arrow")] {
+            let e = by_content(Path::new("g.csv"), front.as_bytes()).unwrap();
+            assert_eq!(e.kind(), Kind::Input);
+            assert!(e.to_string().contains(words), "{e}");
+        }
         assert!(by_content(Path::new("g.txt"), b"graph theory\n").is_none());
         for front in ["%%matrixmarket matrix\n", "%%MATRIXMARKET matrix\n"] {
             assert!(by_content(Path::new("g.csv"), front.as_bytes()).is_some(), "{front}");

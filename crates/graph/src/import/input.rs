@@ -1,12 +1,17 @@
 //! An input file as blocks of whole records, whatever it is compressed with.
 //!
 //! Invariants
-//! - Compression is told by the file's first bytes, never by its name.
+//! - Compression is told by the file's first bytes, never by its name. Checked by
+//!   `compression_is_told_by_the_first_bytes`.
 //! - A block ends where a record ends; only a record longer than [`RECORD_BYTES_MAX`] is cut, and
-//!   parsing then refuses it, so a hostile file cannot take all memory.
+//!   parsing then refuses it, so a hostile file cannot take all memory. Lists of METIS files have
+//!   any length: they are refused where memory is bounded. Checked by
+//!   `blocks_end_where_records_end`, `a_list_of_a_metis_file_may_be_of_any_length`.
 //! - A byte order mark at the beginning is not part of the text; UTF-16 and UTF-32 are refused by
-//!   name.
-//! - A truncated gzip or zstd stream is an error with the line it ends in.
+//!   name. Checked by `wide_encodings_are_told_by_mark_or_zeros`,
+//!   `odd_files_give_the_right_graph_or_a_refusal_in_place`.
+//! - A truncated gzip or zstd stream is an error with the line it ends in. Checked by
+//!   `truncated_gzip_and_zstd_are_refused_with_a_line`.
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
@@ -123,6 +128,18 @@ impl Input {
         self.ended
     }
 
+    /// About how many lines the file has, from those of its front.
+    pub(crate) fn lines_estimate(&self) -> u64 {
+        let lines = memchr::memchr_iter(b'\n', &self.buffer).count() as u64;
+        let (read, total) = self.consumed.progress();
+        let read = match self.compression {
+            _ if self.ended => return lines,
+            Compression::None => self.buffer.len() as u64,
+            Compression::Gzip | Compression::Zstd => read,
+        };
+        (u128::from(lines) * u128::from(total) / u128::from(read.max(1))) as u64
+    }
+
     /// Leaves out `bytes` of the front, and answers how many lines they were.
     pub(crate) fn skip(&mut self, bytes: usize) -> u64 {
         self.lines += memchr::memchr_iter(b'\n', &self.buffer[..bytes]).count() as u64;
@@ -132,7 +149,14 @@ impl Input {
 
     /// Blocks of records separated by `delimiter`.
     pub(crate) fn into_blocks(self, delimiter: Delimiter, comments: [Option<u8>; 2]) -> Blocks {
-        Blocks { input: self, delimiter, comments }
+        let records = Records::Fields(delimiter, comments);
+        Blocks { input: self, records, bytes: BLOCK_BYTES, record_bytes_max: RECORD_BYTES_MAX }
+    }
+
+    /// Blocks of lines in which quotes mean nothing, each of at most `line_bytes_max` bytes.
+    pub(crate) fn into_lines(self, line_bytes_max: usize) -> Blocks {
+        let (records, bytes) = (Records::Lines, BLOCK_BYTES);
+        Blocks { input: self, records, bytes, record_bytes_max: line_bytes_max }
     }
 
     /// How the file is compressed.
@@ -204,21 +228,53 @@ pub(crate) struct Block {
     pub(crate) is_cut: bool,
 }
 
+/// What ends a record.
+#[derive(Clone, Copy, Debug)]
+enum Records {
+    /// A line feed outside quoted fields, which this separates; these begin a line in which quotes
+    /// mean nothing.
+    Fields(Delimiter, [Option<u8>; 2]),
+    /// Every line feed.
+    Lines,
+}
+
+impl Records {
+    /// Behind the last record that ends in `bytes`; 0 when none does.
+    fn last_end(self, bytes: &[u8]) -> usize {
+        match self {
+            Records::Fields(delimiter, comments) => last_end(bytes, delimiter, comments),
+            Records::Lines => memrchr(b'\n', bytes).map_or(0, |n| n + 1),
+        }
+    }
+}
+
 /// A file's records, block by block.
 pub(crate) struct Blocks {
     input: Input,
-    delimiter: Delimiter,
-    /// Characters that begin a line in which quotes mean nothing.
-    comments: [Option<u8>; 2],
+    records: Records,
+    /// Bytes of a block, about.
+    bytes: usize,
+    /// Bytes of a record, at most.
+    record_bytes_max: usize,
 }
 
 impl Blocks {
+    /// Blocks of about `bytes`, where that is given.
+    pub(crate) fn of_bytes(self, bytes: Option<usize>) -> Blocks {
+        Blocks { bytes: bytes.unwrap_or(BLOCK_BYTES), ..self }
+    }
+
     /// The next block; `None` at the end of the file.
     ///
     /// # Errors
     /// `Kind::Io`, or `Kind::Input` for damaged compression.
     pub(crate) fn next(&mut self) -> Result<Option<Block>> {
-        let mut wanted = BLOCK_BYTES;
+        let mut wanted = self.bytes;
+        // The front is longer than a block where blocks are short.
+        let short = self.input.buffer.get(..wanted).map_or(0, |b| self.records.last_end(b));
+        if short > 0 {
+            return Ok(Some(self.cut(short)));
+        }
         loop {
             if !self.input.ended {
                 self.input.fill(wanted)?;
@@ -228,16 +284,26 @@ impl Blocks {
                 let bytes = std::mem::take(buffer);
                 return Ok((!bytes.is_empty()).then_some(Block { bytes, is_cut: false }));
             }
-            let end = last_end(buffer, self.delimiter, self.comments);
-            if end > 0 || buffer.len() > 2 * RECORD_BYTES_MAX {
+            let end = self.records.last_end(buffer);
+            if end > 0 || buffer.len() > self.record_bytes_max.saturating_mul(2) {
                 let is_cut = end == 0;
-                let rest = if is_cut { Vec::new() } else { buffer.split_off(end) };
-                let bytes = std::mem::replace(buffer, rest);
-                self.input.lines += memchr::memchr_iter(b'\n', &bytes).count() as u64;
-                return Ok(Some(Block { bytes, is_cut }));
+                let end = if is_cut { buffer.len() } else { end };
+                return Ok(Some(Block { is_cut, ..self.cut(end) }));
             }
-            wanted = buffer.len() + BLOCK_BYTES;
+            // Lines of any length are searched again each time, so what is read doubles.
+            let doubled = if self.record_bytes_max > RECORD_BYTES_MAX { buffer.len() } else { 0 };
+            wanted = buffer.len() + self.bytes.max(doubled);
         }
+    }
+}
+
+impl Blocks {
+    /// The first `end` bytes of the buffer as a block.
+    fn cut(&mut self, end: usize) -> Block {
+        let rest = self.input.buffer.split_off(end);
+        let bytes = std::mem::replace(&mut self.input.buffer, rest);
+        self.input.lines += memchr::memchr_iter(b'\n', &bytes).count() as u64;
+        Block { bytes, is_cut: false }
     }
 }
 

@@ -6,10 +6,17 @@
 //!
 //! Invariants
 //! - A file that can be read in two ways is refused, with the option that decides between them.
+//!   Checked by `odd_files_give_the_right_graph_or_a_refusal_in_place`,
+//!   `ragged_lists_of_numbers_below_their_count_may_be_metis`.
 //! - The output's final name appears only once the whole file is there; the input is never touched.
+//!   Checked by `existing_files_are_replaced_only_on_request_and_interrupts_leave_nothing`.
 //! - Vertices are those that appear in an edge (in formats that count vertices, all of them).
+//!   Checked by `every_text_format_yields_the_same_graph`,
+//!   `odd_files_give_the_right_graph_or_a_refusal_in_place`.
 
 pub mod cases;
+#[cfg(feature = "arrow")]
+mod columnar;
 mod columns;
 mod counted;
 pub mod dialect;
@@ -17,6 +24,7 @@ mod fault;
 mod foreign;
 pub mod input;
 mod intern;
+mod numbering;
 mod parse;
 mod record;
 mod sg;
@@ -31,9 +39,14 @@ pub use input::Compression;
 pub(crate) use sg::write_sg;
 pub use sg::{SgIds, export_sg};
 
-use crate::builder::write::{self, to_file};
-use crate::builder::{BuildOptions, BuildReport, EdgeList, Existing, Hooks, build_in_memory};
+use crate::builder::external::{Budget, Sorter, Vertices};
+use crate::builder::write::{self, folder_of, to_file};
+use crate::builder::{
+    BuildOptions, BuildReport, EdgeList, EdgeSink, Existing, Hooks, InMemory, build_in_memory,
+};
 use crate::error::{Error, Kind, Result};
+#[cfg(not(feature = "arrow"))]
+use crate::feature::without_arrow;
 
 /// What to take for granted instead of finding out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,18 +98,48 @@ pub fn read(
     options: &ImportOptions,
     hooks: &mut Hooks<'_>,
 ) -> Result<(EdgeList, Source)> {
+    read_into(input, options, &mut InMemory, hooks)
+}
+
+/// As [`read`]; edges that the sink takes are not in the list.
+fn read_into(
+    input: &Path,
+    options: &ImportOptions,
+    sink: &mut dyn EdgeSink,
+    hooks: &mut Hooks<'_>,
+) -> Result<(EdgeList, Source)> {
     let format = options.format.unwrap_or_else(|| Format::of_path(input));
+    if format.is_columnar() {
+        return read_columnar(input, format, options, sink, hooks);
+    }
     if format.is_counted() {
-        return read_counted(input, format, options, hooks);
+        return read_counted(input, format, options, sink, hooks);
     }
     if !format.is_serialized() {
         let foreign = if options.format.is_none() { foreign::by_name(input) } else { None };
-        return foreign.map_or_else(|| text::read(input, format, options, hooks), Err);
+        return foreign.map_or_else(|| text::read(input, format, options, sink, hooks), Err);
     }
-    let mut edges = sg::read(input, format == Format::Wsg, hooks)?;
-    edges.directed = options.directed.unwrap_or(edges.directed);
+    refuse_table_options(input, format, options)?;
+    let edges = sg::read(input, format == Format::Wsg, options.directed, sink, hooks)?;
     let source = numbered(format, Compression::None, 0);
     Ok((edges, source))
+}
+
+#[cfg(feature = "arrow")]
+use columnar::read as read_columnar;
+
+/// Refuses a table of typed columns.
+#[cfg(not(feature = "arrow"))]
+fn read_columnar(
+    input: &Path,
+    format: Format,
+    _: &ImportOptions,
+    _: &mut dyn EdgeSink,
+    _: &mut Hooks<'_>,
+) -> Result<(EdgeList, Source)> {
+    std::fs::File::open(input).map_err(|e| crate::error::io("cannot open", input, e))?;
+    let what = if format == Format::Parquet { "a Parquet file" } else { "an Arrow file" };
+    Err(without_arrow(&format!("{} is {what}", input.display())))
 }
 
 /// A file whose vertices are numbers by its format.
@@ -112,29 +155,33 @@ fn numbered(format: Format, compression: Compression, lines: u64) -> Source {
     }
 }
 
+/// Refuses options that say how to read a table, for a format that is none.
+fn refuse_table_options(input: &Path, format: Format, options: &ImportOptions) -> Result<()> {
+    let given = ImportOptions { format: None, directed: None, threads: None, ..options.clone() };
+    if given == ImportOptions::default() {
+        return Ok(());
+    }
+    let what = "options about headers, columns, ids, delimiters and comments go with tables";
+    let context = format!("{}: {what}; {} has none", input.display(), format.name());
+    Err(Error::new(Kind::Argument, context))
+}
+
 /// Reads a file that counts its vertices and edges.
 fn read_counted(
     input: &Path,
     format: Format,
     options: &ImportOptions,
+    sink: &mut dyn EdgeSink,
     hooks: &mut Hooks<'_>,
 ) -> Result<(EdgeList, Source)> {
-    let given = ImportOptions { format: None, directed: None, threads: None, ..options.clone() };
-    if given != ImportOptions::default() {
-        let what = "options about headers, columns, ids, delimiters and comments go with tables";
-        let context = format!("{}: {what}; {} has none", input.display(), format.name());
-        return Err(Error::new(Kind::Argument, context));
-    }
-    let counted::Read { mut edges, compression, lines } = counted::read(input, format, hooks)?;
-    if options.directed == Some(true) && !edges.directed {
-        let what = "--directed: the file says that its edges have no direction";
-        return Err(Error::new(Kind::Argument, format!("{}: {what}", input.display())));
-    }
-    edges.directed = options.directed.unwrap_or(edges.directed);
+    refuse_table_options(input, format, options)?;
+    let read = counted::read(input, format, options.directed, sink, hooks)?;
+    let counted::Read { edges, compression, lines } = read;
     Ok((edges, numbered(format, compression, lines)))
 }
 
-/// Imports `input` as the graph file `output`, which is opened before a byte is read.
+/// Imports `input` as the graph file `output`, which is opened before a byte is read; within
+/// [`BuildOptions::memory_bytes`] where that is given.
 ///
 /// # Errors
 /// As [`read`] and [`build_file`](crate::builder::build_file); nothing is written then.
@@ -153,12 +200,18 @@ pub fn import(
         return Err(Error::new(Kind::Argument, context));
     }
     to_file(output, existing, |out, temporary| {
-        let (edges, source) = read(input, options, hooks)?;
-        Ok((write::build(edges, build, out, temporary, hooks)?, source))
+        let Some(memory_bytes) = build.memory_bytes else {
+            let (edges, source) = read(input, options, hooks)?;
+            return Ok((write::build(edges, build, out, temporary, hooks)?, source));
+        };
+        let mut sorter = Sorter::new(build, Budget::new(memory_bytes)?, &folder_of(output));
+        let (rest, source) = read_into(input, options, &mut sorter, hooks)?;
+        let vertices = Vertices { count: rest.vertices, labels: rest.labels };
+        Ok((sorter.finish(vertices, out, temporary, hooks)?, source))
     })
 }
 
-/// Imports `input` as an image in memory, for graphs used once.
+/// Imports `input` as an image in memory, for graphs used once; memory is not bounded.
 ///
 /// # Errors
 /// As [`read`] and [`build_in_memory`].

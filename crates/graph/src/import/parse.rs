@@ -3,8 +3,10 @@
 //! Invariants
 //! - The ids of a block are numbers as long as every one is written as a number is printed; the
 //!   first other id makes them text, all of them. So numbers can be turned into text later without
-//!   loss, and what a file means does not depend on where its blocks end.
-//! - Local ids are given in order of first appearance in the block.
+//!   loss, and what a file means does not depend on where its blocks end. Checked by
+//!   `numbers_are_what_prints_as_it_is_written`, `text_ids_may_be_digits_once_declared`.
+//! - Local ids are given in order of first appearance in the block. Checked by
+//!   `any_number_of_threads_reads_the_same`.
 
 use super::dialect::Ids;
 use super::fault::{Fault, RECORD_BYTES_MAX, place};
@@ -220,6 +222,14 @@ impl Parser<'_> {
 }
 
 impl Edges {
+    /// How many edges.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Edges::Numbers(pairs) => pairs.len(),
+            Edges::Text(_, pairs) => pairs.len(),
+        }
+    }
+
     /// The names and edges as text, after turning numbers into it.
     pub(crate) fn as_text(&mut self) -> (&mut Text, &mut Vec<[u32; 2]>) {
         if let Edges::Numbers(numbers) = self {

@@ -6,16 +6,22 @@
 //! repeats offsets and neighbours for incoming arcs. An undirected graph stores both arcs of every
 //! edge.
 //!
-//! Invariant: nothing is allocated before the file's length has been found to be what its counts
-//! say.
+//! Invariants
+//! - Nothing is allocated before the file's length has been found to be what its counts say.
+//!   Checked by `forged_serialized_graphs_are_refused_before_memory_is_taken`.
+//! - An undirected graph that does not name each edge from both ends, with one weight, is refused.
+//!   Checked by `an_undirected_serialized_graph_names_each_edge_from_both_ends`.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use littoral_base::codec::Reader;
+use littoral_base::mutant;
+use littoral_base::rng::mix;
 
-use crate::builder::{EdgeList, Existing, Hooks, Stage};
+use crate::builder::{EdgeList, EdgeSink, Existing, Hooks, Offer, Shape, Stage};
 use crate::error::{Error, Kind, Result, io};
 use crate::format::file::GraphFile;
 use crate::format::header::flag;
@@ -24,6 +30,8 @@ use crate::names::Labels;
 
 const HEADER_BYTES: u64 = 17;
 const VERTICES_A_STEP: usize = 1 << 16;
+/// Edges that are offered to the sink at once.
+const EDGES_A_BATCH: usize = 1 << 14;
 
 fn bad(path: &Path, what: impl std::fmt::Display) -> Error {
     Error::new(Kind::Input, format!("{}: {what}", path.display()))
@@ -36,7 +44,17 @@ struct Counts {
 }
 
 /// Reads a serialized graph; vertices are called by their numbers.
-pub(super) fn read(path: &Path, weighted: bool, hooks: &mut Hooks<'_>) -> Result<EdgeList> {
+///
+/// # Errors
+/// `Kind::Input` for what is no serialized graph, `Kind::Argument` when edges without a direction
+/// are to have one, `Kind::Io`, `Kind::Interrupted`.
+pub(super) fn read(
+    path: &Path,
+    weighted: bool,
+    directed: Option<bool>,
+    sink: &mut dyn EdgeSink,
+    hooks: &mut Hooks<'_>,
+) -> Result<EdgeList> {
     let file = File::open(path).map_err(|e| io("cannot open", path, e))?;
     let bytes = file.metadata().map_err(|e| io("cannot look at", path, e))?.len();
     let mut input = BufReader::with_capacity(1 << 20, file);
@@ -52,11 +70,18 @@ pub(super) fn read(path: &Path, weighted: bool, hooks: &mut Hooks<'_>) -> Result
     if !ascending || offsets[0] != 0 || offsets[counts.vertices as usize] as u64 != counts.arcs {
         return Err(bad(path, "offsets descend or do not end at the number of arcs"));
     }
+    if directed == Some(true) && !counts.directed && !mutant!("graph_sg_half_directed") {
+        let what = "--directed: the file says that its edges have no direction";
+        return Err(Error::new(Kind::Argument, format!("{}: {what}", path.display())));
+    }
+    let directed = directed.unwrap_or(counts.directed);
+    let edges_count = if counts.directed { counts.arcs } else { counts.arcs / 2 };
+    sink.begin(Shape { directed, weighted, edges_count }, hooks)?;
     let lists = ListReader { path, input, weighted, counts: &counts };
-    let (edges, weights) = lists.read(&offsets, hooks)?;
+    let (edges, weights) = lists.read(&offsets, sink, hooks)?;
     Ok(EdgeList {
         vertices: counts.vertices,
-        directed: counts.directed,
+        directed,
         edges,
         weights: weighted.then_some(weights),
         labels: Labels::Identity,
@@ -95,8 +120,15 @@ struct ListReader<'a> {
 }
 
 impl ListReader<'_> {
-    fn read(mut self, offsets: &[i64], hooks: &mut Hooks<'_>) -> Result<(Vec<[u32; 2]>, Vec<f32>)> {
+    fn read(
+        mut self,
+        offsets: &[i64],
+        sink: &mut dyn EdgeSink,
+        hooks: &mut Hooks<'_>,
+    ) -> Result<(Vec<[u32; 2]>, Vec<f32>)> {
+        let held_bytes = size_of_val(offsets) as u64;
         let (mut edges, mut weights) = (Vec::new(), Vec::new());
+        // Sums over the arcs from the smaller vertex, and over those from the larger.
         let (mut ascending, mut descending) = (0u64, 0u64);
         let mut list = Vec::new();
         for v in 0..self.counts.vertices {
@@ -107,19 +139,29 @@ impl ListReader<'_> {
             self.fill(&mut list, (span[1] - span[0]) as usize)?;
             for arc in list.chunks_exact(if self.weighted { 2 } else { 1 }) {
                 let to = self.target(v, arc[0])?;
-                ascending += u64::from(v < to);
-                descending += u64::from(v > to);
+                let scattered = scattered([v.min(to), v.max(to)], arc.get(1).copied());
+                match v.cmp(&to) {
+                    Ordering::Less => ascending = ascending.wrapping_add(scattered),
+                    Ordering::Greater => descending = descending.wrapping_add(scattered),
+                    Ordering::Equal => {}
+                }
                 if self.counts.directed || v <= to {
                     edges.push([v, to]);
                     weights.extend(arc.get(1).map(|&w| w as f32));
                     self.weight(v, arc)?;
                 }
             }
+            if edges.len() >= EDGES_A_BATCH {
+                let weights = self.weighted.then_some(&mut weights);
+                sink.take(Offer { edges: &mut edges, weights, held_bytes }, hooks)?;
+            }
         }
+        let rest = self.weighted.then_some(&mut weights);
+        sink.take(Offer { edges: &mut edges, weights: rest, held_bytes }, hooks)?;
         if !self.counts.directed && ascending != descending {
             return Err(bad(
                 self.path,
-                "says undirected but does not hold both arcs of every edge",
+                "says undirected but does not hold both arcs of every edge with the same weight",
             ));
         }
         Ok((edges, weights))
@@ -146,6 +188,18 @@ impl ListReader<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// A number of an edge for a sum over edges: two lists of different edges agree in their sums with
+/// a probability of about 2^-64.
+#[inline]
+fn scattered([low, high]: [u32; 2], weight: Option<i32>) -> u64 {
+    if mutant!("graph_sg_arcs_counted") {
+        return 1;
+    }
+    let ends = u64::from(low) << 32 | u64::from(high);
+    let weight = u64::from(weight.unwrap_or(0).cast_unsigned());
+    mix(mix(ends.wrapping_add(1)).wrapping_add(weight))
 }
 
 /// Which numbers vertices get in an exported graph.

@@ -195,6 +195,12 @@ pub(crate) fn plan(
     }
     let split = sniffer.split()?;
     let is_table = is_table(format, split.delimiter);
+    if split.records.is_empty() {
+        // A record is as long as a front at most, so one that ends behind it may be too long.
+        let what =
+            format!("no record ends in the first {} bytes: is this a text file?", text.len());
+        return Err(split.refusal().unwrap_or(Refusal { at: sniffer.from, what }));
+    }
     if split.count() == 1 {
         let what = "1 column where 2 were expected; say --delimiter if fields are separated by \
                     something else than commas, tabs, semicolons, pipes or spaces";

@@ -5,14 +5,18 @@
 //! all names, in order.
 //!
 //! Invariants
-//! - The result, and the error when there is one, do not depend on the number of threads.
-//! - Ids are text, all of them, as soon as one is; they are numbers only if every one is.
+//! - The result, and the error when there is one, do not depend on the number of threads. Checked
+//!   by `threads_and_blocks_change_neither_graph_nor_fault`.
+//! - Ids are text, all of them, as soon as one is; they are numbers only if every one is. Checked
+//!   by `text_ids_may_be_digits_once_declared`, `every_text_format_yields_the_same_graph`.
+//! - At most [`AHEAD`] blocks per thread are in memory and not joined, however unevenly threads
+//!   run. Checked by `no_block_is_handed_out_far_ahead_of_the_join`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use littoral_base::mutant;
 
@@ -20,35 +24,39 @@ use super::dialect::{Format, Ids};
 use super::fault::{Fault, place};
 use super::foreign;
 use super::input::{Blocks, Consumed, Input};
-use super::intern::{Interner, Numbers, Text};
-use super::parse::{Edges, Parsed, Trouble, parse};
+use super::numbering::Numbering;
+use super::parse::{Parsed, Trouble, parse};
 use super::sniff::{Plan, plan};
 use super::{ImportOptions, Source};
-use crate::builder::{EdgeList, Hooks, Stage};
+use crate::builder::{EdgeList, EdgeSink, Hooks, Shape, Stage};
 use crate::error::{Error, Kind, Result};
 
-/// Blocks that each thread may be ahead.
-const AHEAD: usize = 2;
+/// Blocks per thread that may be taken and not joined.
+const AHEAD: usize = 3;
 
 /// Reads a text edge list.
 pub(super) fn read(
     path: &Path,
     format: Format,
     options: &ImportOptions,
+    sink: &mut dyn EdgeSink,
     hooks: &mut Hooks<'_>,
 ) -> Result<(EdgeList, Source)> {
     let mut input = Input::open(path)?;
     input.foreign().map_or(Ok(()), Err)?;
     let plan = found_out(&input, path, format, options)?;
     let metis = std::str::from_utf8(input.front()).ok().and_then(foreign::perhaps_metis);
+    let directed = options.directed.unwrap_or(!plan.undirected);
+    let (weighted, edges_count) = (plan.columns.weight.is_some(), input.lines_estimate());
+    sink.begin(Shape { directed, weighted, edges_count }, hooks)?;
+    let threads = options.threads.unwrap_or_else(available).max(1);
+    let block_bytes = sink.block_bytes(threads * AHEAD + 1);
     let lines = input.skip(plan.body);
     let mut join = Join {
         path,
         plan: &plan,
         metis,
-        names: None,
-        edges: Vec::new(),
-        weights: plan.columns.weight.map(|_| Vec::new()),
+        numbering: Numbering::new(sink, weighted),
         lines,
         last_line: true,
         odd: None,
@@ -56,8 +64,7 @@ pub(super) fn read(
         as_text: AtomicBool::new(plan.ids == Some(Ids::Text)),
     };
     let (compression, consumed) = (input.compression(), input.consumed());
-    let blocks = input.into_blocks(plan.delimiter, plan.comments.begin);
-    let threads = options.threads.unwrap_or_else(available).max(1);
+    let blocks = input.into_blocks(plan.delimiter, plan.comments.begin).of_bytes(block_bytes);
     if threads == 1 {
         join.alone(blocks, &consumed, hooks)?;
     } else {
@@ -72,7 +79,7 @@ pub(super) fn read(
         ids: Ids::Numbers,
         lines: 0,
     };
-    join.finish(source, options)
+    join.finish(source, directed)
 }
 
 fn available() -> usize {
@@ -108,9 +115,7 @@ struct Join<'a> {
     plan: &'a Plan,
     /// What refusals of records add when the file may be a METIS graph.
     metis: Option<String>,
-    names: Option<Interner>,
-    edges: Vec<[u32; 2]>,
-    weights: Option<Vec<f32>>,
+    numbering: Numbering<'a>,
     /// Lines before the next block.
     lines: u64,
     /// Whether the last line was ended.
@@ -133,6 +138,7 @@ impl Join<'_> {
             let parsed = parse(&block, self.plan, self.as_text.load(Ordering::Relaxed));
             self.last_line = block.bytes.ends_with(b"\n");
             self.add(parsed)?;
+            self.numbering.hand_over(0, hooks)?;
             step(consumed, hooks)?;
         }
         Ok(())
@@ -147,22 +153,24 @@ impl Join<'_> {
     ) -> Result<()> {
         let plan = self.plan;
         let as_text = AtomicBool::new(self.as_text.load(Ordering::Relaxed));
-        let shared = Mutex::new(Feed { blocks, next: 0, ended: false });
+        let feed = SharedFeed::new(blocks, (threads * AHEAD) as u64);
         std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(threads * AHEAD);
             for _ in 0..threads {
-                let (sender, shared, as_text) = (sender.clone(), &shared, &as_text);
-                scope.spawn(move || work(shared, plan, as_text, &sender));
+                let (sender, feed, as_text) = (sender.clone(), &feed, &as_text);
+                scope.spawn(move || work(feed, plan, as_text, &sender));
             }
             drop(sender);
-            self.in_order(&receiver, &as_text, consumed, hooks)
-            // Dropping the receiver ends the threads.
+            // After an error or a panic threads may wait for room.
+            let _closing = Closing(&feed);
+            self.in_order(&receiver, &feed, &as_text, consumed, hooks)
         })
     }
 
     fn in_order(
         &mut self,
         receiver: &Receiver<Numbered>,
+        feed: &SharedFeed,
         as_text: &AtomicBool,
         consumed: &Consumed,
         hooks: &mut Hooks<'_>,
@@ -174,8 +182,10 @@ impl Join<'_> {
                 let (parsed, ended) = parsed?;
                 self.last_line = ended;
                 self.add(parsed)?;
+                self.numbering.hand_over(0, hooks)?;
                 as_text.store(self.as_text.load(Ordering::Relaxed), Ordering::Relaxed);
                 next += 1;
+                feed.joined(next);
             }
             step(consumed, hooks)?;
         }
@@ -200,57 +210,20 @@ impl Join<'_> {
         if let Some(odd) = parsed.odd.filter(|_| self.odd.is_none()) {
             self.odd = Some(Trouble { line: self.lines + odd.line, ..odd });
         }
-        if !self.add_edges(parsed.edges) {
+        let is_all = self.numbering.add(parsed.edges, parsed.weights);
+        self.as_text.store(self.numbering.is_text(), Ordering::Relaxed);
+        if !is_all {
             let trouble = Trouble { line: 1, column: 1, fault: Fault::TooManyVertices };
             return Err(self.error(&trouble, self.lines));
-        }
-        if let Some(weights) = &mut self.weights {
-            weights.extend(parsed.weights);
         }
         self.lines += parsed.lines;
         Ok(())
     }
 
-    /// Whether there were ids for all.
-    fn add_edges(&mut self, edges: Edges) -> bool {
-        let names = self.names.take().unwrap_or_else(|| match &edges {
-            Edges::Numbers(_) => Interner::Numbers(Numbers::default()),
-            Edges::Text(..) => Interner::Text(Text::new()),
-        });
-        let (names, edges) = match (names, edges) {
-            (names @ Interner::Numbers(_), edges @ Edges::Numbers(_)) => (names, edges),
-            (names, mut edges) => {
-                edges.as_text();
-                (names.into_text(), edges)
-            }
-        };
-        self.as_text.store(matches!(names, Interner::Text(_)), Ordering::Relaxed);
-        let names = self.names.insert(names);
-        let out = &mut self.edges;
-        match (names, edges) {
-            (Interner::Numbers(names), Edges::Numbers(pairs)) => {
-                out.reserve(pairs.len());
-                pairs.into_iter().all(|[s, t]| match (names.id(s), names.id(t)) {
-                    (Some(s), Some(t)) => {
-                        out.push([s, t]);
-                        true
-                    }
-                    _ => false,
-                })
-            }
-            (Interner::Text(names), Edges::Text(local, pairs)) => {
-                let Some(ids) = names.ids_of(local) else { return false };
-                out.extend(pairs.iter().map(|e| e.map(|v| ids[v as usize])));
-                true
-            }
-            _ => unreachable!("names and edges are of one kind"),
-        }
-    }
-
-    fn finish(self, mut source: Source, options: &ImportOptions) -> Result<(EdgeList, Source)> {
+    fn finish(self, mut source: Source, directed: bool) -> Result<(EdgeList, Source)> {
         source.lines = self.lines + u64::from(!self.last_line);
         let column = 1;
-        let Some(names) = self.names.filter(|_| !self.edges.is_empty()) else {
+        let Some((edges, ids)) = self.numbering.finish(directed) else {
             let at = format!("{}:{}:{column}", self.path.display(), source.lines + 1);
             let what = "the graph is empty: no edge before the end of the file";
             return Err(Error::new(Kind::Input, format!("{at}: {what}")));
@@ -261,17 +234,7 @@ impl Join<'_> {
             let at = format!("{}:{}:{}", self.path.display(), odd.line, odd.column);
             return Err(Error::new(Kind::Input, format!("{at}: {what}")));
         }
-        source.ids = match names {
-            Interner::Numbers(_) => Ids::Numbers,
-            Interner::Text(_) => Ids::Text,
-        };
-        let edges = EdgeList {
-            vertices: names.len(),
-            directed: options.directed.unwrap_or(!self.plan.undirected),
-            edges: self.edges,
-            weights: self.weights,
-            labels: names.into_labels(),
-        };
+        source.ids = ids;
         Ok((edges, source))
     }
 }
@@ -284,37 +247,188 @@ fn step(consumed: &Consumed, hooks: &mut Hooks<'_>) -> Result<()> {
 /// A parsed block, whether its last line is ended, and its number; or why there is none.
 type Numbered = (u64, Result<(Parsed, bool)>);
 
-/// Blocks and the number of the next one.
+/// A block to parse, why there is none, or that an earlier one has to be joined first.
+enum Taken {
+    Block(u64, Result<super::input::Block>),
+    Full,
+    End,
+}
+
+/// Blocks, the number of the next one, and how many have been joined.
 struct Feed {
     blocks: Blocks,
     next: u64,
+    joined: u64,
+    /// Blocks that may be taken and not joined.
+    ahead: u64,
     ended: bool,
 }
 
 impl Feed {
-    fn next(&mut self) -> Option<(u64, Result<super::input::Block>)> {
+    fn take(&mut self) -> Taken {
         if self.ended {
-            return None;
+            return Taken::End;
+        }
+        if self.next >= self.joined + self.ahead && !mutant!("graph_blocks_unbounded") {
+            return Taken::Full;
         }
         let number = self.next;
         self.next += 1;
         let block = self.blocks.next().transpose();
         self.ended = !matches!(block, Some(Ok(_)));
-        block.map(|b| (number, b))
+        block.map_or(Taken::End, |block| Taken::Block(number, block))
+    }
+}
+
+/// A feed of several threads.
+struct SharedFeed {
+    feed: Mutex<Feed>,
+    changed: Condvar,
+}
+
+impl SharedFeed {
+    fn new(blocks: Blocks, ahead: u64) -> Self {
+        let feed = Feed { blocks, next: 0, joined: 0, ahead, ended: false };
+        SharedFeed { feed: Mutex::new(feed), changed: Condvar::new() }
+    }
+
+    /// The next block and its number; waits while too many are not joined.
+    fn take(&self) -> Option<(u64, Result<super::input::Block>)> {
+        let mut feed = self.lock();
+        loop {
+            match feed.take() {
+                Taken::Block(number, block) => return Some((number, block)),
+                Taken::End => return None,
+                Taken::Full => {
+                    feed = self.changed.wait(feed).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// Says how many blocks have been joined.
+    fn joined(&self, count: u64) {
+        self.lock().joined = count;
+        self.changed.notify_all();
+    }
+
+    /// Hands out nothing more.
+    fn close(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Feed> {
+        self.feed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a feed when its holder ends, however it does.
+struct Closing<'f>(&'f SharedFeed);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
 /// Parses blocks until there are none or the receiver is gone.
-fn work(shared: &Mutex<Feed>, plan: &Plan, as_text: &AtomicBool, sender: &SyncSender<Numbered>) {
-    loop {
-        let taken = shared.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some((number, block)) = taken else { return };
+fn work(feed: &SharedFeed, plan: &Plan, as_text: &AtomicBool, sender: &SyncSender<Numbered>) {
+    let _closing = Closing(feed);
+    while let Some((number, block)) = feed.take() {
         let parsed = block.map(|block| {
             let parsed = parse(&block, plan, as_text.load(Ordering::Relaxed));
             (parsed, block.bytes.ends_with(b"\n"))
         });
         if sender.send((number, parsed)).is_err() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Keeps edges where they are, and has text cut into blocks of a few records.
+    struct ShortBlocks(usize);
+
+    impl EdgeSink for ShortBlocks {
+        fn block_bytes(&self, _: usize) -> Option<usize> {
+            Some(self.0)
+        }
+    }
+
+    /// Records of numbers, names, quoted fields with line breaks, and now and then a fault.
+    fn records() -> impl Strategy<Value = String> {
+        let id = prop_oneof![
+            60 => (0u64..40).prop_map(|n| n.to_string()),
+            6 => "[a-c]{1,3}",
+            4 => "\"[a-c, \n]{1,5}\"",
+            1 => Just("-4".to_owned()),
+            1 => Just("\"open".to_owned()),
+            1 => Just(String::new()),
+        ];
+        let record = (id.clone(), id, any::<bool>()).prop_map(|(source, target, crlf)| {
+            format!("{source},{target}{}", if crlf { "\r\n" } else { "\n" })
+        });
+        let list = proptest::collection::vec(record, 1..60);
+        list.prop_map(|records| format!("source,target\n{}", records.concat()))
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_others() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "1 2\n".repeat(100)).unwrap();
+        let input = Input::open(file.path()).unwrap();
+        let blocks = input.into_blocks(super::super::Delimiter::Space, [None, None]);
+        let feed = SharedFeed::new(blocks.of_bytes(Some(4)), 1);
+        assert!(feed.take().is_some());
+        let panicking = std::panic::AssertUnwindSafe(|| {
+            let _closing = Closing(&feed);
+            panic!("while a block is parsed");
+        });
+        assert!(std::panic::catch_unwind(panicking).is_err());
+        assert!(feed.take().is_none(), "and not waiting for the block to be joined");
+    }
+
+    #[test]
+    fn no_block_is_handed_out_far_ahead_of_the_join() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "1 2\n".repeat(100)).unwrap();
+        let input = Input::open(file.path()).unwrap();
+        let blocks = input.into_blocks(super::super::Delimiter::Space, [None, None]);
+        let feed = SharedFeed::new(blocks.of_bytes(Some(4)), 6);
+        let taken =
+            || (0..100).take_while(|_| matches!(feed.lock().take(), Taken::Block(..))).count();
+        assert_eq!(taken(), 6, "none is joined");
+        feed.joined(2);
+        assert_eq!(taken(), 2, "two are joined");
+        assert!(matches!(feed.lock().take(), Taken::Full));
+    }
+
+    proptest! {
+        #![proptest_config(littoral_testing::cases(60))]
+
+        #[test]
+        fn threads_and_blocks_change_neither_graph_nor_fault(
+            text in records(), block in 8usize..200,
+        ) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), &text).unwrap();
+            let read_by = |threads: usize, block: usize| {
+                let options = ImportOptions { threads: Some(threads), ..ImportOptions::default() };
+                let mut sink = ShortBlocks(block);
+                read(file.path(), Format::Csv, &options, &mut sink, &mut Hooks::none())
+                    .map(|(list, source)| (list.edges, list.vertices, list.labels, source))
+                    .map_err(|e| e.to_string())
+            };
+            let wanted = read_by(1, 1 << 20);
+            for threads in 1..=8 {
+                prop_assert_eq!(&read_by(threads, block), &wanted, "{} threads", threads);
+            }
         }
     }
 }

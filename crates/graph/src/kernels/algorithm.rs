@@ -27,8 +27,8 @@ pub struct Spec {
     pub options: &'static [OptionSpec],
     /// About how many bytes of state it needs per vertex.
     pub state_bytes_per_vertex: u64,
-    /// The jobs of a what-if study; without them it is no part of one.
-    pub jobs: Option<Jobs>,
+    /// Its jobs in a what-if study.
+    pub jobs: Jobs,
     /// Command lines with what they do.
     pub examples: &'static [(&'static str, &'static str)],
 }
@@ -113,11 +113,16 @@ pub(crate) trait Algorithm<'g>: Sized + Sync {
         Vec::new()
     }
 
+    /// Whether a run with these options begins at a source.
+    fn begins_at_source(_options: Self::Options) -> bool {
+        Self::SPEC.has_source
+    }
+
     /// State for runs on `graph` by `members` threads.
     fn new(graph: &'g GraphFile, options: Self::Options, members: usize) -> Self;
 
     /// Runs once; every member calls this. `SHARED` is false for a team of one, which then executes
-    /// no locked instruction. `source` is 0 where [`Spec::has_source`] is false.
+    /// no locked instruction. `source` is 0 where [`Algorithm::begins_at_source`] is false.
     fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E, source: u32) -> Stepped;
 
     /// Runs once from each source, each with a state of its own, for a team of one. A kernel with
@@ -129,7 +134,17 @@ pub(crate) trait Algorithm<'g>: Sized + Sync {
         sources: &[u32],
     ) -> Stepped {
         let mut runs = states.iter().zip(sources);
-        runs.try_for_each(|(state, &source)| state.run::<false, E>(me, edges, source))
+        runs.try_for_each(|(state, &source)| state.run_alone(me, edges, source))
+    }
+
+    /// Runs once, for a team of one.
+    fn run_alone<E: Edges>(&self, me: Member<'_>, edges: &E, source: u32) -> Stepped {
+        // What a constant rules out is not compiled.
+        if E::FAST {
+            self.run::<false, E>(me, edges, source)
+        } else {
+            self.run::<true, E>(me, edges, source)
+        }
     }
 
     /// Bytes of state.

@@ -20,9 +20,10 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
+use littoral_base::mutant;
 use littoral_base::rng::{Rng, seeded};
 
-use super::algorithm::{Algorithm, Figure, Given, OptionSpec, Spec};
+use super::algorithm::{Algorithm, Figure, Given, Jobs, OptionSpec, Spec};
 use super::bits::{Bitmap, words_u64};
 use super::team::{Cursor, Member, Stepped, VertexShare};
 use crate::edges::raw::prefetch;
@@ -197,7 +198,7 @@ const SPEC: Spec = Spec {
         values: &[Sources::One.name(), Sources::Sampled.name(), Sources::All.name()],
     }],
     state_bytes_per_vertex: 29,
-    jobs: None,
+    jobs: Jobs { kind: "betweenness", words: "betweenness from one vertex", at_once: None },
     examples: &[
         ("littoral graph bc web.lg --sources sampled --top 20", "scores estimated from samples"),
         (
@@ -222,6 +223,10 @@ impl<'g> Algorithm<'g> for Bc<'g> {
 
     fn values(sources: Sources) -> Vec<&'static str> {
         vec![sources.name()]
+    }
+
+    fn begins_at_source(sources: Sources) -> bool {
+        sources == Sources::One || mutant!("graph_unused_source_reported")
     }
 
     fn new(graph: &'g GraphFile, sources: Sources, members: usize) -> Self {

@@ -13,10 +13,13 @@
 //! - up to down: the frontier shrinks and is below 1 / [`BETA`] of all vertices.
 //!
 //! Invariants
-//! - A vertex without incoming arcs counts as visited from the start: nothing can reach it.
+//! - A vertex without incoming arcs counts as visited from the start: nothing can reach it. Checked
+//!   by `answers_verify_in_memory`.
 //! - During a bottom-up step the frontier is only read, and a vertex's parent and bits are written
-//!   by the one member that was handed its span.
-//! - Parents differ between runs with several contexts or threads; levels do not.
+//!   by the one member that was handed its span. Checked by `answers_verify_in_memory`,
+//!   `media_agree_on_what_is_deterministic`.
+//! - Parents differ between runs with several contexts or threads; levels do not. Checked by
+//!   `media_agree_on_what_is_deterministic`, `verifiers_refute_wrong_answers`.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -79,6 +82,10 @@ pub(crate) struct Bfs<'g> {
     side: AtomicU32,
     /// Vertices found in the step under way.
     awake: AtomicU64,
+    /// Arcs read in the step under way, where they were not counted before it.
+    arcs_read: AtomicU64,
+    /// The highest degree.
+    degree_max: u64,
     plan: Mutex<Plan>,
 }
 
@@ -114,11 +121,11 @@ const SPEC: Spec = Spec {
     uses_weights: false,
     options: &[],
     state_bytes_per_vertex: 14,
-    jobs: Some(Jobs {
+    jobs: Jobs {
         kind: "search",
         words: "one search at a time",
         at_once: Some(("searches", "searches at once")),
-    }),
+    },
     examples: &[
         ("littoral graph bfs web.lg --source 7 --output near.csv", "distances from vertex 7"),
         (
@@ -160,6 +167,8 @@ impl<'g> Algorithm<'g> for Bfs<'g> {
             step: AtomicU8::new(Step::End as u8),
             side: AtomicU32::new(0),
             awake: AtomicU64::new(0),
+            arcs_read: AtomicU64::new(0),
+            degree_max: degree_max(graph),
             plan: Mutex::default(),
         }
     }
@@ -224,6 +233,12 @@ impl<'g> Algorithm<'g> for Bfs<'g> {
     }
 }
 
+/// The highest degree of outgoing lists.
+fn degree_max(graph: &GraphFile) -> u64 {
+    let lists = graph.outgoing();
+    (0..graph.vertices()).map(|v| u64::from(lists.degree(v))).max().unwrap_or(0)
+}
+
 /// How many steps each vertex is from the source, by following parents; [`UNREACHED`] without one.
 fn levels(parents: &[u32]) -> Vec<u32> {
     let mut level = vec![UNREACHED; parents.len()];
@@ -282,6 +297,7 @@ impl Bfs<'_> {
         queue.clear();
         queue.push(source);
         self.awake.store(0, Relaxed);
+        self.arcs_read.store(0, Relaxed);
         let summary = BfsSummary { reached_count: 1, ..BfsSummary::default() };
         let arcs_left = self.graph.header().arcs;
         let mut plan = lock(&self.plan);
@@ -300,7 +316,9 @@ impl Bfs<'_> {
     /// After a step: ends, goes on, or turns round.
     fn decide(&self, span: u32) {
         let awake = self.awake.swap(0, Relaxed);
+        let arcs_read = self.arcs_read.swap(0, Relaxed);
         let mut plan = lock(&self.plan);
+        plan.arcs_left = plan.arcs_left.saturating_sub(arcs_read);
         plan.summary.reached_count += awake;
         plan.summary.levels_count += u32::from(awake > 0);
         if awake == 0 {
@@ -343,13 +361,15 @@ impl Bfs<'_> {
     /// Chooses how to go on from `queue` and prepares that.
     fn choose(&self, plan: &mut Plan, queue: &[u32], span: u32) {
         let limit = plan.arcs_left / ALPHA;
-        let scout = self.arcs_of(queue, limit);
+        // Few vertices of low degree cannot exceed the limit: no pass over their degrees is needed,
+        // and their arcs are counted as they are read.
+        let most = queue.len() as u64 * self.degree_max;
+        let scout = if most <= limit { most } else { self.arcs_of(queue, limit) };
         if scout > limit {
             self.raise(plan, queue);
             self.share_spans(span);
             return;
         }
-        plan.arcs_left -= scout;
         plan.has_snapshot = scout > u64::from(self.graph.vertices()) / SNAPSHOT;
         if plan.has_snapshot {
             self.before.fill_from(|i| self.visited.word(i));
@@ -405,8 +425,10 @@ impl Bfs<'_> {
             bfs: self,
             queue: VertexShare::new(&queue, &self.cursor),
             found: RefCell::new(&mut found),
+            arcs: Cell::new(0),
         };
         edges.lists(Direction::Out, &work)?;
+        work.count_arcs();
         self.awake.fetch_add(found.len() as u64, Relaxed);
         Ok(())
     }
@@ -439,6 +461,14 @@ struct Down<'b, const SHARED: bool> {
     bfs: &'b Bfs<'b>,
     queue: VertexShare<'b, SHARED>,
     found: RefCell<&'b mut Vec<u32>>,
+    arcs: Cell<u64>,
+}
+
+impl<const SHARED: bool> Down<'_, SHARED> {
+    /// Adds the arcs read to the step's.
+    fn count_arcs(&self) {
+        self.bfs.arcs_read.fetch_add(self.arcs.get(), Relaxed);
+    }
 }
 
 impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
@@ -471,6 +501,7 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
     #[inline(always)]
     fn words(&self, (): (), vertex: u32, words: &[u32]) -> Verdict {
         let bfs = self.bfs;
+        self.arcs.set(self.arcs.get() + words.len() as u64);
         let mut found = self.found.borrow_mut();
         for &v in words {
             match bfs.visited.get(v) {

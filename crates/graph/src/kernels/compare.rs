@@ -4,9 +4,9 @@
 //! caches nor a busy neighbour favours one of them. The caller says which store has its turn when,
 //! and may ask for the counts of each phase.
 //!
-//! Invariants
-//! - All devices and rings are opened once, before the first trial.
-//! - A trial's time is the caller's clock around the kernel and nothing else.
+//! All devices and rings are opened once, before the first trial.
+//!
+//! A trial's time is the caller's clock around the kernel and nothing else.
 
 use littoral_base::clock::Clock;
 
@@ -193,7 +193,7 @@ impl Turn<'_> {
         if self.options.verify {
             self.verify(ask.sources)?;
         }
-        let source = self.kernel.spec().has_source.then_some(first);
+        let source = self.kernel.begins_at_source().then_some(first);
         let summary = many.unwrap_or(&self.state.one).summary();
         let trial = Trial { source, time_ns, traffic, summary };
         Ok(Compared { trial, phases: edges.phases() })

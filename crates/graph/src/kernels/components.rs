@@ -11,9 +11,12 @@
 //!    graph: both lists). An arc between two vertices inside needs no look.
 //!
 //! Invariants
-//! - `label[v] <= v`, and following labels ends at the smallest id of a tree: no cycles.
-//! - After the last compression `label[v]` is the smallest id of v's component.
-//! - Components of a directed graph are weak: direction is ignored.
+//! - `label[v] <= v`, and following labels ends at the smallest id of a tree: no cycles. Checked by
+//!   `answers_verify_in_memory`.
+//! - After the last compression `label[v]` is the smallest id of v's component. Checked by
+//!   `answers_verify_in_memory`, `verifiers_refute_wrong_answers`.
+//! - Components of a directed graph are weak: direction is ignored. Checked by
+//!   `answers_verify_in_memory`.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -70,7 +73,7 @@ const SPEC: Spec = Spec {
     uses_weights: false,
     options: &[],
     state_bytes_per_vertex: 4,
-    jobs: Some(Jobs { kind: "components", words: "connected components", at_once: None }),
+    jobs: Jobs { kind: "components", words: "connected components", at_once: None },
     examples: &[("littoral graph cc web.lg --medium uring", "with the edges in the file")],
 };
 

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use super::algorithm::{Algorithm, Figure, Given, Spec};
+use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::words_u32;
 use super::team::{Cursor, Member, Stepped, VertexShare};
 use crate::edges::raw::prefetch;
@@ -70,7 +70,7 @@ const SPEC: Spec = Spec {
     uses_weights: false,
     options: &[],
     state_bytes_per_vertex: 12,
-    jobs: None,
+    jobs: Jobs { kind: "cores", words: "core numbers", at_once: None },
     examples: &[
         ("littoral graph kcore web.lg --verify", "core numbers, checked serially"),
         ("littoral graph kcore links.csv --top 100 -o dense.tsv", "the innermost hundred vertices"),

@@ -10,10 +10,12 @@
 //! error of the total that shrinks by only 0.85^2 an iteration; the factor removes exactly that
 //! error (20 iterations became 7 on kron 22, 19 became 5 on urand 22). The fixed point is the same.
 //!
+//! Pages are streamed, never read at random; vertex state is in DRAM.
+//!
 //! Invariants
-//! - Pages are streamed, never read at random; vertex state is in DRAM.
 //! - A list in several pages is summed up piece by piece; its vertex is updated when the last piece
-//!   has come, or at the end of the iteration if several members hold pieces.
+//!   has come, or at the end of the iteration if several members hold pieces. Checked by
+//!   `answers_verify_in_memory`, `ranks_are_those_of_a_power_iteration`.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -170,7 +172,7 @@ const SPEC: Spec = Spec {
         values: &[Dangling::Spread.name(), Dangling::Drop.name()],
     }],
     state_bytes_per_vertex: 12,
-    jobs: Some(Jobs { kind: "pagerank", words: "PageRank", at_once: None }),
+    jobs: Jobs { kind: "pagerank", words: "PageRank", at_once: None },
     examples: &[
         ("littoral graph pr web.lg --verify", "PageRank, checked serially"),
         ("littoral graph pr links.csv --top 100 -o top.tsv", "the first hundred, in a file"),

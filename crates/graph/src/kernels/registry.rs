@@ -95,6 +95,18 @@ macro_rules! kernels {
             }
         }
 
+        impl Kernel {
+            /// Whether a run with these options begins at a source; [`Spec::has_source`] says
+            /// whether one with some options does.
+            pub fn begins_at_source(self) -> bool {
+                match self {
+                    $(Kernel::$variant $((bound!($options, options)))? => {
+                        <$state<'static>>::begins_at_source(($(bound!($options, options))?))
+                    })+
+                }
+            }
+        }
+
         /// Checks an answer by an independent method.
         ///
         /// # Errors
@@ -170,7 +182,7 @@ macro_rules! kernels {
             /// Runs the first state once; every member calls this.
             pub(super) fn run<E: Edges>(&self, me: Member<'_>, edges: &E, source: u32) -> Stepped {
                 match (self, me.is_alone()) {
-                    $((State::$variant(s), true) => s[0].run::<false, E>(me, edges, source),
+                    $((State::$variant(s), true) => s[0].run_alone(me, edges, source),
                     (State::$variant(s), false) => s[0].run::<true, E>(me, edges, source),)+
                 }
             }

@@ -5,11 +5,12 @@
 //! -> per trial: barrier, clock, kernel, clock -> optional verification of every answer, outside
 //! the times.
 //!
-//! Invariants
-//! - State is allocated and touched once, before the first trial; forgetting the last answer is
-//!   part of a trial's time.
-//! - One thread runs on the caller's thread and executes no locked instruction per vertex or arc.
-//! - Times come from the clock that is passed in.
+//! State is allocated and touched once, before the first trial; forgetting the last answer is part
+//! of a trial's time.
+//!
+//! One thread runs on the caller's thread and executes no locked instruction per vertex or arc.
+//!
+//! Times come from the clock that is passed in.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
@@ -62,7 +63,7 @@ impl Default for Options {
 /// One trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
-    /// Where a search began.
+    /// Where a search began; none where a kernel with its options begins at no source.
     pub source: Option<u32>,
     /// How long it took.
     pub time_ns: u64,
@@ -107,6 +108,11 @@ impl RunReport {
     /// before on this store. Reads of parts of pages are bounds-checked only.
     pub fn pages_verified_count(&self) -> u64 {
         self.trials.iter().map(|t| t.traffic.pages_verified_count).sum()
+    }
+
+    /// Parts of lists that needed no read of their own because of a cache of pages.
+    pub fn cache_hits_count(&self) -> u64 {
+        self.trials.iter().map(|t| t.traffic.cache_hits_count).sum()
     }
 
     /// Polls of contexts for each read over all trials; zero where there is no ring.
@@ -177,13 +183,12 @@ pub fn run(
         traffic: Mutex::new(Traffic::default()),
     };
     let pinning = if options.pinned { Pinning::Pinned } else { Pinning::Free };
-    let ends = run_on_cores(threads, pinning, |core| shared.member(core))
+    run_on_cores(threads, pinning, |core| shared.member(core))
         .map_err(|e| Error::with_source(Kind::Device, "starting threads", e))?;
     let trials = shared.trials.into_inner().unwrap_or_else(PoisonError::into_inner);
     let wording = wording(store, &trials);
     let contexts = trials.last().map_or(0, |t| t.traffic.contexts);
     team.into_result()?;
-    ends.into_iter().collect::<Result<Vec<()>>>()?;
     let report = RunReport {
         kernel: kernel.name(),
         medium: store.name(),
@@ -208,7 +213,7 @@ pub(super) fn checked_sources(
     if options.trials == 0 {
         return Err(Error::new(Kind::Argument, "trials must be at least 1"));
     }
-    if !kernel.spec().has_source {
+    if !kernel.begins_at_source() {
         return Ok(Vec::new());
     }
     let mut sources = options.sources.clone();
@@ -301,17 +306,15 @@ impl Part<'_> {
 }
 
 impl Shared<'_> {
-    fn member(&self, core: usize) -> Result<()> {
+    fn member(&self, core: usize) {
+        let _leaving = self.team.leaving();
         let me = Member::new(self.team, core);
         let members = self.options.threads;
         let part = Part { shared: self, me };
-        let outcome =
-            self.store.with_edges(self.graph, members, self.options.contexts, part).map(drop);
-        if outcome.is_err() {
+        if let Err(e) = self.store.with_edges(self.graph, members, self.options.contexts, part) {
             // The others wait for this member's first step.
-            let _ = me.all(|| Err(Error::new(Kind::Device, "another thread has no device")));
+            let _ = me.all(|| Err(e));
         }
-        outcome
     }
 }
 

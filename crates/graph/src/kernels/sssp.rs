@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use super::algorithm::{Algorithm, Figure, Given, OptionSpec, Spec};
+use super::algorithm::{Algorithm, Figure, Given, Jobs, OptionSpec, Spec};
 use super::bits::words_u32;
 use super::team::{Cursor, Member, Share, Stepped};
 use super::weights::{Weights, seeded_weight};
@@ -142,7 +142,7 @@ const SPEC: Spec = Spec {
         values: &[Weights::Stored.name(), Weights::Seeded.name(), Weights::Auto.name()],
     }],
     state_bytes_per_vertex: 20,
-    jobs: None,
+    jobs: Jobs { kind: "paths", words: "shortest paths by weight", at_once: None },
     examples: &[
         ("littoral graph sssp roads.lg --source Oslo -o far.csv", "distances by weight from Oslo"),
         (

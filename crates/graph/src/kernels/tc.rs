@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use super::algorithm::{Algorithm, Figure, Given, Spec};
+use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::{words_u32, words_u64};
 use super::team::{Cursor, Member, Share, Stepped};
 use crate::edges::raw::prefetch;
@@ -115,7 +115,7 @@ const SPEC: Spec = Spec {
     uses_weights: false,
     options: &[],
     state_bytes_per_vertex: 28,
-    jobs: None,
+    jobs: Jobs { kind: "triangles", words: "triangles", at_once: None },
     examples: &[
         ("littoral graph tc web.lg --verify", "the number of triangles, checked serially"),
         ("littoral graph tc friends.csv --top 100 -o close.tsv", "the hundred most in triangles"),

@@ -3,13 +3,15 @@
 //! - Every member runs the same code; [`Member::all`] is one step: everybody's share, then a
 //!   barrier.
 //! - A member that fails lets the others reach the barrier; then all of them stop. The first error
-//!   is kept, so nobody waits for ever and no error is lost.
+//!   is kept. Checked by `one_failure_stops_everybody_and_is_reported_once`.
+//! - A member that leaves, also by a panic, ends the barrier, and those that wait for it stop.
+//!   Checked by `a_member_that_leaves_stops_those_that_wait`.
 //! - One member needs no barrier and executes no locked instruction.
 //! - Barriers sleep: no member reaches one with reads outstanding.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::edges::{Item, reads_of};
 use crate::error::{Error, Kind, Result};
@@ -20,6 +22,65 @@ pub(crate) struct Stopped;
 
 /// What a step ends with.
 pub(crate) type Stepped = std::result::Result<(), Stopped>;
+
+/// A barrier that a member which leaves ends for all.
+#[derive(Debug, Default)]
+struct Barrier {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+/// Who waits at a barrier.
+#[derive(Debug, Default)]
+struct Waiting {
+    count: usize,
+    /// How often all members came.
+    rounds: u64,
+    has_ended: bool,
+}
+
+impl Barrier {
+    /// Waits until `members` threads do.
+    ///
+    /// # Errors
+    /// [`Stopped`] when a member has left and they never will.
+    fn wait(&self, members: usize) -> Stepped {
+        let mut state = self.lock();
+        if state.has_ended {
+            return Err(Stopped);
+        }
+        state.count += 1;
+        if state.count == members {
+            (state.count, state.rounds) = (0, state.rounds + 1);
+            self.changed.notify_all();
+            return Ok(());
+        }
+        let round = state.rounds;
+        let waits = |s: &mut Waiting| s.rounds == round && !s.has_ended;
+        let state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+        // A member may have left after this round was complete.
+        if state.rounds == round { Err(Stopped) } else { Ok(()) }
+    }
+
+    fn end(&self) {
+        self.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends a team's barrier when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Leaving<'t>(&'t Team);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.barrier.end();
+    }
+}
 
 /// What the members share.
 #[derive(Debug)]
@@ -33,7 +94,7 @@ pub(crate) struct Team {
 impl Team {
     /// A team of `members` threads.
     pub(crate) fn new(members: usize) -> Self {
-        let barrier = Barrier::new(members);
+        let barrier = Barrier::default();
         Team { members, barrier, fault: Mutex::new(None), interrupt: None }
     }
 
@@ -46,6 +107,12 @@ impl Team {
     pub(crate) fn into_result(self) -> Result<()> {
         let fault = self.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
         fault.map_or(Ok(()), Err)
+    }
+
+    /// To be held by a thread as long as it is a member: others that still wait for it stop once
+    /// it is dropped.
+    pub(crate) fn leaving(&self) -> Leaving<'_> {
+        Leaving(self)
     }
 
     fn has_failed(&self) -> bool {
@@ -90,7 +157,7 @@ impl<'t> Member<'t> {
     /// Does this member's share of a step and waits for the others.
     ///
     /// # Errors
-    /// [`Stopped`] when a member's share failed or the work is to stop.
+    /// [`Stopped`] when a member's share failed, a member has left, or the work is to stop.
     pub(crate) fn all(self, share: impl FnOnce() -> Result<()>) -> Stepped {
         let interrupted = || Error::new(Kind::Interrupted, "interrupted; there is no answer");
         let done = |()| if self.is_interrupted() { Err(interrupted()) } else { Ok(()) };
@@ -104,10 +171,10 @@ impl<'t> Member<'t> {
         if self.team.members == 1 {
             return Ok(());
         }
-        self.team.barrier.wait();
+        self.team.barrier.wait(self.team.members)?;
         let failed = self.team.has_failed();
         // Nobody may start another step, and fail there, before everybody has looked.
-        self.team.barrier.wait();
+        self.team.barrier.wait(self.team.members)?;
         if failed { Err(Stopped) } else { Ok(()) }
     }
 
@@ -280,5 +347,43 @@ mod tests {
         });
         assert_eq!(steps, [2, 2, 2]);
         assert_eq!(team.into_result().unwrap_err().context(), "told to");
+    }
+
+    #[test]
+    fn a_member_that_leaves_stops_those_that_wait() {
+        let team = Team::new(3);
+        let run = |id: usize| {
+            let _leaving = team.leaving();
+            let member = Member::new(&team, id);
+            for step in 0..5 {
+                assert!((id, step) != (1, 2), "told to");
+                if member.each(|| {}) == Err(Stopped) {
+                    return step;
+                }
+            }
+            5
+        };
+        let steps = std::thread::scope(|s| {
+            let run = &run;
+            let threads: Vec<_> = (0..3).map(|id| s.spawn(move || run(id))).collect();
+            threads.into_iter().map(|t| t.join().ok()).collect::<Vec<_>>()
+        });
+        assert_eq!(steps, [Some(2), None, Some(2)]);
+    }
+
+    #[test]
+    fn members_leave_after_the_last_step_without_stopping_anybody() {
+        for _ in 0..200 {
+            let team = Team::new(3);
+            let run = |id: usize| {
+                let _leaving = team.leaving();
+                (0..3).all(|_| Member::new(&team, id).each(|| {}).is_ok())
+            };
+            std::thread::scope(|s| {
+                let run = &run;
+                let threads: Vec<_> = (0..3).map(|id| s.spawn(move || run(id))).collect();
+                assert!(threads.into_iter().all(|t| t.join().unwrap()));
+            });
+        }
     }
 }

@@ -54,7 +54,10 @@ class BackendGraph:
         return len(self.nodes)
 
     def __contains__(self, node: Any) -> bool:
-        return node in self.row
+        try:
+            return node in self.row
+        except TypeError:  # A container of nodes has no hash.
+            return False
 
     def __iter__(self) -> Any:
         return iter(self.nodes)
@@ -77,8 +80,11 @@ def pagerank(
     """networkx.pagerank of unweighted simple graphs, with the damping of 0.85."""
     if len(G) == 0:
         return {}
-    ranks, how = G.graph.pagerank(tol=tol, max_iter=max_iter)
-    if how["error"] >= tol * len(G):
+    # networkx's tolerance is per node; with the tolerance itself the kernel takes several times as
+    # many iterations.
+    enough = tol * len(G)
+    ranks, how = G.graph.pagerank(tol=enough, max_iter=max_iter)
+    if how["error"] >= enough:
         raise nx.PowerIterationFailedConvergence(max_iter)
     ranks = ranks.astype(numpy.float64)
     return G.by_node(ranks / ranks.sum())
@@ -86,12 +92,13 @@ def pagerank(
 
 def triangles(G: BackendGraph, nodes: Any = None) -> Any:
     """networkx.triangles."""
-    if nodes is not None and not isinstance(nodes, (list, tuple, set)) and nodes in G:
+    # A tuple may be a node, and a container of nodes need not be a list: networkx asks this first.
+    if nodes is not None and nodes in G:
         return int(G.graph.triangles()[G.row[nodes]])
     counts = G.by_node(G.graph.triangles()) if len(G) else {}
     if nodes is None:
         return counts
-    return {node: counts[node] for node in nodes if node in counts}
+    return {node: counts[node] for node in G.original.nbunch_iter(nodes)}
 
 
 def betweenness_centrality(

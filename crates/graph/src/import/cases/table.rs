@@ -20,7 +20,7 @@ impl Case {
 }
 
 /// Headers and columns.
-const HEADERS: [Case; 36] = [
+const HEADERS: [Case; 39] = [
     case("g.csv", b"source,target\na,b\nb,c\n", AB),
     case("id.csv", b"id,source,target\n7,1,2\n8,2,3\n", N12),
     case("year.csv", b"year,from,to\n1999,a,b\n2000,b,c\n", AB),
@@ -80,6 +80,12 @@ const HEADERS: [Case; 36] = [
     case("words.csv", b"from,to\nto,from\n", Want::Refused(1, 1, "--header")),
     case("words.csv", b"from,to\nto,b\n", Want::Edges(&[("from", "to"), ("to", "b")]))
         .with(&["--no-header"]),
+    case("mac.csv", b"source,target\r1,2\r", Want::Refused(1, 14, "carriage return"))
+        .with(&["--header"]),
+    case("behind.csv", b"\"a\"b,c\n1,2\n", Want::Refused(1, 4, "behind a closing quote"))
+        .with(&["--header"]),
+    case("behind.csv", b"\"a\"b,c\n1,2\n", Want::Refused(1, 4, "behind a closing quote"))
+        .with(&["--columns=source,target"]),
     case("excel.csv", b"sep=;\r\nsource;target\r\na;b\r\nb;c\r\n", AB),
 ];
 

@@ -6,13 +6,17 @@ use crate::error::Result;
 /// Reads the arcs of a shortest-path problem, or the edges of a colouring or clique problem.
 pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
     let mut head = None;
-    let (mut edges, mut weights) = (Vec::new(), Vec::new());
+    let mut directed = false;
     while let Some(line) = lines.next()? {
         let line = line.to_owned();
         let mut words = line.split_ascii_whitespace();
         match (words.next(), head) {
             (None | Some("c"), _) => {}
-            (Some("p"), None) => head = Some(problem(lines, words)?),
+            (Some("p"), None) => {
+                let (vertices, count, weighted) = problem(lines, words)?;
+                directed = lines.begin(weighted, weighted, count)?;
+                head = Some((vertices, count, weighted));
+            }
             (Some("p"), Some(_)) => return Err(lines.bad("a second line of 'p'")),
             (Some(_), None) => return Err(lines.bad("an arc before the line of 'p'")),
             (Some(word), Some((vertices, count, weighted))) => {
@@ -20,7 +24,7 @@ pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
                     let known = if weighted { "c and a" } else { "c and e" };
                     return Err(lines.bad(format!("a line of '{word}'; here begin lines {known}")));
                 }
-                if edges.len() as u64 == count {
+                if lines.edges_count == count {
                     return Err(lines.bad(format!("more than the {count} arcs that are counted")));
                 }
                 let mut arc = || {
@@ -30,18 +34,18 @@ pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
                     Ok((edge, weight))
                 };
                 let (edge, weight) = arc().map_err(|what: String| lines.bad(what))?;
-                edges.push(edge);
-                weights.extend(weight);
+                lines.push(edge, weight)?;
             }
         }
     }
     let Some((vertices, count, weighted)) = head else {
         return Err(lines.bad("no line of 'p sp' or 'p edge'"));
     };
-    if (edges.len() as u64) < count {
-        return Err(lines.bad(format!("{} arcs where {count} are counted", edges.len())));
+    if lines.edges_count < count {
+        let found = lines.edges_count;
+        return Err(lines.bad(format!("{found} arcs where {count} are counted")));
     }
-    Ok(Counted { vertices, directed: weighted, edges, weights: weighted.then_some(weights) })
+    Ok(Counted { vertices, directed, weighted })
 }
 
 /// Vertices, arcs, and whether they have weights and directions.

@@ -3,7 +3,7 @@
 //! Weights and sizes of vertices are read over; weights of edges are kept.
 
 use super::{Counted, Lines, bad, nothing, vertex, weight};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 
 /// What a list holds.
 struct Shape {
@@ -27,6 +27,11 @@ pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
         }
     };
     let shape = shape(lines, &head)?;
+    if lines.sink.block_bytes(1).is_some() {
+        let what = "--memory: both ends of a METIS graph's edges are compared in memory; write it \
+                    as an edge list first, for example with `graph convert IN.graph OUT.el`";
+        return Err(Error::new(Kind::Argument, format!("{}: {what}", lines.path.display())));
+    }
     // Arcs from the smaller id, and from the larger.
     let mut named: [Vec<Named>; 2] = [Vec::new(), Vec::new()];
     let mut lists = 0;
@@ -61,9 +66,11 @@ pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
         return Err(lines.bad(what));
     }
     let [up, _] = named;
-    let weights = shape.weighted.then(|| up.iter().map(|n| f32::from_bits(n.1)).collect());
-    let edges = up.into_iter().map(|n| n.0).collect();
-    Ok(Counted { vertices: shape.vertices, directed: false, edges, weights })
+    let directed = lines.begin(false, shape.weighted, shape.edges)?;
+    for (edge, bits, _) in up {
+        lines.push(edge, shape.weighted.then_some(f32::from_bits(bits)))?;
+    }
+    Ok(Counted { vertices: shape.vertices, directed, weighted: shape.weighted })
 }
 
 fn shape(lines: &Lines<'_, '_>, head: &str) -> Result<Shape> {

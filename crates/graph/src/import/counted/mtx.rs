@@ -16,24 +16,23 @@ pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
             break size(lines, &line)?;
         }
     };
-    let (mut edges, mut weights) = (Vec::new(), Vec::new());
+    let directed = lines.begin(directed, weighted, entries)?;
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
             continue;
         }
         let entry = entry(line, vertices, weighted);
         let (edge, weight) = entry.map_err(|what| lines.bad(what))?;
-        if edges.len() as u64 == entries {
+        if lines.edges_count == entries {
             return Err(lines.bad(format!("more than the {entries} entries that are counted")));
         }
-        edges.push(edge);
-        weights.extend(weight);
+        lines.push(edge, weight)?;
     }
-    if (edges.len() as u64) < entries {
-        let found = edges.len();
+    if lines.edges_count < entries {
+        let found = lines.edges_count;
         return Err(lines.bad(format!("{found} entries where {entries} are counted")));
     }
-    Ok(Counted { vertices, directed, edges, weights: weighted.then_some(weights) })
+    Ok(Counted { vertices, directed, weighted })
 }
 
 /// Whether the matrix has values, and whether it stands for a directed graph.

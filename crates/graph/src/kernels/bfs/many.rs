@@ -6,8 +6,9 @@
 //! becomes throughput.
 //!
 //! Invariants
-//! - Each search has a state of its own and the answer it would have alone.
-//! - One thread: nothing here is shared.
+//! - Each search has a state of its own and the answer it would have alone. Checked by
+//!   `many_searches_at_once_verify_on_every_medium`.
+//! - One thread: nothing here is shared. Checked by `run_together`.
 
 use std::cell::{Cell, RefCell};
 use std::sync::PoisonError;
@@ -54,9 +55,12 @@ fn go_down<E: Edges>(searches: &[&Bfs<'_>], edges: &E) -> Result<()> {
     let works = searches.iter().zip(&queues).zip(&mut found).map(|((&bfs, queue), found)| {
         found.clear();
         let queue = VertexShare::new(queue, &bfs.cursor);
-        Down::<false> { bfs, queue, found: RefCell::new(&mut **found) }
+        Down::<false> { bfs, queue, found: RefCell::new(&mut **found), arcs: Cell::new(0) }
     });
-    edges.lists(Direction::Out, &Many::new(works.collect()))?;
+    let many = Many::new(works.collect());
+    edges.lists(Direction::Out, &many)?;
+    many.works.iter().for_each(Down::count_arcs);
+    drop(many);
     for (search, found) in searches.iter().zip(&found) {
         search.awake.fetch_add(found.len() as u64, std::sync::atomic::Ordering::Relaxed);
     }

@@ -1,0 +1,266 @@
+//! Arcs by the page that their list begins in: what one bucket holds fits into memory.
+//!
+//! Invariants
+//! - A bucket is a range of pages, and every list that begins in it ends in it. Checked by
+//!   `the_file_is_the_one_made_in_memory`.
+//! - Scans of the edges hand out the arcs of one range of buckets each; the arcs of a scan take at
+//!   most as much room as the edges, or one bucket.
+//!   Checked by `temporary_files_hold_at_most_2_2_times_the_edges`.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::record::Record;
+use super::runs::Run;
+use super::spill::{Scratch, Spill};
+use crate::builder::csr::Side;
+use crate::builder::{Hooks, Stage};
+use crate::error::Result;
+use crate::format::Layout;
+use crate::format::vertices::VertexTable;
+
+/// Records between two reports of progress.
+const STEP_RECORDS: u64 = 1 << 20;
+/// The most buckets: their numbers take two bytes per vertex.
+pub(super) const BUCKETS_MAX: u32 = 1 << 16;
+
+/// Which pages belong to which bucket.
+pub(super) struct Cuts {
+    /// The first page of each bucket, then the number of pages.
+    bounds: Vec<u32>,
+    of_page: Vec<u32>,
+    page_shift: u32,
+}
+
+impl Cuts {
+    /// Buckets of `bucket_pages` pages, longer where a list goes on.
+    pub(super) fn new(table: &VertexTable, layout: Layout, pages: u32, bucket_pages: u32) -> Self {
+        let page_shift = layout.page_words().trailing_zeros();
+        let mut goes_on = vec![false; pages as usize];
+        for v in 0..table.len() {
+            let list = table.list(v);
+            let count = list.degree.div_ceil(layout.piece_arcs() as u32) as usize;
+            if count > 1 {
+                let first = (list.addr >> page_shift) as usize;
+                goes_on[first + 1..first + count].fill(true);
+            }
+        }
+        let (mut bounds, mut of_page) = (vec![0], Vec::with_capacity(pages as usize));
+        for page in 0..pages {
+            let first = bounds[bounds.len() - 1];
+            if page - first >= bucket_pages && !goes_on[page as usize] {
+                bounds.push(page);
+            }
+            of_page.push(bounds.len() as u32 - 1);
+        }
+        bounds.push(pages);
+        Cuts { bounds, of_page, page_shift }
+    }
+
+    /// The bucket of each vertex of the edges, by the address of its list.
+    pub(super) fn of_vertices(&self, table: &VertexTable, numbering: &Numbering<'_>) -> Vec<u16> {
+        assert!(self.count() <= BUCKETS_MAX as usize, "a bucket's number fits two bytes");
+        let bucket = |v: u32| {
+            let list = table.list(numbering.owner(v));
+            if list.degree == 0 { 0 } else { self.of(list.addr) as u16 }
+        };
+        (0..table.len()).map(bucket).collect()
+    }
+
+    /// How many buckets.
+    fn count(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// The pages of a bucket.
+    pub(super) fn pages(&self, bucket: usize) -> Range<u32> {
+        self.bounds[bucket]..self.bounds[bucket + 1]
+    }
+
+    #[inline(always)]
+    fn of(&self, addr: u64) -> usize {
+        self.of_page[(addr >> self.page_shift) as usize] as usize
+    }
+
+    /// Ranges of at most `fan_out` buckets with at most `arcs` arcs, or one bucket.
+    pub(super) fn scans(
+        &self,
+        table: &VertexTable,
+        fan_out: usize,
+        arcs: u64,
+    ) -> Vec<Range<usize>> {
+        let mut counts = vec![0u64; self.count()];
+        for v in 0..table.len() {
+            let list = table.list(v);
+            if list.degree > 0 {
+                counts[self.of(list.addr)] += u64::from(list.degree);
+            }
+        }
+        let (mut scans, mut from, mut sum) = (Vec::new(), 0, 0);
+        for (bucket, &count) in counts.iter().enumerate() {
+            if bucket > from && (bucket - from == fan_out || sum + count > arcs) {
+                scans.push(from..bucket);
+                (from, sum) = (bucket, 0);
+            }
+            sum += count;
+        }
+        scans.push(from..counts.len());
+        scans
+    }
+}
+
+/// How vertices of the edges are called in the file.
+pub(super) struct Numbering<'a> {
+    /// The place by degree of each vertex.
+    pub(super) rank: &'a [u32],
+    /// Whether places are ids; else ids are those of the edges.
+    pub(super) by_rank: bool,
+}
+
+impl Numbering<'_> {
+    #[inline(always)]
+    fn owner(&self, v: u32) -> u32 {
+        if self.by_rank { self.rank[v as usize] } else { v }
+    }
+}
+
+/// The arcs of a range of buckets in one temporary file: chunks of one size, and the rest of each.
+pub(super) struct Buckets<R> {
+    spill: Spill,
+    /// Where each bucket's chunks begin.
+    chunks: Vec<Vec<u64>>,
+    /// Arcs of each bucket that are not in the file.
+    rest: Vec<Vec<R>>,
+    chunk: usize,
+}
+
+/// What one scan of the edges needs to know.
+pub(super) struct Scan<'a> {
+    /// The bucket of each vertex.
+    pub(super) bucket: &'a [u16],
+    pub(super) numbering: Numbering<'a>,
+    pub(super) side: Side,
+    /// Bytes of all buffers together.
+    pub(super) buffer_bytes: usize,
+}
+
+impl Scan<'_> {
+    /// Reads every edge and keeps the arcs of `range`: {owner's id, neighbour's rank}.
+    ///
+    /// # Errors
+    /// `Kind::Io`, `Kind::Interrupted`.
+    pub(super) fn run<R: Record>(
+        &self,
+        edges: &Run<R>,
+        range: Range<usize>,
+        scratch: &Rc<Scratch>,
+        hooks: &mut Hooks<'_>,
+    ) -> Result<Buckets<R>> {
+        let share = self.buffer_bytes / (range.len() + 4);
+        let chunk = share.clamp(1 << 10, 1 << 16) / size_of::<R>();
+        let mut buckets = Buckets {
+            spill: scratch.file()?,
+            chunks: vec![Vec::new(); range.len()],
+            rest: (0..range.len()).map(|_| Vec::with_capacity(chunk)).collect(),
+            chunk,
+        };
+        let mut reader = edges.reader(4 * chunk * size_of::<R>());
+        let (total, mut done, mut told) = (edges.len(), 0, 0);
+        loop {
+            let chunk = reader.next_chunk()?;
+            if chunk.is_empty() {
+                break;
+            }
+            for &edge in chunk {
+                let [a, b] = edge.ends();
+                if self.side.source() {
+                    self.keep(edge, a, b, &range, &mut buckets)?;
+                }
+                if self.side.target() {
+                    self.keep(edge, b, a, &range, &mut buckets)?;
+                }
+            }
+            done += chunk.len() as u64;
+            if done >= told + STEP_RECORDS {
+                told = done;
+                hooks.step(Stage::Sorting, done, total)?;
+            }
+        }
+        hooks.step(Stage::Sorting, total, total)?;
+        Ok(buckets)
+    }
+
+    #[inline(always)]
+    fn keep<R: Record>(
+        &self,
+        edge: R,
+        from: u32,
+        to: u32,
+        range: &Range<usize>,
+        buckets: &mut Buckets<R>,
+    ) -> Result<()> {
+        let bucket = usize::from(self.bucket[from as usize]);
+        if range.contains(&bucket) {
+            let owner = self.numbering.owner(from);
+            let arc = edge.between([owner, self.numbering.rank[to as usize]]);
+            buckets.push(bucket - range.start, arc)?;
+        }
+        Ok(())
+    }
+}
+
+impl<R: Record> Buckets<R> {
+    #[inline(always)]
+    fn push(&mut self, bucket: usize, arc: R) -> Result<()> {
+        self.rest[bucket].push(arc);
+        if self.rest[bucket].len() == self.chunk { self.flush(bucket) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, bucket: usize) -> Result<()> {
+        let at = self.spill.append(bytemuck::cast_slice(&self.rest[bucket]))?;
+        self.chunks[bucket].push(at);
+        self.rest[bucket].clear();
+        Ok(())
+    }
+
+    /// The buffers into the file, so that their memory is free for the buckets.
+    ///
+    /// # Errors
+    /// `Kind::Io`.
+    pub(super) fn settle(mut self) -> Result<Settled<R>> {
+        let rest = std::mem::take(&mut self.rest);
+        let mut ends = Vec::with_capacity(rest.len());
+        for rest in rest {
+            ends.push((self.spill.append(bytemuck::cast_slice(&rest))?, rest.len()));
+        }
+        Ok(Settled { buckets: self, ends })
+    }
+}
+
+/// Buckets whose arcs are all in the file.
+pub(super) struct Settled<R> {
+    buckets: Buckets<R>,
+    /// Where the rest of each bucket begins, and how many arcs it has.
+    ends: Vec<(u64, usize)>,
+}
+
+impl<R: Record> Settled<R> {
+    /// The arcs of the scan's `bucket`-th bucket, sorted, into `arcs`.
+    ///
+    /// # Errors
+    /// `Kind::Io`.
+    pub(super) fn load(&self, bucket: usize, arcs: &mut Vec<R>) -> Result<()> {
+        let (chunks, chunk) = (&self.buckets.chunks[bucket], self.buckets.chunk);
+        let (end, rest) = self.ends[bucket];
+        arcs.clear();
+        // Exactly as many as there are: a buffer that doubles would leave the bound.
+        arcs.reserve_exact(chunks.len() * chunk + rest);
+        arcs.resize(chunks.len() * chunk + rest, R::zeroed());
+        let places = chunks.iter().copied().chain([end]);
+        for (part, at) in arcs.chunks_mut(chunk).zip(places) {
+            self.buckets.spill.read(at, bytemuck::cast_slice_mut(part))?;
+        }
+        R::sort(arcs);
+        Ok(())
+    }
+}
