@@ -65,6 +65,18 @@ impl Entry {
         }
     }
 
+    /// The entry of a function that INIT brings, of its compiled code or of the ELF file that
+    /// stands for it. Its name is `f-`, the CRC of the code, `-`, the CRC of the schema, both in
+    /// hexadecimal digits.
+    pub fn of_program(compiled: &Compiled, elf: Option<&[u8]>) -> Entry {
+        let mut entry = Entry::of("", 1, compiled);
+        if let Some(elf) = elf {
+            (entry.code_crc, entry.code_bytes) = (codec::crc(elf), elf.len() as u32);
+        }
+        entry.name = format!("f-{:08x}-{:08x}", entry.code_crc, entry.schema_crc);
+        entry
+    }
+
     /// Mean instructions per page; none before the first page.
     pub fn mean(&self) -> Option<u64> {
         self.instructions.checked_div(self.pages)

@@ -9,6 +9,8 @@
 //!   that it made and no other;
 //! - the device runs a request only if no later attempt of that page has reached it, merges a page
 //!   at most once, and answers `Processed` to every later attempt of a merged page;
+//! - each INIT has a generation, which its admitted pages carry: a page of a task that has ended is
+//!   not merged into a later task of the same number;
 //! - FINAL waits until no request that arrived before it is under way; it ends the task, so that
 //!   a request that arrives later is refused. Its answer carries the count of merged pages.
 //!
@@ -17,6 +19,8 @@
 //! - A page is counted by the device or by the host, once. Checked by
 //!   `a_page_is_counted_once_in_any_interleaving`.
 //! - FINAL answers after the last page under way. Checked by `final_is_a_barrier`.
+//! - A page ends in the task that asked for it or in none. Checked by
+//!   `a_page_of_an_ended_task_is_not_merged_into_a_later_one_of_its_number`.
 
 use std::collections::BTreeMap;
 
@@ -86,6 +90,8 @@ pub struct Command {
     pub bytes: u32,
     /// Picoseconds until a core of the host is free.
     pub backlog: u64,
+    /// Picoseconds of a host core that a raw page of the task takes; 0 while none was computed.
+    pub host_page: u64,
 }
 
 /// What became of a request.
@@ -142,8 +148,21 @@ fn corrupt(what: String) -> Error {
 impl Command {
     /// A command outside a session, such as a plain read of a page.
     pub fn plain(opcode: Opcode, address: u64) -> Command {
-        let (id, session, task, attempt, page, buffer, bytes, backlog) = (0, 0, 0, 0, 0, 0, 0, 0);
-        Command { opcode, id, session, task, attempt, page, address, buffer, bytes, backlog }
+        let (id, session, task, attempt, bytes) = (0, 0, 0, 0, 0);
+        let (page, buffer, backlog, host_page) = (0, 0, 0, 0);
+        Command {
+            opcode,
+            id,
+            session,
+            task,
+            attempt,
+            page,
+            address,
+            buffer,
+            bytes,
+            backlog,
+            host_page,
+        }
     }
 
     /// The entry.
@@ -159,6 +178,7 @@ impl Command {
         out[24..32].copy_from_slice(&self.buffer.to_le_bytes());
         out[32..40].copy_from_slice(&self.address.to_le_bytes());
         out[40..48].copy_from_slice(&self.backlog.to_le_bytes());
+        out[48..56].copy_from_slice(&self.host_page.to_le_bytes());
         out
     }
 
@@ -175,7 +195,7 @@ impl Command {
         let Some(opcode) = OPCODES.iter().find(known) else {
             return Err(corrupt(format!("opcode {:#04x} is none of the device's", entry[0])));
         };
-        if entry[1] != 0 || entry[48..].iter().any(|b| *b != 0) {
+        if entry[1] != 0 || entry[56..].iter().any(|b| *b != 0) {
             return Err(corrupt("a reserved byte of a command is not zero".to_owned()));
         }
         Ok(Command {
@@ -189,6 +209,7 @@ impl Command {
             buffer: long(entry, 24),
             address: long(entry, 32),
             backlog: long(entry, 40),
+            host_page: long(entry, 48),
         })
     }
 }
@@ -258,8 +279,12 @@ struct PageState {
     is_merged: bool,
 }
 
+/// The number of an INIT, never given again: what tells a task from a later one of its number.
+pub type Generation = u64;
+
 #[derive(Debug)]
 struct Task {
+    generation: Generation,
     pages: Vec<PageState>,
     merged: u32,
     under_way: u32,
@@ -275,8 +300,8 @@ struct Session {
 /// What the device does with a request for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is read; [`Sessions::ended`] must follow.
-    Admitted,
+    /// It is read for the task of this generation; [`Sessions::ended`] must follow.
+    Admitted(Generation),
     /// It is answered at once.
     Answered(Status),
 }
@@ -295,12 +320,29 @@ pub enum Ending {
 pub struct Sessions {
     quotas: Quotas,
     sessions: BTreeMap<u32, Session>,
+    /// The generation of the latest INIT.
+    generation: Generation,
 }
 
 impl Sessions {
     /// A device without sessions.
     pub fn new(quotas: Quotas) -> Sessions {
-        Sessions { quotas, sessions: BTreeMap::new() }
+        Sessions { quotas, sessions: BTreeMap::new(), generation: 0 }
+    }
+
+    /// Whether the device remembers a session.
+    pub fn has(&self, session: u32) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    /// Forgets a session; what is under way ends in no later one of its number.
+    pub fn forget(&mut self, session: u32) {
+        self.sessions.remove(&session);
+    }
+
+    /// Forgets every session; what is under way ends in no later task.
+    pub fn forget_all(&mut self) {
+        self.sessions.clear();
     }
 
     /// Sessions that the device remembers.
@@ -311,6 +353,10 @@ impl Sessions {
     /// Forgets the sessions whose lease has run out.
     pub fn expire(&mut self, now: Picos) {
         let lease = self.quotas.lease;
+        if lease == Picos::MAX {
+            // A lease without end: no session is forgotten, and none is looked at.
+            return;
+        }
         self.sessions.retain(|_, s| now.saturating_sub(s.heard) <= lease);
     }
 
@@ -329,8 +375,10 @@ impl Sessions {
         if found.tasks.get(&task).is_some_and(|t| t.under_way > 0) {
             return Status::Refused;
         }
-        let pages = vec![PageState::default(); pages as usize];
-        found.tasks.insert(task, Task { pages, merged: 0, under_way: 0, is_ending: false });
+        self.generation += 1;
+        let (generation, pages) = (self.generation, vec![PageState::default(); pages as usize]);
+        let begun = Task { generation, pages, merged: 0, under_way: 0, is_ending: false };
+        found.tasks.insert(task, begun);
         Status::Processed
     }
 
@@ -362,13 +410,16 @@ impl Sessions {
         }
         page.newest = c.attempt;
         task.under_way += 1;
-        Admission::Admitted
+        Admission::Admitted(task.generation)
     }
 
-    /// An admitted request has come to its end; what the host is told.
-    pub fn ended(&mut self, c: &Command, ending: Ending) -> Status {
+    /// A request admitted for the task of that generation has come to its end; what the host is
+    /// told. A task that has ended since gets nothing, nor does a later one of its number.
+    pub fn ended(&mut self, c: &Command, generation: Generation, ending: Ending) -> Status {
         let found = self.sessions.get_mut(&c.session).and_then(|s| s.tasks.get_mut(&c.task));
-        let Some(task) = found else { return Status::SessionGone };
+        let is_own =
+            |t: &&mut Task| t.generation == generation || mutant!("push_page_ends_in_a_later_task");
+        let Some(task) = found.filter(is_own) else { return Status::SessionGone };
         task.under_way = task.under_way.saturating_sub(1);
         let page = &mut task.pages[c.page as usize];
         let is_double = page.is_merged && !mutant!("push_page_counted_twice");
@@ -387,6 +438,11 @@ impl Sessions {
         }
     }
 
+    /// The generation of a task; none if the device does not remember it.
+    pub fn generation(&self, session: u32, task: u16) -> Option<Generation> {
+        Some(self.sessions.get(&session)?.tasks.get(&task)?.generation)
+    }
+
     /// Whether the device remembers a task.
     pub fn knows(&self, session: u32, task: u16) -> bool {
         self.sessions.get(&session).is_some_and(|s| s.tasks.contains_key(&task))
@@ -396,6 +452,12 @@ impl Sessions {
     pub fn merged(&self, session: u32, task: u16) -> u32 {
         let found = self.sessions.get(&session).and_then(|s| s.tasks.get(&task));
         found.map_or(0, |task| task.merged)
+    }
+
+    /// Requests of a task that were admitted and have not come to their end.
+    pub fn under_way(&self, session: u32, task: u16) -> u32 {
+        let found = self.sessions.get(&session).and_then(|s| s.tasks.get(&task));
+        found.map_or(0, |task| task.under_way)
     }
 
     /// FINAL: none while pages are under way (ask again when one has ended), then the count.

@@ -15,5 +15,6 @@ pub mod oracle;
 pub mod page;
 pub mod policy;
 pub mod query;
+pub mod queue;
 pub mod roads;
 pub mod serve;

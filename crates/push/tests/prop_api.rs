@@ -2,16 +2,20 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use littoral_base::fault::{FAULTS, Op, Plan as Faults};
+use littoral_base::units::Picos;
 use littoral_la64::elf;
 use littoral_push::api::{
-    About, Cores, DataSet, Device, Host, Local, Outcome, Plan, Program, Scan, Settings,
+    About, Cores, DataSet, Device, HEADER_ADDRESS, Host, Local, Outcome, Plan, Program, Scan,
+    Settings, records_of,
 };
-use littoral_push::command::{COMMAND_BYTES, Command, Completion, Opcode, Status};
+use littoral_push::catalogue::Entry;
+use littoral_push::command::{COMMAND_BYTES, Command, Completion, Opcode, Quotas, Status};
 use littoral_push::device::{Disposition, profiled};
 use littoral_push::error::{Kind, Result};
+use littoral_push::function::Compiled;
 use littoral_push::page::{Column, Format, Record, Schema, Value};
 use littoral_push::policy::{Commit, Policy};
 use proptest::prelude::*;
@@ -189,7 +193,7 @@ fn stored_records_are_scanned_and_a_record_larger_than_a_page_changes_nothing() 
     let device = Local::new(DataSet::absent(&path, &about), Settings::default());
     let mut host = Host::new(device, 1, 8);
     host.store(&about, records.iter().cloned().map(Ok)).unwrap();
-    assert!(host.catalogue().unwrap().unwrap().contains("sessions 64"));
+    assert!(host.catalogue().unwrap().unwrap().is_empty(), "nothing is loaded yet");
     assert_eq!(rows(&mut host, Plan::Push).unwrap().0, plain(&records));
     let mut large = some_records(5);
     large[4][3] = Value::Text(vec![b'x'; 5000]);
@@ -198,6 +202,17 @@ fn stored_records_are_scanned_and_a_record_larger_than_a_page_changes_nothing() 
     assert_eq!(rows(&mut host, Plan::Push).unwrap().0, plain(&records));
     let device = Local::new(DataSet::open(&path).unwrap(), Settings::default());
     assert_eq!(rows(&mut Host::new(device, 1, 8), Plan::Push).unwrap().0, plain(&records));
+}
+
+#[test]
+fn a_size_that_pages_do_not_have_is_refused_by_name() {
+    let device = Local::new(set(Format::Columns, &some_records(10)), Settings::default());
+    let mut host = Host::new(device, 1, 8);
+    let about = About { page_bytes: 5120, ..about(Format::Columns) };
+    let error = host.store(&about, some_records(10).into_iter().map(Ok)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage, "{error}");
+    assert!(error.to_string().contains("choose 4, 8, 16, 32 or 64 KiB"), "{error}");
+    assert_eq!(host.about().unwrap().rows, 10, "the old data set stays");
 }
 
 #[test]
@@ -275,6 +290,170 @@ fn a_device_that_vanishes_and_returns_gives_the_answer() {
 }
 
 #[test]
+fn the_catalogue_tells_what_a_function_took_before() {
+    let records = some_records(3000);
+    let device = Local::new(set(Format::Columns, &records), Settings::default());
+    let mut host = Host::new(device, 1, 8);
+    let (_, first) = rows(&mut host, Plan::Push).unwrap();
+    assert_eq!(first.instructions_known, None, "the function is new to the device");
+    let listed = host.catalogue().unwrap().unwrap();
+    let (program, _) = scan().plan(&about(Format::Columns)).unwrap();
+    let compiled = Compiled::new(&program.function, program.format).unwrap();
+    let own = Entry::of_program(&compiled, None);
+    let pages = host.about().unwrap().pages;
+    assert_eq!((listed.len(), &listed[0].name, listed[0].pages), (1, &own.name, pages));
+    let set = host.device().engine().set();
+    let run = |n| compiled.twin(&program.params, set.read(n).unwrap().bytes()).unwrap();
+    let exact = |n| run(n).instructions + run(n).merge_instructions;
+    assert_eq!(listed[0].instructions, (0..pages).map(exact).sum::<u64>());
+    let (_, again) = rows(&mut host, Plan::Push).unwrap();
+    assert_eq!(again.instructions_known, listed[0].mean(), "discovery before the second scan");
+    // A file that stands for the code is another function.
+    let elf = Some(elf::executable(0x1_0000, &[LOOP]));
+    host.scan(&Program { elf, ..program }, Plan::Push).unwrap();
+    assert_eq!(host.catalogue().unwrap().unwrap().len(), 2);
+}
+
+/// A device by whose clock time passes before each answer.
+struct Slow {
+    inner: Local,
+    steps: Vec<u64>,
+    at: usize,
+}
+
+impl Device for Slow {
+    fn submit(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
+        self.inner.submit(command, payload)
+    }
+
+    fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
+        self.at += 1;
+        self.inner.pass(Picos(self.steps[self.at % self.steps.len()]));
+        self.inner.wait()
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        self.inner.reconnect()
+    }
+}
+
+proptest! {
+    #![proptest_config(littoral_testing::cases(24))]
+
+    /// Leases end in the middle of a scan, pages go to any side, runs fail and power is cut: each
+    /// page is counted once.
+    #[test]
+    fn a_lease_that_ends_within_a_scan_is_begun_again(
+        sides in proptest::collection::vec(side(), 1..9),
+        at in 3usize..30, faults in faults(), depth in 1usize..9,
+    ) {
+        let records = some_records(4000);
+        let lease = Picos::from_micros(5_000);
+        let settings = Settings { quotas: Quotas { lease, ..Settings::default().quotas },
+            cores: Cores::Twin, ..Settings::default() };
+        let inner = Local::new(set(Format::Columns, &records), settings).on_sides(sides);
+        // One wait of the first thousand takes longer than the lease.
+        let mut steps = vec![1_000; 1000];
+        steps[at] = 2 * lease.0;
+        let mut host = Host::new(Slow { inner: inner.with_faults(faults), steps, at: 0 }, 7, depth);
+        let (found, outcome) = rows(&mut host, Plan::Push).unwrap();
+        prop_assert_eq!(found, plain(&records), "{:?}", &outcome);
+        prop_assert_eq!(outcome.lease_ms, 5);
+    }
+}
+
+#[test]
+fn a_session_past_its_lease_makes_room_and_its_totals_are_not_counted() {
+    let records = some_records(3000);
+    let lease = Picos::from_micros(5_000);
+    let quotas = Quotas { sessions: 1, lease, ..Settings::default().quotas };
+    let settings = Settings { quotas, ..Settings::default() };
+    let mut device = Local::new(set(Format::Columns, &records), settings);
+    let (program, _) = scan().plan(&about(Format::Columns)).unwrap();
+    let init = Command { session: 9, page: 5, ..Command::plain(Opcode::Init, 0) };
+    device.submit(&init, &program.to_bytes()).unwrap();
+    assert_eq!(device.wait().unwrap().0.merged, 5, "the lease in milliseconds");
+    let mut host = Host::new(device, 7, 8);
+    let (_, outcome) = rows(&mut host, Plan::Push).unwrap();
+    assert!(outcome.refused.unwrap().contains("Exhausted"), "the only session is taken");
+    let mut device = host.into_device();
+    device.pass(Picos(lease.0 + 1));
+    let page = Command { session: 9, attempt: 1, ..Command::plain(Opcode::ReadProc, 0) };
+    device.submit(&page, &[]).unwrap();
+    assert_eq!(device.wait().unwrap().0.status, Status::SessionGone);
+    let (found, outcome) = rows(&mut Host::new(device, 7, 8), Plan::Push).unwrap();
+    assert_eq!((found, outcome.refused), (plain(&records), None));
+}
+
+/// A device whose data set another host replaces when a number of answers have come.
+struct Replaced {
+    inner: Local,
+    left: u32,
+    by: Vec<Record>,
+    kept: VecDeque<(Completion, Vec<u8>)>,
+}
+
+impl Replaced {
+    fn replace(&mut self) {
+        while let Ok(answer) = self.inner.wait() {
+            self.kept.push_back(answer);
+        }
+        let mut write = |address, data: &[u8]| {
+            self.inner.submit(&Command::plain(Opcode::Write, address), data)?;
+            assert_eq!(self.inner.wait()?.0.status, Status::Processed);
+            Ok(())
+        };
+        let about = about(Format::Columns);
+        write(HEADER_ADDRESS, &about.to_bytes()).unwrap();
+        let (pages, rows) =
+            records_of(&about, self.by.iter().cloned().map(Ok), &mut write).unwrap();
+        write(HEADER_ADDRESS, &About { pages, rows, ..about }.to_bytes()).unwrap();
+    }
+}
+
+impl Device for Replaced {
+    fn submit(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
+        self.inner.submit(command, payload)
+    }
+
+    fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
+        self.left = self.left.wrapping_sub(1);
+        if self.left == 0 {
+            self.replace();
+        }
+        self.kept.pop_front().map_or_else(|| self.inner.wait(), Ok)
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        self.inner.reconnect()
+    }
+}
+
+#[test]
+fn a_data_set_that_is_replaced_in_a_scan_is_scanned_from_its_beginning() {
+    let records = some_records(6000);
+    for count in [6000, 1000] {
+        let mut other = some_records(count);
+        other.iter_mut().for_each(|r| r[0] = Value::Int(40));
+        for plan in [Plan::Push, Plan::Filter, Plan::Fetch] {
+            // The second answer is the header that the scan begins with.
+            for left in 2..9 {
+                let inner = Local::new(set(Format::Columns, &records), Settings::default());
+                let (by, kept) = (other.clone(), VecDeque::new());
+                let mut host = Host::new(Replaced { inner, left, by, kept }, 1, 2);
+                let about = host.about().unwrap();
+                let (program, shown) = scan().plan(&about).unwrap();
+                let outcome = host.scan(&program, plan).unwrap();
+                let found = shown.rows(&about, &program, &outcome.answer).unwrap();
+                let what = format!("{plan:?}, replaced by {count} at answer {left}");
+                assert_eq!(found, plain(&other), "{what}");
+                assert_eq!(host.about().unwrap().rows, count as u64, "{what}: the header");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_device_that_stays_away_is_an_error() {
     let device = Local::new(set(Format::Columns, &some_records(3000)), Settings::default());
     let device = device.with_faults(Faults::none().cut_at(3)).that_stays_away();
@@ -292,7 +471,7 @@ fn a_host_beyond_the_sixty_fourth_fetches_its_pages() {
     for session in 1..=64 {
         let mut entry = [0; COMMAND_BYTES];
         entry[0] = Opcode::Init as u8;
-        let command = Command { session, page: 5, ..Command::decode(&entry).unwrap() };
+        let command = Command { session, page: 1, ..Command::decode(&entry).unwrap() };
         device.submit(&command, &payload).unwrap();
         assert_eq!(device.wait().unwrap().0.status, Status::Processed);
     }

@@ -5,8 +5,8 @@
 use littoral_base::rng::{self, Rng};
 use littoral_base::units::Picos;
 use littoral_push::command::{
-    Account, Admission, Answer, Command, Completion, Ending, OPCODES, Opcode, Quotas, Sessions,
-    Status,
+    Account, Admission, Answer, Command, Completion, Ending, Generation, OPCODES, Opcode, Quotas,
+    Sessions, Status,
 };
 use proptest::prelude::*;
 
@@ -25,6 +25,7 @@ fn command(page: usize, attempt: u16) -> Command {
         buffer: 0,
         bytes: 8192,
         backlog: 0,
+        host_page: 0,
     }
 }
 
@@ -37,7 +38,7 @@ fn scan(pages: usize, seed: u64) -> (Vec<u32>, bool) {
     let mut merges = vec![0u32; pages];
     assert_eq!(device.init(Picos(0), 7, 0, pages as u64), Status::Processed);
     let mut to_device: Vec<Command> = Vec::new();
-    let mut inside: Vec<Command> = Vec::new();
+    let mut inside: Vec<(Command, Generation)> = Vec::new();
     let mut to_host: Vec<(usize, u16, Status)> = Vec::new();
     for page in 0..pages {
         to_device.push(command(page, host.attempt(page)));
@@ -52,14 +53,14 @@ fn scan(pages: usize, seed: u64) -> (Vec<u32>, bool) {
                     to_device.push(c);
                 }
                 match device.admit(Picos(0), &c) {
-                    Admission::Admitted => inside.push(c),
+                    Admission::Admitted(generation) => inside.push((c, generation)),
                     Admission::Answered(status) => {
                         to_host.push((c.page as usize, c.attempt, status))
                     }
                 }
             }
             1 if queues[1] > 0 => {
-                let c = inside.swap_remove(random.random_range(0..queues[1]));
+                let (c, generation) = inside.swap_remove(random.random_range(0..queues[1]));
                 let ending = match random.random_range(0..5) {
                     0 => Ending::Shipped(Status::Raw),
                     1 => Ending::Shipped(Status::Filtered),
@@ -68,7 +69,7 @@ fn scan(pages: usize, seed: u64) -> (Vec<u32>, bool) {
                 };
                 let page = c.page as usize;
                 let before = device_count(&mut device);
-                let status = device.ended(&c, ending);
+                let status = device.ended(&c, generation, ending);
                 merges[page] += device_count(&mut device) - before;
                 to_host.push((page, c.attempt, status));
             }
@@ -101,12 +102,12 @@ fn scan(pages: usize, seed: u64) -> (Vec<u32>, bool) {
 }
 
 /// FINAL's count. Requests still on the way are no longer the host's; those inside hold FINAL up.
-fn last(device: &mut Sessions, inside: Vec<Command>, merges: &mut [u32]) -> u32 {
+fn last(device: &mut Sessions, inside: Vec<(Command, Generation)>, merges: &mut [u32]) -> u32 {
     let mut answer = device.finish(Picos(0), 7, 0);
-    for c in inside {
+    for (c, generation) in inside {
         assert!(answer.is_none(), "FINAL answered with a page under way");
         let before = device_count(device);
-        device.ended(&c, Ending::Computed);
+        device.ended(&c, generation, Ending::Computed);
         merges[c.page as usize] += device_count(device) - before;
         answer = device.finish(Picos(0), 7, 0);
     }
@@ -132,9 +133,9 @@ proptest! {
     #[test]
     fn entries_come_back(
         op in 0usize..6, id: u16, session: u32, task: u16, attempt: u16, page: u64, address: u64,
-        buffer: u64, bytes: u32, backlog: u64, flip in 0usize..64, status in 0u8..8, merged: u32,
+        buffer: u64, bytes: u32, backlog: u64, host_page: u64, flip in 0usize..64, status in 0u8..8, merged: u32,
     ) {
-        let c = Command { opcode: OPCODES[op], id, session, task, attempt, page, address, buffer, bytes, backlog };
+        let c = Command { opcode: OPCODES[op], id, session, task, attempt, page, address, buffer, bytes, backlog, host_page };
         let mut entry = c.encode();
         prop_assert_eq!(Command::decode(&entry).unwrap(), c);
         entry[flip] ^= 0x10;
@@ -157,10 +158,10 @@ fn final_is_a_barrier() {
     let mut device = Sessions::new(QUOTAS);
     device.init(Picos(0), 7, 0, 2);
     let (first, late) = (command(0, 1), command(1, 1));
-    assert_eq!(device.admit(Picos(0), &first), Admission::Admitted);
+    let Admission::Admitted(generation) = device.admit(Picos(0), &first) else { panic!("refused") };
     assert_eq!(device.finish(Picos(0), 7, 0), None, "a page is under way");
     assert_eq!(device.admit(Picos(0), &late), Admission::Answered(Status::SessionGone));
-    assert_eq!(device.ended(&first, Ending::Computed), Status::Processed);
+    assert_eq!(device.ended(&first, generation, Ending::Computed), Status::Processed);
     assert_eq!(device.finish(Picos(0), 7, 0), Some((Status::Result, 1)));
     assert_eq!(device.count(), 0);
 }

@@ -69,8 +69,17 @@ proptest! {
         let (internal, device) = (per_s(machine.bus_time().0 as f64), f64::from(cores) * per_s(machine.core_time(instructions).0 as f64));
         let (by_link, host) = (per_s(machine.link_time(8192 + 16).0 as f64), f64::from(machine.host_cores) * per_s(host_raw.0 as f64));
         let closed = internal.min(device + by_link.min(host));
+        // Pages that take the host more than 0.6 of what they take the cores stay on the device
+        // where that costs a quarter at most; near the two limits the observed times decide.
+        let kept = internal.min(device);
+        let (dearness, share) = (device * f64::from(machine.host_cores) / host, kept / closed);
+        let may = dearness > 0.57 && share > 0.72;
+        let must = dearness > 0.63 && share > 0.78;
+        let least = if may { kept } else { closed };
+        let most = if must { kept } else { closed };
         let rate = run(&machine, &workload, &Policy::Late).rate();
-        prop_assert!((rate / closed - 1.0).abs() < 0.02, "{} pages per second, closed form {}", rate, closed);
+        let is_between = rate > 0.98 * least && rate < 1.02 * most;
+        prop_assert!(is_between, "{rate} pages per second, closed form {least} to {most}");
     }
 }
 
@@ -80,6 +89,24 @@ fn a_run_repeats_bit_for_bit() {
     let outcome = run(&machine(), &workload, &Policy::Late);
     assert_eq!(outcome, run(&machine(), &workload, &Policy::Late));
     assert_ne!(outcome.digest(), run(&machine(), &workload, &Policy::Host).digest());
+}
+
+#[test]
+fn hosts_and_device_exchange_one_command_per_page_and_two_per_task() {
+    for host_mode in [HostMode::Overlapped, HostMode::Batched] {
+        let machine = Machine { host_mode, ..machine() };
+        let workload = pair(0, 3, 100, 8);
+        for policy in [Policy::Host, Policy::Device, Policy::HandCoded, Policy::Late] {
+            let outcome = run(&machine, &workload, &policy);
+            let scans = match host_mode {
+                HostMode::Overlapped => 1,
+                HostMode::Batched => workload.pages().div_ceil(8),
+            };
+            // Each scan begins and ends both tasks.
+            let expected = workload.pages() + 4 * scans;
+            assert_eq!(outcome.commands, expected as u64, "{policy:?} {host_mode:?}");
+        }
+    }
 }
 
 #[test]
@@ -159,6 +186,25 @@ fn a_task_whose_pages_become_cheap_comes_back_to_the_device() {
     let ours = run(&machine, &workload, &Policy::Late).total.0 as f64;
     let phases = alone(dear) + alone(cheap);
     assert!(ours <= 1.10 * phases as f64, "{} of the best split per phase", ours / phases as f64);
+}
+
+#[test]
+fn pages_that_are_dear_to_the_host_stay_on_the_device() {
+    // A served device: 59 us per page on four cores, 218 us on the link; 20 to 80 us on the host.
+    let machine = littoral_push::device::served(300_000_000, 4, 400, 65536).unwrap();
+    let scan = |host_us| {
+        let host_raw = littoral_base::units::Picos::from_micros(host_us);
+        let cost = PageCost { instructions: 94_400, host_raw, ..PageCost::default() };
+        let pages = vec![cost; 3_000];
+        let task = TaskCosts { name: "q1".into(), page_bytes: 65536, result_bytes: 512, pages };
+        let outcome = run(&machine, &Workload::interleaved(vec![task], 64), &Policy::Late);
+        (outcome.count(Disposition::Raw) as f64 / 3_000.0, outcome.total.as_secs_f64())
+    };
+    let (many, together) = scan(20);
+    for (few, alone) in [scan(80), scan(40)] {
+        assert!(few < 0.02 && alone < 0.180, "{few} of the pages went to the host in {alone} s");
+    }
+    assert!(many > 0.19 && together < 0.142, "a cheap host takes {many} of them in {together} s");
 }
 
 #[test]

@@ -75,6 +75,21 @@ fn every_road_gives_the_answer_of_the_reference() {
 }
 
 #[test]
+fn a_record_of_q1_takes_at_most_42_instructions() {
+    let schema = lineitem_schema().unwrap();
+    let pages = page::write_all(&schema, Format::Columns, 65536, lineitem(SCALE)).unwrap();
+    let query = Query::q1().unwrap();
+    let compiled = Compiled::new(&query.whole, Format::Columns).unwrap();
+    let mut device = Machine::new(&compiled, &query.params).unwrap();
+    for page in &pages {
+        let rows = page::check(page, &schema).unwrap().rows as u64;
+        let (_, count) = device.run(page, u64::MAX).unwrap();
+        // What is done once per page is less than 100 instructions.
+        assert!(count <= 42 * rows + 100, "{:.2} a record", count as f64 / rows as f64);
+    }
+}
+
+#[test]
 fn the_join_equals_brute_force() {
     let data = dblp_like(2500, 9);
     let pages =

@@ -8,18 +8,26 @@
 //! Invariants
 //! - No page function runs on a page that does not verify. Checked by
 //!   `a_damaged_page_is_asked_for_again_and_then_named`.
+//! - No answer is computed of two data sets. Checked by
+//!   `a_data_set_that_is_replaced_in_a_scan_is_scanned_from_its_beginning`.
 //! - A run that fails leaves the totals as they were. Checked by
 //!   `hostile_programs_give_the_answer_by_another_road`.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use littoral_base::fault::{Op, Plan, Verdict};
+use littoral_base::mutant;
 use littoral_base::units::Picos;
 
 use super::HEADER_ADDRESS;
 use super::set::{About, DataSet};
+use super::stored::{Payload, Stored};
 use super::wire::Program;
-use crate::command::{Admission, Command, Completion, Ending, Opcode, Quotas, Sessions, Status};
+use crate::catalogue::{self, Entry};
+use crate::command::{
+    Admission, Command, Completion, Ending, Generation, Opcode, Quotas, Sessions, Status,
+};
 use crate::error::{Error, Kind, Result};
 use crate::fault::run_of;
 use crate::function::{Answer, Compiled, Function, Machine, Output, PageResult, Params, Test};
@@ -77,13 +85,47 @@ pub(super) fn rest_of(function: &Function) -> Function {
     Function { filter: Test::And(vec![]), ..function.clone() }
 }
 
-struct Task {
+/// A task's functions and parameters, shared with the threads that compute its pages.
+#[derive(Debug)]
+struct Loaded {
     whole: Compiled,
     split: Option<Compiled>,
     params: Params,
-    core: Option<Machine>,
+    schema_crc: u32,
+    /// A core with the code; none where the twin computes.
+    core: Option<Mutex<Machine>>,
+    /// Its entry in the library.
+    key: Key,
+}
+
+struct Task {
+    generation: Generation,
+    loaded: Arc<Loaded>,
     totals: Vec<u64>,
 }
+
+/// A command that was admitted, for the task that the device knew by its number then.
+#[derive(Clone, Copy, Debug)]
+pub struct Admitted {
+    /// The command.
+    pub command: Command,
+    generation: Generation,
+}
+
+impl Admitted {
+    /// The task's number, which a later task may have too.
+    pub fn key(&self) -> (u32, u16) {
+        (self.command.session, self.command.task)
+    }
+
+    /// The task's generation.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
+/// What tells a function from others: CRC32C of its code and of its schema's text.
+type Key = (u32, u32);
 
 /// What became of a page on a core or on the way to the link.
 #[derive(Debug)]
@@ -93,17 +135,22 @@ pub struct Ran {
     ending: Ending,
     partial: Option<crate::function::Scratch>,
     /// What goes to the host.
-    pub payload: Vec<u8>,
+    pub payload: Payload,
 }
 
 impl Ran {
-    fn shipped(status: Status, instructions: u64, payload: Vec<u8>) -> Ran {
+    fn shipped(status: Status, instructions: u64, payload: Payload) -> Ran {
         Ran { instructions, ending: Ending::Shipped(status), partial: None, payload }
+    }
+
+    /// A page that goes to the host without its contents.
+    fn without(status: Status) -> Ran {
+        Ran::shipped(status, 0, Payload::none())
     }
 
     /// A page whose host is gone.
     pub(crate) fn dropped() -> Ran {
-        Ran::shipped(Status::Raw, 0, Vec::new())
+        Ran::without(Status::Raw)
     }
 
     /// Whether a run on a core ended without a result.
@@ -112,29 +159,60 @@ impl Ran {
     }
 }
 
+/// The run of a page function, apart from the device's state: any thread may compute it.
+#[derive(Debug)]
+pub struct Work {
+    page: Arc<Stored>,
+    header: page::Header,
+    loaded: Arc<Loaded>,
+    is_filter: bool,
+    verdict: Verdict,
+    budget: u64,
+}
+
+/// A page whose run has begun.
+#[derive(Debug)]
+pub enum Begun {
+    /// It needs no computation.
+    Ended(Ran),
+    /// [`Work::compute`] ends it.
+    Work(Box<Work>),
+}
+
 /// A device's state.
 pub struct Engine {
     set: DataSet,
     settings: Settings,
     sessions: Sessions,
     tasks: BTreeMap<(u32, u16), Task>,
+    /// Functions that tasks have loaded, with what their pages took.
+    library: BTreeMap<Key, Entry>,
+    schema_crc: u32,
+    /// How many times the data set was replaced.
+    stores: u32,
     faults: Plan,
 }
 
+/// Most functions in the library; the one with the fewest pages makes room.
+const LIBRARY_MAX: usize = 1024;
+
 /// A completion and the data that go with it.
-pub(super) type Reply = (Completion, Vec<u8>);
+pub type Reply = (Completion, Payload);
 
 /// An answer to `command`.
-pub(super) fn reply(command: &Command, status: Status, data: Vec<u8>) -> Reply {
+pub(crate) fn reply(command: &Command, status: Status, data: Vec<u8>) -> Reply {
     let (id, attempt, bytes) = (command.id, command.attempt, data.len() as u32);
-    (Completion { id, attempt, status, bytes, merged: 0 }, data)
+    (Completion { id, attempt, status, bytes, merged: 0 }, Payload::Own(data))
 }
 
 impl Engine {
     /// A device with a data set.
     pub fn new(set: DataSet, settings: Settings) -> Engine {
         let sessions = Sessions::new(settings.quotas);
-        Engine { set, settings, sessions, tasks: BTreeMap::new(), faults: Plan::none() }
+        let (tasks, library) = (BTreeMap::new(), BTreeMap::new());
+        let schema_crc = set.about().schema.crc();
+        let faults = Plan::none();
+        Engine { set, settings, sessions, tasks, library, schema_crc, stores: 0, faults }
     }
 
     /// Faults of page functions ([`Op::Task`]).
@@ -147,21 +225,52 @@ impl Engine {
         &self.set
     }
 
+    /// Gives up the data set that is being written.
+    pub fn abandon_draft(&mut self) {
+        self.set.abandon();
+    }
+
+    /// Instructions that a page function may spend on one page.
+    pub fn budget(&self) -> u64 {
+        self.settings.budget
+    }
+
     /// Sessions that the device remembers.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
 
-    /// Whether the device remembers a task.
-    pub fn knows(&self, (session, task): (u32, u16)) -> bool {
-        self.sessions.knows(session, task)
+    /// Whether the device remembers a session.
+    pub fn has_session(&self, session: u32) -> bool {
+        self.sessions.has(session)
+    }
+
+    /// Forgets a session.
+    pub fn forget(&mut self, session: u32) {
+        self.sessions.forget(session);
+        self.tasks.retain(|key, _| key.0 != session);
+    }
+
+    /// The generation of a task; none if the device does not remember it.
+    pub fn generation(&self, (session, task): (u32, u16)) -> Option<Generation> {
+        self.sessions.generation(session, task)
     }
 
     /// Power has come back: sessions and totals are lost.
     pub fn restart(&mut self) {
-        self.sessions = Sessions::new(self.settings.quotas);
+        self.sessions.forget_all();
         self.tasks.clear();
         self.faults.restore_power();
+    }
+
+    /// Whether pages of a task are under way.
+    pub fn is_at_work(&self, (session, task): (u32, u16)) -> bool {
+        self.sessions.under_way(session, task) > 0
+    }
+
+    /// What tells a task's function from others; none for an unknown task.
+    pub fn function_of(&self, key: (u32, u16)) -> Option<(u32, u32)> {
+        self.tasks.get(&key).map(|task| task.loaded.key)
     }
 
     /// Forgets sessions past their lease.
@@ -189,12 +298,9 @@ impl Engine {
                 reply(command, Status::Processed, Vec::new())
             }
             Opcode::Catalogue => {
-                let Settings { budget, memory_bytes, quotas, .. } = &self.settings;
-                let (sessions, tasks) = (quotas.sessions, quotas.tasks);
-                let text = format!(
-                    "budget {budget}\nmemory {memory_bytes}\nsessions {sessions}\ntasks {tasks}\n"
-                );
-                reply(command, Status::Result, text.into_bytes())
+                let entries: Vec<Entry> = self.library.values().cloned().collect();
+                let bytes = catalogue::encode(&entries).expect("invariant: names are CRCs");
+                reply(command, Status::Result, bytes)
             }
             Opcode::ReadProc | Opcode::ReadFilt => reply(command, Status::Refused, Vec::new()),
         })
@@ -204,7 +310,11 @@ impl Engine {
         let done = if command.address == HEADER_ADDRESS {
             About::parse(payload).and_then(|about| match about.pages {
                 0 if about.rows == 0 => self.set.begin(&about),
-                _ => self.set.commit(&about),
+                _ => {
+                    self.set.commit(&about)?;
+                    self.replaced(&about);
+                    Ok(())
+                }
             })
         } else {
             self.set.put(command.address, payload)
@@ -222,21 +332,52 @@ impl Engine {
         }
     }
 
+    /// The data set is another: what was computed of the old one belongs to no scan of this one.
+    fn replaced(&mut self, about: &About) {
+        self.schema_crc = about.schema.crc();
+        self.stores = self.stores.wrapping_add(1);
+        if !mutant!("push_store_keeps_sessions") {
+            self.sessions.forget_all();
+            self.tasks.clear();
+        }
+    }
+
+    /// READ: the completion's `merged` says how many times the data set was replaced.
     fn read(&self, command: &Command) -> Reply {
+        let mut answer = self.contents(command);
+        answer.0.merged = self.stores;
+        answer
+    }
+
+    fn contents(&self, command: &Command) -> Reply {
         if command.address == HEADER_ADDRESS {
             return reply(command, Status::Raw, self.set.about().to_bytes());
         }
         match self.set.read(command.address) {
-            Ok(page) => reply(command, Status::Raw, page.into_owned()),
+            Ok(page) => {
+                let mut answer = reply(command, Status::Raw, Vec::new());
+                answer.0.bytes = page.bytes().len() as u32;
+                answer.1 = Payload::Page(page);
+                answer
+            }
             Err(e) if e.kind() == Kind::Usage => reply(command, Status::Refused, Vec::new()),
             Err(_) => reply(command, Status::MediaError, Vec::new()),
         }
     }
 
-    /// INIT: the completion's `bytes` are the slots of the group table.
+    /// INIT: the command's address is the count that came with the header; the completion's
+    /// `bytes` are the slots of the group table, its `merged` the lease.
     fn init(&mut self, now: Picos, command: &Command, payload: &[u8]) -> Reply {
         if payload.len() as u64 > self.settings.memory_bytes {
             return reply(command, Status::Exhausted, Vec::new());
+        }
+        if command.address != u64::from(self.stores) {
+            return reply(command, Status::SessionGone, Vec::new());
+        }
+        let stored = self.set.about().pages;
+        if command.page > stored {
+            let words = format!("{} pages are announced, the data set has {stored}", command.page);
+            return reply(command, Status::Refused, words.into_bytes());
         }
         let task = match Program::parse(payload).and_then(|p| self.task(p)) {
             Ok(task) => task,
@@ -251,14 +392,16 @@ impl Engine {
         let (session, number) = (command.session, command.task);
         let status = self.sessions.init(now, session, number, command.page);
         let mut answer = reply(command, status, Vec::new());
-        if status == Status::Processed {
-            answer.0.bytes = task.whole.function().slots_max as u32;
-            self.tasks.insert((session, number), task);
+        let generation = self.sessions.generation(session, number);
+        if let Some(generation) = generation.filter(|_| status == Status::Processed) {
+            answer.0.bytes = task.loaded.whole.function().slots_max as u32;
+            answer.0.merged = lease_ms(self.settings.quotas.lease);
+            self.tasks.insert((session, number), Task { generation, ..task });
         }
         answer
     }
 
-    fn task(&self, program: Program) -> Result<Task> {
+    fn task(&mut self, program: Program) -> Result<Task> {
         let Program { mut function, format, params, elf } = program;
         let slot_bytes = match &function.output {
             Output::Aggregate { sums, .. } => 8 + 24 * sums.len() as u64,
@@ -276,7 +419,22 @@ impl Engine {
         // A split that does not compile is no reason to refuse the whole: its pages go raw.
         let split = Compiled::new(&split_of(&function), format).ok();
         let totals = if whole.returns_rows() { Vec::new() } else { whole.totals() };
-        Ok(Task { whole, split, params, core, totals })
+        let (schema_crc, core) = (whole.function().schema.crc(), core.map(Mutex::new));
+        let key = self.enlist(&whole, elf.as_deref());
+        let loaded = Loaded { whole, split, params, schema_crc, core, key };
+        Ok(Task { generation: 0, loaded: Arc::new(loaded), totals })
+    }
+
+    /// Enters a function into the library, where it is not there yet.
+    fn enlist(&mut self, whole: &Compiled, elf: Option<&[u8]>) -> Key {
+        let entry = Entry::of_program(whole, elf);
+        let key = (entry.code_crc, entry.schema_crc);
+        if !self.library.contains_key(&key) && self.library.len() >= LIBRARY_MAX {
+            let least = self.library.iter().min_by_key(|(_, e)| e.pages).map(|(k, _)| *k);
+            least.map(|key| self.library.remove(&key));
+        }
+        self.library.entry(key).or_insert(entry);
+        key
     }
 
     fn finish(&mut self, now: Picos, command: &Command) -> Option<Reply> {
@@ -289,15 +447,26 @@ impl Engine {
         Some(answer)
     }
 
-    /// READ_PROC, READ_FILT: whether the page is to be read, or the answer at once.
-    pub fn admit(&mut self, now: Picos, command: &Command) -> Option<(Completion, Vec<u8>)> {
+    /// READ_PROC, READ_FILT: the page is to be read.
+    ///
+    /// # Errors
+    /// The answer of a command that is not admitted.
+    pub fn admit(&mut self, now: Picos, command: &Command) -> std::result::Result<Admitted, Reply> {
         if !self.settings.computes {
-            return Some(reply(command, Status::Refused, Vec::new()));
+            return Err(reply(command, Status::Refused, Vec::new()));
         }
         match self.sessions.admit(now, command) {
-            Admission::Admitted => None,
-            Admission::Answered(status) => Some(reply(command, status, Vec::new())),
+            Admission::Admitted(generation) => Ok(Admitted { command: *command, generation }),
+            Admission::Answered(status) => Err(reply(command, status, Vec::new())),
         }
+    }
+
+    /// The task that a page was admitted for; none if it has ended.
+    fn task_of(&self, page: &Admitted) -> Option<&Task> {
+        let is_own = |t: &&Task| {
+            t.generation == page.generation || mutant!("push_page_ends_in_a_later_task")
+        };
+        self.tasks.get(&page.key()).filter(is_own)
     }
 
     /// What an admitted page gives under a policy's decision. The page is not counted before
@@ -305,87 +474,141 @@ impl Engine {
     ///
     /// # Errors
     /// [`Kind::Io`] when a fault cuts the device off.
-    pub fn run(&mut self, command: &Command, commit: Commit) -> Result<Ran> {
-        let page = match self.set.read(command.address) {
-            Ok(page) => page,
-            Err(_) => return Ok(Ran::shipped(Status::MediaError, 0, Vec::new())),
+    pub fn run(&mut self, page: &Admitted, commit: Commit) -> Result<Ran> {
+        Ok(match self.begin(page, commit, u64::MAX)? {
+            Begun::Ended(ran) => ran,
+            Begun::Work(work) => work.compute(),
+        })
+    }
+
+    /// As [`Engine::run`], up to the computation, which another thread may do. An ELF file's
+    /// function may spend no more than `limit` instructions.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub fn begin(&mut self, asked: &Admitted, commit: Commit, limit: u64) -> Result<Begun> {
+        let ended = |status| Ok(Begun::Ended(Ran::without(status)));
+        let Some(task) = self.task_of(asked) else {
+            return ended(Status::SessionGone);
         };
-        let Some(task) = self.tasks.get_mut(&(command.session, command.task)) else {
-            return Ok(Ran::shipped(Status::SessionGone, 0, Vec::new()));
+        let Ok(page) = self.set.read(asked.command.address) else {
+            return ended(Status::MediaError);
         };
-        let Ok(header) = page::check(&page, &task.whole.function().schema) else {
-            return Ok(Ran::shipped(Status::MediaError, 0, Vec::new()));
+        let loaded = Arc::clone(&task.loaded);
+        let header = page.header(&self.set.about().schema);
+        let Some(header) = header.filter(|_| loaded.schema_crc == self.schema_crc) else {
+            return ended(Status::MediaError);
         };
         let is_filter = match commit {
             Commit::Link | Commit::Hold => {
-                return Ok(Ran::shipped(Status::Raw, 0, page.into_owned()));
+                let page = Payload::Page(page);
+                return Ok(Begun::Ended(Ran::shipped(Status::Raw, 0, page)));
             }
-            Commit::Core => command.opcode == Opcode::ReadFilt,
+            Commit::Core => asked.command.opcode == Opcode::ReadFilt,
             Commit::Filter => true,
         };
         let verdict = self.faults.judge(Op::Task);
         if verdict == Verdict::Cut {
             return Err(Error::new(Kind::Io, "the device has lost power: reconnect"));
         }
-        let budget = self.settings.budget;
-        let (result, wanted) = task.compute(&page, &header, is_filter, budget);
-        let (instructions, falls_back) = run_of(verdict, wanted, budget);
-        Ok(match result {
-            Some(PageResult::Partial(scratch)) if !falls_back => {
-                let (partial, payload) = (Some(scratch), Vec::new());
-                Ran { instructions, ending: Ending::Computed, partial, payload }
-            }
-            Some(PageResult::Rows(rows)) if !falls_back => {
-                Ran::shipped(Status::Filtered, instructions, rows)
-            }
-            Some(_) | None => Ran::shipped(Status::Raw, instructions, page.into_owned()),
-        })
+        let is_native = loaded.core.is_none();
+        let budget = self.settings.budget.min(if is_native { u64::MAX } else { limit });
+        let work = Work { page, header, loaded, is_filter, verdict, budget };
+        Ok(Begun::Work(Box::new(work)))
     }
 
     /// Counts a page and answers its command.
-    pub fn end(&mut self, command: &Command, ran: Ran) -> (Completion, Vec<u8>) {
+    pub fn end(&mut self, page: &Admitted, ran: Ran) -> Reply {
+        let command = &page.command;
         let merged = |e: &Self| e.sessions.merged(command.session, command.task);
         let before = merged(self);
-        let status = self.sessions.ended(command, ran.ending);
+        self.note(page, &ran);
+        let status = self.sessions.ended(command, page.generation, ran.ending);
         if merged(self) > before {
             let task = self.tasks.get_mut(&(command.session, command.task));
             let (task, scratch) = task.zip(ran.partial).expect("invariant: it was computed");
-            task.whole.merge(&scratch, &mut task.totals);
+            task.loaded.whole.merge(&scratch, &mut task.totals);
         }
         let has_data = matches!(status, Status::Raw | Status::Filtered);
-        reply(command, status, if has_data { ran.payload } else { Vec::new() })
+        let mut answer = reply(command, status, Vec::new());
+        if has_data {
+            answer.0.bytes = ran.payload.bytes().len() as u32;
+            answer.1 = ran.payload;
+        }
+        answer
+    }
+
+    /// Notes in the library what a page took on a core.
+    fn note(&mut self, page: &Admitted, ran: &Ran) {
+        let task = self.task_of(page);
+        let key = task.filter(|_| ran.instructions > 0).map(|t| t.loaded.key);
+        if let Some(entry) = key.and_then(|key| self.library.get_mut(&key)) {
+            entry.pages += 1;
+            entry.instructions += ran.instructions;
+        }
     }
 }
 
-impl Task {
+/// A lease in milliseconds, as INIT's completion tells it; 0 for one that does not end.
+fn lease_ms(lease: Picos) -> u32 {
+    u32::try_from(lease.as_nanos() / 1_000_000).map_or(0, |ms| ms.max(1))
+}
+
+impl Work {
+    /// Whether the native twin computes it, so that its time is bounded by the page's size.
+    pub fn is_native(&self) -> bool {
+        self.loaded.core.is_none()
+    }
+
+    /// What stands for a run that ended without a result: the page as it is, the budget spent.
+    pub(crate) fn fallback(&self) -> Ran {
+        Ran::shipped(Status::Raw, self.budget, Payload::Page(Arc::clone(&self.page)))
+    }
+
+    /// Runs the page function.
+    pub fn compute(self) -> Ran {
+        let (result, wanted) = self.result();
+        let (instructions, falls_back) = run_of(self.verdict, wanted, self.budget);
+        match result {
+            Some(PageResult::Partial(scratch)) if !falls_back => {
+                let (partial, payload) = (Some(scratch), Payload::none());
+                Ran { instructions, ending: Ending::Computed, partial, payload }
+            }
+            Some(PageResult::Rows(rows)) if !falls_back => {
+                Ran::shipped(Status::Filtered, instructions, Payload::Own(rows))
+            }
+            Some(_) | None => Ran::shipped(Status::Raw, instructions, Payload::Page(self.page)),
+        }
+    }
+
     /// The result, or none after a trap, a spent budget or records that do not parse; and the
     /// instructions that the core wants.
-    fn compute(
-        &mut self,
-        page: &[u8],
-        header: &page::Header,
-        is_filter: bool,
-        budget: u64,
-    ) -> (Option<PageResult>, u64) {
-        let params = &self.params;
-        if is_filter && !self.whole.returns_rows() {
-            let split = self.split.as_ref().and_then(|s| s.host_on(params, page, header).ok());
+    fn result(&self) -> (Option<PageResult>, u64) {
+        let Loaded { whole, split, params, core, .. } = &*self.loaded;
+        let (page, header) = (self.page.bytes(), &self.header);
+        if self.is_filter && !whole.returns_rows() {
+            let split = split.as_ref().and_then(|s| s.host_on(params, page, header).ok());
             return split.map_or((None, 0), |run| (Some(run.result), run.instructions));
         }
-        let Some(core) = &mut self.core else {
-            let run = self.whole.host_on(params, page, header).ok();
+        let Some(core) = core else {
+            let run = whole.host_on(params, page, header).ok();
             return run.map_or((None, 0), |run| {
                 let wanted = run.instructions + run.merge_instructions;
                 (Some(run.result), wanted)
             });
         };
-        match core.run(page, budget) {
+        // A run resets the core, so that a thread that panicked in one leaves nothing behind.
+        let mut core = core.lock().unwrap_or_else(PoisonError::into_inner);
+        match core.run(page, self.budget) {
             Ok((PageResult::Rows(rows), n)) => {
-                let parses = Answer::default().add_rows(&self.whole, &rows).is_ok();
+                let parses = Answer::default().add_rows(whole, &rows).is_ok();
                 (parses.then_some(PageResult::Rows(rows)), n)
             }
-            Ok((result, n)) => (Some(result), n),
-            Err(_) => (None, budget),
+            Ok((result, n)) => {
+                let wanted = n + whole.merge_instructions(&result);
+                (Some(result), wanted)
+            }
+            Err(_) => (None, self.budget),
         }
     }
 }

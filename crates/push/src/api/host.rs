@@ -11,10 +11,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use littoral_base::units::Picos;
+
 use super::engine::{rest_of, split_of};
 use super::set::{About, records_of};
 use super::wire::Program;
 use super::{Device, HEADER_ADDRESS};
+use crate::catalogue::{self, Entry};
 use crate::command::{Account, Answer as Counted, Command, Completion, Opcode, Status};
 use crate::error::{Error, Kind, Result};
 use crate::function::{Answer, Compiled, Output, PageResult, reference};
@@ -36,6 +39,16 @@ pub enum Plan {
     Fetch,
 }
 
+impl Plan {
+    fn opcode(self) -> Opcode {
+        match self {
+            Plan::Push => Opcode::ReadProc,
+            Plan::Filter => Opcode::ReadFilt,
+            Plan::Fetch => Opcode::Read,
+        }
+    }
+}
+
 /// What a scan did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -55,6 +68,12 @@ pub struct Outcome {
     pub link_bytes: u64,
     /// Why every page was fetched although the device was asked to compute.
     pub refused: Option<String>,
+    /// Time of this host's processor per raw page; zero without one.
+    pub host_page: Picos,
+    /// Instructions per page that the device told before the scan; none for a new function.
+    pub instructions_known: Option<u64>,
+    /// Milliseconds without a command after which the device forgets the session; 0: never.
+    pub lease_ms: u32,
 }
 
 /// A host with a device.
@@ -63,12 +82,17 @@ pub struct Host<D> {
     session: u32,
     task: u16,
     depth: usize,
-    about: Option<About>,
 }
+
+/// What the device stores: its header, and how many times it was replaced.
+type Stored = (About, u32);
 
 /// A scan under way.
 struct Job<'a> {
     program: &'a Program,
+    plan: Plan,
+    /// The data set that is scanned; none before the first try.
+    stored: Option<Stored>,
     whole: Compiled,
     split: Option<Compiled>,
     /// The function as the device granted it.
@@ -86,7 +110,7 @@ impl<D: Device> Host<D> {
     /// device.
     pub fn new(device: D, session: u32, depth: usize) -> Host<D> {
         assert!((1..=4096).contains(&depth), "a queue has 1 to 4096 slots");
-        Host { device, session, task: 0, depth, about: None }
+        Host { device, session, task: 0, depth }
     }
 
     /// The device.
@@ -115,35 +139,52 @@ impl<D: Device> Host<D> {
     /// # Errors
     /// [`Kind::Io`] when the device is lost, [`Kind::Corrupt`] for a damaged header.
     pub fn about(&mut self) -> Result<About> {
-        if let Some(about) = &self.about {
-            return Ok(about.clone());
-        }
-        let (_, header) = self.call(self.command(Opcode::Read, 0, HEADER_ADDRESS), &[])?;
-        let about = About::parse(&header)?;
-        self.about = Some(about.clone());
-        Ok(about)
+        Ok(self.stored()?.0)
     }
 
-    /// What the device says about itself; none if it runs no page functions.
+    fn stored(&mut self) -> Result<Stored> {
+        let (completion, header) = self.call(self.command(Opcode::Read, 0, HEADER_ADDRESS), &[])?;
+        Ok((About::parse(&header)?, completion.merged))
+    }
+
+    /// The functions that the device has loaded so far; none if it runs no page functions.
     ///
     /// # Errors
-    /// [`Kind::Io`] when the device is lost.
-    pub fn catalogue(&mut self) -> Result<Option<String>> {
-        let (completion, text) = self.call(self.command(Opcode::Catalogue, 0, 0), &[])?;
+    /// [`Kind::Io`] when the device is lost, [`Kind::Corrupt`] for bytes that are no catalogue.
+    pub fn catalogue(&mut self) -> Result<Option<Vec<Entry>>> {
+        let (completion, bytes) = self.call(self.command(Opcode::Catalogue, 0, 0), &[])?;
         let is_known = completion.status == Status::Result;
-        Ok(is_known.then(|| String::from_utf8_lossy(&text).into_owned()))
+        is_known.then(|| catalogue::decode(&bytes)).transpose()
+    }
+
+    /// Whether the device runs page functions, and what it knows of the program's.
+    fn discover(&mut self, job: &mut Job<'_>) -> Result<()> {
+        let Some(entries) = self.catalogue()? else {
+            let why = "the device runs no page functions";
+            log::info!("{why}; every page is fetched");
+            job.outcome.refused = Some(why.to_owned());
+            job.opcode = Opcode::Read;
+            return Ok(());
+        };
+        let own = Entry::of_program(&job.whole, job.program.elf.as_deref());
+        let found = entries.iter().find(|e| e.name == own.name && e.version == own.version);
+        job.outcome.instructions_known = found.and_then(Entry::mean);
+        Ok(())
     }
 
     /// STORE: replaces the device's data set by these records; what is now there.
     ///
     /// # Errors
-    /// [`Kind::Usage`] for a record that the schema does not allow or that exceeds a page,
+    /// [`Kind::Usage`] for a size that pages do not have, or for a record that the schema does not
+    /// allow or that exceeds a page,
     /// [`Kind::Io`] when the device refuses a write or is lost. The old data set is then untouched.
     pub fn store(
         &mut self,
         about: &About,
         records: impl IntoIterator<Item = Result<Record>>,
     ) -> Result<About> {
+        // The device would refuse such a header without a reason.
+        page::Writer::new(&about.schema, about.format, about.page_bytes)?;
         let empty = About { pages: 0, rows: 0, ..about.clone() };
         self.write(HEADER_ADDRESS, &empty.to_bytes())?;
         let (pages, rows) = records_of(about, records, |n, page| self.write(n, page))?;
@@ -152,17 +193,18 @@ impl<D: Device> Host<D> {
         }
         let about = About { pages, rows, ..about.clone() };
         self.write(HEADER_ADDRESS, &about.to_bytes())?;
-        self.about = Some(about.clone());
         Ok(about)
     }
 
     fn write(&mut self, address: u64, data: &[u8]) -> Result<()> {
-        let (completion, _) = self.call(self.command(Opcode::Write, 0, address), data)?;
+        let (completion, words) = self.call(self.command(Opcode::Write, 0, address), data)?;
         if completion.status == Status::Processed {
             return Ok(());
         }
-        let what = format!("the device answered {:?} to a write", completion.status);
-        Err(Error::new(Kind::Io, format!("{what}; the old data set is still there")))
+        let words = String::from_utf8_lossy(&words).into_owned();
+        let what = format!("the device answered {:?} to a write {words}", completion.status);
+        let what = format!("{}; the old data set is still there", what.trim_end());
+        Err(Error::new(Kind::Io, what))
     }
 
     /// READ, COMPUTE and GATHER: runs a program over the device's pages.
@@ -171,12 +213,7 @@ impl<D: Device> Host<D> {
     /// [`Kind::Usage`] for a program that does not fit the data set, [`Kind::Corrupt`] naming a
     /// page that does not verify, [`Kind::Io`] when the device is lost and does not come back.
     pub fn scan(&mut self, program: &Program, plan: Plan) -> Result<Outcome> {
-        let about = self.about()?;
-        if program.function.schema != about.schema || program.format != about.format {
-            let what = "the function was made for another schema or format of pages";
-            return Err(Error::new(Kind::Usage, what));
-        }
-        let mut job = Job::new(program, plan, about.pages as usize)?;
+        let mut job = Job::new(program, plan)?;
         loop {
             match self.go(&mut job) {
                 Ok(()) => return Ok(job.outcome),
@@ -202,12 +239,19 @@ impl<D: Device> Host<D> {
         Ok(())
     }
 
-    /// From INIT to FINAL, for what is open.
+    /// From INIT to FINAL, for what is open: everything if the data set is another.
     fn go(&mut self, job: &mut Job<'_>) -> Result<()> {
+        let stored = self.stored()?;
+        if job.stored.as_ref() != Some(&stored) {
+            job.begin(stored)?;
+        }
         self.task = self.task.wrapping_add(1);
         job.open = (0..job.account.len()).filter(|&p| job.account.is_open(p)).collect();
         job.asked.clear();
         job.granted = None;
+        if job.opcode != Opcode::Read {
+            self.discover(job)?;
+        }
         if job.opcode != Opcode::Read {
             self.init(job)?;
         }
@@ -216,9 +260,13 @@ impl<D: Device> Host<D> {
                 let Some(page) = job.open.pop_front() else { break };
                 self.ask(job, page)?;
             }
+            let began = processor_time();
             let (completion, data) = self.device.wait()?;
             job.outcome.link_bytes += (data.len() + crate::command::COMPLETION_BYTES) as u64;
             job.take(&completion, data)?;
+            if completion.status == Status::Raw {
+                job.observe(Picos(processor_time().0 - began.0));
+            }
         }
         job.outcome.answer.rows.sort_unstable();
         self.gather(job)
@@ -226,12 +274,13 @@ impl<D: Device> Host<D> {
 
     fn init(&mut self, job: &mut Job<'_>) -> Result<()> {
         let payload = job.program.to_bytes();
-        let mut command = self.command(Opcode::Init, 0, 0);
+        let mut command = self.command(Opcode::Init, 0, job.stores().into());
         (command.page, command.bytes) = (job.account.len() as u64, payload.len() as u32);
         let (completion, words) = self.call(command, &payload)?;
         match completion.status {
             Status::Processed => {
                 let slots_max = completion.bytes as usize;
+                job.outcome.lease_ms = completion.merged;
                 let function = job.program.function.clone();
                 let function = crate::function::Function { slots_max, ..function };
                 job.granted = Some(Compiled::new(&function, job.program.format)?);
@@ -243,11 +292,8 @@ impl<D: Device> Host<D> {
                 job.outcome.refused = Some(why.trim_end().to_owned());
                 job.opcode = Opcode::Read;
             }
-            Status::Filtered
-            | Status::Raw
-            | Status::MediaError
-            | Status::SessionGone
-            | Status::Result => {
+            Status::SessionGone => return Err(gone()),
+            Status::Filtered | Status::Raw | Status::MediaError | Status::Result => {
                 let what = format!("the device answered {:?} to INIT", completion.status);
                 return Err(Error::new(Kind::Corrupt, what));
             }
@@ -261,7 +307,8 @@ impl<D: Device> Host<D> {
         job.next_id = job.next_id.wrapping_add(1);
         let mut command = self.command(job.opcode, job.next_id, page as u64);
         (command.page, command.attempt) = (page as u64, attempt);
-        command.bytes = self.about.as_ref().map_or(0, |a| a.page_bytes as u32);
+        command.bytes = job.stored.as_ref().map_or(0, |s| s.0.page_bytes as u32);
+        command.host_page = job.outcome.host_page.0;
         job.asked.insert(job.next_id, page);
         self.device.submit(&command, &[])
     }
@@ -295,48 +342,78 @@ impl<D: Device> Host<D> {
     }
 }
 
+/// Time that this thread has spent on a processor: what a page costs the host, however many other
+/// programs it runs.
+fn processor_time() -> Picos {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Picos::from_nanos(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
+}
+
 fn gone() -> Error {
-    Error::new(Kind::SessionGone, "the device has forgotten the session: its lease ran out")
+    let what = "the device has forgotten the session: its lease ran out or its data were replaced";
+    Error::new(Kind::SessionGone, what)
 }
 
 impl Job<'_> {
-    fn new(program: &Program, plan: Plan, pages: usize) -> Result<Job<'_>> {
+    fn new(program: &Program, plan: Plan) -> Result<Job<'_>> {
         let whole = Compiled::new(&program.function, program.format)?;
         whole.check_params(&program.params)?;
-        let opcode = match plan {
-            Plan::Push => Opcode::ReadProc,
-            Plan::Filter => Opcode::ReadFilt,
-            Plan::Fetch => Opcode::Read,
-        };
         Ok(Job {
             program,
+            plan,
+            stored: None,
             whole,
             split: Compiled::new(&split_of(&program.function), program.format).ok(),
             granted: None,
-            account: Account::new(pages),
+            account: Account::new(0),
             open: VecDeque::new(),
             asked: BTreeMap::new(),
             next_id: 0,
-            opcode,
+            opcode: plan.opcode(),
             outcome: Outcome::default(),
         })
+    }
+
+    /// Begins with a data set: nothing of another one is kept.
+    fn begin(&mut self, stored: Stored) -> Result<()> {
+        let (about, function) = (&stored.0, &self.program.function);
+        if function.schema != about.schema || self.program.format != about.format {
+            let what = "the function was made for another schema or format of pages";
+            return Err(Error::new(Kind::Usage, what));
+        }
+        self.account = Account::new(about.pages as usize);
+        self.opcode = self.plan.opcode();
+        let Outcome { retries, losses, link_bytes, host_page, .. } = self.outcome;
+        self.outcome = Outcome { retries, losses, link_bytes, host_page, ..Outcome::default() };
+        self.stored = Some(stored);
+        Ok(())
+    }
+
+    /// How many times the data set had been replaced when its header was read.
+    fn stores(&self) -> u32 {
+        self.stored.as_ref().map_or(0, |s| s.1)
     }
 
     /// Takes one answer.
     fn take(&mut self, completion: &Completion, data: Vec<u8>) -> Result<()> {
         let Some(&number) = self.asked.get(&completion.id) else { return Ok(()) };
-        if completion.status == Status::SessionGone {
+        // Pages that are only read belong to no session: their answers tell the data set.
+        let is_replaced = self.opcode == Opcode::Read && completion.merged != self.stores();
+        if completion.status == Status::SessionGone || is_replaced {
             return Err(gone());
         }
-        let schema = &self.program.function.schema;
-        let verified = |h: page::Header| h.number == number as u64;
-        let is_damaged =
-            completion.status == Status::Raw && !page::check(&data, schema).is_ok_and(verified);
+        // A raw page has travelled: it is verified here, and then no more.
+        let check = || page::check(&data, &self.program.function.schema).ok();
+        let header = (completion.status == Status::Raw).then(check).flatten();
+        let header = header.filter(|h| h.number == number as u64);
+        let is_damaged = completion.status == Status::Raw && header.is_none();
         let status = if is_damaged { Status::MediaError } else { completion.status };
         match self.account.answered(number, completion.attempt, status) {
             Counted::OnDevice => {}
-            Counted::Compute if status == Status::Raw => self.compute(&data)?,
-            Counted::Compute => self.compute_rest(&data)?,
+            Counted::Compute => match header {
+                Some(header) => self.compute(&data, &header)?,
+                None => self.compute_rest(&data)?,
+            },
             Counted::Ignore => return Ok(()),
             Counted::Retry if completion.attempt >= ATTEMPTS_MAX => {
                 let what = format!("page {number} cannot be read: {status:?} after");
@@ -349,11 +426,17 @@ impl Job<'_> {
         Ok(())
     }
 
+    /// Notes what a raw page took of the processor.
+    fn observe(&mut self, time: Picos) {
+        let mean = &mut self.outcome.host_page.0;
+        *mean = if *mean == 0 { time.0 } else { *mean - *mean / 8 + time.0 / 8 };
+    }
+
     /// COMPUTE on a raw page.
-    fn compute(&mut self, page: &[u8]) -> Result<()> {
+    fn compute(&mut self, page: &[u8], header: &page::Header) -> Result<()> {
         self.outcome.raw += 1;
         let Program { function, params, .. } = self.program;
-        let run = self.whole.host(params, page)?;
+        let run = self.whole.host_on(params, page, header)?;
         match &run.result {
             PageResult::Spilled => {
                 self.outcome.answer.merge(&reference::answer(function, params, page)?);

@@ -6,7 +6,7 @@
 //! - A page's side is the simulated run's. Checked by
 //!   `a_modelled_scan_takes_the_simulated_time_and_sides`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use littoral_base::fault::Plan;
 use littoral_base::units::Picos;
@@ -14,6 +14,7 @@ use littoral_base::units::Picos;
 use super::Device;
 use super::engine::{Engine, Reply, Settings, split_of};
 use super::set::DataSet;
+use super::stored::Payload;
 use super::wire::Program;
 use crate::command::{Command, Completion, Opcode, Status};
 use crate::device::sim;
@@ -21,6 +22,7 @@ use crate::device::{Disposition, Machine, Outcome, Workload};
 use crate::error::{Error, Kind, Result};
 use crate::policy::{Commit, Policy};
 use crate::query::costs_of;
+use crate::queue::Queues;
 
 /// What a device is modelled by.
 #[derive(Clone, Debug)]
@@ -36,7 +38,9 @@ pub struct Local {
     model: Option<Model>,
     plans: BTreeMap<(u32, u16), Vec<Commit>>,
     outcome: Option<Outcome>,
-    answers: VecDeque<Reply>,
+    queues: Queues<(), Payload>,
+    /// The time by which leases run.
+    now: Picos,
     /// Sides of pages where there is no model, in turn.
     sides: Vec<Commit>,
     is_gone: bool,
@@ -51,7 +55,8 @@ impl Local {
             model: None,
             plans: BTreeMap::new(),
             outcome: None,
-            answers: VecDeque::new(),
+            queues: Queues::default(),
+            now: Picos(0),
             sides: vec![Commit::Core],
             is_gone: false,
             returns: true,
@@ -63,6 +68,11 @@ impl Local {
     pub fn modelled(mut self, machine: Machine, depth: u32, policy: Policy) -> Local {
         self.model = Some(Model { machine, depth, policy });
         self
+    }
+
+    /// Lets time pass, by which leases run out.
+    pub fn pass(&mut self, time: Picos) {
+        self.now = Picos(self.now.0.saturating_add(time.0));
     }
 
     /// The same device with faults of page functions.
@@ -122,8 +132,20 @@ impl Local {
         Ok(())
     }
 
+    /// Takes what is in the request queue and answers it.
+    fn serve(&mut self) -> Result<()> {
+        while let Some(((), request)) = self.queues.next_request() {
+            let (command, data) = request?;
+            if let Some((completion, payload)) = self.answer(&command, &data)? {
+                self.queues.respond((), &completion, payload);
+            }
+        }
+        Ok(())
+    }
+
     fn answer(&mut self, command: &Command, payload: &[u8]) -> Result<Option<Reply>> {
-        let now = Picos(0);
+        let now = self.now;
+        self.engine.expire(now);
         if !matches!(command.opcode, Opcode::ReadProc | Opcode::ReadFilt) {
             let answer = self.engine.control(now, command, payload);
             let is_begun = answer.as_ref().is_some_and(|a| a.0.status == Status::Processed);
@@ -132,14 +154,15 @@ impl Local {
             }
             return Ok(answer);
         }
-        if let Some(answer) = self.engine.admit(now, command) {
-            return Ok(Some(answer));
-        }
+        let page = match self.engine.admit(now, command) {
+            Ok(page) => page,
+            Err(answer) => return Ok(Some(answer)),
+        };
         let plan = self.plans.get(&(command.session, command.task));
         let planned = plan.and_then(|p| p.get(command.page as usize)).copied();
         let side = self.sides[command.page as usize % self.sides.len()];
-        let ran = self.engine.run(command, planned.unwrap_or(side))?;
-        Ok(Some(self.engine.end(command, ran)))
+        let ran = self.engine.run(&page, planned.unwrap_or(side))?;
+        Ok(Some(self.engine.end(&page, ran)))
     }
 }
 
@@ -152,15 +175,8 @@ impl Device for Local {
         if self.is_gone {
             return Err(gone());
         }
-        match self.answer(command, payload) {
-            Ok(answer) => self.answers.extend(answer),
-            Err(e) if e.kind() == Kind::Io => {
-                self.is_gone = true;
-                return Err(e);
-            }
-            Err(e) => return Err(e),
-        }
-        Ok(())
+        self.queues.request((), command.encode(), payload.to_vec());
+        self.serve().inspect_err(|e| self.is_gone |= e.kind() == Kind::Io)
     }
 
     fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
@@ -168,7 +184,8 @@ impl Device for Local {
             return Err(gone());
         }
         let none = || Error::new(Kind::Usage, "no command is under way");
-        self.answers.pop_front().ok_or_else(none)
+        let ((), entry, data) = self.queues.next_response().ok_or_else(none)?;
+        Ok((Completion::decode(&entry)?, data.into_vec()))
     }
 
     fn reconnect(&mut self) -> Result<()> {
@@ -176,7 +193,7 @@ impl Device for Local {
             return Err(Error::new(Kind::Io, "the device does not come back: check its power"));
         }
         self.is_gone = false;
-        self.answers.clear();
+        self.queues.clear();
         self.engine.restart();
         Ok(())
     }

@@ -19,17 +19,20 @@ mod local;
 mod remote;
 mod scan;
 mod set;
+mod stored;
 mod text;
 mod wire;
 
 pub use detect::{Table, WORDS_MAX};
-pub use engine::{Cores, Engine, Ran, Settings, split_of};
+pub(crate) use engine::reply;
+pub use engine::{Admitted, Begun, Cores, Engine, Ran, Reply, Settings, Work, split_of};
 pub use host::{Host, Outcome, Plan};
 pub use local::Local;
 pub use remote::Remote;
-pub(crate) use remote::{DATA_MAX, message};
+pub(crate) use remote::{DATA_MAX, put_message};
 pub use scan::{Scan, Shown};
 pub use set::{About, DataSet, Dictionary, records_of};
+pub use stored::{Payload, Stored};
 pub use text::{parse_expression, parse_test};
 pub use wire::Program;
 

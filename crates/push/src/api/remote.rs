@@ -27,13 +27,11 @@ pub struct Remote {
     output: Vec<u8>,
 }
 
-/// The message of a command.
-pub(crate) fn message(head: &[u8], data: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(4 + head.len() + data.len());
-    out.extend((data.len() as u32).to_le_bytes());
-    out.extend(head);
-    out.extend(data);
-    out
+/// Adds a message to bytes that are to be sent.
+pub(crate) fn put_message(out: &mut Vec<u8>, head: &[u8], data: &[u8]) {
+    out.extend_from_slice(&(data.len() as u32).to_le_bytes());
+    out.extend_from_slice(head);
+    out.extend_from_slice(data);
 }
 
 fn connect(path: &Path) -> Result<BufReader<UnixStream>> {
@@ -71,7 +69,7 @@ impl Remote {
 
 impl Device for Remote {
     fn submit(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
-        self.output.extend(message(&command.encode(), payload));
+        put_message(&mut self.output, &command.encode(), payload);
         if self.output.len() > 1 << 20 { self.flush() } else { Ok(()) }
     }
 

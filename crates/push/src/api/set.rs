@@ -5,13 +5,14 @@
 //!   read. Checked by `a_data_set_is_replaced_as_a_whole`.
 //! - A header that was damaged is refused. Checked by `damaged_headers_are_refused`.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use littoral_base::codec::{self, Reader, Writer};
 
+use super::stored::Stored;
 use crate::error::{Error, Kind, Result};
 use crate::page::{self, Format, Record, Schema};
 
@@ -139,7 +140,7 @@ impl About {
 
 #[derive(Debug)]
 enum Store {
-    Memory(Vec<Vec<u8>>),
+    Memory(Vec<Arc<Stored>>),
     /// A file, and where its pages begin.
     File(File, u64),
 }
@@ -194,7 +195,8 @@ impl DataSet {
     /// A data set in memory of these pages.
     pub fn of_pages(about: &About, pages: Vec<Vec<u8>>) -> DataSet {
         let about = About { pages: pages.len() as u64, ..about.clone() };
-        DataSet { about, store: Store::Memory(pages), path: None, draft: None }
+        let store = Store::Memory(pages.into_iter().map(Stored::new).collect());
+        DataSet { about, store, path: None, draft: None }
     }
 
     /// A data set in memory of these records.
@@ -249,23 +251,23 @@ impl DataSet {
         &self.about
     }
 
-    /// Reads a page.
+    /// Reads a page: a page in memory is shared, a page of a file is read anew.
     ///
     /// # Errors
     /// [`Kind::Usage`] for a page that does not exist, [`Kind::Io`] when it cannot be read.
-    pub fn read(&self, page: u64) -> Result<Cow<'_, [u8]>> {
+    pub fn read(&self, page: u64) -> Result<Arc<Stored>> {
         if page >= self.about.pages {
             let what = format!("page {page} of a data set of {} pages", self.about.pages);
             return Err(Error::new(Kind::Usage, what));
         }
         match &self.store {
-            Store::Memory(pages) => Ok(Cow::Borrowed(&pages[page as usize])),
+            Store::Memory(pages) => Ok(Arc::clone(&pages[page as usize])),
             Store::File(file, start) => {
                 let mut bytes = vec![0; self.about.page_bytes];
                 let at = start + page * self.about.page_bytes as u64;
                 let read = file.read_exact_at(&mut bytes, at);
                 read.map_err(io(&format!("read page {page}"), self.path.as_deref()))?;
-                Ok(Cow::Owned(bytes))
+                Ok(Stored::new(bytes))
             }
         }
     }
@@ -275,11 +277,12 @@ impl DataSet {
     /// # Errors
     /// As [`DataSet::read`].
     pub fn pages(&self) -> Result<Vec<Vec<u8>>> {
-        (0..self.about.pages).map(|page| self.read(page).map(Cow::into_owned)).collect()
+        (0..self.about.pages).map(|page| self.read(page).map(|p| p.bytes().to_vec())).collect()
     }
 
-    fn draft_path(&self) -> Option<PathBuf> {
-        let path = self.path.as_ref()?;
+    /// The file in which this process makes the data set at `path` before it gets that name; a
+    /// process that ends in between removes it. `None` for a path that names no file.
+    pub fn draft_path(path: &Path) -> Option<PathBuf> {
         let name = path.file_name()?.to_string_lossy();
         Some(path.with_file_name(format!(".{name}.{}.tmp", std::process::id())))
     }
@@ -290,13 +293,26 @@ impl DataSet {
     /// [`Kind::Io`] when its file cannot be made.
     pub fn begin(&mut self, about: &About) -> Result<()> {
         let mut draft = DataSet::memory(about);
-        if let Some(path) = self.draft_path() {
+        if let Some(path) = self.path.as_deref().and_then(DataSet::draft_path) {
             let file = File::create(&path).map_err(io("make the file", Some(&path)))?;
             draft.store = Store::File(file, about.to_bytes().len() as u64);
             draft.path = Some(path);
         }
         self.draft = Some(Box::new(draft));
         Ok(())
+    }
+
+    /// Whether a new data set has been begun and not committed.
+    pub fn has_draft(&self) -> bool {
+        self.draft.is_some()
+    }
+
+    /// Gives up the new data set; its file is removed, or stays hidden where that fails.
+    pub fn abandon(&mut self) {
+        let left = self.draft.take().and_then(|mut draft| draft.path.take());
+        if let Some(path) = left {
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// Writes a page of the new data set.
@@ -314,7 +330,7 @@ impl DataSet {
         }
         draft.about.pages += 1;
         match &mut draft.store {
-            Store::Memory(pages) => pages.push(bytes.to_vec()),
+            Store::Memory(pages) => pages.push(Stored::new(bytes.to_vec())),
             Store::File(file, start) => {
                 let written = file.write_all_at(bytes, *start + page * bytes.len() as u64);
                 written.map_err(io(&format!("write page {page}"), draft.path.as_deref()))?;
@@ -328,7 +344,14 @@ impl DataSet {
     /// # Errors
     /// [`Kind::Usage`] for a header that does not count the pages written, [`Kind::Io`].
     pub fn commit(&mut self, about: &About) -> Result<()> {
-        let Some(mut draft) = self.draft.take() else {
+        let done = self.publish(about);
+        // A draft that is refused or cannot be written is gone, with its file.
+        self.abandon();
+        done
+    }
+
+    fn publish(&mut self, about: &About) -> Result<()> {
+        let Some(draft) = &mut self.draft else {
             return Err(Error::new(Kind::Usage, "a header was written before its pages"));
         };
         let counts = draft.about.pages == about.pages && draft.about.schema == about.schema;
@@ -338,7 +361,7 @@ impl DataSet {
             return Err(Error::new(Kind::Usage, what));
         }
         draft.about = about.clone();
-        if let (Store::File(file, _), Some(from)) = (&draft.store, draft.path.take()) {
+        if let (Store::File(file, _), Some(from)) = (&draft.store, draft.path.clone()) {
             let to = self.path.clone().expect("invariant: a draft's file stands beside another");
             let written = file.write_all_at(&about.to_bytes(), 0).and_then(|()| file.sync_all());
             written.map_err(io("write the header", Some(&from)))?;
@@ -346,8 +369,10 @@ impl DataSet {
             let folder = to.parent().filter(|p| !p.as_os_str().is_empty());
             let folder = File::open(folder.unwrap_or(Path::new("."))).and_then(|f| f.sync_all());
             folder.map_err(io("flush the folder", Some(&to)))?;
+            // The draft's file has the data set's name now.
+            draft.path = None;
             *self = DataSet::open(&to)?;
-        } else {
+        } else if let Some(draft) = self.draft.take() {
             *self = *draft;
         }
         Ok(())
@@ -356,11 +381,7 @@ impl DataSet {
 
 impl Drop for DataSet {
     fn drop(&mut self) {
-        // A draft that was not committed leaves nothing behind; a failure leaves a hidden file.
-        let left = self.draft.take().and_then(|mut draft| draft.path.take());
-        if let Some(path) = left {
-            let _ = std::fs::remove_file(path);
-        }
+        self.abandon();
     }
 }
 
@@ -402,8 +423,51 @@ mod tests {
         fill(&mut set, 20);
         let again = DataSet::open(&path).unwrap();
         assert_eq!((again.about().rows, again.about().words(1).unwrap()[1].as_str()), (20, "oslo"));
-        assert!(page::check(&again.read(0).unwrap(), &again.about().schema).is_ok());
+        assert!(again.read(0).unwrap().header(&again.about().schema).is_some());
         assert!(again.read(1).is_err());
+    }
+
+    #[test]
+    fn a_commit_that_fails_leaves_no_file_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.set");
+        let mut set = DataSet::absent(&path, &about());
+        fill(&mut set, 5000);
+        let names = || std::fs::read_dir(folder.path()).unwrap().count();
+        set.begin(&about()).unwrap();
+        set.put(0, &[0; 4096]).unwrap();
+        assert_eq!(names(), 2, "the data set and a draft");
+        let wrong = About { pages: 2, rows: 9, ..about() };
+        assert_eq!(set.commit(&wrong).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(names(), 1, "a header that counts other pages");
+        // A folder stands in the way of the new file.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir_all(path.join("inner")).unwrap();
+        set.begin(&about()).unwrap();
+        set.put(0, &[0; 4096]).unwrap();
+        let whole = About { pages: 1, rows: 9, ..about() };
+        assert_eq!(set.commit(&whole).unwrap_err().kind(), Kind::Io);
+        assert_eq!(names(), 1, "a name that is taken");
+    }
+
+    #[test]
+    fn a_page_in_memory_is_verified_once_and_one_of_a_file_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.set");
+        let mut set = DataSet::absent(&path, &about());
+        fill(&mut set, 5000);
+        let schema = &about().schema;
+        let memory = DataSet::of_pages(set.about(), set.pages().unwrap());
+        let (first, again) = (memory.read(0).unwrap(), memory.read(0).unwrap());
+        assert!(Arc::ptr_eq(&first, &again), "one page, with what its check found");
+        assert_eq!(first.header(schema).map(|h| h.number), Some(0));
+        let stored = set.read(0).unwrap();
+        assert!(stored.header(schema).is_some() && !Arc::ptr_eq(&stored, &set.read(0).unwrap()));
+        let at = std::fs::metadata(&path).unwrap().len() - set.about().pages * 4096 + 100;
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&[0xff, 0, 0xff, 0], at).unwrap();
+        assert_eq!(set.read(0).unwrap().header(schema), None, "the file changed under the device");
+        assert!(memory.read(0).unwrap().header(schema).is_some());
     }
 
     #[test]

@@ -205,6 +205,8 @@ pub struct Outcome {
     pub firmware_busy: Picos,
     /// From request to end, of every write.
     pub writes: Vec<Picos>,
+    /// Commands that hosts sent: INIT, reads, FINAL.
+    pub commands: u64,
     /// Blocks erased.
     pub erases: u64,
     /// Pages that garbage collection moved.
@@ -253,6 +255,28 @@ impl Outcome {
 /// `Kind::Usage` when the shipped profile does not parse.
 pub fn board() -> Result<Machine> {
     Ok(profiled("summarizer-board")?.0)
+}
+
+/// The machine that a served device paces: a link, and cores with one cycle per instruction. Its
+/// pages are in memory, so that neither flash nor bus takes time, and each host is one thread.
+///
+/// # Errors
+/// As [`board`].
+pub fn served(
+    link_bytes_per_s: u64,
+    cores: u32,
+    core_mhz: u64,
+    page_bytes: u32,
+) -> Result<Machine> {
+    let mut machine = Machine { link_bytes_per_s, cores, core_mhz, ..board()? };
+    (machine.cpi_milli, machine.host_cores) = (1000, 1);
+    machine.firmware = Firmware::default();
+    // The board's budget is that of its own pages.
+    machine.budget *= u64::from(page_bytes.div_ceil(machine.nand.page_bytes));
+    machine.nand.page_bytes = page_bytes;
+    (machine.bus_bytes_per_s, machine.nand.channel_bytes_per_s) = (1 << 50, 1 << 50);
+    machine.nand.read = Picos(1);
+    Ok(machine)
 }
 
 /// The machine and the host's queue depth of a profile of kind `push`, by name or path.

@@ -1,14 +1,21 @@
 //! The run of a workload on a modelled device in virtual time: one event queue, integer
 //! picoseconds.
 //!
+//! Host and device exchange the entries of [`crate::command`] through [`Queues`], as a local and a
+//! served device do; the device admits pages by [`Sessions`], the host counts them by
+//! [`crate::command::Account`]. Entries take no time of their own: what a completion takes of the
+//! link is charged by its bytes.
+//!
 //! Firmware is ahead of users everywhere: its commands overtake waiting reads on their chip, and it
 //! interrupts a running page function, whose end moves by the interruption.
 //!
 //! Invariants
 //! - No resource works for two at once: chips and channels by [`Nand`], bus and host cores by
 //!   [`Resource`], link and cores by their states here. Checked by `start_link`, `start_core`.
-//! - A page is counted once. Checked by `complete`, `a_page_is_accounted_once_under_every_policy`.
+//! - A page is counted once, and FINAL counts the pages that the device merged. Checked by
+//!   `a_page_is_accounted_once_under_every_policy`.
 
+mod host;
 mod loss;
 mod writes;
 
@@ -17,10 +24,15 @@ use std::collections::VecDeque;
 use littoral_base::fault::{Op, Plan, Verdict};
 use littoral_base::sim::{Queue, Resource};
 use littoral_base::units::Picos;
-use littoral_device::nand::{Command, Finished, Nand, Rank};
+use littoral_device::nand::{self, Finished, Nand, Rank};
 
-use super::{COMPLETION_BYTES, Disposition, Done, HostMode, Machine, Outcome, Stream, Workload};
+use super::{COMPLETION_BYTES, Disposition, Machine, Outcome, Stream, Workload};
+use crate::command::{
+    Admission, Command, Completion, Ending, Generation, Opcode, Quotas, Sessions, Status,
+};
 use crate::cost::PageCost;
+use crate::queue::Queues;
+use host::Front;
 use writes::{KIND_SHIFT, Writes};
 
 pub use writes::Writer;
@@ -58,6 +70,7 @@ pub fn run_under(
 ) -> Outcome {
     let mut sim = Sim::new(machine, workload, policy, conditions);
     for stream in 0..workload.streams.len() {
+        sim.begin(stream);
         sim.issue(stream);
     }
     sim.go();
@@ -108,21 +121,16 @@ struct Page {
     stream: u16,
     task: u16,
     page: u32,
+    /// Its number among the pages that INIT announced, of the last request its number and attempt.
+    number: u32,
+    slot: u16,
+    attempt: u16,
+    /// The task of the device that asked for it last.
+    generation: Generation,
     issued: Picos,
+    /// How it left the device, once it has.
     disposition: Option<Disposition>,
     is_done: bool,
-}
-
-#[derive(Default)]
-struct Front {
-    base: u32,
-    next: usize,
-    window: u32,
-    outstanding: u32,
-    /// Raw pages of a batch that wait for the rest of it.
-    batch: Vec<Parcel>,
-    /// Pages to ask for again after the device was lost.
-    redo: VecDeque<u32>,
 }
 
 struct Sim<'a> {
@@ -130,6 +138,9 @@ struct Sim<'a> {
     workload: &'a Workload,
     state: State,
     nand: Nand,
+    /// Entries under way; hosts are told apart by their stream.
+    queues: Queues<u16, ()>,
+    sessions: Sessions,
     queue: Queue<Event>,
     now: Picos,
     pages: Vec<Page>,
@@ -175,7 +186,7 @@ impl<'a> Sim<'a> {
             let base = pages.len() as u32;
             pages.extend(stream.order.iter().map(|p| new_page(index as u16, p.task, p.page)));
             let window = stream.depth.min(machine.dram_pages).max(1);
-            fronts.push(Front { base, window, ..Front::default() });
+            fronts.push(Front::new(base, window, stream.order.len(), tasks));
             if !stream.is_plain {
                 view.depth += window;
             }
@@ -186,6 +197,8 @@ impl<'a> Sim<'a> {
             workload,
             state: State::new(policy, tasks, known(machine)),
             nand: Nand::new(machine.nand),
+            queues: Queues::default(),
+            sessions: sessions(),
             queue: Queue::new(),
             now: Picos::ZERO,
             pages,
@@ -208,9 +221,6 @@ impl<'a> Sim<'a> {
             is_away: false,
             outcome: Outcome::default(),
         };
-        for stream in 0..sim.fronts.len() {
-            sim.announce(stream);
-        }
         if let Some(writes) = &sim.writes {
             sim.queue.schedule(writes.writer.period, Event::WriteDue);
         }
@@ -226,50 +236,9 @@ impl<'a> Sim<'a> {
         &self.workload.tasks[page.task as usize].pages[page.page as usize]
     }
 
-    /// Tells the policy what comes: the rest of the stream, or the batch that begins.
-    fn announce(&mut self, stream: usize) {
-        let (s, front) = (self.stream(stream), &self.fronts[stream]);
-        if s.is_plain {
-            return;
-        }
-        let to = match self.machine.host_mode {
-            HostMode::Overlapped => s.order.len(),
-            HostMode::Batched => s.order.len().min(front.next + front.window as usize),
-        };
-        for page in &s.order[front.next..to] {
-            self.view.tasks[page.task as usize].unasked += 1;
-        }
-    }
-
-    fn issue(&mut self, stream: usize) {
-        let s = self.stream(stream);
-        while !self.is_away && self.fronts[stream].outstanding < self.fronts[stream].window {
-            let front = &mut self.fronts[stream];
-            let id = match front.redo.pop_front() {
-                Some(id) => id,
-                None if front.next == s.order.len() => return,
-                None => {
-                    front.next += 1;
-                    front.base + front.next as u32 - 1
-                }
-            };
-            front.outstanding += 1;
-            self.pages[id as usize].issued = self.now;
-            let at = self.firmware(self.machine.firmware.read);
-            let chip = self.nand.place(u64::from(id));
-            let read = Command::Read { bytes: self.machine.nand.page_bytes };
-            let tag = u64::from(id) | u64::from(self.connection) << 32;
-            self.nand.submit_tagged(at, read, chip, Rank::User, tag);
-            if !s.is_plain {
-                let task = &mut self.view.tasks[self.pages[id as usize].task as usize];
-                task.unasked -= 1;
-                task.coming += 1;
-            }
-        }
-    }
-
     fn go(&mut self) {
         let all = self.pages.len();
+        self.exchange();
         while self.outcome.pages.len() < all {
             let limit = self.queue.peek_time().unwrap_or(Picos::MAX);
             if let Some(finished) = self.nand.finished_until(limit) {
@@ -281,8 +250,80 @@ impl<'a> Sim<'a> {
             } else {
                 self.push_back();
             }
+            self.exchange();
             self.dispatch();
         }
+    }
+
+    /// The device takes what is in the request queue, the hosts what is in the response queue.
+    fn exchange(&mut self) {
+        loop {
+            if let Some((_, request)) = self.queues.next_request() {
+                let (command, _) = request.expect("invariant: hosts send commands");
+                self.outcome.commands += 1;
+                self.take(&command);
+            } else if let Some((stream, entry, ())) = self.queues.next_response() {
+                let completion = Completion::decode(&entry);
+                let completion = completion.expect("invariant: the device sends completions");
+                self.hear(stream.into(), &completion);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, command: &Command) {
+        let task = usize::from(command.task);
+        let (status, merged) = match command.opcode {
+            Opcode::ReadProc | Opcode::ReadFilt => match self.sessions.admit(self.now, command) {
+                Admission::Admitted(generation) => {
+                    self.pages[command.address as usize].generation = generation;
+                    if command.host_page > 0 {
+                        self.state.host_done(command.task, Picos(command.host_page));
+                    }
+                    self.view.tasks[task].unasked -= 1;
+                    self.view.tasks[task].coming += 1;
+                    return self.fetch(command.address);
+                }
+                Admission::Answered(status) => (status, 0),
+            },
+            Opcode::Read => return self.fetch(command.address),
+            Opcode::Init => {
+                self.view.tasks[task].unasked += command.page as u32;
+                (self.sessions.init(self.now, command.session, command.task, command.page), 0)
+            }
+            Opcode::Final => {
+                let result = self.sessions.finish(self.now, command.session, command.task);
+                result.expect("invariant: FINAL is sent when every page is answered")
+            }
+            Opcode::Write | Opcode::Abort | Opcode::Catalogue => (Status::Refused, 0),
+        };
+        let (id, attempt, bytes) = (command.id, command.attempt, 0);
+        let completion = Completion { id, attempt, status, bytes, merged };
+        self.queues.respond(command.session as u16, &completion, ());
+    }
+
+    fn fetch(&mut self, address: u64) {
+        let at = self.firmware(self.machine.firmware.read);
+        let chip = self.nand.place(address);
+        let read = nand::Command::Read { bytes: self.machine.nand.page_bytes };
+        let tag = address | u64::from(self.connection) << 32;
+        self.nand.submit_tagged(at, read, chip, Rank::User, tag);
+    }
+
+    /// A page has come to its end on the device; its host is told.
+    fn answer(&mut self, id: u32, ending: Ending) {
+        let Page { stream, task, number, slot, attempt, generation, .. } = self.pages[id as usize];
+        let (session, page) = (stream.into(), number.into());
+        let is_plain = self.stream(stream.into()).is_plain;
+        let command =
+            Command { session, task, attempt, page, ..Command::plain(Opcode::ReadProc, id.into()) };
+        let status = match is_plain {
+            true => Status::Raw,
+            false => self.sessions.ended(&command, generation, ending),
+        };
+        let completion = Completion { id: slot, attempt, status, bytes: 0, merged: 0 };
+        self.queues.respond(stream, &completion, ());
     }
 
     /// Nothing is under way and pages wait: the oldest goes to the host.
@@ -440,51 +481,16 @@ impl<'a> Sim<'a> {
         self.view.is_link_busy = false;
         self.link_idle_since = self.now;
         let Parcel { id, disposition, .. } = parcel;
-        match disposition {
-            Disposition::Plain => return self.complete(id, disposition),
-            Disposition::Raw => self.state.link_done(self.now - since),
-            _ => {}
-        }
-        if self.machine.host_mode == HostMode::Overlapped {
-            return self.compute(parcel);
-        }
-        let stream = self.pages[id as usize].stream as usize;
-        self.fronts[stream].batch.push(parcel);
-        self.compute_batch(stream);
-    }
-
-    /// Once every page of a batch is answered, the host computes on those it got.
-    fn compute_batch(&mut self, stream: usize) {
-        let front = &mut self.fronts[stream];
-        if front.batch.len() < front.outstanding as usize {
-            return;
-        }
-        for parcel in std::mem::take(&mut front.batch) {
-            self.compute(parcel);
-        }
-    }
-
-    fn compute(&mut self, parcel: Parcel) {
-        let cost = self.cost(parcel.id);
-        let time = match parcel.disposition {
-            Disposition::Filtered => cost.host_filtered,
-            _ => cost.host_raw,
+        self.pages[id as usize].disposition = Some(disposition);
+        let status = match disposition {
+            Disposition::Filtered => Status::Filtered,
+            Disposition::Raw => {
+                self.state.link_done(self.now - since);
+                Status::Raw
+            }
+            Disposition::Returned | Disposition::Plain | Disposition::Processed => Status::Raw,
         };
-        self.pages[parcel.id as usize].disposition = Some(parcel.disposition);
-        self.view.at_host += 1;
-        self.outcome.host_busy += time;
-        let service = self.host.acquire(self.now, time);
-        self.queue.schedule(service.end, Event::HostDone(parcel.id));
-    }
-
-    fn host_done(&mut self, id: u32) {
-        self.view.at_host -= 1;
-        let page = &self.pages[id as usize];
-        let disposition = page.disposition.expect("invariant: the host computed on an answer");
-        if disposition != Disposition::Filtered {
-            self.state.host_done(page.task, self.cost(id).host_raw);
-        }
-        self.complete(id, disposition);
+        self.answer(id, Ending::Shipped(status));
     }
 
     fn start_core(&mut self, core: usize, id: u32, work: Work) {
@@ -504,7 +510,7 @@ impl<'a> Sim<'a> {
         let time = self.machine.core_time(spent);
         self.outcome.core_busy += time;
         let task = self.pages[id as usize].task;
-        self.view.cores[core] = Some((task, self.now));
+        self.view.cores[core] = Some((Some(task), self.now));
         let c = &mut self.cores[core];
         c.end = begin + time;
         c.running = Some(Running { id, work, since: self.now, falls_back });
@@ -533,31 +539,8 @@ impl<'a> Sim<'a> {
             Work::Filter => self.send(id, Disposition::Filtered),
             Work::Function => {
                 self.owe(COMPLETION_BYTES);
-                self.complete(id, Disposition::Processed);
+                self.answer(id, Ending::Computed);
             }
-        }
-    }
-
-    fn complete(&mut self, id: u32, disposition: Disposition) {
-        let page = &mut self.pages[id as usize];
-        assert!(!page.is_done, "a page is counted twice");
-        page.is_done = true;
-        let stream = page.stream;
-        let at = super::PageRef { task: page.task, page: page.page };
-        let (issued, ended) = (page.issued, self.now);
-        self.outcome.pages.push(Done { id, stream, page: at, disposition, issued, ended });
-        let front = &mut self.fronts[stream as usize];
-        front.outstanding -= 1;
-        let is_plain = self.stream(stream as usize).is_plain;
-        if self.machine.host_mode == HostMode::Overlapped || is_plain {
-            self.issue(stream as usize);
-        } else if self.is_away {
-            // The pages of the batch come again with the new connection.
-        } else if self.fronts[stream as usize].outstanding == 0 {
-            self.announce(stream as usize);
-            self.issue(stream as usize);
-        } else if disposition == Disposition::Processed {
-            self.compute_batch(stream as usize);
         }
     }
 
@@ -579,6 +562,7 @@ impl<'a> Sim<'a> {
     }
 
     fn finish(mut self) -> Outcome {
+        self.gather();
         self.owe(0);
         let mut has_result = vec![false; self.workload.tasks.len()];
         for page in &self.outcome.pages {
@@ -602,7 +586,24 @@ impl<'a> Sim<'a> {
 }
 
 fn new_page(stream: u16, task: u16, page: u32) -> Page {
-    Page { stream, task, page, issued: Picos::ZERO, disposition: None, is_done: false }
+    Page {
+        stream,
+        task,
+        page,
+        number: 0,
+        slot: 0,
+        attempt: 0,
+        generation: 0,
+        issued: Picos::ZERO,
+        disposition: None,
+        is_done: false,
+    }
+}
+
+/// A device that remembers any number of sessions for ever.
+fn sessions() -> Sessions {
+    let (sessions, tasks) = (usize::MAX, usize::MAX);
+    Sessions::new(Quotas { sessions, tasks, pages: u64::MAX, lease: Picos::MAX })
 }
 
 /// What late binding knows of a device before it has seen a page.

@@ -173,18 +173,6 @@ impl Expr {
         }
     }
 
-    /// Whether `part` is this expression or stands in it.
-    pub(crate) fn holds(&self, part: &Expr) -> bool {
-        self == part
-            || match self {
-                Expr::Add(a, b) | Expr::Sub(a, b) | Expr::Mul(a, b) => {
-                    a.holds(part) || b.holds(part)
-                }
-                Expr::Member(_, a) => a.holds(part),
-                _ => false,
-            }
-    }
-
     /// Its columns that may be NULL, each once, in order of appearance.
     pub(crate) fn nullable(&self, schema: &Schema) -> Vec<usize> {
         let mut found = Vec::new();

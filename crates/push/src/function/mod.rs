@@ -176,11 +176,15 @@ impl Compiled {
 
     /// A run with the instructions of its merge.
     fn finished(&self, (result, instructions): (PageResult, u64)) -> Run {
-        let plan = &self.code.plan;
-        let merge_instructions = match &result {
-            PageResult::Partial(scratch) => twin::merge_cost(plan, scratch),
-            PageResult::Rows(_) | PageResult::Spilled => 0,
-        };
+        let merge_instructions = self.merge_instructions(&result);
         Run { result, instructions, merge_instructions }
+    }
+
+    /// LA64 instructions of the merge of a page's result.
+    pub fn merge_instructions(&self, result: &PageResult) -> u64 {
+        match result {
+            PageResult::Partial(scratch) => twin::merge_cost(&self.code.plan, scratch),
+            PageResult::Rows(_) | PageResult::Spilled => 0,
+        }
     }
 }

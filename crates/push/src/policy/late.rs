@@ -10,6 +10,11 @@
 //! - where idle cores would take so many pages that slots become scarce, a core takes no more of a
 //!   task than its share: a page holds its slot for longer on a core than on the way to the host.
 //!
+//! A page that goes to the host takes time of its processor. Where that is more than
+//! [`DEAR_LEAST`] of the time which the scan gains, the page is *dear to the host*: its task is
+//! kept on the device whole, though the scan ends later, by a third at most. The link then takes
+//! one page of it per [`TRIAL_SPAN`] page times, so that what the host takes stays known.
+//!
 //! A task without a share on the device is tried again, since what was observed of it may no longer
 //! be true. Trials of a task take at most one in [`TRIAL_SPAN`] of the cores' time, and one in
 //! [`SUSPECT_SPAN`] while the host's time per page of it is another than when a core last ran it.
@@ -48,6 +53,17 @@ const SLOTS_SCARCE: f64 = 0.8;
 /// Least part of the fluid share that is taken where a page's run stalls cheaper ones.
 const DIVISIBLE_LEAST: f64 = 0.75;
 
+/// Least part of the best rate that the cores must reach alone for a task to be kept on the device
+/// because its pages are dear to the host.
+const KEPT_LEAST: f64 = 0.75;
+
+/// Least time of the host's processor for a raw page, over the time that shipping it saves the
+/// scan, at which the page is dear to the host. The host counts its own thread alone; what the
+/// transfer takes of the operating system and of the server comes on top.
+const DEAR_LEAST: f64 = 0.6;
+/// What the link time of pages that are dear to the host is multiplied by in the split.
+const NEVER_SHIPPED: f64 = 1e6;
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Observed {
     /// Core time of a page, the time of runs that fell back included.
@@ -62,6 +78,8 @@ struct Observed {
     begun: Picos,
     /// Pages that went to the host while the task had no share, since a core last ended one.
     passed: u32,
+    /// When the link last began a page.
+    shipped: Picos,
 }
 
 /// The policy's memory.
@@ -143,7 +161,7 @@ impl Late {
             Load {
                 pages: f64::from(v.held + v.coming + v.unasked),
                 core: self.core_of(t).unwrap_or(self.link),
-                link: self.link,
+                link: self.link * if self.is_dear_to_host(t) { NEVER_SHIPPED } else { 1.0 },
                 host: self.observed[t].host.unwrap_or(0.0),
             }
         };
@@ -170,7 +188,7 @@ impl Late {
             return None;
         }
         self.renew(view);
-        let is_tried = |t: usize| view.cores.iter().flatten().any(|c| c.0 as usize == t);
+        let is_tried = |t: usize| view.cores.iter().flatten().any(|c| c.0 == Some(t as u16));
         let unknown = tasks.iter().copied().find(|&t| self.core_of(t).is_none() && !is_tried(t));
         let trial = || tasks.iter().copied().find(|&t| !is_tried(t) && self.is_due(view, t));
         if let Some(task) = unknown.or_else(trial) {
@@ -181,7 +199,7 @@ impl Late {
         let known = tasks.into_iter().filter_map(|t| Some((self.core_of(t)?, t)));
         let cheapest = known.filter(|(_, t)| given(t)).min_by(|a, b| a.0.total_cmp(&b.0));
         let (core, task) = cheapest?;
-        if !self.ends_in_time(view, core) {
+        if !self.is_dear_to_host(task) && !self.ends_in_time(view, core) {
             return None;
         }
         if self.blocks(view, task, core)
@@ -227,8 +245,10 @@ impl Late {
         let by_link = link_from + f64::from(left) * self.link;
         let others = (view.cores.len() - 1) as f64;
         let rate = 1.0 / self.link + others / core;
-        let together = f64::from(left) / rate;
-        core <= by_link.min(together.max(self.link))
+        let together = (f64::from(left) / rate).max(self.link);
+        // A link with plain reads before it takes no part in the rest of the scan.
+        let is_backlogged = link_from > 2.0 * self.link;
+        core <= if is_backlogged { by_link } else { by_link.min(together) }
     }
 
     /// Whether a page of `task` would keep this core from more cheaper pages than can wait.
@@ -268,9 +288,16 @@ impl Late {
             return None;
         }
         self.renew(view);
-        let dearness = |t: usize| self.core_of(t).unwrap_or(self.link);
         let waiting = (0..view.tasks.len()).filter(|&t| view.tasks[t].held > 0);
-        let (_, task) = waiting.map(|t| (dearness(t), t)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (dear, wanted): (Vec<usize>, Vec<usize>) =
+            waiting.partition(|&t| self.is_dear_to_host(t));
+        if let Some(&task) = dear.iter().find(|&&t| self.is_link_due(view, t)) {
+            self.commit(view, task, 0.0);
+            return Some(task as u16);
+        }
+        let dearness = |t: usize| self.core_of(t).unwrap_or(self.link);
+        let wanted = wanted.into_iter().map(|t| (dearness(t), t));
+        let (_, task) = wanted.max_by(|a, b| a.0.total_cmp(&b.0))?;
         let is_kept = self.split.shares[task] > 0.999;
         let is_shipped = self.is_starved(view) && self.is_late_on_cores(view);
         if is_kept && !is_shipped && !self.is_last(view, held) {
@@ -281,13 +308,34 @@ impl Late {
         Some(task as u16)
     }
 
+    /// Whether a raw page takes more of the host's processor than [`DEAR_LEAST`] of what it takes
+    /// of the cores together, and these alone reach [`KEPT_LEAST`] of what all reach together.
+    fn is_dear_to_host(&self, task: usize) -> bool {
+        let costs = self.observed[task].host.zip(self.core_of(task));
+        let Some((host, core)) = costs.filter(|_| !mutant!("push_host_time_is_free")) else {
+            return false;
+        };
+        let own = core / f64::from(self.known.cores);
+        let by_host = (1.0 / self.link).min(f64::from(self.known.host_cores) / host);
+        let internal = 1.0 / self.known.bus.0 as f64;
+        let all = (1.0 / own + by_host).min(internal);
+        host > DEAR_LEAST * own && (1.0 / own).min(internal) >= KEPT_LEAST * all
+    }
+
+    /// Whether the link is to take a page that is dear to the host, to learn what it takes now.
+    fn is_link_due(&self, view: &View, task: usize) -> bool {
+        let since = view.now.0.saturating_sub(self.observed[task].shipped.0) as f64;
+        since > TRIAL_SPAN * self.link
+    }
+
     /// Notes where a page goes: how far its task is behind its share of the device, in pages.
     fn commit(&mut self, view: &View, task: usize, device: f64) {
         let o = &mut self.observed[task];
         if device > 0.0 {
             o.begun = view.now;
-        } else if self.split.shares[task] <= NO_SHARE {
-            o.passed += 1;
+        } else {
+            o.shipped = view.now;
+            o.passed += u32::from(self.split.shares[task] <= NO_SHARE);
         }
         let ahead = &mut self.ahead[task];
         *ahead = (*ahead + device - self.split.shares[task]).clamp(-2.0, 2.0);
@@ -312,9 +360,9 @@ impl Late {
     }
 
     /// What is left of a core's page function; none on a free core.
-    fn rest(&self, view: &View, core: Option<(u16, Picos)>) -> Option<f64> {
+    fn rest(&self, view: &View, core: Option<(Option<u16>, Picos)>) -> Option<f64> {
         let (task, since) = core?;
-        let cost = self.core_of(task as usize).unwrap_or(self.link);
+        let cost = task.and_then(|t| self.core_of(t as usize)).unwrap_or(self.link);
         Some((cost - view.now.0.saturating_sub(since.0) as f64).max(0.0))
     }
 

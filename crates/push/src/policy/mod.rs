@@ -72,8 +72,8 @@ pub struct View {
     pub now: Picos,
     /// Per task.
     pub tasks: Vec<TaskView>,
-    /// Per core that runs a page function: its task and since when.
-    pub cores: Vec<Option<(u16, Picos)>>,
+    /// Per core that runs a page function: its task and since when; no task where it has ended.
+    pub cores: Vec<Option<(Option<u16>, Picos)>>,
     /// Raw pages at the host that wait for a host core or hold one.
     pub at_host: u32,
     /// Whether the link moves a page.

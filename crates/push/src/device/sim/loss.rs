@@ -20,6 +20,8 @@ impl Sim<'_> {
         self.link_debt = 0;
         self.link_idle_since = self.now;
         self.link_queue.clear();
+        self.queues.clear();
+        self.sessions = super::sessions();
         self.core_queue.clear();
         self.registered = 0;
         self.view.is_link_busy = false;
@@ -35,29 +37,22 @@ impl Sim<'_> {
         self.conditions.faults.restore_power();
         self.is_away = false;
         self.view.tasks.fill(TaskView::default());
-        let mut is_safe = vec![false; self.pages.len()];
-        let counted = self.outcome.pages.iter();
-        counted.for_each(|d| is_safe[d.id as usize] = true);
-        for (id, page) in self.pages.iter_mut().enumerate() {
-            page.is_done = is_safe[id];
-            is_safe[id] |= page.disposition.is_some();
-        }
         for stream in 0..self.fronts.len() {
-            let front = &self.fronts[stream];
-            let batch: Vec<u32> = front.batch.iter().map(|parcel| parcel.id).collect();
-            let asked = front.base..front.base + front.next as u32;
-            let lost = |id: &u32| !is_safe[*id as usize] && !batch.contains(id);
-            let redo: VecDeque<u32> = asked.clone().filter(lost).collect();
-            let computing = |id: &u32| is_safe[*id as usize] && !self.pages[*id as usize].is_done;
-            let at_host = asked.filter(computing).count() + batch.len();
-            if !self.stream(stream).is_plain {
-                for &id in &redo {
-                    self.view.tasks[self.pages[id as usize].task as usize].unasked += 1;
-                }
-            }
-            self.fronts[stream].outstanding = at_host as u32;
-            self.fronts[stream].redo = redo;
-            self.announce(stream);
+            let front = &mut self.fronts[stream];
+            let (base, next) = (front.base, front.next);
+            // Pages whose answer the host has not got, and pages that the device had counted.
+            let lost = front.account.lost().into_iter().filter(|place| *place < next);
+            let redo: VecDeque<u32> = lost.map(|place| base + place as u32).collect();
+            redo.iter().for_each(|&id| self.pages[id as usize].is_done = false);
+            let mut is_lost = vec![false; next];
+            redo.iter().for_each(|&id| is_lost[(id - base) as usize] = true);
+            let asked = &self.pages[base as usize..base as usize + next];
+            let at_host =
+                asked.iter().zip(&is_lost).filter(|(page, is_lost)| !page.is_done && !**is_lost);
+            let at_host: Vec<u16> = at_host.map(|(page, _)| page.slot).collect();
+            front.reset(&at_host);
+            front.redo = redo;
+            self.begin(stream);
             self.issue(stream);
         }
     }

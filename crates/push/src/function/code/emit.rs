@@ -1,6 +1,7 @@
 //! What is made of a record that passes: counts and sums in a slot of the scratch, or its columns
 //! packed.
 
+use super::expr::is_small;
 use super::{Emitter, OUT, SCRATCH, TEMPS};
 use crate::error::Result;
 use crate::function::ir::{Expr, Output};
@@ -8,6 +9,20 @@ use crate::function::layout::{Layout, SumPlace};
 use crate::function::plan::{Emit, Key, Plan, Sum};
 use crate::page::ColumnKind;
 use littoral_la64::asm::Label;
+
+/// Whether neither a shift nor a shift with an addition gives a product with this factor.
+fn needs_product(factor: i64) -> bool {
+    let is_shifted = |n: i64| n > 0 && n & (n - 1) == 0;
+    let is_sum = (3..=17).contains(&factor) && is_shifted(factor - 1);
+    !(is_shifted(factor) || is_sum)
+}
+
+/// The bytes of a slot as a factor and the shift of the addition that follows.
+fn slot_factor(layout: &Layout) -> (i64, u32) {
+    let bytes = 8 * layout.scratch_words as i64;
+    let shift = bytes.trailing_zeros().min(4);
+    (bytes >> shift, shift)
+}
 
 impl Emitter<'_> {
     /// What the output needs before the first row: where rows begin, kept in the scratch pointer.
@@ -43,6 +58,43 @@ impl Emitter<'_> {
         }
     }
 
+    /// Numbers that the keys of a group need in registers, the most useful first.
+    pub(super) fn key_constants(&self) -> Result<Vec<Expr>> {
+        let (strides, product) = self.function.group_strides()?;
+        let layout = Layout::of(self.function);
+        let bounds = strides.iter().map(|&(_, values, _)| values);
+        let strides = strides.iter().map(|&(_, _, stride)| stride).filter(|&s| needs_product(s));
+        let (words, _) = slot_factor(&layout);
+        let table = (product > layout.slots as i64).then_some(layout.slots as i64);
+        let words = needs_product(words).then_some(words);
+        let all = bounds.chain(table).chain(strides).chain(words);
+        let has_keys = product > 1;
+        Ok(all.filter(|_| has_keys).map(Expr::Constant).collect())
+    }
+
+    /// The register with a number: its own, or `temp`.
+    fn immediate(&mut self, value: i64, temp: u8) -> u8 {
+        if let Some(&register) = self.constants.get(&Expr::Constant(value)) {
+            return register;
+        }
+        self.li(temp, value);
+        temp
+    }
+
+    /// `to = from x factor`; `temp` may be overwritten.
+    fn scale(&mut self, to: u8, from: u8, factor: i64, temp: u8) {
+        if needs_product(factor) {
+            let factor = self.immediate(factor, temp);
+            return self.reg("mul.d", [to, from, factor]);
+        }
+        let low = factor.trailing_zeros();
+        if factor == 1 << low {
+            return self.imm("slli.d", to, from, low.into());
+        }
+        let shift = (factor - 1).trailing_zeros();
+        self.op("alsl.d", &[to.into(), from.into(), from.into(), shift.into()]);
+    }
+
     /// The number of the record's group, in the first temporary.
     fn keys(&mut self, spill: Label) -> Result<Vec<Key>> {
         let (strides, _) = self.function.group_strides()?;
@@ -60,10 +112,14 @@ impl Emitter<'_> {
             let value = self.block();
             let v = self.column(column)?;
             let bound = self.temp()?;
-            self.li(bound, low.wrapping_neg());
-            self.reg("add.d", [part, v, bound]);
-            self.li(bound, values);
-            self.branch("bgeu", &[part, bound], spill);
+            if is_small(low.wrapping_neg()) {
+                self.imm("addi.d", part, v, -low);
+            } else {
+                self.li(bound, low.wrapping_neg());
+                self.reg("add.d", [part, v, bound]);
+            }
+            let limit = self.immediate(values, bound);
+            self.branch("bgeu", &[part, limit], spill);
             let null = match test {
                 Some(test) => {
                     let hop = self.block();
@@ -82,8 +138,7 @@ impl Emitter<'_> {
             self.asm.bind(join);
             let join = self.block();
             if stride != 1 {
-                self.li(bound, stride);
-                self.reg("mul.d", [part, part, bound]);
+                self.scale(part, part, stride, bound);
             }
             if n > 0 {
                 self.reg("add.d", [slot, slot, part]);
@@ -100,26 +155,24 @@ impl Emitter<'_> {
         let mut bound = None;
         if !keys.is_empty() && product > layout.slots as i64 {
             bound = Some(self.block());
-            self.li(TEMPS[1], layout.slots as i64);
-            self.branch("bgeu", &[TEMPS[0], TEMPS[1]], spill);
+            let slots = self.immediate(layout.slots as i64, TEMPS[1]);
+            self.branch("bgeu", &[TEMPS[0], slots], spill);
         }
         let count = self.block();
         let slot = if keys.is_empty() { SCRATCH } else { TEMPS[0] };
         self.temps = usize::from(!keys.is_empty());
         let t = TEMPS[self.temps];
         if !keys.is_empty() {
-            self.li(t, 8 * layout.scratch_words as i64);
-            self.reg("mul.d", [slot, slot, t]);
-            self.reg("add.d", [slot, slot, SCRATCH]);
+            let (factor, shift) = slot_factor(&layout);
+            if factor != 1 {
+                self.scale(slot, slot, factor, t);
+            }
+            self.op("alsl.d", &[slot.into(), slot.into(), SCRATCH.into(), shift.into()]);
         }
         self.bump(slot, 0, t);
         let mut made = Vec::new();
-        for (n, (expr, place)) in sums.iter().zip(&layout.sums).enumerate() {
-            let sum = self.sum(expr, place, slot)?;
-            if sums[n + 1..].iter().any(|later| later.holds(expr)) && !place.is_nullable {
-                self.remember(expr)?;
-            }
-            made.push(sum);
+        for (expr, place) in sums.iter().zip(&layout.sums) {
+            made.push(self.sum(expr, place, slot)?);
         }
         self.temps = 0;
         Ok(Emit::Aggregate { keys, bound, count, sums: made })
@@ -130,23 +183,6 @@ impl Emitter<'_> {
         self.imm("ld.d", t, slot, 8 * word as i64);
         self.imm("addi.d", t, t, 1);
         self.imm("st.d", t, slot, 8 * word as i64);
-    }
-
-    /// Leaves a copy of the value that `sum` made, if a register is free.
-    fn remember(&mut self, expr: &Expr) -> Result<()> {
-        let is_leaf = matches!(expr, Expr::Column(_) | Expr::Constant(_) | Expr::Param(_));
-        if is_leaf || self.known.memo.contains_key(expr) {
-            return Ok(());
-        }
-        let mark = self.temps;
-        if let Some(register) = self.known.pool.pop() {
-            // The value is in the temporary that the sum was computed into.
-            let value = self.temp()?;
-            self.reg("or", [register, value, 0]);
-            self.known.memo.insert(expr.clone(), register);
-        }
-        self.temps = mark;
-        Ok(())
     }
 
     fn sum(&mut self, expr: &Expr, place: &SumPlace, slot: u8) -> Result<Sum> {

@@ -9,7 +9,7 @@ use crate::page::{ColumnKind, Format, HEADER_LEN};
 use littoral_la64::asm::Label;
 
 /// Whether `addi.d` takes the number.
-fn is_small(value: i64) -> bool {
+pub(super) fn is_small(value: i64) -> bool {
     (-2048..2048).contains(&value)
 }
 
@@ -34,21 +34,35 @@ impl Emitter<'_> {
             }
             Expr::Add(a, b) => match (&**a, &**b) {
                 (x, Expr::Constant(v)) | (Expr::Constant(v), x) if is_small(*v) => {
-                    self.add_small(x, *v)
+                    self.add_small(e, x, *v)
                 }
-                (a, b) => self.binary("add.d", a, b),
+                (a, b) => self.binary(e, "add.d", a, b),
             },
             Expr::Sub(a, b) => match **b {
-                Expr::Constant(v) if is_small(v.wrapping_neg()) => self.add_small(a, -v),
-                _ => self.binary("sub.d", a, b),
+                Expr::Constant(v) if is_small(v.wrapping_neg()) => self.add_small(e, a, -v),
+                _ => self.binary(e, "sub.d", a, b),
             },
-            Expr::Mul(a, b) => self.binary("mul.d", a, b),
-            Expr::Member(bitmap, a) => self.member(*bitmap, a),
+            Expr::Mul(a, b) => self.binary(e, "mul.d", a, b),
+            Expr::Member(bitmap, a) => self.member(e, *bitmap, a),
+        }
+    }
+
+    /// The register that the value of `e` is computed into: one of the pool if the value is needed
+    /// again, else the temporary at `mark`.
+    fn result(&mut self, e: &Expr, mark: usize) -> Result<u8> {
+        self.temps = mark;
+        let spare = if self.uses.is_shared(e) { self.known.pool.pop() } else { None };
+        match spare {
+            Some(register) => {
+                self.known.memo.insert(e.clone(), register);
+                Ok(register)
+            }
+            None => self.temp(),
         }
     }
 
     /// A bit of a bitmap, without a branch: a key outside reads bit 0 and is masked.
-    fn member(&mut self, bitmap: usize, key: &Expr) -> Result<u8> {
+    fn member(&mut self, e: &Expr, bitmap: usize, key: &Expr) -> Result<u8> {
         let entry = Params::bitmap_entry(self.function.params.len(), bitmap);
         let mark = self.temps;
         let key = self.eval(key)?;
@@ -64,27 +78,24 @@ impl Emitter<'_> {
         self.op("alsl.d", &[word.into(), at.into(), word.into(), 3]);
         self.imm("ld.d", word, word, 0);
         self.reg("srl.d", [word, word, key]);
-        self.temps = mark;
-        let rd = self.temp()?;
+        let rd = self.result(e, mark)?;
         self.reg("and", [rd, word, inside]);
         Ok(rd)
     }
 
-    fn add_small(&mut self, a: &Expr, value: i64) -> Result<u8> {
+    fn add_small(&mut self, e: &Expr, a: &Expr, value: i64) -> Result<u8> {
         let mark = self.temps;
         let a = self.eval(a)?;
-        self.temps = mark;
-        let rd = self.temp()?;
+        let rd = self.result(e, mark)?;
         self.imm("addi.d", rd, a, value);
         Ok(rd)
     }
 
-    fn binary(&mut self, mnemonic: &str, a: &Expr, b: &Expr) -> Result<u8> {
+    fn binary(&mut self, e: &Expr, mnemonic: &str, a: &Expr, b: &Expr) -> Result<u8> {
         let mark = self.temps;
         let a = self.eval(a)?;
         let b = self.eval(b)?;
-        self.temps = mark;
-        let rd = self.temp()?;
+        let rd = self.result(e, mark)?;
         self.reg(mnemonic, [rd, a, b]);
         Ok(rd)
     }
@@ -104,7 +115,11 @@ impl Emitter<'_> {
         if let Some(&register) = self.known.loaded.get(&c) {
             return Ok(register);
         }
-        let register = match self.known.pool.pop() {
+        let column = &self.function.schema.columns[c];
+        let (shift, is_char) = (column.width().ilog2(), column.kind == ColumnKind::Char);
+        let index = self.index(shift);
+        let spare = if self.uses.is_column_shared(c) { self.known.pool.pop() } else { None };
+        let register = match spare {
             Some(register) => {
                 self.known.loaded.insert(c, register);
                 register
@@ -112,18 +127,34 @@ impl Emitter<'_> {
             None => self.temp()?,
         };
         let base = self.base(c, register);
-        let width = self.function.schema.columns[c].width();
-        let unsigned = self.function.schema.columns[c].kind == ColumnKind::Char;
-        match width {
-            1 => self.reg(if unsigned { "ldx.bu" } else { "ldx.b" }, [register, base, ROW]),
-            _ => {
-                let shift = i64::from(width.ilog2());
-                self.op("alsl.d", &[register.into(), ROW.into(), base.into(), shift]);
-                let load = ["ld.h", "ld.w", "ld.d"][width.ilog2() as usize - 1];
+        match index {
+            Some(index) => {
+                let indexed = ["ldx.b", "ldx.h", "ldx.w", "ldx.d"][shift as usize];
+                let load = if is_char { "ldx.bu" } else { indexed };
+                self.reg(load, [register, base, index]);
+            }
+            None => {
+                self.op("alsl.d", &[register.into(), ROW.into(), base.into(), shift.into()]);
+                let load = ["ld.b", "ld.h", "ld.w", "ld.d"][shift as usize];
                 self.imm(load, register, register, 0);
             }
         }
         Ok(register)
+    }
+
+    /// The register with the row's number times `1 << shift`, if there is one.
+    fn index(&mut self, shift: u32) -> Option<u8> {
+        if shift == 0 {
+            return Some(ROW);
+        }
+        if let Some(&register) = self.known.index.get(&shift) {
+            return Some(register);
+        }
+        let is_shared = self.uses.is_width_shared(shift);
+        let register = if is_shared { self.known.pool.pop() } else { None }?;
+        self.imm("slli.d", register, ROW, shift.into());
+        self.known.index.insert(shift, register);
+        Some(register)
     }
 
     /// The register with the address of a column's values: its own, or `temp`.

@@ -6,7 +6,7 @@
 //!
 //! Registers: a0 to a3 as called, a4 the row (its number, or its place in the text), a5 the rows'
 //! end, r10 to r16 temporaries, r17 to r20 and r22 to r31 the pool: bases of columns, constants,
-//! values of the row.
+//! values of the row. Column pages add r2, r21 and, where no records are written, a3 to the pool.
 
 mod emit;
 mod expr;
@@ -14,6 +14,7 @@ mod filter;
 mod merge;
 mod pax;
 mod text;
+mod uses;
 
 use super::ir::{Expr, Function};
 use super::plan::{Block, Plan, Walk};
@@ -21,6 +22,7 @@ use crate::error::{Error, Kind, Result};
 use crate::page::Format;
 use littoral_la64::asm::{Asm, Label};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use uses::Uses;
 
 /// Addresses of a compiled function.
 #[derive(Clone, Debug)]
@@ -39,6 +41,8 @@ const ROW: u8 = 8;
 const END: u8 = 9;
 const TEMPS: [u8; 7] = [10, 11, 12, 13, 14, 15, 16];
 const POOL: [u8; 14] = [17, 18, 19, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31];
+/// Further registers of the pool of functions on column pages.
+const MORE: [u8; 2] = [2, 21];
 const SP: u8 = 3;
 
 /// What the generator knows of the row it is in; forgotten where a test may not have run.
@@ -50,6 +54,8 @@ struct Known {
     present: BTreeSet<usize>,
     /// Values of expressions in registers.
     memo: HashMap<Expr, u8>,
+    /// The row's number times a width, by the width's logarithm, in registers.
+    index: BTreeMap<u32, u8>,
     pool: Vec<u8>,
 }
 
@@ -68,6 +74,7 @@ struct Emitter<'a> {
     function: &'a Function,
     format: Format,
     known: Known,
+    uses: Uses,
     /// Numbers and parameters in registers.
     constants: HashMap<Expr, u8>,
     /// Addresses of columns in registers.
@@ -111,6 +118,7 @@ impl<'a> Emitter<'a> {
             function,
             format,
             known: Known { pool: POOL.iter().rev().copied().collect(), ..Known::default() },
+            uses: Uses::of(function),
             constants: HashMap::new(),
             bases: BTreeMap::new(),
             homes: BTreeMap::new(),

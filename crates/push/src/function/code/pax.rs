@@ -1,8 +1,8 @@
 //! Functions on column pages: rows by number, columns loaded when a test first needs them.
 
-use super::{END, Emitter, PAGE, ROW};
+use super::{END, Emitter, MORE, OUT, PAGE, ROW};
 use crate::error::Result;
-use crate::function::ir::normalise;
+use crate::function::ir::{Output, normalise};
 use crate::function::plan::{Plan, Walk};
 use crate::page::{ColumnKind, Format, HEADER_LEN};
 
@@ -14,10 +14,16 @@ const FOR_LOADS: usize = 2;
 impl Emitter<'_> {
     pub(super) fn columns_function(&mut self) -> Result<Plan> {
         let prologue = self.block();
+        self.known.pool.extend(MORE);
+        if let Output::Aggregate { .. } = self.function.output {
+            self.known.pool.push(OUT);
+        }
         self.imm("ld.wu", END, PAGE, 8);
         self.bases();
         let wanted = self.wanted();
         self.hoist(&wanted, FOR_LOADS);
+        let of_keys = self.key_constants()?;
+        self.hoist(&of_keys, self.uses.registers().max(FOR_LOADS));
         self.li(ROW, 0);
         let (end, next) = (self.asm.label(), self.asm.label());
         self.emit_start();
