@@ -161,8 +161,10 @@ fn render(rows: &[Row]) -> String {
         let (n, fields) = (fields.len(), fields.join(", "));
         writeln!(out, "static FORMAT_{i}: [Field; {n}] = [{fields}];").expect("string");
     }
+    writeln!(out, "/// Rows of the table.").expect("string");
+    writeln!(out, "pub const ROWS_COUNT: usize = {};", rows.len()).expect("string");
     writeln!(out, "/// Every instruction, by fixed word.").expect("string");
-    writeln!(out, "pub static ROWS: [Row; {}] = [", rows.len()).expect("string");
+    writeln!(out, "pub static ROWS: [Row; ROWS_COUNT] = [").expect("string");
     for r in rows {
         let format = formats.binary_search(&r.format.as_str()).expect("format");
         writeln!(

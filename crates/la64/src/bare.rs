@@ -6,15 +6,20 @@
 use std::sync::atomic::AtomicBool;
 
 use crate::interp::{Cache, Cpu, Features, Fetch, Text, Tier, Trap};
-use crate::memory::Memory;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+use crate::memory::raw::Fenced;
+use crate::memory::{Memory, Window};
 use crate::state::State;
 
 /// Executes whatever the program counter leads to.
-struct Anywhere;
+struct Anywhere {
+    /// Code may be written.
+    written: bool,
+}
 
 impl Fetch for Anywhere {
     fn text(&self, _: u64) -> Option<Text> {
-        Some(Text { end: u64::MAX, written: true })
+        Some(Text { end: u64::MAX, written: self.written })
     }
 }
 
@@ -22,8 +27,18 @@ impl Fetch for Anywhere {
 pub struct Bare {
     cpu: Cpu,
     cache: Cache,
+    text: Anywhere,
     // The window in `cpu` leads here.
-    _memory: Memory,
+    _ground: Ground,
+}
+
+/// What a window leads to.
+enum Ground {
+    #[expect(dead_code, reason = "kept for the window")]
+    Memory(Memory),
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    #[expect(dead_code, reason = "kept for the window")]
+    Fenced(Fenced),
 }
 
 impl Bare {
@@ -35,8 +50,26 @@ impl Bare {
     /// As [`Bare::new`], on a tier.
     pub fn on(tier: Tier, memory_bytes: u64) -> Bare {
         let memory = Memory::new(memory_bytes);
-        let cpu = Cpu::new(memory.window(), Features::ALL);
-        Bare { cpu, cache: Cache::new(tier), _memory: memory }
+        Bare::of(tier, memory.window(), Ground::Memory(memory))
+    }
+
+    /// As [`Bare::on`], with memory on whose sides the host refuses accesses, so that the
+    /// translator leaves checks of addresses to it; behind that is memory of nothing. `None` where
+    /// there is no translator. The process gets a handler of SIGSEGV.
+    pub fn between_refusals(tier: Tier, memory_bytes: u64) -> Option<Bare> {
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        return Fenced::new(memory_bytes)
+            .map(|memory| Bare::of(tier, memory.window(), Ground::Fenced(memory)));
+        #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+        {
+            let _ = (tier, memory_bytes);
+            None
+        }
+    }
+
+    fn of(tier: Tier, window: Window, ground: Ground) -> Bare {
+        let cpu = Cpu::new(window, Features::ALL);
+        Bare { cpu, cache: Cache::new(tier), text: Anywhere { written: true }, _ground: ground }
     }
 
     /// Registers and program counter.
@@ -64,6 +97,20 @@ impl Bare {
         self.cache.clear();
     }
 
+    /// Lets invalid floating-point operations of translated code fault on the host, instead of
+    /// testing results for NaNs; without effect where the host's faults cannot be caught. The
+    /// process gets a handler of SIGFPE.
+    pub fn catch_invalid(&mut self, on: bool) {
+        self.cpu.catch_invalid(on);
+    }
+
+    /// Whether the program may write code, as it may at first. Otherwise code is compared with
+    /// memory only after [`Bare::forget_code`], as that of a file is.
+    pub fn may_write_code(&mut self, may: bool) {
+        self.text.written = may;
+        self.forget_code();
+    }
+
     /// How often blocks were translated to code of the host.
     pub fn translations(&self) -> u64 {
         self.cache.translation().blocks
@@ -72,11 +119,11 @@ impl Bare {
     /// Executes at most `budget` instructions from the program counter on; why it stopped.
     pub fn run(&mut self, budget: u64) -> Trap {
         static NEVER: AtomicBool = AtomicBool::new(false);
-        self.cache.run(&mut self.cpu, &Anywhere, &NEVER, budget)
+        self.cache.run(&mut self.cpu, &self.text, &NEVER, budget)
     }
 
     /// Executes one instruction; why it stopped.
     pub fn step(&mut self) -> Trap {
-        self.cache.step(&mut self.cpu, &Anywhere)
+        self.cache.step(&mut self.cpu, &self.text)
     }
 }

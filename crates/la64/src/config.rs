@@ -49,6 +49,31 @@ fn word2(features: Features) -> u32 {
     float | vectors | counter | lbt | v1_1
 }
 
+/// How much memory code of the host takes, and how it may be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of code of the host; code that needs more drops all code.
+    pub code_len: u64,
+    /// No page is writable and executable: code is written through a second mapping.
+    pub separate: bool,
+    /// Code counts no instructions: to measure what counting costs. The count is wrong then, and a
+    /// loop sees neither the end of a budget nor attention.
+    pub uncounted: bool,
+}
+
+impl Limits {
+    /// The least useful length of code.
+    pub const CODE_LEN_MIN: u64 = 256 << 10;
+    /// The greatest length of code: jumps reach no further.
+    pub const CODE_LEN_MAX: u64 = 1 << 30;
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { code_len: 64 << 20, separate: false, uncounted: false }
+    }
+}
+
 /// What runs a program. Results, faults and counts are those of tier 0 on every tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {

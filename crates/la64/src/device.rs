@@ -3,12 +3,17 @@
 //!
 //! Invariants
 //! - The code reaches its own memory only, and stores only to pages that a writable segment, the
-//!   heap or the stack has; everything else is a [`Trap`] at the exact instruction.
+//!   heap or the stack has; everything else is a [`Trap`] at the exact instruction. Checked by
+//!   `code_cannot_leave_its_memory`, `code_and_constants_cannot_be_stored_to`,
+//!   `jumps_into_nowhere_trap_where_they_land`.
 //! - Every run begins with the memory that the program's file and the owner's [`Core::write`] made:
 //!   what an earlier run stored is undone, so a result depends on nothing but the arguments and
-//!   that memory.
-//! - A run retires at most its budget, to the instruction; it can be continued.
-//! - Runs are deterministic: the stable counter reads zero, nothing of the host is visible.
+//!   that memory. Checked by `a_run_begins_with_the_memory_of_the_file`,
+//!   `code_that_changes_itself_starts_again_as_it_was`.
+//! - A run retires at most its budget, to the instruction; it can be continued. Checked by
+//!   `every_budget_stops_at_its_instruction_and_resumes`.
+//! - Runs are deterministic: the stable counter reads zero, nothing of the host is visible. Checked
+//!   by `instructions_are_counted_exactly_and_reproducibly`.
 //!
 //! Lifecycle: [`Core::load`], then any number of [`Core::run`]. After a run [`Core::read`] shows
 //! what it stored; the next `write` or `run` undoes it first. [`Core::resume`] continues after

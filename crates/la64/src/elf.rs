@@ -1,12 +1,22 @@
-//! A reader of LoongArch ELF files that believes nothing: every offset and size is checked before
-//! use, and a contradiction is an error that names it.
+//! A reader of ELF files that believes nothing: every offset and size is checked before use, and a
+//! contradiction is an error that names it.
 
 use crate::error::{Error, Kind, Result};
 
 pub mod relocate;
 pub mod symbols;
 
-const MACHINE_LOONGARCH: u16 = 258;
+/// An architecture as ELF files name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its number.
+    pub number: u16,
+    /// What it is called.
+    pub name: &'static str,
+}
+
+/// LoongArch.
+pub const LOONGARCH: Machine = Machine { number: 258, name: "LoongArch" };
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const INTERP: u32 = 3;
@@ -74,20 +84,29 @@ fn bad(what: impl Into<String>) -> Error {
     Error::new(Kind::BadElf, what)
 }
 
-/// Reads the headers of an ELF file.
+/// Reads the headers of a LoongArch ELF file.
 ///
 /// # Errors
-/// [`Kind::BadElf`] if it is none, is not LoongArch's 64-bit little-endian kind, is truncated, or
-/// has segments that overlap or leave the address space.
+/// As [`parse_for`].
 pub fn parse(file: &[u8]) -> Result<Elf> {
+    parse_for(file, LOONGARCH)
+}
+
+/// Reads the headers of an ELF file for `wanted`.
+///
+/// # Errors
+/// [`Kind::BadElf`] if it is none, is not that architecture's 64-bit little-endian kind, is
+/// truncated, or has segments that overlap or leave the address space.
+pub fn parse_for(file: &[u8], wanted: Machine) -> Result<Elf> {
     let r = Reader(file);
     let ident: [u8; 16] = r.bytes(0).map_err(|_| bad("too short for an ELF file"))?;
     if ident[..4] != *b"\x7fELF" {
         return Err(bad("not an ELF file (it does not start with 7f 45 4c 46)"));
     }
     let (kind, machine) = (r.u16(16)?, r.u16(18)?);
-    if machine != MACHINE_LOONGARCH {
-        return Err(bad(format!("for machine {machine}, not LoongArch (258)")));
+    if machine != wanted.number {
+        let Machine { number, name } = wanted;
+        return Err(bad(format!("for machine {machine}, not {name} ({number})")));
     }
     if ident[4] != 2 || ident[5] != 1 {
         return Err(bad("not a 64-bit little-endian file"));
@@ -176,11 +195,17 @@ fn headers_address(elf: &Elf, table: u64) -> u64 {
     elf.segments.iter().find(holds).map_or(0, |s| s.address + (table - s.offset))
 }
 
+/// The architecture of a little-endian ELF file.
+pub fn machine(file: &[u8]) -> Option<Machine> {
+    let number = Reader(file).u16(18).ok()?;
+    file.starts_with(b"\x7fELF").then_some(Machine { number, name: "this architecture" })
+}
+
 /// True if the bytes begin like a LoongArch ELF file.
 pub fn is_loongarch(head: &[u8]) -> bool {
     head.len() >= HEADER_LEN
         && head.starts_with(b"\x7fELF")
-        && head[18..20] == MACHINE_LOONGARCH.to_le_bytes()
+        && head[18..20] == LOONGARCH.number.to_le_bytes()
 }
 
 /// A minimal executable: one segment with `code`, loaded at `address`, entered at its start.
@@ -191,19 +216,29 @@ pub fn executable(address: u64, code: &[u32]) -> Vec<u8> {
 
 /// As [`executable`], with at least `memory_len` bytes of memory from `address` on.
 pub fn executable_with(address: u64, code: &[u32], memory_len: u64) -> Vec<u8> {
+    // Flags: double-float ABI, object ABI version 1.
+    executable_for((LOONGARCH, 0x43), address, code, memory_len)
+}
+
+/// As [`executable_with`], for an architecture with these flags in the file's header.
+pub fn executable_for(
+    (machine, flags): (Machine, u32),
+    address: u64,
+    code: &[u32],
+    memory_len: u64,
+) -> Vec<u8> {
     let len = (HEADER_LEN + SEGMENT_LEN + 4 * code.len()) as u64;
     let entry = address + (HEADER_LEN + SEGMENT_LEN) as u64;
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
-    for half in [2u16, MACHINE_LOONGARCH] {
+    for half in [2u16, machine.number] {
         file.extend(half.to_le_bytes());
     }
     file.extend(1u32.to_le_bytes());
     for word in [entry, HEADER_LEN as u64, 0] {
         file.extend(word.to_le_bytes());
     }
-    // Flags: double-float ABI, object ABI version 1.
-    file.extend(0x43u32.to_le_bytes());
+    file.extend(flags.to_le_bytes());
     for half in [HEADER_LEN as u16, SEGMENT_LEN as u16, 1, 64, 0, 0] {
         file.extend(half.to_le_bytes());
     }

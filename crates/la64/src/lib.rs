@@ -9,7 +9,9 @@
 //! - [`device`]: a core in bounded memory with an instruction budget.
 //! - [`bare`]: a core without rights, for differential tests.
 //! - [`elf`]: reading programs.
+//! - [`front`]: the seam for translators from other architectures.
 //! - [`state`], [`memory`]: what a translator shares with the interpreter.
+//! - [`shared`]: what threads read without locks.
 
 pub mod asm;
 pub mod bare;
@@ -18,9 +20,11 @@ pub mod device;
 pub mod elf;
 pub mod error;
 pub mod float;
+pub mod front;
 pub mod interp;
 pub mod isa;
 #[cfg(feature = "jit")]
 pub mod jit;
 pub mod memory;
+pub mod shared;
 pub mod state;

@@ -2,10 +2,15 @@
 //!
 //! Invariants
 //! - The layout is `repr(C)` and fixed: a translator addresses it by offset (see the assertions).
+//!   Checked by `State::default`.
 //! - `x[0]` is always zero; writes to register 0 land in `x[32]`, which nothing reads, or nowhere.
-//! - Floating-point register n is the low 64 bits of vector register n.
+//!   Checked by `blocks_and_single_steps_agree_in_everything`,
+//!   `the_zero_register_reads_zero_whatever_is_written`.
+//! - Floating-point register n is the low 64 bits of vector register n. Checked by
+//!   `doubles_are_the_low_half_of_vectors`.
 //! - `instructions` counts retired instructions exactly: a faulting one is not counted, a system
-//!   call is.
+//!   call is. Checked by `instructions_are_counted_exactly_and_reproducibly`,
+//!   `every_budget_stops_at_its_instruction_and_resumes`.
 
 /// One vector register, 256 bits, little-endian lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +21,8 @@ pub struct Vreg(pub [u64; 4]);
 pub mod fcsr {
     /// Enabled traps.
     pub const ENABLES: u32 = 0x1f;
+    /// The trap on invalid operations among them.
+    pub const ENABLE_INVALID: u32 = 1 << 4;
     /// Rounding mode field.
     pub const RM: u32 = 0x300;
     /// Sticky flags.
@@ -70,11 +77,10 @@ pub struct State {
     pub v: [Vreg; 32],
 }
 
-const _: () = assert!(core::mem::offset_of!(State, pc) == 264);
-const _: () = assert!(core::mem::offset_of!(State, v) % 32 == 0);
-
 impl Default for State {
     fn default() -> Self {
+        const { assert!(core::mem::offset_of!(State, pc) == 264) };
+        const { assert!(core::mem::offset_of!(State, v) % 32 == 0) };
         State {
             x: [0; 33],
             pc: 0,

@@ -62,6 +62,32 @@ fn every_budget_stops_at_its_instruction_and_resumes() {
 }
 
 #[test]
+fn the_zero_register_reads_zero_whatever_is_written() {
+    let mut core = core(&[
+        word("addi.d", &[0, A0, 5]),
+        word("ld.d", &[0, 3, -16]),
+        word("add.d", &[A0, 0, 0]),
+        ret(),
+    ]);
+    let outcome = core.run(core.entry(), &[7], u64::MAX);
+    assert_eq!((outcome.end, outcome.instructions), (End::Done(0), 4));
+}
+
+#[test]
+fn doubles_are_the_low_half_of_vectors() {
+    let mut core = core(&[
+        word("movgr2fr.d", &[1, A0]),
+        word("vpickve2gr.d", &[A0, 1, 0]),
+        word("vinsgr2vr.d", &[2, A1, 0]),
+        word("movfr2gr.d", &[T0, 2]),
+        word("add.d", &[A0, A0, T0]),
+        ret(),
+    ]);
+    let outcome = core.run(core.entry(), &[1 << 40 | 5, 1 << 50], u64::MAX);
+    assert_eq!(outcome.end, End::Done((1 << 40 | 5) + (1 << 50)));
+}
+
+#[test]
 fn an_endless_loop_ends_with_its_budget() {
     let mut core = core(&[word("b", &[0])]);
     let outcome = core.run(core.entry(), &[], 12_345);

@@ -332,3 +332,19 @@ fn check_three(form: Form, write: impl Fn(&mut Asm, u8, u8, Rm)) {
     }
     check(form, false, |a, reg, rm| write(a, reg, 5, rm));
 }
+
+#[test]
+fn addresses_behind_the_instruction() {
+    for n in 0..16 {
+        for disp in [-7, 0, 0x1234_5678] {
+            let general = decode(|a| a.op(LEA, true, Reg(n), Mem::at(RIP, disp)));
+            let vector = decode(|a| a.packed_unary(V_BROADCASTQ, Xmm(n), Mem::at(RIP, disp)));
+            for (i, register) in [(general, n), (vector, n)] {
+                let target = i.len() as u64;
+                assert!(i.is_ip_rel_memory_operand(), "{i:?}");
+                assert_eq!(i.ip_rel_memory_address(), target.wrapping_add(disp as i64 as u64));
+                assert_eq!(registers(&i), [usize::from(register)]);
+            }
+        }
+    }
+}

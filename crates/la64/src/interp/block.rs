@@ -1,38 +1,52 @@
-//! Blocks: decoding them, keeping them, and the dispatch loop over them.
+//! Blocks: decoding them, and the dispatch loop over them.
 //!
 //! Blocks that are known to follow each other do so without this loop, for at most [`SLICE`]
 //! instructions; then it looks at the attention flag and the budget.
 //!
 //! Invariants
-//! - A block never crosses a page, so one check of execute permission covers it.
-//! - Blocks are dropped only all together by [`Cache::clear`], while none runs, so a link never
-//!   leads nowhere.
+//! - A block never crosses a page, so one check of execute permission covers it. Checked by
+//!   `code_that_lost_its_right_or_its_memory_is_not_executed`.
+//! - Blocks are dropped only all together, with their generation (see `code`), while no thread is
+//!   in it, so a link never leads nowhere. Checked by
+//!   `each_new_version_of_a_function_is_seen_through_its_links`.
 //! - A block in memory that was ever writable begins with a check: control passes it only in the
 //!   epoch (see `epoch`) in which the block's words were last compared with memory. The loop
 //!   compares them otherwise, and enters the block behind its check, so that it goes on even while
 //!   other threads advance the epoch without end. A block found stale leads to its successor.
 //!   Checked by `set_epoch`.
 //! - The count is exact: a block adds the place of the instruction by which it is left, or of the
-//!   one before that which trapped.
+//!   one before that which trapped. Checked by `instructions_are_counted_exactly_and_reproducibly`,
+//!   `every_budget_stops_at_its_instruction_and_resumes`.
 //! - `State::pc` and `State::instructions` are up to date whenever [`Cache::run`] returns, not
-//!   while handlers run: those find the address of their instruction through its block.
+//!   while handlers run: those find the address of their instruction through its block. Checked by
+//!   `blocks_and_single_steps_agree_in_everything`.
 //! - A pair (see `pairs`) has the code of two instructions in the first one's handler; the second
-//!   keeps its own, and each its own fields, so faults and counts are those of single ones.
+//!   keeps its own, and each its own fields, so faults and counts are those of single ones. Checked
+//!   by `a_fault_in_either_half_of_a_pair_is_the_one_of_that_instruction`.
 
 use super::bind::Adjust;
 use super::branch::Flow;
+use super::code::{CodeCache, Filling, Generation, Used};
+use super::jumps::Jumps;
 use super::pairs::{Key, Special};
-use super::raw::{Blocks, Code, Link, Place};
+use super::raw::{self, Code, Link, Memo, Place};
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use super::tier1;
-use super::translation::{Journal, Placed, Translation};
-use super::{Cpu, Exit, Fetch, Handler, Inst, Slot, Tier, Trap, bind, branch, operation, pairs};
+use super::translation::{Journal, Listing, Placed, Translation};
+use super::{
+    Cpu, Exit, Fetch, Handler, Inst, Limits, Slot, Tier, Trap, bind, branch, operation, pairs,
+};
 use crate::isa::{self, Group, Row, RowId};
+use crate::shared::{Pinned, Reader};
 use littoral_base::mutant;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest block in instructions.
 const BLOCK_MAX: u64 = 64;
+/// Longest block of translated code: a loop.
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+const LOOP_MAX: u64 = 256;
 const PAGE_WORDS: u64 = 1024;
 /// Stale blocks that are kept besides as many as there are current ones.
 const STALE_MAX: usize = 1024;
@@ -46,37 +60,51 @@ const SLICE_TRANSLATED: u64 = 1 << 16;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 const B_OPCODE: u32 = 0x14;
 
-/// Which extensions a thread has decoded instructions of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
-    /// 128-bit vectors.
-    pub lsx: bool,
-    /// 256-bit vectors.
-    pub lasx: bool,
-    /// Binary translation assists.
-    pub lbt: bool,
-}
-
-/// Decoded blocks of one thread.
+/// A thread's way to the code of its program.
 #[derive(Debug)]
 pub struct Cache {
-    blocks: Blocks,
-    /// Every block, by pc.
-    by_pc: std::collections::HashMap<u64, u32>,
-    known: Box<[Option<Known>]>,
-    used: Used,
-    #[cfg_attr(
-        not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")),
-        expect(dead_code, reason = "one tier only")
-    )]
-    tier: Tier,
-    journal: Journal,
+    code: Arc<CodeCache>,
+    reader: Reader<Generation>,
+    own: Own,
+}
+
+/// What only its thread uses.
+#[derive(Debug, Default)]
+struct Own {
+    /// The host has no translator.
+    interprets: bool,
+    /// Indirect branches of tier 0.
+    jumps: Option<Jumps>,
+    /// Those of translated code.
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-    engine: Option<Box<tier1::Engine>>,
+    code_jumps: Option<Jumps>,
+    journal: Journal,
+}
+
+/// Why a thread goes no further in a generation.
+enum Stop {
+    /// For the owner to see.
+    Trap(Trap),
+    /// The generation was replaced, or must be.
+    Renewed,
+}
+
+impl From<Trap> for Stop {
+    fn from(trap: Trap) -> Stop {
+        Stop::Trap(trap)
+    }
+}
+
+/// What a thread runs with, in one generation.
+struct Run<'a, F> {
+    code: &'a CodeCache,
+    generation: &'a Pinned<'a, Generation>,
+    own: &'a mut Own,
+    fetch: &'a F,
 }
 
 /// What is fixed about a row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Known {
     handler: Handler,
     flow: Flow,
@@ -84,8 +112,13 @@ struct Known {
     key: Key,
     /// A form that is less work, with its places in pairs.
     special: Option<(Special, Key)>,
+    /// It reads or writes the FCSR.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    control: bool,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     lowering: Option<&'static tier1::Lowering>,
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    operands: tier1::Operands,
 }
 
 impl Default for Cache {
@@ -95,61 +128,75 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// An empty cache whose blocks run on `tier`, or on the best one below that the host has.
+    /// A cache with code of its own, whose blocks run on `tier`, or on the best one below that the
+    /// host has.
     pub fn new(tier: Tier) -> Cache {
-        Cache {
-            blocks: Blocks::default(),
-            by_pc: std::collections::HashMap::new(),
-            known: vec![None; isa::ROWS.len()].into(),
-            used: Used::default(),
-            tier,
-            journal: Journal::default(),
-            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-            engine: None,
-        }
+        Cache::of(&Arc::new(CodeCache::new(tier, Limits::default())))
+    }
+
+    /// A thread's cache on code that it shares.
+    pub fn of(code: &Arc<CodeCache>) -> Cache {
+        Cache { code: code.clone(), reader: code.reader(), own: Own::default() }
+    }
+
+    /// The code, for other threads.
+    pub fn code(&self) -> &Arc<CodeCache> {
+        &self.code
     }
 
     /// Forgets all blocks: code changed.
     pub fn clear(&mut self) {
-        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-        if let Some(engine) = &mut self.engine {
-            engine.clear();
+        self.code.clear();
+    }
+
+    /// Forgets what other threads did with the code: in a forked child, where they do not exist.
+    pub fn survive_alone(&mut self) {
+        self.reader.survive_alone();
+        if self.code.limits.separate {
+            // The file behind the code is the parent's.
+            self.code.clear();
         }
-        self.blocks.clear();
-        self.by_pc.clear();
     }
 
-    /// Extensions of which the thread has decoded instructions in its life.
+    /// Extensions of which the program has decoded instructions.
     pub fn used(&self) -> Used {
-        self.used
+        self.code.used()
     }
 
-    /// Blocks decoded since the cache was last cleared.
+    /// Blocks decoded since all were last dropped.
     pub fn len(&self) -> usize {
-        self.blocks.count() + self.translated()
+        let held = self.code.held();
+        held.value().blocks.counts().1 + held.value().translated()
     }
 
     /// Blocks that were translated to code of the host.
     pub fn translated(&self) -> usize {
-        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-        return self.engine.as_ref().map_or(0, |e| e.len());
-        #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
-        0
+        self.code.held().value().translated()
     }
 
-    /// What the translator has done in the thread's life.
+    /// What the thread has translated in its life.
     pub fn translation(&self) -> Translation {
-        self.journal.total
+        self.own.journal.total
     }
 
     /// Records from now on where translated blocks lie.
     pub fn record_places(&mut self) {
-        self.journal.placed.get_or_insert_default();
+        self.own.journal.placed.get_or_insert_default();
     }
 
-    /// The blocks translated since the last call, if places are recorded.
+    /// The blocks that the thread translated since the last call, if places are recorded.
     pub fn take_places(&mut self) -> Vec<Placed> {
-        self.journal.placed.as_mut().map_or_else(Vec::new, std::mem::take)
+        self.own.journal.placed.as_mut().map_or_else(Vec::new, std::mem::take)
+    }
+
+    /// Records from now on what code blocks become.
+    pub fn record_listings(&mut self) {
+        self.own.journal.listed.get_or_insert_default();
+    }
+
+    /// The same blocks with their code, if that is recorded.
+    pub fn take_listings(&mut self) -> Vec<Listing> {
+        self.own.journal.listed.as_mut().map_or_else(Vec::new, std::mem::take)
     }
 
     /// True when nothing is decoded.
@@ -167,327 +214,407 @@ impl Cache {
         budget: u64,
     ) -> Trap {
         let end = cpu.state.instructions.saturating_add(budget);
-        let trap = self.run_to(cpu, fetch, attention, end);
+        let trap = loop {
+            let generation = &self.reader.pin();
+            let mut run = Run { code: &self.code, generation, own: &mut self.own, fetch };
+            match run.run_to(cpu, attention, end) {
+                Stop::Trap(trap) => break trap,
+                Stop::Renewed => {}
+            }
+        };
         // What tiers leave in the sink differs, and nothing reads it.
         cpu.state.x[32] = 0;
         trap
     }
 
-    fn run_to(
-        &mut self,
-        cpu: &mut Cpu,
-        fetch: &impl Fetch,
-        attention: &AtomicBool,
-        end: u64,
-    ) -> Trap {
+    /// Executes one instruction without keeping it: `OutOfBudget` if it retired.
+    pub fn step(&mut self, cpu: &mut Cpu, fetch: &impl Fetch) -> Trap {
+        let end = cpu.state.instructions + 1;
+        run_short(&self.code, cpu, fetch, end).unwrap_or(Trap::OutOfBudget)
+    }
+}
+
+impl<F: Fetch> Run<'_, F> {
+    fn run_to(&mut self, cpu: &mut Cpu, attention: &AtomicBool, end: u64) -> Stop {
         #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-        if self.tier >= Tier::Blocks
-            && let Some(trap) = self.run_translated(cpu, fetch, attention, end)
+        if self.code.tier() >= Tier::Blocks
+            && !self.own.interprets
+            && let Some(stop) = self.run_translated(cpu, attention, end)
         {
-            return trap;
+            return stop;
         }
-        self.interpret(cpu, fetch, attention, end)
+        match self.interpret(cpu, attention, end) {
+            Ok(never) => match never {},
+            Err(stop) => stop,
+        }
     }
 
     /// Tier 0: runs until a trap, `attention`, or the count `end`.
     fn interpret(
         &mut self,
         cpu: &mut Cpu,
-        fetch: &impl Fetch,
         attention: &AtomicBool,
         end: u64,
-    ) -> Trap {
-        let mut unlinked = false;
+    ) -> Result<std::convert::Infallible, Stop> {
+        let mut exit: Option<raw::Left<'_>> = None;
+        let generation = self.generation;
         loop {
             if attention.load(Ordering::Relaxed) {
-                return Trap::Attention;
+                return Err(Trap::Attention.into());
             }
-            let at = match self.lookup(cpu, fetch) {
-                Ok(at) => at,
-                Err(trap) => return trap,
-            };
-            if unlinked {
-                self.blocks.link(at);
+            let code = self.lookup(cpu)?;
+            if let Some(exit) = exit.take() {
+                exit.link(code);
             }
             let left = end - cpu.state.instructions;
-            if left < self.blocks.len(at) {
-                match self.run_short(cpu, fetch, end) {
-                    Some(trap) => return trap,
+            if left < code.len() {
+                match run_short(self.code, cpu, self.fetch, end) {
+                    Some(trap) => return Err(trap.into()),
                     None => continue,
                 }
             }
             // Blocks behind this one are entered only while the budget allows the longest.
             let slice = left.saturating_sub(BLOCK_MAX).min(SLICE);
-            match self.blocks.run(at, cpu, slice) {
-                Exit::Trap => return cpu.trap,
-                exit => unlinked = exit == Exit::Direct,
+            let jumps = self.own.jumps.as_ref().expect("invariant: made by `lookup`");
+            match generation.blocks.run(code, cpu, jumps, slice) {
+                (Exit::Trap, _) => return Err(cpu.trap.into()),
+                (Exit::Direct, left) => exit = Some(left),
+                (Exit::Indirect, _) => {}
+            }
+            if !generation.is_current() {
+                return Err(Stop::Renewed);
             }
         }
     }
 
-    fn lookup(&mut self, cpu: &Cpu, fetch: &impl Fetch) -> Result<u32, Trap> {
+    /// The block at the program counter, current and found by indirect branches from now on.
+    fn lookup<'g>(&mut self, cpu: &Cpu) -> Result<&'g Code, Stop>
+    where
+        Self: 'g,
+    {
         let pc = cpu.state.pc;
-        let at = match self.by_pc.get(&pc).copied() {
-            Some(at) if self.is_current(cpu, fetch, at) => at,
-            old => self.insert(cpu, fetch, pc, old)?,
+        let generation = self.generation;
+        let code = match generation.blocks.find(pc) {
+            Some(code) if is_current(code, cpu, self.fetch) => code,
+            _ => self.insert(cpu, pc)?,
         };
-        self.blocks.remember(pc, at);
-        Ok(at)
+        let jumps = self.own.jumps.get_or_insert_default().for_code(generation.number);
+        raw::remember(jumps, pc, code);
+        Ok(code)
     }
 
-    /// Whether a block has the instructions that memory has; compares them once an epoch.
-    fn is_current(&mut self, cpu: &Cpu, fetch: &impl Fetch, at: u32) -> bool {
-        let now = cpu.epoch.now();
-        let block = self.blocks.get(at);
-        if block.epoch().is_none_or(|epoch| epoch == now) || mutant!("la64_stale_blocks_stay") {
-            return true;
+    /// Decodes the block at `pc`, in the place of one that is stale.
+    fn insert<'g>(&mut self, cpu: &Cpu, pc: u64) -> Result<&'g Code, Stop>
+    where
+        Self: 'g,
+    {
+        let blocks = &self.generation.blocks;
+        let mut filling = self.generation.fill();
+        // Another thread may have done so meanwhile.
+        if let Some(code) = blocks.find(pc).filter(|code| is_current(code, cpu, self.fetch)) {
+            return Ok(code);
         }
-        let Some(text) = fetch.text(block.pc()) else { return false };
-        let same = |(n, &word): (usize, &u32)| {
-            let pc = block.pc() + 4 * n as u64;
-            pc < text.end && cpu.window.load::<u32>(pc) == Some(word)
-        };
-        let is_current = block.words().iter().enumerate().all(same);
-        if is_current {
-            block.set_epoch(now);
-        }
-        is_current
-    }
-
-    /// Decodes the block at `pc`, in the place of the stale block `old`.
-    fn insert(
-        &mut self,
-        cpu: &Cpu,
-        fetch: &impl Fetch,
-        pc: u64,
-        old: Option<u32>,
-    ) -> Result<u32, Trap> {
-        let code = self.decode(cpu, fetch, pc, BLOCK_MAX)?;
         // Stale blocks are kept because links lead to them; not for ever.
-        let full = self.blocks.count() > STALE_MAX + 2 * self.by_pc.len();
-        if full {
-            self.clear();
+        let (current, all) = blocks.counts();
+        if all > STALE_MAX + 2 * current {
+            drop(filling);
+            self.code.renew(self.generation);
+            return Err(Stop::Renewed);
         }
-        let at = self.blocks.push(code);
-        self.by_pc.insert(pc, at);
-        if let Some(old) = old.filter(|_| !full) {
-            self.blocks.forward(old, at);
-        }
-        Ok(at)
+        let code = decode(self.code, Some(&mut filling), cpu, self.fetch, pc, BLOCK_MAX)?;
+        Ok(blocks.insert(code))
     }
+}
 
-    /// Executes one instruction without keeping it: `OutOfBudget` if it retired.
-    pub fn step(&mut self, cpu: &mut Cpu, fetch: &impl Fetch) -> Trap {
-        let end = cpu.state.instructions + 1;
-        self.run_short(cpu, fetch, end).unwrap_or(Trap::OutOfBudget)
+/// Whether a block has the instructions that memory has; compares them once an epoch.
+fn is_current(block: &Code, cpu: &Cpu, fetch: &impl Fetch) -> bool {
+    let now = cpu.epoch.now();
+    if block.epoch().is_none_or(|epoch| epoch == now) || mutant!("la64_stale_blocks_stay") {
+        return true;
     }
+    let Some(text) = fetch.text(block.pc()) else { return false };
+    let same = |(n, &word): (usize, &u32)| {
+        let pc = block.pc() + 4 * n as u64;
+        pc < text.end && cpu.window.load::<u32>(pc) == Some(word)
+    };
+    let is_current = block.words().iter().enumerate().all(same);
+    if is_current {
+        block.set_epoch(now);
+    }
+    is_current
+}
 
-    /// Executes at most the instructions that the budget still allows, fewer than a block; `None`
-    /// if a branch left them early.
-    fn run_short(&mut self, cpu: &mut Cpu, fetch: &impl Fetch, end: u64) -> Option<Trap> {
-        let left = end - cpu.state.instructions;
-        if left == 0 {
-            return Some(Trap::OutOfBudget);
+/// Executes at most the instructions that the budget still allows, fewer than a block; `None` if a
+/// branch left them early.
+fn run_short(shared: &CodeCache, cpu: &mut Cpu, fetch: &impl Fetch, end: u64) -> Option<Trap> {
+    let left = end - cpu.state.instructions;
+    if left == 0 {
+        return Some(Trap::OutOfBudget);
+    }
+    let code = match decode(shared, None, cpu, fetch, cpu.state.pc, left) {
+        Ok(code) => code,
+        Err(trap) => return Some(trap),
+    };
+    let exit = code.run_alone(cpu);
+    assert!(cpu.state.instructions <= end, "the block was cut to the budget");
+    match exit {
+        Exit::Trap => Some(cpu.trap),
+        _ => (cpu.state.instructions == end).then_some(Trap::OutOfBudget),
+    }
+}
+
+/// Decodes at most `limit` instructions from `pc`. The first word must be fetchable; a later one
+/// that is not ends the block, so the fault comes when control really arrives there. A block that
+/// is kept is noted in `filling`.
+fn decode(
+    shared: &CodeCache,
+    filling: Option<&mut Filling>,
+    cpu: &Cpu,
+    fetch: &impl Fetch,
+    pc: u64,
+    limit: u64,
+) -> Result<Code, Trap> {
+    if !pc.is_multiple_of(4) {
+        return Err(Trap::Fetch(pc));
+    }
+    let text = fetch.text(pc).ok_or(Trap::Fetch(pc))?;
+    // Before the words are read: see `epoch`.
+    let epoch = text.written.then(|| cpu.epoch.now());
+    if let (Some(filling), None) = (filling, epoch) {
+        filling.note_text(pc);
+    }
+    let room = PAGE_WORDS - (pc >> 2) % PAGE_WORDS;
+    let (mut list, mut keys, mut exits) = (Vec::new(), Vec::new(), Vec::new());
+    let mut words = Vec::new();
+    let mut next = pc;
+    while (list.len() as u64) < limit.min(room) {
+        if next >= text.end {
+            break;
         }
-        let code = match self.decode(cpu, fetch, cpu.state.pc, left) {
-            Ok(code) => code,
-            Err(trap) => return Some(trap),
-        };
-        let exit = code.run_alone(cpu);
-        assert!(cpu.state.instructions <= end, "the block was cut to the budget");
-        match exit {
-            Exit::Trap => Some(cpu.trap),
-            _ => (cpu.state.instructions == end).then_some(Trap::OutOfBudget),
+        let Some(word) = cpu.window.load::<u32>(next) else { break };
+        let at = list.len() as u16;
+        let row = row_of(cpu, word);
+        let (inst, key, flow) = instruction_of(row, word, next, at + 1);
+        if let Some((id, _)) = row {
+            shared.note(id.row().group);
+        }
+        list.push(inst);
+        keys.push(key);
+        words.push(word);
+        next += 4;
+        if matches!(flow, Flow::Conditional | Flow::Direct) {
+            exits.push(at);
+        }
+        if matches!(flow, Flow::Direct | Flow::End) {
+            break;
         }
     }
+    if list.is_empty() {
+        return Err(Trap::Fetch(pc));
+    }
+    join_pairs(&mut list, &keys);
+    Ok(match epoch {
+        Some(epoch) => Code::checked(pc, list, &exits, (epoch, words)),
+        None => Code::new(pc, list, &exits),
+    })
+}
 
-    /// Decodes at most `limit` instructions from `pc`. The first word must be fetchable; a later
-    /// one that is not ends the block, so the fault comes when control really arrives there.
-    fn decode(&mut self, cpu: &Cpu, fetch: &impl Fetch, pc: u64, limit: u64) -> Result<Code, Trap> {
-        if !pc.is_multiple_of(4) {
-            return Err(Trap::Fetch(pc));
-        }
-        let text = fetch.text(pc).ok_or(Trap::Fetch(pc))?;
-        // Before the words are read: see `epoch`.
-        let epoch = text.written.then(|| cpu.epoch.now());
-        let room = PAGE_WORDS - (pc >> 2) % PAGE_WORDS;
-        let (mut list, mut keys, mut exits) = (Vec::new(), Vec::new(), Vec::new());
-        let mut words = Vec::new();
-        let mut next = pc;
-        while (list.len() as u64) < limit.min(room) {
-            if next >= text.end {
-                break;
-            }
-            let Some(word) = cpu.window.load::<u32>(next) else { break };
-            let at = list.len() as u16;
-            let (inst, key, flow) = self.instruction(cpu, word, next, at + 1);
-            list.push(inst);
-            keys.push(key);
-            words.push(word);
-            next += 4;
-            if matches!(flow, Flow::Conditional | Flow::Direct) {
-                exits.push(at);
-            }
-            if matches!(flow, Flow::Direct | Flow::End) {
-                break;
-            }
-        }
-        if list.is_empty() {
-            return Err(Trap::Fetch(pc));
-        }
-        join_pairs(&mut list, &keys);
-        Ok(match epoch {
-            Some(epoch) => Code::checked(pc, list, &exits, (epoch, words)),
-            None => Code::new(pc, list, &exits),
+/// The row of a word that is an instruction of this machine.
+fn row_of(cpu: &Cpu, word: u32) -> Option<(RowId, &'static Known)> {
+    let id = isa::decode(word).filter(|id| announced(cpu, id.row()))?;
+    Some((id, known(id)?))
+}
+
+/// One pre-decoded instruction, to run alone.
+#[cfg(any(test, all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+fn instruction(cpu: &Cpu, word: u32, pc: u64) -> Inst {
+    instruction_of(row_of(cpu, word), word, pc, 1).0
+}
+
+/// One pre-decoded instruction, its places in pairs, and where control goes from it.
+fn instruction_of(
+    row: Option<(RowId, &'static Known)>,
+    word: u32,
+    pc: u64,
+    count: u16,
+) -> (Inst, Key, Flow) {
+    let Some((id, known)) = row else {
+        let inst = inst(operation::illegal, word, count, i64::from(word), 0);
+        return (inst, Key::default(), Flow::End);
+    };
+    let row = id.row();
+    let imm = (known.adjust)(word, pc, i64::from(row.immediate(word, 0)));
+    let imm2 = row.immediate(word, 1) as u8;
+    let (handler, key) = match &known.special {
+        Some((special, key)) if (special.fits)(word) => (special.handler, *key),
+        _ => (known.handler, known.key),
+    };
+    (inst(handler, word, count, imm, imm2), key, known.flow)
+}
+
+fn known(id: RowId) -> Option<&'static Known> {
+    static KNOWN: Memo<Known, { isa::ROWS_COUNT }> = Memo::new();
+    KNOWN.get(usize::from(id.0), || {
+        let name = id.row().mnemonic;
+        let special = pairs::special(name).map(|s| (s, Key::of(s.name)));
+        let (flow, adjust, key) = (branch::flow(name), bind::adjust(name), Key::of(name));
+        bind::handler(id.row()).map(|handler| Known {
+            handler,
+            flow,
+            adjust,
+            key,
+            special,
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+            control: name.contains("fcsr"),
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+            lowering: tier1::lowering(name),
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+            operands: tier1::Operands::of(id.row()),
         })
-    }
-
-    /// One pre-decoded instruction, its places in pairs, and where control goes from it.
-    fn instruction(&mut self, cpu: &Cpu, word: u32, pc: u64, count: u16) -> (Inst, Key, Flow) {
-        let row = isa::decode(word).filter(|id| announced(cpu, id.row()));
-        let Some((id, known)) = row.and_then(|id| Some((id, self.known(id)?))) else {
-            let inst = inst(operation::illegal, word, count, i64::from(word), 0);
-            return (inst, Key::default(), Flow::End);
-        };
-        let row = id.row();
-        let imm = (known.adjust)(word, pc, i64::from(row.immediate(word, 0)));
-        let imm2 = row.immediate(word, 1) as u8;
-        let (handler, key) = match known.special.filter(|s| (s.0.fits)(word)) {
-            Some((special, key)) => (special.handler, key),
-            None => (known.handler, known.key),
-        };
-        (inst(handler, word, count, imm, imm2), key, known.flow)
-    }
-
-    fn known(&mut self, id: RowId) -> Option<Known> {
-        let place = &mut self.known[usize::from(id.0)];
-        if place.is_none() {
-            let name = id.row().mnemonic;
-            match id.row().group {
-                Group::Lsx => self.used.lsx = true,
-                Group::Lasx => self.used.lasx = true,
-                Group::Lbt => self.used.lbt = true,
-                _ => {}
-            }
-            let special = pairs::special(name).map(|s| (s, Key::of(s.name)));
-            let (flow, adjust, key) = (branch::flow(name), bind::adjust(name), Key::of(name));
-            *place = bind::handler(id.row()).map(|handler| Known {
-                handler,
-                flow,
-                adjust,
-                key,
-                special,
-                #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-                lowering: tier1::lowering(name),
-            });
-        }
-        *place
-    }
+    })
 }
 
 /// Tier 1.
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-impl Cache {
+impl<F: Fetch> Run<'_, F> {
     /// Runs translated code until a trap or `attention`; `None` when tier 0 has to go on: the
     /// budget ends soon, the x87 stack mode renames registers, or the host cannot.
-    fn run_translated(
-        &mut self,
-        cpu: &mut Cpu,
-        fetch: &impl Fetch,
-        attention: &AtomicBool,
-        end: u64,
-    ) -> Option<Trap> {
-        let mut engine = match self.engine.take() {
-            Some(engine) => engine,
-            None => match tier1::Engine::new(cpu) {
-                Some(engine) => Box::new(engine),
-                None => {
-                    self.tier = Tier::Interpreter;
-                    return None;
-                }
-            },
+    fn run_translated(&mut self, cpu: &mut Cpu, attention: &AtomicBool, end: u64) -> Option<Stop> {
+        let generation = self.generation;
+        let Some(engine) = generation.engine(cpu, self.code.limits, instruction) else {
+            self.own.interprets = true;
+            return None;
         };
-        let trap = self.run_engine(&mut engine, cpu, fetch, attention, end);
-        self.engine = Some(engine);
-        trap
+        let mut jumps = self.own.code_jumps.take().unwrap_or_default();
+        let kinds = tier1::Floats::COUNT as u64;
+        jumps.for_code(kinds * generation.number + engine.floats() as u64);
+        let stop = self.run_engine(engine, &mut jumps, cpu, attention, end);
+        self.own.code_jumps = Some(jumps);
+        stop
     }
 
     fn run_engine(
         &mut self,
-        engine: &mut tier1::Engine,
+        engine: &tier1::Engine,
+        jumps: &mut Jumps,
         cpu: &mut Cpu,
-        fetch: &impl Fetch,
         attention: &AtomicBool,
         end: u64,
-    ) -> Option<Trap> {
-        let mut exit = None;
+    ) -> Option<Stop> {
+        let (mut exit, mut plain) = (None, false);
         loop {
             if attention.load(Ordering::Relaxed) {
-                return Some(Trap::Attention);
+                return Some(Trap::Attention.into());
             }
             let left = end - cpu.state.instructions;
-            if left <= 2 * BLOCK_MAX || cpu.state.lbt.stack_mode != 0 {
+            if left <= 2 * LOOP_MAX || cpu.state.lbt.stack_mode != 0 {
                 return None;
             }
-            let pc = cpu.state.pc;
-            if engine.make_room(cpu) {
-                exit = None;
+            if tier1::floats(cpu) != engine.floats() {
+                return Some(Stop::Renewed);
             }
-            let at = match engine.find(pc, cpu, fetch) {
-                Some(at) => at,
-                None if engine.waits(pc) => {
-                    exit = None;
-                    match self.run_block(cpu, fetch) {
-                        Some(trap) => return Some(trap),
-                        None => continue,
+            let pc = cpu.state.pc;
+            if !pc.is_multiple_of(4) {
+                return Some(Trap::Fetch(pc).into());
+            }
+            let key = tier1::Key { pc, plain: std::mem::take(&mut plain) };
+            let found = match engine.find(key, cpu) {
+                Some(at) => Ok(Some(at)),
+                None => self.translate(engine, cpu, key),
+            };
+            match found {
+                Ok(Some(at)) => {
+                    match exit.take() {
+                        Some(exit) => engine.link(exit, at),
+                        None => engine.remember(jumps, pc, at),
+                    }
+                    self.own.journal.total.exits += 1;
+                    match engine.run(cpu, jumps, at, (left - LOOP_MAX).min(SLICE_TRANSLATED)) {
+                        tier1::Left::By(taken) => exit = Some(taken),
+                        tier1::Left::Plain(taken) => (exit, plain) = (Some(taken), true),
+                        tier1::Left::Elsewhere => {}
+                        tier1::Left::Trapped => return Some(cpu.trap.into()),
                     }
                 }
-                None => match self.decode_for(engine, cpu, fetch, pc) {
-                    Ok((list, epoch)) => engine.translate(&list, epoch, &mut self.journal),
-                    Err(trap) => return Some(trap),
-                },
-            };
-            match exit.take() {
-                Some(exit) => engine.link(exit, at),
-                None => engine.remember(pc, at),
+                Ok(None) => {
+                    exit = None;
+                    if let Some(stop) = self.run_block(cpu) {
+                        return Some(stop);
+                    }
+                }
+                Err(stop) => return Some(stop),
             }
-            self.journal.total.exits += 1;
-            match engine.run(cpu, at, (left - BLOCK_MAX).min(SLICE_TRANSLATED)) {
-                tier1::Left::By(taken) => exit = Some(taken),
-                tier1::Left::Elsewhere => {}
-                tier1::Left::Trapped => return Some(cpu.trap),
+            if !self.generation.is_current() {
+                return Some(Stop::Renewed);
             }
         }
     }
 
+    /// The code at `pc`, made if there is none; `None` if tier 0 is to run the block.
+    fn translate(
+        &mut self,
+        engine: &tier1::Engine,
+        cpu: &Cpu,
+        key: tier1::Key,
+    ) -> Result<Option<tier1::At>, Stop> {
+        let mut filling = self.generation.fill();
+        let own = engine.floats() as usize;
+        if let Some(at) = engine.find_compared(&mut filling.tier1[own], key, cpu, self.fetch) {
+            return Ok(Some(at));
+        }
+        if filling.tier1[own].waits(key.pc) {
+            return Ok(None);
+        }
+        if engine.is_spent(&filling.tier1[own], cpu) {
+            drop(filling);
+            self.code.renew(self.generation);
+            return Err(Stop::Renewed);
+        }
+        let (list, epoch) = self.decode_for(engine, &mut filling, cpu, key.pc)?;
+        let journal = &mut self.own.journal;
+        let filling = &mut filling.tier1[own];
+        Ok(Some(engine.translate(filling, key.plain, &list, epoch, journal)))
+    }
+
     /// Runs one block on tier 0; `None` if no trap ended it.
-    fn run_block(&mut self, cpu: &mut Cpu, fetch: &impl Fetch) -> Option<Trap> {
-        match self.lookup(cpu, fetch) {
-            Ok(at) => match self.blocks.run(at, cpu, 0) {
-                Exit::Trap => Some(cpu.trap),
-                Exit::Direct | Exit::Indirect => None,
-            },
-            Err(trap) => Some(trap),
+    fn run_block(&mut self, cpu: &mut Cpu) -> Option<Stop> {
+        let generation = self.generation;
+        let code = match self.lookup(cpu) {
+            Ok(code) => code,
+            Err(stop) => return Some(stop),
+        };
+        let jumps = self.own.jumps.as_ref().expect("invariant: made by `lookup`");
+        match generation.blocks.run(code, cpu, jumps, 0).0 {
+            Exit::Trap => Some(cpu.trap.into()),
+            Exit::Direct | Exit::Indirect => None,
         }
     }
 
     /// The instructions of a block for tier 1, which goes on behind unconditional branches, and the
     /// epoch before they were read if they may change.
     fn decode_for(
-        &mut self,
+        &self,
         engine: &tier1::Engine,
+        filling: &mut Filling,
         cpu: &Cpu,
-        fetch: &impl Fetch,
         pc: u64,
     ) -> Result<(Vec<tier1::Decoded>, Option<u64>), Trap> {
         let epoch = cpu.epoch.now();
         let (mut list, mut next) = (Vec::new(), pc);
         let (mut inside, mut written) = (0..0, false);
-        while (list.len() as u64) < BLOCK_MAX && next.is_multiple_of(4) {
+        while (list.len() as u64) < LOOP_MAX && next.is_multiple_of(4) {
+            // Only a loop is longer than other blocks.
+            let long = list.len() as u64 == BLOCK_MAX;
+            if long && (written || tier1::back_edge(&list).is_some()) {
+                break;
+            }
             if !inside.contains(&next) {
-                let Some(text) = fetch.text(next) else { break };
+                let Some(text) = self.fetch.text(next) else { break };
                 inside = next..text.end;
                 written |= text.written;
+            }
+            if list.is_empty() || next.is_multiple_of(4 * PAGE_WORDS) {
+                filling.note_text(next);
             }
             let Some(word) = cpu.window.load::<u32>(next).filter(|_| inside.contains(&next)) else {
                 break;
@@ -497,7 +624,10 @@ impl Cache {
                 Flow::Direct if word >> 26 == B_OPCODE => decoded.inst.imm as u64,
                 _ => next + 4,
             };
-            let ends = decoded.last || flow == Flow::End;
+            if next != decoded.pc + 4 {
+                filling.note_text(next);
+            }
+            let ends = decoded.last || flow == Flow::End || next == pc;
             let ends = ends || flow == Flow::Direct && next == decoded.pc + 4;
             list.push(decoded);
             if ends {
@@ -507,27 +637,37 @@ impl Cache {
         if list.is_empty() {
             return Err(Trap::Fetch(pc));
         }
+        if written || tier1::back_edge(&list).is_none() {
+            list.truncate(BLOCK_MAX as usize);
+        }
         Ok((list, written.then_some(epoch)))
     }
 
     /// One instruction for tier 1, and where control goes from it.
     fn decoded(
-        &mut self,
+        &self,
         engine: &tier1::Engine,
         cpu: &Cpu,
         word: u32,
         pc: u64,
     ) -> (tier1::Decoded, Flow) {
-        let (inst, _, flow) = self.instruction(cpu, word, pc, 1);
-        let row = isa::decode(word).filter(|id| announced(cpu, id.row()));
-        let known = row.and_then(|id| self.known(id));
-        let group = row.map(|id| id.row().group);
-        let soft = engine.is_trapping() && group != Some(Group::Base);
-        let lowering = known.and_then(|k| k.lowering).filter(|_| !soft || flow != Flow::Straight);
-        let control = row.is_some_and(|id| id.row().mnemonic.contains("fcsr"));
+        let row = row_of(cpu, word);
+        let (inst, _, flow) = instruction_of(row, word, pc, 1);
+        let group = row.map(|(id, _)| id.row().group);
+        if let Some(group) = group {
+            self.code.note(group);
+        }
+        let soft = group.is_none_or(|group| engine.floats().leaves(group));
+        let lowering = row.and_then(|(_, known)| known.lowering);
+        let lowering = lowering.filter(|_| !soft || flow != Flow::Straight);
+        let control = row.is_some_and(|(_, known)| known.control);
         let last = group == Some(Group::Lbt);
         let wide = group == Some(Group::Lasx);
-        (tier1::Decoded { pc, word, inst, lowering, wide, control, last }, flow)
+        let branches = matches!(flow, Flow::Conditional | Flow::Direct);
+        let operands = row.map(|(_, known)| known.operands).unwrap_or_default();
+        let decoded =
+            tier1::Decoded { pc, word, inst, lowering, operands, branches, wide, control, last };
+        (decoded, flow)
     }
 }
 
@@ -556,7 +696,7 @@ fn inst(handler: Handler, word: u32, count: u16, imm: i64, imm2: u8) -> Inst {
 /// Executes one word that does not branch.
 #[cfg(test)]
 pub(super) fn step(cpu: &mut Cpu, word: u32) {
-    let (inst, ..) = Cache::default().instruction(cpu, word, 0, 1);
+    let inst = instruction(cpu, word, 0);
     assert_eq!(Code::new(0, vec![inst], &[]).run_alone(cpu), Exit::Direct, "{word:08x}");
 }
 

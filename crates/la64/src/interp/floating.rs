@@ -2,10 +2,12 @@
 //!
 //! - Arithmetic clears the cause field, then sets it to what it raised; an enabled exception traps
 //!   with the destination untouched, anything else is added to the sticky flags.
-//! - The upper half of a register that holds a single or a word is open in the manual; it is what
-//!   QEMU leaves there: ones after arithmetic, the sign after `ftint.w`, zeros after `frint.s`.
+//! - What a scalar result leaves above itself in the low 128 bits of its register is open in the
+//!   manual. It follows x86's VEX encodings, so that translated code needs one instruction per
+//!   operation: results of arithmetic and moves between registers take those bits from fj (fused
+//!   operations from fa), everything else clears them. Bits 128 to 255 stay.
+//! - Words that `ftint.w` makes are extended to 64 bits.
 
-use super::memory::SINGLE_BOX;
 use super::operation::Entry;
 use super::{Cpu, Cursor, Exit, Slot, Trap};
 use crate::float::{self, Double, Env, Format, Rounding, Single};
@@ -28,11 +30,19 @@ impl Cpu {
         }
     }
 
-    /// Writes floating-point register `slot`.
+    /// Writes floating-point register `slot` and clears what is above it up to bit 127.
     #[inline(always)]
     pub(super) fn set_f(&mut self, slot: Slot, value: u64) {
         let n = self.fpr(slot);
-        self.state.v[n & 31].0[0] = value;
+        self.state.v[n & 31].0[..2].copy_from_slice(&[value, 0]);
+    }
+
+    /// As `set_f`, with bits 64 to 127 of register `from`.
+    #[inline(always)]
+    fn set_f_like(&mut self, slot: Slot, value: u64, from: Slot) {
+        let high = self.state.v[self.fpr(from) & 31].0[1];
+        let n = self.fpr(slot);
+        self.state.v[n & 31].0[..2].copy_from_slice(&[value, high]);
     }
 
     /// A fresh environment with the current rounding mode.
@@ -54,13 +64,14 @@ impl Cpu {
 
 /// How a format's values sit in a register.
 pub(super) trait Boxed: Format {
-    fn boxed(bits: u64) -> u64;
+    /// `bits` in the register that was `old`.
+    fn boxed(bits: u64, old: u64) -> u64;
     fn unboxed(register: u64) -> u64;
 }
 
 impl Boxed for Single {
-    fn boxed(bits: u64) -> u64 {
-        bits & 0xffff_ffff | SINGLE_BOX
+    fn boxed(bits: u64, old: u64) -> u64 {
+        bits & 0xffff_ffff | old & !0xffff_ffff
     }
     fn unboxed(register: u64) -> u64 {
         register & 0xffff_ffff
@@ -68,7 +79,7 @@ impl Boxed for Single {
 }
 
 impl Boxed for Double {
-    fn boxed(bits: u64) -> u64 {
+    fn boxed(bits: u64, _: u64) -> u64 {
         bits
     }
     fn unboxed(register: u64) -> u64 {
@@ -76,35 +87,40 @@ impl Boxed for Double {
     }
 }
 
-fn finish(cpu: &mut Cpu, i: Cursor<'_>, value: u64, env: Env) -> Exit {
+/// fd = the value `bits` of format `F`, with what stands above it in register `like`.
+fn finish<F: Boxed>(cpu: &mut Cpu, i: Cursor<'_>, bits: u64, like: Slot, env: Env) -> Exit {
     if !cpu.record(env.flags) {
         return cpu.fault(i, Trap::Float);
     }
-    cpu.set_f(i.rd, value);
+    cpu.set_f_like(i.rd, F::boxed(bits, cpu.f(like)), like);
     i.chain(cpu)
 }
 
-/// fd = f(fj, fk, fa) in format `$F`, which `$f` may ignore parts of.
+/// fd = f(fj, fk, fa) in format `$F`, which `$f` may ignore parts of; above it stands what stands
+/// in fj or the register named last.
 macro_rules! arith {
-    ($F:ty, $f:expr) => {{
+    ($F:ty, $f:expr) => {
+        arith!($F, $f, rj)
+    };
+    ($F:ty, $f:expr, $like:ident) => {{
         fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
             let f: fn(u64, u64, u64, &mut Env) -> u64 = $f;
             let mut env = cpu.env();
             let operand = |slot| <$F>::unboxed(cpu.f(slot));
             let value = f(operand(i.rj), operand(i.rk), operand(i.ra), &mut env);
-            finish(cpu, i, <$F>::boxed(value), env)
+            finish::<$F>(cpu, i, value, i.$like, env)
         }
         run
     }};
 }
 
-/// fd = f(fj), raw register contents, no flags.
+/// fd = f(fj, fk) in format `$F`, no flags.
 macro_rules! plain {
-    ($f:expr) => {{
+    ($F:ty, $f:expr) => {{
         fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
             let f: fn(u64, u64) -> u64 = $f;
-            let value = f(cpu.f(i.rj), cpu.f(i.rk));
-            cpu.set_f(i.rd, value);
+            let value = <$F>::boxed(f(cpu.f(i.rj), cpu.f(i.rk)), cpu.f(i.rj));
+            cpu.set_f_like(i.rd, value, i.rj);
             i.chain(cpu)
         }
         run
@@ -118,20 +134,24 @@ macro_rules! to_int {
             let mut env = cpu.env();
             env.rounding = $mode.unwrap_or(env.rounding);
             let value = float::to_int::<$F>(<$F>::unboxed(cpu.f(i.rj)), $bits, true, &mut env);
-            finish(cpu, i, value, env)
+            if !cpu.record(env.flags) {
+                return cpu.fault(i, Trap::Float);
+            }
+            cpu.set_f(i.rd, value);
+            i.chain(cpu)
         }
         run
     }};
 }
 
-/// fd = f(fj), between formats or from an integer.
+/// fd = f(fj) in format `$F`, from another one or from an integer.
 macro_rules! change {
-    ($f:expr) => {{
+    ($F:ty, $f:expr) => {{
         fn run(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
             let f: fn(u64, &mut Env) -> u64 = $f;
             let mut env = cpu.env();
             let value = f(cpu.f(i.rj), &mut env);
-            finish(cpu, i, value, env)
+            finish::<$F>(cpu, i, value, i.rj, env)
         }
         run
     }};
@@ -205,20 +225,20 @@ fn movcf2gr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
 
 fn fsel(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let second = cpu.state.fcc[i.ra.number() & 7] != 0;
-    let value = cpu.f(if second { i.rk } else { i.rj });
-    cpu.set_f(i.rd, value);
+    let from = if second { i.rk } else { i.rj };
+    cpu.set_f_like(i.rd, cpu.f(from), from);
     i.chain(cpu)
 }
 
 fn movgr2fr_w(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    let value = cpu.f(i.rd) & SINGLE_BOX | cpu.x(i.rj) & 0xffff_ffff;
-    cpu.set_f(i.rd, value);
+    let value = Single::boxed(cpu.x(i.rj), cpu.f(i.rd));
+    cpu.set_f_like(i.rd, value, i.rd);
     i.chain(cpu)
 }
 
 fn movgr2frh_w(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let value = cpu.f(i.rd) & 0xffff_ffff | cpu.x(i.rj) << 32;
-    cpu.set_f(i.rd, value);
+    cpu.set_f_like(i.rd, value, i.rd);
     i.chain(cpu)
 }
 
@@ -278,31 +298,31 @@ macro_rules! format_table {
             (concat!("flogb", $dot), arith!($F, |a, _, _, e| float::log_b::<$F>(a, e))),
             (
                 concat!("frint", $dot),
-                change!(|a, e| float::round_to_int::<$F>(<$F>::unboxed(a), e)),
+                change!($F, |a, e| float::round_to_int::<$F>(<$F>::unboxed(a), e)),
             ),
             (
                 concat!("fmadd", $dot),
-                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (false, false), e)),
+                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (false, false), e), ra),
             ),
             (
                 concat!("fmsub", $dot),
-                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (true, false), e)),
+                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (true, false), e), ra),
             ),
             (
                 concat!("fnmadd", $dot),
-                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (false, true), e)),
+                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (false, true), e), ra),
             ),
             (
                 concat!("fnmsub", $dot),
-                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (true, true), e)),
+                arith!($F, |a, b, c, e| float::fma::<$F>(a, b, c, (true, true), e), ra),
             ),
-            (concat!("fclass", $dot), plain!(|a, _| float::classify::<$F>(<$F>::unboxed(a)))),
-            (concat!("fabs", $dot), plain!(|a, _| <$F>::boxed(a & !<$F>::SIGN))),
-            (concat!("fneg", $dot), plain!(|a, _| <$F>::boxed(a ^ <$F>::SIGN))),
-            (concat!("fmov", $dot), plain!(|a, _| <$F>::boxed(a))),
+            (concat!("fclass", $dot), plain!($F, |a, _| float::classify::<$F>(<$F>::unboxed(a)))),
+            (concat!("fabs", $dot), plain!($F, |a, _| a & !<$F>::SIGN)),
+            (concat!("fneg", $dot), plain!($F, |a, _| a ^ <$F>::SIGN)),
+            (concat!("fmov", $dot), plain!($F, |a, _| a)),
             (
                 concat!("fcopysign", $dot),
-                plain!(|a, b| a & (<$F>::SIGN - 1) | b & !(<$F>::SIGN - 1)),
+                plain!($F, |a, b| a & (<$F>::SIGN - 1) | b & !(<$F>::SIGN - 1)),
             ),
             (concat!("ftintrm.w", $dot), to_int!($F, 32, Some(Rounding::Down))),
             (concat!("ftintrm.l", $dot), to_int!($F, 64, Some(Rounding::Down))),
@@ -316,11 +336,11 @@ macro_rules! format_table {
             (concat!("ftint.l", $dot), to_int!($F, 64, None)),
             (
                 concat!("ffint", $dot, ".w"),
-                change!(|a, e| <$F>::boxed(float::from_int::<$F>((a as i32).into(), e))),
+                change!($F, |a, e| float::from_int::<$F>((a as i32).into(), e)),
             ),
             (
                 concat!("ffint", $dot, ".l"),
-                change!(|a, e| <$F>::boxed(float::from_int::<$F>((a as i64).into(), e))),
+                change!($F, |a, e| float::from_int::<$F>((a as i64).into(), e)),
             ),
         ]
     };
@@ -360,8 +380,8 @@ pub(super) static DOUBLE_TABLE: &[Entry] = format_table!(Double, ".d");
 pub(super) static TABLE: &[Entry] = &[
     ("fscaleb.s", arith!(Single, |a, b, _, e| float::scalb::<Single>(a, (b as i32).into(), e))),
     ("fscaleb.d", arith!(Double, |a, b, _, e| float::scalb::<Double>(a, b as i64, e))),
-    ("fcvt.s.d", change!(|a, e| Single::boxed(float::convert::<Double, Single>(a, e)))),
-    ("fcvt.d.s", change!(|a, e| float::convert::<Single, Double>(Single::unboxed(a), e))),
+    ("fcvt.s.d", change!(Single, |a, e| float::convert::<Double, Single>(a, e))),
+    ("fcvt.d.s", change!(Double, |a, e| float::convert::<Single, Double>(Single::unboxed(a), e))),
     ("movgr2fcsr", movgr2fcsr),
     ("movfcsr2gr", movfcsr2gr),
     ("movfr2cf", movfr2cf),

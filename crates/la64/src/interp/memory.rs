@@ -2,8 +2,8 @@
 //!
 //! - The common access is [`Load`] and [`Store`]: one compare, one host access, no test behind it.
 //! - A load that faults leaves its destination alone; a store that faults stores nothing.
-//! - A single-precision load sets the upper half of the register to ones, as QEMU does; the
-//!   manual leaves it open.
+//! - A floating-point load clears the rest of the register's low 128 bits; the manual leaves them
+//!   open.
 
 use super::integer::sx;
 use super::operation::{Entry, Operation, single};
@@ -11,9 +11,6 @@ use super::{Cpu, Cursor, Exit, Trap};
 use crate::memory::raw::{Extend, Word};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-
-/// Upper half of a register that holds a single.
-pub(super) const SINGLE_BOX: u64 = 0xffff_ffff_0000_0000;
 
 /// How an access finds its address.
 pub(super) trait Address {
@@ -172,8 +169,8 @@ const fn same(v: u64) -> u64 {
     v
 }
 
-const fn boxed(v: u32) -> u64 {
-    SINGLE_BOX | v as u64
+const fn u32_up(v: u32) -> u64 {
+    v as u64
 }
 
 const fn to8(v: u64) -> u8 {
@@ -270,17 +267,17 @@ pub(super) static TABLE: &[Entry] = &[
 ];
 
 pub(super) static FLOAT_TABLE: &[Entry] = &[
-    ("fld.s", at_offset!(load_float, boxed)),
+    ("fld.s", at_offset!(load_float, u32_up)),
     ("fld.d", at_offset!(load_float, same)),
     ("fst.s", at_offset!(store_float, to32)),
     ("fst.d", at_offset!(store_float, same)),
-    ("fldx.s", at_index!(load_float, boxed)),
+    ("fldx.s", at_index!(load_float, u32_up)),
     ("fldx.d", at_index!(load_float, same)),
     ("fstx.s", at_index!(store_float, to32)),
     ("fstx.d", at_index!(store_float, same)),
-    ("fldgt.s", if_bound!(load_float, >, boxed)),
+    ("fldgt.s", if_bound!(load_float, >, u32_up)),
     ("fldgt.d", if_bound!(load_float, >, same)),
-    ("fldle.s", if_bound!(load_float, <=, boxed)),
+    ("fldle.s", if_bound!(load_float, <=, u32_up)),
     ("fldle.d", if_bound!(load_float, <=, same)),
     ("fstgt.s", if_bound!(store_float, >, to32)),
     ("fstgt.d", if_bound!(store_float, >, same)),

@@ -4,10 +4,15 @@
 //! handlers that tail-call each other; branches leave the block. One semantic function exists per
 //! operation, generic over lanes where the operation is.
 //!
+//! Nothing here allocates after a block is built, reads a clock or calls the host's kernel.
+//!
 //! Invariants
-//! - `State::instructions` is exact at every exit, also after a fault in mid-block.
-//! - A fault is precise: registers, memory and pc are as before the faulting instruction.
-//! - Nothing here allocates after a block is built, reads a clock or calls the host's kernel.
+//! - `State::instructions` is exact at every exit, also after a fault in mid-block. Checked by
+//!   `instructions_are_counted_exactly_and_reproducibly`,
+//!   `a_fault_in_either_half_of_a_pair_is_the_one_of_that_instruction`.
+//! - A fault is precise: registers, memory and pc are as before the faulting instruction. Checked
+//!   by `a_fault_in_either_half_of_a_pair_is_the_one_of_that_instruction`,
+//!   `a_store_half_outside_stores_nothing`.
 //!
 //! Block boundaries: any unconditional branch, system call, break, `ibar`, an instruction that
 //! cannot be decoded, the end of a page (so that page protection is checked once a block) or
@@ -18,9 +23,11 @@ mod atomic;
 mod bind;
 mod block;
 mod branch;
+mod code;
 mod epoch;
 mod floating;
 mod integer;
+mod jumps;
 mod lbt;
 mod memory;
 mod operation;
@@ -31,11 +38,12 @@ mod tier1;
 mod translation;
 mod vector;
 
-pub use crate::config::{Features, Tier};
-pub use block::{Cache, Used};
+pub use crate::config::{Features, Limits, Tier};
+pub use block::Cache;
+pub use code::{CodeCache, Used};
 pub use epoch::{Epoch, Fetch, Text};
 pub use raw::{Cursor, Link, Place, Slot};
-pub use translation::{Placed, Translation};
+pub use translation::{Listing, Placed, Translation};
 
 use crate::memory::Window;
 use crate::state::State;
@@ -165,6 +173,9 @@ pub struct Cpu {
     pub features: Features,
     /// When code may have changed; one for all threads of a program, set by the owner.
     pub epoch: Epoch,
+    /// The owner's handler of SIGFPE goes on at [`landing`](crate::memory::landing) when the host
+    /// meets an invalid floating-point operation, so translated code need not test its results.
+    pub catches_invalid: bool,
 }
 
 /// A counter for machines without a clock: always zero.
@@ -187,7 +198,19 @@ impl Cpu {
             time: no_time,
             features,
             epoch: Epoch::default(),
+            catches_invalid: false,
         }
+    }
+
+    /// Sets [`Cpu::catches_invalid`] by a handler of this crate, for owners without one.
+    pub(crate) fn catch_invalid(&mut self, on: bool) {
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        {
+            self.catches_invalid = on && crate::jit::raw::catch_invalid();
+            self.frame.forget_invalid();
+        }
+        #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+        let _ = on;
     }
 
     /// Ends the block at `i`, which is not retired; a system call is.

@@ -1,8 +1,8 @@
 //! The unchecked steps of the interpreter's hot path: register access by [`Slot`], walking from one
 //! pre-decoded instruction to the next, and from one block to the next.
 //!
-//! - Pointers from block to block ([`Place`]) lead into blocks of one cache; it drops all of them
-//!   together, and only while none runs.
+//! - Pointers from block to block ([`Place`]) lead into blocks of one generation of code, which
+//!   lives while a thread runs any of them. Threads share the blocks and set links at any time.
 //! - Blocks follow each other inside handlers only while `Chain::left` is not negative; the
 //!   dispatch loop sets it for the time of one call, so the calls nest at most that far even
 //!   without tail calls.
@@ -16,16 +16,18 @@
 //! sound by construction of the type it takes.
 #![allow(unsafe_code)]
 
+use super::jumps::{self, Jumps};
 use super::{Cpu, Exit, Inst};
 use crate::memory::raw::Extend;
-use std::cell::Cell;
+use crate::shared::{Index, Keyed};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A pre-decoded instruction of some block, or none.
 #[derive(Clone, Copy, Debug)]
 pub struct Place(*const Inst);
 
-// SAFETY: a place is followed only inside `Blocks::run`, by the thread that owns the cache; it is
-// data when it travels with that cache.
+// SAFETY: a place is followed only inside `Blocks::run`, while the generation of its block lives;
+// it is data when it travels.
 unsafe impl Send for Place {}
 
 impl Place {
@@ -40,23 +42,45 @@ impl Place {
     fn epoch(self) -> u64 {
         self.0.addr() as u64
     }
+
+    /// As a number, for a table of jumps.
+    fn number(self) -> u64 {
+        self.0.expose_provenance() as u64
+    }
+
+    /// What `number` made.
+    #[inline(always)]
+    fn of_number(number: u64) -> Place {
+        Place(std::ptr::with_exposed_provenance(number as usize))
+    }
 }
 
-/// The first instruction of the block that follows, once known.
-pub type Link = Cell<Place>;
+/// The first instruction of the block that follows, once known; threads set it at any time.
+#[derive(Debug)]
+pub struct Link(AtomicPtr<Inst>);
 
-/// An entry of the table from guest addresses to blocks.
-#[derive(Clone, Copy, Debug)]
-struct Jump {
-    pc: u64,
-    first: Place,
+impl Link {
+    /// A link to a place.
+    pub const fn new(place: Place) -> Link {
+        Link(AtomicPtr::new(place.0.cast_mut()))
+    }
+
+    /// Where it leads.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Place {
+        Place(self.0.load(Ordering::Acquire))
+    }
+
+    /// Lets it lead to a place.
+    pub(crate) fn set(&self, place: Place) {
+        self.0.store(place.0.cast_mut(), Ordering::Release);
+    }
 }
 
-const TABLE_BITS: u32 = 14;
-
-#[inline(always)]
-fn slot_of(pc: u64) -> usize {
-    (pc >> 2) as usize & ((1 << TABLE_BITS) - 1)
+impl Clone for Link {
+    fn clone(&self) -> Link {
+        Link::new(self.get())
+    }
 }
 
 /// How far blocks may follow each other without the dispatch loop.
@@ -66,7 +90,7 @@ pub(crate) struct Chain {
     /// [`Blocks::run`].
     left: i64,
     /// The table of the running blocks.
-    jumps: *const Jump,
+    jumps: *const [u64; 2],
     /// The instruction that left its block for one that was not linked.
     exit: Place,
 }
@@ -197,9 +221,9 @@ impl<'a> Cursor<'a> {
         if cpu.chain.spend(self.count) {
             // SAFETY: not spent, so a `Blocks::run` is under way, whose table this is; the index is
             // masked to its length.
-            let jump = unsafe { &*cpu.chain.jumps.add(slot_of(target)) };
-            if jump.pc == target {
-                return enter(cpu, jump.first);
+            let jump = unsafe { &*cpu.chain.jumps.add(jumps::place(target)) };
+            if jump[0] == target {
+                return enter(cpu, Place::of_number(jump[1]));
             }
         }
         cpu.state.pc = target;
@@ -226,8 +250,8 @@ fn unlinked(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
 /// Executes the block that begins at `next`.
 #[inline(always)]
 fn enter(cpu: &mut Cpu, next: Place) -> Exit {
-    // SAFETY: the first instruction of a block of the running cache, or a stub of the running
-    // block: `Code::new` sets every exit's link, and the cache drops no block while one runs.
+    // SAFETY: the first instruction of a block of the running generation, or a stub of the running
+    // block: `Code::new` sets every exit's link, and a generation keeps its blocks to its end.
     let next = unsafe { &*next.0 };
     (next.handler)(cpu, Cursor(next))
 }
@@ -247,7 +271,7 @@ fn check(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
 #[cold]
 fn stale(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     // SAFETY: a check is followed by its header, whose link leads to another check of the running
-    // cache, which drops no block while one runs.
+    // generation, which keeps its blocks to its end.
     let header = |check: &Inst| unsafe { &*std::ptr::from_ref(check).add(1) };
     let mut last = i.0;
     // SAFETY: as above.
@@ -414,89 +438,93 @@ impl Alone {
     }
 }
 
-/// The blocks of one cache, and how they follow each other.
-#[derive(Debug)]
-pub(crate) struct Blocks {
-    codes: Vec<Code>,
-    /// Blocks by address, direct-mapped: the latest of each place.
-    jumps: Box<[Jump]>,
-    /// The instruction by which the latest run left its last block, if it is not linked.
-    exit: Place,
-}
-
-impl Default for Blocks {
-    fn default() -> Blocks {
-        Blocks { codes: Vec::new(), jumps: empty_table(), exit: Place::NONE }
+impl Keyed for Code {
+    fn key(&self) -> u64 {
+        self.pc()
     }
 }
 
-/// A table in which no address finds anything: each entry holds an address of another's place.
-fn empty_table() -> Box<[Jump]> {
-    let entry = |n: u64| Jump { pc: if n == 0 { 4 } else { 0 }, first: Place::NONE };
-    (0..1 << TABLE_BITS).map(entry).collect()
+/// The blocks of one generation of code, and how they follow each other.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks(Index<Code>);
+
+/// The instruction by which a run left its last block for one that is not linked, if any.
+pub(crate) struct Left<'g>(Option<&'g Inst>);
+
+impl Left<'_> {
+    /// Lets that instruction lead to a block of the same generation from now on.
+    pub(crate) fn link(self, to: &Code) {
+        if let Some(exit) = self.0 {
+            exit.link.set(Place(to.entry()));
+        }
+    }
 }
 
 impl Blocks {
-    /// Drops every block with all that points to one.
-    pub(crate) fn clear(&mut self) {
-        self.exit = Place::NONE;
-        self.jumps = empty_table();
-        self.codes.clear();
+    /// Addresses with a block, and blocks in all.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        self.0.counts()
     }
 
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.codes.len()
+    /// The latest block at `pc`.
+    pub(crate) fn find(&self, pc: u64) -> Option<&Code> {
+        self.0.find(pc)
     }
 
-    /// Adds a block: its number.
-    pub(crate) fn push(&mut self, code: Code) -> u32 {
-        self.codes.push(code);
-        self.codes.len() as u32 - 1
-    }
-
-    /// Guest instructions in block `at`.
-    pub(crate) fn len(&self, at: u32) -> u64 {
-        self.codes[at as usize].len()
-    }
-
-    /// Block `at`.
-    pub(crate) fn get(&self, at: u32) -> &Code {
-        &self.codes[at as usize]
-    }
-
-    /// Lets whatever enters the stale block `old` enter `new` instead.
-    pub(crate) fn forward(&mut self, old: u32, new: u32) {
-        let (old, new) = (self.get(old), self.get(new));
-        old.set_epoch(0);
-        // Memory that is not compared any more has no check to lead to: the dispatch loop does.
-        if !new.words.is_empty() {
-            old.array[1].link.set(Place(new.entry()));
+    /// Adds a block. Whatever enters the stale block in whose place it comes enters it instead.
+    pub(crate) fn insert(&self, code: Code) -> &Code {
+        let (new, old) = self.0.insert(code);
+        if let Some(old) = old.filter(|old| !old.words.is_empty()) {
+            old.set_epoch(0);
+            // Memory that is not compared any more has no check to lead to: the dispatch loop does.
+            if !new.words.is_empty() {
+                old.array[1].link.set(Place(new.entry()));
+            }
         }
+        new
     }
 
-    /// Lets indirect branches to `pc` find block `at`.
-    pub(crate) fn remember(&mut self, pc: u64, at: u32) {
-        let first = Place(self.codes[at as usize].entry());
-        self.jumps[slot_of(pc)] = Jump { pc, first };
-    }
-
-    /// Executes block `at`, which is current, and those that follow while fewer than `slice`
+    /// Executes a block of these, which is current, and those that follow while fewer than `slice`
     /// instructions retired.
-    pub(crate) fn run(&mut self, at: u32, cpu: &mut Cpu, slice: u64) -> Exit {
+    pub(super) fn run<'g>(
+        &'g self,
+        code: &'g Code,
+        cpu: &mut Cpu,
+        jumps: &Jumps,
+        slice: u64,
+    ) -> (Exit, Left<'g>) {
         let left = slice as i64 - 1;
-        let chain = Chain { left, jumps: self.jumps.as_ptr(), exit: Place::NONE };
-        let (exit, chain) = run(self.codes[at as usize].first(), cpu, chain);
-        self.exit = chain.exit;
-        exit
+        let chain = Chain { left, jumps: jumps.address(), exit: Place::NONE };
+        let (exit, chain) = run(code.first(), cpu, chain);
+        // SAFETY: null, or an instruction of a block of these, which live as long as `self`.
+        (exit, Left(unsafe { chain.exit.0.as_ref() }))
+    }
+}
+
+/// Lets indirect branches to `pc` find a block.
+pub(super) fn remember(jumps: &mut Jumps, pc: u64, code: &Code) {
+    jumps.set(pc, Place(code.entry()).number());
+}
+
+/// Values that are computed once per number and live to the end of the process. A fork finds each
+/// of them made or not begun, whatever other threads do.
+pub(crate) struct Memo<T: 'static, const N: usize>([AtomicPtr<T>; N]);
+
+impl<T, const N: usize> Memo<T, N> {
+    /// No values.
+    pub(crate) const fn new() -> Memo<T, N> {
+        Memo([const { AtomicPtr::new(std::ptr::null_mut()) }; N])
     }
 
-    /// Lets the place that the latest run left lead to block `at` from now on.
-    pub(crate) fn link(&mut self, at: u32) {
-        let to = Place(self.codes[at as usize].entry());
-        // SAFETY: null, or an instruction of a block in `codes`: `run` sets it, `clear` resets it.
-        if let Some(exit) = unsafe { std::mem::replace(&mut self.exit, Place::NONE).0.as_ref() } {
-            exit.link.set(to);
+    /// The value of number `n`, made if there is none.
+    pub(crate) fn get(&self, n: usize, make: impl FnOnce() -> Option<T>) -> Option<&'static T> {
+        let found = self.0[n].load(Ordering::Acquire);
+        // SAFETY: null, or a value that was leaked below.
+        if let Some(value) = unsafe { found.as_ref() } {
+            return Some(value);
         }
+        let made: &'static T = Box::leak(Box::new(make()?));
+        self.0[n].store(std::ptr::from_ref(made).cast_mut(), Ordering::Release);
+        Some(made)
     }
 }

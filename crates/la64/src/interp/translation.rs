@@ -42,6 +42,19 @@ pub struct Placed {
     pub len: u64,
 }
 
+/// A block's instructions and code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// Host address of the code.
+    pub host: u64,
+    /// Its bytes.
+    pub code: Vec<u8>,
+    /// Guest address and word of each instruction, and where its code begins.
+    pub instructions: Vec<(u64, u32, usize)>,
+    /// Where what stands behind the instructions begins: exits and slow ways.
+    pub behind: usize,
+}
+
 /// The translator's own account.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
@@ -49,6 +62,8 @@ pub(super) struct Journal {
     pub(super) total: Translation,
     /// Blocks since they were taken last, if they are recorded.
     pub(super) placed: Option<Vec<Placed>>,
+    /// Blocks with their code, since they were taken last, if they are recorded.
+    pub(super) listed: Option<Vec<Listing>>,
 }
 
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]

@@ -5,9 +5,12 @@
 //! facts of the public project loongson-community/loongarch-opcodes (CC-BY-4.0, see NOTICE).
 //!
 //! Invariants
-//! - `encode(row, operands(word)) == word` for every word that decodes to `row`.
-//! - No word decodes to two rows (checked when the table is built).
-//! - Register fields keep one place each: d at bit 0, j at 5, k at 10, a at 15.
+//! - `encode(row, operands(word)) == word` for every word that decodes to `row`. Checked by
+//!   `every_row_round_trips_through_its_operands`.
+//! - No word decodes to two rows; the table is also tested for it when it is built. Checked by
+//!   `random_words_decode_exactly_when_a_row_matches`.
+//! - Register fields keep one place each: d at bit 0, j at 5, k at 10, a at 15. Checked by
+//!   `text_equals_objdump`, `every_row_round_trips_through_its_operands`.
 //!
 //! The paper's table 2 gives the register names; it has no encodings.
 

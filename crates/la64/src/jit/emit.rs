@@ -7,6 +7,8 @@
 //! - Displacements and immediates take the shortest encoding. Jumps inside a piece of code are
 //!   short ([`Asm::bind_short`] checks that they reach) or near.
 
+use littoral_base::mutant;
+
 /// A general register by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reg(pub u8);
@@ -38,6 +40,9 @@ registers!(
     R14 = 14,
     R15 = 15
 );
+
+/// As the base of an address without index: the address of the next instruction.
+pub const RIP: Reg = Reg(16);
 
 /// A place in memory: base + index * scale + displacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -435,6 +440,11 @@ impl Asm {
         let reg = (reg & 7) << 3;
         let m = match rm {
             Rm::R(n) => return self.byte(0xc0 | reg | n & 7),
+            Rm::M(m) if m.base == RIP => {
+                assert!(m.index.is_none(), "rip takes no index");
+                self.byte(reg | 5);
+                return self.word(m.disp);
+            }
             Rm::M(m) => m,
         };
         let base = m.base.0 & 7;
@@ -570,6 +580,11 @@ impl Asm {
     pub fn set(&mut self, cond: Cond, rm: impl Into<Rm>) {
         let form = Form::of("set", 0, Two, 0x90 + cond as u8).bytes();
         self.legacy(form, false, 0, rm.into());
+    }
+
+    /// `cmovcc reg, rm`.
+    pub fn cmov(&mut self, cond: Cond, wide: bool, reg: Reg, rm: impl Into<Rm>) {
+        self.op(Form::of("cmov", 0, Two, 0x40 + cond as u8), wide, reg, rm);
     }
 
     /// `lock`, before the next instruction.
@@ -708,15 +723,37 @@ impl Asm {
 
     /// Lets a near jump of this piece, known by its displacement's offset, lead here.
     pub fn bind_near(&mut self, at: usize) {
-        let distance = (self.here() - (at + 4)) as i32;
+        self.bind_near_to(at, self.here());
+    }
+
+    /// Lets a near jump or call of this piece lead to an offset.
+    pub fn bind_near_to(&mut self, at: usize, to: usize) {
+        let distance = (to as i64 - (at as i64 + 4)) as i32;
         let at = at - self.origin;
         self.bytes[at..at + 4].copy_from_slice(&distance.to_le_bytes());
+    }
+
+    /// Pads so that four bytes which begin `ahead` bytes from here lie in one aligned doubleword,
+    /// where one store replaces them while other threads execute them. Keeps flags.
+    pub fn align_patched(&mut self, ahead: usize) {
+        const NOPS: [&[u8]; 4] = [&[], &[0x90], &[0x66, 0x90], &[0x0f, 0x1f, 0x00]];
+        let place = (self.here() + ahead) % 8;
+        if place > 4 && !mutant!("la64_patched_across_doublewords") {
+            self.bytes.extend_from_slice(NOPS[8 - place]);
+        }
     }
 
     /// A call of an offset.
     pub fn call(&mut self, to: usize) {
         self.byte(0xe8);
         self.near(to);
+    }
+
+    /// A call, to be bound; the offset of its displacement.
+    pub fn call_near(&mut self) -> usize {
+        self.byte(0xe8);
+        let here = self.here();
+        self.near(here)
     }
 
     fn near(&mut self, to: usize) -> usize {
@@ -737,6 +774,6 @@ impl Asm {
 fn extensions(rm: Rm) -> (u8, u8) {
     match rm {
         Rm::R(n) => (0, n >> 3),
-        Rm::M(m) => (m.index.map_or(0, |(i, _)| i.0 >> 3), m.base.0 >> 3),
+        Rm::M(m) => (m.index.map_or(0, |(i, _)| i.0 >> 3), m.base.0 >> 3 & 1),
     }
 }

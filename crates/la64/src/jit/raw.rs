@@ -1,31 +1,64 @@
 //! Memory that holds code and may be executed, where faults inside it continue, and entering it.
 //!
 //! - An [`Arena`] is one private mapping, readable, writable and executable; a forked child
-//!   inherits it copy-on-write. Its owner alone writes it, and not while its code runs.
+//!   inherits it copy-on-write. A separate one is a file in memory, mapped twice: one mapping is
+//!   written, the other executed. Such a file stays the parent's, so a forked child makes an arena
+//!   of its own.
+//! - Threads execute code while it is extended and patched. New code is written before anything
+//!   leads to it; four bytes of existing code are replaced by one store to their doubleword.
 //! - Which instructions of an arena may fault is a [`Faults`]. The handler of SIGSEGV reads it on
-//!   the thread that runs the code, which changes nothing meanwhile.
+//!   the thread that runs the code; it takes no lock.
 //!
 //! Unsafe because these are the host's raw interfaces.
 #![allow(unsafe_code)]
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use crate::shared::List;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::cell::Cell;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Executable memory.
 #[derive(Debug)]
 pub(crate) struct Arena {
+    /// Where code is executed.
     base: u64,
+    /// Where it is written.
+    written: u64,
     len: usize,
 }
 
 impl Arena {
-    /// Reserves `len` bytes; `None` where the host refuses executable memory.
-    pub(crate) fn new(len: usize) -> Option<Arena> {
+    /// Reserves `len` bytes, as two mappings if they are to be `separate`; `None` where the host
+    /// refuses executable memory.
+    pub(crate) fn new(len: usize, separate: bool) -> Option<Arena> {
+        if separate {
+            return Arena::separate(len);
+        }
         let rights = ProtFlags::READ | ProtFlags::WRITE | ProtFlags::EXEC;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
-        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len, rights, flags) };
-        Some(Arena { base: base.ok()? as u64, len })
+        let base = unsafe { mmap_anonymous(null_mut(), len, rights, flags) }.ok()? as u64;
+        Some(Arena { base, written: base, len })
+    }
+
+    fn separate(len: usize) -> Option<Arena> {
+        let file = memfd_create("la64-code", MemfdFlags::CLOEXEC).ok()?;
+        ftruncate(&file, len as u64).ok()?;
+        let map = |rights| {
+            let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+            // SAFETY: a fresh mapping of a file of our own, at an address of the kernel's choice.
+            unsafe { mmap(null_mut(), len, rights, flags, &file, 0) }.ok().map(|at| at as u64)
+        };
+        let written = map(ProtFlags::READ | ProtFlags::WRITE)?;
+        let Some(base) = map(ProtFlags::READ | ProtFlags::EXEC) else {
+            // SAFETY: the mapping made above.
+            let _ = unsafe { munmap(written as *mut _, len) };
+            return None;
+        };
+        Some(Arena { base, written, len })
     }
 
     /// Bytes.
@@ -39,33 +72,46 @@ impl Arena {
         self.base + offset as u64
     }
 
-    /// Copies code in.
-    pub(crate) fn write(&mut self, offset: usize, code: &[u8]) {
+    /// Copies code to where none is yet.
+    pub(crate) fn write(&self, offset: usize, code: &[u8]) {
         assert!(offset + code.len() <= self.len, "inside the arena");
-        let to = self.address(offset) as *mut u8;
-        // SAFETY: in bounds of the mapping, which no reference points into.
+        let to = (self.written + offset as u64) as *mut u8;
+        // SAFETY: in bounds of the mapping, which no reference points into; the engine's lock keeps
+        // other writers out, and nothing leads to these bytes yet.
         unsafe { to.copy_from_nonoverlapping(code.as_ptr(), code.len()) };
     }
 
-    /// Replaces the four bytes at `offset`.
-    pub(crate) fn write_number(&mut self, offset: usize, number: u32) {
-        self.write(offset, &number.to_le_bytes());
+    /// Replaces the four bytes at `offset`, which lie in one doubleword, by one store.
+    pub(crate) fn write_number(&self, offset: usize, number: u32) {
+        assert!(offset + 4 <= self.len && offset % 8 <= 4, "inside a doubleword of the arena");
+        let shift = 8 * (offset as u64 % 8);
+        let at = ((self.written + offset as u64) & !7) as *mut u64;
+        // SAFETY: aligned and in bounds; other threads write here by such stores alone.
+        let word = unsafe { AtomicU64::from_ptr(at) };
+        let with = |old: u64| old & !(0xffff_ffff << shift) | u64::from(number) << shift;
+        let mut old = word.load(Ordering::Relaxed);
+        while let Err(now) =
+            word.compare_exchange_weak(old, with(old), Ordering::Release, Ordering::Relaxed)
+        {
+            old = now;
+        }
     }
 
     /// Lets the jump whose displacement stands at `offset` lead to `to`, by one store.
-    pub(crate) fn patch(&mut self, offset: usize, to: usize) {
-        assert!(offset + 4 <= self.len && to < self.len, "inside the arena");
-        let distance = (to as i64 - (offset as i64 + 4)) as i32;
-        let at = self.address(offset) as *mut i32;
-        // SAFETY: in bounds; only the owning thread executes this code, and not now.
-        unsafe { at.write_unaligned(distance) };
+    pub(crate) fn patch(&self, offset: usize, to: usize) {
+        assert!(to < self.len, "inside the arena");
+        self.write_number(offset, (to as i64 - (offset as i64 + 4)) as i32 as u32);
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`; its code runs only while its owner exists.
+        // SAFETY: the mappings of `new`; their code runs only while their owner exists.
         let _ = unsafe { munmap(self.base as *mut _, self.len) };
+        if self.written != self.base {
+            // SAFETY: as above.
+            let _ = unsafe { munmap(self.written as *mut _, self.len) };
+        }
     }
 }
 
@@ -75,7 +121,7 @@ pub(crate) struct Faults {
     /// Address of the arena.
     pub(crate) base: u64,
     /// Offsets of an instruction and of its landing, by the former.
-    pub(crate) list: Vec<(u32, u32)>,
+    pub(crate) list: List<(u32, u32)>,
 }
 
 thread_local! {
@@ -89,21 +135,63 @@ pub(crate) fn landing(pc: u64) -> Option<u64> {
     // thread.
     let faults = unsafe { RUNNING.get().as_ref() }?;
     let offset = u32::try_from(pc.checked_sub(faults.base)?).ok()?;
-    let at = faults.list.binary_search_by_key(&offset, |f| f.0).ok()?;
-    Some(faults.base + u64::from(faults.list[at].1))
+    let (_, landing) = faults.list.find(offset, |f| f.0)?;
+    Some(faults.base + u64::from(landing))
+}
+
+/// Lets invalid floating-point operations of generated code go on at their landing, for hosts of
+/// translated code that handle no signals themselves; true if that is so.
+///
+/// Another SIGFPE, and one that was handled before this, ends the process as by default.
+pub(crate) fn catch_invalid() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    *INSTALLED.get_or_init(|| catch(libc::SIGFPE))
+}
+
+/// The same for accesses that the host refuses.
+pub(crate) fn catch_refused() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    *INSTALLED.get_or_init(|| catch(libc::SIGSEGV))
+}
+
+/// Lets faults of generated code with this signal go on at their landing.
+fn catch(signal: i32) -> bool {
+    // SAFETY: an all-zero sigaction is valid; the handler touches its arguments and a const
+    // thread-local alone.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_fault as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(signal, &action, null_mut()) == 0
+    }
+}
+
+unsafe extern "C" fn on_fault(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid ucontext to an SA_SIGINFO handler.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let pc = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
+    match landing(*pc as u64) {
+        Some(next) => *pc = next as i64,
+        // SAFETY: restoring the default makes the same fault end the process.
+        None => unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+        },
+    }
 }
 
 /// Calls the entry routine at address `entry` with two arguments.
 ///
 /// # Safety
 /// The routine keeps the System V calling convention, and `frame` is what it and the code that it
-/// enters expect. `faults` is not changed before this returns.
+/// enters expect. `faults` lives until this returns.
 pub(crate) unsafe fn enter(entry: u64, frame: *mut u8, code: u64, faults: *const Faults) {
     // SAFETY: the caller vouches for the routine.
     let routine: extern "sysv64" fn(*mut u8, u64) = unsafe { std::mem::transmute(entry) };
-    let before = RUNNING.replace(faults);
+    RUNNING.set(faults);
     routine(frame, code);
-    RUNNING.set(before);
+    // Not what was there before: a process that shared this thread's memory may have been killed
+    // in the routine.
+    RUNNING.set(std::ptr::null());
 }
 
 #[cfg(test)]
@@ -112,9 +200,15 @@ mod tests {
     use crate::jit::emit::{Asm, MOV_TO, Mem, RDI, RSI};
 
     #[test]
-    fn code_runs_and_is_patched() {
-        let mut arena = Arena::new(1 << 16).expect("executable memory");
+    fn code_runs_and_is_patched_in_one_mapping_and_in_two() {
+        for separate in [false, true] {
+            runs_and_is_patched(&Arena::new(1 << 16, separate).expect("executable memory"));
+        }
+    }
+
+    fn runs_and_is_patched(arena: &Arena) {
         let mut asm = Asm::new(0);
+        asm.align_patched(1);
         let jump = asm.jump_near(None);
         asm.bind_near(jump);
         asm.op(MOV_TO, true, RSI, Mem::at(RDI, 0));
@@ -126,16 +220,42 @@ mod tests {
             // SAFETY: the code stores its second argument at the first, or returns.
             unsafe { enter(arena.address(0), std::ptr::from_mut(cell).cast(), 7, &faults) };
         };
-        run(&mut cell, &arena);
+        run(&mut cell, arena);
         assert_eq!(std::mem::take(&mut cell), 7);
         arena.patch(jump, end);
-        run(&mut cell, &arena);
+        run(&mut cell, arena);
         assert_eq!(cell, 0);
     }
 
     #[test]
+    fn invalid_operations_land() {
+        use crate::jit::emit::{DIVSD, XORPS, Xmm};
+        assert!(catch_invalid());
+        let arena = Arena::new(1 << 16, false).expect("executable memory");
+        let mut asm = Asm::new(0);
+        // MXCSR without the mask of invalid operations, 0 / 0, and MXCSR as it was.
+        asm.ldmxcsr(Mem::at(RDI, 0));
+        asm.sse(XORPS, Xmm(0), Xmm(0));
+        let fault = asm.here();
+        asm.sse(DIVSD, Xmm(0), Xmm(0));
+        asm.op(MOV_TO, true, RSI, Mem::at(RDI, 8));
+        let landing = asm.here();
+        asm.ldmxcsr(Mem::at(RDI, 4));
+        asm.ret();
+        arena.write(0, &asm.bytes);
+        let base = arena.address(0);
+        let faults = Faults { base, list: List::default() };
+        faults.list.append(&[(fault as u32, landing as u32)]);
+        let mut cells = [0x1f00u64 | 0x1f80 << 32, 1];
+        // SAFETY: the code reads the first cell and would store its second argument in the second.
+        unsafe { enter(base, cells.as_mut_ptr().cast(), 7, &faults) };
+        assert_eq!(cells[1], 1, "the store behind the fault did not run");
+    }
+
+    #[test]
     fn only_listed_instructions_land() {
-        let faults = Faults { base: 0x1000, list: vec![(4, 100), (9, 100), (20, 200)] };
+        let faults = Faults { base: 0x1000, list: List::default() };
+        faults.list.append(&[(4, 100), (9, 100), (20, 200)]);
         assert_eq!(landing(0x1004), None, "no code runs");
         RUNNING.set(&faults);
         let found = [0x0fff, 0x1004, 0x1005, 0x1009, 0x1014, 0x1015].map(landing);

@@ -11,8 +11,12 @@
 //! has no safe expression.
 #![allow(unsafe_code)]
 
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+mod fenced;
 mod pages;
 
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use fenced::Fenced;
 use pages::Guard;
 pub use pages::Memory;
 

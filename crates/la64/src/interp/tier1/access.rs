@@ -13,11 +13,6 @@ use crate::jit::emit::{
     MOVZX16, Mem, RAX, RCX, Reg, XOR,
 };
 
-/// Constant addresses below this, and 32 bytes behind them, are displacements of an access.
-const ADDRESS_MAX: u64 = (1 << 31) - 32;
-/// Largest displacement of an access by rj and an immediate.
-const DISP_MAX: u64 = 1 << 15;
-
 /// Takes the slow way unless `address` is inside the window.
 fn check(b: &mut Block<'_>, address: Reg) {
     b.asm.op(CMP, true, address, layout::NEAR);
@@ -27,28 +22,32 @@ fn check(b: &mut Block<'_>, address: Reg) {
 /// The memory at rj + immediate.
 pub(super) fn at_offset(b: &mut Block<'_>, d: &Decoded) -> Mem {
     let (rj, imm) = (d.rj(), d.imm() as i32);
-    if let Some(address) = b.constant(rj).map(|v| v.wrapping_add(imm as u64))
-        && address < b.shape.near
-        && address < ADDRESS_MAX
-    {
-        return Mem::at(layout::WINDOW, address as i32);
+    if let Some(address) = b.constant_address(d) {
+        return Mem::at(layout::WINDOW, address);
     }
-    if b.shape.slack < DISP_MAX + 64 {
+    if b.shape.slack < layout::SLACK_MIN {
         b.sum(RAX, rj, imm);
         check(b, RAX);
         return Mem::indexed(layout::WINDOW, RAX, 0, 0);
     }
     let base = b.get(rj, RAX);
-    if !b.is_checked(rj) {
+    if !b.is_checked(rj, imm) {
         check(b, base);
-        b.check(rj);
+        b.check(rj, imm);
     }
     Mem::indexed(layout::WINDOW, base, 0, imm)
 }
 
 /// The memory at rj + rk.
 pub(super) fn at_index(b: &mut Block<'_>, d: &Decoded) -> Mem {
-    match (layout::pin(d.rj()), layout::pin(d.rk())) {
+    let checked = b.is_pair_checked(d.rj(), d.rk());
+    for (base, index) in [(d.rj(), d.rk()), (d.rk(), d.rj())] {
+        if let Some(base) = b.base(base).filter(|_| checked) {
+            let index = b.get(index, RAX);
+            return Mem::indexed(base, index, 0, 0);
+        }
+    }
+    match (b.pin(d.rj()), b.pin(d.rk())) {
         (Some(j), Some(k)) => b.asm.op(LEA, true, RAX, Mem::indexed(j, k, 0, 0)),
         _ => {
             b.load(RAX, d.rj());
@@ -58,7 +57,9 @@ pub(super) fn at_index(b: &mut Block<'_>, d: &Decoded) -> Mem {
             }
         }
     }
-    check(b, RAX);
+    if !checked {
+        check(b, RAX);
+    }
     Mem::indexed(layout::WINDOW, RAX, 0, 0)
 }
 

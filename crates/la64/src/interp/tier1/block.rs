@@ -1,21 +1,34 @@
 //! Code of one block under construction: where guest registers are, exits, the slow ways.
 //!
-//! - Between instructions every pinned register is in its host register and every other one in
-//!   [`State`]; host flags and scratch registers carry nothing.
+//! - Between instructions every pinned register (see [`Pins`]) is in its host register and every
+//!   other one in [`State`]; host flags and scratch registers carry nothing.
 //! - An instruction changes no guest register before its last access to memory, so that the slow
 //!   way may run it again from its beginning.
 //!
 //! [`State`]: crate::state::State
 
+mod exits;
+
 use super::super::Inst;
 use super::super::raw::Alone;
-use super::layout::{self, COUNT};
+use super::constants::{Constants, Due};
+use super::control::Floats;
+use super::layout::{self, ACCESS_MAX, ADDRESS_MAX, SLACK_MIN};
+use super::pins::{Pins, STANDARD};
+use super::reach::{Line, Operands, Reach};
+use super::routines::{self, Call, Routines};
 use super::slow::Slow;
 use crate::jit::emit::{
-    ADD_I, AND_I, Asm, CMP_TO, Cond, JMP_RM, LEA, MOV, MOV_TO, Mem, RAX, RCX, RDX, Reg, Rm, SUB_I,
-    XOR,
+    ADD, ADD_I, Asm, CMP, Cond, LEA, MOV, MOV_TO, MOVZX8, Mem, RAX, RCX, RIP, Reg, Rm, TEST, XOR,
+    XOR_I, Xmm,
 };
+use crate::jit::packed::V_BROADCASTQ;
+use crate::shared::{Index, Keyed};
 use littoral_base::mutant;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// The opcode of `bl`.
+const BL_OPCODE: u32 = 0x15;
 
 /// Emits the code of one instruction.
 pub(super) type Emit = fn(&mut Block<'_>, &Decoded);
@@ -61,6 +74,10 @@ pub(in super::super) struct Decoded {
     pub(in super::super) inst: Inst,
     /// How it is translated; without one it is a call of tier 0.
     pub(in super::super) lowering: Option<&'static Lowering>,
+    /// What its operands are.
+    pub(in super::super) operands: Operands,
+    /// A branch to the fixed address in the immediate.
+    pub(in super::super) branches: bool,
     /// A vector instruction of 256 bits.
     pub(in super::super) wide: bool,
     /// It reads or writes the FCSR.
@@ -89,6 +106,28 @@ impl Decoded {
     pub(super) fn imm(&self) -> i64 {
         self.inst.imm
     }
+
+    /// Numbers of the registers that its fields name.
+    fn numbers(&self) -> [usize; 4] {
+        [self.rd(), self.rj(), self.rk(), self.ra()]
+    }
+
+    /// What matters of it for the accesses of a loop that begins at `start`.
+    fn line(&self, start: u64) -> Line {
+        Line {
+            name: self.lowering.map(|lowering| lowering.name),
+            numbers: self.numbers(),
+            imm: self.imm().unsigned_abs(),
+            operands: self.operands,
+            branches: self.branches,
+            leads_back: self.leads_to(start),
+        }
+    }
+
+    /// It branches, and does not call, to a guest address.
+    pub(super) fn leads_to(&self, target: u64) -> bool {
+        self.branches && self.imm() as u64 == target && self.word >> 26 != BL_OPCODE
+    }
 }
 
 /// A way out of a block to a fixed address.
@@ -98,39 +137,70 @@ pub(super) struct Exit {
     pub(super) site: Option<u32>,
     /// The guest address.
     pub(super) target: u64,
+    /// It leads to the plain code of that address.
+    pub(super) plain: bool,
 }
+
+/// Added to the number of a condition flag where general registers are named by theirs.
+pub(super) const FLAGS: usize = 32;
 
 /// What stands behind the block.
 #[derive(Debug)]
 enum Cold {
     /// An exit by a conditional branch.
-    Exit { from: usize, target: u64, count: u16 },
+    Exit { from: usize, target: u64, count: u16, due: Due },
     /// A slow way: jumps and faulting accesses that lead to it, and where it goes on.
-    Slow { from: Vec<usize>, sites: Vec<usize>, resume: usize, at: usize, before: u16 },
+    Slow {
+        from: Vec<usize>,
+        sites: Vec<usize>,
+        resume: usize,
+        at: usize,
+        told: Option<(usize, Cond)>,
+        due: Due,
+    },
+    /// Jumps of checks ahead of a loop that failed: the loop's plain code goes on.
+    Plain { from: Vec<usize> },
 }
 
 /// A block that exists.
 #[derive(Debug)]
 pub(super) struct Known {
+    /// Its guest address, plus 1 for plain code.
+    pub(super) key: u64,
     /// Offset of its code.
     pub(super) start: u32,
     /// Offset behind the check of the epoch.
     pub(super) body: u32,
     /// What is compared with memory, for a block that may change.
-    pub(super) words: Option<Words>,
+    pub(super) words: Option<Box<Words>>,
+}
+
+impl Keyed for Known {
+    fn key(&self) -> u64 {
+        self.key
+    }
 }
 
 /// The instructions of a block that may change.
 #[derive(Debug)]
 pub(super) struct Words {
-    /// When they were compared last.
-    pub(super) epoch: u64,
-    /// Offset of that epoch's number in the code.
-    pub(super) stamp: u32,
+    /// When they were compared last; changed under the lock alone.
+    pub(super) epoch: AtomicU64,
+    /// Where the check of the epoch is patched.
+    pub(super) check: Check,
     /// They were found different from memory.
-    pub(super) stale: bool,
+    pub(super) stale: AtomicBool,
     /// Addresses and words.
     pub(super) list: Box<[(u64, u32)]>,
+}
+
+/// Offsets in the check of a block's epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Check {
+    /// The epoch's number.
+    pub(super) stamp: u32,
+    /// The displacement of the jump that a different epoch takes.
+    pub(super) onward: u32,
 }
 
 /// What a block may rely on of the window it accesses.
@@ -142,17 +212,8 @@ pub(super) struct Shape {
     pub(super) near: u64,
     /// Stores need rights.
     pub(super) guarded: bool,
-}
-
-/// Offsets of the common routines.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Routines {
-    pub(super) enter: usize,
-    pub(super) leave: usize,
-    pub(super) missed: usize,
-    pub(super) call: usize,
-    pub(super) call_control: usize,
-    pub(super) slow: usize,
+    /// Code counts instructions.
+    pub(super) counted: bool,
 }
 
 /// A block under construction.
@@ -162,7 +223,7 @@ pub(super) struct Block<'a> {
     pub(super) shape: Shape,
     pub(super) routines: Routines,
     /// Where the code of a guest address is, if it exists.
-    pub(super) known: &'a std::collections::HashMap<u64, Known>,
+    pub(super) known: &'a Index<Known>,
     pub(super) list: &'a [Decoded],
     /// The place of the instruction being translated.
     pub(super) at: usize,
@@ -171,9 +232,13 @@ pub(super) struct Block<'a> {
     pub(super) faults: Vec<(u32, u32)>,
     pub(super) slows: Vec<Slow>,
     cold: Vec<Cold>,
-    /// Registers whose value was found to be inside the window.
-    checked: u32,
-    constants: [Option<u64>; 32],
+    /// How far a register's value is at most from an address inside the window.
+    reach: [Option<u64>; 32],
+    /// Accesses of a loop that need no check in it.
+    free: Reach,
+    pub(super) constants: Constants,
+    /// What vector registers are loaded from behind the block, with its sites.
+    literals: Vec<(u64, Vec<usize>)>,
     /// Jumps to the slow way of the current instruction, and its faulting accesses.
     jumps: Vec<usize>,
     sites: Vec<usize>,
@@ -183,8 +248,17 @@ pub(super) struct Block<'a> {
     #[expect(clippy::vec_box, reason = "code holds their addresses")]
     pub(super) alone: Vec<Box<Alone>>,
     pub(super) start: usize,
+    /// What the code relies on in floating point.
+    pub(super) floats: Floats,
+    pins: Pins,
+    /// Where the block goes on by its own back edge, its pins being in place.
+    head: usize,
+    /// Calls of tier 0 in a block with pins of its own, by offset of the displacement.
+    calls: Vec<(Call, usize)>,
     /// The block ends with the current instruction.
     pub(super) ended: bool,
+    /// Every access has its own check.
+    pub(super) plain: bool,
 }
 
 impl<'a> Block<'a> {
@@ -192,7 +266,7 @@ impl<'a> Block<'a> {
         asm: Asm,
         shape: Shape,
         routines: Routines,
-        known: &'a std::collections::HashMap<u64, Known>,
+        known: &'a Index<Known>,
         list: &'a [Decoded],
         first_exit: u32,
     ) -> Block<'a> {
@@ -209,14 +283,101 @@ impl<'a> Block<'a> {
             faults: Vec::new(),
             slows: Vec::new(),
             cold: Vec::new(),
-            checked: 0,
-            constants: [None; 32],
+            reach: [None; 32],
+            free: Reach::default(),
+            constants: Constants::default(),
+            literals: Vec::new(),
             jumps: Vec::new(),
             sites: Vec::new(),
             flags: None,
             alone: Vec::new(),
             start,
+            floats: Floats::Tested,
+            pins: STANDARD.clone(),
+            head: start,
+            calls: Vec::new(),
             ended: false,
+            plain: false,
+        }
+    }
+
+    /// Gives the block, a loop, pins of its own, and checks ahead of it what it accesses.
+    pub(super) fn enter_loop(&mut self) {
+        if !self.plain && !self.shape.guarded && self.shape.slack >= SLACK_MIN {
+            let start = self.list[0].pc;
+            let lines: Vec<Line> = self.list.iter().map(|d| d.line(start)).collect();
+            self.free = Reach::of_loop(&lines, self.shape.slack);
+            self.check_ahead();
+        }
+        let pins = Pins::of_loop(self.list.iter().map(|d| d.word), &self.free);
+        if pins != STANDARD {
+            STANDARD.change_to(&mut self.asm, &pins);
+            self.pins = pins;
+        }
+        self.head = self.asm.here();
+    }
+
+    /// Goes back to the standard pins, before an exit.
+    fn standard_pins(&mut self) {
+        if self.pins != STANDARD && !mutant!("la64_loop_exit_keeps_registers") {
+            self.pins.change_to(&mut self.asm, &STANDARD);
+        }
+    }
+
+    /// Compares with the window, ahead of the loop, what its accesses are not compared with inside.
+    fn check_ahead(&mut self) {
+        let mut from = Vec::new();
+        let bases: Vec<usize> = self.free.bases().collect();
+        let pairs = self.free.pairs.clone();
+        if mutant!("la64_loops_unchecked") {
+            return;
+        }
+        for n in bases {
+            let base = self.get(n, RAX);
+            self.asm.op(CMP, true, base, layout::NEAR);
+            from.push(self.asm.jump_near(Some(Cond::Ae)));
+        }
+        for (j, k) in pairs {
+            self.load(RAX, j);
+            let place = self.place(k);
+            self.asm.op(ADD, true, RAX, place);
+            self.asm.op(CMP, true, RAX, layout::NEAR);
+            from.push(self.asm.jump_near(Some(Cond::Ae)));
+        }
+        if !from.is_empty() {
+            self.cold.push(Cold::Plain { from });
+        }
+    }
+
+    /// The host register of general register `n`, if it has one.
+    pub(super) fn pin(&self, n: usize) -> Option<Reg> {
+        self.pins.general(n)
+    }
+
+    /// The host register of the low half of vector register `n`, if it has one.
+    pub(super) fn vector_pin(&self, n: usize) -> Option<Xmm> {
+        self.pins.vector(n)
+    }
+
+    /// Calls a routine that runs an instruction on tier 0.
+    fn call_routine(&mut self, what: Call) {
+        if self.pins == STANDARD {
+            return self.asm.call(self.routines.calls[what as usize]);
+        }
+        let at = self.asm.call_near();
+        self.calls.push((what, at));
+    }
+
+    /// Writes the routines that `call_routine` needs for pins of the block's own.
+    fn finish_calls(&mut self) {
+        for what in Call::ALL {
+            let sites: Vec<usize> =
+                self.calls.iter().filter(|c| c.0 == what).map(|c| c.1).collect();
+            if !sites.is_empty() {
+                let routine =
+                    routines::call(&mut self.asm, self.routines.spilled, what, &self.pins);
+                sites.into_iter().for_each(|site| self.asm.bind_near_to(site, routine));
+            }
         }
     }
 
@@ -228,7 +389,7 @@ impl<'a> Block<'a> {
     /// Where general register `n`, not 0, is.
     pub(super) fn place(&self, n: usize) -> Rm {
         debug_assert!(n != 0);
-        match layout::pin(n) {
+        match self.pin(n) {
             Some(r) => r.into(),
             None => layout::x(n).into(),
         }
@@ -260,7 +421,7 @@ impl<'a> Block<'a> {
 
     /// A host register with the value of general register `n`: its pin, or `scratch`.
     pub(super) fn get(&mut self, n: usize, scratch: Reg) -> Reg {
-        match layout::pin(n) {
+        match self.pin(n) {
             Some(r) => r,
             None => {
                 self.load(scratch, n);
@@ -271,13 +432,13 @@ impl<'a> Block<'a> {
 
     /// The host register in which a result for general register `n` is made.
     pub(super) fn target(&self, n: usize) -> Reg {
-        layout::pin(n).unwrap_or(RAX)
+        self.pin(n).unwrap_or(RAX)
     }
 
     /// Ends a write of `from` to general register `n`.
     pub(super) fn put(&mut self, n: usize, from: Reg) {
         self.wrote(n);
-        match layout::pin(n) {
+        match self.pin(n) {
             _ if n == 0 => {}
             Some(r) if r == from => {}
             Some(r) => self.asm.op(MOV, true, r, from),
@@ -287,45 +448,71 @@ impl<'a> Block<'a> {
 
     /// What was known of general register `n` holds no more.
     pub(super) fn wrote(&mut self, n: usize) {
-        self.checked &= !(1 << n);
-        self.constants[n] = None;
+        self.reach[n] = None;
+        self.constants.forget(n);
     }
 
     /// The constant that general register `n` holds.
     pub(super) fn constant(&self, n: usize) -> Option<u64> {
-        if n == 0 { Some(0) } else { self.constants[n] }
+        self.constants.get(n)
     }
 
-    /// Writes a constant to general register `n`.
+    /// General register `n` becomes a constant, which is written when something needs it.
     pub(super) fn put_constant(&mut self, n: usize, value: u64) {
-        if n == 0 {
-            return;
-        }
-        self.wrote(n);
-        self.constants[n] = Some(value);
-        match layout::pin(n) {
-            Some(r) => self.asm.mov_imm(r, value),
-            None => match i32::try_from(value as i64) {
-                Ok(short) => self.asm.mov_imm_to(layout::x(n), short),
-                Err(_) => {
-                    self.asm.mov_imm(RAX, value);
-                    self.asm.op(MOV_TO, true, RAX, layout::x(n));
-                }
-            },
-        }
-    }
-
-    /// Remembers a constant that need not be written, because the next instruction replaces it.
-    pub(super) fn skip_constant(&mut self, n: usize, value: u64) {
         if n != 0 {
             self.wrote(n);
-            self.constants[n] = Some(value);
+            self.constants.put_off(n, value);
+        }
+    }
+
+    /// The address of an access at rj + immediate, where it is a displacement.
+    pub(super) fn constant_address(&self, d: &Decoded) -> Option<i32> {
+        let address = self.constant(d.rj())?.wrapping_add(d.imm() as u64);
+        (address < self.shape.near && address < ADDRESS_MAX).then_some(address as i32)
+    }
+
+    /// Whether the instruction is an access that needs no register for its address.
+    fn needs_no_base(&self, d: &Decoded) -> bool {
+        let stored = d.operands.reads_general_rd() && d.rd() == d.rj();
+        d.operands.is_offset() && !stored && self.constant_address(d).is_some()
+    }
+
+    /// Writes the constants in registers that the current instruction reads.
+    pub(super) fn settle(&mut self, d: &Decoded) {
+        for n in d.operands.reads(d.numbers()) {
+            if self.constants.is_due(n) && !(n == d.rj() && self.needs_no_base(d)) {
+                let due = self.constants.take(n);
+                self.write_due(&due);
+            }
+        }
+        self.constants.begin();
+    }
+
+    /// Writes all constants that are not in their registers yet.
+    pub(super) fn settle_all(&mut self) {
+        let due = self.constants.take_all();
+        self.write_due(&due);
+    }
+
+    /// Writes constants, keeping flags and all scratch registers but rcx.
+    fn write_due(&mut self, due: &Due) {
+        for &(n, value) in due {
+            match self.pin(n) {
+                Some(r) => self.asm.mov_imm_keeping_flags(r, value),
+                None => match i32::try_from(value as i64) {
+                    Ok(short) => self.asm.mov_imm_to(layout::x(n), short),
+                    Err(_) => {
+                        self.asm.mov_imm_keeping_flags(RCX, value);
+                        self.asm.op(MOV_TO, true, RCX, layout::x(n));
+                    }
+                },
+            }
         }
     }
 
     /// `to` = general register `n` + `imm`.
     pub(super) fn sum(&mut self, to: Reg, n: usize, imm: i32) {
-        match layout::pin(n) {
+        match self.pin(n) {
             Some(r) if imm != 0 => self.asm.op(LEA, true, to, Mem::at(r, imm)),
             _ => {
                 self.load(to, n);
@@ -342,62 +529,42 @@ impl<'a> Block<'a> {
         self.jumps.push(jump);
     }
 
-    /// The next host instruction accesses guest memory.
+    /// The next host instruction accesses guest memory or may be an invalid operation.
     pub(super) fn access(&mut self) {
         self.sites.push(self.asm.here());
     }
 
-    /// Whether general register `n` is known to be inside the window.
-    pub(super) fn is_checked(&self, n: usize) -> bool {
-        self.checked >> n & 1 == 1 || n == 0
+    /// Whether an access at general register `n` + `imm` is in the window or the slack beside it.
+    pub(super) fn is_checked(&self, n: usize, imm: i32) -> bool {
+        let near = |far: u64| far + u64::from(imm.unsigned_abs()) + ACCESS_MAX <= self.shape.slack;
+        n == 0 || self.free.has_base(n) || self.reach[n].is_some_and(near)
     }
 
-    /// General register `n` is inside the window.
-    pub(super) fn check(&mut self, n: usize) {
-        self.checked |= 1 << n;
+    /// The same of an access at `j` + `k`.
+    pub(super) fn is_pair_checked(&self, j: usize, k: usize) -> bool {
+        self.free.has_pair(j, k)
     }
 
-    /// Counts the instructions so far and goes to a guest address, unless the slice is used up.
-    pub(super) fn exit(&mut self, target: u64, count: u16, linked: bool) {
-        self.asm.arith(SUB_I, true, COUNT, count.into());
-        let id = self.first_exit + self.exits.len() as u32;
-        let site = linked.then(|| {
-            let here = self.asm.here() + 6;
-            let known = (target == self.list[0].pc).then_some(self.start);
-            let known = known.or_else(|| self.known.get(&target).map(|known| known.start as usize));
-            self.asm.jump(Some(Cond::Ns), known.unwrap_or(here)) as u32
-        });
-        self.exits.push(Exit { site, target });
-        self.asm.mov_imm_keeping_flags(RAX, id.into());
-        self.asm.jump(None, self.routines.leave);
+    /// A host register with the host address of guest address `n`.
+    pub(super) fn base(&self, n: usize) -> Option<Reg> {
+        self.pins.base(n)
     }
 
-    /// Leaves for the branch's target if `cond` holds.
-    pub(super) fn exit_if(&mut self, cond: Cond, target: u64) {
-        // A branch backward is mostly taken.
-        if target <= self.list[self.at].pc {
-            let on = self.asm.jump_near(Some(cond.opposite()));
-            self.exit(target, self.count(), true);
-            self.asm.bind_near(on);
-        } else {
-            let from = self.asm.jump_near(Some(cond));
-            let count = self.count() - u16::from(mutant!("la64_side_exit_counts_less"));
-            self.cold.push(Cold::Exit { from, target, count });
-        }
+    /// General register `n` was checked for an access at this distance, whose slow way may have
+    /// come back with the address inside the window and the register outside.
+    pub(super) fn check(&mut self, n: usize, imm: i32) {
+        self.reach[n] = Some(imm.unsigned_abs().into());
     }
 
-    /// Leaves for the address in rax.
-    pub(super) fn exit_indirect(&mut self) {
-        let count = self.count();
-        self.asm.arith(SUB_I, true, COUNT, count.into());
-        self.asm.jump(Some(Cond::S), self.routines.missed);
-        self.asm.op(MOV, true, RDX, layout::JUMPS);
-        self.asm.op(MOV, false, RCX, RAX);
-        self.asm.arith(AND_I, false, RCX, layout::JUMP_MASK);
-        let entry = |disp| Mem::indexed(RDX, RCX, 2, disp);
-        self.asm.op(CMP_TO, true, RAX, entry(0));
-        self.asm.jump(Some(Cond::Ne), self.routines.missed);
-        self.asm.unary(JMP_RM, false, entry(8));
+    /// How far general register `n` + `imm` is from an address inside the window.
+    pub(super) fn reach(&self, n: usize, imm: i32) -> Option<u64> {
+        let far = self.reach[n]? + u64::from(imm.unsigned_abs());
+        (n != 0 && far <= self.shape.slack).then_some(far)
+    }
+
+    /// General register `n` was found to be as far as this from such an address.
+    pub(super) fn reaches(&mut self, n: usize, far: Option<u64>) {
+        self.reach[n] = far;
     }
 
     /// Ends the current instruction: its slow way goes on here.
@@ -407,48 +574,86 @@ impl<'a> Block<'a> {
         }
         let (from, sites) = (std::mem::take(&mut self.jumps), std::mem::take(&mut self.sites));
         let (resume, at) = (self.asm.here(), self.at);
-        self.cold.push(Cold::Slow { from, sites, resume, at, before: at as u16 });
+        let told = self.flags.filter(|f| f.0 == at).map(|(_, n, cond)| (n, cond));
+        let due = self.constants.due_before();
+        self.cold.push(Cold::Slow { from, sites, resume, at, told, due });
     }
 
-    /// Leaves for the dispatch loop unless this is the epoch in which the block was compared; the
-    /// offset of the number in the comparison.
-    pub(super) fn check_epoch(&mut self, epoch: u64) -> usize {
+    /// Leaves for the dispatch loop, or for the block that took this one's place, unless this is
+    /// the epoch in which the block was compared.
+    pub(super) fn check_epoch(&mut self, epoch: u64) -> Check {
         self.asm.op(MOV, true, RAX, layout::EPOCH);
-        let stamp = self.asm.compare_number(Mem::at(RAX, 0), epoch as u32);
+        self.asm.align_patched(2);
+        let stamp = self.asm.compare_number(Mem::at(RAX, 0), epoch as u32) as u32;
         let same = self.asm.jump_short(Some(Cond::E));
         let id = self.first_exit + self.exits.len() as u32;
-        self.exits.push(Exit { site: None, target: self.list[0].pc });
+        self.exits.push(Exit { site: None, target: self.list[0].pc, plain: false });
         self.asm.mov_imm(RAX, id.into());
-        self.asm.jump(None, self.routines.leave);
+        self.asm.align_patched(1);
+        let onward = self.asm.jump(None, self.routines.leave) as u32;
         self.asm.bind_short(same);
-        stamp
+        Check { stamp, onward }
     }
 
     /// Forgets what was known of registers: tier 0 ran.
     pub(super) fn forget(&mut self) {
-        self.checked = 0;
-        self.constants = [None; 32];
+        self.reach = [None; 32];
+        self.constants = Constants::default();
     }
 
     /// Writes what stands behind the block.
     pub(super) fn finish(&mut self) {
+        self.constants = Constants::default();
         for cold in std::mem::take(&mut self.cold) {
             match cold {
-                Cold::Exit { from, target, count } => {
+                Cold::Exit { from, target, count, due } => {
                     self.asm.bind_near(from);
+                    self.write_due(&due);
                     self.exit(target, count, true);
                 }
-                Cold::Slow { from, sites, resume, at, before } => {
+                Cold::Plain { from } => {
+                    from.into_iter().for_each(|jump| self.asm.bind_near(jump));
+                    self.leave_for_plain();
+                }
+                Cold::Slow { from, sites, resume, at, told, due } => {
                     from.into_iter().for_each(|jump| self.asm.bind_near(jump));
                     let landing = self.asm.here() as u32;
                     self.faults.extend(sites.into_iter().map(|site| (site as u32, landing)));
-                    self.asm.call(self.routines.slow);
+                    if !mutant!("la64_constants_lost_at_faults") {
+                        self.write_due(&due);
+                    }
+                    self.call_routine(Call::Slow);
                     let back = self.asm.here() as u32;
+                    if let Some((n, cond)) = told {
+                        self.tell_again(n, cond);
+                    }
                     self.asm.jump(None, resume);
-                    let Decoded { pc, inst, .. } = &self.list[at];
-                    self.slows.push(Slow { back, before, pc: *pc, inst: inst.clone() });
+                    let Decoded { pc, word, .. } = self.list[at];
+                    self.slows.push(Slow { pc, back, word, before: at as u16 });
                 }
             }
+        }
+        self.finish_calls();
+        self.finish_literals();
+    }
+
+    /// `to` = `value` in both doublewords; keeps all else.
+    pub(super) fn load_literal(&mut self, to: Xmm, value: u64) {
+        self.asm.packed_unary(V_BROADCASTQ, to, Mem::at(RIP, 0));
+        let site = self.asm.here() - 4;
+        match self.literals.iter_mut().find(|l| l.0 == value) {
+            Some((_, sites)) => sites.push(site),
+            None => self.literals.push((value, vec![site])),
+        }
+    }
+
+    fn finish_literals(&mut self) {
+        if !self.literals.is_empty() {
+            self.asm.align(8);
+        }
+        for (value, sites) in std::mem::take(&mut self.literals) {
+            sites.into_iter().for_each(|site| self.asm.bind_near(site));
+            self.asm.bytes.extend_from_slice(&value.to_le_bytes());
         }
     }
 }
@@ -457,27 +662,48 @@ impl<'a> Block<'a> {
 impl Block<'_> {
     /// General register `n` holds a constant.
     pub(super) fn know(&mut self, n: usize, value: u64) {
-        self.constants[n] = Some(value);
+        self.constants.know(n, value);
     }
 
-    /// Host flags say behind this instruction what general register `n` says as 0 or 1.
+    /// Host flags say behind this instruction what general register `n`, or the condition flag
+    /// [`FLAGS`] below it, says as 0 or 1.
     pub(super) fn flags_tell(&mut self, n: usize, cond: Cond) {
         self.flags = Some((self.at, n, cond));
     }
 
-    /// The condition under which general register `n` is not zero, if host flags tell.
+    /// The condition under which general register or flag `n` is not zero, if host flags tell.
     pub(super) fn told(&self, n: usize) -> Option<Cond> {
         let (at, of, cond) = self.flags?;
         (at + 1 == self.at && of == n).then_some(cond)
     }
 
+    /// Sets the host flags that `flags_tell` promised of a condition flag; tier 0 has written it.
+    fn tell_again(&mut self, n: usize, cond: Cond) {
+        if n < FLAGS || mutant!("la64_flags_of_the_slow_way") {
+            return;
+        }
+        self.asm.op(MOVZX8, false, RAX, layout::fcc(n - FLAGS));
+        self.asm.op(MOV, false, RCX, RAX);
+        self.asm.arith(XOR_I, false, RCX, 1);
+        match cond {
+            Cond::Ne => self.asm.op(TEST, false, RAX, RAX),
+            Cond::E => self.asm.op(TEST, false, RCX, RCX),
+            Cond::A | Cond::Ae | Cond::Np | Cond::G | Cond::Ge | Cond::Ns => {
+                self.asm.op(CMP, false, RAX, RCX);
+            }
+            Cond::B | Cond::Be | Cond::P | Cond::L | Cond::Le | Cond::S => {
+                self.asm.op(CMP, false, RCX, RAX);
+            }
+        }
+    }
+
     /// The instruction runs on tier 0.
     pub(super) fn call_tier_0(&mut self, d: &Decoded) {
+        self.settle_all();
         let alone = Box::new(Alone::new(d.pc, d.inst.clone(), self.at as u16));
         self.asm.mov_imm(RAX, alone.address());
         self.alone.push(alone);
-        let routine = if d.control { self.routines.call_control } else { self.routines.call };
-        self.asm.call(routine);
+        self.call_routine(if d.control { Call::Control } else { Call::Alone });
         self.forget();
     }
 }

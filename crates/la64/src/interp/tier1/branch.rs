@@ -1,6 +1,6 @@
 //! Branches, calls and returns, system calls and traps.
 
-use super::block::{Block, Decoded, Lowering, plain};
+use super::block::{Block, Decoded, FLAGS, Lowering, plain};
 use super::integer::compare;
 use super::layout;
 use crate::jit::emit::{Cond, RAX};
@@ -25,7 +25,14 @@ fn against_zero(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
 }
 
 fn on_flag(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
-    b.asm.cmp_byte(layout::fcc(d.rj()), 0);
+    let cond = match b.told(FLAGS + (d.rj() & 7)) {
+        Some(told) if cond == Cond::Ne => told,
+        Some(told) => told.opposite(),
+        None => {
+            b.asm.cmp_byte(layout::fcc(d.rj()), 0);
+            cond
+        }
+    };
     b.exit_if(cond, d.imm() as u64);
 }
 
@@ -37,21 +44,31 @@ fn jump(b: &mut Block<'_>, d: &Decoded) {
     }
 }
 
+/// General register 1, which calls write and returns read.
+const LINK: usize = 1;
+
 fn call(b: &mut Block<'_>, d: &Decoded) {
-    b.put_constant(1, d.pc.wrapping_add(4));
-    jump(b, d);
+    let back = d.pc.wrapping_add(4);
+    b.put_constant(LINK, back);
+    b.exit_by_call(d.imm() as u64, back);
+    b.ended = true;
 }
 
 fn jump_register(b: &mut Block<'_>, d: &Decoded) {
     let known = b.constant(d.rj()).map(|v| v.wrapping_add(d.imm() as u64));
     if known.is_none() {
+        b.settle_all();
         b.sum(RAX, d.rj(), d.imm() as i32);
     }
     if d.rd() != 0 {
         put_link(b, d.rd(), d.pc.wrapping_add(4));
     }
+    let (back, returns) = (d.pc.wrapping_add(4), d.rd() == 0 && d.rj() == LINK && d.imm() == 0);
     match known {
+        Some(target) if d.rd() == LINK && target.is_multiple_of(4) => b.exit_by_call(target, back),
         Some(target) => b.exit(target, b.count(), true),
+        None if d.rd() == LINK => b.exit_by_call_indirect(back),
+        None if returns => b.exit_by_return(),
         None => b.exit_indirect(),
     }
     b.ended = true;
@@ -60,7 +77,7 @@ fn jump_register(b: &mut Block<'_>, d: &Decoded) {
 /// The return address, keeping rax.
 fn put_link(b: &mut Block<'_>, n: usize, value: u64) {
     use crate::jit::emit::RCX;
-    let to = layout::pin(n).unwrap_or(RCX);
+    let to = b.pin(n).unwrap_or(RCX);
     b.asm.mov_imm(to, value);
     b.put(n, to);
 }

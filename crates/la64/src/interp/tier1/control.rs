@@ -2,29 +2,104 @@
 //!
 //! - Flags that the host has raised are added to FCSR0 when code leaves, and before an instruction
 //!   reads or writes the FCSR.
-//! - With a trap enabled, floating point runs on tier 0.
+//! - With a trap enabled, floating point runs on tier 0. The trap on invalid operations alone needs
+//!   only the host's fault where that comes before any other flag of the instruction, which is so
+//!   for scalars.
+//! - Otherwise invalid operations fault on the host, if its owner catches that, and tier 0 runs
+//!   them again; where they are frequent, code tests results for NaNs instead (see [`Floats`]).
 
 use super::super::Cpu;
+use crate::isa::Group;
 use crate::state::fcsr;
+use littoral_base::mutant;
 
 /// All exceptions masked.
 const MASKED: u32 = 0x1f80;
+/// The bit of MXCSR that masks invalid operations.
+const MASKED_INVALID: u32 = 0x80;
 
-/// Whether floating point must run on tier 0: a trap is enabled.
-pub(super) fn is_trapping(cpu: &Cpu) -> bool {
-    cpu.state.fcsr & fcsr::ENABLES != 0
+/// Invalid operations that may fault in so many instructions ([`PERIOD`]) before code tests results
+/// instead: a fault costs a microsecond or two.
+const INVALID_MAX: u32 = 200;
+const PERIOD: u64 = 1 << 26;
+
+/// What code relies on in floating point; code for one is not run under another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Floats {
+    /// Invalid operations fault on the host before a register is written.
+    Faulting,
+    /// Nothing faults; results are tested for NaNs.
+    Tested,
+    /// The trap on invalid operations is enabled, and no other: as [`Floats::Faulting`], but
+    /// vectors run on tier 0, since one element may raise a flag before another one traps.
+    Signalling,
+    /// A trap is enabled: floating point runs on tier 0.
+    Trapping,
+}
+
+impl Floats {
+    /// How many kinds there are.
+    pub(in super::super) const COUNT: usize = 4;
+
+    /// Whether invalid operations fault on the host.
+    pub(super) fn faults(self) -> bool {
+        matches!(self, Floats::Faulting | Floats::Signalling)
+    }
+
+    /// Whether instructions of a group run on tier 0.
+    pub(in super::super) fn leaves(self, group: Group) -> bool {
+        match self {
+            Floats::Faulting | Floats::Tested => false,
+            Floats::Signalling => matches!(group, Group::Lsx | Group::Lasx),
+            Floats::Trapping => group != Group::Base,
+        }
+    }
+}
+
+/// What code for this thread relies on.
+pub(in super::super) fn floats(cpu: &Cpu) -> Floats {
+    let enabled = cpu.state.fcsr & fcsr::ENABLES;
+    if enabled == fcsr::ENABLE_INVALID && cpu.catches_invalid {
+        // The host's fault leads to tier 0, which traps.
+        Floats::Signalling
+    } else if enabled != 0 {
+        Floats::Trapping
+    } else if cpu.catches_invalid && cpu.frame.invalid < INVALID_MAX {
+        Floats::Faulting
+    } else {
+        Floats::Tested
+    }
+}
+
+/// Counts an operation that may have been invalid.
+pub(super) fn note_slow(cpu: &mut Cpu) {
+    if cpu.state.fcsr & fcsr::CAUSE & 0x10 << 24 == 0 || cpu.frame.invalid == INVALID_MAX {
+        return;
+    }
+    // A count that its owner has set back begins a new period.
+    if cpu.state.instructions.wrapping_sub(cpu.frame.invalid_since) > PERIOD {
+        (cpu.frame.invalid, cpu.frame.invalid_since) = (0, cpu.state.instructions);
+    }
+    cpu.frame.invalid += 1;
 }
 
 /// Sets what MXCSR will be: the rounding mode, no flags.
 pub(super) fn prepare(cpu: &mut Cpu) {
     // Nearest, zero, up, down; the host has nearest, down, up, zero.
     let rounding = [0, 3, 2, 1][(cpu.state.fcsr >> 8 & 3) as usize];
-    cpu.frame.guest_control = MASKED | rounding << 13;
+    let faults = floats(cpu).faults() && !mutant!("la64_invalid_stays_masked");
+    let masks = if faults { MASKED & !MASKED_INVALID } else { MASKED };
+    cpu.frame.guest_control = masks | rounding << 13;
 }
 
 /// Adds the flags of MXCSR to the FCSR's.
 pub(super) fn merge(cpu: &mut Cpu) {
-    let raised = cpu.frame.guest_control & 0x3d;
+    let mut raised = cpu.frame.guest_control & 0x3d;
+    if cpu.state.fcsr & fcsr::ENABLE_INVALID != 0 && !mutant!("la64_trapped_invalid_raised") {
+        // The host raises its flag before it faults; a guest that asked for the trap gets that, and
+        // no flag.
+        raised &= !1;
+    }
     if raised == 0 {
         return;
     }

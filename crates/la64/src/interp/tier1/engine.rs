@@ -1,25 +1,30 @@
-//! The code of one thread: its arena, blocks by address, exits, and what faults need.
+//! Translated code of one generation: its arena, blocks by address, exits, and what faults need.
 //!
-//! - Code is dropped only all together, while none runs.
-//! - An exit is linked when it is taken for the first time and the block behind it exists.
+//! - Threads find and run code without a lock. One at a time adds code, under the lock of the
+//!   generation; a block is found only after its code, exits and slow ways are in place.
+//! - Code is dropped only with its generation, in which no thread is then.
+//! - An exit is linked when it is taken for the first time and the block behind it exists. Two
+//!   threads may link it at once: either block is right.
 
+use super::super::jumps::Jumps;
 use super::super::raw::Alone;
-use super::super::translation::{Journal, Placed};
-use super::super::{Cpu, Fetch};
-use super::block::{Block, Decoded, Exit, Fold, Known, Routines, Shape, Words};
+use super::super::translation::{Journal, Listing, Placed};
+use super::super::{Cpu, Fetch, Limits};
+use super::block::{Block, Check, Decoded, Exit, Fold, Known, Shape, Words};
+use super::control::Floats;
 use super::frame::exit;
-use super::jumps::Jumps;
-use super::slow::Slows;
+use super::routines::Routines;
+use super::slow::{Decode, Slow, Slows};
 use super::{control, raw, routines};
 use crate::jit::emit::Asm;
 use crate::jit::raw::{Arena, Faults};
+use crate::shared::{Index, List};
 use littoral_base::mutant;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes of code per thread; a full arena is emptied.
-const ARENA_LEN: usize = 64 << 20;
 /// No block is longer.
-const BLOCK_BYTES_MAX: usize = 64 << 10;
+const BLOCK_BYTES_MAX: usize = 128 << 10;
 
 /// Runs on tier 0 of code that was found changed, before it is translated again.
 const WARM_RUNS: u32 = 16;
@@ -36,27 +41,43 @@ struct Restless {
     runs: u32,
 }
 
+/// What is changed when code is added.
+#[derive(Debug, Default)]
+pub(in super::super) struct Filling {
+    /// Bytes of the arena behind the routines that hold blocks.
+    used: usize,
+    #[expect(clippy::vec_box, reason = "code holds their addresses")]
+    alone: Vec<Box<Alone>>,
+    restless: HashMap<u64, Restless>,
+}
+
+impl Filling {
+    /// Whether the code at `pc`, which has no translation, runs on tier 0 for now: code of its page
+    /// was found changed, and has not run often enough since to be worth another translation.
+    pub(in super::super) fn waits(&mut self, pc: u64) -> bool {
+        let Some(page) = self.restless.get_mut(&(pc >> PAGE_BITS)) else { return false };
+        page.runs = page.runs.saturating_add(1);
+        !mutant!("la64_changed_code_at_once")
+            && page.runs <= WARM_RUNS << page.changes.min(CHANGES_MAX)
+    }
+}
+
 /// Translated code.
 #[derive(Debug)]
 pub(in super::super) struct Engine {
     arena: Arena,
-    cursor: usize,
     /// Where blocks may begin.
     floor: usize,
     routines: Routines,
     /// Where blocks begin, by guest address.
-    known: HashMap<u64, Known>,
-    exits: Vec<Exit>,
+    known: Index<Known>,
+    exits: List<Exit>,
     faults: Faults,
     slows: Slows,
-    #[expect(clippy::vec_box, reason = "code holds their addresses")]
-    alone: Vec<Box<Alone>>,
-    jumps: Jumps,
-    restless: HashMap<u64, Restless>,
     shape: Shape,
-    /// A trap is enabled: floating point runs on tier 0.
-    trapping: bool,
-    /// The upper part of the epoch.
+    /// What the code relies on in floating point.
+    floats: Floats,
+    /// The upper part of the epoch: the code compares 32 bits of it.
     era: u64,
 }
 
@@ -69,139 +90,204 @@ pub(in super::super) struct At {
     body: u32,
 }
 
+/// Which code of a guest address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Key {
+    pub(in super::super) pc: u64,
+    /// The code of a loop whose accesses all have checks of their own.
+    pub(in super::super) plain: bool,
+}
+
+impl Key {
+    /// Addresses of code are even.
+    fn number(self) -> u64 {
+        self.pc | u64::from(self.plain)
+    }
+}
+
 /// How a stay in code ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Left {
     /// By this exit, which may be linked.
     By(u32),
+    /// By this exit for the plain code of the address in `pc`.
+    Plain(u32),
     /// For the address in `pc`.
     Elsewhere,
     /// By a trap.
     Trapped,
 }
 
+/// The code of a block, and where in it things are.
+struct Built<'b> {
+    block: Block<'b>,
+    /// Where each instruction's code begins.
+    begins: Vec<usize>,
+    /// The check of the epoch, where there is one.
+    check: Option<(u64, Check)>,
+    /// Behind that check.
+    body: usize,
+    /// Behind the last instruction's code.
+    behind: usize,
+}
+
+fn era(cpu: &Cpu) -> u64 {
+    cpu.epoch.now() >> 31
+}
+
 impl Engine {
     /// An engine for this window; `None` where the host has no executable memory or lacks an
     /// instruction that every block may use.
-    pub(in super::super) fn new(cpu: &Cpu) -> Option<Engine> {
+    pub(in super::super) fn new(
+        cpu: &Cpu,
+        limits: Limits,
+        floats: Floats,
+        decode: Decode,
+    ) -> Option<Engine> {
         let able = std::arch::is_x86_feature_detected!("avx2")
             && std::arch::is_x86_feature_detected!("fma")
             && std::arch::is_x86_feature_detected!("bmi1")
             && std::arch::is_x86_feature_detected!("bmi2")
             && std::arch::is_x86_feature_detected!("lzcnt");
-        let mut arena = able.then(|| Arena::new(ARENA_LEN)).flatten()?;
+        let arena = || Arena::new(limits.code_len as usize, limits.separate);
+        let arena = able.then(arena).flatten()?;
         let mut asm = Asm::new(0);
         let routines = routines::write(&mut asm);
         arena.write(0, &asm.bytes);
         let (near, slack, guarded) = cpu.window.shape();
-        let floor = asm.here().next_multiple_of(16);
         Some(Engine {
-            cursor: floor,
-            floor,
-            faults: Faults { base: arena.address(0), list: Vec::new() },
+            floor: asm.here().next_multiple_of(16),
+            faults: Faults { base: arena.address(0), list: List::default() },
             routines,
-            known: HashMap::new(),
-            exits: Vec::new(),
-            slows: Slows { base: arena.address(0), list: Vec::new() },
-            alone: Vec::new(),
-            jumps: Jumps::default(),
-            restless: HashMap::new(),
-            shape: Shape { slack, near, guarded },
-            trapping: false,
-            era: cpu.epoch.now() >> 31,
+            known: Index::default(),
+            exits: List::default(),
+            slows: Slows { base: arena.address(0), decode, list: List::default() },
+            shape: Shape { slack, near, guarded, counted: !limits.uncounted },
+            floats,
+            era: era(cpu),
             arena,
         })
     }
 
-    /// Drops all code.
-    pub(in super::super) fn clear(&mut self) {
-        self.cursor = self.floor;
-        self.known.clear();
-        self.exits.clear();
-        self.faults.list.clear();
-        self.slows.list.clear();
-        self.alone.clear();
-        self.jumps.clear();
-    }
-
     /// Blocks there are.
     pub(in super::super) fn len(&self) -> usize {
-        self.known.len()
+        self.known.counts().0
     }
 
-    /// Whether the code at `pc`, which has no translation, runs on tier 0 for now: code of its page
-    /// was found changed, and has not run often enough since to be worth another translation.
-    pub(in super::super) fn waits(&mut self, pc: u64) -> bool {
-        let Some(page) = self.restless.get_mut(&(pc >> PAGE_BITS)) else { return false };
-        page.runs = page.runs.saturating_add(1);
-        !mutant!("la64_changed_code_at_once")
-            && page.runs <= WARM_RUNS << page.changes.min(CHANGES_MAX)
+    /// What the code relies on in floating point.
+    pub(in super::super) fn floats(&self) -> Floats {
+        self.floats
     }
 
-    /// Whether a block may be added as things are; drops code that is for other circumstances.
-    ///
-    /// True if it dropped any.
-    pub(in super::super) fn make_room(&mut self, cpu: &Cpu) -> bool {
-        let trapping = control::is_trapping(cpu);
-        // The code compares 32 bits of the epoch.
-        let era = cpu.epoch.now() >> 31;
-        if trapping != self.trapping
-            || era != self.era
-            || self.cursor + BLOCK_BYTES_MAX > self.arena.len()
-        {
-            self.clear();
-            (self.trapping, self.era) = (trapping, era);
-            return true;
+    /// Whether blocks cannot be added, or not be compared with the epoch, any more.
+    pub(in super::super) fn is_spent(&self, filling: &Filling, cpu: &Cpu) -> bool {
+        self.floor + filling.used + BLOCK_BYTES_MAX > self.arena.len() || era(cpu) != self.era
+    }
+
+    /// Where to enter the code of `pc` if it needs no comparison with memory in this epoch. Takes
+    /// no lock.
+    pub(in super::super) fn find(&self, key: Key, cpu: &Cpu) -> Option<At> {
+        let known = self.known.find(key.number())?;
+        let is_current = |words: &Words| {
+            words.epoch.load(Ordering::Acquire) == cpu.epoch.now()
+                || mutant!("la64_stale_blocks_stay")
+        };
+        known.words.as_ref().is_none_or(|words| is_current(words)).then(|| known.at())
+    }
+
+    /// As `find`, comparing the block with memory. The lock keeps other threads from patching it.
+    pub(in super::super) fn find_compared(
+        &self,
+        filling: &mut Filling,
+        key: Key,
+        cpu: &Cpu,
+        fetch: &impl Fetch,
+    ) -> Option<At> {
+        if let Some(at) = self.find(key, cpu) {
+            return Some(at);
         }
-        false
-    }
-
-    /// Whether floating point runs on tier 0.
-    pub(in super::super) fn is_trapping(&self) -> bool {
-        self.trapping
-    }
-
-    /// Where to enter the code of `pc`, which has its words in memory; `None` if there is none.
-    pub(in super::super) fn find(&mut self, pc: u64, cpu: &Cpu, fetch: &impl Fetch) -> Option<At> {
-        let known = self.known.get_mut(&pc)?;
-        let at = At { start: known.start, body: known.body };
-        let Some(words) = &mut known.words else { return Some(at) };
+        let known = self.known.find(key.number())?;
+        let words = known.words.as_ref().filter(|words| !words.stale.load(Ordering::Relaxed))?;
         let now = cpu.epoch.now();
-        if words.epoch != now && !mutant!("la64_stale_blocks_stay") {
-            if words.stale {
-                return None;
-            }
-            if !words.are_in_memory(cpu, fetch) {
-                words.stale = true;
-                let page = self.restless.entry(pc >> PAGE_BITS).or_default();
-                *page = Restless { changes: page.changes + 1, runs: 0 };
-                return None;
-            }
-            words.epoch = now;
-            self.arena.write_number(words.stamp as usize, now as u32);
+        if !words.are_in_memory(cpu, fetch) {
+            words.stale.store(true, Ordering::Relaxed);
+            let page = filling.restless.entry(key.pc >> PAGE_BITS).or_default();
+            *page = Restless { changes: page.changes + 1, runs: 0 };
+            return None;
         }
-        Some(at)
+        words.epoch.store(now, Ordering::Release);
+        self.arena.write_number(words.check.stamp as usize, now as u32);
+        Some(known.at())
     }
 
     /// Lets indirect branches to `pc` find its code.
-    pub(in super::super) fn remember(&mut self, pc: u64, at: At) {
-        self.jumps.set(pc, self.arena.address(at.start as usize));
+    pub(in super::super) fn remember(&self, jumps: &mut Jumps, pc: u64, at: At) {
+        jumps.set(pc, self.arena.address(at.start as usize));
     }
 
-    /// Translates a block, which may change if it was read in an `epoch`.
+    /// Translates a block, which may change if it was read in an `epoch`. The lock is held.
     pub(in super::super) fn translate(
-        &mut self,
+        &self,
+        filling: &mut Filling,
+        plain: bool,
         list: &[Decoded],
         epoch: Option<u64>,
         journal: &mut Journal,
     ) -> At {
-        let asm = Asm::new(self.cursor);
+        let back_edge = epoch.is_none().then(|| back_edge(list)).flatten();
+        let mut list = back_edge.map_or(list, |last| &list[..=last]);
+        let mut built = self.build(filling, (plain, back_edge.is_some()), list, epoch);
+        while built.block.asm.bytes.len() > BLOCK_BYTES_MAX {
+            // Many exits, each of which writes many registers.
+            list = &list[..list.len().div_ceil(2)];
+            built = self.build(filling, (plain, false), list, epoch);
+        }
+        let Built { block, begins, check, body, behind } = built;
+        let start = block.start;
+        if let Some(listed) = &mut journal.listed {
+            listed.push(self.listing(&block, &begins, behind));
+        }
+        let words = check.map(|(epoch, check)| {
+            let list = list.iter().map(|d| (d.pc, d.word)).collect();
+            let (epoch, stale) = (AtomicU64::new(epoch), AtomicBool::new(false));
+            Box::new(Words { epoch, check, stale, list })
+        });
+        let key = Key { pc: list[0].pc, plain }.number();
+        let known = Known { key, start: start as u32, body: body as u32, words };
+        let map_bytes = map_bytes(&block, &known);
+        let len = self.publish(filling, block);
+        let placed = Placed { guest: list[0].pc, host: self.arena.address(start), len: len as u64 };
+        journal.note(placed, list.len() as u64, map_bytes as u64);
+        let (new, stale) = self.known.insert(known);
+        if let Some(words) = stale.and_then(|stale| stale.words.as_ref()) {
+            // What leads to the stale block leads on to this one.
+            self.arena.patch(words.check.onward as usize, start);
+        }
+        new.at()
+    }
+
+    /// A block's code, which nothing leads to yet. A loop has registers of its own.
+    fn build<'b>(
+        &'b self,
+        filling: &Filling,
+        (plain, is_loop): (bool, bool),
+        list: &'b [Decoded],
+        epoch: Option<u64>,
+    ) -> Built<'b> {
+        let asm = Asm::new(self.floor + filling.used);
         let (routines, first_exit) = (self.routines, self.exits.len() as u32);
         let mut block = Block::new(asm, self.shape, routines, &self.known, list, first_exit);
-        let stamp = epoch.map(|epoch| block.check_epoch(epoch));
+        block.floats = self.floats;
+        block.plain = plain;
+        let check = epoch.map(|epoch| (epoch, block.check_epoch(epoch)));
         let body = block.asm.here();
+        if is_loop {
+            block.enter_loop();
+        }
+        let mut begins = Vec::new();
         for at in 0..list.len() {
             block.at = at;
+            begins.push(block.asm.here());
             one(&mut block);
             block.finish_instruction();
         }
@@ -209,49 +295,44 @@ impl Engine {
             let end = list.last().expect("invariant: a block has instructions");
             block.exit(end.pc.wrapping_add(4), list.len() as u16, !end.last);
         }
+        let behind = block.asm.here();
         block.finish();
-        let start = block.start;
-        let mut map_bytes = size_of::<(u64, Known)>()
-            + size_of_val(&block.exits[..])
-            + size_of_val(&block.faults[..])
-            + size_of_val(&block.slows[..])
-            + block.alone.len() * size_of::<Alone>();
-        self.exits.append(&mut block.exits);
-        self.faults.list.append(&mut block.faults);
-        self.slows.list.append(&mut block.slows);
-        self.alone.append(&mut block.alone);
-        let bytes = block.asm.bytes;
-        assert!(bytes.len() <= BLOCK_BYTES_MAX, "a block is short");
-        self.arena.write(start, &bytes);
-        self.cursor = (start + bytes.len()).next_multiple_of(16);
-        let words = epoch.zip(stamp).map(|(epoch, stamp)| Words {
-            epoch,
-            stamp: stamp as u32,
-            stale: false,
-            list: list.iter().map(|d| (d.pc, d.word)).collect(),
-        });
-        map_bytes += words.as_ref().map_or(0, |words| size_of_val(&words.list[..]));
-        let placed =
-            Placed { guest: list[0].pc, host: self.arena.address(start), len: bytes.len() as u64 };
-        journal.note(placed, list.len() as u64, map_bytes as u64);
-        let at = At { start: start as u32, body: body as u32 };
-        let known = Known { start: at.start, body: at.body, words };
-        if let Some(stale) = self.known.insert(list[0].pc, known) {
-            // What leads to the stale block leads on to this one.
-            self.arena.write(stale.start as usize, &[0xe9]);
-            self.arena.patch(stale.start as usize + 1, start);
+        Built { block, begins, check, body, behind }
+    }
+
+    /// A finished block, whose instructions begin at these offsets.
+    fn listing(&self, block: &Block<'_>, begins: &[usize], behind: usize) -> Listing {
+        let instructions = block.list.iter().zip(begins);
+        Listing {
+            host: self.arena.address(block.start),
+            code: block.asm.bytes.clone(),
+            instructions: instructions.map(|(d, at)| (d.pc, d.word, at - block.start)).collect(),
+            behind: behind - block.start,
         }
-        at
+    }
+
+    /// Puts the parts of a finished block where running code finds them: bytes of code.
+    fn publish(&self, filling: &mut Filling, mut block: Block<'_>) -> usize {
+        let bytes = &block.asm.bytes;
+        assert!(bytes.len() <= BLOCK_BYTES_MAX, "a block is short");
+        self.exits.append(&block.exits);
+        self.faults.list.append(&block.faults);
+        self.slows.list.append(&block.slows);
+        filling.alone.append(&mut block.alone);
+        self.arena.write(block.start, bytes);
+        let len = bytes.len();
+        filling.used = (block.start + len).next_multiple_of(16) - self.floor;
+        len
     }
 
     /// Runs code at `at` for about `slice` instructions.
-    pub(in super::super) fn run(&self, cpu: &mut Cpu, at: At, slice: u64) -> Left {
+    pub(in super::super) fn run(&self, cpu: &mut Cpu, jumps: &Jumps, at: At, slice: u64) -> Left {
         let left = slice as i64 - 1;
         cpu.frame.left = left;
         control::prepare(cpu);
         let ground = raw::Ground {
             entry: self.arena.address(self.routines.enter),
-            jumps: self.jumps.address(),
+            jumps: jumps.address().expose_provenance() as u64,
             slows: &self.slows,
             faults: &self.faults,
         };
@@ -262,9 +343,12 @@ impl Engine {
             exit::TRAP => Left::Trapped,
             exit::ELSEWHERE => Left::Elsewhere,
             taken => {
-                cpu.state.pc = self.exits[taken as usize].target;
+                let exit = self.exits.get(taken as usize);
+                let exit = exit.expect("invariant: every exit is listed");
+                cpu.state.pc = exit.target;
                 match cpu.frame.left < 0 {
                     true => Left::Elsewhere,
+                    false if exit.plain => Left::Plain(taken),
                     false => Left::By(taken),
                 }
             }
@@ -272,10 +356,28 @@ impl Engine {
     }
 
     /// Lets an exit lead to the code at `at` from now on.
-    pub(in super::super) fn link(&mut self, exit: u32, at: At) {
-        if let Some(site) = self.exits[exit as usize].site {
+    pub(in super::super) fn link(&self, exit: u32, at: At) {
+        if let Some(site) = self.exits.get(exit as usize).and_then(|exit| exit.site) {
             self.arena.patch(site as usize, at.start as usize);
         }
+    }
+}
+
+/// Bytes that are kept of a block beside its code.
+fn map_bytes(block: &Block<'_>, known: &Known) -> usize {
+    let words = known.words.as_ref();
+    size_of::<Known>()
+        + size_of::<u64>()
+        + size_of_val(&block.exits[..])
+        + size_of_val(&block.faults[..])
+        + block.slows.len() * size_of::<Slow>()
+        + block.alone.len() * size_of::<Alone>()
+        + words.map_or(0, |words| size_of::<Words>() + size_of_val(&words.list[..]))
+}
+
+impl Known {
+    fn at(&self) -> At {
+        At { start: self.start, body: self.body }
     }
 }
 
@@ -292,6 +394,11 @@ impl Words {
     }
 }
 
+/// The last branch of a block that leads back to its beginning.
+pub(in super::super) fn back_edge(list: &[Decoded]) -> Option<usize> {
+    list.iter().rposition(|d| d.leads_to(list[0].pc))
+}
+
 /// One instruction of a block.
 fn one(block: &mut Block<'_>) {
     let list = block.list;
@@ -299,14 +406,12 @@ fn one(block: &mut Block<'_>) {
     let Some(lowering) = d.lowering else {
         return block.call_tier_0(d);
     };
-    let Some(value) = folded(block, d) else {
-        return (lowering.emit)(block, d);
-    };
-    block.skip_constant(d.rd(), value);
-    // A constant that the next instruction replaces by another one is not written.
-    let next = list.get(block.at + 1);
-    if !next.is_some_and(|next| next.rd() == d.rd() && folded(block, next).is_some()) {
-        block.put_constant(d.rd(), value);
+    match folded(block, d) {
+        Some(value) => block.put_constant(d.rd(), value),
+        None => {
+            block.settle(d);
+            (lowering.emit)(block, d);
+        }
     }
 }
 

@@ -1,44 +1,47 @@
 //! Scalar floating point on the host's SSE and FMA.
 //!
 //! - Sticky flags and rounding mode are MXCSR's (see `control`), so they need no code here.
-//! - A result that is a NaN takes the slow way before the destination is written: NaNs are chosen
-//!   and quieted otherwise than on the host. The flags that the host has raised by then are among
-//!   those that tier 0 raises.
-//! - The upper 64 bits of a destination's low half stay, as on tier 0.
-//! - The upper half of a single is ones, as on tier 0.
+//! - An invalid operation faults on the host (see `control::Floats`) and takes the slow way, before
+//!   the destination is written. Quiet NaNs go through as on tier 0, fj's before fk's. Fused
+//!   operations choose among NaNs otherwise, so their results are tested.
+//! - Where the host's faults are not caught, every result is tested: a NaN takes the slow way. The
+//!   flags that the host has raised by then are among those that tier 0 raises.
+//! - What stands above a result in the low 128 bits is what the VEX encodings leave there, as on
+//!   tier 0.
 
 use super::access::{Address, at_index, at_offset};
-use super::block::{Block, Decoded, Lowering, plain};
+use super::block::{Block, Decoded, FLAGS, Lowering, plain};
 use super::frame::literal;
 use super::layout;
 use crate::jit::emit::{
-    ADDSD, ADDSS, AND, ANDNPS, ANDPS, CMP_I, COMISD, COMISS, CVTSD2SI, CVTSD2SS, CVTSI2SD,
+    ADDSD, ADDSS, AND, ANDNPS, ANDPS, Asm, CMP_I, COMISD, COMISS, CVTSD2SI, CVTSD2SS, CVTSI2SD,
     CVTSI2SS, CVTSS2SD, CVTSS2SI, CVTTSD2SI, CVTTSS2SI, Cond, DIVSD, DIVSS, FMADD231, FMSUB231,
-    Form, MOV, MOV8_TO, MOVAPS, MOVD, MOVD_TO, MOVQ, MOVSD, MOVSD_TO, MOVSS, MOVSS_TO, MOVSXD,
-    MOVZX8, MULSD, MULSS, OR, ORPS, RAX, RCX, ROL, ROUNDSD, ROUNDSS, Rm, SHL, SHR, SQRTSD, SQRTSS,
+    Form, MOV, MOV8_TO, MOVAPS, MOVAPS_TO, MOVD_TO, MOVQ, MOVSD, MOVSD_TO, MOVSS, MOVSS_TO, MOVSXD,
+    MOVZX8, MULSD, MULSS, OR, ORPS, RAX, RCX, ROL, ROUNDSD, ROUNDSS, Rm, SHR, SQRTSD, SQRTSS,
     SUBSD, SUBSS, UCOMISD, UCOMISS, XORPS, Xmm,
 };
+use crate::jit::packed::V_PINSR;
 use littoral_base::mutant;
 
 const X0: Xmm = Xmm(0);
 const X1: Xmm = Xmm(1);
+const X2: Xmm = Xmm(2);
 
 /// Where the low half of floating-point register `n` is.
-fn place(n: usize) -> Rm {
-    layout::vector_pin(n).map_or_else(|| layout::v(n, 0).into(), Rm::from)
+fn place(b: &Block<'_>, n: usize) -> Rm {
+    b.vector_pin(n).map_or_else(|| layout::v(n, 0).into(), Rm::from)
 }
 
-/// `to` = the low 64 bits of register `n`, and whatever above.
+/// `to` = the low half of register `n`.
 fn load(b: &mut Block<'_>, to: Xmm, n: usize) {
-    match layout::vector_pin(n) {
-        Some(x) => b.asm.sse(MOVAPS, to, x),
-        None => b.asm.sse(MOVQ, to, layout::v(n, 0)),
+    if b.vector_pin(n) != Some(to) {
+        b.asm.sse(MOVAPS, to, place(b, n));
     }
 }
 
-/// A vector register with the value of register `n`: its pin, or `scratch`.
+/// A vector register with the low half of register `n`: its pin, or `scratch`.
 fn get(b: &mut Block<'_>, n: usize, scratch: Xmm) -> Xmm {
-    match layout::vector_pin(n) {
+    match b.vector_pin(n) {
         Some(x) => x,
         None => {
             load(b, scratch, n);
@@ -47,11 +50,17 @@ fn get(b: &mut Block<'_>, n: usize, scratch: Xmm) -> Xmm {
     }
 }
 
-/// Register `n` = the low 64 bits of `from`.
+/// The vector register in which a result for register `n` is made.
+fn target(b: &Block<'_>, n: usize) -> Xmm {
+    b.vector_pin(n).unwrap_or(X0)
+}
+
+/// The low half of register `n` = `from`.
 fn put(b: &mut Block<'_>, n: usize, from: Xmm) {
-    match layout::vector_pin(n) {
-        Some(x) => b.asm.sse(MOVSD, x, from),
-        None => b.asm.sse(MOVSD_TO, from, layout::v(n, 0)),
+    match b.vector_pin(n) {
+        Some(x) if x == from => {}
+        Some(x) => b.asm.sse(MOVAPS, x, from),
+        None => b.asm.sse(MOVAPS_TO, from, layout::v(n, 0)),
     }
 }
 
@@ -69,98 +78,96 @@ impl Width {
     }
 }
 
-/// fd = xmm0 unless that is a NaN.
-fn finish(b: &mut Block<'_>, d: &Decoded, w: Width) {
-    if !mutant!("la64_nan_of_the_host") {
-        b.asm.sse(w.pick(UCOMISS, UCOMISD), X0, X0);
-        b.slow_if(Cond::P);
+/// fd = what `make` makes in the register it gets, by one instruction; an invalid operation or,
+/// where that does not fault, a NaN takes the slow way.
+fn result(b: &mut Block<'_>, d: &Decoded, w: Width, make: impl FnOnce(&mut Asm, Xmm)) {
+    if b.floats.faults() {
+        let to = target(b, d.rd());
+        b.access();
+        make(&mut b.asm, to);
+        return put(b, d.rd(), to);
     }
-    write(b, d, w);
-}
-
-/// fd = xmm0.
-fn write(b: &mut Block<'_>, d: &Decoded, w: Width) {
-    if w == Single {
-        b.asm.sse(ORPS, X0, layout::literal(literal::BOX));
+    make(&mut b.asm, X0);
+    if !mutant!("la64_nan_of_the_host") {
+        test(b, w);
     }
     put(b, d.rd(), X0);
+}
+
+/// The slow way is taken if xmm0 is a NaN.
+fn test(b: &mut Block<'_>, w: Width) {
+    b.asm.sse(w.pick(UCOMISS, UCOMISD), X0, X0);
+    b.slow_if(Cond::P);
 }
 
 /// fd = fj op fk.
 fn binary(b: &mut Block<'_>, d: &Decoded, w: Width, single: Form, double: Form) {
     let j = get(b, d.rj(), X1);
-    b.asm.vex(w.pick(single, double), false, X0.0, j.0, place(d.rk()));
-    finish(b, d, w);
+    let k = place(b, d.rk());
+    result(b, d, w, |asm, to| asm.vex(w.pick(single, double), false, to.0, j.0, k));
 }
 
 /// fd = sqrt(fj).
 fn sqrt(b: &mut Block<'_>, d: &Decoded, w: Width) {
     let j = get(b, d.rj(), X1);
-    b.asm.sse(w.pick(SQRTSS, SQRTSD), X0, j);
-    finish(b, d, w);
+    result(b, d, w, |asm, to| asm.vex(w.pick(SQRTSS, SQRTSD), false, to.0, j.0, j));
 }
 
 /// fd = 1 / fj, or 1 / sqrt(fj).
 fn reciprocal(b: &mut Block<'_>, d: &Decoded, w: Width, root: bool) {
-    let mut j = get(b, d.rj(), X1);
+    let j = get(b, d.rj(), X1);
+    let mut by = j;
     if root {
-        b.asm.sse(w.pick(SQRTSS, SQRTSD), X1, j);
-        j = X1;
+        b.access();
+        b.asm.vex(w.pick(SQRTSS, SQRTSD), false, X2.0, j.0, j);
+        by = X2;
     }
     let one = if w == Single { literal::ONE_SINGLE } else { literal::ONE_DOUBLE };
     b.asm.sse(MOVAPS, X0, layout::literal(one));
-    b.asm.sse(w.pick(DIVSS, DIVSD), X0, j);
-    finish(b, d, w);
+    b.access();
+    b.asm.sse(w.pick(DIVSS, DIVSD), X0, by);
+    test(b, w);
+    b.asm.vex(w.pick(MOVSS, MOVSD), false, X0.0, j.0, X0);
+    put(b, d.rd(), X0);
 }
 
 /// fd = fj * fk + fa, fa or the result negated.
 fn fused(b: &mut Block<'_>, d: &Decoded, w: Width, form: Form, negated: bool) {
     load(b, X0, d.ra());
     let j = get(b, d.rj(), X1);
-    let k = place(d.rk());
+    let k = place(b, d.rk());
+    b.access();
     b.asm.vex(form, w == Double, X0.0, j.0, k);
-    b.asm.sse(w.pick(UCOMISS, UCOMISD), X0, X0);
-    b.slow_if(Cond::P);
+    test(b, w);
     if negated {
         let sign = if w == Single { literal::SIGN_SINGLE } else { literal::SIGN_DOUBLE };
         b.asm.sse(XORPS, X0, layout::literal(sign));
     }
-    write(b, d, w);
+    put(b, d.rd(), X0);
 }
 
 /// fd = fj rounded to an integral value.
 fn round(b: &mut Block<'_>, d: &Decoded, w: Width) {
-    // Of a single the upper half becomes zero, which a move of 32 bits to a register does.
+    const CURRENT: u8 = 4;
     let j = get(b, d.rj(), X1);
-    b.asm.sse_imm(w.pick(ROUNDSS, ROUNDSD), X0, j, 4);
-    b.asm.sse(w.pick(UCOMISS, UCOMISD), X0, X0);
-    b.slow_if(Cond::P);
-    if w == Single {
-        b.asm.to_general(MOVD_TO, false, RAX, X0);
-        b.asm.from_general(MOVD, true, X0, RAX);
-    }
-    put(b, d.rd(), X0);
+    result(b, d, w, |asm, to| {
+        asm.packed_imm(w.pick(ROUNDSS, ROUNDSD), to, j, j, CURRENT);
+    });
 }
 
-fn to_double(b: &mut Block<'_>, d: &Decoded) {
+/// fd = fj in format `w`.
+fn change(b: &mut Block<'_>, d: &Decoded, w: Width) {
     let j = get(b, d.rj(), X1);
-    b.asm.sse(CVTSS2SD, X0, j);
-    finish(b, d, Double);
-}
-
-fn to_single(b: &mut Block<'_>, d: &Decoded) {
-    let j = get(b, d.rj(), X1);
-    b.asm.sse(CVTSD2SS, X0, j);
-    finish(b, d, Single);
+    result(b, d, w, |asm, to| asm.vex(w.pick(CVTSD2SS, CVTSS2SD), false, to.0, j.0, j));
 }
 
 /// fd = the integer in fj.
 fn from_integer(b: &mut Block<'_>, d: &Decoded, w: Width, wide: bool) {
     let j = get(b, d.rj(), X1);
     b.asm.to_general(MOVD_TO, wide, RAX, j);
-    b.asm.sse(XORPS, X0, X0);
-    b.asm.from_general(w.pick(CVTSI2SS, CVTSI2SD), wide, X0, RAX);
-    write(b, d, w);
+    let to = target(b, d.rd());
+    b.asm.vex(w.pick(CVTSI2SS, CVTSI2SD), wide, to.0, j.0, RAX);
+    put(b, d.rd(), to);
 }
 
 /// How a conversion to an integer rounds.
@@ -174,18 +181,42 @@ enum Mode {
     Fixed(u8),
 }
 
-/// fd = integer of fj. The host's answer to what does not fit takes the slow way.
+/// fd = integer of fj. What does not fit is invalid; the host's answer to it takes the slow way.
 fn to_integer(b: &mut Block<'_>, d: &Decoded, w: Width, wide: bool, mode: Mode) {
     const QUIETLY: u8 = 8;
     let j = get(b, d.rj(), X1);
+    let round = w.pick(ROUNDSS, ROUNDSD);
+    let mut from = j;
+    if let Mode::Fixed(n) = mode {
+        b.access();
+        b.asm.sse_imm(round, X0, j, n | QUIETLY);
+        from = X0;
+    }
+    b.access();
     match mode {
-        Mode::Current => b.asm.to_general(w.pick(CVTSS2SI, CVTSD2SI), wide, RAX, j),
-        Mode::Zero => b.asm.to_general(w.pick(CVTTSS2SI, CVTTSD2SI), wide, RAX, j),
-        Mode::Fixed(n) => {
-            b.asm.sse_imm(w.pick(ROUNDSS, ROUNDSD), X0, j, n | QUIETLY);
-            b.asm.to_general(w.pick(CVTTSS2SI, CVTTSD2SI), wide, RAX, X0);
+        Mode::Current => b.asm.to_general(w.pick(CVTSS2SI, CVTSD2SI), wide, RAX, from),
+        Mode::Zero | Mode::Fixed(_) => {
+            b.asm.to_general(w.pick(CVTTSS2SI, CVTTSD2SI), wide, RAX, from);
         }
     }
+    if !b.floats.faults() {
+        test_integer(b, wide);
+    }
+    if let Mode::Fixed(n) = mode {
+        // Only now: what does not fit is invalid and not inexact.
+        b.access();
+        b.asm.sse_imm(round, X0, j, n);
+    }
+    if !wide {
+        b.asm.op(MOVSXD, true, RAX, RAX);
+    }
+    let to = target(b, d.rd());
+    b.asm.packed_from_general(to, RAX);
+    put(b, d.rd(), to);
+}
+
+/// The slow way is taken if rax is the host's answer to what does not fit.
+fn test_integer(b: &mut Block<'_>, wide: bool) {
     if wide {
         b.asm.op(MOV, true, RCX, RAX);
         b.asm.imm8(ROL, true, RCX, 1);
@@ -194,15 +225,6 @@ fn to_integer(b: &mut Block<'_>, d: &Decoded, w: Width, wide: bool, mode: Mode) 
         b.asm.arith(CMP_I, false, RAX, i32::MIN);
     }
     b.slow_if(Cond::E);
-    if let Mode::Fixed(n) = mode {
-        // Only now: what does not fit is invalid and not inexact.
-        b.asm.sse_imm(w.pick(ROUNDSS, ROUNDSD), X0, j, n);
-    }
-    if !wide {
-        b.asm.op(MOVSXD, true, RAX, RAX);
-    }
-    b.asm.from_general(MOVD, true, X0, RAX);
-    put(b, d.rd(), X0);
 }
 
 /// A flag = fj compared with fk. `swapped` conditions compare fk with fj, for which unordered is
@@ -216,12 +238,16 @@ fn compare(b: &mut Block<'_>, d: &Decoded, w: Width, signalling: bool, how: How)
     };
     let (first, second) = if how.swapped { (d.rk(), d.rj()) } else { (d.rj(), d.rk()) };
     let a = get(b, first, X0);
-    let k = place(second);
+    let k = place(b, second);
+    b.access();
     b.asm.sse(form, a, k);
     let flag = layout::fcc(d.rd());
     match how.conds {
         [None, _] => b.asm.mov_byte(flag, 0),
-        [Some(c), None] => b.asm.set(c, flag),
+        [Some(c), None] => {
+            b.asm.set(c, flag);
+            b.flags_tell(FLAGS + (d.rd() & 7), c);
+        }
         [Some(c), Some(and)] => {
             b.asm.set(c, RAX);
             b.asm.set(and, RCX);
@@ -256,38 +282,33 @@ const NOT_EQUAL: How = How { conds: [Some(Cond::Ne), Some(Cond::P)], either: tru
 /// fd = fj with its sign changed by `form` with the sign bit's literal.
 fn sign(b: &mut Block<'_>, d: &Decoded, w: Width, form: Form) {
     let literal = if w == Single { literal::SIGN_SINGLE } else { literal::SIGN_DOUBLE };
+    let to = target(b, d.rd());
     if form == ANDNPS {
         b.asm.sse(MOVAPS, X0, layout::literal(literal));
-        let j = get(b, d.rj(), X1);
-        b.asm.sse(ANDNPS, X0, j);
+        b.asm.vex(ANDNPS, false, to.0, X0.0, place(b, d.rj()));
     } else {
-        load(b, X0, d.rj());
-        b.asm.sse(form, X0, layout::literal(literal));
+        let j = get(b, d.rj(), X1);
+        b.asm.vex(form, false, to.0, j.0, layout::literal(literal));
     }
-    write(b, d, w);
+    put(b, d.rd(), to);
 }
 
-fn copy(b: &mut Block<'_>, d: &Decoded, w: Width) {
-    if w == Double {
-        let j = get(b, d.rj(), X0);
-        return put(b, d.rd(), j);
-    }
-    load(b, X0, d.rj());
-    write(b, d, w);
+/// fd = fj with what stands above it.
+fn copy(b: &mut Block<'_>, d: &Decoded) {
+    let to = target(b, d.rd());
+    load(b, to, d.rj());
+    put(b, d.rd(), to);
 }
 
-/// fd = the magnitude of fj with the sign of fk: a single keeps nothing above its sign but fk's.
+/// fd = the magnitude of fj with the sign of fk.
 fn copy_sign(b: &mut Block<'_>, d: &Decoded, w: Width) {
-    if w == Single {
-        return b.call_tier_0(d);
-    }
-    b.asm.sse(MOVAPS, X0, layout::literal(literal::SIGN_DOUBLE));
-    let j = get(b, d.rj(), X1);
-    b.asm.sse(ANDNPS, X0, j);
-    load(b, X1, d.rk());
-    b.asm.sse(ANDPS, X1, layout::literal(literal::SIGN_DOUBLE));
-    b.asm.sse(ORPS, X0, X1);
-    put(b, d.rd(), X0);
+    let literal = if w == Single { literal::SIGN_SINGLE } else { literal::SIGN_DOUBLE };
+    b.asm.sse(MOVAPS, X0, layout::literal(literal));
+    b.asm.vex(ANDPS, false, X1.0, X0.0, place(b, d.rk()));
+    b.asm.vex(ANDNPS, false, X0.0, X0.0, place(b, d.rj()));
+    let to = target(b, d.rd());
+    b.asm.vex(ORPS, false, to.0, X0.0, X1);
+    put(b, d.rd(), to);
 }
 
 fn select(b: &mut Block<'_>, d: &Decoded) {
@@ -301,27 +322,17 @@ fn select(b: &mut Block<'_>, d: &Decoded) {
 
 fn from_general(b: &mut Block<'_>, d: &Decoded) {
     let j = b.get(d.rj(), RAX);
-    b.asm.from_general(MOVD, true, X0, j);
-    put(b, d.rd(), X0);
+    let to = target(b, d.rd());
+    b.asm.packed_from_general(to, j);
+    put(b, d.rd(), to);
 }
 
-/// The low or high half of fd = the low half of rj.
-fn from_general_half(b: &mut Block<'_>, d: &Decoded, high: bool) {
+/// Word `lane` of fd = the low half of rj.
+fn from_general_half(b: &mut Block<'_>, d: &Decoded, lane: u8) {
     let old = get(b, d.rd(), X0);
-    b.asm.to_general(MOVD_TO, true, RCX, old);
     let j = b.get(d.rj(), RAX);
-    if high {
-        b.asm.op(MOV, false, RCX, RCX);
-        b.asm.op(MOV, true, RAX, j);
-        b.asm.imm8(SHL, true, RAX, 32);
-    } else {
-        b.asm.op(MOV, false, RAX, j);
-        b.asm.imm8(SHR, true, RCX, 32);
-        b.asm.imm8(SHL, true, RCX, 32);
-    }
-    b.asm.op(OR, true, RAX, RCX);
-    b.asm.from_general(MOVD, true, X0, RAX);
-    put(b, d.rd(), X0);
+    b.asm.packed_insert(V_PINSR, false, old, old, j, lane);
+    put(b, d.rd(), old);
 }
 
 /// rd = fj, or one of its halves sign-extended.
@@ -349,19 +360,12 @@ fn flag_to_general(b: &mut Block<'_>, d: &Decoded) {
     b.put(d.rd(), to);
 }
 
-fn load_double(b: &mut Block<'_>, d: &Decoded, address: Address) {
+fn load_memory(b: &mut Block<'_>, d: &Decoded, address: Address, w: Width) {
     let m = address(b, d);
+    let to = target(b, d.rd());
     b.access();
-    b.asm.sse(MOVQ, X0, m);
-    put(b, d.rd(), X0);
-}
-
-fn load_single(b: &mut Block<'_>, d: &Decoded, address: Address) {
-    let m = address(b, d);
-    b.access();
-    b.asm.sse(MOVSS, X0, m);
-    b.asm.sse(ORPS, X0, layout::literal(literal::BOX));
-    put(b, d.rd(), X0);
+    b.asm.sse(w.pick(MOVSS, MOVQ), to, m);
+    put(b, d.rd(), to);
 }
 
 fn store(b: &mut Block<'_>, d: &Decoded, address: Address, w: Width) {
@@ -400,7 +404,6 @@ pub(super) static TABLE: &[Lowering] = both! {
     "frint" round;
     "fabs" sign, ANDNPS;
     "fneg" sign, XORPS;
-    "fmov" copy;
     "fcopysign" copy_sign;
     "ftint.w" to_integer, false, Mode::Current;
     "ftint.l" to_integer, true, Mode::Current;
@@ -437,24 +440,26 @@ pub(super) static TABLE: &[Lowering] = both! {
 };
 
 pub(super) static MOVE_TABLE: &[Lowering] = &[
-    plain("fcvt.d.s", to_double),
-    plain("fcvt.s.d", to_single),
+    plain("fcvt.d.s", |b, d| change(b, d, Double)),
+    plain("fcvt.s.d", |b, d| change(b, d, Single)),
     plain("ffint.s.w", |b, d| from_integer(b, d, Single, false)),
     plain("ffint.s.l", |b, d| from_integer(b, d, Single, true)),
     plain("ffint.d.w", |b, d| from_integer(b, d, Double, false)),
     plain("ffint.d.l", |b, d| from_integer(b, d, Double, true)),
+    plain("fmov.s", copy),
+    plain("fmov.d", copy),
     plain("fsel", select),
     plain("movgr2fr.d", from_general),
-    plain("movgr2fr.w", |b, d| from_general_half(b, d, false)),
-    plain("movgr2frh.w", |b, d| from_general_half(b, d, true)),
+    plain("movgr2fr.w", |b, d| from_general_half(b, d, 0)),
+    plain("movgr2frh.w", |b, d| from_general_half(b, d, 1)),
     plain("movfr2gr.d", |b, d| to_general(b, d, true, 0)),
     plain("movfr2gr.s", |b, d| to_general(b, d, false, 0)),
     plain("movfrh2gr.s", |b, d| to_general(b, d, false, 32)),
     plain("movcf2gr", flag_to_general),
-    plain("fld.d", |b, d| load_double(b, d, at_offset)),
-    plain("fld.s", |b, d| load_single(b, d, at_offset)),
-    plain("fldx.d", |b, d| load_double(b, d, at_index)),
-    plain("fldx.s", |b, d| load_single(b, d, at_index)),
+    plain("fld.d", |b, d| load_memory(b, d, at_offset, Double)),
+    plain("fld.s", |b, d| load_memory(b, d, at_offset, Single)),
+    plain("fldx.d", |b, d| load_memory(b, d, at_index, Double)),
+    plain("fldx.s", |b, d| load_memory(b, d, at_index, Single)),
     plain("fst.d", |b, d| store(b, d, at_offset, Double)),
     plain("fst.s", |b, d| store(b, d, at_offset, Single)),
     plain("fstx.d", |b, d| store(b, d, at_index, Double)),

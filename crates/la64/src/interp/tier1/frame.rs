@@ -6,10 +6,8 @@
 pub(super) mod literal {
     pub(in super::super) const SIGN_DOUBLE: usize = 0;
     pub(in super::super) const SIGN_SINGLE: usize = 1;
-    /// Ones in the upper half of a register that holds a single.
-    pub(in super::super) const BOX: usize = 2;
-    pub(in super::super) const ONE_DOUBLE: usize = 3;
-    pub(in super::super) const ONE_SINGLE: usize = 4;
+    pub(in super::super) const ONE_DOUBLE: usize = 2;
+    pub(in super::super) const ONE_SINGLE: usize = 3;
 }
 
 /// Exits that are not one of a block's.
@@ -24,7 +22,7 @@ pub(super) mod exit {
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub(in super::super) struct Frame {
-    pub(super) literals: [[u64; 2]; 5],
+    pub(super) literals: [[u64; 2]; 4],
     /// The upper half of a result while the lower one is made.
     pub(super) upper: [u64; 2],
     /// Instructions until the dispatch loop, less one.
@@ -35,6 +33,14 @@ pub(in super::super) struct Frame {
     pub(super) slows: u64,
     /// Address of the epoch.
     pub(super) epoch: u64,
+    /// The host's stack pointer below what code has pushed.
+    pub(super) stack: u64,
+    /// The same while tier 0 is called.
+    pub(super) called: u64,
+    /// Instructions retired when invalid operations were counted from 0 last.
+    pub(super) invalid_since: u64,
+    /// Invalid operations since then.
+    pub(super) invalid: u32,
     /// Which exit was taken.
     pub(super) exit: u32,
     /// MXCSR while guest code runs.
@@ -43,21 +49,26 @@ pub(in super::super) struct Frame {
     pub(super) host_control: u32,
 }
 
+impl Frame {
+    /// Counts invalid operations from 0 again.
+    pub(in super::super) fn forget_invalid(&mut self) {
+        self.invalid = 0;
+    }
+}
+
 impl Default for Frame {
     fn default() -> Frame {
         Frame {
-            literals: [
-                [1 << 63, 0],
-                [1 << 31, 0],
-                [0xffff_ffff_0000_0000, 0],
-                [0x3ff0_0000_0000_0000, 0],
-                [0x3f80_0000, 0],
-            ],
+            literals: [[1 << 63, 0], [1 << 31, 0], [0x3ff0_0000_0000_0000, 0], [0x3f80_0000, 0]],
             upper: [0; 2],
             left: 0,
             jumps: 0,
             slows: 0,
             epoch: 0,
+            stack: 0,
+            called: 0,
+            invalid_since: 0,
+            invalid: 0,
             exit: 0,
             guest_control: 0x1f80,
             host_control: 0x1f80,

@@ -1,4 +1,4 @@
-//! Integer arithmetic, shifts, bit fields, multiplication and division.
+//! Integer arithmetic, shifts and bit fields.
 //!
 //! - A result is made in the destination's host register only where no source is read after the
 //!   first write to it.
@@ -7,15 +7,14 @@
 use super::block::{Block, Decoded, Fold, Lowering, folding, plain};
 use super::layout;
 use crate::jit::emit::{
-    ADD, ADD_I, AND, AND_I, ANDN, Asm, CMOVE, CMOVNE, CMP, CMP_I, Cond, DIV, Form, IDIV, IMUL,
-    IMUL1, LEA, LZCNT, MOV, MOVSX8, MOVSX16, MOVSXD, MOVZX8, MOVZX16, MUL, Mem, NEG, NOT, OR, OR_I,
-    RAX, RCX, RDX, ROL, ROR, ROR_CL, Reg, Rm, SAR, SARX, SHL, SHLX, SHR, SHRX, SUB, TEST, TZCNT,
-    XOR, XOR_I,
+    ADD, ADD_I, AND, AND_I, ANDN, Asm, CMP, CMP_I, Cond, Form, LEA, LZCNT, MOV, MOVSX8, MOVSX16,
+    MOVSXD, MOVZX8, MOVZX16, Mem, NOT, OR, OR_I, RAX, RCX, ROL, ROR, ROR_CL, Reg, Rm, SAR, SARX,
+    SHL, SHLX, SHR, SHRX, SUB, TEST, TZCNT, XOR, XOR_I,
 };
 use littoral_base::mutant;
 
 /// rd = rj op rk, 64 bits.
-fn binary(b: &mut Block<'_>, d: &Decoded, form: Form, commutes: bool) {
+pub(super) fn binary(b: &mut Block<'_>, d: &Decoded, form: Form, commutes: bool) {
     let (rd, mut rj, mut rk) = (d.rd(), d.rj(), d.rk());
     if rd == 0 {
         return;
@@ -23,7 +22,7 @@ fn binary(b: &mut Block<'_>, d: &Decoded, form: Form, commutes: bool) {
     if commutes && (rd == rk || rj == 0) {
         std::mem::swap(&mut rj, &mut rk);
     }
-    let to = match layout::pin(rd) {
+    let to = match b.pin(rd) {
         Some(r) if rd != rk || rd == rj => r,
         _ => RAX,
     };
@@ -45,7 +44,7 @@ fn apply(b: &mut Block<'_>, form: Form, to: Reg, n: usize) {
 
 fn add_d(b: &mut Block<'_>, d: &Decoded) {
     let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
-    match (layout::pin(rd), layout::pin(rj), layout::pin(rk)) {
+    match (b.pin(rd), b.pin(rj), b.pin(rk)) {
         (Some(to), Some(j), Some(k)) if rd != rj && rd != rk => {
             b.asm.op(LEA, true, to, Mem::indexed(j, k, 0, 0));
             b.put(rd, to);
@@ -68,12 +67,10 @@ fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
     if from == 0 {
         return b.put_constant(rd, 0);
     }
-    let checked = b.is_checked(from);
+    let reach = b.reach(from, 0);
     let from = b.get(from, RAX);
     b.put(rd, from);
-    if checked {
-        b.check(rd);
-    }
+    b.reaches(rd, reach);
     if let Some(value) = known {
         b.know(rd, value);
     }
@@ -96,7 +93,7 @@ fn xor(b: &mut Block<'_>, d: &Decoded) {
 }
 
 /// rd = low 32 bits of rj op rk, sign-extended.
-fn word(b: &mut Block<'_>, d: &Decoded, form: Form) {
+pub(super) fn word(b: &mut Block<'_>, d: &Decoded, form: Form) {
     if d.rd() == 0 {
         return;
     }
@@ -109,7 +106,7 @@ fn word(b: &mut Block<'_>, d: &Decoded, form: Form) {
 }
 
 /// rd = eax, sign-extended.
-fn sign_extend(b: &mut Block<'_>, rd: usize) {
+pub(super) fn sign_extend(b: &mut Block<'_>, rd: usize) {
     let to = b.target(rd);
     match mutant!("la64_word_sign_dropped") {
         true => b.asm.op(MOV, false, to, RAX),
@@ -119,7 +116,7 @@ fn sign_extend(b: &mut Block<'_>, rd: usize) {
 }
 
 fn add_w(b: &mut Block<'_>, d: &Decoded) {
-    match (layout::pin(d.rj()), layout::pin(d.rk())) {
+    match (b.pin(d.rj()), b.pin(d.rk())) {
         (Some(j), Some(k)) if d.rd() != 0 => {
             b.asm.op(LEA, false, RAX, Mem::indexed(j, k, 0, 0));
             sign_extend(b, d.rd());
@@ -140,14 +137,17 @@ fn addi_d(b: &mut Block<'_>, d: &Decoded) {
     if imm == 0 {
         return copy(b, rd, rj);
     }
+    let reach = b.reach(rj, imm);
     if rd == rj {
         let place = b.place(rd);
         b.asm.arith(ADD_I, true, place, imm);
-        return b.wrote(rd);
+        b.wrote(rd);
+    } else {
+        let to = b.target(rd);
+        b.sum(to, rj, imm);
+        b.put(rd, to);
     }
-    let to = b.target(rd);
-    b.sum(to, rj, imm);
-    b.put(rd, to);
+    b.reaches(rd, reach);
 }
 
 fn addi_w(b: &mut Block<'_>, d: &Decoded) {
@@ -155,7 +155,7 @@ fn addi_w(b: &mut Block<'_>, d: &Decoded) {
     if rd == 0 {
         return;
     }
-    match layout::pin(rj) {
+    match b.pin(rj) {
         _ if imm == 0 && rj != 0 => {
             let (to, place) = (b.target(rd), b.place(rj));
             b.asm.op(MOVSXD, true, to, place);
@@ -234,7 +234,7 @@ fn lu52i_d(b: &mut Block<'_>, d: &Decoded) {
 /// Sets host flags by rj and rk; true if they are equal by their names.
 pub(super) fn compare(b: &mut Block<'_>, rj: usize, rk: usize) {
     if rk == 0 && rj != 0 {
-        match layout::pin(rj) {
+        match b.pin(rj) {
             Some(r) => b.asm.op(TEST, true, r, r),
             None => b.asm.arith(CMP_I, true, layout::x(rj), 0),
         }
@@ -252,9 +252,10 @@ pub(super) fn compare(b: &mut Block<'_>, rj: usize, rk: usize) {
 
 /// rd = 1 if `cond` holds, else 0, by flags that stand; leaves the flags.
 fn put_condition(b: &mut Block<'_>, rd: usize, cond: Cond) {
+    let to = b.target(rd);
     b.asm.set(cond, RAX);
-    b.asm.op(MOVZX8, false, RAX, RAX);
-    b.put(rd, RAX);
+    b.asm.op(MOVZX8, false, to, RAX);
+    b.put(rd, to);
 }
 
 /// The condition of a comparison whose result a branch behind it tests, with the branch's place.
@@ -299,25 +300,38 @@ fn sltui(b: &mut Block<'_>, d: &Decoded) {
 }
 
 /// rd = rj, or 0 if rk is zero (`maskeqz`) or not (`masknez`).
-fn mask(b: &mut Block<'_>, d: &Decoded, keep: Form) {
-    if d.rd() == 0 {
+fn mask(b: &mut Block<'_>, d: &Decoded, kept_if: Cond) {
+    let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
+    if rd == 0 {
         return;
     }
-    compare(b, d.rk(), 0);
-    b.asm.mov_imm_keeping_flags(RAX, 0);
-    if d.rj() != 0 {
-        let place = b.place(d.rj());
-        b.asm.op(keep, true, RAX, place);
+    let told = b.told(rk);
+    let keep = match told {
+        Some(cond) if kept_if == Cond::Ne => cond,
+        Some(cond) => cond.opposite(),
+        None => {
+            compare(b, rk, 0);
+            kept_if
+        }
+    };
+    let to = if rd == rj { RAX } else { b.target(rd) };
+    b.asm.mov_imm_keeping_flags(to, 0);
+    if rj != 0 {
+        let place = b.place(rj);
+        b.asm.cmov(keep, true, to, place);
     }
-    b.put(d.rd(), RAX);
+    b.put(rd, to);
+    if rd != rk {
+        b.flags_tell(rk, if kept_if == Cond::Ne { keep } else { keep.opposite() });
+    }
 }
 
 fn maskeqz(b: &mut Block<'_>, d: &Decoded) {
-    mask(b, d, CMOVNE);
+    mask(b, d, Cond::Ne);
 }
 
 fn masknez(b: &mut Block<'_>, d: &Decoded) {
-    mask(b, d, CMOVE);
+    mask(b, d, Cond::E);
 }
 
 fn nor(b: &mut Block<'_>, d: &Decoded) {
@@ -335,8 +349,9 @@ fn andn(b: &mut Block<'_>, d: &Decoded) {
         return;
     }
     let (k, j) = (b.get(d.rk(), RAX), b.get(d.rj(), RCX));
-    b.asm.vex(ANDN, true, RAX.0, k.0, j);
-    b.put(d.rd(), RAX);
+    let to = b.target(d.rd());
+    b.asm.vex(ANDN, true, to.0, k.0, j);
+    b.put(d.rd(), to);
 }
 
 fn orn(b: &mut Block<'_>, d: &Decoded) {
@@ -385,15 +400,23 @@ fn shift_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
 
 /// rd = low half of rj shifted by an immediate, sign-extended.
 fn shift_w(b: &mut Block<'_>, d: &Decoded, form: Form) {
-    if d.rd() == 0 {
+    let (rd, rj, by) = (d.rd(), d.rj(), d.imm() as u8 & 31);
+    if rd == 0 {
         return;
     }
-    b.load_low(RAX, d.rj());
-    match d.imm() as u8 & 31 {
-        0 => {}
-        by => b.asm.imm8(form, false, RAX, by),
+    // The sign of a number shifted right is 0, or that of the number.
+    if by > 0 && rj != 0 && (form == SHR || form == SAR) {
+        let (to, place) = (b.target(rd), b.place(rj));
+        let (load, wide) = if form == SAR { (MOVSXD, true) } else { (MOV, false) };
+        b.asm.op(load, wide, to, place);
+        b.asm.imm8(form, wide, to, by);
+        return b.put(rd, to);
     }
-    sign_extend(b, d.rd());
+    b.load_low(RAX, rj);
+    if by > 0 {
+        b.asm.imm8(form, false, RAX, by);
+    }
+    sign_extend(b, rd);
 }
 
 /// rd = rj shifted by rk.
@@ -443,6 +466,13 @@ fn alsl(b: &mut Block<'_>, d: &Decoded, finish: fn(&mut Block<'_>, usize)) {
 }
 
 fn alsl_d(b: &mut Block<'_>, d: &Decoded) {
+    let by = d.imm() as u8;
+    if d.rd() != 0 && by < 4 {
+        let (j, k) = (b.get(d.rj(), RAX), b.get(d.rk(), RCX));
+        let to = b.target(d.rd());
+        b.asm.op(LEA, true, to, Mem::indexed(k, j, by, 0));
+        return b.put(d.rd(), to);
+    }
     alsl(b, d, |b, rd| b.put(rd, RAX));
 }
 
@@ -479,29 +509,34 @@ fn field(d: &Decoded) -> Option<(u8, u8)> {
     (msb >= lsb).then_some((msb, lsb))
 }
 
-/// rax = bits `msb` to `lsb` of rj.
-fn pick(b: &mut Block<'_>, rj: usize, msb: u8, lsb: u8) {
+/// `to` = bits `msb` to `lsb` of rj.
+fn pick(b: &mut Block<'_>, to: Reg, rj: usize, msb: u8, lsb: u8) {
     match (msb, lsb) {
         (7, 0) => {
             let j = b.get(rj, RAX);
-            b.asm.op(MOVZX8, false, RAX, j);
+            b.asm.op(MOVZX8, false, to, j);
         }
         (15, 0) => {
             let j = b.get(rj, RAX);
-            b.asm.op(MOVZX16, false, RAX, j);
+            b.asm.op(MOVZX16, false, to, j);
         }
-        (31, 0) => b.load_low(RAX, rj),
+        (31, _) => {
+            b.load_low(to, rj);
+            if lsb > 0 {
+                b.asm.imm8(SHR, false, to, lsb);
+            }
+        }
         (0..31, 0) => {
-            b.load_low(RAX, rj);
-            b.asm.arith(AND_I, false, RAX, ((1u64 << (msb + 1)) - 1) as i32);
+            b.load_low(to, rj);
+            b.asm.arith(AND_I, false, to, ((1u64 << (msb + 1)) - 1) as i32);
         }
         _ => {
-            b.load(RAX, rj);
+            b.load(to, rj);
             if msb < 63 {
-                b.asm.imm8(SHL, true, RAX, 63 - msb);
+                b.asm.imm8(SHL, true, to, 63 - msb);
             }
             if msb < 63 || lsb > 0 {
-                b.asm.imm8(SHR, true, RAX, 63 - msb + lsb);
+                b.asm.imm8(SHR, true, to, 63 - msb + lsb);
             }
         }
     }
@@ -512,8 +547,9 @@ fn bstrpick_d(b: &mut Block<'_>, d: &Decoded) {
         None => b.call_tier_0(d),
         Some(_) if d.rd() == 0 => {}
         Some((msb, lsb)) => {
-            pick(b, d.rj(), msb, lsb);
-            b.put(d.rd(), RAX);
+            let to = b.target(d.rd());
+            pick(b, to, d.rj(), msb, lsb);
+            b.put(d.rd(), to);
         }
     }
 }
@@ -523,7 +559,7 @@ fn bstrpick_w(b: &mut Block<'_>, d: &Decoded) {
         None => b.call_tier_0(d),
         Some(_) if d.rd() == 0 => {}
         Some((msb, lsb)) => {
-            pick(b, d.rj(), msb, lsb);
+            pick(b, RAX, d.rj(), msb, lsb);
             sign_extend(b, d.rd());
         }
     }
@@ -595,6 +631,8 @@ macro_rules! by {
         emit
     }};
 }
+
+pub(super) use by;
 
 const fn sx(v: u64) -> u64 {
     v as i32 as u64
@@ -676,117 +714,4 @@ pub(super) static SHIFT_TABLE: &[Lowering] = &[
         "revb.2h",
         in_rax!(a => a.bswap(false, RAX), a.imm8(ROL, false, RAX, 16), a.op(MOVSXD, true, RAX, RAX)),
     ),
-];
-
-/// rd = rj * rk, low half.
-fn mul_d(b: &mut Block<'_>, d: &Decoded) {
-    binary(b, d, IMUL, true);
-}
-
-fn mul_w(b: &mut Block<'_>, d: &Decoded) {
-    if d.rk() == 0 {
-        return b.put_constant(d.rd(), 0);
-    }
-    word(b, d, IMUL);
-}
-
-/// rd = upper half of the 128-bit product.
-fn mulh_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
-    if d.rd() == 0 {
-        return;
-    }
-    b.load(RAX, d.rj());
-    let k = b.get(d.rk(), RCX);
-    b.asm.unary(form, true, k);
-    b.put(d.rd(), RDX);
-}
-
-/// rd = 64-bit product of the low halves, shifted right.
-fn mul_words(b: &mut Block<'_>, d: &Decoded, signed: bool, high: bool) {
-    if d.rd() == 0 {
-        return;
-    }
-    for (to, from) in [(RAX, d.rj()), (RCX, d.rk())] {
-        b.load_low(to, from);
-        if signed {
-            b.asm.op(MOVSXD, true, to, to);
-        }
-    }
-    b.asm.op(IMUL, true, RAX, RCX);
-    if !high {
-        return b.put(d.rd(), RAX);
-    }
-    b.asm.imm8(SHR, true, RAX, 32);
-    sign_extend(b, d.rd());
-}
-
-/// Signed quotient or remainder. Division by 0 gives the dividend and itself as remainder 0.
-fn divide_signed(b: &mut Block<'_>, d: &Decoded, wide: bool, remainder: bool) {
-    if d.rd() == 0 {
-        return;
-    }
-    b.load(RAX, d.rj());
-    b.load(RCX, d.rk());
-    // Divisors 0 and -1 go another way: the one has no quotient, the other may overflow.
-    b.asm.op(LEA, wide, RDX, Mem::at(RCX, 1));
-    b.asm.arith(CMP_I, wide, RDX, 1);
-    let special = b.asm.jump_short(Some(Cond::Be));
-    b.asm.sign_to_rdx(wide);
-    b.asm.unary(IDIV, wide, RCX);
-    let done = b.asm.jump_short(None);
-    b.asm.bind_short(special);
-    if remainder {
-        b.asm.op(XOR, false, RDX, RDX);
-    } else {
-        b.asm.op(TEST, wide, RCX, RCX);
-        let zero = b.asm.jump_short(Some(Cond::E));
-        b.asm.unary(NEG, wide, RAX);
-        b.asm.bind_short(zero);
-    }
-    b.asm.bind_short(done);
-    put_quotient(b, d.rd(), wide, remainder);
-}
-
-fn put_quotient(b: &mut Block<'_>, rd: usize, wide: bool, remainder: bool) {
-    let from = if remainder { RDX } else { RAX };
-    match wide {
-        true => b.put(rd, from),
-        false => {
-            b.asm.op(MOVSXD, true, RAX, from);
-            b.put(rd, RAX);
-        }
-    }
-}
-
-fn divide_unsigned(b: &mut Block<'_>, d: &Decoded, wide: bool, remainder: bool) {
-    if d.rd() == 0 {
-        return;
-    }
-    b.load(RAX, d.rj());
-    b.load(RCX, d.rk());
-    b.asm.op(XOR, false, RDX, RDX);
-    b.asm.op(TEST, wide, RCX, RCX);
-    let zero = b.asm.jump_short(Some(Cond::E));
-    b.asm.unary(DIV, wide, RCX);
-    b.asm.bind_short(zero);
-    put_quotient(b, d.rd(), wide, remainder);
-}
-
-pub(super) static MULTIPLY_TABLE: &[Lowering] = &[
-    plain("mul.d", mul_d),
-    plain("mul.w", mul_w),
-    plain("mulh.d", by!(mulh_d, IMUL1)),
-    plain("mulh.du", by!(mulh_d, MUL)),
-    plain("mulh.w", by!(mul_words, true, true)),
-    plain("mulh.wu", by!(mul_words, false, true)),
-    plain("mulw.d.w", by!(mul_words, true, false)),
-    plain("mulw.d.wu", by!(mul_words, false, false)),
-    plain("div.d", by!(divide_signed, true, false)),
-    plain("mod.d", by!(divide_signed, true, true)),
-    plain("div.w", by!(divide_signed, false, false)),
-    plain("mod.w", by!(divide_signed, false, true)),
-    plain("div.du", by!(divide_unsigned, true, false)),
-    plain("mod.du", by!(divide_unsigned, true, true)),
-    plain("div.wu", by!(divide_unsigned, false, false)),
-    plain("mod.wu", by!(divide_unsigned, false, true)),
 ];

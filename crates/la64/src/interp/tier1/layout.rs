@@ -6,13 +6,14 @@
 //! | r14 | instructions until the dispatch loop, less one |
 //! | r15 | address of the guest's window |
 //! | rax, rcx, rdx, xmm0 to xmm2 | scratch |
+//! | rsp | below the host addresses that code has pushed: where calls of the guest return to |
 //! | [`PINS`] | general registers of the guest |
 //! | xmm3 to xmm15 | low halves of vector registers 0 to 12 |
 
 use super::super::Cpu;
+use super::super::jumps::TABLE_BITS;
 use super::frame::Frame;
-use super::jumps::TABLE_BITS;
-use crate::jit::emit::{Mem, R8, R9, R10, R11, R12, R13, R14, R15, RBP, RBX, RDI, RSI, Reg, Xmm};
+use crate::jit::emit::{Mem, R8, R9, R10, R11, R12, R13, R14, R15, RBP, RBX, RDI, RSI, Reg};
 use crate::memory::raw::Window;
 use crate::state::State;
 use std::mem::offset_of;
@@ -23,32 +24,12 @@ pub(super) const STATE: Reg = RBP;
 pub(super) const COUNT: Reg = R14;
 pub(super) const WINDOW: Reg = R15;
 
-/// General registers of the guest with a host register of their own.
+/// General registers of the guest with a host register of their own between blocks.
 pub(super) const PINS: [(usize, Reg); 9] =
     [(3, RBX), (4, RSI), (5, RDI), (6, R8), (7, R9), (12, R10), (13, R11), (14, R12), (8, R13)];
 
-const PIN_OF: [Option<Reg>; 33] = {
-    let mut of = [None; 33];
-    let mut n = 0;
-    while n < PINS.len() {
-        of[PINS[n].0] = Some(PINS[n].1);
-        n += 1;
-    }
-    of
-};
-
-/// The host register of general register `n`, if it has one.
-pub(super) fn pin(n: usize) -> Option<Reg> {
-    PIN_OF[n]
-}
-
-/// Vector registers with a host register of their own: the first ones.
+/// Vector registers with a host register of their own between blocks: the first ones.
 pub(super) const VECTOR_PINS: usize = 13;
-
-/// The host register of the low half of vector register `n`, if it has one.
-pub(super) fn vector_pin(n: usize) -> Option<Xmm> {
-    (n < VECTOR_PINS).then(|| Xmm(n as u8 + 3))
-}
 
 const fn field(offset: usize) -> Mem {
     Mem::at(STATE, offset as i32 - BIAS)
@@ -86,11 +67,21 @@ pub(super) const UPPER: Mem = frame(offset_of!(Frame, upper));
 pub(super) const LEFT: Mem = frame(offset_of!(Frame, left));
 pub(super) const JUMPS: Mem = frame(offset_of!(Frame, jumps));
 pub(super) const EPOCH: Mem = frame(offset_of!(Frame, epoch));
+pub(super) const STACK: Mem = frame(offset_of!(Frame, stack));
+pub(super) const CALLED: Mem = frame(offset_of!(Frame, called));
 pub(super) const EXIT: Mem = frame(offset_of!(Frame, exit));
 pub(super) const GUEST_CONTROL: Mem = frame(offset_of!(Frame, guest_control));
 pub(super) const HOST_CONTROL: Mem = frame(offset_of!(Frame, host_control));
 pub(super) const WINDOW_BASE: Mem = field(offset_of!(Cpu, window) + Window::BASE);
 pub(super) const NEAR: Mem = field(offset_of!(Cpu, window) + Window::NEAR);
+/// Bytes of an access, and of what is read beside it.
+pub(super) const ACCESS_MAX: u64 = 64;
+/// Constant addresses below this, and 32 bytes behind them, are displacements of an access.
+pub(super) const ADDRESS_MAX: u64 = (1 << 31) - 32;
+/// Largest displacement of an access by rj and an immediate.
+const DISP_MAX: u64 = 1 << 15;
+/// A window with less slack gets a check per access.
+pub(super) const SLACK_MIN: u64 = DISP_MAX + ACCESS_MAX;
 /// Takes the bits of an address that choose its entry, times four.
 pub(super) const JUMP_MASK: i32 = ((1 << TABLE_BITS) - 1) << 2;
 

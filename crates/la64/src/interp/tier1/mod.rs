@@ -2,26 +2,34 @@
 //!
 //! - Results, faults and counts are tier 0's, instruction by instruction; what has no translation
 //!   here is a call of its tier-0 handler.
-//! - Code of one thread is in one arena; see [`engine`]. `docs/design/la64-jit.md` has the whole.
+//! - The threads of a program share code, which is in one arena; see [`engine`].
+//!   `docs/design/la64-jit.md` has the whole.
 
 mod access;
 mod atomic;
 mod block;
 mod branch;
+mod constants;
 mod control;
 mod engine;
 mod float;
 mod frame;
 mod integer;
-mod jumps;
 mod layout;
+mod multiply;
+mod pins;
 mod raw;
+mod reach;
 mod routines;
 mod slow;
 mod table;
 mod vector;
 
 pub(super) use block::{Decoded, Lowering};
-pub(super) use engine::{Engine, Left};
+pub(super) use control::{Floats, floats};
+pub(super) use engine::back_edge;
+pub(super) use engine::{At, Engine, Filling, Key, Left};
 pub(super) use frame::Frame;
+pub(super) use reach::Operands;
+pub(super) use slow::Decode;
 pub(super) use table::lowering;

@@ -7,11 +7,11 @@
 
 use super::super::raw::Alone;
 use super::super::{Cpu, Exit};
+use super::control::Floats;
 use super::frame::exit;
 use super::slow::Slows;
 use super::{control, layout};
 use crate::jit::raw::Faults;
-use crate::state::fcsr;
 
 /// What the calls answer when the block goes on.
 const GO_ON: i64 = -1;
@@ -47,25 +47,34 @@ pub(super) extern "sysv64" fn run_control(cpu: *mut Cpu, alone: *const Alone) ->
     // SAFETY: as `run_alone`.
     let (cpu, alone) = unsafe { (&mut *cpu, &*alone) };
     control::merge(cpu);
-    let trapped = cpu.state.fcsr & fcsr::ENABLES;
+    let before = control::floats(cpu);
     let answer = answer(alone, cpu);
     control::prepare(cpu);
-    if answer == GO_ON && (trapped == 0) != (cpu.state.fcsr & fcsr::ENABLES == 0) {
-        // Code for the other case is needed from here on.
-        cpu.state.pc = alone.pc() + 4;
-        return leave(exit::ELSEWHERE, alone.before() + 1);
+    unless_changed(cpu, alone, before, answer)
+}
+
+/// The answer, unless code for another kind of floating point is needed from here on.
+fn unless_changed(cpu: &mut Cpu, alone: &Alone, before: Floats, answer: i64) -> i64 {
+    if answer != GO_ON || control::floats(cpu) == before {
+        return answer;
     }
-    answer
+    cpu.state.pc = alone.pc() + 4;
+    leave(exit::ELSEWHERE, alone.before() + 1)
 }
 
 /// Runs the instruction whose slow way's call returns to `back` on tier 0.
 pub(super) extern "sysv64" fn run_slow(cpu: *mut Cpu, back: u64) -> i64 {
     // SAFETY: see the module.
     let cpu = unsafe { &mut *cpu };
-    // SAFETY: `enter` set it for the time of its call; nothing changes the list meanwhile.
+    // SAFETY: `enter` set it for the time of its call; the list belongs to the code that runs.
     let slows = unsafe { &*(cpu.frame.slows as *const Slows) };
     let slow = slows.find(back);
-    answer(&Alone::new(slow.pc, slow.inst.clone(), slow.before), cpu)
+    let inst = (slows.decode)(cpu, slow.word, slow.pc);
+    let alone = Alone::new(slow.pc, inst, slow.before);
+    let before = control::floats(cpu);
+    let answer = answer(&alone, cpu);
+    control::note_slow(cpu);
+    unless_changed(cpu, &alone, before, answer)
 }
 
 /// What code needs to run.
@@ -85,6 +94,6 @@ pub(super) fn enter(ground: &Ground<'_>, cpu: &mut Cpu, code: u64) {
     cpu.frame.epoch = cpu.epoch.address();
     let state = std::ptr::from_mut(cpu).cast::<u8>().wrapping_add(layout::BIAS as usize);
     // SAFETY: the engine's own entry routine, with the value its code expects in the state
-    // register; the lists are borrowed until this returns, so they do not change.
+    // register; the lists are borrowed until this returns.
     unsafe { crate::jit::raw::enter(ground.entry, state, code, ground.faults) };
 }

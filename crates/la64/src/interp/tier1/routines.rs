@@ -1,58 +1,84 @@
 //! The routines that all blocks share: in, out, and calls of tier 0.
 
-use super::block::Routines;
 use super::frame::exit;
-use super::layout::{self, COUNT, PINS, STATE, VECTOR_PINS, WINDOW};
+use super::layout::{self, COUNT, STATE, WINDOW};
+use super::pins::{Pins, STANDARD};
 use super::raw;
 use crate::jit::emit::{
-    ADD_I, Asm, CALL_RM, Cond, JMP_RM, LEA, MOV, MOV_TO, MOVAPS, MOVAPS_TO, Mem, R12, R13, R14,
-    R15, RAX, RBP, RBX, RCX, RDI, RSI, RSP, Reg, SHR, SUB, SUB_I, TEST, Xmm,
+    ADD_I, AND_I, Asm, CALL_RM, CMP_TO, Cond, JMP_RM, LEA, MOV, MOV_TO, Mem, R12, R13, R14, R15,
+    RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, Reg, SHR, SUB, SUB_I, TEST,
 };
 use littoral_base::mutant;
 
+/// Offsets of the common routines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Routines {
+    pub(super) enter: usize,
+    pub(super) leave: usize,
+    pub(super) missed: usize,
+    /// Goes on at the guest address in rax.
+    pub(super) probe: usize,
+    /// Behind the spilling of pins in `leave`.
+    pub(super) spilled: usize,
+    /// Calls of tier 0 by their kinds, for standard pins.
+    pub(super) calls: [usize; 3],
+}
+
 const SAVED: [Reg; 6] = [RBX, RBP, R12, R13, R14, R15];
-
-fn spill(asm: &mut Asm) {
-    for (n, r) in PINS {
-        asm.op(MOV_TO, true, r, layout::x(n));
-    }
-    for n in 0..VECTOR_PINS {
-        asm.sse(MOVAPS_TO, Xmm(n as u8 + 3), layout::v(n, 0));
-    }
-}
-
-fn reload(asm: &mut Asm) {
-    for (n, r) in PINS {
-        asm.op(MOV, true, r, layout::x(n));
-    }
-    for n in 0..VECTOR_PINS {
-        asm.sse(MOVAPS, Xmm(n as u8 + 3), layout::v(n, 0));
-    }
-}
 
 /// Writes all routines.
 pub(super) fn write(asm: &mut Asm) -> Routines {
     let mut routines = Routines { enter: asm.here(), ..Routines::default() };
-    enter(asm);
+    let bottom = enter(asm);
     asm.align(16);
     routines.leave = asm.here();
     asm.op(MOV_TO, false, RAX, layout::EXIT);
-    spill(asm);
-    let spilled = asm.here();
+    STANDARD.spill(asm);
+    routines.spilled = asm.here();
     leave(asm);
     asm.align(16);
     routines.missed = asm.here();
     asm.op(MOV_TO, true, RAX, layout::PC);
     asm.mov_imm(RAX, exit::ELSEWHERE.into());
     asm.jump(None, routines.leave);
-    routines.call = call(asm, spilled, Call::Alone { control: false });
-    routines.call_control = call(asm, spilled, Call::Alone { control: true });
-    routines.slow = call(asm, spilled, Call::Slow);
+    asm.align(16);
+    routines.probe = asm.here();
+    probe(asm, routines.missed);
+    asm.unary(JMP_RM, false, entry(8));
+    asm.align(16);
+    // More returns than calls: the bottom stays.
+    asm.bind_near(bottom);
+    push_here(asm);
+    asm.jump(None, routines.probe);
+    let spilled = routines.spilled;
+    routines.calls = Call::ALL.map(|what| call(asm, spilled, what, &STANDARD));
     routines
 }
 
-/// In: rdi is the state register's value, rsi the code to go on at.
-fn enter(asm: &mut Asm) {
+/// The entry of the table of jumps that `probe` found.
+pub(super) fn entry(disp: i32) -> Mem {
+    Mem::indexed(RDX, RCX, 2, disp)
+}
+
+/// Finds the entry of the guest address in rax, or leaves for it.
+pub(super) fn probe(asm: &mut Asm, missed: usize) {
+    asm.op(MOV, true, RDX, layout::JUMPS);
+    asm.op(MOV, false, RCX, RAX);
+    asm.arith(AND_I, false, RCX, layout::JUMP_MASK);
+    asm.op(CMP_TO, true, RAX, entry(0));
+    asm.jump(Some(Cond::Ne), missed);
+}
+
+/// Pushes the host address of this instruction.
+fn push_here(asm: &mut Asm) {
+    const LEA_BYTES: i32 = 7;
+    asm.op(LEA, true, RCX, Mem::at(RIP, -LEA_BYTES));
+    asm.push(RCX);
+}
+
+/// In: rdi is the state register's value, rsi the code to go on at. Where it leads to the bottom of
+/// the return addresses.
+fn enter(asm: &mut Asm) -> usize {
     for r in SAVED {
         asm.push(r);
     }
@@ -63,8 +89,13 @@ fn enter(asm: &mut Asm) {
     asm.op(MOV, true, WINDOW, layout::WINDOW_BASE);
     asm.stmxcsr(layout::HOST_CONTROL);
     asm.ldmxcsr(layout::GUEST_CONTROL);
-    reload(asm);
+    STANDARD.reload(asm);
+    asm.op(MOV_TO, true, RSP, layout::STACK);
+    asm.op(LEA, true, RCX, Mem::at(RIP, 0));
+    let bottom = asm.here() - 4;
+    asm.push(RCX);
     asm.unary(JMP_RM, false, RAX);
+    bottom
 }
 
 /// Out, all pins being in the state.
@@ -72,6 +103,7 @@ fn leave(asm: &mut Asm) {
     asm.op(MOV_TO, true, COUNT, layout::LEFT);
     asm.stmxcsr(layout::GUEST_CONTROL);
     asm.ldmxcsr(layout::HOST_CONTROL);
+    asm.op(MOV, true, RSP, layout::STACK);
     asm.arith(ADD_I, true, RSP, 8);
     for r in SAVED.into_iter().rev() {
         asm.pop(r);
@@ -79,35 +111,48 @@ fn leave(asm: &mut Asm) {
     asm.ret();
 }
 
-enum Call {
+/// Which way tier 0 is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
     /// rax is the address of an [`Alone`].
     ///
     /// [`Alone`]: super::super::raw::Alone
-    Alone { control: bool },
+    Alone,
+    /// The same, of an instruction that reads or writes the FCSR.
+    Control,
     /// The return address says which instruction.
     Slow,
 }
 
+impl Call {
+    /// All of them, by their numbers.
+    pub(super) const ALL: [Call; 3] = [Call::Alone, Call::Control, Call::Slow];
+}
+
 /// Calls tier 0 with all pins in the state, and goes on or leaves.
-fn call(asm: &mut Asm, spilled: usize, what: Call) -> usize {
+pub(super) fn call(asm: &mut Asm, spilled: usize, what: Call, pins: &Pins) -> usize {
     asm.align(16);
     let start = asm.here();
-    asm.arith(SUB_I, true, RSP, 8);
-    if !(matches!(what, Call::Slow) && mutant!("la64_pins_left_at_faults")) {
-        spill(asm);
+    asm.op(MOV_TO, true, RSP, layout::CALLED);
+    if what == Call::Slow {
+        asm.op(MOV, true, RDX, Mem::at(RSP, 0));
     }
-    let control = matches!(what, Call::Alone { control: true });
+    asm.arith(AND_I, true, RSP, -16);
+    if !(what == Call::Slow && mutant!("la64_pins_left_at_faults")) {
+        pins.spill(asm);
+    }
+    let control = what == Call::Control;
     if control {
         asm.stmxcsr(layout::GUEST_CONTROL);
     }
     asm.op(LEA, true, RDI, Mem::at(STATE, -layout::BIAS));
     let target = match what {
-        Call::Alone { control } => {
+        Call::Alone | Call::Control => {
             asm.op(MOV, true, RSI, RAX);
             if control { raw::run_control as *const () } else { raw::run_alone as *const () }
         }
         Call::Slow => {
-            asm.op(MOV, true, RSI, Mem::at(RSP, 8));
+            asm.op(MOV, true, RSI, RDX);
             raw::run_slow as *const ()
         }
     };
@@ -118,12 +163,11 @@ fn call(asm: &mut Asm, spilled: usize, what: Call) -> usize {
     }
     asm.op(TEST, true, RAX, RAX);
     let leaves = asm.jump_near(Some(Cond::Ns));
-    reload(asm);
-    asm.arith(ADD_I, true, RSP, 8);
+    pins.reload(asm);
+    asm.op(MOV, true, RSP, layout::CALLED);
     asm.ret();
     asm.bind_near(leaves);
     // The low half of rax is what retired of the block, the upper one which exit this is.
-    asm.arith(ADD_I, true, RSP, 16);
     asm.op(MOV, false, RCX, RAX);
     asm.op(SUB, true, COUNT, RCX);
     asm.imm8(SHR, true, RAX, 32);

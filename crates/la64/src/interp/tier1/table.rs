@@ -3,11 +3,11 @@
 //! A mnemonic without a row here is translated as a call of its tier-0 handler.
 
 use super::block::Lowering;
-use super::{access, atomic, branch, float, integer, vector};
+use super::{access, atomic, branch, float, integer, multiply, vector};
 
 /// The translation of a mnemonic.
 pub(in super::super) fn lowering(mnemonic: &str) -> Option<&'static Lowering> {
-    let tables = [integer::TABLE, integer::SHIFT_TABLE, integer::MULTIPLY_TABLE, access::TABLE];
+    let tables = [integer::TABLE, integer::SHIFT_TABLE, multiply::TABLE, access::TABLE];
     let found = tables
         .into_iter()
         .chain([branch::TABLE, float::TABLE, float::MOVE_TABLE])

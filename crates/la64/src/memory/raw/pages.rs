@@ -123,6 +123,12 @@ impl Memory {
         pages.into_iter().map(|page| page as u64 * PAGE).collect()
     }
 
+    /// A window onto zeroed memory of its own, which is never freed: for tests that need many
+    /// windows on few memories.
+    pub fn leaked(bytes: u64) -> Window {
+        Box::leak(Box::new(Memory::new(bytes))).window()
+    }
+
     /// The window onto it. The window must not be used after `self` is gone: it is only handed to
     /// owners of both.
     pub(crate) fn window(&self) -> Window {

@@ -1,13 +1,14 @@
 //! Floating point by lane.
 //!
-//! - A result with a NaN takes the slow way before any part of the destination is written, as in
-//!   scalar arithmetic. Of 256 bits the upper half is made first and waits in the frame.
+//! - Invalid operations and NaNs are handled as in scalar arithmetic (see `tier1::float`): nothing
+//!   of the destination is written before the last instruction that may fault and the last test.
+//!   Of 256 bits the upper half is made first and waits in the frame.
 //! - Comparisons raise what the scalar ones raise: the host's predicates are quiet or signalling.
 
 use super::super::block::{Block, Decoded, Lowering, plain};
 use super::super::layout;
-use super::{Operands, X0, X1, X2, constant, get, halves, place, put, register, target};
-use crate::jit::emit::{Cond, Form};
+use super::{Operands, X0, X1, X2, constant, get, place, put, register, target};
+use crate::jit::emit::{Cond, Form, Xmm};
 use crate::jit::packed::*;
 use littoral_base::mutant;
 
@@ -35,8 +36,18 @@ const ONES: [u64; 2] = [0x3f80_0000, 0x3ff0_0000_0000_0000];
 const CMPP: [Form; 2] = [V_CMPPS, V_CMPPD];
 const UNORDERED: u8 = 3;
 
-/// Makes the result of one half in xmm0; may change xmm1 and xmm2.
-type Make = fn(&mut Block<'_>, &Decoded, usize, Width);
+/// Makes the result of one half in a register, which only its last instruction writes; may change
+/// xmm0, xmm1 and xmm2.
+type Make = fn(&mut Block<'_>, &Decoded, usize, Width, Xmm);
+
+/// When results are tested for NaNs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Test {
+    /// Where invalid operations do not fault.
+    IfNeeded,
+    /// Always: NaNs are chosen otherwise than on the host.
+    Always,
+}
 
 /// The slow way is taken if a lane of xmm0 is a NaN.
 fn check(b: &mut Block<'_>, w: Width) {
@@ -48,28 +59,40 @@ fn check(b: &mut Block<'_>, w: Width) {
     b.slow_if(Cond::Ne);
 }
 
-/// Writes the halves that `make` makes and that hold no NaN; `finish` changes them after that.
+/// Writes the halves that `make` makes: where they are tested, they are made in xmm0 and `finish`
+/// changes them after the test.
 fn checked(
     b: &mut Block<'_>,
     d: &Decoded,
     w: Width,
     make: Make,
-    finish: fn(&mut Block<'_>, Width),
+    (test, finish): (Test, fn(&mut Block<'_>, Width)),
 ) {
-    for half in halves(d).rev() {
-        make(b, d, half, w);
-        check(b, w);
-        finish(b, w);
-        if half == 1 {
-            b.asm.packed_unary(V_MOVDQU_TO, X0, layout::UPPER);
+    let tested = test == Test::Always || !b.floats.faults();
+    by_halves(b, d, |b, half, to| {
+        let made = if tested { X0 } else { to };
+        make(b, d, half, w, made);
+        if tested {
+            check(b, w);
+            finish(b, w);
         }
-    }
-    write(b, d);
+        made
+    });
 }
 
-/// Writes the lower half from xmm0, the upper one from the frame.
-fn write(b: &mut Block<'_>, d: &Decoded) {
-    put(b, d.rd(), 0, X0);
+/// Writes the halves that `make` makes, in the register it gets or the one it names, and by its
+/// last instruction that may fault; it may change xmm0 to xmm2.
+fn by_halves(
+    b: &mut Block<'_>,
+    d: &Decoded,
+    mut make: impl FnMut(&mut Block<'_>, usize, Xmm) -> Xmm,
+) {
+    if d.wide {
+        let made = make(b, 1, X0);
+        b.asm.packed_unary(V_MOVDQU_TO, made, layout::UPPER);
+    }
+    let made = make(b, 0, target(b, d.rd(), 0));
+    put(b, d.rd(), 0, made);
     if d.wide && !mutant!("la64_upper_result_lost") {
         b.asm.packed_unary(V_MOVDQU, X1, layout::UPPER);
         put(b, d.rd(), 1, X1);
@@ -83,89 +106,96 @@ fn negated(b: &mut Block<'_>, w: Width) {
     b.asm.packed(V_PXOR, X0, X0, X1);
 }
 
-/// xmm0 = rj op rk.
-fn binary(b: &mut Block<'_>, d: &Decoded, half: usize, form: Form) {
+/// to = rj op rk.
+fn binary(b: &mut Block<'_>, d: &Decoded, half: usize, to: Xmm, form: Form) {
     let j = get(b, d.rj(), half, X2);
-    b.asm.packed(form, X0, j, place(d.rk(), half));
+    b.access();
+    b.asm.packed(form, to, j, place(b, d.rk(), half));
 }
 
-/// xmm0 = op rj.
-fn unary(b: &mut Block<'_>, d: &Decoded, half: usize, form: Form) {
-    b.asm.packed_unary(form, X0, place(d.rj(), half));
+/// to = op rj.
+fn unary(b: &mut Block<'_>, d: &Decoded, half: usize, to: Xmm, form: Form) {
+    b.access();
+    b.asm.packed_unary(form, to, place(b, d.rj(), half));
 }
 
-/// xmm0 = rj * rk + ra.
+/// to, which is xmm0, = rj * rk + ra.
 fn fused(b: &mut Block<'_>, d: &Decoded, half: usize, w: Width, form: Form) {
-    b.asm.packed_unary(V_MOVDQU, X0, place(d.ra(), half));
+    b.asm.packed_unary(V_MOVDQU, X0, place(b, d.ra(), half));
     let j = get(b, d.rj(), half, X2);
-    b.asm.vex(form, w == Double, X0.0, j.0, place(d.rk(), half));
+    b.access();
+    b.asm.vex(form, w == Double, X0.0, j.0, place(b, d.rk(), half));
 }
 
-/// xmm0 = 1 / rj, or 1 / sqrt(rj).
-fn reciprocal(b: &mut Block<'_>, d: &Decoded, half: usize, w: Width, root: bool) {
+/// to = 1 / rj, or 1 / sqrt(rj).
+fn reciprocal(b: &mut Block<'_>, d: &Decoded, half: usize, to: Xmm, (w, root): (Width, bool)) {
     constant(b, X1, w.repeated(ONES));
-    let mut by = place(d.rj(), half);
+    let mut by = place(b, d.rj(), half);
     if root {
+        b.access();
         b.asm.packed_unary(w.pick([V_SQRTPS, V_SQRTPD]), X0, by);
         by = X0.into();
     }
-    b.asm.packed(w.pick([V_DIVPS, V_DIVPD]), X0, X1, by);
+    b.access();
+    b.asm.packed(w.pick([V_DIVPS, V_DIVPD]), to, X1, by);
 }
 
-fn round(b: &mut Block<'_>, d: &Decoded, half: usize, w: Width, mode: u8) {
+fn round(b: &mut Block<'_>, d: &Decoded, half: usize, to: Xmm, (w, mode): (Width, u8)) {
     let form = w.pick([V_ROUNDPS, V_ROUNDPD]);
-    b.asm.packed_unary_imm(form, X0, place(d.rj(), half), mode);
+    b.access();
+    b.asm.packed_unary_imm(form, to, place(b, d.rj(), half), mode);
 }
 
 /// As the FCSR says.
 const CURRENT: u8 = 4;
 
-/// xmm0 = the low or high singles of rj as doubles.
-fn widen(b: &mut Block<'_>, d: &Decoded, half: usize, high: bool) {
+/// to = the low or high singles of rj as doubles.
+fn widen(b: &mut Block<'_>, d: &Decoded, half: usize, to: Xmm, high: bool) {
     let mut j = get(b, d.rj(), half, X2);
     if high {
         b.asm.packed_shift(V_PSRLDQ, X0, j, 8);
         j = X0;
     }
-    b.asm.packed_unary(V_CVTPS2PD, X0, j);
+    b.access();
+    b.asm.packed_unary(V_CVTPS2PD, to, j);
 }
 
-/// xmm0 = the doubles of rk, and above them those of rj, as singles.
-fn narrow(b: &mut Block<'_>, d: &Decoded, half: usize) {
-    b.asm.packed_unary(V_CVTPD2PS, X0, place(d.rk(), half));
-    b.asm.packed_unary(V_CVTPD2PS, X1, place(d.rj(), half));
+/// xmm0 = the pair of rk, and above it that of rj, each changed by `form`.
+fn narrow(b: &mut Block<'_>, d: &Decoded, half: usize, form: Form) {
+    b.access();
+    b.asm.packed_unary(form, X0, place(b, d.rk(), half));
+    b.access();
+    b.asm.packed_unary(form, X1, place(b, d.rj(), half));
     b.asm.packed(V_PUNPCKLQDQ, X0, X0, X1);
 }
 
 /// rd = integers of the singles of rj; the host's answer to what does not fit takes the slow way.
 fn to_words(b: &mut Block<'_>, d: &Decoded, form: Form) {
-    for half in halves(d).rev() {
-        b.asm.packed_unary(form, X0, place(d.rj(), half));
-        check_words(b, half);
-    }
-    write(b, d);
+    by_halves(b, d, |b, half, _| {
+        unary(b, d, half, X0, form);
+        check_words(b);
+        X0
+    });
 }
 
 /// rd = integers of the doubles of rk, and above them of rj.
 fn doubles_to_words(b: &mut Block<'_>, d: &Decoded, form: Form) {
-    for half in halves(d).rev() {
-        b.asm.packed_unary(form, X0, place(d.rk(), half));
-        b.asm.packed_unary(form, X1, place(d.rj(), half));
-        b.asm.packed(V_PUNPCKLQDQ, X0, X0, X1);
-        check_words(b, half);
-    }
-    write(b, d);
+    by_halves(b, d, |b, half, _| {
+        narrow(b, d, half, form);
+        check_words(b);
+        X0
+    });
 }
 
-/// The slow way is taken if a word of xmm0 is the least integer.
-fn check_words(b: &mut Block<'_>, half: usize) {
+/// The slow way is taken if a word of xmm0 is the least integer, unless what does not fit faults.
+fn check_words(b: &mut Block<'_>) {
+    if b.floats.faults() {
+        return;
+    }
     constant(b, X1, Single.repeated(SIGNS));
     b.asm.packed(V_PCMPEQD, X1, X1, X0);
     b.asm.packed_unary(V_PTEST, X1, X1);
     b.slow_if(Cond::Ne);
-    if half == 1 {
-        b.asm.packed_unary(V_MOVDQU_TO, X0, layout::UPPER);
-    }
 }
 
 /// to = integers as floating-point numbers, which are never NaNs.
@@ -179,47 +209,53 @@ fn from_words(b: &mut Block<'_>, o: &Operands, form: Form, high: bool) {
 }
 
 fn compare(b: &mut Block<'_>, d: &Decoded, w: Width, predicate: u8) {
-    for half in halves(d) {
+    by_halves(b, d, |b, half, to| {
         let j = get(b, d.rj(), half, X2);
-        let k = register(b, place(d.rk(), half), X1);
-        let to = target(d.rd(), half);
+        let k = register(b, place(b, d.rk(), half), X1);
+        b.access();
         b.asm.packed_imm(w.pick(CMPP), to, j, k, predicate);
-        put(b, d.rd(), half, to);
-    }
+        to
+    });
 }
 
+const PLAIN: (Test, fn(&mut Block<'_>, Width)) = (Test::IfNeeded, as_it_is);
+const FUSED: (Test, fn(&mut Block<'_>, Width)) = (Test::Always, as_it_is);
+const NEGATED: (Test, fn(&mut Block<'_>, Width)) = (Test::Always, negated);
+
 macro_rules! arithmetic {
-    ($($name:literal |$b:ident, $d:ident, $half:ident, $w:ident| $make:expr, $finish:ident;)*) => {
+    ($(
+        $name:literal |$b:ident, $d:ident, $half:ident, $w:ident, $to:ident| $make:expr, $how:ident;
+    )*) => {
         &[$(
             plain(concat!($name, ".s"), |b, d| {
-                checked(b, d, Single, |$b, $d, $half, $w| { let _ = $w; $make }, $finish)
+                checked(b, d, Single, |$b, $d, $half, $w, $to| { let _ = ($w, $to); $make }, $how)
             }),
             plain(concat!($name, ".d"), |b, d| {
-                checked(b, d, Double, |$b, $d, $half, $w| { let _ = $w; $make }, $finish)
+                checked(b, d, Double, |$b, $d, $half, $w, $to| { let _ = ($w, $to); $make }, $how)
             }),
         )*]
     };
 }
 
 static ARITHMETIC: &[Lowering] = arithmetic! {
-    "vfadd" |b, d, h, w| binary(b, d, h, w.pick([V_ADDPS, V_ADDPD])), as_it_is;
-    "vfsub" |b, d, h, w| binary(b, d, h, w.pick([V_SUBPS, V_SUBPD])), as_it_is;
-    "vfmul" |b, d, h, w| binary(b, d, h, w.pick([V_MULPS, V_MULPD])), as_it_is;
-    "vfdiv" |b, d, h, w| binary(b, d, h, w.pick([V_DIVPS, V_DIVPD])), as_it_is;
-    "vfsqrt" |b, d, h, w| unary(b, d, h, w.pick([V_SQRTPS, V_SQRTPD])), as_it_is;
-    "vfmadd" |b, d, h, w| fused(b, d, h, w, V_FMADD231P), as_it_is;
-    "vfmsub" |b, d, h, w| fused(b, d, h, w, V_FMSUB231P), as_it_is;
-    "vfnmadd" |b, d, h, w| fused(b, d, h, w, V_FMADD231P), negated;
-    "vfnmsub" |b, d, h, w| fused(b, d, h, w, V_FMSUB231P), negated;
-    "vfrecip" |b, d, h, w| reciprocal(b, d, h, w, false), as_it_is;
-    "vfrecipe" |b, d, h, w| reciprocal(b, d, h, w, false), as_it_is;
-    "vfrsqrt" |b, d, h, w| reciprocal(b, d, h, w, true), as_it_is;
-    "vfrsqrte" |b, d, h, w| reciprocal(b, d, h, w, true), as_it_is;
-    "vfrint" |b, d, h, w| round(b, d, h, w, CURRENT), as_it_is;
-    "vfrintrne" |b, d, h, w| round(b, d, h, w, 0), as_it_is;
-    "vfrintrm" |b, d, h, w| round(b, d, h, w, 1), as_it_is;
-    "vfrintrp" |b, d, h, w| round(b, d, h, w, 2), as_it_is;
-    "vfrintrz" |b, d, h, w| round(b, d, h, w, 3), as_it_is;
+    "vfadd" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_ADDPS, V_ADDPD])), PLAIN;
+    "vfsub" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_SUBPS, V_SUBPD])), PLAIN;
+    "vfmul" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_MULPS, V_MULPD])), PLAIN;
+    "vfdiv" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_DIVPS, V_DIVPD])), PLAIN;
+    "vfsqrt" |b, d, h, w, to| unary(b, d, h, to, w.pick([V_SQRTPS, V_SQRTPD])), PLAIN;
+    "vfmadd" |b, d, h, w, to| fused(b, d, h, w, V_FMADD231P), FUSED;
+    "vfmsub" |b, d, h, w, to| fused(b, d, h, w, V_FMSUB231P), FUSED;
+    "vfnmadd" |b, d, h, w, to| fused(b, d, h, w, V_FMADD231P), NEGATED;
+    "vfnmsub" |b, d, h, w, to| fused(b, d, h, w, V_FMSUB231P), NEGATED;
+    "vfrecip" |b, d, h, w, to| reciprocal(b, d, h, to, (w, false)), PLAIN;
+    "vfrecipe" |b, d, h, w, to| reciprocal(b, d, h, to, (w, false)), PLAIN;
+    "vfrsqrt" |b, d, h, w, to| reciprocal(b, d, h, to, (w, true)), PLAIN;
+    "vfrsqrte" |b, d, h, w, to| reciprocal(b, d, h, to, (w, true)), PLAIN;
+    "vfrint" |b, d, h, w, to| round(b, d, h, to, (w, CURRENT)), PLAIN;
+    "vfrintrne" |b, d, h, w, to| round(b, d, h, to, (w, 0)), PLAIN;
+    "vfrintrm" |b, d, h, w, to| round(b, d, h, to, (w, 1)), PLAIN;
+    "vfrintrp" |b, d, h, w, to| round(b, d, h, to, (w, 2)), PLAIN;
+    "vfrintrz" |b, d, h, w, to| round(b, d, h, to, (w, 3)), PLAIN;
 };
 
 macro_rules! comparisons {
@@ -257,9 +293,21 @@ static COMPARISONS: &[Lowering] = comparisons! {
 };
 
 static CONVERSIONS: &[Lowering] = &[
-    plain("vfcvtl.d.s", |b, d| checked(b, d, Double, |b, d, h, _| widen(b, d, h, false), as_it_is)),
-    plain("vfcvth.d.s", |b, d| checked(b, d, Double, |b, d, h, _| widen(b, d, h, true), as_it_is)),
-    plain("vfcvt.s.d", |b, d| checked(b, d, Single, |b, d, h, _| narrow(b, d, h), as_it_is)),
+    plain("vfcvtl.d.s", |b, d| {
+        checked(b, d, Double, |b, d, h, _, to| widen(b, d, h, to, false), PLAIN)
+    }),
+    plain("vfcvth.d.s", |b, d| {
+        checked(b, d, Double, |b, d, h, _, to| widen(b, d, h, to, true), PLAIN)
+    }),
+    plain("vfcvt.s.d", |b, d| {
+        by_halves(b, d, |b, half, _| {
+            narrow(b, d, half, V_CVTPD2PS);
+            if !b.floats.faults() {
+                check(b, Single);
+            }
+            X0
+        });
+    }),
     plain("vftint.w.s", |b, d| to_words(b, d, V_CVTPS2DQ)),
     plain("vftintrz.w.s", |b, d| to_words(b, d, V_CVTTPS2DQ)),
     plain("vftint.w.d", |b, d| doubles_to_words(b, d, V_CVTPD2DQ)),

@@ -93,9 +93,9 @@ fn multiply_d(b: &mut Block<'_>, o: &Operands) {
 fn accumulate(b: &mut Block<'_>, d: &Decoded, multiply: Op, form: Form) {
     for half in halves(d) {
         let j = get(b, d.rj(), half, X2);
-        multiply(b, &Operands { to: X0, j, k: place(d.rk(), half), imm: 0 });
+        multiply(b, &Operands { to: X0, j, k: place(b, d.rk(), half), imm: 0 });
         let old = get(b, d.rd(), half, X1);
-        let to = target(d.rd(), half);
+        let to = target(b, d.rd(), half);
         b.asm.packed(form, to, old, X0);
         put(b, d.rd(), half, to);
     }
@@ -338,8 +338,8 @@ pub(super) static SHIFT_TABLE: &[Lowering] = rows_by_halves! {
 fn select(b: &mut Block<'_>, d: &Decoded) {
     for half in halves(d) {
         let mask = get(b, d.ra(), half, X0);
-        b.asm.packed(V_PAND, X1, mask, place(d.rk(), half));
-        b.asm.packed(V_PANDN, X0, mask, place(d.rj(), half));
+        b.asm.packed(V_PAND, X1, mask, place(b, d.rk(), half));
+        b.asm.packed(V_PANDN, X0, mask, place(b, d.rj(), half));
         b.asm.packed(V_POR, X0, X0, X1);
         put(b, d.rd(), half, X0);
     }
@@ -351,7 +351,7 @@ fn select_immediate(b: &mut Block<'_>, d: &Decoded) {
         constant(b, X1, repeated(d.imm(), 8));
         let mask = get(b, d.rd(), half, X0);
         b.asm.packed(V_PAND, X1, X1, mask);
-        b.asm.packed(V_PANDN, X0, mask, place(d.rj(), half));
+        b.asm.packed(V_PANDN, X0, mask, place(b, d.rj(), half));
         b.asm.packed(V_POR, X0, X0, X1);
         put(b, d.rd(), half, X0);
     }

@@ -16,9 +16,7 @@ mod widen;
 use super::block::{Block, Decoded, Lowering};
 use super::layout;
 use crate::jit::emit::{Form, RAX, Rm, XOR, Xmm};
-use crate::jit::packed::{
-    V_MOVDQA, V_MOVDQU, V_MOVDQU_TO, V_PCMPEQD, V_PINSR, V_PUNPCKLQDQ, V_PXOR,
-};
+use crate::jit::packed::{V_MOVDQA, V_MOVDQU, V_MOVDQU_TO, V_PCMPEQD, V_PINSR, V_PXOR};
 
 const X0: Xmm = Xmm(0);
 const X1: Xmm = Xmm(1);
@@ -44,8 +42,8 @@ fn halves(d: &Decoded) -> std::ops::Range<usize> {
 }
 
 /// Where half `half` of vector register `n` is.
-fn place(n: usize, half: usize) -> Rm {
-    match layout::vector_pin(n) {
+fn place(b: &Block<'_>, n: usize, half: usize) -> Rm {
+    match b.vector_pin(n) {
         Some(x) if half == 0 => x.into(),
         Some(_) | None => layout::v(n, half).into(),
     }
@@ -64,12 +62,12 @@ fn register(b: &mut Block<'_>, from: Rm, scratch: Xmm) -> Xmm {
 
 /// A host register with half `half` of vector register `n`: its pin, or `scratch`.
 fn get(b: &mut Block<'_>, n: usize, half: usize, scratch: Xmm) -> Xmm {
-    register(b, place(n, half), scratch)
+    register(b, place(b, n, half), scratch)
 }
 
 /// The host register in which a half of vector register `n` is made.
-fn target(n: usize, half: usize) -> Xmm {
-    match place(n, half) {
+fn target(b: &Block<'_>, n: usize, half: usize) -> Xmm {
+    match place(b, n, half) {
         Rm::R(x) => Xmm(x),
         Rm::M(_) => X0,
     }
@@ -77,23 +75,19 @@ fn target(n: usize, half: usize) -> Xmm {
 
 /// Half `half` of vector register `n` = `from`.
 fn put(b: &mut Block<'_>, n: usize, half: usize, from: Xmm) {
-    match place(n, half) {
+    match place(b, n, half) {
         Rm::R(x) if x == from.0 => {}
         Rm::R(x) => b.asm.packed_unary(V_MOVDQA, Xmm(x), from),
         Rm::M(m) => b.asm.packed_unary(V_MOVDQU_TO, from, m),
     }
 }
 
-/// `to` = `value` in both doublewords. Changes rax and the flags.
+/// `to` = `value` in both doublewords.
 fn constant(b: &mut Block<'_>, to: Xmm, value: u64) {
     match value {
         0 => b.asm.packed(V_PXOR, to, to, to),
         u64::MAX => b.asm.packed(V_PCMPEQD, to, to, to),
-        _ => {
-            b.asm.mov_imm(RAX, value);
-            b.asm.packed_from_general(to, RAX);
-            b.asm.packed(V_PUNPCKLQDQ, to, to, to);
-        }
+        _ => b.load_literal(to, value),
     }
 }
 
@@ -127,7 +121,8 @@ fn invert(b: &mut Block<'_>, to: Xmm) {
 fn by_halves(b: &mut Block<'_>, d: &Decoded, op: Op) {
     for half in halves(d) {
         let j = get(b, d.rj(), half, X2);
-        let o = Operands { to: target(d.rd(), half), j, k: place(d.rk(), half), imm: d.imm() };
+        let o =
+            Operands { to: target(b, d.rd(), half), j, k: place(b, d.rk(), half), imm: d.imm() };
         op(b, &o);
         put(b, d.rd(), half, o.to);
     }
@@ -138,7 +133,7 @@ fn with_constant(b: &mut Block<'_>, d: &Decoded, value: u64, op: Op) {
     for half in halves(d) {
         let j = get(b, d.rj(), half, X2);
         constant(b, X1, value);
-        let o = Operands { to: target(d.rd(), half), j, k: X1.into(), imm: d.imm() };
+        let o = Operands { to: target(b, d.rd(), half), j, k: X1.into(), imm: d.imm() };
         op(b, &o);
         put(b, d.rd(), half, o.to);
     }

@@ -82,7 +82,7 @@ fn replicate_by(b: &mut Block<'_>, d: &Decoded, shift: u8) {
     }
     for half in halves(d) {
         let j = get(b, d.rj(), half, X2);
-        let to = target(d.rd(), half);
+        let to = target(b, d.rd(), half);
         b.asm.packed(V_PSHUFB, to, j, X1);
         put(b, d.rd(), half, to);
     }
@@ -105,7 +105,7 @@ fn shuffle_h(b: &mut Block<'_>, o: &Operands) {
 fn shuffle_by(b: &mut Block<'_>, d: &Decoded) {
     for half in halves(d) {
         constant(b, X0, repeated(31, 8));
-        b.asm.packed(V_PAND, X0, X0, place(d.ra(), half));
+        b.asm.packed(V_PAND, X0, X0, place(b, d.ra(), half));
         let k = get(b, d.rk(), half, X1);
         b.asm.packed(V_PSHUFB, X1, k, X0);
         let j = get(b, d.rj(), half, X2);
@@ -120,7 +120,7 @@ fn shuffle_by(b: &mut Block<'_>, d: &Decoded) {
 /// `to` = a doubleword of each of two registers' halves, by 128-bit place and number.
 fn join(b: &mut Block<'_>, to: Xmm, [first, second]: [(usize, usize, u8); 2]) {
     let low = get(b, first.0, first.1, X2);
-    b.asm.packed_imm(V_SHUFPD, to, low, place(second.0, second.1), first.2 | second.2 << 1);
+    b.asm.packed_imm(V_SHUFPD, to, low, place(b, second.0, second.1), first.2 | second.2 << 1);
 }
 
 fn shuffle_d(b: &mut Block<'_>, d: &Decoded) {
@@ -170,7 +170,7 @@ fn transplant(b: &mut Block<'_>, d: &Decoded, [extract, insert]: [Form; 2], coun
 fn permute_w(b: &mut Block<'_>, d: &Decoded) {
     for half in halves(d) {
         let j = get(b, d.rj(), half, X2);
-        b.asm.packed_imm(V_SHUFPS, X0, j, place(d.rd(), half), d.imm() as u8);
+        b.asm.packed_imm(V_SHUFPS, X0, j, place(b, d.rd(), half), d.imm() as u8);
         put(b, d.rd(), half, X0);
     }
 }
@@ -234,7 +234,7 @@ pub(super) static TABLES: [&[Lowering]; 2] = [BY_HALVES, OTHERS];
 
 /// Both halves of rd = a lane of the low half of rj.
 fn replicate_first(b: &mut Block<'_>, d: &Decoded, form: Form) {
-    b.asm.packed_unary(form, X0, place(d.rj(), 0));
+    b.asm.packed_unary(form, X0, place(b, d.rj(), 0));
     put(b, d.rd(), 0, X0);
     put(b, d.rd(), 1, X0);
 }
@@ -243,7 +243,7 @@ fn replicate_first(b: &mut Block<'_>, d: &Decoded, form: Form) {
 fn permute_q(b: &mut Block<'_>, d: &Decoded) {
     for (to, field) in [(X0, d.imm() & 3), (X1, d.imm() >> 4 & 3)] {
         let from = if field & 2 != 0 { d.rd() } else { d.rj() };
-        b.asm.packed_unary(V_MOVDQU, to, place(from, field as usize & 1));
+        b.asm.packed_unary(V_MOVDQU, to, place(b, from, field as usize & 1));
     }
     put(b, d.rd(), 0, X0);
     put(b, d.rd(), 1, X1);

@@ -14,7 +14,7 @@ fn load(b: &mut Block<'_>, d: &Decoded, address: Address) {
         b.access();
         b.asm.packed_unary(V_MOVDQU, X1, Mem { disp: m.disp + 16, ..m });
     }
-    let to = target(d.rd(), 0);
+    let to = target(b, d.rd(), 0);
     b.access();
     b.asm.packed_unary(V_MOVDQU, to, m);
     put(b, d.rd(), 0, to);
@@ -31,7 +31,7 @@ fn store(b: &mut Block<'_>, d: &Decoded, address: Address) {
     let low = get(b, d.rd(), 0, X0);
     if d.wide {
         // One store, so that a fault leaves all of memory as it was.
-        b.asm.join_halves(X0, low, place(d.rd(), 1));
+        b.asm.join_halves(X0, low, place(b, d.rd(), 1));
         b.access();
         b.asm.store_both(X0, m);
         b.asm.zero_upper();
@@ -96,7 +96,7 @@ fn insert(b: &mut Block<'_>, d: &Decoded, lane: Lane) {
     let (half, at) = lane.split(d, (d.imm() % (2 * i64::from(lane.count))) as u8);
     let from = b.get(d.rj(), RAX);
     let old = get(b, d.rd(), half, X0);
-    let to = target(d.rd(), half);
+    let to = target(b, d.rd(), half);
     b.asm.packed_insert(lane.insert, lane.wide, to, old, from, at);
     put(b, d.rd(), half, to);
 }
@@ -132,8 +132,9 @@ fn load_immediate(b: &mut Block<'_>, d: &Decoded) {
     let Some(value) = vldi(d.imm()) else {
         return b.call_tier_0(d);
     };
-    constant(b, X0, value);
-    put_all(b, d, X0);
+    let to = target(b, d.rd(), 0);
+    constant(b, to, value);
+    put_all(b, d, to);
 }
 
 /// A bit for each lane of rj: its sign, changed where `changed` has ones.
@@ -152,7 +153,7 @@ fn mask(b: &mut Block<'_>, d: &Decoded, form: Form, changed: i32) {
 fn mask_nonzero(b: &mut Block<'_>, d: &Decoded) {
     for half in halves(d) {
         constant(b, X1, 0);
-        b.asm.packed(V_PCMPEQB, X0, X1, place(d.rj(), half));
+        b.asm.packed(V_PCMPEQB, X0, X1, place(b, d.rj(), half));
         b.asm.packed_mask(V_PMOVMSKB, RAX, X0);
         b.asm.arith(XOR_I, false, RAX, 0xffff);
         b.asm.packed_from_general(X0, RAX);
@@ -164,7 +165,7 @@ fn mask_nonzero(b: &mut Block<'_>, d: &Decoded) {
 fn test_all(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
     let mut all = get(b, d.rj(), 0, X0);
     if d.wide {
-        b.asm.packed(V_POR, X0, all, place(d.rj(), 1));
+        b.asm.packed(V_POR, X0, all, place(b, d.rj(), 1));
         all = X0;
     }
     b.asm.packed_unary(V_PTEST, all, all);
@@ -174,9 +175,9 @@ fn test_all(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
 /// A flag = whether a lane of rj is zero, or whether none is.
 fn test_lanes(b: &mut Block<'_>, d: &Decoded, equal: Form, cond: Cond) {
     constant(b, X1, 0);
-    b.asm.packed(equal, X0, X1, place(d.rj(), 0));
+    b.asm.packed(equal, X0, X1, place(b, d.rj(), 0));
     if d.wide {
-        b.asm.packed(equal, X1, X1, place(d.rj(), 1));
+        b.asm.packed(equal, X1, X1, place(b, d.rj(), 1));
         b.asm.packed(V_POR, X0, X0, X1);
     }
     b.asm.packed_unary(V_PTEST, X0, X0);

@@ -66,10 +66,10 @@ fn both(b: &mut Block<'_>, o: &Operands, s: Shape, odd: [bool; 2], form: Form) {
 fn accumulate(b: &mut Block<'_>, d: &Decoded, s: Shape, odd: bool) {
     for half in halves(d) {
         let j = get(b, d.rj(), half, X0);
-        let o = Operands { to: X0, j, k: place(d.rk(), half), imm: 0 };
+        let o = Operands { to: X0, j, k: place(b, d.rk(), half), imm: 0 };
         both(b, &o, s, [odd, odd], s.mul());
-        let to = target(d.rd(), half);
-        b.asm.packed(s.add(), to, X0, place(d.rd(), half));
+        let to = target(b, d.rd(), half);
+        b.asm.packed(s.add(), to, X0, place(b, d.rd(), half));
         put(b, d.rd(), half, to);
     }
 }

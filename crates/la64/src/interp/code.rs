@@ -1,0 +1,229 @@
+//! The code that the threads of a program share: decoded blocks and, above tier 0, code of the
+//! host.
+//!
+//! - Code of one [`Generation`] is found without a lock and added under one. It is dropped only
+//!   all together: a new generation takes its place, and the old one is freed when the last thread
+//!   has left it. A thread is in a generation only inside [`Cache::run`](super::Cache::run), which
+//!   looks for a new one at least every 65,536 instructions.
+//! - A block is decoded under the lock of its generation, after the thread has entered it. So code
+//!   of memory that changed before the generation began is never in it.
+//! - Pages whose instructions are not compared with memory are noted before their words are read,
+//!   so [`CodeCache::drop_pages`] finds every block of them.
+
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+use super::Cpu;
+use super::raw::Blocks;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+use super::tier1;
+use super::{Limits, Tier};
+use crate::isa::Group;
+use crate::shared::{Current, Held, Pinned, Reader};
+use littoral_base::sync;
+use std::collections::BTreeSet;
+use std::ops::Range;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+const PAGE_BITS: u32 = 12;
+
+/// Which extensions a program has decoded instructions of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// 128-bit vectors.
+    pub lsx: bool,
+    /// 256-bit vectors.
+    pub lasx: bool,
+    /// Binary translation assists.
+    pub lbt: bool,
+}
+
+/// Decoded and translated code of a program, for all its threads; each has a
+/// [`Cache`](super::Cache) on it.
+#[derive(Debug)]
+pub struct CodeCache {
+    current: sync::Arc<Current<Generation>>,
+    tier: Tier,
+    pub(super) limits: Limits,
+    /// Bits of [`Used`].
+    used: AtomicU8,
+    /// Generations so far.
+    generations: AtomicU64,
+}
+
+/// Code that is dropped together.
+#[derive(Debug)]
+pub(super) struct Generation {
+    /// Its number, from 1 on.
+    pub(super) number: u64,
+    pub(super) blocks: Blocks,
+    pub(super) filling: Mutex<Filling>,
+    /// Translated code by what it relies on in floating point; `None` where the host cannot run
+    /// any.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    engines: [OnceLock<Option<tier1::Engine>>; tier1::Floats::COUNT],
+}
+
+/// What is changed when code is added.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    /// Pages with instructions that are not compared with memory.
+    texts: BTreeSet<u64>,
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    pub(super) tier1: [tier1::Filling; tier1::Floats::COUNT],
+}
+
+impl Filling {
+    /// The instruction at `pc` will not be compared with memory.
+    pub(super) fn note_text(&mut self, pc: u64) {
+        self.texts.insert(pc >> PAGE_BITS);
+    }
+}
+
+impl Generation {
+    /// The lock under which code is added.
+    pub(super) fn fill(&self) -> MutexGuard<'_, Filling> {
+        // A panic leaves no code half added: it is published last.
+        self.filling.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Translated code for a thread in this state.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    pub(super) fn engine(
+        &self,
+        cpu: &Cpu,
+        limits: Limits,
+        decode: tier1::Decode,
+    ) -> Option<&tier1::Engine> {
+        let floats = tier1::floats(cpu);
+        let engine = &self.engines[floats as usize];
+        if let Some(engine) = engine.get() {
+            return engine.as_ref();
+        }
+        // Under the lock, so that a fork finds it made or not begun.
+        let _filling = self.fill();
+        engine.get_or_init(|| tier1::Engine::new(cpu, limits, floats, decode)).as_ref()
+    }
+
+    /// Blocks of host code.
+    pub(super) fn translated(&self) -> usize {
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        return self.engines.iter().filter_map(|e| e.get()?.as_ref()).map(|e| e.len()).sum();
+        #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+        0
+    }
+}
+
+impl Default for CodeCache {
+    fn default() -> CodeCache {
+        CodeCache::new(Tier::default(), Limits::default())
+    }
+}
+
+impl CodeCache {
+    /// No code. What is added runs on `tier`, or on the best one below that the host has.
+    pub fn new(tier: Tier, limits: Limits) -> CodeCache {
+        let bounds = Limits::CODE_LEN_MIN..=Limits::CODE_LEN_MAX;
+        assert!(bounds.contains(&limits.code_len), "a length of code between its limits");
+        CodeCache {
+            current: sync::Arc::new(Current::new(generation(1))),
+            tier,
+            limits,
+            used: AtomicU8::new(0),
+            generations: AtomicU64::new(1),
+        }
+    }
+
+    /// What blocks run on.
+    pub(super) fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// A generation to come after all others.
+    fn next(&self) -> Generation {
+        generation(self.generations.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The current generation, which is not replaced meanwhile.
+    pub(super) fn held(&self) -> Held<'_, Generation> {
+        self.current.hold()
+    }
+
+    /// A way in for one thread.
+    pub(super) fn reader(&self) -> Reader<Generation> {
+        Reader::new(&self.current)
+    }
+
+    /// Drops all code. Threads that run some leave it when they look at their attention flag.
+    pub fn clear(&self) {
+        self.current.replace(|| self.next(), |_| true);
+    }
+
+    /// Drops all code if any was made of instructions in these addresses that are not compared
+    /// with memory; true if it did. The owner calls it after the change and raises the attention of
+    /// all threads.
+    pub fn drop_pages(&self, addresses: Range<u64>) -> bool {
+        let mut dropped = false;
+        let pages = addresses.start >> PAGE_BITS..addresses.end.div_ceil(1 << PAGE_BITS);
+        self.current.replace(
+            || self.next(),
+            |generation| {
+                dropped = generation.fill().texts.range(pages).next().is_some();
+                dropped
+            },
+        );
+        dropped
+    }
+
+    /// Whether no thread runs code that was dropped.
+    pub fn is_left(&self) -> bool {
+        self.current.is_left()
+    }
+
+    /// Drops the generation, which is full, unless another thread did so.
+    pub(super) fn renew(&self, generation: &Pinned<'_, Generation>) {
+        generation.replace(|| self.next());
+    }
+
+    /// Generations of code so far: one more than how often all was dropped.
+    pub fn generations(&self) -> u64 {
+        self.generations.load(Ordering::Relaxed)
+    }
+
+    /// Extensions of which instructions were decoded.
+    pub fn used(&self) -> Used {
+        let used = self.used.load(Ordering::Relaxed);
+        Used { lsx: used & 1 != 0, lasx: used & 2 != 0, lbt: used & 4 != 0 }
+    }
+
+    /// An instruction of this group was decoded.
+    pub(super) fn note(&self, group: Group) {
+        let bit = match group {
+            Group::Lsx => 1,
+            Group::Lasx => 2,
+            Group::Lbt => 4,
+            Group::Base | Group::Float | Group::System => return,
+        };
+        if self.used.load(Ordering::Relaxed) & bit == 0 {
+            self.used.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Does something, as forking the process, while no thread adds or drops code.
+    pub fn still<R>(&self, f: impl FnOnce() -> R) -> R {
+        let held = self.held();
+        let _filling = held.value().fill();
+        f()
+    }
+}
+
+fn generation(number: u64) -> Generation {
+    Generation {
+        number,
+        blocks: Blocks::default(),
+        filling: Mutex::default(),
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        engines: Default::default(),
+    }
+}

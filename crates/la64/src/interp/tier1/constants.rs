@@ -1,0 +1,80 @@
+//! Constants in general registers while a block is translated.
+//!
+//! - A constant is *due* from the instruction that makes it until something needs the register: an
+//!   instruction that reads it, an exit, a call of tier 0, the slow way of a later instruction.
+//!   Many are never written: an address whose accesses are constant, a value that others replace.
+//! - Where code leaves the common way, the register is written there and stays due here.
+
+/// Registers and the constants to be written to them.
+pub(super) type Due = Vec<(usize, u64)>;
+
+/// What is known of general registers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Constants {
+    values: [Option<u64>; 32],
+    /// Registers that do not hold their constant yet.
+    due: u32,
+    /// What was due when the current instruction began.
+    before: Due,
+}
+
+impl Constants {
+    /// The constant that register `n` holds, or will when it is needed.
+    pub(super) fn get(&self, n: usize) -> Option<u64> {
+        if n == 0 { Some(0) } else { self.values[n] }
+    }
+
+    /// Register `n` holds a constant.
+    pub(super) fn know(&mut self, n: usize, value: u64) {
+        self.values[n] = Some(value);
+    }
+
+    /// Register `n` is to hold a constant.
+    pub(super) fn put_off(&mut self, n: usize, value: u64) {
+        self.values[n] = Some(value);
+        self.due |= 1 << n;
+    }
+
+    /// Register `n` holds something else.
+    pub(super) fn forget(&mut self, n: usize) {
+        self.values[n] = None;
+        self.due &= !(1 << n);
+    }
+
+    /// Whether register `n` does not hold its constant yet.
+    pub(super) fn is_due(&self, n: usize) -> bool {
+        self.due >> n & 1 == 1
+    }
+
+    /// Register `n` gets its constant now.
+    pub(super) fn take(&mut self, n: usize) -> Due {
+        self.due &= !(1 << n);
+        self.values[n].map(|value| (n, value)).into_iter().collect()
+    }
+
+    /// All registers get their constants now.
+    pub(super) fn take_all(&mut self) -> Due {
+        let due = self.due();
+        self.due = 0;
+        due
+    }
+
+    /// Registers that do not hold their constants yet.
+    pub(super) fn due(&self) -> Due {
+        let numbers = (1..32).filter(|&n| self.is_due(n));
+        match self.due {
+            0 => Due::new(),
+            _ => numbers.filter_map(|n| Some((n, self.values[n]?))).collect(),
+        }
+    }
+
+    /// The current instruction begins.
+    pub(super) fn begin(&mut self) {
+        self.before = self.due();
+    }
+
+    /// What was due when the current instruction began.
+    pub(super) fn due_before(&self) -> Due {
+        self.before.clone()
+    }
+}

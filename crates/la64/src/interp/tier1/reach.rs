@@ -1,0 +1,198 @@
+//! What an instruction does with general registers, and which accesses of a loop are checked once
+//! ahead of it.
+//!
+//! - A register *stays* if the loop never writes it, and *steps* if the loop changes it only by
+//!   adding immediates to it.
+//! - An access by a register that stays needs its check ahead of the loop alone.
+//! - So does one by a register that steps, if each round makes such an access and steps are short.
+//!   While these accesses are inside the window, the next one is at most a round's steps and
+//!   displacements away: inside, or in the slack beside it, where it faults. The slow way then
+//!   traps, so the loop never goes on from outside.
+//! - The same holds of the sum of two registers.
+
+use super::layout::ACCESS_MAX;
+use crate::isa::{FieldKind, Row};
+use littoral_base::mutant;
+
+/// How an instruction reaches memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// At rj + immediate.
+    Offset,
+    /// At rj + rk.
+    Index,
+}
+
+/// What the operands of a row are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Operands {
+    /// Which of rd, rj, rk and the fourth name general registers.
+    general: [bool; 4],
+    access: Option<Access>,
+    /// rd is read as well, or alone.
+    reads_rd: bool,
+    /// rd is not written.
+    keeps_rd: bool,
+}
+
+impl Operands {
+    /// Those of a row.
+    pub(in super::super) fn of(row: &Row) -> Operands {
+        let at = |lo| row.fields.iter().any(|f| f.kind == FieldKind::Gpr && f.lo == lo);
+        let stem = row.stem().trim_start_matches('x');
+        let access = match stem.strip_prefix(['v', 'f']).unwrap_or(stem) {
+            "ld" | "st" | "ldptr" | "stptr" | "ldrepl" | "stelm" => Some(Access::Offset),
+            "ldx" | "stx" => Some(Access::Index),
+            _ => None,
+        };
+        let loads = access.is_some() && stem.contains("ld");
+        let keeps_rd = access.is_some() && !loads;
+        Operands { general: [0, 5, 10, 15].map(at), access, reads_rd: !loads, keeps_rd }
+    }
+
+    /// The access is at rj + immediate.
+    pub(super) fn is_offset(&self) -> bool {
+        self.access == Some(Access::Offset)
+    }
+
+    /// rd is a general register that is read.
+    pub(super) fn reads_general_rd(&self) -> bool {
+        self.general[0] && self.reads_rd
+    }
+
+    /// The general registers among `numbers` that an instruction reads; more where that is simpler.
+    pub(super) fn reads(self, numbers: [usize; 4]) -> impl Iterator<Item = usize> {
+        let read = [self.reads_rd, true, true, true];
+        let fields = self.general.into_iter().zip(read).zip(numbers);
+        fields.filter_map(|((general, read), n)| (general && read && n != 0).then_some(n))
+    }
+}
+
+/// An instruction of a loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Its mnemonic, if it is translated.
+    pub(super) name: Option<&'static str>,
+    /// rd, rj, rk and the fourth.
+    pub(super) numbers: [usize; 4],
+    /// The immediate's magnitude.
+    pub(super) imm: u64,
+    pub(super) operands: Operands,
+    /// It branches to a fixed address.
+    pub(super) branches: bool,
+    /// That is the loop's beginning.
+    pub(super) leads_back: bool,
+}
+
+/// How a loop changes a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// By at most this much in a round.
+    Steps(u64),
+    /// Otherwise.
+    Otherwise,
+}
+
+/// Registers, and sums of two, that accesses of a loop need no check for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reach {
+    bases: u32,
+    pub(super) pairs: Vec<(usize, usize)>,
+    /// Registers that the loop never writes.
+    stay: u32,
+}
+
+/// Checks ahead of a loop.
+const CHECKS_MAX: usize = 12;
+
+impl Reach {
+    /// Those of a loop, whose window has so much slack.
+    pub(super) fn of_loop(list: &[Line], slack: u64) -> Reach {
+        let changes = changes(list);
+        let turn = list.iter().position(|d| d.leads_back);
+        let turn = turn.unwrap_or(list.len() - 1);
+        let stays = |n: usize| changes[n] == Change::Steps(0);
+        let mut reach = Reach::default();
+        (1..32).filter(|&n| stays(n)).for_each(|n| reach.stay |= 1 << n);
+        let sure = |at: usize| at < turn || mutant!("la64_rare_access_unchecked");
+        let offsets = || list.iter().enumerate().filter(|(_, d)| d.operands.is_offset());
+        for (n, &change) in changes.iter().enumerate().skip(1) {
+            let of_base = || offsets().filter(|(_, d)| d.numbers[1] == n);
+            let Some(far) = of_base().map(|(_, d)| d.imm).max() else { continue };
+            let Change::Steps(steps) = change else { continue };
+            let sure = steps == 0 || of_base().any(|(at, _)| sure(at));
+            if sure && 2 * far + steps + ACCESS_MAX <= slack && reach.len() < CHECKS_MAX {
+                reach.bases |= 1 << n;
+            }
+        }
+        for (at, d) in list.iter().enumerate() {
+            let [_, j, k, _] = d.numbers;
+            if d.operands.access != Some(Access::Index) || j == 0 || k == 0 || reach.has_pair(j, k)
+            {
+                continue;
+            }
+            let (Change::Steps(a), Change::Steps(b)) = (changes[j], changes[k]) else { continue };
+            let sure = a + b == 0 || sure(at);
+            if sure && a + b + ACCESS_MAX <= slack && reach.len() < CHECKS_MAX {
+                reach.pairs.push((j, k));
+            }
+        }
+        reach
+    }
+
+    fn len(&self) -> usize {
+        self.bases.count_ones() as usize + self.pairs.len()
+    }
+
+    /// Registers to be checked ahead of the loop.
+    pub(super) fn bases(&self) -> impl Iterator<Item = usize> + use<> {
+        let bases = self.bases;
+        (1..32).filter(move |n| bases >> n & 1 == 1)
+    }
+
+    pub(super) fn has_base(&self, n: usize) -> bool {
+        self.bases >> n & 1 == 1
+    }
+
+    pub(super) fn has_pair(&self, j: usize, k: usize) -> bool {
+        self.pairs.contains(&(j, k)) || self.pairs.contains(&(k, j))
+    }
+
+    /// Registers that stay, in pairs of this loop, the most frequent first.
+    pub(super) fn staying_in_pairs(&self) -> Vec<usize> {
+        let count = |n: usize| self.pairs.iter().filter(|p| p.0 == n || p.1 == n).count();
+        let mut list: Vec<usize> =
+            (1..32).filter(|&n| self.stay >> n & 1 == 1 && count(n) > 0).collect();
+        list.sort_by_key(|&n| std::cmp::Reverse(count(n)));
+        list
+    }
+}
+
+/// How a loop changes each general register.
+fn changes(list: &[Line]) -> [Change; 32] {
+    let mut changes = [Change::Steps(0); 32];
+    for d in list {
+        let general = d.operands.general;
+        let Some(name) = d.name else {
+            // An instruction of tier 0 may write any of its registers.
+            general.into_iter().zip(d.numbers).filter(|g| g.0).for_each(|(_, n)| {
+                changes[n] = Change::Otherwise;
+            });
+            continue;
+        };
+        if d.branches {
+            // A call writes register 1.
+            changes[1] = if name == "bl" { Change::Otherwise } else { changes[1] };
+            continue;
+        }
+        let [n, j, ..] = d.numbers;
+        if !general[0] || d.operands.keeps_rd {
+            continue;
+        }
+        changes[n] = match changes[n] {
+            Change::Steps(so_far) if name == "addi.d" && j == n => Change::Steps(so_far + d.imm),
+            Change::Steps(_) | Change::Otherwise => Change::Otherwise,
+        };
+    }
+    changes
+}
