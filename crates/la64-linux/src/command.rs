@@ -3,10 +3,14 @@
 //!
 //! Invariants
 //! - A program that ran decides the exit status; only what failed before it ran is an error here.
+//!   Checked by `the_exit_status_and_the_count_are_the_guests`,
+//!   `files_that_are_no_programs_are_named_errors`.
 //! - Started under the name `la64-run`, which binfmt_misc uses, the first argument is the program.
+//!   Checked by `under_the_name_of_binfmt_the_first_argument_is_the_program`.
 
 use crate::error::{Error, Kind, Result};
 use crate::options::Options;
+use littoral_la64::front::Front;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +20,7 @@ const RUN: &str = "run";
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Run a LoongArch program; its exit status is this command's
+    /// Run a Linux program; its exit status is this command's
     #[command(name = RUN)]
     Run(Run),
     /// Print the instructions of a program's executable segments
@@ -55,26 +59,30 @@ fn expanded(mut arguments: Vec<OsString>, prefix: &[&str]) -> Vec<OsString> {
 }
 
 /// Does what the command says. `prefix` is what stands between this program's name and the
-/// command; the guest's own `execve` starts this program again with it.
+/// command; the guest's own `execve` starts this program again with it. `fronts` translate programs
+/// of other architectures to LoongArch.
 ///
 /// # Errors
-/// The file cannot be read, is no LoongArch program, or the host cannot run any.
-pub fn run(command: Command, prefix: &[&str]) -> Result<()> {
+/// The file cannot be read, or is not a program of LoongArch or of an architecture in `fronts`, or
+/// the host cannot run programs.
+pub fn run(command: Command, prefix: &[&str], fronts: &'static [&'static dyn Front]) -> Result<()> {
     match command {
-        Command::Run(run) => start(run, prefix),
-        Command::Disasm { file } => crate::tool::disasm(&file, &mut std::io::stdout().lock()),
+        Command::Run(run) => start(run, prefix, fronts),
+        Command::Disasm { file } => {
+            crate::tool::disasm(&file, fronts, &mut std::io::stdout().lock())
+        }
         Command::Binfmt => crate::tool::binfmt(&mut std::io::stdout().lock()),
     }
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-fn start(run: Run, prefix: &[&str]) -> Result<()> {
+fn start(run: Run, prefix: &[&str], fronts: &'static [&'static dyn Front]) -> Result<()> {
     let command = std::iter::once(own_path()?);
     let command = command.chain(prefix.iter().chain(&[RUN]).map(OsString::from)).collect();
     let Some((program, arguments)) = run.program.split_first() else {
         return Err(Error::new(Kind::Usage, "no program is named"));
     };
-    crate::user::run(run.options, command, program.as_ref(), arguments)
+    crate::user::run(run.options, (command, fronts), program.as_ref(), arguments)
 }
 
 /// This command's own path; in a root without `/proc` the one it was started by.
@@ -88,7 +96,7 @@ fn own_path() -> Result<OsString> {
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-fn start(run: Run, _: &[&str]) -> Result<()> {
+fn start(run: Run, _: &[&str], _: &'static [&'static dyn Front]) -> Result<()> {
     let what = "running Linux programs needs an x86-64 Linux host; disasm and binfmt work anywhere";
     Err(Error::new(Kind::Unsupported, format!("{:?}: {what}", run.program.first())))
 }

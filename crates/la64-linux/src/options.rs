@@ -6,7 +6,7 @@
 //! `execve` gives whole.
 
 use littoral_base::units::Bytes;
-use littoral_la64::interp::Tier;
+use littoral_la64::interp::{Limits, Tier};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -19,12 +19,31 @@ const TIER: &str = "tier";
 const STACK: &str = "stack";
 const PROFILE: &str = "profile";
 const PERF_MAP: &str = "perf-map";
+const GDB: &str = "gdb";
+const SEPARATE: &str = "wx";
+const UNCOUNTED: &str = "no-count";
+const DUMP: &str = "dump";
+const CODE_LEN: &str = "code-size";
+const MEMORY: &str = "memory";
+/// Most memory for translated code unless another length is asked for.
+pub const CODE_LEN_DEFAULT: u64 = 64 << 20;
 /// The first stack's length unless another is asked for.
 pub const STACK_LEN_DEFAULT: u64 = 8 << 20;
 /// The shortest stack: what a program needs to get its arguments.
 const STACK_LEN_MIN: u64 = 64 << 10;
 /// The longest stack.
 const STACK_LEN_MAX: u64 = 1 << 40;
+const PAGE: u64 = 4096;
+
+/// The order of accesses that threads of x86-64 programs see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Memory {
+    /// As x86-64 promises (total store order): barriers from the second thread on.
+    #[default]
+    Tso,
+    /// As LoongArch has it: no barriers.
+    Weak,
+}
 
 /// How to run a program.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -62,6 +81,29 @@ pub struct Options {
     /// Write /tmp/perf-PID.map, by which perf names translated blocks
     #[arg(long = PERF_MAP)]
     pub perf_map: bool,
+    /// Append each translated block to FILE: guest instructions beside the code they became
+    #[arg(long = DUMP, value_name = "FILE")]
+    pub dump: Option<PathBuf>,
+    /// Wait for a debugger on this port of this machine (0: any that is free) before the program
+    /// starts
+    #[arg(long = GDB, value_name = "PORT")]
+    pub gdb: Option<u16>,
+    /// Never have memory writable and executable: translated code is written through a mapping of
+    /// its own
+    #[arg(long = SEPARATE)]
+    pub separate: bool,
+    /// Memory for translated code, 256KiB to 1GiB; when it is full, all code is dropped
+    #[arg(long = CODE_LEN, value_name = "SIZE", value_parser = code_len)]
+    #[arg(default_value = "64MiB")]
+    pub code_len: u64,
+    /// Do not count instructions in translated code, to measure what counting costs: signals do not
+    /// end a loop then
+    #[arg(long = UNCOUNTED)]
+    pub uncounted: bool,
+    /// Order of accesses that threads of x86-64 programs see: tso has barriers from the second
+    /// thread on, weak has none
+    #[arg(long = MEMORY, value_name = "ORDER", default_value = "tso")]
+    pub memory: Memory,
     /// The program's own name for itself
     #[arg(long = ARGV0, value_name = "NAME")]
     pub argv0: Option<OsString>,
@@ -80,6 +122,12 @@ impl Default for Options {
             stack_len: STACK_LEN_DEFAULT,
             profile: None,
             perf_map: false,
+            dump: None,
+            gdb: None,
+            separate: false,
+            code_len: CODE_LEN_DEFAULT,
+            uncounted: false,
+            memory: Memory::Tso,
             argv0: None,
         }
     }
@@ -95,10 +143,18 @@ fn setting(text: &str) -> Result<OsString, String> {
 
 /// A length that a stack may have, in whole pages.
 fn stack_len(text: &str) -> Result<u64, String> {
-    const PAGE: u64 = 4096;
     let len = text.parse::<Bytes>().map_err(|e| e.to_string())?.0;
     if !(STACK_LEN_MIN..=STACK_LEN_MAX).contains(&len) {
         return Err("a stack has 64KiB to 1TiB".into());
+    }
+    Ok(len.next_multiple_of(PAGE))
+}
+
+/// A length that translated code may have, in whole pages.
+fn code_len(text: &str) -> Result<u64, String> {
+    let len = text.parse::<Bytes>().map_err(|e| e.to_string())?.0;
+    if !(Limits::CODE_LEN_MIN..=Limits::CODE_LEN_MAX).contains(&len) {
+        return Err("translated code has 256KiB to 1GiB".into());
     }
     Ok(len.next_multiple_of(PAGE))
 }
@@ -116,6 +172,8 @@ impl Options {
             (self.strace, STRACE),
             (self.trace, TRACE),
             (self.perf_map, PERF_MAP),
+            (self.separate, SEPARATE),
+            (self.uncounted, UNCOUNTED),
             (self.profile == Some(None), PROFILE),
         ];
         let flags = flags.into_iter().filter(|f| f.0).map(|f| OsString::from(format!("--{}", f.1)));
@@ -126,7 +184,19 @@ impl Options {
         let stack = (self.stack_len != STACK_LEN_DEFAULT)
             .then(|| option(STACK, OsStr::new(&self.stack_len.to_string())));
         let profile = self.profile.iter().flatten().map(|file| option(PROFILE, file.as_os_str()));
-        let valued = tier.into_iter().chain(stack).chain(profile);
+        let dump = self.dump.iter().map(|file| option(DUMP, file.as_os_str()));
+        let gdb = self.gdb.map(|port| option(GDB, OsStr::new(&port.to_string())));
+        let code = (self.code_len != CODE_LEN_DEFAULT)
+            .then(|| option(CODE_LEN, OsStr::new(&self.code_len.to_string())));
+        let memory = (self.memory == Memory::Weak).then(|| option(MEMORY, OsStr::new("weak")));
+        let valued = tier
+            .into_iter()
+            .chain(memory)
+            .chain(stack)
+            .chain(profile)
+            .chain(dump)
+            .chain(code)
+            .chain(gdb);
         sysroot.chain(flags).chain(valued).chain(argv0).chain(["--".into()]).collect()
     }
 }
@@ -157,6 +227,12 @@ mod tests {
             stack_len: 1 << 20,
             profile: Some(Some("a file".into())),
             perf_map: true,
+            dump: Some("another file".into()),
+            gdb: Some(1234),
+            separate: true,
+            code_len: 1 << 20,
+            uncounted: true,
+            memory: Memory::Weak,
             argv0: Some("-sh".into()),
         };
         let some =

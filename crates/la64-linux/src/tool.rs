@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Kind, Result, of_program};
 use littoral_la64::elf;
+use littoral_la64::front::Front;
 use littoral_la64::isa;
 use std::io::Write;
 use std::path::Path;
@@ -18,17 +19,43 @@ fn written(result: std::io::Result<()>) -> Result<()> {
 /// target.
 ///
 /// # Errors
-/// The file cannot be read or is no LoongArch ELF.
-pub fn disasm(file: &Path, out: &mut impl Write) -> Result<()> {
+/// The file cannot be read, or is not an ELF file of LoongArch or of an architecture in `fronts`.
+pub fn disasm(file: &Path, fronts: &[&dyn Front], out: &mut impl Write) -> Result<()> {
     let shown = file.display();
     let bytes = std::fs::read(file)
         .map_err(|e| Error::with_source(Kind::Io, format!("cannot read {shown}"), e))?;
-    let program = elf::parse(&bytes).map_err(|e| of_program(shown, e))?;
+    let front = elf::machine(&bytes)
+        .and_then(|machine| fronts.iter().find(|f| f.machine().number == machine.number));
+    let machine = front.map_or(elf::LOONGARCH, |f| f.machine());
+    if front.is_some_and(|f| !f.writes_text()) {
+        let what = format!("{shown}: {} code cannot be listed here", machine.name);
+        return Err(Error::new(Kind::Unsupported, what));
+    }
+    let program = elf::parse_for(&bytes, machine).map_err(|e| of_program(shown, e))?;
     for s in program.segments.iter().filter(|s| s.prot & 4 != 0) {
         let code = &bytes[s.offset as usize..(s.offset + s.file_len) as usize];
-        written(segment(s.address, code, out))?;
+        written(match front {
+            Some(front) => foreign(*front, s.address, code, out),
+            None => segment(s.address, code, out),
+        })?;
     }
     Ok(())
+}
+
+/// As [`segment`], by a front, whose text has the targets of branches.
+fn foreign(
+    front: &dyn Front,
+    address: u64,
+    code: &[u8],
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    for (n, chunk) in code.chunks_exact(4).enumerate() {
+        let pc = address + 4 * n as u64;
+        let word = u32::from_le_bytes(chunk.try_into().expect("invariant: four bytes"));
+        let text = front.text(pc, word).unwrap_or_else(|| format!(".word {word:#010x}"));
+        writeln!(out, "{pc:12x}: {word:08x}  {text}")?;
+    }
+    out.flush()
 }
 
 fn segment(address: u64, code: &[u8], out: &mut impl Write) -> std::io::Result<()> {

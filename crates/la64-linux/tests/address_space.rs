@@ -129,6 +129,9 @@ fn mremap_refuses_what_the_kernel_refuses() {
         // Onto itself.
         (2, 2, MAYMOVE | FIXED, libc::EINVAL),
         (3, 4, MAYMOVE, libc::EFAULT),
+        // Lengths that no address space has.
+        (2, -1, 0, libc::ENOMEM),
+        (2, -1, MAYMOVE, libc::ENOMEM),
     ];
     for (n, (old, new, flags, error)) in cases.into_iter().enumerate() {
         let mut asm = Asm::default();
@@ -142,6 +145,13 @@ fn mremap_refuses_what_the_kernel_refuses() {
         asm.exit(0);
         ok(&asm);
     }
+    // In bytes: rounded up to pages it is 0.
+    let mut asm = Asm::default();
+    map(&mut asm, 1, READ_WRITE);
+    asm.constant(A1, PAGE).op("addi.d", &[A2, 0, -1]).op("ori", &[A3, 0, 0]).call(MREMAP);
+    expect(&mut asm, A0, i64::from(-libc::EINVAL), 30);
+    asm.exit(0);
+    ok(&asm);
 }
 
 /// Private anonymous memory, and a shared file, whose second page only the growth shows.
@@ -248,4 +258,73 @@ fn a_process_that_would_share_memory_is_refused_by_name() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_eq!(text.matches("clone: a process that shares").count(), 1, "{text}");
+}
+
+/// The lowest page that there is stays, and so do its bytes.
+#[test]
+fn unmapping_the_addresses_below_a_page_leaves_the_page() {
+    const LOWEST: i64 = 0x1_0000;
+    const MAP_FIXED: i64 = 0x10;
+    let mut asm = Asm::default();
+    asm.constant(A0, LOWEST).constant(A1, PAGE).op("ori", &[A2, 0, READ_WRITE]);
+    asm.op("ori", &[A3, 0, PRIVATE | ANONYMOUS | MAP_FIXED]).op("addi.d", &[A4, 0, -1]);
+    asm.op("ori", &[A5, 0, 0]).call(MMAP).op("or", &[S0, A0, 0]);
+    expect(&mut asm, S0, LOWEST, 10);
+    store_word(&mut asm, (S0, 0), 77);
+    for len in [PAGE, LOWEST] {
+        asm.op("ori", &[A0, 0, 0]).constant(A1, len).call(MUNMAP).expect_equal(A0, 0, 11);
+        expect_word(&mut asm, (S0, 0), 77, 12);
+    }
+    asm.exit(0);
+    ok(&asm);
+}
+
+/// Beside a mapping, and behind all addresses that the program has.
+#[test]
+fn calls_on_addresses_without_a_mapping_are_refused() {
+    const MSYNC: i64 = 227;
+    const MLOCK: i64 = 228;
+    const MUNLOCK: i64 = 229;
+    const MINCORE: i64 = 232;
+    const MADVISE: i64 = 233;
+    const MBIND: i64 = 235;
+    const MLOCK2: i64 = 284;
+    const SYNC: i64 = 4;
+    let calls: [(i64, i64, i32); 7] = [
+        (MSYNC, SYNC, libc::ENOMEM),
+        (MLOCK, 0, libc::ENOMEM),
+        (MUNLOCK, 0, libc::ENOMEM),
+        (MINCORE, 0, libc::ENOMEM),
+        (MADVISE, 0, libc::ENOMEM),
+        (MBIND, 0, libc::EFAULT),
+        (MLOCK2, 0, libc::ENOMEM),
+    ];
+    let mut asm = Asm::default();
+    map(&mut asm, 2, READ_WRITE);
+    asm.op("or", &[S0, A0, 0]);
+    on_pages(&mut asm, MUNMAP, (S0, 1), 1, 0);
+    for (n, (call, third, error)) in calls.into_iter().enumerate() {
+        for far in [false, true] {
+            asm.op("or", &[A0, S0, 0]).constant(A1, 2 * PAGE).op("ori", &[A2, 0, third]);
+            if call == MINCORE {
+                asm.address(A2, "vector");
+            }
+            if far {
+                // The rest of all addresses: from the mapping to the end.
+                asm.op("sub.d", &[A1, 0, S0]).constant(T0, PAGE).op("sub.d", &[A1, A1, T0]);
+            }
+            asm.op("ori", &[A3, 0, 0]).op("ori", &[A4, 0, 0]).op("ori", &[A5, 0, 0]).call(call);
+            expect(&mut asm, A0, i64::from(-error), 10 + n as i64);
+        }
+    }
+    // What is mapped is looked at.
+    for call in [MINCORE, MSYNC, MUNLOCK] {
+        asm.op("or", &[A0, S0, 0]).constant(A1, PAGE).op("ori", &[A2, 0, SYNC]);
+        if call == MINCORE {
+            asm.address(A2, "vector");
+        }
+        asm.call(call).expect_equal(A0, 0, 30);
+    }
+    asm.exit(0).data("vector", &[0]);
+    ok(&asm);
 }

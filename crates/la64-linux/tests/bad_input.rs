@@ -43,7 +43,11 @@ fn passes(asm: &Asm) {
 #[test]
 fn files_for_other_machines_and_broken_ones_are_refused() {
     let own = std::fs::read(env!("CARGO_BIN_EXE_la64")).expect("our own program");
-    refused(&own, 4, "LoongArch");
+    refused(&own, 5, "a program for x86-64");
+    // The machine is Arm's, of 64 bits.
+    let mut other = own;
+    other[18] = 183;
+    refused(&other, 4, "LoongArch");
     refused(b"", 4, "ELF");
     refused(b"#!/bin/sh\nexit 0\n", 4, "ELF");
     let good = elf(&[word("break", &[0])]);

@@ -186,3 +186,39 @@ fn another_thread_executes_what_was_written_before_ibar() {
     asm.data("stack", &[0; 512]).data("version", &[0]);
     ok(&asm);
 }
+
+/// Code of a file that was executed, and then code in a segment that is attached in its place.
+#[test]
+fn code_of_a_segment_in_the_place_of_a_file_is_executed() {
+    const WRITE: i64 = 64;
+    const SHMGET: i64 = 194;
+    const SHMCTL: i64 = 195;
+    const SHMAT: i64 = 196;
+    const MEMFD_CREATE: i64 = 279;
+    const FIXED: i64 = 0x10;
+    /// It replaces what is there, and may be executed.
+    const REPLACE_EXECUTE: i64 = 0o140000;
+    const PLACE: i64 = 0x3000_0000;
+    let function = |value: i64| {
+        let [load, back] = [word("ori", &[A0, 0, value]), word("jirl", &[0, RA, 0])];
+        u64::from(load) | u64::from(back) << 32
+    };
+    let mut asm = Asm::default();
+    asm.address(A0, "name").op("ori", &[A1, 0, 0]).call(MEMFD_CREATE).op("or", &[S1, A0, 0]);
+    asm.address(A1, "first").op("ori", &[A2, 0, 8]).call(WRITE);
+    asm.constant(A0, PLACE).constant(A1, 4096).op("ori", &[A2, 0, READ_EXECUTE]);
+    asm.op("ori", &[A3, 0, PRIVATE | FIXED]).op("or", &[A4, S1, 0]).op("ori", &[A5, 0, 0]);
+    asm.call(MMAP).op("or", &[S0, A0, 0]).op("ori", &[S2, 0, 1]);
+    call_and_expect(&mut asm, S0, S2, 10);
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 0o600]).call(SHMGET);
+    asm.op("or", &[S1, A0, 0]).op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]).call(SHMAT);
+    asm.address(T0, "second").op("ld.d", &[T0, T0, 0]).op("st.d", &[T0, A0, 0]);
+    asm.op("or", &[A0, S1, 0]).op("or", &[A1, S0, 0]).constant(A2, REPLACE_EXECUTE).call(SHMAT);
+    asm.op("or", &[FP, A0, 0]).op("or", &[A0, S1, 0]).op("ori", &[A1, 0, 0]);
+    asm.op("ori", &[A2, 0, 0]).call(SHMCTL).expect_equal(A0, 0, 11).expect_equal(FP, S0, 12);
+    asm.op("ori", &[S2, 0, 2]);
+    call_and_expect(&mut asm, S0, S2, 13);
+    asm.exit(0).data("name", &[0x6e]).data("first", &[function(1)]);
+    asm.data("second", &[function(2)]);
+    ok(&asm);
+}

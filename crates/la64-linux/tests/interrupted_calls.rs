@@ -6,6 +6,7 @@ mod guest;
 
 use guest::*;
 
+const WRITE: i64 = 64;
 const FUTEX: i64 = 98;
 const SETITIMER: i64 = 103;
 const SIGACTION: i64 = 134;
@@ -13,6 +14,7 @@ const SIGPROCMASK: i64 = 135;
 const GETPID: i64 = 172;
 const MUNMAP: i64 = 215;
 const MMAP: i64 = 222;
+const MEMFD_CREATE: i64 = 279;
 const CLONE3: i64 = 435;
 const TGKILL: i64 = 131;
 const GETTID: i64 = 178;
@@ -22,6 +24,8 @@ const SIGUSR2: i64 = 12;
 const SIGCHLD: i64 = 17;
 /// A real-time signal.
 const REAL_TIME: i64 = 40;
+/// LA64: `jirl r0, ra, 0`.
+const JIRL_ZERO_RA: u64 = 0x4c00_0020;
 /// A number that no kernel has.
 const UNKNOWN: i64 = 4000;
 const SIGALRM: i64 = 14;
@@ -61,8 +65,8 @@ fn strace_shows_as_many_arguments_as_the_call_has() {
     }
 }
 
-/// A thread maps and unmaps code without end, for which all threads are stopped; the calls of the
-/// other one, which no signal interrupts, neither fail nor are counted twice.
+/// A thread maps, runs and unmaps code without end, for which all threads leave what they run; the
+/// calls of the other one, which no signal interrupts, neither fail nor are counted twice.
 #[test]
 fn new_code_of_another_thread_makes_no_call_fail() {
     const CALLS: i64 = 200_000;
@@ -74,11 +78,15 @@ fn new_code_of_another_thread_makes_no_call_fail() {
     asm.label("more").address(A0, "word").op("ori", &[A1, 0, 1]).op("ori", &[A2, 0, 1]);
     asm.call(FUTEX).expect_equal(A0, 0, 10);
     asm.op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more").exit(0);
-    // A page that may be executed and never was writable.
-    asm.label("child").op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 5]);
-    asm.op("ori", &[A3, 0, 0x22]).op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP);
-    asm.constant(A1, 4096).call(MUNMAP).to("b", &[], "child");
-    asm.data("birth", &[THREAD_FLAGS, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0]);
+    // Pages that may be executed and never were writable, in a file of one return instruction.
+    asm.label("child").address(A0, "word").op("ori", &[A1, 0, 0]).call(MEMFD_CREATE);
+    asm.op("or", &[S1, A0, 0]).address(A1, "return").op("ori", &[A2, 0, 8]).call(WRITE);
+    asm.label("again").op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 5]);
+    asm.op("ori", &[A3, 0, 2]).op("or", &[A4, S1, 0]).op("ori", &[A5, 0, 0]).call(MMAP);
+    asm.op("or", &[S2, A0, 0]).op("jirl", &[RA, S2, 0]).op("or", &[A0, S2, 0]);
+    asm.constant(A1, 4096).call(MUNMAP).to("b", &[], "again");
+    asm.data("return", &[JIRL_ZERO_RA])
+        .data("birth", &[THREAD_FLAGS, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0]);
     asm.data("stack", &[0; 512]).data("word", &[0]);
     ok(&asm);
 }
@@ -197,4 +205,153 @@ fn children_without_a_waiting_parent_leave_nothing() {
     asm.label("child").exit(0);
     asm.data("action", &[0, SA_NOCLDWAIT, 0]).data("birth", &[0, 0, 0, 0, 17, 0, 0, 0]);
     ok(&asm);
+}
+
+/// A signal that the parent sends at once comes before what the parent writes then, so the child
+/// has it when it has read that.
+#[test]
+fn a_signal_sent_to_a_new_child_is_not_lost() {
+    const PIPE2: i64 = 59;
+    const READ: i64 = 63;
+    const KILL: i64 = 129;
+    const CHILDREN: i64 = 50;
+    let mut asm = Asm::default();
+    install(&mut asm, SIGUSR1, "action", "handler");
+    asm.address(A0, "pipe").op("ori", &[A1, 0, 0]).call(PIPE2).expect_equal(A0, 0, 23);
+    asm.address(T0, "pipe").op("ld.w", &[S0, T0, 0]).op("ld.w", &[S1, T0, 4]);
+    asm.op("ori", &[S2, 0, CHILDREN]).label("more");
+    asm.address(A0, "birth").op("ori", &[A1, 0, 64]).call(CLONE3).to("beqz", &[A0], "child");
+    asm.op("or", &[FP, A0, 0]).op("ori", &[A1, 0, SIGUSR1]).call(KILL).expect_equal(A0, 0, 24);
+    asm.op("or", &[A0, S1, 0]).address(A1, "byte").op("ori", &[A2, 0, 1]).call(WRITE);
+    asm.op("or", &[A0, FP, 0]).address(A1, "status").op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(WAIT4).expect_equal(A0, FP, 25);
+    asm.address(T0, "status").op("ld.w", &[T0, T0, 0]).expect_equal(T0, 0, 10);
+    asm.op("addi.d", &[S2, S2, -1]).to("bnez", &[S2], "more").exit(0);
+    asm.label("child").op("or", &[A0, S0, 0]).address(A1, "byte").op("ori", &[A2, 0, 1]);
+    asm.call(READ).op("ori", &[T0, 0, 1]).expect_equal(A0, T0, 26);
+    asm.address(T0, "count").op("ld.d", &[T0, T0, 0]).op("ori", &[T1, 0, 1]);
+    asm.expect_equal(T0, T1, 27).exit(0);
+    asm.label("handler").address(T0, "count").op("ori", &[T1, 0, 1]).op("st.d", &[T1, T0, 0]);
+    asm.op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, SA_RESTART, 0]).data("count", &[0]).data("byte", &[0]);
+    asm.data("pipe", &[0]).data("status", &[0]).data("birth", &[0, 0, 0, 0, 17, 0, 0, 0]);
+    ok(&asm);
+}
+
+/// Threads make processes without end while the first one ends the program. They wait for each
+/// other, and the end walks the long lists of other threads, so processes are made meanwhile; each
+/// of them ends too, or this test would wait for ever for the end of their output.
+#[test]
+fn a_child_made_while_its_parent_ends_ends_itself() {
+    const EXIT: i64 = 93;
+    const SET_ROBUST_LIST: i64 = 99;
+    const WAITING: i64 = 8;
+    const FORKING: i64 = 4;
+    let mut asm = Asm::default();
+    let start = |asm: &mut Asm, child| {
+        asm.address(T0, "birth").address(T1, "stack").op("st.d", &[T1, T0, 40]);
+        asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 88]).call(CLONE3).to("beqz", &[A0], child);
+    };
+    for (count, label, child) in [(WAITING, "more", "waits"), (FORKING, "again", "forks")] {
+        asm.op("ori", &[S0, 0, count]).label(label);
+        start(&mut asm, child);
+        asm.op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], label);
+    }
+    // Until every thread has its list and there were children.
+    asm.label("until").address(T0, "ready").op("ld.w", &[T1, T0, 0]);
+    asm.op("ori", &[T2, 0, WAITING + FORKING]).to("bne", &[T1, T2], "until").exit(0);
+    let count = |asm: &mut Asm| {
+        asm.address(T0, "ready").op("ori", &[T1, 0, 1]).op("amadd_db.w", &[0, T1, T0]);
+    };
+    // An entry that leads to itself: as many steps as the kernel takes.
+    asm.label("waits").address(T0, "head").address(T1, "entry").op("st.d", &[T1, T0, 0]);
+    asm.op("st.d", &[T1, T1, 0]).op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 24]);
+    asm.call(SET_ROBUST_LIST);
+    count(&mut asm);
+    asm.label("wait").address(A0, "word").op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(FUTEX).to("b", &[], "wait");
+    asm.label("forks").op("ori", &[S1, 0, 0]).label("fork");
+    asm.address(A0, "process").op("ori", &[A1, 0, 64]).call(CLONE3).to("beqz", &[A0], "child");
+    asm.to("bnez", &[S1], "counted").op("ori", &[S1, 0, 1]);
+    count(&mut asm);
+    asm.label("counted").to("b", &[], "fork");
+    asm.label("child").op("ori", &[A0, 0, 0]).call(EXIT);
+    asm.data("birth", &[THREAD_FLAGS, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0]);
+    asm.data("process", &[0, 0, 0, 0, 17, 0, 0, 0]).data("stack", &[0; 512]);
+    asm.data("head", &[0, 8, 0]).data("entry", &[0, 0]).data("word", &[0]).data("ready", &[0]);
+    for _ in 0..20 {
+        ok(&asm);
+    }
+}
+
+/// What waits at a socket with a time limit is not begun again after a handler; without a limit it
+/// is, until the handler ends the program.
+#[test]
+fn a_socket_with_a_time_limit_ends_its_wait_at_a_signal() {
+    const READ: i64 = 63;
+    const SOCKETPAIR: i64 = 199;
+    const RECVFROM: i64 = 207;
+    const SETSOCKOPT: i64 = 208;
+    const SO_RCVTIMEO: i64 = 20;
+    let mut asm = Asm::default();
+    install(&mut asm, SIGALRM, "action", "handler");
+    asm.op("ori", &[A0, 0, 1]).op("ori", &[A1, 0, 1]).op("ori", &[A2, 0, 0]).address(A3, "pair");
+    asm.call(SOCKETPAIR).expect_equal(A0, 0, 11).address(T0, "pair").op("ld.w", &[S0, T0, 0]);
+    let limit = |asm: &mut Asm, label| {
+        asm.op("or", &[A0, S0, 0]).op("ori", &[A1, 0, 1]).op("ori", &[A2, 0, SO_RCVTIMEO]);
+        asm.address(A3, label).op("ori", &[A4, 0, 16]).call(SETSOCKOPT).expect_equal(A0, 0, 12);
+    };
+    limit(&mut asm, "minute");
+    asm.op("ori", &[A0, 0, 0]).address(A1, "timer").op("ori", &[A2, 0, 0]).call(SETITIMER);
+    asm.op("ori", &[S1, 0, 0]);
+    for (call, status) in [(READ, 13), (RECVFROM, 14)] {
+        asm.op("or", &[A0, S0, 0]).address(A1, "word").op("ori", &[A2, 0, 8]);
+        asm.op("ori", &[A3, 0, 0]).op("ori", &[A4, 0, 0]).op("ori", &[A5, 0, 0]).call(call);
+        asm.op("addi.d", &[T0, 0, i64::from(-libc::EINTR)]).expect_equal(A0, T0, status);
+    }
+    limit(&mut asm, "none");
+    asm.address(T0, "count").op("st.d", &[0, T0, 0]).op("ori", &[S1, 0, 1]);
+    asm.op("or", &[A0, S0, 0]).address(A1, "word").op("ori", &[A2, 0, 8]).call(READ).exit(15);
+    asm.label("handler").address(T0, "count").op("ld.d", &[T1, T0, 0]);
+    asm.op("addi.d", &[T1, T1, 1]).op("st.d", &[T1, T0, 0]).op("ori", &[T2, 0, 20]);
+    asm.to("blt", &[T1, T2], "back");
+    // The twentieth signal: good in the wait without a limit.
+    asm.to("bnez", &[S1], "good").exit(16).label("good").exit(0);
+    asm.label("back").op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, SA_RESTART, 0]).data("count", &[0]).data("word", &[0]);
+    asm.data("pair", &[0]).data("minute", &[60, 0]).data("none", &[0, 0]);
+    asm.data("timer", &[0, 5000, 0, 5000]);
+    ok(&asm);
+}
+
+/// The signals of faults too, if they are sent.
+#[test]
+fn a_sent_signal_of_a_fault_waits_while_it_is_blocked() {
+    const SIGPENDING: i64 = 136;
+    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE].map(i64::from) {
+        let mut asm = Asm::default();
+        own_ids(&mut asm);
+        install(&mut asm, signal, "action", "handler");
+        set_mask(&mut asm, "all");
+        send(&mut asm, signal);
+        let expect_word = |asm: &mut Asm, label, value, status| {
+            asm.address(T0, label).op("ld.d", &[T0, T0, 0]).op("ori", &[T1, 0, value]);
+            asm.expect_equal(T0, T1, status);
+        };
+        expect_word(&mut asm, "count", 0, 10);
+        asm.address(A0, "set").op("ori", &[A1, 0, 8]).call(SIGPENDING).expect_equal(A0, 0, 11);
+        expect_word(&mut asm, "set", 1 << (signal - 1), 12);
+        set_mask(&mut asm, "none");
+        expect_word(&mut asm, "count", signal, 13);
+        asm.address(A0, "set").op("ori", &[A1, 0, 8]).call(SIGPENDING);
+        expect_word(&mut asm, "set", 0, 14);
+        // Unblocked, it comes at once.
+        send(&mut asm, signal);
+        expect_word(&mut asm, "count", 2 * signal, 15);
+        asm.exit(0).label("handler").address(T0, "count").op("ld.d", &[T1, T0, 0]);
+        asm.op("add.d", &[T1, T1, A0]).op("st.d", &[T1, T0, 0]).op("jirl", &[0, RA, 0]);
+        asm.data("action", &[0, 4, 0]).data("count", &[0]).data("all", &[u64::MAX]);
+        asm.data("none", &[0]).data("set", &[0]);
+        ok(&asm);
+    }
 }

@@ -418,3 +418,177 @@ fn threads_alive_at_the_end_are_counted() {
         assert!((least..=most).contains(&counted), "{least} <= {counted} <= {most}");
     }
 }
+
+/// The header of a message that is sent may lie where the program cannot write.
+#[test]
+fn a_message_is_sent_by_a_header_that_cannot_be_written() {
+    const SOCKETPAIR: i64 = 199;
+    const SENDMSG: i64 = 211;
+    const MMAP: i64 = 222;
+    const MPROTECT: i64 = 226;
+    const AF_UNIX: i64 = 1;
+    const SOCK_DGRAM: i64 = 2;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, AF_UNIX]).op("ori", &[A1, 0, SOCK_DGRAM]).op("ori", &[A2, 0, 0]);
+    asm.address(A3, "pair").call(SOCKETPAIR).expect_equal(A0, 0, 10);
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]);
+    asm.op("ori", &[A3, 0, 0x22]).op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP);
+    asm.op("or", &[S0, A0, 0]).address(T1, "vector").op("st.d", &[T1, S0, 16]);
+    asm.op("ori", &[T1, 0, 1]).op("st.d", &[T1, S0, 24]);
+    asm.address(T0, "vector").address(T1, "pair").op("st.d", &[T1, T0, 0]);
+    asm.op("or", &[A0, S0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 1]).call(MPROTECT);
+    asm.address(T0, "pair").op("ld.w", &[A0, T0, 0]).op("or", &[A1, S0, 0]);
+    asm.op("ori", &[A2, 0, 0]).call(SENDMSG).op("ori", &[T0, 0, 4]).expect_equal(A0, T0, 11);
+    // An error is the call's own.
+    asm.op("addi.d", &[A0, 0, -1]).op("or", &[A1, S0, 0]).op("ori", &[A2, 0, 0]).call(SENDMSG);
+    asm.op("addi.d", &[T0, 0, i64::from(-libc::EBADF)]).expect_equal(A0, T0, 12);
+    asm.exit(0).data("pair", &[0]).data("vector", &[0, 4]);
+    ok(&asm);
+}
+
+/// A signal that is blocked and pending stays so in the next program.
+#[test]
+fn a_pending_signal_waits_across_execve() {
+    const SIGPROCMASK: i64 = 135;
+    const SIGPENDING: i64 = 136;
+    const EXECVE: i64 = 221;
+    const SIGUSR1: i64 = 10;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, 0]).address(A1, "set").op("ori", &[A2, 0, 0]).op("ori", &[A3, 0, 8]);
+    asm.call(SIGPROCMASK).expect_equal(A0, 0, 10);
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[A1, A0, 0]);
+    asm.op("or", &[A0, S0, 0]).op("ori", &[A2, 0, SIGUSR1]).call(TGKILL).expect_equal(A0, 0, 11);
+    asm.address(A0, "second").address(A1, "argv").op("st.d", &[A0, A1, 0]);
+    asm.op("ori", &[A2, 0, 0]).call(EXECVE).exit(12);
+    asm.data("set", &[1 << (SIGUSR1 - 1)]).data("second", &string(&second));
+    write_program(&first, &asm.data("argv", &[0, 0]).file());
+    let mut asm = Asm::default();
+    asm.address(A0, "set").op("ori", &[A1, 0, 8]).call(SIGPENDING).expect_equal(A0, 0, 13);
+    asm.address(T0, "set").op("ld.d", &[T0, T0, 0]).op("ori", &[T1, 0, 1 << (SIGUSR1 - 1)]);
+    write_program(&second, &asm.expect_equal(T0, T1, 14).exit(0).data("set", &[0]).file());
+    let output = la64().arg(&first).output().expect("la64 runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+const SIGALTSTACK: i64 = 132;
+/// Bytes of the smallest alternate stack.
+const STACK_LEN_MIN: u64 = 4096;
+
+/// sigaltstack with what is at two labels, or nothing.
+fn alternate_stack(asm: &mut Asm, new: Option<&'static str>, old: Option<&'static str>) {
+    for (register, label) in [(A0, new), (A1, old)] {
+        match label {
+            Some(label) => asm.address(register, label),
+            None => asm.op("ori", &[register, 0, 0]),
+        };
+    }
+    asm.call(SIGALTSTACK);
+}
+
+/// Ends with `status` unless word `n` at a label is `value`.
+fn expect_word(asm: &mut Asm, (label, n): (&'static str, i64), value: i64, status: i64) {
+    asm.address(T0, label).op("ld.d", &[T0, T0, 8 * n]).constant(T1, value);
+    asm.expect_equal(T0, T1, status);
+}
+
+#[test]
+fn sigaltstack_refuses_what_the_kernel_refuses() {
+    const DISABLE: u64 = 2;
+    const AUTODISARM: u64 = 1 << 31;
+    let cases = [
+        (0, STACK_LEN_MIN, 0),
+        (1, STACK_LEN_MIN, 0),
+        (AUTODISARM, STACK_LEN_MIN, 0),
+        (DISABLE, 0, 0),
+        (0, STACK_LEN_MIN - 1, libc::ENOMEM),
+        (3, STACK_LEN_MIN, libc::EINVAL),
+        (4, STACK_LEN_MIN, libc::EINVAL),
+    ];
+    for (n, (flags, len, error)) in cases.into_iter().enumerate() {
+        let mut asm = Asm::default();
+        alternate_stack(&mut asm, Some("new"), Some("old"));
+        asm.op("addi.d", &[T0, 0, i64::from(-error)]).expect_equal(A0, T0, 10 + n as i64);
+        // What was before is told if the call did what was asked.
+        let told = if error == 0 { DISABLE as i64 } else { 77 };
+        expect_word(&mut asm, ("old", 1), told, 20 + n as i64);
+        asm.exit(0).data("new", &[0x1000_0000, flags, len]).data("old", &[77, 77, 77]);
+        ok(&asm);
+    }
+}
+
+#[test]
+fn the_new_stack_is_read_before_the_old_one_is_written_in_its_place() {
+    const BASES: [i64; 2] = [0x1000_0000, 0x2000_0000];
+    let mut asm = Asm::default();
+    alternate_stack(&mut asm, Some("first"), None);
+    alternate_stack(&mut asm, Some("both"), Some("both"));
+    asm.expect_equal(A0, 0, 10);
+    expect_word(&mut asm, ("both", 0), BASES[0], 11);
+    alternate_stack(&mut asm, None, Some("both"));
+    expect_word(&mut asm, ("both", 0), BASES[1], 12);
+    asm.exit(0).data("first", &[BASES[0] as u64, 0, 8192]);
+    asm.data("both", &[BASES[1] as u64, 0, 8192]);
+    ok(&asm);
+}
+
+/// A handler on the stack cannot take it away, unless it is disarmed meanwhile; behind the handler
+/// it is armed again.
+#[test]
+fn a_handler_on_its_stack_sees_it_held_or_disarmed() {
+    const SA_ONSTACK: u64 = 0x0800_0000;
+    const AUTODISARM: u64 = 1 << 31;
+    for (flags, error, seen) in [(0, libc::EPERM, 1), (AUTODISARM, 0, 2)] {
+        let mut asm = Asm::default();
+        asm.address(T0, "stack").address(T1, "new").op("st.d", &[T0, T1, 0]);
+        alternate_stack(&mut asm, Some("new"), None);
+        signal_self(&mut asm);
+        alternate_stack(&mut asm, None, Some("old"));
+        asm.address(T0, "old").op("ld.d", &[T1, T0, 0]).address(T2, "stack");
+        asm.expect_equal(T1, T2, 10);
+        asm.address(T0, "old").op("ld.d", &[T1, T0, 8]).address(T0, "new");
+        asm.op("ld.d", &[T2, T0, 8]).expect_equal(T1, T2, 11).exit(0);
+        asm.label("handler").address(T0, "stack").op("sltu", &[T1, SP, T0]);
+        asm.expect_equal(T1, 0, 12);
+        alternate_stack(&mut asm, None, Some("old"));
+        expect_word(&mut asm, ("old", 1), seen, 13);
+        alternate_stack(&mut asm, Some("other"), None);
+        asm.op("addi.d", &[T0, 0, i64::from(-error)]).expect_equal(A0, T0, 14);
+        asm.op("jirl", &[0, RA, 0]);
+        asm.data("new", &[0, flags, 8192]).data("old", &[0; 3]);
+        asm.data("other", &[0x1000_0000, 0, 8192]).data("action", &[0, SA_ONSTACK | 4, 0]);
+        asm.data("stack", &[0; 1024]);
+        ok(&asm);
+    }
+}
+
+/// What the first program ignores the second one ignores, and nothing else.
+#[test]
+fn ignored_signals_stay_ignored_in_the_next_program() {
+    const EXECVE: i64 = 221;
+    const SIGUSR2: i64 = 12;
+    const SIGPIPE: i64 = 13;
+    for ignored in [Some(SIGPIPE), Some(SIGUSR2), None] {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+        let mut asm = Asm::default();
+        if let Some(signal) = ignored {
+            asm.op("ori", &[A0, 0, signal]).address(A1, "ignore").op("ori", &[A2, 0, 0]);
+            asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 10);
+        }
+        asm.address(A0, "second").address(A1, "argv").op("st.d", &[A0, A1, 0]);
+        asm.op("ori", &[A2, 0, 0]).call(EXECVE).exit(11);
+        asm.data("second", &string(&second)).data("argv", &[0, 0]).data("ignore", &[1, 0, 0]);
+        write_program(&first, &asm.file());
+        let mut asm = Asm::default();
+        for signal in [SIGUSR2, SIGPIPE] {
+            asm.op("ori", &[A0, 0, signal]).op("ori", &[A1, 0, 0]).address(A2, "action");
+            asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 12);
+            expect_word(&mut asm, ("action", 0), i64::from(ignored == Some(signal)), signal);
+        }
+        write_program(&second, &asm.exit(0).data("action", &[0; 3]).file());
+        let output = la64().arg(&first).output().expect("la64 runs");
+        assert_eq!(output.status.code(), Some(0), "{ignored:?}: {output:?}");
+    }
+}

@@ -357,3 +357,41 @@ fn an_absent_call_is_named_once() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_eq!(text.matches("system call keyctl (219) is not supported").count(), 1, "{text}");
 }
+
+#[test]
+fn epoll_refuses_what_the_kernel_refuses() {
+    const EPOLL_PWAIT: i64 = 22;
+    const ADD: i64 = 1;
+    const DELETE: i64 = 2;
+    const MODIFY: i64 = 3;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, 0]).call(EPOLL_CREATE).op("or", &[S0, A0, 0]);
+    numbers(&mut asm, &[(A0, 1), (A1, 0)]);
+    asm.call(EVENTFD).op("or", &[S1, A0, 0]);
+    let control = |asm: &mut Asm, operation, event: Option<&'static str>| {
+        match event {
+            Some(label) => asm.address(A3, label),
+            None => asm.op("ori", &[A3, 0, 8]),
+        };
+        asm.op("or", &[A0, S0, 0]).op("ori", &[A1, 0, operation]).op("or", &[A2, S1, 0]);
+        asm.call(EPOLL_CTL);
+    };
+    control(&mut asm, ADD, Some("event"));
+    asm.expect_equal(A0, 0, 10);
+    // Without an event: at address 8 is nothing, and address 0 is no address either.
+    control(&mut asm, MODIFY, None);
+    expect_error(&mut asm, libc::EFAULT, 11);
+    asm.op("or", &[A0, S0, 0]).op("ori", &[A1, 0, MODIFY]).op("or", &[A2, S1, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(EPOLL_CTL);
+    expect_error(&mut asm, libc::EFAULT, 12);
+    control(&mut asm, DELETE, None);
+    asm.expect_equal(A0, 0, 13);
+    for (count, status) in [(0, 14), (-1, 15)] {
+        asm.op("or", &[A0, S0, 0]).address(A1, "event");
+        numbers(&mut asm, &[(A2, count), (A3, 0), (A4, 0), (A5, 8)]);
+        asm.call(EPOLL_PWAIT);
+        expect_error(&mut asm, libc::EINVAL, status);
+    }
+    asm.exit(0).data("event", &[1, 0x77]);
+    ok(&asm);
+}

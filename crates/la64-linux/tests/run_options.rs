@@ -104,7 +104,8 @@ fn a_profile_is_written_as_json() {
     let text = std::fs::read(file).expect("profile");
     let read: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     assert_eq!(read["functions"][0]["function"], "hot");
-    let nowhere = run_file(&two_functions(), &["--profile=/nonexistent/x"]);
+    let option = format!("--profile={}", dir.path().join("missing/x").display());
+    let nowhere = run_file(&two_functions(), &[&option]);
     assert_eq!(nowhere.status.code(), Some(0), "the program's own status");
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("the profile is lost"));
 }
@@ -143,4 +144,30 @@ fn figures_of_the_translator_count_every_thread_once() {
     let none = run_file(&two_functions(), &["--stats", "--tier", "0"]);
     let text = String::from_utf8_lossy(&none.stderr);
     assert!(text.contains("0 instructions translated in 0 blocks: 0 bytes of code"), "{text}");
+}
+
+#[test]
+fn translated_blocks_are_dumped() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("dump");
+    let option = format!("--dump={}", file.display());
+    assert_eq!(run_file(&two_functions(), &[&option]).status.code(), Some(0));
+    let text = std::fs::read_to_string(&file).expect("the dump");
+    let blocks = text.lines().filter(|l| l.starts_with("block 0x")).count();
+    assert!(blocks > 3 && text.contains("(exits, slow ways)"), "{text}");
+    assert!(text.lines().any(|l| l.contains(" addi.d ")), "{text}");
+    let option = format!("--dump={}", dir.path().join("missing/x").display());
+    let nowhere = run_file(&two_functions(), &[&option]);
+    assert_ne!(nowhere.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("where --dump writes"));
+}
+
+#[test]
+fn a_program_runs_without_the_count() {
+    assert_eq!(run_file(&two_functions(), &["--no-count"]).status.code(), Some(0));
+    // Calls that never return, as programs read their own address, leave nothing on a stack.
+    let mut asm = Asm::default();
+    asm.constant(S0, 3_000_000).label("again").to("bl", &[], "here");
+    asm.label("here").op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "again").exit(0);
+    assert_eq!(run(&asm, &["--no-count"]).status.code(), Some(0));
 }

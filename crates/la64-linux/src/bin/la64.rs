@@ -16,7 +16,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(command::arguments(&[]));
-    match command::run(cli.command, &[]) {
+    match command::run(cli.command, &[], &[]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             use std::io::Write as _;

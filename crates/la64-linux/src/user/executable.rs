@@ -2,6 +2,7 @@
 //! under the lock on the address space when the count of changes says that it is old.
 
 use super::code::{Changes, Range};
+use super::debug::Debugger;
 use super::space::Space;
 use super::sync::lock;
 use littoral_la64::interp::{Fetch, Text};
@@ -16,16 +17,50 @@ pub(super) struct Executable {
     seen: Cell<u64>,
     /// In order of their addresses.
     ranges: RefCell<Vec<Range>>,
+    debugger: Option<Arc<Debugger>>,
+    /// Addresses that a debugger keeps from being fetched, in order.
+    breakpoints: RefCell<Vec<u64>>,
+    /// They do not count, for one step.
+    ignores_breakpoints: Cell<bool>,
+    /// Pages are not watched, for one step.
+    ignores_watches: Cell<bool>,
 }
 
 impl Executable {
-    pub(super) fn new(changes: Arc<Changes>, space: Arc<Mutex<Space>>) -> Executable {
-        Executable { changes, space, seen: Cell::new(u64::MAX), ranges: RefCell::default() }
+    pub(super) fn new(
+        changes: Arc<Changes>,
+        space: Arc<Mutex<Space>>,
+        debugger: Option<Arc<Debugger>>,
+    ) -> Executable {
+        Executable {
+            changes,
+            space,
+            seen: Cell::new(u64::MAX),
+            ranges: RefCell::default(),
+            debugger,
+            breakpoints: RefCell::default(),
+            ignores_breakpoints: Cell::new(false),
+            ignores_watches: Cell::new(false),
+        }
+    }
+
+    /// Whether breakpoints do not count.
+    pub(super) fn ignore_breakpoints(&self, ignore: bool) {
+        self.ignores_breakpoints.set(ignore);
+    }
+
+    /// Whether pages are left unwatched.
+    pub(super) fn ignore_watches(&self, ignore: bool) {
+        self.ignores_watches.set(ignore);
     }
 
     fn renew(&self) {
-        let space = lock(&self.space);
+        // Before what the count counts is read, so that a later change is seen.
         self.seen.set(self.changes.map());
+        if let Some(debugger) = &self.debugger {
+            *self.breakpoints.borrow_mut() = debugger.breakpoints();
+        }
+        let space = lock(&self.space);
         let mut ranges = self.ranges.borrow_mut();
         ranges.clear();
         ranges.extend(space.executable());
@@ -40,6 +75,21 @@ impl Fetch for Executable {
         let ranges = self.ranges.borrow();
         let after = ranges.partition_point(|r| r.start <= pc);
         let range = ranges[..after].last().filter(|r| pc < r.end)?;
-        Some(Text { end: range.end, written: range.written })
+        if range.watches && !self.ignores_watches.get() {
+            lock(&self.space).watch(pc);
+        }
+        let end = self.breakpoint_from(pc).map_or(range.end, |at| at.min(range.end));
+        (pc < end).then_some(Text { end, written: range.written })
+    }
+}
+
+impl Executable {
+    /// The first breakpoint from an address on.
+    fn breakpoint_from(&self, pc: u64) -> Option<u64> {
+        let list = self.breakpoints.borrow();
+        if list.is_empty() || self.ignores_breakpoints.get() {
+            return None;
+        }
+        list.get(list.partition_point(|&at| at < pc)).copied()
     }
 }

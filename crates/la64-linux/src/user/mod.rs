@@ -1,19 +1,28 @@
-//! Linux user mode: runs a LoongArch Linux program as a process of the host.
+//! Linux user mode: runs a Linux program as a process of the host: a LoongArch one, or one of
+//! another architecture that a front translates.
 //!
 //! The guest lives in a reserved window of 84 TiB of addresses, less where the host grants less; a
 //! guest thread is a host thread, a guest process a host process, and its system calls go to the
 //! host with addresses translated.
 //!
 //! Invariants
-//! - The guest cannot name host memory outside its window.
-//! - Every guest fault becomes the signal Linux gives, at the exact instruction.
+//! - The guest cannot name host memory outside its window. Checked by
+//!   `accesses_stop_at_the_end_of_the_window`, `faults_kill_the_guest_with_linux_signals`.
+//! - Every guest fault becomes the signal Linux gives, at the exact instruction. Checked by
+//!   `faults_kill_the_guest_with_linux_signals`,
+//!   `a_load_half_outside_kills_and_so_does_a_read_only_page`.
 //! - A signal is delivered between instructions, never lost between a check and a system call.
+//!   Checked by `no_queued_signal_of_another_thread_is_lost`,
+//!   `a_futex_wait_with_a_timeout_ends_at_a_signal`.
 //!
 //! This is the one place of the crate that uses the operating system directly; it needs an x86-64
 //! Linux host.
 
+mod abi;
 mod code;
 mod cycle;
+mod debug;
+mod dump;
 mod executable;
 mod path;
 mod perf_map;
@@ -31,6 +40,7 @@ mod thread;
 
 use crate::error::Result;
 use crate::options::Options;
+use littoral_la64::front::Front;
 use raw::Disposition;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -42,24 +52,28 @@ use thread::Thread;
 /// the program could not be started.
 ///
 /// `command` starts a program when options and its path are added; the guest's own `execve` needs
-/// it. `arguments` are those after the program's name.
+/// it. `fronts` translate programs of other architectures. `arguments` are those after the
+/// program's name.
 ///
 /// # Errors
-/// The program or its interpreter cannot be read, is no LoongArch ELF, or does not fit.
+/// The program or its interpreter cannot be read, has a format that this command does not run, or
+/// does not fit into the guest's memory.
 pub fn run(
     options: Options,
-    command: Vec<OsString>,
+    (command, fronts): (Vec<OsString>, &'static [&'static dyn Front]),
     program: &Path,
     arguments: &[OsString],
 ) -> Result<()> {
     let name = options.argv0.clone().unwrap_or_else(|| program.as_os_str().into());
     let argv = std::iter::once(&name).chain(arguments).map(|a| a.as_bytes().to_vec()).collect();
     let environment = process::environment(&options);
-    let (process, start) = process::load((options, command), program, argv, &environment)?;
+    let (process, start) = process::load((options, command, fronts), program, argv, &environment)?;
     inherit_signals(&process);
+    if let (Some(port), Some(debugger)) = (process.options.gdb, &process.debugger) {
+        debug::server::start(debugger, debug::server::wait(port)?)?;
+    }
     let mut thread = Thread::new(process, &start, cycle::run);
-    thread.mask = raw::set_mask(0);
-    raw::set_mask(thread.mask);
+    thread.mask = raw::mask();
     cycle::run(&mut thread);
     // The first thread ended alone; the last one ends the process.
     loop {
@@ -67,16 +81,19 @@ pub fn run(
     }
 }
 
-/// Signals ignored before exec stay ignored; SIGPIPE, which Rust's runtime ignores, does not.
+/// Signals ignored before exec stay ignored; SIGPIPE, which Rust's runtime ignores, only if it was
+/// so before.
 fn inherit_signals(process: &process::Process) {
     let mut actions = lock(&process.actions);
-    raw::force_disposition(libc::SIGPIPE as u32, Disposition::Default);
+    if !raw::is_pipe_ignored() {
+        raw::force_disposition(libc::SIGPIPE as u32, Disposition::Default);
+    }
     for signal in 1..=64 {
         if raw::is_ignored(signal) {
             actions[signal as usize - 1].handler = 1;
         }
     }
-    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE] {
         raw::force_disposition(signal as u32, Disposition::Note);
     }
 }

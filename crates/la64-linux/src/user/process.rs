@@ -1,6 +1,10 @@
 //! What all threads of a guest process share, and loading a program into it.
 
+pub(super) use super::abi::Action;
+use super::abi::{self, Abi, Fronts, Registers};
 use super::code::Changes;
+use super::debug::Debugger;
+use super::dump::Dump;
 use super::path::Paths;
 use super::perf_map::PerfMap;
 use super::profile::Profile;
@@ -10,12 +14,16 @@ use super::stack::Auxiliary;
 use super::sync::lock;
 use crate::error::{Error, Kind, Result, of_program};
 use crate::options::Options;
+use littoral_base::mutant;
 use littoral_la64::elf::{self, Elf};
-use littoral_la64::interp::{Features, Translation};
+use littoral_la64::front::{Front, Settings, Shower, Translator};
+use littoral_la64::interp::{CodeCache, Features, Limits, Tier, Translation};
 use littoral_la64::memory::Window;
+use littoral_la64::state::State;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -27,19 +35,31 @@ use std::sync::{Arc, Mutex};
 /// user space LoongArch processors have; less is for limits on addresses and instrumenting tools.
 const WINDOW_GIB: [u64; 8] = [84 << 10, 80 << 10, 32 << 10, 4 << 10, 1 << 10, 256, 64, 16];
 
-/// A guest signal handler.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Action {
-    pub(super) handler: u64,
-    pub(super) flags: u64,
-    pub(super) mask: u64,
-}
+/// Ends of a translated guest's addresses, the first for which the host grants a window: user space
+/// of MIPS64 processors is 1 TiB.
+const GUEST_END: [u64; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
+
+/// Bytes by which a file's machine and ABI are known.
+const HEAD_LEN: u64 = 256;
+
+/// Nanoseconds that a change of code waits for other threads to leave the old one. They leave at
+/// the end of a slice, after some 50 us on a free processor.
+const LEAVE_NS_MAX: u64 = 1_000_000_000;
 
 /// A guest process.
 pub(super) struct Process {
+    pub(super) abi: &'static Abi,
+    /// What runs a guest that is no LoongArch program.
+    pub(super) translator: Option<Arc<dyn Translator>>,
+    /// The front that made it.
+    pub(super) front: Option<&'static dyn Front>,
+    /// Translators that children may need.
+    pub(super) fronts: Fronts,
     pub(super) window: Window,
     pub(super) space: Arc<Mutex<Space>>,
     pub(super) changes: Arc<Changes>,
+    /// Decoded and translated code.
+    pub(super) cache: Arc<CodeCache>,
     pub(super) actions: Mutex<[Action; 64]>,
     pub(super) options: Options,
     /// The command that runs a program, without options, for the guest's own execve.
@@ -57,6 +77,10 @@ pub(super) struct Process {
     pub(super) status: AtomicI32,
     /// Instructions of threads that have ended.
     pub(super) instructions: AtomicU64,
+    /// Instructions of a translated guest, in threads that have ended.
+    pub(super) guest: AtomicU64,
+    /// LA64 instructions that counted these.
+    pub(super) counting: AtomicU64,
     pub(super) threads: Mutex<Vec<Arc<Pending>>>,
     /// Numbers of unknown system calls that were named on standard error.
     pub(super) unknown: Mutex<BTreeSet<u64>>,
@@ -66,15 +90,112 @@ pub(super) struct Process {
     pub(super) profile: Option<Profile>,
     /// Where perf learns of translated blocks, with `--perf-map`.
     pub(super) perf_map: Option<PerfMap>,
+    /// Where translated blocks are written, with `--dump`.
+    pub(super) dump: Option<Dump>,
+    /// The debugger, with `--gdb`.
+    pub(super) debugger: Option<Arc<Debugger>>,
     /// The process is about to end: no thread interprets any more.
     pub(super) ending: AtomicBool,
+    /// A descriptor of signals was made here (a guest whose signals have other numbers).
+    pub(super) reads_signals: AtomicBool,
 }
 
 impl Process {
-    /// Tells all threads that fixed code changed.
-    pub(super) fn code_changed(&self) {
+    /// The guest's registers in a state.
+    pub(super) fn registers<'a>(&'a self, state: &'a mut State) -> Registers<'a> {
+        Registers { state, translator: self.translator.as_deref() }
+    }
+
+    /// The guest says that it has written code at these addresses.
+    pub(super) fn code_written(&self, addresses: std::ops::Range<u64>) {
+        match &self.translator {
+            Some(translator) => {
+                translator.drop_pages(&self.window, &self.changes.epoch, addresses);
+            }
+            None => self.changes.epoch.advance(),
+        }
+    }
+
+    /// Code on watched pages is about to be written: drops it and lets the pages be written.
+    pub(super) fn unwatch(&self, pages: &[u64]) {
+        let drop_code = || {
+            for &page in pages {
+                self.code_written(page..page + PAGE);
+            }
+        };
+        // First, so that no thread finds old code when the page may be written; and again for what
+        // another thread has translated meanwhile.
+        drop_code();
+        let mut space = lock(&self.space);
+        for &page in pages {
+            space.unwatch(page);
+        }
+        drop(space);
+        drop_code();
+    }
+
+    /// As `unwatch`, for all pages: the host is about to write to memory that is not known here.
+    /// Whether there was one.
+    pub(super) fn unwatch_all(&self) -> bool {
+        let pages = lock(&self.space).watched();
+        if !pages.is_empty() {
+            self.unwatch(&pages);
+            self.interrupt();
+        }
+        !pages.is_empty()
+    }
+
+    /// Empties the memory for translated code, which is full.
+    pub(super) fn renew_code(&self) {
+        if let Some(translator) = &self.translator {
+            translator.renew(&self.window, &self.changes.epoch, &|| self.interrupt());
+        }
+    }
+
+    /// Raises the attention of every thread: it leaves old code at the next exact address.
+    pub(super) fn interrupt(&self) {
+        if self.abi.coherent && mutant!("x86_threads_keep_old_code") {
+            return;
+        }
         for thread in lock(&self.threads).iter() {
             thread.attention.store(true, Ordering::Release);
+        }
+    }
+
+    /// Drops blocks of code that changed and is not compared with memory: of code that never was
+    /// writable (`fixed`), and with a translator of all. The thread that made the change calls this
+    /// before it goes on, without the lock on the address space.
+    pub(super) fn drop_changed(&self, [fixed, written]: [Vec<std::ops::Range<u64>>; 2]) {
+        if let Some(translator) = &self.translator {
+            let written = if mutant!("mips64_replaced_code_stays") { Vec::new() } else { written };
+            for range in fixed.into_iter().chain(written) {
+                translator.drop_pages(&self.window, &self.changes.epoch, range);
+            }
+            return;
+        }
+        // Each is looked for: code of several places may have to go.
+        let dropped = fixed.into_iter().filter(|range| self.cache.drop_pages(range.clone()));
+        if dropped.count() > 0 {
+            self.leave_old_code();
+        }
+    }
+
+    /// Drops all blocks.
+    pub(super) fn drop_all_code(&self) {
+        self.cache.clear();
+        self.leave_old_code();
+    }
+
+    /// Lets all threads leave code that was dropped, and waits until they have: they see the flag
+    /// at the end of their slice, and would run old instructions until then.
+    ///
+    /// A thread whose fault this one is to serve (`userfaultfd`) leaves later than it is waited
+    /// for.
+    fn leave_old_code(&self) {
+        self.interrupt();
+        let latest = raw::monotonic_ns() + LEAVE_NS_MAX;
+        while !self.cache.is_left() && raw::monotonic_ns() < latest {
+            std::thread::yield_now();
         }
     }
 }
@@ -91,56 +212,124 @@ struct Image {
     bias: u64,
 }
 
+impl Image {
+    /// Where the program headers are, 0 if they are not loaded.
+    fn headers(&self) -> u64 {
+        match self.elf.headers_address {
+            0 => 0,
+            address => address + self.bias,
+        }
+    }
+}
+
+/// How a program is run: its ABI, the space that is reserved for it, what translates it.
+struct Plan {
+    abi: &'static Abi,
+    front: Option<&'static dyn Front>,
+    space: Space,
+    translator: Option<Arc<dyn Translator>>,
+}
+
+impl Plan {
+    fn of(host: &Path, program: &Path, fronts: Fronts, options: &Options) -> Result<Plan> {
+        let shown = program.display();
+        let io = |e| Error::with_source(Kind::Io, format!("cannot read {shown}"), e);
+        let mut head = Vec::new();
+        File::open(host).map_err(io)?.take(HEAD_LEN).read_to_end(&mut head).map_err(io)?;
+        let refused = |what| Error::new(Kind::Unsupported, format!("{shown}: {what}"));
+        match abi::of(&head, fronts).transpose().map_err(refused)? {
+            Some((abi, Some(front))) => Plan::translated(abi, front, options),
+            // What is no program of a known machine is refused by the reader of ELF files.
+            Some((_, None)) | None => Plan::native(),
+        }
+    }
+
+    fn native() -> Result<Plan> {
+        let window =
+            WINDOW_GIB.iter().find_map(|gib| raw::reserve(gib << 30)).ok_or_else(|| {
+                Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
+            })?;
+        let space = Space::new(window, window.len(), Vec::new());
+        Ok(Plan { abi: &abi::loongarch::ABI, front: None, space, translator: None })
+    }
+
+    fn translated(abi: &'static Abi, front: &'static dyn Front, options: &Options) -> Result<Plan> {
+        if options.gdb.is_some() {
+            let what = "a debugger sees LoongArch programs only; leave --gdb out";
+            return Err(Error::new(Kind::Unsupported, what));
+        }
+        let needs_text = options.trace || options.dump.is_some();
+        if needs_text && !front.writes_text() {
+            let name = front.machine().name;
+            let what = format!("{name} code is not listed; leave --trace and --dump out");
+            return Err(Error::new(Kind::Unsupported, what));
+        }
+        let reserve = |&end: &u64| Some((end, raw::reserve(front.window_len(end))?));
+        let dump = options.dump.as_deref().map(Dump::open).transpose()?;
+        let dump = dump.map(|file| -> Shower { Arc::new(move |text| file.append(text)) });
+        let settings = Settings { counts: options.stats, dump };
+        let found = GUEST_END.iter().filter_map(reserve).find_map(|(end, window)| {
+            let translator = front.translator(end, settings.clone());
+            let mut space = Space::new(window, end, translator.places());
+            space.coherent = abi.coherent;
+            space.map_kept().map(|()| (space, translator))
+        });
+        let (space, translator) = found.ok_or_else(|| {
+            Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
+        })?;
+        Ok(Plan { abi, front: Some(front), space, translator: Some(translator) })
+    }
+}
+
 /// Loads a program and its interpreter, and builds the first stack.
 pub(super) fn load(
-    (options, command): (Options, Vec<OsString>),
+    (options, command, fronts): (Options, Vec<OsString>, Fronts),
     program: &Path,
     argv: Vec<Vec<u8>>,
     envp: &[Vec<u8>],
 ) -> Result<(Arc<Process>, Start)> {
     let paths = Paths::new(options.sysroot.clone());
-    let window = WINDOW_GIB.iter().find_map(|gib| raw::reserve(gib << 30)).ok_or_else(|| {
-        Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
-    })?;
-    let mut space = Space::new(window);
-    let main = load_image(&mut space, &paths.resolve(program), program)?;
-    let interpreter = match &main.elf.interpreter {
-        Some(name) => {
-            let host = paths.resolve(Path::new(name));
-            Some(load_image(&mut space, &host, Path::new(name)).map_err(|e| {
-                e.in_context(format!("{}: its interpreter {name}", program.display()))
-            })?)
-        }
-        None => None,
-    };
+    let host = paths.resolve(program);
+    let Plan { abi, front, mut space, translator } = Plan::of(&host, program, fronts, &options)?;
+    let window = space.window;
+    let main = load_image(abi, &mut space, &host, program)?;
+    let interpreter = load_interpreter(abi, &mut space, &paths, (&main.elf, program))?;
     let end = main.elf.segments.iter().map(|s| s.address + s.memory_len).max().unwrap_or(0);
     let heap = page_up(end + main.bias) + PAGE;
     space.brk = (heap, heap);
-    let trampoline = map_trampoline(&mut space)?;
+    let trampoline = map_trampoline(&mut space, abi.signals.trampoline)?;
     let features = Features::ALL;
     let entry = main.elf.entry + main.bias;
     let auxiliary = Auxiliary {
-        headers: if main.elf.headers_address == 0 {
-            0
-        } else {
-            main.elf.headers_address + main.bias
-        },
+        headers: main.headers(),
         headers_count: main.elf.headers_count,
         base: interpreter.as_ref().map_or(0, |i| i.bias),
         entry,
-        features,
+        machine: (abi.auxiliary)(features, front),
     };
-    let name = program.as_os_str().as_bytes();
-    let stack_len = options.stack_len;
+    let (name, stack_len) = (program.as_os_str().as_bytes(), options.stack_len);
     let (sp, auxv) = first_stack(&mut space, stack_len, &argv, envp, name, &auxiliary)?;
     let pc = interpreter.map_or(entry, |i| i.elf.entry + i.bias);
-    let profile = options.profile.is_some().then(Profile::default);
+    // The translator of another architecture has the file.
+    let dump = options.dump.as_deref().filter(|_| front.is_none());
+    let dump = dump.map(Dump::open).transpose()?;
     let perf_map = options.perf_map.then(PerfMap::create).transpose()?;
+    let cache = Arc::new(code_cache(&options));
+    let debugger = options.gdb.map(|_| {
+        Arc::new(Debugger::new(window, space.changes.clone(), cache.clone(), auxv.clone()))
+    });
     let process = Process {
+        abi,
+        translator,
+        front,
+        fronts,
         window,
         changes: space.changes.clone(),
+        cache,
         space: Arc::new(Mutex::new(space)),
         actions: Mutex::new([Action::default(); 64]),
+        profile: options.profile.is_some().then(Profile::default),
+        dump,
         options,
         command,
         paths,
@@ -151,26 +340,50 @@ pub(super) fn load(
         trampoline,
         status: AtomicI32::new(0),
         instructions: AtomicU64::new(0),
+        guest: AtomicU64::new(0),
+        counting: AtomicU64::new(0),
         threads: Mutex::new(Vec::new()),
         unknown: Mutex::new(BTreeSet::new()),
         translation: Mutex::default(),
-        profile,
         perf_map,
+        debugger,
         ending: AtomicBool::new(false),
+        reads_signals: AtomicBool::new(false),
     };
     Ok((Arc::new(process), Start { pc, sp }))
 }
 
-fn load_image(space: &mut Space, host: &Path, guest: &Path) -> Result<Image> {
+fn code_cache(options: &Options) -> CodeCache {
+    let Options { code_len, separate, uncounted, .. } = *options;
+    let limits = Limits { code_len, separate, uncounted };
+    CodeCache::new(Tier::new(options.tier).unwrap_or_default(), limits)
+}
+
+/// The image that a program names to load it, if it does.
+fn load_interpreter(
+    abi: &Abi,
+    space: &mut Space,
+    paths: &Paths,
+    (elf, program): (&Elf, &Path),
+) -> Result<Option<Image>> {
+    let Some(name) = &elf.interpreter else { return Ok(None) };
+    let host = paths.resolve(Path::new(name));
+    let image = load_image(abi, space, &host, Path::new(name));
+    image
+        .map(Some)
+        .map_err(|e| e.in_context(format!("{}: its interpreter {name}", program.display())))
+}
+
+fn load_image(abi: &Abi, space: &mut Space, host: &Path, guest: &Path) -> Result<Image> {
     let shown = guest.display();
     let io = |e: std::io::Error| Error::with_source(Kind::Io, format!("cannot read {shown}"), e);
     let file = File::open(host).map_err(io)?;
     let bytes = std::fs::read(host).map_err(io)?;
-    let elf = elf::parse(&bytes).map_err(|e| of_program(&shown, e))?;
+    let elf = elf::parse_for(&bytes, abi.machine).map_err(|e| of_program(&shown, e))?;
     let low = elf.segments[0].address & !(PAGE - 1);
     let last = elf.segments[elf.segments.len() - 1];
     let len = page_up(last.address + last.memory_len - low);
-    let wanted = if elf.position_independent { space.window.len() / 8 } else { low };
+    let wanted = if elf.position_independent { space.end() / 8 } else { low };
     let bias = place(space, wanted, len, elf.position_independent)
         .ok_or_else(|| Error::new(Kind::Memory, format!("{shown}: no room at {wanted:#x}")))?
         .wrapping_sub(low);
@@ -231,15 +444,17 @@ fn load_segment(
     Some(())
 }
 
-/// The page signal handlers return to: `ori $a7, $zero, 139` (rt_sigreturn), `syscall 0`.
-fn map_trampoline(space: &mut Space) -> Result<u64> {
+/// The page signal handlers return to; 0 if the program has code for that.
+fn map_trampoline(space: &mut Space, code: Option<[u32; 2]>) -> Result<u64> {
+    let Some(code) = code else { return Ok(0) };
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     let request =
         Request { at: 0, len: PAGE, prot: 7, flags, fd: -1, offset: 0, name: "[sigreturn]" };
     let no_room = || Error::new(Kind::Memory, "no room for the signal return page");
     let at = u64::try_from(space.map(&request)).map_err(|_| no_room())?;
-    space.window.store::<u32>(at, 0x0382_2c0b).ok_or_else(no_room)?;
-    space.window.store::<u32>(at + 4, 0x002b_0000).ok_or_else(no_room)?;
+    for (n, word) in code.into_iter().enumerate() {
+        space.window.store::<u32>(at + 4 * n as u64, word).ok_or_else(no_room)?;
+    }
     space.protect(at, PAGE, 5);
     Ok(at)
 }

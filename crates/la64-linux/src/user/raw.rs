@@ -5,10 +5,12 @@
 //!   inside the window; anything else becomes a non-canonical address, which the host refuses
 //!   with EFAULT. The last pages of the window are never mapped, so a transfer that starts inside
 //!   cannot run out of it.
-//! - The host's SIGSEGV and SIGBUS handler continues faulting guest accesses at their landing.
+//! - The host's handler of SIGSEGV, SIGBUS and SIGFPE continues guest accesses and floating-point
+//!   operations that fault at their landing.
 //! - Another signal is noted in the thread's [`Pending`] and delivered to the guest at the next
 //!   block boundary; until then the thread has every signal blocked, so that the kernel keeps the
-//!   others in its queue and in its order. A system call that has not yet entered the kernel is not
+//!   others in its queue and in its order. A fault's signal that another process sends while the
+//!   guest blocks it is held back there. A system call that has not yet entered the kernel is not
 //!   entered (see `enter`).
 //!
 //! Unsafe because these are the host's raw interfaces.
@@ -35,7 +37,7 @@ pub(super) enum Arg<'a> {
 }
 
 /// Signals of faults, which are never blocked on the host.
-const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
+const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1) | 1 << (libc::SIGFPE - 1);
 
 /// What a system call returns instead of running when a signal came first.
 pub(super) const RESTART: i64 = -512;
@@ -48,8 +50,11 @@ pub(super) const GUARD: u64 = 1 << 24;
 pub(super) struct Pending {
     /// One bit a signal, bit n for signal n + 1.
     bits: AtomicU64,
+    /// Of [`FAULTS`], those that the guest blocks. The host never does, so what another process
+    /// sends of them is noted and held back here.
+    held: AtomicU64,
     info: [[AtomicU64; 16]; 64],
-    /// Set with every bit; the interpreter looks at it between blocks.
+    /// Set with every bit that is not held back; the interpreter looks at it between blocks.
     pub(super) attention: AtomicBool,
     /// Host (and guest) thread id, 0 until the thread runs.
     pub(super) tid: AtomicU64,
@@ -57,6 +62,10 @@ pub(super) struct Pending {
     pub(super) robust_list: AtomicU64,
     /// Instructions retired when the interpreter returned last.
     pub(super) instructions: AtomicU64,
+    /// Instructions of a translated guest executed then, and LA64 instructions that counted them.
+    pub(super) guest: AtomicU64,
+    /// See `guest`.
+    pub(super) counting: AtomicU64,
     /// What the translator had done then, with `--stats`.
     pub(super) translation: Mutex<Translation>,
     /// The thread does not interpret: it is in a system call or has been told to stop.
@@ -67,30 +76,56 @@ impl Pending {
     pub(super) fn new() -> Pending {
         Pending {
             bits: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             info: [const { [const { AtomicU64::new(0) }; 16] }; 64],
             attention: AtomicBool::new(false),
             tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
             instructions: AtomicU64::new(0),
+            guest: AtomicU64::new(0),
+            counting: AtomicU64::new(0),
             translation: Mutex::default(),
             halted: AtomicBool::new(false),
         }
     }
 
-    fn note(&self, signal: usize, info: &[u64; 16]) {
+    /// Whether the signal is to be taken, which is not so for one that is held back.
+    fn note(&self, signal: usize, info: &[u64; 16]) -> bool {
         if self.bits.load(Ordering::Acquire) >> (signal - 1) & 1 == 0 {
             for (slot, word) in self.info[signal - 1].iter().zip(info) {
                 slot.store(*word, Ordering::Relaxed);
             }
             self.bits.fetch_or(1 << (signal - 1), Ordering::Release);
         }
-        self.attention.store(true, Ordering::Release);
+        let is_ready = self.ready() >> (signal - 1) & 1 == 1;
+        if is_ready {
+            self.attention.store(true, Ordering::Release);
+        }
+        is_ready
+    }
+
+    /// The guest's mask is this from now on.
+    pub(super) fn hold(&self, mask: u64) {
+        self.held.store(mask & FAULTS, Ordering::SeqCst);
+        if self.any() {
+            self.attention.store(true, Ordering::Release);
+        }
+    }
+
+    /// What is noted and not held back.
+    fn ready(&self) -> u64 {
+        self.bits.load(Ordering::Acquire) & !self.held.load(Ordering::SeqCst)
+    }
+
+    /// What is noted and held back.
+    pub(super) fn held(&self) -> u64 {
+        self.bits.load(Ordering::Acquire) & self.held.load(Ordering::SeqCst)
     }
 
     /// The lowest pending signal and its siginfo.
     pub(super) fn take(&self) -> Option<(u32, [u64; 16])> {
         self.attention.store(false, Ordering::Release);
-        let bits = self.bits.load(Ordering::Acquire);
+        let bits = self.ready();
         if bits == 0 {
             return None;
         }
@@ -105,7 +140,7 @@ impl Pending {
 
     /// The signal `take` would return.
     pub(super) fn first(&self) -> Option<u32> {
-        let bits = self.bits.load(Ordering::Acquire);
+        let bits = self.ready();
         (bits != 0).then(|| bits.trailing_zeros() + 1)
     }
 
@@ -116,7 +151,7 @@ impl Pending {
     }
 
     pub(super) fn any(&self) -> bool {
-        self.bits.load(Ordering::Acquire) != 0
+        self.ready() != 0
     }
 }
 
@@ -259,7 +294,7 @@ unsafe extern "C" fn on_signal(
     let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     let gregs = &mut context.uc_mcontext.gregs;
     let pc = gregs[libc::REG_RIP as usize] as u64;
-    let fault = (signal == libc::SIGSEGV || signal == libc::SIGBUS) && info.si_code > 0;
+    let fault = FAULTS >> (signal - 1) & 1 == 1 && info.si_code > 0;
     if fault {
         match landing(pc) {
             Some(next) => {
@@ -282,8 +317,10 @@ unsafe extern "C" fn on_signal(
     if !pending.is_null() {
         // SAFETY: `adopt` keeps a reference count until `abandon` blocks signals; a siginfo is 128
         // bytes, aligned to 8.
-        unsafe { (*pending).note(signal as usize, &*std::ptr::from_ref(info).cast::<[u64; 16]>()) };
-        if !mutant!("la64_signals_stay_unblocked") {
+        let is_ready = unsafe {
+            (*pending).note(signal as usize, &*std::ptr::from_ref(info).cast::<[u64; 16]>())
+        };
+        if is_ready && !mutant!("la64_signals_stay_unblocked") {
             let mask = (&raw mut context.uc_sigmask).cast::<u64>();
             // SAFETY: the kernel's mask is the first eight bytes of the field.
             unsafe { *mask = !FAULTS };
@@ -334,6 +371,25 @@ fn install(signal: u32, disposition: Disposition, flags: i32) -> i64 {
     }
 }
 
+/// SIGPIPE was ignored when this command was started. Rust's runtime ignores it before `main`, so
+/// this is noted earlier.
+static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the section holds addresses of functions without results, which the C library calls
+// before `main`, in one thread. This one needs nothing that is set up later.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static NOTE_PIPE: extern "C" fn() = note_pipe;
+
+extern "C" fn note_pipe() {
+    IGNORED_PIPE.store(is_ignored(libc::SIGPIPE as u32), Ordering::Relaxed);
+}
+
+/// Whether SIGPIPE was ignored when this command was started.
+pub(super) fn is_pipe_ignored() -> bool {
+    IGNORED_PIPE.load(Ordering::Relaxed)
+}
+
 /// Whether the host ignores a signal (inherited over exec).
 pub(super) fn is_ignored(signal: u32) -> bool {
     // SAFETY: queries into a local.
@@ -361,6 +417,17 @@ pub(super) fn set_mask(mask: u64) -> u64 {
     old
 }
 
+/// The thread's signal mask.
+pub(super) fn mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: the kernel writes one 8-byte mask, and without a new one changes nothing.
+    unsafe {
+        let none = std::ptr::null::<u64>();
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, none, &mut mask, 8usize);
+    }
+    mask
+}
+
 /// Forks the process: 0 in the child, its pid in the parent, a negative error. The caller holds
 /// every lock of this crate, so none is left locked in the child.
 pub(super) fn fork() -> i64 {
@@ -369,6 +436,39 @@ pub(super) fn fork() -> i64 {
     match unsafe { libc::fork() } {
         -1 => errno(),
         pid => i64::from(pid),
+    }
+}
+
+/// Makes a process that shares this one's memory and runs `child` on a stack of its own, while this
+/// thread waits until that process has called `execve` or ended: its pid, or a negative error.
+/// The process ends if `child` returns.
+pub(super) fn vfork(child: &mut dyn FnMut()) -> i64 {
+    const STACK_LEN: usize = 8 << 20;
+    const GUARD_LEN: usize = 4096;
+    extern "C" fn entry(child: *mut libc::c_void) -> i32 {
+        // SAFETY: `vfork` passes the address of its argument, which it keeps until the child has
+        // left this memory.
+        unsafe { (*child.cast::<&mut dyn FnMut()>())() };
+        libc::EXIT_FAILURE
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh mapping, whose lowest page refuses access.
+    let stack = unsafe { libc::mmap(std::ptr::null_mut(), STACK_LEN, rights, flags, -1, 0) };
+    if stack == libc::MAP_FAILED {
+        return errno();
+    }
+    let mut child = child;
+    let how = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is the child's alone and outlives it in this memory. The child uses the
+    // memory and the thread-local data of this thread, which the kernel stops meanwhile.
+    unsafe {
+        libc::mprotect(stack, GUARD_LEN, libc::PROT_NONE);
+        let top = stack.cast::<u8>().add(STACK_LEN).cast();
+        let pid = libc::clone(entry, top, how, (&raw mut child).cast());
+        let result = if pid < 0 { errno() } else { i64::from(pid) };
+        libc::munmap(stack, STACK_LEN);
+        result
     }
 }
 
@@ -395,8 +495,13 @@ pub(super) fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Replaces the process image. Returns only the error.
+/// Replaces the process image, with `mask` from then on. Returns only the error, or [`RESTART`] if
+/// a signal came first.
+///
+/// Signals stay blocked until then: a child of `vfork` that a signal kills must hold no lock of the
+/// memory that is its parent's too.
 pub(super) fn execve(
+    (pending, mask): (&Pending, u64),
     path: &std::ffi::CStr,
     argv: &[std::ffi::CString],
     envp: &[std::ffi::CString],
@@ -405,9 +510,12 @@ pub(super) fn execve(
         strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
     };
     let (argv, envp) = (list(argv), list(envp));
+    let lists = [path.as_ptr() as u64, argv.as_ptr() as u64, envp.as_ptr() as u64, 0, 0, 0];
+    set_mask(mask);
     // SAFETY: null-terminated arrays of null-terminated strings that outlive the call.
-    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
-    errno()
+    let result = unsafe { la64_enter(libc::SYS_execve, &lists, &pending.attention) };
+    set_mask(u64::MAX);
+    result
 }
 
 /// The rest of the process's life: exits at once with a status.

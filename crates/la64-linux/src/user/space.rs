@@ -2,15 +2,23 @@
 //!
 //! Invariants
 //! - Areas are disjoint and page-aligned, and neighbours differ; whatever is in no area is reserved
-//!   host memory without access, so a stray guest access faults.
-//! - Guest execute permission is a property of areas only; no host page is ever executable.
-//! - The first 64 KiB and the last `GUARD` bytes are never mapped.
+//!   host memory without access, so a stray guest access faults. Checked by
+//!   `a_region_that_was_protected_and_back_moves_whole`,
+//!   `dontunmap_leaves_an_empty_mapping_behind`, `faults_kill_the_guest_with_linux_signals`.
+//! - Guest execute permission is a property of areas only; no host page is ever executable. Checked
+//!   by `code_that_lost_its_right_or_its_memory_is_not_executed`,
+//!   `code_written_between_two_changes_of_protection_is_executed`.
+//! - Of a guest whose processors notice written code, a writable page of which code was made is
+//!   watched: the host refuses writes until the code is dropped. Checked by
+//!   `code_that_the_program_writes_is_executed`.
+//! - The first 64 KiB and the last `GUARD` bytes are never mapped. Checked by
+//!   `mremap_refuses_what_the_kernel_refuses`, `faults_kill_the_guest_with_linux_signals`.
 
 use super::code::{Changes, Range};
 use super::raw::{self, Arg, GUARD};
 use littoral_base::mutant;
 use littoral_la64::memory::Window;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Page size the guest sees, also the host's.
@@ -55,6 +63,16 @@ pub(super) struct Space {
     /// Start and current end of the heap.
     pub(super) brk: (u64, u64),
     pub(super) changes: Arc<Changes>,
+    /// Where the guest's addresses end.
+    end: u64,
+    /// Addresses of a translator, which the guest does not have.
+    kept: Vec<std::ops::Range<u64>>,
+    /// Written code is executed without further ado.
+    pub(super) coherent: bool,
+    /// Writable pages that the host keeps from being written.
+    watched: BTreeSet<u64>,
+    /// How many pages were ever watched.
+    watches_count: u64,
 }
 
 impl Area {
@@ -82,6 +100,14 @@ pub(super) struct Move {
 }
 
 impl Move {
+    /// Where it would end if it stayed where it is.
+    fn new_end(&self) -> Option<u64> {
+        match mutant!("la64_mremap_end_overflows") {
+            true => Some(self.old + self.new_len),
+            false => self.old.checked_add(self.new_len),
+        }
+    }
+
     /// Whether the arguments contradict each other, whatever is mapped.
     fn is_malformed(&self) -> bool {
         let has = |flag: u32| self.flags & flag != 0;
@@ -132,12 +158,42 @@ fn err(code: i32) -> i64 {
 }
 
 impl Space {
-    pub(super) fn new(window: Window) -> Space {
-        Space { window, areas: BTreeMap::new(), brk: (0, 0), changes: Arc::default() }
+    /// No mappings below `end`, and none at the `kept` addresses.
+    pub(super) fn new(window: Window, end: u64, kept: Vec<std::ops::Range<u64>>) -> Space {
+        Space {
+            window,
+            areas: BTreeMap::new(),
+            brk: (0, 0),
+            changes: Arc::default(),
+            end,
+            kept,
+            coherent: false,
+            watched: BTreeSet::new(),
+            watches_count: 0,
+        }
+    }
+
+    /// Where the guest's addresses end.
+    pub(super) fn end(&self) -> u64 {
+        self.end
     }
 
     fn limit(&self) -> u64 {
-        self.window.len() - GUARD
+        self.end - GUARD
+    }
+
+    /// Maps the kept addresses; `None` if the host refuses.
+    pub(super) fn map_kept(&self) -> Option<()> {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+        self.kept.iter().try_for_each(|range| {
+            let got = self.host_mmap(range.start, range.end - range.start, 3, flags, -1, 0);
+            (got >= 0).then_some(())
+        })
+    }
+
+    /// The kept addresses that a range meets.
+    fn kept_in(&self, start: u64, end: u64) -> Option<&std::ops::Range<u64>> {
+        self.kept.iter().find(|kept| kept.start < end && start < kept.end)
     }
 
     /// Every mapping in order, with its start.
@@ -152,6 +208,9 @@ impl Space {
     }
 
     fn is_free(&self, start: u64, end: u64) -> bool {
+        if self.kept_in(start, end).is_some() {
+            return false;
+        }
         match self.areas.range(..end).next_back() {
             Some((_, area)) => area.end <= start,
             None => true,
@@ -163,15 +222,26 @@ impl Space {
         self.find_free_below(self.limit(), len)
     }
 
-    fn find_free_below(&self, limit: u64, len: u64) -> Option<u64> {
+    /// The highest free place of `len` bytes below an address.
+    pub(super) fn find_free_below(&self, limit: u64, len: u64) -> Option<u64> {
+        let len = page_up(len);
         let mut end = limit;
         for (&start, area) in self.areas.iter().rev() {
-            if end >= area.end && end - area.end >= len {
-                return Some(end - len);
+            if let Some(at) = self.place_between(area.end, end, len) {
+                return Some(at);
             }
             end = end.min(start);
         }
-        (end >= LOW + len).then(|| end - len)
+        self.place_between(LOW, end, len)
+    }
+
+    /// The highest place of `len` bytes between two addresses.
+    fn place_between(&self, start: u64, end: u64, len: u64) -> Option<u64> {
+        let at = end.checked_sub(len).filter(|&at| at >= start)?;
+        match self.kept_in(at, end) {
+            Some(kept) => self.place_between(start, kept.start, len),
+            None => Some(at),
+        }
     }
 
     /// Splits areas so that `start` and `end` are boundaries.
@@ -188,28 +258,33 @@ impl Space {
 
     /// Removes what lies between `start` and `end`.
     fn carve(&mut self, start: u64, end: u64) {
+        self.watched.retain(|page| !(start..end).contains(page));
         self.split(start, end);
         let inside: Vec<u64> = self.areas.range(start..end).map(|(&s, _)| s).collect();
         for at in inside {
             let gone = self.areas.remove(&at).expect("invariant: just listed");
-            self.code_gone(&gone);
+            self.code_gone(at, &gone);
         }
     }
 
     /// Drops the code of an area that is no longer executable.
-    fn code_gone(&self, area: &Area) {
+    fn code_gone(&self, start: u64, area: &Area) {
         match (area.prot & PROT_EXEC != 0, area.written) {
             (false, _) => {}
-            (true, true) => self.changes.written_changed(),
-            (true, false) => self.changes.fixed_changed(),
+            (true, true) => self.changes.written_gone(start..area.end),
+            (true, false) => self.changes.fixed_changed(start..area.end),
         }
     }
 
     /// The executable areas in order.
     pub(super) fn executable(&self) -> impl Iterator<Item = Range> {
         let executable = |(_, area): &(u64, &Area)| area.prot & PROT_EXEC != 0;
-        let range =
-            |(start, area): (u64, &Area)| Range { start, end: area.end, written: area.written };
+        let range = |(start, area): (u64, &Area)| Range {
+            start,
+            end: area.end,
+            written: area.written,
+            watches: self.coherent && area.prot & PROT_WRITE != 0,
+        };
         self.areas().filter(executable).map(range)
     }
 
@@ -253,7 +328,8 @@ impl Space {
             anonymous: r.flags & MAP_ANONYMOUS != 0,
             unreserved: r.flags & MAP_NORESERVE != 0,
             segment: None,
-            offset: r.offset,
+            // Of memory without a file the kernel looks at none.
+            offset: if r.flags & MAP_ANONYMOUS != 0 { 0 } else { r.offset },
             name: r.name.into(),
         };
         self.insert(at, area);
@@ -284,7 +360,7 @@ impl Space {
             };
             if area.prot & PROT_EXEC != 0 && area.written != next.written {
                 // Blocks of the one part have not been compared so far.
-                self.changes.fixed_changed();
+                self.changes.fixed_changed(at..next.end);
             }
             let (end, written) = (next.end, area.written | next.written);
             self.areas.remove(&from);
@@ -303,6 +379,7 @@ impl Space {
                 Err(libc::EINVAL)
             }
             at if !r.replaces && !self.is_free(at, at + len) => Err(libc::EINVAL),
+            at if self.kept_in(at, at + len).is_some() => Err(libc::EINVAL),
             at => Ok(at),
         };
         let at = match at {
@@ -346,7 +423,8 @@ impl Space {
     fn place(&self, r: &Request<'_>, len: u64) -> Result<u64, i32> {
         let fixed = r.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let hint = r.at & !(PAGE - 1);
-        let fits = hint >= LOW && hint.checked_add(len).is_some_and(|end| end <= self.limit());
+        let end = hint.checked_add(len).filter(|end| *end <= self.limit());
+        let fits = hint >= LOW && end.is_some_and(|end| self.kept_in(hint, end).is_none());
         if fixed {
             let replace = r.flags & MAP_FIXED_NOREPLACE == 0;
             return match (fits, fits && (replace || self.is_free(hint, hint + len))) {
@@ -366,7 +444,8 @@ impl Space {
         let len = page_up(len);
         if !at.is_multiple_of(PAGE)
             || len == 0
-            || at.checked_add(len).is_none_or(|end| end > self.window.len())
+            || at.checked_add(len).is_none_or(|end| end > self.end)
+            || self.kept_in(at, at + len).is_some()
         {
             return err(libc::EINVAL);
         }
@@ -376,9 +455,13 @@ impl Space {
 
     fn reserve_again(&self, at: u64, len: u64) -> i64 {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-        // Address 0 must not turn into a null hint.
-        let at = at.max(PAGE);
-        self.host_mmap(at, len, 0, flags, -1, 0).min(0)
+        // Address 0 must not turn into a null hint; nothing is ever mapped there.
+        let (from, end) = (at.max(PAGE), at + len);
+        let end = if mutant!("la64_unmap_from_0_reaches_further") { from + len } else { end };
+        match end.checked_sub(from) {
+            None | Some(0) => 0,
+            Some(len) => self.host_mmap(from, len, 0, flags, -1, 0).min(0),
+        }
     }
 
     /// mprotect.
@@ -404,20 +487,25 @@ impl Space {
     }
 
     fn set_prot(&mut self, at: u64, end: u64, prot: u32) {
+        self.watched.retain(|page| !(at..end).contains(page));
+        if self.coherent && prot & PROT_WRITE != 0 && prot & PROT_EXEC != 0 {
+            // Code of pages that were not writable is not watched.
+            self.changes.written_gone(at..end);
+        }
         self.split(at, end);
         let mut changed = Vec::new();
-        for (_, area) in self.areas.range_mut(at..end) {
+        for (&start, area) in self.areas.range_mut(at..end) {
             let before = Area { prot: area.prot, name: String::new(), ..area.clone() };
             area.prot = prot;
             area.written |= prot & PROT_WRITE != 0;
-            changed.push((before, area.written));
+            changed.push((start, before, area.written));
         }
-        for (before, written) in changed {
+        for (start, before, written) in changed {
             let was = before.prot & PROT_EXEC != 0;
             let is = prot & PROT_EXEC != 0;
             // Fixed code that may change from now on has not been compared so far.
             if was && (!is || written != before.written) {
-                self.code_gone(&before);
+                self.code_gone(start, &before);
             } else if is != was {
                 self.changes.map_changed();
             }
@@ -427,7 +515,9 @@ impl Space {
 
     /// mremap.
     pub(super) fn remap(&mut self, r: &Move) -> i64 {
-        let r = &Move { old_len: page_up(r.old_len), new_len: page_up(r.new_len), ..*r };
+        // As in the kernel, a length that is no more than 0 when it is rounded up is none.
+        let new_len = r.new_len.wrapping_add(PAGE - 1) & !(PAGE - 1);
+        let r = &Move { old_len: page_up(r.old_len), new_len, ..*r };
         if r.is_malformed() {
             return err(libc::EINVAL);
         }
@@ -437,6 +527,7 @@ impl Space {
         if r.old_len > area.end - r.old {
             return err(libc::EFAULT);
         }
+        self.unwatch_in(r.old, r.old + r.old_len);
         let area = Area { offset: area.offset + (r.old - start), ..area };
         let moves = r.flags & (REMAP_FIXED | REMAP_DONTUNMAP) != 0;
         match r.old_len {
@@ -448,15 +539,15 @@ impl Space {
                 }
                 r.old as i64
             }
-            len if !moves && len != 0 && self.is_free_behind(r.old + len, r.old + r.new_len) => {
+            len if !moves && len != 0 && self.is_free_behind(r.old + len, r.new_end()) => {
                 self.grow(r, area)
             }
             _ => self.relocate(r, area),
         }
     }
 
-    fn is_free_behind(&self, end: u64, new_end: u64) -> bool {
-        new_end <= self.limit() && self.is_free(end, new_end)
+    fn is_free_behind(&self, end: u64, new_end: Option<u64>) -> bool {
+        new_end.is_some_and(|new_end| new_end <= self.limit() && self.is_free(end, new_end))
     }
 
     /// Grows a mapping in its place, where the host has its reservation. Private anonymous memory
@@ -492,7 +583,10 @@ impl Space {
     fn relocate(&mut self, r: &Move, area: Area) -> i64 {
         let to = match r.flags {
             f if f & REMAP_FIXED != 0 => {
-                if r.to < LOW || r.to > self.limit().saturating_sub(r.new_len) {
+                if r.to < LOW
+                    || r.to > self.limit().saturating_sub(r.new_len)
+                    || self.kept_in(r.to, r.to + r.new_len).is_some()
+                {
                     return err(libc::EINVAL);
                 }
                 self.unmap(r.to, r.new_len);
@@ -511,7 +605,7 @@ impl Space {
         }
         if keeps != 0 {
             // The pages are gone from there, though not the mapping.
-            self.code_gone(&area);
+            self.code_gone(r.old, &area);
         } else if r.old_len != 0 {
             self.carve(r.old, r.old + r.old_len);
             self.reserve_again(r.old, r.old_len);
@@ -562,6 +656,54 @@ impl Space {
         }
         self.brk.1 = wanted;
         wanted
+    }
+
+    /// Lets the host refuse writes to the page of an address, if it is writable.
+    pub(super) fn watch(&mut self, at: u64) {
+        let page = at & !(PAGE - 1);
+        let Some((_, area)) = self.area(page) else { return };
+        let is_writable = area.prot & PROT_WRITE != 0;
+        let prot = host_prot(area.prot) & !u64::from(PROT_WRITE);
+        if !is_writable || mutant!("x86_written_code_stays") || !self.watched.insert(page) {
+            return;
+        }
+        self.watches_count += 1;
+        self.host_protect(page, prot);
+    }
+
+    /// Lets the host allow writes to the page of an address again; whether it was watched.
+    pub(super) fn unwatch(&mut self, at: u64) -> bool {
+        let page = at & !(PAGE - 1);
+        let was_watched = self.watched.remove(&page);
+        if was_watched && let Some((_, area)) = self.area(page) {
+            self.host_protect(page, host_prot(area.prot));
+        }
+        was_watched
+    }
+
+    fn host_protect(&self, page: u64, prot: u64) {
+        let args = &mut [Arg::Guest(page), Arg::Int(PAGE), Arg::Int(prot)];
+        let done = raw::call_now(&self.window, libc::SYS_mprotect, args);
+        assert!(done == 0, "the host changes the rights of a mapped page: {done}");
+    }
+
+    /// Watches nothing of a range any more; code of its pages is to be dropped.
+    fn unwatch_in(&mut self, start: u64, end: u64) {
+        let pages: Vec<u64> = self.watched.range(start..end).copied().collect();
+        for page in pages {
+            self.unwatch(page);
+            self.changes.written_gone(page..page + PAGE);
+        }
+    }
+
+    /// The watched pages.
+    pub(super) fn watched(&self) -> Vec<u64> {
+        self.watched.iter().copied().collect()
+    }
+
+    /// How many pages were ever watched.
+    pub(super) fn watches_count(&self) -> u64 {
+        self.watches_count
     }
 
     /// The text of /proc/self/maps.

@@ -1,7 +1,6 @@
 //! The stack a program starts with: strings, argument and environment pointers, auxiliary vector.
 
 use super::space::PAGE;
-use littoral_la64::interp::Features;
 use littoral_la64::memory::Window;
 
 /// What the auxiliary vector says about the program.
@@ -10,19 +9,7 @@ pub(super) struct Auxiliary {
     pub(super) headers_count: u64,
     pub(super) base: u64,
     pub(super) entry: u64,
-    pub(super) features: Features,
-}
-
-/// AT_HWCAP: only what the interpreter executes.
-pub(super) fn hwcap(features: Features) -> u64 {
-    let bit = |on: bool, place: u32| u64::from(on) << place;
-    // CPUCFG, LAM, UAL, FPU and CRC32 are always there.
-    let base = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6;
-    base | bit(features.lsx, 4)
-        | bit(features.lasx, 5)
-        | bit(features.lbt, 10)
-        | bit(features.lbt, 11)
-        | bit(features.lbt, 12)
+    pub(super) machine: super::abi::Auxiliary,
 }
 
 struct Stack<'a> {
@@ -60,7 +47,7 @@ pub(super) fn build(
 ) -> Option<(u64, Vec<u8>)> {
     let mut stack = Stack { window, bottom, sp: top - 8 };
     let name = stack.string(name)?;
-    let platform = stack.string(b"loongarch")?;
+    let platform = stack.string(auxiliary.machine.platform.1.as_bytes())?;
     let environment = stack.strings(envp)?;
     let arguments = stack.strings(argv)?;
     let random = stack.bytes(&entropy())?;
@@ -81,7 +68,7 @@ pub(super) fn build(
 
 fn vector(a: &Auxiliary, [name, platform, random]: [u64; 3]) -> Vec<u64> {
     let id = |number| super::raw::call_now(&no_window(), number, &mut []) as u64;
-    let pairs = [
+    let mut pairs = vec![
         (3, a.headers),
         (4, 56),
         (5, a.headers_count),
@@ -93,15 +80,15 @@ fn vector(a: &Auxiliary, [name, platform, random]: [u64; 3]) -> Vec<u64> {
         (12, id(libc::SYS_geteuid)),
         (13, id(libc::SYS_getgid)),
         (14, id(libc::SYS_getegid)),
-        (15, platform),
-        (16, hwcap(a.features)),
+        (a.machine.platform.0, platform),
+        (16, a.machine.capabilities),
         (17, 100),
         (23, 0),
         (25, random),
         (31, name),
-        (51, 4096),
-        (0, 0),
     ];
+    pairs.extend(a.machine.stack_min.map(|len| (51, len)));
+    pairs.push((0, 0));
     pairs.into_iter().flat_map(|(k, v)| [k, v]).collect()
 }
 

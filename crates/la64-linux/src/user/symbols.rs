@@ -55,7 +55,7 @@ impl Image {
             return None;
         }
         let bytes = std::fs::read(file).ok()?;
-        let segments = elf::parse(&bytes).ok()?.segments;
+        let segments = elf::parse_for(&bytes, elf::machine(&bytes)?).ok()?.segments;
         let functions = elf::symbols::functions(&bytes).unwrap_or_default();
         Some(Image { segments, functions })
     }

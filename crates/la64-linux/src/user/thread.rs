@@ -3,16 +3,22 @@
 //! Invariant: this module imports neither system calls nor signals; both work on threads. What a
 //! thread runs is its `body`, which the creator of the thread gives.
 
+use super::abi::Trap;
+use super::debug::{Next, Stop};
 use super::executable::Executable;
-use super::process::{Process, Start};
+use super::process::{Action, Process, Start};
 use super::profile::PERIOD;
 use super::raw::{self, Pending};
 use super::robust;
 use super::sync::lock;
-use littoral_la64::interp::{Cache, Cpu, Tier};
+use littoral_base::mutant;
+use littoral_la64::front::{Event, Executed};
+use littoral_la64::interp::{Cache, Cpu};
+use std::cell::RefCell;
+use std::ffi::CString;
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A guest thread.
 pub(super) struct Thread {
@@ -23,13 +29,22 @@ pub(super) struct Thread {
     pub(super) pending: Arc<Pending>,
     /// Guest signal mask.
     pub(super) mask: u64,
+    /// What the processor says of the latest fault.
+    pub(super) trap: Trap,
+    /// A refused write to a page that was not watched any more: pc, address, and how many pages had
+    /// been watched.
+    pub(super) refused: Option<[u64; 3]>,
     /// Alternate signal stack: base, length, flags.
     pub(super) alternate: [u64; 3],
     /// Written with 0 and woken when the thread ends.
     pub(super) clear_tid: u64,
-    /// Changes of fixed code that the cache knows of.
-    fixed_changes: u64,
     pub(super) ended: bool,
+    /// It runs in a process made by `vfork`, in the memory of the parent, which waits.
+    pub(super) lent: bool,
+    /// Handlers of a process made by `vfork`, which are its own.
+    pub(super) own_actions: Option<Arc<Mutex<[Action; 64]>>>,
+    /// What a child of `vfork` leaves in this memory when it runs another program.
+    pub(super) left: RefCell<Vec<Vec<CString>>>,
     /// The count at which the thread is sampled next, with `--profile`.
     next_sample: u64,
     /// What the thread runs from its first instruction to its end.
@@ -49,20 +64,27 @@ impl Thread {
         let mut cpu = Cpu::new(process.window, process.features);
         cpu.time = stable_counter;
         cpu.state.pc = start.pc;
-        cpu.state.x[3] = start.sp;
+        if let Some(translator) = &process.translator {
+            translator.prepare(&mut cpu.state);
+        }
+        (process.abi.start)(&mut process.registers(&mut cpu.state), start.sp);
         Thread::with_cpu(process, cpu, 0, body)
     }
 
     /// A thread that starts with a copy of another's registers.
     pub(super) fn with_cpu(process: Arc<Process>, mut cpu: Cpu, mask: u64, body: Body) -> Thread {
         cpu.epoch = process.changes.epoch.clone();
-        let code = Executable::new(process.changes.clone(), process.space.clone());
-        let fixed_changes = process.changes.fixed();
+        cpu.catches_invalid = true;
+        let debugger = process.debugger.clone();
+        let code = Executable::new(process.changes.clone(), process.space.clone(), debugger);
         let pending = Arc::new(Pending::new());
         lock(&process.threads).push(pending.clone());
-        let mut cache = Cache::new(Tier::new(process.options.tier).unwrap_or_default());
+        let mut cache = Cache::of(&process.cache);
         if process.perf_map.is_some() {
             cache.record_places();
+        }
+        if process.dump.is_some() {
+            cache.record_listings();
         }
         Thread {
             next_sample: cpu.state.instructions + PERIOD,
@@ -72,12 +94,93 @@ impl Thread {
             process,
             pending,
             mask,
+            trap: Trap::default(),
+            refused: None,
             alternate: [0, 0, 2],
             clear_tid: 0,
-            fixed_changes,
             ended: false,
+            lent: false,
+            own_actions: None,
+            left: RefCell::default(),
             body,
         }
+    }
+
+    /// The value of a guest register.
+    pub(super) fn register(&self, number: u8) -> u64 {
+        match &self.process.translator {
+            Some(translator) => translator.get(&self.cpu.state, number),
+            None => self.cpu.state.x[usize::from(number)],
+        }
+    }
+
+    /// Sets a guest register.
+    pub(super) fn set_register(&mut self, number: u8, value: u64) {
+        self.process.registers(&mut self.cpu.state).set(number, value);
+    }
+
+    /// Puts the result of a system call, or a negative error, into the registers.
+    pub(super) fn answer(&mut self, result: i64) {
+        let process = &self.process;
+        (process.abi.answer)(&mut process.registers(&mut self.cpu.state), result);
+    }
+
+    /// Runs the guest until something happens or `budget` instructions are done.
+    pub(super) fn run(&mut self, budget: u64) -> Event {
+        let attention = &self.pending.attention;
+        match &self.process.translator {
+            Some(translator) => {
+                translator.run((&mut self.cpu, &mut self.cache), &self.code, attention, budget)
+            }
+            None => self.cache.run(&mut self.cpu, &self.code, attention, budget).into(),
+        }
+    }
+
+    /// Runs one instruction whose page is not watched meanwhile.
+    pub(super) fn run_unwatched(&mut self) -> Event {
+        self.code.ignore_watches(true);
+        let event = self.run(1);
+        self.code.ignore_watches(false);
+        event
+    }
+
+    /// The handlers of the process that the thread is of.
+    pub(super) fn actions(&self) -> MutexGuard<'_, [Action; 64]> {
+        let own = self.own_actions.as_deref().filter(|_| !mutant!("la64_vfork_shares_handlers"));
+        lock(own.unwrap_or(&self.process.actions))
+    }
+
+    /// Lets a debugger see the thread, which runs from now on.
+    pub(super) fn enter_debugger(&self) {
+        if let Some(debugger) = &self.process.debugger {
+            debugger.enter(self.tid(), &self.cpu.state, &self.pending);
+        }
+    }
+
+    /// Stops if a debugger wants it; whether only one instruction runs next.
+    pub(super) fn attend_debugger(&mut self) -> bool {
+        let Some(debugger) = self.process.debugger.clone().filter(|d| d.is_on()) else {
+            return false;
+        };
+        self.halt();
+        let next = debugger.attend(self.tid(), &mut self.cpu.state);
+        self.give_way();
+        next == Next::Step
+    }
+
+    /// Runs one instruction, which may have a breakpoint.
+    pub(super) fn step(&mut self) -> Event {
+        if self.pending.any() {
+            return Event::Attention;
+        }
+        self.code.ignore_breakpoints(true);
+        let trap = self.cache.step(&mut self.cpu, &self.code);
+        self.code.ignore_breakpoints(false);
+        trap.into()
+    }
+
+    pub(super) fn tid(&self) -> u64 {
+        self.pending.tid.load(Ordering::Acquire)
     }
 
     /// Instructions until something has to be done between them.
@@ -100,10 +203,17 @@ impl Thread {
         if let Some(map) = &self.process.perf_map {
             map.add(&self.process.space, &self.process.paths, &self.cache.take_places());
         }
+        if let Some(dump) = &self.process.dump {
+            dump.add(&self.cache.take_listings());
+        }
     }
 
     /// What a forked child forgets of its parent's run.
     pub(super) fn forget_the_past(&mut self) {
+        self.cache.survive_alone();
+        if let Some(translator) = &self.process.translator {
+            translator.survive_alone();
+        }
         if let Some(profile) = &self.process.profile {
             profile.forget();
         }
@@ -117,34 +227,38 @@ impl Thread {
     /// Publishes the count and says that the thread interprets nothing until `resumed`.
     pub(super) fn halt(&self) {
         self.pending.instructions.store(self.cpu.state.instructions, Ordering::Release);
+        let executed = self.executed();
+        self.pending.guest.store(executed.guest_count, Ordering::Release);
+        self.pending.counting.store(executed.counting_count, Ordering::Release);
         if self.process.options.stats {
             *lock(&self.pending.translation) = self.cache.translation();
         }
         self.pending.halted.store(true, Ordering::SeqCst);
     }
 
+    /// What a translated guest's thread has executed.
+    fn executed(&self) -> Executed {
+        let translator = self.process.translator.as_ref();
+        translator.map_or_else(Executed::default, |t| t.executed(&self.cpu.state))
+    }
+
     /// Goes on, unless the process is about to end: then this thread does nothing any more.
     pub(super) fn give_way(&self) {
         self.pending.halted.store(false, Ordering::SeqCst);
-        if self.process.ending.load(Ordering::SeqCst) {
+        if self.process.ending.load(Ordering::SeqCst) && !self.lent {
             self.halt();
             raw::sleep_forever();
-        }
-    }
-
-    /// Forgets decoded blocks if code changed that is never compared.
-    pub(super) fn refresh(&mut self) {
-        let now = self.process.changes.fixed();
-        if now != self.fixed_changes {
-            self.fixed_changes = now;
-            self.cache.clear();
         }
     }
 
     pub(super) fn trace(&self) {
         let pc = self.cpu.state.pc;
         let word = self.cpu.window.load::<u32>(pc).unwrap_or(0);
-        let text = littoral_la64::isa::disassemble(word).unwrap_or_else(|| "unknown".into());
+        let text = match self.process.front {
+            Some(front) => front.text(pc, word),
+            None => littoral_la64::isa::disassemble(word),
+        };
+        let text = text.unwrap_or_else(|| "unknown".into());
         self.say(&format!("{pc:#x}: {word:08x} {text}"));
     }
 
@@ -157,6 +271,9 @@ impl Thread {
     /// Takes the thread, which has ended, out of its process. The last one ends the process with
     /// the status of the first, as the kernel does.
     pub(super) fn leave(&self) {
+        if let Some(debugger) = &self.process.debugger {
+            debugger.leave(self.tid());
+        }
         let mut threads = lock(&self.process.threads);
         // Under the lock, so that every thread is counted once.
         if self.process.ending.load(Ordering::SeqCst) {
@@ -166,6 +283,9 @@ impl Thread {
         }
         let count = self.cpu.state.instructions;
         self.process.instructions.fetch_add(count, Ordering::Relaxed);
+        let executed = self.executed();
+        self.process.guest.fetch_add(executed.guest_count, Ordering::Relaxed);
+        self.process.counting.fetch_add(executed.counting_count, Ordering::Relaxed);
         *lock(&self.process.translation) += self.cache.translation();
         threads.retain(|t| !Arc::ptr_eq(t, &self.pending));
         let is_last = threads.is_empty();
@@ -177,16 +297,23 @@ impl Thread {
 
     /// Ends the whole process.
     pub(super) fn exit_group(&self, status: i32) -> ! {
-        self.last_words();
+        self.last_words(Stop::Exited(status as u8));
         raw::exit_group(status)
     }
 
     /// What is done before the process ends, once: the robust lists of all its threads are walked,
     /// and instructions are reported. For an exact count the other threads are stopped first.
-    pub(super) fn last_words(&self) {
+    pub(super) fn last_words(&self, end: Stop) {
+        if self.lent {
+            // The parent's threads and figures go on.
+            return;
+        }
         self.halt();
         if self.process.ending.swap(true, Ordering::SeqCst) {
             raw::sleep_forever();
+        }
+        if let Some(debugger) = &self.process.debugger {
+            debugger.ended(end);
         }
         let threads = lock(&self.process.threads).clone();
         if self.process.options.stats {
@@ -197,10 +324,7 @@ impl Thread {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 patience -= 1;
             }
-            let ended = self.process.instructions.load(Ordering::Relaxed);
-            let alive: u64 = threads.iter().map(|t| t.instructions.load(Ordering::Acquire)).sum();
-            let blocks = self.cache.len();
-            self.say(&format!("{} instructions retired, {blocks} blocks", ended + alive));
+            self.say_counts(&threads);
             self.say(&self.translated(&threads));
         }
         if let (Some(profile), Some(file)) = (&self.process.profile, &self.process.options.profile)
@@ -213,6 +337,31 @@ impl Thread {
             let head = thread.robust_list.load(Ordering::Acquire);
             robust::release(&self.process.window, head, tid as u32);
         }
+    }
+
+    /// What all threads have executed.
+    fn say_counts(&self, threads: &[Arc<Pending>]) {
+        let process = &self.process;
+        let sum = |ended: &AtomicU64, of: fn(&Pending) -> &AtomicU64| {
+            let alive = threads.iter().map(|t| of(t).load(Ordering::Acquire));
+            ended.load(Ordering::Relaxed) + alive.sum::<u64>()
+        };
+        let retired = sum(&process.instructions, |t| &t.instructions);
+        let blocks = self.cache.len();
+        let Some(translator) = &process.translator else {
+            return self.say(&format!("{retired} instructions retired, {blocks} blocks"));
+        };
+        let guest = sum(&process.guest, |t| &t.guest);
+        let counting = sum(&process.counting, |t| &t.counting);
+        let own = retired - counting;
+        self.say(&format!("{own} instructions retired, {blocks} blocks"));
+        let f = translator.figures();
+        let name = process.abi.machine.name;
+        self.say(&format!(
+            "{guest} {name} instructions executed; {} translated in {} regions: {} bytes of LA64 \
+             code, {} exits answered",
+            f.guest_count, f.regions_count, f.code_bytes, f.exits_count
+        ));
     }
 
     /// What the translator did in all threads, in words.

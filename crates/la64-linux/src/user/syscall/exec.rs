@@ -1,5 +1,6 @@
 //! Running another program: `execve` and `execveat`.
 
+use super::super::abi;
 use super::super::process::as_path;
 use super::super::raw::{self, Arg};
 use super::super::signal;
@@ -96,8 +97,7 @@ fn of_file(thread: &Thread, file: i32) -> Result<Vec<u8>, i64> {
 
 fn execute(thread: &mut Thread, path: Result<Vec<u8>, i64>, argv: u64, envp: u64) -> i64 {
     let parts = || Ok((path?, strings(thread, argv)?, strings(thread, envp)?));
-    // The new program inherits the host's mask, which is the guest's unless a signal is noted.
-    raw::set_mask(thread.mask);
+    raw::set_mask(u64::MAX);
     let result = parts().and_then(|(path, argv, envp)| replace(thread, path, argv, envp));
     signal::apply_mask(thread);
     match result {
@@ -105,8 +105,9 @@ fn execute(thread: &mut Thread, path: Result<Vec<u8>, i64>, argv: u64, envp: u64
     }
 }
 
-/// Follows `#!` lines, then runs LoongArch programs in a new copy of this command and anything else
-/// natively.
+/// Follows `#!` lines, then runs LoongArch programs and those that can be translated in a new copy
+/// of this command and anything else natively. x86-64 programs run natively too, unless the guest
+/// is one itself.
 fn replace(
     thread: &Thread,
     path: Vec<u8>,
@@ -120,14 +121,14 @@ fn replace(
             _ => thread.process.paths.resolve(as_path(&path)),
         };
         let head = head_of(thread, &host)?;
-        if littoral_la64::elf::is_loongarch(&head) {
+        if abi::runs(&head, thread.process.fronts, thread.process.abi) {
             if path == b"/proc/self/exe" {
                 path = thread.process.program.as_os_str().as_bytes().to_vec();
             }
             return Ok(again(thread, path, argv, envp));
         }
         let Some(line) = head.strip_prefix(b"#!") else {
-            return Ok(native(host, argv, envp));
+            return Ok(native(thread, host, argv, envp));
         };
         let line = line.split(|&b| b == b'\n').next().unwrap_or(line).trim_ascii();
         let (interpreter, argument) = match line.iter().position(|b| b" \t".contains(b)) {
@@ -164,33 +165,49 @@ fn c_strings(list: Vec<Vec<u8>>) -> Vec<CString> {
     list.into_iter().filter_map(|s| CString::new(s).ok()).collect()
 }
 
-fn native(host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
-    match CString::new(host.into_os_string().into_vec()) {
-        Ok(path) => raw::execve(&path, &c_strings(argv), &c_strings(envp)),
-        Err(_) => err(libc::ENOENT),
+fn native(thread: &Thread, host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
+    let path = c_strings(vec![host.into_os_string().into_vec()]);
+    if path.is_empty() {
+        return err(libc::ENOENT);
     }
+    thread.left.replace(vec![path, c_strings(argv), c_strings(envp)]);
+    let left = thread.left.borrow();
+    raw::execve((&thread.pending, thread.mask), &left[0][0], &left[1], &left[2])
 }
 
-/// Starts this command again for another program. Its own file is named by the kernel's link
-/// first: the path it was started by may lead nowhere from here (another root, a file replaced or
-/// removed).
+/// Starts this command again for another program of a guest's architecture. Its own file is named
+/// by the kernel's link first: the path it was started by may lead nowhere from here (another root,
+/// a file replaced or removed).
 fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
     let process = &thread.process;
     let by_name = process.paths.resolve(as_path(&path));
-    let (given, envp_bytes) = (argv.clone(), envp.clone());
     let argv0 = argv.first().map(|name| OsString::from_vec(name.clone()));
-    let options = Options { argv0, ..process.options.clone() }.arguments();
+    // A forked child is not debugged, so neither is what it becomes.
+    let is_debugged = process.debugger.as_ref().is_some_and(|d| d.is_on());
+    let gdb = process.options.gdb.filter(|_| is_debugged);
+    let options = Options { argv0, gdb, ..process.options.clone() }.arguments();
     let words = process.command.iter().cloned().chain(options).map(OsString::into_vec);
-    let words = c_strings(words.chain([path]).chain(argv.into_iter().skip(1)).collect());
-    let Some(by_path) = words.first().cloned() else { return err(libc::ENOSYS) };
-    let envp = c_strings(envp);
-    if !mutant!("la64_execve_by_path_alone") {
-        raw::execve(OWN_FILE, &words, &envp);
+    let words = c_strings(words.chain([path]).chain(argv.iter().skip(1).cloned()).collect());
+    if words.is_empty() {
+        return err(libc::ENOSYS);
+    }
+    // A child of `vfork` leaves these in its parent's memory: where the parent finds them.
+    thread.left.replace(vec![words, c_strings(envp)]);
+    let start = |path: &std::ffi::CStr| {
+        let left = thread.left.borrow();
+        raw::execve((&thread.pending, thread.mask), path, &left[0], &left[1])
+    };
+    if !mutant!("la64_execve_by_path_alone") && start(OWN_FILE) == raw::RESTART {
+        return raw::RESTART;
     }
     // Without /proc there is only the path; where that leads nowhere either, the kernel may know
     // this command by binfmt_misc.
-    match raw::execve(&by_path, &words, &envp) {
-        error if error == err(libc::ENOENT) => native(by_name, given, envp_bytes),
+    let by_path = thread.left.borrow()[0][0].clone();
+    match start(&by_path) {
+        error if error == err(libc::ENOENT) => {
+            let envp = thread.left.take().swap_remove(1);
+            native(thread, by_name, argv, envp.into_iter().map(CString::into_bytes).collect())
+        }
         error => error,
     }
 }

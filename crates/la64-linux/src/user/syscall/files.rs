@@ -1,15 +1,18 @@
 //! Files, descriptors and sockets: what needs paths, vectors of pointers, or other structures.
 
+use super::super::abi::numbers::{Pair, flags_to_host, flags_without_place, to_guest, to_host};
 use super::super::process::{Process, as_path};
 use super::super::raw::{self, Arg};
 use super::super::sync::lock;
 use super::super::thread::Thread;
-use super::{Args, err, pass};
+use super::{Args, SET_LEN, err, pass, signal_set};
+use littoral_base::mutant;
 use std::os::unix::ffi::OsStrExt;
 
 const PATH_MAX: u64 = 4096;
 const IOV_MAX: u64 = 1024;
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+const AT_CWD: u64 = libc::AT_FDCWD as u64;
 
 /// A guest string.
 pub(super) fn string(thread: &Thread, at: u64) -> Result<Vec<u8>, i64> {
@@ -63,24 +66,43 @@ pub(super) fn openat(thread: &mut Thread, args: &Args) -> i64 {
 }
 
 /// As `openat`, with the rules of resolution that `open_how` names: those that confine the path to
-/// the directory apply to the guest's own path, which then is not looked up in the sysroot.
+/// the directory apply to the guest's own path, which then is not looked up in the sysroot. Flags
+/// that mean nothing are refused.
 pub(super) fn openat2(thread: &mut Thread, args: &Args) -> i64 {
     const HOW_LEN: u64 = 24;
+    const HOW_LEN_MAX: u64 = 4096;
     const CONFINED: u64 = 0x08 | 0x10;
+    let window = thread.cpu.window;
     let how = match args[3] {
-        HOW_LEN.. => thread.cpu.window.load_words::<3>(args[2]),
-        _ => return err(libc::EINVAL),
+        HOW_LEN..=HOW_LEN_MAX => window.load_words::<3>(args[2]),
+        0..HOW_LEN => return err(libc::EINVAL),
+        _ => return err(libc::E2BIG),
     };
-    let Some([_, _, resolve]) = how else { return err(libc::EFAULT) };
-    let path = match string(thread, args[1]) {
+    let Some([flags, _, resolve]) = how else { return err(libc::EFAULT) };
+    let mut how = vec![0; args[3] as usize];
+    if window.read(args[2], &mut how).is_none() {
+        return err(libc::EFAULT);
+    }
+    let pairs = thread.process.abi.numbers.open;
+    if flags_without_place(pairs, flags) != 0 {
+        return err(libc::EINVAL);
+    }
+    how[..8].copy_from_slice(&flags_to_host(pairs, flags).to_le_bytes());
+    let own = string(thread, args[1]);
+    if let Some(text) = own.as_ref().ok().and_then(|path| synthetic(&thread.process, path)) {
+        return memory_file(thread, &text);
+    }
+    let path = match own {
+        Ok(_) if resolve & CONFINED != 0 => Ok(Vec::new()),
+        own => own.and_then(|_| path_argument(thread, args[1], true)),
+    };
+    let path = match path {
         Ok(path) => path,
         Err(code) => return code,
     };
-    match synthetic(&thread.process, &path) {
-        Some(text) => memory_file(thread, &text),
-        None if resolve & CONFINED != 0 => pass(thread, libc::SYS_openat2, "ippi", args),
-        None => pass(thread, libc::SYS_openat2, "ispi", args),
-    }
+    let path = if path.is_empty() { Arg::Guest(args[1]) } else { Arg::In(&path) };
+    let list = &mut [Arg::Int(args[0]), path, Arg::In(&how), Arg::Int(args[3])];
+    raw::call(&window, &thread.pending, libc::SYS_openat2, list)
 }
 
 /// Files of /proc that must describe the guest.
@@ -98,17 +120,7 @@ fn synthetic(process: &Process, path: &[u8]) -> Option<Vec<u8>> {
 
 fn cpuinfo(process: &Process) -> String {
     let count = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut text = String::from("system type\t\t: littoral-la64 interpreter\n");
-    let name = |on: bool, s: &'static str| if on { s } else { "" };
-    let vectors =
-        [name(process.features.lsx, " lsx"), name(process.features.lasx, " lasx")].concat();
-    for n in 0..count {
-        text.push_str(&format!(
-            "\nprocessor\t\t: {n}\ncore\t\t\t: {n}\nCPU Family\t\t: Loongson-64bit\n\
-             ISA\t\t\t: loongarch64\nFeatures\t\t: cpucfg lam ual fpu{vectors} crc32\n"
-        ));
-    }
-    text
+    (process.abi.cpuinfo)(process.features, count)
 }
 
 /// A descriptor that reads `text`.
@@ -161,16 +173,9 @@ pub(super) fn statx(thread: &mut Thread, args: &Args) -> i64 {
     pass(thread, libc::SYS_statx, shape, args)
 }
 
-/// The kernel's generic `struct stat` from the host's.
+/// The guest's `struct stat` from the host's.
 fn store_stat(thread: &Thread, at: u64, host: &[u64; 18]) -> i64 {
-    // Host (x86-64): dev, ino, nlink, mode|uid, gid|pad, rdev, size, blksize, blocks, times.
-    let [dev, ino, nlink, mode_uid, gid, rdev, size, blksize, blocks, rest @ ..] = *host;
-    let (mode, uid) = (mode_uid & 0xffff_ffff, mode_uid >> 32);
-    let mut words = vec![dev, ino, mode | nlink << 32, uid | gid << 32, rdev, 0, size];
-    words.extend([blksize & 0xffff_ffff, blocks]);
-    words.extend(&rest[..6]);
-    words.push(0);
-    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let bytes = (thread.process.abi.stat)(host);
     thread.cpu.window.write(at, &bytes).map_or(err(libc::EFAULT), |()| 0)
 }
 
@@ -201,6 +206,22 @@ pub(super) fn newfstatat(thread: &mut Thread, args: &Args) -> i64 {
         0 => store_stat(thread, args[2], &words(&bytes)),
         code => code,
     }
+}
+
+pub(super) fn stat(thread: &mut Thread, args: &Args) -> i64 {
+    newfstatat(thread, &[AT_CWD, args[0], args[1], 0, 0, 0])
+}
+
+pub(super) fn lstat(thread: &mut Thread, args: &Args) -> i64 {
+    newfstatat(thread, &[AT_CWD, args[0], args[1], AT_SYMLINK_NOFOLLOW, 0, 0])
+}
+
+pub(super) fn open(thread: &mut Thread, args: &Args) -> i64 {
+    openat(thread, &[AT_CWD, args[0], args[1], args[2], 0, 0])
+}
+
+pub(super) fn readlink(thread: &mut Thread, args: &Args) -> i64 {
+    readlinkat(thread, &[AT_CWD, args[0], args[1], args[2], 0, 0])
 }
 
 pub(super) fn fcntl(thread: &mut Thread, args: &Args) -> i64 {
@@ -356,8 +377,48 @@ pub(super) fn setsockopt(thread: &mut Thread, args: &Args) -> i64 {
     raw::call_now(&window, libc::SYS_setsockopt, list)
 }
 
+/// The most bytes of control messages that are passed on.
+const CONTROL_MAX: u64 = 1 << 20;
+
+/// Turns the levels of the messages in a control buffer.
+fn turn_levels(control: &mut [u8], turn: impl Fn(u64) -> u64) {
+    const HEAD_LEN: usize = 16;
+    let mut at = 0;
+    while let Some(head) = control.get_mut(at..).and_then(|rest| rest.get_mut(..HEAD_LEN)) {
+        let len = u64::from_le_bytes(head[..8].try_into().expect("invariant: eight bytes"));
+        let level = u32::from_le_bytes(head[8..12].try_into().expect("invariant: four bytes"));
+        if len < HEAD_LEN as u64 {
+            return;
+        }
+        head[8..12].copy_from_slice(&(turn(level.into()) as u32).to_le_bytes());
+        at = at.saturating_add(usize::try_from(len).unwrap_or(usize::MAX)).saturating_add(7) & !7;
+    }
+}
+
+/// A guest's control buffer with the host's levels, empty if the guest's are the same: then the
+/// buffer itself is passed on.
+fn control_messages(
+    thread: &Thread,
+    levels: &[Pair],
+    (at, len): (u64, u64),
+    receives: bool,
+) -> Result<Vec<u8>, i64> {
+    if levels.is_empty() || at == 0 || mutant!("mips64_control_levels_stay") {
+        return Ok(Vec::new());
+    }
+    if len > CONTROL_MAX && !receives {
+        return Err(err(libc::ENOBUFS));
+    }
+    let mut control = vec![0; len.min(CONTROL_MAX) as usize];
+    thread.cpu.window.read(at, &mut control).ok_or(err(libc::EFAULT))?;
+    if !receives {
+        turn_levels(&mut control, |level| to_host(levels, level));
+    }
+    Ok(control)
+}
+
 /// sendmsg or recvmsg: the header's name, vectors and control buffer are translated in a copy; what
-/// the kernel writes back into the header is copied back.
+/// the kernel writes back into the header of a message that came is copied back.
 fn message(thread: &mut Thread, number: i64, args: &Args) -> i64 {
     let Some(mut header) = thread.cpu.window.load_words::<7>(args[1]) else {
         return err(libc::EFAULT);
@@ -373,17 +434,32 @@ fn message(thread: &mut Thread, number: i64, args: &Args) -> i64 {
         return err(libc::EFAULT);
     };
     (header[0], header[2], header[4]) = (name, list.as_ptr() as u64, control);
+    let (levels, receives) = (thread.process.abi.numbers.levels, number == libc::SYS_recvmsg);
+    let mut own = match control_messages(thread, levels, (guest[4], guest[5]), receives) {
+        Ok(own) => own,
+        Err(code) => return code,
+    };
+    if !own.is_empty() {
+        (header[4], header[5]) = (own.as_mut_ptr() as u64, own.len() as u64);
+    }
     let mut bytes: Vec<u8> = header.iter().flat_map(|w| w.to_le_bytes()).collect();
     let call = &mut [Arg::Int(args[0]), Arg::Out(&mut bytes), Arg::Int(args[2])];
     let result = raw::call(&window, &thread.pending, number, call);
     let back = |n: usize| {
         u64::from_le_bytes(bytes[8 * n..8 * n + 8].try_into().expect("invariant: 8 bytes"))
     };
-    let words = [guest[0], back(1), guest[2], guest[3], guest[4], back(5), back(6)];
-    match window.store_words(args[1], words) {
-        Some(()) => result,
-        None => err(libc::EFAULT),
+    if !receives || result < 0 {
+        // Nothing was written, so the header may be where the guest cannot write.
+        return result;
     }
+    let words = [guest[0], back(1), guest[2], guest[3], guest[4], back(5), back(6)];
+    let mut written = window.store_words(args[1], words);
+    if !own.is_empty() {
+        own.truncate(back(5) as usize);
+        turn_levels(&mut own, |level| to_guest(levels, level));
+        written = written.and_then(|()| window.write(guest[4], &own));
+    }
+    written.map_or(err(libc::EFAULT), |()| result)
 }
 
 pub(super) fn sendmsg(thread: &mut Thread, args: &Args) -> i64 {
@@ -455,10 +531,11 @@ pub(super) fn recvmmsg(thread: &mut Thread, args: &Args) -> i64 {
     done
 }
 
-/// The guest's epoll_event has four bytes of padding that the host's lacks.
+/// The guest's epoll_event has four bytes of padding that the host's lacks. All operations but a
+/// removal read one.
 pub(super) fn epoll_ctl(thread: &mut Thread, args: &Args) -> i64 {
     let mut event = [0; 12];
-    if args[3] != 0 {
+    if args[1] as i32 != libc::EPOLL_CTL_DEL {
         let Some([events, data]) = thread.cpu.window.load_words::<2>(args[3]) else {
             return err(libc::EFAULT);
         };
@@ -467,6 +544,11 @@ pub(super) fn epoll_ctl(thread: &mut Thread, args: &Args) -> i64 {
     }
     let list = &mut [Arg::Int(args[0]), Arg::Int(args[1]), Arg::Int(args[2]), Arg::In(&event)];
     raw::call_now(&thread.cpu.window, libc::SYS_epoll_ctl, list)
+}
+
+/// As `epoll_pwait` without a set of signals.
+pub(super) fn epoll_wait_plain(thread: &mut Thread, args: &Args) -> i64 {
+    epoll_pwait(thread, &[args[0], args[1], args[2], args[3], 0, 0])
 }
 
 pub(super) fn epoll_pwait(thread: &mut Thread, args: &Args) -> i64 {
@@ -479,15 +561,24 @@ pub(super) fn epoll_pwait2(thread: &mut Thread, args: &Args) -> i64 {
 }
 
 fn epoll_wait(thread: &mut Thread, number: i64, args: &Args, timeout: Arg<'_>) -> i64 {
-    let count = args[2].min(4096);
+    const GUEST_LEN: i32 = 16;
+    let count = args[2] as i32;
+    if !(1..=i32::MAX / GUEST_LEN).contains(&count) {
+        return err(libc::EINVAL);
+    }
+    let count = count.min(4096) as u64;
     let mut events = vec![0; 12 * count as usize];
+    let set = match signal_set(thread, args[4]) {
+        Ok(set) => set,
+        Err(code) => return code,
+    };
     let list = &mut [
         Arg::Int(args[0]),
         Arg::Out(&mut events),
         Arg::Int(count),
         timeout,
-        Arg::Guest(args[4]),
-        Arg::Int(args[5]),
+        if set.is_empty() { Arg::Guest(0) } else { Arg::In(&set) },
+        Arg::Int(SET_LEN),
     ];
     let result = raw::call(&thread.cpu.window, &thread.pending, number, list);
     for n in 0..result.max(0) as usize {
@@ -530,16 +621,18 @@ pub(super) fn futex_waitv(thread: &mut Thread, args: &Args) -> i64 {
 
 /// The sixth argument points to a pointer to the mask, and its length.
 pub(super) fn pselect6(thread: &mut Thread, args: &Args) -> i64 {
-    let mut sixth = [0; 16];
+    let (mut sixth, mut set) = ([0; 16], Vec::new());
     if args[5] != 0 {
-        let Some([mask, len]) = thread.cpu.window.load_words::<2>(args[5]) else {
+        let Some([mask, _]) = thread.cpu.window.load_words::<2>(args[5]) else {
             return err(libc::EFAULT);
         };
-        let host =
-            if mask == 0 { Some(0) } else { thread.cpu.window.host(mask, 8).map(|p| p as u64) };
-        let Some(host) = host else { return err(libc::EFAULT) };
+        set = match signal_set(thread, mask) {
+            Ok(set) => set,
+            Err(code) => return code,
+        };
+        let host = if set.is_empty() { 0 } else { set.as_ptr() as u64 };
         sixth[..8].copy_from_slice(&host.to_le_bytes());
-        sixth[8..].copy_from_slice(&len.to_le_bytes());
+        sixth[8..].copy_from_slice(&SET_LEN.to_le_bytes());
     }
     let list = &mut [
         Arg::Int(args[0]),
@@ -549,5 +642,8 @@ pub(super) fn pselect6(thread: &mut Thread, args: &Args) -> i64 {
         Arg::Guest(args[4]),
         Arg::In(&sixth),
     ];
-    raw::call(&thread.cpu.window, &thread.pending, libc::SYS_pselect6, list)
+    let result = raw::call(&thread.cpu.window, &thread.pending, libc::SYS_pselect6, list);
+    // The kernel reads it through the sixth argument.
+    drop(set);
+    result
 }

@@ -1,11 +1,13 @@
 //! System V shared memory and semaphores, and notices of message queues: what attaches memory, and
 //! what has pointers or structures of another layout.
 
+use super::super::abi::numbers::Kind;
 use super::super::raw::{self, Arg};
 use super::super::space::Attach;
-use super::super::sync::lock;
 use super::super::thread::Thread;
+use super::memory::with_space;
 use super::{Args, err, pass};
+use littoral_base::mutant;
 
 /// Attached segments begin at multiples of this (SHMLBA), which is more than a page.
 const SEGMENT_ALIGN: u64 = 0x1_0000;
@@ -30,7 +32,7 @@ pub(super) fn shmat(thread: &mut Thread, args: &Args) -> i64 {
     let execute = if flags & EXECUTE != 0 { 4 } else { 0 };
     let prot = 1 | write | execute;
     let request = Attach { id, at, len, prot, replaces: flags & REPLACE != 0 };
-    lock(&thread.process.space).attach(&request, SEGMENT_ALIGN)
+    with_space(&thread.process, |space| space.attach(&request, SEGMENT_ALIGN))
 }
 
 /// The length of a segment in bytes.
@@ -48,7 +50,7 @@ fn segment_len(thread: &Thread, id: u64) -> Result<u64, i64> {
 }
 
 pub(super) fn shmdt(thread: &mut Thread, args: &Args) -> i64 {
-    super::memory::with_space(&thread.process, |space| space.detach(args[0]))
+    with_space(&thread.process, |space| space.detach(args[0]))
 }
 
 /// Words of the kernel's generic `semid64_ds` behind its permissions: times of the latest operation
@@ -101,6 +103,22 @@ fn guest_semaphores(host: &[u8; 104]) -> [u8; 88] {
     guest
 }
 
+/// The words of a guest's `struct sigevent`, with the host's signal.
+pub(super) fn event(thread: &Thread, at: u64) -> Result<[u64; 8], i64> {
+    const SIGNAL: u64 = 0xffff_ffff;
+    let mut event = thread.cpu.window.load_words::<8>(at).ok_or(err(libc::EFAULT))?;
+    let signal = thread.process.abi.numbers.argument(Kind::Signal, event[1] & SIGNAL);
+    if !mutant!("mips64_event_signal_stays") {
+        event[1] = event[1] & !SIGNAL | signal;
+    }
+    Ok(event)
+}
+
+/// The bytes of an event.
+pub(super) fn event_bytes(event: &[u64; 8]) -> Vec<u8> {
+    event.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
 /// mq_notify: for a notice by a thread the value is the address of a cookie.
 pub(super) fn mq_notify(thread: &mut Thread, args: &Args) -> i64 {
     const BY_THREAD: u64 = libc::SIGEV_THREAD as u64;
@@ -108,16 +126,15 @@ pub(super) fn mq_notify(thread: &mut Thread, args: &Args) -> i64 {
         return pass(thread, libc::SYS_mq_notify, "ip", args);
     }
     let window = thread.cpu.window;
-    let Some([value, kind]) = window.load_words::<2>(args[1]) else { return err(libc::EFAULT) };
-    let cookie = (kind >> 32 == BY_THREAD).then(|| window.host(value, 32));
-    let value = match cookie {
-        None => value,
-        Some(Some(host)) => host as u64,
-        Some(None) => return err(libc::EFAULT),
+    let mut event = match event(thread, args[1]) {
+        Ok(event) => event,
+        Err(code) => return code,
     };
-    let mut event = [0; 64];
-    event[..8].copy_from_slice(&value.to_le_bytes());
-    event[8..16].copy_from_slice(&kind.to_le_bytes());
+    if event[1] >> 32 == BY_THREAD {
+        let Some(cookie) = window.host(event[0], 32) else { return err(libc::EFAULT) };
+        event[0] = cookie as u64;
+    }
+    let event = event_bytes(&event);
     let list = &mut [Arg::Int(args[0]), Arg::In(&event)];
     raw::call_now(&window, libc::SYS_mq_notify, list)
 }

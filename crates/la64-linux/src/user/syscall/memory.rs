@@ -1,26 +1,23 @@
 //! Address space calls.
 
 use super::super::process::Process;
-use super::super::raw::{self, Arg};
-use super::super::space::{MAP_ANONYMOUS, Move, Request};
+use super::super::space::{MAP_ANONYMOUS, Move, PAGE, Request};
 use super::super::sync::lock;
 use super::super::thread::Thread;
-use super::{Args, err};
+use super::{Args, err, pass};
 use std::os::unix::ffi::OsStrExt;
 
-/// Runs `f` on the space, and tells all threads if it changed fixed code.
+/// Runs `f` on the space, and drops the blocks of code that it changed.
 pub(super) fn with_space(
     process: &Process,
     f: impl FnOnce(&mut super::super::space::Space) -> i64,
 ) -> i64 {
     let mut space = lock(&process.space);
-    let before = process.changes.fixed();
     let result = f(&mut space);
-    let changed = process.changes.fixed() != before;
+    // Under the lock, so that each thread gets the changes that it made.
+    let changed = process.changes.take();
     drop(space);
-    if changed {
-        process.code_changed();
-    }
+    process.drop_changed(changed);
     result
 }
 
@@ -66,22 +63,58 @@ pub(super) fn mremap(thread: &mut Thread, args: &Args) -> i64 {
     with_space(&thread.process, |s| s.remap(&request))
 }
 
-/// Advice goes to the host only where it concerns mapped pages: the reservation around them must
-/// not change.
-pub(super) fn madvise(thread: &mut Thread, args: &Args) -> i64 {
-    let [at, len, advice, ..] = *args;
-    let covered = {
-        let space = lock(&thread.process.space);
+/// Passes a call on if every page of its addresses is mapped, else gives the error `hole`: the
+/// reservation around mappings must not change, and what lies behind the window is the host's.
+fn on_mapped(thread: &mut Thread, args: &Args, (call, shape): (i64, &str), hole: i32) -> i64 {
+    let [at, len, ..] = *args;
+    let is_mapped = {
+        let (space, end) = (lock(&thread.process.space), at.saturating_add(len));
         let mut covered = at;
-        while let Some((_, area)) = space.area(covered).filter(|_| covered < at.saturating_add(len))
-        {
+        while let Some((_, area)) = space.area(covered).filter(|_| covered < end) {
             covered = area.end;
         }
-        covered >= at.saturating_add(len)
+        covered >= end
     };
-    if !covered {
-        return err(libc::ENOMEM);
+    if is_mapped { pass(thread, call, shape, args) } else { err(hole) }
+}
+
+/// As `on_mapped`, for calls that take whole pages alone.
+fn on_pages(thread: &mut Thread, args: &Args, call: (i64, &str), hole: i32) -> i64 {
+    match args[0].is_multiple_of(PAGE) {
+        true => on_mapped(thread, args, call, hole),
+        false => err(libc::EINVAL),
     }
-    let list = &mut [Arg::Guest(at), Arg::Int(len), Arg::Int(advice)];
-    raw::call_now(&thread.cpu.window, libc::SYS_madvise, list)
+}
+
+pub(super) fn madvise(thread: &mut Thread, args: &Args) -> i64 {
+    let done = on_pages(thread, args, (libc::SYS_madvise, "pii"), libc::ENOMEM);
+    if done == 0 && thread.process.abi.coherent {
+        // Some kinds of advice empty pages.
+        thread.process.code_written(args[0]..args[0].saturating_add(args[1]));
+    }
+    done
+}
+
+pub(super) fn mincore(thread: &mut Thread, args: &Args) -> i64 {
+    on_pages(thread, args, (libc::SYS_mincore, "pip"), libc::ENOMEM)
+}
+
+pub(super) fn msync(thread: &mut Thread, args: &Args) -> i64 {
+    on_pages(thread, args, (libc::SYS_msync, "pii"), libc::ENOMEM)
+}
+
+pub(super) fn mbind(thread: &mut Thread, args: &Args) -> i64 {
+    on_pages(thread, args, (libc::SYS_mbind, "piipii"), libc::EFAULT)
+}
+
+pub(super) fn mlock(thread: &mut Thread, args: &Args) -> i64 {
+    on_mapped(thread, args, (libc::SYS_mlock, "pi"), libc::ENOMEM)
+}
+
+pub(super) fn mlock2(thread: &mut Thread, args: &Args) -> i64 {
+    on_mapped(thread, args, (libc::SYS_mlock2, "pii"), libc::ENOMEM)
+}
+
+pub(super) fn munlock(thread: &mut Thread, args: &Args) -> i64 {
+    on_mapped(thread, args, (libc::SYS_munlock, "pi"), libc::ENOMEM)
 }

@@ -12,14 +12,18 @@ mod exec;
 mod files;
 mod ipc;
 mod memory;
+mod mips64;
 mod table;
 mod tasks;
+mod x86_64;
 
+use super::abi::numbers::Kind;
 use super::raw::{self, Arg, RESTART};
 use super::signal::SA_RESTART;
 use super::sync::lock;
 use super::thread::Thread;
 use littoral_base::mutant;
+use littoral_la64::front::Architecture;
 use table::{Call, Done, Waits};
 
 /// A guest system call's arguments.
@@ -32,26 +36,50 @@ pub(super) fn err(code: i32) -> i64 {
     -i64::from(code)
 }
 
+/// A system call as the guest names it.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// How it is done.
+    call: &'static Call,
+    /// A letter per argument whose number is the guest's own (see `abi::numbers::Kind`).
+    letters: &'static str,
+    /// What is done instead of the call's own way.
+    own: Option<Own>,
+}
+
+/// The guest's call of a number.
+fn find(thread: &Thread, number: u64) -> Option<Entry> {
+    match thread.process.abi.architecture {
+        None => Some(Entry { call: table::generic(number)?, letters: "", own: None }),
+        Some(Architecture::Mips64) => mips64::find(number),
+        Some(Architecture::X86_64) => x86_64::find(number),
+    }
+}
+
 /// Executes the system call the thread's registers ask for.
 pub(super) fn run(thread: &mut Thread) {
-    let number = thread.cpu.state.x[11];
-    let args: Args = std::array::from_fn(|n| thread.cpu.state.x[4 + n]);
-    let Some(call) = table::find(number) else {
+    let abi = thread.process.abi;
+    let number = thread.register(abi.roles.number);
+    let given: Args = abi.roles.args.map(|n| thread.register(n));
+    let Some(entry) = find(thread, number) else {
         name_once(thread, number, &format!("system call {number}"));
         let result = err(libc::ENOSYS);
-        trace(thread, &format!("syscall_{number}"), args.len(), &args, Some(result));
-        thread.cpu.state.x[4] = result as u64;
-        return;
+        trace(thread, &format!("syscall_{number}"), given.len(), &given, Some(result));
+        return thread.answer(result);
     };
-    let result = match call.done {
-        Done::Own(own) => own(thread, &args),
-        Done::Host(host) => on_host(thread, call, host, &args),
-        Done::Refused(error) => err(error),
-        Done::Absent => {
+    let (call, mut args) = (entry.call, given);
+    for (arg, letter) in args.iter_mut().zip(entry.letters.bytes()) {
+        *arg = abi.numbers.argument(Kind::of(letter), *arg);
+    }
+    let result = match (entry.own, call.done) {
+        (Some(own), _) | (None, Done::Own(own)) => own(thread, &args),
+        (None, Done::Host(host)) => on_host(thread, call, host, &args),
+        (None, Done::Refused(error)) => err(error),
+        (None, Done::Absent) => {
             name_once(thread, number, &format!("system call {} ({number})", call.name));
             err(libc::ENOSYS)
         }
-        Done::Registers(set) => {
+        (None, Done::Registers(set)) => {
             set(thread);
             return trace(thread, call.name, call.shape.len(), &args, None);
         }
@@ -59,9 +87,14 @@ pub(super) fn run(thread: &mut Thread) {
     if begins_again(thread, call, &args, result) {
         return;
     }
+    if result == err(libc::EFAULT) && thread.process.unwatch_all() {
+        // The host could not write to a watched page.
+        thread.cpu.state.pc -= abi.call_len;
+        return;
+    }
     let result = if result == RESTART { err(libc::EINTR) } else { result };
     trace(thread, call.name, call.shape.len(), &args, Some(result));
-    thread.cpu.state.x[4] = result as u64;
+    thread.answer(result);
 }
 
 /// Says the first time that a call is not there.
@@ -96,7 +129,7 @@ fn begins_again(thread: &mut Thread, call: &Call, args: &Args, result: i64) -> b
         _ => result == err(libc::EINTR) && restarts(thread, call, args),
     };
     if again {
-        thread.cpu.state.pc -= 4;
+        thread.cpu.state.pc -= thread.process.abi.call_len;
     }
     again
 }
@@ -120,11 +153,30 @@ fn never_began(thread: &mut Thread, call: &Call) -> bool {
 fn restarts(thread: &Thread, call: &Call, args: &Args) -> bool {
     let may = match call.waits {
         Waits::Never | Waits::Restarts => true,
+        Waits::Receives => !has_limit(thread, args[0], libc::SO_RCVTIMEO),
+        Waits::Sends => !has_limit(thread, args[0], libc::SO_SNDTIMEO),
         Waits::Chooses(restarts) => restarts(args),
         Waits::Fails | Waits::ForSignals => false,
     };
-    let flags = |n: u32| lock(&thread.process.actions)[n as usize - 1].flags;
-    may && thread.pending.first().is_some_and(|n| flags(n) & SA_RESTART != 0)
+    let flags = |n: u32| thread.actions()[n as usize - 1].flags;
+    match thread.pending.first() {
+        Some(n) => may && flags(n) & SA_RESTART != 0,
+        // A signal that is blocked, and held back here, interrupts no call.
+        None => thread.pending.held() != 0,
+    }
+}
+
+/// Whether a descriptor is a socket with a time limit, which would begin again with a call.
+fn has_limit(thread: &Thread, descriptor: u64, option: i32) -> bool {
+    let (mut limit, mut len) = ([0; 16], 16u32.to_le_bytes());
+    let list = &mut [
+        Arg::Int(descriptor),
+        Arg::Int(libc::SOL_SOCKET as u64),
+        Arg::Int(option as u64),
+        Arg::Out(&mut limit),
+        Arg::Out(&mut len),
+    ];
+    raw::call_now(&thread.cpu.window, libc::SYS_getsockopt, list) == 0 && limit != [0; 16]
 }
 
 /// Passes a call on by its row. One that never waits need not look for a signal before it begins.
@@ -143,6 +195,20 @@ pub(super) fn pass(thread: &mut Thread, number: i64, shape: &str, args: &Args) -
     with_arguments(thread, shape, args, call)
 }
 
+/// Bytes of a set of signals on the host.
+pub(super) const SET_LEN: u64 = 8;
+
+/// A guest's set of signals as the host has it, empty for none.
+pub(super) fn signal_set(thread: &Thread, at: u64) -> Result<Vec<u8>, i64> {
+    match at {
+        0 => Ok(Vec::new()),
+        at => {
+            let set = thread.cpu.window.load::<u64>(at).ok_or(err(libc::EFAULT))?;
+            Ok(thread.process.abi.numbers.host_set(set).to_le_bytes().into())
+        }
+    }
+}
+
 /// Calls `call` with a guest call's arguments as the host takes them.
 fn with_arguments(
     thread: &Thread,
@@ -152,17 +218,22 @@ fn with_arguments(
 ) -> i64 {
     let mut paths: [Vec<u8>; 6] = Default::default();
     for (n, letter) in shape.bytes().enumerate() {
-        if letter == b's' || letter == b'l' {
-            match files::path_argument(thread, args[n], letter == b's') {
-                Ok(path) => paths[n] = path,
-                Err(code) => return code,
-            }
+        let made = match letter {
+            b's' | b'l' => files::path_argument(thread, args[n], letter == b's'),
+            b'm' => signal_set(thread, args[n]),
+            _ => continue,
+        };
+        match made {
+            Ok(bytes) => paths[n] = bytes,
+            Err(code) => return code,
         }
     }
     let mut list: Vec<Arg<'_>> = Vec::with_capacity(6);
     for (n, letter) in shape.bytes().enumerate() {
         list.push(match letter {
             b'i' => Arg::Int(args[n]),
+            b'n' if args[n] == thread.process.abi.signals.set_len => Arg::Int(SET_LEN),
+            b'n' => Arg::Int(args[n]),
             b'p' => Arg::Guest(args[n]),
             _ if paths[n].is_empty() => Arg::Guest(args[n]),
             _ => Arg::In(&paths[n]),

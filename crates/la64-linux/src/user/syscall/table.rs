@@ -1,5 +1,6 @@
 //! The system call table, by the kernel's generic numbers: one row says everything about a call,
-//! and one row adds a call.
+//! and one row adds a call. Calls that the generic table has no more stand in a table of their own,
+//! by the host's numbers, for guests that have them.
 //!
 //! A row: number, name, the kinds of its arguments, what a signal does to it while it waits
 //! ([`Waits`]), and how it is done ([`Done`]).
@@ -10,14 +11,18 @@
 //! - `p`: a guest address, 0 for none.
 //! - `s`: a path, looked up in the sysroot.
 //! - `l`: a path as `s`, whose last component is not followed if it is a symbolic link.
+//! - `m`: the address of a set of signals, 0 for none.
+//! - `n`: the length of a set of signals.
 //! - `a`: a number or an address, as another argument says; only for calls done here.
 //!
 //! Invariants
-//! - A row with a host call bears that call's name (checked when it is compiled).
-//! - Numbers ascend, names are unique, kinds are among those above (checked by tests, also against
-//!   the kernel's header where it is installed).
+//! - A row with a host call bears that call's name; a row that does not is not compiled. Checked by
+//!   `names_of_host_calls_are_compared_whole`.
+//! - Numbers ascend, names are unique, kinds are among those above; numbers are the kernel's where
+//!   its header is installed. Checked by `every_row_is_consistent_with_itself_and_the_others`,
+//!   `numbers_are_those_of_the_kernels_generic_table`.
 //! - A call that is marked `Never` does not wait, so it need not look for a signal before it
-//!   begins.
+//!   begins. Checked by `every_row_is_consistent_with_itself_and_the_others`.
 //!
 //! `rseq` says ENOSYS: a restartable sequence must be aborted when its thread is interrupted, and
 //! the processor number kept up to date, neither of which a process can do for its guest. C
@@ -25,7 +30,7 @@
 
 use super::super::thread::Thread;
 use super::{Args, Own, exec, files, ipc, memory, tasks};
-use Waits::{Chooses, Fails, ForSignals, Never, Restarts};
+use Waits::{Chooses, Fails, ForSignals, Never, Receives, Restarts, Sends};
 
 /// How a call is done.
 #[derive(Clone, Copy)]
@@ -49,6 +54,11 @@ pub(super) enum Waits {
     Never,
     /// It begins again if the handler says `SA_RESTART`.
     Restarts,
+    /// As `Restarts`, unless its first argument is a socket on which what is received has a time
+    /// limit.
+    Receives,
+    /// As `Receives`, for what is sent.
+    Sends,
     /// It fails with EINTR, whatever the handler says.
     Fails,
     /// By its arguments: true for `Restarts`, false for `Fails`.
@@ -66,9 +76,14 @@ pub(super) struct Call {
     pub(super) done: Done,
 }
 
-/// The call with this number.
-pub(super) fn find(number: u64) -> Option<&'static Call> {
+/// The call with this number in the generic table.
+pub(super) fn generic(number: u64) -> Option<&'static Call> {
     TABLE.binary_search_by_key(&number, |c| c.number).ok().map(|n| &TABLE[n])
+}
+
+/// The call with this name.
+pub(super) fn named(name: &str) -> Option<&'static Call> {
+    TABLE.iter().chain(OLDER).chain(MACHINES).find(|call| call.name == name)
 }
 
 /// Whether the host call's constant is `SYS_` and the row's name.
@@ -101,8 +116,8 @@ macro_rules! done {
 }
 
 macro_rules! calls {
-    ($($number:literal $name:ident $shape:literal $waits:expr, $how:ident $($($what:ident)::+)?;)*) => {
-        static TABLE: &[Call] = &[$(Call {
+    ($table:ident: $($number:literal $name:ident $shape:literal $waits:expr, $how:ident $($($what:ident)::+)?;)*) => {
+        pub(super) static $table: &[Call] = &[$(Call {
             number: $number,
             name: stringify!($name),
             shape: $shape,
@@ -112,7 +127,7 @@ macro_rules! calls {
     };
 }
 
-calls! {
+calls! { TABLE:
     0 io_setup "ip" Never, absent;
     1 io_destroy "p" Never, absent;
     2 io_submit "pip" Never, absent;
@@ -176,18 +191,18 @@ calls! {
     60 quotactl "isip" Restarts, host SYS_quotactl;
     61 getdents64 "ipi" Restarts, host SYS_getdents64;
     62 lseek "iii" Never, host SYS_lseek;
-    63 read "ipi" Restarts, host SYS_read;
-    64 write "ipi" Restarts, host SYS_write;
-    65 readv "ipi" Restarts, own files::readv;
-    66 writev "ipi" Restarts, own files::writev;
+    63 read "ipi" Receives, host SYS_read;
+    64 write "ipi" Sends, host SYS_write;
+    65 readv "ipi" Receives, own files::readv;
+    66 writev "ipi" Sends, own files::writev;
     67 pread64 "ipii" Restarts, host SYS_pread64;
     68 pwrite64 "ipii" Restarts, host SYS_pwrite64;
     69 preadv "ipiii" Restarts, own files::preadv;
     70 pwritev "ipiii" Restarts, own files::pwritev;
     71 sendfile "iipi" Restarts, host SYS_sendfile;
     72 pselect6 "ippppp" Fails, own files::pselect6;
-    73 ppoll "pippi" Fails, host SYS_ppoll;
-    74 signalfd4 "ipii" Never, host SYS_signalfd4;
+    73 ppoll "pipmn" Fails, host SYS_ppoll;
+    74 signalfd4 "imni" Never, host SYS_signalfd4;
     75 vmsplice "ipii" Restarts, own files::vmsplice;
     76 splice "ipipii" Restarts, host SYS_splice;
     77 tee "iiii" Restarts, host SYS_tee;
@@ -246,11 +261,11 @@ calls! {
     130 tkill "ii" Never, host SYS_tkill;
     131 tgkill "iii" Never, host SYS_tgkill;
     132 sigaltstack "pp" Never, own tasks::sigaltstack;
-    133 rt_sigsuspend "pi" ForSignals, host SYS_rt_sigsuspend;
+    133 rt_sigsuspend "mn" ForSignals, host SYS_rt_sigsuspend;
     134 rt_sigaction "ippi" Never, own tasks::rt_sigaction;
     135 rt_sigprocmask "ippi" Never, own tasks::rt_sigprocmask;
-    136 rt_sigpending "pi" Never, host SYS_rt_sigpending;
-    137 rt_sigtimedwait "pppi" ForSignals, host SYS_rt_sigtimedwait;
+    136 rt_sigpending "pi" Never, own tasks::rt_sigpending;
+    137 rt_sigtimedwait "mppn" ForSignals, host SYS_rt_sigtimedwait;
     138 rt_sigqueueinfo "iip" Never, host SYS_rt_sigqueueinfo;
     139 rt_sigreturn "" Never, registers tasks::rt_sigreturn;
     140 setpriority "iii" Never, host SYS_setpriority;
@@ -315,17 +330,17 @@ calls! {
     199 socketpair "iiip" Never, host SYS_socketpair;
     200 bind "ipi" Never, host SYS_bind;
     201 listen "ii" Never, host SYS_listen;
-    202 accept "ipp" Restarts, host SYS_accept;
-    203 connect "ipi" Restarts, host SYS_connect;
+    202 accept "ipp" Receives, host SYS_accept;
+    203 connect "ipi" Sends, host SYS_connect;
     204 getsockname "ipp" Never, host SYS_getsockname;
     205 getpeername "ipp" Never, host SYS_getpeername;
-    206 sendto "ipiipi" Restarts, host SYS_sendto;
-    207 recvfrom "ipiipp" Restarts, host SYS_recvfrom;
+    206 sendto "ipiipi" Sends, host SYS_sendto;
+    207 recvfrom "ipiipp" Receives, host SYS_recvfrom;
     208 setsockopt "iiipi" Never, own files::setsockopt;
     209 getsockopt "iiipp" Never, host SYS_getsockopt;
     210 shutdown "ii" Never, host SYS_shutdown;
-    211 sendmsg "ipi" Restarts, own files::sendmsg;
-    212 recvmsg "ipi" Restarts, own files::recvmsg;
+    211 sendmsg "ipi" Sends, own files::sendmsg;
+    212 recvmsg "ipi" Receives, own files::recvmsg;
     213 readahead "iii" Restarts, host SYS_readahead;
     214 brk "p" Never, own memory::brk;
     215 munmap "pi" Never, own memory::munmap;
@@ -340,23 +355,23 @@ calls! {
     224 swapon "si" Restarts, host SYS_swapon;
     225 swapoff "s" Restarts, host SYS_swapoff;
     226 mprotect "pii" Never, own memory::mprotect;
-    227 msync "pii" Restarts, host SYS_msync;
-    228 mlock "pi" Restarts, host SYS_mlock;
-    229 munlock "pi" Never, host SYS_munlock;
+    227 msync "pii" Restarts, own memory::msync;
+    228 mlock "pi" Restarts, own memory::mlock;
+    229 munlock "pi" Never, own memory::munlock;
     230 mlockall "i" Never, host SYS_mlockall;
     231 munlockall "" Never, host SYS_munlockall;
-    232 mincore "pip" Never, host SYS_mincore;
+    232 mincore "pip" Never, own memory::mincore;
     233 madvise "pii" Never, own memory::madvise;
     234 remap_file_pages "piiii" Never, absent;
-    235 mbind "piipii" Never, host SYS_mbind;
+    235 mbind "piipii" Never, own memory::mbind;
     236 get_mempolicy "ppipi" Never, host SYS_get_mempolicy;
     237 set_mempolicy "ipi" Never, host SYS_set_mempolicy;
     238 migrate_pages "iipp" Restarts, host SYS_migrate_pages;
     239 move_pages "iipppi" Never, absent;
     240 rt_tgsigqueueinfo "iiip" Never, host SYS_rt_tgsigqueueinfo;
     241 perf_event_open "piiii" Never, absent;
-    242 accept4 "ippi" Restarts, host SYS_accept4;
-    243 recvmmsg "ipiip" Restarts, own files::recvmmsg;
+    242 accept4 "ippi" Receives, host SYS_accept4;
+    243 recvmmsg "ipiip" Receives, own files::recvmmsg;
     260 wait4 "ipip" Restarts, host SYS_wait4;
     261 prlimit64 "iipp" Never, host SYS_prlimit64;
     262 fanotify_init "ii" Never, host SYS_fanotify_init;
@@ -366,7 +381,7 @@ calls! {
     266 clock_adjtime "ip" Never, host SYS_clock_adjtime;
     267 syncfs "i" Restarts, host SYS_syncfs;
     268 setns "ii" Never, host SYS_setns;
-    269 sendmmsg "ipii" Restarts, own files::sendmmsg;
+    269 sendmmsg "ipii" Sends, own files::sendmmsg;
     270 process_vm_readv "ipipii" Restarts, own files::process_vm_readv;
     271 process_vm_writev "ipipii" Restarts, own files::process_vm_writev;
     272 kcmp "iiiia" Never, own files::kcmp;
@@ -381,7 +396,7 @@ calls! {
     281 execveat "isppi" Restarts, own exec::execveat;
     282 userfaultfd "i" Never, refused ENOSYS;
     283 membarrier "iii" Never, host SYS_membarrier;
-    284 mlock2 "pii" Restarts, host SYS_mlock2;
+    284 mlock2 "pii" Restarts, own memory::mlock2;
     285 copy_file_range "ipipii" Restarts, host SYS_copy_file_range;
     286 preadv2 "ipiiii" Restarts, own files::preadv2;
     287 pwritev2 "ipiiii" Restarts, own files::pwritev2;
@@ -438,6 +453,56 @@ calls! {
     467 open_tree_attr "isipi" Never, refused ENOSYS;
 }
 
+calls! { OLDER:
+    2 open "sii" Restarts, own files::open;
+    4 stat "sp" Restarts, own files::stat;
+    6 lstat "lp" Restarts, own files::lstat;
+    7 poll "pii" Fails, host SYS_poll;
+    21 access "si" Restarts, host SYS_access;
+    22 pipe "p" Never, host SYS_pipe;
+    23 select "ipppp" Fails, host SYS_select;
+    33 dup2 "ii" Restarts, host SYS_dup2;
+    34 pause "" ForSignals, host SYS_pause;
+    37 alarm "i" Never, host SYS_alarm;
+    57 fork "" Never, own tasks::fork_alone;
+    58 vfork "" Never, own tasks::vfork_alone;
+    78 getdents "ipi" Restarts, host SYS_getdents;
+    82 rename "ll" Restarts, host SYS_rename;
+    83 mkdir "si" Restarts, host SYS_mkdir;
+    84 rmdir "l" Restarts, host SYS_rmdir;
+    85 creat "si" Restarts, host SYS_creat;
+    86 link "ll" Restarts, host SYS_link;
+    87 unlink "l" Restarts, host SYS_unlink;
+    88 symlink "pl" Restarts, host SYS_symlink;
+    89 readlink "lpi" Restarts, own files::readlink;
+    90 chmod "si" Restarts, host SYS_chmod;
+    92 chown "sii" Restarts, host SYS_chown;
+    94 lchown "lii" Restarts, host SYS_lchown;
+    111 getpgrp "" Never, host SYS_getpgrp;
+    132 utime "sp" Restarts, host SYS_utime;
+    133 mknod "sii" Restarts, host SYS_mknod;
+    136 ustat "ip" Never, refused ENOSYS;
+    139 sysfs "iaa" Never, refused ENOSYS;
+    201 time "p" Never, host SYS_time;
+    213 epoll_create "i" Never, host SYS_epoll_create;
+    232 epoll_wait "ipii" Fails, own files::epoll_wait_plain;
+    235 utimes "sp" Restarts, host SYS_utimes;
+    253 inotify_init "" Never, host SYS_inotify_init;
+    261 futimesat "isp" Restarts, host SYS_futimesat;
+    282 signalfd "imn" Never, host SYS_signalfd;
+    284 eventfd "i" Never, host SYS_eventfd;
+}
+
+// Calls that only some architectures have; the ABI of a guest that has one does it.
+calls! { MACHINES:
+    154 modify_ldt "iai" Never, refused ENOSYS;
+    158 arch_prctl "ia" Never, refused EINVAL;
+    172 iopl "i" Never, refused EPERM;
+    173 ioperm "iii" Never, refused EPERM;
+    5197 cacheflush "pii" Never, refused EINVAL;
+    5242 set_thread_area "p" Never, refused ENOSYS;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -446,13 +511,16 @@ mod tests {
 
     #[test]
     fn every_row_is_consistent_with_itself_and_the_others() {
-        assert!(TABLE.windows(2).all(|w| w[0].number < w[1].number), "numbers ascend");
-        let names: BTreeSet<_> = TABLE.iter().map(|c| c.name).collect();
-        assert_eq!(names.len(), TABLE.len(), "names are unique");
-        for call in TABLE {
+        for table in [TABLE, OLDER, MACHINES] {
+            assert!(table.windows(2).all(|w| w[0].number < w[1].number), "numbers ascend");
+        }
+        let all = || TABLE.iter().chain(OLDER).chain(MACHINES);
+        let names: BTreeSet<_> = all().map(|c| c.name).collect();
+        assert_eq!(names.len(), all().count(), "names are unique");
+        for call in all() {
             let kinds = match call.done {
-                Done::Host(_) => "ipsl",
-                _ => "ipsla",
+                Done::Host(_) => "ipslmn",
+                _ => "ipslmna",
             };
             let known = call.shape.chars().all(|kind| kinds.contains(kind));
             assert!(known && call.shape.len() <= 6, "{}: {}", call.name, call.shape);
@@ -466,7 +534,7 @@ mod tests {
             assert!(!(waits && at_once), "{} is done at once and waits", call.name);
             let chosen = matches!(call.waits, Chooses(_));
             assert!(chooses || !chosen, "{}: nothing here chooses", call.name);
-            assert!(std::ptr::eq(find(call.number).unwrap(), call), "{}", call.name);
+            assert!(std::ptr::eq(named(call.name).unwrap(), call), "{}", call.name);
         }
     }
 
@@ -506,7 +574,7 @@ mod tests {
             matches!(n, 38 | 163 | 164 | 244..=259 | 295..=423 | 452 | 463)
                 && !(291..=293).contains(n)
         };
-        let missing: Vec<_> = (0..=467).filter(|n| find(*n).is_none() && !has_none(n)).collect();
+        let missing: Vec<_> = (0..=467).filter(|n| generic(*n).is_none() && !has_none(n)).collect();
         assert!(missing.is_empty(), "numbers without a row: {missing:?}");
     }
 
@@ -519,7 +587,7 @@ mod tests {
     }
 
     /// Numbers of the kernel's generic table, by name.
-    fn generic(header: &str) -> Vec<(&str, u64)> {
+    fn defined(header: &str) -> Vec<(&str, u64)> {
         let defined = header.lines().filter_map(|l| {
             let rest = l.strip_prefix("#define __NR_").or(l.strip_prefix("#define __NR3264_"))?;
             let (name, number) = rest.split_once(char::is_whitespace)?;
@@ -536,7 +604,7 @@ mod tests {
             let why = format!("NOT COMPARED: {HEADER} is missing (package linux-libc-dev)");
             return writeln!(std::io::stderr(), "{why}").unwrap();
         };
-        let generic = generic(&header);
+        let generic = defined(&header);
         assert!(generic.len() > 300, "{HEADER} was read: {} numbers", generic.len());
         let last = generic.iter().map(|g| g.1).max().unwrap();
         for call in TABLE {

@@ -1,17 +1,21 @@
 //! Threads, processes, signals and identity.
 
+use super::super::abi::numbers::Kind;
 use super::super::perf_map::PerfMap;
-use super::super::process::Action;
+use super::super::process::{Action, Process};
 use super::super::profile::Profile;
 use super::super::raw::{self, Arg, Disposition};
 use super::super::robust;
-use super::super::signal::{self, SS_DISABLE};
+use super::super::signal;
 use super::super::sync::lock;
 use super::super::thread::Thread;
 use super::{Args, err, pass};
+use crate::options::Memory;
 use littoral_base::mutant;
+use std::cell::RefCell;
 use std::io::Read as _;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 const CLONE_VM: u64 = 0x100;
 /// Memory, file system data, files, handlers, semaphore adjustments, and the namespaces.
@@ -29,7 +33,12 @@ const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const FUTEX_WAKE: u64 = 1;
 
 pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
+    if thread.lent {
+        // A process of one thread, whose lists are the parent's.
+        thread.exit_group(args[0] as i32);
+    }
     thread.ended = true;
+    thread.process.unwatch_all();
     let head = thread.pending.robust_list.swap(0, Ordering::AcqRel);
     robust::release(&thread.cpu.window, head, raw::gettid() as u32);
     if thread.clear_tid != 0 {
@@ -93,16 +102,30 @@ pub(super) fn futex(thread: &mut Thread, args: &Args) -> i64 {
 }
 
 pub(super) fn prctl(thread: &mut Thread, args: &Args) -> i64 {
+    const SET_PDEATHSIG: u64 = 1;
     const GET_PDEATHSIG: u64 = 2;
     const NAMES: [u64; 2] = [15, 16];
     const GET_SUBREAPER: u64 = 37;
+    let numbers = thread.process.abi.numbers;
     match args[0] {
-        o if o == GET_PDEATHSIG || o == GET_SUBREAPER || NAMES.contains(&o) => {
+        SET_PDEATHSIG => {
+            let mut args = *args;
+            args[1] = numbers.argument(Kind::Signal, args[1]);
+            pass(thread, libc::SYS_prctl, "iiiii", &args)
+        }
+        GET_PDEATHSIG => {
+            let done = pass(thread, libc::SYS_prctl, "ipiii", args);
+            let window = thread.cpu.window;
+            let signal = (done == 0).then(|| window.load::<u32>(args[1])).flatten();
+            let stored = signal.map(|n| window.store(args[1], numbers.guest_signal(n)));
+            if stored == Some(None) { err(libc::EFAULT) } else { done }
+        }
+        o if o == GET_SUBREAPER || NAMES.contains(&o) => {
             pass(thread, libc::SYS_prctl, "ipiii", args)
         }
-        // Death signal, dumpable, keep capabilities, bounding set, secure bits, timer slack,
-        // subreaper, no new privileges, huge pages, ambient set, tracer.
-        1 | 3 | 4 | 7 | 8 | 23 | 24 | 27..=30 | 36 | 38 | 39 | 41 | 42 | 47 | 0x5961_6d61 => {
+        // Dumpable, keep capabilities, bounding set, secure bits, timer slack, subreaper, no new
+        // privileges, huge pages, ambient set, tracer.
+        3 | 4 | 7 | 8 | 23 | 24 | 27..=30 | 36 | 38 | 39 | 41 | 42 | 47 | 0x5961_6d61 => {
             pass(thread, libc::SYS_prctl, "iiiii", args)
         }
         _ => err(libc::EINVAL),
@@ -112,8 +135,9 @@ pub(super) fn prctl(thread: &mut Thread, args: &Args) -> i64 {
 pub(super) fn uname(thread: &mut Thread, args: &Args) -> i64 {
     const FIELD: u64 = 65;
     let done = pass(thread, libc::SYS_uname, "p", args);
+    let name = thread.process.abi.uname.as_bytes();
     let mut machine = [0; FIELD as usize];
-    machine[..11].copy_from_slice(b"loongarch64");
+    machine[..name.len()].copy_from_slice(name);
     match done {
         0 => {
             thread.cpu.window.write(args[0] + 4 * FIELD, &machine).map_or(err(libc::EFAULT), |()| 0)
@@ -124,18 +148,17 @@ pub(super) fn uname(thread: &mut Thread, args: &Args) -> i64 {
 
 pub(super) fn sigaltstack(thread: &mut Thread, args: &Args) -> i64 {
     let window = thread.cpu.window;
-    let [base, len, flags] = thread.alternate;
-    if args[1] != 0 && window.store_words(args[1], [base, flags, len]).is_none() {
-        return err(libc::EFAULT);
-    }
+    let before = signal::stack_words(thread);
     if args[0] != 0 {
-        let Some([base, flags, len]) = window.load_words::<3>(args[0]) else {
+        let Some(words) = window.load_words::<3>(args[0]) else {
             return err(libc::EFAULT);
         };
-        if flags & SS_DISABLE == 0 && len < 2048 {
-            return err(libc::ENOMEM);
+        if let Err(error) = signal::set_stack(thread, words) {
+            return err(error);
         }
-        thread.alternate = [base, len, flags & SS_DISABLE];
+    }
+    if args[1] != 0 && window.store_words(args[1], before).is_none() {
+        return err(libc::EFAULT);
     }
     0
 }
@@ -148,13 +171,14 @@ pub(super) fn rt_sigaction(thread: &mut Thread, args: &Args) -> i64 {
     let window = thread.cpu.window;
     let read = match new {
         0 => Some(None),
-        at => window.load_words::<3>(at).map(Some),
+        at => (thread.process.abi.signals.load_action)(&window, at).map(Some),
     };
     let Some(read) = read else { return err(libc::EFAULT) };
-    let mut actions = lock(&thread.process.actions);
+    let mut actions = thread.actions();
     let before = actions[signal as usize - 1];
-    if let Some([handler, flags, mask]) = read {
-        actions[signal as usize - 1] = Action { handler, flags, mask };
+    if let Some(action) = read {
+        let Action { handler, flags, .. } = action;
+        actions[signal as usize - 1] = action;
         let disposition = match handler {
             0 => Disposition::Default,
             1 => Disposition::Ignore,
@@ -163,7 +187,8 @@ pub(super) fn rt_sigaction(thread: &mut Thread, args: &Args) -> i64 {
         raw::set_disposition(signal as u32, disposition, flags);
     }
     drop(actions);
-    if old != 0 && window.store_words(old, [before.handler, before.flags, before.mask]).is_none() {
+    let store = thread.process.abi.signals.store_action;
+    if old != 0 && store(&window, old, before).is_none() {
         return err(libc::EFAULT);
     }
     0
@@ -173,8 +198,10 @@ pub(super) fn rt_sigprocmask(thread: &mut Thread, args: &Args) -> i64 {
     let [how, new, old, ..] = *args;
     let window = thread.cpu.window;
     let before = thread.mask;
+    let abi = thread.process.abi;
     if new != 0 {
         let Some(set) = window.load::<u64>(new) else { return err(libc::EFAULT) };
+        let set = abi.numbers.host_set(set);
         let mask = match how {
             0 => before | set,
             1 => before & !set,
@@ -183,10 +210,34 @@ pub(super) fn rt_sigprocmask(thread: &mut Thread, args: &Args) -> i64 {
         };
         signal::set_mask(thread, mask);
     }
-    if old != 0 && window.store(old, before).is_none() {
+    let mut bytes = abi.numbers.guest_set(before).to_le_bytes().to_vec();
+    bytes.resize(abi.signals.set_len as usize, 0);
+    if old != 0 && window.write(old, &bytes).is_none() {
         return err(libc::EFAULT);
     }
     0
+}
+
+/// What is blocked and pending, by the host's numbers: in the kernel, and held back here.
+pub(super) fn pending_set(thread: &Thread) -> Result<u64, i64> {
+    let mut host = [0; super::SET_LEN as usize];
+    let list = &mut [Arg::Out(&mut host), Arg::Int(super::SET_LEN)];
+    match raw::call_now(&thread.cpu.window, libc::SYS_rt_sigpending, list) {
+        0 => Ok(u64::from_le_bytes(host) | thread.pending.held()),
+        code => Err(code),
+    }
+}
+
+pub(super) fn rt_sigpending(thread: &mut Thread, args: &Args) -> i64 {
+    let [at, len, ..] = *args;
+    if len > super::SET_LEN {
+        return err(libc::EINVAL);
+    }
+    let set = match pending_set(thread) {
+        Ok(set) => set.to_le_bytes(),
+        Err(code) => return code,
+    };
+    thread.cpu.window.write(at, &set[..len as usize]).map_or(err(libc::EFAULT), |()| 0)
 }
 
 pub(super) fn rt_sigreturn(thread: &mut Thread) {
@@ -207,10 +258,21 @@ struct Birth {
 }
 
 pub(super) fn clone(thread: &mut Thread, args: &Args) -> i64 {
-    let [flags, stack, parent_tid, child_tid, tls, _] = *args;
+    let [flags, stack, parent_tid, child_tid, tls] = (thread.process.abi.clone)(args);
     // The old call has one place for both.
     let pidfd = parent_tid;
     give_birth(thread, Birth { flags, stack, parent_tid, child_tid, tls, pidfd })
+}
+
+/// A process with a copy of the memory.
+pub(super) fn fork_alone(thread: &mut Thread, _: &Args) -> i64 {
+    give_birth(thread, Birth { flags: libc::SIGCHLD as u64, ..Birth::default() })
+}
+
+/// A process that runs in the memory of its parent, which waits.
+pub(super) fn vfork_alone(thread: &mut Thread, _: &Args) -> i64 {
+    let flags = CLONE_VM | CLONE_VFORK | libc::SIGCHLD as u64;
+    give_birth(thread, Birth { flags, ..Birth::default() })
 }
 
 /// Flags of `clone3` that have a meaning here. Namespaces and control groups are the host's.
@@ -261,30 +323,87 @@ pub(super) fn clone3(thread: &mut Thread, args: &Args) -> i64 {
 }
 
 fn give_birth(thread: &mut Thread, birth: Birth) -> i64 {
+    // Numbers of threads are written to the guest's memory.
+    thread.process.unwatch_all();
     let has = |flags: u64| birth.flags & flags == flags;
     if has(CLONE_THREAD) {
-        return if has(CLONE_VM) { spawn(thread, birth) } else { err(libc::EINVAL) };
+        return match thread.lent {
+            // The host's thread would outlive its process's use of this memory.
+            true => err(libc::EAGAIN),
+            false if has(CLONE_VM) => spawn(thread, birth),
+            false => err(libc::EINVAL),
+        };
     }
-    // A process shares nothing with its parent here; a vfork's need not, for its parent waits.
+    // A process shares memory with its parent here only while that one waits.
     let shared = SHARED & birth.flags & if has(CLONE_VFORK) { !CLONE_VM } else { u64::MAX };
     if shared != 0 {
         let what = format!("clone: a process that shares what flags {shared:#x} say");
         super::name_once(thread, CLONE << 32 | shared, &what);
         return err(libc::EINVAL);
     }
-    fork(thread, birth)
+    // A debugger would see both processes in one memory.
+    let lends = has(CLONE_VM | CLONE_VFORK) && thread.process.debugger.is_none();
+    match lends && !mutant!("la64_vfork_copies_memory") {
+        true => vfork(thread, birth),
+        false => fork(thread, birth),
+    }
+}
+
+/// A process in this one's memory until it runs another program or ends, while this thread waits.
+/// It goes on with the thread itself, which gets back what is not the memory's.
+fn vfork(thread: &mut Thread, birth: Birth) -> i64 {
+    raw::set_mask(u64::MAX);
+    if thread.pending.any() {
+        signal::apply_mask(thread);
+        return raw::RESTART;
+    }
+    let state = thread.cpu.state.clone();
+    let (mask, alternate, clear_tid) = (thread.mask, thread.alternate, thread.clear_tid);
+    let robust_list = thread.pending.robust_list.load(Ordering::Acquire);
+    let actions = *thread.actions();
+    let outer = thread.own_actions.replace(Arc::new(Mutex::new(actions)));
+    let lent = std::mem::replace(&mut thread.lent, true);
+    let pid = raw::vfork(&mut || {
+        take_birth(thread, birth);
+        thread.answer(0);
+        raw::set_mask(thread.mask);
+        (thread.body)(thread);
+    });
+    if let Some(translator) = &thread.process.translator {
+        translator.is_outside(&thread.cpu);
+    }
+    thread.cpu.state = state;
+    (thread.mask, thread.alternate, thread.clear_tid) = (mask, alternate, clear_tid);
+    thread.lent = lent;
+    thread.pending.forget();
+    thread.pending.robust_list.store(robust_list, Ordering::Release);
+    thread.own_actions = outer;
+    // Not by a borrow: the child's is never given back.
+    thread.left = RefCell::default();
+    signal::apply_mask(thread);
+    if pid > 0 { told(thread, birth, pid) } else { pid }
 }
 
 /// A thread of the same process, on a new host thread.
 fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
+    if let Some(translator) = &thread.process.translator
+        && thread.process.options.memory == Memory::Tso
+    {
+        translator.begin_threads(&thread.process.window, &thread.process.changes.epoch);
+    }
     let mut cpu = littoral_la64::interp::Cpu::new(thread.cpu.window, thread.cpu.features);
     cpu.state = thread.cpu.state.clone();
     cpu.time = thread.cpu.time;
     cpu.state.instructions = 0;
-    cpu.state.x[3] = birth.stack;
-    cpu.state.x[4] = 0;
+    let process = &thread.process;
+    if let Some(translator) = &process.translator {
+        translator.prepare(&mut cpu.state);
+    }
+    let (abi, mut registers) = (process.abi, process.registers(&mut cpu.state));
+    registers.set(abi.roles.stack, birth.stack);
+    (abi.answer)(&mut registers, 0);
     if birth.flags & CLONE_SETTLS != 0 {
-        cpu.state.x[2] = birth.tls;
+        registers.set(abi.roles.thread, birth.tls);
     }
     // The new host thread starts with signals blocked, until it has a place to note them.
     let mask = thread.mask;
@@ -313,27 +432,43 @@ fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
     tid.unwrap_or(err(libc::EAGAIN))
 }
 
-/// A new process. A vfork is a fork whose parent waits until the child has called exec or ended:
-/// what the child writes to shared memory in between stays its own.
+/// A new process with a copy of the memory. With `CLONE_VFORK` the parent waits until the child has
+/// called `execve` or ended.
 fn fork(thread: &mut Thread, birth: Birth) -> i64 {
     let wait = if birth.flags & CLONE_VFORK != 0 { std::io::pipe().ok() } else { None };
     let process = thread.process.clone();
-    let observers =
-        (process.profile.as_ref().map(Profile::hold), process.perf_map.as_ref().map(PerfMap::hold));
-    let space = lock(&process.space);
-    let actions = lock(&process.actions);
-    let mut threads = lock(&process.threads);
-    let unknown = lock(&process.unknown);
-    let pid = raw::fork();
-    if pid == 0 {
-        threads.retain(|t| std::sync::Arc::ptr_eq(t, &thread.pending));
-    }
-    drop((observers, space, actions, threads, unknown));
+    // The child forgets what was noted for its parent. What is sent to the child itself must wait
+    // until then.
+    let before = match mutant!("la64_forked_child_loses_signals") {
+        true => None,
+        false => Some(raw::set_mask(u64::MAX)),
+    };
+    let pid = while_still(&process, || {
+        let _quiet = process.debugger.as_ref().map(|debugger| debugger.quiet());
+        let _observers = (
+            process.profile.as_ref().map(Profile::hold),
+            process.perf_map.as_ref().map(PerfMap::hold),
+        );
+        let _space = lock(&process.space);
+        let _actions = thread.actions();
+        let mut threads = lock(&process.threads);
+        let _unknown = lock(&process.unknown);
+        // Another thread may be saying something.
+        let _said = std::io::stderr().lock();
+        let pid = raw::fork();
+        if pid == 0 {
+            threads.retain(|t| std::sync::Arc::ptr_eq(t, &thread.pending));
+        }
+        pid
+    });
     if pid == 0 {
         // The child keeps the writer open, close-on-exec, to its end.
         std::mem::forget(wait);
         born(thread, birth);
         return 0;
+    }
+    if let Some(before) = before {
+        raw::set_mask(before);
     }
     if pid > 0 {
         let result = told(thread, birth, pid);
@@ -345,6 +480,18 @@ fn fork(thread: &mut Thread, birth: Birth) -> i64 {
         return result;
     }
     pid
+}
+
+/// Does something while no thread adds or drops code.
+fn while_still(process: &Process, f: impl FnOnce() -> i64) -> i64 {
+    process.cache.still(|| match &process.translator {
+        None => f(),
+        Some(translator) => {
+            let (mut f, mut result) = (Some(f), err(libc::EAGAIN));
+            translator.still(&mut || result = f.take().map_or(result, |f| f()));
+            result
+        }
+    })
 }
 
 /// What the parent learns about its child.
@@ -363,25 +510,38 @@ fn told(thread: &Thread, birth: Birth, pid: i64) -> i64 {
 
 /// What makes a copy of the parent the child that was asked for.
 fn born(thread: &mut Thread, birth: Birth) {
+    // The memory is its own, also where its parent's was lent.
+    thread.lent = false;
+    // Another thread may have been ending the parent, which is no end of the child.
+    thread.process.ending.store(false, Ordering::SeqCst);
     let tid = raw::gettid();
     thread.pending.forget();
     thread.forget_the_past();
-    raw::set_mask(thread.mask);
+    if let Some(debugger) = &thread.process.debugger {
+        debugger.turn_off();
+    }
     thread.pending.tid.store(tid as u64, Ordering::Release);
+    take_birth(thread, birth);
+    raw::set_mask(thread.mask);
+}
+
+/// Registers, addresses and handlers that a child was asked to have.
+fn take_birth(thread: &mut Thread, birth: Birth) {
     thread.pending.robust_list.store(0, Ordering::Release);
+    let roles = &thread.process.abi.roles;
     if birth.stack != 0 {
-        thread.cpu.state.x[3] = birth.stack;
+        thread.set_register(roles.stack, birth.stack);
     }
     if birth.flags & CLONE_SETTLS != 0 {
-        thread.cpu.state.x[2] = birth.tls;
+        thread.set_register(roles.thread, birth.tls);
     }
     if birth.flags & CLONE_CHILD_SETTID != 0 {
-        let _ = thread.cpu.window.store(birth.child_tid, tid as u32);
+        let _ = thread.cpu.window.store(birth.child_tid, raw::gettid() as u32);
     }
     let clears = birth.flags & CLONE_CHILD_CLEARTID != 0;
     thread.clear_tid = if clears { birth.child_tid } else { 0 };
     if birth.flags & CLONE_CLEAR_SIGHAND != 0 {
-        let mut actions = lock(&thread.process.actions);
+        let mut actions = thread.actions();
         for (n, action) in actions.iter_mut().enumerate().filter(|(_, a)| a.handler > 1) {
             *action = Action::default();
             raw::set_disposition(n as u32 + 1, Disposition::Default, 0);
