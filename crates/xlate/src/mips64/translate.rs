@@ -1,0 +1,84 @@
+//! From an entry to a region of LA64 code.
+
+use super::fuse::{Tail, fuse};
+use super::isa::{HI, LO};
+use super::lower::Lower;
+use super::region::{Block, End, Unfetched, discover};
+use crate::code::Region;
+use crate::ir::{RegSet, Summary, live_out};
+
+/// What the translator assumes of a program beyond the architecture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conventions {
+    /// HI and LO hold nothing across calls and returns, as the N64 ABI says.
+    pub calls_lose_products: bool,
+}
+
+/// The most LA64 words that a region may have.
+pub const WORDS_MAX: usize = 1 << 15;
+
+/// Translates the region at `entry` for the LA64 address `base`.
+///
+/// # Errors
+/// The first instruction cannot be fetched.
+pub fn translate(
+    entry: u64,
+    base: u64,
+    (conventions, counts): (Conventions, bool),
+    fetch: &dyn Fn(u64) -> Option<u32>,
+) -> Result<Region, Unfetched> {
+    let blocks = discover(entry, fetch)?;
+    let live = live_behind(&blocks, conventions);
+    let mut lower = Lower::new(base, &blocks, counts);
+    // The entry comes first, so that the region's first word can be entered; the others follow in
+    // the order of their addresses.
+    let first = blocks.iter().position(|b| b.start == entry).unwrap_or(0);
+    let order: Vec<usize> = (first..blocks.len()).chain(0..first).collect();
+    for (place, &n) in order.iter().enumerate() {
+        let next = order.get(place + 1).map(|&m| blocks[m].start);
+        let branch = match blocks[n].end {
+            End::Branch(branch, slot) => Some((branch, slot)),
+            End::Goes(_) | End::Illegal(..) => None,
+        };
+        let fused = fuse(&blocks[n].body, &Tail { branch, live: live[n] });
+        lower.block(&blocks[n], &fused, next);
+    }
+    Ok(lower.finish())
+}
+
+fn live_behind(blocks: &[Block], conventions: Conventions) -> Vec<RegSet> {
+    let place = |at: u64| blocks.binary_search_by_key(&at, |b| b.start).ok();
+    let lost = RegSet::ALL.without(HI).without(LO);
+    let summaries: Vec<Summary> = blocks
+        .iter()
+        .map(|block| {
+            let mut summary = Summary::default();
+            block.body.iter().for_each(|i| summary.add(i.needs(), i.writes()));
+            let mut to = |at: u64| match place(at) {
+                Some(n) => summary.next.push(n),
+                None => summary.leaves = RegSet::ALL,
+            };
+            match block.end {
+                End::Goes(at) => to(at),
+                End::Illegal(..) => summary.leaves = RegSet::ALL,
+                End::Branch(branch, slot) => {
+                    if branch.returns_or_falls() && !branch.is_call() {
+                        to(branch.at.wrapping_add(8));
+                    }
+                    match branch.target().filter(|_| !branch.is_call()) {
+                        Some(target) => to(target),
+                        None if conventions.calls_lose_products => summary.leaves = lost,
+                        None => summary.leaves = RegSet::ALL,
+                    }
+                    summary.add(branch.reads(), branch.writes());
+                    // A slot that is skipped writes nothing.
+                    let written =
+                        if branch.is_likely() { RegSet::default() } else { slot.writes() };
+                    summary.add(slot.needs(), written);
+                }
+            }
+            summary
+        })
+        .collect();
+    live_out(&summaries)
+}

@@ -1,0 +1,143 @@
+//! x86-64 as the engine sees it, and the instructions that run outside translated code.
+
+use super::decode::{Inst, LEN_MAX, Operand, decode};
+use super::region::Conventions;
+use super::registers::{COUNTS, ENTRIES, LINK, la64};
+use super::translate::{WORDS_MAX, translate};
+use super::{assist, completion, float};
+use crate::code::{Mark, Region, Source};
+use crate::event::Event;
+use crate::guest::{Architecture, Fetch, Unfetched};
+use littoral_la64::interp::Cpu;
+use littoral_la64::state::State;
+
+/// The architecture, with what a program's ABI allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct X86(pub Conventions);
+
+impl Architecture for X86 {
+    const ENTRIES: u8 = ENTRIES;
+    const LINK: u8 = LINK;
+    const WORDS_MAX: usize = WORDS_MAX;
+    const COUNTS: usize = COUNTS;
+
+    fn prepare(state: &mut State) {
+        float::prepare(state);
+    }
+
+    fn complete(state: &mut State, word: u32) -> bool {
+        completion::complete(state, word)
+    }
+
+    fn translate(&self, entry: u64, base: u64, fetch: Fetch<'_>) -> Result<Region, Unfetched> {
+        translate(entry, base, self.0, fetch)
+    }
+
+    fn target(state: &State, source: Source) -> u64 {
+        match source {
+            Source::Register(register) => state.x[usize::from(register)],
+            Source::Upper => unreachable!("no delay slot comes between a jump and its target"),
+        }
+    }
+
+    /// Nothing: an instruction writes guest registers behind its last access.
+    fn repair(_: &mut State, _: &Mark) {}
+
+    fn assist(&self, cpu: &mut Cpu, pc: u64, fetch: Fetch<'_>) -> Result<u64, Event> {
+        let mut bytes = [0; LEN_MAX];
+        let len = fetch(pc, &mut bytes);
+        let inst = decode(pc, &bytes[..len]).map_err(|_| Event::Fetch(pc))?;
+        match inst.row.stem {
+            "div" => divide(cpu, &inst, false)?,
+            "idiv" => divide(cpu, &inst, true)?,
+            "cpuid" => identify(&mut cpu.state),
+            name if assist::NAMES.contains(&name) => assist::execute(cpu, &inst)?,
+            name => unreachable!("{name} is translated"),
+        }
+        Ok(inst.end())
+    }
+}
+
+/// The address of an operand in memory of 64 bits.
+fn load(cpu: &Cpu, operand: Operand) -> Result<u64, Event> {
+    let state = &cpu.state;
+    match operand {
+        Operand::Reg(r) => Ok(state.x[usize::from(la64(r.number))]),
+        Operand::Mem(m) => {
+            let at = assist::address(state, &m);
+            cpu.window.load::<u64>(at).ok_or(Event::Load(at))
+        }
+        Operand::Xmm(_) | Operand::Imm(_) | Operand::Target(_) => {
+            unreachable!("a division has a variable divisor")
+        }
+    }
+}
+
+/// A division of rdx and rax by 64 bits.
+fn divide(cpu: &mut Cpu, inst: &Inst, signed: bool) -> Result<(), Event> {
+    let divisor = load(cpu, inst.operand(0))?;
+    let (rax, rdx) = (usize::from(la64(0)), usize::from(la64(2)));
+    let dividend = u128::from(cpu.state.x[rdx]) << 64 | u128::from(cpu.state.x[rax]);
+    let result = if signed {
+        let (a, b) = (dividend as i128, i128::from(divisor as i64));
+        let quotient = a.checked_div(b).and_then(|q| i64::try_from(q).ok());
+        quotient.map(|q| (q as u64, (a % b) as u64))
+    } else {
+        let b = u128::from(divisor);
+        let quotient = dividend.checked_div(b).and_then(|q| u64::try_from(q).ok());
+        quotient.map(|q| (q, (dividend % b) as u64))
+    };
+    let (quotient, remainder) = result.ok_or(Event::Divide)?;
+    (cpu.state.x[rax], cpu.state.x[rdx]) = (quotient, remainder);
+    Ok(())
+}
+
+/// What `cpuid` says of the processor's features in edx.
+pub(super) fn features() -> u32 {
+    let mut state = State::default();
+    state.x[usize::from(la64(0))] = 1;
+    identify(&mut state);
+    state.x[usize::from(la64(2))] as u32
+}
+
+/// `cpuid`: what this translator has, and nothing else.
+fn identify(state: &mut State) {
+    let leaf = state.x[usize::from(la64(0))] as u32;
+    let vendor = |at: usize| {
+        let bytes: [u8; 4] = std::array::from_fn(|n| b"LittoralLATX"[at + n]);
+        u32::from_le_bytes(bytes)
+    };
+    // Time-stamp counter, cmpxchg8b, conditional moves, clflush of 64 bytes, fxsave, SSE, SSE2.
+    const EDX: u32 = 1 << 4 | 1 << 8 | 1 << 15 | 1 << 19 | 1 << 24 | 1 << 25 | 1 << 26;
+    // cmpxchg16b, popcnt.
+    const ECX: u32 = 1 << 13 | 1 << 23;
+    let [a, b, c, d] = match leaf {
+        0 => [1, vendor(0), vendor(8), vendor(4)],
+        1 => [0x600, 8 << 8, ECX, EDX],
+        0x8000_0000 => [0x8000_0001, 0, 0, 0],
+        // lahf, lzcnt, prefetchw; syscall, 64 bits.
+        0x8000_0001 => [0, 0, 1 | 1 << 5 | 1 << 8, 1 << 11 | 1 << 29],
+        _ => [0; 4],
+    };
+    for (register, value) in [(0, a), (3, b), (1, c), (2, d)] {
+        state.x[usize::from(la64(register))] = value.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpuid_announces_sse2_and_not_what_is_missing() {
+        let mut state = State::default();
+        state.x[usize::from(la64(0))] = 1;
+        identify(&mut state);
+        let (edx, ecx) = (state.x[usize::from(la64(2))], state.x[usize::from(la64(1))]);
+        let has = |bits: u64, n: u32| bits >> n & 1 == 1;
+        assert!([24, 25, 26].iter().all(|&n| has(edx, n)), "{edx:x}");
+        // x87 and MMX; SSE3, SSSE3, SSE4.1, SSE4.2, AVX.
+        assert!(![0, 23].iter().any(|&n| has(edx, n)), "{edx:x}");
+        assert!(![0, 9, 19, 20, 28].iter().any(|&n| has(ecx, n)), "{ecx:x}");
+    }
+}

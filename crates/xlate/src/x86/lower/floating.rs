@@ -1,0 +1,211 @@
+//! Floating point of SSE and SSE2.
+//!
+//! Operations trap where LA64 finds them invalid, and `float::complete` gives the processor's
+//! result. Scalar operations make their result in a scratch register, from which it goes to the low
+//! part of the destination.
+
+use super::Lower;
+use super::operand::Extend;
+use crate::x86::decode::{Inst, Operand};
+use crate::x86::isa::flag;
+use crate::x86::registers::{ZEROS, la64};
+use littoral_base::mutant;
+
+/// What an instruction's last two letters say: whether it is on all elements, and the LA64 suffix.
+fn shape(stem: &str) -> (bool, &'static str) {
+    match &stem[stem.len() - 2..] {
+        "ps" => (true, ".s"),
+        "pd" => (true, ".d"),
+        "ss" => (false, ".s"),
+        _ => (false, ".d"),
+    }
+}
+
+/// LA64's condition for each of the eight, and whether its operands are swapped.
+const CONDITIONS: [(&str, bool); 8] = [
+    ("ceq", false),
+    ("slt", false),
+    ("sle", false),
+    ("cun", false),
+    ("cune", false),
+    ("sule", true),
+    ("sult", true),
+    ("cor", false),
+];
+
+impl Lower {
+    /// A floating-point instruction; false if it is none.
+    pub(super) fn on_floats(&mut self, inst: &Inst) -> bool {
+        let stem = inst.row.stem;
+        match &stem[..stem.len().saturating_sub(2)] {
+            "add" | "sub" | "mul" | "div" => self.float_binary(inst),
+            "sqrt" => self.root(inst),
+            "min" | "max" => self.lesser(inst),
+            "cmp" if inst.row.float => self.float_compare(inst),
+            "comi" | "ucomi" => self.compare_to_flags(inst),
+            _ if stem.starts_with("cvt") => self.convert(inst),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Puts a scalar into the low part of a register.
+    fn merge(&mut self, d: u8, v: u8, suffix: &str) {
+        match mutant!("x86_scalar_clears_upper") {
+            true => self.rrr("vilvl.d", d, ZEROS, v),
+            false if suffix == ".s" => self.rri("vextrins.w", d, v, 0),
+            false => self.rri("vextrins.d", d, v, 0),
+        }
+    }
+
+    fn float_binary(&mut self, inst: &Inst) {
+        let (all, suffix) = shape(inst.row.stem);
+        let operation = &inst.row.stem[..3];
+        let (d, s) = (Self::destination(inst), self.vector(inst, inst.operand(1)));
+        if all {
+            return self.rrr(&format!("vf{operation}{suffix}"), d, d, s);
+        }
+        let v = self.vector_temp();
+        self.rrr(&format!("f{operation}{suffix}"), v, d, s);
+        self.merge(d, v, suffix);
+    }
+
+    fn root(&mut self, inst: &Inst) {
+        let (all, suffix) = shape(inst.row.stem);
+        let (d, s) = (Self::destination(inst), self.vector(inst, inst.operand(1)));
+        if all {
+            return self.rr(&format!("vfsqrt{suffix}"), d, s);
+        }
+        let v = self.vector_temp();
+        self.rr(&format!("fsqrt{suffix}"), v, s);
+        self.merge(d, v, suffix);
+    }
+
+    /// min and max: the source unless the destination is less, or greater.
+    fn lesser(&mut self, inst: &Inst) {
+        let (all, suffix) = shape(inst.row.stem);
+        let (d, s) = (Self::destination(inst), self.vector(inst, inst.operand(1)));
+        let (a, b) = if inst.row.stem.starts_with("min") { (d, s) } else { (s, d) };
+        let v = self.vector_temp();
+        let or_equal = mutant!("x86_min_takes_first_zero");
+        let condition = if or_equal { "sle" } else { "slt" };
+        if all {
+            self.rrr(&format!("vfcmp.{condition}{suffix}"), v, a, b);
+            return self.op("vbitsel.v", &[d, s, d, v].map(i64::from));
+        }
+        self.rrr(&format!("fcmp.{condition}{suffix}"), 0, a, b);
+        self.op("fsel", &[v.into(), s.into(), d.into(), 0]);
+        self.merge(d, v, suffix);
+    }
+
+    fn float_compare(&mut self, inst: &Inst) {
+        let (all, suffix) = shape(inst.row.stem);
+        let (condition, swapped) = CONDITIONS[(Self::vector_immediate(inst) & 7) as usize];
+        let (d, s) = (Self::destination(inst), self.vector(inst, inst.operand(1)));
+        let (a, b) = if swapped { (s, d) } else { (d, s) };
+        if all {
+            return self.rrr(&format!("vfcmp.{condition}{suffix}"), d, a, b);
+        }
+        let t = self.temp();
+        self.rrr(&format!("fcmp.{condition}{suffix}"), 0, a, b);
+        self.rr("movcf2gr", t, 0);
+        self.rrr("sub.d", t, 0, t);
+        let name = if suffix == ".s" { "vinsgr2vr.w" } else { "vinsgr2vr.d" };
+        self.rri(name, d, t, 0);
+    }
+
+    /// comiss and its kin: carry is less or unordered, zero equal or unordered, parity unordered.
+    fn compare_to_flags(&mut self, inst: &Inst) {
+        let stem = inst.row.stem;
+        let quiet = if stem.starts_with('u') { 'c' } else { 's' };
+        let suffix = shape(stem).1;
+        let Operand::Xmm(a) = inst.operand(0) else { return };
+        let b = self.vector(inst, inst.operand(1));
+        // One comparison in any case, for the exceptions.
+        let parts = [("ult", flag::C, 0), ("ueq", flag::Z, 6), ("un", flag::P, 2)];
+        let mut sum = None;
+        for (n, (condition, own, place)) in parts.into_iter().enumerate() {
+            let needed = self.needs(own);
+            if !needed && n > 0 {
+                continue;
+            }
+            self.rrr(&format!("fcmp.{quiet}{condition}{suffix}"), n as u8, a, b);
+            if needed {
+                let t = self.temp();
+                self.rr("movcf2gr", t, n as u8);
+                if place > 0 {
+                    self.rri("slli.d", t, t, place);
+                }
+                if let Some(before) = sum {
+                    self.rrr("or", t, t, before);
+                }
+                sum = Some(t);
+            }
+        }
+        if self.needs(flag::ALL) {
+            self.op("x86mtflag", &[sum.unwrap_or(0).into(), flag::ALL.into()]);
+        }
+    }
+
+    fn convert(&mut self, inst: &Inst) {
+        match inst.row.stem {
+            "cvtsi2ss" => self.scalar_of_integer(inst, ".s"),
+            "cvtsi2sd" => self.scalar_of_integer(inst, ".d"),
+            "cvtss2si" => self.integer_of_scalar(inst, "ftint", "s"),
+            "cvtsd2si" => self.integer_of_scalar(inst, "ftint", "d"),
+            "cvttss2si" => self.integer_of_scalar(inst, "ftintrz", "s"),
+            "cvttsd2si" => self.integer_of_scalar(inst, "ftintrz", "d"),
+            "cvtss2sd" => self.convert_scalar(inst, "fcvt.d.s", ".d"),
+            "cvtsd2ss" => self.convert_scalar(inst, "fcvt.s.d", ".s"),
+            "cvtps2pd" => self.convert_all(inst, "vfcvtl.d.s"),
+            "cvtdq2pd" => self.convert_all(inst, "vffintl.d.w"),
+            "cvtdq2ps" => self.convert_all(inst, "vffint.s.w"),
+            "cvtps2dq" => self.convert_all(inst, "vftint.w.s"),
+            "cvttps2dq" => self.convert_all(inst, "vftintrz.w.s"),
+            "cvtpd2ps" => self.narrow(inst, "vfcvt.s.d"),
+            "cvtpd2dq" => self.narrow(inst, "vftint.w.d"),
+            _ => self.narrow(inst, "vftintrz.w.d"),
+        }
+    }
+
+    fn scalar_of_integer(&mut self, inst: &Inst, suffix: &str) {
+        let (d, v) = (Self::destination(inst), self.vector_temp());
+        let size = match inst.operand(1) {
+            Operand::Mem(m) => m.size,
+            Operand::Reg(r) => r.size,
+            _ => 4,
+        };
+        let value = self.read(inst.operand(1), Extend::Any);
+        let (moves, from) = if size == 4 { ("movgr2fr.w", "w") } else { ("movgr2fr.d", "l") };
+        self.rr(moves, v, value);
+        self.rr(&format!("ffint{suffix}.{from}"), v, v);
+        self.merge(d, v, suffix);
+    }
+
+    fn integer_of_scalar(&mut self, inst: &Inst, name: &str, from: &str) {
+        let Operand::Reg(r) = inst.operand(0) else { return };
+        let s = self.vector(inst, inst.operand(1));
+        let v = self.vector_temp();
+        let (to, takes) = if r.size == 4 { ("w", "vpickve2gr.wu") } else { ("l", "vpickve2gr.d") };
+        self.rr(&format!("{name}.{to}.{from}"), v, s);
+        self.rri(takes, la64(r.number), v, 0);
+    }
+
+    fn convert_scalar(&mut self, inst: &Inst, name: &str, suffix: &str) {
+        let s = self.vector(inst, inst.operand(1));
+        let v = self.vector_temp();
+        self.rr(name, v, s);
+        self.merge(Self::destination(inst), v, suffix);
+    }
+
+    fn convert_all(&mut self, inst: &Inst, name: &str) {
+        let s = self.vector(inst, inst.operand(1));
+        self.rr(name, Self::destination(inst), s);
+    }
+
+    /// Two elements to the low half, with zeros above them.
+    fn narrow(&mut self, inst: &Inst, name: &str) {
+        let s = self.vector(inst, inst.operand(1));
+        self.rrr(name, Self::destination(inst), ZEROS, s);
+    }
+}

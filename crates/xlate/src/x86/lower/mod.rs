@@ -1,0 +1,367 @@
+//! LA64 code of one region: blocks, marks, exits.
+//!
+//! - An instruction writes no guest register and no flag before its last access, so a fault finds
+//!   the state as it was.
+//! - Scratch registers carry nothing from one guest instruction to the next.
+//! - Between instructions a register holds the guest's 64 bits, so results of 32 bits are extended
+//!   with zeros.
+
+mod arithmetic;
+mod atomic;
+mod bits;
+mod counting;
+mod floating;
+mod flow;
+mod moves;
+mod operand;
+mod shift;
+mod string;
+mod vector;
+
+use super::assist;
+use super::decode::{Inst, Operand};
+use super::isa::flag;
+use super::region::{Block, Conventions, End};
+use super::registers::TEMPS;
+use crate::code::{Exit, Mark, Region};
+use littoral_base::mutant;
+use littoral_la64::asm::{Asm, Label};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An exit behind the region's code, to which a branch leads.
+struct Tail {
+    label: Label,
+    pc: u64,
+    exit: TailExit,
+    /// Instructions that the block of the branch has counted.
+    counted: Arc<[u64]>,
+}
+
+enum TailExit {
+    /// Out of the region; the branch at this place leads here.
+    Direct(u32),
+    /// An event at the instruction.
+    Event(Exit),
+}
+
+/// A region under construction.
+pub(super) struct Lower {
+    asm: Asm,
+    base: u64,
+    labels: BTreeMap<u64, Label>,
+    tails: Vec<Tail>,
+    region: Region,
+    conventions: Conventions,
+    /// Address of the instruction.
+    at: u64,
+    /// Flags that are read behind the instruction.
+    live: u8,
+    temps_used: usize,
+    vectors_used: usize,
+    /// LA64 registers that hold guest registers and multiples of 16, one bit each.
+    aligned_bases: u32,
+    /// Guest addresses of the instructions that the block has counted.
+    counted: Arc<[u64]>,
+}
+
+/// Flags that an instruction reads and writes, with those that a fault in it shows.
+pub(super) fn flags_of(inst: &Inst, conventions: Conventions) -> (u8, u8) {
+    let (reads, writes) = inst.flags();
+    let shown = inst.shows_flags() || inst.may_fault() && !conventions.faults_lose_flags;
+    (if shown { flag::ALL } else { reads }, writes)
+}
+
+/// The suffix of LA64 instructions on so many bytes.
+fn suffix(size: u8) -> &'static str {
+    match size {
+        1 => ".b",
+        2 => ".h",
+        4 => ".w",
+        _ => ".d",
+    }
+}
+
+impl Lower {
+    pub(super) fn new(base: u64, blocks: &[Block], conventions: Conventions) -> Lower {
+        let mut asm = Asm::default();
+        let labels = blocks.iter().map(|b| (b.start, asm.label())).collect();
+        let (tails, region) = (Vec::new(), Region::default());
+        Lower {
+            asm,
+            base,
+            labels,
+            tails,
+            region,
+            conventions,
+            at: 0,
+            live: 0,
+            temps_used: 0,
+            vectors_used: 0,
+            aligned_bases: 0,
+            counted: Arc::default(),
+        }
+    }
+
+    /// An LA64 instruction, with barriers if it is a load or a store that others see in order: no
+    /// later access comes before a load, and no store before an earlier access.
+    fn op(&mut self, mnemonic: &str, operands: &[i64]) {
+        const BEHIND_LOADS: i64 = 0x14;
+        const BEFORE_STORES: i64 = 0x12;
+        let begins = |names: [&str; 3]| names.iter().any(|name| mnemonic.starts_with(name));
+        let is_ordered = self.conventions.ordered;
+        if is_ordered && begins(["st", "fst", "vst"]) {
+            self.asm.op("dbar", &[BEFORE_STORES]);
+        }
+        self.asm.op(mnemonic, operands);
+        if is_ordered && begins(["ld", "fld", "vld"]) && !mnemonic.starts_with("vldi") {
+            self.asm.op("dbar", &[BEHIND_LOADS]);
+        }
+    }
+
+    /// An instruction on three LA64 registers.
+    fn rrr(&mut self, mnemonic: &str, d: u8, a: u8, b: u8) {
+        self.op(mnemonic, &[d.into(), a.into(), b.into()]);
+    }
+
+    /// An instruction on two LA64 registers.
+    fn rr(&mut self, mnemonic: &str, a: u8, b: u8) {
+        self.op(mnemonic, &[a.into(), b.into()]);
+    }
+
+    /// An instruction on two LA64 registers and a number.
+    fn rri(&mut self, mnemonic: &str, d: u8, a: u8, number: i64) {
+        self.op(mnemonic, &[d.into(), a.into(), number]);
+    }
+
+    /// Bits `high` to `low` of a register.
+    fn pick(&mut self, d: u8, a: u8, high: i64, low: i64) {
+        self.asm.op("bstrpick.d", &[d.into(), a.into(), high, low]);
+    }
+
+    /// Puts the low bits of a register to bits `high` to `low` of another.
+    fn insert(&mut self, d: u8, a: u8, high: i64, low: i64) {
+        self.asm.op("bstrins.d", &[d.into(), a.into(), high, low]);
+    }
+
+    /// A move between LA64 general registers.
+    fn copy(&mut self, to: u8, from: u8) {
+        if to != from {
+            self.rrr("or", to, from, 0);
+        }
+    }
+
+    /// A scratch register that the instruction does not use yet.
+    fn temp(&mut self) -> u8 {
+        self.temps_used += 1;
+        TEMPS[self.temps_used - 1]
+    }
+
+    /// A scratch register with a copy.
+    fn copied(&mut self, from: u8) -> u8 {
+        let t = self.temp();
+        self.rrr("or", t, from, 0);
+        t
+    }
+
+    /// A register with a number.
+    fn number(&mut self, value: i64) -> u8 {
+        if value == 0 {
+            return 0;
+        }
+        let t = self.temp();
+        self.asm.li(t, value);
+        t
+    }
+
+    fn word(&self) -> u32 {
+        self.asm.len() as u32
+    }
+
+    /// Code of the instruction at `pc` begins, before which the guest's state is exact.
+    fn mark(&mut self, pc: u64) {
+        self.mark_as(pc, true);
+    }
+
+    fn mark_as(&mut self, pc: u64, is_exact: bool) {
+        let word = self.word();
+        let (fix, spilled, spilled_float) = (None, [0; 2], None);
+        let mark = Mark { word, pc, fault_pc: pc, is_exact, fix, spilled, spilled_float };
+        match self.region.marks.last_mut() {
+            Some(last) if last.word == mark.word => *last = mark,
+            _ => self.region.marks.push(mark),
+        }
+    }
+
+    fn exit(&mut self, exit: Exit) {
+        let word = self.word();
+        self.region.exits.push((word, exit));
+        self.op("break", &[0]);
+    }
+
+    /// A label behind the region's code, where control leaves with an event of the instruction.
+    fn event(&mut self, exit: Exit) -> Label {
+        let label = self.asm.label();
+        let (pc, counted) = (self.at, Arc::clone(&self.counted));
+        self.tails.push(Tail { label, pc, exit: TailExit::Event(exit), counted });
+        label
+    }
+
+    /// Whether flags are read behind the instruction.
+    fn needs(&self, flags: u8) -> bool {
+        self.live & flags != 0
+    }
+
+    pub(super) fn block(&mut self, block: &Block, live_behind: u8, next: Option<u64>) {
+        self.aligned_bases = 0;
+        let label = self.labels[&block.start];
+        self.asm.bind(label);
+        let word = self.word();
+        self.region.entries.push((block.start, word));
+        self.region.guest_count += block.body.len() as u64;
+        let flow = match block.end {
+            End::Flow(inst) => Some(inst),
+            End::Goes(_) | End::Illegal(..) => None,
+        };
+        let live = self.live_in(block, flow, live_behind);
+        self.count_instructions(block.start, block.body.iter().chain(&flow));
+        for (inst, &live) in block.body.iter().zip(&live) {
+            self.begin(inst, live);
+            self.inst(inst);
+        }
+        match block.end {
+            End::Flow(inst) => {
+                self.region.guest_count += 1;
+                self.begin(&inst, live_behind);
+                self.flow(&inst, next);
+            }
+            End::Goes(at) => {
+                self.mark(at);
+                self.go(at, next);
+            }
+            End::Illegal(at, word) => {
+                self.mark(at);
+                self.exit(Exit::Illegal(word));
+            }
+        }
+    }
+
+    fn begin(&mut self, inst: &Inst, live: u8) {
+        (self.at, self.live, self.temps_used, self.vectors_used) = (inst.at, live, 0, 0);
+        if !inst.writes_only_vectors() && !mutant!("x86_alignment_outlives_register") {
+            self.aligned_bases = 0;
+        }
+        self.mark(inst.at);
+    }
+
+    /// The flags that are live behind each instruction of a block's body.
+    fn live_in(&self, block: &Block, flow: Option<Inst>, behind: u8) -> Vec<u8> {
+        let before = |inst: &Inst, live: u8| {
+            let (reads, writes) = flags_of(inst, self.conventions);
+            live & !writes | reads
+        };
+        // What stands at an address without an instruction shows all flags.
+        let illegal = matches!(block.end, End::Illegal(..));
+        let mut live = flow.map_or(behind, |inst| before(&inst, behind));
+        live = if illegal { flag::ALL } else { live };
+        let mut all = vec![0; block.body.len()];
+        for (inst, place) in block.body.iter().zip(&mut all).rev() {
+            *place = live;
+            live = before(inst, live);
+        }
+        all
+    }
+
+    /// One instruction that does not end its block.
+    fn inst(&mut self, inst: &Inst) {
+        if inst.lock || inst.is("xchg") && inst.memory().is_some() {
+            return self.locked(inst);
+        }
+        self.unlocked(inst);
+    }
+
+    /// An instruction without the promise to be atomic.
+    fn unlocked(&mut self, inst: &Inst) {
+        match inst.row.stem {
+            "add" | "sub" | "and" | "or" | "xor" | "adc" | "sbb" | "cmp" | "test" | "inc"
+            | "dec" | "neg" | "not" => self.arithmetic(inst),
+            "mul" | "imul1" => self.product(inst),
+            "imul" => self.product_low(inst),
+            "div" | "idiv" => self.quotient(inst),
+            "shl" | "shr" | "sar" | "rol" | "ror" | "rcl" | "rcr" => self.shift(inst),
+            "shld" | "shrd" => self.shift_double(inst),
+            "bt" | "bts" | "btr" | "btc" => self.bit(inst),
+            "bsf" | "bsr" | "tzcnt" | "lzcnt" | "popcnt" => self.count(inst),
+            "movs" | "cmps" | "stos" | "lods" | "scas" => self.string(inst),
+            "push" | "pop" | "pushf" | "popf" | "enter" | "leave" => self.stack(inst),
+            "clc" | "stc" | "cmc" | "cld" | "std" | "sahf" | "lahf" => self.flag(inst),
+            _ => self.other(inst),
+        }
+    }
+
+    fn other(&mut self, inst: &Inst) {
+        match inst.row.stem {
+            "mov" | "movzx" | "movnti" => self.move_zero(inst),
+            "movsx" | "movsxd" => self.move_sign(inst),
+            "lea" => self.lea(inst),
+            "cmov" => self.move_if(inst),
+            "set" => self.set_if(inst),
+            "xchg" => self.exchange(inst),
+            "cmpxchg" => self.compare_exchange(inst),
+            "xadd" => self.exchange_add(inst),
+            "cmpxchg8b" => self.locked(inst),
+            "bswap" => self.byte_swap(inst),
+            "cbw" => self.widen(inst.size),
+            "cwd" => self.widen_to_rdx(inst.size),
+            "xlat" => self.translate_byte(inst),
+            "rdtsc" => self.time(),
+            "lfence" | "mfence" | "sfence" => self.op("dbar", &[0]),
+            "clflush" => {
+                self.read(inst.operand(0), operand::Extend::Any);
+            }
+            "nop" | "pause" | "endbr64" | "endbr32" => {}
+            name if name.starts_with("prefetch") => {}
+            _ if self.on_vectors(inst) || self.on_floats(inst) => {}
+            _ => self.event_of(inst),
+        }
+    }
+
+    /// An instruction that is an event.
+    fn event_of(&mut self, inst: &Inst) {
+        match inst.row.stem {
+            "syscall" => self.system_call(inst),
+            "cpuid" => self.exit(Exit::Assist(inst.at)),
+            name if assist::NAMES.contains(&name) => self.exit(Exit::Assist(inst.at)),
+            "int3" => self.exit(Exit::Break(3)),
+            "int1" => self.exit(Exit::Break(1)),
+            "int" if inst.operand(0) == Operand::Imm(3) => self.exit(Exit::Break(3)),
+            "int" => self.exit(Exit::Privileged),
+            "ud0" | "ud1" | "ud2" => self.exit(Exit::Illegal(0)),
+            name => {
+                assert!(inst.row.privileged, "{name} has no translation");
+                self.exit(Exit::Privileged);
+            }
+        }
+    }
+
+    /// The region, unless a branch in it is out of reach.
+    pub(super) fn finish(mut self) -> Option<Region> {
+        for tail in std::mem::take(&mut self.tails) {
+            self.asm.bind(tail.label);
+            self.counted_already(tail.counted);
+            match tail.exit {
+                TailExit::Direct(branch) => {
+                    self.mark(tail.pc);
+                    self.exit(Exit::Direct { pc: tail.pc, branch });
+                }
+                // A stop here would begin the instruction again and never reach the event.
+                TailExit::Event(exit) => {
+                    self.mark_as(tail.pc, mutant!("x86_event_begins_again"));
+                    self.exit(exit);
+                }
+            }
+        }
+        self.region.words = self.asm.finish().ok()?;
+        Some(self.region)
+    }
+}

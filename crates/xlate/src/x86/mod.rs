@@ -1,0 +1,40 @@
+//! x86-64 with SSE2: decoder and translator.
+//!
+//! - [`isa`]: the table of instructions.
+//! - [`decode`]: bytes to an instruction with its operands.
+//! - [`region`]: the blocks that one entry leads to.
+//! - [`float`]: vector registers and MXCSR of a state.
+//! - [`completion`]: floating-point operations that LA64 does otherwise.
+//! - [`assist`]: vector instructions that run outside translated code.
+//! - [`registers`]: which LA64 register holds which guest register.
+//! - [`architecture`]: the engine's face of it.
+//! - [`front`]: the face for the owner of a program.
+//! - `lower`: LA64 code of one region.
+//! - [`translate`]: from an entry to LA64 code.
+
+pub mod architecture;
+pub mod assist;
+pub mod completion;
+pub mod decode;
+pub mod float;
+pub mod front;
+pub mod isa;
+pub mod region;
+pub mod registers;
+
+mod lower;
+mod translate;
+
+pub use architecture::X86;
+pub use region::Conventions;
+pub use translate::{WORDS_MAX, translate};
+
+use littoral_la64::state::State;
+
+/// The base of a segment.
+fn segment_base(state: &State, segment: decode::Segment) -> u64 {
+    match segment {
+        decode::Segment::Fs => state.x[usize::from(registers::FS)],
+        decode::Segment::Gs => state.lbt.scratch[usize::from(registers::SCR_GS)],
+    }
+}

@@ -1,0 +1,232 @@
+//! Regions: the blocks that an entry leads to by branches and jumps to fixed addresses.
+//!
+//! - A block begins at the entry, at a branch's target, behind a branch, behind a system call.
+//! - A call's target is no part of the region; the instruction behind the call is.
+//! - Instructions may overlap: a block is what its first address leads to.
+//!
+//! Invariants
+//! - Blocks stand in the order of their addresses. Checked by `a_loop_and_a_call_are_one_region`.
+
+use super::decode::{Inst, LEN_MAX, Operand, Undecoded, decode};
+use super::isa::flag;
+use crate::guest::{Fetch, Unfetched};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the translator assumes of a program beyond the architecture, and what the program's owner
+/// asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conventions {
+    /// Flags hold nothing across calls, returns and jumps by register, as the ABI says.
+    pub calls_lose_flags: bool,
+    /// A fault need not show the flags that the program does not read.
+    pub faults_lose_flags: bool,
+    /// Other threads see loads and stores in the order that x86 promises.
+    pub ordered: bool,
+    /// Guest instructions are counted.
+    pub counts: bool,
+}
+
+/// Most instructions of a region.
+pub const INSTRUCTIONS_MAX: usize = 300;
+
+/// How a block ends.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// Straight on to this address.
+    Goes(u64),
+    /// By a branch, jump, call or return.
+    Flow(Inst),
+    /// At bytes that are no instruction: their address and the first four of them.
+    Illegal(u64, u32),
+}
+
+/// Instructions that are executed one after the other.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Address of the first instruction.
+    pub start: u64,
+    /// Instructions before the end.
+    pub body: Vec<Inst>,
+    /// The end.
+    pub end: End,
+}
+
+/// What stands at an address.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    Inst(Inst),
+    Illegal(u32),
+}
+
+fn find(at: u64, fetch: Fetch<'_>) -> Result<Found, Unfetched> {
+    let mut bytes = [0; LEN_MAX];
+    let len = fetch(at, &mut bytes);
+    let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    match decode(at, &bytes[..len]) {
+        Ok(inst) => Ok(Found::Inst(inst)),
+        Err(Undecoded::Truncated) => Err(Unfetched { address: at.wrapping_add(len as u64) }),
+        Err(Undecoded::Unknown | Undecoded::TooLong) => Ok(Found::Illegal(word)),
+    }
+}
+
+/// The region that begins at `entry`, of at most `most` instructions.
+///
+/// # Errors
+/// The first instruction cannot be fetched.
+pub fn discover(entry: u64, most: usize, fetch: Fetch<'_>) -> Result<Vec<Block>, Unfetched> {
+    find(entry, fetch)?;
+    let mut found = BTreeMap::new();
+    let mut leaders = BTreeSet::from([entry]);
+    let mut work = vec![entry];
+    while let Some(mut at) = work.pop() {
+        while found.len() < most && !found.contains_key(&at) {
+            let Ok(what) = find(at, fetch) else { break };
+            found.insert(at, what);
+            let Found::Inst(inst) = what else { break };
+            at = inst.end();
+            if inst.is_flow() {
+                let next = Some(at).filter(|_| inst.comes_back());
+                let target = inst.target().filter(|_| !inst.is("call"));
+                leaders.extend(target.iter().chain(&next));
+                work.extend(target.into_iter().chain(next));
+                break;
+            }
+            if inst.is("syscall") {
+                leaders.insert(at);
+            }
+        }
+        // Chains that meet are cut there, or each would have a copy of what follows.
+        if found.contains_key(&at) {
+            leaders.insert(at);
+        }
+    }
+    leaders.retain(|at| found.contains_key(at));
+    Ok(leaders.iter().map(|&start| cut(start, &found, &leaders)).collect())
+}
+
+fn cut(start: u64, found: &BTreeMap<u64, Found>, leaders: &BTreeSet<u64>) -> Block {
+    let (mut at, mut body) = (start, Vec::new());
+    let end = loop {
+        match found.get(&at) {
+            None => break End::Goes(at),
+            Some(_) if at != start && leaders.contains(&at) => break End::Goes(at),
+            Some(Found::Inst(inst)) if inst.is_flow() => break End::Flow(*inst),
+            Some(Found::Inst(inst)) => body.push(*inst),
+            Some(Found::Illegal(word)) => break End::Illegal(at, *word),
+        }
+        at = body.last().map_or(at, Inst::end);
+    };
+    Block { start, body, end }
+}
+
+/// Branches that count rcx.
+const COUNTING: [&str; 4] = ["loop", "loope", "loopne", "jrcxz"];
+
+impl Inst {
+    /// Whether a block ends at the instruction.
+    pub fn is_flow(&self) -> bool {
+        self.is_conditional() || matches!(self.row.stem, "jmp" | "call" | "ret")
+    }
+
+    /// Whether it is a conditional branch.
+    pub fn is_conditional(&self) -> bool {
+        self.is("j") || COUNTING.contains(&self.row.stem)
+    }
+
+    /// Whether control may reach the next instruction.
+    pub fn comes_back(&self) -> bool {
+        self.is_conditional() || self.is("call")
+    }
+
+    /// Where a branch, jump or call leads, if the code says so.
+    pub fn target(&self) -> Option<u64> {
+        self.operands().find_map(|o| match o {
+            Operand::Target(target) => Some(target),
+            Operand::Reg(_) | Operand::Xmm(_) | Operand::Mem(_) | Operand::Imm(_) => None,
+        })
+    }
+
+    /// Whether the instruction may access memory or raise an exception.
+    pub fn may_fault(&self) -> bool {
+        const STACK: [&str; 8] = ["push", "pop", "pushf", "popf", "enter", "leave", "call", "ret"];
+        const RAISE: [&str; 8] = ["div", "idiv", "int", "int1", "int3", "ud2", "ud1", "ud0"];
+        let is_memory = self.memory().is_some() && !matches!(self.row.stem, "lea" | "nop");
+        let raises = RAISE.contains(&self.row.stem) || self.row.privileged || self.row.float;
+        is_memory
+            || STACK.contains(&self.row.stem)
+            || raises
+            || self.is("xlat")
+            || self.is("maskmovdqu")
+    }
+
+    /// Whether it works on vectors and writes no general register.
+    pub fn writes_only_vectors(&self) -> bool {
+        let has_vector = self.operands().any(|o| matches!(o, Operand::Xmm(_)));
+        has_vector && !matches!(self.operand(0), Operand::Reg(_))
+    }
+
+    /// Whether all flags must be exact before the instruction, whatever it reads itself.
+    pub fn shows_flags(&self) -> bool {
+        let leaves = matches!(self.row.stem, "syscall" | "int" | "int1" | "int3");
+        leaves || matches!(self.row.stem, "ud0" | "ud1" | "ud2") || self.row.privileged
+    }
+
+    /// The number by which the instruction shifts, if the code says so.
+    pub fn fixed_count(&self) -> Option<u32> {
+        let last = self.operands().last()?;
+        let mask = if self.size_of_first() == 8 { 63 } else { 31 };
+        match last {
+            Operand::Imm(count) => Some(count as u32 & mask),
+            Operand::Reg(_) | Operand::Xmm(_) | Operand::Mem(_) | Operand::Target(_) => None,
+        }
+    }
+
+    /// Bytes of the first operand.
+    pub fn size_of_first(&self) -> u8 {
+        match self.operands().next() {
+            Some(Operand::Reg(r)) => r.size,
+            Some(Operand::Mem(m)) => m.size,
+            Some(Operand::Xmm(_)) => 16,
+            Some(Operand::Imm(_) | Operand::Target(_)) | None => self.size,
+        }
+    }
+
+    /// Flags that the instruction reads and writes.
+    pub fn flags(&self) -> (u8, u8) {
+        const SHIFTS: [&str; 9] = ["shl", "shr", "sar", "shld", "shrd", "rol", "ror", "rcl", "rcr"];
+        let (reads, writes) = (self.row.flags.reads, self.row.flags.writes);
+        if SHIFTS.contains(&self.row.stem) {
+            let own = if matches!(self.row.stem, "rcl" | "rcr") { flag::C } else { 0 };
+            return match self.fixed_count() {
+                Some(0) => (0, 0),
+                Some(_) => (own, writes),
+                None => (reads, writes),
+            };
+        }
+        // A repetition of no element leaves the flags.
+        let keeps = self.row.string && self.rep.is_some();
+        (if keeps { reads | writes } else { reads }, writes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_and_a_call_are_one_region() {
+        // dec rax; jne -5; call +0x100; ret
+        let code = [0x48, 0xff, 0xc8, 0x75, 0xfb, 0xe8, 0, 1, 0, 0, 0xc3];
+        let fetch = |at: u64, bytes: &mut [u8]| {
+            let rest = code.get(at.wrapping_sub(0x1000) as usize..).unwrap_or_default();
+            let len = rest.len().min(bytes.len());
+            bytes[..len].copy_from_slice(&rest[..len]);
+            len
+        };
+        let blocks = discover(0x1000, 300, &fetch).expect("a region");
+        let starts: Vec<u64> = blocks.iter().map(|b| b.start).collect();
+        assert_eq!(starts, [0x1000, 0x1005, 0x100a]);
+        assert!(matches!(blocks[2].end, End::Flow(ret) if ret.is("ret")));
+        assert_eq!(discover(0x2000, 300, &fetch).unwrap_err(), Unfetched { address: 0x2000 });
+    }
+}

@@ -1,0 +1,95 @@
+//! From an entry to a region of LA64 code.
+
+use super::isa::flag;
+use super::lower::Lower;
+use super::region::{Block, Conventions, End, INSTRUCTIONS_MAX, discover};
+use crate::code::Region;
+use crate::guest::{Fetch, Unfetched};
+use crate::ir::{RegSet, Summary, live_out};
+
+/// The most LA64 words that a region may have.
+pub const WORDS_MAX: usize = 1 << 15;
+
+/// Translates the region at `entry` for the LA64 address `base`.
+///
+/// # Errors
+/// The first instruction cannot be fetched.
+pub fn translate(
+    entry: u64,
+    base: u64,
+    conventions: Conventions,
+    fetch: Fetch<'_>,
+) -> Result<Region, Unfetched> {
+    let mut most = INSTRUCTIONS_MAX;
+    loop {
+        let blocks = discover(entry, most, fetch)?;
+        match region(entry, base, conventions, &blocks) {
+            Some(region) => return Ok(region),
+            // Too long for its place, or for a branch in it.
+            None => {
+                assert!(most > 1, "invariant: one instruction is short enough");
+                most /= 2;
+            }
+        }
+    }
+}
+
+/// The code of blocks, unless it is too long.
+fn region(entry: u64, base: u64, conventions: Conventions, blocks: &[Block]) -> Option<Region> {
+    let live = live_behind(blocks, conventions);
+    let mut lower = Lower::new(base, blocks, conventions);
+    // The entry comes first, so that the region's first word can be entered; the others follow in
+    // the order of their addresses.
+    let first = blocks.iter().position(|b| b.start == entry).unwrap_or(0);
+    let order: Vec<usize> = (first..blocks.len()).chain(0..first).collect();
+    for (place, &n) in order.iter().enumerate() {
+        let next = order.get(place + 1).map(|&m| blocks[m].start);
+        lower.block(&blocks[n], live[n], next);
+    }
+    lower.finish().filter(|region| region.words.len() <= WORDS_MAX)
+}
+
+/// Flags as registers of a set.
+fn set(flags: u8) -> RegSet {
+    (0..6).filter(|n| flags >> n & 1 == 1).collect()
+}
+
+/// The flags that are live behind each block.
+fn live_behind(blocks: &[Block], conventions: Conventions) -> Vec<u8> {
+    let place = |at: u64| blocks.binary_search_by_key(&at, |b| b.start).ok();
+    let all = set(flag::ALL);
+    let summaries: Vec<Summary> = blocks
+        .iter()
+        .map(|block| {
+            let mut summary = Summary::default();
+            let flow = match block.end {
+                End::Flow(inst) => Some(inst),
+                End::Goes(_) | End::Illegal(..) => None,
+            };
+            for inst in block.body.iter().chain(&flow) {
+                let (reads, writes) = super::lower::flags_of(inst, conventions);
+                summary.add(set(reads), set(writes));
+            }
+            let mut to = |at: u64| match place(at) {
+                Some(n) => summary.next.push(n),
+                None => summary.leaves = all,
+            };
+            match block.end {
+                End::Goes(at) => to(at),
+                End::Illegal(..) => summary.leaves = all,
+                End::Flow(inst) if inst.is_conditional() => {
+                    to(inst.end());
+                    inst.target().into_iter().for_each(to);
+                }
+                End::Flow(inst) => match inst.target().filter(|_| !inst.is("call")) {
+                    Some(target) => to(target),
+                    None if conventions.calls_lose_flags => {}
+                    None => summary.leaves = all,
+                },
+            }
+            summary
+        })
+        .collect();
+    let bits = |set: RegSet| (0..6).fold(0, |flags, n| flags | u8::from(set.has(n)) << n);
+    live_out(&summaries).into_iter().map(bits).collect()
+}

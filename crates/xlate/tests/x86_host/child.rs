@@ -1,0 +1,278 @@
+//! A process that runs programs on the host processor.
+//!
+//! It is an executable of our own, written here byte by byte, so that a program meets nothing but
+//! its code, its data and the kernel:
+//!
+//! | address | what |
+//! |---|---|
+//! | [`CODE`], [`DATA`] | a page each, of the program; code cannot be written while it runs |
+//! | [`STATE`] | registers, vectors too: before a run the program's, behind it what the kernel's signal frame shows |
+//! | [`MONITOR`] | reads code, data and state from standard input, loads the registers, jumps |
+//!
+//! Each program ends with a signal. The handler writes state and data to standard output and waits
+//! for the next program. The process ends when its standard input does.
+
+use littoral_xlate::x86::float::Vectors;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// Where programs lie.
+pub(crate) const CODE: u64 = 0x10_0000;
+/// What their pointers point to.
+pub(crate) const DATA: u64 = 0x10_1000;
+/// Bytes of either.
+pub(crate) const PAGE: usize = 0x1000;
+/// Bases of the segments fs and gs, which the monitor sets.
+pub(crate) const BASES: (u64, u64) = (0x40, 0x28);
+const STATE: u64 = 0x18_0000;
+const STATE_LEN: usize = 1024;
+/// Where vector registers lie in it, as `fxsave` places them.
+const VECTORS: usize = 512;
+/// Behind the file's headers.
+const MONITOR: u64 = 0x1c_0200;
+
+/// The monitor's instructions.
+const INSTRUCTIONS: &[&[u8]] = &[
+    // start:
+    &[0xb8, 0x9e, 0x00, 0x00, 0x00], // mov eax,0x9e
+    &[0xbf, 0x02, 0x10, 0x00, 0x00], // mov edi,0x1002
+    &[0xbe, 0x40, 0x00, 0x00, 0x00], // mov esi,0x40
+    &[0x0f, 0x05],                   // syscall
+    &[0xb8, 0x9e, 0x00, 0x00, 0x00], // mov eax,0x9e
+    &[0xbf, 0x01, 0x10, 0x00, 0x00], // mov edi,0x1001
+    &[0xbe, 0x28, 0x00, 0x00, 0x00], // mov esi,0x28
+    &[0x0f, 0x05],                   // syscall
+    &[0xbc, 0x00, 0x00, 0x1a, 0x00], // mov esp,0x1a0000
+    &[0xb8, 0x83, 0x00, 0x00, 0x00], // mov eax,0x83
+    &[0xbf, 0xc4, 0x03, 0x1c, 0x00], // mov edi,0x1c03c4
+    &[0x31, 0xf6],                   // xor esi,esi
+    &[0x0f, 0x05],                   // syscall
+    &[0xbb, 0xfc, 0x03, 0x1c, 0x00], // mov ebx,0x1c03fc
+    // next_signal:
+    &[0x0f, 0xb6, 0x3b],                   // movzx edi,[rbx]
+    &[0x85, 0xff],                         // test edi,edi
+    &[0x74, 0x19],                         // je 5a
+    &[0xb8, 0x0d, 0x00, 0x00, 0x00],       // mov eax,0xd
+    &[0xbe, 0xdc, 0x03, 0x1c, 0x00],       // mov esi,0x1c03dc
+    &[0x31, 0xd2],                         // xor edx,edx
+    &[0x41, 0xba, 0x08, 0x00, 0x00, 0x00], // mov r10d,0x8
+    &[0x0f, 0x05],                         // syscall
+    &[0x48, 0xff, 0xc3],                   // inc rbx
+    &[0xeb, 0xe0],                         // jmp 3a
+    // again:
+    &[0xba, 0x03, 0x00, 0x00, 0x00],                   // mov edx,0x3
+    &[0xe8, 0x45, 0x01, 0x00, 0x00],                   // call 1a9
+    &[0xbe, 0x00, 0x00, 0x10, 0x00],                   // mov esi,0x100000
+    &[0xba, 0x00, 0x20, 0x00, 0x00],                   // mov edx,0x2000
+    &[0x31, 0xdb],                                     // xor ebx,ebx
+    &[0xe8, 0x20, 0x01, 0x00, 0x00],                   // call 195
+    &[0xbe, 0x00, 0x00, 0x18, 0x00],                   // mov esi,0x180000
+    &[0xba, 0x00, 0x04, 0x00, 0x00],                   // mov edx,0x400
+    &[0xe8, 0x11, 0x01, 0x00, 0x00],                   // call 195
+    &[0xba, 0x05, 0x00, 0x00, 0x00],                   // mov edx,0x5
+    &[0xe8, 0x1b, 0x01, 0x00, 0x00],                   // call 1a9
+    &[0x0f, 0xae, 0x0c, 0x25, 0x00, 0x02, 0x18, 0x00], // fxrstor 0x180200
+    &[0xbc, 0x80, 0x00, 0x18, 0x00],                   // mov esp,0x180080
+    &[0x9d],                                           // popf
+    &[0x48, 0x8b, 0x04, 0x25, 0x00, 0x00, 0x18, 0x00], // mov rax,0x180000
+    &[0x48, 0x8b, 0x0c, 0x25, 0x08, 0x00, 0x18, 0x00], // mov rcx,0x180008
+    &[0x48, 0x8b, 0x14, 0x25, 0x10, 0x00, 0x18, 0x00], // mov rdx,0x180010
+    &[0x48, 0x8b, 0x1c, 0x25, 0x18, 0x00, 0x18, 0x00], // mov rbx,0x180018
+    &[0x48, 0x8b, 0x24, 0x25, 0x20, 0x00, 0x18, 0x00], // mov rsp,0x180020
+    &[0x48, 0x8b, 0x2c, 0x25, 0x28, 0x00, 0x18, 0x00], // mov rbp,0x180028
+    &[0x48, 0x8b, 0x34, 0x25, 0x30, 0x00, 0x18, 0x00], // mov rsi,0x180030
+    &[0x48, 0x8b, 0x3c, 0x25, 0x38, 0x00, 0x18, 0x00], // mov rdi,0x180038
+    &[0x4c, 0x8b, 0x04, 0x25, 0x40, 0x00, 0x18, 0x00], // mov r8,0x180040
+    &[0x4c, 0x8b, 0x0c, 0x25, 0x48, 0x00, 0x18, 0x00], // mov r9,0x180048
+    &[0x4c, 0x8b, 0x14, 0x25, 0x50, 0x00, 0x18, 0x00], // mov r10,0x180050
+    &[0x4c, 0x8b, 0x1c, 0x25, 0x58, 0x00, 0x18, 0x00], // mov r11,0x180058
+    &[0x4c, 0x8b, 0x24, 0x25, 0x60, 0x00, 0x18, 0x00], // mov r12,0x180060
+    &[0x4c, 0x8b, 0x2c, 0x25, 0x68, 0x00, 0x18, 0x00], // mov r13,0x180068
+    &[0x4c, 0x8b, 0x34, 0x25, 0x70, 0x00, 0x18, 0x00], // mov r14,0x180070
+    &[0x4c, 0x8b, 0x3c, 0x25, 0x78, 0x00, 0x18, 0x00], // mov r15,0x180078
+    &[0xff, 0x24, 0x25, 0x88, 0x00, 0x18, 0x00],       // jmp 0x180088
+    // handler:
+    &[0x48, 0x89, 0x3c, 0x25, 0x90, 0x00, 0x18, 0x00], // mov 0x180090,rdi
+    &[0x48, 0x63, 0x46, 0x08],                         // movsxd rax,[rsi+0x8]
+    &[0x48, 0x89, 0x04, 0x25, 0x98, 0x00, 0x18, 0x00], // mov 0x180098,rax
+    &[0x48, 0x8b, 0x46, 0x10],                         // mov rax,[rsi+0x10]
+    &[0x48, 0x89, 0x04, 0x25, 0xa0, 0x00, 0x18, 0x00], // mov 0x1800a0,rax
+    &[0x48, 0x8d, 0x72, 0x28],                         // lea rsi,[rdx+0x28]
+    &[0xbf, 0xa8, 0x00, 0x18, 0x00],                   // mov edi,0x1800a8
+    &[0xb9, 0x12, 0x00, 0x00, 0x00],                   // mov ecx,0x12
+    &[0xf3, 0x48, 0xa5],                               // rep movs [rdi],[rsi]
+    &[0x48, 0x8b, 0xb2, 0xe0, 0x00, 0x00, 0x00],       // mov rsi,[rdx+0xe0]
+    &[0xbf, 0x00, 0x02, 0x18, 0x00],                   // mov edi,0x180200
+    &[0xb9, 0x40, 0x00, 0x00, 0x00],                   // mov ecx,0x40
+    &[0xf3, 0x48, 0xa5],                               // rep movs [rdi],[rsi]
+    &[0xbc, 0x00, 0x00, 0x1a, 0x00],                   // mov esp,0x1a0000
+    &[0xbb, 0x01, 0x00, 0x00, 0x00],                   // mov ebx,0x1
+    &[0xbe, 0x00, 0x00, 0x18, 0x00],                   // mov esi,0x180000
+    &[0xba, 0x00, 0x04, 0x00, 0x00],                   // mov edx,0x400
+    &[0xe8, 0x14, 0x00, 0x00, 0x00],                   // call 195
+    &[0xbe, 0x00, 0x10, 0x10, 0x00],                   // mov esi,0x101000
+    &[0xba, 0x00, 0x10, 0x00, 0x00],                   // mov edx,0x1000
+    &[0xe8, 0x05, 0x00, 0x00, 0x00],                   // call 195
+    &[0xe9, 0xc5, 0xfe, 0xff, 0xff],                   // jmp 5a
+    // transfer:
+    &[0x89, 0xd8],       // mov eax,ebx
+    &[0x89, 0xdf],       // mov edi,ebx
+    &[0x0f, 0x05],       // syscall
+    &[0x48, 0x85, 0xc0], // test rax,rax
+    &[0x7e, 0x1b],       // jle 1bb
+    &[0x48, 0x01, 0xc6], // add rsi,rax
+    &[0x48, 0x29, 0xc2], // sub rdx,rax
+    &[0x75, 0xed],       // jne 195
+    &[0xc3],             // ret
+    // protect:
+    &[0xb8, 0x0a, 0x00, 0x00, 0x00], // mov eax,0xa
+    &[0xbf, 0x00, 0x00, 0x10, 0x00], // mov edi,0x100000
+    &[0xbe, 0x00, 0x10, 0x00, 0x00], // mov esi,0x1000
+    &[0x0f, 0x05],                   // syscall
+    &[0xc3],                         // ret
+    // quit:
+    &[0xb8, 0x3c, 0x00, 0x00, 0x00], // mov eax,0x3c
+    &[0x31, 0xff],                   // xor edi,edi
+    &[0x0f, 0x05],                   // syscall
+];
+
+/// Behind the instructions: the signal stack, the action, the signals it is for.
+fn tables() -> Vec<u8> {
+    const HANDLER: u64 = MONITOR + 0x123;
+    const QUIT: u64 = MONITOR + 0x1bb;
+    /// With details, on its own stack, not blocked meanwhile, with a restorer.
+    const ACTION_FLAGS: u64 = 4 | 0x0800_0000 | 0x4000_0000 | 0x0400_0000;
+    const SIGNAL_STACK: [u64; 3] = [STATE + PAGE as u64, 0, 0x1_e000];
+    let words = SIGNAL_STACK.iter().chain(&[HANDLER, ACTION_FLAGS, QUIT, 0]);
+    let mut bytes: Vec<u8> = words.flat_map(|w| w.to_le_bytes()).collect();
+    bytes.extend([4, 5, 7, 8, 11, 0]);
+    bytes
+}
+
+/// The executable.
+fn file() -> Vec<u8> {
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    file.extend([2, 0, 62, 0, 1, 0, 0, 0]);
+    for word in [MONITOR, 64, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend([0, 0, 0, 0, 64, 0, 56, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
+    let code: Vec<u8> = INSTRUCTIONS.concat();
+    assert_eq!(code.len(), 0x1c4, "tables stand behind the instructions");
+    let len = 0x200 + code.len() as u64 + tables().len() as u64;
+    let (read, write, execute) = (4, 2, 1);
+    // Type, rights, bytes in the file, address, bytes in memory.
+    for (kind, rights, in_file, at, in_memory) in [
+        (1, read | write, 0, CODE, 0x2000),
+        (1, read | write, 0, STATE, 0x2_0000),
+        (1, read | execute, len, MONITOR - 0x200, len),
+        (0x6474_e551, read | write, 0, 0, 0),
+    ] {
+        file.extend(u32::to_le_bytes(kind));
+        file.extend(u32::to_le_bytes(rights));
+        for word in [0, at, at, in_file, in_memory, 0x1000] {
+            file.extend(u64::to_le_bytes(word));
+        }
+    }
+    file.resize(0x200, 0);
+    file.extend(code);
+    file.extend(tables());
+    file
+}
+
+/// Registers in the order of their numbers, flags, instruction pointer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Registers {
+    /// General registers.
+    pub(crate) gpr: [u64; 16],
+    /// RFLAGS.
+    pub(crate) flags: u64,
+    /// Instruction pointer.
+    pub(crate) rip: u64,
+    /// Vector registers and MXCSR.
+    pub(crate) vectors: Vectors,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// The signal.
+    pub(crate) signal: u64,
+    /// Its code.
+    pub(crate) code: i64,
+    /// The address that it names.
+    pub(crate) address: u64,
+    /// Registers in the signal frame.
+    pub(crate) registers: Registers,
+    /// The data page.
+    pub(crate) data: Vec<u8>,
+}
+
+/// The process.
+pub(crate) struct Host {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Host {
+    /// Starts it.
+    pub(crate) fn start() -> Host {
+        // A process that another test starts meanwhile would keep the file open to be written until
+        // it executes its own, and Linux executes no file that is open so.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir().expect("a folder for the executable");
+        let path = folder.path().join("monitor");
+        std::fs::write(&path, file()).expect("the executable is written");
+        let rights = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(&path, rights).expect("it can be executed");
+        let child = Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        Host { child: child.expect("the executable starts"), _folder: folder }
+    }
+
+    /// Runs a program.
+    pub(crate) fn run(&mut self, code: &[u8], data: &[u8], registers: &Registers) -> End {
+        let mut input = code.to_vec();
+        input.resize(PAGE, 0xcc);
+        input.extend(data);
+        let words = registers.gpr.iter().chain([&registers.flags, &registers.rip]);
+        input.extend(words.flat_map(|w| w.to_le_bytes()));
+        input.resize(2 * PAGE + VECTORS, 0);
+        // The control word of x87 masks all its exceptions.
+        input.extend([0x7f, 3]);
+        input.resize(2 * PAGE + VECTORS + 24, 0);
+        input.extend(registers.vectors.mxcsr.to_le_bytes());
+        input.resize(2 * PAGE + VECTORS + 160, 0);
+        input.extend(registers.vectors.xmm.iter().flatten().flat_map(|w| w.to_le_bytes()));
+        input.resize(2 * PAGE + STATE_LEN, 0);
+        let mut output = vec![0; STATE_LEN + PAGE];
+        let stdin = self.child.stdin.as_mut().expect("its input is a pipe");
+        stdin.write_all(&input).expect("the monitor reads");
+        let stdout = self.child.stdout.as_mut().expect("its output is a pipe");
+        stdout.read_exact(&mut output).expect("the monitor answers");
+        let word = |at: usize| {
+            let bytes = output[at..at + 8].try_into().expect("8 bytes");
+            u64::from_le_bytes(bytes)
+        };
+        // r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
+        const ORDER: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
+        let frame = |n: usize| word(168 + 8 * n);
+        let gpr = std::array::from_fn(|n| frame(ORDER[n]));
+        let xmm = |n: usize| [0, 8].map(|half| word(VECTORS + 160 + 16 * n + half));
+        let mxcsr = word(VECTORS + 24) as u32;
+        let vectors = Vectors { xmm: std::array::from_fn(xmm), mxcsr };
+        let registers = Registers { gpr, rip: frame(16), flags: frame(17), vectors };
+        let data = output[STATE_LEN..].to_vec();
+        End { signal: word(144), code: word(152) as i64, address: word(160), registers, data }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
