@@ -4,6 +4,7 @@
 //! - [`index`]: power cuts, damaged and crafted images, a host without room.
 //! - [`stm`]: crash images, flipped bits, opacity of histories.
 //! - [`la64`]: random instructions against another implementation of LoongArch.
+//! - [`push`]: DuckDB on the same tables and queries; tenants that misbehave.
 //! - [`graph`]: graph files whose checksums are made good after damage.
 //!
 //! It uses the engines' public interfaces alone. No engine depends on it: an engine's test that
@@ -14,4 +15,5 @@
 pub mod graph;
 pub mod index;
 pub mod la64;
+pub mod push;
 pub mod stm;

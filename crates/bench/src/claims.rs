@@ -4,10 +4,15 @@
 //! its targets file, in that file's order.
 //!
 //! Invariants
-//! - A claim's verdict is computed from its figure and target here and nowhere else.
+//! - A claim's verdict follows from its figure, its conditions and its target alone. Checked by
+//!   `the_verdict_follows_the_figure`, `a_failed_condition_makes_a_good_figure_short_and_says_so`.
 //! - A claim without a figure is `skipped` and says why; a figure that is not finite is `short`.
+//!   Checked by `the_verdict_follows_the_figure`,
+//!   `every_claim_gets_a_verdict_and_nothing_is_made_up`.
 //! - A claim for which no target was set is `reported`: it counts neither as held nor as short.
-//! - A proof that a target cannot be reached still reads `short`, with the proof in `why`.
+//!   Checked by `a_figure_without_a_target_is_reported_and_never_holds`.
+//! - A proof that a target cannot be reached still reads `short`, with the proof in `why`. Checked
+//!   by `a_proof_that_a_target_cannot_be_reached_reads_short`.
 
 use littoral_base::clock::ClockKind;
 use serde::{Deserialize, Serialize};
@@ -352,6 +357,13 @@ mod tests {
     }
 
     #[test]
+    fn a_proof_that_a_target_cannot_be_reached_reads_short() {
+        let proof = "no device of this latency reaches it: 4 us / 2 contexts";
+        let claim = target(Better::Lower, false).measured(&Figure::new(1.5, proof));
+        assert_eq!((claim.status, claim.why.as_str()), (Status::Short, proof));
+    }
+
+    #[test]
     fn a_failed_condition_makes_a_good_figure_short_and_says_so() {
         let figure = Figure::new(0.5, "note").provided(false, "reads a second not lower");
         let claim = target(Better::Lower, false).measured(&figure);
@@ -369,6 +381,8 @@ mod tests {
             ("ids = \"flash\"", "ids = \"fla zbtree\"", "flash.ring.step_ns"),
             ("flash.ring.vs_hand", "flash.ring.step_ns", "twice"),
             ("seed = 1", "sede = 1", "targets file"),
+            ("unit = \"ns\"\n", "", "`unit`"),
+            ("clock = \"wall\"\n", "", "`clock`"),
         ] {
             let refused = Targets::parse(&SAMPLE.replace(from, to)).unwrap_err();
             assert_eq!(refused.kind(), Kind::BadResult);

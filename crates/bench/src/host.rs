@@ -75,6 +75,22 @@ pub fn environment() -> Environment {
     }
 }
 
+/// Bytes of this process's resident set; `None` where the system does not tell.
+pub fn resident_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+/// The most bytes that the resident set ever had; `None` where the system does not tell.
+pub fn resident_peak_bytes() -> Option<u64> {
+    status_bytes("VmHWM:")
+}
+
+fn status_bytes(key: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next()?.parse().ok().map(|kib: u64| kib << 10)
+}
+
 /// Bytes of the first processor's last-level cache; `None` where the system does not say.
 pub fn last_cache_bytes() -> Option<u64> {
     let size = |index: usize| {

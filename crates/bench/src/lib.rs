@@ -11,8 +11,10 @@
 //!
 //! Invariants
 //! - A figure is measured by the function that returns it or it is absent; nothing is extrapolated
-//!   and no expected value is ever printed in place of a measured one.
-//! - Every figure carries its clock and unit.
+//!   and no expected value is ever printed in place of a measured one. Checked by
+//!   `every_claim_gets_a_verdict_and_nothing_is_made_up`,
+//!   `a_form_that_reads_wrong_bytes_has_no_figure`.
+//! - Every figure carries its clock and unit. Checked by `a_targets_file_is_read_whole_or_refused`.
 
 pub mod chart;
 pub mod claims;

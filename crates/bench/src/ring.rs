@@ -28,7 +28,7 @@ use crate::error::{Error, Kind, Result};
 
 pub mod chains;
 
-use chains::{Chains, contents, run_async, run_by_hand, run_plain};
+use chains::{Chains, contents, run_async, run_by_hand, run_fixed, run_fixed_by_hand, run_plain};
 
 /// Contexts of the cache-resident measurements.
 pub const CONTEXTS: u32 = 64;
@@ -131,16 +131,12 @@ fn paced(latency: Picos, cap: Option<PerSecond>, contexts: u32) -> PacedOptions 
     }
 }
 
-fn async_form<'f, D: ReadDevice>(
+/// A form under its name.
+fn form<'f, E: std::error::Error + Send + Sync + 'static>(
     name: &'static str,
-    ring: &'f Ring<D>,
-    chains: Chains,
+    run: impl Fn() -> std::result::Result<u64, E> + 'f,
 ) -> Form<'f> {
-    (name, Box::new(move || run_async(ring, chains).map_err(failed)))
-}
-
-fn hand_form<'f, D: ReadDevice>(name: &'static str, device: &'f D, chains: Chains) -> Form<'f> {
-    (name, Box::new(move || run_by_hand(device, chains, STRETCH).map_err(failed)))
+    (name, Box::new(move || run().map_err(failed)))
 }
 
 /// Suspend, resume, issue and detect: async code and the hand-written machine, 64-byte reads.
@@ -154,8 +150,16 @@ pub struct StepFigures {
     pub async_dram: PerRead,
     /// By hand, DRAM device.
     pub hand_dram: PerRead,
+    /// Async with reads of a fixed length, lightweight interface at zero latency.
+    pub fixed_paced: PerRead,
+    /// By hand with reads of a fixed length, the same device.
+    pub fixed_hand_paced: PerRead,
+    /// Async with reads of a fixed length, DRAM device.
+    pub fixed_dram: PerRead,
     /// Bytes of one context.
     pub future_bytes: usize,
+    /// Bytes of one context that reads a fixed length.
+    pub fixed_future_bytes: usize,
     /// Contexts.
     pub contexts: u32,
     /// Bytes of the array.
@@ -167,9 +171,25 @@ impl StepFigures {
     pub fn vs_hand(&self) -> f64 {
         self.async_paced.cpu_ns / self.hand_paced.cpu_ns
     }
+
+    /// The fixed form over the general one, both async.
+    pub fn fixed_vs_read(&self) -> f64 {
+        self.fixed_paced.cpu_ns / self.async_paced.cpu_ns
+    }
+
+    /// The fixed form, async, over the general one by hand.
+    pub fn fixed_vs_hand(&self) -> f64 {
+        self.fixed_paced.cpu_ns / self.hand_paced.cpu_ns
+    }
+
+    /// The fixed form, async, over itself by hand.
+    pub fn fixed_vs_fixed_hand(&self) -> f64 {
+        self.fixed_paced.cpu_ns / self.fixed_hand_paced.cpu_ns
+    }
 }
 
-/// Claims `flash.ring.step_ns` and `flash.ring.vs_hand`: a cache-resident array.
+/// Claims `flash.ring.step_ns`, `flash.ring.vs_hand` and `flash.ring.fixed_*`: a cache-resident
+/// array.
 ///
 /// # Errors
 /// When memory, pinning or a form fails, or a form reads wrong bytes.
@@ -185,15 +205,20 @@ fn step_over(trials: u32, array_bytes: u64) -> Result<StepFigures> {
     let dram = || Dram::with_slots(array.clone(), 2 * CONTEXTS);
     let (ring, device) = (ring_of(instant(), CONTEXTS)?, instant());
     let (dram_ring, dram_device) = (ring_of(dram(), CONTEXTS)?, dram());
+    let (fixed_ring, fixed_device) = (ring_of(instant(), CONTEXTS)?, instant());
+    let fixed_dram_ring = ring_of(dram(), CONTEXTS)?;
     let least = interleaved(
         trials,
         chains.reads(),
         wanted,
         &mut [
-            async_form("async, paced", &ring, chains),
-            hand_form("by hand, paced", &device, chains),
-            async_form("async, DRAM", &dram_ring, chains),
-            hand_form("by hand, DRAM", &dram_device, chains),
+            form("async, paced", || run_async(&ring, chains)),
+            form("by hand, paced", || run_by_hand(&device, chains, STRETCH)),
+            form("async, DRAM", || run_async(&dram_ring, chains)),
+            form("by hand, DRAM", || run_by_hand(&dram_device, chains, STRETCH)),
+            form("fixed, paced", || run_fixed(&fixed_ring, chains)),
+            form("fixed by hand, paced", || run_fixed_by_hand(&fixed_device, chains, STRETCH)),
+            form("fixed, DRAM", || run_fixed(&fixed_dram_ring, chains)),
         ],
     )?;
     Ok(StepFigures {
@@ -201,7 +226,11 @@ fn step_over(trials: u32, array_bytes: u64) -> Result<StepFigures> {
         hand_paced: least[1],
         async_dram: least[2],
         hand_dram: least[3],
+        fixed_paced: least[4],
+        fixed_hand_paced: least[5],
+        fixed_dram: least[6],
         future_bytes: ring.future_bytes(),
+        fixed_future_bytes: fixed_ring.future_bytes(),
         contexts: CONTEXTS,
         array_bytes,
     })
@@ -280,7 +309,10 @@ fn efficiency_row(
         trials,
         chains.reads(),
         wanted,
-        &mut [async_form("4 us", &slow, chains), async_form("zero latency", &instant, chains)],
+        &mut [
+            form("4 us", || run_async(&slow, chains)),
+            form("zero latency", || run_async(&instant, chains)),
+        ],
     )?;
     Ok(EfficiencyRow {
         contexts,
@@ -352,8 +384,8 @@ pub fn interface(trials: u32) -> Result<InterfaceFigures> {
             ring_of(device.map_err(failed)?, CONTEXTS)
         };
         let mut pairs = STAND_INS.into_iter().map(pair).collect::<Result<Vec<_>>>()?;
-        let mut forms = vec![async_form("lightweight", &light, chains)];
-        forms.extend(pairs.iter().map(|ring| async_form("queue pair", ring, chains)));
+        let mut forms = vec![form("lightweight", || run_async(&light, chains))];
+        forms.extend(pairs.iter().map(|ring| form("queue pair", move || run_async(ring, chains))));
         let least = interleaved(trials, chains.reads(), wanted, &mut forms)?;
         drop(forms);
         let row = |(&(doorbell, batching), &per_read)| DoorbellRow { doorbell, batching, per_read };

@@ -4,12 +4,14 @@
 //!
 //! Invariants
 //! - A figure is measured by the function that returns it or it is absent; nothing is extrapolated
-//!   and no expected value is ever printed in place of a measured one.
+//!   and no expected value is ever printed in place of a measured one. Checked by
+//!   `every_claim_gets_a_verdict_and_nothing_is_made_up`.
 //! - Every claim of a system belongs to exactly one of its steps, and no claim to two systems.
 //!   Checked by `every_claim_belongs_to_exactly_one_step`.
 
 pub mod flash;
 pub mod jiajia;
+pub mod latm;
 pub mod loongarch;
 pub mod sdtm;
 pub mod summarizer;
@@ -18,12 +20,13 @@ pub mod zbtree;
 use littoral_bench::repro::System;
 
 /// Every system that `repro` runs, in the order of its help.
-pub const SYSTEMS: [System; 6] = [
+pub const SYSTEMS: [System; 7] = [
     flash::SYSTEM,
     zbtree::SYSTEM,
     sdtm::SYSTEM,
     jiajia::SYSTEM,
     loongarch::SYSTEM,
+    latm::SYSTEM,
     summarizer::SYSTEM,
 ];
 

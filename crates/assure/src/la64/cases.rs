@@ -10,12 +10,14 @@ use super::{
 };
 use littoral_la64::isa::{self, FieldKind, Group, ROWS, Row};
 
+/// Where calls leave the return address.
+pub(super) const LINK: u32 = 1;
 /// Stack pointer of the runner, left alone.
 const SP: u32 = 3;
 /// In a block: an address in the record's scratch bytes.
-const POINTER: u32 = 20;
+pub(super) const POINTER: u32 = 20;
 /// In a block: a small number.
-const INDEX: u32 = 19;
+pub(super) const INDEX: u32 = 19;
 /// In a block: its own address.
 const CODE: u32 = 18;
 
@@ -90,11 +92,53 @@ const BRANCHES: [&str; 13] = [
 ];
 
 /// What a block leaves out besides: FCSR bits that do not exist would be read again, and an
-/// enabled trap would end most blocks; words whose upper half is open would be read again.
+/// enabled trap would end most blocks.
 fn fits_block(row: &Row) -> bool {
-    let stem = row.stem();
-    let open = stem.starts_with("ftint") && row.suffix().starts_with('w');
-    !stem.contains("fcsr") && !open
+    !row.stem().contains("fcsr")
+}
+
+/// Whether a row writes a floating-point register, which leaves bits 64 to 127 of it open.
+pub(super) fn writes_scalar(row: &Row) -> bool {
+    let to = row.fields.iter().find(|f| f.lo == 0);
+    row.group == Group::Float && to.is_some_and(|f| f.kind == FieldKind::Fpr)
+}
+
+/// Whether bits 32 to 63 are open as well: it writes a single or a word.
+pub(super) fn writes_narrow(row: &Row) -> bool {
+    writes_scalar(row) && row.suffix().starts_with(['s', 'w'])
+}
+
+/// Whether a row reads no more than the low 32 bits of floating-point registers.
+fn reads_narrow(row: &Row) -> bool {
+    let wide = ["movfrh2gr.s", "fsel"].contains(&row.mnemonic);
+    let written = ["fld.d", "fldx.d", "movgr2fr.d", "movcf2fr", "ffint.d.w", "ffint.s.w"];
+    let narrow = row.suffix().ends_with('s') || written.contains(&row.mnemonic);
+    !wide && (narrow || row.fields.iter().all(|f| f.kind != FieldKind::Fpr))
+}
+
+/// What stands in one block, so that none of it reads bits which another part leaves open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mix {
+    /// Everything but vectors of this group.
+    Without(Group),
+    /// Vectors of this group, and no results in floating-point registers.
+    Vectors(Group),
+    /// No vectors, and neither singles nor words as results.
+    Doubles,
+    /// No vectors, and nothing that reads more than 32 bits of a floating-point register.
+    Singles,
+}
+
+impl Mix {
+    fn takes(self, row: &Row) -> bool {
+        let vectors = [Group::Lsx, Group::Lasx].contains(&row.group);
+        match self {
+            Mix::Without(group) => row.group != group,
+            Mix::Vectors(group) => row.group == group || !vectors && !writes_scalar(row),
+            Mix::Doubles => !vectors && !writes_narrow(row),
+            Mix::Singles => !vectors && reads_narrow(row),
+        }
+    }
 }
 
 /// What programs for two tiers are made of: no branches, which have places of their own, and no
@@ -271,14 +315,26 @@ impl Cases {
         }
     }
 
-    /// A block of 128-bit or 256-bit vector instructions, never both, and of all others.
+    /// A mix for one block.
+    fn mix(&mut self) -> Mix {
+        let group = [Group::Lsx, Group::Lasx][self.below(2) as usize];
+        match self.shape {
+            Shape::Tiers | Shape::Single => Mix::Without(group),
+            Shape::Block => {
+                [Mix::Vectors(group), Mix::Doubles, Mix::Singles][self.below(3) as usize]
+            }
+        }
+    }
+
+    /// A block of 128-bit or 256-bit vector instructions, never both, and of all others that may
+    /// stand beside them.
     pub(super) fn block(&mut self, case: &mut Case) -> Vec<u32> {
         let pointer = case.address() + SCRATCH_AT as u64 + 32 + self.below(3) * 8;
         case.set64(X_AT + 8 * POINTER as usize, pointer);
         let index = self.below(4) * 8;
         case.set64(X_AT + 8 * INDEX as usize, index);
         case.set64(X_AT + 8 * CODE as usize, case.word64(SLOT_AT));
-        let other = [Group::Lsx, Group::Lasx][self.below(2) as usize];
+        let mix = self.mix();
         let len = 2 + self.below(CODE_WORDS as u64 - 1) as usize;
         let mut code = Vec::new();
         while code.len() < len {
@@ -290,7 +346,7 @@ impl Cases {
                 true => self.common_row(),
                 false => self.row(),
             };
-            if row.group != other {
+            if mix.takes(row) {
                 code.push(self.inner(row));
             }
         }
@@ -313,6 +369,10 @@ impl Cases {
                 word &= !(((1 << f.width) - 1) & !3) << 10 | 0x3ff;
             }
         }
+        // These write rj too.
+        if row.stem().starts_with("rdtime") && is_relied_on(word >> 5 & 31) {
+            word ^= 8 << 5;
+        }
         // Bits of the cause field may differ between tiers, so they are not read.
         if self.shape == Shape::Tiers && row.mnemonic == "movfcsr2gr" {
             word = word & !(31 << 5) | (1 + 2 * (word >> 5 & 1)) << 5;
@@ -334,9 +394,22 @@ impl Cases {
             });
         }
         if row.mnemonic == "jirl" {
-            operands = vec![self.below(2) as i64, CODE.into(), 4 * to as i64];
+            let returns = self.shape == Shape::Tiers && self.below(2) == 0;
+            operands = match returns {
+                true => vec![0, LINK.into(), 0],
+                false => vec![self.below(2) as i64, CODE.into(), 4 * to as i64],
+            };
         }
         let id = isa::find(row.mnemonic).expect("invariant: in the table");
+        isa::encode(id, &operands).expect("invariant: operands fit")
+    }
+
+    /// A branch from place `at` to the beginning, taken always or depending on a register.
+    pub(super) fn back(&mut self, at: usize) -> u32 {
+        let (name, register) = [("b", 0), ("bnez", 20), ("bnez", 5)][self.below(3) as usize];
+        let offset = -4 * at as i64;
+        let operands = if register == 0 { vec![offset] } else { vec![register, offset] };
+        let id = isa::find(name).expect("invariant: in the table");
         isa::encode(id, &operands).expect("invariant: operands fit")
     }
 
@@ -371,10 +444,12 @@ impl Cases {
 
 /// The word with another register d where it would overwrite one that a block relies on.
 fn steer_clear(word: u32) -> u32 {
-    match word & 31 {
-        CODE | INDEX | POINTER => word ^ 8,
-        _ => word,
-    }
+    if is_relied_on(word & 31) { word ^ 8 } else { word }
+}
+
+/// Whether a block needs the contents of this register.
+fn is_relied_on(register: u32) -> bool {
+    [CODE, INDEX, POINTER].contains(&register)
 }
 
 fn accesses_memory(row: &Row) -> bool {

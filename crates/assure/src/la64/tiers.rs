@@ -6,6 +6,7 @@
 //! - The cause field of the FCSR is left out where the translator has computed: see
 //!   `docs/design/la64-jit.md`.
 
+use super::cases::{INDEX, LINK, POINTER};
 use super::{CODE_WORDS, Case, Cases, SLOT_AT, Shape, X_AT, load, runner};
 use littoral_la64::bare::Bare;
 use littoral_la64::interp::{Tier, Trap};
@@ -41,6 +42,11 @@ impl Side {
         Side(Bare::on(tier, runner::MEMORY_LEN))
     }
 
+    /// With a window beside which the host refuses accesses, where there is a translator.
+    fn between_refusals(tier: Tier) -> Side {
+        Bare::between_refusals(tier, runner::MEMORY_LEN).map_or_else(|| Side::new(tier), Side)
+    }
+
     fn prepare(&mut self, case: &Case, code: &[u32]) {
         let bytes: Vec<u8> = code.iter().flat_map(|w| w.to_le_bytes()).collect();
         let stored = self.0.write(CODE, &bytes).and(self.0.write(case.address(), &case.0));
@@ -66,16 +72,27 @@ fn comparable(state: &State) -> State {
 pub fn compare(seed: u64, blocks: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut cases = Cases::new(seed, Shape::Tiers);
-    let mut pair = [Side::new(Tier::Interpreter), Side::new(Tier::default())];
+    let tiers = [Tier::Interpreter, Tier::default()];
+    let mut pairs = [tiers.map(Side::new), tiers.map(Side::between_refusals)];
     let mut programs = 0;
     while outcome.blocks < blocks && outcome.different.len() < 5 {
         let mut case = cases.case();
         let code = program(&mut cases, &mut case);
         case.set64(SLOT_AT, CODE);
         programs += 1;
+        let pair = &mut pairs[programs / 2 % 2];
         pair.iter_mut().for_each(|s| s.prepare(&case, &code));
+        // Results are tested for NaNs in some programs, and invalid operations fault in the others.
+        pair[1].0.catch_invalid(programs % 3 != 0);
+        if programs % 5 == 0 {
+            // The trap on invalid operations alone, which translated code serves, too.
+            pair.iter_mut().for_each(|s| s.0.state_mut().fcsr |= fcsr::ENABLE_INVALID);
+        }
+        // Loops get registers of their own only in code that is not compared with memory; no
+        // program here stores into its code.
+        pair.iter_mut().for_each(|s| s.0.may_write_code(programs % 4 == 0));
         outcome.blocks += PARTS as u64;
-        if let Err(what) = compare_program(&mut cases, &mut pair, &mut outcome) {
+        if let Err(what) = compare_program(&mut cases, pair, &mut outcome) {
             outcome.different.push(format!("program {programs} {code:08x?}: {what}"));
         }
     }
@@ -92,10 +109,33 @@ fn program(cases: &mut Cases, case: &mut Case) -> Vec<u32> {
         code.append(&mut part);
     }
     case.set64(X_AT + 8 * 18, CODE);
-    let back = isa::find("b").and_then(|id| isa::encode(id, &[-4 * code.len() as i64]));
-    code.push(back.expect("invariant: near"));
+    case.set64(X_AT + 8 * LINK as usize, CODE + 4 * cases.below((PARTS * CODE_WORDS) as u64));
+    if cases.below(2) == 0 {
+        stride(cases, case, &mut code);
+    }
+    code.push(cases.back(code.len()));
     code.push(0);
     code
+}
+
+/// Lets the registers of addresses advance in each round, or begin outside of the memory.
+fn stride(cases: &mut Cases, case: &mut Case, code: &mut Vec<u32>) {
+    let id = isa::find("addi.d").expect("invariant: in the table");
+    for register in [POINTER, INDEX].into_iter().take(1 + cases.below(2) as usize) {
+        let step = [8, 24, 200, 1000, 2047][cases.below(5) as usize];
+        let operands = [register.into(), register.into(), step];
+        code.push(isa::encode(id, &operands).expect("invariant: operands fit"));
+    }
+    if cases.below(4) == 0 {
+        let far = [8, 3 << 15][cases.below(2) as usize] + cases.below(64);
+        let below = cases.below(2) == 1;
+        if below {
+            // From below the memory, steps would lead through the code, which no program writes.
+            code.truncate(PARTS * CODE_WORDS);
+        }
+        let place = if below { far.wrapping_neg() } else { runner::MEMORY_LEN + far };
+        case.set64(X_AT + 8 * POINTER as usize, place);
+    }
 }
 
 fn compare_program(
@@ -104,7 +144,7 @@ fn compare_program(
     outcome: &mut Outcome,
 ) -> Result<(), String> {
     for _ in 0..STAYS {
-        let budget = 100 + cases.below(1200);
+        let budget = 100 + cases.below(2500);
         let traps = [first.0.run(budget), second.0.run(budget)];
         outcome.exits += 1;
         if traps[0] != traps[1] {

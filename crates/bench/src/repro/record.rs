@@ -6,9 +6,12 @@
 //! of `FILE.part`, or of a finished `FILE`.
 //!
 //! Invariants
-//! - `FILE` is never half a run: it keeps what it held until the run is complete.
+//! - `FILE` is never half a run: it keeps what it held until the run is complete. Checked by
+//!   `a_run_that_was_cut_short_goes_on_with_its_claims`.
 //! - `FILE.part` is a results file at every moment, of the same shape, with `is_complete` false.
+//!   Checked by `a_run_that_was_cut_short_goes_on_with_its_claims`.
 //! - A run goes on only where system, seed, revision, options and host are those it began with.
+//!   Checked by `what_differs_from_the_run_to_resume_is_named`.
 
 use std::path::{Path, PathBuf};
 

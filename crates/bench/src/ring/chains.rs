@@ -6,7 +6,8 @@
 //!
 //! - [`run_async`] is what a user of the ring writes; [`run_by_hand`] keeps the same states in an
 //!   array and drives the same device without futures, guards or counters of polls.
-//! - Both answer the sum of the final states, which [`run_plain`] computes without any device: a
+//! - [`run_fixed`] and [`run_fixed_by_hand`] do the same with reads of a fixed length.
+//! - All answer the sum of the final states, which [`run_plain`] computes without any device: a
 //!   run that read wrong bytes is noticed.
 
 use std::cell::Cell;
@@ -105,6 +106,35 @@ async fn chain<D: ReadDevice>(
     Ok(())
 }
 
+/// The chains as coroutines that read by [`Cx::reader`].
+///
+/// # Errors
+/// What the ring ends with.
+#[inline(never)]
+pub fn run_fixed<D: ReadDevice>(ring: &Ring<D>, chains: Chains) -> Result<u64, Error> {
+    let sum = Cell::new(0u64);
+    ring.run(|cx| fixed_chain(cx, &chains, &sum))?;
+    Ok(sum.get())
+}
+
+#[inline(always)]
+async fn fixed_chain<D: ReadDevice>(
+    cx: Cx<'_, D>,
+    chains: &Chains,
+    sum: &Cell<u64>,
+) -> Result<(), Error> {
+    let mut reader = cx.reader::<{ LINE_BYTES as usize }>();
+    let mut state = start(cx.context());
+    let (mut left, shift) = (chains.steps, chains.shift);
+    while left > 0 {
+        let line = reader.read((state >> shift) * LINE_BYTES).await?;
+        state = next(state, first_word(line));
+        left -= 1;
+    }
+    sum.set(sum.get().wrapping_add(state));
+    Ok(())
+}
+
 #[derive(Clone, Copy)]
 struct Machine {
     state: u64,
@@ -168,6 +198,74 @@ fn step<D: ReadDevice>(
     }
 }
 
+/// A machine that keeps what a fixed read's future keeps.
+#[derive(Clone, Copy)]
+struct FixedMachine<'d> {
+    state: u64,
+    left: u64,
+    bytes: &'d [u8; LINE_BYTES as usize],
+    due: u64,
+}
+
+/// The chains as an array of states with the reads in it, driven by a plain loop over the fixed
+/// reads of `device`.
+///
+/// # Errors
+/// `Kind::Read` when the device refuses a read or has no fixed reads.
+#[inline(never)]
+pub fn run_fixed_by_hand<D: ReadDevice>(
+    device: &D,
+    chains: Chains,
+    stride: usize,
+) -> Result<u64, Error> {
+    device.reap();
+    let mut machines = Vec::with_capacity(chains.contexts as usize);
+    for context in 0..chains.contexts {
+        let state = start(context);
+        let (bytes, due) = issue_fixed(device, chains, state)?;
+        machines.push(FixedMachine { state, left: chains.steps, bytes, due });
+    }
+    let mut alive = machines.len();
+    while alive > 0 {
+        for few in machines.chunks_mut(stride) {
+            device.reap();
+            for machine in few {
+                alive -= usize::from(fixed_step(device, chains, machine)?);
+            }
+        }
+        device.kick();
+    }
+    Ok(machines.iter().fold(0, |sum, m| sum.wrapping_add(m.state)))
+}
+
+type Line<'d> = (&'d [u8; LINE_BYTES as usize], u64);
+
+#[inline(always)]
+fn issue_fixed<D: ReadDevice>(device: &D, chains: Chains, state: u64) -> Result<Line<'_>, Error> {
+    device.issue_fixed(chains.addr(state)).ok_or_else(|| {
+        let what = format!("fixed read of {LINE_BYTES} bytes at {}", chains.addr(state));
+        Error::new(Kind::Read(Status::Refused), what)
+    })
+}
+
+/// One poll of one machine; answers whether it ended just now.
+#[inline(always)]
+fn fixed_step<'d, D: ReadDevice>(
+    device: &'d D,
+    chains: Chains,
+    machine: &mut FixedMachine<'d>,
+) -> Result<bool, Error> {
+    if machine.left == 0 || !device.is_due(machine.due) {
+        return Ok(false);
+    }
+    machine.state = next(machine.state, first_word(machine.bytes));
+    machine.left -= 1;
+    if machine.left > 0 {
+        (machine.bytes, machine.due) = issue_fixed(device, chains, machine.state)?;
+    }
+    Ok(machine.left == 0)
+}
+
 /// The chains one after the other with plain loads: the answer, and the cost of not overlapping.
 #[inline(never)]
 pub fn run_plain(contents: &[u8], chains: Chains) -> u64 {
@@ -197,6 +295,10 @@ mod tests {
         let ring = Ring::new(Dram::new(array.clone()), options).unwrap();
         assert_eq!(run_async(&ring, chains).unwrap(), wanted);
         assert!(ring.future_bytes() <= 96, "{} bytes", ring.future_bytes());
+        assert_eq!(run_fixed(&ring, chains).unwrap(), wanted);
+        assert!(ring.future_bytes() <= 128, "{} bytes of a fixed frame", ring.future_bytes());
+        let device = Dram::with_slots(array.clone(), 13);
+        assert_eq!(run_fixed_by_hand(&device, chains, 4).unwrap(), wanted);
         let copied = PacedCopy::new(array, PacedOptions::default());
         assert_eq!(run_by_hand(&copied, chains, 4).unwrap(), wanted);
     }

@@ -5,7 +5,7 @@
 
 use littoral_base::units::Bytes;
 
-use super::devices::{BASE, Device};
+use super::devices::{BASE, Device, NEAR_LATENCY};
 use super::study::{Cell, JobStudy, Memory, Study};
 use super::verdict::{Grade, rounded};
 use super::{DISAGREES, Options};
@@ -149,11 +149,15 @@ fn memory_line(memory: &Memory) -> String {
 /// What was modelled and measured.
 pub(super) fn notes(options: &Options) -> Vec<String> {
     let mut notes = vec![
-        "predicted: from the job's reads, bytes and chains of dependent reads, the processor time \
-         measured with a device without latency, and the device's figures"
-            .to_owned(),
+        format!(
+            "predicted: from the job's reads, bytes and chains of dependent reads, the processor \
+             time measured with a device of {NEAR_LATENCY} latency, and the device's figures"
+        ),
         "measured: paced, our code on one core in real time against a modelled device's deadlines; \
          medians of interleaved rounds, processor time of the thread"
+            .to_owned(),
+        "no claim holds predictions for shortest paths, betweenness, core numbers and triangles \
+         against measurements: trust their measured cells first"
             .to_owned(),
         "DRAM: the form that a trial on this processor found best, for each job".to_owned(),
         "data are handed out by pointer; `graph bfs --medium flash --copy` shows the other bound"

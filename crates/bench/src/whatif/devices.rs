@@ -25,7 +25,7 @@ const CORES: u64 = 16;
 const TOTAL_MAX: u64 = 1_000_000_000_000;
 /// Latency of a near device: longer than a read from DRAM takes, so that data are near when they
 /// are used, as on every device; shorter than any that is of interest.
-const NEAR_LATENCY: &str = "500ns";
+pub(super) const NEAR_LATENCY: &str = "500ns";
 /// Contexts at which processor time is measured, at most so many numbers.
 const CONTEXTS_MAX: usize = 3;
 

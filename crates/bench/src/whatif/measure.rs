@@ -6,10 +6,12 @@
 //!   ([`littoral_device::flash::pacer`]). A busy neighbour costs cache, not the thread's clock.
 //! - *Trial of forms.* The job in DRAM runs in every form ([`DramForm::ALL`]) by turns; the form
 //!   with the least median is the denominator.
-//! - *Rounds.* A turn runs DRAM and a few devices once each. First every few devices get
-//!   [`ROUNDS_MIN`] turns, those nearest to the limit first; then all of them get more, until the
-//!   time is over and at least the asked time has been measured in DRAM. Near devices (for the
-//!   model's processor time) run between. Medians and quartiles are over turns.
+//! - *Rounds.* A turn runs DRAM, a few devices, and the near devices that stand for these in the
+//!   model, once each. First every few devices get [`ROUNDS_MIN`] turns, those nearest to the limit
+//!   first; then all of them get more, until the time is over and at least the asked time has been
+//!   measured in DRAM. Medians and quartiles are over turns.
+//! - *Pairs.* Another load of the machine changes the times of a whole turn. So times are compared
+//!   within a turn, and the medians of these ratios count ([`Measured`]).
 //! - A device that the time does not reach is left to the model. No device has fewer rounds than
 //!   [`ROUNDS_MIN`].
 
@@ -113,14 +115,23 @@ pub struct Job {
 const SEARCHES: (usize, usize) = (8, 64);
 /// Vertices over which a sample's searches go in all.
 const SEARCHED: usize = 1 << 22;
+/// Sources of a sample of kernels that read every list from each source, and the arcs over which
+/// they go in all.
+const PASSES: (usize, usize) = (4, 16);
+const PASSED: u64 = 1 << 22;
 const SEED: u64 = 27_491_095;
 
 impl Job {
     /// A job on `graph`; `at_once` searches at once, more than one of which are one sample.
     pub fn of(graph: &GraphFile, kernel: Kernel, at_once: usize) -> Job {
-        let wanted = SEARCHED / graph.vertices().max(1) as usize;
-        let searches = || wanted.clamp(SEARCHES.0, SEARCHES.1).next_multiple_of(at_once);
-        let count = if kernel.spec().has_source { searches() } else { 0 };
+        let searches = SEARCHED / graph.vertices().max(1) as usize;
+        let passes = (PASSED / graph.header().arcs.max(1)) as usize;
+        let spec = kernel.spec();
+        let count = match (spec.has_source, spec.jobs.at_once) {
+            (false, _) => 0,
+            (true, Some(_)) => searches.clamp(SEARCHES.0, SEARCHES.1).next_multiple_of(at_once),
+            (true, None) => passes.clamp(PASSES.0, PASSES.1),
+        };
         Job { kernel, sources: pick_sources(graph, count, SEED), at_once }
     }
 
@@ -179,6 +190,8 @@ pub struct Plan<'p> {
     pub near: &'p [Store],
     /// They as the model sees them.
     pub near_figures: &'p [Figures],
+    /// For each device the place of its near device; empty where there are none.
+    pub near_of: &'p [usize],
     /// The devices.
     pub devices: &'p [Store],
     /// How far a device is from the limit, once counts and times are known: the nearest first.
@@ -200,16 +213,82 @@ pub struct Measured {
     pub dram: Samples,
     /// Counts and processor time by each near device.
     pub counts: Vec<Counts>,
-    /// The spread of the median of that processor time.
-    pub near_spread: f64,
+    /// Each near device's times, to whose median the processor time adds up.
+    pub near: Vec<Samples>,
+    /// Each near device's time over DRAM's of the same turn.
+    pub near_ratios: Vec<Samples>,
     /// Each device's times.
     pub devices: Vec<Samples>,
-    /// Each device's time over DRAM's of the same round.
+    /// Each device's time over DRAM's of the same turn.
     pub ratios: Vec<Samples>,
+    /// Each device's time over its near device's of the same turn; empty where it has none.
+    pub over_near: Vec<Samples>,
     /// Bytes of vertex state.
     pub state_bytes: u64,
     /// Rounds begun.
     pub rounds: u64,
+}
+
+/// The times of one turn.
+#[derive(Debug, Default)]
+struct Turn {
+    dram_ns: f64,
+    /// Near devices that ran: place and time.
+    near: Vec<(usize, f64)>,
+    /// Devices that ran: place and time.
+    devices: Vec<(usize, f64)>,
+}
+
+impl Measured {
+    fn of(near: usize, devices: usize) -> Measured {
+        Measured {
+            near: vec![Samples::default(); near],
+            near_ratios: vec![Samples::default(); near],
+            devices: vec![Samples::default(); devices],
+            ratios: vec![Samples::default(); devices],
+            over_near: vec![Samples::default(); devices],
+            ..Measured::default()
+        }
+    }
+
+    /// Adds a turn's times and their ratios.
+    fn add(&mut self, turn: &Turn, near_of: &[usize]) {
+        for &(near, time_ns) in &turn.near {
+            self.near[near].push(time_ns);
+            self.near_ratios[near].push(time_ns / turn.dram_ns);
+        }
+        for &(device, time_ns) in &turn.devices {
+            self.devices[device].push(time_ns);
+            self.ratios[device].push(time_ns / turn.dram_ns);
+            let near = turn.near.iter().find(|(near, _)| near_of.get(device) == Some(near));
+            if let Some(&(near, near_ns)) = near {
+                let other_turns = mutant!("whatif_near_of_other_turns");
+                let near_ns = if other_turns { self.near[near].median() } else { near_ns };
+                self.over_near[device].push(time_ns / near_ns);
+            }
+        }
+    }
+
+    /// A device's time at the machine's speed at which the processor time of its near device was
+    /// found, so that the model's prediction can be held against it; not a number without samples.
+    pub fn device_ns(&self, device: usize, near: Option<usize>) -> f64 {
+        match near {
+            Some(near) => self.over_near[device].median() * self.near[near].median(),
+            None => self.devices[device].median(),
+        }
+    }
+
+    /// What time in DRAM goes with a time that was predicted by a near device, and the spread of
+    /// the two's ratio.
+    pub fn dram_ns(&self, near: Option<usize>) -> (f64, f64) {
+        match near {
+            Some(near) => {
+                let ratios = &self.near_ratios[near];
+                (self.near[near].median() / ratios.median(), ratios.median_spread())
+            }
+            None => (self.dram.median(), self.dram.median_spread()),
+        }
+    }
 }
 
 /// Measures one job.
@@ -224,7 +303,7 @@ pub fn measure(
 ) -> Result<Measured> {
     let stores: Vec<&Store> = plan.forms.iter().chain(plan.near).chain(plan.devices).collect();
     let options = RunOptions::default();
-    let mut found = Measured::default();
+    let mut found = Measured::of(plan.near.len(), plan.devices.len());
     let mut body = |run: Run<'_>| {
         let mut bench = Bench { run, job, plan, found: &mut found, began: Instant::now() };
         bench.choose_way()?;
@@ -268,6 +347,7 @@ pub fn denominator(graph: &GraphFile, kernel: Kernel, time: Duration) -> Result<
         forms: &forms,
         near: &[],
         near_figures: &[],
+        near_of: &[],
         devices: &[],
         distance: &|_, _, _| 0.0,
         time,
@@ -391,9 +471,6 @@ impl Bench<'_> {
     fn rounds(&mut self, progress: &mut dyn FnMut(f64)) -> littoral_graph::Result<()> {
         let way = self.found.way.expect("invariant: the trial has found a way");
         let mut near = vec![Near::default(); self.plan.near.len()];
-        let devices = self.plan.devices.len();
-        self.found.devices = vec![Samples::default(); devices];
-        self.found.ratios = vec![Samples::default(); devices];
         self.warm(&mut near)?;
         let order = self.order(&near);
         let mut reached = 0;
@@ -401,7 +478,7 @@ impl Bench<'_> {
             if reached > 0 && self.share_gone() >= 1.0 {
                 break;
             }
-            self.run_near(&mut near)?;
+            self.record_near(&mut near)?;
             for _ in 0..rounds_min() {
                 self.turn(way, few)?;
                 progress(self.share_gone());
@@ -411,7 +488,7 @@ impl Bench<'_> {
         self.found.rounds = rounds_min() as u64;
         while !self.is_over() {
             self.found.rounds += 1;
-            self.run_near(&mut near)?;
+            self.record_near(&mut near)?;
             self.run_dram(way)?;
             for few in order[..reached].chunks(DEVICES_PER_DRAM) {
                 if !self.is_over() {
@@ -420,28 +497,36 @@ impl Bench<'_> {
                 progress(self.share_gone());
             }
         }
-        self.found.near_spread = near.iter().map(|i| i.times.median_spread()).fold(0.0, f64::max);
         self.found.counts = self.counts(&near);
         Ok(())
     }
 
-    /// Runs DRAM and each of `few` devices once; their ratios are over DRAM's median of this turn.
+    /// Runs DRAM, the near devices that stand for `few` devices, and these, once each.
     fn turn(&mut self, way: DramWay, few: &[usize]) -> littoral_graph::Result<()> {
-        let first = self.found.dram.count();
-        self.run_dram(way)?;
-        let dram = Samples(self.found.dram.0[first..].to_vec()).median();
-        if let [device, ..] = few
-            && self.job.at_once > 1
+        let mut turn = Turn { dram_ns: self.run_dram(way)?, ..Turn::default() };
+        let mut near: Vec<usize> = few.iter().filter_map(|&d| self.near_of(d)).collect();
+        near.sort_unstable();
+        near.dedup();
+        if self.job.at_once > 1
+            && let Some(&first) = near.first()
         {
-            // Not timed: it brings the state of searches at once back into the caches.
-            self.run_device(*device)?;
+            // Not timed: it brings the state of searches at once, which runs in DRAM have pushed
+            // out, back into the caches. Timed first, near devices came out 3 to 14 % slower than
+            // the devices that followed them.
+            self.run_near(first)?;
+        }
+        for near in near {
+            turn.near.push((near, self.run_near(near)?));
         }
         for &device in few {
-            let time = self.run_device(device)?;
-            self.found.devices[device].push(time);
-            self.found.ratios[device].push(time / dram);
+            turn.devices.push((device, self.run_device(device)?));
         }
+        self.found.add(&turn, self.plan.near_of);
         Ok(())
+    }
+
+    fn near_of(&self, device: usize) -> Option<usize> {
+        self.plan.near_of.get(device).copied()
     }
 
     fn is_over(&self) -> bool {
@@ -454,13 +539,20 @@ impl Bench<'_> {
     fn warm(&mut self, near: &mut [Near]) -> littoral_graph::Result<()> {
         let way = self.found.way.expect("invariant: the trial has found a way");
         for _ in 0..ROUNDS_MIN {
-            self.run_dram(way)?;
-            self.run_near(near)?;
+            let dram_ns = self.run_dram(way)?;
+            // Recorded before it is timed, for the caches as in a turn.
+            self.record_near(near)?;
+            let times = (0..near.len()).map(|i| self.run_near(i).map(|time| (i, time)));
+            let times = times.collect::<littoral_graph::Result<_>>()?;
+            let turn = Turn { dram_ns, near: times, ..Turn::default() };
+            self.found.add(&turn, self.plan.near_of);
         }
         Ok(())
     }
 
-    fn run_dram(&mut self, way: DramWay) -> littoral_graph::Result<()> {
+    /// Runs DRAM for a turn; its median time there.
+    fn run_dram(&mut self, way: DramWay) -> littoral_graph::Result<f64> {
+        let first = self.found.dram.count();
         let median = self.found.dram.median();
         let wanted = self.plan.measured_min.as_nanos() as f64 / DRAM_TURNS / median;
         // Small graphs are run several times in a row, so that enough is measured in few turns.
@@ -468,20 +560,19 @@ impl Bench<'_> {
             let time = self.sample(Self::store_of(way), &self.asks_of(way))?;
             self.found.dram.push(time);
         }
+        Ok(Samples(self.found.dram.0[first..].to_vec()).median())
+    }
+
+    fn record_near(&self, near: &mut [Near]) -> littoral_graph::Result<()> {
+        for (i, near) in near.iter_mut().enumerate() {
+            let (recorded_ns, phases) = self.record(self.plan.forms.len() + i)?;
+            near.add(recorded_ns, phases);
+        }
         Ok(())
     }
 
-    fn run_near(&mut self, near: &mut [Near]) -> littoral_graph::Result<()> {
-        // All are recorded before one is timed: searches at once have a state of their own, which
-        // runs in DRAM have pushed out of the caches. Timed first, near devices came out 3 to 14 %
-        // slower than the devices that followed them.
-        let first = self.plan.forms.len();
-        let recorded = (first..first + near.len()).map(|store| self.record(store));
-        let recorded = recorded.collect::<littoral_graph::Result<Vec<_>>>()?;
-        for (i, (near, (recorded_ns, phases))) in near.iter_mut().zip(recorded).enumerate() {
-            near.add(recorded_ns, phases, self.sample(first + i, &self.job.asks())?);
-        }
-        Ok(())
+    fn run_near(&self, near: usize) -> littoral_graph::Result<f64> {
+        self.sample(self.plan.forms.len() + near, &self.job.asks())
     }
 
     fn run_device(&self, device: usize) -> littoral_graph::Result<f64> {
@@ -490,7 +581,9 @@ impl Bench<'_> {
     }
 
     fn counts(&self, near: &[Near]) -> Vec<Counts> {
-        near.iter().zip(self.plan.near_figures).map(|(n, figures)| n.counts(figures)).collect()
+        let medians = self.found.near.iter().map(Samples::median);
+        let all = near.iter().zip(medians).zip(self.plan.near_figures);
+        all.map(|((near, total_ns), figures)| near.counts(total_ns, figures)).collect()
     }
 
     /// The devices, nearest to the limit first.
@@ -513,8 +606,6 @@ fn rounds_min() -> usize {
 /// What a near device has shown.
 #[derive(Clone, Debug, Default)]
 struct Near {
-    /// Whole samples.
-    times: Samples,
     /// The least processor time outside phases, as a share of the sample.
     between_share: f64,
     /// The phases, each with its least time.
@@ -522,12 +613,16 @@ struct Near {
 }
 
 impl Near {
-    fn add(&mut self, recorded_ns: f64, phases: Vec<Phase>, time_ns: f64) {
-        self.times.push(time_ns);
+    fn add(&mut self, recorded_ns: f64, phases: Vec<Phase>) {
         let inside: f64 = phases.iter().map(|p| p.time_ns).sum();
         let between = (1.0 - inside / recorded_ns).clamp(0.0, 1.0);
-        if self.phases.len() != phases.len() {
-            (self.phases, self.between_share) = (phases, between);
+        let reads = |phases: &[Phase]| phases.iter().map(|p| p.reads_count).collect::<Vec<u64>>();
+        if reads(&self.phases) != reads(&phases) {
+            // Delta-stepping does other work in another run: the run of least time counts whole.
+            let least: f64 = self.phases.iter().map(|p| p.time_ns).sum();
+            if self.phases.is_empty() || inside < least {
+                (self.phases, self.between_share) = (phases, between);
+            }
             return;
         }
         // A preempted phase looks long and leaves nothing between: the largest share is the truth.
@@ -537,10 +632,9 @@ impl Near {
         }
     }
 
-    /// The phases, their times scaled so that all adds up to the median of whole samples, and then
+    /// The phases, their times scaled so that all adds up to the time of a whole sample, and then
     /// explained.
-    fn counts(&self, figures: &Figures) -> Counts {
-        let total = self.times.median();
+    fn counts(&self, total: f64, figures: &Figures) -> Counts {
         let inside: f64 = self.phases.iter().map(|p| p.time_ns).sum();
         let scale = if inside > 0.0 { total * (1.0 - self.between_share) / inside } else { 0.0 };
         let mut phases = self.phases.clone();
@@ -568,15 +662,47 @@ mod tests {
     fn a_preempted_trial_does_not_change_the_phases_times() {
         let phase = |time_ns| Phase { reads_count: 1, time_ns, ..Phase::default() };
         let mut near = Near::default();
-        near.add(100.0, vec![phase(60.0), phase(20.0)], 100.0);
-        near.add(100.0, vec![phase(60.0), phase(9000.0)], 100.0);
-        near.add(100.0, vec![phase(70.0), phase(20.0)], 100.0);
+        near.add(100.0, vec![phase(60.0), phase(20.0)]);
+        near.add(100.0, vec![phase(60.0), phase(9000.0)]);
+        near.add(100.0, vec![phase(70.0), phase(20.0)]);
         let none =
             Figures { latency_ns: 0.0, reads_per_s: 0.0, link_bytes_per_s: 0.0, contexts: 1 };
-        let counts = near.counts(&none);
+        let counts = near.counts(100.0, &none);
         let off = |i: usize, ns: f64| (counts.phases[i].time_ns - ns).abs();
         assert!(off(0, 60.0) < 0.1 && off(1, 20.0) < 0.1, "{counts:?}");
         assert!((counts.between_ns - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_device_is_held_against_its_near_device_of_the_same_turn() {
+        let mut found = Measured::of(2, 3);
+        // The near devices take 1.2 and 1.5 of DRAM's time, the devices 2, 3 and 4 of it. Another
+        // load makes every second turn three times as slow, and device 1 runs in slow turns alone.
+        for (i, slow) in [1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0].into_iter().enumerate() {
+            let dram_ns = 100.0 * slow;
+            let runs = |device: &usize| slow > 1.0 || *device != 1;
+            let devices = (0..3).filter(runs).map(|d| (d, (d + 2) as f64 * dram_ns)).collect();
+            // The second one is run in some turns only.
+            let near = [(0, 1.2 * dram_ns), (1, 1.5 * dram_ns)];
+            let near = near.into_iter().take(if i % 3 == 1 { 2 } else { 1 }).collect();
+            found.dram.push(dram_ns);
+            found.add(&Turn { dram_ns, near, devices }, &[0, 0, 1]);
+        }
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
+        assert_eq!(found.over_near.iter().map(Samples::count).collect::<Vec<_>>(), [7, 3, 2]);
+        // The processor time of near device 0 is that of a fast turn.
+        let (dram_ns, spread) = found.dram_ns(Some(0));
+        assert!(close(dram_ns, 100.0) && spread < 1e-9, "{dram_ns}");
+        for device in [0, 1] {
+            let time_ns = found.device_ns(device, Some(0));
+            assert!(close(time_ns, (device + 2) as f64 * 100.0), "{device}: {time_ns}");
+        }
+        let (dram_ns, time_ns) = (found.dram_ns(Some(1)).0, found.device_ns(2, Some(1)));
+        assert!(close(time_ns / dram_ns, 4.0), "{time_ns}");
+        assert_eq!(found.devices[1].median(), 900.0, "by itself it looks three times as slow");
+        assert!(
+            found.device_ns(1, None) == 900.0 && Measured::of(1, 1).device_ns(0, None).is_nan()
+        );
     }
 
     #[test]
@@ -587,11 +713,15 @@ mod tests {
         let base = littoral_device::profile::Profile::named("xlfdd").unwrap();
         let flash = || dram.behind(&base, littoral_graph::medium::Transfer::Pointer).unwrap();
         let devices: Vec<Store> = (0..8).map(|_| flash()).collect();
+        let near = [flash(), flash()];
+        let figures =
+            Figures { latency_ns: 1.0, reads_per_s: 0.0, link_bytes_per_s: 0.0, contexts: 64 };
         let measured = |measured_min: Duration| {
             let plan = Plan {
                 forms: &forms,
-                near: &[],
-                near_figures: &[],
+                near: &near,
+                near_figures: &[figures; 2],
+                near_of: &[0, 1, 0, 0, 0, 0, 0, 0],
                 devices: &devices,
                 distance: &|device, _, _| device as f64,
                 time: Duration::from_micros(1),
@@ -605,6 +735,9 @@ mod tests {
         let (run, left) = rounds.split_at(DEVICES_PER_DRAM);
         assert!(run.iter().all(|&n| n >= 3), "{rounds:?}");
         assert!(left.iter().all(|&n| n == 0), "no time for them: {rounds:?}");
+        let pairs: Vec<usize> = found.over_near.iter().map(Samples::count).collect();
+        assert_eq!(pairs, rounds, "every time has that of its near device in the same turn");
+        assert!(found.near_ratios.iter().all(|n| n.count() >= 3), "{found:?}");
         let found = measured(Duration::from_millis(30));
         assert!(found.dram.sum() >= 30e6, "{} ns", found.dram.sum());
     }

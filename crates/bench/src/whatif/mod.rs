@@ -1,9 +1,8 @@
 //! What would this device buy us, on our data? Kinds of job on modelled devices, a verdict for
 //! each, and one paragraph.
 //!
-//! - *Kinds of job*: one search at a time (latency), many searches at once (throughput, with the
-//!   number as an axis), whole-graph passes (PageRank, components). Each has its own verdict: a sum
-//!   would hide the one that waits.
+//! - *Kinds of job*: one per kernel that was chosen, and for BFS also many searches at once, with
+//!   the number as an axis. Each has its own verdict: a sum would hide the one that waits.
 //! - *Denominator*: each job in DRAM in the form that a trial on this processor finds best.
 //! - *Prediction*: from counts, processor time and the device's figures ([`model`]). The verdict
 //!   rests on it, since it repeats from run to run ([`verdict`]).
@@ -72,6 +71,8 @@ pub struct Options {
     pub iops: Span<PerSecond>,
     /// Devices instead of a grid.
     pub parts: Vec<Part>,
+    /// The kernels whose jobs are studied; none: all of them.
+    pub kernels: Vec<Kernel>,
     /// How many searches run at once, for each throughput job.
     pub concurrency: Vec<u32>,
     /// DRAM that the user would grant.
@@ -137,7 +138,8 @@ pub(crate) fn failed(e: littoral_graph::Error) -> Error {
     Error::with_source(Kind::Environment, "what-if study", e)
 }
 
-/// The jobs: one search at a time, each number at once that its states leave room for, passes.
+/// The jobs of the kernels chosen: once at a time, and searches also at each number at once that
+/// its states leave room for.
 fn jobs(graph: &GraphFile, options: &Options) -> Result<Vec<Job>> {
     if options.concurrency.iter().any(|&n| !(1..=1024).contains(&n)) {
         let what = "searches at once must be from 1 to 1024";
@@ -149,10 +151,17 @@ fn jobs(graph: &GraphFile, options: &Options) -> Result<Vec<Job>> {
     numbers.sort_unstable();
     numbers.dedup();
     let mut jobs = Vec::new();
-    for kernel in Kernel::all() {
-        let Some(spec) = kernel.spec().jobs else { continue };
+    let mut kernels = options.kernels.clone();
+    if kernels.is_empty() {
+        kernels = Kernel::all();
+    }
+    for (i, &kernel) in kernels.iter().enumerate() {
+        if kernels[..i].contains(&kernel) {
+            continue;
+        }
         jobs.push(of(kernel, 1));
-        let many = numbers.iter().filter(|&&n| spec.at_once.is_some() && fits(kernel, n));
+        let runs_many = kernel.spec().jobs.at_once.is_some();
+        let many = numbers.iter().filter(|&&n| runs_many && fits(kernel, n));
         jobs.extend(many.map(|&n| of(kernel, n)));
     }
     Ok(jobs)
@@ -160,7 +169,7 @@ fn jobs(graph: &GraphFile, options: &Options) -> Result<Vec<Job>> {
 
 /// Kind and name of a job.
 fn names(job: &Job) -> (&'static str, String) {
-    let jobs = job.kernel.spec().jobs.expect("invariant: only kernels with jobs are studied");
+    let jobs = job.kernel.spec().jobs;
     match (job.at_once, jobs.at_once) {
         (n @ 2.., Some((kind, words))) => (kind, format!("{n} {words}")),
         _ => (jobs.kind, jobs.words.to_owned()),
@@ -201,6 +210,7 @@ impl Setup<'_> {
             forms: &forms,
             near: &near.stores,
             near_figures: &near.figures,
+            near_of: &near.of_device,
             devices: &stores,
             distance: &distance,
             time,
@@ -233,14 +243,16 @@ impl Setup<'_> {
     ) -> JobStudy {
         let (kind, name) = names(job);
         let dram_ns = measured.dram.median();
-        let spread = measured.dram.median_spread() + measured.near_spread;
         let per = job.per_sample();
-        let cells: Vec<Cell> = (0..self.devices.len())
-            .map(|i| cell(measured, i, &predictions[i], (per, spread), self.devices[i].power_w()))
-            .collect();
+        let cell = |i: usize| {
+            let place = (i, near_of.get(i).copied());
+            cell(measured, place, &predictions[i], per, self.devices[i].power_w())
+        };
+        let cells: Vec<Cell> = (0..self.devices.len()).map(cell).collect();
         let counts = near_of.first().map(|&at| &measured.counts[at]);
         let count = |f: fn(&Counts) -> u64| counts.map_or(0, |c| (f(c) as f64 / per) as u64);
         JobStudy {
+            kernel: job.kernel.name().to_owned(),
             kind: kind.to_owned(),
             name,
             at_once_count: job.at_once as u64,
@@ -312,22 +324,24 @@ impl Setup<'_> {
     }
 }
 
-/// The cell of device `i` from a job's times; `per` jobs are a sample.
+/// The cell of device `i` from a job's times; `near` is the place of its near device, and `per`
+/// jobs are a sample.
 fn cell(
     measured: &Measured,
-    i: usize,
+    (i, near): (usize, Option<usize>),
     prediction: &model::Prediction,
-    (per, spread): (f64, f64),
+    per: f64,
     watts: Option<f64>,
 ) -> Cell {
-    let (times, ratios) = (&measured.devices[i], &measured.ratios[i]);
+    let ratios = &measured.ratios[i];
     let known = |value: f64| value.is_finite().then_some(value);
-    let measured_ns = known(times.median());
+    let measured_ns = known(measured.device_ns(i, near));
+    let (dram_ns, spread) = measured.dram_ns(near);
     let predicted_ns = match measured_ns {
         Some(measured) if mutant!("whatif_prediction_measured") => measured,
         _ => prediction.time_ns,
     };
-    let predicted_ratio = predicted_ns / measured.dram.median();
+    let predicted_ratio = predicted_ns / dram_ns;
     let off = |m: f64| (predicted_ns - m).abs() / m > DISAGREES;
     Cell {
         predicted_ns: predicted_ns / per,
@@ -375,15 +389,38 @@ mod tests {
     }
 
     fn one_device(latency: Picos, dram: Option<Bytes>) -> Study {
+        of_kernels(Vec::new(), latency, dram)
+    }
+
+    fn of_kernels(kernels: Vec<Kernel>, latency: Picos, dram: Option<Bytes>) -> Study {
         let options = Options {
             latency: Span { from: latency, to: latency },
             iops: Span { from: PerSecond(1e6), to: PerSecond(1e6) },
             parts: Vec::new(),
+            kernels,
             concurrency: Vec::new(),
             dram,
             time: Duration::from_millis(10),
         };
         study(&ring(2000), "ring", &options, |_| ()).unwrap()
+    }
+
+    #[test]
+    fn every_kernel_is_a_job_with_reads_of_its_own_unless_others_are_chosen() {
+        let kernels = |study: &Study| -> Vec<String> {
+            study.jobs.iter().map(|job| job.kernel.clone()).collect()
+        };
+        let all: Vec<&str> = Kernel::all().iter().map(|k| k.name()).collect();
+        let study = one_device(Picos::from_micros(200), None);
+        assert_eq!(kernels(&study), all);
+        for job in &study.jobs {
+            assert!(job.reads_count > 0 && job.verdict.is_some(), "{}", job.name);
+            // At 200 us and a million reads per second no job is bound by the processor.
+            assert_ne!(job.cells[0].bound, model::Bound::Processor, "{}", job.name);
+        }
+        let chosen = vec![Kernel::Tc, Kernel::Bfs, Kernel::Tc];
+        let study = of_kernels(chosen, Picos::from_micros(200), None);
+        assert_eq!(kernels(&study), ["tc", "bfs"]);
     }
 
     #[test]
@@ -408,13 +445,16 @@ mod tests {
     fn a_prediction_does_not_lean_on_the_measurement_beside_it() {
         let measured = Measured {
             dram: Samples::of(vec![100.0; 3]),
+            near: vec![Samples::of(vec![125.0; 3])],
+            near_ratios: vec![Samples::of(vec![1.25; 3])],
             devices: vec![Samples::of(vec![200.0; 3])],
             ratios: vec![Samples::of(vec![2.0; 3])],
+            over_near: vec![Samples::of(vec![1.6; 3])],
             ..Measured::default()
         };
         let bounds = model::Bounds { processor_ns: 120.0, ..model::Bounds::default() };
         let prediction = model::Prediction { time_ns: 120.0, bounds };
-        let cell = cell(&measured, 0, &prediction, (2.0, 0.0), None);
+        let cell = cell(&measured, (0, Some(0)), &prediction, 2.0, None);
         assert_eq!((cell.predicted_ns, cell.measured_ns), (60.0, Some(100.0)));
         assert!(cell.disagrees && (cell.predicted_ratio - 1.2).abs() < 1e-9);
     }

@@ -21,8 +21,10 @@
 //! that the processor time was measured with cost a little more each.
 //!
 //! Invariants
-//! - Same input, same prediction: nothing here reads a clock.
-//! - A prediction is never below any of its bounds ([`Bounds`]).
+//! - Same input, same prediction: nothing here reads a clock. Checked by
+//!   `a_prediction_is_never_below_a_bound`.
+//! - A prediction is never below any of its bounds ([`Bounds`]). Checked by
+//!   `a_prediction_is_never_below_a_bound`.
 
 use std::collections::VecDeque;
 
@@ -446,7 +448,9 @@ mod tests {
             phases in phases(), latency in 100.0f64..50_000.0, rate in 1e5f64..2e8, contexts in 1u32..2048,
         ) {
             let on = figures(latency, rate, contexts);
-            let found = Counts { phases, between_ns: 5.0 }.predict(&on);
+            let job = Counts { phases, between_ns: 5.0 };
+            let found = job.predict(&on);
+            prop_assert_eq!(job.predict(&on).time_ns.to_bits(), found.time_ns.to_bits());
             let b = found.bounds;
             for bound in [b.latency_ns, b.reads_ns, b.link_ns, b.processor_ns] {
                 prop_assert!(found.time_ns >= bound * 0.999_999, "{found:?}");

@@ -85,7 +85,11 @@ pub struct DeviceRow {
 /// A kind of job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobStudy {
-    /// `search`, `searches`, `pagerank` or `components`.
+    /// The kernel's name; empty in files of older versions.
+    #[serde(default)]
+    pub kernel: String,
+    /// `search`, `searches`, `pagerank`, `components`, `paths`, `betweenness`, `cores` or
+    /// `triangles`.
     pub kind: String,
     /// The kind in words.
     pub name: String,
@@ -142,11 +146,12 @@ pub struct FormTime {
 pub struct Cell {
     /// What the model says one job takes.
     pub predicted_ns: f64,
-    /// That over the time in DRAM.
+    /// That over the time in DRAM, in the turns in which the processor time was measured.
     pub predicted_ratio: f64,
-    /// Median of the paced runs; absent where the time did not suffice to run it.
+    /// The paced runs: the median of their ratios to the near device's run of the same turn, times
+    /// the near device's median; absent where the time did not suffice to run it.
     pub measured_ns: Option<f64>,
-    /// That over the time in DRAM.
+    /// The median of the paced runs' ratios to DRAM in the same turn.
     pub measured_ratio: Option<f64>,
     /// First quartile of that ratio.
     pub measured_ratio_p25: Option<f64>,

@@ -10,11 +10,14 @@
 //! ring. DRAM runs and GAPBS are wall time with nothing modelled.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 use littoral_base::clock::WallClock;
+use littoral_device::flash::opened::{Access, FlashDevice};
 use littoral_device::profile::Profile;
+use littoral_graph::format::Direction;
 use littoral_graph::format::file::GraphFile;
-use littoral_graph::kernels::{Kernel, Options, RunReport, pick_sources, run_in_turn};
+use littoral_graph::kernels::{Kernel, Options, RunReport, pick_sources, run, run_in_turn};
 use littoral_graph::medium::{DramForm, Store, Transfer};
 use littoral_runtime::{Pinning, run_on_cores};
 
@@ -140,6 +143,45 @@ pub fn latency(graph: &GraphFile, latencies_us: &[f64], rounds: usize) -> Result
     let times = in_turn(graph, &stores, Kernel::Bfs, rounds)?;
     let rows = latencies_us.iter().zip(times);
     Ok(rows.map(|(&latency_us, time)| LatencyRow { latency_us, time }).collect())
+}
+
+/// Reads of one breadth-first search from a file, by lists and through a cache of pages.
+#[derive(Clone, Debug)]
+pub struct CachedReads {
+    /// Reads where each list is one.
+    pub by_lists_count: u64,
+    /// Reads through the cache.
+    pub cached_count: u64,
+    /// Bytes of the cache.
+    pub cache_bytes: u64,
+    /// What was read, and how.
+    pub wording: String,
+}
+
+/// Counts the reads of a search of the graph in the file at `path`, by io_uring or a pool of
+/// threads, with a cache of a tenth of its pages and without one.
+///
+/// # Errors
+/// `Kind::Environment` when the file cannot be read.
+pub fn cached_reads(path: &Path) -> Result<CachedReads> {
+    let graph = GraphFile::open(path).map_err(failed)?;
+    let pages = graph.lists(Direction::Out).pages().bytes;
+    let open = || {
+        let file = FlashDevice::file(path, Access::Uring).map_err(device)?;
+        Store::new(&graph, file).map_err(failed)
+    };
+    let sources = pick_sources(&graph, 1, SOURCE_SEED);
+    let options = Options { trials: 1, sources, ..Options::default() };
+    let search = |store: &Store| {
+        let found = run(&graph, store, Kernel::Bfs, &options, &WallClock::new());
+        let (report, _) = found.map_err(failed)?;
+        let reads = report.trials.iter().map(|trial| trial.traffic.reads_count).sum::<u64>();
+        Ok((reads, report.wording))
+    };
+    let cache_bytes = pages / 10;
+    let (by_lists_count, _) = search(&open()?)?;
+    let (cached_count, wording) = search(&open()?.with_cache(cache_bytes))?;
+    Ok(CachedReads { by_lists_count, cached_count, cache_bytes, wording })
 }
 
 /// Runs a kernel on stores in turn on one pinned core.

@@ -28,6 +28,7 @@ pub(super) fn steps() -> Vec<Step> {
     let mut steps = Vec::new();
     for kernel in [Kernel::Bfs, paths, between, pagerank] {
         steps.extend(graphs.map(|(model, scale)| over_dram(kernel, model, scale)));
+        steps.push(over_dram(kernel, Model::Road, super::ROAD_SCALE));
     }
     steps.push(over_latency());
     for (model, scale) in &graphs[2..] {
@@ -54,7 +55,9 @@ fn open_as(options: &Options, model: Model, scale: u32, weighted: bool) -> Resul
 
 fn over_dram(kernel: Kernel, model: Model, scale: u32) -> Step {
     let name = kernel.name();
-    let id = |form: &str| format!("flash.{name}.vs_dram.{}{scale}.{form}", model.name());
+    // There is one size of road networks.
+    let size = if model == Model::Road { String::new() } else { scale.to_string() };
+    let id = |form: &str| format!("flash.{name}.vs_dram.{}{size}.{form}", model.name());
     Step {
         name: "a kernel on flash over the same in DRAM",
         claims: vec![id("ptr"), id("copy")],

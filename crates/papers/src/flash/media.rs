@@ -5,12 +5,13 @@
 //! soak is a count (nothing is timed); everything else is wall time and processor time of real
 //! reads, nothing modelled.
 //!
+//! Programs that are compared run in turn on the same file, several times; the best run of each
+//! counts.
+//!
 //! Invariants
 //! - The checker of the soak shares no code with the emulated content, and a canary (a completion
 //!   rule that is wrong on purpose) is run beside it: a soak that does not catch the canary is an
-//!   error.
-//! - Programs that are compared run in turn on the same file, several times; the best run of each
-//!   counts.
+//!   error. Checked by `the_soak_believes_nothing_wrong_and_catches_its_canary`.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use littoral_assure::graph as judge;
-use littoral_graph::builder::{BuildOptions, Existing, Hooks, build_file};
+use littoral_graph::builder::{BuildOptions, Existing, Hooks, Order, build_file};
 use littoral_graph::generate::{self, Model, generate, weigh};
 use littoral_graph::import::cases;
 use littoral_graph::kernels::Kernel;
@@ -19,9 +19,11 @@ use littoral_bench::error::Result;
 use littoral_bench::repro::{Answer, Options, Step, System};
 use littoral_bench::ring::{self, EfficiencyRow, PerRead, StepFigures};
 
+mod building;
 pub mod graph;
 mod graph_steps;
 pub mod media;
+mod python;
 mod whatif;
 
 /// The system.
@@ -52,7 +54,12 @@ pub fn steps() -> Vec<Step> {
     let mut steps = vec![ring_step(), ring_l2(), ring_efficiency(), interface()];
     steps.extend(graph_steps::steps());
     steps.extend(whatif::steps());
-    steps.extend([fio(), mmap(), faults(), import(), flips()]);
+    steps.extend(building::steps());
+    steps.extend(python::steps());
+    steps.push(fio());
+    steps.push(mmap("flash.uring.vs_mmap", Model::Urand, 22, false));
+    steps.push(mmap("flash.uring.vs_mmap.road", Model::Road, ROAD_SCALE, true));
+    steps.extend([cached_reads(), faults(), import(), flips()]);
     steps
 }
 
@@ -89,15 +96,49 @@ fn both(per: PerRead) -> String {
 fn ring_step() -> Step {
     Step {
         name: "the ring's step, async and by hand",
-        claims: vec!["flash.ring.step_ns".to_owned(), "flash.ring.vs_hand".to_owned()],
-        measure: Box::new(|options| match ring::step(TRIALS.max(repetitions(options))) {
-            Ok(found) => vec![Ok(step_figure(&found)), Ok(vs_hand_figure(&found))],
-            Err(error) => vec![Err(error.to_string()), Err(error.to_string())],
+        claims: STEP_CLAIMS.iter().map(|(id, _)| (*id).to_owned()).collect(),
+        measure: Box::new(|options| {
+            let found = ring::step(TRIALS.max(repetitions(options))).map_err(|e| e.to_string());
+            let figures = STEP_CLAIMS.iter().map(|(_, figure)| found.clone().map(|f| figure(&f)));
+            figures.collect()
         }),
     }
 }
 
-fn step_figure(found: &StepFigures) -> Figure {
+/// How a claim's figure is made.
+type Make = fn(&StepFigures) -> Figure;
+
+/// What one measurement of the step answers.
+const STEP_CLAIMS: [(&str, Make); 6] = [
+    ("flash.ring.step_ns", fixed_figure),
+    ("flash.ring.read_ns", read_figure),
+    ("flash.ring.vs_hand", vs_hand_figure),
+    ("flash.ring.fixed_vs_read", |found| {
+        Figure::new(found.fixed_vs_read(), format!("the general form {}", both(found.async_paced)))
+    }),
+    ("flash.ring.fixed_vs_hand", |found| {
+        Figure::new(found.fixed_vs_hand(), format!("by hand {}", both(found.hand_paced)))
+    }),
+    ("flash.ring.fixed_vs_fixed_hand", |found| {
+        let note = format!("by hand {}", both(found.fixed_hand_paced));
+        Figure::new(found.fixed_vs_fixed_hand(), note)
+    }),
+];
+
+fn fixed_figure(found: &StepFigures) -> Figure {
+    let note = format!(
+        "reads of a fixed length, {} contexts of {} bytes over {} bytes, lightweight interface at \
+         zero latency: {}; on the DRAM device {}; thread CPU time counts",
+        found.contexts,
+        found.fixed_future_bytes,
+        found.array_bytes,
+        both(found.fixed_paced),
+        both(found.fixed_dram)
+    );
+    Figure::new(found.fixed_paced.cpu_ns, note)
+}
+
+fn read_figure(found: &StepFigures) -> Figure {
     let note = format!(
         "{} contexts of {} bytes over {} bytes, lightweight interface at zero latency: {}; on the \
          DRAM device {}; thread CPU time counts",
@@ -260,20 +301,39 @@ fn fio_figure(found: &FioFigures) -> Figure {
     figure
 }
 
-fn mmap() -> Step {
-    single("BFS by io_uring and by mmap under a memory limit", "flash.uring.vs_mmap", |options| {
-        let measured = graph_file(options, Model::Urand, 22, false).and_then(|graph| {
+fn mmap(claim: &'static str, model: Model, scale: u32, cached: bool) -> Step {
+    single("BFS by io_uring and by mmap under a memory limit", claim, move |options| {
+        let measured = graph_file(options, model, scale, false).and_then(|graph| {
             let seconds = |v: &serde_json::Value| Some(v.get("time_ns_min")?.as_f64()? / 1e9);
-            limited::uring_vs_mmap(&options.program, &graph, REPETITIONS_LONG, seconds)
+            let program = &options.program;
+            limited::uring_vs_mmap(program, &graph, REPETITIONS_LONG, cached, seconds)
         });
-        answer(measured, |f| mmap_figure(&f))
+        let name = format!("{}{scale}", model.name());
+        answer(measured, |f| mmap_figure(&name, &f))
     })
 }
 
-fn mmap_figure(found: &MmapFigures) -> Figure {
+/// Scale of the graph that stands for road networks: 8.4 M vertices, 14 M edges.
+const ROAD_SCALE: u32 = 23;
+
+fn cached_reads() -> Step {
+    single("reads of lists through a cache of pages", "graph.uring.reads.road", |options| {
+        let found = graph_file(options, Model::Road, ROAD_SCALE, false)
+            .and_then(|graph| graph::cached_reads(&graph))
+            .map_err(|e| e.to_string())?;
+        let note = format!(
+            "one BFS of road{ROAD_SCALE}: {} reads through a cache of {} bytes, a tenth of the \
+             edges; {} reads where each list is one; {}",
+            found.cached_count, found.cache_bytes, found.by_lists_count, found.wording
+        );
+        Ok(Figure::new(found.cached_count as f64 / found.by_lists_count as f64, note))
+    })
+}
+
+fn mmap_figure(graph: &str, found: &MmapFigures) -> Figure {
     let best = |v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min);
     let note = format!(
-        "urand22, {} bytes under a limit of {}: io_uring {:.3} s, mmap {:.3} s, least of {}",
+        "{graph}, {} bytes under a limit of {}: io_uring {:.3} s, mmap {:.3} s, least of {}",
         found.file_bytes,
         found.limit_bytes,
         best(&found.uring_s),
@@ -307,7 +367,8 @@ fn graph_file(options: &Options, model: Model, scale: u32, weighted: bool) -> Re
 }
 
 fn build(model: Model, scale: u32, weighted: bool, path: &Path) -> littoral_graph::Result<()> {
-    let build = BuildOptions::default();
+    let order = if model == Model::Road { Order::Auto } else { Order::Degree };
+    let build = BuildOptions { order, ..BuildOptions::default() };
     let mut edges = generate(model, scale, generate::SEED, build.threads, &mut Hooks::none())?;
     if weighted {
         weigh(&mut edges);

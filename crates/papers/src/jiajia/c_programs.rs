@@ -16,9 +16,9 @@ use super::{Figures, words};
 use littoral_bench::claims::Figure;
 
 /// Programs that together use every name.
-const GROUPS: [&str; 13] = [
+const GROUPS: [&str; 14] = [
     "alloc", "sync", "message", "system", "anl", "numa", "signals", "sor", "mm", "lu", "is", "tsp",
-    "water",
+    "water", "ocean",
 ];
 /// Bytes of a datagram of the port.
 const DATAGRAM_BYTES: u64 = 40_960;

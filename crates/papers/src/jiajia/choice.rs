@@ -1,11 +1,14 @@
 //! One basic operation on a fabric of the caller's choice: what `littoral dsm bench` shows.
 //!
+//! Times are the tenth percentile and the median over batches, of the slowest rank; by the wall
+//! clock on real fabrics, virtual on the simulated one. The two are never in one figure.
+//!
+//! Node 0 keeps the counter and hosts the board, where the fabric has one; it is rank 0.
+//!
 //! Invariants
-//! - Times are the tenth percentile and the median over batches, of the slowest rank; by the wall
-//!   clock on real fabrics, virtual on the simulated one. The two are never in one figure.
 //! - Operations are what the ranks asked of the fabric and what the board wrote, by counters; an
-//!   operation of a rank on its own window is none.
-//! - Node 0 keeps the counter and hosts the board, where the fabric has one; it is rank 0.
+//!   operation of a rank on its own window is none. Checked by
+//!   `a_contended_section_is_three_operations_wherever_there_is_a_board`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

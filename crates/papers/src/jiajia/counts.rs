@@ -2,9 +2,11 @@
 //!
 //! Invariants
 //! - Every figure is a sum of counters: what ranks asked of the fabric ([`Counted`]) and what the
-//!   board wrote. Nothing is derived from a formula; the paper's formulas stand beside it.
+//!   board wrote. Nothing is derived from a formula; the paper's formulas stand beside it. Checked
+//!   by `three_operations_a_section_and_no_read_modify_write_in_virtual_time`,
+//!   `rivals_cost_what_their_formulas_say`.
 //! - A lock's home or manager is a node of its own, so that no operation escapes the counters by
-//!   being local.
+//!   being local. Checked by `three_operations_a_section_and_no_read_modify_write_in_virtual_time`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Barrier;

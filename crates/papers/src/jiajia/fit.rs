@@ -8,8 +8,10 @@
 //! of two ratios. What is not searched for is said in the profile with its source.
 //!
 //! Invariants
-//! - Coordinate descent from one start with steps that shrink: equal runs, equal constants.
-//! - Ocean is not among the programs that the search can see ([`fitted_on`]).
+//! - Coordinate descent from one start with steps that shrink: equal runs, equal constants. Checked
+//!   by `a_step_of_the_search_never_makes_the_sum_larger`.
+//! - Ocean is not among the programs that the search can see ([`fitted_on`]). Checked by
+//!   `ocean_is_not_seen_by_the_search`.
 
 use littoral_base::units::Picos;
 use littoral_fabric::timing::Timing;
@@ -222,9 +224,12 @@ mod tests {
         let mut fit = Fit::begin().unwrap();
         fit.programs.truncate(1);
         fit.residuals.truncate(1);
-        let before = fit.sum();
-        fit.fit_program(0, 0.1).unwrap();
-        CONSTANTS.into_iter().for_each(|c| fit.fit_constant(c, 0.1).unwrap());
+        let (before, mut again) = (fit.sum(), fit.clone());
+        for fit in [&mut fit, &mut again] {
+            fit.fit_program(0, 0.1).unwrap();
+            CONSTANTS.into_iter().for_each(|c| fit.fit_constant(c, 0.1).unwrap());
+        }
         assert!(fit.sum() <= before);
+        assert_eq!((fit.cluster, fit.residuals), (again.cluster, again.residuals), "equal runs");
     }
 }

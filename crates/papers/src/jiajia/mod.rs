@@ -1,6 +1,8 @@
 //! Paper 002: the lock manager beside its rivals, by counts, by the clock, and on the paper's
 //! board.
 //!
+//! - [`launched`]: sections and barriers of jobs whose ranks are processes, and [`beside`], the
+//!   same in Open MPI;
 //! - [`c_programs`]: programs in C by JIAJIA's interface, beside counts of its port;
 //! - [`counts`]: operations of every lock by fabric counters, in virtual time for 2 to 64 ranks;
 //! - [`choice`]: one operation on a fabric of the caller's choice;
@@ -8,22 +10,27 @@
 //! - [`openmpi`]: the same barrier in Open MPI, where it is installed;
 //! - [`model`]: the protocol core driven in virtual time by a program's accesses;
 //! - [`programs`]: the paper's six programs as such accesses, and what was estimated;
-//! - [`stencil`]: an Ocean-like stencil by the safe interface beside the same in MPI;
+//! - [`stencil`]: an Ocean-like stencil by the safe interface, and [`stencil_claims`], beside the
+//!   same in MPI and on a pool;
 //! - [`fit`]: where the fitted constants of the profile come from;
 //! - [`tables`]: the paper's tables and figures beside the model's.
 
+pub mod beside;
 pub mod c_programs;
 pub mod choice;
 pub mod counts;
 pub mod fit;
+pub mod launched;
 pub mod model;
 pub mod openmpi;
 pub mod programs;
 pub mod stencil;
+pub mod stencil_claims;
 mod steps;
 pub mod tables;
 pub mod timed;
 
+pub use launched::be_a_rank;
 pub use steps::SYSTEM;
 
 use littoral_bench::claims::Figure;

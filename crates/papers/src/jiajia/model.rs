@@ -10,8 +10,9 @@
 //! be acknowledged; *server* is what serving others takes from a rank that could have computed.
 //!
 //! Invariants
-//! - Equal programs give equal runs.
-//! - A page's diff is as long as the step says: the first bytes of it are changed.
+//! - Equal programs give equal runs. Checked by `a_board_spares_the_manager`.
+//! - A page's diff is as long as the step says: the first bytes of it are changed. Checked by
+//!   `a_diff_is_as_long_as_its_step_says`.
 
 use littoral_base::units::{NodeId, Picos};
 use littoral_dsm::core::message::{LockId, Message, PageId};
@@ -313,10 +314,22 @@ mod tests {
         let ended = run(&mut Once(steps), 2, LAN).unwrap();
         let parts = ended.parts[0];
         assert_eq!((parts.segv, parts.syn, parts.busy), (LAN.fault, Picos(0), Picos(0)));
-        let request = 50_000_000 + (64 + 5) * 80_000 + 50_000_000 + 300_000_000;
+        let request = 50_000_000 + (64 + 9) * 80_000 + 50_000_000 + 300_000_000;
         let page = 50_000_000 + (64 + 9 + 4096) * 80_000 + 50_000_000 + 300_000_000;
         assert_eq!(parts.data, Picos(request + page));
         assert_eq!((ended.traffic.messages, ended.faults), (2, 1));
+    }
+
+    #[test]
+    fn a_diff_is_as_long_as_its_step_says() {
+        let sent = |bytes| {
+            let section =
+                vec![Step::Lock(1), Step::Write(1, bytes), Step::Unlock(1), Step::Barrier];
+            let steps = vec![Some(section), Some(vec![Step::Barrier])];
+            run(&mut Once(steps), 2, LAN).unwrap().traffic.bytes
+        };
+        // Beside its bytes, each of the 12 lines more has 10 of its own.
+        assert_eq!(sent(1000) - sent(200), 800 + 12 * 10);
     }
 
     #[test]

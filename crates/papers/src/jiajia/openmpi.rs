@@ -1,10 +1,17 @@
-//! The same barrier in Open MPI: a small C program, built with its compiler and run by its
-//! launcher. The stencil beside ours (`stencil`) is built and run the same way.
+//! Open MPI as the peer: C programs of ours, built with its compiler and run by its launcher
+//! ([`Mpi`]), and two claims on barriers beside its own.
+//!
+//! - [`barrier`]: two bound ranks, over Open MPI's barrier.
+//! - [`crowded`]: two ranks per processor, over a change of thread; Open MPI's barrier is in the
+//!   note.
+//!
+//! `stencil_claims` and `beside` build and run their programs by [`Mpi`] too. In both claims here
+//! the two sides run one after the other, and medians of their batches are compared.
 //!
 //! Invariants
 //! - `mpicc` and `mpirun` are found in `--peers` or `PATH`; where one is missing the claims read
-//!   `skipped` and say so.
-//! - Both sides are measured within one run, batch by batch, and compared by their medians.
+//!   `skipped` and say so. Checked by
+//!   `without_open_mpi_there_is_no_figure_and_the_reason_is_named`.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +22,11 @@ use super::{Figures, words};
 use littoral_bench::claims::Figure;
 use littoral_bench::peers::Peers;
 
-const PROGRAM: &str = include_str!("mpi_barrier.c");
+const PROGRAM: &str = include_str!("mpi_timed.c");
+/// What carries messages of one machine.
+pub(super) const IN_MEMORY: [&str; 3] = ["--mca", "btl", "self,vader"];
+/// The same over sockets.
+pub(super) const OVER_TCP: [&str; 3] = ["--mca", "btl", "self,tcp"];
 /// A barrier that has not ended by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,7 +46,9 @@ impl Mpi {
     ) -> Result<Mpi, String> {
         let find = |name| {
             let found = peers.find("openmpi", name);
-            found.ok_or_else(|| format!("`{name}` of Open MPI is neither in --peers nor in PATH"))
+            found.ok_or_else(|| {
+                format!("missing: `{name}` of Open MPI is neither in --peers nor in PATH")
+            })
         };
         let (compiler, launcher) = (find("mpicc")?, find("mpirun")?);
         let version = Command::new(&launcher).arg("--version").output().map_err(words)?;
@@ -61,7 +74,24 @@ impl Mpi {
         binding: &str,
         arguments: &[String],
     ) -> Result<(Spread, Vec<f64>), String> {
-        self.run_with(ranks, binding, &[], arguments)
+        self.run_with(ranks, binding, &IN_MEMORY, arguments)
+    }
+
+    /// The program of [`timed`](Mpi::timed).
+    pub(super) fn of_operations(peers: &Peers, scratch: &Path) -> Result<Mpi, String> {
+        Mpi::build(peers, scratch, "mpi_timed", PROGRAM)
+    }
+
+    /// An operation of `mpi_timed.c`, in batches.
+    pub(super) fn timed(
+        &self,
+        operation: &str,
+        ranks: usize,
+        (binding, options): (&str, &[&str]),
+        (batches, batch): (usize, usize),
+    ) -> Result<Spread, String> {
+        let arguments = [operation.to_owned(), batches.to_string(), batch.to_string()];
+        self.run_with(ranks, binding, options, &arguments).map(|(spread, _)| spread)
     }
 
     fn run_with(
@@ -74,7 +104,7 @@ impl Mpi {
         let mut run = Command::new("timeout");
         run.arg(PATIENCE.as_secs().to_string()).arg(&self.launcher);
         run.args(["-n", &ranks.to_string(), "--oversubscribe", "--bind-to", binding]);
-        run.args(["--mca", "btl", "self,vader"]).args(options);
+        run.args(options);
         run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         run.arg(&self.program).args(arguments);
         let ran = run.output().map_err(words)?;
@@ -87,17 +117,6 @@ impl Mpi {
             _ => Err(format!("mpirun: {}", String::from_utf8_lossy(&ran.stderr).trim())),
         }
     }
-
-    fn barrier(
-        &self,
-        ranks: usize,
-        binding: &str,
-        batches: usize,
-        batch: usize,
-    ) -> Result<Spread, String> {
-        let arguments = [batches.to_string(), batch.to_string()];
-        self.run(ranks, binding, &arguments).map(|(spread, _)| spread)
-    }
 }
 
 /// `dsm.barrier.vs_openmpi`: two ranks, bound, shared memory.
@@ -105,8 +124,8 @@ impl Mpi {
 /// # Errors
 /// When Open MPI is missing or fails.
 pub fn barrier(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
-    let mpi = Mpi::build(peers, scratch, "mpi_barrier", PROGRAM)?;
-    let theirs = mpi.barrier(2, "core", 100, 2000)?;
+    let mpi = Mpi::of_operations(peers, scratch)?;
+    let theirs = mpi.timed("barrier", 2, ("core", &IN_MEMORY), (100, 2000))?;
     let ours = barrier_shm(2, effort)?;
     let bare = bare_exchange(effort)?;
     let note = format!(
@@ -124,32 +143,51 @@ pub fn barrier(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
     Ok(vec![("dsm.barrier.vs_openmpi".into(), figure)])
 }
 
-/// `dsm.oversubscribed.vs_openmpi`: two ranks a processor, unbound. Told that there are more ranks
-/// than slots, as here, Open MPI gives its processor away while it waits; left to poll, it is
-/// slower by far, which the note tells and the figure does not use.
+/// `dsm.oversubscribed.vs_openmpi`: two ranks a processor, unbound, over changes of thread. Told
+/// that there are more ranks than slots, as here, Open MPI gives its processor away while it waits;
+/// left to poll, it is slower by far. The note tells both; the figure uses neither.
 ///
 /// # Errors
 /// As [`barrier`].
 pub fn crowded(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
-    let mpi = Mpi::build(peers, scratch, "mpi_barrier", PROGRAM)?;
+    let mpi = Mpi::of_operations(peers, scratch)?;
     let (_, ours) = oversubscribed(effort)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let ranks = 2 * cores;
-    let theirs = mpi.barrier(ranks, "none", 20, 20)?;
-    let polling = ["--mca", "mpi_yield_when_idle", "0"];
-    let batches = ["5", "5"].map(str::to_owned);
-    let (polling, _) = mpi.run_with(ranks, "none", &polling, &batches)?;
+    let theirs = mpi.timed("barrier", ranks, ("none", &IN_MEMORY), (20, 20))?;
+    let polling = [&IN_MEMORY[..], &["--mca", "mpi_yield_when_idle", "0"]].concat();
+    let polling = mpi.timed("barrier", ranks, ("none", &polling), (5, 5))?;
     let switch = bare_switch(effort.slower(10))?;
     let note = format!(
-        "medians of a barrier: ours {:.1} us, Open MPI {:.1} us ({:.0} us when it polls); {ranks} \
-         ranks on {cores} processors; giving a processor away once takes {:.2} us ({:.2} of Open \
-         MPI's barrier), and any barrier of two ranks a processor does",
+        "medians of a barrier: ours {:.1} us, Open MPI {:.1} us ({:.2} of it; {:.0} us when it \
+         polls); {ranks} ranks on {cores} processors; giving a processor away once takes {:.2} us, \
+         and any barrier of two ranks a processor does",
         ours.median_ns / 1000.0,
         theirs.median_ns / 1000.0,
+        ours.median_ns / theirs.median_ns,
         polling.median_ns / 1000.0,
         switch.median_ns / 1000.0,
-        switch.median_ns / theirs.median_ns
     );
-    let figure = Figure::new(ours.median_ns / theirs.median_ns, note);
+    let figure = Figure::new(ours.median_ns / switch.median_ns, note);
     Ok(vec![("dsm.oversubscribed.vs_openmpi".into(), figure)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn without_open_mpi_there_is_no_figure_and_the_reason_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["mpicc", "mpirun"] {
+            let program = dir.path().join(name);
+            std::fs::write(&program, "#!/bin/sh\necho another program\n").unwrap();
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&program, mode).unwrap();
+        }
+        let peers = Peers::new(Some(dir.path().to_owned()));
+        let why = barrier(&peers, dir.path(), Effort::QUICK).map(|_| ()).unwrap_err();
+        assert!(why.contains("is not Open MPI's"), "{why}");
+    }
 }

@@ -15,9 +15,11 @@
 //! computing, for every program alike; only what is read after a barrier for its own sake comes in
 //! one piece (IS).
 //!
+//! Estimated constants are written here once and for all; nothing is adjusted while running.
+//!
 //! Invariants
-//! - A workload depends on its numbers and the seed alone.
-//! - Estimated constants are written here once and for all; nothing is adjusted while running.
+//! - A workload depends on its numbers and the seed alone. Checked by
+//!   `a_workload_follows_from_its_numbers_and_the_seed`.
 
 use littoral_base::rng::{self, Generator, Rng};
 use littoral_base::units::Picos;
@@ -427,6 +429,19 @@ mod tests {
             assert_eq!(steps.iter().map(time).sum::<u64>(), 100);
             assert_eq!(steps.len(), 1.max(2 * count as usize));
         }
+    }
+
+    #[test]
+    fn a_workload_follows_from_its_numbers_and_the_seed() {
+        let stretches = |program: &Program, seed| {
+            let mut workload = program.workload(seed, 4);
+            let next = |n: u16| workload.stretch(n % 4, 4);
+            (0..40).map(next).collect::<Vec<_>>()
+        };
+        for program in &PROGRAMS {
+            assert_eq!(stretches(program, 3), stretches(program, 3), "{}", program.name);
+        }
+        assert!(PROGRAMS.iter().any(|p| stretches(p, 3) != stretches(p, 4)), "the seed is used");
     }
 
     #[test]

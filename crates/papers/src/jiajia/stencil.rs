@@ -1,38 +1,36 @@
-//! An Ocean-like stencil by the safe interface, beside the same in MPI: five points, two arrays,
-//! rows in blocks, a global sum of squared changes every tenth sweep.
+//! An Ocean-like stencil by the safe interface: five points, two arrays, rows in blocks, a global
+//! sum of squared changes every tenth sweep.
+//!
+//! - [`take_part`]: the part of one rank, which a launched process of `stencil_claims` runs; that
+//!   module compares it with the same stencil in MPI.
+//! - [`ours`]: two ranks as threads with copies of pages, for [`safe_faults`] and the test.
+//!
+//! Ranks reach the grids by cells of the safe interface, without a pointer. A sweep's time includes
+//! its exchange, its barrier and its share of the sums.
 //!
 //! Invariants
-//! - Both sides move their data over shared memory, hold private copies of the other's border rows,
-//!   run two ranks bound to a processor each, and must end with the same points.
-//! - Ours is the safe interface: guards that phases lend, no pointer. Ranks are threads with a job,
-//!   pages and a fabric handle each; the other side's are processes.
-//! - A sweep's time includes its exchange, its barrier and its share of the sums.
+//! - Any number of ranks ends with the same points. Checked by
+//!   `two_ranks_end_with_the_points_of_one_and_take_no_fault`.
 
-use std::path::Path;
-use std::time::Instant;
-
-use littoral_dsm::job::{Homes, Job, SharedSlice, block_of};
+use littoral_dsm::job::{Cell, CellMut, Homes, Job, SharedSlice, block_of};
 use littoral_dsm::runtime::carrier::Shared;
 use littoral_dsm::runtime::{Config, RankCounts};
 
 use super::counts::shm_job;
-use super::openmpi::Mpi;
-use super::timed::{Spread, bind, spread};
+use super::timed::{Spread, bind, in_batches};
 use super::{Figures, words};
 use littoral_bench::claims::Figure;
-use littoral_bench::peers::Peers;
 
-const SOURCE: &str = include_str!("mpi_stencil.c");
 /// Points a side, border included: rows are whole pages of 4 KiB, and blocks whole rows.
-const SIDE: usize = 1024;
-const RANKS: u16 = 2;
+pub(super) const SIDE: usize = 1024;
+pub(super) const RANKS: u16 = 2;
 const SUM_EVERY: usize = 10;
 
 /// How long both sides run.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    batches: usize,
-    sweeps: usize,
+    pub(super) batches: usize,
+    pub(super) sweeps: usize,
 }
 
 impl Length {
@@ -44,10 +42,10 @@ impl Length {
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug)]
-struct Ran {
-    sweep: Spread,
+pub(super) struct Ran {
+    pub(super) sweep: Spread,
     /// Of all points at the end.
-    sum: f64,
+    pub(super) sum: f64,
 }
 
 fn start_value(i: usize, j: usize) -> f64 {
@@ -55,19 +53,24 @@ fn start_value(i: usize, j: usize) -> f64 {
 }
 
 /// One sweep: `before` has a row more than `after` on either side.
-fn sweep(before: &[f64], after: &mut [f64], width: usize) {
-    for (r, out) in after.chunks_exact_mut(width).enumerate() {
+fn sweep(before: &[Cell<f64>], after: &[CellMut<f64>], width: usize) {
+    for (r, out) in after.chunks_exact(width).enumerate() {
         let row = |n: usize| &before[(r + n) * width..][..width];
         let (up, mid, down) = (row(0), row(1), row(2));
-        let out = &mut out[..width];
+        let out = &out[..width];
+        let (mut left, mut here) = (mid[0].get(), mid[1].get());
         for j in 1..width - 1 {
-            out[j] = 0.2 * mid[j] + 0.2 * ((mid[j - 1] + mid[j + 1]) + (up[j] + down[j]));
+            let right = mid[j + 1].get();
+            let around = (left + right) + (up[j].get() + down[j].get());
+            out[j].set(0.2 * here + 0.2 * around);
+            (left, here) = (here, right);
         }
     }
 }
 
-fn squared_change(before: &[f64], after: &[f64], width: usize) -> f64 {
-    before[width..].iter().zip(after).map(|(u, v)| (u - v) * (u - v)).sum()
+fn squared_change(before: &[Cell<f64>], after: &[CellMut<f64>], width: usize) -> f64 {
+    let change = |(u, v): (&Cell<f64>, &CellMut<f64>)| u.get() - v.get();
+    before[width..].iter().zip(after).map(change).map(|d| d * d).sum()
 }
 
 /// One rank's grids and how far it is.
@@ -107,9 +110,9 @@ impl Grids {
         let phase = job.phase()?;
         let mine = block_of(w, phase.rank(), phase.ranks());
         let (first, end) = (mine.start.max(1), mine.end.min(w - 1));
-        let before = phase.read(self.from.part((first - 1) * w..(end + 1) * w))?;
-        let mut after = phase.write(self.to.part(first * w..end * w))?;
-        sweep(&before, &mut after, w);
+        let before = phase.cells(self.from.part((first - 1) * w..(end + 1) * w))?;
+        let after = phase.cells_mut(self.to.part(first * w..end * w))?;
+        sweep(&before, &after, w);
         let summed = self.swept.is_multiple_of(SUM_EVERY);
         if summed {
             let mine = self.sums[usize::from(phase.rank())];
@@ -140,33 +143,35 @@ impl Grids {
     }
 }
 
-fn rank(mut job: Job, side: usize, length: Length) -> littoral_dsm::Result<(Ran, RankCounts)> {
-    let mut grids = Grids::new(&mut job, side)?;
-    for _ in 0..length.sweeps {
-        grids.step(&mut job)?;
-    }
-    let mut samples = Vec::with_capacity(length.batches);
-    for _ in 0..length.batches {
-        let began = Instant::now();
-        for _ in 0..length.sweeps {
-            grids.step(&mut job)?;
-        }
-        samples.push(began.elapsed().as_nanos() as f64 / length.sweeps as f64);
-    }
-    let sum = grids.sum(&mut job)?;
-    Ok((Ran { sweep: spread(samples), sum }, job.finish()?))
+/// One rank's part of the stencil with the size of the claims: the spread over batches, the sum of
+/// all points at the end.
+pub(super) fn take_part(
+    job: &mut Job,
+    batches: usize,
+    sweeps: usize,
+) -> littoral_dsm::Result<(Spread, f64)> {
+    let ran = rank(job, SIDE, Length { batches, sweeps })?;
+    Ok((ran.sweep, ran.sum))
 }
 
-/// Our side; what rank 0 measured and what every rank counted.
-fn ours(side: usize, length: Length) -> Result<(Ran, Vec<RankCounts>), String> {
+fn rank(job: &mut Job, side: usize, length: Length) -> littoral_dsm::Result<Ran> {
+    let mut grids = Grids::new(job, side)?;
+    (0..length.sweeps).try_for_each(|_| grids.step(job))?;
+    let sweep = in_batches(length.batches, length.sweeps, || grids.step(job))?;
+    Ok(Ran { sweep, sum: grids.sum(job)? })
+}
+
+/// Ranks with copies of pages, as threads; what rank 0 measured and what every rank counted.
+pub(super) fn ours(side: usize, length: Length) -> Result<(Ran, Vec<RankCounts>), String> {
     let job = shm_job(RANKS, 64)?;
     std::thread::scope(|s| {
         let start = |(n, fabric): (usize, _)| {
             s.spawn(move || {
                 bind(n);
                 let config = Config { bytes_max: 1 << 26, ..Config::default() };
-                let job = Job::start(Box::new(Shared(fabric)), config).map_err(words)?;
-                rank(job, side, length).map_err(words)
+                let mut job = Job::start(Box::new(Shared(fabric)), config).map_err(words)?;
+                let ran = rank(&mut job, side, length).map_err(words)?;
+                Ok((ran, job.finish().map_err(words)?))
             })
         };
         let threads: Vec<_> = job.into_iter().enumerate().map(start).collect();
@@ -194,31 +199,6 @@ pub fn safe_faults(length: Length) -> Figures {
     Ok(vec![("dsm.stencil.safe_faults".into(), Figure::new(faults as f64, note))])
 }
 
-/// `dsm.stencil.vs_mpi`.
-///
-/// # Errors
-/// When Open MPI is missing or fails, or the two sides end with different points.
-pub fn beside_mpi(peers: &Peers, scratch: &Path, length: Length) -> Figures {
-    let mpi = Mpi::build(peers, scratch, "mpi_stencil", SOURCE)?;
-    let arguments = [SIDE, length.sweeps, length.batches].map(|n| n.to_string());
-    let (theirs, rest) = mpi.run(usize::from(RANKS), "core", &arguments)?;
-    let [sum, ..] = rest[..] else { return Err("mpi_stencil printed no sum".into()) };
-    let (ours, _) = ours(SIDE, length)?;
-    if ((ours.sum - sum) / sum).abs() > 1e-12 {
-        return Err(format!("the points sum to {} here and to {sum} in MPI", ours.sum));
-    }
-    let note = format!(
-        "medians of a sweep of {SIDE} x {SIDE} points: ours {:.0} us, Open MPI {:.0} us; tenth \
-         percentiles {:.0} and {:.0} us; equal points",
-        ours.sweep.median_ns / 1000.0,
-        theirs.median_ns / 1000.0,
-        ours.sweep.p10_ns / 1000.0,
-        theirs.p10_ns / 1000.0
-    );
-    let figure = Figure::new(ours.sweep.median_ns / theirs.median_ns, note);
-    Ok(vec![("dsm.stencil.vs_mpi".into(), figure)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,7 +209,13 @@ mod tests {
         let mut u: Vec<f64> = (0..side * side).map(point).collect();
         for _ in 0..sweeps {
             let before = u.clone();
-            sweep(&before, &mut u[side..(side - 1) * side], side);
+            for at in side..(side - 1) * side {
+                if (1..side - 1).contains(&(at % side)) {
+                    let sides = before[at - 1] + before[at + 1];
+                    let around = sides + (before[at - side] + before[at + side]);
+                    u[at] = 0.2 * before[at] + 0.2 * around;
+                }
+            }
         }
         u.iter().sum()
     }

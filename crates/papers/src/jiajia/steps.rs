@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::jiajia::stencil::{self, Length};
 use crate::jiajia::timed::Effort;
-use crate::jiajia::{Figures, c_programs, counts, openmpi, tables, timed};
+use crate::jiajia::{Figures, beside, c_programs, counts, openmpi, stencil_claims, tables, timed};
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
 
@@ -31,6 +31,14 @@ fn effort(options: &Options) -> Effort {
 fn length(options: &Options) -> Length {
     if options.quick { Length::QUICK } else { Length::FULL }
 }
+
+const IN_MEMORY: &[&str] = &[
+    "dsm.job.section.shm",
+    "dsm.job.section.pages",
+    "dsm.job.barrier.shm",
+    "dsm.job.barrier.pages",
+];
+const OVER_TCP: &[&str] = &["dsm.job.section.tcp", "dsm.job.barrier.tcp"];
 
 /// Every measurement of the system.
 fn steps() -> Vec<Step> {
@@ -57,12 +65,21 @@ fn steps() -> Vec<Step> {
         step("Open MPI's crowded barrier", &["dsm.oversubscribed.vs_openmpi"], |o| {
             openmpi::crowded(&o.peers, &o.scratch, effort(o))
         }),
+        step("jobs in shared memory", IN_MEMORY, beside::in_memory),
+        step("jobs that contend", &["dsm.job.contended."], |o| beside::contended(o, effort(o))),
+        step("jobs over TCP", OVER_TCP, beside::over_tcp),
+        step("changes of thread", &["dsm.job.switches."], beside::switches),
+        step("jobs of more ranks than processors", &["dsm.job.oversubscribed."], |o| {
+            beside::oversubscribed(o)
+        }),
+        step("memory given back", &["dsm.memory"], beside::memory),
         step("stencil without faults", &["dsm.stencil.safe_faults"], |o| {
             stencil::safe_faults(length(o))
         }),
         step("stencil beside Open MPI", &["dsm.stencil.vs_mpi"], |o| {
-            stencil::beside_mpi(&o.peers, &o.scratch, length(o))
+            stencil_claims::beside_mpi(o, length(o))
         }),
+        step("stencil on a pool", &["dsm.stencil.pool"], stencil_claims::on_a_pool),
     ]
 }
 

@@ -1,8 +1,8 @@
 //! Table 1, figures 4 and 5 and Ocean of paper 002 beside the model's, and counts that repeat.
 //!
-//! Invariants
-//! - Every figure comes from runs of [`super::model`]; the paper's stand beside it as `paper`.
-//! - Predictions for platforms and unmeasured numbers of ranks are labelled as modelled.
+//! Every figure comes from runs of [`super::model`]; the paper's stand beside it as `paper`.
+//!
+//! Predictions for platforms and unmeasured numbers of ranks are labelled as modelled.
 
 use littoral_device::profile::Profile;
 use littoral_fabric::timing::Timing;

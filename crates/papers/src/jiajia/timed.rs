@@ -1,11 +1,12 @@
 //! Sections and barriers in real time.
 //!
-//! Invariants
-//! - A figure is the tenth percentile over batches, the median beside it: the machine is shared.
-//! - Ranks are threads with a fabric handle each: the fabric's memory, sockets and wake-ups are
-//!   what they are between processes.
-//! - Two ranks are bound to a processor each where there are two; more ranks than processors are
-//!   not bound.
+//! A figure is the tenth percentile over batches, the median beside it: the machine is shared.
+//!
+//! Ranks are threads with a fabric handle each: the fabric's memory, sockets and wake-ups are what
+//! they are between processes.
+//!
+//! Two ranks are bound to a processor each where there are two; more ranks than processors are not
+//! bound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -36,6 +37,8 @@ const LOCK: LockId = LockId(0);
 const PAGES_AT: usize = 0;
 const NOTICES: usize = 64;
 const WINDOW: usize = 1 << 16;
+/// Pairs of runs, one of each kind, whose ratios' median is a figure.
+const PAIRS: usize = 15;
 
 fn layout(nodes: u16) -> LockLayout {
     LockLayout::new(4096, 4, nodes)
@@ -81,14 +84,23 @@ pub(super) fn spread(mut samples: Vec<f64>) -> Spread {
     Spread { p10_ns: at(0.1), median_ns: at(0.5) }
 }
 
-fn batches(effort: Effort, mut act: impl FnMut() -> Result<(), String>) -> Result<Spread, String> {
-    let mut samples = Vec::with_capacity(effort.batches);
-    for _ in 0..effort.batches {
+fn batches(effort: Effort, act: impl FnMut() -> Result<(), String>) -> Result<Spread, String> {
+    in_batches(effort.batches, effort.batch, act)
+}
+
+/// Times so many batches of so many calls; nanoseconds a call, spread over batches.
+pub(super) fn in_batches<E>(
+    batches: usize,
+    batch: usize,
+    mut act: impl FnMut() -> Result<(), E>,
+) -> Result<Spread, E> {
+    let mut samples = Vec::with_capacity(batches);
+    for _ in 0..batches {
         let began = Instant::now();
-        for _ in 0..effort.batch {
+        for _ in 0..batch {
             act()?;
         }
-        samples.push(began.elapsed().as_nanos() as f64 / effort.batch as f64);
+        samples.push(began.elapsed().as_nanos() as f64 / batch as f64);
     }
     Ok(spread(samples))
 }
@@ -280,8 +292,51 @@ fn barriers_only(barriers: &mut impl Barriers, effort: Effort) -> Result<Spread,
     batches(effort, || barriers.barrier(&[]).map_err(words).map(drop))
 }
 
-fn sections_only(locks: &mut impl Locks, effort: Effort) -> Result<Spread, String> {
-    batches(effort, || {
+/// Ranks that count only what they do while every one of them runs.
+struct Together {
+    ranks: u32,
+    begun: AtomicU32,
+    ended: AtomicU32,
+}
+
+impl Together {
+    fn new(ranks: u16) -> Self {
+        Together { ranks: ranks.into(), begun: AtomicU32::new(0), ended: AtomicU32::new(0) }
+    }
+
+    fn have_all(&self, done: &AtomicU32) -> bool {
+        done.load(Ordering::Acquire) >= self.ranks
+    }
+
+    /// Batches that begin when every rank has begun; a rank that has its samples goes on until
+    /// every rank has.
+    fn batches(
+        &self,
+        effort: Effort,
+        mut act: impl FnMut() -> Result<(), String>,
+    ) -> Result<Spread, String> {
+        let mut act = || act().inspect_err(|_| self.ended.store(self.ranks, Ordering::Release));
+        act()?;
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        while !self.have_all(&self.begun) && !self.have_all(&self.ended) {
+            act()?;
+        }
+        let found = batches(effort, &mut act)?;
+        self.ended.fetch_add(1, Ordering::AcqRel);
+        while !self.have_all(&self.ended) {
+            act()?;
+        }
+        Ok(found)
+    }
+}
+
+/// Sections that every rank asks for at the same time.
+fn sections_only(
+    locks: &mut impl Locks,
+    effort: Effort,
+    together: &Together,
+) -> Result<Spread, String> {
+    together.batches(effort, || {
         locks.acquire(LOCK).map_err(words)?;
         locks.release(LOCK, &[]).map_err(words)
     })
@@ -364,13 +419,29 @@ fn with_server<F: Fabric + Sync>(
     })
 }
 
-fn ratio(sw: Spread, hw: Spread) -> Figure {
+/// The software manager's time over the lock manager's, of runs made one after the other.
+fn ratio(pairs: Vec<(Spread, Spread)>) -> Figure {
+    let median =
+        |of: fn(&(Spread, Spread)) -> f64| spread(pairs.iter().map(of).collect()).median_ns;
+    let ratios = || pairs.iter().map(|(sw, hw)| sw.median_ns / hw.median_ns);
     let note = format!(
-        "medians: software manager {:.2} us, lock manager {:.2} us; 2 ranks contend",
-        sw.median_ns / 1000.0,
-        hw.median_ns / 1000.0
+        "medians of {} pairs of runs: software manager {:.2} us, lock manager {:.2} us; ratios \
+         from {:.2} to {:.2}; 2 ranks contend",
+        pairs.len(),
+        median(|(sw, _)| sw.median_ns) / 1000.0,
+        median(|(_, hw)| hw.median_ns) / 1000.0,
+        ratios().fold(f64::MAX, f64::min),
+        ratios().fold(0.0, f64::max)
     );
-    Figure::new(sw.median_ns / hw.median_ns, note)
+    Figure::new(spread(ratios().collect()).median_ns, note)
+}
+
+fn in_pairs(
+    hw: impl Fn() -> Result<Spread, String>,
+    sw: impl Fn() -> Result<Spread, String>,
+) -> Result<Figure, String> {
+    let pair = |_| hw().and_then(|hw| Ok((sw()?, hw)));
+    (0..PAIRS).map(pair).collect::<Result<Vec<_>, _>>().map(ratio)
 }
 
 /// `dsm.hw_vs_sw.*`.
@@ -378,35 +449,46 @@ fn ratio(sw: Spread, hw: Spread) -> Figure {
 /// # Errors
 /// As [`code1_shm`].
 pub fn hardware_over_software(effort: Effort) -> Figures {
+    let effort = Effort { batches: effort.batches / 4, ..effort };
     let slow = effort.slower(20);
-    let direct = |f: &ShmFabric| sections_only(&mut DirectLocks::new(f, layout(2)), effort);
-    let shm_lock = job_of(&shm_job(2, WINDOW)?, direct)?;
-    let direct = |f: &ShmFabric| barriers_only(&mut DirectLocks::new(f, layout(2)), effort);
-    let shm_barrier = job_of(&shm_job(2, WINDOW)?, direct)?;
-    let board = |f: &TcpFabric| sections_only(&mut BoardClient::new(f, BOARD, layout(2)), slow);
-    let tcp_lock = job_of(&hosted(2)?, board)?;
-    let board = |f: &TcpFabric| barriers_only(&mut BoardClient::new(f, BOARD, layout(2)), slow);
-    let tcp_barrier = job_of(&hosted(2)?, board)?;
-    let (shm, tcp) = (shm_job(2, WINDOW)?, tcp_job(2, WINDOW)?);
-    let lock = |s: &Spread, sw| ratio(sw, *s);
-    Ok(vec![
-        (
-            "dsm.hw_vs_sw.lock.shm".into(),
-            lock(&shm_lock, with_server(&shm, |_, c| sections_only(c, slow))?),
-        ),
-        (
-            "dsm.hw_vs_sw.lock.tcp".into(),
-            lock(&tcp_lock, with_server(&tcp, |_, c| sections_only(c, slow))?),
-        ),
-        (
-            "dsm.hw_vs_sw.barrier.shm".into(),
-            lock(&shm_barrier, with_server(&shm_job(2, WINDOW)?, |_, c| barriers_only(c, slow))?),
-        ),
-        (
-            "dsm.hw_vs_sw.barrier.tcp".into(),
-            lock(&tcp_barrier, with_server(&tcp_job(2, WINDOW)?, |_, c| barriers_only(c, slow))?),
-        ),
-    ])
+    let shm_job = || shm_job(2, WINDOW);
+    let shm_lock = || {
+        let all = Together::new(2);
+        let section =
+            |f: &ShmFabric| sections_only(&mut DirectLocks::new(f, layout(2)), effort, &all);
+        job_of(&shm_job()?, section)
+    };
+    let shm_barrier = || {
+        let barrier = |f: &ShmFabric| barriers_only(&mut DirectLocks::new(f, layout(2)), effort);
+        job_of(&shm_job()?, barrier)
+    };
+    let tcp_lock = || {
+        let all = Together::new(2);
+        let section =
+            |f: &TcpFabric| sections_only(&mut BoardClient::new(f, BOARD, layout(2)), slow, &all);
+        job_of(&hosted(2)?, section)
+    };
+    let tcp_barrier = || {
+        let barrier =
+            |f: &TcpFabric| barriers_only(&mut BoardClient::new(f, BOARD, layout(2)), slow);
+        job_of(&hosted(2)?, barrier)
+    };
+    let figures = [
+        ("lock.shm", in_pairs(shm_lock, || software_lock(&shm_job()?, slow))?),
+        ("lock.tcp", in_pairs(tcp_lock, || software_lock(&tcp_job(2, WINDOW)?, slow))?),
+        ("barrier.shm", in_pairs(shm_barrier, || software_barrier(&shm_job()?, slow))?),
+        ("barrier.tcp", in_pairs(tcp_barrier, || software_barrier(&tcp_job(2, WINDOW)?, slow))?),
+    ];
+    Ok(figures.map(|(id, figure)| (format!("dsm.hw_vs_sw.{id}"), figure)).into())
+}
+
+fn software_lock<F: Fabric + Sync>(job: &[F], effort: Effort) -> Result<Spread, String> {
+    let all = Together::new(2);
+    with_server(job, |_, client| sections_only(client, effort, &all))
+}
+
+fn software_barrier<F: Fabric + Sync>(job: &[F], effort: Effort) -> Result<Spread, String> {
+    with_server(job, |_, client| barriers_only(client, effort))
 }
 
 /// A barrier of `ranks` ranks in shared memory.
@@ -520,7 +602,9 @@ pub fn oversubscribed(effort: Effort) -> Result<(Vec<(String, Figure)>, Spread),
     let wake = sleep_wake(slow)?;
     let barrier = barrier_shm(ranks, slow)?;
     let job = shm_job(ranks, WINDOW)?;
-    let lock = job_of(&job, |f| sections_only(&mut DirectLocks::new(f, layout(ranks)), effort))?;
+    let all = Together::new(ranks);
+    let section = |f: &_| sections_only(&mut DirectLocks::new(f, layout(ranks)), effort, &all);
+    let lock = job_of(&job, section)?;
     let lock = Spread {
         p10_ns: lock.p10_ns / f64::from(ranks),
         median_ns: lock.median_ns / f64::from(ranks),

@@ -36,8 +36,12 @@ const SOURCES: [(&str, &str); 2] =
 pub enum Target {
     /// LA64 with 128-bit vectors, as the compiler has it.
     LoongArch,
+    /// LA64 without vectors.
+    LoongArchScalar,
     /// MIPS64, N64 ABI, big-endian.
     Mips64,
+    /// MIPS64, N64 ABI, little-endian: what `xlate` translates.
+    Mips64Little,
     /// x86-64 without extensions.
     X86,
 }
@@ -45,10 +49,24 @@ pub enum Target {
 impl Target {
     const fn triple(self) -> &'static str {
         match self {
-            Target::LoongArch => "loongarch64-linux-musl",
+            Target::LoongArch | Target::LoongArchScalar => "loongarch64-linux-musl",
             Target::Mips64 => "mips64-linux-muslabi64",
+            Target::Mips64Little => "mips64el-linux-muslabi64",
             Target::X86 => "x86_64-linux-musl",
         }
+    }
+
+    /// The processor, where the triple's is not meant.
+    const fn processor(self) -> Option<&'static str> {
+        match self {
+            Target::LoongArchScalar => Some("-mcpu=la64v1_0-lsx"),
+            _ => None,
+        }
+    }
+
+    /// The folder of its programs.
+    fn name(self) -> String {
+        format!("{}{}", self.triple(), self.processor().unwrap_or_default())
     }
 }
 
@@ -84,7 +102,7 @@ impl Compiled {
     /// # Errors
     /// The compiler is missing, or its words.
     pub fn build(tools: &Tools, target: Target) -> Found<Compiled> {
-        let folder = tools.scratch.join(target.triple());
+        let folder = tools.scratch.join(target.name());
         let io = |e: std::io::Error| format!("{}: {e}", folder.display());
         std::fs::create_dir_all(&folder).map_err(io)?;
         for (name, text) in SOURCES {
@@ -95,6 +113,7 @@ impl Compiled {
             std::fs::write(&source, text).map_err(io)?;
             let mut command = Command::new(tools.zig()?);
             command.args(["cc", "-target", target.triple(), "-O2", "-ffp-contract=off", "-static"]);
+            command.args(target.processor());
             tools::success(command.arg("-o").arg(&program).arg(&source).arg("-lm"))?;
         }
         Ok(Compiled { folder })

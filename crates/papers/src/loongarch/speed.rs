@@ -58,6 +58,7 @@ pub(super) fn steps() -> Vec<Step> {
         single("memory of python", "la64.rss.vs_qemu.python", |o| memory(o, PYTHON_AT_WORK)),
         single("memory of 32 threads", "la64.rss.vs_qemu.threads", |o| memory(o, THREADS_AT_WORK)),
         single("32 threads translate", "la64.threads.translated", threads),
+        single("the count of instructions", "la64.count.cost", count_cost),
         single("translating an instruction", "la64.translate.ns", translate),
         single("a guest that translates", "la64.guestjit.vs_qemu", guest_jit),
     ]);
@@ -159,6 +160,25 @@ fn integer(options: &Options) -> Answer {
         rows.push((kernel.name, seconds[1] / seconds[0]));
     }
     let what = format!("CPU time of the host over ours, {ROUNDS} rounds, medians of {REPETITIONS}");
+    Ok(mean(&rows, &what))
+}
+
+/// CPU time of the integer kernels over that of code that counts nothing.
+fn count_cost(options: &Options) -> Answer {
+    let tools = tools(options);
+    let guest = Compiled::build(&tools, Target::LoongArch)?;
+    let mut rows = Vec::new();
+    for kernel in kernels::of("integer") {
+        let counted = guest.command(tools.ours(), kernel, ROUNDS);
+        let mut bare = tools.ours();
+        bare.arg("--no-count");
+        let commands = [counted, guest.command(bare, kernel, ROUNDS)];
+        let seconds = medians(&tools, &commands, 1, REPETITIONS)?;
+        rows.push((kernel.name, seconds[0] / seconds[1]));
+    }
+    let what = format!(
+        "CPU time over that of code without the count, {ROUNDS} rounds, medians of {REPETITIONS}"
+    );
     Ok(mean(&rows, &what))
 }
 
@@ -351,7 +371,7 @@ fn translate(options: &Options) -> Answer {
 fn guest_jit(options: &Options) -> Answer {
     const ROUNDS: u32 = 40;
     let tools = tools(options);
-    let (guest, qemu) = (tools.guest_qemu()?, tools.qemu("loongarch64")?);
+    let (guest, qemu) = (tools.guest_qemu("x86_64")?, tools.qemu("loongarch64")?);
     let kernels = Compiled::build(&tools, Target::X86)?;
     let mut rows = Vec::new();
     for name in ["crc", "sieve", "bytecode"] {
@@ -386,8 +406,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_an_error_for_every_claim_of_a_step() {
-        let nowhere = std::path::Path::new("/nonexistent");
-        let tools = Tools::new(nowhere, &littoral_bench::peers::Peers::default(), nowhere);
+        let dir = tempfile::tempdir().unwrap();
+        let nowhere = dir.path().join("missing");
+        let tools = Tools::new(&nowhere, &littoral_bench::peers::Peers::default(), &nowhere);
         let memo = Memo::default();
         let answers = all_jobs(&tools, &memo);
         assert!(answers.iter().all(Result::is_err), "{answers:?}");

@@ -103,7 +103,7 @@ mod tests {
     use std::path::Path;
 
     fn tools() -> Tools {
-        Tools::new(Path::new("/nonexistent"), &Peers::default(), Path::new("/tmp"))
+        Tools::new(Path::new("/dev/null/missing"), &Peers::default(), Path::new("/tmp"))
     }
 
     #[test]

@@ -69,15 +69,20 @@ impl Tools {
         self.program("bash", "bash")
     }
 
-    /// LoongArch's build of QEMU's user mode for x86-64: a guest that translates.
+    /// LoongArch's build of QEMU's user mode for `architecture`: a guest that translates.
     ///
     /// # Errors
     /// There is none under `--peers`.
-    pub fn guest_qemu(&self) -> Found<PathBuf> {
-        let under = self.peers.folder().map(|f| f.join("guestjit/loong64/usr/bin/qemu-x86_64"));
-        let missing = "missing: LoongArch's qemu-x86_64 (guestjit under --peers); see \
-                       crates/la64-linux/scripts/oracles.sh";
-        under.filter(|file| file.is_file()).ok_or_else(|| missing.to_owned())
+    pub fn guest_qemu(&self, architecture: &str) -> Found<PathBuf> {
+        let name = format!("qemu-{architecture}");
+        let bin = self.peers.folder().map(|f| f.join("guestjit/loong64/usr/bin"));
+        let missing = || {
+            format!(
+                "missing: LoongArch's {name} (guestjit under --peers); see \
+                 crates/la64-linux/scripts/oracles.sh"
+            )
+        };
+        bin.map(|bin| bin.join(&name)).filter(|file| file.is_file()).ok_or_else(missing)
     }
 
     fn program(&self, peer: &str, name: &str) -> Found<PathBuf> {

@@ -46,6 +46,7 @@ fn job(devices: &[DeviceRow], kind: &str, ratios: [f64; 4]) -> JobStudy {
     let points: Vec<Point> = devices.iter().zip(ratios).map(point).collect();
     let verdict = judge(&[points]).remove(0);
     JobStudy {
+        kernel: kind.into(),
         kind: kind.into(),
         name: kind.into(),
         at_once_count: 1,

@@ -150,7 +150,8 @@ impl MmapFigures {
 /// Runs `littoral graph bfs` on `graph` by io_uring and by mmap in turn, each in a fresh memory
 /// group of a quarter of the file's size, the file's pages dropped from the cache before each run.
 ///
-/// `seconds` reads the time of the search from the command's JSON. A search by mmap is stopped when
+/// A search by io_uring gets a cache of half of the limit where `cached` says so. `seconds` reads
+/// the time of the search from the command's JSON. A search by mmap is stopped when
 /// it has taken three times as long as the slowest by io_uring (and some seconds for opening the
 /// file, which do not count); one by io_uring after ten minutes, and there is no figure then.
 ///
@@ -161,6 +162,7 @@ pub fn uring_vs_mmap(
     littoral: &Path,
     graph: &Path,
     repetitions: u32,
+    cached: bool,
     seconds: impl Fn(&serde_json::Value) -> Option<f64>,
 ) -> Result<Outcome<MmapFigures>> {
     let io = |e| Error::with_source(Kind::Io, format!("reading {}", graph.display()), e);
@@ -176,7 +178,11 @@ pub fn uring_vs_mmap(
             drop_cached(graph).map_err(io)?;
             let is_mmap = medium == "mmap";
             let time_max = if is_mmap { patience(&figures) } else { TIME_MAX };
-            let found = group.run(littoral, &arguments(graph, medium), time_max)?;
+            let mut asked = arguments(graph, medium);
+            if cached && !is_mmap {
+                asked.extend(["--cache".to_owned(), (limit_bytes / 2).to_string()]);
+            }
+            let found = group.run(littoral, &asked, time_max)?;
             let time = match found.map(|output| bfs_seconds(&output, &seconds)) {
                 Some(Ok(time)) => time,
                 None if is_mmap => {
