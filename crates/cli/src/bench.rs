@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BenchCommand, BenchHeapArgs, BenchKvArgs, BenchRingArgs};
 use crate::failure::{Failure, Outcome};
-use crate::out;
+use crate::{interrupt, out};
 
 const KV_TITLES: [(&str, &str); 1] = [(
     "operations",
@@ -77,6 +77,9 @@ fn memory_figures(args: &BenchHeapArgs) -> Result<Value, Failure> {
     let (machine, name) = args.on.choice().resolve(DeviceKind::Memory, None, Word::Dram)?;
     let path = machine.spec().device(&name)?.medium.path().map(std::path::Path::to_path_buf);
     let made = path.filter(|p| !p.exists());
+    if let Some(path) = &made {
+        interrupt::remove_at_exit(path.clone());
+    }
     let memory = machine.new_memory(&name)?;
     let words = (memory.clock(), format!("made durable by {}", memory.name()));
     let rows = device::memory(memory, args.trials);
@@ -116,6 +119,9 @@ fn kv_figures(args: &BenchKvArgs) -> Result<Value, Failure> {
     let (machine, name) = zoned(args)?;
     // A file that is made for the measurement is removed after it.
     let file = machine.spec().device(&name)?.medium.path().filter(|p| !p.exists());
+    if let Some(path) = file {
+        interrupt::remove_at_exit(path.to_path_buf());
+    }
     let found = kv::run(&asked, machine.zoned(&name)?);
     if let Some(path) = file {
         // One that stays behind is refused by name next time.
@@ -201,6 +207,10 @@ fn steps(args: &BenchRingArgs) -> Result<Vec<Value>, Failure> {
         rows.push(row("by hand, lightweight", found.array_bytes, found.hand_paced));
         rows.push(row("async, DRAM", found.array_bytes, found.async_dram));
         rows.push(row("by hand, DRAM", found.array_bytes, found.hand_dram));
+        rows.push(row("async, fixed length, lightweight", found.array_bytes, found.fixed_paced));
+        let by_hand = found.fixed_hand_paced;
+        rows.push(row("by hand, fixed length, lightweight", found.array_bytes, by_hand));
+        rows.push(row("async, fixed length, DRAM", found.array_bytes, found.fixed_dram));
     }
     Ok(rows)
 }

@@ -3,11 +3,14 @@
 //! - `run` ends with its program's status: the first failing rank's, 128 and the signal's number
 //!   when a signal ended it.
 //! - The ranks' output is theirs; what the launcher has to say goes to standard error.
+//! - A report appears whole when its job has succeeded, never before. Checked by the session
+//!   `tests/cmd/dsm.md`.
+//! - Options of virtual time are refused where no interconnect is modelled.
 //! - Virtual times are labelled as modelled, with the profile and its hash.
 
-use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,9 +20,11 @@ use littoral::base::units::Bytes;
 use littoral::device::profile::DeviceKind;
 use littoral::dsm::launch::run::End;
 use littoral::dsm::launch::{self, Fabric, Plan, hosts, run};
+use littoral::dsm::virtual_time::Compute;
 use littoral::dsm::virtual_time::conductor::Report;
 use littoral::fabric::timing::Timing;
 use littoral::machine::fabric::Word;
+use littoral_bench::files;
 use littoral_papers::jiajia::choice::{On, What, measure};
 use littoral_papers::jiajia::model::{Ended, Shares};
 use littoral_papers::jiajia::programs::{PROGRAMS, Program};
@@ -29,6 +34,9 @@ use serde_json::{Value, json};
 use crate::args::{DsmBenchArgs, DsmCommand, DsmModelArgs, DsmRunArgs};
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, out};
+
+/// The interconnect of virtual time that is not chosen.
+const PROFILE: &str = "loongson-2e:manager";
 
 /// Runs the command.
 pub(crate) fn run(command: &DsmCommand) -> Outcome {
@@ -45,19 +53,48 @@ fn fabric(args: &DsmRunArgs) -> Result<(Machine, String), Failure> {
         let otherwise = littoral::machine::choice::Word::Dram;
         return Ok(args.on.choice().resolve(DeviceKind::Fabric, None, otherwise)?);
     }
-    let word = args.fabric.unwrap_or(match (&args.hosts, &args.pool) {
-        (Some(_), _) => Word::Tcp,
-        (None, Some(_)) => Word::Pool,
-        (None, None) => Word::Shm,
+    let word = args.fabric.unwrap_or(match (&args.hosts, &args.pool, &args.profile) {
+        (Some(_), ..) => Word::Tcp,
+        (None, Some(_), _) => Word::Pool,
+        (None, None, Some(_)) => Word::Sim,
+        (None, None, None) => Word::Shm,
     });
+    if args.profile.is_some() && word != Word::Sim {
+        let what = format!(
+            "--profile describes virtual time's interconnect; it goes with --fabric sim, not {}",
+            word.name()
+        );
+        return Err(Failure::new(Class::Usage, what));
+    }
+    let profile = args.profile.as_deref().unwrap_or(PROFILE);
     // A job of no ranks is the launcher's to refuse.
     let nodes = args.ranks.unwrap_or(1).max(1);
-    Ok((word.machine(nodes, args.pool.clone(), &args.profile)?, "fabric".to_owned()))
+    Ok((word.machine(nodes, args.pool.clone(), profile)?, "fabric".to_owned()))
+}
+
+fn compute(args: &DsmRunArgs) -> Compute {
+    args.compute.as_ref().map_or(Compute::Declared, |chosen| chosen.0)
+}
+
+/// Refuses options of virtual time for a job that takes real time.
+fn check_virtual(args: &DsmRunArgs, fabric: &Fabric) -> Outcome {
+    let options = [
+        (args.compute.is_some(), "--compute says what computing takes in virtual time"),
+        (args.report.is_some(), "--report tells where virtual time went"),
+    ];
+    let given = options.into_iter().find(|(is_given, _)| *is_given);
+    match (given, fabric) {
+        (Some((_, what)), fabric) if !matches!(fabric, Fabric::Sim { .. }) => {
+            Err(Failure::new(Class::Usage, format!("{what}; it goes with --fabric sim")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
     let (machine, name) = fabric(args)?;
-    let job = machine.job(&name, args.compute.0)?;
+    let job = machine.job(&name, compute(args))?;
+    check_virtual(args, &job.fabric)?;
     let ranks = args.ranks.unwrap_or(job.nodes);
     if ranks > job.nodes && args.on.machine.is_some() {
         let label = machine.spec().device(&name)?.label();
@@ -72,6 +109,7 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
     let bytes_max = usize::try_from(args.bytes.0)
         .map_err(|_| Failure::new(Class::Usage, format!("{} is too much", args.bytes)))?;
     let faults = args.faults.map(|f| ("LITTORAL_DSM_FAULTS".to_owned(), f.0.name().to_owned()));
+    let cache = ("LITTORAL_DSM_CACHE".to_owned(), args.cache.0.to_string());
     Ok(Plan {
         ranks,
         fabric: job.fabric,
@@ -83,34 +121,31 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
         address: launch::address(&args.address)?,
         label: args.label,
         silence: Duration::from_nanos(args.silence.as_nanos()),
-        variables: faults.into_iter().collect(),
+        variables: faults.into_iter().chain([cache]).collect(),
     })
 }
 
-/// A new file for the report, made before the job starts so that no result is lost to a bad path.
-fn report_file(args: &DsmRunArgs, plan: &Plan) -> Result<Option<File>, Failure> {
-    let Some(path) = &args.report else { return Ok(None) };
-    if !matches!(plan.fabric, Fabric::Sim { .. }) {
-        let what = "--report tells where virtual time went; it goes with --fabric sim";
-        return Err(Failure::new(Class::Usage, what));
+/// Finds out before the job starts whether its report can be written, so that no result is lost to
+/// a bad path. The file itself appears when the job has succeeded.
+fn check_report(path: &Path) -> Outcome {
+    if path.symlink_metadata().is_ok() {
+        let what = format!("{} exists; name a new file for the report", path.display());
+        return Err(Failure::new(Class::Environment, what));
     }
-    let made = OpenOptions::new().write(true).create_new(true).open(path);
-    let failed = |e| Failure::new(Class::Environment, format!("{}: {e}", path.display()));
-    made.map(Some).map_err(failed)
+    Ok(files::prove_writable(path)?)
 }
 
 fn start(args: &DsmRunArgs) -> Outcome {
     let interrupted = interrupt::flag();
     let plan = plan(args)?;
-    let file = report_file(args, &plan)?;
+    args.report.as_deref().map_or(Ok(()), check_report)?;
     let job = run::run(&plan, &|| interrupted.load(Ordering::Relaxed))?;
     if let Some(report) = job.report.as_ref().filter(|_| job.code == 0) {
         let value = virtual_report(args, report)?;
         // A closed standard error is no reason to fail a job that succeeded.
         let _ = writeln!(std::io::stderr(), "{}", summary(&value, report));
-        if let Some(mut file) = file {
-            writeln!(file, "{value:#}")
-                .map_err(|e| Failure::new(Class::Environment, format!("the report: {e}")))?;
+        if let Some(path) = &args.report {
+            files::write_whole(path, format!("{value:#}\n").as_bytes())?;
         }
     }
     if interrupted.load(Ordering::Relaxed) {
@@ -146,7 +181,7 @@ fn virtual_report(args: &DsmRunArgs, report: &Report) -> Result<Value, Failure> 
         "clock": "virtual",
         "profile": format!("{}:{configuration}", profile.name()),
         "hash": profile.hash(),
-        "computing": args.compute.0.name(),
+        "computing": compute(args).name(),
         "time_ns": nanos(report.total.0),
         "messages_count": report.traffic.messages,
         "message_bytes": report.traffic.bytes,

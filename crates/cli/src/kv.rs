@@ -142,7 +142,7 @@ impl Pace {
 
 /// A key or value as the command line gives it, padded.
 fn field(text: &str, bytes: usize, what: &str) -> Result<Vec<u8>, Failure> {
-    if text.contains(['\t', '\n']) {
+    if text.contains(['\t', '\n']) || text.ends_with('\r') {
         let message = format!("a {what} with a tab or a line end could not be dumped and loaded");
         return Err(Failure::new(Class::Usage, message));
     }
@@ -187,16 +187,36 @@ fn scan(args: &KvScanArgs) -> Outcome {
     let store = open(&args.dir, &args.opened, Access::Read)?;
     let bytes = store.index().shape().key_bytes;
     let bound = |k: &Option<String>| k.as_deref().map(|k| field(k, bytes, "key")).transpose();
-    print(&store, bound(&args.from)?.as_deref(), bound(&args.to)?.as_deref())
+    print(&store, bound(&args.from)?.as_deref(), bound(&args.to)?.as_deref(), |_, _| true)
 }
 
 fn dump(args: &KvAtArgs) -> Outcome {
-    print(&open(&args.dir, &args.opened, Access::Read)?, None, None)
+    print(&open(&args.dir, &args.opened, Access::Read)?, None, None, is_line)
 }
 
-fn print(store: &Kv, from: Option<&[u8]>, to: Option<&[u8]>) -> Outcome {
+/// Whether `kv load` reads this record from a line as it is.
+fn is_line(key: &[u8], value: &[u8]) -> bool {
+    !key.contains(&b'\t') && ![key, value].concat().contains(&b'\n') && !value.ends_with(b"\r")
+}
+
+/// Prints records as lines, up to the first that `is_plain` refuses.
+fn print(
+    store: &Kv,
+    from: Option<&[u8]>,
+    to: Option<&[u8]>,
+    is_plain: fn(&[u8], &[u8]) -> bool,
+) -> Outcome {
     let (mut text, mut failure) = (Vec::new(), None);
     store.scan(from, to, |key, value| {
+        if !is_plain(shown(key), shown(value)) {
+            let what = format!(
+                "the record of key {} holds a tab or a line end, which a line cannot; `littoral kv \
+                 backup` writes any record",
+                shown(key).escape_ascii()
+            );
+            failure = Some(Failure::new(Class::Usage, what));
+            return false;
+        }
         text.extend_from_slice(&[shown(key), b"\t", shown(value), b"\n"].concat());
         if text.len() >= CHUNK_BYTES {
             failure = out::bytes(&std::mem::take(&mut text)).err();

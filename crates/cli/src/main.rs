@@ -32,6 +32,10 @@ use failure::Outcome;
 
 fn main() -> ExitCode {
     littoral_bench::host::built_from(env!("LITTORAL_REVISION"), env!("LITTORAL_REVISION_DATE"));
+    // `repro jiajia` measures jobs whose ranks are processes of this program.
+    if let Some(code) = littoral_papers::jiajia::be_a_rank() {
+        return code;
+    }
     let cli = match args::parse(la64::arguments()) {
         Ok(cli) => cli,
         Err(code) => return code,

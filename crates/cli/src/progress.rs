@@ -1,5 +1,6 @@
 //! Progress on standard error, drawn only when that is a terminal and `-q` was not given.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,6 +13,14 @@ static IS_QUIET: AtomicBool = AtomicBool::new(false);
 /// Draws nothing from now on.
 pub(crate) fn set_quiet(quiet: bool) {
     IS_QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Says on standard error what is going to be done, unless `-q` was given.
+pub(crate) fn note(what: &impl std::fmt::Display) {
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        // The work does not depend on standard error being open.
+        let _ = writeln!(std::io::stderr(), "littoral: {what}");
+    }
 }
 
 /// A bar of `length`; indicatif hides it where standard error is no terminal.
@@ -58,6 +67,7 @@ fn word(stage: Stage) -> &'static str {
         Stage::Reading => "reading",
         Stage::Generating => "generating",
         Stage::Sorting => "sorting",
+        Stage::Merging => "merging",
         Stage::Writing => "writing",
         Stage::Checking => "checking",
         _ => "working",

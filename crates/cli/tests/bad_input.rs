@@ -68,6 +68,39 @@ fn malformed_edge_lists_are_refused_with_their_line() {
 }
 
 #[test]
+fn betweenness_from_many_vertices_takes_no_source_and_reports_none() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("path.el"), "1 2\n2 3\n3 7\n").unwrap();
+    for which in ["all", "sampled"] {
+        let args = ["graph", "bc", "path.el", "--sources", which, "--format", "json"];
+        refused(dir.path(), &[&args[..], &["--source", "7"]].concat(), 2, &["--source", "one"]);
+        let output = littoral(dir.path(), &args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(value["trials"][0].get("source"), None, "{which}");
+    }
+    let one = ["graph", "bc", "path.el", "--source", "7", "--format", "json"];
+    let value: serde_json::Value =
+        serde_json::from_slice(&littoral(dir.path(), &one).stdout).unwrap();
+    assert_eq!(value["trials"][0]["source"].as_u64(), Some(7));
+}
+
+#[test]
+fn a_list_of_edges_says_which_vertices_it_leaves_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let mtx = "%%MatrixMarket matrix coordinate pattern general\n6 6 2\n1 2\n3 4\n";
+    fs::write(dir.path().join("in.mtx"), mtx).unwrap();
+    for (output, left_out) in [("out.csv", 2), ("out.lg", 0), ("out.mtx", 0)] {
+        let found = littoral(dir.path(), &["graph", "convert", "in.mtx", output, "--format=json"]);
+        let said = String::from_utf8_lossy(&found.stderr);
+        assert!(found.status.success(), "{said}");
+        let value: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+        assert_eq!(value["isolated_left_out_count"], left_out, "{output}");
+        assert_eq!(said.contains("2 vertices without edges"), left_out == 2, "{said}");
+    }
+}
+
+#[test]
 fn awkward_but_legal_lists_are_taken() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("loops.el"), "3 3\n1 2\n1 2\n2147483647 2147483648\n").unwrap();
@@ -231,7 +264,14 @@ fn an_answer_that_cannot_be_written_leaves_nothing_and_says_so() {
     refused(dir.path(), &ask(&full), 3, &["/dev/full", "No space left"]);
     refused(dir.path(), &ask(&["missing/d.csv"]), 3, &["missing/d.csv", "there is no folder"]);
     refused(dir.path(), &ask(&["."]), 2, &["folder"]);
-    refused(dir.path(), &ask(&["d.parquet"]), 2, &["d.parquet", "--output-format"]);
+    refused(dir.path(), &ask(&["d.xlsx"]), 2, &["d.xlsx", "--output-format"]);
+    if !cfg!(feature = "arrow") {
+        refused(dir.path(), &ask(&["d.parquet"]), 5, &["d.parquet", "--features arrow", "Python"]);
+        let import = ["graph", "import", "g.lg", "out.lg", "--from", "parquet"];
+        refused(dir.path(), &import, 5, &["g.lg is a Parquet file", "--features arrow", "CSV"]);
+        let convert = ["graph", "convert", "g.lg", "out.arrow"];
+        refused(dir.path(), &convert, 5, &["out.arrow", "--features arrow"]);
+    }
     // Before any work: the graph is not even looked for.
     for kernel in ["bfs", "pr", "cc"] {
         let early = ["graph", kernel, "absent.lg", "--output", "missing/d.csv"];

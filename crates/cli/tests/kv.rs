@@ -253,3 +253,19 @@ fn wrong_lines_end_a_load_with_their_number_and_keep_what_came_before() {
     refused(dir.path(), &["kv", "load", "s", "absent.tsv"], 3, &["absent.tsv"]);
     refused(dir.path(), &["kv", "put", "s", "tab\tbed", "v"], 2, &["tab"]);
 }
+
+#[test]
+fn records_that_no_line_holds_are_not_dumped_as_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    done(folder, &["kv", "create", "s"]);
+    refused(folder, &["kv", "put", "s", "k", "v\r"], 2, &["line end"]);
+    done(folder, &["kv", "put", "s", "a", "1"]);
+    let mut kv = littoral::kv::open(&folder.join("s"), littoral::kv::Access::Write).unwrap();
+    kv.put(&9u64.to_be_bytes(), &[1; 8]).unwrap();
+    kv.close().unwrap();
+    refused(folder, &["kv", "dump", "s"], 2, &["\\t", "kv backup"]);
+    assert_eq!(done(folder, &["kv", "scan", "s"]).lines().count(), 2);
+    done(folder, &["kv", "backup", "s", "saved"]);
+    done(folder, &["kv", "restore", "saved", "t"]);
+}

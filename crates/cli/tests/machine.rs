@@ -114,7 +114,7 @@ fn every_verb_of_graph_runs_on_every_device_and_says_what_it_was() {
         let degrees = done(dir.path(), &format!("graph degree {on}"));
         assert_eq!(value(&degrees, "degrees"), value(&plain_degree, "degrees"));
     }
-    let ranked = "graph whatif k.lg --machine m.toml --time 20ms --concurrency 2";
+    let ranked = "graph whatif k.lg --machine m.toml --time 20ms --concurrency 2 --kernels bfs,pr";
     let study = done(dir.path(), ranked);
     assert!(study.contains("fast") && study.contains("bells"), "the parts by name: {study}");
     assert!(!study.contains("mapped"), "a real device is no part to predict: {study}");

@@ -164,6 +164,31 @@ fn an_answer_that_cannot_be_written_is_named_as_the_user_named_it() {
 }
 
 #[test]
+fn the_target_of_an_answer_is_opened_before_the_graph() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = littoral(dir.path(), &["graph", "bfs", "absent.lg", "-o", "absent/a.csv"]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("there is no folder absent"), "{message}");
+    assert!(!message.contains("absent.lg"), "the graph was opened first: {message}");
+}
+
+#[test]
+fn an_answer_has_its_name_only_when_it_is_whole() {
+    let dir = furnished();
+    let before = entries(dir.path());
+    let output = littoral(dir.path(), &["graph", "bfs", "absent.lg", "-o", "a.csv"]);
+    assert!(!output.status.success());
+    assert_eq!(entries(dir.path()), before, "a failure leaves no file");
+    let made = littoral(dir.path(), &["graph", "bfs", "k.lg", "-o", "a.csv"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let whole = fs::read(dir.path().join("a.csv")).unwrap();
+    let again = littoral(dir.path(), &["graph", "bfs", "absent.lg", "--force", "-o", "a.csv"]);
+    assert!(!again.status.success());
+    assert_eq!(fs::read(dir.path().join("a.csv")).unwrap(), whole, "the old answer stays");
+}
+
+#[test]
 fn a_results_path_is_tried_before_anything_is_measured() {
     let dir = tempfile::tempdir().unwrap();
     // The whole system takes minutes: an answer without progress lines means nothing was begun.

@@ -26,6 +26,7 @@ const SLOW: [(&str, &[&str]); 2] = [
 const COMMANDS: &[&[&str]] = &[
     &["graph", "gen", "kron", "--scale", "8", "k.lg"],
     &["graph", "import", "in.tsv", "in.lg"],
+    &["graph", "import", "in.tsv", "external.lg", "--memory", "8MiB"],
     &["graph", "convert", "in.lg", "in.csv"],
     &["graph", "info", "k.lg"],
     &["graph", "info", "in.lg"],

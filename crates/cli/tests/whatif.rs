@@ -34,10 +34,20 @@ fn each_kind_of_job_has_a_verdict_and_the_answer_stands_last() {
     let page = folder.path().join("page.html");
     let options = ["--latency", "1us..20us", "--iops", "1M..2M", "--html", page.to_str().unwrap()];
     let words = text(&whatif(&graph, &options));
-    for part in ["one search at a time (search)", "2 searches at once", "PageRank", "components"] {
-        assert!(words.contains(part), "{part} is missing in:\n{words}");
+    let jobs = [
+        "one search at a time (search, bfs)",
+        "2 searches at once (searches, bfs)",
+        "PageRank (pagerank, pr)",
+        "connected components (components, cc)",
+        "shortest paths by weight (paths, sssp)",
+        "betweenness from one vertex (betweenness, bc)",
+        "core numbers (cores, kcore)",
+        "triangles (triangles, tc)",
+    ];
+    for job in jobs {
+        assert!(words.contains(job), "{job} is missing in:\n{words}");
     }
-    assert_eq!(words.matches("\n  -> ").count(), 4, "a verdict per job:\n{words}");
+    assert_eq!(words.matches("\n  -> ").count(), jobs.len(), "a verdict per job:\n{words}");
     assert!(
         words.contains("DRAM") && words.contains("read "),
         "the form in DRAM is named:\n{words}"
@@ -52,17 +62,20 @@ fn each_kind_of_job_has_a_verdict_and_the_answer_stands_last() {
 fn programs_get_plain_keys_and_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let graph = edges(folder.path());
-    let options = ["--latency", "2us", "--iops", "10M", "--dram", "1MiB", "--format", "json"];
+    let options = "--latency 2us --iops 10M --dram 1MiB --format json --kernels bfs,tc";
+    let options: Vec<&str> = options.split(' ').collect();
     let value: serde_json::Value = serde_json::from_str(&text(&whatif(&graph, &options))).unwrap();
     assert_eq!(value["schema"], "littoral.whatif/2");
     let job = &value["jobs"][0];
     assert_eq!(
         (job["kind"].as_str(), value["jobs"].as_array().map(Vec::len)),
-        (Some("search"), Some(4))
+        (Some("search"), Some(3))
     );
     for key in ["reads_count", "read_bytes", "depth_count", "processor_ns"] {
         assert!(job[key].is_number(), "{key}: {job}");
     }
+    let kernels = [0, 1, 2].map(|job: usize| value["jobs"][job]["kernel"].as_str());
+    assert_eq!(kernels, [Some("bfs"), Some("bfs"), Some("tc")]);
     let cell = &job["cells"][0];
     assert!(cell["predicted_ratio"].is_number() && cell["bound"].is_string(), "{cell}");
     assert!(value["memory"]["cached_bytes"].as_u64() > Some(0), "{}", value["memory"]);
@@ -74,7 +87,7 @@ fn an_edge_list_is_read_with_the_options_of_import() {
     let path = folder.path().join("odd.csv");
     let lines = (0..300).map(|v| format!("0.5;{};{v}\n", (v + 1) % 300));
     std::fs::write(&path, lines.collect::<String>()).unwrap();
-    let grid = ["--latency", "2us", "--iops", "10M", "--format", "json"];
+    let grid = ["--latency", "2us", "--iops", "10M", "--format", "json", "--kernels", "cc"];
     let list = ["--delimiter", ";", "--no-header", "--columns", "3,2", "--directed"];
     let output = whatif(&path, &[&grid[..], &list[..]].concat());
     let value: serde_json::Value = serde_json::from_str(&text(&output)).unwrap();
@@ -85,7 +98,7 @@ fn an_edge_list_is_read_with_the_options_of_import() {
 fn profiles_are_ranked_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let graph = edges(folder.path());
-    let words = text(&whatif(&graph, &["--profile", "nvme-tlc,xlfdd"]));
+    let words = text(&whatif(&graph, &["--profile", "nvme-tlc,xlfdd", "--kernels", "bfs"]));
     let devices = words.find("devices, by the geometric mean").expect("the devices");
     let ranked = &words[devices..];
     let place = |name: &str| ranked.find(name).expect(name);
@@ -99,6 +112,7 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     let graph = edges(folder.path());
     for (options, words) in [
         (&["--concurrency", "0"][..], "searches at once"),
+        (&["--kernels", "bfs,dfs"], "[possible values: bfs, pr, cc, sssp, bc, kcore, tc]"),
         (&["--profile", "xlfd"], "did you mean `xlfdd`"),
         (&["--profile", "xlfdd", "--iops", "1M"], "--iops"),
         (&["--html", "/no-such-folder/page.html"], "cannot write"),

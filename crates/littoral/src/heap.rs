@@ -38,6 +38,7 @@
 use littoral_base::error::{Category, Class};
 use littoral_device::memory::Promise;
 use littoral_device::pmem::{AnyDomain, FileCopy};
+use littoral_device::profile::machine::Medium;
 
 pub use littoral_stm::*;
 
@@ -91,8 +92,9 @@ pub fn open(memory: AnyDomain) -> Result<Pool<AnyDomain>> {
 pub fn create_on(machine: &Machine, device: &str, options: &Options) -> Result<Pool<AnyDomain>> {
     let memory = machine.new_memory(device).map_err(failed)?;
     create(memory, options).map_err(at(machine, device)).inspect_err(|_| {
-        if let Ok((_, path)) = machine.memory_path(device).map_err(drop)
-            && path.is_file()
+        // A file on `file:` was made just now; what `dax:` names was there before.
+        if let Ok((spec, path)) = machine.memory_path(device)
+            && matches!(spec.medium, Medium::File(_))
         {
             drop(std::fs::remove_file(path));
         }

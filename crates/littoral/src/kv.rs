@@ -26,6 +26,7 @@ use littoral_device::profile::DeviceKind;
 use littoral_device::profile::machine::{DeviceSpec, Medium, SCHEMA};
 use littoral_device::zoned::file::FileDevice;
 pub use littoral_index::backup::Backup;
+use littoral_index::backup::name_durably;
 pub use littoral_index::index::Engine;
 use littoral_index::kv::AnyZoned;
 pub use littoral_index::kv::{Access, Durability, Kv, Options, Stats, device_error, padded};
@@ -79,25 +80,39 @@ impl New {
 /// `Kind::Usage` for sizes that fit no page or a machine without one zoned device,
 /// `Kind::Unsupported` when the device cannot serve the engine; those of the store.
 pub fn create(dir: &Path, new: &New) -> Result<Kv> {
-    let Some(machine) = &new.machine else { return create_file(dir, &new.options()) };
+    make(dir, new, |_| Ok(())).map(|made| made.0)
+}
+
+/// Creates a store and fills it; only then does the directory hold a store, so that one whose
+/// filling failed or was interrupted is not taken for a whole one.
+fn make<T>(dir: &Path, new: &New, fill: impl FnOnce(&mut Kv) -> Result<T>) -> Result<(Kv, T)> {
+    let Some(machine) = &new.machine else { return make_file(dir, &new.options(), fill) };
     let device = zoned(machine, new.device.as_deref())?;
     if device.medium == Medium::Ram {
         let geometry = machine.zoned_geometry(&device.name).map_err(device_error)?;
-        return create_file(dir, &Options { geometry, ..new.options() });
+        return make_file(dir, &Options { geometry, ..new.options() }, fill);
     }
     let text = device_file(device)?;
-    if let Some(held) = holder(dir) {
-        let text = format!("{}: exists; it is not overwritten", held.display());
-        return Err(Error::new(Kind::Busy, text));
-    }
+    vacant(dir)?;
+    make_folder(dir)?;
+    let _turn = Opening::creation(dir)?;
+    vacant(dir)?;
+    // A device that this creation makes goes with it; one that was there stays as it is.
+    let made = device.medium.path().filter(|path| !path.exists());
     let opened = machine.zoned(&device.name).map_err(device_error)?;
-    let kv = Kv::create_on(Box::new(opened), &new.options())?;
-    std::fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
+    let filled = Kv::create_on(Box::new(opened), &new.options())
+        .and_then(|mut kv| fill(&mut kv).map(|filled| (kv, filled)))
+        .inspect_err(|_| {
+            // What cannot be removed is refused by the next creation, by its path.
+            let _ = made.map(std::fs::remove_file);
+        })?;
+    made.map_or(Ok(()), name_durably)?;
     let (draft, place) = (dir.join("device.toml.new"), dir.join(DEVICE_FILE));
     std::fs::write(&draft, text).map_err(|e| failed(&draft, e))?;
     let synced = std::fs::File::open(&draft).and_then(|f| f.sync_all());
     synced.and_then(|()| std::fs::rename(&draft, &place)).map_err(|e| failed(&place, e))?;
-    Ok(kv)
+    name_durably(&place)?;
+    Ok(filled)
 }
 
 /// Creates a store whose device is the sparse file `DIR/zones`, laid out by `options`.
@@ -105,28 +120,60 @@ pub fn create(dir: &Path, new: &New) -> Result<Kv> {
 /// # Errors
 /// As [`create`].
 pub fn create_file(dir: &Path, options: &Options) -> Result<Kv> {
-    let path = dir.join("zones");
-    if path.exists() {
-        let text = format!("{}: exists; it is not overwritten", path.display());
-        return Err(Error::new(Kind::Busy, text));
-    }
+    make_file(dir, options, |_| Ok(())).map(|made| made.0)
+}
+
+fn make_file<T>(
+    dir: &Path,
+    options: &Options,
+    fill: impl FnOnce(&mut Kv) -> Result<T>,
+) -> Result<(Kv, T)> {
+    vacant(dir)?;
     // Sizes that fit no page are refused before anything is made.
     options.shape(options.geometry.block_bytes)?;
-    std::fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
+    make_folder(dir)?;
+    // Two creations at once would replace each other's file.
+    let _turn = Opening::creation(dir)?;
+    vacant(dir)?;
+    let path = dir.join("zones");
     // Built under another name: a creation that was interrupted leaves no half index behind.
     let fresh = dir.join("zones.new");
     if fresh.exists() {
         std::fs::remove_file(&fresh).map_err(|e| failed(&fresh, e))?;
     }
     let device = FileDevice::create(&fresh, options.geometry).map_err(device_error)?;
-    let kv = Kv::create_on(Box::new(device), options).inspect_err(|_| {
-        // What cannot be removed is replaced by the next creation.
-        let _ = std::fs::remove_file(&fresh);
-    })?;
+    let made = Kv::create_on(Box::new(device), options)
+        .and_then(|mut kv| fill(&mut kv).map(|filled| (kv, filled)))
+        .inspect_err(|_| {
+            // What cannot be removed is replaced by the next creation.
+            let _ = std::fs::remove_file(&fresh);
+        })?;
     std::fs::rename(&fresh, &path).map_err(|e| failed(&path, e))?;
-    let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
-    synced.map_err(|e| failed(dir, e))?;
-    Ok(kv)
+    name_durably(&path)?;
+    Ok(made)
+}
+
+/// Refuses a directory that holds a store.
+fn vacant(dir: &Path) -> Result<()> {
+    holder(dir).map_or(Ok(()), |held| {
+        let text = format!("{}: exists; it is not overwritten", held.display());
+        Err(Error::new(Kind::Busy, text))
+    })
+}
+
+/// Makes a directory and those above it, each with its name durable.
+fn make_folder(dir: &Path) -> Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_folder(parent)?;
+    match std::fs::create_dir(dir) {
+        // Another process was faster.
+        Err(_) if dir.is_dir() => Ok(()),
+        made => made.map_err(|e| failed(dir, e)),
+    }?;
+    name_durably(dir)
 }
 
 fn open_file(dir: &Path, opening: Opening) -> Result<Kv> {
@@ -194,23 +241,22 @@ pub fn open_with(
 /// `Kind::Full` when `dst` is too small.
 pub fn repair(src: &Path, dst: &Path, new: &New) -> Result<Salvage> {
     // Asked first: what is there must not be found only after a long search.
-    if let Some(held) = holder(dst) {
-        let text = format!("{}: exists; it is not overwritten", held.display());
-        return Err(Error::new(Kind::Busy, text));
-    }
+    vacant(dst)?;
     let (mut device, notes) = open_damaged(src)?;
     let found = salvage(&mut device, |_, _| Ok(())).map_err(|e| e.in_context(src.display()))?;
     let (key_bytes, value_bytes) = (found.shape.key_bytes, found.shape.value_bytes);
     let new = New { engine: found.engine, key_bytes, value_bytes, ..new.clone() };
-    let mut kv = create(dst, &new)?;
-    let mut done = None;
-    kv.fill(|put| salvage(&mut device, put).map(|found| done = Some(found)))?;
-    let mut done = done.expect("invariant: a salvage that did not fail has an answer");
-    if kv.stats().records_count != done.records {
-        let text = format!("{}: the new store does not hold what was saved", dst.display());
-        return Err(Error::new(Kind::Corrupt, text));
-    }
-    kv.check()?;
+    let (kv, mut done) = make(dst, &new, |kv| {
+        let mut done = None;
+        kv.fill(|put| salvage(&mut device, put).map(|found| done = Some(found)))?;
+        let done = done.expect("invariant: a salvage that did not fail has an answer");
+        if kv.stats().records_count != done.records {
+            let text = format!("{}: the new store does not hold what was saved", dst.display());
+            return Err(Error::new(Kind::Corrupt, text));
+        }
+        kv.check()?;
+        Ok(done)
+    })?;
     kv.close()?;
     done.notes.splice(0..0, notes);
     Ok(done)
@@ -221,10 +267,19 @@ fn open_damaged(dir: &Path) -> Result<(AnyZoned, Vec<String>)> {
     let pointer = dir.join(DEVICE_FILE);
     if pointer.exists() {
         let machine = Machine::open(Some(&pointer)).map_err(device_error)?;
-        let opened = machine.zoned(&zoned(&machine, None)?.name).map_err(device_error)?;
+        let device = zoned(&machine, None)?;
+        // Opening it by the machine would make a file that is not there.
+        if let Medium::File(path) = &device.medium {
+            return damaged_file(path);
+        }
+        let opened = machine.zoned(&device.name).map_err(device_error)?;
         return Ok((Box::new(opened), Vec::new()));
     }
-    let opened = FileDevice::open_damaged(&dir.join("zones")).map_err(device_error)?;
+    damaged_file(&dir.join("zones"))
+}
+
+fn damaged_file(path: &Path) -> Result<(AnyZoned, Vec<String>)> {
+    let opened = FileDevice::open_damaged(path).map_err(device_error)?;
     Ok((Box::new(opened.0), opened.1))
 }
 
@@ -245,8 +300,8 @@ pub fn backup(store: &Kv, path: &Path) -> Result<u64> {
 pub fn restore(path: &Path, dst: &Path, new: &New) -> Result<u64> {
     let saved = Backup::open(path)?;
     let (key_bytes, value_bytes) = (saved.key_bytes, saved.value_bytes);
-    let mut kv = create(dst, &New { engine: saved.engine, key_bytes, value_bytes, ..new.clone() })?;
-    let records = saved.restore(&mut kv)?;
+    let new = New { engine: saved.engine, key_bytes, value_bytes, ..new.clone() };
+    let (kv, records) = make(dst, &new, |kv| saved.restore(kv))?;
     kv.close()?;
     Ok(records)
 }

@@ -20,6 +20,8 @@ pub use littoral_la64_linux as la64_linux;
 #[cfg(feature = "push")]
 pub use littoral_push as push;
 pub use littoral_runtime as runtime;
+#[cfg(feature = "xlate")]
+pub use littoral_xlate as xlate;
 
 #[cfg(feature = "heap")]
 pub mod heap;

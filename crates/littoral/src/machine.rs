@@ -15,10 +15,12 @@
 //! clock stands behind its times and what its threads share.
 //!
 //! Invariants
-//! - Opening a machine touches no medium; a device is touched when it is opened.
+//! - Opening a machine touches no medium; a device is touched when it is opened. Checked by
+//!   `a_machine_is_opened_without_its_media`.
 //! - A description says what is modelled and what is real; a modelled device carries its profile's
 //!   name and hash. Checked by `a_description_covers_host_and_devices`.
-//! - Nothing that exists is overwritten: files are created only where there are none.
+//! - Nothing that exists is overwritten: files are created only where there are none. Checked by
+//!   `what_exists_is_not_overwritten`.
 //! - A device with contents of its own has one owner: a second opening is `Kind::Busy`. Checked by
 //!   `a_folder_keeps_what_was_put_there`.
 

@@ -199,3 +199,34 @@ fn a_description_covers_host_and_devices() {
         assert!(!fact.words.is_empty());
     }
 }
+
+#[test]
+fn a_machine_is_opened_without_its_media() {
+    let text = "[device.m]\nkind = \"memory\"\nmedium = \"file:m.img\"\ncapacity = \"1MiB\"\n\
+                [device.f]\nkind = \"flash\"\nmedium = \"file:absent\"\n";
+    let (dir, machine) = described(text);
+    let machine = machine.unwrap();
+    let names = || std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(names(), 1, "the machine file alone");
+    assert_eq!(machine.flash("f").map(|_| ()).unwrap_err().kind(), Kind::Io);
+    drop(machine.memory("m").unwrap());
+    assert_eq!(names(), 2, "a device is made when it is opened");
+}
+
+#[test]
+fn what_exists_is_not_overwritten() {
+    let text = "[device.z]\nkind = \"zoned\"\nmedium = \"file:z.img\"\nzones = 4\n\
+                zone_size = \"1MiB\"\nblock_bytes = 4096\n\
+                [device.m]\nkind = \"memory\"\nmedium = \"file:m.img\"\ncapacity = \"1MiB\"\n";
+    let (dir, machine) = described(text);
+    let machine = machine.unwrap();
+    let there = vec![0x5a; 8192];
+    for name in ["z.img", "m.img"] {
+        std::fs::write(dir.path().join(name), &there).unwrap();
+    }
+    assert_eq!(machine.zoned("z").map(|_| ()).unwrap_err().kind(), Kind::Foreign);
+    drop(machine.memory("m"));
+    for name in ["z.img", "m.img"] {
+        assert_eq!(std::fs::read(dir.path().join(name)).unwrap(), there, "{name}");
+    }
+}

@@ -54,8 +54,11 @@ words!(Distribution:
     Uniform = Distribution::Uniform.name(),
     Latest = Distribution::Latest.name());
 words!(Ids: Numbers = "numbers", Text = "text");
-words!(Order: Degree = "degree", Input = "input");
-words!(Model: Kron = Model::Kron.name(), Urand = Model::Urand.name());
+words!(Order: Degree = "degree", Input = "input", Bfs = "bfs", Auto = "auto");
+words!(Model:
+    Kron = Model::Kron.name(),
+    Urand = Model::Urand.name(),
+    Road = Model::Road.name());
 words!(Compute: Declared = Compute::Declared.name(), Processor = Compute::Processor.name());
 words!(Mechanism:
     Userfaultfd = Mechanism::Userfaultfd.name(),

@@ -89,14 +89,15 @@ pub(crate) struct DsmRunArgs {
     /// which is virtual time; shm unless other options ask for another
     #[arg(long, value_name = "FABRIC", conflicts_with = "machine")]
     pub(crate) fabric: Option<Word>,
-    /// With sim: the interconnect's profile, a shipped one's name or a file, and its configuration
-    #[arg(long, value_name = "PROFILE", default_value = "loongson-2e:manager")]
-    #[arg(conflicts_with = "machine")]
-    pub(crate) profile: String,
-    /// With sim: what computing takes, by the operations the program declares or by processor time
-    #[arg(long, value_name = "BY", value_enum, default_value_t = OneOf(Compute::Declared))]
-    pub(crate) compute: OneOf<Compute>,
-    /// With sim: where each rank's time went, as JSON in a new file
+    /// The interconnect of sim, which this asks for: a shipped profile's name or a file, and its
+    /// configuration; loongson-2e:manager unless given
+    #[arg(long, value_name = "PROFILE", conflicts_with = "machine")]
+    pub(crate) profile: Option<String>,
+    /// With sim alone: what computing takes, by the operations the program declares, which is the
+    /// default, or by processor time
+    #[arg(long, value_name = "BY", value_enum)]
+    pub(crate) compute: Option<OneOf<Compute>>,
+    /// With sim alone: where each rank's time went, as JSON in a new file, once the job succeeded
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// A line per rank: ADDRESS:PORT, and the command that starts a program there
@@ -108,6 +109,10 @@ pub(crate) struct DsmRunArgs {
     /// Most bytes the job can share
     #[arg(long, value_name = "SIZE", default_value = "64GiB")]
     pub(crate) bytes: Bytes,
+    /// Most bytes that a rank's copies of other ranks' pages take, but for those under guards; 4MiB
+    /// or more
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub(crate) cache: Bytes,
     /// Where shared memory lies on every rank, in hexadecimal; another address helps where a rank
     /// has something else there
     #[arg(long, value_name = "ADDRESS", default_value = "0x400000000000")]

@@ -41,6 +41,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("littoral graph whatif examples/packages.tsv.zst", "the grid of devices"),
             ("littoral graph whatif web.lg --machine m.toml", "a machine's modelled flash devices"),
+            ("littoral graph whatif roads.lg --kernels sssp,bc", "two kernels' jobs alone"),
             ("littoral graph whatif web.lg --format json", "for `littoral report`"),
         ],
     ),
@@ -175,6 +176,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("littoral repro flash --quick --json flash.json --resume", "after an interruption"),
             ("littoral repro jiajia --quick --strict", "code 1 when one is short"),
             ("littoral repro loongarch --peers /opt/oracles", "beside QEMU and valgrind"),
+            ("littoral repro latm --peers /opt/oracles", "translated MIPS64 programs, by count"),
         ],
     ),
     ("report", &[("littoral report flash.json whatif.json -o report.html", "one page")]),

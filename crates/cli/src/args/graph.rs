@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
 use littoral::base::units::{Bytes, PerSecond, Picos, Span};
 use littoral::graph::builder::Order;
@@ -40,12 +41,16 @@ pub(crate) enum GraphCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// An edge list: .el .wel .csv .tsv, a SNAP list, .mtx, METIS' .graph, DIMACS' .gr, or the GAP
-    /// suite's .sg .wsg; gzip or zstd too
+    /// suite's .sg .wsg; gzip or zstd too. Builds with Arrow read .parquet .arrow .feather
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
     /// The graph file to write
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
+    /// The most memory to use, at least 8MiB: edges are sorted in temporary files beside OUT;
+    /// without it they are sorted in memory, however many they are
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Bytes>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
     #[command(flatten)]
@@ -60,7 +65,7 @@ pub(crate) struct ConvertArgs {
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
     /// The file to write: .lg .el .wel .csv .tsv .mtx, METIS' .graph, DIMACS' .gr, the GAP suite's
-    /// .sg .wsg
+    /// .sg .wsg, in builds with Arrow .parquet .arrow
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// OUT's format, where its name does not tell it: as --from, or lg
@@ -79,7 +84,8 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, Default, Args, PartialEq, Eq)]
 #[command(next_help_heading = "Options for edge lists")]
 pub(crate) struct ReadingArgs {
-    /// The list's format: el, wel, snap, csv, tsv, sg, wsg, mtx, graph (METIS) or gr (DIMACS)
+    /// The list's format: el, wel, snap, csv, tsv, sg, wsg, mtx, graph (METIS), gr (DIMACS),
+    /// parquet or arrow
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
     /// The columns of source, target and weight, by name or by number from 1
@@ -111,7 +117,8 @@ pub(crate) struct ReadingArgs {
 /// How a graph file is made.
 #[derive(Debug, Args)]
 pub(crate) struct MakingArgs {
-    /// How vertices are numbered inside: by degree, highest first, or as the input has them
+    /// How vertices are numbered inside: by degree, highest first; as the input has them; bfs, so
+    /// that neighbors share pages; or auto: by degree where few vertices hold most arcs, else bfs
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = OneOf(Order::Degree))]
     pub(crate) order: OneOf<Order>,
     /// Bytes of a page: a power of two from 512 to 65536
@@ -186,6 +193,11 @@ fn kernel_command(spec: &'static Spec) -> Command {
     RunArgs::augment_args(command).about(spec.about).long_about(None)
 }
 
+/// The names of kernels, as values.
+fn kernel_names() -> PossibleValuesParser {
+    Kernel::all().into_iter().map(Kernel::name).collect::<Vec<_>>().into()
+}
+
 impl Subcommand for KernelArgs {
     fn augment_subcommands(command: Command) -> Command {
         command.subcommands(Kernel::all().iter().map(|k| kernel_command(k.spec())))
@@ -226,6 +238,10 @@ pub(crate) enum AnswerFormat {
     Tsv,
     /// One JSON object per line.
     Jsonl,
+    /// Typed columns in a Parquet file (builds with Arrow).
+    Parquet,
+    /// Typed columns in an Arrow IPC file (builds with Arrow).
+    Arrow,
 }
 
 /// Where the whole answer goes.
@@ -332,9 +348,13 @@ pub(crate) struct RunArgs {
     /// Threads, each with its own ring and queue
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// Contexts of each ring; without it the ring tunes itself
+    /// Contexts of each ring; without it 128 on a file, and as many as latency and rate of a model
+    /// need
     #[arg(long, value_name = "N")]
     pub(crate) contexts: Option<u32>,
+    /// Keep so many bytes of pages in DRAM and read lists by whole pages; hubs' pages stay
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) cache: Option<Bytes>,
     /// How often to run
     #[arg(long, value_name = "K", default_value_t = 3)]
     pub(crate) trials: usize,
@@ -369,6 +389,9 @@ pub(crate) struct WhatifArgs {
     /// Only this device of the machine
     #[arg(long, value_name = "NAME", requires = "machine")]
     pub(crate) device: Option<String>,
+    /// The kernels whose jobs are studied, commas between; without it all of them
+    #[arg(long, value_name = "K,..", value_delimiter = ',', value_parser = kernel_names())]
+    pub(crate) kernels: Vec<String>,
     /// How many searches run at once, one job for each number, commas between
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "4,16,64")]
     pub(crate) concurrency: Vec<u32>,
@@ -376,7 +399,7 @@ pub(crate) struct WhatifArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) dram: Option<Bytes>,
     /// How long to measure
-    #[arg(long, value_name = "TIME", default_value = "20s")]
+    #[arg(long, value_name = "TIME", default_value = "30s")]
     pub(crate) time: Picos,
     /// Also write the study as a page with heat maps and curves
     #[arg(long, value_name = "FILE")]

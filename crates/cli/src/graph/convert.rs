@@ -23,30 +23,41 @@ pub(crate) fn run(args: &ConvertArgs) -> Outcome {
     let format = if name == OWN { None } else { Some(named(&name, &args.output)?) };
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let graph = open_with(&args.input, &args.reading)?;
-    write(&graph, format, &args.output, existing)?;
-    interrupt::unwatch();
+    let left_out = write(&graph, format, &args.output, existing)?;
+    interrupt::unwatch()?;
+    if left_out > 0 {
+        progress::note(&format_args!(
+            "{}: a .{name} file lists edges alone, so {left_out} vertices without edges were left \
+             out; a .lg file keeps them with their names, a .mtx file as numbers",
+            args.output.display()
+        ));
+    }
     let value = json!({
         "schema": "littoral.graph.convert/1",
         "file": args.output.display().to_string(),
         "output_format": format.map_or(OWN, Format::name),
         "vertices_count": graph.vertices(),
         "edges_count": graph.header().edges(),
+        "isolated_left_out_count": left_out,
     });
     out::show(args.shown.format, &value)
 }
 
+/// Writes the file; the vertices that its format has no place for.
 fn write(
     graph: &GraphFile,
     format: Option<Format>,
     path: &Path,
     existing: Existing,
-) -> Result<(), Failure> {
+) -> Result<u32, Failure> {
     let mut hooks = progress::hooks();
     match format {
-        Some(format) => export(graph, format, path, existing, &mut hooks)?,
-        None => save(graph, path, existing)?,
+        Some(format) => Ok(export(graph, format, path, existing, &mut hooks)?),
+        None => {
+            save(graph, path, existing, &mut hooks)?;
+            Ok(0)
+        }
     }
-    Ok(())
 }
 
 fn named(name: &str, path: &Path) -> Result<Format, Failure> {

@@ -43,11 +43,14 @@ fn import_file(args: &ImportArgs) -> Outcome {
     let mut options = open::reading(&args.reading)?;
     options.threads = args.making.threads.map(usize::from);
     let (build, existing) = making(&args.making)?;
-    let mut hooks = progress::hooks();
+    let build = BuildOptions { memory_bytes: args.memory.map(|m| m.0), ..build };
+    build.check()?;
+    let before = littoral_bench::host::resident_bytes();
+    let mut hooks = progress::hooks().with_plan(progress::note);
     let (report, source) =
         import(&args.input, &args.output, existing, &options, &build, &mut hooks)?;
     drop(hooks);
-    interrupt::unwatch();
+    interrupt::unwatch()?;
     let mut value = built(&args.output, &report);
     value["input"] = args.input.display().to_string().into();
     value["input_format"] = source.format.name().into();
@@ -64,6 +67,14 @@ fn import_file(args: &ImportArgs) -> Outcome {
     value["input_weight_column"] = column(2);
     value["input_lines_count"] = source.lines.into();
     value["ids"] = format!("{:?}", source.ids).to_lowercase().into();
+    if let (Some(external), Some(memory)) = (report.external, args.memory) {
+        let peak = littoral_bench::host::resident_peak_bytes().zip(before);
+        value["memory_bytes"] = memory.0.into();
+        value["memory_peak_bytes"] = peak.map(|(peak, before)| peak - before).into();
+        value["temporary_bytes"] = external.temporary_bytes.into();
+        value["runs_count"] = external.runs_count.into();
+        value["passes_count"] = external.passes_count.into();
+    }
     out::show(args.shown.format, &value)
 }
 
@@ -92,7 +103,7 @@ fn make(args: &GenArgs) -> Outcome {
         build(edges, &options, out, path, &mut hooks)
     })?;
     drop(hooks);
-    interrupt::unwatch();
+    interrupt::unwatch()?;
     let mut value = built(&args.output, &report);
     value["model"] = model.name().into();
     value["seed_id"] = args.seed.into();
@@ -134,6 +145,7 @@ fn check(args: &FileArgs) -> Outcome {
     let mut hooks = progress::hooks();
     let report = littoral::graph::check::check(&graph, &mut hooks)?;
     drop(hooks);
+    interrupt::unwatch()?;
     let mut found = json!({
         "file": args.file.display().to_string(),
         "pages_count": report.pages,

@@ -34,7 +34,7 @@ pub(super) fn open_with(path: &Path, args: &ReadingArgs) -> Result<GraphFile, Fa
     let mut hooks = progress::hooks();
     let (image, _, _) = import_in_memory(path, &options, &BuildOptions::default(), &mut hooks)?;
     drop(hooks);
-    interrupt::unwatch();
+    interrupt::unwatch()?;
     Ok(GraphFile::from_image(image)?)
 }
 

@@ -1,11 +1,15 @@
-//! Answers in files: CSV, TSV or JSON lines, whole or not at all.
+//! Answers in files: CSV, TSV, JSON lines, Parquet or Arrow IPC, whole or not at all.
 //!
 //! Invariants
 //! - The target is opened before the work that fills it begins, so a folder that cannot be written
-//!   to is found out at once.
+//!   to is found out at once. Checked by `the_target_of_an_answer_is_opened_before_the_graph`.
 //! - A regular file appears under its name only once it is whole and synced; until then it has a
-//!   temporary name in the same folder, and no failure and no Ctrl-C leaves that behind.
-//! - Devices and pipes are written to directly. A pipe whose reader has gone is no error.
+//!   temporary name in the same folder, and no failure and no Ctrl-C leaves that behind. Checked by
+//!   `an_answer_has_its_name_only_when_it_is_whole`,
+//!   `an_answer_that_cannot_be_written_is_named_as_the_user_named_it`.
+//! - Devices and pipes are written to directly. A pipe whose reader has gone is no error. Checked
+//!   by `an_answer_that_cannot_be_written_is_named_as_the_user_named_it`,
+//!   `standard_output_on_a_full_device_is_code_3_and_a_closed_pipe_no_error`.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions, Permissions};
@@ -15,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 use littoral::base::error::Class;
 use littoral::graph::answer::{self, Cell, Table};
+use littoral::graph::columnar;
+use littoral::graph::import::Format;
 use littoral::graph::names::Names;
 use serde_json::{Map, Value};
 use tempfile::NamedTempFile;
@@ -51,8 +57,29 @@ impl Target {
             return Err(Failure::new(Class::Usage, what));
         }
         let format = format_of(path, args.output_format)?;
+        if columns(format).is_some() && !columnar::HAS_ARROW {
+            return Err(
+                columnar::without_arrow(&format!("{}: cannot be written", path.display())).into()
+            );
+        }
         let place = place(path, args.force)?;
         Ok(Some(Target { path: path.clone(), place, format, force: args.force }))
+    }
+
+    /// Opens the target of rows of text, which have no types to write.
+    pub(crate) fn open_text(args: &OutputArgs) -> Result<Option<Target>, Failure> {
+        if let Some(path) = &args.output
+            && let Some(typed) = columns(format_of(path, args.output_format)?)
+        {
+            let what = format!(
+                "{}: this answer is rows of text, and {} has typed columns; write .csv, .tsv or \
+                 .jsonl",
+                path.display(),
+                typed.name()
+            );
+            return Err(Failure::new(Class::Usage, what));
+        }
+        Target::open(args)
     }
 
     /// Whether the answer takes standard output, so that no report can.
@@ -122,11 +149,13 @@ fn format_of(path: &Path, asked: Option<AnswerFormat>) -> Result<AnswerFormat, F
         "csv" => Ok(AnswerFormat::Csv),
         "tsv" => Ok(AnswerFormat::Tsv),
         "jsonl" | "ndjson" => Ok(AnswerFormat::Jsonl),
+        "parquet" | "pq" => Ok(AnswerFormat::Parquet),
+        "arrow" | "feather" | "ipc" => Ok(AnswerFormat::Arrow),
         _ => Err(Failure::new(
             Class::Usage,
             format!(
-                "{}: its name tells no form of answer; end it in .csv, .tsv or .jsonl, or say \
-                 --output-format",
+                "{}: its name tells no form of answer; end it in .csv, .tsv, .jsonl, .parquet or \
+                 .arrow, or say --output-format",
                 path.display()
             ),
         )),
@@ -143,7 +172,8 @@ fn place(path: &Path, force: bool) -> Result<Place, Failure> {
             let file = OpenOptions::new().write(true).open(path);
             return file.map(Place::Direct).map_err(|e| failure(path, &e));
         }
-        Ok(_) if !force => {
+        // A link to nothing is there too, and would refuse the answer in the end.
+        _ if !force && path.symlink_metadata().is_ok() => {
             return Err(usage("exists; choose another name, or overwrite it with --force"));
         }
         _ => {}
@@ -177,8 +207,25 @@ fn encode(
         AnswerFormat::Csv => separated(&mut out, b',', table, names)?,
         AnswerFormat::Tsv => separated(&mut out, b'\t', table, names)?,
         AnswerFormat::Jsonl => lines(&mut out, table, names)?,
+        AnswerFormat::Parquet | AnswerFormat::Arrow => {
+            let format = columns(format).expect("invariant: a form of typed columns");
+            columnar::write(format, table, names, out).map_err(|e| {
+                let below =
+                    std::error::Error::source(&e).and_then(|e| e.downcast_ref::<std::io::Error>());
+                std::io::Error::new(below.map_or(ErrorKind::Other, std::io::Error::kind), e)
+            })?;
+        }
     }
     out.flush()
+}
+
+/// The form of typed columns that this is, if it is one.
+fn columns(format: AnswerFormat) -> Option<Format> {
+    match format {
+        AnswerFormat::Csv | AnswerFormat::Tsv | AnswerFormat::Jsonl => None,
+        AnswerFormat::Parquet => Some(Format::Parquet),
+        AnswerFormat::Arrow => Some(Format::Arrow),
+    }
 }
 
 fn separated(
@@ -292,6 +339,15 @@ mod tests {
         let mut out = Vec::new();
         encode(&mut out, format, &table(), names).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_refused_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("a.csv");
+        std::os::unix::fs::symlink(folder.path().join("nothing"), &link).unwrap();
+        assert!(place(&link, false).is_err());
+        assert!(place(&link, true).is_ok() && place(&folder.path().join("b.csv"), false).is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `littoral graph KERNEL`: a kernel on a medium, with what was modelled beside every time.
 
 use littoral::base::clock::WallClock;
+use littoral::base::error::Class;
 use littoral::graph::answer;
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::kernels::{FigureValue, Kernel, Options, RunReport, Trial, run as run_on};
@@ -20,14 +21,26 @@ const TOP: usize = 10;
 /// Runs the kernel that the verb names.
 pub(super) fn run(verb: &KernelArgs) -> Outcome {
     let (kernel, args) = (verb.kernel, &verb.run);
+    if verb.source.is_some() && !kernel.begins_at_source() {
+        let what = format!(
+            "graph {}: --source goes with --sources one, the default; leave one of them out",
+            kernel.name()
+        );
+        return Err(Failure::new(Class::Usage, what));
+    }
     let choice = Choice { copies: args.copy, ..args.on.choice() };
     let target = Target::open(&args.output)?;
     let device = device(&choice, &args.file)?;
     let graph = open_with(&args.file, &args.reading)?;
     let options = options(&graph, verb.source.as_deref(), args)?;
-    let store = Store::new(&graph, device)?;
+    let mut store = Store::new(&graph, device)?;
+    if let Some(cache) = args.cache {
+        store = store.with_cache(cache.0);
+    }
+    let before = storage_read_bytes(&store);
     let (report, answer) = run_on(&graph, &store, kernel, &options, &WallClock::new())?;
-    let mut value = result(args, &graph, kernel, &report)?;
+    let fetched = before.zip(storage_read_bytes(&store)).map(|(before, after)| after - before);
+    let mut value = result(args, &graph, kernel, &report, fetched)?;
     if let Some(target) = target {
         let is_standard = target.is_standard();
         let table = answer::of_kernel(&graph, &answer, args.top)?;
@@ -42,6 +55,17 @@ pub(super) fn run(verb: &KernelArgs) -> Outcome {
     let shown = answer::shown(&graph, &answer, top)?;
     value["top"] = rows(&shown, graph.names()?, args.shown.format).into();
     out::show(args.shown.format, &value)
+}
+
+/// Bytes that the system has fetched from storage for this process so far: what the page cache
+/// served is not among them. `None` where the medium is no file, or the system does not say.
+fn storage_read_bytes(store: &Store) -> Option<u64> {
+    if store.device().takes_contents() {
+        return None;
+    }
+    let counts = std::fs::read_to_string("/proc/self/io").ok()?;
+    let line = counts.lines().find_map(|line| line.strip_prefix("read_bytes:"))?;
+    line.trim().parse().ok()
 }
 
 fn options(graph: &GraphFile, source: Option<&str>, args: &RunArgs) -> Result<Options, Failure> {
@@ -62,6 +86,7 @@ fn result(
     graph: &GraphFile,
     kernel: Kernel,
     report: &RunReport,
+    fetched: Option<u64>,
 ) -> Result<Value, Failure> {
     let names = graph.names()?;
     let has_ring = report.contexts > 0;
@@ -90,6 +115,8 @@ fn result(
         "state_bytes": report.state_bytes,
         "verified": report.verified,
         "pages_verified_count": report.pages_verified_count(),
+        "cache_hits_count": args.cache.map(|_| report.cache_hits_count()),
+        "storage_read_bytes": fetched,
         "time_ns_min": report.time_ns_min(),
         "trials": trials,
     });

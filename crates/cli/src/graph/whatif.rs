@@ -8,6 +8,7 @@ use littoral::base::error::Class;
 use littoral::base::units::{Bytes, PerSecond, Picos};
 use littoral::device::profile::machine::DeviceSpec;
 use littoral::device::profile::{DeviceKind, Profile};
+use littoral::graph::kernels::Kernel;
 use littoral_bench::files;
 use littoral_bench::report::{self, Document};
 use littoral_bench::whatif::study::{Cell, DeviceRow, JobStudy, Study};
@@ -74,11 +75,18 @@ fn parts(args: &WhatifArgs) -> Result<Vec<Part>, Failure> {
     Ok(found)
 }
 
+/// The kernels chosen, each with the library's default options.
+fn kernels(args: &WhatifArgs) -> Result<Vec<Kernel>, Failure> {
+    let named = |name: &String| Ok(Kernel::named(name, &|_| None)?);
+    args.kernels.iter().map(named).collect()
+}
+
 fn options(args: &WhatifArgs) -> Result<Options, Failure> {
     Ok(Options {
         latency: args.latency,
         iops: args.iops,
         parts: parts(args)?,
+        kernels: kernels(args)?,
         concurrency: args.concurrency.clone(),
         dram: args.dram,
         time: Duration::from_nanos(args.time.as_nanos()),
@@ -138,10 +146,11 @@ fn line(text: &mut String, words: &str) {
 fn job_text(study: &Study, job: &JobStudy) -> String {
     let dram = &job.dram;
     let mut text = format!(
-        "\n{} ({})\n  DRAM {} (quartiles {} to {}, {} repetitions, {} measured), {}\n  flash: {} \
+        "\n{} ({}, {})\n  DRAM {} (quartiles {} to {}, {} repetitions, {} measured), {}\n  flash: {} \
          reads, {} in a row, {}, {} of processor time\n",
         job.name,
         job.kind,
+        job.kernel,
         time(dram.time_ns),
         time(dram.time_ns_p25),
         time(dram.time_ns_p75),

@@ -18,7 +18,7 @@ use littoral::machine::push::PushDevice;
 use littoral::push::api::{About, Cores, DataSet, Engine, Host, Settings, Table, records_of};
 use littoral::push::command::Quotas;
 use littoral::push::data::{Import, Separator, lineitem, lineitem_schema};
-use littoral::push::device::profiled;
+use littoral::push::device::served;
 use littoral::push::page::Format as PageFormat;
 use littoral::push::policy::Policy;
 use littoral::push::serve::Server;
@@ -64,7 +64,7 @@ fn place(
     Ok((Machine::of(MachineSpec::one(spec), "options"), "set".to_owned()))
 }
 
-/// A host with the device; its session differs from that of other processes.
+/// A host with the device, which tells hosts apart by their connections.
 fn host(device: PushDevice, depth: usize) -> Host<PushDevice> {
     Host::new(device, std::process::id(), depth)
 }
@@ -106,12 +106,20 @@ fn generate(args: &PushGenArgs) -> Outcome {
     let (format, page_bytes) = making(&args.making)?;
     let empty = About::new(&lineitem_schema()?, format, page_bytes);
     let empty = About { scale: args.scale, ..empty };
+    remove_draft_at_exit(&args.set);
     let mut set = DataSet::absent(&args.set, &empty);
     set.begin(&empty)?;
     let records = lineitem(args.scale).map(Ok);
     let (pages, rows) = records_of(&empty, records, |n, page| set.put(n, page))?;
     set.commit(&About { pages, rows, ..empty })?;
     out::show(args.shown.format, &described(&args.set.display().to_string(), set.about()))
+}
+
+/// Removes what is made of the data set at `path` when Ctrl-C ends the run.
+fn remove_draft_at_exit(path: &Path) {
+    if let Some(draft) = DataSet::draft_path(path) {
+        interrupt::remove_at_exit(draft);
+    }
 }
 
 fn described(name: &str, about: &About) -> Value {
@@ -147,6 +155,9 @@ fn open(path: &Path) -> littoral::push::error::Result<File> {
 fn load(args: &PushLoadArgs) -> Outcome {
     let (format, page_bytes) = making(&args.making)?;
     let (machine, name) = place(args.set.as_deref(), None, &args.on)?;
+    if let Medium::File(path) = &machine.spec().device(&name)?.medium {
+        remove_draft_at_exit(path);
+    }
     let mut host = host(machine.push(&name)?, 1);
     let input = || open(&args.input).map(|file| std::io::BufReader::with_capacity(1 << 20, file));
     let is_tbl = args.input.extension().is_some_and(|e| e == "tbl");
@@ -168,12 +179,11 @@ fn serve(args: &PushServeArgs) -> Outcome {
     let stored = DataSet::open(&args.set)?;
     let about = stored.about().clone();
     let set = DataSet::of_pages(&about, stored.pages()?);
-    let (mut machine, _) = profiled("summarizer-board")?;
-    machine.link_bytes_per_s = args.link.0.max(1.0) as u64;
-    (machine.cores, machine.core_mhz, machine.cpi_milli) = (args.cores, args.mhz, 1000);
-    machine.nand.page_bytes = about.page_bytes as u32;
+    let link = args.link.0.max(1.0) as u64;
+    let machine = served(link, args.cores, args.mhz, about.page_bytes as u32)?;
     let quotas = Quotas { sessions: 64, tasks: 16, pages: 1 << 32, lease: args.lease };
-    let settings = Settings { cores: Cores::Twin, quotas, ..Settings::default() };
+    let budget = machine.budget;
+    let settings = Settings { cores: Cores::Twin, budget, quotas, ..Settings::default() };
     let engine = Engine::new(set, settings);
     let mut server =
         Server::listen(&args.socket, engine, machine, policy(args.policy), args.lease)?;

@@ -53,7 +53,7 @@ pub(super) fn program(args: &ScanArgs, about: &About) -> Result<(Program, Shown)
 
 /// Runs the scan.
 pub(super) fn run(args: &PushRunArgs) -> Outcome {
-    let target = Target::open(&args.output)?;
+    let target = Target::open_text(&args.output)?;
     let set = &args.set;
     let (machine, name) = place(set.set.as_deref(), set.profile.as_deref(), &set.on)?;
     let device = machine.push_with(&name, policy(args.policy))?;
@@ -138,6 +138,9 @@ fn write(
                 writeln!(out, "{}", Value::Object(fields.collect::<Map<_, _>>()))?;
             }
             return Ok(());
+        }
+        AnswerFormat::Parquet | AnswerFormat::Arrow => {
+            unreachable!("invariant: the target is one of text")
         }
     };
     let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out);

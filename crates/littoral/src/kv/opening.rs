@@ -9,6 +9,7 @@
 //! - A reader that waits shares the turn, so a writer that leaves and comes back waits behind it.
 //! - An opening that does not wait takes its turn too, and is refused where it would wait: it
 //!   overtakes nothing that waits.
+//! - Making a store takes an exclusive turn until its directory holds it, and never waits.
 //! - The turn orders openings and protects nothing. Where the directory cannot be locked (it may
 //!   not be listed, or its file system has no locks) there is no order.
 
@@ -83,6 +84,20 @@ impl Opening {
         })
     }
 
+    /// Takes the turn to make a store in `dir`, for as long as it is held; `None` where the
+    /// directory cannot be locked.
+    ///
+    /// # Errors
+    /// `Kind::Busy` when another process makes or opens a store there.
+    pub(super) fn creation(dir: &Path) -> Result<Option<Turn>> {
+        let Ok(folder) = File::open(dir) else { return Ok(None) };
+        if mutant!("kv_creations_take_no_turn") {
+            return Ok(None);
+        }
+        let taken = folder.try_lock();
+        Turn::tried(folder, taken, dir, "another process makes or opens a store")
+    }
+
     fn refusal(&self) -> &'static str {
         match self.access {
             Access::Read => "a process that writes the store has it; `--wait` waits for its end",
@@ -100,19 +115,32 @@ impl Opening {
             let locked = if is_shared { folder.lock_shared() } else { folder.lock() };
             return Ok(locked.is_ok().then_some(Turn(folder)));
         }
-        match if is_shared { folder.try_lock_shared() } else { folder.try_lock() } {
+        let taken = if is_shared { folder.try_lock_shared() } else { folder.try_lock() };
+        Turn::tried(folder, taken, dir, self.refusal())
+    }
+}
+
+/// A turn; given back when dropped, whatever child process has a copy of the descriptor.
+pub(super) struct Turn(File);
+
+impl Turn {
+    /// The turn that was `taken` on the folder `dir` without waiting, or the refusal.
+    fn tried(
+        folder: File,
+        taken: std::result::Result<(), TryLockError>,
+        dir: &Path,
+        refusal: &str,
+    ) -> Result<Option<Turn>> {
+        match taken {
             Ok(()) => Ok(Some(Turn(folder))),
             Err(TryLockError::Error(_)) => Ok(None),
             Err(e @ TryLockError::WouldBlock) => {
-                let text = format!("{}: {}", dir.display(), self.refusal());
+                let text = format!("{}: {refusal}", dir.display());
                 Err(Error::with_source(Kind::Busy, text, std::io::Error::from(e)))
             }
         }
     }
 }
-
-/// A turn; given back when dropped, whatever child process has a copy of the descriptor.
-struct Turn(File);
 
 impl Drop for Turn {
     fn drop(&mut self) {

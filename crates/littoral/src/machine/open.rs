@@ -172,7 +172,7 @@ impl Machine {
             return Ok(memory);
         }
         let what = format!("{} on {} holds something", device.label(), device.medium);
-        Err(Error::new(Kind::Foreign, what + "; zero its first page to use it for another pool"))
+        Err(Error::new(Kind::Foreign, what + "; fill it with zeros to use it for another pool"))
     }
 
     /// A private copy of a memory device's contents: the device is opened for reading and never
