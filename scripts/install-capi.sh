@@ -14,9 +14,9 @@ prefix=$(cd "$1" && pwd)
 target=${CARGO_TARGET_DIR:-$PWD/target}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-cargo build --release --locked -p littoral-capi
-install -m 644 "$target/release/liblittoral_capi.a" "$prefix/lib/"
-install -m 755 "$target/release/liblittoral_capi.so" "$prefix/lib/"
+cargo build --profile release-lto --locked -p littoral-capi
+install -m 644 "$target/release-lto/liblittoral_capi.a" "$prefix/lib/"
+install -m 755 "$target/release-lto/liblittoral_capi.so" "$prefix/lib/"
 install -m 644 crates/capi/include/littoral.h "$prefix/include/"
 cat >"$prefix/lib/pkgconfig/littoral.pc" <<PC
 prefix=$prefix

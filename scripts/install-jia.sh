@@ -14,9 +14,9 @@ prefix=$(cd "$1" && pwd)
 target=${CARGO_TARGET_DIR:-$PWD/target}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-cargo build --release --locked -p littoral-jia
-install -m 644 "$target/release/libjia.a" "$prefix/lib/"
-install -m 755 "$target/release/libjia.so" "$prefix/lib/"
+cargo build --profile release-lto --locked -p littoral-jia
+install -m 644 "$target/release-lto/libjia.a" "$prefix/lib/"
+install -m 755 "$target/release-lto/libjia.so" "$prefix/lib/"
 install -m 644 crates/jia/include/jia.h "$prefix/include/"
 install -m 644 crates/jia/programs/* "$prefix/share/jia/"
 cat >"$prefix/lib/pkgconfig/jia.pc" <<PC

@@ -29,9 +29,8 @@ echo "== build $name"
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 # With an explicit --target these flags reach the product only, not build scripts or macros.
 export RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$root=. --remap-path-prefix=$cargo_home=cargo"
-CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_INCREMENTAL=0 \
-    cargo build --release --locked -p littoral-cli --bin littoral --target "$TARGET"
-binary=$target_dir/$TARGET/release/littoral
+CARGO_INCREMENTAL=0 cargo build --profile release-lto --locked -p littoral-cli --bin littoral --target "$TARGET"
+binary=$target_dir/$TARGET/release-lto/littoral
 if readelf -lW "$binary" | grep -q INTERP; then
     echo "$binary asks for a dynamic loader: it is not static" >&2
     exit 1

@@ -64,15 +64,5 @@ static CANARY: LazyLock<()> = LazyLock::new(|| {
 
 fuzz_target!(|data: &[u8]| {
     LazyLock::force(&CANARY);
-    let Some((first, rest)) = data.split_first() else { return };
-    if first % 2 == 1 {
-        let _ = std::str::from_utf8(rest).map(read);
-        return;
-    }
-    let mut text = WHOLE.as_bytes().to_vec();
-    for edit in rest.chunks_exact(3) {
-        let at = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % text.len();
-        text[at] = edit[2];
-    }
-    let _ = std::str::from_utf8(&text).map(read);
+    littoral_fuzz::text(WHOLE, data).map(|text| read(&text));
 });

@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use littoral_device::profile::{DeviceKind, Profile};
+use littoral_fabric::timing::Timing;
 
 static SHIPPED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/device/profiles");
@@ -29,10 +30,18 @@ fn read(text: &str) -> bool {
     let _ = (profile.summary(), profile.price_per_gb(), profile.power_w(), profile.hash());
     match profile.kind() {
         DeviceKind::Flash => drop(profile.flash()),
-        DeviceKind::Zoned => drop(profile.zoned()),
+        DeviceKind::Zoned => {
+            let zoned = profile.zoned().expect("a profile of its kind");
+            zoned.geometry.validate().expect("a profile that is taken has legal zones");
+        }
         DeviceKind::Memory => drop(profile.memory()),
         DeviceKind::Push => drop(profile.push()),
-        DeviceKind::Fabric => {}
+        DeviceKind::Fabric => {
+            for configuration in profile.configurations() {
+                let timing = Timing::of(&profile, configuration);
+                timing.expect("a profile that is taken has its constants").loggp();
+            }
+        }
     }
     true
 }
@@ -44,10 +53,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = std::str::from_utf8(rest).map(read);
         return;
     }
-    let mut text = shipped[usize::from(*first) % shipped.len()].clone().into_bytes();
-    for edit in rest.chunks_exact(3) {
-        let at = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % text.len();
-        text[at] = edit[2];
-    }
+    let whole = &shipped[usize::from(*first) % shipped.len()];
+    let text = littoral_fuzz::edited(whole.as_bytes(), rest);
     let _ = std::str::from_utf8(&text).map(read);
 });

@@ -12,11 +12,18 @@ use littoral_push::api::{About, Program};
 use littoral_push::command::{Command, Completion, Opcode};
 
 static CANARY: LazyLock<()> = LazyLock::new(|| {
-    let (opcode, page) = (Opcode::ReadProc, 5);
-    let (id, session, task, attempt, bytes) = (1, 2, 3, 4, 8192);
-    let (address, buffer, backlog) = (6, 7, 8);
-    let command =
-        Command { opcode, id, session, task, attempt, page, address, buffer, bytes, backlog };
+    let command = Command {
+        id: 1,
+        session: 2,
+        task: 3,
+        attempt: 4,
+        page: 5,
+        buffer: 7,
+        bytes: 8192,
+        backlog: 8,
+        host_page: 9,
+        ..Command::plain(Opcode::ReadProc, 6)
+    };
     let entry = command.encode();
     assert_eq!(Command::decode(&entry).ok(), Some(command), "canary: a command comes back");
     assert!(Command::decode(&entry[..63]).is_err(), "canary: a part is refused");

@@ -55,11 +55,7 @@ fuzz_target!(|data: &[u8]| {
     let bench = &*BENCH;
     let Some((first, patches)) = data.split_first() else { return };
     let (whole, compiled) = &bench.of[usize::from(first & 1)];
-    let mut page = whole.clone();
-    for patch in patches.chunks_exact(3) {
-        let at = usize::from(u16::from_le_bytes([patch[0], patch[1]])) % page.len();
-        page[at] = patch[2];
-    }
+    let mut page = littoral_fuzz::edited(whole, patches);
     reseal(&mut page);
     if page::check(&page, &bench.schema).is_err() {
         assert!(compiled.twin(&bench.query.params, &page).is_err());
