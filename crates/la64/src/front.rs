@@ -46,6 +46,8 @@ pub enum Event {
     Bound(u64),
     /// An enabled floating-point exception.
     Float,
+    /// Exceptions of x87 that pend and are not masked, as its status word has them.
+    X87(u16),
     /// Code was written: the owner drops the blocks of all threads.
     CodeChanged,
     /// The budget is used up.
@@ -110,6 +112,9 @@ pub mod x86_64 {
     pub const MXCSR: u8 = 19;
     /// First of 32 halves of the registers xmm0 to xmm15, the lower half of each first.
     pub const XMM: u8 = 20;
+    /// First of 19 words of x87: what `fxsave` writes up to MXCSR (3), then each register of the
+    /// stack from the top, its significand first.
+    pub const X87: u8 = XMM + 32;
 }
 
 /// Takes a translated region as text.

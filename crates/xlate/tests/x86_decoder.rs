@@ -36,6 +36,9 @@ const FEATURES: &[F] = &[
     F::SSE,
     F::SSE2,
     F::FXSR,
+    F::FPU,
+    F::FPU287,
+    F::FPU387,
 ];
 
 /// Instructions of features that the table has only in part.
@@ -93,7 +96,11 @@ const LEFT_OUT: &[Mnemonic] = &[
     Mnemonic::Mov,
     Mnemonic::Push,
     Mnemonic::Pop,
-    Mnemonic::Wait,
+    Mnemonic::Ffreep,
+    Mnemonic::Fneni,
+    Mnemonic::Fndisi,
+    Mnemonic::Fnsetpm,
+    Mnemonic::Fstpnce,
     Mnemonic::Reservednop,
 ];
 
@@ -165,6 +172,7 @@ fn name(i: &Instruction) -> String {
         "pushfq" | "pushfd" => "pushf".into(),
         "popfq" | "popfd" => "popf".into(),
         "xlatb" => "xlat".into(),
+        "wait" | "fwait" => "wait".into(),
         "fxsave64" => "fxsave".into(),
         "fxrstor64" => "fxrstor".into(),
         // A doubleword or a quadword between kinds of registers.
@@ -262,6 +270,17 @@ fn compare(ours: &Inst, theirs: &Instruction) -> Result<(), String> {
     }
     if ours.row.name != name(theirs) {
         return Err(format!("{}, not {}", ours.row.name, name(theirs)));
+    }
+    let is_stack = (0..theirs.op_count()).any(|n| theirs.op_register(n).is_st());
+    if ours.row.x87 && (is_stack || ours.is("fnstsw")) && ours.memory().is_none() {
+        // The lowest bits of the ModRM byte name the one register that is not the top.
+        let is = |r: Register| u32::from(ours.modrm & 7) == r as u32 - Register::ST0 as u32;
+        let st = (0..theirs.op_count()).map(|n| theirs.op_register(n)).filter(|r| r.is_st());
+        let others: Vec<_> = st.filter(|&r| r != Register::ST0).collect();
+        return match others.iter().all(|&r| is(r)) {
+            true => Ok(()),
+            false => Err(format!("{} {:x}, not {theirs:?}", ours.row.name, ours.modrm)),
+        };
     }
     let operands: Vec<Operand> = ours.operands().collect();
     // The table names no operand where there is no choice.

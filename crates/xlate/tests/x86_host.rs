@@ -17,14 +17,15 @@ use child::{BASES, CODE, DATA, End, Host, PAGE, Registers};
 use littoral_la64::front::Settings;
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
 use littoral_la64::memory::{Memory, Window};
+use littoral_la64::state::State;
 use littoral_xlate::engine::Engine;
 use littoral_xlate::event::Event;
 use littoral_xlate::layout::Layout;
 use littoral_xlate::x86::decode::decode;
 use littoral_xlate::x86::float::Vectors;
 use littoral_xlate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, arithmetic_bits};
-use littoral_xlate::x86::{Conventions, X86};
-use programs::{Program, Random, program, program_of, vector_rows};
+use littoral_xlate::x86::{Conventions, X86, x87};
+use programs::{Program, Random, program, program_of, vector_rows, x87_rows};
 use std::sync::atomic::AtomicBool;
 
 const WINDOW_LEN: u64 = 0x400_0000;
@@ -40,6 +41,17 @@ struct Ours {
     event: Event,
     registers: Registers,
     data: Vec<u8>,
+}
+
+fn set_x87(state: &mut State, words: [u64; 19]) {
+    let registers = std::array::from_fn(|n| [words[3 + 2 * n], words[4 + 2 * n]]);
+    x87::set_saved(state, true, [words[0], words[1], words[2]], registers);
+}
+
+fn x87_of(state: &State) -> [u64; 19] {
+    let (head, registers) = x87::saved(state, true);
+    let stack = registers.as_flattened();
+    std::array::from_fn(|n| if n < 3 { head[n] } else { stack[n - 3] })
 }
 
 /// The program's end, and how many of its instructions were executed if they are counted.
@@ -61,7 +73,8 @@ fn translated(
     let engine = Engine::new(layout, X86(conventions)).with(settings);
     let mut cpu = Cpu::new(window, Features::ALL);
     engine.prepare(&mut cpu.state);
-    let Registers { gpr, flags, rip, vectors } = program.registers.clone();
+    let Registers { gpr, flags, rip, vectors, x87 } = program.registers.clone();
+    set_x87(&mut cpu.state, x87);
     vectors.write(&mut cpu.state);
     Machine { gpr, flags, rip, fs: BASES.0, gs: BASES.1 }.write(&mut cpu.state);
     let mut cache = Cache::new(tier);
@@ -80,7 +93,8 @@ fn translated(
     let Machine { gpr, flags, rip, .. } = Machine::read(&cpu.state);
     let vectors = Vectors::read(&cpu.state);
     let count = cpu.state.v[COUNTS].0[3];
-    (Ours { event, registers: Registers { gpr, flags, rip, vectors }, data }, count)
+    let x87 = x87_of(&cpu.state);
+    (Ours { event, registers: Registers { gpr, flags, rip, vectors, x87 }, data }, count)
 }
 
 /// The address of a failed access.
@@ -100,7 +114,9 @@ fn is_canonical(address: u64) -> bool {
 fn same_event(ours: Event, theirs: &End) -> bool {
     const GENERAL: i64 = 0x80;
     match (theirs.signal, ours) {
-        (4, Event::Illegal(_)) | (5, Event::Break(_)) | (8, Event::Divide | Event::Float) => true,
+        (4, Event::Illegal(_))
+        | (5, Event::Break(_))
+        | (8, Event::Divide | Event::Float | Event::X87(_)) => true,
         (11, Event::Privileged) => theirs.code == GENERAL,
         (7 | 11, event) => failed(event).is_some_and(|at| match theirs.code {
             // An access across pages names the page that is missing.
@@ -150,7 +166,10 @@ fn compare(program: &Program, ours: &Ours, theirs: &End, fault_flags: bool) -> R
         let vectors: Vec<_> =
             names.map(|n| format!("xmm{n} {:x?} not {:x?}", v.xmm[n], w.xmm[n])).collect();
         let (f, g) = (a.flags, b.flags);
-        let control = format!("mxcsr {:x} not {:x}", v.mxcsr, w.mxcsr);
+        let names = (0..19).filter(|&n| a.x87[n] != b.x87[n]);
+        let x87: Vec<_> =
+            names.map(|n| format!("x87 {n}: {:x} not {:x}", a.x87[n], b.x87[n])).collect();
+        let control = format!("mxcsr {:x} not {:x}; {x87:?}", v.mxcsr, w.mxcsr);
         let text = format!("flags {f:x} not {g:x}; rip {:x} {:x}; {control}", a.rip, b.rip);
         return Err(format!("{wrong:?} {vectors:x?}; {text}"));
     }
@@ -259,6 +278,29 @@ fn times() -> u64 {
 }
 
 #[test]
+fn every_x87_instruction_ends_as_on_the_host() {
+    const PROGRAMS: u64 = 100;
+    let mut bench = Bench::new();
+    let mut random = Random(19_800_087);
+    let mut wrong = Vec::new();
+    for (n, row) in x87_rows().enumerate() {
+        let before = bench.whole;
+        for m in 0..PROGRAMS * times() {
+            let program = program_of(&mut random, row);
+            let is_known = wrong.last().is_some_and(|(last, _)| *last == n);
+            if let Some(Err(what)) = bench.check(&program, m)
+                && !is_known
+            {
+                wrong.push((n, bench.reduced(program, m, what)));
+            }
+        }
+        assert!(bench.whole > before, "no program of {} came to its end", row.name);
+    }
+    let texts: Vec<_> = wrong.into_iter().map(|(_, what)| what).collect();
+    assert!(texts.is_empty(), "{} rows: {}", texts.len(), texts.join("\n"));
+}
+
+#[test]
 fn every_vector_instruction_ends_as_on_the_host() {
     const PROGRAMS: u64 = 12;
     let mut bench = Bench::new();
@@ -306,6 +348,52 @@ fn a_register_is_tested_again_when_it_was_written() {
         assert_eq!(bench.check(&program, 1), Some(Ok(())), "{n}");
         assert_eq!(bench.whole > whole, n == 3, "only the last one is aligned again");
     }
+}
+
+/// Functions that no fraction gives: within one unit of the last place, and all flags equal but
+/// the direction of the rounding.
+#[test]
+fn transcendental_functions_are_near_the_hosts() {
+    const C1: u64 = 0x200 << 16;
+    let codes: [u8; 8] = [0xfe, 0xff, 0xfb, 0xf2, 0xf3, 0xf0, 0xf1, 0xf9];
+    let mut bench = Bench::new();
+    let mut random = Random(271_828);
+    let (mut equal, mut near, mut wrong) = (0, 0, Vec::new());
+    for n in 0..4000 * times() {
+        let mut program = program(&mut random);
+        let code = codes[(n % 8) as usize];
+        program.code = vec![0xd9, code, 0xcc];
+        program.registers.rip = CODE;
+        let exp = program.registers.x87[4] & 0x7fff;
+        // Beyond its range the manual leaves the result open.
+        if code == 0xf0 && exp >= 0x3fff || code == 0xf9 && exp >= 0x3ffd {
+            continue;
+        }
+        let theirs = bench.host.run(&program.code, &program.data, &program.registers);
+        let way = Conventions::default();
+        let (ours, _) = translated(bench.window, &program, Tier::Blocks, u64::MAX, way);
+        let (a, b) = (ours.registers.x87, theirs.registers.x87);
+        // Neighbours in another binade are near too.
+        let place =
+            |w: &[u64; 19], n: usize| u128::from(w[n + 1]) << 63 | u128::from(w[n] & !(1 << 63));
+        let is_near =
+            |n: usize| a[n..n + 2] == b[n..n + 2] || place(&a, n).abs_diff(place(&b, n)) == 1;
+        if (a[0] ^ b[0]) & !C1 != 0 || !(3..19).step_by(2).all(is_near) {
+            let begin = program.registers.x87;
+            wrong.push(format!("d9 {code:x}: {begin:x?}\n{a:x?} not\n{b:x?}"));
+        } else if a[3..] == b[3..] {
+            equal += 1;
+        } else {
+            near += 1;
+        }
+    }
+    println!("x87.transcendental: {equal} equal, {near} differ by one unit, {}", wrong.len());
+    assert!(
+        wrong.is_empty(),
+        "{} differ: {}",
+        wrong.len(),
+        wrong[..wrong.len().min(12)].join("\n")
+    );
 }
 
 /// Whether an approximation is the host's: within the bound of both, or the same where there is no

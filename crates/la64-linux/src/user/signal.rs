@@ -57,6 +57,7 @@ pub(super) fn fault(thread: &mut Thread, event: Event) {
         Event::Unaligned(a) => (SIGBUS, 1, a),
         Event::Bound(a) => (SIGSEGV, 3, a),
         Event::Float => (SIGFPE, float_code(thread.cpu.state.fcsr), pc),
+        Event::X87(raised) => (SIGFPE, x87_code(raised), pc),
         Event::Divide => (SIGFPE, FPE_INTDIV, pc),
         Event::Privileged => (SIGSEGV, SI_KERNEL, 0),
         Event::Overflow => (SIGFPE, FPE_INTOVF, pc),
@@ -131,6 +132,17 @@ fn float_code(fcsr: u32) -> i32 {
         c if c & 8 != 0 => 3,
         c if c & 4 != 0 => 4,
         c if c & 2 != 0 => 5,
+        _ => 6,
+    }
+}
+
+/// The code for exceptions as the status word of x87 has them.
+fn x87_code(raised: u16) -> i32 {
+    match raised {
+        c if c & 1 != 0 => 7,
+        c if c & 4 != 0 => 3,
+        c if c & 8 != 0 => 4,
+        c if c & 0x12 != 0 => 5,
         _ => 6,
     }
 }

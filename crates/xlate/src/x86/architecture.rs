@@ -4,7 +4,7 @@ use super::decode::{Inst, LEN_MAX, Operand, decode};
 use super::region::Conventions;
 use super::registers::{COUNTS, ENTRIES, LINK, la64};
 use super::translate::{WORDS_MAX, translate};
-use super::{assist, completion, float};
+use super::{assist, completion, float, x87};
 use crate::code::{Mark, Region, Source};
 use crate::event::Event;
 use crate::guest::{Architecture, Fetch, Unfetched};
@@ -51,6 +51,7 @@ impl Architecture for X86 {
             "div" => divide(cpu, &inst, false)?,
             "idiv" => divide(cpu, &inst, true)?,
             "cpuid" => identify(&mut cpu.state),
+            _ if inst.row.x87 => x87::execute(cpu, &inst)?,
             name if assist::NAMES.contains(&name) => assist::execute(cpu, &inst)?,
             name => unreachable!("{name} is translated"),
         }
@@ -107,8 +108,8 @@ fn identify(state: &mut State) {
         let bytes: [u8; 4] = std::array::from_fn(|n| b"LittoralLATX"[at + n]);
         u32::from_le_bytes(bytes)
     };
-    // Time-stamp counter, cmpxchg8b, conditional moves, clflush of 64 bytes, fxsave, SSE, SSE2.
-    const EDX: u32 = 1 << 4 | 1 << 8 | 1 << 15 | 1 << 19 | 1 << 24 | 1 << 25 | 1 << 26;
+    // FPU, time-stamp counter, cmpxchg8b, conditional moves, clflush of 64 bytes, fxsave, SSE, SSE2.
+    const EDX: u32 = 1 | 1 << 4 | 1 << 8 | 1 << 15 | 1 << 19 | 1 << 24 | 1 << 25 | 1 << 26;
     // cmpxchg16b, popcnt.
     const ECX: u32 = 1 << 13 | 1 << 23;
     let [a, b, c, d] = match leaf {
@@ -136,8 +137,9 @@ mod tests {
         let (edx, ecx) = (state.x[usize::from(la64(2))], state.x[usize::from(la64(1))]);
         let has = |bits: u64, n: u32| bits >> n & 1 == 1;
         assert!([24, 25, 26].iter().all(|&n| has(edx, n)), "{edx:x}");
-        // x87 and MMX; SSE3, SSSE3, SSE4.1, SSE4.2, AVX.
-        assert!(![0, 23].iter().any(|&n| has(edx, n)), "{edx:x}");
+        assert!(has(edx, 0), "x87");
+        // MMX; SSE3, SSSE3, SSE4.1, SSE4.2, AVX.
+        assert!(!has(edx, 23), "{edx:x}");
         assert!(![0, 9, 19, 20, 28].iter().any(|&n| has(ecx, n)), "{ecx:x}");
     }
 }

@@ -1,13 +1,14 @@
 //! Vector instructions that run outside translated code, because programs execute them rarely:
 //! MXCSR, `fxsave` and `fxrstor`, stores under a mask, approximations.
 //!
-//! - `fxsave` shows the x87 registers of a new process; `fxrstor` ignores them.
+//! - `fxsave` and `fxrstor` keep the registers of x87 too.
 //! - `rcpps` and its kin give the correctly rounded result of the exact one, which the manual's
 //!   bound allows. No exception is raised, and denormal operands and results count as zeros.
 
 use super::decode::{Inst, Mem, Operand};
 use super::float::{WRITABLE, mxcsr, set_mxcsr};
 use super::registers::la64;
+use super::x87;
 use crate::event::Event;
 use littoral_la64::float::{self, Env, Format, Rounding, Single};
 use littoral_la64::interp::Cpu;
@@ -27,8 +28,9 @@ pub const NAMES: [&str; 9] = [
 ];
 /// Bytes of what `fxsave` writes; what follows to 512 stays.
 const SAVED: usize = 416;
-/// Where it has MXCSR and the vector registers.
+/// Where it has MXCSR, the registers of x87 and the vector registers.
 const MXCSR_AT: usize = 24;
+const ST_AT: usize = 32;
 const XMM_AT: usize = 160;
 
 /// The address of an operand in memory.
@@ -56,8 +58,8 @@ pub(super) fn execute(cpu: &mut Cpu, inst: &Inst) -> Result<(), Event> {
             let (at, value) = (place(cpu, inst), mxcsr(&cpu.state));
             cpu.window.store(at, value).ok_or(Event::Store(at))
         }
-        "fxsave" => save(cpu, place(cpu, inst)),
-        "fxrstor" => restore(cpu, place(cpu, inst)),
+        "fxsave" => save(cpu, place(cpu, inst), inst.size == 8),
+        "fxrstor" => restore(cpu, place(cpu, inst), inst.size == 8),
         "maskmovdqu" => store_masked(cpu, inst),
         _ => approximate(cpu, inst),
     }
@@ -77,7 +79,7 @@ fn checked_mxcsr(cpu: &mut Cpu, value: u32) -> Result<(), Event> {
 }
 
 /// Bytes of memory, each page of which is there.
-fn load<const N: usize>(cpu: &Cpu, at: u64) -> Result<[u8; N], Event> {
+pub(super) fn load<const N: usize>(cpu: &Cpu, at: u64) -> Result<[u8; N], Event> {
     let mut bytes = [0; N];
     for (n, byte) in bytes.iter_mut().enumerate() {
         let at = at.wrapping_add(n as u64);
@@ -86,7 +88,7 @@ fn load<const N: usize>(cpu: &Cpu, at: u64) -> Result<[u8; N], Event> {
     Ok(bytes)
 }
 
-fn store(cpu: &Cpu, at: u64, bytes: &[u8]) -> Result<(), Event> {
+pub(super) fn store(cpu: &Cpu, at: u64, bytes: &[u8]) -> Result<(), Event> {
     // What stands there is stored again first, so that a fault leaves memory as it is.
     for (n, _) in bytes.iter().enumerate() {
         let at = at.wrapping_add(n as u64);
@@ -98,28 +100,30 @@ fn store(cpu: &Cpu, at: u64, bytes: &[u8]) -> Result<(), Event> {
     cpu.window.write(at, bytes).ok_or(Event::Store(at))
 }
 
-fn save(cpu: &Cpu, at: u64) -> Result<(), Event> {
+fn save(cpu: &Cpu, at: u64, is_wide: bool) -> Result<(), Event> {
     if !at.is_multiple_of(16) {
         return Err(Event::Privileged);
     }
-    let mut bytes = vec![0x7f, 3];
-    bytes.resize(MXCSR_AT, 0);
+    let (head, registers) = x87::saved(&cpu.state, is_wide);
+    let mut bytes: Vec<u8> = head.iter().flat_map(|w| w.to_le_bytes()).collect();
     bytes.extend(mxcsr(&cpu.state).to_le_bytes());
     bytes.extend(WRITABLE.to_le_bytes());
-    bytes.resize(XMM_AT, 0);
+    bytes.extend(registers.as_flattened().iter().flat_map(|w| w.to_le_bytes()));
     for register in &cpu.state.v[..16] {
         bytes.extend(register.0[..2].iter().flat_map(|w| w.to_le_bytes()));
     }
     store(cpu, at, &bytes)
 }
 
-fn restore(cpu: &mut Cpu, at: u64) -> Result<(), Event> {
+fn restore(cpu: &mut Cpu, at: u64, is_wide: bool) -> Result<(), Event> {
     if !at.is_multiple_of(16) {
         return Err(Event::Privileged);
     }
     let bytes: [u8; SAVED] = load(cpu, at)?;
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]));
     checked_mxcsr(cpu, word(MXCSR_AT) as u32)?;
+    let registers = std::array::from_fn(|n| [0, 8].map(|half| word(ST_AT + 16 * n + half)));
+    x87::set_saved(&mut cpu.state, is_wide, [0, 8, 16].map(word), registers);
     for (n, register) in cpu.state.v[..16].iter_mut().enumerate() {
         for half in 0..2 {
             register.0[half] = word(XMM_AT + 16 * n + 8 * half);

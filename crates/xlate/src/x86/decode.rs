@@ -103,6 +103,8 @@ pub struct Inst {
     pub short: bool,
     /// The segment of the prefixes.
     pub segment: Option<Segment>,
+    /// The ModRM byte; 0 where there is none.
+    pub modrm: u8,
     operands: [Option<Operand>; 3],
 }
 
@@ -345,6 +347,20 @@ impl Decoder<'_> {
             Width::Z => self.size.min(4),
             Width::Y => 4 << self.prefixes.bit(3),
             Width::X => 8 << self.prefixes.bit(3),
+            Width::Env => {
+                if self.size == 2 {
+                    14
+                } else {
+                    28
+                }
+            }
+            Width::Saved => {
+                if self.size == 2 {
+                    94
+                } else {
+                    108
+                }
+            }
         }
     }
 
@@ -421,6 +437,7 @@ impl Decoder<'_> {
         }
         let (len, size, short) = (self.next as u8, self.size, self.prefixes.short);
         let Prefixes { lock, rep, segment, .. } = self.prefixes;
-        Ok(Inst { at: self.at, len, row, size, lock, rep, short, segment, operands })
+        let modrm = self.modrm;
+        Ok(Inst { at: self.at, len, row, size, lock, rep, short, segment, modrm, operands })
     }
 }

@@ -12,7 +12,7 @@ use super::float::{WRITABLE, mxcsr, set_mxcsr};
 use super::registers::{
     COUNTS, DIRECTION_BIT, FIXED_BITS, FS, SCR_DIRECTION, SCR_GS, arithmetic_bits, la64,
 };
-use super::{Conventions, X86};
+use super::{Conventions, X86, x87};
 use crate::engine::{Engine, Guest};
 use crate::event::Event;
 use crate::layout::Layout;
@@ -101,7 +101,8 @@ impl Front for Latx {
     }
 }
 
-const XMM_END: u8 = number::XMM + 32;
+const XMM_END: u8 = number::X87;
+const X87_END: u8 = number::X87 + 19;
 
 /// The vector register and its half that hold a half of an xmm register.
 fn half(register: u8) -> (usize, usize) {
@@ -119,6 +120,18 @@ fn set_flags(state: &mut State, flags: u64) {
     state.lbt.flags = (flags & arithmetic_bits()) as u32;
     let is_down = flags & DIRECTION_BIT != 0;
     state.lbt.scratch[usize::from(SCR_DIRECTION)] = if is_down { u64::MAX } else { 1 };
+}
+
+/// The registers of x87 in the order of `fxsave`.
+fn x87_words(state: &State) -> [u64; 19] {
+    let (head, registers) = x87::saved(state, true);
+    let stack = registers.as_flattened();
+    std::array::from_fn(|n| if n < 3 { head[n] } else { stack[n - 3] })
+}
+
+fn set_x87_words(state: &mut State, words: [u64; 19]) {
+    let registers = std::array::from_fn(|n| [words[3 + 2 * n], words[4 + 2 * n]]);
+    x87::set_saved(state, true, [words[0], words[1], words[2]], registers);
 }
 
 impl Translator for Program {
@@ -147,7 +160,8 @@ impl Translator for Program {
                 let (n, half) = half(register);
                 state.v[n].0[half]
             }
-            XMM_END.. => 0,
+            XMM_END..X87_END => x87_words(state)[usize::from(register - XMM_END)],
+            X87_END.. => 0,
         }
     }
 
@@ -163,7 +177,12 @@ impl Translator for Program {
             }
             // Bits that are missing here are dropped, as the kernel does with those of a frame.
             number::MXCSR => set_mxcsr(state, value as u32 & WRITABLE),
-            XMM_END.. => {}
+            XMM_END..X87_END => {
+                let mut words = x87_words(state);
+                words[usize::from(register - XMM_END)] = value;
+                set_x87_words(state, words);
+            }
+            X87_END.. => {}
         }
     }
 

@@ -89,6 +89,10 @@ pub enum Width {
     X,
     /// A byte, extended with its sign to the operand size.
     S,
+    /// The environment of x87: 14 bytes with an operand size of 2, else 28.
+    Env,
+    /// The same with the registers of x87.
+    Saved,
 }
 
 /// An operand of a row.
@@ -172,6 +176,8 @@ pub struct Row {
     pub unaligned: bool,
     /// Whether it may raise a floating-point exception.
     pub float: bool,
+    /// Whether it is one of x87.
+    pub x87: bool,
     /// Flags.
     pub flags: Flags,
 }
@@ -320,6 +326,7 @@ fn head(opcode: &'static str, operands: &'static str, attributes: &[&'static str
     row.privileged = attributes.contains(&"priv");
     row.unaligned = attributes.contains(&"un");
     row.float = attributes.contains(&"float");
+    row.x87 = attributes.contains(&"x87");
     row
 }
 
@@ -342,6 +349,7 @@ fn empty() -> Row {
         privileged: false,
         unaligned: false,
         float: false,
+        x87: false,
         flags: Flags::default(),
     }
 }
@@ -376,6 +384,9 @@ fn template(text: &'static str) -> Template {
         "y" => Width::Y,
         "x" => Width::X,
         "s" => Width::S,
+        "t" => Width::Bytes(10),
+        "e" => Width::Env,
+        "f" => Width::Saved,
         _ => malformed(text),
     };
     Template { form, width }

@@ -6,6 +6,7 @@
 //! - [`float`]: vector registers and MXCSR of a state.
 //! - [`completion`]: floating-point operations that LA64 does otherwise.
 //! - [`assist`]: vector instructions that run outside translated code.
+//! - [`x87`]: x87, outside translated code too.
 //! - [`registers`]: which LA64 register holds which guest register.
 //! - [`architecture`]: the engine's face of it.
 //! - [`front`]: the face for the owner of a program.
@@ -21,6 +22,7 @@ pub mod front;
 pub mod isa;
 pub mod region;
 pub mod registers;
+pub mod x87;
 
 mod lower;
 mod translate;

@@ -151,7 +151,8 @@ impl Inst {
         const STACK: [&str; 8] = ["push", "pop", "pushf", "popf", "enter", "leave", "call", "ret"];
         const RAISE: [&str; 8] = ["div", "idiv", "int", "int1", "int3", "ud2", "ud1", "ud0"];
         let is_memory = self.memory().is_some() && !matches!(self.row.stem, "lea" | "nop");
-        let raises = RAISE.contains(&self.row.stem) || self.row.privileged || self.row.float;
+        let raises = RAISE.contains(&self.row.stem) || self.row.privileged;
+        let raises = raises || self.row.float || self.row.x87;
         is_memory
             || STACK.contains(&self.row.stem)
             || raises

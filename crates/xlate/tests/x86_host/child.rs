@@ -194,6 +194,8 @@ pub(crate) struct Registers {
     pub(crate) rip: u64,
     /// Vector registers and MXCSR.
     pub(crate) vectors: Vectors,
+    /// x87, in the order of `fxsave` without MXCSR.
+    pub(crate) x87: [u64; 19],
 }
 
 /// How a program ended.
@@ -241,11 +243,10 @@ impl Host {
         let words = registers.gpr.iter().chain([&registers.flags, &registers.rip]);
         input.extend(words.flat_map(|w| w.to_le_bytes()));
         input.resize(2 * PAGE + VECTORS, 0);
-        // The control word of x87 masks all its exceptions.
-        input.extend([0x7f, 3]);
-        input.resize(2 * PAGE + VECTORS + 24, 0);
+        input.extend(registers.x87[..3].iter().flat_map(|w| w.to_le_bytes()));
         input.extend(registers.vectors.mxcsr.to_le_bytes());
-        input.resize(2 * PAGE + VECTORS + 160, 0);
+        input.resize(2 * PAGE + VECTORS + 32, 0);
+        input.extend(registers.x87[3..].iter().flat_map(|w| w.to_le_bytes()));
         input.extend(registers.vectors.xmm.iter().flatten().flat_map(|w| w.to_le_bytes()));
         input.resize(2 * PAGE + STATE_LEN, 0);
         let mut output = vec![0; STATE_LEN + PAGE];
@@ -264,7 +265,8 @@ impl Host {
         let xmm = |n: usize| [0, 8].map(|half| word(VECTORS + 160 + 16 * n + half));
         let mxcsr = word(VECTORS + 24) as u32;
         let vectors = Vectors { xmm: std::array::from_fn(xmm), mxcsr };
-        let registers = Registers { gpr, rip: frame(16), flags: frame(17), vectors };
+        let x87 = std::array::from_fn(|n| word(VECTORS + 8 * n + if n < 3 { 0 } else { 8 }));
+        let registers = Registers { gpr, rip: frame(16), flags: frame(17), vectors, x87 };
         let data = output[STATE_LEN..].to_vec();
         End { signal: word(144), code: word(152) as i64, address: word(160), registers, data }
     }

@@ -13,9 +13,10 @@ use littoral_xlate::x86::isa::{self, Form, Names, Row, Selector, Width, conditio
 
 /// Instructions that are not made at random: their results differ between processors or runs, or
 /// they are made in [`Maker::sequence`] with operands that suit them.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 22] = [
     "syscall", "cpuid", "rdtsc", "popf", "ret", "int", "ldmxcsr", "stmxcsr", "fxsave", "fxrstor",
-    "rcpps", "rcpss", "rsqrtps", "rsqrtss",
+    "rcpps", "rcpss", "rsqrtps", "rsqrtss", "fsin", "fcos", "fsincos", "fptan", "fpatan", "f2xm1",
+    "fyl2x", "fyl2xp1",
 ];
 /// Registers that hold addresses of data at first.
 const POINTERS: [u8; 6] = [3, 5, 6, 7, 12, 14];
@@ -210,6 +211,7 @@ impl Maker<'_> {
             Width::V => size,
             Width::Z | Width::Y | Width::X => size.min(4),
             Width::S => 1,
+            Width::Env | Width::Saved => unreachable!("no immediate is one"),
         };
         let value = match self.random.below(3) {
             0 => self.random.below(40),
@@ -522,6 +524,54 @@ fn vectors(random: &mut Random) -> Vectors {
     Vectors { xmm, mxcsr: mxcsr(random) }
 }
 
+/// A number of 80 bits: corner values, near ones, any bits.
+fn extended(random: &mut Random) -> [u64; 2] {
+    const CORNERS: [(u64, u64); 14] = [
+        (0, 0),
+        (0x3fff, 1 << 63),
+        (0x7fff, 1 << 63),
+        (0x7fff, 3 << 62),
+        (0x7fff, 1 << 63 | 1),
+        (0x7fff, 0xc123_4567_89ab_cdef),
+        (0x7fff, 0x8edc_ba98_7654_3210),
+        (0, 1),
+        (0, u64::MAX),
+        (1, 1 << 63),
+        (0x7ffe, u64::MAX),
+        (0x7fff, 0),
+        (0x3fff, 0x4000_0000_0000_0000),
+        (0x3ffe, 0xb504_f333_f9de_6484),
+    ];
+    let sign = random.below(2) << 15;
+    let wide = random.next() << 20 ^ random.next();
+    let (exp, m) = match random.below(8) {
+        0 | 1 => CORNERS[random.below(14) as usize],
+        2 => (0x3fff + random.below(64), wide | 1 << 63),
+        3 => (0x3ff0 + random.below(20), (wide | 1 << 63) & u64::MAX << random.below(64)),
+        4 => (random.below(0x8000), wide),
+        5 => (random.below(70), wide | 1 << 63),
+        6 => (0x7fb0 + random.below(0x4f), wide | 1 << 63),
+        _ => (0x3ffc + random.below(5), wide | 1 << 63),
+    };
+    [m, exp | sign]
+}
+
+/// The registers of x87.
+fn x87(random: &mut Random) -> [u64; 19] {
+    let masks = if random.one_in(5) { random.below(64) } else { 63 };
+    let control = random.below(16) << 8 | masks | 0x40;
+    let raised = if random.one_in(3) { random.next() & 0x3f & masks } else { 0 };
+    let status = random.next() & 0x7f00 | raised;
+    let full = match random.below(3) {
+        0 => 0xff,
+        1 => random.below(256),
+        _ => 0xf << random.below(5),
+    };
+    let mut words = [control | status << 16 | full << 32, 0, 0].to_vec();
+    words.extend((0..8).flat_map(|_| extended(random)));
+    std::array::from_fn(|n| words[n])
+}
+
 /// MXCSR: any rounding and flags, sometimes exceptions that trap, but not those of denormal
 /// operands and of underflow.
 fn mxcsr(random: &mut Random) -> u32 {
@@ -546,6 +596,7 @@ fn registers(random: &mut Random) -> Registers {
         }
     }
     registers.vectors = vectors(random);
+    registers.x87 = x87(random);
     registers.gpr[4] = DATA + 0x800 + 8 * random.below(16);
     if random.one_in(4) {
         // Far away: an access faults.
@@ -562,8 +613,13 @@ fn registers(random: &mut Random) -> Registers {
 /// A random program.
 pub(crate) fn program(random: &mut Random) -> Program {
     let length = 2 + random.below(INSTRUCTIONS_MAX);
-    let only_vectors = random.one_in(2);
-    let rows = isa::rows().iter().filter(|row| !only_vectors || is_vector(row)).collect();
+    let kind = random.below(4);
+    let is_kind = |row: &Row| match kind {
+        0 | 1 => is_vector(row),
+        2 => row.x87,
+        _ => true,
+    };
+    let rows = isa::rows().iter().filter(|row| is_kind(row)).collect();
     make(random, rows, |maker| {
         while (maker.pieces.len() as u64) < length {
             if maker.random.one_in(8) {
@@ -578,6 +634,11 @@ pub(crate) fn program(random: &mut Random) -> Program {
 /// The rows of vector instructions that are made at random.
 pub(crate) fn vector_rows() -> impl Iterator<Item = &'static Row> {
     isa::rows().iter().filter(|row| is_vector(row) && !LEFT_OUT.contains(&row.stem))
+}
+
+/// The rows of x87.
+pub(crate) fn x87_rows() -> impl Iterator<Item = &'static Row> {
+    isa::rows().iter().filter(|row| row.x87 && !LEFT_OUT.contains(&row.stem))
 }
 
 /// A program of some instructions of one row.

@@ -331,6 +331,7 @@ impl Lower {
         match inst.row.stem {
             "syscall" => self.system_call(inst),
             "cpuid" => self.exit(Exit::Assist(inst.at)),
+            _ if inst.row.x87 => self.exit(Exit::Assist(inst.at)),
             name if assist::NAMES.contains(&name) => self.exit(Exit::Assist(inst.at)),
             "int3" => self.exit(Exit::Break(3)),
             "int1" => self.exit(Exit::Break(1)),

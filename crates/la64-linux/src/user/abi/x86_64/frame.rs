@@ -9,7 +9,7 @@
 
 use super::super::{Delivery, Registers};
 use super::{RAX, RDI, RDX, RSI, RSP};
-use littoral_la64::front::x86_64::{FLAGS, MXCSR, XMM};
+use littoral_la64::front::x86_64::{FLAGS, MXCSR, X87, XMM};
 use littoral_la64::memory::Window;
 
 /// At the frame's begin; a handler's return takes the address off the stack.
@@ -27,7 +27,10 @@ const FRAME_LEN: u64 = RETURN_LEN + INFO + 128;
 const FLOAT_LEN: u64 = 512;
 const FLOAT_ALIGN: u64 = 64;
 const MXCSR_AT: u64 = 24;
+const ST_AT: u64 = 32;
 const XMM_AT: u64 = 160;
+/// The control word of x87 in a new process, which a handler begins with.
+const CONTROL_WORD: u64 = 0x37f;
 /// The most bytes that a frame takes, those for alignment included.
 pub(super) const LEN_MAX: u64 = 1040;
 const _: () = assert!(FRAME_LEN + FLOAT_LEN + FLOAT_ALIGN + 16 <= LEN_MAX);
@@ -72,18 +75,23 @@ pub(super) fn enter(registers: &mut Registers<'_>, w: &Window, d: &Delivery) -> 
         (FLAGS, flags & !DIRECTION),
     ];
     values.into_iter().for_each(|(register, value)| registers.set(register, value));
+    (0..19).for_each(|n| registers.set(X87 + n, if n == 0 { CONTROL_WORD } else { 0 }));
     registers.state.pc = d.action.handler;
     registers.state.link_address = u64::MAX;
     Some(())
 }
 
-/// The floating-point state: that of x87 after `fninit`, and the vector registers.
+/// Where `fxsave` has the n-th word of x87.
+fn x87_at(n: u8) -> u64 {
+    8 * u64::from(n) + if n < 3 { 0 } else { ST_AT - 24 }
+}
+
+/// The floating-point state: x87 and the vector registers.
 fn write_float(registers: &Registers<'_>, w: &Window, at: u64) -> Option<()> {
-    const CONTROL_WORD: u64 = 0x37f;
     /// Without the bits for denormal numbers as zeros.
     const MXCSR_MASK: u64 = 0x7fbf;
     w.write(at, &[0; FLOAT_LEN as usize])?;
-    w.store(at, CONTROL_WORD)?;
+    (0..19).try_for_each(|n| w.store(at + x87_at(n), registers.get(X87 + n)))?;
     w.store(at + MXCSR_AT, registers.get(MXCSR) | MXCSR_MASK << 32)?;
     (0..32).try_for_each(|n| w.store(at + XMM_AT + 8 * u64::from(n), registers.get(XMM + n)))
 }
@@ -100,10 +108,17 @@ pub(super) fn restore(registers: &mut Registers<'_>, w: &Window) -> Option<u64> 
     }
     let float = get(FLOAT_AT)?;
     let of_float = |at: u64| match float {
-        0 => Some(if at == MXCSR_AT { MXCSR_DEFAULT } else { 0 }),
+        0 => Some(match at {
+            0 => CONTROL_WORD,
+            MXCSR_AT => MXCSR_DEFAULT,
+            _ => 0,
+        }),
         _ => w.load::<u64>(float.wrapping_add(at)),
     };
     values.push((MXCSR, of_float(MXCSR_AT)? & 0xffff_ffff));
+    for n in 0..19 {
+        values.push((X87 + n, of_float(x87_at(n))?));
+    }
     for n in 0..32 {
         values.push((XMM + n, of_float(XMM_AT + 8 * u64::from(n))?));
     }

@@ -88,8 +88,8 @@ fn cpuinfo(_: Features, count: usize) -> String {
     let block = |n: usize| {
         format!(
             "processor\t: {n}\nvendor_id\t: LittoralLATX\ncpu family\t: 6\n\
-             model name\t: littoral-xlate translator\ncpu cores\t: {count}\nfpu\t\t: no\n\
-             flags\t\t: tsc cx8 cmov clflush fxsr sse sse2 syscall lm cx16 popcnt lahf_lm abm\n\
+             model name\t: littoral-xlate translator\ncpu cores\t: {count}\nfpu\t\t: yes\n\
+             flags\t\t: fpu tsc cx8 cmov clflush fxsr sse sse2 syscall lm cx16 popcnt lahf_lm abm\n\
              clflush size\t: 64\n\n"
         )
     };
@@ -141,6 +141,7 @@ fn trap(before: Trap, event: Event, (_, code, address): Raised) -> Trap {
         Event::Break(number) => exception(number.into()),
         Event::Illegal(_) => exception(6),
         Event::Privileged => exception(PROTECTION),
+        Event::X87(_) => exception(16),
         Event::Float => exception(19),
         Event::Load(_) => access(0),
         Event::Store(_) => access(WRITE),
