@@ -193,6 +193,15 @@ fn describe(program: &Program, n: u64, what: &str) -> String {
     text
 }
 
+impl End {
+    /// Whether the program reached memory that the window has and the process has not.
+    fn leaves_its_pages(&self) -> bool {
+        const GENERAL: i64 = 0x80;
+        let is_own = matches!(self.signal, 7 | 11) && self.code != GENERAL;
+        is_own && self.address < WINDOW_LEN
+    }
+}
+
 /// Programs on both processors.
 struct Bench {
     host: Host,
@@ -211,8 +220,7 @@ impl Bench {
     fn check(&mut self, program: &Program, n: u64) -> Option<Result<(), String>> {
         let theirs = self.host.run(&program.code, &program.data, &program.registers);
         self.whole += u64::from(theirs.signal == 5);
-        let own = matches!(theirs.signal, 7 | 11) && theirs.code != 0x80;
-        if own && theirs.address < WINDOW_LEN {
+        if theirs.leaves_its_pages() {
             return None;
         }
         let tier = if n.is_multiple_of(4) { Tier::Blocks } else { Tier::Interpreter };
@@ -453,13 +461,21 @@ fn random_programs_end_as_on_the_host() {
 fn a_count_does_not_depend_on_where_a_program_stops() {
     const COUNTING: u64 = 6;
     const PROGRAMS: u64 = 100;
-    let window = Memory::leaked(WINDOW_LEN);
+    let mut bench = Bench::new();
     let mut random = Random(20_261_123);
     let conventions = Conventions { counts: true, ..Conventions::default() };
     let (mut early, mut aside) = (0, 0);
     for n in 0..PROGRAMS * times() {
         let program = program(&mut random);
-        let count = |slice| translated(window, &program, Tier::Interpreter, slice, conventions);
+        // A program that leaves its pages here, as a long `rep movs` does, overwrites the code that
+        // is made of it and may never end.
+        let theirs = bench.host.run(&program.code, &program.data, &program.registers);
+        if theirs.leaves_its_pages() {
+            aside += 1;
+            continue;
+        }
+        let count =
+            |slice| translated(bench.window, &program, Tier::Interpreter, slice, conventions);
         let (whole, expected) = count(u64::MAX);
         let (sliced, found) = count(COUNTING + 1 + n % 9);
         // It wrote to the translator's own memory, which is not protected here.

@@ -22,13 +22,18 @@ impl Program {
     }
 
     fn built(name: &str, kind: &[&str]) -> Program {
+        let mut flags = vec!["-nostdlib", "-ffreestanding", "-mno-sse", "-fno-stack-protector"];
+        flags.extend(["-fcf-protection=none", "-fno-asynchronous-unwind-tables"]);
+        Program::compiled(name, &flags, kind, &[])
+    }
+
+    fn compiled(name: &str, flags: &[&str], kind: &[&str], libraries: &[&str]) -> Program {
         let folder = tempfile::tempdir().expect("temporary folder");
         let file = folder.path().join(name);
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/x86_programs");
         let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-        compiler.args(["-O2", "-nostdlib", "-ffreestanding", "-mno-sse", "-fno-stack-protector"]);
-        compiler.args(["-fcf-protection=none", "-fno-asynchronous-unwind-tables"]).args(kind);
-        compiler.arg("-o").arg(&file).arg(sources.join(format!("{name}.c")));
+        compiler.arg("-O2").args(flags).args(kind);
+        compiler.arg("-o").arg(&file).arg(sources.join(format!("{name}.c"))).args(libraries);
         let output = compiler.output().expect("a C compiler runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Program { folder, file }
@@ -120,6 +125,14 @@ fn a_program_that_is_stopped_anywhere_computes_the_same() {
 fn instructions_begin_in_the_middle_of_others() {
     let said = Program::of("middle").agrees(&[]);
     assert!(said.contains("whole -1866219471\nmiddle 0\n"), "{said}");
+}
+
+/// With the C library: `printf` and `strtold`, a signal handler, SIGFPE, a child.
+#[test]
+fn programs_of_the_c_library_use_80_bits() {
+    let said = Program::compiled("extended", &["-std=gnu11"], &["-static"], &["-lm"]).agrees(&[]);
+    assert!(said.contains("SIGFPE code 3\nSIGFPE code 7\n"), "{said}");
+    assert!(said.contains("kept 7 handled 42\nchild 1\n"), "{said}");
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Step<'_> {
                 let value = convert::from_decimal(self.load::<10>()?);
                 self.push(self.env(), value);
             }
-            "fst" | "fstp" | "fist" | "fistp" | "fbstp" => self.to_memory(name, size)?,
+            "fst" | "fstp" | "fist" | "fistp" | "fbstp" => self.put_in_memory(name, size)?,
             _ => {
                 let is_integer = name.starts_with("fi");
                 let other = self.operand(is_integer, size)?;
@@ -182,7 +182,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    fn to_memory(&mut self, name: &str, size: u8) -> Result<(), Event> {
+    fn put_in_memory(&mut self, name: &str, size: u8) -> Result<(), Event> {
         let is_empty = self.fpu.is_empty(0);
         let mut env = self.env();
         let value = if is_empty { F80::INDEFINITE } else { self.fpu.st(0) };

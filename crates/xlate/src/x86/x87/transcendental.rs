@@ -30,7 +30,7 @@ pub(super) fn constant(n: u8) -> Num {
 fn mul(a: Num, b: Num) -> Num {
     let (ah, al) = (a.m >> 64, a.m & u128::from(u64::MAX));
     let (bh, bl) = (b.m >> 64, b.m & u128::from(u64::MAX));
-    let middle = (ah * bl >> 64) + (al * bh >> 64);
+    let middle = ((ah * bl) >> 64) + ((al * bh) >> 64);
     Num::new(a.neg != b.neg, a.exp + b.exp + 1, ah * bh + middle)
 }
 
