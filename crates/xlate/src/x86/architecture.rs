@@ -108,7 +108,8 @@ fn identify(state: &mut State) {
         let bytes: [u8; 4] = std::array::from_fn(|n| b"LittoralLATX"[at + n]);
         u32::from_le_bytes(bytes)
     };
-    // FPU, time-stamp counter, cmpxchg8b, conditional moves, clflush of 64 bytes, fxsave, SSE, SSE2.
+    // FPU, time-stamp counter, cmpxchg8b, conditional moves, clflush of 64 bytes, fxsave, SSE,
+    // SSE2.
     const EDX: u32 = 1 | 1 << 4 | 1 << 8 | 1 << 15 | 1 << 19 | 1 << 24 | 1 << 25 | 1 << 26;
     // cmpxchg16b, popcnt.
     const ECX: u32 = 1 << 13 | 1 << 23;
