@@ -4,7 +4,7 @@ use super::decode::{Inst, LEN_MAX, Operand, decode};
 use super::region::Conventions;
 use super::registers::{COUNTS, ENTRIES, LINK, la64};
 use super::translate::{WORDS_MAX, translate};
-use super::{assist, completion, float, x87};
+use super::{assist, completion, float, memory, x87};
 use crate::code::{Mark, Region, Source};
 use crate::event::Event;
 use crate::guest::{Architecture, Fetch, Unfetched};
@@ -65,7 +65,7 @@ fn load(cpu: &Cpu, operand: Operand) -> Result<u64, Event> {
     match operand {
         Operand::Reg(r) => Ok(state.x[usize::from(la64(r.number))]),
         Operand::Mem(m) => {
-            let at = assist::address(state, &m);
+            let at = memory::address(state, &m);
             cpu.window.load::<u64>(at).ok_or(Event::Load(at))
         }
         Operand::Xmm(_) | Operand::Imm(_) | Operand::Target(_) => {

@@ -7,12 +7,11 @@
 
 use super::decode::{Inst, Mem, Operand};
 use super::float::{WRITABLE, mxcsr, set_mxcsr};
-use super::registers::la64;
+use super::memory::{address, load, store};
 use super::x87;
 use crate::event::Event;
 use littoral_la64::float::{self, Env, Format, Rounding, Single};
 use littoral_la64::interp::Cpu;
-use littoral_la64::state::State;
 
 /// Instructions that this module executes.
 pub const NAMES: [&str; 9] = [
@@ -32,16 +31,6 @@ const SAVED: usize = 416;
 const MXCSR_AT: usize = 24;
 const ST_AT: usize = 32;
 const XMM_AT: usize = 160;
-
-/// The address of an operand in memory.
-pub(super) fn address(state: &State, m: &Mem) -> u64 {
-    let get = |n: u8| state.x[usize::from(la64(n))];
-    let base = m.base.map_or(0, get);
-    let index = m.index.map_or(0, |(n, scale)| get(n) << scale);
-    let sum = base.wrapping_add(index).wrapping_add(m.displacement as u64);
-    let sum = if m.short { sum & 0xffff_ffff } else { sum };
-    sum.wrapping_add(m.segment.map_or(0, |segment| super::segment_base(state, segment)))
-}
 
 /// Executes an instruction of [`NAMES`].
 ///
@@ -76,28 +65,6 @@ fn checked_mxcsr(cpu: &mut Cpu, value: u32) -> Result<(), Event> {
     }
     set_mxcsr(&mut cpu.state, value);
     Ok(())
-}
-
-/// Bytes of memory, each page of which is there.
-pub(super) fn load<const N: usize>(cpu: &Cpu, at: u64) -> Result<[u8; N], Event> {
-    let mut bytes = [0; N];
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        let at = at.wrapping_add(n as u64);
-        *byte = cpu.window.load::<u8>(at).ok_or(Event::Load(at))?;
-    }
-    Ok(bytes)
-}
-
-pub(super) fn store(cpu: &Cpu, at: u64, bytes: &[u8]) -> Result<(), Event> {
-    // What stands there is stored again first, so that a fault leaves memory as it is.
-    for (n, _) in bytes.iter().enumerate() {
-        let at = at.wrapping_add(n as u64);
-        let old = cpu.window.load::<u8>(at).ok_or(Event::Store(at))?;
-        if n == 0 || n + 1 == bytes.len() {
-            cpu.window.store(at, old).ok_or(Event::Store(at))?;
-        }
-    }
-    cpu.window.write(at, bytes).ok_or(Event::Store(at))
 }
 
 fn save(cpu: &Cpu, at: u64, is_wide: bool) -> Result<(), Event> {
@@ -215,6 +182,7 @@ fn approximate(cpu: &mut Cpu, inst: &Inst) -> Result<(), Event> {
 #[cfg(test)]
 mod tests {
     use super::super::decode::decode;
+    use super::super::registers::la64;
     use super::*;
     use littoral_la64::interp::Features;
     use littoral_la64::memory::Memory;

@@ -10,6 +10,7 @@
 //! - [`registers`]: which LA64 register holds which guest register.
 //! - [`architecture`]: the engine's face of it.
 //! - [`front`]: the face for the owner of a program.
+//! - `memory`: operands in memory of instructions outside translated code.
 //! - `lower`: LA64 code of one region.
 //! - [`translate`]: from an entry to LA64 code.
 
@@ -25,6 +26,7 @@ pub mod registers;
 pub mod x87;
 
 mod lower;
+mod memory;
 mod translate;
 
 pub use architecture::X86;

@@ -3,7 +3,7 @@
 use super::state::EXCEPTIONS;
 use super::{F80, Fpu, Step};
 use crate::event::Event;
-use crate::x86::assist::load;
+use crate::x86::memory::load;
 use littoral_la64::state::State;
 
 /// Bytes of the environment of 32 and of 16 bits.

@@ -21,9 +21,9 @@ pub use float80::F80;
 pub use image::{saved, set_saved};
 pub use state::Fpu;
 
-use super::assist::address;
 use super::decode::{Inst, Mem};
 use super::isa::flag;
+use super::memory::address;
 use crate::event::Event;
 use arithmetic::Order;
 use convert::{DOUBLE, SINGLE};
@@ -136,7 +136,7 @@ impl Step<'_> {
     }
 
     fn write(&self, bytes: &[u8]) -> Result<(), Event> {
-        super::assist::store(self.cpu, self.at, bytes)
+        super::memory::store(self.cpu, self.at, bytes)
     }
 
     /// An operand in memory as a number; whether it is denormal there.
