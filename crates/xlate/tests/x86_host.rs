@@ -24,7 +24,7 @@ use littoral_xlate::x86::decode::decode;
 use littoral_xlate::x86::float::Vectors;
 use littoral_xlate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, arithmetic_bits};
 use littoral_xlate::x86::{Conventions, X86};
-use programs::{Program, Random, program, program_of, vector_rows};
+use programs::{Program, Random, comparisons, program, program_of, vector_rows};
 use std::sync::atomic::AtomicBool;
 
 const WINDOW_LEN: u64 = 0x400_0000;
@@ -231,13 +231,13 @@ struct Verdict {
     first: Vec<String>,
 }
 
-fn judge(seed: u64, programs: u64) -> Verdict {
+fn judge(seed: u64, programs: u64, make: fn(&mut Random) -> Program) -> Verdict {
     const DESCRIBED_MAX: usize = 12;
     let mut random = Random(seed);
     let mut bench = Bench::new();
     let mut verdict = Verdict::default();
     for n in 0..programs {
-        let program = program(&mut random);
+        let program = make(&mut random);
         match bench.check(&program, n) {
             None => verdict.aside += 1,
             Some(Ok(())) => verdict.compared += 1,
@@ -353,10 +353,17 @@ fn approximations_stay_within_the_manuals_bound() {
 
 #[test]
 fn random_programs_end_as_on_the_host() {
-    let Verdict { compared, aside, different, first } = judge(20_211_231, 1500 * times());
+    let Verdict { compared, aside, different, first } = judge(20_211_231, 1500 * times(), program);
     println!("latx.fuzz.unexplained = {different} of {compared} programs; {aside} set aside");
     assert_eq!(different, 0, "{}", first.join("\n"));
     assert!(compared > 500, "{compared} programs compared, {aside} set aside");
+}
+
+#[test]
+fn comparisons_and_their_readers_end_as_on_the_host() {
+    let Verdict { compared, different, first, .. } = judge(77_421, 3000 * times(), comparisons);
+    assert_eq!(different, 0, "{}", first.join("\n"));
+    assert!(compared > 2000, "{compared} programs compared");
 }
 
 /// A rotation of the accumulator by cl, then the carry in r8: `group` is the code of the rotation.

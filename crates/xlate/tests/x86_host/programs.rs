@@ -399,6 +399,81 @@ impl Maker<'_> {
         }
     }
 
+    /// What sets flags, what reads them behind it, and what sets them again on both ways: accesses
+    /// stand between, and operands are often equal or at the ends of their range.
+    fn comparison(&mut self) {
+        const STEMS: [&str; 13] = [
+            "cmp", "cmp", "cmp", "test", "test", "sub", "dec", "and", "add", "inc", "neg", "shl",
+            "sar",
+        ];
+        let stem = STEMS[self.random.below(STEMS.len() as u64) as usize];
+        let rows: Vec<&Row> = isa::rows().iter().filter(|row| row.stem == stem).collect();
+        let row = rows[self.random.below(rows.len() as u64) as usize];
+        let piece = self.piece(row);
+        let Some(inst) = piece.inst() else { return };
+        for _ in 0..self.random.below(4) {
+            let value = self.random.below(6) as u32;
+            let value = [0, 1, u32::MAX, 1 << 31, 0x7fff_ffff, 0x80][value as usize];
+            let register = self.pick(&[0, 1, 2]);
+            // mov r32, imm32, or mov r64, imm32.
+            match self.random.one_in(2) {
+                true => self.pieces.push(Piece::plain(&[0xb8 | register])),
+                false => self.pieces.push(Piece::plain(&[0x48, 0xc7, 0xc0 | register])),
+            }
+            let last = self.pieces.last_mut().expect("just made");
+            last.bytes.extend(value.to_le_bytes());
+        }
+        self.pieces.push(piece);
+        let open = Self::undefined(&inst) & !if self.adjust_is_open { flag::A } else { 0 };
+        for _ in 0..self.random.below(3) {
+            self.between(open == 0);
+        }
+        for _ in 0..self.random.below(3) {
+            self.reader(Self::undefined(&inst), open == 0);
+        }
+        let condition = self.random.below(16) as u8;
+        if condition_reads(condition) & Self::undefined(&inst) == 0 {
+            let ahead = Some((1, 1, self.random.below(2)));
+            self.pieces.push(Piece { ahead, ..Piece::plain(&[0x70 | condition, 0]) });
+        }
+        for _ in 0..2 {
+            let operands = 0xc0 | self.pick(&[0, 1, 2, 8, 10, 17]);
+            self.pieces.push(Piece::plain(&[0x48, 0x39, operands]));
+        }
+    }
+
+    /// A move that leaves flags; of memory only where they are defined, because it may fault.
+    fn between(&mut self, may_fault: bool) {
+        let operands = self.pick(&[0, 1, 2, 8, 10, 17]);
+        let bytes: &[u8] = match self.random.below(6) {
+            0 => &[0x89, 0xc0 | operands],
+            1 => &[0x48, 0x89, 0xc0 | operands],
+            2 => &[0x0f, 0xb6, 0xc0 | operands],
+            3 => &[0x48, 0x63, 0xc0 | operands],
+            // mov r, [r12 + 8], where r12 may be far away.
+            4 if may_fault => &[0x41, 0x8b, 0x44 | operands & 0x38, 0x24, 8],
+            _ => &[0x8d, 0x44, 0x0b, 5],
+        };
+        self.pieces.push(Piece::plain(bytes));
+    }
+
+    /// setcc or cmovcc of a register, or of memory, which may fault.
+    fn reader(&mut self, undefined: u8, may_fault: bool) {
+        let condition = self.random.below(16) as u8;
+        if condition_reads(condition) & undefined != 0 {
+            return;
+        }
+        let operands = self.pick(&[0, 1, 2, 8, 10, 17]);
+        let bytes: &[u8] = match self.random.below(8) {
+            0..3 => &[0x0f, 0x90 | condition, 0xc0 | operands & 7],
+            3 | 4 => &[0x0f, 0x40 | condition, 0xc0 | operands],
+            5 | 6 => &[0x48, 0x0f, 0x40 | condition, 0xc0 | operands],
+            _ if may_fault => &[0x0f, 0x40 | condition, 0x43 | operands & 0x38, 4],
+            _ => return,
+        };
+        self.pieces.push(Piece::plain(bytes));
+    }
+
     /// MXCSR from memory and to it. The flag of denormal operands is taken away.
     fn control(&mut self) {
         let value = mxcsr(self.random).to_le_bytes();
@@ -573,6 +648,12 @@ pub(crate) fn program(random: &mut Random) -> Program {
             }
         }
     })
+}
+
+/// A random program of comparisons and what reads them.
+pub(crate) fn comparisons(random: &mut Random) -> Program {
+    let count = 1 + random.below(6);
+    make(random, Vec::new(), |maker| (0..count).for_each(|_| maker.comparison()))
 }
 
 /// The rows of vector instructions that are made at random.

@@ -9,6 +9,7 @@
 mod arithmetic;
 mod atomic;
 mod bits;
+mod compare;
 mod counting;
 mod floating;
 mod flow;
@@ -61,6 +62,10 @@ pub(super) struct Lower {
     vectors_used: usize,
     /// LA64 registers that hold guest registers and multiples of 16, one bit each.
     aligned_bases: u32,
+    /// Guest registers whose upper halves are zeros, one bit each.
+    zeros: u16,
+    /// Comparison whose flags have no place.
+    group: Option<compare::Group>,
     /// Guest addresses of the instructions that the block has counted.
     counted: Arc<[u64]>,
 }
@@ -99,6 +104,8 @@ impl Lower {
             temps_used: 0,
             vectors_used: 0,
             aligned_bases: 0,
+            zeros: 0,
+            group: None,
             counted: Arc::default(),
         }
     }
@@ -213,7 +220,7 @@ impl Lower {
     }
 
     pub(super) fn block(&mut self, block: &Block, live_behind: u8, next: Option<u64>) {
-        self.aligned_bases = 0;
+        (self.aligned_bases, self.zeros, self.group) = (0, 0, None);
         let label = self.labels[&block.start];
         self.asm.bind(label);
         let word = self.word();
@@ -225,14 +232,18 @@ impl Lower {
         };
         let live = self.live_in(block, flow, live_behind);
         self.count_instructions(block.start, block.body.iter().chain(&flow));
-        for (inst, &live) in block.body.iter().zip(&live) {
-            self.begin(inst, live);
+        let end = flow.iter().zip([live_behind]);
+        let all: Vec<_> = block.body.iter().zip(live).chain(end).collect();
+        for (n, inst) in block.body.iter().enumerate() {
+            self.begin(&all[n..]);
             self.inst(inst);
+            self.joined();
+            self.follow_zeros(inst);
         }
         match block.end {
             End::Flow(inst) => {
                 self.region.guest_count += 1;
-                self.begin(&inst, live_behind);
+                self.begin(&all[block.body.len()..]);
                 self.flow(&inst, next);
             }
             End::Goes(at) => {
@@ -246,12 +257,16 @@ impl Lower {
         }
     }
 
-    fn begin(&mut self, inst: &Inst, live: u8) {
+    /// The first of some instructions begins; each with the flags that are live behind it.
+    fn begin(&mut self, all: &[(&Inst, u8)]) {
+        let (inst, live) = all[0];
         (self.at, self.live, self.temps_used, self.vectors_used) = (inst.at, live, 0, 0);
         if !inst.writes_only_vectors() && !mutant!("x86_alignment_outlives_register") {
             self.aligned_bases = 0;
         }
-        self.mark(inst.at);
+        if !self.join(inst, &all[1..]) {
+            self.mark(inst.at);
+        }
     }
 
     /// The flags that are live behind each instruction of a block's body.

@@ -34,17 +34,23 @@ pub(super) enum Target {
 impl Lower {
     /// A register with a guest address, relative to the code where that is shorter.
     pub(super) fn guest_address(&mut self, t: u8, address: u64) {
+        let low = self.guest_page(t, address);
+        if low != 0 {
+            self.rri("addi.d", t, t, low);
+        }
+    }
+
+    /// A register with a number near a guest address, and what is missing, of 12 bits.
+    fn guest_page(&mut self, t: u8, address: u64) -> i64 {
         let here = self.base + 4 * u64::from(self.word());
         let distance = address.wrapping_sub(here) as i64;
         let upper = distance.wrapping_add(0x800) >> 12;
         if (-0x8_0000..0x8_0000).contains(&upper) {
             self.op("pcaddu12i", &[t.into(), upper]);
-            let low = distance - (upper << 12);
-            if low != 0 {
-                self.rri("addi.d", t, t, low);
-            }
+            distance - (upper << 12)
         } else {
             self.asm.li(t, address as i64);
+            0
         }
     }
 
@@ -55,8 +61,8 @@ impl Lower {
             (Some(base), None) => Place { base, displacement: 0 },
             (None, None) if m.relative => {
                 let t = self.temp();
-                self.guest_address(t, m.displacement as u64);
-                return self.shortened(m, Place { base: t, displacement: 0 });
+                let displacement = self.guest_page(t, m.displacement as u64);
+                return self.shortened(m, Place { base: t, displacement });
             }
             (None, None) => Place { base: 0, displacement: 0 },
             (Some(base), Some((index, scale))) => {
@@ -76,11 +82,13 @@ impl Lower {
         if SIGNED_12.contains(&m.displacement) {
             place.displacement = m.displacement;
         } else {
-            let t = self.number(m.displacement);
+            // The low 12 bits go with the access.
+            let low = m.displacement << 52 >> 52;
+            let t = self.number(m.displacement.wrapping_sub(low));
             if place.base != 0 {
                 self.rrr("add.d", t, t, place.base);
             }
-            place.base = t;
+            place = Place { base: t, displacement: low };
         }
         self.shortened(m, place)
     }
@@ -142,6 +150,20 @@ impl Lower {
         self.rri(&name, d, place.base, place.displacement);
     }
 
+    /// Loads an operand; one at the sum of two registers by one instruction.
+    pub(super) fn load_operand(&mut self, d: u8, m: &Mem, extend: Extend) {
+        let is_plain = !m.short && m.segment.is_none() && m.displacement == 0;
+        if let (Some(base), Some((index, 0))) = (m.base, m.index)
+            && is_plain
+        {
+            let unsigned = m.size < 8 && extend != Extend::Sign;
+            let name = format!("ldx{}{}", suffix(m.size), if unsigned { "u" } else { "" });
+            return self.rrr(&name, d, la64(base), la64(index));
+        }
+        let place = self.place(m);
+        self.load_to(d, place, m.size, extend);
+    }
+
     pub(super) fn load(&mut self, place: Place, size: u8, extend: Extend) -> u8 {
         let t = self.temp();
         self.load_to(t, place, size, extend);
@@ -158,8 +180,9 @@ impl Lower {
         match operand {
             Operand::Reg(r) => self.part(r, extend),
             Operand::Mem(m) => {
-                let place = self.place(&m);
-                self.load(place, m.size, extend)
+                let t = self.temp();
+                self.load_operand(t, &m, extend);
+                t
             }
             Operand::Imm(value) => self.number(value),
             Operand::Target(address) => self.number(address as i64),
@@ -178,7 +201,8 @@ impl Lower {
             }
             return t;
         }
-        if r.size == 8 || extend == Extend::Any {
+        let has_zeros = extend == Extend::Zero && self.has_zeros(Operand::Reg(r));
+        if r.size == 8 || extend == Extend::Any || has_zeros {
             return from;
         }
         let t = self.temp();
