@@ -24,7 +24,7 @@ use littoral_xlate::x86::decode::decode;
 use littoral_xlate::x86::float::Vectors;
 use littoral_xlate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, arithmetic_bits};
 use littoral_xlate::x86::{Conventions, X86};
-use programs::{Program, Random, comparisons, program, program_of, vector_rows};
+use programs::{Program, Random, accesses, comparisons, program, program_of, vector_rows};
 use std::sync::atomic::AtomicBool;
 
 const WINDOW_LEN: u64 = 0x400_0000;
@@ -357,6 +357,13 @@ fn random_programs_end_as_on_the_host() {
     println!("latx.fuzz.unexplained = {different} of {compared} programs; {aside} set aside");
     assert_eq!(different, 0, "{}", first.join("\n"));
     assert!(compared > 500, "{compared} programs compared, {aside} set aside");
+}
+
+#[test]
+fn accesses_with_far_displacements_end_as_on_the_host() {
+    let Verdict { compared, different, first, .. } = judge(9_011, 2000 * times(), accesses);
+    assert_eq!(different, 0, "{}", first.join("\n"));
+    assert!(compared > 1500, "{compared} programs compared");
 }
 
 #[test]

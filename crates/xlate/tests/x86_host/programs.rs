@@ -442,6 +442,55 @@ impl Maker<'_> {
         }
     }
 
+    /// An access or an address with a displacement beyond 12 bits: alone, relative to the code, or
+    /// beside an index. Places lie near the ends of what one kept address reaches.
+    fn access(&mut self) {
+        const OFFSETS: [u32; 8] = [0, 8, 0x100, 0x7f8, 0x800, 0x808, 0xc00, 0xf00];
+        let offset = OFFSETS[self.random.below(OFFSETS.len() as u64) as usize];
+        let address = DATA as u32 + offset;
+        // mov, add, xor, cmp from memory; mov and add to it; lea.
+        let opcode = self.pick(&[0x8b, 0x03, 0x33, 0x3b, 0x89, 0x01, 0x8d]);
+        let register = self.pick(&[0, 2]) << 3;
+        let mut bytes = if self.random.one_in(2) { vec![0x48, opcode] } else { vec![opcode] };
+        if self.random.below(3) == 0 {
+            bytes.push(register | 5);
+            let data = Some((bytes.len(), u64::from(address)));
+            bytes.extend([0; 4]);
+            return self.pieces.push(Piece { data, ..Piece::plain(&bytes) });
+        }
+        let (sib, address) = match self.random.below(4) {
+            0 => (0x25, address),
+            // rcx, which is small, as it is and twice to eight times.
+            scale => (0x0d | (scale as u8) << 6, address),
+        };
+        bytes.extend([register | 4, sib]);
+        bytes.extend(address.to_le_bytes());
+        self.pieces.push(Piece::plain(&bytes));
+    }
+
+    /// Accesses with branches between them, and what writes scratch registers.
+    fn accesses(&mut self) {
+        // mov ecx, a small number.
+        self.pieces.push(Piece::plain(&[0xb9, self.random.below(16) as u8, 0, 0, 0]));
+        for _ in 0..2 + self.random.below(10) {
+            match self.random.below(8) {
+                0 => {
+                    let condition = self.pick(&[2, 4, 5, 8, 12]);
+                    let ahead = Some((1, 1, self.random.below(3)));
+                    self.pieces.push(Piece { ahead, ..Piece::plain(&[0x70 | condition, 0]) });
+                }
+                // lock add [DATA], ecx; movsb; shl of memory by cl.
+                1 => {
+                    let mut bytes = vec![0xf0, 0x01, 0x0c, 0x25];
+                    bytes.extend((DATA as u32 + 64).to_le_bytes());
+                    self.pieces.push(Piece::plain(&bytes));
+                }
+                2 => self.pieces.push(Piece::plain(&[0xa4])),
+                _ => self.access(),
+            }
+        }
+    }
+
     /// A move that leaves flags; of memory only where they are defined, because it may fault.
     fn between(&mut self, may_fault: bool) {
         let operands = self.pick(&[0, 1, 2, 8, 10, 17]);
@@ -664,6 +713,12 @@ pub(crate) fn vector_rows() -> impl Iterator<Item = &'static Row> {
 /// A program of some instructions of one row.
 pub(crate) fn program_of(random: &mut Random, row: &'static Row) -> Program {
     make(random, vec![row], |maker| (0..3).for_each(|_| maker.instruction()))
+}
+
+/// A random program of accesses far from what registers hold.
+pub(crate) fn accesses(random: &mut Random) -> Program {
+    let count = 1 + random.below(3);
+    make(random, Vec::new(), |maker| (0..count).for_each(|_| maker.accesses()))
 }
 
 fn make(

@@ -23,7 +23,7 @@ use super::assist;
 use super::decode::{Inst, Operand};
 use super::isa::flag;
 use super::region::{Block, Conventions, End};
-use super::registers::TEMPS;
+use super::registers::{FAR, TEMPS};
 use crate::code::{Exit, Mark, Region};
 use littoral_base::mutant;
 use littoral_la64::asm::{Asm, Label};
@@ -66,6 +66,12 @@ pub(super) struct Lower {
     zeros: u16,
     /// Comparison whose flags have no place.
     group: Option<compare::Group>,
+    /// What the registers [`FAR`] keep.
+    far_kept: [Option<i64>; FAR.len()],
+    /// Which of them was set last.
+    far_last: usize,
+    /// Whether the instruction leaves them alone but for setting them.
+    keeps_far: bool,
     /// Guest addresses of the instructions that the block has counted.
     counted: Arc<[u64]>,
 }
@@ -106,6 +112,9 @@ impl Lower {
             aligned_bases: 0,
             zeros: 0,
             group: None,
+            far_kept: [None; FAR.len()],
+            far_last: 0,
+            keeps_far: false,
             counted: Arc::default(),
         }
     }
@@ -161,6 +170,8 @@ impl Lower {
     /// A scratch register that the instruction does not use yet.
     fn temp(&mut self) -> u8 {
         self.temps_used += 1;
+        let is_far = self.temps_used > TEMPS.len() - FAR.len();
+        assert!(!is_far || !self.keeps_far, "invariant: it needs few scratch registers");
         TEMPS[self.temps_used - 1]
     }
 
@@ -221,6 +232,9 @@ impl Lower {
 
     pub(super) fn block(&mut self, block: &Block, live_behind: u8, next: Option<u64>) {
         (self.aligned_bases, self.zeros, self.group) = (0, 0, None);
+        if !mutant!("x86_far_outlives_block") {
+            self.far_kept = [None; FAR.len()];
+        }
         let label = self.labels[&block.start];
         self.asm.bind(label);
         let word = self.word();
@@ -263,6 +277,10 @@ impl Lower {
         (self.at, self.live, self.temps_used, self.vectors_used) = (inst.at, live, 0, 0);
         if !inst.writes_only_vectors() && !mutant!("x86_alignment_outlives_register") {
             self.aligned_bases = 0;
+        }
+        self.keeps_far = Self::is_straight(inst);
+        if !self.keeps_far {
+            self.far_kept = [None; FAR.len()];
         }
         if !self.join(inst, &all[1..]) {
             self.mark(inst.at);

@@ -259,7 +259,14 @@ impl Lower {
 
     fn pop(&mut self, inst: &Inst) {
         let size = inst.size;
-        let value = self.load(Place { base: RSP, displacement: 0 }, size, Extend::Zero);
+        let top = Place { base: RSP, displacement: 0 };
+        if let Operand::Reg(Reg { number, size: 8, .. }) = inst.operand(0)
+            && la64(number) != RSP
+        {
+            self.load_to(la64(number), top, 8, Extend::Any);
+            return self.rri("addi.d", RSP, RSP, 8);
+        }
+        let value = self.load(top, size, Extend::Zero);
         match inst.operand(0) {
             Operand::Mem(m) => {
                 // The address is made from the stack pointer behind the pop.

@@ -1,8 +1,8 @@
 //! Operands: addresses, loads and stores, parts of registers.
 
 use super::{Lower, suffix};
-use crate::x86::decode::{Mem, Operand, Reg, Segment};
-use crate::x86::registers::{FS, SCR_GS, la64};
+use crate::x86::decode::{Inst, Mem, Operand, Reg, Segment};
+use crate::x86::registers::{FAR, FS, SCR_GS, TEMPS, la64};
 
 const SIGNED_12: std::ops::Range<i64> = -2048..2048;
 
@@ -54,43 +54,94 @@ impl Lower {
         }
     }
 
+    /// Sets a register to a number near another; what is missing, of 12 bits, goes with the access.
+    fn number_near(&mut self, d: u8, number: i64, is_address: bool) -> i64 {
+        if is_address {
+            return self.guest_page(d, number as u64);
+        }
+        let low = number << 52 >> 52;
+        self.asm.li(d, number.wrapping_sub(low));
+        low
+    }
+
+    /// A number near one that a register keeps, and what is missing, of 12 bits. The register is
+    /// set where none is near; a guest address is made from that of the code where that is shorter.
+    fn far(&mut self, number: i64, is_address: bool) -> Place {
+        if !self.keeps_far {
+            let base = self.temp();
+            let displacement = self.number_near(base, number, is_address);
+            return Place { base, displacement };
+        }
+        let near = |kept: i64| SIGNED_12.contains(&number.wrapping_sub(kept));
+        let known = |&n: &usize| self.far_kept[n].is_some_and(near);
+        let n = (0..FAR.len()).find(known).unwrap_or_else(|| {
+            self.far_last = (self.far_last + 1) % FAR.len();
+            let (n, base) = (self.far_last, FAR[self.far_last]);
+            let low = self.number_near(base, number, is_address);
+            self.far_kept[n] = Some(number.wrapping_sub(low));
+            n
+        });
+        let kept = self.far_kept[n].expect("invariant: it was found or set");
+        Place { base: FAR[n], displacement: number.wrapping_sub(kept) }
+    }
+
+    /// Whether the far registers may keep what an instruction sets: all of its code is always run,
+    /// and it needs few scratch registers.
+    pub(super) fn is_straight(inst: &Inst) -> bool {
+        const STRAIGHT: [&str; 24] = [
+            "mov", "movzx", "movsx", "movsxd", "lea", "add", "sub", "and", "or", "xor", "adc",
+            "sbb", "inc", "dec", "neg", "not", "cmp", "test", "imul", "cmov", "set", "push", "pop",
+            "nop",
+        ];
+        let is_shift = matches!(inst.row.stem, "shl" | "shr" | "sar");
+        let is_straight = STRAIGHT.contains(&inst.row.stem)
+            || is_shift && inst.fixed_count().is_some()
+            || inst.writes_only_vectors();
+        !inst.lock && is_straight
+    }
+
+    /// A register for what is made of another: the same, if that is scratch.
+    fn scratch_like(&mut self, register: u8) -> u8 {
+        let is_scratch = TEMPS.contains(&register) && !FAR.contains(&register);
+        if is_scratch { register } else { self.temp() }
+    }
+
     /// The address of an operand, without its segment's base: a register and a displacement.
     pub(super) fn offset(&mut self, m: &Mem) -> Place {
-        let base = m.base.map(la64);
-        let mut place = match (base, m.index) {
-            (Some(base), None) => Place { base, displacement: 0 },
-            (None, None) if m.relative => {
-                let t = self.temp();
-                let displacement = self.guest_page(t, m.displacement as u64);
-                return self.shortened(m, Place { base: t, displacement });
+        let is_near = !m.relative && SIGNED_12.contains(&m.displacement);
+        let (far, displacement) = match is_near {
+            true => (None, m.displacement),
+            false => {
+                let place = self.far(m.displacement, m.relative);
+                (Some(place.base), place.displacement)
             }
-            (None, None) => Place { base: 0, displacement: 0 },
-            (Some(base), Some((index, scale))) => {
-                let (t, index) = (self.temp(), la64(index));
-                match scale {
-                    0 => self.rrr("add.d", t, base, index),
-                    _ => self.op("alsl.d", &[t, index, base, scale].map(i64::from)),
-                }
-                Place { base: t, displacement: 0 }
+        };
+        let start = match (m.base.map(la64), far) {
+            (Some(base), Some(far)) => {
+                let t = self.scratch_like(far);
+                self.rrr("add.d", t, far, base);
+                Some(t)
             }
+            (base, far) => base.or(far),
+        };
+        let base = match (start, m.index) {
+            (start, None) => start.unwrap_or_default(),
+            (None, Some((index, 0))) => la64(index),
             (None, Some((index, scale))) => {
                 let t = self.temp();
                 self.rri("slli.d", t, la64(index), scale.into());
-                Place { base: t, displacement: 0 }
+                t
+            }
+            (Some(start), Some((index, scale))) => {
+                let (t, index) = (self.scratch_like(start), la64(index));
+                match scale {
+                    0 => self.rrr("add.d", t, start, index),
+                    _ => self.op("alsl.d", &[t, index, start, scale].map(i64::from)),
+                }
+                t
             }
         };
-        if SIGNED_12.contains(&m.displacement) {
-            place.displacement = m.displacement;
-        } else {
-            // The low 12 bits go with the access.
-            let low = m.displacement << 52 >> 52;
-            let t = self.number(m.displacement.wrapping_sub(low));
-            if place.base != 0 {
-                self.rrr("add.d", t, t, place.base);
-            }
-            place = Place { base: t, displacement: low };
-        }
-        self.shortened(m, place)
+        self.shortened(m, Place { base, displacement })
     }
 
     /// An address of 32 bits where the instruction says so.
