@@ -2,8 +2,8 @@
 //!
 //! In the folder given with `--peers` (`crates/la64-linux/scripts/oracles.sh` fills one):
 //! `qemu/amd64/usr/bin` with QEMU, `root/loong64` and `root/amd64` with Debian's programs,
-//! `zig/ziglang` with the compiler, `guestjit/loong64` with LoongArch builds of QEMU and box64. Each
-//! may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
+//! `zig/ziglang` with the compiler, `guestjit/loong64` with LoongArch builds of QEMU and box64.
+//! Each may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -6,9 +6,9 @@
 //! - `latm`, `latx`: the claims.
 //!
 //! The paper's figures are times of SPEC CPU2000 on one processor; ours are instructions of own
-//! kernels, and stand beside them. Programs run through the `littoral` command, `littoral la64 run`,
-//! and the peers are those of [`crate::loongarch::Tools`]. What is missing is named in the claim it
-//! would have answered.
+//! kernels, and stand beside them. Programs run through the `littoral` command, `la64 run`, and the
+//! peers are those of [`crate::loongarch::Tools`]. What is missing is named in the claim it would
+//! have answered.
 
 pub mod counts;
 mod latm;
