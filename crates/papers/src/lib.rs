@@ -1,6 +1,7 @@
 //! Floor 4 of littoral: the papers' systems, each with its baselines, figures and targets file.
 //!
-//! A system is one module, one file under `targets/` and one line of [`SYSTEMS`].
+//! A system is one module (`translators` holds two), one file under `targets/` and one line of
+//! [`SYSTEMS`].
 //!
 //! Invariants
 //! - A figure is measured by the function that returns it or it is absent; nothing is extrapolated
@@ -11,22 +12,23 @@
 
 pub mod flash;
 pub mod jiajia;
-pub mod latm;
 pub mod loongarch;
 pub mod sdtm;
 pub mod summarizer;
+pub mod translators;
 pub mod zbtree;
 
 use littoral_bench::repro::System;
 
 /// Every system that `repro` runs, in the order of its help.
-pub const SYSTEMS: [System; 7] = [
+pub const SYSTEMS: [System; 8] = [
     flash::SYSTEM,
     zbtree::SYSTEM,
     sdtm::SYSTEM,
     jiajia::SYSTEM,
     loongarch::SYSTEM,
-    latm::SYSTEM,
+    translators::LATM,
+    translators::LATX,
     summarizer::SYSTEM,
 ];
 

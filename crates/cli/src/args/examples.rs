@@ -177,6 +177,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("littoral repro jiajia --quick --strict", "code 1 when one is short"),
             ("littoral repro loongarch --peers /opt/oracles", "beside QEMU and valgrind"),
             ("littoral repro latm --peers /opt/oracles", "translated MIPS64 programs, by count"),
+            ("littoral repro latx --peers /opt/oracles", "translated x86-64 programs, by count"),
         ],
     ),
     ("report", &[("littoral report flash.json whatif.json -o report.html", "one page")]),

@@ -2,8 +2,8 @@
 //!
 //! In the folder given with `--peers` (`crates/la64-linux/scripts/oracles.sh` fills one):
 //! `qemu/amd64/usr/bin` with QEMU, `root/loong64` and `root/amd64` with Debian's programs,
-//! `zig/ziglang` with the compiler, `guestjit/loong64` with a LoongArch build of QEMU. Each may
-//! instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
+//! `zig/ziglang` with the compiler, `guestjit/loong64` with LoongArch builds of QEMU and box64.
+//! Each may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -74,15 +74,28 @@ impl Tools {
     /// # Errors
     /// There is none under `--peers`.
     pub fn guest_qemu(&self, architecture: &str) -> Found<PathBuf> {
-        let name = format!("qemu-{architecture}");
-        let bin = self.peers.folder().map(|f| f.join("guestjit/loong64/usr/bin"));
+        Ok(self.guest_program(&format!("qemu-{architecture}"))?.1)
+    }
+
+    /// The sysroot and the program of LoongArch's build of box64, which runs x86-64 programs.
+    ///
+    /// # Errors
+    /// As [`Tools::guest_qemu`].
+    pub fn guest_box64(&self) -> Found<(PathBuf, PathBuf)> {
+        self.guest_program("box64")
+    }
+
+    /// The root of LoongArch's own translators, and one of them.
+    fn guest_program(&self, name: &str) -> Found<(PathBuf, PathBuf)> {
+        let root = self.peers.folder().map(|f| f.join("guestjit/loong64"));
         let missing = || {
             format!(
                 "missing: LoongArch's {name} (guestjit under --peers); see \
                  crates/la64-linux/scripts/oracles.sh"
             )
         };
-        bin.map(|bin| bin.join(&name)).filter(|file| file.is_file()).ok_or_else(missing)
+        let found = root.map(|root| (root.clone(), root.join("usr/bin").join(name)));
+        found.filter(|(_, file)| file.is_file()).ok_or_else(missing)
     }
 
     fn program(&self, peer: &str, name: &str) -> Found<PathBuf> {

@@ -401,6 +401,130 @@ impl Maker<'_> {
         }
     }
 
+    /// What sets flags, what reads them behind it, and what sets them again on both ways: accesses
+    /// stand between, and operands are often equal or at the ends of their range.
+    fn comparison(&mut self) {
+        const STEMS: [&str; 13] = [
+            "cmp", "cmp", "cmp", "test", "test", "sub", "dec", "and", "add", "inc", "neg", "shl",
+            "sar",
+        ];
+        let stem = STEMS[self.random.below(STEMS.len() as u64) as usize];
+        let rows: Vec<&Row> = isa::rows().iter().filter(|row| row.stem == stem).collect();
+        let row = rows[self.random.below(rows.len() as u64) as usize];
+        let piece = self.piece(row);
+        let Some(inst) = piece.inst() else { return };
+        for _ in 0..self.random.below(4) {
+            let value = self.random.below(6) as u32;
+            let value = [0, 1, u32::MAX, 1 << 31, 0x7fff_ffff, 0x80][value as usize];
+            let register = self.pick(&[0, 1, 2]);
+            // mov r32, imm32, or mov r64, imm32.
+            match self.random.one_in(2) {
+                true => self.pieces.push(Piece::plain(&[0xb8 | register])),
+                false => self.pieces.push(Piece::plain(&[0x48, 0xc7, 0xc0 | register])),
+            }
+            let last = self.pieces.last_mut().expect("just made");
+            last.bytes.extend(value.to_le_bytes());
+        }
+        self.pieces.push(piece);
+        let open = Self::undefined(&inst) & !if self.adjust_is_open { flag::A } else { 0 };
+        for _ in 0..self.random.below(3) {
+            self.between(open == 0);
+        }
+        for _ in 0..self.random.below(3) {
+            self.reader(Self::undefined(&inst), open == 0);
+        }
+        let condition = self.random.below(16) as u8;
+        if condition_reads(condition) & Self::undefined(&inst) == 0 {
+            let ahead = Some((1, 1, self.random.below(2)));
+            self.pieces.push(Piece { ahead, ..Piece::plain(&[0x70 | condition, 0]) });
+        }
+        for _ in 0..2 {
+            let operands = 0xc0 | self.pick(&[0, 1, 2, 8, 10, 17]);
+            self.pieces.push(Piece::plain(&[0x48, 0x39, operands]));
+        }
+    }
+
+    /// An access or an address with a displacement beyond 12 bits: alone, relative to the code, or
+    /// beside an index. Places lie near the ends of what one kept address reaches.
+    fn access(&mut self) {
+        const OFFSETS: [u32; 8] = [0, 8, 0x100, 0x7f8, 0x800, 0x808, 0xc00, 0xf00];
+        let offset = OFFSETS[self.random.below(OFFSETS.len() as u64) as usize];
+        let address = DATA as u32 + offset;
+        // mov, add, xor, cmp from memory; mov and add to it; lea.
+        let opcode = self.pick(&[0x8b, 0x03, 0x33, 0x3b, 0x89, 0x01, 0x8d]);
+        let register = self.pick(&[0, 2]) << 3;
+        let mut bytes = if self.random.one_in(2) { vec![0x48, opcode] } else { vec![opcode] };
+        if self.random.below(3) == 0 {
+            bytes.push(register | 5);
+            let data = Some((bytes.len(), u64::from(address)));
+            bytes.extend([0; 4]);
+            return self.pieces.push(Piece { data, ..Piece::plain(&bytes) });
+        }
+        let (sib, address) = match self.random.below(4) {
+            0 => (0x25, address),
+            // rcx, which is small, as it is and twice to eight times.
+            scale => (0x0d | (scale as u8) << 6, address),
+        };
+        bytes.extend([register | 4, sib]);
+        bytes.extend(address.to_le_bytes());
+        self.pieces.push(Piece::plain(&bytes));
+    }
+
+    /// Accesses with branches between them, and what writes scratch registers.
+    fn accesses(&mut self) {
+        // mov ecx, a small number.
+        self.pieces.push(Piece::plain(&[0xb9, self.random.below(16) as u8, 0, 0, 0]));
+        for _ in 0..2 + self.random.below(10) {
+            match self.random.below(8) {
+                0 => {
+                    let condition = self.pick(&[2, 4, 5, 8, 12]);
+                    let ahead = Some((1, 1, self.random.below(3)));
+                    self.pieces.push(Piece { ahead, ..Piece::plain(&[0x70 | condition, 0]) });
+                }
+                // lock add [DATA], ecx; movsb; shl of memory by cl.
+                1 => {
+                    let mut bytes = vec![0xf0, 0x01, 0x0c, 0x25];
+                    bytes.extend((DATA as u32 + 64).to_le_bytes());
+                    self.pieces.push(Piece::plain(&bytes));
+                }
+                2 => self.pieces.push(Piece::plain(&[0xa4])),
+                _ => self.access(),
+            }
+        }
+    }
+
+    /// A move that leaves flags; of memory only where they are defined, because it may fault.
+    fn between(&mut self, may_fault: bool) {
+        let operands = self.pick(&[0, 1, 2, 8, 10, 17]);
+        let bytes: &[u8] = match self.random.below(6) {
+            0 => &[0x89, 0xc0 | operands],
+            1 => &[0x48, 0x89, 0xc0 | operands],
+            2 => &[0x0f, 0xb6, 0xc0 | operands],
+            3 => &[0x48, 0x63, 0xc0 | operands],
+            // mov r, [r12 + 8], where r12 may be far away.
+            4 if may_fault => &[0x41, 0x8b, 0x44 | operands & 0x38, 0x24, 8],
+            _ => &[0x8d, 0x44, 0x0b, 5],
+        };
+        self.pieces.push(Piece::plain(bytes));
+    }
+
+    /// setcc or cmovcc of a register, or of memory, which may fault.
+    fn reader(&mut self, undefined: u8, may_fault: bool) {
+        let condition = self.random.below(16) as u8;
+        if condition_reads(condition) & undefined != 0 {
+            return;
+        }
+        let operands = self.pick(&[0, 1, 2, 8, 10, 17]);
+        let bytes: &[u8] = match self.random.below(8) {
+            0..3 => &[0x0f, 0x90 | condition, 0xc0 | operands & 7],
+            3 | 4 => &[0x0f, 0x40 | condition, 0xc0 | operands],
+            5 | 6 => &[0x48, 0x0f, 0x40 | condition, 0xc0 | operands],
+            _ if may_fault => &[0x0f, 0x40 | condition, 0x43 | operands & 0x38, 4],
+            _ => return,
+        };
+        self.pieces.push(Piece::plain(bytes));
+    }
+
     /// MXCSR from memory and to it. The flag of denormal operands is taken away.
     fn control(&mut self) {
         let value = mxcsr(self.random).to_le_bytes();
@@ -631,6 +755,12 @@ pub(crate) fn program(random: &mut Random) -> Program {
     })
 }
 
+/// A random program of comparisons and what reads them.
+pub(crate) fn comparisons(random: &mut Random) -> Program {
+    let count = 1 + random.below(6);
+    make(random, Vec::new(), |maker| (0..count).for_each(|_| maker.comparison()))
+}
+
 /// The rows of vector instructions that are made at random.
 pub(crate) fn vector_rows() -> impl Iterator<Item = &'static Row> {
     isa::rows().iter().filter(|row| is_vector(row) && !LEFT_OUT.contains(&row.stem))
@@ -644,6 +774,12 @@ pub(crate) fn x87_rows() -> impl Iterator<Item = &'static Row> {
 /// A program of some instructions of one row.
 pub(crate) fn program_of(random: &mut Random, row: &'static Row) -> Program {
     make(random, vec![row], |maker| (0..3).for_each(|_| maker.instruction()))
+}
+
+/// A random program of accesses far from what registers hold.
+pub(crate) fn accesses(random: &mut Random) -> Program {
+    let count = 1 + random.below(3);
+    make(random, Vec::new(), |maker| (0..count).for_each(|_| maker.accesses()))
 }
 
 fn make(

@@ -26,6 +26,12 @@ impl Lower {
     }
 
     pub(super) fn arithmetic(&mut self, inst: &Inst) {
+        if self.begins_group() && matches!(inst.row.stem, "cmp" | "test") {
+            return self.compare(inst);
+        }
+        if self.by_number(inst) {
+            return;
+        }
         let target = self.target(inst.operand(0));
         let size = inst.size_of_first();
         let a = self.read_target(target, Extend::Any);
@@ -36,6 +42,7 @@ impl Lower {
         if matches!(inst.row.stem, "cmp" | "test") {
             return self.flags_of(inst.row.stem, size, a, b, 0);
         }
+        let source = self.difference(inst, a, b);
         let d = self.result_of(inst, target);
         let carries = matches!(inst.row.stem, "adc" | "sbb");
         if matches!(target, Target::Mem(..)) || carries {
@@ -46,7 +53,65 @@ impl Lower {
             self.flags_of(inst.row.stem, size, a, b, d);
             self.operate(inst.row.stem, d, a, b, size);
         }
-        self.write_target(target, d, Extend::Any);
+        self.write_target(target, d, self.extension(inst));
+        if self.begins_group() {
+            self.set_source(source.unwrap_or(Self::result_source(inst, d)), size);
+        }
+    }
+
+    /// What an operation in a register leaves above its result.
+    fn extension(&self, inst: &Inst) -> Extend {
+        let zeros = |n| inst.operands().nth(n).is_some_and(|o| self.has_zeros(o));
+        let is_memory = matches!(inst.operands().nth(1), Some(Operand::Mem(_)));
+        let has_zeros = match inst.row.stem {
+            "and" => zeros(0) || zeros(1) || is_memory,
+            "or" | "xor" => zeros(0) && (zeros(1) || is_memory),
+            _ => false,
+        };
+        if has_zeros && inst.size_of_first() == 4 { Extend::Zero } else { Extend::Any }
+    }
+
+    /// An operation of a register of 32 or 64 bits and a small number, or a register and itself,
+    /// whose flags nobody reads.
+    fn by_number(&mut self, inst: &Inst) -> bool {
+        let Operand::Reg(r @ Reg { size: 4.., .. }) = inst.operand(0) else { return false };
+        let (d, name) = (la64(r.number), inst.row.stem);
+        let same = inst.operands().nth(1) == Some(inst.operand(0));
+        if self.needs(flag::ALL) || self.needs_operands(inst) {
+            return false;
+        }
+        let wide = if r.size == 4 { "addi.w" } else { "addi.d" };
+        let zeros = self.has_zeros(inst.operand(0));
+        let is_clean = match (name, inst.operands().nth(1)) {
+            ("xor" | "sub", _) if same => {
+                self.rrr("or", d, 0, 0);
+                true
+            }
+            ("add", Some(Operand::Imm(n @ -2048..2048))) => {
+                self.rri(wide, d, d, n);
+                false
+            }
+            ("sub", Some(Operand::Imm(n @ -2047..2049))) => {
+                self.rri(wide, d, d, -n);
+                false
+            }
+            ("and", Some(Operand::Imm(n @ 0..4096))) => {
+                self.rri("andi", d, d, n);
+                true
+            }
+            ("or" | "xor", Some(Operand::Imm(n @ 0..4096))) => {
+                self.rri(if name == "or" { "ori" } else { "xori" }, d, d, n);
+                zeros
+            }
+            _ => return false,
+        };
+        if r.size == 4 && !is_clean {
+            self.pick(d, d, 31, 0);
+        }
+        if self.begins_group() {
+            self.set_source(Self::result_source(inst, d), r.size);
+        }
+        true
     }
 
     /// The register for a result: the destination itself where the operands are dead by then.
@@ -142,6 +207,9 @@ impl Lower {
         };
         let (a, b) = (self.read(first, Extend::Any), self.read(second, Extend::Any));
         self.flags("x86mul", size, &[a, b]);
+        if let Operand::Reg(r @ Reg { size: 8, .. }) = operands[0] {
+            return self.rrr("mul.d", la64(r.number), a, b);
+        }
         let t = self.temp();
         self.rrr("mul.d", t, a, b);
         self.assign(operands[0], t, Extend::Any);

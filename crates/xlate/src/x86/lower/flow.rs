@@ -22,9 +22,12 @@ impl Lower {
             }
             (_, target) => {
                 let target = target.expect("invariant: a conditional branch has a target");
-                let c = self.taken(inst);
-                let label = self.label_of(target);
-                self.asm.branch("bnez", &[c.into()], label);
+                let fused = inst.row.condition.is_some_and(|c| self.branch_if(c, target));
+                if !fused {
+                    let c = self.taken(inst);
+                    let label = self.label_of(target);
+                    self.asm.branch("bnez", &[c.into()], label);
+                }
                 self.mark(inst.end());
                 self.go(inst.end(), next);
             }
@@ -73,7 +76,7 @@ impl Lower {
     }
 
     /// The label of a guest address; of a tail if it is outside. The branch is the next word.
-    fn label_of(&mut self, at: u64) -> Label {
+    pub(super) fn label_of(&mut self, at: u64) -> Label {
         if let Some(&label) = self.labels.get(&at) {
             return label;
         }

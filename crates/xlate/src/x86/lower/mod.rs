@@ -9,6 +9,7 @@
 mod arithmetic;
 mod atomic;
 mod bits;
+mod compare;
 mod counting;
 mod floating;
 mod flow;
@@ -22,7 +23,7 @@ use super::assist;
 use super::decode::{Inst, Operand};
 use super::isa::flag;
 use super::region::{Block, Conventions, End};
-use super::registers::TEMPS;
+use super::registers::{FAR, TEMPS};
 use crate::code::{Exit, Mark, Region};
 use littoral_base::mutant;
 use littoral_la64::asm::{Asm, Label};
@@ -61,6 +62,16 @@ pub(super) struct Lower {
     vectors_used: usize,
     /// LA64 registers that hold guest registers and multiples of 16, one bit each.
     aligned_bases: u32,
+    /// Guest registers whose upper halves are zeros, one bit each.
+    zeros: u16,
+    /// Comparison whose flags have no place.
+    group: Option<compare::Group>,
+    /// What the registers [`FAR`] keep.
+    far_kept: [Option<i64>; FAR.len()],
+    /// Which of them was set last.
+    far_last: usize,
+    /// Whether the instruction leaves them alone but for setting them.
+    keeps_far: bool,
     /// Guest addresses of the instructions that the block has counted.
     counted: Arc<[u64]>,
 }
@@ -99,6 +110,11 @@ impl Lower {
             temps_used: 0,
             vectors_used: 0,
             aligned_bases: 0,
+            zeros: 0,
+            group: None,
+            far_kept: [None; FAR.len()],
+            far_last: 0,
+            keeps_far: false,
             counted: Arc::default(),
         }
     }
@@ -154,6 +170,8 @@ impl Lower {
     /// A scratch register that the instruction does not use yet.
     fn temp(&mut self) -> u8 {
         self.temps_used += 1;
+        let is_far = self.temps_used > TEMPS.len() - FAR.len();
+        assert!(!is_far || !self.keeps_far, "invariant: it needs few scratch registers");
         TEMPS[self.temps_used - 1]
     }
 
@@ -213,7 +231,10 @@ impl Lower {
     }
 
     pub(super) fn block(&mut self, block: &Block, live_behind: u8, next: Option<u64>) {
-        self.aligned_bases = 0;
+        (self.aligned_bases, self.zeros, self.group) = (0, 0, None);
+        if !mutant!("x86_far_outlives_block") {
+            self.far_kept = [None; FAR.len()];
+        }
         let label = self.labels[&block.start];
         self.asm.bind(label);
         let word = self.word();
@@ -225,14 +246,18 @@ impl Lower {
         };
         let live = self.live_in(block, flow, live_behind);
         self.count_instructions(block.start, block.body.iter().chain(&flow));
-        for (inst, &live) in block.body.iter().zip(&live) {
-            self.begin(inst, live);
+        let end = flow.iter().zip([live_behind]);
+        let all: Vec<_> = block.body.iter().zip(live).chain(end).collect();
+        for (n, inst) in block.body.iter().enumerate() {
+            self.begin(&all[n..]);
             self.inst(inst);
+            self.joined();
+            self.follow_zeros(inst);
         }
         match block.end {
             End::Flow(inst) => {
                 self.region.guest_count += 1;
-                self.begin(&inst, live_behind);
+                self.begin(&all[block.body.len()..]);
                 self.flow(&inst, next);
             }
             End::Goes(at) => {
@@ -246,12 +271,20 @@ impl Lower {
         }
     }
 
-    fn begin(&mut self, inst: &Inst, live: u8) {
+    /// The first of some instructions begins; each with the flags that are live behind it.
+    fn begin(&mut self, all: &[(&Inst, u8)]) {
+        let (inst, live) = all[0];
         (self.at, self.live, self.temps_used, self.vectors_used) = (inst.at, live, 0, 0);
         if !inst.writes_only_vectors() && !mutant!("x86_alignment_outlives_register") {
             self.aligned_bases = 0;
         }
-        self.mark(inst.at);
+        self.keeps_far = Self::is_straight(inst);
+        if !self.keeps_far {
+            self.far_kept = [None; FAR.len()];
+        }
+        if !self.join(inst, &all[1..]) {
+            self.mark(inst.at);
+        }
     }
 
     /// The flags that are live behind each instruction of a block's body.

@@ -25,11 +25,14 @@ impl Lower {
     pub(super) fn move_zero(&mut self, inst: &Inst) {
         match (inst.operand(0), inst.operand(1)) {
             (Operand::Reg(d), Operand::Mem(m)) if d.size >= 4 => {
-                let place = self.place(&m);
-                self.load_to(la64(d.number), place, m.size, Extend::Zero);
+                self.load_operand(la64(d.number), &m, Extend::Zero);
             }
             (Operand::Reg(d), Operand::Reg(from)) if d.size >= 4 && !from.high => {
-                self.extend(la64(d.number), la64(from.number), from.size, Extend::Zero);
+                let (d, from_la64) = (la64(d.number), la64(from.number));
+                match self.has_zeros(inst.operand(1)) {
+                    true => self.copy(d, from_la64),
+                    false => self.extend(d, from_la64, from.size, Extend::Zero),
+                }
             }
             (Operand::Reg(d), Operand::Imm(value)) if d.size >= 4 => {
                 let value = if d.size == 4 { value & 0xffff_ffff } else { value };
@@ -44,8 +47,23 @@ impl Lower {
     }
 
     pub(super) fn move_sign(&mut self, inst: &Inst) {
-        let value = self.read(inst.operand(1), Extend::Sign);
-        self.assign(inst.operand(0), value, Extend::Sign);
+        let (to, from) = (inst.operand(0), inst.operand(1));
+        let Operand::Reg(d @ Reg { size: 4.., .. }) = to else {
+            let value = self.read(from, Extend::Sign);
+            return self.assign(to, value, Extend::Sign);
+        };
+        let to = la64(d.number);
+        match from {
+            Operand::Mem(m) => self.load_operand(to, &m, Extend::Sign),
+            Operand::Reg(r) if !r.high => self.extend(to, la64(r.number), r.size, Extend::Sign),
+            _ => {
+                let value = self.read(from, Extend::Sign);
+                self.copy(to, value);
+            }
+        }
+        if d.size == 4 {
+            self.pick(to, to, 31, 0);
+        }
     }
 
     pub(super) fn lea(&mut self, inst: &Inst) {
@@ -69,16 +87,20 @@ impl Lower {
     pub(super) fn move_if(&mut self, inst: &Inst) {
         let Operand::Reg(r) = inst.operand(0) else { return };
         let value = self.read(inst.operand(1), Extend::Zero);
-        let c = self.condition(inst.row.condition.unwrap_or_default());
-        let (new, old) = (self.temp(), self.temp());
-        self.rrr("maskeqz", new, value, c);
-        self.rrr("masknez", old, la64(r.number), c);
+        let (c, if_set) = self.truth(inst.row.condition.unwrap_or_default());
+        let (new, old, d) = (self.temp(), self.temp(), la64(r.number));
+        let [take, keep] = if if_set { ["maskeqz", "masknez"] } else { ["masknez", "maskeqz"] };
+        self.rrr(take, new, value, c);
+        self.rrr(keep, old, d, c);
+        if r.size == 8 || self.has_zeros(inst.operand(0)) {
+            return self.rrr("or", d, new, old);
+        }
         self.rrr("or", new, new, old);
         self.write(r, new, Extend::Any);
     }
 
     pub(super) fn set_if(&mut self, inst: &Inst) {
-        let c = self.condition(inst.row.condition.unwrap_or_default());
+        let c = self.bit_if(inst.row.condition.unwrap_or_default());
         self.assign(inst.operand(0), c, Extend::Zero);
     }
 
@@ -237,7 +259,14 @@ impl Lower {
 
     fn pop(&mut self, inst: &Inst) {
         let size = inst.size;
-        let value = self.load(Place { base: RSP, displacement: 0 }, size, Extend::Zero);
+        let top = Place { base: RSP, displacement: 0 };
+        if let Operand::Reg(Reg { number, size: 8, .. }) = inst.operand(0)
+            && la64(number) != RSP
+        {
+            self.load_to(la64(number), top, 8, Extend::Any);
+            return self.rri("addi.d", RSP, RSP, 8);
+        }
+        let value = self.load(top, size, Extend::Zero);
         match inst.operand(0) {
             Operand::Mem(m) => {
                 // The address is made from the stack pointer behind the pop.

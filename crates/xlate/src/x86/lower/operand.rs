@@ -1,8 +1,8 @@
 //! Operands: addresses, loads and stores, parts of registers.
 
 use super::{Lower, suffix};
-use crate::x86::decode::{Mem, Operand, Reg, Segment};
-use crate::x86::registers::{FS, SCR_GS, la64};
+use crate::x86::decode::{Inst, Mem, Operand, Reg, Segment};
+use crate::x86::registers::{FAR, FS, SCR_GS, TEMPS, la64};
 
 const SIGNED_12: std::ops::Range<i64> = -2048..2048;
 
@@ -34,55 +34,114 @@ pub(super) enum Target {
 impl Lower {
     /// A register with a guest address, relative to the code where that is shorter.
     pub(super) fn guest_address(&mut self, t: u8, address: u64) {
+        let low = self.guest_page(t, address);
+        if low != 0 {
+            self.rri("addi.d", t, t, low);
+        }
+    }
+
+    /// A register with a number near a guest address, and what is missing, of 12 bits.
+    fn guest_page(&mut self, t: u8, address: u64) -> i64 {
         let here = self.base + 4 * u64::from(self.word());
         let distance = address.wrapping_sub(here) as i64;
         let upper = distance.wrapping_add(0x800) >> 12;
         if (-0x8_0000..0x8_0000).contains(&upper) {
             self.op("pcaddu12i", &[t.into(), upper]);
-            let low = distance - (upper << 12);
-            if low != 0 {
-                self.rri("addi.d", t, t, low);
-            }
+            distance - (upper << 12)
         } else {
             self.asm.li(t, address as i64);
+            0
         }
+    }
+
+    /// Sets a register to a number near another; what is missing, of 12 bits, goes with the access.
+    fn number_near(&mut self, d: u8, number: i64, is_address: bool) -> i64 {
+        if is_address {
+            return self.guest_page(d, number as u64);
+        }
+        let low = number << 52 >> 52;
+        self.asm.li(d, number.wrapping_sub(low));
+        low
+    }
+
+    /// A number near one that a register keeps, and what is missing, of 12 bits. The register is
+    /// set where none is near; a guest address is made from that of the code where that is shorter.
+    fn far(&mut self, number: i64, is_address: bool) -> Place {
+        if !self.keeps_far {
+            let base = self.temp();
+            let displacement = self.number_near(base, number, is_address);
+            return Place { base, displacement };
+        }
+        let near = |kept: i64| SIGNED_12.contains(&number.wrapping_sub(kept));
+        let known = |&n: &usize| self.far_kept[n].is_some_and(near);
+        let n = (0..FAR.len()).find(known).unwrap_or_else(|| {
+            self.far_last = (self.far_last + 1) % FAR.len();
+            let (n, base) = (self.far_last, FAR[self.far_last]);
+            let low = self.number_near(base, number, is_address);
+            self.far_kept[n] = Some(number.wrapping_sub(low));
+            n
+        });
+        let kept = self.far_kept[n].expect("invariant: it was found or set");
+        Place { base: FAR[n], displacement: number.wrapping_sub(kept) }
+    }
+
+    /// Whether the far registers may keep what an instruction sets: all of its code is always run,
+    /// and it needs few scratch registers.
+    pub(super) fn is_straight(inst: &Inst) -> bool {
+        const STRAIGHT: [&str; 24] = [
+            "mov", "movzx", "movsx", "movsxd", "lea", "add", "sub", "and", "or", "xor", "adc",
+            "sbb", "inc", "dec", "neg", "not", "cmp", "test", "imul", "cmov", "set", "push", "pop",
+            "nop",
+        ];
+        let is_shift = matches!(inst.row.stem, "shl" | "shr" | "sar");
+        let is_straight = STRAIGHT.contains(&inst.row.stem)
+            || is_shift && inst.fixed_count().is_some()
+            || inst.writes_only_vectors();
+        !inst.lock && is_straight
+    }
+
+    /// A register for what is made of another: the same, if that is scratch.
+    fn scratch_like(&mut self, register: u8) -> u8 {
+        let is_scratch = TEMPS.contains(&register) && !FAR.contains(&register);
+        if is_scratch { register } else { self.temp() }
     }
 
     /// The address of an operand, without its segment's base: a register and a displacement.
     pub(super) fn offset(&mut self, m: &Mem) -> Place {
-        let base = m.base.map(la64);
-        let mut place = match (base, m.index) {
-            (Some(base), None) => Place { base, displacement: 0 },
-            (None, None) if m.relative => {
-                let t = self.temp();
-                self.guest_address(t, m.displacement as u64);
-                return self.shortened(m, Place { base: t, displacement: 0 });
+        let is_near = !m.relative && SIGNED_12.contains(&m.displacement);
+        let (far, displacement) = match is_near {
+            true => (None, m.displacement),
+            false => {
+                let place = self.far(m.displacement, m.relative);
+                (Some(place.base), place.displacement)
             }
-            (None, None) => Place { base: 0, displacement: 0 },
-            (Some(base), Some((index, scale))) => {
-                let (t, index) = (self.temp(), la64(index));
-                match scale {
-                    0 => self.rrr("add.d", t, base, index),
-                    _ => self.op("alsl.d", &[t, index, base, scale].map(i64::from)),
-                }
-                Place { base: t, displacement: 0 }
+        };
+        let start = match (m.base.map(la64), far) {
+            (Some(base), Some(far)) => {
+                let t = self.scratch_like(far);
+                self.rrr("add.d", t, far, base);
+                Some(t)
             }
+            (base, far) => base.or(far),
+        };
+        let base = match (start, m.index) {
+            (start, None) => start.unwrap_or_default(),
+            (None, Some((index, 0))) => la64(index),
             (None, Some((index, scale))) => {
                 let t = self.temp();
                 self.rri("slli.d", t, la64(index), scale.into());
-                Place { base: t, displacement: 0 }
+                t
+            }
+            (Some(start), Some((index, scale))) => {
+                let (t, index) = (self.scratch_like(start), la64(index));
+                match scale {
+                    0 => self.rrr("add.d", t, start, index),
+                    _ => self.op("alsl.d", &[t, index, start, scale].map(i64::from)),
+                }
+                t
             }
         };
-        if SIGNED_12.contains(&m.displacement) {
-            place.displacement = m.displacement;
-        } else {
-            let t = self.number(m.displacement);
-            if place.base != 0 {
-                self.rrr("add.d", t, t, place.base);
-            }
-            place.base = t;
-        }
-        self.shortened(m, place)
+        self.shortened(m, Place { base, displacement })
     }
 
     /// An address of 32 bits where the instruction says so.
@@ -142,6 +201,20 @@ impl Lower {
         self.rri(&name, d, place.base, place.displacement);
     }
 
+    /// Loads an operand; one at the sum of two registers by one instruction.
+    pub(super) fn load_operand(&mut self, d: u8, m: &Mem, extend: Extend) {
+        let is_plain = !m.short && m.segment.is_none() && m.displacement == 0;
+        if let (Some(base), Some((index, 0))) = (m.base, m.index)
+            && is_plain
+        {
+            let unsigned = m.size < 8 && extend != Extend::Sign;
+            let name = format!("ldx{}{}", suffix(m.size), if unsigned { "u" } else { "" });
+            return self.rrr(&name, d, la64(base), la64(index));
+        }
+        let place = self.place(m);
+        self.load_to(d, place, m.size, extend);
+    }
+
     pub(super) fn load(&mut self, place: Place, size: u8, extend: Extend) -> u8 {
         let t = self.temp();
         self.load_to(t, place, size, extend);
@@ -158,8 +231,9 @@ impl Lower {
         match operand {
             Operand::Reg(r) => self.part(r, extend),
             Operand::Mem(m) => {
-                let place = self.place(&m);
-                self.load(place, m.size, extend)
+                let t = self.temp();
+                self.load_operand(t, &m, extend);
+                t
             }
             Operand::Imm(value) => self.number(value),
             Operand::Target(address) => self.number(address as i64),
@@ -178,7 +252,8 @@ impl Lower {
             }
             return t;
         }
-        if r.size == 8 || extend == Extend::Any {
+        let has_zeros = extend == Extend::Zero && self.has_zeros(Operand::Reg(r));
+        if r.size == 8 || extend == Extend::Any || has_zeros {
             return from;
         }
         let t = self.temp();

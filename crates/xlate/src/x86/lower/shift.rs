@@ -36,6 +36,9 @@ impl Lower {
 
     pub(super) fn shift(&mut self, inst: &Inst) {
         let (size, name) = (inst.size_of_first(), inst.row.stem);
+        if self.shifted_in_place(inst) {
+            return;
+        }
         let target = self.target(inst.operand(0));
         let extend = match name {
             "sar" => Extend::Sign,
@@ -60,6 +63,45 @@ impl Lower {
             _ => self.flags_of_rotation(name == "rol", a, r, count, size),
         }
         self.write_target(target, r, Extend::Any);
+        if self.begins_group() {
+            self.set_source(Self::result_source(inst, r), size);
+        }
+    }
+
+    /// A shift of 32 or 64 bits of a register by a fixed number whose flags nobody reads.
+    fn shifted_in_place(&mut self, inst: &Inst) -> bool {
+        let (Operand::Reg(r), Some(count @ 1..)) = (inst.operand(0), inst.fixed_count()) else {
+            return false;
+        };
+        let (d, count, is_wide) = (la64(r.number), i64::from(count), r.size == 8);
+        if r.size < 4 || self.needs(flag::ALL) {
+            return false;
+        }
+        match (inst.row.stem, is_wide) {
+            ("shl", true) => self.rri("slli.d", d, d, count),
+            ("shr", true) => self.rri("srli.d", d, d, count),
+            ("sar", true) => self.rri("srai.d", d, d, count),
+            ("rol", true) => self.rri("rotri.d", d, d, 64 - count),
+            ("ror", true) => self.rri("rotri.d", d, d, count),
+            ("shl", false) => {
+                self.pick(d, d, 31 - count, 0);
+                self.rri("slli.d", d, d, count);
+            }
+            ("shr", false) => self.pick(d, d, 31, count),
+            ("sar" | "rol" | "ror", false) => {
+                match inst.row.stem {
+                    "sar" => self.rri("srai.w", d, d, count),
+                    "rol" => self.rri("rotri.w", d, d, 32 - count),
+                    _ => self.rri("rotri.w", d, d, count),
+                }
+                self.pick(d, d, 31, 0);
+            }
+            _ => return false,
+        }
+        if self.begins_group() {
+            self.set_source(Self::result_source(inst, d), r.size);
+        }
+        true
     }
 
     /// r = a shifted; the bits above the size are open.

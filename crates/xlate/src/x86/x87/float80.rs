@@ -261,9 +261,12 @@ impl Env {
         }
         if n.exp <= -BIAS {
             // Too small even with what an unmasked underflow adds.
+            self.note(false, true);
             return F80::zero(neg);
         }
         if n.exp > EXP_MAX {
+            // Too large even without what an unmasked overflow takes off.
+            self.note(true, true);
             return F80::infinity(neg);
         }
         F80::exact(n)

@@ -96,7 +96,8 @@ impl Step<'_> {
             let low = u16::from(self.inst.modrm);
             self.fpu.opcode = u16::from(self.inst.row.opcode & 7) << 8 | low;
             let offset = |m| address(&self.cpu.state, &Mem { segment: None, ..m });
-            self.fpu.dp = self.inst.memory().map_or(0, offset);
+            // An instruction without an operand in memory leaves the address of the last one.
+            self.fpu.dp = self.inst.memory().map_or(self.fpu.dp, offset);
         }
         open & blocking != 0
     }

@@ -1,5 +1,5 @@
-//! Instructions of own C kernels: translated MIPS64 builds, LA64 builds, MIPS64 builds under
-//! LoongArch's own QEMU.
+//! Instructions of own C kernels: translated builds of a guest, LA64 builds, and the guest's builds
+//! under translators that are LoongArch programs themselves, which our engine runs.
 //!
 //! Every count is the difference of two lengths of one kernel, [`SHORT`] and [`LONG`], so that
 //! start-up, the printing of the result and translation cancel.
@@ -16,15 +16,51 @@ pub const SHORT: u32 = 2;
 /// Rounds of the longer run; as many digits as the shorter, since programs see their arguments.
 pub const LONG: u32 = 6;
 
+/// An architecture whose programs are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guest {
+    /// MIPS64, N64 ABI, little-endian.
+    Mips64,
+    /// x86-64 without extensions.
+    X86,
+}
+
+impl Guest {
+    /// The name in figures and in `--stats`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Guest::Mips64 => "MIPS64",
+            Guest::X86 => "x86-64",
+        }
+    }
+
+    const fn target(self) -> Target {
+        match self {
+            Guest::Mips64 => Target::Mips64Little,
+            Guest::X86 => Target::X86,
+        }
+    }
+
+    /// As QEMU calls it.
+    const fn qemu(self) -> &'static str {
+        match self {
+            Guest::Mips64 => "mips64el",
+            Guest::X86 => "x86_64",
+        }
+    }
+}
+
 /// What runs a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The MIPS64 build, translated.
-    Translated,
+    /// The guest's build, translated.
+    Translated(Guest),
     /// A LoongArch build.
     Native(Target),
-    /// The MIPS64 build on LoongArch's `qemu-mips64el`, which our engine runs.
-    Qemu,
+    /// The guest's build on LoongArch's build of QEMU.
+    Qemu(Guest),
+    /// The x86-64 build on LoongArch's box64.
+    Box64,
 }
 
 /// What a kernel took between two lengths.
@@ -34,7 +70,7 @@ pub struct Counted {
     pub text: [Vec<u8>; 2],
     /// LA64 instructions.
     pub own_count: u64,
-    /// MIPS64 instructions; none where the program is not one of ours to count.
+    /// The guest's instructions; none where the program is not one of ours to count.
     pub guest_count: Option<u64>,
 }
 
@@ -71,13 +107,22 @@ fn difference(kernel: Kernel, short: Once, long: Once) -> Found<Counted> {
 fn run(tools: &Tools, way: Way, kernel: Kernel, rounds: u32) -> Found<Output> {
     let target = match way {
         Way::Native(target) => target,
-        Way::Translated | Way::Qemu => Target::Mips64Little,
+        Way::Translated(guest) | Way::Qemu(guest) => guest.target(),
+        Way::Box64 => Guest::X86.target(),
     };
     let mut ours = tools.ours();
     ours.args(["--stats", "--tier", &Tier::default().number().to_string()]);
-    if way == Way::Qemu {
+    match way {
         // The same seed for whatever QEMU chooses by chance.
-        ours.arg(tools.guest_qemu("mips64el")?).args(["-seed", "1"]);
+        Way::Qemu(guest) => {
+            ours.arg(tools.guest_qemu(guest.qemu())?).args(["-seed", "1"]);
+        }
+        Way::Box64 => {
+            let (root, box64) = tools.guest_box64()?;
+            ours.env("BOX64_LOG", "0").env("BOX64_NOBANNER", "1");
+            ours.arg("-L").arg(root).arg(box64);
+        }
+        Way::Translated(_) | Way::Native(_) => {}
     }
     let compiled = Compiled::build(tools, target)?;
     found::success(&mut compiled.command(ours, kernel, rounds))
@@ -87,8 +132,10 @@ fn run(tools: &Tools, way: Way, kernel: Kernel, rounds: u32) -> Found<Output> {
 fn read(way: Way, out: &Output) -> Found<Once> {
     let own = found::number_before(out, " instructions retired")?;
     let guest = match way {
-        Way::Translated => Some(found::number_before(out, " MIPS64 instructions executed")?),
-        Way::Native(_) | Way::Qemu => None,
+        Way::Translated(guest) => {
+            Some(found::number_before(out, &format!(" {} instructions executed", guest.name()))?)
+        }
+        Way::Native(_) | Way::Qemu(_) | Way::Box64 => None,
     };
     Ok(Once { text: out.stdout.clone(), own, guest })
 }
@@ -158,8 +205,10 @@ mod tests {
             printed(&format!("{rounds}"), &stats)
         };
         let at = |way, rounds| read(way, &of(rounds)).unwrap();
-        let translated = |a, b| difference(CRC, at(Way::Translated, a), at(Way::Translated, b));
+        const MIPS64: Way = Way::Translated(Guest::Mips64);
+        let translated = |a, b| difference(CRC, at(MIPS64, a), at(MIPS64, b));
         let counted = translated(2, 6).unwrap();
+        assert!(read(Way::Translated(Guest::X86), &of(2)).is_err(), "another guest's count");
         assert_eq!((counted.own_count, counted.guest_count), (360, Some(400)));
         assert_eq!(counted.text, [b"2".to_vec(), b"6".to_vec()]);
         let row = Row { kernel: CRC, above: counted.own_count, below: 400 };
@@ -168,15 +217,19 @@ mod tests {
             let why = translated(short, long).unwrap_err();
             assert!(why.contains("crc: the longer run"), "{why}");
         }
-        assert_eq!(at(Way::Qemu, 2).guest, None, "QEMU's program is not ours to count");
+        assert_eq!(
+            at(Way::Qemu(Guest::Mips64), 2).guest,
+            None,
+            "QEMU's program is not ours to count"
+        );
     }
 
     #[test]
     fn what_does_not_count_has_no_figure() {
         let native = printed("x", "la64: 7 instructions retired, 3 blocks\n");
         assert_eq!(read(Way::Native(Target::LoongArch), &native).unwrap().own, 7);
-        let why = read(Way::Translated, &native).unwrap_err();
+        let why = read(Way::Translated(Guest::Mips64), &native).unwrap_err();
         assert!(why.contains("MIPS64 instructions executed"), "{why}");
-        assert!(read(Way::Qemu, &printed("x", "killed\n")).is_err());
+        assert!(read(Way::Qemu(Guest::Mips64), &printed("x", "killed\n")).is_err());
     }
 }
