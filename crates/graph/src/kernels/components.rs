@@ -17,6 +17,9 @@
 //!   `answers_verify_in_memory`, `verifiers_refute_wrong_answers`.
 //! - Components of a directed graph are weak: direction is ignored. Checked by
 //!   `answers_verify_in_memory`.
+//! - Which lists are read does not depend on the order of answers: each pass takes the vertices of a
+//!   set that is fixed before it begins, though links change labels meanwhile. Checked by
+//!   `counts_of_components_do_not_depend_on_latency`.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -25,7 +28,7 @@ use littoral_base::rng::{Rng, seeded};
 use rustc_hash::FxHashMap;
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
-use super::bits::words_u32;
+use super::bits::{Bitmap, words_u32};
 use super::team::{Cursor, Member, Share, Stepped};
 use crate::edges::raw::prefetch;
 use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
@@ -40,8 +43,8 @@ mod verify;
 const SAMPLES: u32 = 1024;
 /// The share of samples (of [`SAMPLES`]) from which on a component counts as the giant one.
 const GIANT: u32 = 900;
-/// Vertices or spans taken at a time by a member when there are several.
-const CHUNK: u64 = 4096;
+/// Words of 64 vertices, or spans, taken at a time by a member when there are several.
+const WORDS_CHUNK: u64 = 64;
 const SPANS_CHUNK: u64 = 8;
 const SEED: u64 = 0x1e77_0a11;
 
@@ -50,6 +53,8 @@ pub(crate) struct Components<'g> {
     graph: &'g GraphFile,
     members: usize,
     label: Vec<AtomicU32>,
+    /// The vertices that the pass under way takes.
+    taken: Bitmap,
     cursor: Cursor,
     giant: AtomicU32,
     giant_samples: AtomicU32,
@@ -72,7 +77,7 @@ const SPEC: Spec = Spec {
     has_source: false,
     uses_weights: false,
     options: &[],
-    state_bytes_per_vertex: 4,
+    state_bytes_per_vertex: 5,
     jobs: Jobs { kind: "components", words: "connected components", at_once: None },
     examples: &[("littoral graph cc web.lg --medium uring", "with the edges in the file")],
 };
@@ -95,6 +100,7 @@ impl<'g> Algorithm<'g> for Components<'g> {
             graph,
             members,
             label: words_u32(n.next_multiple_of(1024)),
+            taken: Bitmap::new(n),
             cursor: Cursor::default(),
             giant: AtomicU32::new(0),
             giant_samples: AtomicU32::new(0),
@@ -113,12 +119,14 @@ impl<'g> Algorithm<'g> for Components<'g> {
         }
         self.compress::<SHARED>(me)?;
         let heads = self.graph.header().heads;
+        self.take(me, Pick::Roots)?;
         self.share_spans(me, span)?;
         me.all(|| edges.heads(Direction::Out, &self.units::<SHARED>(Pick::Roots, span, 0..heads)))?;
         self.compress::<SHARED>(me)?;
         self.sample(me)?;
         let mut k = 1;
         while self.giant_samples.load(Relaxed) < GIANT && k < heads {
+            self.take(me, Pick::Outside)?;
             self.share_spans(me, span)?;
             me.all(|| {
                 edges.heads(Direction::Out, &self.units::<SHARED>(Pick::Outside, span, k..k + 1))
@@ -131,7 +139,7 @@ impl<'g> Algorithm<'g> for Components<'g> {
     }
 
     fn bytes(&self) -> u64 {
-        self.label.len() as u64 * 4
+        (self.label.len() * 4 + self.taken.words().len() * 8) as u64
     }
 
     fn summary(&self) -> ComponentsSummary {
@@ -203,16 +211,17 @@ impl Components<'_> {
             self.linked.store(0, Relaxed);
         })?;
         for &direction in self.graph.header().directions() {
+            self.take(me, Pick::Outside)?;
             me.lead(|| {
-                let chunk = if self.members == 1 { self.n() as u64 } else { CHUNK };
-                self.cursor.reset(self.n() as u64, chunk);
+                let words = self.taken.words().len() as u64;
+                self.cursor.reset(words, if self.members == 1 { words } else { WORDS_CHUNK });
             })?;
             me.all(|| {
                 let work = Rest::<SHARED> {
                     components: self,
                     direction,
-                    giant: self.giant.load(Relaxed),
                     share: Share::new(&self.cursor),
+                    word: Cell::new((0, 0)),
                     linked: Cell::new(0),
                 };
                 edges.lists(direction, &work)?;
@@ -224,6 +233,30 @@ impl Components<'_> {
             self.compress::<SHARED>(me)?;
         }
         Ok(())
+    }
+
+    /// Fixes the set of vertices that the next pass takes.
+    fn take(&self, me: Member<'_>, pick: Pick) -> Stepped {
+        me.each(|| {
+            let giant = self.giant.load(Relaxed);
+            let words = self.taken.words();
+            let share = words.len().div_ceil(self.members);
+            let first = (share * me.id()).min(words.len());
+            let own = &words[first..(first + share).min(words.len())];
+            let labels = self.label[first * 64..].chunks_exact(64);
+            for ((i, word), labels) in (first as u32..).zip(own).zip(labels) {
+                let bits = (0u32..).zip(labels).fold(0, |bits, (bit, label)| {
+                    let label = label.load(Relaxed);
+                    let takes = match pick {
+                        Pick::Attach => true,
+                        Pick::Roots => label == i * 64 + bit,
+                        Pick::Outside => label != giant,
+                    };
+                    bits | u64::from(takes) << bit
+                });
+                word.store(bits, Relaxed);
+            }
+        })
     }
 
     /// Member `me`'s share of the vertices.
@@ -245,8 +278,7 @@ impl Components<'_> {
         span: u32,
         wanted: std::ops::Range<u32>,
     ) -> Units<'_, SHARED> {
-        let giant = self.giant.load(Relaxed);
-        Units { components: self, pick, giant, span, wanted, share: Share::new(&self.cursor) }
+        Units { components: self, pick, span, wanted, share: Share::new(&self.cursor) }
     }
 
     /// Points every vertex at the root of its tree.
@@ -340,23 +372,12 @@ enum Pick {
 struct Units<'c, const SHARED: bool> {
     components: &'c Components<'c>,
     pick: Pick,
-    giant: u32,
     span: u32,
     wanted: std::ops::Range<u32>,
     share: Share<'c, SHARED>,
 }
 
 impl<const SHARED: bool> Units<'_, SHARED> {
-    #[inline(always)]
-    fn takes(&self, v: usize) -> bool {
-        let label = self.components.label[v].load(Relaxed);
-        match self.pick {
-            Pick::Attach => true,
-            Pick::Roots => label == v as u32,
-            Pick::Outside => label != self.giant,
-        }
-    }
-
     /// Hangs each vertex of `part` on its neighbour's root, if that is smaller.
     #[inline(always)]
     fn attach(&self, part: Span, words: &[u32]) -> Verdict {
@@ -381,7 +402,7 @@ impl<const SHARED: bool> Units<'_, SHARED> {
         let n = self.components.graph.vertices();
         for (v, &neighbour) in part.vertices().zip(words) {
             if neighbour < n {
-                if self.takes(v) {
+                if self.components.taken.get(v as u32) == Some(true) {
                     self.components.link::<SHARED>(v as u32, neighbour);
                 }
             } else if neighbour != u32::MAX {
@@ -411,11 +432,11 @@ impl<const SHARED: bool> HeadWork for Units<'_, SHARED> {
         if self.pick == Pick::Attach {
             return Some(span);
         }
-        let end = span.vertices().end.min(self.components.n());
-        let mut vertices = span.vertices().start.min(end)..end;
-        let first = vertices.clone().find(|&v| self.takes(v))?;
-        let last = vertices.rfind(|&v| self.takes(v))?;
-        Some(Span::part(first / 64, last / 64 + 1))
+        let taken = &self.components.taken;
+        let mut words = span.vertices().start / 64..span.vertices().end / 64;
+        let first = words.clone().find(|&i| taken.word(i) != 0)?;
+        let last = words.rfind(|&i| taken.word(i) != 0)?;
+        Some(Span::part(first, last + 1))
     }
 
     #[inline(always)]
@@ -433,8 +454,9 @@ impl<const SHARED: bool> HeadWork for Units<'_, SHARED> {
 struct Rest<'c, const SHARED: bool> {
     components: &'c Components<'c>,
     direction: Direction,
-    giant: u32,
     share: Share<'c, SHARED>,
+    /// A word of the set that is being worked off: its number and the bits left.
+    word: Cell<(u32, u64)>,
     linked: Cell<u64>,
 }
 
@@ -446,9 +468,15 @@ impl<const SHARED: bool> ListWork for Rest<'_, SHARED> {
     fn next(&self) -> Option<((), Item)> {
         let lists = self.components.graph.lists(self.direction);
         loop {
-            let v = self.share.next()? as u32;
-            let outside = self.components.label[v as usize].load(Relaxed) != self.giant;
-            if outside && lists.degree(v) > 0 {
+            let (i, bits) = self.word.get();
+            if bits == 0 {
+                let i = self.share.next()?;
+                self.word.set((i as u32, self.components.taken.word(i as usize)));
+                continue;
+            }
+            self.word.set((i, bits & (bits - 1)));
+            let v = i * 64 + bits.trailing_zeros();
+            if lists.degree(v) > 0 {
                 self.linked.set(self.linked.get() + 1);
                 return Some(((), Item { vertex: v, skip: 0 }));
             }

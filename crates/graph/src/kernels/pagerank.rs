@@ -16,6 +16,9 @@
 //! - A list in several pages is summed up piece by piece; its vertex is updated when the last piece
 //!   has come, or at the end of the iteration if several members hold pieces. Checked by
 //!   `answers_verify_in_memory`, `ranks_are_those_of_a_power_iteration`.
+//! - Pages are used in the order of answers, so the number of iterations may depend on a device's
+//!   latency; what an iteration reads does not. Checked by
+//!   `counts_of_other_kernels_do_not_depend_on_latency`.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
