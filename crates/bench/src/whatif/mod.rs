@@ -125,6 +125,7 @@ fn settle(jobs: &mut [JobStudy], devices: &[Device]) {
         latency_ns: device.latency_ns(),
         reads_per_s: device.reads_per_s(),
         ratio: ratio(job, i),
+        spread: job.cells[i].spread_ratio,
     };
     let points = |job| devices.iter().enumerate().map(|place| point(job, place)).collect();
     let points: Vec<Vec<Point>> = jobs.iter().map(points).collect();
@@ -346,6 +347,7 @@ fn cell(
     Cell {
         predicted_ns: predicted_ns / per,
         predicted_ratio,
+        spread_ratio: spread,
         measured_ns: measured_ns.map(|m| m / per),
         measured_ratio: known(ratios.median()),
         measured_ratio_p25: known(ratios.quantile(0.25)),

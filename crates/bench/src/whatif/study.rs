@@ -148,6 +148,10 @@ pub struct Cell {
     pub predicted_ns: f64,
     /// That over the time in DRAM, in the turns in which the processor time was measured.
     pub predicted_ratio: f64,
+    /// How far that ratio may be off by the scatter of this run, as a share of it; 0 in files of
+    /// older versions.
+    #[serde(default)]
+    pub spread_ratio: f64,
     /// The paced runs: the median of their ratios to the near device's run of the same turn, times
     /// the near device's median; absent where the time did not suffice to run it.
     pub measured_ns: Option<f64>,
