@@ -79,6 +79,8 @@ pub struct Options {
     pub dram: Option<Bytes>,
     /// The time to measure in all; each job gets its share.
     pub time: Duration,
+    /// Whether every device is measured, however long that takes beyond the time.
+    pub reaches_all: bool,
 }
 
 /// The least time measured in DRAM per job; a third of the job's share where that is less, which it
@@ -215,6 +217,7 @@ impl Setup<'_> {
             devices: &stores,
             distance: &distance,
             time,
+            reaches_all: self.options.reaches_all,
             measured_min: MEASURED_MIN.min(time / 3),
         };
         let measured = measure::measure(self.graph, job, &plan, progress)?;
@@ -403,6 +406,7 @@ mod tests {
             concurrency: Vec::new(),
             dram,
             time: Duration::from_millis(10),
+            reaches_all: false,
         };
         study(&ring(2000), "ring", &options, |_| ()).unwrap()
     }

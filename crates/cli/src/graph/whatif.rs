@@ -92,6 +92,7 @@ fn options(args: &WhatifArgs) -> Result<Options, Failure> {
         concurrency: args.concurrency.clone(),
         dram: args.dram,
         time: Duration::from_nanos(args.time.as_nanos()),
+        reaches_all: false,
     })
 }
 
