@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Machine(MachineArgs),
     /// What this host offers, and what to do about what is missing
     Doctor(DoctorArgs),
-    /// LoongArch programs on this host, interpreted exactly
+    /// LoongArch programs on this host, translated block by block or interpreted
     #[command(subcommand)]
     La64(littoral::la64_linux::command::Command),
     /// Heaps of durable transactions in a file

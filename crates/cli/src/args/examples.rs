@@ -40,6 +40,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "graph whatif",
         &[
             ("littoral graph whatif examples/packages.tsv.zst", "the grid of devices"),
+            (
+                "littoral graph whatif web.lg --profile xlfdd,nvme-tlc,mine.toml --dram 4GiB",
+                "devices by name, with 4 GiB of DRAM for vertex state and the hottest edges",
+            ),
+            ("littoral graph whatif web.lg --html web.html", "heat maps and curves as one page"),
             ("littoral graph whatif web.lg --machine m.toml", "a machine's modelled flash devices"),
             ("littoral graph whatif roads.lg --kernels sssp,bc", "two kernels' jobs alone"),
             ("littoral graph whatif web.lg --format json", "for `littoral report`"),
