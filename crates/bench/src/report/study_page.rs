@@ -54,6 +54,7 @@ struct CellPart {
     measured: String,
     /// Of the measured ratio; empty where it was not run.
     quartiles: String,
+    energy: Option<String>,
     bound: &'static str,
     is_close: bool,
     marked: bool,
@@ -200,17 +201,17 @@ fn cell_part(cell: &Cell) -> CellPart {
         (Some(a), Some(b)) => format!("{} to {}", ratio(a), ratio(b)),
         _ => String::new(),
     };
-    let energy = cell.energy_j.map_or(String::new(), |j| format!(", {j:.3} J"));
     CellPart {
         class,
         title: format!(
-            "predicted {}, measured {measured}{energy}; {}",
+            "predicted {}, measured {measured}; {}",
             time(cell.predicted_ns),
             cell.grade.name()
         ),
         ratio: ratio(cell.predicted_ratio),
         measured,
         quartiles,
+        energy: cell.energy(),
         is_close: cell.grade == Grade::TooClose,
         bound: cell.bound.name(),
         marked: cell.disagrees,
@@ -319,5 +320,8 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 0);
         let first = page.find("1 us, 100 M/s").unwrap();
         assert!(first < page.find("6 us, 5 M/s").unwrap());
+        assert!(!page.contains(" mJ"), "no energy without a power");
+        study.jobs[0].cells[2].energy_j = Some(0.0042);
+        assert!(render(&study).unwrap().contains(" latency, 4.20 mJ</small>"));
     }
 }

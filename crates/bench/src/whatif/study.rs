@@ -176,6 +176,16 @@ impl Cell {
     pub fn error_ratio(&self) -> Option<f64> {
         self.measured_ns.map(|m| (self.predicted_ns - m).abs() / m)
     }
+
+    /// The device's energy during the job in words, where its profile says its power.
+    pub fn energy(&self) -> Option<String> {
+        let shown = |j: f64| match j {
+            j if j >= 1.0 => format!("{j:.2} J"),
+            j if j >= 1e-3 => format!("{:.2} mJ", j * 1e3),
+            j => format!("{:.2} uJ", j * 1e6),
+        };
+        self.energy_j.map(shown)
+    }
 }
 
 /// DRAM of a job whose edges are on the device.

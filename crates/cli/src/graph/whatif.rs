@@ -170,7 +170,9 @@ fn job_text(study: &Study, job: &JobStudy) -> String {
         text.push_str(&grid(study, job));
     } else {
         for (device, cell) in ranked(study, job) {
-            line(&mut text, &format!("  {:24} {}", device.name, cell_text(cell)));
+            let energy = cell.energy().map_or(String::new(), |e| format!("  {e}"));
+            let row = format!("  {:24} {:15}{energy}", device.name, cell_text(cell));
+            line(&mut text, row.trim_end());
         }
     }
     line(&mut text, &format!("  -> {}", job.sentence));
