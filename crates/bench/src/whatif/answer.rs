@@ -9,7 +9,7 @@ use littoral_base::units::Bytes;
 use super::devices::{BASE, Device, NEAR_LATENCY};
 use super::study::{Cell, JobStudy, Memory, Study};
 use super::verdict::{Grade, rounded};
-use super::{DISAGREES, Options};
+use super::{DISAGREES, MEASURED_MIN, Options};
 
 /// The devices of one job in words, the best first.
 pub(super) fn ranking(devices: &[Device], cells: &[Cell]) -> String {
@@ -200,7 +200,7 @@ fn memory_line(memory: &Memory) -> String {
 }
 
 /// What was modelled and measured.
-pub(super) fn notes(options: &Options) -> Vec<String> {
+pub(super) fn notes(options: &Options, jobs: &[JobStudy]) -> Vec<String> {
     let mut notes = vec![
         format!(
             "predicted: from the job's reads, bytes and chains of dependent reads, the processor \
@@ -219,7 +219,23 @@ pub(super) fn notes(options: &Options) -> Vec<String> {
     if options.parts.is_empty() {
         notes.push(format!("granule, longest read and link as profile {BASE}"));
     }
+    notes.extend(short_note(jobs));
     notes
+}
+
+/// Which jobs were measured in DRAM for less than [`MEASURED_MIN`], if any.
+fn short_note(jobs: &[JobStudy]) -> Option<String> {
+    let is_short = |job: &&JobStudy| job.dram.measured_ns < MEASURED_MIN.as_nanos() as f64;
+    let words = |job: &JobStudy| format!("{} ({:.0} ms)", job.name, job.dram.measured_ns / 1e6);
+    let short: Vec<String> = jobs.iter().filter(is_short).map(words).collect();
+    (!short.is_empty()).then(|| {
+        format!(
+            "measured in DRAM for less than {} s: {}; a longer --time or fewer --kernels give each \
+             job more",
+            MEASURED_MIN.as_secs(),
+            short.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -277,6 +293,15 @@ mod tests {
         let lines = warnings(&study);
         assert!(lines[0].starts_with("Too close to call for pagerank: the spread"), "{lines:?}");
         assert_eq!(answer(&study), before, "the answer is the same in every run");
+    }
+
+    #[test]
+    fn jobs_measured_for_less_than_a_second_in_dram_are_noted() {
+        let mut jobs = example().jobs;
+        assert_eq!(short_note(&jobs), None, "a second each");
+        jobs[1].dram.measured_ns = 3.4e8;
+        let note = short_note(&jobs).unwrap();
+        assert!(note.starts_with("measured in DRAM for less than 1 s: pagerank (340 ms);"), "{note}");
     }
 
     #[test]

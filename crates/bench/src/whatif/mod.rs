@@ -84,7 +84,7 @@ pub struct Options {
 }
 
 /// The least time measured in DRAM per job; a third of the job's share where that is less, which it
-/// is not at the default time.
+/// is not at the default time. A note of the study names the jobs that got less.
 const MEASURED_MIN: Duration = Duration::from_secs(1);
 
 /// Runs every job on DRAM and on every device; `progress` hears the share of the time gone.
@@ -278,6 +278,7 @@ impl Setup<'_> {
         let errors = jobs.iter().flat_map(|j| j.cells.iter().filter_map(Cell::error_ratio));
         let error = errors.fold(None, |worst: Option<f64>, e| Some(worst.map_or(e, |w| w.max(e))));
         let disagreeing = jobs.iter().flat_map(|j| &j.cells).filter(|c| c.disagrees).count();
+        let notes = answer::notes(self.options, &jobs);
         let mut study = Study {
             schema: study::SCHEMA.to_owned(),
             graph: name.to_owned(),
@@ -297,7 +298,7 @@ impl Setup<'_> {
             model_error_ratio: error,
             answer: Vec::new(),
             warnings: Vec::new(),
-            notes: answer::notes(self.options),
+            notes,
         };
         study.answer = answer::answer(&study);
         study.warnings = answer::warnings(&study);
@@ -424,6 +425,8 @@ mod tests {
             // At 200 us and a million reads per second no job is bound by the processor.
             assert_ne!(job.cells[0].bound, model::Bound::Processor, "{}", job.name);
         }
+        let short = |note: &String| note.starts_with("measured in DRAM for less than 1 s");
+        assert!(study.notes.iter().any(short), "10 ms in all: {:?}", study.notes);
         let chosen = vec![Kernel::Tc, Kernel::Bfs, Kernel::Tc];
         let study = of_kernels(chosen, Picos::from_micros(200), None);
         assert_eq!(kernels(&study), ["tc", "bfs"]);
