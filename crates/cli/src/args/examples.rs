@@ -65,7 +65,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     ("kv put", &[("littoral kv put towns bergen 60.39N", "durable when the command ends")]),
-    ("kv get", &[("littoral kv get towns bergen", "code 1 when there is none")]),
+    (
+        "kv get",
+        &[
+            ("littoral kv get towns bergen", "code 1 when there is none"),
+            ("littoral kv get towns bergen --format json", "key and value as an object"),
+        ],
+    ),
     ("kv del", &[("littoral kv del towns bergen", "code 1 when there is none")]),
     ("kv scan", &[("littoral kv scan towns b d", "the keys from b on, without d")]),
     ("kv dump", &[("littoral kv dump towns", "as `kv load` takes them")]),
