@@ -295,7 +295,10 @@ const OUTPUTS: &[(&[&str], &str)] = &[
     (&["graph", "convert", "g.lg", "c.csv"], "c.csv"),
     (&["graph", "gen", "kron", "--scale", "12", "h.lg"], "h.lg"),
     (&["graph", "import", "rows.csv", "i.lg"], "i.lg"),
-    (&["graph", "whatif", "g.lg", "--time", "20ms", "--kernels", "cc", "--html", "w.html"], "w.html"),
+    (
+        &["graph", "whatif", "g.lg", "--time", "20ms", "--kernels", "cc", "--html", "w.html"],
+        "w.html",
+    ),
     (&["kv", "backup", "s", "s.kvbak"], "s.kvbak"),
     (&["push", "load", "rows.csv", "other.set"], "other.set"),
     (&["push", "run", "rows.set", "--columns", "from,to", "-o", "r.csv"], "r.csv"),

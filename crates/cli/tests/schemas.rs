@@ -49,7 +49,17 @@ const COMMANDS: &[&[&str]] = &[
     &["graph", "degree", "k.lg", "--output", "degrees.jsonl"],
     &["graph", "degree", "in.lg", "b"],
     &["graph", "whatif", "in.tsv", "--time", "20ms", "--concurrency", "2", "--latency", "1us..2us"],
-    &["graph", "whatif", "k.lg", "--time", "20ms", "--profile", "xlfdd,priced.toml", "--kernels", "cc"],
+    &[
+        "graph",
+        "whatif",
+        "k.lg",
+        "--time",
+        "20ms",
+        "--profile",
+        "xlfdd,priced.toml",
+        "--kernels",
+        "cc",
+    ],
     &["kv", "create", "s"],
     &["kv", "load", "s", "in.tsv"],
     &["kv", "stats", "s"],
@@ -255,8 +265,22 @@ const COLUMNS: [&str; 17] = [
 ];
 /// The others: figures beside a key that names their unit, and numbers that are no measure.
 const UNITLESS: [&str; 16] = [
-    "change", "degree_max", "degree_mean", "degree_p50", "degree_p99", "farthest", "highest", "ours",
-    "paper", "roots_max", "seed", "slabs_max", "threads_max", "value", "values", "words",
+    "change",
+    "degree_max",
+    "degree_mean",
+    "degree_p50",
+    "degree_p99",
+    "farthest",
+    "highest",
+    "ours",
+    "paper",
+    "roots_max",
+    "seed",
+    "slabs_max",
+    "threads_max",
+    "value",
+    "values",
+    "words",
 ];
 
 fn ends_in_unit(key: &str) -> bool {
@@ -268,11 +292,15 @@ fn ends_in_unit(key: &str) -> bool {
 fn assert_plain_keys(value: &Value, args: &[&str]) {
     each_key(value, &mut |key, value| {
         let first = value.as_array().and_then(|items| items.first()).unwrap_or(value);
-        assert!(!first.is_number() || ends_in_unit(key), "{args:?}: {key} is a number without a unit");
+        assert!(
+            !first.is_number() || ends_in_unit(key),
+            "{args:?}: {key} is a number without a unit"
+        );
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
         assert!(key.chars().all(is_plain), "{args:?}: `{key}` is a sentence, not a name");
         let text = value.as_str().unwrap_or("x");
-        let is_number = text.parse::<f64>().is_ok() && !["key", "source", "value", "vertex", "zone"].contains(&key);
+        let is_number = text.parse::<f64>().is_ok()
+            && !["key", "source", "value", "vertex", "zone"].contains(&key);
         assert!(!is_number, "{args:?}: {key} is the number {text} as a text");
     });
 }
@@ -383,7 +411,8 @@ fn every_schema_describes_each_of_its_keys() {
 /// The validator can fail: each kind of breach is found.
 #[test]
 fn breaches_are_found() {
-    let keys = ["time_ns", "time_ns_p25", "per_s", "time", "time_ms", "count_reads", "w", "power_w"];
+    let keys =
+        ["time_ns", "time_ns_p25", "per_s", "time", "time_ms", "count_reads", "w", "power_w"];
     let ends = [true, true, false, false, false, false, false, true];
     assert_eq!(keys.map(ends_in_unit), ends);
     let schema: Value = serde_json::from_str(

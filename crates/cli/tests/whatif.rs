@@ -121,7 +121,8 @@ fn cost_and_energy_of_a_profile_stand_in_the_tables() {
     let page = folder.path().join("page.html");
     let options = ["--profile", &names, "--kernels", "cc", "--html", page.to_str().unwrap()];
     let words = text(&whatif(&graph, &options));
-    let energy = |line: &str| line.ends_with(" uJ") || line.ends_with(" mJ") || line.ends_with(" J");
+    let energy =
+        |line: &str| line.ends_with(" uJ") || line.ends_with(" mJ") || line.ends_with(" J");
     let rows: Vec<&str> = words.lines().filter(|l| l.starts_with("  priced")).collect();
     let [cell, device] = rows[..] else { panic!("a cell and a device:\n{words}") };
     assert!(energy(cell), "the energy of the job: {cell}");

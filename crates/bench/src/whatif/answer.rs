@@ -151,9 +151,11 @@ fn decided(study: &Study, Sides { good, close, bad }: &Sides<'_>) -> Option<Stri
     let batch = study.jobs.iter().find(|j| j.kind == "searches" && good.contains(&&*j.name));
     Some(match (&good[..], &bad[..], searches_wait, batch) {
         ([], [], _, _) => return None,
-        (_, [], _, _) if close.is_empty() => "Every job has a device here that serves it: choose by \
+        (_, [], _, _) if close.is_empty() => {
+            "Every job has a device here that serves it: choose by \
             the line of the job that asks the most."
-            .to_owned(),
+                .to_owned()
+        }
         (_, [], _, _) => format!("Put the edges on flash for {}.", good.join(", ")),
         ([_, ..], _, true, Some(batch)) => format!(
             "A single search waits for reads that depend on one another; no rate helps. Where many \
@@ -166,13 +168,14 @@ fn decided(study: &Study, Sides { good, close, bad }: &Sides<'_>) -> Option<Stri
             good.join(", "),
             bad.join(", ")
         ),
-        ([], _, _, _) if close.is_empty() => "None of these devices serves any of the jobs as DRAM \
+        ([], _, _, _) if close.is_empty() => {
+            "None of these devices serves any of the jobs as DRAM \
             does: keep the edges in DRAM, or accept the factors above."
-            .to_owned(),
-        ([], _, _, _) => format!(
-            "Keep the edges in DRAM for {}, or accept the factors above.",
-            bad.join(", ")
-        ),
+                .to_owned()
+        }
+        ([], _, _, _) => {
+            format!("Keep the edges in DRAM for {}, or accept the factors above.", bad.join(", "))
+        }
     })
 }
 
@@ -301,7 +304,10 @@ mod tests {
         assert_eq!(short_note(&jobs), None, "a second each");
         jobs[1].dram.measured_ns = 3.4e8;
         let note = short_note(&jobs).unwrap();
-        assert!(note.starts_with("measured in DRAM for less than 1 s: pagerank (340 ms);"), "{note}");
+        assert!(
+            note.starts_with("measured in DRAM for less than 1 s: pagerank (340 ms);"),
+            "{note}"
+        );
     }
 
     #[test]

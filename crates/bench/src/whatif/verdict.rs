@@ -276,8 +276,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn points(rows: &[(f64, f64, f64)]) -> Vec<Point> {
-        let make = |&(latency_ns, reads_per_s, ratio)| {
-            Point { latency_ns, reads_per_s, ratio, spread: 0.0 }
+        let make = |&(latency_ns, reads_per_s, ratio)| Point {
+            latency_ns,
+            reads_per_s,
+            ratio,
+            spread: 0.0,
         };
         rows.iter().map(make).collect()
     }

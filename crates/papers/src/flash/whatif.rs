@@ -103,7 +103,8 @@ fn answers(options: &Options) -> Result<BTreeMap<String, usize>> {
 
 /// What the program is asked in each run: the README's command, and less with `--quick`.
 fn arguments(quick: bool) -> Vec<String> {
-    let mut arguments: Vec<String> = ["graph", "whatif", "--format", "json"].map(String::from).into();
+    let mut arguments: Vec<String> =
+        ["graph", "whatif", "--format", "json"].map(String::from).into();
     if quick {
         let kernels = claimed().iter().map(|k| k.name()).collect::<Vec<_>>().join(",");
         arguments.extend(["--time", RUN_TIME_QUICK, "--kernels", &kernels].map(String::from));
@@ -191,9 +192,11 @@ fn worst_cell(study: &Study) -> Worst {
         study.devices.iter().zip(&job.cells).map(move |(device, cell)| (job, device, cell))
     });
     let all = cells.clone().count();
-    let measured: Vec<(&JobStudy, &DeviceRow, f64, &Cell)> =
-        cells.filter_map(|(job, device, cell)| Some((job, device, cell.error_ratio()?, cell))).collect();
-    let Some((job, device, error, cell)) = measured.iter().max_by(|a, b| a.2.total_cmp(&b.2)) else {
+    let measured: Vec<(&JobStudy, &DeviceRow, f64, &Cell)> = cells
+        .filter_map(|(job, device, cell)| Some((job, device, cell.error_ratio()?, cell)))
+        .collect();
+    let Some((job, device, error, cell)) = measured.iter().max_by(|a, b| a.2.total_cmp(&b.2))
+    else {
         let words = format!("{}: none of {all} cells was measured", study.graph);
         return Worst { error: f64::NAN, cells: all, measured: 0, words };
     };
@@ -258,7 +261,10 @@ mod tests {
         let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
         let readme = std::fs::read_to_string(readme).unwrap();
         let command = arguments(false).join(" ").replace(" --format json", "");
-        assert!(readme.contains(&format!("cargo run --release -- {command} {SHIPPED}")), "{command}");
+        assert!(
+            readme.contains(&format!("cargo run --release -- {command} {SHIPPED}")),
+            "{command}"
+        );
         assert!(arguments(true).contains(&RUN_TIME_QUICK.to_owned()));
     }
 
