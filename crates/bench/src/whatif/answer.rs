@@ -77,8 +77,8 @@ pub(super) fn warnings(study: &Study) -> Vec<String> {
 }
 
 /// Whether a device was measured slower than one that is no better in any figure. Devices by name
-/// may differ in what their interface costs the processor; the prediction knows that, so it must not
-/// have said the same.
+/// may also differ in what their interface costs the processor. The prediction counts that; where
+/// it says slower too, nothing scatters.
 fn scatters(study: &Study, job: &JobStudy) -> bool {
     let rows = || study.devices.iter().zip(&job.cells);
     let measured = |cell: &Cell| cell.measured_ratio.unwrap_or(f64::NAN);

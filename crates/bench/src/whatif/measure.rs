@@ -12,8 +12,8 @@
 //!   measured in DRAM. Medians and quartiles are over turns.
 //! - *Pairs.* Another load of the machine changes the times of a whole turn. So times are compared
 //!   within a turn, and the medians of these ratios count ([`Measured`]).
-//! - A device that the time does not reach is left to the model, unless the plan asks for all. No device has fewer rounds than
-//!   [`ROUNDS_MIN`].
+//! - A device that the time does not reach is left to the model, unless the plan asks for all. No
+//!   device has fewer rounds than [`ROUNDS_MIN`].
 
 use std::time::{Duration, Instant};
 

@@ -14,8 +14,8 @@
 //!   the best. Both are predictions with the same processor time, so its noise cancels. The exact
 //!   limit lies in the first gap below [`WITHIN`] that the ratios of the devices leave which could
 //!   be named, so that none of them lies close to the limit.
-//! - *A verdict that the spread could flip* says so ([`Verdict::could_flip`]): the least ratio and its
-//!   spread reach across the limit.
+//! - *A verdict that the spread could flip* says so ([`Verdict::could_flip`]): the least ratio and
+//!   its spread reach across the limit.
 //! - *Better devices never get worse verdicts*: a device's ratio is the least of its own and of all
 //!   devices that are no better in latency and in rate.
 

@@ -26,8 +26,8 @@ enum Want {
     Weighted(&'static [(&'static str, &'static str, f32)]),
     /// A refusal at this line and column, whose message holds this.
     Refused(u32, u32, &'static str),
-    /// A refusal of the whole file as another program's format, whose message names the file first and
-    /// holds this: such a file has no line that is wrong.
+    /// A refusal of the whole file, of which no line is wrong; its message begins with the file and
+    /// holds this.
     Foreign(&'static str),
 }
 

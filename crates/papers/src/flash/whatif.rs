@@ -137,7 +137,7 @@ fn model() -> Step {
     })
 }
 
-/// The greatest error of the worst cells. A cell that was not measured cannot be wrong, so the claim
+/// The greatest error of the worst cells. A cell that was not measured has no error, so the claim
 /// holds only where there are none.
 fn model_figure(worst: Vec<Worst>) -> Figure {
     let value = worst.iter().map(|w| w.error).fold(0.0, f64::max);
