@@ -285,8 +285,8 @@ const UNITLESS: [&str; 16] = [
 
 fn ends_in_unit(key: &str) -> bool {
     let name = key.rsplit_once('_').filter(|(_, q)| QUALIFIERS.contains(q)).map_or(key, |(n, _)| n);
-    let is_unit = |unit: &&str| name.strip_suffix(**unit).is_some_and(|rest| rest.ends_with('_'));
-    UNITS.iter().any(|unit| is_unit(&unit)) || COLUMNS.contains(&key) || UNITLESS.contains(&key)
+    let is_unit = |unit: &str| name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_'));
+    UNITS.into_iter().any(is_unit) || COLUMNS.contains(&key) || UNITLESS.contains(&key)
 }
 
 fn assert_plain_keys(value: &Value, args: &[&str]) {
