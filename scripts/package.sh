@@ -15,16 +15,19 @@ case ${1:-} in
 '') ;;
 *) echo "usage: package.sh [--verify]" >&2; exit 2 ;;
 esac
+# Which crates are published is what their manifests say.
+mapfile -t published < <(grep -L '^publish = false' crates/*/Cargo.toml)
+[ "${#published[@]}" -gt 0 ] || { echo "no manifest of crates/ is of a published crate"; exit 1; }
+# Packages of an earlier run would hide one that is not made any more.
+rm -f "$target"/package/littoral*.crate
 # Outside a clean checkout (a change under test) the packages describe what is in the folder.
 cargo package --workspace --exclude littoral-tidy --exclude littoral-testing --locked --allow-dirty --quiet "${verify[@]}"
 
 failed=0 made=0
-for crate in $(cargo metadata --no-deps --locked --format-version 1 |
-    grep -oE '"id":"[^"]*","license' | sed -E 's|.*/([a-z0-9-]+)#.*|\1|'); do
-    case $crate in tidy | testing) continue ;; esac
-    name=littoral-$crate
-    [ "$crate" = littoral ] && name=littoral
-    package=$(ls -t "$target/package/$name"-[0-9]*.crate | head -n 1)
+for manifest in "${published[@]}"; do
+    name=$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -n 1)
+    package=$(find "$target/package" -maxdepth 1 -name "$name-[0-9]*.crate")
+    [ -f "$package" ] || { echo "$name: its package is missing"; failed=1; continue; }
     listed=$(tar -tzf "$package")
     for file in README.md LICENSE-MIT LICENSE-APACHE Cargo.toml; do
         grep -q "/$file\$" <<<"$listed" || { echo "$name: its package lacks $file"; failed=1; }
@@ -33,6 +36,5 @@ for crate in $(cargo metadata --no-deps --locked --format-version 1 |
     [ "$bytes" -le 1048576 ] || { echo "$name: its package has $bytes bytes, more than 1 MiB"; failed=1; }
     made=$((made + 1))
 done
-echo "$made packages in $target/package"
-[ "$made" -ge 13 ] || { echo "packages are missing: 13 crates are to be published"; failed=1; }
+echo "$made of ${#published[@]} packages in $target/package"
 exit "$failed"

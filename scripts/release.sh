@@ -65,7 +65,7 @@ if cargo deb --version >/dev/null 2>&1; then
     find "$assets" -exec touch -d "@$epoch" {} +
     rm -f "$out"/littoral_*.deb*
     CARGO_TARGET_DIR=$target_dir cargo deb -q -p littoral-cli --no-build --no-strip --locked \
-        --target "$TARGET" --output "$out"
+        --profile release-lto --target "$TARGET" --output "$out"
     checksum "$(basename "$out"/littoral_*.deb)"
 else
     echo "!! no Debian package: cargo-deb is not installed (cargo install cargo-deb)"

@@ -35,7 +35,7 @@ pub(crate) use graph::{
 };
 pub(crate) use heap::{HeapCommand, HeapCreateArgs, PoolArgs};
 pub(crate) use kv::{
-    BenchKvArgs, KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvKeyArgs, KvLoadArgs,
+    BenchKvArgs, KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvGetArgs, KvKeyArgs, KvLoadArgs,
     KvOpenArgs, KvPutArgs, KvRepairArgs, KvRestoreArgs, KvScanArgs, ZonesArgs,
 };
 pub(crate) use machine::{
@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Machine(MachineArgs),
     /// What this host offers, and what to do about what is missing
     Doctor(DoctorArgs),
-    /// LoongArch programs on this host, interpreted exactly
+    /// LoongArch programs on this host, translated block by block or interpreted
     #[command(subcommand)]
     La64(littoral::la64_linux::command::Command),
     /// Heaps of durable transactions in a file
@@ -220,6 +220,30 @@ mod tests {
         let mut list = Vec::new();
         vague(&command(), "littoral", &mut list);
         assert!(list.is_empty(), "{list:#?}");
+    }
+
+    /// The verbs that have no `--format`.
+    fn without_format(command: &clap::Command, path: &str, list: &mut Vec<String>) {
+        let verbs = || command.get_subcommands().filter(|c| c.get_name() != "help");
+        let has_format = command.get_arguments().any(|a| a.get_long() == Some("format"));
+        if verbs().next().is_none() && !has_format {
+            list.push(path.trim_start().to_owned());
+        }
+        for verb in verbs() {
+            without_format(verb, &format!("{path} {}", verb.get_name()), list);
+        }
+    }
+
+    #[test]
+    fn every_verb_without_json_is_named_in_the_book() {
+        let book = include_str!("../../../docs/book/src/reference/schemas.md");
+        let (_, table) = book.split_once("have no `--format`").expect("the table");
+        let mut list = Vec::new();
+        without_format(&command(), "", &mut list);
+        let unnamed: Vec<&String> =
+            list.iter().filter(|verb| !table.contains(&format!("`{verb}`"))).collect();
+        assert!(unnamed.is_empty(), "{unnamed:?} of {list:?}");
+        assert!(list.len() > 4 && !table.contains("`kv get`"), "{list:?}");
     }
 
     fn missing(command: &clap::Command, path: &str, list: &mut Vec<String>) {

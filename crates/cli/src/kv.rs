@@ -2,7 +2,7 @@
 //!
 //! - Keys and values are text of at most the store's sizes; the zeros that pad them are not shown.
 //! - A command that only reads writes nothing, not even a recovery.
-//! - Records go to standard output as `kv load` takes them, whatever `--format` says elsewhere.
+//! - Records go to standard output as `kv load` takes them, or with `--format json` as one object.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -19,11 +19,11 @@ use littoral::machine::choice::Word;
 use serde_json::{Value, json};
 
 use crate::args::{
-    KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvKeyArgs, KvLoadArgs, KvOpenArgs, KvPutArgs,
-    KvRepairArgs, KvRestoreArgs, KvScanArgs, OnArgs,
+    KvAtArgs, KvBackupArgs, KvCommand, KvCreateArgs, KvGetArgs, KvKeyArgs, KvLoadArgs, KvOpenArgs,
+    KvPutArgs, KvRepairArgs, KvRestoreArgs, KvScanArgs, OnArgs,
 };
 use crate::failure::{Failure, Outcome};
-use crate::out;
+use crate::out::{self, Format};
 
 /// Bytes of records gathered before they are written.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -162,11 +162,20 @@ fn absent(key: &str) -> Failure {
     Failure::new(Class::Negative, format!("no record has the key {key}"))
 }
 
-fn get(args: &KvKeyArgs) -> Outcome {
-    let store = open(&args.dir, &args.opened, Access::Read)?;
-    let found = store.get(&field(&args.key, store.index().shape().key_bytes, "key")?)?;
-    let value = found.ok_or_else(|| absent(&args.key))?;
-    out::bytes(&[shown(&value), b"\n"].concat())
+fn get(args: &KvGetArgs) -> Outcome {
+    let KvKeyArgs { dir, key, opened } = &args.key;
+    let store = open(dir, opened, Access::Read)?;
+    let found = store.get(&field(key, store.index().shape().key_bytes, "key")?)?;
+    let value = found.ok_or_else(|| absent(key))?;
+    match args.shown.format {
+        Format::Text => out::bytes(&[shown(&value), b"\n"].concat()),
+        Format::Json => {
+            let records = [record(key.as_bytes(), shown(&value))];
+            let schema = "littoral.kv.records/1";
+            let found = json!({ "schema": schema, "records": records, "records_count": 1 });
+            out::show(Format::Json, &found)
+        }
+    }
 }
 
 fn delete(args: &KvKeyArgs) -> Outcome {
@@ -187,11 +196,13 @@ fn scan(args: &KvScanArgs) -> Outcome {
     let store = open(&args.dir, &args.opened, Access::Read)?;
     let bytes = store.index().shape().key_bytes;
     let bound = |k: &Option<String>| k.as_deref().map(|k| field(k, bytes, "key")).transpose();
-    print(&store, bound(&args.from)?.as_deref(), bound(&args.to)?.as_deref(), |_, _| true)
+    let (from, to) = (bound(&args.from)?, bound(&args.to)?);
+    print(&store, args.shown.format, (from.as_deref(), to.as_deref()), |_, _| true)
 }
 
 fn dump(args: &KvAtArgs) -> Outcome {
-    print(&open(&args.dir, &args.opened, Access::Read)?, None, None, is_line)
+    let store = open(&args.dir, &args.opened, Access::Read)?;
+    print(&store, args.shown.format, (None, None), is_line)
 }
 
 /// Whether `kv load` reads this record from a line as it is.
@@ -199,26 +210,67 @@ fn is_line(key: &[u8], value: &[u8]) -> bool {
     !key.contains(&b'\t') && ![key, value].concat().contains(&b'\n') && !value.ends_with(b"\r")
 }
 
-/// Prints records as lines, up to the first that `is_plain` refuses.
-fn print(
+/// The first key of a range, and the one behind its last.
+type Range<'r> = (Option<&'r [u8]>, Option<&'r [u8]>);
+
+/// Prints records as lines, up to the first that `is_plain` refuses, or as one JSON object.
+fn print(store: &Kv, format: Format, range: Range<'_>, is_plain: Plain) -> Outcome {
+    match format {
+        Format::Text => stream(store, range, |key, value| {
+            if is_plain(key, value) {
+                return Ok([key, b"\t", value, b"\n"].concat());
+            }
+            let what = format!(
+                "the record of key {} holds a tab or a line end, which a line cannot; `littoral kv \
+                 backup` writes any record, `--format json` shows any",
+                key.escape_ascii()
+            );
+            Err(Failure::new(Class::Usage, what))
+        }),
+        Format::Json => {
+            let mut count = 0u64;
+            out::bytes(RECORDS_BEGIN)?;
+            stream(store, range, |key, value| {
+                count += 1;
+                let end = if count == 1 { "" } else { "," };
+                Ok(format!("{end}\n    {}", record(key, value)).into_bytes())
+            })?;
+            out::bytes(format!("\n  ],\n  \"records_count\": {count}\n}}\n").as_bytes())
+        }
+    }
+}
+
+/// Whether a record can stand on a line.
+type Plain = fn(&[u8], &[u8]) -> bool;
+
+/// How records as JSON begin: they are printed as they are read, however many there are.
+const RECORDS_BEGIN: &[u8] = b"{\n  \"schema\": \"littoral.kv.records/1\",\n  \"records\": [";
+
+/// A record as JSON: text where its bytes are UTF-8, hexadecimal digits where they are not.
+fn record(key: &[u8], value: &[u8]) -> Value {
+    let field = |(name, bytes): (&str, &[u8])| match std::str::from_utf8(bytes) {
+        Ok(text) => (name.to_owned(), Value::from(text)),
+        Err(_) => {
+            let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+            (format!("{name}_hex"), Value::from(digits))
+        }
+    };
+    Value::Object([("key", key), ("value", value)].into_iter().map(field).collect())
+}
+
+/// Writes what `line` makes of each record of a range, without the zeros that pad it.
+fn stream(
     store: &Kv,
-    from: Option<&[u8]>,
-    to: Option<&[u8]>,
-    is_plain: fn(&[u8], &[u8]) -> bool,
+    (from, to): Range<'_>,
+    mut line: impl FnMut(&[u8], &[u8]) -> Result<Vec<u8>, Failure>,
 ) -> Outcome {
     let (mut text, mut failure) = (Vec::new(), None);
     store.scan(from, to, |key, value| {
-        if !is_plain(shown(key), shown(value)) {
-            let what = format!(
-                "the record of key {} holds a tab or a line end, which a line cannot; `littoral kv \
-                 backup` writes any record",
-                shown(key).escape_ascii()
-            );
-            failure = Some(Failure::new(Class::Usage, what));
-            return false;
+        match line(shown(key), shown(value)) {
+            Ok(line) => text.extend_from_slice(&line),
+            Err(refused) => failure = Some(refused),
         }
-        text.extend_from_slice(&[shown(key), b"\t", shown(value), b"\n"].concat());
-        if text.len() >= CHUNK_BYTES {
+        if failure.is_none() && text.len() >= CHUNK_BYTES {
             failure = out::bytes(&std::mem::take(&mut text)).err();
         }
         failure.is_none()
@@ -340,4 +392,15 @@ fn restore(args: &KvRestoreArgs) -> Outcome {
         "sentence": "Restored, read back and found the same.",
     });
     out::show(args.shown.format, &value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_digits() {
+        assert_eq!(record(b"a\tb", b"\n"), json!({ "key": "a\tb", "value": "\n" }));
+        assert_eq!(record(b"\xff\x00\x01", b""), json!({ "key_hex": "ff0001", "value": "" }));
+    }
 }

@@ -277,15 +277,57 @@ fn an_answer_that_cannot_be_written_leaves_nothing_and_says_so() {
         let early = ["graph", kernel, "absent.lg", "--output", "missing/d.csv"];
         refused(dir.path(), &early, 3, &["missing/d.csv"]);
     }
-    // A file system without room: the shell limits how long a file may become.
+    assert_eq!(entries(dir.path()), ["g.lg"]);
+}
+
+/// Runs with a limit of 4 KiB on the length of a file: to the program a file system without room.
+fn without_room(folder: &Path, args: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_littoral");
-    let script = format!("trap '' XFSZ; ulimit -f 8; exec {program} graph degree g.lg -o d.jsonl");
-    let limited =
-        Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
-    let message = String::from_utf8_lossy(&limited.stderr);
-    assert_eq!(limited.status.code(), Some(3), "{message}");
-    assert!(message.contains("d.jsonl"), "{message}");
-    assert_eq!(entries(dir.path()), ["g.lg"], "neither file nor draft is left");
+    let script = format!("trap '' XFSZ; ulimit -f 8; exec {program} \"$@\"");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, "sh"]).args(args).current_dir(folder).output().unwrap()
+}
+
+/// Commands that write a file of more than 4 KiB, and its name; over what the test makes.
+const OUTPUTS: &[(&[&str], &str)] = &[
+    (&["graph", "degree", "g.lg", "-o", "d.jsonl"], "d.jsonl"),
+    (&["graph", "bfs", "g.lg", "--trials", "1", "--output", "b.csv"], "b.csv"),
+    (&["graph", "convert", "g.lg", "c.csv"], "c.csv"),
+    (&["graph", "gen", "kron", "--scale", "12", "h.lg"], "h.lg"),
+    (&["graph", "import", "rows.csv", "i.lg"], "i.lg"),
+    (
+        &["graph", "whatif", "g.lg", "--time", "20ms", "--kernels", "cc", "--html", "w.html"],
+        "w.html",
+    ),
+    (&["kv", "backup", "s", "s.kvbak"], "s.kvbak"),
+    (&["push", "load", "rows.csv", "other.set"], "other.set"),
+    (&["push", "run", "rows.set", "--columns", "from,to", "-o", "r.csv"], "r.csv"),
+];
+
+#[test]
+fn a_file_system_without_room_is_code_3_and_nothing_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: Vec<(u32, u32)> = (0..3000).map(|n| (n, n * 7 % 3000)).collect();
+    let lines = rows.iter().map(|(a, b)| format!("{a},{b}\n")).collect::<String>();
+    fs::write(dir.path().join("rows.csv"), format!("from,to\n{lines}")).unwrap();
+    fs::write(dir.path().join("rows.tsv"), lines.replace(',', "\t")).unwrap();
+    for args in [
+        &["graph", "gen", "kron", "--scale", "12", "g.lg"][..],
+        &["kv", "create", "s"],
+        &["kv", "load", "s", "rows.tsv"],
+        &["push", "load", "rows.csv", "rows.set"],
+    ] {
+        let made = littoral(dir.path(), args);
+        assert!(made.status.success(), "{args:?}: {}", String::from_utf8_lossy(&made.stderr));
+    }
+    let before = entries(dir.path());
+    for (args, file) in OUTPUTS {
+        let limited = without_room(dir.path(), args);
+        let message = String::from_utf8_lossy(&limited.stderr);
+        assert_eq!(limited.status.code(), Some(3), "{args:?}: {message}");
+        assert!(message.contains(file) && !message.contains("panicked"), "{args:?}: {message}");
+        assert_eq!(entries(dir.path()), before, "{args:?}: neither file nor draft is left");
+    }
 }
 
 #[test]

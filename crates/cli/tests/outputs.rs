@@ -108,6 +108,9 @@ const WRITING: &[&[&str]] = &[
     &["graph", "import", "in.tsv"],
     &["heap", "create", "--size", "1MiB"],
     &["completions", "man", "--output"],
+    &["graph", "whatif", "k.lg", "--time", "20ms", "--html"],
+    &["graph", "convert", "k.lg", "--to", "csv"],
+    &["kv", "backup", "s"],
 ];
 
 #[test]

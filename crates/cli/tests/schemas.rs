@@ -48,9 +48,24 @@ const COMMANDS: &[&[&str]] = &[
     &["graph", "path", "weights.csv", "7", "9"],
     &["graph", "degree", "k.lg", "--output", "degrees.jsonl"],
     &["graph", "degree", "in.lg", "b"],
+    &["graph", "whatif", "in.tsv", "--time", "20ms", "--concurrency", "2", "--latency", "1us..2us"],
+    &[
+        "graph",
+        "whatif",
+        "k.lg",
+        "--time",
+        "20ms",
+        "--profile",
+        "xlfdd,priced.toml",
+        "--kernels",
+        "cc",
+    ],
     &["kv", "create", "s"],
     &["kv", "load", "s", "in.tsv"],
     &["kv", "stats", "s"],
+    &["kv", "get", "s", "a"],
+    &["kv", "scan", "s", "b"],
+    &["kv", "dump", "s"],
     &["kv", "check", "s"],
     &["kv", "backup", "s", "s.kvbak"],
     &["kv", "restore", "s.kvbak", "restored"],
@@ -96,6 +111,10 @@ const COMMANDS: &[&[&str]] = &[
     &["push", "whatif", "li.set", "--where", "l_quantity < 24", "--sum", "l_tax"],
     &["repro", "loongarch", "--only", "la64.isa.rows"],
 ];
+
+/// Commands that write JSON to a file, without the file's name and what follows it.
+const REPORTING: &[(&[&str], &[&str])] =
+    &[(&["dsm", "run", "-n", "2", "--fabric", "sim", "--report"], &["true"])];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -219,12 +238,69 @@ fn each_key(value: &Value, found: &mut impl FnMut(&str, &Value)) {
     }
 }
 
+/// How a number's key may end, before a word that says which of several it is.
+const UNITS: [&str; 12] = [
+    "bytes", "column", "count", "id", "j", "ns", "per_s", "price", "ratio", "share", "version", "w",
+];
+const QUALIFIERS: [&str; 8] = ["min", "max", "mean", "p10", "p25", "p50", "p75", "p99"];
+/// Keys of numbers without a unit: the columns of a graph's answer, which are named as in its file.
+const COLUMNS: [&str; 17] = [
+    "betweenness",
+    "component",
+    "core",
+    "degree",
+    "distance",
+    "in",
+    "level",
+    "out",
+    "parent",
+    "rank",
+    "size",
+    "source",
+    "step",
+    "target",
+    "triangles",
+    "vertex",
+    "weight",
+];
+/// The others: figures beside a key that names their unit, and numbers that are no measure.
+const UNITLESS: [&str; 16] = [
+    "change",
+    "degree_max",
+    "degree_mean",
+    "degree_p50",
+    "degree_p99",
+    "farthest",
+    "highest",
+    "ours",
+    "paper",
+    "roots_max",
+    "seed",
+    "slabs_max",
+    "threads_max",
+    "value",
+    "values",
+    "words",
+];
+
+fn ends_in_unit(key: &str) -> bool {
+    let name = key.rsplit_once('_').filter(|(_, q)| QUALIFIERS.contains(q)).map_or(key, |(n, _)| n);
+    let is_unit = |unit: &str| name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_'));
+    UNITS.into_iter().any(is_unit) || COLUMNS.contains(&key) || UNITLESS.contains(&key)
+}
+
 fn assert_plain_keys(value: &Value, args: &[&str]) {
     each_key(value, &mut |key, value| {
+        let first = value.as_array().and_then(|items| items.first()).unwrap_or(value);
+        assert!(
+            !first.is_number() || ends_in_unit(key),
+            "{args:?}: {key} is a number without a unit"
+        );
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
         assert!(key.chars().all(is_plain), "{args:?}: `{key}` is a sentence, not a name");
         let text = value.as_str().unwrap_or("x");
-        let is_number = text.parse::<f64>().is_ok() && !["zone", "vertex", "source"].contains(&key);
+        let is_number = text.parse::<f64>().is_ok()
+            && !["key", "source", "value", "vertex", "zone"].contains(&key);
         assert!(!is_number, "{args:?}: {key} is the number {text} as a text");
     });
 }
@@ -241,24 +317,58 @@ fn make_pool(path: &Path) {
     made.unwrap();
 }
 
-/// Runs each command and validates what it prints; the names of the schemas met.
+/// A shipped profile with its price and power.
+fn priced() -> String {
+    let shipped = root().join("crates/device/profiles/xlfdd.toml");
+    let text = fs::read_to_string(shipped).unwrap().replace("\"xlfdd\"", "\"priced\"");
+    let row = |key: &str, value: &str| {
+        format!("{key} = {{ value = \"{value}\", basis = \"given\", source = \"a test\" }}\n")
+    };
+    format!("{text}\n[cost]\n{}{}", row("price_per_gb", "0.12"), row("power", "8.5 W"))
+}
+
+/// What a command writes to a file that is named `report.json`.
+fn reported(folder: &Path, (before, after): (&[&str], &[&str])) -> Value {
+    let path = folder.join("report.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_littoral"))
+        .args(before)
+        .arg(&path)
+        .args(after)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{before:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    fs::remove_file(path).unwrap();
+    value
+}
+
+/// Validates what `args` gave; the schema's name.
+fn validated_one(printed: &Value, args: &[&str], schemas: &[(String, Value)]) -> String {
+    assert_plain_keys(printed, args);
+    let one = printed.as_array().map_or(printed, |runs| &runs[0]);
+    let name = one["schema"].as_str().unwrap_or_else(|| panic!("{args:?}: no schema"));
+    let schema = schemas.iter().find(|(n, _)| n == name);
+    let (_, schema) = schema.unwrap_or_else(|| panic!("{name} is not in docs/schemas"));
+    let mut faults = Vec::new();
+    validate(one, schema, name, &mut faults);
+    assert!(faults.is_empty(), "{args:?}:\n{}", faults.join("\n"));
+    name.to_owned()
+}
+
+/// Runs each command and validates what it prints or writes; the names of the schemas met.
 fn validated(commands: &[&[&str]]) -> BTreeSet<String> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("in.tsv"), "a\tb\nb\tc\nc\ta\n").unwrap();
     fs::write(dir.path().join("weights.csv"), "u,v,w\n7,8,0.5\n8,9,2\n").unwrap();
+    fs::write(dir.path().join("priced.toml"), priced()).unwrap();
     make_pool(&dir.path().join("full.pool"));
     let (schemas, mut met) = (committed(), BTreeSet::new());
     for args in commands {
-        let printed = run(dir.path(), args);
-        assert_plain_keys(&printed, args);
-        let one = printed.as_array().map_or(&printed, |runs| &runs[0]);
-        let name = one["schema"].as_str().unwrap_or_else(|| panic!("{args:?}: no schema"));
-        let schema = schemas.iter().find(|(n, _)| n == name);
-        let (_, schema) = schema.unwrap_or_else(|| panic!("{name} is not in docs/schemas"));
-        let mut faults = Vec::new();
-        validate(one, schema, name, &mut faults);
-        assert!(faults.is_empty(), "{args:?}:\n{}", faults.join("\n"));
-        met.insert(name.to_owned());
+        met.insert(validated_one(&run(dir.path(), args), args, &schemas));
+    }
+    for &(before, after) in REPORTING {
+        met.insert(validated_one(&reported(dir.path(), (before, after)), before, &schemas));
     }
     met
 }
@@ -269,19 +379,9 @@ fn every_result_is_as_its_schema_says() {
     let slow = SLOW.iter().filter(|_| is_full).map(|(_, args)| *args);
     let commands: Vec<&[&str]> = COMMANDS.iter().copied().chain(slow).collect();
     let met = validated(&commands);
-    let elsewhere: BTreeSet<&str> = [
-        // Written by a job of several processes (`dsm run --report`), checked in its own tests.
-        "littoral.dsm.run/1",
-        // Measured for a minute; `graph whatif` has a test of its own.
-        "littoral.whatif/1",
-        "littoral.whatif/2",
-    ]
-    .into_iter()
-    .chain(SLOW.iter().map(|(name, _)| *name))
-    .collect();
+    let is_slow = |name: &str| SLOW.iter().any(|(slow, _)| *slow == name);
     let all = committed().into_iter().map(|(name, _)| name);
-    let unmet: Vec<String> =
-        all.filter(|n| !met.contains(n) && !elsewhere.contains(n.as_str())).collect();
+    let unmet: Vec<String> = all.filter(|n| !met.contains(n) && !is_slow(n)).collect();
     assert!(unmet.is_empty(), "no command prints {unmet:?}");
 }
 
@@ -291,9 +391,15 @@ fn every_schema_describes_each_of_its_keys() {
         for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
             let words = inner["description"].as_str().unwrap_or_default();
             assert!(!words.is_empty(), "{at}.{key} has no description");
+            let is_number = number(inner) || inner.get("items").is_some_and(number);
+            assert!(!is_number || ends_in_unit(key), "{at}.{key} is a number without a unit");
             described(inner, &format!("{at}.{key}"));
         }
         schema.get("items").iter().for_each(|items| described(items, &format!("{at}[]")));
+    }
+    fn number(schema: &Value) -> bool {
+        let types = schema["type"].as_array().cloned().unwrap_or(vec![schema["type"].clone()]);
+        types.iter().any(|t| t == "number" || t == "integer")
     }
     let book = fs::read_to_string(root().join("docs/book/src/reference/schemas.md")).unwrap();
     for (name, schema) in committed() {
@@ -305,6 +411,10 @@ fn every_schema_describes_each_of_its_keys() {
 /// The validator can fail: each kind of breach is found.
 #[test]
 fn breaches_are_found() {
+    let keys =
+        ["time_ns", "time_ns_p25", "per_s", "time", "time_ms", "count_reads", "w", "power_w"];
+    let ends = [true, true, false, false, false, false, false, true];
+    assert_eq!(keys.map(ends_in_unit), ends);
     let schema: Value = serde_json::from_str(
         r#"{"type": "object", "required": ["a"], "properties": {
             "a": {"type": "integer"}, "b": {"enum": ["x"]}, "c": {"type": "array", "items":

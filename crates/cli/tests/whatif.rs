@@ -107,6 +107,37 @@ fn profiles_are_ranked_by_name() {
 }
 
 #[test]
+fn cost_and_energy_of_a_profile_stand_in_the_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = edges(folder.path());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let shipped = root.join("crates/device/profiles/xlfdd.toml");
+    let priced = std::fs::read_to_string(shipped).unwrap().replace("\"xlfdd\"", "\"priced\"")
+        + "\n[cost]\nprice_per_gb = { value = \"400000\", basis = \"given\", source = \"a test\" }\n\
+           power = { value = \"8.5 W\", basis = \"given\", source = \"a test\" }\n";
+    let profile = folder.path().join("priced.toml");
+    std::fs::write(&profile, priced).unwrap();
+    let names = format!("nvme-tlc,{}", profile.display());
+    let page = folder.path().join("page.html");
+    let options = ["--profile", &names, "--kernels", "cc", "--html", page.to_str().unwrap()];
+    let words = text(&whatif(&graph, &options));
+    let energy =
+        |line: &str| line.ends_with(" uJ") || line.ends_with(" mJ") || line.ends_with(" J");
+    let rows: Vec<&str> = words.lines().filter(|l| l.starts_with("  priced")).collect();
+    let [cell, device] = rows[..] else { panic!("a cell and a device:\n{words}") };
+    assert!(energy(cell), "the energy of the job: {cell}");
+    // 400 000 per 10^9 bytes, and some kilobytes of edges.
+    assert!(device.contains("edges cost ") && device.ends_with(", 8.5 W"), "{device}");
+    assert!(!device.contains("edges cost 0.00"), "{device}");
+    let mut others = words.lines().filter(|l| l.starts_with("  nvme-tlc"));
+    assert!(others.all(|l| !energy(l) && !l.contains("cost")), "{words}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    let cells = page.matches(" uJ</small>").count() + page.matches(" mJ</small>").count();
+    assert_eq!(cells, 1, "the energy stands in the cell, not on hover");
+    assert!(page.contains("<td class=\"n\">8.5</td>"), "{page}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anything_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let graph = edges(folder.path());

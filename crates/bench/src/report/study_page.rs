@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Kind, Result};
 use crate::report::study::{Cell, DeviceRow, JobStudy, Study};
+use crate::whatif::verdict::Grade;
 
 const TEMPLATE: &str = include_str!("study.html");
 /// Size of a curve's drawing area, in its own units.
@@ -51,7 +52,11 @@ struct CellPart {
     title: String,
     ratio: String,
     measured: String,
+    /// Of the measured ratio; empty where it was not run.
+    quartiles: String,
+    energy: Option<String>,
     bound: &'static str,
+    is_close: bool,
     marked: bool,
 }
 
@@ -183,28 +188,31 @@ fn named(study: &Study, job: &JobStudy) -> (Vec<String>, Vec<RowPart>) {
 }
 
 fn cell_part(cell: &Cell) -> CellPart {
-    let class = match cell.predicted_ratio {
-        r if r <= crate::whatif::verdict::AS_GOOD => "h0",
-        r if r <= 1.5 => "h1",
-        r if r <= 3.0 => "h2",
-        r if r <= 10.0 => "h3",
-        _ => "h4",
+    let class = match (cell.grade, cell.predicted_ratio) {
+        (Grade::AsGood, _) => "h0",
+        (Grade::TooClose, _) => "close",
+        (Grade::Slower, r) if r <= 1.5 => "h1",
+        (Grade::Slower, r) if r <= 3.0 => "h2",
+        (Grade::Slower, r) if r <= 10.0 => "h3",
+        (Grade::Slower, _) => "h4",
     };
     let measured = cell.measured_ratio.map_or("not run".to_owned(), ratio);
     let quartiles = match (cell.measured_ratio_p25, cell.measured_ratio_p75) {
-        (Some(a), Some(b)) => format!(", quartiles {} to {}", ratio(a), ratio(b)),
+        (Some(a), Some(b)) => format!("{} to {}", ratio(a), ratio(b)),
         _ => String::new(),
     };
-    let energy = cell.energy_j.map_or(String::new(), |j| format!(", {j:.3} J"));
     CellPart {
         class,
         title: format!(
-            "predicted {}, measured {measured}{quartiles}{energy}; {}",
+            "predicted {}, measured {measured}; {}",
             time(cell.predicted_ns),
             cell.grade.name()
         ),
         ratio: ratio(cell.predicted_ratio),
         measured,
+        quartiles,
+        energy: cell.energy(),
+        is_close: cell.grade == Grade::TooClose,
         bound: cell.bound.name(),
         marked: cell.disagrees,
     }
@@ -290,6 +298,21 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_that_is_too_close_to_call_is_marked_and_has_the_colour_of_its_grade() {
+        let mut study = example();
+        let cells = |page: &str| page.matches("</b> ~").count();
+        assert_eq!(cells(&render(&study).unwrap()), 0);
+        let cell = &mut study.jobs[1].cells[3];
+        (cell.predicted_ratio, cell.grade) = (1.09, Grade::of(1.09, 0.0));
+        (cell.measured_ratio_p25, cell.measured_ratio_p75) = (Some(1.28), Some(1.33));
+        let page = render(&study).unwrap();
+        assert_eq!((cells(&page), page.matches("<td class=\"close\"").count()), (1, 1));
+        assert_eq!(page.matches("<td class=\"h0\"").count(), 1, "not as good as DRAM");
+        assert!(page.contains("~ too close to call</span>"), "the key explains the mark");
+        assert!(page.contains("1.28 to 1.33"), "quartiles stand in the cell");
+    }
+
+    #[test]
     fn devices_by_name_are_a_list_from_best_to_worst() {
         let mut study = example();
         study.is_grid = false;
@@ -297,5 +320,8 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 0);
         let first = page.find("1 us, 100 M/s").unwrap();
         assert!(first < page.find("6 us, 5 M/s").unwrap());
+        assert!(!page.contains(" mJ"), "no energy without a power");
+        study.jobs[0].cells[2].energy_j = Some(0.0042);
+        assert!(render(&study).unwrap().contains(" latency, 4.20 mJ</small>"));
     }
 }

@@ -12,8 +12,8 @@
 //!   measured in DRAM. Medians and quartiles are over turns.
 //! - *Pairs.* Another load of the machine changes the times of a whole turn. So times are compared
 //!   within a turn, and the medians of these ratios count ([`Measured`]).
-//! - A device that the time does not reach is left to the model. No device has fewer rounds than
-//!   [`ROUNDS_MIN`].
+//! - A device that the time does not reach is left to the model, unless the plan asks for all. No
+//!   device has fewer rounds than [`ROUNDS_MIN`].
 
 use std::time::{Duration, Instant};
 
@@ -198,6 +198,8 @@ pub struct Plan<'p> {
     pub distance: &'p dyn Fn(usize, &[Counts], f64) -> f64,
     /// The time there is.
     pub time: Duration,
+    /// Whether the devices are all measured even beyond that time.
+    pub reaches_all: bool,
     /// The least time to measure in DRAM.
     pub measured_min: Duration,
 }
@@ -351,6 +353,7 @@ pub fn denominator(graph: &GraphFile, kernel: Kernel, time: Duration) -> Result<
         devices: &[],
         distance: &|_, _, _| 0.0,
         time,
+        reaches_all: false,
         measured_min: Duration::ZERO,
     };
     let job = Job::of(graph, kernel, 1);
@@ -475,7 +478,7 @@ impl Bench<'_> {
         let order = self.order(&near);
         let mut reached = 0;
         for few in order.chunks(DEVICES_PER_DRAM) {
-            if reached > 0 && self.share_gone() >= 1.0 {
+            if reached > 0 && self.share_gone() >= 1.0 && !self.plan.reaches_all {
                 break;
             }
             self.record_near(&mut near)?;
@@ -716,7 +719,7 @@ mod tests {
         let near = [flash(), flash()];
         let figures =
             Figures { latency_ns: 1.0, reads_per_s: 0.0, link_bytes_per_s: 0.0, contexts: 64 };
-        let measured = |measured_min: Duration| {
+        let measured = |measured_min: Duration, reaches_all: bool| {
             let plan = Plan {
                 forms: &forms,
                 near: &near,
@@ -725,12 +728,13 @@ mod tests {
                 devices: &devices,
                 distance: &|device, _, _| device as f64,
                 time: Duration::from_micros(1),
+                reaches_all,
                 measured_min,
             };
             let job = Job::of(&graph, Kernel::Components, 1);
             measure(&graph, &job, &plan, &mut |_| ()).unwrap()
         };
-        let found = measured(Duration::ZERO);
+        let found = measured(Duration::ZERO, false);
         let rounds: Vec<usize> = found.devices.iter().map(Samples::count).collect();
         let (run, left) = rounds.split_at(DEVICES_PER_DRAM);
         assert!(run.iter().all(|&n| n >= 3), "{rounds:?}");
@@ -738,8 +742,10 @@ mod tests {
         let pairs: Vec<usize> = found.over_near.iter().map(Samples::count).collect();
         assert_eq!(pairs, rounds, "every time has that of its near device in the same turn");
         assert!(found.near_ratios.iter().all(|n| n.count() >= 3), "{found:?}");
-        let found = measured(Duration::from_millis(30));
+        let found = measured(Duration::from_millis(30), false);
         assert!(found.dram.sum() >= 30e6, "{} ns", found.dram.sum());
+        let found = measured(Duration::ZERO, true);
+        assert!(found.devices.iter().all(|d| d.count() >= 3), "asked for all: {found:?}");
     }
 
     #[test]

@@ -79,10 +79,12 @@ pub struct Options {
     pub dram: Option<Bytes>,
     /// The time to measure in all; each job gets its share.
     pub time: Duration,
+    /// Whether every device is measured, however long that takes beyond the time.
+    pub reaches_all: bool,
 }
 
 /// The least time measured in DRAM per job; a third of the job's share where that is less, which it
-/// is not at the default time.
+/// is not at the default time. A note of the study names the jobs that got less.
 const MEASURED_MIN: Duration = Duration::from_secs(1);
 
 /// Runs every job on DRAM and on every device; `progress` hears the share of the time gone.
@@ -125,6 +127,7 @@ fn settle(jobs: &mut [JobStudy], devices: &[Device]) {
         latency_ns: device.latency_ns(),
         reads_per_s: device.reads_per_s(),
         ratio: ratio(job, i),
+        spread: job.cells[i].spread_ratio,
     };
     let points = |job| devices.iter().enumerate().map(|place| point(job, place)).collect();
     let points: Vec<Vec<Point>> = jobs.iter().map(points).collect();
@@ -214,6 +217,7 @@ impl Setup<'_> {
             devices: &stores,
             distance: &distance,
             time,
+            reaches_all: self.options.reaches_all,
             measured_min: MEASURED_MIN.min(time / 3),
         };
         let measured = measure::measure(self.graph, job, &plan, progress)?;
@@ -274,6 +278,7 @@ impl Setup<'_> {
         let errors = jobs.iter().flat_map(|j| j.cells.iter().filter_map(Cell::error_ratio));
         let error = errors.fold(None, |worst: Option<f64>, e| Some(worst.map_or(e, |w| w.max(e))));
         let disagreeing = jobs.iter().flat_map(|j| &j.cells).filter(|c| c.disagrees).count();
+        let notes = answer::notes(self.options, &jobs);
         let mut study = Study {
             schema: study::SCHEMA.to_owned(),
             graph: name.to_owned(),
@@ -293,7 +298,7 @@ impl Setup<'_> {
             model_error_ratio: error,
             answer: Vec::new(),
             warnings: Vec::new(),
-            notes: answer::notes(self.options),
+            notes,
         };
         study.answer = answer::answer(&study);
         study.warnings = answer::warnings(&study);
@@ -346,6 +351,7 @@ fn cell(
     Cell {
         predicted_ns: predicted_ns / per,
         predicted_ratio,
+        spread_ratio: spread,
         measured_ns: measured_ns.map(|m| m / per),
         measured_ratio: known(ratios.median()),
         measured_ratio_p25: known(ratios.quantile(0.25)),
@@ -401,6 +407,7 @@ mod tests {
             concurrency: Vec::new(),
             dram,
             time: Duration::from_millis(10),
+            reaches_all: false,
         };
         study(&ring(2000), "ring", &options, |_| ()).unwrap()
     }
@@ -418,6 +425,8 @@ mod tests {
             // At 200 us and a million reads per second no job is bound by the processor.
             assert_ne!(job.cells[0].bound, model::Bound::Processor, "{}", job.name);
         }
+        let short = |note: &String| note.starts_with("measured in DRAM for less than 1 s");
+        assert!(study.notes.iter().any(short), "10 ms in all: {:?}", study.notes);
         let chosen = vec![Kernel::Tc, Kernel::Bfs, Kernel::Tc];
         let study = of_kernels(chosen, Picos::from_micros(200), None);
         assert_eq!(kernels(&study), ["tc", "bfs"]);

@@ -148,6 +148,10 @@ pub struct Cell {
     pub predicted_ns: f64,
     /// That over the time in DRAM, in the turns in which the processor time was measured.
     pub predicted_ratio: f64,
+    /// How far that ratio may be off by the scatter of this run, as a share of it; 0 in files of
+    /// older versions.
+    #[serde(default)]
+    pub spread_ratio: f64,
     /// The paced runs: the median of their ratios to the near device's run of the same turn, times
     /// the near device's median; absent where the time did not suffice to run it.
     pub measured_ns: Option<f64>,
@@ -171,6 +175,16 @@ impl Cell {
     /// |predicted - measured| / measured.
     pub fn error_ratio(&self) -> Option<f64> {
         self.measured_ns.map(|m| (self.predicted_ns - m).abs() / m)
+    }
+
+    /// The device's energy during the job in words, where its profile says its power.
+    pub fn energy(&self) -> Option<String> {
+        let shown = |j: f64| match j {
+            j if j >= 1.0 => format!("{j:.2} J"),
+            j if j >= 1e-3 => format!("{:.2} mJ", j * 1e3),
+            j => format!("{:.2} uJ", j * 1e6),
+        };
+        self.energy_j.map(shown)
     }
 }
 

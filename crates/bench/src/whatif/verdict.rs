@@ -14,6 +14,8 @@
 //!   the best. Both are predictions with the same processor time, so its noise cancels. The exact
 //!   limit lies in the first gap below [`WITHIN`] that the ratios of the devices leave which could
 //!   be named, so that none of them lies close to the limit.
+//! - *A verdict that the spread could flip* says so ([`Verdict::could_flip`]): the least ratio and
+//!   its spread reach across the limit.
 //! - *Better devices never get worse verdicts*: a device's ratio is the least of its own and of all
 //!   devices that are no better in latency and in rate.
 
@@ -39,6 +41,18 @@ pub struct Point {
     pub reads_per_s: f64,
     /// Time over the time in DRAM.
     pub ratio: f64,
+    /// How far that may be off, as a share of it.
+    pub spread: f64,
+}
+
+impl Point {
+    /// Whether a ratio within the spread is on the other side of `limit`.
+    fn could_cross(&self, limit: f64) -> bool {
+        let spread = if mutant!("whatif_grid_spread_ignored") { 0.0 } else { self.spread };
+        let is_below = |ratio: f64| ratio <= limit;
+        let factor = 1.0 + spread;
+        is_below(self.ratio / factor) != is_below(self.ratio * factor)
+    }
 }
 
 /// One device against the limit.
@@ -107,6 +121,10 @@ pub struct Verdict {
     pub enough_from: Option<Place>,
     /// Whether that is every device of the grid.
     pub all_alike: bool,
+    /// Whether the spread of the best device's ratio reaches across the limit, so that another run
+    /// could give the other grade.
+    #[serde(default)]
+    pub could_flip: bool,
 }
 
 /// Round figures between which a ratio is given.
@@ -144,11 +162,13 @@ fn between(ratio: f64, figures: &[f64]) -> String {
     }
 }
 
-/// `p` with the least ratio of itself and of all devices that are no better.
+/// `p` with the least ratio of itself and of all devices that are no better, and that ratio's
+/// spread.
 fn at_most(p: &Point, points: &[Point]) -> Point {
     let no_better =
         points.iter().filter(|q| q.latency_ns >= p.latency_ns && q.reads_per_s <= p.reads_per_s);
-    Point { ratio: no_better.map(|q| q.ratio).fold(p.ratio, f64::min), ..*p }
+    let least = no_better.min_by(|a, b| a.ratio.total_cmp(&b.ratio)).unwrap_or(p);
+    Point { ratio: least.ratio, spread: least.spread, ..*p }
 }
 
 /// From the slowest to the fastest: by falling latency, then by rising rate.
@@ -195,20 +215,25 @@ pub fn limit(bests: &[f64]) -> f64 {
     first_gap(bests.iter().copied(), (AS_GOOD, NEAR_MAX), JOB_GAP)
 }
 
-/// The least ratio of a grid.
-fn best(points: &[Point]) -> f64 {
-    points.iter().map(|p| p.ratio).fold(f64::INFINITY, f64::min)
+/// The point with the least ratio of a grid.
+fn best(points: &[Point]) -> Option<&Point> {
+    points.iter().min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+}
+
+fn best_ratio(points: &[Point]) -> f64 {
+    best(points).map_or(f64::INFINITY, |p| p.ratio)
 }
 
 /// Judges the jobs of a study, each by its own grid of devices and by the [`limit`] of them all.
 pub fn judge(jobs: &[Vec<Point>]) -> Vec<Verdict> {
-    let limit = limit(&jobs.iter().map(|points| best(points)).collect::<Vec<f64>>());
+    let limit = limit(&jobs.iter().map(|points| best_ratio(points)).collect::<Vec<f64>>());
     jobs.iter().map(|points| judge_job(points, limit)).collect()
 }
 
 fn judge_job(points: &[Point], near: f64) -> Verdict {
     let points: Vec<Point> = points.iter().map(|p| at_most(p, points)).collect();
-    let (best, worst) = (best(&points), points.iter().map(|p| p.ratio).fold(0.0, f64::max));
+    let could_flip = best(&points).is_some_and(|p| p.could_cross(near));
+    let (best, worst) = (best_ratio(&points), points.iter().map(|p| p.ratio).fold(0.0, f64::max));
     let candidates = candidates(&points);
     let window = (ALWAYS_ENOUGH, WITHIN);
     let enough = best * first_gap(candidates.iter().map(|p| p.ratio / best), window, DEVICE_GAP);
@@ -219,6 +244,7 @@ fn judge_job(points: &[Point], near: f64) -> Verdict {
         worst: magnitude(worst),
         enough_from: first.map(place),
         all_alike: points.iter().all(|p| p.ratio <= enough),
+        could_flip,
     }
 }
 
@@ -250,7 +276,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn points(rows: &[(f64, f64, f64)]) -> Vec<Point> {
-        let make = |&(latency_ns, reads_per_s, ratio)| Point { latency_ns, reads_per_s, ratio };
+        let make = |&(latency_ns, reads_per_s, ratio)| Point {
+            latency_ns,
+            reads_per_s,
+            ratio,
+            spread: 0.0,
+        };
         rows.iter().map(make).collect()
     }
 
@@ -304,6 +335,26 @@ mod tests {
             [Grade::AsGood, Grade::TooClose, Grade::TooClose, Grade::Slower]
         );
         assert_eq!(Grade::of(1.0, 0.2), Grade::TooClose, "a wide spread decides nothing");
+    }
+
+    #[test]
+    fn a_verdict_that_the_spread_could_flip_says_so() {
+        // One job alone: the limit is the middle of 1.10 and 1.45 and of what its ratio leaves.
+        let flips = |best: f64, spread: f64| {
+            let mut grid = points(&[(1e3, 1e8, best), (2e4, 1e6, 9.0)]);
+            grid[0].spread = spread;
+            alone(grid).could_flip
+        };
+        let limit = limit(&[1.2]);
+        assert!((1.30..1.35).contains(&limit), "{limit}");
+        let found = [(1.2, 0.0), (1.2, 0.05), (1.2, 0.2), (9.0, 0.2), (0.9, 0.2)];
+        assert_eq!(found.map(|(b, s)| flips(b, s)), [false, false, true, false, false]);
+        // From above the limit as well; the spread of another device does not count.
+        let mut grid = points(&[(1e3, 1e8, 1.5), (2e4, 1e6, 9.0)]);
+        grid[1].spread = 0.9;
+        assert!(!alone(grid.clone()).could_flip);
+        grid[0].spread = 0.3;
+        assert!(alone(grid).could_flip);
     }
 
     #[test]
@@ -363,7 +414,7 @@ mod tests {
             let place = |i: usize| (1e3 * 2f64.powi(i as i32 % 4), 1e7 * 3f64.powi(i as i32 / 4));
             let make = |(i, ratio): (usize, f64)| {
                 let (latency_ns, reads_per_s) = place(i);
-                Point { latency_ns, reads_per_s, ratio }
+                Point { latency_ns, reads_per_s, ratio, spread: 0.0 }
             };
             ratios.into_iter().enumerate().map(make).collect()
         })

@@ -40,6 +40,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "graph whatif",
         &[
             ("littoral graph whatif examples/packages.tsv.zst", "the grid of devices"),
+            (
+                "littoral graph whatif web.lg --profile xlfdd,nvme-tlc,mine.toml --dram 4GiB",
+                "devices by name, with 4 GiB of DRAM for vertex state and the hottest edges",
+            ),
+            ("littoral graph whatif web.lg --html web.html", "heat maps and curves as one page"),
             ("littoral graph whatif web.lg --machine m.toml", "a machine's modelled flash devices"),
             ("littoral graph whatif roads.lg --kernels sssp,bc", "two kernels' jobs alone"),
             ("littoral graph whatif web.lg --format json", "for `littoral report`"),
@@ -60,7 +65,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     ("kv put", &[("littoral kv put towns bergen 60.39N", "durable when the command ends")]),
-    ("kv get", &[("littoral kv get towns bergen", "code 1 when there is none")]),
+    (
+        "kv get",
+        &[
+            ("littoral kv get towns bergen", "code 1 when there is none"),
+            ("littoral kv get towns bergen --format json", "key and value as an object"),
+        ],
+    ),
     ("kv del", &[("littoral kv del towns bergen", "code 1 when there is none")]),
     ("kv scan", &[("littoral kv scan towns b d", "the keys from b on, without d")]),
     ("kv dump", &[("littoral kv dump towns", "as `kv load` takes them")]),

@@ -19,7 +19,7 @@ pub(crate) enum KvCommand {
     /// Put one record; durable when the command ends
     Put(KvPutArgs),
     /// Print a key's value; code 1 when there is none
-    Get(KvKeyArgs),
+    Get(KvGetArgs),
     /// Delete a key; code 1 when there is none
     Del(KvKeyArgs),
     /// Print the records from FROM on, up to and without TO
@@ -146,6 +146,14 @@ pub(crate) struct KvPutArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct KvGetArgs {
+    #[command(flatten)]
+    pub(crate) key: KvKeyArgs,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct KvKeyArgs {
     /// The store's directory
     #[arg(value_name = "DIR")]
@@ -168,6 +176,8 @@ pub(crate) struct KvScanArgs {
     /// The key to stop before
     #[arg(value_name = "TO")]
     pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
     #[command(flatten)]
     pub(crate) opened: KvOpenArgs,
 }

@@ -11,7 +11,9 @@ use littoral::device::profile::{DeviceKind, Profile};
 use littoral::graph::kernels::Kernel;
 use littoral_bench::files;
 use littoral_bench::report::{self, Document};
+use littoral_bench::whatif::model::Bound;
 use littoral_bench::whatif::study::{Cell, DeviceRow, JobStudy, Study};
+use littoral_bench::whatif::verdict::Grade;
 use littoral_bench::whatif::{Options, Part, study};
 
 use crate::args::WhatifArgs;
@@ -90,6 +92,7 @@ fn options(args: &WhatifArgs) -> Result<Options, Failure> {
         concurrency: args.concurrency.clone(),
         dram: args.dram,
         time: Duration::from_nanos(args.time.as_nanos()),
+        reaches_all: false,
     })
 }
 
@@ -123,7 +126,8 @@ fn text(study: &Study) -> String {
     }
     text.push_str(
         "\ncells: predicted time over DRAM, (measured), the limit that binds: Latency, Reads per\n\
-         second, linK, Processor; ! differs by more than 15 %; - not run\n",
+         second, linK, Processor; ~ too close to call whether as good as DRAM (at most 1.1);\n\
+         ! differs by more than 15 %; - not run\n",
     );
     for note in &study.notes {
         line(&mut text, &format!("  {note}"));
@@ -166,7 +170,9 @@ fn job_text(study: &Study, job: &JobStudy) -> String {
         text.push_str(&grid(study, job));
     } else {
         for (device, cell) in ranked(study, job) {
-            line(&mut text, &format!("  {:24} {}", device.name, cell_text(cell)));
+            let energy = cell.energy().map_or(String::new(), |e| format!("  {e}"));
+            let row = format!("  {:24} {:15}{energy}", device.name, cell_text(cell));
+            line(&mut text, row.trim_end());
         }
     }
     line(&mut text, &format!("  -> {}", job.sentence));
@@ -191,7 +197,7 @@ fn grid(study: &Study, job: &JobStudy) -> String {
     let (latencies, rates) = (different(|d| d.latency_ns), different(|d| d.reads_per_s));
     let mut text = format!("  {:>9}", "reads/s");
     for &ns in &latencies {
-        write!(text, "  {:>14}", time(ns)).expect("invariant: a string takes all");
+        write!(text, "  {:>15}", time(ns)).expect("invariant: a string takes all");
     }
     text.push('\n');
     for &rate in rates.iter().rev() {
@@ -200,7 +206,7 @@ fn grid(study: &Study, job: &JobStudy) -> String {
             let here = |d: &DeviceRow| d.latency_ns == ns && d.reads_per_s == rate;
             let cell = study.devices.iter().position(here).map(|i| &job.cells[i]);
             let words = cell.map_or(String::new(), cell_text);
-            write!(text, "  {words:>14}").expect("invariant: as above");
+            write!(text, "  {words:>15}").expect("invariant: as above");
         }
         text.push('\n');
     }
@@ -208,7 +214,6 @@ fn grid(study: &Study, job: &JobStudy) -> String {
 }
 
 fn cell_text(cell: &Cell) -> String {
-    use littoral_bench::whatif::model::Bound;
     let bound = match cell.bound {
         Bound::Latency => "L",
         Bound::Reads => "R",
@@ -217,7 +222,8 @@ fn cell_text(cell: &Cell) -> String {
     };
     let measured = cell.measured_ratio.map_or("-".to_owned(), ratio);
     let mark = if cell.disagrees { "!" } else { "" };
-    format!("{} ({measured}{mark}) {bound}", ratio(cell.predicted_ratio))
+    let close = if cell.grade == Grade::TooClose { "~" } else { "" };
+    format!("{}{close} ({measured}{mark}) {bound}", ratio(cell.predicted_ratio))
 }
 
 fn devices_text(study: &Study) -> String {
@@ -245,6 +251,29 @@ fn devices_text(study: &Study) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_says_its_limit_and_what_to_doubt() {
+        let mut cell = Cell {
+            predicted_ns: 112.0,
+            predicted_ratio: 1.12,
+            spread_ratio: 0.0,
+            measured_ns: Some(106.0),
+            measured_ratio: Some(1.06),
+            measured_ratio_p25: None,
+            measured_ratio_p75: None,
+            bound: Bound::Link,
+            grade: Grade::of(1.12, 0.0),
+            disagrees: false,
+            energy_j: None,
+        };
+        assert_eq!(cell_text(&cell), "1.12~ (1.06) K");
+        (cell.grade, cell.disagrees) = (Grade::Slower, true);
+        assert_eq!(cell_text(&cell), "1.12 (1.06!) K");
+        cell.measured_ratio = None;
+        cell.disagrees = false;
+        assert_eq!(cell_text(&cell), "1.12 (-) K");
+    }
 
     #[test]
     fn times_and_ratios_have_three_digits_or_fewer() {

@@ -26,7 +26,8 @@ enum Want {
     Weighted(&'static [(&'static str, &'static str, f32)]),
     /// A refusal at this line and column, whose message holds this.
     Refused(u32, u32, &'static str),
-    /// A refusal of the whole file, whose message holds this.
+    /// A refusal of the whole file, of which no line is wrong; its message begins with the file and
+    /// holds this.
     Foreign(&'static str),
 }
 
@@ -147,7 +148,10 @@ fn judge(case: &Case, path: &Path, found: Result<EdgeList>) -> std::result::Resu
             let place = format!("{}:{line}:{column}: ", path.display());
             refusal.as_ref().is_some_and(|r| r.starts_with(&place) && r.contains(words))
         }
-        Want::Foreign(words) => refusal.as_ref().is_some_and(|r| r.contains(words)),
+        Want::Foreign(words) => {
+            let begin = path.display().to_string();
+            refusal.as_ref().is_some_and(|r| r.starts_with(&begin) && r.contains(words))
+        }
     };
     if same {
         return Ok(());

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use littoral_base::mutant;
 use littoral_base::units::{PerSecond, Picos, Span};
 use littoral_graph::builder::{BuildOptions, Hooks};
 use littoral_graph::format::file::GraphFile;
@@ -18,15 +19,15 @@ use littoral_bench::claims::Figure;
 use littoral_bench::error::{Error, Kind, Result};
 use littoral_bench::repro::{Answer, Options, Step};
 use littoral_bench::whatif::measure::{Denominator, denominator};
-use littoral_bench::whatif::study::{Cell, Study};
+use littoral_bench::whatif::study::{Cell, DeviceRow, JobStudy, Study};
 use littoral_bench::whatif::{self, study};
 
 /// Runs whose answers are compared.
 const RUNS: usize = 20;
-/// How long each of them measures: the command's default, less with `--quick`.
-const RUN_TIME: &str = "20s";
+/// How long each of them measures with `--quick`; the command's default without.
 const RUN_TIME_QUICK: &str = "8s";
-/// How long a study measures whose cells are compared with the model.
+/// How long a study measures at least whose cells are compared with the model; it goes on until
+/// each device of each job has been measured.
 const MODEL_TIME: Duration = Duration::from_secs(60);
 const MODEL_TIME_QUICK: Duration = Duration::from_secs(30);
 /// How long all forms in DRAM are measured after the trial chose one.
@@ -64,8 +65,8 @@ fn stable() -> Step {
     single("what-if answers that repeat", "whatif.stable", |options| {
         let answers = answers(options).map_err(|e| words(&e))?;
         let mut note = format!(
-            "{RUNS} processes, {} of measurement each, one thread busy all the time",
-            run_time(options)
+            "{RUNS} processes of `littoral {} {SHIPPED}`, one thread busy all the time",
+            arguments(options.quick).join(" ")
         );
         let mut groups: Vec<(&String, &usize)> = answers.iter().collect();
         groups.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -78,10 +79,6 @@ fn stable() -> Step {
         }
         Ok(Figure::new(answers.len() as f64, note))
     })
-}
-
-fn run_time(options: &Options) -> &'static str {
-    if options.quick { RUN_TIME_QUICK } else { RUN_TIME }
 }
 
 /// Different answers, and how many runs gave each.
@@ -104,12 +101,21 @@ fn answers(options: &Options) -> Result<BTreeMap<String, usize>> {
     })
 }
 
+/// What the program is asked in each run: the README's command, and less with `--quick`.
+fn arguments(quick: bool) -> Vec<String> {
+    let mut arguments: Vec<String> =
+        ["graph", "whatif", "--format", "json"].map(String::from).into();
+    if quick {
+        let kernels = claimed().iter().map(|k| k.name()).collect::<Vec<_>>().join(",");
+        arguments.extend(["--time", RUN_TIME_QUICK, "--kernels", &kernels].map(String::from));
+    }
+    arguments
+}
+
 /// The answer of one run: the lines that a person reads.
 fn answer(options: &Options, graph: &Path) -> Result<String> {
     let mut command = Command::new(&options.program);
-    let kernels = claimed().iter().map(|k| k.name()).collect::<Vec<_>>().join(",");
-    command.args(["graph", "whatif", "--format", "json", "--time", run_time(options)]);
-    command.args(["--kernels", &kernels]);
+    command.args(arguments(options.quick));
     command.arg(graph);
     let output = command
         .output()
@@ -127,15 +133,37 @@ fn answer(options: &Options, graph: &Path) -> Result<String> {
 fn model() -> Step {
     single("what-if's model beside its measurements", "whatif.model", |options| {
         let worst = worst_cells(options).map_err(|e| words(&e))?;
-        let value = worst.iter().map(|(error, _)| *error).fold(0.0, f64::max);
-        let mut figure = Figure::new(value, "the worst cell of each graph");
-        figure.notes.extend(worst.into_iter().map(|(_, words)| words));
-        Ok(figure)
+        Ok(model_figure(worst))
     })
 }
 
-/// The worst cell of each graph: its error and its words.
-fn worst_cells(options: &Options) -> Result<Vec<(f64, String)>> {
+/// The greatest error of the worst cells. A cell that was not measured has no error, so the claim
+/// holds only where there are none.
+fn model_figure(worst: Vec<Worst>) -> Figure {
+    let value = worst.iter().map(|w| w.error).fold(0.0, f64::max);
+    let all: usize = worst.iter().map(|w| w.cells).sum();
+    let measured: usize = worst.iter().map(|w| w.measured).sum();
+    let is_whole = measured == all || mutant!("papers_model_unmeasured_cells");
+    let words = format!("every cell was measured: {measured} of {all}");
+    let mut figure =
+        Figure::new(value, "the worst cell of each graph").provided(all > 0 && is_whole, words);
+    figure.notes.extend(worst.into_iter().map(|w| w.words));
+    figure
+}
+
+/// The worst cell of a graph.
+struct Worst {
+    /// |predicted - measured| / measured.
+    error: f64,
+    /// Cells of the study, and those that were measured.
+    cells: usize,
+    measured: usize,
+    /// The cell in words.
+    words: String,
+}
+
+/// The worst cell of each graph.
+fn worst_cells(options: &Options) -> Result<Vec<Worst>> {
     let graphs = [
         ("kron20", graph_steps::open(options, Model::Kron, 20)?),
         ("urand20", graph_steps::open(options, Model::Urand, 20)?),
@@ -147,9 +175,11 @@ fn worst_cells(options: &Options) -> Result<Vec<(f64, String)>> {
         iops: Span { from: PerSecond(5e6), to: PerSecond(100e6) },
         parts: Vec::new(),
         kernels: claimed(),
-        concurrency: vec![4, 16, 64],
+        // A sample of 64 searches at once takes seconds, and each device has three.
+        concurrency: if options.quick { vec![4] } else { vec![4, 16, 64] },
         dram: None,
         time,
+        reaches_all: true,
     };
     graphs
         .iter()
@@ -157,28 +187,31 @@ fn worst_cells(options: &Options) -> Result<Vec<(f64, String)>> {
         .collect()
 }
 
-fn worst_cell(study: &Study) -> (f64, String) {
+fn worst_cell(study: &Study) -> Worst {
     let cells = study.jobs.iter().flat_map(|job| {
         study.devices.iter().zip(&job.cells).map(move |(device, cell)| (job, device, cell))
     });
-    let error = |cell: &Cell| cell.error_ratio().unwrap_or(0.0);
-    let measured = cells.clone().filter(|(_, _, c)| c.measured_ns.is_some()).count();
     let all = cells.clone().count();
-    let worst = cells.max_by(|a, b| error(a.2).total_cmp(&error(b.2)));
-    worst.map_or((f64::NAN, "no cells".to_owned()), |(job, device, cell)| {
-        let words = format!(
-            "{}: {:.3} at {}, {} (predicted {:.3} of DRAM, measured {:.3}); {measured} of {all} cells \
-             measured, {} beyond 0.15",
-            study.graph,
-            error(cell),
-            job.name,
-            device.name,
-            cell.predicted_ratio,
-            cell.measured_ratio.unwrap_or(f64::NAN),
-            study.disagreeing_cells_count
-        );
-        (error(cell), words)
-    })
+    let measured: Vec<(&JobStudy, &DeviceRow, f64, &Cell)> = cells
+        .filter_map(|(job, device, cell)| Some((job, device, cell.error_ratio()?, cell)))
+        .collect();
+    let Some((job, device, error, cell)) = measured.iter().max_by(|a, b| a.2.total_cmp(&b.2))
+    else {
+        let words = format!("{}: none of {all} cells was measured", study.graph);
+        return Worst { error: f64::NAN, cells: all, measured: 0, words };
+    };
+    let words = format!(
+        "{}: {error:.3} at {}, {} (predicted {:.3} of DRAM, measured {:.3}); {} of {all} cells \
+         measured, {} beyond 0.15",
+        study.graph,
+        job.name,
+        device.name,
+        cell.predicted_ratio,
+        cell.measured_ratio.unwrap_or(f64::NAN),
+        measured.len(),
+        study.disagreeing_cells_count
+    );
+    Worst { error: *error, cells: all, measured: measured.len(), words }
 }
 
 fn in_memory(path: &Path) -> Result<GraphFile> {
@@ -217,4 +250,30 @@ fn denominator_words(graph: &str, found: &Denominator) -> String {
         found.chosen_ns / 1e6,
         times.collect::<Vec<_>>().join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stable_runs_the_command_of_the_readme() {
+        let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+        let readme = std::fs::read_to_string(readme).unwrap();
+        let command = arguments(false).join(" ").replace(" --format json", "");
+        assert!(
+            readme.contains(&format!("cargo run --release -- {command} {SHIPPED}")),
+            "{command}"
+        );
+        assert!(arguments(true).contains(&RUN_TIME_QUICK.to_owned()));
+    }
+
+    #[test]
+    fn the_model_holds_only_where_every_cell_was_measured() {
+        let worst = |measured| Worst { error: 0.1, cells: 25, measured, words: String::new() };
+        let holds = |worst| model_figure(worst).conditions.iter().all(|(holds, _)| *holds);
+        assert!(holds(vec![worst(25), worst(25)]));
+        assert!(!holds(vec![worst(25), worst(24)]));
+        assert!(!holds(Vec::new()));
+    }
 }

@@ -26,6 +26,7 @@ fn cell(predicted_ratio: f64) -> Cell {
     Cell {
         predicted_ns: predicted_ratio * 1e6,
         predicted_ratio,
+        spread_ratio: 0.01,
         measured_ns: (predicted_ratio < 4.0).then_some(1.3e6),
         measured_ratio: (predicted_ratio < 4.0).then_some(1.3),
         measured_ratio_p25: None,
@@ -42,6 +43,7 @@ fn job(devices: &[DeviceRow], kind: &str, ratios: [f64; 4]) -> JobStudy {
         latency_ns: d.latency_ns,
         reads_per_s: d.reads_per_s,
         ratio,
+        spread: 0.0,
     };
     let points: Vec<Point> = devices.iter().zip(ratios).map(point).collect();
     let verdict = judge(&[points]).remove(0);
