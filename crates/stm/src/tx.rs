@@ -375,7 +375,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             if seen.is_mine(me) {
                 return Ok(self.inspect_own::<T, L>(place, look));
             }
-            if seen.blocks(me) && !mutant!("ce_c") {
+            if seen.blocks(me) && !mutant!("stm_committing_not_awaited") {
                 self.th.look_again(seen, &mut looks, false)?;
                 continue;
             }
@@ -385,7 +385,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             let answer = self.look_at::<T, L>(place, seen.newest(), look);
             fence(Acquire);
             let again = Orec(place.orec.load(Relaxed));
-            let blocked = again.blocks(me) && !mutant!("ce_c");
+            let blocked = again.blocks(me) && !mutant!("stm_committing_not_awaited");
             if again.version() == seen.version() && !blocked {
                 self.note(place, seen);
                 return Ok(seen.live().then_some(answer));
@@ -444,7 +444,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         seen: Orec,
         look: &mut L,
     ) -> Option<Option<L::Out>> {
-        if !(mutant!("ce_a") || mutant!("ce_b")) {
+        if !(mutant!("stm_clocks_before_validation") || mutant!("stm_old_version_by_clocks")) {
             return None;
         }
         let stamp = self.stamp(place, const { slot_bytes(T::WORDS) }, 1 - seen.newest());
@@ -466,7 +466,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     #[cold]
     #[inline(never)]
     fn extend(&mut self, seen: Orec) -> Result<(), Abort> {
-        if mutant!("ce_a") {
+        if mutant!("stm_clocks_before_validation") {
             self.th.starts.learn(seen.tid(), seen.clock());
         }
         // Without extension, as in figure 6 of the paper: know the clock, start again.
@@ -575,7 +575,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         before: Orec,
         fresh: bool,
     ) -> Result<usize, Abort> {
-        if mutant!("row2") && !fresh {
+        if mutant!("stm_lock_leaked_by_write") && !fresh {
             self.admit(before)?;
         }
         let at = self.th.words.len();
@@ -646,20 +646,20 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             return Err(Abort::conflict());
         }
         self.step_clock()?;
-        if mutant!("row10") {
+        if mutant!("stm_valid_before_version") {
             self.store_frontier();
         }
         self.store_versions();
-        if !mutant!("row10") {
+        if !mutant!("stm_valid_before_version") {
             pool.fence("make a transaction's versions durable")?;
             self.store_frontier();
         }
-        if mutant!("row11") {
+        if mutant!("stm_published_before_mark") {
             self.publish(epoch);
         }
         pool.fence("move a frontier")?;
         pool.domain.commit_point();
-        if !mutant!("row11") {
+        if !mutant!("stm_published_before_mark") {
             self.publish(epoch);
         }
         self.committed = true;
