@@ -2,13 +2,13 @@
 //!
 //! Read: load the record; wait while another commits it; if its clock is beyond what this thread
 //! knows, validate the read set, then know it; look at the words; fence(Acquire); the record must
-//! be the same and nobody committing it. An intent does not block readers. A settled record of a
+//! be the same and no thread committing it. An intent does not block readers. A settled record of a
 //! known clock, the common case, is read without a branch that depends on anything else.
 //!
 //! Commit, in order:
 //! 1. own mark odd; own records INTENT -> COMMITTING; full barrier (paired with every other
 //!    committer's: of two that read what the other writes at least one sees the other committing);
-//! 2. read the snapshot epoch; nobody has committed since the begin, or validate the read set;
+//! 2. read the snapshot epoch; no thread has committed since the begin, or validate the read set;
 //! 3. clock += 1;
 //! 4. store payloads and stamps into the slots that are not newest, write them back; SFENCE 1;
 //! 5. frontier := clock, write it back; SFENCE 2: durable;
@@ -481,7 +481,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         Err(Abort::conflict())
     }
 
-    /// Whether everything read is still newest and nobody else is committing it: nobody has
+    /// Whether everything read is still newest and no other thread is committing it: none has
     /// committed anything, or each record says so.
     fn validate(&self) -> bool {
         let long = self.th.reads.len() > LONG;
@@ -502,8 +502,8 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     fn blame(&mut self) {
         let now = |r: &ReadEntry<'_>| Orec(r.orec.load(Acquire));
         let changed = |r: &&ReadEntry<'_>| now(r).version() != r.seen.version();
-        if let Some(culprit) = self.th.reads.iter().find(changed).map(now) {
-            self.th.lost_to(culprit.tid(), culprit.clock());
+        if let Some(changed_by) = self.th.reads.iter().find(changed).map(now) {
+            self.th.lost_to(changed_by.tid(), changed_by.clock());
         }
     }
 
@@ -635,7 +635,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         pool.check_owner()?;
         pool.check_poison()?;
         let early = mutant!("snapshot_epoch_early").then(|| pool.calm.epoch.load(SeqCst));
-        self.marked = !mutant!("watch_mark");
+        self.marked = !mutant!("stm_commit_marks_unchanged");
         if self.marked {
             self.set(self.th.mark, mark(self.th.clock, true));
         }

@@ -19,19 +19,31 @@ const PRIVATE: &[&str] = &[
     "Deviation from ",
 ];
 
-/// Words, and how many lines of Rust and Markdown may still hold them.
+/// Words, and how many lines of Rust and Markdown may still hold them; every number is 0 by now. A
+/// new word may begin with the lines that hold it.
 pub const WORDS: &[(&str, usize)] = &[
-    ("nobody", 36),
-    ("whoever", 8),
-    ("everybody", 8),
-    ("obituary", 19),
-    ("mourn", 2),
-    ("bury", 11),
-    ("buried", 1),
-    ("torment", 2),
-    ("sooner or later", 1),
-    ("turns round", 4),
+    ("nobody", 0),
+    ("whoever", 0),
+    ("everybody", 0),
+    ("anybody", 0),
+    ("somebody", 0),
+    ("obituary", 0),
+    ("obituaries", 0),
+    ("mourn", 0),
+    ("mourning", 0),
+    ("bury", 0),
+    ("buries", 0),
+    ("buried", 0),
+    ("crew", 0),
+    ("culprit", 0),
+    ("culprits", 0),
+    ("struck down", 0),
+    ("torment", 0),
+    ("torture", 0),
+    ("sooner or later", 0),
+    ("turns round", 0),
     ("is to be had", 0),
+    ("was not to be had", 0),
 ];
 
 /// Private references, and words that stand in more lines than [`WORDS`] allows.

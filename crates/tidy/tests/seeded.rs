@@ -301,6 +301,12 @@ fn an_invariant_without_its_check_is_found() {
     assert_eq!(found(&body("#[test]\nfn in_order() {}")), 0);
     assert_eq!(found(&checked("order")), 0, "a test target");
     assert_eq!(found(&checked("gone")), 1);
+    assert_eq!(found("//! A page.\n//!\n//! Invariant: keys stand in\n//! order.\n"), 1);
+    let paragraph = "//! A page.\n//!\n//! Invariant: keys stand in order. Checked by `order`.\n";
+    assert_eq!(found(paragraph), 0);
+    let titled = "//! A page.\n//!\n//! Invariants of a page\n//! - One.\n//! - Two.\n";
+    assert_eq!(found(titled), 2, "a title with more words");
+    assert_eq!(found("//! Invariants are code.\n"), 0, "a sentence is no title");
 }
 
 #[test]
