@@ -40,7 +40,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::hosts::Host;
 use super::{POOL_PAGE_BYTES, PREFIX, command, label, lines_at, raw, shm_layout};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{board_bytes, culprits, has_joined, say, waiting_for};
+use crate::runtime::{board_bytes, has_joined, say, suspects, waiting_for};
 use crate::virtual_time::Compute;
 use crate::virtual_time::conductor::{Conductor, Report};
 
@@ -369,7 +369,7 @@ impl Started {
     /// Ranks that the board's verdict blames.
     fn blamed(&self) -> Vec<NodeId> {
         let ranks = u16::try_from(self.ranks.len()).expect("invariant: ranks are a u16");
-        self.board.as_ref().map_or(Vec::new(), |board| culprits(board, ranks))
+        self.board.as_ref().map_or(Vec::new(), |board| suspects(board, ranks))
     }
 
     /// Waits for the end of every rank; the first failure ends all.

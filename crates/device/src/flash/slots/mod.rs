@@ -96,7 +96,7 @@ impl Slots {
         self.states[slot.index()].get() == State::Issued
     }
 
-    /// Whether no one waits for the slot's answer.
+    /// Whether no reader waits for the slot's answer.
     pub(crate) fn is_abandoned(&self, slot: Slot) -> bool {
         self.states[slot.index()].get() == State::Abandoned
     }
