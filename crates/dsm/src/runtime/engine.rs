@@ -1,7 +1,7 @@
-//! What a rank knows, under one lock: the protocol, its channels, its peers and their fate.
+//! What a rank knows, under one lock: the protocol, its channels, its peers and their state.
 //!
-//! Life of a death
-//! 1. A fabric, a process handle, a conductor or another rank's failure report says that `r` is gone
+//! How the loss of a rank is handled
+//! 1. A fabric, a process handle, a conductor or another rank's failure report says that `r` left
 //!    before its goodbye. What it and every other rank that is gone has sent is taken in first: a
 //!    rank that ended because another one did has said so.
 //! 2. The ranks that are still missing then are judged at one time. Where ranks share a board, the
