@@ -14,24 +14,25 @@ trap 'rm -rf "$work"' EXIT
 cp -r docs/book/. "$work"
 src=$work/src
 cp docs/design/*.md "$src/design/"
-cp docs/glossary.md docs/dependencies.md "$src/"
+cp docs/glossary.md docs/dependencies.md docs/decisions.md docs/style.md "$src/"
 cp ARCHITECTURE.md "$src/architecture.md"
 cp -r crates/papers/targets "$src/"
 
 # From a page of a folder of the book: ../../../design/X.md is now a neighbour's page.
 find "$src" -mindepth 2 -name '*.md' -exec sed -i -E \
     -e 's#\]\(\.\./\.\./\.\./design/#](../design/#g' \
-    -e 's#\]\(\.\./\.\./\.\./(glossary|dependencies)\.md#](../\1.md#g' \
+    -e 's#\]\(\.\./\.\./\.\./(glossary|dependencies|decisions|style)\.md#](../\1.md#g' \
     -e 's#\]\(\.\./\.\./\.\./\.\./ARCHITECTURE\.md#](../architecture.md#g' \
     -e 's#\]\(\.\./\.\./\.\./\.\./crates/papers/targets#](../targets#g' {} +
 # From the map of the house: what is in the book is linked, the rest of the tree is named only.
 sed -i -E \
     -e 's#\]\(docs/book/src/#](#g' -e 's#\]\(docs/design\)#](design/index.md)#g' \
-    -e 's#\]\(docs/(glossary|dependencies)\.md#](\1.md#g' \
+    -e 's#\]\(docs/(glossary|dependencies|decisions|style)\.md#](\1.md#g' \
     -e 's#\[([^]]*)\]\((crates/[^)]*)\)#\1#g' "$src/architecture.md"
 
 {
     printf -- '- [The map of the house](architecture.md)\n- [Glossary](glossary.md)\n'
+    printf -- '- [Decisions](decisions.md)\n- [Style](style.md)\n'
     printf -- '- [Dependencies](dependencies.md)\n\n# Design pages\n\n'
     for page in "$src"/design/*.md; do
         [ "$(basename "$page")" = index.md ] && continue

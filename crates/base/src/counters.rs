@@ -4,6 +4,7 @@
 //! struct snapshots, subtracts and lists itself, so reports never spell a counter's name twice.
 //!
 //! Invariant: a counter only grows; a difference of two snapshots is what happened between them.
+//! Checked by `snapshots_subtract_and_add`.
 
 /// One counter as a report sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

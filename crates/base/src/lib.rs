@@ -12,7 +12,7 @@
 //! - [`rng`]: the seeded generator that engines are given.
 //! - [`sync`]: std, loom or shuttle behind one name.
 //!
-//! Invariants: nothing here does I/O, prints, or reads an operating-system clock except through
+//! Nothing here does I/O, prints, or reads an operating-system clock except through
 //! [`clock::Clock`]; everything is deterministic under its seed.
 
 #![forbid(unsafe_code)]

@@ -23,7 +23,7 @@ pub struct Environment {
     pub clocksource: String,
     /// The setting of transparent huge pages.
     pub transparent_huge_pages: String,
-    /// Runnable tasks in the last minute when the run began: above one, somebody else was at work.
+    /// Runnable tasks in the last minute when the run began: above one, another program ran.
     pub load_average_count: f64,
     /// Hashes of the profiles used, by name.
     #[serde(default)]

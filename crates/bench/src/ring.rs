@@ -343,7 +343,7 @@ pub struct InterfaceFigures {
     pub lightweight: PerRead,
     /// The doorbell-and-queue interface with each stand-in.
     pub doorbells: Vec<DoorbellRow>,
-    /// Of each doorbell row, what the model of the device (N3 to N5) takes and the host would not.
+    /// Of each doorbell row, what the model of the device takes and the host would not.
     pub device_side_ns: f64,
 }
 

@@ -188,7 +188,7 @@ fn a_pool_that_may_only_be_read_is_looked_at_and_says_what_it_cannot_promise() {
     assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
     let value: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&value["pool_bytes"], &value["threads_max"]), (&(1 << 20).into(), &64.into()));
-    // Root may write any file; anybody else is told.
+    // Root may write any file; another user is told.
     let told = value["promise"].as_str().unwrap();
     let may_write = fs::OpenOptions::new().write(true).open(&path).is_ok();
     assert_eq!(told.contains("open for reading and writing"), !may_write, "{told}");

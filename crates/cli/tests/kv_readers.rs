@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A user who owns nothing.
-const NOBODY: u32 = 65_534;
+const OTHER_USER: u32 = 65_534;
 
 fn command(program: &Path, folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(program);
@@ -73,7 +73,7 @@ fn readers_share_a_store_and_wait_for_a_writer_when_told_to() {
 /// The program where any user can start it.
 fn startable(folder: &Path) -> PathBuf {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_littoral"));
-    match Command::new(&program).arg("--version").uid(NOBODY).gid(NOBODY).output() {
+    match Command::new(&program).arg("--version").uid(OTHER_USER).gid(OTHER_USER).output() {
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
             let copy = folder.join("littoral");
             fs::copy(&program, &copy).unwrap();
@@ -99,7 +99,7 @@ fn a_user_who_may_only_read_reads() {
     let run = |args: &[&str]| {
         let mut command = command(&program, folder, args);
         if is_root {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(OTHER_USER).gid(OTHER_USER);
         }
         command.output().unwrap()
     };

@@ -105,7 +105,7 @@ fn a_copy_changes_nothing_and_shares_the_file_with_readers_only() {
     one.fence().unwrap();
     assert_eq!(one.word(4096 + 8, Ordering::Relaxed), 1);
     assert_eq!(two.word(4096 + 8, Ordering::Relaxed), MARK);
-    assert_eq!(Msync::open(&path).unwrap_err().kind(), Kind::Busy, "somebody looks at it");
+    assert_eq!(Msync::open(&path).unwrap_err().kind(), Kind::Busy, "another owner has it");
     drop((one, two));
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }

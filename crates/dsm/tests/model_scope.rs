@@ -224,8 +224,8 @@ fn a_page_handed_out_at_any_point_is_noticed_from_then_on() {
     explore_all(2, &[a, b]);
 }
 
-/// Rank 0 stores a value and the old one again in one phase; whoever fetched the page between, for
-/// another byte, must not keep it.
+/// Rank 0 stores a value and the old one again in one phase; a rank that fetched the page between,
+/// for another byte, must not keep it.
 #[test]
 fn a_value_that_was_served_and_taken_back_is_invalidated() {
     let home: &[Step] = &[Write(X, 7), Write(X, 1), Write(X, 7), Barrier];

@@ -1,7 +1,7 @@
 //! Who is named when a job is lost: the rank that died first, by all ranks, in whatever order the
 //! others end and however late one of them looks.
 //!
-//! The order is forced: a rank is stopped while another is struck down and a third dies of that;
+//! The order is forced: a rank is stopped while another is killed and a third dies of that;
 //! only when both have ended does it go on. The test's own binary is the launcher and the ranks, as
 //! in `launch.rs`; the launcher strikes before it begins to wait, so that no limit of its own
 //! counts.

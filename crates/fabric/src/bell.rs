@@ -2,7 +2,7 @@
 //!
 //! A bell is a count and a number of sleepers in memory that both sides reach. Who sleeps: reads
 //! the count, announces itself, looks once more, and sleeps only while the count is what it read.
-//! Who writes: writes, and strikes the bell only if somebody is announced, so that writing to a
+//! Who writes: writes, and strikes the bell only if a sleeper is announced, so that writing to a
 //! node that is awake costs a fence and a load.
 //!
 //! The count only grows, so a late waker strikes the bell with no waiter and does no harm. A

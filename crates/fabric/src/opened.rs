@@ -257,11 +257,21 @@ fn memory(bytes: usize) -> Result<File> {
 /// The memory of a new pool: all zeros.
 fn pool(path: Option<&Path>, bytes: usize) -> Result<File> {
     let Some(path) = path else { return memory(bytes) };
+    Ok(new_pool(path, bytes, bytes)?.0)
+}
+
+/// A pool of `bytes` in a new file, whose name is taken away again at once, or in a device, of which
+/// the first `cleared` bytes become zeros; and whether what lies behind those may hold something.
+///
+/// # Errors
+/// `Kind::Busy` for a file that exists, `Kind::Io` when the system refuses.
+pub fn new_pool(path: &Path, cleared: usize, bytes: usize) -> Result<(File, bool)> {
+    debug_assert!(cleared <= bytes, "what is cleared belongs to the pool");
     let at = || failed(path.display().to_string());
     if path.metadata().is_ok_and(|m| m.file_type().is_char_device()) {
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(at())?;
-        io::Write::write_all(&mut file, &vec![0; bytes]).map_err(at())?;
-        return Ok(file);
+        io::Write::write_all(&mut file, &vec![0; cleared]).map_err(at())?;
+        return Ok((file, cleared < bytes));
     }
     let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
     let file = made.map_err(|e| match e.kind() {
@@ -273,7 +283,7 @@ fn pool(path: Option<&Path>, bytes: usize) -> Result<File> {
     })?;
     std::fs::remove_file(path).map_err(at())?;
     file.set_len(bytes as u64).map_err(at())?;
-    Ok(file)
+    Ok((file, false))
 }
 
 /// Sockets that listen at those of the addresses that are this host's.
@@ -343,6 +353,7 @@ mod tests {
         let open = |carrier, nodes| FabricDevice::open(carrier, nodes, 64).map(drop);
         let busy = open(Carrier::Pool(Some(path)), 2).unwrap_err();
         assert_eq!(busy.kind(), Kind::Busy, "{busy}");
+        assert!(busy.to_string().contains("a pool's file is new"), "{busy}");
         assert_eq!(open(Carrier::Shm, 0).unwrap_err().kind(), Kind::IllegalRequest);
         let one = vec!["127.0.0.1:0".parse().unwrap()];
         assert_eq!(open(Carrier::Tcp(one), 2).unwrap_err().kind(), Kind::IllegalRequest);

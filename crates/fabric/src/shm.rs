@@ -213,7 +213,7 @@ impl ShmFabric {
     ///
     /// # Errors
     /// `Kind::Foreign` when the file is not the memory of a job with this layout, `Kind::Busy` when
-    /// somebody is node `me` already, `Kind::IllegalRequest` when there is no such node, `Kind::Io`
+    /// a process is node `me` already, `Kind::IllegalRequest` when there is no such node, `Kind::Io`
     /// when the system refuses.
     pub fn attach(file: &File, layout: ShmLayout, me: NodeId) -> Result<Self> {
         Self::attach_with_silence(file, layout, me, SILENCE_DEFAULT)
@@ -354,13 +354,13 @@ impl Shared {
         ring(&self.bell(n, Which::Word));
     }
 
-    fn bury(&self, n: usize, how: String) {
+    fn mark_failed(&self, n: usize, how: String) {
         if self.dead[n].set(how).is_ok() {
             self.ring_bells(self.me);
         }
     }
 
-    fn obituary(&self, n: usize) -> Option<String> {
+    fn failure_report(&self, n: usize) -> Option<String> {
         if let Some(how) = self.dead[n].get() {
             return Some(how.clone());
         }
@@ -383,7 +383,7 @@ impl Shared {
             let what = format!("node {node} of a job with {} nodes", self.layout.nodes);
             return Error::new(Kind::IllegalRequest, what);
         }
-        let how = self.obituary(node.index()).unwrap_or_default();
+        let how = self.failure_report(node.index()).unwrap_or_default();
         Error::new(Kind::Io, format!("node {node} is gone: {how}"))
     }
 
@@ -473,7 +473,10 @@ impl Shared {
         let length = (header & !MORE) as usize;
         let end = head + WORD as u64 + length.next_multiple_of(WORD) as u64;
         if length > PIECE_BYTES || end > tail {
-            self.bury(from, format!("it wrote a frame of {length} bytes, which none can be"));
+            self.mark_failed(
+                from,
+                format!("it wrote a frame of {length} bytes, which none can be"),
+            );
             head_word.store(tail, Ordering::Release);
             return false;
         }
@@ -595,7 +598,7 @@ impl<'s> Watcher<'s> {
             self.shared.word(beat).fetch_add(1, Ordering::Release);
             for n in (0..self.shared.layout.nodes).filter(|&n| n != self.shared.me) {
                 if let Some(how) = self.look_at(n) {
-                    self.shared.bury(n, how);
+                    self.shared.mark_failed(n, how);
                 }
             }
             self.sleep();
@@ -780,7 +783,7 @@ impl Fabric for ShmFabric {
     }
 
     fn liveness(&self, node: NodeId) -> Liveness {
-        match self.shared.obituary(node.index().min(self.shared.layout.nodes - 1)) {
+        match self.shared.failure_report(node.index().min(self.shared.layout.nodes - 1)) {
             Some(how) => Liveness::Dead(how),
             None if node.index() >= self.shared.layout.nodes => {
                 Liveness::Dead("there is no such node".into())

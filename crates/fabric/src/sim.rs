@@ -245,7 +245,7 @@ impl State {
         }
     }
 
-    /// Picks who runs next, letting events happen until somebody is ready.
+    /// Picks who runs next, letting events happen until a node is ready.
     fn dispatch(&mut self) {
         while self.running.is_none() && self.stuck.is_none() {
             self.running = self.ready.pop_front();

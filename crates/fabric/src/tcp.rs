@@ -310,7 +310,7 @@ impl Shared {
         Ok(number)
     }
 
-    /// Nothing more can be written to a peer; the agent reads what there is and buries it.
+    /// Nothing more can be written to a peer; the agent reads what there is and marks it as failed.
     fn give_up(&self, peer: &Peer, e: &io::Error) {
         // The thread that noticed first says how.
         let _ = peer.broken.set(format!("writing to it failed: {e}"));
@@ -378,7 +378,7 @@ impl Shared {
         let _ = (&self.bell).write(&[1]);
     }
 
-    fn bury(&self, node: NodeId, how: String) {
+    fn mark_failed(&self, node: NodeId, how: String) {
         locked(&self.waits).dead.entry(node).or_insert(how);
         self.changed.notify_all();
     }

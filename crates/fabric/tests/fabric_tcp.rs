@@ -245,7 +245,7 @@ fn elsewhere() -> Identity {
     Identity { machine: own.machine ^ 1, ..own }
 }
 
-fn obituary(fabric: &TcpFabric) -> String {
+fn failure_report(fabric: &TcpFabric) -> String {
     match fabric.liveness(NodeId(1)) {
         Liveness::Dead(how) => how,
         Liveness::Alive => panic!("node 1 passes for alive"),
@@ -257,7 +257,7 @@ fn a_silent_peer_of_another_machine_is_dead_and_a_wait_on_it_ends() {
     let cut_off = Identity { network: Identity::own().network ^ 1, ..Identity::own() };
     for identity in [elsewhere(), cut_off] {
         let fabric = with_stranger(identity, |_, _| {});
-        assert!(obituary(&fabric).contains("silent"));
+        assert!(failure_report(&fabric).contains("silent"));
         assert_eq!(fabric.get(NodeId(1), 0, &mut [0; 8]).unwrap_err().kind(), Kind::Io);
     }
 }
@@ -272,7 +272,7 @@ fn a_silent_peer_of_this_machine_is_alive_until_its_stream_ends() {
         }
         stream.shutdown(std::net::Shutdown::Both).unwrap();
     });
-    assert!(!obituary(&fabric).contains("silent"));
+    assert!(!failure_report(&fabric).contains("silent"));
 }
 
 /// One frame by which node 1 sends node 0 a message of one byte.
@@ -300,12 +300,14 @@ fn what_a_peer_said_before_it_died_is_received() {
 #[test]
 fn noise_kills_the_connection_and_not_the_node() {
     let fabric = with_stranger(elsewhere(), |s, _| s.write_all(&[0xff; 64]).unwrap());
-    assert!(obituary(&fabric).contains("frame"));
+    assert!(failure_report(&fabric).contains("frame"));
     let fabric = with_stranger(elsewhere(), |s, _| {
         let mut frame = 3u32.to_le_bytes().to_vec();
         frame.extend([2; 12]);
         s.write_all(&frame).unwrap();
     });
-    assert!(obituary(&fabric).contains("frame") || obituary(&fabric).contains("silent"));
+    assert!(
+        failure_report(&fabric).contains("frame") || failure_report(&fabric).contains("silent")
+    );
     fabric.put(NodeId(0), 0, &[1]).unwrap();
 }

@@ -8,7 +8,8 @@
 //!   are drawn too and removed when the file is built, as the benchmarks do.
 //!
 //! Invariant: edge `i` depends on the model, scale and seed alone. Edges are drawn in blocks with a
-//! generator each, so any number of threads draws the same graph.
+//! generator each, so any number of threads draws the same graph. Checked by
+//! `threads_draw_the_same_graph_and_seeds_another`.
 
 use littoral_base::rng::{self, RngCore, mix};
 use littoral_base::units::Bytes;

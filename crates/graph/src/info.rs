@@ -1,6 +1,6 @@
 //! What a graph file holds, as numbers for people: `littoral graph info`.
 //!
-//! Invariant: read from header and vertex tables alone; no page is touched.
+//! Header and vertex tables alone are read; no page is touched.
 
 use serde::Serialize;
 

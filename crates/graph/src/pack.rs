@@ -1,7 +1,7 @@
 //! Placement: which page and word each list gets, from degrees alone (`docs/design/graph-file.md`).
 //!
-//! Paper 003 pads in id order so that no short list crosses a page; that wastes 2 to 38 % (spec
-//! A4). Here lists go by best fit into a bounded window of open pages.
+//! Paper 003 pads in id order so that no short list crosses a page; that wastes 2 to 38 % of the
+//! file. Here lists go by best fit into a bounded window of open pages.
 //!
 //! Invariants
 //! - A list that fits a page lies in one page; a longer one has consecutive pages of its own, whose

@@ -1,6 +1,6 @@
 //! Tables: columns of vertices and numbers, and vertices in order of their names.
 //!
-//! Invariant: the columns of a table are equally long.
+//! Invariant: the columns of a table are equally long. Checked by `Table::new`.
 
 use std::borrow::Cow;
 

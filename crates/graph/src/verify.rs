@@ -3,7 +3,7 @@
 //! A verifier checks a kernel's answer by a textbook method that shares no code with the kernel. It
 //! stands beside the kernel (`kernels/NAME/verify.rs`), in the style of the GAP benchmark suite's.
 //!
-//! Invariant: a verifier reads lists from the file again and checks each page; it never looks at
+//! A verifier reads lists from the file again and checks each page; it never looks at
 //! HEADS, so a wrong front of a list shows.
 
 use crate::error::{Error, Kind, Result};

@@ -6,7 +6,7 @@
 //! - `user` (x86-64 Linux hosts): runs a program as a process of the host.
 //! - [`error`]: what can go wrong before a program runs.
 //!
-//! Invariant: on any other host the crate compiles; running a program is then an error of kind
+//! On any other host the crate compiles (`scripts/builds.sh`); running a program is then an error of kind
 //! [`Unsupported`](error::Kind::Unsupported).
 
 pub mod command;

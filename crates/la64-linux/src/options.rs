@@ -3,7 +3,7 @@
 //!
 //! Invariant: the command line that [`Options::arguments`] makes is read back as equal options,
 //! without what concerns the first program alone: changes of the environment, which a guest's
-//! `execve` gives whole.
+//! `execve` gives whole. Checked by `options_written_as_arguments_read_back_equal`.
 
 use littoral_base::units::Bytes;
 use littoral_la64::interp::{Limits, Tier};

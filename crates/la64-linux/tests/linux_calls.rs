@@ -107,7 +107,7 @@ fn a_process_made_by_clone3_is_waited_for() {
 }
 
 /// A thread that dies while it holds a lock on its list, another as pending, and lists a third that
-/// is somebody else's.
+/// is another process's.
 #[test]
 fn robust_locks_of_a_dead_thread_are_given_up() {
     const WAITERS: u64 = 0x8000_0000;

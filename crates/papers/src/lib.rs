@@ -55,6 +55,26 @@ mod tests {
         }
     }
 
+    /// The ids of `repro` in the table whose head names a crate and `littoral repro`.
+    fn ids_in_table(page: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(page).unwrap();
+        let mut rows = text.lines().skip_while(|l| !l.contains("| crate | `littoral repro` |"));
+        assert!(rows.next().is_some(), "{page} has no table of engines");
+        let cells = rows.skip(1).take_while(|l| l.starts_with('|'));
+        cells.map(|l| l.split('|').nth(4).unwrap().trim().trim_matches('`').to_owned()).collect()
+    }
+
+    #[test]
+    fn the_tables_of_engines_name_every_system() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let systems: BTreeSet<&str> = SYSTEMS.iter().map(|s| s.name).collect();
+        for page in ["ARCHITECTURE.md", "docs/book/src/index.md"] {
+            let ids = ids_in_table(&format!("{root}/{page}"));
+            assert_eq!(ids.len(), SYSTEMS.len(), "{page}");
+            assert_eq!(ids.iter().map(String::as_str).collect::<BTreeSet<_>>(), systems, "{page}");
+        }
+    }
+
     #[test]
     fn names_and_profiles_are_told_apart() {
         let names: BTreeSet<&str> = SYSTEMS.iter().flat_map(|s| [s.name, s.id]).collect();

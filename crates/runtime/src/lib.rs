@@ -6,7 +6,7 @@
 //! one allocation and are polled in turn (paper 003, "Hiding latency using stackless coroutines").
 //!
 //! The ring knows bytes and addresses, not graphs: an ANN index, a hash table or a B-tree on a
-//! medium with microseconds of latency is as good a user (`examples/chains.rs`).
+//! medium with microseconds of latency is as good a user (`crates/runtime/examples/chains.rs`).
 //!
 //! ```
 //! use std::cell::Cell;

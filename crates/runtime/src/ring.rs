@@ -257,7 +257,7 @@ impl<D: ReadDevice> Ring<D> {
             from = to;
         }
         if slab.compact() {
-            // Somebody got as far as the end.
+            // A context got as far as the end.
             self.core.device.kick();
             self.count_sweep(entries as u64);
             return Ok(());
@@ -281,7 +281,7 @@ impl<D: ReadDevice> Ring<D> {
     }
 
     /// Hands over what was issued; after a sweep of `polls` polls in which no context got further,
-    /// makes sure that somebody still can, and sleeps where the device allows it.
+    /// makes sure that a context still can, and sleeps where the device allows it.
     #[inline(always)]
     fn end_sweep(&self, before: Progress, polls: u64) -> Result<()> {
         self.core.device.kick();

@@ -21,7 +21,7 @@ pub(crate) fn store_then_fence(word: &AtomicU64, value: u64) {
         return;
     }
     word.store(value, Release);
-    if !mutant!("loom_row6") {
+    if !mutant!("loom_no_fence_after_lock") {
         fence(SeqCst);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: an [`Abort`] leaves a transaction's effects nowhere; only [`Abort::is_conflict`] is
 //! retried by the engine, every other reason becomes the caller's [`Error`].
+//! Checked by `a_panic_or_an_error_in_a_closure_undoes_it_and_releases_its_locks`.
 
 use littoral_base::error::{Category, Class};
 

@@ -1,7 +1,7 @@
 //! Eldest-wins: a transaction that keeps losing takes a ticket, and younger ones let it pass.
 //!
-//! - The gate is open while nobody holds a ticket; passing it costs two loads of a line that nobody
-//!   writes then, so disjoint transactions share no written line.
+//! - The gate is open while no thread holds a ticket; passing it costs two loads of a line that
+//!   none writes then, so disjoint transactions share no written line.
 //! - Tickets are served in order. A waiter gives up after a bound and goes on, so that two handles
 //!   of one thread, one inside the other's closure, cannot wait for each other for ever.
 

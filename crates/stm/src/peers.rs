@@ -1,20 +1,20 @@
-//! What a thread sees of its peers: how far each has come, and whether anybody has committed since.
+//! What a thread sees of its peers: how far each has come, and whether any has committed since.
 //!
 //! - Each thread slot has a mark on a line of its own: twice its clock, plus one from before its
 //!   transaction announces itself until after it has released its records (or given up). Only the
 //!   owner stores to it, so disjoint transactions still share no written line.
-//! - The crew word counts every taking and giving back of a slot and says which slots may be in
-//!   use, so that a newcomer is not overlooked.
-//! - A [`Watch`] is a picture of crew and marks, taken when nothing has been read. It teaches the
-//!   clocks that peers have reached, so that their versions need no extension. While it holds and
-//!   every mark in it was even, nobody has published anything since: a read set made meanwhile need
-//!   not be walked.
+//! - The registration word counts every taking and giving back of a slot and says which slots may
+//!   be in use, so that a newcomer is not overlooked.
+//! - A [`Watch`] is a picture of registered threads and marks, taken when nothing has been read. It
+//!   teaches the clocks that peers have reached, so that their versions need no extension. While it
+//!   holds and every mark in it was even, no thread has published anything since: a read set made
+//!   meanwhile need not be walked.
 //! - A watch may be older than the attempt that asks it; it then holds less often, never wrongly.
 //!
 //! Ordering: the odd mark is stored before the first announcement (a Release store or the barrier),
-//! so whoever has seen an announcement or a published version and loads the mark afterwards finds
-//! it changed. Of a committer that asks its watch and another whose mark it watches, both past
-//! their barrier, at least one sees the other, as with records.
+//! so a thread that has seen an announcement or a published version and loads the mark afterwards
+//! finds it changed. Of a committer that asks its watch and another whose mark it watches, both
+//! past their barrier, at least one sees the other, as with records.
 //!
 //! Not in paper 004, where a thread learns clocks from the data alone.
 
@@ -29,7 +29,7 @@ use crate::word::{Starts, THREADS_MAX};
 pub(crate) const PEERS_MAX: usize = 6;
 /// What no mark ever is.
 const NEVER: u64 = u64::MAX;
-const CREW_BITS: u32 = 8;
+const REGISTERED_BITS: u32 = 8;
 
 #[derive(Debug)]
 #[repr(align(128))]
@@ -47,20 +47,20 @@ pub(crate) fn here() -> usize {
     if cfg!(any(loom, shuttle)) { 0 } else { HERE.with(|h| std::ptr::from_ref(h).addr()) }
 }
 
-/// The marks of a pool's thread slots, and the crew word.
+/// The marks of a pool's thread slots, and the registration word.
 #[derive(Debug)]
 pub(crate) struct Marks {
-    /// Changes of the crew so far << 8 | slots below this number may be in use.
-    crew: AtomicU64,
+    /// Changes of registered threads so far << 8 | slots below this number may be in use.
+    registered: AtomicU64,
     marks: Box<[Mark]>,
 }
 
 impl Marks {
     pub(crate) fn new(threads: usize) -> Marks {
-        const { assert!(THREADS_MAX < 1 << CREW_BITS) }
+        const { assert!(THREADS_MAX < 1 << REGISTERED_BITS) }
         let mark = |_| Mark { mark: AtomicU64::new(0), runs_on: Plain::new(0) };
         let marks = (0..threads).map(mark).collect();
-        Marks { crew: AtomicU64::new(0), marks }
+        Marks { registered: AtomicU64::new(0), marks }
     }
 
     /// The mark of a slot.
@@ -82,10 +82,10 @@ impl Marks {
     }
 
     /// Notes that slots below `below` may be in use; callers hold the lock over slots.
-    pub(crate) fn set_crew(&self, below: usize) {
-        let changes = self.crew.load(Relaxed) >> CREW_BITS;
-        let changes = if mutant!("watch_crew") { 0 } else { changes + 1 };
-        self.crew.store(changes << CREW_BITS | below as u64, SeqCst);
+    pub(crate) fn set_registered(&self, below: usize) {
+        let changes = self.registered.load(Relaxed) >> REGISTERED_BITS;
+        let changes = if mutant!("stm_newcomer_overlooked") { 0 } else { changes + 1 };
+        self.registered.store(changes << REGISTERED_BITS | below as u64, SeqCst);
     }
 }
 
@@ -100,8 +100,8 @@ pub(crate) fn mark(clock: u64, commits: bool) -> u64 {
 pub(crate) struct Watch<'p> {
     marks: &'p Marks,
     me: usize,
-    crew: u64,
-    /// The crew word of more peers than are watched; `crew` is none then.
+    registered: u64,
+    /// The registration word of more peers than are watched; `registered` is none then.
     crowd: u64,
     peers: [&'p AtomicU64; PEERS_MAX],
     tids: [usize; PEERS_MAX],
@@ -115,7 +115,7 @@ impl<'p> Watch<'p> {
         Watch {
             marks,
             me,
-            crew: NEVER,
+            registered: NEVER,
             crowd: NEVER,
             peers: [marks.of(me); PEERS_MAX],
             tids: [me; PEERS_MAX],
@@ -128,12 +128,12 @@ impl<'p> Watch<'p> {
     /// any clock that a peer has reached may be known.
     #[inline(always)]
     pub(crate) fn begin(&mut self, starts: &mut Starts) {
-        let crew = self.marks.crew.load(Acquire);
-        if crew != self.crew {
-            if crew == self.crowd {
+        let registered = self.marks.registered.load(Acquire);
+        if registered != self.registered {
+            if registered == self.crowd {
                 return;
             }
-            self.list(crew);
+            self.list(registered);
         }
         let peers = self.peers.iter().zip(&self.tids).zip(&mut self.seen);
         for ((peer, &tid), seen) in peers.take(self.peers_count) {
@@ -146,15 +146,15 @@ impl<'p> Watch<'p> {
 
     #[cold]
     #[inline(never)]
-    fn list(&mut self, crew: u64) {
-        let below = (crew & ((1 << CREW_BITS) - 1)) as usize;
+    fn list(&mut self, registered: u64) {
+        let below = (registered & ((1 << REGISTERED_BITS) - 1)) as usize;
         let others = (0..below).filter(|&t| t != self.me);
         self.peers_count = 0;
-        (self.crew, self.crowd) = match others.clone().count() > PEERS_MAX {
-            true => (NEVER, crew),
-            false => (crew, NEVER),
+        (self.registered, self.crowd) = match others.clone().count() > PEERS_MAX {
+            true => (NEVER, registered),
+            false => (registered, NEVER),
         };
-        if self.crew == NEVER {
+        if self.registered == NEVER {
             return;
         }
         for (i, tid) in others.enumerate() {
@@ -163,11 +163,11 @@ impl<'p> Watch<'p> {
         }
     }
 
-    /// Whether nobody has begun to commit since [`Watch::begin`], nor was about to then; the caller
-    /// has ordered its loads before this.
+    /// Whether no thread has begun to commit since [`Watch::begin`], nor was about to then; the
+    /// caller has ordered its loads before this.
     pub(crate) fn holds(&self) -> bool {
         let mut peers = self.peers.iter().zip(&self.seen).take(self.peers_count);
-        self.marks.crew.load(Relaxed) == self.crew
+        self.marks.registered.load(Relaxed) == self.registered
             && peers.all(|(peer, &seen)| peer.load(Relaxed) == seen)
     }
 }
@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_holds_until_a_peer_commits_or_the_crew_changes() {
+    fn a_watch_holds_until_a_peer_commits_or_the_registered_threads_change() {
         let marks = Marks::new(4);
-        marks.set_crew(2);
+        marks.set_registered(2);
         let mut watch = Watch::new(&marks, 0);
         assert!(!watch.holds(), "nothing was looked at");
         begun(&mut watch);
@@ -201,10 +201,10 @@ mod tests {
         assert!(watch.holds());
         marks.of(0).store(mark(9, true), Release);
         assert!(watch.holds(), "its own mark is not watched");
-        marks.set_crew(3);
+        marks.set_registered(3);
         assert!(!watch.holds());
-        marks.set_crew(2);
-        assert!(!watch.holds(), "somebody came and went");
+        marks.set_registered(2);
+        assert!(!watch.holds(), "a thread came and went");
     }
 
     #[test]
@@ -212,13 +212,13 @@ mod tests {
         let marks = Marks::new(PEERS_MAX + 3);
         let mut watch = Watch::new(&marks, 1);
         marks.of(0).store(mark(7, false), Release);
-        marks.set_crew(PEERS_MAX + 1);
+        marks.set_registered(PEERS_MAX + 1);
         assert!(begun(&mut watch).reach(0, 7));
         assert!(watch.holds());
-        marks.set_crew(PEERS_MAX + 2);
+        marks.set_registered(PEERS_MAX + 2);
         assert!(!begun(&mut watch).reach(0, 1));
         assert!(!watch.holds());
-        marks.set_crew(2);
+        marks.set_registered(2);
         begun(&mut watch);
         assert!(watch.holds());
     }

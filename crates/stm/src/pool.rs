@@ -50,7 +50,7 @@ impl Slots {
     }
 }
 
-/// What every transaction reads and seldom anybody writes, on lines of its own.
+/// What every transaction reads and seldom any writes, on lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Calm {
@@ -212,7 +212,7 @@ impl<D: Domain> Pool<D> {
         slots.taken |= 1 << tid;
         let clock = slots.clocks[tid as usize];
         self.calm.marks.of(tid as usize).store(mark(clock, false), Ordering::Release);
-        self.calm.marks.set_crew(slots.below());
+        self.calm.marks.set_registered(slots.below());
         Ok((tid, clock))
     }
 
@@ -250,7 +250,7 @@ impl<D: Domain> Pool<D> {
         debug_assert!(clock >= slots.clocks[tid as usize], "the clock of slot {tid} goes on");
         slots.clocks[tid as usize] = clock;
         slots.taken &= !(1 << tid);
-        self.calm.marks.set_crew(slots.below());
+        self.calm.marks.set_registered(slots.below());
     }
 
     /// The domain.
@@ -324,7 +324,7 @@ impl<D: Domain> Pool<D> {
         }
         self.table.locate(at).ok_or_else(|| match self.table.miss(at) {
             Miss::Nowhere(leads_to) => bad_reference(at, leads_to),
-            Miss::Unbuilt(_) => bad_reference(at, "a slab in use by nobody"),
+            Miss::Unbuilt(_) => bad_reference(at, "a slab that no structure uses"),
         })
     }
 

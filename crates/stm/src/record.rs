@@ -8,7 +8,7 @@
 //!
 //! ```
 //! littoral_stm::record! {
-//!     /// A node of somebody's list.
+//!     /// A node of a list.
 //!     pub struct Node = "example.node/1" {
 //!         /// The key.
 //!         pub key: u64,

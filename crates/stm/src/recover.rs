@@ -13,7 +13,7 @@
 //! Each step repeated after a crash inside recovery gives the same or a safer state: step 1 finds
 //! its entry, step 2 skips one more clock at worst.
 //!
-//! Deviation from A5: clocks resume at frontier + 2, with the one dead clock remembered, instead of
+//! Deviation from paper 004: clocks resume at frontier + 2, with the one dead clock remembered, instead of
 //! a scan that zeroes invalid stamps before any clock is reused; that scan is what made restart
 //! linear.
 
@@ -58,7 +58,7 @@ impl Boot {
 
     /// The clocks from which the thread slots go on.
     pub(crate) fn clocks(&self) -> Vec<u64> {
-        let resumed = |l: &Frontier| if mutant!("row13") { 0 } else { l.clock };
+        let resumed = |l: &Frontier| if mutant!("stm_clocks_from_zero") { 0 } else { l.clock };
         self.lines.iter().map(resumed).collect()
     }
 

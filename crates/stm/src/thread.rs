@@ -99,7 +99,7 @@ pub struct Thread<'p, D: Domain> {
     pub(crate) writes: Vec<WriteEntry<'p>>,
     /// Whether a write is of an object made or ended by this transaction.
     pub(crate) churns: bool,
-    /// Where in `writes` the first so many objects are, once somebody asked and there are many.
+    /// Where in `writes` the first so many objects are, once a caller asked and there are many.
     pub(crate) index: FxHashMap<usize, u32>,
     /// Stamps and payloads of `writes`.
     pub(crate) words: Vec<u64>,

@@ -2,13 +2,13 @@
 //!
 //! Read: load the record; wait while another commits it; if its clock is beyond what this thread
 //! knows, validate the read set, then know it; look at the words; fence(Acquire); the record must
-//! be the same and nobody committing it. An intent does not block readers. A settled record of a
+//! be the same and no thread committing it. An intent does not block readers. A settled record of a
 //! known clock, the common case, is read without a branch that depends on anything else.
 //!
 //! Commit, in order:
 //! 1. own mark odd; own records INTENT -> COMMITTING; full barrier (paired with every other
 //!    committer's: of two that read what the other writes at least one sees the other committing);
-//! 2. read the snapshot epoch; nobody has committed since the begin, or validate the read set;
+//! 2. read the snapshot epoch; no thread has committed since the begin, or validate the read set;
 //! 3. clock += 1;
 //! 4. store payloads and stamps into the slots that are not newest, write them back; SFENCE 1;
 //! 5. frontier := clock, write it back; SFENCE 2: durable;
@@ -375,7 +375,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             if seen.is_mine(me) {
                 return Ok(self.inspect_own::<T, L>(place, look));
             }
-            if seen.blocks(me) && !mutant!("ce_c") {
+            if seen.blocks(me) && !mutant!("stm_committing_not_awaited") {
                 self.th.look_again(seen, &mut looks, false)?;
                 continue;
             }
@@ -385,7 +385,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             let answer = self.look_at::<T, L>(place, seen.newest(), look);
             fence(Acquire);
             let again = Orec(place.orec.load(Relaxed));
-            let blocked = again.blocks(me) && !mutant!("ce_c");
+            let blocked = again.blocks(me) && !mutant!("stm_committing_not_awaited");
             if again.version() == seen.version() && !blocked {
                 self.note(place, seen);
                 return Ok(seen.live().then_some(answer));
@@ -444,7 +444,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         seen: Orec,
         look: &mut L,
     ) -> Option<Option<L::Out>> {
-        if !(mutant!("ce_a") || mutant!("ce_b")) {
+        if !(mutant!("stm_clocks_before_validation") || mutant!("stm_old_version_by_clocks")) {
             return None;
         }
         let stamp = self.stamp(place, const { slot_bytes(T::WORDS) }, 1 - seen.newest());
@@ -466,7 +466,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     #[cold]
     #[inline(never)]
     fn extend(&mut self, seen: Orec) -> Result<(), Abort> {
-        if mutant!("ce_a") {
+        if mutant!("stm_clocks_before_validation") {
             self.th.starts.learn(seen.tid(), seen.clock());
         }
         // Without extension, as in figure 6 of the paper: know the clock, start again.
@@ -481,7 +481,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         Err(Abort::conflict())
     }
 
-    /// Whether everything read is still newest and nobody else is committing it: nobody has
+    /// Whether everything read is still newest and no other thread is committing it: none has
     /// committed anything, or each record says so.
     fn validate(&self) -> bool {
         let long = self.th.reads.len() > LONG;
@@ -502,8 +502,8 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     fn blame(&mut self) {
         let now = |r: &ReadEntry<'_>| Orec(r.orec.load(Acquire));
         let changed = |r: &&ReadEntry<'_>| now(r).version() != r.seen.version();
-        if let Some(culprit) = self.th.reads.iter().find(changed).map(now) {
-            self.th.lost_to(culprit.tid(), culprit.clock());
+        if let Some(changed_by) = self.th.reads.iter().find(changed).map(now) {
+            self.th.lost_to(changed_by.tid(), changed_by.clock());
         }
     }
 
@@ -575,7 +575,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         before: Orec,
         fresh: bool,
     ) -> Result<usize, Abort> {
-        if mutant!("row2") && !fresh {
+        if mutant!("stm_lock_leaked_by_write") && !fresh {
             self.admit(before)?;
         }
         let at = self.th.words.len();
@@ -635,7 +635,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         pool.check_owner()?;
         pool.check_poison()?;
         let early = mutant!("snapshot_epoch_early").then(|| pool.calm.epoch.load(SeqCst));
-        self.marked = !mutant!("watch_mark");
+        self.marked = !mutant!("stm_commit_marks_unchanged");
         if self.marked {
             self.set(self.th.mark, mark(self.th.clock, true));
         }
@@ -646,20 +646,20 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             return Err(Abort::conflict());
         }
         self.step_clock()?;
-        if mutant!("row10") {
+        if mutant!("stm_valid_before_version") {
             self.store_frontier();
         }
         self.store_versions();
-        if !mutant!("row10") {
+        if !mutant!("stm_valid_before_version") {
             pool.fence("make a transaction's versions durable")?;
             self.store_frontier();
         }
-        if mutant!("row11") {
+        if mutant!("stm_published_before_mark") {
             self.publish(epoch);
         }
         pool.fence("move a frontier")?;
         pool.domain.commit_point();
-        if !mutant!("row11") {
+        if !mutant!("stm_published_before_mark") {
             self.publish(epoch);
         }
         self.committed = true;

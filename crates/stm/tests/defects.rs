@@ -1,4 +1,4 @@
-//! The paper's counterexamples and defects (A4), each replayed step by step on one thread: a second
+//! The paper's counterexamples and defects, each replayed step by step on one thread: a second
 //! handle acts inside the first one's closure or inside its fence. Each test kills one mutant.
 #![cfg(not(any(loom, shuttle)))]
 
@@ -114,9 +114,9 @@ fn ce_c_a_committing_object_is_not_read() {
     assert_eq!(seen.load(Ordering::Relaxed), 77, "the reader gave way");
 }
 
-/// Row 2: a write that fails after its lock was taken must not leave the lock behind.
+/// A write that fails after its lock was taken must not leave the lock behind.
 #[test]
-fn row_2_a_failed_open_for_writing_releases_its_lock() {
+fn a_failed_open_for_writing_releases_its_lock() {
     let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
     let [a, b] = cells(&pool);
     let (mut one, mut two) = (pool.thread().unwrap(), pool.thread().unwrap());
@@ -129,10 +129,10 @@ fn row_2_a_failed_open_for_writing_releases_its_lock() {
     set(&mut two, &[(b, 3)]);
 }
 
-/// Row 10: a version must be durable before what makes it valid; row 11: nobody may build on a
-/// transaction whose durability is not settled. Every image of an overlapping pair is checked.
+/// A version must be durable before what makes it valid, and no transaction may build on one whose
+/// durability is not settled. Every image of an overlapping pair is checked.
 #[test]
-fn rows_10_and_11_no_image_shows_half_a_transaction_or_one_without_its_cause() {
+fn no_image_shows_half_a_transaction_or_one_without_its_cause() {
     for tear in [Tear::LinePrefix, Tear::Words] {
         let sim = Arc::new(Sim::new(11 << 10));
         let pool = Arc::new(Pool::create(Arc::clone(&sim), &options()).unwrap());
@@ -174,9 +174,9 @@ fn rows_10_and_11_no_image_shows_half_a_transaction_or_one_without_its_cause() {
     }
 }
 
-/// Row 13: clocks go on after a restart; one given out twice would revive or bury versions.
+/// Clocks go on after a restart; one given out twice would revive or hide versions.
 #[test]
-fn row_13_clocks_resume_above_every_stamp() {
+fn clocks_resume_above_every_stamp() {
     let sim = Arc::new(Sim::new(32 << 10));
     let pool = Pool::create(Arc::clone(&sim), &options()).unwrap();
     let [a, b] = cells(&pool);
@@ -198,9 +198,9 @@ fn row_13_clocks_resume_above_every_stamp() {
     }
 }
 
-/// Write skew (row 4): the second reads an object that the first is committing, and gives way.
+/// Write skew: the second reads an object that the first is committing, and gives way.
 #[test]
-fn row_4_of_two_that_read_what_the_other_writes_at_most_one_commits() {
+fn of_two_that_read_what_the_other_writes_at_most_one_commits() {
     let sim = Arc::new(Sim::new(32 << 10));
     let pool = Arc::new(Pool::create(Arc::clone(&sim), &options()).unwrap());
     let [x, y] = cells(&pool);

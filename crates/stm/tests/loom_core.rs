@@ -30,7 +30,7 @@ fn shared() -> Arc<Shared> {
     Arc::new((pool, cells.expect("room")))
 }
 
-/// Write skew (row 6): both lock, both validate; without the fence neither sees the other.
+/// Write skew: both lock, both validate; without the fence neither sees the other.
 #[test]
 fn of_two_that_read_what_the_other_writes_at_most_one_commits() {
     model(2, || {

@@ -97,7 +97,7 @@ fn a_named_root_survives_a_file_reopened_both_ways() {
         assert_eq!(words.unwrap(), 19);
         let other = th.read_only(|tx| tx.root::<Cell>("users")).unwrap_err();
         assert_eq!(other.kind(), Kind::BadReference);
-        assert_eq!(th.read_only(|tx| tx.root::<Wide>("nobody")).unwrap(), None);
+        assert_eq!(th.read_only(|tx| tx.root::<Wide>("absent")).unwrap(), None);
     }
 }
 

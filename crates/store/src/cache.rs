@@ -6,7 +6,7 @@
 //!   requests alone, so modelled times replay on every machine.
 //!
 //! Invariant: a page in the cache is equal to the medium's page at that address; the store forgets
-//! the page when the address is freed.
+//! the page when the address is freed. Checked by `prop_trees`.
 
 use std::sync::Arc;
 

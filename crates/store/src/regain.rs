@@ -11,7 +11,8 @@
 //! Invariant: the victim's live pages never outnumber the copies of them together with the room in
 //! open zones, since each block of room that was used became such a copy. So the victim, or another
 //! zone, can be emptied, however often power is cut. Where zones have worn out meanwhile there may
-//! be none that can: then the room in open zones is given to every caller.
+//! be none that can: then the room in open zones is given to every caller. Checked by
+//! `collections_cut_again_and_again_leave_overwrites_their_room`.
 
 use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};

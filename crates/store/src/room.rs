@@ -66,7 +66,7 @@ impl<D: ZonedDevice> Store<D> {
         self.space.sequential_room().saturating_sub(self.drafts.len())
     }
 
-    /// Sequential blocks that hold nothing live, can be written again sooner or later, and may
+    /// Sequential blocks that hold nothing live, can be written again later, and may
     /// become live; no collecting adds to them.
     pub fn spare_blocks(&self, demand: Demand) -> u64 {
         let (zone, all) = (self.space.zone_capacity(), self.space.writable_blocks());

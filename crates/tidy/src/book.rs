@@ -1,5 +1,5 @@
 //! What users can reach is in the book: every Cargo feature of the facade, every shipped profile,
-//! every claim of `repro`, every package a dependency row.
+//! every claim of `repro`, every package a dependency row, every design page a line of the index.
 //!
 //! (That every command and option is in the book is checked beside the command's definition.)
 
@@ -10,6 +10,8 @@ use crate::{Finding, Tree};
 const FACADE: &str = "crates/littoral/Cargo.toml";
 const TARGETS: &str = "crates/papers/targets/";
 const DEPENDENCIES: &str = "docs/dependencies.md";
+const DESIGN: &str = "docs/design/";
+const DESIGN_INDEX: &str = "docs/book/src/design/index.md";
 
 /// Breaches of the rule that public features are documented.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -40,6 +42,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         need("the claim", name);
     }
     findings.extend(check_dependencies(tree));
+    findings.extend(check_design(tree));
     findings
 }
 
@@ -72,6 +75,18 @@ fn claims(tree: &Tree) -> Vec<String> {
 fn family(id: &str) -> &str {
     let end = id.match_indices('.').nth(1).map_or(id.len(), |(i, _)| i);
     &id[..end]
+}
+
+/// Every design page is linked from the book's index of them.
+fn check_design(tree: &Tree) -> Vec<Finding> {
+    let index = tree.text(DESIGN_INDEX).unwrap_or_default();
+    let pages = tree.files(|p| p.starts_with(DESIGN) && p.ends_with(".md"));
+    let absent = pages.filter(|(path, _)| {
+        let name = path.strip_prefix(DESIGN).unwrap_or(path);
+        !index.contains(&format!("/design/{name})"))
+    });
+    let what = |path| format!("does not link {path}");
+    absent.map(|(path, _)| Finding::new("design-index", DESIGN_INDEX, what(path))).collect()
 }
 
 /// Every dependency of the workspace has its row, and every row is still a dependency.

@@ -1,7 +1,8 @@
 //! Invariants are code: what a file's header promises is asserted or checked by name.
 //!
-//! - An invariant is a bullet under the line `Invariants` of a file's header. It ends with the
-//!   names of its checks: "Checked by `name`." or "Checked by `a`, `b`."
+//! - An invariant is a bullet under a line that begins with `Invariants` in a file's header, or a
+//!   paragraph that begins with `Invariant:`. It ends with the names of its checks: "Checked by
+//!   `name`." or "Checked by `a`, `b`."
 //! - A check is a function that holds an assertion, a function called `check...`, `validate...`,
 //!   `verify...` or `assert...`, a constant assertion by its constant's name, a test, also one in
 //!   Python, or a test target (the name of a file under `tests`). Of several of that name one
@@ -87,21 +88,52 @@ fn bullets(tree: &Tree) -> Vec<Bullet> {
     files.flat_map(|(path, package, text)| in_header(path, package, text)).collect()
 }
 
+/// Where in a header a line stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    No,
+    List,
+    Paragraph,
+}
+
+/// What a line opens: a list ("Invariants", "Invariants of a header"), a paragraph of one
+/// ("Invariant: ..."), or neither.
+fn opens(line: &str) -> Option<Inside> {
+    let rest = line.strip_prefix("Invariant")?;
+    let rest = rest.strip_prefix('s').unwrap_or(rest);
+    match rest.chars().next() {
+        Some(':') if rest.len() > 1 => Some(Inside::Paragraph),
+        None | Some(':') => Some(Inside::List),
+        // A sentence about invariants is none.
+        Some(' ') if line.starts_with("Invariants") && !line.ends_with('.') => Some(Inside::List),
+        _ => None,
+    }
+}
+
 fn in_header(path: &str, package: &str, text: &str) -> Vec<Bullet> {
     let header = text.lines().map_while(|l| l.strip_prefix("//!")).map(str::trim_end);
     let mut found: Vec<(usize, String)> = Vec::new();
-    let mut is_inside = false;
+    let mut inside = Inside::No;
     for (n, line) in (1..).zip(header) {
         let body = line.trim_start();
-        if body.trim_start_matches('#').trim() == "Invariants" {
-            is_inside = true;
-        } else if is_inside && body.starts_with("- ") {
-            found.push((n, body.to_owned()));
-        } else if is_inside && body.is_empty() {
-            is_inside = found.is_empty();
-        } else if let Some((_, last)) = found.last_mut().filter(|_| is_inside) {
-            last.push(' ');
-            last.push_str(body);
+        if let Some(starts) = opens(body.trim_start_matches('#').trim_start()) {
+            inside = starts;
+            if inside == Inside::Paragraph {
+                found.push((n, body.to_owned()));
+            }
+            continue;
+        }
+        match inside {
+            Inside::No => {}
+            Inside::List if body.starts_with("- ") => found.push((n, body.to_owned())),
+            Inside::List if body.is_empty() && found.is_empty() => {}
+            _ if body.is_empty() => inside = Inside::No,
+            _ => {
+                if let Some((_, last)) = found.last_mut() {
+                    last.push(' ');
+                    last.push_str(body);
+                }
+            }
         }
     }
     let bullet = |(n, text): (usize, String)| Bullet {

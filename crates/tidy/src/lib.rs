@@ -10,7 +10,8 @@
 //!
 //! Rules: [`layers`] (who may import whom), [`circles`] (modules of one crate that import each
 //! other), [`source`] (lengths, headers, printing, unsafe), [`text`] (ASCII, leftovers, machine
-//! paths), [`safety`] (`SAFETY.md` tables), [`links`] (documents' links resolve), [`listed`] (the
+//! paths), [`safety`] (`SAFETY.md` tables), [`links`] (documents' links resolve), [`paths`] (paths
+//! that prose names exist), [`listed`] (the
 //! list of equivalent mutants), [`packages`] (what a registry wants, no unused dependency),
 //! [`book`] (features and claims are documented), [`invariants`] (what a header promises names its
 //! check), [`words`] (no private reference, no words of a list).
@@ -23,6 +24,7 @@ pub mod layers;
 pub mod links;
 pub mod listed;
 pub mod packages;
+pub mod paths;
 pub mod safety;
 pub mod source;
 pub mod text;
@@ -71,6 +73,7 @@ pub fn check(root: &Path, metadata: &str) -> Result<Vec<Finding>, String> {
     findings.extend(text::check(&tree));
     findings.extend(safety::check(&tree));
     findings.extend(links::check(&tree));
+    findings.extend(paths::check(&tree));
     findings.extend(listed::check(&tree));
     findings.extend(packages::check(&tree));
     findings.extend(book::check(&tree));

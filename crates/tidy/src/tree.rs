@@ -68,6 +68,11 @@ impl Tree {
         self.files.get(path).map(String::as_str)
     }
 
+    /// Files that are not text and whose path begins with `prefix`.
+    pub fn binaries<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.binaries.iter().map(String::as_str).filter(move |p| p.starts_with(prefix))
+    }
+
     /// Whether `path` is a file, text or not, or a folder with a file in it.
     pub fn holds(&self, path: &str) -> bool {
         let inside = format!("{}/", path.trim_end_matches('/'));

@@ -259,6 +259,15 @@ fn what_is_public_is_in_the_book() {
 }
 
 #[test]
+fn a_design_page_outside_the_index_is_found() {
+    let page = ("docs/design/zones.md", "# Zones\n");
+    let index = "docs/book/src/design/index.md";
+    assert_found(&[page], "design-index", index);
+    let linked = (index, "[zones](../../../design/zones.md)\n");
+    assert_eq!(findings(&[page, linked]), []);
+}
+
+#[test]
 fn dependencies_and_their_rows_agree() {
     let none = ("docs/dependencies.md", "# none\n");
     assert_found(&[none], "dependency-row", "docs/dependencies.md");
@@ -292,14 +301,47 @@ fn an_invariant_without_its_check_is_found() {
     assert_eq!(found(&body("#[test]\nfn in_order() {}")), 0);
     assert_eq!(found(&checked("order")), 0, "a test target");
     assert_eq!(found(&checked("gone")), 1);
+    assert_eq!(found("//! A page.\n//!\n//! Invariant: keys stand in\n//! order.\n"), 1);
+    let paragraph = "//! A page.\n//!\n//! Invariant: keys stand in order. Checked by `order`.\n";
+    assert_eq!(found(paragraph), 0);
+    let titled = "//! A page.\n//!\n//! Invariants of a page\n//! - One.\n//! - Two.\n";
+    assert_eq!(found(titled), 2, "a title with more words");
+    assert_eq!(found("//! Invariants are code.\n"), 0, "a sentence is no title");
 }
 
 #[test]
 fn private_references_and_words_of_the_list_are_found() {
     let private = source(&format!("// By {} A4.1.", "spec"));
     assert_found(&[(FILE, &private)], "private", "crates/base/src/a.rs:3");
+    let broken = source(&format!("// By {}\n// A4.1.", "spec"));
+    assert_found(&[(FILE, &broken)], "private", "crates/base/src/a.rs:3");
     let word = (1..200).map(|_| format!("// {}\n", concat!("who", "ever"))).collect::<String>();
     assert_found(&[(FILE, &source(&word))], "word", ".");
+}
+
+#[test]
+fn a_path_that_prose_names_exists() {
+    let gone = "see `crates/base/src/gone.rs`";
+    assert_found(&[(FILE, &source(&format!("// {gone}")))], "path", "crates/base/src/a.rs:3");
+    let page = ("docs/book/src/a.md", gone);
+    assert_found(&[page], "path", "docs/book/src/a.md:1");
+    assert_eq!(findings(&[("CHANGELOG.md", gone)]), [], "what was once there");
+    let named = "`crates/NAME/src/x.rs`, `crates/base/src/lib.rs:3`, `docs/book/*.md`";
+    assert_eq!(findings(&[("README.md", named)]), []);
+}
+
+#[test]
+fn the_versions_of_a_format_are_those_with_fixtures() {
+    let table = |versions: &str| {
+        format!("| format | crate, test | versions |\n| x | `base`, `old` | {versions} |\n")
+    };
+    let held = ("crates/base/tests/fixtures/v2/a.txt", "a\n");
+    let over = |versions: &str| findings(&[("CONTRIBUTING.md", &table(versions)), held]);
+    assert_eq!(over("2"), []);
+    for versions in ["1", "1, 2", "2; 1"] {
+        let found = over(versions);
+        assert!(matches!(&found[..], [f] if f.rule == "format"), "{versions}: {found:?}");
+    }
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn fill(index: &mut Cut<'_>, keys: u32) -> Result<Contents> {
             Err(e) => return Err(e),
         };
     }
-    Err(Error::new(Kind::Usage, "torture: a crowded medium has room for every key"))
+    Err(Error::new(Kind::Usage, "power cuts: a crowded medium has room for every key"))
 }
 
 /// Deletes a third of what a crowded medium holds, then inserts as many records as were deleted
@@ -323,7 +323,7 @@ fn live(
 ) -> Result<()> {
     let mut rng = rng::stream(seed, "power cuts");
     let device = ModelDevice::new(medium.geometry(engine));
-    let mut device = device.map_err(|e| Error::with_source(Kind::Usage, "torture", e))?;
+    let mut device = device.map_err(|e| Error::with_source(Kind::Usage, "power cuts", e))?;
     let mut index = Index::create(&mut device, engine, medium.shape()?, seed)?;
     let keys = medium.load().0;
     let base = if medium.is_crowded() { fill(&mut index, keys)? } else { Contents::new() };

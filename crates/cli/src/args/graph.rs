@@ -175,7 +175,7 @@ pub(crate) struct KernelArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The verb of one kernel, made of its specification.
+/// The verb of one kernel, made of its row of the registry.
 fn kernel_command(spec: &'static Spec) -> Command {
     let mut command = Command::new(spec.name);
     if spec.has_source {

@@ -1,4 +1,4 @@
-//! Analytic microsecond flash behind the paper's lightweight interface (paper 003, L1 to L5).
+//! Analytic microsecond flash behind the paper's lightweight interface (paper 003).
 //!
 //! Issuing writes one slot entry (the submission entry and the completion place in one); there is
 //! no doorbell and no completion queue; polling compares the entry's deadline with the latest

@@ -1,11 +1,11 @@
-//! The shared memory of the paper's lightweight interface (paper 003, L1 to L5), atomic by atomic.
+//! The shared memory of the paper's lightweight interface (paper 003), atomic by atomic.
 //!
 //! Three parts that host and device both touch, and nothing else: the submission ring, the data
 //! lines of each slot, and one completion word a slot. `docs/design/completion.md` has the
 //! protocol, `docs/design/emulator.md` the faults.
 //!
 //! Memory written by a device is read through atomics only: the compiler could hoist a plain load
-//! (A4.5).
+//! out of the loop that polls.
 //!
 //! Invariants
 //! - **Order of a submission.** The address and the shape are stored first, the live word

@@ -1,9 +1,9 @@
-//! The paper's baseline: the same flash behind an NVMe queue pair (paper 003, N1 to N8).
+//! The paper's baseline: the same flash behind an NVMe queue pair (paper 003).
 //!
-//! Host side, and so the host's cost: write a 64-byte submission entry (N1); a store fence and a
-//! doorbell (N2), once a request or once a `kick`; find completion entries by their phase bit and
-//! read them (N6); ring the completion doorbell once a batch (N7); then the data are used (N8).
-//! Device side (N3 to N5): fetch the entry, decide by [`Pacer`] when it is answered, write the
+//! Host side, and so the host's cost: write a 64-byte submission entry; a store fence and a
+//! doorbell, once a request or once a `kick`; find completion entries by their phase bit and
+//! read them; ring the completion doorbell once per batch; then the data are used.
+//! Device side: fetch the entry, decide by [`Pacer`] when it is answered, write the
 //! completion entry. The device is arithmetic on the host's core; what its side costs can be
 //! measured on its own ([`QueuePair::rehearse_device_side`]) and taken off.
 //!
@@ -217,7 +217,7 @@ impl QueuePair {
         self.counters.snapshot()
     }
 
-    /// Runs the device's side alone (N3 to N5) over `rounds` times `batch` entries as the host last
+    /// Runs the device's side alone over `rounds` times `batch` entries as the host last
     /// left them, with nothing outstanding: what a run pays for the model and not for the
     /// interface.
     ///
@@ -249,7 +249,7 @@ impl QueuePair {
         if position & self.depth() == 0 { PHASE } else { 0 }
     }
 
-    /// N1: all 64 bytes are written, as a driver must.
+    /// All 64 bytes are written, as a driver must.
     #[inline(always)]
     fn submit(&self, slot: Slot, generation: u32, addr: u64, len: u32) {
         let tail = self.tail.get();
@@ -267,7 +267,7 @@ impl QueuePair {
         self.tail.set(tail.wrapping_add(1));
     }
 
-    /// N2, and the device's N3 that it sets off.
+    /// Rings the doorbell, which sets off the device's fetch.
     #[inline(always)]
     fn ring(&self) {
         let tail = self.tail.get();
@@ -280,7 +280,7 @@ impl QueuePair {
         self.device_fetch(self.rung.replace(tail), tail);
     }
 
-    /// Device, N3 and N4: reads the new entries and begins their flash reads.
+    /// Device: reads the new entries and begins their flash reads.
     #[inline(always)]
     fn device_fetch(&self, from: u32, to: u32) {
         if self.pacer.last_due() <= self.pacer.now() && !self.pacer.is_instant() {
@@ -302,7 +302,7 @@ impl QueuePair {
         }
     }
 
-    /// Device, N5: writes the completion entries that are due, the word with the phase last.
+    /// Device: writes the completion entries that are due, the word with the phase last.
     #[inline(always)]
     fn device_answer(&self) {
         let mut fetched = self.fetched.borrow_mut();
@@ -316,7 +316,7 @@ impl QueuePair {
         }
     }
 
-    /// N6 and N7: takes every new completion entry, then rings the doorbell once.
+    /// Takes every new completion entry, then rings the doorbell once.
     #[inline(always)]
     fn take_answers(&self) {
         let first = self.head.get();

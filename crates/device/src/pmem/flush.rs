@@ -9,6 +9,7 @@
 //!   orders.
 //!
 //! Invariant: the promise is what the medium was found to be, never what the caller wished for.
+//! Checked by `flush_and_fence_over_a_file_promise_no_more_than_the_page_cache_holds`.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

@@ -4,9 +4,9 @@
 //! schema = "littoral.machine/1"
 //!
 //! [device.fast]
-//! kind = "flash"              # flash | zoned | memory | fabric
+//! kind = "flash"              # flash | zoned | memory | fabric | push
 //! medium = "ram"              # or file:PATH, uring:PATH, mmap:PATH, zbd:PATH, dax:PATH,
-//!                             # pool:PATH, tcp:HOST:PORT,...
+//!                             # pool:PATH, tcp:HOST:PORT,..., unix:PATH
 //! profile = "xlfdd"           # what it is modelled by; a name or a path; on ram only
 //! capacity = "4GiB"
 //!

@@ -95,9 +95,9 @@ pub struct Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// Polled submission ring, completion found in memory, no doorbell, no completion queue (paper
-    /// 003, L1 to L5).
+    /// 003).
     Lightweight,
-    /// NVMe queue pair with doorbells and a completion queue (paper 003, N1 to N8).
+    /// NVMe queue pair with doorbells and a completion queue (paper 003's baseline).
     Doorbell,
     /// Loads over a memory bus or CXL.mem.
     Load,

@@ -9,7 +9,8 @@
 //! - A file system that cannot allocate ahead, or writes every block to a new place, keeps nothing.
 //!
 //! Invariant: the reserve is the `held` bytes from `from` on. Pieces are taken from its end, so the
-//! rest that an earlier process left is found again from its beginning.
+//! rest that an earlier process left is found again from its beginning. Checked by
+//! `a_full_host_is_met_with_the_reserve_and_the_reserve_comes_back`.
 
 use std::collections::BTreeSet;
 use std::fs::File;

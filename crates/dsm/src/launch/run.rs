@@ -15,11 +15,10 @@
 //!   `a_stopped_process_is_not_missing_and_is_said_once_per_stop`.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, AsRawFd};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -32,6 +31,7 @@ use std::time::{Duration, Instant};
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_fabric::SILENCE_MIN;
+use littoral_fabric::opened::new_pool;
 use littoral_fabric::process::halt_of;
 use littoral_fabric::timing::Timing;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -40,7 +40,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::hosts::Host;
 use super::{POOL_PAGE_BYTES, PREFIX, command, label, lines_at, raw, shm_layout};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{board_bytes, culprits, has_joined, say, waiting_for};
+use crate::runtime::{board_bytes, has_joined, say, suspects, waiting_for};
 use crate::virtual_time::Compute;
 use crate::virtual_time::conductor::{Conductor, Report};
 
@@ -316,7 +316,8 @@ impl Started {
                 let bytes = own.saturating_add(shared).next_multiple_of(POOL_PAGE_BYTES);
                 let (file, used) = match &plan.pool {
                     None => (memory(bytes)?, false),
-                    Some(path) => pool(path, own, bytes)?,
+                    Some(path) => new_pool(path, own, bytes)
+                        .map_err(|e| Error::over(Kind::Environment, "making the pool", e))?,
                 };
                 if plan.fabric == Fabric::Pool {
                     names.push(("LINES", if used { "used" } else { "new" }.to_owned()));
@@ -369,7 +370,7 @@ impl Started {
     /// Ranks that the board's verdict blames.
     fn blamed(&self) -> Vec<NodeId> {
         let ranks = u16::try_from(self.ranks.len()).expect("invariant: ranks are a u16");
-        self.board.as_ref().map_or(Vec::new(), |board| culprits(board, ranks))
+        self.board.as_ref().map_or(Vec::new(), |board| suspects(board, ranks))
     }
 
     /// Waits for the end of every rank; the first failure ends all.
@@ -486,23 +487,6 @@ fn memory(bytes: usize) -> Result<File> {
     ftruncate(&file, bytes as u64)
         .map_err(|e| environment(format!("making shared memory of {bytes} bytes"), e))?;
     Ok(file)
-}
-
-/// The pool in a new file, whose name is taken away again at once, or in a device, of which the
-/// fabric's part is cleared; and whether what lies behind that part may hold something.
-fn pool(path: &PathBuf, own_bytes: usize, bytes: usize) -> Result<(File, bool)> {
-    let failed = |e| environment(format!("{}", path.display()), e);
-    let device = path.metadata().is_ok_and(|m| m.file_type().is_char_device());
-    if device {
-        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        file.write_all(&vec![0; own_bytes]).map_err(failed)?;
-        return Ok((file, true));
-    }
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-    let file = file.map_err(failed)?;
-    std::fs::remove_file(path).map_err(failed)?;
-    file.set_len(bytes as u64).map_err(failed)?;
-    Ok((file, false))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The manager's queue in coherent shared memory: the processor's atomics stand for the board.
 //!
 //! A lock is one word at its home, {released u48, pending u16}, and a slot a rank. To ask is one
-//! fetch-add of the word: it tells the ticket and whether anybody is before. Who must wait leaves
+//! fetch-add of the word: it tells the ticket and whether any rank is before. Who must wait leaves
 //! its name in the slot of its ticket and waits on a word of its own window. To release is one more
-//! fetch-add; when somebody waits, the slot of the next ticket is read and one write grants.
+//! fetch-add; when a rank waits, the slot of the next ticket is read and one write grants.
 //!
 //! Memory is coherent, so no notices travel.
 //!

@@ -1,7 +1,7 @@
 //! The list-based queue lock (Mellor-Crummey and Scott 1991) over a fabric's remote atomics.
 //!
 //! The word at the lock's home names the last in the queue (rank plus one). A newcomer swaps its
-//! name in and, if there was somebody, writes its name into that rank's window and waits on its
+//! name in and, if there was one, writes its name into that rank's window and waits on its
 //! own. A holder without a successor takes its name out by compare-and-swap. The paper counts
 //! `3p - 1` transfers for `p` that contend, `p + 1` of them read-modify-writes.
 //!

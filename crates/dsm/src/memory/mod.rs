@@ -110,7 +110,7 @@ fn environment(what: &str, e: io::Error) -> Error {
     Error::with_source(Kind::Environment, what, e)
 }
 
-/// Why memory was not to be had at `base`: what lies there, by the system's own list.
+/// Why memory was unavailable at `base`: what lies there, by the system's own list.
 fn reserving(base: Option<usize>, bytes: usize, e: io::Error) -> Error {
     let Some(base) = base.filter(|_| e.raw_os_error() == Some(libc::EEXIST)) else {
         return environment(&format!("reserving {bytes} bytes of address space"), e);
@@ -279,7 +279,7 @@ impl Segment {
         self.allowed.get(page.0 as usize).is_some_and(|a| *a != Permission::Nothing)
     }
 
-    /// Keeps `range` out of pages that are sent, until `show`: somebody writes there without
+    /// Keeps `range` out of pages that are sent, until `show`: a thread writes there without
     /// atomics. A rank that may look at those bytes will be told to fetch the page again.
     pub(crate) fn hide(&mut self, id: u64, range: Range<usize>) {
         self.hidden.push((id, range));

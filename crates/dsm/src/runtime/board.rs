@@ -9,7 +9,7 @@
 //! lines, and all later ones go by it; the launcher, too.
 //!
 //! A line is 16 words: {process, how many locks, lock 0, ...}; at most [`SHOWN_MAX`] are shown. The
-//! verdict is {state word, length word, culprits u16 each after their count u16, text}.
+//! verdict is {state word, length word, suspects u16 each after their count u16, text}.
 //!
 //! Invariants
 //! - A verdict is written once, by the rank that took its state from [`UNSAID`]; it is read only
@@ -38,8 +38,8 @@ const LINE_BYTES: usize = 128;
 const SHOWN_MAX: usize = 14;
 const VERDICT_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 16;
-/// Culprits that a verdict has room for, beside a text.
-const CULPRITS_MAX: usize = 512;
+/// Suspects that a verdict has room for, beside a text.
+const SUSPECTS_MAX: usize = 512;
 
 /// States of the verdict.
 const UNSAID: u64 = 0;
@@ -50,14 +50,14 @@ const SAID: u64 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// Ranks that died or did wrong; none when no rank is to blame.
-    pub(crate) culprits: Vec<NodeId>,
+    pub(crate) suspects: Vec<NodeId>,
     /// The sentence that every rank ends with.
     pub(crate) text: String,
 }
 
 impl Verdict {
     fn encode(&self) -> Vec<u8> {
-        let named = &self.culprits[..self.culprits.len().min(CULPRITS_MAX)];
+        let named = &self.suspects[..self.suspects.len().min(SUSPECTS_MAX)];
         let mut w = Writer::new();
         w.u16(u16::try_from(named.len()).expect("invariant: at most 512"));
         named.iter().for_each(|rank| _ = w.u16(rank.0));
@@ -70,9 +70,9 @@ impl Verdict {
     fn decode(bytes: &[u8]) -> Option<Verdict> {
         let mut r = Reader::new(bytes);
         let count = r.u16()?;
-        let culprits = (0..count).map(|_| r.u16().map(NodeId)).collect::<Option<_>>()?;
+        let suspects = (0..count).map(|_| r.u16().map(NodeId)).collect::<Option<_>>()?;
         let text = String::from_utf8_lossy(r.bytes(r.remaining())?).into_owned();
-        Some(Verdict { culprits, text })
+        Some(Verdict { suspects, text })
     }
 }
 
@@ -99,8 +99,8 @@ pub(crate) fn has_joined(file: &File, rank: u16) -> bool {
     read.is_ok() && process != [0; 8]
 }
 
-/// The culprits that the board in `file` names; the launcher's look.
-pub(crate) fn culprits(file: &File, ranks: u16) -> Vec<NodeId> {
+/// The suspects that the board in `file` names; the launcher's look.
+pub(crate) fn suspects(file: &File, ranks: u16) -> Vec<NodeId> {
     let mut bytes = vec![0; VERDICT_BYTES];
     let read = file.read_exact_at(&mut bytes, verdict_at(ranks) as u64);
     let word = |at: usize| bytes[at..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
@@ -108,7 +108,7 @@ pub(crate) fn culprits(file: &File, ranks: u16) -> Vec<NodeId> {
         return Vec::new();
     }
     let length = usize::try_from(word(8)).unwrap_or(0).min(VERDICT_BYTES - HEAD_BYTES);
-    Verdict::decode(&bytes[HEAD_BYTES..HEAD_BYTES + length]).map_or(Vec::new(), |v| v.culprits)
+    Verdict::decode(&bytes[HEAD_BYTES..HEAD_BYTES + length]).map_or(Vec::new(), |v| v.suspects)
 }
 
 impl Board {
@@ -153,7 +153,7 @@ impl Board {
         self.memory.word(self.verdict_at)
     }
 
-    /// Writes the verdict unless somebody has; the one that stands. `None` when another rank has
+    /// Writes the verdict unless a rank has; the one that stands. `None` when another rank has
     /// begun to write and not ended.
     pub(crate) fn pronounce(&self, verdict: &Verdict) -> Option<Verdict> {
         if mutant!("dsm_verdict_unread") {
@@ -196,7 +196,7 @@ pub(super) mod tests {
     }
 
     fn verdict(rank: u16, text: &str) -> Verdict {
-        Verdict { culprits: vec![NodeId(rank)], text: text.to_owned() }
+        Verdict { suspects: vec![NodeId(rank)], text: text.to_owned() }
     }
 
     #[test]
@@ -205,11 +205,11 @@ pub(super) mod tests {
         let boards = [0, 2].map(|me| Board::open(&file, 3, NodeId(me)).unwrap());
         let joined: Vec<bool> = (0..3).map(|rank| has_joined(&file, rank)).collect();
         assert_eq!(joined, [true, false, true]);
-        assert_eq!((boards[0].verdict(), culprits(&file, 3)), (None, vec![]));
+        assert_eq!((boards[0].verdict(), suspects(&file, 3)), (None, vec![]));
         let first = verdict(1, "one");
         assert_eq!(boards[0].pronounce(&first), Some(first.clone()));
         assert_eq!(boards[1].pronounce(&verdict(0, "another")), Some(first));
-        assert_eq!(culprits(&file, 3), [NodeId(1)]);
+        assert_eq!(suspects(&file, 3), [NodeId(1)]);
     }
 
     #[test]
@@ -217,12 +217,12 @@ pub(super) mod tests {
         let file = blank(2);
         let board = Board::open(&file, 2, NodeId(0)).unwrap();
         board.state().store(BEGUN, Ordering::Release);
-        assert_eq!(board.pronounce(&verdict(1, "one")), None, "its writer was struck down");
-        assert_eq!(culprits(&file, 2), []);
+        assert_eq!(board.pronounce(&verdict(1, "one")), None, "its writer was killed");
+        assert_eq!(suspects(&file, 2), []);
         board.state().store(UNSAID, Ordering::Release);
-        let many = Verdict { culprits: (0..900).map(NodeId).collect(), text: "x".repeat(9000) };
+        let many = Verdict { suspects: (0..900).map(NodeId).collect(), text: "x".repeat(9000) };
         let read = board.pronounce(&many).unwrap();
-        assert_eq!(read.culprits, many.culprits[..CULPRITS_MAX]);
+        assert_eq!(read.suspects, many.suspects[..SUSPECTS_MAX]);
         assert!(!read.text.is_empty() && many.text.starts_with(&read.text));
     }
 }

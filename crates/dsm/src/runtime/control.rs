@@ -36,7 +36,7 @@ pub(super) enum Body {
     /// The sender needs no other rank any more.
     Goodbye,
     /// `rank` is gone; it held these of the locks that I manage.
-    Obituary { rank: NodeId, held: Vec<LockId>, how: String },
+    FailureReport { rank: NodeId, held: Vec<LockId>, how: String },
     /// The job cannot go on.
     Abort { why: String },
     /// My allocation number `count` was the one with this fingerprint; number 0 is the address of
@@ -57,7 +57,7 @@ impl Body {
             Body::Protocol(m) => _ = w.u8(0).raw(&wire::encode(m)),
             Body::Hello(identity) => _ = w.u8(1).raw(&identity.encode()),
             Body::Goodbye => _ = w.u8(2),
-            Body::Obituary { rank, held, how } => {
+            Body::FailureReport { rank, held, how } => {
                 let count = u32::try_from(held.len()).expect("invariant: locks are u32");
                 w.u8(3).u16(rank.0).u32(count);
                 held.iter().for_each(|l| _ = w.u32(l.0));
@@ -100,7 +100,7 @@ impl Body {
                 for _ in 0..r.u32()? {
                     held.push(LockId(r.u32()?));
                 }
-                Body::Obituary { rank, held, how: text(r)? }
+                Body::FailureReport { rank, held, how: text(r)? }
             }
             4 => Body::Abort { why: text(r)? },
             5 => Body::Agreed { count: r.u32()?, fingerprint: r.u64()? },
@@ -159,7 +159,7 @@ mod tests {
             Body::Protocol(Message::DiffsApplied),
             Body::Hello(Identity { process: 7, start: 9, machine: 1 << 40, network: 3 }),
             Body::Goodbye,
-            Body::Obituary { rank: NodeId(2), held: vec![LockId(5)], how: "gone".into() },
+            Body::FailureReport { rank: NodeId(2), held: vec![LockId(5)], how: "gone".into() },
             Body::Abort { why: "x".into() },
             Body::Agreed { count: 1, fingerprint: 2 },
             Body::Mail { channel: 1, tag: -5, bytes: vec![1, 2, 3] },

@@ -1,13 +1,13 @@
-//! What a rank knows, under one lock: the protocol, its channels, its peers and their fate.
+//! What a rank knows, under one lock: the protocol, its channels, its peers and their state.
 //!
-//! Life of a death
-//! 1. A fabric, a process handle, a conductor or another rank's obituary says that rank `r` is gone
+//! How the loss of a rank is handled
+//! 1. A fabric, a process handle, a conductor or another rank's failure report says that `r` left
 //!    before its goodbye. What it and every other rank that is gone has sent is taken in first: a
 //!    rank that ended because another one did has said so.
 //! 2. The ranks that are still missing then are judged at one time. Where ranks share a board, the
 //!    locks are read there and the first verdict on it stands; the job fails at once.
 //! 3. Elsewhere this rank tells every other, with the locks it manages that `r` holds, and awaits
-//!    their obituaries for [`MOURNING`].
+//!    their failure reports for [`GRACE_PERIOD`].
 //! 4. Every operation of this rank fails from now on with who died, holding what, and how.
 //!
 //! Invariants
@@ -40,8 +40,8 @@ use crate::core::rank::{Outcome, Rank};
 use crate::error::{Error, Kind, Result};
 use crate::memory::Segment;
 
-/// How long obituaries of others are awaited where no board is shared.
-const MOURNING: Duration = Duration::from_millis(40);
+/// How long failure reports of others are awaited where no board is shared.
+const GRACE_PERIOD: Duration = Duration::from_millis(40);
 
 /// Why a rank can do nothing more.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ pub(super) struct Engine {
     board: Option<Board>,
     peers: Vec<Peer>,
     identity: Identity,
-    mourning: Option<(Vec<NodeId>, Instant)>,
+    grace_period: Option<(Vec<NodeId>, Instant)>,
     agreed: BTreeMap<u32, (u64, u16)>,
     pub(super) mailbox: Mailbox,
 }
@@ -114,7 +114,7 @@ impl Engine {
             board,
             peers: (0..carrier.ranks()).map(|_| Peer::default()).collect(),
             identity,
-            mourning: None,
+            grace_period: None,
             agreed: BTreeMap::new(),
             mailbox: Mailbox::default(),
         }
@@ -219,7 +219,9 @@ impl Engine {
                     self.peers[from.index()].watch = Some(Watch::open(&self.identity, identity));
                 }
                 Body::Goodbye => self.peers[from.index()].finished = true,
-                Body::Obituary { rank, held, how } => self.mourn(carrier, rank, &held, how)?,
+                Body::FailureReport { rank, held, how } => {
+                    self.take_failure_report(carrier, rank, &held, how)?
+                }
                 Body::Abort { why } => return Err(Error::new(Kind::PeerLost, why)),
                 Body::Agreed { count, fingerprint } => self.agree(from, count, fingerprint)?,
                 Body::Mail { channel, tag, bytes } => {
@@ -328,7 +330,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Peers that are gone without a goodbye, by the carrier or by their process. Nobody, as long
+    /// Peers that are gone without a goodbye, by the carrier or by their process. None, as long
     /// as messages of one that has ended are still on their way: they may say who was first.
     pub(super) fn missing(&self, carrier: &dyn Carrier) -> Vec<(NodeId, String)> {
         let looked_at = |n: &usize| {
@@ -354,7 +356,7 @@ impl Engine {
         }
     }
 
-    /// Whether `rank` has said goodbye or is buried; asked again after its last messages are read.
+    /// Whether `rank` has said goodbye or has failed; asked again after its last messages are read.
     pub(super) fn is_settled(&self, rank: NodeId) -> bool {
         let p = &self.peers[rank.index()];
         p.finished || p.dead.is_some()
@@ -367,7 +369,7 @@ impl Engine {
     }
 
     /// Ranks are gone, noticed at one time: fails by the board's verdict, or tells the others and
-    /// fails after their obituaries.
+    /// fails after their failure reports.
     ///
     /// # Errors
     /// `Kind::PeerLost` when there is nothing to wait for.
@@ -380,21 +382,21 @@ impl Engine {
         if missing.is_empty() || self.failed.is_some() {
             return Ok(());
         }
-        let culprits: Vec<NodeId> = missing.iter().map(|(rank, _)| *rank).collect();
+        let suspects: Vec<NodeId> = missing.iter().map(|(rank, _)| *rank).collect();
         for (rank, how) in &missing {
             let held = self.rank.held_by(*rank);
             self.peers[rank.index()].dead = Some(how.clone());
             self.peers[rank.index()].held.extend(held);
         }
         if let Some(board) = &self.board {
-            let verdict = self.verdict(culprits);
+            let verdict = self.verdict(suspects);
             return Err(self.judged(board.pronounce(&verdict).unwrap_or(verdict)));
         }
         for (rank, how) in missing {
             let held = self.rank.held_by(rank);
-            self.broadcast(carrier, &Body::Obituary { rank, held, how });
+            self.broadcast(carrier, &Body::FailureReport { rank, held, how });
         }
-        self.mourning.get_or_insert((culprits, Instant::now() + MOURNING));
+        self.grace_period.get_or_insert((suspects, Instant::now() + GRACE_PERIOD));
         Ok(())
     }
 
@@ -406,15 +408,15 @@ impl Engine {
 
     /// This rank's own failure: it becomes the job's unless there is one.
     pub(super) fn pronounce(&self, kind: Kind, text: &str) {
-        let culprits = if kind == Kind::PeerLost { vec![] } else { vec![self.me] };
+        let suspects = if kind == Kind::PeerLost { vec![] } else { vec![self.me] };
         if let Some(board) = &self.board {
             // The rank that came first said why the job ends; this rank ends for a reason of its
             // own.
-            let _ = board.pronounce(&Verdict { culprits, text: text.to_owned() });
+            let _ = board.pronounce(&Verdict { suspects, text: text.to_owned() });
         }
     }
 
-    fn mourn(
+    fn take_failure_report(
         &mut self,
         carrier: &dyn Carrier,
         rank: NodeId,
@@ -422,33 +424,34 @@ impl Engine {
         how: String,
     ) -> Result<()> {
         if rank == self.me || rank.index() >= self.peers.len() {
-            return Err(self.judged(Verdict { culprits: vec![self.me], text: how }));
+            return Err(self.judged(Verdict { suspects: vec![self.me], text: how }));
         }
         self.peers[rank.index()].held.extend(held);
         self.judge(carrier, vec![(rank, how)])
     }
 
-    /// The failure that is due when obituaries have been awaited.
-    pub(super) fn mourned(&self) -> Option<Error> {
-        let (ranks, until) = self.mourning.as_ref()?;
+    /// The failure that is due when failure reports have been awaited.
+    pub(super) fn grace_period_over(&self) -> Option<Error> {
+        let (ranks, until) = self.grace_period.as_ref()?;
         (Instant::now() >= *until).then(|| self.judged(self.verdict(ranks.clone())))
     }
 
     fn judged(&self, verdict: Verdict) -> Error {
-        let Verdict { culprits, text } = verdict;
-        let text = match culprits.contains(&self.me) {
+        let Verdict { suspects, text } = verdict;
+        let text = match suspects.contains(&self.me) {
             true => format!("the other ranks gave rank {} up: {text}", self.me),
             false => text,
         };
         Error::new(Kind::PeerLost, text)
     }
 
-    fn verdict(&self, culprits: Vec<NodeId>) -> Verdict {
-        let sentences: Vec<String> = culprits.iter().map(|rank| self.obituary(*rank)).collect();
-        Verdict { culprits, text: sentences.join("; ") }
+    fn verdict(&self, suspects: Vec<NodeId>) -> Verdict {
+        let sentences: Vec<String> =
+            suspects.iter().map(|rank| self.failure_report(*rank)).collect();
+        Verdict { suspects, text: sentences.join("; ") }
     }
 
-    fn obituary(&self, rank: NodeId) -> String {
+    fn failure_report(&self, rank: NodeId) -> String {
         let peer = &self.peers[rank.index()];
         let mut held: Vec<LockId> = match &self.board {
             Some(board) => board.held(rank),
@@ -614,10 +617,10 @@ mod tests {
         for board in [Some(&file), None] {
             let (carrier, mut engine) = engine(2, board);
             let judged = engine.judge(&carrier, missing(&[0, 1]));
-            if let Some((_, until)) = &mut engine.mourning {
+            if let Some((_, until)) = &mut engine.grace_period {
                 *until = Instant::now();
             }
-            let e = judged.err().or_else(|| engine.mourned()).unwrap().to_string();
+            let e = judged.err().or_else(|| engine.grace_period_over()).unwrap().to_string();
             assert!(
                 e.contains("rank 0 died holding") && e.contains("; rank 1 died holding"),
                 "{e}"
@@ -629,15 +632,15 @@ mod tests {
     fn without_a_board_those_noticed_first_are_named() {
         let (carrier, mut engine) = engine(2, None);
         engine.judge(&carrier, missing(&[1])).unwrap();
-        assert!(engine.mourned().is_none());
+        assert!(engine.grace_period_over().is_none());
         engine.judge(&carrier, missing(&[0])).unwrap();
-        engine.mourning.as_mut().unwrap().1 = Instant::now();
-        let e = engine.mourned().unwrap().to_string();
+        engine.grace_period.as_mut().unwrap().1 = Instant::now();
+        let e = engine.grace_period_over().unwrap().to_string();
         assert!(e.contains("rank 1 died") && !e.contains("rank 0 died"), "{e}");
     }
 
     #[test]
-    fn a_conductors_word_needs_no_obituaries() {
+    fn a_conductors_word_needs_no_failure_reports() {
         let (carrier, mut engine) = engine(2, None);
         let e = engine.lose(&carrier, NodeId(1), "gone".into()).to_string();
         assert_eq!(e, "rank 1 died holding no lock that the others manage: gone");

@@ -55,7 +55,7 @@ use crate::memory::{
 use crate::turn::Ask;
 use allocate::Made;
 use board::Board;
-pub(crate) use board::{board_bytes, culprits, has_joined};
+pub(crate) use board::{board_bytes, has_joined, suspects};
 use carrier::Carrier;
 pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
 use control::Body;
@@ -686,7 +686,7 @@ impl Common {
         if let Err(e) = engine.judge(&*self.carrier, missing) {
             return self.fail(&mut engine, &e);
         }
-        if let Some(e) = engine.mourned() {
+        if let Some(e) = engine.grace_period_over() {
             self.fail(&mut engine, &e);
         }
     }

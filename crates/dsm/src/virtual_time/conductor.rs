@@ -43,7 +43,7 @@ enum Class {
     Data,
     /// Locks and barriers.
     Board,
-    /// Greetings, farewells, obituaries: no part of the protocol.
+    /// Greetings, farewells, failure reports: no part of the protocol.
     Free,
 }
 

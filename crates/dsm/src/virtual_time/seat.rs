@@ -189,7 +189,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut state = self.locked();
         if !state.left {
-            // The conductor may be gone; then there is no one to tell.
+            // The conductor may be gone; then there is nothing to tell.
             let _ = state.say(Ask::Leave);
         }
     }

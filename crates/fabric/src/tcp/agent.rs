@@ -106,14 +106,14 @@ impl<'s> Agent<'s> {
         self.shared.peers[n].as_ref().is_some_and(|p| p.broken.get().is_some())
     }
 
-    /// Reads the last of a peer that nothing can be written to, and buries it.
+    /// Reads the last of a peer that nothing can be written to, and marks it as failed.
     fn exhaust(&mut self, n: usize) -> bool {
         let mut moved = false;
         while self.read(n) {
             moved = true;
         }
         let how = self.shared.peers[n].as_ref().and_then(|p| p.broken.get());
-        self.shared.bury(node_id(n), how.cloned().unwrap_or_default());
+        self.shared.mark_failed(node_id(n), how.cloned().unwrap_or_default());
         moved
     }
 
@@ -150,7 +150,7 @@ impl<'s> Agent<'s> {
         let Some(peer) = &self.shared.peers[n] else { return false };
         let mut chunk = [0; 65536];
         match (&peer.stream).read(&mut chunk) {
-            Ok(0) => self.shared.bury(node_id(n), "it closed the connection".into()),
+            Ok(0) => self.shared.mark_failed(node_id(n), "it closed the connection".into()),
             Ok(got) => {
                 self.heard[n].silence.end(Instant::now());
                 self.buffers[n].extend_from_slice(&chunk[..got]);
@@ -158,7 +158,7 @@ impl<'s> Agent<'s> {
                 return true;
             }
             Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-            Err(e) => self.shared.bury(node_id(n), format!("reading from it failed: {e}")),
+            Err(e) => self.shared.mark_failed(node_id(n), format!("reading from it failed: {e}")),
         }
         false
     }
@@ -172,12 +172,14 @@ impl<'s> Agent<'s> {
                 Split::More => break,
                 Split::TooLong(bytes) => {
                     let how = format!("it sent a frame of {bytes} bytes");
-                    return self.shared.bury(node_id(n), how);
+                    return self.shared.mark_failed(node_id(n), how);
                 }
             };
             peer.acknowledged.fetch_max(applied, Ordering::AcqRel);
             if self.frame(n, peer, kind, body).is_none() {
-                return self.shared.bury(node_id(n), format!("it sent a bad frame of kind {kind}"));
+                return self
+                    .shared
+                    .mark_failed(node_id(n), format!("it sent a bad frame of kind {kind}"));
             }
             rest = after;
         }
@@ -259,7 +261,7 @@ impl<'s> Agent<'s> {
         for &n in alive {
             if let Some(silent) = self.silence_of(n) {
                 let ms = silent.as_millis();
-                self.shared.bury(node_id(n), format!("it has been silent for {ms} ms"));
+                self.shared.mark_failed(node_id(n), format!("it has been silent for {ms} ms"));
             } else {
                 // A failure marks the peer broken inside `send`.
                 let _ = self.shared.send(node_id(n), BEAT_FRAME, &[]);

@@ -190,7 +190,7 @@ pub type Progress<'a> = dyn FnMut(Stage, u64, u64) + 'a;
 /// Receives what a build out of core is going to do.
 type PlanHook<'a> = dyn FnMut(&ExternalPlan) + 'a;
 
-/// How long work keeps in touch with whoever asked for it.
+/// How long work keeps in touch with the caller.
 pub struct Hooks<'a> {
     progress: Option<Box<Progress<'a>>>,
     plan: Option<Box<PlanHook<'a>>>,
@@ -204,7 +204,7 @@ impl std::fmt::Debug for Hooks<'_> {
 }
 
 impl<'a> Hooks<'a> {
-    /// Nobody listens and nobody interrupts.
+    /// Without a listener and without interruption.
     pub fn none() -> Self {
         Hooks { progress: None, plan: None, interrupt: None }
     }

@@ -159,7 +159,7 @@ unsafe fn probe_avx512(p: &Probe<'_>) -> bool {
             let bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), bit);
             let hit = _mm512_mask_test_epi32_mask(valid, bits, bit);
             // SAFETY: `at + 16 <= parents.len()`; the vertices of a part belong to one thread, so
-            // nobody else touches these parents now, and AtomicU32 may be written through `&`.
+            // no other thread touches these parents now, and AtomicU32 may be written through `&`.
             unsafe {
                 _mm512_mask_storeu_epi32(p.parents.as_ptr().add(at).cast_mut().cast(), hit, ids);
             }

@@ -2,14 +2,14 @@
 //!
 //! - Fronts of lists: a context takes a span and reads its units one after the other, only between
 //!   the first and last vertex that still wants one.
-//! - Lists: pieces of one list go to whoever is free, so a hub is read by many contexts at once;
+//! - Lists: pieces of one list go to any free context, so a hub is read by many contexts at once;
 //!   or, where the kernel may stop early, one context reads a list from its front, 16 words first
 //!   and four times as many each time after.
 //! - Pages: one read a page where the device allows, else all parts at once and a copy.
 //!
 //! Reads are widened to the device's granule and never longer than it takes.
 //!
-//! Invariant: a context holds no borrow of a kernel's state across an await point; it calls the
+//! A context holds no borrow of a kernel's state across an await point; it calls the
 //! work between two of its own reads.
 
 use std::cell::Cell;

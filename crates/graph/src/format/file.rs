@@ -1,7 +1,7 @@
 //! Opening a graph file: tables into DRAM, edges left on the medium.
 //!
 //! Lifecycle: open -> header checked -> vertex tables loaded and checked -> sections read on demand
-//! (names once, pages by whoever runs a kernel).
+//! (names once, pages by what runs a kernel).
 //!
 //! Invariants
 //! - After opening, every list address lies inside PAGES (see [`super::vertices`]), so a kernel

@@ -2,8 +2,10 @@
 //!
 //! Invariants of a decoded header
 //! - Flags and section kinds are known; counts are in range; the file is as long as it says.
+//!   Checked by `check_counts`, `other_magic_version_and_flags_are_refused_by_name`.
 //! - Exactly the sections the flags call for are present, once each, inside the file, on block
 //!   boundaries, not overlapping, each exactly as long as the counts make it (PAGES: whole pages).
+//!   Checked by `check_places`, `overlapping_sections_are_refused`.
 //!
 //! So a hostile header cannot make anyone allocate more than the file's own size.
 

@@ -3,7 +3,8 @@
 //! Invariants after [`VertexTable::new`]
 //! - Every list lies inside PAGES; one that fits a page is inside one page; a longer one starts at
 //!   the first word of a page. So address arithmetic on a table's answers cannot leave the section.
-//! - Degrees sum to the header's arcs.
+//!   Checked by `misplaced_lists_and_wrong_sums_are_named`.
+//! - Degrees sum to the header's arcs. Checked by `misplaced_lists_and_wrong_sums_are_named`.
 
 use super::{HEAD_BLOCK_VERTICES, Layout, Piece};
 use crate::error::{Error, Kind, Result};

@@ -321,7 +321,7 @@ mod tests {
         assert_eq!((c.source, c.target, c.weight), (1, 2, Some(3)));
         let c = of("3,from").unwrap();
         assert_eq!((c.source, c.target, c.weight), (2, 1, None));
-        for bad in ["from", "from,nobody", "from,6", "0,1", "1,2", "a,b,c,d"] {
+        for bad in ["from", "from,absent", "from,6", "0,1", "1,2", "a,b,c,d"] {
             assert!(of(bad).is_err(), "{bad}");
         }
         assert!(chosen(&names("from,to"), 2, None).unwrap_err().contains("no header"));

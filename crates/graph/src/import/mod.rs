@@ -1,4 +1,4 @@
-//! Import: somebody's edge list becomes a graph file.
+//! Import: a user's edge list becomes a graph file.
 //!
 //! Lifecycle: format by name ([`dialect`]) -> front of the file through gzip or zstd ([`input`]) ->
 //! delimiter, header and columns from the first records ([`sniff`]) -> edges with dense ids in

@@ -254,7 +254,7 @@ struct Numbering {
     vertices: Vec<u32>,
 }
 
-const NOBODY: u32 = u32::MAX;
+const NO_VERTEX: u32 = u32::MAX;
 
 impl Numbering {
     fn new(graph: &GraphFile, ids: SgIds) -> Result<Self> {
@@ -270,14 +270,14 @@ impl Numbering {
             }
         };
         let count = number.iter().max().map_or(0, |&m| m as usize + 1);
-        let mut vertices = vec![NOBODY; count];
+        let mut vertices = vec![NO_VERTEX; count];
         (0u32..).zip(&number).for_each(|(v, &name)| vertices[name as usize] = v);
         Ok(Numbering { number, vertices })
     }
 
     fn offsets(&self, graph: &GraphFile, direction: Direction) -> Vec<u64> {
         let lists = graph.lists(direction);
-        let degree = |&v: &u32| if v == NOBODY { 0 } else { u64::from(lists.degree(v)) };
+        let degree = |&v: &u32| if v == NO_VERTEX { 0 } else { u64::from(lists.degree(v)) };
         let mut sum = 0;
         let rest = self.vertices.iter().map(|v| {
             sum += degree(v);
@@ -302,7 +302,7 @@ impl Numbering {
                 hooks.step(Stage::Writing, i as u64, self.vertices.len() as u64)?;
             }
             arcs.clear();
-            let list = if v == NOBODY { None } else { Some(lists.locate(v)) };
+            let list = if v == NO_VERTEX { None } else { Some(lists.locate(v)) };
             for piece in list.into_iter().flat_map(|l| graph.layout().pieces(l.addr, l.degree)) {
                 let weights = all.weights(piece);
                 for (k, &to) in all.neighbours(piece).iter().enumerate() {

@@ -9,7 +9,8 @@
 //! 4. The columns: see [`super::columns`].
 //!
 //! Invariant: where two readings of the file are possible and would make different graphs, the file
-//! is refused, and the message names the option that decides.
+//! is refused, and the message names the option that decides. Checked by
+//! `headers_are_told_from_data_or_asked_for`, `delimiters_are_found_or_asked_for`.
 
 use littoral_base::mutant;
 

@@ -1,5 +1,5 @@
-//! Breadth-first search that turns round: top-down while the frontier is small, bottom-up while it
-//! is large (Beamer's direction-optimising search; paper 003 runs the top-down half from flash).
+//! Direction-optimising breadth-first search: top-down while the frontier is small, bottom-up while
+//! it is large (Beamer's direction-optimising search; paper 003 runs the top-down half from flash).
 //!
 //! Top-down reads the list of every frontier vertex. Bottom-up asks every unvisited vertex for a
 //! neighbour in the frontier: first in HEADS, unit by unit (sixteen vertices at a time where the
@@ -313,7 +313,7 @@ impl Bfs<'_> {
         &self.front[1 - self.side.load(Relaxed) as usize]
     }
 
-    /// After a step: ends, goes on, or turns round.
+    /// After a step: ends, goes on, or changes direction.
     fn decide(&self, span: u32) {
         let awake = self.awake.swap(0, Relaxed);
         let arcs_read = self.arcs_read.swap(0, Relaxed);

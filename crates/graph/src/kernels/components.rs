@@ -6,8 +6,8 @@
 //!
 //! 1. *attach*: each vertex hangs on its first neighbour, if that has the smaller id; one pass.
 //! 2. *link roots*: vertices that are still their own root link along all units of HEADS.
-//! 3. while the largest sampled component is small, everybody outside links along one more unit.
-//! 4. *rest*: everybody outside the largest component links along the whole list (of a directed
+//! 3. while the largest sampled component is small, every vertex outside links along one more unit.
+//! 4. *rest*: every vertex outside the largest component links along the whole list (of a directed
 //!    graph: both lists). An arc between two vertices inside needs no look.
 //!
 //! Invariants
@@ -205,7 +205,7 @@ impl Components<'_> {
         self.graph.vertices() as usize
     }
 
-    /// Links whoever is not in the giant component along whole lists.
+    /// Links the vertices that are not in the giant component along whole lists.
     fn rest<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Stepped {
         me.lead(|| {
             self.linked.store(0, Relaxed);
@@ -360,7 +360,7 @@ impl Components<'_> {
 /// Which vertices of a span take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pick {
-    /// Everybody, by hanging on the neighbour.
+    /// Every vertex, by hanging it on the neighbour.
     Attach,
     /// Those that are their own root.
     Roots,

@@ -7,8 +7,8 @@
 //!   memory as slices or through a ring over a device.
 //! - `team` keeps threads in step; `bits` are sets of vertices.
 //!
-//! Deviations from the paper: its BFS is top-down only; ours turns round (Beamer). Switch rules and
-//! what was measured: `docs/design/graph-kernels.md`.
+//! Deviations from the paper: its BFS is top-down only; ours changes direction (Beamer). Switch
+//! rules and what was measured: `docs/design/graph-kernels.md`.
 
 mod algorithm;
 mod bc;

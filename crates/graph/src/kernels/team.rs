@@ -1,9 +1,9 @@
 //! A team of threads that run a kernel together, step by step.
 //!
-//! - Every member runs the same code; [`Member::all`] is one step: everybody's share, then a
+//! - Every member runs the same code; [`Member::all`] is one step: each member's share, then a
 //!   barrier.
 //! - A member that fails lets the others reach the barrier; then all of them stop. The first error
-//!   is kept. Checked by `one_failure_stops_everybody_and_is_reported_once`.
+//!   is kept. Checked by `one_failure_stops_all_members_and_is_reported_once`.
 //! - A member that leaves, also by a panic, ends the barrier, and those that wait for it stop.
 //!   Checked by `a_member_that_leaves_stops_those_that_wait`.
 //! - One member needs no barrier and executes no locked instruction.
@@ -139,7 +139,7 @@ impl<'t> Member<'t> {
         self.id
     }
 
-    /// Whether there is nobody else.
+    /// Whether there is no other member.
     pub(crate) fn is_alone(self) -> bool {
         self.team.members == 1
     }
@@ -173,7 +173,7 @@ impl<'t> Member<'t> {
         }
         self.team.barrier.wait(self.team.members)?;
         let failed = self.team.has_failed();
-        // Nobody may start another step, and fail there, before everybody has looked.
+        // No member starts another step, and fails there, before all have looked.
         self.team.barrier.wait(self.team.members)?;
         if failed { Err(Stopped) } else { Ok(()) }
     }
@@ -181,7 +181,7 @@ impl<'t> Member<'t> {
     /// [`Member::all`] with a share that cannot fail.
     ///
     /// # Errors
-    /// [`Stopped`] when anybody failed.
+    /// [`Stopped`] when a member failed.
     pub(crate) fn each(self, share: impl FnOnce()) -> Stepped {
         self.all(|| {
             share();
@@ -192,7 +192,7 @@ impl<'t> Member<'t> {
     /// Lets the leader do something while the others wait.
     ///
     /// # Errors
-    /// [`Stopped`] when anybody failed.
+    /// [`Stopped`] when a member failed.
     pub(crate) fn lead(self, work: impl FnOnce()) -> Stepped {
         self.each(|| {
             if self.leads() {
@@ -202,7 +202,7 @@ impl<'t> Member<'t> {
     }
 }
 
-/// Hands out `0..end` in chunks to whoever asks.
+/// Hands out `0..end` in chunks to the members that ask.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     next: AtomicU64,
@@ -211,7 +211,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Starts over with `0..end` in chunks of `chunk`; only while nobody takes.
+    /// Starts over with `0..end` in chunks of `chunk`; only while no member takes.
     pub(crate) fn reset(&self, end: u64, chunk: u64) {
         self.next.store(0, Ordering::Relaxed);
         self.end.store(end, Ordering::Relaxed);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_stops_everybody_and_is_reported_once() {
+    fn one_failure_stops_all_members_and_is_reported_once() {
         let team = Team::new(3);
         let steps: Vec<u32> = std::thread::scope(|s| {
             let run = |id: usize| {

@@ -289,8 +289,8 @@ unsafe extern "C" fn on_signal(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes a valid siginfo and ucontext to an SA_SIGINFO handler, and nobody
-    // else refers to them while it runs.
+    // SAFETY: the kernel passes a valid siginfo and ucontext to an SA_SIGINFO handler, and no
+    // other code refers to them while it runs.
     let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     let gregs = &mut context.uc_mcontext.gregs;
     let pc = gregs[libc::REG_RIP as usize] as u64;

@@ -1,6 +1,6 @@
 //! A guest thread on a host thread: its state, and what is said and done at its end.
 //!
-//! Invariant: this module imports neither system calls nor signals; both work on threads. What a
+//! This module imports neither system calls nor signals; both work on threads. What a
 //! thread runs is its `body`, which the creator of the thread gives.
 
 use super::abi::Trap;

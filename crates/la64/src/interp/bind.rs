@@ -1,6 +1,7 @@
 //! From a row of the instruction table to its semantic function.
 //!
-//! Invariant: every row that is not privileged has exactly one handler (a test walks the table).
+//! Invariant: every row that is not privileged has exactly one handler. Checked by
+//! `every_unprivileged_row_has_a_handler`.
 
 use super::operation::Entry;
 use super::{Handler, atomic, branch, floating, integer, lbt, memory, vector};

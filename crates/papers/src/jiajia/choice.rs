@@ -279,7 +279,7 @@ fn in_sim(what: What, ranks: u16, timing: Timing, length: Length) -> Result<Took
         {
             f.host(Box::new(board));
         }
-        // The board is there before anybody asks it.
+        // The board is there before a rank asks it.
         f.compute(Picos(1));
         let fabric = Counted::new(f);
         let mut locks = BoardClient::new(&fabric, HOME, layout(ranks));

@@ -1,6 +1,6 @@
 //! Fifteen jobs of Debian's programs: the interpreter beside the amd64 build of the same version.
 //!
-//! Thirteen are the timed ones of the specification, two its start-up and its cryptography. Output
+//! Thirteen are timed for the claims, one measures start-up, one cryptography. Output
 //! and exit status must agree to the byte; nothing in a job's output depends on time or place.
 
 use std::path::{Path, PathBuf};

@@ -8,14 +8,14 @@
 //!
 //! Mended, and no more than correctness asks for:
 //! - start clocks are raised after a validation that succeeded, only newest versions are read, and
-//!   readers give way to a writer past its validation (CE-A, CE-B, CE-C);
+//!   readers give way to a writer past its validation;
 //! - one typed word holds lock and `new`; a lock joins the write set before anything can fail; a
 //!   foreign commit fails validation; fence(SeqCst) between locking and validating; words are
-//!   copied by relaxed atomics and rechecked (rows 1 to 4, 6, 7);
+//!   copied by relaxed atomics and rechecked;
 //! - the address log holds each object's former `new` bit and a checksum; the scan mode fences
-//!   between the versions and the `new` bits (row 10): 3 and 4 fences a transaction;
-//! - locks are released when the end of the log is durable (row 11); a lock names its session, so
-//!   that one found after a crash is free (row 12).
+//!   between the versions and the `new` bits: 3 and 4 fences a transaction;
+//! - locks are released when the end of the log is durable; a lock names its session, so
+//!   that one found after a crash is free.
 //!
 //! In the paper's favour: objects are aligned to a 64-byte line where the paper takes 256, which on
 //! DRAM would only cost cache; an object that is written whole is not copied first.

@@ -2,7 +2,7 @@
 //! unfinished.
 //!
 //! - Nothing here takes part in transactions: a walk reads the medium and is meant for a pool that
-//!   nobody works on (a file looked at through a private copy).
+//!   no thread works on (a file looked at through a private copy).
 //! - Every slab is resolved first, so each object's stamps have been judged and a bad one is an
 //!   error with its offset; of two versions the later count is the one shown.
 //! - Types are told by tag; [`type_name`](crate::type_name) knows those of this crate.
@@ -55,7 +55,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Reads it from a pool that nobody has opened yet.
+    /// Reads it from a pool that is not opened yet.
     ///
     /// # Errors
     /// As [`Pool::open`].

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Data are copied to a private buffer first and checked there: whatever the device writes into
-//!   the shared lines later, late, twice or for somebody else, cannot change what was checked.
+//!   the shared lines later, late, twice or for another request, cannot change what was checked.
 //!   Checked by `nothing_wrong_is_believed_when_the_device_is_a_thread`,
 //!   `what_the_device_writes_later_does_not_reach_data_handed_out`.
 //! - A rule answers [`Status::Ok`] only for data that it can prove, under the faults its adapter

@@ -58,7 +58,7 @@ impl Slots {
         self.complete(slot, status);
     }
 
-    /// Takes an answer; true when somebody still waits for it.
+    /// Takes an answer; true when a reader still waits for it.
     pub(crate) fn complete(&self, slot: Slot, status: Status) -> bool {
         let cell = &self.states[slot.index()];
         let wanted = cell.get() == State::Issued;
@@ -90,13 +90,13 @@ impl Slots {
         self.states[slot.index()].get() == State::Free
     }
 
-    /// Whether somebody waits for the slot's answer.
+    /// Whether a reader waits for the slot's answer.
     #[inline]
     pub(crate) fn is_wanted(&self, slot: Slot) -> bool {
         self.states[slot.index()].get() == State::Issued
     }
 
-    /// Whether no one waits for the slot's answer.
+    /// Whether no reader waits for the slot's answer.
     pub(crate) fn is_abandoned(&self, slot: Slot) -> bool {
         self.states[slot.index()].get() == State::Abandoned
     }

@@ -393,7 +393,7 @@ impl<F: Frames> Rank<F> {
                     }
                 }
                 Access::Shared => self.make_writable(page, true),
-                // A home page, and noticed if anybody has a copy.
+                // A home page, and noticed if any rank has a copy.
                 Access::Written => {}
             }
         }

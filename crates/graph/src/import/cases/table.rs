@@ -68,7 +68,7 @@ const HEADERS: [Case; 39] = [
         .with(&["--columns=source_name,target_name"]),
     case("people.csv", b"id,name,city\n1,a,b\n", Want::Refused(1, 1, "--header")),
     case("people.csv", b"id,name,city\n1,a,b\n2,b,c\n", AB).with(&["--columns=2,3", "--header"]),
-    case("nobody.csv", b"from,to\n1,2\n", Want::Refused(1, 1, "no column is called 'weight'"))
+    case("no_such.csv", b"from,to\n1,2\n", Want::Refused(1, 1, "no column is called 'weight'"))
         .with(&["--columns=from,to,weight"]),
     case("triple.csv", b"a,knows,b\nb,knows,c\n", Want::Refused(1, 1, "third is no weight")),
     case("counter.csv", b"0,1,5\n1,2,5\n2,3,5\n", Want::Refused(1, 1, "counts the records")),

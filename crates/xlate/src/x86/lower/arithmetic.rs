@@ -72,7 +72,7 @@ impl Lower {
     }
 
     /// An operation of a register of 32 or 64 bits and a small number, or a register and itself,
-    /// whose flags nobody reads.
+    /// whose flags are not read.
     fn by_number(&mut self, inst: &Inst) -> bool {
         let Operand::Reg(r @ Reg { size: 4.., .. }) = inst.operand(0) else { return false };
         let (d, name) = (la64(r.number), inst.row.stem);

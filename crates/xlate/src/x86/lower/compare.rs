@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! - Between the instruction and its last reader nothing faults, control enters nowhere, and no
-//!   address is exact: a thread stops before the first or behind the last. So nobody sees that the
-//!   flags are missing. Checked by `comparisons_and_their_readers_end_as_on_the_host`.
+//!   address is exact: a thread stops before the first or behind the last. So no observer sees that
+//!   the flags are missing. Checked by `comparisons_and_their_readers_end_as_on_the_host`.
 
 use super::Lower;
 use super::operand::Extend;

@@ -68,7 +68,7 @@ impl Lower {
         }
     }
 
-    /// A shift of 32 or 64 bits of a register by a fixed number whose flags nobody reads.
+    /// A shift of 32 or 64 bits of a register by a fixed number whose flags are not read.
     fn shifted_in_place(&mut self, inst: &Inst) -> bool {
         let (Operand::Reg(r), Some(count @ 1..)) = (inst.operand(0), inst.fixed_count()) else {
             return false;
