@@ -18,9 +18,8 @@ use littoral_graph::check::check;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::import::{ImportOptions, import_in_memory};
 
-const NAMES: [&str; 10] = [
-    "f.el", "f.wel", "f.txt", "f.csv", "f.tsv", "f.sg", "f.wsg", "f.mtx", "f.graph", "f.gr",
-];
+const NAMES: [&str; 10] =
+    ["f.el", "f.wel", "f.txt", "f.csv", "f.tsv", "f.sg", "f.wsg", "f.mtx", "f.graph", "f.gr"];
 
 static DIRECTORY: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let in_memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());

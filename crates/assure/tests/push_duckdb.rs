@@ -22,7 +22,7 @@ fn answer(query: &Query, format: Format, pages: &[Vec<u8>]) -> Answer {
     for (n, page) in pages.iter().enumerate() {
         let result = match n % 3 {
             0 => device.run(page, u64::MAX).unwrap().0,
-            1 => whole.twin(&query.params, page).unwrap().result,
+            1 => whole.host(&query.params, page).unwrap().result,
             _ => {
                 let PageResult::Rows(rows) = split.twin(&query.params, page).unwrap().result else {
                     panic!("a split returns records")

@@ -43,8 +43,8 @@ pub(crate) use machine::{
 };
 pub(crate) use on::{MachineFileArgs, OnArgs};
 pub(crate) use push::{
-    PagesArgs, PagesWord, PolicyWord, PushCommand, PushGenArgs, PushGridArgs, PushLoadArgs,
-    PushRunArgs, PushServeArgs, QueryWord, ScanArgs,
+    CoresSpan, GridSetArgs, PagesArgs, PagesWord, PolicyWord, PushCommand, PushGenArgs,
+    PushGridArgs, PushLoadArgs, PushRunArgs, PushServeArgs, PushWhatifArgs, QueryWord, ScanArgs,
 };
 pub(crate) use report::{CompletionsArgs, ReportArgs};
 pub(crate) use repro::ReproArgs;

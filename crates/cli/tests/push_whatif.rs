@@ -10,18 +10,68 @@ use serde_json::Value;
 
 /// What `littoral push` prints.
 fn push(folder: &Path, arguments: &[&str]) -> String {
+    littoral(folder, &[&["push"], arguments].concat())
+}
+
+/// What `littoral` prints.
+fn littoral(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_littoral"));
-    let output = command.current_dir(folder).arg("push").args(arguments).output().unwrap();
+    let output = command.current_dir(folder).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn write_table(folder: &Path) {
+    let row = |n: u64| format!("{},{}.{:02},{}\n", n, n * 7 % 90 + 1, n % 100, n % 13);
+    let table = (0..20_000).map(row).fold("id,price,qty\n".to_owned(), |text, row| text + &row);
+    std::fs::write(folder.join("own.csv"), table).unwrap();
+}
+
+#[test]
+fn a_table_is_studied_as_it_is_on_a_grid_of_ones_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_table(folder);
+    push(folder, &["load", "own.csv", "own.set"]);
+    let json = |set: &str, options: &[&str]| -> Value {
+        let scan = ["whatif", set, "--sum", "price * qty", "--by", "qty", "--format", "json"];
+        serde_json::from_str(&push(folder, &[&scan[..], options].concat())).unwrap()
+    };
+    assert_eq!(json("own.csv", &[]), json("own.set", &[]));
+    let value = json("own.csv", &["--link", "100M..400M", "--cores", "1..3"]);
+    let cells = value["cells"].as_array().unwrap();
+    let of = |key: &str| cells.iter().map(|c| c[key].as_u64().unwrap()).collect::<Vec<_>>();
+    let links = [100_000_000u64, 200_000_000, 400_000_000];
+    assert_eq!(of("link_bytes_per_s"), links.iter().flat_map(|l| [*l; 3]).collect::<Vec<_>>());
+    assert_eq!(of("cores_count"), [1, 2, 3].repeat(3));
+    assert_eq!(value["curve"].as_array().unwrap().len(), 3);
+    let one = json("own.csv", &["--link", "100M", "--cores", "2"]);
+    assert_eq!(one["cells"][0]["time_over_host_ratio"], one["curve"][0]["time_over_host_ratio"]);
+    assert!(one["sentence"].as_str().unwrap().starts_with("On a link of 100 MB/s"), "{one}");
+}
+
+#[test]
+fn a_report_draws_what_whatif_and_sweep_print() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_table(folder);
+    for (verb, name) in [("whatif", "w.json"), ("sweep", "s.json")] {
+        let json = push(folder, &[verb, "own.csv", "--sum", "price * qty", "--format", "json"]);
+        std::fs::write(folder.join(name), json).unwrap();
+    }
+    littoral(folder, &["report", "w.json", "s.json", "-o", "out.html"]);
+    let page = std::fs::read_to_string(folder.join("out.html")).unwrap();
+    assert_eq!(page.matches("class=\"chart\"").count(), 3, "a curve, a grid, policies");
+    assert!(page.contains("late binding") && page.contains("of the host"), "{page}");
+    littoral(folder, &["report", "w.json", "s.json", "-o", "out.md"]);
+    let text = std::fs::read_to_string(folder.join("out.md")).unwrap();
+    assert!(text.contains("The shortest time is that of policy"), "{text}");
 }
 
 #[test]
 fn a_grid_a_curve_and_a_sentence_say_what_link_and_cores_buy() {
     let folder = tempfile::tempdir().unwrap();
-    let row = |n: u64| format!("{},{}.{:02},{}\n", n, n * 7 % 90 + 1, n % 100, n % 13);
-    let table = (0..20_000).map(row).fold("id,price,qty\n".to_owned(), |text, row| text + &row);
-    std::fs::write(folder.path().join("own.csv"), table).unwrap();
+    write_table(folder.path());
     push(folder.path(), &["load", "own.csv", "own.set"]);
     let scan =
         ["whatif", "own.set", "--where", "price > 60.00", "--sum", "price * qty", "--by", "qty"];

@@ -27,6 +27,7 @@ use crate::error::{Error, Kind, Result};
 use crate::interp::{Cache, Cpu, Features, Fetch, Text, Trap};
 use crate::memory::Memory;
 use crate::state::State;
+use littoral_base::mutant;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -211,7 +212,7 @@ impl Core {
 
     /// Gives memory back the contents it had before the latest run.
     fn undo(&mut self) {
-        if !std::mem::take(&mut self.ran) {
+        if !std::mem::take(&mut self.ran) || mutant!("la64_run_keeps_stores") {
             return;
         }
         let pages = self.memory.restore();
@@ -261,12 +262,12 @@ fn writable(segments: &[Segment], bias: u64, first: u64, last: u64) -> bool {
             && s.address.wrapping_add(bias).wrapping_add(s.memory_len) > first
     };
     let mut here = segments.iter().filter(on_page).peekable();
-    here.peek().is_none() || here.any(|s| s.prot & 2 != 0)
+    here.peek().is_none() || mutant!("la64_constants_writable") || here.any(|s| s.prot & 2 != 0)
 }
 
 /// Writes the addresses that depend on where the program is loaded.
 fn relocate(relative: &[Relative], bias: u64, cpu: &Cpu) -> Result<()> {
-    for r in relative {
+    for r in relative.iter().filter(|_| !mutant!("la64_relative_unapplied")) {
         let at = r.at.wrapping_add(bias);
         let own = || cpu.window.load::<u64>(at);
         let target = r.target.or_else(own).map(|t| t.wrapping_add(bias).to_le_bytes());

@@ -55,6 +55,8 @@ pub struct Split {
 
 /// Rounds over all pairs of tasks.
 const ROUNDS: u32 = 4;
+/// Tasks beyond which pairs are not looked at: the work grows with the third power of the tasks.
+const PAIRS_MAX: usize = 8;
 
 impl Fluid {
     /// The least time of a split.
@@ -84,14 +86,15 @@ impl Fluid {
 
     /// The best split of one to three tasks, and a good one of more: the best threshold split
     /// (tasks go to the device in order of core time for the link or host time saved), then the
-    /// shares of two tasks at a time while that makes it shorter.
+    /// shares of two tasks at a time while that makes it shorter, for up to [`PAIRS_MAX`] tasks.
     pub fn best(&self, loads: &[Load]) -> Split {
         let mut best = self.threshold(loads, |l| l.core / l.link);
         let other = self.threshold(loads, |l| l.core / l.host.max(1.0));
         if other.time < best.time {
             best = other;
         }
-        for _ in 0..ROUNDS {
+        let rounds = if loads.len() > PAIRS_MAX { 0 } else { ROUNDS };
+        for _ in 0..rounds {
             let before = best.time;
             for a in 0..loads.len() {
                 for b in a + 1..loads.len() {

@@ -121,6 +121,8 @@ pub struct Times {
     pub best: Best,
     /// The paper's dynamic mode with the best queue of [`QUEUES`].
     pub dynamic: f64,
+    /// Every page filtered on the device.
+    pub filtered: f64,
     /// Late binding.
     pub ours: f64,
     /// The fluid bound.
@@ -210,6 +212,7 @@ impl Cell {
             host: time(&Policy::Host),
             best: best_static(&machine, &workload),
             dynamic: dynamic.into_iter().fold(f64::INFINITY, f64::min),
+            filtered: time(&Policy::HandCoded),
             ours: time(&Policy::Late),
             bound: bound(&machine, &workload),
         }

@@ -12,7 +12,8 @@ use crate::cost::{self, PageCost, TaskCosts};
 use crate::data::{join_schema, lineitem_schema};
 use crate::error::Result;
 use crate::function::{
-    Bitmap, Compare, Compiled, Expr, Function, Output, PageResult, Params, Query as JoinQuery, Test,
+    Bitmap, Compare, Compiled, Expr, Function, Machine, Output, PageResult, Params,
+    Query as JoinQuery, Test,
 };
 use crate::page::Format;
 
@@ -30,6 +31,9 @@ pub struct Query {
     /// Its parameters.
     pub params: Params,
 }
+
+/// Pages in a row without a result after which a file's function is not run any more.
+const TRIES: u32 = 3;
 
 const PARTKEY: usize = 1;
 const QUANTITY: usize = 4;
@@ -197,6 +201,31 @@ pub fn costs_of(
         result_bytes: u32::try_from(result_bytes).unwrap_or(u32::MAX),
         pages: costs,
     })
+}
+
+/// Puts the instructions that an ELF file's function takes on each page, at most `budget`, in place
+/// of the compiled function's. After [`TRIES`] pages in a row without a result the others are not
+/// run.
+///
+/// # Errors
+/// As [`Machine::with_file`].
+pub(crate) fn count_file(
+    costs: &mut TaskCosts,
+    (whole, params): (&Compiled, &Params),
+    file: &[u8],
+    pages: &[Vec<u8>],
+    budget: u64,
+) -> Result<()> {
+    let mut core = Machine::with_file(whole, params, file)?;
+    let mut failed = 0;
+    for (cost, page) in costs.pages.iter_mut().zip(pages) {
+        let ran = if failed < TRIES { core.run(page, budget).ok() } else { None };
+        failed = if ran.is_some() { 0 } else { failed + 1 };
+        cost.instructions = ran.map_or(u64::MAX, |(result, instructions)| {
+            instructions + whole.merge_instructions(&result)
+        });
+    }
+    Ok(())
 }
 
 /// Values in packed records of a split: fields, and elements of lists.

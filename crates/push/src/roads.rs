@@ -16,7 +16,7 @@ use crate::query::Query;
 pub enum Road {
     /// On a device core.
     Device,
-    /// On the host, from the raw page.
+    /// On the host, from the raw page, a column at a time where it has columns.
     Host,
     /// Filtered on a device core; the host computes on the records that pass.
     Filtered,
@@ -43,7 +43,7 @@ struct Cores<'a> {
 /// The answer of `pages`, each on its road; the roads repeat when they are fewer.
 ///
 /// # Errors
-/// As [`Machine::run`] and [`Compiled::twin`].
+/// As [`Machine::run`] and [`Compiled::host`].
 pub fn answer(query: &Query, format: Format, pages: &[Vec<u8>], roads: &[Road]) -> Result<Answer> {
     let (whole, split) =
         (Compiled::new(&query.whole, format)?, Compiled::new(&query.split, format)?);
@@ -68,10 +68,10 @@ impl Cores<'_> {
                 self.fail(page);
                 self.device.run(page, u64::MAX)?.0
             }
-            Road::Host => self.whole.twin(&self.query.params, page)?.result,
+            Road::Host => self.whole.host(&self.query.params, page)?.result,
             Road::Error => {
                 self.fail(page);
-                self.whole.twin(&self.query.params, page)?.result
+                self.whole.host(&self.query.params, page)?.result
             }
             Road::Filtered => {
                 answer.merge(&self.filtered(page)?);

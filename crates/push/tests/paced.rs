@@ -262,6 +262,58 @@ fn a_draft_is_its_hosts_and_no_others() {
 }
 
 #[test]
+fn a_refused_write_leaves_the_place_to_other_hosts() {
+    let (begin, pages, commit) = stored(1);
+    // A page out of order, a page of another size, a header that counts other pages, no header.
+    let other = About { pages: 3, rows: 9, ..about() }.to_bytes();
+    for (address, data) in [
+        (7, pages[0].clone()),
+        (0, vec![0; 8192]),
+        (HEADER_ADDRESS, other),
+        (HEADER_ADDRESS, vec![]),
+    ] {
+        let mut bench = Bench::new(Policy::Late);
+        bench.write(1, HEADER_ADDRESS, begin.clone());
+        let wrong = bench.write(1, address, data);
+        assert_eq!(bench.status(wrong), Status::Refused);
+        assert!(!bench.device.engine().set().has_draft(), "address {address:#x}");
+        bench.write(2, HEADER_ADDRESS, begin.clone());
+        for (n, page) in pages.iter().enumerate() {
+            bench.write(2, n as u64, page.clone());
+        }
+        let committed = bench.write(2, HEADER_ADDRESS, commit.clone());
+        assert_eq!(bench.status(committed), Status::Processed, "address {address:#x}");
+    }
+}
+
+#[test]
+fn a_host_that_lies_about_its_backlog_keeps_no_page_from_others() {
+    let mut bench = Bench::new(Policy::Late);
+    let program = bench.program(&["m"], &["n * m"]);
+    for host in [1, 2] {
+        bench.init_with(host, host, 40, &program);
+    }
+    let ask = |host: u32, page: u64, backlog: u64| Command {
+        session: host,
+        page,
+        attempt: 1,
+        backlog,
+        host_page: 1_000,
+        ..Command::plain(Opcode::ReadProc, page)
+    };
+    for page in 0..40 {
+        bench.send(1, ask(1, page, u64::MAX), Vec::new());
+        bench.send(2, ask(2, page, 0), Vec::new());
+    }
+    let raw = |answers: &[Answer], host| {
+        answers.iter().filter(|a| a.0 == host && a.1.status == Status::Raw).count()
+    };
+    let answers = bench.run();
+    assert!(raw(&answers, 2) > 0, "the link carries the honest host's pages");
+    assert!(raw(&answers, 1) < raw(&answers, 2), "a host that is behind is sent fewer");
+}
+
+#[test]
 fn a_scan_of_a_data_set_that_was_replaced_begins_again() {
     for policy in [Policy::Late, Policy::Device] {
         let mut bench = Bench::new(policy.clone());

@@ -199,6 +199,7 @@ fn stored_records_are_scanned_and_a_record_larger_than_a_page_changes_nothing() 
     large[4][3] = Value::Text(vec![b'x'; 5000]);
     let error = host.store(&about, large.into_iter().map(Ok)).unwrap_err();
     assert!(error.to_string().contains("larger pages"), "{error}");
+    assert!(!host.device().engine().set().has_draft(), "a STORE that failed is given up");
     assert_eq!(rows(&mut host, Plan::Push).unwrap().0, plain(&records));
     let device = Local::new(DataSet::open(&path).unwrap(), Settings::default());
     assert_eq!(rows(&mut Host::new(device, 1, 8), Plan::Push).unwrap().0, plain(&records));

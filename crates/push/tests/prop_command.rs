@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn entries_come_back(
-        op in 0usize..6, id: u16, session: u32, task: u16, attempt: u16, page: u64, address: u64,
+        op in 0..OPCODES.len(), id: u16, session: u32, task: u16, attempt: u16, page: u64, address: u64,
         buffer: u64, bytes: u32, backlog: u64, host_page: u64, flip in 0usize..64, status in 0u8..8, merged: u32,
     ) {
         let c = Command { opcode: OPCODES[op], id, session, task, attempt, page, address, buffer, bytes, backlog, host_page };

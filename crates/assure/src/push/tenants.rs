@@ -30,6 +30,10 @@ pub const ROWS: i64 = 6_000_000;
 const DEPTH: usize = 16;
 /// LA64: a branch to itself.
 const LOOP: u32 = 0x5000_0000;
+/// LA64: a store at the address of r0, which is 0.
+const WILD_STORE: u32 = 0x29c0_0000;
+/// Sessions of a tenant that has many.
+const MANY: u64 = 60;
 /// The tenants by number.
 const SCAN: u32 = 1;
 const READER: u32 = 2;
@@ -46,6 +50,43 @@ pub enum Third {
     IsForgotten,
     /// Begins a scan, asks for pages and loses its connection, again and again.
     IsHalfOpen,
+    /// Asks for pages with a function that stores outside its memory.
+    StoresWildly,
+    /// Asks for pages with a function whose groups have no room in the device's table.
+    Spills,
+    /// Begins tasks with another processor's ELF file, one behind the other.
+    IsForeign,
+    /// Begins tasks with an ELF file that wants a terabyte, one behind the other.
+    IsHuge,
+    /// Scans in one session.
+    Scans,
+    /// Scans in [`MANY`] sessions, as many pages under way as one.
+    HasManySessions,
+}
+
+impl Third {
+    /// The tenant that asks for as much and does not misbehave.
+    pub fn calm(self) -> Third {
+        match self {
+            Third::Scans | Third::HasManySessions => Third::Scans,
+            _ => Third::Reads,
+        }
+    }
+
+    /// Whether its tasks are refused.
+    fn is_refused(self) -> bool {
+        matches!(self, Third::IsForeign | Third::IsHuge)
+    }
+
+    /// Whether its functions give no result, so that its pages come back as they are.
+    pub fn fails(self) -> bool {
+        matches!(self, Third::Loops | Third::StoresWildly | Third::Spills)
+    }
+
+    /// The sessions that it has at a time.
+    fn sessions(self) -> u64 {
+        if self == Third::HasManySessions { MANY } else { 1 }
+    }
 }
 
 fn set() -> Result<DataSet> {
@@ -66,7 +107,16 @@ fn program(about: &About) -> Result<Program> {
 }
 
 /// What a tenant does that misbehaves.
-pub const HOSTILE: [Third; 3] = [Third::Loops, Third::IsForgotten, Third::IsHalfOpen];
+pub const HOSTILE: [Third; 8] = [
+    Third::Loops,
+    Third::IsForgotten,
+    Third::IsHalfOpen,
+    Third::StoresWildly,
+    Third::Spills,
+    Third::IsForeign,
+    Third::IsHuge,
+    Third::HasManySessions,
+];
 
 /// The device, its tenants' scripts, and what each tenant's pages took.
 struct World {
@@ -118,36 +168,58 @@ impl World {
         self.device.request(tenant, command.encode(), data);
     }
 
-    /// Asks for a tenant's next page.
+    /// Asks for a tenant's next page; one with many sessions asks for a page of each in turn.
     fn ask(&mut self, tenant: u32, opcode: Opcode) {
         let next = self.next.entry(tenant).or_insert(0);
         *next += 1;
-        let (page, id) = (*next % self.about.pages, *next as u16);
-        let command = Command {
-            id,
-            session: tenant + self.begun,
-            page,
-            attempt: 1,
-            ..Command::plain(opcode, page)
-        };
+        let sessions = if tenant == THIRD { self.third.sessions() } else { 1 };
+        let (page, id) = (*next / sessions % self.about.pages, *next as u16);
+        let session = tenant + self.begun + (*next % sessions) as u32;
+        let command = Command { id, session, page, attempt: 1, ..Command::plain(opcode, page) };
         self.send(tenant, &command, Vec::new());
     }
 
-    fn begin_third(&mut self) {
-        let program = self.program.clone();
-        let elf = match self.third {
-            Third::Reads => {
-                (0..DEPTH).for_each(|_| self.ask(THIRD, Opcode::Read));
-                return;
-            }
-            Third::Loops => Some(elf::executable(0x1_0000, &[LOOP])),
-            Third::IsForgotten | Third::IsHalfOpen => None,
-        };
+    /// The third tenant's page function.
+    fn hostile(&self) -> Program {
+        let mut program = self.program.clone();
+        let mut code = elf::executable(0x1_0000, &[LOOP]);
+        match self.third {
+            Third::Loops => {}
+            Third::StoresWildly => code = elf::executable(0x1_0000, &[WILD_STORE, LOOP]),
+            Third::IsForeign => code[18] = 62,
+            Third::IsHuge => code[104..112].copy_from_slice(&(1u64 << 40).to_le_bytes()),
+            Third::Spills => program.function.slots_max = 1,
+            Third::Reads
+            | Third::IsForgotten
+            | Third::IsHalfOpen
+            | Third::Scans
+            | Third::HasManySessions => {}
+        }
+        let is_file =
+            self.third.is_refused() || matches!(self.third, Third::Loops | Third::StoresWildly);
+        Program { elf: is_file.then_some(code), ..program }
+    }
+
+    /// INIT of one of the third tenant's sessions.
+    fn init(&mut self, session: u32) {
         let (page, id) = (self.about.pages, u16::MAX);
-        let session = THIRD + self.begun;
         let init = Command { id, session, page, ..Command::plain(Opcode::Init, 0) };
+        let program = self.hostile().to_bytes();
+        self.send(THIRD, &init, program);
+    }
+
+    fn begin_third(&mut self) {
+        if self.third == Third::Reads {
+            (0..DEPTH).for_each(|_| self.ask(THIRD, Opcode::Read));
+            return;
+        }
         self.next.insert(THIRD, 0);
-        self.send(THIRD, &init, Program { elf, ..program }.to_bytes());
+        for session in 0..self.third.sessions() {
+            self.init(THIRD + self.begun + session as u32);
+        }
+        if self.third.is_refused() {
+            return;
+        }
         (0..DEPTH).for_each(|_| self.ask(THIRD, Opcode::ReadProc));
         if self.third == Third::IsHalfOpen {
             self.device.advance(self.now);
@@ -179,19 +251,39 @@ impl World {
     }
 
     fn third_answered(&mut self, completion: &Completion) {
+        let is_init = completion.id == u16::MAX;
         match self.third {
             Third::Reads => self.ask(THIRD, Opcode::Read),
-            Third::Loops if completion.id == u16::MAX => {}
-            Third::Loops if self.next[&THIRD] >= self.about.pages => {
+            Third::IsForgotten | Third::IsHalfOpen => {}
+            Third::IsForeign | Third::IsHuge => {
+                assert_eq!(completion.status, Status::Refused, "the file cannot be loaded");
                 self.begun += 1;
                 self.begin_third();
             }
-            Third::Loops => {
-                assert_eq!(completion.status, Status::Raw, "the function never gives a result");
+            _ if is_init => assert_eq!(completion.status, Status::Processed, "INIT"),
+            // The pages of each session are asked for once.
+            _ if self.next[&THIRD] + 1 >= self.about.pages => self.begin_anew(),
+            _ => {
+                let is_raw = completion.status == Status::Raw;
+                assert!(is_raw || !self.third.fails(), "the function never gives a result");
                 self.ask(THIRD, Opcode::ReadProc);
             }
-            Third::IsForgotten | Third::IsHalfOpen => {}
         }
+    }
+
+    /// Other sessions in place of those of the third tenant, once its last page is answered.
+    fn begin_anew(&mut self) {
+        if self.asked.keys().any(|(tenant, _)| *tenant == THIRD) {
+            return;
+        }
+        for session in 0..self.third.sessions() {
+            let session = THIRD + self.begun + session as u32;
+            let abort = Command { id: u16::MAX, session, ..Command::plain(Opcode::Abort, 0) };
+            self.send(THIRD, &abort, Vec::new());
+        }
+        self.asked.remove(&(THIRD, u16::MAX));
+        self.begun += self.third.sessions() as u32;
+        self.begin_third();
     }
 }
 

@@ -5,10 +5,15 @@
 
 use std::fmt::Write as _;
 
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
 use super::figure;
 use crate::chart::{Chart, Shape};
+use crate::error::{Error, Kind, Result};
+
+const TEMPLATE: &str = include_str!("chart.html");
 
 /// Size of a line chart's drawing area, in its own units.
 const AREA: (f64, f64) = (320.0, 160.0);
@@ -20,7 +25,9 @@ const TAKES_ALL: &str = "invariant: a string takes all";
 
 /// A chart as the template shows it.
 #[derive(Serialize)]
-pub(super) struct ChartPart<'a> {
+struct ChartPart<'a> {
+    /// The claim behind it, if there is one.
+    id: &'a str,
     chart: &'a Chart,
     is_bars: bool,
     bars: Vec<BarPart<'a>>,
@@ -38,13 +45,21 @@ struct BarPart<'a> {
     text: String,
 }
 
-/// The part of the page that shows `chart`.
-pub(super) fn part(chart: &Chart) -> ChartPart<'_> {
+/// The part of the page that shows `chart`, of the claim with that id if there is one.
+pub(super) fn render(chart: &Chart, id: &str) -> Result<String> {
+    let mut jinja = Environment::new();
+    jinja.set_auto_escape_callback(|_| AutoEscape::Html);
+    let text = jinja.render_str(TEMPLATE, Serde(part(chart, id)));
+    text.map_err(|e| Error::with_source(Kind::BadResult, "cannot draw a chart", e))
+}
+
+fn part<'a>(chart: &'a Chart, id: &'a str) -> ChartPart<'a> {
     let is_bars = chart.shape == Shape::Bars;
     let bars =
         if is_bars { (0..chart.places.len()).map(|at| bar(chart, at)).collect() } else { vec![] };
     let row = |s: &'_ crate::chart::Series| s.values.iter().map(|v| figure(Some(*v))).collect();
     ChartPart {
+        id,
         chart,
         is_bars,
         bars,
@@ -120,7 +135,7 @@ mod tests {
     #[test]
     fn a_bar_stacks_its_series_to_the_longest() {
         let bars = &samples()[0];
-        let svg = part(bars).bars.remove(1).svg;
+        let svg = part(bars, "").bars.remove(1).svg;
         assert!(svg.contains("x=\"0.00\" y=\"0\" width=\"80.00\""), "{svg}");
         assert!(svg.contains("x=\"80.00\" y=\"0\" width=\"20.00\""), "{svg}");
     }

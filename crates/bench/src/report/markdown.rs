@@ -13,6 +13,7 @@ pub(super) fn render(documents: &[Document]) -> String {
             let lines = study.answer.iter().map(|line| format!("- {line}\n"));
             format!("{}:\n\n{}", study.graph, lines.collect::<String>())
         }
+        Document::Push(study) => format!("{}:\n\n- {}\n", study.title, study.sentence),
     });
     parts.collect::<Vec<_>>().join("\n")
 }

@@ -2,15 +2,18 @@
 //!
 //! - The page loads nothing: no script, no font, no image from elsewhere.
 //! - Colours follow the reader's light or dark setting.
-//! - Input is what littoral itself wrote: arrays of `littoral.repro/1` runs and `littoral.whatif/1`
-//!   studies; anything else is refused by name.
+//! - Input is what littoral itself wrote: arrays of `littoral.repro/1` runs, `littoral.whatif/1`
+//!   studies, and what `push whatif` and `push sweep` print; anything else is refused by name.
 
 mod chart_page;
 mod markdown;
 mod page;
+mod push_study;
 mod study_page;
 #[cfg(test)]
 pub(crate) use study_page::sample::example as study_example;
+
+pub use push_study::PushStudy;
 
 use std::path::Path;
 
@@ -28,6 +31,8 @@ pub enum Document {
     Run(Box<Run>),
     /// A what-if study.
     Study(Box<Study>),
+    /// A study of computing near storage.
+    Push(Box<PushStudy>),
 }
 
 /// Reads one results file.
@@ -62,8 +67,11 @@ fn document(value: Value) -> Result<Document> {
     match schema.as_str() {
         claims::SCHEMA => serde_json::from_value(value).map(Document::Run).map_err(bad),
         study::SCHEMA => serde_json::from_value(value).map(Document::Study).map_err(bad),
+        push_study::WHATIF => push_study::whatif(value).map(|s| Document::Push(Box::new(s))),
+        push_study::SWEEP => push_study::sweep(value).map(|s| Document::Push(Box::new(s))),
         other => {
-            let known = format!("{} and {}", claims::SCHEMA, study::SCHEMA);
+            let known = [claims::SCHEMA, study::SCHEMA, push_study::WHATIF].join(", ");
+            let known = format!("{known} and {}", push_study::SWEEP);
             let what = format!("its schema is {other}; this build knows {known}");
             Err(Error::new(Kind::UnknownSchema, what))
         }
@@ -130,6 +138,7 @@ mod tests {
         assert!(page.contains("&lt;no peer &amp; no reason&gt;"));
         assert!(page.contains("as good as DRAM or close to it"));
         let [curves, bars, lines] = [2, 2, 1];
+        assert!(!page.contains("near storage"), "there is no such study");
         let drawings = page.matches("<svg").count();
         assert_eq!(drawings, curves + bars + lines, "curves of the study, charts of a claim");
         assert!(page.contains("&lt;device&gt;") && page.matches("class=\"chart\"").count() == 2);
@@ -145,6 +154,16 @@ mod tests {
         for loader in ["<script", "<link", "src=", "@import", "url("] {
             assert!(!page.contains(loader), "the page loads something: {loader}");
         }
+    }
+
+    #[test]
+    fn a_study_near_storage_is_drawn_with_its_sentence() {
+        let documents = parse(&push_study::tests::example().to_string()).unwrap();
+        let page = render(&documents).unwrap();
+        assert_eq!((page.matches("<svg").count(), page.matches("class=\"chart\"").count()), (2, 2));
+        assert!(page.contains("Faster cores help.") && page.contains("&lt;board&gt;"), "{page}");
+        let text = render_markdown(&documents);
+        assert!(text.contains("Faster cores help.") && text.contains("near storage"), "{text}");
     }
 
     #[test]

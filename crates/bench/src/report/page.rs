@@ -4,10 +4,10 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
+use crate::chart::Chart;
 use crate::claims::{Claim, Run, Status};
 use crate::error::{Error, Kind, Result};
-use crate::report::chart_page::{self, ChartPart};
-use crate::report::{Document, figure, study_page};
+use crate::report::{Document, chart_page, figure, study_page};
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -15,6 +15,7 @@ const TEMPLATE: &str = include_str!("page.html");
 struct Page<'a> {
     runs: Vec<RunPart<'a>>,
     studies: Vec<StudyPart>,
+    pushes: Vec<PushPart<'a>>,
 }
 
 #[derive(Serialize)]
@@ -34,17 +35,11 @@ struct RunPart<'a> {
     shorts: Vec<Row<'a>>,
     rows: Vec<Row<'a>>,
     bars: Vec<Bar<'a>>,
-    charts: Vec<ClaimCharts<'a>>,
+    /// The charts of the claims, drawn.
+    figures: Vec<String>,
     holds: usize,
     short: usize,
     skipped: usize,
-}
-
-/// The charts of one claim.
-#[derive(Serialize)]
-struct ClaimCharts<'a> {
-    id: &'a str,
-    charts: Vec<ChartPart<'a>>,
 }
 
 /// How far a figure lies from its target, as a bar from the middle of its track.
@@ -57,6 +52,14 @@ struct Bar<'a> {
     text: String,
 }
 
+/// A study of computing near storage.
+#[derive(Serialize)]
+struct PushPart<'a> {
+    title: &'a str,
+    sentence: &'a str,
+    figures: Vec<String>,
+}
+
 #[derive(Serialize)]
 struct StudyPart {
     body: String,
@@ -66,38 +69,48 @@ struct StudyPart {
 pub(super) fn render(documents: &[Document]) -> Result<String> {
     let mut runs = Vec::new();
     let mut studies = Vec::new();
+    let mut pushes = Vec::new();
     for document in documents {
         match document {
-            Document::Run(run) => runs.push(run_part(run)),
+            Document::Run(run) => runs.push(run_part(run)?),
             Document::Study(study) => {
                 studies.push(StudyPart { body: study_page::render(study)? });
             }
+            Document::Push(study) => pushes.push(PushPart {
+                title: &study.title,
+                sentence: &study.sentence,
+                figures: figures(&study.charts, "")?,
+            }),
         }
     }
     let mut jinja = Environment::new();
     jinja.set_auto_escape_callback(|_| AutoEscape::Html);
-    let page = jinja.render_str(TEMPLATE, Serde(Page { runs, studies }));
+    let page = jinja.render_str(TEMPLATE, Serde(Page { runs, studies, pushes }));
     page.map_err(|e| Error::with_source(Kind::BadResult, "cannot fill the page", e))
 }
 
-fn run_part(run: &Run) -> RunPart<'_> {
+fn run_part(run: &Run) -> Result<RunPart<'_>> {
     let shorts = run.claims.iter().filter(|c| c.status == Status::Short);
-    let drawn = run.claims.iter().filter(|c| !c.charts.is_empty());
-    RunPart {
+    let mut drawn = Vec::new();
+    for claim in &run.claims {
+        drawn.extend(figures(&claim.charts, &claim.id)?);
+    }
+    Ok(RunPart {
         run,
         verdict: verdict(run),
         shorts: shorts.map(row).collect(),
         bars: run.claims.iter().filter_map(bar).collect(),
-        charts: drawn.map(claim_charts).collect(),
+        figures: drawn,
         rows: run.claims.iter().map(row).collect(),
         holds: run.count(Status::Holds),
         short: run.count(Status::Short),
         skipped: run.count(Status::Skipped),
-    }
+    })
 }
 
-fn claim_charts(claim: &Claim) -> ClaimCharts<'_> {
-    ClaimCharts { id: &claim.id, charts: claim.charts.iter().map(chart_page::part).collect() }
+/// The charts of a claim or, without an id, of a study.
+fn figures(charts: &[Chart], id: &str) -> Result<Vec<String>> {
+    charts.iter().map(|chart| chart_page::render(chart, id)).collect()
 }
 
 fn verdict(run: &Run) -> String {

@@ -152,6 +152,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "on a modelled device, in virtual time",
             ),
             ("littoral push run unix:/tmp/device --sum qty", "on the device of `push serve`"),
+            (
+                "littoral push run lineitem.set --query q6 --function q6.elf",
+                "a page function of one's own on the device",
+            ),
         ],
     ),
     (
@@ -160,7 +164,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "push whatif",
-        &[("littoral push whatif sales.set --where price>10 --sum qty", "links by cores")],
+        &[
+            ("littoral push whatif sales.set --where price>10 --sum qty", "links by cores"),
+            (
+                "littoral push whatif sales.csv --sum qty --link 1G..8G --cores 1..16",
+                "a table as it is, on a grid of one's own",
+            ),
+        ],
     ),
     (
         "push serve",

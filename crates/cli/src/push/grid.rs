@@ -1,18 +1,21 @@
 //! `push sweep` and `push whatif`: a scan on modelled devices, in virtual time.
 
+use std::path::Path;
+
 use littoral::Machine;
-use littoral::push::api::{Device as _, Host};
+use littoral::push::api::{About, DataSet, Device as _, Host};
 use littoral::push::command::{Command, Opcode, Status};
 use littoral::push::device::{Disposition, Machine as Model, Outcome as Run, Workload};
 use littoral::push::device::{profiled, sim};
 use littoral::push::oracle::{best_static, set_speed};
+use littoral::push::page::Format;
 use littoral::push::policy::Policy;
 use littoral::push::query::costs_of;
 use serde_json::{Value, json};
 
 use super::scan::program;
-use super::{QUEUE, about, host, place};
-use crate::args::PushGridArgs;
+use super::{QUEUE, about, host, place, table};
+use crate::args::{CoresSpan, GridSetArgs, PushGridArgs, PushWhatifArgs};
 use crate::failure::{Failure, Outcome};
 use crate::out;
 
@@ -29,15 +32,31 @@ struct Study {
     pages: u64,
 }
 
-fn study(args: &PushGridArgs) -> Result<Study, Failure> {
-    let set = &args.set;
+/// Pages of a table that is read for a study.
+const MAKING: (Format, usize) = (Format::Columns, 16384);
+
+/// The data set of a study, and the device and queue depth that it is modelled on.
+fn stored(set: &GridSetArgs, profile: &str) -> Result<(About, Vec<Vec<u8>>, Model, u32), Failure> {
+    if let Some(table) = set.set.as_deref().filter(|name| table::is_table(name)) {
+        let made = table::read(Path::new(table), MAKING, |about, records| {
+            let set = DataSet::of_records(about, records)?;
+            Ok((set.about().clone(), set.pages()?))
+        });
+        let ((about, pages), (model, depth)) = (made?, profiled(profile)?);
+        return Ok((about, pages, model, depth));
+    }
     let (machine, name) = place(set.set.as_deref(), None, &set.on)?;
-    let profile = set.profile.clone().unwrap_or_else(|| "summarizer-board".to_owned());
-    let (mut model, depth) = model(&machine, &name, &profile)?;
+    let (model, depth) = model(&machine, &name, profile)?;
     let mut host = host(machine.push(&name)?, 1);
     let about = about(&mut host)?;
-    let (program, _) = program(&args.scan, &about)?;
     let pages = fetch(host, about.pages)?;
+    Ok((about, pages, model, depth))
+}
+
+fn study(args: &PushGridArgs) -> Result<Study, Failure> {
+    let profile = args.set.profile.clone().unwrap_or_else(|| "summarizer-board".to_owned());
+    let (about, pages, mut model, depth) = stored(&args.set, &profile)?;
+    let (program, _) = program(&args.scan, &about)?;
     let split = littoral::push::api::split_of(&program.function);
     let costs =
         costs_of("scan", &program.function, &split, &program.params, &pages, program.format)?;
@@ -111,20 +130,87 @@ pub(super) fn sweep(args: &PushGridArgs) -> Outcome {
     out::show(args.shown.format, &value)
 }
 
+/// Cores of a modelled device.
+#[derive(Clone, Copy)]
+enum Cores {
+    /// The profile's, this many times as fast.
+    Speed(u32),
+    /// This many of the profile's clock.
+    Count(u32),
+}
+
+impl Cores {
+    fn set(self, model: &mut Model, own: &Model) {
+        match self {
+            Cores::Speed(speed) => set_speed(model, own, speed),
+            Cores::Count(count) => model.cores = count,
+        }
+    }
+
+    /// As the second half of a sentence has it.
+    fn words(self) -> String {
+        match self {
+            Cores::Speed(1) => "the profile's cores".to_owned(),
+            Cores::Speed(speed) => format!("cores {speed} times as fast"),
+            Cores::Count(1) => "one core".to_owned(),
+            Cores::Count(count) => format!("{count} cores"),
+        }
+    }
+}
+
+/// From `from` to `to`, each twice the one before; the last may lie nearer.
+fn doubled(from: u64, to: u64) -> Vec<u64> {
+    let mut all: Vec<u64> =
+        std::iter::successors(Some(from), |n| n.checked_mul(2)).take_while(|n| *n < to).collect();
+    all.push(to);
+    all
+}
+
+/// Links and cores of a grid, and the link of the curve: the profile's own unless one is named.
+struct Grid {
+    links: Vec<u64>,
+    cores: Vec<Cores>,
+    own: u64,
+    own_words: String,
+}
+
+fn grid(args: &PushWhatifArgs, model: &Model) -> Grid {
+    let (mut own, mut own_words) = (model.link_bytes_per_s, "the profile's link".to_owned());
+    let links = match &args.link {
+        None => RATIOS.iter().map(|r| model.bus_bytes_per_s / r).collect(),
+        Some(span) => {
+            let [from, to] = [span.from, span.to].map(|rate| rate.0.max(1.0) as u64);
+            if from == to {
+                (own, own_words) = (to, format!("a link of {} MB/s", to / 1_000_000));
+            }
+            doubled(from, to)
+        }
+    };
+    let cores = match args.cores {
+        None => SPEEDS.iter().map(|&s| Cores::Speed(s)).collect(),
+        Some(CoresSpan(from, to)) => doubled(from.into(), to.into())
+            .into_iter()
+            .map(|n| Cores::Count(u32::try_from(n).unwrap_or(to)))
+            .collect(),
+    };
+    Grid { links, cores, own, own_words }
+}
+
 /// Runs `push whatif`.
-pub(super) fn whatif(args: &PushGridArgs) -> Outcome {
-    let study = study(args)?;
-    let at = |link: u64, speed: u32| {
+pub(super) fn whatif(args: &PushWhatifArgs) -> Outcome {
+    let study = study(&args.scan)?;
+    let grid = grid(args, &study.model);
+    let at = |link: u64, cores: Cores| {
         let mut model = study.model;
         model.link_bytes_per_s = link;
-        set_speed(&mut model, &study.model, speed);
+        cores.set(&mut model, &study.model);
         let host = sim::run(&model, &study.workload, &Policy::Host);
         (ratio(&sim::run(&model, &study.workload, &Policy::Late), &host), model)
     };
     let mut cells = Vec::new();
-    for link in RATIOS.map(|r| study.model.bus_bytes_per_s / r) {
-        for speed in SPEEDS {
-            let (over, model) = at(link, speed);
+    for &link in &grid.links {
+        for &cores in &grid.cores {
+            let (over, model) = at(link, cores);
             cells.push(json!({
                 "link_bytes_per_s": link,
                 "cores_count": model.cores,
@@ -133,9 +219,15 @@ pub(super) fn whatif(args: &PushGridArgs) -> Outcome {
             }));
         }
     }
-    let own = study.model.link_bytes_per_s;
-    let curve: Vec<(u32, f64)> = SPEEDS.iter().map(|&s| (s, at(own, s).0)).collect();
-    let point = |(speed, over): &(u32, f64)| json!({"core_speed_ratio": f64::from(*speed), "time_over_host_ratio": over});
+    let speed = |model: &Model| f64::from(model.cores) * model.core_mhz as f64;
+    let curve: Vec<(Cores, f64, f64)> = (grid.cores.iter())
+        .map(|&cores| {
+            let (over, model) = at(grid.own, cores);
+            (cores, speed(&model) / speed(&study.model), over)
+        })
+        .collect();
+    let (speed_key, over_key) = ("core_speed_ratio", "time_over_host_ratio");
+    let point = |(_, speed, over): &(Cores, f64, f64)| json!({ speed_key: speed, over_key: over });
     let value = json!({
         "schema": "littoral.push.whatif/1",
         "profile": study.profile,
@@ -143,21 +235,57 @@ pub(super) fn whatif(args: &PushGridArgs) -> Outcome {
         "pages_count": study.pages,
         "cells": cells,
         "curve": curve.iter().map(point).collect::<Vec<Value>>(),
-        "sentence": sentence(&curve),
+        "sentence": sentence(&grid.own_words, &curve),
     });
-    out::show(args.shown.format, &value)
+    out::show(args.scan.shown.format, &value)
 }
 
 /// What the curve says.
-fn sentence(curve: &[(u32, f64)]) -> String {
-    let (first, last) = (curve[0].1, curve[curve.len() - 1].1);
-    let enough = curve.iter().find(|(_, over)| *over <= last * 1.02).map_or(1, |p| p.0);
+fn sentence(link: &str, curve: &[(Cores, f64, f64)]) -> String {
+    let ((first, _, from), (last, _, to)) = (curve[0], curve[curve.len() - 1]);
+    if curve.len() == 1 {
+        return format!(
+            "On {link} the scan takes {from:.2} of the host's time with {}.",
+            first.words()
+        );
+    }
+    let enough = curve.iter().position(|(_, _, over)| *over <= to * 1.02).unwrap_or(0);
     let words = match enough {
-        1 => "faster cores gain less than 2 %".to_owned(),
-        n => format!("cores {n} times as fast come within 2 % of that"),
+        0 => "faster or more cores gain less than 2 %".to_owned(),
+        n => format!("{} come within 2 % of that", curve[n].0.words()),
     };
     format!(
-        "On the profile's link the scan takes {first:.2} of the host's time with the profile's \
-         cores and {last:.2} with cores 16 times as fast; {words}."
+        "On {link} the scan takes {from:.2} of the host's time with {} and {to:.2} with {}; \
+         {words}.",
+        first.words(),
+        last.words()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_double_up_to_their_end() {
+        assert_eq!(doubled(1, 8), [1, 2, 4, 8]);
+        assert_eq!(doubled(3, 10), [3, 6, 10]);
+        assert_eq!(doubled(5, 5), [5]);
+    }
+
+    #[test]
+    fn a_sentence_names_what_comes_near_the_end() {
+        let curve = [1, 2, 4].map(Cores::Count).into_iter().zip([0.9, 0.503, 0.5]);
+        let curve: Vec<_> = curve.map(|(cores, over)| (cores, 1.0, over)).collect();
+        let found = sentence("the profile's link", &curve);
+        assert!(
+            found.contains("0.90 of the host's time with one core and 0.50 with 4 cores"),
+            "{found}"
+        );
+        assert!(found.ends_with("; 2 cores come within 2 % of that."), "{found}");
+        assert!(
+            sentence("a link", &curve[2..])
+                .ends_with("takes 0.50 of the host's time with 4 cores.")
+        );
+    }
 }

@@ -5,8 +5,8 @@
 
 mod grid;
 mod scan;
+mod table;
 
-use std::fs::File;
 use std::path::Path;
 
 use littoral::Machine;
@@ -15,9 +15,9 @@ use littoral::device::profile::machine::{DeviceSpec, MachineSpec, Medium};
 use littoral::device::profile::{DeviceKind, Profile};
 use littoral::machine::choice::Word;
 use littoral::machine::push::PushDevice;
-use littoral::push::api::{About, Cores, DataSet, Engine, Host, Settings, Table, records_of};
+use littoral::push::api::{About, Cores, DataSet, Engine, Host, Settings, records_of};
 use littoral::push::command::Quotas;
-use littoral::push::data::{Import, Separator, lineitem, lineitem_schema};
+use littoral::push::data::{lineitem, lineitem_schema};
 use littoral::push::device::served;
 use littoral::push::page::Format as PageFormat;
 use littoral::push::policy::Policy;
@@ -86,6 +86,7 @@ fn policy(word: PolicyWord) -> Policy {
         PolicyWord::Device => Policy::Device,
         PolicyWord::Filter => Policy::HandCoded,
         PolicyWord::Dynamic => Policy::Dynamic { queue: QUEUE },
+        PolicyWord::Static(share) => Policy::Static(vec![share]),
     }
 }
 
@@ -146,12 +147,6 @@ fn described(name: &str, about: &About) -> Value {
     })
 }
 
-fn open(path: &Path) -> littoral::push::error::Result<File> {
-    use littoral::push::error::{Error, Kind};
-    let what = || format!("{}: cannot open the table", path.display());
-    File::open(path).map_err(|e| Error::with_source(Kind::Io, what(), e))
-}
-
 fn load(args: &PushLoadArgs) -> Outcome {
     let (format, page_bytes) = making(&args.making)?;
     let (machine, name) = place(args.set.as_deref(), None, &args.on)?;
@@ -159,18 +154,8 @@ fn load(args: &PushLoadArgs) -> Outcome {
         remove_draft_at_exit(path);
     }
     let mut host = host(machine.push(&name)?, 1);
-    let input = || open(&args.input).map(|file| std::io::BufReader::with_capacity(1 << 20, file));
-    let is_tbl = args.input.extension().is_some_and(|e| e == "tbl");
-    let place = |e: littoral::push::error::Error| e.in_context(args.input.display());
-    let stored = if is_tbl {
-        let about = About::new(&lineitem_schema()?, format, page_bytes);
-        let import = Import::new(input()?, &about.schema, Separator::Bar).map_err(place)?;
-        host.store(&about, import).map_err(place)?
-    } else {
-        let table = Table::detect(input, format, page_bytes).map_err(place)?;
-        let records = table.records(input()?);
-        host.store(&table.about, records).map_err(place)?
-    };
+    let making = (format, page_bytes);
+    let stored = table::read(&args.input, making, |about, records| host.store(about, records))?;
     let name = args.set.clone().unwrap_or(name);
     out::show(args.shown.format, &described(&name, &stored))
 }

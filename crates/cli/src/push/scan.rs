@@ -1,10 +1,11 @@
 //! `push run`: one scan and its answer.
 
 use std::io::Write;
+use std::path::Path;
 
 use littoral::base::error::Class;
 use littoral::push::api::{About, Plan, Program, Scan, Shown};
-use littoral::push::data::promo_parts;
+use littoral::push::data::{lineitem_schema, promo_parts};
 use littoral::push::query::Query;
 use serde_json::{Map, Value, json};
 
@@ -30,9 +31,13 @@ pub(super) fn program(args: &ScanArgs, about: &About) -> Result<(Program, Shown)
         };
         return Ok(scan.plan(about)?);
     };
-    if about.scale == 0.0 || about.schema.find("l_shipdate").is_err() {
-        let what = "--query is about a data set that `littoral push gen` made";
-        return Err(Failure::new(Class::Usage, what));
+    let refused = |what: &str| Err(Failure::new(Class::Usage, what));
+    if about.schema != lineitem_schema()? {
+        return refused("--query is about lineitem: that of `littoral push gen` or of a .tbl");
+    }
+    // Sets of a .tbl from before its parts were noted have no scale factor.
+    if about.scale == 0.0 && word == QueryWord::Q14 {
+        return refused("q14 must know which parts there are: load the .tbl again");
     }
     let (query, keys, names, scales): (_, &[usize], &[&str], &[u8]) = match word {
         QueryWord::Q1 => (
@@ -51,6 +56,12 @@ pub(super) fn program(args: &ScanArgs, about: &About) -> Result<(Program, Shown)
     Ok((Program { function, format, params, elf: None }, shown))
 }
 
+/// The bytes of a page function.
+fn function(path: &Path) -> Result<Vec<u8>, Failure> {
+    let what = |e| format!("{}: cannot read the page function: {e}", path.display());
+    std::fs::read(path).map_err(|e| Failure::new(Class::Environment, what(e)))
+}
+
 /// Runs the scan.
 pub(super) fn run(args: &PushRunArgs) -> Outcome {
     let target = Target::open_text(&args.output)?;
@@ -61,13 +72,17 @@ pub(super) fn run(args: &PushRunArgs) -> Outcome {
     let mut host = host(device, args.depth.into());
     let about = about(&mut host)?;
     let (program, shown) = program(&args.scan, &about)?;
+    let elf = args.function.as_deref().map(function).transpose()?;
+    let program = Program { elf, ..program };
     let plan = match args.policy {
         PolicyWord::Host => Plan::Fetch,
         // A model decides itself; READ_FILT is for devices that have none.
         PolicyWord::Filter if machine.push_model(&name)?.is_none() => Plan::Filter,
-        PolicyWord::Filter | PolicyWord::Late | PolicyWord::Device | PolicyWord::Dynamic => {
-            Plan::Push
-        }
+        PolicyWord::Filter
+        | PolicyWord::Late
+        | PolicyWord::Device
+        | PolicyWord::Dynamic
+        | PolicyWord::Static(_) => Plan::Push,
     };
     let is_modelled = machine.push_model(&name)?.is_some();
     let outcome = host.scan(&program, if is_modelled { Plan::Push } else { plan })?;
@@ -76,7 +91,7 @@ pub(super) fn run(args: &PushRunArgs) -> Outcome {
     let facts = json!({
         "schema": "littoral.push.run/1",
         "device": described,
-        "policy": format!("{:?}", args.policy).to_lowercase(),
+        "policy": args.policy.to_string(),
         "clock": if total.is_some() { "virtual" } else { "count" },
         "time_ns": total,
         "pages_count": about.pages,

@@ -7,7 +7,7 @@
 //! | `unix:PATH` | no | a device of another process, as `littoral push serve` offers it |
 //!
 //! With a profile the device is modelled in virtual time, and a policy decides where each page is
-//! computed.
+//! computed. Without one the device computes on every page, or on a static share of them.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use littoral_push::api::{About, DataSet, Device, Local, Remote, Settings};
 use littoral_push::command::{Command, Completion};
 use littoral_push::device::{Machine as Model, Outcome, modelled_by};
 use littoral_push::page::{Column, Format, Schema};
-use littoral_push::policy::Policy;
+use littoral_push::policy::{Commit, Policy, STEPS, is_flagged};
 
 use super::Machine;
 use super::open::{described, not_built};
@@ -145,6 +145,10 @@ fn local(device: &DeviceSpec, set: DataSet, policy: Policy) -> Result<PushDevice
     if let Some(profile) = &device.profile {
         let (model, depth) = modelled_by(profile).map_err(|e| over("taking the profile", e))?;
         local = local.modelled(model, depth, policy);
+    } else if let Policy::Static(shares) = policy {
+        let share = shares.first().copied().unwrap_or(0);
+        let side = |n| if is_flagged(n, share) { Commit::Core } else { Commit::Link };
+        local = local.on_sides((0..u64::from(STEPS)).map(side).collect());
     }
     Ok(PushDevice::Local(Box::new(local)))
 }

@@ -8,6 +8,7 @@
 
 use littoral_assure::push::duckdb::{Peer, python, rows_of};
 use littoral_bench::claims::Figure;
+use littoral_bench::repro::Options;
 use littoral_push::data::{lineitem, lineitem_schema, promo_parts};
 use littoral_push::function::{Answer, Compiled};
 use littoral_push::page::{self, Format, Header};
@@ -17,8 +18,8 @@ use super::Figures;
 
 /// Runs of each side per query, those of `--quick` and of the whole run.
 const TRIALS: [usize; 2] = [7, 15];
-/// TPC-H scale factors of both.
-const SCALES: [f64; 2] = [0.1, 1.0];
+/// TPC-H scale factor of both, of `--quick` too: the claims are about this size.
+const SCALE: f64 = 1.0;
 const PAGE_BYTES: usize = 65536;
 
 /// Processor time of this process in nanoseconds.
@@ -51,23 +52,23 @@ fn median(times: &mut [f64]) -> f64 {
 ///
 /// # Errors
 /// When the peer is missing or fails, or an answer differs.
-pub fn beside_duckdb(quick: bool) -> Figures {
-    let (trials, scale) = if quick { (TRIALS[0], SCALES[0]) } else { (TRIALS[1], SCALES[1]) };
+pub fn beside_duckdb(options: &Options) -> Figures {
+    let trials = TRIALS[usize::from(!options.quick)];
     let failed = |e: std::io::Error| format!("the peer: {e}");
     let folder = tempfile::tempdir().map_err(failed)?;
-    let Some(mut peer) = Peer::start(scale, folder.path()).map_err(failed)? else {
+    let Some(mut peer) = Peer::start(SCALE, folder.path()).map_err(failed)? else {
         let python = python();
         let how = format!("{python} -m pip install duckdb, or name another by LITTORAL_PYTHON");
         return Err(format!("missing: DuckDB's Python package; {how}"));
     };
     let words = |e: littoral_push::error::Error| e.to_string();
     let schema = lineitem_schema().map_err(words)?;
-    let pages = page::write_all(&schema, Format::Columns, PAGE_BYTES, lineitem(scale));
+    let pages = page::write_all(&schema, Format::Columns, PAGE_BYTES, lineitem(SCALE));
     let checked = |page: Vec<u8>| page::check(&page, &schema).map(|header| (page, header));
     let pages = pages.map_err(words)?.into_iter().map(checked).collect::<Result<Vec<_>, _>>();
     let pages = pages.map_err(words)?;
     let mut out = Vec::new();
-    for query in [Query::q1(), Query::q6(), Query::q14(promo_parts(scale))] {
+    for query in [Query::q1(), Query::q6(), Query::q14(promo_parts(SCALE))] {
         let query = query.map_err(words)?;
         let compiled = Compiled::new(&query.whole, Format::Columns).map_err(words)?;
         let (mut own, mut theirs) = (Vec::new(), Vec::new());
@@ -85,7 +86,7 @@ pub fn beside_duckdb(quick: bool) -> Figures {
         let (own, theirs) = (median(&mut own), median(&mut theirs));
         let note = format!(
             "{:.1} ms over {:.1} ms of processor time, medians of {trials}; DuckDB {}, scale \
-             factor {scale}, one thread, both in memory",
+             factor {SCALE}, one thread, both in memory",
             own / 1e6,
             theirs / 1e6,
             peer.version()

@@ -2,7 +2,8 @@
 //! the host's vectorised form by processor time; a served device in paced time.
 //!
 //! - Each step answers one family of claims with the functions of [`super`]. Modelled runs repeat
-//!   bit for bit, so that `--quick` has no repetition to cut; it shrinks the other two.
+//!   bit for bit, so that `--quick` has no repetition to cut; it cuts those of the other two and
+//!   never sizes.
 //! - A step that fails leaves its claims `skipped` with its words.
 
 use std::collections::BTreeMap;
@@ -36,26 +37,26 @@ fn steps() -> Vec<Step> {
         step("changing costs", &["push.adapt"], others::adaptation),
         step("other tenants", &["push.tenants."], others::tenants),
         step("replay", &["push.replay"], others::replay),
-        sized("the host beside DuckDB", &["push.host."], host::beside_duckdb),
-        sized("a served device", &["push.wall."], wall::served),
+        repeated("the host beside DuckDB", &["push.host."], host::beside_duckdb),
+        repeated("a served device", &["push.wall."], wall::served),
     ]
 }
 
 fn step(name: &'static str, prefixes: &[&str], measure: fn() -> Figures) -> Step {
-    sized(name, prefixes, move |_| measure())
+    repeated(name, prefixes, move |_| measure())
 }
 
-/// A step that measures less when it is told to be quick.
-fn sized(
+/// A step that repeats less when it is told to be quick, or starts the program.
+fn repeated(
     name: &'static str,
     prefixes: &[&str],
-    measure: impl Fn(bool) -> Figures + 'static,
+    measure: impl Fn(&Options) -> Figures + 'static,
 ) -> Step {
     let all = SYSTEM.targets().map_or_else(|_| Vec::new(), |t| t.claims);
     let wanted = |id: &String| prefixes.iter().any(|p| id.starts_with(p));
     let claims: Vec<String> = all.into_iter().map(|t| t.id).filter(wanted).collect();
     let asked = claims.clone();
-    let measure = move |options: &Options| match measure(options.quick) {
+    let measure = move |options: &Options| match measure(options) {
         Ok(figures) => in_order(&asked, figures),
         Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
     };

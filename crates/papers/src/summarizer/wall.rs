@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use littoral_base::units::Picos;
 use littoral_bench::claims::Figure;
+use littoral_bench::repro::Options;
 use littoral_push::api::{
     About, DataSet, Host, Outcome, Plan, Program, Remote, records_of, split_of,
 };
@@ -29,8 +30,10 @@ use littoral_push::query::{Query, costs_of};
 
 use super::Figures;
 
+/// Runs of each side per query, those of `--quick` and of the whole run.
 const TRIALS: [usize; 2] = [3, 7];
-const SCALES: [f64; 2] = [0.1, 1.0];
+/// Scale factor, of `--quick` too: the claims are about this size.
+const SCALE: f64 = 1.0;
 const PAGE_BYTES: usize = 65536;
 const LINK_BYTES_PER_S: u64 = 300_000_000;
 const CORES: u32 = 4;
@@ -69,9 +72,13 @@ impl Drop for Served {
     }
 }
 
-/// Starts this program's `push serve`.
-fn serve(set: &Path, socket: &Path, rates: &[&str]) -> Result<(Served, Remote), String> {
-    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+/// Starts `push serve` of the program `littoral`.
+fn serve(
+    program: &Path,
+    set: &Path,
+    socket: &Path,
+    rates: &[&str],
+) -> Result<(Served, Remote), String> {
     let child = Command::new(program)
         .args(["push", "serve"])
         .arg(set)
@@ -162,19 +169,20 @@ fn modelled(query: &Query, pages: &[Vec<u8>], host_page: Picos) -> Result<f64, S
 ///
 /// # Errors
 /// When the server does not start or a scan fails.
-pub fn served(quick: bool) -> Figures {
-    let (trials, scale) = if quick { (TRIALS[0], SCALES[0]) } else { (TRIALS[1], SCALES[1]) };
+pub fn served(options: &Options) -> Figures {
+    let trials = TRIALS[usize::from(!options.quick)];
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let (path, socket) = (folder.path().join("lineitem.set"), folder.path().join("device"));
-    let set = lineitem_set(&path, scale)?;
+    let set = lineitem_set(&path, SCALE)?;
     let pages = set.pages().map_err(words)?;
-    let (_served, device) = serve(&path, &socket, &LIMITS)?;
+    let (_served, device) = serve(&options.program, &path, &socket, &LIMITS)?;
     let mut host = Host::new(device, std::process::id(), DEPTH);
-    let (_free, device) = serve(&path, &folder.path().join("free"), &NO_LIMITS)?;
+    let free_socket = folder.path().join("free");
+    let (_free, device) = serve(&options.program, &path, &free_socket, &NO_LIMITS)?;
     let mut free_host = Host::new(device, std::process::id(), DEPTH);
     let (mut out, mut notes) = (Vec::new(), Vec::new());
     let (mut off, mut free) = (0.0f64, 0.0f64);
-    for query in [Query::q1(), Query::q6(), Query::q14(promo_parts(scale))] {
+    for query in [Query::q1(), Query::q6(), Query::q14(promo_parts(SCALE))] {
         let query = query.map_err(words)?;
         let (function, params) = (query.whole.clone(), query.params.clone());
         let program = Program { function, params, format: Format::Columns, elf: None };
@@ -189,7 +197,7 @@ pub fn served(quick: bool) -> Figures {
         ));
         let name = query.name;
         let note = format!(
-            "{:.3} s over {:.3} s, medians of {trials}, scale factor {scale}, {} of {} pages on \
+            "{:.3} s over {:.3} s, medians of {trials}, scale factor {SCALE}, {} of {} pages on \
              the device; 300 MB/s, 4 cores x 400 MHz",
             timed.fetch,
             timed.push,

@@ -319,6 +319,10 @@ impl Engine {
         } else {
             self.set.put(command.address, payload)
         };
+        // A host whose write is refused cannot go on with its data set: another may store.
+        if done.is_err() && !mutant!("push_refused_write_keeps_draft") {
+            self.set.abandon();
+        }
         match done.map_err(|e| e.kind()) {
             Ok(()) => Status::Processed,
             Err(Kind::Io) => Status::MediaError,
@@ -375,7 +379,7 @@ impl Engine {
             return reply(command, Status::SessionGone, Vec::new());
         }
         let stored = self.set.about().pages;
-        if command.page > stored {
+        if command.page > stored && !mutant!("push_init_of_any_size") {
             let words = format!("{} pages are announced, the data set has {stored}", command.page);
             return reply(command, Status::Refused, words.into_bytes());
         }

@@ -187,10 +187,19 @@ impl<D: Device> Host<D> {
         page::Writer::new(&about.schema, about.format, about.page_bytes)?;
         let empty = About { pages: 0, rows: 0, ..about.clone() };
         self.write(HEADER_ADDRESS, &empty.to_bytes())?;
-        let (pages, rows) = records_of(about, records, |n, page| self.write(n, page))?;
-        if rows == 0 {
-            return Err(Error::new(Kind::Usage, "there is no record to store"));
+        let mut is_refused = false;
+        let put = |n, page: &[u8]| self.write(n, page).inspect_err(|_| is_refused = true);
+        let written = records_of(about, records, put);
+        let written = written.and_then(|(pages, rows)| match rows {
+            0 => Err(Error::new(Kind::Usage, "there is no record to store")),
+            _ => Ok((pages, rows)),
+        });
+        if written.is_err() && !is_refused {
+            // A header without bytes: the device refuses it and gives the new data set up, as it
+            // did where it refused a page.
+            let _ = self.write(HEADER_ADDRESS, &[]);
         }
+        let (pages, rows) = written?;
         let about = About { pages, rows, ..about.clone() };
         self.write(HEADER_ADDRESS, &about.to_bytes())?;
         Ok(about)
@@ -308,7 +317,8 @@ impl<D: Device> Host<D> {
         let mut command = self.command(job.opcode, job.next_id, page as u64);
         (command.page, command.attempt) = (page as u64, attempt);
         command.bytes = job.stored.as_ref().map_or(0, |s| s.0.page_bytes as u32);
-        command.host_page = job.outcome.host_page.0;
+        // This thread computes on a page before it asks for the next: its backlog is none.
+        (command.host_page, command.backlog) = (job.outcome.host_page.0, 0);
         job.asked.insert(job.next_id, page);
         self.device.submit(&command, &[])
     }

@@ -20,8 +20,9 @@ use crate::command::{Command, Completion, Opcode, Status};
 use crate::device::sim;
 use crate::device::{Disposition, Machine, Outcome, Workload};
 use crate::error::{Error, Kind, Result};
+use crate::function::Compiled;
 use crate::policy::{Commit, Policy};
-use crate::query::costs_of;
+use crate::query::{costs_of, count_file};
 use crate::queue::Queues;
 
 /// What a device is modelled by.
@@ -107,14 +108,18 @@ impl Local {
     fn plan(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
         let Some(model) = &self.model else { return Ok(()) };
         let program = Program::parse(payload)?;
-        let Program { function, params, format, .. } = program;
+        let Program { function, params, format, elf } = program;
         let set = self.engine.set();
         let pages = set.pages()?;
         // A damaged page has no cost: the scan will name it.
         let split = split_of(&function);
-        let Ok(costs) = costs_of("scan", &function, &split, &params, &pages, format) else {
+        let Ok(mut costs) = costs_of("scan", &function, &split, &params, &pages, format) else {
             return Ok(());
         };
+        if let Some(file) = elf {
+            let whole = Compiled::new(&function, format)?;
+            count_file(&mut costs, (&whole, &params), &file, &pages, model.machine.budget)?;
+        }
         let workload = Workload::interleaved(vec![costs], model.depth);
         let mut machine = model.machine;
         machine.nand.page_bytes = set.about().page_bytes as u32;

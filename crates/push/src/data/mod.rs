@@ -10,4 +10,4 @@ mod tpch;
 pub use import::{Import, Separator};
 pub(crate) use import::{date, decimal};
 pub use join::{JoinData, dblp_like, join_data, join_schema};
-pub use tpch::{lineitem, lineitem_schema, part_line, promo_parts, tbl_line};
+pub use tpch::{lineitem, lineitem_schema, part_line, promo_parts, tbl_line, tbl_scale};

@@ -281,6 +281,7 @@ impl<'a> Sim<'a> {
                     if command.host_page > 0 {
                         self.state.host_done(command.task, Picos(command.host_page));
                     }
+                    self.state.host_free(command.task, self.now + Picos(command.backlog));
                     self.view.tasks[task].unasked -= 1;
                     self.view.tasks[task].coming += 1;
                     return self.fetch(command.address);
@@ -485,7 +486,8 @@ impl<'a> Sim<'a> {
         let status = match disposition {
             Disposition::Filtered => Status::Filtered,
             Disposition::Raw => {
-                self.state.link_done(self.now - since);
+                let task = Some(self.pages[id as usize].task);
+                self.state.link_done(task, self.now - since, self.now);
                 Status::Raw
             }
             Disposition::Returned | Disposition::Plain | Disposition::Processed => Status::Raw,

@@ -10,9 +10,9 @@
 //! - where idle cores would take so many pages that slots become scarce, a core takes no more of a
 //!   task than its share: a page holds its slot for longer on a core than on the way to the host.
 //!
-//! A page that goes to the host takes time of its processor. Where that is more than
-//! [`DEAR_LEAST`] of the time which the scan gains, the page is *dear to the host*: its task is
-//! kept on the device whole, though the scan ends later, by a third at most. The link then takes
+//! A page that goes to the host takes time of its processors. Where that is more, over all of them,
+//! than [`DEAR_LEAST`] of the time which the scan gains, the page is *dear to the host*: its task
+//! is kept on the device whole, though the scan ends later, by a third at most. The link then takes
 //! one page of it per [`TRIAL_SPAN`] page times, so that what the host takes stays known.
 //!
 //! A task without a share on the device is tried again, since what was observed of it may no longer
@@ -57,10 +57,11 @@ const DIVISIBLE_LEAST: f64 = 0.75;
 /// because its pages are dear to the host.
 const KEPT_LEAST: f64 = 0.75;
 
-/// Least time of the host's processor for a raw page, over the time that shipping it saves the
-/// scan, at which the page is dear to the host. The host counts its own thread alone; what the
-/// transfer takes of the operating system and of the server comes on top.
+/// Least time of the host's processors together for a raw page, over the time that shipping it
+/// saves the scan, at which the page is dear to the host. The host counts its own threads alone;
+/// what the transfer takes of the operating system and of the server comes on top.
 const DEAR_LEAST: f64 = 0.6;
+
 /// What the link time of pages that are dear to the host is multiplied by in the split.
 const NEVER_SHIPPED: f64 = 1e6;
 
@@ -80,6 +81,13 @@ struct Observed {
     passed: u32,
     /// When the link last began a page.
     shipped: Picos,
+    /// The host that asks for its pages.
+    asker: u32,
+    /// When a core of that host is free, as its latest command told and the raw pages that went
+    /// there since let expect.
+    host_free_at: Picos,
+    /// Raw pages that the link has sent there since that command.
+    sent: u32,
 }
 
 /// The policy's memory.
@@ -122,6 +130,13 @@ impl Late {
         }
     }
 
+    /// See [`super::State::of_hosts`].
+    pub fn of_hosts(mut self, hosts: &[u32]) -> Late {
+        assert_eq!(hosts.len(), self.observed.len(), "each task has a host");
+        self.observed.iter_mut().zip(hosts).for_each(|(o, host)| o.asker = *host);
+        self
+    }
+
     /// See [`super::State::core_done`].
     pub fn core_done(&mut self, task: u16, time: Picos, fell_back: bool) {
         let o = &mut self.observed[task as usize];
@@ -141,8 +156,29 @@ impl Late {
     }
 
     /// See [`super::State::link_done`].
-    pub fn link_done(&mut self, time: Picos) {
+    pub fn link_done(&mut self, task: Option<u16>, time: Picos, now: Picos) {
         self.link = blend(Some(self.link), time.0 as f64);
+        let Some(task) = task else { return };
+        let o = self.observed[task as usize];
+        let sent = o.sent + 1;
+        // The pages since the host's latest command take its cores in turn.
+        let is_round = sent % self.known.host_cores == 0;
+        let each = if is_round { o.host.unwrap_or(0.0) as u64 } else { 0 };
+        let at = if is_round { o.host_free_at.max(now) } else { o.host_free_at };
+        self.tell(task, Picos(at.0.saturating_add(each)), sent);
+    }
+
+    /// See [`super::State::host_free`].
+    pub fn host_free(&mut self, task: u16, at: Picos) {
+        self.tell(task, at, 0);
+    }
+
+    /// Notes for all tasks of one's host when a core of it is free, `sent` pages after its command.
+    fn tell(&mut self, task: u16, at: Picos, sent: u32) {
+        let asker = self.observed[task as usize].asker;
+        for o in self.observed.iter_mut().filter(|o| o.asker == asker) {
+            (o.host_free_at, o.sent) = (at, sent);
+        }
     }
 
     /// Core time that one merged page of a task takes.
@@ -284,13 +320,14 @@ impl Late {
     /// The task whose page the free link takes.
     pub fn for_link(&mut self, view: &View) -> Option<u16> {
         let held: u32 = view.tasks.iter().map(|t| t.held).sum();
-        if held == 0 || self.is_host_behind(view) {
+        let is_waiting = |t: &usize| view.tasks[*t].held > 0 && !self.is_host_behind(view, *t);
+        let waiting: Vec<usize> = (0..view.tasks.len()).filter(is_waiting).collect();
+        if waiting.is_empty() {
             return None;
         }
         self.renew(view);
-        let waiting = (0..view.tasks.len()).filter(|&t| view.tasks[t].held > 0);
         let (dear, wanted): (Vec<usize>, Vec<usize>) =
-            waiting.partition(|&t| self.is_dear_to_host(t));
+            waiting.into_iter().partition(|&t| self.is_dear_to_host(t));
         if let Some(&task) = dear.iter().find(|&&t| self.is_link_due(view, t)) {
             self.commit(view, task, 0.0);
             return Some(task as u16);
@@ -308,18 +345,21 @@ impl Late {
         Some(task as u16)
     }
 
-    /// Whether a raw page takes more of the host's processor than [`DEAR_LEAST`] of what it takes
-    /// of the cores together, and these alone reach [`KEPT_LEAST`] of what all reach together.
+    /// Whether a raw page takes more of the host's processors together than [`DEAR_LEAST`] of what
+    /// it takes of the cores together, and these alone reach [`KEPT_LEAST`] of what all reach
+    /// together.
     fn is_dear_to_host(&self, task: usize) -> bool {
         let costs = self.observed[task].host.zip(self.core_of(task));
         let Some((host, core)) = costs.filter(|_| !mutant!("push_host_time_is_free")) else {
             return false;
         };
         let own = core / f64::from(self.known.cores);
-        let by_host = (1.0 / self.link).min(f64::from(self.known.host_cores) / host);
+        let host_cores = f64::from(self.known.host_cores);
+        let theirs = host / if mutant!("push_host_of_one_core") { 1.0 } else { host_cores };
+        let by_host = (1.0 / self.link).min(host_cores / host);
         let internal = 1.0 / self.known.bus.0 as f64;
         let all = (1.0 / own + by_host).min(internal);
-        host > DEAR_LEAST * own && (1.0 / own).min(internal) >= KEPT_LEAST * all
+        theirs > DEAR_LEAST * own && (1.0 / own).min(internal) >= KEPT_LEAST * all
     }
 
     /// Whether the link is to take a page that is dear to the host, to learn what it takes now.
@@ -380,12 +420,9 @@ impl Late {
         work / f64::from(self.known.cores) > self.link
     }
 
-    /// Whether the host would begin on a page only after the link could have sent it later.
-    fn is_host_behind(&self, view: &View) -> bool {
-        let hosts = self.observed.iter().filter_map(|o| o.host);
-        let host = hosts.fold(0.0, f64::max);
-        let backlog = f64::from(view.at_host) * host / f64::from(self.known.host_cores);
-        backlog > 2.0 * self.link + host
+    /// Whether a task's host would begin on a page only after the link could have sent it later.
+    fn is_host_behind(&self, view: &View, task: usize) -> bool {
+        self.observed[task].host_free_at.0.saturating_sub(view.now.0) as f64 > 2.0 * self.link
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Policy {
     Host,
     /// Every page on the device.
     Device,
-    /// A share of each task's pages in fortieths on the device.
+    /// A share of each task's pages in fortieths on the device; the last holds for further tasks.
     Static(Vec<u32>),
     /// Every page filtered on the device.
     HandCoded,
@@ -74,8 +74,6 @@ pub struct View {
     pub tasks: Vec<TaskView>,
     /// Per core that runs a page function: its task and since when; no task where it has ended.
     pub cores: Vec<Option<(Option<u16>, Picos)>>,
-    /// Raw pages at the host that wait for a host core or hold one.
-    pub at_host: u32,
     /// Whether the link moves a page.
     pub is_link_busy: bool,
     /// When the page on the link arrives.
@@ -112,6 +110,13 @@ impl State {
         State { policy: policy.clone(), seen: vec![0; tasks], late: Late::new(tasks, known) }
     }
 
+    /// The same where each task has a host: what one host tells holds for its tasks alone.
+    #[must_use]
+    pub fn of_hosts(mut self, hosts: &[u32]) -> State {
+        self.late = self.late.of_hosts(hosts);
+        self
+    }
+
     /// Where a page goes that has arrived in DRAM, `registered` pages being in the task queue.
     pub fn arrived(&mut self, task: u16, registered: u32) -> Commit {
         match &self.policy {
@@ -121,7 +126,8 @@ impl State {
             Policy::Static(shares) => {
                 let index = self.seen[task as usize];
                 self.seen[task as usize] += 1;
-                if is_flagged(index, shares[task as usize]) { Commit::Core } else { Commit::Link }
+                let share = shares.get(task as usize).or(shares.last()).copied().unwrap_or(0);
+                if is_flagged(index, share) { Commit::Core } else { Commit::Link }
             }
             Policy::Dynamic { queue }
                 if registered < *queue || littoral_base::mutant!("push_queue_as_long_as_depth") =>
@@ -158,9 +164,15 @@ impl State {
         self.late.host_done(task, time);
     }
 
-    /// The link has spent `time` on a raw page.
-    pub fn link_done(&mut self, time: Picos) {
-        self.late.link_done(time);
+    /// The link has spent `time` on a raw page of `task`, which is at the host `now`; no task where
+    /// it has ended.
+    pub fn link_done(&mut self, task: Option<u16>, time: Picos, now: Picos) {
+        self.late.link_done(task, time, now);
+    }
+
+    /// A command for `task` has told when a core of its host is free.
+    pub fn host_free(&mut self, task: u16, at: Picos) {
+        self.late.host_free(task, at);
     }
 }
 

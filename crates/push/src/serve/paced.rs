@@ -300,7 +300,8 @@ impl<H: Copy + Ord> Paced<H> {
     fn take(&mut self, host: H, command: Command, data: &[u8]) {
         let command = Command { session: self.session_of(host, &command), ..command };
         let is_page = matches!(command.opcode, Opcode::ReadProc | Opcode::ReadFilt);
-        let is_others = self.writer.is_some_and(|writer| writer != host);
+        let is_others =
+            self.writer.is_some_and(|writer| writer != host) && !mutant!("push_drafts_are_shared");
         if command.opcode == Opcode::Write && is_others {
             let words = "another host stores a data set: store again when it is done";
             let (completion, data) = reply(&command, Status::Refused, words.into());
@@ -328,6 +329,7 @@ impl<H: Copy + Ord> Paced<H> {
         if command.host_page > 0 {
             self.state.host_done(task, Picos(command.host_page));
         }
+        self.state.host_free(task, Picos(self.now.0.saturating_add(command.backlog)));
         let mut waiting = Waiting { host, page, job: None };
         if self.is_struck(&command) {
             return self.ship(waiting);
@@ -481,7 +483,9 @@ impl<H: Copy + Ord> Paced<H> {
 
     /// Another set of tasks: the policy observes anew.
     fn renew(&mut self) {
-        self.state = State::new(&self.policy, self.tasks.len(), known(&self.machine));
+        let hosts: Vec<u32> = self.tasks.iter().map(|t| t.key.0).collect();
+        let state = State::new(&self.policy, hosts.len(), known(&self.machine));
+        self.state = state.of_hosts(&hosts);
     }
 
     fn send(&mut self, host: H, completion: Completion, data: Payload) {
@@ -578,7 +582,6 @@ impl<H: Copy + Ord> Paced<H> {
             now: self.now,
             tasks: self.tasks.iter().map(task).collect(),
             cores: self.cores.iter().map(running).collect(),
-            at_host: 0,
             is_link_busy: self.link.is_some(),
             // Plain reads may keep the link busy for ever: a page that waits for it must not.
             link_free_at: Picos(self.now.max(self.link_end).0 + queued.0),
@@ -650,13 +653,15 @@ impl<H: Copy + Ord> Paced<H> {
     fn link_done(&mut self) {
         let Some(mut parcel) = self.link.take() else { return };
         if let Some((page, ran)) = parcel.raw.take() {
+            let task = self.place(&page);
             // The answer to an older attempt carries no page.
             let (completion, _) = self.engine.end(&page, ran);
             if completion.status != Status::Raw {
                 (parcel.completion, parcel.data) = (completion, Payload::none());
             }
             // The wait behind others' parcels is part of what the link takes.
-            self.state.link_done(Picos(self.now.0.saturating_sub(parcel.since.0)));
+            let time = Picos(self.now.0.saturating_sub(parcel.since.0));
+            self.state.link_done(task, time, self.now);
         }
         self.queues.respond(parcel.host, &parcel.completion, parcel.data);
         self.retry_finals();

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use littoral_base::mutant;
 use littoral_base::units::Picos;
 
 use super::Sim;
@@ -140,6 +141,7 @@ impl Sim<'_> {
     fn ask(&mut self, stream: usize, id: u32) {
         let is_plain = self.stream(stream).is_plain;
         let opcode = if is_plain { Opcode::Read } else { Opcode::ReadProc };
+        let backlog = self.host_free_in().0;
         let (front, page) = (&mut self.fronts[stream], &mut self.pages[id as usize]);
         let slot = front.free.pop().expect("invariant: a slot is free");
         front.outstanding += 1;
@@ -155,9 +157,17 @@ impl Sim<'_> {
             page: page.number.into(),
             bytes: self.machine.nand.page_bytes,
             host_page: host_page.0,
+            backlog,
             ..Command::plain(opcode, id.into())
         };
         self.queues.request(stream as u16, command.encode(), Vec::new());
+    }
+
+    /// Time until a core of the host is free.
+    fn host_free_in(&self) -> Picos {
+        let free_at = (0..self.host.width()).map(|core| self.host.free_at(core)).min();
+        let free_at = free_at.filter(|_| !mutant!("push_backlog_is_not_told"));
+        Picos(free_at.unwrap_or(self.now).0.saturating_sub(self.now.0))
     }
 
     /// A completion has arrived.
@@ -202,7 +212,6 @@ impl Sim<'_> {
     }
 
     fn compute(&mut self, id: u32) {
-        self.view.at_host += 1;
         let cost = self.cost(id);
         let disposition = self.pages[id as usize].disposition;
         let is_filtered = disposition == Some(Disposition::Filtered);
@@ -213,7 +222,6 @@ impl Sim<'_> {
     }
 
     pub(super) fn host_done(&mut self, id: u32) {
-        self.view.at_host -= 1;
         let page = &self.pages[id as usize];
         let disposition = page.disposition.expect("invariant: the host computed on an answer");
         if disposition != Disposition::Filtered {
