@@ -3,10 +3,13 @@
 # unit tests, docstring examples, stubs against the extension, and networkx's own tests of the covered
 # functions on the backend. Ends with 3 when Python 3.10 or pip is missing.
 #
+# With `claims` it then installs igraph and duckdb too and runs scripts/python-claims.py.
+#
 # PROFILE=dev builds without optimisation; VENV is the virtual environment (target/python-venv).
-# usage: scripts/python.sh
+# usage: scripts/python.sh [claims]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 
 python=${PYTHON:-python3}
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
@@ -48,3 +51,10 @@ NETWORKX_TEST_BACKEND=littoral "$venv/bin/python" -m pytest -q -p no:cacheprovid
     algorithms/centrality/tests/test_betweenness_centrality.py \
     algorithms/shortest_paths/tests/test_unweighted.py | tee "$log"
 grep -q '[0-9] passed, [0-9]* xfailed' "$log" || { echo "networkx's hook did not choose the backend"; exit 1; }
+
+if [ "${1:-}" = claims ]; then
+    echo "== claims"
+    "$venv/bin/pip" install --quiet igraph duckdb || echo "igraph or duckdb is missing: their claims are skipped"
+    cd "$root"
+    "$venv/bin/python" scripts/python-claims.py
+fi

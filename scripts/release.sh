@@ -3,6 +3,7 @@
 #
 # OUT then holds littoral-VERSION-TARGET.tar.gz (binary, manual pages, completions for bash, zsh and
 # fish, licences), its .sha256 and, where cargo-deb is installed, a Debian package with a checksum too.
+# Where maturin is installed (or MATURIN names it), OUT also holds the Python package as a wheel.
 # - TARGET chooses the target triple. By default it is musl where rustup has that target and a musl C
 #   compiler exists, and glibc with `+crt-static` otherwise.
 # - The same revision, compiler and TARGET are meant to give the same bytes: paths are remapped, files are sorted,
@@ -71,6 +72,19 @@ else
     echo "!! no Debian package: cargo-deb is not installed (cargo install cargo-deb)"
 fi
 
+maturin=${MATURIN:-maturin}
+if "$maturin" --version >/dev/null 2>&1; then
+    echo "== wheel"
+    # An extension module is linked dynamically: the flags of the static binary are left out.
+    rm -f "$out"/littoral-*.whl*
+    (cd crates/python && CARGO_TARGET_DIR=$target_dir/python \
+        RUSTFLAGS="--remap-path-prefix=$root=. --remap-path-prefix=$cargo_home=cargo" \
+        "$maturin" build --locked --quiet --release --strip --out "$out")
+    checksum "$(basename "$out"/littoral-*.whl)"
+else
+    echo "!! no wheel: maturin is not installed (pip install 'maturin>=1.7,<2')"
+fi
+
 echo "== check what was packed"
 (cd "$out" && sha256sum -c --quiet ./*.sha256)
 tar -C "$work" --transform "s|^$name|unpacked|" -xzf "$out/$name.tar.gz"
@@ -78,4 +92,10 @@ said=$("$work/unpacked/littoral" --version)
 [[ $said == "littoral $version"* ]] || { echo "the packed binary says: $said" >&2; exit 1; }
 "$work/unpacked/littoral" machine >/dev/null
 [ -s "$work/unpacked/man/littoral.1" ] || { echo "the manual's first page is missing" >&2; exit 1; }
+wheel=$(find "$out" -name 'littoral-*.whl')
+if [ -n "$wheel" ] && python3 -c 'import sys, numpy; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    python3 -m zipfile -e "$wheel" "$work/wheel"
+    PYTHONPATH=$work/wheel python3 -c \
+        'import littoral; assert littoral.Graph.from_arrays([0], [1]).levels(0).tolist() == [0, 1]'
+fi
 ls -l "$out"

@@ -26,7 +26,7 @@ mod push;
 mod report;
 mod repro;
 
-pub(crate) use bench::{BenchCommand, BenchHeapArgs, BenchRingArgs};
+pub(crate) use bench::{BenchCommand, BenchGraphArgs, BenchHeapArgs, BenchRingArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use dsm::{DsmBenchArgs, DsmCommand, DsmModelArgs, DsmRunArgs};
 pub(crate) use graph::{

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BenchCommand, BenchHeapArgs, BenchKvArgs, BenchRingArgs};
 use crate::failure::{Failure, Outcome};
+use crate::graph::beside_dram;
 use crate::{interrupt, out};
 
 const KV_TITLES: [(&str, &str); 1] = [(
@@ -22,6 +23,8 @@ const KV_TITLES: [(&str, &str); 1] = [(
 )];
 const HEAP_TITLES: [(&str, &str); 1] =
     [("engines", "one operation on DRAM with real flushes, nothing modelled")];
+const GRAPH_TITLES: [(&str, &str); 1] =
+    [("kernels", "time over all sources, the least of the rounds for each")];
 const RING_TITLES: [(&str, &str); 3] = [
     ("steps", "one step: a read of 64 B"),
     ("bounds", "reads at 4 us, over the bound"),
@@ -42,6 +45,9 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
         }
         BenchCommand::Heap(args) => {
             out::show_titled(args.shown.format, &heap_figures(args)?, &HEAP_TITLES)
+        }
+        BenchCommand::Graph(args) => {
+            out::show_titled(args.shown.format, &beside_dram(args)?, &GRAPH_TITLES)
         }
         BenchCommand::Kv(args) => {
             out::show_titled(args.shown.format, &kv_figures(args)?, &KV_TITLES)

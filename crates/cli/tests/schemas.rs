@@ -101,6 +101,7 @@ const COMMANDS: &[&[&str]] = &[
     &["heap", "dump", "full.pool"],
     &["dsm", "bench", "lock", "--fabric", "sim", "--quick"],
     &["dsm", "model", "is", "--ranks", "2", "--profile", "rdma"],
+    &["bench", "graph", "k.lg", "--kernels", "bfs,pr", "--trials", "1"],
     &["bench", "kv", "--records", "500", "--operations", "200"],
     &["bench", "kv", "--records", "500", "--operations", "200", "--profile", "smr-disk"],
     &["push", "gen", "li.set", "--scale", "0.001", "--pages", "text"],

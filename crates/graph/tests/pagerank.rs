@@ -18,16 +18,21 @@ use littoral_graph::medium::Store;
 use proptest::prelude::*;
 
 /// The ranks after so many iterations that they no longer change.
-fn power_iteration(n: usize, arcs: &BTreeSet<[u32; 2]>, dangling: Dangling) -> Vec<f64> {
+fn power_iteration(
+    n: usize,
+    arcs: &BTreeSet<[u32; 2]>,
+    dangling: Dangling,
+    damping: f64,
+) -> Vec<f64> {
     let mut degree = vec![0usize; n];
     arcs.iter().for_each(|a| degree[a[0] as usize] += 1);
     let mut rank = vec![1.0 / n as f64; n];
     for _ in 0..300 {
         let kept: f64 = (0..n).filter(|&v| degree[v] == 0).map(|v| rank[v]).sum();
         let spread = if dangling == Dangling::Spread { kept } else { 0.0 };
-        let mut next = vec![(0.15 + 0.85 * spread) / n as f64; n];
+        let mut next = vec![(1.0 - damping + damping * spread) / n as f64; n];
         for a in arcs {
-            next[a[1] as usize] += 0.85 * rank[a[0] as usize] / degree[a[0] as usize] as f64;
+            next[a[1] as usize] += damping * rank[a[0] as usize] / degree[a[0] as usize] as f64;
         }
         rank = next;
     }
@@ -35,13 +40,13 @@ fn power_iteration(n: usize, arcs: &BTreeSet<[u32; 2]>, dangling: Dangling) -> V
 }
 
 /// The ranks that the kernel finds, by the vertices' numbers in the list of edges.
-fn ranks(edges: EdgeList, dangling: Dangling) -> Vec<(String, f64)> {
+fn ranks(edges: EdgeList, dangling: Dangling, damping: f64) -> Vec<(String, f64)> {
     let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
     let graph = GraphFile::from_image(image).unwrap();
     let store = Store::in_dram(&graph).unwrap();
     // Sparse cycles take more than the GAP suite's 20 iterations to come within the tolerance.
     let given = PageRankOptions { dangling, iterations_max: 300, ..PageRankOptions::default() };
-    let kernel = Kernel::PageRank(given);
+    let kernel = Kernel::PageRank(given.damped(damping).unwrap());
     let options = Options { verify: true, ..Options::default() };
     let (_, answer) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();
     let Answer::PageRank(ranks) = answer else { panic!("ranks were asked for") };
@@ -54,15 +59,15 @@ proptest! {
 
     #[test]
     fn ranks_are_those_of_a_power_iteration(
-        n in 2u32..60, list in proptest::collection::vec((0u32..60, 0u32..60), 0..150), spread: bool,
+        n in 2u32..60, list in proptest::collection::vec((0u32..60, 0u32..60), 0..150), spread: bool, damping in prop::sample::select(vec![0.0, 0.5, 0.85, 0.95]),
     ) {
         let dangling = if spread { Dangling::Spread } else { Dangling::Drop };
         let list: Vec<[u32; 2]> = list.iter().map(|e| [e.0 % n, e.1 % n]).collect();
         let arcs = list.iter().filter(|e| e[0] != e[1]).copied().collect();
-        let wanted = power_iteration(n as usize, &arcs, dangling);
-        let found = ranks(EdgeList::new(n, true, list), dangling);
+        let wanted = power_iteration(n as usize, &arcs, dangling, damping);
+        let found = ranks(EdgeList::new(n, true, list), dangling, damping);
         let off: f64 = found.iter().map(|(v, r)| (r - wanted[v.parse::<usize>().unwrap()]).abs()).sum();
-        prop_assert!(off < 1e-3, "{off}: {found:?} against {wanted:?}");
+        prop_assert!(off < 4e-3, "{off}: {found:?} against {wanted:?}");
         let total: f64 = found.iter().map(|(_, r)| r).sum();
         prop_assert!(!spread || (total - 1.0).abs() < 1e-3, "all rank is handed on: {total}");
     }
@@ -73,7 +78,7 @@ fn the_package_graph_has_the_ranks_that_networkx_finds() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/packages.tsv.zst");
     let find = |dangling, name: &str| {
         let (edges, _) = read(&path, &ImportOptions::default(), &mut Hooks::none()).unwrap();
-        let found = ranks(edges, dangling);
+        let found = ranks(edges, dangling, 0.85);
         found.iter().find(|(n, _)| n == name).map(|(_, r)| *r).unwrap()
     };
     for (name, wanted) in

@@ -133,6 +133,44 @@ proptest! {
     }
 }
 
+/// Few vertices: betweenness from all of them is as many searches.
+fn few_edges() -> impl Strategy<Value = EdgeList> {
+    let random = (1u32..50, any::<bool>(), proptest::collection::vec((0u32..50, 0u32..50), 0..200));
+    random.prop_map(|(n, directed, list)| {
+        EdgeList::new(n, directed, list.iter().map(|e| [e.0 % n, e.1 % n]).collect())
+    })
+}
+
+proptest! {
+    #![proptest_config(littoral_testing::cases(16))]
+
+    #[test]
+    fn betweenness_from_many_sources_verifies_on_flash_and_from_a_file(
+        edges in few_edges(), threads in 1usize..4, contexts in 1u32..80,
+    ) {
+        let build = BuildOptions { page_bytes: 512, ..BuildOptions::default() };
+        let (image, _) = build_in_memory(edges, &build, &mut Hooks::none()).unwrap();
+        with_file(&image, |graph| {
+            let dram = Store::in_dram(graph).unwrap();
+            let file = FlashDevice::file(graph.path(), Access::Pread).unwrap();
+            let stores = [
+                flash(&dram, Transfer::Pointer),
+                flash(&dram, Transfer::Copy),
+                Store::new(graph, file).unwrap(),
+                dram,
+            ];
+            let contexts = Some(contexts);
+            let options = Options { threads, contexts, verify: true, ..Options::default() };
+            for (store, sources) in
+                stores.iter().flat_map(|s| [(s, Sources::Sampled), (s, Sources::All)])
+            {
+                let kernel = Kernel::Bc(sources);
+                run(graph, store, kernel, &options, &WallClock::new()).unwrap();
+            }
+        });
+    }
+}
+
 proptest! {
     #![proptest_config(littoral_testing::cases(6))]
 

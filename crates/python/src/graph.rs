@@ -7,16 +7,19 @@
 //! - A vertex that an answer names (a parent, a component) is a row too; -1 stands for none.
 //!   Checked by `test_answers_of_small_graphs_by_hand`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use littoral::base::clock::WallClock;
+use littoral::base::units::Bytes;
 use littoral::device::profile::DeviceKind;
+use littoral::device::region::Region;
 use littoral::graph::answer::{Cells, Table, of_kernel};
-use littoral::graph::builder::{BuildOptions, EdgeList, Existing, Hooks, build_in_memory};
+use littoral::graph::builder::{BuildOptions, EdgeList, Existing, Hooks, build_in_region};
 use littoral::graph::export::save;
 use littoral::graph::format::file::GraphFile;
-use littoral::graph::import::{ImportOptions, import_in_memory};
+use littoral::graph::import::{Ids, ImportOptions, import, import_in_memory};
 use littoral::graph::kernels::{
     Answer, Dangling, Kernel, Options, PageRankOptions, Sources, Summary, UNREACHED, Weights, run,
 };
@@ -74,8 +77,9 @@ impl Graph {
         Ok(Graph { file: Arc::new(file), store, rows })
     }
 
-    fn in_dram(image: Vec<u8>) -> Result<Graph, Error> {
-        let file = GraphFile::from_image(image)?;
+    /// A built graph; its edges stay where they were built.
+    fn in_dram(image: Region) -> Result<Graph, Error> {
+        let file = GraphFile::from_region(image)?;
         let store = Store::in_dram(&file)?;
         Graph::ready(file, store)
     }
@@ -102,7 +106,7 @@ impl Graph {
             let counted = most.map_or(0, |v| v.saturating_add(1));
             let mut list = EdgeList::new(vertices.unwrap_or(counted), directed, edges);
             list.weights = columns.weight;
-            let (image, _) = build_in_memory(list, &BuildOptions::default(), &mut hooks(job))?;
+            let (image, _) = build_in_region(list, &BuildOptions::default(), &mut hooks(job))?;
             Graph::in_dram(image)
         })
     }
@@ -173,6 +177,50 @@ fn hooks(job: &Job) -> Hooks<'_> {
     Hooks::new(progress, &job.interrupt)
 }
 
+/// A kind of ids by its name.
+fn ids_named(py: Python<'_>, word: &str) -> PyResult<Ids> {
+    match word {
+        "numbers" => Ok(Ids::Numbers),
+        "text" => Ok(Ids::Text),
+        _ => Err(argument(py, format!("ids={word:?}: it is \"numbers\" or \"text\""))),
+    }
+}
+
+/// A number of bytes, or a text such as 2GiB.
+fn bytes_of(py: Python<'_>, what: &str, size: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let text = size.str()?.to_string();
+    let bytes = text.parse::<Bytes>().map(|bytes| bytes.0);
+    bytes.map_err(|_| argument(py, format!("{what}={text}: it is bytes, or a text such as 2GiB")))
+}
+
+/// A graph file that has its name until this is dropped: who opened it before keeps it.
+struct Made(PathBuf);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // One that stays behind is a graph file with a name that says whose it was.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// An edge list, sorted within `bytes` bytes of memory into a file beside it.
+fn imported(
+    path: &Path,
+    reading: &ImportOptions,
+    bytes: u64,
+    hooks: &mut Hooks<'_>,
+) -> Result<Made, Error> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let list = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = format!(".littoral-{}-{number}-{list}.lg", std::process::id());
+    let made = path.with_file_name(name);
+    let build = BuildOptions { memory_bytes: Some(bytes), ..BuildOptions::default() };
+    build.check()?;
+    import(path, &made, Existing::Refuse, reading, &build, hooks)?;
+    Ok(Made(made))
+}
+
 fn mixed() -> PyErr {
     pyo3::exceptions::PyRuntimeError::new_err("a kernel answered for another; please report this")
 }
@@ -235,13 +283,22 @@ impl Graph {
     /// A graph from a graph file or an edge list, with its edges on a medium.
     #[staticmethod]
     #[pyo3(signature = (
-        path, *, directed=None, medium=None, profile=None, machine=None, device=None, progress=None
+        path, *, directed=None, columns=None, header=None, delimiter=None, ids=None, format=None,
+        memory=None, cache=None, medium=None, profile=None, machine=None, device=None,
+        progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // Reason: they are keywords in Python.
     fn open(
         py: Python<'_>,
         path: PathBuf,
         directed: Option<bool>,
+        columns: Option<Vec<Bound<'_, PyAny>>>,
+        header: Option<bool>,
+        delimiter: Option<&str>,
+        ids: Option<&str>,
+        format: Option<&str>,
+        memory: Option<&Bound<'_, PyAny>>,
+        cache: Option<&Bound<'_, PyAny>>,
         medium: Option<&str>,
         profile: Option<String>,
         machine: Option<PathBuf>,
@@ -250,21 +307,45 @@ impl Graph {
     ) -> PyResult<Graph> {
         let word = medium.map(str::parse::<Word>).transpose().map_err(|e| raised(py, &e))?;
         let choice = Choice { machine, device, medium: word, profile, copies: false };
+        let parsed = (format.map(str::parse).transpose(), delimiter.map(str::parse).transpose());
+        let columns = columns.map(|all| all.iter().map(|c| Ok(c.str()?.to_string())).collect());
+        let reading = ImportOptions {
+            directed,
+            header,
+            columns: columns.transpose()?,
+            ids: ids.map(|word| ids_named(py, word)).transpose()?,
+            format: parsed.0.map_err(|e| raised(py, &e))?,
+            delimiter: parsed.1.map_err(|e| raised(py, &e))?,
+            ..ImportOptions::default()
+        };
+        let memory_bytes = memory.map(|size| bytes_of(py, "memory", size)).transpose()?;
+        let cache = cache.map(|size| bytes_of(py, "cache", size)).transpose()?;
+        if GraphFile::is_at(&path) && (reading != ImportOptions::default() || memory.is_some()) {
+            let shown = path.display();
+            let what = format!("{shown} is a graph file; options for edge lists go with its import");
+            return Err(argument(py, what));
+        }
+        let made = memory_bytes.map(|bytes| {
+            long(py, progress, |job| imported(&path, &reading, bytes, &mut hooks(job)))
+        });
+        let made = made.transpose()?;
+        let path = made.as_ref().map_or(path, |made| made.0.clone());
         let is_own = GraphFile::is_at(&path);
-        let resolved = choice.resolve(DeviceKind::Flash, is_own.then_some(&*path), Word::Dram);
+        // Edges that memory cannot hold stay in the file.
+        let word = if made.is_some() { Word::Uring } else { Word::Dram };
+        let resolved = choice.resolve(DeviceKind::Flash, is_own.then_some(&*path), word);
         let opened = resolved.and_then(|(machine, name)| machine.flash(&name));
         let device = opened.map_err(|e| raised(py, &e))?;
         long(py, progress, move |job| {
             let file = if is_own {
                 GraphFile::open(&path)?
             } else {
-                let options = ImportOptions { directed, ..ImportOptions::default() };
                 let build = BuildOptions::default();
-                let (image, ..) = import_in_memory(&path, &options, &build, &mut hooks(job))?;
+                let (image, ..) = import_in_memory(&path, &reading, &build, &mut hooks(job))?;
                 GraphFile::from_image(image)?
             };
             let store = Store::new(&file, device)?;
-            Graph::ready(file, store)
+            Graph::ready(file, cache.into_iter().fold(store, Store::with_cache))
         })
     }
 
@@ -354,17 +435,24 @@ impl Graph {
     }
 
     /// The rank of each vertex, and a dictionary of iterations and the last change.
-    #[pyo3(signature = (*, tol=1e-6, max_iter=100, dangling="spread", threads=None))]
+    #[pyo3(signature = (*, tol=1e-6, max_iter=100, dangling="spread", damping=0.85, threads=None))]
     fn pagerank<'py>(
         &self,
         py: Python<'py>,
         tol: f64,
         max_iter: u32,
         dangling: &str,
+        damping: f64,
         threads: Option<usize>,
     ) -> PyResult<(Bound<'py, PyArray1<f32>>, Bound<'py, PyDict>)> {
         let dangling = Dangling::named(dangling).map_err(|e| raised(py, &e))?;
-        let options = PageRankOptions { tolerance: tol, iterations_max: max_iter, dangling };
+        let options = PageRankOptions {
+            tolerance: tol,
+            iterations_max: max_iter,
+            dangling,
+            ..PageRankOptions::default()
+        };
+        let options = options.damped(damping).map_err(|e| raised(py, &e))?;
         let (summary, answer) = self.run(py, Kernel::PageRank(options), None, threads)?;
         let ranks = self.by_row(answer!(PageRank, answer)).into_pyarray(py);
         let how = PyDict::new(py);

@@ -1,5 +1,7 @@
 """Columns of every kind become the same graph, or an error that names what is wrong."""
 
+import threading
+
 import numpy
 import pandas
 import polars
@@ -54,6 +56,34 @@ def test_bad_columns_are_named(source, words):
     with pytest.raises(ArgumentError, match=words) as raised:
         Graph.from_arrays(numpy.array(source), numpy.array(TARGET))
     assert isinstance(raised.value, ValueError) and raised.value.kind == "Argument"
+
+
+def test_arrays_that_another_thread_changes_meanwhile_give_a_graph_or_an_error():
+    count = 1 << 20
+    good = numpy.arange(count, dtype=numpy.int64) % 5
+    bad = numpy.full(count, -7)
+    source, target = good.copy(), good[::-1].copy()
+    ended = threading.Event()
+
+    def change():
+        # A copy of this size is made without the interpreter's lock.
+        while not ended.is_set():
+            numpy.copyto(source, bad)
+            numpy.copyto(source, good)
+
+    other = threading.Thread(target=change)
+    other.start()
+    try:
+        for _ in range(20):
+            try:
+                graph = Graph.from_arrays(source, target, vertices=5)
+                assert graph.vertices == 5 and graph.edges <= 10
+                assert graph.levels(0).max() < 5
+            except ArgumentError as error:
+                assert "is -7" in str(error)
+    finally:
+        ended.set()
+        other.join()
 
 
 def test_empty_columns_need_a_count_of_vertices():

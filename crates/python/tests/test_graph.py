@@ -71,6 +71,39 @@ def test_an_edge_list_with_names_is_opened(tmp_path):
         g.bfs("Yan")
 
 
+def test_edge_lists_are_read_as_the_options_say(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text("1;x;9\n2;y;1\n3;x;1\n")
+    options = {"format": "csv", "delimiter": ";", "header": False, "directed": True}
+    g = Graph.open(path, columns=[1, 3], ids="numbers", **options)
+    assert g.directed and g.names.tolist() == [1, 2, 3, 9] and g.levels(2).tolist() == [1, 0, -1, 2]
+    assert Graph.open(path, columns=["1", "3"], ids="text", **options).names == ["1", "2", "3", "9"]
+    g.save(tmp_path / "g.lg")
+    with pytest.raises(errors.ArgumentError, match="is a graph file"):
+        Graph.open(tmp_path / "g.lg", header=True)
+    for wrong in ({"ids": "names"}, {"memory": "much"}, {"cache": -1}):
+        with pytest.raises(errors.ArgumentError):
+            Graph.open(path, **wrong)
+
+
+def test_a_list_is_sorted_within_memory_and_read_through_a_cache(tmp_path):
+    rng = numpy.random.default_rng(11)
+    ends = rng.integers(0, 5000, (2, 300_000))
+    path = tmp_path / "edges.el"
+    path.write_text("".join(f"{a} {b}\n" for a, b in ends.T.tolist()))
+    wanted = Graph.open(path, directed=False)
+    for options in ({}, {"cache": "1MiB"}, {"cache": 1 << 20, "medium": "pread"}):
+        g = Graph.open(path, directed=False, memory="8MiB", **options)
+        assert "DRAM" not in g.medium.split(";")[0]
+        assert [p.name for p in tmp_path.iterdir()] == ["edges.el"], "no file is left"
+        source = str(g.names[0])
+        assert (g.levels(source) == wanted.levels(source)).all()
+        assert (g.triangles() == wanted.triangles()).all()
+    with pytest.raises(errors.ArgumentError, match="8 MiB"):
+        Graph.open(path, memory=1000)
+    assert [p.name for p in tmp_path.iterdir()] == ["edges.el"]
+
+
 def test_errors_have_classes_of_the_standard_library(tmp_path):
     with pytest.raises(OSError) as missing:
         Graph.open(tmp_path / "none.lg")

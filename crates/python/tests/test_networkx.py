@@ -26,7 +26,7 @@ def plain(graph):
 @pytest.mark.parametrize("graph", map(plain, GRAPHS))
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_answers_are_those_of_networkx(name, graph):
-    if name == "single_source_shortest_path_length":
+    if name.startswith("single_source"):
         arguments = (graph, next(iter(graph)))
     else:
         arguments = (graph,)
@@ -49,7 +49,7 @@ def test_answers_are_those_of_networkx(name, graph):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("pagerank", {"alpha": 0.9}),
+        ("pagerank", {"alpha": 1.0}),
         ("pagerank", {"personalization": {0: 1}}),
         ("betweenness_centrality", {"k": 3}),
         ("betweenness_centrality", {"weight": "weight"}),
@@ -67,6 +67,67 @@ def test_weighted_and_looped_graphs_are_left_to_networkx():
     looped = nx.Graph([(0, 0), (0, 1)])
     assert "self-loops" in backend.can_run("core_number", (looped,), {})
     assert "multigraph" in backend.can_run("triangles", (nx.MultiGraph([(0, 1)]),), {})
+
+
+def test_what_is_asked_about_all_edges_is_found_once():
+    graph = nx.gnm_random_graph(30, 60, seed=2)
+    nx.set_edge_attributes(graph, 1, "weight")
+    converted = backend.convert_from_nx(graph)
+    asked = ("pagerank", "core_number", "single_source_dijkstra_path_length")
+
+    def can_run(name):
+        return backend.can_run(name, (converted, 0) if "source" in name else (converted,), {})
+
+    assert all(can_run(name) is True for name in asked)
+    # Nothing walks the edges any more.
+    converted.original = None
+    assert all(can_run(name) is True for name in asked)
+    nx.set_edge_attributes(graph, 2.5, "length")
+    converted.original = graph
+    assert "length" in backend.can_run("pagerank", (converted,), {"weight": "length"})
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.85, 0.95])
+def test_damping_is_alpha(alpha):
+    graph = nx.gnm_random_graph(200, 900, seed=8, directed=True)
+    ours = nx.pagerank(graph, alpha=alpha, backend="littoral")
+    assert ours == pytest.approx(nx.pagerank(graph, alpha=alpha), abs=1e-5)
+
+
+def test_distances_by_whole_weights_are_those_of_networkx():
+    for directed in (False, True):
+        graph = nx.gnm_random_graph(120, 400, seed=3, directed=directed)
+        for i, (u, v) in enumerate(graph.edges):
+            graph[u][v]["weight"] = i % 17
+            graph[u][v]["long"] = float(i)
+        for weight in ("weight", "long"):
+            for cutoff in (None, 9):
+                call = nx.single_source_dijkstra_path_length
+                options = {"weight": weight, "cutoff": cutoff}
+                ours = call(graph, 0, backend="littoral", **options)
+                theirs = call(graph, 0, backend="networkx", **options)
+                assert ours == theirs and list(ours.values()) == list(theirs.values())
+                if weight == "weight":
+                    assert all(type(distance) is int for distance in ours.values())
+    with pytest.raises(nx.NodeNotFound):
+        nx.single_source_dijkstra_path_length(graph, "none", backend="littoral")
+
+
+@pytest.mark.parametrize("weight", [0.5, -1, 2**24, "1", None, float("nan")])
+def test_weights_that_are_no_whole_numbers_are_left_to_networkx(weight):
+    graph = nx.Graph()
+    graph.add_edge(0, 1, weight=weight)
+    reason = backend.can_run("single_source_dijkstra_path_length", (graph, 0), {})
+    assert isinstance(reason, str) and "weight" in reason
+    options = {"weight": lambda *_: 1}
+    assert backend.can_run("single_source_dijkstra_path_length", (graph, 0), options) is not True
+
+
+def test_distances_that_single_precision_rounds_are_no_answer():
+    graph = nx.path_graph(4)
+    nx.set_edge_attributes(graph, 2**23, "weight")
+    with pytest.raises(NotImplementedError, match="not exact"):
+        nx.single_source_dijkstra_path_length(graph, 0, backend="littoral")
 
 
 def test_triangles_takes_nodes_as_networkx_does():

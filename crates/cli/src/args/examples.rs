@@ -180,6 +180,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         )],
     ),
     ("bench ring", &[("littoral bench ring --trials 3 --array 1GiB", "steps and bounds")]),
+    (
+        "bench graph",
+        &[("littoral bench graph web.lg --kernels bfs,pr", "on modelled flash, over DRAM")],
+    ),
     ("bench heap", &[("littoral bench heap", "beside four other engines")]),
     (
         "bench kv",

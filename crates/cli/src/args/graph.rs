@@ -20,7 +20,7 @@ pub(crate) enum GraphCommand {
     /// Write a graph file or an edge list as another format
     #[command(visible_alias = "export")]
     Convert(ConvertArgs),
-    /// Make a synthetic graph: 2^SCALE vertices, 16 edges a vertex
+    /// Make a synthetic graph: kron and urand have 16 edges per vertex, road fewer than 2
     Gen(GenArgs),
     /// Say what a graph file holds
     Info(FileArgs),
@@ -137,7 +137,8 @@ pub(crate) struct MakingArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GenArgs {
-    /// Kronecker with Graph500's parameters, or uniform random
+    /// kron: Kronecker with Graph500's parameters; urand: uniform random; road: a grid with gaps,
+    /// thousands of levels and at most 4 neighbors
     #[arg(value_enum)]
     pub(crate) model: OneOf<Model>,
     /// Power of two of the number of vertices
@@ -186,15 +187,18 @@ fn kernel_command(spec: &'static Spec) -> Command {
     }
     for option in spec.options {
         let arg = Arg::new(option.name).long(option.name).value_name(option.value_name);
-        let arg = arg.default_value(option.default).value_parser(option.values.to_vec());
-        command = command.arg(arg.help(option.help));
+        let arg = arg.default_value(option.default).help(option.help);
+        command = command.arg(match option.values {
+            [] => arg.allow_hyphen_values(true),
+            values => arg.value_parser(values.to_vec()),
+        });
     }
     // A flattened group's comment would be taken for the verb's own, so the text comes last.
     RunArgs::augment_args(command).about(spec.about).long_about(None)
 }
 
 /// The names of kernels, as values.
-fn kernel_names() -> PossibleValuesParser {
+pub(super) fn kernel_names() -> PossibleValuesParser {
     Kernel::all().into_iter().map(Kernel::name).collect::<Vec<_>>().into()
 }
 

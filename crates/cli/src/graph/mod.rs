@@ -1,11 +1,14 @@
 //! `littoral graph`: make, look at, ask and run graphs whose edges live on a medium.
 
 mod ask;
+mod beside;
 mod convert;
 mod open;
 pub(crate) mod output;
 mod run;
 mod whatif;
+
+pub(crate) use beside::beside_dram;
 
 use std::path::Path;
 

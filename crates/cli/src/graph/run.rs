@@ -129,7 +129,12 @@ fn set_options(value: &mut Value, kernel: Kernel) {
     let own: Vec<_> = kernel.spec().options.iter().zip(kernel.values()).collect();
     for option in Kernel::all().iter().flat_map(|k| k.spec().options) {
         let set = own.iter().find(|(o, _)| o.name == option.name);
-        value[option.name] = set.map(|(_, value)| *value).into();
+        value[option.key] = match set {
+            None => Value::Null,
+            // A value that is not one of a list of names is a number.
+            Some((o, value)) if o.values.is_empty() => value.parse::<f64>().ok().into(),
+            Some((_, value)) => value.as_str().into(),
+        };
     }
 }
 

@@ -38,13 +38,15 @@ pub struct Spec {
 pub struct OptionSpec {
     /// The option without dashes.
     pub name: &'static str,
+    /// Its key in reports; a number's ends in its unit.
+    pub key: &'static str,
     /// What stands for its value in help.
     pub value_name: &'static str,
     /// Help.
     pub help: &'static str,
     /// The value on the command line when none is given.
     pub default: &'static str,
-    /// The legal values.
+    /// The legal values; none where the kernel reads the value itself, such as a number.
     pub values: &'static [&'static str],
 }
 
@@ -109,7 +111,7 @@ pub(crate) trait Algorithm<'g>: Sized + Sync {
     fn options(given: Given<'_>) -> Result<Self::Options>;
 
     /// The values of [`Spec::options`], in the same order.
-    fn values(_options: Self::Options) -> Vec<&'static str> {
+    fn values(_options: Self::Options) -> Vec<String> {
         Vec::new()
     }
 

@@ -191,6 +191,7 @@ const SPEC: Spec = Spec {
     uses_weights: false,
     options: &[OptionSpec {
         name: "sources",
+        key: "sources",
         value_name: "WHICH",
         help: "Where shortest paths are counted from: the one vertex that --source names, 32 \
                sampled by a fixed seed with scores scaled to stand for all, or all vertices",
@@ -221,8 +222,8 @@ impl<'g> Algorithm<'g> for Bc<'g> {
         given("sources").map_or(Ok(Sources::default()), |name| Sources::named(&name))
     }
 
-    fn values(sources: Sources) -> Vec<&'static str> {
-        vec![sources.name()]
+    fn values(sources: Sources) -> Vec<String> {
+        vec![sources.name().to_owned()]
     }
 
     fn begins_at_source(sources: Sources) -> bool {

@@ -1,6 +1,6 @@
 //! PageRank by pulling: every page of incoming lists once an iteration, in the order they lie.
 //!
-//! Same numbers as the GAP suite's: damping 0.85, new values used at once (Gauss-Seidel), stop when
+//! Same numbers as the GAP suite's unless told otherwise: damping 0.85, new values used at once (Gauss-Seidel), stop when
 //! the sum of all changes is below the tolerance or after 20 iterations. As there, the rank of a
 //! vertex without outgoing arcs is not handed on ([`Dangling::Drop`]); [`Dangling::Spread`] gives
 //! it to all vertices instead.
@@ -36,7 +36,7 @@ use crate::table::{ByName, Cells, Column, Table, first, vertices};
 
 mod verify;
 
-/// The share of rank that follows arcs.
+/// The share of rank that follows arcs, unless another is given.
 pub const DAMPING: f32 = 0.85;
 /// Pages taken at a time by a member when there are several.
 const PAGES_CHUNK: u64 = 64;
@@ -84,11 +84,34 @@ pub struct PageRankOptions {
     pub iterations_max: u32,
     /// What becomes of the rank of vertices without outgoing arcs.
     pub dangling: Dangling,
+    /// The share of rank that follows arcs: at least 0 and less than 1.
+    pub damping: f32,
+}
+
+impl PageRankOptions {
+    /// These options with the damping factor `damping`.
+    ///
+    /// # Errors
+    /// `Kind::Argument` unless it is at least 0 and less than 1.
+    pub fn damped(self, damping: f64) -> Result<PageRankOptions> {
+        let single = damping as f32;
+        // Rounding may reach 1, where the equation has no single solution.
+        if (0.0..1.0).contains(&damping) && single < 1.0 {
+            return Ok(PageRankOptions { damping: single, ..self });
+        }
+        let what = format!("--damping {damping}: it is at least 0 and less than 1");
+        Err(Error::new(Kind::Argument, what))
+    }
 }
 
 impl Default for PageRankOptions {
     fn default() -> Self {
-        PageRankOptions { tolerance: 1e-4, iterations_max: 20, dangling: Dangling::Drop }
+        PageRankOptions {
+            tolerance: 1e-4,
+            iterations_max: 20,
+            dangling: Dangling::Drop,
+            damping: DAMPING,
+        }
     }
 }
 
@@ -166,14 +189,25 @@ const SPEC: Spec = Spec {
     about: "PageRank",
     has_source: false,
     uses_weights: false,
-    options: &[OptionSpec {
-        name: "dangling",
-        value_name: "WAY",
-        help: "The rank of vertices without outgoing edges: spread over all vertices, as NetworkX \
-               does, or dropped, as the GAP suite does",
-        default: Dangling::Spread.name(),
-        values: &[Dangling::Spread.name(), Dangling::Drop.name()],
-    }],
+    options: &[
+        OptionSpec {
+            name: "dangling",
+            key: "dangling",
+            value_name: "WAY",
+            help: "The rank of vertices without outgoing edges: spread over all vertices, as \
+                   NetworkX does, or dropped, as the GAP suite does",
+            default: Dangling::Spread.name(),
+            values: &[Dangling::Spread.name(), Dangling::Drop.name()],
+        },
+        OptionSpec {
+            name: "damping",
+            key: "damping_share",
+            value_name: "D",
+            help: "The share of rank that follows edges, at least 0 and less than 1",
+            default: "0.85",
+            values: &[],
+        },
+    ],
     state_bytes_per_vertex: 12,
     jobs: Jobs { kind: "pagerank", words: "PageRank", at_once: None },
     examples: &[
@@ -195,11 +229,17 @@ impl<'g> Algorithm<'g> for PageRank<'g> {
             None => Dangling::default(),
             Some(name) => Dangling::named(&name)?,
         };
-        Ok(PageRankOptions { dangling, ..PageRankOptions::default() })
+        let options = PageRankOptions { dangling, ..PageRankOptions::default() };
+        let Some(damping) = given("damping") else { return Ok(options) };
+        let number = damping.parse().map_err(|e| {
+            let what = format!("--damping {damping}: it is a number, at least 0 and less than 1");
+            Error::with_source(Kind::Argument, what, e)
+        });
+        options.damped(number?)
     }
 
-    fn values(options: PageRankOptions) -> Vec<&'static str> {
-        vec![options.dangling.name()]
+    fn values(options: PageRankOptions) -> Vec<String> {
+        vec![options.dangling.name().to_owned(), options.damping.to_string()]
     }
 
     fn new(graph: &'g GraphFile, options: PageRankOptions, members: usize) -> Self {
@@ -321,7 +361,7 @@ impl PageRank<'_> {
     /// arcs.
     fn set_base(&self, dangling: f64) {
         let n = self.rank.len() as f64;
-        let damping = f64::from(DAMPING);
+        let damping = f64::from(self.options.damping);
         let spread = match self.options.dangling {
             Dangling::Drop => 0.0,
             Dangling::Spread => damping * dangling,
@@ -352,7 +392,7 @@ impl PageRank<'_> {
     fn finish(&self) {
         let mut all = self.sums.iter().map(|m| lock(m).0).fold(Sums::default(), Sums::plus);
         all = all.plus(self.finish_long());
-        let damping = f64::from(DAMPING);
+        let damping = f64::from(self.options.damping);
         let factor = match self.options.dangling {
             Dangling::Drop => (1.0 - damping) / (all.total - damping * all.handed_on),
             Dangling::Spread => 1.0 / all.total,
@@ -386,7 +426,7 @@ impl PageRank<'_> {
     /// Gives `v` its new rank and answers it with the change.
     #[inline(always)]
     fn updated(&self, v: u32, base: f32, incoming: f32) -> (f32, f32) {
-        let rank = base + DAMPING * incoming;
+        let rank = base + self.options.damping * incoming;
         let old = load(&self.rank[v as usize]);
         store(&self.rank[v as usize], rank);
         store(&self.share[v as usize], self.handed_on(v, rank));

@@ -86,7 +86,7 @@ macro_rules! kernels {
             }
 
             /// The values of [`Spec::options`], in the same order.
-            pub fn values(self) -> Vec<&'static str> {
+            pub fn values(self) -> Vec<String> {
                 match self {
                     $(Kernel::$variant $((bound!($options, options)))? => {
                         <$state<'static>>::values(($(bound!($options, options))?))

@@ -135,6 +135,7 @@ const SPEC: Spec = Spec {
     uses_weights: true,
     options: &[OptionSpec {
         name: "weights",
+        key: "weights",
         value_name: "SOURCE",
         help: "The weights of edges: stored in the file, seeded whole numbers from 1 to 255, or \
                auto: stored ones where there are any, else seeded ones",
@@ -164,8 +165,8 @@ impl<'g> Algorithm<'g> for Sssp<'g> {
         given("weights").map_or(Ok(Weights::default()), |name| Weights::named(&name))
     }
 
-    fn values(weights: Weights) -> Vec<&'static str> {
-        vec![weights.name()]
+    fn values(weights: Weights) -> Vec<String> {
+        vec![weights.name().to_owned()]
     }
 
     fn new(graph: &'g GraphFile, weights: Weights, members: usize) -> Self {

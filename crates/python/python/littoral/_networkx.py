@@ -6,6 +6,7 @@ networkx runs its own code.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable
 
 import networkx as nx
@@ -17,15 +18,73 @@ from ._interop import from_networkx
 EDGES_WORTH = 2000
 
 
+#: Distances below this are exact sums of whole weights in single precision.
+EXACT_MAX = 2**24
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the kernels need to know about one attribute of all edges."""
+
+    #: Every edge has the weight 1, or none.
+    are_one: bool
+    #: Every weight is a Python int.
+    are_ints: bool
+    #: Why the kernels do not take the weights, if they do not.
+    refused: str | None
+
+
+def _weights(graph: Any, name: str) -> Weights:
+    """Walks all edges of a networkx graph."""
+    values = [edge.get(name, 1) for targets in graph._adj.values() for edge in targets.values()]
+    kinds = set(map(type, values))
+    if not kinds <= {int, float}:
+        return Weights(False, False, f"edges have a {name} that is no number")
+    try:
+        numbers = numpy.array(values, dtype=numpy.float64)
+    except OverflowError:
+        return Weights(False, False, f"edges have a {name} that no double holds")
+    are_whole = bool((numbers == numpy.floor(numbers)).all()) if kinds else True
+    are_small = bool(((numbers >= 0) & (numbers < EXACT_MAX)).all())
+    refused = None
+    if not (are_whole and are_small):
+        refused = f"edges have a {name} that is no whole number from 0 to {EXACT_MAX - 1}"
+    return Weights(bool((numbers == 1).all()), float not in kinds, refused)
+
+
+def _has_loops(graph: Any) -> bool:
+    """Walks all nodes of a networkx graph."""
+    return any(node in targets for node, targets in graph._adj.items())
+
+
 class BackendGraph:
-    """A networkx graph that has been converted."""
+    """A networkx graph that has been converted.
+
+    What a call asks about all edges is found once: self-loops with the conversion, an attribute of
+    edges when a call names it first.
+    """
 
     __networkx_backend__ = "littoral"
 
     def __init__(self, graph: Any) -> None:
         self.graph, self.nodes = from_networkx(graph)
         self.original = graph
+        self.has_loops = _has_loops(graph)
         self._row: dict[Any, int] | None = None
+        self._weights: dict[str, Weights] = {}
+        self._weighted: dict[str, Any] = {}
+
+    def weights(self, name: str) -> Weights:
+        """What is known about an attribute of edges."""
+        if name not in self._weights:
+            self._weights[name] = _weights(self.original, name)
+        return self._weights[name]
+
+    def weighted(self, name: str) -> Any:
+        """The graph with an attribute of edges as weights."""
+        if name not in self._weighted:
+            self._weighted[name] = from_networkx(self.original, name)[0]
+        return self._weighted[name]
 
     @property
     def row(self) -> dict[Any, int]:
@@ -77,13 +136,13 @@ def pagerank(
     weight: str | None = "weight",
     dangling: Any = None,
 ) -> dict[Any, float]:
-    """networkx.pagerank of unweighted simple graphs, with the damping of 0.85."""
+    """networkx.pagerank of unweighted simple graphs."""
     if len(G) == 0:
         return {}
     # networkx's tolerance is per node; with the tolerance itself the kernel takes several times as
     # many iterations.
     enough = tol * len(G)
-    ranks, how = G.graph.pagerank(tol=enough, max_iter=max_iter)
+    ranks, how = G.graph.pagerank(tol=enough, max_iter=max_iter, damping=alpha)
     if how["error"] >= enough:
         raise nx.PowerIterationFailedConvergence(max_iter)
     ranks = ranks.astype(numpy.float64)
@@ -189,6 +248,23 @@ def single_source_shortest_path_length(
     return {G.nodes[row]: level for row, level in zip(rows.tolist(), levels[rows].tolist())}
 
 
+def single_source_dijkstra_path_length(
+    G: BackendGraph, source: Any, cutoff: float | None = None, weight: str = "weight"
+) -> dict[Any, float]:
+    """networkx.single_source_dijkstra_path_length of whole weights: nearest first."""
+    if source not in G:
+        raise nx.NodeNotFound(f"Node {source} not found in graph")
+    distances = G.weighted(weight).sssp(G.row[source])
+    rows = numpy.flatnonzero(numpy.isfinite(distances))
+    if distances[rows].max() >= EXACT_MAX:
+        raise NotImplementedError(f"a distance of {EXACT_MAX} or more is not exact here")
+    if cutoff is not None:
+        rows = rows[distances[rows] <= cutoff]
+    rows = rows[numpy.argsort(distances[rows], kind="stable")]
+    found = distances[rows].astype(numpy.int64 if G.weights(weight).are_ints else numpy.float64)
+    return {G.nodes[row]: distance for row, distance in zip(rows.tolist(), found.tolist())}
+
+
 def _simple(G: Any) -> str | None:
     """Why the kernels do not take a graph, if they do not."""
     if G.is_multigraph():
@@ -196,22 +272,19 @@ def _simple(G: Any) -> str | None:
     return "the graph has no nodes" if len(G) == 0 else None
 
 
+def _weights_of(G: Any, weight: str) -> Weights:
+    return G.weights(weight) if isinstance(G, BackendGraph) else _weights(G, weight)
+
+
 def _unweighted(G: Any, weight: str | None) -> str | None:
-    original = G.original if isinstance(G, BackendGraph) else G
-    if weight is None:
+    if weight is None or _weights_of(G, weight).are_one:
         return None
-    for targets in original._adj.values():
-        for edge in targets.values():
-            if edge.get(weight, 1) != 1:
-                return f"edges have the attribute {weight}, and weights are not used"
-    return None
+    return f"edges have the attribute {weight}, and weights are not used"
 
 
 def _loopless(G: Any) -> str | None:
-    original = G.original if isinstance(G, BackendGraph) else G
-    if any(node in targets for node, targets in original._adj.items()):
-        return "the graph has self-loops, which are removed here"
-    return None
+    has_loops = G.has_loops if isinstance(G, BackendGraph) else _has_loops(G)
+    return "the graph has self-loops, which are removed here" if has_loops else None
 
 
 def _undirected(G: Any) -> str | None:
@@ -232,8 +305,8 @@ def _pagerank_refuses(
     weight: str | None = "weight",
     dangling: Any = None,
 ) -> str | None:
-    if alpha != 0.85:
-        return "alpha is not 0.85"
+    if not 0 < alpha < 1:
+        return "alpha is not between 0 and 1"
     if personalization is not None or nstart is not None or dangling is not None:
         return "personalization, nstart and dangling are not taken"
     if tol < 1e-7 or max_iter < 1:
@@ -274,6 +347,14 @@ def _lengths_refuses(G: Any, source: Any, cutoff: float | None = None) -> str | 
     return _simple(G)
 
 
+def _distances_refuses(
+    G: Any, source: Any, cutoff: float | None = None, weight: Any = "weight"
+) -> str | None:
+    if not isinstance(weight, str):
+        return "weight is no name of an attribute"
+    return _simple(G) or _weights_of(G, weight).refused
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., str | None]]] = {
     "pagerank": (pagerank, _pagerank_refuses),
     "triangles": (triangles, _triangles_refuses),
@@ -286,6 +367,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., str | None]]] = {
     "is_weakly_connected": (is_weakly_connected, _directed_refuses),
     "core_number": (core_number, _core_refuses),
     "single_source_shortest_path_length": (single_source_shortest_path_length, _lengths_refuses),
+    "single_source_dijkstra_path_length": (single_source_dijkstra_path_length, _distances_refuses),
 }
 
 

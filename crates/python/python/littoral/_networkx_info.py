@@ -9,7 +9,7 @@ from typing import Any
 
 #: The functions of the backend, with what their documentation adds.
 COVERED = {
-    "pagerank": "Unweighted simple graphs without self-loops; alpha is 0.85.",
+    "pagerank": "Unweighted simple graphs without self-loops.",
     "triangles": "Undirected graphs; self-loops count for nothing, as in networkx.",
     "betweenness_centrality": "All sources; k, weight and endpoints are not taken.",
     "connected_components": "Undirected graphs.",
@@ -20,6 +20,7 @@ COVERED = {
     "is_weakly_connected": "Directed graphs.",
     "core_number": "Graphs without self-loops.",
     "single_source_shortest_path_length": "Every edge has length 1.",
+    "single_source_dijkstra_path_length": "Weights are whole numbers, distances below 2^24.",
 }
 
 

@@ -10,8 +10,8 @@ use crate::verify::{Adjacency, check_length, refuted};
 ///
 /// # Errors
 /// `Kind::Refuted` when the number of ranks is wrong; `Kind::Io`, `Kind::Corrupt`.
-fn residual(graph: &GraphFile, ranks: &[f32], dangling: Dangling) -> Result<f64> {
-    const DAMPING: f64 = 0.85;
+fn residual(graph: &GraphFile, ranks: &[f32], options: &PageRankOptions) -> Result<f64> {
+    let damping = f64::from(options.damping);
     check_length(ranks.len(), graph)?;
     let out = Adjacency::load(graph, Direction::Out)?;
     let mut incoming = vec![0f64; ranks.len()];
@@ -26,8 +26,8 @@ fn residual(graph: &GraphFile, ranks: &[f32], dangling: Dangling) -> Result<f64>
         }
     }
     let n = ranks.len() as f64;
-    let spread = if dangling == Dangling::Spread { kept_back / n } else { 0.0 };
-    let next = incoming.iter().map(|sum| (1.0 - DAMPING) / n + DAMPING * (sum + spread));
+    let spread = if options.dangling == Dangling::Spread { kept_back / n } else { 0.0 };
+    let next = incoming.iter().map(|sum| (1.0 - damping) / n + damping * (sum + spread));
     Ok(next.zip(ranks).map(|(new, &old)| (new - f64::from(old)).abs()).sum())
 }
 
@@ -36,7 +36,7 @@ fn residual(graph: &GraphFile, ranks: &[f32], dangling: Dangling) -> Result<f64>
 /// # Errors
 /// `Kind::Refuted` with the residual; otherwise as [`residual`].
 pub(super) fn pagerank(graph: &GraphFile, ranks: &[f32], options: &PageRankOptions) -> Result<()> {
-    let residual = residual(graph, ranks, options.dangling)?;
+    let residual = residual(graph, ranks, options)?;
     // A sum of NaN must not pass.
     if residual < options.tolerance {
         return Ok(());

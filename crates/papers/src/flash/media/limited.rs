@@ -2,7 +2,8 @@
 //!
 //! The limit is a memory control group of version 2 (`memory.max`) or 1 (`memory.limit_in_bytes`),
 //! made for the run and removed after it; the page cache a program fills counts towards it, which
-//! is the point. Where no group can be made the comparison is skipped with the system's words.
+//! is the point. A search whose vertex state does not fit a part of the file gets its state beside
+//! that part: the largest resident set of such a search without a limit. Where no group can be made the comparison is skipped with the system's words.
 //! A run that takes too long is stopped and counts as having taken until then: the ratio is then an
 //! upper bound, and says so.
 //! Clock: wall.
@@ -129,6 +130,9 @@ fn candidates(own: &str) -> Vec<(PathBuf, &'static str)> {
 pub struct MmapFigures {
     /// Bytes of the graph file.
     pub file_bytes: u64,
+    /// Memory beside a quarter of the file: the largest resident set of a search by io_uring that
+    /// has no limit and no cache.
+    pub state_bytes: u64,
     /// The memory limit.
     pub limit_bytes: u64,
     /// Seconds of each BFS by io_uring.
@@ -147,11 +151,20 @@ impl MmapFigures {
     }
 }
 
+/// The memory of both searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// A quarter of the file, vertex state included.
+    Quarter,
+    /// Vertex state, and a quarter of the file; the search by io_uring gets half of the latter as a
+    /// cache of pages.
+    StateAndQuarter,
+}
+
 /// Runs `littoral graph bfs` on `graph` by io_uring and by mmap in turn, each in a fresh memory
-/// group of a quarter of the file's size, the file's pages dropped from the cache before each run.
+/// group of the size that `allowance` says, the file's pages dropped from the cache before each run.
 ///
-/// A search by io_uring gets a cache of half of the limit where `cached` says so. `seconds` reads
-/// the time of the search from the command's JSON. A search by mmap is stopped when
+/// `seconds` reads the time of the search from the command's JSON. A search by mmap is stopped when
 /// it has taken three times as long as the slowest by io_uring (and some seconds for opening the
 /// file, which do not count); one by io_uring after ten minutes, and there is no figure then.
 ///
@@ -162,13 +175,18 @@ pub fn uring_vs_mmap(
     littoral: &Path,
     graph: &Path,
     repetitions: u32,
-    cached: bool,
+    allowance: Allowance,
     seconds: impl Fn(&serde_json::Value) -> Option<f64>,
 ) -> Result<Outcome<MmapFigures>> {
     let io = |e| Error::with_source(Kind::Io, format!("reading {}", graph.display()), e);
     let file_bytes = fs::metadata(graph).map_err(io)?.len();
-    let limit_bytes = file_bytes / 4;
-    let mut figures = MmapFigures { file_bytes, limit_bytes, ..MmapFigures::default() };
+    let state_bytes = match allowance {
+        Allowance::Quarter => 0,
+        Allowance::StateAndQuarter => state_bytes(littoral, graph)?,
+    };
+    let limit_bytes = state_bytes + file_bytes / 4;
+    let figures = MmapFigures { file_bytes, state_bytes, limit_bytes, ..MmapFigures::default() };
+    let mut figures = figures;
     for _ in 0..repetitions {
         for medium in ["uring", "mmap"] {
             let group = match MemoryGroup::create(limit_bytes) {
@@ -179,8 +197,8 @@ pub fn uring_vs_mmap(
             let is_mmap = medium == "mmap";
             let time_max = if is_mmap { patience(&figures) } else { TIME_MAX };
             let mut asked = arguments(graph, medium);
-            if cached && !is_mmap {
-                asked.extend(["--cache".to_owned(), (limit_bytes / 2).to_string()]);
+            if allowance == Allowance::StateAndQuarter && !is_mmap {
+                asked.extend(["--cache".to_owned(), (file_bytes / 8).to_string()]);
             }
             let found = group.run(littoral, &asked, time_max)?;
             let time = match found.map(|output| bfs_seconds(&output, &seconds)) {
@@ -197,6 +215,42 @@ pub fn uring_vs_mmap(
         }
     }
     Ok(Outcome::Measured(figures))
+}
+
+/// How often the resident set of a running search is looked at.
+const WATCH: Duration = Duration::from_millis(5);
+
+/// The largest resident set of one search by io_uring without a limit.
+fn state_bytes(littoral: &Path, graph: &Path) -> Result<u64> {
+    let failed = |e| Error::with_source(Kind::Io, format!("running {}", littoral.display()), e);
+    let mut child = Command::new(littoral)
+        .args(arguments(graph, "uring"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_bytes = 0;
+    let ended = loop {
+        // What a process that has ended leaves behind has no such line.
+        let now = fs::read_to_string(&status).ok().and_then(|s| resident_peak_bytes(&s));
+        peak_bytes = peak_bytes.max(now.unwrap_or(0));
+        match child.try_wait().map_err(failed)? {
+            Some(ended) => break ended,
+            None => std::thread::sleep(WATCH),
+        }
+    };
+    if ended.success() && peak_bytes > 0 {
+        return Ok(peak_bytes);
+    }
+    let what = format!("a search by io_uring without a limit ended with {ended}");
+    Err(Error::new(Kind::Environment, what))
+}
+
+/// The largest resident set so far, of a process's `status`.
+fn resident_peak_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok().map(|kib: u64| kib << 10)
 }
 
 /// Longest search by io_uring.
@@ -247,6 +301,17 @@ mod tests {
         let found = candidates(own);
         assert!(found.contains(&("/sys/fs/cgroup/memory/a/b".into(), "memory.limit_in_bytes")));
         assert!(candidates("nonsense\n").is_empty());
+    }
+
+    #[test]
+    fn vertex_state_is_the_largest_resident_set() {
+        let status = "Name:\tsh\nVmPeak:\t 99 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n";
+        assert_eq!(resident_peak_bytes(status), Some(2 << 20));
+        assert_eq!(resident_peak_bytes("Name:\tsh\nState:\tZ (zombie)\n"), None);
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("littoral");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        assert!(state_bytes(&program, Path::new("graph")).is_err(), "`sleep graph` fails");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, final
 
@@ -37,6 +37,13 @@ class Graph:
         path: str | PathLike[str],
         *,
         directed: bool | None = None,
+        columns: Sequence[str | int] | None = None,
+        header: bool | None = None,
+        delimiter: str | None = None,
+        ids: str | None = None,
+        format: str | None = None,
+        memory: int | str | None = None,
+        cache: int | str | None = None,
         medium: str | None = None,
         profile: str | None = None,
         machine: str | PathLike[str] | None = None,
@@ -64,6 +71,7 @@ class Graph:
         tol: float = 1e-6,
         max_iter: int = 100,
         dangling: str = "spread",
+        damping: float = 0.85,
         threads: int | None = None,
     ) -> tuple[NDArray[numpy.float32], dict[str, float]]: ...
     def components(self, *, threads: int | None = None) -> NDArray[numpy.int32]: ...
