@@ -155,6 +155,10 @@ impl Medium for SparseFile {
         Err(self.no_room("keeping room for deletions and collection", full))
     }
 
+    fn shares_room(&self) -> bool {
+        true
+    }
+
     fn has_spare_room(&mut self) -> Result<bool> {
         let has = self.file.to_change().and_then(|file| self.host.has_reserve(file));
         has.map_err(|e| self.error("keeping room", e))
