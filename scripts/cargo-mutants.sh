@@ -5,7 +5,8 @@
 #     scripts/cargo-mutants.sh SUITE            its fixed shard, at least 100 viable mutants
 #     scripts/cargo-mutants.sh SUITE all        every mutant of the suite
 #     scripts/cargo-mutants.sh SUITE K/N        shard K of N, round robin over the source
-#     scripts/cargo-mutants.sh changed [BASE]   what the commits since BASE (HEAD~1) touch, in all suites
+#     scripts/cargo-mutants.sh changed [BASE]   what the commits since BASE touch, in all suites
+#     scripts/cargo-mutants.sh base             the BASE that `changed` takes by itself
 #     scripts/cargo-mutants.sh list             checks scripts/mutants-equivalent.txt only
 #
 # SUITE is one of store, index, stm, pmem, dsm-core, runtime. A survivor fails the run unless
@@ -14,7 +15,10 @@
 # - The mutated tree is a copy under target/mutation/tree, so that the working folder can be edited
 #   meanwhile; its build folder is kept, so that a second run compiles no dependency again.
 # - CPU_SECONDS (60) ends a test process that a mutant makes spin; it counts as caught.
-# - LIMIT caps the mutants that `changed` runs in each suite (40): it takes every n-th.
+# - BASE is LITTORAL_BASE; or else where HEAD left origin/main; or else the newest commit a day older than
+#   HEAD; or in a shallow clone its oldest commit. `base` ends with 4 where a shallow clone has nothing else
+#   than HEAD, and with 1 where there is no base.
+# - LIMIT caps the mutants that `changed` runs (40): it takes every n-th of those of all suites.
 # Needs cargo-mutants (cargo install cargo-mutants --locked).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,10 +29,41 @@ list=$root/scripts/mutants-equivalent.txt
 target_share=0.95 viable_min=100
 
 usage() { sed -n '2,/^# Needs/{s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
+
+# The commit from which a change counts.
+base() {
+    local head found
+    head=$(git rev-parse HEAD)
+    if [ -n "${LITTORAL_BASE:-}" ]; then
+        git rev-parse --verify --quiet "$LITTORAL_BASE^{commit}" && return
+        echo "LITTORAL_BASE names no commit: $LITTORAL_BASE" >&2
+        return 1
+    fi
+    found=$(git merge-base origin/main HEAD 2>/dev/null || true)
+    if [ -z "$found" ] || [ "$found" = "$head" ]; then
+        found=$(git rev-list -1 --until="$(($(git log -1 --format=%ct) - 86400))" HEAD)
+    fi
+    if [ -z "$found" ]; then
+        found=$(git rev-list HEAD | tail -n 1)
+        if [ "$found" = "$head" ]; then
+            echo "$head is the only commit here: nothing to compare it with" >&2
+            [ "$(git rev-parse --is-shallow-repository)" = true ] && return 4 || return 1
+        fi
+    fi
+    echo "$found"
+}
+
+if [ "${1:-}" = base ]; then
+    base
+    exit
+fi
 cargo mutants --version >/dev/null 2>&1 || {
     echo "cargo-mutants is needed: cargo install cargo-mutants --locked" >&2
     exit 3
 }
+# Later versions cut shards as slices unless they are told otherwise.
+sharding=()
+! cargo mutants --help | grep -q -e --sharding || sharding=(--sharding round-robin)
 
 # The package and files of a suite, its fixed shard, and the test targets that must notice.
 suite() { # SUITE
@@ -36,7 +71,7 @@ suite() { # SUITE
     case $1 in
     runtime)
         package=littoral-runtime
-        tests=(--lib --test ring --test prop_ring)
+        tests=(--lib --test ring --test prop_ring --test reader)
         ;;
     dsm-core)
         package=littoral-dsm share=0/2
@@ -46,17 +81,21 @@ suite() { # SUITE
     store)
         package=littoral-store share=0/5
         tested=(littoral-store littoral-index littoral-assure)
-        tests=(--lib --test crash_collections --test prop_trees --test index_power_cuts)
+        tests=(--lib --test crash_collections --test promises --test hostile_log --test old_stores
+            --test damage --test prop_trees --test index_power_cuts)
         ;;
     index)
         package=littoral-index share=0/11
         tested=(littoral-index littoral-assure littoral)
-        tests=(--lib --test prop_trees --test index_power_cuts --test full_and_worn --test kv_files)
+        tests=(--lib --test prop_trees --test index_power_cuts --test full_and_worn --test kv_files
+            --test damage --test hostile --test cow_batches --test full_under_load
+            --test read_only_media --test second_reader --test index_damage)
         ;;
     stm)
         package=littoral-stm share=0/12
         tested=(littoral-stm littoral-assure)
-        tests=(--lib --test pool --test stm_crash --test prop_structures --test defects)
+        tests=(--lib --test pool --test stm_crash --test prop_structures --test defects
+            --test snapshots --test damage --test crash_recycle --test crash_hash --test stm_flip)
         ;;
     pmem)
         package=littoral-device share=0/3
@@ -118,7 +157,7 @@ run() { # SUITE [cargo-mutants' choice of mutants...]
     mkdir -p "$out"
     # A mutant that hangs spins, so processor seconds end it; wall-clock limits kill slow machines' tests.
     (cd "$tree" && ulimit -t "${CPU_SECONDS:-60}" && cargo mutants --in-place -o "$out" --colors never --no-times \
-        "${chosen[@]}" "$@" "${judged[@]}") || rc=$?
+        "${chosen[@]}" "${sharding[@]}" "$@" "${judged[@]}") || rc=$?
     # 0: all caught; 2: some survived; 3: some timed out. Anything else is no verdict.
     case $rc in 0 | 2 | 3) ;; *) echo "$name: cargo-mutants ended with $rc"; return "$rc" ;; esac
     local results=$out/mutants.out caught late missed
@@ -139,15 +178,23 @@ run() { # SUITE [cargo-mutants' choice of mutants...]
 }
 
 changed() { # BASE
-    local diff=$work/changed.diff failed=0 found shards
+    local diff=$work/changed.diff failed=0 all=0 seen=0 shards first
+    local -A found
     git diff "$1" -- 'crates/*.rs' >"$diff"
     for name in "${suites[@]}"; do
         suite "$name"
-        found=$(cargo mutants --list --colors never "${chosen[@]}" --in-diff "$diff" 2>/dev/null | grep -c : || true)
-        [ "$found" -gt 0 ] || { echo "$name: nothing changed that can be mutated"; continue; }
-        shards=$(((found + ${LIMIT:-40} - 1) / ${LIMIT:-40}))
+        found[$name]=$(cargo mutants --list --colors never "${chosen[@]}" --in-diff "$diff" 2>/dev/null | grep -c : || true)
+        all=$((all + ${found[$name]}))
+    done
+    shards=$(((all + ${LIMIT:-40} - 1) / ${LIMIT:-40}))
+    echo "$all mutants in what changed since $1; one of $shards is tried"
+    for name in "${suites[@]}"; do
+        # Every n-th of all suites' mutants: which of this suite is the first depends on those before.
+        first=$((shards > 0 ? (shards - seen % shards) % shards : 0))
+        seen=$((seen + ${found[$name]}))
+        [ "$first" -lt "${found[$name]}" ] || { echo "$name: none of its ${found[$name]} is drawn"; continue; }
         # A share of few mutants is not comparable with the target: survivors alone decide here.
-        target_share=0 run "$name" --in-diff "$diff" --shard "0/$shards" || failed=1
+        target_share=0 run "$name" --in-diff "$diff" --shard "$first/$shards" || failed=1
     done
     return "$failed"
 }
@@ -155,8 +202,10 @@ changed() { # BASE
 case ${1:-} in
 list) check_list ;;
 changed)
+    from=${2:-}
+    [ -n "$from" ] || from=$(base)
     copy_tree
-    changed "${2:-HEAD~1}"
+    changed "$from"
     ;;
 '' | -*) usage ;;
 *)

@@ -17,6 +17,22 @@ fn images() -> u64 {
     asked.map_or(400, |n| n.parse().unwrap())
 }
 
+/// A store that every test here calls killed must not have been closed on the way.
+#[test]
+fn a_killed_sample_has_groups_behind_the_first_and_a_closed_one_has_none() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [Engine::Zb, Engine::Cow] {
+        for seed in 1..8 {
+            let made = [true, false].map(|is_closed| {
+                let path = dir.path().join(format!("{}-{is_closed}-{seed}", engine.name()));
+                Sample::create(&path, engine, 160, is_closed, seed).unwrap()
+            });
+            let [closed, killed] = made.each_ref().map(Sample::later_groups);
+            assert!(closed == 0 && killed >= 1, "{engine:?}, seed {seed}: {closed}, {killed}");
+        }
+    }
+}
+
 #[test]
 fn crafted_images_never_panic() {
     let dir = tempfile::tempdir().unwrap();

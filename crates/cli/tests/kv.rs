@@ -33,8 +33,8 @@ fn done(folder: &Path, args: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Runs what must fail with `code` and name each of `words`.
-fn refused(folder: &Path, args: &[&str], code: i32, words: &[&str]) {
+/// Runs what must fail with `code` and name each of `words`; what it says.
+fn refused(folder: &Path, args: &[&str], code: i32, words: &[&str]) -> String {
     let output = littoral(folder, args);
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
@@ -42,6 +42,22 @@ fn refused(folder: &Path, args: &[&str], code: i32, words: &[&str]) {
         assert!(message.contains(word), "{args:?}: '{word}' is not in: {message}");
     }
     assert!(!message.contains("panicked"), "{args:?}: {message}");
+    message
+}
+
+/// The shares in use of a load's lines about its pace: `N % of the medium in use, N records loaded,
+/// N records per second since the line before`.
+fn shares_in_use(message: &str) -> Vec<u64> {
+    let share = |line: &str| {
+        let (percent, rest) =
+            line.strip_prefix("littoral: ")?.split_once(" % of the medium in use, ")?;
+        let (loaded, rest) = rest.split_once(" records loaded, ")?;
+        let rate = rest.strip_suffix(" records per second since the line before")?;
+        let numbers = [percent, loaded, rate].map(|number| number.parse::<u64>().unwrap());
+        assert!(numbers[1] > 0, "{line}");
+        Some(numbers[0])
+    };
+    message.lines().filter_map(share).collect()
 }
 
 /// Looks again and again until `done`.
@@ -156,7 +172,10 @@ fn a_full_device_is_said_before_anything_is_acknowledged_and_still_serves() {
         let create = ["kv", "create", engine, "--engine", engine, "--machine", "small.toml"];
         done(dir.path(), &create);
         let load = ["kv", "load", engine, "many.tsv", "--ack", "ack"];
-        refused(dir.path(), &load, 3, &["many.tsv:", "no room", "delete"]);
+        let message = refused(dir.path(), &load, 3, &["many.tsv:", "no room", "delete"]);
+        let shares = shares_in_use(&message);
+        let grows = shares.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(shares.len() >= 5 && grows && shares.iter().all(|s| s % 5 == 0), "{message}");
         let ack = fs::read_to_string(dir.path().join("ack")).unwrap();
         fs::remove_file(dir.path().join("ack")).unwrap();
         let dump = done(dir.path(), &["kv", "dump", engine]);

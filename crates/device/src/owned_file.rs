@@ -8,12 +8,11 @@
 //!   `the_lock_ends_with_its_owner_and_not_with_the_last_descriptor`.
 //! - A forked child that drops its copy leaves the lock to the process that took it. Checked by
 //!   `a_child_that_drops_its_copy_leaves_the_lock_to_its_parent`.
-//! - A forked child changes nothing: what it knows of the file ends with the fork, and its owner
-//!   goes on writing. Checked by `a_forked_child_reads_and_changes_nothing`.
+//! - A forked child neither changes nor reads the file: what it knows of it ends with the fork, and
+//!   its owner goes on writing. Checked by `a_forked_child_is_refused_and_changes_nothing`,
+//!   `a_forked_child_does_not_read_what_its_parent_rewrites`.
 
 use std::fs::File;
-use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd};
 
 use littoral_base::mutant;
 use rustix::fs::{FlockOperation, flock};
@@ -54,9 +53,21 @@ impl OwnedFile {
     /// The file, to change it.
     ///
     /// # Errors
-    /// `PermissionDenied` in a forked child of the process that locked it.
+    /// As [`OwnedFile::to_read`].
     pub(crate) fn to_change(&self) -> std::io::Result<&File> {
-        if self.is_ours() || mutant!("device_child_writes") {
+        if mutant!("device_child_writes") { Ok(&self.file) } else { self.ours() }
+    }
+
+    /// The file, to read it.
+    ///
+    /// # Errors
+    /// `PermissionDenied` in a forked child of the process that locked it.
+    pub(crate) fn to_read(&self) -> std::io::Result<&File> {
+        if mutant!("device_child_reads") { Ok(&self.file) } else { self.ours() }
+    }
+
+    fn ours(&self) -> std::io::Result<&File> {
+        if self.is_ours() {
             return Ok(&self.file);
         }
         let text = format!(
@@ -65,20 +76,6 @@ impl OwnedFile {
             self.process
         );
         Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, text))
-    }
-}
-
-impl Deref for OwnedFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.file
-    }
-}
-
-impl AsFd for OwnedFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }
 
@@ -102,7 +99,7 @@ mod tests {
         let again = || OwnedFile::exclusive(file.reopen().unwrap());
         let owner = again().unwrap();
         // What a child has between its fork and its exec.
-        let inherited = owner.try_clone().unwrap();
+        let inherited = owner.file.try_clone().unwrap();
         assert_eq!(again().err(), Some(Errno::WOULDBLOCK));
         drop(owner);
         drop(again().unwrap());

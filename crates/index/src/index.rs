@@ -154,7 +154,10 @@ impl<D: ZonedDevice> Index<D> {
             Engine::Zb => Tree::Zb(Zb::create(store, shape)?),
             Engine::Cow => Tree::Cow(Cow::create(store, shape, SplitCost::OneWrite)?),
         };
-        Ok(Index::over(tree, shape))
+        let mut index = Index::over(tree, shape);
+        // How many zones a collection may fill is known only now.
+        index.store_mut().keep_host_room()?;
+        Ok(index)
     }
 
     fn over(tree: Tree<D>, shape: Shape) -> Index<D> {

@@ -15,6 +15,7 @@ use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
 use littoral_index::kv::{Access, Kv, Options};
 use littoral_index::layout::Shape;
+use littoral_index::salvage::salvage;
 
 use common::{GEOMETRY, key};
 
@@ -114,6 +115,48 @@ fn one_damaged_copy_is_noted_and_written_anew() {
         let index = Index::open_to_read(index.into_device()).unwrap();
         assert_eq!((index.len(), index.store_ref().notes().len()), (40, 0), "healed");
     }
+}
+
+/// Without the newest superblock the one before it names an epoch that was reset: that is said, and
+/// the newer epoch's log saves every record.
+#[test]
+fn a_store_without_its_newest_superblock_is_refused_by_that_word_and_saved() {
+    // Enough for several checkpoints.
+    const RECORDS: u64 = 300;
+    let device = killed(RECORDS);
+    let mut refused = 0;
+    for slot in [0, 2] {
+        let hurt = || {
+            damaged(&device, |at, block| {
+                if at == slot || at == slot + 1 {
+                    block.fill(0);
+                }
+            })
+        };
+        match Index::open_to_read(hurt()) {
+            Ok(index) => assert_eq!(index.len(), RECORDS, "the older one is not needed"),
+            Err(e) => {
+                refused += 1;
+                let text = e.to_string();
+                let words = ["superblock", "both copies", "zone", "kv repair"];
+                assert_eq!(e.kind(), Kind::Corrupt, "{text}");
+                assert!(words.iter().all(|w| text.contains(w)), "{text}");
+            }
+        }
+        let mut saved = 0;
+        let found = salvage(hurt(), |_, _| {
+            saved += 1;
+            Ok(())
+        });
+        let found = found.unwrap();
+        assert_eq!(
+            (saved, found.counted, found.missing.len()),
+            (RECORDS, RECORDS, 0),
+            "{:?}",
+            found.notes
+        );
+    }
+    assert_eq!(refused, 1);
 }
 
 fn open_to_read(dir: &Path) -> Kv {

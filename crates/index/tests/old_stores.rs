@@ -116,9 +116,10 @@ fn a_store_of_a_later_version_is_refused_by_name() {
             littoral_base::codec::seal(&mut file[at..at + BLOCK], littoral_store::superblock::SALT);
         }
         let path = dir.path().join(&name);
-        std::fs::write(&path, file).unwrap();
+        std::fs::write(&path, &file).unwrap();
         let e = Index::open(FileDevice::open(&path).unwrap()).unwrap_err();
         assert!(e.kind() == Kind::Foreign && e.to_string().contains('3'), "{name}: {e}");
+        assert!(std::fs::read(&path).unwrap() == file, "{name}: the file is unchanged");
     }
 }
 

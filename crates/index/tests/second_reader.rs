@@ -10,7 +10,7 @@ use std::path::Path;
 
 use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::zones::Geometry;
-use littoral_index::index::Engine;
+use littoral_index::index::{Engine, Index};
 use littoral_index::kv::{Access, Kv, Options};
 
 /// CRC32C, bit by bit, of the salt's eight bytes and then `bytes`.
@@ -53,6 +53,8 @@ struct Reader {
     root: (u64, u64),
     /// Key and value bytes; slots of a leaf, an interior page, a head.
     shape: [usize; 5],
+    /// Groups of the redo log.
+    groups: u64,
 }
 
 impl Reader {
@@ -75,6 +77,7 @@ impl Reader {
             pages: BTreeMap::new(),
             root: (0, 0),
             shape: [0; 5],
+            groups: 0,
         };
         reader.replay();
         reader
@@ -125,6 +128,7 @@ impl Reader {
             at += data + 1;
             sequence += 1;
         }
+        self.groups = sequence;
     }
 
     fn apply(&mut self, body: &[u8]) {
@@ -248,20 +252,21 @@ fn the_pages_of_the_design_are_enough_to_read_a_store() {
         let options = Options { geometry, ..Options::new(Engine::Zb, 3) };
         std::fs::create_dir(&at).unwrap();
         let device = FileDevice::create(&at.join("zones"), options.geometry).unwrap();
-        let mut kv = Kv::create_on(Box::new(device), &options).unwrap();
+        // An `Index` that is dropped leaves what a kill leaves; a `Kv` closes the store.
+        let shape = options.shape(geometry.block_bytes).unwrap();
+        let mut index = Index::create(device, Engine::Zb, shape, options.id).unwrap();
         for i in 0..2500u64 {
             let key = (i % 1100).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
             if i % 9 == 4 {
-                kv.delete(&key).unwrap();
+                index.delete(&key).unwrap();
             } else {
-                kv.put(&key, &i.to_be_bytes()).unwrap();
+                index.put(&key, &i.to_be_bytes()).unwrap();
             }
         }
         if is_closed {
-            kv.close().unwrap();
-        } else {
-            drop(kv);
+            index.close().unwrap();
         }
+        drop(index);
         let kv = open_to_read(&at);
         assert!(kv.stats().layers_count >= 4, "two pairs of levels");
         let mut wanted = Vec::new();
@@ -272,6 +277,8 @@ fn the_pages_of_the_design_are_enough_to_read_a_store() {
         .unwrap();
         drop(kv);
         assert!(wanted.len() > 500);
+        let reader = Reader::open(std::fs::read(at.join("zones")).unwrap());
+        assert_eq!(reader.groups > 1, !is_closed, "{} groups", reader.groups);
         assert!(dump_of(&at.join("zones")) == wanted, "closed {is_closed}");
     }
 }

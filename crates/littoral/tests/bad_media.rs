@@ -11,7 +11,7 @@
 //!   `a_full_pool_fails_that_transaction_whole_and_freeing_makes_room`.
 //! - Opened twice. Store: `a_store_that_is_opened_twice_is_refused_unchanged`. Pool:
 //!   `looking_changes_nothing_and_waits_for_no_owner`.
-//! - After fork. Store: `a_forked_child_reads_and_changes_nothing`. Pool:
+//! - After fork. Store: `a_forked_child_is_refused_and_changes_nothing`. Pool:
 //!   `a_forked_child_is_refused_before_it_touches_the_medium`.
 //! - A user who may only read. Store: `a_user_who_may_only_read_reads`. Pool:
 //!   `a_user_who_may_only_read_looks_at_a_pool_and_is_told`.

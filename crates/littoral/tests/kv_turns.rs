@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use littoral::kv::{self, Access, Durability, Engine, Kv, Opening};
 use littoral_index::Kind;
+use littoral_index::index::Index;
 
 use small::small;
 
@@ -35,6 +36,18 @@ fn write(kv: &mut Kv, round: u64) {
         kv.put(&key.to_be_bytes(), &round.to_be_bytes()).unwrap();
     }
     kv.sync().unwrap();
+}
+
+/// As [`write`], in a session that ends as a kill ends it: the records are in the redo log only.
+fn write_and_be_killed(at: &Path, round: u64) {
+    let device = waiting(Access::Write).file(at, &at.join("zones")).unwrap();
+    // An `Index` writes nothing when it is dropped; a `Kv` closes the store.
+    let mut index = Index::open(device).unwrap();
+    index.store_mut().set_durability(Durability::Batch);
+    for key in 0..KEYS {
+        index.put(&key.to_be_bytes(), &round.to_be_bytes()).unwrap();
+    }
+    index.sync().unwrap();
 }
 
 /// The one value that every key has.
@@ -125,7 +138,8 @@ fn an_opening_does_not_overtake_one_that_waits() {
     turn.try_lock().unwrap();
 }
 
-/// Neither side keeps the other out, and no reader sees part of a batch or an old state.
+/// Neither side keeps the other out, and no reader sees part of a batch or an old state, whether
+/// the writer closed the store or was killed.
 #[test]
 fn readers_beside_a_writer_wait_and_see_the_last_synced_state() {
     let dir = tempfile::tempdir().unwrap();
@@ -145,12 +159,15 @@ fn readers_beside_a_writer_wait_and_see_the_last_synced_state() {
                 scope.spawn(reading);
             }
             for round in 1..=20 {
+                if round % 2 == 1 {
+                    write_and_be_killed(&at, round);
+                    synced.store(round, Ordering::SeqCst);
+                    continue;
+                }
                 let mut kv = kv::open(&at, waiting(Access::Write)).unwrap();
                 write(&mut kv, round);
                 synced.store(round, Ordering::SeqCst);
-                if round % 2 == 0 {
-                    kv.close().unwrap();
-                }
+                kv.close().unwrap();
             }
         });
         assert_eq!(read(&kv::open(&at, Access::Read).unwrap()), 20);

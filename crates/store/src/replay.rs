@@ -21,7 +21,7 @@ use crate::redo::{self, Cut, Entry, GroupId, Part};
 use crate::store::Store;
 
 /// Blocks read at once while looking for later groups.
-const SEARCH_BLOCKS: u64 = 64;
+pub(crate) const SEARCH_BLOCKS: u64 = 64;
 
 /// A group as it was read.
 struct Group {
@@ -43,7 +43,7 @@ fn wrong_redo(at: Lba) -> Error {
 }
 
 /// Blocks of a zone that may hold groups. A drive need not know the pointer of a READ_ONLY zone.
-fn readable_blocks(zone: &ZoneReport) -> u64 {
+pub(crate) fn readable_blocks(zone: &ZoneReport) -> u64 {
     match zone.state {
         ZoneState::ReadOnly => zone.capacity_blocks,
         _ => (zone.write_pointer.0 - zone.start.0).min(zone.capacity_blocks),

@@ -358,6 +358,40 @@ impl Space {
         Ok(())
     }
 
+    /// Runs of pages that were written and are not in use, in zones that can be written.
+    pub(crate) fn dead_runs(&self) -> Vec<(u64, u64)> {
+        let mut runs = Vec::new();
+        for z in self.zones.values().filter(|z| z.is_writable) {
+            let mut from = z.start;
+            for at in z.live.iter().copied().chain([z.start + z.written]) {
+                if at > from {
+                    runs.push((from, at));
+                }
+                from = at + 1;
+            }
+        }
+        runs
+    }
+
+    /// Runs of those of `pages` that are written and not in use: a zone may have been reset and
+    /// filled again since they were freed.
+    pub(crate) fn dead_runs_among(&self, pages: Vec<u64>) -> Vec<(u64, u64)> {
+        let is_dead = |at: &u64| {
+            let zone = self.zones.get(&self.zone_of(Lba(*at)));
+            let is_written = |z: &DataZone| (z.start..z.start + z.written).contains(at);
+            zone.is_some_and(|z| z.is_writable && is_written(z) && !z.live.contains(at))
+        };
+        let dead: BTreeSet<u64> = pages.into_iter().filter(is_dead).collect();
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for at in dead {
+            match runs.last_mut() {
+                Some((_, to)) if *to == at => *to += 1,
+                _ => runs.push((at, at + 1)),
+            }
+        }
+        runs
+    }
+
     /// Blocks that can be appended while the collector's zones stay empty. None while they are not:
     /// what room there is must get them back.
     pub(crate) fn sequential_room(&self) -> u64 {

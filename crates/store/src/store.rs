@@ -125,6 +125,9 @@ pub struct Store<D> {
     /// Damage that did not keep the store from being opened.
     pub(crate) notes: Vec<String>,
     is_log_cut: bool,
+    /// Sequential pages freed since their room was last given to a full host; none while all
+    /// garbage is in question, as before the first time.
+    pub(crate) freed: Option<Vec<u64>>,
     inspector: Option<Box<dyn Inspect>>,
     /// The engine has named its pages; what is in memory since is its own.
     is_adopted: bool,
@@ -159,6 +162,7 @@ impl<D: ZonedDevice> Store<D> {
             corrects: false,
             notes: Vec::new(),
             is_log_cut: false,
+            freed: None,
             inspector: None,
             is_adopted: false,
             counts: StoreCounts::default(),
@@ -206,6 +210,7 @@ impl<D: ZonedDevice> Store<D> {
         let plan = plan::divide(&dev, Some(&superblock))?;
         let mut store = Store::over(dev, plan, superblock);
         store.notes = notes;
+        store.refuse_lost_superblock()?;
         store.replay()?;
         log::debug!(
             "redo log of epoch {}: {} groups replayed, {} pages changed since the checkpoint",
@@ -227,6 +232,7 @@ impl<D: ZonedDevice> Store<D> {
         let plan = plan::divide(&dev, Some(&superblock))?;
         let mut store = Store::over(dev, plan, superblock);
         (store.notes, store.corrects, store.read_only) = (notes, true, true);
+        store.pass_over_lost_superblock()?;
         if let Err(e) = store.replay() {
             store.notes.push(e.to_string());
             store.is_log_cut = true;
@@ -496,6 +502,7 @@ impl<D: ZonedDevice> Store<D> {
     fn give_back(&mut self, at: Lba) {
         if !self.drafts.remove(at) {
             self.space.free(at);
+            self.note_freed(at);
             self.forget(at);
         }
     }
@@ -698,7 +705,7 @@ impl<D: ZonedDevice> Pages for Store<D> {
         if self.needs_checkpoint() {
             return self.checkpoint();
         }
-        if self.drafts.len() > self.dirty_in_memory() {
+        if self.drafts.len() > self.drafts_max() {
             let written = self.write_drafts();
             self.guard(written)?;
         }

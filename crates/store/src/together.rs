@@ -43,7 +43,8 @@ enum Order {
 /// # Errors
 /// As [`crate::gc::step`].
 pub(crate) fn step<E: Relocate>(engine: &mut E, together: Together) -> Result<bool> {
-    let most = engine.store().space.empty_zones();
+    let space = &engine.store().space;
+    let most = space.empty_zones().min(space.kept);
     let dead = engine.store().space.dead_zone();
     if let Some(zone) = dead {
         return empty(engine, &[zone]).map(|()| true);

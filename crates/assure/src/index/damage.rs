@@ -2,14 +2,15 @@
 //! targets and the claims `store.flip.*` and `store.hostile.panics`.
 //!
 //! - A [`Sample`] is a store in a file whose contents are known. Its bytes are damaged in place and
-//!   put back.
+//!   put back. A *killed* one has redo groups that no checkpoint has written in place. Checked by
+//!   `a_killed_sample_has_groups_behind_the_first_and_a_closed_one_has_none`.
 //! - *Flips*: one bit, checksums left as they are. The answer must be right or a refusal; repair
 //!   must save every record.
 //! - *Crafted images*: fields of superblocks, redo parts, pages, the file's header and zone records
 //!   are changed and their checksums made good again. Any answer will do but a panic.
 //! - Bytes behind a write pointer are not walked: no device shows them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +25,7 @@ use littoral_device::zoned::{ZoneKind, ZonedDevice};
 use littoral_store::store::Durability;
 use littoral_store::{redo, superblock};
 
-use littoral_index::index::Engine;
+use littoral_index::index::{Engine, Index};
 use littoral_index::kv::{Access, Kv, Options, device_error};
 use littoral_index::salvage::salvage;
 use littoral_index::{Error, Kind, Result};
@@ -35,6 +36,10 @@ const RECORDS_AT: u64 = 4096;
 const RECORD_BYTES: u64 = 32;
 /// Where the zones begin in a file of so few zones.
 const ZONES_AT: u64 = 1 << 20;
+
+/// Where a part of a redo group names its epoch and its group.
+const EPOCH_AT: u64 = 24;
+const SEQUENCE_AT: u64 = 32;
 
 /// A device small enough that every part of the layout is met.
 const GEOMETRY: Geometry = Geometry {
@@ -121,9 +126,34 @@ fn io(e: std::io::Error) -> Error {
     Error::with_source(Kind::Io, "sample", e)
 }
 
+/// Puts, overwrites and deletes about `records` records of a new index; what it holds then. The last
+/// change is in a group of its own, behind the first of its epoch.
+fn fill(index: &mut Index<FileDevice>, records: u32, seed: u64) -> Result<Contents> {
+    let (mut expected, mut rng) = (Contents::new(), rng::stream(seed, "sample"));
+    for n in 0u32.. {
+        let before = index.store_ref().counts();
+        let key = u64::from(rng.random_range(0..records)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (key, value) = (key.to_be_bytes(), u64::from(n + 1).to_be_bytes());
+        if rng.random_range(0..8) == 0 {
+            index.delete(&key)?;
+            expected.remove(&key[..]);
+        } else {
+            index.put(&key, &value)?;
+            expected.insert(key.to_vec(), value.to_vec());
+        }
+        let after = index.store_ref().counts();
+        // A change that ends in a checkpoint leaves no later group.
+        let is_logged = after.redo_blocks > before.redo_blocks;
+        if n + 1 >= records * 2 && is_logged && after.checkpoints == before.checkpoints {
+            break;
+        }
+    }
+    Ok(expected)
+}
+
 impl Sample {
     /// Creates a store in the directory `dir` with about `records` records, put, overwritten and
-    /// deleted in an order drawn from `seed`; closed properly, or left as a kill leaves it.
+    /// deleted in an order drawn from `seed`; closed, or left as a kill leaves it.
     ///
     /// # Errors
     /// Those of the store.
@@ -138,24 +168,14 @@ impl Sample {
         std::fs::create_dir_all(dir).map_err(io)?;
         let path = dir.join("zones");
         let device = FileDevice::create(&path, GEOMETRY).map_err(device_error)?;
-        let mut kv = Kv::create_on(Box::new(device), &options)?;
-        let (mut expected, mut rng) = (Contents::new(), rng::stream(seed, "sample"));
-        for n in 0..records * 2 {
-            let key = u64::from(rng.random_range(0..records)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let (key, value) = (key.to_be_bytes(), u64::from(n + 1).to_be_bytes());
-            if rng.random_range(0..8) == 0 {
-                kv.delete(&key)?;
-                expected.remove(&key[..]);
-            } else {
-                kv.put(&key, &value)?;
-                expected.insert(key.to_vec(), value.to_vec());
-            }
-        }
+        // An `Index` writes nothing when it is dropped; a `Kv` ends with a checkpoint.
+        let shape = options.shape(GEOMETRY.block_bytes)?;
+        let mut index = Index::create(device, engine, shape, options.id)?;
+        let expected = fill(&mut index, records, seed)?;
         if is_closed {
-            kv.close()?;
-        } else {
-            drop(kv);
+            index.close()?;
         }
+        drop(index);
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
         let mut sample =
             Sample { dir: dir.to_owned(), file, expected, spans: Vec::new(), image: Vec::new() };
@@ -186,6 +206,20 @@ impl Sample {
     /// The bytes of the file that a device shows.
     pub fn shown_bytes(&self) -> u64 {
         self.spans.iter().map(|(from, to)| to - from).sum()
+    }
+
+    /// Groups behind the first in the newest epoch of the redo log: what a kill leaves and a close
+    /// does not.
+    pub fn later_groups(&self) -> usize {
+        let number = |at: u64| {
+            let bytes = std::array::from_fn(|i| self.byte(at + i as u64));
+            u64::from_le_bytes(bytes)
+        };
+        let parts = self.units(Part::Redo).into_iter();
+        let groups: BTreeSet<(u64, u64)> =
+            parts.map(|(at, ..)| (number(at + EPOCH_AT), number(at + SEQUENCE_AT))).collect();
+        let newest = groups.last().map(|g| g.0);
+        groups.iter().filter(|g| Some(g.0) == newest && g.1 > 0).count()
     }
 
     /// Expects a record that the store does not hold: a canary of the judge.

@@ -19,9 +19,6 @@ use littoral_index::{Kind, Result};
 
 const BLOCK_BYTES: u64 = 4096;
 const ZONE_BLOCKS: u64 = 128;
-const VALUE_BYTES: usize = 100;
-/// Blocks for data beside what the store keeps: far fewer than the device has.
-const DATA_BLOCKS: u64 = 320;
 /// Changes made durable together.
 const BATCH: u64 = 500;
 
@@ -30,13 +27,17 @@ const BATCH: u64 = 500;
 pub struct HostFull {
     /// Records that it took before the host was full.
     pub loaded: u64,
-    /// Deletions that succeeded, of half of them.
+    /// Deletions that were to succeed.
+    pub wanted: u64,
+    /// Deletions that succeeded.
     pub deleted: u64,
     /// Deletions that failed, and the first failure.
     pub failed: u64,
     /// Why.
     pub failure: Option<String>,
-    /// Records that it took after the deletions.
+    /// Records that it was to take after the deletions.
+    pub wanted_back: u64,
+    /// Records that it took then.
     pub came_back: u64,
     /// Records that are not what they must be.
     pub wrong: u64,
@@ -45,16 +46,59 @@ pub struct HostFull {
 impl HostFull {
     /// Whether every deletion succeeded, room came back and nothing was lost.
     pub fn is_served(&self) -> bool {
-        let all = self.deleted == self.loaded.div_ceil(2) && self.failed == 0;
-        all && self.loaded > 0 && self.wrong == 0 && self.came_back >= self.deleted / 4
+        let all = self.deleted == self.wanted && self.failed == 0;
+        all && self.loaded > 0 && self.wrong == 0 && self.came_back >= self.wanted_back
     }
 }
 
-fn geometry() -> Geometry {
+/// How large device and host are.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Sequential zones of the device, two of them for the redo log.
+    pub zones: u32,
+    /// Zones whose room the store keeps: two for the redo log, and those of a collection and one.
+    pub kept_zones: u64,
+    /// Blocks of the host for data, beside what the store keeps: fewer than the device has.
+    pub data_blocks: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Of so many records one is deleted.
+    pub one_of: usize,
+    /// Of so many deletions one must bring back room for a record: few do where they leave a little
+    /// room in every leaf.
+    pub one_back_of: u64,
+    /// When deletions are made durable.
+    pub durability: Durability,
+}
+
+impl Case {
+    /// A small device of which half of the records are deleted.
+    pub const SMALL: Case = Case {
+        zones: 12,
+        kept_zones: 4,
+        data_blocks: 320,
+        value_bytes: 100,
+        one_of: 2,
+        one_back_of: 4,
+        durability: Durability::Batch,
+    };
+    /// So many zones that a little garbage in each is more than the spare blocks.
+    pub const SPREAD: Case = Case {
+        zones: 42,
+        kept_zones: 7,
+        data_blocks: 4000,
+        value_bytes: 1000,
+        one_of: 16,
+        one_back_of: 16,
+        durability: Durability::Operation,
+    };
+}
+
+fn geometry(zones: u32) -> Geometry {
     Geometry {
         block_bytes: BLOCK_BYTES as u32,
         conventional_zones: 4,
-        sequential_zones: 12,
+        sequential_zones: zones,
         zone_blocks: ZONE_BLOCKS,
         capacity_blocks: ZONE_BLOCKS,
         open_zones_max: 8,
@@ -67,16 +111,17 @@ fn key(i: u64) -> [u8; 8] {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-fn value(i: u64) -> [u8; VALUE_BYTES] {
-    let mut value = [7; VALUE_BYTES];
-    value[..8].copy_from_slice(&i.to_be_bytes());
+/// Value `i`: its number, and bytes that are the same in all.
+fn value(i: u64, bytes: usize) -> Vec<u8> {
+    let mut value = i.to_be_bytes().to_vec();
+    value.resize(bytes, 7);
     value
 }
 
 /// Puts records from `next` on until the store has no room; the number after the last.
 fn fill(index: &mut Index<FileDevice>, held: &mut BTreeSet<u64>, mut next: u64) -> Result<u64> {
     loop {
-        match index.put(&key(next), &value(next)) {
+        match index.put(&key(next), &value(next, index.shape().value_bytes)) {
             Ok(_) => _ = held.insert(next),
             Err(e) if e.kind() == Kind::Full && e.to_string().contains("host") => return Ok(next),
             Err(e) => return Err(e),
@@ -93,22 +138,21 @@ fn wrong(index: &Index<FileDevice>, held: &BTreeSet<u64>) -> Result<u64> {
     let (mut wrong, mut found) = (0, 0);
     index.scan(None, None, Direction::Forward, |k, v| {
         let number = v[..8].try_into().map(u64::from_be_bytes).unwrap_or_default();
-        let is_right = held.contains(&number) && k == key(number) && v == value(number);
+        let is_right = held.contains(&number) && k == key(number) && v == value(number, v.len());
         (found, wrong) = (found + u64::from(is_right), wrong + u64::from(!is_right));
         true
     })?;
     Ok(wrong + held.len() as u64 - found)
 }
 
-/// Fills the host with a store in a new file at `path`, deletes half and fills it again.
+/// Fills the host with a store in a new file at `path`, deletes part of it and fills it again.
 ///
 /// # Errors
 /// Those of the store, but for deletions that fail, which are counted.
-pub fn host_full(path: &Path, engine: Engine, id: u64) -> Result<HostFull> {
-    let mut device = FileDevice::create(path, geometry()).map_err(device_error)?;
-    // Two redo zones and the spare blocks of two zones are kept.
-    device.limit_host((4 * ZONE_BLOCKS + DATA_BLOCKS) * BLOCK_BYTES);
-    let shape = Shape::fitting(BLOCK_BYTES as usize, 8, VALUE_BYTES)?;
+pub fn host_full(path: &Path, engine: Engine, case: Case, id: u64) -> Result<HostFull> {
+    let mut device = FileDevice::create(path, geometry(case.zones)).map_err(device_error)?;
+    device.limit_host((case.kept_zones * ZONE_BLOCKS + case.data_blocks) * BLOCK_BYTES);
+    let shape = Shape::fitting(BLOCK_BYTES as usize, 8, case.value_bytes)?;
     let mut index = Index::create(device, engine, shape, id)?;
     index.store_mut().set_durability(Durability::Batch);
     let (mut told, mut held) = (HostFull::default(), BTreeSet::new());
@@ -116,7 +160,9 @@ pub fn host_full(path: &Path, engine: Engine, id: u64) -> Result<HostFull> {
     index.store_mut().checkpoint()?;
     told.loaded = held.len() as u64;
     told.wrong = wrong(&index, &held)?;
-    for i in (0..next).step_by(2) {
+    index.store_mut().set_durability(case.durability);
+    for i in (0..next).step_by(case.one_of) {
+        told.wanted += 1;
         match index.delete(&key(i)) {
             Ok(was_there) => {
                 told.deleted += u64::from(was_there);
@@ -131,7 +177,9 @@ pub fn host_full(path: &Path, engine: Engine, id: u64) -> Result<HostFull> {
             index.sync()?;
         }
     }
+    index.store_mut().set_durability(Durability::Batch);
     index.store_mut().checkpoint()?;
+    told.wanted_back = told.deleted / case.one_back_of;
     told.came_back = fill(&mut index, &mut held, next)? - next;
     index.store_mut().checkpoint()?;
     told.wrong += wrong(&index, &held)?;

@@ -4,7 +4,8 @@
 //! - Direct where the file system allows it, so that nothing stale is read after a zone is reset;
 //!   elsewhere (some file systems refuse it) through the page cache, made durable by `flush`.
 //! - Buffers are copied to aligned memory: the caller's may lie anywhere.
-//! - One owner: a block device is opened exclusively, a file is locked.
+//! - One owner: a block device is opened exclusively, a file is locked. A forked child of the owner
+//!   neither reads nor writes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error as IoError, ErrorKind, Seek, SeekFrom};
@@ -55,8 +56,12 @@ impl DirectFile {
         Ok(DirectFile { file, path: name })
     }
 
-    pub(super) fn file(&self) -> &File {
-        &self.file
+    /// The file, to ask it or to read it.
+    ///
+    /// # Errors
+    /// `PermissionDenied` in a forked child of the process that opened it.
+    pub(super) fn to_read(&self) -> std::io::Result<&File> {
+        self.file.to_read()
     }
 
     /// The file, to change it.
@@ -73,13 +78,13 @@ impl DirectFile {
 
     /// Bytes of the file or device.
     pub(super) fn len(&self) -> Result<u64> {
-        let end = (&*self.file).seek(SeekFrom::End(0));
+        let end = self.file.to_read().and_then(|mut file| file.seek(SeekFrom::End(0)));
         end.map_err(|e| Error::with_source(Kind::Io, format!("{}: size", self.path), e))
     }
 
     pub(super) fn read(&self, into: &mut [u8], at: u64) -> std::io::Result<()> {
         let mut memory = Aligned::new(into.len());
-        self.file.read_exact_at(memory.bytes(), at)?;
+        self.file.to_read()?.read_exact_at(memory.bytes(), at)?;
         into.copy_from_slice(memory.bytes());
         Ok(())
     }
@@ -158,6 +163,7 @@ impl<T: Copy> Tickets<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw::fork::in_child;
 
     #[test]
     fn buffers_are_aligned_and_old_tickets_forgotten() {
@@ -183,5 +189,11 @@ mod tests {
         let mut read = [0; 4096];
         direct.read(&mut read, 4096).unwrap();
         assert_eq!((read, direct.len().unwrap()), ([7; 4096], 8192));
+        let refused = in_child(|| {
+            let done = [direct.read(&mut [0; 4096], 4096), direct.write(&[8; 4096], 4096)];
+            let named = |e: &IoError| e.to_string().contains("forked");
+            done.iter().map(|r| i32::from(!r.as_ref().is_err_and(named))).sum()
+        });
+        assert_eq!(refused, 0, "requests of a child that were not refused by name");
     }
 }

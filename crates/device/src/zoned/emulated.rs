@@ -56,6 +56,10 @@ pub trait Medium {
     fn keep_room(&mut self, _zones: &[ZoneId], _spare_blocks: u64) -> Result<()> {
         Ok(())
     }
+    /// As [`ZonedDevice::shares_room`].
+    fn shares_room(&self) -> bool {
+        false
+    }
     /// As [`ZonedDevice::has_spare_room`].
     ///
     /// # Errors
@@ -464,6 +468,9 @@ impl<M: Medium> ZonedDevice for Emulated<M> {
     fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
         self.medium.keep_room(zones, spare_blocks)
     }
+    fn shares_room(&self) -> bool {
+        self.medium.shares_room()
+    }
     fn has_spare_room(&mut self) -> Result<bool> {
         self.medium.has_spare_room()
     }
@@ -471,9 +478,15 @@ impl<M: Medium> ZonedDevice for Emulated<M> {
         let end =
             at.0.checked_add(blocks).filter(|&end| blocks > 0 && end <= self.geometry().blocks());
         let is_legal = end.is_some_and(|end| {
-            let (first, last) =
-                (self.geometry().place(at).0, self.geometry().place(Lba(end - 1)).0);
-            (first.0..=last.0).all(|z| self.geometry().kind(ZoneId(z)) == ZoneKind::Conventional)
+            let g = self.geometry();
+            let is_written = |zone: ZoneId| {
+                let start = g.start(zone).0;
+                let here = end.min(start + g.zone_blocks) - start;
+                self.table.get(zone).is_some_and(|z| here <= z.written_blocks)
+            };
+            let (first, last) = (g.place(at).0, g.place(Lba(end - 1)).0);
+            let mut zones = (first.0..=last.0).map(ZoneId);
+            zones.all(|z| g.kind(z) == ZoneKind::Conventional || is_written(z))
         });
         if !is_legal {
             let what = format!("discard of {blocks} blocks at block {at}");

@@ -5,6 +5,8 @@
 //! - Lifecycle: [`FileDevice::create`] refuses a path that exists; [`FileDevice::open`] refuses by
 //!   name what it did not write, and locks the file, so a device has one owner, or any number of
 //!   readers ([`FileDevice::open_to_read`]).
+//! - A forked child of the owner is refused, reads too: conventional blocks are rewritten in place,
+//!   and zones reset and filled again, beside what the child would read (`owned_file.rs`).
 //! - Fault model: the data of a write reach the page cache before the zone's record does, and a
 //!   reset's record before its blocks are dropped, so a process killed at any moment leaves a
 //!   device that a drive could be in. Loss of power may undo whatever no flush has covered; a
@@ -96,6 +98,8 @@ impl SparseFile {
 
 impl Medium for SparseFile {
     fn read(&self, at: Lba, into: &mut [u8]) -> Result<()> {
+        // Asked before anything is answered: a forked child's write pointers are old too.
+        let file = self.file.to_read().map_err(|e| self.error("read", e))?;
         let block = self.geometry.block_bytes as usize;
         for (i, bytes) in into.chunks_exact_mut(block).enumerate() {
             let lba = Lba(at.0 + i as u64);
@@ -108,7 +112,7 @@ impl Medium for SparseFile {
             if has_pointer && offset >= z.written_blocks {
                 bytes.fill(0);
             } else {
-                let read = self.file.read_exact_at(bytes, self.offset(lba));
+                let read = file.read_exact_at(bytes, self.offset(lba));
                 read.map_err(|e| self.error("read", e))?;
             }
         }
@@ -149,6 +153,10 @@ impl Medium for SparseFile {
         }
         let full = std::io::Error::from(rustix::io::Errno::NOSPC);
         Err(self.no_room("keeping room for deletions and collection", full))
+    }
+
+    fn shares_room(&self) -> bool {
+        true
     }
 
     fn has_spare_room(&mut self) -> Result<bool> {
@@ -228,8 +236,9 @@ impl FileDevice {
         reading: Reading,
     ) -> Result<(FileDevice, Vec<String>)> {
         let at = || path.display().to_string();
+        let opened = file.to_read().map_err(|e| unopened(path, e))?;
         let (geometry, mut records, notes) =
-            sparse::read(&file, reading).map_err(|e| e.in_context(at()))?;
+            sparse::read(opened, reading).map_err(|e| e.in_context(at()))?;
         let mut table = ZoneTable::new(geometry).map_err(|e| e.in_context(at()))?;
         for (i, record) in records.iter_mut().enumerate() {
             let zone = ZoneId(i as u32);
@@ -264,12 +273,16 @@ impl SparseFile {
         let path = path.display().to_string();
         let medium = SparseFile::over(file, path, g, records);
         let len = medium.offset(Lba(g.blocks()));
-        medium.file.set_len(len).map_err(|e| medium.error("setting the length", e))?;
+        let sized = medium.file.to_change().and_then(|file| file.set_len(len));
+        sized.map_err(|e| medium.error("setting the length", e))?;
         (0..g.zones()).try_for_each(|z| medium.store_record(ZoneId(z)))?;
         // The header goes last: a file whose creation was interrupted is foreign, not half a
         // device.
-        let written = medium.file.write_all_at(&sparse::encode_header(&g), 0);
-        written.and_then(|()| medium.file.sync_all()).map_err(|e| medium.error("header", e))?;
+        let written = medium.file.to_change().and_then(|file| {
+            file.write_all_at(&sparse::encode_header(&g), 0)?;
+            file.sync_all()
+        });
+        written.map_err(|e| medium.error("header", e))?;
         Ok(medium)
     }
 }
@@ -289,19 +302,24 @@ fn busy(path: &Path, e: rustix::io::Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw::fork::in_child;
+    use crate::raw::fork::{in_child, in_child_beside};
     use crate::zoned::ZonedDevice;
 
+    fn small() -> Geometry {
+        Geometry { sequential_zones: 2, zone_blocks: 4, capacity_blocks: 4, ..Geometry::paper() }
+    }
+
+    fn names_the_fork<T>(result: &Result<T>) -> bool {
+        let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+        let words = ["forked".to_owned(), format!("process {parent} ")];
+        result.as_ref().is_err_and(|e| words.iter().all(|w| format!("{e:?}").contains(w)))
+    }
+
     #[test]
-    fn a_forked_child_reads_and_changes_nothing() {
+    fn a_forked_child_is_refused_and_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("zones");
-        let geometry = Geometry {
-            sequential_zones: 2,
-            zone_blocks: 4,
-            capacity_blocks: 4,
-            ..Geometry::paper()
-        };
+        let geometry = small();
         let mut device = FileDevice::create(&path, geometry).unwrap();
         let block = vec![7; geometry.block_bytes as usize];
         let at = geometry.start(ZoneId(1));
@@ -311,21 +329,63 @@ mod tests {
         let changed = in_child(|| {
             let next = Lba(at.0 + 1);
             let mut read = vec![0; block.len()];
-            let is_read = device.read(at, &mut read).is_ok() && read == block;
-            let written = [
+            let done = [
+                device.read(at, &mut read),
+                // Zeros behind the write pointer are an answer too.
+                device.read(next, &mut read),
                 device.write(next, &block).map(|_| ()),
                 device.write(Lba(0), &block).map(|_| ()),
                 device.finish(ZoneId(1)),
                 device.reset(ZoneId(1)),
                 device.flush(),
             ];
-            let refused =
-                |r: &Result<()>| r.as_ref().is_err_and(|e| format!("{e:?}").contains("forked"));
-            i32::from(!is_read) + written.iter().map(|r| i32::from(!refused(r))).sum::<i32>()
+            done.iter().map(|r| i32::from(!names_the_fork(r))).sum::<i32>()
         });
-        assert_eq!(changed, 0, "requests that were not answered as they should be");
+        assert_eq!(changed, 0, "requests that were not refused by name");
         assert!(before == std::fs::read(&path).unwrap());
         let ticket = device.write(Lba(at.0 + 1), &block).unwrap();
         device.wait(ticket).unwrap();
+    }
+
+    /// Two pages that are always written with the same bytes, as a leaf and its log are: a child
+    /// that reads the first before and the second after its parent's next change has what was
+    /// never there.
+    #[test]
+    fn a_forked_child_does_not_read_what_its_parent_rewrites() {
+        let dir = tempfile::tempdir().unwrap();
+        let geometry = small();
+        let mut device = FileDevice::create(&dir.path().join("zones"), geometry).unwrap();
+        let block = geometry.block_bytes as usize;
+        let pair = [Lba(0), Lba(1)];
+        let fill = |device: &mut FileDevice, byte: u8| {
+            for at in pair {
+                let ticket = device.write(at, &vec![byte; block]).unwrap();
+                device.wait(ticket).unwrap();
+            }
+        };
+        fill(&mut device, 1);
+        let (began, begins) = std::io::pipe().unwrap();
+        let (rewritten, rewrites) = std::io::pipe().unwrap();
+        let device = std::cell::RefCell::new(device);
+        let answer = in_child_beside(
+            || {
+                let device = device.borrow();
+                let mut read = pair.map(|_| vec![0; block]);
+                let first = device.read(pair[0], &mut read[0]);
+                _ = rustix::io::write(&begins, &[1]);
+                _ = rustix::io::read(&rewritten, &mut [0]);
+                let second = device.read(pair[1], &mut read[1]);
+                match (first, second) {
+                    (Ok(()), Ok(())) => i32::from(read[0] != read[1]),
+                    refused => 2 * i32::from(!names_the_fork(&refused.0)),
+                }
+            },
+            || {
+                _ = rustix::io::read(&began, &mut [0]);
+                fill(&mut device.borrow_mut(), 2);
+                _ = rustix::io::write(&rewrites, &[1]);
+            },
+        );
+        assert_eq!(answer, 0, "1: two pages of two states; 2: another error");
     }
 }

@@ -208,8 +208,15 @@ impl<S: ZonedDevice> ZonedDevice for Joined<S> {
         let behind: Vec<ZoneId> = zones.iter().filter_map(behind).collect();
         self.sequential.keep_room(&behind, spare_blocks)
     }
+    fn shares_room(&self) -> bool {
+        self.sequential.shares_room()
+    }
     fn has_spare_room(&mut self) -> Result<bool> {
         self.sequential.has_spare_room()
+    }
+    fn discard(&mut self, at: Lba, blocks: u64) -> Result<()> {
+        let is_behind = !self.is_ordinary(at);
+        if is_behind { self.sequential.discard(self.behind(at), blocks) } else { Ok(()) }
     }
 }
 

@@ -110,23 +110,24 @@ impl LinuxDevice {
             let text = format!("{}: is no zoned block device; see `littoral machine`", disk.path());
             Error::new(Kind::Unsupported, text)
         };
-        let sectors = u64::from(raw::zone_sectors(disk.file()).map_err(|_| not_zoned())?);
+        let file = disk.to_read().map_err(|_| not_zoned())?;
+        let sectors = u64::from(raw::zone_sectors(file).map_err(|_| not_zoned())?);
         if sectors == 0 {
             return Err(not_zoned());
         }
-        let zones = raw::zones(disk.file()).map_err(|_| not_zoned())?;
-        let block = BLOCK_BYTES_MIN.max(queue(disk.file(), "physical_block_size"));
+        let zones = raw::zones(file).map_err(|_| not_zoned())?;
+        let block = BLOCK_BYTES_MIN.max(queue(file, "physical_block_size"));
         if !(sectors * SECTOR_BYTES).is_multiple_of(block) {
             let text = format!("{}: zones are no whole blocks of {block} bytes", disk.path());
             return Err(Error::new(Kind::Unsupported, text));
         }
-        let small = |name: &str| u32::try_from(queue(disk.file(), name)).unwrap_or(u32::MAX);
+        let small = |name: &str| u32::try_from(queue(file, name)).unwrap_or(u32::MAX);
         let limits = ZonedLimits {
             block_bytes: block as u32,
             zones,
             open_zones_max: small("max_open_zones"),
             active_zones_max: small("max_active_zones"),
-            append_blocks_max: (queue(disk.file(), "max_sectors_kb") * 1024 / block) as u32,
+            append_blocks_max: (queue(file, "max_sectors_kb") * 1024 / block) as u32,
         };
         let zone_blocks = sectors * SECTOR_BYTES / block;
         let tickets = Tickets::default();
@@ -198,7 +199,8 @@ impl LinuxDevice {
             let text = format!("{}: an earlier flush failed; reopen the device", self.disk.path());
             return Err(Error::new(Kind::Poisoned, text));
         }
-        Ok(())
+        // What this process knows of the pointers ends with a fork.
+        self.disk.to_read().map(|_| ()).map_err(|e| self.io("request", e))
     }
 
     /// The blocks of a request of `len` bytes at `at`, or the rule that it breaks before a drive
@@ -283,7 +285,8 @@ impl ZonedDevice for LinuxDevice {
         let mut next = first.0;
         while next < end {
             let sector = u64::from(next) * self.zone_blocks * self.sectors_per_block();
-            let found = raw::report(self.disk.file(), sector, (end - next).min(REPORT_ZONES));
+            let count = (end - next).min(REPORT_ZONES);
+            let found = self.disk.to_read().and_then(|file| raw::report(file, sector, count));
             let found = found.map_err(|e| self.io(&what(), e))?;
             if found.is_empty() {
                 let text = format!("{}: {}: no zone came back", self.disk.path(), what());

@@ -183,6 +183,11 @@ pub trait ZonedDevice {
         Ok(())
     }
 
+    /// Whether the room of blocks is shared with others, so that a write may lack it.
+    fn shares_room(&self) -> bool {
+        false
+    }
+
     /// Whether the spare blocks of [`ZonedDevice::keep_room`] are all there, after an attempt to
     /// refill them. Writes that need more room than is left take them.
     ///
@@ -192,8 +197,9 @@ pub trait ZonedDevice {
         Ok(true)
     }
 
-    /// Says that the content of conventional blocks is not needed: the room that they take may be
-    /// given back. They read as zeros, or as before, until they are written.
+    /// Says that the content of blocks is not needed, conventional ones or sequential ones behind
+    /// the write pointer: the room that they take may be given back. They read as zeros, or as
+    /// before, until they are written.
     ///
     /// # Errors
     /// `Kind::IllegalRequest` for other blocks, `Kind::Io`.
@@ -245,6 +251,9 @@ macro_rules! forward_zoned {
         }
         fn keep_room(&mut self, zones: &[ZoneId], spare_blocks: u64) -> Result<()> {
             $through!(self, keep_room(zones, spare_blocks))
+        }
+        fn shares_room(&self) -> bool {
+            $through!(self, shares_room())
         }
         fn has_spare_room(&mut self) -> Result<bool> {
             $through!(self, has_spare_room())

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use littoral_base::mutant;
 use littoral_device::zoned::ZonedDevice;
 use littoral_store::gc;
+use littoral_store::pages::Pages as _;
 use littoral_store::room::Demand;
 
 use super::{Index, Tree};
@@ -31,6 +32,9 @@ const RELIEF_PAGES: u64 = 32;
 /// Pages freed before their room is given to a full host.
 const HOST_PAGES: u64 = 128;
 
+/// Bytes of a host's block: holes of fewer give nothing back.
+const HOST_BLOCK_BYTES: usize = 4096;
+
 /// Keys remembered whose leaves are likely to have logs.
 const TOUCHED_KEYS: usize = 256;
 
@@ -43,11 +47,18 @@ pub(super) struct Room {
     touched: VecDeque<Vec<u8>>,
     /// Whether nothing could be put together since the last deletion.
     is_packed: bool,
+    /// Whether the leaves with logs, on a full host, are those of the keys remembered.
+    is_unlogged: bool,
 }
 
 impl Room {
     pub(super) fn new(shape: &Shape) -> Room {
-        Room { sweep: vec![0; shape.key_bytes], touched: VecDeque::new(), is_packed: false }
+        Room {
+            sweep: vec![0; shape.key_bytes],
+            touched: VecDeque::new(),
+            is_packed: false,
+            is_unlogged: false,
+        }
     }
 
     /// Takes note of the key of an operation that is about to run.
@@ -151,13 +162,20 @@ impl<D: ZonedDevice> Index<D> {
         self.make_sequential_room(sequential)
     }
 
-    /// While the host is full zones with garbage are emptied, one an operation, and given back to
-    /// it; only deletions go on with what the store has kept.
+    /// While the host is full the room of garbage is given back to it, and zones with garbage are
+    /// emptied, one an operation; only deletions go on with what the store has kept.
     fn make_host_room(&mut self, demand: Demand) -> Result<()> {
-        if self.store_mut().has_host_room()? || mutant!("index_puts_on_a_full_host") {
+        let is_unmet = mutant!("index_puts_on_a_full_host");
+        if is_unmet || self.store_mut().give_dead_pages_back()? {
             return Ok(());
         }
-        self.collect(false)?;
+        if demand == Demand::Delete && self.seals_for_host()? {
+            return Ok(());
+        }
+        // Emptying a zone gives the host nothing where its dead blocks were given back one by one.
+        if self.store_ref().page_bytes() < HOST_BLOCK_BYTES {
+            self.collect(false)?;
+        }
         if demand == Demand::Delete || self.gets_host_room()? {
             return Ok(());
         }
@@ -165,16 +183,49 @@ impl<D: ZonedDevice> Index<D> {
         Err(Error::new(Kind::Full, text))
     }
 
+    /// Seals leaves with logs and gives the room of the logs' pages to a full host: a deletion may take
+    /// such a page, which no garbage makes up for. Whether the host has room then.
+    fn seals_for_host(&mut self) -> Result<bool> {
+        if matches!(self.tree, Tree::Cow(_)) || mutant!("index_logs_keep_host_room") {
+            return Ok(false);
+        }
+        let (before, written) = self.pages_free_and_written();
+        let step = self.store_ref().host_step_blocks();
+        let is_enough = |index: &Self| {
+            let (free, now) = index.pages_free_and_written();
+            free >= before + step.min(HOST_PAGES) || now >= written + step
+        };
+        self.seal_touched(is_enough)?;
+        if !is_enough(self) && !self.room.is_unlogged {
+            self.seal(Rule::Logged, Demand::Delete, is_enough)?;
+            self.room.is_unlogged = !is_enough(self);
+        }
+        if self.pages_free_and_written().0 > before {
+            self.store_mut().checkpoint()?;
+        }
+        self.store_mut().give_dead_pages_back()
+    }
+
+    /// Conventional pages that are free, and pages appended so far.
+    fn pages_free_and_written(&self) -> (u64, u64) {
+        let store = self.store_ref();
+        (store.conventional_blocks().0, store.counts().tree_blocks)
+    }
+
     /// Puts leaves together and gives the room of the pages that this frees to the host; whether
     /// the host has room then. Not again before a deletion when nothing was found.
     fn gets_host_room(&mut self) -> Result<bool> {
-        let free = |index: &Self| index.store_ref().conventional_blocks().0;
-        while !self.store_mut().has_host_room()? {
+        while !self.store_mut().give_dead_pages_back()? {
             if self.room.is_packed {
                 return Ok(false);
             }
-            let enough = free(self) + HOST_PAGES;
-            self.pack(|index| free(index) >= enough)?;
+            // What is put together takes the spare blocks until its room is given back.
+            let step = self.store_ref().host_step_blocks();
+            let (before, written) = self.pages_free_and_written();
+            self.pack(|index| {
+                let (free, now) = index.pages_free_and_written();
+                free >= before + HOST_PAGES || now >= written + step
+            })?;
             self.store_mut().checkpoint()?;
         }
         Ok(true)

@@ -1,6 +1,6 @@
 //! `kv.full`: a store whose host file system is full takes deletions, and room comes back.
 
-use littoral_assure::index::host_full::{host_full, words};
+use littoral_assure::index::host_full::{Case, host_full, words};
 use littoral_index::index::Engine;
 
 use super::figures::Measured;
@@ -18,7 +18,8 @@ pub fn claim(seed: u64) -> Result<Vec<Measured>> {
         folder.map_err(|e| Error::with_source(Kind::Environment, "a temporary folder", e))?;
     let (mut is_served, mut notes) = (true, Vec::new());
     for engine in [Engine::Zb, Engine::Cow] {
-        let told = host_full(&folder.path().join(engine.name()), engine, seed).map_err(failed)?;
+        let told = host_full(&folder.path().join(engine.name()), engine, Case::SMALL, seed)
+            .map_err(failed)?;
         is_served &= told.is_served();
         notes.push(words(engine, &told));
     }

@@ -11,7 +11,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use littoral::kv::{self, Access, Durability, Engine, Kv, Opening, Options};
+use littoral_device::zoned::file::FileDevice;
 use littoral_device::zoned::zones::Geometry;
+use littoral_index::index::Index;
 
 use super::figures::Measured;
 use littoral_bench::claims::Figure;
@@ -52,8 +54,8 @@ impl State {
         self.sessions.iter().all(|s| s.load(Ordering::SeqCst) >= sessions)
     }
 
-    fn opened(&self, dir: &Path, access: Access) -> Result<Option<Kv>> {
-        match kv::open(dir, Opening { waits: true, ..access.into() }) {
+    fn opened(&self, dir: &Path) -> Result<Option<Kv>> {
+        match kv::open(dir, Opening { waits: true, ..Access::Read.into() }) {
             Ok(kv) => Ok(Some(kv)),
             Err(e) if e.kind() == littoral_index::Kind::Busy => {
                 self.refusals.fetch_add(1, Ordering::SeqCst);
@@ -65,7 +67,7 @@ impl State {
 
     fn read(&self, dir: &Path) -> Result<()> {
         let earlier = self.synced.load(Ordering::SeqCst);
-        let Some(kv) = self.opened(dir, Access::Read)? else { return Ok(()) };
+        let Some(kv) = self.opened(dir)? else { return Ok(()) };
         let mut found = Vec::new();
         let scanned = kv.scan(None, None, |_, value| {
             found.push(value.to_vec());
@@ -80,11 +82,24 @@ impl State {
     }
 
     fn write(&self, dir: &Path, round: u64) -> Result<()> {
-        let Some(mut kv) = self.opened(dir, Access::Write)? else { return Ok(()) };
-        put_all(&mut kv, round)?;
+        let opening = Opening { waits: true, ..Access::Write.into() };
+        let device = match opening.file(dir, &dir.join("zones")) {
+            Ok(device) => device,
+            Err(e) if e.kind() == littoral_index::Kind::Busy => {
+                self.refusals.fetch_add(1, Ordering::SeqCst);
+                return Ok(());
+            }
+            Err(e) => return Err(failed(e)),
+        };
+        let mut index = Index::open(device).map_err(failed)?;
+        put_all(&mut index, round)?;
         self.synced.store(round, Ordering::SeqCst);
-        // Every other session ends as a kill would end it: the next one replays the log.
-        if round.is_multiple_of(2) { kv.close().map_err(failed) } else { Ok(()) }
+        // Every other session ends as a kill ends it, since an `Index` that is dropped writes
+        // nothing: the next session replays the log.
+        if !round.is_multiple_of(2) {
+            return Ok(());
+        }
+        index.close().map_err(failed)
     }
 
     /// Runs `session` until each has had enough sessions, or fails.
@@ -108,12 +123,12 @@ impl State {
     }
 }
 
-fn put_all(kv: &mut Kv, round: u64) -> Result<()> {
-    kv.set_durability(Durability::Batch);
+fn put_all(index: &mut Index<FileDevice>, round: u64) -> Result<()> {
+    index.store_mut().set_durability(Durability::Batch);
     for key in 0..KEYS {
-        kv.put(&key.to_be_bytes(), &round.to_be_bytes()).map_err(failed)?;
+        index.put(&key.to_be_bytes(), &round.to_be_bytes()).map_err(failed)?;
     }
-    kv.sync().map_err(failed)
+    index.sync().map_err(failed)
 }
 
 /// Lets readers and a writer share a store until each has had `sessions` sessions.
@@ -131,10 +146,10 @@ pub fn beside(seed: u64, sessions: u64) -> Result<Shared> {
         capacity_blocks: 128,
         ..options.geometry
     };
-    let mut kv = kv::create_file(&dir, &Options { geometry, ..options }).map_err(failed)?;
-    put_all(&mut kv, 0)?;
-    drop(kv);
+    let made = kv::create_file(&dir, &Options { geometry, ..options }).map_err(failed)?;
+    made.close().map_err(failed)?;
     let state = State::default();
+    state.write(&dir, 0)?;
     let (seen, dir) = (&state, &dir);
     std::thread::scope(|scope| {
         let reader = |who| scope.spawn(move || seen.run(who, sessions, |_| seen.read(dir)));
