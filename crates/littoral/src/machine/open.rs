@@ -292,8 +292,8 @@ mod tests {
 
     use super::*;
 
-    /// A description made by a program is not checked as a machine file is, so its medium may be one
-    /// that no build opens for this kind.
+    /// A description made by a program is not checked as a machine file is, so its medium may be
+    /// one that no build opens for this kind.
     #[test]
     fn a_medium_that_no_build_opens_is_named_with_the_legal_ones() {
         let zbd = || Medium::Zbd("/dev/none".into());
