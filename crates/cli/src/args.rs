@@ -218,7 +218,7 @@ mod tests {
         ("push serve", "is the device: its pages lie in its own memory"),
         ("dsm bench", "measures one fabric that --fabric names"),
         ("dsm model", "models the paper's machine"),
-        ("bench graph", "measures graphs in DRAM"),
+        ("bench graph", "compares a profile's model with DRAM"),
         ("repro", "runs on the profiles of the paper"),
         ("report", "reads results"),
         ("completions", "prints the shell's completions"),
