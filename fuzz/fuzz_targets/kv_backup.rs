@@ -1,8 +1,8 @@
 //! Backups of ordered stores, a whole one with edits: any answer but a panic, and what was
 //! verified is read again in full.
 //!
-//! Each edit is written into header or chunk as it is; where the input's first byte is odd, both are
-//! sealed again, so that the checks behind the checksums are reached.
+//! Each edit is written into header or chunk as it is; where the input's first byte is odd, both
+//! are sealed again, so that the checks behind the checksums are reached.
 //!
 //! Canary: before the first input the whole file must be read in full and one flipped bit refused.
 

@@ -202,6 +202,57 @@ mod tests {
         }
     }
 
+    /// Verbs that take no machine file, and why.
+    const WITHOUT_MACHINE: [(&str, &str); 18] = [
+        ("graph import", "a file of the host becomes another"),
+        ("graph convert", "a file of the host becomes another"),
+        ("graph gen", "writes a file of the host"),
+        ("machine profiles", "shows profiles, opens nothing"),
+        ("machine check", "the machine file is its argument"),
+        ("machine new", "writes a machine file"),
+        ("doctor", "looks at the host, at no device"),
+        ("la64 run", "runs a program of the host's file system"),
+        ("la64 disasm", "reads a program's file"),
+        ("la64 binfmt", "prints a registration"),
+        ("push gen", "writes a data set's file; `push load` stores on a device"),
+        ("push serve", "is the device: its pages lie in its own memory"),
+        ("dsm bench", "measures one fabric that --fabric names"),
+        ("dsm model", "models the paper's machine"),
+        ("bench graph", "compares a profile's model with DRAM"),
+        ("repro", "runs on the profiles of the paper"),
+        ("report", "reads results"),
+        ("completions", "prints the shell's completions"),
+    ];
+
+    fn leaves<'a>(
+        command: &'a clap::Command,
+        path: &str,
+        found: &mut Vec<(String, &'a clap::Command)>,
+    ) {
+        for verb in command.get_subcommands().filter(|c| c.get_name() != "help") {
+            let path = format!("{path} {}", verb.get_name()).trim_start().to_owned();
+            match verb.has_subcommands() {
+                true => leaves(verb, &path, found),
+                false => found.push((path, verb)),
+            }
+        }
+    }
+
+    #[test]
+    fn every_verb_takes_a_machine_file_or_has_its_reason() {
+        let (command, mut found) = (command(), Vec::new());
+        leaves(&command, "", &mut found);
+        assert!(found.len() > 40, "{found:?}");
+        let takes = |verb: &clap::Command| verb.get_arguments().any(|a| a.get_id() == "machine");
+        for (path, _) in found.iter().filter(|(_, verb)| !takes(verb)) {
+            let has_reason = WITHOUT_MACHINE.iter().any(|(verb, _)| verb == path);
+            assert!(has_reason, "`littoral {path}` takes no --machine: give it one or a reason");
+        }
+        for (verb, _) in WITHOUT_MACHINE {
+            assert!(found.iter().any(|(path, _)| path == verb), "`{verb}` is no verb any more");
+        }
+    }
+
     /// The verbs of every command that say the same as another one beside them, or nothing.
     fn vague(command: &clap::Command, path: &str, list: &mut Vec<String>) {
         let mut said = std::collections::BTreeSet::new();

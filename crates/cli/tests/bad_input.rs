@@ -40,6 +40,14 @@ fn entries(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+fn a_data_set_on_a_misspelt_medium_is_refused_with_the_nearest_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |set: &'static str| ["push", "run", set, "--sum", "qty"];
+    refused(folder.path(), &run("unx:p"), 2, &["unx:p", "unix:"]);
+    refused(folder.path(), &run("dax:p"), 2, &["dax:p", "takes ram, file:, unix:"]);
+}
+
+#[test]
 fn malformed_edge_lists_are_refused_with_their_line() {
     let cases: &[(&str, &[u8], &[&str])] = &[
         ("empty.el", b"", &["empty.el"]),

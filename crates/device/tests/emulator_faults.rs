@@ -186,7 +186,7 @@ fn a_device_that_always_fails_says_so() {
 }
 
 #[test]
-fn an_abandoned_slot_is_free_in_the_end_and_its_data_reach_nobody() {
+fn an_abandoned_slot_is_free_in_the_end_and_its_data_reach_no_other() {
     for plan in ["seed=3 read:drop=1/1", "seed=3 read:delay=1/1", "seed=3"] {
         let plan: Plan = plan.parse().unwrap();
         let content = Pattern { seed: SEED, capacity_bytes: CAPACITY, format: Format::Arbitrary };

@@ -260,8 +260,8 @@ fn pool(path: Option<&Path>, bytes: usize) -> Result<File> {
     Ok(new_pool(path, bytes, bytes)?.0)
 }
 
-/// A pool of `bytes` in a new file, whose name is taken away again at once, or in a device, of which
-/// the first `cleared` bytes become zeros; and whether what lies behind those may hold something.
+/// A pool of `bytes` in a new file, whose name is taken away again at once, or in a device, whose
+/// first `cleared` bytes become zeros; and whether what lies behind those may hold something.
 ///
 /// # Errors
 /// `Kind::Busy` for a file that exists, `Kind::Io` when the system refuses.

@@ -213,8 +213,8 @@ impl ShmFabric {
     ///
     /// # Errors
     /// `Kind::Foreign` when the file is not the memory of a job with this layout, `Kind::Busy` when
-    /// a process is node `me` already, `Kind::IllegalRequest` when there is no such node, `Kind::Io`
-    /// when the system refuses.
+    /// a process is node `me` already, `Kind::IllegalRequest` when there is no such node,
+    /// `Kind::Io` when the system refuses.
     pub fn attach(file: &File, layout: ShmLayout, me: NodeId) -> Result<Self> {
         Self::attach_with_silence(file, layout, me, SILENCE_DEFAULT)
     }

@@ -6,7 +6,7 @@
 //! Invariants
 //! - Only silence that was listened to counts: a node that did not look for half of the limit (its
 //!   process was stopped, the whole machine paused, or it got no processor) begins anew, since the
-//!   other may have slept as well. Checked by `silence_counts_while_somebody_listens`.
+//!   other may have slept as well. Checked by `silence_counts_while_a_node_listens`.
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ mod tests {
     const STEP: Duration = Duration::from_millis(100);
 
     #[test]
-    fn silence_counts_while_somebody_listens() {
+    fn silence_counts_while_a_node_listens() {
         let start = Instant::now();
         let mut silence = Silence::from(start);
         let mut look = |steps: u32| silence.look(start + STEP * steps, STEP * 9);

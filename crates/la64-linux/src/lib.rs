@@ -6,8 +6,8 @@
 //! - `user` (x86-64 Linux hosts): runs a program as a process of the host.
 //! - [`error`]: what can go wrong before a program runs.
 //!
-//! On any other host the crate compiles (`scripts/builds.sh`); running a program is then an error of kind
-//! [`Unsupported`](error::Kind::Unsupported).
+//! On any other host the crate compiles (`scripts/builds.sh`); running a program is then an error
+//! of kind [`Unsupported`](error::Kind::Unsupported).
 
 pub mod command;
 pub mod error;

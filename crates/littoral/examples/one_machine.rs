@@ -59,6 +59,19 @@ pub(crate) struct Task {
     pub(crate) command: Vec<String>,
 }
 
+/// What the program tells of its progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// This member has joined.
+    Joined(u64),
+    /// The graph's file is made, if it is not there.
+    Building,
+    /// The edges are walked.
+    Walking,
+    /// The ranks' job runs.
+    Ranking,
+}
+
 /// A member's profile.
 fn profile(member: u32) -> u64 {
     u64::from(member).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
@@ -190,7 +203,7 @@ fn join_all(
     task: &Task,
     store: &mut Kv,
     (pool, done): (&Pool<AnyDomain>, u64),
-    step: &mut dyn FnMut(u64),
+    step: &mut dyn FnMut(Step),
 ) -> Result<(), Error> {
     let mut thread = pool.thread()?;
     for member in done as u32..task.members {
@@ -202,7 +215,7 @@ fn join_all(
             table.insert(tx, visited(member), count + 1)?;
             table.insert(tx, DONE, u64::from(member) + 1).map(drop)
         })?;
-        step(u64::from(member));
+        step(Step::Joined(u64::from(member)));
     }
     Ok(())
 }
@@ -222,14 +235,13 @@ fn graph_file(machine: &Machine, task: &Task) -> Result<GraphFile, Error> {
 }
 
 /// Levels of a search from member 0, with the edges on the machine's flash.
-fn walk(machine: &Machine, task: &Task) -> Result<BTreeMap<u32, u32>, Error> {
-    let graph = graph_file(machine, task)?;
-    let store = Store::new(&graph, machine.flash("edges")?)?;
+fn walk(machine: &Machine, graph: &GraphFile) -> Result<BTreeMap<u32, u32>, Error> {
+    let store = Store::new(graph, machine.flash("edges")?)?;
     let names = graph.names()?;
     let source = names.find("0")?;
     let options =
         kernels::Options { sources: vec![source], trials: 1, verify: true, ..Default::default() };
-    let found = kernels::run(&graph, &store, Kernel::Bfs, &options, &WallClock::new())?;
+    let found = kernels::run(graph, &store, Kernel::Bfs, &options, &WallClock::new())?;
     let Answer::Bfs(parents) = found.1 else { return Err("a search answers with parents".into()) };
     let level = |start: u32| {
         let (mut at, mut level) = (start, 0);
@@ -292,15 +304,18 @@ pub(crate) fn be_a_rank(task: &Task) -> Result<(), Error> {
     if phase.rank() == 0 {
         let ranks = phase.read(tables[ROUNDS % 2])?;
         let lines: Vec<String> = ranks.iter().map(u64::to_string).collect();
-        std::fs::write(task.folder.join("ranks"), lines.join("\n"))?;
+        // Whole or not at all: this process may be killed with the one that started it.
+        let draft = task.folder.join(format!("ranks.{}", std::process::id()));
+        std::fs::write(&draft, lines.join("\n"))?;
+        std::fs::rename(draft, task.folder.join("ranks"))?;
     }
     phase.end()?;
     job.finish()?;
     Ok(())
 }
 
-/// Runs the whole program; `step` hears of each member that has joined.
-pub(crate) fn run(task: &Task, step: &mut dyn FnMut(u64)) -> Result<String, Error> {
+/// Runs the whole program; `step` hears of each member that has joined and of what follows.
+pub(crate) fn run(task: &Task, step: &mut dyn FnMut(Step)) -> Result<String, Error> {
     let machine = Machine::open(Some(&task.machine))?;
     let mut store = open_members(&machine, &task.folder)?;
     let (pool, done) = open_visits(&machine)?;
@@ -322,7 +337,12 @@ pub(crate) fn run(task: &Task, step: &mut dyn FnMut(u64)) -> Result<String, Erro
         }
         Ok(())
     })?;
-    let (levels, ranks) = (walk(&machine, task)?, rank(&machine, task)?);
+    step(Step::Building);
+    let graph = graph_file(&machine, task)?;
+    step(Step::Walking);
+    let levels = walk(&machine, &graph)?;
+    step(Step::Ranking);
+    let ranks = rank(&machine, task)?;
     Ok(answers(&profiles, &levels, &visits, &ranks))
 }
 

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use littoral::base::rng::{self, Rng as _};
-use one_machine::{Task, be_a_rank, in_memory, run};
+use one_machine::{Step, Task, be_a_rank, in_memory, run};
 
 const TASK: &str = "ONE_MACHINE_TASK";
 const OWN: [&str; 3] = ["--exact", "process", "--nocapture"];
@@ -45,7 +45,11 @@ fn process() {
     }
     // A reader that has gone is about to kill this process: what it says is not needed.
     let say = |line: &str| drop(writeln!(std::io::stdout(), "{line}"));
-    let found = run(&task, &mut |member| say(&format!("joined {member}"))).unwrap();
+    let found = run(&task, &mut |step| match step {
+        Step::Joined(member) => say(&format!("joined {member}")),
+        stage => say(&format!("stage {stage:?}")),
+    });
+    let found = found.unwrap();
     std::fs::write(task.folder.join("answers"), found).unwrap();
     std::process::exit(0);
 }
@@ -57,17 +61,17 @@ fn command(machine: &Path, folder: &Path, members: u32) -> Command {
     command
 }
 
-/// Starts the program and kills it once it has said that so many members have joined, or at once;
-/// whether it was killed before it ended.
-fn kill_after(command: &mut Command, joined: u32, spins: u32) -> bool {
+/// Starts the program and kills it once it has said `word` in so many lines, or at once; whether it
+/// was killed before it ended.
+fn kill_after(command: &mut Command, (word, lines_wanted): (&str, u32), spins: u32) -> bool {
     let mut child = command.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut said = lines.map_while(Result::ok).filter(|l| l.contains("joined "));
-    let heard = said.by_ref().take(joined as usize).count();
+    let mut said = lines.map_while(Result::ok).filter(|l| l.contains(word));
+    let heard = said.by_ref().take(lines_wanted as usize).count();
     (0..spins).for_each(|_| std::hint::spin_loop());
     child.kill().unwrap();
     let status = child.wait().unwrap();
-    heard == joined as usize && status.signal() == Some(9)
+    heard == lines_wanted as usize && status.signal() == Some(9)
 }
 
 const FILES: &str = r#"schema = "littoral.machine/1"
@@ -119,11 +123,15 @@ nodes = 2
 window = "4KiB"
 "#;
 
+/// What follows the joining: the graph's file is made, walked, and its members are ranked.
+const STAGES: [&str; 3] = ["stage Building", "stage Walking", "stage Ranking"];
+
 fn kills() -> u32 {
     std::env::var("LITTORAL_ONE_MACHINE_KILLS").map_or(6, |n| n.parse().unwrap())
 }
 
-/// Kills the program at random moments until it has been killed `kills` times, then lets it end.
+/// Kills the program at `kills` random moments of the joining and at one of each later stage, then
+/// lets it end.
 fn survives(machine: &str, kills: u32, seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("machine.toml");
@@ -131,17 +139,20 @@ fn survives(machine: &str, kills: u32, seed: u64) {
     let members = 40 + 12 * kills;
     let mut random = rng::stream(seed, "one machine");
     let (mut log, mut arrived) = (String::new(), 0);
-    let mut kill = |joined, spins| {
-        let killed = kill_after(&mut command(&file, dir.path(), members), joined, spins);
-        writeln!(log, "after {joined} members, {spins} turns: killed {killed}").unwrap();
+    let mut kill = |at: (&str, u32), spins| {
+        let killed = kill_after(&mut command(&file, dir.path(), members), at, spins);
+        writeln!(log, "after {at:?}, {spins} turns: killed {killed}").unwrap();
         arrived += u32::from(killed);
         arrived
     };
     for _ in 0..kills {
-        kill(random.random_range(0..12), random.random_range(0..200_000));
+        kill(("joined ", random.random_range(0..12)), random.random_range(0..200_000));
+    }
+    for stage in STAGES {
+        kill((stage, 1), random.random_range(0..2_000_000));
     }
     // On a busy machine the program may end before a kill arrives: then it is killed at its start.
-    let is_killed = (0..20).any(|_| kill(0, 0) > 0);
+    let is_killed = (0..20).any(|_| kill(("joined ", 0), 0) > 0);
     assert!(is_killed, "seed {seed}: no kill arrived\n{log}");
     let ended = command(&file, dir.path(), members).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);

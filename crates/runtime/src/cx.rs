@@ -10,7 +10,7 @@
 //! Invariants
 //! - A slot issued here is released exactly once: by the guard, by an unsuccessful end, or by the
 //!   drop of an unfinished read, which abandons it to the device. Checked by
-//!   `late_data_of_a_dropped_read_reach_nobody`,
+//!   `late_data_of_a_dropped_read_reach_no_other`,
 //!   `a_read_that_was_polled_and_dropped_gives_the_first_slot_back`,
 //!   `holding_every_slot_is_an_error_not_a_hang`.
 //! - Every `Pending` returned here has bumped `Core::marks`; that is how the ring tells its own

@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn late_data_of_a_dropped_read_reach_nobody(
+    fn late_data_of_a_dropped_read_reach_no_other(
         delays in proptest::collection::vec(0u64..40, 50..400), contexts in 1u32..9,
     ) {
         let script = delays.into_iter().map(|d| (d, Status::Ok));

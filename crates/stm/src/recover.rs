@@ -13,9 +13,9 @@
 //! Each step repeated after a crash inside recovery gives the same or a safer state: step 1 finds
 //! its entry, step 2 skips one more clock at worst.
 //!
-//! Deviation from paper 004: clocks resume at frontier + 2, with the one dead clock remembered, instead of
-//! a scan that zeroes invalid stamps before any clock is reused; that scan is what made restart
-//! linear.
+//! Deviation from paper 004: clocks resume at frontier + 2, with the one dead clock remembered,
+//! instead of a scan that zeroes invalid stamps before any clock is reused; that scan is what made
+//! restart linear.
 
 use littoral_base::mutant;
 use littoral_device::memory::Domain;

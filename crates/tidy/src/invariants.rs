@@ -8,7 +8,7 @@
 //!   Python, or a test target (the name of a file under `tests`). Of several of that name one
 //!   suffices.
 //! - Every bullet names a check.
-//! - The density of assertions counts the product's functions, tests excepted.
+//! - The density of assertions counts the product's functions, tests excepted. [`FLOORS`] holds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +49,47 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             let what = format!("`{name}` is no check: {}", WHAT_CHECKS);
             Finding::new("invariant", &bullet.place, what)
         }));
+    }
+    // A crate of a few functions is a tree seeded by a test.
+    let grown = |d: &Density| d.functions >= 50;
+    let grown = names.densities.into_iter().filter(|(_, d)| grown(d)).collect();
+    findings.extend(below_floor(&grown, FLOORS));
+    findings
+}
+
+/// Least assertions per thousand functions of the crates whose state can break; they only rise. A
+/// floor is a little below what the crate has.
+pub const FLOORS: &[(&str, usize)] = &[
+    ("store", 105),
+    ("device", 60),
+    ("stm", 38),
+    ("push", 35),
+    ("dsm", 31),
+    ("la64", 28),
+    ("runtime", 28),
+    ("fabric", 27),
+    ("graph", 20),
+    ("base", 22),
+    ("index", 16),
+    ("xlate", 15),
+];
+
+/// Crates whose assertions have become fewer than their floor.
+pub fn below_floor(
+    densities: &BTreeMap<String, Density>,
+    floors: &[(&str, usize)],
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (package, least) in floors {
+        let Some(d) = densities.get(*package) else { continue };
+        if d.assertions * 1000 < least * d.functions {
+            let found = d.assertions * 1000 / d.functions.max(1);
+            let what = format!(
+                "has {found} assertions per thousand functions, at least {least}: assert what an \
+                 invariant says where it can break"
+            );
+            findings.push(Finding::new("assertions", format!("crates/{package}"), what));
+        }
     }
     findings
 }
@@ -262,6 +303,14 @@ impl<'ast> Visit<'ast> for Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crate_below_its_floor_is_found() {
+        let of = |assertions| Density { assertions, functions: 100 };
+        let found =
+            |assertions| below_floor(&[("a".to_owned(), of(assertions))].into(), &[("a", 50)]);
+        assert_eq!((found(5).len(), found(4).len()), (0, 1));
+    }
 
     #[test]
     fn names_behind_checked_by_are_read() {

@@ -48,7 +48,7 @@ fn named(line: &str) -> impl Iterator<Item = String> {
 }
 
 fn is_placeholder(part: &str) -> bool {
-    let capitals = |p: &str| p.len() > 1 && p.chars().all(|c| c.is_ascii_uppercase());
+    let capitals = |p: &str| p.len() > 1 && p.chars().all(|c| c.is_ascii_uppercase() || c == '-');
     let stem = part.split('.').next().unwrap_or(part);
     part.contains(['<', '*', '{', '$']) || capitals(stem) || part == "vN"
 }

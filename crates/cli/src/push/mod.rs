@@ -55,13 +55,32 @@ fn place(
     let Some(set) = set else {
         return Ok(on.choice().resolve(DeviceKind::Push, None, Word::Exact(Medium::Ram))?);
     };
-    let is_medium = ["unix:", "file:"].iter().any(|scheme| set.starts_with(scheme));
-    let medium = if is_medium { Medium::parse(set)? } else { Medium::File(set.into()) };
+    let medium = medium(set)?;
     let mut spec = DeviceSpec::new("set", DeviceKind::Push, medium);
     if let Some(name) = profile {
         spec.profile = Some(Profile::open(name)?.expect_kind(DeviceKind::Push)?.clone());
     }
     Ok((Machine::of(MachineSpec::one(spec), "options"), "set".to_owned()))
+}
+
+/// The medium that a set names: a file, or what machine files spell with a scheme. A word with a
+/// colon that is neither a file nor a medium is a mistake, not a file that is not there.
+fn medium(set: &str) -> Result<Medium, Failure> {
+    let scheme = set.split_once(':').map(|(scheme, _)| scheme);
+    let is_word = |s: &&str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_lowercase());
+    let legal = DeviceKind::Push.media();
+    let is_legal = |s: &str| legal.iter().any(|m| m.strip_suffix(':') == Some(s));
+    match scheme.filter(is_word) {
+        Some(s) if is_legal(s) || !Path::new(set).exists() => {
+            let medium = Medium::parse(set)?;
+            if legal.contains(&medium.scheme()) {
+                return Ok(medium);
+            }
+            let what = format!("{set}: a push device takes {}", legal.join(", "));
+            Err(Failure::new(Class::Usage, what))
+        }
+        _ => Ok(Medium::File(set.into())),
+    }
 }
 
 /// A host with the device, which tells hosts apart by their connections.

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_credited_once_when_they_are_taken_or_somebody_waits() {
+    fn letters_are_credited_once_when_they_are_taken_or_a_rank_waits() {
         let mut box_ = Mailbox::default();
         let (a, b) = (NodeId(1), NodeId(2));
         (0..3).for_each(|tag| box_.put(a, 0, tag, vec![0; CREDIT_MIN]));

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn members_leave_after_the_last_step_without_stopping_anybody() {
+    fn members_leave_after_the_last_step_without_stopping_others() {
         for _ in 0..200 {
             let team = Team::new(3);
             let run = |id: usize| {

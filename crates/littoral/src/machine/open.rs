@@ -285,3 +285,36 @@ fn geometry(device: &DeviceSpec) -> Geometry {
         None => Geometry { append_blocks_max: APPEND_BLOCKS_MAX, ..found },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use littoral_device::profile::machine::MachineSpec;
+
+    use super::*;
+
+    /// A description made by a program is not checked as a machine file is, so its medium may be
+    /// one that no build opens for this kind.
+    #[test]
+    fn a_medium_that_no_build_opens_is_named_with_the_legal_ones() {
+        let zbd = || Medium::Zbd("/dev/none".into());
+        for (kind, medium) in [
+            (DeviceKind::Flash, zbd()),
+            (DeviceKind::Zoned, Medium::Dax("/dev/none".into())),
+            (DeviceKind::Memory, zbd()),
+        ] {
+            let scheme = medium.scheme();
+            let spec = MachineSpec::one(DeviceSpec::new("part", kind, medium));
+            let machine = Machine::of(spec, "options");
+            let e = match kind {
+                DeviceKind::Flash => machine.flash("part").map(drop),
+                DeviceKind::Zoned => machine.zoned("part").map(drop),
+                _ => machine.memory("part").map(drop),
+            };
+            let e = e.unwrap_err();
+            assert_eq!(e.kind(), Kind::Unsupported, "{e}");
+            let said = format!("opens no {} device on `{scheme}`", kind.name());
+            assert!(e.to_string().contains(&said), "{e}");
+            assert!(kind.media().iter().all(|legal| e.to_string().contains(legal)), "{e}");
+        }
+    }
+}

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_has_nobody_to_meet() {
+    fn one_rank_has_no_other_to_meet() {
         assert!(measure(What::Barrier, On::Shm, 1, true).is_err());
     }
 }

@@ -10,7 +10,7 @@
 //!   long as the reader is borrowed by `&mut`; it drops the guard through another borrow only.
 //!   Checked by `every_device_brings_each_read_its_own_bytes`.
 //! - A slot that a guard holds is neither released, issued on nor polled by the ring. Checked by
-//!   `a_starved_read_goes_on_when_a_slot_comes_free`, `late_data_of_a_dropped_read_reach_nobody`.
+//!   `a_starved_read_goes_on_when_a_slot_comes_free`, `late_data_of_a_dropped_read_reach_no_other`.
 
 use littoral_device::read::Lease;
 

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_nobody_allocates_is_refused_during_the_flush_too() {
+    fn a_page_that_no_rank_allocates_is_refused_during_the_flush_too() {
         let mut home = rank(1);
         home.extend(1, 1, NodeId(2));
         home.write(PageId(0)).unwrap();
