@@ -89,7 +89,7 @@ impl Case {
         data_blocks: 4000,
         value_bytes: 1000,
         one_of: 16,
-        one_back_of: 16,
+        one_back_of: 32,
         durability: Durability::Operation,
     };
 }
