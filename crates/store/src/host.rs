@@ -70,7 +70,9 @@ impl<D: ZonedDevice> Store<D> {
         if self.has_no_empty_zone() || mutant!("store_dead_pages_keep_host_room") {
             return Ok(false);
         }
-        self.sync()?;
+        if !mutant!("store_dead_pages_given_unsynced") {
+            self.sync()?;
+        }
         let dead = match self.freed.replace(Vec::new()) {
             Some(freed) => self.space.dead_runs_among(freed),
             None => self.space.dead_runs(),

@@ -162,8 +162,8 @@ impl<D: ZonedDevice> Index<D> {
         self.make_sequential_room(sequential)
     }
 
-    /// While the host is full the room of garbage is given back to it, and zones with garbage are
-    /// emptied, one an operation; only deletions go on with what the store has kept.
+    /// While the host is full the room of garbage and of logs is given back to it; only deletions go
+    /// on with what the store has kept.
     fn make_host_room(&mut self, demand: Demand) -> Result<()> {
         let is_unmet = mutant!("index_puts_on_a_full_host");
         if is_unmet || self.store_mut().give_dead_pages_back()? {
