@@ -1,6 +1,7 @@
 //! Stores in files that are damaged.
 //!
-//! - One flipped bit anywhere is refused with its place or harmless, never a wrong answer.
+//! - One flipped bit anywhere is refused with its place or harmless, never a wrong answer;
+//!   `LITTORAL_FLIP_ONE_OF=1 LITTORAL_FLIP_RECORDS=900` flips as many as the repro.
 //! - Superblocks, redo parts, pages, headers and zone records that verify and were never written:
 //!   any answer but a panic. `littoral repro zbtree --only store.hostile` runs ten thousand of them
 //!   and a million with `--paper`; here `LITTORAL_HOSTILE_IMAGES=10000` asks for as many.
@@ -11,10 +12,9 @@ use littoral_assure::index::damage::{Answer, Part, Sample};
 use littoral_base::rng::Rng as _;
 use littoral_index::index::Engine;
 
-/// Images for each tree; `LITTORAL_HOSTILE_IMAGES` asks for more.
-fn images() -> u64 {
-    let asked = std::env::var("LITTORAL_HOSTILE_IMAGES");
-    asked.map_or(400, |n| n.parse().unwrap())
+/// A number that the environment gives, or else the one that the suite has time for.
+fn asked(name: &str, usual: usize) -> usize {
+    std::env::var(name).map_or(usual, |n| n.parse().unwrap())
 }
 
 /// A store that every test here calls killed must not have been closed on the way.
@@ -40,7 +40,7 @@ fn crafted_images_never_panic() {
         for is_closed in [true, false] {
             let path = dir.path().join(format!("{}-{is_closed}", engine.name()));
             let sample = Sample::create(&path, engine, 160, is_closed, 11).unwrap();
-            for n in 0..images() / 2 {
+            for n in 0..asked("LITTORAL_HOSTILE_IMAGES", 400) as u64 / 2 {
                 assert!(sample.craft(n).unwrap(), "{engine:?}, closed {is_closed}: image {n}");
             }
         }
@@ -53,9 +53,11 @@ fn one_bit_in_every_64_bytes_is_refused_or_harmless_and_repaired() {
     for engine in [Engine::Zb, Engine::Cow] {
         for is_closed in [true, false] {
             let path = dir.path().join(format!("{}-{is_closed}", engine.name()));
-            let sample = Sample::create(&path, engine, 160, is_closed, 5).unwrap();
+            let records = asked("LITTORAL_FLIP_RECORDS", 160) as u32;
+            let sample = Sample::create(&path, engine, records, is_closed, 5).unwrap();
             // A prime stride, so that every kind of field is met; the repro walks all of them.
-            let report = sample.flip_every(64, 7).unwrap();
+            let report = sample.flip_every(64, asked("LITTORAL_FLIP_ONE_OF", 7)).unwrap();
+            println!("{engine:?}, closed {is_closed}: {report:?}");
             let at = format!("{engine:?}, closed {is_closed}: {report:?}");
             assert!(report.flips > 100 && report.right > 0 && report.refused > 0, "{at}");
             assert_eq!((report.wrong, report.panics), (0, 0), "{at}");

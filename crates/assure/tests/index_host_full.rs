@@ -5,9 +5,19 @@
 use littoral_assure::index::host_full::{Case, host_full, words};
 use littoral_index::index::Engine;
 
+/// In memory where the system has such a place: the stores are flushed at every change.
+fn folder() -> tempfile::TempDir {
+    let shared = std::path::Path::new("/dev/shm");
+    if shared.is_dir() {
+        tempfile::tempdir_in(shared).unwrap()
+    } else {
+        tempfile::tempdir().unwrap()
+    }
+}
+
 #[test]
 fn deletions_go_on_when_the_host_is_full_and_room_comes_back() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     for engine in [Engine::Zb, Engine::Cow] {
         let told = host_full(&dir.path().join(engine.name()), engine, Case::SMALL, 1).unwrap();
         println!("{}", words(engine, &told));
@@ -19,7 +29,7 @@ fn deletions_go_on_when_the_host_is_full_and_room_comes_back() {
 /// than the store keeps of the host, and in none enough to be worth emptying while there is room.
 #[test]
 fn deletions_spread_over_many_zones_go_on_when_the_host_is_full() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     for engine in [Engine::Zb, Engine::Cow] {
         let told = host_full(&dir.path().join(engine.name()), engine, Case::SPREAD, 1).unwrap();
         println!("{}", words(engine, &told));

@@ -204,3 +204,31 @@ fn a_zone_whose_room_is_kept_has_it_after_a_reset_on_a_full_host_too() {
     device.read(Lba(8), &mut back).unwrap();
     assert_eq!(back, zone);
 }
+
+#[test]
+fn blocks_that_are_not_needed_give_their_room_to_other_zones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut device = device_on_a_small_host(&folder.path().join("d"), 8);
+    assert!(device.shares_room());
+    let append = |device: &mut FileDevice, zone: u32, blocks: usize| {
+        let ticket = device.append(ZoneId(zone), &vec![zone as u8; blocks * 4096])?;
+        device.wait(ticket)
+    };
+    append(&mut device, 1, 8).unwrap();
+    let full = append(&mut device, 2, 3).unwrap_err();
+    assert!(full.to_string().contains("No space left"), "{full}");
+    device.discard(Lba(10), 3).unwrap();
+    append(&mut device, 2, 3).unwrap();
+    let mut read = [0; 4096];
+    for (at, byte) in [(9, 1), (13, 1), (16, 2), (18, 2)] {
+        device.read(Lba(at), &mut read).unwrap();
+        assert_eq!(read, [byte; 4096], "block {at}");
+    }
+    // Conventional blocks and those behind a pointer, zone after zone; no others.
+    device.discard(Lba(0), 8).unwrap();
+    device.discard(Lba(14), 5).unwrap();
+    for (at, blocks) in [(18, 2), (24, 1), (0, 0), (39, 2)] {
+        let e = device.discard(Lba(at), blocks).unwrap_err();
+        assert_eq!(e.kind(), Kind::IllegalRequest, "{blocks} blocks at {at}: {e}");
+    }
+}

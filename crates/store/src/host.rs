@@ -1,8 +1,8 @@
 //! Room on the host: what a store keeps so that deletions and collection go on when the file system
 //! under its device is full.
 //!
-//! - Kept at creation: both redo zones, superblock zones of their own, and *spare* blocks: the zones
-//!   that one collection may fill ([`Store::keep_zones`]) and one zone more.
+//! - Kept at creation: both redo zones, superblock zones of their own, and *spare* blocks: the
+//!   zones that one collection may fill ([`Store::keep_zones`]) and one zone more.
 //! - While the spare blocks are not whole, puts are refused ([`Store::has_host_room`] is asked), a
 //!   checkpoint gives the room of free conventional pages back, and
 //!   [`Store::give_dead_pages_back`] that of garbage, wherever it lies. So what deletions append
@@ -55,8 +55,8 @@ impl<D: ZonedDevice> Store<D> {
         self.device.has_spare_room().map_err(device("room on the host"))
     }
 
-    /// Gives the room of dead sequential pages back to a full host, once what freed them is durable;
-    /// whether the host has room then.
+    /// Gives the room of dead sequential pages back to a full host, once what freed them is
+    /// durable; whether the host has room then.
     ///
     /// Nothing is given back while no zone is empty: the collector may then need the copies that an
     /// interrupted collection made, which nothing names ([`crate::regain`]).
@@ -70,7 +70,9 @@ impl<D: ZonedDevice> Store<D> {
         if self.has_no_empty_zone() || mutant!("store_dead_pages_keep_host_room") {
             return Ok(false);
         }
-        self.sync()?;
+        if !mutant!("store_dead_pages_given_unsynced") {
+            self.sync()?;
+        }
         let dead = match self.freed.replace(Vec::new()) {
             Some(freed) => self.space.dead_runs_among(freed),
             None => self.space.dead_runs(),
@@ -81,12 +83,14 @@ impl<D: ZonedDevice> Store<D> {
         self.has_host_room()
     }
 
-    /// Blocks that may be appended before a full host's room is asked for again: an eighth of a zone.
+    /// Blocks that may be appended before a full host's room is asked for again: an eighth of a
+    /// zone.
     pub fn host_step_blocks(&self) -> u64 {
         self.space.zone_capacity() / 8
     }
 
-    /// Drafts that may wait in memory: on a shared host no more than the spare blocks have room for.
+    /// Drafts that may wait in memory: on a shared host no more than the spare blocks have room
+    /// for.
     pub(crate) fn drafts_max(&self) -> u64 {
         let all = self.dirty_in_memory();
         if self.device.shares_room() { all.min(self.space.zone_capacity() / 2) } else { all }

@@ -5,7 +5,8 @@
 //! - [`counted`]: pages in memory that count what the medium would have done: the mode in which the
 //!   figures of papers are reproduced.
 //! - [`store`]: pages on a zoned device; `epoch.rs` writes redo log and checkpoints, `replay.rs`
-//!   recovers, `newest.rs` tells a lost superblock from an older one; `batch.rs` writes a batch's pages, which were [`drafts`] until then.
+//!   recovers, `newest.rs` tells a lost superblock from an older one; `batch.rs` writes a batch's
+//!   pages, which were [`drafts`] until then.
 //! - [`gc`] says which zones are emptied, alone or `together.rs`; [`relocate`] moves their pages.
 //! - [`superblock`], [`redo`]: the bytes on the medium; `plan.rs` divides a device.
 //! - [`inspect`]: what an engine asks of a page before it uses it.

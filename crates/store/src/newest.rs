@@ -26,8 +26,8 @@ impl<D: ZonedDevice> Store<D> {
         let Some((newer, zone)) = self.lost_superblock()? else { return Ok(()) };
         let text = format!(
             "superblock: both copies of the newest one are lost; the one that is left names epoch \
-             {}, and zone {} holds the redo log of epoch {}: `littoral kv repair SRC DST` saves what \
-             that log names",
+             {}, and zone {} holds the redo log of epoch {}: `littoral kv repair SRC DST` saves \
+             what that log names",
             self.superblock.epoch, zone.zone, newer.epoch
         );
         Err(Error::new(Kind::Corrupt, text).at_zone(zone.zone.0))
@@ -40,8 +40,8 @@ impl<D: ZonedDevice> Store<D> {
     pub(crate) fn pass_over_lost_superblock(&mut self) -> Result<()> {
         let Some((newer, zone)) = self.lost_superblock()? else { return Ok(()) };
         self.notes.push(format!(
-            "superblock: both copies of the newest one are lost; epoch {} was found by its redo log \
-             in zone {}",
+            "superblock: both copies of the newest one are lost; epoch {} was found by its redo \
+             log in zone {}",
             newer.epoch, zone.zone
         ));
         self.superblock.epoch = newer.epoch;

@@ -126,8 +126,8 @@ fn io(e: std::io::Error) -> Error {
     Error::with_source(Kind::Io, "sample", e)
 }
 
-/// Puts, overwrites and deletes about `records` records of a new index; what it holds then. The last
-/// change is in a group of its own, behind the first of its epoch.
+/// Puts, overwrites and deletes about `records` records of a new index; what it holds then. The
+/// last change is in a group of its own, behind the first of its epoch.
 fn fill(index: &mut Index<FileDevice>, records: u32, seed: u64) -> Result<Contents> {
     let (mut expected, mut rng) = (Contents::new(), rng::stream(seed, "sample"));
     for n in 0u32.. {

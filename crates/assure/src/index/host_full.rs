@@ -19,6 +19,8 @@ use littoral_index::{Kind, Result};
 
 const BLOCK_BYTES: u64 = 4096;
 const ZONE_BLOCKS: u64 = 128;
+/// Deletions that a kill undoes, or not.
+const UNSYNCED: usize = 16;
 /// Changes made durable together.
 const BATCH: u64 = 500;
 
@@ -89,7 +91,7 @@ impl Case {
         data_blocks: 4000,
         value_bytes: 1000,
         one_of: 16,
-        one_back_of: 16,
+        one_back_of: 32,
         durability: Durability::Operation,
     };
 }
@@ -184,7 +186,25 @@ pub fn host_full(path: &Path, engine: Engine, case: Case, id: u64) -> Result<Hos
     index.store_mut().checkpoint()?;
     told.wrong += wrong(&index, &held)?;
     index.check()?;
+    told.wrong += lost_by_a_kill(index, path, &held)?;
     Ok(told)
+}
+
+/// Deletes some records on the full host and is killed before that is durable; of the others those
+/// that the store does not hold afterwards. What the deletions freed is still named then.
+fn lost_by_a_kill(mut index: Index<FileDevice>, path: &Path, held: &BTreeSet<u64>) -> Result<u64> {
+    for &i in held.iter().take(UNSYNCED) {
+        index.delete(&key(i))?;
+    }
+    drop(index);
+    let index = Index::open_to_read(FileDevice::open_to_read(path).map_err(device_error)?)?;
+    index.check()?;
+    let mut lost = 0;
+    for &i in held.iter().skip(UNSYNCED) {
+        let found = index.get(&key(i))?;
+        lost += u64::from(found != Some(value(i, index.shape().value_bytes)));
+    }
+    Ok(lost)
 }
 
 /// A sentence about what a store did, for reports.

@@ -162,8 +162,8 @@ impl<D: ZonedDevice> Index<D> {
         self.make_sequential_room(sequential)
     }
 
-    /// While the host is full the room of garbage is given back to it, and zones with garbage are
-    /// emptied, one an operation; only deletions go on with what the store has kept.
+    /// While the host is full the room of garbage and of logs is given back to it; only deletions
+    /// go on with what the store has kept.
     fn make_host_room(&mut self, demand: Demand) -> Result<()> {
         let is_unmet = mutant!("index_puts_on_a_full_host");
         if is_unmet || self.store_mut().give_dead_pages_back()? {
@@ -183,8 +183,8 @@ impl<D: ZonedDevice> Index<D> {
         Err(Error::new(Kind::Full, text))
     }
 
-    /// Seals leaves with logs and gives the room of the logs' pages to a full host: a deletion may take
-    /// such a page, which no garbage makes up for. Whether the host has room then.
+    /// Seals leaves with logs and gives the room of the logs' pages to a full host: a deletion may
+    /// take such a page, which no garbage makes up for. Whether the host has room then.
     fn seals_for_host(&mut self) -> Result<bool> {
         if matches!(self.tree, Tree::Cow(_)) || mutant!("index_logs_keep_host_room") {
             return Ok(false);
