@@ -50,6 +50,14 @@ impl RegionMut {
         Ok(RegionMut { mapping })
     }
 
+    /// Leaves the first `len` bytes. What was never written behind them takes no memory.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn truncate(&mut self, len: usize) {
+        self.mapping.shorten(len);
+    }
+
     /// Makes the bytes immutable and shareable.
     #[must_use]
     pub fn freeze(self) -> Region {
@@ -139,6 +147,14 @@ impl Deref for Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_region_may_end_before_what_was_mapped() {
+        let mut blank = RegionMut::zeroed(3 << 20).unwrap();
+        blank[..5].copy_from_slice(b"bytes");
+        blank.truncate(4);
+        assert_eq!(&blank.freeze()[..], b"byte");
+    }
 
     #[test]
     fn large_regions_are_huge_page_aligned_and_all_are_page_aligned() {

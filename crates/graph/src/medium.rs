@@ -337,6 +337,9 @@ fn holds(graph: &GraphFile, device: &FlashDevice) -> Result<bool> {
 
 /// The whole graph, to be put on a device.
 fn contents(graph: &GraphFile) -> Result<Region> {
+    if let Some(region) = graph.as_region() {
+        return Ok(region.clone());
+    }
     let region = match (graph.as_image(), graph.as_file()) {
         (Some(image), _) => Region::from_bytes(image),
         (None, Some(file)) => Region::read_from(file, graph.path()),

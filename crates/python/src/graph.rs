@@ -308,11 +308,14 @@ impl Graph {
         let word = medium.map(str::parse::<Word>).transpose().map_err(|e| raised(py, &e))?;
         let choice = Choice { machine, device, medium: word, profile, copies: false };
         let parsed = (format.map(str::parse).transpose(), delimiter.map(str::parse).transpose());
-        let columns = columns.map(|all| all.iter().map(|c| Ok(c.str()?.to_string())).collect());
+        let named = |all: Vec<Bound<'_, PyAny>>| {
+            let each = all.iter().map(|column| Ok(column.str()?.to_string()));
+            each.collect::<PyResult<Vec<String>>>()
+        };
         let reading = ImportOptions {
             directed,
             header,
-            columns: columns.transpose()?,
+            columns: columns.map(named).transpose()?,
             ids: ids.map(|word| ids_named(py, word)).transpose()?,
             format: parsed.0.map_err(|e| raised(py, &e))?,
             delimiter: parsed.1.map_err(|e| raised(py, &e))?,

@@ -73,6 +73,12 @@ impl Mapping {
         Ok(Mapping { start, len, whole: start, whole_len: len })
     }
 
+    /// Leaves the first `len` bytes; the others stay mapped and are never read.
+    pub(crate) fn shorten(&mut self, len: usize) {
+        assert!(len <= self.len, "a mapping does not grow");
+        self.len = len;
+    }
+
     /// The bytes.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {

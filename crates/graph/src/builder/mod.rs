@@ -17,6 +17,7 @@
 
 mod csr;
 pub(crate) mod external;
+mod image;
 mod locality;
 mod order;
 mod radix;
@@ -24,6 +25,8 @@ pub mod write;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use littoral_device::region::Region;
 
 pub use self::external::{ExternalPlan, ExternalReport, MEMORY_MIN};
 use crate::error::{Error, Kind, Result};
@@ -369,6 +372,22 @@ pub fn build_in_memory(
     let mut out = std::io::Cursor::new(Vec::new());
     let report = write::build(edges, options, &mut out, Path::new("(memory)"), hooks)?;
     Ok((out.into_inner(), report))
+}
+
+/// As [`build_in_memory`], into memory that a device in DRAM takes as its contents without a copy.
+///
+/// # Errors
+/// As [`build_in_memory`]; `Kind::Io` when there is no memory.
+pub fn build_in_region(
+    edges: EdgeList,
+    options: &BuildOptions,
+    hooks: &mut Hooks<'_>,
+) -> Result<(Region, BuildReport)> {
+    let path = Path::new("(memory)");
+    let out = image::RegionWriter::for_edges(&edges, options);
+    let mut out = out.map_err(|e| crate::error::io("cannot take memory for", path, e))?;
+    let report = write::build(edges, options, &mut out, path, hooks)?;
+    Ok((out.finish(), report))
 }
 
 /// Builds a graph file at `path`: written beside it under another name, synced, renamed.

@@ -103,6 +103,24 @@ pub(crate) struct Item {
     pub(crate) skip: u32,
 }
 
+/// A run of whole pieces of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Whose list.
+    pub(crate) vertex: u32,
+    /// How many neighbours lie before it: those of whole pieces, where `len` is not unlimited.
+    pub(crate) skip: u32,
+    /// How many neighbours it has at most.
+    pub(crate) len: u32,
+}
+
+impl From<Item> for Part {
+    #[inline(always)]
+    fn from(item: Item) -> Part {
+        Part { vertex: item.vertex, skip: item.skip, len: u32::MAX }
+    }
+}
+
 /// A kernel's wishes for lists.
 pub(crate) trait ListWork {
     /// Which of several pieces of work a list belongs to; `()` where there is one.
@@ -115,6 +133,10 @@ pub(crate) trait ListWork {
     const WEIGHTS: bool = false;
     /// The next list.
     fn next(&self) -> Option<(Self::Tag, Item)>;
+    /// The next part of a list that several threads share; asked before [`ListWork::next`].
+    fn next_part(&self) -> Option<(Self::Tag, Part)> {
+        None
+    }
     /// The most reads still to come, where that is known: the sum of `reads` over the vertices
     /// whose lists are read, or `most` as soon as it exceeds that. More contexts than reads are
     /// useless.

@@ -17,7 +17,7 @@ use littoral_device::ticks;
 use super::hint::Hint;
 use super::raw::{prefetch, prefetch_by};
 use super::verified::Verified;
-use super::{Edges, HeadWork, Item, ListWork, PageWork, Place, Traffic, Verdict};
+use super::{Edges, HeadWork, ListWork, PageWork, Part, Place, Traffic, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::format::page::PageView;
@@ -204,16 +204,25 @@ impl<'g> Resident<'g> {
         &self.words[from..from + words]
     }
 
-    /// Hands one list over, piece by piece.
+    /// Hands a list or a part of one over, piece by piece.
     #[inline(always)]
     fn list<W: ListWork>(
         &self,
         place: Place<'_>,
         work: &W,
-        (tag, item): (W::Tag, Item),
+        (tag, item): (W::Tag, Part),
     ) -> Result<()> {
         let list = place.lists.locate(item.vertex);
-        for piece in place.layout.pieces(list.addr, list.degree) {
+        let end = item.skip.saturating_add(item.len);
+        // What begins amid a list begins with a piece, or with a word of the first one.
+        let before = match item.skip {
+            0 => 0,
+            skip => skip / place.layout.piece_arcs() as u32,
+        };
+        for piece in place.layout.pieces(list.addr, list.degree).skip(before as usize) {
+            if piece.first >= end {
+                break;
+            }
             let skip = item.skip.saturating_sub(piece.first).min(piece.len);
             let words = self.at(place.word_addr(piece.addr), piece.len as usize);
             let words = &words[skip as usize..];
@@ -286,9 +295,12 @@ impl Edges for Resident<'_> {
     fn lists<W: ListWork>(&self, direction: Direction, work: &W) -> Result<()> {
         let place = Place::new(self.graph, direction);
         self.list_trial.restart();
-        while let Some(item) = work.next() {
+        while let Some(part) = work.next_part() {
+            self.list(place, work, part)?;
+        }
+        while let Some((tag, item)) = work.next() {
             self.look_ahead(place, work);
-            self.list(place, work, item)?;
+            self.list(place, work, (tag, item.into()))?;
         }
         Ok(())
     }

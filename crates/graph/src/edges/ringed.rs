@@ -21,7 +21,7 @@ use littoral_runtime::{Contexts, Cx, Ring, RingOptions};
 use super::phase::{Counted, Phase, Recorder};
 use super::raw::prefetch;
 use super::verified::{Verified, VerifiedPages};
-use super::{Edges, HeadWork, ListWork, PageWork, Place, Traffic, Verdict};
+use super::{Edges, HeadWork, ListWork, PageWork, Part, Place, Traffic, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::format::page::PageView;
@@ -197,6 +197,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         let rest = Cell::new((W::Tag::default(), Run::default()));
         let contexts = self.busy(place, work, self.limits.read_bytes_max / 4);
         self.run(contexts, 1, async |cx| {
+            let mut reader = self.reads_fixed.then(|| cx.reader::<FIRST_BYTES>());
             loop {
                 let (mut tag, mut run) = rest.get();
                 if run.left == 0 {
@@ -213,9 +214,18 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                     let addr = place.word_addr(run.addr);
                     let words = run.take(self.reach(addr), place.layout);
                     rest.set((tag, run));
-                    let (start, len, skip) = self.widen(addr, words);
-                    let bytes = cx.read(start, len).await?;
-                    work.words(tag, vertex, slice(&bytes, skip, words)?)
+                    match &mut reader {
+                        Some(reader) if words <= FIRST_WORDS && self.has_first(addr) => {
+                            let (start, skip) = self.first(addr);
+                            let bytes = reader.read(start).await?;
+                            work.words(tag, vertex, slice(bytes, skip, words)?)
+                        }
+                        _ => {
+                            let (start, len, skip) = self.widen(addr, words);
+                            let bytes = cx.read(start, len).await?;
+                            work.words(tag, vertex, slice(&bytes, skip, words)?)
+                        }
+                    }
                 };
                 if verdict == Verdict::Forged {
                     return Err(Halt(place.forged("the list of vertex", vertex.into())));
@@ -362,6 +372,19 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         Ok(work.page(page))
     }
 
+    /// The next part of a shared list, or else the next list.
+    #[inline(always)]
+    fn next_part<W: ListWork>(&self, place: Place<'_>, work: &W) -> Option<(W::Tag, Part)> {
+        if let Some(part) = work.next_part() {
+            return Some(part);
+        }
+        let (tag, item) = work.next()?;
+        if let Some(v) = work.peek(AHEAD_ENTRY) {
+            prefetch(place.lists.table().entries(), v as usize);
+        }
+        Some((tag, item.into()))
+    }
+
     /// The next list with something to read.
     #[inline(always)]
     pub(super) fn next_run<W: ListWork>(
@@ -370,16 +393,13 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         work: &W,
     ) -> Option<(W::Tag, Run)> {
         loop {
-            let (tag, item) = work.next()?;
-            if let Some(v) = work.peek(AHEAD_ENTRY) {
-                prefetch(place.lists.table().entries(), v as usize);
-            }
+            let (tag, item) = self.next_part(place, work)?;
             let list = place.lists.locate(item.vertex);
             if list.degree > item.skip {
                 let piece = place.layout.piece_arcs() as u32;
                 let pages = u64::from(item.skip / piece) * place.layout.page_words() as u64;
                 let offset = item.skip % piece;
-                let left = list.degree - item.skip;
+                let left = (list.degree - item.skip).min(item.len);
                 let run = Run {
                     vertex: item.vertex,
                     left,

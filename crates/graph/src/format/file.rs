@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 
 use bytemuck::Pod;
 use littoral_base::codec::crc;
+use littoral_device::region::Region;
 
 use super::header::{Header, MAGIC, SectionKind, flag};
 use super::page::{PageFault, PageId, PageView};
@@ -31,6 +32,7 @@ use crate::names::{Labels, Names, TextNames};
 enum Backing {
     File(File),
     Memory(Vec<u8>),
+    Region(Region),
 }
 
 /// One direction of an open graph: its vertex table in DRAM, its lists on the medium.
@@ -160,6 +162,15 @@ impl GraphFile {
         Self::load(Backing::Memory(image), bytes, Path::new("(memory)"))
     }
 
+    /// Opens a graph file held in memory that devices in DRAM share.
+    ///
+    /// # Errors
+    /// As [`GraphFile::open`].
+    pub fn from_region(region: Region) -> Result<Self> {
+        let bytes = region.len() as u64;
+        Self::load(Backing::Region(region), bytes, Path::new("(memory)"))
+    }
+
     fn load(backing: Backing, file_bytes: u64, path: &Path) -> Result<Self> {
         Self::load_unnamed(&backing, file_bytes, path)
             .map_err(|e| e.in_context(path.display()))
@@ -197,7 +208,15 @@ impl GraphFile {
     pub fn as_file(&self) -> Option<&File> {
         match &self.backing {
             Backing::File(f) => Some(f),
-            Backing::Memory(_) => None,
+            Backing::Memory(_) | Backing::Region(_) => None,
+        }
+    }
+
+    /// The memory that devices in DRAM may share, where the graph is in such.
+    pub fn as_region(&self) -> Option<&Region> {
+        match &self.backing {
+            Backing::Region(region) => Some(region),
+            Backing::File(_) | Backing::Memory(_) => None,
         }
     }
 
@@ -206,6 +225,7 @@ impl GraphFile {
         match &self.backing {
             Backing::File(_) => None,
             Backing::Memory(m) => Some(m),
+            Backing::Region(region) => Some(region),
         }
     }
 
@@ -385,20 +405,21 @@ impl GraphFile {
 
 impl Backing {
     fn read(&self, offset: u64, into: &mut [u8], path: &Path) -> Result<()> {
-        match self {
+        let image: &[u8] = match self {
             Backing::File(file) => {
-                file.read_exact_at(into, offset).map_err(|e| io("cannot read", path, e))
+                let read = file.read_exact_at(into, offset);
+                return read.map_err(|e| io("cannot read", path, e));
             }
-            Backing::Memory(image) => {
-                let from = usize::try_from(offset).ok();
-                let range = from.and_then(|f| Some(f..f.checked_add(into.len())?));
-                let bytes = range.and_then(|r| image.get(r)).ok_or_else(|| {
-                    io("cannot read", path, std::io::ErrorKind::UnexpectedEof.into())
-                })?;
-                into.copy_from_slice(bytes);
-                Ok(())
-            }
-        }
+            Backing::Memory(image) => image,
+            Backing::Region(region) => region,
+        };
+        let from = usize::try_from(offset).ok();
+        let range = from.and_then(|f| Some(f..f.checked_add(into.len())?));
+        let bytes = range
+            .and_then(|r| image.get(r))
+            .ok_or_else(|| io("cannot read", path, std::io::ErrorKind::UnexpectedEof.into()))?;
+        into.copy_from_slice(bytes);
+        Ok(())
     }
 }
 

@@ -4,7 +4,12 @@
 //! - `metis`: a list per vertex, each edge named from both ends, with or without weights;
 //! - `dimacs`: `p sp` with arcs `a`, or `p edge` with edges `e`.
 //!
+//! The lines of a Matrix Market or DIMACS file behind its head are parsed by several threads; a METIS
+//! file's by one, since each is a list.
+//!
 //! Invariants
+//! - The result, and the error when there is one, do not depend on the number of threads. Checked by
+//!   `counted_files_of_many_blocks_are_read_alike_by_any_threads`.
 //! - Vertices are called by their numbers in the file, from one; all that the file counts exist.
 //!   Checked by `each_format_is_read`.
 //! - A count that the file does not keep, and an edge that only one end of a METIS graph names, is
@@ -14,9 +19,11 @@
 
 use std::path::Path;
 
+use super::ImportOptions;
 use super::dialect::Format;
 use super::fault::{Fault, RECORD_BYTES_MAX};
-use super::input::{Blocks, Compression, Input};
+use super::input::{Block, Blocks, Compression, Input};
+use super::pool::{AHEAD, parse_in_order, threads_of};
 use crate::builder::{EdgeList, EdgeSink, Hooks, Offer, Shape, Stage};
 use crate::error::{Error, Kind, Result};
 use crate::format::VERTICES_MAX;
@@ -28,7 +35,7 @@ mod mtx;
 
 /// Vertices that a file may count whatever edges it has.
 const VERTICES_FREE: u64 = 1 << 22;
-/// Edges that are offered to the sink at once.
+/// Edges that are offered to the sink at once, at least.
 const EDGES_A_BATCH: usize = 1 << 14;
 /// Vertices that a file may count for each edge.
 const VERTICES_PER_EDGE: u64 = 64;
@@ -51,13 +58,13 @@ pub(super) struct Read {
 pub(super) fn read(
     path: &Path,
     format: Format,
-    directed: Option<bool>,
+    options: &ImportOptions,
     sink: &mut dyn EdgeSink,
     hooks: &mut Hooks<'_>,
 ) -> Result<Read> {
     // A vertex of a METIS file has all its neighbours in one line.
     let line_bytes_max = if format == Format::Metis { usize::MAX } else { RECORD_BYTES_MAX };
-    let mut lines = Lines::open(path, (directed, line_bytes_max), sink, hooks)?;
+    let mut lines = Lines::open(path, (options, line_bytes_max), sink, hooks)?;
     let counted = match format {
         Format::Mtx => mtx::read(&mut lines)?,
         Format::Metis => metis::read(&mut lines)?,
@@ -107,13 +114,15 @@ struct Lines<'a, 'h> {
     sink: &'a mut dyn EdgeSink,
     /// What the caller says about directions.
     directed: Option<bool>,
+    threads: usize,
     /// Edges, and their weights when there are any, that the sink has not taken.
     edges: Vec<[u32; 2]>,
     weights: Vec<f32>,
     edges_count: u64,
     compression: Compression,
     consumed: super::input::Consumed,
-    blocks: Blocks,
+    /// Blocks to come, unless the threads have them.
+    blocks: Option<Blocks>,
     block: Vec<u8>,
     at: usize,
     /// The number of the line handed out last, from one.
@@ -123,7 +132,7 @@ struct Lines<'a, 'h> {
 impl<'a, 'h> Lines<'a, 'h> {
     fn open(
         path: &'a Path,
-        (directed, line_bytes_max): (Option<bool>, usize),
+        (options, line_bytes_max): (&ImportOptions, usize),
         sink: &'a mut dyn EdgeSink,
         hooks: &'a mut Hooks<'h>,
     ) -> Result<Self> {
@@ -133,12 +142,15 @@ impl<'a, 'h> Lines<'a, 'h> {
         foreign.map_or(Ok(()), Err)?;
         let (compression, consumed) = (input.compression(), input.consumed());
         // A quote has no meaning here, so every line feed ends a record.
-        let blocks = input.into_lines(line_bytes_max).of_bytes(sink.block_bytes(2));
+        let threads = threads_of(options);
+        let block_bytes = sink.block_bytes(threads * AHEAD + 1);
+        let blocks = Some(input.into_lines(line_bytes_max).of_bytes(block_bytes));
         Ok(Lines {
             path,
             hooks,
             sink,
-            directed,
+            directed: options.directed,
+            threads,
             edges: Vec::new(),
             weights: Vec::new(),
             edges_count: 0,
@@ -183,7 +195,8 @@ impl<'a, 'h> Lines<'a, 'h> {
         if self.at == self.block.len() {
             let (done, total) = self.consumed.progress();
             self.hooks.step(Stage::Reading, done, total)?;
-            let Some(block) = self.blocks.next()? else { return Ok(None) };
+            let blocks = self.blocks.as_mut().map_or(Ok(None), Blocks::next)?;
+            let Some(block) = blocks else { return Ok(None) };
             if block.is_cut {
                 self.number += 1;
                 return Err(self.bad(format!("a line longer than {RECORD_BYTES_MAX} bytes")));
@@ -191,18 +204,48 @@ impl<'a, 'h> Lines<'a, 'h> {
             (self.block, self.at) = (block.bytes, 0);
         }
         self.number += 1;
-        let rest = &self.block[self.at..];
-        let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-        self.at += (end + 1).min(rest.len());
-        let line = &rest[..end];
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match std::str::from_utf8(line) {
-            Ok(line) => Ok(Some(line)),
-            Err(_) => {
-                let what = Fault::NotUtf8.describe(&super::columns::Columns::pair());
-                Err(bad(self.path, self.number, what))
-            }
+        let (line, len) = first_line(&self.block[self.at..]);
+        self.at += len;
+        line.map(Some).map_err(|what| bad(self.path, self.number, what))
+    }
+
+    /// Reads the rest of the file: the edges that `record` finds in its lines, of which the file
+    /// counts `most`, called `noun`.
+    fn records(&mut self, record: &Record<'_>, most: u64, noun: &str) -> Result<()> {
+        let rest = Block { bytes: self.block.split_off(self.at), is_cut: false };
+        self.at = self.block.len();
+        self.join(Chunk::parse(rest, record), record, (most, noun))?;
+        let Some(blocks) = self.blocks.take() else { return Ok(()) };
+        let (threads, parse) = (self.threads, |block| Chunk::parse(block, record));
+        parse_in_order(blocks, threads, parse, |chunk| self.join(chunk, record, (most, noun)))
+    }
+
+    /// Adds the edges of the next block, or refuses its first line at fault.
+    fn join(
+        &mut self,
+        mut chunk: Chunk,
+        record: &Record<'_>,
+        (most, noun): (u64, &str),
+    ) -> Result<()> {
+        let (done, total) = self.consumed.progress();
+        self.hooks.step(Stage::Reading, done, total)?;
+        let room = most - self.edges_count;
+        if chunk.edges.len() as u64 > room {
+            let line = self.number + chunk.line_of(room, record);
+            return Err(bad(
+                self.path,
+                line,
+                format!("more than the {most} {noun} that are counted"),
+            ));
         }
+        if let Some(what) = chunk.trouble {
+            return Err(bad(self.path, self.number + chunk.lines, what));
+        }
+        self.number += chunk.lines;
+        self.edges_count += chunk.edges.len() as u64;
+        self.edges.append(&mut chunk.edges);
+        self.weights.append(&mut chunk.weights);
+        if self.edges.len() >= EDGES_A_BATCH { self.hand_over() } else { Ok(()) }
     }
 
     /// A refusal that names the line handed out last.
@@ -233,6 +276,73 @@ impl<'a, 'h> Lines<'a, 'h> {
     }
 }
 
+/// An edge and its weight; nothing for lines that hold none.
+type Found = std::result::Result<Option<([u32; 2], Option<f32>)>, String>;
+
+/// What one line behind the head holds.
+type Record<'r> = dyn Fn(&str) -> Found + Sync + 'r;
+
+/// The edges of a block, up to its first line at fault.
+struct Chunk {
+    bytes: Vec<u8>,
+    edges: Vec<[u32; 2]>,
+    weights: Vec<f32>,
+    /// Lines, the one at fault included.
+    lines: u64,
+    trouble: Option<String>,
+}
+
+impl Chunk {
+    fn parse(block: Block, record: &Record<'_>) -> Chunk {
+        let (bytes, edges, weights) = (block.bytes, Vec::new(), Vec::new());
+        let mut chunk = Chunk { bytes, edges, weights, lines: 0, trouble: None };
+        if block.is_cut {
+            let what = format!("a line longer than {RECORD_BYTES_MAX} bytes");
+            return Chunk { lines: 1, trouble: Some(what), ..chunk };
+        }
+        let mut at = 0;
+        while at < chunk.bytes.len() {
+            let (line, len) = first_line(&chunk.bytes[at..]);
+            at += len;
+            chunk.lines += 1;
+            match line.and_then(record) {
+                Ok(None) => {}
+                Ok(Some((edge, weight))) => {
+                    chunk.edges.push(edge);
+                    chunk.weights.extend(weight);
+                }
+                Err(what) => {
+                    chunk.trouble = Some(what);
+                    break;
+                }
+            }
+        }
+        chunk
+    }
+
+    /// The line in the block, from one, that holds the edge behind `edges` others.
+    fn line_of(&self, edges: u64, record: &Record<'_>) -> u64 {
+        let (mut at, mut line, mut found) = (0, 0, 0);
+        while at < self.bytes.len() && found <= edges {
+            let (text, len) = first_line(&self.bytes[at..]);
+            at += len;
+            line += 1;
+            found += u64::from(matches!(text.and_then(record), Ok(Some(_))));
+        }
+        line
+    }
+}
+
+/// The first line of `rest` without its end, and its length with it.
+fn first_line(rest: &[u8]) -> (std::result::Result<&str, String>, usize) {
+    let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+    let line = &rest[..end];
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = std::str::from_utf8(line)
+        .map_err(|_| Fault::NotUtf8.describe(&super::columns::Columns::pair()));
+    (line, (end + 1).min(rest.len()))
+}
+
 fn bad(path: &Path, line: u64, what: impl std::fmt::Display) -> Error {
     Error::new(Kind::Input, format!("{}:{line}: {what}", path.display()))
 }
@@ -261,6 +371,8 @@ fn nothing(word: Option<&str>) -> std::result::Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::builder::InMemory;
 
@@ -268,7 +380,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let name = file.path().display().to_string();
-        let read = read(file.path(), format, None, &mut InMemory, &mut Hooks::none());
+        let options = ImportOptions::default();
+        let read = read(file.path(), format, &options, &mut InMemory, &mut Hooks::none());
         read.map(|read| read.edges).map_err(|e| e.to_string().replace(&name, "f"))
     }
 
@@ -372,6 +485,67 @@ mod tests {
         ] {
             let refused = of(format, &text).map(|list| shown(&list)).unwrap_err();
             assert!(refused.contains(words), "{text}: {refused}, wanted {words}");
+        }
+    }
+
+    /// Leaves edges with the reader, and has text cut into blocks of a few lines.
+    struct ShortBlocks(usize);
+
+    impl EdgeSink for ShortBlocks {
+        fn block_bytes(&self, _: usize) -> Option<usize> {
+            Some(self.0)
+        }
+    }
+
+    /// Files of many lines, with comments among them and now and then a fault.
+    fn files() -> impl Strategy<Value = (Format, String)> {
+        let number = prop_oneof![60 => 1u32..40, 1 => Just(0), 1 => Just(41)];
+        let arc = (number.clone(), number, 0u32..9, 0u32..30);
+        let arcs = proptest::collection::vec(arc, 1..60);
+        (arcs, any::<bool>(), 0u64..3, any::<bool>()).prop_map(|(arcs, is_mtx, more, crlf)| {
+            let count = arcs.len() as u64 + 1 - more.min(arcs.len() as u64);
+            let end = if crlf { "\r\n" } else { "\n" };
+            let arc = |&(a, b, weight, odd): &(u32, u32, u32, u32)| match (is_mtx, odd) {
+                (true, 0) => format!("{end}{a} {b} {weight}{end}"),
+                (true, 1) => format!("{a} {b}{end}"),
+                (true, _) => format!("{a} {b} {weight}{end}"),
+                (false, 0) => format!("c {a}{end}a {a} {b} {weight}{end}"),
+                (false, 1) => format!("e {a} {b}{end}"),
+                (false, _) => format!("a {a} {b} {weight}{end}"),
+            };
+            let body: String = arcs.iter().map(arc).collect();
+            let mtx = "%%MatrixMarket matrix coordinate real general";
+            match is_mtx {
+                true => (Format::Mtx, format!("{mtx}{end}40 40 {count}{end}{body}")),
+                false => (Format::Dimacs, format!("p sp 40 {count}{end}{body}")),
+            }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(littoral_testing::cases(80))]
+
+        #[test]
+        fn counted_files_of_many_blocks_are_read_alike_by_any_threads(
+            (format, text) in files(), block in 8usize..120,
+        ) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), &text).unwrap();
+            let read_by = |threads: usize, block: usize| {
+                let options = ImportOptions { threads: Some(threads), ..ImportOptions::default() };
+                let mut sink = ShortBlocks(block);
+                read(file.path(), format, &options, &mut sink, &mut Hooks::none())
+                    .map(|read| (shown(&read.edges), read.lines))
+                    .map_err(|e| e.to_string())
+            };
+            let wanted = read_by(1, 1 << 20);
+            // Line feeds end lines: none is left out of their number.
+            if let Ok((_, lines)) = &wanted {
+                prop_assert_eq!(*lines, text.matches('\n').count() as u64);
+            }
+            for threads in 1..=6 {
+                prop_assert_eq!(&read_by(threads, block), &wanted, "{} threads", threads);
+            }
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod input;
 mod intern;
 mod numbering;
 mod parse;
+mod pool;
 mod record;
 mod sg;
 mod sniff;
@@ -175,7 +176,7 @@ fn read_counted(
     hooks: &mut Hooks<'_>,
 ) -> Result<(EdgeList, Source)> {
     refuse_table_options(input, format, options)?;
-    let read = counted::read(input, format, options.directed, sink, hooks)?;
+    let read = counted::read(input, format, options, sink, hooks)?;
     let counted::Read { edges, compression, lines } = read;
     Ok((edges, numbered(format, compression, lines)))
 }

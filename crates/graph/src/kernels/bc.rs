@@ -25,9 +25,10 @@ use littoral_base::rng::{Rng, seeded};
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, OptionSpec, Spec};
 use super::bits::{Bitmap, words_u64};
-use super::team::{Cursor, Member, Stepped, VertexShare};
+use super::hubs::{Hubs, VertexShare};
+use super::team::{Cursor, Member, Stepped};
 use crate::edges::raw::prefetch;
-use crate::edges::{Edges, Item, ListWork, Verdict};
+use crate::edges::{Edges, Item, ListWork, Part, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::format::Direction;
 use crate::format::file::GraphFile;
@@ -139,6 +140,7 @@ pub(crate) struct Bc<'g> {
     order: RwLock<Order>,
     found: Vec<Mutex<Vec<u32>>>,
     cursor: Cursor,
+    hubs: Hubs<'g, ()>,
     has_next: AtomicBool,
     summary: Mutex<BcSummary>,
 }
@@ -244,6 +246,7 @@ impl<'g> Algorithm<'g> for Bc<'g> {
             order: RwLock::default(),
             found: (0..members).map(|_| Mutex::default()).collect(),
             cursor: Cursor::default(),
+            hubs: Hubs::new(graph, Direction::Out, members),
             has_next: AtomicBool::new(false),
             summary: Mutex::default(),
         }
@@ -268,7 +271,7 @@ impl<'g> Algorithm<'g> for Bc<'g> {
     fn bytes(&self) -> u64 {
         let bitmaps = 2 * self.done.words().len() * 8;
         let order = self.order.read().unwrap_or_else(PoisonError::into_inner).vertices.capacity();
-        (self.score.len() * 24 + bitmaps + order * 4) as u64
+        (self.score.len() * 24 + bitmaps + order * 4) as u64 + self.hubs.bytes()
     }
 
     fn summary(&self) -> BcSummary {
@@ -316,7 +319,9 @@ impl Bc<'_> {
         &all[(share * me.id()).min(to)..to]
     }
 
-    fn hand_out(&self, lists: usize) {
+    fn hand_out(&self, level: &[u32]) {
+        self.hubs.hand_out(level.iter().map(|&v| ((), v)));
+        let lists = level.len();
         let chunk = (lists / (self.members * 4)).clamp(1, LISTS_CHUNK);
         let chunk = if self.members == 1 { lists } else { chunk };
         self.cursor.reset(lists as u64, chunk as u64);
@@ -364,7 +369,7 @@ impl Bc<'_> {
         order.vertices.push(source);
         order.starts.clear();
         order.starts.extend([0, 1]);
-        self.hand_out(1);
+        self.hand_out(&[source]);
         self.has_next.store(true, Relaxed);
     }
 
@@ -373,7 +378,11 @@ impl Bc<'_> {
         let mut found = lock(&self.found[id]);
         let work = Down::<SHARED> {
             bc: self,
-            level: VertexShare::new(order.level(order.levels() - 1), &self.cursor),
+            level: VertexShare::new(
+                order.level(order.levels() - 1),
+                &self.cursor,
+                (&self.hubs, id),
+            ),
             found: RefCell::new(&mut found),
         };
         edges.lists(Direction::Out, &work)
@@ -389,7 +398,7 @@ impl Bc<'_> {
         self.has_next.store(end > begin, Relaxed);
         if end > begin {
             order.starts.push(end);
-            self.hand_out(end - begin);
+            self.hand_out(&order.vertices[begin..]);
             return;
         }
         let mut summary = lock(&self.summary);
@@ -409,9 +418,9 @@ impl Bc<'_> {
             }
             me.lead(|| {
                 let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
-                self.hand_out(order.level(level - 1).len());
+                self.hand_out(order.level(level - 1));
             })?;
-            me.all(|| self.up::<SHARED, E>(level - 1, edges))?;
+            me.all(|| self.up::<SHARED, E>(me.id(), level - 1, edges))?;
             me.each(|| {
                 let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
                 self.own(me, order.level(level))
@@ -435,9 +444,9 @@ impl Bc<'_> {
         }
     }
 
-    fn up<const SHARED: bool, E: Edges>(&self, level: usize, edges: &E) -> Result<()> {
+    fn up<const SHARED: bool, E: Edges>(&self, id: usize, level: usize, edges: &E) -> Result<()> {
         let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
-        let level = VertexShare::new(order.level(level), &self.cursor);
+        let level = VertexShare::new(order.level(level), &self.cursor, (&self.hubs, id));
         let work = Up::<SHARED> { bc: self, level };
         edges.lists(Direction::Out, &work)
     }
@@ -466,6 +475,11 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
     #[inline(always)]
     fn next(&self) -> Option<((), Item)> {
         self.level.next()
+    }
+
+    #[inline(always)]
+    fn next_part(&self) -> Option<((), Part)> {
+        self.level.next_part()
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
@@ -524,6 +538,11 @@ impl<const SHARED: bool> ListWork for Up<'_, SHARED> {
         self.level.next()
     }
 
+    #[inline(always)]
+    fn next_part(&self) -> Option<((), Part)> {
+        self.level.next_part()
+    }
+
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
         self.level.reads_max(most, reads)
     }
@@ -553,8 +572,8 @@ impl<const SHARED: bool> ListWork for Up<'_, SHARED> {
                 None => return Verdict::Forged,
             }
         }
-        // The pieces of a list are handed to one member, one after another.
-        add::<false>(&bc.share[vertex as usize], sum);
+        // Parts of a long list are other members'.
+        add::<SHARED>(&bc.share[vertex as usize], sum);
         Verdict::More
     }
 }

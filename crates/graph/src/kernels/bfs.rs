@@ -27,9 +27,10 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::{Bitmap, words_u32};
-use super::team::{Cursor, Member, Share, Stepped, VertexShare};
+use super::hubs::{Hubs, VertexShare};
+use super::team::{Cursor, Member, Share, Stepped};
 use crate::edges::raw::{Probe, prefetch, probe};
-use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict, reads_of, without_arcs};
+use crate::edges::{Edges, HeadWork, Item, ListWork, Part, Span, Verdict, reads_of, without_arcs};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
@@ -77,6 +78,7 @@ pub(crate) struct Bfs<'g> {
     queue: RwLock<Vec<u32>>,
     found: Vec<Mutex<Vec<u32>>>,
     cursor: Cursor,
+    hubs: Hubs<'g, ()>,
     step: AtomicU8,
     /// Which of `front` is the frontier.
     side: AtomicU32,
@@ -164,6 +166,7 @@ impl<'g> Algorithm<'g> for Bfs<'g> {
             queue: RwLock::new(Vec::with_capacity(n)),
             found: (0..members).map(|_| Mutex::new(Vec::with_capacity(n))).collect(),
             cursor: Cursor::default(),
+            hubs: Hubs::new(graph, Direction::Out, members),
             step: AtomicU8::new(Step::End as u8),
             side: AtomicU32::new(0),
             awake: AtomicU64::new(0),
@@ -205,7 +208,7 @@ impl<'g> Algorithm<'g> for Bfs<'g> {
     fn bytes(&self) -> u64 {
         let bitmaps = 6 * self.visited.words().len() * 8;
         let queues = (1 + self.members) * self.graph.vertices() as usize * 4;
-        (self.parent.len() * 4 + bitmaps + queues) as u64
+        (self.parent.len() * 4 + bitmaps + queues) as u64 + self.hubs.bytes()
     }
 
     fn summary(&self) -> BfsSummary {
@@ -377,6 +380,7 @@ impl Bfs<'_> {
         let chunk = (queue.len() / (self.members * 4)).clamp(1, LISTS_CHUNK as usize);
         let chunk = if self.members == 1 { queue.len() } else { chunk };
         self.cursor.reset(queue.len() as u64, chunk as u64);
+        self.hubs.hand_out(queue.iter().map(|&v| ((), v)));
         self.step.store(Step::Down as u8, Relaxed);
     }
 
@@ -423,12 +427,13 @@ impl Bfs<'_> {
         found.clear();
         let work = Down::<SHARED> {
             bfs: self,
-            queue: VertexShare::new(&queue, &self.cursor),
+            queue: VertexShare::new(&queue, &self.cursor, (&self.hubs, id)),
             found: RefCell::new(&mut found),
             arcs: Cell::new(0),
         };
         edges.lists(Direction::Out, &work)?;
         work.count_arcs();
+        drop(work);
         self.awake.fetch_add(found.len() as u64, Relaxed);
         Ok(())
     }
@@ -478,6 +483,11 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
     #[inline(always)]
     fn next(&self) -> Option<((), Item)> {
         self.queue.next()
+    }
+
+    #[inline(always)]
+    fn next_part(&self) -> Option<((), Part)> {
+        self.queue.next_part()
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {

@@ -21,9 +21,10 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::words_u32;
-use super::team::{Cursor, Member, Stepped, VertexShare};
+use super::hubs::{Hubs, VertexShare};
+use super::team::{Cursor, Member, Stepped};
 use crate::edges::raw::prefetch;
-use crate::edges::{Edges, Item, ListWork, Verdict};
+use crate::edges::{Edges, Item, ListWork, Part, Verdict};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
@@ -55,6 +56,8 @@ pub(crate) struct Kcore<'g> {
     frontier: RwLock<Vec<u32>>,
     found: Vec<Mutex<Vec<u32>>>,
     cursor: Cursor,
+    /// By direction.
+    hubs: [Hubs<'g, ()>; 2],
     ended: AtomicBool,
 }
 
@@ -99,6 +102,7 @@ impl<'g> Algorithm<'g> for Kcore<'g> {
             frontier: RwLock::default(),
             found: (0..members).map(|_| Mutex::default()).collect(),
             cursor: Cursor::default(),
+            hubs: [Direction::Out, Direction::In].map(|d| Hubs::new(graph, d, members)),
             ended: AtomicBool::new(false),
         }
     }
@@ -114,7 +118,7 @@ impl<'g> Algorithm<'g> for Kcore<'g> {
         })?;
         while !self.ended.load(Relaxed) {
             for &direction in self.graph.header().directions() {
-                me.lead(|| self.hand_out())?;
+                me.lead(|| self.hand_out(direction))?;
                 me.all(|| self.peel::<SHARED, E>(me.id(), direction, edges))?;
             }
             me.lead(|| self.gather())?;
@@ -124,7 +128,8 @@ impl<'g> Algorithm<'g> for Kcore<'g> {
 
     fn bytes(&self) -> u64 {
         let frontier = self.frontier.read().unwrap_or_else(PoisonError::into_inner).capacity();
-        ((self.degree.len() + lock(&self.left).capacity() + frontier) * 4) as u64
+        let hubs = self.hubs.iter().map(Hubs::bytes).sum::<u64>();
+        ((self.degree.len() + lock(&self.left).capacity() + frontier) * 4) as u64 + hubs
     }
 
     fn summary(&self) -> KcoreSummary {
@@ -184,8 +189,10 @@ impl Kcore<'_> {
         left.retain(|v| degree(v) > level);
     }
 
-    fn hand_out(&self) {
-        let lists = self.frontier.read().unwrap_or_else(PoisonError::into_inner).len();
+    fn hand_out(&self, direction: Direction) {
+        let frontier = self.frontier.read().unwrap_or_else(PoisonError::into_inner);
+        self.hubs[direction as usize].hand_out(frontier.iter().map(|&v| ((), v)));
+        let lists = frontier.len();
         let chunk = (lists / (self.members * 4)).clamp(1, LISTS_CHUNK);
         let chunk = if self.members == 1 { lists } else { chunk };
         self.cursor.reset(lists as u64, chunk as u64);
@@ -202,7 +209,11 @@ impl Kcore<'_> {
         let work = Peel::<SHARED> {
             degree: &self.degree,
             level: self.level.load(Relaxed),
-            frontier: VertexShare::new(&frontier, &self.cursor),
+            frontier: VertexShare::new(
+                &frontier,
+                &self.cursor,
+                (&self.hubs[direction as usize], id),
+            ),
             found: RefCell::new(&mut found),
         };
         edges.lists(direction, &work)
@@ -255,6 +266,11 @@ impl<const SHARED: bool> ListWork for Peel<'_, SHARED> {
     #[inline(always)]
     fn next(&self) -> Option<((), Item)> {
         self.frontier.next()
+    }
+
+    #[inline(always)]
+    fn next_part(&self) -> Option<((), Part)> {
+        self.frontier.next_part()
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {

@@ -16,6 +16,7 @@ mod bfs;
 mod bits;
 mod compare;
 mod components;
+mod hubs;
 mod kcore;
 mod pagerank;
 mod registry;

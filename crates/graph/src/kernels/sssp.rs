@@ -27,10 +27,11 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, OptionSpec, Spec};
 use super::bits::words_u32;
+use super::hubs::{HubShare, Hubs};
 use super::team::{Cursor, Member, Share, Stepped};
 use super::weights::{Weights, seeded_weight};
 use crate::edges::raw::prefetch;
-use crate::edges::{Edges, Item, ListWork, Verdict, reads_of};
+use crate::edges::{Edges, Item, ListWork, Part, Verdict, reads_of};
 use crate::error::Result;
 use crate::format::Direction;
 use crate::format::file::GraphFile;
@@ -118,6 +119,8 @@ pub(crate) struct Sssp<'g> {
     frontier: RwLock<Vec<Entry>>,
     bins: Vec<Mutex<Bins>>,
     cursor: Cursor,
+    /// Long lists of a frontier; the tag is the distance.
+    hubs: Hubs<'g, u32>,
     window: Mutex<Window>,
     ended: AtomicBool,
     steps: Mutex<u64>,
@@ -179,6 +182,7 @@ impl<'g> Algorithm<'g> for Sssp<'g> {
             frontier: RwLock::default(),
             bins: (0..members).map(|_| Mutex::new(Bins::new())).collect(),
             cursor: Cursor::default(),
+            hubs: Hubs::new(graph, Direction::Out, members),
             window: Mutex::default(),
             ended: AtomicBool::new(false),
             steps: Mutex::default(),
@@ -212,7 +216,8 @@ impl<'g> Algorithm<'g> for Sssp<'g> {
         let near = |b: &Mutex<Bins>| lock(b).near.iter().map(Vec::capacity).sum::<usize>();
         let near: usize = self.bins.iter().map(near).sum();
         let frontier = self.frontier.read().unwrap_or_else(PoisonError::into_inner).capacity();
-        (self.distance.len() * 4 + (entries + near + frontier) * size_of::<Entry>()) as u64
+        let waiting = (entries + near + frontier) * size_of::<Entry>();
+        (self.distance.len() * 4 + waiting) as u64 + self.hubs.bytes()
     }
 
     fn summary(&self) -> SsspSummary {
@@ -307,7 +312,7 @@ impl Sssp<'_> {
         *lock(&self.window) = Window::default();
         *lock(&self.steps) = 1;
         self.ended.store(false, Relaxed);
-        self.cursor.reset(1, 1);
+        self.hand_out(&frontier);
     }
 
     #[inline(always)]
@@ -325,10 +330,7 @@ impl Sssp<'_> {
                 self.gather(window.current, &mut frontier);
                 if !frontier.is_empty() {
                     *lock(&self.steps) += 1;
-                    let few =
-                        (frontier.len() / (4 * self.members)).clamp(1, ENTRIES_CHUNK as usize);
-                    let chunk = if self.members == 1 { frontier.len() } else { few };
-                    self.cursor.reset(frontier.len() as u64, chunk as u64);
+                    self.hand_out(&frontier);
                     return;
                 }
                 window.current += 1;
@@ -338,6 +340,13 @@ impl Sssp<'_> {
                 None => return self.ended.store(true, Relaxed),
             }
         }
+    }
+
+    fn hand_out(&self, frontier: &[Entry]) {
+        let few = (frontier.len() / (4 * self.members)).clamp(1, ENTRIES_CHUNK as usize);
+        let chunk = if self.members == 1 { frontier.len() } else { few };
+        self.cursor.reset(frontier.len() as u64, chunk as u64);
+        self.hubs.hand_out(frontier.iter().map(|entry| (entry.distance, entry.vertex)));
     }
 
     fn gather(&self, bin: usize, frontier: &mut Vec<Entry>) {
@@ -392,6 +401,7 @@ impl Sssp<'_> {
             sssp: self,
             frontier: &frontier,
             share: Share::new(&self.cursor),
+            parts: self.hubs.share(id),
             window: *lock(&self.window),
             bins: RefCell::new(&mut bins),
             own: RefCell::new(Vec::new()),
@@ -412,6 +422,7 @@ struct Relax<'s, const SHARED: bool, const STORED: bool> {
     sssp: &'s Sssp<'s>,
     frontier: &'s [Entry],
     share: Share<'s, SHARED>,
+    parts: HubShare<'s, u32>,
     window: Window,
     bins: RefCell<&'s mut Bins>,
     /// Entries of this member that fell into the bin, and how many of them were handed out.
@@ -476,11 +487,31 @@ impl<const SHARED: bool, const STORED: bool> ListWork for Relax<'_, SHARED, STOR
     fn next(&self) -> Option<(u32, Item)> {
         loop {
             let entry = match self.share.next() {
-                Some(i) => self.frontier[i as usize],
+                Some(i) => {
+                    let entry = self.frontier[i as usize];
+                    if SHARED && self.sssp.hubs.holds(entry.vertex) {
+                        continue;
+                    }
+                    entry
+                }
                 None => self.next_own()?,
             };
             if self.sssp.is_live(entry) {
                 return Some((entry.distance, Item { vertex: entry.vertex, skip: 0 }));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn next_part(&self) -> Option<(u32, Part)> {
+        if !SHARED {
+            return None;
+        }
+        loop {
+            let (distance, part) = self.parts.next()?;
+            // A later entry of this vertex hands out all of its list.
+            if self.sssp.is_live(Entry { vertex: part.vertex, distance }) {
+                return Some((distance, part));
             }
         }
     }

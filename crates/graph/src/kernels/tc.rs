@@ -24,10 +24,12 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::{words_u32, words_u64};
+use super::hubs::{HubShare, Hubs};
 use super::team::{Cursor, Member, Share, Stepped};
 use crate::edges::raw::prefetch;
-use crate::edges::{Edges, Item, ListWork, Verdict, reads_of};
+use crate::edges::{Edges, Item, ListWork, Part, Verdict, reads_of};
 use crate::error::Result;
+use crate::format::Direction;
 use crate::format::file::GraphFile;
 use crate::table::{ByName, Table, counts, first, vertices};
 
@@ -60,6 +62,8 @@ pub(crate) struct Tc<'g> {
     held: [RwLock<Held>; 2],
     scratch: Vec<Mutex<Scratch>>,
     cursor: Cursor,
+    /// By direction; the tag is the rank's place in its range.
+    hubs: [Hubs<'g, u32>; 2],
     triangles: Vec<AtomicU64>,
 }
 
@@ -155,7 +159,8 @@ impl<'g> Algorithm<'g> for Tc<'g> {
         let held = self.held.iter().map(|h| read(h).bytes()).sum::<u64>();
         let ranking = self.ranking.as_ref().map_or(0, |r| 4 * (r.rank.len() + r.order.len()));
         let scratch = self.scratch.iter().map(|s| 8 * lock(s).marks.len()).sum::<usize>();
-        held + (ranking + scratch + 8 * self.triangles.len()) as u64
+        let hubs = self.hubs.iter().map(Hubs::bytes).sum::<u64>();
+        held + hubs + (ranking + scratch + 8 * self.triangles.len()) as u64
     }
 
     fn summary(&self) -> TcSummary {
@@ -230,6 +235,7 @@ impl<'g> Tc<'g> {
             held: Default::default(),
             scratch: (0..members).map(|_| Mutex::new(scratch())).collect(),
             cursor: Cursor::default(),
+            hubs: [Direction::Out, Direction::In].map(|d| Hubs::new(graph, d, members)),
             triangles: words_u64(n),
         };
         tc.ranges = tc.split(words);
@@ -294,11 +300,16 @@ impl<'g> Tc<'g> {
             held.reset(range.clone(), |r| self.room(r));
         })?;
         for &direction in self.graph.header().directions() {
-            me.lead(|| self.hand_out(range.len()))?;
+            let hubs = &self.hubs[direction as usize];
+            me.lead(|| {
+                self.hand_out(range.len());
+                hubs.hand_out((0u32..).zip(range.clone()).map(|(i, r)| (i, self.vertex(r))));
+            })?;
             me.all(|| {
-                let share = Share::new(&self.cursor);
+                let (share, parts) = (Share::new(&self.cursor), hubs.share(me.id()));
                 let held = &*read(&self.held[at]);
-                edges.lists(direction, &Forward::<SHARED> { tc: self, held, share })
+                let work = Forward::<SHARED> { tc: self, held, share, hubs, parts };
+                edges.lists(direction, &work)
             })?;
         }
         me.lead(|| self.hand_out(range.len()))?;
@@ -364,17 +375,23 @@ impl Held {
         &self.words[from..from + self.lens[i].load(Relaxed) as usize]
     }
 
-    /// Adds to the list of the `i`-th rank; answers whether there was room. One member at a time
-    /// adds to a list.
+    /// Adds to the list of the `i`-th rank; answers whether there was room. Several members add to
+    /// a list at a time only where `IS_SHARED`.
     #[inline(always)]
-    fn push(&self, i: usize, r: u32) -> bool {
-        let len = self.lens[i].load(Relaxed);
+    fn push<const IS_SHARED: bool>(&self, i: usize, r: u32) -> bool {
+        let len = match IS_SHARED {
+            true => self.lens[i].fetch_add(1, Relaxed),
+            false => self.lens[i].load(Relaxed),
+        };
         let at = self.starts[i] + u64::from(len);
+        // A list without room ends the run: that its length is one too many is never seen.
         if at >= self.starts[i + 1] {
             return false;
         }
         self.words[at as usize].store(r, Relaxed);
-        self.lens[i].store(len + 1, Relaxed);
+        if !IS_SHARED {
+            self.lens[i].store(len + 1, Relaxed);
+        }
         true
     }
 
@@ -454,9 +471,27 @@ struct Forward<'t, const SHARED: bool> {
     tc: &'t Tc<'t>,
     held: &'t Held,
     share: Share<'t, SHARED>,
+    hubs: &'t Hubs<'t, u32>,
+    parts: HubShare<'t, u32>,
 }
 
 impl<const SHARED: bool> Forward<'_, SHARED> {
+    /// Adds those of `words` with smaller ranks to a forward list, to which others may add too.
+    #[inline(always)]
+    fn add<const IS_SHARED: bool>(&self, i: u32, words: &[u32]) -> Verdict {
+        let (n, own) = (self.tc.graph.vertices(), self.held.ranks.start + i);
+        for &v in words {
+            if v >= n {
+                return Verdict::Forged;
+            }
+            let r = self.tc.rank(v);
+            if r < own && !self.held.push::<IS_SHARED>(i as usize, r) {
+                return Verdict::Forged;
+            }
+        }
+        Verdict::More
+    }
+
     fn vertex(&self, i: u64) -> u32 {
         self.tc.vertex(self.held.ranks.start + i as u32)
     }
@@ -476,10 +511,18 @@ impl<const SHARED: bool> ListWork for Forward<'_, SHARED> {
         loop {
             let i = self.share.next()?;
             let vertex = self.vertex(i);
+            if SHARED && self.hubs.holds(vertex) {
+                continue;
+            }
             if self.is_read(vertex) {
                 return Some((i as u32, Item { vertex, skip: 0 }));
             }
         }
+    }
+
+    #[inline(always)]
+    fn next_part(&self) -> Option<(u32, Part)> {
+        if SHARED { self.parts.next() } else { None }
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
@@ -500,18 +543,11 @@ impl<const SHARED: bool> ListWork for Forward<'_, SHARED> {
     }
 
     #[inline(always)]
-    fn words(&self, i: u32, _vertex: u32, words: &[u32]) -> Verdict {
-        let (n, own) = (self.tc.graph.vertices(), self.held.ranks.start + i);
-        for &v in words {
-            if v >= n {
-                return Verdict::Forged;
-            }
-            let r = self.tc.rank(v);
-            if r < own && !self.held.push(i as usize, r) {
-                return Verdict::Forged;
-            }
+    fn words(&self, i: u32, vertex: u32, words: &[u32]) -> Verdict {
+        if SHARED && self.hubs.holds(vertex) {
+            return self.add::<true>(i, words);
         }
-        Verdict::More
+        self.add::<false>(i, words)
     }
 }
 

@@ -13,7 +13,6 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::edges::{Item, reads_of};
 use crate::error::{Error, Kind, Result};
 
 /// Said by members that stop because another one failed.
@@ -213,9 +212,19 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Starts over with `0..end` in chunks of `chunk`; only while no member takes.
     pub(crate) fn reset(&self, end: u64, chunk: u64) {
-        self.next.store(0, Ordering::Relaxed);
+        self.reset_from(0, end, chunk);
+    }
+
+    /// As [`Cursor::reset`] with `from..end`.
+    pub(crate) fn reset_from(&self, from: u64, end: u64, chunk: u64) {
+        self.next.store(from, Ordering::Relaxed);
         self.end.store(end, Ordering::Relaxed);
         self.chunk.store(chunk.max(1), Ordering::Relaxed);
+    }
+
+    /// Takes one of what several members take, in chunks of one.
+    pub(crate) fn take_one(&self) -> Option<u64> {
+        self.take::<true>().map(|(from, _)| from)
     }
 
     fn take<const SHARED: bool>(&self) -> Option<(u64, u64)> {
@@ -264,37 +273,6 @@ impl<'c, const SHARED: bool> Share<'c, SHARED> {
     pub(crate) fn peek(&self, ahead: u64) -> Option<u64> {
         let (from, to) = self.at.get();
         (from + ahead < to).then_some(from + ahead)
-    }
-}
-
-/// One member's share of a list of vertices whose neighbours it reads.
-#[derive(Debug)]
-pub(crate) struct VertexShare<'c, const SHARED: bool> {
-    vertices: &'c [u32],
-    share: Share<'c, SHARED>,
-}
-
-impl<'c, const SHARED: bool> VertexShare<'c, SHARED> {
-    /// A share of `vertices`, whose places `cursor` hands out.
-    pub(crate) fn new(vertices: &'c [u32], cursor: &'c Cursor) -> Self {
-        VertexShare { vertices, share: Share::new(cursor) }
-    }
-
-    /// The next vertex, from the front of its list.
-    #[inline(always)]
-    pub(crate) fn next(&self) -> Option<((), Item)> {
-        self.share.next().map(|i| ((), Item { vertex: self.vertices[i as usize], skip: 0 }))
-    }
-
-    /// The vertex `ahead` of the next one, while it is in the chunk at hand.
-    #[inline(always)]
-    pub(crate) fn peek(&self, ahead: u64) -> Option<u32> {
-        self.share.peek(ahead).map(|i| self.vertices[i as usize])
-    }
-
-    /// Reads of all vertices together, at most `most`.
-    pub(crate) fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
-        Some(reads_of(self.vertices.iter().copied(), most, reads))
     }
 }
 

@@ -17,17 +17,11 @@ pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
         }
     };
     let directed = lines.begin(directed, weighted, entries)?;
-    while let Some(line) = lines.next()? {
-        if line.trim().is_empty() {
-            continue;
-        }
-        let entry = entry(line, vertices, weighted);
-        let (edge, weight) = entry.map_err(|what| lines.bad(what))?;
-        if lines.edges_count == entries {
-            return Err(lines.bad(format!("more than the {entries} entries that are counted")));
-        }
-        lines.push(edge, weight)?;
-    }
+    let entry = |line: &str| match line.trim().is_empty() {
+        true => Ok(None),
+        false => entry(line, vertices, weighted).map(Some),
+    };
+    lines.records(&entry, entries, "entries")?;
     if lines.edges_count < entries {
         let found = lines.edges_count;
         return Err(lines.bad(format!("{found} entries where {entries} are counted")));

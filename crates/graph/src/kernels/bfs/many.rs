@@ -17,7 +17,8 @@ use super::{Bfs, Down, Step, UpHeads, UpLists, lock};
 use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
 use crate::error::Result;
 use crate::format::Direction;
-use crate::kernels::team::{Member, Stepped, VertexShare};
+use crate::kernels::hubs::VertexShare;
+use crate::kernels::team::{Member, Stepped};
 
 /// Searches from `sources`, one in each of as many states; for a team of one.
 pub(super) fn run_together<E: Edges>(
@@ -54,7 +55,7 @@ fn go_down<E: Edges>(searches: &[&Bfs<'_>], edges: &E) -> Result<()> {
     let mut found: Vec<_> = searches.iter().map(|s| lock(&s.found[0])).collect();
     let works = searches.iter().zip(&queues).zip(&mut found).map(|((&bfs, queue), found)| {
         found.clear();
-        let queue = VertexShare::new(queue, &bfs.cursor);
+        let queue = VertexShare::new(queue, &bfs.cursor, (&bfs.hubs, 0));
         Down::<false> { bfs, queue, found: RefCell::new(&mut **found), arcs: Cell::new(0) }
     });
     let many = Many::new(works.collect());
