@@ -42,6 +42,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_device::memory::LINE_BYTES;
 use littoral_fabric::process::Identity;
@@ -67,6 +68,7 @@ pub use road::road_bytes;
 use turns::{FAULT, MISS, SYNC, Why};
 
 pub use raw::leave;
+pub(crate) use raw::without_signals;
 
 /// How often the server looks after deaths, signs of life and messages that found no room.
 const ROUND: Duration = Duration::from_millis(10);
@@ -121,8 +123,8 @@ struct Common {
 /// A rank of a running job, without types: what the safe interface stands on.
 pub(crate) struct Node {
     common: Arc<Common>,
-    server: Option<JoinHandle<()>>,
-    registration: Option<Registration>,
+    server: Mutex<Option<JoinHandle<()>>>,
+    registration: Mutex<Option<Registration>>,
     memory: Arc<Memory>,
     direct: bool,
     /// Sections and barriers without a server, where pages are shared in coherent memory.
@@ -148,14 +150,45 @@ thread_local! {
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Marks this thread as inside the library: a fault there comes from a signal's handler.
-struct Inside;
+/// Marks this thread as inside the library: a fault or a call there comes from a signal's handler,
+/// which would wait for what its own thread holds.
+#[derive(Debug)]
+pub struct Inside;
 
 impl Inside {
-    fn enter() -> Inside {
+    /// Marks this thread until the mark is dropped; marks nest.
+    #[inline]
+    #[must_use]
+    pub fn enter() -> Inside {
         INSIDE.with(|n| n.set(n.get() + 1));
         Inside
     }
+
+    /// As `enter`, for a call of the program: in words the end of this process where the thread is
+    /// marked already.
+    #[inline]
+    #[must_use]
+    pub fn call() -> Inside {
+        if Inside::is_marked() && !mutant!("dsm_handlers_call_inside") {
+            end_of_handler();
+        }
+        Inside::enter()
+    }
+
+    /// Whether this thread is marked.
+    #[inline]
+    #[must_use]
+    pub fn is_marked() -> bool {
+        INSIDE.with(Cell::get) > 0
+    }
+}
+
+#[cold]
+fn end_of_handler() -> ! {
+    end_by(
+        b"littoral dsm: a signal's handler called the library while this thread was in an operation \
+        of it; let it set a variable of the process instead\n",
+    )
 }
 
 impl Drop for Inside {
@@ -226,8 +259,8 @@ impl Node {
         let server = if common.carrier.turns().is_some() { None } else { Some(serve(&common)?) };
         Ok(Node {
             common,
-            server,
-            registration,
+            server: Mutex::new(server),
+            registration: Mutex::new(registration),
             memory,
             direct,
             road,
@@ -279,6 +312,7 @@ impl Node {
     }
 
     pub(crate) fn counts(&self) -> RankCounts {
+        let _inside = Inside::enter();
         let engine = self.common.locked();
         let (messages, message_bytes) = engine.traffic();
         let memory = engine.rank.frames().counts();
@@ -292,6 +326,7 @@ impl Node {
 
     /// Ends the job for every rank, for this reason.
     pub(crate) fn abandon(&self, why: &str) {
+        let _inside = Inside::enter();
         self.common.abandon(why.to_owned());
     }
 
@@ -319,6 +354,7 @@ impl Node {
             own.guards.refuse_leaked()?;
             return road.lock(&self.common, &mut own.road, lock);
         }
+        let _inside = Inside::enter();
         self.synchronise(own, |r| r.lock(lock))?;
         self.common.locked().show_held();
         Ok(())
@@ -329,6 +365,7 @@ impl Node {
             own.guards.refuse_leaked()?;
             return road.unlock(&self.common, &mut own.road, lock);
         }
+        let _inside = Inside::enter();
         self.synchronise(own, |r| r.unlock(lock))?;
         self.common.locked().show_held();
         Ok(())
@@ -339,8 +376,16 @@ impl Node {
             own.guards.refuse_leaked()?;
             return road.barrier(&self.common, &mut own.road, self.made());
         }
+        let _inside = Inside::enter();
         self.tell_allocations()?;
         self.synchronise(own, Rank::barrier)
+    }
+
+    /// Where ranks share pages in place: waits for every rank, in a section too, and compares
+    /// nothing. Whether it is so.
+    pub(crate) fn meet(&self, own: &mut Own) -> Result<bool> {
+        let Some(road) = &self.road else { return Ok(false) };
+        road.meet(&self.common, &mut own.road, self.made()).map(|()| true)
     }
 
     /// Carries out a lock, unlock or barrier, which ends what `touch` holds and finds no guard.
@@ -397,6 +442,7 @@ impl Node {
         if self.direct || len == 0 {
             return self.fetch(offset, len, write);
         }
+        let _inside = Inside::enter();
         self.common.locked().rank.frames_mut().pin(TOUCHED, offset..offset + len);
         self.fetch(offset, len, write)?;
         let pages = offset / self.common.page_bytes..=(offset + len - 1) / self.common.page_bytes;
@@ -406,6 +452,7 @@ impl Node {
 
     /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
     pub(crate) fn finish(&self, own: &mut Own) -> Result<()> {
+        let _inside = Inside::enter();
         self.barrier(own)?;
         let common = &self.common;
         if let Some(turns) = common.carrier.turns() {
@@ -430,6 +477,27 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Ends a rank that has finished, and stays: its shared memory is gone, an access is a
+    /// segmentation fault.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the system does not take the memory back.
+    pub(crate) fn close(&self) -> Result<()> {
+        let _inside = Inside::enter();
+        self.end_threads();
+        self.memory.close(self.allocated()).map_err(|e| environment("closing shared memory", e))
+    }
+
+    fn end_threads(&self) {
+        drop(self.registration.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.common.closing.store(true, Ordering::Release);
+        if let Some(server) = self.server.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = server.join();
+        }
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         let common = &self.common;
@@ -439,11 +507,7 @@ impl Drop for Node {
                 if std::thread::panicking() { "panicked" } else { "left the job before its end" };
             common.abandon(format!("rank {me} (process {pid}) {how}"));
         }
-        self.registration = None;
-        common.closing.store(true, Ordering::Release);
-        if let Some(server) = self.server.take() {
-            let _ = server.join();
-        }
+        self.end_threads();
     }
 }
 
@@ -631,6 +695,8 @@ impl Common {
 
     /// The server thread.
     fn serve(&self) {
+        // A handler that runs on this thread may neither call nor fault.
+        let _inside = Inside::enter();
         let (mut looked, mut halts) = (Instant::now(), Instant::now());
         while !self.closing.load(Ordering::Acquire) {
             let mut engine = self.locked();
@@ -737,12 +803,13 @@ impl Common {
 
     /// A fault of the program at `offset` of the view, on the thread that faulted.
     fn fault(&self, offset: usize, write: Option<bool>) -> bool {
-        if INSIDE.with(Cell::get) > 0 {
+        if Inside::is_marked() {
             end_by(
                 b"littoral dsm: a signal's handler touched shared memory while this thread was in \
                 an operation of the library; let it set a variable of the process instead\n",
             );
         }
+        let _inside = Inside::enter();
         let page = PageId(u32::try_from(offset / self.page_bytes).unwrap_or(u32::MAX));
         let write = {
             let mut engine = self.locked();
