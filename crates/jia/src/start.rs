@@ -2,8 +2,8 @@
 //!
 //! `.jiahosts` has a line a rank: `HOST [USER [PASSWORD]]`, with `#` comments. A host that is this
 //! machine (its name, or an address that can be bound here) starts the program here, another one by
-//! `ssh` with the settings of this process (`JIA_*` and those of `LITTORAL_DSM_*` that are a user's);
-//! a password is never used. `.jiaconf` has lines `NAME=VALUE`; every name of the port is taken and
+//! `ssh` with the settings of this process (`JIA_*` and the user's of `LITTORAL_DSM_*`); a password
+//! is never used. `.jiaconf` has lines `NAME=VALUE`; every name of the port is taken and
 //! none is needed.
 //!
 //! | variable | what |

@@ -24,7 +24,7 @@
 //! | `LITTORAL_DSM_ADDRESS` | where shared memory lies on every rank: `0x400000000000` |
 //! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
 //! | `LITTORAL_DSM_TETHER` | `parent`: started by another command, the rank ends with its parent |
-//! | `JIA_*` | settings of programs for JIAJIA, handed on as `LITTORAL_DSM_LOCKS` to `_FAULTS` are |
+//! | `JIA_*` | settings of programs for JIAJIA; ranks of a hosts file have the launcher's |
 //! | `LITTORAL_DSM_KEY` | tcp: the job's number, which greetings between ranks carry |
 //!
 //! Invariants

@@ -9,8 +9,8 @@
 //! - Once a rank has failed, the others say so and end by themselves, on a busy machine as late as
 //!   [`GRACE_MAX`]. Ranks that cannot, being stopped or still on their way into the job, are killed
 //!   after [`GRACE`]. Checked by `a_rank_killed_at_any_point_ends_the_job`.
-//! - Ranks of a hosts file are killed [`GRACE_HOSTS`] and the job's silence after the first failure,
-//!   or [`GRACE_HOSTS`] after a host was not reached, which is named. Checked by
+//! - Ranks of a hosts file are killed [`GRACE_HOSTS`] and the job's silence after the first
+//!   failure, or [`GRACE_HOSTS`] after a host was not reached, which is named. Checked by
 //!   `a_host_that_is_not_reached_is_named_and_ends_the_job`.
 //! - A stopped rank of a job in which none has failed holds the job; the launcher names it on
 //!   standard error once per stop. Checked by

@@ -27,6 +27,7 @@ mod config;
 mod control;
 mod engine;
 mod guards;
+mod inside;
 mod lend;
 mod link;
 mod mail;
@@ -35,14 +36,12 @@ mod raw;
 mod road;
 mod turns;
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_device::memory::LINE_BYTES;
 use littoral_fabric::process::Identity;
@@ -50,9 +49,7 @@ use littoral_fabric::process::Identity;
 use crate::core::message::{LockId, PageId};
 use crate::core::rank::{Counts, Outcome, Rank, Shape};
 use crate::error::{Error, Kind, Result};
-use crate::memory::{
-    Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, end_by, page_bytes,
-};
+use crate::memory::{Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, page_bytes};
 use crate::turn::Ask;
 use allocate::Made;
 use board::Board;
@@ -62,6 +59,7 @@ pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
 use control::Body;
 pub(crate) use engine::waiting_for;
 use engine::{Engine, Failure};
+pub use inside::Inside;
 pub(crate) use lend::Own;
 use road::Road;
 pub use road::road_bytes;
@@ -143,58 +141,6 @@ pub(crate) struct Run {
     pub(crate) bytes: usize,
     pub(crate) block_pages: u32,
     pub(crate) first: NodeId,
-}
-
-thread_local! {
-    /// Operations of the library that this thread is in.
-    static INSIDE: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Marks this thread as inside the library: a fault or a call there comes from a signal's handler,
-/// which would wait for what its own thread holds.
-#[derive(Debug)]
-pub struct Inside;
-
-impl Inside {
-    /// Marks this thread until the mark is dropped; marks nest.
-    #[inline]
-    #[must_use]
-    pub fn enter() -> Inside {
-        INSIDE.with(|n| n.set(n.get() + 1));
-        Inside
-    }
-
-    /// As `enter`, for a call of the program: in words the end of this process where the thread is
-    /// marked already.
-    #[inline]
-    #[must_use]
-    pub fn call() -> Inside {
-        if Inside::is_marked() && !mutant!("dsm_handlers_call_inside") {
-            end_of_handler();
-        }
-        Inside::enter()
-    }
-
-    /// Whether this thread is marked.
-    #[inline]
-    #[must_use]
-    pub fn is_marked() -> bool {
-        INSIDE.with(Cell::get) > 0
-    }
-}
-
-#[cold]
-fn end_of_handler() -> ! {
-    end_by(
-        b"littoral dsm: a signal's handler called the library while this thread was in an operation \
-        of it; let it set a variable of the process instead\n",
-    )
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        INSIDE.with(|n| n.set(n.get() - 1));
-    }
 }
 
 fn environment(what: &str, e: std::io::Error) -> Error {
@@ -804,10 +750,7 @@ impl Common {
     /// A fault of the program at `offset` of the view, on the thread that faulted.
     fn fault(&self, offset: usize, write: Option<bool>) -> bool {
         if Inside::is_marked() {
-            end_by(
-                b"littoral dsm: a signal's handler touched shared memory while this thread was in \
-                an operation of the library; let it set a variable of the process instead\n",
-            );
+            inside::end_of_fault();
         }
         let _inside = Inside::enter();
         let page = PageId(u32::try_from(offset / self.page_bytes).unwrap_or(u32::MAX));

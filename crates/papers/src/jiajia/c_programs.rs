@@ -2,7 +2,8 @@
 //!
 //! The library is one that `scripts/install-jia.sh PREFIX` has installed: the first of
 //! `$LITTORAL_JIA`, the folder `jia` beside this program's, `$HOME/.local`, `/usr/local` and `/usr`
-//! that has it. It must be of this program's revision. Programs are compiled by `cc` in the scratch folder and start their own two ranks.
+//! that has it. It must be of this program's revision. Programs are compiled by `cc` in the scratch
+//! folder and start their own two ranks.
 //!
 //! The port's counts are of its own programs with two processes; ours are programs of the same kind
 //! and, where that can be chosen, of the same size. Both count from `jia_startstat` on. A byte of
