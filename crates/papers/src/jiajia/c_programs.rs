@@ -81,7 +81,8 @@ fn check_revision(prefix: &Path, own: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "libjia in {} is of revision {found}, this program of {own}; run scripts/install-jia.sh {0}",
+        "libjia in {} is of revision {found}, this program of {own}; run scripts/install-jia.sh \
+         {0}",
         prefix.display()
     ))
 }
