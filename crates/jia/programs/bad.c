@@ -50,7 +50,8 @@ static void meddled(int what)
     struct itimerval often = {{0, 50}, {0, 50}};
     pthread_t watching;
     deed = what;
-    pages = (char *)jia_alloc2p(4096ul * PAGES, 0);
+    /* The first touch of a page faults at its home too. */
+    pages = (char *)jia_alloc2p(4096ul * PAGES, jiapid);
     pthread_create(&watching, NULL, watch, NULL);
     signal(SIGALRM, meddle);
     setitimer(ITIMER_REAL, &often, NULL);
