@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds JIAJIA's C interface and installs it: install-jia.sh PREFIX
 #
-# Puts libjia.so and .a under PREFIX/lib, jia.h under PREFIX/include, programs under PREFIX/share/jia and jia.pc under
-# PREFIX/lib/pkgconfig, so that `pkg-config --cflags --libs jia` finds them.
+# Puts libjia.so and .a under PREFIX/lib, jia.h under PREFIX/include, programs and the source's revision under
+# PREFIX/share/jia and jia.pc under PREFIX/lib/pkgconfig, so that `pkg-config --cflags --libs jia` finds them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,6 +19,8 @@ install -m 644 "$target/release-lto/libjia.a" "$prefix/lib/"
 install -m 755 "$target/release-lto/libjia.so" "$prefix/lib/"
 install -m 644 crates/jia/include/jia.h "$prefix/include/"
 install -m 644 crates/jia/programs/* "$prefix/share/jia/"
+# `littoral repro jiajia` takes a library of its own revision alone.
+(git describe --always --dirty --tags 2>/dev/null || echo unknown) >"$prefix/share/jia/revision"
 cat >"$prefix/lib/pkgconfig/jia.pc" <<PC
 prefix=$prefix
 libdir=\${prefix}/lib

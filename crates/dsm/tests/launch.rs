@@ -11,8 +11,10 @@ mod processes;
 #[allow(dead_code)]
 mod programs;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use littoral_base::rng::{self, Rng as _};
@@ -60,6 +62,7 @@ fn rank_program(words: &[String]) -> ExitCode {
         "hold" => hold(),
         "meet" => meet(),
         "pause" => pause(),
+        "settings" => settings(),
         "twice" => misuse(|job| {
             job.lock(LockId(5))?;
             job.lock(LockId(5))
@@ -91,6 +94,16 @@ fn hold() -> ExitCode {
     loop {
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Says what reached this rank of the launcher's environment.
+fn settings() -> ExitCode {
+    let job = Job::join().unwrap();
+    let word = |name| std::env::var(name).unwrap_or("none".to_owned());
+    let names = ["JIA_TEST_WORD", "LITTORAL_DSM_LOCKS", "OTHER_WORD"];
+    say(&format!("rank {} has {}", job.rank(), names.map(word).join(", ")));
+    job.finish().unwrap();
+    ExitCode::SUCCESS
 }
 
 /// Ranks meet again and again.
@@ -300,6 +313,53 @@ fn ranks_of_a_hosts_file_die_with_their_launcher() {
     }
 }
 
+/// A folder with an `ssh` of its own: a shell without the launcher's variables, which the host
+/// `gone` does not reach.
+fn shells() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let ssh = folder.path().join("ssh");
+    let text = "#!/bin/sh\n[ \"$1\" = gone ] && echo 'no route to gone' >&2 && exit 255\n\
+                exec env -i PATH=\"$OLD\" DSM_TEST_PROGRAM=\"$DSM_TEST_PROGRAM\" sh -c \"$2\"\n";
+    std::fs::write(&ssh, text).unwrap();
+    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+/// A job of two ranks that such an `ssh` starts on these hosts.
+fn by_ssh(names: [&str; 2], program: &str, shells: &Path) -> Command {
+    let ports = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let line = |(l, name): (&std::net::TcpListener, &str)| {
+        format!("{} ssh {name}\n", l.local_addr().unwrap())
+    };
+    let hosts: String = ports.iter().zip(names).map(line).collect();
+    let path = std::env::var("PATH").unwrap();
+    let mut command = launch(2, "tcp", program, shells);
+    command.env(HOSTS, hosts).env("PATH", format!("{}:{path}", shells.display()));
+    command.env("OLD", path);
+    command
+}
+
+#[test]
+fn settings_reach_ranks_that_another_command_starts() {
+    let shells = shells();
+    let mut command = by_ssh(["one", "two"], "settings", shells.path());
+    command.env("JIA_TEST_WORD", "it's a b").env("LITTORAL_DSM_LOCKS", "77");
+    let out = command.env("OTHER_WORD", "x").output().unwrap();
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    assert_eq!(said.matches("has it's a b, 77, none").count(), 2, "{said}");
+}
+
+#[test]
+fn a_host_that_is_not_reached_is_named_and_ends_the_job() {
+    let shells = shells();
+    let out = by_ssh(["one", "gone"], "settings", shells.path()).output().unwrap();
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(255), "{said}");
+    let named = "rank 1: its host was not reached, or lost: `ssh gone` ended with code 255";
+    assert!(said.contains(named) && said.contains("launcher: killed rank 0"), "{said}");
+}
+
 #[test]
 fn misuse_ends_every_rank_with_a_message() {
     let cases = [
@@ -324,6 +384,24 @@ fn two_jobs_at_once_do_not_meet() {
         for job in jobs {
             let out = job.wait_with_output().unwrap();
             assert!(out.status.success(), "{fabric}: {}", text(&out));
+        }
+    });
+}
+
+/// Ranks that get no processor for long are slow and not dead: every job ends well, however late.
+#[test]
+fn jobs_on_a_pool_end_well_beside_busy_loops() {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for _ in 0..8 {
+            s.spawn(|| while !over.load(Ordering::Relaxed) {});
+        }
+        let marks = tempfile::tempdir().unwrap();
+        let jobs = [(); 6].map(|()| launch(3, "pool", "sor 32 4", marks.path()).spawn().unwrap());
+        let ended = jobs.map(|job| job.wait_with_output().unwrap());
+        over.store(true, Ordering::Relaxed);
+        for out in ended {
+            assert_eq!(out.status.code(), Some(0), "{}", text(&out));
         }
     });
 }

@@ -7,9 +7,13 @@
  *
  * A call that breaks a rule (a size of zero, a host, lock or condition variable that does not exist, a
  * lock taken twice or left by a rank that is not in it, a barrier in a section, a null pointer where bytes
- * are needed, any call outside of jia_init and jia_exit) prints why and ends the whole job; no rank hangs.
+ * are needed, any call but jia_clock outside of jia_init and jia_exit) prints why and ends the whole job; no rank hangs.
  * Locks, sections and barriers belong to the rank: its threads share them. Shared memory lies at one
- * address on every rank, so pointers may be stored in it. */
+ * address on every rank, so pointers may be stored in it.
+ *
+ * A signal's handler may call and may touch shared memory. Where it interrupts a call of the library or a
+ * fault of shared memory in its own thread, that ends the job in words. It must not interrupt malloc and
+ * its like: a fault allocates, so the thread would wait for itself. */
 #ifndef LITTORAL_JIA_H
 #define LITTORAL_JIA_H
 
@@ -19,6 +23,13 @@ extern "C" {
 
 extern int jiapid;   /* this rank's number */
 extern int jiahosts; /* ranks of the job */
+
+/* Their names in older headers and in the paper. A program that has names like these of its own
+ * defines JIA_NO_OLD_NAMES first. */
+#ifndef JIA_NO_OLD_NAMES
+#define jia_pid jiapid
+#define hostc jiahosts
+#endif
 
 /* Joins and leaves the job. Every rank calls both. jia_exit waits for all; shared memory is gone then. */
 void jia_init(int argc, char **argv);
@@ -31,7 +42,8 @@ void jia_exit(void);
  *   jia_alloc2        blocks dealt round from rank 0
  *   jia_alloc2p       all on one rank
  *   jia_alloc3        blocks dealt round from a rank
- *   jia_alloc4        blocks of the sizes of a list of n, dealt round from a rank, the list again and again
+ *   jia_alloc4        blocks of the sizes of a list of n, dealt round from a rank, the list again and
+ *                     again; JIA_COMPAT=port: a size serves until it is rank 0's turn
  *   jia_alloc_array   as jia_alloc4 from rank 0
  *   jia_alloc_random  all on a rank drawn alike everywhere
  * jia_free takes an allocation's address; the addresses are not used again. */
@@ -78,10 +90,12 @@ void jia_loadcheck(void);
 /* Prints as printf does and ends the whole job with code 1. */
 void jia_error(const char *format, ...);
 
-/* Microseconds since jia_init; with JIA_STATS=1 jia_stopstat and jia_exit print counts. */
+/* Microseconds since jia_init, virtual ones in virtual time; with JIA_STATS=1 jia_stopstat and jia_exit
+ * print counts. */
 unsigned int jia_startstat(void);
 unsigned int jia_stopstat(void);
-/* Seconds since jia_init. */
+/* Seconds since the library's first use, also before jia_init and after jia_exit; in virtual time those
+ * since jia_init. */
 double jia_clock(void);
 
 /* The library of the paper. */

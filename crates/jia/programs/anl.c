@@ -49,11 +49,12 @@ static void body(void)
     PAUSE_ACCEPT(g->pause)
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     int i, *more;
     MAIN_INITENV(, 0)
     jia_initenv(); /* a second time does nothing */
+    jia_init(argc, argv); /* nor does this, once: in JIAJIA the macro is empty */
     g = (struct global *)G_MALLOC(sizeof(struct global))
     more = (int *)G2_MALLOC(4096, jiahosts - 1)
     if (jiapid == 0) {

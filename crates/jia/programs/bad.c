@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "check.h"
@@ -14,6 +16,49 @@ static void *read_all(void *ends)
     int pipe_ends[2];
     if (pipe(pipe_ends) != 0) return ends;
     return fgetc(fdopen(pipe_ends[0], "r")) == EOF ? ends : NULL;
+}
+
+/* What a timer's handler does, again and again while the program is in a call. */
+#define PAGES 8192
+static enum { CALLS, TOUCHES, ENDS } deed;
+static char *pages;
+static volatile int turn;
+
+static void meddle(int number)
+{
+    (void)number;
+    if (deed == CALLS) {
+        jia_lock(9);
+        jia_unlock(9);
+    } else if (deed == TOUCHES) {
+        if (turn < PAGES) pages[4096ul * turn++] = 1;
+    } else {
+        jia_error("ended by a handler");
+    }
+}
+
+/* Ends a process that hangs. */
+static void *watch(void *data)
+{
+    sleep(40);
+    _exit(write(2, "it hung\n", 8) == 8 ? 9 : 8);
+    return data;
+}
+
+static void meddled(int what)
+{
+    struct itimerval often = {{0, 50}, {0, 50}};
+    pthread_t watching;
+    deed = what;
+    /* The first touch of a page faults at its home too. */
+    pages = (char *)jia_alloc2p(4096ul * PAGES, jiapid);
+    pthread_create(&watching, NULL, watch, NULL);
+    signal(SIGALRM, meddle);
+    setitimer(ITIMER_REAL, &often, NULL);
+    while (turn < PAGES) {
+        jia_lock(4);
+        jia_unlock(4);
+    }
 }
 
 int main(int argc, char **argv)
@@ -71,6 +116,16 @@ int main(int argc, char **argv)
         waitpid(child, &status, 0);
         jia_error("child %d", WEXITSTATUS(status));
     }
+    CASE("clone") {
+        int status;
+        pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        if (child == 0) jia_lock(1);
+        waitpid(child, &status, 0);
+        jia_error("child %d", WEXITSTATUS(status));
+    }
+    CASE("handler-calls") meddled(CALLS);
+    CASE("handler-touches") meddled(TOUCHES);
+    CASE("handler-ends") meddled(ENDS);
     CASE("reader") {
         pthread_create(&reader, NULL, read_all, NULL);
         usleep(100000);

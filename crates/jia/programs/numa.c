@@ -1,4 +1,4 @@
-/* The paper's two codes by the names of its library. */
+/* The paper's two codes by the names of its library, and the older names of the two variables. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -13,10 +13,10 @@ int main(int argc, char **argv)
         jia_numa_unlock(0);
     }
     jia_numa_barrier();
-    CHECK(*p == 1000 * jiahosts);
+    CHECK(*p == 1000 * hostc && hostc == jiahosts);
     jia_numa_barrier();
     for (i = 0; i < 100; i++) {
-        if (jiapid == 0) *p = i;
+        if (jia_pid == 0) *p = i;
         jia_numa_barrier();
         CHECK(*p == i);
         jia_numa_wait();

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <unistd.h>
 #include "check.h"
 
 static sigjmp_buf back;
@@ -23,6 +24,42 @@ static void ring(int number)
     rung = rung + 1;
 }
 
+static char reserve[1 << 17];
+static sigjmp_buf out;
+
+static void overflowed(int number, siginfo_t *info, void *context)
+{
+    (void)number, (void)info, (void)context;
+    siglongjmp(out, 1);
+}
+
+static int deep(int n)
+{
+    volatile char room[4096];
+    room[n % 4096] = (char)n;
+    return n < 0 ? 0 : deep(n + 1) + room[n % 4096];
+}
+
+/* A stack that overflows is the program's own fault, on the stack that it has set aside. */
+static void *overflow(void *data)
+{
+    struct sigaction own;
+    stack_t aside;
+    memset(&aside, 0, sizeof(aside));
+    aside.ss_sp = reserve;
+    aside.ss_size = sizeof(reserve);
+    memset(&own, 0, sizeof(own));
+    own.sa_sigaction = overflowed;
+    own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    CHECK(sigaltstack(&aside, NULL) == 0 && sigaction(SIGSEGV, &own, NULL) == 0);
+    if (sigsetjmp(out, 1) == 0) {
+        deep(0);
+        CHECK(0);
+    }
+    shared[1024 * jiapid] += 1;
+    return data;
+}
+
 static void *thread(void *data)
 {
     int me = *(int *)data, i;
@@ -34,6 +71,7 @@ int main(int argc, char **argv)
 {
     struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
     struct sigaction own;
+    sigset_t alarms;
     pthread_t threads[4];
     volatile char *closed;
     int numbers[4], i, j;
@@ -44,6 +82,15 @@ int main(int argc, char **argv)
     CHECK(sigaction(SIGSEGV, &own, NULL) == 0 && signal(SIGALRM, ring) != SIG_ERR);
     closed = (volatile char *)mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     shared = (int *)jia_alloc(4 * 4096);
+    /* With the signal blocked here no thread is left to take it: the library's own do not. */
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarms, NULL);
+    kill(getpid(), SIGALRM);
+    usleep(20000);
+    CHECK(rung == 0);
+    pthread_sigmask(SIG_UNBLOCK, &alarms, NULL);
+    CHECK(rung == 1);
     setitimer(ITIMER_REAL, &often, NULL);
     for (i = 0; i < 4; i++) {
         numbers[i] = i;
@@ -64,6 +111,12 @@ int main(int argc, char **argv)
         CHECK(0);
     }
     setitimer(ITIMER_REAL, &never, NULL);
+    shared = (int *)jia_alloc(4096 * jiahosts);
+    jia_barrier();
+    CHECK(pthread_create(&threads[0], NULL, overflow, NULL) == 0);
+    pthread_join(threads[0], NULL);
+    jia_barrier();
+    for (i = 0; i < jiahosts; i++) CHECK(shared[1024 * i] == 1);
     AGREED("signals");
     return 0;
 }

@@ -1,8 +1,9 @@
 //! Starting a program that nothing started as a rank: by `.jiahosts` in its folder.
 //!
 //! `.jiahosts` has a line a rank: `HOST [USER [PASSWORD]]`, with `#` comments. A host that is this
-//! machine (`localhost`, its name, 127.0.0.1, ::1) starts the program here, another one by `ssh`; a
-//! password is never used. `.jiaconf` has lines `NAME=VALUE`; every name of the port is taken and
+//! machine (its name, or an address that can be bound here) starts the program here, another one by
+//! `ssh` with the settings of this process (`JIA_*` and the user's of `LITTORAL_DSM_*`); a password
+//! is never used. `.jiaconf` has lines `NAME=VALUE`; every name of the port is taken and
 //! none is needed.
 //!
 //! | variable | what |
@@ -17,7 +18,7 @@
 //!   exit code. Checked by `a_program_starts_itself_by_its_hosts_file`.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub type Failure = (String, i32);
 
 const PORT: u16 = 7100;
 const SILENCE: Duration = Duration::from_secs(5);
+/// It asks for no password, and gives a host up that does not answer.
+const SSH: [&str; 5] = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
 /// Names of the port's configuration; what they set has no meaning here.
 const NAMES: [&str; 12] = [
     "mode",
@@ -78,9 +81,12 @@ fn lines(text: &str) -> Result<Vec<Line>, Failure> {
     Ok(found)
 }
 
+/// Whether a host is this machine: it has its name, or an address that can be bound here. (Where
+/// `net.ipv4.ip_nonlocal_bind` is set every address can.)
 fn is_here(host: &str) -> bool {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    ["localhost", "127.0.0.1", "::1"].contains(&host) || host == name.trim()
+    let addresses = || (host, 0).to_socket_addrs().into_iter().flatten();
+    host == name.trim() || addresses().any(|address| UdpSocket::bind(address).is_ok())
 }
 
 fn place(line: &Line, port: u16) -> Result<Host, Failure> {
@@ -93,9 +99,8 @@ fn place(line: &Line, port: u16) -> Result<Host, Failure> {
         .copied()
         .ok_or_else(|| (format!(".jiahosts: {} has no address; check the name", line.host), 3))?;
     let target = line.user.as_ref().map_or(line.host.clone(), |u| format!("{u}@{}", line.host));
-    let here = is_here(&line.host);
-    let command = if here { vec!["env".to_owned()] } else { vec!["ssh".to_owned(), target] };
-    Ok(Host { address, command })
+    let words = if is_here(&line.host) { vec!["env"] } else { [&SSH[..], &[&target]].concat() };
+    Ok(Host { address, command: words.into_iter().map(str::to_owned).collect() })
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -225,8 +230,11 @@ mod tests {
             |host: &str, user: Option<&str>| Line { host: host.into(), user: user.map(Into::into) };
         let here = place(&line("127.0.0.1", Some("me")), 7).unwrap();
         assert_eq!((here.address.port(), &here.command[..]), (7, &["env".to_owned()][..]));
-        let there = place(&line("127.0.0.2", Some("me")), 8).unwrap();
-        assert_eq!(there.command, ["ssh", "me@127.0.0.2"]);
+        let also_here = place(&line("127.0.0.2", None), 7).unwrap();
+        assert_eq!(also_here.command, here.command, "an address that can be bound is this machine");
+        let there = place(&line("192.0.2.7", Some("me")), 8).unwrap();
+        let (target, options) = there.command.split_last().unwrap();
+        assert_eq!((target.as_str(), options), ("me@192.0.2.7", &SSH.map(str::to_owned)[..]));
         assert!(
             place(&line("no-such-host.invalid", None), 9).unwrap_err().0.contains("no address")
         );

@@ -7,6 +7,8 @@
 //! - Locks, sections and barriers are the rank's, not a thread's. Threads of a rank that call at
 //!   the same time are served one after another, faults included. Checked by
 //!   `threads_of_a_rank_share_its_pages`.
+//! - A call by a signal's handler whose thread is in a call already ends the process in words, and
+//!   waits for nothing. Checked by `bad_input_ends_in_words`.
 //! - Allocating waits for no other rank. Checked by
 //!   `a_request_for_a_page_that_its_home_has_not_allocated_waits`.
 
@@ -18,8 +20,9 @@ use littoral_base::units::NodeId;
 use crate::core::message::LockId;
 use crate::error::{Error, Kind, Result};
 use crate::memory::page_bytes;
+pub use crate::runtime::Inside;
 use crate::runtime::carrier::Carrier;
-use crate::runtime::{Config, Node, Own, RankCounts, Run};
+use crate::runtime::{Config, Node, Own, RankCounts, Run, without_signals};
 
 /// Mail of `Member::send`; the rest belongs to operations of all ranks.
 const LETTERS: u8 = 0;
@@ -57,7 +60,7 @@ impl Member {
     /// As `Job::join`; `Kind::Environment` when something else lies at the job's address,
     /// `Kind::Unsupported` on lines of a pool, which have no pointers.
     pub fn join() -> Result<Member> {
-        let (carrier, mut config) = crate::launch::joining()?;
+        let (carrier, mut config) = without_signals(crate::launch::joining)?;
         config.base = config.base.or(Some(crate::launch::BASE));
         Member::start(carrier, config)
     }
@@ -71,7 +74,8 @@ impl Member {
             let what = "lines of a pool have no pointers; start the job with --fabric pool-pages";
             return Err(Error::new(Kind::Unsupported, what));
         }
-        let node = Node::start(carrier, Config { many_threads: true, ..config })?;
+        let config = Config { many_threads: true, ..config };
+        let node = without_signals(|| Node::start(carrier, config))?;
         let base = node.memory().view(0, 0).addr();
         Ok(Member { node, own: Mutex::default(), base })
     }
@@ -93,10 +97,16 @@ impl Member {
 
     /// What this rank has done so far.
     pub fn counts(&self) -> RankCounts {
+        let _inside = Inside::call();
         self.node.counts()
     }
 
-    /// Time since this rank joined.
+    /// Whether the job is in virtual time.
+    pub fn is_in_virtual_time(&self) -> bool {
+        self.node.is_in_turns()
+    }
+
+    /// Time since this rank joined: virtual where the job is.
     pub fn elapsed(&self) -> Duration {
         self.node.elapsed()
     }
@@ -108,7 +118,13 @@ impl Member {
 
     /// Bytes allocated so far; they lie from `base` on.
     pub fn bytes(&self) -> usize {
+        let _inside = Inside::call();
         self.node.allocated()
+    }
+
+    /// Most bytes that the job can allocate.
+    pub fn bytes_max(&self) -> usize {
+        self.node.bytes_max()
     }
 
     /// Allocates zero bytes, alike on every rank and in the same order, and waits for none; the
@@ -118,6 +134,7 @@ impl Member {
     /// `Kind::OutOfRange` when the job has not so much left, or for a piece of a rank that the job
     /// has not, `Kind::Misuse` for a block of nothing or when the ranks allocate differently.
     pub fn allocate(&self, pieces: &[Piece]) -> Result<usize> {
+        let _inside = Inside::call();
         let runs = pieces.iter().map(|p| self.run(p)).collect::<Result<Vec<_>>>()?;
         self.node.extend(&runs)
     }
@@ -146,6 +163,7 @@ impl Member {
     /// # Errors
     /// `Kind::Misuse` when this rank is in one already, `Kind::OutOfRange`, `Kind::PeerLost`.
     pub fn lock(&self, lock: u32) -> Result<()> {
+        let _inside = Inside::call();
         self.node.lock(&mut self.own(), LockId(lock))
     }
 
@@ -154,6 +172,7 @@ impl Member {
     /// # Errors
     /// `Kind::Misuse` when it is not, `Kind::PeerLost`.
     pub fn unlock(&self, lock: u32) -> Result<()> {
+        let _inside = Inside::call();
         self.node.unlock(&mut self.own(), LockId(lock))
     }
 
@@ -162,16 +181,22 @@ impl Member {
     /// # Errors
     /// `Kind::Misuse` inside a section, `Kind::PeerLost`.
     pub fn barrier(&self) -> Result<()> {
+        let _inside = Inside::call();
         self.node.barrier(&mut self.own())
     }
 
-    /// Waits for every rank and shows nothing; in virtual time a barrier.
+    /// Waits for every rank and shows nothing; in virtual time a barrier. Where ranks share pages
+    /// in place it takes the barrier's words, else letters.
     ///
     /// # Errors
     /// `Kind::PeerLost`.
     pub fn meet(&self) -> Result<()> {
+        let _inside = Inside::call();
         if self.node.is_in_turns() {
             return self.node.barrier(&mut self.own());
+        }
+        if self.node.meet(&mut self.own())? {
+            return Ok(());
         }
         let others = (1..self.ranks()).map(NodeId);
         if self.rank() != 0 {
@@ -188,6 +213,7 @@ impl Member {
     /// `Kind::OutOfRange` for a rank the job has not, `Kind::PeerLost`, `Kind::Unsupported` in
     /// virtual time.
     pub fn send(&self, to: u16, tag: i32, bytes: &[u8]) -> Result<()> {
+        let _inside = Inside::call();
         self.node.send(NodeId(to), LETTERS, tag, bytes)
     }
 
@@ -196,6 +222,7 @@ impl Member {
     /// # Errors
     /// As `send`.
     pub fn receive(&self, from: u16, tag: i32) -> Result<Vec<u8>> {
+        let _inside = Inside::call();
         self.node.receive(NodeId(from), LETTERS, tag)
     }
 
@@ -204,6 +231,7 @@ impl Member {
     /// # Errors
     /// As `send`.
     pub fn broadcast(&self, root: u16, mine: &[u8]) -> Result<Vec<u8>> {
+        let _inside = Inside::call();
         self.check_rank(root)?;
         if self.rank() != root {
             return self.node.receive(NodeId(root), EXCHANGED, 0);
@@ -218,6 +246,7 @@ impl Member {
     /// # Errors
     /// As `send`.
     pub fn gather(&self, root: u16, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let _inside = Inside::call();
         self.check_rank(root)?;
         self.node.send(NodeId(root), EXCHANGED, 1, mine)?;
         let ranks = if self.rank() == root { self.ranks() } else { 0 };
@@ -229,6 +258,7 @@ impl Member {
     /// # Errors
     /// `Kind::PeerLost`, `Kind::Unsupported` in virtual time.
     pub fn set_flag(&self, cv: u32, on: bool) -> Result<()> {
+        let _inside = Inside::call();
         self.node.set_flag(cv, on)
     }
 
@@ -237,6 +267,7 @@ impl Member {
     /// # Errors
     /// As `set_flag`.
     pub fn wait_flag(&self, cv: u32) -> Result<()> {
+        let _inside = Inside::call();
         self.node.wait_flag(cv)
     }
 
@@ -245,7 +276,18 @@ impl Member {
     /// # Errors
     /// `Kind::Misuse` inside a section, `Kind::PeerLost`.
     pub fn finish(&self) -> Result<()> {
+        let _inside = Inside::call();
         self.node.finish(&mut self.own())
+    }
+
+    /// Ends this rank, which has finished, and leaves the value: shared memory is gone, and an
+    /// access is a segmentation fault.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the system does not take the memory back.
+    pub fn close(&self) -> Result<()> {
+        let _inside = Inside::call();
+        self.node.close()
     }
 
     /// Ends the job for every rank, for this reason.

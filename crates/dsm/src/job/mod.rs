@@ -106,7 +106,7 @@ use crate::core::message::LockId;
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Mechanism, page_bytes};
 use crate::runtime::carrier::Carrier;
-use crate::runtime::{Config, Node, Own, RankCounts, Run};
+use crate::runtime::{Config, Node, Own, RankCounts, Run, without_signals};
 
 pub use cells::{Cell, CellMut, Element};
 pub use raw::{Cells, CellsMut, Read, Write};
@@ -244,7 +244,7 @@ impl Job {
     /// `Kind::Environment` when the others cannot be reached or memory is refused, `Kind::Misuse`
     /// when the environment is not what the launcher sets.
     pub fn join() -> Result<Job> {
-        let (carrier, config) = crate::launch::joining()?;
+        let (carrier, config) = without_signals(crate::launch::joining)?;
         Job::start(carrier, config)
     }
 
@@ -253,7 +253,8 @@ impl Job {
     /// # Errors
     /// `Kind::Environment` when memory is refused.
     pub fn start(carrier: Box<dyn Carrier>, config: Config) -> Result<Job> {
-        let seat = Seat { node: Node::start(carrier, config)?, own: RefCell::default() };
+        let node = without_signals(|| Node::start(carrier, config))?;
+        let seat = Seat { node, own: RefCell::default() };
         Ok(Job { seat, one_thread: PhantomData })
     }
 

@@ -19,25 +19,41 @@ pub(super) fn of(
     program: &OsStr,
     arguments: &[OsString],
     host: Option<&Host>,
-    names: &[(String, String)],
+    names: &[(OsString, OsString)],
 ) -> Command {
     let Some((first, rest)) = host.and_then(|h| h.command.split_first()) else {
         let mut command = Command::new(program);
         command.envs(names.iter().cloned()).args(arguments);
         return command;
     };
-    let pairs = names.iter().map(|(name, value)| OsString::from(format!("{name}={value}")));
+    let pairs = names.iter().map(|(name, value)| {
+        let mut pair = name.clone();
+        pair.push("=");
+        pair.push(value);
+        pair
+    });
     let words = std::iter::once(OsString::from("env")).chain(pairs);
     let words = words.chain([program.to_owned()]).chain(arguments.iter().cloned());
     let mut command = Command::new(first);
     command.args(rest);
-    let name = Path::new(first).file_name().unwrap_or_default();
-    if SHELLS.iter().any(|shell| name == *shell) {
+    if is_shell(first) {
         command.arg(line(&words.collect::<Vec<_>>()));
     } else {
         command.args(words);
     }
     command
+}
+
+/// Whether a command hands its arguments to a shell elsewhere.
+fn is_shell(first: &str) -> bool {
+    let name = Path::new(first).file_name().unwrap_or_default();
+    SHELLS.iter().any(|shell| name == *shell)
+}
+
+/// The command that reaches a host, where it is one that hands its arguments to a shell there.
+pub(super) fn reaching(host: Option<&Host>) -> Option<String> {
+    let command = &host?.command;
+    command.first().is_some_and(|first| is_shell(first)).then(|| command.join(" "))
 }
 
 /// One line for a shell, which becomes the program there.

@@ -24,6 +24,7 @@
 //! | `LITTORAL_DSM_ADDRESS` | where shared memory lies on every rank: `0x400000000000` |
 //! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
 //! | `LITTORAL_DSM_TETHER` | `parent`: started by another command, the rank ends with its parent |
+//! | `JIA_*` | settings of programs for JIAJIA; ranks of a hosts file have the launcher's |
 //! | `LITTORAL_DSM_KEY` | tcp: the job's number, which greetings between ranks carry |
 //!
 //! Invariants
@@ -37,6 +38,7 @@ pub mod hosts;
 mod label;
 mod raw;
 pub mod run;
+mod settings;
 
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpListener};

@@ -9,6 +9,9 @@
 //! - Once a rank has failed, the others say so and end by themselves, on a busy machine as late as
 //!   [`GRACE_MAX`]. Ranks that cannot, being stopped or still on their way into the job, are killed
 //!   after [`GRACE`]. Checked by `a_rank_killed_at_any_point_ends_the_job`.
+//! - Ranks of a hosts file are killed [`GRACE_HOSTS`] and the job's silence after the first
+//!   failure, or [`GRACE_HOSTS`] after a host was not reached, which is named. Checked by
+//!   `a_host_that_is_not_reached_is_named_and_ends_the_job`.
 //! - A stopped rank of a job in which none has failed holds the job; the launcher names it on
 //!   standard error once per stop. Checked by
 //!   `a_rank_stopped_at_any_point_holds_the_job_and_no_more`,
@@ -38,7 +41,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::hosts::Host;
-use super::{POOL_PAGE_BYTES, PREFIX, command, label, lines_at, raw, shm_layout};
+use super::{POOL_PAGE_BYTES, PREFIX, command, label, lines_at, raw, settings, shm_layout};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::{board_bytes, has_joined, say, suspects, waiting_for};
 use crate::virtual_time::Compute;
@@ -46,7 +49,11 @@ use crate::virtual_time::conductor::{Conductor, Report};
 
 /// How long a rank that is stopped, or has not joined, may go on after the first has failed.
 pub const GRACE: Duration = Duration::from_millis(1500);
-/// How long any rank may.
+/// How long ranks of a hosts file may, beyond the silence that a lost host takes to be noticed.
+pub const GRACE_HOSTS: Duration = Duration::from_secs(3);
+/// The code of `ssh` itself, when it does not reach the host.
+const UNREACHED: i32 = 255;
+/// How long any rank of this machine may.
 pub const GRACE_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
 /// How often the launcher looks for stopped ranks.
@@ -133,6 +140,8 @@ struct Running {
     ended: bool,
     /// Since when it is seen to be stopped, and whether that was said.
     halted: Option<(Instant, bool)>,
+    /// The command that reaches its host, such as `ssh node2`.
+    reached_by: Option<String>,
 }
 
 /// The thread that conducts a job in virtual time.
@@ -198,9 +207,10 @@ pub fn start(plan: &Plan) -> Result<Started> {
         let own = [("RANK", rank.to_string()), ("RANKS", plan.ranks.to_string())];
         let own = own.into_iter().chain(fds);
         let all = own.chain(addresses.map(|a| ("ADDRESSES", a))).chain(shared.iter().cloned());
-        let names: Vec<(String, String)> =
-            all.map(|(k, v)| (format!("{PREFIX}{k}"), v)).chain(plan.variables.clone()).collect();
+        let own = all.map(|(k, v)| (format!("{PREFIX}{k}"), v)).chain(plan.variables.clone());
         let host = plan.hosts.as_ref().map(|h| &h[usize::from(rank)]);
+        let mut names = host.map_or(Vec::new(), |_| settings::handed_on());
+        names.extend(own.map(|(name, value)| (name.into(), value.into())));
         let mut command = command::of(&plan.program, &plan.arguments, host, &names);
         if !mutant!("dsm_ranks_outlive_launcher") {
             raw::end_with_this_thread(&mut command);
@@ -216,7 +226,8 @@ pub fn start(plan: &Plan) -> Result<Started> {
         inherit(FdFlags::CLOEXEC).map_err(|e| environment("keeping a socket", e))?;
         let mut child = child?;
         started.labels.extend(label::forward(rank, &mut child));
-        started.ranks.push(Running { rank, child, ended: false, halted: None });
+        let reached_by = command::reaching(host);
+        started.ranks.push(Running { rank, child, ended: false, halted: None, reached_by });
     }
     started.conduct(plan, streams)?;
     Ok(started)
@@ -362,6 +373,20 @@ impl Started {
         path
     }
 
+    /// Says that a rank's host was not reached, when its command ended so.
+    fn name_unreached(&self, end: &End) -> bool {
+        let command = self.ranks.get(usize::from(end.rank)).and_then(|r| r.reached_by.as_ref());
+        let command = command.filter(|_| end.status.code() == Some(UNREACHED));
+        if let Some(command) = command {
+            say(&format!(
+                "littoral dsm: rank {}: its host was not reached, or lost: `{command}` ended with \
+                 code {UNREACHED}; try `{command} true`",
+                end.rank
+            ));
+        }
+        command.is_some()
+    }
+
     /// The processes of the ranks, in order.
     pub fn processes(&self) -> Vec<u32> {
         self.ranks.iter().map(|r| r.child.id()).collect()
@@ -377,15 +402,19 @@ impl Started {
     pub fn wait(mut self, interrupted: &dyn Fn() -> bool) -> JobEnd {
         let mut job = JobEnd { code: 0, ends: Vec::new(), report: None };
         let mut failed: Option<Instant> = None;
-        let mut halts = Instant::now();
+        let (mut halts, mut has_reached_all) = (Instant::now(), true);
         while job.ends.len() < self.ranks.len() {
             let left = failed.map(|at: Instant| at.elapsed());
             let board = self.board.as_ref();
             let before = job.ends.len();
             for running in self.ranks.iter_mut().filter(|r| !r.ended) {
-                let kill = interrupted() || left.is_some_and(|left| running.is_late(left, board));
+                let limit = if has_reached_all { GRACE_HOSTS + self.silence } else { GRACE_HOSTS };
+                let is_late = |left| running.is_late(left, board, limit);
+                let kill = interrupted() || left.is_some_and(is_late);
                 job.ends.extend(running.look(kill));
             }
+            let unreached = job.ends[before..].iter().filter(|end| self.name_unreached(end));
+            has_reached_all &= unreached.count() == 0;
             if halts.elapsed() > HALTS {
                 halts = Instant::now();
                 let running = self.ranks.iter_mut().filter(|r| !r.ended);
@@ -423,10 +452,15 @@ impl Drop for Started {
 
 impl Running {
     /// Whether the rank has had its time to end by itself, so long after the first failure.
-    fn is_late(&self, after: Duration, board: Option<&File>) -> bool {
-        let joined = || board.is_none_or(|board| has_joined(board, self.rank));
-        let goes_on = || joined() && halt_of(self.child.id()).is_none();
-        after >= GRACE_MAX || after >= GRACE && !goes_on()
+    ///
+    /// A rank of a hosts file shows nothing to the launcher: it has `limit`, and may still be
+    /// waiting for the others to join.
+    fn is_late(&self, after: Duration, board: Option<&File>, limit: Duration) -> bool {
+        let is_stopped = || halt_of(self.child.id()).is_some();
+        let Some(board) = board else {
+            return after >= limit || after >= GRACE && is_stopped();
+        };
+        after >= GRACE_MAX || after >= GRACE && (!has_joined(board, self.rank) || is_stopped())
     }
 
     /// Says that the others wait for this rank when it has been stopped for `after`.

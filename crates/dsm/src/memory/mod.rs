@@ -511,7 +511,7 @@ impl Frames for Segment {
     }
 
     fn write_back(&mut self, page: PageId) {
-        self.lines().write_back(page);
+        self.lines_mut().write_back(page);
     }
 
     fn fence(&mut self) {
@@ -519,7 +519,7 @@ impl Frames for Segment {
     }
 
     fn refresh(&mut self, page: PageId) {
-        self.lines().refresh(page);
+        self.lines_mut().refresh(page);
     }
 }
 

@@ -4,6 +4,9 @@
 //! The pool is reached through [`Domain`] alone, by a view that this rank's threads share under the
 //! engine's lock.
 //!
+//! Whole lines of which this rank has no private copy are moved in runs, and stored without being
+//! read. Neighbouring lines are written back by one call, at the latest by the next fence.
+//!
 //! A fence that fails is kept and reported by the next settling of the rank.
 //!
 //! Invariants
@@ -13,6 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,6 +28,8 @@ use crate::core::message::PageId;
 use crate::error::{Error, Kind, Result};
 
 const WORD: usize = 8;
+/// Words that are moved at a time.
+const BUFFER: usize = 64;
 const ORDER: Ordering = Ordering::Relaxed;
 type Line = [u8; LINE_BYTES];
 
@@ -53,6 +59,8 @@ struct Private {
 pub(super) struct Pooled {
     pool: PoolLines,
     private: BTreeMap<u32, Private>,
+    /// Lines to be written back, by the next fence.
+    unwritten: Range<u32>,
     failed: Option<littoral_device::error::Error>,
 }
 
@@ -64,29 +72,83 @@ impl Pooled {
             let what = format!("{bytes} bytes for the job do not fit the {pool:?}");
             return Err(Error::new(Kind::Environment, what));
         }
-        Ok(Pooled { pool: pool.clone(), private: BTreeMap::new(), failed: None })
+        Ok(Pooled { pool: pool.clone(), private: BTreeMap::new(), unwritten: 0..0, failed: None })
     }
 
     /// Copies bytes out, as this rank sees them now.
     pub(super) fn load(&self, offset: usize, into: &mut [u8]) {
-        each_part(offset, into.len(), |line, within, done, n| {
-            let part = &mut into[done..done + n];
-            match self.private.get(&line) {
-                Some(private) => part.copy_from_slice(&private.now[within..within + n]),
-                None => part.copy_from_slice(&self.line(line)[within..within + n]),
+        self.each_part(offset, into.len(), |part, done| {
+            let into = &mut into[done..done + part.bytes()];
+            match part {
+                Part::Private(line, within) => {
+                    into.copy_from_slice(&self.private[&line].now[within]);
+                }
+                Part::Shared(line, within) => into.copy_from_slice(&self.line(line)[within]),
+                Part::Whole(lines) => self.load_whole(self.place(lines.start), into),
             }
         });
     }
 
+    fn load_whole(&self, at: usize, into: &mut [u8]) {
+        let mut words = [0; BUFFER];
+        for (n, part) in into.chunks_mut(BUFFER * WORD).enumerate() {
+            let words = &mut words[..part.len() / WORD];
+            self.pool.domain.load_words(at + n * BUFFER * WORD, words);
+            let bytes = part.as_chunks_mut::<WORD>().0.iter_mut();
+            bytes.zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+        }
+    }
+
     /// Copies bytes in; their lines are writable.
     pub(super) fn store(&mut self, offset: usize, data: &[u8]) {
-        each_part(offset, data.len(), |line, within, done, n| {
-            let part = &data[done..done + n];
-            match self.private.get_mut(&line) {
-                Some(private) => private.now[within..within + n].copy_from_slice(part),
-                None => self.put(line, within, part),
+        let mut private = Vec::new();
+        self.each_part(offset, data.len(), |part, done| {
+            let from = &data[done..done + part.bytes()];
+            match part {
+                Part::Private(line, within) => private.push((line, within, from)),
+                Part::Shared(line, within) => self.put(line, within.start, from),
+                Part::Whole(lines) => self.store_whole(self.place(lines.start), from),
             }
         });
+        for (line, within, from) in private {
+            let found = self.private.get_mut(&line).expect("invariant: it was found just now");
+            found.now[within].copy_from_slice(from);
+        }
+    }
+
+    fn store_whole(&self, at: usize, data: &[u8]) {
+        let mut words = [0; BUFFER];
+        for (n, part) in data.chunks(BUFFER * WORD).enumerate() {
+            let words = &mut words[..part.len() / WORD];
+            let bytes = part.as_chunks::<WORD>().0.iter();
+            words.iter_mut().zip(bytes).for_each(|(word, b)| *word = u64::from_le_bytes(*b));
+            self.pool.domain.store_words(at + n * BUFFER * WORD, words);
+        }
+    }
+
+    /// Calls `act` with the parts of a range and the bytes done before each.
+    fn each_part(&self, offset: usize, len: usize, mut act: impl FnMut(Part, usize)) {
+        let line_of = |at: usize| {
+            u32::try_from(at / LINE_BYTES).expect("invariant: lines are counted by u32")
+        };
+        let mut done = 0;
+        while done < len {
+            let at = offset + done;
+            let (line, within) = (line_of(at), at % LINE_BYTES);
+            let end = (within + len - done).min(LINE_BYTES);
+            let next = self.private.range(line..).next().map(|(line, _)| *line);
+            let part = if next == Some(line) {
+                Part::Private(line, within..end)
+            } else if within > 0 || end < LINE_BYTES {
+                Part::Shared(line, within..end)
+            } else {
+                let last = line_of(offset + len);
+                Part::Whole(line..next.map_or(last, |next| next.min(last)))
+            };
+            let bytes = part.bytes();
+            act(part, done);
+            done += bytes;
+        }
     }
 
     fn place(&self, line: u32) -> usize {
@@ -128,19 +190,32 @@ impl Pooled {
         Diff::between(&private.twin, &private.now)
     }
 
-    pub(super) fn write_back(&self, page: PageId) {
-        if !mutant!("pool_lines_not_written_back") {
-            self.pool.domain.write_back(self.place(page.0), LINE_BYTES);
+    pub(super) fn write_back(&mut self, page: PageId) {
+        if self.unwritten.end != page.0 {
+            self.write_back_run();
+            self.unwritten = page.0..page.0;
+        }
+        self.unwritten.end += 1;
+    }
+
+    fn write_back_run(&mut self) {
+        let lines = std::mem::take(&mut self.unwritten);
+        if !lines.is_empty() && !mutant!("pool_lines_not_written_back") {
+            self.pool.domain.write_back(self.place(lines.start), lines.len() * LINE_BYTES);
         }
     }
 
-    pub(super) fn refresh(&self, page: PageId) {
+    pub(super) fn refresh(&mut self, page: PageId) {
+        if self.unwritten.contains(&page.0) {
+            self.write_back_run();
+        }
         if !mutant!("pool_lines_not_invalidated") {
             self.pool.domain.invalidate(self.place(page.0), LINE_BYTES);
         }
     }
 
     pub(super) fn fence(&mut self) {
+        self.write_back_run();
         if let Err(e) = self.pool.domain.fence() {
             self.failed.get_or_insert(e);
         }
@@ -152,7 +227,7 @@ impl Pooled {
     }
 
     /// Clears lines on the medium.
-    pub(super) fn clear(&mut self, lines: std::ops::Range<u32>) {
+    pub(super) fn clear(&mut self, lines: Range<u32>) {
         for line in lines {
             self.pool.domain.invalidate(self.place(line), LINE_BYTES);
             let zero = [0; LINE_BYTES / WORD];
@@ -174,15 +249,21 @@ impl Pooled {
     }
 }
 
-/// Calls `act` with {line, first byte in it, bytes done before, bytes} for each line of a range.
-fn each_part(offset: usize, len: usize, mut act: impl FnMut(u32, usize, usize, usize)) {
-    let mut done = 0;
-    while done < len {
-        let at = offset + done;
-        let within = at % LINE_BYTES;
-        let n = (LINE_BYTES - within).min(len - done);
-        let line = u32::try_from(at / LINE_BYTES).expect("invariant: lines are counted by u32");
-        act(line, within, done, n);
-        done += n;
+/// A part of a range that is in one place.
+enum Part {
+    /// In this rank's copy of a line.
+    Private(u32, Range<usize>),
+    /// Bytes of a line of the pool.
+    Shared(u32, Range<usize>),
+    /// Lines of the pool, at least one.
+    Whole(Range<u32>),
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        match self {
+            Part::Private(_, within) | Part::Shared(_, within) => within.len(),
+            Part::Whole(lines) => lines.len() * LINE_BYTES,
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use littoral_base::units::NodeId;
 
 use super::engine::Engine;
-use super::{Node, Own, Run};
+use super::{Inside, Node, Own, Run};
 use crate::error::{Error, Kind, Result};
 use crate::memory::page_bytes;
 
@@ -33,6 +33,7 @@ impl Node {
 
     /// Adds room for runs of pages that follow each other; where the first begins.
     pub(crate) fn extend(&self, runs: &[Run]) -> Result<usize> {
+        let _inside = Inside::enter();
         let common = &self.common;
         let lines = u32::try_from(page_bytes() / common.page_bytes).unwrap_or(1);
         let pages = |run: &Run| run.bytes.div_ceil(common.page_bytes) as u64;
@@ -77,7 +78,13 @@ impl Node {
 
     /// Bytes allocated so far.
     pub(crate) fn allocated(&self) -> usize {
+        let _inside = Inside::enter();
         self.common.locked().rank.pages() as usize * self.common.page_bytes
+    }
+
+    /// Most bytes that can be allocated.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
     }
 
     fn check_room(&self, engine: &Engine, pages: u64) -> Result<()> {

@@ -5,7 +5,7 @@
 //!   `pages_under_guards_stay_when_the_cache_is_full`, `a_data_race_with_a_guard_is_reported`.
 
 use super::guards::Guards;
-use super::{Node, road};
+use super::{Inside, Node, road};
 use crate::error::Result;
 
 /// What the operations of a rank change where no server takes part in them. Operations of one rank
@@ -30,6 +30,7 @@ impl Node {
         if self.direct {
             return own.guards.add(start, end, write);
         }
+        let _inside = Inside::enter();
         let mut engine = self.common.locked();
         let id = engine.guards.add(start, end, write)?;
         if !self.in_place {
@@ -45,6 +46,7 @@ impl Node {
         if self.direct {
             return own.guards.remove(id);
         }
+        let _inside = Inside::enter();
         let mut engine = self.common.locked();
         engine.guards.remove(id);
         engine.rank.frames_mut().show(id);

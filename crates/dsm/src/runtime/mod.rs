@@ -27,6 +27,7 @@ mod config;
 mod control;
 mod engine;
 mod guards;
+mod inside;
 mod lend;
 mod link;
 mod mail;
@@ -35,7 +36,6 @@ mod raw;
 mod road;
 mod turns;
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -49,9 +49,7 @@ use littoral_fabric::process::Identity;
 use crate::core::message::{LockId, PageId};
 use crate::core::rank::{Counts, Outcome, Rank, Shape};
 use crate::error::{Error, Kind, Result};
-use crate::memory::{
-    Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, end_by, page_bytes,
-};
+use crate::memory::{Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, page_bytes};
 use crate::turn::Ask;
 use allocate::Made;
 use board::Board;
@@ -61,12 +59,14 @@ pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
 use control::Body;
 pub(crate) use engine::waiting_for;
 use engine::{Engine, Failure};
+pub use inside::Inside;
 pub(crate) use lend::Own;
 use road::Road;
 pub use road::road_bytes;
 use turns::{FAULT, MISS, SYNC, Why};
 
 pub use raw::leave;
+pub(crate) use raw::without_signals;
 
 /// How often the server looks after deaths, signs of life and messages that found no room.
 const ROUND: Duration = Duration::from_millis(10);
@@ -121,8 +121,8 @@ struct Common {
 /// A rank of a running job, without types: what the safe interface stands on.
 pub(crate) struct Node {
     common: Arc<Common>,
-    server: Option<JoinHandle<()>>,
-    registration: Option<Registration>,
+    server: Mutex<Option<JoinHandle<()>>>,
+    registration: Mutex<Option<Registration>>,
     memory: Arc<Memory>,
     direct: bool,
     /// Sections and barriers without a server, where pages are shared in coherent memory.
@@ -141,27 +141,6 @@ pub(crate) struct Run {
     pub(crate) bytes: usize,
     pub(crate) block_pages: u32,
     pub(crate) first: NodeId,
-}
-
-thread_local! {
-    /// Operations of the library that this thread is in.
-    static INSIDE: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Marks this thread as inside the library: a fault there comes from a signal's handler.
-struct Inside;
-
-impl Inside {
-    fn enter() -> Inside {
-        INSIDE.with(|n| n.set(n.get() + 1));
-        Inside
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        INSIDE.with(|n| n.set(n.get() - 1));
-    }
 }
 
 fn environment(what: &str, e: std::io::Error) -> Error {
@@ -226,8 +205,8 @@ impl Node {
         let server = if common.carrier.turns().is_some() { None } else { Some(serve(&common)?) };
         Ok(Node {
             common,
-            server,
-            registration,
+            server: Mutex::new(server),
+            registration: Mutex::new(registration),
             memory,
             direct,
             road,
@@ -279,6 +258,7 @@ impl Node {
     }
 
     pub(crate) fn counts(&self) -> RankCounts {
+        let _inside = Inside::enter();
         let engine = self.common.locked();
         let (messages, message_bytes) = engine.traffic();
         let memory = engine.rank.frames().counts();
@@ -292,6 +272,7 @@ impl Node {
 
     /// Ends the job for every rank, for this reason.
     pub(crate) fn abandon(&self, why: &str) {
+        let _inside = Inside::enter();
         self.common.abandon(why.to_owned());
     }
 
@@ -319,6 +300,7 @@ impl Node {
             own.guards.refuse_leaked()?;
             return road.lock(&self.common, &mut own.road, lock);
         }
+        let _inside = Inside::enter();
         self.synchronise(own, |r| r.lock(lock))?;
         self.common.locked().show_held();
         Ok(())
@@ -329,6 +311,7 @@ impl Node {
             own.guards.refuse_leaked()?;
             return road.unlock(&self.common, &mut own.road, lock);
         }
+        let _inside = Inside::enter();
         self.synchronise(own, |r| r.unlock(lock))?;
         self.common.locked().show_held();
         Ok(())
@@ -339,8 +322,16 @@ impl Node {
             own.guards.refuse_leaked()?;
             return road.barrier(&self.common, &mut own.road, self.made());
         }
+        let _inside = Inside::enter();
         self.tell_allocations()?;
         self.synchronise(own, Rank::barrier)
+    }
+
+    /// Where ranks share pages in place: waits for every rank, in a section too, and compares
+    /// nothing. Whether it is so.
+    pub(crate) fn meet(&self, own: &mut Own) -> Result<bool> {
+        let Some(road) = &self.road else { return Ok(false) };
+        road.meet(&self.common, &mut own.road, self.made()).map(|()| true)
     }
 
     /// Carries out a lock, unlock or barrier, which ends what `touch` holds and finds no guard.
@@ -397,6 +388,7 @@ impl Node {
         if self.direct || len == 0 {
             return self.fetch(offset, len, write);
         }
+        let _inside = Inside::enter();
         self.common.locked().rank.frames_mut().pin(TOUCHED, offset..offset + len);
         self.fetch(offset, len, write)?;
         let pages = offset / self.common.page_bytes..=(offset + len - 1) / self.common.page_bytes;
@@ -406,6 +398,7 @@ impl Node {
 
     /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
     pub(crate) fn finish(&self, own: &mut Own) -> Result<()> {
+        let _inside = Inside::enter();
         self.barrier(own)?;
         let common = &self.common;
         if let Some(turns) = common.carrier.turns() {
@@ -430,6 +423,27 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Ends a rank that has finished, and stays: its shared memory is gone, an access is a
+    /// segmentation fault.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when the system does not take the memory back.
+    pub(crate) fn close(&self) -> Result<()> {
+        let _inside = Inside::enter();
+        self.end_threads();
+        self.memory.close(self.allocated()).map_err(|e| environment("closing shared memory", e))
+    }
+
+    fn end_threads(&self) {
+        drop(self.registration.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.common.closing.store(true, Ordering::Release);
+        if let Some(server) = self.server.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = server.join();
+        }
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         let common = &self.common;
@@ -439,11 +453,7 @@ impl Drop for Node {
                 if std::thread::panicking() { "panicked" } else { "left the job before its end" };
             common.abandon(format!("rank {me} (process {pid}) {how}"));
         }
-        self.registration = None;
-        common.closing.store(true, Ordering::Release);
-        if let Some(server) = self.server.take() {
-            let _ = server.join();
-        }
+        self.end_threads();
     }
 }
 
@@ -631,6 +641,8 @@ impl Common {
 
     /// The server thread.
     fn serve(&self) {
+        // A handler that runs on this thread may neither call nor fault.
+        let _inside = Inside::enter();
         let (mut looked, mut halts) = (Instant::now(), Instant::now());
         while !self.closing.load(Ordering::Acquire) {
             let mut engine = self.locked();
@@ -737,12 +749,10 @@ impl Common {
 
     /// A fault of the program at `offset` of the view, on the thread that faulted.
     fn fault(&self, offset: usize, write: Option<bool>) -> bool {
-        if INSIDE.with(Cell::get) > 0 {
-            end_by(
-                b"littoral dsm: a signal's handler touched shared memory while this thread was in \
-                an operation of the library; let it set a variable of the process instead\n",
-            );
+        if Inside::is_marked() {
+            inside::end_of_fault();
         }
+        let _inside = Inside::enter();
         let page = PageId(u32::try_from(offset / self.page_bytes).unwrap_or(u32::MAX));
         let write = {
             let mut engine = self.locked();

@@ -1,13 +1,18 @@
-//! The end of a process whose job is lost.
+//! The end of a process whose job is lost, and signals of a program kept off the library's threads.
 //!
 //! Invariants
 //! - What the C library holds for standard output and error goes out, unless another thread has the
 //!   stream: waiting for it could be for ever. Checked by `bad_input_ends_in_words`.
+//! - A program's timer does not run its handler on a thread of the library. Checked by
+//!   `every_program_agrees_over_tcp`.
 //! - No handler of the program (`atexit`) runs: the caller may hold locks that it would wait for.
 //!   Checked by `bad_input_ends_in_words`.
 #![allow(unsafe_code)] // Reason: streams of the C library.
 
+use std::mem::MaybeUninit;
+
 use libc::{FILE, c_int};
+use littoral_base::mutant;
 
 unsafe extern "C" {
     static stdout: *mut FILE;
@@ -15,6 +20,45 @@ unsafe extern "C" {
     fn ftrylockfile(stream: *mut FILE) -> c_int;
     fn funlockfile(stream: *mut FILE);
     fn fflush_unlocked(stream: *mut FILE) -> c_int;
+}
+
+/// Signals that a thread of the library may take: what ends or stops a process by hand, and what
+/// the thread's own instructions raise.
+const TAKEN: [c_int; 11] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGQUIT,
+    libc::SIGTSTP,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
+
+/// Runs `act`, which starts threads: the program's handlers, such as those of timers, do not run on
+/// these. The calling thread takes signals again afterwards.
+pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> T {
+    if mutant!("dsm_threads_take_signals") {
+        return act();
+    }
+    let mut others = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` makes the set whole, the numbers are those of signals, and the old mask
+    // has room; `pthread_sigmask` fails for none of these arguments.
+    unsafe {
+        libc::sigfillset(others.as_mut_ptr());
+        for signal in TAKEN {
+            libc::sigdelset(others.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, others.as_ptr(), before.as_mut_ptr());
+    }
+    let done = act();
+    // SAFETY: the mask was written above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    done
 }
 
 /// Ends the process with `code`, without the program's handlers of its end.

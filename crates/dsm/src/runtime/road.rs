@@ -127,13 +127,36 @@ impl Road {
         &self,
         common: &Common,
         state: &mut State,
-        (count, sum): (u32, u64),
+        made: (u32, u64),
     ) -> Result<()> {
+        let me = common.carrier.me();
         common.check()?;
-        let (me, fabric) = (common.carrier.me(), fabric(common));
         if let Some(lock) = state.held.last() {
             return Err(in_section(me, *lock));
         }
+        let theirs = self.wait_for_all(common, state, made)?;
+        if theirs == made || mutant!("dsm_road_compares_nothing") {
+            return Ok(());
+        }
+        let e = allocated_differently(me, made.0);
+        common.fail(&mut common.locked(), &e);
+        Err(e)
+    }
+
+    /// Waits for every rank, in a section too.
+    pub(super) fn meet(&self, common: &Common, state: &mut State, made: (u32, u64)) -> Result<()> {
+        common.check()?;
+        self.wait_for_all(common, state, made).map(drop)
+    }
+
+    /// What rank 0 had allocated when it came here.
+    fn wait_for_all(
+        &self,
+        common: &Common,
+        state: &mut State,
+        (count, sum): (u32, u64),
+    ) -> Result<(u32, u64)> {
+        let fabric = fabric(common);
         let parity = (state.generation % 2) as usize;
         let line = [u64::from(count), sum, self.processors];
         if state.lines[parity] != line {
@@ -151,12 +174,7 @@ impl Road {
         let [theirs, their_sum, processors] =
             get_line(fabric, parity).map_err(|e| common.explained(e))?;
         state.is_crowded = u64::from(fabric.nodes()) > processors;
-        if (theirs, their_sum) == (u64::from(count), sum) || mutant!("dsm_road_compares_nothing") {
-            return Ok(());
-        }
-        let e = allocated_differently(me, count);
-        common.fail(&mut common.locked(), &e);
-        Err(e)
+        Ok((theirs as u32, their_sum))
     }
 }
 

@@ -10,7 +10,7 @@ use littoral_dsm::runtime::RankCounts;
 
 use super::export;
 use super::life::{demand, die, need, settled, tell, warn, watch_exit};
-use crate::rank::{Compat, Rank};
+use crate::rank::{Compat, Rank, outside};
 use crate::start;
 
 /// Condition variables.
@@ -42,6 +42,10 @@ pub static jia_cv_index: AtomicI32 = AtomicI32::new(0);
 #[unsafe(no_mangle)]
 pub static jia_gs_index: AtomicI32 = AtomicI32::new(0);
 
+/// `MAIN_INITENV` has joined and `jia_init` was not called since: in JIAJIA the macro is empty, so
+/// programs call both, in either order.
+pub(super) static JOINED_BY_MACRO: AtomicBool = AtomicBool::new(false);
+
 /// The job was left.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
@@ -49,7 +53,11 @@ pub(super) fn join() {
     if Rank::is_child() {
         need("jia_init");
     }
-    demand(Rank::current().is_none(), "jia_init", || "called twice; call it once".to_owned());
+    if Rank::current().is_some() {
+        let by_macro = JOINED_BY_MACRO.swap(false, Ordering::AcqRel);
+        demand(by_macro, "jia_init", || "called twice; call it once".to_owned());
+        return;
+    }
     demand(!LEFT.load(Ordering::Acquire), "jia_init", || "called after jia_exit".to_owned());
     if let Some(code) = start::launch().unwrap_or_else(|(what, code)| die(&what, code)) {
         // SAFETY: the launcher is no rank; it has said what there was to say.
@@ -68,8 +76,8 @@ pub(super) fn leave() {
     let rank = need("jia_exit");
     let counts = rank.member.counts();
     settled("jia_exit", rank.member.finish());
-    tell_counts(&rank, counts);
-    Rank::forget();
+    tell_counts(rank, counts);
+    settled("jia_exit", rank.leave());
 }
 
 export! {
@@ -106,30 +114,39 @@ fn blocks(call: &str, size: c_ulong, block: c_ulong, host: c_int) -> c_ulong {
     let block_bytes = block.next_multiple_of(page_bytes());
     let bytes = size.checked_next_multiple_of(block_bytes);
     let bytes = bytes.unwrap_or_else(|| die(&format!("{call}: {size} bytes are too many"), 2));
-    let piece = Piece { bytes, block_bytes, first: host_of(call, &rank, host) };
+    let piece = Piece { bytes, block_bytes, first: host_of(call, rank, host) };
     settled(call, rank.allocate(&[piece])) as c_ulong
 }
 
-/// One host after another keeps what the list says, round and round until all is given.
-fn listed(call: &str, size: c_ulong, list: *const c_int, n: c_int, host: c_int) -> c_ulong {
+/// One host after another keeps what the list says, and every block is whole: the `i`th block has
+/// the `i`th size, round and round; by the port's rules a size serves until it is host 0's turn.
+fn listed(
+    call: &str,
+    size: c_ulong,
+    list: *const c_int,
+    n: c_int,
+    first: c_int,
+    port: bool,
+) -> c_ulong {
     let rank = need(call);
     let mut left = bytes_of(call, size).next_multiple_of(page_bytes());
     demand(!list.is_null() && n > 0, call, || "no list of sizes; give one of 1 or more".to_owned());
     // SAFETY: the caller promises `n` numbers there.
     let list = unsafe { std::slice::from_raw_parts(list, n as usize) }.to_vec();
-    let (ranks, mut host) = (rank.member.ranks(), host_of(call, &rank, host));
-    let room = rank.member.bytes();
+    let (ranks, mut host) = (rank.member.ranks(), host_of(call, rank, first));
+    let room = rank.member.bytes_max();
     demand(left <= room, call, || format!("{size} bytes; the job has {room} for all"));
-    let mut pieces = Vec::new();
-    for block in list.iter().cycle() {
-        demand(*block > 0, call, || format!("a block of {block} bytes; give 1 or more"));
-        let bytes = (*block as usize).next_multiple_of(page_bytes()).min(left);
+    let (mut pieces, mut at) = (Vec::new(), 0);
+    while left > 0 {
+        let block = list[at];
+        demand(block > 0, call, || format!("a block of {block} bytes; give 1 or more"));
+        let bytes = (block as usize).next_multiple_of(page_bytes());
         pieces.push(Piece { bytes, block_bytes: bytes, first: host });
         host = (host + 1) % ranks;
-        left -= bytes;
-        if left == 0 {
-            break;
+        if host == 0 || !port {
+            at = (at + 1) % list.len();
         }
+        left = left.saturating_sub(bytes);
     }
     settled(call, rank.allocate(&pieces)) as c_ulong
 }
@@ -180,14 +197,15 @@ export! {
 export! {
     /// Allocates zero bytes in blocks of the sizes of a list, dealt round from a rank.
     fn jia_alloc4(size: c_ulong, list: *mut c_int, n: c_int, host: c_int) -> c_ulong {
-        listed("jia_alloc4", size, list, n, host)
+        let is_port = need("jia_alloc4").compat == Compat::Port;
+        listed("jia_alloc4", size, list, n, host, is_port)
     }
 }
 
 export! {
     /// Allocates zero bytes: rank `i` keeps the `i`th size of a list.
     fn jia_alloc_array(size: c_ulong, list: *mut c_int, n: c_int) -> c_ulong {
-        listed("jia_alloc_array", size, list, n, 0)
+        listed("jia_alloc_array", size, list, n, 0, false)
     }
 }
 
@@ -282,7 +300,7 @@ export! {
         let what = || format!("option {option}; HMIG, ADWD, BROADCAST, LOADBAL or WVEC");
         demand(found.is_some(), "jia_config", what);
         if let Some((name, Some(instead))) = found.filter(|_| value != 0) {
-            warn(&rank, &format!("jia_config: {name} is not built; {instead}"));
+            warn(rank, &format!("jia_config: {name} is not built; {instead}"));
         }
     }
 }
@@ -319,9 +337,10 @@ export! {
 }
 
 export! {
-    /// Seconds since this rank joined.
+    /// Seconds since the library's first use, before and after the job too; in virtual time, since
+    /// this rank joined.
     fn jia_clock() -> c_double {
-        need("jia_clock").joined.elapsed().as_secs_f64()
+        Rank::current().map_or_else(outside, Rank::clock).as_secs_f64()
     }
 }
 
@@ -344,7 +363,7 @@ fn tell_counts(rank: &Rank, now: RankCounts) {
 }
 
 fn micros(rank: &Rank) -> c_uint {
-    rank.joined.elapsed().as_micros() as c_uint
+    rank.member.elapsed().as_micros() as c_uint
 }
 
 export! {
@@ -353,7 +372,7 @@ export! {
         let rank = need("jia_startstat");
         let counts = rank.member.counts();
         *rank.since.lock().unwrap_or_else(PoisonError::into_inner) = counts;
-        micros(&rank)
+        micros(rank)
     }
 }
 
@@ -361,7 +380,7 @@ export! {
     /// Ends statistics and, with `JIA_STATS`, prints them; microseconds since this rank joined.
     fn jia_stopstat() -> c_uint {
         let rank = need("jia_stopstat");
-        tell_counts(&rank, rank.member.counts());
-        micros(&rank)
+        tell_counts(rank, rank.member.counts());
+        micros(rank)
     }
 }

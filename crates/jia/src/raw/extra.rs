@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use littoral_dsm::memory::page_bytes;
 
-use super::calls::{jia_alloc1, jia_barrier, jia_exit, jia_lock, jia_unlock, jia_wait, join};
+use super::calls::{
+    JOINED_BY_MACRO, jia_alloc1, jia_barrier, jia_exit, jia_lock, jia_unlock, jia_wait, join,
+};
 use super::export;
 use super::life::{demand, die, need, settled};
 use crate::rank::{LOOPS_MAX, Rank};
@@ -49,7 +51,7 @@ export! {
     fn jia_send(from: *mut c_char, len: c_int, to: c_int, tag: c_int) {
         let rank = need("jia_send");
         let bytes = bytes_at("jia_send", from, len);
-        settled("jia_send", rank.member.send(rank_of("jia_send", &rank, to), tag, &bytes));
+        settled("jia_send", rank.member.send(rank_of("jia_send", rank, to), tag, &bytes));
     }
 }
 
@@ -57,7 +59,7 @@ export! {
     /// Waits for the next bytes that a rank has sent with this tag; how many there were.
     fn jia_recv(into: *mut c_char, len: c_int, from: c_int, tag: c_int) -> c_int {
         let rank = need("jia_recv");
-        let from = rank_of("jia_recv", &rank, from);
+        let from = rank_of("jia_recv", rank, from);
         let bytes = settled("jia_recv", rank.member.receive(from, tag));
         copy_out("jia_recv", &bytes, into, len);
         bytes.len() as c_int
@@ -68,7 +70,7 @@ export! {
     /// Gives every rank the root's bytes.
     fn jia_bcast(buffer: *mut c_char, len: c_int, root: c_int) {
         let rank = need("jia_bcast");
-        let root = rank_of("jia_bcast", &rank, root);
+        let root = rank_of("jia_bcast", rank, root);
         let mine = bytes_at("jia_bcast", buffer, len);
         let bytes = settled("jia_bcast", rank.member.broadcast(root, &mine));
         copy_out("jia_bcast", &bytes, buffer, len);
@@ -80,7 +82,7 @@ export! {
     fn jia_reduce(from: *mut c_char, into: *mut c_char, count: c_int, op: c_int, root: c_int) {
         const CALL: &str = "jia_reduce";
         let rank = need(CALL);
-        let root = rank_of(CALL, &rank, root);
+        let root = rank_of(CALL, rank, root);
         let size = element_bytes(op).unwrap_or_else(|| {
             die(&format!("{CALL}: operation {op}; 0 to 2, 10 to 12 or 20 to 22"), 2)
         });
@@ -109,7 +111,7 @@ export! {
     /// Makes the page of an address present; the address.
     fn jia_get(address: *mut u8) -> *mut u8 {
         let rank = need("jia_get");
-        page_of("jia_get", &rank, address);
+        page_of("jia_get", rank, address);
         touch(address);
         address
     }
@@ -124,7 +126,7 @@ export! {
     /// Copies a page from a buffer to the page that begins at an address.
     fn jia_put(from: *mut c_char, address: *mut u8) {
         let rank = need("jia_put");
-        page_of("jia_put", &rank, address);
+        page_of("jia_put", rank, address);
         let bytes = page_bytes();
         let what = || format!("{address:p} is inside a page; give the address of its beginning");
         demand(address.addr().is_multiple_of(bytes), "jia_put", what);
@@ -173,7 +175,6 @@ export! {
             }
             return;
         }
-        drop(rank);
         jia_barrier();
         body();
         jia_barrier();
@@ -188,6 +189,7 @@ export! {
     fn jia_initenv() {
         if Rank::current().is_none() {
             join();
+            JOINED_BY_MACRO.store(true, Ordering::Release);
         }
     }
 }

@@ -9,9 +9,9 @@
 
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
-use std::sync::Arc;
 
 use littoral_dsm::Error;
+use littoral_dsm::job::member::Inside;
 use littoral_dsm::runtime::leave;
 
 use crate::rank::Rank;
@@ -41,8 +41,11 @@ pub fn warn(rank: &Rank, what: &str) {
 
 /// Ends the job for this reason.
 pub fn die(what: &str, code: i32) -> ! {
+    if Inside::is_marked() {
+        end_inside(what, code);
+    }
     let rank = Rank::current();
-    say(rank.as_deref(), what);
+    say(rank, what);
     if let Some(rank) = rank {
         let (me, process) = (rank.member.rank(), std::process::id());
         rank.member.abandon(&format!("rank {me} (process {process}): {what}"));
@@ -51,15 +54,30 @@ pub fn die(what: &str, code: i32) -> ! {
 }
 
 /// The rank that `call` needs.
-pub fn need(call: &str) -> Arc<Rank> {
-    Rank::current().unwrap_or_else(|| {
-        let why = if Rank::is_child() {
-            "in a child made by fork, which is no rank; let the rank itself call it"
-        } else {
-            "outside of jia_init and jia_exit; call jia_init first"
-        };
-        die(&format!("{call} {why}"), 2)
-    })
+#[inline]
+pub fn need(call: &str) -> &'static Rank {
+    Rank::current().unwrap_or_else(|| missing(call))
+}
+
+#[cold]
+fn missing(call: &str) -> ! {
+    let why = if Rank::is_child() {
+        "in a child made by fork, which is no rank; let the rank itself call it"
+    } else {
+        "outside of jia_init and jia_exit; call jia_init first"
+    };
+    die(&format!("{call} {why}"), 2)
+}
+
+/// Ends the process in a signal's handler whose thread is in an operation of the library: by calls
+/// that any state allows. The others see that it is gone.
+fn end_inside(what: &str, code: i32) -> ! {
+    // SAFETY: both ranges are slices; the calls are safe in a signal's handler.
+    unsafe {
+        libc::write(2, what.as_ptr().cast(), what.len());
+        libc::write(2, c"\n".as_ptr().cast(), 1);
+        libc::_exit(code)
+    }
 }
 
 /// The value of a call, or the job's end.
@@ -82,8 +100,12 @@ pub fn watch_exit() {
 
 extern "C" fn at_exit(code: c_int, _data: *mut c_void) {
     let Some(rank) = Rank::current().filter(|_| code == 0) else { return };
+    const WHAT: &str = "the program ended without jia_exit; call it on every rank before the end";
+    if Inside::is_marked() {
+        end_inside(WHAT, 2);
+    }
     let me = rank.member.rank();
-    say(Some(&rank), "the program ended without jia_exit; call it on every rank before the end");
+    say(Some(rank), WHAT);
     rank.member
         .abandon(&format!("rank {me} (process {}) ended without jia_exit", std::process::id()));
     leave(2)

@@ -2,7 +2,8 @@
 //!
 //! The library is one that `scripts/install-jia.sh PREFIX` has installed: the first of
 //! `$LITTORAL_JIA`, the folder `jia` beside this program's, `$HOME/.local`, `/usr/local` and `/usr`
-//! that has it. Programs are compiled by `cc` in the scratch folder and start their own two ranks.
+//! that has it. It must be of this program's revision. Programs are compiled by `cc` in the scratch
+//! folder and start their own two ranks.
 //!
 //! The port's counts are of its own programs with two processes; ours are programs of the same kind
 //! and, where that can be chosen, of the same size. Both count from `jia_startstat` on. A byte of
@@ -14,12 +15,19 @@ use std::process::Command;
 
 use super::{Figures, words};
 use littoral_bench::claims::Figure;
+use littoral_bench::host::revision;
+use littoral_bench::repro::Options;
 
 /// Programs that together use every name.
 const GROUPS: [&str; 14] = [
     "alloc", "sync", "message", "system", "anl", "numa", "signals", "sor", "mm", "lu", "is", "tsp",
     "water", "ocean",
 ];
+/// Those of them that send no messages, which virtual time has no model for.
+const IN_VIRTUAL_TIME: [&str; 8] = ["sor", "mm", "lu", "is", "tsp", "water", "ocean", "numa"];
+/// Numbers of ranks that programs must agree on, and the fabrics; the last is virtual time.
+const RANKS: [u16; 4] = [1, 2, 4, 8];
+const FABRICS: [&str; 5] = ["shm", "shm-pages", "pool-pages", "tcp", "sim"];
 /// Bytes of a datagram of the port.
 const DATAGRAM_BYTES: u64 = 40_960;
 
@@ -58,9 +66,25 @@ fn prefix() -> Result<PathBuf, String> {
     let system = ["/usr/local", "/usr"].map(PathBuf::from);
     let mut all = named.into_iter().chain(beside).chain(home).chain(system);
     let has = |p: &PathBuf| p.join("include/jia.h").exists() && p.join("lib/libjia.a").exists();
-    all.find(has).ok_or_else(|| {
-        "no libjia; scripts/install-jia.sh PREFIX installs it, LITTORAL_JIA=PREFIX names it".into()
-    })
+    let found = all.find(has).ok_or(
+        "no libjia; scripts/install-jia.sh PREFIX installs it, LITTORAL_JIA=PREFIX names it",
+    )?;
+    check_revision(&found, revision())?;
+    Ok(found)
+}
+
+/// Refuses a library that was built from another revision than this program.
+fn check_revision(prefix: &Path, own: &str) -> Result<(), String> {
+    let found = std::fs::read_to_string(prefix.join("share/jia/revision")).unwrap_or_default();
+    let found = if found.trim().is_empty() { "an unknown one" } else { found.trim() };
+    if found == own {
+        return Ok(());
+    }
+    Err(format!(
+        "libjia in {} is of revision {found}, this program of {own}; run scripts/install-jia.sh \
+         {0}",
+        prefix.display()
+    ))
 }
 
 fn build(prefix: &Path, name: &str, scratch: &Path) -> Result<PathBuf, String> {
@@ -114,6 +138,33 @@ pub fn surface(scratch: &Path) -> Figures {
         GROUPS.len()
     );
     Ok(vec![("dsm.abi.surface".into(), Figure::new(missing.len() as f64, note))])
+}
+
+/// `dsm.equal`: every program, with every number of ranks, on every fabric.
+///
+/// # Errors
+/// When the library is not installed, or a program cannot be built.
+pub fn equal(options: &Options) -> Figures {
+    let (prefix, scratch) = (prefix()?, &options.scratch);
+    let (mut runs, mut others) = (0, Vec::new());
+    for name in GROUPS {
+        let program = build(&prefix, name, scratch)?;
+        let is_in = |fabric: &&&str| **fabric != "sim" || IN_VIRTUAL_TIME.contains(&name);
+        for fabric in FABRICS.iter().filter(is_in) {
+            for ranks in RANKS {
+                runs += 1;
+                let mut command = Command::new(&options.program);
+                command.args(["dsm", "run", "-n", &ranks.to_string(), "--fabric", fabric]);
+                let out = command.arg(&program).current_dir(scratch).output().map_err(words)?;
+                let said = String::from_utf8_lossy(&out.stdout);
+                if !out.status.success() || said.matches("agrees with one process").count() != 1 {
+                    others.push(format!("{name} of {ranks} on {fabric}"));
+                }
+            }
+        }
+    }
+    let note = format!("{runs} runs of {} programs; those that differ: {others:?}", GROUPS.len());
+    Ok(vec![("dsm.equal".into(), Figure::new(others.len() as f64, note))])
 }
 
 fn is_word(c: char) -> bool {
@@ -174,6 +225,17 @@ pub fn counts(scratch: &Path) -> Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_of_another_revision_is_refused() {
+        let prefix = tempfile::tempdir().unwrap();
+        let unknown = check_revision(prefix.path(), "r2").unwrap_err();
+        assert!(unknown.contains("an unknown one, this program of r2"), "{unknown}");
+        std::fs::create_dir_all(prefix.path().join("share/jia")).unwrap();
+        std::fs::write(prefix.path().join("share/jia/revision"), "r1\n").unwrap();
+        assert!(check_revision(prefix.path(), "r2").unwrap_err().contains("of revision r1"));
+        check_revision(prefix.path(), "r1").unwrap();
+    }
 
     #[test]
     fn names_and_counts_are_read_from_text() {

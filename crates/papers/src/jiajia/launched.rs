@@ -55,6 +55,8 @@ pub enum Operation {
     Barrier,
     /// Every rank adds to the word in sections, for a time.
     Contended,
+    /// The paper's Code 2: rank 0 writes a word, a barrier, every rank reads it, a barrier.
+    Code2,
     /// A sweep of the stencil.
     Stencil,
     /// The last rank writes so many (`batches`) mebibytes that are at home at rank 0, with a cache
@@ -62,7 +64,8 @@ pub enum Operation {
     Written,
 }
 
-const NAMES: [(&str, Operation); 5] = [
+const NAMES: [(&str, Operation); 6] = [
+    ("code2", Operation::Code2),
     ("written", Operation::Written),
     ("stencil", Operation::Stencil),
     ("section", Operation::Section),
@@ -223,6 +226,11 @@ fn measure(job: &mut Job, work: Work) -> Result<Seen, String> {
             let took = batches(work, || job.barrier().map_err(words))?;
             seen_of(took, (work.batches + 1) * work.batch)
         }
+        Operation::Code2 => {
+            let mut i = 0;
+            let took = batches(work, || code2(job, word, &mut i))?;
+            seen_of(took, (work.batches + 1) * work.batch)
+        }
         Operation::Contended => contended(job, word)?,
         Operation::Stencil => {
             let done = super::stencil::take_part(job, work.batches, work.batch);
@@ -252,6 +260,21 @@ fn section(job: &mut Job, word: SharedSlice<u64>) -> Result<(), String> {
     let section = job.enter(LOCK).map_err(words)?;
     section.write(word.part(0..1)).map_err(words)?[0] += 1;
     section.leave().map_err(words)
+}
+
+/// An iteration of Code 2.
+fn code2(job: &mut Job, word: SharedSlice<u64>, i: &mut u64) -> Result<(), String> {
+    *i += 1;
+    let phase = job.phase().map_err(words)?;
+    if phase.rank() == 0 {
+        phase.write(word.part(0..1)).map_err(words)?[0] = *i;
+    }
+    phase.end().map_err(words)?;
+    let phase = job.phase().map_err(words)?;
+    let found = phase.read(word.part(0..1)).map_err(words)?[0];
+    let rank = phase.rank();
+    phase.end().map_err(words)?;
+    if found == *i { Ok(()) } else { Err(format!("rank {rank} read {found} in iteration {i}")) }
 }
 
 /// Sections of the last rank, while the others wait at a barrier.
@@ -424,8 +447,11 @@ mod tests {
         assert!(seen[1].median_ns > 0.0 && seen[0].median_ns == 0.0, "{seen:?}");
         let work = Work { operation: Operation::Written, batches: 12, batch: 4 };
         assert!(start.run(Fabric::Tcp, 2, work).unwrap().iter().all(|s| s.answer > 0.0));
-        let work = Work { operation: Operation::Barrier, batches: 2, batch: 5 };
-        assert!(start.run(Fabric::Tcp, 2, work).unwrap().iter().all(|s| s.operations == 15));
+        for operation in [Operation::Barrier, Operation::Code2] {
+            let work = Work { operation, batches: 2, batch: 5 };
+            let seen = start.run(Fabric::Tcp, 2, work).unwrap();
+            assert!(seen.iter().all(|s| s.operations == 15), "{operation:?}");
+        }
     }
 
     #[test]

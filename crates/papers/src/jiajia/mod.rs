@@ -3,10 +3,11 @@
 //!
 //! - [`launched`]: sections and barriers of jobs whose ranks are processes, and [`beside`], the
 //!   same in Open MPI;
+//! - [`codes`]: the paper's two codes, and ranks that have no processor of their own;
 //! - [`c_programs`]: programs in C by JIAJIA's interface, beside counts of its port;
 //! - [`counts`]: operations of every lock by fabric counters, in virtual time for 2 to 64 ranks;
 //! - [`choice`]: one operation on a fabric of the caller's choice;
-//! - [`timed`]: sections and barriers in real time, two ranks and more than there are processors;
+//! - [`timed`]: sections and barriers of the lock managers in real time;
 //! - [`openmpi`]: the same barrier in Open MPI, where it is installed;
 //! - [`model`]: the protocol core driven in virtual time by a program's accesses;
 //! - [`programs`]: the paper's six programs as such accesses, and what was estimated;
@@ -18,6 +19,7 @@
 pub mod beside;
 pub mod c_programs;
 pub mod choice;
+pub mod codes;
 pub mod counts;
 pub mod fit;
 pub mod launched;

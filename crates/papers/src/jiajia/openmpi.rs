@@ -17,7 +17,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::timed::{Effort, Spread, bare_exchange, bare_switch, barrier_shm, oversubscribed};
+use super::codes;
+use super::launched::Start;
+use super::timed::{Effort, Spread, bare_exchange, bare_switch};
 use super::{Figures, words};
 use littoral_bench::claims::Figure;
 use littoral_bench::peers::Peers;
@@ -123,10 +125,10 @@ impl Mpi {
 ///
 /// # Errors
 /// When Open MPI is missing or fails.
-pub fn barrier(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
-    let mpi = Mpi::of_operations(peers, scratch)?;
+pub fn barrier(peers: &Peers, start: &Start, effort: Effort) -> Figures {
+    let mpi = Mpi::of_operations(peers, &start.scratch)?;
     let theirs = mpi.timed("barrier", 2, ("core", &IN_MEMORY), (100, 2000))?;
-    let ours = barrier_shm(2, effort)?;
+    let ours = codes::barrier(start, 2, effort)?;
     let bare = bare_exchange(effort)?;
     let note = format!(
         "medians: ours {:.0} ns, Open MPI {:.0} ns; tenth percentiles {:.0} and {:.0} ns; two \
@@ -149,9 +151,9 @@ pub fn barrier(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
 ///
 /// # Errors
 /// As [`barrier`].
-pub fn crowded(peers: &Peers, scratch: &Path, effort: Effort) -> Figures {
-    let mpi = Mpi::of_operations(peers, scratch)?;
-    let (_, ours) = oversubscribed(effort)?;
+pub fn crowded(peers: &Peers, start: &Start, effort: Effort) -> Figures {
+    let mpi = Mpi::of_operations(peers, &start.scratch)?;
+    let (_, ours) = codes::oversubscribed(start, effort)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let ranks = 2 * cores;
     let theirs = mpi.timed("barrier", ranks, ("none", &IN_MEMORY), (20, 20))?;
@@ -187,7 +189,9 @@ mod tests {
             std::fs::set_permissions(&program, mode).unwrap();
         }
         let peers = Peers::new(Some(dir.path().to_owned()));
-        let why = barrier(&peers, dir.path(), Effort::QUICK).map(|_| ()).unwrap_err();
+        let scratch = dir.path().to_owned();
+        let start = Start { program: "none".into(), arguments: Vec::new(), scratch };
+        let why = barrier(&peers, &start, Effort::QUICK).map(|_| ()).unwrap_err();
         assert!(why.contains("is not Open MPI's"), "{why}");
     }
 }

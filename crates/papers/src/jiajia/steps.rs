@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use crate::jiajia::stencil::{self, Length};
 use crate::jiajia::timed::Effort;
-use crate::jiajia::{Figures, beside, c_programs, counts, openmpi, stencil_claims, tables, timed};
+use crate::jiajia::{
+    Figures, beside, c_programs, codes, counts, openmpi, stencil_claims, tables, timed,
+};
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
 
@@ -42,14 +44,18 @@ const OVER_TCP: &[&str] = &["dsm.job.section.tcp", "dsm.job.barrier.tcp"];
 
 /// Every measurement of the system.
 fn steps() -> Vec<Step> {
-    let crowd = |o: &Options| timed::oversubscribed(effort(o)).map(|(figures, _)| figures);
+    let start = beside::start;
+    let crowd =
+        move |o: &Options| codes::oversubscribed(&start(o), effort(o)).map(|(figures, _)| figures);
     let crowded = &["dsm.oversubscribed.barrier", "dsm.oversubscribed.lock"];
     vec![
         step("operations a section", &["dsm.lock.ops.", "dsm.lock.extra"], |_| {
             counts::operations()
         }),
         step("rivals", &["dsm.lock.peers."], |_| counts::rivals()),
-        step("Code 1 and Code 2", &["dsm.code1.", "dsm.code2."], |o| timed::codes(effort(o))),
+        step("Code 1 and Code 2", &["dsm.code1.", "dsm.code2."], move |o| {
+            codes::codes(&start(o), effort(o))
+        }),
         step("software manager", &["dsm.hw_vs_sw."], |o| timed::hardware_over_software(effort(o))),
         step("more ranks than processors", crowded, crowd),
         step("figure 4", &["dsm.fig4."], |_| tables::figure4()),
@@ -59,11 +65,12 @@ fn steps() -> Vec<Step> {
         step("counts that repeat", &["dsm.counts."], |_| tables::counts()),
         step("JIAJIA's interface", &["dsm.abi.surface"], |o| c_programs::surface(&o.scratch)),
         step("JIAJIA's programs", &["dsm.jiajia."], |o| c_programs::counts(&o.scratch)),
-        step("Open MPI's barrier", &["dsm.barrier.vs_openmpi"], |o| {
-            openmpi::barrier(&o.peers, &o.scratch, effort(o))
+        step("programs in C on every fabric", &["dsm.equal"], c_programs::equal),
+        step("Open MPI's barrier", &["dsm.barrier.vs_openmpi"], move |o| {
+            openmpi::barrier(&o.peers, &start(o), effort(o))
         }),
-        step("Open MPI's crowded barrier", &["dsm.oversubscribed.vs_openmpi"], |o| {
-            openmpi::crowded(&o.peers, &o.scratch, effort(o))
+        step("Open MPI's crowded barrier", &["dsm.oversubscribed.vs_openmpi"], move |o| {
+            openmpi::crowded(&o.peers, &start(o), effort(o))
         }),
         step("jobs in shared memory", IN_MEMORY, beside::in_memory),
         step("jobs that contend", &["dsm.job.contended."], |o| beside::contended(o, effort(o))),

@@ -1,4 +1,4 @@
-//! Sections and barriers in real time.
+//! Sections and barriers of the lock managers in real time, and what machines need for them.
 //!
 //! A figure is the tenth percentile over batches, the median beside it: the machine is shared.
 //!
@@ -58,6 +58,11 @@ impl Effort {
     /// What the figures in the book were measured with.
     pub const FULL: Effort = Effort { batches: 200, batch: 500 };
 
+    /// Batches, and operations of a batch.
+    pub(super) fn counts(self) -> (usize, usize) {
+        (self.batches, self.batch)
+    }
+
     pub(super) fn slower(self, times: usize) -> Effort {
         Effort { batches: self.batches, batch: (self.batch / times).max(10) }
     }
@@ -73,7 +78,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn note(&self) -> String {
+    pub(super) fn note(&self) -> String {
         format!("tenth percentile over batches; median {:.0} ns", self.median_ns)
     }
 }
@@ -129,22 +134,6 @@ fn section<F: Fabric>(fabric: &F, locks: &mut impl Locks, value: &mut u64) -> Re
     locks.release(LOCK, &[]).map_err(words)
 }
 
-/// One section of Code 1 in shared memory, without contention.
-///
-/// # Errors
-/// What a lock operation failed with.
-pub fn code1_shm(effort: Effort) -> Result<Spread, String> {
-    let job = shm_job(2, WINDOW)?;
-    let fabric = &job[1];
-    let mut locks = DirectLocks::new(fabric, layout(2));
-    batches(effort, || {
-        locks.acquire(LOCK).map_err(words)?;
-        let next = read_word(fabric, BOARD)? + 1;
-        fabric.put(BOARD, PAGES_AT, &next.to_le_bytes()).map_err(words)?;
-        locks.release(LOCK, &[]).map_err(words)
-    })
-}
-
 fn pool() -> Result<(PoolLayout, Arc<FlushFence>), String> {
     let places = PoolLayout::new(2, WINDOW);
     let bytes = places.pool_bytes().next_multiple_of(4096);
@@ -174,7 +163,7 @@ fn beside_agent<T>(
 /// processor.
 ///
 /// # Errors
-/// As [`code1_shm`].
+/// What a lock operation failed with.
 pub fn code1_pool(effort: Effort) -> Result<Spread, String> {
     beside_agent(|places, memory| {
         std::thread::scope(|s| {
@@ -203,7 +192,7 @@ pub fn code1_pool(effort: Effort) -> Result<Spread, String> {
 /// valid.
 ///
 /// # Errors
-/// As [`code1_shm`].
+/// What a lock operation failed with.
 pub fn code1_tcp(effort: Effort) -> Result<(Spread, Spread), String> {
     let job = tcp_job(2, WINDOW)?;
     job[0].host(Box::new(LockBoard::new(2, NOTICES)));
@@ -270,7 +259,10 @@ fn code2<F: Fabric>(
 }
 
 /// An iteration of Code 2 over the pool; the agent is a third thread.
-fn code2_pool(effort: Effort) -> Result<Spread, String> {
+///
+/// # Errors
+/// What a lock operation failed with.
+pub fn code2_pool(effort: Effort) -> Result<Spread, String> {
     beside_agent(|places, memory| {
         let join = |n| PoolFabric::new(Arc::clone(memory), places, NodeId(n)).map_err(words);
         let rank = |n: u16| {
@@ -342,47 +334,12 @@ fn sections_only(
     })
 }
 
-/// `dsm.code1.*` and `dsm.code2.*`.
+/// An iteration of Code 2 over TCP on loopback.
 ///
 /// # Errors
-/// As [`code1_shm`].
-pub fn codes(effort: Effort) -> Figures {
-    let shm = code1_shm(effort)?;
-    let pool = code1_pool(effort)?;
-    let (tcp, round) = code1_tcp(effort)?;
-    let trips = tcp.p10_ns / round.p10_ns;
-    let shm2 =
-        job_of(&shm_job(2, WINDOW)?, |f| code2(f, &mut DirectLocks::new(f, layout(2)), effort))?;
-    let tcp2 = job_of(&hosted(2)?, |f| {
-        code2(f, &mut BoardClient::new(f, BOARD, layout(2)), effort.slower(20))
-    })?;
-    let pool2 = code2_pool(effort.slower(20))?;
-    let pool_note = "clwb and fences of this machine, whose caches are coherent: invalidation is \
-        free here; the agent has the other processor";
-    let micros = |s: &Spread, note: &str| {
-        Figure::new(
-            s.p10_ns / 1000.0,
-            format!("{}{}{note}", s.note(), if note.is_empty() { "" } else { "; " }),
-        )
-    };
-    let trips_note = format!(
-        "section {:.1} us, round trip {:.1} us, medians {:.1} and {:.1} us, loopback",
-        tcp.p10_ns / 1000.0,
-        round.p10_ns / 1000.0,
-        tcp.median_ns / 1000.0,
-        round.median_ns / 1000.0
-    );
-    Ok(vec![
-        ("dsm.code1.shm".into(), micros(&shm, "")),
-        ("dsm.code1.pool".into(), micros(&pool, pool_note)),
-        ("dsm.code1.tcp".into(), Figure::new(trips, trips_note)),
-        ("dsm.code2.shm".into(), micros(&shm2, "2 ranks")),
-        (
-            "dsm.code2.pool".into(),
-            micros(&pool2, "2 ranks and the agent's thread on the same processors"),
-        ),
-        ("dsm.code2.tcp".into(), micros(&tcp2, "2 ranks, loopback")),
-    ])
+/// What a lock operation failed with.
+pub fn code2_tcp(effort: Effort) -> Result<Spread, String> {
+    job_of(&hosted(2)?, |f| code2(f, &mut BoardClient::new(f, BOARD, layout(2)), effort))
 }
 
 fn hosted(nodes: u16) -> Result<Vec<TcpFabric>, String> {
@@ -447,7 +404,7 @@ fn in_pairs(
 /// `dsm.hw_vs_sw.*`.
 ///
 /// # Errors
-/// As [`code1_shm`].
+/// What a lock operation failed with.
 pub fn hardware_over_software(effort: Effort) -> Figures {
     let effort = Effort { batches: effort.batches / 4, ..effort };
     let slow = effort.slower(20);
@@ -489,15 +446,6 @@ fn software_lock<F: Fabric + Sync>(job: &[F], effort: Effort) -> Result<Spread, 
 
 fn software_barrier<F: Fabric + Sync>(job: &[F], effort: Effort) -> Result<Spread, String> {
     with_server(job, |_, client| barriers_only(client, effort))
-}
-
-/// A barrier of `ranks` ranks in shared memory.
-///
-/// # Errors
-/// As [`code1_shm`].
-pub fn barrier_shm(ranks: u16, effort: Effort) -> Result<Spread, String> {
-    let job = shm_job(ranks, WINDOW)?;
-    job_of(&job, |f| barriers_only(&mut DirectLocks::new(f, layout(ranks)), effort))
 }
 
 /// What no barrier of two processors can do without: each writes a word that the other waits for,
@@ -557,7 +505,10 @@ pub fn bare_switch(effort: Effort) -> Result<Spread, String> {
 }
 
 /// Handing a word from one thread to another that sleeps on a futex: one way. Neither ever spins.
-fn sleep_wake(effort: Effort) -> Result<Spread, String> {
+///
+/// # Errors
+/// When a thread panicked.
+pub fn sleep_wake(effort: Effort) -> Result<Spread, String> {
     let words_of = [AtomicU32::new(0), AtomicU32::new(0)];
     let hand = |me: usize| {
         bind(me);
@@ -589,39 +540,4 @@ fn sleep_wake(effort: Effort) -> Result<Spread, String> {
         near.join().map_err(|_| "a thread panicked".to_owned())?.and(far)
     })?;
     Ok(Spread { p10_ns: both.p10_ns / 2.0, median_ns: both.median_ns / 2.0 })
-}
-
-/// `dsm.oversubscribed.barrier` and `.lock`: two ranks a processor. Also the barrier's spread.
-///
-/// # Errors
-/// As [`code1_shm`].
-pub fn oversubscribed(effort: Effort) -> Result<(Vec<(String, Figure)>, Spread), String> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u16;
-    let ranks = 2 * cores;
-    let slow = effort.slower(10);
-    let wake = sleep_wake(slow)?;
-    let barrier = barrier_shm(ranks, slow)?;
-    let job = shm_job(ranks, WINDOW)?;
-    let all = Together::new(ranks);
-    let section = |f: &_| sections_only(&mut DirectLocks::new(f, layout(ranks)), effort, &all);
-    let lock = job_of(&job, section)?;
-    let lock = Spread {
-        p10_ns: lock.p10_ns / f64::from(ranks),
-        median_ns: lock.median_ns / f64::from(ranks),
-    };
-    let per_core = f64::from(ranks) / f64::from(cores);
-    let figure = |s: Spread, what: &str| {
-        let note = format!(
-            "medians: {what} {:.2} us, sleep and wake {:.2} us; {ranks} ranks on {cores} \
-             processors",
-            s.median_ns / 1000.0,
-            wake.median_ns / 1000.0
-        );
-        Figure::new(s.median_ns / (per_core * wake.median_ns), note)
-    };
-    let figures = vec![
-        ("dsm.oversubscribed.barrier".to_owned(), figure(barrier, "barrier")),
-        ("dsm.oversubscribed.lock".to_owned(), figure(lock, "contended section")),
-    ];
-    Ok((figures, barrier))
 }

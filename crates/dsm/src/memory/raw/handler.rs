@@ -9,13 +9,15 @@
 //!
 //! A region is registered before any pointer into its view is given out and stays until drop.
 //!
-//! The handler runs on the faulting thread's own stack; `errno` is as it was afterwards.
+//! The handler runs on the faulting thread's own stack, or on its alternate one where the program's
+//! own handler asks for that and the stack has [`STACK_MIN`]; `errno` is as it was afterwards.
 //!
 //! Invariants
 //! - In a child made by `fork` an access to a region ends the process in words. Checked by
 //!   `a_forked_child_that_touches_shared_memory_ends_in_words`.
-//! - An address of no region goes to the handler that was installed before. Checked by
-//!   `a_fault_that_is_nobodys_goes_where_it_went_before`.
+//! - An address of no region goes to the handler that was installed before, or since, with the
+//!   mask and the flags that it was installed with. Checked by
+//!   `a_fault_that_is_nobodys_goes_where_it_went_before`, `every_program_agrees_over_tcp`.
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
@@ -50,6 +52,8 @@ static PREVIOUS: [AtomicPtr<libc::sigaction>; 2] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 static INSTALLED: OnceLock<()> = OnceLock::new();
 const SIGNALS: [i32; 2] = [libc::SIGBUS, libc::SIGSEGV];
+/// Bytes of an alternate stack that the protocol may run on.
+const STACK_MIN: usize = 64 << 10;
 
 /// A registered region; dropping it ends the registration.
 pub(crate) struct Registration {
@@ -119,14 +123,14 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     // thread's.
     let (address, write, errno) =
         unsafe { ((*info).si_addr().addr(), was_write(context), *libc::__errno_location()) };
-    if !dispatch(address, write) {
+    if !dispatch(address, write, context) {
         pass_on(signal, info, context);
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
 }
 
-fn dispatch(address: usize, write: Option<bool>) -> bool {
+fn dispatch(address: usize, write: Option<bool>, context: *mut libc::c_void) -> bool {
     let holds = |r: &&Region| {
         (r.start.load(Ordering::Acquire)..r.end.load(Ordering::Acquire)).contains(&address)
     };
@@ -134,11 +138,26 @@ fn dispatch(address: usize, write: Option<bool>) -> bool {
     if std::process::id() != OWNER.load(Ordering::Acquire) {
         end_child();
     }
+    if is_on_small_stack(context) {
+        end_by(
+            b"littoral dsm: a fault of shared memory on an alternate stack of less than 64 KiB; \
+            give sigaltstack more, or install the handler without SA_ONSTACK\n",
+        );
+    }
     let on_fault = region.on_fault.load(Ordering::Acquire);
     // SAFETY: a region with a range has its action, which stays until the owner, whose view this
     // thread is using, drops the registration.
     let on_fault = unsafe { on_fault.as_ref() };
     on_fault.is_some_and(|f| f(address - region.start.load(Ordering::Acquire), write))
+}
+
+/// Whether this runs on an alternate stack that is too small.
+fn is_on_small_stack(context: *mut libc::c_void) -> bool {
+    // SAFETY: the third argument of an SA_SIGINFO handler is a ucontext.
+    let stack = unsafe { (*context.cast::<libc::ucontext_t>()).uc_stack };
+    let here = (&raw const stack).addr();
+    let start = stack.ss_sp.addr();
+    stack.ss_size < STACK_MIN && (start..start + stack.ss_size).contains(&here)
 }
 
 /// Ends a child made by `fork` that touches shared memory.
@@ -186,6 +205,9 @@ pub fn is_ours(signal: i32) -> bool {
 /// signal that [`is_ours`].
 pub fn replace(signal: i32, new: Option<libc::sigaction>) -> Option<libc::sigaction> {
     let place = previous(signal);
+    if new.is_some_and(|new| new.sa_flags & libc::SA_ONSTACK != 0) && has_stack() {
+        run_on_alternate_stack(signal);
+    }
     let old = match new {
         Some(new) => place.swap(Box::into_raw(Box::new(new)), Ordering::AcqRel),
         None => place.load(Ordering::Acquire),
@@ -194,11 +216,59 @@ pub fn replace(signal: i32, new: Option<libc::sigaction>) -> Option<libc::sigact
     unsafe { old.as_ref() }.copied()
 }
 
+/// Whether this thread has an alternate stack that is large enough.
+fn has_stack() -> bool {
+    let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: the call writes the current stack into a variable of this frame.
+    let stack = unsafe {
+        libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr());
+        stack.assume_init()
+    };
+    stack.ss_flags & libc::SS_DISABLE == 0 && stack.ss_size >= STACK_MIN
+}
+
+/// Has this module's handler run on the alternate stack of a thread that has one, so that a
+/// program's own handler gets the overflow of a stack. By the kernel's own call: the C library's
+/// may be the program's way to this module.
+fn run_on_alternate_stack(signal: i32) {
+    let mut action = [0usize; 8];
+    let (none, bytes) = (std::ptr::null_mut::<usize>(), 8usize);
+    // SAFETY: the kernel's action is four words at most, the second of them its flags; it is set as
+    // it was read but for one flag. Eight bytes of mask.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigaction, signal, none, action.as_mut_ptr(), bytes);
+        action[1] |= libc::SA_ONSTACK as usize;
+        libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), none, bytes);
+    }
+}
+
+/// What the kernel would do for a handler with this action; it restores the mask afterwards.
+fn prepare(signal: i32, action: &libc::sigaction) {
+    let mut own = MaybeUninit::zeroed();
+    let none = std::ptr::null_mut();
+    // SAFETY: both sets are valid; the calls change the mask of this thread alone.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const action.sa_mask, none);
+        if action.sa_flags & libc::SA_NODEFER != 0 {
+            libc::sigemptyset(own.as_mut_ptr());
+            libc::sigaddset(own.as_mut_ptr(), signal);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, own.as_ptr(), none);
+        }
+    }
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        // SAFETY: an action of zeros is the default one.
+        replace(signal, Some(unsafe { std::mem::zeroed() }));
+    }
+}
+
 /// A fault that is not ours goes where it would have gone; the default action needs the access to
 /// be repeated under it.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: null or a box that is never freed.
     let before = unsafe { previous(signal).load(Ordering::Acquire).as_ref() };
+    if let Some(before) = before {
+        prepare(signal, before);
+    }
     // SAFETY: `before` is what sigaction returned for this signal; a handler in it is called with
     // the arguments the kernel gave us, in the form its flags ask for.
     unsafe {

@@ -241,6 +241,21 @@ impl Memory {
         unsafe { madvise(start.cast(), len, Advice::LinuxRemove) }.map_err(io::Error::from)
     }
 
+    /// Closes the program's view, and gives the memory of the first `used` bytes back where no
+    /// other rank maps it.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub(crate) fn close(&self, used: usize) -> io::Result<()> {
+        let view = self.view.as_ref().unwrap_or(&self.frames);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let start = view.base.as_ptr().cast();
+        // SAFETY: the range is a mapping of this value's, which `Drop` unmaps as before; the
+        // program promises not to use its pointers any more, and the library uses frames.
+        unsafe { mmap_anonymous(start, view.bytes, ProtFlags::empty(), flags) }?;
+        if self.view.is_some() && used > 0 { self.release(0, used) } else { Ok(()) }
+    }
+
     /// Reads one byte, so that the page exists.
     pub(crate) fn touch(&self, offset: usize) {
         std::hint::black_box(self.byte(offset).load(RELAXED));
