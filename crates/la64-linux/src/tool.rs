@@ -27,10 +27,6 @@ pub fn disasm(file: &Path, fronts: &[&dyn Front], out: &mut impl Write) -> Resul
     let front = elf::machine(&bytes)
         .and_then(|machine| fronts.iter().find(|f| f.machine().number == machine.number));
     let machine = front.map_or(elf::LOONGARCH, |f| f.machine());
-    if front.is_some_and(|f| !f.writes_text()) {
-        let what = format!("{shown}: {} code cannot be listed here", machine.name);
-        return Err(Error::new(Kind::Unsupported, what));
-    }
     let program = elf::parse_for(&bytes, machine).map_err(|e| of_program(shown, e))?;
     for s in program.segments.iter().filter(|s| s.prot & 4 != 0) {
         let code = &bytes[s.offset as usize..(s.offset + s.file_len) as usize];
@@ -49,13 +45,31 @@ fn foreign(
     code: &[u8],
     out: &mut impl Write,
 ) -> std::io::Result<()> {
-    for (n, chunk) in code.chunks_exact(4).enumerate() {
-        let pc = address + 4 * n as u64;
-        let word = u32::from_le_bytes(chunk.try_into().expect("invariant: four bytes"));
-        let text = front.text(pc, word).unwrap_or_else(|| format!(".word {word:#010x}"));
-        writeln!(out, "{pc:12x}: {word:08x}  {text}")?;
+    let mut at = 0;
+    while at < code.len() {
+        let pc = address + at as u64;
+        let (len, digits, text) = shown(front, pc, &code[at..]);
+        let width = if front.lengths() == (4, 4) { 8 } else { 20 };
+        writeln!(out, "{pc:12x}: {digits:<width$}  {text}")?;
+        at += len;
     }
     out.flush()
+}
+
+/// The instruction at `pc`: how many bytes it has, their digits and its text. Where all have four
+/// bytes, the digits are those of a word.
+pub(crate) fn shown(front: &dyn Front, pc: u64, bytes: &[u8]) -> (usize, String, String) {
+    let (_, least) = front.lengths();
+    let found = front.text(pc, bytes);
+    let len = found.as_ref().map_or(least.min(bytes.len()), |(_, len)| *len).max(1);
+    let bytes = bytes.iter().take(len);
+    let digits: String = match least {
+        4 => bytes.rev().map(|byte| format!("{byte:02x}")).collect(),
+        _ => bytes.map(|byte| format!("{byte:02x}")).collect(),
+    };
+    let kind = if least == 4 { ".word" } else { ".byte" };
+    let text = found.map_or_else(|| format!("{kind} 0x{digits}"), |(text, _)| text);
+    (len, digits, text)
 }
 
 fn segment(address: u64, code: &[u8], out: &mut impl Write) -> std::io::Result<()> {

@@ -178,13 +178,14 @@ pub trait Front: Debug + Sync {
         0
     }
 
-    /// Whether it writes guest instructions as text. Otherwise what needs that is refused.
-    fn writes_text(&self) -> bool {
-        true
+    /// The most bytes of an instruction, and of what a listing shows of no instruction.
+    fn lengths(&self) -> (usize, usize) {
+        (4, 4)
     }
 
-    /// The instruction `word` at `pc` as the architecture's manual writes it.
-    fn text(&self, pc: u64, word: u32) -> Option<String>;
+    /// The instruction at `pc` that begins with these bytes as the architecture's manual writes it, and
+    /// how many of them it has.
+    fn text(&self, pc: u64, bytes: &[u8]) -> Option<(String, usize)>;
 }
 
 /// The translated code of one program, for all its threads.

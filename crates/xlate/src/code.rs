@@ -75,6 +75,8 @@ pub enum Exit {
     Trap(u32),
     /// An addition that overflows.
     Overflow,
+    /// A floating-point exception that the program asks for by writing its control register.
+    Float,
     /// Code may have changed; control goes on at this address.
     Changed(u64),
     /// A division by zero, or a quotient that does not fit.

@@ -391,6 +391,7 @@ impl<A: Architecture> Engine<A> {
             Exit::Break(code) => Event::Break(code),
             Exit::Trap(code) => Event::Trap(code),
             Exit::Overflow => Event::Overflow,
+            Exit::Float => Event::Float,
             Exit::Divide => Event::Divide,
             Exit::Privileged => Event::Privileged,
             Exit::Syscall(next) => {

@@ -1,3 +1,5 @@
+//! Judges of the translators. [`judge()`] is that of MIPS64; that of x86-64 is the module `x86`.
+//!
 //! Random MIPS64 programs on the translator and on the exact interpreter: registers, memory, pc and
 //! the event at the end must be equal.
 //!
@@ -12,6 +14,9 @@
 //! - A program that reaches an address between the guest's end and the window's is set aside: the
 //!   translator's own memory lies there, which has no protection in this window. Such programs are
 //!   counted as [`Verdict::set_aside`].
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub mod x86;
 
 use crate::engine::Engine;
 use crate::event::Event;
@@ -197,11 +202,11 @@ fn without_signalling(value: u64) -> u64 {
     if nan::<Single>(value & 0xffff_ffff) == Some(true) { value & !Single::QUIET } else { value }
 }
 
-/// Clears the cause bits in the register that `cfc1` has written: translated code does not keep
-/// them, so no program here looks at them.
-fn without_causes(cfc1: u32) -> u32 {
+/// Clears the cause bits in the register of `cfc1` or `ctc1`. Translated code does not keep them,
+/// so no program here looks at them.
+fn without_causes(word: u32) -> u32 {
     const INS_ZERO_12_6: u32 = 0x7c00_8b04;
-    INS_ZERO_12_6 | cfc1 & 0x1f << 16
+    INS_ZERO_12_6 | word & 0x1f << 16
 }
 
 fn program(random: &mut Random) -> Program {
@@ -216,6 +221,10 @@ fn program(random: &mut Random) -> Program {
         // The manual leaves a branch in a delay slot open.
         let follows = words.last().is_some_and(|&last| is_flow(last));
         let reads_causes = word & 0xffe0_ffff == 0x4440_f800;
+        // What sets a cause and its trap ends the program: most have no cause.
+        if !follows && word & 0xffe0_ffff == 0x44c0_f800 && random.below(4) != 0 {
+            words.push(without_causes(word));
+        }
         if is_kept(random, word) && !(follows && (is_flow(word) || reads_causes)) {
             words.push(word);
             if reads_causes {
@@ -293,6 +302,7 @@ impl Bench {
             executable: CODE..CODE + CODE_LEN,
             link: None,
             met_signalling: false,
+            written_control: None,
         };
         for count in 0..STEPS_MAX {
             if let Err(event) = exact.step() {
@@ -547,6 +557,24 @@ mod tests {
             }
         }
         assert!(traps_count >= 2 * (cases.len() - 8), "{traps_count} of {}", 2 * cases.len());
+    }
+
+    /// ctc1 $4,$31, alone and in the delay slot of a branch on what it writes.
+    #[test]
+    fn a_cause_that_is_written_with_its_trap_is_an_exception() {
+        let bench = Bench { ours: Memory::leaked(WINDOW_LEN), theirs: Memory::leaked(GUEST_END) };
+        for words in [&[0x44c4_f800, 0x0000_000d, 0xd][..], &[0x4501_0002, 0x44c4_f800, 0xd, 0xd]] {
+            for (causes, traps) in (0..32).flat_map(|c| [0, c, !c & 31, 31].map(|t| (c, t))) {
+                let mut program = of(words);
+                program.machine.r[4] = causes << 12 | traps << 7 | 1 << 23 | 2;
+                let (theirs, _) = bench.exact(&program).expect("it ends");
+                assert_eq!(theirs.event == Event::Float, causes & traps != 0);
+                for slice in [u64::MAX, 1, 3] {
+                    let ours = bench.translated(&program, Tier::default(), slice);
+                    assert_eq!(compare(&ours, &theirs), Ok(()), "{causes:x} {traps:x} {slice}");
+                }
+            }
+        }
     }
 
     /// jalr $31,$31 with a sum to f31 in its delay slot: scalar operations change the doubleword

@@ -36,6 +36,7 @@ const FEATURES: &[F] = &[
     F::SSE,
     F::SSE2,
     F::FXSR,
+    F::MMX,
     F::FPU,
     F::FPU287,
     F::FPU387,
@@ -177,6 +178,7 @@ fn name(i: &Instruction) -> String {
         "fxrstor64" => "fxrstor".into(),
         // A doubleword or a quadword between kinds of registers.
         "movq" if matches!(i.code(), Code::Movq_xmm_rm64 | Code::Movq_rm64_xmm) => "movd".into(),
+        "movq" if matches!(i.code(), Code::Movq_mm_rm64 | Code::Movq_rm64_mm) => "movd".into(),
         // With F3; it is wbinvd where it does not exist.
         "wbnoinvd" => "wbinvd".into(),
         _ if is_string && ["movs", "cmps", "stos", "lods", "scas"].contains(&stem) => stem.into(),
@@ -225,6 +227,10 @@ fn same(ours: Operand, i: &Instruction, n: u32) -> bool {
         (Operand::Xmm(number), OpKind::Register) => {
             let r = i.op_register(n);
             r.is_xmm() && u32::from(number) == r as u32 - Register::XMM0 as u32
+        }
+        (Operand::Mm(number), OpKind::Register) => {
+            let r = i.op_register(n);
+            r.is_mm() && u32::from(number) == r as u32 - Register::MM0 as u32
         }
         (Operand::Target(target), OpKind::NearBranch64) => target == i.near_branch_target(),
         (Operand::Mem(m), OpKind::Memory) => {
@@ -286,8 +292,8 @@ fn compare(ours: &Inst, theirs: &Instruction) -> Result<(), String> {
     // The table names no operand where there is no choice.
     let count = if ours.row.name == "xlat" { 0 } else { theirs.op_count() };
     let text = || format!("{} {operands:x?}, not {theirs:?}", ours.row.name);
-    // maskmovdqu's place in memory stands first.
-    let first = u32::from(ours.row.name == "maskmovdqu");
+    // The place in memory of a store under a mask stands first.
+    let first = u32::from(ours.row.name.starts_with("maskmov"));
     if operands.len() as u32 != count - first {
         return Err(text());
     }
@@ -297,14 +303,8 @@ fn compare(ours: &Inst, theirs: &Instruction) -> Result<(), String> {
 
 /// Near branches with 66 have 16 bits in iced-x86; they are told apart by their operands.
 fn is_left_out(i: &Instruction, bytes: &[u8]) -> bool {
-    let is_mmx = (0..i.op_count()).any(|n| i.op_register(n).is_mm())
-        || matches!(i.mnemonic(), Mnemonic::Cvtpi2ps | Mnemonic::Cvtpi2pd);
     let short_branch = i.op_kinds().any(|k| matches!(k, OpKind::NearBranch16));
-    LEFT_OUT.contains(&i.mnemonic())
-        || is_mmx
-        || short_branch
-        || i.is_privileged()
-        || bytes.is_empty()
+    LEFT_OUT.contains(&i.mnemonic()) || short_branch || i.is_privileged() || bytes.is_empty()
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn instructions_begin_in_the_middle_of_others() {
 fn programs_of_the_c_library_use_80_bits() {
     let said = Program::compiled("extended", &["-std=gnu11"], &["-static"], &["-lm"]).agrees(&[]);
     assert!(said.contains("SIGFPE code 3\nSIGFPE code 7\n"), "{said}");
-    assert!(said.contains("kept 7 handled 42\nchild 1\n"), "{said}");
+    assert!(said.contains("kept 7 1 handled 42\ncontrol 1f80 in the handler"), "{said}");
 }
 
 #[test]
@@ -194,14 +194,26 @@ fn programs_of_32_bits_are_refused_by_name() {
     assert!(refused("x32", 1, 62).contains("an x32 program"));
 }
 
+/// A trace, the regions beside what they become, and the file's own instructions.
 #[test]
-fn what_is_not_listed_is_refused_by_name() {
+fn instructions_are_listed() {
     let program = Program::of("write");
-    for option in ["--trace", "--dump=listing"] {
-        let output = program.output(program.xlate(&[OsStr::new(option)]), &[]);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(5) && error.contains("leave --trace"), "{error}");
-    }
+    let traced = program.output(program.xlate(&[OsStr::new("--trace")]), &[]);
+    let text = String::from_utf8_lossy(&traced.stderr);
+    assert!(text.lines().any(|line| line.ends_with(": 0f05 syscall")), "{text}");
+    let listing = program.folder.path().join("listing");
+    let option = format!("--dump={}", listing.display());
+    program.output(program.xlate(&[OsStr::new(&option)]), &[]);
+    let text = std::fs::read_to_string(&listing).expect("the listing");
+    let after = text.split(": syscall\n").nth(1).expect("a system call");
+    assert!(after.lines().next().is_some_and(|line| line.contains(": x86mfflag ")), "{after}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xlate"));
+    let output = command.arg("disasm").arg(&program.file).output().expect("the command runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.lines().any(|line| line.contains(": 0f05 ") && line.ends_with("  syscall")),
+        "{text}"
+    );
 }
 
 /// The numbers are those of the instructions in `counted.c`, part by part.

@@ -34,12 +34,8 @@ fn words(code: &[u8], conventions: Conventions) -> usize {
 
 fn conventions() -> [Conventions; 4] {
     let bools = [false, true];
-    let all = bools.map(|calls_lose_flags| {
-        bools.map(|faults_lose_flags| Conventions {
-            calls_lose_flags,
-            faults_lose_flags,
-            ..Conventions::default()
-        })
+    let all = bools.map(|abi_calls| {
+        bools.map(|lazy_faults| Conventions { abi_calls, lazy_faults, ..Conventions::default() })
     });
     all.concat().try_into().expect("four")
 }

@@ -258,12 +258,6 @@ impl Plan {
             let what = "a debugger sees LoongArch programs only; leave --gdb out";
             return Err(Error::new(Kind::Unsupported, what));
         }
-        let needs_text = options.trace || options.dump.is_some();
-        if needs_text && !front.writes_text() {
-            let name = front.machine().name;
-            let what = format!("{name} code is not listed; leave --trace and --dump out");
-            return Err(Error::new(Kind::Unsupported, what));
-        }
         let reserve = |&end: &u64| Some((end, raw::reserve(front.window_len(end))?));
         let dump = options.dump.as_deref().map(Dump::open).transpose()?;
         let dump = dump.map(|file| -> Shower { Arc::new(move |text| file.append(text)) });

@@ -11,6 +11,7 @@ use super::profile::PERIOD;
 use super::raw::{self, Pending};
 use super::robust;
 use super::sync::lock;
+use crate::tool;
 use littoral_base::mutant;
 use littoral_la64::front::{Event, Executed};
 use littoral_la64::interp::{Cache, Cpu};
@@ -253,13 +254,16 @@ impl Thread {
 
     pub(super) fn trace(&self) {
         let pc = self.cpu.state.pc;
-        let word = self.cpu.window.load::<u32>(pc).unwrap_or(0);
-        let text = match self.process.front {
-            Some(front) => front.text(pc, word),
-            None => littoral_la64::isa::disassemble(word),
+        let Some(front) = self.process.front else {
+            let word = self.cpu.window.load::<u32>(pc).unwrap_or(0);
+            let text = littoral_la64::isa::disassemble(word).unwrap_or_else(|| "unknown".into());
+            return self.say(&format!("{pc:#x}: {word:08x} {text}"));
         };
-        let text = text.unwrap_or_else(|| "unknown".into());
-        self.say(&format!("{pc:#x}: {word:08x} {text}"));
+        let (most, _) = front.lengths();
+        let at = (0..most as u64).map(|n| pc.wrapping_add(n));
+        let bytes: Vec<u8> = at.map_while(|at| self.cpu.window.load(at)).collect();
+        let (_, digits, text) = tool::shown(front, pc, &bytes);
+        self.say(&format!("{pc:#x}: {digits} {text}"));
     }
 
     /// A line of ours on stderr: `--strace`, `--trace`, `--stats`, and what killed the guest.

@@ -1,10 +1,13 @@
-//! Fifteen jobs of Debian's programs: the interpreter beside the amd64 build of the same version.
+//! Fifteen jobs of Debian's programs: our engine beside the amd64 build of the same version. Programs
+//! are LoongArch's, or those of an architecture that is translated.
 //!
 //! Thirteen are timed for the claims, one measures start-up, one cryptography. Output
 //! and exit status must agree to the byte; nothing in a job's output depends on time or place.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use littoral_bench::claims::Figure;
 
 use super::tools::{self, amd64};
 use super::{Found, Tools};
@@ -211,14 +214,26 @@ pub struct Ran {
     pub seconds: f64,
 }
 
-/// Runs every job on both sides.
+/// Runs every job with the programs of a sysroot, and with those of its sibling `amd64` natively.
 ///
 /// # Errors
 /// What is missing, or a program that could not be started at all.
-pub fn run(tools: &Tools) -> Found<Vec<Ran>> {
-    let root = tools.sysroot()?;
+pub fn run(tools: &Tools, root: &Path) -> Found<Vec<Ran>> {
     let inputs = Inputs::write(&tools.scratch)?;
-    JOBS.iter().map(|job| one(tools, &root, job, &inputs)).collect()
+    JOBS.iter().map(|job| one(tools, root, job, &inputs)).collect()
+}
+
+/// How many jobs are identical, with the reasons of the others.
+pub fn figure(ran: &[Ran]) -> Figure {
+    let same = ran.iter().filter(|r| r.different.is_none()).count();
+    let instructions: u64 = ran.iter().map(|r| r.instructions_count).sum();
+    let seconds: f64 = ran.iter().map(|r| r.seconds).sum();
+    let note = format!("{:.1} G LA64 instructions in {seconds:.0} s", instructions as f64 / 1e9);
+    let mut figure = Figure::new(same as f64, note);
+    for (name, why) in ran.iter().filter_map(|r| Some((r.name, r.different.as_ref()?))) {
+        figure.notes.push(format!("{name}: {why}"));
+    }
+    figure
 }
 
 fn one(tools: &Tools, root: &Path, job: &Job, inputs: &Inputs) -> Found<Ran> {

@@ -140,15 +140,7 @@ fn translated(options: &Options) -> Answer {
 
 fn identical(options: &Options) -> Answer {
     let tools = tools(options);
-    let ran = jobs::run(&tools)?;
-    let same = ran.iter().filter(|r| r.different.is_none()).count();
-    let instructions: u64 = ran.iter().map(|r| r.instructions_count).sum();
-    let seconds: f64 = ran.iter().map(|r| r.seconds).sum();
-    let note = format!("{:.1} G guest instructions in {seconds:.0} s", instructions as f64 / 1e9);
-    let mut figure = Figure::new(same as f64, note);
-    for (name, why) in ran.iter().filter_map(|r| Some((r.name, r.different.as_ref()?))) {
-        figure.notes.push(format!("{name}: {why}"));
-    }
+    let figure = jobs::figure(&jobs::run(&tools, &tools.sysroot()?)?);
     let (same, words) = own_programs(&tools);
     Ok(figure.provided(same, words))
 }
@@ -301,7 +293,7 @@ mod tests {
         // A folder without programs; what PATH holds must not matter, so only absent names count.
         let tools = Tools::new(&dir.path().join("missing"), &Peers::default(), dir.path());
         assert!(tools.qemu("no-such-architecture").unwrap_err().contains("missing: qemu-no-such"));
-        let answer = jobs::run(&tools).map(|_| ());
+        let answer = jobs::run(&tools, dir.path()).map(|_| ());
         assert!(answer.is_err(), "no program of ours, no answer");
     }
 

@@ -2,6 +2,7 @@
 //!
 //! In the folder given with `--peers` (`crates/la64-linux/scripts/oracles.sh` fills one):
 //! `qemu/amd64/usr/bin` with QEMU, `root/loong64` and `root/amd64` with Debian's programs,
+//! `bookworm/mips64el` and `bookworm/amd64` with those of Debian 12,
 //! `zig/ziglang` with the compiler, `guestjit/loong64` with LoongArch builds of QEMU and box64.
 //! Each may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
 
@@ -116,6 +117,28 @@ impl Tools {
                        or LA64_SYSROOT); see crates/la64-linux/scripts/loong64-sysroot.sh";
         let is_root = |p: &PathBuf| p.join("usr/bin").is_dir() && amd64(p).join("usr/bin").is_dir();
         given.into_iter().chain(under).find(is_root).ok_or_else(|| missing.to_owned())
+    }
+}
+
+impl Tools {
+    /// The sysroot of an architecture whose programs are translated, `amd64` or `mips64el`; its sibling
+    /// `amd64`, which may be itself, holds the same versions.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn guest_root(&self, architecture: &str) -> Found<PathBuf> {
+        if architecture == "amd64" {
+            return Ok(amd64(&self.sysroot()?));
+        }
+        let missing = || {
+            format!(
+                "missing: a sysroot for {architecture} beside an amd64 one (bookworm/{architecture} \
+                 under --peers); see crates/la64-linux/scripts/oracles.sh"
+            )
+        };
+        let root = self.peers.folder().map(|f| f.join("bookworm").join(architecture));
+        let is_root = |p: &PathBuf| p.join("usr/bin").is_dir() && amd64(p).join("usr/bin").is_dir();
+        root.filter(is_root).ok_or_else(missing)
     }
 }
 

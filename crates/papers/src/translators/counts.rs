@@ -34,10 +34,19 @@ impl Guest {
         }
     }
 
-    const fn target(self) -> Target {
+    /// What its kernels are compiled for.
+    pub(super) const fn target(self) -> Target {
         match self {
             Guest::Mips64 => Target::Mips64Little,
             Guest::X86 => Target::X86,
+        }
+    }
+
+    /// As Debian calls it.
+    pub const fn debian(self) -> &'static str {
+        match self {
+            Guest::Mips64 => "mips64el",
+            Guest::X86 => "amd64",
         }
     }
 

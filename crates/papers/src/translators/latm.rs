@@ -7,7 +7,7 @@ use littoral_bench::repro::{Answer, Options, Step, System};
 use littoral_xlate::judge::{Verdict, judge};
 
 use super::counts::{Guest, Way};
-use super::steps::{Memo, beside, expansion, native};
+use super::steps::{Memo, beside, expansion, identical, native, table6};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -47,6 +47,19 @@ fn steps() -> Vec<Step> {
         }),
         on_qemu("integer kernels on QEMU", "latm.vs_qemu.int", "integer"),
         on_qemu("floating-point kernels on QEMU", "latm.vs_qemu.fp", "float"),
+        memo.step(
+            "fifteen programs beside their amd64 builds",
+            "latm.programs.identical",
+            |t, _| identical(t, GUEST),
+        ),
+        memo.step("integer kernels, MIPS64 and LoongArch builds", "latm.table6.int", |t, m| {
+            table6(t, m, GUEST, "integer")
+        }),
+        memo.step(
+            "floating-point kernels, MIPS64 and LoongArch builds",
+            "latm.table6.fp",
+            |t, m| table6(t, m, GUEST, "float"),
+        ),
         Step {
             name: "random programs on translator and exact interpreter",
             claims: vec!["latm.fuzz.unexplained".to_owned()],

@@ -8,8 +8,9 @@ use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step};
 
 use super::counts::{self, Counted, Guest, Row, Way, mean};
-use crate::loongarch::kernels::{Kernel, Target};
-use crate::loongarch::{Found, Tools};
+use crate::loongarch::kernels::{self, Compiled, Kernel, Target, geometric_mean};
+use crate::loongarch::timing::medians;
+use crate::loongarch::{Found, Tools, jobs};
 
 /// Counts of kernels on ways that several claims need; counted once.
 #[derive(Clone, Default)]
@@ -45,6 +46,53 @@ impl Memo {
 
 fn tools(options: &Options) -> Tools {
     Tools::new(&options.program, &options.peers, &options.scratch)
+}
+
+/// Instructions of the guest's builds over those of LA64 builds with the compiler's vectors: table
+/// 6's method.
+pub(super) fn table6(tools: &Tools, memo: &Memo, guest: Guest, program: &'static str) -> Answer {
+    let rows = counts::rows(Some(program), |kernel| {
+        let theirs = memo.count(tools, Way::Translated(guest), kernel)?.guest_count;
+        let missing = || format!("no {} instructions were counted", guest.name());
+        let below = memo.count(tools, Way::Native(Target::LoongArch), kernel)?.own_count;
+        Ok(Row { kernel, above: theirs.ok_or_else(missing)?, below })
+    })?;
+    let note = "geometric mean; own kernels, the difference of two lengths; the paper's figure is \
+                SPEC2006's";
+    Ok(figure(&rows, (guest.name(), "LA64"), note.into()))
+}
+
+/// CPU time of the translated kernels over that of their LA64 builds, both on our engine.
+pub(super) fn wall(tools: &Tools, guest: Guest) -> Answer {
+    const ROUNDS: u32 = 200;
+    const REPETITIONS: usize = 3;
+    let builds = [guest.target(), Target::LoongArch].map(|target| Compiled::build(tools, target));
+    let [guest_build, native] = builds;
+    let (guest_build, native) = (guest_build?, native?);
+    let mut rows = Vec::new();
+    for kernel in kernels::all() {
+        let commands = [&guest_build, &native].map(|b| b.command(tools.ours(), kernel, ROUNDS));
+        let seconds = medians(tools, &commands, 1, REPETITIONS)?;
+        rows.push((kernel, seconds[0], seconds[1]));
+    }
+    let ratios: Vec<f64> = rows.iter().map(|r| r.1 / r.2).collect();
+    let note = format!(
+        "geometric mean of 18 kernels; user and system time, medians of {REPETITIONS} runs of \
+         {ROUNDS} rounds, start-up and translation included"
+    );
+    let mut figure = Figure::new(geometric_mean(&ratios), note);
+    figure.notes.extend(rows.iter().map(|(kernel, translated, native)| {
+        let Kernel { program, name } = kernel;
+        let ratio = translated / native;
+        format!("{program} {name} {ratio:.2} (translated {translated:.3} s, LA64 {native:.3} s)")
+    }));
+    Ok(figure)
+}
+
+/// Jobs of Debian's programs whose output is the amd64 build's.
+pub(super) fn identical(tools: &Tools, guest: Guest) -> Answer {
+    let root = tools.guest_root(guest.debian())?;
+    Ok(jobs::figure(&jobs::run(tools, &root)?))
 }
 
 fn figure(rows: &[Row], names: (&str, &str), note: String) -> Figure {
@@ -171,6 +219,9 @@ mod tests {
                 native(&tools, &memo, (guest, None), true),
                 beside(&tools, &memo, of, Way::Qemu(guest), ("QEMU", "")),
                 beside(&tools, &memo, of, Way::Box64, ("box64", "")),
+                identical(&tools, guest),
+                table6(&tools, &memo, guest, "integer"),
+                wall(&tools, guest),
             ] {
                 assert!(answer.is_err(), "{answer:?}");
             }

@@ -42,6 +42,8 @@ pub struct Exact<'a> {
     pub link: Option<(u64, u64)>,
     /// An operation met a signalling NaN, which the translator takes for a quiet one.
     pub met_signalling: bool,
+    /// What `ctc1` wrote before the exception that it is itself.
+    pub written_control: Option<u32>,
 }
 
 type Step<T = ()> = Result<T, Event>;
@@ -124,7 +126,10 @@ impl Exact<'_> {
             // The branch of such a slot is not begun.
             Err(Event::Illegal(_) | Event::Fetch(_)) => self.machine = before,
             // A fault in a delay slot begins with the branch again, whose link is then written.
-            _ => self.machine = Machine { r: self.machine.r, ..before },
+            _ => {
+                let fcsr = self.written_control.take().unwrap_or(before.fcsr);
+                self.machine = Machine { r: self.machine.r, fcsr, ..before };
+            }
         }
         result
     }

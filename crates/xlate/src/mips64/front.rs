@@ -64,8 +64,9 @@ impl Front for Latm {
         Arc::new(Program { engine, layout })
     }
 
-    fn text(&self, pc: u64, word: u32) -> Option<String> {
-        Inst::decode(pc, word).map(|inst| inst.text())
+    fn text(&self, pc: u64, bytes: &[u8]) -> Option<(String, usize)> {
+        let word = u32::from_le_bytes(*bytes.first_chunk()?);
+        Inst::decode(pc, word).map(|inst| (inst.text(), 4))
     }
 }
 

@@ -335,9 +335,8 @@ impl Inst {
             _ if self.may_raise() && !mutant!("mips64_float_traps_need_nothing") => {
                 own.union(RegSet::ALL.without(HI).without(LO))
             }
-            Some("trap" | "trapi" | "addtrap" | "daddtrap" | "syscall" | "break" | "synci") => {
-                RegSet::ALL
-            }
+            Some("trap" | "trapi" | "addtrap" | "daddtrap" | "syscall" | "break" | "synci")
+            | Some("ctc1") => RegSet::ALL,
             _ => own,
         }
     }

@@ -1,14 +1,17 @@
 //! x86-64 as the engine sees it, and the instructions that run outside translated code.
 
 use super::decode::{Inst, LEN_MAX, Operand, decode};
+use super::front::decoded;
 use super::region::Conventions;
 use super::registers::{COUNTS, ENTRIES, LINK, la64};
+use super::text::text;
 use super::translate::{WORDS_MAX, translate};
-use super::{assist, completion, float, memory, x87};
+use super::{assist, completion, float, memory, mmx, x87};
 use crate::code::{Mark, Region, Source};
 use crate::event::Event;
 use crate::guest::{Architecture, Fetch, Unfetched};
 use littoral_la64::interp::Cpu;
+use littoral_la64::memory::Window;
 use littoral_la64::state::State;
 
 /// The architecture, with what a program's ABI allows.
@@ -23,6 +26,10 @@ impl Architecture for X86 {
 
     fn prepare(state: &mut State) {
         float::prepare(state);
+    }
+
+    fn text(window: &Window, pc: u64) -> Option<String> {
+        decoded(window, pc).ok().map(|inst| text(&inst))
     }
 
     fn complete(state: &mut State, word: u32) -> bool {
@@ -52,6 +59,7 @@ impl Architecture for X86 {
             "idiv" => divide(cpu, &inst, true)?,
             "cpuid" => identify(&mut cpu.state),
             _ if inst.row.x87 => x87::execute(cpu, &inst)?,
+            _ if inst.row.mmx => mmx::execute(cpu, &inst)?,
             name if assist::NAMES.contains(&name) => assist::execute(cpu, &inst)?,
             name => unreachable!("{name} is translated"),
         }
@@ -68,7 +76,7 @@ fn load(cpu: &Cpu, operand: Operand) -> Result<u64, Event> {
             let at = memory::address(state, &m);
             cpu.window.load::<u64>(at).ok_or(Event::Load(at))
         }
-        Operand::Xmm(_) | Operand::Imm(_) | Operand::Target(_) => {
+        Operand::Xmm(_) | Operand::Mm(_) | Operand::Imm(_) | Operand::Target(_) => {
             unreachable!("a division has a variable divisor")
         }
     }
@@ -104,21 +112,30 @@ pub(super) fn features() -> u32 {
 /// `cpuid`: what this translator has, and nothing else.
 fn identify(state: &mut State) {
     let leaf = state.x[usize::from(la64(0))] as u32;
-    let vendor = |at: usize| {
-        let bytes: [u8; 4] = std::array::from_fn(|n| b"LittoralLATX"[at + n]);
-        u32::from_le_bytes(bytes)
+    let word = |text: &[u8], at: usize| {
+        u32::from_le_bytes(std::array::from_fn(|n| text.get(at + n).copied().unwrap_or(0)))
     };
-    // FPU, time-stamp counter, cmpxchg8b, conditional moves, clflush of 64 bytes, fxsave, SSE,
+    // glibc reads the features only of makers that it knows. The name is in the brand.
+    let vendor = |at| word(b"AuthenticAMD", at);
+    let brand = |at| word(b"littoral-xlate translator", at);
+    // FPU, time-stamp counter, cmpxchg8b, conditional moves, clflush of 64 bytes, MMX, fxsave, SSE,
     // SSE2.
-    const EDX: u32 = 1 | 1 << 4 | 1 << 8 | 1 << 15 | 1 << 19 | 1 << 24 | 1 << 25 | 1 << 26;
+    const EDX: u32 =
+        1 | 1 << 4 | 1 << 8 | 1 << 15 | 1 << 19 | 1 << 23 | 1 << 24 | 1 << 25 | 1 << 26;
+    // Family 15.
+    const FAMILY: u32 = 0xf00;
     // cmpxchg16b, popcnt.
     const ECX: u32 = 1 << 13 | 1 << 23;
     let [a, b, c, d] = match leaf {
         0 => [1, vendor(0), vendor(8), vendor(4)],
-        1 => [0x600, 8 << 8, ECX, EDX],
-        0x8000_0000 => [0x8000_0001, 0, 0, 0],
+        1 => [FAMILY, 8 << 8, ECX, EDX],
+        0x8000_0000 => [0x8000_0004, vendor(0), vendor(8), vendor(4)],
         // lahf, lzcnt, prefetchw; syscall, 64 bits.
         0x8000_0001 => [0, 0, 1 | 1 << 5 | 1 << 8, 1 << 11 | 1 << 29],
+        0x8000_0002..=0x8000_0004 => {
+            let at = 16 * (leaf as usize - 0x8000_0002);
+            [0, 4, 8, 12].map(|n| brand(at + n))
+        }
         _ => [0; 4],
     };
     for (register, value) in [(0, a), (3, b), (1, c), (2, d)] {
@@ -137,10 +154,9 @@ mod tests {
         identify(&mut state);
         let (edx, ecx) = (state.x[usize::from(la64(2))], state.x[usize::from(la64(1))]);
         let has = |bits: u64, n: u32| bits >> n & 1 == 1;
-        assert!([24, 25, 26].iter().all(|&n| has(edx, n)), "{edx:x}");
+        assert!([23, 24, 25, 26].iter().all(|&n| has(edx, n)), "{edx:x}");
         assert!(has(edx, 0), "x87");
-        // MMX; SSE3, SSSE3, SSE4.1, SSE4.2, AVX.
-        assert!(!has(edx, 23), "{edx:x}");
+        // SSE3, SSSE3, SSE4.1, SSE4.2, AVX.
         assert!(![0, 9, 19, 20, 28].iter().any(|&n| has(ecx, n)), "{ecx:x}");
     }
 }

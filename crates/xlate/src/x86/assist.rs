@@ -49,7 +49,7 @@ pub(super) fn execute(cpu: &mut Cpu, inst: &Inst) -> Result<(), Event> {
         }
         "fxsave" => save(cpu, place(cpu, inst), inst.size == 8),
         "fxrstor" => restore(cpu, place(cpu, inst), inst.size == 8),
-        "maskmovdqu" => store_masked(cpu, inst),
+        "maskmovdqu" => store_masked_vector(cpu, inst),
         _ => approximate(cpu, inst),
     }
 }
@@ -99,21 +99,25 @@ fn restore(cpu: &mut Cpu, at: u64, is_wide: bool) -> Result<(), Event> {
     Ok(())
 }
 
-/// maskmovdqu: the bytes whose mask has its highest bit set, to the address in rdi.
-fn store_masked(cpu: &Cpu, inst: &Inst) -> Result<(), Event> {
+/// maskmovdqu.
+fn store_masked_vector(cpu: &Cpu, inst: &Inst) -> Result<(), Event> {
     let (Operand::Xmm(from), Operand::Xmm(mask)) = (inst.operand(0), inst.operand(1)) else {
         return Err(Event::Illegal(0));
     };
-    let (base, segment, short) = (Some(7), inst.segment, inst.short);
-    let (index, relative) = (None, false);
-    let place = Mem { base, index, displacement: 0, segment, short, relative, size: 16 };
-    let at = address(&cpu.state, &place);
     let bytes = |n: u8| {
         let [low, high, ..] = cpu.state.v[usize::from(n)].0;
         (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     };
-    let (value, mask) = (bytes(from), bytes(mask));
-    let chosen = || (0..16).filter(|&n| mask[n] >> 7 == 1);
+    store_masked(cpu, inst, &bytes(from), &bytes(mask))
+}
+
+/// The bytes whose mask has its highest bit set, to the address in rdi.
+pub(super) fn store_masked(cpu: &Cpu, inst: &Inst, value: &[u8], mask: &[u8]) -> Result<(), Event> {
+    let (base, segment, short) = (Some(7), inst.segment, inst.short);
+    let (index, relative) = (None, false);
+    let place = Mem { base, index, displacement: 0, segment, short, relative, size: 16 };
+    let at = address(&cpu.state, &place);
+    let chosen = || (0..mask.len()).filter(|&n| mask[n] >> 7 == 1);
     // All are stored again first, so that a fault leaves memory as it is.
     for n in chosen() {
         let at = at.wrapping_add(n as u64);

@@ -186,15 +186,40 @@ fn unmasked(state: &State) -> u32 {
     bit(0, 4) | bit(2, 3) | bit(3, 2) | bit(4, 1) | bit(5, 0)
 }
 
+/// Two conversions of one instruction that runs outside translated code; letters as in the suffix.
+/// `None` if the program has unmasked what they raise; then only flags are written.
+pub(super) fn pair(
+    state: &mut State,
+    (to, from): (&str, &str),
+    values: [u64; 2],
+    truncates: bool,
+) -> Option<[u64; 2]> {
+    let rounding = if truncates { Rounding::Zero } else { Rounding::from_bits(state.fcsr >> 8) };
+    let mut env = Env::new(rounding);
+    let [a, b] = values.map(|value| convert(to, from, value, &mut env));
+    let results = a.zip(b)?;
+    (!raise(state, env.flags)).then_some(results.into())
+}
+
+/// Notes what was raised. Whether the program has unmasked some of it; the cause is then what the
+/// kernel looks at: all flags that are raised and not masked, earlier ones too.
+fn raise(state: &mut State, flags: u32) -> bool {
+    let open = unmasked(state);
+    let raised = if flags & BEFORE & open != 0 { flags & BEFORE } else { flags };
+    let traps = raised & open != 0;
+    state.fcsr = state.fcsr & !fcsr::CAUSE | raised << 16;
+    if traps && !mutant!("x86_float_trap_without_cause") {
+        state.fcsr |= (state.fcsr >> 16 & open) << 24;
+    }
+    traps
+}
+
 /// Completes a floating-point instruction that trapped, an LA64 `word`. False if the program has
 /// unmasked what it raises; then only flags are written.
 pub fn complete(state: &mut State, word: u32) -> bool {
     let mut env = Env::new(Rounding::from_bits(state.fcsr >> 8));
     let Some((values, bits)) = elements(state, word, &mut env) else { return false };
-    let open = unmasked(state);
-    let raised = if env.flags & BEFORE & open != 0 { env.flags & BEFORE } else { env.flags };
-    state.fcsr = state.fcsr & !fcsr::CAUSE | raised << 16;
-    if raised & open != 0 {
+    if raise(state, env.flags) {
         return false;
     }
     let d = (word & 31) as usize;

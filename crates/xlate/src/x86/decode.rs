@@ -67,6 +67,8 @@ pub enum Operand {
     Reg(Reg),
     /// A vector register.
     Xmm(u8),
+    /// A register of MMX.
+    Mm(u8),
     /// Memory.
     Mem(Mem),
     /// A number, extended with its sign.
@@ -131,7 +133,8 @@ impl Inst {
     pub fn memory(&self) -> Option<Mem> {
         self.operands().find_map(|o| match o {
             Operand::Mem(m) => Some(m),
-            Operand::Reg(_) | Operand::Xmm(_) | Operand::Imm(_) | Operand::Target(_) => None,
+            Operand::Reg(_) | Operand::Xmm(_) | Operand::Mm(_) => None,
+            Operand::Imm(_) | Operand::Target(_) => None,
         })
     }
 
@@ -388,6 +391,11 @@ impl Decoder<'_> {
                 Some(memory) => Operand::Mem(Mem { size, ..memory }),
                 None => Operand::Xmm(self.modrm & 7 | self.prefixes.bit(0) << 3),
             },
+            Form::Q => match self.memory {
+                Some(memory) => Operand::Mem(Mem { size, ..memory }),
+                None => Operand::Mm(self.modrm & 7),
+            },
+            Form::P => Operand::Mm(self.modrm >> 3 & 7),
             Form::V => Operand::Xmm(self.modrm >> 3 & 7 | self.prefixes.bit(2) << 3),
             Form::G => self.register(self.modrm >> 3 & 7 | self.prefixes.bit(2) << 3, size),
             Form::Z => self.register(self.opcode & 7 | self.prefixes.bit(0) << 3, size),

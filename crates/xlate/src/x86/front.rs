@@ -12,6 +12,7 @@ use super::float::{WRITABLE, mxcsr, set_mxcsr};
 use super::registers::{
     COUNTS, DIRECTION_BIT, FIXED_BITS, FS, SCR_DIRECTION, SCR_GS, arithmetic_bits, la64,
 };
+use super::text::text;
 use super::{Conventions, X86, x87};
 use crate::engine::{Engine, Guest};
 use crate::event::Event;
@@ -79,8 +80,7 @@ impl Front for Latx {
         let (layout, counts) = (Layout::linux_of_bytes(guest_end), settings.counts);
         // What the System V ABI says of calls, and what C compilers make of flags.
         let engine = |ordered| {
-            let conventions =
-                Conventions { calls_lose_flags: true, faults_lose_flags: true, ordered, counts };
+            let conventions = Conventions { abi_calls: true, lazy_faults: true, ordered, counts };
             Engine::new(layout.clone(), X86(conventions)).with(settings.clone())
         };
         let (alone, ordered) = (engine(false), engine(true));
@@ -92,12 +92,12 @@ impl Front for Latx {
         features().into()
     }
 
-    fn writes_text(&self) -> bool {
-        false
+    fn lengths(&self) -> (usize, usize) {
+        (LEN_MAX, 1)
     }
 
-    fn text(&self, _: u64, _: u32) -> Option<String> {
-        None
+    fn text(&self, pc: u64, bytes: &[u8]) -> Option<(String, usize)> {
+        decode(pc, bytes).ok().map(|inst| (text(&inst), inst.len.into()))
     }
 }
 
@@ -259,8 +259,8 @@ impl Translator for Program {
     }
 }
 
-/// The instruction at `pc`, which has just been met.
-fn decoded(window: &Window, pc: u64) -> Result<Inst, Undecoded> {
+/// The instruction at `pc`.
+pub(super) fn decoded(window: &Window, pc: u64) -> Result<Inst, Undecoded> {
     let mut bytes = [0; LEN_MAX];
     let mut len = 0;
     while len < LEN_MAX {

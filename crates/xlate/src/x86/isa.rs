@@ -72,6 +72,10 @@ pub enum Form {
     V,
     /// Vector register or memory, by the ModRM byte.
     W,
+    /// MMX register, by the middle field of the ModRM byte.
+    P,
+    /// MMX register or memory, by the ModRM byte.
+    Q,
 }
 
 /// How wide an operand is.
@@ -178,6 +182,8 @@ pub struct Row {
     pub float: bool,
     /// Whether it is one of x87.
     pub x87: bool,
+    /// Whether it is one of MMX, or names a register of MMX.
+    pub mmx: bool,
     /// Flags.
     pub flags: Flags,
 }
@@ -185,8 +191,10 @@ pub struct Row {
 impl Row {
     /// Whether the encoding has a ModRM byte.
     pub fn has_modrm(&self) -> bool {
-        let by_operand =
-            |t: &Template| matches!(t.form, Form::E | Form::G | Form::M | Form::V | Form::W);
+        let by_operand = |t: &Template| {
+            let is_general = matches!(t.form, Form::E | Form::G | Form::M);
+            is_general || matches!(t.form, Form::V | Form::W | Form::P | Form::Q)
+        };
         self.middle.is_some() || self.names != Names::Any || self.operands.iter().any(by_operand)
     }
 
@@ -327,6 +335,8 @@ fn head(opcode: &'static str, operands: &'static str, attributes: &[&'static str
     row.unaligned = attributes.contains(&"un");
     row.float = attributes.contains(&"float");
     row.x87 = attributes.contains(&"x87");
+    let has_mmx = row.operands.iter().any(|t| matches!(t.form, Form::P | Form::Q));
+    row.mmx = has_mmx || attributes.contains(&"mmx");
     row
 }
 
@@ -350,6 +360,7 @@ fn empty() -> Row {
         unaligned: false,
         float: false,
         x87: false,
+        mmx: false,
         flags: Flags::default(),
     }
 }
@@ -370,6 +381,8 @@ fn template(text: &'static str) -> Template {
         "1" => Form::One,
         "V" => Form::V,
         "W" => Form::W,
+        "P" => Form::P,
+        "Q" => Form::Q,
         _ => malformed(text),
     };
     let width = match &text[1..] {

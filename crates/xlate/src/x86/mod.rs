@@ -1,4 +1,4 @@
-//! x86-64 with SSE2: decoder and translator.
+//! x86-64 with x87, MMX and SSE2: decoder and translator.
 //!
 //! - [`isa`]: the table of instructions.
 //! - [`decode`]: bytes to an instruction with its operands.
@@ -7,11 +7,14 @@
 //! - [`completion`]: floating-point operations that LA64 does otherwise.
 //! - [`assist`]: vector instructions that run outside translated code.
 //! - [`x87`]: x87, outside translated code too.
+//! - `mmx`: MMX, on the registers of x87.
 //! - [`registers`]: which LA64 register holds which guest register.
 //! - [`architecture`]: the engine's face of it.
 //! - [`front`]: the face for the owner of a program.
 //! - `memory`: operands in memory of instructions outside translated code.
+//! - `lanes`: upper parts of vector registers that are read.
 //! - `lower`: LA64 code of one region.
+//! - `text`: instructions as text.
 //! - [`translate`]: from an entry to LA64 code.
 
 pub mod architecture;
@@ -25,8 +28,11 @@ pub mod region;
 pub mod registers;
 pub mod x87;
 
+mod lanes;
 mod lower;
 mod memory;
+mod mmx;
+mod text;
 mod translate;
 
 pub use architecture::X86;

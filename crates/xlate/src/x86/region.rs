@@ -1,25 +1,30 @@
 //! Regions: the blocks that an entry leads to by branches and jumps to fixed addresses.
 //!
-//! - A block begins at the entry, at a branch's target, behind a branch, behind a system call.
+//! - A block begins at the entry, at a branch's target, behind a branch, behind a system call and
+//!   behind an instruction that runs outside translated code.
 //! - A call's target is no part of the region; the instruction behind the call is.
 //! - Instructions may overlap: a block is what its first address leads to.
 //!
 //! Invariants
 //! - Blocks stand in the order of their addresses. Checked by `a_loop_and_a_call_are_one_region`.
 
+use super::assist;
 use super::decode::{Inst, LEN_MAX, Operand, Undecoded, decode};
 use super::isa::flag;
 use crate::guest::{Fetch, Unfetched};
+use littoral_base::mutant;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the translator assumes of a program beyond the architecture, and what the program's owner
 /// asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conventions {
-    /// Flags hold nothing across calls, returns and jumps by register, as the ABI says.
-    pub calls_lose_flags: bool,
-    /// A fault need not show the flags that the program does not read.
-    pub faults_lose_flags: bool,
+    /// Calls and returns are those of the System V ABI: flags hold nothing across them and across
+    /// jumps by register, and upper parts of vector registers only in arguments and results.
+    pub abi_calls: bool,
+    /// A fault need not show the flags and the upper parts of vector registers that the program does
+    /// not read.
+    pub lazy_faults: bool,
     /// Other threads see loads and stores in the order that x86 promises.
     pub ordered: bool,
     /// Guest instructions are counted.
@@ -91,7 +96,8 @@ pub fn discover(entry: u64, most: usize, fetch: Fetch<'_>) -> Result<Vec<Block>,
                 work.extend(target.into_iter().chain(next));
                 break;
             }
-            if inst.is("syscall") {
+            // Control comes back here from outside.
+            if inst.is("syscall") || inst.is_assisted() && !mutant!("x86_assist_ends_region") {
                 leaders.insert(at);
             }
         }
@@ -142,7 +148,8 @@ impl Inst {
     pub fn target(&self) -> Option<u64> {
         self.operands().find_map(|o| match o {
             Operand::Target(target) => Some(target),
-            Operand::Reg(_) | Operand::Xmm(_) | Operand::Mem(_) | Operand::Imm(_) => None,
+            Operand::Reg(_) | Operand::Xmm(_) | Operand::Mm(_) => None,
+            Operand::Mem(_) | Operand::Imm(_) => None,
         })
     }
 
@@ -152,12 +159,16 @@ impl Inst {
         const RAISE: [&str; 8] = ["div", "idiv", "int", "int1", "int3", "ud2", "ud1", "ud0"];
         let is_memory = self.memory().is_some() && !matches!(self.row.stem, "lea" | "nop");
         let raises = RAISE.contains(&self.row.stem) || self.row.privileged;
-        let raises = raises || self.row.float || self.row.x87;
+        let raises = raises || self.row.float || self.row.x87 || self.row.mmx;
         is_memory
             || STACK.contains(&self.row.stem)
             || raises
-            || self.is("xlat")
-            || self.is("maskmovdqu")
+            || matches!(self.row.stem, "xlat" | "maskmovdqu")
+    }
+
+    /// Whether it always runs outside translated code.
+    pub fn is_assisted(&self) -> bool {
+        self.row.x87 || self.row.mmx || self.is("cpuid") || assist::NAMES.contains(&self.row.stem)
     }
 
     /// Whether it works on vectors and writes no general register.
@@ -178,7 +189,8 @@ impl Inst {
         let mask = if self.size_of_first() == 8 { 63 } else { 31 };
         match last {
             Operand::Imm(count) => Some(count as u32 & mask),
-            Operand::Reg(_) | Operand::Xmm(_) | Operand::Mem(_) | Operand::Target(_) => None,
+            Operand::Reg(_) | Operand::Xmm(_) | Operand::Mm(_) => None,
+            Operand::Mem(_) | Operand::Target(_) => None,
         }
     }
 
@@ -188,6 +200,7 @@ impl Inst {
             Some(Operand::Reg(r)) => r.size,
             Some(Operand::Mem(m)) => m.size,
             Some(Operand::Xmm(_)) => 16,
+            Some(Operand::Mm(_)) => 8,
             Some(Operand::Imm(_) | Operand::Target(_)) | None => self.size,
         }
     }

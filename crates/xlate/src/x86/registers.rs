@@ -44,10 +44,10 @@ pub const LOW_WORD: u8 = 29;
 /// LBT scratch register of what MXCSR holds beside the FCSR.
 pub const SCR_CONTROL: u8 = 2;
 /// General registers that are scratch within one guest instruction.
-pub const TEMPS: [u8; 13] = [1, 15, 16, 17, 18, 19, 20, 22, 27, 28, LINK, FAR[0], FAR[1]];
+pub const TEMPS: [u8; 13] = [1, 15, 16, 17, 18, 19, 20, 22, LINK, FAR[0], FAR[1], FAR[2], FAR[3]];
 /// The last of them keep numbers that displacements begin with, from one instruction of a block to
 /// the next, until an instruction takes them as scratch.
-pub const FAR: [u8; 2] = [29, 30];
+pub const FAR: [u8; 4] = [27, 28, 29, 30];
 
 /// The LA64 register of each guest register.
 pub const MAP: [u8; 16] = [4, 5, 6, 12, 3, 13, 7, 8, 14, 9, 10, 11, 23, 24, 25, 26];

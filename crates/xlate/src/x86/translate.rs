@@ -1,6 +1,7 @@
 //! From an entry to a region of LA64 code.
 
 use super::isa::flag;
+use super::lanes;
 use super::lower::Lower;
 use super::region::{Block, Conventions, End, INSTRUCTIONS_MAX, discover};
 use crate::code::Region;
@@ -37,6 +38,7 @@ pub fn translate(
 /// The code of blocks, unless it is too long.
 fn region(entry: u64, base: u64, conventions: Conventions, blocks: &[Block]) -> Option<Region> {
     let live = live_behind(blocks, conventions);
+    let lanes = lanes::live_behind(blocks, conventions);
     let mut lower = Lower::new(base, blocks, conventions);
     // The entry comes first, so that the region's first word can be entered; the others follow in
     // the order of their addresses.
@@ -44,7 +46,7 @@ fn region(entry: u64, base: u64, conventions: Conventions, blocks: &[Block]) -> 
     let order: Vec<usize> = (first..blocks.len()).chain(0..first).collect();
     for (place, &n) in order.iter().enumerate() {
         let next = order.get(place + 1).map(|&m| blocks[m].start);
-        lower.block(&blocks[n], live[n], next);
+        lower.block(&blocks[n], (live[n], lanes[n]), next);
     }
     lower.finish().filter(|region| region.words.len() <= WORDS_MAX)
 }
@@ -83,7 +85,7 @@ fn live_behind(blocks: &[Block], conventions: Conventions) -> Vec<u8> {
                 }
                 End::Flow(inst) => match inst.target().filter(|_| !inst.is("call")) {
                     Some(target) => to(target),
-                    None if conventions.calls_lose_flags => {}
+                    None if conventions.abi_calls => {}
                     None => summary.leaves = all,
                 },
             }

@@ -135,8 +135,14 @@ impl Exact<'_> {
             4 => self.put(fs, value & !LOW | t & LOW),
             5 => self.put(fs, t),
             6 if fs == 31 => {
-                self.machine.fcsr = t as u32 & 0xfe81_ffff;
-                Ok(Next::On)
+                let fcsr = t as u32 & 0xfe81_ffff;
+                self.machine.fcsr = fcsr;
+                // The cause and the trap of one exception.
+                if fcsr >> 12 & fcsr >> 7 & 0x1f == 0 {
+                    return Ok(Next::On);
+                }
+                self.written_control = Some(fcsr);
+                Err(Event::Float)
             }
             7 => self.put(fs, value & LOW | t << 32),
             8 => {

@@ -6,6 +6,7 @@ use crate::code::Exit;
 use crate::mips64::float::condition_bit;
 use crate::mips64::isa::{Field, Inst};
 use crate::mips64::registers::{FLOAT_SCRATCH, SCRATCH};
+use littoral_base::mutant;
 
 /// Number of the control register FCSR for `cfc1` and `ctc1`.
 const FCSR: i64 = 31;
@@ -92,7 +93,8 @@ impl Lower {
         self.op("slli.w", &[to, to, 0]);
     }
 
-    /// ctc1 of the FCSR. The trap on invalid operations stays on in FCSR0.
+    /// ctc1 of the FCSR. The trap on invalid operations stays on in FCSR0. A cause that is written
+    /// together with its trap is an exception of this instruction, behind the write.
     pub(super) fn write_control(&mut self, inst: &Inst) {
         let (t, scratch) = (t(inst), i64::from(SCRATCH));
         if inst.get(Field::B) != FCSR {
@@ -115,5 +117,17 @@ impl Lower {
                 lower.op("movgr2cf", &[n.into(), x]);
             }
         });
+        if mutant!("mips64_written_cause_waits") {
+            return;
+        }
+        // The causes lie five bits above the traps.
+        const TRAPS: i64 = 0x1f << 7;
+        let (ok, from) = (self.asm.label(), i64::from(t));
+        self.op("srli.d", &[scratch, from, 5]);
+        self.op("and", &[scratch, scratch, from]);
+        self.op("andi", &[scratch, scratch, TRAPS]);
+        self.asm.branch("beqz", &[scratch], ok);
+        self.exit(Exit::Float);
+        self.asm.bind(ok);
     }
 }

@@ -49,14 +49,12 @@ impl Lower {
         self.op("lu12i.w", &[t(inst).into(), inst.get(Field::I) << 4]);
     }
 
-    /// d = s if t is zero (or is not).
+    /// d = s if t is zero (or is not): a branch over the move, one instruction less than masks.
     pub(super) fn move_if(&mut self, inst: &Inst, if_zero: bool) {
         let (d, s, t) = (d(inst), s(inst), t(inst));
-        // Keeps its first operand where the move happens, and where it does not.
-        let (moves, stays) = match if_zero {
-            true => ("masknez", "maskeqz"),
-            false => ("maskeqz", "masknez"),
-        };
+        // What keeps its first operand where the move does not happen, and the branch that is taken
+        // there.
+        let (stays, skips) = if if_zero { ("maskeqz", "bnez") } else { ("masknez", "beqz") };
         if t == 0 {
             if if_zero {
                 self.copy(d, s);
@@ -64,9 +62,10 @@ impl Lower {
         } else if s == 0 {
             self.rrr(stays, d, d, t);
         } else if d != s {
-            self.rrr(moves, SCRATCH, s, t);
-            self.rrr(stays, d, d, t);
-            self.rrr("or", d, d, SCRATCH);
+            let skip = self.asm.label();
+            self.asm.branch(skips, &[t.into()], skip);
+            self.copy(d, s);
+            self.asm.bind(skip);
         }
     }
 

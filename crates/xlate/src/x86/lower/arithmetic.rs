@@ -133,6 +133,7 @@ impl Lower {
             "neg" => self.rrr(&format!("sub{wide}"), d, 0, a),
             "not" => self.rrr("nor", d, a, 0),
             "and" | "or" | "xor" => self.rrr(name, d, a, b),
+            "adc" if mutant!("x86_carry_not_read") => self.rrr("add.d", d, a, b),
             "adc" => self.rrr(&format!("adc{}", suffix(size)), d, a, b),
             "sbb" => self.rrr(&format!("sbc{}", suffix(size)), d, a, b),
             _ => unreachable!("{name} is no operation"),

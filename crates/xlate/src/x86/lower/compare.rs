@@ -38,6 +38,8 @@ pub(super) enum Source {
     Logic(Value),
     /// A result, of which zero and sign are known.
     Result(Value),
+    /// Two numbers; each condition that is read has a condition flag, in the order of their codes.
+    Floats,
 }
 
 /// An instruction whose flags have no place, with those that take a condition from its operands.
@@ -82,7 +84,20 @@ enum Kind {
     Decrement,
     Logic,
     Result,
+    Floats,
 }
+
+/// What each condition says of two numbers, as LA64's comparison, and whether they are swapped.
+const OF_FLOATS: [(u8, &str, bool); 8] = [
+    (2, "ult", false),
+    (3, "le", true),
+    (4, "ueq", false),
+    (5, "ne", false),
+    (6, "ule", false),
+    (7, "lt", true),
+    (10, "un", false),
+    (11, "or", false),
+];
 
 fn kind(inst: &Inst) -> Option<Kind> {
     match inst.row.stem {
@@ -91,6 +106,7 @@ fn kind(inst: &Inst) -> Option<Kind> {
         "dec" => Some(Kind::Decrement),
         "test" | "and" | "or" | "xor" => Some(Kind::Logic),
         "add" | "inc" | "neg" => Some(Kind::Result),
+        "ucomiss" | "ucomisd" | "comiss" | "comisd" => Some(Kind::Floats),
         "shl" | "shr" | "sar" if inst.fixed_count().is_some_and(|c| c != 0) => Some(Kind::Result),
         _ => None,
     }
@@ -101,6 +117,11 @@ fn rule(kind: Kind, condition: u8) -> Option<Rule> {
     let is_difference = matches!(kind, Kind::Difference | Kind::Decrement);
     let plain = |relation, is_swapped, by_result| Some(Rule { relation, is_swapped, by_result });
     let relation = match condition {
+        // Made by the first instruction; see `compare_floats`.
+        _ if kind == Kind::Floats => {
+            let is_known = OF_FLOATS.iter().any(|rule| rule.0 == condition);
+            return plain(Relation::NotEqual, false, true).filter(|_| is_known);
+        }
         4 => return plain(Relation::Equal, false, !is_difference),
         5 => return plain(Relation::NotEqual, false, !is_difference),
         2 | 7 if kind == Kind::Difference => Relation::Below,
@@ -138,7 +159,7 @@ fn is_quiet(inst: &Inst) -> bool {
     let is_plain = matches!(inst.row.stem, "mov" | "movzx" | "movsx" | "movsxd" | "lea");
     let no_access = inst.is("lea") || inst.memory().is_none();
     let no_access = no_access || mutant!("x86_flags_dropped_at_faults");
-    let is_general = inst.operands().all(|o| !matches!(o, Operand::Xmm(_)));
+    let is_general = inst.operands().all(|o| !matches!(o, Operand::Xmm(_) | Operand::Mm(_)));
     is_plain && no_access && is_general && !inst.lock
 }
 
@@ -146,7 +167,8 @@ fn is_quiet(inst: &Inst) -> bool {
 fn compared(inst: &Inst) -> u16 {
     let bit = |o: Operand| match o {
         Operand::Reg(r) => 1 << r.number,
-        Operand::Xmm(_) | Operand::Mem(_) | Operand::Imm(_) | Operand::Target(_) => 0,
+        Operand::Xmm(_) | Operand::Mm(_) | Operand::Mem(_) => 0,
+        Operand::Imm(_) | Operand::Target(_) => 0,
     };
     inst.operands().fold(0, |bits, o| bits | bit(o))
 }
@@ -230,6 +252,31 @@ impl Lower {
         }
     }
 
+    /// The comparisons of `ucomiss` and its kin at the begin of a group, one for each condition that
+    /// is read.
+    pub(super) fn compare_floats(&mut self, (quiet, suffix): (char, &str), a: u8, b: u8) {
+        for (condition, name, is_swapped) in OF_FLOATS {
+            if self.has_conditions(1 << condition) {
+                let place = self.float_flag(condition);
+                let is_swapped = is_swapped && !mutant!("x86_floats_in_order");
+                let (x, y) = if is_swapped { (b, a) } else { (a, b) };
+                self.rrr(&format!("fcmp.{quiet}{name}{suffix}"), place, x, y);
+            }
+        }
+        self.set_source(Source::Floats, 8);
+    }
+
+    /// The condition flag of a condition that the group reads.
+    fn float_flag(&self, condition: u8) -> u8 {
+        let conditions = self.group.map_or(0, |group| group.conditions);
+        (conditions & ((1 << condition) - 1)).count_ones() as u8
+    }
+
+    /// Whether the group compares two numbers.
+    fn compares_floats(&self) -> bool {
+        matches!(self.group, Some(Group { source: Some((Source::Floats, _)), .. }))
+    }
+
     /// The comparison of `cmp` and `test` at the begin of a group.
     pub(super) fn compare(&mut self, inst: &Inst) {
         let size = inst.size_of_first();
@@ -279,7 +326,9 @@ impl Lower {
                 Value::Scratch(self.read(operand, extend), extend)
             }
             Operand::Imm(n) => Value::Number(n),
-            Operand::Target(_) | Operand::Xmm(_) => unreachable!("neither is compared"),
+            Operand::Target(_) | Operand::Xmm(_) | Operand::Mm(_) => {
+                unreachable!("neither is compared")
+            }
         }
     }
 
@@ -329,7 +378,8 @@ impl Lower {
     pub(super) fn has_zeros(&self, operand: Operand) -> bool {
         match operand {
             Operand::Reg(r) => r.size == 4 && self.zeros >> r.number & 1 == 1,
-            Operand::Mem(_) | Operand::Imm(_) | Operand::Target(_) | Operand::Xmm(_) => false,
+            Operand::Mem(_) | Operand::Imm(_) | Operand::Target(_) => false,
+            Operand::Xmm(_) | Operand::Mm(_) => false,
         }
     }
 
@@ -382,11 +432,13 @@ impl Lower {
             Source::Difference(..) => Kind::Difference,
             Source::Logic(_) => Kind::Logic,
             Source::Result(_) => Kind::Result,
+            Source::Floats => unreachable!("invariant: its condition flags are read"),
         };
         let rule = rule(kind, condition).expect("invariant: a group has no other conditions");
         let (a, b) = match source {
             Source::Difference(a, b) => (a, b),
             Source::Logic(a) | Source::Result(a) => (a, Value::Number(0)),
+            Source::Floats => return None,
         };
         let is_signed = matches!(rule.relation, Relation::Less | Relation::NotLess);
         let is_equality = matches!(rule.relation, Relation::Equal | Relation::NotEqual);
@@ -410,6 +462,12 @@ impl Lower {
 
     /// A branch that is taken if a condition of the group holds.
     pub(super) fn branch_if(&mut self, condition: u8, target: u64) -> bool {
+        if self.compares_floats() {
+            let place = self.float_flag(condition);
+            let label = self.label_of(target);
+            self.asm.branch("bcnez", &[place.into()], label);
+            return true;
+        }
         let Some((relation, a, b)) = self.relation(condition) else { return false };
         let name = match relation {
             Relation::Equal => "beq",
@@ -430,6 +488,12 @@ impl Lower {
 
     /// A register that is zero, or not zero (the second answer), exactly if a condition holds.
     pub(super) fn truth(&mut self, condition: u8) -> (u8, bool) {
+        if self.compares_floats() {
+            let t = self.temp();
+            let place = self.float_flag(condition);
+            self.rr("movcf2gr", t, place);
+            return (t, true);
+        }
         let Some((relation, a, b)) = self.relation(condition) else {
             return (self.condition(condition), true);
         };
@@ -455,6 +519,9 @@ impl Lower {
             return self.condition(condition);
         }
         let (c, if_set) = self.truth(condition);
+        if self.compares_floats() {
+            return c;
+        }
         let t = self.temp();
         if if_set {
             self.rrr("sltu", t, 0, c);

@@ -2,12 +2,13 @@
 //!
 //! Operations trap where LA64 finds them invalid, and `float::complete` gives the processor's
 //! result. Scalar operations make their result in a scratch register, from which it goes to the low
-//! part of the destination.
+//! part of the destination; in the destination itself if nothing reads what stands above.
 
 use super::Lower;
 use super::operand::Extend;
 use crate::x86::decode::{Inst, Operand};
 use crate::x86::isa::flag;
+use crate::x86::lanes;
 use crate::x86::registers::{ZEROS, la64};
 use littoral_base::mutant;
 
@@ -49,8 +50,18 @@ impl Lower {
         true
     }
 
+    /// The register in which a scalar result is made: the destination itself if nothing reads what
+    /// stands above the result.
+    fn scalar(&mut self, d: u8, suffix: &str) -> u8 {
+        let is_dead = self.lanes & lanes::above(d, if suffix == ".s" { 4 } else { 8 }) == 0;
+        if is_dead || mutant!("x86_live_upper_lost") { d } else { self.vector_temp() }
+    }
+
     /// Puts a scalar into the low part of a register.
     fn merge(&mut self, d: u8, v: u8, suffix: &str) {
+        if d == v {
+            return;
+        }
         match mutant!("x86_scalar_clears_upper") {
             true => self.rrr("vilvl.d", d, ZEROS, v),
             false if suffix == ".s" => self.rri("vextrins.w", d, v, 0),
@@ -65,7 +76,7 @@ impl Lower {
         if all {
             return self.rrr(&format!("vf{operation}{suffix}"), d, d, s);
         }
-        let v = self.vector_temp();
+        let v = self.scalar(d, suffix);
         self.rrr(&format!("f{operation}{suffix}"), v, d, s);
         self.merge(d, v, suffix);
     }
@@ -76,7 +87,7 @@ impl Lower {
         if all {
             return self.rr(&format!("vfsqrt{suffix}"), d, s);
         }
-        let v = self.vector_temp();
+        let v = self.scalar(d, suffix);
         self.rr(&format!("fsqrt{suffix}"), v, s);
         self.merge(d, v, suffix);
     }
@@ -86,14 +97,15 @@ impl Lower {
         let (all, suffix) = shape(inst.row.stem);
         let (d, s) = (Self::destination(inst), self.vector(inst, inst.operand(1)));
         let (a, b) = if inst.row.stem.starts_with("min") { (d, s) } else { (s, d) };
-        let v = self.vector_temp();
         let or_equal = mutant!("x86_min_takes_first_zero");
         let condition = if or_equal { "sle" } else { "slt" };
         if all {
+            let v = self.vector_temp();
             self.rrr(&format!("vfcmp.{condition}{suffix}"), v, a, b);
             return self.op("vbitsel.v", &[d, s, d, v].map(i64::from));
         }
         self.rrr(&format!("fcmp.{condition}{suffix}"), 0, a, b);
+        let v = self.scalar(d, suffix);
         self.op("fsel", &[v.into(), s.into(), d.into(), 0]);
         self.merge(d, v, suffix);
     }
@@ -121,6 +133,9 @@ impl Lower {
         let suffix = shape(stem).1;
         let Operand::Xmm(a) = inst.operand(0) else { return };
         let b = self.vector(inst, inst.operand(1));
+        if self.begins_group() {
+            return self.compare_floats((quiet, suffix), a, b);
+        }
         // One comparison in any case, for the exceptions.
         let parts = [("ult", flag::C, 0), ("ueq", flag::Z, 6), ("un", flag::P, 2)];
         let mut sum = None;
@@ -178,8 +193,9 @@ impl Lower {
         let value = self.read(inst.operand(1), Extend::Any);
         let (moves, from) = if size == 4 { ("movgr2fr.w", "w") } else { ("movgr2fr.d", "l") };
         self.rr(moves, v, value);
-        self.rr(&format!("ffint{suffix}.{from}"), v, v);
-        self.merge(d, v, suffix);
+        let made = self.scalar(d, suffix);
+        self.rr(&format!("ffint{suffix}.{from}"), made, v);
+        self.merge(d, made, suffix);
     }
 
     fn integer_of_scalar(&mut self, inst: &Inst, name: &str, from: &str) {
@@ -192,10 +208,10 @@ impl Lower {
     }
 
     fn convert_scalar(&mut self, inst: &Inst, name: &str, suffix: &str) {
-        let s = self.vector(inst, inst.operand(1));
-        let v = self.vector_temp();
+        let (d, s) = (Self::destination(inst), self.vector(inst, inst.operand(1)));
+        let v = self.scalar(d, suffix);
         self.rr(name, v, s);
-        self.merge(Self::destination(inst), v, suffix);
+        self.merge(d, v, suffix);
     }
 
     fn convert_all(&mut self, inst: &Inst, name: &str) {

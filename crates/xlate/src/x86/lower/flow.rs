@@ -112,7 +112,8 @@ impl Lower {
         let target = self.load(Place { base: RSP, displacement: 0 }, 8, Extend::Any);
         let bytes = match inst.operands().next() {
             Some(Operand::Imm(bytes)) => bytes & 0xffff,
-            Some(Operand::Reg(_) | Operand::Xmm(_) | Operand::Mem(_) | Operand::Target(_))
+            Some(Operand::Reg(_) | Operand::Xmm(_) | Operand::Mm(_))
+            | Some(Operand::Mem(_) | Operand::Target(_))
             | None => 0,
         };
         match 8 + bytes {

@@ -19,11 +19,11 @@ mod shift;
 mod string;
 mod vector;
 
-use super::assist;
 use super::decode::{Inst, Operand};
 use super::isa::flag;
+use super::lanes;
 use super::region::{Block, Conventions, End};
-use super::registers::{FAR, TEMPS};
+use super::registers::{FAR, TEMPS, la64};
 use crate::code::{Exit, Mark, Region};
 use littoral_base::mutant;
 use littoral_la64::asm::{Asm, Label};
@@ -58,6 +58,8 @@ pub(super) struct Lower {
     at: u64,
     /// Flags that are read behind the instruction.
     live: u8,
+    /// Upper parts of vector registers that are read behind it.
+    lanes: u32,
     temps_used: usize,
     vectors_used: usize,
     /// LA64 registers that hold guest registers and multiples of 16, one bit each.
@@ -79,8 +81,26 @@ pub(super) struct Lower {
 /// Flags that an instruction reads and writes, with those that a fault in it shows.
 pub(super) fn flags_of(inst: &Inst, conventions: Conventions) -> (u8, u8) {
     let (reads, writes) = inst.flags();
-    let shown = inst.shows_flags() || inst.may_fault() && !conventions.faults_lose_flags;
+    let shown = inst.shows_flags() || inst.may_fault() && !conventions.lazy_faults;
     (if shown { flag::ALL } else { reads }, writes)
+}
+
+/// The LA64 registers of guest registers that an instruction writes, one bit each; all where that
+/// is not known.
+fn written_bases(inst: &Inst) -> u32 {
+    const KNOWN: [&str; 24] = [
+        "mov", "movzx", "movsx", "movsxd", "lea", "add", "sub", "and", "or", "xor", "inc", "dec",
+        "neg", "not", "shl", "shr", "sar", "imul", "cmov", "set", "cmp", "test", "nop", "bt",
+    ];
+    let stem = inst.row.stem;
+    if inst.writes_only_vectors() || matches!(stem, "cmp" | "test" | "nop" | "bt" | "j") {
+        return 0;
+    }
+    match inst.operands().next() {
+        Some(Operand::Reg(r)) if KNOWN.contains(&stem) => 1 << la64(r.number),
+        Some(Operand::Mem(_)) if KNOWN.contains(&stem) && !inst.lock => 0,
+        _ => u32::MAX,
+    }
 }
 
 /// The suffix of LA64 instructions on so many bytes.
@@ -107,6 +127,7 @@ impl Lower {
             conventions,
             at: 0,
             live: 0,
+            lanes: lanes::ALL,
             temps_used: 0,
             vectors_used: 0,
             aligned_bases: 0,
@@ -230,7 +251,12 @@ impl Lower {
         self.live & flags != 0
     }
 
-    pub(super) fn block(&mut self, block: &Block, live_behind: u8, next: Option<u64>) {
+    pub(super) fn block(
+        &mut self,
+        block: &Block,
+        (live_behind, lanes_behind): (u8, u32),
+        next: Option<u64>,
+    ) {
         (self.aligned_bases, self.zeros, self.group) = (0, 0, None);
         if !mutant!("x86_far_outlives_block") {
             self.far_kept = [None; FAR.len()];
@@ -248,8 +274,10 @@ impl Lower {
         self.count_instructions(block.start, block.body.iter().chain(&flow));
         let end = flow.iter().zip([live_behind]);
         let all: Vec<_> = block.body.iter().zip(live).chain(end).collect();
+        let lanes = lanes::in_block(block, lanes_behind, self.conventions);
         for (n, inst) in block.body.iter().enumerate() {
             self.begin(&all[n..]);
+            self.lanes = lanes[n];
             self.inst(inst);
             self.joined();
             self.follow_zeros(inst);
@@ -275,8 +303,8 @@ impl Lower {
     fn begin(&mut self, all: &[(&Inst, u8)]) {
         let (inst, live) = all[0];
         (self.at, self.live, self.temps_used, self.vectors_used) = (inst.at, live, 0, 0);
-        if !inst.writes_only_vectors() && !mutant!("x86_alignment_outlives_register") {
-            self.aligned_bases = 0;
+        if !mutant!("x86_alignment_outlives_register") {
+            self.aligned_bases &= !written_bases(inst);
         }
         self.keeps_far = Self::is_straight(inst);
         if !self.keeps_far {
@@ -307,6 +335,9 @@ impl Lower {
 
     /// One instruction that does not end its block.
     fn inst(&mut self, inst: &Inst) {
+        if inst.is_assisted() {
+            return self.exit(Exit::Assist(inst.at));
+        }
         if inst.lock || inst.is("xchg") && inst.memory().is_some() {
             return self.locked(inst);
         }
@@ -363,9 +394,6 @@ impl Lower {
     fn event_of(&mut self, inst: &Inst) {
         match inst.row.stem {
             "syscall" => self.system_call(inst),
-            "cpuid" => self.exit(Exit::Assist(inst.at)),
-            _ if inst.row.x87 => self.exit(Exit::Assist(inst.at)),
-            name if assist::NAMES.contains(&name) => self.exit(Exit::Assist(inst.at)),
             "int3" => self.exit(Exit::Break(3)),
             "int1" => self.exit(Exit::Break(1)),
             "int" if inst.operand(0) == Operand::Imm(3) => self.exit(Exit::Break(3)),

@@ -237,7 +237,7 @@ impl Lower {
             }
             Operand::Imm(value) => self.number(value),
             Operand::Target(address) => self.number(address as i64),
-            Operand::Xmm(_) => unreachable!("vectors are read as such"),
+            Operand::Xmm(_) | Operand::Mm(_) => unreachable!("vectors are read as such"),
         }
     }
 
@@ -290,7 +290,7 @@ impl Lower {
         match operand {
             Operand::Reg(r) => Target::Reg(r),
             Operand::Mem(m) => Target::Mem(self.place(&m), m.size),
-            Operand::Xmm(_) | Operand::Imm(_) | Operand::Target(_) => {
+            Operand::Xmm(_) | Operand::Mm(_) | Operand::Imm(_) | Operand::Target(_) => {
                 unreachable!("neither a vector nor a number is such a destination")
             }
         }

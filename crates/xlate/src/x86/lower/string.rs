@@ -61,7 +61,8 @@ impl Lower {
         let operands: Vec<Operand> = inst.operands().collect();
         let place = |n: usize| match operands[n] {
             Operand::Mem(m) => Some(m),
-            Operand::Reg(_) | Operand::Xmm(_) | Operand::Imm(_) | Operand::Target(_) => None,
+            Operand::Reg(_) | Operand::Xmm(_) | Operand::Mm(_) => None,
+            Operand::Imm(_) | Operand::Target(_) => None,
         };
         let compares = matches!(inst.row.stem, "cmps" | "scas");
         let size = inst.size_of_first();

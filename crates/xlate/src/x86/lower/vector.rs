@@ -7,6 +7,7 @@ use super::Lower;
 use super::operand::{Extend, Place};
 use crate::code::Exit;
 use crate::x86::decode::{Inst, Mem, Operand};
+use crate::x86::lanes;
 use crate::x86::registers::{LOW_WORD, MAP, VECTORS, ZEROS, la64};
 use littoral_base::mutant;
 
@@ -132,7 +133,7 @@ impl Lower {
                 self.vector_load(inst, v, &m);
                 v
             }
-            Operand::Reg(_) | Operand::Imm(_) | Operand::Target(_) => {
+            Operand::Reg(_) | Operand::Mm(_) | Operand::Imm(_) | Operand::Target(_) => {
                 unreachable!("a vector operand is a vector register or memory")
             }
         }
@@ -227,6 +228,12 @@ impl Lower {
         }
     }
 
+    /// Whether a move to the low part of a register may leave open what stands above.
+    fn is_spare(&self, d: u8, inst: &Inst, size: u8) -> bool {
+        let clears = matches!(inst.row.stem, "movss" | "movsd" | "movd" | "movq");
+        clears && self.lanes & lanes::above(d, size) == 0
+    }
+
     /// Moves of 4 and 8 bytes; false if it is none.
     fn move_part(&mut self, inst: &Inst) -> bool {
         let stem = inst.row.stem;
@@ -248,6 +255,9 @@ impl Lower {
                 self.op("vstelm.d", &[s.into(), address.into(), 0, 1]);
             }
             (Operand::Mem(m), Operand::Xmm(s)) => self.vector_store(inst, s, &m),
+            (Operand::Xmm(d), Operand::Mem(m)) if self.is_spare(d, inst, m.size) => {
+                self.vector_load(inst, d, &m);
+            }
             (Operand::Xmm(d), Operand::Mem(m)) => {
                 let v = self.vector(inst, inst.operand(1));
                 match (upper, lower) {
@@ -261,6 +271,10 @@ impl Lower {
                 "movsd" => self.rri("vextrins.d", d, s, 0),
                 _ => self.low_part(d, s, 8),
             },
+            (Operand::Xmm(d), Operand::Reg(r)) if self.is_spare(d, inst, r.size) => {
+                let name = format!("vinsgr2vr{}", lane(r.size));
+                self.rri(&name, d, la64(r.number), 0);
+            }
             (Operand::Xmm(d), Operand::Reg(r)) => {
                 let v = self.vector_temp();
                 let name = format!("vinsgr2vr{}", lane(r.size));

@@ -9,6 +9,7 @@
 
 use super::super::{Delivery, Registers};
 use super::{RAX, RDI, RDX, RSI, RSP};
+use littoral_base::mutant;
 use littoral_la64::front::x86_64::{FLAGS, MXCSR, X87, XMM};
 use littoral_la64::memory::Window;
 
@@ -29,8 +30,9 @@ const FLOAT_ALIGN: u64 = 64;
 const MXCSR_AT: u64 = 24;
 const ST_AT: u64 = 32;
 const XMM_AT: u64 = 160;
-/// The control word of x87 in a new process, which a handler begins with.
+/// The control word of x87 and MXCSR in a new process, which a handler begins with.
 const CONTROL_WORD: u64 = 0x37f;
+const MXCSR_DEFAULT: u64 = 0x1f80;
 /// The most bytes that a frame takes, those for alignment included.
 pub(super) const LEN_MAX: u64 = 1040;
 const _: () = assert!(FRAME_LEN + FLOAT_LEN + FLOAT_ALIGN + 16 <= LEN_MAX);
@@ -43,7 +45,6 @@ const SEGMENTS: u64 = 0x33 | 0x2b << 48;
 const UC_FLAGS: u64 = 2 | 4;
 const SA_RESTORER: u64 = 0x0400_0000;
 const DIRECTION: u64 = 1 << 10;
-const MXCSR_DEFAULT: u64 = 0x1f80;
 
 /// Puts the frame below the delivery's top and enters the handler. As in the kernel a program says
 /// where its handlers return to.
@@ -76,6 +77,10 @@ pub(super) fn enter(registers: &mut Registers<'_>, w: &Window, d: &Delivery) -> 
     ];
     values.into_iter().for_each(|(register, value)| registers.set(register, value));
     (0..19).for_each(|n| registers.set(X87 + n, if n == 0 { CONTROL_WORD } else { 0 }));
+    if !mutant!("x86_handler_keeps_mxcsr") {
+        registers.set(MXCSR, MXCSR_DEFAULT);
+        (0..32).for_each(|n| registers.set(XMM + n, 0));
+    }
     registers.state.pc = d.action.handler;
     registers.state.link_address = u64::MAX;
     Some(())

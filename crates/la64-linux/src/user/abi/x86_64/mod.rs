@@ -87,9 +87,9 @@ fn auxiliary(_: Features, front: Option<&dyn Front>) -> Auxiliary {
 fn cpuinfo(_: Features, count: usize) -> String {
     let block = |n: usize| {
         format!(
-            "processor\t: {n}\nvendor_id\t: LittoralLATX\ncpu family\t: 6\n\
+            "processor\t: {n}\nvendor_id\t: AuthenticAMD\ncpu family\t: 15\n\
              model name\t: littoral-xlate translator\ncpu cores\t: {count}\nfpu\t\t: yes\n\
-             flags\t\t: fpu tsc cx8 cmov clflush fxsr sse sse2 syscall lm cx16 popcnt lahf_lm abm\n\
+             flags\t\t: fpu tsc cx8 cmov clflush mmx fxsr sse sse2 syscall lm cx16 popcnt lahf_lm abm\n\
              clflush size\t: 64\n\n"
         )
     };

@@ -6,10 +6,10 @@
 //! - Left out are instructions whose result differs between processors ([`LEFT_OUT`]), and operands
 //!   for which the manual leaves the result open.
 
-use crate::child::{CODE, DATA, PAGE, Registers};
-use littoral_xlate::x86::decode::{Inst, Operand, decode};
-use littoral_xlate::x86::float::Vectors;
-use littoral_xlate::x86::isa::{self, Form, Names, Row, Selector, Width, condition_reads, flag};
+use super::child::{CODE, DATA, PAGE, Registers};
+use super::values::{mxcsr, number, registers};
+use crate::x86::decode::{Inst, Operand, decode};
+use crate::x86::isa::{self, Form, Names, Row, Selector, Width, condition_reads, flag};
 
 /// Instructions that are not made at random: their results differ between processors or runs, or
 /// they are made in [`Maker::sequence`] with operands that suit them.
@@ -18,18 +18,16 @@ const LEFT_OUT: [&str; 22] = [
     "rcpps", "rcpss", "rsqrtps", "rsqrtss", "fsin", "fcos", "fsincos", "fptan", "fpatan", "f2xm1",
     "fyl2x", "fyl2xp1",
 ];
-/// Registers that hold addresses of data at first.
-const POINTERS: [u8; 6] = [3, 5, 6, 7, 12, 14];
 /// Registers that addresses begin with: those, and the stack's.
 const BASES: [u8; 7] = [3, 4, 5, 6, 7, 12, 14];
 const INSTRUCTIONS_MAX: u64 = 32;
 
 /// A generator, so that a seed means the same programs everywhere.
-pub(crate) struct Random(pub(crate) u64);
+pub struct Random(pub u64);
 
 impl Random {
     /// The next number.
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let x = self.0 ^ self.0 >> 29;
@@ -37,27 +35,28 @@ impl Random {
     }
 
     /// A number below a limit.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    /// Whether one of so many came.
+    pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
 /// A program with what it begins with.
-pub(crate) struct Program {
+pub struct Program {
     /// Its bytes.
-    pub(crate) code: Vec<u8>,
+    pub code: Vec<u8>,
     /// Where instructions begin.
-    pub(crate) starts: Vec<u64>,
+    pub starts: Vec<u64>,
     /// Registers.
-    pub(crate) registers: Registers,
+    pub registers: Registers,
     /// The data page.
-    pub(crate) data: Vec<u8>,
+    pub data: Vec<u8>,
     /// Whether the adjust flag may be what an instruction left undefined; nothing reads it then.
-    pub(crate) adjust_is_open: bool,
+    pub adjust_is_open: bool,
 }
 
 /// Bytes of one instruction, and the place of a distance that is filled in at the end.
@@ -587,160 +586,13 @@ fn is_vector(row: &Row) -> bool {
     row.operands.iter().any(|t| matches!(t.form, Form::V | Form::W))
 }
 
-/// A double, or two singles: corner values, near ones, any bits.
-fn number(random: &mut Random) -> u64 {
-    const DOUBLES: [u64; 16] = [
-        0,
-        0x3ff0_0000_0000_0000,
-        0x7ff0_0000_0000_0000,
-        0x7ff8_0000_0000_0000,
-        0x7ff0_0000_0000_0001,
-        0x7ff8_1234_5678_9abc,
-        0x7ff4_dcba_9876_5432,
-        1,
-        0x000f_ffff_ffff_ffff,
-        0x0010_0000_0000_0000,
-        0x7fef_ffff_ffff_ffff,
-        0x43e0_0000_0000_0000,
-        0x41df_ffff_ffe0_0000,
-        0x41e0_0000_0000_0000,
-        0x3fdf_ffff_ffff_ffff,
-        0x36a0_0000_0000_0001,
-    ];
-    const SINGLES: [u32; 14] = [
-        0,
-        0x3f80_0000,
-        0x7f80_0000,
-        0x7fc0_0000,
-        0x7f80_0001,
-        0x7fc1_2345,
-        0x7fa5_4321,
-        1,
-        0x007f_ffff,
-        0x0080_0000,
-        0x7f7f_ffff,
-        0x5f00_0000,
-        0x4f00_0000,
-        0x3eff_ffff,
-    ];
-    let single = |random: &mut Random| {
-        let sign = (random.below(2) as u32) << 31;
-        let value = match random.below(3) {
-            0 => SINGLES[random.below(SINGLES.len() as u64) as usize],
-            1 => 0x3f00_0000 + random.below(0x200_0000) as u32,
-            _ => random.next() as u32,
-        };
-        u64::from(value ^ sign)
-    };
-    let sign = random.below(2) << 63;
-    match random.below(6) {
-        0 => DOUBLES[random.below(DOUBLES.len() as u64) as usize] ^ sign,
-        1 => (0x3fe0_0000_0000_0000 + random.below(0x40_0000_0000_0000)) ^ sign,
-        2 => (random.below(1 << 24) as f64).to_bits() ^ sign,
-        3 => random.next() << 20 ^ random.next(),
-        _ => single(random) | single(random) << 32,
-    }
-}
-
-/// Vector registers with numbers.
-fn vectors(random: &mut Random) -> Vectors {
-    let xmm = std::array::from_fn(|_| [number(random), number(random)]);
-    Vectors { xmm, mxcsr: mxcsr(random) }
-}
-
-/// A number of 80 bits: corner values, near ones, any bits.
-fn extended(random: &mut Random) -> [u64; 2] {
-    const CORNERS: [(u64, u64); 14] = [
-        (0, 0),
-        (0x3fff, 1 << 63),
-        (0x7fff, 1 << 63),
-        (0x7fff, 3 << 62),
-        (0x7fff, 1 << 63 | 1),
-        (0x7fff, 0xc123_4567_89ab_cdef),
-        (0x7fff, 0x8edc_ba98_7654_3210),
-        (0, 1),
-        (0, u64::MAX),
-        (1, 1 << 63),
-        (0x7ffe, u64::MAX),
-        (0x7fff, 0),
-        (0x3fff, 0x4000_0000_0000_0000),
-        (0x3ffe, 0xb504_f333_f9de_6484),
-    ];
-    let sign = random.below(2) << 15;
-    let wide = random.next() << 20 ^ random.next();
-    let (exp, m) = match random.below(8) {
-        0 | 1 => CORNERS[random.below(14) as usize],
-        2 => (0x3fff + random.below(64), wide | 1 << 63),
-        3 => (0x3ff0 + random.below(20), (wide | 1 << 63) & u64::MAX << random.below(64)),
-        4 => (random.below(0x8000), wide),
-        5 => (random.below(70), wide | 1 << 63),
-        6 => (0x7fb0 + random.below(0x4f), wide | 1 << 63),
-        _ => (0x3ffc + random.below(5), wide | 1 << 63),
-    };
-    [m, exp | sign]
-}
-
-/// The registers of x87.
-fn x87(random: &mut Random) -> [u64; 19] {
-    let masks = if random.one_in(5) { random.below(64) } else { 63 };
-    let control = random.below(16) << 8 | masks | 0x40;
-    let raised = if random.one_in(3) { random.next() & 0x3f & masks } else { 0 };
-    let status = random.next() & 0x7f00 | raised;
-    let full = match random.below(3) {
-        0 => 0xff,
-        1 => random.below(256),
-        _ => 0xf << random.below(5),
-    };
-    let mut words = [control | status << 16 | full << 32, 0, 0].to_vec();
-    words.extend((0..8).flat_map(|_| extended(random)));
-    std::array::from_fn(|n| words[n])
-}
-
-/// MXCSR: any rounding and flags, sometimes exceptions that trap, but not those of denormal
-/// operands and of underflow.
-fn mxcsr(random: &mut Random) -> u32 {
-    let open = if random.one_in(6) { random.next() as u32 & 0x1680 } else { 0 };
-    (random.next() as u32 & 0x603d | 0x1f80) & !open
-}
-
-/// Registers at the begin: pointers, numbers of all widths, small ones.
-fn registers(random: &mut Random) -> Registers {
-    let mut registers = Registers { rip: CODE, ..Registers::default() };
-    for r in &mut registers.gpr {
-        let wide = random.next() << 20 ^ random.next();
-        *r = [wide, wide as u32 as u64, random.below(64), wide as i32 as i64 as u64]
-            [random.below(4) as usize];
-    }
-    for p in POINTERS {
-        registers.gpr[usize::from(p)] = DATA + 0x400 + random.below(0x800);
-    }
-    if !random.one_in(4) {
-        for p in POINTERS {
-            registers.gpr[usize::from(p)] &= !15;
-        }
-    }
-    registers.vectors = vectors(random);
-    registers.x87 = x87(random);
-    registers.gpr[4] = DATA + 0x800 + 8 * random.below(16);
-    if random.one_in(4) {
-        // Far away: an access faults.
-        registers.gpr[12] = (1 << 40) + random.below(1 << 20);
-    }
-    if random.one_in(2) {
-        registers.gpr[1] = random.below(70);
-    }
-    let bits = flag::PLACES.iter().fold(0, |bits, &p| bits | 1u64 << p);
-    registers.flags = random.next() & bits | 0x202;
-    registers
-}
-
 /// A random program.
-pub(crate) fn program(random: &mut Random) -> Program {
+pub fn program(random: &mut Random) -> Program {
     let length = 2 + random.below(INSTRUCTIONS_MAX);
     let kind = random.below(4);
     let is_kind = |row: &Row| match kind {
         0 | 1 => is_vector(row),
-        2 => row.x87,
+        2 => row.x87 || row.mmx,
         _ => true,
     };
     let rows = isa::rows().iter().filter(|row| is_kind(row)).collect();
@@ -756,28 +608,38 @@ pub(crate) fn program(random: &mut Random) -> Program {
 }
 
 /// A random program of comparisons and what reads them.
-pub(crate) fn comparisons(random: &mut Random) -> Program {
+pub fn comparisons(random: &mut Random) -> Program {
     let count = 1 + random.below(6);
     make(random, Vec::new(), |maker| (0..count).for_each(|_| maker.comparison()))
 }
 
 /// The rows of vector instructions that are made at random.
-pub(crate) fn vector_rows() -> impl Iterator<Item = &'static Row> {
-    isa::rows().iter().filter(|row| is_vector(row) && !LEFT_OUT.contains(&row.stem))
+pub fn vector_rows() -> impl Iterator<Item = &'static Row> {
+    isa::rows().iter().filter(|row| is_vector(row) && !row.mmx && !LEFT_OUT.contains(&row.stem))
+}
+
+/// The rows with a carry from before.
+pub fn carry_rows() -> impl Iterator<Item = &'static Row> {
+    isa::rows().iter().filter(|row| matches!(row.stem, "adc" | "sbb"))
+}
+
+/// The rows of MMX.
+pub fn mmx_rows() -> impl Iterator<Item = &'static Row> {
+    isa::rows().iter().filter(|row| row.mmx)
 }
 
 /// The rows of x87.
-pub(crate) fn x87_rows() -> impl Iterator<Item = &'static Row> {
+pub fn x87_rows() -> impl Iterator<Item = &'static Row> {
     isa::rows().iter().filter(|row| row.x87 && !LEFT_OUT.contains(&row.stem))
 }
 
 /// A program of some instructions of one row.
-pub(crate) fn program_of(random: &mut Random, row: &'static Row) -> Program {
+pub fn program_of(random: &mut Random, row: &'static Row) -> Program {
     make(random, vec![row], |maker| (0..3).for_each(|_| maker.instruction()))
 }
 
 /// A random program of accesses far from what registers hold.
-pub(crate) fn accesses(random: &mut Random) -> Program {
+pub fn accesses(random: &mut Random) -> Program {
     let count = 1 + random.below(3);
     make(random, Vec::new(), |maker| (0..count).for_each(|_| maker.accesses()))
 }

@@ -1,0 +1,410 @@
+//! Random x86-64 programs on the translator and on the host processor: registers, flags, memory
+//! and the event at the end must be equal.
+//!
+//! - Each program runs on the translator in one go, in slices of a few LA64 instructions, which stop
+//!   wherever the guest's state is exact, and in slices with barriers and counts.
+//! - A program that reaches an address which is mapped here and not there is set aside and counted,
+//!   and so is one that jumps to an address that is not canonical.
+//! - Where the host's processor is not Intel's, [`Rules`] finds what its x87 does otherwise, and
+//!   that is not compared.
+
+pub mod child;
+pub mod programs;
+mod values;
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::layout::Layout;
+use crate::x86::decode::{Inst, Operand, decode};
+use crate::x86::float::Vectors;
+use crate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, arithmetic_bits};
+use crate::x86::{Conventions, X86, x87};
+use child::{BASES, CODE, DATA, End, Host, PAGE, Registers};
+use littoral_la64::front::Settings;
+use littoral_la64::interp::{Cache, Cpu, Features, Tier};
+use littoral_la64::memory::{Memory, Window};
+use littoral_la64::state::State;
+use programs::{Program, Random};
+use std::sync::atomic::AtomicBool;
+
+/// Length of the window that programs run in.
+pub const WINDOW_LEN: u64 = 0x400_0000;
+/// Slices of a program: more than the repetitions of a page have.
+const RUNS_MAX: u64 = 20_000;
+const ADJUST: u64 = 1 << 4;
+/// The flag of denormal operands, which translated code does not raise.
+const DENORMAL: u32 = 1 << 1;
+/// Where the words of x87 have the opcode of the latest instruction.
+const OPCODE: u64 = 0xffff << 48;
+
+/// Rules of x87 in which the processors of the two makers differ, and which the host shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Bits of the first three words of x87 (opcode, address, operand's address) that the host sets
+    /// otherwise: not as Intel's processors, which note opcode and operand only with an exception
+    /// that is not masked, and restore what was saved.
+    pub open: [u64; 3],
+    /// Whether angles are reduced by pi of 66 bits.
+    pub reduces_as_here: bool,
+}
+
+impl Rules {
+    /// The host's, by programs whose ends are known of Intel's processors.
+    pub fn of(host: &mut Host) -> Rules {
+        const BEFORE: [u64; 2] = [0x1234_5678, 0x2345_6789];
+        const SET: u64 = 0x123 << 48;
+        const FDIV: u64 = 0x33 << 48;
+        // fld dword [rbx]; fdiv dword [rbx], zero by zero, masked and not.
+        let cases: [(&[u8], u64, [u64; 3]); 3] = [
+            (&[0xd9, 0x03, 0xcc], 0x37f, [SET, CODE, BEFORE[1]]),
+            (&[0xd9, 0x03, 0xd8, 0x33, 0xcc], 0x37f, [SET, CODE + 2, BEFORE[1]]),
+            (&[0xd9, 0x03, 0xd8, 0x33, 0xcc], 0x37e, [FDIV, CODE + 2, DATA]),
+        ];
+        let mut run = |code: &[u8], x87: [u64; 3], top: [u64; 2]| {
+            let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+            registers.gpr[3] = DATA;
+            registers.x87[..3].copy_from_slice(&x87);
+            registers.x87[3..5].copy_from_slice(&top);
+            host.run(code, &[0; PAGE], &registers).registers.x87
+        };
+        let mut open = [0; 3];
+        for (code, control, expected) in cases {
+            let found = run(code, [control | SET, BEFORE[0], BEFORE[1]], [0; 2]);
+            for (n, mask) in [OPCODE, u64::MAX, u64::MAX].into_iter().enumerate() {
+                let is_same = (found[n] ^ expected[n]) & mask == 0;
+                open[n] |= if is_same { 0 } else { mask };
+            }
+        }
+        // fsin of pi of 64 bits: what it lacks of pi of 66 bits.
+        const FULL: u64 = 1 << 32;
+        let sine = run(&[0xd9, 0xfe, 0xcc], [0x37f | FULL, 0, 0], [0xc90f_daa2_2168_c235, 0x4000]);
+        Rules { open, reduces_as_here: sine[3..5] == [1 << 63, 0xbfbf] }
+    }
+
+    /// Whether what a program stores depends on rules that are not these.
+    pub fn leaves_open(&self, program: &Program) -> bool {
+        const SAVE: [&str; 3] = ["fxsave", "fnsave", "fnstenv"];
+        let saves = |&at: &u64| {
+            let bytes = program.code.get((at - CODE) as usize..).unwrap_or_default();
+            decode(at, bytes).is_ok_and(|inst| SAVE.contains(&inst.row.stem))
+        };
+        self.open != [0; 3] && program.starts.iter().any(saves)
+    }
+
+    /// Registers without what the host does otherwise.
+    pub fn mask(&self, mut x87: [u64; 19]) -> [u64; 19] {
+        x87.iter_mut().zip(self.open).for_each(|(word, open)| *word &= !open);
+        x87
+    }
+}
+
+/// How a program ended on the translator.
+#[derive(Debug)]
+pub struct Ours {
+    /// Why it stopped.
+    pub event: Event,
+    /// Registers.
+    pub registers: Registers,
+    /// The data page.
+    pub data: Vec<u8>,
+}
+
+fn set_x87(state: &mut State, words: [u64; 19]) {
+    let registers = std::array::from_fn(|n| [words[3 + 2 * n], words[4 + 2 * n]]);
+    x87::set_saved(state, true, [words[0], words[1], words[2]], registers);
+}
+
+fn x87_of(state: &State) -> [u64; 19] {
+    let (head, registers) = x87::saved(state, true);
+    let stack = registers.as_flattened();
+    std::array::from_fn(|n| if n < 3 { head[n] } else { stack[n - 3] })
+}
+
+/// Where the translator's code and its table lie in the window.
+pub fn layout() -> Layout {
+    Layout { areas: vec![2], entries: 0x300_0000, guest_end: 0x20_0000, alignment: 1 }
+}
+
+/// The program's end, and how many of its instructions were executed if they are counted.
+///
+/// # Panics
+/// The window is shorter than [`WINDOW_LEN`].
+pub fn translated(
+    window: Window,
+    program: &Program,
+    tier: Tier,
+    slice: u64,
+    conventions: Conventions,
+) -> (Ours, u64) {
+    let mut code = program.code.clone();
+    code.resize(PAGE, 0xcc);
+    let written = [(CODE, &code), (DATA, &program.data)]
+        .into_iter()
+        .try_for_each(|(at, bytes)| window.write(at, bytes));
+    assert!(written.is_some(), "programs lie in the window");
+    let settings = Settings { counts: conventions.counts, ..Settings::default() };
+    let engine = Engine::new(layout(), X86(conventions)).with(settings);
+    let mut cpu = Cpu::new(window, Features::ALL);
+    engine.prepare(&mut cpu.state);
+    let Registers { gpr, flags, rip, vectors, x87 } = program.registers.clone();
+    set_x87(&mut cpu.state, x87);
+    vectors.write(&mut cpu.state);
+    Machine { gpr, flags, rip, fs: BASES.0, gs: BASES.1 }.write(&mut cpu.state);
+    let mut cache = Cache::new(tier);
+    let executable = |pc: u64| (CODE..CODE + PAGE as u64).contains(&pc);
+    let never = AtomicBool::new(false);
+    // Programs end; one that does not is a difference.
+    let mut event = Event::OutOfBudget;
+    let mut runs = 0;
+    while event == Event::OutOfBudget && runs < RUNS_MAX {
+        event = engine.run((&mut cpu, &mut cache), &executable, &never, slice.min(100_000));
+        runs += 1;
+    }
+    engine.clear(&window, &cpu.epoch);
+    let mut data = vec![0; PAGE];
+    assert!(window.read(DATA, &mut data).is_some(), "the data is in the window");
+    let Machine { gpr, flags, rip, .. } = Machine::read(&cpu.state);
+    let vectors = Vectors::read(&cpu.state);
+    let count = cpu.state.v[COUNTS].0[3];
+    let x87 = x87_of(&cpu.state);
+    (Ours { event, registers: Registers { gpr, flags, rip, vectors, x87 }, data }, count)
+}
+
+/// The address of a failed access.
+fn failed(event: Event) -> Option<u64> {
+    match event {
+        Event::Load(at) | Event::Store(at) | Event::Fetch(at) => Some(at),
+        _ => None,
+    }
+}
+
+/// Whether an address has the form that the processor accepts.
+fn is_canonical(address: u64) -> bool {
+    (address << 16) as i64 >> 16 == address as i64
+}
+
+/// Whether an event is what the signal tells.
+fn same_event(ours: Event, theirs: &End) -> bool {
+    const GENERAL: i64 = 0x80;
+    match (theirs.signal, ours) {
+        (4, Event::Illegal(_))
+        | (5, Event::Break(_))
+        | (8, Event::Divide | Event::Float | Event::X87(_)) => true,
+        (11, Event::Privileged) => theirs.code == GENERAL,
+        (7 | 11, event) => failed(event).is_some_and(|at| match theirs.code {
+            // An access across pages names the page that is missing.
+            1 | 2 => at.abs_diff(theirs.address) < 16,
+            _ => !is_canonical(at) || !is_canonical(at.wrapping_add(15)),
+        }),
+        _ => false,
+    }
+}
+
+fn compare(
+    program: &Program,
+    ours: &Ours,
+    theirs: &End,
+    (fault_flags, rules): (bool, Rules),
+) -> Result<(), String> {
+    if !same_event(ours.event, theirs) {
+        let (signal, code, at) = (theirs.signal, theirs.code, theirs.address);
+        let what = format!("{:x?}, not signal {signal}, code {code}, {at:#x}", ours.event);
+        return Err(format!(
+            "{what}, at {:#x} and {:#x}",
+            ours.registers.rip, theirs.registers.rip
+        ));
+    }
+    let mut flags = arithmetic_bits() | DIRECTION_BIT;
+    if program.adjust_is_open {
+        flags &= !ADJUST;
+    }
+    if !fault_flags && theirs.signal != 5 {
+        flags = 0;
+    }
+    let mut expected = theirs.registers.clone();
+    if theirs.signal == 5 {
+        // The kernel names the address behind the instruction.
+        let at = ours.registers.rip;
+        let bytes = program.code.get(at.wrapping_sub(CODE) as usize..).unwrap_or_default();
+        if decode(at, bytes).is_ok_and(|inst| inst.end() == expected.rip) {
+            expected.rip = at;
+        }
+    }
+    // What the program does not read of upper parts need not be shown either.
+    let is_lazy = !fault_flags && theirs.signal != 5;
+    let mask = |r: &Registers| {
+        let part =
+            |[low, high]: [u64; 2]| if is_lazy { [u64::from(low as u32), 0] } else { [low, high] };
+        let mxcsr = r.vectors.mxcsr & !DENORMAL;
+        let vectors = Vectors { mxcsr, xmm: r.vectors.xmm.map(part) };
+        Registers { flags: r.flags & flags, vectors, x87: rules.mask(r.x87), ..r.clone() }
+    };
+    let (a, b) = (mask(&ours.registers), mask(&expected));
+    if a != b {
+        let names = (0..16).filter(|&n| a.gpr[n] != b.gpr[n]);
+        let wrong: Vec<_> =
+            names.map(|n| format!("r{n} {:x} not {:x}", a.gpr[n], b.gpr[n])).collect();
+        let (v, w) = (a.vectors, b.vectors);
+        let names = (0..16).filter(|&n| v.xmm[n] != w.xmm[n]);
+        let vectors: Vec<_> =
+            names.map(|n| format!("xmm{n} {:x?} not {:x?}", v.xmm[n], w.xmm[n])).collect();
+        let (f, g) = (a.flags, b.flags);
+        let names = (0..19).filter(|&n| a.x87[n] != b.x87[n]);
+        let x87: Vec<_> =
+            names.map(|n| format!("x87 {n}: {:x} not {:x}", a.x87[n], b.x87[n])).collect();
+        let control = format!("mxcsr {:x} not {:x}; {x87:?}", v.mxcsr, w.mxcsr);
+        let text = format!("flags {f:x} not {g:x}; rip {:x} {:x}; {control}", a.rip, b.rip);
+        return Err(format!("{wrong:?} {vectors:x?}; {text}"));
+    }
+    match ours.data.iter().zip(&theirs.data).position(|(a, b)| a != b) {
+        Some(at) => Err(format!("memory at {:#x}", DATA + at as u64)),
+        None => Ok(()),
+    }
+}
+
+/// A program in words.
+pub fn describe(program: &Program, n: u64, what: &str) -> String {
+    let mut text = format!("program {n}: {what}\nbegins with {:x?}\n", program.registers);
+    for pair in program.starts.windows(2) {
+        let bytes = &program.code[(pair[0] - CODE) as usize..(pair[1] - CODE) as usize];
+        if bytes.iter().all(|&b| b == 0x90) {
+            continue;
+        }
+        let name = decode(pair[0], bytes)
+            .map(|i| format!("{} {:x?}", i.row.name, i.operands().collect::<Vec<_>>()));
+        text.push_str(&format!("{:x}: {bytes:02x?} {name:?}\n", pair[0]));
+    }
+    text
+}
+
+/// Whether a program ended at a store of an MMX register: whether the top is 0 by then, the manual
+/// leaves open.
+fn ends_in_mmx_store(program: &Program, theirs: &End) -> bool {
+    let at = theirs.registers.rip;
+    let bytes = program.code.get(at.wrapping_sub(CODE) as usize..).unwrap_or_default();
+    let is_store =
+        |inst: Inst| inst.row.mmx && matches!(inst.operands().next(), Some(Operand::Mem(_)));
+    theirs.signal != 5 && decode(at, bytes).is_ok_and(is_store)
+}
+
+impl End {
+    /// Whether the program reached memory that the window has and the process has not.
+    pub fn leaves_its_pages(&self) -> bool {
+        const GENERAL: i64 = 0x80;
+        let is_own = matches!(self.signal, 7 | 11) && self.code != GENERAL;
+        is_own && self.address < WINDOW_LEN
+    }
+}
+
+/// Programs on both processors.
+pub struct Bench {
+    /// The host's process.
+    pub host: Host,
+    /// What the host does otherwise.
+    pub rules: Rules,
+    /// The translator's memory.
+    pub window: Window,
+    /// Programs that ended with their last instruction.
+    pub whole: u64,
+}
+
+impl Bench {
+    /// Starts the host's process.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn new() -> std::io::Result<Bench> {
+        let mut host = Host::start()?;
+        let rules = Rules::of(&mut host);
+        Ok(Bench { host, rules, window: Memory::leaked(WINDOW_LEN), whole: 0 })
+    }
+
+    /// What differs; `None` if the program reaches memory that the window has and the process has
+    /// not, or stores or shows what the manual leaves open.
+    ///
+    /// # Panics
+    /// The host's process has ended.
+    pub fn check(&mut self, program: &Program, n: u64) -> Option<Result<(), String>> {
+        let theirs = self.host.run(&program.code, &program.data, &program.registers);
+        self.whole += u64::from(theirs.signal == 5);
+        let is_open = self.rules.leaves_open(program) || ends_in_mmx_store(program, &theirs);
+        if theirs.leaves_its_pages() || is_open {
+            return None;
+        }
+        let tier = if n.is_multiple_of(4) { Tier::Blocks } else { Tier::Interpreter };
+        let lazy = Conventions { lazy_faults: true, ..Conventions::default() };
+        // As for a process with threads whose instructions are counted; a slice is longer than the
+        // code that counts.
+        let all = Conventions { ordered: true, counts: true, ..Conventions::default() };
+        let ways = [(u64::MAX, lazy), (1 + n % 9, Conventions::default()), (8 + n % 9, all)];
+        for (slice, conventions) in ways {
+            let (ours, _) = translated(self.window, program, tier, slice, conventions);
+            // The processor faults at the jump, translated code behind it.
+            if matches!(ours.event, Event::Fetch(at) if !is_canonical(at)) {
+                return None;
+            }
+            let how = (!conventions.lazy_faults, self.rules);
+            if let Err(what) = compare(program, &ours, &theirs, how) {
+                return Some(Err(format!("in slices of {slice}: {what}")));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// The program with everything replaced by `nop` that the difference does not need, in words.
+    pub fn reduced(&mut self, mut program: Program, n: u64, mut what: String) -> String {
+        for pair in program.starts.clone().windows(2) {
+            let place = (pair[0] - CODE) as usize..(pair[1] - CODE) as usize;
+            let before = program.code[place.clone()].to_vec();
+            program.code[place.clone()].fill(0x90);
+            match self.check(&program, n) {
+                Some(Err(other)) => what = other,
+                Some(Ok(())) | None => program.code[place].copy_from_slice(&before),
+            }
+        }
+        describe(&program, n, &what)
+    }
+}
+
+/// What came of random programs.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Programs that were compared.
+    pub compared: u64,
+    /// Programs that were set aside.
+    pub aside: u64,
+    /// Programs that ended differently.
+    pub different: u64,
+    /// The first differences.
+    pub first: Vec<String>,
+}
+
+/// Compares random programs.
+///
+/// # Errors
+/// The host's process cannot be started.
+pub fn judge(
+    seed: u64,
+    programs: u64,
+    make: fn(&mut Random) -> Program,
+) -> std::io::Result<Verdict> {
+    const DESCRIBED_MAX: usize = 12;
+    let mut random = Random(seed);
+    let mut bench = Bench::new()?;
+    let mut verdict = Verdict::default();
+    for n in 0..programs {
+        let program = make(&mut random);
+        match bench.check(&program, n) {
+            None => verdict.aside += 1,
+            Some(Ok(())) => verdict.compared += 1,
+            Some(Err(what)) => {
+                verdict.compared += 1;
+                verdict.different += 1;
+                if verdict.first.len() < DESCRIBED_MAX {
+                    verdict.first.push(bench.reduced(program, n, what));
+                }
+            }
+        }
+    }
+    Ok(verdict)
+}
