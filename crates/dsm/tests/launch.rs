@@ -394,7 +394,11 @@ fn jobs_on_a_pool_end_well_beside_busy_loops() {
     let over = AtomicBool::new(false);
     std::thread::scope(|s| {
         for _ in 0..8 {
-            s.spawn(|| while !over.load(Ordering::Relaxed) {});
+            s.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let marks = tempfile::tempdir().unwrap();
         let jobs = [(); 6].map(|()| launch(3, "pool", "sor 32 4", marks.path()).spawn().unwrap());

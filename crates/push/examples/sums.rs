@@ -5,6 +5,8 @@
 //! cargo run -p littoral-push --example sums
 //! ```
 
+#![allow(clippy::print_stdout)] // an example prints
+
 use std::collections::BTreeMap;
 
 use littoral_push::api::{About, DataSet, Host, Local, Plan, Scan, Settings};

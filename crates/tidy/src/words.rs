@@ -137,7 +137,7 @@ fn references(text: &str) -> Vec<(usize, String)> {
     let of = |prefix: &'static str| text.match_indices(prefix).map(|(i, m)| (i, i + m.len()));
     let prefixed = PRIVATE.iter().flat_map(|p| of(p)).filter(|(i, _)| at_word(*i));
     let numbered = prefixed.filter_map(|(i, end)| Some((i, end + label(&text[end..])?)));
-    let papers = of("specification").map(|(i, end)| (i, end));
+    let papers = of("specification");
     // "(A4.1)": a section of a specification, A to E.
     let bare = of("(").filter(|(i, end)| {
         let rest = &text[*end..];
