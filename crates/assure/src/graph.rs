@@ -52,8 +52,8 @@ const CACHE_BYTES: u64 = 32 << 10;
 /// flipped.
 ///
 /// An answer is wrong when it differs from the answer on the sound image. A search may find other
-/// parents that are right as well, and sums depend on the order of reads, so their answers are wrong
-/// when the sound graph refutes them.
+/// parents that are right as well, and sums depend on the order of reads, so their answers are
+/// wrong when the sound graph refutes them.
 ///
 /// # Errors
 /// When the graph cannot be made, or the kernel fails on the sound image.

@@ -1,5 +1,5 @@
-//! `littoral bench graph`: kernels on a user's graph, the edges on modelled flash beside the same in
-//! DRAM, as the claims of paper 003 measure it.
+//! `littoral bench graph`: kernels on a user's graph, the edges on modelled flash beside the same
+//! in DRAM, as the claims of paper 003 measure it.
 
 use littoral::graph::kernels::Kernel;
 use littoral_papers::flash::graph::{PROFILE, SOURCES, VersusDram, versus_dram};

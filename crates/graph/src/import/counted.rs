@@ -4,12 +4,12 @@
 //! - `metis`: a list per vertex, each edge named from both ends, with or without weights;
 //! - `dimacs`: `p sp` with arcs `a`, or `p edge` with edges `e`.
 //!
-//! The lines of a Matrix Market or DIMACS file behind its head are parsed by several threads; a METIS
-//! file's by one, since each is a list.
+//! The lines of a Matrix Market or DIMACS file behind its head are parsed by several threads; a
+//! METIS file's by one, since each is a list.
 //!
 //! Invariants
-//! - The result, and the error when there is one, do not depend on the number of threads. Checked by
-//!   `counted_files_of_many_blocks_are_read_alike_by_any_threads`.
+//! - The result, and the error when there is one, do not depend on the number of threads. Checked
+//!   by `counted_files_of_many_blocks_are_read_alike_by_any_threads`.
 //! - Vertices are called by their numbers in the file, from one; all that the file counts exist.
 //!   Checked by `each_format_is_read`.
 //! - A count that the file does not keep, and an edge that only one end of a METIS graph names, is

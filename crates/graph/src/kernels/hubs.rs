@@ -64,7 +64,7 @@ impl<'g, T: Copy> Hubs<'g, T> {
             && !mutant!("graph_hub_read_twice")
     }
 
-    /// Hands out the long lists among those of `vertices`; only while nobody takes.
+    /// Hands out the long lists among those of `vertices`; only while no member takes.
     pub(crate) fn hand_out(&self, vertices: impl Iterator<Item = (T, u32)>) {
         let Some(long) = &self.long else { return };
         let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);

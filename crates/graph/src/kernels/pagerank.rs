@@ -1,9 +1,9 @@
 //! PageRank by pulling: every page of incoming lists once an iteration, in the order they lie.
 //!
-//! Same numbers as the GAP suite's unless told otherwise: damping 0.85, new values used at once (Gauss-Seidel), stop when
-//! the sum of all changes is below the tolerance or after 20 iterations. As there, the rank of a
-//! vertex without outgoing arcs is not handed on ([`Dangling::Drop`]); [`Dangling::Spread`] gives
-//! it to all vertices instead.
+//! Same numbers as the GAP suite's unless told otherwise: damping 0.85, new values used at once
+//! (Gauss-Seidel), stop when the sum of all changes is below the tolerance or after 20 iterations.
+//! As there, the rank of a vertex without outgoing arcs is not handed on ([`Dangling::Drop`]);
+//! [`Dangling::Spread`] gives it to all vertices instead.
 //!
 //! Deviation: after each iteration all ranks are scaled by one factor, so that the total satisfies
 //! the equation summed over all vertices. With ids in order of degree, Gauss-Seidel alone leaves an

@@ -1,7 +1,8 @@
 //! Our kernels in DRAM beside those of the GAP benchmark suite, on the same graph and sources.
 //!
 //! - GAPBS reads the graph from its own form (`.sg`): once with the generator's numbering, which is
-//!   what it would be given (the ratio that is claimed), and once with ours, so that the numbering's gain is not taken for the kernels'.
+//!   what it would be given (the ratio that is claimed), and once with ours, so that
+//!   the numbering's gain is not taken for the kernels'.
 //! - Its shortest paths get the width of bins that the suite's rules set, or of several widths the
 //!   one that is best for it, by a trial from the first source.
 //! - One thread each, on the same core, in turn; GAPBS's own trial times count. Its build is the

@@ -3,7 +3,8 @@
 //! The limit is a memory control group of version 2 (`memory.max`) or 1 (`memory.limit_in_bytes`),
 //! made for the run and removed after it; the page cache a program fills counts towards it, which
 //! is the point. A search whose vertex state does not fit a part of the file gets its state beside
-//! that part: the largest resident set of such a search without a limit. Where no group can be made the comparison is skipped with the system's words.
+//! that part: the largest resident set of such a search without a limit. Where no group can be made
+//! the comparison is skipped with the system's words.
 //! A run that takes too long is stopped and counts as having taken until then: the ratio is then an
 //! upper bound, and says so.
 //! Clock: wall.
@@ -162,7 +163,8 @@ pub enum Allowance {
 }
 
 /// Runs `littoral graph bfs` on `graph` by io_uring and by mmap in turn, each in a fresh memory
-/// group of the size that `allowance` says, the file's pages dropped from the cache before each run.
+/// group of the size that `allowance` says, the file's pages dropped from the cache before each
+/// run.
 ///
 /// `seconds` reads the time of the search from the command's JSON. A search by mmap is stopped when
 /// it has taken three times as long as the slowest by io_uring (and some seconds for opening the
