@@ -162,7 +162,7 @@ impl Late {
         let o = self.observed[task as usize];
         let sent = o.sent + 1;
         // The pages since the host's latest command take its cores in turn.
-        let is_round = sent % self.known.host_cores == 0;
+        let is_round = sent.is_multiple_of(self.known.host_cores);
         let each = if is_round { o.host.unwrap_or(0.0) as u64 } else { 0 };
         let at = if is_round { o.host_free_at.max(now) } else { o.host_free_at };
         self.tell(task, Picos(at.0.saturating_add(each)), sent);
