@@ -1,7 +1,7 @@
 //! Any words: what the MIPS64 decoder makes of one keeps the row's fixed bits, prints, and names
 //! registers that exist; the region that begins with the words is made or refused.
 //!
-//! Canary: before the first input a known word must decode to its row and an undefined one must not.
+//! Canary: before the first input a known word must decode to its row, an undefined one to none.
 
 #![no_main]
 

@@ -183,8 +183,8 @@ pub trait Front: Debug + Sync {
         (4, 4)
     }
 
-    /// The instruction at `pc` that begins with these bytes as the architecture's manual writes it, and
-    /// how many of them it has.
+    /// The instruction at `pc` that begins with these bytes as the architecture's manual writes it,
+    /// and how many of them it has.
     fn text(&self, pc: u64, bytes: &[u8]) -> Option<(String, usize)>;
 }
 

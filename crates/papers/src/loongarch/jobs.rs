@@ -1,5 +1,5 @@
-//! Fifteen jobs of Debian's programs: our engine beside the amd64 build of the same version. Programs
-//! are LoongArch's, or those of an architecture that is translated.
+//! Fifteen jobs of Debian's programs: our engine beside the amd64 build of the same version.
+//! Programs are LoongArch's, or those of an architecture that is translated.
 //!
 //! Thirteen are timed for the claims, one measures start-up, one cryptography. Output
 //! and exit status must agree to the byte; nothing in a job's output depends on time or place.

@@ -121,8 +121,8 @@ impl Tools {
 }
 
 impl Tools {
-    /// The sysroot of an architecture whose programs are translated, `amd64` or `mips64el`; its sibling
-    /// `amd64`, which may be itself, holds the same versions.
+    /// The sysroot of an architecture whose programs are translated, `amd64` or `mips64el`; its
+    /// sibling `amd64`, which may be itself, holds the same versions.
     ///
     /// # Errors
     /// There is none.

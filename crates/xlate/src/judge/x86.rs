@@ -1,8 +1,8 @@
 //! Random x86-64 programs on the translator and on the host processor: registers, flags, memory
 //! and the event at the end must be equal.
 //!
-//! - Each program runs on the translator in one go, in slices of a few LA64 instructions, which stop
-//!   wherever the guest's state is exact, and in slices with barriers and counts.
+//! - Each program runs on the translator in one go, in slices of a few LA64 instructions, which
+//!   stop wherever the guest's state is exact, and in slices with barriers and counts.
 //! - A program that reaches an address which is mapped here and not there is set aside and counted,
 //!   and so is one that jumps to an address that is not canonical.
 //! - Where the host's processor is not Intel's, [`Rules`] finds what its x87 does otherwise, and

@@ -1,7 +1,7 @@
 //! x86-64 as the engine sees it, and the instructions that run outside translated code.
 
 use super::decode::{Inst, LEN_MAX, Operand, decode};
-use super::front::decoded;
+use super::memory::decoded;
 use super::region::Conventions;
 use super::registers::{COUNTS, ENTRIES, LINK, la64};
 use super::text::text;

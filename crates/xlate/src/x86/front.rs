@@ -7,8 +7,9 @@
 //! - The direction is 1 or -1 in a thread that runs. Checked by `a_new_thread_counts_up`.
 
 use super::architecture::features;
-use super::decode::{Inst, LEN_MAX, Undecoded, decode};
+use super::decode::{LEN_MAX, Undecoded, decode};
 use super::float::{WRITABLE, mxcsr, set_mxcsr};
+use super::memory::decoded;
 use super::registers::{
     COUNTS, DIRECTION_BIT, FIXED_BITS, FS, SCR_DIRECTION, SCR_GS, arithmetic_bits, la64,
 };
@@ -257,18 +258,6 @@ impl Translator for Program {
         let [.., counting_count, guest_count] = state.v[COUNTS].0;
         Executed { guest_count, counting_count }
     }
-}
-
-/// The instruction at `pc`.
-pub(super) fn decoded(window: &Window, pc: u64) -> Result<Inst, Undecoded> {
-    let mut bytes = [0; LEN_MAX];
-    let mut len = 0;
-    while len < LEN_MAX {
-        let Some(byte) = window.load::<u8>(pc.wrapping_add(len as u64)) else { break };
-        bytes[len] = byte;
-        len += 1;
-    }
-    decode(pc, &bytes[..len])
 }
 
 #[cfg(test)]

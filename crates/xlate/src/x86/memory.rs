@@ -1,9 +1,10 @@
-//! Memory operands of instructions that run outside translated code.
+//! Memory operands of instructions that run outside translated code, and instructions in memory.
 
-use super::decode::Mem;
+use super::decode::{Inst, LEN_MAX, Mem, Undecoded, decode};
 use super::registers::la64;
 use crate::event::Event;
 use littoral_la64::interp::Cpu;
+use littoral_la64::memory::Window;
 use littoral_la64::state::State;
 
 /// The address of an operand in memory.
@@ -36,4 +37,16 @@ pub(super) fn store(cpu: &Cpu, at: u64, bytes: &[u8]) -> Result<(), Event> {
         }
     }
     cpu.window.write(at, bytes).ok_or(Event::Store(at))
+}
+
+/// The instruction at `pc`.
+pub(super) fn decoded(window: &Window, pc: u64) -> Result<Inst, Undecoded> {
+    let mut bytes = [0; LEN_MAX];
+    let mut len = 0;
+    while len < LEN_MAX {
+        let Some(byte) = window.load::<u8>(pc.wrapping_add(len as u64)) else { break };
+        bytes[len] = byte;
+        len += 1;
+    }
+    decode(pc, &bytes[..len])
 }

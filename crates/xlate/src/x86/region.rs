@@ -22,8 +22,8 @@ pub struct Conventions {
     /// Calls and returns are those of the System V ABI: flags hold nothing across them and across
     /// jumps by register, and upper parts of vector registers only in arguments and results.
     pub abi_calls: bool,
-    /// A fault need not show the flags and the upper parts of vector registers that the program does
-    /// not read.
+    /// A fault need not show the flags and the upper parts of vector registers that the program
+    /// does not read.
     pub lazy_faults: bool,
     /// Other threads see loads and stores in the order that x86 promises.
     pub ordered: bool,

@@ -228,8 +228,8 @@ impl Host {
     /// # Errors
     /// The executable cannot be written or started.
     pub fn start() -> std::io::Result<Host> {
-        // A process that another thread starts meanwhile would keep the file open to be written until
-        // it executes its own, and Linux executes no file that is open so.
+        // A process that another thread starts meanwhile would keep the file open to be written
+        // until it executes its own, and Linux executes no file that is open so.
         static ONE_AT_A_TIME: Mutex<u32> = Mutex::new(0);
         let mut number = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         *number += 1;

@@ -3,8 +3,10 @@
 //! - Branches lead forward, so every program ends. It ends with `int3` at the latest.
 //! - Behind an instruction that leaves flags undefined comes at most one that reads the others, and
 //!   then one that sets all; see [`Program::adjust_is_open`] for the adjust flag.
-//! - Left out are instructions whose result differs between processors ([`LEFT_OUT`]), and operands
+//! - Left out are instructions whose result differs between processors (`LEFT_OUT`), and operands
 //!   for which the manual leaves the result open.
+
+pub use super::values::Random;
 
 use super::child::{CODE, DATA, PAGE, Registers};
 use super::values::{mxcsr, number, registers};
@@ -21,29 +23,6 @@ const LEFT_OUT: [&str; 22] = [
 /// Registers that addresses begin with: those, and the stack's.
 const BASES: [u8; 7] = [3, 4, 5, 6, 7, 12, 14];
 const INSTRUCTIONS_MAX: u64 = 32;
-
-/// A generator, so that a seed means the same programs everywhere.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let x = self.0 ^ self.0 >> 29;
-        x.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 8
-    }
-
-    /// A number below a limit.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// Whether one of so many came.
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// A program with what it begins with.
 pub struct Program {
@@ -214,7 +193,7 @@ impl Maker<'_> {
         };
         let value = match self.random.below(3) {
             0 => self.random.below(40),
-            1 => self.random.next(),
+            1 => self.random.draw(),
             _ => 0u64.wrapping_sub(self.random.below(40)),
         };
         value.to_le_bytes()[..usize::from(len)].to_vec()
@@ -365,7 +344,7 @@ impl Maker<'_> {
             }
             // push flags; popf.
             2 => {
-                let flags = self.random.next() as u16 & 0xcd5;
+                let flags = self.random.draw() as u16 & 0xcd5;
                 let [low, high] = flags.to_le_bytes();
                 self.pieces.push(Piece::plain(&[0x68, low, high, 0, 0]));
                 self.pieces.push(Piece::glued(&[0x9d]));
@@ -545,7 +524,7 @@ impl Maker<'_> {
             [bytes, &(place + at).to_le_bytes(), tail].concat()
         };
         let xmm = 160 + 4 * self.random.below(64) as u32;
-        let value = (self.random.next() as u32).to_le_bytes();
+        let value = (self.random.draw() as u32).to_le_bytes();
         self.pieces.push(Piece::plain(&with(&[0x0f, 0xae, 0x04, 0x25], 0, &[])));
         self.pieces.push(Piece::glued(&with(&[0xc7, 0x04, 0x25], 28, &[0; 4])));
         self.pieces.push(Piece::glued(&with(&[0x80, 0x24, 0x25], 24, &[0xfd])));
@@ -652,7 +631,7 @@ fn make(
     let adjust_is_open = random.one_in(2);
     let registers = registers(random);
     let data = match random.one_in(2) {
-        true => (0..PAGE).map(|_| random.next() as u8).collect(),
+        true => (0..PAGE).map(|_| random.draw() as u8).collect(),
         false => (0..PAGE / 8).flat_map(|_| number(random).to_le_bytes()).collect(),
     };
     let mut maker = Maker { random, rows, pieces: Vec::new(), adjust_is_open };

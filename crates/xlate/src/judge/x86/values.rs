@@ -1,9 +1,31 @@
 //! Values that random programs begin with: corner values, near ones, any bits.
 
 use super::child::{CODE, DATA, Registers};
-use super::programs::Random;
 use crate::x86::float::Vectors;
 use crate::x86::isa::flag;
+
+/// A generator, so that a seed means the same programs everywhere.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let x = self.0 ^ self.0 >> 29;
+        x.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 8
+    }
+
+    /// A number below a limit.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.draw() % limit
+    }
+
+    /// Whether one of so many came.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
 
 /// Registers that hold addresses of data at first.
 const POINTERS: [u8; 6] = [3, 5, 6, 7, 12, 14];
@@ -49,7 +71,7 @@ pub(super) fn number(random: &mut Random) -> u64 {
         let value = match random.below(3) {
             0 => SINGLES[random.below(SINGLES.len() as u64) as usize],
             1 => 0x3f00_0000 + random.below(0x200_0000) as u32,
-            _ => random.next() as u32,
+            _ => random.draw() as u32,
         };
         u64::from(value ^ sign)
     };
@@ -58,7 +80,7 @@ pub(super) fn number(random: &mut Random) -> u64 {
         0 => DOUBLES[random.below(DOUBLES.len() as u64) as usize] ^ sign,
         1 => (0x3fe0_0000_0000_0000 + random.below(0x40_0000_0000_0000)) ^ sign,
         2 => (random.below(1 << 24) as f64).to_bits() ^ sign,
-        3 => random.next() << 20 ^ random.next(),
+        3 => random.draw() << 20 ^ random.draw(),
         _ => single(random) | single(random) << 32,
     }
 }
@@ -88,7 +110,7 @@ fn extended(random: &mut Random) -> [u64; 2] {
         (0x3ffe, 0xb504_f333_f9de_6484),
     ];
     let sign = random.below(2) << 15;
-    let wide = random.next() << 20 ^ random.next();
+    let wide = random.draw() << 20 ^ random.draw();
     let (exp, m) = match random.below(8) {
         0 | 1 => CORNERS[random.below(14) as usize],
         2 => (0x3fff + random.below(64), wide | 1 << 63),
@@ -105,8 +127,8 @@ fn extended(random: &mut Random) -> [u64; 2] {
 fn x87(random: &mut Random) -> [u64; 19] {
     let masks = if random.one_in(5) { random.below(64) } else { 63 };
     let control = random.below(16) << 8 | masks | 0x40;
-    let raised = if random.one_in(3) { random.next() & 0x3f & masks } else { 0 };
-    let status = random.next() & 0x7f00 | raised;
+    let raised = if random.one_in(3) { random.draw() & 0x3f & masks } else { 0 };
+    let status = random.draw() & 0x7f00 | raised;
     let full = match random.below(3) {
         0 => 0xff,
         1 => random.below(256),
@@ -120,15 +142,15 @@ fn x87(random: &mut Random) -> [u64; 19] {
 /// MXCSR: any rounding and flags, sometimes exceptions that trap, but not those of denormal
 /// operands and of underflow.
 pub(super) fn mxcsr(random: &mut Random) -> u32 {
-    let open = if random.one_in(6) { random.next() as u32 & 0x1680 } else { 0 };
-    (random.next() as u32 & 0x603d | 0x1f80) & !open
+    let open = if random.one_in(6) { random.draw() as u32 & 0x1680 } else { 0 };
+    (random.draw() as u32 & 0x603d | 0x1f80) & !open
 }
 
 /// Registers at the begin: pointers, numbers of all widths, small ones.
 pub(super) fn registers(random: &mut Random) -> Registers {
     let mut registers = Registers { rip: CODE, ..Registers::default() };
     for r in &mut registers.gpr {
-        let wide = random.next() << 20 ^ random.next();
+        let wide = random.draw() << 20 ^ random.draw();
         *r = [wide, wide as u32 as u64, random.below(64), wide as i32 as i64 as u64]
             [random.below(4) as usize];
     }
@@ -151,6 +173,6 @@ pub(super) fn registers(random: &mut Random) -> Registers {
         registers.gpr[1] = random.below(70);
     }
     let bits = flag::PLACES.iter().fold(0, |bits, &p| bits | 1u64 << p);
-    registers.flags = random.next() & bits | 0x202;
+    registers.flags = random.draw() & bits | 0x202;
     registers
 }

@@ -252,8 +252,8 @@ impl Lower {
         }
     }
 
-    /// The comparisons of `ucomiss` and its kin at the begin of a group, one for each condition that
-    /// is read.
+    /// The comparisons of `ucomiss` and its kin at the begin of a group, one for each condition
+    /// that is read.
     pub(super) fn compare_floats(&mut self, (quiet, suffix): (char, &str), a: u8, b: u8) {
         for (condition, name, is_swapped) in OF_FLOATS {
             if self.has_conditions(1 << condition) {
