@@ -14,5 +14,5 @@
 pub(crate) mod raw;
 
 #[cfg(target_arch = "x86_64")]
-pub use raw::landing;
+pub use raw::{hurry, landing};
 pub use raw::{Memory, Window};

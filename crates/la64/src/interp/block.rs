@@ -1,7 +1,8 @@
 //! Blocks: decoding them, and the dispatch loop over them.
 //!
 //! Blocks that are known to follow each other do so without this loop, for at most [`SLICE`]
-//! instructions; then it looks at the attention flag and the budget.
+//! instructions, translated ones for `Limits::slice`; then it looks at the attention flag and the
+//! budget.
 //!
 //! Invariants
 //! - A block never crosses a page, so one check of execute permission covers it. Checked by
@@ -53,9 +54,6 @@ const STALE_MAX: usize = 1024;
 /// Instructions after which the dispatch loop is entered again: also how deep handlers may nest
 /// where the compiler does not turn their calls into jumps.
 const SLICE: u64 = 1024;
-/// The same for translated code, which nests nothing.
-#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-const SLICE_TRANSLATED: u64 = 1 << 16;
 /// The opcode of `b`.
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 const B_OPCODE: u32 = 0x14;
@@ -276,6 +274,7 @@ impl<F: Fetch> Run<'_, F> {
             // Blocks behind this one are entered only while the budget allows the longest.
             let slice = left.saturating_sub(BLOCK_MAX).min(SLICE);
             let jumps = self.own.jumps.as_ref().expect("invariant: made by `lookup`");
+            self.own.journal.total.interpreted += 1;
             match generation.blocks.run(code, cpu, jumps, slice) {
                 (Exit::Trap, _) => return Err(cpu.trap.into()),
                 (Exit::Direct, left) => exit = Some(left),
@@ -529,7 +528,10 @@ impl<F: Fetch> Run<'_, F> {
                         None => engine.remember(jumps, pc, at),
                     }
                     self.own.journal.total.exits += 1;
-                    match engine.run(cpu, jumps, at, (left - LOOP_MAX).min(SLICE_TRANSLATED)) {
+                    let slice = (left - LOOP_MAX).min(self.code.limits.slice);
+                    let left = engine.run(cpu, (jumps, attention), at, slice);
+                    self.own.journal.note_calls(cpu.take_calls());
+                    match left {
                         tier1::Left::By(taken) => exit = Some(taken),
                         tier1::Left::Plain(taken) => (exit, plain) = (Some(taken), true),
                         tier1::Left::Elsewhere => {}
@@ -538,6 +540,7 @@ impl<F: Fetch> Run<'_, F> {
                 }
                 Ok(None) => {
                     exit = None;
+                    self.own.journal.total.interpreted += 1;
                     if let Some(stop) = self.run_block(cpu) {
                         return Some(stop);
                     }

@@ -17,7 +17,7 @@ use super::routines::Routines;
 use super::slow::{Decode, Slow, Slows};
 use super::{control, raw, routines};
 use crate::jit::emit::Asm;
-use crate::jit::raw::{Arena, Faults};
+use crate::jit::raw::{Arena, Faults, true_count};
 use crate::shared::{Index, List};
 use littoral_base::mutant;
 use std::collections::HashMap;
@@ -157,7 +157,11 @@ impl Engine {
         let (near, slack, guarded) = cpu.window.shape();
         Some(Engine {
             floor: asm.here().next_multiple_of(16),
-            faults: Faults { base: arena.address(0), list: List::default() },
+            faults: Faults {
+                base: arena.address(0),
+                list: List::default(),
+                counts: routines.counts as u32..arena.len() as u32,
+            },
             routines,
             known: Index::default(),
             exits: List::default(),
@@ -325,8 +329,14 @@ impl Engine {
         len
     }
 
-    /// Runs code at `at` for about `slice` instructions.
-    pub(in super::super) fn run(&self, cpu: &mut Cpu, jumps: &Jumps, at: At, slice: u64) -> Left {
+    /// Runs code at `at` for about `slice` instructions, fewer if a signal raises `attention`.
+    pub(in super::super) fn run(
+        &self,
+        cpu: &mut Cpu,
+        (jumps, attention): (&Jumps, &AtomicBool),
+        at: At,
+        slice: u64,
+    ) -> Left {
         let left = slice as i64 - 1;
         cpu.frame.left = left;
         control::prepare(cpu);
@@ -335,10 +345,12 @@ impl Engine {
             jumps: jumps.address().expose_provenance() as u64,
             slows: &self.slows,
             faults: &self.faults,
+            attention,
         };
         raw::enter(&ground, cpu, self.arena.address(at.body as usize));
         control::merge(cpu);
-        cpu.state.instructions += (left - cpu.frame.left) as u64;
+        let unused = true_count(cpu.frame.left);
+        cpu.state.instructions += (left - unused) as u64;
         match raw::full_exit(cpu.frame.exit) {
             exit::TRAP => Left::Trapped,
             exit::ELSEWHERE => Left::Elsewhere,

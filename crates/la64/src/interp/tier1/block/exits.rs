@@ -5,11 +5,11 @@
 //! - A call pushes the host address behind itself, where the guest's return address is compared; a
 //!   return goes to the host address on top.
 
-use super::super::layout::COUNT;
+use super::super::layout::{self, COUNT};
 use super::super::pins::STANDARD;
 use super::super::routines;
 use super::{Block, Cold, Exit};
-use crate::jit::emit::{CALL_RM, CMP, CMP_I, Cond, JMP_RM, RAX, RCX, SUB_I};
+use crate::jit::emit::{CALL_RM, CMP, CMP_I, Cond, JMP_RM, RAX, RCX, RSP, SUB_I};
 use littoral_base::mutant;
 
 impl Block<'_> {
@@ -80,6 +80,17 @@ impl Block<'_> {
         }
     }
 
+    /// The condition under which a call leaves instead: the slice is used up or, in code without a
+    /// count, calls without returns have used up the stack.
+    fn before_call(&mut self) -> Cond {
+        if self.shape.counted {
+            self.retire(self.count());
+            return Cond::S;
+        }
+        self.asm.op(CMP, true, RSP, layout::FLOOR);
+        Cond::B
+    }
+
     /// Leaves for the address in rax.
     pub(in super::super) fn exit_indirect(&mut self) {
         self.count_for_rax();
@@ -89,19 +100,15 @@ impl Block<'_> {
 
     /// Returns to the address in rax, where the latest call probably came from.
     pub(in super::super) fn exit_by_return(&mut self) {
-        if !self.shape.counted {
-            return self.exit_indirect();
-        }
         self.count_for_rax();
         self.asm.ret();
     }
 
     /// Calls the address in rax; the guest's return address is `back`.
     pub(in super::super) fn exit_by_call_indirect(&mut self, back: u64) {
-        if !self.shape.counted {
-            return self.exit_indirect();
-        }
-        self.count_for_rax();
+        self.standard_pins();
+        let over = self.before_call();
+        self.asm.jump(Some(over), self.routines.missed);
         routines::probe(&mut self.asm, self.routines.missed);
         self.asm.unary(CALL_RM, false, routines::entry(8));
         self.returned(back);
@@ -109,14 +116,10 @@ impl Block<'_> {
 
     /// Calls a fixed guest address; the guest's return address is `back`.
     pub(in super::super) fn exit_by_call(&mut self, target: u64, back: u64) {
-        if !self.shape.counted {
-            // Only the count bounds what calls without returns leave on the host's stack.
-            return self.exit(target, self.count(), true);
-        }
         self.settle_all();
         self.standard_pins();
-        self.retire(self.count());
-        let over = self.asm.jump_near(Some(Cond::S));
+        let over = self.before_call();
+        let over = self.asm.jump_near(Some(over));
         self.asm.align_patched(1);
         let site = self.asm.call_near();
         let known = match target == self.list[0].pc {
