@@ -164,6 +164,11 @@ impl Bare {
         self.cache.translation().blocks
     }
 
+    /// How often control left translated code for the dispatch loop.
+    pub fn exits(&self) -> u64 {
+        self.cache.translation().exits
+    }
+
     /// Executes at most `budget` instructions from the program counter on; why it stopped.
     pub fn run(&mut self, budget: u64) -> Trap {
         static NEVER: AtomicBool = AtomicBool::new(false);

@@ -73,9 +73,6 @@ struct Own {
     interprets: bool,
     /// Indirect branches of tier 0.
     jumps: Option<Jumps>,
-    /// Those of translated code.
-    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-    code_jumps: Option<Jumps>,
     journal: Journal,
 }
 
@@ -484,18 +481,12 @@ impl<F: Fetch> Run<'_, F> {
             self.own.interprets = true;
             return None;
         };
-        let mut jumps = self.own.code_jumps.take().unwrap_or_default();
-        let kinds = tier1::Floats::COUNT as u64;
-        jumps.for_code(kinds * generation.number + engine.floats() as u64);
-        let stop = self.run_engine(engine, &mut jumps, cpu, attention, end);
-        self.own.code_jumps = Some(jumps);
-        stop
+        self.run_engine(engine, cpu, attention, end)
     }
 
     fn run_engine(
         &mut self,
         engine: &tier1::Engine,
-        jumps: &mut Jumps,
         cpu: &mut Cpu,
         attention: &AtomicBool,
         end: u64,
@@ -525,11 +516,11 @@ impl<F: Fetch> Run<'_, F> {
                 Ok(Some(at)) => {
                     match exit.take() {
                         Some(exit) => engine.link(exit, at),
-                        None => engine.remember(jumps, pc, at),
+                        None => engine.remember(pc),
                     }
                     self.own.journal.total.exits += 1;
                     let slice = (left - LOOP_MAX).min(self.code.limits.slice);
-                    let left = engine.run(cpu, (jumps, attention), at, slice);
+                    let left = engine.run(cpu, attention, at, slice);
                     self.own.journal.note_calls(cpu.take_calls());
                     match left {
                         tier1::Left::By(taken) => exit = Some(taken),

@@ -87,7 +87,13 @@ impl Journal {
     /// A block of this many guest instructions was translated.
     pub(super) fn note(&mut self, placed: Placed, instructions: u64, map_bytes: u64) {
         let code_bytes = placed.len;
-        self.total += Translation { blocks: 1, instructions, code_bytes, map_bytes, ..Translation::default() };
+        self.total += Translation {
+            blocks: 1,
+            instructions,
+            code_bytes,
+            map_bytes,
+            ..Translation::default()
+        };
         if let Some(list) = &mut self.placed {
             list.push(placed);
         }

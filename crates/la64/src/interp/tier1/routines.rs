@@ -4,11 +4,11 @@ use super::frame::exit;
 use super::layout::{self, COUNT, STATE, WINDOW};
 use super::pins::{Pins, STANDARD};
 use super::raw;
-use crate::jit::raw::HURRY;
 use crate::jit::emit::{
     ADD_I, AND_I, Asm, CALL_RM, CMP_TO, Cond, JMP_RM, LEA, MOV, MOV_TO, Mem, R12, R13, R14, R15,
     RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, Reg, SHR, SUB, SUB_I, TEST,
 };
+use crate::jit::raw::HURRY;
 use littoral_base::mutant;
 
 /// Offsets of the common routines.
@@ -54,7 +54,7 @@ pub(super) fn write(asm: &mut Asm) -> Routines {
     asm.align(16);
     routines.probe = asm.here();
     probe(asm, routines.missed);
-    asm.unary(JMP_RM, false, entry(8));
+    asm.unary(JMP_RM, false, FOUND);
     asm.align(16);
     // More returns than calls: the bottom stays.
     asm.bind_near(bottom);
@@ -65,17 +65,16 @@ pub(super) fn write(asm: &mut Asm) -> Routines {
     routines
 }
 
-/// The entry of the table of jumps that `probe` found.
-pub(super) fn entry(disp: i32) -> Mem {
-    Mem::indexed(RDX, RCX, 2, disp)
-}
+/// The host address that `probe` found.
+pub(super) const FOUND: Mem = Mem::at(RDX, layout::KNOWN_HOST);
 
-/// Finds the entry of the guest address in rax, or leaves for it.
+/// Finds the block of the guest address in rax, or leaves for it.
 pub(super) fn probe(asm: &mut Asm, missed: usize) {
     asm.op(MOV, true, RDX, layout::JUMPS);
     asm.op(MOV, false, RCX, RAX);
     asm.arith(AND_I, false, RCX, layout::JUMP_MASK);
-    asm.op(CMP_TO, true, RAX, entry(0));
+    asm.op(MOV, true, RDX, Mem::indexed(RDX, RCX, 1, 0));
+    asm.op(CMP_TO, true, RAX, Mem::at(RDX, layout::KNOWN_KEY));
     asm.jump(Some(Cond::Ne), missed);
 }
 
