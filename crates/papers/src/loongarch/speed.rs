@@ -13,6 +13,8 @@ use std::rc::Rc;
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step};
 
+use littoral_la64::interp::Tier;
+
 use super::jobs::{Inputs, JOBS, Job, SIDES, Side, program_on};
 use super::kernels::{self, Compiled, Kernel, Target, geometric_mean};
 use super::step::{single, tools};
@@ -184,6 +186,15 @@ fn count_cost(options: &Options) -> Answer {
     Ok(mean(&rows, &what))
 }
 
+/// Whether translated code raises the exceptions that the host's code raises.
+fn flags_are_exact(tools: &Tools) -> Found<bool> {
+    const ROUNDS: u32 = 3;
+    let guest = Compiled::build(tools, Target::LoongArch)?;
+    let native = Compiled::build(tools, Target::X86)?;
+    let ours = kernels::run_on(tools, Tier::default(), &guest, kernels::FLAGS, ROUNDS)?.text;
+    Ok(ours == kernels::native_text(&native, kernels::FLAGS, ROUNDS)?)
+}
+
 fn float(tools: &Tools) -> Vec<Answer> {
     let measured = || -> Found<Vec<(&'static str, f64, f64)>> {
         let guest = Compiled::build(tools, Target::LoongArch)?;
@@ -204,7 +215,11 @@ fn float(tools: &Tools) -> Vec<Answer> {
         Ok(mean(&rows, &what))
     };
     let peer = tools.qemu_peer().map(|peer| peer.1);
-    vec![peer.and_then(|name| against(|r| r.1, &name)), against(|r| r.2, "the host")]
+    let native = against(|r| r.2, "the host").and_then(|figure| {
+        let words = "a kernel that tests the exceptions of each operation prints the host's";
+        Ok(figure.provided(flags_are_exact(tools)?, words))
+    });
+    vec![peer.and_then(|name| against(|r| r.1, &name)), native]
 }
 
 /// CPU time of starting a program of the sysroot, over QEMU's.

@@ -194,7 +194,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let qemu = folder.join("qemu-loongarch64");
         let tools = Tools::new(Path::new("/"), &Peers::new(Some(dir.path().into())), dir.path());
-        let mut peer = |line: &str| {
+        let peer = |line: &str| {
             // A new file each time, since a program that runs cannot be written.
             let next = folder.join("next");
             std::fs::write(&next, format!("#!/bin/sh\necho '{line}'\n")).unwrap();
