@@ -1,5 +1,5 @@
-//! Signals of the host in translated code: it leaves at its next exit, wherever the signal came, and
-//! the count stays exact.
+//! Signals of the host in translated code: it leaves at its next exit, wherever the signal came,
+//! and the count stays exact.
 
 #![cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 

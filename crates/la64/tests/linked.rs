@@ -1,4 +1,5 @@
-//! Exits of translated code lead to blocks that are translated after them, without leaving once each.
+//! Exits of translated code lead to blocks that are translated after them, without leaving once
+//! each.
 #![cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 
 use littoral_la64::asm::word;

@@ -367,8 +367,8 @@ impl Thread {
         let mut sum = *lock(&self.process.translation);
         threads.iter().for_each(|t| sum += *lock(&t.translation));
         format!(
-            "{} instructions translated in {} blocks: {} bytes of code, {} bytes of maps, {} exits, \
-             {} stays on tier 0, {} calls of slow ways, {} calls of tier 0",
+            "{} instructions translated in {} blocks: {} bytes of code, {} bytes of maps, \
+             {} exits, {} stays on tier 0, {} calls of slow ways, {} calls of tier 0",
             sum.instructions,
             sum.blocks,
             sum.code_bytes,

@@ -90,8 +90,8 @@ const TIER_BLOCKS: u64 = 1_000_000;
 fn tiers_differ(_: &Options) -> Answer {
     let outcome = littoral_assure::la64::tiers::compare(seed(), TIER_BLOCKS);
     let note = format!(
-        "{} random blocks with branches, loops and traps; {} exits compared, {} of them traps, {} by \
-         signals at any instruction of the host; {} instructions; the cause field of the FCSR is \
+        "{} random blocks with branches, loops and traps; {} exits compared, {} of them traps, {} \
+         by signals at any instruction of the host; {} instructions; the cause field of the FCSR is \
          left out",
         outcome.blocks, outcome.exits, outcome.traps, outcome.interrupted, outcome.instructions
     );

@@ -1,5 +1,5 @@
-//! Blocks that indirect branches of generated code find: one table for all threads, direct-mapped by
-//! the guest's address.
+//! Blocks that indirect branches of generated code find: one table for all threads, direct-mapped
+//! by the guest's address.
 //!
 //! - An entry is one word, the address of a [`Known`], whose fields never change: so threads set
 //!   and read entries at any time. An entry without a block leads to one that no address has, and
