@@ -16,4 +16,8 @@ fn tiers_agree_at_every_exit() {
     let outcome = compare(seed, number("LA64_TIER_BLOCKS", 20_000));
     assert!(outcome.different.is_empty(), "seed {seed}: {}", outcome.different.join("\n"));
     assert!(outcome.traps > 100 && outcome.exits > outcome.traps, "{outcome:?}");
+    // A host without the translator has no alarm.
+    let is_alarmed = littoral_la64::bare::Alarm::new().is_some();
+    assert!(outcome.interrupted > 0 || !is_alarmed, "{outcome:?}");
+    println!("{} exits, {} by signals", outcome.exits, outcome.interrupted);
 }

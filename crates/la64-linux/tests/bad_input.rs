@@ -22,6 +22,8 @@ fn text(output: &Output) -> String {
 
 fn refused(bytes: &[u8], status: i32, words: &str) {
     let output = run_file(bytes, &[]);
+    let interpreted = run_file(bytes, &["--tier", "0"]);
+    assert_eq!(interpreted.status, output.status, "on tier 0");
     let text = text(&output);
     assert_eq!(output.status.code(), Some(status), "{words}: {text}");
     assert!(text.contains(words), "{words}: {text}");

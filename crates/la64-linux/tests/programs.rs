@@ -214,3 +214,24 @@ print(total, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), os.uname().machin
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(text.trim(), "2000 -11 loongarch64", "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Names of hosts come from a socket that the resolver sends two questions to at once.
+#[test]
+fn python_resolves_names_of_both_families() {
+    let Some(root) = sysroot() else { return };
+    let script = "
+import socket
+kinds = {f for f, *_ in socket.getaddrinfo('localhost', 80, socket.AF_UNSPEC, socket.SOCK_STREAM)}
+print(socket.AF_INET in kinds or socket.AF_INET6 in kinds)
+print(socket.getaddrinfo('127.0.0.1', 80, socket.AF_INET, socket.SOCK_STREAM)[0][4])
+try: socket.getaddrinfo('no-such-name.invalid', 80)
+except socket.gaierror as e: print(e.errno)";
+    let python = root.join("usr/bin/python3");
+    let output = la64().arg("-L").arg(&root).arg(&python).args(["-S", "-c", script]).output();
+    let output = output.expect("la64 runs");
+    let native = native(&root, "python3").args(["-S", "-c", script]).output().expect("python runs");
+    let [ours, theirs] = [&output, &native].map(|o| String::from_utf8_lossy(&o.stdout));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(ours, theirs, "{errors}");
+    assert!(ours.starts_with("True\n('127.0.0.1', 80)\n"), "{ours} {errors}");
+}

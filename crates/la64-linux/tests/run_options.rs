@@ -136,11 +136,15 @@ fn figures_of_the_translator_count_every_thread_once() {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|l| l.contains("instructions translated")).expect("a line");
     let numbers: Vec<u64> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
-    let [instructions, blocks, code, maps, exits] = numbers[..] else { panic!("{line}") };
+    // The last word is a number, too, that of tier 0.
+    let [instructions, blocks, code, maps, exits, interpreted, slow, alone, _] = numbers[..] else {
+        panic!("{line}")
+    };
     assert!((10..200).contains(&instructions) && blocks > 3, "{line}");
     assert!(code > 4 * instructions && maps > 0, "{line}");
-    // A slice of translated code is 65,536 instructions, of 4 million.
-    assert!((60..200).contains(&exits), "{line}");
+    // A slice of translated code is 262,144 instructions, of 4 million.
+    assert!((15..60).contains(&exits), "{line}");
+    assert!(interpreted < 5 && slow < 5 && (1..5).contains(&alone), "{line}");
     let none = run_file(&two_functions(), &["--stats", "--tier", "0"]);
     let text = String::from_utf8_lossy(&none.stderr);
     assert!(text.contains("0 instructions translated in 0 blocks: 0 bytes of code"), "{text}");
@@ -170,4 +174,26 @@ fn a_program_runs_without_the_count() {
     asm.constant(S0, 3_000_000).label("again").to("bl", &[], "here");
     asm.label("here").op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "again").exit(0);
     assert_eq!(run(&asm, &["--no-count"]).status.code(), Some(0));
+}
+
+#[test]
+fn figures_are_shown_though_the_program_closes_standard_error() {
+    const CLOSE: i64 = 57;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, 2]).call(CLOSE).expect_equal(A0, 0, 1).exit(7);
+    let output = run(&asm, &["--stats", "--profile"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{text}");
+    assert!(text.contains("instructions retired") && text.contains("blocks:"), "{text}");
+    assert!(text.contains("profile: 0 samples"), "{text}");
+    // Nothing is written to a file that the program opens under the number of the copy.
+    const DUP3: i64 = 24;
+    let mut asm = Asm::default();
+    asm.op("ori", &[S0, 0, 1000]);
+    asm.op("ori", &[A0, 0, 1]).op("or", &[A1, S0, 0]).op("ori", &[A2, 0, 0]).call(DUP3);
+    asm.expect_equal(A0, S0, 1).exit(7);
+    let output = run(&asm, &["--stats"]);
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("instructions retired"));
 }

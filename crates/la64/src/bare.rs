@@ -3,9 +3,10 @@
 //! Differential tests run single instructions and short blocks on it. Programs run on
 //! [`Core`](crate::device::Core), which separates rights.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::interp::{Cache, Cpu, Features, Fetch, Text, Tier, Trap};
+use crate::interp::{Cache, CodeCache, Cpu, Features, Fetch, Limits, Text, Tier, Trap};
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use crate::memory::raw::Fenced;
 use crate::memory::{Memory, Window};
@@ -32,6 +33,45 @@ pub struct Bare {
     _ground: Ground,
 }
 
+/// Raises the attention of a core of this thread by a signal of the host, at any instruction of
+/// the host. The process gets a handler of SIGURG.
+pub struct Alarm {
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    timer: crate::jit::raw::Alarm,
+    #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+    flag: AtomicBool,
+}
+
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+impl Alarm {
+    /// An alarm of this thread; `None` where there is no translator, or the host has no such timer.
+    pub fn new() -> Option<Alarm> {
+        crate::jit::raw::Alarm::new().map(|timer| Alarm { timer })
+    }
+
+    fn set(&self, ns: u32) {
+        self.timer.set(ns);
+    }
+
+    fn flag(&self) -> &AtomicBool {
+        self.timer.flag()
+    }
+}
+
+#[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+impl Alarm {
+    /// None: there is no translator.
+    pub fn new() -> Option<Alarm> {
+        None
+    }
+
+    fn set(&self, _: u32) {}
+
+    fn flag(&self) -> &AtomicBool {
+        &self.flag
+    }
+}
+
 /// What a window leads to.
 enum Ground {
     #[expect(dead_code, reason = "kept for the window")]
@@ -45,6 +85,14 @@ impl Bare {
     /// A core with at least `memory_bytes` of zeroed memory from address 0 on.
     pub fn new(memory_bytes: u64) -> Bare {
         Bare::on(Tier::default(), memory_bytes)
+    }
+
+    /// As [`Bare::new`], with limits on translated code.
+    pub fn within(limits: Limits, memory_bytes: u64) -> Bare {
+        let memory = Memory::new(memory_bytes);
+        let mut core = Bare::of(Tier::default(), memory.window(), Ground::Memory(memory));
+        core.cache = Cache::of(&Arc::new(CodeCache::new(Tier::default(), limits)));
+        core
     }
 
     /// As [`Bare::new`], on a tier.
@@ -116,10 +164,22 @@ impl Bare {
         self.cache.translation().blocks
     }
 
+    /// How often control left translated code for the dispatch loop.
+    pub fn exits(&self) -> u64 {
+        self.cache.translation().exits
+    }
+
     /// Executes at most `budget` instructions from the program counter on; why it stopped.
     pub fn run(&mut self, budget: u64) -> Trap {
         static NEVER: AtomicBool = AtomicBool::new(false);
         self.cache.run(&mut self.cpu, &self.text, &NEVER, budget)
+    }
+
+    /// As [`Bare::run`], with an alarm in so many nanoseconds, which stops it with
+    /// [`Trap::Attention`].
+    pub fn run_until(&mut self, alarm: &Alarm, ns: u32, budget: u64) -> Trap {
+        alarm.set(ns);
+        self.cache.run(&mut self.cpu, &self.text, alarm.flag(), budget)
     }
 
     /// Executes one instruction; why it stopped.

@@ -59,6 +59,9 @@ pub struct Limits {
     /// Code counts no instructions: to measure what counting costs. The count is wrong then, and a
     /// loop sees neither the end of a budget nor attention.
     pub uncounted: bool,
+    /// Instructions that translated code retires before the dispatch loop looks at the attention
+    /// flag; each may leave 8 bytes on the stack of its thread.
+    pub slice: u64,
 }
 
 impl Limits {
@@ -66,11 +69,13 @@ impl Limits {
     pub const CODE_LEN_MIN: u64 = 256 << 10;
     /// The greatest length of code: jumps reach no further.
     pub const CODE_LEN_MAX: u64 = 1 << 30;
+    /// The longest slice.
+    pub const SLICE_MAX: u64 = 1 << 28;
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { code_len: 64 << 20, separate: false, uncounted: false }
+        Limits { code_len: 64 << 20, separate: false, uncounted: false, slice: 1 << 16 }
     }
 }
 

@@ -13,6 +13,6 @@
 
 pub(crate) mod raw;
 
-#[cfg(target_arch = "x86_64")]
-pub use raw::landing;
 pub use raw::{Memory, Window};
+#[cfg(target_arch = "x86_64")]
+pub use raw::{hurry, landing};

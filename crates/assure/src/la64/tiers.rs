@@ -3,12 +3,14 @@
 //!
 //! - A program is [`PARTS`] random blocks behind each other and a branch back, in a random state;
 //!   after a trap both sides go on behind the trapping instruction.
+//! - Some stays of the translator end by a signal of a timer, at any instruction of the host; the
+//!   interpreter then gets as many instructions as the translator counted.
 //! - The cause field of the FCSR is left out where the translator has computed: see
 //!   `docs/design/la64-jit.md`.
 
 use super::cases::{INDEX, LINK, POINTER};
 use super::{CODE_WORDS, Case, Cases, SLOT_AT, Shape, X_AT, load, runner};
-use littoral_la64::bare::Bare;
+use littoral_la64::bare::{Alarm, Bare};
 use littoral_la64::interp::{Tier, Trap};
 use littoral_la64::isa;
 use littoral_la64::state::{State, fcsr};
@@ -31,6 +33,8 @@ pub struct Outcome {
     pub exits: u64,
     /// Exits that were traps other than the end of a budget.
     pub traps: u64,
+    /// Stays of the translator that a signal ended.
+    pub interrupted: u64,
     /// What differed, the first few.
     pub different: Vec<String>,
 }
@@ -75,6 +79,7 @@ pub fn compare(seed: u64, blocks: u64) -> Outcome {
     let tiers = [Tier::Interpreter, Tier::default()];
     let mut pairs = [tiers.map(Side::new), tiers.map(Side::between_refusals)];
     let mut programs = 0;
+    let alarm = Alarm::new();
     while outcome.blocks < blocks && outcome.different.len() < 5 {
         let mut case = cases.case();
         let code = program(&mut cases, &mut case);
@@ -92,7 +97,8 @@ pub fn compare(seed: u64, blocks: u64) -> Outcome {
         // program here stores into its code.
         pair.iter_mut().for_each(|s| s.0.may_write_code(programs % 4 == 0));
         outcome.blocks += PARTS as u64;
-        if let Err(what) = compare_program(&mut cases, pair, &mut outcome) {
+        let alarm = alarm.as_ref().filter(|_| programs % 4 == 1);
+        if let Err(what) = compare_program(&mut cases, pair, alarm, &mut outcome) {
             outcome.different.push(format!("program {programs} {code:08x?}: {what}"));
         }
     }
@@ -141,11 +147,15 @@ fn stride(cases: &mut Cases, case: &mut Case, code: &mut Vec<u32>) {
 fn compare_program(
     cases: &mut Cases,
     [first, second]: &mut [Side; 2],
+    alarm: Option<&Alarm>,
     outcome: &mut Outcome,
 ) -> Result<(), String> {
     for _ in 0..STAYS {
         let budget = 100 + cases.below(2500);
-        let traps = [first.0.run(budget), second.0.run(budget)];
+        let traps = match alarm {
+            None => [first.0.run(budget), second.0.run(budget)],
+            Some(alarm) => interrupted(cases, [first, second], alarm, outcome),
+        };
         outcome.exits += 1;
         if traps[0] != traps[1] {
             return Err(format!("{traps:?}"));
@@ -174,6 +184,33 @@ fn compare_program(
         return Err("memory differs".into());
     }
     Ok(())
+}
+
+/// Both sides' traps, the second one's first: a signal stops it at any instruction of the host, and
+/// the other one gets as many instructions as it counted.
+fn interrupted(
+    cases: &mut Cases,
+    [first, second]: [&mut Side; 2],
+    alarm: &Alarm,
+    outcome: &mut Outcome,
+) -> [Trap; 2] {
+    /// Rounds of a program take a microsecond or so; some have to be translated first.
+    const NS_MAX: [u64; 4] = [1_000, 10_000, 50_000, 200_000];
+    const BUDGET: u64 = 1 << 20;
+    let ns_max = NS_MAX[cases.below(4) as usize];
+    let before = second.0.state().instructions;
+    let ns = 1 + cases.below(ns_max) as u32;
+    let trap = second.0.run_until(alarm, ns, BUDGET);
+    if trap != Trap::Attention {
+        return [first.0.run(BUDGET), trap];
+    }
+    outcome.interrupted += 1;
+    let retired = second.0.state().instructions.wrapping_sub(before);
+    match first.0.run(retired) {
+        // Where there is no instruction, the interpreter finds that before the end of its budget.
+        trap @ Trap::Fetch(_) => [trap, trap],
+        trap => [trap, Trap::OutOfBudget],
+    }
 }
 
 /// The registers that differ.
@@ -214,6 +251,6 @@ mod tests {
         let code = program(&mut cases, &mut case);
         pair.iter_mut().for_each(|s| s.prepare(&case, &code));
         pair[1].0.state_mut().x[2] ^= 1;
-        assert!(compare_program(&mut cases, &mut pair, &mut Outcome::default()).is_err());
+        assert!(compare_program(&mut cases, &mut pair, None, &mut Outcome::default()).is_err());
     }
 }

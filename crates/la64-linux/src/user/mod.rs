@@ -37,6 +37,7 @@ mod symbols;
 mod sync;
 mod syscall;
 mod thread;
+mod voice;
 
 use crate::error::Result;
 use crate::options::Options;

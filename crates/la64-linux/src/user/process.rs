@@ -12,6 +12,7 @@ use super::raw::{self, Pending};
 use super::space::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PAGE, Request, Space, page_up};
 use super::stack::Auxiliary;
 use super::sync::lock;
+use super::voice::Voice;
 use crate::error::{Error, Kind, Result, of_program};
 use crate::options::Options;
 use littoral_base::mutant;
@@ -42,8 +43,14 @@ const GUEST_END: [u64; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
 /// Bytes by which a file's machine and ABI are known.
 const HEAD_LEN: u64 = 256;
 
+/// Instructions of a slice of translated code, if the stack of the first thread has room for what
+/// they may push: it has the length that the host gives.
+const SLICE: u64 = 1 << 18;
+/// Bytes of a guest thread's stack on the host: what a slice may push, and what the engine needs.
+pub(super) const HOST_STACK: u64 = 8 * SLICE + (2 << 20);
+
 /// Nanoseconds that a change of code waits for other threads to leave the old one. They leave at
-/// the end of a slice, after some 50 us on a free processor.
+/// the end of a slice, after some 200 us on a free processor.
 const LEAVE_NS_MAX: u64 = 1_000_000_000;
 
 /// A guest process.
@@ -84,6 +91,8 @@ pub(super) struct Process {
     pub(super) threads: Mutex<Vec<Arc<Pending>>>,
     /// Numbers of unknown system calls that were named on standard error.
     pub(super) unknown: Mutex<BTreeSet<u64>>,
+    /// Where lines of our own go.
+    pub(super) voice: Voice,
     /// What the translator did in threads that have ended.
     pub(super) translation: Mutex<Translation>,
     /// Where instructions are spent, with `--profile`.
@@ -312,8 +321,10 @@ pub(super) fn load(
     let debugger = options.gdb.map(|_| {
         Arc::new(Debugger::new(window, space.changes.clone(), cache.clone(), auxv.clone()))
     });
+    let keeps_voice = options.stats || options.profile.is_some();
     let process = Process {
         abi,
+        voice: if keeps_voice { Voice::kept() } else { Voice::default() },
         translator,
         front,
         fronts,
@@ -349,7 +360,9 @@ pub(super) fn load(
 
 fn code_cache(options: &Options) -> CodeCache {
     let Options { code_len, separate, uncounted, .. } = *options;
-    let limits = Limits { code_len, separate, uncounted };
+    let has_room = raw::stack_len().is_none_or(|len| len >= HOST_STACK);
+    let slice = if has_room { SLICE } else { Limits::default().slice };
+    let limits = Limits { code_len, separate, uncounted, slice };
     CodeCache::new(Tier::new(options.tier).unwrap_or_default(), limits)
 }
 

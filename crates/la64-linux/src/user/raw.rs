@@ -19,8 +19,9 @@
 use littoral_base::mutant;
 use littoral_la64::interp::Translation;
 use littoral_la64::memory::Window;
-use littoral_la64::memory::landing;
+use littoral_la64::memory::{hurry, landing};
 use std::cell::Cell;
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -320,6 +321,10 @@ unsafe extern "C" fn on_signal(
         let is_ready = unsafe {
             (*pending).note(signal as usize, &*std::ptr::from_ref(info).cast::<[u64; 16]>())
         };
+        if is_ready {
+            // What generated code retires meanwhile is counted all the same.
+            hurry(pc, &mut gregs[libc::REG_R14 as usize]);
+        }
         if is_ready && !mutant!("la64_signals_stay_unblocked") {
             let mask = (&raw mut context.uc_sigmask).cast::<u64>();
             // SAFETY: the kernel's mask is the first eight bytes of the field.
@@ -470,6 +475,27 @@ pub(super) fn vfork(child: &mut dyn FnMut()) -> i64 {
         libc::munmap(stack, STACK_LEN);
         result
     }
+}
+
+/// A copy of the descriptor of standard error, with a number that programs do not get and that
+/// `execve` closes.
+pub(super) fn copy_standard_error() -> Option<OwnedFd> {
+    const NUMBERS_MIN: [i32; 3] = [1000, 200, 10];
+    let copy = |from: i32| {
+        // SAFETY: no memory is involved.
+        unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, from) }
+    };
+    let copied = NUMBERS_MIN.into_iter().map(copy).find(|&fd| fd >= 0)?;
+    // SAFETY: a descriptor that the call above made.
+    Some(unsafe { OwnedFd::from_raw_fd(copied) })
+}
+
+/// The most bytes that the stack of the first thread may have; `None` for no limit.
+pub(super) fn stack_len() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes a local.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } != 0;
+    (failed || limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// Host thread id.

@@ -17,7 +17,6 @@ use littoral_la64::front::{Event, Executed};
 use littoral_la64::interp::{Cache, Cpu};
 use std::cell::RefCell;
 use std::ffi::CString;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -268,8 +267,7 @@ impl Thread {
 
     /// A line of ours on stderr: `--strace`, `--trace`, `--stats`, and what killed the guest.
     pub(super) fn say(&self, line: &str) {
-        // A closed stderr must not stop the guest.
-        let _ = writeln!(std::io::stderr().lock(), "la64: {line}");
+        self.process.voice.say(line);
     }
 
     /// Takes the thread, which has ended, out of its process. The last one ends the process with
@@ -373,8 +371,16 @@ impl Thread {
         let mut sum = *lock(&self.process.translation);
         threads.iter().for_each(|t| sum += *lock(&t.translation));
         format!(
-            "{} instructions translated in {} blocks: {} bytes of code, {} bytes of maps, {} exits",
-            sum.instructions, sum.blocks, sum.code_bytes, sum.map_bytes, sum.exits
+            "{} instructions translated in {} blocks: {} bytes of code, {} bytes of maps, \
+             {} exits, {} stays on tier 0, {} calls of slow ways, {} calls of tier 0",
+            sum.instructions,
+            sum.blocks,
+            sum.code_bytes,
+            sum.map_bytes,
+            sum.exits,
+            sum.interpreted,
+            sum.slow_calls,
+            sum.alone_calls
         )
     }
 }

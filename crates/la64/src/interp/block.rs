@@ -1,7 +1,8 @@
 //! Blocks: decoding them, and the dispatch loop over them.
 //!
 //! Blocks that are known to follow each other do so without this loop, for at most [`SLICE`]
-//! instructions; then it looks at the attention flag and the budget.
+//! instructions, translated ones for `Limits::slice`; then it looks at the attention flag and the
+//! budget.
 //!
 //! Invariants
 //! - A block never crosses a page, so one check of execute permission covers it. Checked by
@@ -53,9 +54,6 @@ const STALE_MAX: usize = 1024;
 /// Instructions after which the dispatch loop is entered again: also how deep handlers may nest
 /// where the compiler does not turn their calls into jumps.
 const SLICE: u64 = 1024;
-/// The same for translated code, which nests nothing.
-#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-const SLICE_TRANSLATED: u64 = 1 << 16;
 /// The opcode of `b`.
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 const B_OPCODE: u32 = 0x14;
@@ -75,9 +73,6 @@ struct Own {
     interprets: bool,
     /// Indirect branches of tier 0.
     jumps: Option<Jumps>,
-    /// Those of translated code.
-    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-    code_jumps: Option<Jumps>,
     journal: Journal,
 }
 
@@ -276,6 +271,7 @@ impl<F: Fetch> Run<'_, F> {
             // Blocks behind this one are entered only while the budget allows the longest.
             let slice = left.saturating_sub(BLOCK_MAX).min(SLICE);
             let jumps = self.own.jumps.as_ref().expect("invariant: made by `lookup`");
+            self.own.journal.total.interpreted += 1;
             match generation.blocks.run(code, cpu, jumps, slice) {
                 (Exit::Trap, _) => return Err(cpu.trap.into()),
                 (Exit::Direct, left) => exit = Some(left),
@@ -485,18 +481,12 @@ impl<F: Fetch> Run<'_, F> {
             self.own.interprets = true;
             return None;
         };
-        let mut jumps = self.own.code_jumps.take().unwrap_or_default();
-        let kinds = tier1::Floats::COUNT as u64;
-        jumps.for_code(kinds * generation.number + engine.floats() as u64);
-        let stop = self.run_engine(engine, &mut jumps, cpu, attention, end);
-        self.own.code_jumps = Some(jumps);
-        stop
+        self.run_engine(engine, cpu, attention, end)
     }
 
     fn run_engine(
         &mut self,
         engine: &tier1::Engine,
-        jumps: &mut Jumps,
         cpu: &mut Cpu,
         attention: &AtomicBool,
         end: u64,
@@ -526,10 +516,13 @@ impl<F: Fetch> Run<'_, F> {
                 Ok(Some(at)) => {
                     match exit.take() {
                         Some(exit) => engine.link(exit, at),
-                        None => engine.remember(jumps, pc, at),
+                        None => engine.remember(pc),
                     }
                     self.own.journal.total.exits += 1;
-                    match engine.run(cpu, jumps, at, (left - LOOP_MAX).min(SLICE_TRANSLATED)) {
+                    let slice = (left - LOOP_MAX).min(self.code.limits.slice);
+                    let left = engine.run(cpu, attention, at, slice);
+                    self.own.journal.note_calls(cpu.take_calls());
+                    match left {
                         tier1::Left::By(taken) => exit = Some(taken),
                         tier1::Left::Plain(taken) => (exit, plain) = (Some(taken), true),
                         tier1::Left::Elsewhere => {}
@@ -538,6 +531,7 @@ impl<F: Fetch> Run<'_, F> {
                 }
                 Ok(None) => {
                     exit = None;
+                    self.own.journal.total.interpreted += 1;
                     if let Some(stop) = self.run_block(cpu) {
                         return Some(stop);
                     }

@@ -4,7 +4,7 @@
 //! - Code of one [`Generation`] is found without a lock and added under one. It is dropped only
 //!   all together: a new generation takes its place, and the old one is freed when the last thread
 //!   has left it. A thread is in a generation only inside [`Cache::run`](super::Cache::run), which
-//!   looks for a new one at least every 65,536 instructions.
+//!   looks for a new one at the end of each slice.
 //! - A block is decoded under the lock of its generation, after the thread has entered it. So code
 //!   of memory that changed before the generation began is never in it.
 //! - Pages whose instructions are not compared with memory are noted before their words are read,
@@ -126,6 +126,7 @@ impl CodeCache {
     pub fn new(tier: Tier, limits: Limits) -> CodeCache {
         let bounds = Limits::CODE_LEN_MIN..=Limits::CODE_LEN_MAX;
         assert!(bounds.contains(&limits.code_len), "a length of code between its limits");
+        assert!((1..=Limits::SLICE_MAX).contains(&limits.slice), "a slice between its limits");
         CodeCache {
             current: sync::Arc::new(Current::new(generation(1))),
             tier,

@@ -1,5 +1,5 @@
-//! From guest addresses to blocks, for indirect branches: direct-mapped, one table per thread and
-//! tier, probed by handlers and by generated code.
+//! From guest addresses to blocks of tier 0, for indirect branches: direct-mapped, one table per
+//! thread, probed by handlers. It exists when a thread interprets.
 //!
 //! - An entry that holds no block holds an address of another place, which nothing finds there.
 //! - A table is for one generation of code: [`Jumps::for_code`] empties it when that changes.

@@ -213,6 +213,13 @@ impl Cpu {
         let _ = on;
     }
 
+    /// Calls of slow ways, and of tier 0 for instructions without a translation, since this was
+    /// asked last.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    fn take_calls(&mut self) -> [u64; 2] {
+        self.frame.take_calls()
+    }
+
     /// Ends the block at `i`, which is not retired; a system call is.
     #[cold]
     #[inline(never)]

@@ -19,6 +19,13 @@ pub struct Translation {
     pub map_bytes: u64,
     /// How often control left generated code for the dispatch loop.
     pub exits: u64,
+    /// How often tier 0 went on from the dispatch loop.
+    pub interpreted: u64,
+    /// Calls of tier 0 from generated code for accesses and operations that the common way does not
+    /// serve.
+    pub slow_calls: u64,
+    /// The same for instructions without a translation.
+    pub alone_calls: u64,
 }
 
 impl AddAssign for Translation {
@@ -28,6 +35,9 @@ impl AddAssign for Translation {
         self.code_bytes += other.code_bytes;
         self.map_bytes += other.map_bytes;
         self.exits += other.exits;
+        self.interpreted += other.interpreted;
+        self.slow_calls += other.slow_calls;
+        self.alone_calls += other.alone_calls;
     }
 }
 
@@ -68,10 +78,22 @@ pub(super) struct Journal {
 
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 impl Journal {
+    /// Generated code called slow ways and tier 0 so often.
+    pub(super) fn note_calls(&mut self, [slow, alone]: [u64; 2]) {
+        self.total.slow_calls += slow;
+        self.total.alone_calls += alone;
+    }
+
     /// A block of this many guest instructions was translated.
     pub(super) fn note(&mut self, placed: Placed, instructions: u64, map_bytes: u64) {
         let code_bytes = placed.len;
-        self.total += Translation { blocks: 1, instructions, code_bytes, map_bytes, exits: 0 };
+        self.total += Translation {
+            blocks: 1,
+            instructions,
+            code_bytes,
+            map_bytes,
+            ..Translation::default()
+        };
         if let Some(list) = &mut self.placed {
             list.push(placed);
         }

@@ -6,19 +6,21 @@
 //!   of its own.
 //! - Threads execute code while it is extended and patched. New code is written before anything
 //!   leads to it; four bytes of existing code are replaced by one store to their doubleword.
-//! - Which instructions of an arena may fault is a [`Faults`]. The handler of SIGSEGV reads it on
-//!   the thread that runs the code; it takes no lock.
+//! - Which instructions of an arena may fault, and where code counts instructions, is a [`Faults`].
+//!   Handlers of signals read it on the thread that runs the code; they take no lock.
 //!
 //! Unsafe because these are the host's raw interfaces.
 #![allow(unsafe_code)]
 
 use crate::shared::List;
+use littoral_base::mutant;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::cell::Cell;
-use std::ptr::null_mut;
+use std::ops::Range;
+use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Executable memory.
 #[derive(Debug)]
@@ -115,13 +117,25 @@ impl Drop for Arena {
     }
 }
 
-/// Where faults of an arena's instructions continue.
+/// What handlers of signals need of an arena: where faults of its instructions continue, and where
+/// it counts.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// Address of the arena.
     pub(crate) base: u64,
     /// Offsets of an instruction and of its landing, by the former.
     pub(crate) list: List<(u32, u32)>,
+    /// Offsets at which r14 holds the count of instructions that may retire.
+    pub(crate) counts: Range<u32>,
+}
+
+/// What [`hurry`] takes from the count. The true count is less, so its lowest bits keep it.
+pub(crate) const HURRY: i64 = 1 << COUNT_BITS;
+const COUNT_BITS: u32 = 30;
+
+/// The count of instructions, however often [`HURRY`] was taken from it.
+pub(crate) fn true_count(count: i64) -> i64 {
+    count << (64 - COUNT_BITS) >> (64 - COUNT_BITS)
 }
 
 thread_local! {
@@ -137,6 +151,19 @@ pub(crate) fn landing(pc: u64) -> Option<u64> {
     let offset = u32::try_from(pc.checked_sub(faults.base)?).ok()?;
     let (_, landing) = faults.list.find(offset, |f| f.0)?;
     Some(faults.base + u64::from(landing))
+}
+
+/// Generated code that a signal interrupted at `pc`, with `r14` in that register, leaves for the
+/// dispatch loop at its next exit. Elsewhere nothing changes: code tests the attention flag when it
+/// is entered and behind each call of tier 0.
+pub(crate) fn hurry(pc: u64, r14: &mut i64) {
+    // SAFETY: as `landing`.
+    let Some(faults) = (unsafe { RUNNING.get().as_ref() }) else { return };
+    let offset = pc.checked_sub(faults.base).and_then(|at| u32::try_from(at).ok());
+    let counts = offset.is_some_and(|at| faults.counts.contains(&at));
+    if counts && !mutant!("la64_signals_wait_for_the_slice") {
+        *r14 -= HURRY;
+    }
 }
 
 /// Lets invalid floating-point operations of generated code go on at their landing, for hosts of
@@ -176,6 +203,77 @@ unsafe extern "C" fn on_fault(signal: i32, _: *mut libc::siginfo_t, context: *mu
         None => unsafe {
             libc::signal(signal, libc::SIG_DFL);
         },
+    }
+}
+
+thread_local! {
+    /// The attention flag that an [`Alarm`] of this thread raises, or null.
+    static ALARMED: Cell<*const AtomicBool> = const { Cell::new(null()) };
+}
+
+/// A timer that interrupts the thread that made it, at any instruction of the host, and raises a
+/// flag as the handler of a program's signal does. For tests: the process gets a handler of SIGURG.
+pub(crate) struct Alarm {
+    timer: libc::timer_t,
+    flag: Box<AtomicBool>,
+}
+
+impl Alarm {
+    /// `None` where the host makes no such timer.
+    pub(crate) fn new() -> Option<Alarm> {
+        const SIGNAL: i32 = libc::SIGURG;
+        let flag = Box::new(AtomicBool::new(false));
+        let mut timer = null_mut();
+        // SAFETY: all-zero structures are valid; the handler touches its arguments, const
+        // thread-locals and an atomic; the kernel writes the timer's number.
+        let made = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_alarm as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = SIGNAL;
+            event.sigev_notify_thread_id = libc::gettid();
+            libc::sigaction(SIGNAL, &action, null_mut()) == 0
+                && libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) == 0
+        };
+        ALARMED.set(&raw const *flag);
+        made.then_some(Alarm { timer, flag })
+    }
+
+    /// Lets the flag, which is clear from now on, be raised in so many nanoseconds.
+    pub(crate) fn set(&self, ns: u32) {
+        self.flag.store(false, Ordering::Release);
+        // SAFETY: an all-zero value disarms; the kernel reads a local.
+        unsafe {
+            let mut when: libc::itimerspec = std::mem::zeroed();
+            when.it_value.tv_nsec = ns.into();
+            libc::timer_settime(self.timer, 0, &when, null_mut());
+        }
+    }
+
+    /// The flag.
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.flag
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        ALARMED.set(null());
+        // SAFETY: the timer of `new`; a signal that it sent already finds no flag.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}
+
+unsafe extern "C" fn on_alarm(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid ucontext to an SA_SIGINFO handler.
+    let gregs = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    // SAFETY: null, or the flag of the alarm that this thread has.
+    if let Some(flag) = unsafe { ALARMED.get().as_ref() } {
+        flag.store(true, Ordering::Release);
+        let pc = gregs[libc::REG_RIP as usize] as u64;
+        hurry(pc, &mut gregs[libc::REG_R14 as usize]);
     }
 }
 
@@ -244,7 +342,7 @@ mod tests {
         asm.ret();
         arena.write(0, &asm.bytes);
         let base = arena.address(0);
-        let faults = Faults { base, list: List::default() };
+        let faults = Faults { base, ..Faults::default() };
         faults.list.append(&[(fault as u32, landing as u32)]);
         let mut cells = [0x1f00u64 | 0x1f80 << 32, 1];
         // SAFETY: the code reads the first cell and would store its second argument in the second.
@@ -253,8 +351,27 @@ mod tests {
     }
 
     #[test]
+    fn the_count_is_taken_from_where_it_is_and_stays_known() {
+        let faults = Faults { base: 0x1000, counts: 4..8, ..Faults::default() };
+        let hurried = |pc| {
+            let mut count = 7;
+            hurry(pc, &mut count);
+            count
+        };
+        assert_eq!(hurried(0x1004), 7, "no code runs");
+        RUNNING.set(&faults);
+        let found = [0x0fff, 0x1003, 0x1004, 0x1007, 0x1008].map(hurried);
+        RUNNING.set(std::ptr::null());
+        assert_eq!(found, [7, 7, 7 - HURRY, 7 - HURRY, 7]);
+        for count in [0, 1, 300_000, -1, -256] {
+            assert_eq!(true_count(count - 3 * HURRY), count);
+            assert!(count - HURRY < 0);
+        }
+    }
+
+    #[test]
     fn only_listed_instructions_land() {
-        let faults = Faults { base: 0x1000, list: List::default() };
+        let faults = Faults { base: 0x1000, ..Faults::default() };
         faults.list.append(&[(4, 100), (9, 100), (20, 200)]);
         assert_eq!(landing(0x1004), None, "no code runs");
         RUNNING.set(&faults);

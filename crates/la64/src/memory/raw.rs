@@ -726,6 +726,17 @@ pub fn landing(pc: u64) -> Option<u64> {
     None
 }
 
+/// For a handler of a signal that raised the attention flag of the thread it interrupted at `pc`,
+/// with `r14` in that register: translated code leaves at its next exit, where it would go on to
+/// the end of its slice. The count stays exact.
+#[cfg(target_arch = "x86_64")]
+pub fn hurry(pc: u64, r14: &mut i64) {
+    #[cfg(all(feature = "jit", target_os = "linux"))]
+    crate::jit::raw::hurry(pc, r14);
+    #[cfg(not(all(feature = "jit", target_os = "linux")))]
+    let _ = (pc, r14);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

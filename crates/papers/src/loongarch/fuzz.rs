@@ -12,7 +12,7 @@ use super::{Found, Tools};
 /// # Errors
 /// What is missing, or how QEMU failed.
 pub fn beside_qemu(tools: &Tools, seed: u64, words: u64) -> Found<Report> {
-    let qemu = tools.qemu("loongarch64")?;
+    let qemu = tools.qemu_peer()?.0;
     let program = tools.scratch.join("runner");
     let written = std::fs::write(&program, runner::program())
         .and_then(|()| std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)));

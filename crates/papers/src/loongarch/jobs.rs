@@ -298,7 +298,7 @@ pub fn program_on(
             ours
         }
         Side::Qemu => {
-            let mut qemu = Command::new(tools.qemu("loongarch64")?);
+            let mut qemu = Command::new(tools.qemu_peer()?.0);
             qemu.arg("-L").arg(root).args(["-0", program]).arg(guest);
             qemu
         }

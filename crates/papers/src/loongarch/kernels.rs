@@ -28,6 +28,9 @@ pub const MIXED: &str = "mixed";
 pub const FLOAT: [&str; 8] =
     ["sgemv", "mandelbrot", "nbody", "fft", "libm", "matmul", "triad", "linpack"];
 
+/// The kernel of `programs/float.c` that prints a checksum of the exceptions that operations raise.
+pub const FLAGS: Kernel = Kernel { program: "float", name: "flags" };
+
 const SOURCES: [(&str, &str); 2] =
     [("integer", include_str!("programs/integer.c")), ("float", include_str!("programs/float.c"))];
 

@@ -13,6 +13,8 @@ use std::rc::Rc;
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step};
 
+use littoral_la64::interp::Tier;
+
 use super::jobs::{Inputs, JOBS, Job, SIDES, Side, program_on};
 use super::kernels::{self, Compiled, Kernel, Target, geometric_mean};
 use super::step::{single, tools};
@@ -78,14 +80,14 @@ fn job_step(job: &'static Job, memo: Memo) -> Step {
         claims: vec![format!("la64.programs.vs_qemu.{}", job.id)],
         measure: Box::new(move |options| {
             let timed = timed(job, &tools(options), &memo);
-            vec![timed.map(|[ours, qemu, native]| {
-                Figure::new(
-                    qemu / ours,
-                    format!(
-                        "CPU seconds, medians of {REPETITIONS} that take turns: ours {ours:.3}, \
-                         QEMU {qemu:.3}, host {native:.3}"
-                    ),
-                )
+            let peer = tools(options).qemu_peer();
+            vec![timed.and_then(|[ours, qemu, native]| {
+                let note = format!(
+                    "CPU seconds, medians of {REPETITIONS} that take turns: ours {ours:.3}, {} \
+                     {qemu:.3}, host {native:.3}",
+                    peer?.1
+                );
+                Ok(Figure::new(qemu / ours, note))
             })]
         }),
     }
@@ -117,7 +119,9 @@ fn all_jobs(tools: &Tools, memo: &Memo) -> Vec<Answer> {
         let peer = format!("CPU time of {name} over ours, medians of {REPETITIONS}");
         Ok(mean(&ratios.collect::<Vec<_>>(), &peer))
     };
-    vec![against(1, "QEMU"), against(2, "the amd64 build on the host")]
+    let peer = tools.qemu_peer().map(|peer| peer.1);
+    let beside_qemu = peer.and_then(|name| against(1, &name));
+    vec![beside_qemu, against(2, "the amd64 build on the host")]
 }
 
 /// The geometric mean of named ratios.
@@ -182,11 +186,20 @@ fn count_cost(options: &Options) -> Answer {
     Ok(mean(&rows, &what))
 }
 
+/// Whether translated code raises the exceptions that the host's code raises.
+fn flags_are_exact(tools: &Tools) -> Found<bool> {
+    const ROUNDS: u32 = 3;
+    let guest = Compiled::build(tools, Target::LoongArch)?;
+    let native = Compiled::build(tools, Target::X86)?;
+    let ours = kernels::run_on(tools, Tier::default(), &guest, kernels::FLAGS, ROUNDS)?.text;
+    Ok(ours == kernels::native_text(&native, kernels::FLAGS, ROUNDS)?)
+}
+
 fn float(tools: &Tools) -> Vec<Answer> {
     let measured = || -> Found<Vec<(&'static str, f64, f64)>> {
         let guest = Compiled::build(tools, Target::LoongArch)?;
         let native = Compiled::build(tools, Target::X86)?;
-        let qemu = tools.qemu("loongarch64")?;
+        let (qemu, _) = tools.qemu_peer()?;
         let mut rows = Vec::new();
         for kernel in kernels::of("float") {
             let both = [&guest, &native];
@@ -201,7 +214,12 @@ fn float(tools: &Tools) -> Vec<Answer> {
         let what = format!("CPU time of {name} over ours, medians of {REPETITIONS}");
         Ok(mean(&rows, &what))
     };
-    vec![against(|r| r.1, "QEMU"), against(|r| r.2, "the host")]
+    let peer = tools.qemu_peer().map(|peer| peer.1);
+    let native = against(|r| r.2, "the host").and_then(|figure| {
+        let words = "a kernel that tests the exceptions of each operation prints the host's";
+        Ok(figure.provided(flags_are_exact(tools)?, words))
+    });
+    vec![peer.and_then(|name| against(|r| r.1, &name)), native]
 }
 
 /// CPU time of starting a program of the sysroot, over QEMU's.
@@ -217,54 +235,72 @@ fn startup(options: &Options, program: &str, arguments: &[&str]) -> Answer {
     let seconds = medians(&tools, &commands, STARTS, REPETITIONS)?;
     let [ours, qemu, native] = [0, 1, 2].map(|n| 1e3 * seconds[n]);
     let note = format!(
-        "CPU milliseconds of a start, medians of {REPETITIONS} times {STARTS}: ours {ours:.2}, \
-         QEMU {qemu:.2}, host {native:.2}; no cache on disk"
+        "CPU milliseconds of a start, medians of {REPETITIONS} times {STARTS}: ours {ours:.2}, {} \
+         {qemu:.2}, host {native:.2}; no cache on disk",
+        tools.qemu_peer()?.1
     );
     Ok(Figure::new(ours / qemu, note))
 }
 
-/// What `--stats` says of a job: exits per million instructions; translated instructions, bytes of
-/// code, bytes of maps.
-type Figures = (&'static str, f64, [u64; 3]);
+/// What `--stats` says of a job.
+struct Figures {
+    id: &'static str,
+    /// Per million instructions: stays outside of generated code, in the dispatch loop and on tier
+    /// 0; calls of slow ways; calls for instructions without a translation.
+    left: [f64; 3],
+    /// Translated instructions, bytes of code, bytes of maps.
+    made: [u64; 3],
+}
 
-/// The figures of all jobs, and the jobs that close standard error before they can be shown.
-fn job_figures(tools: &Tools) -> Found<(Vec<Figures>, Vec<&'static str>)> {
+/// The figures of all jobs.
+fn job_figures(tools: &Tools) -> Found<Vec<Figures>> {
     let root = tools.sysroot()?;
     let inputs = Inputs::write(&tools.scratch)?;
-    let (mut rows, mut mute) = (Vec::new(), Vec::new());
-    for job in timed_jobs() {
+    let figures = |job: &'static Job| {
         let mut ours = job.on(Side::Ours, tools, &root, &inputs, &["--stats"])?;
         let out = found::success(&mut ours)?;
         let number = |unit| found::number_before(&out, unit);
-        let Ok(retired) = number(" instructions retired") else {
-            mute.push(job.id);
-            continue;
-        };
-        let exits = number(" exits")? as f64 * 1e6 / retired as f64;
-        let translated = number(" instructions translated")?;
-        let bytes = [number(" bytes of code")?, number(" bytes of maps")?];
-        rows.push((job.id, exits, [translated, bytes[0], bytes[1]]));
-    }
-    Ok((rows, mute))
+        let retired = number(" instructions retired")? as f64;
+        let exits = number(" exits,")? + number(" stays on tier 0")?;
+        let calls = [number(" calls of slow ways")?, number(" calls of tier 0")?];
+        Ok(Figures {
+            id: job.id,
+            left: [exits, calls[0], calls[1]].map(|count| count as f64 * 1e6 / retired),
+            made: [
+                number(" instructions translated")?,
+                number(" bytes of code")?,
+                number(" bytes of maps")?,
+            ],
+        })
+    };
+    timed_jobs().map(figures).collect()
 }
 
 /// Exits of the worst job, and bytes of code of all jobs.
 fn figures(tools: &Tools) -> Vec<Answer> {
     let measured = job_figures(tools);
     let exits = || -> Answer {
-        let (rows, mute) = measured.as_ref()?;
-        let most = rows.iter().map(|r| r.1).fold(0.0, f64::max);
-        let listed: Vec<String> = rows.iter().map(|r| format!("{} {:.0}", r.0, r.1)).collect();
+        let rows = measured.as_ref()?;
+        let most = rows.iter().map(|r| r.left[0]).fold(0.0, f64::max);
+        let listed = |which: usize| {
+            let rows = rows.iter().map(|r| format!("{} {:.0}", r.id, r.left[which]));
+            rows.collect::<Vec<_>>().join(", ")
+        };
         let note = format!(
-            "returns to the dispatch loop per million retired instructions, system calls \
-             included; the worst of {}",
-            listed.join(", ")
+            "returns to the dispatch loop and stays on tier 0 per million retired instructions, \
+             system calls included; the worst of {}",
+            listed(0)
         );
-        Ok(Figure::new(most, note).provided(mute.is_empty(), all_show(mute)))
+        let mut figure = Figure::new(most, note);
+        figure.notes.push(format!("calls of slow ways per million: {}", listed(1)));
+        let untranslated = "calls for instructions without a translation per million";
+        figure.notes.push(format!("{untranslated}: {}", listed(2)));
+        Ok(figure)
     };
     let bytes = || -> Answer {
-        let (rows, mute) = measured.as_ref()?;
-        let [translated, code, maps] = [0, 1, 2].map(|n| rows.iter().map(|r| r.2[n]).sum::<u64>());
+        let rows = measured.as_ref()?;
+        let [translated, code, maps] =
+            [0, 1, 2].map(|n| rows.iter().map(|r| r.made[n]).sum::<u64>());
         let per = |bytes: u64| bytes as f64 / translated.max(1) as f64;
         let note = format!(
             "{:.1} of code and {:.1} of maps per translated instruction, {translated} in {} jobs",
@@ -272,13 +308,9 @@ fn figures(tools: &Tools) -> Vec<Answer> {
             per(maps),
             rows.len()
         );
-        Ok(Figure::new(per(code + maps), note).provided(mute.is_empty(), all_show(mute)))
+        Ok(Figure::new(per(code + maps), note))
     };
     vec![exits(), bytes()]
-}
-
-fn all_show(mute: &[&str]) -> String {
-    format!("all jobs show figures; these close standard error first: {mute:?}")
 }
 
 /// Works, writes a byte, and waits for the end of its input.
@@ -317,8 +349,9 @@ fn memory(options: &Options, program: &str) -> Answer {
     };
     let (ours, qemu, native) = (on(Side::Ours)?, on(Side::Qemu)?, on(Side::Native)?);
     let note = format!(
-        "largest resident set, medians of {REPETITIONS}: ours {ours:.1} MiB, QEMU {qemu:.1} MiB, \
-         host {native:.1} MiB"
+        "largest resident set, medians of {REPETITIONS}: ours {ours:.1} MiB, {} {qemu:.1} MiB, \
+         host {native:.1} MiB",
+        tools.qemu_peer()?.1
     );
     Ok(Figure::new(ours / qemu, note))
 }
@@ -371,20 +404,21 @@ fn translate(options: &Options) -> Answer {
 fn guest_jit(options: &Options) -> Answer {
     const ROUNDS: u32 = 40;
     let tools = tools(options);
-    let (guest, qemu) = (tools.guest_qemu("x86_64")?, tools.qemu("loongarch64")?);
+    let guest = tools.guest_qemu("x86_64")?;
+    let (qemu, name) = tools.qemu_peer()?;
     let kernels = Compiled::build(&tools, Target::X86)?;
     let mut rows = Vec::new();
-    for name in ["crc", "sieve", "bytecode"] {
-        let kernel = Kernel { program: "integer", name };
+    for kernel in ["crc", "sieve", "bytecode"] {
+        let kernel = Kernel { program: "integer", name: kernel };
         let behind = |mut starter: Command| {
             starter.arg(&guest);
             kernels.command(starter, kernel, ROUNDS)
         };
         let commands = [behind(tools.ours()), behind(Command::new(&qemu))];
         let seconds = medians(&tools, &commands, 1, REPETITIONS)?;
-        rows.push((name, seconds[1] / seconds[0]));
+        rows.push((kernel.name, seconds[1] / seconds[0]));
     }
-    let what = format!("CPU time under QEMU over ours, medians of {REPETITIONS}");
+    let what = format!("CPU time under {name} over ours, medians of {REPETITIONS}");
     Ok(mean(&rows, &what))
 }
 

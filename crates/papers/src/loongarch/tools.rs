@@ -22,6 +22,15 @@ pub struct Tools {
     pub scratch: PathBuf,
 }
 
+/// The oldest QEMU that figures stand beside.
+const QEMU_MIN: u32 = 11;
+
+/// The version in the first line of `qemu-loongarch64 --version`.
+fn version(text: &str) -> Option<String> {
+    let words = text.lines().next()?.split_whitespace();
+    words.skip_while(|word| *word != "version").nth(1).map(str::to_owned)
+}
+
 /// Where QEMU's programs lie in a folder of peers.
 const QEMU: &str = "qemu/amd64/usr/bin";
 
@@ -44,6 +53,24 @@ impl Tools {
     /// It is neither in the folder of peers nor in `PATH`.
     pub fn qemu(&self, architecture: &str) -> Found<PathBuf> {
         self.program(QEMU, &format!("qemu-{architecture}"))
+    }
+
+    /// QEMU's user mode for LoongArch, to be measured beside, and its name with its version.
+    ///
+    /// # Errors
+    /// As [`Tools::qemu`]; or its version is below [`QEMU_MIN`], in which case it runs no LoongArch
+    /// program of today's Debian.
+    pub fn qemu_peer(&self) -> Found<(PathBuf, String)> {
+        let qemu = self.qemu("loongarch64")?;
+        let out = success(Command::new(&qemu).arg("--version"))?;
+        let version = version(&String::from_utf8_lossy(&out.stdout));
+        let version = version.ok_or_else(|| format!("{}: no version", qemu.display()))?;
+        let major = version.split('.').next().and_then(|n| n.parse::<u32>().ok());
+        if major.is_none_or(|major| major < QEMU_MIN) {
+            let path = qemu.display();
+            return Err(format!("{path} is QEMU {version}; QEMU {QEMU_MIN} or later is needed"));
+        }
+        Ok((qemu, format!("QEMU {version}")))
     }
 
     /// The C compiler for every target.
@@ -176,4 +203,36 @@ pub fn number_before(out: &Output, unit: &str) -> Found<u64> {
     let digits = line.and_then(|l| l.split_whitespace().next_back()).map(|d| d.replace(',', ""));
     let missing = || format!("no '{unit}' on standard error: {}", text.trim());
     digits.and_then(|d| d.parse().ok()).ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn an_old_qemu_is_no_peer() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join(QEMU);
+        std::fs::create_dir_all(&folder).unwrap();
+        let qemu = folder.join("qemu-loongarch64");
+        let tools = Tools::new(Path::new("/"), &Peers::new(Some(dir.path().into())), dir.path());
+        let peer = |line: &str| {
+            // A new file each time, since a program that runs cannot be written.
+            let next = folder.join("next");
+            std::fs::write(&next, format!("#!/bin/sh\necho '{line}'\n")).unwrap();
+            std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::rename(&next, &qemu).unwrap();
+            tools.qemu_peer().map(|(_, name)| name)
+        };
+        assert_eq!(
+            peer("qemu-loongarch64 version 11.1.3 (Debian 1:11.1.3)"),
+            Ok("QEMU 11.1.3".into())
+        );
+        assert_eq!(peer("qemu-loongarch64 version 11.0.50"), Ok("QEMU 11.0.50".into()));
+        for old in ["qemu-loongarch64 version 7.2.9", "qemu-loongarch64 version 10.2.0"] {
+            assert!(peer(old).unwrap_err().contains("QEMU 11 or later"), "{old}");
+        }
+        assert!(peer("something else").unwrap_err().contains("no version"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::super::abi::numbers::Kind;
 use super::super::perf_map::PerfMap;
-use super::super::process::{Action, Process};
+use super::super::process::{Action, HOST_STACK, Process};
 use super::super::profile::Profile;
 use super::super::raw::{self, Arg, Disposition};
 use super::super::robust;
@@ -410,7 +410,8 @@ fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
     let before = raw::set_mask(u64::MAX);
     let (process, body) = (thread.process.clone(), thread.body);
     let (send, receive) = std::sync::mpsc::channel();
-    let started = std::thread::Builder::new().name("guest".into()).spawn(move || {
+    let builder = std::thread::Builder::new().name("guest".into());
+    let started = builder.stack_size(HOST_STACK as usize).spawn(move || {
         let mut child = Thread::with_cpu(process, cpu, mask, body);
         let tid = raw::gettid();
         for (flag, at) in

@@ -76,6 +76,10 @@ fn load(b: &mut Block<'_>, d: &Decoded, address: Address, form: Form, wide: bool
     b.access();
     b.asm.op(form, wide, to, m);
     b.put(d.rd(), to);
+    // Of a word without sign and of a doubleword nothing is known.
+    if form != MOV && d.rd() != 0 {
+        b.extends(d.rd());
+    }
 }
 
 fn store(b: &mut Block<'_>, d: &Decoded, address: Address, form: Form, wide: bool) {

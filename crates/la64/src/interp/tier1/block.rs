@@ -108,7 +108,7 @@ impl Decoded {
     }
 
     /// Numbers of the registers that its fields name.
-    fn numbers(&self) -> [usize; 4] {
+    pub(super) fn numbers(&self) -> [usize; 4] {
         [self.rd(), self.rj(), self.rk(), self.ra()]
     }
 
@@ -139,6 +139,15 @@ pub(super) struct Exit {
     pub(super) target: u64,
     /// It leads to the plain code of that address.
     pub(super) plain: bool,
+    /// It was linked when its code was made.
+    pub(super) linked: bool,
+}
+
+impl Exit {
+    /// What its target's code is known by.
+    pub(super) fn key(&self) -> u64 {
+        self.target | u64::from(self.plain)
+    }
 }
 
 /// Added to the number of a condition flag where general registers are named by theirs.
@@ -162,11 +171,14 @@ enum Cold {
     Plain { from: Vec<usize> },
 }
 
-/// A block that exists.
+/// A block that exists. Code reads the first two fields through the table of jumps.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Known {
     /// Its guest address, plus 1 for plain code.
     pub(super) key: u64,
+    /// Host address of its code.
+    pub(super) host: u64,
     /// Offset of its code.
     pub(super) start: u32,
     /// Offset behind the check of the epoch.
@@ -237,6 +249,10 @@ pub(super) struct Block<'a> {
     /// Accesses of a loop that need no check in it.
     free: Reach,
     pub(super) constants: Constants,
+    /// Registers that hold a sign-extended word, one bit each.
+    extended: u32,
+    /// Instructions behind the current one whose work it has done.
+    pub(super) done_ahead: usize,
     /// What vector registers are loaded from behind the block, with its sites.
     literals: Vec<(u64, Vec<usize>)>,
     /// Jumps to the slow way of the current instruction, and its faulting accesses.
@@ -286,6 +302,8 @@ impl<'a> Block<'a> {
             reach: [None; 32],
             free: Reach::default(),
             constants: Constants::default(),
+            extended: 0,
+            done_ahead: 0,
             literals: Vec::new(),
             jumps: Vec::new(),
             sites: Vec::new(),
@@ -408,6 +426,13 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The low half of general register `n` in `to`, whose upper half the next instruction clears.
+    pub(super) fn load_half(&mut self, to: Reg, n: usize) {
+        if n == 0 || self.place(n) != to.into() {
+            self.load_low(to, n);
+        }
+    }
+
     /// As `load`, keeping host flags.
     pub(super) fn load_low(&mut self, to: Reg, n: usize) {
         match n {
@@ -450,6 +475,20 @@ impl<'a> Block<'a> {
     pub(super) fn wrote(&mut self, n: usize) {
         self.reach[n] = None;
         self.constants.forget(n);
+        if !mutant!("la64_extension_outlives_a_write") {
+            self.extended &= !(1 << n);
+        }
+    }
+
+    /// General register `n` was written with a sign-extended word.
+    pub(super) fn extends(&mut self, n: usize) {
+        self.extended |= 1 << n;
+    }
+
+    /// Whether general register `n` is known to hold a sign-extended word.
+    pub(super) fn is_extended(&self, n: usize) -> bool {
+        let fits = |value: u64| i32::try_from(value as i64).is_ok();
+        n == 0 || self.extended >> n & 1 == 1 || self.constant(n).is_some_and(fits)
     }
 
     /// The constant that general register `n` holds.
@@ -587,7 +626,7 @@ impl<'a> Block<'a> {
         let stamp = self.asm.compare_number(Mem::at(RAX, 0), epoch as u32) as u32;
         let same = self.asm.jump_short(Some(Cond::E));
         let id = self.first_exit + self.exits.len() as u32;
-        self.exits.push(Exit { site: None, target: self.list[0].pc, plain: false });
+        self.exits.push(Exit { site: None, target: self.list[0].pc, plain: false, linked: false });
         self.asm.mov_imm(RAX, id.into());
         self.asm.align_patched(1);
         let onward = self.asm.jump(None, self.routines.leave) as u32;
@@ -599,6 +638,7 @@ impl<'a> Block<'a> {
     pub(super) fn forget(&mut self) {
         self.reach = [None; 32];
         self.constants = Constants::default();
+        self.extended = 0;
     }
 
     /// Writes what stands behind the block.

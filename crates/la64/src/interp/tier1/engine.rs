@@ -6,7 +6,6 @@
 //! - An exit is linked when it is taken for the first time and the block behind it exists. Two
 //!   threads may link it at once: either block is right.
 
-use super::super::jumps::Jumps;
 use super::super::raw::Alone;
 use super::super::translation::{Journal, Listing, Placed};
 use super::super::{Cpu, Fetch, Limits};
@@ -15,9 +14,10 @@ use super::control::Floats;
 use super::frame::exit;
 use super::routines::Routines;
 use super::slow::{Decode, Slow, Slows};
+use super::targets::Targets;
 use super::{control, raw, routines};
 use crate::jit::emit::Asm;
-use crate::jit::raw::{Arena, Faults};
+use crate::jit::raw::{Arena, Faults, true_count};
 use crate::shared::{Index, List};
 use littoral_base::mutant;
 use std::collections::HashMap;
@@ -49,6 +49,8 @@ pub(in super::super) struct Filling {
     #[expect(clippy::vec_box, reason = "code holds their addresses")]
     alone: Vec<Box<Alone>>,
     restless: HashMap<u64, Restless>,
+    /// Sites of exits whose target has no code yet, by the target's key.
+    waiting: HashMap<u64, Vec<u32>>,
 }
 
 impl Filling {
@@ -72,6 +74,8 @@ pub(in super::super) struct Engine {
     /// Where blocks begin, by guest address.
     known: Index<Known>,
     exits: List<Exit>,
+    /// Blocks that indirect branches find.
+    targets: Targets,
     faults: Faults,
     slows: Slows,
     shape: Shape,
@@ -157,10 +161,15 @@ impl Engine {
         let (near, slack, guarded) = cpu.window.shape();
         Some(Engine {
             floor: asm.here().next_multiple_of(16),
-            faults: Faults { base: arena.address(0), list: List::default() },
+            faults: Faults {
+                base: arena.address(0),
+                list: List::default(),
+                counts: routines.counts as u32..arena.len() as u32,
+            },
             routines,
             known: Index::default(),
             exits: List::default(),
+            targets: Targets::new(arena.address(routines.missed)),
             slows: Slows { base: arena.address(0), decode, list: List::default() },
             shape: Shape { slack, near, guarded, counted: !limits.uncounted },
             floats,
@@ -221,8 +230,10 @@ impl Engine {
     }
 
     /// Lets indirect branches to `pc` find its code.
-    pub(in super::super) fn remember(&self, jumps: &mut Jumps, pc: u64, at: At) {
-        jumps.set(pc, self.arena.address(at.start as usize));
+    pub(in super::super) fn remember(&self, pc: u64) {
+        if let Some(known) = self.known.find(pc) {
+            self.targets.set(known);
+        }
     }
 
     /// Translates a block, which may change if it was read in an `epoch`. The lock is held.
@@ -253,12 +264,18 @@ impl Engine {
             Box::new(Words { epoch, check, stale, list })
         });
         let key = Key { pc: list[0].pc, plain }.number();
-        let known = Known { key, start: start as u32, body: body as u32, words };
+        let host = self.arena.address(start);
+        let known = Known { key, host, start: start as u32, body: body as u32, words };
         let map_bytes = map_bytes(&block, &known);
         let len = self.publish(filling, block);
         let placed = Placed { guest: list[0].pc, host: self.arena.address(start), len: len as u64 };
         journal.note(placed, list.len() as u64, map_bytes as u64);
         let (new, stale) = self.known.insert(known);
+        for site in filling.waiting.remove(&key).unwrap_or_default() {
+            if !mutant!("la64_waiting_exits_stay") {
+                self.arena.patch(site as usize, start);
+            }
+        }
         if let Some(words) = stale.and_then(|stale| stale.words.as_ref()) {
             // What leads to the stale block leads on to this one.
             self.arena.patch(words.check.onward as usize, start);
@@ -288,6 +305,10 @@ impl Engine {
         for at in 0..list.len() {
             block.at = at;
             begins.push(block.asm.here());
+            if block.done_ahead > 0 {
+                block.done_ahead -= 1;
+                continue;
+            }
             one(&mut block);
             block.finish_instruction();
         }
@@ -316,6 +337,11 @@ impl Engine {
         let bytes = &block.asm.bytes;
         assert!(bytes.len() <= BLOCK_BYTES_MAX, "a block is short");
         self.exits.append(&block.exits);
+        for exit in block.exits.iter().filter(|exit| !exit.linked) {
+            if let Some(site) = exit.site {
+                filling.waiting.entry(exit.key()).or_default().push(site);
+            }
+        }
         self.faults.list.append(&block.faults);
         self.slows.list.append(&block.slows);
         filling.alone.append(&mut block.alone);
@@ -325,20 +351,28 @@ impl Engine {
         len
     }
 
-    /// Runs code at `at` for about `slice` instructions.
-    pub(in super::super) fn run(&self, cpu: &mut Cpu, jumps: &Jumps, at: At, slice: u64) -> Left {
+    /// Runs code at `at` for about `slice` instructions, fewer if a signal raises `attention`.
+    pub(in super::super) fn run(
+        &self,
+        cpu: &mut Cpu,
+        attention: &AtomicBool,
+        at: At,
+        slice: u64,
+    ) -> Left {
         let left = slice as i64 - 1;
         cpu.frame.left = left;
         control::prepare(cpu);
         let ground = raw::Ground {
             entry: self.arena.address(self.routines.enter),
-            jumps: jumps.address().expose_provenance() as u64,
+            jumps: self.targets.address(),
             slows: &self.slows,
             faults: &self.faults,
+            attention,
         };
         raw::enter(&ground, cpu, self.arena.address(at.body as usize));
         control::merge(cpu);
-        cpu.state.instructions += (left - cpu.frame.left) as u64;
+        let unused = true_count(cpu.frame.left);
+        cpu.state.instructions += (left - unused) as u64;
         match raw::full_exit(cpu.frame.exit) {
             exit::TRAP => Left::Trapped,
             exit::ELSEWHERE => Left::Elsewhere,

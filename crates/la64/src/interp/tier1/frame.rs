@@ -35,6 +35,14 @@ pub(in super::super) struct Frame {
     pub(super) epoch: u64,
     /// The host's stack pointer below what code has pushed.
     pub(super) stack: u64,
+    /// What code that does not count keeps its stack pointer above.
+    pub(super) floor: u64,
+    /// Address of the attention flag.
+    pub(super) attention: u64,
+    /// Calls of slow ways since they were taken last.
+    pub(super) slow_calls: u64,
+    /// Calls for instructions without a translation.
+    pub(super) alone_calls: u64,
     /// The same while tier 0 is called.
     pub(super) called: u64,
     /// Instructions retired when invalid operations were counted from 0 last.
@@ -50,6 +58,11 @@ pub(in super::super) struct Frame {
 }
 
 impl Frame {
+    /// Calls of slow ways, and for instructions without a translation, counted from 0 again.
+    pub(in super::super) fn take_calls(&mut self) -> [u64; 2] {
+        [&mut self.slow_calls, &mut self.alone_calls].map(std::mem::take)
+    }
+
     /// Counts invalid operations from 0 again.
     pub(in super::super) fn forget_invalid(&mut self) {
         self.invalid = 0;
@@ -66,6 +79,10 @@ impl Default for Frame {
             slows: 0,
             epoch: 0,
             stack: 0,
+            floor: 0,
+            attention: 0,
+            slow_calls: 0,
+            alone_calls: 0,
             called: 0,
             invalid_since: 0,
             invalid: 0,

@@ -5,7 +5,7 @@
 //! - Semantics are those of `interp::integer`, which the tests compare.
 
 use super::block::{Block, Decoded, Fold, Lowering, folding, plain};
-use super::layout;
+use super::{layout, select};
 use crate::jit::emit::{
     ADD, ADD_I, AND, AND_I, ANDN, Asm, CMP, CMP_I, Cond, Form, LEA, LZCNT, MOV, MOVSX8, MOVSX16,
     MOVSXD, MOVZX8, MOVZX16, Mem, NOT, OR, OR_I, RAX, RCX, ROL, ROR, ROR_CL, Reg, Rm, SAR, SARX,
@@ -26,9 +26,13 @@ pub(super) fn binary(b: &mut Block<'_>, d: &Decoded, form: Form, commutes: bool)
         Some(r) if rd != rk || rd == rj => r,
         _ => RAX,
     };
+    let keeps = [AND, OR, XOR].contains(&form) && b.is_extended(rj) && b.is_extended(rk);
     b.load(to, rj);
     apply(b, form, to, rk);
     b.put(rd, to);
+    if keeps {
+        b.extends(rd);
+    }
 }
 
 /// `to` = `to` op general register `n`.
@@ -67,10 +71,13 @@ fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
     if from == 0 {
         return b.put_constant(rd, 0);
     }
-    let reach = b.reach(from, 0);
+    let (reach, extended) = (b.reach(from, 0), b.is_extended(from));
     let from = b.get(from, RAX);
     b.put(rd, from);
     b.reaches(rd, reach);
+    if extended {
+        b.extends(rd);
+    }
     if let Some(value) = known {
         b.know(rd, value);
     }
@@ -94,25 +101,35 @@ fn xor(b: &mut Block<'_>, d: &Decoded) {
 
 /// rd = low 32 bits of rj op rk, sign-extended.
 pub(super) fn word(b: &mut Block<'_>, d: &Decoded, form: Form) {
-    if d.rd() == 0 {
+    let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
+    if rd == 0 {
         return;
     }
-    b.load_low(RAX, d.rj());
-    if d.rk() != 0 {
-        let place = b.place(d.rk());
-        b.asm.op(form, false, RAX, place);
+    if rk == 0 {
+        b.load_low(RAX, rj);
+        return sign_extend(b, rd);
     }
-    sign_extend(b, d.rd());
+    let to = if rd != rk || rd == rj { b.target(rd) } else { RAX };
+    b.load_half(to, rj);
+    let place = b.place(rk);
+    b.asm.op(form, false, to, place);
+    sign_extend_from(b, rd, to);
 }
 
 /// rd = eax, sign-extended.
 pub(super) fn sign_extend(b: &mut Block<'_>, rd: usize) {
+    sign_extend_from(b, rd, RAX);
+}
+
+/// rd = the low half of `from`, sign-extended.
+fn sign_extend_from(b: &mut Block<'_>, rd: usize, from: Reg) {
     let to = b.target(rd);
     match mutant!("la64_word_sign_dropped") {
-        true => b.asm.op(MOV, false, to, RAX),
-        false => b.asm.op(MOVSXD, true, to, RAX),
+        true => b.asm.op(MOV, false, to, from),
+        false => b.asm.op(MOVSXD, true, to, from),
     }
     b.put(rd, to);
+    b.extends(rd);
 }
 
 fn add_w(b: &mut Block<'_>, d: &Decoded) {
@@ -156,10 +173,12 @@ fn addi_w(b: &mut Block<'_>, d: &Decoded) {
         return;
     }
     match b.pin(rj) {
-        _ if imm == 0 && rj != 0 => {
+        _ if imm == 0 && b.is_extended(rj) => return copy(b, rd, rj),
+        _ if imm == 0 => {
             let (to, place) = (b.target(rd), b.place(rj));
             b.asm.op(MOVSXD, true, to, place);
-            return b.put(rd, to);
+            b.put(rd, to);
+            return b.extends(rd);
         }
         Some(j) => b.asm.op(LEA, false, RAX, Mem::at(j, imm)),
         None => {
@@ -176,15 +195,21 @@ fn with_immediate(b: &mut Block<'_>, d: &Decoded, form: Form) {
     if rd == 0 {
         return;
     }
+    // The immediate has twelve bits, without sign.
+    let keeps = form == AND_I || b.is_extended(rj);
     if rd == rj {
         let place = b.place(rd);
         b.asm.arith(form, true, place, imm);
-        return b.wrote(rd);
+        b.wrote(rd);
+    } else {
+        let to = b.target(rd);
+        b.load(to, rj);
+        b.asm.arith(form, true, to, imm);
+        b.put(rd, to);
     }
-    let to = b.target(rd);
-    b.load(to, rj);
-    b.asm.arith(form, true, to, imm);
-    b.put(rd, to);
+    if keeps {
+        b.extends(rd);
+    }
 }
 
 fn ori(b: &mut Block<'_>, d: &Decoded) {
@@ -256,6 +281,7 @@ fn put_condition(b: &mut Block<'_>, rd: usize, cond: Cond) {
     b.asm.set(cond, RAX);
     b.asm.op(MOVZX8, false, to, RAX);
     b.put(rd, to);
+    b.extends(rd);
 }
 
 /// The condition of a comparison whose result a branch behind it tests, with the branch's place.
@@ -314,6 +340,18 @@ fn mask(b: &mut Block<'_>, d: &Decoded, kept_if: Cond) {
             kept_if
         }
     };
+    if let Some(select) = select::behind(b, d) {
+        return select.emit(b, keep);
+    }
+    masked(b, rd, rj, keep);
+    if rd != rk {
+        b.flags_tell(rk, if kept_if == Cond::Ne { keep } else { keep.opposite() });
+    }
+}
+
+/// rd = rj if `keep` holds, else 0; keeps the flags.
+pub(super) fn masked(b: &mut Block<'_>, rd: usize, rj: usize, keep: Cond) {
+    let extended = b.is_extended(rj);
     let to = if rd == rj { RAX } else { b.target(rd) };
     b.asm.mov_imm_keeping_flags(to, 0);
     if rj != 0 {
@@ -321,8 +359,8 @@ fn mask(b: &mut Block<'_>, d: &Decoded, kept_if: Cond) {
         b.asm.cmov(keep, true, to, place);
     }
     b.put(rd, to);
-    if rd != rk {
-        b.flags_tell(rk, if kept_if == Cond::Ne { keep } else { keep.opposite() });
+    if extended {
+        b.extends(rd);
     }
 }
 
@@ -373,6 +411,7 @@ fn extend(b: &mut Block<'_>, d: &Decoded, form: Form, wide: bool) {
     let to = b.target(d.rd());
     b.asm.op(form, wide, to, j);
     b.put(d.rd(), to);
+    b.extends(d.rd());
 }
 
 fn ext_w_b(b: &mut Block<'_>, d: &Decoded) {
@@ -392,10 +431,15 @@ fn shift_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
     if by == 0 {
         return copy(b, rd, d.rj());
     }
+    // Fewer significant bits, with the same sign.
+    let keeps = form == SAR && b.is_extended(d.rj());
     let to = b.target(rd);
     b.load(to, d.rj());
     b.asm.imm8(form, true, to, by);
     b.put(rd, to);
+    if keeps {
+        b.extends(rd);
+    }
 }
 
 /// rd = low half of rj shifted by an immediate, sign-extended.
@@ -404,19 +448,33 @@ fn shift_w(b: &mut Block<'_>, d: &Decoded, form: Form) {
     if rd == 0 {
         return;
     }
+    if by == 0 && b.is_extended(rj) {
+        return copy(b, rd, rj);
+    }
+    if form == SAR && by > 0 && b.is_extended(rj) {
+        return shift_d(b, d, SAR);
+    }
     // The sign of a number shifted right is 0, or that of the number.
     if by > 0 && rj != 0 && (form == SHR || form == SAR) {
-        let (to, place) = (b.target(rd), b.place(rj));
-        let (load, wide) = if form == SAR { (MOVSXD, true) } else { (MOV, false) };
-        b.asm.op(load, wide, to, place);
-        b.asm.imm8(form, wide, to, by);
-        return b.put(rd, to);
+        let to = b.target(rd);
+        if form == SAR {
+            let place = b.place(rj);
+            b.asm.op(MOVSXD, true, to, place);
+        } else {
+            b.load_half(to, rj);
+        }
+        b.asm.imm8(form, form == SAR, to, by);
+        b.put(rd, to);
+        return b.extends(rd);
     }
-    b.load_low(RAX, rj);
-    if by > 0 {
-        b.asm.imm8(form, false, RAX, by);
+    if by == 0 {
+        b.load_low(RAX, rj);
+        return sign_extend(b, rd);
     }
-    sign_extend(b, rd);
+    let to = b.target(rd);
+    b.load_half(to, rj);
+    b.asm.imm8(form, false, to, by);
+    sign_extend_from(b, rd, to);
 }
 
 /// rd = rj shifted by rk.
@@ -547,10 +605,18 @@ fn bstrpick_d(b: &mut Block<'_>, d: &Decoded) {
         None => b.call_tier_0(d),
         Some(_) if d.rd() == 0 => {}
         Some((msb, lsb)) => {
-            let to = b.target(d.rd());
-            pick(b, to, d.rj(), msb, lsb);
-            b.put(d.rd(), to);
+            picked(b, d, msb, lsb);
         }
+    }
+}
+
+/// rd = bits `msb` to `lsb` of rj.
+fn picked(b: &mut Block<'_>, d: &Decoded, msb: u8, lsb: u8) {
+    let to = b.target(d.rd());
+    pick(b, to, d.rj(), msb, lsb);
+    b.put(d.rd(), to);
+    if msb - lsb < 31 {
+        b.extends(d.rd());
     }
 }
 
@@ -558,6 +624,8 @@ fn bstrpick_w(b: &mut Block<'_>, d: &Decoded) {
     match field(d) {
         None => b.call_tier_0(d),
         Some(_) if d.rd() == 0 => {}
+        // Shorter fields have no sign.
+        Some((msb, lsb)) if msb - lsb < 31 => picked(b, d, msb, lsb),
         Some((msb, lsb)) => {
             pick(b, RAX, d.rj(), msb, lsb);
             sign_extend(b, d.rd());

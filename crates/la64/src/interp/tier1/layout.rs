@@ -11,8 +11,9 @@
 //! | xmm3 to xmm15 | low halves of vector registers 0 to 12 |
 
 use super::super::Cpu;
-use super::super::jumps::TABLE_BITS;
+use super::block::Known;
 use super::frame::Frame;
+use super::targets::TARGET_BITS;
 use crate::jit::emit::{Mem, R8, R9, R10, R11, R12, R13, R14, R15, RBP, RBX, RDI, RSI, Reg};
 use crate::memory::raw::Window;
 use crate::state::State;
@@ -68,6 +69,8 @@ pub(super) const LEFT: Mem = frame(offset_of!(Frame, left));
 pub(super) const JUMPS: Mem = frame(offset_of!(Frame, jumps));
 pub(super) const EPOCH: Mem = frame(offset_of!(Frame, epoch));
 pub(super) const STACK: Mem = frame(offset_of!(Frame, stack));
+pub(super) const FLOOR: Mem = frame(offset_of!(Frame, floor));
+pub(super) const ATTENTION: Mem = frame(offset_of!(Frame, attention));
 pub(super) const CALLED: Mem = frame(offset_of!(Frame, called));
 pub(super) const EXIT: Mem = frame(offset_of!(Frame, exit));
 pub(super) const GUEST_CONTROL: Mem = frame(offset_of!(Frame, guest_control));
@@ -82,7 +85,10 @@ pub(super) const ADDRESS_MAX: u64 = (1 << 31) - 32;
 const DISP_MAX: u64 = 1 << 15;
 /// A window with less slack gets a check per access.
 pub(super) const SLACK_MIN: u64 = DISP_MAX + ACCESS_MAX;
-/// Takes the bits of an address that choose its entry, times four.
-pub(super) const JUMP_MASK: i32 = ((1 << TABLE_BITS) - 1) << 2;
+/// Takes the bits of an address that choose its entry in the table of jumps, times four.
+pub(super) const JUMP_MASK: i32 = ((1 << TARGET_BITS) - 1) << 2;
+/// The guest address of a block in that table, and the host address of its code.
+pub(super) const KNOWN_KEY: i32 = offset_of!(Known, key) as i32;
+pub(super) const KNOWN_HOST: i32 = offset_of!(Known, host) as i32;
 
 const _: () = assert!(offset_of!(Cpu, state) == 0, "general registers come first");

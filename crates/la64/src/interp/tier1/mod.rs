@@ -21,8 +21,10 @@ mod pins;
 mod raw;
 mod reach;
 mod routines;
+mod select;
 mod slow;
 mod table;
+mod targets;
 mod vector;
 
 pub(super) use block::{Decoded, Lowering};

@@ -85,6 +85,7 @@ fn put_quotient(b: &mut Block<'_>, rd: usize, wide: bool, remainder: bool) {
         false => {
             b.asm.op(MOVSXD, true, RAX, from);
             b.put(rd, RAX);
+            b.extends(rd);
         }
     }
 }

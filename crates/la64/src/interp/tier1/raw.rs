@@ -12,6 +12,7 @@ use super::frame::exit;
 use super::slow::Slows;
 use super::{control, layout};
 use crate::jit::raw::Faults;
+use std::sync::atomic::AtomicBool;
 
 /// What the calls answer when the block goes on.
 const GO_ON: i64 = -1;
@@ -39,6 +40,7 @@ pub(super) extern "sysv64" fn run_alone(cpu: *mut Cpu, alone: *const Alone) -> i
     // SAFETY: see the module; the instruction belongs to the block that runs, which its engine
     // keeps.
     let (cpu, alone) = unsafe { (&mut *cpu, &*alone) };
+    cpu.frame.alone_calls += 1;
     answer(alone, cpu)
 }
 
@@ -46,6 +48,7 @@ pub(super) extern "sysv64" fn run_alone(cpu: *mut Cpu, alone: *const Alone) -> i
 pub(super) extern "sysv64" fn run_control(cpu: *mut Cpu, alone: *const Alone) -> i64 {
     // SAFETY: as `run_alone`.
     let (cpu, alone) = unsafe { (&mut *cpu, &*alone) };
+    cpu.frame.alone_calls += 1;
     control::merge(cpu);
     let before = control::floats(cpu);
     let answer = answer(alone, cpu);
@@ -68,6 +71,7 @@ pub(super) extern "sysv64" fn run_slow(cpu: *mut Cpu, back: u64) -> i64 {
     let cpu = unsafe { &mut *cpu };
     // SAFETY: `enter` set it for the time of its call; the list belongs to the code that runs.
     let slows = unsafe { &*(cpu.frame.slows as *const Slows) };
+    cpu.frame.slow_calls += 1;
     let slow = slows.find(back);
     let inst = (slows.decode)(cpu, slow.word, slow.pc);
     let alone = Alone::new(slow.pc, inst, slow.before);
@@ -85,12 +89,14 @@ pub(super) struct Ground<'a> {
     pub(super) jumps: u64,
     pub(super) slows: &'a Slows,
     pub(super) faults: &'a Faults,
+    pub(super) attention: &'a AtomicBool,
 }
 
 /// Runs code at `code` until it leaves.
 pub(super) fn enter(ground: &Ground<'_>, cpu: &mut Cpu, code: u64) {
     cpu.frame.slows = std::ptr::from_ref(ground.slows) as u64;
     cpu.frame.jumps = ground.jumps;
+    cpu.frame.attention = ground.attention.as_ptr() as u64;
     cpu.frame.epoch = cpu.epoch.address();
     let state = std::ptr::from_mut(cpu).cast::<u8>().wrapping_add(layout::BIAS as usize);
     // SAFETY: the engine's own entry routine, with the value its code expects in the state

@@ -60,6 +60,17 @@ impl Operands {
         self.general[0] && self.reads_rd
     }
 
+    /// rd is a general register that is written.
+    pub(super) fn writes_general_rd(&self) -> bool {
+        self.general[0] && !self.keeps_rd
+    }
+
+    /// The general registers among `numbers` that an instruction reads besides rd.
+    pub(super) fn sources(self, numbers: [usize; 4]) -> impl Iterator<Item = usize> {
+        let fields = self.general.into_iter().zip(numbers).skip(1);
+        fields.filter_map(|(general, n)| general.then_some(n))
+    }
+
     /// The general registers among `numbers` that an instruction reads; more where that is simpler.
     pub(super) fn reads(self, numbers: [usize; 4]) -> impl Iterator<Item = usize> {
         let read = [self.reads_rd, true, true, true];

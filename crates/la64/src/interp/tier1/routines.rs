@@ -8,6 +8,7 @@ use crate::jit::emit::{
     ADD_I, AND_I, Asm, CALL_RM, CMP_TO, Cond, JMP_RM, LEA, MOV, MOV_TO, Mem, R12, R13, R14, R15,
     RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, Reg, SHR, SUB, SUB_I, TEST,
 };
+use crate::jit::raw::HURRY;
 use littoral_base::mutant;
 
 /// Offsets of the common routines.
@@ -22,20 +23,29 @@ pub(super) struct Routines {
     pub(super) spilled: usize,
     /// Calls of tier 0 by their kinds, for standard pins.
     pub(super) calls: [usize; 3],
+    /// From here on r14 holds the count.
+    pub(super) counts: usize,
 }
+
+/// Bytes that code without a count may push.
+const PUSHED_MAX: i32 = 512 << 10;
 
 const SAVED: [Reg; 6] = [RBX, RBP, R12, R13, R14, R15];
 
-/// Writes all routines.
+/// Writes all routines. Where r14 does not hold the count comes first.
 pub(super) fn write(asm: &mut Asm) -> Routines {
-    let mut routines = Routines { enter: asm.here(), ..Routines::default() };
-    let bottom = enter(asm);
+    let mut routines = Routines { spilled: asm.here(), ..Routines::default() };
+    leave(asm);
+    asm.align(16);
+    routines.enter = asm.here();
+    enter(asm);
+    routines.counts = asm.here();
+    let bottom = begin(asm);
     asm.align(16);
     routines.leave = asm.here();
     asm.op(MOV_TO, false, RAX, layout::EXIT);
     STANDARD.spill(asm);
-    routines.spilled = asm.here();
-    leave(asm);
+    asm.jump(None, routines.spilled);
     asm.align(16);
     routines.missed = asm.here();
     asm.op(MOV_TO, true, RAX, layout::PC);
@@ -44,7 +54,7 @@ pub(super) fn write(asm: &mut Asm) -> Routines {
     asm.align(16);
     routines.probe = asm.here();
     probe(asm, routines.missed);
-    asm.unary(JMP_RM, false, entry(8));
+    asm.unary(JMP_RM, false, FOUND);
     asm.align(16);
     // More returns than calls: the bottom stays.
     asm.bind_near(bottom);
@@ -55,17 +65,16 @@ pub(super) fn write(asm: &mut Asm) -> Routines {
     routines
 }
 
-/// The entry of the table of jumps that `probe` found.
-pub(super) fn entry(disp: i32) -> Mem {
-    Mem::indexed(RDX, RCX, 2, disp)
-}
+/// The host address that `probe` found.
+pub(super) const FOUND: Mem = Mem::at(RDX, layout::KNOWN_HOST);
 
-/// Finds the entry of the guest address in rax, or leaves for it.
+/// Finds the block of the guest address in rax, or leaves for it.
 pub(super) fn probe(asm: &mut Asm, missed: usize) {
     asm.op(MOV, true, RDX, layout::JUMPS);
     asm.op(MOV, false, RCX, RAX);
     asm.arith(AND_I, false, RCX, layout::JUMP_MASK);
-    asm.op(CMP_TO, true, RAX, entry(0));
+    asm.op(MOV, true, RDX, Mem::indexed(RDX, RCX, 1, 0));
+    asm.op(CMP_TO, true, RAX, Mem::at(RDX, layout::KNOWN_KEY));
     asm.jump(Some(Cond::Ne), missed);
 }
 
@@ -76,26 +85,43 @@ fn push_here(asm: &mut Asm) {
     asm.push(RCX);
 }
 
-/// In: rdi is the state register's value, rsi the code to go on at. Where it leads to the bottom of
-/// the return addresses.
-fn enter(asm: &mut Asm) -> usize {
+/// In: rdi is the state register's value, rsi the code to go on at.
+fn enter(asm: &mut Asm) {
     for r in SAVED {
         asm.push(r);
     }
     asm.arith(SUB_I, true, RSP, 8);
     asm.op(MOV, true, STATE, RDI);
     asm.op(MOV, true, RAX, RSI);
-    asm.op(MOV, true, COUNT, layout::LEFT);
     asm.op(MOV, true, WINDOW, layout::WINDOW_BASE);
     asm.stmxcsr(layout::HOST_CONTROL);
     asm.ldmxcsr(layout::GUEST_CONTROL);
     STANDARD.reload(asm);
     asm.op(MOV_TO, true, RSP, layout::STACK);
+    asm.op(LEA, true, RCX, Mem::at(RSP, -PUSHED_MAX));
+    asm.op(MOV_TO, true, RCX, layout::FLOOR);
+    asm.op(MOV, true, COUNT, layout::LEFT);
+}
+
+/// Goes on at the code in rax, with the count in place. Where it leads to the bottom of the return
+/// addresses.
+fn begin(asm: &mut Asm) -> usize {
     asm.op(LEA, true, RCX, Mem::at(RIP, 0));
     let bottom = asm.here() - 4;
     asm.push(RCX);
+    attend(asm);
     asm.unary(JMP_RM, false, RAX);
     bottom
+}
+
+/// Lets code leave at its next exit if the attention flag is set: the handler of a signal that came
+/// where r14 did not hold the count could not do so.
+fn attend(asm: &mut Asm) {
+    asm.op(MOV, true, RCX, layout::ATTENTION);
+    asm.cmp_byte(Mem::at(RCX, 0), 0);
+    let calm = asm.jump_short(Some(Cond::E));
+    asm.arith(SUB_I, true, COUNT, HURRY as i32);
+    asm.bind_short(calm);
 }
 
 /// Out, all pins being in the state.
@@ -165,6 +191,9 @@ pub(super) fn call(asm: &mut Asm, spilled: usize, what: Call, pins: &Pins) -> us
     let leaves = asm.jump_near(Some(Cond::Ns));
     pins.reload(asm);
     asm.op(MOV, true, RSP, layout::CALLED);
+    if !mutant!("la64_signals_in_tier_0_wait") {
+        attend(asm);
+    }
     asm.ret();
     asm.bind_near(leaves);
     // The low half of rax is what retired of the block, the upper one which exit this is.

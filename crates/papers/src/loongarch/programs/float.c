@@ -1,6 +1,7 @@
 /* Floating-point kernels: `float KERNEL ROUNDS` prints one checksum with all its digits.
  * Contraction into fused operations is switched off by the build, so that every architecture
  * rounds alike. */
+#include <fenv.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -196,12 +197,55 @@ static double linpack(int rounds) {
     return sum;
 }
 
+/* The exceptions that are raised, in one order on every architecture. */
+static uint64_t raised(void) {
+    static const int order[] = {FE_INVALID, FE_DIVBYZERO, FE_OVERFLOW, FE_UNDERFLOW, FE_INEXACT};
+    uint64_t bits = 0;
+    int flags = fetestexcept(FE_ALL_EXCEPT);
+    for (int i = 0; i < 5; i++)
+        bits |= (uint64_t)!!(flags & order[i]) << i;
+    feclearexcept(FE_ALL_EXCEPT);
+    return bits;
+}
+
+/* Every operation on operands of every class: a checksum of the flags that each one raises. */
+static double flags(int rounds) {
+    static const double some[] = {0.0,  -0.0,     1.0,    -3.0,   1.0 / 3, 1e308,  -1e-308,
+                                  5e-324, INFINITY, -INFINITY, 1e38, 1e-40, 16777217.0, 4e9};
+    enum { N = sizeof some / sizeof *some };
+    uint64_t sum = 0;
+    for (int r = 0; r < rounds; r++)
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < N; j++) {
+                volatile double a = some[i] * (1 + r % 3), b = some[j], c;
+                volatile float f = (float)some[i], g = (float)some[j], h;
+                volatile long n;
+                uint64_t bits[10];
+                feclearexcept(FE_ALL_EXCEPT);
+                c = a + b, bits[0] = raised();
+                c = a - b, bits[1] = raised();
+                c = a * b, bits[2] = raised();
+                c = a / b, bits[3] = raised();
+                c = sqrt(a), bits[4] = raised();
+                h = f * g, bits[5] = raised();
+                h = f / g, bits[6] = raised();
+                h = (float)a, bits[7] = raised();
+                n = a < b, bits[8] = raised();
+                c = fma(a, b, 1.0), bits[9] = raised();
+                (void)c, (void)h, (void)n;
+                for (int k = 0; k < 10; k++)
+                    sum = (sum * 37 + bits[k]) & ((1ull << 52) - 1);
+            }
+    return (double)sum;
+}
+
 static const struct {
     const char *name;
     double (*run)(int rounds);
 } kernels[] = {
     {"sgemv", sgemv}, {"mandelbrot", mandelbrot}, {"nbody", nbody}, {"fft", fft},
     {"libm", libm}, {"matmul", matmul}, {"triad", triad}, {"linpack", linpack},
+    {"flags", flags},
 };
 
 int main(int argc, char **argv) {

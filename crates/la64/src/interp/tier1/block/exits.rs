@@ -5,11 +5,11 @@
 //! - A call pushes the host address behind itself, where the guest's return address is compared; a
 //!   return goes to the host address on top.
 
-use super::super::layout::COUNT;
+use super::super::layout::{self, COUNT};
 use super::super::pins::STANDARD;
 use super::super::routines;
 use super::{Block, Cold, Exit};
-use crate::jit::emit::{CALL_RM, CMP, CMP_I, Cond, JMP_RM, RAX, RCX, SUB_I};
+use crate::jit::emit::{CALL_RM, CMP, CMP_I, Cond, JMP_RM, RAX, RCX, RSP, SUB_I};
 use littoral_base::mutant;
 
 impl Block<'_> {
@@ -24,10 +24,11 @@ impl Block<'_> {
             self.retire(count);
             self.asm.jump(on, self.head);
             self.standard_pins();
-            return self.leave_by(None, target);
+            return self.leave_by(None, target, false);
         }
         self.standard_pins();
         self.retire(count);
+        let mut is_known = false;
         let site = linked.then(|| {
             // The displacement stands behind the opcode.
             self.asm.align_patched(opcode_bytes);
@@ -36,9 +37,10 @@ impl Block<'_> {
             // Another key than an address stands for plain code.
             let find = || self.known.find(target).filter(|_| target.is_multiple_of(4));
             let known = known.or_else(|| find().map(|known| known.start as usize));
+            is_known = known.is_some();
             self.asm.jump(on, known.unwrap_or(here)) as u32
         });
-        self.leave_by(site, target);
+        self.leave_by(site, target, is_known);
     }
 
     /// Counts instructions.
@@ -48,10 +50,10 @@ impl Block<'_> {
         }
     }
 
-    /// Leaves for the dispatch loop by a new exit.
-    pub(super) fn leave_by(&mut self, site: Option<u32>, target: u64) {
+    /// Leaves for the dispatch loop by a new exit, which may be linked already.
+    fn leave_by(&mut self, site: Option<u32>, target: u64, linked: bool) {
         let id = self.first_exit + self.exits.len() as u32;
-        self.exits.push(Exit { site, target, plain: false });
+        self.exits.push(Exit { site, target, plain: false, linked });
         self.asm.mov_imm_keeping_flags(RAX, id.into());
         self.asm.jump(None, self.routines.leave);
     }
@@ -80,43 +82,46 @@ impl Block<'_> {
         }
     }
 
+    /// The condition under which a call leaves instead: the slice is used up or, in code without a
+    /// count, calls without returns have used up the stack.
+    fn before_call(&mut self) -> Cond {
+        if self.shape.counted {
+            self.retire(self.count());
+            return Cond::S;
+        }
+        self.asm.op(CMP, true, RSP, layout::FLOOR);
+        Cond::B
+    }
+
     /// Leaves for the address in rax.
     pub(in super::super) fn exit_indirect(&mut self) {
         self.count_for_rax();
         routines::probe(&mut self.asm, self.routines.missed);
-        self.asm.unary(JMP_RM, false, routines::entry(8));
+        self.asm.unary(JMP_RM, false, routines::FOUND);
     }
 
     /// Returns to the address in rax, where the latest call probably came from.
     pub(in super::super) fn exit_by_return(&mut self) {
-        if !self.shape.counted {
-            return self.exit_indirect();
-        }
         self.count_for_rax();
         self.asm.ret();
     }
 
     /// Calls the address in rax; the guest's return address is `back`.
     pub(in super::super) fn exit_by_call_indirect(&mut self, back: u64) {
-        if !self.shape.counted {
-            return self.exit_indirect();
-        }
-        self.count_for_rax();
+        self.standard_pins();
+        let over = self.before_call();
+        self.asm.jump(Some(over), self.routines.missed);
         routines::probe(&mut self.asm, self.routines.missed);
-        self.asm.unary(CALL_RM, false, routines::entry(8));
+        self.asm.unary(CALL_RM, false, routines::FOUND);
         self.returned(back);
     }
 
     /// Calls a fixed guest address; the guest's return address is `back`.
     pub(in super::super) fn exit_by_call(&mut self, target: u64, back: u64) {
-        if !self.shape.counted {
-            // Only the count bounds what calls without returns leave on the host's stack.
-            return self.exit(target, self.count(), true);
-        }
         self.settle_all();
         self.standard_pins();
-        self.retire(self.count());
-        let over = self.asm.jump_near(Some(Cond::S));
+        let over = self.before_call();
+        let over = self.asm.jump_near(Some(over));
         self.asm.align_patched(1);
         let site = self.asm.call_near();
         let known = match target == self.list[0].pc {
@@ -129,7 +134,7 @@ impl Block<'_> {
             Some(start) => self.asm.bind_near_to(site, start),
             None => self.asm.bind_near(site),
         }
-        self.leave_by(Some(site as u32), target);
+        self.leave_by(Some(site as u32), target, known.is_some());
     }
 
     /// Where the host returns to from a call: the guest has returned to the address in rax, which
@@ -149,7 +154,7 @@ impl Block<'_> {
         let here = self.asm.here() + 5;
         let known = self.known.find(back).map(|known| known.start as usize);
         let site = self.asm.jump(None, known.unwrap_or(here)) as u32;
-        self.leave_by(Some(site), back);
+        self.leave_by(Some(site), back, known.is_some());
     }
 
     /// Goes on in the loop's code with all checks, which is made when it is needed.
@@ -159,7 +164,7 @@ impl Block<'_> {
         let site = self.asm.jump_near(None);
         self.asm.bind_near(site);
         let (site, target) = (Some(site as u32), self.list[0].pc);
-        self.exits.push(Exit { site, target, plain: true });
+        self.exits.push(Exit { site, target, plain: true, linked: false });
         self.asm.mov_imm(RAX, id.into());
         self.asm.jump(None, self.routines.leave);
     }

@@ -1,0 +1,118 @@
+//! Words in registers and choices between registers: translated code leaves what the interpreter
+//! leaves, whichever registers are named.
+#![cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+
+use littoral_la64::asm::word;
+use littoral_la64::bare::Bare;
+use littoral_la64::interp::{Tier, Trap};
+
+const CODE: u64 = 0x1000;
+const LEN: u64 = 1 << 16;
+/// Registers with and without a host register of their own.
+const REGISTERS: [i64; 5] = [4, 5, 12, 23, 24];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    fn register(&mut self) -> i64 {
+        match self.below(12) {
+            0 => 0,
+            n => REGISTERS[n as usize % REGISTERS.len()],
+        }
+    }
+}
+
+/// Both tiers run the words, which end with `break`, from the same registers.
+fn same(code: &[u32], random: &mut Random) {
+    let values: Vec<u64> = REGISTERS
+        .iter()
+        .map(|_| match random.below(4) {
+            0 => random.0,
+            1 => random.0 as i32 as u64,
+            2 => random.below(3),
+            _ => random.0 & 0xffff_ffff,
+        })
+        .collect();
+    let cores = [Tier::Interpreter, Tier::default()].map(|tier| {
+        let mut core = Bare::on(tier, LEN);
+        let bytes: Vec<u8> = code.iter().flat_map(|w| w.to_le_bytes()).collect();
+        core.write(CODE, &bytes).expect("inside");
+        core.may_write_code(false);
+        core.state_mut().pc = CODE;
+        for (n, value) in REGISTERS.iter().zip(&values) {
+            core.state_mut().x[*n as usize] = *value;
+        }
+        let trap = core.run(100_000);
+        assert_eq!(trap, Trap::Break(0));
+        core
+    });
+    let state = |core: &Bare| core.state().clone();
+    assert_eq!(state(&cores[0]), state(&cores[1]), "{code:08x?} from {values:x?}");
+}
+
+fn coded(name: &str, operands: &[i64]) -> u32 {
+    word(name, operands).expect(name)
+}
+
+#[test]
+fn registers_of_a_choice_are_those_of_the_interpreter() {
+    let mut random = Random(11);
+    for round in 0..4000 {
+        let [t, u, r, a, b, c] = std::array::from_fn(|_| random.register());
+        let masks = if round % 2 == 0 { ["maskeqz", "masknez"] } else { ["masknez", "maskeqz"] };
+        let order = if round % 3 == 0 { [u, t] } else { [t, u] };
+        let mut code = Vec::new();
+        if round % 4 == 0 {
+            code.push(coded("sltu", &[c, a, b]));
+        }
+        code.push(coded(masks[0], &[t, a, c]));
+        code.push(coded(masks[1], &[u, b, c]));
+        code.push(coded("or", &[r, order[0], order[1]]));
+        // What follows may write a mask's register without reading it, or read it first.
+        for _ in 0..random.below(3) {
+            let operands = [random.register(), random.register(), random.register()];
+            code.push(coded(["add.d", "sub.w", "mul.d"][random.below(3) as usize], &operands));
+        }
+        if random.below(2) == 0 {
+            code.push(coded("ori", &[random.register(), 0, 5]));
+        }
+        code.push(coded("break", &[0]));
+        same(&code, &mut random);
+    }
+}
+
+#[test]
+fn words_stay_extended_through_any_sequence() {
+    const THREE: [&str; 17] = [
+        "add.w", "sub.w", "mul.w", "add.d", "sub.d", "and", "or", "xor", "nor", "andn", "orn",
+        "sll.w", "srl.w", "sra.w", "slt", "maskeqz", "mod.w",
+    ];
+    const SHIFTS: [&str; 6] = ["slli.w", "srli.w", "srai.w", "rotri.w", "srai.d", "slli.d"];
+    const IMMEDIATE: [&str; 5] = ["addi.w", "addi.d", "andi", "ori", "xori"];
+    let mut random = Random(7);
+    for _ in 0..3000 {
+        let mut code = Vec::new();
+        for _ in 0..12 {
+            let [rd, rj, rk] = std::array::from_fn(|_| random.register());
+            let imm = [0, 1, 31, 255, 1000][random.below(5) as usize];
+            code.push(match random.below(8) {
+                0..3 => coded(THREE[random.below(17) as usize], &[rd, rj, rk]),
+                3 => coded(SHIFTS[random.below(6) as usize], &[rd, rj, imm & 31]),
+                4 => coded(IMMEDIATE[random.below(5) as usize], &[rd, rj, imm]),
+                // The compilers' way to extend.
+                5 => coded(["addi.w", "slli.w"][random.below(2) as usize], &[rd, rj, 0]),
+                6 => coded("bstrpick.w", &[rd, rj, 31.min(imm), imm.min(7)]),
+                _ => coded("lu12i.w", &[rd, imm - 500]),
+            });
+        }
+        code.push(coded("break", &[0]));
+        same(&code, &mut random);
+    }
+}
