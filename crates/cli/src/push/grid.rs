@@ -36,26 +36,33 @@ struct Study {
 const MAKING: (Format, usize) = (Format::Columns, 16384);
 
 /// The data set of a study, and the device and queue depth that it is modelled on.
-fn stored(set: &GridSetArgs, profile: &str) -> Result<(About, Vec<Vec<u8>>, Model, u32), Failure> {
+struct Stored {
+    about: About,
+    pages: Vec<Vec<u8>>,
+    model: Model,
+    depth: u32,
+}
+
+fn stored(set: &GridSetArgs, profile: &str) -> Result<Stored, Failure> {
     if let Some(table) = set.set.as_deref().filter(|name| table::is_table(name)) {
         let made = table::read(Path::new(table), MAKING, |about, records| {
             let set = DataSet::of_records(about, records)?;
             Ok((set.about().clone(), set.pages()?))
         });
         let ((about, pages), (model, depth)) = (made?, profiled(profile)?);
-        return Ok((about, pages, model, depth));
+        return Ok(Stored { about, pages, model, depth });
     }
     let (machine, name) = place(set.set.as_deref(), None, &set.on)?;
     let (model, depth) = model(&machine, &name, profile)?;
     let mut host = host(machine.push(&name)?, 1);
     let about = about(&mut host)?;
     let pages = fetch(host, about.pages)?;
-    Ok((about, pages, model, depth))
+    Ok(Stored { about, pages, model, depth })
 }
 
 fn study(args: &PushGridArgs) -> Result<Study, Failure> {
     let profile = args.set.profile.clone().unwrap_or_else(|| "summarizer-board".to_owned());
-    let (about, pages, mut model, depth) = stored(&args.set, &profile)?;
+    let Stored { about, pages, mut model, depth } = stored(&args.set, &profile)?;
     let (program, _) = program(&args.scan, &about)?;
     let split = littoral::push::api::split_of(&program.function);
     let costs =
