@@ -197,7 +197,6 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         let rest = Cell::new((W::Tag::default(), Run::default()));
         let contexts = self.busy(place, work, self.limits.read_bytes_max / 4);
         self.run(contexts, 1, async |cx| {
-            let mut reader = self.reads_fixed.then(|| cx.reader::<FIRST_BYTES>());
             loop {
                 let (mut tag, mut run) = rest.get();
                 if run.left == 0 {
@@ -214,18 +213,9 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                     let addr = place.word_addr(run.addr);
                     let words = run.take(self.reach(addr), place.layout);
                     rest.set((tag, run));
-                    match &mut reader {
-                        Some(reader) if words <= FIRST_WORDS && self.has_first(addr) => {
-                            let (start, skip) = self.first(addr);
-                            let bytes = reader.read(start).await?;
-                            work.words(tag, vertex, slice(bytes, skip, words)?)
-                        }
-                        _ => {
-                            let (start, len, skip) = self.widen(addr, words);
-                            let bytes = cx.read(start, len).await?;
-                            work.words(tag, vertex, slice(&bytes, skip, words)?)
-                        }
-                    }
+                    let (start, len, skip) = self.widen(addr, words);
+                    let bytes = cx.read(start, len).await?;
+                    work.words(tag, vertex, slice(&bytes, skip, words)?)
                 };
                 if verdict == Verdict::Forged {
                     return Err(Halt(place.forged("the list of vertex", vertex.into())));
