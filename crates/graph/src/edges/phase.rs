@@ -8,8 +8,8 @@
 //! - Counts depend on the graph, the kernel and the device's granule and longest read only, never
 //!   on time: levels, directions and where a list is left are the same on every device. Checked by
 //!   `counts_do_not_depend_on_latency`, `counts_of_other_kernels_do_not_depend_on_latency`.
-//!   Two kernels use values in the order of answers. Of delta-stepping all counts may differ by that,
-//!   of PageRank the number of iterations, never what one of them reads.
+//!   Two kernels use values in the order of answers. Of delta-stepping all counts may differ by
+//!   that, of PageRank the number of iterations, never what one of them reads.
 //! - `sum(depth * count) * reads_at_once` is `reads_count`. Checked by
 //!   `a_phase_holds_its_chains_and_none_is_recorded_while_off`.
 

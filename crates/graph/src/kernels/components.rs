@@ -17,8 +17,8 @@
 //!   `answers_verify_in_memory`, `verifiers_refute_wrong_answers`.
 //! - Components of a directed graph are weak: direction is ignored. Checked by
 //!   `answers_verify_in_memory`.
-//! - Which lists are read does not depend on the order of answers: each pass takes the vertices of a
-//!   set that is fixed before it begins, though links change labels meanwhile. Checked by
+//! - Which lists are read does not depend on the order of answers: each pass takes the vertices of
+//!   a set that is fixed before it begins, though links change labels meanwhile. Checked by
 //!   `counts_of_components_do_not_depend_on_latency`.
 
 use std::cell::Cell;
@@ -243,13 +243,14 @@ impl Components<'_> {
             let share = words.len().div_ceil(self.members);
             let first = (share * me.id()).min(words.len());
             let own = &words[first..(first + share).min(words.len())];
-            let labels = self.label[first * 64..].chunks_exact(64);
-            for ((i, word), labels) in (first as u32..).zip(own).zip(labels) {
-                let bits = (0u32..).zip(labels).fold(0, |bits, (bit, label)| {
+            for (i, word) in (first..).zip(own) {
+                // Labels behind the last vertex stand for none.
+                let labels = &self.label[(i * 64).min(self.n())..(i * 64 + 64).min(self.n())];
+                let bits = labels.iter().zip(0u32..).fold(0, |bits, (label, bit)| {
                     let label = label.load(Relaxed);
                     let takes = match pick {
                         Pick::Attach => true,
-                        Pick::Roots => label == i * 64 + bit,
+                        Pick::Roots => label == i as u32 * 64 + bit,
                         Pick::Outside => label != giant,
                     };
                     bits | u64::from(takes) << bit
