@@ -243,7 +243,11 @@ mod tests {
         let (command, mut found) = (command(), Vec::new());
         leaves(&command, "", &mut found);
         assert!(found.len() > 40, "{found:?}");
-        let takes = |verb: &clap::Command| verb.get_arguments().any(|a| a.get_id() == "machine");
+        let is_machine = |a: &clap::Arg| {
+            let names = a.get_long_and_visible_aliases().unwrap_or_default();
+            names.contains(&"machine")
+        };
+        let takes = |verb: &clap::Command| verb.get_arguments().any(is_machine);
         for (path, _) in found.iter().filter(|(_, verb)| !takes(verb)) {
             let has_reason = WITHOUT_MACHINE.iter().any(|(verb, _)| verb == path);
             assert!(has_reason, "`littoral {path}` takes no --machine: give it one or a reason");

@@ -126,7 +126,7 @@ proptest! {
 #[test]
 fn counts_of_components_do_not_depend_on_latency() {
     // In these graphs an answer can link a root outside of the giant component before the root's
-    // own list is asked for, or after it. Devices are paced, so several rounds are needed to see it.
+    // own list is asked for, or after it. Devices are paced, so it takes several rounds to see.
     let found = [(2876u64, 2612), (3646, 3102), (4948, 3276)];
     for (seed, edges_count) in found.into_iter().cycle().take(60) {
         let edges = random_edges(2000, true, edges_count, seed * 0x9e37_79b9 + 1);

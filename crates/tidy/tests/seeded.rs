@@ -177,7 +177,7 @@ fn long_functions_and_files_are_found_and_tests_do_not_count() {
     assert_found(&[(FILE, &long), short], "fn-length", &format!("{FILE}:3"));
     let just = source(&format!("fn f() {{\n{}}}", lines(68)));
     assert_eq!(findings(&[(FILE, &just), short]), []);
-    let file = source(&"fn f() {}\n".repeat(799));
+    let file = source(&"type T = u8;\n".repeat(799));
     assert_found(&[(FILE, &file)], "file-length", FILE);
     let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}", "fn f() {}\n".repeat(900));
     assert_eq!(findings(&[(FILE, &source(&tests))]), []);

@@ -19,6 +19,7 @@ use littoral::push::api::{About, Cores, DataSet, Engine, Host, Settings, records
 use littoral::push::command::Quotas;
 use littoral::push::data::{lineitem, lineitem_schema};
 use littoral::push::device::served;
+use littoral::push::error::Kind;
 use littoral::push::page::Format as PageFormat;
 use littoral::push::policy::Policy;
 use littoral::push::serve::Server;
@@ -174,8 +175,14 @@ fn load(args: &PushLoadArgs) -> Outcome {
     }
     let mut host = host(machine.push(&name)?, 1);
     let making = (format, page_bytes);
-    let stored = table::read(&args.input, making, |about, records| host.store(about, records))?;
     let name = args.set.clone().unwrap_or(name);
+    let stored = table::read(&args.input, making, |about, records| {
+        // A record that is refused names the table.
+        host.store(about, records).map_err(|e| match e.kind() {
+            Kind::Io => e.in_context(&name),
+            _ => e,
+        })
+    })?;
     out::show(args.shown.format, &described(&name, &stored))
 }
 

@@ -6,8 +6,8 @@
 //!
 //! Which prefetch instruction is best depends on the processor: the non-temporal hint saves a
 //! quarter of PageRank on one and doubles it on another. So unless a hint is given, the first
-//! pages, and the first lists, are read with each hint in turn. The hint with the least median time per
-//! line is kept for all threads ([`Hints`]). How far ahead is prefetched is the same on every
+//! pages, and the first lists, are read with each hint in turn. The hint with the least median time
+//! per line is kept for all threads ([`Hints`]). How far ahead is prefetched is the same on every
 //! processor; no trial covers it.
 
 use std::cell::{Cell, RefCell};

@@ -421,8 +421,13 @@ impl Late {
     }
 
     /// Whether a task's host would begin on a page only after the link could have sent it later.
+    ///
+    /// All cores of the host may have begun at once, and nothing tells the link when the first of
+    /// them is nearly free. So one page may wait there for as long as a page takes.
     fn is_host_behind(&self, view: &View, task: usize) -> bool {
-        self.observed[task].host_free_at.0.saturating_sub(view.now.0) as f64 > 2.0 * self.link
+        let o = &self.observed[task];
+        let free_in = o.host_free_at.0.saturating_sub(view.now.0) as f64;
+        free_in > 2.0 * self.link + o.host.unwrap_or(0.0)
     }
 }
 
