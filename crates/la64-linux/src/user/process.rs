@@ -229,6 +229,11 @@ impl Image {
             address => address + self.bias,
         }
     }
+
+    /// Where its code begins.
+    fn entry(&self) -> u64 {
+        self.elf.entry + self.bias
+    }
 }
 
 /// How a program is run: its ABI, the space that is reserved for it, what translates it.
@@ -302,17 +307,11 @@ pub(super) fn load(
     space.brk = (heap, heap);
     let trampoline = map_trampoline(&mut space, abi.signals.trampoline)?;
     let features = Features::ALL;
-    let entry = main.elf.entry + main.bias;
-    let auxiliary = Auxiliary {
-        headers: main.headers(),
-        headers_count: main.elf.headers_count,
-        base: interpreter.as_ref().map_or(0, |i| i.bias),
-        entry,
-        machine: (abi.auxiliary)(features, front),
-    };
+    let machine = (abi.auxiliary)(features, front);
+    let auxiliary = auxiliary(&main, interpreter.as_ref(), machine);
     let (name, stack_len) = (program.as_os_str().as_bytes(), options.stack_len);
     let (sp, auxv) = first_stack(&mut space, stack_len, &argv, envp, name, &auxiliary)?;
-    let pc = interpreter.map_or(entry, |i| i.elf.entry + i.bias);
+    let pc = interpreter.map_or(auxiliary.entry, |i| i.entry());
     // The translator of another architecture has the file.
     let dump = options.dump.as_deref().filter(|_| front.is_none());
     let dump = dump.map(Dump::open).transpose()?;
@@ -356,6 +355,17 @@ pub(super) fn load(
         reads_signals: AtomicBool::new(false),
     };
     Ok((Arc::new(process), Start { pc, sp }))
+}
+
+/// What a program is told of where it and its interpreter are.
+fn auxiliary(main: &Image, interpreter: Option<&Image>, machine: abi::Auxiliary) -> Auxiliary {
+    Auxiliary {
+        headers: main.headers(),
+        headers_count: main.elf.headers_count,
+        base: interpreter.map_or(0, |i| i.bias),
+        entry: main.entry(),
+        machine,
+    }
 }
 
 fn code_cache(options: &Options) -> CodeCache {

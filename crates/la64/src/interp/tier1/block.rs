@@ -13,6 +13,7 @@ use super::super::Inst;
 use super::super::raw::Alone;
 use super::constants::{Constants, Due};
 use super::control::Floats;
+use super::known::{Check, Known};
 use super::layout::{self, ACCESS_MAX, ADDRESS_MAX, SLACK_MIN};
 use super::pins::{Pins, STANDARD};
 use super::reach::{Line, Operands, Reach};
@@ -23,9 +24,8 @@ use crate::jit::emit::{
     XOR_I, Xmm,
 };
 use crate::jit::packed::V_BROADCASTQ;
-use crate::shared::{Index, Keyed};
+use crate::shared::Index;
 use littoral_base::mutant;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// The opcode of `bl`.
 const BL_OPCODE: u32 = 0x15;
@@ -169,50 +169,6 @@ enum Cold {
     },
     /// Jumps of checks ahead of a loop that failed: the loop's plain code goes on.
     Plain { from: Vec<usize> },
-}
-
-/// A block that exists. Code reads the first two fields through the table of jumps.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct Known {
-    /// Its guest address, plus 1 for plain code.
-    pub(super) key: u64,
-    /// Host address of its code.
-    pub(super) host: u64,
-    /// Offset of its code.
-    pub(super) start: u32,
-    /// Offset behind the check of the epoch.
-    pub(super) body: u32,
-    /// What is compared with memory, for a block that may change.
-    pub(super) words: Option<Box<Words>>,
-}
-
-impl Keyed for Known {
-    fn key(&self) -> u64 {
-        self.key
-    }
-}
-
-/// The instructions of a block that may change.
-#[derive(Debug)]
-pub(super) struct Words {
-    /// When they were compared last; changed under the lock alone.
-    pub(super) epoch: AtomicU64,
-    /// Where the check of the epoch is patched.
-    pub(super) check: Check,
-    /// They were found different from memory.
-    pub(super) stale: AtomicBool,
-    /// Addresses and words.
-    pub(super) list: Box<[(u64, u32)]>,
-}
-
-/// Offsets in the check of a block's epoch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Check {
-    /// The epoch's number.
-    pub(super) stamp: u32,
-    /// The displacement of the jump that a different epoch takes.
-    pub(super) onward: u32,
 }
 
 /// What a block may rely on of the window it accesses.

@@ -9,9 +9,10 @@
 use super::super::raw::Alone;
 use super::super::translation::{Journal, Listing, Placed};
 use super::super::{Cpu, Fetch, Limits};
-use super::block::{Block, Check, Decoded, Exit, Fold, Known, Shape, Words};
+use super::block::{Block, Decoded, Exit, Fold, Shape};
 use super::control::Floats;
 use super::frame::exit;
+use super::known::{Check, Known, Words};
 use super::routines::Routines;
 use super::slow::{Decode, Slow, Slows};
 use super::targets::Targets;

@@ -5,7 +5,7 @@
 //! - Semantics are those of `interp::integer`, which the tests compare.
 
 use super::block::{Block, Decoded, Fold, Lowering, folding, plain};
-use super::{layout, select};
+use super::layout;
 use crate::jit::emit::{
     ADD, ADD_I, AND, AND_I, ANDN, Asm, CMP, CMP_I, Cond, Form, LEA, LZCNT, MOV, MOVSX8, MOVSX16,
     MOVSXD, MOVZX8, MOVZX16, Mem, NOT, OR, OR_I, RAX, RCX, ROL, ROR, ROR_CL, Reg, Rm, SAR, SARX,
@@ -323,53 +323,6 @@ fn slti(b: &mut Block<'_>, d: &Decoded) {
 
 fn sltui(b: &mut Block<'_>, d: &Decoded) {
     compare_immediate(b, d, Cond::B);
-}
-
-/// rd = rj, or 0 if rk is zero (`maskeqz`) or not (`masknez`).
-fn mask(b: &mut Block<'_>, d: &Decoded, kept_if: Cond) {
-    let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
-    if rd == 0 {
-        return;
-    }
-    let told = b.told(rk);
-    let keep = match told {
-        Some(cond) if kept_if == Cond::Ne => cond,
-        Some(cond) => cond.opposite(),
-        None => {
-            compare(b, rk, 0);
-            kept_if
-        }
-    };
-    if let Some(select) = select::behind(b, d) {
-        return select.emit(b, keep);
-    }
-    masked(b, rd, rj, keep);
-    if rd != rk {
-        b.flags_tell(rk, if kept_if == Cond::Ne { keep } else { keep.opposite() });
-    }
-}
-
-/// rd = rj if `keep` holds, else 0; keeps the flags.
-pub(super) fn masked(b: &mut Block<'_>, rd: usize, rj: usize, keep: Cond) {
-    let extended = b.is_extended(rj);
-    let to = if rd == rj { RAX } else { b.target(rd) };
-    b.asm.mov_imm_keeping_flags(to, 0);
-    if rj != 0 {
-        let place = b.place(rj);
-        b.asm.cmov(keep, true, to, place);
-    }
-    b.put(rd, to);
-    if extended {
-        b.extends(rd);
-    }
-}
-
-fn maskeqz(b: &mut Block<'_>, d: &Decoded) {
-    mask(b, d, Cond::Ne);
-}
-
-fn masknez(b: &mut Block<'_>, d: &Decoded) {
-    mask(b, d, Cond::E);
 }
 
 fn nor(b: &mut Block<'_>, d: &Decoded) {
@@ -718,8 +671,6 @@ pub(super) static TABLE: &[Lowering] = &[
     plain("sltu", sltu),
     plain("slti", slti),
     plain("sltui", sltui),
-    plain("maskeqz", maskeqz),
-    plain("masknez", masknez),
     plain("or", or),
     plain("and", and),
     plain("xor", xor),

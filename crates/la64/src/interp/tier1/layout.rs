@@ -11,9 +11,8 @@
 //! | xmm3 to xmm15 | low halves of vector registers 0 to 12 |
 
 use super::super::Cpu;
-use super::block::Known;
 use super::frame::Frame;
-use super::targets::TARGET_BITS;
+use super::known::Known;
 use crate::jit::emit::{Mem, R8, R9, R10, R11, R12, R13, R14, R15, RBP, RBX, RDI, RSI, Reg};
 use crate::memory::raw::Window;
 use crate::state::State;
@@ -85,6 +84,8 @@ pub(super) const ADDRESS_MAX: u64 = (1 << 31) - 32;
 const DISP_MAX: u64 = 1 << 15;
 /// A window with less slack gets a check per access.
 pub(super) const SLACK_MIN: u64 = DISP_MAX + ACCESS_MAX;
+/// Entries of the table of jumps are 2 to this power.
+pub(super) const TARGET_BITS: u32 = 14;
 /// Takes the bits of an address that choose its entry in the table of jumps, times four.
 pub(super) const JUMP_MASK: i32 = ((1 << TARGET_BITS) - 1) << 2;
 /// The guest address of a block in that table, and the host address of its code.

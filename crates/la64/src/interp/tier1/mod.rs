@@ -15,6 +15,7 @@ mod engine;
 mod float;
 mod frame;
 mod integer;
+mod known;
 mod layout;
 mod multiply;
 mod pins;

@@ -1,4 +1,5 @@
-//! Two masks and the `or` behind them that choose one of two registers: one conditional move.
+//! Masks; two of them and the `or` behind them that choose one of two registers are one conditional
+//! move.
 //!
 //! ```text
 //! masknez t, a, c      t = a if c is 0, else 0
@@ -10,10 +11,10 @@
 //!   its register before anything reads it, leaves the block or calls tier 0. Checked by
 //!   `registers_of_a_choice_are_those_of_the_interpreter`.
 
-use super::block::{Block, Decoded};
-use super::integer::{self, masked};
+use super::block::{Block, Decoded, Lowering, plain};
+use super::integer::{self, compare};
 use super::multiply;
-use crate::jit::emit::{Cond, MOV, RCX, RDX};
+use crate::jit::emit::{Cond, MOV, RAX, RCX, RDX};
 use littoral_base::mutant;
 
 /// Instructions that are looked at behind the choice.
@@ -28,14 +29,61 @@ struct Mask {
 
 /// Two masks and an `or`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Select {
+struct Select {
     first: Mask,
     second: Mask,
     result: usize,
 }
 
+/// rd = rj, or 0 if rk is zero (`maskeqz`) or not (`masknez`).
+fn mask(b: &mut Block<'_>, d: &Decoded, kept_if: Cond) {
+    let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
+    if rd == 0 {
+        return;
+    }
+    let told = b.told(rk);
+    let keep = match told {
+        Some(cond) if kept_if == Cond::Ne => cond,
+        Some(cond) => cond.opposite(),
+        None => {
+            compare(b, rk, 0);
+            kept_if
+        }
+    };
+    if let Some(select) = behind(b, d) {
+        return select.emit(b, keep);
+    }
+    masked(b, rd, rj, keep);
+    if rd != rk {
+        b.flags_tell(rk, if kept_if == Cond::Ne { keep } else { keep.opposite() });
+    }
+}
+
+/// rd = rj if `keep` holds, else 0; keeps the flags.
+fn masked(b: &mut Block<'_>, rd: usize, rj: usize, keep: Cond) {
+    let extended = b.is_extended(rj);
+    let to = if rd == rj { RAX } else { b.target(rd) };
+    b.asm.mov_imm_keeping_flags(to, 0);
+    if rj != 0 {
+        let place = b.place(rj);
+        b.asm.cmov(keep, true, to, place);
+    }
+    b.put(rd, to);
+    if extended {
+        b.extends(rd);
+    }
+}
+
+fn maskeqz(b: &mut Block<'_>, d: &Decoded) {
+    mask(b, d, Cond::Ne);
+}
+
+fn masknez(b: &mut Block<'_>, d: &Decoded) {
+    mask(b, d, Cond::E);
+}
+
 /// The choice that begins with the current instruction, a mask.
-pub(super) fn behind(b: &mut Block<'_>, d: &Decoded) -> Option<Select> {
+fn behind(b: &mut Block<'_>, d: &Decoded) -> Option<Select> {
     let list = b.list;
     let (second, or) = (list.get(b.at + 1)?, list.get(b.at + 2)?);
     let names = [d, second, or].map(|d| d.lowering.map(|lowering| lowering.name));
@@ -64,7 +112,7 @@ pub(super) fn behind(b: &mut Block<'_>, d: &Decoded) -> Option<Select> {
 
 impl Select {
     /// Under `keep` the first mask keeps its register; flags stand.
-    pub(super) fn emit(self, b: &mut Block<'_>, keep: Cond) {
+    fn emit(self, b: &mut Block<'_>, keep: Cond) {
         let Select { first, second, result } = self;
         let masks = [(first, keep), (second, keep.opposite())];
         let live = masks.map(|(mask, _)| mask.to != result && !is_dead(b, mask.to));
@@ -114,7 +162,7 @@ fn is_dead(b: &Block<'_>, n: usize) -> bool {
     let behind = b.list.iter().skip(b.at + 3).take(AHEAD_MAX);
     for d in behind {
         let Some(lowering) = d.lowering else { return false };
-        let tables = [integer::TABLE, integer::SHIFT_TABLE, multiply::TABLE];
+        let tables = [TABLE, integer::TABLE, integer::SHIFT_TABLE, multiply::TABLE];
         let is_sure = tables.into_iter().flatten().any(|l| std::ptr::eq(l, lowering));
         // A field upside down traps; an immediate may replace a part of a register.
         let is_sure = is_sure && !lowering.name.starts_with("bstr") && lowering.name != "lu32i.d";
@@ -127,3 +175,5 @@ fn is_dead(b: &Block<'_>, n: usize) -> bool {
     }
     false
 }
+
+pub(super) static TABLE: &[Lowering] = &[plain("maskeqz", maskeqz), plain("masknez", masknez)];

@@ -6,11 +6,9 @@
 //!   that leads to the dispatch loop.
 //! - Blocks live as long as the engine that has the table.
 
-use super::block::Known;
+use super::known::Known;
+use super::layout::TARGET_BITS;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Entries are 2 to this power.
-pub(super) const TARGET_BITS: u32 = 14;
 
 /// The table.
 #[derive(Debug)]
