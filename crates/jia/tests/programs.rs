@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -165,10 +166,16 @@ fn lists_of_sizes_are_dealt_by_the_rules_of_the_version() {
     }
 }
 
-/// What each rank counts of faults on pages of the other.
+/// What each rank counts of faults on pages of the other, by rank: each prints its own line, and
+/// which of them ends first is chance.
 fn remote_faults(said: &str) -> Vec<&str> {
-    let remote = said.lines().filter_map(|line| line.split(" remote ").nth(1));
-    remote.filter_map(|rest| rest.split(' ').next()).collect()
+    let counts = said.lines().filter_map(|line| line.split("jia: rank ").nth(1));
+    let remote = counts.filter_map(|of| {
+        let (rank, rest) = of.split_once(' ')?;
+        let count = rest.split(" remote ").nth(1)?.split(' ').next()?;
+        Some((rank.parse::<u16>().ok()?, count))
+    });
+    remote.collect::<BTreeMap<_, _>>().into_values().collect()
 }
 
 /// Without a launcher a program is a job of one.

@@ -79,7 +79,7 @@ const ALLOWED: &[Row] = &[
     ),
     ("littoral", FACADE),
     ("littoral-capi", &["littoral"]),
-    ("littoral-jia", &["littoral-dsm"]),
+    ("littoral-jia", &["littoral-base", "littoral-dsm"]),
     (
         "littoral-bench",
         &[

@@ -74,3 +74,30 @@ pub fn leave(code: i32) -> ! {
         libc::_exit(code)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The calling thread's mask, bit 0 of it for signal 1.
+    fn blocked() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn threads_of_the_library_block_what_a_program_handles() {
+        let before = blocked();
+        let inside = without_signals(|| std::thread::spawn(blocked).join().unwrap());
+        assert_eq!(blocked(), before);
+        let blocks = |signal: c_int| (inside >> (signal - 1)) & 1 == 1;
+        for signal in [libc::SIGALRM, libc::SIGUSR1, libc::SIGCHLD, libc::SIGIO, libc::SIGPROF] {
+            assert!(blocks(signal), "{signal} of {inside:x}");
+        }
+        // What the thread that called blocked stays blocked.
+        let own = |signal: c_int| (before >> (signal - 1)) & 1 == 1;
+        assert!(TAKEN.into_iter().all(|signal| own(signal) || !blocks(signal)), "{inside:x}");
+    }
+}

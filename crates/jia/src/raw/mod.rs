@@ -1,10 +1,9 @@
-//! The functions that C calls, with the crate's unsafe code.
+//! The functions that C calls, with their unsafe code.
 //!
 //! - [`calls`]: life, allocation, locks, barriers, condition variables, statistics;
 //! - [`extra`]: messages, self-scheduling, `CREATE`, the names of the paper's library;
 //! - [`error`]: `jia_error`, whose arguments vary;
 //! - [`life`]: how calls that break a rule, and programs that leave early, end;
-//! - [`own`]: where this process's rank is found;
 //! - [`signals`]: a program's handlers for the two signals that faults use.
 //!
 //! A pointer of the caller is read or written only where the call's words say so, and never while
@@ -15,7 +14,6 @@ pub mod calls;
 pub mod error;
 pub mod extra;
 pub mod life;
-pub mod own;
 pub mod signals;
 
 /// Gives an `extern "C"` function of this crate its name in C.

@@ -292,3 +292,64 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) 
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// Where the program's handler ran, and whether it ran with its own mask.
+    static RAN_AT: AtomicUsize = AtomicUsize::new(0);
+    static HAD_ITS_MASK: AtomicBool = AtomicBool::new(false);
+
+    fn blocks(signal: i32) -> bool {
+        let mut set = MaybeUninit::zeroed();
+        // SAFETY: the call writes this thread's mask into a variable of this frame.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr());
+            libc::sigismember(set.as_ptr(), signal) == 1
+        }
+    }
+
+    extern "C" fn note(signal: i32) {
+        let here = 0u8;
+        RAN_AT.store((&raw const here).addr(), Ordering::Relaxed);
+        HAD_ITS_MASK.store(blocks(libc::SIGUSR1) && !blocks(signal), Ordering::Relaxed);
+    }
+
+    /// In a process of its own: the kernel's action for the signal is changed for good.
+    #[test]
+    fn a_programs_handler_runs_with_its_mask_on_its_alternate_stack() {
+        const CHILD: &str = "DSM_TEST_HANDLER";
+        const NAME: &str = "memory::raw::handler::tests::\
+            a_programs_handler_runs_with_its_mask_on_its_alternate_stack";
+        if std::env::var_os(CHILD).is_none() {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            let out = child.args(["--exact", NAME]).env(CHILD, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&out.stdout);
+            assert!(out.status.success() && said.contains("1 passed"), "{:?} {said}", out.status);
+            return;
+        }
+        let aside = vec![0u8; 2 * STACK_MIN].leak();
+        let range = aside.as_ptr_range();
+        let stack =
+            libc::stack_t { ss_sp: aside.as_mut_ptr().cast(), ss_flags: 0, ss_size: aside.len() };
+        install();
+        // SAFETY: the stack is never freed; an action of zeros is a valid one, its mask a variable
+        // of this frame; the signal is one that a handler waits for.
+        unsafe {
+            assert_eq!(libc::sigaltstack(&raw const stack, std::ptr::null_mut()), 0);
+            let mut own: libc::sigaction = std::mem::zeroed();
+            own.sa_sigaction = note as *const () as usize;
+            own.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+            libc::sigaddset(&raw mut own.sa_mask, libc::SIGUSR1);
+            assert!(replace(libc::SIGSEGV, Some(own)).is_some());
+            assert_eq!(libc::raise(libc::SIGSEGV), 0);
+        }
+        assert!((range.start.addr()..range.end.addr()).contains(&RAN_AT.load(Ordering::Relaxed)));
+        assert!(HAD_ITS_MASK.load(Ordering::Relaxed));
+        assert!(!blocks(libc::SIGUSR1) && !blocks(libc::SIGSEGV), "the kernel puts masks back");
+    }
+}

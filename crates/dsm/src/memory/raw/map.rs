@@ -363,4 +363,25 @@ mod tests {
         }
         assert!(twins.of(0).is_none());
     }
+
+    #[test]
+    fn a_closed_view_may_not_be_accessed_and_is_unmapped() {
+        // Where the kernel puts nothing of its own choice.
+        const AT: usize = 0x2a00_0000_0000;
+        let bytes = 4 * rustix::param::page_size();
+        let permissions = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let range = format!("{AT:x}-{:x} ", AT + bytes);
+            let found = maps.lines().find_map(|line| line.strip_prefix(&range));
+            found.map(|rest| rest[..4].to_owned())
+        };
+        let memory = Memory::private(bytes, Some(AT)).unwrap();
+        memory.store(0, &[1; 8]);
+        assert_eq!(permissions().as_deref(), Some("rw-s"));
+        memory.close(bytes).unwrap();
+        assert_eq!(permissions().as_deref(), Some("---p"));
+        assert_eq!(memory.word(0).load(RELAXED), 0, "the memory is given back");
+        drop(memory);
+        assert_eq!(permissions(), None);
+    }
 }

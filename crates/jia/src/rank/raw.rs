@@ -8,6 +8,7 @@
 //! Invariants
 //! - In a child the word is zero. Checked by `bad_input_ends_in_words`, with `fork` and with the
 //!   kernel's own call.
+#![allow(unsafe_code)] // Reason: a rank that outlives its process's membership; a page for a word.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use littoral_base::mutant;
 
-use crate::rank::Rank;
+use super::Rank;
 
 const BYTES: usize = 4096;
 

@@ -1,11 +1,13 @@
 //! This process's rank: its membership, what it has allocated, and how an error ends it.
 //!
+//! - [`raw`]: where the rank is found.
+//!
 //! Invariants
 //! - There is at most one membership a process; it ends by `jia_exit`, after which calls that need
 //!   one end the process in words; a child made by `fork` has none. Checked by
 //!   `bad_input_ends_in_words`.
-//! - `jia_clock` never goes back, and answers before and after the job too. Checked by the program
-//!   `system.c` in `every_program_agrees_over_tcp`.
+//! - `jia_clock` never goes back, and answers before and after the job too, as the program
+//!   `system.c` asks. Checked by `every_program_agrees_over_tcp`.
 //!
 //! The first page of shared memory is the library's: counters of self-scheduled loops.
 
@@ -18,7 +20,7 @@ use littoral_dsm::job::member::{Inside, Member, Piece};
 use littoral_dsm::memory::page_bytes;
 use littoral_dsm::runtime::RankCounts;
 
-use crate::raw::own;
+pub mod raw;
 
 /// Whose rules an ambiguous call follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +60,12 @@ impl Rank {
     /// The rank of this process, if it has joined and not left.
     #[inline]
     pub fn current() -> Option<&'static Rank> {
-        own::stored().filter(|(_, is_own)| *is_own).map(|(rank, _)| rank)
+        raw::stored().filter(|(_, is_own)| *is_own).map(|(rank, _)| rank)
     }
 
     /// Whether this is a child, made by `fork`, of a process that has joined.
     pub fn is_child() -> bool {
-        own::stored().is_some_and(|(_, is_own)| !is_own)
+        raw::stored().is_some_and(|(_, is_own)| !is_own)
     }
 
     /// Joins the job that this process was started for, or one of its own.
@@ -93,7 +95,7 @@ impl Rank {
             blocks: Mutex::default(),
             turns: AtomicU32::new(0),
         };
-        own::store(rank).map_err(|e| (format!("a page for this rank's word: {e}"), 3))
+        raw::store(rank).map_err(|e| (format!("a page for this rank's word: {e}"), 3))
     }
 
     /// Ends the membership: shared memory is gone, and the clock runs on from what it shows.
@@ -105,7 +107,7 @@ impl Rank {
             let _inside = Inside::enter();
             let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
             *clock = Some((self.clock(), Instant::now()));
-            own::forget();
+            raw::forget();
         }
         self.member.close()
     }
