@@ -6,6 +6,8 @@
 # machine's apt is configured with; only suite and architecture change. Writes DIR/ARCH.versions, one package a line.
 set -eu
 dir=${1:?usage: sid-unpack.sh DIR ARCH PACKAGE...}
+# apt takes relative folders for folders of its own.
+case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
 command -v apt-get >/dev/null || { echo "apt-get is missing: this script needs Debian's" >&2; exit 3; }
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' \
     'Component: main' | grep -v security | head -n 1)
