@@ -177,7 +177,7 @@ fn load(args: &PushLoadArgs) -> Outcome {
     let making = (format, page_bytes);
     let name = args.set.clone().unwrap_or(name);
     let stored = table::read(&args.input, making, |about, records| {
-        // A record that is refused names the table.
+        // What the device fails with names the data set beside the table.
         host.store(about, records).map_err(|e| match e.kind() {
             Kind::Io => e.in_context(&name),
             _ => e,

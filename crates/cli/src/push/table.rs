@@ -27,7 +27,7 @@ fn open(path: &Path) -> Result<BufReader<File>> {
 /// Gives `take` what is known of a table, for pages of a format and size, and its records.
 ///
 /// # Errors
-/// When the table cannot be read or is none, naming it, and what `take` fails with.
+/// When the table cannot be read or is none, and what `take` fails with; each names the table.
 pub(super) fn read<T>(
     path: &Path,
     (format, page_bytes): (Format, usize),
@@ -37,10 +37,10 @@ pub(super) fn read<T>(
     if path.extension().is_some_and(|e| e == "tbl") {
         let scale = tbl_scale(open(path)?).map_err(place)?;
         let about = About { scale, ..About::new(&lineitem_schema()?, format, page_bytes) };
-        let import = Import::new(open(path)?, &about.schema, Separator::Bar).map_err(place)?;
-        return take(&about, &mut import.map(|record| record.map_err(place)));
+        let mut import = Import::new(open(path)?, &about.schema, Separator::Bar).map_err(place)?;
+        return take(&about, &mut import).map_err(place);
     }
     let table = Table::detect(|| open(path), format, page_bytes).map_err(place)?;
-    let records = table.records(open(path)?);
-    take(&table.about, &mut records.map(|record| record.map_err(place)))
+    let mut records = table.records(open(path)?);
+    take(&table.about, &mut records).map_err(place)
 }
