@@ -43,8 +43,8 @@ pub(crate) use machine::{
 };
 pub(crate) use on::{MachineFileArgs, OnArgs};
 pub(crate) use push::{
-    CoresSpan, GridSetArgs, PagesArgs, PagesWord, PolicyWord, PushCommand, PushGenArgs,
-    PushGridArgs, PushLoadArgs, PushRunArgs, PushServeArgs, PushWhatifArgs, QueryWord, ScanArgs,
+    CoresSpan, GridSetArgs, PagesArgs, PolicyWord, PushCommand, PushGenArgs, PushGridArgs,
+    PushLoadArgs, PushRunArgs, PushServeArgs, PushWhatifArgs, QueryWord, ScanArgs,
 };
 pub(crate) use report::{CompletionsArgs, ReportArgs};
 pub(crate) use repro::ReproArgs;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     /// Verbs that take no machine file, and why.
-    const WITHOUT_MACHINE: [(&str, &str); 18] = [
+    const WITHOUT_MACHINE: [(&str, &str); 15] = [
         ("graph import", "a file of the host becomes another"),
         ("graph convert", "a file of the host becomes another"),
         ("graph gen", "writes a file of the host"),
@@ -214,9 +214,6 @@ mod tests {
         ("la64 run", "runs a program of the host's file system"),
         ("la64 disasm", "reads a program's file"),
         ("la64 binfmt", "prints a registration"),
-        ("push gen", "writes a data set's file; `push load` stores on a device"),
-        ("push serve", "is the device: its pages lie in its own memory"),
-        ("dsm bench", "measures one fabric that --fabric names"),
         ("dsm model", "models the paper's machine"),
         ("bench graph", "compares a profile's model with DRAM"),
         ("repro", "runs on the profiles of the paper"),

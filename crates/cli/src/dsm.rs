@@ -22,6 +22,7 @@ use littoral::dsm::launch::run::End;
 use littoral::dsm::launch::{self, Fabric, Plan, hosts, run};
 use littoral::dsm::virtual_time::Compute;
 use littoral::dsm::virtual_time::conductor::Report;
+use littoral::fabric::opened::Carrier;
 use littoral::fabric::timing::Timing;
 use littoral::machine::fabric::Word;
 use littoral_bench::files;
@@ -214,34 +215,76 @@ fn refused(what: String) -> Failure {
     Failure::new(Class::Environment, what)
 }
 
-fn bench(args: &DsmBenchArgs) -> Outcome {
-    let (profile, configuration, timing) = Timing::resolve(&args.profile)?;
-    let (on, clock) = match args.fabric {
-        Word::Shm => (On::Shm, "wall"),
-        Word::Pool => (On::Pool, "wall"),
-        Word::Tcp => (On::Tcp, "wall"),
-        Word::Sim => (On::Sim(timing), "virtual"),
-        Word::ShmPages | Word::PoolPages => {
-            let what = "dsm bench measures shm, pool, tcp or sim; pages make no difference to it";
-            return Err(Failure::new(Class::Usage, what));
+/// What `dsm bench` measures on.
+struct Measured {
+    on: On,
+    /// The fabric's word, or its name in the machine file.
+    name: String,
+    ranks: u16,
+    /// The profile and its hash, of a modelled fabric.
+    modelled_by: Option<String>,
+}
+
+/// The fabric that is measured. The threads of this process are its nodes, so it is one of this
+/// host: a pool without a name, or TCP whose ports the system chooses.
+fn measured(args: &DsmBenchArgs) -> Result<Measured, Failure> {
+    let of_words = args.on.machine.is_none();
+    let (machine, name) = if of_words {
+        let profile = args.profile.as_deref().unwrap_or(PROFILE);
+        let word = args.fabric.unwrap_or(Word::Shm);
+        (word.machine(args.ranks.unwrap_or(2), None, profile)?, "fabric".to_owned())
+    } else {
+        args.on.choice().resolve(DeviceKind::Fabric, None, littoral::machine::choice::Word::Dram)?
+    };
+    let device = machine.spec().device(&name)?;
+    let label = device.label();
+    let refused = |what: String| Err(Failure::new(Class::Usage, what));
+    if device.has_own_pages {
+        let what = "dsm bench measures fabrics themselves; pages make no difference to it";
+        return refused(format!("{label}: {what}"));
+    }
+    let nodes = u16::try_from(device.geometry("nodes").unwrap_or(1)).unwrap_or(u16::MAX);
+    let ranks = args.ranks.unwrap_or(nodes);
+    if ranks > nodes || ranks < 2 {
+        return refused(format!("{label} has {nodes} nodes; two or more of them are measured"));
+    }
+    let (on, modelled_by) = match machine.carrier(&name)? {
+        Carrier::Shm => (On::Shm, None),
+        Carrier::Pool(None) => (On::Pool, None),
+        Carrier::Tcp(addresses) if addresses.iter().all(|a| a.port() == 0) => (On::Tcp, None),
+        Carrier::Sim { timing, profile } => (On::Sim(timing), Some(profile)),
+        Carrier::Pool(Some(_)) | Carrier::Tcp(_) => {
+            let what = "dsm bench measures threads of one process, on `pool` without a path and on \
+                        TCP addresses with port 0";
+            return refused(format!("{label}: {what}"));
         }
     };
+    let name = if of_words { args.fabric.unwrap_or(Word::Shm).name().to_owned() } else { name };
+    Ok(Measured { on, name, ranks, modelled_by })
+}
+
+fn bench(args: &DsmBenchArgs) -> Outcome {
+    if args.profile.is_some() && args.fabric != Some(Word::Sim) {
+        let what = "--profile describes virtual time's interconnect; it goes with --fabric sim";
+        return Err(Failure::new(Class::Usage, what));
+    }
+    let Measured { on, name: fabric, ranks, modelled_by } = measured(args)?;
     let asked = |what: What| args.what.is_empty() || args.what.contains(&what);
     let mut rows = Vec::new();
     for (name, what) in What::ALL.into_iter().filter(|(_, what)| asked(*what)) {
-        let took = measure(what, on, args.ranks, args.quick).map_err(refused)?;
+        let took = measure(what, on, ranks, args.quick).map_err(refused)?;
         rows.push(json!({
             "operation": name, "time_ns_p10": took.p10_ns, "time_ns_p50": took.median_ns,
             "operations_count": took.operations, "rmws_count": took.rmws,
         }));
     }
+    let clock = if modelled_by.is_some() { "virtual" } else { "wall" };
     let mut value = json!({
-        "schema": "littoral.dsm.bench/1", "fabric": args.fabric.name(), "ranks_count": args.ranks,
+        "schema": "littoral.dsm.bench/1", "fabric": fabric, "ranks_count": ranks,
         "clock": clock, "operations": rows,
     });
-    if clock == "virtual" {
-        let name = format!("{}:{configuration}", profile.name());
-        value["modelled_by"] = json!(format!("{name} {}", profile.hash()));
+    if let Some(profile) = modelled_by {
+        value["modelled_by"] = json!(profile);
     }
     out::show(args.shown.format, &value)
 }

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn littoral(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_littoral")).args(args).current_dir(folder).output().unwrap()
@@ -153,6 +154,83 @@ fn stores_pools_and_jobs_live_on_the_machine() {
     fs::remove_file(dir.path().join("drive.img")).unwrap();
     assert!(done(dir.path(), bench).contains("wall"));
     assert!(!dir.path().join("drive.img").exists(), "a file made for the measurement is removed");
+}
+
+const PARTS: &str = r#"schema = "littoral.machine/1"
+[device.near]
+kind = "push"
+medium = "file:li.set"
+[device.blank]
+kind = "push"
+medium = "ram"
+[device.cxl]
+kind = "fabric"
+medium = "ram"
+profile = "cxl-pool"
+nodes = 4
+window = "4KiB"
+[device.far]
+kind = "fabric"
+medium = "tcp:10.0.0.1:7000,10.0.0.2:7000"
+nodes = 2
+window = "4KiB"
+[device.own]
+kind = "fabric"
+medium = "ram"
+pages = "own"
+nodes = 2
+window = "4KiB"
+"#;
+
+#[test]
+fn a_fabric_of_the_machine_is_measured_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("p.toml"), PARTS).unwrap();
+    let bench = "dsm bench lock --quick --format json --machine p.toml --device";
+    let found = done(dir.path(), &format!("{bench} cxl"));
+    assert_eq!(value(&found, "fabric"), "\"cxl\"");
+    assert_eq!(value(&found, "ranks_count"), "4", "as many as the fabric has nodes");
+    assert_eq!(value(&found, "clock"), "\"virtual\"");
+    assert!(value(&found, "modelled_by").contains("cxl-pool:default"), "{found}");
+    let fewer = done(dir.path(), &format!("{bench} cxl -n 2"));
+    assert_eq!(value(&fewer, "ranks_count"), "2");
+    for (rest, words) in [
+        ("cxl -n 5", ["p.toml:8: device `cxl`", "has 4 nodes"]),
+        ("far", ["p.toml:14: device `far`", "port 0"]),
+        ("own", ["p.toml:19: device `own`", "pages make no difference"]),
+        ("near", ["p.toml:2", "wanted fabric"]),
+    ] {
+        refused(dir.path(), &format!("{bench} {rest}"), 2, &words);
+    }
+}
+
+#[test]
+fn a_data_set_is_made_on_the_machine_and_served_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("p.toml"), PARTS).unwrap();
+    let on = "--machine p.toml --device";
+    let made = done(dir.path(), &format!("push gen --scale 0.001 --format json {on} near"));
+    assert_eq!(value(&made, "set"), "\"near\"");
+    let records = value(&made, "records_count");
+    // Where records are stored by the device's own commands, as many arrive.
+    let stored = done(dir.path(), &format!("push gen --scale 0.001 --format json {on} blank"));
+    assert_eq!(value(&stored, "records_count"), records);
+    let query = |set: &str| done(dir.path(), &format!("push run {set} --query q14 --output -"));
+    assert_eq!(query(&format!("{on} near")), query("li.set"));
+    let served = "push serve --socket here --machine p.toml --device";
+    refused(dir.path(), &format!("{served} blank"), 2, &["p.toml:5: device `blank`", "`ram`"]);
+    let mut server = Command::new(env!("CARGO_BIN_EXE_littoral"))
+        .args(format!("{served} near").split(' '))
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut words = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut words).unwrap();
+    assert!(words.starts_with("serving "), "{words}");
+    assert_eq!(query("unix:here"), query("li.set"));
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 #[test]

@@ -11,6 +11,7 @@ use littoral::graph::builder::Order;
 use littoral::graph::generate::Model;
 use littoral::graph::import::Ids;
 use littoral::index::index::Engine;
+use littoral::push::page::Format;
 use littoral_bench::ycsb::Distribution;
 
 /// A library's enum whose variants are words of the command line.
@@ -53,6 +54,7 @@ words!(Distribution:
     Zipfian = Distribution::Zipfian.name(),
     Uniform = Distribution::Uniform.name(),
     Latest = Distribution::Latest.name());
+words!(Format: Columns = Format::Columns.name(), Text = Format::Text.name());
 words!(Ids: Numbers = "numbers", Text = "text");
 words!(Order: Degree = "degree", Input = "input", Bfs = "bfs", Auto = "auto");
 words!(Model:
@@ -84,6 +86,7 @@ mod tests {
     fn every_variant_has_a_word_of_its_own() {
         differ::<Engine>();
         differ::<Distribution>();
+        differ::<Format>();
         differ::<Ids>();
         differ::<Order>();
         differ::<Model>();

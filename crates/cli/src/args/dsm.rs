@@ -42,15 +42,19 @@ pub(crate) struct DsmBenchArgs {
     /// What is measured; all of them unless some are named
     #[arg(value_name = "WHAT", value_parser = operation())]
     pub(crate) what: Vec<What>,
-    /// What carries the operations; sim is virtual time, the others are this machine
-    #[arg(long, value_name = "FABRIC", default_value = "shm")]
-    pub(crate) fabric: Word,
-    /// Ranks
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=64))]
-    pub(crate) ranks: u16,
-    /// With sim: the interconnect's profile
-    #[arg(long, value_name = "PROFILE", default_value = "loongson-2e:manager")]
-    pub(crate) profile: String,
+    #[command(flatten)]
+    pub(crate) on: MachineFileArgs,
+    /// What carries the operations: shm, which it is otherwise, pool, tcp, or sim, which is virtual
+    /// time
+    #[arg(long, value_name = "FABRIC", conflicts_with = "machine")]
+    pub(crate) fabric: Option<Word>,
+    /// Ranks; with a machine file as many as its fabric has nodes, unless this says fewer; 2
+    /// otherwise
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
+    pub(crate) ranks: Option<u16>,
+    /// With sim: the interconnect's profile; loongson-2e:manager otherwise
+    #[arg(long, value_name = "PROFILE", conflicts_with = "machine")]
+    pub(crate) profile: Option<String>,
     /// Fewer repetitions
     #[arg(long)]
     pub(crate) quick: bool,

@@ -6,8 +6,10 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 use littoral::base::units::{Bytes, PerSecond, Picos, Span};
+use littoral::push::page::Format;
 use littoral::push::policy::STEPS;
 
+use super::choice::OneOf;
 use super::{MachineFileArgs, OutputArgs, ShownArgs};
 
 #[derive(Debug, Subcommand)]
@@ -31,26 +33,21 @@ pub(crate) enum PushCommand {
 #[command(next_help_heading = "Options for pages")]
 pub(crate) struct PagesArgs {
     /// How records lie in a page: columns, or rows of text
-    #[arg(long, value_enum, default_value_t = PagesWord::Columns)]
-    pub(crate) pages: PagesWord,
+    #[arg(long, value_enum, value_name = "FORM", default_value = Format::Columns.name())]
+    pub(crate) pages: OneOf<Format>,
     /// Bytes of a page: 4, 8, 16, 32 or 64 KiB
     #[arg(long, value_name = "SIZE", default_value = "16KiB")]
     pub(crate) page: Bytes,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PagesWord {
-    /// One array per column.
-    Columns,
-    /// Rows of text.
-    Text,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct PushGenArgs {
-    /// The data set's file; one that exists is replaced
-    #[arg(value_name = "SET")]
-    pub(crate) set: PathBuf,
+    /// The data set: a file, or a device as machine files spell it, such as unix:PATH; one that
+    /// exists is replaced
+    #[arg(value_name = "SET", required_unless_present = "machine", conflicts_with = "machine")]
+    pub(crate) set: Option<String>,
+    #[command(flatten)]
+    pub(crate) on: MachineFileArgs,
     /// Scale factor: 1 is six million records
     #[arg(long, value_name = "SF", default_value_t = 0.1)]
     pub(crate) scale: f64,
@@ -255,8 +252,10 @@ pub(crate) struct PushWhatifArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PushServeArgs {
     /// The data set's file; it is taken into memory
-    #[arg(value_name = "SET")]
-    pub(crate) set: PathBuf,
+    #[arg(value_name = "SET", required_unless_present = "machine", conflicts_with = "machine")]
+    pub(crate) set: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) on: MachineFileArgs,
     /// The socket to listen at
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: PathBuf,
@@ -269,7 +268,7 @@ pub(crate) struct PushServeArgs {
     pub(crate) cores: u32,
     /// Clock of a core, one instruction per cycle
     #[arg(long, value_name = "MHZ", default_value_t = 400)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) mhz: u64,
     /// Who computes on a page: late, host, device, filter, dynamic or static:SHARE
     #[arg(long, value_name = "P", default_value_t = PolicyWord::Late)]

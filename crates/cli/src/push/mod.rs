@@ -7,7 +7,7 @@ mod grid;
 mod scan;
 mod table;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use littoral::Machine;
 use littoral::base::error::Class;
@@ -26,8 +26,7 @@ use littoral::push::serve::Server;
 use serde_json::{Value, json};
 
 use crate::args::{
-    MachineFileArgs, PagesArgs, PagesWord, PolicyWord, PushCommand, PushGenArgs, PushLoadArgs,
-    PushServeArgs,
+    MachineFileArgs, PagesArgs, PolicyWord, PushCommand, PushGenArgs, PushLoadArgs, PushServeArgs,
 };
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, out};
@@ -111,12 +110,8 @@ fn policy(word: PolicyWord) -> Policy {
 }
 
 fn making(args: &PagesArgs) -> Result<(PageFormat, usize), Failure> {
-    let format = match args.pages {
-        PagesWord::Columns => PageFormat::Columns,
-        PagesWord::Text => PageFormat::Text,
-    };
     let too_large = |_| Failure::new(Class::Usage, format!("{} is too large a page", args.page));
-    Ok((format, usize::try_from(args.page.0).map_err(too_large)?))
+    Ok((args.pages.0, usize::try_from(args.page.0).map_err(too_large)?))
 }
 
 fn generate(args: &PushGenArgs) -> Outcome {
@@ -127,13 +122,21 @@ fn generate(args: &PushGenArgs) -> Outcome {
     let (format, page_bytes) = making(&args.making)?;
     let empty = About::new(&lineitem_schema()?, format, page_bytes);
     let empty = About { scale: args.scale, ..empty };
-    remove_draft_at_exit(&args.set);
-    let mut set = DataSet::absent(&args.set, &empty);
-    set.begin(&empty)?;
     let records = lineitem(args.scale).map(Ok);
-    let (pages, rows) = records_of(&empty, records, |n, page| set.put(n, page))?;
-    set.commit(&About { pages, rows, ..empty })?;
-    out::show(args.shown.format, &described(&args.set.display().to_string(), set.about()))
+    let (machine, name) = place(args.set.as_deref(), None, &args.on)?;
+    let stored = match &machine.spec().device(&name)?.medium {
+        // Whatever the file holds now is replaced, so it is not opened.
+        Medium::File(path) => {
+            remove_draft_at_exit(path);
+            let mut set = DataSet::absent(path, &empty);
+            set.begin(&empty)?;
+            let (pages, rows) = records_of(&empty, records, |n, page| set.put(n, page))?;
+            set.commit(&About { pages, rows, ..empty })?;
+            set.about().clone()
+        }
+        _ => host(machine.push(&name)?, 1).store(&empty, records)?,
+    };
+    out::show(args.shown.format, &described(args.set.as_ref().unwrap_or(&name), &stored))
 }
 
 /// Removes what is made of the data set at `path` when Ctrl-C ends the run.
@@ -159,10 +162,7 @@ fn described(name: &str, about: &About) -> Value {
         "records_count": about.rows,
         "pages_count": about.pages,
         "page_bytes": about.page_bytes,
-        "pages": match about.format {
-            PageFormat::Text => "text",
-            PageFormat::Columns => "columns",
-        },
+        "pages": about.format.name(),
         "columns": about.schema.columns.iter().enumerate().map(column).collect::<Vec<_>>(),
     })
 }
@@ -186,8 +186,23 @@ fn load(args: &PushLoadArgs) -> Outcome {
     out::show(args.shown.format, &described(&name, &stored))
 }
 
+/// The file that is served.
+fn served_file(args: &PushServeArgs) -> Result<PathBuf, Failure> {
+    if let Some(set) = &args.set {
+        return Ok(set.clone());
+    }
+    let (machine, name) = place(None, None, &args.on)?;
+    let device = machine.spec().device(&name)?;
+    let Medium::File(path) = &device.medium else {
+        let (label, medium) = (device.label(), device.medium.scheme());
+        let what = format!("{label}: a data set in a file can be served, not one on `{medium}`");
+        return Err(Failure::new(Class::Usage, what));
+    };
+    Ok(path.clone())
+}
+
 fn serve(args: &PushServeArgs) -> Outcome {
-    let stored = DataSet::open(&args.set)?;
+    let stored = DataSet::open(&served_file(args)?)?;
     let about = stored.about().clone();
     let set = DataSet::of_pages(&about, stored.pages()?);
     let link = args.link.0.max(1.0) as u64;

@@ -33,6 +33,14 @@ pub enum Format {
 }
 
 impl Format {
+    /// Its word on the command line and in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Columns => "columns",
+        }
+    }
+
     /// Its number in headers.
     pub fn code(self) -> u8 {
         match self {
