@@ -1,0 +1,114 @@
+//! Room of a full host: a checkpoint gives that of free conventional pages back, and no live
+//! page's.
+
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use littoral_base::units::{Lba, ZoneId};
+use littoral_device::Result as DeviceResult;
+use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::{Ticket, ZoneReport, ZonedDevice, ZonedLimits};
+use littoral_store::pages::{Pages as _, Root};
+use littoral_store::store::Store;
+
+use common::geometry;
+
+/// What a host is told, and whether it has room.
+#[derive(Clone, Debug, Default)]
+struct Host {
+    is_full: Rc<Cell<bool>>,
+    discarded: Rc<RefCell<Vec<u64>>>,
+}
+
+/// A device whose blocks take a host's room.
+#[derive(Debug)]
+struct Hosted {
+    inner: ModelDevice,
+    host: Host,
+}
+
+impl ZonedDevice for Hosted {
+    fn limits(&self) -> ZonedLimits {
+        self.inner.limits()
+    }
+    fn report(&self, first: ZoneId, count: u32) -> DeviceResult<Vec<ZoneReport>> {
+        self.inner.report(first, count)
+    }
+    fn read(&self, at: Lba, into: &mut [u8]) -> DeviceResult<()> {
+        self.inner.read(at, into)
+    }
+    fn write(&mut self, at: Lba, data: &[u8]) -> DeviceResult<Ticket> {
+        self.inner.write(at, data)
+    }
+    fn append(&mut self, zone: ZoneId, data: &[u8]) -> DeviceResult<Ticket> {
+        self.inner.append(zone, data)
+    }
+    fn wait(&mut self, ticket: Ticket) -> DeviceResult<Lba> {
+        self.inner.wait(ticket)
+    }
+    fn flush(&mut self) -> DeviceResult<()> {
+        self.inner.flush()
+    }
+    fn open(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.inner.open(zone)
+    }
+    fn close(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.inner.close(zone)
+    }
+    fn finish(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.inner.finish(zone)
+    }
+    fn reset(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.inner.reset(zone)
+    }
+    fn shares_room(&self) -> bool {
+        true
+    }
+    fn has_spare_room(&mut self) -> DeviceResult<bool> {
+        Ok(!self.host.is_full.get())
+    }
+    fn discard(&mut self, at: Lba, blocks: u64) -> DeviceResult<()> {
+        self.host.discarded.borrow_mut().extend(at.0..at.0 + blocks);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_checkpoint_on_a_full_host_gives_the_room_of_free_pages_back() {
+    let host = Host::default();
+    let inner = ModelDevice::new(geometry(1)).unwrap();
+    let device = Hosted { inner, host: host.clone() };
+    let mut store = Store::create(device, *b"hostroom", &[], 3).unwrap();
+    let pages: Vec<Lba> = (0..30u8)
+        .map(|n| {
+            let at = store.allocate().unwrap();
+            store.put(at, &[n; 16]).unwrap();
+            at
+        })
+        .collect();
+    store.set_root(Root { top: pages[1], height: 0, records: 1 });
+    store.commit().unwrap();
+    store.checkpoint().unwrap();
+    let (live, dead): (Vec<Lba>, Vec<Lba>) = pages.iter().partition(|at| at.0 % 3 == 0);
+    dead.iter().for_each(|&at| store.free(at));
+    store.set_root(Root { top: live[0], height: 0, records: 1 });
+    store.commit().unwrap();
+    store.checkpoint().unwrap();
+    assert!(host.discarded.borrow().is_empty(), "the host has room");
+
+    host.is_full.set(true);
+    store.sync().unwrap();
+    assert!(host.discarded.borrow().is_empty(), "the redo log may name what was freed");
+    store.checkpoint().unwrap();
+    let discarded = host.discarded.borrow().clone();
+    assert!(dead.iter().all(|at| discarded.contains(&at.0)), "{dead:?} in {discarded:?}");
+    assert!(live.iter().all(|at| !discarded.contains(&at.0)), "{live:?} not in {discarded:?}");
+    for &at in &live {
+        let n = pages.iter().position(|p| *p == at).unwrap() as u8;
+        assert_eq!(&store.read(at).unwrap()[..16], &[n; 16]);
+    }
+}
