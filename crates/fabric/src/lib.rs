@@ -26,6 +26,7 @@ mod frames;
 pub mod hostile;
 pub mod mailbox;
 pub mod opened;
+pub mod order;
 pub mod pool;
 pub mod pool_file;
 mod pool_layout;
