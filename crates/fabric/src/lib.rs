@@ -46,7 +46,7 @@ use littoral_base::units::NodeId;
 pub use littoral_device::error::{Error, Kind, Result};
 
 use forward::forward_fabric;
-pub use silence::{BEAT, JOIN_MAX, SILENCE_DEFAULT, SILENCE_MIN};
+pub use silence::{BEAT, JOIN_MAX, SILENCE_DEFAULT, SILENCE_MIN, Silence};
 
 /// Whether a node can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
