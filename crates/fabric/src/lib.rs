@@ -26,6 +26,7 @@ mod frames;
 pub mod hostile;
 pub mod mailbox;
 pub mod opened;
+pub mod order;
 pub mod pool;
 pub mod pool_file;
 mod pool_layout;
@@ -45,7 +46,7 @@ use littoral_base::units::NodeId;
 pub use littoral_device::error::{Error, Kind, Result};
 
 use forward::forward_fabric;
-pub use silence::{BEAT, JOIN_MAX, SILENCE_DEFAULT, SILENCE_MIN};
+pub use silence::{BEAT, JOIN_MAX, SILENCE_DEFAULT, SILENCE_MIN, Silence};
 
 /// Whether a node can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -39,6 +39,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::futex;
 
 use super::bell::{Bell, ring, sleep_unless};
+use super::order;
 use super::process::{Identity, Standing, Watch};
 use super::raw::SharedWords;
 use super::silence::{self, BEAT, SILENCE_DEFAULT, Silence};
@@ -708,7 +709,7 @@ impl Fabric for ShmFabric {
         aligned_word(offset, self.shared.layout.window_bytes)?;
         let word = &self.shared.window(self.shared.me)[offset / WORD];
         Ok(self.shared.wait(Which::Word, timeout, || {
-            let found = word.load(Ordering::Acquire);
+            let found = word.load(order::load());
             (found != unlike).then_some(found)
         }))
     }

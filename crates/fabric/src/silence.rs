@@ -38,23 +38,24 @@ pub(super) fn checked(limit: Duration) -> Result<Duration> {
 
 /// The silence of one node; see the module's page.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Silence {
+pub struct Silence {
     since: Instant,
     looked: Instant,
 }
 
 impl Silence {
-    pub(super) fn from(now: Instant) -> Self {
+    /// Listening begins.
+    pub fn from(now: Instant) -> Self {
         Silence { since: now, looked: now }
     }
 
     /// A sign of life.
-    pub(super) fn end(&mut self, now: Instant) {
+    pub fn end(&mut self, now: Instant) {
         self.since = now;
     }
 
     /// How long it has lasted, if that is longer than `limit`.
-    pub(super) fn look(&mut self, now: Instant, limit: Duration) -> Option<Duration> {
+    pub fn look(&mut self, now: Instant, limit: Duration) -> Option<Duration> {
         if now.duration_since(self.looked) > limit / 2 {
             self.since = now;
         }

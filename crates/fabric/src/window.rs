@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Rmw;
+use super::{Rmw, order};
 use crate::{Error, Kind, Result};
 
 const WORD: usize = 8;
@@ -105,7 +105,7 @@ pub(super) fn copy_in(words: &[AtomicU64], offset: usize, data: &[u8]) {
 
 fn put_part(word: &AtomicU64, within: usize, part: &[u8]) {
     if let Ok(bytes) = part.try_into() {
-        word.store(u64::from_le_bytes(bytes), Ordering::Release);
+        word.store(u64::from_le_bytes(bytes), order::store());
         return;
     }
     let mut bytes = [0; WORD];
@@ -126,7 +126,7 @@ pub(super) fn copy_out(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
         let at = offset + done;
         let within = at % WORD;
         let n = (into.len() - done).min(WORD - within);
-        let bytes = words[at / WORD].load(Ordering::Acquire).to_le_bytes();
+        let bytes = words[at / WORD].load(order::load()).to_le_bytes();
         into[done..done + n].copy_from_slice(&bytes[within..within + n]);
         done += n;
     }
@@ -136,8 +136,8 @@ pub(super) fn copy_out(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
 #[inline]
 pub(super) fn change(word: &AtomicU64, op: Rmw) -> u64 {
     match op {
-        Rmw::Add(add) => word.fetch_add(add, Ordering::AcqRel),
-        Rmw::Swap(value) => word.swap(value, Ordering::AcqRel),
+        Rmw::Add(add) => word.fetch_add(add, order::change()),
+        Rmw::Swap(value) => word.swap(value, order::change()),
         Rmw::CompareSwap { current, new } => {
             let done = word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire);
             done.unwrap_or_else(|found| found)

@@ -90,8 +90,8 @@ void jia_loadcheck(void);
 /* Prints as printf does and ends the whole job with code 1. */
 void jia_error(const char *format, ...);
 
-/* Microseconds since jia_init, virtual ones in virtual time; with JIA_STATS=1 jia_stopstat and jia_exit
- * print counts. */
+/* Microseconds since jia_init, virtual ones in virtual time; with JIA_STATS=1 jia_stopstat prints counts
+ * and microseconds since jia_startstat, or else jia_exit does. */
 unsigned int jia_startstat(void);
 unsigned int jia_stopstat(void);
 /* Seconds since the library's first use, also before jia_init and after jia_exit; in virtual time those

@@ -34,6 +34,7 @@ int main(int argc, char **argv)
         for (i = 0; i < buckets; i++) CHECK(shared[i] == whole[i] * (r + 1));
         jia_barrier();
     }
+    jia_stopstat();
     AGREED("is");
     return 0;
 }

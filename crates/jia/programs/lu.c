@@ -99,6 +99,8 @@ int main(int argc, char **argv)
     jia_barrier();
     jia_startstat();
     decompose(blocks, 0);
+    jia_barrier();
+    jia_stopstat();
     decompose(own, 1);
     for (i = 0; i < count; i++)
         for (j = 0; j < count; j++)

@@ -28,6 +28,7 @@ int main(int argc, char **argv)
         }
     }
     jia_barrier();
+    jia_stopstat();
     for (i = begin; i <= end; i++)
         for (j = 0; j < n; j++) CHECK(c[i * n + j] == 2 * (i + j) + (j + 1 < n ? i + j + 1 : 0));
     AGREED("mm");

@@ -59,6 +59,9 @@ int main(int argc, char **argv)
         jia_barrier();
         sweep(red, black, first, last, 1);
         jia_barrier();
+    }
+    jia_stopstat();
+    for (n = 0; n < sweeps; n++) {
         sweep(own[1], own[0], 1, rows, 0);
         sweep(own[0], own[1], 1, rows, 1);
     }

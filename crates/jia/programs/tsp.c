@@ -79,6 +79,7 @@ int main(int argc, char **argv)
         prefix(p);
     }
     jia_barrier();
+    jia_stopstat();
     best = g->best;
     for (i = 0, length = 0; i < cities; i++) length += far[g->tour[i]][g->tour[(i + 1) % cities]];
     CHECK(length == best);

@@ -66,6 +66,9 @@ int main(int argc, char **argv)
         jia_barrier();
         move(at, sum, begin, end);
         jia_barrier();
+    }
+    jia_stopstat();
+    for (s = 0; s < steps; s++) {
         pairs(own_at, own_sum, 0, n - 1);
         move(own_at, own_sum, 0, n - 1);
     }

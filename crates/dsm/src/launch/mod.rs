@@ -36,6 +36,7 @@
 mod command;
 pub mod hosts;
 mod label;
+pub mod machine;
 mod raw;
 pub mod run;
 mod settings;

@@ -515,7 +515,7 @@ fn job_key() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn memory(bytes: usize) -> Result<File> {
+pub(super) fn memory(bytes: usize) -> Result<File> {
     let made = memfd_create("littoral-dsm-job", MemfdFlags::CLOEXEC);
     let file = File::from(made.map_err(|e| environment("making shared memory", e))?);
     ftruncate(&file, bytes as u64)

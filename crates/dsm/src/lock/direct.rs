@@ -49,6 +49,13 @@ impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
         DirectLocks { fabric, layout, generation: 0, is_crowded, live: None }
     }
 
+    /// Chooses the barrier, as every other rank must: it counts at rank 0 if `is_crowded`, else it
+    /// disseminates.
+    #[must_use]
+    pub fn crowded(self, is_crowded: bool) -> Self {
+        DirectLocks { is_crowded, ..self }
+    }
+
     /// This rank's side after `generation` barriers, for one operation of a job that knows itself
     /// whether it still runs.
     pub(crate) fn of_job(

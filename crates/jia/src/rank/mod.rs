@@ -31,6 +31,15 @@ pub enum Compat {
     Port,
 }
 
+/// What a rank had done when statistics began, and when that was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Since {
+    /// What it had done.
+    pub counts: RankCounts,
+    /// Time since it joined.
+    pub begun: Duration,
+}
+
 /// A joined rank.
 #[derive(Debug)]
 pub struct Rank {
@@ -41,7 +50,7 @@ pub struct Rank {
     /// What the clock showed when this rank joined.
     before: Duration,
     /// Where statistics begin.
-    pub since: Mutex<RankCounts>,
+    pub since: Mutex<Since>,
     blocks: Mutex<BTreeMap<usize, usize>>,
     /// Calls whose answer depends on how many there were.
     turns: AtomicU32,

@@ -10,7 +10,7 @@ use littoral_dsm::runtime::RankCounts;
 
 use super::export;
 use super::life::{demand, die, need, settled, tell, warn, watch_exit};
-use crate::rank::{Compat, Rank, outside};
+use crate::rank::{Compat, Rank, Since, outside};
 use crate::start;
 
 /// Condition variables.
@@ -46,6 +46,9 @@ pub static jia_gs_index: AtomicI32 = AtomicI32::new(0);
 /// programs call both, in either order.
 pub(super) static JOINED_BY_MACRO: AtomicBool = AtomicBool::new(false);
 
+/// Statistics have ended, and were printed.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
 /// The job was left.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
@@ -76,7 +79,9 @@ pub(super) fn leave() {
     let rank = need("jia_exit");
     let counts = rank.member.counts();
     settled("jia_exit", rank.member.finish());
-    tell_counts(rank, counts);
+    if !STOPPED.load(Ordering::Acquire) {
+        tell_counts(rank, counts);
+    }
     settled("jia_exit", rank.leave());
 }
 
@@ -349,10 +354,12 @@ fn tell_counts(rank: &Rank, now: RankCounts) {
     if std::env::var_os("JIA_STATS").is_none() {
         return;
     }
-    let since = *rank.since.lock().unwrap_or_else(PoisonError::into_inner);
+    let Since { counts: since, begun } = *rank.since.lock().unwrap_or_else(PoisonError::into_inner);
+    let micros = rank.member.elapsed().saturating_sub(begun).as_micros();
     let faults = now.memory.faults - since.memory.faults;
     tell(format!(
-        "jia: rank {} messages {} bytes {} faults {faults} remote {} misses {} diffs {}",
+        "jia: rank {} messages {} bytes {} faults {faults} remote {} misses {} diffs {} micros \
+         {micros}",
         rank.member.rank(),
         now.messages - since.messages,
         now.message_bytes - since.message_bytes,
@@ -370,8 +377,9 @@ export! {
     /// Begins statistics; microseconds since this rank joined.
     fn jia_startstat() -> c_uint {
         let rank = need("jia_startstat");
-        let counts = rank.member.counts();
-        *rank.since.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+        let since = Since { counts: rank.member.counts(), begun: rank.member.elapsed() };
+        *rank.since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+        STOPPED.store(false, Ordering::Release);
         micros(rank)
     }
 }
@@ -380,6 +388,7 @@ export! {
     /// Ends statistics and, with `JIA_STATS`, prints them; microseconds since this rank joined.
     fn jia_stopstat() -> c_uint {
         let rank = need("jia_stopstat");
+        STOPPED.store(true, Ordering::Release);
         tell_counts(rank, rank.member.counts());
         micros(rank)
     }

@@ -28,11 +28,11 @@ pub(super) fn start(options: &Options) -> Start {
 pub(super) struct Runs(Vec<f64>);
 
 impl Runs {
-    fn median(&self) -> f64 {
+    pub(super) fn median(&self) -> f64 {
         spread(self.0.clone()).median_ns
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let least = self.0.iter().copied().fold(f64::MAX, f64::min);
         let most = self.0.iter().copied().fold(0.0, f64::max);
         format!("{:.0} ns ({least:.0} to {most:.0})", self.median())
@@ -138,6 +138,36 @@ pub fn over_tcp(options: &Options) -> Figures {
             took.map(|took| took.median_ns)
         };
         figures.push((id.to_owned(), ratio(what, runs, &in_turn(runs, ours, theirs)?)));
+    }
+    Ok(figures)
+}
+
+/// `dsm.mpi.*`: a job that Open MPI's launcher started, beside its operations in the same processes.
+///
+/// # Errors
+/// When Open MPI or the program of `crates/dsm-mpi` is missing, or a run fails.
+pub fn by_mpirun(options: &Options) -> Figures {
+    let runs = runs(options);
+    let mut figures = Vec::new();
+    for name in ["section", "barrier"] {
+        let arguments = [name.to_owned(), "40".to_owned(), "2000".to_owned()];
+        let timed = |mpi: &Mpi, runs| {
+            let (mut ours, mut theirs) = (Runs::default(), Runs::default());
+            for _ in 0..runs {
+                let (took, rest) = mpi.run(2, "core", &arguments)?;
+                ours.0.push(took.median_ns);
+                theirs.0.push(*rest.last().ok_or("the program gives no time of MPI's")?);
+            }
+            Ok::<_, String>((ours, theirs))
+        };
+        let both = timed(&Mpi::of_jobs(&options.peers)?, runs)?;
+        let by_messages =
+            Mpi::of_jobs(&options.peers)?.with("LITTORAL_MPI_CARRIER", "messages");
+        let messages = timed(&by_messages, 1)?.0;
+        let mut figure = ratio(name, runs, &both);
+        let text = format!("over MPI's messages, as between machines, ours take {}", messages.text());
+        figure.notes.push(text);
+        figures.push((format!("dsm.mpi.{name}"), figure));
     }
     Ok(figures)
 }

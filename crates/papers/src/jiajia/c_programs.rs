@@ -13,10 +13,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::beside;
+use super::by_guards::PROGRAMS;
+use super::launched::{Operation, Work};
 use super::{Figures, words};
 use littoral_bench::claims::Figure;
 use littoral_bench::host::revision;
 use littoral_bench::repro::Options;
+use littoral_dsm::launch::Fabric;
 
 /// Programs that together use every name.
 const GROUPS: [&str; 14] = [
@@ -31,30 +35,26 @@ const FABRICS: [&str; 5] = ["shm", "shm-pages", "pool-pages", "tcp", "sim"];
 /// Bytes of a datagram of the port.
 const DATAGRAM_BYTES: u64 = 40_960;
 
-/// A program with its arguments, and what the port's was counted at.
+/// What a program of the port's was counted at.
 struct Row {
     name: &'static str,
-    arguments: &'static [&'static str],
     messages: u64,
     faults: u64,
 }
 
 const ROWS: [Row; 6] = [
-    row("sor", &["2046", "1024", "100"], 1996, 399),
-    row("mm", &["1024"], 1027, 512),
-    row("lu", &["1024", "32"], 3108, 1425),
-    row("is", &["1048576", "1024", "10"], 149, 14),
-    row("tsp", &["13"], 4885, 2268),
-    row("water", &["64", "3"], 563, 205),
+    Row { name: "sor", messages: 1996, faults: 399 },
+    Row { name: "mm", messages: 1027, faults: 512 },
+    Row { name: "lu", messages: 3108, faults: 1425 },
+    Row { name: "is", messages: 149, faults: 14 },
+    Row { name: "tsp", messages: 4885, faults: 2268 },
+    Row { name: "water", messages: 563, faults: 205 },
 ];
 
-const fn row(
-    name: &'static str,
-    arguments: &'static [&'static str],
-    messages: u64,
-    faults: u64,
-) -> Row {
-    Row { name, arguments, messages, faults }
+/// The arguments that a program is measured with.
+fn arguments_of(name: &str) -> Vec<String> {
+    let row = PROGRAMS.iter().find(|row| row.0 == name);
+    row.map_or(Vec::new(), |row| row.2.iter().map(usize::to_string).collect())
 }
 
 /// Where the library is installed.
@@ -101,7 +101,7 @@ fn build(prefix: &Path, name: &str, scratch: &Path) -> Result<PathBuf, String> {
 }
 
 /// Runs a program as two ranks over TCP; what it and the ranks print.
-fn run(program: &Path, arguments: &[&str], scratch: &Path) -> Result<String, String> {
+fn run(program: &Path, arguments: &[String], scratch: &Path) -> Result<String, String> {
     let hosts = scratch.join("jiahosts");
     std::fs::write(&hosts, "localhost\nlocalhost\n").map_err(words)?;
     let mut command = Command::new(program);
@@ -185,14 +185,52 @@ fn names(header: &str) -> Vec<&str> {
     header.lines().filter_map(name).filter(|name| *name != "LITTORAL_JIA_H").collect()
 }
 
-/// The sum over the ranks of what follows a word in the lines that `jia_exit` prints.
-fn counted(text: &str, what: &str) -> Option<u64> {
+/// `dsm.jiajia.*.vs_job`: the part between `jia_startstat` and `jia_stopstat` in C over the same by
+/// guards, two ranks over TCP.
+///
+/// # Errors
+/// As [`surface`]; when a job fails.
+pub fn beside_guards(options: &Options) -> Figures {
+    let (prefix, start) = (prefix()?, beside::start(options));
+    let runs = beside::runs(options);
+    let mut figures = Vec::new();
+    for (name, program, ..) in PROGRAMS {
+        let c = build(&prefix, name, &options.scratch)?;
+        let in_c = || {
+            let text = run(&c, &arguments_of(name), &options.scratch)?;
+            let micros = each(&text, "micros").into_iter().max();
+            micros.map(|micros| micros as f64 * 1e3).ok_or(format!("{name}: no micros"))
+        };
+        let work = Work { operation: Operation::Guards(program), batches: 0, batch: 0 };
+        let by_guards = || {
+            let seen = start.run(Fabric::Tcp, 2, work)?;
+            Ok(seen.iter().map(|seen| seen.median_ns).fold(0.0, f64::max))
+        };
+        let (c, guards) = beside::in_turn(runs, in_c, by_guards)?;
+        let note = format!(
+            "medians of {runs} runs of each in turn: C {}, guards {}",
+            c.text(),
+            guards.text()
+        );
+        let figure = Figure::new(c.median() / guards.median(), note);
+        figures.push((format!("dsm.jiajia.{name}.vs_job"), figure));
+    }
+    Ok(figures)
+}
+
+/// What follows a word in the line of each rank that `jia_stopstat` or `jia_exit` prints.
+fn each(text: &str, what: &str) -> Vec<u64> {
     let lines = text.lines().filter(|l| l.starts_with("jia: rank ") && l.contains(" misses "));
     let one = |line: &str| {
         let mut words = line.split(' ').skip_while(|word| *word != what);
         words.nth(1)?.parse::<u64>().ok()
     };
-    let all: Vec<u64> = lines.map(one).collect::<Option<_>>()?;
+    lines.filter_map(one).collect()
+}
+
+/// The sum over the ranks of what follows a word in those lines.
+fn counted(text: &str, what: &str) -> Option<u64> {
+    let all = each(text, what);
     (all.len() == 2).then(|| all.iter().sum())
 }
 
@@ -205,14 +243,15 @@ pub fn counts(scratch: &Path) -> Figures {
     let mut figures = Vec::new();
     for row in ROWS {
         let program = build(&prefix, row.name, scratch)?;
-        let text = run(&program, row.arguments, scratch)?;
+        let arguments = arguments_of(row.name);
+        let text = run(&program, &arguments, scratch)?;
         let of = |what| counted(&text, what).ok_or_else(|| format!("{}: no {what}", row.name));
         let pairs = [
             ("messages", of("messages")?, row.messages),
             ("bytes", of("bytes")?, row.messages * DATAGRAM_BYTES),
             ("faults", of("remote")?, row.faults),
         ];
-        let size = row.arguments.join(" ");
+        let size = arguments.join(" ");
         for (what, ours, theirs) in pairs {
             let note = format!("{ours} of {} {size}, the port's own program {theirs}", row.name);
             let figure = Figure::new(ours as f64 / theirs as f64, note);

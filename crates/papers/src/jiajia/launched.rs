@@ -28,6 +28,7 @@ use littoral_dsm::launch::{BASE, Fabric, Plan, run};
 use littoral_fabric::SILENCE_DEFAULT;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::by_guards::{self, PROGRAMS, Program};
 use super::timed::{Spread, bind, in_batches};
 use super::words;
 
@@ -57,6 +58,9 @@ pub enum Operation {
     Contended,
     /// The paper's Code 2: rank 0 writes a word, a barrier, every rank reads it, a barrier.
     Code2,
+    /// A program of JIAJIA's by guards: with the numbers that it is measured with where `batches`
+    /// is zero, else with fewer. It is timed once.
+    Guards(Program),
     /// A sweep of the stencil.
     Stencil,
     /// The last rank writes so many (`batches`) mebibytes that are at home at rank 0, with a cache
@@ -64,7 +68,13 @@ pub enum Operation {
     Written,
 }
 
-const NAMES: [(&str, Operation); 6] = [
+const NAMES: [(&str, Operation); 12] = [
+    ("sor", Operation::Guards(Program::Sor)),
+    ("mm", Operation::Guards(Program::Mm)),
+    ("lu", Operation::Guards(Program::Lu)),
+    ("is", Operation::Guards(Program::Is)),
+    ("tsp", Operation::Guards(Program::Tsp)),
+    ("water", Operation::Guards(Program::Water)),
     ("code2", Operation::Code2),
     ("written", Operation::Written),
     ("stencil", Operation::Stencil),
@@ -230,6 +240,12 @@ fn measure(job: &mut Job, work: Work) -> Result<Seen, String> {
             let mut i = 0;
             let took = batches(work, || code2(job, word, &mut i))?;
             seen_of(took, (work.batches + 1) * work.batch)
+        }
+        Operation::Guards(program) => {
+            let row = PROGRAMS.iter().find(|row| row.1 == program).ok_or("no such program")?;
+            let numbers = if work.batches == 0 { row.2 } else { row.3 };
+            let took = by_guards::take_part(job, program, numbers)?.as_nanos() as f64;
+            seen_of(Spread { p10_ns: took, median_ns: took }, 1)
         }
         Operation::Contended => contended(job, word)?,
         Operation::Stencil => {
@@ -451,6 +467,19 @@ mod tests {
             let work = Work { operation, batches: 2, batch: 5 };
             let seen = start.run(Fabric::Tcp, 2, work).unwrap();
             assert!(seen.iter().all(|s| s.operations == 15), "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn programs_by_guards_agree_with_one_process() {
+        let scratch = tempfile::tempdir().unwrap();
+        let start = start(scratch.path());
+        for (name, program, ..) in PROGRAMS {
+            let work = Work { operation: Operation::Guards(program), batches: 1, batch: 0 };
+            for fabric in [Fabric::Tcp, Fabric::Shm] {
+                let seen = start.run(fabric, 2, work).unwrap();
+                assert!(seen.iter().all(|s| s.median_ns > 0.0), "{name}");
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! - [`launched`]: sections and barriers of jobs whose ranks are processes, and [`beside`], the
 //!   same in Open MPI;
 //! - [`codes`]: the paper's two codes, and ranks that have no processor of their own;
+//! - [`by_guards`]: those of them that JIAJIA came with, by the safe interface;
 //! - [`c_programs`]: programs in C by JIAJIA's interface, beside counts of its port;
 //! - [`counts`]: operations of every lock by fabric counters, in virtual time for 2 to 64 ranks;
 //! - [`choice`]: one operation on a fabric of the caller's choice;
@@ -17,6 +18,7 @@
 //! - [`tables`]: the paper's tables and figures beside the model's.
 
 pub mod beside;
+pub mod by_guards;
 pub mod c_programs;
 pub mod choice;
 pub mod codes;

@@ -13,7 +13,7 @@
 //!   `skipped` and say so. Checked by
 //!   `without_open_mpi_there_is_no_figure_and_the_reason_is_named`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -29,13 +29,30 @@ const PROGRAM: &str = include_str!("mpi_timed.c");
 pub(super) const IN_MEMORY: [&str; 3] = ["--mca", "btl", "self,vader"];
 /// The same over sockets.
 pub(super) const OVER_TCP: [&str; 3] = ["--mca", "btl", "self,tcp"];
+/// Times a job beside MPI's own operations in the same processes.
+const BESIDE: &str = "littoral-mpi-beside";
 /// A barrier that has not ended by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program of ours in C, built by Open MPI's compiler.
+fn find(peers: &Peers, name: &str) -> Result<PathBuf, String> {
+    let found = peers.find("openmpi", name);
+    found.ok_or_else(|| format!("missing: `{name}` of Open MPI is neither in --peers nor in PATH"))
+}
+
+fn launcher(peers: &Peers) -> Result<PathBuf, String> {
+    let launcher = find(peers, "mpirun")?;
+    let version = Command::new(&launcher).arg("--version").output().map_err(words)?;
+    if String::from_utf8_lossy(&version.stdout).contains("Open MPI") {
+        return Ok(launcher);
+    }
+    Err(format!("{} is not Open MPI's", launcher.display()))
+}
+
+/// A program of ours that Open MPI's launcher starts.
 pub(super) struct Mpi {
-    launcher: std::path::PathBuf,
-    program: std::path::PathBuf,
+    launcher: PathBuf,
+    program: PathBuf,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Mpi {
@@ -46,17 +63,7 @@ impl Mpi {
         name: &str,
         source: &str,
     ) -> Result<Mpi, String> {
-        let find = |name| {
-            let found = peers.find("openmpi", name);
-            found.ok_or_else(|| {
-                format!("missing: `{name}` of Open MPI is neither in --peers nor in PATH")
-            })
-        };
-        let (compiler, launcher) = (find("mpicc")?, find("mpirun")?);
-        let version = Command::new(&launcher).arg("--version").output().map_err(words)?;
-        if !String::from_utf8_lossy(&version.stdout).contains("Open MPI") {
-            return Err(format!("{} is not Open MPI's", launcher.display()));
-        }
+        let (compiler, launcher) = (find(peers, "mpicc")?, launcher(peers)?);
         let program = scratch.join(name);
         let file = program.with_extension("c");
         std::fs::write(&file, source).map_err(words)?;
@@ -66,7 +73,23 @@ impl Mpi {
         if !built.status.success() {
             return Err(format!("mpicc: {}", String::from_utf8_lossy(&built.stderr).trim()));
         }
-        Ok(Mpi { launcher, program })
+        Ok(Mpi { launcher, program, variables: Vec::new() })
+    }
+
+    /// A program of `crates/dsm-mpi`, which is built apart.
+    pub(super) fn of_jobs(peers: &Peers) -> Result<Mpi, String> {
+        let launcher = launcher(peers)?;
+        let found = peers.find("littoral", BESIDE);
+        let program = found.ok_or_else(|| {
+            format!("missing: `{BESIDE}` is neither in --peers nor in PATH (crates/dsm-mpi builds it)")
+        })?;
+        Ok(Mpi { launcher, program, variables: Vec::new() })
+    }
+
+    /// The same with a variable of the environment.
+    pub(super) fn with(mut self, name: &'static str, value: &'static str) -> Mpi {
+        self.variables.push((name, value));
+        self
     }
 
     /// Runs the program over shared memory; the two figures it prints first, and what follows them.
@@ -107,6 +130,7 @@ impl Mpi {
         run.arg(PATIENCE.as_secs().to_string()).arg(&self.launcher);
         run.args(["-n", &ranks.to_string(), "--oversubscribe", "--bind-to", binding]);
         run.args(options);
+        run.envs(self.variables.iter().copied());
         run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         run.arg(&self.program).args(arguments);
         let ran = run.output().map_err(words)?;

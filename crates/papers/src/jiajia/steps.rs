@@ -64,7 +64,12 @@ fn steps() -> Vec<Step> {
         step("predictions", &["dsm.predict."], |_| tables::predictions()),
         step("counts that repeat", &["dsm.counts."], |_| tables::counts()),
         step("JIAJIA's interface", &["dsm.abi.surface"], |o| c_programs::surface(&o.scratch)),
-        step("JIAJIA's programs", &["dsm.jiajia."], |o| c_programs::counts(&o.scratch)),
+        step_of(
+            "JIAJIA's programs",
+            |id| is_of_programs(id) && !is_by_guards(id),
+            |o| c_programs::counts(&o.scratch),
+        ),
+        step_of("JIAJIA's programs by guards", is_by_guards, c_programs::beside_guards),
         step("programs in C on every fabric", &["dsm.equal"], c_programs::equal),
         step("Open MPI's barrier", &["dsm.barrier.vs_openmpi"], move |o| {
             openmpi::barrier(&o.peers, &start(o), effort(o))
@@ -75,6 +80,7 @@ fn steps() -> Vec<Step> {
         step("jobs in shared memory", IN_MEMORY, beside::in_memory),
         step("jobs that contend", &["dsm.job.contended."], |o| beside::contended(o, effort(o))),
         step("jobs over TCP", OVER_TCP, beside::over_tcp),
+        step("jobs by mpirun", &["dsm.mpi."], beside::by_mpirun),
         step("changes of thread", &["dsm.job.switches."], beside::switches),
         step("jobs of more ranks than processors", &["dsm.job.oversubscribed."], |o| {
             beside::oversubscribed(o)
@@ -90,14 +96,30 @@ fn steps() -> Vec<Step> {
     ]
 }
 
+fn is_of_programs(id: &str) -> bool {
+    id.starts_with("dsm.jiajia.")
+}
+
+fn is_by_guards(id: &str) -> bool {
+    is_of_programs(id) && id.ends_with(".vs_job")
+}
+
 fn step(
     name: &'static str,
     prefixes: &[&str],
+    measure: impl FnMut(&Options) -> Figures + 'static,
+) -> Step {
+    step_of(name, |id| prefixes.iter().any(|p| id.starts_with(p)), measure)
+}
+
+/// A step that answers the claims whose ids are `wanted`.
+fn step_of(
+    name: &'static str,
+    wanted: impl Fn(&str) -> bool,
     mut measure: impl FnMut(&Options) -> Figures + 'static,
 ) -> Step {
     let all = SYSTEM.targets().map_or_else(|_| Vec::new(), |t| t.claims);
-    let wanted = |id: &String| prefixes.iter().any(|p| id.starts_with(p));
-    let claims: Vec<String> = all.into_iter().map(|t| t.id).filter(wanted).collect();
+    let claims: Vec<String> = all.into_iter().map(|t| t.id).filter(|id| wanted(id)).collect();
     let asked = claims.clone();
     let measure = move |options: &Options| match measure(options) {
         Ok(figures) => answers(&asked, figures),
