@@ -107,7 +107,7 @@ fn sysroot() -> Option<PathBuf> {
 
 fn native(root: &Path, program: &str) -> Command {
     let amd64 = root.with_file_name("amd64");
-    let mut command = Command::new(amd64.join("usr/lib64/ld-linux-x86-64.so.2"));
+    let mut command = Command::new(amd64.join("usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
     command.arg("--library-path").arg(amd64.join("usr/lib/x86_64-linux-gnu"));
     command.arg(amd64.join("usr/bin").join(program));
     command

@@ -195,6 +195,37 @@ fn pair(random: &mut Random, words: &mut Vec<u32>) {
     }
 }
 
+/// Instructions that make a number in one register, one by one from the number before.
+fn number(random: &mut Random, words: &mut Vec<u32>) {
+    let register = 1 + random.below(3);
+    let mut put = |op: u64, s: u64, d: u64, low: u64| {
+        words.push((op << 26 | s << 21 | register << 16 | d << 11 | low & 0xffff) as u32);
+    };
+    match random.below(3) {
+        // Not an address of the translator's own memory.
+        0 => put(0xf, 0, 0, random.next() | 0x8000),
+        1 => put(0x9, 0, 0, random.next()),
+        _ => put(0xd, 0, 0, random.next() & 0x7fff),
+    }
+    for _ in 0..1 + random.below(6) {
+        let corner = [0, 1, 0x7ff, 0x800, 0xfff, 0x7fff, 0x8000, 0xffff, 0xf800];
+        let value = match random.below(2) {
+            0 => corner[random.below(9) as usize],
+            _ => random.next(),
+        };
+        match random.below(6) {
+            0 => put(0x9, register, 0, value),
+            1 => put(0x19, register, 0, value),
+            2 => put(0xd, register, 0, value),
+            // sll, dsll, dsll32.
+            kind => {
+                let function = [0, 0x38, 0x3c][kind as usize - 3];
+                put(0, 0, register, random.below(32) << 6 | function);
+            }
+        }
+    }
+}
+
 /// A value that is no signalling NaN of the legacy encoding in either format: those pass LA64's
 /// operations as quiet ones (see `mips64::legacy`).
 fn without_signalling(value: u64) -> u64 {
@@ -213,9 +244,16 @@ fn program(random: &mut Random) -> Program {
     let length = 2 + random.below(INSTRUCTIONS_MAX - 2);
     let mut words = Vec::new();
     while (words.len() as u64) < length {
-        if random.below(6) == 0 {
-            pair(random, &mut words);
-            continue;
+        match random.below(8) {
+            0 => {
+                pair(random, &mut words);
+                continue;
+            }
+            1 => {
+                number(random, &mut words);
+                continue;
+            }
+            _ => {}
         }
         let word = instruction(random, words.len() as u64, length);
         // The manual leaves a branch in a delay slot open.

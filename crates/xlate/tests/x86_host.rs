@@ -251,7 +251,59 @@ fn comparisons_and_their_readers_end_as_on_the_host() {
     assert!(compared > 2000, "{compared} programs compared");
 }
 
-/// A rotation of the accumulator by cl, then the carry in r8: `group` is the code of the rotation.
+/// A comparison of scalars, what reads its condition, and a comparison that sets all flags again:
+/// `reader` is the opcode of a branch, `setcc` or `cmovcc`.
+fn float_comparison(opcode: &[u8], memory: bool, reader: &[u8], pair: [u64; 2]) -> Program {
+    let operand = [if memory { 0x03 } else { 0xc1 }];
+    let behind: &[u8] = match reader {
+        // Over mov r8d, 1.
+        [_] => &[6, 0x41, 0xb8, 1, 0, 0, 0],
+        // Of al, or of eax and ecx.
+        [_, code] if *code >= 0x90 => &[0xc0],
+        _ => &[0xc1],
+    };
+    // cmp rcx, rdx; int3
+    let code = [opcode, &operand, reader, behind, &[0x48, 0x39, 0xd1, 0xcc]].concat();
+    let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+    registers.gpr[..4].copy_from_slice(&[0x55, 0xaa, 7, DATA + 0x100]);
+    registers.vectors.mxcsr = 0x1f80;
+    registers.vectors.xmm[0] = [pair[0], 0];
+    registers.vectors.xmm[1] = [pair[1], 0];
+    let mut data = vec![0; PAGE];
+    data[0x100..0x108].copy_from_slice(&pair[1].to_le_bytes());
+    let starts = vec![CODE, CODE + code.len() as u64];
+    Program { code, starts, registers, data, adjust_is_open: false }
+}
+
+#[test]
+fn float_comparisons_keep_the_order_of_their_operands() {
+    // Above, not below and their kin, equality, parity: what two numbers tell.
+    const CONDITIONS: [u8; 8] = [2, 3, 4, 5, 6, 7, 10, 11];
+    const NUMBERS: [f64; 5] = [1.0, 2.0, -1.0, f64::INFINITY, f64::NAN];
+    let pairs = || NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| (a, b)));
+    // ucomiss, ucomisd, comiss, comisd.
+    let stems: [&[u8]; 4] =
+        [&[0x0f, 0x2e], &[0x66, 0x0f, 0x2e], &[0x0f, 0x2f], &[0x66, 0x0f, 0x2f]];
+    let mut bench = bench();
+    for (stem, condition) in stems.into_iter().flat_map(|s| CONDITIONS.map(|c| (s, c))) {
+        let readers: [&[u8]; 3] =
+            [&[0x70 | condition], &[0x0f, 0x90 | condition], &[0x0f, 0x40 | condition]];
+        for (reader, memory) in readers.into_iter().flat_map(|r| [(r, false), (r, true)]) {
+            for (a, b) in pairs() {
+                let bits = |x: f64| match stem.len() {
+                    2 => u64::from((x as f32).to_bits()),
+                    _ => x.to_bits(),
+                };
+                let program = float_comparison(stem, memory, reader, [bits(a), bits(b)]);
+                let result = bench.check(&program, 1).expect("it reaches no other memory");
+                let of = format!("{stem:x?} {reader:x?} of {a} and {b}, in memory: {memory}");
+                assert_eq!(result, Ok(()), "{of}");
+            }
+        }
+    }
+    assert_eq!(bench.whole, 4 * 8 * 6 * 25, "every program came to its end");
+}
+
 /// Slices are longer than the code that counts, so each of them comes further.
 #[test]
 fn a_count_does_not_depend_on_where_a_program_stops() {
@@ -309,6 +361,7 @@ fn instructions_outside_translated_code_leave_one_region() {
     assert_eq!(engine.figures().regions_count, 1);
 }
 
+/// A rotation of the accumulator by cl, then the carry in r8: `group` is the code of the rotation.
 fn rotation(size: usize, group: u8, count: u8) -> Program {
     let prefix: &[u8] = [&[][..], &[0x66], &[], &[0x48]][size];
     let opcode = if size == 0 { 0xd2 } else { 0xd3 };

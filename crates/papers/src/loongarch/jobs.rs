@@ -325,8 +325,10 @@ fn native(root: &Path, program: &str) -> Command {
     if program == "busybox" {
         return Command::new(file);
     }
-    let mut command = Command::new(amd64.join("usr/lib64/ld-linux-x86-64.so.2"));
-    command.arg("--library-path").arg(amd64.join("usr/lib/x86_64-linux-gnu"));
+    // Not the one in `usr/lib64`: that is an absolute link in some packages, so the host's loader.
+    let libraries = amd64.join("usr/lib/x86_64-linux-gnu");
+    let mut command = Command::new(libraries.join("ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(libraries);
     command.arg("--argv0").arg(program).arg(file);
     command
 }
@@ -390,6 +392,23 @@ mod tests {
     fn ended(raw: i32, text: &str) -> Output {
         let status = ExitStatus::from_raw(raw);
         Output { status, stdout: text.into(), stderr: Vec::new() }
+    }
+
+    #[test]
+    fn an_amd64_build_runs_under_its_own_loader() {
+        let dir = tempfile::tempdir().unwrap();
+        let usr = dir.path().join("amd64/usr");
+        let name = "ld-linux-x86-64.so.2";
+        for folder in ["lib64", "lib/x86_64-linux-gnu"] {
+            std::fs::create_dir_all(usr.join(folder)).unwrap();
+        }
+        std::fs::write(usr.join("lib/x86_64-linux-gnu").join(name), "").unwrap();
+        // As Debian 12's package has it.
+        let absolute = Path::new("/lib/x86_64-linux-gnu").join(name);
+        std::os::unix::fs::symlink(absolute, usr.join("lib64").join(name)).unwrap();
+        let command = native(&dir.path().join("mips64el"), "lua5.4");
+        let loader = std::fs::canonicalize(command.get_program()).unwrap();
+        assert!(loader.starts_with(usr.canonicalize().unwrap()), "{}", loader.display());
     }
 
     #[test]

@@ -5,7 +5,10 @@
 //! state that the guest's own instructions would have made.
 
 use super::isa::{Field, HI, Inst, LO};
+use super::registers::la64;
 use crate::ir::RegSet;
+use littoral_base::mutant;
+use littoral_la64::asm::Asm;
 
 /// How a register that a group does not write gets its value at a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(super) enum Work {
     Whole { inst: Inst, code: &'static str, offset: i64 },
     /// A product or quotient straight to general registers: low, high (0 for none).
     Product { inst: Inst, low: u8, high: u8 },
+    /// A number that several instructions, the first at `at`, make in one register.
+    Constant { at: u64, register: u8, value: i64 },
     /// Bits `low` and above, `high` at most.
     Bits { inst: Inst, source: u8, high: u8, low: u8 },
 }
@@ -117,6 +122,9 @@ fn group(body: &[Inst], live: &[RegSet], words: RegSet) -> (Work, usize) {
     let inst = body[0];
     let two = |n: usize| body.get(n).copied();
     if let Some(next) = two(1) {
+        if let Some((work, count)) = constant(body) {
+            return (work, count);
+        }
         if let Some(work) = bits(&inst, &next, live[1]) {
             return (work, 2);
         }
@@ -170,6 +178,65 @@ impl Inst {
             _ => false,
         }
     }
+}
+
+/// The number that an instruction leaves in a register, from another number in the same register or
+/// from none: the register, the number, and the LA64 instructions of it alone.
+fn number_of(inst: &Inst, known: Option<(u8, i64)>) -> Option<(u8, i64, usize)> {
+    let value_of = |field| match (inst.reg(field), known) {
+        (0, _) => Some(0),
+        (r, Some((register, value))) if r == register => Some(value),
+        _ => None,
+    };
+    let word = |value: i64| match mutant!("mips64_constant_words_wide") {
+        true => value,
+        false => i64::from(value as i32),
+    };
+    let (i, u, amount) = (inst.get(Field::I), inst.get(Field::U), inst.get(Field::A));
+    let wide = |number: i64, fits: bool| if fits { 1 } else { li_len(number) + 1 };
+    let (to, value, code_len) = match inst.row.mnemonic {
+        "lui" => (Field::T, i << 16, 1),
+        "addiu" | "daddiu" => {
+            let sum = value_of(Field::S)?.wrapping_add(i);
+            let sum = if inst.row.mnemonic == "addiu" { word(sum) } else { sum };
+            let is_first = inst.reg(Field::S) == 0;
+            let code_len = match i {
+                _ if is_first => li_len(i),
+                -4096..4095 => 1 + usize::from(!(-2048..2048).contains(&i)),
+                _ => wide(i, false),
+            };
+            (Field::T, sum, code_len)
+        }
+        "ori" => (Field::T, value_of(Field::S)? | u, wide(u, u < 4096)),
+        "sll" => (Field::D, word(value_of(Field::T)? << amount), 1),
+        "dsll" => (Field::D, value_of(Field::T)? << amount, 1),
+        "dsll32" => (Field::D, value_of(Field::T)? << (amount + 32), 1),
+        _ => return None,
+    };
+    let register = inst.reg(to);
+    let is_same = known.is_none_or(|(before, _)| before == register);
+    (is_same && la64(register) != 0).then_some((register, value, code_len))
+}
+
+/// How many LA64 instructions make a number.
+fn li_len(value: i64) -> usize {
+    let mut asm = Asm::default();
+    asm.li(1, value);
+    asm.len()
+}
+
+/// The instructions from the first on that make one number in one register, where the number
+/// alone takes less code.
+fn constant(body: &[Inst]) -> Option<(Work, usize)> {
+    let (register, mut value, mut code_len) = number_of(&body[0], None)?;
+    let mut count = 1;
+    while let Some(next) = body.get(count)
+        && let Some((_, sum, more)) = number_of(next, Some((register, value)))
+    {
+        (value, code_len, count) = (sum, code_len + more, count + 1);
+    }
+    let is_shorter = count > 1 && li_len(value) < code_len;
+    is_shorter.then_some((Work::Constant { at: body[0].at, register, value }, count))
 }
 
 /// The pair dsll, dsrl or dsra: a field of bits.
@@ -339,4 +406,34 @@ fn compare_and_branch(
         (false, true) => "bltu",
     };
     Some(Condition { code, a, b, recover: Some(Recover::Less(made, a, b, unsigned)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn works(words: &[u32]) -> Vec<Work> {
+        let body = words.iter().enumerate();
+        let body: Vec<Inst> =
+            body.map(|(n, &w)| Inst::decode(4 * n as u64, w).expect("an instruction")).collect();
+        fuse(&body, &Tail { branch: None, live: RegSet::ALL }).work
+    }
+
+    #[test]
+    fn a_number_of_several_instructions_is_made_at_once() {
+        // lui, daddiu, dsll 16, daddiu, dsll 18, ori, all of $1.
+        let words = [0x3c01_2fd6, 0x6421_11db, 0x0001_0c38, 0x6421_4739, 0x0001_0cb8, 0x3421_e5b9];
+        let number = 0xbf58_476d_1ce4_e5b9_u64 as i64;
+        let is_number = |work: &Work| matches!(*work, Work::Constant { at: 0, register: 1, value } if value == number);
+        let made = works(&words);
+        assert!(is_number(&made[0]) && made.len() == 1, "{made:x?}");
+        // The last into $2: the first five are no shorter as one, or are one.
+        let mut other = words;
+        other[5] = 0x3422_e5b9;
+        assert_eq!(works(&other).len(), 2);
+        // lui $1; daddiu $1,$2: another register.
+        assert_eq!(works(&[0x3c01_2fd6, 0x6441_11db]).len(), 2);
+        // lui $1; ori $1,$1,1: no shorter.
+        assert_eq!(works(&[0x3c01_2fd6, 0x3421_0001]).len(), 2);
+    }
 }

@@ -382,9 +382,9 @@ impl Maker<'_> {
     /// What sets flags, what reads them behind it, and what sets them again on both ways: accesses
     /// stand between, and operands are often equal or at the ends of their range.
     fn comparison(&mut self) {
-        const STEMS: [&str; 13] = [
+        const STEMS: [&str; 15] = [
             "cmp", "cmp", "cmp", "test", "test", "sub", "dec", "and", "add", "inc", "neg", "shl",
-            "sar",
+            "sar", "ucomisd", "comiss",
         ];
         let stem = STEMS[self.random.below(STEMS.len() as u64) as usize];
         let rows: Vec<&Row> = isa::rows().iter().filter(|row| row.stem == stem).collect();

@@ -215,6 +215,10 @@ impl Lower {
                 let code = if wide { "alsl.d" } else { "alsl.w" };
                 self.op(code, &[d.into(), a.into(), b.into(), amount.into()]);
             }
+            Work::Constant { at, register, value } => {
+                self.mark(at);
+                self.asm.li(la64(register), value);
+            }
             Work::Bits { inst, source, high, low } => {
                 self.mark(inst.at.wrapping_sub(4));
                 let operands = [d(&inst), la64(source), high, low].map(i64::from);

@@ -258,6 +258,7 @@ impl Lower {
         for (condition, name, is_swapped) in OF_FLOATS {
             if self.has_conditions(1 << condition) {
                 let place = self.float_flag(condition);
+                let is_swapped = is_swapped && !mutant!("x86_floats_in_order");
                 let (x, y) = if is_swapped { (b, a) } else { (a, b) };
                 self.rrr(&format!("fcmp.{quiet}{name}{suffix}"), place, x, y);
             }
