@@ -115,3 +115,85 @@ impl<F: Fetch> Run<'_, F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::stored::{Identity, Maker};
+    use super::super::super::{CodeCache, Features, Limits, Text, Tier, Trap};
+    use super::super::{Cache, instruction};
+    use super::*;
+    use crate::asm::word;
+    use crate::memory::raw::Fenced;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    const HOME: u64 = 5 << 30;
+
+    struct OfFile;
+
+    impl Fetch for OfFile {
+        fn text(&self, _: u64) -> Option<Text> {
+            Some(Text { end: u64::MAX, written: false })
+        }
+
+        fn origin(&self, pc: u64) -> Option<Origin> {
+            Some(Origin { file: 0, offset: pc - HOME })
+        }
+    }
+
+    /// Each number of each record, and bytes of code, replaced by others.
+    #[test]
+    fn damaged_records_are_refused_or_whole() {
+        let lines: &[(&str, &[i64])] = &[
+            ("pcaddi", &[12, 3]),
+            ("bl", &[20]),
+            ("ld.d", &[13, 4, 0]),
+            ("bitrev.w", &[17, 16]),
+            ("bnez", &[13, -16]),
+            ("break", &[0]),
+            ("jirl", &[0, 1, 0]),
+        ];
+        let memory = Fenced::new(6 << 30).expect("memory");
+        let mut cpu = Cpu::new(memory.window(), Features::ALL);
+        for (n, (name, operands)) in lines.iter().enumerate() {
+            cpu.window.store(HOME + 4 * n as u64, word(name, operands).expect(name)).expect("in");
+        }
+        let limits = Limits::default();
+        let maker = Maker::this(&cpu.window, cpu.features, limits).expect("a translator");
+        let store = Arc::new(Store::new(maker, 1 << 20));
+        store.add(Identity::of_build_id(b"a program"), None);
+        let code = Arc::new(CodeCache::new(Tier::default(), limits).with_store(store.clone()));
+        let mut cache = Cache::of(&code);
+        cpu.state.pc = HOME;
+        let trap = cache.run(&mut cpu, &OfFile, &AtomicBool::new(false), 10_000);
+        assert_eq!(trap, Trap::Break(0));
+        let held = code.held();
+        let engine = held.value().engine(&cpu, limits, instruction).expect("a translator");
+        let filling = held.value().fill();
+        let filling = &filling.tier1[engine.floats() as usize];
+        let (mut whole, mut refused, mut records) = (0, 0, 0);
+        for offset in 0..lines.len() as u64 {
+            let at = (0, 2 * 4 * offset | (engine.floats() as u64) << 1);
+            let record = store.with_record(at, |bytes| Some(bytes.to_vec()));
+            let Some(record) = record else { continue };
+            records += 1;
+            let key = tier1::Key { pc: HOME + 4 * offset, plain: false };
+            let mut places = |bytes: &[u8]| {
+                let record = Record::read(bytes);
+                let good = record.is_some_and(|r| engine.has_place_for(filling, &r, key, &cpu));
+                *if good { &mut whole } else { &mut refused } += 1;
+                good
+            };
+            assert!(places(&record), "as it was written");
+            for place in (0..record.len()).step_by(4) {
+                for value in [0u32, 1, 2, 7, 0x7fff_fff0, 0xffff_ffff, 1 << 30, 0x0001_ffff] {
+                    let mut damaged = record.clone();
+                    damaged[place..place + 4].copy_from_slice(&value.to_le_bytes());
+                    places(&damaged);
+                    places(&damaged[..place]);
+                }
+            }
+        }
+        assert!(records > 2 && whole > 50 && refused > 1000, "{records} {whole} {refused}");
+    }
+}

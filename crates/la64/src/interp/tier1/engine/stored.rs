@@ -55,14 +55,20 @@ impl Engine {
         Some(self.publish(filling, key, (body, None), parts, (Made::Read, journal)))
     }
 
-    /// The parts of a record's block for the next place of the arena.
-    fn placed(
+    /// Whether a record's block would get a place. Nothing of it is run.
+    #[cfg(test)]
+    pub(in super::super::super) fn has_place_for(
         &self,
         filling: &Filling,
         record: &Record<'_>,
         key: Key,
         cpu: &Cpu,
-    ) -> Option<Parts> {
+    ) -> bool {
+        self.placed(filling, record, key, cpu).is_some()
+    }
+
+    /// The parts of a record's block for the next place of the arena.
+    fn placed(&self, filling: &Filling, record: &Record<'_>, key: Key, cpu: &Cpu) -> Option<Parts> {
         let moved = record.moved(key.pc);
         let mut code = record.code();
         if code.len() > BLOCK_BYTES_MAX || !moved.is_multiple_of(PAGE_BYTES) {
@@ -134,4 +140,3 @@ impl Engine {
         Some(exits)
     }
 }
-
