@@ -4,7 +4,7 @@
 //! `LA64_TIER_BLOCKS` is the number of blocks (a slice of a few seconds by default),
 //! `LA64_TIER_SEED` the first seed.
 
-use littoral_assure::la64::tiers::compare;
+use littoral_assure::la64::tiers::{compare, compare_kept};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |v| v.parse().expect("a number"))
@@ -20,4 +20,13 @@ fn tiers_agree_at_every_exit() {
     let is_alarmed = littoral_la64::bare::Alarm::new().is_some();
     assert!(outcome.interrupted > 0 || !is_alarmed, "{outcome:?}");
     println!("{} exits, {} by signals", outcome.exits, outcome.interrupted);
+}
+
+#[test]
+fn code_that_was_kept_agrees_elsewhere() {
+    let seed = number("LA64_TIER_SEED", 1);
+    let Some(outcome) = compare_kept(seed, number("LA64_TIER_BLOCKS", 4_000)) else { return };
+    assert!(outcome.different.is_empty(), "seed {seed}: {}", outcome.different.join("\n"));
+    assert!(outcome.traps > 20 && outcome.blocks_read > outcome.blocks / 4, "{outcome:?}");
+    println!("{} exits, {} blocks read", outcome.exits, outcome.blocks_read);
 }

@@ -24,6 +24,7 @@ const SEPARATE: &str = "wx";
 const UNCOUNTED: &str = "no-count";
 const DUMP: &str = "dump";
 const CODE_LEN: &str = "code-size";
+const CACHE: &str = "cache";
 const MEMORY: &str = "memory";
 /// Most memory for translated code unless another length is asked for.
 pub const CODE_LEN_DEFAULT: u64 = 64 << 20;
@@ -44,6 +45,10 @@ pub enum Memory {
     /// As LoongArch has it: no barriers.
     Weak,
 }
+
+/// The folder that keeps translated code between processes, if one does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheFolder(pub Option<PathBuf>);
 
 /// How to run a program.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -96,6 +101,11 @@ pub struct Options {
     #[arg(long = CODE_LEN, value_name = "SIZE", value_parser = code_len)]
     #[arg(default_value = "64MiB")]
     pub code_len: u64,
+    /// Keep translated code of LoongArch programs in DIR, where later processes find it; off keeps
+    /// none
+    #[arg(long = CACHE, value_name = "DIR|off", value_parser = cache_folder)]
+    #[arg(default_value = "off")]
+    pub cache: CacheFolder,
     /// Do not count instructions in translated code, to measure what counting costs: signals do not
     /// end a loop then
     #[arg(long = UNCOUNTED)]
@@ -126,6 +136,7 @@ impl Default for Options {
             gdb: None,
             separate: false,
             code_len: CODE_LEN_DEFAULT,
+            cache: CacheFolder::default(),
             uncounted: false,
             memory: Memory::Tso,
             argv0: None,
@@ -148,6 +159,15 @@ fn stack_len(text: &str) -> Result<u64, String> {
         return Err("a stack has 64KiB to 1TiB".into());
     }
     Ok(len.next_multiple_of(PAGE))
+}
+
+/// A folder by a path that stays its own when the program changes its working directory, or `off`.
+fn cache_folder(text: &str) -> Result<CacheFolder, String> {
+    match text {
+        "off" => Ok(CacheFolder(None)),
+        "" => Err("a folder, or off".into()),
+        _ => std::path::absolute(text).map(|p| CacheFolder(Some(p))).map_err(|e| e.to_string()),
+    }
 }
 
 /// A length that translated code may have, in whole pages.
@@ -188,6 +208,7 @@ impl Options {
         let gdb = self.gdb.map(|port| option(GDB, OsStr::new(&port.to_string())));
         let code = (self.code_len != CODE_LEN_DEFAULT)
             .then(|| option(CODE_LEN, OsStr::new(&self.code_len.to_string())));
+        let cache = self.cache.0.iter().map(|folder| option(CACHE, folder.as_os_str()));
         let memory = (self.memory == Memory::Weak).then(|| option(MEMORY, OsStr::new("weak")));
         let valued = tier
             .into_iter()
@@ -196,6 +217,7 @@ impl Options {
             .chain(profile)
             .chain(dump)
             .chain(code)
+            .chain(cache)
             .chain(gdb);
         sysroot.chain(flags).chain(valued).chain(argv0).chain(["--".into()]).collect()
     }
@@ -231,6 +253,7 @@ mod tests {
             gdb: Some(1234),
             separate: true,
             code_len: 1 << 20,
+            cache: CacheFolder(Some("/a cache".into())),
             uncounted: true,
             memory: Memory::Weak,
             argv0: Some("-sh".into()),

@@ -32,7 +32,8 @@ const GROUPS: [(&str, &str); 6] = [
 
 fn main() {
     let source = PathBuf::from("src/isa/rows");
-    tell_cargo("rerun-if-changed=src/isa/rows");
+    tell_cargo("rerun-if-changed=src");
+    tell_cargo(&format!("rustc-env=LA64_REVISION={:016x}", revision()));
     tell_cargo("rerun-if-changed=codegen");
     let mut rows = Vec::new();
     for (file, group) in GROUPS {
@@ -46,6 +47,49 @@ fn main() {
     check_disjoint(&rows);
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("OUT_DIR is set by cargo"));
     std::fs::write(out.join("rows.rs"), render(&rows)).expect("write rows.rs");
+}
+
+/// A hash of what decides which code the translator makes: the source of this crate, its options
+/// and the compiler. Code in the cache on disk is for the engine of the same one.
+fn revision() -> u64 {
+    let mut files = Vec::new();
+    for folder in ["src", "codegen"] {
+        find_files(PathBuf::from(folder), &mut files);
+    }
+    files.sort();
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    for file in files {
+        hasher.add(file.to_string_lossy().as_bytes());
+        hasher.add(&std::fs::read(&file).expect("a source file"));
+    }
+    for name in ["CARGO_ENCODED_RUSTFLAGS", "OPT_LEVEL", "TARGET", "DEBUG", "CARGO_PKG_VERSION"] {
+        hasher.add(std::env::var(name).unwrap_or_default().as_bytes());
+    }
+    let compiler = std::env::var_os("RUSTC").expect("RUSTC is set by cargo");
+    let version = std::process::Command::new(compiler).arg("-vV").output();
+    hasher.add(&version.expect("the compiler runs").stdout);
+    hasher.0
+}
+
+fn find_files(folder: PathBuf, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a source folder") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => find_files(path, files),
+            false => files.push(path),
+        }
+    }
+}
+
+/// FNV-1a.
+struct Fnv(u64);
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        for &byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
 }
 
 /// A build script's stdout is its channel to cargo.

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::interp::{Cache, CodeCache, Cpu, Features, Fetch, Limits, Text, Tier, Trap};
+use crate::interp::{Cache, CodeCache, Cpu, Features, Fetch, Limits, Maker, Origin, Store};
+use crate::interp::{Text, Tier, Trap};
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use crate::memory::raw::Fenced;
 use crate::memory::{Memory, Window};
@@ -16,11 +17,18 @@ use crate::state::State;
 struct Anywhere {
     /// Code may be written.
     written: bool,
+    /// A file in a store, and where its beginning is.
+    file: Option<(usize, u64)>,
 }
 
 impl Fetch for Anywhere {
     fn text(&self, _: u64) -> Option<Text> {
         Some(Text { end: u64::MAX, written: self.written })
+    }
+
+    fn origin(&self, pc: u64) -> Option<Origin> {
+        let (file, start) = self.file.filter(|_| !self.written)?;
+        Some(Origin { file, offset: pc.checked_sub(start)? })
     }
 }
 
@@ -117,7 +125,8 @@ impl Bare {
 
     fn of(tier: Tier, window: Window, ground: Ground) -> Bare {
         let cpu = Cpu::new(window, Features::ALL);
-        Bare { cpu, cache: Cache::new(tier), text: Anywhere { written: true }, _ground: ground }
+        let text = Anywhere { written: true, file: None };
+        Bare { cpu, cache: Cache::new(tier), text, _ground: ground }
     }
 
     /// Registers and program counter.
@@ -157,6 +166,24 @@ impl Bare {
     pub fn may_write_code(&mut self, may: bool) {
         self.text.written = may;
         self.forget_code();
+    }
+
+    /// Who makes this core's code. `None` where there is no translator.
+    pub fn maker(&self) -> Option<Maker> {
+        Maker::this(&self.cpu.window, self.cpu.features, Limits::default())
+    }
+
+    /// Reads code from a store and keeps it there, as that of a file whose beginning is at `start`,
+    /// which the program does not write.
+    pub fn keep_code(&mut self, store: &Arc<Store>, file: usize, start: u64) {
+        let code = CodeCache::new(Tier::default(), Limits::default()).with_store(store.clone());
+        self.cache = Cache::of(&Arc::new(code));
+        self.text = Anywhere { written: false, file: Some((file, start)) };
+    }
+
+    /// How many blocks were read from a store.
+    pub fn blocks_read(&self) -> u64 {
+        self.cache.translation().read
     }
 
     /// How often blocks were translated to code of the host.

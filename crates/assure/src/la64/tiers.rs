@@ -11,14 +11,19 @@
 use super::cases::{INDEX, LINK, POINTER};
 use super::{CODE_WORDS, Case, Cases, SLOT_AT, Shape, X_AT, load, runner};
 use littoral_la64::bare::{Alarm, Bare};
-use littoral_la64::interp::{Tier, Trap};
+use littoral_la64::interp::{Identity, Store, Tier, Trap};
 use littoral_la64::isa;
 use littoral_la64::state::{State, fcsr};
+use std::sync::Arc;
 
 /// Blocks of a program.
 const PARTS: usize = 4;
 /// Where programs are.
 const CODE: u64 = 0x8000;
+/// Where programs are whose code is kept, and where it is read: above short addresses.
+const PLACES: [u64; 2] = [(5 << 30) + CODE, (7 << 30) + 0x9000];
+/// Memory of these.
+const PLACES_LEN: u64 = 8 << 30;
 /// Stays of one program in a tier.
 const STAYS: u32 = 6;
 
@@ -35,6 +40,8 @@ pub struct Outcome {
     pub traps: u64,
     /// Stays of the translator that a signal ended.
     pub interrupted: u64,
+    /// Blocks that were read from a store instead of translated.
+    pub blocks_read: u64,
     /// What differed, the first few.
     pub different: Vec<String>,
 }
@@ -51,12 +58,12 @@ impl Side {
         Bare::between_refusals(tier, runner::MEMORY_LEN).map_or_else(|| Side::new(tier), Side)
     }
 
-    fn prepare(&mut self, case: &Case, code: &[u32]) {
+    fn prepare(&mut self, case: &Case, at: u64, code: &[u32]) {
         let bytes: Vec<u8> = code.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let stored = self.0.write(CODE, &bytes).and(self.0.write(case.address(), &case.0));
+        let stored = self.0.write(at, &bytes).and(self.0.write(case.address(), &case.0));
         stored.expect("invariant: inside");
         load(self.0.state_mut(), case);
-        self.0.state_mut().pc = CODE;
+        self.0.state_mut().pc = at;
         self.0.forget_code();
     }
 
@@ -82,11 +89,11 @@ pub fn compare(seed: u64, blocks: u64) -> Outcome {
     let alarm = Alarm::new();
     while outcome.blocks < blocks && outcome.different.len() < 5 {
         let mut case = cases.case();
-        let code = program(&mut cases, &mut case);
+        let code = program(&mut cases, &mut case, CODE);
         case.set64(SLOT_AT, CODE);
         programs += 1;
         let pair = &mut pairs[programs / 2 % 2];
-        pair.iter_mut().for_each(|s| s.prepare(&case, &code));
+        pair.iter_mut().for_each(|s| s.prepare(&case, CODE, &code));
         // Results are tested for NaNs in some programs, and invalid operations fault in the others.
         pair[1].0.catch_invalid(programs % 3 != 0);
         if programs % 5 == 0 {
@@ -105,8 +112,58 @@ pub fn compare(seed: u64, blocks: u64) -> Outcome {
     outcome
 }
 
-/// The words of a program.
-fn program(cases: &mut Cases, case: &mut Case) -> Vec<u32> {
+/// As [`compare`], with code that another engine has made of the same program elsewhere: it is
+/// kept as a file and read. `None` where there is no translator.
+pub fn compare_kept(seed: u64, blocks: u64) -> Option<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut cases = Cases::new(seed, Shape::Tiers);
+    let side = |tier| Bare::between_refusals(tier, PLACES_LEN).map(Side);
+    let pair = || Some([side(Tier::Interpreter)?, side(Tier::default())?]);
+    let mut pairs = [pair()?, pair()?];
+    let maker = pairs[0][1].0.maker()?;
+    let identity = Identity::of_build_id(b"a program");
+    let mut programs = 0;
+    while outcome.blocks < blocks && outcome.different.len() < 5 {
+        let mut case = cases.case();
+        let code = program(&mut cases, &mut case, PLACES[0]);
+        programs += 1;
+        outcome.blocks += PARTS as u64;
+        let mut kept = None;
+        for (pair, at) in pairs.iter_mut().zip(PLACES) {
+            moved(&mut case, at);
+            pair.iter_mut().for_each(|s| s.prepare(&case, at, &code));
+            pair[1].0.catch_invalid(programs % 3 != 0);
+            if programs % 5 == 0 {
+                pair.iter_mut().for_each(|s| s.0.state_mut().fcsr |= fcsr::ENABLE_INVALID);
+            }
+            pair[0].0.may_write_code(false);
+            let store = Arc::new(Store::new(maker, 1 << 24));
+            if let Some(refused) = store.add(identity, kept.take()).1 {
+                outcome.different.push(format!("program {programs}: its file is {refused:?}"));
+            }
+            pair[1].0.keep_code(&store, 0, at & !0xfff);
+            if let Err(what) = compare_program(&mut cases, pair, None, &mut outcome) {
+                let what = format!("program {programs} at {at:x} {code:08x?}: {what}");
+                outcome.different.push(what);
+            }
+            outcome.blocks_read += pair[1].0.blocks_read();
+            kept = Some(store.file(0, None));
+        }
+    }
+    Some(outcome)
+}
+
+/// Lets a case's addresses of its program be those of the program in another place.
+fn moved(case: &mut Case, to: u64) {
+    let from = case.word64(X_AT + 8 * 18);
+    let link = case.word64(X_AT + 8 * LINK as usize);
+    case.set64(SLOT_AT, to);
+    case.set64(X_AT + 8 * 18, to);
+    case.set64(X_AT + 8 * LINK as usize, link.wrapping_sub(from).wrapping_add(to));
+}
+
+/// The words of a program that will be at an address.
+fn program(cases: &mut Cases, case: &mut Case, at: u64) -> Vec<u32> {
     let nop = isa::find("andi").expect("invariant: in the table").row().word;
     let mut code = Vec::new();
     for _ in 0..PARTS {
@@ -114,8 +171,8 @@ fn program(cases: &mut Cases, case: &mut Case) -> Vec<u32> {
         part.resize(CODE_WORDS, nop);
         code.append(&mut part);
     }
-    case.set64(X_AT + 8 * 18, CODE);
-    case.set64(X_AT + 8 * LINK as usize, CODE + 4 * cases.below((PARTS * CODE_WORDS) as u64));
+    case.set64(X_AT + 8 * 18, at);
+    case.set64(X_AT + 8 * LINK as usize, at + 4 * cases.below((PARTS * CODE_WORDS) as u64));
     if cases.below(2) == 0 {
         stride(cases, case, &mut code);
     }
@@ -248,8 +305,8 @@ mod tests {
         let mut cases = Cases::new(1, Shape::Tiers);
         let mut pair = [Side::new(Tier::Interpreter), Side::new(Tier::default())];
         let mut case = cases.case();
-        let code = program(&mut cases, &mut case);
-        pair.iter_mut().for_each(|s| s.prepare(&case, &code));
+        let code = program(&mut cases, &mut case, CODE);
+        pair.iter_mut().for_each(|s| s.prepare(&case, CODE, &code));
         pair[1].0.state_mut().x[2] ^= 1;
         assert!(compare_program(&mut cases, &mut pair, None, &mut Outcome::default()).is_err());
     }

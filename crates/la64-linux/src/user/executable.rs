@@ -3,9 +3,10 @@
 
 use super::code::{Changes, Range};
 use super::debug::Debugger;
+use super::disk::{Disk, FileText};
 use super::space::Space;
 use super::sync::lock;
-use littoral_la64::interp::{Fetch, Text};
+use littoral_la64::interp::{Fetch, Origin, Text};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +18,9 @@ pub(super) struct Executable {
     seen: Cell<u64>,
     /// In order of their addresses.
     ranges: RefCell<Vec<Range>>,
+    disk: Option<Arc<Disk>>,
+    /// Texts of files that were asked for, and their numbers on disk.
+    texts: RefCell<Vec<(FileText, Option<usize>)>>,
     debugger: Option<Arc<Debugger>>,
     /// Addresses that a debugger keeps from being fetched, in order.
     breakpoints: RefCell<Vec<u64>>,
@@ -30,6 +34,7 @@ impl Executable {
     pub(super) fn new(
         changes: Arc<Changes>,
         space: Arc<Mutex<Space>>,
+        disk: Option<Arc<Disk>>,
         debugger: Option<Arc<Debugger>>,
     ) -> Executable {
         Executable {
@@ -37,6 +42,8 @@ impl Executable {
             space,
             seen: Cell::new(u64::MAX),
             ranges: RefCell::default(),
+            disk,
+            texts: RefCell::default(),
             debugger,
             breakpoints: RefCell::default(),
             ignores_breakpoints: Cell::new(false),
@@ -64,6 +71,7 @@ impl Executable {
         let mut ranges = self.ranges.borrow_mut();
         ranges.clear();
         ranges.extend(space.executable());
+        self.texts.borrow_mut().clear();
     }
 }
 
@@ -80,6 +88,27 @@ impl Fetch for Executable {
         }
         let end = self.breakpoint_from(pc).map_or(range.end, |at| at.min(range.end));
         (pc < end).then_some(Text { end, written: range.written })
+    }
+
+    fn origin(&self, pc: u64) -> Option<Origin> {
+        let disk = self.disk.as_ref()?;
+        if self.changes.map() != self.seen.get() {
+            self.renew();
+        }
+        let mut texts = self.texts.borrow_mut();
+        let at = match texts.iter().position(|(text, _)| text.addresses.contains(&pc)) {
+            Some(at) => at,
+            None => {
+                // Without the lock on the space while the disk's files are looked up.
+                let text = lock(&self.space).file_text(pc)?;
+                let file = disk.file(&text);
+                texts.push((text, file));
+                texts.len() - 1
+            }
+        };
+        let (text, file) = &texts[at];
+        let offset = text.offset + (pc - text.addresses.start);
+        file.map(|file| Origin { file, offset })
     }
 }
 

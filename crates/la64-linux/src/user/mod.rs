@@ -22,6 +22,7 @@ mod abi;
 mod code;
 mod cycle;
 mod debug;
+mod disk;
 mod dump;
 mod executable;
 mod path;

@@ -4,6 +4,7 @@ pub(super) use super::abi::Action;
 use super::abi::{self, Abi, Fronts, Registers};
 use super::code::Changes;
 use super::debug::Debugger;
+use super::disk::Disk;
 use super::dump::Dump;
 use super::path::Paths;
 use super::perf_map::PerfMap;
@@ -18,7 +19,7 @@ use crate::options::Options;
 use littoral_base::mutant;
 use littoral_la64::elf::{self, Elf};
 use littoral_la64::front::{Front, Settings, Shower, Translator};
-use littoral_la64::interp::{CodeCache, Features, Limits, Tier, Translation};
+use littoral_la64::interp::{CodeCache, Features, Limits, Maker, Tier, Translation};
 use littoral_la64::memory::Window;
 use littoral_la64::state::State;
 use std::collections::BTreeSet;
@@ -67,6 +68,8 @@ pub(super) struct Process {
     pub(super) changes: Arc<Changes>,
     /// Decoded and translated code.
     pub(super) cache: Arc<CodeCache>,
+    /// Where translated code is kept between processes, with `--cache`.
+    pub(super) disk: Option<Arc<Disk>>,
     pub(super) actions: Mutex<[Action; 64]>,
     pub(super) options: Options,
     /// The command that runs a program, without options, for the guest's own execve.
@@ -316,7 +319,8 @@ pub(super) fn load(
     let dump = options.dump.as_deref().filter(|_| front.is_none());
     let dump = dump.map(Dump::open).transpose()?;
     let perf_map = options.perf_map.then(PerfMap::create).transpose()?;
-    let cache = Arc::new(code_cache(&options));
+    let (cache, disk) = code_cache(&options, window, front.is_some());
+    let cache = Arc::new(cache);
     let debugger = options.gdb.map(|_| {
         Arc::new(Debugger::new(window, space.changes.clone(), cache.clone(), auxv.clone()))
     });
@@ -330,6 +334,7 @@ pub(super) fn load(
         window,
         changes: space.changes.clone(),
         cache,
+        disk,
         space: Arc::new(Mutex::new(space)),
         actions: Mutex::new([Action::default(); 64]),
         profile: options.profile.is_some().then(Profile::default),
@@ -368,12 +373,28 @@ fn auxiliary(main: &Image, interpreter: Option<&Image>, machine: abi::Auxiliary)
     }
 }
 
-fn code_cache(options: &Options) -> CodeCache {
+/// The code cache, and the files of its code if those are asked for: a translator of another
+/// architecture keeps none, and code under a debugger ends at its breakpoints.
+fn code_cache(
+    options: &Options,
+    window: Window,
+    is_foreign: bool,
+) -> (CodeCache, Option<Arc<Disk>>) {
     let Options { code_len, separate, uncounted, .. } = *options;
     let has_room = raw::stack_len().is_none_or(|len| len >= HOST_STACK);
     let slice = if has_room { SLICE } else { Limits::default().slice };
     let limits = Limits { code_len, separate, uncounted, slice };
-    CodeCache::new(Tier::new(options.tier).unwrap_or_default(), limits)
+    let cache = CodeCache::new(Tier::new(options.tier).unwrap_or_default(), limits);
+    let is_kept = !is_foreign && options.gdb.is_none();
+    let folder = options.cache.0.as_deref().filter(|_| is_kept);
+    let disk = folder.and_then(|folder| {
+        let maker = Maker::this(&window, Features::ALL, limits)?;
+        Some(Arc::new(Disk::open(folder, maker, window)))
+    });
+    match &disk {
+        Some(disk) => (cache.with_store(disk.store.clone()), Some(disk.clone())),
+        None => (cache, None),
+    }
 }
 
 /// The image that a program names to load it, if it does.

@@ -80,6 +80,12 @@ impl Area {
         self.anonymous && !self.shared
     }
 
+    /// It is executable, of a file, private, and never was writable.
+    pub(super) fn is_file_text(&self) -> bool {
+        let is_kept = !self.written && !self.shared && !self.anonymous && self.segment.is_none();
+        is_kept && self.prot & PROT_EXEC != 0 && !self.name.is_empty()
+    }
+
     /// Whether the area that begins at `start`, and `next` behind it, are one, as in the kernel.
     fn continues(&self, start: u64, next: &Area) -> bool {
         let kind = |a: &Area| (a.prot, a.anonymous, a.shared, a.unreserved, a.segment);

@@ -76,7 +76,8 @@ impl Thread {
         cpu.epoch = process.changes.epoch.clone();
         cpu.catches_invalid = true;
         let debugger = process.debugger.clone();
-        let code = Executable::new(process.changes.clone(), process.space.clone(), debugger);
+        let (changes, space) = (process.changes.clone(), process.space.clone());
+        let code = Executable::new(changes, space, process.disk.clone(), debugger);
         let pending = Arc::new(Pending::new());
         lock(&process.threads).push(pending.clone());
         let mut cache = Cache::of(&process.cache);
@@ -217,6 +218,9 @@ impl Thread {
         if let Some(profile) = &self.process.profile {
             profile.forget();
         }
+        if let Some(disk) = &self.process.disk {
+            disk.store.forget_made();
+        }
         if let Some(map) = &self.process.perf_map {
             map.begin_again();
             // Its blocks are translated again, so that they are in its own file.
@@ -334,10 +338,21 @@ impl Thread {
             let lines = profile.report(&self.process.space, &self.process.paths, file.as_ref());
             lines.unwrap_or_else(|why| vec![why]).iter().for_each(|line| self.say(line));
         }
+        self.store_code();
         for thread in threads {
             let tid = thread.tid.load(Ordering::Acquire);
             let head = thread.robust_list.load(Ordering::Acquire);
             robust::release(&self.process.window, head, tid as u32);
+        }
+    }
+
+    /// Writes what was translated to the cache on disk. The process ends, or becomes another
+    /// program.
+    pub(super) fn store_code(&self) {
+        let Some(disk) = self.process.disk.as_ref().filter(|_| !self.lent) else { return };
+        disk.write(|f| self.process.cache.still(f));
+        if let Some(trouble) = disk.take_trouble() {
+            self.say(&trouble);
         }
     }
 
@@ -370,9 +385,13 @@ impl Thread {
     fn translated(&self, threads: &[Arc<Pending>]) -> String {
         let mut sum = *lock(&self.process.translation);
         threads.iter().for_each(|t| sum += *lock(&t.translation));
+        let read = match self.process.disk {
+            Some(_) => format!(", {} blocks from the cache", sum.read),
+            None => String::new(),
+        };
         format!(
             "{} instructions translated in {} blocks: {} bytes of code, {} bytes of maps, \
-             {} exits, {} stays on tier 0, {} calls of slow ways, {} calls of tier 0",
+             {} exits, {} stays on tier 0, {} calls of slow ways, {} calls of tier 0{read}",
             sum.instructions,
             sum.blocks,
             sum.code_bytes,

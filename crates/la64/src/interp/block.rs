@@ -25,6 +25,9 @@
 //!   keeps its own, and each its own fields, so faults and counts are those of single ones. Checked
 //!   by `a_fault_in_either_half_of_a_pair_is_the_one_of_that_instruction`.
 
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+mod stored;
+
 use super::bind::Adjust;
 use super::branch::Flow;
 use super::code::{CodeCache, Filling, Generation, Used};
@@ -564,10 +567,21 @@ impl<F: Fetch> Run<'_, F> {
             self.code.renew(self.generation);
             return Err(Stop::Renewed);
         }
+        let code = self.code;
+        let kept = self.origin(key.pc).and_then(|origin| Some((code.store()?, origin)));
+        if let Some(kept) = kept
+            && let Some(at) = self.read(engine, &mut filling, (cpu, key), kept)
+        {
+            return Ok(Some(at));
+        }
         let (list, epoch) = self.decode_for(engine, &mut filling, cpu, key.pc)?;
+        let origin = kept.filter(|_| epoch.is_none()).map(|kept| kept.1);
+        let keep = (key.plain, self.keeps(origin, cpu, &list));
         let journal = &mut self.own.journal;
         let filling = &mut filling.tier1[own];
-        Ok(Some(engine.translate(filling, key.plain, &list, epoch, journal)))
+        let (at, record) = engine.translate(filling, keep, &list, epoch, journal);
+        self.keep(kept, engine, key.plain, record);
+        Ok(Some(at))
     }
 
     /// Runs one block on tier 0; `None` if no trap ended it.

@@ -13,6 +13,7 @@
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use super::Cpu;
 use super::raw::Blocks;
+use super::stored::Store;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use super::tier1;
 use super::{Limits, Tier};
@@ -24,7 +25,7 @@ use std::ops::Range;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 const PAGE_BITS: u32 = 12;
 
@@ -46,6 +47,8 @@ pub struct CodeCache {
     current: sync::Arc<Current<Generation>>,
     tier: Tier,
     pub(super) limits: Limits,
+    /// What is kept between processes.
+    store: Option<Arc<Store>>,
     /// Bits of [`Used`].
     used: AtomicU8,
     /// Generations so far.
@@ -131,9 +134,21 @@ impl CodeCache {
             current: sync::Arc::new(Current::new(generation(1))),
             tier,
             limits,
+            store: None,
             used: AtomicU8::new(0),
             generations: AtomicU64::new(1),
         }
+    }
+
+    /// The same code cache, whose blocks are read from a store and kept there.
+    pub fn with_store(mut self, store: Arc<Store>) -> CodeCache {
+        self.store = Some(store);
+        self
+    }
+
+    /// What is kept between processes.
+    pub fn store(&self) -> Option<&Store> {
+        self.store.as_deref()
     }
 
     /// What blocks run on.

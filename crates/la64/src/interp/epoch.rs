@@ -13,6 +13,7 @@
 //!   threads instead, also before that memory becomes writable. Checked by
 //!   `code_that_lost_its_right_or_its_memory_is_not_executed`.
 
+use super::stored::Origin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,4 +60,11 @@ pub struct Text {
 pub trait Fetch {
     /// The executable memory at `pc`; `None` if there is none.
     fn text(&self, pc: u64) -> Option<Text>;
+
+    /// Where in which file an instruction is whose code may be kept between processes: memory of a
+    /// file, mapped privately, that never was writable.
+    fn origin(&self, pc: u64) -> Option<Origin> {
+        let _ = pc;
+        None
+    }
 }

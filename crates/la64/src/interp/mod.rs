@@ -33,6 +33,7 @@ mod memory;
 mod operation;
 mod pairs;
 pub(crate) mod raw;
+mod stored;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 mod tier1;
 mod translation;
@@ -43,6 +44,7 @@ pub use block::Cache;
 pub use code::{CodeCache, Used};
 pub use epoch::{Epoch, Fetch, Text};
 pub use raw::{Cursor, Link, Place, Slot};
+pub use stored::{Identity, Maker, Origin, Refused, Store};
 pub use translation::{Listing, Placed, Translation};
 
 use crate::memory::Window;

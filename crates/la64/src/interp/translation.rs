@@ -17,6 +17,8 @@ pub struct Translation {
     pub code_bytes: u64,
     /// Bytes of what is kept beside the code: exits, faults, slow ways, words to compare.
     pub map_bytes: u64,
+    /// Blocks read from the cache on disk instead.
+    pub read: u64,
     /// How often control left generated code for the dispatch loop.
     pub exits: u64,
     /// How often tier 0 went on from the dispatch loop.
@@ -34,6 +36,7 @@ impl AddAssign for Translation {
         self.instructions += other.instructions;
         self.code_bytes += other.code_bytes;
         self.map_bytes += other.map_bytes;
+        self.read += other.read;
         self.exits += other.exits;
         self.interpreted += other.interpreted;
         self.slow_calls += other.slow_calls;
@@ -65,6 +68,21 @@ pub struct Listing {
     pub behind: usize,
 }
 
+/// Where a block's code comes from.
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Made {
+    /// It was translated.
+    Translated {
+        /// Guest instructions.
+        instructions: u64,
+        /// Bytes that are kept beside the code.
+        map_bytes: u64,
+    },
+    /// From the cache on disk.
+    Read,
+}
+
 /// The translator's own account.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
@@ -84,15 +102,22 @@ impl Journal {
         self.total.alone_calls += alone;
     }
 
-    /// A block of this many guest instructions was translated.
-    pub(super) fn note(&mut self, placed: Placed, instructions: u64, map_bytes: u64) {
-        let code_bytes = placed.len;
-        self.total += Translation {
-            blocks: 1,
-            instructions,
-            code_bytes,
-            map_bytes,
-            ..Translation::default()
+    /// Whether blocks are recorded with their code.
+    pub(super) fn lists(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    /// A block was translated, or read from the cache on disk.
+    pub(super) fn note(&mut self, placed: Placed, made: Made) {
+        self.total += match made {
+            Made::Translated { instructions, map_bytes } => Translation {
+                blocks: 1,
+                instructions,
+                code_bytes: placed.len,
+                map_bytes,
+                ..Translation::default()
+            },
+            Made::Read => Translation { read: 1, ..Translation::default() },
         };
         if let Some(list) = &mut self.placed {
             list.push(placed);

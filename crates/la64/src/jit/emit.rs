@@ -394,12 +394,14 @@ pub struct Asm {
     /// The bytes so far.
     pub bytes: Vec<u8>,
     origin: usize,
+    /// Offsets of displacements that lead to before the beginning.
+    pub before: Vec<usize>,
 }
 
 impl Asm {
     /// Code for offset `origin`.
     pub fn new(origin: usize) -> Asm {
-        Asm { bytes: Vec::with_capacity(1024), origin }
+        Asm { bytes: Vec::with_capacity(1024), origin, before: Vec::new() }
     }
 
     /// The offset of the next byte.
@@ -523,9 +525,16 @@ impl Asm {
         } else if i32::try_from(imm as i64).is_ok() {
             self.mov_imm_to(reg, imm as i32);
         } else {
-            self.opcode(move_short, true, 0, Rm::R(reg.0));
-            self.bytes.extend_from_slice(&imm.to_le_bytes());
+            self.mov_imm_long(reg, imm);
         }
+    }
+
+    /// `mov reg, imm` with all eight bytes of the immediate, whose offset it returns. Keeps flags.
+    pub fn mov_imm_long(&mut self, reg: Reg, imm: u64) -> usize {
+        let move_short = Form::of("mov", 0, One, 0xb8 + (reg.0 & 7));
+        self.opcode(move_short, true, 0, Rm::R(reg.0));
+        self.bytes.extend_from_slice(&imm.to_le_bytes());
+        self.here() - 8
     }
 
     /// `mov qword rm, imm`, sign-extended.
@@ -758,6 +767,9 @@ impl Asm {
 
     fn near(&mut self, to: usize) -> usize {
         let at = self.here();
+        if to < self.origin {
+            self.before.push(at);
+        }
         self.word((to as i64 - (at as i64 + 4)) as i32);
         at
     }

@@ -9,7 +9,7 @@
 //! Counts are of whole programs, start-up and the printing of the result included.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -165,8 +165,33 @@ pub fn run_on(
     kernel: Kernel,
     rounds: u32,
 ) -> Found<Ran> {
+    run_with(tools, &["--tier", &tier.number().to_string()], compiled, kernel, rounds)
+}
+
+/// Runs a LoongArch kernel on the translator, whose code a folder keeps from one run to the next.
+///
+/// # Errors
+/// The program failed.
+pub fn run_cached(
+    tools: &Tools,
+    folder: &Path,
+    compiled: &Compiled,
+    kernel: Kernel,
+    rounds: u32,
+) -> Found<Ran> {
+    let cache = format!("--cache={}", folder.display());
+    run_with(tools, &[&cache], compiled, kernel, rounds)
+}
+
+fn run_with(
+    tools: &Tools,
+    options: &[&str],
+    compiled: &Compiled,
+    kernel: Kernel,
+    rounds: u32,
+) -> Found<Ran> {
     let mut ours = tools.ours();
-    ours.args(["--stats", "--tier", &tier.number().to_string()]);
+    ours.arg("--stats").args(options);
     let started = Instant::now();
     let out = tools::success(&mut compiled.command(ours, kernel, rounds))?;
     let seconds = started.elapsed().as_secs_f64();

@@ -48,9 +48,13 @@ pub(super) fn steps() -> Vec<Step> {
             claims: vec!["la64.fp.vs_qemu".into(), "la64.fp.vs_native".into()],
             measure: Box::new(|options| float(&tools(options))),
         },
-        single("starts of true", "la64.startup.true", |o| startup(o, "true", &[])),
-        single("starts of python", "la64.startup.python", |o| {
-            startup(o, "python3", &["-S", "-c", "pass"])
+        single("starts of true", "la64.startup.true", |o| startup(o, &TRUE, false)),
+        single("starts of python", "la64.startup.python", |o| startup(o, &PYTHON, false)),
+        single("starts of true with a cache", "la64.startup.true.cached", |o| {
+            startup(o, &TRUE, true)
+        }),
+        single("starts of python with a cache", "la64.startup.python.cached", |o| {
+            startup(o, &PYTHON, true)
         }),
         Step {
             name: "what translated jobs leave behind",
@@ -222,22 +226,37 @@ fn float(tools: &Tools) -> Vec<Answer> {
     vec![peer.and_then(|name| against(|r| r.1, &name)), native]
 }
 
-/// CPU time of starting a program of the sysroot, over QEMU's.
-fn startup(options: &Options, program: &str, arguments: &[&str]) -> Answer {
+/// A program of the sysroot and its arguments.
+type Start = (&'static str, &'static [&'static str]);
+
+const TRUE: Start = ("true", &[]);
+const PYTHON: Start = ("python3", &["-S", "-c", "pass"]);
+
+/// CPU time of starting a program of the sysroot, over QEMU's. With a cache on disk a start before
+/// has translated all.
+fn startup(options: &Options, (program, arguments): &Start, cached: bool) -> Answer {
     let tools = tools(options);
     let root = tools.sysroot()?;
+    let folder = tools.scratch.join(format!("cache-{program}"));
+    let kept = folder.display().to_string();
+    let cache = ["--cache", if cached { &kept } else { "off" }];
     let on = |side| -> Found<Command> {
-        let mut command = program_on(side, &tools, &root, program, &[])?;
-        command.args(arguments);
+        let mut command = program_on(side, &tools, &root, program, &cache)?;
+        command.args(*arguments);
         Ok(command)
     };
     let commands: Vec<Command> = SIDES.into_iter().map(on).collect::<Found<_>>()?;
+    if cached {
+        // Files of an earlier run would be of the same engine, and so do no harm.
+        cpu_seconds(&tools, &commands[0], 1)?;
+    }
     let seconds = medians(&tools, &commands, STARTS, REPETITIONS)?;
     let [ours, qemu, native] = [0, 1, 2].map(|n| 1e3 * seconds[n]);
     let note = format!(
         "CPU milliseconds of a start, medians of {REPETITIONS} times {STARTS}: ours {ours:.2}, {} \
-         {qemu:.2}, host {native:.2}; no cache on disk",
-        tools.qemu_peer()?.1
+         {qemu:.2}, host {native:.2}; {}",
+        tools.qemu_peer()?.1,
+        if cached { "a cache on disk that has all" } else { "no cache on disk" }
     );
     Ok(Figure::new(ours / qemu, note))
 }

@@ -166,6 +166,7 @@ fn c_strings(list: Vec<Vec<u8>>) -> Vec<CString> {
 }
 
 fn native(thread: &Thread, host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
+    thread.store_code();
     let path = c_strings(vec![host.into_os_string().into_vec()]);
     if path.is_empty() {
         return err(libc::ENOENT);
@@ -182,6 +183,7 @@ fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>)
     let process = &thread.process;
     let by_name = process.paths.resolve(as_path(&path));
     let argv0 = argv.first().map(|name| OsString::from_vec(name.clone()));
+    thread.store_code();
     // A forked child is not debugged, so neither is what it becomes.
     let is_debugged = process.debugger.as_ref().is_some_and(|d| d.is_on());
     let gdb = process.options.gdb.filter(|_| is_debugged);

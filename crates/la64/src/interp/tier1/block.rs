@@ -11,7 +11,7 @@ mod exits;
 
 use super::super::Inst;
 use super::super::raw::Alone;
-use super::constants::{Constants, Due};
+use super::constants::{Constant, Constants, Due};
 use super::control::Floats;
 use super::known::{Check, Known};
 use super::layout::{self, ACCESS_MAX, ADDRESS_MAX, SLACK_MIN};
@@ -38,6 +38,8 @@ pub(super) type Emit = fn(&mut Block<'_>, &Decoded);
 pub(super) enum Fold {
     /// The immediate alone.
     Immediate,
+    /// rj + the immediate, which moves with the code if rj does.
+    Sum,
     /// rj and the immediate.
     OfJ(fn(u64, i64) -> u64),
     /// rd and the immediate.
@@ -105,6 +107,13 @@ impl Decoded {
 
     pub(super) fn imm(&self) -> i64 {
         self.inst.imm
+    }
+
+    /// The immediate as a result: with the address of the instruction, where its name says so.
+    pub(super) fn immediate(&self) -> Constant {
+        let relative = self.lowering.is_some_and(|lowering| lowering.name.starts_with("pc"));
+        let relative = relative && !mutant!("la64_relocation_left_out");
+        Constant { value: self.imm() as u64, relative }
     }
 
     /// Numbers of the registers that its fields name.
@@ -184,6 +193,33 @@ pub(super) struct Shape {
     pub(super) counted: bool,
 }
 
+/// What code holds that depends on where it is, or on what is elsewhere, by offsets: so it can be
+/// put in another place.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    /// Eight bytes that move with the guest's code.
+    pub(super) relative: Vec<usize>,
+    /// Eight bytes with the address of an [`Alone`], and the instruction's place.
+    pub(super) alone: Vec<(usize, u16)>,
+    /// Four bytes with the number of an exit, in their order.
+    pub(super) exits: Vec<usize>,
+    /// The code is right only where it was made: it relies on more of an address than that.
+    pub(super) fixed: bool,
+}
+
+impl Sites {
+    /// Code is about to rely on a constant.
+    fn rely_on(&mut self, constant: Constant) {
+        self.fixed |= constant.relative && !is_long(constant.value);
+    }
+}
+
+/// Whether code treats a constant as any 64 bits: it is no displacement, no short immediate and no
+/// sign-extended word.
+fn is_long(value: u64) -> bool {
+    value >> 32 != 0 && i32::try_from(value as i64).is_err()
+}
+
 /// A block under construction.
 #[derive(Debug)]
 pub(super) struct Block<'a> {
@@ -213,12 +249,14 @@ pub(super) struct Block<'a> {
     literals: Vec<(u64, Vec<usize>)>,
     /// Jumps to the slow way of the current instruction, and its faulting accesses.
     jumps: Vec<usize>,
-    sites: Vec<usize>,
+    accesses: Vec<usize>,
     /// At the instruction of this place flags tell what a register holds.
     flags: Option<(usize, usize, Cond)>,
     /// Instructions that tier 0 runs.
     #[expect(clippy::vec_box, reason = "code holds their addresses")]
     pub(super) alone: Vec<Box<Alone>>,
+    /// What its code holds of its place.
+    pub(super) sites: Sites,
     pub(super) start: usize,
     /// What the code relies on in floating point.
     pub(super) floats: Floats,
@@ -262,9 +300,10 @@ impl<'a> Block<'a> {
             done_ahead: 0,
             literals: Vec::new(),
             jumps: Vec::new(),
-            sites: Vec::new(),
+            accesses: Vec::new(),
             flags: None,
             alone: Vec::new(),
+            sites: Sites::default(),
             start,
             floats: Floats::Tested,
             pins: STANDARD.clone(),
@@ -449,14 +488,26 @@ impl<'a> Block<'a> {
 
     /// The constant that general register `n` holds.
     pub(super) fn constant(&self, n: usize) -> Option<u64> {
-        self.constants.get(n)
+        self.constants.get(n).map(|constant| constant.value)
     }
 
     /// General register `n` becomes a constant, which is written when something needs it.
-    pub(super) fn put_constant(&mut self, n: usize, value: u64) {
+    pub(super) fn put_constant(&mut self, n: usize, constant: Constant) {
         if n != 0 {
+            self.sites.rely_on(constant);
             self.wrote(n);
-            self.constants.put_off(n, value);
+            self.constants.put_off(n, constant);
+        }
+    }
+
+    /// `to` = a constant, keeping flags.
+    pub(super) fn move_constant(&mut self, to: Reg, constant: Constant) {
+        self.sites.rely_on(constant);
+        if constant.relative && is_long(constant.value) {
+            let at = self.asm.mov_imm_long(to, constant.value);
+            self.sites.relative.push(at);
+        } else {
+            self.asm.mov_imm_keeping_flags(to, constant.value);
         }
     }
 
@@ -491,13 +542,13 @@ impl<'a> Block<'a> {
 
     /// Writes constants, keeping flags and all scratch registers but rcx.
     fn write_due(&mut self, due: &Due) {
-        for &(n, value) in due {
+        for &(n, constant) in due {
             match self.pin(n) {
-                Some(r) => self.asm.mov_imm_keeping_flags(r, value),
-                None => match i32::try_from(value as i64) {
+                Some(r) => self.move_constant(r, constant),
+                None => match i32::try_from(constant.value as i64) {
                     Ok(short) => self.asm.mov_imm_to(layout::x(n), short),
                     Err(_) => {
-                        self.asm.mov_imm_keeping_flags(RCX, value);
+                        self.move_constant(RCX, constant);
                         self.asm.op(MOV_TO, true, RCX, layout::x(n));
                     }
                 },
@@ -526,7 +577,7 @@ impl<'a> Block<'a> {
 
     /// The next host instruction accesses guest memory or may be an invalid operation.
     pub(super) fn access(&mut self) {
-        self.sites.push(self.asm.here());
+        self.accesses.push(self.asm.here());
     }
 
     /// Whether an access at general register `n` + `imm` is in the window or the slack beside it.
@@ -564,10 +615,10 @@ impl<'a> Block<'a> {
 
     /// Ends the current instruction: its slow way goes on here.
     pub(super) fn finish_instruction(&mut self) {
-        if self.jumps.is_empty() && self.sites.is_empty() {
+        if self.jumps.is_empty() && self.accesses.is_empty() {
             return;
         }
-        let (from, sites) = (std::mem::take(&mut self.jumps), std::mem::take(&mut self.sites));
+        let (from, sites) = (std::mem::take(&mut self.jumps), std::mem::take(&mut self.accesses));
         let (resume, at) = (self.asm.here(), self.at);
         let told = self.flags.filter(|f| f.0 == at).map(|(_, n, cond)| (n, cond));
         let due = self.constants.due_before();
@@ -657,8 +708,8 @@ impl<'a> Block<'a> {
 /// What lowerings tell each other.
 impl Block<'_> {
     /// General register `n` holds a constant.
-    pub(super) fn know(&mut self, n: usize, value: u64) {
-        self.constants.know(n, value);
+    pub(super) fn know(&mut self, n: usize, constant: Constant) {
+        self.constants.know(n, constant);
     }
 
     /// Host flags say behind this instruction what general register `n`, or the condition flag
@@ -697,7 +748,8 @@ impl Block<'_> {
     pub(super) fn call_tier_0(&mut self, d: &Decoded) {
         self.settle_all();
         let alone = Box::new(Alone::new(d.pc, d.inst.clone(), self.at as u16));
-        self.asm.mov_imm(RAX, alone.address());
+        let at = self.asm.mov_imm_long(RAX, alone.address());
+        self.sites.alone.push((at, self.at as u16));
         self.alone.push(alone);
         self.call_routine(if d.control { Call::Control } else { Call::Alone });
         self.forget();

@@ -1,6 +1,7 @@
 //! Branches, calls and returns, system calls and traps.
 
 use super::block::{Block, Decoded, FLAGS, Lowering, plain};
+use super::constants::Constant;
 use super::integer::compare;
 use super::layout;
 use crate::jit::emit::{Cond, RAX};
@@ -49,13 +50,16 @@ const LINK: usize = 1;
 
 fn call(b: &mut Block<'_>, d: &Decoded) {
     let back = d.pc.wrapping_add(4);
-    b.put_constant(LINK, back);
+    b.put_constant(LINK, Constant::relative(back));
     b.exit_by_call(d.imm() as u64, back);
     b.ended = true;
 }
 
 fn jump_register(b: &mut Block<'_>, d: &Decoded) {
-    let known = b.constant(d.rj()).map(|v| v.wrapping_add(d.imm() as u64));
+    let known = b.constants.get(d.rj()).map(|constant| {
+        b.sites.fixed |= !constant.relative;
+        constant.value.wrapping_add(d.imm() as u64)
+    });
     if known.is_none() {
         b.settle_all();
         b.sum(RAX, d.rj(), d.imm() as i32);
@@ -78,7 +82,7 @@ fn jump_register(b: &mut Block<'_>, d: &Decoded) {
 fn put_link(b: &mut Block<'_>, n: usize, value: u64) {
     use crate::jit::emit::RCX;
     let to = b.pin(n).unwrap_or(RCX);
-    b.asm.mov_imm(to, value);
+    b.move_constant(to, Constant::relative(value));
     b.put(n, to);
 }
 

@@ -5,13 +5,33 @@
 //!   Many are never written: an address whose accesses are constant, a value that others replace.
 //! - Where code leaves the common way, the register is written there and stays due here.
 
+/// A constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Constant {
+    pub(super) value: u64,
+    /// It moves with the code: it is the address of an instruction, and a number.
+    pub(super) relative: bool,
+}
+
+impl Constant {
+    /// One that stays what it is.
+    pub(super) fn fixed(value: u64) -> Constant {
+        Constant { value, relative: false }
+    }
+
+    /// One that moves with the code.
+    pub(super) fn relative(value: u64) -> Constant {
+        Constant { value, relative: true }
+    }
+}
+
 /// Registers and the constants to be written to them.
-pub(super) type Due = Vec<(usize, u64)>;
+pub(super) type Due = Vec<(usize, Constant)>;
 
 /// What is known of general registers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Constants {
-    values: [Option<u64>; 32],
+    values: [Option<Constant>; 32],
     /// Registers that do not hold their constant yet.
     due: u32,
     /// What was due when the current instruction began.
@@ -20,17 +40,17 @@ pub(super) struct Constants {
 
 impl Constants {
     /// The constant that register `n` holds, or will when it is needed.
-    pub(super) fn get(&self, n: usize) -> Option<u64> {
-        if n == 0 { Some(0) } else { self.values[n] }
+    pub(super) fn get(&self, n: usize) -> Option<Constant> {
+        if n == 0 { Some(Constant::fixed(0)) } else { self.values[n] }
     }
 
     /// Register `n` holds a constant.
-    pub(super) fn know(&mut self, n: usize, value: u64) {
+    pub(super) fn know(&mut self, n: usize, value: Constant) {
         self.values[n] = Some(value);
     }
 
     /// Register `n` is to hold a constant.
-    pub(super) fn put_off(&mut self, n: usize, value: u64) {
+    pub(super) fn put_off(&mut self, n: usize, value: Constant) {
         self.values[n] = Some(value);
         self.due |= 1 << n;
     }

@@ -6,13 +6,17 @@
 //! - An exit is linked when it is taken for the first time and the block behind it exists. Two
 //!   threads may link it at once: either block is right.
 
+pub(in super::super) mod stored;
+
 use super::super::raw::Alone;
-use super::super::translation::{Journal, Listing, Placed};
+use super::super::translation::{Journal, Listing, Made, Placed};
 use super::super::{Cpu, Fetch, Limits};
 use super::block::{Block, Decoded, Exit, Fold, Shape};
+use super::constants::Constant;
 use super::control::Floats;
 use super::frame::exit;
 use super::known::{Check, Known, Words};
+use super::parts::Parts;
 use super::routines::Routines;
 use super::slow::{Decode, Slow, Slows};
 use super::targets::Targets;
@@ -237,15 +241,17 @@ impl Engine {
         }
     }
 
-    /// Translates a block, which may change if it was read in an `epoch`. The lock is held.
+    /// Translates a block, which may change if it was read in an `epoch`. The lock is held. With
+    /// the code comes its record, if that is to be kept, with the bits of these groups, and the code
+    /// can be elsewhere.
     pub(in super::super) fn translate(
         &self,
         filling: &mut Filling,
-        plain: bool,
+        (plain, keep): (bool, Option<u8>),
         list: &[Decoded],
         epoch: Option<u64>,
         journal: &mut Journal,
-    ) -> At {
+    ) -> (At, Option<Vec<u8>>) {
         let back_edge = epoch.is_none().then(|| back_edge(list)).flatten();
         let mut list = back_edge.map_or(list, |last| &list[..=last]);
         let mut built = self.build(filling, (plain, back_edge.is_some()), list, epoch);
@@ -255,7 +261,6 @@ impl Engine {
             built = self.build(filling, (plain, false), list, epoch);
         }
         let Built { block, begins, check, body, behind } = built;
-        let start = block.start;
         if let Some(listed) = &mut journal.listed {
             listed.push(self.listing(&block, &begins, behind));
         }
@@ -264,13 +269,31 @@ impl Engine {
             let (epoch, stale) = (AtomicU64::new(epoch), AtomicBool::new(false));
             Box::new(Words { epoch, check, stale, list })
         });
-        let key = Key { pc: list[0].pc, plain }.number();
+        let key = Key { pc: list[0].pc, plain };
+        let parts = Parts::of(block);
+        let map_bytes = map_bytes(&parts, words.as_deref());
+        let (instructions, map_bytes) = (list.len() as u64, map_bytes as u64);
+        let made = Made::Translated { instructions, map_bytes };
+        let record = keep.and_then(|groups| parts.record(list, groups));
+        (self.publish(filling, key, (body, words), parts, (made, journal)), record)
+    }
+
+    /// Makes a block known, and lets those that wait for it lead to it.
+    fn publish(
+        &self,
+        filling: &mut Filling,
+        key: Key,
+        (body, words): (usize, Option<Box<Words>>),
+        parts: Parts,
+        (made, journal): (Made, &mut Journal),
+    ) -> At {
+        let (start, len) = (parts.start, parts.bytes.len());
         let host = self.arena.address(start);
+        let placed = Placed { guest: key.pc, host, len: len as u64 };
+        self.put(filling, parts);
+        journal.note(placed, made);
+        let key = key.number();
         let known = Known { key, host, start: start as u32, body: body as u32, words };
-        let map_bytes = map_bytes(&block, &known);
-        let len = self.publish(filling, block);
-        let placed = Placed { guest: list[0].pc, host: self.arena.address(start), len: len as u64 };
-        journal.note(placed, list.len() as u64, map_bytes as u64);
         let (new, stale) = self.known.insert(known);
         for site in filling.waiting.remove(&key).unwrap_or_default() {
             if !mutant!("la64_waiting_exits_stay") {
@@ -333,23 +356,20 @@ impl Engine {
         }
     }
 
-    /// Puts the parts of a finished block where running code finds them: bytes of code.
-    fn publish(&self, filling: &mut Filling, mut block: Block<'_>) -> usize {
-        let bytes = &block.asm.bytes;
-        assert!(bytes.len() <= BLOCK_BYTES_MAX, "a block is short");
-        self.exits.append(&block.exits);
-        for exit in block.exits.iter().filter(|exit| !exit.linked) {
+    /// Puts the parts of a finished block where running code finds them.
+    fn put(&self, filling: &mut Filling, mut parts: Parts) {
+        assert!(parts.bytes.len() <= BLOCK_BYTES_MAX, "a block is short");
+        self.exits.append(&parts.exits);
+        for exit in parts.exits.iter().filter(|exit| !exit.linked) {
             if let Some(site) = exit.site {
                 filling.waiting.entry(exit.key()).or_default().push(site);
             }
         }
-        self.faults.list.append(&block.faults);
-        self.slows.list.append(&block.slows);
-        filling.alone.append(&mut block.alone);
-        self.arena.write(block.start, bytes);
-        let len = bytes.len();
-        filling.used = (block.start + len).next_multiple_of(16) - self.floor;
-        len
+        self.faults.list.append(&parts.faults);
+        self.slows.list.append(&parts.slows);
+        filling.alone.append(&mut parts.alone);
+        self.arena.write(parts.start, &parts.bytes);
+        filling.used = (parts.start + parts.bytes.len()).next_multiple_of(16) - self.floor;
     }
 
     /// Runs code at `at` for about `slice` instructions, fewer if a signal raises `attention`.
@@ -399,14 +419,13 @@ impl Engine {
 }
 
 /// Bytes that are kept of a block beside its code.
-fn map_bytes(block: &Block<'_>, known: &Known) -> usize {
-    let words = known.words.as_ref();
+fn map_bytes(parts: &Parts, words: Option<&Words>) -> usize {
     size_of::<Known>()
         + size_of::<u64>()
-        + size_of_val(&block.exits[..])
-        + size_of_val(&block.faults[..])
-        + block.slows.len() * size_of::<Slow>()
-        + block.alone.len() * size_of::<Alone>()
+        + size_of_val(&parts.exits[..])
+        + size_of_val(&parts.faults[..])
+        + parts.slows.len() * size_of::<Slow>()
+        + parts.alone.len() * size_of::<Alone>()
         + words.map_or(0, |words| size_of::<Words>() + size_of_val(&words.list[..]))
 }
 
@@ -442,7 +461,7 @@ fn one(block: &mut Block<'_>) {
         return block.call_tier_0(d);
     };
     match folded(block, d) {
-        Some(value) => block.put_constant(d.rd(), value),
+        Some(constant) => block.put_constant(d.rd(), constant),
         None => {
             block.settle(d);
             (lowering.emit)(block, d);
@@ -451,10 +470,17 @@ fn one(block: &mut Block<'_>) {
 }
 
 /// The result, if it follows from constants.
-fn folded(block: &Block<'_>, d: &Decoded) -> Option<u64> {
-    Some(match d.lowering?.fold? {
-        Fold::Immediate => d.imm() as u64,
-        Fold::OfJ(f) => f(block.constant(d.rj())?, d.imm()),
-        Fold::OfD(f) => f(block.constant(d.rd())?, d.imm()),
-    })
+fn folded(block: &mut Block<'_>, d: &Decoded) -> Option<Constant> {
+    let (from, f) = match d.lowering?.fold? {
+        Fold::Immediate => return Some(d.immediate()),
+        Fold::Sum => {
+            let Constant { value, relative } = block.constants.get(d.rj())?;
+            return Some(Constant { value: value.wrapping_add(d.imm() as u64), relative });
+        }
+        Fold::OfJ(f) => (block.constants.get(d.rj())?, f),
+        Fold::OfD(f) => (block.constants.get(d.rd())?, f),
+    };
+    // Of an address that moves this is another number each time.
+    block.sites.fixed |= from.relative;
+    Some(Constant::fixed(f(from.value, d.imm())))
 }

@@ -2,6 +2,8 @@
 //!
 //! [`Cpu`]: super::super::Cpu
 
+use super::raw;
+
 /// The floating-point literals that code reads, by their place.
 pub(super) mod literal {
     pub(in super::super) const SIGN_DOUBLE: usize = 0;
@@ -39,6 +41,8 @@ pub(in super::super) struct Frame {
     pub(super) floor: u64,
     /// Address of the attention flag.
     pub(super) attention: u64,
+    /// Addresses of what generated code calls, by the numbers of `routines::Call`.
+    pub(super) helpers: [u64; 3],
     /// Calls of slow ways since they were taken last.
     pub(super) slow_calls: u64,
     /// Calls for instructions without a translation.
@@ -81,6 +85,7 @@ impl Default for Frame {
             stack: 0,
             floor: 0,
             attention: 0,
+            helpers: raw::helpers(),
             slow_calls: 0,
             alone_calls: 0,
             called: 0,

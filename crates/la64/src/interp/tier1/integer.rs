@@ -5,6 +5,7 @@
 //! - Semantics are those of `interp::integer`, which the tests compare.
 
 use super::block::{Block, Decoded, Fold, Lowering, folding, plain};
+use super::constants::Constant;
 use super::layout;
 use crate::jit::emit::{
     ADD, ADD_I, AND, AND_I, ANDN, Asm, CMP, CMP_I, Cond, Form, LEA, LZCNT, MOV, MOVSX8, MOVSX16,
@@ -67,9 +68,9 @@ fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
     if rd == 0 || rd == from {
         return;
     }
-    let known = b.constant(from);
+    let known = b.constants.get(from);
     if from == 0 {
-        return b.put_constant(rd, 0);
+        return b.put_constant(rd, Constant::fixed(0));
     }
     let (reach, extended) = (b.reach(from, 0), b.is_extended(from));
     let from = b.get(from, RAX);
@@ -78,8 +79,8 @@ fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
     if extended {
         b.extends(rd);
     }
-    if let Some(value) = known {
-        b.know(rd, value);
+    if let Some(constant) = known {
+        b.know(rd, constant);
     }
 }
 
@@ -231,7 +232,7 @@ fn andi(b: &mut Block<'_>, d: &Decoded) {
 }
 
 fn constant(b: &mut Block<'_>, d: &Decoded) {
-    b.put_constant(d.rd(), d.imm() as u64);
+    b.put_constant(d.rd(), d.immediate());
 }
 
 fn lu32i_d(b: &mut Block<'_>, d: &Decoded) {
@@ -664,9 +665,9 @@ pub(super) static TABLE: &[Lowering] = &[
     plain("add.w", add_w),
     plain("sub.d", sub_d),
     plain("sub.w", sub_w),
-    folding("addi.d", addi_d, Fold::OfJ(|j, i| j.wrapping_add(i as u64))),
+    folding("addi.d", addi_d, Fold::Sum),
     folding("addi.w", addi_w, Fold::OfJ(|j, i| sx(j.wrapping_add(i as u64)))),
-    folding("addu16i.d", addi_d, Fold::OfJ(|j, i| j.wrapping_add(i as u64))),
+    folding("addu16i.d", addi_d, Fold::Sum),
     plain("slt", slt),
     plain("sltu", sltu),
     plain("slti", slti),

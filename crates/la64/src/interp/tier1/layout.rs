@@ -70,6 +70,11 @@ pub(super) const EPOCH: Mem = frame(offset_of!(Frame, epoch));
 pub(super) const STACK: Mem = frame(offset_of!(Frame, stack));
 pub(super) const FLOOR: Mem = frame(offset_of!(Frame, floor));
 pub(super) const ATTENTION: Mem = frame(offset_of!(Frame, attention));
+/// The address of what routine `n` calls.
+pub(super) const fn helper(n: usize) -> Mem {
+    frame(offset_of!(Frame, helpers) + 8 * n)
+}
+
 pub(super) const CALLED: Mem = frame(offset_of!(Frame, called));
 pub(super) const EXIT: Mem = frame(offset_of!(Frame, exit));
 pub(super) const GUEST_CONTROL: Mem = frame(offset_of!(Frame, guest_control));

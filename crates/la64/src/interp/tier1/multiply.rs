@@ -3,6 +3,7 @@
 //! - Division by zero and overflow have results, as on tier 0; nothing traps.
 
 use super::block::{Block, Decoded, Lowering, plain};
+use super::constants::Constant;
 use super::integer::{binary, by, sign_extend, word};
 use crate::jit::emit::{
     CMP_I, Cond, DIV, Form, IDIV, IMUL, IMUL1, LEA, MOVSXD, MUL, Mem, NEG, RAX, RCX, RDX, SHR,
@@ -16,7 +17,7 @@ fn mul_d(b: &mut Block<'_>, d: &Decoded) {
 
 fn mul_w(b: &mut Block<'_>, d: &Decoded) {
     if d.rk() == 0 {
-        return b.put_constant(d.rd(), 0);
+        return b.put_constant(d.rd(), Constant::fixed(0));
     }
     word(b, d, IMUL);
 }

@@ -36,7 +36,7 @@ fn answer(alone: &Alone, cpu: &mut Cpu) -> i64 {
 }
 
 /// Runs an instruction on tier 0.
-pub(super) extern "sysv64" fn run_alone(cpu: *mut Cpu, alone: *const Alone) -> i64 {
+extern "sysv64" fn run_alone(cpu: *mut Cpu, alone: *const Alone) -> i64 {
     // SAFETY: see the module; the instruction belongs to the block that runs, which its engine
     // keeps.
     let (cpu, alone) = unsafe { (&mut *cpu, &*alone) };
@@ -45,7 +45,7 @@ pub(super) extern "sysv64" fn run_alone(cpu: *mut Cpu, alone: *const Alone) -> i
 }
 
 /// As `run_alone`, for an instruction that reads or writes the FCSR.
-pub(super) extern "sysv64" fn run_control(cpu: *mut Cpu, alone: *const Alone) -> i64 {
+extern "sysv64" fn run_control(cpu: *mut Cpu, alone: *const Alone) -> i64 {
     // SAFETY: as `run_alone`.
     let (cpu, alone) = unsafe { (&mut *cpu, &*alone) };
     cpu.frame.alone_calls += 1;
@@ -66,7 +66,7 @@ fn unless_changed(cpu: &mut Cpu, alone: &Alone, before: Floats, answer: i64) -> 
 }
 
 /// Runs the instruction whose slow way's call returns to `back` on tier 0.
-pub(super) extern "sysv64" fn run_slow(cpu: *mut Cpu, back: u64) -> i64 {
+extern "sysv64" fn run_slow(cpu: *mut Cpu, back: u64) -> i64 {
     // SAFETY: see the module.
     let cpu = unsafe { &mut *cpu };
     // SAFETY: `enter` set it for the time of its call; the list belongs to the code that runs.
@@ -79,6 +79,11 @@ pub(super) extern "sysv64" fn run_slow(cpu: *mut Cpu, back: u64) -> i64 {
     let answer = answer(&alone, cpu);
     control::note_slow(cpu);
     unless_changed(cpu, &alone, before, answer)
+}
+
+/// Addresses of the calls, by the numbers of `routines::Call`.
+pub(super) fn helpers() -> [u64; 3] {
+    [run_alone as *const (), run_control as *const (), run_slow as *const ()].map(|f| f as u64)
 }
 
 /// What code needs to run.

@@ -3,7 +3,6 @@
 use super::frame::exit;
 use super::layout::{self, COUNT, STATE, WINDOW};
 use super::pins::{Pins, STANDARD};
-use super::raw;
 use crate::jit::emit::{
     ADD_I, AND_I, Asm, CALL_RM, CMP_TO, Cond, JMP_RM, LEA, MOV, MOV_TO, Mem, R12, R13, R14, R15,
     RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, Reg, SHR, SUB, SUB_I, TEST,
@@ -172,18 +171,10 @@ pub(super) fn call(asm: &mut Asm, spilled: usize, what: Call, pins: &Pins) -> us
         asm.stmxcsr(layout::GUEST_CONTROL);
     }
     asm.op(LEA, true, RDI, Mem::at(STATE, -layout::BIAS));
-    let target = match what {
-        Call::Alone | Call::Control => {
-            asm.op(MOV, true, RSI, RAX);
-            if control { raw::run_control as *const () } else { raw::run_alone as *const () }
-        }
-        Call::Slow => {
-            asm.op(MOV, true, RSI, RDX);
-            raw::run_slow as *const ()
-        }
-    };
-    asm.mov_imm(RAX, target as u64);
-    asm.unary(CALL_RM, false, RAX);
+    let argument = if what == Call::Slow { RDX } else { RAX };
+    asm.op(MOV, true, RSI, argument);
+    // Not by its address, which another process has elsewhere.
+    asm.unary(CALL_RM, false, layout::helper(what as usize));
     if control {
         asm.ldmxcsr(layout::GUEST_CONTROL);
     }

@@ -23,7 +23,8 @@ impl Fenced {
     /// Zeroed memory; `None` where the host refuses it or its faults cannot be caught.
     pub(crate) fn new(len: u64) -> Option<Fenced> {
         let len = len.next_multiple_of(4096);
-        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let whole = (len + 2 * Fenced::SIDE) as usize;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let start = unsafe { mmap_anonymous(null_mut(), whole, rights, flags) }.ok()? as u64;

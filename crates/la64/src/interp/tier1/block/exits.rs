@@ -5,6 +5,7 @@
 //! - A call pushes the host address behind itself, where the guest's return address is compared; a
 //!   return goes to the host address on top.
 
+use super::super::constants::Constant;
 use super::super::layout::{self, COUNT};
 use super::super::pins::STANDARD;
 use super::super::routines;
@@ -54,7 +55,13 @@ impl Block<'_> {
     fn leave_by(&mut self, site: Option<u32>, target: u64, linked: bool) {
         let id = self.first_exit + self.exits.len() as u32;
         self.exits.push(Exit { site, target, plain: false, linked });
+        self.leave_as(id);
+    }
+
+    /// Leaves for the dispatch loop by the exit of this number.
+    fn leave_as(&mut self, id: u32) {
         self.asm.mov_imm_keeping_flags(RAX, id.into());
+        self.sites.exits.push(self.asm.here() - 4);
         self.asm.jump(None, self.routines.leave);
     }
 
@@ -142,9 +149,12 @@ impl Block<'_> {
     fn returned(&mut self, back: u64) {
         if !mutant!("la64_returns_unchecked") {
             match i32::try_from(back as i64) {
-                Ok(short) => self.asm.arith(CMP_I, true, RAX, short),
+                Ok(short) => {
+                    self.sites.fixed = true;
+                    self.asm.arith(CMP_I, true, RAX, short);
+                }
                 Err(_) => {
-                    self.asm.mov_imm(RCX, back);
+                    self.move_constant(RCX, Constant::relative(back));
                     self.asm.op(CMP, true, RAX, RCX);
                 }
             }
@@ -165,7 +175,6 @@ impl Block<'_> {
         self.asm.bind_near(site);
         let (site, target) = (Some(site as u32), self.list[0].pc);
         self.exits.push(Exit { site, target, plain: true, linked: false });
-        self.asm.mov_imm(RAX, id.into());
-        self.asm.jump(None, self.routines.leave);
+        self.leave_as(id);
     }
 }

@@ -1,0 +1,142 @@
+//! Blocks from the cache on disk: their code gets a place in the arena, and what depends on that
+//! place, or on where the guest's program is, is written anew.
+
+use super::super::super::Cpu;
+use super::super::super::raw::Alone;
+use super::super::super::translation::{Journal, Made};
+use super::super::block::{Exit, Shape, Sites};
+use super::super::parts::Parts;
+use super::super::record::{ExitOf, Record, add_long, get, set};
+use super::super::routines;
+use super::super::slow::Slow;
+use super::{At, BLOCK_BYTES_MAX, Engine, Filling, Key};
+use crate::jit::emit::Asm;
+use crate::memory::Window;
+
+/// Guest programs move by whole pages: what is computed of an address without its lowest bits is
+/// then right.
+const PAGE_BYTES: u64 = 4096;
+
+/// Facts about the host and its window that code relies on, and the routines that it calls.
+pub(in super::super::super) fn relied_on(window: &Window, counted: bool) -> Vec<u8> {
+    let (near, slack, guarded) = window.shape();
+    let Shape { slack, near, guarded, counted } = Shape { slack, near, guarded, counted };
+    let mut asm = Asm::new(0);
+    routines::write(&mut asm);
+    let mut facts = asm.bytes;
+    facts.extend(near.to_le_bytes());
+    facts.extend(slack.to_le_bytes());
+    facts.extend([
+        u8::from(guarded),
+        u8::from(counted),
+        u8::from(std::arch::is_x86_feature_detected!("avx2")),
+        u8::from(std::arch::is_x86_feature_detected!("fma")),
+        u8::from(std::arch::is_x86_feature_detected!("bmi1")),
+        u8::from(std::arch::is_x86_feature_detected!("bmi2")),
+        u8::from(std::arch::is_x86_feature_detected!("lzcnt")),
+        u8::from(std::arch::is_x86_feature_detected!("avx512vl")),
+    ]);
+    facts
+}
+
+impl Engine {
+    /// Adds the block of a record, whose instructions the caller has found in memory; `None` if the
+    /// record contradicts itself. The lock is held.
+    pub(in super::super::super) fn read(
+        &self,
+        filling: &mut Filling,
+        record: &Record<'_>,
+        key: Key,
+        cpu: &Cpu,
+        journal: &mut Journal,
+    ) -> Option<At> {
+        let parts = self.placed(filling, record, key, cpu)?;
+        let body = parts.start;
+        Some(self.publish(filling, key, (body, None), parts, (Made::Read, journal)))
+    }
+
+    /// Whether a record's block would get a place. Nothing of it is run.
+    #[cfg(test)]
+    pub(in super::super::super) fn has_place_for(
+        &self,
+        filling: &Filling,
+        record: &Record<'_>,
+        key: Key,
+        cpu: &Cpu,
+    ) -> bool {
+        self.placed(filling, record, key, cpu).is_some()
+    }
+
+    /// The parts of a record's block for the next place of the arena.
+    fn placed(&self, filling: &Filling, record: &Record<'_>, key: Key, cpu: &Cpu) -> Option<Parts> {
+        let moved = record.moved(key.pc);
+        let mut code = record.code();
+        if code.len() > BLOCK_BYTES_MAX || !moved.is_multiple_of(PAGE_BYTES) {
+            return None;
+        }
+        let start = self.floor + filling.used;
+        for site in record.relative() {
+            add_long(&mut code, site, moved)?;
+        }
+        for site in record.before() {
+            let to = get(&code, site).filter(|&to| (to as usize) < self.floor)?;
+            set(&mut code, site, to.wrapping_sub(start as u32 + site + 4))?;
+        }
+        let exits = self.placed_exits(&mut code, start, record, key)?;
+        let len = code.len();
+        let inside = |at: u32| ((at as usize) <= len).then_some(start as u32 + at);
+        let pair = |[a, b]: [u32; 2]| Some((inside(a)?, inside(b)?));
+        let faults: Vec<(u32, u32)> = record.faults().map(pair).collect::<Option<_>>()?;
+        let instruction = |at| {
+            let (from, word) = record.instruction(at)?;
+            Some((key.pc.wrapping_add(from), word, at as u16))
+        };
+        let slow = |[back, at]: [u32; 2]| {
+            let (pc, word, before) = instruction(at)?;
+            Some(Slow { pc, back: inside(back)?, word, before })
+        };
+        let slows: Vec<Slow> = record.slows().map(slow).collect::<Option<_>>()?;
+        if !faults.is_sorted() || !slows.is_sorted_by_key(|slow| slow.back) {
+            return None;
+        }
+        let mut alone = Vec::new();
+        for [site, at] in record.alone() {
+            let (pc, word, before) = instruction(at)?;
+            let made = Box::new(Alone::new(pc, (self.slows.decode)(cpu, word, pc), before));
+            set(&mut code, site, made.address() as u32)?;
+            set(&mut code, site.checked_add(4)?, (made.address() >> 32) as u32)?;
+            alone.push(made);
+        }
+        let (sites, before) = (Sites::default(), Vec::new());
+        Some(Parts { start, bytes: code, exits, faults, slows, alone, sites, before })
+    }
+
+    /// Exits, linked to the blocks that exist, with numbers of this engine.
+    fn placed_exits(
+        &self,
+        code: &mut [u8],
+        start: usize,
+        record: &Record<'_>,
+        key: Key,
+    ) -> Option<Vec<Exit>> {
+        let mut number = self.exits.len() as u32;
+        let mut exits = Vec::new();
+        for ExitOf { to, site, id, plain, linked } in record.exits() {
+            set(code, id, number)?;
+            number += 1;
+            let target = key.pc.wrapping_add(to);
+            let mut exit = Exit { site: None, target, plain, linked };
+            if let Some(site) = site {
+                // Four bytes of one doubleword, as blocks begin at whole ones.
+                get(code, site).filter(|_| site % 8 <= 4)?;
+                exit.site = Some(start as u32 + site);
+                if !linked && let Some(known) = self.known.find(exit.key()) {
+                    set(code, site, known.start.wrapping_sub(start as u32 + site + 4))?;
+                    exit.linked = true;
+                }
+            }
+            exits.push(exit);
+        }
+        Some(exits)
+    }
+}
