@@ -67,6 +67,10 @@ pub struct Place {
     pub offset: Option<u64>,
     /// The record of the input, from 1 as messages count.
     pub record: Option<u64>,
+    /// The line of a text, from 1.
+    pub line: Option<u64>,
+    /// The column of that line, from 1.
+    pub column: Option<u64>,
 }
 
 struct Inner<K> {
@@ -144,6 +148,20 @@ impl<K: Category> Error<K> {
     #[must_use]
     pub fn at_record(mut self, record: u64) -> Self {
         self.0.place.record = Some(record);
+        self
+    }
+
+    /// The same error in a line of a text, from 1.
+    #[must_use]
+    pub fn at_line(mut self, line: u64) -> Self {
+        self.0.place.line = Some(line);
+        self
+    }
+
+    /// The same error in a column of its line, from 1.
+    #[must_use]
+    pub fn at_column(mut self, column: u64) -> Self {
+        self.0.place.column = Some(column);
         self
     }
 

@@ -47,7 +47,7 @@ pub struct CheckReport {
 pub fn check(graph: &GraphFile, hooks: &mut Hooks<'_>) -> Result<CheckReport> {
     Checker { graph, report: CheckReport::default() }
         .run(hooks)
-        .map_err(|e| e.in_context(graph.path().display()))
+        .map_err(|e| e.in_context(graph.path().display()).at_path(graph.path()))
 }
 
 fn corrupt(what: impl Into<String>) -> Error {

@@ -1,5 +1,8 @@
 //! What can go wrong with a graph, by kind.
 
+use std::fmt;
+use std::path::Path;
+
 use littoral_base::error::{Category, Class};
 
 /// Kinds of graph error.
@@ -51,6 +54,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// A failed operating-system call on a path.
 #[cold]
-pub(crate) fn io(doing: &str, path: &std::path::Path, source: std::io::Error) -> Error {
-    Error::with_source(Kind::Io, format!("{doing} {}", path.display()), source)
+pub(crate) fn io(doing: &str, path: &Path, source: std::io::Error) -> Error {
+    Error::with_source(Kind::Io, format!("{doing} {}", path.display()), source).at_path(path)
+}
+
+/// A text that does not say what its format promises.
+#[cold]
+pub(crate) fn text(path: &Path, line: u64, column: u64, what: impl fmt::Display) -> Error {
+    let context = format!("{}:{line}:{column}: {what}", path.display());
+    Error::new(Kind::Input, context).at_path(path).at_line(line).at_column(column)
 }

@@ -105,7 +105,7 @@ fn export_table(
     hooks: &mut Hooks<'_>,
 ) -> Result<u32> {
     if !columnar::HAS_ARROW {
-        return Err(columnar::without_arrow(&path.display().to_string()));
+        return Err(columnar::without_arrow(&path.display().to_string()).at_path(path));
     }
     let form = Form::of(graph, Format::Csv)?;
     let left_out = form.left_out();

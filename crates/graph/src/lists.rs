@@ -116,6 +116,6 @@ impl<'g> ListReader<'g> {
         let path = self.graph.path().display();
         let context =
             format!("{path}: {:?} page {page}: {what}; import the graph again", self.direction);
-        Error::new(Kind::Corrupt, context)
+        Error::new(Kind::Corrupt, context).at_path(self.graph.path()).at_page(page)
     }
 }

@@ -38,6 +38,8 @@ fn a_page_with_one_flipped_bit_is_refused_by_name_wherever_it_is_read_whole() {
         let error = run(&graph, store, kernel, &options, &WallClock::new()).unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt, "{error}");
         assert!(error.to_string().contains("In Pages page 0: checksum mismatch"), "{error}");
+        assert_eq!(error.place().page, Some(0), "{error}");
+        assert!(error.place().path.is_some(), "{error}");
     }
 }
 

@@ -46,7 +46,9 @@ pub fn to_file<T>(
     existing: Existing,
     write: impl FnOnce(&mut File, &Path) -> Result<T>,
 ) -> Result<T> {
-    let refuse = |what: &str| Err(Error::new(Kind::Argument, format!("{} {what}", path.display())));
+    let refuse = |what: &str| {
+        Err(Error::new(Kind::Argument, format!("{} {what}", path.display())).at_path(path))
+    };
     match path.symlink_metadata() {
         Ok(_) if existing == Existing::Refuse && !mutant!("graph_existing_replaced") => {
             return refuse("exists; choose another name, or overwrite it with --force");

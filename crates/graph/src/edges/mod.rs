@@ -325,7 +325,7 @@ impl<'g> Place<'g> {
             self.direction,
             self.path.display()
         );
-        Error::new(Kind::Corrupt, context)
+        Error::new(Kind::Corrupt, context).at_path(self.path)
     }
 }
 

@@ -148,7 +148,8 @@ impl GraphFile {
         let file = File::open(path).map_err(|e| io("cannot open", path, e))?;
         let meta = file.metadata().map_err(|e| io("cannot look at", path, e))?;
         if !meta.is_file() {
-            return Err(Error::new(Kind::Foreign, format!("{} is no file", path.display())));
+            let refused = Error::new(Kind::Foreign, format!("{} is no file", path.display()));
+            return Err(refused.at_path(path));
         }
         Self::load(Backing::File(file), meta.len(), path)
     }
@@ -399,7 +400,7 @@ impl GraphFile {
             id.kind,
             id.number
         );
-        Error::new(Kind::Corrupt, context)
+        Error::new(Kind::Corrupt, context).at_path(&self.path).at_page(id.number)
     }
 }
 
@@ -480,5 +481,5 @@ fn load_table<T: Pod>(
     }
     let context =
         format!("section {kind:?} {direction:?}: checksum mismatch; import the graph again");
-    Err(Error::new(Kind::Corrupt, context))
+    Err(Error::new(Kind::Corrupt, context).at_path(path).at_offset(section.extent.offset))
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::{Comments, Delimiter, Ids, ImportOptions, read};
 use crate::builder::{EdgeList, Hooks};
-use crate::error::{Kind, Result, io};
+use crate::error::{Error, Kind, Result, io};
 use crate::names::Names;
 
 /// What an odd file must give.
@@ -132,7 +132,7 @@ fn judge(case: &Case, path: &Path, found: Result<EdgeList>) -> std::result::Resu
     let (edges, refusal) = match found {
         Ok(edges) => (Some(shown(&edges)), None),
         Err(e) if matches!(e.kind(), Kind::Input | Kind::Unsupported | Kind::Argument) => {
-            (None, Some(e.to_string()))
+            (None, Some(e))
         }
         Err(e) => return Err(format!("neither graph nor refusal: {e}")),
     };
@@ -146,18 +146,32 @@ fn judge(case: &Case, path: &Path, found: Result<EdgeList>) -> std::result::Resu
         }
         Want::Refused(line, column, words) => {
             let place = format!("{}:{line}:{column}: ", path.display());
-            refusal.as_ref().is_some_and(|r| r.starts_with(&place) && r.contains(words))
+            refusal.as_ref().is_some_and(|r| {
+                let (shown, fields) = (r.to_string(), r.place());
+                let at = (fields.line, fields.column);
+                let is_there = at == (Some(line.into()), Some(column.into()));
+                is_there && is_of(r, path) && shown.starts_with(&place) && shown.contains(words)
+            })
         }
         Want::Foreign(words) => {
             let begin = path.display().to_string();
-            refusal.as_ref().is_some_and(|r| r.starts_with(&begin) && r.contains(words))
+            refusal.as_ref().is_some_and(|r| {
+                let shown = r.to_string();
+                is_of(r, path) && shown.starts_with(&begin) && shown.contains(words)
+            })
         }
     };
     if same {
         return Ok(());
     }
+    let refusal = refusal.map(|r| format!("{r}, with the fields {:?}", r.place()));
     let gave = edges.or(refusal).unwrap_or_default();
     Err(format!("gave {gave}, wanted {:?}", case.want))
+}
+
+/// Whether an error's fields name the file too.
+fn is_of(refusal: &Error, path: &Path) -> bool {
+    refusal.place().path.as_deref() == Some(path)
 }
 
 /// A list of edges in words.

@@ -145,7 +145,7 @@ fn names_beyond(batch: &RecordBatch, rows_at_once: usize) -> u64 {
 }
 
 fn bad_as(kind: Kind, path: &Path, what: impl Display) -> Error {
-    Error::new(kind, format!("{}: {what}", path.display()))
+    Error::new(kind, format!("{}: {what}", path.display())).at_path(path)
 }
 
 fn bad(path: &Path, what: impl Display) -> Error {
@@ -177,12 +177,13 @@ fn guarded<T>((path, format): (&Path, Format), decode: impl FnOnce() -> Decoded<
                 let what = "compressed in a way that this program does not read; write it again \
                             with snappy, gzip, zstd, lz4 or no compression";
                 let context = format!("{}: {what}", path.display());
-                Err(Error::with_source(Kind::Unsupported, context, std::io::Error::other(e)))
+                let source = std::io::Error::other(e);
+                Err(Error::with_source(Kind::Unsupported, context, source).at_path(path))
             }
             Err(e) => {
                 let context = format!("{}: {damaged}", path.display());
                 let source = std::io::Error::other(e);
-                Err(Error::with_source(Kind::Input, context, source))
+                Err(Error::with_source(Kind::Input, context, source).at_path(path))
             }
         },
         Err(_) => Err(bad(path, format!("{damaged} (its decoder ended early)"))),
@@ -270,7 +271,7 @@ fn chosen(path: &Path, header: &[String], options: &ImportOptions) -> Result<Col
         let what = "options about headers, delimiters and comments go with text; a table of typed \
                     columns has none";
         let context = format!("{}: {what}", path.display());
-        return Err(Error::new(Kind::Argument, context));
+        return Err(Error::new(Kind::Argument, context).at_path(path));
     }
     let found = match &options.columns {
         Some(wanted) => columns::chosen(wanted, header.len(), Some(header)),

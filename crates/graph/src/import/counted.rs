@@ -168,7 +168,7 @@ impl<'a, 'h> Lines<'a, 'h> {
         if self.directed == Some(true) && !directed {
             let what = "--directed: the file says that its edges have no direction";
             let context = format!("{}: {what}", self.path.display());
-            return Err(Error::new(Kind::Argument, context));
+            return Err(Error::new(Kind::Argument, context).at_path(self.path));
         }
         let directed = self.directed.unwrap_or(directed);
         self.sink.begin(Shape { directed, weighted, edges_count }, self.hooks)?;
@@ -256,7 +256,7 @@ impl<'a, 'h> Lines<'a, 'h> {
     /// A refusal of something that is no fault, but not read.
     fn unsupported(&self, what: impl std::fmt::Display) -> Error {
         let context = format!("{}:{}: {what}", self.path.display(), self.number);
-        Error::new(Kind::Unsupported, context)
+        Error::new(Kind::Unsupported, context).at_path(self.path).at_line(self.number)
     }
 
     /// A count of vertices.
@@ -345,6 +345,8 @@ fn first_line(rest: &[u8]) -> (std::result::Result<&str, String>, usize) {
 
 fn bad(path: &Path, line: u64, what: impl std::fmt::Display) -> Error {
     Error::new(Kind::Input, format!("{}:{line}: {what}", path.display()))
+        .at_path(path)
+        .at_line(line)
 }
 
 /// The vertex with a number from one, as an id.

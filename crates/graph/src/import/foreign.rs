@@ -115,7 +115,7 @@ fn refusal(path: &Path, format: &Foreign) -> Error {
     let is_read = format.extensions.is_empty();
     let why = if is_read { "not an edge list" } else { "which is not read yet" };
     let context = format!("{} is {}, {why}; {}", path.display(), format.name, format.todo);
-    Error::new(if is_read { Kind::Input } else { Kind::Unsupported }, context)
+    Error::new(if is_read { Kind::Input } else { Kind::Unsupported }, context).at_path(path)
 }
 
 /// The refusal of a file whose name tells a format that is not read.

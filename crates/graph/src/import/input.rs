@@ -25,7 +25,7 @@ use super::dialect::Delimiter;
 use super::fault::{RECORD_BYTES_MAX, place};
 use super::foreign;
 use super::record::{RecordEnd, record_end};
-use crate::error::{Error, Kind, Result, io};
+use crate::error::{Error, Kind, Result, io, text};
 
 /// Bytes of a block, about; also what the dialect is found out from.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -90,7 +90,7 @@ impl Input {
         let meta = file.metadata().map_err(|e| io("cannot look at", path, e))?;
         if meta.is_dir() {
             let context = format!("{} is a folder, not a list of edges", path.display());
-            return Err(Error::new(Kind::Argument, context));
+            return Err(Error::new(Kind::Argument, context).at_path(path));
         }
         let mut magic = Vec::new();
         let front = Read::by_ref(&mut file).take(6).read_to_end(&mut magic);
@@ -188,19 +188,20 @@ impl Input {
             Compression::Zstd => "zstd",
         };
         let (line, column) = place(&self.buffer, self.buffer.len());
-        let at = format!("{}:{}:{column}", self.path.display(), self.lines + line);
-        let context = format!("{at}: {what} data are truncated or damaged");
-        Error::with_source(Kind::Input, context, source)
+        let line = self.lines + line;
+        let what = format!("{what} data are truncated or damaged");
+        let context = format!("{}:{line}:{column}: {what}", self.path.display());
+        let error = Error::with_source(Kind::Input, context, source);
+        error.at_path(&self.path).at_line(line).at_column(column)
     }
 
     fn check_encoding(&mut self) -> Result<()> {
         let front = &self.buffer[..];
         if let Some(encoding) = wide_encoding(front) {
-            let context = format!(
-                "{}:1:1: {encoding} text; convert it first, for example by `iconv -f {encoding} -t utf-8`",
-                self.path.display()
+            let what = format!(
+                "{encoding} text; convert it first, for example by `iconv -f {encoding} -t utf-8`"
             );
-            return Err(Error::new(Kind::Input, context));
+            return Err(text(&self.path, 1, 1, what));
         }
         if front.starts_with(b"\xef\xbb\xbf") {
             self.buffer.drain(..3);
@@ -331,7 +332,7 @@ fn last_end(bytes: &[u8], delimiter: Delimiter, comments: [Option<u8>; 2]) -> us
 fn compression_of(magic: &[u8], path: &Path) -> Result<Compression> {
     let unsupported = |name: &str| {
         let context = format!("{} is {name}; gzip, zstd or plain text are read", path.display());
-        Err(Error::new(Kind::Unsupported, context))
+        Err(Error::new(Kind::Unsupported, context).at_path(path))
     };
     match magic {
         [0x1f, 0x8b, ..] => Ok(Compression::Gzip),

@@ -140,7 +140,7 @@ fn read_columnar(
 ) -> Result<(EdgeList, Source)> {
     std::fs::File::open(input).map_err(|e| crate::error::io("cannot open", input, e))?;
     let what = if format == Format::Parquet { "a Parquet file" } else { "an Arrow file" };
-    Err(without_arrow(&format!("{} is {what}", input.display())))
+    Err(without_arrow(&format!("{} is {what}", input.display())).at_path(input))
 }
 
 /// A file whose vertices are numbers by its format.
@@ -164,7 +164,7 @@ fn refuse_table_options(input: &Path, format: Format, options: &ImportOptions) -
     }
     let what = "options about headers, columns, ids, delimiters and comments go with tables";
     let context = format!("{}: {what}; {} has none", input.display(), format.name());
-    Err(Error::new(Kind::Argument, context))
+    Err(Error::new(Kind::Argument, context).at_path(input))
 }
 
 /// Reads a file that counts its vertices and edges.
@@ -198,7 +198,7 @@ pub fn import(
         input.canonicalize().ok().zip(output.canonicalize().ok()).is_some_and(|(a, b)| a == b);
     if same {
         let context = format!("{} is both input and output", input.display());
-        return Err(Error::new(Kind::Argument, context));
+        return Err(Error::new(Kind::Argument, context).at_path(input));
     }
     to_file(output, existing, |out, temporary| {
         let Some(memory_bytes) = build.memory_bytes else {

@@ -34,7 +34,7 @@ const VERTICES_A_STEP: usize = 1 << 16;
 const EDGES_A_BATCH: usize = 1 << 14;
 
 fn bad(path: &Path, what: impl std::fmt::Display) -> Error {
-    Error::new(Kind::Input, format!("{}: {what}", path.display()))
+    Error::new(Kind::Input, format!("{}: {what}", path.display())).at_path(path)
 }
 
 struct Counts {
@@ -72,7 +72,8 @@ pub(super) fn read(
     }
     if directed == Some(true) && !counts.directed && !mutant!("graph_sg_half_directed") {
         let what = "--directed: the file says that its edges have no direction";
-        return Err(Error::new(Kind::Argument, format!("{}: {what}", path.display())));
+        let refused = Error::new(Kind::Argument, format!("{}: {what}", path.display()));
+        return Err(refused.at_path(path));
     }
     let directed = directed.unwrap_or(counts.directed);
     let edges_count = if counts.directed { counts.arcs } else { counts.arcs / 2 };

@@ -25,7 +25,7 @@ use super::pool::{AHEAD, parse_in_order, threads_of};
 use super::sniff::{Plan, plan};
 use super::{ImportOptions, Source};
 use crate::builder::{EdgeList, EdgeSink, Hooks, Shape, Stage};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result, text};
 
 /// Reads a text edge list.
 pub(super) fn read(
@@ -74,7 +74,7 @@ fn found_out(input: &Input, path: &Path, format: Format, options: &ImportOptions
     let front = input.front();
     let refused = |at: usize, what: &str| {
         let (line, column) = place(front, at);
-        Error::new(Kind::Input, format!("{}:{line}:{column}: {what}", path.display()))
+        text(path, line, column, what)
     };
     // A character may be cut at the end of the front.
     let valid = match std::str::from_utf8(front) {
@@ -140,8 +140,7 @@ impl Join<'_> {
         let what = trouble.fault.describe(&self.plan.columns);
         let metis = self.metis.as_deref().filter(|_| matches!(trouble.fault, Fault::Fields(_)));
         let what = what + metis.unwrap_or_default();
-        let at = format!("{}:{line}:{}", self.path.display(), trouble.column);
-        Error::new(Kind::Input, format!("{at}: {what}"))
+        text(self.path, line, trouble.column, what)
     }
 
     /// Adds the next block's edges.
@@ -166,15 +165,13 @@ impl Join<'_> {
         source.lines = self.lines + u64::from(!self.last_line);
         let column = 1;
         let Some((edges, ids)) = self.numbering.finish(directed) else {
-            let at = format!("{}:{}:{column}", self.path.display(), source.lines + 1);
             let what = "the graph is empty: no edge before the end of the file";
-            return Err(Error::new(Kind::Input, format!("{at}: {what}")));
+            return Err(text(self.path, source.lines + 1, column, what));
         };
         if let Some(odd) = self.odd.filter(|_| !self.has_text && !mutant!("graph_odd_ids_as_text"))
         {
             let what = odd.fault.describe(&self.plan.columns);
-            let at = format!("{}:{}:{}", self.path.display(), odd.line, odd.column);
-            return Err(Error::new(Kind::Input, format!("{at}: {what}")));
+            return Err(text(self.path, odd.line, odd.column, what));
         }
         source.ids = ids;
         Ok((edges, source))

@@ -30,7 +30,8 @@ pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
     if lines.sink.block_bytes(1).is_some() {
         let what = "--memory: both ends of a METIS graph's edges are compared in memory; write it \
                     as an edge list first, for example with `graph convert IN.graph OUT.el`";
-        return Err(Error::new(Kind::Argument, format!("{}: {what}", lines.path.display())));
+        let refused = Error::new(Kind::Argument, format!("{}: {what}", lines.path.display()));
+        return Err(refused.at_path(lines.path));
     }
     // Arcs from the smaller id, and from the larger.
     let mut named: [Vec<Named>; 2] = [Vec::new(), Vec::new()];
