@@ -34,7 +34,6 @@ mod messages;
 mod raw;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use littoral_base::units::NodeId;
 use littoral_dsm::job::Job;
@@ -201,9 +200,6 @@ pub(crate) fn run_in<T>(
     job.finish()?;
     Ok(done)
 }
-
-/// How long a rank of another machine may be silent.
-pub const SILENCE: Duration = SILENCE_DEFAULT;
 
 #[cfg(test)]
 mod tests {

@@ -652,6 +652,8 @@ impl Common {
             drop(engine);
             let round = if has_sent { ROUND } else { FULL };
             if failed {
+                // Where this thread does the fabric's work, what could not be sent goes out so.
+                let _ = self.carrier.show_life();
                 std::thread::sleep(round);
                 continue;
             }
