@@ -251,6 +251,29 @@ fn comparisons_and_their_readers_end_as_on_the_host() {
     assert!(compared > 2000, "{compared} programs compared");
 }
 
+/// fld1; fldz; fdivp, which divides by zero and is not masked; then a conversion from memory, which
+/// names no register of MMX, or from a register.
+#[test]
+fn only_what_names_a_register_of_mmx_waits_for_x87() {
+    const ZERO_NOT_MASKED: u64 = 0x37b;
+    const DIVISION: [u8; 6] = [0xd9, 0xe8, 0xd9, 0xee, 0xde, 0xf9];
+    let mut bench = bench();
+    // cvtpi2ps and cvtpi2pd.
+    for (prefix, operand) in [&[][..], &[0x66]].into_iter().flat_map(|p| [(p, 0x03), (p, 0xc0)]) {
+        let code = [&DIVISION[..], prefix, &[0x0f, 0x2a, operand, 0xcc]].concat();
+        let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+        registers.gpr[3] = DATA + 0x100;
+        registers.vectors.mxcsr = 0x1f80;
+        registers.x87[0] = ZERO_NOT_MASKED;
+        let starts = vec![CODE, CODE + code.len() as u64];
+        let program =
+            Program { code, starts, registers, data: vec![5; PAGE], adjust_is_open: false };
+        let whole = bench.whole;
+        assert_eq!(bench.check(&program, 1), Some(Ok(())), "{prefix:x?} {operand:x}");
+        assert_eq!(bench.whole > whole, operand == 0x03, "a register waits, memory does not");
+    }
+}
+
 /// A comparison of scalars, what reads its condition, and a comparison that sets all flags again:
 /// `reader` is the opcode of a branch, `setcc` or `cmovcc`.
 fn float_comparison(opcode: &[u8], memory: bool, reader: &[u8], pair: [u64; 2]) -> Program {

@@ -5,7 +5,8 @@
 //! - Each instruction that names a register sets the top to 0 and marks all registers as full;
 //!   `emms` marks them empty.
 //! - A register that is written gets an exponent and a sign of ones.
-//! - An exception of x87 that pends comes first.
+//! - An exception of x87 that pends comes first, but not before a conversion from memory, which names
+//!   no register.
 
 use super::decode::{Inst, Operand};
 use super::memory::{address, load, store};
@@ -30,10 +31,10 @@ struct Step<'a> {
 /// SSE is not masked.
 pub(super) fn execute(cpu: &mut Cpu, inst: &Inst) -> Result<(), Event> {
     let fpu = Fpu::read(&cpu.state);
-    if fpu.pending() != 0 {
+    let names_register = inst.is("emms") || inst.operands().any(|o| matches!(o, Operand::Mm(_)));
+    if fpu.pending() != 0 && (names_register || mutant!("x86_conversions_wait_for_x87")) {
         return Err(Event::X87(fpu.pending()));
     }
-    let names_register = inst.is("emms") || inst.operands().any(|o| matches!(o, Operand::Mm(_)));
     let mut step = Step { fpu, cpu, inst };
     let result = step.run();
     let mut fpu = step.fpu;
