@@ -34,7 +34,6 @@ mod messages;
 mod raw;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use littoral_base::units::NodeId;
 use littoral_dsm::job::Job;
@@ -106,7 +105,8 @@ fn check_level(level: i32, by_program: bool) -> Result<()> {
 impl World {
     /// Initialises MPI.
     pub(crate) fn join() -> Result<World> {
-        let wanted = setting("LITTORAL_MPI_THREADS", &["multiple", "serialized", "funneled", "single"])?;
+        let wanted =
+            setting("LITTORAL_MPI_THREADS", &["multiple", "serialized", "funneled", "single"])?;
         let wanted = LEVELS.iter().position(|l| *l == wanted).unwrap_or(0) as i32;
         let mut calls = Calls::start()?;
         let (level, by_program) =
@@ -202,9 +202,6 @@ pub(crate) fn run_in<T>(
     Ok(done)
 }
 
-/// How long a rank of another machine may be silent.
-pub const SILENCE: Duration = SILENCE_DEFAULT;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,7 +210,9 @@ mod tests {
     fn a_level_without_threads_is_refused_in_words() {
         let refused = |level, by_program| check_level(level, by_program).map_err(|e| e.to_string());
         assert!(refused(0, false).is_err_and(|e| e.contains("MPI gives MPI_THREAD_SINGLE")));
-        assert!(refused(1, true).is_err_and(|e| e.contains("initialised MPI with MPI_THREAD_FUNN")));
+        assert!(
+            refused(1, true).is_err_and(|e| e.contains("initialised MPI with MPI_THREAD_FUNN"))
+        );
         assert!(refused(1, false).is_ok() && refused(2, true).is_ok() && refused(3, true).is_ok());
     }
 }

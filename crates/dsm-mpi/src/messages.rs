@@ -26,13 +26,12 @@ use crate::raw::{self, Failed, Post};
 /// Bytes that may wait for one rank before its sender is refused.
 const UNSENT_BYTES_MAX: usize = 1 << 23;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// How often a waiting thread asks MPI at once, then between giving its processor away, and how
-/// long it sleeps between questions after that.
+/// How often a waiting thread asks MPI at once, and how long it sleeps between questions after that.
+/// It does not yield: on a busy machine that gives away milliseconds.
 const SPIN_TURNS: u32 = 200;
-const YIELD_TURNS: u32 = 220;
 const NAP: Duration = Duration::from_micros(60);
 /// How long the last messages may take.
-const LAST_MAX: Duration = Duration::from_secs(30);
+const LAST_MAX: Duration = Duration::from_secs(5);
 
 /// What is being sent, by receiver.
 type Unsent = Arc<Mutex<Vec<Vec<Post>>>>;
@@ -119,6 +118,25 @@ impl Messages {
         }
     }
 
+    /// The next message, asked for `spins` times at once and then between naps.
+    fn receive_after(
+        &self,
+        timeout: Duration,
+        mut spins: u32,
+    ) -> Result<Option<(NodeId, Vec<u8>)>> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let found = self.next()?;
+            if found.is_some() || Instant::now() >= deadline {
+                return Ok(found);
+            }
+            match spins.checked_sub(1) {
+                Some(left) => spins = left,
+                None => std::thread::sleep(NAP),
+            }
+        }
+    }
+
     /// Waits until MPI has taken every message.
     fn send_the_last(&self) -> bool {
         let begun = Instant::now();
@@ -151,20 +169,10 @@ impl Carrier for Messages {
         self.post(to, message.to_vec())
     }
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
-        let deadline = Instant::now() + timeout;
-        let mut turns = 0u32;
-        loop {
-            let found = self.next()?;
-            if found.is_some() || Instant::now() >= deadline {
-                return Ok(found);
-            }
-            turns = turns.saturating_add(1);
-            match turns {
-                0..SPIN_TURNS => std::hint::spin_loop(),
-                SPIN_TURNS..YIELD_TURNS => std::thread::yield_now(),
-                _ => std::thread::sleep(NAP),
-            }
-        }
+        self.receive_after(timeout, SPIN_TURNS)
+    }
+    fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.receive_after(timeout, 0)
     }
     fn show_life(&self) -> Result<()> {
         {
@@ -179,6 +187,10 @@ impl Carrier for Messages {
         far.for_each(|n| drop(self.post(node(n), Vec::new())));
         Ok(())
     }
+    fn send_rest(&self) {
+        // Of a job that has failed there may be some that no rank takes any more.
+        let _ = self.send_the_last();
+    }
     fn liveness(&self, rank: NodeId) -> Liveness {
         if self.is_near[rank.index()] {
             return Liveness::Alive;
@@ -192,7 +204,6 @@ impl Carrier for Messages {
 
 impl Drop for Messages {
     fn drop(&mut self) {
-        // Of a job that has failed there may be some that no rank takes any more.
-        let _ = self.send_the_last();
+        self.send_rest();
     }
 }

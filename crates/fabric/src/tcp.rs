@@ -1,12 +1,17 @@
 //! A fabric over TCP: framed messages, one event loop a node standing in for remote-memory
 //! hardware.
 //!
-//! Every pair of nodes has one connection. A node's *agent* thread waits on all its connections,
-//! carries out the puts, gets and additions of the others on this node's window, and takes answers
-//! and posts; the node's own threads write requests themselves and wait for the agent to bring the
-//! answer, spinning a little before they sleep. The agent never blocks in a write: what a socket
-//! does not take is queued and sent when it does, so two agents answering each other cannot wait
-//! for each other.
+//! Every pair of nodes has one connection. A node's *agent* waits on all its connections, carries
+//! out the puts, gets and additions of the others on this node's window, and takes answers and
+//! posts; the node's own threads write requests themselves. The agent never blocks in a write: what
+//! a socket does not take is queued and sent when it does, so two agents answering each other cannot
+//! wait for each other.
+//!
+//! - [`TcpFabric::connect`]: the agent has a thread of its own, and other threads wait for it to
+//!   bring the answer, spinning a little before they sleep.
+//! - [`TcpFabric::connect_without_agent`]: a thread that waits reads the connections itself. It is
+//!   for nodes of which one thread always receives; other nodes' operations on this one take effect
+//!   while a thread waits. A message then costs one change of thread, where the agent's costs two.
 //!
 //! A frame is {length u32, kind u8, applied u64, body}. `applied` tells the receiver how many of
 //! its own operations the sender has carried out, so acknowledgements ride on whatever travels
@@ -34,17 +39,19 @@ mod agent;
 mod connect;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::codec::Writer;
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::board::{Board, DmaWrite};
 pub use super::frames::BODY_BYTES_MAX;
@@ -57,7 +64,7 @@ use super::silence::{self, BEAT, SILENCE_DEFAULT};
 use super::window::{Window, aligned_word};
 use super::{Fabric, Liveness, Rmw};
 use crate::{Error, Kind, Result};
-use agent::Agent;
+use agent::{Agent, CLOSING_MAX};
 use connect::{accept, dial};
 
 /// How long `TcpFabric::connect` waits for the other nodes to come up.
@@ -105,8 +112,23 @@ struct Shared {
     next_request: AtomicU64,
     closing: AtomicBool,
     board: Mutex<Option<Box<dyn Board>>>,
-    /// Written to when the agent should look at its queues.
+    /// Written to when who waits on the connections should look at the queues.
     bell: UnixStream,
+    /// The bell's other end.
+    rung: UnixStream,
+    /// Reads where no thread of its own does: whoever waits takes its turns.
+    reader: Option<Mutex<Agent>>,
+}
+
+/// How a node joins.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    me: NodeId,
+    addresses: &'a [SocketAddr],
+    listener: &'a TcpListener,
+    window_bytes: usize,
+    silence_max: Duration,
+    key: u64,
 }
 
 /// One node of a TCP fabric; see the module's page.
@@ -167,7 +189,29 @@ impl TcpFabric {
         silence_max: Duration,
         key: u64,
     ) -> Result<Self> {
-        let silence_max = silence::checked(silence_max)?;
+        let way = Way { me, addresses, listener, window_bytes, silence_max, key };
+        Self::join(&way, true)
+    }
+
+    /// As `connect_with_key`, without a thread for the agent: see the module's page.
+    ///
+    /// # Errors
+    /// As `connect_with_silence`.
+    pub fn connect_without_agent(
+        me: NodeId,
+        addresses: &[SocketAddr],
+        listener: &TcpListener,
+        window_bytes: usize,
+        silence_max: Duration,
+        key: u64,
+    ) -> Result<Self> {
+        let way = Way { me, addresses, listener, window_bytes, silence_max, key };
+        Self::join(&way, false)
+    }
+
+    fn join(way: &Way, has_agent: bool) -> Result<Self> {
+        let Way { me, addresses, listener, key, .. } = *way;
+        silence::checked(way.silence_max)?;
         if me.index() >= addresses.len() {
             let what = format!("node {me} of a job with {} addresses", addresses.len());
             return Err(Error::new(Kind::IllegalRequest, what));
@@ -179,7 +223,7 @@ impl TcpFabric {
         }
         peers.resize_with(addresses.len(), || None);
         accept(listener, me, key, &mut peers, deadline)?;
-        let fabric = Self::start(me, peers, window_bytes, silence_max)?;
+        let fabric = Self::start(way, peers, has_agent)?;
         fabric.meet(deadline)?;
         Ok(fabric)
     }
@@ -207,19 +251,15 @@ impl TcpFabric {
         })
     }
 
-    fn start(
-        me: NodeId,
-        peers: Vec<Option<Peer>>,
-        window_bytes: usize,
-        silence_max: Duration,
-    ) -> Result<Self> {
+    fn start(way: &Way, peers: Vec<Option<Peer>>, has_agent: bool) -> Result<Self> {
         let failed = |e| io_error("starting the agent of a TCP fabric", e);
-        let (bell, heard) = UnixStream::pair().map_err(failed)?;
+        let (bell, rung) = UnixStream::pair().map_err(failed)?;
         bell.set_nonblocking(true).map_err(failed)?;
-        heard.set_nonblocking(true).map_err(failed)?;
-        let shared = Arc::new(Shared {
-            me,
-            window: Window::new(window_bytes),
+        rung.set_nonblocking(true).map_err(failed)?;
+        let mut agent = Agent::new(peers.len(), way.silence_max);
+        let mut shared = Shared {
+            me: way.me,
+            window: Window::new(way.window_bytes),
             peers,
             waits: Mutex::default(),
             changed: Condvar::new(),
@@ -228,11 +268,19 @@ impl TcpFabric {
             closing: AtomicBool::new(false),
             board: Mutex::new(None),
             bell,
-        });
+            rung,
+            reader: None,
+        };
+        if !has_agent {
+            agent.introduce(&shared);
+            shared.reader = Some(Mutex::new(agent));
+            return Ok(TcpFabric { shared: Arc::new(shared), agent: None });
+        }
+        let shared = Arc::new(shared);
         let for_agent = Arc::clone(&shared);
         let agent = std::thread::Builder::new()
-            .name(format!("littoral-tcp-{me}"))
-            .spawn(move || Agent::new(&for_agent, heard, silence_max).run())
+            .name(format!("littoral-tcp-{}", way.me))
+            .spawn(move || agent.run(&for_agent))
             .map_err(failed)?;
         Ok(TcpFabric { shared, agent: Some(agent) })
     }
@@ -261,6 +309,7 @@ impl Drop for TcpFabric {
         if let Some(agent) = self.agent.take() {
             let _ = agent.join();
         }
+        self.send_rest();
         for peer in self.shared.peers.iter().flatten() {
             // The peer sees the end of the stream; nothing can be done about a failure here.
             let _ = peer.stream.shutdown(std::net::Shutdown::Both);
@@ -367,6 +416,9 @@ impl Shared {
     /// Lets waiting threads look again. The lock is taken after the change, so a thread that found
     /// nothing is asleep, and counted, before it is asked who sleeps.
     fn tell_waiting(&self) {
+        if self.reader.is_some() {
+            return self.ring_bell();
+        }
         self.turns.fetch_add(1, Ordering::AcqRel);
         if locked(&self.waits).asleep > 0 {
             self.changed.notify_all();
@@ -380,7 +432,112 @@ impl Shared {
 
     fn mark_failed(&self, node: NodeId, how: String) {
         locked(&self.waits).dead.entry(node).or_insert(how);
-        self.changed.notify_all();
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        match self.reader {
+            Some(_) => self.ring_bell(),
+            None => self.changed.notify_all(),
+        }
+    }
+
+    fn alive(&self) -> Vec<usize> {
+        let waits = locked(&self.waits);
+        let connected = |n: &usize| self.peers[*n].is_some();
+        let dead = |n: usize| waits.dead.contains_key(&node_id(n));
+        (0..self.peers.len()).filter(connected).filter(|&n| !dead(n)).collect()
+    }
+
+    /// Whether something waits for a peer that can still be written to.
+    fn has_unsent(&self, alive: &[usize]) -> bool {
+        let mut peers = alive.iter().filter_map(|&n| self.peers[n].as_ref());
+        peers.any(|p| p.broken.get().is_none() && !locked(&p.outgoing).is_empty())
+    }
+
+    fn is_broken(&self, n: usize) -> bool {
+        self.peers[n].as_ref().is_some_and(|p| p.broken.get().is_some())
+    }
+
+    /// Waits for news at most for `timeout`; the peers that have some, after sending what their
+    /// sockets now take.
+    fn poll(&self, alive: &[usize], timeout: Duration) -> Vec<usize> {
+        let peers = || alive.iter().filter_map(|&n| Some((n, self.peers[n].as_ref()?)));
+        let interest = |p: &Peer| {
+            let idle = locked(&p.outgoing).is_empty() || p.broken.get().is_some();
+            if idle { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
+        };
+        let mut fds = vec![PollFd::new(&self.rung, PollFlags::IN)];
+        fds.extend(peers().map(|(_, p)| PollFd::from_borrowed_fd(p.stream.as_fd(), interest(p))));
+        // An interrupted poll is a poll without news.
+        let _ = poll(&mut fds, Some(&timespec(timeout)));
+        if fds[0].revents().contains(PollFlags::IN) {
+            let _ = (&self.rung).read(&mut [0; 64]);
+        }
+        let mut ready = Vec::new();
+        for ((n, peer), fd) in peers().zip(&fds[1..]) {
+            if fd.revents().contains(PollFlags::OUT)
+                && let Err(e) = drain(&peer.stream, &mut locked(&peer.outgoing))
+            {
+                self.give_up(peer, &e);
+            }
+            if fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                ready.push(n);
+            }
+        }
+        ready
+    }
+
+    /// Reads what has come, on the calling thread, which waits for it at most for `timeout`; without
+    /// one it reads unless another thread does.
+    fn read(&self, reader: &Mutex<Agent>, timeout: Option<Duration>) {
+        let alive = self.alive();
+        // No thread holds the reader while it sleeps.
+        let ready = timeout.map(|timeout| self.poll(&alive, timeout));
+        let mut agent = match timeout {
+            Some(_) => locked(reader),
+            None => match reader.try_lock() {
+                Ok(agent) => agent,
+                Err(TryLockError::Poisoned(agent)) => agent.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            },
+        };
+        agent.turn(self, &alive, ready.as_deref().unwrap_or(&alive));
+        if agent.take_news() {
+            self.ring_bell();
+        }
+    }
+
+    /// As `wait`, by a thread that reads the connections itself.
+    fn wait_reading<T>(
+        &self,
+        reader: &Mutex<Agent>,
+        node: Option<NodeId>,
+        timeout: Duration,
+        mut ready: impl FnMut(&mut Waits) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let deadline = Instant::now() + timeout;
+        let mut has_read = false;
+        loop {
+            let mut waits = locked(&self.waits);
+            if let Some(answer) = ready(&mut waits) {
+                // Another thread may sleep that would take it.
+                if has_read && timeout.is_zero() && !waits.inbox.is_empty() {
+                    self.ring_bell();
+                }
+                return Ok(Some(answer));
+            }
+            if let Some((n, how)) = node.and_then(|n| waits.dead.get(&n).map(|how| (n, how))) {
+                return Err(self.dead(n, how));
+            }
+            drop(waits);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() && has_read {
+                return Ok(None);
+            }
+            has_read = true;
+            self.read(reader, (!left.is_zero()).then_some(left.min(BEAT)));
+        }
     }
 
     /// Waits until `ready` answers or `node`, if one is named, is dead; `None` after `timeout`.
@@ -390,6 +547,9 @@ impl Shared {
         timeout: Duration,
         mut ready: impl FnMut(&mut Waits) -> Option<T>,
     ) -> Result<Option<T>> {
+        if let Some(reader) = &self.reader {
+            return self.wait_reading(reader, node, timeout, ready);
+        }
         let deadline = Instant::now() + timeout;
         let mut seen = u64::MAX;
         let mut spins = 0;
@@ -522,7 +682,7 @@ impl Fabric for TcpFabric {
         }
         if node == self.shared.me {
             locked(&self.shared.waits).inbox.push_back((node, message.to_vec()));
-            self.shared.changed.notify_all();
+            self.shared.wake_all();
             return Ok(());
         }
         self.shared.hold_back(node)?;
@@ -548,7 +708,7 @@ impl Fabric for TcpFabric {
     fn notify(&self, node: NodeId) -> Result<()> {
         if node == self.shared.me {
             locked(&self.shared.waits).wakes += 1;
-            self.shared.changed.notify_all();
+            self.shared.wake_all();
             return Ok(());
         }
         self.shared.send(node, WAKE, &[]).map(drop)
@@ -621,6 +781,22 @@ impl Fabric for TcpFabric {
         self.shared.answer_to(node, asked)
     }
 
+    /// Where no agent does, it sends what waits and reads what has come.
+    fn show_life(&self) -> Result<()> {
+        if let Some(reader) = &self.shared.reader {
+            self.shared.read(reader, Some(Duration::ZERO));
+        }
+        Ok(())
+    }
+
+    fn send_rest(&self) {
+        let Some(reader) = &self.shared.reader else { return };
+        let begun = Instant::now();
+        while begun.elapsed() < CLOSING_MAX && self.shared.has_unsent(&self.shared.alive()) {
+            self.shared.read(reader, Some(Duration::from_millis(1)));
+        }
+    }
+
     fn liveness(&self, node: NodeId) -> Liveness {
         match locked(&self.shared.waits).dead.get(&node) {
             Some(how) => Liveness::Dead(how.clone()),
@@ -646,7 +822,6 @@ fn in_window(offset: usize, len: usize, window: usize) -> Result<()> {
 mod tests {
     use super::*;
     use crate::process::Identity;
-    use std::io::Read as _;
 
     #[test]
     fn a_thread_waits_while_too_much_waits_for_a_peer() {

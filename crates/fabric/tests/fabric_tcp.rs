@@ -4,26 +4,41 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
 use littoral_device::Kind;
 use littoral_fabric::process::Identity;
 use littoral_fabric::tcp::TcpFabric;
-use littoral_fabric::{Fabric, Liveness, SILENCE_MIN};
+use littoral_fabric::{Fabric, Liveness, SILENCE_DEFAULT, SILENCE_MIN};
 
 /// Nothing takes so long unless it hangs.
 const LONG: Duration = Duration::from_secs(120);
 
 fn job(nodes: u16, window: usize) -> Vec<TcpFabric> {
+    joined(nodes, &|me, all, l| TcpFabric::connect(me, all, l, window).unwrap())
+}
+
+/// Nodes whose waiting threads read the connections themselves.
+fn job_without_agents(nodes: u16) -> Vec<TcpFabric> {
+    joined(nodes, &|me, all, l| {
+        TcpFabric::connect_without_agent(me, all, l, 64, SILENCE_DEFAULT, 0).unwrap()
+    })
+}
+
+type Join<'a> = &'a (dyn Fn(NodeId, &[SocketAddr], &TcpListener) -> TcpFabric + Sync);
+
+fn joined(nodes: u16, join: Join<'_>) -> Vec<TcpFabric> {
     let listeners: Vec<_> = (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(|l| l.local_addr().unwrap()).collect();
     std::thread::scope(|s| {
-        let join = |(n, l): (usize, &TcpListener)| {
-            let (addresses, l) = (addresses.clone(), l.try_clone().unwrap());
-            s.spawn(move || TcpFabric::connect(NodeId(n as u16), &addresses, &l, window).unwrap())
+        let start = |(n, l)| {
+            let addresses = &addresses;
+            s.spawn(move || join(NodeId(n as u16), addresses, l))
         };
-        let handles: Vec<_> = listeners.iter().enumerate().map(join).collect();
+        let handles: Vec<_> = listeners.iter().enumerate().map(start).collect();
         handles.into_iter().map(|h| h.join().unwrap()).collect()
     })
 }
@@ -108,6 +123,64 @@ fn posts_arrive_in_order_and_a_wait_ends() {
     job[1].notify(NodeId(0)).unwrap();
     job[1].flush(NodeId(0)).unwrap();
     assert_eq!(job[0].wakes(), 1);
+}
+
+/// Two threads of a node take what comes, one of which never sleeps, while a third sends more than
+/// may wait for a peer.
+#[test]
+fn posts_reach_threads_that_read_the_connections_themselves() {
+    const POSTS: usize = 300;
+    let job = job_without_agents(2);
+    let left = [0, 1].map(|_| AtomicUsize::new(POSTS));
+    let taken = [0, 1].map(|_| Mutex::new(Vec::new()));
+    let body = |n: usize| [&(n as u32).to_le_bytes()[..], &vec![n as u8; n * 200]].concat();
+    std::thread::scope(|s| {
+        for n in 0..2 {
+            let (fabric, left, taken) = (&job[n], &left, &taken[n]);
+            s.spawn(move || {
+                (0..POSTS).for_each(|i| fabric.post(NodeId(1 - n as u16), &body(i)).unwrap());
+            });
+            for timeout in [Duration::from_millis(10), Duration::ZERO] {
+                s.spawn(move || {
+                    // Also what waits for the other node leaves while a thread waits.
+                    while left.iter().any(|left| left.load(Ordering::SeqCst) > 0) {
+                        if let Some((from, bytes)) = fabric.receive(timeout).unwrap() {
+                            assert_eq!(from, NodeId(1 - n as u16));
+                            taken.lock().unwrap().push(bytes);
+                            left[n].fetch_sub(1, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+        }
+    });
+    for taken in taken {
+        let mut taken = taken.into_inner().unwrap();
+        taken.sort();
+        let mut all: Vec<_> = (0..POSTS).map(body).collect();
+        all.sort();
+        assert!(taken == all, "each post once and whole");
+    }
+}
+
+#[test]
+fn operations_take_effect_while_a_thread_waits() {
+    let job = job_without_agents(2);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                assert_eq!(job[1].receive(Duration::from_millis(5)).unwrap(), None);
+            }
+        });
+        job[0].put(NodeId(1), 8, &[7; 8]).unwrap();
+        assert_eq!(job[0].fetch_add(NodeId(1), 8, 1).unwrap(), u64::from_le_bytes([7; 8]));
+        let mut found = [0; 8];
+        job[0].get(NodeId(1), 8, &mut found).unwrap();
+        assert_eq!(u64::from_le_bytes(found), u64::from_le_bytes([7; 8]) + 1);
+        job[0].flush(NodeId(1)).unwrap();
+        is_over.store(true, Ordering::SeqCst);
+    });
 }
 
 #[test]
@@ -218,14 +291,22 @@ fn a_job_begins_when_every_agent_has_been_heard() {
 }
 
 /// A peer that greets properly, says who it is, and then sends nothing, or noise.
-fn with_stranger(identity: Identity, act: impl FnOnce(&mut TcpStream, &TcpFabric)) -> TcpFabric {
+fn with_stranger(
+    has_agent: bool,
+    identity: Identity,
+    act: impl FnOnce(&mut TcpStream, &TcpFabric),
+) -> TcpFabric {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let all = [address, address];
     std::thread::scope(|s| {
         let node = s.spawn(|| {
             let me = NodeId(0);
-            TcpFabric::connect_with_silence(me, &all, &listener, 64, SILENCE_MIN).unwrap()
+            match has_agent {
+                true => TcpFabric::connect_with_silence(me, &all, &listener, 64, SILENCE_MIN),
+                false => TcpFabric::connect_without_agent(me, &all, &listener, 64, SILENCE_MIN, 0),
+            }
+            .unwrap()
         });
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(&greeting(0, 1)).unwrap();
@@ -234,6 +315,7 @@ fn with_stranger(identity: Identity, act: impl FnOnce(&mut TcpStream, &TcpFabric
         act(&mut stream, &fabric);
         let begin = Instant::now();
         while fabric.liveness(NodeId(1)) == Liveness::Alive && begin.elapsed() < LONG {
+            fabric.show_life().unwrap();
             std::thread::sleep(Duration::from_millis(5));
         }
         fabric
@@ -255,8 +337,8 @@ fn failure_report(fabric: &TcpFabric) -> String {
 #[test]
 fn a_silent_peer_of_another_machine_is_dead_and_a_wait_on_it_ends() {
     let cut_off = Identity { network: Identity::own().network ^ 1, ..Identity::own() };
-    for identity in [elsewhere(), cut_off] {
-        let fabric = with_stranger(identity, |_, _| {});
+    for (identity, has_agent) in [(elsewhere(), true), (cut_off, true), (elsewhere(), false)] {
+        let fabric = with_stranger(has_agent, identity, |_, _| {});
         assert!(failure_report(&fabric).contains("silent"));
         assert_eq!(fabric.get(NodeId(1), 0, &mut [0; 8]).unwrap_err().kind(), Kind::Io);
     }
@@ -264,15 +346,18 @@ fn a_silent_peer_of_another_machine_is_dead_and_a_wait_on_it_ends() {
 
 #[test]
 fn a_silent_peer_of_this_machine_is_alive_until_its_stream_ends() {
-    let fabric = with_stranger(Identity::own(), |stream, fabric| {
-        let begin = Instant::now();
-        while begin.elapsed() < 2 * SILENCE_MIN {
-            assert_eq!(fabric.liveness(NodeId(1)), Liveness::Alive);
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        stream.shutdown(std::net::Shutdown::Both).unwrap();
-    });
-    assert!(!failure_report(&fabric).contains("silent"));
+    for has_agent in [true, false] {
+        let fabric = with_stranger(has_agent, Identity::own(), |stream, fabric| {
+            let begin = Instant::now();
+            while begin.elapsed() < 2 * SILENCE_MIN {
+                fabric.show_life().unwrap();
+                assert_eq!(fabric.liveness(NodeId(1)), Liveness::Alive);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            stream.shutdown(std::net::Shutdown::Both).unwrap();
+        });
+        assert!(!failure_report(&fabric).contains("silent"));
+    }
 }
 
 /// One frame by which node 1 sends node 0 a message of one byte.
@@ -282,8 +367,12 @@ fn message(byte: u8) -> Vec<u8> {
 
 #[test]
 fn what_a_peer_said_before_it_died_is_received() {
+    [true, false].map(last_words_are_received);
+}
+
+fn last_words_are_received(has_agent: bool) {
     let said: Vec<u8> = (0..200).collect();
-    let fabric = with_stranger(elsewhere(), |stream, fabric| {
+    let fabric = with_stranger(has_agent, elsewhere(), |stream, fabric| {
         let frames: Vec<u8> = said.iter().flat_map(|byte| message(*byte)).collect();
         stream.write_all(&frames).unwrap();
         stream.shutdown(std::net::Shutdown::Both).unwrap();
@@ -299,9 +388,9 @@ fn what_a_peer_said_before_it_died_is_received() {
 
 #[test]
 fn noise_kills_the_connection_and_not_the_node() {
-    let fabric = with_stranger(elsewhere(), |s, _| s.write_all(&[0xff; 64]).unwrap());
+    let fabric = with_stranger(true, elsewhere(), |s, _| s.write_all(&[0xff; 64]).unwrap());
     assert!(failure_report(&fabric).contains("frame"));
-    let fabric = with_stranger(elsewhere(), |s, _| {
+    let fabric = with_stranger(true, elsewhere(), |s, _| {
         let mut frame = 3u32.to_le_bytes().to_vec();
         frame.extend([2; 12]);
         s.write_all(&frame).unwrap();

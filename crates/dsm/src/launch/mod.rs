@@ -264,7 +264,8 @@ fn tcp(me: NodeId, silence: Duration) -> Result<TcpFabric> {
     };
     let key = optional("KEY", 0)?;
     let window = WINDOW_BYTES;
-    let joined = TcpFabric::connect_with_key(me, &addresses, &listener, window, silence, key);
+    // The rank's server always receives.
+    let joined = TcpFabric::connect_without_agent(me, &addresses, &listener, window, silence, key);
     joined.map_err(|e| {
         Error::with_source(Kind::Environment, format!("rank {me} joining over tcp"), e)
     })

@@ -440,6 +440,8 @@ impl Node {
         self.common.closing.store(true, Ordering::Release);
         if let Some(server) = self.server.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = server.join();
+            // The process may go on, and nothing of this rank receives any more.
+            self.common.carrier.send_rest();
         }
     }
 }
@@ -652,6 +654,8 @@ impl Common {
             drop(engine);
             let round = if has_sent { ROUND } else { FULL };
             if failed {
+                // Where this thread does the fabric's work, what could not be sent goes out so.
+                let _ = self.carrier.show_life();
                 std::thread::sleep(round);
                 continue;
             }

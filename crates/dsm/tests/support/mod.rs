@@ -77,7 +77,11 @@ fn carriers(over: Over, ranks: u16, faults: &Plan) -> Vec<Maker> {
                 let all = Arc::clone(&all);
                 let (me, faults) = (NodeId(n as u16), faults.clone());
                 makers.push(Box::new(move || {
-                    shared(TcpFabric::connect(me, &all, &listener, 64).unwrap(), faults)
+                    // As a rank of the launcher.
+                    let silence = littoral_fabric::SILENCE_DEFAULT;
+                    let joined =
+                        TcpFabric::connect_without_agent(me, &all, &listener, 64, silence, 0);
+                    shared(joined.unwrap(), faults)
                 }));
             }
         }

@@ -161,11 +161,11 @@ pub fn by_mpirun(options: &Options) -> Figures {
             Ok::<_, String>((ours, theirs))
         };
         let both = timed(&Mpi::of_jobs(&options.peers)?, runs)?;
-        let by_messages =
-            Mpi::of_jobs(&options.peers)?.with("LITTORAL_MPI_CARRIER", "messages");
+        let by_messages = Mpi::of_jobs(&options.peers)?.with("LITTORAL_MPI_CARRIER", "messages");
         let messages = timed(&by_messages, 1)?.0;
         let mut figure = ratio(name, runs, &both);
-        let text = format!("over MPI's messages, as between machines, ours take {}", messages.text());
+        let text =
+            format!("over MPI's messages, as between machines, ours take {}", messages.text());
         figure.notes.push(text);
         figures.push((format!("dsm.mpi.{name}"), figure));
     }

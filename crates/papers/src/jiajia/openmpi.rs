@@ -81,7 +81,9 @@ impl Mpi {
         let launcher = launcher(peers)?;
         let found = peers.find("littoral", BESIDE);
         let program = found.ok_or_else(|| {
-            format!("missing: `{BESIDE}` is neither in --peers nor in PATH (crates/dsm-mpi builds it)")
+            format!(
+                "missing: `{BESIDE}` is neither in --peers nor in PATH (crates/dsm-mpi builds it)"
+            )
         })?;
         Ok(Mpi { launcher, program, variables: Vec::new() })
     }
