@@ -18,15 +18,17 @@
 //!   measures a job beside.
 //!
 //! Where all ranks run on one machine they share its memory, as ranks of `littoral dsm run` do, and
-//! MPI only tells them where that is. Else MPI carries the protocol's messages. `LITTORAL_MPI_CARRIER`
-//! chooses: `auto`, or `messages`.
+//! MPI only tells them where that is. Else MPI carries the protocol's messages.
+//! `LITTORAL_MPI_CARRIER` chooses: `auto`, or `messages`.
 //!
 //! Without `mpirun` a program is a job of one.
 //!
 //! Invariants
-//! - Every rank takes the same of the two ways. Checked by `scripts/dsm-mpi.sh`.
-//! - MPI is ended only where the job has ended well: ending it waits for every rank, and one may be
-//!   gone. Checked by `scripts/dsm-mpi.sh` (a killed rank).
+//! - Every rank takes the same of the two ways. Checked by
+//!   `ranks_that_mpirun_starts_agree_with_one_process`.
+//!
+//! MPI is ended only where the job has ended well: ending it waits for every rank, and one may be
+//! gone.
 
 pub mod beside;
 mod calls;

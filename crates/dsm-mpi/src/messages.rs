@@ -1,8 +1,8 @@
 //! MPI as a carrier of the protocol's messages.
 //!
-//! A message is one send of bytes to a rank; a message without bytes is a sign of life. Sends do not
-//! block. What is being sent is kept until MPI has taken it, at most [`UNSENT_BYTES_MAX`] for a rank:
-//! beyond that `try_post` refuses, and the runtime tries again.
+//! A message is one send of bytes to a rank; a message without bytes is a sign of life. Sends do
+//! not block. What is being sent is kept until MPI has taken it, at most [`UNSENT_BYTES_MAX`] for a
+//! rank: beyond that `try_post` refuses, and the runtime tries again.
 //!
 //! MPI tells nothing of a rank that has died. Ranks of one machine watch each other's processes, as
 //! the runtime does on every carrier. A rank of another machine is dead when it has been silent for
@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! - Bytes are received as they were sent, messages of any length that the runtime makes, in the
-//!   order of their frames' numbers. Checked by `scripts/dsm-mpi.sh` (program `rows`).
+//!   order of their frames' numbers. Checked by
+//!   `ranks_that_mpirun_starts_agree_with_one_process`.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,8 +27,8 @@ use crate::raw::{self, Failed, Post};
 /// Bytes that may wait for one rank before its sender is refused.
 const UNSENT_BYTES_MAX: usize = 1 << 23;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// How often a waiting thread asks MPI at once, and how long it sleeps between questions after that.
-/// It does not yield: on a busy machine that gives away milliseconds.
+/// How often a waiting thread asks MPI at once, and how long it sleeps between questions after
+/// that. It does not yield: on a busy machine that gives away milliseconds.
 const SPIN_TURNS: u32 = 200;
 const NAP: Duration = Duration::from_micros(60);
 /// How long the last messages may take.
