@@ -21,7 +21,7 @@ cargo=(--locked --manifest-path crates/dsm-mpi/Cargo.toml --target-dir "$target"
 cargo fmt --manifest-path crates/dsm-mpi/Cargo.toml --check
 cargo clippy "${cargo[@]}" --all-targets -- -D warnings
 cargo test "${cargo[@]}"
-cargo build "${cargo[@]}" --bins --examples
+cargo build "${cargo[@]}" --examples
 rows=$target/release/examples/rows
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -93,6 +93,6 @@ fi
 
 for operation in section barrier; do
     echo "$operation, nanoseconds: tenth percentile, median"
-    ranks 2 "$target/release/littoral-mpi-beside" "$operation" 40 500
+    ranks 2 "$target/release/examples/littoral-mpi-beside" "$operation" 40 500
 done
 echo "jobs by mpirun agree with one process, and say who died"

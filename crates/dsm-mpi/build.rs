@@ -48,10 +48,8 @@ fn main() {
         )
     };
     let Some(folder) = env::var_os("OUT_DIR") else { failed("cargo gives no OUT_DIR") };
-    let (object, library) = (
-        Path::new(&folder).join("shim.o"),
-        Path::new(&folder).join("liblittoral_mpi_shim.a"),
-    );
+    let (object, library) =
+        (Path::new(&folder).join("shim.o"), Path::new(&folder).join("liblittoral_mpi_shim.a"));
     let mut compile = Command::new(compiler);
     compile.args(["-std=c99", "-O2", "-fPIC", "-Wall", "-Wextra", "-c", "src/shim.c", "-o"]);
     run(compile.arg(&object).args(options.split_whitespace()));

@@ -1,8 +1,8 @@
 //! Sections and barriers of a job beside MPI's own, in the same processes and in turn.
 //!
 //! A section of the job is `enter`, a guard that adds one to a word, `leave`; lock and word are at
-//! rank 0, and the last rank makes it while the others wait at a barrier. MPI's is an exclusive lock
-//! of a window of rank 0, get, put, unlock. Both sides count, and the counts are compared.
+//! rank 0, and the last rank makes it while the others wait at a barrier. MPI's is an exclusive
+//! lock of a window of rank 0, get, put, unlock. Both sides count, and the counts are compared.
 
 use std::time::Instant;
 

@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //! - Two calls are never made at one time, and with `MPI_THREAD_FUNNELED` none on another thread
-//!   than MPI's. Checked by `calls_are_made_one_at_a_time`, `scripts/dsm-mpi.sh` (every level).
+//!   than MPI's. Checked by `calls_are_made_one_at_a_time`.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ impl Calls {
         let _turn = locked(&self.turn);
         let (answer, answered) = channel();
         let task = move || {
-            // Whoever asked waits for it below.
+            // The thread that asked waits for it below.
             let _ = answer.send(call());
         };
         if let Some(tasks) = &*locked(&self.tasks) {

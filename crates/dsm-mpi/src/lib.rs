@@ -18,15 +18,17 @@
 //!   measures a job beside.
 //!
 //! Where all ranks run on one machine they share its memory, as ranks of `littoral dsm run` do, and
-//! MPI only tells them where that is. Else MPI carries the protocol's messages. `LITTORAL_MPI_CARRIER`
-//! chooses: `auto`, or `messages`.
+//! MPI only tells them where that is. Else MPI carries the protocol's messages.
+//! `LITTORAL_MPI_CARRIER` chooses: `auto`, or `messages`.
 //!
 //! Without `mpirun` a program is a job of one.
 //!
 //! Invariants
-//! - Every rank takes the same of the two ways. Checked by `scripts/dsm-mpi.sh`.
-//! - MPI is ended only where the job has ended well: ending it waits for every rank, and one may be
-//!   gone. Checked by `scripts/dsm-mpi.sh` (a killed rank).
+//! - Every rank takes the same of the two ways. Checked by
+//!   `ranks_that_mpirun_starts_agree_with_one_process`.
+//!
+//! MPI is ended only where the job has ended well: ending it waits for every rank, and one may be
+//! gone.
 
 pub mod beside;
 mod calls;
@@ -105,7 +107,8 @@ fn check_level(level: i32, by_program: bool) -> Result<()> {
 impl World {
     /// Initialises MPI.
     pub(crate) fn join() -> Result<World> {
-        let wanted = setting("LITTORAL_MPI_THREADS", &["multiple", "serialized", "funneled", "single"])?;
+        let wanted =
+            setting("LITTORAL_MPI_THREADS", &["multiple", "serialized", "funneled", "single"])?;
         let wanted = LEVELS.iter().position(|l| *l == wanted).unwrap_or(0) as i32;
         let mut calls = Calls::start()?;
         let (level, by_program) =
@@ -209,7 +212,9 @@ mod tests {
     fn a_level_without_threads_is_refused_in_words() {
         let refused = |level, by_program| check_level(level, by_program).map_err(|e| e.to_string());
         assert!(refused(0, false).is_err_and(|e| e.contains("MPI gives MPI_THREAD_SINGLE")));
-        assert!(refused(1, true).is_err_and(|e| e.contains("initialised MPI with MPI_THREAD_FUNN")));
+        assert!(
+            refused(1, true).is_err_and(|e| e.contains("initialised MPI with MPI_THREAD_FUNN"))
+        );
         assert!(refused(1, false).is_ok() && refused(2, true).is_ok() && refused(3, true).is_ok());
     }
 }

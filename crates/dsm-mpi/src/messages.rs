@@ -1,8 +1,8 @@
 //! MPI as a carrier of the protocol's messages.
 //!
-//! A message is one send of bytes to a rank; a message without bytes is a sign of life. Sends do not
-//! block. What is being sent is kept until MPI has taken it, at most [`UNSENT_BYTES_MAX`] for a rank:
-//! beyond that `try_post` refuses, and the runtime tries again.
+//! A message is one send of bytes to a rank; a message without bytes is a sign of life. Sends do
+//! not block. What is being sent is kept until MPI has taken it, at most [`UNSENT_BYTES_MAX`] for a
+//! rank: beyond that `try_post` refuses, and the runtime tries again.
 //!
 //! MPI tells nothing of a rank that has died. Ranks of one machine watch each other's processes, as
 //! the runtime does on every carrier. A rank of another machine is dead when it has been silent for
@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! - Bytes are received as they were sent, messages of any length that the runtime makes, in the
-//!   order of their frames' numbers. Checked by `scripts/dsm-mpi.sh` (program `rows`).
+//!   order of their frames' numbers. Checked by
+//!   `ranks_that_mpirun_starts_agree_with_one_process`.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,10 +29,12 @@ const UNSENT_BYTES_MAX: usize = 1 << 23;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// How often a waiting thread asks MPI at once, and how long it sleeps between questions after that.
 /// It does not yield: on a busy machine that gives away milliseconds.
+/// How often a waiting thread asks MPI at once, and how long it sleeps between questions after
+/// that. It does not yield: on a busy machine that gives away milliseconds.
 const SPIN_TURNS: u32 = 200;
 const NAP: Duration = Duration::from_micros(60);
 /// How long the last messages may take.
-const LAST_MAX: Duration = Duration::from_secs(30);
+const LAST_MAX: Duration = Duration::from_secs(5);
 
 /// What is being sent, by receiver.
 type Unsent = Arc<Mutex<Vec<Vec<Post>>>>;
@@ -187,6 +190,10 @@ impl Carrier for Messages {
         far.for_each(|n| drop(self.post(node(n), Vec::new())));
         Ok(())
     }
+    fn send_rest(&self) {
+        // Of a job that has failed there may be some that no rank takes any more.
+        let _ = self.send_the_last();
+    }
     fn liveness(&self, rank: NodeId) -> Liveness {
         if self.is_near[rank.index()] {
             return Liveness::Alive;
@@ -200,7 +207,6 @@ impl Carrier for Messages {
 
 impl Drop for Messages {
     fn drop(&mut self) {
-        // Of a job that has failed there may be some that no rank takes any more.
-        let _ = self.send_the_last();
+        self.send_rest();
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Invariants
 //! - A post's bytes stay where they are until MPI has sent them: [`Post`] owns them, and a dropped
-//!   one that is not sent leaves them in memory. Checked by `scripts/dsm-mpi.sh`.
+//!   one that is not sent leaves them in memory. Checked by
+//!   `ranks_that_mpirun_starts_agree_with_one_process`.
 
 #![allow(unsafe_code)] // Reason: calls of C.
 

@@ -14,8 +14,8 @@ macro_rules! forward_fabric {
     ($through:ident: all) => {
         $crate::forward::forward_fabric!($through:
             me nodes window_bytes is_coherent put get fetch_add flush post post_bytes_max try_post
-            try_post_bytes_max receive receive_asleep notify show_life liveness has_delivered rmw signal
-            wait_word pause board_write board_read board_ask board_answer);
+            try_post_bytes_max receive receive_asleep notify show_life send_rest liveness has_delivered rmw
+            signal wait_word pause board_write board_read board_ask board_answer);
     };
     ($through:ident: $($method:ident)+) => {
         $($crate::forward::forward_fabric!(@$method $through);)+
@@ -98,6 +98,11 @@ macro_rules! forward_fabric {
     (@show_life $through:ident) => {
         fn show_life(&self) -> $crate::Result<()> {
             $through!(self, show_life())
+        }
+    };
+    (@send_rest $through:ident) => {
+        fn send_rest(&self) {
+            $through!(self, send_rest());
         }
     };
     (@liveness $through:ident) => {

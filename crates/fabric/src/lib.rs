@@ -165,6 +165,10 @@ pub trait Fabric {
         Ok(())
     }
 
+    /// Sends what still waits for other nodes, as far as they take it within a few seconds: the
+    /// last step of a node that waits for nothing more.
+    fn send_rest(&self) {}
+
     /// Whether `node` can be reached.
     fn liveness(&self, node: NodeId) -> Liveness;
 

@@ -6,6 +6,8 @@
 //! posts; the node's own threads write requests themselves. The agent never blocks in a write: what
 //! a socket does not take is queued and sent when it does, so two agents answering each other cannot
 //! wait for each other.
+//! a socket does not take is queued and sent when it does, so two agents answering each other
+//! cannot wait for each other.
 //!
 //! - [`TcpFabric::connect`]: the agent has a thread of its own, and other threads wait for it to
 //!   bring the answer, spinning a little before they sleep.
@@ -37,6 +39,7 @@
 
 mod agent;
 mod connect;
+mod reading;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Read, Write};
@@ -117,6 +120,7 @@ struct Shared {
     /// The bell's other end.
     rung: UnixStream,
     /// Reads where no thread of its own does: whoever waits takes its turns.
+    /// Reads where no thread of its own does: a thread that waits takes its turns.
     reader: Option<Mutex<Agent>>,
 }
 
@@ -315,6 +319,7 @@ impl Drop for TcpFabric {
                 self.shared.read(reader, Some(Duration::from_millis(1)));
             }
         }
+        self.send_rest();
         for peer in self.shared.peers.iter().flatten() {
             // The peer sees the end of the stream; nothing can be done about a failure here.
             let _ = peer.stream.shutdown(std::net::Shutdown::Both);
@@ -792,6 +797,14 @@ impl Fabric for TcpFabric {
             self.shared.read(reader, Some(Duration::ZERO));
         }
         Ok(())
+    }
+
+    fn send_rest(&self) {
+        let Some(reader) = &self.shared.reader else { return };
+        let begun = Instant::now();
+        while begun.elapsed() < CLOSING_MAX && self.shared.has_unsent(&self.shared.alive()) {
+            self.shared.read(reader, Some(Duration::from_millis(1)));
+        }
     }
 
     fn liveness(&self, node: NodeId) -> Liveness {

@@ -307,6 +307,7 @@ fn with_stranger(
                 false => {
                     TcpFabric::connect_without_agent(me, &all, &listener, 64, SILENCE_MIN, 0)
                 }
+                false => TcpFabric::connect_without_agent(me, &all, &listener, 64, SILENCE_MIN, 0),
             }
             .unwrap()
         });
@@ -370,6 +371,8 @@ fn message(byte: u8) -> Vec<u8> {
 #[test]
 fn what_a_peer_said_before_it_died_is_received() {
     [true, false].map(last_words_are_received);
+    last_words_are_received(true);
+    last_words_are_received(false);
 }
 
 fn last_words_are_received(has_agent: bool) {

@@ -2,8 +2,8 @@
 //!
 //! One rank creates the memory ([`OneMachine::create`]) and tells the others where it is
 //! ([`OneMachine::place`]). They open it ([`OneMachine::open`]), and then every rank joins
-//! ([`OneMachine::join`]). The memory has no name: it is reached through the descriptors of the rank
-//! that created it, so nothing is left behind however the job ends.
+//! ([`OneMachine::join`]). The memory has no name: it is reached through the descriptors of the
+//! rank that created it, so nothing is left behind however the job ends.
 //!
 //! Invariants
 //! - A place is opened only where its files are those that were created: in another process

@@ -42,6 +42,8 @@ pub trait Carrier: Send + Sync {
     /// # Errors
     /// `Kind::Environment` when the fabric itself failed.
     fn show_life(&self) -> Result<()>;
+    /// Sends what still waits for other ranks, as far as they take it within a few seconds.
+    fn send_rest(&self) {}
     /// Whether a rank can be reached.
     fn liveness(&self, rank: NodeId) -> Liveness;
     /// Whether all that a rank whose process has ended ever sent here can be received now.
@@ -90,6 +92,9 @@ impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
     }
     fn show_life(&self) -> Result<()> {
         self.0.show_life().map_err(broken)
+    }
+    fn send_rest(&self) {
+        self.0.send_rest();
     }
     fn liveness(&self, rank: NodeId) -> Liveness {
         self.0.liveness(rank)

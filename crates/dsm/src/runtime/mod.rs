@@ -440,6 +440,8 @@ impl Node {
         self.common.closing.store(true, Ordering::Release);
         if let Some(server) = self.server.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = server.join();
+            // The process may go on, and nothing of this rank receives any more.
+            self.common.carrier.send_rest();
         }
     }
 }

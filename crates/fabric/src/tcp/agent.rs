@@ -2,6 +2,8 @@
 //!
 //! It is a loop on a thread of its own ([`Agent::run`]), or its turns are taken by the node's threads
 //! that wait ([`Agent::turn`]).
+//! It is a loop on a thread of its own ([`Agent::run`]), or its turns are taken by the node's
+//! threads that wait ([`Agent::turn`]).
 //!
 //! Invariants
 //! - It never blocks in a write: what a socket does not take waits in the peer's queue. Checked by

@@ -142,7 +142,8 @@ pub fn over_tcp(options: &Options) -> Figures {
     Ok(figures)
 }
 
-/// `dsm.mpi.*`: a job that Open MPI's launcher started, beside its operations in the same processes.
+/// `dsm.mpi.*`: a job that Open MPI's launcher started, beside its operations in the same
+/// processes.
 ///
 /// # Errors
 /// When Open MPI or the program of `crates/dsm-mpi` is missing, or a run fails.

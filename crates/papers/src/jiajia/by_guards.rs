@@ -356,6 +356,9 @@ fn is(job: &mut Job, keys: usize, buckets: usize, rounds: usize) -> Outcome {
 mod tsp {
     use super::*;
 
+    /// Is told of a better tour and its length; answers the best length.
+    type Found<'f> = dyn FnMut(i32, &[i32]) -> Result<i32, String> + 'f;
+
     const CITIES_MAX: usize = 20;
     /// Words of the shared state: the next prefix, the best length, its tour.
     const NEXT: usize = 0;
@@ -376,7 +379,7 @@ mod tsp {
             depth: usize,
             length: i32,
             seen: u32,
-            found: &mut dyn FnMut(i32, &[i32]) -> Result<i32, String>,
+            found: &mut Found<'_>,
         ) -> Result<(), String> {
             if length >= self.bound {
                 return Ok(());
@@ -396,11 +399,7 @@ mod tsp {
             Ok(())
         }
 
-        fn prefix(
-            &mut self,
-            p: usize,
-            found: &mut dyn FnMut(i32, &[i32]) -> Result<i32, String>,
-        ) -> Result<(), String> {
+        fn prefix(&mut self, p: usize, found: &mut Found<'_>) -> Result<(), String> {
             let (second, third) = (1 + p / (self.cities - 1), 1 + p % (self.cities - 1));
             if second == third {
                 return Ok(());
