@@ -84,7 +84,7 @@ impl Engine {
         }
         let exits = self.placed_exits(&mut code, start, record, key)?;
         let len = code.len();
-        let inside = |at: u32| ((at as usize) <= len).then_some(start as u32 + at);
+        let inside = |at: u32| ((at as usize) <= len).then(|| start as u32 + at);
         let pair = |[a, b]: [u32; 2]| Some((inside(a)?, inside(b)?));
         let faults: Vec<(u32, u32)> = record.faults().map(pair).collect::<Option<_>>()?;
         let instruction = |at| {
