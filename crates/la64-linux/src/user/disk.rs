@@ -2,7 +2,7 @@
 //! by `la64::interp::Store`; here they are found, read and written.
 //!
 //! - A file is read only if it is a plain file of this user that no other may write, in such a
-//!   folder: whoever may write it may run code. Checked by
+//!   folder: a user who may write it may run code. Checked by
 //!   `a_folder_or_file_that_others_may_write_is_not_used`.
 //! - A file is whole or not there: it is written under a name of its own and renamed. Of two
 //!   processes that write at once the last one wins; what was there before it began to write is in

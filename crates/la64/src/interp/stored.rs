@@ -2,7 +2,7 @@
 //! process has read and made of them. Reading and writing files is the owner's.
 //!
 //! One file has the code of one guest file. `docs/design/la64-jit.md` has its bytes. A checksum is
-//! no signature: whoever may write the files may run code, so their owner keeps others out.
+//! no signature: a user who may write the files may run code, so their owner keeps others out.
 //!
 //! Invariants
 //! - No number of a file is believed before the whole file's checksum is right and the file is one
@@ -95,15 +95,6 @@ impl Identity {
         let digits = self.0[2..2 + len].iter().map(|byte| format!("{byte:02x}"));
         kind.chars().map(String::from).chain(digits).collect()
     }
-}
-
-/// Where in a guest file an instruction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The file's number in its [`Store`].
-    pub file: usize,
-    /// The instruction's offset in it.
-    pub offset: u64,
 }
 
 /// Why a file is not taken.
