@@ -2,7 +2,7 @@
 //! by `la64::interp::Store`; here they are found, read and written.
 //!
 //! - A file is read only if it is a plain file of this user that no other may write, in such a
-//!   folder: whoever may write it may run code. Checked by
+//!   folder: a user who may write it may run code. Checked by
 //!   `a_folder_or_file_that_others_may_write_is_not_used`.
 //! - A file is whole or not there: it is written under a name of its own and renamed. Of two
 //!   processes that write at once the last one wins; what was there before it began to write is in
@@ -14,7 +14,6 @@
 
 use super::raw;
 use super::space::Space;
-use super::sync::lock;
 use littoral_base::mutant;
 use littoral_la64::interp::{Identity, Maker, Refused, Store};
 use littoral_la64::memory::Window;
@@ -88,14 +87,17 @@ impl Disk {
         self.note(why);
     }
 
-    /// Keeps the first thing that went wrong.
+    /// Keeps the first thing that went wrong. A child that was forked while another thread did so
+    /// must not wait for that.
     fn note(&self, what: String) {
-        lock(&self.trouble).get_or_insert(what);
+        if let Ok(mut trouble) = self.trouble.try_lock() {
+            trouble.get_or_insert(what);
+        }
     }
 
     /// What went wrong, once.
     pub(super) fn take_trouble(&self) -> Option<String> {
-        lock(&self.trouble).take()
+        self.trouble.try_lock().ok().and_then(|mut trouble| trouble.take())
     }
 
     /// Only this user may write it.
@@ -143,15 +145,14 @@ impl Disk {
         Some(bytes)
     }
 
-    /// Writes what was translated. `still` does something while no thread adds code.
+    /// Writes what was translated. `still` does something while no thread adds code or forks.
     pub(super) fn write(&self, still: impl Fn(&mut dyn FnMut())) {
         if self.is_off.load(Ordering::Relaxed) {
             return;
         }
-        for (number, identity) in self.store.files().into_iter().enumerate() {
-            if !self.store.has_grown(number) {
-                continue;
-            }
+        let mut grown = Vec::new();
+        still(&mut || grown = self.store.grown());
+        for (number, identity) in grown {
             let path = self.path(&identity);
             let mut other = self.read(&path);
             let mut bytes = Vec::new();

@@ -13,7 +13,6 @@
 //!   threads instead, also before that memory becomes writable. Checked by
 //!   `code_that_lost_its_right_or_its_memory_is_not_executed`.
 
-use super::stored::Origin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,6 +53,15 @@ pub struct Text {
     pub end: u64,
     /// The memory is or ever was writable, so blocks are compared with it.
     pub written: bool,
+}
+
+/// Where in a guest file an instruction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The file's number in its [`Store`](super::Store).
+    pub file: usize,
+    /// The instruction's offset in it.
+    pub offset: u64,
 }
 
 /// Which memory can be executed. The words are read through the window.

@@ -42,9 +42,9 @@ mod vector;
 pub use crate::config::{Features, Limits, Tier};
 pub use block::Cache;
 pub use code::{CodeCache, Used};
-pub use epoch::{Epoch, Fetch, Text};
+pub use epoch::{Epoch, Fetch, Origin, Text};
 pub use raw::{Cursor, Link, Place, Slot};
-pub use stored::{Identity, Maker, Origin, Refused, Store};
+pub use stored::{Identity, Maker, Refused, Store};
 pub use translation::{Listing, Placed, Translation};
 
 use crate::memory::Window;

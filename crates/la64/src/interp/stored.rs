@@ -1,14 +1,13 @@
 //! Translated code kept between processes: the files of the cache on disk as bytes, and what a
 //! process has read and made of them. Reading and writing files is the owner's.
 //!
-//! One file has the code of one guest file. `docs/design/la64-jit.md` has its bytes.
+//! One file has the code of one guest file. `docs/design/la64-jit.md` has its bytes. A checksum is
+//! no signature: a user who may write the files may run code, so their owner keeps others out.
 //!
 //! Invariants
 //! - No number of a file is believed before the whole file's checksum is right and the file is one
 //!   of this engine, on this host, with these options. Checked by
 //!   `a_file_damaged_anywhere_is_refused`, `files_of_others_are_refused`.
-//! - A file that an owner of the engine's own rights made is as trusted as the engine: its checksum
-//!   is no signature. Whoever may write the files may run code.
 //! - A file that is taken has an index that lies inside it; what its records say is checked when
 //!   they are read. Checked by `a_file_with_any_bytes_behind_a_right_checksum_is_read`.
 
@@ -96,15 +95,6 @@ impl Identity {
         let digits = self.0[2..2 + len].iter().map(|byte| format!("{byte:02x}"));
         kind.chars().map(String::from).chain(digits).collect()
     }
-}
-
-/// Where in a guest file an instruction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The file's number in its [`Store`].
-    pub file: usize,
-    /// The instruction's offset in it.
-    pub offset: u64,
 }
 
 /// Why a file is not taken.
@@ -256,14 +246,11 @@ impl Store {
         (kept.len() - 1, refused)
     }
 
-    /// Whether a file with the blocks that this process has made would differ.
-    pub fn has_grown(&self, file: usize) -> bool {
-        self.kept().get(file).is_some_and(|kept| !kept.made.is_empty())
-    }
-
-    /// The guest files, in the order of their numbers.
-    pub fn files(&self) -> Vec<Identity> {
-        self.kept().iter().map(|kept| kept.identity).collect()
+    /// The guest files whose files would differ with the blocks that this process has made.
+    pub fn grown(&self) -> Vec<(usize, Identity)> {
+        let kept = self.kept();
+        let grown = kept.iter().enumerate().filter(|(_, kept)| !kept.made.is_empty());
+        grown.map(|(number, kept)| (number, kept.identity)).collect()
     }
 
     /// The bytes of a file with all blocks: those of `other`, which another process may have

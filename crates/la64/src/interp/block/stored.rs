@@ -5,7 +5,8 @@
 //!   translated. Checked by `a_program_that_was_replaced_runs_its_own_instructions`.
 
 use super::super::code::Filling;
-use super::super::stored::{Origin, Store};
+use super::super::epoch::Origin;
+use super::super::stored::Store;
 use super::super::tier1::{self, Record};
 use super::super::{Cpu, Fetch};
 use super::{PAGE_WORDS, Run, announced};
@@ -173,7 +174,8 @@ mod tests {
         let filling = &filling.tier1[engine.floats() as usize];
         let (mut whole, mut refused, mut records) = (0, 0, 0);
         for offset in 0..lines.len() as u64 {
-            let at = (0, 2 * 4 * offset | (engine.floats() as u64) << 1);
+            let floats = engine.floats() as usize;
+            let at = number(Origin { file: 0, offset: 4 * offset }, false, floats).expect("even");
             let record = store.with_record(at, |bytes| Some(bytes.to_vec()));
             let Some(record) = record else { continue };
             records += 1;

@@ -242,8 +242,8 @@ impl Engine {
     }
 
     /// Translates a block, which may change if it was read in an `epoch`. The lock is held. With
-    /// the code comes its record, if that is to be kept, with the bits of these groups, and the code
-    /// can be elsewhere.
+    /// the code comes its record with these bits of groups, if it is to be kept and can be
+    /// elsewhere.
     pub(in super::super) fn translate(
         &self,
         filling: &mut Filling,

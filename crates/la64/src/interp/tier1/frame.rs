@@ -2,8 +2,6 @@
 //!
 //! [`Cpu`]: super::super::Cpu
 
-use super::raw;
-
 /// The floating-point literals that code reads, by their place.
 pub(super) mod literal {
     pub(in super::super) const SIGN_DOUBLE: usize = 0;
@@ -85,7 +83,7 @@ impl Default for Frame {
             stack: 0,
             floor: 0,
             attention: 0,
-            helpers: raw::helpers(),
+            helpers: [0; 3],
             slow_calls: 0,
             alone_calls: 0,
             called: 0,

@@ -82,7 +82,7 @@ extern "sysv64" fn run_slow(cpu: *mut Cpu, back: u64) -> i64 {
 }
 
 /// Addresses of the calls, by the numbers of `routines::Call`.
-pub(super) fn helpers() -> [u64; 3] {
+fn helpers() -> [u64; 3] {
     [run_alone as *const (), run_control as *const (), run_slow as *const ()].map(|f| f as u64)
 }
 
@@ -101,6 +101,7 @@ pub(super) struct Ground<'a> {
 pub(super) fn enter(ground: &Ground<'_>, cpu: &mut Cpu, code: u64) {
     cpu.frame.slows = std::ptr::from_ref(ground.slows) as u64;
     cpu.frame.jumps = ground.jumps;
+    cpu.frame.helpers = helpers();
     cpu.frame.attention = ground.attention.as_ptr() as u64;
     cpu.frame.epoch = cpu.epoch.address();
     let state = std::ptr::from_mut(cpu).cast::<u8>().wrapping_add(layout::BIAS as usize);

@@ -7,8 +7,9 @@
 //! - [`Record::read`] believes no number: a record has exactly the length that its counts give, and
 //!   no list is longer than the record. Checked by `damaged_records_are_refused_or_whole`.
 
-use super::block::{Decoded, Exit};
+use super::block::Decoded;
 use super::parts::Parts;
+use littoral_base::mutant;
 
 /// Words before the lists.
 const HEAD: usize = 14;
@@ -81,6 +82,7 @@ impl<'a> Record<'a> {
         };
         let covered: u64 = record.runs().map(|run| u64::from(run.count)).sum();
         let instructions = record.words().len();
+        let is_whole = is_whole && record.runs().all(|run| run.count > 0);
         (is_whole && instructions > 0 && covered == instructions as u64).then_some(record)
     }
 
@@ -216,13 +218,18 @@ impl Parts {
         lists.0[1].extend(list.iter().map(|d| d.word));
         let mut sites = Vec::new();
         for (exit, &id) in self.exits.iter().zip(&self.sites.exits) {
-            lists.exit(exit, exit.target.wrapping_sub(pc), inside(id), &self.before, self.start);
+            let site = exit.site.map(|site| site - self.start as u32);
+            // Only a way to the block's own beginning stays.
+            let leads_to = |site| Some(get(&code, site)?.wrapping_add(site + 4) as usize);
+            let is_own = |site| leads_to(site).is_some_and(|to| to < code.len());
+            let stays = |site| is_own(site) || mutant!("la64_stored_links_stay");
+            let linked = exit.linked && site.is_none_or(stays);
+            lists.exit(exit.target.wrapping_sub(pc), site, inside(id), (exit.plain, linked));
             set(&mut code, inside(id), 0)?;
-            let Some(site) = exit.site else { continue };
-            sites.push(site as usize);
-            if !exit.linked || self.before.contains(&(site as usize)) {
+            let Some(site) = site else { continue };
+            sites.push(site as usize + self.start);
+            if !linked {
                 // To the instruction that loads the exit's number.
-                let site = site - self.start as u32;
                 set(&mut code, site, (inside(id) - 1).wrapping_sub(site + 4))?;
             }
         }
@@ -243,12 +250,10 @@ impl Parts {
 }
 
 impl Lists {
-    fn exit(&mut self, exit: &Exit, to: u64, id: u32, before: &[usize], start: usize) {
-        let is_own = exit.site.is_none_or(|site| !before.contains(&(site as usize)));
-        let linked = if exit.linked && is_own { LINKED } else { 0 };
-        let plain = if exit.plain { PLAIN } else { 0 };
-        let site = exit.site.map_or(NO_SITE, |site| site - start as u32);
-        self.0[2].extend([to as u32, (to >> 32) as u32, site, id | linked | plain]);
+    fn exit(&mut self, to: u64, site: Option<u32>, id: u32, (plain, linked): (bool, bool)) {
+        let flags = if plain { PLAIN } else { 0 } | if linked { LINKED } else { 0 };
+        let site = site.unwrap_or(NO_SITE);
+        self.0[2].extend([to as u32, (to >> 32) as u32, site, id | flags]);
     }
 
     fn write(&self, pc: u64, groups: u8, code: &[u8]) -> Vec<u8> {

@@ -84,7 +84,7 @@ impl Engine {
         }
         let exits = self.placed_exits(&mut code, start, record, key)?;
         let len = code.len();
-        let inside = |at: u32| ((at as usize) <= len).then_some(start as u32 + at);
+        let inside = |at: u32| ((at as usize) <= len).then(|| start as u32 + at);
         let pair = |[a, b]: [u32; 2]| Some((inside(a)?, inside(b)?));
         let faults: Vec<(u32, u32)> = record.faults().map(pair).collect::<Option<_>>()?;
         let instruction = |at| {
@@ -119,11 +119,10 @@ impl Engine {
         record: &Record<'_>,
         key: Key,
     ) -> Option<Vec<Exit>> {
-        let mut number = self.exits.len() as u32;
         let mut exits = Vec::new();
-        for ExitOf { to, site, id, plain, linked } in record.exits() {
+        for (number, exit) in (self.exits.len() as u32..).zip(record.exits()) {
+            let ExitOf { to, site, id, plain, linked } = exit;
             set(code, id, number)?;
-            number += 1;
             let target = key.pc.wrapping_add(to);
             let mut exit = Exit { site: None, target, plain, linked };
             if let Some(site) = site {
