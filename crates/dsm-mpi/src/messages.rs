@@ -27,8 +27,6 @@ use crate::raw::{self, Failed, Post};
 /// Bytes that may wait for one rank before its sender is refused.
 const UNSENT_BYTES_MAX: usize = 1 << 23;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// How often a waiting thread asks MPI at once, and how long it sleeps between questions after that.
-/// It does not yield: on a busy machine that gives away milliseconds.
 /// How often a waiting thread asks MPI at once, and how long it sleeps between questions after
 /// that. It does not yield: on a busy machine that gives away milliseconds.
 const SPIN_TURNS: u32 = 200;

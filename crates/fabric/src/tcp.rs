@@ -4,8 +4,6 @@
 //! Every pair of nodes has one connection. A node's *agent* waits on all its connections, carries
 //! out the puts, gets and additions of the others on this node's window, and takes answers and
 //! posts; the node's own threads write requests themselves. The agent never blocks in a write: what
-//! a socket does not take is queued and sent when it does, so two agents answering each other cannot
-//! wait for each other.
 //! a socket does not take is queued and sent when it does, so two agents answering each other
 //! cannot wait for each other.
 //!
@@ -42,19 +40,17 @@ mod connect;
 mod reading;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::codec::Writer;
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
-use rustix::event::{PollFd, PollFlags, poll};
 
 use super::board::{Board, DmaWrite};
 pub use super::frames::BODY_BYTES_MAX;
@@ -119,7 +115,6 @@ struct Shared {
     bell: UnixStream,
     /// The bell's other end.
     rung: UnixStream,
-    /// Reads where no thread of its own does: whoever waits takes its turns.
     /// Reads where no thread of its own does: a thread that waits takes its turns.
     reader: Option<Mutex<Agent>>,
 }
@@ -313,12 +308,6 @@ impl Drop for TcpFabric {
         if let Some(agent) = self.agent.take() {
             let _ = agent.join();
         }
-        if let Some(reader) = &self.shared.reader {
-            let begun = Instant::now();
-            while begun.elapsed() < CLOSING_MAX && self.shared.has_unsent(&self.shared.alive()) {
-                self.shared.read(reader, Some(Duration::from_millis(1)));
-            }
-        }
         self.send_rest();
         for peer in self.shared.peers.iter().flatten() {
             // The peer sees the end of the stream; nothing can be done about a failure here.
@@ -467,87 +456,6 @@ impl Shared {
 
     fn is_broken(&self, n: usize) -> bool {
         self.peers[n].as_ref().is_some_and(|p| p.broken.get().is_some())
-    }
-
-    /// Waits for news at most for `timeout`; the peers that have some, after sending what their
-    /// sockets now take.
-    fn poll(&self, alive: &[usize], timeout: Duration) -> Vec<usize> {
-        let peers = || alive.iter().filter_map(|&n| Some((n, self.peers[n].as_ref()?)));
-        let interest = |p: &Peer| {
-            let idle = locked(&p.outgoing).is_empty() || p.broken.get().is_some();
-            if idle { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
-        };
-        let mut fds = vec![PollFd::new(&self.rung, PollFlags::IN)];
-        fds.extend(peers().map(|(_, p)| PollFd::from_borrowed_fd(p.stream.as_fd(), interest(p))));
-        // An interrupted poll is a poll without news.
-        let _ = poll(&mut fds, Some(&timespec(timeout)));
-        if fds[0].revents().contains(PollFlags::IN) {
-            let _ = (&self.rung).read(&mut [0; 64]);
-        }
-        let mut ready = Vec::new();
-        for ((n, peer), fd) in peers().zip(&fds[1..]) {
-            if fd.revents().contains(PollFlags::OUT)
-                && let Err(e) = drain(&peer.stream, &mut locked(&peer.outgoing))
-            {
-                self.give_up(peer, &e);
-            }
-            if fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                ready.push(n);
-            }
-        }
-        ready
-    }
-
-    /// Reads what has come, on the calling thread, which waits for it at most for `timeout`; without
-    /// one it reads unless another thread does.
-    fn read(&self, reader: &Mutex<Agent>, timeout: Option<Duration>) {
-        let alive = self.alive();
-        // No thread holds the reader while it sleeps.
-        let ready = timeout.map(|timeout| self.poll(&alive, timeout));
-        let mut agent = match timeout {
-            Some(_) => locked(reader),
-            None => match reader.try_lock() {
-                Ok(agent) => agent,
-                Err(TryLockError::Poisoned(agent)) => agent.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            },
-        };
-        agent.turn(self, &alive, ready.as_deref().unwrap_or(&alive));
-        if agent.take_news() {
-            self.ring_bell();
-        }
-    }
-
-    /// As `wait`, by a thread that reads the connections itself.
-    fn wait_reading<T>(
-        &self,
-        reader: &Mutex<Agent>,
-        node: Option<NodeId>,
-        timeout: Duration,
-        mut ready: impl FnMut(&mut Waits) -> Option<T>,
-    ) -> Result<Option<T>> {
-        let deadline = Instant::now() + timeout;
-        let mut has_read = false;
-        loop {
-            let mut waits = locked(&self.waits);
-            if let Some(answer) = ready(&mut waits) {
-                // Another thread may sleep that would take it.
-                if has_read && timeout.is_zero() && !waits.inbox.is_empty() {
-                    self.ring_bell();
-                }
-                return Ok(Some(answer));
-            }
-            if let Some((n, how)) = node.and_then(|n| waits.dead.get(&n).map(|how| (n, how))) {
-                return Err(self.dead(n, how));
-            }
-            drop(waits);
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() && has_read {
-                return Ok(None);
-            }
-            has_read = true;
-            self.read(reader, (!left.is_zero()).then_some(left.min(BEAT)));
-        }
     }
 
     /// Waits until `ready` answers or `node`, if one is named, is dead; `None` after `timeout`.
@@ -832,6 +740,7 @@ fn in_window(offset: usize, len: usize, window: usize) -> Result<()> {
 mod tests {
     use super::*;
     use crate::process::Identity;
+    use std::io::Read as _;
 
     #[test]
     fn a_thread_waits_while_too_much_waits_for_a_peer() {

@@ -304,9 +304,6 @@ fn with_stranger(
             let me = NodeId(0);
             match has_agent {
                 true => TcpFabric::connect_with_silence(me, &all, &listener, 64, SILENCE_MIN),
-                false => {
-                    TcpFabric::connect_without_agent(me, &all, &listener, 64, SILENCE_MIN, 0)
-                }
                 false => TcpFabric::connect_without_agent(me, &all, &listener, 64, SILENCE_MIN, 0),
             }
             .unwrap()
@@ -370,7 +367,6 @@ fn message(byte: u8) -> Vec<u8> {
 
 #[test]
 fn what_a_peer_said_before_it_died_is_received() {
-    [true, false].map(last_words_are_received);
     last_words_are_received(true);
     last_words_are_received(false);
 }

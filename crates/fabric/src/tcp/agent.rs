@@ -1,7 +1,5 @@
 //! The agent of a node on TCP: reads what other nodes send and carries out their operations.
 //!
-//! It is a loop on a thread of its own ([`Agent::run`]), or its turns are taken by the node's threads
-//! that wait ([`Agent::turn`]).
 //! It is a loop on a thread of its own ([`Agent::run`]), or its turns are taken by the node's
 //! threads that wait ([`Agent::turn`]).
 //!
