@@ -195,10 +195,10 @@ fn a_fabric_of_the_machine_is_measured_by_its_name() {
     let fewer = done(dir.path(), &format!("{bench} cxl -n 2"));
     assert_eq!(value(&fewer, "ranks_count"), "2");
     for (rest, words) in [
-        ("cxl -n 5", ["p.toml:8: device `cxl`", "has 4 nodes"]),
-        ("far", ["p.toml:14: device `far`", "port 0"]),
-        ("own", ["p.toml:19: device `own`", "pages make no difference"]),
-        ("near", ["p.toml:2", "wanted fabric"]),
+        ("cxl -n 5", ["p.toml:9: device `cxl`", "has 4 nodes"]),
+        ("far", ["p.toml:15: device `far`", "port 0"]),
+        ("own", ["p.toml:20: device `own`", "pages make no difference"]),
+        ("near", ["p.toml:3", "wanted fabric"]),
     ] {
         refused(dir.path(), &format!("{bench} {rest}"), 2, &words);
     }
@@ -218,7 +218,7 @@ fn a_data_set_is_made_on_the_machine_and_served_from_it() {
     let query = |set: &str| done(dir.path(), &format!("push run {set} --query q14 --output -"));
     assert_eq!(query(&format!("{on} near")), query("li.set"));
     let served = "push serve --socket here --machine p.toml --device";
-    refused(dir.path(), &format!("{served} blank"), 2, &["p.toml:5: device `blank`", "`ram`"]);
+    refused(dir.path(), &format!("{served} blank"), 2, &["p.toml:6: device `blank`", "`ram`"]);
     let mut server = Command::new(env!("CARGO_BIN_EXE_littoral"))
         .args(format!("{served} near").split(' '))
         .current_dir(dir.path())

@@ -5,8 +5,8 @@
 //! - Each instruction that names a register sets the top to 0 and marks all registers as full;
 //!   `emms` marks them empty.
 //! - A register that is written gets an exponent and a sign of ones.
-//! - An exception of x87 that pends comes first, but not before a conversion from memory, which names
-//!   no register.
+//! - An exception of x87 that pends comes first, but not before a conversion from memory, which
+//!   names no register.
 
 use super::decode::{Inst, Operand};
 use super::memory::{address, load, store};
