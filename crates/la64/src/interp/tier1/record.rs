@@ -9,7 +9,6 @@
 
 use super::block::Decoded;
 use super::parts::Parts;
-use littoral_base::mutant;
 
 /// Words before the lists.
 const HEAD: usize = 14;
@@ -222,8 +221,7 @@ impl Parts {
             // Only a way to the block's own beginning stays.
             let leads_to = |site| Some(get(&code, site)?.wrapping_add(site + 4) as usize);
             let is_own = |site| leads_to(site).is_some_and(|to| to < code.len());
-            let stays = |site| is_own(site) || mutant!("la64_stored_links_stay");
-            let linked = exit.linked && site.is_none_or(stays);
+            let linked = exit.linked && site.is_none_or(is_own);
             lists.exit(exit.target.wrapping_sub(pc), site, inside(id), (exit.plain, linked));
             set(&mut code, inside(id), 0)?;
             let Some(site) = site else { continue };
