@@ -4,7 +4,6 @@
 //! `--quick` runs 20,000 random programs instead of 10^6; the host processor judges them, so that
 //! claim has a figure only on an x86-64 host.
 
-use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
 
 use super::counts::{Guest, Way};
@@ -90,7 +89,7 @@ fn unexplained(options: &Options) -> Answer {
         "{} programs, each in one go, in slices, and in slices with barriers and counts; {} set aside",
         verdict.compared, verdict.aside
     );
-    let mut figure = Figure::new(verdict.different as f64, note);
+    let mut figure = littoral_bench::claims::Figure::new(verdict.different as f64, note);
     figure.notes.extend(verdict.first);
     let tried = verdict.compared + verdict.aside;
     let figure = figure.provided(tried == programs, "all programs were tried");
