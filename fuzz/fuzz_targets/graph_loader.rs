@@ -11,10 +11,10 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
+use littoral_assure::graph::reseal;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::check::check;
 use littoral_graph::format::file::GraphFile;
-use littoral_assure::graph::reseal;
 use littoral_graph::info::info;
 use littoral_graph::names::{Labels, TextNames};
 

@@ -1,5 +1,6 @@
 //! Any words: what the MIPS64 decoder makes of one keeps the row's fixed bits, prints, and names
-//! registers that exist; the region that begins with the words is made or refused.
+//! registers that exist; the region that begins with the words is made, unless
+//! the first word, or the delay slot of a branch there, cannot be read.
 //!
 //! Canary: before the first input a known word must decode to its row, an undefined one to none.
 
@@ -42,7 +43,10 @@ fuzz_target!(|data: &[u8]| {
         len
     };
     let region = Mips64::default().translate(CODE, BASE, &fetch);
-    assert_eq!(region.is_ok(), !words.is_empty(), "a word is a region, also one that is none");
+    let entry = words.first().map(|&word| Inst::decode(CODE, word));
+    let slot_missing = words.len() == 1 && entry.flatten().is_some_and(|inst| inst.is_branch());
+    let readable = entry.is_some() && !slot_missing;
+    assert_eq!(region.is_ok(), readable, "a word is a region, also one that is none");
     if let Ok(region) = region {
         assert!((1..=Mips64::WORDS_MAX).contains(&region.words.len()));
     }

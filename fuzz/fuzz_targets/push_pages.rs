@@ -18,7 +18,7 @@ use littoral_push::data::{dblp_like, join_schema, lineitem, lineitem_schema, pro
 use littoral_push::function::{
     Answer, Compiled, Machine, PageResult, Query as JoinQuery, reference,
 };
-use littoral_push::page::{self, Format, Record, Schema};
+use littoral_push::page::{self, Format, Record, Schema, Value};
 use littoral_push::query::Query;
 
 const PAGE_BYTES: usize = 4096;
@@ -86,7 +86,10 @@ fuzz_target!(|data: &[u8]| {
     let mut core = Machine::new(compiled, &query.params).expect("the function loads");
     let (result, instructions) = core.run(&page, 1 << 24).expect("a page function ends");
     assert_eq!((&result, instructions), (&run.result, run.instructions));
-    if result != PageResult::Spilled {
+    // Lists that do not ascend are none that a page may have; only the forms of one function agree on them.
+    let records = page::read(&page, schema).expect("the twin takes the page");
+    let ascends = |value: &Value| value.list().is_sorted_by(|a, b| a < b);
+    if result != PageResult::Spilled && records.iter().flatten().all(ascends) {
         let mut answer = Answer::default();
         answer.add(compiled, &result).expect("a result adds up");
         let expected = reference::answer(&query.whole, &query.params, &page);

@@ -99,7 +99,8 @@ fn value(column: &Column, field: &[u8]) -> Option<Value> {
         },
         ColumnKind::List => {
             let tokens = text.split_ascii_whitespace().map(|t| t.parse().ok());
-            Value::List(tokens.collect::<Option<_>>()?)
+            let tokens: Vec<u32> = tokens.collect::<Option<_>>()?;
+            Value::List(tokens.is_sorted_by(|a, b| a < b).then_some(tokens)?)
         }
         ColumnKind::Text => Value::Text(field.to_vec()),
     })

@@ -18,7 +18,7 @@ pub enum ColumnKind {
     Date,
     /// One byte.
     Char,
-    /// A list of ranks of tokens.
+    /// A list of ranks of tokens, ascending and each once: page functions merge lists.
     List,
     /// Bytes that nothing is computed on.
     Text,
@@ -226,7 +226,7 @@ pub enum Value {
     Null,
     /// A number, day or byte.
     Int(i64),
-    /// Ranks of tokens.
+    /// Ranks of tokens, ascending, each once.
     List(Vec<u32>),
     /// Bytes.
     Text(Vec<u8>),
@@ -268,10 +268,15 @@ pub fn fault_of(schema: &Schema, record: &[Value]) -> Option<String> {
                     && !(c.kind == ColumnKind::Char && separator)
                     && (c.kind != ColumnKind::Date || is_day(*v))
             }
-            Value::List(_) => c.kind == ColumnKind::List,
+            Value::List(list) => c.kind == ColumnKind::List && list.is_sorted_by(|a, b| a < b),
             Value::Text(t) => c.kind == ColumnKind::Text && !t.iter().any(|b| b"|\n".contains(b)),
         };
-        let range = || format!("{:?} is not {}", value, c.line().trim_end());
+        let range = || match value {
+            Value::List(list) if c.kind == ColumnKind::List => {
+                format!("{list:?} is no list of `{}`: ranks ascend, each once", c.name)
+            }
+            _ => format!("{:?} is not {}", value, c.line().trim_end()),
+        };
         (!fits).then(range)
     })
 }
@@ -305,5 +310,16 @@ mod tests {
         assert!(Schema::new(twice).unwrap_err().to_string().contains("twice"));
         assert!(Schema::new(vec![Column::int("a", 2, 1)]).is_err());
         assert!(schema.find("g").unwrap_err().to_string().contains("a, b"));
+    }
+
+    #[test]
+    fn a_list_ascends_and_has_each_rank_once() {
+        let schema = Schema::new(vec![Column::list("e")]).unwrap();
+        let fault = |list: &[u32]| fault_of(&schema, &[Value::List(list.to_vec())]);
+        assert!([&[][..], &[7], &[0, 3, u32::MAX]].into_iter().all(|list| fault(list).is_none()));
+        for list in [&[3, 1][..], &[1, 1], &[0, 5, 4, 6]] {
+            let fault = fault(list).expect("out of order");
+            assert!(fault.contains("`e`: ranks ascend"), "{fault}");
+        }
     }
 }
