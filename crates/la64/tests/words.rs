@@ -109,7 +109,7 @@ fn words_stay_extended_through_any_sequence() {
                 // The compilers' way to extend.
                 5 => coded(["addi.w", "slli.w"][random.below(2) as usize], &[rd, rj, 0]),
                 6 => coded("bstrpick.w", &[rd, rj, 31.min(imm), imm.min(7)]),
-                _ => coded("lu12i.w", &[rd, imm - 500]),
+                _ => coded(["lu12i.w", "lu32i.d"][random.below(2) as usize], &[rd, imm - 500]),
             });
         }
         code.push(coded("break", &[0]));

@@ -26,7 +26,10 @@ use crate::jit::emit::{
 use crate::jit::packed::V_BROADCASTQ;
 use crate::shared::Index;
 use littoral_base::mutant;
+use std::ops::Range;
 
+/// What lists of a block have room for at first.
+const LIST_LEN: usize = 16;
 /// The opcode of `bl`.
 const BL_OPCODE: u32 = 0x15;
 
@@ -167,10 +170,11 @@ pub(super) const FLAGS: usize = 32;
 enum Cold {
     /// An exit by a conditional branch.
     Exit { from: usize, target: u64, count: u16, due: Due },
-    /// A slow way: jumps and faulting accesses that lead to it, and where it goes on.
+    /// A slow way: jumps and faulting accesses that lead to it, by their places in the block's
+    /// lists, and where it goes on.
     Slow {
-        from: Vec<usize>,
-        sites: Vec<usize>,
+        from: Range<usize>,
+        sites: Range<usize>,
         resume: usize,
         at: usize,
         told: Option<(usize, Cond)>,
@@ -247,9 +251,11 @@ pub(super) struct Block<'a> {
     pub(super) done_ahead: usize,
     /// What vector registers are loaded from behind the block, with its sites.
     literals: Vec<(u64, Vec<usize>)>,
-    /// Jumps to the slow way of the current instruction, and its faulting accesses.
+    /// Jumps to slow ways, and faulting accesses; those of the current instruction are behind those
+    /// of others.
     jumps: Vec<usize>,
     accesses: Vec<usize>,
+    others: (usize, usize),
     /// At the instruction of this place flags tell what a register holds.
     flags: Option<(usize, usize, Cond)>,
     /// Instructions that tier 0 runs.
@@ -261,6 +267,8 @@ pub(super) struct Block<'a> {
     /// What the code relies on in floating point.
     pub(super) floats: Floats,
     pins: Pins,
+    /// These are not the standard ones.
+    has_own_pins: bool,
     /// Where the block goes on by its own back edge, its pins being in place.
     head: usize,
     /// Calls of tier 0 in a block with pins of its own, by offset of the displacement.
@@ -289,24 +297,26 @@ impl<'a> Block<'a> {
             list,
             at: 0,
             first_exit,
-            exits: Vec::new(),
-            faults: Vec::new(),
-            slows: Vec::new(),
-            cold: Vec::new(),
+            exits: Vec::with_capacity(LIST_LEN),
+            faults: Vec::with_capacity(LIST_LEN),
+            slows: Vec::with_capacity(LIST_LEN),
+            cold: Vec::with_capacity(LIST_LEN),
             reach: [None; 32],
             free: Reach::default(),
             constants: Constants::default(),
             extended: 0,
             done_ahead: 0,
             literals: Vec::new(),
-            jumps: Vec::new(),
-            accesses: Vec::new(),
+            jumps: Vec::with_capacity(LIST_LEN),
+            accesses: Vec::with_capacity(LIST_LEN),
+            others: (0, 0),
             flags: None,
             alone: Vec::new(),
             sites: Sites::default(),
             start,
             floats: Floats::Tested,
             pins: STANDARD.clone(),
+            has_own_pins: false,
             head: start,
             calls: Vec::new(),
             ended: false,
@@ -326,13 +336,14 @@ impl<'a> Block<'a> {
         if pins != STANDARD {
             STANDARD.change_to(&mut self.asm, &pins);
             self.pins = pins;
+            self.has_own_pins = true;
         }
         self.head = self.asm.here();
     }
 
     /// Goes back to the standard pins, before an exit.
     fn standard_pins(&mut self) {
-        if self.pins != STANDARD && !mutant!("la64_loop_exit_keeps_registers") {
+        if self.has_own_pins && !mutant!("la64_loop_exit_keeps_registers") {
             self.pins.change_to(&mut self.asm, &STANDARD);
         }
     }
@@ -374,7 +385,7 @@ impl<'a> Block<'a> {
 
     /// Calls a routine that runs an instruction on tier 0.
     fn call_routine(&mut self, what: Call) {
-        if self.pins == STANDARD {
+        if !self.has_own_pins {
             return self.asm.call(self.routines.calls[what as usize]);
         }
         let at = self.asm.call_near();
@@ -525,6 +536,9 @@ impl<'a> Block<'a> {
 
     /// Writes the constants in registers that the current instruction reads.
     pub(super) fn settle(&mut self, d: &Decoded) {
+        if !self.constants.are_any_due() {
+            return self.constants.begin();
+        }
         for n in d.operands.reads(d.numbers()) {
             if self.constants.is_due(n) && !(n == d.rj() && self.needs_no_base(d)) {
                 let due = self.constants.take(n);
@@ -615,10 +629,12 @@ impl<'a> Block<'a> {
 
     /// Ends the current instruction: its slow way goes on here.
     pub(super) fn finish_instruction(&mut self) {
-        if self.jumps.is_empty() && self.accesses.is_empty() {
+        let behind = (self.jumps.len(), self.accesses.len());
+        let before = std::mem::replace(&mut self.others, behind);
+        if before == behind {
             return;
         }
-        let (from, sites) = (std::mem::take(&mut self.jumps), std::mem::take(&mut self.accesses));
+        let (from, sites) = (before.0..behind.0, before.1..behind.1);
         let (resume, at) = (self.asm.here(), self.at);
         let told = self.flags.filter(|f| f.0 == at).map(|(_, n, cond)| (n, cond));
         let due = self.constants.due_before();
@@ -663,9 +679,10 @@ impl<'a> Block<'a> {
                     self.leave_for_plain();
                 }
                 Cold::Slow { from, sites, resume, at, told, due } => {
-                    from.into_iter().for_each(|jump| self.asm.bind_near(jump));
+                    self.jumps[from].iter().for_each(|&jump| self.asm.bind_near(jump));
                     let landing = self.asm.here() as u32;
-                    self.faults.extend(sites.into_iter().map(|site| (site as u32, landing)));
+                    let sites = self.accesses[sites].iter();
+                    self.faults.extend(sites.map(|&site| (site as u32, landing)));
                     if !mutant!("la64_constants_lost_at_faults") {
                         self.write_due(&due);
                     }

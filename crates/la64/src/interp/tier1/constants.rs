@@ -61,6 +61,11 @@ impl Constants {
         self.due &= !(1 << n);
     }
 
+    /// Whether some register does not hold its constant yet.
+    pub(super) fn are_any_due(&self) -> bool {
+        self.due != 0
+    }
+
     /// Whether register `n` does not hold its constant yet.
     pub(super) fn is_due(&self, n: usize) -> bool {
         self.due >> n & 1 == 1
@@ -81,11 +86,14 @@ impl Constants {
 
     /// Registers that do not hold their constants yet.
     pub(super) fn due(&self) -> Due {
-        let numbers = (1..32).filter(|&n| self.is_due(n));
-        match self.due {
-            0 => Due::new(),
-            _ => numbers.filter_map(|n| Some((n, self.values[n]?))).collect(),
+        let mut list = Due::new();
+        let mut left = self.due;
+        while left != 0 {
+            let n = left.trailing_zeros() as usize;
+            left &= left - 1;
+            list.extend(self.values[n].map(|value| (n, value)));
         }
+        list
     }
 
     /// The current instruction begins.

@@ -325,7 +325,7 @@ impl Engine {
         if is_loop {
             block.enter_loop();
         }
-        let mut begins = Vec::new();
+        let mut begins = Vec::with_capacity(list.len());
         for at in 0..list.len() {
             block.at = at;
             begins.push(block.asm.here());

@@ -73,7 +73,8 @@ fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
         return b.put_constant(rd, Constant::fixed(0));
     }
     let (reach, extended) = (b.reach(from, 0), b.is_extended(from));
-    let from = b.get(from, RAX);
+    let scratch = b.target(rd);
+    let from = b.get(from, scratch);
     b.put(rd, from);
     b.reaches(rd, reach);
     if extended {
@@ -356,13 +357,17 @@ fn orn(b: &mut Block<'_>, d: &Decoded) {
     b.put(d.rd(), RAX);
 }
 
+/// Where general register `n` can be read; register 0 is made in rax.
+fn source(b: &mut Block<'_>, n: usize) -> Rm {
+    if n == 0 { b.get(0, RAX).into() } else { b.place(n) }
+}
+
 /// rd = rj extended by a move form.
 fn extend(b: &mut Block<'_>, d: &Decoded, form: Form, wide: bool) {
     if d.rd() == 0 {
         return;
     }
-    let j = b.get(d.rj(), RAX);
-    let to = b.target(d.rd());
+    let (j, to) = (source(b, d.rj()), b.target(d.rd()));
     b.asm.op(form, wide, to, j);
     b.put(d.rd(), to);
     b.extends(d.rd());
@@ -387,10 +392,16 @@ fn shift_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
     }
     // Fewer significant bits, with the same sign.
     let keeps = form == SAR && b.is_extended(d.rj());
-    let to = b.target(rd);
-    b.load(to, d.rj());
-    b.asm.imm8(form, true, to, by);
-    b.put(rd, to);
+    if rd == d.rj() {
+        let place = b.place(rd);
+        b.asm.imm8(form, true, place, by);
+        b.wrote(rd);
+    } else {
+        let to = b.target(rd);
+        b.load(to, d.rj());
+        b.asm.imm8(form, true, to, by);
+        b.put(rd, to);
+    }
     if keeps {
         b.extends(rd);
     }
@@ -525,11 +536,11 @@ fn field(d: &Decoded) -> Option<(u8, u8)> {
 fn pick(b: &mut Block<'_>, to: Reg, rj: usize, msb: u8, lsb: u8) {
     match (msb, lsb) {
         (7, 0) => {
-            let j = b.get(rj, RAX);
+            let j = source(b, rj);
             b.asm.op(MOVZX8, false, to, j);
         }
         (15, 0) => {
-            let j = b.get(rj, RAX);
+            let j = source(b, rj);
             b.asm.op(MOVZX16, false, to, j);
         }
         (31, _) => {

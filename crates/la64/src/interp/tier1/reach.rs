@@ -23,6 +23,15 @@ enum Access {
     Index,
 }
 
+/// Stems of translated instructions that write rd without reading it.
+const WRITE_ALONE: &[&str] = &[
+    "add", "addi", "addu16i", "alsl", "and", "andi", "andn", "bstrpick", "bytepick", "clo", "clz",
+    "cto", "ctz", "div", "ext", "lu12i", "lu52i", "maskeqz", "masknez", "mod", "mul", "mulh", "mulw",
+    "nor", "or", "ori", "orn", "pcaddi", "pcaddu12i", "pcaddu18i", "pcalau12i", "revb", "rotr",
+    "rotri", "sll", "slli", "slt", "slti", "sltu", "sltui", "sra", "srai", "srl", "srli", "sub", "xor",
+    "xori",
+];
+
 /// What the operands of a row are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Operands {
@@ -47,7 +56,8 @@ impl Operands {
         };
         let loads = access.is_some() && stem.contains("ld");
         let keeps_rd = access.is_some() && !loads;
-        Operands { general: [0, 5, 10, 15].map(at), access, reads_rd: !loads, keeps_rd }
+        let reads_rd = !loads && !WRITE_ALONE.contains(&row.stem());
+        Operands { general: [0, 5, 10, 15].map(at), access, reads_rd, keeps_rd }
     }
 
     /// The access is at rj + immediate.

@@ -7,7 +7,6 @@
 
 use super::super::constants::Constant;
 use super::super::layout::{self, COUNT};
-use super::super::pins::STANDARD;
 use super::super::routines;
 use super::{Block, Cold, Exit};
 use crate::jit::emit::{CALL_RM, CMP, CMP_I, Cond, JMP_RM, RAX, RCX, RSP, SUB_I};
@@ -18,7 +17,7 @@ impl Block<'_> {
     pub(in super::super) fn exit(&mut self, target: u64, count: u16, linked: bool) {
         let due = self.constants.due();
         self.write_due(&due);
-        let back = self.pins != STANDARD && target == self.list[0].pc;
+        let back = self.has_own_pins && target == self.list[0].pc;
         let counted = self.shape.counted;
         let (on, opcode_bytes) = if counted { (Some(Cond::Ns), 2) } else { (None, 1) };
         if back {
