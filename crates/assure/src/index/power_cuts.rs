@@ -286,12 +286,17 @@ fn recover(device: &mut ModelDevice, rng: &mut Generator, report: &mut Report) -
 const CARELESS: u64 = 0;
 const CARELESS_SYNC: u64 = 5;
 
+/// Changes that are made durable together.
+const BATCHES: [u64; 4] = [1, 1, 3, 17];
+/// Cuts that one medium lives through.
+const CUTS_OF_A_LIFE: u64 = 200;
+
 /// Runs `cuts` power cuts on one engine.
 ///
 /// # Errors
 /// Those of creating the index; what cuts break is in the report.
 pub fn power_cuts(engine: Engine, cuts: u64, seed: u64) -> Result<Report> {
-    enumerate(engine, cuts, seed, &[1, 1, 3, 17])
+    enumerate(engine, cuts, seed, &BATCHES)
 }
 
 /// The canary: operations are acknowledged before they are durable, so the report must show losses.
@@ -307,10 +312,30 @@ fn enumerate(engine: Engine, cuts: u64, seed: u64, batches: &[u64]) -> Result<Re
     let mut medium = 0;
     while report.cuts < cuts {
         medium += 1;
-        let (kind, seed) = (Medium::of(engine, medium), rng::mix(seed ^ medium));
-        live((engine, kind), cuts.min(report.cuts + 200), seed, batches, &mut report)?;
+        let until = cuts.min(report.cuts + CUTS_OF_A_LIFE);
+        nth_life(engine, medium, (until, seed), batches, &mut report)?;
     }
     Ok(report)
+}
+
+/// The `n`th life of [`power_cuts`] alone, counted from 1.
+///
+/// # Errors
+/// As [`power_cuts`].
+pub fn power_cuts_of_life(engine: Engine, n: u64, seed: u64) -> Result<Report> {
+    let mut report = Report::default();
+    nth_life(engine, n, (CUTS_OF_A_LIFE, seed), &BATCHES, &mut report)?;
+    Ok(report)
+}
+
+fn nth_life(
+    engine: Engine,
+    n: u64,
+    (until, seed): (u64, u64),
+    batches: &[u64],
+    report: &mut Report,
+) -> Result<()> {
+    live((engine, Medium::of(engine, n)), until, rng::mix(seed ^ n), batches, report)
 }
 
 /// One medium's life.
