@@ -73,7 +73,7 @@ fn churn(index: &mut Index<ModelDevice>, held: &mut Held, changes: u32) {
 fn third(held: &Held, pattern: u32) -> Vec<u32> {
     let mut rng = rng::stream(5, "pattern");
     let mut is_chosen = |n: usize| match pattern {
-        0 => n % 3 == 0,
+        0 => n.is_multiple_of(3),
         1 => n % 6 < 2,
         2 => n % 8 < 3,
         _ => rng.random_range(0..3) == 0,
