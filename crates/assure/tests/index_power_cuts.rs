@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
-use littoral_assure::index::power_cuts::{careless_power_cuts, power_cuts, power_cuts_of_life};
+use littoral_assure::index::power_cuts::{careless_power_cuts, power_cuts};
 use littoral_index::index::Engine;
 
 /// Lives of each kind of medium: the ZB+-tree collects more seldom, so it needs more of them for as
@@ -29,14 +29,6 @@ fn zb_survives_power_cuts() {
 #[test]
 fn cow_survives_power_cuts() {
     survives(Engine::Cow);
-}
-
-/// On this medium a third of the records were deleted and the next insert was refused: half-full
-/// heads had taken too many conventional pages.
-#[test]
-fn deletions_bring_back_room_on_a_medium_of_half_full_heads() {
-    let report = power_cuts_of_life(Engine::Zb, 120, 20_230_303).unwrap();
-    assert_eq!((report.cuts, report.lost, report.broken, report.stuck), (200, 0, 0, 0));
 }
 
 /// The enumerator can fail: an index that acknowledges before it syncs is caught.
