@@ -155,6 +155,7 @@ impl<D: ZonedDevice> Index<D> {
             Engine::Cow => Tree::Cow(Cow::create(store, shape, SplitCost::OneWrite)?),
         };
         let mut index = Index::over(tree, shape);
+        index.room.set_new();
         // How many zones a collection may fill is known only now.
         index.store_mut().keep_host_room()?;
         Ok(index)

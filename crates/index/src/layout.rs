@@ -270,6 +270,13 @@ impl Body {
         page
     }
 
+    /// Records in so many parts, none of which has two more than another.
+    pub fn split_evenly<'a>(&self, records: &'a [u8], parts: usize) -> Vec<&'a [u8]> {
+        let count = records.len() / self.record;
+        let end = |part: usize| count * part / parts * self.record;
+        (0..parts).map(|part| &records[end(part)..end(part + 1)]).collect()
+    }
+
     /// Whether the keys of a body ascend; First may equal the separator behind it.
     fn is_ordered(&self, page: &[u8]) -> bool {
         let first = self.first_compared();

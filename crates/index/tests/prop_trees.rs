@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use littoral_index::Kind;
 use littoral_index::cow::{Cow, SplitCost};
 use littoral_index::layout::Shape;
-use littoral_index::zb::{Direction, Zb};
+use littoral_index::zb::{Allowance, Direction, Rule, Zb};
 use littoral_store::counted::{CountedConfig, CountedPages, Placement};
 use littoral_store::pages::Pages;
 use proptest::prelude::*;
@@ -33,6 +33,7 @@ enum Op {
     Get(u16),
     Scan(Option<u16>, Option<u16>, bool),
     Drain(u16, u16),
+    Dense(u16),
 }
 
 fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
@@ -43,7 +44,8 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
         2 => key.clone().prop_map(Op::Get),
         1 => (proptest::option::of(key.clone()), proptest::option::of(key.clone()), any::<bool>())
             .prop_map(|(a, b, f)| Op::Scan(a, b, f)),
-        1 => (key, 1..60u16).prop_map(|(k, n)| Op::Drain(k, n)),
+        1 => (key.clone(), 1..60u16).prop_map(|(k, n)| Op::Drain(k, n)),
+        1 => key.prop_map(Op::Dense),
     ];
     proptest::collection::vec(op, 1..500)
 }
@@ -57,12 +59,14 @@ trait Tree {
     fn get(&self, k: &[u8]) -> Option<Vec<u8>>;
     fn scan(&self, from: Option<&[u8]>, to: Option<&[u8]>, d: Direction)
     -> Vec<(Vec<u8>, Vec<u8>)>;
+    /// What the tree does for room around a key, if anything.
+    fn make_room(&mut self, k: &[u8]);
     /// Checks the invariants and that no page leaks.
     fn verify(&self);
 }
 
 macro_rules! tree {
-    ($t:ty, $verify:expr) => {
+    ($t:ty, $make_room:expr, $verify:expr) => {
         impl Tree for $t {
             fn upsert(&mut self, k: &[u8], v: &[u8]) -> bool {
                 <$t>::upsert(self, k, v).unwrap()
@@ -87,6 +91,10 @@ macro_rules! tree {
                 .unwrap();
                 found
             }
+            fn make_room(&mut self, k: &[u8]) {
+                let make_room: fn(&mut $t, &[u8]) = $make_room;
+                make_room(self, k);
+            }
             fn verify(&self) {
                 let verify: fn(&$t) = $verify;
                 verify(self);
@@ -95,12 +103,25 @@ macro_rules! tree {
     };
 }
 
-tree!(Zb<CountedPages>, |t| {
+/// Seals leaves by every rule, then makes the layers above denser, as before an insert is refused.
+fn make_dense(tree: &mut Zb<CountedPages>, k: &[u8]) {
+    let allowed = Allowance { appends: 4, growth: 2 };
+    for rule in [Rule::Logged, Rule::Filled, Rule::Every, Rule::Packed, Rule::Dense] {
+        tree.seal_under_pressure(k, rule, allowed).unwrap();
+    }
+    for level in 1..=3 {
+        while tree.make_dense(k, level).unwrap().is_changed {
+            tree.verify();
+        }
+    }
+}
+
+tree!(Zb<CountedPages>, make_dense, |t| {
     let census = t.check().unwrap();
     assert_eq!(census.pages.len() as u64, t.pages().live_pages(), "no page leaks");
     assert_eq!(census.pages, t.reachable().unwrap());
 });
-tree!(Cow<CountedPages>, |t| {
+tree!(Cow<CountedPages>, |_, _| (), |t| {
     assert_eq!(t.check().unwrap().len() as u64, t.pages().live_pages(), "no page leaks");
 });
 
@@ -126,6 +147,7 @@ fn run(tree: &mut impl Tree, ops: &[Op]) {
                     assert_eq!(tree.delete(&k), oracle.remove(&k).is_some(), "{n}: {op:?}");
                 }
             }
+            Op::Dense(k) => tree.make_room(&k.to_be_bytes()),
             Op::Scan(a, b, forward) => {
                 let (a, b) = (a.map(u16::to_be_bytes), b.map(u16::to_be_bytes));
                 let direction = if forward { Direction::Forward } else { Direction::Backward };

@@ -136,6 +136,66 @@ fn code_that_was_kept_does_elsewhere_what_the_interpreter_does() {
     }
 }
 
+/// Words of the blocks below from the beginning of their program.
+const FIRST: u64 = 0;
+const DECOY: u64 = 2;
+const BRANCHES: u64 = 4;
+const CALLS: u64 = 7;
+const RECURS: u64 = 9;
+
+/// A block, another of the same length, two that lead to the first one, and one that calls itself.
+fn linked_program() -> Vec<u32> {
+    let lines: &[(&str, &[i64])] = &[
+        ("addi.d", &[6, 6, 1]),
+        ("break", &[0]),
+        ("addi.d", &[6, 6, 1000]),
+        ("break", &[0]),
+        ("addi.d", &[6, 6, 10]),
+        ("bnez", &[7, -20]),
+        ("break", &[0]),
+        ("addi.d", &[6, 6, 20]),
+        ("bl", &[-32]),
+        ("addi.d", &[5, 5, -1]),
+        ("addi.d", &[6, 6, 100]),
+        ("beqz", &[5, 8]),
+        ("bl", &[-12]),
+        ("break", &[0]),
+    ];
+    lines.iter().map(|(name, operands)| word(name, operands).expect(name)).collect()
+}
+
+/// Runs a block of the program of links until it breaks; what it added, and where it ended.
+fn run_block(core: &mut Bare, start: u64, block: u64) -> (u64, u64) {
+    let state = core.state_mut();
+    state.pc = start + OFFSET + 4 * block;
+    (state.x[5], state.x[6], state.x[7]) = (3, 0, 1);
+    core.run(1000);
+    (core.state().x[6], (core.state().pc - start - OFFSET) / 4)
+}
+
+/// A block that is translated behind those that it leads to is linked at once. What is kept of it
+/// must not lead to where those blocks were: the second engine has other code there.
+#[test]
+fn links_to_other_blocks_are_not_kept_and_links_to_itself_are() {
+    let (kept, _) = store(maker(), None);
+    let mut first = core(Tier::default(), HOME, &linked_program());
+    first.keep_code(&kept, 0, HOME);
+    let runs = [FIRST, BRANCHES, CALLS, RECURS].map(|block| run_block(&mut first, HOME, block));
+    assert_eq!((runs, first.blocks_read()), ([(1, 1), (11, 1), (21, 1), (300, 13)], 0));
+    for start in [HOME, ELSEWHERE] {
+        let (kept, refused) = store(maker(), Some(kept.file(0, None)));
+        assert_eq!(refused, None);
+        let mut second = core(Tier::default(), start, &linked_program());
+        second.keep_code(&kept, 0, start);
+        assert_eq!(run_block(&mut second, start, DECOY), (1000, 3));
+        assert_eq!((second.blocks_read(), second.translations()), (0, 1), "it has its place");
+        for (block, wanted) in [BRANCHES, CALLS, RECURS, FIRST].into_iter().zip([1, 2, 3, 0]) {
+            assert_eq!(run_block(&mut second, start, block), runs[wanted], "{start:x}, {block}");
+        }
+        assert!(second.blocks_read() >= 4, "{} read", second.blocks_read());
+    }
+}
+
 #[test]
 fn a_program_that_was_replaced_runs_its_own_instructions() {
     let mut code = program();

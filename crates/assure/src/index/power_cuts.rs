@@ -124,8 +124,10 @@ impl Medium {
     }
 
     /// Distinct keys, and puts among ten changes.
-    fn load(self) -> (u32, u32) {
+    fn load(self, engine: Engine) -> (u32, u32) {
         match self {
+            // More than fit pages that are full.
+            Medium::Crowded if engine == Engine::Zb => (6_000, 8),
             Medium::Roomy | Medium::Tight | Medium::Small => (150, 6),
             Medium::Crowded | Medium::SmallCrowded => (3_000, 8),
             Medium::WideCrowded => (16_000, 8),
@@ -232,7 +234,7 @@ fn run_until_cut(
     let (batch, is_careless) = if batch == CARELESS { (1, true) } else { (batch, false) };
     let policy = if batch == 1 && !is_careless { Durability::Operation } else { Durability::Batch };
     index.store_mut().set_durability(policy);
-    let (keys, puts) = medium.load();
+    let (keys, puts) = medium.load(index.engine());
     for n in 1.. {
         let key = rng.random_range(0..keys).to_be_bytes();
         let value = rng.random::<u32>().to_be_bytes();
@@ -325,14 +327,17 @@ fn live(
     let device = ModelDevice::new(medium.geometry(engine));
     let mut device = device.map_err(|e| Error::with_source(Kind::Usage, "power cuts", e))?;
     let mut index = Index::create(&mut device, engine, medium.shape()?, seed)?;
-    let keys = medium.load().0;
+    let keys = medium.load(engine).0;
     let base = if medium.is_crowded() { fill(&mut index, keys)? } else { Contents::new() };
     drop(index);
     let mut history = History { base, since: Vec::new(), acknowledged: 0, refused: 0 };
     while report.cuts < until {
         report.cuts += 1;
         let batch = batches[rng.random_range(0..batches.len())];
-        let cut = rng.random_range(1..400);
+        // Making leaves and heads dense comes before a refusal, and takes many commands.
+        let is_long =
+            (engine, medium) == (Engine::Zb, Medium::Crowded) && report.cuts.is_multiple_of(8);
+        let cut = rng.random_range(1..if is_long { 8_000 } else { 400 });
         match live_once(&mut device, &mut history, &mut rng, (batch, medium, cut)) {
             Ok(Work::Operation) => {}
             Ok(Work::Collection) => report.in_collections += 1,

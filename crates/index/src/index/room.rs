@@ -6,7 +6,10 @@
 //!   without one moves from one class to the other. So overwrites and deletions, which take
 //!   nothing but logs, seal leaves with logs, and what inserts leave keeps them going for ever.
 //! - Sealing that makes more blocks live stops where inserts would be refused.
-//! - An insert is refused only after neighbouring leaves that fit one page were put together.
+//! - An insert is refused only after neighbouring leaves that fit one page were put together, heads
+//!   and interior pages made dense, and leaves put together of which several fit one page fewer. So
+//!   it finds room after a third of the records were deleted. Checked by
+//!   `deletions_bring_back_room_whatever_order_filled_the_device`.
 //! - Recovery knows nothing of this: each step is an operation like any other.
 
 use std::collections::VecDeque;
@@ -19,7 +22,7 @@ use littoral_store::room::Demand;
 
 use super::{Index, Tree};
 use crate::layout::Shape;
-use crate::zb::{Allowance, Rule};
+use crate::zb::{Allowance, Made, Rule};
 use crate::{Error, Kind, Result};
 
 /// Zones emptied for one operation at most. One gives a block or more, so this many give what an
@@ -47,6 +50,9 @@ pub(super) struct Room {
     touched: VecDeque<Vec<u8>>,
     /// Whether nothing could be put together since the last deletion.
     is_packed: bool,
+    /// Whether no deletion has left leaves sparse since an insert was last refused; unknown of a
+    /// store that was opened.
+    is_dense: bool,
     /// Whether the leaves with logs, on a full host, are those of the keys remembered.
     is_unlogged: bool,
 }
@@ -57,8 +63,14 @@ impl Room {
             sweep: vec![0; shape.key_bytes],
             touched: VecDeque::new(),
             is_packed: false,
+            is_dense: false,
             is_unlogged: false,
         }
+    }
+
+    /// Takes note that nothing was ever deleted.
+    pub(super) fn set_new(&mut self) {
+        self.is_dense = true;
     }
 
     /// Takes note of the key of an operation that is about to run.
@@ -67,6 +79,7 @@ impl Room {
             return;
         }
         self.is_packed &= demand != Demand::Delete;
+        self.is_dense &= demand != Demand::Delete;
         if self.touched.len() == TOUCHED_KEYS {
             self.touched.pop_front();
         }
@@ -260,8 +273,10 @@ impl<D: ZonedDevice> Index<D> {
     /// Puts leaves together until an insert leaves enough blocks that are not live.
     fn make_spare_blocks(&mut self, pages: u64) -> Result<()> {
         let has_spare = |index: &Self| index.store_ref().spare_blocks(Demand::Insert) >= pages;
-        if !has_spare(self) {
+        if !has_spare(self) && self.room.is_dense {
             self.pack(has_spare)?;
+        } else if !has_spare(self) {
+            self.pack_all(has_spare)?;
         }
         if has_spare(self) { Ok(()) } else { Err(no_room()) }
     }
@@ -287,7 +302,7 @@ impl<D: ZonedDevice> Index<D> {
             }
         }
         if !has_room(self) {
-            self.pack(has_room)?;
+            self.pack_all(has_room)?;
         }
         if has_room(self) { Ok(()) } else { Err(no_room()) }
     }
@@ -340,6 +355,72 @@ impl<D: ZonedDevice> Index<D> {
         Ok(())
     }
 
+    /// Puts leaves together as [`Self::pack`] does, then heads and interior pages, which makes more
+    /// leaves neighbours; after deletions also leaves of which several fit one page fewer. A
+    /// device that is only filled is not slowed down by that last step.
+    fn pack_all(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<()> {
+        loop {
+            self.pack(&is_enough)?;
+            if is_enough(self) {
+                return Ok(());
+            }
+            let is_changed = self.make_dense(&is_enough)? || self.pack_windows(&is_enough)?;
+            if !is_changed {
+                self.room.is_dense = true;
+                return Ok(());
+            }
+            self.room.is_packed = false;
+        }
+    }
+
+    /// Puts leaves together of which several fit one page fewer, if deletions may have left such;
+    /// whether there were any.
+    fn pack_windows(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<bool> {
+        let before = self.store_ref().counts().tree_blocks;
+        if !self.room.is_dense && !mutant!("index_leaves_packed_in_pairs_only") {
+            self.seal(Rule::Dense, Demand::Update, &is_enough)?;
+        }
+        Ok(self.store_ref().counts().tree_blocks > before)
+    }
+
+    /// Makes heads and interior pages dense, until it is enough or there is nothing to gain;
+    /// whether anything was changed.
+    fn make_dense(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<bool> {
+        let mut is_changed = false;
+        if mutant!("index_heads_stay_half_full") {
+            return Ok(is_changed);
+        }
+        for level in 1.. {
+            let mut from = Some(vec![0; self.shape().key_bytes]);
+            while let Some(key) = from.take() {
+                if is_enough(self) || 2 * (level as u32 + 1) > self.layers() {
+                    return Ok(is_changed);
+                }
+                let Some(made) = self.make_dense_under(&key, level)? else {
+                    return Ok(is_changed);
+                };
+                is_changed |= made.is_changed;
+                from = if made.is_changed { Some(key) } else { made.next };
+            }
+        }
+        unreachable!("invariant: a tree has finitely many layers")
+    }
+
+    /// Makes one interior page or the heads under it dense; `None` for want of room.
+    fn make_dense_under(&mut self, from: &[u8], level: usize) -> Result<Option<Made>> {
+        let (conventional, sequential) = self.needs();
+        self.collect_until(sequential)?;
+        let store = self.store_ref();
+        let has_room = store.has_conventional_room(conventional, Demand::Delete)
+            && store.has_sequential_room(sequential);
+        let Tree::Zb(tree) = &mut self.tree else { return Ok(None) };
+        let made = if has_room { room_or(tree.make_dense(from, level))? } else { None };
+        if made.is_none() && has_room {
+            self.undo();
+        }
+        Ok(made)
+    }
+
     /// What one search may use, once zones were collected for it; `None` when that is nothing.
     fn allowance(&mut self, rule: Rule, demand: Demand) -> Result<Option<Allowance>> {
         self.collect_until(RELIEF_PAGES)?;
@@ -347,7 +428,7 @@ impl<D: ZonedDevice> Index<D> {
         let appends = store.appendable_blocks().min(RELIEF_PAGES) as usize;
         let growth = store.spare_blocks(demand).min(RELIEF_PAGES) as usize;
         let allowed = match rule {
-            Rule::Logged | Rule::Packed => Allowance { appends, growth: 0 },
+            Rule::Logged | Rule::Packed | Rule::Dense => Allowance { appends, growth: 0 },
             Rule::Filled | Rule::Every => Allowance { appends: appends.min(growth), growth },
         };
         Ok((allowed.appends > 0).then_some(allowed))

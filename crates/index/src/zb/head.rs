@@ -31,6 +31,13 @@ impl<P: Pages> Zb<P> {
         self.core.pages.patch(step.head, &[Patch::Put { at, bytes: &ptr.encode() }])
     }
 
+    /// Gives the step's slot another separator; its body begins there.
+    pub(super) fn set_key(&mut self, path: &Path, level: usize, key: &[u8]) -> Result<()> {
+        let step = &path[level];
+        let at = HEADER_BYTES + step.slot * self.core.shape.head_slot_bytes();
+        self.core.pages.patch(step.head, &[Patch::Put { at, bytes: key }])
+    }
+
     /// The body has split: `left` stays in its slot, `right` gets the next one.
     pub(super) fn split_slot(
         &mut self,
@@ -141,17 +148,20 @@ impl<P: Pages> Zb<P> {
         let sibling_page = self.core.pages.read(sibling)?;
         let spare = layout::count(&sibling_page) > self.core.shape.head_slots / 2;
         drop(sibling_page);
+        let slots = self.slots_of_both((l, r), &separator)?;
+        let stride = self.core.shape.head_slot_bytes();
+        let left = if spare { slots.len() / stride / 2 * stride } else { slots.len() };
+        self.spread(path, level, (l, r), right, slots.split_at(left))
+    }
+
+    /// The slots of two neighbouring heads; the right one's First becomes an ordinary separator
+    /// again.
+    pub(super) fn slots_of_both(&self, (l, r): (Lba, Lba), separator: &[u8]) -> Result<Vec<u8>> {
         let mut slots = self.all_slots(l)?;
         let moved = slots.len();
         slots.extend_from_slice(&self.all_slots(r)?);
-        // The right head's First becomes an ordinary separator again.
-        slots[moved..moved + separator.len()].copy_from_slice(&separator);
-        if spare {
-            return self.share(path, level, (l, r), right, &slots);
-        }
-        self.core.pages.put(l, &self.head_image(level, &slots))?;
-        self.core.pages.free(r);
-        self.remove_record(path, level + 1, right)
+        slots[moved..moved + separator.len()].copy_from_slice(separator);
+        Ok(slots)
     }
 
     fn all_slots(&self, head: Lba) -> Result<Vec<u8>> {
@@ -160,19 +170,21 @@ impl<P: Pages> Zb<P> {
         Ok(view.slots(0, view.count()).to_vec())
     }
 
-    /// Spreads the slots of two heads evenly and tells the interior page the new separator.
-    fn share(
+    /// Gives two neighbouring heads these slots and tells the interior page the new separator; a
+    /// right head without slots is freed.
+    pub(super) fn spread(
         &mut self,
         path: &mut Path,
         level: usize,
         (l, r): (Lba, Lba),
         right_slot: usize,
-        slots: &[u8],
+        (left, right): (&[u8], &[u8]),
     ) -> Result<()> {
-        let stride = self.core.shape.head_slot_bytes();
-        let half = slots.len() / stride / 2 * stride;
-        let (left, right) = slots.split_at(half);
         self.core.pages.put(l, &self.head_image(level, left))?;
+        if right.is_empty() {
+            self.core.pages.free(r);
+            return self.remove_record(path, level + 1, right_slot);
+        }
         self.core.pages.put(r, &self.head_image(level, right))?;
         let record = [&right[..self.core.shape.key_bytes], &r.0.to_le_bytes()].concat();
         self.replace_record(path, level + 1, right_slot, &record)

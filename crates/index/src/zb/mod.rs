@@ -29,6 +29,7 @@
 mod body;
 mod bulk;
 mod check;
+mod dense;
 mod head;
 mod pressure;
 mod relocate;
@@ -37,6 +38,7 @@ mod scan;
 pub mod state;
 
 pub use check::Census;
+pub use dense::Made;
 pub use pressure::{Allowance, Rule};
 
 use std::ops::{Deref, DerefMut};

@@ -10,9 +10,10 @@
 //!   touches.
 //! - A leaf with a log is sealed for nothing: its old body was a sequential page too. One without
 //!   makes one more sequential page live; the caller says how many may.
-//! - Neighbours that fit one page together become one leaf: every record keeps its place in the
-//!   order, and the left leaf keeps its separator. A page holds one leaf: several would need a
-//!   second kind of address.
+//! - Neighbours that fit one page together become one leaf, and up to [`WINDOW`] that fit one page
+//!   fewer become one leaf fewer: every record keeps its place in the order, and the leftmost leaf
+//!   keeps its separator. A page holds one leaf: several would need a second kind of address.
+//! - The layers above are made dense by `zb/dense.rs`.
 
 use std::ops::Range;
 
@@ -35,6 +36,8 @@ pub enum Rule {
     Every,
     /// Neighbours that fit one page together, sealed before or not.
     Packed,
+    /// Up to [`WINDOW`] neighbours that fit one page fewer, sealed before or not.
+    Dense,
 }
 
 /// What one call may use.
@@ -46,7 +49,10 @@ pub struct Allowance {
     pub growth: usize,
 }
 
-/// Neighbouring leaves that become one: one leaf or two.
+/// Most neighbours that are written anew to save one page of theirs.
+const WINDOW: usize = 8;
+
+/// Neighbouring leaves that are written anew together: one leaf, or several that become one fewer.
 #[derive(Clone, Debug)]
 struct Group {
     slots: Range<usize>,
@@ -58,23 +64,48 @@ struct Group {
 }
 
 impl Group {
-    fn is_pair(&self) -> bool {
+    fn is_joint(&self) -> bool {
         self.slots.len() > 1
     }
 
+    /// Pages that are written.
+    fn pages(&self) -> usize {
+        (self.slots.len() - 1).max(1)
+    }
+
     fn growth(&self) -> usize {
-        usize::from(self.sequential == 0)
+        self.pages().saturating_sub(self.sequential)
     }
 
     fn joined(&self, next: &Group, most: usize) -> Option<Group> {
         let records = self.records + next.records;
-        let fits = !self.is_pair() && records <= most && self.records.min(next.records) > 0;
-        fits.then(|| Group {
+        let fits = !self.is_joint() && records <= most && self.records.min(next.records) > 0;
+        fits.then(|| self.with(next))
+    }
+
+    fn with(&self, next: &Group) -> Group {
+        Group {
             slots: self.slots.start..next.slots.end,
-            records,
+            records: self.records + next.records,
             sequential: self.sequential + next.sequential,
             relieves: self.relieves || next.relieves,
-        })
+        }
+    }
+
+    /// The fewest neighbours from the first of these on that fit one page fewer.
+    fn window(leaves: &[Group], most: usize, allowed: Allowance) -> Option<Group> {
+        let mut window = leaves.first()?.clone();
+        for next in leaves[1..].iter().take(WINDOW - 1) {
+            window = window.with(next);
+            if next.records == 0 {
+                return None;
+            }
+            if window.records <= window.pages() * most {
+                let may = window.pages() <= allowed.appends && window.growth() <= allowed.growth;
+                return may.then_some(window);
+            }
+        }
+        None
     }
 }
 
@@ -90,12 +121,15 @@ impl<P: Pages> Zb<P> {
         rule: Rule,
         allowed: Allowance,
     ) -> Result<Option<Vec<u8>>> {
-        let beyond = self.beyond(from)?;
+        let beyond = self.beyond(from, 0)?;
         let mut path = self.descend(from)?;
-        let groups = self.groups(path[0].head, rule, allowed)?;
+        let groups = match rule {
+            Rule::Dense => self.window_of(path[0].head, allowed)?.into_iter().collect(),
+            _ => self.groups(path[0].head, rule, allowed)?,
+        };
         let mut has_more = groups.len() >= allowed.appends;
         for group in groups.iter().rev() {
-            has_more |= group.is_pair();
+            has_more |= group.is_joint();
             if !self.seal_group(&mut path, group)? {
                 break;
             }
@@ -107,8 +141,10 @@ impl<P: Pages> Zb<P> {
         Ok(if has_more { Some(from.to_vec()) } else { beyond })
     }
 
-    /// The separator behind the head that covers `key`.
-    fn beyond(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// The separator behind the interior page of `level` that covers `key`; at level 0, behind the
+    /// head.
+    pub(super) fn beyond(&self, key: &[u8], level: usize) -> Result<Option<Vec<u8>>> {
+        let lowest = level;
         let (mut head, mut beyond) = (self.core.root.top, None);
         for level in (1..=self.core.root.height as usize).rev() {
             let page = self.core.pages.read(head)?;
@@ -116,6 +152,9 @@ impl<P: Pages> Zb<P> {
             let slot = view.route(key);
             if slot + 1 < view.count() {
                 beyond = Some(view.key(slot + 1).to_vec());
+            }
+            if level == lowest {
+                break;
             }
             let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
             let body = self.load(level, ptr)?;
@@ -155,13 +194,26 @@ impl<P: Pages> Zb<P> {
         Ok(chosen)
     }
 
+    /// The first neighbours under a head that fit one page fewer.
+    fn window_of(&self, head: Lba, allowed: Allowance) -> Result<Option<Group>> {
+        let page = self.core.pages.read(head)?;
+        let view = HeadView::new(&self.core.shape, &page);
+        let mut leaves = Vec::new();
+        for slot in 0..view.count() {
+            let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
+            leaves.extend(self.leaf_group(slot, ptr, Rule::Dense)?);
+        }
+        let most = self.core.shape.leaf_slots;
+        Ok((0..leaves.len()).find_map(|from| Group::window(&leaves[from..], most, allowed)))
+    }
+
     /// A leaf by itself, if the rule may choose it.
     fn leaf_group(&self, slot: usize, ptr: Ptr, rule: Rule) -> Result<Option<Group>> {
         let is_sealed = ptr.state != State::Change;
         let may = match rule {
             Rule::Logged => ptr.has_log(),
             Rule::Filled => ptr.has_log() || !is_sealed,
-            Rule::Every | Rule::Packed => true,
+            Rule::Every | Rule::Packed | Rule::Dense => true,
         };
         if !may {
             return Ok(None);
@@ -192,20 +244,26 @@ impl<P: Pages> Zb<P> {
             });
             old.push(ptr);
         }
-        let image = self.core.body(0).image(&records);
-        let sealed = Ptr::steady(self.core.pages.append(Self::heat(0), &image)?);
+        let parts = self.core.body(0).split_evenly(&records, group.pages());
+        for (n, part) in parts.into_iter().enumerate() {
+            let image = self.core.body(0).image(part);
+            let sealed = Ptr::steady(self.core.pages.append(Self::heat(0), &image)?);
+            path[0].slot = group.slots.start + n;
+            self.set_ptr(path, 0, sealed)?;
+            if n > 0 {
+                self.set_key(path, 0, &part[..self.core.shape.key_bytes])?;
+            }
+        }
         for ptr in old {
             self.core.pages.free(ptr.body);
             if ptr.has_log() {
                 self.core.pages.free(ptr.log);
             }
         }
-        path[0].slot = group.slots.start;
-        self.set_ptr(path, 0, sealed)?;
-        if !group.is_pair() {
+        if !group.is_joint() {
             return Ok(true);
         }
-        self.remove_slot(path, 0, group.slots.start + 1)?;
+        self.remove_slot(path, 0, group.slots.end - 1)?;
         // A head that fell below half has been rebalanced, and its slots lie elsewhere.
         Ok(path.len() == 1 || path[0].head_count >= self.core.shape.head_slots / 2)
     }
@@ -215,7 +273,7 @@ fn is_worth(group: &Group, rule: Rule) -> bool {
     // An empty leaf is the last one of an empty tree.
     group.records > 0
         && match rule {
-            Rule::Packed => group.is_pair(),
-            _ => group.relieves || group.is_pair(),
+            Rule::Packed | Rule::Dense => group.is_joint(),
+            _ => group.relieves || group.is_joint(),
         }
 }

@@ -3,12 +3,14 @@
 //! - A record is 32-bit words, then the code. It holds the block's instructions, so its reader
 //!   compares them with memory, and each place of the code that depends on where the code or the
 //!   guest's program is (`docs/design/la64-jit.md` has the table).
-//! - Offsets are from the beginning of the code. Exits to other blocks are not linked.
+//! - Offsets are from the beginning of the code. Exits to other blocks are not linked. Checked by
+//!   `links_to_other_blocks_are_not_kept_and_links_to_itself_are`.
 //! - [`Record::read`] believes no number: a record has exactly the length that its counts give, and
 //!   no list is longer than the record. Checked by `damaged_records_are_refused_or_whole`.
 
 use super::block::Decoded;
 use super::parts::Parts;
+use littoral_base::mutant;
 
 /// Words before the lists.
 const HEAD: usize = 14;
@@ -221,7 +223,8 @@ impl Parts {
             // Only a way to the block's own beginning stays.
             let leads_to = |site| Some(get(&code, site)?.wrapping_add(site + 4) as usize);
             let is_own = |site| leads_to(site).is_some_and(|to| to < code.len());
-            let linked = exit.linked && site.is_none_or(is_own);
+            let stays = |site| is_own(site) || mutant!("la64_stored_links_stay");
+            let linked = exit.linked && site.is_none_or(stays);
             lists.exit(exit.target.wrapping_sub(pc), site, inside(id), (exit.plain, linked));
             set(&mut code, inside(id), 0)?;
             let Some(site) = site else { continue };
