@@ -17,8 +17,12 @@ use super::twin::{ColumnRow, pack};
 use super::{PageResult, Scratch};
 use crate::page::{self, ColumnKind, Header};
 
-/// A mask is made while more than one row in this many passes.
-const DENSE: usize = 6;
+/// A mask is made while more than one row in this many, over the bytes of a value, passes: it reads
+/// the whole column, many rows at a time.
+const DENSE: usize = 32;
+
+/// Which of eight bytes are ones, by the number that their lowest bits make.
+static LANES: [[u8; 8]; 256] = lanes();
 
 /// The rows that passed so far.
 enum Rows {
@@ -127,16 +131,76 @@ fn marked(mask: &[u8]) -> usize {
     mask.chunks(128).map(|c| usize::from(c.iter().sum::<u8>())).sum()
 }
 
+const fn lanes() -> [[u8; 8]; 256] {
+    let mut all = [[0; 8]; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let (mut bit, mut at) = (0, 0);
+        while bit < 8 {
+            if bits & (1 << bit) != 0 {
+                all[bits][at] = bit as u8;
+                at += 1;
+            }
+            bit += 1;
+        }
+        bits += 1;
+    }
+    all
+}
+
+/// The rows of the mask's ones, `len` in all.
 fn selected(mask: &[u8], len: usize) -> Vec<u32> {
-    let mut rows = vec![0; mask.len() + 1];
+    // The product's highest byte has the lowest bit of each byte.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let mut rows = vec![0; len + 8];
     let mut at = 0;
-    for (n, &m) in mask.iter().enumerate() {
-        rows[at] = n as u32;
+    let (eights, tail) = mask.as_chunks::<8>();
+    for (n, eight) in eights.iter().enumerate() {
+        let word = u64::from_le_bytes(*eight);
+        if word == 0 {
+            continue;
+        }
+        let bits = (word.wrapping_mul(GATHER) >> 56) as u8;
+        let room = rows[at..].first_chunk_mut::<8>().expect("invariant: `len` ones and eight");
+        for (row, lane) in room.iter_mut().zip(LANES[usize::from(bits)]) {
+            *row = (8 * n) as u32 + u32::from(lane);
+        }
+        at += bits.count_ones() as usize;
+    }
+    for (n, &m) in tail.iter().enumerate() {
+        rows[at] = (8 * eights.len() + n) as u32;
         at += usize::from(m);
     }
     assert_eq!(at, len, "a mask has as many rows as it counts");
     rows.truncate(len);
     rows
+}
+
+/// The rows whose values a comparison with `other` holds for.
+fn kept(op: Compare, values: &[i64], other: impl Fn(usize) -> i64, rows: &Rows) -> Vec<u32> {
+    let row = |n: usize| match rows {
+        Rows::All(_) => n as u32,
+        Rows::Some(rows) => rows[n],
+    };
+    let (mut kept, mut at) = (vec![0; values.len()], 0);
+    macro_rules! each {
+        ($holds:expr) => {
+            for (n, v) in values.iter().enumerate() {
+                kept[at] = row(n);
+                at += usize::from($holds(v, &other(n)));
+            }
+        };
+    }
+    match op {
+        Compare::Less => each!(i64::lt),
+        Compare::LessEqual => each!(i64::le),
+        Compare::Equal => each!(i64::eq),
+        Compare::NotEqual => each!(i64::ne),
+        Compare::GreaterEqual => each!(i64::ge),
+        Compare::Greater => each!(i64::gt),
+    }
+    kept.truncate(at);
+    kept
 }
 
 impl<'a> Vector<'a> {
@@ -161,14 +225,14 @@ impl<'a> Vector<'a> {
     }
 
     /// The rows that pass, and the instructions of the tests.
-    fn select(&mut self, plan: &Plan, leaves: &[&'a Leaf]) -> (Rows, u64) {
+    fn select(&self, plan: &Plan, leaves: &[&Leaf]) -> (Rows, u64) {
         let (mut instructions, mut count) = (0, self.rows);
         let mut mask = Vec::new();
         let mut rest = leaves;
         while let Some((leaf, behind)) = rest.split_first() {
             let Test::Compare(op, Expr::Column(c), bound) = &leaf.test else { break };
             let Some(bound) = self.number(bound) else { break };
-            if !mask.is_empty() && count * DENSE < self.rows {
+            if !mask.is_empty() && count * DENSE < self.rows * self.column(*c).1 {
                 break;
             }
             mask.resize(self.rows, 1);
@@ -186,7 +250,7 @@ impl<'a> Vector<'a> {
         };
         for leaf in rest {
             instructions += plan.costs[leaf.blocks[0]] * rows.len() as u64;
-            rows = self.refine(leaf, rows);
+            rows = self.refine(leaf, &rows);
         }
         (rows, instructions)
     }
@@ -215,21 +279,18 @@ impl<'a> Vector<'a> {
         }
     }
 
-    fn refine(&mut self, leaf: &'a Leaf, rows: Rows) -> Rows {
+    fn refine(&self, leaf: &Leaf, rows: &Rows) -> Rows {
         let Test::Compare(op, a, b) = &leaf.test else {
             unreachable!("invariant: only comparisons are taken")
         };
-        let (a, b) = (self.eval(a, &rows), self.eval(b, &rows));
-        let mut kept = Vec::with_capacity(a.len());
-        for (n, (a, b)) in a.iter().zip(&b).enumerate() {
-            if op.holds(*a, *b) {
-                kept.push(match &rows {
-                    Rows::All(_) => n as u32,
-                    Rows::Some(rows) => rows[n],
-                });
+        let values = self.eval(a, rows);
+        Rows::Some(match self.number(b) {
+            Some(bound) => kept(*op, &values, |_| bound, rows),
+            None => {
+                let others = self.eval(b, rows);
+                kept(*op, &values, |n| others[n], rows)
             }
-        }
-        Rows::Some(kept)
+        })
     }
 
     /// Values of an expression for `rows`.
@@ -376,5 +437,50 @@ fn load<const WIDTH: usize>(
     match rows {
         Rows::All(_) => all.iter().map(|b| value(*b)).collect(),
         Rows::Some(rows) => rows.iter().map(|&n| value(all[n as usize])).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COMPARES: [Compare; 6] = [
+        Compare::Less,
+        Compare::LessEqual,
+        Compare::Equal,
+        Compare::NotEqual,
+        Compare::GreaterEqual,
+        Compare::Greater,
+    ];
+
+    proptest! {
+        #![proptest_config(littoral_testing::standard())]
+        #[test]
+        fn a_mask_gives_the_rows_of_its_ones(
+            mask in proptest::collection::vec(0u8..2, 0..200), zeros in 0usize..100,
+        ) {
+            let mask = [vec![0; zeros], mask].concat();
+            let ones = (0..mask.len()).filter(|&n| mask[n] == 1).map(|n| n as u32);
+            prop_assert_eq!(selected(&mask, marked(&mask)), ones.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn the_rows_that_are_kept_are_those_that_the_comparison_holds_for(
+            values in proptest::collection::vec(-3i64..3, 0..50), bound in -3i64..3,
+        ) {
+            let some: Vec<u32> = (0..values.len()).map(|n| 7 * n as u32).collect();
+            for rows in [Rows::All(values.len()), Rows::Some(some)] {
+                let row = |n: usize| match &rows {
+                    Rows::All(_) => n as u32,
+                    Rows::Some(rows) => rows[n],
+                };
+                for op in COMPARES {
+                    let holds = (0..values.len()).filter(|&n| op.holds(values[n], bound));
+                    let expected: Vec<u32> = holds.map(row).collect();
+                    prop_assert_eq!(kept(op, &values, |_| bound, &rows), expected);
+                }
+            }
+        }
     }
 }

@@ -2,8 +2,8 @@
 //! are charged the LA64 instructions of each page, one policy for all hosts.
 //!
 //! One thread serves all connections and acts out the model's events ([`paced`]); other threads
-//! compute the page functions. A connection is a request queue and a response queue: the bytes of
-//! entries, each with its data.
+//! compute the page functions, and that one too where a modelled core waits. A connection is a
+//! request queue and a response queue: the bytes of entries, each with its data.
 //!
 //! Invariants
 //! - A host that vanishes, stays silent or does not read costs the others nothing but its session
@@ -36,9 +36,19 @@ use workers::Workers;
 const CONNECTIONS_MAX: usize = 256;
 /// The longest sleep: how soon a request to stop is seen.
 const SLEEP_MAX: Picos = Picos::from_micros(50_000);
+/// Time for which the thread computes pages before it serves its connections again.
+const TURN: Picos = Picos::from_micros(50);
 
 /// Which connection, never used again.
 type Peer = u64;
+
+/// What the server need not wait for.
+#[derive(Default)]
+struct Ready {
+    has_newcomer: bool,
+    /// Connections that can be read.
+    peers: Vec<Peer>,
+}
 
 /// A device behind a socket.
 pub struct Server {
@@ -85,7 +95,7 @@ impl Server {
             end.set_nonblocking(true).map_err(&failed)?;
         }
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = Workers::start(processors.min(machine.cores as usize), &ringer);
+        let workers = Workers::start(machine.cores as usize, processors, &ringer);
         let device = Paced::new(engine, machine, policy).with_workers(workers.map_err(failed)?);
         Ok(Server {
             device,
@@ -105,22 +115,39 @@ impl Server {
     /// [`Kind::Io`] when the socket fails.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<()> {
         let mut swept = Picos(0);
+        let mut ready = Ready::default();
         while !stop.load(Ordering::Relaxed) {
-            self.accept();
-            let peers: Vec<Peer> = self.connections.keys().copied().collect();
-            for peer in peers {
+            if ready.has_newcomer {
+                self.accept();
+            }
+            for peer in ready.peers.drain(..) {
                 self.receive(peer);
             }
-            self.advance();
+            let has_more = self.turn();
             self.send();
             let now = self.clock.now();
             if now.0 >= swept.0 + self.lease.0 / 4 {
                 swept = now;
                 self.sweep(now);
             }
-            self.sleep()?;
+            self.sleep(has_more, &mut ready)?;
         }
         Ok(())
+    }
+
+    /// Brings the model to the wall clock's time, and computes pages that its cores wait for, up to
+    /// [`TURN`]; whether there are more of them.
+    fn turn(&mut self) -> bool {
+        let end = Picos(self.clock.now().0 + TURN.0);
+        loop {
+            self.advance();
+            if !self.device.help() {
+                return false;
+            }
+            if self.clock.now() >= end {
+                return true;
+            }
+        }
     }
 
     fn accept(&mut self) {
@@ -193,11 +220,12 @@ impl Server {
         }
     }
 
-    /// Waits for the next event, message or result.
-    fn sleep(&mut self) -> Result<()> {
+    /// Waits for the next event, message or result; not at all if `has_more` pages are to be
+    /// computed.
+    fn sleep(&self, has_more: bool, ready: &mut Ready) -> Result<()> {
         let next = self.device.next().unwrap_or(Picos(u64::MAX));
         let mut wait = Picos(next.0.saturating_sub(self.clock.now().0)).min(SLEEP_MAX);
-        if !self.device.will_ring() {
+        if has_more {
             wait = Picos(0);
         }
         let nanos = wait.as_nanos();
@@ -206,6 +234,7 @@ impl Server {
             PollFd::new(&self.listener, PollFlags::IN),
             PollFd::new(&self.bell, PollFlags::IN),
         ];
+        let mut peers = Vec::new();
         for (peer, connection) in &self.connections {
             let mut wanted = PollFlags::empty();
             wanted.set(PollFlags::IN, self.device.has_room(*peer));
@@ -215,18 +244,27 @@ impl Server {
                 continue;
             }
             fds.push(PollFd::from_borrowed_fd(connection.stream().as_fd(), wanted));
+            peers.push(*peer);
         }
-        let polled = poll(&mut fds, Some(&timeout));
-        let has_rung = fds[1].revents().contains(PollFlags::IN);
-        match polled {
-            Ok(_) if has_rung => {
-                // What the bytes were is of no interest; an empty pipe is no failure.
-                let _ = self.bell.read(&mut [0; 64]);
-                Ok(())
-            }
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(io(&self.path, "cannot wait for hosts")(e.into())),
+        let polled = match poll(&mut fds, Some(&timeout)) {
+            Ok(polled) => polled,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(e) => return Err(io(&self.path, "cannot wait for hosts")(e.into())),
+        };
+        *ready = Ready::default();
+        if polled == 0 {
+            return Ok(());
         }
+        ready.has_newcomer = !fds[0].revents().is_empty();
+        if fds[1].revents().contains(PollFlags::IN) {
+            // What the bytes were is of no interest; an empty pipe is no failure.
+            let _ = (&self.bell).read(&mut [0; 64]);
+        }
+        // The end of a connection is read too.
+        let is_read = |fd: &PollFd<'_>| fd.revents().intersects(!PollFlags::OUT);
+        let read = peers.iter().zip(&fds[2..]).filter(|(_, fd)| is_read(fd));
+        ready.peers.extend(read.map(|(peer, _)| *peer));
+        Ok(())
     }
 
     /// Its state.

@@ -222,6 +222,9 @@ impl<H: Copy + Ord> Paced<H> {
     /// Acts out what is due by `to`, then takes the request queue's entries at that time; the hosts
     /// that sent what is no command.
     pub fn advance(&mut self, to: Picos) -> Vec<H> {
+        if let Some(workers) = &mut self.workers {
+            workers.exchange();
+        }
         self.act(to);
         let mut wrong = Vec::new();
         while let Some((host, request)) = self.queues.next_request() {
@@ -251,24 +254,28 @@ impl<H: Copy + Ord> Paced<H> {
     }
 
     /// Jobs that modelled cores wait for.
-    pub(super) fn awaited(&self) -> Vec<Job> {
+    fn awaited(&self) -> Vec<Job> {
         let running = self.cores.iter().filter_map(|c| c.running.as_ref());
         running.filter(|r| r.ran.is_none()).filter_map(|r| r.waiting.job).collect()
     }
 
-    /// Whether a thread will ring the bell for a job that a modelled core waits for; false when its
-    /// result is there.
-    pub(super) fn will_ring(&self) -> bool {
+    /// Computes a page on the calling thread if a modelled core waits for one. False when none
+    /// waits, or when the threads compute all that is left: then one of them rings the bell.
+    pub(super) fn help(&mut self) -> bool {
         let awaited = self.awaited();
-        match &self.workers {
-            Some(workers) if !awaited.is_empty() => workers.await_one(&awaited),
-            Some(_) | None => true,
+        match &mut self.workers {
+            Some(workers) if !awaited.is_empty() => workers.help(&awaited),
+            Some(workers) => {
+                workers.exchange();
+                false
+            }
+            None => false,
         }
     }
 
     /// Takes results that modelled cores wait for.
     fn collect(&mut self) {
-        let Some(workers) = &self.workers else { return };
+        let Some(workers) = &mut self.workers else { return };
         for (n, core) in self.cores.iter_mut().enumerate() {
             let Some(running) = core.running.as_mut().filter(|r| r.ran.is_none()) else { continue };
             let Some(ran) = running.waiting.job.and_then(|job| workers.take(job)) else { continue };
@@ -511,8 +518,8 @@ impl<H: Copy + Ord> Paced<H> {
         self.large.push_back(parcel);
     }
 
-    fn forget(&self, job: Option<Job>) {
-        if let Some((workers, job)) = self.workers.as_ref().zip(job) {
+    fn forget(&mut self, job: Option<Job>) {
+        if let Some((workers, job)) = self.workers.as_mut().zip(job) {
             workers.forget(job);
         }
     }
