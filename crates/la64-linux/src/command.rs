@@ -22,7 +22,7 @@ const RUN: &str = "run";
 pub enum Command {
     /// Run a Linux program; its exit status is this command's
     #[command(name = RUN)]
-    Run(Run),
+    Run(Box<Run>),
     /// Print the instructions of a program's executable segments
     Disasm {
         /// An ELF file
@@ -67,7 +67,7 @@ fn expanded(mut arguments: Vec<OsString>, prefix: &[&str]) -> Vec<OsString> {
 /// the host cannot run programs.
 pub fn run(command: Command, prefix: &[&str], fronts: &'static [&'static dyn Front]) -> Result<()> {
     match command {
-        Command::Run(run) => start(run, prefix, fronts),
+        Command::Run(run) => start(*run, prefix, fronts),
         Command::Disasm { file } => {
             crate::tool::disasm(&file, fronts, &mut std::io::stdout().lock())
         }

@@ -26,6 +26,8 @@ const DUMP: &str = "dump";
 const CODE_LEN: &str = "code-size";
 const CACHE: &str = "cache";
 const MEMORY: &str = "memory";
+const NO_LBT: &str = "no-lbt";
+const WEAK: &str = "weak";
 /// Most memory for translated code unless another length is asked for.
 pub const CODE_LEN_DEFAULT: u64 = 64 << 20;
 /// The first stack's length unless another is asked for.
@@ -114,6 +116,13 @@ pub struct Options {
     /// thread on, weak has none
     #[arg(long = MEMORY, value_name = "ORDER", default_value = "tso")]
     pub memory: Memory,
+    /// A machine without the binary translation assists: translated x86-64 programs compute their
+    /// flags by plain instructions
+    #[arg(long = NO_LBT)]
+    pub no_lbt: bool,
+    /// Interpret, with loads and stores in an order that LoongArch allows, which SEED decides
+    #[arg(long = WEAK, value_name = "SEED")]
+    pub weak: Option<u64>,
     /// The program's own name for itself
     #[arg(long = ARGV0, value_name = "NAME")]
     pub argv0: Option<OsString>,
@@ -139,6 +148,8 @@ impl Default for Options {
             cache: CacheFolder::default(),
             uncounted: false,
             memory: Memory::Tso,
+            no_lbt: false,
+            weak: None,
             argv0: None,
         }
     }
@@ -194,6 +205,7 @@ impl Options {
             (self.perf_map, PERF_MAP),
             (self.separate, SEPARATE),
             (self.uncounted, UNCOUNTED),
+            (self.no_lbt, NO_LBT),
             (self.profile == Some(None), PROFILE),
         ];
         let flags = flags.into_iter().filter(|f| f.0).map(|f| OsString::from(format!("--{}", f.1)));
@@ -210,8 +222,10 @@ impl Options {
             .then(|| option(CODE_LEN, OsStr::new(&self.code_len.to_string())));
         let cache = self.cache.0.iter().map(|folder| option(CACHE, folder.as_os_str()));
         let memory = (self.memory == Memory::Weak).then(|| option(MEMORY, OsStr::new("weak")));
+        let weak = self.weak.map(|seed| option(WEAK, OsStr::new(&seed.to_string())));
         let valued = tier
             .into_iter()
+            .chain(weak)
             .chain(memory)
             .chain(stack)
             .chain(profile)
@@ -256,6 +270,8 @@ mod tests {
             cache: CacheFolder(Some("/a cache".into())),
             uncounted: true,
             memory: Memory::Weak,
+            no_lbt: true,
+            weak: Some(u64::MAX),
             argv0: Some("-sh".into()),
         };
         let some =

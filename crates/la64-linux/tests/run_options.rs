@@ -177,6 +177,25 @@ fn a_program_runs_without_the_count() {
 }
 
 #[test]
+fn a_thread_alone_is_the_same_in_weak_order() {
+    for seed in 0..2 {
+        let output = run_file(&two_functions(), &[&format!("--weak={seed}"), "--stats"]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(text.contains("0 instructions translated"), "it is interpreted: {text}");
+    }
+}
+
+#[test]
+fn a_machine_without_lbt_has_none_of_its_instructions() {
+    const SIGILL: i32 = 4;
+    let mut asm = Asm::default();
+    asm.op("movgr2scr", &[0, 0]).exit(7);
+    assert_eq!(run(&asm, &[]).status.code(), Some(7));
+    assert_eq!(run(&asm, &["--no-lbt"]).status.signal(), Some(SIGILL));
+}
+
+#[test]
 fn figures_are_shown_though_the_program_closes_standard_error() {
     const CLOSE: i64 = 57;
     let mut asm = Asm::default();

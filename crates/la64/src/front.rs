@@ -127,13 +127,16 @@ pub struct Settings {
     pub counts: bool,
     /// Gets each region as it is made, guest and LA64 instructions side by side.
     pub dump: Option<Shower>,
+    /// The LA64 code has no instruction of the binary translation assists (LBT).
+    pub without_lbt: bool,
 }
 
 impl Debug for Settings {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let Settings { counts, dump } = self;
+        let Settings { counts, dump, without_lbt } = self;
         let mut shown = f.debug_struct("Settings");
-        shown.field("counts", counts).field("dump", &dump.is_some()).finish()
+        shown.field("counts", counts).field("dump", &dump.is_some());
+        shown.field("without_lbt", without_lbt).finish()
     }
 }
 

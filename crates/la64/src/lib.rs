@@ -11,6 +11,7 @@
 //! - [`elf`]: reading programs.
 //! - [`front`]: the seam for translators from other architectures.
 //! - [`state`], [`memory`]: what a translator shares with the interpreter.
+//! - [`weak`]: threads on tier 0 that see memory in weak order.
 //! - [`shared`]: what threads read without locks.
 
 pub mod asm;
@@ -28,3 +29,4 @@ pub mod jit;
 pub mod memory;
 pub mod shared;
 pub mod state;
+pub mod weak;

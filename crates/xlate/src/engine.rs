@@ -194,7 +194,9 @@ impl<A: Architecture> Engine<A> {
         budget: u64,
     ) -> Event {
         self.come_in(cpu);
+        self.architecture.open(&mut cpu.state);
         let event = self.run_inside((&mut *cpu, cache), guest, attention, budget);
+        self.architecture.close(&mut cpu.state);
         self.is_outside(cpu);
         event
     }
@@ -408,7 +410,10 @@ impl<A: Architecture> Engine<A> {
     fn assist(&self, cpu: &mut Cpu, guest: &impl Guest, pc: u64) -> Option<Event> {
         let window = cpu.window;
         let fetch = |at: u64, bytes: &mut [u8]| self.fetch(&window, guest, at, bytes);
-        match self.architecture.assist(cpu, pc, &fetch) {
+        self.architecture.close(&mut cpu.state);
+        let assisted = self.architecture.assist(cpu, pc, &fetch);
+        self.architecture.open(&mut cpu.state);
+        match assisted {
             Ok(next) => {
                 // The code of the next region counts what follows in this block.
                 self.leave(cpu, next);

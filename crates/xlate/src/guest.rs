@@ -34,6 +34,13 @@ pub trait Architecture: Send + Sync {
     /// Sets what translated code needs in a new thread, besides [`Architecture::ENTRIES`].
     fn prepare(_: &mut State) {}
 
+    /// Before translated code runs: moves registers from the places that the state has for them to
+    /// those of translated code, where these are others.
+    fn open(&self, _: &mut State) {}
+
+    /// Behind translated code: the contrary of [`Architecture::open`].
+    fn close(&self, _: &mut State) {}
+
     /// The guest instruction at an address in words.
     fn text(_: &Window, _: u64) -> Option<String> {
         None

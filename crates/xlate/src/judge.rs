@@ -16,6 +16,7 @@
 //!   counted as [`Verdict::set_aside`].
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub mod litmus;
 pub mod x86;
 
 use crate::engine::Engine;

@@ -269,6 +269,10 @@ fn files_of_other_abis_are_refused_by_name() {
     }
     let output = run(&good, &[]);
     assert_ends(&output, 0);
+    // Registers of MIPS64 lie in LBT's.
+    let output = run(&good, &["--no-lbt"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(5) && text.contains("--no-lbt"), "{output:?}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use littoral_xlate::engine::Engine;
 use littoral_xlate::event::Event;
 use littoral_xlate::judge::x86::child::{CODE, DATA, PAGE, Registers};
 use littoral_xlate::judge::x86::programs::{
-    Program, Random, accesses, carry_rows, comparisons, mmx_rows, program, program_of, vector_rows,
-    x87_rows,
+    Program, Random, accesses, carry_rows, comparisons, flag_rows, mmx_rows, program, program_of,
+    vector_rows, x87_rows,
 };
 use littoral_xlate::judge::x86::{self, Bench, Verdict, WINDOW_LEN, describe, layout, translated};
 use littoral_xlate::x86::float::Vectors;
@@ -25,6 +25,11 @@ fn bench() -> Bench {
     Bench::new().expect("the host's process starts")
 }
 
+/// One whose programs run without LBT.
+fn plain_bench() -> Bench {
+    Bench { without_lbt: true, ..bench() }
+}
+
 fn judge(seed: u64, programs: u64, make: fn(&mut Random) -> Program) -> Verdict {
     x86::judge(seed, programs, make).expect("the host's process starts")
 }
@@ -35,8 +40,12 @@ fn times() -> u64 {
 }
 
 /// Programs of each row; the first that differs of each is described.
-fn judge_rows(seed: u64, programs: u64, rows: impl Iterator<Item = &'static Row>) {
-    let mut bench = bench();
+fn judge_rows(
+    mut bench: Bench,
+    seed: u64,
+    programs: u64,
+    rows: impl Iterator<Item = &'static Row>,
+) {
     let mut random = Random(seed);
     let mut wrong = Vec::new();
     for (n, row) in rows.enumerate() {
@@ -58,12 +67,34 @@ fn judge_rows(seed: u64, programs: u64, rows: impl Iterator<Item = &'static Row>
 
 #[test]
 fn every_x87_instruction_ends_as_on_the_host() {
-    judge_rows(19_800_087, 100, x87_rows());
+    judge_rows(bench(), 19_800_087, 100, x87_rows());
 }
 
 #[test]
 fn every_mmx_instruction_ends_as_on_the_host() {
-    judge_rows(19_970_108, 40, mmx_rows());
+    judge_rows(bench(), 19_970_108, 40, mmx_rows());
+}
+
+/// Accesses whose logic leaves the adjust flag as the manual allows.
+fn open_accesses(random: &mut Random) -> Program {
+    Program { adjust_is_open: true, ..accesses(random) }
+}
+
+/// The processor has no LBT here, so an instruction of LBT would be an unknown one.
+#[test]
+fn every_flag_without_lbt_is_the_hosts() {
+    judge_rows(plain_bench(), 4_004, 20, flag_rows());
+    for (seed, programs, make) in [
+        (40_041, 800, program as fn(&mut Random) -> Program),
+        (40_042, 1500, comparisons),
+        (40_043, 300, open_accesses),
+    ] {
+        let Verdict { compared, different, first, .. } =
+            x86::judge_on(plain_bench(), seed, programs * times(), make);
+        println!("without LBT: {different} of {compared} programs differ");
+        assert_eq!(different, 0, "{}", first.join("\n"));
+        assert!(compared > programs / 4, "{compared} programs compared");
+    }
 }
 
 #[test]
@@ -300,6 +331,12 @@ fn float_comparison(opcode: &[u8], memory: bool, reader: &[u8], pair: [u64; 2]) 
 
 #[test]
 fn float_comparisons_keep_the_order_of_their_operands() {
+    for without_lbt in [false, true] {
+        judge_float_comparisons(Bench { without_lbt, ..bench() });
+    }
+}
+
+fn judge_float_comparisons(mut bench: Bench) {
     // Above, not below and their kin, equality, parity: what two numbers tell.
     const CONDITIONS: [u8; 8] = [2, 3, 4, 5, 6, 7, 10, 11];
     const NUMBERS: [f64; 5] = [1.0, 2.0, -1.0, f64::INFINITY, f64::NAN];
@@ -307,7 +344,6 @@ fn float_comparisons_keep_the_order_of_their_operands() {
     // ucomiss, ucomisd, comiss, comisd.
     let stems: [&[u8]; 4] =
         [&[0x0f, 0x2e], &[0x66, 0x0f, 0x2e], &[0x0f, 0x2f], &[0x66, 0x0f, 0x2f]];
-    let mut bench = bench();
     for (stem, condition) in stems.into_iter().flat_map(|s| CONDITIONS.map(|c| (s, c))) {
         let readers: [&[u8]; 3] =
             [&[0x70 | condition], &[0x0f, 0x90 | condition], &[0x0f, 0x40 | condition]];
@@ -384,6 +420,37 @@ fn instructions_outside_translated_code_leave_one_region() {
     assert_eq!(engine.figures().regions_count, 1);
 }
 
+/// An operation of the accumulator and rcx, of each size, with and without a carry from before, on
+/// numbers at the ends of their ranges; it leaves its flags at the end.
+#[test]
+fn sums_at_the_ends_of_ranges_have_the_hosts_flags() {
+    const OPCODES: [u8; 5] = [0x00, 0x10, 0x18, 0x28, 0x38];
+    let sizes: [(&[u8], u8, u32); 4] =
+        [(&[], 0, 8), (&[0x66], 1, 16), (&[], 1, 32), (&[0x48], 1, 64)];
+    let numbers = |bits: u32| {
+        let least = 1u64 << (bits - 1);
+        [0, 1, least - 1, least, (least - 1) << 1 | 1]
+    };
+    for mut bench in [bench(), plain_bench()] {
+        for (opcode, (prefix, wide, bits)) in
+            OPCODES.into_iter().flat_map(|o| sizes.map(|s| (o, s)))
+        {
+            let code = [prefix, &[opcode | wide, 0xc8, 0xcc]].concat();
+            let pairs = numbers(bits).map(|a| numbers(bits).map(|b| (a, b))).concat();
+            for ((a, b), carry) in pairs.into_iter().flat_map(|p| [(p, 0), (p, 1)]) {
+                let mut registers =
+                    Registers { rip: CODE, flags: 0x202 | carry, ..Registers::default() };
+                (registers.gpr[0], registers.gpr[1]) = (a, b);
+                let starts = vec![CODE, CODE + code.len() as u64];
+                let (code, data) = (code.clone(), vec![0; PAGE]);
+                let program = Program { code, starts, registers, data, adjust_is_open: false };
+                let result = bench.check(&program, 1).expect("it reaches no memory");
+                assert_eq!(result, Ok(()), "{opcode:x} of {bits} bits: {a:x} {b:x} {carry}");
+            }
+        }
+    }
+}
+
 /// A rotation of the accumulator by cl, then the carry in r8: `group` is the code of the rotation.
 fn rotation(size: usize, group: u8, count: u8) -> Program {
     let prefix: &[u8] = [&[][..], &[0x66], &[], &[0x48]][size];
@@ -404,12 +471,13 @@ fn rotation(size: usize, group: u8, count: u8) -> Program {
 
 #[test]
 fn rotations_by_every_kind_of_count_carry_as_on_the_host() {
-    let mut bench = bench();
-    for (size, group) in (0..4).flat_map(|size| (0..4).map(move |group| (size, group))) {
-        for count in [0, 1, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 64] {
-            let program = rotation(size, group, count);
-            let result = bench.check(&program, 1).expect("it reaches no memory");
-            assert_eq!(result, Ok(()), "rotation {group} of size {size} by {count}");
+    for mut bench in [bench(), plain_bench()] {
+        for (size, group) in (0..4).flat_map(|size| (0..4).map(move |group| (size, group))) {
+            for count in [0, 1, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 64] {
+                let program = rotation(size, group, count);
+                let result = bench.check(&program, 1).expect("it reaches no memory");
+                assert_eq!(result, Ok(()), "rotation {group} of size {size} by {count}");
+            }
         }
     }
 }

@@ -68,7 +68,12 @@ impl Program {
 
     /// Both ways of running it end alike and say the same; what they say.
     fn agrees(&self, arguments: &[&str]) -> String {
-        let (native, translated) = (self.native(arguments), self.translated(arguments));
+        self.agrees_with(&[], arguments)
+    }
+
+    fn agrees_with(&self, options: &[&OsStr], arguments: &[&str]) -> String {
+        let translated = self.output(self.xlate(options), arguments);
+        let native = self.native(arguments);
         let [expected, found] = [&native, &translated].map(|o| String::from_utf8_lossy(&o.stdout));
         let error = String::from_utf8_lossy(&translated.stderr);
         assert_eq!(found, expected, "{arguments:?}: {error}");
@@ -119,6 +124,40 @@ fn signals_have_the_kernels_frames() {
 fn a_program_that_is_stopped_anywhere_computes_the_same() {
     let said = Program::of("slices").agrees(&[]);
     assert!(said.starts_with("sum "), "{said}");
+}
+
+/// Threads of the program with the barriers that they need; the host decides when each runs.
+#[test]
+fn programs_do_the_same_in_weak_order() {
+    for name in ["write", "signals", "middle", "writes", "processes", "threads"] {
+        Program::of(name).agrees_with(&[OsStr::new("--weak=11")], &[]);
+    }
+}
+
+/// The processor has no LBT then, so an instruction of LBT would end a program.
+#[test]
+fn programs_do_the_same_without_lbt() {
+    let plain = [OsStr::new("--no-lbt")];
+    for name in ["write", "signals", "slices", "middle", "writes", "processes", "threads"] {
+        Program::of(name).agrees_with(&plain, &[]);
+    }
+    let faults = Program::of("faults");
+    faults.agrees_with(&plain, &[]);
+    for case in 0..10 {
+        faults.agrees_with(&plain, &[&case.to_string()]);
+    }
+    Program::compiled("extended", &["-std=gnu11"], &["-static"], &["-lm"]).agrees_with(&plain, &[]);
+    let program = Program::of("signals");
+    let listing = program.folder.path().join("listing");
+    let option = format!("--dump={}", listing.display());
+    program.output(program.xlate(&[plain[0], OsStr::new(&option)]), &[]);
+    let text = std::fs::read_to_string(&listing).expect("the listing");
+    let is_lbt = |line: &&str| {
+        let names = [": x86m", ": setx86j", ": movscr2gr", ": movgr2scr", ": adc.", ": sbc."];
+        names.iter().any(|name| line.contains(name))
+    };
+    assert_eq!(text.lines().find(is_lbt), None);
+    assert!(text.contains(": movgr2cf "), "flags have their places: {text}");
 }
 
 #[test]

@@ -32,13 +32,22 @@ fn words(code: &[u8], conventions: Conventions) -> usize {
     translate(AT, BASE, conventions, &fetch).map_or(0, |region| region.words.len())
 }
 
-fn conventions() -> [Conventions; 4] {
+fn conventions() -> [Conventions; 5] {
     let bools = [false, true];
     let all = bools.map(|abi_calls| {
         bools.map(|lazy_faults| Conventions { abi_calls, lazy_faults, ..Conventions::default() })
     });
-    all.concat().try_into().expect("four")
+    let [[a, b], [c, d]] = all;
+    [a, b, c, d, PLAIN]
 }
+
+const PLAIN: Conventions = Conventions {
+    abi_calls: false,
+    lazy_faults: false,
+    ordered: true,
+    counts: false,
+    without_lbt: true,
+};
 
 #[test]
 fn any_bytes_have_a_region() {
@@ -70,9 +79,12 @@ fn the_longest_addresses_leave_registers_enough() {
                     code.extend(second.then_some(0x0f));
                     let modrm = 0x84 | reg << 3;
                     code.extend([opcode, modrm, 0x8b, 0x45, 0x23, 1, 0, 0x11, 0, 0, 0]);
-                    words(&code, Conventions::default());
+                    let with = code.clone();
                     code.remove(prefixes.iter().position(|&b| b == 0xf0).expect("lock"));
-                    words(&code, Conventions::default());
+                    for conventions in [Conventions::default(), PLAIN] {
+                        words(&with, conventions);
+                        words(&code, conventions);
+                    }
                 }
             }
         }

@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result, of_program};
 use crate::options::Options;
 use littoral_base::mutant;
 use littoral_la64::elf::{self, Elf};
-use littoral_la64::front::{Front, Settings, Shower, Translator};
+use littoral_la64::front::{Architecture, Front, Settings, Shower, Translator};
 use littoral_la64::interp::{CodeCache, Features, Limits, Maker, Tier, Translation};
 use littoral_la64::memory::Window;
 use littoral_la64::state::State;
@@ -275,10 +275,16 @@ impl Plan {
             let what = "a debugger sees LoongArch programs only; leave --gdb out";
             return Err(Error::new(Kind::Unsupported, what));
         }
+        if options.no_lbt && front.architecture() == Architecture::Mips64 {
+            let what = "translated MIPS64 programs need the binary translation assists; leave \
+                        --no-lbt out";
+            return Err(Error::new(Kind::Unsupported, what));
+        }
         let reserve = |&end: &u64| Some((end, raw::reserve(front.window_len(end))?));
         let dump = options.dump.as_deref().map(Dump::open).transpose()?;
         let dump = dump.map(|file| -> Shower { Arc::new(move |text| file.append(text)) });
-        let settings = Settings { counts: options.stats, dump };
+        let without_lbt = options.no_lbt;
+        let settings = Settings { counts: options.stats, dump, without_lbt };
         let found = GUEST_END.iter().filter_map(reserve).find_map(|(end, window)| {
             let translator = front.translator(end, settings.clone());
             let mut space = Space::new(window, end, translator.places());
@@ -309,7 +315,7 @@ pub(super) fn load(
     let heap = page_up(end + main.bias) + PAGE;
     space.brk = (heap, heap);
     let trampoline = map_trampoline(&mut space, abi.signals.trampoline)?;
-    let features = Features::ALL;
+    let features = features(&options);
     let machine = (abi.auxiliary)(features, front);
     let auxiliary = auxiliary(&main, interpreter.as_ref(), machine);
     let (name, stack_len) = (program.as_os_str().as_bytes(), options.stack_len);
@@ -388,13 +394,18 @@ fn code_cache(
     let is_kept = !is_foreign && options.gdb.is_none();
     let folder = options.cache.0.as_deref().filter(|_| is_kept);
     let disk = folder.and_then(|folder| {
-        let maker = Maker::this(&window, Features::ALL, limits)?;
+        let maker = Maker::this(&window, features(options), limits)?;
         Some(Arc::new(Disk::open(folder, maker, window)))
     });
     match &disk {
         Some(disk) => (cache.with_store(disk.store.clone()), Some(disk.clone())),
         None => (cache, None),
     }
+}
+
+/// What the machine has.
+fn features(options: &Options) -> Features {
+    Features { lbt: !options.no_lbt, ..Features::ALL }
 }
 
 /// The image that a program names to load it, if it does.

@@ -79,8 +79,15 @@ impl Thread {
         let (changes, space) = (process.changes.clone(), process.space.clone());
         let code = Executable::new(changes, space, process.disk.clone(), debugger);
         let pending = Arc::new(Pending::new());
-        lock(&process.threads).push(pending.clone());
         let mut cache = Cache::of(&process.cache);
+        {
+            let mut threads = lock(&process.threads);
+            if let Some(seed) = process.options.weak {
+                // Threads differ, and those of the same number are alike in each run.
+                cache.weaken(seed.wrapping_add(threads.len() as u64));
+            }
+            threads.push(pending.clone());
+        }
         if process.perf_map.is_some() {
             cache.record_places();
         }

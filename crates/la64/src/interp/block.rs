@@ -32,6 +32,7 @@ use super::bind::Adjust;
 use super::branch::Flow;
 use super::code::{CodeCache, Filling, Generation, Used};
 use super::jumps::Jumps;
+use super::orders;
 use super::pairs::{Key, Special};
 use super::raw::{self, Code, Link, Memo, Place};
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
@@ -67,6 +68,8 @@ pub struct Cache {
     code: Arc<CodeCache>,
     reader: Reader<Generation>,
     own: Own,
+    /// Memory is seen in weak order, on tier 0.
+    weak: Option<Box<orders::Mode>>,
 }
 
 /// What only its thread uses.
@@ -134,7 +137,36 @@ impl Cache {
 
     /// A thread's cache on code that it shares.
     pub fn of(code: &Arc<CodeCache>) -> Cache {
-        Cache { code: code.clone(), reader: code.reader(), own: Own::default() }
+        Cache { code: code.clone(), reader: code.reader(), own: Own::default(), weak: None }
+    }
+
+    /// From now on the thread interprets, and sees and shows memory in the order that the LoongArch
+    /// manual allows; the seed decides about reorderings. What is reordered is in
+    /// `interp::orders`.
+    pub fn weaken(&mut self, seed: u64) {
+        self.weak = Some(Box::new(orders::Mode::new(seed)));
+    }
+
+    /// [`Cache::run`] in weak order. All accesses have taken place when it returns.
+    fn run_weak(
+        &mut self,
+        mode: &mut orders::Mode,
+        cpu: &mut Cpu,
+        fetch: &impl Fetch,
+        (attention, end): (&AtomicBool, u64),
+    ) -> Trap {
+        let trap = loop {
+            if attention.load(Ordering::Relaxed) {
+                break Trap::Attention;
+            }
+            if cpu.state.instructions >= end {
+                break Trap::OutOfBudget;
+            }
+            if let Some(trap) = mode.turn(cpu, fetch, |cpu| self.step(cpu, fetch)) {
+                break trap;
+            }
+        };
+        mode.settle(cpu).unwrap_or(trap)
     }
 
     /// The code, for other threads.
@@ -212,6 +244,11 @@ impl Cache {
         budget: u64,
     ) -> Trap {
         let end = cpu.state.instructions.saturating_add(budget);
+        if let Some(mut mode) = self.weak.take() {
+            let trap = self.run_weak(&mut mode, cpu, fetch, (attention, end));
+            self.weak = Some(mode);
+            return trap;
+        }
         let trap = loop {
             let generation = &self.reader.pin();
             let mut run = Run { code: &self.code, generation, own: &mut self.own, fetch };

@@ -28,11 +28,17 @@ pub const MIXED: &str = "mixed";
 pub const FLOAT: [&str; 8] =
     ["sgemv", "mandelbrot", "nbody", "fft", "libm", "matmul", "triad", "linpack"];
 
+/// The kernels of `programs/kinds.c`, which is written for x86-64 alone.
+pub const KINDS: [&str; 3] = ["flags", "jumps", "x87"];
+
 /// The kernel of `programs/float.c` that prints a checksum of the exceptions that operations raise.
 pub const FLAGS: Kernel = Kernel { program: "float", name: "flags" };
 
 const SOURCES: [(&str, &str); 2] =
     [("integer", include_str!("programs/integer.c")), ("float", include_str!("programs/float.c"))];
+
+/// What x86-64 has besides.
+const SOURCE_X86: (&str, &str) = ("kinds", include_str!("programs/kinds.c"));
 
 /// What the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +82,7 @@ impl Target {
 /// A kernel: which program, which argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// `integer` or `float`.
+    /// `integer`, `float` or `kinds`.
     pub program: &'static str,
     /// The kernel's name.
     pub name: &'static str,
@@ -84,7 +90,11 @@ pub struct Kernel {
 
 /// Every kernel of one program.
 pub fn of(program: &'static str) -> Vec<Kernel> {
-    let names: &[&'static str] = if program == "integer" { &INTEGER } else { &FLOAT };
+    let names: &[&'static str] = match program {
+        "integer" => &INTEGER,
+        "kinds" => &KINDS,
+        _ => &FLOAT,
+    };
     names.iter().map(|&name| Kernel { program, name }).collect()
 }
 
@@ -108,7 +118,8 @@ impl Compiled {
         let folder = tools.scratch.join(target.name());
         let io = |e: std::io::Error| format!("{}: {e}", folder.display());
         std::fs::create_dir_all(&folder).map_err(io)?;
-        for (name, text) in SOURCES {
+        let own = (target == Target::X86).then_some(SOURCE_X86);
+        for (name, text) in SOURCES.into_iter().chain(own) {
             let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
             if program.exists() {
                 continue;

@@ -64,6 +64,8 @@ impl Guest {
 pub enum Way {
     /// The guest's build, translated.
     Translated(Guest),
+    /// The x86-64 build, translated without LBT.
+    WithoutLbt,
     /// A LoongArch build.
     Native(Target),
     /// The guest's build on LoongArch's build of QEMU.
@@ -117,7 +119,7 @@ fn run(tools: &Tools, way: Way, kernel: Kernel, rounds: u32) -> Found<Output> {
     let target = match way {
         Way::Native(target) => target,
         Way::Translated(guest) | Way::Qemu(guest) => guest.target(),
-        Way::Box64 => Guest::X86.target(),
+        Way::Box64 | Way::WithoutLbt => Guest::X86.target(),
     };
     let mut ours = tools.ours();
     ours.args(["--stats", "--tier", &Tier::default().number().to_string()]);
@@ -131,6 +133,9 @@ fn run(tools: &Tools, way: Way, kernel: Kernel, rounds: u32) -> Found<Output> {
             ours.env("BOX64_LOG", "0").env("BOX64_NOBANNER", "1");
             ours.arg("-L").arg(root).arg(box64);
         }
+        Way::WithoutLbt => {
+            ours.arg("--no-lbt");
+        }
         Way::Translated(_) | Way::Native(_) => {}
     }
     let compiled = Compiled::build(tools, target)?;
@@ -141,11 +146,14 @@ fn run(tools: &Tools, way: Way, kernel: Kernel, rounds: u32) -> Found<Output> {
 fn read(way: Way, out: &Output) -> Found<Once> {
     let own = found::number_before(out, " instructions retired")?;
     let guest = match way {
-        Way::Translated(guest) => {
-            Some(found::number_before(out, &format!(" {} instructions executed", guest.name()))?)
-        }
+        Way::Translated(guest) => Some(guest),
+        Way::WithoutLbt => Some(Guest::X86),
         Way::Native(_) | Way::Qemu(_) | Way::Box64 => None,
     };
+    let counted = |guest: Guest| {
+        found::number_before(out, &format!(" {} instructions executed", guest.name()))
+    };
+    let guest = guest.map(counted).transpose()?;
     Ok(Once { text: out.stdout.clone(), own, guest })
 }
 
@@ -180,7 +188,7 @@ pub fn mean(rows: &[Row]) -> f64 {
     geometric_mean(&rows.iter().map(Row::ratio).collect::<Vec<_>>())
 }
 
-/// Kernels of `program`, or all of them, each with a row.
+/// Kernels of `program`, or the integer and the floating-point ones, each with a row.
 ///
 /// # Errors
 /// As [`count`], by the first kernel.

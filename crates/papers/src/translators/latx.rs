@@ -1,13 +1,15 @@
 //! The claims of `repro latx`. All of them but `latx.host.wall` are counts, so two runs give equal
 //! figures.
 //!
-//! `--quick` runs 20,000 random programs instead of 10^6; the host processor judges them, so that
-//! claim has a figure only on an x86-64 host.
+//! `--quick` runs 20,000 random programs and litmus tests instead of 10^6. The host processor
+//! judges random programs, so their claim has a figure only on an x86-64 host.
 
+use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
+use littoral_xlate::judge::litmus::{self, Litmus, Rule};
 
 use super::counts::{Guest, Way};
-use super::steps::{Memo, beside, expansion, identical, native, wall};
+use super::steps::{Memo, beside, expansion, identical, native, wall, without_lbt};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -60,16 +62,53 @@ fn steps() -> Vec<Step> {
             memo.step(names[3], claims[3], move |t, m| beside(t, m, of, Way::Box64, BOX64)),
         ]);
     }
+    let name = "kernels translated without the binary translation assists";
+    steps.push(memo.step(name, "latx.lbt.gain.int", without_lbt));
     let name = "fifteen programs beside their native runs";
     steps.push(memo.step(name, "latx.programs.identical", |t, _| identical(t, GUEST)));
     let name = "translated kernels beside their LoongArch builds, timed";
     steps.push(memo.step(name, "latx.host.wall", |t, _| wall(t, GUEST)));
+    steps.push(Step {
+        name: "litmus tests of the order of memory",
+        claims: vec!["latx.litmus".to_owned()],
+        measure: Box::new(|options| vec![forbidden(options)]),
+    });
     steps.push(Step {
         name: "random programs on translator and host processor",
         claims: vec!["latx.fuzz.unexplained".to_owned()],
         measure: Box::new(|options| vec![unexplained(options)]),
     });
     steps
+}
+
+/// Runs of litmus tests in which an outcome was seen that x86-64 forbids.
+fn forbidden(options: &Options) -> Answer {
+    const RUNS_QUICK: u64 = 20_000;
+    const RUNS: u64 = 1_000_000;
+    let seed = SYSTEM.targets().map_or(0, |t| t.seed);
+    let of_each = if options.quick { RUNS_QUICK } else { RUNS } / litmus::TESTS.len() as u64;
+    let ordered = litmus::count(seed, of_each, true);
+    let open = litmus::count(seed, of_each, false);
+    let words = |all: &[(Litmus, u64)]| {
+        let words = all.iter().map(|(litmus, seen)| format!("{} {seen}", litmus.name));
+        words.collect::<Vec<_>>().join(", ")
+    };
+    let note = format!(
+        "{of_each} weak runs of each of {} tests; outcomes seen with barriers: {}; without: {}",
+        ordered.len(),
+        words(&ordered),
+        words(&open)
+    );
+    let seen = |all: &[(Litmus, u64)], rule: Rule| {
+        let of_rule = all.iter().filter(|(litmus, _)| litmus.rule == rule);
+        of_rule.map(|(_, seen)| *seen).collect::<Vec<u64>>()
+    };
+    let bad = [Rule::Forbidden, Rule::Fenced].map(|rule| seen(&ordered, rule).iter().sum::<u64>());
+    let figure = Figure::new(bad.iter().sum::<u64>() as f64, note);
+    let are_needed = seen(&open, Rule::Forbidden).iter().all(|&n| n > 0);
+    let figure = figure.provided(are_needed, "each forbidden outcome is seen without barriers");
+    let is_weak = seen(&ordered, Rule::Allowed).iter().all(|&n| n > 0);
+    Ok(figure.provided(is_weak, "what x86-64 allows is seen with barriers"))
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
@@ -89,7 +128,7 @@ fn unexplained(options: &Options) -> Answer {
         "{} programs, each in one go, in slices, and in slices with barriers and counts; {} set aside",
         verdict.compared, verdict.aside
     );
-    let mut figure = littoral_bench::claims::Figure::new(verdict.different as f64, note);
+    let mut figure = Figure::new(verdict.different as f64, note);
     figure.notes.extend(verdict.first);
     let tried = verdict.compared + verdict.aside;
     let figure = figure.provided(tried == programs, "all programs were tried");

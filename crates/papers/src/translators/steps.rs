@@ -62,6 +62,34 @@ pub(super) fn table6(tools: &Tools, memo: &Memo, guest: Guest, program: &'static
     Ok(figure(&rows, (guest.name(), "LA64"), note.into()))
 }
 
+/// LA64 instructions without LBT over those with it: integer kernels, and kernels of what depends
+/// on flags, by kind.
+pub(super) fn without_lbt(tools: &Tools, memo: &Memo) -> Answer {
+    let guest = Guest::X86;
+    let mut different = Vec::new();
+    let mut rows = |program| {
+        counts::rows(Some(program), |kernel| {
+            let plain = memo.count(tools, Way::WithoutLbt, kernel)?;
+            let with = memo.count(tools, Way::Translated(guest), kernel)?;
+            if plain.text != with.text || plain.guest_count != with.guest_count {
+                different.push(kernel.name);
+            }
+            Ok(Row { kernel, above: plain.own_count, below: with.own_count })
+        })
+    };
+    let (integer, kinds) = (rows("integer")?, rows("kinds")?);
+    let by_kind: Vec<String> =
+        kinds.iter().map(|r| format!("{} {:.3}", r.kernel.name, r.ratio())).collect();
+    let note = format!(
+        "geometric mean of ten integer kernels; by kind, in kernels of their own: {}",
+        by_kind.join(", ")
+    );
+    let names = ("without LBT", "with");
+    let mut figure = figure(&integer, names, note);
+    figure.notes.extend(kinds.iter().map(|row| row.text(names)));
+    Ok(figure.provided(different.is_empty(), format!("equal results; not {different:?}")))
+}
+
 /// CPU time of the translated kernels over that of their LA64 builds, both on our engine.
 pub(super) fn wall(tools: &Tools, guest: Guest) -> Answer {
     const ROUNDS: u32 = 200;
@@ -222,6 +250,7 @@ mod tests {
                 identical(&tools, guest),
                 table6(&tools, &memo, guest, "integer"),
                 wall(&tools, guest),
+                without_lbt(&tools, &memo),
             ] {
                 assert!(answer.is_err(), "{answer:?}");
             }

@@ -144,7 +144,8 @@ pub fn translated(
     assert!(written.is_some(), "programs lie in the window");
     let settings = Settings { counts: conventions.counts, ..Settings::default() };
     let engine = Engine::new(layout(), X86(conventions)).with(settings);
-    let mut cpu = Cpu::new(window, Features::ALL);
+    let features = Features { lbt: !conventions.without_lbt, ..Features::ALL };
+    let mut cpu = Cpu::new(window, features);
     engine.prepare(&mut cpu.state);
     let Registers { gpr, flags, rip, vectors, x87 } = program.registers.clone();
     set_x87(&mut cpu.state, x87);
@@ -306,6 +307,8 @@ pub struct Bench {
     pub window: Window,
     /// Programs that ended with their last instruction.
     pub whole: u64,
+    /// Whether programs run without LBT.
+    pub without_lbt: bool,
 }
 
 impl Bench {
@@ -316,7 +319,7 @@ impl Bench {
     pub fn new() -> std::io::Result<Bench> {
         let mut host = Host::start()?;
         let rules = Rules::of(&mut host);
-        Ok(Bench { host, rules, window: Memory::leaked(WINDOW_LEN), whole: 0 })
+        Ok(Bench { host, rules, window: Memory::leaked(WINDOW_LEN), whole: 0, without_lbt: false })
     }
 
     /// What differs; `None` if the program reaches memory that the window has and the process has
@@ -338,6 +341,7 @@ impl Bench {
         let all = Conventions { ordered: true, counts: true, ..Conventions::default() };
         let ways = [(u64::MAX, lazy), (1 + n % 9, Conventions::default()), (8 + n % 9, all)];
         for (slice, conventions) in ways {
+            let conventions = Conventions { without_lbt: self.without_lbt, ..conventions };
             let (ours, _) = translated(self.window, program, tier, slice, conventions);
             // The processor faults at the jump, translated code behind it.
             if matches!(ours.event, Event::Fetch(at) if !is_canonical(at)) {
@@ -388,9 +392,18 @@ pub fn judge(
     programs: u64,
     make: fn(&mut Random) -> Program,
 ) -> std::io::Result<Verdict> {
+    Ok(judge_on(Bench::new()?, seed, programs, make))
+}
+
+/// The same on a bench of the caller's.
+pub fn judge_on(
+    mut bench: Bench,
+    seed: u64,
+    programs: u64,
+    make: fn(&mut Random) -> Program,
+) -> Verdict {
     const DESCRIBED_MAX: usize = 12;
     let mut random = Random(seed);
-    let mut bench = Bench::new()?;
     let mut verdict = Verdict::default();
     for n in 0..programs {
         let program = make(&mut random);
@@ -406,5 +419,5 @@ pub fn judge(
             }
         }
     }
-    Ok(verdict)
+    verdict
 }

@@ -1,6 +1,7 @@
 //! x86-64 as the engine sees it, and the instructions that run outside translated code.
 
 use super::decode::{Inst, LEN_MAX, Operand, decode};
+use super::lower::plain;
 use super::memory::decoded;
 use super::region::Conventions;
 use super::registers::{COUNTS, ENTRIES, LINK, la64};
@@ -10,6 +11,7 @@ use super::{assist, completion, float, memory, mmx, x87};
 use crate::code::{Mark, Region, Source};
 use crate::event::Event;
 use crate::guest::{Architecture, Fetch, Unfetched};
+use littoral_base::mutant;
 use littoral_la64::interp::Cpu;
 use littoral_la64::memory::Window;
 use littoral_la64::state::State;
@@ -44,6 +46,18 @@ impl Architecture for X86 {
         match source {
             Source::Register(register) => state.x[usize::from(register)],
             Source::Upper => unreachable!("no delay slot comes between a jump and its target"),
+        }
+    }
+
+    fn open(&self, state: &mut State) {
+        if self.0.without_lbt {
+            plain::open(state);
+        }
+    }
+
+    fn close(&self, state: &mut State) {
+        if self.0.without_lbt && !mutant!("x86_plain_state_not_moved") {
+            plain::close(state);
         }
     }
 

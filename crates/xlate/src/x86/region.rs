@@ -29,6 +29,8 @@ pub struct Conventions {
     pub ordered: bool,
     /// Guest instructions are counted.
     pub counts: bool,
+    /// The code has no LBT instruction.
+    pub without_lbt: bool,
 }
 
 /// Most instructions of a region.

@@ -602,6 +602,13 @@ pub fn carry_rows() -> impl Iterator<Item = &'static Row> {
     isa::rows().iter().filter(|row| matches!(row.stem, "adc" | "sbb"))
 }
 
+/// The rows of integers that read or write flags.
+pub fn flag_rows() -> impl Iterator<Item = &'static Row> {
+    let is_plain = |row: &&Row| !row.privileged && !row.x87 && !row.mmx && !is_vector(row);
+    let rows = isa::rows().iter().filter(is_plain);
+    rows.filter(|row| row.flags.reads | row.flags.writes != 0 && !LEFT_OUT.contains(&row.stem))
+}
+
 /// The rows of MMX.
 pub fn mmx_rows() -> impl Iterator<Item = &'static Row> {
     isa::rows().iter().filter(|row| row.mmx)

@@ -19,7 +19,9 @@ fn sized(r: Reg, size: u8) -> Reg {
 impl Lower {
     /// The LBT instruction that leaves an operation's flags, if they are read.
     pub(super) fn flags(&mut self, name: &str, size: u8, operands: &[u8]) {
-        if self.needs(flag::ALL) {
+        if self.needs(flag::ALL) && self.is_plain() {
+            self.plain_flags(name, size, operands);
+        } else if self.needs(flag::ALL) {
             let operands: Vec<i64> = operands.iter().map(|&o| o.into()).collect();
             self.op(&format!("{name}{}", suffix(size)), &operands);
         }
@@ -48,6 +50,7 @@ impl Lower {
         if matches!(target, Target::Mem(..)) || carries {
             self.operate(inst.row.stem, d, a, b, size);
             self.store_target(target, d);
+            self.spare_temps(0, &[a, b, d]);
             self.flags_of(inst.row.stem, size, a, b, d);
         } else {
             self.flags_of(inst.row.stem, size, a, b, d);
@@ -134,6 +137,12 @@ impl Lower {
             "not" => self.rrr("nor", d, a, 0),
             "and" | "or" | "xor" => self.rrr(name, d, a, b),
             "adc" if mutant!("x86_carry_not_read") => self.rrr("add.d", d, a, b),
+            "adc" | "sbb" if self.is_plain() => {
+                let carry = self.carry_bit();
+                let name = if name == "adc" { "add.d" } else { "sub.d" };
+                self.rrr(name, d, a, b);
+                self.rrr(name, d, d, carry);
+            }
             "adc" => self.rrr(&format!("adc{}", suffix(size)), d, a, b),
             "sbb" => self.rrr(&format!("sbc{}", suffix(size)), d, a, b),
             _ => unreachable!("{name} is no operation"),
@@ -160,7 +169,7 @@ impl Lower {
     /// `x86sbc` derives the adjust flag without the borrow.
     fn flags_of_borrow(&mut self, size: u8, a: u8, b: u8, r: u8) {
         self.flags("x86sbc", size, &[a, b]);
-        if self.needs(flag::A) && !mutant!("x86_borrow_without_adjust") {
+        if self.needs(flag::A) && !self.is_plain() && !mutant!("x86_borrow_without_adjust") {
             let t = self.temp();
             self.rrr("xor", t, a, b);
             self.rrr("xor", t, t, r);
@@ -174,7 +183,9 @@ impl Lower {
         let extend = if signed { Extend::Sign } else { Extend::Zero };
         let b = self.read(inst.operand(0), extend);
         let a = self.part(sized(RAX, size), extend);
-        if self.needs(flag::ALL) {
+        if self.is_plain() {
+            self.plain_product(signed, size, a, b);
+        } else if self.needs(flag::ALL) {
             let unsigned = if signed { "" } else { "u" };
             self.rr(&format!("x86mul{}{unsigned}", suffix(size)), a, b);
         }

@@ -105,16 +105,14 @@ impl Lower {
         };
         let is_logic = matches!(name, "and" | "or" | "xor" | "not");
         match single.filter(|_| size >= 4 || !is_logic) {
-            Some((am, operand)) => {
-                self.am(am, size, old, operand, address);
-                // The adjust flag of a subtraction needs no result.
-                self.flags_of(name, size, old, b, r);
-            }
+            Some((am, operand)) => self.am(am, size, old, operand, address),
             None => {
                 self.repeat(size, old, r, address, |lower| lower.operate(name, r, old, b, size));
-                self.flags_of(name, size, old, b, r);
             }
         }
+        // The adjust flag of a subtraction needs no result.
+        self.spare_temps(0, &[old, b, r]);
+        self.flags_of(name, size, old, b, r);
     }
 
     /// Makes `r` of `old` until memory holds `old` when `r` is stored.
@@ -161,6 +159,7 @@ impl Lower {
         self.am("amcas_db", size, old, new, address);
         self.extend(old, old, size, Extend::Zero);
         self.rrr("xor", differ, seen, old);
+        self.spare_temps(0, &[seen, old, differ]);
         self.flags("x86sub", size, &[seen, old]);
         self.unless_equal(accumulator, old, differ);
     }

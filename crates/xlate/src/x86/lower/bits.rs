@@ -4,7 +4,7 @@ use super::Lower;
 use super::operand::Extend;
 use crate::x86::decode::{Inst, Operand, Reg};
 use crate::x86::isa::flag;
-use crate::x86::registers::{DIRECTION_BIT, FIXED_BITS, SCR_DIRECTION, VECTOR, la64};
+use crate::x86::registers::{DIRECTION_BIT, FIXED_BITS, VECTOR, la64};
 
 impl Lower {
     pub(super) fn count(&mut self, inst: &Inst) {
@@ -62,6 +62,7 @@ impl Lower {
         }
         let t = self.temp();
         match inst.row.stem {
+            _ if self.is_plain() => self.plain_flags_of_count(inst, (a, r, t)),
             "bsf" | "bsr" => self.flags("x86or", 8, &[a, a]),
             "popcnt" => {
                 self.rri("sltui", t, a, 1);
@@ -73,6 +74,21 @@ impl Lower {
                 self.rri("sltui", t, a, 1);
                 self.op("x86mtflag", &[t.into(), flag::C.into()]);
             }
+        }
+    }
+
+    /// Without LBT those that the manual defines.
+    fn plain_flags_of_count(&mut self, inst: &Inst, (a, r, t): (u8, u8, u8)) {
+        let is_zeros = matches!(inst.row.stem, "tzcnt" | "lzcnt");
+        if self.needs(flag::Z) {
+            self.rri("sltui", t, if is_zeros { r } else { a }, 1);
+            self.set_flag(flag::Z, t);
+        }
+        if is_zeros && self.needs(flag::C) {
+            self.rri("sltui", t, a, 1);
+            self.set_flag(flag::C, t);
+        } else if inst.is("popcnt") {
+            self.clear_flags(flag::ALL & !flag::Z);
         }
     }
 
@@ -93,31 +109,29 @@ impl Lower {
     /// clc, stc, cmc, cld, std, sahf, lahf.
     pub(super) fn flag(&mut self, inst: &Inst) {
         const STATUS: u8 = flag::C | flag::P | flag::A | flag::Z | flag::S;
-        let t = self.temp();
-        let carry = i64::from(flag::C);
         let ah = Reg { number: 0, size: 1, high: true };
         match inst.row.stem {
-            "clc" => self.op("x86mtflag", &[0, carry]),
-            "stc" | "cmc" => {
-                match inst.is("stc") {
-                    true => self.asm.li(t, 1),
-                    false => {
-                        self.op("x86mfflag", &[t.into(), carry]);
-                        self.rri("xori", t, t, 1);
-                    }
-                }
-                self.op("x86mtflag", &[t.into(), carry]);
+            "clc" => self.set_flag(flag::C, 0),
+            "stc" => {
+                let t = self.number(1);
+                self.set_flag(flag::C, t);
+            }
+            "cmc" => {
+                let t = self.carry_bit();
+                self.rri("xori", t, t, 1);
+                self.set_flag(flag::C, t);
             }
             "cld" | "std" => {
-                self.asm.li(t, if inst.is("cld") { 1 } else { -1 });
-                self.op("movgr2scr", &[SCR_DIRECTION.into(), t.into()]);
+                let t = self.number(if inst.is("cld") { 1 } else { -1 });
+                self.write_direction(t);
             }
             "sahf" => {
                 let from = self.part(ah, Extend::Any);
-                self.op("x86mtflag", &[from.into(), STATUS.into()]);
+                self.flags_from(from, STATUS);
             }
             _ => {
-                self.op("x86mfflag", &[t.into(), STATUS.into()]);
+                let t = self.temp();
+                self.flags_to(t, STATUS);
                 self.rri("ori", t, t, 2);
                 self.write(ah, t, Extend::Any);
             }
@@ -127,9 +141,9 @@ impl Lower {
     /// A register with RFLAGS.
     pub(super) fn all_flags(&mut self) -> u8 {
         let (t, direction) = (self.temp(), self.temp());
-        self.op("x86mfflag", &[t.into(), flag::ALL.into()]);
+        self.flags_to(t, flag::ALL);
         self.rri("ori", t, t, FIXED_BITS as i64);
-        self.op("movscr2gr", &[direction.into(), SCR_DIRECTION.into()]);
+        self.read_direction(direction);
         let place = i64::from(DIRECTION_BIT.trailing_zeros());
         self.rri("srli.d", direction, direction, 63);
         self.insert(t, direction, place, place);
@@ -139,12 +153,12 @@ impl Lower {
     /// Sets the flags from a register with RFLAGS.
     pub(super) fn set_all_flags(&mut self, from: u8) {
         let (t, place) = (self.temp(), i64::from(DIRECTION_BIT.trailing_zeros()));
-        self.op("x86mtflag", &[from.into(), flag::ALL.into()]);
+        self.flags_from(from, flag::ALL);
         // 1 less two times the bit.
         self.pick(t, from, place, place);
         self.rri("slli.d", t, t, 1);
         self.rri("addi.d", t, t, -1);
         self.rrr("sub.d", t, 0, t);
-        self.op("movgr2scr", &[SCR_DIRECTION.into(), t.into()]);
+        self.write_direction(t);
     }
 }

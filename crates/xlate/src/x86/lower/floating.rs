@@ -136,6 +136,9 @@ impl Lower {
         if self.begins_group() {
             return self.compare_floats((quiet, suffix), a, b);
         }
+        if self.is_plain() {
+            return self.plain_float_flags((quiet, suffix), a, b);
+        }
         // One comparison in any case, for the exceptions.
         let parts = [("ult", flag::C, 0), ("ueq", flag::Z, 6), ("un", flag::P, 2)];
         let mut sum = None;
@@ -160,6 +163,23 @@ impl Lower {
         if self.needs(flag::ALL) {
             self.op("x86mtflag", &[sum.unwrap_or(0).into(), flag::ALL.into()]);
         }
+    }
+
+    /// The same without LBT: the comparisons are the flags.
+    fn plain_float_flags(&mut self, (quiet, suffix): (char, &str), a: u8, b: u8) {
+        let parts = [("ult", flag::C), ("ueq", flag::Z), ("un", flag::P)];
+        for (n, (condition, own)) in parts.into_iter().enumerate() {
+            if !self.needs(own) && n > 0 {
+                continue;
+            }
+            self.rrr(&format!("fcmp.{quiet}{condition}{suffix}"), 0, a, b);
+            if self.needs(own) {
+                let t = self.temp();
+                self.rr("movcf2gr", t, 0);
+                self.set_flag(own, t);
+            }
+        }
+        self.clear_flags(flag::A | flag::S | flag::O);
     }
 
     fn convert(&mut self, inst: &Inst) {

@@ -23,15 +23,22 @@ impl Lower {
             (_, target) => {
                 let target = target.expect("invariant: a conditional branch has a target");
                 let fused = inst.row.condition.is_some_and(|c| self.branch_if(c, target));
-                if !fused {
-                    let c = self.taken(inst);
-                    let label = self.label_of(target);
-                    self.asm.branch("bnez", &[c.into()], label);
+                match inst.row.condition.filter(|_| !fused && self.is_plain()) {
+                    Some(condition) => self.plain_branch(condition, target),
+                    None if fused => {}
+                    None => self.branch_on(inst, target),
                 }
                 self.mark(inst.end());
                 self.go(inst.end(), next);
             }
         }
+    }
+
+    /// A branch that is taken if a condition, or what counts rcx, says so.
+    fn branch_on(&mut self, inst: &Inst, target: u64) {
+        let c = self.taken(inst);
+        let label = self.label_of(target);
+        self.asm.branch("bnez", &[c.into()], label);
     }
 
     /// A register that is not zero if a conditional branch is taken.

@@ -15,6 +15,7 @@ mod floating;
 mod flow;
 mod moves;
 mod operand;
+pub(super) mod plain;
 mod shift;
 mod string;
 mod vector;
@@ -61,6 +62,8 @@ pub(super) struct Lower {
     /// Upper parts of vector registers that are read behind it.
     lanes: u32,
     temps_used: usize,
+    /// Scratch registers that the instruction has used and needs no more; taken first.
+    spare: Vec<u8>,
     vectors_used: usize,
     /// LA64 registers that hold guest registers and multiples of 16, one bit each.
     aligned_bases: u32,
@@ -129,6 +132,7 @@ impl Lower {
             live: 0,
             lanes: lanes::ALL,
             temps_used: 0,
+            spare: Vec::new(),
             vectors_used: 0,
             aligned_bases: 0,
             zeros: 0,
@@ -151,7 +155,8 @@ impl Lower {
             self.asm.op("dbar", &[BEFORE_STORES]);
         }
         self.asm.op(mnemonic, operands);
-        if is_ordered && begins(["ld", "fld", "vld"]) && !mnemonic.starts_with("vldi") {
+        let is_load = begins(["ld", "fld", "vld"]) && !mnemonic.starts_with("vldi");
+        if is_ordered && is_load && !mutant!("x86_barriers_before_stores_only") {
             self.asm.op("dbar", &[BEHIND_LOADS]);
         }
     }
@@ -190,6 +195,9 @@ impl Lower {
 
     /// A scratch register that the instruction does not use yet.
     fn temp(&mut self) -> u8 {
+        if let Some(t) = self.spare.pop() {
+            return t;
+        }
         self.temps_used += 1;
         let is_far = self.temps_used > TEMPS.len() - FAR.len();
         assert!(!is_far || !self.keeps_far, "invariant: it needs few scratch registers");
@@ -306,7 +314,8 @@ impl Lower {
         if !mutant!("x86_alignment_outlives_register") {
             self.aligned_bases &= !written_bases(inst);
         }
-        self.keeps_far = Self::is_straight(inst);
+        self.spare.clear();
+        self.keeps_far = self.is_straight(inst);
         if !self.keeps_far {
             self.far_kept = [None; FAR.len()];
         }

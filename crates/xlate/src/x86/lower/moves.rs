@@ -15,6 +15,9 @@ const RBP: u8 = la64(5);
 impl Lower {
     /// A register that is 1 if the condition holds, else 0.
     pub(super) fn condition(&mut self, condition: u8) -> u8 {
+        if self.is_plain() {
+            return self.plain_condition(condition);
+        }
         let t = self.temp();
         let code = LBT_CONDITIONS[usize::from(condition)];
         self.op("setx86j", &[t.into(), code.into()]);
@@ -151,6 +154,7 @@ impl Lower {
         self.rrr("maskeqz", t, old, differ);
         self.rrr("or", result, result, t);
         self.store_target(target, result);
+        self.spare_temps(0, &[seen, old, new, differ]);
         self.flags("x86sub", size, &[seen, old]);
         if let Target::Reg(r) = target {
             // A register that differs is not written, its upper half neither.
@@ -309,8 +313,7 @@ impl Lower {
         if self.needs(flag::Z) {
             let t = self.temp();
             self.rri("sltui", t, differ, 1);
-            self.rri("slli.d", t, t, flag::PLACES[3].into());
-            self.op("x86mtflag", &[t.into(), flag::Z.into()]);
+            self.set_flag(flag::Z, t);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Lower, suffix};
 use crate::x86::decode::{Inst, Mem, Operand, Reg, Segment};
-use crate::x86::registers::{FAR, FS, SCR_GS, TEMPS, la64};
+use crate::x86::isa::flag;
+use crate::x86::registers::{FAR, FS, TEMPS, la64};
 
 const SIGNED_12: std::ops::Range<i64> = -2048..2048;
 
@@ -87,7 +88,7 @@ impl Lower {
 
     /// Whether the far registers may keep what an instruction sets: all of its code is always run,
     /// and it needs few scratch registers.
-    pub(super) fn is_straight(inst: &Inst) -> bool {
+    pub(super) fn is_straight(&self, inst: &Inst) -> bool {
         const STRAIGHT: [&str; 24] = [
             "mov", "movzx", "movsx", "movsxd", "lea", "add", "sub", "and", "or", "xor", "adc",
             "sbb", "inc", "dec", "neg", "not", "cmp", "test", "imul", "cmov", "set", "push", "pop",
@@ -97,7 +98,10 @@ impl Lower {
         let is_straight = STRAIGHT.contains(&inst.row.stem)
             || is_shift && inst.fixed_count().is_some()
             || inst.writes_only_vectors();
-        !inst.lock && is_straight
+        // Flags without LBT take scratch registers too, beside those of a long address.
+        let is_long = |m: Mem| m.short || m.segment.is_some();
+        let computes = matches!(inst.row.stem, "adc" | "sbb") || inst.memory().is_some_and(is_long);
+        !inst.lock && is_straight && !(self.is_plain() && self.needs(flag::ALL) && computes)
     }
 
     /// A register for what is made of another: the same, if that is scratch.
@@ -177,7 +181,7 @@ impl Lower {
         let base = match segment {
             Segment::Fs => FS,
             Segment::Gs => {
-                self.op("movscr2gr", &[t.into(), SCR_GS.into()]);
+                self.read_gs(t);
                 t
             }
         };

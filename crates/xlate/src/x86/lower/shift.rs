@@ -14,11 +14,11 @@ use littoral_la64::asm::Label;
 
 /// By how much is shifted.
 #[derive(Clone, Copy)]
-struct Count {
+pub(super) struct Count {
     /// The number, if the code says so.
-    fixed: Option<u32>,
+    pub(super) fixed: Option<u32>,
     /// A register with the count, already taken modulo 32 or 64.
-    register: u8,
+    pub(super) register: u8,
 }
 
 impl Lower {
@@ -52,9 +52,15 @@ impl Lower {
             return self.write_target(target, a, Extend::Any);
         };
         let r = self.temp();
-        self.shifted(name, r, a, count, size);
+        let carry = self.shifted(name, r, a, count, size);
         self.store_target(target, r);
         match name {
+            "shl" | "shr" | "sar" if self.is_plain() => {
+                self.plain_shift(name, (a, r), count, size);
+            }
+            "rcl" | "rcr" if self.is_plain() => {
+                self.plain_rotation(name == "rcl", (r, carry), count, size);
+            }
             "shl" => self.flags("x86sll", size, &[a, count.register]),
             "shr" => self.flags("x86srl", size, &[a, count.register]),
             "sar" => self.flags("x86sra", size, &[a, count.register]),
@@ -104,10 +110,20 @@ impl Lower {
         true
     }
 
-    /// r = a shifted; the bits above the size are open.
-    fn shifted(&mut self, name: &str, r: u8, a: u8, count: Count, size: u8) {
+    /// r = a shifted; the bits above the size are open. Without LBT the answer is a register whose
+    /// bit 0 is the carry of `rcl` and `rcr`.
+    fn shifted(&mut self, name: &str, r: u8, a: u8, count: Count, size: u8) -> u8 {
         let c = count.register;
         match (name, size) {
+            ("rcl" | "rcr", _) if self.is_plain() => {
+                return self.rotated_by_carry(name == "rcl", (r, a), count, size);
+            }
+            ("ror", 1 | 2) if self.is_plain() => self.rotated_narrow(r, a, c, size),
+            ("rol", 1 | 2) if self.is_plain() => {
+                let down = self.temp();
+                self.rrr("sub.d", down, 0, c);
+                self.rotated_narrow(r, a, down, size);
+            }
             ("shl", _) => self.rrr("sll.d", r, a, c),
             ("shr", _) => self.rrr("srl.d", r, a, c),
             ("sar", _) => self.rrr("sra.d", r, a, c),
@@ -126,10 +142,11 @@ impl Lower {
                 self.rrr(&format!("rcr{}", suffix(size)), r, a, t);
             }
         }
+        0
     }
 
     /// A label behind code that a count of zero skips.
-    fn unless_zero(&mut self, count: Count) -> Option<Label> {
+    pub(super) fn unless_zero(&mut self, count: Count) -> Option<Label> {
         if count.fixed.is_some() || mutant!("x86_rotation_by_zero_writes_carry") {
             return None;
         }
@@ -138,9 +155,22 @@ impl Lower {
         Some(label)
     }
 
+    /// The end of what a count of zero skips.
+    pub(super) fn bind_skip(&mut self, skip: Option<Label>) {
+        if let Some(label) = skip {
+            self.asm.bind(label);
+        }
+    }
+
     fn flags_of_rotation(&mut self, left: bool, a: u8, r: u8, count: Count, size: u8) {
         if !self.needs(flag::C | flag::O) {
             return;
+        }
+        if self.is_plain() {
+            let t = self.temp();
+            let bit = if left { 0 } else { 8 * i64::from(size) - 1 };
+            self.rri("srli.d", t, r, bit);
+            return self.plain_rotation(left, (r, t), count, size);
         }
         let skip = self.unless_zero(count);
         let name = if left { "x86rotl" } else { "x86rotr" };
@@ -154,9 +184,7 @@ impl Lower {
             self.pick(t, r, bit, bit);
             self.op("x86mtflag", &[t.into(), flag::C.into()]);
         }
-        if let Some(label) = skip {
-            self.asm.bind(label);
-        }
+        self.bind_skip(skip);
     }
 
     /// shld and shrd: the bits that come in are those of the second operand.
@@ -202,6 +230,9 @@ impl Lower {
         if !self.needs(flag::ALL) {
             return;
         }
+        if self.is_plain() {
+            return self.plain_shift(if left { "shl" } else { "shrd" }, (a, r), count, size);
+        }
         let skip = self.unless_zero(count);
         let (t, bits) = (self.temp(), 8 * i64::from(size));
         let name = if left { "x86sll" } else { "x86srl" };
@@ -216,9 +247,7 @@ impl Lower {
             self.rri("slli.d", t, t, 11);
             self.op("x86mtflag", &[t.into(), flag::O.into()]);
         }
-        if let Some(label) = skip {
-            self.asm.bind(label);
-        }
+        self.bind_skip(skip);
     }
 
     /// bt, bts, btr, btc: a bit of a register, of memory, or of a string of bits in memory.
@@ -279,7 +308,7 @@ impl Lower {
         if self.needs(flag::C) {
             let t = self.temp();
             self.rrr("srl.d", t, a, offset);
-            self.op("x86mtflag", &[t.into(), flag::C.into()]);
+            self.set_flag(flag::C, t);
         }
     }
 }

@@ -5,7 +5,7 @@
 use super::Lower;
 use super::operand::{Extend, Place};
 use crate::x86::decode::{Inst, Mem, Operand, Reg, Rep};
-use crate::x86::registers::{SCR_DIRECTION, la64};
+use crate::x86::registers::la64;
 
 const RCX: u8 = 1;
 const RSI: u8 = 6;
@@ -40,7 +40,7 @@ impl Lower {
     /// By how much an index moves per element.
     fn step(&mut self, inst: &Inst) -> u8 {
         let t = self.temp();
-        self.op("movscr2gr", &[t.into(), SCR_DIRECTION.into()]);
+        self.read_direction(t);
         let size = inst.size_of_first();
         if size > 1 {
             self.rri("slli.d", t, t, size.trailing_zeros().into());
@@ -64,6 +64,7 @@ impl Lower {
             Operand::Reg(_) | Operand::Xmm(_) | Operand::Mm(_) => None,
             Operand::Imm(_) | Operand::Target(_) => None,
         };
+        let first_temp = self.temps_used;
         let compares = matches!(inst.row.stem, "cmps" | "scas");
         let size = inst.size_of_first();
         let differ = if compares {
@@ -71,6 +72,7 @@ impl Lower {
             let b = self.read(operands[1], Extend::Zero);
             let t = self.temp();
             self.rrr("xor", t, a, b);
+            self.spare_temps(first_temp, &[a, b, t]);
             self.flags("x86sub", size, &[a, b]);
             Some(t)
         } else {
