@@ -2,7 +2,7 @@
 //!
 //! Each crate defines its own `#[non_exhaustive] enum Kind` implementing [`Category`] and an alias
 //! `pub type Error = littoral_base::error::Error<Kind>`. The context says what failed, where (path,
-//! page, zone, offset, line) and what to do next. A [`Place`] carries the same as fields.
+//! page, zone, offset, line, rank, lock) and what to do next. A [`Place`] carries the same as fields.
 //!
 //! Invariants
 //! - An error is one pointer wide, so a `Result<(), Error<K>>` costs nothing on the good path.
@@ -11,7 +11,10 @@
 //!   `every_class_has_an_exit_code_of_its_own`.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+use crate::units::NodeId;
 
 /// What a kind of error means to a person at a terminal: one class an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +74,16 @@ pub struct Place {
     pub line: Option<u64>,
     /// The column of that line, from 1.
     pub column: Option<u64>,
+    /// The rank of a job, or node of a fabric, that reports the failure.
+    pub rank: Option<NodeId>,
+    /// The other rank or node that the failure is about, such as the one that is gone.
+    pub peer: Option<NodeId>,
+    /// The lock of a job.
+    pub lock: Option<u32>,
+    /// The barrier of a job, counted from zero.
+    pub generation: Option<u64>,
+    /// The network address.
+    pub address: Option<SocketAddr>,
 }
 
 struct Inner<K> {
@@ -114,6 +127,13 @@ impl<K: Category> Error<K> {
     /// Where it failed.
     pub fn place(&self) -> &Place {
         &self.0.place
+    }
+
+    /// The same error at another place.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.0.place = place;
+        self
     }
 
     /// The same error in the file `path`.
@@ -162,6 +182,41 @@ impl<K: Category> Error<K> {
     #[must_use]
     pub fn at_column(mut self, column: u64) -> Self {
         self.0.place.column = Some(column);
+        self
+    }
+
+    /// The same error, reported by this rank or node.
+    #[must_use]
+    pub fn at_rank(mut self, rank: NodeId) -> Self {
+        self.0.place.rank = Some(rank);
+        self
+    }
+
+    /// The same error, about another rank or node.
+    #[must_use]
+    pub fn at_peer(mut self, peer: NodeId) -> Self {
+        self.0.place.peer = Some(peer);
+        self
+    }
+
+    /// The same error at a lock.
+    #[must_use]
+    pub fn at_lock(mut self, lock: u32) -> Self {
+        self.0.place.lock = Some(lock);
+        self
+    }
+
+    /// The same error at a barrier, counted from zero.
+    #[must_use]
+    pub fn at_generation(mut self, generation: u64) -> Self {
+        self.0.place.generation = Some(generation);
+        self
+    }
+
+    /// The same error at a network address.
+    #[must_use]
+    pub fn at_address(mut self, address: SocketAddr) -> Self {
+        self.0.place.address = Some(address);
         self
     }
 
@@ -253,5 +308,22 @@ mod tests {
         assert_eq!((place.zone, place.page, place.offset), (Some(3), Some(7), None));
         assert_eq!(place.path.as_deref(), Some(Path::new("s.zones")));
         assert_eq!(upper.to_string(), "reading: zone 3, page 7");
+    }
+
+    #[test]
+    fn a_place_names_ranks_locks_barriers_and_addresses() {
+        let address = "127.0.0.1:7000".parse().unwrap();
+        let e = Error::new(Kind::Bad, "rank 2").at_rank(NodeId(1)).at_peer(NodeId(2));
+        let e = e.at_lock(3).at_generation(4).at_address(address);
+        let want = Place {
+            rank: Some(NodeId(1)),
+            peer: Some(NodeId(2)),
+            lock: Some(3),
+            generation: Some(4),
+            address: Some(address),
+            ..Place::default()
+        };
+        assert_eq!(e.place(), &want);
+        assert_eq!(Error::new(Kind::Bad, "again").at(want.clone()).place(), &want);
     }
 }

@@ -421,11 +421,15 @@ fn a_plan_that_cannot_be_is_refused() {
     assert_eq!(kind(&shm), littoral_dsm::Kind::Misuse);
     let none = Plan { program: "/no/such/program".into(), ..ok.clone() };
     assert_eq!(kind(&none), littoral_dsm::Kind::Environment);
+    let e = run(&none, &|| false).unwrap_err();
+    let at = (e.place().peer, e.place().path.as_deref());
+    assert_eq!(at, (Some(NodeId(0)), Some(Path::new("/no/such/program"))), "{e}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pool");
     std::fs::write(&file, "mine").unwrap();
     let pool = Plan { fabric: Fabric::Pool, pool: Some(file.clone()), ..ok };
     assert_eq!(kind(&pool), littoral_dsm::Kind::Environment);
+    assert_eq!(run(&pool, &|| false).unwrap_err().place().path.as_deref(), Some(&*file));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "mine", "nothing is overwritten");
 }
 

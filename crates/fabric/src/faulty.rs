@@ -242,7 +242,7 @@ impl<F: Fabric> Faulty<F> {
         match self.judge(node) {
             Verdict::Drop => {
                 let what = format!("the fault plan lost an operation on node {node}");
-                Err(Error::new(Kind::Io, what))
+                Err(Error::new(Kind::Io, what).at_rank(self.fabric.me()).at_peer(node))
             }
             verdict => self.acted(node, verdict, act),
         }
@@ -251,7 +251,7 @@ impl<F: Fabric> Faulty<F> {
     fn acted<T>(&self, node: NodeId, verdict: Verdict, act: impl Fn() -> Result<T>) -> Result<T> {
         match verdict {
             Verdict::Pass => act(),
-            Verdict::Fail => Err(failed(node)),
+            Verdict::Fail => Err(failed(self.fabric.me(), node)),
             Verdict::Duplicate => {
                 let first = act()?;
                 act()?;
@@ -280,7 +280,7 @@ impl<F: Fabric> Faulty<F> {
                 self.hold(node, None, late());
                 Ok(true)
             }
-            Verdict::Fail => Err(failed(node)),
+            Verdict::Fail => Err(failed(self.fabric.me(), node)),
             Verdict::Drop => Ok(true),
             Verdict::Duplicate => {
                 self.hold(node, None, late());
@@ -318,12 +318,13 @@ impl<F: Fabric> Faulty<F> {
     }
 }
 
-fn failed(node: NodeId) -> Error {
-    Error::new(Kind::Io, format!("the fault plan failed an operation on node {node}"))
+fn failed(me: NodeId, node: NodeId) -> Error {
+    let what = format!("the fault plan failed an operation on node {node}");
+    Error::new(Kind::Io, what).at_rank(me).at_peer(node)
 }
 
 fn gone(node: NodeId) -> Error {
-    Error::new(Kind::Io, format!("the fault plan cut node {node} off"))
+    Error::new(Kind::Io, format!("the fault plan cut node {node} off")).at_peer(node)
 }
 
 impl<F: Fabric> Drop for Faulty<F> {

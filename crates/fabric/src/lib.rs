@@ -32,6 +32,7 @@ pub mod pool_file;
 mod pool_layout;
 pub mod process;
 pub mod raw;
+mod refusal;
 pub mod shm;
 mod silence;
 pub mod sim;
@@ -187,7 +188,8 @@ pub trait Fabric {
         match op {
             Rmw::Add(add) => self.fetch_add(node, offset, add),
             Rmw::Swap(_) | Rmw::CompareSwap { .. } => {
-                Err(Error::new(Kind::Unsupported, format!("{op:?} on this fabric")))
+                let what = format!("{op:?} on this fabric");
+                Err(Error::new(Kind::Unsupported, what).at_rank(self.me()).at_peer(node))
             }
         }
     }
@@ -241,7 +243,7 @@ pub trait Fabric {
     /// # Errors
     /// `Kind::Unsupported` where there is no board, else as `put`.
     fn board_write(&self, node: NodeId, _data: &[u8]) -> Result<()> {
-        Err(Error::new(Kind::Unsupported, format!("node {node} hosts no board on this fabric")))
+        Err(refusal::no_board(node, " on this fabric").at_rank(self.me()))
     }
 
     /// Reads from the board of `node`; the question says what.
@@ -249,7 +251,7 @@ pub trait Fabric {
     /// # Errors
     /// As `board_write`.
     fn board_read(&self, node: NodeId, _question: &[u8]) -> Result<Vec<u8>> {
-        Err(Error::new(Kind::Unsupported, format!("node {node} hosts no board on this fabric")))
+        Err(refusal::no_board(node, " on this fabric").at_rank(self.me()))
     }
 
     /// Begins a read of the board and does not wait for the answer, which [`Fabric::board_answer`]

@@ -133,7 +133,7 @@ impl<D: Domain> PoolAgent<D> {
     pub fn new(domain: D, layout: PoolLayout, node: NodeId, board: Box<dyn Board>) -> Result<Self> {
         if domain.len() < layout.pool_bytes() {
             let what = format!("a board on a pool of {} bytes", domain.len());
-            return Err(Error::new(Kind::IllegalRequest, what));
+            return Err(Error::new(Kind::IllegalRequest, what).at_rank(node));
         }
         Ok(PoolAgent { domain, layout, node, board })
     }

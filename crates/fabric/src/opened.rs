@@ -204,7 +204,7 @@ impl FabricDevice {
                 drop(listeners);
                 let listener = listener.ok_or_else(|| {
                     let what = format!("node {me} is attached already, or its address is not here");
-                    Error::new(Kind::Busy, what)
+                    Error::new(Kind::Busy, what).at_rank(me)
                 })?;
                 let fabric = TcpFabric::connect(me, addresses, &listener, self.window_bytes)?;
                 Ok(AnyFabric::Tcp(fabric))
@@ -277,7 +277,7 @@ pub fn new_pool(path: &Path, cleared: usize, bytes: usize) -> Result<(File, bool
     let file = made.map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => {
             let what = format!("{}: exists already; a pool's file is new", path.display());
-            Error::with_source(Kind::Busy, what, e)
+            Error::with_source(Kind::Busy, what, e).at_path(path)
         }
         _ => at()(e),
     })?;
@@ -300,7 +300,9 @@ fn listen(addresses: &[SocketAddr], nodes: u16) -> Result<Shared> {
                 (own, Some(listener))
             }
             Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable => (*address, None),
-            Err(e) => return Err(failed(format!("listening on {address}"))(e)),
+            Err(e) => {
+                return Err(failed(format!("listening on {address}"))(e).at_address(*address));
+            }
         };
         bound.push(address);
         listeners.push(listener);

@@ -41,6 +41,7 @@ use littoral_base::units::NodeId;
 use super::mailbox::{Asking, Request};
 pub use super::pool_layout::{PoolLayout, RING_BYTES};
 use super::process::{Identity, Standing, Watch};
+use super::refusal;
 use super::silence::{self, BEAT, JOIN_MAX, SILENCE_DEFAULT, Silence};
 use super::{Fabric, Liveness};
 use crate::{Error, Kind, Result};
@@ -106,7 +107,7 @@ impl<D: Domain> PoolFabric<D> {
                 domain.len(),
                 layout.pool_bytes()
             );
-            return Err(Error::new(Kind::IllegalRequest, what));
+            return Err(Error::new(Kind::IllegalRequest, what).at_rank(me));
         }
         let now = Instant::now();
         let unheard = |_| Heard { watch: None, asked: None, beat: 0, silence: Silence::from(now) };
@@ -149,9 +150,12 @@ impl<D: Domain> PoolFabric<D> {
         if self.until(timeout, joined)?.is_some() {
             return Ok(());
         }
-        let missing = others().find(absent).map_or("a node".into(), |n| format!("node {n}"));
-        let what = format!("{missing} has not joined within {} ms", timeout.as_millis());
-        Err(Error::new(Kind::Io, what))
+        let missing = others().find(absent);
+        let name = missing.map_or("a node".into(), |n| format!("node {n}"));
+        let what = format!("{name} has not joined within {} ms", timeout.as_millis());
+        let failed = Error::new(Kind::Io, what).at_rank(self.me);
+        let missing = missing.and_then(|n| u16::try_from(n).ok());
+        Err(missing.into_iter().fold(failed, |e, n| e.at_peer(NodeId(n))))
     }
 
     /// Publishes who this node is, then that it has joined.
@@ -209,8 +213,7 @@ impl<D: Domain> PoolFabric<D> {
         if node.index() < self.layout.nodes {
             return Ok(node.index());
         }
-        let what = format!("node {node} of a job with {} nodes", self.layout.nodes);
-        Err(Error::new(Kind::IllegalRequest, what))
+        Err(refusal::no_such_node(self.me, node, self.layout.nodes))
     }
 
     /// Stores a word of a line of our own and sees it to the medium.
@@ -257,7 +260,7 @@ impl<D: Domain> PoolFabric<D> {
     fn alive(&self, node: NodeId) -> Result<()> {
         match self.liveness(node) {
             Liveness::Alive => Ok(()),
-            Liveness::Dead(how) => Err(Error::new(Kind::Io, format!("node {node} is gone: {how}"))),
+            Liveness::Dead(how) => Err(refusal::gone(self.me, node, &how)),
         }
     }
 
@@ -298,7 +301,7 @@ impl<D: Domain> PoolFabric<D> {
         let end = head.saturating_add(8).saturating_add(length.next_multiple_of(8));
         if length > RING_BYTES as u64 || end > tail {
             let what = format!("a frame of {length} bytes in a ring with {} left", tail - head);
-            return Err(Error::new(Kind::Corrupt, what));
+            return Err(Error::new(Kind::Corrupt, what).at_rank(self.me).at_offset(head as u64));
         }
         let mut bytes = Vec::with_capacity(length as usize + 7);
         for at in (head + 8..end).step_by(8) {
@@ -394,9 +397,9 @@ impl<D: Domain> Fabric for PoolFabric<D> {
         Ok(())
     }
 
-    fn fetch_add(&self, _node: NodeId, _offset: usize, _add: u64) -> Result<u64> {
+    fn fetch_add(&self, node: NodeId, _offset: usize, _add: u64) -> Result<u64> {
         let what = "a non-coherent pool has no remote atomics; post to the owner instead";
-        Err(Error::new(Kind::Unsupported, what))
+        Err(Error::new(Kind::Unsupported, what).at_rank(self.me).at_peer(node))
     }
 
     fn flush(&self, node: NodeId) -> Result<()> {
@@ -423,7 +426,8 @@ impl<D: Domain> Fabric for PoolFabric<D> {
         let frame = 8 + message.len().next_multiple_of(8);
         if frame > RING_BYTES {
             let what = format!("a message of {} bytes; at most {}", message.len(), RING_BYTES - 8);
-            return Err(Error::new(Kind::IllegalRequest, what));
+            let refused = Error::new(Kind::IllegalRequest, what);
+            return Err(refused.at_rank(self.me).at_peer(node));
         }
         let ring = self.layout.ring(self.me.index(), to);
         let tail = self.domain.word(ring, ORDER);
@@ -519,5 +523,5 @@ fn whole_words(offset: usize, len: usize) -> Result<()> {
         return Ok(());
     }
     let what = format!("bytes {offset}..+{len}: a pool moves whole words of eight bytes");
-    Err(Error::new(Kind::IllegalRequest, what))
+    Err(Error::new(Kind::IllegalRequest, what).at_offset(offset as u64))
 }

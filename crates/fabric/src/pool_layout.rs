@@ -73,6 +73,6 @@ impl PoolLayout {
             "bytes {offset}..+{len} of node {node}'s window of {} bytes",
             self.window_bytes
         );
-        Err(Error::new(Kind::IllegalRequest, what))
+        Err(Error::new(Kind::IllegalRequest, what).at_peer(node).at_offset(offset as u64))
     }
 }

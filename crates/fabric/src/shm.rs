@@ -42,6 +42,7 @@ use super::bell::{Bell, ring, sleep_unless};
 use super::order;
 use super::process::{Identity, Standing, Watch};
 use super::raw::SharedWords;
+use super::refusal;
 use super::silence::{self, BEAT, SILENCE_DEFAULT, Silence};
 use super::window::{aligned_word, change, copy_in, copy_out, in_window};
 use super::{Fabric, Liveness, Rmw};
@@ -232,8 +233,7 @@ impl ShmFabric {
     ) -> Result<Self> {
         let silence_max = silence::checked(silence_max)?;
         if me.index() >= layout.nodes {
-            let what = format!("node {me} of a job with {} nodes", layout.nodes);
-            return Err(Error::new(Kind::IllegalRequest, what));
+            return Err(refusal::no_such_node(me, me, layout.nodes));
         }
         let memory = SharedWords::map(file, layout.bytes())?;
         let header = |i: usize| memory.words()[i].load(Ordering::Acquire);
@@ -288,7 +288,7 @@ impl ShmFabric {
         while let Some(n) = absent() {
             if Instant::now() >= deadline {
                 let what = format!("node {n} has not joined within {} ms", timeout.as_millis());
-                return Err(Error::new(Kind::Io, what));
+                return Err(refusal::missed(node_id(self.shared.me), node_id(n), what));
             }
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -323,7 +323,7 @@ impl Shared {
         let seat = self.word(at);
         if seat.compare_exchange(0, JOINED << 32 | process, ORD, Ordering::Acquire).is_err() {
             let what = format!("node {} of this job was taken before; start a new job", self.me);
-            return Err(Error::new(Kind::Busy, what));
+            return Err(Error::new(Kind::Busy, what).at_rank(node_id(self.me)));
         }
         let words = [(1, process), (3, start), (4, machine), (5, network)];
         words.into_iter().for_each(|(i, w)| self.word(at + i * WORD).store(w, Ordering::Relaxed));
@@ -381,11 +381,10 @@ impl Shared {
     #[cold]
     fn gone(&self, node: NodeId) -> Error {
         if node.index() >= self.layout.nodes {
-            let what = format!("node {node} of a job with {} nodes", self.layout.nodes);
-            return Error::new(Kind::IllegalRequest, what);
+            return refusal::no_such_node(node_id(self.me), node, self.layout.nodes);
         }
         let how = self.failure_report(node.index()).unwrap_or_default();
-        Error::new(Kind::Io, format!("node {node} is gone: {how}"))
+        refusal::gone(node_id(self.me), node, &how)
     }
 
     #[inline]
@@ -722,7 +721,8 @@ impl Fabric for ShmFabric {
         let to = self.shared.alive(node)?;
         if message.len() > MESSAGE_BYTES_MAX {
             let what = format!("a message of {} bytes; at most {MESSAGE_BYTES_MAX}", message.len());
-            return Err(Error::new(Kind::IllegalRequest, what));
+            let refused = Error::new(Kind::IllegalRequest, what);
+            return Err(refused.at_rank(node_id(self.shared.me)).at_peer(node));
         }
         let _turn = locked(&self.shared.sending[to]);
         let mut rest = message;

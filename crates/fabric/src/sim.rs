@@ -28,6 +28,7 @@ use littoral_base::sim::{Queue, Resource};
 use littoral_base::units::{NodeId, Picos};
 
 use super::board::{Board, DmaWrite};
+use super::refusal;
 use super::window::{Window, in_window};
 use super::{Fabric, Liveness, Rmw};
 use crate::{Error, Kind, Result};
@@ -375,7 +376,7 @@ impl State {
 }
 
 fn no_board(node: NodeId) -> Error {
-    Error::new(Kind::Unsupported, format!("node {node} hosts no board"))
+    refusal::no_board(node, "")
 }
 
 impl SimFabric {
@@ -452,11 +453,14 @@ impl SimFabric {
         }
     }
 
+    fn no_such(&self, node: NodeId) -> Error {
+        refusal::no_such_node(node_id(self.me), node, usize::from(self.nodes))
+    }
+
     /// Pays the sender's overhead; the state afterwards.
     fn begin(&self, node: NodeId) -> Result<MutexGuard<'_, State>> {
         if node.0 >= self.nodes {
-            let what = format!("node {node} of a job with {} nodes", self.nodes);
-            return Err(Error::new(Kind::IllegalRequest, what));
+            return Err(self.no_such(node));
         }
         let state = self.check(self.lock())?;
         let overhead = state.model.overhead;
@@ -574,9 +578,7 @@ impl Fabric for SimFabric {
 
     /// A wait here is woken by what it waits for, so there is nothing to do.
     fn notify(&self, node: NodeId) -> Result<()> {
-        let what = format!("node {node} of a job with {} nodes", self.nodes);
-        let known = node.0 < self.nodes;
-        known.then_some(()).ok_or_else(|| Error::new(Kind::IllegalRequest, what))
+        (node.0 < self.nodes).then_some(()).ok_or_else(|| self.no_such(node))
     }
 
     fn liveness(&self, node: NodeId) -> Liveness {

@@ -58,6 +58,7 @@ use super::frames::{
     ADD, BOARD_READ, BOARD_WRITE, CHANGE, FLUSH, GET, POST, PUT, WAKE, board_sized, drain,
     is_operation, write_change,
 };
+use super::refusal;
 use super::shm::timespec;
 use super::silence::{self, BEAT, SILENCE_DEFAULT};
 use super::window::{Window, aligned_word};
@@ -213,7 +214,7 @@ impl TcpFabric {
         silence::checked(way.silence_max)?;
         if me.index() >= addresses.len() {
             let what = format!("node {me} of a job with {} addresses", addresses.len());
-            return Err(Error::new(Kind::IllegalRequest, what));
+            return Err(Error::new(Kind::IllegalRequest, what).at_rank(me));
         }
         let deadline = Instant::now() + CONNECT_MAX;
         let mut peers: Vec<Option<Peer>> = Vec::new();
@@ -246,7 +247,7 @@ impl TcpFabric {
         let missing = missing(&locked(&self.shared.waits));
         missing.map_or(Ok(()), |n| {
             let what = format!("node {n} connected and then said nothing for as long as it may");
-            Err(Error::new(Kind::Io, what))
+            Err(refusal::missed(self.shared.me, n, what))
         })
     }
 
@@ -318,14 +319,12 @@ impl Drop for TcpFabric {
 
 impl Shared {
     fn peer(&self, node: NodeId) -> Result<&Peer> {
-        self.peers.get(node.index()).and_then(Option::as_ref).ok_or_else(|| {
-            let what = format!("node {node} of a job with {} nodes", self.peers.len());
-            Error::new(Kind::IllegalRequest, what)
-        })
+        let peer = self.peers.get(node.index()).and_then(Option::as_ref);
+        peer.ok_or_else(|| refusal::no_such_node(self.me, node, self.peers.len()))
     }
 
     fn dead(&self, node: NodeId, how: &str) -> Error {
-        Error::new(Kind::Io, format!("node {node} is gone: {how}"))
+        refusal::gone(self.me, node, how)
     }
 
     /// Sends one frame; our own operations on the peer are counted, answers and beats are not.
@@ -382,8 +381,7 @@ impl Shared {
         let mut dma = Vec::new();
         let mut hosted = locked(&self.board);
         let Some(board) = hosted.as_mut() else {
-            let what = format!("node {} hosts no board", self.me);
-            return Err(Error::new(Kind::Unsupported, what));
+            return Err(refusal::no_board(self.me, "").at_rank(self.me).at_peer(from));
         };
         let answer = match kind {
             BOARD_READ => board.read(from, body, &mut dma),
@@ -517,7 +515,8 @@ impl Shared {
             Some((1, data)) => Ok(data.to_vec()),
             _ => {
                 let what = format!("node {node} refused: outside its window, or misaligned");
-                Err(Error::new(Kind::IllegalRequest, what))
+                let refused = Error::new(Kind::IllegalRequest, what);
+                Err(refused.at_rank(self.me).at_peer(node))
             }
         }
     }
@@ -596,7 +595,8 @@ impl Fabric for TcpFabric {
     fn post(&self, node: NodeId, message: &[u8]) -> Result<()> {
         if message.len() > BODY_BYTES_MAX {
             let what = format!("a message of {} bytes; at most {BODY_BYTES_MAX}", message.len());
-            return Err(Error::new(Kind::IllegalRequest, what));
+            let refused = Error::new(Kind::IllegalRequest, what);
+            return Err(refused.at_rank(self.shared.me).at_peer(node));
         }
         if node == self.shared.me {
             locked(&self.shared.waits).inbox.push_back((node, message.to_vec()));
@@ -733,7 +733,7 @@ fn in_window(offset: usize, len: usize, window: usize) -> Result<()> {
         return Ok(());
     }
     let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
-    Err(Error::new(Kind::IllegalRequest, what))
+    Err(Error::new(Kind::IllegalRequest, what).at_offset(offset as u64))
 }
 
 #[cfg(test)]

@@ -81,13 +81,13 @@ pub(super) fn aligned_word(offset: usize, window: usize) -> Result<()> {
 #[cold]
 fn outside(offset: usize, len: usize, window: usize) -> Error {
     let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
-    Error::new(Kind::IllegalRequest, what)
+    Error::new(Kind::IllegalRequest, what).at_offset(offset as u64)
 }
 
 #[cold]
 fn misaligned(offset: usize) -> Error {
     let what = format!("a word at {offset}, which is no multiple of {WORD}");
-    Error::new(Kind::IllegalRequest, what)
+    Error::new(Kind::IllegalRequest, what).at_offset(offset as u64)
 }
 
 /// Copies `data` into `words` from byte `offset` on.

@@ -47,7 +47,8 @@ impl Barrier {
             _ => {
                 let at = self.generation;
                 let what = format!("barrier {at}: rank {rank} arrived for {generation} or twice");
-                return Err(Error::new(Kind::Protocol, what));
+                let refused = Error::new(Kind::Protocol, what);
+                return Err(refused.at_peer(rank).at_generation(generation));
             }
         }
         self.notices.extend(pages.iter().map(|&page| Notice { page, writer: rank }));

@@ -103,7 +103,8 @@ impl ManagedLock {
     }
 
     fn violation(&self, rank: NodeId, what: &str) -> Error {
-        Error::new(Kind::Protocol, format!("lock {}: rank {rank} {what}", self.lock.0))
+        let what = format!("lock {}: rank {rank} {what}", self.lock.0);
+        Error::new(Kind::Protocol, what).at_peer(rank).at_lock(self.lock.0)
     }
 
     fn record(&mut self, writer: NodeId, generation: u64, pages: &[PageId]) {

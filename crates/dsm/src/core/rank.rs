@@ -355,7 +355,9 @@ impl<F: Frames> Rank<F> {
     pub fn lock(&mut self, lock: LockId) -> Result<Outcome> {
         self.idle()?;
         if lock.0 >= self.shape.locks {
-            return Err(out_of_range("lock", lock.0, self.shape.locks));
+            return Err(out_of_range("lock", lock.0, self.shape.locks)
+                .at_rank(self.me)
+                .at_lock(lock.0));
         }
         if self.held().any(|l| l == lock) {
             return Err(taken_twice(self.me, lock));
@@ -382,7 +384,7 @@ impl<F: Frames> Rank<F> {
     pub fn barrier(&mut self) -> Result<Outcome> {
         self.idle()?;
         if let Some(lock) = self.innermost().lock {
-            return Err(in_section(self.me, lock));
+            return Err(in_section(self.me, lock).at_generation(self.generation));
         }
         self.refuse_unallocated()?;
         self.flush(AfterFlush::Arrive)
@@ -393,6 +395,11 @@ impl<F: Frames> Rank<F> {
     /// # Errors
     /// `Kind::Protocol` for a message no correct peer sends now; the rank's state is unchanged.
     pub fn receive(&mut self, from: NodeId, message: Message) -> Result<Outcome> {
+        let me = self.me;
+        self.take(from, message).map_err(|e| about(e.at_rank(me), from))
+    }
+
+    fn take(&mut self, from: NodeId, message: Message) -> Result<Outcome> {
         let mut out = Outcome::default();
         self.confirm(from, &message);
         match message {
@@ -452,7 +459,8 @@ impl<F: Frames> Rank<F> {
 
     fn idle(&self) -> Result<()> {
         if self.is_waiting() {
-            return Err(misuse(format!("rank {} has an operation under way", self.me)));
+            let what = format!("rank {} has an operation under way", self.me);
+            return Err(misuse(what).at_rank(self.me));
         }
         Ok(())
     }
@@ -506,7 +514,7 @@ impl<F: Frames> Rank<F> {
     fn at_home(&self, from: NodeId, page: PageId) -> Result<()> {
         if page.0 >= self.shape.pages || self.home(page) != self.me {
             let what = format!("rank {from} took rank {} for the home of page {}", self.me, page.0);
-            return Err(protocol(what));
+            return Err(protocol(what).at_page(page.0));
         }
         Ok(())
     }
@@ -514,7 +522,7 @@ impl<F: Frames> Rank<F> {
     fn managed(&mut self, lock: LockId) -> Result<&mut ManagedLock> {
         if lock.0 >= self.shape.locks || self.shape.manager(lock) != self.me {
             let what = format!("rank {} does not manage lock {}", self.me, lock.0);
-            return Err(protocol(what));
+            return Err(protocol(what).at_lock(lock.0));
         }
         let capacity = self.shape.log_capacity;
         let new = || ManagedLock::new(lock, capacity);
@@ -559,7 +567,8 @@ impl<F: Frames> Rank<F> {
         out: &mut Outcome,
     ) -> Result<()> {
         if self.waiting != Waiting::Grant(lock) || self.shape.manager(lock) != from {
-            return Err(protocol(format!("rank {from} granted lock {} unasked", lock.0)));
+            let what = format!("rank {from} granted lock {} unasked", lock.0);
+            return Err(protocol(what).at_lock(lock.0));
         }
         match notices {
             Notices::These(list) => self.invalidate(list),
@@ -599,20 +608,27 @@ impl<F: Frames> Rank<F> {
     }
 }
 
+/// The error as one about `from`, unless it is about another rank.
+fn about(e: Error, from: NodeId) -> Error {
+    if e.place().peer.is_some() || e.place().rank == Some(from) { e } else { e.at_peer(from) }
+}
+
 fn unasked(from: NodeId, page: PageId) -> Error {
-    protocol(format!("rank {from} sent page {} unasked", page.0))
+    protocol(format!("rank {from} sent page {} unasked", page.0)).at_page(page.0)
 }
 
 pub(crate) fn taken_twice(rank: NodeId, lock: LockId) -> Error {
-    misuse(format!("rank {rank} takes lock {} twice", lock.0))
+    misuse(format!("rank {rank} takes lock {} twice", lock.0)).at_rank(rank).at_lock(lock.0)
 }
 
 pub(crate) fn not_innermost(rank: NodeId, lock: LockId) -> Error {
-    misuse(format!("rank {rank} leaves lock {}, not its innermost", lock.0))
+    let what = format!("rank {rank} leaves lock {}, not its innermost", lock.0);
+    misuse(what).at_rank(rank).at_lock(lock.0)
 }
 
 pub(crate) fn in_section(rank: NodeId, lock: LockId) -> Error {
-    misuse(format!("rank {rank} reaches a barrier holding lock {}", lock.0))
+    let what = format!("rank {rank} reaches a barrier holding lock {}", lock.0);
+    misuse(what).at_rank(rank).at_lock(lock.0)
 }
 
 fn misuse(what: String) -> Error {

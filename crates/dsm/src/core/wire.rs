@@ -111,7 +111,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message> {
         _ => {
             let at = bytes.len() - r.remaining();
             let what = format!("{} bytes are no message from offset {at} on", bytes.len());
-            Err(Error::new(Kind::Protocol, what))
+            Err(Error::new(Kind::Protocol, what).at_offset(at as u64))
         }
     }
 }

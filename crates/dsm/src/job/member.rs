@@ -72,7 +72,7 @@ impl Member {
     pub fn start(carrier: Box<dyn Carrier>, config: Config) -> Result<Member> {
         if config.pool.is_some() {
             let what = "lines of a pool have no pointers; start the job with --fabric pool-pages";
-            return Err(Error::new(Kind::Unsupported, what));
+            return Err(Error::new(Kind::Unsupported, what).at_rank(carrier.me()));
         }
         let config = Config { many_threads: true, ..config };
         let node = without_signals(|| Node::start(carrier, config))?;
@@ -155,7 +155,7 @@ impl Member {
             return Ok(());
         }
         let what = format!("rank {rank} of a job with {}", self.ranks());
-        Err(Error::new(Kind::OutOfRange, what))
+        Err(Error::new(Kind::OutOfRange, what).at_peer(NodeId(rank)))
     }
 
     /// Enters a section of `lock`.

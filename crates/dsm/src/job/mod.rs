@@ -317,7 +317,7 @@ impl Job {
             Homes::At(rank) if rank < self.ranks() => (u32::MAX, rank),
             Homes::At(rank) => {
                 let what = format!("homes at rank {rank} of {}", self.ranks());
-                return Err(Error::new(Kind::OutOfRange, what));
+                return Err(Error::new(Kind::OutOfRange, what).at_peer(NodeId(rank)));
             }
         };
         if align_of::<T>() > page_bytes() {

@@ -30,7 +30,7 @@ pub fn parse(text: &str) -> Result<Vec<Host>> {
         let Some(address) = words.next() else { continue };
         let address = address.parse().map_err(|_| {
             let what = format!("hosts, line {}: {address} is not ADDRESS:PORT", n + 1);
-            Error::new(Kind::Misuse, what)
+            Error::new(Kind::Misuse, what).at_line(n as u64 + 1)
         })?;
         hosts.push(Host { address, command: words.map(str::to_owned).collect() });
     }

@@ -99,7 +99,9 @@ impl OneMachine {
         mut config: Config,
     ) -> Result<(Box<dyn Carrier>, Config)> {
         let [memory, direct, board] = self.files;
-        let failed = |e| Error::over(Kind::Environment, format!("rank {me} joining over shm"), e);
+        let failed = |e| {
+            Error::over(Kind::Environment, format!("rank {me} joining over shm"), e).at_rank(me)
+        };
         let layout = shm_layout(ranks, true);
         let fabric = ShmFabric::attach_with_silence(&memory, layout, me, silence);
         let fabric = fabric.map_err(failed)?;

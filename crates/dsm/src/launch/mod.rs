@@ -44,6 +44,7 @@ mod settings;
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,7 +97,8 @@ fn misuse(what: String) -> Error {
 
 fn shared_file(name: &str, path: &str) -> Result<File> {
     OpenOptions::new().read(true).write(true).open(path).map_err(|e| {
-        Error::with_source(Kind::Environment, format!("opening {PREFIX}{name}={path}"), e)
+        let what = format!("opening {PREFIX}{name}={path}");
+        Error::with_source(Kind::Environment, what, e).at_path(Path::new(path))
     })
 }
 
@@ -186,7 +188,7 @@ fn die_with_parent() -> Result<()> {
 fn carrier(me: NodeId, ranks: u16, silence: Duration) -> Result<Box<dyn Carrier>> {
     let fabric = needed("FABRIC")?;
     let failed = |e: littoral_device::error::Error| {
-        Error::with_source(Kind::Environment, format!("rank {me} joining over {fabric}"), e)
+        Error::over(Kind::Environment, format!("rank {me} joining over {fabric}"), e).at_rank(me)
     };
     Ok(match fabric.as_str() {
         "tcp" => Box::new(Shared(tcp(me, silence)?)),
@@ -223,6 +225,13 @@ fn lines_at(ranks: u16) -> usize {
     PoolLayout::new(ranks, WINDOW_BYTES).pool_bytes().next_multiple_of(POOL_PAGE_BYTES)
 }
 
+fn listen(me: NodeId, address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).map_err(|e| {
+        let what = format!("listening on {address}");
+        Error::with_source(Kind::Environment, what, e).at_rank(me).at_address(address)
+    })
+}
+
 fn lines(ranks: u16, bytes_max: usize, state: &str) -> Result<PoolLines> {
     let file = shared_file("MEMORY", &needed("MEMORY")?)?;
     let at = lines_at(ranks);
@@ -254,19 +263,32 @@ fn tcp(me: NodeId, silence: Duration) -> Result<TcpFabric> {
     };
     let addresses = text.split(',').map(parse).collect::<Result<Vec<_>>>()?;
     let mine = addresses.get(me.index()).copied();
-    let mine = mine.ok_or_else(|| misuse(format!("{PREFIX}ADDRESSES has none for rank {me}")))?;
+    let mine = mine
+        .ok_or_else(|| misuse(format!("{PREFIX}ADDRESSES has none for rank {me}")).at_rank(me))?;
     let handed = variable("LISTENER").map(|fd| number("LISTENER", &fd)).transpose()?;
     let listener = match handed.and_then(raw::inherited) {
         Some(listener) => TcpListener::from(listener),
-        None => TcpListener::bind(mine).map_err(|e| {
-            Error::with_source(Kind::Environment, format!("listening on {mine}"), e)
-        })?,
+        None => listen(me, mine)?,
     };
     let key = optional("KEY", 0)?;
     let window = WINDOW_BYTES;
     // The rank's server always receives.
     let joined = TcpFabric::connect_without_agent(me, &addresses, &listener, window, silence, key);
     joined.map_err(|e| {
-        Error::with_source(Kind::Environment, format!("rank {me} joining over tcp"), e)
+        Error::over(Kind::Environment, format!("rank {me} joining over tcp"), e).at_rank(me)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_taken_is_a_field_of_the_error() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let e = listen(NodeId(1), address).unwrap_err();
+        assert_eq!((e.kind(), e.place().rank), (Kind::Environment, Some(NodeId(1))), "{e}");
+        assert_eq!(e.place().address, Some(address));
+    }
 }

@@ -24,7 +24,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd as _, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -221,7 +221,8 @@ pub fn start(plan: &Plan) -> Result<Started> {
         let inherit = |flags| handed.map_or(Ok(()), |(_, fd)| fcntl_setfd(fd, flags));
         inherit(FdFlags::empty()).map_err(|e| environment("handing a socket on", e))?;
         let child = command.spawn().map_err(|e| {
-            environment(format!("starting rank {rank}: {}", plan.program.to_string_lossy()), e)
+            let what = format!("starting rank {rank}: {}", plan.program.to_string_lossy());
+            environment(what, e).at_peer(NodeId(rank)).at_path(Path::new(&plan.program))
         });
         inherit(FdFlags::CLOEXEC).map_err(|e| environment("keeping a socket", e))?;
         let mut child = child?;

@@ -103,7 +103,8 @@ impl<'f, F: Fabric> BoardClient<'f, F> {
         let length = (word & 0xffff) as usize;
         let padded = length.next_multiple_of(8);
         if padded > CELL_BYTES - 8 {
-            return Err(Error::new(Kind::Protocol, format!("a grant of {length} bytes")));
+            let what = format!("a grant of {length} bytes");
+            return Err(Error::new(Kind::Protocol, what).at_rank(self.fabric.me()));
         }
         let mut bytes = vec![0; padded];
         let at = cell + CELL_BYTES - 8 - padded;
@@ -125,7 +126,7 @@ impl<'f, F: Fabric> BoardClient<'f, F> {
         if lives.is_err() && self.holder(lock, &doing)? != Some(holder) {
             return Ok(());
         }
-        lives
+        lives.map_err(|e| e.at_lock(lock.0))
     }
 
     /// Who holds `lock`, as the board says. A board may be served on when its node has left the

@@ -113,7 +113,8 @@ impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
         let doing = || format!("while rank {} waited for lock {}", self.fabric.me(), lock.0);
         let mut word = 0;
         while word != ticket + 1 {
-            word = await_word(self.fabric, at, word, || self.check_live(doing))?;
+            let awaited = await_word(self.fabric, at, word, || self.check_live(doing));
+            word = awaited.map_err(|e| e.at_lock(lock.0))?;
         }
         Ok(Notices::These(Vec::new()))
     }
@@ -123,7 +124,10 @@ impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
         let home = self.layout.home(lock);
         let found = self.fabric.rmw(home, self.layout.word(lock), LEAVE).map_err(lost)?;
         match found & PENDING {
-            0 => Err(Error::new(Kind::Protocol, format!("lock {} was free", lock.0))),
+            0 => {
+                let what = format!("lock {} was free", lock.0);
+                Err(Error::new(Kind::Protocol, what).at_rank(self.fabric.me()).at_lock(lock.0))
+            }
             1 => Ok(()),
             _ => {
                 let next = ((found >> 16) + 1) % TICKETS;
@@ -135,6 +139,12 @@ impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
 }
 
 impl<F: Fabric + ?Sized> DirectLocks<'_, F> {
+    /// Waits until a word of this rank has another generation than its own.
+    fn await_generation(&self, at: usize) -> Result<u64> {
+        let awaited = await_word(self.fabric, at, self.generation, || self.check_live(at_barrier));
+        awaited.map_err(|e| e.at_generation(self.generation))
+    }
+
     /// A dissemination barrier (Hensgen, Finkel and Manber 1988): in round `k` each rank writes the
     /// generation to the rank `2^k` after it and waits for the one before. The writer is at most
     /// one generation ahead, so a word that has changed at all has changed enough.
@@ -146,7 +156,7 @@ impl<F: Fabric + ?Sized> DirectLocks<'_, F> {
         while distance < nodes {
             let other = NodeId(((me + distance) % nodes) as u16);
             self.fabric.signal(other, at, next).map_err(lost)?;
-            await_word(self.fabric, at, self.generation, || self.check_live(at_barrier))?;
+            self.await_generation(at)?;
             distance *= 2;
             at += super::LINE_BYTES;
         }
@@ -169,7 +179,7 @@ impl<F: Fabric + ?Sized> DirectLocks<'_, F> {
             let mine = next.to_le_bytes();
             self.fabric.put(self.fabric.me(), at, &mine).map_err(lost)?;
         } else {
-            await_word(self.fabric, at, self.generation, || self.check_live(at_barrier))?;
+            self.await_generation(at)?;
         }
         self.generation = next;
         Ok(())

@@ -137,7 +137,7 @@ impl LockLayout {
     #[cold]
     fn no_such(&self, lock: LockId) -> Error {
         let what = format!("lock {} of a job with {}", lock.0, self.locks);
-        Error::new(Kind::OutOfRange, what)
+        Error::new(Kind::OutOfRange, what).at_lock(lock.0)
     }
 }
 
@@ -178,7 +178,8 @@ fn must_live<F: Fabric + ?Sized>(fabric: &F, node: NodeId, doing: &str) -> Resul
     match fabric.liveness(node) {
         Liveness::Alive => Ok(()),
         Liveness::Dead(how) => {
-            Err(Error::new(Kind::PeerLost, format!("rank {node} is gone ({how}) {doing}")))
+            let lost = Error::new(Kind::PeerLost, format!("rank {node} is gone ({how}) {doing}"));
+            Err(lost.at_rank(fabric.me()).at_peer(node))
         }
     }
 }

@@ -137,7 +137,7 @@ impl<'f, F: Fabric> ServerClient<'f, F> {
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => {
                         let what = format!("the lock server ended {doing}");
-                        return Err(Error::new(Kind::PeerLost, what));
+                        return Err(Error::new(Kind::PeerLost, what).at_peer(self.manager));
                     }
                 },
                 None => {
@@ -160,7 +160,10 @@ impl<F: Fabric> Locks for ServerClient<'_, F> {
                 self.seen.insert(lock, version);
                 Ok(notices)
             }
-            _ => Err(Error::new(Kind::Protocol, format!("no grant of lock {}", lock.0))),
+            _ => {
+                let refused = Error::new(Kind::Protocol, format!("no grant of lock {}", lock.0));
+                Err(refused.at_peer(self.manager).at_lock(lock.0))
+            }
         }
     }
 
@@ -179,7 +182,11 @@ impl<F: Fabric> Barriers for ServerClient<'_, F> {
                 self.generation += 1;
                 Ok(Notices::These(notices))
             }
-            _ => Err(Error::new(Kind::Protocol, format!("no departure from {generation}"))),
+            _ => {
+                let what = format!("no departure from {generation}");
+                let refused = Error::new(Kind::Protocol, what).at_peer(self.manager);
+                Err(refused.at_generation(generation))
+            }
         }
     }
 }

@@ -382,7 +382,7 @@ impl Segment {
         protection.change(&self.memory, offset, len, from, to).map_err(|e| {
             let many = e.raw_os_error() == Some(libc::ENOMEM);
             let hint = if many { ": raise vm.max_map_count or allow userfaultfd" } else { "" };
-            environment(&format!("protecting pages {start}..{end}{hint}"), e)
+            environment(&format!("protecting pages {start}..{end}{hint}"), e).at_page(start)
         })?;
         self.actual[start as usize..end as usize].fill(to);
         Ok(())

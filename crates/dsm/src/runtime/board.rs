@@ -170,7 +170,7 @@ impl Board {
         self.verdict()
     }
 
-    fn verdict(&self) -> Option<Verdict> {
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
         if self.state().load(Ordering::Acquire) != SAID {
             return None;
         }

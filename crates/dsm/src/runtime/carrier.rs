@@ -188,7 +188,7 @@ impl Carrier for Solo {
         1 << 20
     }
     fn try_post(&self, to: NodeId, _message: &[u8]) -> Result<bool> {
-        Err(Error::new(Kind::PeerLost, format!("rank {to} of a job of one")))
+        Err(Error::new(Kind::PeerLost, format!("rank {to} of a job of one")).at_peer(to))
     }
     fn receive(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         std::thread::sleep(timeout);

@@ -24,6 +24,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use littoral_base::error::Place;
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_fabric::process::{Halt, Identity, Standing, Watch};
@@ -48,11 +49,12 @@ const GRACE_PERIOD: Duration = Duration::from_millis(40);
 pub(super) struct Failure {
     pub(super) kind: Kind,
     pub(super) text: String,
+    pub(super) place: Place,
 }
 
 impl Failure {
     pub(super) fn error(&self) -> Error {
-        Error::new(self.kind, self.text.clone())
+        Error::new(self.kind, self.text.clone()).at(self.place.clone())
     }
 }
 
@@ -202,8 +204,8 @@ impl Engine {
         frame: Vec<u8>,
     ) -> Result<Taken> {
         let mut taken = Taken::default();
-        for bytes in self.link.accept(from, frame)? {
-            let body = Body::decode(&bytes)?;
+        for bytes in self.link.accept(from, frame).map_err(|e| e.at_rank(self.me))? {
+            let body = Body::decode(&bytes).map_err(|e| e.at_rank(self.me).at_peer(from))?;
             taken.is_news |= matches!(
                 body,
                 Body::Goodbye | Body::Mail { .. } | Body::Cv { .. } | Body::Credit { .. }
@@ -222,14 +224,14 @@ impl Engine {
                 Body::FailureReport { rank, held, how } => {
                     self.take_failure_report(carrier, rank, &held, how)?
                 }
-                Body::Abort { why } => return Err(Error::new(Kind::PeerLost, why)),
+                Body::Abort { why } => return Err(self.aborted(from, why)),
                 Body::Agreed { count, fingerprint } => self.agree(from, count, fingerprint)?,
                 Body::Mail { channel, tag, bytes } => {
                     self.mailbox.put(from, channel, tag, bytes);
                     self.give_credit(carrier);
                 }
                 Body::Credit { bytes } if self.mailbox.take_credit(from, bytes) => {}
-                Body::Credit { bytes } => return Err(uncalled_for(from, bytes)),
+                Body::Credit { bytes } => return Err(uncalled_for(from, bytes).at_rank(self.me)),
                 Body::Cv { act, cv } => self.take_cv(carrier, from, act, cv),
             }
         }
@@ -289,7 +291,8 @@ impl Engine {
                     "data race: rank {from} wrote bytes {low}..{high} of shared memory while rank \
                      {me} had a guard on them; order the two by a lock or a barrier"
                 );
-                return Err(Error::new(Kind::Misuse, what));
+                let race = Error::new(Kind::Misuse, what).at_rank(me).at_peer(from);
+                return Err(race.at_page(page.0).at_offset(low as u64));
             }
         }
         Ok(())
@@ -305,10 +308,10 @@ impl Engine {
                  {first:#x}: pointers in shared memory need one address, so start every rank with \
                  the same --address"
             );
-            return Err(Error::new(Kind::Misuse, what));
+            return Err(Error::new(Kind::Misuse, what).at_rank(self.me).at_peer(from));
         }
         if *first != fingerprint {
-            return Err(allocated_differently(from, count));
+            return Err(allocated_differently(from, count).at_rank(self.me).at_peer(from));
         }
         *heard += 1;
         if *heard == ranks {
@@ -442,7 +445,36 @@ impl Engine {
             true => format!("the other ranks gave rank {} up: {text}", self.me),
             false => text,
         };
-        Error::new(Kind::PeerLost, text)
+        let error = Error::new(Kind::PeerLost, text).at_rank(self.me);
+        let Some(&rank) = suspects.first().filter(|_| !suspects.contains(&self.me)) else {
+            return error;
+        };
+        let held = self.held_by(rank).into_iter().next();
+        held.into_iter().fold(error.at_peer(rank), |e, lock| e.at_lock(lock.0))
+    }
+
+    /// The failure of a job that another rank has ended. Who sent the word need not be the rank
+    /// that the failure is about; the verdict or the ranks that are gone tell.
+    fn aborted(&self, from: NodeId, why: String) -> Error {
+        let said = self.board.as_ref().and_then(Board::verdict).map(|v| v.suspects);
+        let suspects = said.or_else(|| self.grace_period.as_ref().map(|(ranks, _)| ranks.clone()));
+        let error = Error::new(Kind::PeerLost, why).at_rank(self.me);
+        if mutant!("dsm_abort_blames_its_sender") {
+            return error.at_peer(from);
+        }
+        let first = suspects.into_iter().flatten().find(|rank| *rank != self.me);
+        first.into_iter().fold(error, Error::at_peer)
+    }
+
+    /// The locks that a rank that is gone held, as far as this rank can know.
+    fn held_by(&self, rank: NodeId) -> Vec<LockId> {
+        let mut held = match &self.board {
+            Some(board) => board.held(rank),
+            None => self.peers[rank.index()].held.clone(),
+        };
+        held.sort_unstable();
+        held.dedup();
+        held
     }
 
     fn verdict(&self, suspects: Vec<NodeId>) -> Verdict {
@@ -453,13 +485,7 @@ impl Engine {
 
     fn failure_report(&self, rank: NodeId) -> String {
         let peer = &self.peers[rank.index()];
-        let mut held: Vec<LockId> = match &self.board {
-            Some(board) => board.held(rank),
-            None => peer.held.clone(),
-        };
-        held.sort_unstable();
-        held.dedup();
-        let names: Vec<String> = held.iter().map(|l| l.0.to_string()).collect();
+        let names: Vec<String> = self.held_by(rank).iter().map(|l| l.0.to_string()).collect();
         let holding = match (&names[..], self.board.is_some()) {
             ([], true) => "no lock".to_owned(),
             ([], false) => "no lock that the others manage".to_owned(),
@@ -507,7 +533,7 @@ impl Engine {
 
 fn uncalled_for(from: NodeId, bytes: u64) -> Error {
     let what = format!("rank {from} gave credit for {bytes} bytes of letters, more than it got");
-    Error::new(Kind::Protocol, what)
+    Error::new(Kind::Protocol, what).at_peer(from)
 }
 
 pub(super) fn allocated_differently(rank: NodeId, count: u32) -> Error {
@@ -637,6 +663,34 @@ mod tests {
         engine.grace_period.as_mut().unwrap().1 = Instant::now();
         let e = engine.grace_period_over().unwrap().to_string();
         assert!(e.contains("rank 1 died") && !e.contains("rank 0 died"), "{e}");
+    }
+
+    /// A rank that is told of the end knows who is to blame by the board, or by what it was told
+    /// before; the rank that tells need not be the one.
+    #[test]
+    fn a_rank_that_died_and_its_lock_are_fields_of_the_error() {
+        let file = board::tests::blank(3);
+        let dead = |e: &Error| (e.kind(), e.place().rank, e.place().peer, e.place().lock);
+        let peer = Some(NodeId(1));
+        let lost = |me, lock| (Kind::PeerLost, Some(NodeId(me)), peer, lock);
+        Board::open(&file, 3, NodeId(1)).unwrap().show([LockId(5)].into_iter());
+        let (carrier, mut first) = engine(0, Some(&file));
+        let e = first.judge(&carrier, missing(&[1])).unwrap_err();
+        assert_eq!(dead(&e), lost(0, Some(5)), "{e}");
+        let abort = [&0u32.to_le_bytes()[..], &[0], &Body::Abort { why: "why".into() }.encode()];
+        let (carrier, mut told) = engine(2, Some(&file));
+        let e = told.take(&carrier, NodeId(0), abort.concat()).unwrap_err();
+        assert_eq!(dead(&e), lost(2, None), "{e}");
+        let (carrier, mut alone) = engine(2, None);
+        alone.judge(&carrier, missing(&[1])).unwrap();
+        let e = alone.take(&carrier, NodeId(0), abort.concat()).unwrap_err();
+        assert_eq!(dead(&e), lost(2, None), "{e}");
+        alone.peers[1].held = vec![LockId(7)];
+        alone.grace_period.as_mut().unwrap().1 = Instant::now();
+        assert_eq!(dead(&alone.grace_period_over().unwrap()), lost(2, Some(7)));
+        let (carrier, mut given_up) = engine(1, Some(&file));
+        let e = given_up.judge(&carrier, missing(&[0, 2])).unwrap_err();
+        assert_eq!(e.place().peer, None, "it is this rank that was given up: {e}");
     }
 
     #[test]

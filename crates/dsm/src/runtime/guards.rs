@@ -43,7 +43,7 @@ impl Guards {
                 "bytes {start}..{end} of shared memory while a guard on {}..{} lives",
                 g.start, g.end
             );
-            return Err(Error::new(Kind::Misuse, what));
+            return Err(Error::new(Kind::Misuse, what).at_offset(start as u64));
         }
         self.next += 1;
         self.list.push(Guard { id: self.next, start, end, write });
@@ -87,5 +87,5 @@ fn leaked(g: &Guard) -> Error {
          Box::leak: what it wrote reaches no other rank; drop guards before their scope ends",
         g.start, g.end
     );
-    Error::new(Kind::Misuse, what)
+    Error::new(Kind::Misuse, what).at_offset(g.start as u64)
 }

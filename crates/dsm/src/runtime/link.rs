@@ -112,7 +112,9 @@ impl Link {
     /// # Errors
     /// `Kind::Protocol` for a frame that was there before, or that is none.
     pub(super) fn accept(&mut self, from: NodeId, frame: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        let bad = |what: &str| Error::new(Kind::Protocol, format!("rank {from} sent {what}"));
+        let bad = |what: &str| {
+            Error::new(Kind::Protocol, format!("rank {from} sent {what}")).at_peer(from)
+        };
         let number = frame.first_chunk().copied().map(u32::from_le_bytes);
         let number =
             number.filter(|_| frame.len() >= HEADER_BYTES).ok_or_else(|| bad("no frame"))?;

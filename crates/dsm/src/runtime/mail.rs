@@ -103,11 +103,12 @@ impl Node {
         if self.common.carrier.turns().is_some() {
             let what = "messages and condition variables have no model in virtual time; use locks \
                         and barriers, or another fabric";
-            return Err(Error::new(Kind::Unsupported, what));
+            return Err(Error::new(Kind::Unsupported, what).at_rank(self.me()));
         }
         if rank.0 >= self.ranks() {
             let what = format!("rank {rank} of a job with {}", self.ranks());
-            return Err(Error::new(Kind::OutOfRange, what));
+            let refused = Error::new(Kind::OutOfRange, what);
+            return Err(refused.at_rank(self.me()).at_peer(rank));
         }
         Ok(())
     }

@@ -42,6 +42,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use littoral_base::error::Place;
 use littoral_base::units::NodeId;
 use littoral_device::memory::LINE_BYTES;
 use littoral_fabric::process::Identity;
@@ -713,7 +714,9 @@ impl Common {
             return;
         }
         let text = e.to_string();
-        engine.failed = Some(Failure { kind: e.kind(), text: text.clone() });
+        let mut place = e.place().clone();
+        place.rank.get_or_insert(self.carrier.me());
+        engine.failed = Some(Failure { kind: e.kind(), text: text.clone(), place });
         self.lost.store(true, Ordering::Release);
         engine.pronounce(e.kind(), &text);
         engine.broadcast(&*self.carrier, &Body::Abort { why: text });
@@ -736,7 +739,8 @@ impl Common {
             Some(f) => f.text.clone(),
             None => {
                 engine.pronounce(Kind::Misuse, &why);
-                engine.failed = Some(Failure { kind: Kind::PeerLost, text: why.clone() });
+                let place = Place::default();
+                engine.failed = Some(Failure { kind: Kind::PeerLost, text: why.clone(), place });
                 self.lost.store(true, Ordering::Release);
                 why
             }

@@ -138,7 +138,7 @@ impl Road {
         if theirs == made || mutant!("dsm_road_compares_nothing") {
             return Ok(());
         }
-        let e = allocated_differently(me, made.0);
+        let e = allocated_differently(me, made.0).at_rank(me);
         common.fail(&mut common.locked(), &e);
         Err(e)
     }

@@ -26,8 +26,9 @@ use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{CONNECT_MAX, Peer, io_error, timespec};
-use crate::{Error, Kind, Result};
+use super::{CONNECT_MAX, Peer, io_error, node_id, timespec};
+use crate::Result;
+use crate::refusal::missed;
 
 const GREETING_BYTES: usize = 18;
 const MAGIC: [u8; 8] = *b"LTRLDSM2";
@@ -66,7 +67,8 @@ pub(super) fn dial(
         match stream.and_then(|s| greet(s, me, key, n, deadline)) {
             Ok(stream) => return peer_of(stream),
             Err(e) if Instant::now() >= deadline => {
-                return Err(io_error(format!("node {n} at {address} does not answer"), e));
+                let failed = io_error(format!("node {n} at {address} does not answer"), e);
+                return Err(failed.at_rank(me).at_peer(n).at_address(address));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -144,14 +146,14 @@ pub(super) fn accept(
     peers: &mut [Option<Peer>],
     deadline: Instant,
 ) -> Result<()> {
-    let failed = |e| io_error("waiting for the other nodes", e);
+    let failed = |e| io_error("waiting for the other nodes", e).at_rank(me);
     let mut strangers: Vec<Stranger> = Vec::new();
     listener.set_nonblocking(true).map_err(failed)?;
     while let Some(missing) = (me.index() + 1..peers.len()).find(|n| peers[*n].is_none()) {
         if !wait_for_one(listener, &strangers, deadline).map_err(failed)? {
             let limit = CONNECT_MAX.as_secs();
             let what = format!("node {missing} did not connect within {limit} s");
-            return Err(Error::new(Kind::Io, what));
+            return Err(missed(me, node_id(missing), what));
         }
         if let Some(stream) = next_of(listener).map_err(failed)? {
             if strangers.len() == STRANGERS_MAX {

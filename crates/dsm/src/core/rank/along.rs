@@ -30,9 +30,7 @@ use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::want::Demand;
-use super::{
-    Access, BARRIER_MANAGER, Envelope, Outcome, PageId, Rank, Waiting, misuse, protocol, unasked,
-};
+use super::{Access, BARRIER_MANAGER, Envelope, Outcome, PageId, Rank, Waiting, protocol, unasked};
 use crate::core::frames::Frames;
 use crate::core::message::{LockId, Message, Notice, Notices};
 use crate::core::pages::PageSet;
@@ -334,11 +332,7 @@ impl<F: Frames> Rank<F> {
         if page.0 < self.shape.pages {
             return Ok(());
         }
-        Err(misuse(format!(
-            "rank {rank} uses page {}, and rank {} reaches a barrier with {} pages allocated: every \
-             rank allocates the same lengths in the same order",
-            page.0, self.me, self.shape.pages
-        )))
+        Err(self.unallocated(rank, page))
     }
 
     /// Sends pages kept here to ranks whose copies the barrier invalidates.
@@ -408,7 +402,8 @@ impl<F: Frames> Rank<F> {
         out: &mut Outcome,
     ) -> Result<()> {
         if self.waiting != Waiting::Depart || generation != self.generation {
-            return Err(protocol(format!("rank {from} ended barrier {generation} unasked")));
+            let what = format!("rank {from} ended barrier {generation} unasked");
+            return Err(protocol(what).at_generation(generation));
         }
         self.invalidate(notices);
         self.take_back();

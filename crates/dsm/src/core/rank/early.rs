@@ -16,7 +16,7 @@ use littoral_base::units::NodeId;
 
 use super::{AfterFlush, Outcome, PageId, Rank, Waiting, misuse};
 use crate::core::frames::Frames;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl<F: Frames> Rank<F> {
     /// From now on a request for a page that is not allocated here yet waits; call before the
@@ -55,11 +55,19 @@ impl<F: Frames> Rank<F> {
         let same = |phase| phase == self.phase() || mutant!("dsm_early_phase_ignored");
         let mut unallocated = self.early.iter().flatten().filter(|(_, _, phase)| same(*phase));
         let Some((from, page, _)) = unallocated.next() else { return Ok(()) };
-        Err(misuse(format!(
-            "rank {from} uses page {}, and rank {} reaches a barrier with {} pages allocated: every \
+        Err(self.unallocated(*from, *page))
+    }
+
+    /// `rank` uses a page that this rank, which reaches a barrier, has not allocated.
+    #[cold]
+    pub(super) fn unallocated(&self, rank: NodeId, page: PageId) -> Error {
+        let what = format!(
+            "rank {rank} uses page {}, and rank {} reaches a barrier with {} pages allocated: every \
              rank allocates the same lengths in the same order",
             page.0, self.me, self.shape.pages
-        )))
+        );
+        let refused = misuse(what).at_rank(self.me).at_peer(rank).at_page(page.0);
+        refused.at_generation(self.generation)
     }
 
     /// Answers the requests that have waited for pages that are allocated now.

@@ -111,7 +111,8 @@ impl<F: Frames> Rank<F> {
         for (page, diff) in diffs {
             self.at_home(from, *page)?;
             if !diff.fits(self.shape.page_bytes) {
-                return Err(protocol(format!("rank {from} sent a diff past page {}", page.0)));
+                let what = format!("rank {from} sent a diff past page {}", page.0);
+                return Err(protocol(what).at_page(page.0));
             }
         }
         diffs.iter().for_each(|(page, diff)| self.apply(*page, diff));

@@ -80,7 +80,8 @@ impl<F: Frames> Rank<F> {
     ) -> Result<Outcome> {
         self.idle()?;
         let end = first.0.checked_add(count).filter(|end| *end <= self.shape.pages);
-        let end = end.ok_or_else(|| out_of_range("page", first.0, self.shape.pages))?;
+        let refused = || out_of_range("page", first.0, self.shape.pages).at_page(first.0);
+        let end = end.ok_or_else(|| refused().at_rank(self.me))?;
         let wish = Wish { pages: first.0..end, behind, demand };
         self.make_room(&wish)?;
         self.waiting = Waiting::Room(wish);
@@ -164,7 +165,8 @@ impl<F: Frames> Rank<F> {
         out: &mut Outcome,
     ) -> Result<()> {
         if bytes.len() != self.shape.page_bytes || page.0 >= self.shape.pages {
-            return Err(protocol(format!("rank {from} sent no page {}", page.0)));
+            let what = format!("rank {from} sent no page {}", page.0);
+            return Err(protocol(what).at_page(page.0));
         }
         let Waiting::Pages { missing, write, predicted } = &mut self.waiting else {
             return self.keep_arrived(from, page, bytes);
