@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use littoral_base::rng::{self, Rng as _};
+use littoral_base::units::NodeId;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, Plan, hosts, run};
@@ -421,7 +422,7 @@ fn a_plan_that_cannot_be_is_refused() {
     assert_eq!(kind(&shm), littoral_dsm::Kind::Misuse);
     let none = Plan { program: "/no/such/program".into(), ..ok.clone() };
     assert_eq!(kind(&none), littoral_dsm::Kind::Environment);
-    let e = run(&none, &|| false).unwrap_err();
+    let e = run::run(&none, &|| false).unwrap_err();
     let at = (e.place().peer, e.place().path.as_deref());
     assert_eq!(at, (Some(NodeId(0)), Some(Path::new("/no/such/program"))), "{e}");
     let folder = tempfile::tempdir().unwrap();
@@ -429,7 +430,7 @@ fn a_plan_that_cannot_be_is_refused() {
     std::fs::write(&file, "mine").unwrap();
     let pool = Plan { fabric: Fabric::Pool, pool: Some(file.clone()), ..ok };
     assert_eq!(kind(&pool), littoral_dsm::Kind::Environment);
-    assert_eq!(run(&pool, &|| false).unwrap_err().place().path.as_deref(), Some(&*file));
+    assert_eq!(run::run(&pool, &|| false).unwrap_err().place().path.as_deref(), Some(&*file));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "mine", "nothing is overwritten");
 }
 
