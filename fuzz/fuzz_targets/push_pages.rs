@@ -86,7 +86,8 @@ fuzz_target!(|data: &[u8]| {
     let mut core = Machine::new(compiled, &query.params).expect("the function loads");
     let (result, instructions) = core.run(&page, 1 << 24).expect("a page function ends");
     assert_eq!((&result, instructions), (&run.result, run.instructions));
-    // Lists that do not ascend are none that a page may have; only the forms of one function agree on them.
+    // Lists that do not ascend are none that a page may have; only the forms of one function agree
+    // on them.
     let records = page::read(&page, schema).expect("the twin takes the page");
     let ascends = |value: &Value| value.list().is_sorted_by(|a, b| a < b);
     if result != PageResult::Spilled && records.iter().flatten().all(ascends) {

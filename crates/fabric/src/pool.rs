@@ -301,7 +301,7 @@ impl<D: Domain> PoolFabric<D> {
         let end = head.saturating_add(8).saturating_add(length.next_multiple_of(8));
         if length > RING_BYTES as u64 || end > tail {
             let what = format!("a frame of {length} bytes in a ring with {} left", tail - head);
-            return Err(Error::new(Kind::Corrupt, what).at_rank(self.me).at_offset(head as u64));
+            return Err(Error::new(Kind::Corrupt, what).at_rank(self.me).at_offset(head));
         }
         let mut bytes = Vec::with_capacity(length as usize + 7);
         for at in (head + 8..end).step_by(8) {
