@@ -2,7 +2,7 @@
 //!
 //! Each crate defines its own `#[non_exhaustive] enum Kind` implementing [`Category`] and an alias
 //! `pub type Error = littoral_base::error::Error<Kind>`. The context says what failed, where (path,
-//! page, zone, offset, line, rank, lock) and what to do next. A [`Place`] carries the same as fields.
+//! page, zone, offset, line, rank, lock) and what to do next. A [`Place`] has the same as fields.
 //!
 //! Invariants
 //! - An error is one pointer wide, so a `Result<(), Error<K>>` costs nothing on the good path.

@@ -6,7 +6,7 @@
 //! Invariants
 //! - Each job that was posted is taken or forgotten once; its result is then gone. Checked by
 //!   `jobs_are_taken_once_or_forgotten`.
-//! - The device's thread computes only functions whose time is bounded, and such a job does not wait
+//! - The device's thread computes only functions whose time is bounded, and such a job is not
 //!   in the batch of another one. Checked by `functions_without_a_bound_are_left_to_the_threads`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
