@@ -8,7 +8,7 @@
 # called `loom_*` is a model, built as `scripts/schedules.sh loom` builds it. A defect in the source
 # and not in the list, or the other way round, fails this script.
 #
-# MUTANT=NAME restricts the run to one. JOBS (the number of processors) mutants run at a time. With
+# MUTANT='NAME...' restricts the run to these. JOBS (the number of processors) mutants run at a time. With
 # SECONDS_MAX no mutant is begun later than so many seconds after the start; they are then tried in an
 # order that the commit decides, and those left out are counted.
 set -euo pipefail
@@ -22,8 +22,8 @@ if ! diff <(echo "$in_source") <(awk '{print $1}' <<<"$list" | sort -u); then
     exit 1
 fi
 if [ -n "${MUTANT:-}" ]; then
-    list=$(awk -v m="$MUTANT" '$1 == m' <<<"$list")
-    [ -n "$list" ] || { echo "scripts/mutants.txt names no mutant $MUTANT"; exit 2; }
+    list=$(awk -v m=" $MUTANT " 'index(m, " " $1 " ")' <<<"$list")
+    [ -n "$list" ] || { echo "scripts/mutants.txt names no mutant of $MUTANT"; exit 2; }
 fi
 
 mkdir -p "$target"
