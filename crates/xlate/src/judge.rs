@@ -15,8 +15,8 @@
 //!   translator's own memory lies there, which has no protection in this window. Such programs are
 //!   counted as [`Verdict::set_aside`].
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub mod litmus;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub mod x86;
 
 use crate::engine::Engine;
