@@ -20,7 +20,7 @@
 
 use super::{Cpu, Fetch, Trap};
 use crate::isa;
-use littoral_base::mutant;
+use littoral_base::{mutant, rng};
 
 /// Turns by a seed.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +34,7 @@ impl Random {
     /// A number below another.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) % end as u64) as usize
+        (rng::mix(self.0) % end as u64) as usize
     }
 }
 

@@ -15,15 +15,6 @@ use crate::page::{Format, Schema};
 /// Deepest tree of a filter or a sum.
 const DEPTH_MAX: u32 = 64;
 
-const COMPARES: [Compare; 6] = [
-    Compare::Less,
-    Compare::LessEqual,
-    Compare::Equal,
-    Compare::NotEqual,
-    Compare::GreaterEqual,
-    Compare::Greater,
-];
-
 /// What a task runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -67,7 +58,7 @@ fn put_pair(w: &mut Writer, tag: u8, a: &Expr, b: &Expr) {
 fn put_test(w: &mut Writer, test: &Test) {
     match test {
         Test::Compare(op, a, b) => {
-            let op = COMPARES.iter().position(|c| c == op).expect("invariant: all are listed");
+            let op = Compare::ALL.iter().position(|c| c == op).expect("invariant: all are listed");
             w.u8(0).u8(op as u8);
             put_expr(w, a);
             put_expr(w, b);
@@ -172,7 +163,7 @@ impl Parser<'_> {
         let depth = depth.checked_sub(1)?;
         Some(match self.0.u8()? {
             0 => {
-                let op = *COMPARES.get(usize::from(self.0.u8()?))?;
+                let op = *Compare::ALL.get(usize::from(self.0.u8()?))?;
                 Test::Compare(op, self.expr(depth)?, self.expr(depth)?)
             }
             1 => Test::IsNull(self.0.u16()?.into()),

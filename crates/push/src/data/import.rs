@@ -5,7 +5,7 @@
 //!   Checked by `fields_that_do_not_fit_are_named`.
 
 use crate::error::{Error, Kind, Result};
-use crate::page::{Column, ColumnKind, Record, Schema, Value};
+use crate::page::{Column, ColumnKind, Record, Schema, Value, schema};
 use std::io::Read;
 
 /// What stands between fields.
@@ -100,7 +100,7 @@ fn value(column: &Column, field: &[u8]) -> Option<Value> {
         ColumnKind::List => {
             let tokens = text.split_ascii_whitespace().map(|t| t.parse().ok());
             let tokens: Vec<u32> = tokens.collect::<Option<_>>()?;
-            Value::List(tokens.is_sorted_by(|a, b| a < b).then_some(tokens)?)
+            Value::List(schema::ascends(&tokens).then_some(tokens)?)
         }
         ColumnKind::Text => Value::Text(field.to_vec()),
     })

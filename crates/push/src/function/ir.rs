@@ -56,6 +56,16 @@ pub enum Compare {
 }
 
 impl Compare {
+    /// All, in the order of their codes in a program's bytes.
+    pub const ALL: [Compare; 6] = [
+        Compare::Less,
+        Compare::LessEqual,
+        Compare::Equal,
+        Compare::NotEqual,
+        Compare::GreaterEqual,
+        Compare::Greater,
+    ];
+
     /// The comparison that holds exactly when this one does not.
     pub fn inverse(self) -> Compare {
         match self {

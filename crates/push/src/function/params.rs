@@ -11,6 +11,7 @@
 
 use super::ir::{BITMAPS, Function};
 use crate::error::{Error, Kind, Result};
+use crate::page::schema;
 use littoral_base::mutant;
 
 /// A set of small integers.
@@ -69,7 +70,7 @@ impl Query {
     pub fn new(tokens: Vec<u32>, numerator: u32, denominator: u32) -> Result<Query> {
         let fault = if tokens.is_empty() || tokens.len() > 65536 {
             "a query has 1 to 65536 tokens"
-        } else if !tokens.is_sorted_by(|a, b| a < b) {
+        } else if !schema::ascends(&tokens) {
             "the query's tokens are not in ascending order, each once"
         } else if numerator == 0 || numerator > denominator {
             "a threshold lies above 0 and at most at 1"

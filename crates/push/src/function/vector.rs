@@ -445,15 +445,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const COMPARES: [Compare; 6] = [
-        Compare::Less,
-        Compare::LessEqual,
-        Compare::Equal,
-        Compare::NotEqual,
-        Compare::GreaterEqual,
-        Compare::Greater,
-    ];
-
     proptest! {
         #![proptest_config(littoral_testing::standard())]
         #[test]
@@ -475,7 +466,7 @@ mod tests {
                     Rows::All(_) => n as u32,
                     Rows::Some(rows) => rows[n],
                 };
-                for op in COMPARES {
+                for op in Compare::ALL {
                     let holds = (0..values.len()).filter(|&n| op.holds(values[n], bound));
                     let expected: Vec<u32> = holds.map(row).collect();
                     prop_assert_eq!(kept(op, &values, |_| bound, &rows), expected);

@@ -268,7 +268,7 @@ pub fn fault_of(schema: &Schema, record: &[Value]) -> Option<String> {
                     && !(c.kind == ColumnKind::Char && separator)
                     && (c.kind != ColumnKind::Date || is_day(*v))
             }
-            Value::List(list) => c.kind == ColumnKind::List && list.is_sorted_by(|a, b| a < b),
+            Value::List(list) => c.kind == ColumnKind::List && ascends(list),
             Value::Text(t) => c.kind == ColumnKind::Text && !t.iter().any(|b| b"|\n".contains(b)),
         };
         let range = || match value {
@@ -279,6 +279,11 @@ pub fn fault_of(schema: &Schema, record: &[Value]) -> Option<String> {
         };
         (!fits).then(range)
     })
+}
+
+/// Whether ranks ascend, each once.
+pub fn ascends(list: &[u32]) -> bool {
+    list.is_sorted_by(|a, b| a < b)
 }
 
 fn is_day(v: i64) -> bool {
