@@ -34,10 +34,7 @@ if [ -n "${SECONDS_MAX:-}" ]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-wrapper=$target/with-mutants
-printf '#!/bin/sh\ncompiler=$1\nshift\nexec "$compiler" "$@" --cfg mutants\n' >"$wrapper"
-chmod +x "$wrapper"
-export RUSTC_WORKSPACE_WRAPPER=$wrapper
+export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/with-mutants.sh
 
 # Builds test targets; a line per executable: the crate, the target (`lib` for its unit tests), the file.
 build() { # CARGO'S ARGUMENTS...
@@ -49,11 +46,15 @@ build() { # CARGO'S ARGUMENTS...
 models=$(awk '$3 ~ /^loom_/ {print $3}' <<<"$list" | sort -u)
 plain=$(awk '$3 !~ /^loom_/ {print $2, $3}' <<<"$list" | sort -u)
 if [ -n "$plain" ]; then
-    chosen=()
-    for crate in $(awk '{print $1}' <<<"$plain" | sort -u); do
-        # The facade's package has the name of the workspace.
-        chosen+=(-p "$([ "$crate" = littoral ] || echo littoral-)$crate")
-    done
+    # Of the whole list all packages, as `cargo test` builds them, so that a suite built so before is used.
+    chosen=(--workspace)
+    if [ -n "${MUTANT:-}" ]; then
+        chosen=()
+        for crate in $(awk '{print $1}' <<<"$plain" | sort -u); do
+            # The facade's package has the name of the workspace.
+            chosen+=(-p "$([ "$crate" = littoral ] || echo littoral-)$crate")
+        done
+    fi
     for test in $(awk '{print $2}' <<<"$plain" | sort -u); do
         [ "$test" = lib ] && chosen+=(--lib) || chosen+=(--test "$test")
     done
