@@ -9,11 +9,14 @@ cd "$(dirname "$0")/.."
 other=aarch64-unknown-linux-gnu
 
 features=$(sed -n '/^\[features\]/,/^\[/s/^\([a-z0-9-]*\) = .*/\1/p' crates/littoral/Cargo.toml | grep -v '^default$')
+# Clippy, since it refuses what the compiler warns of.
 echo "the facade without features"
-cargo check --locked -q -p littoral --no-default-features
+cargo clippy --locked -q -p littoral --no-default-features -- -D warnings
+echo "the LoongArch engine without its translator"
+cargo clippy --locked -q -p littoral-la64 --no-default-features -- -D warnings
 for feature in $features; do
     echo "the facade with $feature alone"
-    cargo check --locked -q -p littoral --no-default-features --features "$feature"
+    cargo clippy --locked -q -p littoral --no-default-features --features "$feature" -- -D warnings
 done
 
 oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -34,4 +37,4 @@ fi
 echo "the workspace for $other"
 # Nothing is linked, so the C code of dependencies may be compiled for this machine where no cross compiler is.
 command -v aarch64-linux-gnu-gcc >/dev/null || export "CC_${other//-/_}=cc" CRATE_CC_NO_DEFAULTS=1
-cargo check --locked -q --workspace --target "$other"
+RUSTFLAGS="-D warnings" cargo check --locked -q --workspace --target "$other"

@@ -76,6 +76,10 @@ pub struct Cache {
 #[derive(Debug, Default)]
 struct Own {
     /// The host has no translator.
+    #[cfg_attr(
+        not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")),
+        expect(dead_code, reason = "only a host that may have one asks")
+    )]
     interprets: bool,
     /// Indirect branches of tier 0.
     jumps: Option<Jumps>,

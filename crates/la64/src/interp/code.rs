@@ -152,6 +152,10 @@ impl CodeCache {
     }
 
     /// What blocks run on.
+    #[cfg_attr(
+        not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")),
+        expect(dead_code, reason = "only a host with a translator chooses")
+    )]
     pub(super) fn tier(&self) -> Tier {
         self.tier
     }

@@ -11,6 +11,11 @@
 //! - A file that is taken has an index that lies inside it; what its records say is checked when
 //!   they are read. Checked by `a_file_with_any_bytes_behind_a_right_checksum_is_read`.
 
+#![cfg_attr(
+    not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")),
+    allow(dead_code, reason = "without a translator nothing is kept")
+)]
+
 use super::{Features, Limits};
 use crate::memory::Window;
 use littoral_base::codec::crc;
