@@ -202,9 +202,8 @@ fn served_file(args: &PushServeArgs) -> Result<PathBuf, Failure> {
 }
 
 fn serve(args: &PushServeArgs) -> Outcome {
-    let stored = DataSet::open(&served_file(args)?)?;
-    let about = stored.about().clone();
-    let set = DataSet::of_pages(&about, stored.pages()?);
+    let set = DataSet::load(&served_file(args)?)?;
+    let about = set.about().clone();
     let link = args.link.0.max(1.0) as u64;
     let machine = served(link, args.cores, args.mhz, about.page_bytes as u32)?;
     let quotas = Quotas { sessions: 64, tasks: 16, pages: 1 << 32, lease: args.lease };

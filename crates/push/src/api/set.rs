@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use littoral_base::codec::{self, Reader, Writer};
+use littoral_device::region::RegionMut;
 
 use super::stored::Stored;
 use crate::error::{Error, Kind, Result};
@@ -239,6 +240,29 @@ impl DataSet {
         Ok(DataSet { about, store, path: Some(path.to_owned()), draft: None })
     }
 
+    /// The data set in a file, read once into memory: later changes of the file are not seen. Its
+    /// pages lie together, in huge pages of the system where it has them. A data set that replaces it
+    /// stays in memory too.
+    ///
+    /// # Errors
+    /// As [`DataSet::open`]; [`Kind::Io`] too when there is no memory for it.
+    pub fn load(path: &Path) -> Result<DataSet> {
+        let mut set = DataSet::open(path)?;
+        let Store::File(file, start) = &set.store else {
+            unreachable!("invariant: an opened data set is a file")
+        };
+        let bytes = set.about.page_bytes;
+        let whole = usize::try_from(set.about.pages).ok().and_then(|n| n.checked_mul(bytes));
+        let no_room = || Error::new(Kind::Io, format!("{}: no memory for it", path.display()));
+        let whole = whole.ok_or_else(no_room)?;
+        let mut region = RegionMut::zeroed(whole).map_err(|_| no_room())?;
+        file.read_exact_at(&mut region, *start).map_err(io("read the pages", Some(path)))?;
+        let region = region.freeze();
+        let pages = (0..whole).step_by(bytes).map(|at| Stored::part(&region, at..at + bytes));
+        (set.store, set.path) = (Store::Memory(pages.collect()), None);
+        Ok(set)
+    }
+
     /// An empty data set whose file is made when a header is written.
     pub fn absent(path: &Path, about: &About) -> DataSet {
         let mut set = DataSet::memory(about);
@@ -461,6 +485,9 @@ mod tests {
         let (first, again) = (memory.read(0).unwrap(), memory.read(0).unwrap());
         assert!(Arc::ptr_eq(&first, &again), "one page, with what its check found");
         assert_eq!(first.header(schema).map(|h| h.number), Some(0));
+        let loaded = DataSet::load(&path).unwrap();
+        assert_eq!((loaded.about(), loaded.pages().unwrap()), (set.about(), set.pages().unwrap()));
+        assert!(loaded.read(set.about().pages).is_err());
         let stored = set.read(0).unwrap();
         assert!(stored.header(schema).is_some() && !Arc::ptr_eq(&stored, &set.read(0).unwrap()));
         let at = std::fs::metadata(&path).unwrap().len() - set.about().pages * 4096 + 100;
@@ -468,6 +495,8 @@ mod tests {
         file.write_all_at(&[0xff, 0, 0xff, 0], at).unwrap();
         assert_eq!(set.read(0).unwrap().header(schema), None, "the file changed under the device");
         assert!(memory.read(0).unwrap().header(schema).is_some());
+        assert!(loaded.read(0).unwrap().header(schema).is_some(), "it was read before");
+        assert_eq!(DataSet::load(&folder.path().join("none")).unwrap_err().kind(), Kind::Io);
     }
 
     #[test]
