@@ -46,6 +46,9 @@ pub struct Rules {
     pub open: [u64; 3],
     /// Whether angles are reduced by pi of 66 bits.
     pub reduces_as_here: bool,
+    /// Whether a store to memory that is missing faults although its value raises an exception that
+    /// is not masked; Intel's processors note the exception and do not store.
+    pub stores_fault_first: bool,
 }
 
 impl Rules {
@@ -60,16 +63,17 @@ impl Rules {
             (&[0xd9, 0x03, 0xd8, 0x33, 0xcc], 0x37f, [SET, CODE + 2, BEFORE[1]]),
             (&[0xd9, 0x03, 0xd8, 0x33, 0xcc], 0x37e, [FDIV, CODE + 2, DATA]),
         ];
-        let mut run = |code: &[u8], x87: [u64; 3], top: [u64; 2]| {
+        let mut run = |code: &[u8], rbx: u64, x87: [u64; 3], top: [u64; 2]| {
             let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
-            registers.gpr[3] = DATA;
+            registers.gpr[3] = rbx;
             registers.x87[..3].copy_from_slice(&x87);
             registers.x87[3..5].copy_from_slice(&top);
-            host.run(code, &[0; PAGE], &registers).registers.x87
+            host.run(code, &[0; PAGE], &registers)
         };
         let mut open = [0; 3];
         for (code, control, expected) in cases {
-            let found = run(code, [control | SET, BEFORE[0], BEFORE[1]], [0; 2]);
+            let found =
+                run(code, DATA, [control | SET, BEFORE[0], BEFORE[1]], [0; 2]).registers.x87;
             for (n, mask) in [OPCODE, u64::MAX, u64::MAX].into_iter().enumerate() {
                 let is_same = (found[n] ^ expected[n]) & mask == 0;
                 open[n] |= if is_same { 0 } else { mask };
@@ -77,8 +81,30 @@ impl Rules {
         }
         // fsin of pi of 64 bits: what it lacks of pi of 66 bits.
         const FULL: u64 = 1 << 32;
-        let sine = run(&[0xd9, 0xfe, 0xcc], [0x37f | FULL, 0, 0], [0xc90f_daa2_2168_c235, 0x4000]);
-        Rules { open, reduces_as_here: sine[3..5] == [1 << 63, 0xbfbf] }
+        const PI: [u64; 2] = [0xc90f_daa2_2168_c235, 0x4000];
+        let sine = run(&[0xd9, 0xfe, 0xcc], DATA, [0x37f | FULL, 0, 0], PI).registers.x87;
+        // fstp dword [rbx] of an empty register, to an address that is not mapped.
+        let store = run(&[0xd9, 0x1b, 0xcc], WINDOW_LEN, [0x37e, 0, 0], [0; 2]);
+        Rules {
+            open,
+            reduces_as_here: sine[3..5] == [1 << 63, 0xbfbf],
+            stores_fault_first: matches!(store.signal, 7 | 11),
+        }
+    }
+
+    /// Whether the host's program ended at a store of x87 that faults where the translator's notes
+    /// an exception.
+    fn faults_first(&self, program: &Program, ours: &Ours, theirs: &End) -> bool {
+        const SUMMARY: u64 = 0x80 << 16;
+        let is_noted = ours.registers.x87[0] & SUMMARY != 0 && failed(ours.event).is_none();
+        let is_fault = matches!(theirs.signal, 7 | 11);
+        self.stores_fault_first
+            && is_fault
+            && is_noted
+            && theirs.instruction(program).is_some_and(|inst| {
+                let is_memory = matches!(inst.operands().next(), Some(Operand::Mem(_)));
+                inst.row.x87 && is_memory && inst.row.stem.contains("st")
+            })
     }
 
     /// Whether what a program stores depends on rules that are not these.
@@ -281,14 +307,19 @@ pub fn describe(program: &Program, n: u64, what: &str) -> String {
 /// Whether a program ended at a store of an MMX register: whether the top is 0 by then, the manual
 /// leaves open.
 fn ends_in_mmx_store(program: &Program, theirs: &End) -> bool {
-    let at = theirs.registers.rip;
-    let bytes = program.code.get(at.wrapping_sub(CODE) as usize..).unwrap_or_default();
     let is_store =
         |inst: Inst| inst.row.mmx && matches!(inst.operands().next(), Some(Operand::Mem(_)));
-    theirs.signal != 5 && decode(at, bytes).is_ok_and(is_store)
+    theirs.signal != 5 && theirs.instruction(program).is_some_and(is_store)
 }
 
 impl End {
+    /// The instruction at which the program ended.
+    fn instruction(&self, program: &Program) -> Option<Inst> {
+        let at = self.registers.rip;
+        let bytes = program.code.get(at.wrapping_sub(CODE) as usize..).unwrap_or_default();
+        decode(at, bytes).ok()
+    }
+
     /// Whether the program reached memory that the window has and the process has not.
     pub fn leaves_its_pages(&self) -> bool {
         const GENERAL: i64 = 0x80;
@@ -344,7 +375,9 @@ impl Bench {
             let conventions = Conventions { without_lbt: self.without_lbt, ..conventions };
             let (ours, _) = translated(self.window, program, tier, slice, conventions);
             // The processor faults at the jump, translated code behind it.
-            if matches!(ours.event, Event::Fetch(at) if !is_canonical(at)) {
+            if matches!(ours.event, Event::Fetch(at) if !is_canonical(at))
+                || self.rules.faults_first(program, &ours, &theirs)
+            {
                 return None;
             }
             let how = (!conventions.lazy_faults, self.rules);
