@@ -50,9 +50,10 @@ pub(super) struct Room {
     touched: VecDeque<Vec<u8>>,
     /// Whether nothing could be put together since the last deletion.
     is_packed: bool,
-    /// Whether no deletion has left leaves sparse since an insert was last refused; unknown of a
-    /// store that was opened.
-    is_dense: bool,
+    /// Records that deletions may have left room for in leaves, less those of the pages that
+    /// [`Index::pack_windows`] has saved; unknown of a store that was opened. Without the bound,
+    /// inserts into a full device split what was put together, and each pays for it again.
+    sparse: Option<u64>,
     /// Whether the leaves with logs, on a full host, are those of the keys remembered.
     is_unlogged: bool,
 }
@@ -63,14 +64,20 @@ impl Room {
             sweep: vec![0; shape.key_bytes],
             touched: VecDeque::new(),
             is_packed: false,
-            is_dense: false,
+            sparse: None,
             is_unlogged: false,
         }
     }
 
     /// Takes note that nothing was ever deleted.
     pub(super) fn set_new(&mut self) {
-        self.is_dense = true;
+        self.sparse = Some(0);
+    }
+
+    /// A page was saved where deletions left room for so many records.
+    fn spend(&mut self, records: u64) {
+        let records = if mutant!("index_windows_without_end") { 0 } else { records };
+        self.sparse = self.sparse.map(|n| n.saturating_sub(records));
     }
 
     /// Takes note of the key of an operation that is about to run.
@@ -79,7 +86,7 @@ impl Room {
             return;
         }
         self.is_packed &= demand != Demand::Delete;
-        self.is_dense &= demand != Demand::Delete;
+        self.sparse = self.sparse.map(|n| n + u64::from(demand == Demand::Delete));
         if self.touched.len() == TOUCHED_KEYS {
             self.touched.pop_front();
         }
@@ -273,7 +280,7 @@ impl<D: ZonedDevice> Index<D> {
     /// Puts leaves together until an insert leaves enough blocks that are not live.
     fn make_spare_blocks(&mut self, pages: u64) -> Result<()> {
         let has_spare = |index: &Self| index.store_ref().spare_blocks(Demand::Insert) >= pages;
-        if !has_spare(self) && self.room.is_dense {
+        if !has_spare(self) && self.sparse_pages() == 0 {
             self.pack(has_spare)?;
         } else if !has_spare(self) {
             self.pack_all(has_spare)?;
@@ -356,8 +363,8 @@ impl<D: ZonedDevice> Index<D> {
     }
 
     /// Puts leaves together as [`Self::pack`] does, then heads and interior pages, which makes more
-    /// leaves neighbours; after deletions also leaves of which several fit one page fewer. A
-    /// device that is only filled is not slowed down by that last step.
+    /// leaves neighbours; after deletions also leaves of which several fit one page fewer, as many
+    /// as the deletions left room for: a device that is filled is not slowed down by that last step.
     fn pack_all(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<()> {
         loop {
             self.pack(&is_enough)?;
@@ -366,21 +373,46 @@ impl<D: ZonedDevice> Index<D> {
             }
             let is_changed = self.make_dense(&is_enough)? || self.pack_windows(&is_enough)?;
             if !is_changed {
-                self.room.is_dense = true;
+                self.room.sparse = Some(0);
                 return Ok(());
             }
             self.room.is_packed = false;
         }
     }
 
+    /// Pages that are saved at most where deletions left leaves sparse.
+    fn sparse_pages(&mut self) -> u64 {
+        let slots = self.shape().leaf_slots as u64;
+        let unknown = || (self.live_pages() * slots).saturating_sub(self.len());
+        let sparse = self.room.sparse.unwrap_or_else(unknown);
+        self.room.sparse = Some(sparse);
+        sparse / slots
+    }
+
+    /// Pages that hold something.
+    fn live_pages(&self) -> u64 {
+        let (free, conventional) = self.store_ref().conventional_blocks();
+        conventional - free + self.store_ref().sequential_blocks().0
+    }
+
     /// Puts leaves together of which several fit one page fewer, if deletions may have left such;
     /// whether there were any.
     fn pack_windows(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<bool> {
-        let before = self.store_ref().counts().tree_blocks;
-        if !self.room.is_dense && !mutant!("index_leaves_packed_in_pairs_only") {
-            self.seal(Rule::Dense, Demand::Update, &is_enough)?;
+        let mut is_changed = false;
+        while self.sparse_pages() > 0
+            && !is_enough(self)
+            && !mutant!("index_leaves_packed_in_pairs_only")
+        {
+            let before = self.live_pages();
+            let is_saved = |index: &Self| index.live_pages() < before;
+            self.seal(Rule::Dense, Demand::Update, is_saved)?;
+            if !is_saved(self) {
+                break;
+            }
+            is_changed = true;
+            self.room.spend(self.shape().leaf_slots as u64);
         }
-        Ok(self.store_ref().counts().tree_blocks > before)
+        Ok(is_changed)
     }
 
     /// Makes heads and interior pages dense, until it is enough or there is nothing to gain;
