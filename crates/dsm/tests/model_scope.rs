@@ -45,11 +45,11 @@ fn shape(ranks: u16, predict: bool, log_capacity: usize) -> Shape {
     Shape { ranks, pages: 2, page_bytes: 2, locks: 2, log_capacity, predict }
 }
 
-fn explore(job: Job) -> usize {
+fn explore(job: Job, road: &str) -> usize {
     let checker = Explored(job).checker().threads(2).spawn_bfs().join();
     if let Some((name, path)) = checker.discoveries().into_iter().next() {
         let verdict = path.last_state().verdict.clone();
-        panic!("{name}: {verdict:?}\n{:#?}", path.into_actions());
+        panic!("{name}, {road}: {verdict:?}\n{:#?}", path.into_actions());
     }
     checker.unique_state_count()
 }
@@ -57,8 +57,9 @@ fn explore(job: Job) -> usize {
 /// With the barrier's manager, and where there are two ranks also without.
 fn explore_both_roads(job: Job) {
     let exchange = (job.ranks.len() == 2).then(|| job.clone().exchange_arrivals());
-    for job in exchange.into_iter().chain([job]) {
-        let states = explore(job);
+    let exchange = exchange.map(|job| (job, "by exchange"));
+    for (job, road) in exchange.into_iter().chain([(job, "by the manager")]) {
+        let states = explore(job, road);
         assert!(states > 20, "only {states} states: the model explored nothing");
     }
 }

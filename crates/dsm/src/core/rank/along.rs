@@ -76,7 +76,7 @@ struct Run {
 
 /// What a rank wants with a grant or departure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Wants {
+pub(super) struct Wants {
     absent: Vec<PageId>,
     held: Vec<PageId>,
 }
@@ -281,7 +281,7 @@ impl<F: Frames> Rank<F> {
         Ok(())
     }
 
-    fn take_wants(&mut self) -> BTreeMap<NodeId, Wants> {
+    pub(super) fn take_wants(&mut self) -> BTreeMap<NodeId, Wants> {
         self.along.as_mut().map(|along| std::mem::take(&mut along.wants)).unwrap_or_default()
     }
 

@@ -104,6 +104,7 @@ impl<F: Frames> Rank<F> {
         self.wanted_by(from).try_for_each(|page| self.at_home(from, page))?;
         if mutant!("dsm_exchange_pages_early") && self.waiting != Waiting::Depart {
             let wanted: Vec<PageId> = self.wanted_by(from).collect();
+            self.take_wants();
             wanted.into_iter().try_for_each(|page| self.serve_page(from, page, out))?;
         }
         self.exchange = self.exchange.take().map(|e| Exchange { heard: Some(pages), ..e });
