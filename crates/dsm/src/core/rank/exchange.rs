@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(deliver(&mut ranks, ONE, ask), [false, true]);
         deliver(&mut ranks, ZERO, evicted);
         let (told, _) = step(&mut ranks[1], Rank::barrier);
-        assert_eq!(deliver(&mut ranks, ONE, told)[0], true);
+        assert!(deliver(&mut ranks, ONE, told)[0]);
         assert!(ranks.iter().all(|rank| !rank.is_waiting()));
         set(&mut ranks, 0, 9);
         let (told, _) = step(&mut ranks[0], Rank::barrier);
