@@ -233,9 +233,9 @@ fn a_page_handed_out_at_any_point_is_noticed_from_then_on() {
     explore_all(2, &[a, b]);
 }
 
-/// Rank 0 has evicted a written copy and reaches the barrier before that difference is acknowledged:
-/// its scope is closed, and its arrival is not sent. Rank 1 fetches rank 0's page then, which rank 0
-/// writes in the next phase without a fault.
+/// Rank 0 has evicted a written copy and reaches the barrier before that difference is
+/// acknowledged: its scope is closed, and its arrival is not sent. Rank 1 fetches rank 0's page
+/// then, which rank 0 writes in the next phase without a fault.
 #[test]
 fn a_page_handed_out_while_a_barrier_awaits_evicted_differences_is_noticed() {
     let (kept, evicted) = ((3, 0), (1, 0));

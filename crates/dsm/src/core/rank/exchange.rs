@@ -18,8 +18,8 @@
 //!   generation (mutants `dsm_exchange_departs_alone`, `dsm_exchange_loses_notices`,
 //!   `dsm_exchange_any_generation`, `dsm_exchange_second_arrival`). Checked by
 //!   `two_ranks_let_themselves_go`, `an_arrival_that_no_correct_rank_sends_is_refused`.
-//! - An arrival is behind its sender's differences on one channel, so the receiver's pages have them
-//!   when it departs. Whatever the sender asks for later is behind them too, so it does not wait
+//! - An arrival is behind its sender's differences on one channel, so the receiver's pages have
+//!   them when it departs. Whatever the sender asks for later is behind them too, so it does not wait
 //!   for an acknowledgement. Checked by `barriers_publish_everything`.
 //! - A wanted page is sent when both have arrived: before that its home may still write it (mutant
 //!   `dsm_exchange_pages_early`). Checked by
@@ -157,7 +157,8 @@ mod tests {
         })
     }
 
-    /// The messages of a step, all of which go to the other rank, and whether it ended an operation.
+    /// The messages of a step, all of which go to the other rank, and whether it ended an
+    /// operation.
     fn step(
         rank: &mut Rank,
         op: impl FnOnce(&mut Rank) -> Result<Outcome>,
