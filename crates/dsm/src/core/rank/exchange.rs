@@ -19,8 +19,8 @@
 //!   `dsm_exchange_any_generation`, `dsm_exchange_second_arrival`). Checked by
 //!   `two_ranks_let_themselves_go`, `an_arrival_that_no_correct_rank_sends_is_refused`.
 //! - An arrival is behind its sender's differences on one channel, so the receiver's pages have
-//!   them when it departs. Whatever the sender asks for later is behind them too, so it does not wait
-//!   for an acknowledgement. Checked by `barriers_publish_everything`.
+//!   them when it departs. Whatever the sender asks for later is behind them too, so it does not
+//!   wait for an acknowledgement. Checked by `barriers_publish_everything`.
 //! - A wanted page is sent when both have arrived: before that its home may still write it (mutant
 //!   `dsm_exchange_pages_early`). Checked by
 //!   `pages_come_with_departures_in_a_program_of_two_colours`.
