@@ -255,6 +255,36 @@ fn ranks_that_allocate_differently_are_told() {
     }
 }
 
+/// Rank 0 has arrived long before rank 1, which departs by what rank 0 has told it.
+#[test]
+fn each_of_two_ranks_compares_allocations_before_it_departs() {
+    for over in COPIES {
+        let differs = run(over, 2, |mut job| {
+            if job.rank() == 1 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            let len = 10 + usize::from(job.rank());
+            job.alloc_slice::<u64>(len, Homes::Cyclic).is_err()
+        });
+        assert_eq!(differs, [true; 2], "{over:?}");
+    }
+}
+
+#[test]
+fn a_barrier_of_two_ranks_is_a_message_each_way() {
+    for over in COPIES {
+        let sent = run(over, 2, |mut job| {
+            job.barrier().unwrap();
+            let before = job.counts().messages;
+            (0..50).for_each(|_| job.barrier().unwrap());
+            let sent = job.counts().messages - before;
+            job.finish().unwrap();
+            sent
+        });
+        assert_eq!(sent, [50; 2], "{over:?}");
+    }
+}
+
 /// Where ranks share pages in place, with as many as there are processors and more: no message.
 #[test]
 fn sections_and_barriers_agree() {

@@ -2,7 +2,8 @@
 //!
 //! The paper says that its barrier uses the lock manager's hardware but not how. Resolution: a
 //! count and a union of notices at one rank, and a generation number, so that a late message of one
-//! barrier can never be taken for one of the next.
+//! barrier can never be taken for one of the next. Two ranks of a running job need no manager, see
+//! `core::rank::exchange`.
 //!
 //! Invariants
 //! - Each rank arrives once a generation; a second arrival or a wrong generation is a protocol

@@ -39,6 +39,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 mod along;
 mod cache;
 mod early;
+mod exchange;
 mod flush;
 mod sharing;
 mod want;
@@ -55,6 +56,7 @@ use super::pages::PageSet;
 use crate::error::{Error, Kind, Result};
 use along::Along;
 use cache::Cache;
+use exchange::Exchange;
 use flush::UNDER_WAY_MAX;
 use want::Wish;
 
@@ -210,6 +212,8 @@ pub struct Rank<F = PlainFrames> {
     early: Option<Vec<(NodeId, PageId, u32)>>,
     /// What is predicted and what travels along; `None` when each message stands alone.
     along: Option<Along>,
+    /// What two ranks tell each other of a barrier; `None` where a manager lets all go.
+    exchange: Option<Exchange>,
     waiting: Waiting,
     managed: BTreeMap<LockId, ManagedLock>,
     barrier: Barrier,
@@ -261,6 +265,7 @@ impl<F: Frames> Rank<F> {
             published: PageSet::default(),
             early: None,
             along: None,
+            exchange: None,
             waiting: Waiting::Nothing,
             managed: BTreeMap::new(),
             barrier,
@@ -423,9 +428,7 @@ impl<F: Frames> Rank<F> {
                 self.send_grant(grant, &mut out)?;
             }
             Message::Arrive { generation, pages } => {
-                self.managing_barrier(from)?;
-                let departures = self.barrier.arrive(from, generation, &pages)?;
-                self.send_departures(departures, &mut out)?;
+                self.take_arrival(from, generation, pages, &mut out)?;
             }
             Message::Page { page, bytes } => self.take_page(from, page, bytes, &mut out)?,
             Message::DiffsApplied => self.take_ack(from, &mut out)?,
@@ -541,11 +544,11 @@ impl<F: Frames> Rank<F> {
             *acks -= 1;
             if !self.unsent.is_empty() && *acks <= UNDER_WAY_MAX / 2 {
                 let (then, acks) = (then.clone(), *acks);
-                self.send_differences(then, acks, out);
+                self.send_differences(then, acks, out)?;
             } else if *acks == 0 {
                 let (then, riding) = (then.clone(), std::mem::take(riding));
                 self.waiting = Waiting::Nothing;
-                self.after_flush(then, riding, out);
+                self.after_flush(then, riding, out)?;
             }
             return Ok(());
         }

@@ -1,8 +1,10 @@
 //! Room for shared pages: every rank allocates the same in the same order.
 //!
 //! Invariants
-//! - Rank 0 compares what the ranks allocate; a difference fails the job in words. Checked by
-//!   `ranks_that_allocate_differently_are_told`.
+//! - Rank 0 compares what the ranks allocate; a difference fails the job in words. Two ranks that
+//!   depart from barriers without a manager both compare, since rank 1 may depart before rank 0 has
+//!   (mutant `dsm_exchange_rank_0_compares`). Checked by `ranks_that_allocate_differently_are_told`,
+//!   `each_of_two_ranks_compares_allocations_before_it_departs`.
 //! - Allocating waits for no other rank. A request for a page that its home has not allocated yet
 //!   waits there. Checked by `a_request_for_a_page_that_its_home_has_not_allocated_waits`.
 
@@ -64,7 +66,8 @@ impl Node {
         (made.count, made.sum)
     }
 
-    /// Tells rank 0 what this rank has allocated since it told so last: one message a barrier.
+    /// Tells rank 0, or the other of two ranks, what this rank has allocated since it told so last:
+    /// one message a barrier.
     pub(super) fn tell_allocations(&self) -> Result<()> {
         let common = &self.common;
         let mut engine = common.locked();

@@ -298,7 +298,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares the ranks' allocations, at rank 0.
+    /// Compares the ranks' allocations: at rank 0, or at both ranks that depart by themselves.
     pub(super) fn agree(&mut self, from: NodeId, count: u32, fingerprint: u64) -> Result<()> {
         let ranks = u16::try_from(self.peers.len()).expect("invariant: ranks fit u16");
         let (first, heard) = self.agreed.entry(count).or_insert((fingerprint, 0));
@@ -326,10 +326,14 @@ impl Engine {
         count: u32,
         fingerprint: u64,
     ) -> Result<()> {
-        if self.me == NodeId(0) {
-            return self.agree(self.me, count, fingerprint);
+        let all = self.rank.exchanges_arrivals() && !mutant!("dsm_exchange_rank_0_compares");
+        if all || self.me != NodeId(0) {
+            let to = self.rank.arrives_at();
+            self.post(carrier, to, &Body::Agreed { count, fingerprint });
         }
-        self.link.send(carrier, NodeId(0), Body::Agreed { count, fingerprint }.encode());
+        if all || self.me == NodeId(0) {
+            self.agree(self.me, count, fingerprint)?;
+        }
         Ok(())
     }
 

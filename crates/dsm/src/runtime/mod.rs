@@ -174,7 +174,7 @@ impl Node {
         let board = config.board.as_ref().map(|f| Board::open(f, ranks, me)).transpose();
         let board = board.map_err(|e| environment("mapping the job's board", e))?;
         let mut rank = Rank::over(me, shape, segment);
-        prepare(&mut rank, in_place, config.predict && carrier.turns().is_none());
+        prepare(&mut rank, &*carrier, in_place, config.predict);
         limit_copies(&mut rank, &config, direct || in_place)?;
         let road =
             if direct { Road::open(&*carrier, config.locks, config.board.as_ref())? } else { None };
@@ -460,14 +460,19 @@ impl Drop for Node {
     }
 }
 
-/// Tells a new rank what is shared, and whether pages and differences travel along.
-fn prepare(rank: &mut Rank<Segment>, in_place: bool, along: bool) {
+/// Tells a new rank what is shared, and outside of virtual time what travels along and whether
+/// barriers have a manager.
+fn prepare(rank: &mut Rank<Segment>, carrier: &dyn Carrier, in_place: bool, predict: bool) {
+    let in_turns = carrier.turns().is_some();
     rank.keep_early_requests();
+    if carrier.ranks() == 2 && !in_turns {
+        rank.exchange_arrivals();
+    }
     if in_place {
         return rank.share_in_place();
     }
     rank.keep_unshared_home();
-    if along {
+    if predict && !in_turns {
         rank.send_along();
     }
 }

@@ -75,6 +75,12 @@ impl Job {
         self
     }
 
+    /// Has the two ranks tell each other of their arrivals at barriers.
+    pub(crate) fn exchange_arrivals(mut self) -> Self {
+        self.ranks.iter_mut().for_each(Rank::exchange_arrivals);
+        self
+    }
+
     /// Has every rank keep at most so many copies and twins.
     pub(crate) fn limit_copies(mut self, pages: usize) -> Self {
         self.ranks.iter_mut().for_each(|rank| rank.limit_copies(pages));

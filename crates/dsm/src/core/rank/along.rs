@@ -76,7 +76,7 @@ struct Run {
 
 /// What a rank wants with a grant or departure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Wants {
+pub(super) struct Wants {
     absent: Vec<PageId>,
     held: Vec<PageId>,
 }
@@ -252,7 +252,7 @@ impl<F: Frames> Rank<F> {
         along.end_phase(now);
         let leased = along.leases.iter().filter(|(_, lease)| lease.left > 0);
         let held = leased.map(|(page, _)| *page).collect();
-        self.tell_wanted(BARRIER_MANAGER, Wants { absent: Vec::new(), held }, out);
+        self.tell_wanted(self.arrives_at(), Wants { absent: Vec::new(), held }, out);
     }
 
     fn tell_wanted(&mut self, manager: NodeId, wants: Wants, out: &mut Outcome) {
@@ -281,7 +281,7 @@ impl<F: Frames> Rank<F> {
         Ok(())
     }
 
-    fn take_wants(&mut self) -> BTreeMap<NodeId, Wants> {
+    pub(super) fn take_wants(&mut self) -> BTreeMap<NodeId, Wants> {
         self.along.as_mut().map(|along| std::mem::take(&mut along.wants)).unwrap_or_default()
     }
 
@@ -309,23 +309,35 @@ impl<F: Frames> Rank<F> {
         out: &mut Outcome,
     ) -> Result<()> {
         if let Some((_, Message::Depart { notices, .. })) = departures.first() {
-            let mut pushes: BTreeMap<NodeId, Vec<(PageId, NodeId)>> = BTreeMap::new();
-            for (rank, wants) in self.take_wants() {
-                for page in wants.held.into_iter().filter(|page| is_news(notices, *page, rank)) {
-                    self.check_allocated(rank, page)?;
-                    pushes.entry(self.home(page)).or_default().push((page, rank));
-                }
-            }
-            for (home, pages) in pushes {
-                if home == self.me {
-                    pages.into_iter().try_for_each(|(page, to)| self.serve_page(to, page, out))?;
-                } else {
-                    out.send.push((home, Message::Push { pages }));
-                }
-            }
+            self.send_wanted(notices, out)?;
         }
         out.send.extend(departures);
         Ok(())
+    }
+
+    /// Has the wanted pages that a departure names sent: those kept here at once.
+    pub(super) fn send_wanted(&mut self, notices: &[Notice], out: &mut Outcome) -> Result<()> {
+        let mut pushes: BTreeMap<NodeId, Vec<(PageId, NodeId)>> = BTreeMap::new();
+        for (rank, wants) in self.take_wants() {
+            for page in wants.held.into_iter().filter(|page| is_news(notices, *page, rank)) {
+                self.check_allocated(rank, page)?;
+                pushes.entry(self.home(page)).or_default().push((page, rank));
+            }
+        }
+        for (home, pages) in pushes {
+            if home == self.me {
+                pages.into_iter().try_for_each(|(page, to)| self.serve_page(to, page, out))?;
+            } else {
+                out.send.push((home, Message::Push { pages }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The pages that `rank` wants with the departure it waits for.
+    pub(super) fn wanted_by(&self, rank: NodeId) -> impl Iterator<Item = PageId> {
+        let wants = self.along.as_ref().and_then(|along| along.wants.get(&rank));
+        wants.into_iter().flat_map(|wants| wants.held.iter().copied())
     }
 
     fn check_allocated(&self, rank: NodeId, page: PageId) -> Result<()> {
@@ -343,7 +355,8 @@ impl<F: Frames> Rank<F> {
         out: &mut Outcome,
     ) -> Result<()> {
         let is_rank = |(_, to): &(PageId, NodeId)| to.0 < self.shape.ranks;
-        let in_barrier = self.waiting == Waiting::Depart && from == BARRIER_MANAGER;
+        let managed = self.exchange.is_none() && from == BARRIER_MANAGER;
+        let in_barrier = managed && self.waiting == Waiting::Depart;
         if !in_barrier || !pages.iter().all(is_rank) {
             return Err(protocol(format!("rank {from} has pages pushed outside of a barrier")));
         }
@@ -401,10 +414,17 @@ impl<F: Frames> Rank<F> {
         notices: &[Notice],
         out: &mut Outcome,
     ) -> Result<()> {
-        if self.waiting != Waiting::Depart || generation != self.generation {
+        let awaited = self.exchange.is_none() && self.waiting == Waiting::Depart;
+        if !awaited || generation != self.generation {
             let what = format!("rank {from} ended barrier {generation} unasked");
             return Err(protocol(what).at_generation(generation));
         }
+        self.depart(notices, out);
+        Ok(())
+    }
+
+    /// Ends a barrier with the notices of all ranks, but for wanted pages that have not come yet.
+    pub(super) fn depart(&mut self, notices: &[Notice], out: &mut Outcome) {
         self.invalidate(notices);
         self.take_back();
         self.generation += 1;
@@ -423,7 +443,6 @@ impl<F: Frames> Rank<F> {
         let (later, now): (Vec<_>, Vec<_>) = due.into_iter().partition(|p| missing.contains(p));
         now.into_iter().for_each(|page| self.make_writable(page, true));
         self.await_pages(missing, later.into_iter().collect(), true, out);
-        Ok(())
     }
 
     /// Puts in the wanted pages that a departure names; those that have not come yet.

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
-use super::{Access, AfterFlush, BARRIER_MANAGER, Diff, Envelope, Outcome, PageId, Rank, Waiting};
+use super::{Access, AfterFlush, Diff, Envelope, Outcome, PageId, Rank, Waiting};
 use crate::core::frames::Frames;
 use crate::core::message::{LockId, Message};
 use crate::error::Result;
@@ -51,7 +51,7 @@ impl<F: Frames> Rank<F> {
         }
         let mut out = Outcome::default();
         let owed = std::mem::take(&mut self.owed);
-        self.send_differences(then, owed, &mut out);
+        self.send_differences(then, owed, &mut out)?;
         Ok(out)
     }
 
@@ -62,7 +62,7 @@ impl<F: Frames> Rank<F> {
         then: AfterFlush,
         mut acks: usize,
         out: &mut Outcome,
-    ) {
+    ) -> Result<()> {
         let messages = self.take_diffs(UNDER_WAY_MAX.saturating_sub(acks));
         let is_last = self.unsent.is_empty();
         let manager = self.along.as_ref().filter(|_| is_last).map(|_| self.manager_of(&then));
@@ -84,17 +84,17 @@ impl<F: Frames> Rank<F> {
             self.frames.fence();
         }
         if is_last && (acks == 0 || mutant!("dsm_release_overtakes_diffs")) {
-            self.after_flush(then, riding, out);
-        } else {
-            self.waiting = Waiting::Flush { acks, then, riding };
+            return self.after_flush(then, riding, out);
         }
+        self.waiting = Waiting::Flush { acks, then, riding };
+        Ok(())
     }
 
     /// Who gets the message that follows.
     fn manager_of(&self, then: &AfterFlush) -> NodeId {
         match then {
             AfterFlush::Acquire(lock) | AfterFlush::Release(lock) => self.shape.manager(*lock),
-            AfterFlush::Arrive => BARRIER_MANAGER,
+            AfterFlush::Arrive => self.arrives_at(),
         }
     }
 
@@ -171,7 +171,7 @@ impl<F: Frames> Rank<F> {
         then: AfterFlush,
         riding: Vec<Envelope>,
         out: &mut Outcome,
-    ) {
+    ) -> Result<()> {
         let late = mutant!("dsm_riding_diffs_behind");
         let homes: Vec<NodeId> = riding.iter().map(|(home, _)| *home).collect();
         self.scopes.last_mut().into_iter().for_each(|scope| scope.unconfirmed.extend(&homes));
@@ -185,12 +185,13 @@ impl<F: Frames> Rank<F> {
                 out.send.push((self.shape.manager(lock), Message::Acquire { lock, seen }));
             }
             AfterFlush::Release(lock) => self.leave(lock, out),
-            AfterFlush::Arrive => self.arrive(out),
+            AfterFlush::Arrive => self.arrive(out)?,
         }
         out.send.extend(behind);
+        Ok(())
     }
 
-    fn arrive(&mut self, out: &mut Outcome) {
+    fn arrive(&mut self, out: &mut Outcome) -> Result<()> {
         self.tell_wanted_after_barrier(out);
         let scope = std::mem::take(&mut self.scopes[0]);
         let pages = scope.written.without(&scope.idle).to_vec();
@@ -198,9 +199,7 @@ impl<F: Frames> Rank<F> {
             let home = |page: &&PageId| self.home(**page) == self.me;
             self.published = pages.iter().filter(home).copied().collect();
         }
-        self.waiting = Waiting::Depart;
-        let generation = self.generation;
-        out.send.push((BARRIER_MANAGER, Message::Arrive { generation, pages }));
+        self.send_arrival(pages, out)
     }
 
     fn leave(&mut self, lock: LockId, out: &mut Outcome) {
