@@ -2,10 +2,11 @@
 //! table: for hosts whose kernel has no others. A row of [`table`](super::table) says `older`.
 //!
 //! Invariants
-//! - Each function does what the kernel of x86-64 does by its older call. Checked by
-//!   `records_of_a_directory_are_those_of_the_older_call`; on hosts without the older calls the
-//!   programs of `scripts/loongarch-host.sh` make them.
-//! - `select` shows the time that is left, as the kernel does, also after an error.
+//! - A record of a directory keeps its length, and its type comes to the last byte. Checked by
+//!   `records_of_a_directory_are_those_of_the_older_call`.
+//!
+//! On hosts without the older calls the programs of `scripts/loongarch-host.sh` make them. `select`
+//! shows the time that is left, as the kernel does.
 
 use super::super::raw::{self, Arg};
 use super::super::thread::Thread;
