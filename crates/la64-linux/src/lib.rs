@@ -1,4 +1,4 @@
-//! Linux user mode for LoongArch: runs LoongArch Linux programs on x86-64 and LoongArch Linux hosts.
+//! Linux user mode for LoongArch: runs LoongArch Linux programs on x86-64 and LoongArch hosts.
 //!
 //! - [`command`]: the command line, shared by `la64` and `littoral la64`.
 //! - [`options`]: how a program is run.

@@ -1,4 +1,4 @@
-//! What is the host processor's own on x86-64: the way into the kernel, and the context of a signal.
+//! What is the host processor's own on x86-64: the way into the kernel, the context of a signal.
 
 use littoral_la64::memory;
 

@@ -1,5 +1,5 @@
-//! What files are: `stat` and its kin. Inside the crate a `struct stat` is that of x86-64, as words;
-//! a host with another one is asked by `statx`, which is the same everywhere.
+//! What files are: `stat` and its kin. Inside the crate a `struct stat` is that of x86-64 as words;
+//! a host with another one is asked by `statx`, which is the same on all of them.
 
 use super::super::raw::{self, Arg};
 use super::super::thread::Thread;
