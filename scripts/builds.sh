@@ -2,7 +2,8 @@
 # Checks the builds that the ordinary suite does not make:
 # - the facade with no feature and with each one alone;
 # - the workspace with the oldest Rust that the manifest promises (rust-version);
-# - the workspace for aarch64 Linux, where no x86-64 code exists (`cargo check`: nothing is linked or run).
+# - the workspace for aarch64 Linux, where no x86-64 code exists (`cargo check`: nothing is linked or run);
+# - the translators and user mode for LoongArch Linux, where programs run too (scripts/loongarch-host.sh runs them).
 # Ends with 3 where rustup can install neither a toolchain nor a target.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -38,3 +39,16 @@ echo "the workspace for $other"
 # Nothing is linked, so the C code of dependencies may be compiled for this machine where no cross compiler is.
 command -v aarch64-linux-gnu-gcc >/dev/null || export "CC_${other//-/_}=cc" CRATE_CC_NO_DEFAULTS=1
 RUSTFLAGS="-D warnings" cargo check --locked -q --workspace --target "$other"
+
+loongarch=loongarch64-unknown-linux-gnu
+standard=()
+if ! rustup target list --installed | grep -qx "$loongarch" && ! rustup target add "$loongarch" >/dev/null 2>&1; then
+    # The sources of the standard library serve as well; stable Rust takes the option only so.
+    rustup component add rust-src >/dev/null 2>&1 ||
+        { echo "!! NOT RUN: neither the standard library for $loongarch nor its sources could be installed"; exit 3; }
+    standard=(-Z build-std=std)
+    export RUSTC_BOOTSTRAP=1
+fi
+echo "the translators and user mode for $loongarch"
+RUSTFLAGS="-D warnings" cargo check --locked -q "${standard[@]}" --target "$loongarch" \
+    --target-dir "${CARGO_TARGET_DIR:-target}/loongarch64" -p littoral-xlate -p littoral-la64-linux

@@ -75,7 +75,7 @@ pub fn run(command: Command, prefix: &[&str], fronts: &'static [&'static dyn Fro
     }
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "loongarch64")))]
 fn start(run: Run, prefix: &[&str], fronts: &'static [&'static dyn Front]) -> Result<()> {
     let command = std::iter::once(own_path()?);
     let command = command.chain(prefix.iter().chain(&[RUN]).map(OsString::from)).collect();
@@ -86,7 +86,7 @@ fn start(run: Run, prefix: &[&str], fronts: &'static [&'static dyn Front]) -> Re
 }
 
 /// This command's own path; in a root without `/proc` the one it was started by.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "loongarch64")))]
 fn own_path() -> Result<OsString> {
     let started_by = || std::env::args_os().next().filter(|name| Path::new(name).is_absolute());
     std::env::current_exe().map(OsString::from).or_else(|e| {
@@ -95,9 +95,9 @@ fn own_path() -> Result<OsString> {
     })
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "loongarch64"))))]
 fn start(run: Run, _: &[&str], _: &'static [&'static dyn Front]) -> Result<()> {
-    let what = "running Linux programs needs an x86-64 Linux host; disasm and binfmt work anywhere";
+    let what = "running Linux programs needs an x86-64 or LoongArch Linux host; disasm and binfmt work anywhere";
     Err(Error::new(Kind::Unsupported, format!("{:?}: {what}", run.program.first())))
 }
 

@@ -13,6 +13,8 @@
 
 pub(crate) mod raw;
 
-pub use raw::{Memory, Window};
 #[cfg(target_arch = "x86_64")]
-pub use raw::{hurry, landing};
+pub use raw::hurry;
+#[cfg(any(target_arch = "x86_64", target_arch = "loongarch64"))]
+pub use raw::landing;
+pub use raw::{Memory, Window};

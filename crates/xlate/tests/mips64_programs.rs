@@ -3,6 +3,8 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod command;
+
 use littoral_la64::elf::{self, Machine};
 use littoral_xlate::mips64::isa;
 use std::os::unix::fs::PermissionsExt;
@@ -69,7 +71,7 @@ impl Asm {
 }
 
 fn xlate() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_xlate"));
+    let mut command = command::xlate();
     command.arg("run");
     command
 }
@@ -282,7 +284,7 @@ fn a_program_is_shown_with_its_branches_resolved() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = dir.path().join("program");
     write_program(&path, &asm.file());
-    let output = Command::new(env!("CARGO_BIN_EXE_xlate")).arg("disasm").arg(&path).output();
+    let output = command::xlate().arg("disasm").arg(&path).output();
     let text = String::from_utf8(output.expect("xlate runs").stdout).expect("text");
     assert!(text.contains(&format!("beq $0, $0, {:#x}", AT + HEADERS_LEN + 8)), "{text}");
     let file = dir.path().join("dump");

@@ -3,6 +3,8 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod command;
+
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -52,7 +54,7 @@ impl Program {
     /// The command that runs it, to which only the name of a defect is handed on, and not further.
     fn xlate(&self, options: &[&OsStr]) -> Command {
         const MUTANT: &str = "LITTORAL_MUTANT";
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xlate"));
+        let mut command = command::xlate();
         command.envs(std::env::var_os(MUTANT).map(|name| (MUTANT, name)));
         command.args(["run", "--unset", MUTANT]).args(options).arg(&self.file);
         command
@@ -246,7 +248,7 @@ fn instructions_are_listed() {
     let text = std::fs::read_to_string(&listing).expect("the listing");
     let after = text.split(": syscall\n").nth(1).expect("a system call");
     assert!(after.lines().next().is_some_and(|line| line.contains(": x86mfflag ")), "{after}");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_xlate"));
+    let mut command = command::xlate();
     let output = command.arg("disasm").arg(&program.file).output().expect("the command runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(

@@ -15,8 +15,8 @@
 //!   Checked by `no_queued_signal_of_another_thread_is_lost`,
 //!   `a_futex_wait_with_a_timeout_ends_at_a_signal`.
 //!
-//! This is the one place of the crate that uses the operating system directly; it needs an x86-64
-//! Linux host.
+//! This is the one place of the crate that uses the operating system directly; it needs Linux on
+//! x86-64 or LoongArch.
 
 mod abi;
 mod code;

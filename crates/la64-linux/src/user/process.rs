@@ -10,7 +10,7 @@ use super::path::Paths;
 use super::perf_map::PerfMap;
 use super::profile::Profile;
 use super::raw::{self, Pending};
-use super::space::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PAGE, Request, Space, page_up};
+use super::space::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, Request, Space, page_len, page_up};
 use super::stack::Auxiliary;
 use super::sync::lock;
 use super::voice::Voice;
@@ -132,7 +132,7 @@ impl Process {
     pub(super) fn unwatch(&self, pages: &[u64]) {
         let drop_code = || {
             for &page in pages {
-                self.code_written(page..page + PAGE);
+                self.code_written(page..page + page_len());
             }
         };
         // First, so that no thread finds old code when the page may be written; and again for what
@@ -312,7 +312,7 @@ pub(super) fn load(
     let main = load_image(abi, &mut space, &host, program)?;
     let interpreter = load_interpreter(abi, &mut space, &paths, (&main.elf, program))?;
     let end = main.elf.segments.iter().map(|s| s.address + s.memory_len).max().unwrap_or(0);
-    let heap = page_up(end + main.bias) + PAGE;
+    let heap = page_up(end + main.bias) + page_len();
     space.brk = (heap, heap);
     let trampoline = map_trampoline(&mut space, abi.signals.trampoline)?;
     let features = features(&options);
@@ -429,7 +429,15 @@ fn load_image(abi: &Abi, space: &mut Space, host: &Path, guest: &Path) -> Result
     let file = File::open(host).map_err(io)?;
     let bytes = std::fs::read(host).map_err(io)?;
     let elf = elf::parse_for(&bytes, abi.machine).map_err(|e| of_program(&shown, e))?;
-    let low = elf.segments[0].address & !(PAGE - 1);
+    if let Some(at) = shared_page(&elf.segments, page_len()) {
+        let what = format!(
+            "{shown}: two segments share the page at {at:#x}; pages of this host have \
+                            {} bytes: link with -z max-page-size=65536",
+            page_len()
+        );
+        return Err(Error::new(Kind::Unsupported, what));
+    }
+    let low = elf.segments[0].address & !(page_len() - 1);
     let last = elf.segments[elf.segments.len() - 1];
     let len = page_up(last.address + last.memory_len - low);
     let wanted = if elf.position_independent { space.end() / 8 } else { low };
@@ -441,6 +449,19 @@ fn load_image(abi: &Abi, space: &mut Space, host: &Path, guest: &Path) -> Result
             .ok_or_else(|| Error::new(Kind::Memory, format!("{shown}: cannot map a segment")))?;
     }
     Ok(Image { elf, bias })
+}
+
+/// The first page on which two segments lie that cannot share it: of more than 4 KiB, for which
+/// linkers of some architectures do not make room.
+fn shared_page(segments: &[elf::Segment], page_len: u64) -> Option<u64> {
+    const SMALLEST: u64 = 4096;
+    let down = |at: u64| at & !(page_len - 1);
+    let is_shared = |pair: &&[elf::Segment]| {
+        let last = pair[0].address + pair[0].memory_len.max(1) - 1;
+        down(last) == down(pair[1].address)
+    };
+    let pair = segments.windows(2).find(is_shared).filter(|_| page_len > SMALLEST)?;
+    Some(down(pair[1].address))
 }
 
 /// Reserves addresses for an image; its segments then replace them.
@@ -460,12 +481,12 @@ fn load_segment(
     name: &str,
 ) -> Option<()> {
     let start = s.address.wrapping_add(bias);
-    let (page, skew) = (start & !(PAGE - 1), start % PAGE);
+    let (page, skew) = (start & !(page_len() - 1), start % page_len());
     let flags = MAP_PRIVATE | MAP_FIXED;
     let file_end = start + s.file_len;
     let memory_end = page_up(start + s.memory_len);
     // A file whose offset does not agree with its address is copied instead of mapped.
-    let mappable = s.offset % PAGE == skew && s.file_len > 0;
+    let mappable = s.offset % page_len() == skew && s.file_len > 0;
     let mut mapped = page;
     if mappable {
         let fd = i64::from(file.as_raw_fd());
@@ -498,13 +519,13 @@ fn map_trampoline(space: &mut Space, code: Option<[u32; 2]>) -> Result<u64> {
     let Some(code) = code else { return Ok(0) };
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     let request =
-        Request { at: 0, len: PAGE, prot: 7, flags, fd: -1, offset: 0, name: "[sigreturn]" };
+        Request { at: 0, len: page_len(), prot: 7, flags, fd: -1, offset: 0, name: "[sigreturn]" };
     let no_room = || Error::new(Kind::Memory, "no room for the signal return page");
     let at = u64::try_from(space.map(&request)).map_err(|_| no_room())?;
     for (n, word) in code.into_iter().enumerate() {
         space.window.store::<u32>(at + 4 * n as u64, word).ok_or_else(no_room)?;
     }
-    space.protect(at, PAGE, 5);
+    space.protect(at, page_len(), 5);
     Ok(at)
 }
 
@@ -545,4 +566,25 @@ pub(super) fn environment(options: &Options) -> Vec<Vec<u8>> {
 /// Bytes as a host path.
 pub(super) fn as_path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_share_no_page_of_more_than_4_kib() {
+        let at = |address, memory_len| elf::Segment {
+            offset: 0,
+            address,
+            file_len: 0,
+            memory_len,
+            prot: 1,
+        };
+        let near = [at(0x40_0000, 0x800), at(0x40_1000, 0x3000), at(0x40_8000, 1)];
+        assert_eq!(shared_page(&near, 0x1000), None);
+        assert_eq!(shared_page(&near, 0x4000), Some(0x40_0000));
+        assert_eq!(shared_page(&near[1..], 0x4000), None);
+        assert_eq!(shared_page(&near[1..], 0x1_0000), Some(0x40_0000));
+    }
 }

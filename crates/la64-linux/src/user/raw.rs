@@ -16,10 +16,13 @@
 //! Unsafe because these are the host's raw interfaces.
 #![allow(unsafe_code)]
 
+#[cfg_attr(target_arch = "x86_64", path = "raw/x86_64.rs")]
+#[cfg_attr(target_arch = "loongarch64", path = "raw/loongarch64.rs")]
+mod machine;
+
 use littoral_base::mutant;
 use littoral_la64::interp::Translation;
-use littoral_la64::memory::Window;
-use littoral_la64::memory::{hurry, landing};
+use littoral_la64::memory::{Window, landing};
 use std::cell::Cell;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::Mutex;
@@ -197,41 +200,9 @@ pub(super) fn reserve(len: u64) -> Option<Window> {
     })
 }
 
-// `la64_enter(number, arguments, attention)`: a host system call that does not start once the
-// attention byte is set. The handler moves a program counter between `la64_enter_check` and
-// `la64_enter_syscall` (inclusive) to `la64_enter_restart`, so no signal is lost in between.
-std::arch::global_asm!(
-    ".text",
-    ".globl la64_enter",
-    ".type la64_enter,@function",
-    "la64_enter:",
-    "push rbx",
-    "mov rbx, rdx",
-    "mov rax, rdi",
-    "mov r11, rsi",
-    "mov rdi, [r11]",
-    "mov rsi, [r11 + 8]",
-    "mov rdx, [r11 + 16]",
-    "mov r10, [r11 + 24]",
-    "mov r8, [r11 + 32]",
-    "mov r9, [r11 + 40]",
-    ".globl la64_enter_check",
-    "la64_enter_check:",
-    "cmp byte ptr [rbx], 0",
-    "jne la64_enter_restart",
-    ".globl la64_enter_syscall",
-    "la64_enter_syscall:",
-    "syscall",
-    "pop rbx",
-    "ret",
-    ".globl la64_enter_restart",
-    "la64_enter_restart:",
-    "mov rax, -512",
-    "pop rbx",
-    "ret",
-    ".size la64_enter, . - la64_enter",
-);
-
+// `la64_enter(number, arguments, attention)` of `machine`: a host system call that does not start
+// once the attention byte is set. The handler moves a program counter between `la64_enter_check`
+// and `la64_enter_syscall` (inclusive) to `la64_enter_restart`, so no signal is lost in between.
 unsafe extern "C" {
     fn la64_enter(number: i64, arguments: *const [u64; 6], attention: *const AtomicBool) -> i64;
     static la64_enter_check: u8;
@@ -292,16 +263,12 @@ unsafe extern "C" fn on_signal(
 ) {
     // SAFETY: the kernel passes a valid siginfo and ucontext to an SA_SIGINFO handler, and no
     // other code refers to them while it runs.
-    let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
-    let gregs = &mut context.uc_mcontext.gregs;
-    let pc = gregs[libc::REG_RIP as usize] as u64;
+    let (info, context) = unsafe { (&*info, &mut *context.cast::<machine::Context>()) };
+    let pc = machine::pc(context);
     let fault = FAULTS >> (signal - 1) & 1 == 1 && info.si_code > 0;
     if fault {
         match landing(pc) {
-            Some(next) => {
-                gregs[libc::REG_RIP as usize] = next as i64;
-                gregs[libc::REG_RCX as usize] = 1;
-            }
+            Some(next) => machine::land(context, next),
             // SAFETY: restoring the default makes the refault kill us, as a host defect should.
             None => unsafe {
                 libc::signal(signal, libc::SIG_DFL);
@@ -312,7 +279,7 @@ unsafe extern "C" fn on_signal(
     let check = &raw const la64_enter_check;
     let (syscall, restart) = (&raw const la64_enter_syscall, &raw const la64_enter_restart);
     if (check as u64..=syscall as u64).contains(&pc) {
-        gregs[libc::REG_RIP as usize] = restart as i64;
+        machine::go_on(context, restart as u64);
     }
     let pending = CURRENT.get();
     if !pending.is_null() {
@@ -323,10 +290,10 @@ unsafe extern "C" fn on_signal(
         };
         if is_ready {
             // What generated code retires meanwhile is counted all the same.
-            hurry(pc, &mut gregs[libc::REG_R14 as usize]);
+            machine::hurry(context);
         }
         if is_ready && !mutant!("la64_signals_stay_unblocked") {
-            let mask = (&raw mut context.uc_sigmask).cast::<u64>();
+            let mask = machine::mask(context);
             // SAFETY: the kernel's mask is the first eight bytes of the field.
             unsafe { *mask = !FAULTS };
         }
@@ -496,6 +463,14 @@ pub(super) fn stack_len() -> Option<u64> {
     // SAFETY: the kernel writes a local.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } != 0;
     (failed || limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Bytes of a page of the host.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn page_len() -> u64 {
+    static LEN: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    // SAFETY: no memory is involved.
+    *LEN.get_or_init(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64)
 }
 
 /// Host thread id.

@@ -8,7 +8,7 @@ use super::abi::{Delivery, Raised};
 use super::debug::Stop;
 use super::process::Action;
 use super::raw::{self, Disposition};
-use super::space::{PAGE, PROT_EXEC};
+use super::space::{PROT_EXEC, page_len};
 use super::sync::lock;
 use super::thread::Thread;
 use littoral_base::mutant;
@@ -87,7 +87,7 @@ pub(super) fn write_watched(thread: &mut Thread, event: Event) -> Option<Event> 
         return None;
     }
     let space = lock(&process.space);
-    let pages = [address, address.saturating_add(ACCESS_MAX - 1)].map(|at| at & !(PAGE - 1));
+    let pages = [address, address.saturating_add(ACCESS_MAX - 1)].map(|at| at & !(page_len() - 1));
     let watched = space.watched();
     let pages: Vec<u64> = pages.into_iter().filter(|page| watched.contains(page)).collect();
     if !pages.is_empty() {
@@ -95,7 +95,7 @@ pub(super) fn write_watched(thread: &mut Thread, event: Event) -> Option<Event> 
         process.unwatch(&pages);
         let event = thread.run_unwatched();
         // The instruction may lie on the page that it has written.
-        pages.iter().for_each(|&page| process.code_written(page..page + PAGE));
+        pages.iter().for_each(|&page| process.code_written(page..page + page_len()));
         process.interrupt();
         return Some(event);
     }
@@ -119,7 +119,7 @@ fn memory_fault(thread: &Thread, address: u64, needed: u32) -> Raised {
         Some((_, area)) if area.prot & needed == 0 => Some((SIGSEGV, 2, at)),
         Some(_) => None,
     };
-    let behind = address.saturating_add(ACCESS_MAX - 1) & !(PAGE - 1);
+    let behind = address.saturating_add(ACCESS_MAX - 1) & !(page_len() - 1);
     let crossed = || (behind > address).then(|| refusal(behind)).flatten();
     // Allowed by its protection and refused all the same: beyond the end of a file.
     refusal(address).or_else(crossed).unwrap_or((SIGBUS, 2, address))

@@ -21,8 +21,14 @@ use littoral_la64::memory::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Page size the guest sees, also the host's.
-pub(super) const PAGE: u64 = 4096;
+/// Bytes of a page: the host's, which the guest sees too. Kernels of LoongArch have 4 KiB or more.
+pub(super) fn page_len() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    return 4096;
+    #[cfg(not(target_arch = "x86_64"))]
+    raw::page_len()
+}
+
 const LOW: u64 = 0x1_0000;
 
 pub(super) const PROT_WRITE: u32 = 2;
@@ -120,11 +126,11 @@ impl Move {
         let overlaps = self.to < self.old.saturating_add(self.old_len)
             && self.old < self.to.saturating_add(self.new_len);
         self.flags > REMAP_MAYMOVE | REMAP_FIXED | REMAP_DONTUNMAP
-            || !self.old.is_multiple_of(PAGE)
+            || !self.old.is_multiple_of(page_len())
             || self.new_len == 0
             || (has(REMAP_FIXED) || has(REMAP_DONTUNMAP)) && !has(REMAP_MAYMOVE)
             || has(REMAP_DONTUNMAP) && self.old_len != self.new_len
-            || has(REMAP_FIXED) && (overlaps || !self.to.is_multiple_of(PAGE))
+            || has(REMAP_FIXED) && (overlaps || !self.to.is_multiple_of(page_len()))
     }
 }
 
@@ -150,8 +156,8 @@ pub(super) struct Request<'a> {
     pub(super) name: &'a str,
 }
 
-pub(super) const fn page_up(n: u64) -> u64 {
-    n.saturating_add(PAGE - 1) & !(PAGE - 1)
+pub(super) fn page_up(n: u64) -> u64 {
+    n.saturating_add(page_len() - 1) & !(page_len() - 1)
 }
 
 fn host_prot(prot: u32) -> u64 {
@@ -310,8 +316,8 @@ impl Space {
     pub(super) fn map(&mut self, r: &Request<'_>) -> i64 {
         let len = page_up(r.len);
         if len == 0
-            || !r.at.is_multiple_of(PAGE) && r.flags & MAP_FIXED != 0
-            || !r.offset.is_multiple_of(PAGE)
+            || !r.at.is_multiple_of(page_len()) && r.flags & MAP_FIXED != 0
+            || !r.offset.is_multiple_of(page_len())
         {
             return err(libc::EINVAL);
         }
@@ -428,7 +434,7 @@ impl Space {
 
     fn place(&self, r: &Request<'_>, len: u64) -> Result<u64, i32> {
         let fixed = r.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        let hint = r.at & !(PAGE - 1);
+        let hint = r.at & !(page_len() - 1);
         let end = hint.checked_add(len).filter(|end| *end <= self.limit());
         let fits = hint >= LOW && end.is_some_and(|end| self.kept_in(hint, end).is_none());
         if fixed {
@@ -448,7 +454,7 @@ impl Space {
     /// munmap.
     pub(super) fn unmap(&mut self, at: u64, len: u64) -> i64 {
         let len = page_up(len);
-        if !at.is_multiple_of(PAGE)
+        if !at.is_multiple_of(page_len())
             || len == 0
             || at.checked_add(len).is_none_or(|end| end > self.end)
             || self.kept_in(at, at + len).is_some()
@@ -462,7 +468,7 @@ impl Space {
     fn reserve_again(&self, at: u64, len: u64) -> i64 {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
         // Address 0 must not turn into a null hint; nothing is ever mapped there.
-        let (from, end) = (at.max(PAGE), at + len);
+        let (from, end) = (at.max(page_len()), at + len);
         let end = if mutant!("la64_unmap_from_0_reaches_further") { from + len } else { end };
         match end.checked_sub(from) {
             None | Some(0) => 0,
@@ -473,7 +479,7 @@ impl Space {
     /// mprotect.
     pub(super) fn protect(&mut self, at: u64, len: u64, prot: u32) -> i64 {
         let end = at.saturating_add(page_up(len));
-        if !at.is_multiple_of(PAGE) {
+        if !at.is_multiple_of(page_len()) {
             return err(libc::EINVAL);
         }
         let mut covered = at;
@@ -522,7 +528,7 @@ impl Space {
     /// mremap.
     pub(super) fn remap(&mut self, r: &Move) -> i64 {
         // As in the kernel, a length that is no more than 0 when it is rounded up is none.
-        let new_len = r.new_len.wrapping_add(PAGE - 1) & !(PAGE - 1);
+        let new_len = r.new_len.wrapping_add(page_len() - 1) & !(page_len() - 1);
         let r = &Move { old_len: page_up(r.old_len), new_len, ..*r };
         if r.is_malformed() {
             return err(libc::EINVAL);
@@ -666,7 +672,7 @@ impl Space {
 
     /// Lets the host refuse writes to the page of an address, if it is writable.
     pub(super) fn watch(&mut self, at: u64) {
-        let page = at & !(PAGE - 1);
+        let page = at & !(page_len() - 1);
         let Some((_, area)) = self.area(page) else { return };
         let is_writable = area.prot & PROT_WRITE != 0;
         let prot = host_prot(area.prot) & !u64::from(PROT_WRITE);
@@ -679,7 +685,7 @@ impl Space {
 
     /// Lets the host allow writes to the page of an address again; whether it was watched.
     pub(super) fn unwatch(&mut self, at: u64) -> bool {
-        let page = at & !(PAGE - 1);
+        let page = at & !(page_len() - 1);
         let was_watched = self.watched.remove(&page);
         if was_watched && let Some((_, area)) = self.area(page) {
             self.host_protect(page, host_prot(area.prot));
@@ -688,7 +694,7 @@ impl Space {
     }
 
     fn host_protect(&self, page: u64, prot: u64) {
-        let args = &mut [Arg::Guest(page), Arg::Int(PAGE), Arg::Int(prot)];
+        let args = &mut [Arg::Guest(page), Arg::Int(page_len()), Arg::Int(prot)];
         let done = raw::call_now(&self.window, libc::SYS_mprotect, args);
         assert!(done == 0, "the host changes the rights of a mapped page: {done}");
     }
@@ -698,7 +704,7 @@ impl Space {
         let pages: Vec<u64> = self.watched.range(start..end).copied().collect();
         for page in pages {
             self.unwatch(page);
-            self.changes.written_gone(page..page + PAGE);
+            self.changes.written_gone(page..page + page_len());
         }
     }
 

@@ -1,6 +1,6 @@
 //! The stack a program starts with: strings, argument and environment pointers, auxiliary vector.
 
-use super::space::PAGE;
+use super::space::page_len;
 use littoral_la64::memory::Window;
 
 /// What the auxiliary vector says about the program.
@@ -20,7 +20,8 @@ struct Stack<'a> {
 
 impl Stack<'_> {
     fn bytes(&mut self, bytes: &[u8]) -> Option<u64> {
-        self.sp = self.sp.checked_sub(bytes.len() as u64).filter(|&sp| sp > self.bottom + PAGE)?;
+        self.sp =
+            self.sp.checked_sub(bytes.len() as u64).filter(|&sp| sp > self.bottom + page_len())?;
         self.window.write(self.sp, bytes)?;
         Some(self.sp)
     }
@@ -61,7 +62,7 @@ pub(super) fn build(
     stack.sp = (stack.sp - 8 * words.len() as u64) & !15;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let sp = stack.sp;
-    (sp > bottom + PAGE).then_some(())?;
+    (sp > bottom + page_len()).then_some(())?;
     window.write(sp, &bytes)?;
     Some((sp, vector.iter().flat_map(|w| w.to_le_bytes()).collect()))
 }
@@ -72,7 +73,7 @@ fn vector(a: &Auxiliary, [name, platform, random]: [u64; 3]) -> Vec<u64> {
         (3, a.headers),
         (4, 56),
         (5, a.headers_count),
-        (6, PAGE),
+        (6, page_len()),
         (7, a.base),
         (8, 0),
         (9, a.entry),

@@ -4,8 +4,9 @@
 //! section `la64_extable`. A SIGSEGV or SIGBUS whose program counter stands in the table continues
 //! at the landing with ecx = 1 (see [`landing`]). Where the value goes to a register of the guest
 //! the assembly stores it there too ([`Extend`], [`copy_16`]), so that the landing can be the cold
-//! branch itself: stable Rust lets assembly jump or return a value, not both. Other hosts access
-//! memory plainly: there the window must be wholly mapped, which is all the device core needs.
+//! branch itself: stable Rust lets assembly jump or return a value, not both. LoongArch hosts have
+//! the same table with r12 in place of ecx (`raw/loongarch64.rs`). Other hosts access memory
+//! plainly: there the window must be wholly mapped, which is all the device core needs.
 //!
 //! Unsafe code is confined here because bounds-checked access to a sparse terabyte of guest memory
 //! has no safe expression.
@@ -13,6 +14,8 @@
 
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 mod fenced;
+#[cfg(target_arch = "loongarch64")]
+mod loongarch64;
 mod pages;
 
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
@@ -89,7 +92,7 @@ macro_rules! word {
                 (error == 0).then_some(seen as Self)
             }
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
         impl Word for $type {
             unsafe fn load(p: *const u8) -> Option<Self> {
                 // SAFETY: the caller vouches that `p` is mapped; no alignment is assumed.
@@ -293,7 +296,12 @@ unsafe fn copy_16(from: *const u8, to: *mut u8) -> bool {
             f = in(reg) from, t = in(reg) to, v = out(xmm_reg) _,
         );
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "loongarch64")]
+    // SAFETY: the caller's.
+    if unsafe { !loongarch64::copy_16(from, to) } {
+        return false;
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
     // SAFETY: the caller's; the two never overlap, one being a register of the guest.
     unsafe {
         from.copy_to_nonoverlapping(to, 16);
@@ -330,7 +338,12 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> Option<()> {
         }
         (left == 0).then_some(())
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "loongarch64")]
+    // SAFETY: the caller's.
+    unsafe {
+        loongarch64::copy(from, to, len)
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
     {
         // SAFETY: the caller's; there every page of a window is mapped.
         unsafe { from.copy_to_nonoverlapping(to, len) };
@@ -350,7 +363,12 @@ unsafe fn probe_write(p: *mut u8) -> Option<()> {
         unsafe { guarded!("lock or byte ptr [{p}], 0", error, p = in(reg) p,) };
         (error == 0).then_some(())
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "loongarch64")]
+    // SAFETY: the caller's.
+    unsafe {
+        loongarch64::probe_write(p)
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
     {
         let _ = p;
         Some(())
@@ -386,7 +404,8 @@ impl Window {
     /// # Safety
     /// The range belongs to the guest alone for as long as the window is used: no Rust reference
     /// points into it. On x86-64 pages of it may be unmapped only while the process's handler of
-    /// SIGSEGV and SIGBUS continues at `landing` with ecx = 1; on other hosts never.
+    /// SIGSEGV and SIGBUS continues at `landing` with ecx = 1, on LoongArch with r12 = 1; on other
+    /// hosts never.
     pub unsafe fn new(base: *mut u8, len: u64) -> Window {
         let near = (len + 1).saturating_sub(ACCESS_MAX);
         Window { base: base as u64, len, near, near_stores: near, guard: 0, slack: 0 }
@@ -695,7 +714,7 @@ impl Window {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "loongarch64"))]
 unsafe extern "C" {
     #[link_name = "__start_la64_extable"]
     static TABLE_START: [i32; 2];
@@ -704,9 +723,9 @@ unsafe extern "C" {
 }
 
 /// Where execution continues after a host fault at `pc`, if the fault is one of this module's.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "loongarch64"))]
 pub fn landing(pc: u64) -> Option<u64> {
-    #[cfg(all(feature = "jit", target_os = "linux"))]
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     if let Some(next) = crate::jit::raw::landing(pc) {
         return Some(next);
     }
@@ -762,7 +781,7 @@ mod tests {
         assert_eq!(v, [3, 4, 3, 4], "a refused load changes nothing");
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "loongarch64"))]
     #[test]
     fn every_entry_of_the_table_lands_and_nothing_else_does() {
         let (start, stop) = (&raw const TABLE_START as u64, &raw const TABLE_STOP as u64);

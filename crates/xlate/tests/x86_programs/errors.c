@@ -58,6 +58,11 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 	number("epoll_wait", call6(EPOLL_WAIT, many, (long)got, 3, 0, 0, 0));
 	number("what", got[0].events);
 	number("whose", got[0].data);
+	u64 semaphores[13] = {0};
+	long three = call(64, 0, 3, 0600);
+	number("semctl", call6(66, three, 0, 2, (long)semaphores, 0, 0));
+	number("semaphores", semaphores[10]);
+	number("removed", call(66, three, 0, 0));
 	long now, clock[2];
 	call(228, 0, clock, 0);
 	number("time", call(TIME, &now, 0, 0) == now && now - clock[0] < 2);

@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 
 const PATH_MAX: u64 = 4096;
 const IOV_MAX: u64 = 1024;
-const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
-const AT_CWD: u64 = libc::AT_FDCWD as u64;
+pub(super) const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+pub(super) const AT_CWD: u64 = libc::AT_FDCWD as u64;
 
 /// A guest string.
 pub(super) fn string(thread: &Thread, at: u64) -> Result<Vec<u8>, i64> {
@@ -166,54 +166,6 @@ pub(super) fn readlinkat(thread: &mut Thread, args: &Args) -> i64 {
         Some(()) => len as i64,
         None => err(libc::EFAULT),
     }
-}
-
-pub(super) fn statx(thread: &mut Thread, args: &Args) -> i64 {
-    let shape = if args[2] & AT_SYMLINK_NOFOLLOW == 0 { "isiip" } else { "iliip" };
-    pass(thread, libc::SYS_statx, shape, args)
-}
-
-/// The guest's `struct stat` from the host's.
-fn store_stat(thread: &Thread, at: u64, host: &[u64; 18]) -> i64 {
-    let bytes = (thread.process.abi.stat)(host);
-    thread.cpu.window.write(at, &bytes).map_or(err(libc::EFAULT), |()| 0)
-}
-
-fn words(bytes: &[u8; 144]) -> [u64; 18] {
-    std::array::from_fn(|n| {
-        u64::from_le_bytes(bytes[8 * n..8 * n + 8].try_into().expect("invariant: 8 bytes"))
-    })
-}
-
-pub(super) fn fstat(thread: &mut Thread, args: &Args) -> i64 {
-    let mut bytes = [0; 144];
-    let list = &mut [Arg::Int(args[0]), Arg::Out(&mut bytes)];
-    match raw::call_now(&thread.cpu.window, libc::SYS_fstat, list) {
-        0 => store_stat(thread, args[1], &words(&bytes)),
-        code => code,
-    }
-}
-
-pub(super) fn newfstatat(thread: &mut Thread, args: &Args) -> i64 {
-    let path = match path_argument(thread, args[1], args[3] & AT_SYMLINK_NOFOLLOW == 0) {
-        Ok(path) => path,
-        Err(code) => return code,
-    };
-    let mut bytes = [0; 144];
-    let path = if path.is_empty() { Arg::Guest(args[1]) } else { Arg::In(&path) };
-    let list = &mut [Arg::Int(args[0]), path, Arg::Out(&mut bytes), Arg::Int(args[3])];
-    match raw::call_now(&thread.cpu.window, libc::SYS_newfstatat, list) {
-        0 => store_stat(thread, args[2], &words(&bytes)),
-        code => code,
-    }
-}
-
-pub(super) fn stat(thread: &mut Thread, args: &Args) -> i64 {
-    newfstatat(thread, &[AT_CWD, args[0], args[1], 0, 0, 0])
-}
-
-pub(super) fn lstat(thread: &mut Thread, args: &Args) -> i64 {
-    newfstatat(thread, &[AT_CWD, args[0], args[1], AT_SYMLINK_NOFOLLOW, 0, 0])
 }
 
 pub(super) fn open(thread: &mut Thread, args: &Args) -> i64 {
@@ -531,17 +483,40 @@ pub(super) fn recvmmsg(thread: &mut Thread, args: &Args) -> i64 {
     done
 }
 
-/// The guest's epoll_event has four bytes of padding that the host's lacks. All operations but a
-/// removal read one.
-pub(super) fn epoll_ctl(thread: &mut Thread, args: &Args) -> i64 {
-    let mut event = [0; 12];
-    if args[1] as i32 != libc::EPOLL_CTL_DEL {
-        let Some([events, data]) = thread.cpu.window.load_words::<2>(args[3]) else {
-            return err(libc::EFAULT);
-        };
-        event[..4].copy_from_slice(&(events as u32).to_le_bytes());
-        event[4..].copy_from_slice(&data.to_le_bytes());
+/// A layout of `struct epoll_event`, whose first four bytes are the events.
+pub(super) struct EventLayout {
+    len: usize,
+    data_at: usize,
+}
+
+/// That of x86-64.
+pub(super) const PACKED: EventLayout = EventLayout { len: 12, data_at: 4 };
+/// That of all other architectures: padding comes before the data.
+const ALIGNED: EventLayout = EventLayout { len: 16, data_at: 8 };
+const HOST: EventLayout = if cfg!(target_arch = "x86_64") { PACKED } else { ALIGNED };
+
+impl EventLayout {
+    /// An event of this layout as another has it.
+    fn turned(&self, event: &[u8], to: &EventLayout) -> Vec<u8> {
+        let mut turned = vec![0; to.len];
+        turned[..4].copy_from_slice(&event[..4]);
+        turned[to.data_at..].copy_from_slice(&event[self.data_at..]);
+        turned
     }
+}
+
+pub(super) fn epoll_ctl(thread: &mut Thread, args: &Args) -> i64 {
+    epoll_ctl_of(thread, args, &ALIGNED)
+}
+
+/// epoll_ctl by a guest whose events have this layout. All operations but a removal read one.
+pub(super) fn epoll_ctl_of(thread: &mut Thread, args: &Args, guest: &EventLayout) -> i64 {
+    let mut event = vec![0; guest.len];
+    let is_removal = args[1] as i32 == libc::EPOLL_CTL_DEL;
+    if !is_removal && thread.cpu.window.read(args[3], &mut event).is_none() {
+        return err(libc::EFAULT);
+    }
+    let event = guest.turned(&event, &HOST);
     let list = &mut [Arg::Int(args[0]), Arg::Int(args[1]), Arg::Int(args[2]), Arg::In(&event)];
     raw::call_now(&thread.cpu.window, libc::SYS_epoll_ctl, list)
 }
@@ -552,22 +527,28 @@ pub(super) fn epoll_wait_plain(thread: &mut Thread, args: &Args) -> i64 {
 }
 
 pub(super) fn epoll_pwait(thread: &mut Thread, args: &Args) -> i64 {
-    epoll_wait(thread, libc::SYS_epoll_pwait, args, Arg::Int(args[3]))
+    epoll_wait_of(thread, libc::SYS_epoll_pwait, args, Arg::Int(args[3]), &ALIGNED)
 }
 
 /// As `epoll_pwait`, with a timeout in nanoseconds at an address.
 pub(super) fn epoll_pwait2(thread: &mut Thread, args: &Args) -> i64 {
-    epoll_wait(thread, libc::SYS_epoll_pwait2, args, Arg::Guest(args[3]))
+    epoll_wait_of(thread, libc::SYS_epoll_pwait2, args, Arg::Guest(args[3]), &ALIGNED)
 }
 
-fn epoll_wait(thread: &mut Thread, number: i64, args: &Args, timeout: Arg<'_>) -> i64 {
-    const GUEST_LEN: i32 = 16;
+/// The host's call `number` for a guest whose events have this layout.
+pub(super) fn epoll_wait_of(
+    thread: &mut Thread,
+    number: i64,
+    args: &Args,
+    timeout: Arg<'_>,
+    guest: &EventLayout,
+) -> i64 {
     let count = args[2] as i32;
-    if !(1..=i32::MAX / GUEST_LEN).contains(&count) {
+    if !(1..=i32::MAX / guest.len as i32).contains(&count) {
         return err(libc::EINVAL);
     }
     let count = count.min(4096) as u64;
-    let mut events = vec![0; 12 * count as usize];
+    let mut events = vec![0; HOST.len * count as usize];
     let set = match signal_set(thread, args[4]) {
         Ok(set) => set,
         Err(code) => return code,
@@ -581,16 +562,9 @@ fn epoll_wait(thread: &mut Thread, number: i64, args: &Args, timeout: Arg<'_>) -
         Arg::Int(SET_LEN),
     ];
     let result = raw::call(&thread.cpu.window, &thread.pending, number, list);
-    for n in 0..result.max(0) as usize {
-        let event = &events[12 * n..12 * n + 12];
-        let mut wide = [0; 16];
-        wide[..4].copy_from_slice(&event[..4]);
-        wide[8..].copy_from_slice(&event[4..]);
-        if thread.cpu.window.write(args[1] + 16 * n as u64, &wide).is_none() {
-            return err(libc::EFAULT);
-        }
-    }
-    result
+    let events = events.chunks_exact(HOST.len).take(result.max(0) as usize);
+    let turned: Vec<u8> = events.flat_map(|event| HOST.turned(event, guest)).collect();
+    thread.cpu.window.write(args[1], &turned).map_or(err(libc::EFAULT), |()| result)
 }
 
 /// futex_waitv: the words' addresses are translated in a copy of the list.

@@ -8,6 +8,7 @@ use super::super::thread::Thread;
 use super::memory::with_space;
 use super::{Args, err, pass};
 use littoral_base::mutant;
+use littoral_la64::front::Architecture;
 
 /// Attached segments begin at multiples of this (SHMLBA), which is more than a page.
 const SEGMENT_ALIGN: u64 = 0x1_0000;
@@ -53,9 +54,21 @@ pub(super) fn shmdt(thread: &mut Thread, args: &Args) -> i64 {
     with_space(&thread.process, |space| space.detach(args[0]))
 }
 
-/// Words of the kernel's generic `semid64_ds` behind its permissions: times of the latest operation
-/// and change, how many semaphores. On the host a word of padding follows each time.
+/// Bytes of permissions at the head of a `semid64_ds`.
 const PERMISSIONS_LEN: usize = 48;
+
+/// A layout of `semid64_ds` behind its permissions: length, places of the times of the latest
+/// operation and change and of the count of semaphores.
+struct SemaphoresLayout {
+    len: usize,
+    places: [usize; 3],
+}
+
+/// On x86-64 a word of padding follows each time.
+const PADDED: SemaphoresLayout = SemaphoresLayout { len: 104, places: [48, 64, 80] };
+/// The kernel's generic one.
+const PLAIN: SemaphoresLayout = SemaphoresLayout { len: 88, places: [48, 56, 64] };
+const HOST: SemaphoresLayout = if cfg!(target_arch = "x86_64") { PADDED } else { PLAIN };
 
 /// semctl: the fourth argument is a number, an array, or a structure of another layout.
 pub(super) fn semctl(thread: &mut Thread, args: &Args) -> i64 {
@@ -77,7 +90,7 @@ pub(super) fn semctl(thread: &mut Thread, args: &Args) -> i64 {
             if done < 0 {
                 return done;
             }
-            let written = thread.cpu.window.write(args[3], &guest_semaphores(&host));
+            let written = thread.cpu.window.write(args[3], &guest_semaphores(thread, &host));
             written.map_or(err(libc::EFAULT), |()| done)
         }
         // Only the permissions are read, which lie in the same places.
@@ -94,10 +107,12 @@ pub(super) fn semctl(thread: &mut Thread, args: &Args) -> i64 {
     }
 }
 
-fn guest_semaphores(host: &[u8; 104]) -> [u8; 88] {
-    let mut guest = [0; 88];
+fn guest_semaphores(thread: &Thread, host: &[u8; 104]) -> Vec<u8> {
+    let is_padded = thread.process.abi.architecture == Some(Architecture::X86_64);
+    let layout = if is_padded && !mutant!("x86_semaphores_unpadded") { PADDED } else { PLAIN };
+    let mut guest = vec![0; layout.len];
     guest[..PERMISSIONS_LEN].copy_from_slice(&host[..PERMISSIONS_LEN]);
-    for (to, from) in [(48, 48), (56, 64), (64, 80)] {
+    for (to, from) in layout.places.into_iter().zip(HOST.places) {
         guest[to..to + 8].copy_from_slice(&host[from..from + 8]);
     }
     guest

@@ -1,7 +1,7 @@
 //! Address space calls.
 
 use super::super::process::Process;
-use super::super::space::{MAP_ANONYMOUS, Move, PAGE, Request};
+use super::super::space::{MAP_ANONYMOUS, Move, Request, page_len};
 use super::super::sync::lock;
 use super::super::thread::Thread;
 use super::{Args, err, pass};
@@ -80,7 +80,7 @@ fn on_mapped(thread: &mut Thread, args: &Args, (call, shape): (i64, &str), hole:
 
 /// As `on_mapped`, for calls that take whole pages alone.
 fn on_pages(thread: &mut Thread, args: &Args, call: (i64, &str), hole: i32) -> i64 {
-    match args[0].is_multiple_of(PAGE) {
+    match args[0].is_multiple_of(page_len()) {
         true => on_mapped(thread, args, call, hole),
         false => err(libc::EINVAL),
     }

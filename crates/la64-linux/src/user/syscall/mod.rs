@@ -13,6 +13,10 @@ mod files;
 mod ipc;
 mod memory;
 mod mips64;
+#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg_attr(target_arch = "x86_64", expect(dead_code, reason = "this host has the older calls"))]
+mod older;
+mod stat;
 mod table;
 mod tasks;
 mod x86_64;

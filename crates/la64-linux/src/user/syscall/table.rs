@@ -3,7 +3,8 @@
 //! by the host's numbers, for guests that have them.
 //!
 //! A row: number, name, the kinds of its arguments, what a signal does to it while it waits
-//! ([`Waits`]), and how it is done ([`Done`]).
+//! ([`Waits`]), and how it is done ([`Done`]). `older` is the host's call where its kernel has one
+//! of this name, which that of x86-64 has, and [`older`](super::older) elsewhere.
 //!
 //! Argument kinds, one letter each:
 //!
@@ -29,7 +30,7 @@
 //! libraries then register nothing and ask the kernel where they would have read it.
 
 use super::super::thread::Thread;
-use super::{Args, Own, exec, files, ipc, memory, tasks};
+use super::{Args, Own, exec, files, ipc, memory, stat, tasks};
 use Waits::{Chooses, Fails, ForSignals, Never, Receives, Restarts, Sends};
 
 /// How a call is done.
@@ -101,6 +102,14 @@ macro_rules! done {
         const { assert!(is_named(stringify!($host), stringify!($name)), "another call's host call") };
         Done::Host(libc::$host)
     }};
+    ($name:ident older $host:ident) => {{
+        const { assert!(is_named(stringify!($host), stringify!($name)), "another call's host call") };
+        #[cfg(target_arch = "x86_64")]
+        let done = Done::Host(libc::$host);
+        #[cfg(not(target_arch = "x86_64"))]
+        let done = Done::Own(super::older::$name);
+        done
+    }};
     ($name:ident own $own:path) => {
         Done::Own($own)
     };
@@ -166,7 +175,7 @@ calls! { TABLE:
     35 unlinkat "ili" Restarts, host SYS_unlinkat;
     36 symlinkat "pil" Restarts, host SYS_symlinkat;
     37 linkat "ilili" Restarts, host SYS_linkat;
-    38 renameat "ilil" Restarts, host SYS_renameat;
+    38 renameat "ilil" Restarts, older SYS_renameat;
     39 umount2 "si" Restarts, host SYS_umount2;
     40 mount "sspip" Restarts, host SYS_mount;
     41 pivot_root "ss" Restarts, host SYS_pivot_root;
@@ -207,8 +216,8 @@ calls! { TABLE:
     76 splice "ipipii" Restarts, host SYS_splice;
     77 tee "iiii" Restarts, host SYS_tee;
     78 readlinkat "ilpi" Restarts, own files::readlinkat;
-    79 newfstatat "ispi" Restarts, own files::newfstatat;
-    80 fstat "ip" Restarts, own files::fstat;
+    79 newfstatat "ispi" Restarts, own stat::newfstatat;
+    80 fstat "ip" Restarts, own stat::fstat;
     81 sync "" Restarts, host SYS_sync;
     82 fsync "i" Restarts, host SYS_fsync;
     83 fdatasync "i" Restarts, host SYS_fdatasync;
@@ -291,8 +300,8 @@ calls! { TABLE:
     160 uname "p" Never, own tasks::uname;
     161 sethostname "pi" Never, host SYS_sethostname;
     162 setdomainname "pi" Never, host SYS_setdomainname;
-    163 getrlimit "ip" Never, host SYS_getrlimit;
-    164 setrlimit "ip" Never, host SYS_setrlimit;
+    163 getrlimit "ip" Never, older SYS_getrlimit;
+    164 setrlimit "ip" Never, older SYS_setrlimit;
     165 getrusage "ip" Never, host SYS_getrusage;
     166 umask "i" Never, host SYS_umask;
     167 prctl "iaaaa" Never, own tasks::prctl;
@@ -403,7 +412,7 @@ calls! { TABLE:
     288 pkey_mprotect "piii" Never, own memory::pkey_mprotect;
     289 pkey_alloc "ii" Never, refused ENOSPC;
     290 pkey_free "i" Never, refused EINVAL;
-    291 statx "isiip" Restarts, own files::statx;
+    291 statx "isiip" Restarts, own stat::statx;
     292 io_pgetevents "piippp" Never, absent;
     293 rseq "piii" Never, refused ENOSYS;
     294 kexec_file_load "iiipi" Never, refused EPERM;
@@ -430,12 +439,12 @@ calls! { TABLE:
     444 landlock_create_ruleset "pii" Never, refused ENOSYS;
     445 landlock_add_rule "iipi" Never, refused ENOSYS;
     446 landlock_restrict_self "ii" Never, refused ENOSYS;
-    447 memfd_secret "i" Never, host SYS_memfd_secret;
+    447 memfd_secret "i" Never, older SYS_memfd_secret;
     448 process_mrelease "ii" Never, host SYS_process_mrelease;
     449 futex_waitv "piipi" Restarts, own files::futex_waitv;
     450 set_mempolicy_home_node "piii" Never, host SYS_set_mempolicy_home_node;
     451 cachestat "ippi" Never, absent;
-    452 fchmodat2 "isii" Restarts, host SYS_fchmodat2;
+    452 fchmodat2 "isii" Restarts, older SYS_fchmodat2;
     453 map_shadow_stack "pii" Never, refused ENOSYS;
     454 futex_wake "piii" Never, absent;
     455 futex_wait "piiipi" Never, absent;
@@ -455,42 +464,42 @@ calls! { TABLE:
 
 calls! { OLDER:
     2 open "sii" Restarts, own files::open;
-    4 stat "sp" Restarts, own files::stat;
-    6 lstat "lp" Restarts, own files::lstat;
-    7 poll "pii" Fails, host SYS_poll;
-    21 access "si" Restarts, host SYS_access;
-    22 pipe "p" Never, host SYS_pipe;
-    23 select "ipppp" Fails, host SYS_select;
-    33 dup2 "ii" Restarts, host SYS_dup2;
-    34 pause "" ForSignals, host SYS_pause;
-    37 alarm "i" Never, host SYS_alarm;
+    4 stat "sp" Restarts, own stat::stat;
+    6 lstat "lp" Restarts, own stat::lstat;
+    7 poll "pii" Fails, older SYS_poll;
+    21 access "si" Restarts, older SYS_access;
+    22 pipe "p" Never, older SYS_pipe;
+    23 select "ipppp" Fails, older SYS_select;
+    33 dup2 "ii" Restarts, older SYS_dup2;
+    34 pause "" ForSignals, older SYS_pause;
+    37 alarm "i" Never, older SYS_alarm;
     57 fork "" Never, own tasks::fork_alone;
     58 vfork "" Never, own tasks::vfork_alone;
-    78 getdents "ipi" Restarts, host SYS_getdents;
-    82 rename "ll" Restarts, host SYS_rename;
-    83 mkdir "si" Restarts, host SYS_mkdir;
-    84 rmdir "l" Restarts, host SYS_rmdir;
-    85 creat "si" Restarts, host SYS_creat;
-    86 link "ll" Restarts, host SYS_link;
-    87 unlink "l" Restarts, host SYS_unlink;
-    88 symlink "pl" Restarts, host SYS_symlink;
+    78 getdents "ipi" Restarts, older SYS_getdents;
+    82 rename "ll" Restarts, older SYS_rename;
+    83 mkdir "si" Restarts, older SYS_mkdir;
+    84 rmdir "l" Restarts, older SYS_rmdir;
+    85 creat "si" Restarts, older SYS_creat;
+    86 link "ll" Restarts, older SYS_link;
+    87 unlink "l" Restarts, older SYS_unlink;
+    88 symlink "pl" Restarts, older SYS_symlink;
     89 readlink "lpi" Restarts, own files::readlink;
-    90 chmod "si" Restarts, host SYS_chmod;
-    92 chown "sii" Restarts, host SYS_chown;
-    94 lchown "lii" Restarts, host SYS_lchown;
-    111 getpgrp "" Never, host SYS_getpgrp;
-    132 utime "sp" Restarts, host SYS_utime;
-    133 mknod "sii" Restarts, host SYS_mknod;
+    90 chmod "si" Restarts, older SYS_chmod;
+    92 chown "sii" Restarts, older SYS_chown;
+    94 lchown "lii" Restarts, older SYS_lchown;
+    111 getpgrp "" Never, older SYS_getpgrp;
+    132 utime "sp" Restarts, older SYS_utime;
+    133 mknod "sii" Restarts, older SYS_mknod;
     136 ustat "ip" Never, refused ENOSYS;
     139 sysfs "iaa" Never, refused ENOSYS;
-    201 time "p" Never, host SYS_time;
-    213 epoll_create "i" Never, host SYS_epoll_create;
+    201 time "p" Never, older SYS_time;
+    213 epoll_create "i" Never, older SYS_epoll_create;
     232 epoll_wait "ipii" Fails, own files::epoll_wait_plain;
-    235 utimes "sp" Restarts, host SYS_utimes;
-    253 inotify_init "" Never, host SYS_inotify_init;
-    261 futimesat "isp" Restarts, host SYS_futimesat;
-    282 signalfd "imn" Never, host SYS_signalfd;
-    284 eventfd "i" Never, host SYS_eventfd;
+    235 utimes "sp" Restarts, older SYS_utimes;
+    253 inotify_init "" Never, older SYS_inotify_init;
+    261 futimesat "isp" Restarts, older SYS_futimesat;
+    282 signalfd "imn" Never, older SYS_signalfd;
+    284 eventfd "i" Never, older SYS_eventfd;
 }
 
 // Calls that only some architectures have; the ABI of a guest that has one does it.

@@ -4,8 +4,10 @@
 //! Invariants
 //! - Each name is one of the tables in `syscall::table`. Checked by `every_row_has_its_call`.
 
+use super::super::raw::Arg;
 use super::super::thread::Thread;
-use super::{Args, Entry, Own, err, memory, pass, table};
+use super::files::{self, PACKED};
+use super::{Args, Entry, Own, err, memory, table};
 use littoral_base::mutant;
 use littoral_la64::front::x86_64::{FS, GS};
 use std::collections::HashMap;
@@ -142,27 +144,28 @@ fn arch_prctl(thread: &mut Thread, args: &Args) -> i64 {
     }
 }
 
-/// The guest's `epoll_event` is the host's, unlike that of other guests.
+/// The guest's `epoll_event` is packed, unlike that of other guests.
 fn epoll_ctl(thread: &mut Thread, args: &Args) -> i64 {
-    pass(thread, libc::SYS_epoll_ctl, "iiip", args)
+    files::epoll_ctl_of(thread, args, &PACKED)
 }
 
 fn epoll_wait(thread: &mut Thread, args: &Args) -> i64 {
-    pass(thread, libc::SYS_epoll_wait, "ipii", args)
+    epoll_pwait(thread, &[args[0], args[1], args[2], args[3], 0, 0])
 }
 
 fn epoll_pwait(thread: &mut Thread, args: &Args) -> i64 {
-    pass(thread, libc::SYS_epoll_pwait, "ipiimn", args)
+    files::epoll_wait_of(thread, libc::SYS_epoll_pwait, args, Arg::Int(args[3]), &PACKED)
 }
 
 fn epoll_pwait2(thread: &mut Thread, args: &Args) -> i64 {
-    pass(thread, libc::SYS_epoll_pwait2, "ipipmn", args)
+    files::epoll_wait_of(thread, libc::SYS_epoll_pwait2, args, Arg::Guest(args[3]), &PACKED)
 }
 
 /// `MAP_32BIT` asks for an address below 2 GiB.
 fn mmap(thread: &mut Thread, args: &Args) -> i64 {
     const FIXED: u64 = libc::MAP_FIXED as u64 | libc::MAP_FIXED_NOREPLACE as u64;
-    const LOW: u64 = libc::MAP_32BIT as u64;
+    /// MAP_32BIT.
+    const LOW: u64 = 0x40;
     const LOW_END: u64 = 1 << 31;
     let mut args = *args;
     let wants_low = args[3] & LOW != 0 && args[3] & FIXED == 0;
