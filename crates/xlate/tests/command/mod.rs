@@ -4,7 +4,7 @@ use std::process::Command;
 
 /// The command `xlate`, or what the variable names instead: words that run a build for another
 /// processor, as `scripts/loongarch-host.sh` gives them.
-pub fn xlate() -> Command {
+pub(crate) fn xlate() -> Command {
     const OTHER: &str = "LITTORAL_XLATE";
     let Ok(words) = std::env::var(OTHER) else {
         return Command::new(env!("CARGO_BIN_EXE_xlate"));
