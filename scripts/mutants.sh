@@ -9,7 +9,7 @@
 # and not in the list, or the other way round, fails this script.
 #
 # MUTANT='NAME...' restricts the run to these. JOBS (the number of processors) mutants run at a time. With
-# SECONDS_MAX no mutant is begun later than so many seconds after the start; they are then tried in an
+# SECONDS_MAX no mutant is begun later than so many seconds after the builds; they are then tried in an
 # order that the commit decides, and those left out are counted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,8 +27,6 @@ if [ -n "${MUTANT:-}" ]; then
 fi
 
 mkdir -p "$target"
-began_at=$(date +%s)
-export began_at
 if [ -n "${SECONDS_MAX:-}" ]; then
     list=$(shuf --random-source=<(yes "$(git rev-parse HEAD)") <<<"$list")
 fi
@@ -64,6 +62,9 @@ for model in $models; do
     crate=$(awk -v t="$model" '$3 == t {print $2; exit}' <<<"$list")
     CARGO_TARGET_DIR=$target-loom RUSTFLAGS="--cfg loom" build --release -p "littoral-$crate" --test "$model" >>"$work/built"
 done
+
+began_at=$(date +%s)
+export began_at
 
 # One run of a test target in its crate's folder, as cargo starts it; ends as the tests do.
 run() { # CRATE TEST SECONDS MUTANT

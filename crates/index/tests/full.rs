@@ -15,8 +15,8 @@ fn blocks_of(index: &Index<ModelDevice>) -> u64 {
     counts.tree_blocks + counts.gc_blocks
 }
 
-/// Inserts until one is refused, and blocks per insert. After each `reopened` inserts the store is opened
-/// anew, which then knows nothing of deletions.
+/// Inserts until one is refused, and blocks per insert. After each `reopened` inserts the store is
+/// opened anew, which then knows nothing of deletions.
 fn fill(reopened: u64) -> (u64, f64) {
     let geometry = Geometry {
         block_bytes: 4096,

@@ -3,7 +3,8 @@
 //! Invariants
 //! - Rank 0 compares what the ranks allocate; a difference fails the job in words. Two ranks that
 //!   depart from barriers without a manager both compare, since rank 1 may depart before rank 0 has
-//!   (mutant `dsm_exchange_rank_0_compares`). Checked by `ranks_that_allocate_differently_are_told`,
+//!   (mutant `dsm_exchange_rank_0_compares`). Checked by
+//!   `ranks_that_allocate_differently_are_told`,
 //!   `each_of_two_ranks_compares_allocations_before_it_departs`.
 //! - Allocating waits for no other rank. A request for a page that its home has not allocated yet
 //!   waits there. Checked by `a_request_for_a_page_that_its_home_has_not_allocated_waits`.

@@ -364,7 +364,7 @@ impl<D: ZonedDevice> Index<D> {
 
     /// Puts leaves together as [`Self::pack`] does, then heads and interior pages, which makes more
     /// leaves neighbours; after deletions also leaves of which several fit one page fewer, as many
-    /// as the deletions left room for: a device that is filled is not slowed down by that last step.
+    /// as the deletions left room for: that step does not slow down a device that is only filled.
     fn pack_all(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<()> {
         loop {
             self.pack(&is_enough)?;

@@ -241,8 +241,8 @@ impl DataSet {
     }
 
     /// The data set in a file, read once into memory: later changes of the file are not seen. Its
-    /// pages lie together, in huge pages of the system where it has them. A data set that replaces it
-    /// stays in memory too.
+    /// pages lie together, in huge pages of the system where it has them. A data set that replaces
+    /// it stays in memory too.
     ///
     /// # Errors
     /// As [`DataSet::open`]; [`Kind::Io`] too when there is no memory for it.
