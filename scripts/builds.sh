@@ -41,14 +41,8 @@ command -v aarch64-linux-gnu-gcc >/dev/null || export "CC_${other//-/_}=cc" CRAT
 RUSTFLAGS="-D warnings" cargo check --locked -q --workspace --target "$other"
 
 loongarch=loongarch64-unknown-linux-gnu
-standard=()
-if ! rustup target list --installed | grep -qx "$loongarch" && ! rustup target add "$loongarch" >/dev/null 2>&1; then
-    # The sources of the standard library serve as well; stable Rust takes the option only so.
-    rustup component add rust-src >/dev/null 2>&1 ||
-        { echo "!! NOT RUN: neither the standard library for $loongarch nor its sources could be installed"; exit 3; }
-    standard=(-Z build-std=std)
-    export RUSTC_BOOTSTRAP=1
-fi
+. scripts/loongarch-std.sh ||
+    { echo "!! NOT RUN: neither the standard library for $loongarch nor its sources could be installed"; exit 3; }
 echo "the translators and user mode for $loongarch"
 RUSTFLAGS="-D warnings" cargo check --locked -q "${standard[@]}" --target "$loongarch" \
     --target-dir "${CARGO_TARGET_DIR:-target}/loongarch64" -p littoral-xlate -p littoral-la64-linux

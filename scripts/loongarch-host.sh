@@ -48,13 +48,7 @@ exec "$lld" -flavor gnu "$library/crt1.o" "$library/crti.o" "$begin" "-L$library
 END
 chmod +x "$folder/link"
 
-standard=()
-if ! rustup target list --installed | grep -qx "$target" && ! rustup target add "$target" >/dev/null 2>&1; then
-    rustup component add rust-src >/dev/null 2>&1 || lack "neither the standard library for $target nor its sources"
-    # The option is for this build alone; stable Rust takes it only so.
-    export RUSTC_BOOTSTRAP=1
-    standard=(-Z build-std=std)
-fi
+. scripts/loongarch-std.sh || lack "neither the standard library for $target nor its sources"
 echo "xlate for $target${standard[*]:+, with the standard library from its sources}"
 env CARGO_TARGET_LOONGARCH64_UNKNOWN_LINUX_GNU_LINKER="$folder/link" \
     CARGO_TARGET_LOONGARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static -C linker-flavor=ld" \

@@ -7,9 +7,9 @@
 //!   nothing but logs, seal leaves with logs, and what inserts leave keeps them going for ever.
 //! - Sealing that makes more blocks live stops where inserts would be refused.
 //! - An insert is refused only after neighbouring leaves that fit one page were put together, heads
-//!   and interior pages made dense, and leaves put together of which several fit one page fewer. So
-//!   it finds room after a third of the records were deleted. Checked by
-//!   `deletions_bring_back_room_whatever_order_filled_the_device`.
+//!   and interior pages made dense, and leaves put together of which several fit one page fewer, as
+//!   many as deletions left room for. So it finds room after a third of the records were deleted.
+//!   Checked by `deletions_bring_back_room_whatever_order_filled_the_device`.
 //! - Recovery knows nothing of this: each step is an operation like any other.
 
 use std::collections::VecDeque;
