@@ -13,15 +13,13 @@ loom | shuttle) ;;
 *) echo "usage: schedules.sh loom|shuttle"; exit 2 ;;
 esac
 # It only ends a hang: a busy machine is many times slower than an idle one.
-seconds=1200
+seconds=3600
 export LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}-$checker RUSTFLAGS="--cfg $checker"
-shopt -s nullglob
-tests=(crates/*/tests/"$checker"_*.rs)
-for test in "${tests[@]}"; do
-    package=$(sed -n 's/^name = "\(.*\)"/\1/p' "${test%%/tests/*}/Cargo.toml" | head -n 1)
-    run=(cargo test --release --locked -p "$package" --test "$(basename "$test" .rs)")
-    "${run[@]}" --no-run
-    timeout "$seconds" "${run[@]}"
-done
-echo "${#tests[@]} tests by $checker"
+# One choice of packages for all, so that what they share is built once.
+mapfile -t chosen < <(scripts/scheduled-tests.sh "$checker")
+[ "${#chosen[@]}" -gt 0 ] || { echo "no test by $checker"; exit 1; }
+run=(cargo test --release --locked "${chosen[@]}")
+"${run[@]}" --no-run
+timeout "$seconds" "${run[@]}"
+echo "$(printf '%s\n' "${chosen[@]}" | grep -cx -e --test) tests by $checker"
