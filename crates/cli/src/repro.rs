@@ -1,5 +1,8 @@
 //! `littoral repro`: every claim of a paper's system, measured here and judged.
 
+use std::fs;
+use std::path::Path;
+
 use indicatif::{ProgressBar, ProgressStyle};
 use littoral::base::error::Class;
 use littoral_bench::claims::{Run, Status};
@@ -7,6 +10,7 @@ use littoral_bench::peers::Peers;
 use littoral_bench::repro::record::{Place, Saved, part_of};
 use littoral_bench::repro::{self, Options};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::args::ReproArgs;
 use crate::failure::{Failure, Outcome};
@@ -17,10 +21,7 @@ const TITLES: [(&str, &str); 1] = [("reasons", "how each figure came about")];
 
 /// Runs one system.
 pub(crate) fn run(args: &ReproArgs) -> Outcome {
-    let scratch = tempfile::Builder::new()
-        .prefix("littoral-repro-")
-        .tempdir_in(args.scratch.clone().unwrap_or_else(std::env::temp_dir))
-        .map_err(|e| Failure::new(Class::Environment, format!("cannot make a folder: {e}")))?;
+    let scratch = scratch(args.scratch.as_deref())?;
     interrupt::remove_at_exit(scratch.path().to_owned());
     let options = Options {
         quick: args.quick,
@@ -51,6 +52,17 @@ pub(crate) fn run(args: &ReproArgs) -> Outcome {
     interrupt::say_at_exit(String::new());
     bar.finish_and_clear();
     finish(&saved, args)
+}
+
+/// A folder of this run in the one of `--scratch`, which is made where it is missing.
+fn scratch(within: Option<&Path>) -> Result<TempDir, Failure> {
+    let within = within.map_or_else(std::env::temp_dir, Path::to_owned);
+    fs::create_dir_all(&within)
+        .and_then(|()| tempfile::Builder::new().prefix("littoral-repro-").tempdir_in(&within))
+        .map_err(|e| {
+            let text = format!("cannot make a folder in {} (--scratch): {e}", within.display());
+            Failure::new(Class::Environment, text)
+        })
 }
 
 fn bar() -> ProgressBar {

@@ -48,6 +48,14 @@ fn a_data_set_on_a_misspelt_medium_is_refused_with_the_nearest_word() {
 }
 
 #[test]
+fn a_scratch_folder_that_cannot_be_made_is_named_with_its_option() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), b"").unwrap();
+    let args = ["repro", "flash", "--only", "import", "--scratch", "file/inside"];
+    refused(folder.path(), &args, 3, &["--scratch", "file/inside"]);
+}
+
+#[test]
 fn malformed_edge_lists_are_refused_with_their_line() {
     let cases: &[(&str, &[u8], &[&str])] = &[
         ("empty.el", b"", &["empty.el"]),

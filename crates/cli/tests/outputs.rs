@@ -225,8 +225,6 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 #[test]
 fn an_interrupted_repro_keeps_its_claims_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let scratch = dir.path().join("scratch");
-    fs::create_dir(&scratch).unwrap();
     let args = ["repro", "jiajia", "--quick", "--json", "r.json", "--scratch", "scratch"];
     let mut child =
         command(dir.path(), &args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();

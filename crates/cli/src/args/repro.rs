@@ -40,7 +40,7 @@ pub(crate) struct ReproArgs {
     /// Only claims whose id begins with this, such as flash.ring
     #[arg(long, value_name = "PREFIX")]
     pub(crate) only: Option<String>,
-    /// Where graphs and files that are measured on are put; needs about 10 GiB
+    /// Where graphs and files that are measured on are put, made if missing; needs about 10 GiB
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
     /// End with code 1 when a claim is short
