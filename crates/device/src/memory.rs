@@ -23,7 +23,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
-pub use crate::raw::cpu::{flush_line, full_fence, store_fence};
+pub use crate::raw::cpu::{full_fence, store_fence};
 
 /// Bytes of a cache line: the unit of write-back.
 pub const LINE_BYTES: usize = 64;

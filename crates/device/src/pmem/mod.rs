@@ -35,6 +35,6 @@ pub use dram::Dram;
 pub use flush::{Eadr, FlushFence, platform_has_eadr};
 pub use msync::{Msync, best_promise};
 pub use paced::Paced;
-pub use raw::flush::Flush;
+pub use raw::flush::{Flush, SharedLines};
 pub use shadow::Shadow;
 pub use sim::Sim;

@@ -123,7 +123,7 @@ pub fn full_fence() {
 
 /// Writes back and drops the line that holds `word` (CLFLUSH; a full fence elsewhere).
 #[inline(always)]
-pub fn flush_line(word: &std::sync::atomic::AtomicU32) {
+pub(crate) fn flush_line(word: &std::sync::atomic::AtomicU32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: CLFLUSH is part of SSE2, which x86-64 includes, and `word` is a mapped address.
     unsafe {

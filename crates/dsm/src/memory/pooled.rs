@@ -156,10 +156,10 @@ impl Pooled {
     }
 
     fn line(&self, line: u32) -> Line {
-        let mut bytes = [0; LINE_BYTES];
-        for (i, chunk) in bytes.chunks_exact_mut(WORD).enumerate() {
-            let word = self.pool.domain.word(self.place(line) + i * WORD, ORDER);
-            chunk.copy_from_slice(&word.to_le_bytes());
+        let (mut words, mut bytes) = ([0; LINE_BYTES / WORD], [0; LINE_BYTES]);
+        self.pool.domain.load_words(self.place(line), &mut words);
+        for (bytes, word) in bytes.as_chunks_mut::<WORD>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
         }
         bytes
     }

@@ -43,23 +43,42 @@ fn lines_reach(ctr_el0: u64) -> bool {
     4 << (ctr_el0 >> 16 & 15) >= crate::memory::LINE_BYTES
 }
 
+/// Whether this processor has CLWB, and the better of CLFLUSHOPT and CLFLUSH.
+#[cfg(target_arch = "x86_64")]
+fn line_instructions() -> (bool, Option<Flush>) {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    #[allow(unused_unsafe)]
+    // SAFETY: every x86-64 processor has CPUID; leaf 7 is asked for only where leaf 0 lists it.
+    let (leaf7, leaf1) = unsafe {
+        let last = __cpuid(0).eax;
+        (if last >= 7 { __cpuid_count(7, 0).ebx } else { 0 }, __cpuid(1).edx)
+    };
+    let drops = match (leaf7 >> 23 & 1, leaf1 >> 19 & 1) {
+        (1, _) => Some(Flush::ClflushOpt),
+        (_, 1) => Some(Flush::Clflush),
+        _ => None,
+    };
+    (leaf7 >> 24 & 1 == 1, drops)
+}
+
 impl Flush {
     /// The best instruction this processor has, `None` where there is none.
     #[cfg(target_arch = "x86_64")]
     pub fn detect() -> Option<Flush> {
-        use std::arch::x86_64::{__cpuid, __cpuid_count};
-        #[allow(unused_unsafe)]
-        // SAFETY: every x86-64 processor has CPUID; leaf 7 is asked for only where leaf 0 lists it.
-        let (leaf7, leaf1) = unsafe {
-            let last = __cpuid(0).eax;
-            (if last >= 7 { __cpuid_count(7, 0).ebx } else { 0 }, __cpuid(1).edx)
-        };
-        match (leaf7 >> 24 & 1, leaf7 >> 23 & 1, leaf1 >> 19 & 1) {
-            (1, _, _) => Some(Flush::Clwb),
-            (_, 1, _) => Some(Flush::ClflushOpt),
-            (_, _, 1) => Some(Flush::Clflush),
-            _ => None,
-        }
+        let (keeps, drops) = line_instructions();
+        if keeps { Some(Flush::Clwb) } else { drops }
+    }
+
+    /// The best instruction of this processor that drops what it writes back.
+    #[cfg(target_arch = "x86_64")]
+    fn detect_dropping() -> Option<Flush> {
+        line_instructions().1
+    }
+
+    /// The best instruction of this processor that drops what it writes back.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn detect_dropping() -> Option<Flush> {
+        None
     }
 
     /// The best instruction this processor has, `None` where there is none.
@@ -127,6 +146,41 @@ impl Flush {
     }
 }
 
+/// This processor's instructions for lines of memory that other nodes reach too and that no hardware
+/// keeps coherent, asked of the processor once.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedLines {
+    keeping: Option<Flush>,
+    dropping: Option<Flush>,
+}
+
+impl SharedLines {
+    /// Those of this processor.
+    pub fn detect() -> SharedLines {
+        SharedLines { keeping: Flush::detect(), dropping: Flush::detect_dropping() }
+    }
+
+    /// Starts writing back the line that holds `word`; ordered by a store fence. Where the processor
+    /// has no instruction, memory is coherent as far as programs see, and this orders.
+    #[inline(always)]
+    pub fn write_back(self, word: &AtomicU64) {
+        match self.keeping {
+            Some(flush) => flush.line(word),
+            None => crate::raw::cpu::store_fence(),
+        }
+    }
+
+    /// Starts writing back and dropping the line that holds `word`; loads behind a full fence see
+    /// the medium. Without an instruction as [`SharedLines::write_back`].
+    #[inline(always)]
+    pub fn drop_line(self, word: &AtomicU64) {
+        match self.dropping {
+            Some(flush) => flush.line(word),
+            None => crate::raw::cpu::full_fence(),
+        }
+    }
+}
+
 /// Stores a line past the caches: MOVNTI, eight words that leave the processor as one burst. Only
 /// [`fence`] orders it with later stores.
 #[inline(always)]
@@ -185,6 +239,13 @@ mod tests {
         assert_eq!(dc_cvap(0).to_le_bytes(), [0x20, 0x7c, 0x0b, 0xd5]);
         assert_eq!(dc_cvap(17), 0xd50b_7c31);
         assert_eq!(dc_cvap(30), 0xd50b_7c3e);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn what_drops_a_line_is_not_what_keeps_it() {
+        assert_ne!(Flush::detect_dropping(), Some(Flush::Clwb));
+        assert!(Flush::detect_dropping().is_some(), "CLFLUSH came with SSE2");
     }
 
     #[test]
