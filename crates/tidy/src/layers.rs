@@ -75,6 +75,7 @@ const ALLOWED: &[Row] = &[
             "littoral-stm",
             "littoral-la64",
             "littoral-push",
+            "littoral-xlate",
         ],
     ),
     ("littoral", FACADE),
