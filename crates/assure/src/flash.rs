@@ -1,4 +1,5 @@
-//! Judge of the emulated flash medium: reads it for long, checking every word against an independent function.
+//! Judge of the emulated flash medium: reads it for long, checking every word against an
+//! independent function.
 //!
 //! The caller gives the function; it must not share code with the content, or a mistake in one
 //! would hide in the other. A word that is believed ([`Status::Ok`]) and differs is *undetected

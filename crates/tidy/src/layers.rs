@@ -45,7 +45,6 @@ const PAPERS: &[&str] = &[
     "littoral-fabric",
     "littoral-dsm",
     "littoral-la64",
-    "littoral-xlate",
 ];
 
 const ALLOWED: &[Row] = &[
