@@ -90,7 +90,8 @@ fn a_backup_of_a_later_version_is_refused_by_name() {
     assert!(e.kind() == Kind::Foreign && e.to_string().contains("format 2"), "{e}");
 }
 
-/// A damaged byte of the header or of a chunk, or a byte too many: the file is a field of the error.
+/// A damaged byte of the header or of a chunk, or a byte too many: the error has the file as a
+/// field.
 #[test]
 fn a_damaged_backup_is_refused_with_its_path() {
     let dir = tempfile::tempdir().unwrap();

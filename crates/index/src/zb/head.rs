@@ -48,7 +48,7 @@ impl<P: Pages> Zb<P> {
 
     /// Whether the step knows how many slots its head has.
     fn is_counted(&self, step: &Step) -> bool {
-        // A page that cannot be read is the error of whoever reads it next.
+        // A page that cannot be read is an error of the operation's next read.
         let page = self.core.pages.peek(step.head).ok();
         page.is_none_or(|page| layout::count(&page) == step.head_count)
     }
