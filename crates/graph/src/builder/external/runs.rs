@@ -302,7 +302,8 @@ mod tests {
         let mut runs = Runs::<u64>::new(&Scratch::new(folder.path()), limits);
         let mut hooks = Hooks::none();
         for round in 0..20 {
-            let mut records: Vec<u64> = (0..50).map(|i| (i * 7919 + round) % 1000 << 32).collect();
+            let mut records: Vec<u64> =
+                (0..50).map(|i| ((i * 7919 + round) % 1000) << 32).collect();
             runs.add(&mut records, (5, 1 << 16), &mut hooks).unwrap();
             let levels: Vec<u32> = runs.runs.iter().map(|run| run.level).collect();
             assert!(levels.is_sorted_by(|a, b| a >= b), "{levels:?}");
