@@ -103,7 +103,8 @@ fn files_that_are_foreign_damaged_or_in_use_are_refused_untouched() {
     bytes[4096 + 9] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let e = FileDevice::open(&path).unwrap_err();
-    assert_eq!((e.kind(), e.place().zone), (Kind::Corrupt, Some(0)), "{e}");
+    let at = (e.kind(), e.place().zone, e.place().offset);
+    assert_eq!(at, (Kind::Corrupt, Some(0), Some(4096)), "{e}");
     let mut bad = geometry();
     bad.capacity_blocks = 7;
     let e = ModelDevice::new(bad).unwrap_err();
@@ -162,7 +163,8 @@ fn files_cut_short_are_refused_and_one_damaged_header_copy_is_not_needed() {
     bytes[4096 + 32 + 9] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let e = FileDevice::open(&path).unwrap_err();
-    assert_eq!((e.kind(), e.place().zone), (Kind::Corrupt, Some(1)), "{e}");
+    let at = (e.kind(), e.place().zone, e.place().offset);
+    assert_eq!(at, (Kind::Corrupt, Some(1), Some(4096 + 32)), "{e}");
     let (_, notes) = FileDevice::open_damaged(&path).unwrap();
     assert!(notes.len() == 1 && notes[0].contains("record of zone 1"), "{notes:?}");
 }

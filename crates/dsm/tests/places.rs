@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use littoral_base::error::Place;
@@ -13,7 +14,13 @@ use littoral_base::units::NodeId;
 use littoral_dsm::core::message::{LockId, Message, Notices, PageId};
 use littoral_dsm::core::rank::{Rank, Shape};
 use littoral_dsm::job::Homes;
+use littoral_dsm::job::member::Member;
+use littoral_dsm::memory::PoolLines;
+use littoral_dsm::runtime::Config;
+use littoral_dsm::runtime::carrier::Exclusive;
 use littoral_dsm::{Error, Kind};
+use littoral_fabric::hostile::HostilePool;
+use littoral_fabric::pool::{PoolFabric, PoolLayout};
 use support::{COPIES, Over, run};
 
 const L: LockId = LockId(3);
@@ -83,6 +90,18 @@ fn a_job_says_which_lock() {
             assert_eq!([twice, inside, other].map(|f| f[0]), [Some(0); 3], "{over:?}");
         });
     }
+}
+
+#[test]
+fn a_member_on_lines_of_a_pool_is_refused_with_its_rank() {
+    let layout = PoolLayout::new(2, 64);
+    let pool = HostilePool::new(layout.pool_bytes(), 7, 50);
+    let fabric = PoolFabric::new(pool.view(1), layout, OTHER).unwrap();
+    let lines = Arc::new(HostilePool::new(1 << 16, 8, 50).view(0));
+    let pool = Some(PoolLines { domain: lines, at: 0, used: false });
+    let config = Config { bytes_max: 1 << 16, pool, ..Config::default() };
+    let e = Member::start(Box::new(Exclusive::new(fabric)), config).map(drop).unwrap_err();
+    assert_eq!(fields(&e), (Kind::Unsupported, [Some(1), None, None, None, None]));
 }
 
 #[test]

@@ -13,10 +13,13 @@ mod programs;
 use std::process::{ExitCode, Output};
 use std::time::{Duration, Instant};
 
+use littoral_base::units::NodeId;
 use littoral_dsm::core::message::LockId;
+use littoral_dsm::job::member::Member;
 use littoral_dsm::job::{Homes, Job};
 use littoral_dsm::launch::{Fabric, run};
 use littoral_dsm::virtual_time::Compute;
+use littoral_dsm::{Error, Kind};
 use littoral_fabric::timing::Timing;
 
 use processes::{HANG, be_a_rank, launched, launcher, pause, plan, say, stop_and_go_on, text};
@@ -47,6 +50,7 @@ fn rank_program(words: &[String]) -> ExitCode {
         }),
         "crossed" => crossed(),
         "clock" => clock(),
+        "letter" => letter(),
         "none" => ExitCode::SUCCESS,
         _ => programs::run(words),
     }
@@ -91,6 +95,27 @@ fn clock() -> ExitCode {
     let right = took >= declared && took < declared * 2;
     job.finish().unwrap();
     if right { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Messages and condition variables have no model: the error has its kind and the rank.
+fn letter() -> ExitCode {
+    let member = Member::join().unwrap();
+    let me = NodeId(member.rank());
+    let refused = [
+        member.send(0, 1, b"letter").err(),
+        member.receive(0, 1).err(),
+        member.set_flag(3, true).err(),
+        member.wait_flag(3).err(),
+    ];
+    let of = |e: &Error| (e.kind(), e.place().rank, e.place().peer);
+    let are_right = refused.iter().flatten().all(|e| of(e) == (Kind::Unsupported, Some(me), None));
+    let is_all = refused.iter().all(Option::is_some);
+    member.finish().unwrap();
+    if are_right && is_all {
+        say(&format!("rank {me} was refused four times"));
+        return ExitCode::SUCCESS;
+    }
+    ExitCode::from(1)
 }
 
 fn launch(ranks: u16, how: &str, program: &str) -> Output {
@@ -159,6 +184,14 @@ fn processor_time_counts_where_it_is_asked_for() {
 #[test]
 fn the_clock_of_a_rank_is_virtual() {
     assert!(launch(3, "tcp declared", "clock").status.success());
+}
+
+#[test]
+fn what_has_no_model_is_refused_with_the_rank_as_a_field() {
+    let output = launch(2, "tcp declared", "letter");
+    let text = text(&output);
+    let is_refused = |rank: u16| text.contains(&format!("rank {rank} was refused four times"));
+    assert!(output.status.success() && is_refused(0) && is_refused(1), "{text}");
 }
 
 fn fails(program: &str) -> String {

@@ -9,7 +9,8 @@
 //! - Writes and reads of one node reach the device in program order. A write is posted; a read is a
 //!   split transaction and returns when the device has answered.
 //! - A [`DmaWrite`] takes effect front to back: a reader that sees its last word sees all of it.
-//!   Its offset and length are multiples of eight, and its lines are written by the device alone.
+//!   Its offset and length are multiples of eight (`DmaWrite::assert_whole`), and its lines are
+//!   written by the device alone.
 
 use littoral_base::units::NodeId;
 
@@ -25,6 +26,15 @@ pub struct DmaWrite {
     pub offset: usize,
     /// What; the last word tells that all of it is there.
     pub data: Vec<u8>,
+}
+
+impl DmaWrite {
+    /// The rule of devices about what they write: whole words, one of them at least.
+    pub(crate) fn assert_whole(&self) {
+        let (offset, len) = (self.offset, self.data.len());
+        let is_whole = offset.is_multiple_of(8) && len.is_multiple_of(8) && len > 0;
+        debug_assert!(is_whole, "a device writes {len} bytes at {offset} of {}", self.node);
+    }
 }
 
 /// A device; see the module's page.

@@ -26,6 +26,9 @@ use crate::{Error, Kind, Result};
 use littoral_device::memory::{Domain, LINE_BYTES};
 
 const REPLY: usize = LINE_BYTES + BOARD_BYTES_MAX;
+// The length of a body has the lower bits of a header word, its kind the bit above them.
+const LENGTH_BITS: u32 = 15;
+const _: () = assert!(BOARD_BYTES_MAX < 1 << LENGTH_BITS);
 const ORDER: Ordering = Ordering::Relaxed;
 const IDLE_SPINS: u32 = 2000;
 const IDLE_YIELDS: u32 = 4000;
@@ -40,6 +43,8 @@ pub(super) enum Asking {
 
 /// Stores words from `at` on, sees them to the medium, then does the same for one last word.
 fn publish<D: Domain>(domain: &D, at: usize, body: &[u8], last_at: usize, last: u64) -> Result<()> {
+    let words = at..at + body.len().next_multiple_of(8);
+    debug_assert!(!words.contains(&last_at), "the last word at {last_at} lies in {words:?}");
     for (i, chunk) in body.chunks(8).enumerate() {
         let mut bytes = [0; 8];
         bytes[..chunk.len()].copy_from_slice(chunk);
@@ -75,12 +80,14 @@ fn fresh_bytes<D: Domain>(domain: &D, at: usize, len: usize) -> Vec<u8> {
 
 /// A header word: number, kind, length.
 fn header(number: u64, kind: Asking, len: usize) -> u64 {
-    number << 16 | u64::from(kind == Asking::Read) << 15 | len as u64
+    let word = number << 16 | u64::from(kind == Asking::Read) << LENGTH_BITS | len as u64;
+    debug_assert_eq!(split(word), (number, kind, len), "a header says what it was made of");
+    word
 }
 
 fn split(header: u64) -> (u64, Asking, usize) {
-    let kind = if header >> 15 & 1 == 1 { Asking::Read } else { Asking::Write };
-    (header >> 16, kind, (header & 0x7fff) as usize)
+    let kind = if header >> LENGTH_BITS & 1 == 1 { Asking::Read } else { Asking::Write };
+    (header >> 16, kind, (header & ((1 << LENGTH_BITS) - 1)) as usize)
 }
 
 /// The client's side of one mailbox.
@@ -198,6 +205,7 @@ impl<D: Domain> PoolAgent<D> {
     }
 
     fn deliver(&self, write: &DmaWrite) -> Result<()> {
+        write.assert_whole();
         let at = self.layout.window_at(write.node, write.offset, write.data.len())?;
         let (body, last) = write.data.split_at(write.data.len() - 8);
         let last = u64::from_le_bytes(last.try_into().expect("invariant: split at eight bytes"));

@@ -271,6 +271,7 @@ impl<D: Domain> PoolFabric<D> {
 
     /// Stores a frame from byte `tail` of a ring on and starts its way to the medium.
     fn store_frame(&self, ring: usize, tail: u64, message: &[u8]) {
+        debug_assert!(tail.is_multiple_of(8), "frames begin at words, not at byte {tail}");
         let mut at = tail;
         let mut put = |word: u64| {
             let place = Self::ring_word(ring, at);
@@ -300,7 +301,8 @@ impl<D: Domain> PoolFabric<D> {
         let length = word(head);
         let end = head.saturating_add(8).saturating_add(length.next_multiple_of(8));
         if length > RING_BYTES as u64 || end > tail {
-            let what = format!("a frame of {length} bytes in a ring with {} left", tail - head);
+            let left = tail.saturating_sub(head);
+            let what = format!("a frame of {length} bytes in a ring with {left} left");
             return Err(Error::new(Kind::Corrupt, what).at_rank(self.me).at_offset(head));
         }
         let mut bytes = Vec::with_capacity(length as usize + 7);
@@ -431,8 +433,9 @@ impl<D: Domain> Fabric for PoolFabric<D> {
         }
         let ring = self.layout.ring(self.me.index(), to);
         let tail = self.domain.word(ring, ORDER);
-        let used = tail - self.fresh(ring + LINE_BYTES);
-        if used + frame as u64 > RING_BYTES as u64 {
+        // A head beyond the tail is none that a receiver writes: the ring counts as full.
+        let used = tail.wrapping_sub(self.fresh(ring + LINE_BYTES));
+        if used.saturating_add(frame as u64) > RING_BYTES as u64 {
             return Ok(false);
         }
         self.store_frame(ring, tail, message);
@@ -524,4 +527,28 @@ fn whole_words(offset: usize, len: usize) -> Result<()> {
     }
     let what = format!("bytes {offset}..+{len}: a pool moves whole words of eight bytes");
     Err(Error::new(Kind::IllegalRequest, what).at_offset(offset as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostile::HostilePool;
+
+    #[test]
+    fn counts_that_no_node_writes_are_refused_and_none_panics() {
+        let layout = PoolLayout::new(2, 64);
+        let pool = HostilePool::new(layout.pool_bytes(), 1, 1000);
+        let node = |n| PoolFabric::new(pool.view(n), layout, NodeId(n)).unwrap();
+        let (a, b) = (node(0), node(1));
+        a.post(NodeId(1), b"one").unwrap();
+        assert_eq!(b.receive(Duration::ZERO).unwrap(), Some((NodeId(0), b"one".to_vec())));
+        // The receiver's count runs ahead of the sender's, then the sender's falls behind.
+        let ring = layout.ring(0, 1);
+        b.publish(ring + LINE_BYTES, 1 << 40).unwrap();
+        assert!(!a.try_post(NodeId(1), b"two").unwrap());
+        let corrupt = b.receive(Duration::ZERO).unwrap_err();
+        assert_eq!(corrupt.kind(), Kind::Corrupt, "{corrupt}");
+        let at = (corrupt.place().rank, corrupt.place().offset);
+        assert_eq!(at, (Some(NodeId(1)), Some(1 << 40)));
+    }
 }

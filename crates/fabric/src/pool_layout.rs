@@ -67,7 +67,9 @@ impl PoolLayout {
     pub(super) fn window_at(&self, node: NodeId, offset: usize, len: usize) -> Result<usize> {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.window_bytes);
         if inside && node.index() < self.nodes {
-            return Ok(self.window(node) + offset);
+            let at = self.window(node) + offset;
+            debug_assert!(at + len <= self.pool_bytes(), "bytes {at}..+{len} of the pool");
+            return Ok(at);
         }
         let what = format!(
             "bytes {offset}..+{len} of node {node}'s window of {} bytes",

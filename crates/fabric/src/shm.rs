@@ -65,6 +65,8 @@ const NODE_LINES: usize = 4;
 const PIECE_BYTES: usize = RING_BYTES / 4;
 const MORE: u64 = 1 << 63;
 const WORD: usize = 8;
+// A frame lies in the ring at once, and its words never straddle the ring's end.
+const _: () = assert!(WORD + PIECE_BYTES <= RING_BYTES && RING_BYTES.is_multiple_of(WORD));
 /// Sleeps are cut into pieces of this length, so that a lost process is noticed even by a waiter
 /// whose watcher could not wake it.
 const NAP: Duration = Duration::from_millis(200);
@@ -532,7 +534,8 @@ impl Shared {
 
     fn has_room(&self, to: usize, tail: u64, bytes: usize) -> bool {
         let head = self.word(self.layout.ring(self.me, to) + LINE_BYTES).load(Ordering::Acquire);
-        (tail - head) as usize + bytes <= RING_BYTES
+        // A head beyond the tail is none that a receiver writes: the ring counts as full.
+        tail.wrapping_sub(head).saturating_add(bytes as u64) <= RING_BYTES as u64
     }
 
     fn send_piece(&self, to: usize, piece: &[u8], more: bool) -> Result<()> {
@@ -544,9 +547,11 @@ impl Shared {
 
     /// Puts a piece in that has room.
     fn put_piece(&self, to: usize, piece: &[u8], more: bool) {
+        debug_assert!(piece.len() <= PIECE_BYTES, "a frame of {} bytes", piece.len());
         let ring_at = self.layout.ring(self.me, to);
         let tail_word = self.word(ring_at);
         let tail = tail_word.load(Ordering::Relaxed);
+        debug_assert!(self.has_room(to, tail, frame_bytes(piece)), "a head went back");
         let header = piece.len() as u64 | if more { MORE } else { 0 };
         self.ring_word(ring_at, tail).store(header, Ordering::Relaxed);
         let words = self.ring_words(ring_at, tail + WORD as u64, piece.len().div_ceil(WORD));

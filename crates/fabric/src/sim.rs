@@ -250,7 +250,8 @@ impl State {
     fn dispatch(&mut self) {
         while self.running.is_none() && self.stuck.is_none() {
             self.running = self.ready.pop_front();
-            if self.running.is_some() {
+            if let Some(n) = self.running {
+                debug_assert!(!self.nodes[n].finished, "node {n} runs on after its body ended");
                 return;
             }
             match self.queue.pop() {
@@ -266,6 +267,7 @@ impl State {
 
     fn ready(&mut self, n: usize, wait: Wait) {
         if self.nodes[n].wait == wait {
+            debug_assert!(self.running != Some(n), "node {n} runs and waits");
             self.nodes[n].wait = Wait::Running;
             self.nodes[n].epoch += 1;
             self.ready.push_back(n);
@@ -365,7 +367,9 @@ impl State {
     }
 
     fn dma(&mut self, board: usize, writes: Vec<DmaWrite>) {
-        for DmaWrite { node, offset, data } in writes {
+        for write in writes {
+            write.assert_whole();
+            let DmaWrite { node, offset, data } = write;
             self.counts.dma_writes += 1;
             if node.index() != board {
                 self.nodes[board].unacknowledged[node.index()] += 1;
@@ -424,6 +428,7 @@ impl SimFabric {
     }
 
     fn block<'s>(&'s self, mut state: MutexGuard<'s, State>, wait: Wait) -> MutexGuard<'s, State> {
+        debug_assert_eq!(state.running, Some(self.me), "only the node that runs can block");
         state.nodes[self.me].wait = wait;
         state.running = None;
         self.resume(state)

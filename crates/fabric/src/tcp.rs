@@ -72,6 +72,9 @@ pub const CONNECT_MAX: Duration = super::JOIN_MAX;
 /// Bytes that may wait for a peer before its askers are held back.
 pub const QUEUE_BYTES_MAX: usize = 1 << 23;
 
+/// Longest transfer between windows: an answer takes nine bytes of its frame beside the data, a put
+/// eight.
+const TRANSFER_BYTES_MAX: usize = BODY_BYTES_MAX - 16;
 const SPIN_TURNS: u32 = 400;
 /// A wait for a peer ends when the peer is dead, not earlier: a stopped process answers once it
 /// goes on. The length is one that can be added to an instant.
@@ -340,6 +343,7 @@ impl Shared {
         let counted = is_operation(kind);
         let number = peer.sent.fetch_add(u64::from(counted), Ordering::AcqRel) + u64::from(counted);
         let mut frame = Writer::new();
+        debug_assert!(body.len() <= BODY_BYTES_MAX, "a frame of {} bytes is refused", body.len());
         let length = u32::try_from(body.len()).expect("invariant: bodies are checked before");
         frame.u32(length).u8(kind).u64(peer.applied.load(Ordering::Acquire));
         queue.extend(frame.finish());
@@ -393,6 +397,7 @@ impl Shared {
         drop(hosted);
         // The others' first: theirs has the way over the wire still before it.
         dma.sort_by_key(|write| write.node == self.me);
+        dma.iter().for_each(DmaWrite::assert_whole);
         dma.into_iter().for_each(|write| self.deliver(&write));
         Ok(answer)
     }
@@ -729,10 +734,15 @@ impl Fabric for TcpFabric {
 
 fn in_window(offset: usize, len: usize, window: usize) -> Result<()> {
     let inside = offset.checked_add(len).is_some_and(|end| end <= window);
-    if inside && len <= BODY_BYTES_MAX {
+    let most =
+        if mutant!("tcp_transfer_without_frame") { BODY_BYTES_MAX } else { TRANSFER_BYTES_MAX };
+    if inside && len <= most {
         return Ok(());
     }
-    let what = format!("bytes {offset}..+{len} of a window of {window} bytes");
+    let what = format!(
+        "bytes {offset}..+{len} of a window of {window} bytes; at most {TRANSFER_BYTES_MAX} at a \
+         time"
+    );
     Err(Error::new(Kind::IllegalRequest, what).at_offset(offset as u64))
 }
 
@@ -741,6 +751,14 @@ mod tests {
     use super::*;
     use crate::process::Identity;
     use std::io::Read as _;
+
+    #[test]
+    fn a_transfer_that_no_frame_holds_is_refused() {
+        let window = 2 * BODY_BYTES_MAX;
+        assert!(in_window(8, TRANSFER_BYTES_MAX, window).is_ok());
+        let refused = in_window(8, BODY_BYTES_MAX, window).unwrap_err();
+        assert_eq!((refused.kind(), refused.place().offset), (Kind::IllegalRequest, Some(8)));
+    }
 
     #[test]
     fn a_thread_waits_while_too_much_waits_for_a_peer() {

@@ -104,6 +104,7 @@ pub(super) fn copy_in(words: &[AtomicU64], offset: usize, data: &[u8]) {
 }
 
 fn put_part(word: &AtomicU64, within: usize, part: &[u8]) {
+    debug_assert!(within + part.len() <= WORD, "{} bytes from byte {within}", part.len());
     if let Ok(bytes) = part.try_into() {
         word.store(u64::from_le_bytes(bytes), order::store());
         return;

@@ -179,6 +179,8 @@ impl Packer {
         }
         let used = &mut self.used[page as usize];
         let start = u64::from(*used);
+        let piece_words = self.layout.piece_words();
+        debug_assert!(start as usize + len <= piece_words, "page {page}: {len} from {start}");
         *used += len as u16;
         start
     }
@@ -196,6 +198,9 @@ impl Packer {
         self.padding_words += self.open.drain_words() as u64;
         let pages = self.used.len();
         let in_order = self.placed.unwrap_or_default();
+        let listed: usize = self.used.iter().map(|&used| usize::from(used)).sum();
+        let taken = (listed + ENTRY_WORDS * in_order.len()) as u64 + self.padding_words;
+        debug_assert_eq!(taken, pages as u64 * self.layout.capacity_words() as u64, "words");
         let mut first = vec![0u32; pages + 1];
         for &(p, _) in &in_order {
             first[p as usize + 1] += 1;

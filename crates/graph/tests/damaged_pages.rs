@@ -6,7 +6,9 @@ use littoral_base::clock::WallClock;
 use littoral_device::profile::Profile;
 use littoral_graph::Kind;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
+use littoral_graph::format::Direction;
 use littoral_graph::format::file::GraphFile;
+use littoral_graph::format::header::SectionKind;
 use littoral_graph::kernels::{Kernel, Options, PageRankOptions, run};
 use littoral_graph::medium::{Store, Transfer};
 
@@ -71,9 +73,29 @@ fn an_error_in_a_file_names_the_file() {
     ] {
         let path = dir.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        let error = GraphFile::open(&path).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains(name), "{error}");
+        let error = GraphFile::open(&path).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+        assert_eq!(error.place().path.as_ref(), Some(&path), "{error}");
     }
     let absent = GraphFile::open(dir.path().join("absent.lg")).map(|_| ()).unwrap_err();
     assert!(absent.to_string().contains("absent.lg"), "{absent}");
+}
+
+/// A section that is loaded whole: its file and its first byte are fields of the error.
+#[test]
+fn a_damaged_section_is_refused_with_its_file_and_offset() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = image();
+    let graph = GraphFile::from_image(whole.clone()).unwrap();
+    let path = dir.path().join("section.lg");
+    for direction in [Direction::Out, Direction::In] {
+        let section = graph.header().section(SectionKind::Vertices, direction).unwrap();
+        let offset = section.extent.offset;
+        let mut damaged = whole.clone();
+        damaged[offset as usize + 9] ^= 1;
+        std::fs::write(&path, damaged).unwrap();
+        let error = GraphFile::open(&path).map(|_| ()).unwrap_err();
+        let at = (error.kind(), error.place().path.as_ref(), error.place().offset);
+        assert_eq!(at, (Kind::Corrupt, Some(&path), Some(offset)), "{error}");
+    }
 }

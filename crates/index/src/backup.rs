@@ -131,6 +131,8 @@ fn write_chunk(
     records: u64,
     body: &mut Vec<u8>,
 ) -> std::io::Result<()> {
+    debug_assert!((1..=CHUNK_RECORDS).contains(&records), "a chunk of {records} records");
+    debug_assert!(body.len().is_multiple_of(records as usize), "records are written whole");
     let mut chunk = (records as u32).to_le_bytes().to_vec();
     chunk.append(body);
     chunk.extend_from_slice(&[0; SEAL_BYTES]);

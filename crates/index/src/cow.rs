@@ -238,8 +238,10 @@ impl<P: Pages> Cow<P> {
     }
 
     fn append(&mut self, level: usize, records: &[u8]) -> Result<Lba> {
-        let heat = if level == 0 { Heat::Hot } else { Heat::Cold };
-        self.core.pages.append(heat, &self.core.body(level).image(records))
+        let (body, heat) = (self.core.body(level), if level == 0 { Heat::Hot } else { Heat::Cold });
+        let is_fork = level == 0 || records.len() >= 2 * body.record;
+        debug_assert!(is_fork, "an inner page of level {level} with less than two children");
+        self.core.pages.append(heat, &body.image(records))
     }
 
     /// Makes the page at `level` (or a new root) point at the pieces in place of the child taken.
@@ -259,6 +261,14 @@ impl<P: Pages> Cow<P> {
         let body = self.core.body(level);
         let mut records = self.records(level, step.page)?;
         let from = step.slot * body.record;
+        let replaced = layout::address(&records[from + body.key..][..ADDRESS_BYTES]);
+        debug_assert_eq!(
+            replaced,
+            path[level - 1].page,
+            "slot {} of page {}",
+            step.slot,
+            step.page
+        );
         // The separator of the child stays: it bounds the range, not the keys that are in it now.
         let kept = records[from..from + body.key].to_vec();
         let mut entries: Vec<u8> = pieces.iter().flat_map(entry).collect();
@@ -300,6 +310,7 @@ impl<P: Pages> Cow<P> {
         }
         let (above, up) = (self.core.body(level + 1), path[level + 1]);
         let mut parent = self.records(level + 1, up.page)?;
+        debug_assert!(parent.len() >= 2 * above.record, "page {} has one child", up.page);
         let other = if up.slot > 0 { up.slot - 1 } else { up.slot + 1 };
         let (left, right) = (up.slot.min(other), up.slot.max(other));
         let separator = parent[right * above.record..][..above.key].to_vec();

@@ -149,7 +149,9 @@ impl<D: ZonedDevice> Index<D> {
         if engine == Engine::Zb && !has_conventional(&dev)? {
             return Err(crate::zb::no_conventional());
         }
-        let store = Store::create(dev, engine.tag(), &label(&shape), id)?;
+        let label = label(&shape);
+        debug_assert_eq!(shape_of(&label).ok(), Some(shape), "the label says another shape");
+        let store = Store::create(dev, engine.tag(), &label, id)?;
         let tree = match engine {
             Engine::Zb => Tree::Zb(Zb::create(store, shape)?),
             Engine::Cow => Tree::Cow(Cow::create(store, shape, SplitCost::OneWrite)?),

@@ -26,11 +26,14 @@ pub const HEADER_BYTES: usize = 16;
 /// Bytes of a page address.
 pub const ADDRESS_BYTES: usize = 8;
 /// Bytes of a head slot besides its key.
-const PTR_BYTES: usize = 1 + 2 * ADDRESS_BYTES;
+pub(crate) const PTR_BYTES: usize = 1 + 2 * ADDRESS_BYTES;
 /// Fewest slots a page may have for the algorithms to work.
 const SLOTS_MIN: usize = 4;
 /// Most slots a page may have: slot numbers and counts stay in 16 bits with room to spare.
 const SLOTS_MAX: usize = 4096;
+
+// Counts fit 16 bits, and an inner page that is half full still has two children.
+const _: () = assert!(SLOTS_MAX <= u16::MAX as usize && SLOTS_MIN / 2 >= 2);
 
 /// What a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +208,7 @@ pub fn count(page: &[u8]) -> usize {
 /// A count as it is written.
 #[inline]
 pub fn count_bytes(n: usize) -> [u8; 2] {
+    debug_assert!(n <= SLOTS_MAX, "a count of {n} slots, where a page has {SLOTS_MAX} at most");
     (n as u16).to_le_bytes()
 }
 
@@ -273,6 +277,7 @@ impl Body {
     /// Records in so many parts, none of which has two more than another.
     pub fn split_evenly<'a>(&self, records: &'a [u8], parts: usize) -> Vec<&'a [u8]> {
         let count = records.len() / self.record;
+        debug_assert!((1..=count).contains(&parts), "{count} records make {parts} pages");
         let end = |part: usize| count * part / parts * self.record;
         (0..parts).map(|part| &records[end(part)..end(part + 1)]).collect()
     }
@@ -301,6 +306,7 @@ impl Body {
 
     /// An empty log for a body of `base_count` records.
     pub fn new_log(&self, base_count: usize) -> Vec<u8> {
+        debug_assert!((1..=self.slots).contains(&base_count), "a log of {base_count} slots");
         let mut page = header(PageKind::Log, self.level, self.log_bytes());
         page[4..6].copy_from_slice(&count_bytes(base_count));
         page
@@ -315,12 +321,14 @@ impl Body {
     /// Record `i` of a body.
     #[inline]
     pub fn record<'a>(&self, page: &'a [u8], i: usize) -> &'a [u8] {
+        debug_assert!(i < self.slots, "record {i} of {} slots", self.slots);
         &page[self.at(i)..][..self.record]
     }
 
     /// Key `i` of a body.
     #[inline]
     pub fn key<'a>(&self, page: &'a [u8], i: usize) -> &'a [u8] {
+        debug_assert!(i < self.slots, "key {i} of {} slots", self.slots);
         &page[self.at(i)..][..self.key]
     }
 
@@ -332,12 +340,14 @@ impl Body {
     /// Offset of the tag of slot `i` of a log.
     #[inline]
     pub fn tag_at(&self, i: usize) -> usize {
+        debug_assert!(i <= self.slots, "tag {i} of {} slots", self.slots);
         HEADER_BYTES + i
     }
 
     /// Offset of the record of slot `i` of a log.
     #[inline]
     pub fn log_at(&self, i: usize) -> usize {
+        debug_assert!(i < self.slots, "logged record {i} of {} slots", self.slots);
         HEADER_BYTES + self.slots + i * self.record
     }
 

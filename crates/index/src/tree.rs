@@ -19,6 +19,9 @@ use crate::{Error, Kind, Result};
 /// Most levels that a tree can have: a page has four children at least.
 pub const HEIGHT_MAX: u32 = 31;
 
+// A page's level is one byte.
+const _: () = assert!(HEIGHT_MAX <= u8::MAX as u32);
+
 /// Which way a scan goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {

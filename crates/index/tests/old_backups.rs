@@ -89,3 +89,20 @@ fn a_backup_of_a_later_version_is_refused_by_name() {
     let e = Backup::open(&path).unwrap_err();
     assert!(e.kind() == Kind::Foreign && e.to_string().contains("format 2"), "{e}");
 }
+
+/// A damaged byte of the header or of a chunk, or a byte too many: the error has the file as a
+/// field.
+#[test]
+fn a_damaged_backup_is_refused_with_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, good) = fixture(Engine::Cow);
+    let path = dir.path().join("damaged");
+    for at in [20, 70, good.len() - 1, good.len()] {
+        let mut bytes = good.clone();
+        bytes.resize(bytes.len().max(at + 1), 0);
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let e = Backup::open(&path).unwrap_err();
+        assert_eq!((e.kind(), e.place().path.as_ref()), (Kind::Corrupt, Some(&path)), "{at}: {e}");
+    }
+}

@@ -47,7 +47,9 @@ impl<H, D> Queues<H, D> {
 
     /// The device adds a response.
     pub fn respond(&mut self, host: H, completion: &Completion, data: D) {
-        self.responses.push_back((host, completion.encode(), data));
+        let entry = completion.encode();
+        debug_assert_eq!(Completion::decode(&entry).ok().as_ref(), Some(completion));
+        self.responses.push_back((host, entry, data));
     }
 
     /// The oldest response and the host that it is for.

@@ -136,5 +136,7 @@ pub(crate) fn finish<D: Domain>(
     if pending.must_scan {
         pass_over(domain, layout, &pending.active, |t| boot.lines[t].clock)?;
     }
+    let is_done = |t| Frontier::read(domain, layout, t).is_ok_and(|f| f.dead.is_empty());
+    debug_assert!((0..layout.threads).all(is_done), "a dead clock outlives the scan");
     Ok(())
 }

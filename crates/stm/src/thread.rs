@@ -295,6 +295,7 @@ impl<'p, D: Domain> Thread<'p, D> {
     pub(crate) fn keep_free(&mut self, tag: u64, offset: usize) {
         let at = self.free_list(tag);
         let list = &mut self.free[at].1;
+        debug_assert!(!list.contains(&(offset as u64)), "object {offset:#x} is free twice");
         list.push(offset as u64);
         if list.len() >= 4 * BATCH {
             self.pool.give_free(tag, list.drain(..2 * BATCH));

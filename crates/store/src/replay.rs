@@ -105,7 +105,7 @@ impl<D: ZonedDevice> Store<D> {
             "{what}, {evidence}: the log is damaged; `littoral kv repair SRC DST` saves what \
              verifies"
         );
-        Error::new(Kind::Corrupt, text)
+        Error::new(Kind::Corrupt, text).at_zone(zone.zone.0).at_page(at)
     }
 
     fn read_blocks(&self, at: u64, blocks: u64) -> Result<Vec<u8>> {

@@ -312,6 +312,7 @@ fn a_medium_whose_superblocks_are_gone_is_not_called_empty() {
     let error = Store::open(&mut device).map(drop).unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt, "{error}");
     assert!(error.to_string().contains("no superblock is left, but zone"), "{error}");
+    assert!(error.place().zone.is_some(), "{error}");
     let empty = Store::open(&mut self::device()).map(drop).unwrap_err();
     assert_eq!(empty.kind(), Kind::Foreign);
     assert!(empty.to_string().contains("the medium is empty"), "{empty}");

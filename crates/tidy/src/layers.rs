@@ -45,7 +45,6 @@ const PAPERS: &[&str] = &[
     "littoral-fabric",
     "littoral-dsm",
     "littoral-la64",
-    "littoral-xlate",
 ];
 
 const ALLOWED: &[Row] = &[
@@ -75,6 +74,7 @@ const ALLOWED: &[Row] = &[
             "littoral-stm",
             "littoral-la64",
             "littoral-push",
+            "littoral-xlate",
         ],
     ),
     ("littoral", FACADE),

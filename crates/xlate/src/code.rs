@@ -192,6 +192,10 @@ impl Store {
     /// Writes a region to the place that [`Store::place`] has named, and its entries to the table.
     pub fn add(&mut self, window: &Window, base: u64, region: Region) -> Option<()> {
         assert_eq!(base, self.next, "regions are written where the store said");
+        let len = region.words.len() as u32;
+        debug_assert!(region.marks.is_sorted_by_key(|mark| mark.word), "marks lie by place");
+        debug_assert!(region.entries.iter().all(|e| e.1 < len), "an entry behind {len} words");
+        debug_assert!(region.exits.iter().all(|e| e.0 < len), "an exit behind {len} words");
         let bytes: Vec<u8> = region.words.iter().flat_map(|w| w.to_le_bytes()).collect();
         window.write(base, &bytes)?;
         let at = |word: u32| base + 4 * u64::from(word);

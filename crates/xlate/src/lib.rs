@@ -6,7 +6,6 @@
 //! - [`ir`]: sets of registers and liveness over blocks, for any guest.
 //! - [`layout`]: where translated code and the table of entries lie in the window.
 //! - [`code`]: translated code: placing it, finding it, linking it.
-//! - [`judge`]: random programs on the translator and on an exact interpreter.
 //! - [`event`]: why a guest stopped.
 //! - [`guest`]: what the engine asks of a guest architecture.
 //! - [`engine`]: enters translated code and answers its exits.
@@ -21,7 +20,6 @@ pub mod engine;
 pub mod event;
 pub mod guest;
 pub mod ir;
-pub mod judge;
 pub mod layout;
 pub mod mips64;
 pub mod x86;

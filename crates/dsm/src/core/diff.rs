@@ -60,6 +60,7 @@ impl Diff {
             diff.lines.push(Changed { line, mask });
         }
         diff.bytes.shrink_to_fit();
+        debug_assert!(diff.fits(page.len()), "a difference outside its page");
         diff
     }
 

@@ -111,6 +111,7 @@ impl Frames for PlainFrames {
     }
 
     fn fill(&mut self, page: PageId, bytes: &[u8]) {
+        debug_assert!(!self.twins.contains_key(&page), "page {} is filled under a twin", page.0);
         self.page_mut(page).copy_from_slice(bytes);
     }
 
@@ -119,7 +120,8 @@ impl Frames for PlainFrames {
     }
 
     fn keep_twin(&mut self, page: PageId) {
-        self.twins.insert(page, self.page(page).to_vec());
+        let before = self.twins.insert(page, self.page(page).to_vec());
+        debug_assert!(before.is_none(), "page {} has a twin already", page.0);
     }
 
     fn take_diff(&mut self, page: PageId) -> Diff {
@@ -136,6 +138,9 @@ impl Frames for PlainFrames {
     }
 
     fn drop_pages(&mut self, pages: &[PageId]) {
+        debug_assert!(pages.is_sorted(), "pages are dropped in ascending order");
+        let has_twin = |page: &PageId| self.twins.contains_key(page);
+        debug_assert!(!pages.iter().any(has_twin), "a dropped page has a twin");
         pages.iter().for_each(|page| self.page_mut(*page).fill(0));
     }
 

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use littoral_base::codec::{Reader, Writer};
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_fabric::board::{Board, DmaWrite};
 
@@ -152,7 +153,7 @@ impl LockBoard {
         r: &mut Reader<'_>,
         dma: &mut Vec<DmaWrite>,
     ) -> Result<()> {
-        let mut fields = || Some((LockId(r.u32()?), r.u64()?, r.u64()?));
+        let mut fields = || Some((LockId(r.u32()?), r.u64()?, variable(r)?));
         let (lock, seen, variable) = fields().ok_or_else(malformed)?;
         self.variables.insert((from, lock), variable);
         match self.lock(lock).acquire(from, seen) {
@@ -177,7 +178,7 @@ impl LockBoard {
         r: &mut Reader<'_>,
         dma: &mut Vec<DmaWrite>,
     ) -> Result<()> {
-        let mut fields = || Some((r.u64()?, r.u64()?));
+        let mut fields = || Some((r.u64()?, variable(r)?));
         let (generation, variable) = fields().ok_or_else(malformed)?;
         let mut written = self.ahead.remove(&(from, None)).unwrap_or_default();
         written.extend(pages(r)?);
@@ -221,7 +222,7 @@ impl LockBoard {
         let mut data = bytes.to_vec();
         data.resize(bytes.len().next_multiple_of(8), 0);
         // A variable near the end of all addresses leads out of the window, which is refused.
-        let offset = (variable as usize).saturating_add(CELL_BYTES - 8 - data.len());
+        let offset = (variable as usize).saturating_add(CELL_BYTES - 8 - data.len()) & !7;
         data.extend((*number << 16 | bytes.len() as u64).to_le_bytes());
         DmaWrite { node: to, offset, data }
     }
@@ -254,6 +255,11 @@ impl LockBoard {
             _ => Err(malformed()),
         }
     }
+}
+
+/// Where a variable is: at a word, or no correct rank names it.
+fn variable(r: &mut Reader<'_>) -> Option<u64> {
+    r.u64().filter(|at| at.is_multiple_of(8) || mutant!("dsm_variable_at_any_byte"))
 }
 
 fn malformed() -> Error {
@@ -310,6 +316,28 @@ mod tests {
         assert!(matches!(grant, Message::Grant { lock: LockId(5), version: 0, .. }));
         let refused = acquire(&mut board, 1, 5);
         assert_eq!((refused.len(), refused[0].data[0], board.counters.refusals()), (1, REFUSED, 1));
+    }
+
+    /// A device writes whole words, so such a write would stop the agent that carries it out.
+    #[test]
+    fn a_variable_that_is_at_no_word_gets_nothing() {
+        let mut board = LockBoard::new(1, 8);
+        for (n, variable) in (1..).zip([1u64, 1028, u64::MAX]) {
+            let mut dma = Vec::new();
+            let (mut acquire, mut arrive) = (Writer::new(), Writer::new());
+            acquire.u8(ACQUIRE).u32(0).u64(0).u64(variable);
+            arrive.u8(ARRIVE).u64(0).u64(variable).u32(0);
+            for request in [acquire, arrive] {
+                board.write(NodeId(0), &request.finish(), &mut dma);
+            }
+            assert_eq!((dma, board.counters.refusals()), (Vec::new(), 2 * n));
+        }
+        // One at the end of all addresses is a word outside of every window.
+        let (mut w, mut dma) = (Writer::new(), Vec::new());
+        w.u8(ACQUIRE).u32(0).u64(0).u64(u64::MAX - 7);
+        board.write(NodeId(0), &w.finish(), &mut dma);
+        let wholes = dma.iter().map(|write| (write.offset % 8, write.data.len() % 8));
+        assert!(wholes.eq([(0, 0)]), "{dma:?}");
     }
 
     #[test]

@@ -303,6 +303,7 @@ fn passes(vertices: u32, edges: &[[u32; 2]], side: Side, most: u64) -> Vec<(Rang
 
 /// Vertex boundaries of `parts` ranges with about equally many arcs.
 fn cuts(offsets: &[u64], parts: usize) -> Vec<usize> {
+    debug_assert!(offsets.is_sorted(), "lists lie one after another");
     let (n, total) = (offsets.len() - 1, offsets[offsets.len() - 1]);
     let mut cuts: Vec<usize> = (0..parts)
         .map(|i| offsets.partition_point(|&o| o < total * i as u64 / parts as u64).min(n))
@@ -417,6 +418,8 @@ fn into_buckets<A: Arc>(input: &Input<'_>, threads: usize) -> (Vec<A::Item>, Vec
                     let next = room[input.buckets.of(owner)].next();
                     *next.expect("invariant: arcs were counted") = arc.pack(owner);
                 });
+                let left: usize = room.iter().map(ExactSizeIterator::len).sum();
+                debug_assert_eq!(left, 0, "arcs were counted that did not come");
             });
         }
     });
@@ -464,7 +467,10 @@ impl<A: Arc> ListSorter<'_, A> {
             *at += 1;
         }
         for (&end, len) in next.iter().zip(lens) {
-            *len = dedupe(&mut arcs[end - *len as usize..end], &mut self.scratch);
+            let list = &mut arcs[end - *len as usize..end];
+            *len = dedupe(list, &mut self.scratch);
+            let kept = &list[..*len as usize];
+            debug_assert!(kept.is_sorted_by(|a, b| a.target() < b.target()), "a neighbour twice");
         }
     }
 }

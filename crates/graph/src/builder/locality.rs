@@ -59,11 +59,7 @@ pub(crate) fn by_locality(
             seeds.extend(inner.drain(..).filter(|&v| !taken[v as usize]));
         }
     }
-    let mut rank = vec![0; old.len()];
-    for (place, &v) in (0u32..).zip(&old) {
-        rank[v as usize] = place;
-    }
-    Ranking { rank, old }
+    Ranking::of(old)
 }
 
 #[cfg(test)]

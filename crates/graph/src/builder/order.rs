@@ -8,6 +8,18 @@ pub(crate) struct Ranking {
     pub(crate) old: Vec<u32>,
 }
 
+impl Ranking {
+    /// The numbering in which the vertex `old[place]` has the number `place`.
+    pub(super) fn of(old: Vec<u32>) -> Ranking {
+        let mut rank = vec![u32::MAX; old.len()];
+        for (place, &v) in (0u32..).zip(&old) {
+            debug_assert_eq!(rank[v as usize], u32::MAX, "vertex {v} has two numbers");
+            rank[v as usize] = place;
+        }
+        Ranking { rank, old }
+    }
+}
+
 /// Ranks vertices by descending degree; stable.
 pub(crate) fn by_degree(degrees: &[u32]) -> Ranking {
     let mut old: Vec<u32> = (0..degrees.len() as u32).collect();
@@ -17,11 +29,11 @@ pub(crate) fn by_degree(degrees: &[u32]) -> Ranking {
     } else {
         old.sort_by_key(|&v| std::cmp::Reverse(degrees[v as usize]));
     }
-    let mut rank = vec![0; old.len()];
-    for (place, &v) in (0u32..).zip(&old) {
-        rank[v as usize] = place;
-    }
-    Ranking { rank, old }
+    debug_assert!(
+        old.is_sorted_by(|&a, &b| degrees[a as usize] >= degrees[b as usize]),
+        "degrees ascend somewhere"
+    );
+    Ranking::of(old)
 }
 
 fn counting_sort(degrees: &[u32], most: usize, old: &mut [u32]) {

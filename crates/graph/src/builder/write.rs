@@ -452,6 +452,7 @@ impl<'a, W: Write + Seek> SectionWriter<'a, W> {
 
     /// Begins a section, and answers where: its length is not known yet.
     pub(super) fn begin(&mut self, kind: SectionKind, direction: Direction) -> Extent {
+        debug_assert!(self.at.is_multiple_of(BLOCK_BYTES as u64), "{kind:?} begins at a block");
         self.crc = 0;
         let extent = Extent { offset: self.at, bytes: 0 };
         self.sections.push(Section { kind, direction, extent, crc: 0 });
@@ -489,8 +490,10 @@ impl<'a, W: Write + Seek> SectionWriter<'a, W> {
         header.file_bytes = self.at;
         header.sections = self.sections;
         let fail = |e| io("cannot write", self.path, e);
+        let block = header.encode();
+        debug_assert_eq!(Header::decode(&block, self.at).ok().as_ref(), Some(&*header));
         self.out.seek(SeekFrom::Start(0)).map_err(fail)?;
-        self.out.write_all(&header.encode()).map_err(fail)?;
+        self.out.write_all(&block).map_err(fail)?;
         self.out.flush().map_err(fail)
     }
 }

@@ -94,6 +94,8 @@ impl Cache {
 
     /// Keeps a page; answers its frame.
     fn keep(&mut self, stored: usize, page: u32, words: &[u32]) -> u32 {
+        debug_assert_eq!(words.len(), self.page_words, "page {page} is kept whole");
+        debug_assert!(self.places[stored][page as usize] >= ASKED, "page {page} is kept twice");
         let frame = Frame { stored, page, is_recent: true, is_pinned: false };
         let at = if self.frames.len() < self.room {
             self.frames.push(frame);
@@ -102,6 +104,7 @@ impl Cache {
         } else {
             let at = self.victim();
             let old = std::mem::replace(&mut self.frames[at], frame);
+            debug_assert_eq!(self.places[old.stored][old.page as usize], at as u32, "page lost");
             self.places[old.stored][old.page as usize] = ABSENT;
             let from = at * self.page_words;
             self.words[from..from + self.page_words].copy_from_slice(words);
@@ -239,6 +242,7 @@ impl<W: ListWork> Lists<'_, '_, W> {
         }
         let frame = self.paged.cache.borrow_mut().keep(self.stored, page, words);
         let waiting = self.asked.borrow_mut().remove(&page).unwrap_or_default();
+        debug_assert!(!waiting.is_empty(), "page {page} was read for no list");
         waiting.into_iter().try_for_each(|(tag, run)| self.serve(frame, tag, run))
     }
 

@@ -174,7 +174,7 @@ impl GraphFile {
 
     fn load(backing: Backing, file_bytes: u64, path: &Path) -> Result<Self> {
         Self::load_unnamed(&backing, file_bytes, path)
-            .map_err(|e| e.in_context(path.display()))
+            .map_err(|e| e.in_context(path.display()).at_path(path))
             .map(|(header, outgoing, incoming)| GraphFile {
                 path: path.to_path_buf(),
                 backing,

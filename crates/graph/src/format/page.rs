@@ -284,6 +284,8 @@ impl<'a> PageWriter<'a> {
         self.words[at + 1] = generation;
         let paired = if self.layout.is_paired() { PAIRED } else { 0 };
         self.words[at + 2] = u32::from(self.lists) | u32::from(flags | paired) << 16;
+        let view = PageView::from_words(self.words);
+        debug_assert_eq!(view.check_directory(view.trailer()), Ok(()), "page {}", id.number);
         seal(bytemuck::cast_slice_mut(self.words), id.salt());
     }
 }

@@ -50,6 +50,7 @@ impl VertexTable {
 
     /// As [`VertexTable::encode`], in the memory of the addresses.
     pub(crate) fn encode_in(mut addr: Vec<u64>, degrees: &[u32]) -> Self {
+        debug_assert_eq!(addr.len(), degrees.len(), "each list has an address and a degree");
         for (entry, &d) in addr.iter_mut().zip(degrees) {
             assert!(*entry <= ADDR_MASK, "a word address fits 40 bits");
             *entry |= u64::from(d.min(DEGREE_OVERFLOW)) << ADDR_BITS;

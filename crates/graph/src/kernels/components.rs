@@ -294,6 +294,7 @@ impl Components<'_> {
                 if SHARED {
                     root = self.root(root);
                 }
+                debug_assert!(root as usize <= v, "the root {root} of {v} is no smaller id");
                 self.label[v].store(root, Relaxed);
             }
         })
@@ -349,6 +350,7 @@ impl Components<'_> {
     /// Hangs root `high` below `low`, unless another member was faster.
     #[inline(always)]
     fn hang<const SHARED: bool>(&self, high: u32, low: u32) -> bool {
+        debug_assert!(low < high, "{high} hangs below {low}");
         let label = &self.label[high as usize];
         if SHARED {
             return label.compare_exchange(high, low, Relaxed, Relaxed).is_ok();

@@ -224,9 +224,11 @@ impl Kcore<'_> {
         let mut frontier = self.frontier.write().unwrap_or_else(PoisonError::into_inner);
         frontier.clear();
         self.found.iter().for_each(|found| frontier.append(&mut lock(found)));
+        let (level, degree) = (self.level.load(Relaxed), |v: &u32| &self.degree[*v as usize]);
+        let is_level = |v: &u32| degree(v).load(Relaxed) == level;
+        debug_assert!(frontier.iter().all(is_level), "a degree beside the level {level}");
         if frontier.is_empty() {
             drop(frontier);
-            let level = self.level.load(Relaxed);
             let mut left = lock(&self.left);
             left.retain(|&v| self.degree[v as usize].load(Relaxed) > level);
             self.next_level(&mut left);

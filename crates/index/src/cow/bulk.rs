@@ -56,6 +56,7 @@ impl<P: Pages> Cow<P> {
         let mut pieces = Pieces::with_capacity(pages);
         for page in 0..pages {
             let (from, to) = (page * n / pages, (page + 1) * n / pages);
+            debug_assert!(pages == 1 || to - from >= body.slots / 2, "a page less than half full");
             let part = &records[from * body.record..to * body.record];
             pieces.push((part[..body.key].to_vec(), self.append(level, part)?));
         }

@@ -19,6 +19,7 @@ use littoral_device::zoned::ZonedDevice;
 use littoral_store::gc;
 use littoral_store::pages::Pages as _;
 use littoral_store::room::Demand;
+use littoral_store::store::Store;
 
 use super::{Index, Tree};
 use crate::layout::Shape;
@@ -179,7 +180,13 @@ impl<D: ZonedDevice> Index<D> {
         if demand == Demand::Insert {
             self.make_spare_blocks(sequential)?;
         }
-        self.make_sequential_room(sequential)
+        self.make_sequential_room(sequential)?;
+        let has_both = |store: &Store<D>| {
+            store.has_conventional_room(conventional, demand)
+                && store.has_sequential_room(sequential)
+        };
+        debug_assert!(has_both(self.store_ref()), "room that was made is taken");
+        Ok(())
     }
 
     /// While the host is full the room of garbage and of logs is given back to it; only deletions

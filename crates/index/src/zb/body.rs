@@ -188,6 +188,7 @@ impl<P: Pages> Zb<P> {
         record: Option<&[u8]>,
     ) -> Result<()> {
         let view = self.again(level, path[level].ptr)?;
+        debug_assert!(view.is_untagged(slot), "slot {slot} is the last without a tag");
         let mut records = Vec::new();
         for i in 0..view.slots() {
             match record {
@@ -213,6 +214,7 @@ impl<P: Pages> Zb<P> {
             return self.drop_body(path, level);
         }
         let old = path[level].ptr;
+        debug_assert!(old.state != State::Change, "what is changed in place is not rewritten");
         let place = if old.has_log() { old.log } else { self.core.pages.allocate()? };
         self.core.pages.put(place, &body.image(records))?;
         self.core.pages.free(old.body);
@@ -223,7 +225,9 @@ impl<P: Pages> Zb<P> {
     /// Writes a full body at a sequential write pointer and frees what it replaces (repair 17:
     /// sealed as soon as it is full, as the paper does).
     fn seal(&mut self, path: &mut Path, level: usize, records: &[u8]) -> Result<()> {
-        let image = self.core.body(level).image(records);
+        let layout = self.core.body(level);
+        debug_assert_eq!(records.len(), layout.slots * layout.record, "a sealed body is full");
+        let image = layout.image(records);
         let body = self.core.pages.append(Self::heat(level), &image)?;
         let old = path[level].ptr;
         self.core.pages.free(old.body);
@@ -243,7 +247,9 @@ impl<P: Pages> Zb<P> {
         record: &[u8],
     ) -> Result<()> {
         let body = self.core.body(level);
-        let half = records.len() / body.record / 2 * body.record;
+        let count = records.len() / body.record;
+        debug_assert_eq!(count, body.slots, "only a full body is split");
+        let half = count / 2 * body.record;
         let (left, right) = records.split_at(half);
         let separator = right[..body.key].to_vec();
         let goes_left = record[..body.key] < separator[..];
@@ -300,6 +306,8 @@ impl<P: Pages> Zb<P> {
                 HeadView::new(&self.core.shape, &self.core.pages.peek(head)?).key(right).to_vec();
             records[tail..tail + body.key].copy_from_slice(&key);
         }
+        let count = records.len() / body.record;
+        debug_assert!(count < body.slots, "a merged body of {count} records is full");
         self.core.pages.put(l, &body.image(&records))?;
         self.core.pages.free(r);
         self.remove_slot(path, level, right)

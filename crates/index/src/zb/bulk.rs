@@ -6,7 +6,6 @@ use littoral_store::pages::Pages;
 use super::Zb;
 use super::state::Ptr;
 use crate::Result;
-use crate::layout::{self, HEADER_BYTES};
 use crate::tree::Ascending;
 
 /// One page of a finished layer: its lowest key and its page.
@@ -90,16 +89,10 @@ impl<P: Pages> Zb<P> {
     fn load_heads(&mut self, level: usize, pieces: &[Piece]) -> Result<Vec<(Vec<u8>, Lba)>> {
         let mut heads = Vec::new();
         for group in even_groups(pieces, self.core.shape.head_slots) {
-            let mut image = self.core.shape.new_head(level as u8);
-            layout::set_count(&mut image, group.len());
-            let stride = self.core.shape.head_slot_bytes();
-            for (i, (key, ptr)) in group.iter().enumerate() {
-                let slot = &mut image[HEADER_BYTES + i * stride..][..stride];
-                slot[..key.len()].copy_from_slice(key);
-                slot[key.len()..].copy_from_slice(&ptr.encode());
-            }
+            let slot = |(key, ptr): &Piece| [&key[..], &ptr.encode()].concat();
+            let slots: Vec<u8> = group.iter().flat_map(slot).collect();
             let at = self.core.pages.allocate()?;
-            self.core.pages.put(at, &image)?;
+            self.core.pages.put(at, &self.head_image(level, &slots))?;
             heads.push((group[0].0.clone(), at));
         }
         Ok(heads)
@@ -120,5 +113,6 @@ impl<P: Pages> Zb<P> {
 /// is less than half full unless it is alone.
 fn even_groups<T>(items: &[T], most: usize) -> impl Iterator<Item = &[T]> {
     let groups = items.len().div_ceil(most);
+    debug_assert!(groups <= 1 || items.len() / groups >= most / 2, "groups less than half full");
     (0..groups).map(move |g| &items[g * items.len() / groups..(g + 1) * items.len() / groups])
 }

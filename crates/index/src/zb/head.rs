@@ -8,8 +8,8 @@
 use littoral_base::units::Lba;
 use littoral_store::pages::{Pages, Patch};
 
-use super::state::{HeadView, Ptr, insert_patches, remove_patches};
-use super::{Path, Zb};
+use super::state::{HeadView, Ptr, State, insert_patches, remove_patches};
+use super::{Path, Step, Zb};
 use crate::Result;
 use crate::layout::{self, HEADER_BYTES};
 
@@ -23,7 +23,9 @@ impl<P: Pages> Zb<P> {
 
     /// Points the head at the body's new state and place.
     pub(super) fn set_ptr(&mut self, path: &mut Path, level: usize, ptr: Ptr) -> Result<()> {
+        debug_assert!(self.may_name(&ptr), "a head that names {ptr:?}");
         let step = &mut path[level];
+        debug_assert!(step.slot < step.head_count, "a head of {} slots: {step:?}", step.head_count);
         step.ptr = ptr;
         let at = HEADER_BYTES
             + step.slot * self.core.shape.head_slot_bytes()
@@ -31,9 +33,31 @@ impl<P: Pages> Zb<P> {
         self.core.pages.patch(step.head, &[Patch::Put { at, bytes: &ptr.encode() }])
     }
 
+    /// Whether a head may name this body and log: the rule that is asked of every head that comes
+    /// from the medium (`inspect.rs`), here before the head is written.
+    fn may_name(&self, ptr: &Ptr) -> bool {
+        let is_conventional = |at| self.core.pages.is_conventional(at);
+        let is_log_placed = !ptr.has_log() || is_conventional(ptr.log);
+        let is_state_kept = match ptr.state {
+            State::Change => is_conventional(ptr.body) && !ptr.has_log(),
+            State::Steady => !is_conventional(ptr.body),
+            State::After => !is_conventional(ptr.body) && ptr.has_log(),
+        };
+        is_log_placed && is_state_kept
+    }
+
+    /// Whether the step knows how many slots its head has.
+    fn is_counted(&self, step: &Step) -> bool {
+        // A page that cannot be read is an error of the operation's next read.
+        let page = self.core.pages.peek(step.head).ok();
+        page.is_none_or(|page| layout::count(&page) == step.head_count)
+    }
+
     /// Gives the step's slot another separator; its body begins there.
     pub(super) fn set_key(&mut self, path: &Path, level: usize, key: &[u8]) -> Result<()> {
         let step = &path[level];
+        debug_assert!(step.slot > 0, "First has no separator: no search compares it");
+        debug_assert_eq!(key.len(), self.core.shape.key_bytes, "a separator is a whole key");
         let at = HEADER_BYTES + step.slot * self.core.shape.head_slot_bytes();
         self.core.pages.patch(step.head, &[Patch::Put { at, bytes: key }])
     }
@@ -47,6 +71,7 @@ impl<P: Pages> Zb<P> {
         separator: &[u8],
         right: Ptr,
     ) -> Result<()> {
+        debug_assert!(self.may_name(&left) && self.may_name(&right), "{left:?} and {right:?}");
         let step = path[level];
         let stride = self.core.shape.head_slot_bytes();
         let new_slot = [separator, &right.encode()].concat();
@@ -56,6 +81,7 @@ impl<P: Pages> Zb<P> {
         if step.head_count < self.core.shape.head_slots {
             let count = layout::count_bytes(step.head_count + 1);
             let [a, b, c] = insert_patches(step.slot + 1, step.head_count, &new_slot, &count);
+            debug_assert!(self.is_counted(&step), "another number of slots: {step:?}");
             return self.core.pages.patch(step.head, &[set_left, a, b, c]);
         }
         let page = self.core.pages.peek(step.head)?;
@@ -67,9 +93,10 @@ impl<P: Pages> Zb<P> {
         self.split_head(path, level, &slots)
     }
 
-    fn head_image(&self, level: usize, slots: &[u8]) -> Vec<u8> {
+    pub(super) fn head_image(&self, level: usize, slots: &[u8]) -> Vec<u8> {
         let (key, stride) = (self.core.shape.key_bytes, self.core.shape.head_slot_bytes());
         // The first separator is compared with none.
+        debug_assert!(!slots.is_empty(), "a head of level {level} without a slot");
         let is_ordered = slots.chunks(stride).skip(1).is_sorted_by(|a, b| a[..key] < b[..key]);
         debug_assert!(is_ordered, "separators of a level {level} head ascend");
         let mut page = self.core.shape.new_head(level as u8);
@@ -81,7 +108,9 @@ impl<P: Pages> Zb<P> {
     /// Halves an overfull head: the left half keeps the page, so no address above changes.
     fn split_head(&mut self, path: &mut Path, level: usize, slots: &[u8]) -> Result<()> {
         let stride = self.core.shape.head_slot_bytes();
-        let half = slots.len() / stride / 2 * stride;
+        let (count, full) = (slots.len() / stride, self.core.shape.head_slots);
+        debug_assert_eq!(count, full + 1, "a head is halved when one slot does not fit");
+        let half = count / 2 * stride;
         let (left, right) = slots.split_at(half);
         let separator = right[..self.core.shape.key_bytes].to_vec();
         let right_at = self.core.pages.allocate()?;
@@ -118,6 +147,7 @@ impl<P: Pages> Zb<P> {
     /// Takes a slot out of a head; slot 1 becomes First when slot 0 goes (repair 13).
     pub(super) fn remove_slot(&mut self, path: &mut Path, level: usize, slot: usize) -> Result<()> {
         let step = path[level];
+        debug_assert!(slot < step.head_count && self.is_counted(&step), "slot {slot}: {step:?}");
         let count = step.head_count - 1;
         path[level].head_count = count;
         let is_top = level + 1 == path.len();

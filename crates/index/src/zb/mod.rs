@@ -105,7 +105,7 @@ impl<P: Pages> Zb<P> {
         let top = core.pages.allocate()?;
         let mut head = shape.new_head(0);
         let at = layout::HEADER_BYTES + shape.key_bytes;
-        head[at..at + 17].copy_from_slice(&Ptr::change(leaf).encode());
+        head[at..at + layout::PTR_BYTES].copy_from_slice(&Ptr::change(leaf).encode());
         layout::set_count(&mut head, 1);
         core.pages.put(top, &head)?;
         core.begin(top).map(|core| Zb { core })

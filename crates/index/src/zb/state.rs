@@ -5,7 +5,7 @@
 use littoral_base::units::Lba;
 use littoral_store::pages::{NO_PAGE, PageRef, Patch};
 
-use crate::layout::{self, Body, HEADER_BYTES, PageKind, Shape, Tag};
+use crate::layout::{self, Body, HEADER_BYTES, PTR_BYTES, PageKind, Shape, Tag};
 use crate::tree::Bounds;
 
 /// Where a body stands.
@@ -48,8 +48,8 @@ impl Ptr {
     }
 
     /// The pointer as it lies in a head slot, after the key.
-    pub fn encode(&self) -> [u8; 17] {
-        let mut bytes = [0; 17];
+    pub fn encode(&self) -> [u8; PTR_BYTES] {
+        let mut bytes = [0; PTR_BYTES];
         bytes[0] = self.state as u8;
         bytes[1..9].copy_from_slice(&self.body.0.to_le_bytes());
         bytes[9..].copy_from_slice(&self.log.0.to_le_bytes());
@@ -63,7 +63,7 @@ impl Ptr {
             3 => State::After,
             _ => return None,
         };
-        let (body, log) = (layout::address(&bytes[1..9]), layout::address(&bytes[9..17]));
+        let (body, log) = (layout::address(&bytes[1..9]), layout::address(&bytes[9..]));
         Some(Ptr { state, body, log })
     }
 }
@@ -95,13 +95,15 @@ impl<'a> HeadView<'a> {
     /// Key of slot `i`; slot 0's is *First* by position.
     #[inline]
     pub fn key(&self, i: usize) -> &'a [u8] {
+        debug_assert!(i < self.count(), "separator {i} of {} slots", self.count());
         &self.page[self.at(i)..][..self.key]
     }
 
     /// Pointer of slot `i`, if its bytes are one.
     #[inline]
     pub fn ptr(&self, i: usize) -> Option<Ptr> {
-        Ptr::decode(&self.page[self.at(i) + self.key..][..17])
+        debug_assert!(i < self.count(), "body {i} of {} slots", self.count());
+        Ptr::decode(&self.page[self.at(i) + self.key..][..PTR_BYTES])
     }
 
     /// Slot `i` as bytes.
@@ -206,6 +208,7 @@ impl<'a> BodyView<'a> {
 
     /// Child of slot `i` of an interior body.
     pub fn child(&self, i: usize) -> Lba {
+        debug_assert!(self.body.level > 0 && self.is_live(i), "slot {i} has no child");
         layout::address(self.payload(i))
     }
 

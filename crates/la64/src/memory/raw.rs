@@ -1,12 +1,13 @@
 //! Loads, stores and compare-and-swap through host pointers, with host faults turned into `None`.
 //!
-//! On x86-64 each access is one instruction followed by a landing label; both addresses go into the
-//! section `la64_extable`. A SIGSEGV or SIGBUS whose program counter stands in the table continues
-//! at the landing with ecx = 1 (see [`landing`]). Where the value goes to a register of the guest
-//! the assembly stores it there too ([`Extend`], [`copy_16`]), so that the landing can be the cold
-//! branch itself: stable Rust lets assembly jump or return a value, not both. LoongArch hosts have
-//! the same table with r12 in place of ecx (`raw/loongarch64.rs`). Other hosts access memory
-//! plainly: there the window must be wholly mapped, which is all the device core needs.
+//! On x86-64 (`raw/x86_64.rs`) each access is one instruction followed by a landing label; both
+//! addresses go into the section `la64_extable`. A SIGSEGV or SIGBUS whose program counter stands
+//! in the table continues at the landing with ecx = 1 (see [`landing`]). Where the value goes to a
+//! register of the guest the assembly stores it there too ([`Extend`], [`copy_16`]), so that the
+//! landing can be the cold branch itself: stable Rust lets assembly jump or return a value, not
+//! both. LoongArch hosts have the same table with r12 in place of ecx (`raw/loongarch64.rs`). Other
+//! hosts access memory plainly (`raw/plain.rs`): there the window must be wholly mapped, which is
+//! all the device core needs.
 //!
 //! Unsafe code is confined here because bounds-checked access to a sparse terabyte of guest memory
 //! has no safe expression.
@@ -17,11 +18,21 @@ mod fenced;
 #[cfg(target_arch = "loongarch64")]
 mod loongarch64;
 mod pages;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
+mod plain;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 pub(crate) use fenced::Fenced;
+#[cfg(target_arch = "loongarch64")]
+use loongarch64 as host;
 use pages::Guard;
 pub use pages::Memory;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
+use plain as host;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as host;
 
 /// A plain integer that guest memory holds.
 pub trait Word: Copy {
@@ -42,132 +53,6 @@ pub trait Word: Copy {
     unsafe fn swap_if(p: *mut u8, old: Self, new: Self) -> Option<Self>;
 }
 
-#[cfg(target_arch = "x86_64")]
-macro_rules! guarded {
-    ($instruction:literal, $err:ident, $($operand:tt)*) => {
-        core::arch::asm!(
-            "xor ecx, ecx",
-            concat!("2: ", $instruction),
-            "3:",
-            ".pushsection la64_extable,\"aR\",@progbits",
-            ".balign 4",
-            ".long 2b - .",
-            ".long 3b - .",
-            ".popsection",
-            out("ecx") $err,
-            $($operand)*
-            options(nostack)
-        )
-    };
-}
-
-macro_rules! word {
-    ($type:ty, $atomic:ident, $class:ident, $load:literal, $store:literal, $cas:literal) => {
-        #[cfg(target_arch = "x86_64")]
-        impl Word for $type {
-            #[inline(always)]
-            unsafe fn load(p: *const u8) -> Option<Self> {
-                let error: u32;
-                let value: $type;
-                // SAFETY: one load; the caller vouches for `p`, a host fault lands with ecx = 1.
-                unsafe { guarded!($load, error, p = in(reg) p, v = out($class) value,) };
-                (error == 0).then_some(value)
-            }
-            #[inline(always)]
-            unsafe fn store(self, p: *mut u8) -> Option<()> {
-                let error: u32;
-                // SAFETY: one store of the word's size; see `load`.
-                unsafe { guarded!($store, error, p = in(reg) p, v = in($class) self,) };
-                (error == 0).then_some(())
-            }
-            #[inline(always)]
-            unsafe fn swap_if(p: *mut u8, old: Self, new: Self) -> Option<Self> {
-                let error: u32;
-                let mut seen = old as u64;
-                // SAFETY: one locked compare-and-swap; see `load`.
-                unsafe {
-                    guarded!($cas, error, p = in(reg) p, v = in($class) new,
-                        inout("rax") seen,)
-                };
-                (error == 0).then_some(seen as Self)
-            }
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
-        impl Word for $type {
-            unsafe fn load(p: *const u8) -> Option<Self> {
-                // SAFETY: the caller vouches that `p` is mapped; no alignment is assumed.
-                Some(unsafe { p.cast::<Self>().read_unaligned() })
-            }
-            unsafe fn store(self, p: *mut u8) -> Option<()> {
-                // SAFETY: as `load`.
-                unsafe { p.cast::<Self>().write_unaligned(self) };
-                Some(())
-            }
-            unsafe fn swap_if(p: *mut u8, old: Self, new: Self) -> Option<Self> {
-                use std::sync::atomic::*;
-                // SAFETY: `p` is mapped and aligned, and guest memory is only reached through this
-                // module, so the cell is never part of a Rust reference.
-                let cell = unsafe { $atomic::from_ptr(p.cast()) };
-                match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
-                    Ok(seen) | Err(seen) => Some(seen),
-                }
-            }
-        }
-    };
-}
-
-word!(
-    u8,
-    AtomicU8,
-    reg_byte,
-    "mov {v}, byte ptr [{p}]",
-    "mov byte ptr [{p}], {v}",
-    "lock cmpxchg byte ptr [{p}], {v}"
-);
-word!(
-    u16,
-    AtomicU16,
-    reg,
-    "mov {v:x}, word ptr [{p}]",
-    "mov word ptr [{p}], {v:x}",
-    "lock cmpxchg word ptr [{p}], {v:x}"
-);
-word!(
-    u32,
-    AtomicU32,
-    reg,
-    "mov {v:e}, dword ptr [{p}]",
-    "mov dword ptr [{p}], {v:e}",
-    "lock cmpxchg dword ptr [{p}], {v:e}"
-);
-word!(
-    u64,
-    AtomicU64,
-    reg,
-    "mov {v}, qword ptr [{p}]",
-    "mov qword ptr [{p}], {v}",
-    "lock cmpxchg qword ptr [{p}], {v}"
-);
-
-/// As `guarded`, with the landing at a label of the surrounding code: no outputs but clobbers.
-#[cfg(target_arch = "x86_64")]
-macro_rules! guarded_jump {
-    ([$($instruction:literal),*], $($operand:tt)*) => {
-        core::arch::asm!(
-            $($instruction,)*
-            ".pushsection la64_extable,\"aR\",@progbits",
-            ".balign 4",
-            ".long 2b - .",
-            ".long {refused} - .",
-            ".popsection",
-            refused = label { return false },
-            out("rcx") _,
-            $($operand)*
-            options(nostack)
-        )
-    };
-}
-
 /// A word in memory that a general register holds widened by its sign or by zeros.
 pub(crate) trait Extend: Word {
     /// The register's contents.
@@ -178,77 +63,42 @@ pub(crate) trait Extend: Word {
     ///
     /// # Safety
     /// As [`Word::load`] for the address; `x` has more than `n` elements.
-    unsafe fn load_to(base: u64, at: u64, x: *mut u64, n: u64) -> bool;
+    #[inline(always)]
+    unsafe fn load_to(base: u64, at: u64, x: *mut u64, n: u64) -> bool {
+        // SAFETY: the caller vouches for both places.
+        let value = unsafe { Self::load((base + at) as *const u8) };
+        value.is_some_and(|v| {
+            // SAFETY: as above.
+            unsafe { *x.add(n as usize) = v.widened() };
+            true
+        })
+    }
     /// Writes the low part of `value` at `base + at`; false if the host refuses.
     ///
     /// # Safety
     /// As [`Word::store`].
-    unsafe fn store_from(base: u64, at: u64, value: u64) -> bool;
+    #[inline(always)]
+    unsafe fn store_from(base: u64, at: u64, value: u64) -> bool {
+        // SAFETY: the caller vouches for the place.
+        unsafe { Self::cut(value).store((base + at) as *mut u8).is_some() }
+    }
 }
 
+#[cfg(not(target_arch = "x86_64"))]
 macro_rules! extend {
-    ($($type:ty, $load:literal, $store:literal;)*) => {
+    ($($type:ty)*) => {
         $(impl Extend for $type {
-            #[inline(always)]
             fn widened(self) -> u64 {
                 self as u64
             }
-            #[inline(always)]
             fn cut(register: u64) -> Self {
                 register as $type
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[inline(always)]
-            unsafe fn load_to(base: u64, at: u64, x: *mut u64, n: u64) -> bool {
-                // SAFETY: one load from where the caller vouches, one store to an element it
-                // vouches for; a host fault lands at the label with rcx clobbered.
-                unsafe {
-                    guarded_jump!(
-                        [$load, "mov qword ptr [{x} + 8 * {n}], rcx"],
-                        b = in(reg) base, o = in(reg) at, x = in(reg) x, n = in(reg) n,
-                    );
-                }
-                true
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[inline(always)]
-            unsafe fn store_from(base: u64, at: u64, value: u64) -> bool {
-                // SAFETY: one store of the word's size where the caller vouches; see `load_to`.
-                unsafe {
-                    guarded_jump!(
-                        [$store], b = in(reg) base, o = in(reg) at, v = in(reg) value,
-                    );
-                }
-                true
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            unsafe fn load_to(base: u64, at: u64, x: *mut u64, n: u64) -> bool {
-                // SAFETY: the caller vouches for both places.
-                let value = unsafe { <$type as Word>::load((base + at) as *const u8) };
-                value.is_some_and(|v| {
-                    // SAFETY: as above.
-                    unsafe { *x.add(n as usize) = v.widened() };
-                    true
-                })
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            unsafe fn store_from(base: u64, at: u64, value: u64) -> bool {
-                // SAFETY: the caller vouches for the place.
-                unsafe { (value as $type).store((base + at) as *mut u8).is_some() }
             }
         })*
     };
 }
-
-extend! {
-    i8, "2: movsx rcx, byte ptr [{b} + {o}]", "2: mov byte ptr [{b} + {o}], {v:l}";
-    u8, "2: movzx ecx, byte ptr [{b} + {o}]", "2: mov byte ptr [{b} + {o}], {v:l}";
-    i16, "2: movsx rcx, word ptr [{b} + {o}]", "2: mov word ptr [{b} + {o}], {v:x}";
-    u16, "2: movzx ecx, word ptr [{b} + {o}]", "2: mov word ptr [{b} + {o}], {v:x}";
-    i32, "2: movsxd rcx, dword ptr [{b} + {o}]", "2: mov dword ptr [{b} + {o}], {v:e}";
-    u32, "2: mov ecx, dword ptr [{b} + {o}]", "2: mov dword ptr [{b} + {o}], {v:e}";
-    u64, "2: mov rcx, qword ptr [{b} + {o}]", "2: mov qword ptr [{b} + {o}], {v}";
-}
+#[cfg(not(target_arch = "x86_64"))]
+extend! { i8 u8 i16 u16 i32 u32 u64 }
 
 macro_rules! signed_word {
     ($($type:ty, $unsigned:ty;)*) => {
@@ -280,33 +130,8 @@ signed_word! { i8, u8; i16, u16; i32, u32; }
 /// Both sides are valid for 16 bytes, or in a window as [`Word::load`] has it.
 #[inline(always)]
 unsafe fn copy_16(from: *const u8, to: *mut u8) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: one load and one store of what the caller vouches for; either may land at the label.
-    unsafe {
-        guarded_jump!(
-            [
-                "2: movups {v}, xmmword ptr [{f}]",
-                ".pushsection la64_extable,\"aR\",@progbits",
-                ".balign 4",
-                ".long 2b - .",
-                ".long {refused} - .",
-                ".popsection",
-                "2: movups xmmword ptr [{t}], {v}"
-            ],
-            f = in(reg) from, t = in(reg) to, v = out(xmm_reg) _,
-        );
-    }
-    #[cfg(target_arch = "loongarch64")]
     // SAFETY: the caller's.
-    if unsafe { !loongarch64::copy_16(from, to) } {
-        return false;
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
-    // SAFETY: the caller's; the two never overlap, one being a register of the guest.
-    unsafe {
-        from.copy_to_nonoverlapping(to, 16);
-    }
-    true
+    unsafe { host::copy_16(from, to) }
 }
 
 /// Copies `len` bytes; `None` if the host refuses the side that is the guest's (bytes before the
@@ -316,63 +141,17 @@ unsafe fn copy_16(from: *const u8, to: *mut u8) -> bool {
 /// Both sides are valid for `len` bytes, or in a window as [`Word::load`] has it; they do not
 /// overlap.
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> Option<()> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let left: u64;
-        // SAFETY: the caller's. `rcx` ends at zero; a host fault lands at the next instruction with
-        // ecx = 1. The direction flag is clear by the ABI.
-        unsafe {
-            core::arch::asm!(
-                "2: rep movsb",
-                "3:",
-                ".pushsection la64_extable,\"aR\",@progbits",
-                ".balign 4",
-                ".long 2b - .",
-                ".long 3b - .",
-                ".popsection",
-                inout("rcx") len as u64 => left,
-                inout("rsi") from => _,
-                inout("rdi") to => _,
-                options(nostack)
-            );
-        }
-        (left == 0).then_some(())
-    }
-    #[cfg(target_arch = "loongarch64")]
     // SAFETY: the caller's.
-    unsafe {
-        loongarch64::copy(from, to, len)
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
-    {
-        // SAFETY: the caller's; there every page of a window is mapped.
-        unsafe { from.copy_to_nonoverlapping(to, len) };
-        Some(())
-    }
+    unsafe { host::copy(from, to, len) }
 }
 
-/// Writes nothing, but faults where a store would: a locked `or` with zero.
+/// Changes nothing, but faults where a store would.
 ///
 /// # Safety
 /// `p` is inside a window.
 unsafe fn probe_write(p: *mut u8) -> Option<()> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let error: u32;
-        // SAFETY: leaves the byte as it is; a host fault lands with ecx = 1.
-        unsafe { guarded!("lock or byte ptr [{p}], 0", error, p = in(reg) p,) };
-        (error == 0).then_some(())
-    }
-    #[cfg(target_arch = "loongarch64")]
     // SAFETY: the caller's.
-    unsafe {
-        loongarch64::probe_write(p)
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "loongarch64")))]
-    {
-        let _ = p;
-        Some(())
-    }
+    unsafe { host::probe_write(p) }
 }
 
 /// Guest addresses `[0, len)` at host address `base`.
@@ -609,33 +388,8 @@ impl Window {
     pub fn swap_if_16(&self, address: u64, old: [u64; 2], new: [u64; 2]) -> Option<bool> {
         let p = self.admitted(address, 16)?;
         assert!(address.is_multiple_of(16), "the caller has checked alignment");
-        let (mut low, mut high) = (old[0], old[1]);
-        let error: u64;
-        // SAFETY: cmpxchg16b at an aligned place of the window. rbx is saved around it because
-        // LLVM reserves it; the landing after a fault restores it, being the next instruction.
-        unsafe {
-            core::arch::asm!(
-                "xor r8d, r8d",
-                "xchg rbx, rsi",
-                "2: lock cmpxchg16b xmmword ptr [rdi]",
-                "jmp 5f",
-                "3: mov r8d, 1",
-                "5: mov rbx, rsi",
-                ".pushsection la64_extable,\"aR\",@progbits",
-                ".balign 4",
-                ".long 2b - .",
-                ".long 3b - .",
-                ".popsection",
-                in("rdi") p,
-                inout("rsi") new[0] => _,
-                inout("rcx") new[1] => _,
-                inout("rax") low,
-                inout("rdx") high,
-                out("r8") error,
-                options(nostack)
-            );
-        }
-        (error == 0).then_some([low, high] == old)
+        // SAFETY: an aligned place of the window.
+        unsafe { host::swap_if_16(p, old, new) }
     }
 
     /// Compare-and-swap of 16 aligned bytes; true if it stored. One lock serves all windows.

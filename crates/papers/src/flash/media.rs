@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use littoral_device::flash::emulator::soak::{self, SoakReport};
+use littoral_assure::flash::{SoakReport, soak};
 use littoral_device::flash::emulator::{EmulatorOptions, Format, Pattern, Rule};
 
 use littoral_bench::error::{Error, Kind, Result};
@@ -119,7 +119,7 @@ fn soak_rule(rule: Rule, reads: u64, seed: u64) -> Result<(String, SoakReport)> 
     let content = Pattern { seed, capacity_bytes: CAPACITY, format };
     let expected = |index| expected_word(rule, seed, index);
     let report =
-        soak::run(Arc::new(content), options, &expected, reads, seed).map_err(|e| failed(&e))?;
+        soak(Arc::new(content), options, &expected, reads, seed).map_err(|e| failed(&e))?;
     Ok((plan.trim_end().to_owned(), report))
 }
 

@@ -2,9 +2,9 @@
 //!
 //! `--quick` runs 20,000 random programs instead of 10^6; kernels and rounds are the same.
 
+use littoral_assure::xlate::mips64::{Verdict, judge};
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
-use littoral_xlate::judge::{Verdict, judge};
 
 use super::counts::{Guest, Way};
 use super::steps::{Memo, beside, expansion, identical, native, table6};

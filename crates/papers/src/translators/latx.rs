@@ -4,9 +4,9 @@
 //! `--quick` runs 20,000 random programs and litmus tests instead of 10^6. The host processor
 //! judges random programs, so their claim has a figure only on an x86-64 host.
 
+use littoral_assure::xlate::litmus::{self, Litmus, Rule};
 use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
-use littoral_xlate::judge::litmus::{self, Litmus, Rule};
 
 use super::counts::{Guest, Way};
 use super::steps::{Memo, beside, expansion, identical, native, wall, without_lbt};
@@ -118,7 +118,7 @@ fn unexplained(_: &Options) -> Answer {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn unexplained(options: &Options) -> Answer {
-    use littoral_xlate::judge::x86::{judge, programs::program};
+    use littoral_assure::xlate::x86::{judge, programs::program};
     const PROGRAMS_QUICK: u64 = 20_000;
     const PROGRAMS: u64 = 1_000_000;
     let programs = if options.quick { PROGRAMS_QUICK } else { PROGRAMS };

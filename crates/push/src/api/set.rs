@@ -505,15 +505,19 @@ mod tests {
         let path = folder.path().join("a.set");
         fill(&mut DataSet::absent(&path, &about()), 5000);
         let good = std::fs::read(&path).unwrap();
+        let is_refused = |what: &str| {
+            let e = DataSet::open(&path).unwrap_err();
+            assert_eq!((e.kind(), e.place().path.as_ref()), (Kind::Corrupt, Some(&path)), "{what}");
+        };
         for at in 0..HEAD + page::u32_at(&good, 40) as usize {
             let mut bad = good.clone();
             bad[at] ^= 1;
             std::fs::write(&path, bad).unwrap();
-            assert_eq!(DataSet::open(&path).unwrap_err().kind(), Kind::Corrupt, "byte {at}");
+            is_refused(&format!("byte {at}"));
         }
         for len in [0, 20, 48, 4096, good.len() - 1] {
             std::fs::write(&path, &good[..len]).unwrap();
-            assert_eq!(DataSet::open(&path).unwrap_err().kind(), Kind::Corrupt, "{len} bytes");
+            is_refused(&format!("{len} bytes"));
         }
     }
 }

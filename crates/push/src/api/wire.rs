@@ -28,22 +28,34 @@ pub struct Program {
     pub elf: Option<Vec<u8>>,
 }
 
+/// A number that has two bytes.
+fn short(n: usize) -> u16 {
+    debug_assert!(n <= usize::from(u16::MAX), "{n} does not fit two bytes");
+    n as u16
+}
+
+/// A number that has one byte.
+fn byte(n: usize) -> u8 {
+    debug_assert!(n <= usize::from(u8::MAX), "{n} does not fit a byte");
+    n as u8
+}
+
 fn put_expr(w: &mut Writer, e: &Expr) {
     match e {
         Expr::Column(c) => {
-            w.u8(0).u16(*c as u16);
+            w.u8(0).u16(short(*c));
         }
         Expr::Constant(v) => {
             w.u8(1).u64(*v as u64);
         }
         Expr::Param(p) => {
-            w.u8(2).u16(*p as u16);
+            w.u8(2).u16(short(*p));
         }
         Expr::Add(a, b) => put_pair(w, 3, a, b),
         Expr::Sub(a, b) => put_pair(w, 4, a, b),
         Expr::Mul(a, b) => put_pair(w, 5, a, b),
         Expr::Member(bitmap, a) => {
-            w.u8(6).u8(*bitmap as u8);
+            w.u8(6).u8(byte(*bitmap));
             put_expr(w, a);
         }
     }
@@ -64,17 +76,17 @@ fn put_test(w: &mut Writer, test: &Test) {
             put_expr(w, b);
         }
         Test::IsNull(c) => {
-            w.u8(1).u16(*c as u16);
+            w.u8(1).u16(short(*c));
         }
         Test::Probe(bitmap, e) => {
-            w.u8(2).u8(*bitmap as u8);
+            w.u8(2).u8(byte(*bitmap));
             put_expr(w, e);
         }
         Test::Candidate(c) => {
-            w.u8(3).u16(*c as u16);
+            w.u8(3).u16(short(*c));
         }
         Test::Similar(c) => {
-            w.u8(4).u16(*c as u16);
+            w.u8(4).u16(short(*c));
         }
         Test::And(tests) => put_tests(w, 5, tests),
         Test::Or(tests) => put_tests(w, 6, tests),
@@ -86,21 +98,21 @@ fn put_test(w: &mut Writer, test: &Test) {
 }
 
 fn put_tests(w: &mut Writer, tag: u8, tests: &[Test]) {
-    w.u8(tag).u16(tests.len() as u16);
+    w.u8(tag).u16(short(tests.len()));
     tests.iter().for_each(|t| put_test(w, t));
 }
 
 fn put_columns(w: &mut Writer, columns: &[usize]) {
-    w.u16(columns.len() as u16);
+    w.u16(short(columns.len()));
     for &column in columns {
-        w.u16(column as u16);
+        w.u16(short(column));
     }
 }
 
 fn put_function(w: &mut Writer, function: &Function, format: Format) {
     let schema = function.schema.to_text();
     w.u8(format.code()).u32(function.slots_max as u32);
-    w.u32(schema.len() as u32).raw(schema.as_bytes()).u16(function.params.len() as u16);
+    w.u32(schema.len() as u32).raw(schema.as_bytes()).u16(short(function.params.len()));
     for (low, high) in &function.params {
         w.u64(*low as u64).u64(*high as u64);
     }
@@ -109,7 +121,7 @@ fn put_function(w: &mut Writer, function: &Function, format: Format) {
         Output::Aggregate { keys, sums } => {
             w.u8(0);
             put_columns(w, keys);
-            w.u16(sums.len() as u16);
+            w.u16(short(sums.len()));
             sums.iter().for_each(|e| put_expr(w, e));
         }
         Output::Rows(columns) => {
@@ -120,11 +132,11 @@ fn put_function(w: &mut Writer, function: &Function, format: Format) {
 }
 
 fn put_params(w: &mut Writer, params: &Params) {
-    w.u16(params.values.len() as u16);
+    w.u16(short(params.values.len()));
     for value in &params.values {
         w.u64(*value as u64);
     }
-    w.u8(params.bitmaps.len() as u8);
+    w.u8(byte(params.bitmaps.len()));
     for bitmap in &params.bitmaps {
         w.u32(bitmap.words.len() as u32);
         for word in &bitmap.words {

@@ -100,6 +100,7 @@ impl Ftl {
 
     /// Chooses a block of a chip and moves its valid pages; [`Ftl::erased`] ends it.
     pub fn collect(&mut self, chip: usize) -> Option<Collection> {
+        debug_assert!(self.chips[chip].collecting.is_none(), "chip {chip} is being collected");
         let victim = self.chips[chip].victim()?;
         self.chips[chip].collecting = Some(victim);
         self.chips[chip].collections += 1;
@@ -116,6 +117,8 @@ impl Ftl {
     pub fn erased(&mut self, chip: usize) {
         let c = &mut self.chips[chip];
         let block = c.collecting.take().expect("invariant: an erase ends a collection");
+        debug_assert_eq!(c.blocks[block].valid, 0, "block {block} is erased with valid pages");
+        debug_assert!(!c.free.contains(&block), "block {block} is free twice");
         c.blocks[block].pages.fill(NONE);
         c.blocks[block].erases += 1;
         c.free.push(block);
@@ -156,6 +159,8 @@ impl Ftl {
         }
         let (active, at) = (c.active, c.next);
         c.next += 1;
+        let block = &c.blocks[active];
+        debug_assert_eq!(block.pages[at], NONE, "page {at} is written twice before an erase");
         c.blocks[active].pages[at] = page;
         c.blocks[active].valid += 1;
         self.map[page as usize] = (active as u32, at as u32);

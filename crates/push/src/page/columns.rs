@@ -102,9 +102,11 @@ impl Builder {
     }
 
     fn write_values(&self, n: usize, width: usize, page: &mut [u8], at: usize) -> usize {
+        let unsigned = self.schema.columns[n].kind == ColumnKind::Char;
         for (row, value) in self.values[n].iter().enumerate() {
-            let bytes = value.int().unwrap_or(0).to_le_bytes();
-            page[at + row * width..][..width].copy_from_slice(&bytes[..width]);
+            let (place, value) = (at + row * width, value.int().unwrap_or(0));
+            page[place..place + width].copy_from_slice(&value.to_le_bytes()[..width]);
+            debug_assert_eq!(integer(page, place, width, unsigned), value, "row {row} of {n}");
         }
         at + (self.rows * width).next_multiple_of(8)
     }

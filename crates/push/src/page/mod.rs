@@ -236,6 +236,7 @@ impl Writer {
             number: self.number,
         };
         seal(&mut page, &header, &self.schema);
+        debug_assert!(check(&page, &self.schema).is_ok_and(|found| found == header), "{header:?}");
         self.text.clear();
         self.columns = columns::Builder::new(&self.schema);
         (self.rows, self.number) = (0, self.number + 1);

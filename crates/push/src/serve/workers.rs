@@ -128,6 +128,7 @@ impl Workers {
         let most = if is_bounded { self.shared.bounded } else { self.shared.threads };
         let mut desk = self.shared.desk();
         desk.jobs.extend(self.posted.drain(..));
+        debug_assert!(desk.jobs.iter().is_sorted_by_key(|j| j.0), "jobs lie by their numbers");
         let done = std::mem::take(&mut desk.done);
         desk.is_awaited = false;
         let active = self.shared.threads - desk.idle;
@@ -140,7 +141,8 @@ impl Workers {
     fn keep(&mut self, done: Vec<(Job, Ran)>) {
         for (job, ran) in done {
             if !self.unwanted.remove(&job) {
-                self.done.insert(job, ran);
+                let before = self.done.insert(job, ran);
+                debug_assert!(before.is_none(), "job {job} was done twice");
             }
         }
     }

@@ -161,6 +161,9 @@ impl<D: Domain> Pool<D> {
             zero(&self.domain, &self.layout, slab).inspect_err(|_| self.poison())?;
         }
         entry.write(&self.domain, &self.layout, slab).inspect_err(|_| self.poison())?;
+        let read = || SlabEntry::read(&self.domain, &self.layout, slab);
+        debug_assert!(matches!(read(), EntryState::Typed(found) if found == entry), "slab {slab}");
+        debug_assert!(growth.entries[slab].is_none(), "an unused slab {slab} has a type");
         growth.unused.pop();
         growth.entries[slab] = Some(entry);
         growth.unresolved.entry(entry.tag).or_default().push(slab);
@@ -198,6 +201,8 @@ impl<D: Domain> Pool<D> {
         self.recycled.fetch_add(1, AcqRel);
         self.table.show(slab, 0);
         entry.release(&self.domain, &self.layout, slab).inspect_err(|_| self.poison())?;
+        let read = || SlabEntry::read(&self.domain, &self.layout, slab);
+        debug_assert!(matches!(read(), EntryState::Released), "slab {slab} keeps its type");
         Ok(true)
     }
 

@@ -21,6 +21,7 @@ impl Spare {
     /// Adds an object of `slab`.
     pub(super) fn give(&mut self, tag: u64, slab: usize, object: u64) {
         let objects = &mut self.objects[slab];
+        debug_assert!(!objects.contains(&object), "object {object:#x} is free twice");
         if objects.is_empty() {
             self.slabs.entry(tag).or_default().push(slab);
         }

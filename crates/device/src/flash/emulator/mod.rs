@@ -60,7 +60,6 @@ mod device;
 pub mod faults;
 mod host;
 mod sentinel;
-pub mod soak;
 
 pub use content::{Content, Format, Pattern, RegionContent, verified_page_no};
 use device::{DeviceSide, Manners, answer_steps_max};

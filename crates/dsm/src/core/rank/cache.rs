@@ -146,6 +146,8 @@ impl<F: Frames> Rank<F> {
         }
         self.cache = Some(cache);
         victims.sort_unstable();
+        let is_known = |cache: &Cache| cache.resident.len() == cache.oldest_first.len();
+        debug_assert!(self.cache.as_ref().is_some_and(is_known), "a copy without an age");
         victims
     }
 

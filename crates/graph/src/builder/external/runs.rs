@@ -4,7 +4,7 @@
 //! - A run ascends and holds an edge once, with its least weight. Checked by
 //!   `the_file_is_the_one_made_in_memory`.
 //! - A merge reads at most `fan_in` runs, each through a buffer of its own; more runs are merged in
-//!   levels. Checked by `temporary_files_hold_at_most_2_2_times_the_edges`.
+//!   levels. Checked by `a_merge_reads_no_more_runs_than_its_fan_in`.
 //! - Buffers of a merge take at most its share of the memory, and no more than is left beside what
 //!   reading and names take. Checked by `a_merge_stays_within_its_share_and_what_is_left`.
 
@@ -87,6 +87,7 @@ impl<R: Record> Reader<'_, R> {
         let count = (self.run.len() - self.at).min(self.buffer.len() as u64) as usize;
         let bytes = bytemuck::cast_slice_mut(&mut self.buffer[..count]);
         self.run.spill.read(self.at * size_of::<R>() as u64, bytes)?;
+        debug_assert!(do_ascend(&self.buffer[..count]), "records of a run from {}", self.at);
         self.at += count as u64;
         (self.next, self.end) = (0, count);
         Ok(count > 0)
@@ -107,6 +108,7 @@ impl<R: Record> Writer<R> {
     }
 
     fn flush(&mut self) -> Result<()> {
+        debug_assert!(do_ascend(&self.buffer), "records that a merge writes");
         self.run.spill.append(bytemuck::cast_slice(&self.buffer))?;
         self.buffer.clear();
         Ok(())
@@ -170,6 +172,7 @@ impl<R: Record> Runs<R> {
             kept.extend(parts.into_iter().map(|p| p.join().expect("invariant: sorting ends")));
         });
         for (part, kept) in records.chunks(share).zip(kept) {
+            debug_assert!(do_ascend(&part[..kept]), "records of a new run");
             let mut run = Run::new(&self.scratch, 0)?;
             run.spill.append(bytemuck::cast_slice(&part[..kept]))?;
             self.runs.push(run);
@@ -179,19 +182,20 @@ impl<R: Record> Runs<R> {
         self.level(self.limits.within(left), hooks)
     }
 
-    /// Merges the newest runs while `fan_in` of them are of one level.
+    /// Merges runs while `fan_in` of them are of one level, the oldest of a level first. Levels
+    /// descend from the oldest run to the newest.
     fn level(&mut self, limits: MergeLimits, hooks: &mut Hooks<'_>) -> Result<()> {
-        while let Some(level) = self.runs.last().map(|r| r.level) {
-            let same = self.runs.iter().rev().take_while(|r| r.level == level).count();
-            if same < self.limits.fan_in {
-                return Ok(());
-            }
-            let newest = self.runs.split_off(self.runs.len() - same);
-            let mut merged = self.merge(&newest, (level + 1, limits), |_| {}, hooks)?;
-            merged.level = level + 1;
-            self.runs.push(merged);
+        let fan_in = self.limits.fan_in;
+        loop {
+            let is_one_level = |w: &[Run<R>]| w[0].level == w[w.len() - 1].level;
+            let Some(at) = self.runs.windows(fan_in).position(is_one_level) else { return Ok(()) };
+            let level = self.runs[at].level + 1;
+            let all = self.runs[at..].iter().take_while(|run| run.level < level).count();
+            let some = at..at + if mutant!("graph_merges_a_whole_level") { all } else { fan_in };
+            let merged = self.merge(&self.runs[some.clone()], (level, limits), |_| {}, hooks)?;
+            self.runs.splice(some, [merged]);
+            debug_assert!(self.runs.is_sorted_by(|a, b| a.level >= b.level), "levels descend");
         }
-        Ok(())
     }
 
     /// All records in one run, each edge once; `seen` gets every record of it.
@@ -234,6 +238,7 @@ impl<R: Record> Runs<R> {
         mut seen: impl FnMut(R),
         hooks: &mut Hooks<'_>,
     ) -> Result<Run<R>> {
+        debug_assert!(runs.len() <= limits.fan_in, "{} runs in a merge", runs.len());
         let buffer = limits.buffer(runs.len());
         let total: u64 = runs.iter().map(Run::len).sum();
         let room = buffer / size_of::<R>();
@@ -267,6 +272,11 @@ impl<R: Record> Runs<R> {
     }
 }
 
+/// Whether records are those of a run: edges ascend, none is there twice.
+fn do_ascend<R: Record>(records: &[R]) -> bool {
+    records.is_sorted_by(|a, b| a.ends() < b.ends())
+}
+
 /// Sorts records and moves one of each edge to the front; answers how many.
 fn sort<R: Record>(records: &mut [R]) -> usize {
     R::sort(records);
@@ -283,6 +293,27 @@ fn sort<R: Record>(records: &mut [R]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each thread makes a run at a time, so a level may get more runs than a merge reads.
+    #[test]
+    fn a_merge_reads_no_more_runs_than_its_fan_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = MergeLimits { fan_in: 3, bytes: 1 << 16 };
+        let mut runs = Runs::<u64>::new(&Scratch::new(folder.path()), limits);
+        let mut hooks = Hooks::none();
+        for round in 0..20 {
+            let mut records: Vec<u64> =
+                (0..50).map(|i| ((i * 7919 + round) % 1000) << 32).collect();
+            runs.add(&mut records, (5, 1 << 16), &mut hooks).unwrap();
+            let levels: Vec<u32> = runs.runs.iter().map(|run| run.level).collect();
+            assert!(levels.is_sorted_by(|a, b| a >= b), "{levels:?}");
+            // Merges of three: no level keeps more than two runs.
+            assert!(levels.windows(3).all(|w| w[0] > w[2]), "{levels:?}");
+        }
+        let (mut seen, made) = (0, runs.made);
+        let whole = runs.into_one(|_| seen += 1, &mut hooks).unwrap();
+        assert_eq!((made, whole.len()), (100, seen));
+    }
 
     #[test]
     fn a_merge_stays_within_its_share_and_what_is_left() {

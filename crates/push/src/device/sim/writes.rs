@@ -117,7 +117,8 @@ impl Sim<'_> {
                     self.erase(low);
                 }
             }
-            _ => {
+            kind => {
+                debug_assert_eq!((kind, writes.left[low]), (ERASE, 0), "a collection ends");
                 writes.ftl.erased(low);
                 writes.erases += 1;
                 self.resume_writes(low);

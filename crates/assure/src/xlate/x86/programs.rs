@@ -10,8 +10,8 @@ pub use super::values::Random;
 
 use super::child::{CODE, DATA, PAGE, Registers};
 use super::values::{mxcsr, number, registers};
-use crate::x86::decode::{Inst, Operand, decode};
-use crate::x86::isa::{self, Form, Names, Row, Selector, Width, condition_reads, flag};
+use littoral_xlate::x86::decode::{Inst, Operand, decode};
+use littoral_xlate::x86::isa::{self, Form, Names, Row, Selector, Width, condition_reads, flag};
 
 /// Instructions that are not made at random: their results differ between processors or runs, or
 /// they are made in [`Maker::sequence`] with operands that suit them.

@@ -1,8 +1,8 @@
 //! Values that random programs begin with: corner values, near ones, any bits.
 
 use super::child::{CODE, DATA, Registers};
-use crate::x86::float::Vectors;
-use crate::x86::isa::flag;
+use littoral_xlate::x86::float::Vectors;
+use littoral_xlate::x86::isa::flag;
 
 /// A generator, so that a seed means the same programs everywhere.
 pub struct Random(pub u64);

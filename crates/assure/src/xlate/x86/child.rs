@@ -12,7 +12,7 @@
 //! Each program ends with a signal. The handler writes state and data to standard output and waits
 //! for the next program. The process ends when its standard input does.
 
-use crate::x86::float::Vectors;
+use littoral_xlate::x86::float::Vectors;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Reading an emulated medium for long, checking every word against an independent function.
+//! Judge of the emulated flash medium: reads it for long, checking every word against an
+//! independent function.
 //!
 //! The caller gives the function; it must not share code with the content, or a mistake in one
 //! would hide in the other. A word that is believed ([`Status::Ok`]) and differs is *undetected
@@ -8,9 +9,9 @@ use std::sync::Arc;
 
 use littoral_base::rng::{self, Rng};
 
-use super::{Content, Emulator, EmulatorCounts, EmulatorOptions};
-use crate::error::Result;
-use crate::read::{ReadDevice, Slot, Status};
+use littoral_device::Result;
+use littoral_device::flash::emulator::{Content, Emulator, EmulatorCounts, EmulatorOptions};
+use littoral_device::read::{ReadDevice, Slot, Status};
 
 /// What came of a soak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,7 @@ struct Soak<'a> {
 ///
 /// # Errors
 /// As [`Emulator::new`].
-pub fn run(
+pub fn soak(
     content: Arc<dyn Content>,
     options: EmulatorOptions,
     expected: Expected<'_>,

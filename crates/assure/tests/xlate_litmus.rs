@@ -2,7 +2,7 @@
 //! and nothing else does. `littoral repro latx` has a million runs of it (`latx.litmus`), as has
 //! `LITTORAL_CASES_TIMES=42` here.
 
-use littoral_xlate::judge::litmus::{Rule, count};
+use littoral_assure::xlate::litmus::{Rule, count};
 
 /// Runs of each test: `LITTORAL_CASES_TIMES` times 4000.
 fn runs() -> u64 {

@@ -1,5 +1,3 @@
-//! Judges of the translators. [`judge()`] is that of MIPS64; that of x86-64 is the module `x86`.
-//!
 //! Random MIPS64 programs on the translator and on the exact interpreter: registers, memory, pc and
 //! the event at the end must be equal.
 //!
@@ -15,22 +13,18 @@
 //!   translator's own memory lies there, which has no protection in this window. Such programs are
 //!   counted as [`Verdict::set_aside`].
 
-pub mod litmus;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub mod x86;
-
-use crate::engine::Engine;
-use crate::event::Event;
-use crate::layout::Layout;
-use crate::mips64::Mips64;
-use crate::mips64::exact::{Exact, Machine};
-use crate::mips64::float::{guest_fcsr, set_guest_fcsr};
-use crate::mips64::isa::{self, Field, Inst};
-use crate::mips64::legacy::nan;
-use crate::mips64::registers::{MAP, SCR_HI, SCR_LO, SCR_THREAD, float, la64, set_float};
 use littoral_la64::float::{Double, Format, Single};
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
 use littoral_la64::memory::{Memory, Window};
+use littoral_xlate::engine::Engine;
+use littoral_xlate::event::Event;
+use littoral_xlate::layout::Layout;
+use littoral_xlate::mips64::Mips64;
+use littoral_xlate::mips64::exact::{Exact, Machine};
+use littoral_xlate::mips64::float::{guest_fcsr, set_guest_fcsr};
+use littoral_xlate::mips64::isa::{self, Field, Inst};
+use littoral_xlate::mips64::legacy::nan;
+use littoral_xlate::mips64::registers::{MAP, SCR_HI, SCR_LO, SCR_THREAD, float, la64, set_float};
 use std::sync::atomic::AtomicBool;
 
 /// Cause bits of FCSR.

@@ -1,20 +1,20 @@
 //! Random x86-64 programs on the translator and on the host processor; see
-//! `littoral_xlate::judge::x86`.
+//! `littoral_assure::xlate::x86`.
 //!
 //! - `LITTORAL_CASES_TIMES=700` makes a million programs of it; the last line of the output is
 //!   `latx.fuzz.unexplained`.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+use littoral_assure::xlate::x86::child::{CODE, DATA, PAGE, Registers};
+use littoral_assure::xlate::x86::programs::{
+    Program, Random, accesses, carry_rows, comparisons, flag_rows, mmx_rows, program, program_of,
+    vector_rows, x87_rows,
+};
+use littoral_assure::xlate::x86::{self, Bench, Verdict, WINDOW_LEN, describe, layout, translated};
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
 use littoral_la64::memory::Memory;
 use littoral_xlate::engine::Engine;
 use littoral_xlate::event::Event;
-use littoral_xlate::judge::x86::child::{CODE, DATA, PAGE, Registers};
-use littoral_xlate::judge::x86::programs::{
-    Program, Random, accesses, carry_rows, comparisons, flag_rows, mmx_rows, program, program_of,
-    vector_rows, x87_rows,
-};
-use littoral_xlate::judge::x86::{self, Bench, Verdict, WINDOW_LEN, describe, layout, translated};
 use littoral_xlate::x86::float::Vectors;
 use littoral_xlate::x86::isa::Row;
 use littoral_xlate::x86::registers::Machine;

@@ -12,18 +12,18 @@ pub mod child;
 pub mod programs;
 mod values;
 
-use crate::engine::Engine;
-use crate::event::Event;
-use crate::layout::Layout;
-use crate::x86::decode::{Inst, Operand, decode};
-use crate::x86::float::Vectors;
-use crate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, arithmetic_bits};
-use crate::x86::{Conventions, X86, x87};
 use child::{BASES, CODE, DATA, End, Host, PAGE, Registers};
 use littoral_la64::front::Settings;
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
 use littoral_la64::memory::{Memory, Window};
 use littoral_la64::state::State;
+use littoral_xlate::engine::Engine;
+use littoral_xlate::event::Event;
+use littoral_xlate::layout::Layout;
+use littoral_xlate::x86::decode::{Inst, Operand, decode};
+use littoral_xlate::x86::float::Vectors;
+use littoral_xlate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, arithmetic_bits};
+use littoral_xlate::x86::{Conventions, X86, x87};
 use programs::{Program, Random};
 use std::sync::atomic::AtomicBool;
 

@@ -5,11 +5,11 @@
 //!   be seen with barriers, and are seen without them.
 //! - `SB` is the outcome that x86-64 allows: a load may overtake an earlier store.
 
-use crate::x86::registers::Machine;
-use crate::x86::{Conventions, translate};
 use littoral_la64::interp::{Cpu, Features, Fetch, Text, Trap};
 use littoral_la64::memory::{Memory, Window};
 use littoral_la64::weak::{self, Thread};
+use littoral_xlate::x86::registers::Machine;
+use littoral_xlate::x86::{Conventions, translate};
 
 const WINDOW_LEN: u64 = 1 << 20;
 const CODE: u64 = 0x1000;

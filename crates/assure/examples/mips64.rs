@@ -1,13 +1,13 @@
 //! Random MIPS64 programs on the translator and on the exact interpreter, in numbers:
 //!
 //! ```text
-//! cargo run --release -p littoral-xlate --example judge -- 1000000 [SEED]
+//! cargo run --release -p littoral-assure --example mips64 -- 1000000 [SEED]
 //! ```
 //!
 //! The claim `latm.fuzz.unexplained` of `littoral repro latm` is the number of programs that end
 //! differently; this program takes another seed.
 
-use littoral_xlate::judge::judge;
+use littoral_assure::xlate::mips64::judge;
 use std::io::Write;
 use std::process::ExitCode;
 
