@@ -51,7 +51,7 @@ impl Boot {
             Some(line) if stamp.clock() <= line.clock => Ok(true),
             _ => {
                 let text = format!("offset {at}: stamp {:#x} was never given out", stamp.0);
-                Err(Error::new(Kind::Corrupt, text))
+                Err(Error::new(Kind::Corrupt, text).at_offset(at as u64))
             }
         }
     }

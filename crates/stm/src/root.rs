@@ -53,7 +53,7 @@ impl Root {
             return Ok(self);
         }
         let text = format!("offset {offset}: a root record's checksum is wrong; nothing changed");
-        Err(Error::new(Kind::Corrupt, text))
+        Err(Error::new(Kind::Corrupt, text).at_offset(offset))
     }
 
     pub(crate) fn at(&self) -> u64 {

@@ -67,7 +67,7 @@ fn newest(slots: [Stamp; 2], at: usize) -> Result<Orec> {
         (false, false) if b.count() == (a.count() + 1) & 3 => Ok(Orec::free(b, 1)),
         _ => {
             let text = format!("offset {at}: counts {} and {} do not follow", a.count(), b.count());
-            Err(Error::new(Kind::Corrupt, text))
+            Err(Error::new(Kind::Corrupt, text).at_offset(at as u64))
         }
     }
 }

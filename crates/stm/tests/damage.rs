@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use littoral_device::memory::Domain;
 use littoral_device::pmem::Dram;
 use littoral_stm::structures::{BTree, HashMap, Map, Queue, SearchTree, SortedList};
-use littoral_stm::{Abort, Kind, Options, Pool, Ref, Tx, type_name};
+use littoral_stm::{Abort, Kind, Options, Pool, Ref, Restart, Tx, type_name};
 
 /// A pool with each structure in it, sound.
 fn furnished() -> Pool<Dram> {
@@ -173,4 +173,97 @@ fn a_hash_map_that_says_a_wrong_length_is_not_opened() {
             _ => assert_eq!(opened.unwrap_err().kind(), Kind::Corrupt, "{buckets} buckets"),
         }
     }
+}
+
+/// A closed pool of one named list, as its medium.
+fn named() -> Dram {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    th.atomically(|tx| {
+        let list = SortedList::create(tx)?;
+        for key in 0..20 {
+            list.insert(tx, key, key)?;
+            // A second version of the head, so that both of its slots are in use.
+            tx.set_root("list", list.at())?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    drop(th);
+    pool.into_domain()
+}
+
+/// The same bytes on a medium of another length.
+fn resized(domain: &Dram, bytes: usize) -> Dram {
+    let other = Dram::new(bytes);
+    for at in (0..bytes.min(domain.len())).step_by(8) {
+        other.store(at, domain.word(at, Relaxed), Relaxed);
+    }
+    other
+}
+
+#[test]
+fn pools_cut_short_or_grown_are_refused() {
+    let domain = named();
+    drop(Pool::open(resized(&domain, 1 << 20), Restart::Lazy).unwrap());
+    for (bytes, kind) in [(2 << 20, Kind::Corrupt), (1 << 19, Kind::Corrupt), (64, Kind::Foreign)] {
+        let e = Pool::open(resized(&domain, bytes), Restart::Lazy).map(drop).unwrap_err();
+        assert_eq!(e.kind(), kind, "{bytes} bytes: {e}");
+    }
+}
+
+/// One flipped bit in each word of a root's payload, its checksum among them.
+#[test]
+fn a_damaged_name_is_refused_and_no_other_object_is_named() {
+    let find = |pool: &Pool<Dram>| {
+        let mut found = None;
+        pool.walk(|o| {
+            if type_name(o.tag) == Some("littoral.stm.root/2") {
+                found = Some(o.clone());
+            }
+            true
+        })
+        .unwrap();
+        found.unwrap()
+    };
+    let words = find(&Pool::open(named(), Restart::Lazy).unwrap()).words.len();
+    for word in 0..words {
+        let pool = Pool::open(named(), Restart::Lazy).unwrap();
+        let root = find(&pool);
+        let slot_bytes = (8 * (words + 1)).next_multiple_of(64);
+        for slot in 0..2 {
+            let at = root.offset as usize + slot * slot_bytes + 8 * (1 + word);
+            pool.domain().store(at, pool.domain().word(at, Relaxed) ^ 4, Relaxed);
+        }
+        let e = pool.roots().unwrap_err();
+        assert_eq!((e.kind(), e.place().offset), (Kind::Corrupt, Some(root.offset)), "{word}: {e}");
+        let mut th = pool.thread().unwrap();
+        let read = th.read_only(|tx| {
+            tx.root("list").map(|at: Option<Ref<_>>| at.map(SortedList::open).is_some())
+        });
+        assert_eq!(read.unwrap_err().kind(), Kind::Corrupt, "word {word}");
+    }
+}
+
+/// Both versions of an object with one count: which is the newer one cannot be said.
+#[test]
+fn versions_whose_counts_do_not_follow_are_refused_at_their_offset() {
+    let (domain, at) = {
+        let pool = furnished();
+        let mut th = pool.thread().unwrap();
+        let list = th.atomically(|tx| SortedList::create(tx)).unwrap();
+        for key in 0..3 {
+            th.atomically(|tx| list.insert(tx, key, key)).unwrap();
+        }
+        drop(th);
+        let at = list.at().offset() as usize;
+        let slot_bytes = 32;
+        let stamp = pool.domain().word(at, Relaxed);
+        assert!(stamp != 0 && pool.domain().word(at + slot_bytes, Relaxed) != 0, "two versions");
+        pool.domain().store(at + slot_bytes, stamp, Relaxed);
+        (pool.into_domain(), at as u64)
+    };
+    let scanned = Pool::open(domain, Restart::Scan).map(drop).unwrap_err();
+    assert_eq!((scanned.kind(), scanned.place().offset), (Kind::Corrupt, Some(at)), "{scanned}");
+    assert!(scanned.to_string().contains("do not follow"), "{scanned}");
 }

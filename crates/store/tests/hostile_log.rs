@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use littoral_base::codec::{Reader, Writer, seal};
 use littoral_base::units::{Lba, ZoneId};
-use littoral_device::zoned::ZonedDevice as _;
 use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::{ZoneKind, ZonedDevice as _};
 use littoral_store::error::Kind;
 use littoral_store::pages::{Pages as _, Patch, Root};
 use littoral_store::redo::{GroupId, put_image, put_patches, put_root};
@@ -165,4 +165,80 @@ fn counters_at_their_end_refuse_the_next_epoch() {
     let refused = store.recovered(&BTreeSet::from([page])).unwrap_err();
     assert_eq!(refused.kind(), Kind::Corrupt);
     assert!(refused.to_string().contains("counters are at their end"), "{refused}");
+}
+
+/// A copy of a device whose blocks `damage` has changed (block number, bytes).
+fn copied(device: &ModelDevice, damage: impl Fn(u64, &mut [u8])) -> ModelDevice {
+    let mut copy = ModelDevice::new(geometry(1)).unwrap();
+    for z in device.report(ZoneId(0), device.limits().zones).unwrap() {
+        let is_conventional = z.kind == ZoneKind::Conventional;
+        let end = if is_conventional { z.start.0 + z.capacity_blocks } else { z.write_pointer.0 };
+        for at in z.start.0..end {
+            let mut block = vec![0; BLOCK_BYTES];
+            device.read(Lba(at), &mut block).unwrap();
+            damage(at, &mut block);
+            write(&mut copy, Lba(at), &block);
+        }
+    }
+    copy
+}
+
+/// The blocks of the first group of the log's epoch.
+fn first_group() -> (ZoneId, std::ops::Range<u64>) {
+    let (device, _, zone) = closed();
+    let found = device.report(zone, 1).unwrap()[0];
+    (zone, found.start.0..found.write_pointer.0)
+}
+
+/// A later group is written only once the first one's pages are in place, so they are there.
+#[test]
+fn a_lost_first_group_with_a_later_one_behind_it_is_noted_and_passed_over() {
+    let (zone, first) = first_group();
+    let (_, page, _) = closed();
+    let (device, page) = with_group(&body(|w| put_image(w, page, b"second").unwrap()));
+    let lost = |at: u64, block: &mut [u8]| {
+        if first.contains(&at) {
+            block.fill(0);
+        }
+    };
+    let store = Store::open(copied(&device, lost)).unwrap();
+    assert_eq!(&store.read(page).unwrap()[..6], b"second");
+    let notes = store.notes();
+    let is_named = |n: &String| n.contains(&format!("redo zone {zone}")) && n.contains("is lost");
+    assert!(notes.iter().any(is_named), "{notes:?}");
+}
+
+#[test]
+fn a_lost_first_group_with_nothing_behind_it_is_refused_with_zone_and_block() {
+    let (zone, first) = first_group();
+    let (device, page, _) = closed();
+    let hurt = || {
+        copied(&device, |at, block| {
+            if first.contains(&at) {
+                block.fill(0);
+            }
+        })
+    };
+    let refused = Store::open(hurt()).map(drop).unwrap_err();
+    let at = (refused.kind(), refused.place().zone, refused.place().page);
+    assert_eq!(at, (Kind::Corrupt, Some(zone.0), Some(first.start)), "{refused}");
+    let saved = Store::open_damaged(hurt()).unwrap();
+    assert!(saved.is_log_cut() && saved.read(page).unwrap().starts_with(b"first"));
+}
+
+#[test]
+fn superblocks_that_do_not_verify_and_other_contents_are_told_apart() {
+    let (device, ..) = closed();
+    let hurt = copied(&device, |at, block| block[BLOCK_BYTES - 9] ^= u8::from(at < 4));
+    assert_eq!(Store::open(hurt).map(drop).unwrap_err().kind(), Kind::Corrupt);
+    for at in [0, 3, 97] {
+        let mut other = ModelDevice::new(geometry(1)).unwrap();
+        write(&mut other, Lba(at), &[7; BLOCK_BYTES]);
+        let refused = Store::create(&mut other, *b"hostile\0", &[], ID).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Foreign, "block {at}: {refused}");
+        assert_eq!(Store::open(&mut other).map(drop).unwrap_err().kind(), Kind::Foreign);
+        let mut found = vec![0; BLOCK_BYTES];
+        other.read(Lba(at), &mut found).unwrap();
+        assert_eq!(found, [7; BLOCK_BYTES], "nothing is written over it");
+    }
 }
