@@ -17,7 +17,7 @@ use super::text::text;
 use super::{Conventions, X86, x87};
 use crate::engine::{Engine, Guest};
 use crate::event::Event;
-use crate::layout::Layout;
+use crate::layout::{AREA_BYTES, Layout};
 use littoral_base::mutant;
 use littoral_la64::elf::Machine;
 use littoral_la64::front::{
@@ -91,6 +91,10 @@ impl Front for Latx {
         Arc::new(Program { alone, ordered, has_threads, layout, counts })
     }
 
+    fn runs_on(&self, _: bool) -> bool {
+        true
+    }
+
     fn capabilities(&self) -> u64 {
         features().into()
     }
@@ -140,6 +144,10 @@ fn set_x87_words(state: &mut State, words: [u64; 19]) {
 impl Translator for Program {
     fn places(&self) -> Vec<Range<u64>> {
         self.layout.places()
+    }
+
+    fn executed_places(&self) -> Vec<Range<u64>> {
+        self.layout.begins().map(|begin| begin..begin + AREA_BYTES).collect()
     }
 
     /// A thread has its parent's direction.
