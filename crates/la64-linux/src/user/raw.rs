@@ -328,7 +328,12 @@ unsafe extern "C" fn on_signal(
     // other code refers to them while it runs.
     let (info, context) = unsafe { (&*info, &mut *context.cast::<machine::Context>()) };
     let pc = machine::pc(context);
-    let fault = FAULTS >> (signal - 1) & 1 == 1 && info.si_code > 0;
+    // SAFETY: a siginfo is 128 bytes, aligned to 8.
+    let words = unsafe { &*std::ptr::from_ref(info).cast::<[u64; 16]>() };
+    // QEMU gives no code for some instructions that it does not know, but the address: no process
+    // has such a number.
+    let is_unknown = info.si_code == 0 && words[2] == pc;
+    let fault = FAULTS >> (signal - 1) & 1 == 1 && (info.si_code > 0 || is_unknown);
     if fault {
         if machine::is_faulty_code(context) {
             return;
@@ -348,8 +353,6 @@ unsafe extern "C" fn on_signal(
         machine::go_on(context, restart as u64);
     }
     let pending = CURRENT.get();
-    // SAFETY: a siginfo is 128 bytes, aligned to 8.
-    let words = unsafe { &*std::ptr::from_ref(info).cast::<[u64; 16]>() };
     if !pending.is_null() && is_kick(signal, words) {
         // SAFETY: as below.
         unsafe { (*pending).kicked.store(true, Ordering::SeqCst) };
