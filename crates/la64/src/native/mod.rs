@@ -34,6 +34,7 @@ pub use raw::{host, interrupt, is_code, occupy};
 pub use routine::{Leaves, Routine};
 
 use crate::interp::Cpu;
+use littoral_base::mutant;
 use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
 
@@ -98,7 +99,10 @@ pub(crate) fn position(
 ) -> Position {
     let inside = |begin: u64| pc.checked_sub(begin).filter(|&at| at < routine.len);
     match begins.into_iter().find_map(inside) {
-        Some(at) if routine.entering.contains(&at) => Position::Entering,
+        Some(at) if routine.entering.contains(&at) => match mutant!("la64_native_half_entered") {
+            true => Position::Code,
+            false => Position::Entering,
+        },
         Some(_) => Position::Routine,
         None => Position::Code,
     }

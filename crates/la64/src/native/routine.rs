@@ -13,6 +13,7 @@ use super::reason;
 use crate::asm::{self, Asm};
 use crate::interp::Cpu;
 use crate::state::{Frame, Lbt, State, fcsr};
+use littoral_base::mutant;
 use std::mem::offset_of;
 use std::ops::Range;
 
@@ -176,7 +177,9 @@ fn take(asm: &mut Asm, thread: i64, has_lbt: bool) {
     load(asm, "ld.w", FCSR);
     // What the latest operation raised is of no use, and with its trap allowed it may trap here.
     const { assert!(fcsr::CAUSE == 0x1f << 24) };
-    asm.op("bstrins.w", &[T0, 0, 28, 24]);
+    if !mutant!("la64_native_cause_traps_again") {
+        asm.op("bstrins.w", &[T0, 0, 28, 24]);
+    }
     asm.op("movgr2fcsr", &[0, T0]);
     for n in 0..8 {
         load(asm, "ld.bu", FCC + n);

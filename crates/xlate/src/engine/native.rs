@@ -57,7 +57,7 @@ impl<A: Architecture> Engine<A> {
         (cpu, cache): (&mut Cpu, &mut Cache),
         attention: &AtomicBool,
     ) -> Option<Trap> {
-        if !self.is_exact(cpu.state.pc) && !mutant!("xlate_native_enters_anywhere") {
+        if !self.is_exact(cpu.state.pc) {
             return self.finish(cpu, cache);
         }
         let left = native.processor.run(cpu, native.begin, attention);
@@ -73,6 +73,7 @@ impl<A: Architecture> Engine<A> {
     /// Code has left by the `bl` at an address.
     fn left(&self, cpu: &mut Cpu, at: u64) -> Trap {
         let (exit, is_call) = self.lock().store.left(at);
+        let is_call = is_call && !mutant!("xlate_native_calls_are_exits");
         cpu.state.pc = if is_call { exit.wrapping_add(4) } else { exit };
         if is_call { Trap::Syscall } else { Trap::Break(0) }
     }

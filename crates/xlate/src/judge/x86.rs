@@ -439,7 +439,8 @@ impl Bench {
         let lazy = Conventions { lazy_faults: true, ..Conventions::default() };
         let all = Conventions { ordered: true, counts: true, ..Conventions::default() };
         for (seed, conventions) in [(None, lazy), (Some(n | 1), all)] {
-            let conventions = Conventions { without_lbt: self.without_lbt, ..conventions };
+            let (without_lbt, short_regions) = (self.without_lbt, true);
+            let conventions = Conventions { without_lbt, short_regions, ..conventions };
             let (ours, _) = executed(self.window, program, conventions, seed);
             let how = (!conventions.lazy_faults, self.rules);
             let at = |what| format!("executed, signals by {seed:?}: {what}");

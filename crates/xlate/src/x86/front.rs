@@ -80,10 +80,12 @@ impl Front for Latx {
     fn translator(&self, guest_end: u64, settings: Settings) -> Arc<dyn Translator> {
         let layout = Layout::linux_of_bytes(guest_end);
         let Settings { counts, without_lbt, .. } = settings;
+        let short_regions = settings.native.is_some();
         // What the System V ABI says of calls, and what C compilers make of flags.
         let engine = |ordered| {
             let (abi_calls, lazy_faults) = (true, true);
-            let conventions = Conventions { abi_calls, lazy_faults, ordered, counts, without_lbt };
+            let conventions =
+                Conventions { abi_calls, lazy_faults, ordered, counts, without_lbt, short_regions };
             Engine::new(layout.clone(), X86(conventions)).with(settings.clone())
         };
         let (alone, ordered) = (engine(false), engine(true));
