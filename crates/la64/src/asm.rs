@@ -84,7 +84,7 @@ fn row(mnemonic: &str) -> Option<RowId> {
 
 type Names = BuildHasherDefault<NameHasher>;
 
-/// Hashes mnemonics, which nobody chooses to collide, by one multiplication for eight bytes: a
+/// Hashes mnemonics, which no input chooses, by one multiplication for eight bytes: a
 /// translator looks one up for each word that it makes.
 #[derive(Default)]
 struct NameHasher(u64);

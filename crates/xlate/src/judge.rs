@@ -7,8 +7,8 @@
 //!   register, calls, misaligned targets.
 //! - Each runs twice on the translator: in one go, and in slices of a few LA64 instructions, which
 //!   stop wherever the guest's state is exact.
-//! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in one
-//!   go and with signals that come after any number of instructions.
+//! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in
+//!   one go and with signals that come after any number of instructions.
 //! - HI and LO are not compared behind an access or a floating-point operation that faults: the
 //!   translator keeps them where the program reads them.
 //! - A program whose operations meet a signalling NaN of the legacy encoding is set aside (see

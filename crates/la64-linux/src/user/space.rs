@@ -6,7 +6,8 @@
 //!   `a_region_that_was_protected_and_back_moves_whole`,
 //!   `dontunmap_leaves_an_empty_mapping_behind`, `faults_kill_the_guest_with_linux_signals`.
 //! - Guest execute permission is a property of areas only; no host page of a guest is ever
-//!   executable, but code of a translator may be. Checked by `code_that_lost_its_right_or_its_memory_is_not_executed`,
+//!   executable, but code of a translator may be. Checked by
+//!   `code_that_lost_its_right_or_its_memory_is_not_executed`,
 //!   `code_written_between_two_changes_of_protection_is_executed`.
 //! - Of a guest whose processors notice written code, a writable page of which code was made is
 //!   watched: the host refuses writes until the code is dropped. Checked by

@@ -2,7 +2,7 @@
 //! LoongArch host does, signals included, on any host.
 //!
 //! The `Cpu` of a run lies outside the window, where the played processor reaches nothing. So a run
-//! works on an image of it, in memory of the window that nobody else uses.
+//! works on an image of it, in memory of the window that nothing else uses.
 
 use super::routine::{Places, Routine};
 use super::{Left, Position, Processor, position, reason};
@@ -38,7 +38,7 @@ pub struct Emulated {
 
 impl Fetch for Emulated {
     fn text(&self, pc: u64) -> Option<Text> {
-        self.code.contains(&pc).then(|| Text { end: self.code.end, written: true })
+        self.code.contains(&pc).then_some(Text { end: self.code.end, written: true })
     }
 }
 

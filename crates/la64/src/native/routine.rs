@@ -4,7 +4,7 @@
 //! enter:      save the caller's registers on its stack, and where, in the frame
 //!             attention set -> abandon
 //!             registers from the state, r21 last; jump
-//! leave:      the Cpu from the vector register; pc = the bl; reason = exit; r1 if code has saved it
+//! leave:      the Cpu from the vector register; pc = the bl; reason = exit; r1 if code saved it
 //! interrupted: (r21 is the Cpu) registers to the state, but r21 and the pc
 //! abandon:    (r21 is the Cpu) the caller's registers; return
 //! ```

@@ -1,3 +1,5 @@
+//! Runs of code on the played processor: registers, signals, faults.
+
 use super::*;
 use crate::asm::{self, Asm};
 use crate::interp::Features;

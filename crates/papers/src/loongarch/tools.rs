@@ -3,8 +3,8 @@
 //! In the folder given with `--peers` (`crates/la64-linux/scripts/oracles.sh` fills one):
 //! `qemu/amd64/usr/bin` with QEMU, `root/loong64` and `root/amd64` with Debian's programs,
 //! `bookworm/mips64el` and `bookworm/amd64` with those of Debian 12,
-//! `zig/ziglang` with the compiler, `guestjit/loong64` with LoongArch builds of QEMU and box64 (and of `xlate`, by
-//! `scripts/loongarch-host.sh`).
+//! `zig/ziglang` with the compiler, `guestjit/loong64` with LoongArch builds of QEMU and box64, and
+//! of `xlate` if `scripts/loongarch-host.sh` has put it there.
 //! Each may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
 
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 //!
 //! - Each program runs on the translator in one go, in slices of a few LA64 instructions, which
 //!   stop wherever the guest's state is exact, and in slices with barriers and counts.
-//! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in one
-//!   go and with signals that come after any number of instructions.
+//! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in
+//!   one go and with signals that come after any number of instructions.
 //! - A program that reaches an address which is mapped here and not there is set aside and counted,
 //!   and so is one that jumps to an address that is not canonical.
 //! - Where the host's processor is not Intel's, [`Rules`] finds what its x87 does otherwise, and

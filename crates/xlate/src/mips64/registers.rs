@@ -47,7 +47,7 @@ pub const UPPER_F31: u8 = 2;
 /// instructions.
 pub const COUNTS: usize = 0;
 
-/// Vector register whose doublewords 2 and 3 are for whoever runs the code.
+/// Vector register whose doublewords 2 and 3 are for what runs the code.
 pub const THREAD: u8 = 3;
 
 /// The LA64 register of each guest register; k0 and k1 have none and read as zero.
