@@ -60,7 +60,7 @@ built_by=
     built_by=$(scripts/loongarch-rustc.sh "$folder/rust" 2>"$folder/rust.log") ||
         lack "no standard library for $target, and Debian's compiler could not be unpacked, see $folder/rust.log"
 }
-echo "xlate for $target${standard[*]:+, with the standard library from its sources}${built_by:+, by Debian's compiler}"
+echo "xlate for $target${standard[*]:+, with the standard library from its sources}${built_by:+, by the compiler of Debian}"
 # A guest has the first 5 TiB of addresses, so the program lies above them.
 env ${built_by:+RUSTC="$built_by"} CARGO_TARGET_LOONGARCH64_UNKNOWN_LINUX_GNU_LINKER="$folder/link" \
     CARGO_TARGET_LOONGARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static -C linker-flavor=ld -C link-arg=-Ttext-segment=0x100000000000" \

@@ -199,9 +199,9 @@ fn kick(tid: u64) {
     }
 }
 
-/// Whether a signal is one of [`kick`].
+/// Whether a signal is one of [`kick`], and not one of a program that does the same.
 fn is_kick(signal: i32, info: &[u64; 16]) -> bool {
-    signal == KICK && info[1] as i32 == libc::SI_QUEUE && info[3] == KICK_VALUE
+    machine::kicks() && signal == KICK && info[1] as i32 == libc::SI_QUEUE && info[3] == KICK_VALUE
 }
 
 /// Makes `pending` the place where this thread's signals are noted, until [`abandon`].

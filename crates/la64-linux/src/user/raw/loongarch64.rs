@@ -164,6 +164,11 @@ thread_local! {
     static STACK: Cell<Option<SignalStack>> = const { Cell::new(None) };
 }
 
+/// Whether threads are taken out of code by a signal.
+pub(super) fn kicks() -> bool {
+    native::is_code(0)
+}
+
 /// What a thread needs that runs code which this processor executes.
 pub(super) fn adopt() {
     if native::is_code(0) {

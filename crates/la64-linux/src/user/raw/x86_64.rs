@@ -27,6 +27,11 @@ pub(super) fn is_faulty_code(_: &mut Context) -> bool {
     false
 }
 
+/// Whether threads are taken out of code by a signal.
+pub(super) fn kicks() -> bool {
+    false
+}
+
 /// What a thread of code needs that is not the host's.
 pub(super) fn adopt() {}
 
