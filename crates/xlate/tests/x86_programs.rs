@@ -249,7 +249,7 @@ fn instructions_are_listed() {
     let after = text.split(": syscall\n").nth(1).expect("a system call");
     // Without LBT the flags have places of their own.
     let reads_flags = |line: &str| line.contains(": x86mfflag ") || line.contains(": movcf2gr ");
-    assert!(after.lines().next().is_some_and(reads_flags), "{after}");
+    assert!(after.lines().take(16).any(reads_flags), "{after}");
     let mut command = command::xlate();
     let output = command.arg("disasm").arg(&program.file).output().expect("the command runs");
     let text = String::from_utf8_lossy(&output.stdout);
