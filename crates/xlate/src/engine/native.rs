@@ -73,8 +73,8 @@ impl<A: Architecture> Engine<A> {
     /// Code has left by the `bl` at an address.
     fn left(&self, cpu: &mut Cpu, at: u64) -> Trap {
         let (exit, is_call) = self.lock().store.left(at);
-        let is_call = is_call && !mutant!("xlate_native_calls_are_exits");
-        cpu.state.pc = if is_call { exit.wrapping_add(4) } else { exit };
+        let is_behind = is_call && !mutant!("xlate_native_calls_return_to_themselves");
+        cpu.state.pc = if is_behind { exit.wrapping_add(4) } else { exit };
         if is_call { Trap::Syscall } else { Trap::Break(0) }
     }
 
