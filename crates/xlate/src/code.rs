@@ -3,8 +3,8 @@
 //! - A region's words lie in a code area; its entries are written to the table of entries.
 //! - Each LA64 instruction belongs to a [`Mark`], which names the guest instruction.
 //! - An exit is a `break` (or a load of the table of entries) whose address is known here. Where
-//!   the host's processor executes the code, a `bl` to the routine of the area takes the place of each
-//!   `break` and `syscall`, or a `b` to instructions behind the region that leave (see
+//!   the host's processor executes the code, a `bl` to the routine of the area takes the place of
+//!   each `break` and `syscall`, or a `b` to instructions behind the region that leave (see
 //!   `littoral_la64::native`).
 //!
 //! Invariants
