@@ -11,6 +11,7 @@
 use crate::elf::Machine;
 use crate::interp::{Cache, Cpu, Epoch, Fetch, Trap};
 use crate::memory::Window;
+use crate::native::Processor;
 use crate::state::State;
 use std::fmt::{Debug, Formatter};
 use std::ops::Range;
@@ -129,14 +130,16 @@ pub struct Settings {
     pub dump: Option<Shower>,
     /// The LA64 code has no instruction of the binary translation assists (LBT).
     pub without_lbt: bool,
+    /// What executes the LA64 code, where that is not tier 0.
+    pub native: Option<Arc<dyn Processor>>,
 }
 
 impl Debug for Settings {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let Settings { counts, dump, without_lbt } = self;
+        let Settings { counts, dump, without_lbt, native } = self;
         let mut shown = f.debug_struct("Settings");
         shown.field("counts", counts).field("dump", &dump.is_some());
-        shown.field("without_lbt", without_lbt).finish()
+        shown.field("without_lbt", without_lbt).field("native", native).finish()
     }
 }
 
@@ -176,6 +179,12 @@ pub trait Front: Debug + Sync {
     /// A translator for one program, without code.
     fn translator(&self, guest_end: u64, settings: Settings) -> Arc<dyn Translator>;
 
+    /// Whether a LoongArch host's processor, with LBT or without, can execute the code that it
+    /// makes.
+    fn runs_on(&self, _has_lbt: bool) -> bool {
+        false
+    }
+
     /// What the architecture says of itself in AT_HWCAP.
     fn capabilities(&self) -> u64 {
         0
@@ -195,6 +204,11 @@ pub trait Front: Debug + Sync {
 pub trait Translator: Debug + Send + Sync {
     /// Memory of its own: readable, writable, zero before the first run.
     fn places(&self) -> Vec<Range<u64>>;
+
+    /// Where the host's processor executes its code: memory that must be executable too.
+    fn executed_places(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
 
     /// Sets what translated code needs in a new thread.
     fn prepare(&self, state: &mut State);

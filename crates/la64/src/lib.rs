@@ -5,6 +5,7 @@
 //! - [`asm`]: an assembler on that table.
 //! - [`interp`]: tier 0, the exact interpreter, oracle of any later tier.
 //! - `jit`: making host code (feature `jit`).
+//! - [`native`]: code executed by a LoongArch host itself.
 //! - [`float`]: IEEE arithmetic with exact flags, independent of the host's.
 //! - [`device`]: a core in bounded memory with an instruction budget.
 //! - [`bare`]: a core without rights, for differential tests.
@@ -27,6 +28,7 @@ pub mod isa;
 #[cfg(feature = "jit")]
 pub mod jit;
 pub mod memory;
+pub mod native;
 pub mod shared;
 pub mod state;
 pub mod weak;

@@ -49,6 +49,18 @@ pub struct Lbt {
     pub reserved: [u8; 2],
 }
 
+/// What a run on the host's own processor needs beside the registers (see `native`).
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Frame {
+    /// The stack pointer of the caller, behind what the routine has saved.
+    pub(crate) sp: u64,
+    /// Why code was left.
+    pub(crate) reason: u64,
+    /// The epoch in which the thread last made its processor fetch anew.
+    pub(crate) fetched: u64,
+}
+
 /// The registers of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C)]

@@ -2,7 +2,10 @@
 //!
 //! - A region's words lie in a code area; its entries are written to the table of entries.
 //! - Each LA64 instruction belongs to a [`Mark`], which names the guest instruction.
-//! - An exit is a `break` (or a load of the table of entries) whose address is known here.
+//! - An exit is a `break` (or a load of the table of entries) whose address is known here. Where
+//!   the host's processor executes the code, a `bl` to the routine of the area takes the place of
+//!   each `break` and `syscall`, or a `b` to instructions behind the region that leave (see
+//!   `littoral_la64::native`).
 //!
 //! Invariants
 //! - Code is never moved or overwritten except for exits that become branches. Checked by
@@ -12,7 +15,8 @@ use crate::layout::{AREA_BYTES, Layout};
 use littoral_base::mutant;
 use littoral_la64::asm;
 use littoral_la64::memory::Window;
-use std::collections::{BTreeMap, HashMap};
+use littoral_la64::native::{Leaves, Routine};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// How a guest register gets its value at a fault, in LA64 registers.
@@ -100,6 +104,8 @@ pub struct Region {
     pub exits: Vec<(u32, Exit)>,
     /// Guest addresses and places at which control may enter.
     pub entries: Vec<(u64, u32)>,
+    /// Places of `syscall`.
+    pub calls: Vec<u32>,
     /// Guest instructions translated.
     pub guest_count: u64,
     /// Blocks whose instructions are counted where they begin, by place.
@@ -136,6 +142,14 @@ pub struct Store {
     entries: Vec<u64>,
     /// Exits that became branches, for [`Store::clear`].
     links: Vec<Linked>,
+    /// How code leaves, where the host's processor executes it.
+    native: Option<(Leaves, Arc<Routine>)>,
+    /// Areas that begin with the routine, by their begins.
+    with_routine: Vec<u64>,
+    /// Exits and system calls by the address of the `bl` behind the region that leaves for them.
+    left_for: HashMap<u64, u64>,
+    /// System calls whose `syscall` has become a way to leave.
+    calls: HashSet<u64>,
 }
 
 /// An exit that became a branch: what stood there and at the branch that led to it.
@@ -165,7 +179,23 @@ impl Store {
             exits: HashMap::new(),
             entries: Vec::new(),
             links: Vec::new(),
+            native: None,
+            with_routine: Vec::new(),
+            left_for: HashMap::new(),
+            calls: HashSet::new(),
         }
+    }
+
+    /// An empty store of code that leaves by a routine, which each area begins with.
+    pub fn native(layout: Layout, native: Option<(Leaves, Arc<Routine>)>) -> Store {
+        let mut store = Store { native, ..Store::new(layout) };
+        store.next += store.routine_len();
+        store
+    }
+
+    /// Bytes of an area that come before code.
+    fn routine_len(&self) -> u64 {
+        self.native.as_ref().map_or(0, |(_, routine)| routine.len_bytes())
     }
 
     /// The layout.
@@ -185,7 +215,7 @@ impl Store {
                 return Ok(self.next);
             }
             self.area += 1;
-            self.next = self.layout.area(self.area).ok_or(Full)?;
+            self.next = self.layout.area(self.area).ok_or(Full)? + self.routine_len();
         }
     }
 
@@ -196,20 +226,61 @@ impl Store {
         debug_assert!(region.marks.is_sorted_by_key(|mark| mark.word), "marks lie by place");
         debug_assert!(region.entries.iter().all(|e| e.1 < len), "an entry behind {len} words");
         debug_assert!(region.exits.iter().all(|e| e.0 < len), "an exit behind {len} words");
-        let bytes: Vec<u8> = region.words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        window.write(base, &bytes)?;
         let at = |word: u32| base + 4 * u64::from(word);
+        let mut words = region.words;
+        if let Some((leaves, routine)) = self.native.clone() {
+            let begin = base & !(AREA_BYTES - 1);
+            if !self.with_routine.contains(&begin) {
+                write_words(window, begin, routine.words())?;
+                self.with_routine.push(begin);
+            }
+            self.calls.extend(region.calls.iter().map(|&word| at(word)));
+            let is_break =
+                |(word, exit): &(u32, Exit)| (!matches!(exit, Exit::Indirect(_))).then_some(*word);
+            let breaks = region.exits.iter().filter_map(is_break);
+            for word in breaks.chain(region.calls) {
+                self.leave_for(&mut words, (leaves, &routine), (begin, base), word)?;
+            }
+        }
+        write_words(window, base, &words)?;
         for (word, exit) in region.exits {
             self.exits.insert(at(word), (base, exit));
         }
         for (pc, word) in region.entries {
             self.set_entry(window, pc, at(word))?;
         }
-        let len = region.words.len() as u32;
+        let len = words.len() as u32;
         self.next = base + 4 * u64::from(len);
         self.regions
             .insert(base, Placed { base, len, marks: region.marks, counted: region.counted });
         Some(())
+    }
+
+    /// Lets the instruction at a place of the region at `base` leave by the routine at `begin`.
+    fn leave_for(
+        &mut self,
+        words: &mut Vec<u32>,
+        (leaves, routine): (Leaves, &Routine),
+        (begin, base): (u64, u64),
+        word: u32,
+    ) -> Option<()> {
+        let at = |word: usize| base + 4 * word as u64;
+        if !leaves.keeps_link {
+            words[word as usize] = *leaves.words(routine, begin, at(word as usize))?.first()?;
+            return Some(());
+        }
+        let behind = words.len();
+        words[word as usize] = asm::word("b", &[4 * (behind as i64 - i64::from(word))])?;
+        words.extend(leaves.words(routine, begin, at(behind + 1))?);
+        self.left_for.insert(at(behind + 1), at(word as usize));
+        Some(())
+    }
+
+    /// The exit or system call at whose instruction, or for which, code has left by the `bl` at an
+    /// address; and whether it is a system call.
+    pub fn left(&self, at: u64) -> (u64, bool) {
+        let exit = self.left_for.get(&at).copied().unwrap_or(at);
+        (exit, self.calls.contains(&exit))
     }
 
     fn set_entry(&mut self, window: &Window, pc: u64, address: u64) -> Option<()> {
@@ -297,13 +368,18 @@ impl Store {
     /// Gives the code areas free, which no thread is inside. Comes behind [`Store::clear`].
     pub fn empty(&mut self) {
         assert!(self.entries.is_empty(), "no entry leads into code that goes");
-        *self = Store::new(self.layout.clone());
+        *self = Store::native(self.layout.clone(), self.native.take());
     }
 
     /// Bytes of code.
     pub fn code_bytes(&self) -> u64 {
         self.regions.values().map(|r| 4 * u64::from(r.len)).sum()
     }
+}
+
+fn write_words(window: &Window, at: u64, words: &[u32]) -> Option<()> {
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    window.write(at, &bytes)
 }
 
 /// A branch with another offset, if it reaches.
@@ -343,6 +419,7 @@ mod tests {
                 marks: vec![mark],
                 exits: vec![(3, direct)],
                 entries: vec![(4 * n, 0)],
+                calls: Vec::new(),
                 guest_count: 1,
                 counted: Vec::new(),
             };

@@ -12,10 +12,12 @@
 //! - A trap's pc is a guest address at which the program can go on. Checked by
 //!   `a_fault_names_the_instruction_and_its_address`.
 
+mod native;
+
 use crate::code::{Exit, Full, Mark, Region, Source, Store};
 use crate::event::Event;
 use crate::guest::Architecture;
-use crate::layout::Layout;
+use crate::layout::{AREA_BYTES, Layout};
 use littoral_la64::front::{Figures, Settings};
 use littoral_la64::interp::{Cache, Cpu, Epoch, Fetch, Text, Trap};
 use littoral_la64::memory::Window;
@@ -47,6 +49,8 @@ pub struct Engine<A> {
     inside: Mutex<Vec<usize>>,
     /// The code areas are being emptied: no thread enters code.
     emptying: AtomicBool,
+    /// What executes code in tier 0's place.
+    native: Option<native::Native>,
 }
 
 /// Which guest memory can be executed; the words are read through the window.
@@ -62,11 +66,16 @@ impl<F: Fn(u64) -> bool> Guest for F {
 }
 
 /// The code areas, as `Cache::run` sees them.
-struct Areas<'a>(&'a Layout);
+struct Areas<'a> {
+    layout: &'a Layout,
+    /// Bytes at the begin of each area that tier 0 does not execute.
+    routine_len: u64,
+}
 
 impl Fetch for Areas<'_> {
     fn text(&self, pc: u64) -> Option<Text> {
-        self.0.is_code(pc).then(|| Text { end: (pc | 0xff_ffff) + 1, written: true })
+        let is_code = self.layout.is_code(pc) && pc % AREA_BYTES >= self.routine_len;
+        is_code.then(|| Text { end: (pc | (AREA_BYTES - 1)) + 1, written: true })
     }
 }
 
@@ -85,12 +94,22 @@ impl<A: Architecture> Engine<A> {
             inner: Mutex::new(inner),
             inside: Mutex::default(),
             emptying: AtomicBool::new(false),
+            native: None,
         }
     }
 
-    /// The same with other settings.
+    /// An engine without code, with other settings.
     pub fn with(self, settings: Settings) -> Engine<A> {
-        Engine { settings, ..self }
+        let native = native::Native::of::<A>(&self.layout, &settings);
+        let leaves = native.as_ref().map(|native| (A::LEAVES, native.routine.clone()));
+        self.lock().store = Store::native(self.layout.clone(), leaves);
+        Engine { settings, native, ..self }
+    }
+
+    /// The code areas for tier 0.
+    fn areas(&self) -> Areas<'_> {
+        let routine_len = self.native.as_ref().map_or(0, |native| native.routine.len_bytes());
+        Areas { layout: &self.layout, routine_len }
     }
 
     /// Registers that translated code needs in a thread.
@@ -215,8 +234,13 @@ impl<A: Architecture> Engine<A> {
         }
         loop {
             let left = end.saturating_sub(cpu.state.instructions);
-            let trap = cache.run(cpu, &Areas(&self.layout), attention, left);
-            if let Some(event) = self.answer(cpu, cache, guest, trap) {
+            let trap = match &self.native {
+                Some(native) if left >= native::BUDGET_MIN => {
+                    self.run_native(native, (&mut *cpu, &mut *cache), attention)
+                }
+                _ => Some(cache.run(cpu, &self.areas(), attention, left)),
+            };
+            if let Some(event) = trap.and_then(|trap| self.answer(cpu, cache, guest, trap)) {
                 return event;
             }
         }
@@ -235,7 +259,8 @@ impl<A: Architecture> Engine<A> {
             return Ok(at);
         }
         let pages = RefCell::new(BTreeSet::new());
-        let base = inner.store.place(A::WORDS_MAX).map_err(|Full| Event::Full)?;
+        let words_max = A::WORDS_MAX + self.native.as_ref().map_or(0, |_| native::WORDS_MORE);
+        let base = inner.store.place(words_max).map_err(|Full| Event::Full)?;
         let fetch = |at: u64, bytes: &mut [u8]| {
             let count = self.fetch(window, guest, at, bytes);
             let last = at.saturating_add(count as u64) >> PAGE_BITS;
@@ -254,6 +279,10 @@ impl<A: Architecture> Engine<A> {
         inner.pages.append(&mut pages.into_inner());
         let added = inner.store.add(window, base, region);
         assert!(added.is_some(), "code areas and the table of entries are in the window");
+        if self.native.is_some() {
+            // The processor must not have fetched what stood there before.
+            cpu.epoch.advance();
+        }
         Ok(base)
     }
 
@@ -283,6 +312,10 @@ impl<A: Architecture> Engine<A> {
         let pc = cpu.state.pc;
         match trap {
             Trap::Break(_) => self.exit(cpu, guest, pc),
+            Trap::Fetch(_) if self.is_leaving(pc) => {
+                let trap = self.leave_tier_0(cpu);
+                self.answer(cpu, cache, guest, trap)
+            }
             Trap::Fetch(_) if !self.layout.is_code(pc) => self.missed(cpu, guest),
             Trap::Load(_) if self.indirect(pc).is_some() => {
                 let source = self.indirect(pc)?;
@@ -448,7 +481,7 @@ impl<A: Architecture> Engine<A> {
     ) -> Option<Event> {
         loop {
             let pc = cpu.state.pc;
-            if self.layout.is_code(pc) {
+            if self.layout.is_code(pc) && !self.is_leaving(pc) {
                 let Some((mark, is_begin)) = self.mark(pc) else { return Some(Event::Fetch(pc)) };
                 if is_begin && mark.is_exact {
                     self.leave(cpu, mark.pc);
@@ -456,7 +489,7 @@ impl<A: Architecture> Engine<A> {
                     return Some(if is_budget { Event::OutOfBudget } else { Event::Attention });
                 }
             }
-            match cache.step(cpu, &Areas(&self.layout)) {
+            match cache.step(cpu, &self.areas()) {
                 Trap::OutOfBudget | Trap::Attention => {}
                 other => match self.answer(cpu, cache, guest, other) {
                     Some(event) => return Some(event),

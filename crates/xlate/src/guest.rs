@@ -5,6 +5,7 @@ use crate::code::{Mark, Region, Source};
 use crate::event::Event;
 use littoral_la64::interp::Cpu;
 use littoral_la64::memory::Window;
+use littoral_la64::native::Leaves;
 use littoral_la64::state::State;
 
 /// The first instruction of a region, or its delay slot, cannot be fetched.
@@ -30,6 +31,9 @@ pub trait Architecture: Send + Sync {
     /// Vector register whose doublewords 2 and 3 count, where the guest's instructions are counted:
     /// LA64 instructions that count, guest instructions.
     const COUNTS: usize = 0;
+
+    /// How code leaves that the host's processor executes. r21 is free at each exact address.
+    const LEAVES: Leaves;
 
     /// Sets what translated code needs in a new thread, besides [`Architecture::ENTRIES`].
     fn prepare(_: &mut State) {}

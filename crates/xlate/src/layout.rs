@@ -59,10 +59,14 @@ impl Layout {
         pc * (4 / self.alignment) + self.entries
     }
 
+    /// Where code areas begin.
+    pub fn begins(&self) -> impl Iterator<Item = u64> {
+        (0..self.areas.len()).filter_map(move |n| self.area(n))
+    }
+
     /// The memory that is the translator's: code areas as one range, and the table of entries.
     pub fn places(&self) -> Vec<std::ops::Range<u64>> {
-        let begins = || (0..self.areas.len()).filter_map(|n| self.area(n));
-        let code = begins().min().zip(begins().max());
+        let code = self.begins().min().zip(self.begins().max());
         let code = code.map(|(first, last)| first..last + AREA_BYTES);
         let table = self.entries..self.entries + self.guest_end * (4 / self.alignment);
         code.into_iter().chain(std::iter::once(table)).collect()

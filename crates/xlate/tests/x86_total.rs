@@ -47,6 +47,7 @@ const PLAIN: Conventions = Conventions {
     ordered: true,
     counts: false,
     without_lbt: true,
+    short_regions: false,
 };
 
 #[test]

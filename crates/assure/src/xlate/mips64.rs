@@ -5,6 +5,8 @@
 //!   register, calls, misaligned targets.
 //! - Each runs twice on the translator: in one go, and in slices of a few LA64 instructions, which
 //!   stop wherever the guest's state is exact.
+//! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in
+//!   one go and with signals that come after any number of instructions.
 //! - HI and LO are not compared behind an access or a floating-point operation that faults: the
 //!   translator keeps them where the program reads them.
 //! - A program whose operations meet a signalling NaN of the legacy encoding is set aside (see
@@ -14,17 +16,20 @@
 //!   counted as [`Verdict::set_aside`].
 
 use littoral_la64::float::{Double, Format, Single};
+use littoral_la64::front::Settings;
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
 use littoral_la64::memory::{Memory, Window};
+use littoral_la64::native::{Emulated, Processor};
 use littoral_xlate::engine::Engine;
 use littoral_xlate::event::Event;
-use littoral_xlate::layout::Layout;
+use littoral_xlate::layout::{AREA_BYTES, Layout};
 use littoral_xlate::mips64::Mips64;
 use littoral_xlate::mips64::exact::{Exact, Machine};
 use littoral_xlate::mips64::float::{guest_fcsr, set_guest_fcsr};
 use littoral_xlate::mips64::isa::{self, Field, Inst};
 use littoral_xlate::mips64::legacy::nan;
 use littoral_xlate::mips64::registers::{MAP, SCR_HI, SCR_LO, SCR_THREAD, float, la64, set_float};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Cause bits of FCSR.
@@ -292,6 +297,11 @@ fn program(random: &mut Random) -> Program {
     Program { words, machine, data }
 }
 
+/// Where the translator's code and its table lie in the window.
+fn layout() -> Layout {
+    Layout { areas: vec![2], entries: 0x300_0000, guest_end: GUEST_END, alignment: 4 }
+}
+
 /// The two memories and what runs on them.
 struct Bench {
     ours: Window,
@@ -351,20 +361,51 @@ impl Bench {
 
     /// The translator's outcome, in slices of `slice` LA64 instructions.
     fn translated(&self, program: &Program, tier: Tier, slice: u64) -> Outcome {
+        // A longer run is one that a processor would make.
+        let slice = slice.min(1 << 40);
+        self.ended(program, Settings::default(), (Cache::new(tier), &mut || slice))
+    }
+
+    /// The same on a played processor that executes LA64 code itself. With a seed signals interrupt
+    /// it.
+    fn executed(&self, program: &Program, seed: Option<u64>) -> Outcome {
+        /// Behind the table of entries.
+        const SPARE: u64 = 0x380_0000;
+        /// A routine and some code.
+        const INSTRUCTIONS_MAX: u64 = 600;
+        let code = layout().begins().next().expect("an area");
+        let processor = Emulated::new(Features::ALL, code..code + AREA_BYTES, SPARE);
+        let processor = Arc::new(processor);
+        let mut random = Random(seed.unwrap_or_default());
+        let mut begin = || {
+            if seed.is_some() {
+                processor.interrupt_after(random.below(INSTRUCTIONS_MAX));
+            }
+            u64::MAX
+        };
+        let native: Arc<dyn Processor> = processor.clone();
+        let settings = Settings { native: Some(native), ..Settings::default() };
+        self.ended(program, settings, (Cache::new(Tier::Interpreter), &mut begin))
+    }
+
+    /// The outcome in runs with the budgets that `begin` gives.
+    fn ended(
+        &self,
+        program: &Program,
+        settings: Settings,
+        (mut cache, begin): (Cache, &mut dyn FnMut() -> u64),
+    ) -> Outcome {
         Bench::fill(&self.ours, program);
-        let layout =
-            Layout { areas: vec![2], entries: 0x300_0000, guest_end: GUEST_END, alignment: 4 };
-        let engine = Engine::new(layout, Mips64::default());
+        let engine = Engine::new(layout(), Mips64::default()).with(settings);
         let window = self.ours;
         let mut cpu = Cpu::new(window, Features::ALL);
         engine.prepare(&mut cpu.state);
         set_machine(&mut cpu, &program.machine);
-        let mut cache = Cache::new(tier);
         let executable = |pc: u64| (CODE..CODE + CODE_LEN).contains(&pc);
         let never = AtomicBool::new(false);
         let event = loop {
-            let event = engine.run((&mut cpu, &mut cache), &executable, &never, slice);
-            if event != Event::OutOfBudget {
+            let event = engine.run((&mut cpu, &mut cache), &executable, &never, begin());
+            if !matches!(event, Event::OutOfBudget | Event::Attention) {
                 break event;
             }
         };
@@ -494,6 +535,12 @@ pub fn judge(seed: u64, programs: u64) -> Verdict {
             compare(&bench.translated(&program, tier, slice), &theirs)
                 .map_err(|what| format!("in slices of {slice}: {what}"))
         });
+        let ways = if n % 3 == 1 { &[None, Some(n | 1)][..] } else { &[] };
+        let executed = ways.iter().try_for_each(|&seed| {
+            compare(&bench.executed(&program, seed), &theirs)
+                .map_err(|what| format!("executed, signals by {seed:?}: {what}"))
+        });
+        let result = result.and(executed);
         if let Err(what) = result {
             verdict.different += 1;
             verdict.first.get_or_insert_with(|| describe(&program, n, &what));

@@ -3,6 +3,8 @@
 //!
 //! - Each program runs on the translator in one go, in slices of a few LA64 instructions, which
 //!   stop wherever the guest's state is exact, and in slices with barriers and counts.
+//! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in
+//!   one go and with signals that come after any number of instructions.
 //! - A program that reaches an address which is mapped here and not there is set aside and counted,
 //!   and so is one that jumps to an address that is not canonical.
 //! - Where the host's processor is not Intel's, [`Rules`] finds what its x87 does otherwise, and
@@ -16,15 +18,17 @@ use child::{BASES, CODE, DATA, End, Host, PAGE, Registers};
 use littoral_la64::front::Settings;
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
 use littoral_la64::memory::{Memory, Window};
+use littoral_la64::native::{Emulated, Processor};
 use littoral_la64::state::State;
 use littoral_xlate::engine::Engine;
 use littoral_xlate::event::Event;
-use littoral_xlate::layout::Layout;
+use littoral_xlate::layout::{AREA_BYTES, Layout};
 use littoral_xlate::x86::decode::{Inst, Operand, decode};
 use littoral_xlate::x86::float::Vectors;
 use littoral_xlate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, arithmetic_bits};
 use littoral_xlate::x86::{Conventions, X86, x87};
 use programs::{Program, Random};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Length of the window that programs run in.
@@ -162,13 +166,56 @@ pub fn translated(
     slice: u64,
     conventions: Conventions,
 ) -> (Ours, u64) {
+    let settings = Settings { counts: conventions.counts, ..Settings::default() };
+    let slice = slice.min(100_000);
+    ended((window, program), conventions, settings, (Cache::new(tier), &mut || slice))
+}
+
+/// The same on a played processor that executes LA64 code itself. With a seed signals interrupt
+/// it.
+///
+/// # Panics
+/// The window is shorter than [`WINDOW_LEN`], or the processor is left as no caller may find it.
+pub fn executed(
+    window: Window,
+    program: &Program,
+    conventions: Conventions,
+    seed: Option<u64>,
+) -> (Ours, u64) {
+    /// Behind the table of entries.
+    const SPARE: u64 = 0x380_0000;
+    /// A routine and some code.
+    const INSTRUCTIONS_MAX: u64 = 600;
+    let features = Features { lbt: !conventions.without_lbt, ..Features::ALL };
+    let code = layout().begins().next().expect("an area");
+    let processor = Arc::new(Emulated::new(features, code..code + AREA_BYTES, SPARE));
+    let counts = conventions.counts;
+    let native: Arc<dyn Processor> = processor.clone();
+    let settings = Settings { counts, native: Some(native), ..Settings::default() };
+    let mut random = Random(seed.unwrap_or_default());
+    let mut begin = || {
+        if seed.is_some() {
+            processor.interrupt_after(random.below(INSTRUCTIONS_MAX));
+        }
+        u64::MAX
+    };
+    let cache = Cache::new(Tier::Interpreter);
+    ended((window, program), conventions, settings, (cache, &mut begin))
+}
+
+/// The program's end in runs with the budgets that `begin` gives.
+fn ended(
+    (window, program): (Window, &Program),
+    conventions: Conventions,
+    settings: Settings,
+    (mut cache, begin): (Cache, &mut dyn FnMut() -> u64),
+) -> (Ours, u64) {
     let mut code = program.code.clone();
     code.resize(PAGE, 0xcc);
     let written = [(CODE, &code), (DATA, &program.data)]
         .into_iter()
         .try_for_each(|(at, bytes)| window.write(at, bytes));
     assert!(written.is_some(), "programs lie in the window");
-    let settings = Settings { counts: conventions.counts, ..Settings::default() };
     let engine = Engine::new(layout(), X86(conventions)).with(settings);
     let features = Features { lbt: !conventions.without_lbt, ..Features::ALL };
     let mut cpu = Cpu::new(window, features);
@@ -177,14 +224,13 @@ pub fn translated(
     set_x87(&mut cpu.state, x87);
     vectors.write(&mut cpu.state);
     Machine { gpr, flags, rip, fs: BASES.0, gs: BASES.1 }.write(&mut cpu.state);
-    let mut cache = Cache::new(tier);
     let executable = |pc: u64| (CODE..CODE + PAGE as u64).contains(&pc);
     let never = AtomicBool::new(false);
     // Programs end; one that does not is a difference.
     let mut event = Event::OutOfBudget;
     let mut runs = 0;
-    while event == Event::OutOfBudget && runs < RUNS_MAX {
-        event = engine.run((&mut cpu, &mut cache), &executable, &never, slice.min(100_000));
+    while matches!(event, Event::OutOfBudget | Event::Attention) && runs < RUNS_MAX {
+        event = engine.run((&mut cpu, &mut cache), &executable, &never, begin());
         runs += 1;
     }
     engine.clear(&window, &cpu.epoch);
@@ -385,7 +431,22 @@ impl Bench {
                 return Some(Err(format!("in slices of {slice}: {what}")));
             }
         }
-        Some(Ok(()))
+        Some(if n % 3 == 1 { self.check_executed(program, n, &theirs) } else { Ok(()) })
+    }
+
+    /// The same on the played processor.
+    fn check_executed(&self, program: &Program, n: u64, theirs: &End) -> Result<(), String> {
+        let lazy = Conventions { lazy_faults: true, ..Conventions::default() };
+        let all = Conventions { ordered: true, counts: true, ..Conventions::default() };
+        for (seed, conventions) in [(None, lazy), (Some(n | 1), all)] {
+            let (without_lbt, short_regions) = (self.without_lbt, true);
+            let conventions = Conventions { without_lbt, short_regions, ..conventions };
+            let (ours, _) = executed(self.window, program, conventions, seed);
+            let how = (!conventions.lazy_faults, self.rules);
+            let at = |what| format!("executed, signals by {seed:?}: {what}");
+            compare(program, &ours, theirs, how).map_err(at)?;
+        }
+        Ok(())
     }
 
     /// The program with everything replaced by `nop` that the difference does not need, in words.

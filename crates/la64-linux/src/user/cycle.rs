@@ -45,7 +45,7 @@ fn handle(thread: &mut Thread, event: Event) {
         Event::Syscall if thread.pending.any() => {
             // The signal comes first; the system call runs after its handler.
             thread.cpu.state.pc -= thread.process.abi.call_len;
-            thread.cpu.state.instructions -= 1;
+            thread.uncount_call();
             signals(thread);
         }
         Event::Syscall => {

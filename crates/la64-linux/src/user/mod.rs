@@ -95,7 +95,5 @@ fn inherit_signals(process: &process::Process) {
             actions[signal as usize - 1].handler = 1;
         }
     }
-    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE] {
-        raw::force_disposition(signal as u32, Disposition::Note);
-    }
+    raw::note_faults();
 }

@@ -21,6 +21,7 @@ use littoral_la64::elf::{self, Elf};
 use littoral_la64::front::{Architecture, Front, Settings, Shower, Translator};
 use littoral_la64::interp::{CodeCache, Features, Limits, Maker, Tier, Translation};
 use littoral_la64::memory::Window;
+use littoral_la64::native::Processor;
 use littoral_la64::state::State;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -29,7 +30,7 @@ use std::io::Read as _;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 /// Window sizes in GiB, the first that the host grants. An x86-64 process has more than 84 TiB in
@@ -59,6 +60,8 @@ pub(super) struct Process {
     pub(super) abi: &'static Abi,
     /// What runs a guest that is no LoongArch program.
     pub(super) translator: Option<Arc<dyn Translator>>,
+    /// The host's processor executes what it makes.
+    pub(super) is_native: bool,
     /// The front that made it.
     pub(super) front: Option<&'static dyn Front>,
     /// Translators that children may need.
@@ -170,7 +173,7 @@ impl Process {
             return;
         }
         for thread in lock(&self.threads).iter() {
-            thread.attention.store(true, Ordering::Release);
+            thread.interrupt(self.is_native);
         }
     }
 
@@ -245,6 +248,34 @@ struct Plan {
     front: Option<&'static dyn Front>,
     space: Space,
     translator: Option<Arc<dyn Translator>>,
+    is_native: bool,
+}
+
+/// Memory for a guest whose addresses end at `end`, and what executes its code, where that is the
+/// host's processor.
+struct Room {
+    end: u64,
+    window: Window,
+    native: Option<Arc<dyn Processor>>,
+}
+
+impl Room {
+    /// Room on the host's processor for a guest of which nothing is asked that only tier 0 tells,
+    /// then any; the largest first.
+    fn all(front: &'static dyn Front, options: &Options) -> impl Iterator<Item = Room> + use<> {
+        let tells = options.trace || options.profile.is_some() || options.weak.is_some();
+        let plain = options.tier == 0 || options.separate || tells;
+        let has_lbt = raw::executes().filter(|&has_lbt| !plain && front.runs_on(has_lbt));
+        let natively = move |&end: &u64| {
+            let (window, processor) = raw::reserve_native(front.window_len(end), has_lbt?)?;
+            Some(Room { end, window, native: Some(processor) })
+        };
+        let plainly = move |&end: &u64| {
+            let window = raw::reserve(front.window_len(end))?;
+            Some(Room { end, window, native: None })
+        };
+        GUEST_END.iter().filter_map(natively).chain(GUEST_END.iter().filter_map(plainly))
+    }
 }
 
 impl Plan {
@@ -267,7 +298,8 @@ impl Plan {
                 Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
             })?;
         let space = Space::new(window, window.len(), Vec::new());
-        Ok(Plan { abi: &abi::loongarch::ABI, front: None, space, translator: None })
+        let abi = &abi::loongarch::ABI;
+        Ok(Plan { abi, front: None, space, translator: None, is_native: false })
     }
 
     fn translated(abi: &'static Abi, front: &'static dyn Front, options: &Options) -> Result<Plan> {
@@ -280,21 +312,28 @@ impl Plan {
                         --no-lbt out";
             return Err(Error::new(Kind::Unsupported, what));
         }
-        let reserve = |&end: &u64| Some((end, raw::reserve(front.window_len(end))?));
         let dump = options.dump.as_deref().map(Dump::open).transpose()?;
         let dump = dump.map(|file| -> Shower { Arc::new(move |text| file.append(text)) });
-        let without_lbt = options.no_lbt;
-        let settings = Settings { counts: options.stats, dump, without_lbt };
-        let found = GUEST_END.iter().filter_map(reserve).find_map(|(end, window)| {
-            let translator = front.translator(end, settings.clone());
-            let mut space = Space::new(window, end, translator.places());
+        let found = Room::all(front, options).find_map(|room| {
+            let lacks_lbt = room.native.as_ref().is_some_and(|processor| !processor.has_lbt());
+            let settings = Settings {
+                counts: options.stats,
+                dump: dump.clone(),
+                without_lbt: options.no_lbt || lacks_lbt,
+                native: room.native.clone(),
+            };
+            let translator = front.translator(room.end, settings);
+            let mut space = Space::new(room.window, room.end, translator.places());
             space.coherent = abi.coherent;
-            space.map_kept().map(|()| (space, translator))
+            space.map_kept()?;
+            let is_native = room.native.is_some();
+            let executed = if is_native { translator.executed_places() } else { Vec::new() };
+            space.let_execute(&executed).map(|()| (space, translator, is_native))
         });
-        let (space, translator) = found.ok_or_else(|| {
+        let (space, translator, is_native) = found.ok_or_else(|| {
             Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
         })?;
-        Ok(Plan { abi, front: Some(front), space, translator: Some(translator) })
+        Ok(Plan { abi, front: Some(front), space, translator: Some(translator), is_native })
     }
 }
 
@@ -307,7 +346,8 @@ pub(super) fn load(
 ) -> Result<(Arc<Process>, Start)> {
     let paths = Paths::new(options.sysroot.clone());
     let host = paths.resolve(program);
-    let Plan { abi, front, mut space, translator } = Plan::of(&host, program, fronts, &options)?;
+    let Plan { abi, front, mut space, translator, is_native } =
+        Plan::of(&host, program, fronts, &options)?;
     let window = space.window;
     let main = load_image(abi, &mut space, &host, program)?;
     let interpreter = load_interpreter(abi, &mut space, &paths, (&main.elf, program))?;
@@ -335,6 +375,7 @@ pub(super) fn load(
         abi,
         voice: if keeps_voice { Voice::kept() } else { Voice::default() },
         translator,
+        is_native,
         front,
         fronts,
         window,

@@ -6,7 +6,7 @@
 //!   with EFAULT. The last pages of the window are never mapped, so a transfer that starts inside
 //!   cannot run out of it.
 //! - The host's handler of SIGSEGV, SIGBUS and SIGFPE continues guest accesses and floating-point
-//!   operations that fault at their landing.
+//!   operations that fault at their landing. Code that a LoongArch host executes is left there.
 //! - Another signal is noted in the thread's [`Pending`] and delivered to the guest at the next
 //!   block boundary; until then the thread has every signal blocked, so that the kernel keeps the
 //!   others in its queue and in its order. A fault's signal that another process sends while the
@@ -23,6 +23,7 @@ mod machine;
 use littoral_base::mutant;
 use littoral_la64::interp::Translation;
 use littoral_la64::memory::{Window, landing};
+use littoral_la64::native::Processor;
 use std::cell::Cell;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::Mutex;
@@ -41,7 +42,13 @@ pub(super) enum Arg<'a> {
 }
 
 /// Signals of faults, which are never blocked on the host.
-const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1) | 1 << (libc::SIGFPE - 1);
+const FAULTS: u64 =
+    1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1) | 1 << (libc::SIGFPE - 1) | machine::FAULTS;
+
+/// The number of a host's signal of faults by which one thread takes another one out of code, and
+/// what the signal carries then.
+const KICK: i32 = libc::SIGBUS;
+const KICK_VALUE: u64 = 0x6c61_3634_6b69_636b;
 
 /// What a system call returns instead of running when a signal came first.
 pub(super) const RESTART: i64 = -512;
@@ -74,6 +81,10 @@ pub(super) struct Pending {
     pub(super) translation: Mutex<Translation>,
     /// The thread does not interpret: it is in a system call or has been told to stop.
     pub(super) halted: AtomicBool,
+    /// The thread may be in code of a translated guest.
+    pub(super) inside: AtomicBool,
+    /// Another thread took it out of code, and may have interrupted a system call.
+    kicked: AtomicBool,
 }
 
 impl Pending {
@@ -90,6 +101,17 @@ impl Pending {
             counting: AtomicU64::new(0),
             translation: Mutex::default(),
             halted: AtomicBool::new(false),
+            inside: AtomicBool::new(false),
+            kicked: AtomicBool::new(false),
+        }
+    }
+
+    /// Raises the thread's attention. Code that the host's processor executes does not look at the
+    /// flag, so a signal takes the thread out of it if `kicks`.
+    pub(super) fn interrupt(&self, kicks: bool) {
+        self.attention.store(true, Ordering::SeqCst);
+        if kicks && self.inside.load(Ordering::SeqCst) {
+            kick(self.tid.load(Ordering::Acquire));
         }
     }
 
@@ -163,10 +185,30 @@ thread_local! {
     static CURRENT: Cell<*const Pending> = const { Cell::new(std::ptr::null()) };
 }
 
+/// Sends the signal that takes a thread of this process out of code.
+fn kick(tid: u64) {
+    let mut info = [0u64; 16];
+    let own = std::process::id();
+    info[0] = KICK as u64;
+    info[1] = u64::from(libc::SI_QUEUE as u32);
+    info[2] = own.into();
+    info[3] = KICK_VALUE;
+    // SAFETY: the kernel reads a siginfo, which is 128 bytes.
+    unsafe {
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, u64::from(own), tid, KICK, &raw const info);
+    }
+}
+
+/// Whether a signal is one of [`kick`], and not one of a program that does the same.
+fn is_kick(signal: i32, info: &[u64; 16]) -> bool {
+    machine::kicks() && signal == KICK && info[1] as i32 == libc::SI_QUEUE && info[3] == KICK_VALUE
+}
+
 /// Makes `pending` the place where this thread's signals are noted, until [`abandon`].
 pub(super) fn adopt(pending: &std::sync::Arc<Pending>) {
     pending.tid.store(gettid() as u64, Ordering::Release);
     CURRENT.set(std::sync::Arc::into_raw(pending.clone()));
+    machine::adopt();
 }
 
 /// The thread, which adopted `pending`, notes no more signals: all but faults are blocked from now
@@ -198,6 +240,19 @@ pub(super) fn reserve(len: u64) -> Option<Window> {
     (base != libc::MAP_FAILED).then(|| unsafe {
         Window::new(base.cast::<u8>().add(SLACK as usize), len).between_refusals(SLACK)
     })
+}
+
+/// Whether the host's processor, if it executes LA64 code, has the binary translation assists.
+pub(super) fn executes() -> Option<bool> {
+    machine::executes()
+}
+
+/// As [`reserve`], for code that the host's processor executes.
+pub(super) fn reserve_native(
+    len: u64,
+    has_lbt: bool,
+) -> Option<(Window, std::sync::Arc<dyn Processor>)> {
+    machine::reserve_native(len, has_lbt)
 }
 
 // `la64_enter(number, arguments, attention)` of `machine`: a host system call that does not start
@@ -232,9 +287,17 @@ fn addresses(window: &Window, args: &mut [Arg<'_>]) -> [u64; 6] {
 /// A host system call that a signal may interrupt: its result, or [`RESTART`] if it never began.
 pub(super) fn call(window: &Window, pending: &Pending, number: i64, args: &mut [Arg<'_>]) -> i64 {
     let raw = addresses(window, args);
-    // SAFETY: the kernel touches only what the arguments name: guest memory, of which no Rust
-    // reference exists, or the slices, whose lengths the callers give where the call takes one.
-    unsafe { la64_enter(number, &raw, &pending.attention) }
+    loop {
+        // SAFETY: the kernel touches only what the arguments name: guest memory, of which no Rust
+        // reference exists, or the slices, whose lengths the callers give where the call takes one.
+        let result = unsafe { la64_enter(number, &raw, &pending.attention) };
+        // The kernel knows only that a signal came; the guest has got none.
+        let is_kicked =
+            result == -i64::from(libc::EINTR) && pending.kicked.swap(false, Ordering::SeqCst);
+        if !is_kicked || pending.any() {
+            return result;
+        }
+    }
 }
 
 /// A host system call that runs whether or not signals are pending.
@@ -265,8 +328,16 @@ unsafe extern "C" fn on_signal(
     // other code refers to them while it runs.
     let (info, context) = unsafe { (&*info, &mut *context.cast::<machine::Context>()) };
     let pc = machine::pc(context);
-    let fault = FAULTS >> (signal - 1) & 1 == 1 && info.si_code > 0;
+    // SAFETY: a siginfo is 128 bytes, aligned to 8.
+    let words = unsafe { &*std::ptr::from_ref(info).cast::<[u64; 16]>() };
+    // QEMU gives no code for some instructions that it does not know, but the address: no process
+    // has such a number.
+    let is_unknown = info.si_code == 0 && words[2] == pc;
+    let fault = FAULTS >> (signal - 1) & 1 == 1 && (info.si_code > 0 || is_unknown);
     if fault {
+        if machine::is_faulty_code(context) {
+            return;
+        }
         match landing(pc) {
             Some(next) => machine::land(context, next),
             // SAFETY: restoring the default makes the refault kill us, as a host defect should.
@@ -282,12 +353,13 @@ unsafe extern "C" fn on_signal(
         machine::go_on(context, restart as u64);
     }
     let pending = CURRENT.get();
-    if !pending.is_null() {
-        // SAFETY: `adopt` keeps a reference count until `abandon` blocks signals; a siginfo is 128
-        // bytes, aligned to 8.
-        let is_ready = unsafe {
-            (*pending).note(signal as usize, &*std::ptr::from_ref(info).cast::<[u64; 16]>())
-        };
+    if !pending.is_null() && is_kick(signal, words) {
+        // SAFETY: as below.
+        unsafe { (*pending).kicked.store(true, Ordering::SeqCst) };
+        machine::hurry(context);
+    } else if !pending.is_null() {
+        // SAFETY: `adopt` keeps a reference count until `abandon` blocks signals.
+        let is_ready = unsafe { (*pending).note(signal as usize, words) };
         if is_ready {
             // What generated code retires meanwhile is counted all the same.
             machine::hurry(context);
@@ -322,6 +394,13 @@ pub(super) fn set_disposition(signal: u32, disposition: Disposition, flags: u64)
     install(signal, disposition, (flags & kept) as i32)
 }
 
+/// Notes the signals of faults from now on.
+pub(super) fn note_faults() {
+    for signal in (1..=64).filter(|n| FAULTS >> (n - 1) & 1 == 1) {
+        force_disposition(signal, Disposition::Note);
+    }
+}
+
 /// Sets the host's disposition of any signal.
 pub(super) fn force_disposition(signal: u32, disposition: Disposition) -> i64 {
     install(signal, disposition, 0)
@@ -335,7 +414,7 @@ fn install(signal: u32, disposition: Disposition, flags: i32) -> i64 {
         action.sa_sigaction = match disposition {
             Disposition::Default => libc::SIG_DFL,
             Disposition::Ignore => libc::SIG_IGN,
-            Disposition::Note => on_signal as *const () as usize,
+            Disposition::Note => machine::handler(),
         };
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
         libc::sigfillset(&mut action.sa_mask);

@@ -5,8 +5,9 @@
 //!   host memory without access, so a stray guest access faults. Checked by
 //!   `a_region_that_was_protected_and_back_moves_whole`,
 //!   `dontunmap_leaves_an_empty_mapping_behind`, `faults_kill_the_guest_with_linux_signals`.
-//! - Guest execute permission is a property of areas only; no host page is ever executable. Checked
-//!   by `code_that_lost_its_right_or_its_memory_is_not_executed`,
+//! - Guest execute permission is a property of areas only; no host page of a guest is ever
+//!   executable, but code of a translator may be. Checked by
+//!   `code_that_lost_its_right_or_its_memory_is_not_executed`,
 //!   `code_written_between_two_changes_of_protection_is_executed`.
 //! - Of a guest whose processors notice written code, a writable page of which code was made is
 //!   watched: the host refuses writes until the code is dropped. Checked by
@@ -200,6 +201,15 @@ impl Space {
         self.kept.iter().try_for_each(|range| {
             let got = self.host_mmap(range.start, range.end - range.start, 3, flags, -1, 0);
             (got >= 0).then_some(())
+        })
+    }
+
+    /// Lets the host's processor execute kept addresses; `None` if the host refuses.
+    pub(super) fn let_execute(&self, kept: &[std::ops::Range<u64>]) -> Option<()> {
+        kept.iter().try_for_each(|range| {
+            let len = Arg::Int(range.end - range.start);
+            let args = &mut [Arg::Guest(range.start), len, Arg::Int(7)];
+            (raw::call_now(&self.window, libc::SYS_mprotect, args) == 0).then_some(())
         })
     }
 

@@ -138,10 +138,21 @@ impl Thread {
         let attention = &self.pending.attention;
         match &self.process.translator {
             Some(translator) => {
-                translator.run((&mut self.cpu, &mut self.cache), &self.code, attention, budget)
+                self.pending.inside.store(true, Ordering::SeqCst);
+                let thread = (&mut self.cpu, &mut self.cache);
+                let event = translator.run(thread, &self.code, attention, budget);
+                self.pending.inside.store(false, Ordering::SeqCst);
+                event
             }
             None => self.cache.run(&mut self.cpu, &self.code, attention, budget).into(),
         }
+    }
+
+    /// A system call that was counted begins anew. Where the host's processor executes code, none
+    /// is counted.
+    pub(super) fn uncount_call(&mut self) {
+        let count = &mut self.cpu.state.instructions;
+        *count = if self.process.is_native { count.saturating_sub(1) } else { *count - 1 };
     }
 
     /// Runs one instruction whose page is not watched meanwhile.
@@ -330,7 +341,7 @@ impl Thread {
         }
         let threads = lock(&self.process.threads).clone();
         if self.process.options.stats {
-            threads.iter().for_each(|t| t.attention.store(true, Ordering::Release));
+            threads.iter().for_each(|t| t.interrupt(self.process.is_native));
             let running = || threads.iter().any(|t| !t.halted.load(Ordering::SeqCst));
             let mut patience = 1000;
             while running() && patience > 0 {
@@ -377,8 +388,12 @@ impl Thread {
         };
         let guest = sum(&process.guest, |t| &t.guest);
         let counting = sum(&process.counting, |t| &t.counting);
-        let own = retired - counting;
-        self.say(&format!("{own} instructions retired, {blocks} blocks"));
+        if process.is_native {
+            self.say("the host's processor executes LA64 code and counts no instructions of it");
+        } else {
+            let own = retired - counting;
+            self.say(&format!("{own} instructions retired, {blocks} blocks"));
+        }
         let f = translator.figures();
         let name = process.abi.machine.name;
         self.say(&format!(

@@ -50,7 +50,7 @@ pub use stored::{Identity, Maker, Refused, Store};
 pub use translation::{Listing, Placed, Translation};
 
 use crate::memory::Window;
-use crate::state::State;
+use crate::state::{Frame, State};
 
 /// How a block ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +168,7 @@ pub struct Cpu {
     pub window: Window,
     /// Why `Exit::Trap` was returned.
     pub trap: Trap,
+    pub(crate) native: Frame,
     pub(crate) chain: raw::Chain,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     frame: tier1::Frame,
@@ -196,6 +197,7 @@ impl Cpu {
             state,
             window,
             trap: Trap::Attention,
+            native: Frame::default(),
             chain,
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             frame: tier1::Frame::default(),

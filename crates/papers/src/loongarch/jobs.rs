@@ -4,6 +4,7 @@
 //! Thirteen are timed for the claims, one measures start-up, one cryptography. Output
 //! and exit status must agree to the byte; nothing in a job's output depends on time or place.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -279,6 +280,26 @@ impl Job {
     }
 }
 
+impl Job {
+    /// The command of this job on our engine, which runs `host`: a LoongArch program with
+    /// arguments, to which those for the sysroot and (by the option `name`) the program's name are
+    /// added.
+    pub fn hosted(
+        &self,
+        tools: &Tools,
+        root: &Path,
+        inputs: &Inputs,
+        (host, name): (&[&OsStr], &str),
+    ) -> Command {
+        let mut command = tools.ours();
+        command.arg("--stats").args(host).arg("-L").arg(root).args([name, self.program]);
+        command.arg(root.join("usr/bin").join(self.program));
+        command.args(self.arguments.iter().map(|a| inputs.named(a)));
+        fixed(&mut command, root);
+        command
+    }
+}
+
 /// The command that runs a program of the sysroot's `usr/bin` on a side, with options of ours.
 ///
 /// # Errors
@@ -333,7 +354,8 @@ fn native(root: &Path, program: &str) -> Command {
     command
 }
 
-fn difference(ours: &Output, theirs: &Output) -> Option<String> {
+/// How two outputs of a job differ, or that one failed.
+pub(crate) fn difference(ours: &Output, theirs: &Output) -> Option<String> {
     if ours.status.code() != Some(0) || theirs.status.code() != Some(0) {
         let words = |o: &Output| String::from_utf8_lossy(&o.stderr).trim().to_owned();
         let (a, b) = (words(ours), words(theirs));

@@ -3,7 +3,8 @@
 //! In the folder given with `--peers` (`crates/la64-linux/scripts/oracles.sh` fills one):
 //! `qemu/amd64/usr/bin` with QEMU, `root/loong64` and `root/amd64` with Debian's programs,
 //! `bookworm/mips64el` and `bookworm/amd64` with those of Debian 12,
-//! `zig/ziglang` with the compiler, `guestjit/loong64` with LoongArch builds of QEMU and box64.
+//! `zig/ziglang` with the compiler, `guestjit/loong64` with LoongArch builds of QEMU and box64, and
+//! of `xlate` if `scripts/loongarch-host.sh` has put it there.
 //! Each may instead be in `PATH`, the sysroot in `LA64_SYSROOT`.
 
 use std::path::{Path, PathBuf};
@@ -103,6 +104,16 @@ impl Tools {
     /// There is none under `--peers`.
     pub fn guest_qemu(&self, architecture: &str) -> Found<PathBuf> {
         Ok(self.guest_program(&format!("qemu-{architecture}"))?.1)
+    }
+
+    /// The LoongArch build of our own command `xlate`.
+    ///
+    /// # Errors
+    /// There is none under `--peers`; `scripts/loongarch-host.sh` puts it there.
+    pub fn guest_xlate(&self) -> Found<PathBuf> {
+        let missing =
+            "missing: LoongArch's xlate (guestjit under --peers); see scripts/loongarch-host.sh";
+        self.guest_program("xlate").map(|(_, file)| file).map_err(|_| missing.to_owned())
     }
 
     /// The sysroot and the program of LoongArch's build of box64, which runs x86-64 programs.

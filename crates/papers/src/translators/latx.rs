@@ -9,6 +9,7 @@ use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step, System};
 
 use super::counts::{Guest, Way};
+use super::selfhosted::selfhosted;
 use super::steps::{Memo, beside, expansion, identical, native, wall, without_lbt};
 
 /// The system.
@@ -66,6 +67,8 @@ fn steps() -> Vec<Step> {
     steps.push(memo.step(name, "latx.lbt.gain.int", without_lbt));
     let name = "fifteen programs beside their native runs";
     steps.push(memo.step(name, "latx.programs.identical", |t, _| identical(t, GUEST)));
+    let name = "fifteen programs on the translator's LoongArch build beside QEMU's";
+    steps.push(memo.step(name, "latx.selfhosted", |t, _| selfhosted(t)));
     let name = "translated kernels beside their LoongArch builds, timed";
     steps.push(memo.step(name, "latx.host.wall", |t, _| wall(t, GUEST)));
     steps.push(Step {

@@ -3,6 +3,7 @@
 //!
 //! - [`counts`]: instructions of own C kernels, translated, native and under other translators;
 //! - `steps`: what both have claims about;
+//! - `selfhosted`: the translator's own LoongArch build;
 //! - `latm`, `latx`: the claims.
 //!
 //! The paper's figures are times of SPEC CPU2000 on one processor; ours are instructions of own
@@ -13,6 +14,7 @@
 pub mod counts;
 mod latm;
 mod latx;
+mod selfhosted;
 mod steps;
 
 pub use latm::SYSTEM as LATM;

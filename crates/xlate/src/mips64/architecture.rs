@@ -2,7 +2,7 @@
 
 use super::isa::Inst;
 use super::legacy;
-use super::registers::{COUNTS, ENTRIES, SCRATCH, UPPER_SPILL, target_place};
+use super::registers::{COUNTS, ENTRIES, SCRATCH, THREAD, UPPER_SPILL, target_place};
 use super::translate::{Conventions, WORDS_MAX, translate};
 use crate::code::{Fix, Mark, Region, Source};
 use crate::event::Event;
@@ -10,6 +10,7 @@ use crate::guest::{Architecture, Fetch, Unfetched};
 use littoral_base::mutant;
 use littoral_la64::interp::Cpu;
 use littoral_la64::memory::Window;
+use littoral_la64::native::Leaves;
 use littoral_la64::state::{State, fcsr};
 
 /// The architecture, with what a program's ABI allows.
@@ -26,6 +27,7 @@ impl Architecture for Mips64 {
     const LINK: u8 = SCRATCH;
     const WORDS_MAX: usize = WORDS_MAX;
     const COUNTS: usize = COUNTS;
+    const LEAVES: Leaves = Leaves { thread: THREAD, keeps_link: true };
 
     fn translate(&self, entry: u64, base: u64, fetch: Fetch<'_>) -> Result<Region, Unfetched> {
         let word = |at: u64| {

@@ -10,7 +10,7 @@ use super::registers::{COUNTS, SCR_HI, SCR_LO, SCR_THREAD, float, la64, set_floa
 use super::{Conventions, Mips64};
 use crate::engine::{Engine, Guest};
 use crate::event::Event;
-use crate::layout::Layout;
+use crate::layout::{AREA_BYTES, Layout};
 use littoral_la64::elf::Machine;
 use littoral_la64::front::{
     Architecture, Executed, Figures, Front, Settings, Translator, mips64 as number,
@@ -64,6 +64,10 @@ impl Front for Latm {
         Arc::new(Program { engine, layout })
     }
 
+    fn runs_on(&self, has_lbt: bool) -> bool {
+        has_lbt
+    }
+
     fn text(&self, pc: u64, bytes: &[u8]) -> Option<(String, usize)> {
         let word = u32::from_le_bytes(*bytes.first_chunk()?);
         Inst::decode(pc, word).map(|inst| (inst.text(), 4))
@@ -98,6 +102,10 @@ fn place(register: u8) -> Place {
 impl Translator for Program {
     fn places(&self) -> Vec<Range<u64>> {
         self.layout.places()
+    }
+
+    fn executed_places(&self) -> Vec<Range<u64>> {
+        self.layout.begins().map(|begin| begin..begin + AREA_BYTES).collect()
     }
 
     fn prepare(&self, state: &mut State) {

@@ -47,6 +47,9 @@ pub const UPPER_F31: u8 = 2;
 /// instructions.
 pub const COUNTS: usize = 0;
 
+/// Vector register whose doublewords 2 and 3 are for what runs the code.
+pub const THREAD: u8 = 3;
+
 /// The LA64 register of each guest register; k0 and k1 have none and read as zero.
 pub const MAP: [u8; 32] = [
     0, 16, 12, 13, 4, 5, 6, 7, 8, 9, 10, 11, 17, 18, 19, 20, 23, 24, 25, 26, 27, 28, 29, 30, 22,

@@ -4,7 +4,7 @@ use super::decode::{Inst, LEN_MAX, Operand, decode};
 use super::lower::plain;
 use super::memory::decoded;
 use super::region::Conventions;
-use super::registers::{COUNTS, ENTRIES, LINK, la64};
+use super::registers::{COUNTS, ENTRIES, LINK, THREAD, la64};
 use super::text::text;
 use super::translate::{WORDS_MAX, translate};
 use super::{assist, completion, float, memory, mmx, x87};
@@ -14,6 +14,7 @@ use crate::guest::{Architecture, Fetch, Unfetched};
 use littoral_base::mutant;
 use littoral_la64::interp::Cpu;
 use littoral_la64::memory::Window;
+use littoral_la64::native::Leaves;
 use littoral_la64::state::State;
 
 /// The architecture, with what a program's ABI allows.
@@ -25,6 +26,7 @@ impl Architecture for X86 {
     const LINK: u8 = LINK;
     const WORDS_MAX: usize = WORDS_MAX;
     const COUNTS: usize = COUNTS;
+    const LEAVES: Leaves = Leaves { thread: THREAD, keeps_link: false };
 
     fn prepare(state: &mut State) {
         float::prepare(state);

@@ -14,17 +14,7 @@ use littoral_la64::float::{self, Env, Format, Rounding, Single};
 use littoral_la64::interp::Cpu;
 
 /// Instructions that this module executes.
-pub const NAMES: [&str; 9] = [
-    "ldmxcsr",
-    "stmxcsr",
-    "fxsave",
-    "fxrstor",
-    "maskmovdqu",
-    "rcpps",
-    "rcpss",
-    "rsqrtps",
-    "rsqrtss",
-];
+pub use super::isa::ASSISTED as NAMES;
 /// Bytes of what `fxsave` writes; what follows to 512 stays.
 const SAVED: usize = 416;
 /// Where it has MXCSR, the registers of x87 and the vector registers.

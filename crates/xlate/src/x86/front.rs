@@ -17,7 +17,7 @@ use super::text::text;
 use super::{Conventions, X86, x87};
 use crate::engine::{Engine, Guest};
 use crate::event::Event;
-use crate::layout::Layout;
+use crate::layout::{AREA_BYTES, Layout};
 use littoral_base::mutant;
 use littoral_la64::elf::Machine;
 use littoral_la64::front::{
@@ -80,15 +80,21 @@ impl Front for Latx {
     fn translator(&self, guest_end: u64, settings: Settings) -> Arc<dyn Translator> {
         let layout = Layout::linux_of_bytes(guest_end);
         let Settings { counts, without_lbt, .. } = settings;
+        let short_regions = settings.native.is_some();
         // What the System V ABI says of calls, and what C compilers make of flags.
         let engine = |ordered| {
             let (abi_calls, lazy_faults) = (true, true);
-            let conventions = Conventions { abi_calls, lazy_faults, ordered, counts, without_lbt };
+            let conventions =
+                Conventions { abi_calls, lazy_faults, ordered, counts, without_lbt, short_regions };
             Engine::new(layout.clone(), X86(conventions)).with(settings.clone())
         };
         let (alone, ordered) = (engine(false), engine(true));
         let has_threads = AtomicBool::new(false);
         Arc::new(Program { alone, ordered, has_threads, layout, counts })
+    }
+
+    fn runs_on(&self, _: bool) -> bool {
+        true
     }
 
     fn capabilities(&self) -> u64 {
@@ -140,6 +146,10 @@ fn set_x87_words(state: &mut State, words: [u64; 19]) {
 impl Translator for Program {
     fn places(&self) -> Vec<Range<u64>> {
         self.layout.places()
+    }
+
+    fn executed_places(&self) -> Vec<Range<u64>> {
+        self.layout.begins().map(|begin| begin..begin + AREA_BYTES).collect()
     }
 
     /// A thread has its parent's direction.

@@ -9,6 +9,7 @@
 //! - Of two rows with one opcode, a ModRM byte and prefixes choose one. Checked by
 //!   `no_two_rows_have_the_same_encoding`.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Sets of flags, one bit each, in the order of `x86mfflag`'s mask.
@@ -186,6 +187,64 @@ pub struct Row {
     pub mmx: bool,
     /// Flags.
     pub flags: Flags,
+    /// What its name tells.
+    pub traits: Traits,
+}
+
+/// What the name of an instruction tells: found once, because the translator asks it of each
+/// instruction that it meets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// It is a conditional branch.
+    pub conditional: bool,
+    /// A block ends at it.
+    pub flow: bool,
+    /// It names memory and does not access it.
+    pub names_only: bool,
+    /// It accesses memory that no operand names, or raises an exception by itself.
+    pub faults: bool,
+    /// All flags must be exact before it, whatever it reads itself.
+    pub shows_flags: bool,
+    /// It shifts or rotates.
+    pub shifts: bool,
+    /// It always runs outside translated code.
+    pub assisted: bool,
+}
+
+/// Vector instructions that run outside translated code.
+pub const ASSISTED: [&str; 9] = [
+    "ldmxcsr",
+    "stmxcsr",
+    "fxsave",
+    "fxrstor",
+    "maskmovdqu",
+    "rcpps",
+    "rcpss",
+    "rsqrtps",
+    "rsqrtss",
+];
+
+impl Traits {
+    fn of(row: &Row) -> Traits {
+        /// Branches that count rcx.
+        const COUNTING: [&str; 4] = ["loop", "loope", "loopne", "jrcxz"];
+        const STACK: [&str; 8] = ["push", "pop", "pushf", "popf", "enter", "leave", "call", "ret"];
+        const RAISE: [&str; 8] = ["div", "idiv", "int", "int1", "int3", "ud2", "ud1", "ud0"];
+        const SHOW: [&str; 7] = ["syscall", "int", "int1", "int3", "ud0", "ud1", "ud2"];
+        const SHIFTS: [&str; 9] = ["shl", "shr", "sar", "shld", "shrd", "rol", "ror", "rcl", "rcr"];
+        let is_one = |names: &[&str]| names.contains(&row.stem);
+        let conditional = row.stem == "j" || is_one(&COUNTING);
+        let raises = is_one(&RAISE) || row.privileged || row.float || row.x87 || row.mmx;
+        Traits {
+            conditional,
+            flow: conditional || is_one(&["jmp", "call", "ret"]),
+            names_only: is_one(&["lea", "nop"]),
+            faults: raises || is_one(&STACK) || is_one(&["xlat", "maskmovdqu"]),
+            shows_flags: is_one(&SHOW) || row.privileged,
+            shifts: is_one(&SHIFTS),
+            assisted: row.x87 || row.mmx || row.stem == "cpuid" || is_one(&ASSISTED),
+        }
+    }
 }
 
 impl Row {
@@ -226,13 +285,16 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let lines = || text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
     let (flags, rows): (Vec<_>, Vec<_>) = lines().partition(|l| l.starts_with("flags "));
     let mut rows: Vec<Row> = rows.into_iter().flat_map(family).collect();
+    let mut flags_of = BTreeMap::new();
     for line in flags {
         let words: Vec<&'static str> = line.split(' ').collect();
         let [_, names, reads, writes, undefined] = words[..] else { malformed(line) };
-        for row in rows.iter_mut().filter(|r| names.split(',').any(|name| name == r.stem)) {
-            let [reads, writes, undefined] = [reads, writes, undefined].map(set);
-            row.flags = Flags { reads, writes, undefined };
-        }
+        let [reads, writes, undefined] = [reads, writes, undefined].map(set);
+        flags_of.extend(names.split(',').map(|name| (name, Flags { reads, writes, undefined })));
+    }
+    for row in &mut rows {
+        row.flags = flags_of.get(row.stem).copied().unwrap_or(row.flags);
+        row.traits = Traits::of(row);
     }
     let mut places = vec![Vec::new(); 512];
     for (n, row) in rows.iter().enumerate() {
@@ -362,6 +424,7 @@ fn empty() -> Row {
         x87: false,
         mmx: false,
         flags: Flags::default(),
+        traits: Traits::default(),
     }
 }
 

@@ -122,11 +122,18 @@ fn before_operation(stem: &str, r: Registers, live: u32) -> Option<u32> {
 
 /// The parts that are live before an instruction, if these are live behind it.
 pub(super) fn before(inst: &Inst, live: u32, conventions: Conventions) -> u32 {
+    // A system call shows flags too.
+    if !conventions.lazy_faults || inst.shows_flags() {
+        return ALL;
+    }
     let is_open = inst.is_assisted() && !inst.row.x87;
-    if !conventions.lazy_faults || inst.shows_flags() || inst.is("syscall") || is_open {
+    if is_open {
         return ALL;
     }
     let (stem, registers) = (inst.row.stem, Registers::of(inst));
+    if registers.first.is_none() && registers.second.is_none() {
+        return live;
+    }
     let rule = before_move(stem, registers, live).filter(|_| !inst.row.mmx);
     let rule = rule.or_else(|| before_operation(stem, registers, live));
     rule.unwrap_or(live | registers.first(4) | registers.second(4))

@@ -8,7 +8,6 @@
 //! Invariants
 //! - Blocks stand in the order of their addresses. Checked by `a_loop_and_a_call_are_one_region`.
 
-use super::assist;
 use super::decode::{Inst, LEN_MAX, Operand, Undecoded, decode};
 use super::isa::flag;
 use crate::guest::{Fetch, Unfetched};
@@ -31,10 +30,15 @@ pub struct Conventions {
     pub counts: bool,
     /// The code has no LBT instruction.
     pub without_lbt: bool,
+    /// A region has few instructions: where translating costs as much as executing, most of what a
+    /// long region holds is never executed.
+    pub short_regions: bool,
 }
 
 /// Most instructions of a region.
 pub const INSTRUCTIONS_MAX: usize = 300;
+/// Most instructions of a short region.
+pub const INSTRUCTIONS_SHORT: usize = 32;
 
 /// How a block ends.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +69,29 @@ enum Found {
     Illegal(u32),
 }
 
+/// What stands at addresses.
+#[derive(Default)]
+struct Instructions {
+    list: Vec<Found>,
+    /// Places in the list by address.
+    places: BTreeMap<u64, u32>,
+}
+
+impl Instructions {
+    fn has(&self, at: u64) -> bool {
+        self.places.contains_key(&at)
+    }
+
+    fn add(&mut self, at: u64, found: Found) {
+        self.places.insert(at, self.list.len() as u32);
+        self.list.push(found);
+    }
+
+    fn get(&self, at: u64) -> Option<&Found> {
+        self.places.get(&at).map(|&place| &self.list[place as usize])
+    }
+}
+
 fn find(at: u64, fetch: Fetch<'_>) -> Result<Found, Unfetched> {
     let mut bytes = [0; LEN_MAX];
     let len = fetch(at, &mut bytes);
@@ -82,13 +109,13 @@ fn find(at: u64, fetch: Fetch<'_>) -> Result<Found, Unfetched> {
 /// The first instruction cannot be fetched.
 pub fn discover(entry: u64, most: usize, fetch: Fetch<'_>) -> Result<Vec<Block>, Unfetched> {
     find(entry, fetch)?;
-    let mut found = BTreeMap::new();
+    let mut found = Instructions::default();
     let mut leaders = BTreeSet::from([entry]);
     let mut work = vec![entry];
     while let Some(mut at) = work.pop() {
-        while found.len() < most && !found.contains_key(&at) {
+        while found.list.len() < most && !found.has(at) {
             let Ok(what) = find(at, fetch) else { break };
-            found.insert(at, what);
+            found.add(at, what);
             let Found::Inst(inst) = what else { break };
             at = inst.end();
             if inst.is_flow() {
@@ -104,18 +131,18 @@ pub fn discover(entry: u64, most: usize, fetch: Fetch<'_>) -> Result<Vec<Block>,
             }
         }
         // Chains that meet are cut there, or each would have a copy of what follows.
-        if found.contains_key(&at) {
+        if found.has(at) {
             leaders.insert(at);
         }
     }
-    leaders.retain(|at| found.contains_key(at));
+    leaders.retain(|&at| found.has(at));
     Ok(leaders.iter().map(|&start| cut(start, &found, &leaders)).collect())
 }
 
-fn cut(start: u64, found: &BTreeMap<u64, Found>, leaders: &BTreeSet<u64>) -> Block {
+fn cut(start: u64, found: &Instructions, leaders: &BTreeSet<u64>) -> Block {
     let (mut at, mut body) = (start, Vec::new());
     let end = loop {
-        match found.get(&at) {
+        match found.get(at) {
             None => break End::Goes(at),
             Some(_) if at != start && leaders.contains(&at) => break End::Goes(at),
             Some(Found::Inst(inst)) if inst.is_flow() => break End::Flow(*inst),
@@ -127,18 +154,15 @@ fn cut(start: u64, found: &BTreeMap<u64, Found>, leaders: &BTreeSet<u64>) -> Blo
     Block { start, body, end }
 }
 
-/// Branches that count rcx.
-const COUNTING: [&str; 4] = ["loop", "loope", "loopne", "jrcxz"];
-
 impl Inst {
     /// Whether a block ends at the instruction.
     pub fn is_flow(&self) -> bool {
-        self.is_conditional() || matches!(self.row.stem, "jmp" | "call" | "ret")
+        self.row.traits.flow
     }
 
     /// Whether it is a conditional branch.
     pub fn is_conditional(&self) -> bool {
-        self.is("j") || COUNTING.contains(&self.row.stem)
+        self.row.traits.conditional
     }
 
     /// Whether control may reach the next instruction.
@@ -157,20 +181,13 @@ impl Inst {
 
     /// Whether the instruction may access memory or raise an exception.
     pub fn may_fault(&self) -> bool {
-        const STACK: [&str; 8] = ["push", "pop", "pushf", "popf", "enter", "leave", "call", "ret"];
-        const RAISE: [&str; 8] = ["div", "idiv", "int", "int1", "int3", "ud2", "ud1", "ud0"];
-        let is_memory = self.memory().is_some() && !matches!(self.row.stem, "lea" | "nop");
-        let raises = RAISE.contains(&self.row.stem) || self.row.privileged;
-        let raises = raises || self.row.float || self.row.x87 || self.row.mmx;
-        is_memory
-            || STACK.contains(&self.row.stem)
-            || raises
-            || matches!(self.row.stem, "xlat" | "maskmovdqu")
+        let traits = self.row.traits;
+        traits.faults || self.memory().is_some() && !traits.names_only
     }
 
     /// Whether it always runs outside translated code.
     pub fn is_assisted(&self) -> bool {
-        self.row.x87 || self.row.mmx || self.is("cpuid") || assist::NAMES.contains(&self.row.stem)
+        self.row.traits.assisted
     }
 
     /// Whether it works on vectors and writes no general register.
@@ -181,8 +198,7 @@ impl Inst {
 
     /// Whether all flags must be exact before the instruction, whatever it reads itself.
     pub fn shows_flags(&self) -> bool {
-        let leaves = matches!(self.row.stem, "syscall" | "int" | "int1" | "int3");
-        leaves || matches!(self.row.stem, "ud0" | "ud1" | "ud2") || self.row.privileged
+        self.row.traits.shows_flags
     }
 
     /// The number by which the instruction shifts, if the code says so.
@@ -209,9 +225,8 @@ impl Inst {
 
     /// Flags that the instruction reads and writes.
     pub fn flags(&self) -> (u8, u8) {
-        const SHIFTS: [&str; 9] = ["shl", "shr", "sar", "shld", "shrd", "rol", "ror", "rcl", "rcr"];
         let (reads, writes) = (self.row.flags.reads, self.row.flags.writes);
-        if SHIFTS.contains(&self.row.stem) {
+        if self.row.traits.shifts {
             let own = if matches!(self.row.stem, "rcl" | "rcr") { flag::C } else { 0 };
             return match self.fixed_count() {
                 Some(0) => (0, 0),

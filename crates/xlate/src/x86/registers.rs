@@ -37,6 +37,9 @@ pub const VECTORS: [u8; 4] = [VECTOR, 28, 27, 26];
 /// Vector register whose doublewords 2 and 3 count: LA64 instructions that count, guest
 /// instructions. Nothing else uses it.
 pub const COUNTS: usize = 16;
+/// Vector register whose doubleword 2 is free for what runs the code: the lower half holds a
+/// register of x87, which no translated code touches.
+pub const THREAD: u8 = 17;
 /// Vector register that holds zeros.
 pub const ZEROS: u8 = 30;
 /// Vector register whose low word is all ones, above zeros.

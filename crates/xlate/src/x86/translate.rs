@@ -3,7 +3,7 @@
 use super::isa::flag;
 use super::lanes;
 use super::lower::Lower;
-use super::region::{Block, Conventions, End, INSTRUCTIONS_MAX, discover};
+use super::region::{Block, Conventions, End, INSTRUCTIONS_MAX, INSTRUCTIONS_SHORT, discover};
 use crate::code::Region;
 use crate::guest::{Fetch, Unfetched};
 use crate::ir::{RegSet, Summary, live_out};
@@ -21,7 +21,10 @@ pub fn translate(
     conventions: Conventions,
     fetch: Fetch<'_>,
 ) -> Result<Region, Unfetched> {
-    let mut most = INSTRUCTIONS_MAX;
+    let mut most = match conventions.short_regions {
+        true => INSTRUCTIONS_SHORT,
+        false => INSTRUCTIONS_MAX,
+    };
     loop {
         let blocks = discover(entry, most, fetch)?;
         match region(entry, base, conventions, &blocks) {

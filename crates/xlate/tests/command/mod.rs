@@ -14,3 +14,11 @@ pub(crate) fn xlate() -> Command {
     command.args(words);
     command
 }
+
+/// LA64 instructions that `--stats` tells of; `None` where the host's processor executes them.
+pub(crate) fn own_count(text: &str) -> Option<u64> {
+    if text.contains("executes LA64 code and counts no instructions") {
+        return None;
+    }
+    Some(text.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a count"))
+}

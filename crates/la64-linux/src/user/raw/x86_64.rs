@@ -1,6 +1,39 @@
 //! What is the host processor's own on x86-64: the way into the kernel, the context of a signal.
 
-use littoral_la64::memory;
+use littoral_la64::memory::{self, Window};
+use littoral_la64::native::Processor;
+use std::sync::Arc;
+
+/// Signals of faults beside those of every host.
+pub(super) const FAULTS: u64 = 0;
+
+/// The handler of signals.
+pub(super) fn handler() -> usize {
+    super::on_signal as *const () as usize
+}
+
+/// LA64 code is executed on no processor of this architecture.
+pub(super) fn executes() -> Option<bool> {
+    None
+}
+
+/// See [`executes`].
+pub(super) fn reserve_native(_: u64, _: bool) -> Option<(Window, Arc<dyn Processor>)> {
+    None
+}
+
+/// The thread's code is the host's.
+pub(super) fn is_faulty_code(_: &mut Context) -> bool {
+    false
+}
+
+/// Whether threads are taken out of code by a signal.
+pub(super) fn kicks() -> bool {
+    false
+}
+
+/// What a thread of code needs that is not the host's.
+pub(super) fn adopt() {}
 
 /// The context of a signal.
 pub(super) type Context = libc::ucontext_t;

@@ -149,7 +149,7 @@ fn never_began(thread: &mut Thread, call: &Call) -> bool {
         return false;
     }
     // It is counted when it runs.
-    thread.cpu.state.instructions -= 1;
+    thread.uncount_call();
     true
 }
 

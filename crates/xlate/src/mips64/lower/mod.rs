@@ -304,7 +304,10 @@ impl Lower {
             "ctc1" => self.write_control(inst),
             "lwl" | "lwr" | "ldl" | "ldr" => self.load_part(inst, kind),
             "swl" | "swr" | "sdl" | "sdr" => self.store_part(inst, kind),
-            "syscall" => self.op("syscall", &[0]),
+            "syscall" => {
+                self.region.calls.push(self.word());
+                self.op("syscall", &[0]);
+            }
             "break" => self.exit(Exit::Break(inst.get(super::isa::Field::K) as u32)),
             "synci" => self.exit(Exit::Changed(inst.at.wrapping_add(4))),
             "rdhwr" => self.hardware_register(inst),
