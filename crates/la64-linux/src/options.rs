@@ -16,6 +16,9 @@ const STRACE: &str = "strace";
 const TRACE: &str = "trace";
 const ARGV0: &str = "argv0";
 const TIER: &str = "tier";
+const LOOK: &str = "look";
+/// Instructions before the first look.
+pub(crate) const LOOK_DEFAULT: u64 = 1 << 20;
 const STACK: &str = "stack";
 const PROFILE: &str = "profile";
 const PERF_MAP: &str = "perf-map";
@@ -67,10 +70,15 @@ pub struct Options {
     /// Name each instruction on standard error
     #[arg(long = TRACE)]
     pub trace: bool,
-    /// What runs the program: 0 interprets, 1 translates blocks
+    /// What runs the program: 0 interprets, 1 translates blocks, 2 the loops it is in most besides
     #[arg(long = TIER, value_name = "N", default_value_t = Tier::default().number())]
-    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
     pub tier: u8,
+    /// Instructions of a thread before tier 2 looks which loop it is in; given another number than
+    /// the default, translates that at once and not on a thread of its own
+    #[arg(long = LOOK, value_name = "N", default_value_t = LOOK_DEFAULT)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub look: u64,
     /// Set a variable of the program's environment (may be repeated)
     #[arg(short = 'E', long = "env", value_name = "VAR=VALUE", value_parser = setting)]
     pub set: Vec<OsString>,
@@ -136,6 +144,7 @@ impl Default for Options {
             strace: false,
             trace: false,
             tier: Tier::default().number(),
+            look: LOOK_DEFAULT,
             set: Vec::new(),
             unset: Vec::new(),
             stack_len: STACK_LEN_DEFAULT,
@@ -213,6 +222,8 @@ impl Options {
         let argv0 = self.argv0.iter().map(|name| option(ARGV0, name));
         let tier = (self.tier != Tier::default().number())
             .then(|| option(TIER, OsStr::new(&self.tier.to_string())));
+        let look =
+            (self.look != LOOK_DEFAULT).then(|| option(LOOK, OsStr::new(&self.look.to_string())));
         let stack = (self.stack_len != STACK_LEN_DEFAULT)
             .then(|| option(STACK, OsStr::new(&self.stack_len.to_string())));
         let profile = self.profile.iter().flatten().map(|file| option(PROFILE, file.as_os_str()));
@@ -225,6 +236,7 @@ impl Options {
         let weak = self.weak.map(|seed| option(WEAK, OsStr::new(&seed.to_string())));
         let valued = tier
             .into_iter()
+            .chain(look)
             .chain(weak)
             .chain(memory)
             .chain(stack)
@@ -258,6 +270,7 @@ mod tests {
             strace: true,
             trace: true,
             tier: 0,
+            look: 5,
             set: Vec::new(),
             unset: Vec::new(),
             stack_len: 1 << 20,

@@ -126,7 +126,7 @@ impl Client {
 
 #[test]
 fn a_program_stops_at_its_entry_steps_and_runs_to_a_breakpoint() {
-    for tier in ["0", "1"] {
+    for tier in ["0", "1", "2"] {
         let mut asm = Asm::default();
         asm.op("ori", &[T0, 0, 100]);
         asm.label("loop").op("addi.d", &[T0, T0, -1]);
@@ -186,7 +186,7 @@ fn memory_and_registers_are_read_and_written() {
 
 #[test]
 fn a_running_program_is_interrupted() {
-    for tier in ["0", "1"] {
+    for tier in ["0", "1", "2"] {
         let mut asm = Asm::default();
         asm.label("ever").op("addi.d", &[T0, T0, 1]).to("b", &[], "ever");
         let out = place(asm.here());

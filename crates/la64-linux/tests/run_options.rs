@@ -82,7 +82,7 @@ fn a_profile_names_the_hottest_function_first_and_repeats() {
     // 4,002,006 instructions, one sample each 99,991.
     assert!(lines[0].contains("profile: 40 samples"), "{text}");
     assert!(lines[1].contains("100.00 %  hot  /"), "{text}");
-    for tier in ["0", "1"] {
+    for tier in ["0", "1", "2"] {
         let again = run_file(&two_functions(), &["--profile", "--tier", tier]);
         let head = |o: &std::process::Output| {
             String::from_utf8_lossy(&o.stderr).lines().next().map(str::to_owned)

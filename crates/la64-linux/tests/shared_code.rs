@@ -27,10 +27,41 @@ const THREAD_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x10_0000 |
 const SMALL: &str = "--code-size=256KiB";
 
 fn ok(asm: &Asm, options: &[&str]) -> String {
-    let output = run_file(&asm.file(), options);
+    ok_file(&asm.file(), options)
+}
+
+fn ok_file(file: &[u8], options: &[&str]) -> String {
+    let output = run_file(file, options);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{options:?}: {text}");
     text
+}
+
+const NOP: [i64; 3] = [0, 0, 0];
+/// Words of a header of a segment.
+const HEADER_WORDS: usize = 14;
+
+/// The file of a program that begins with so many words: code that cannot be written, and behind it
+/// the data in a segment of their own.
+fn with_fixed_code(asm: &mut Asm) -> Vec<u8> {
+    const FIRST: usize = 64;
+    const SECOND: usize = FIRST + 4 * HEADER_WORDS;
+    const LOAD: u32 = 1;
+    while !(SECOND + 4 * asm.here()).is_multiple_of(4096) {
+        asm.op("andi", &NOP);
+    }
+    let at = (SECOND + 4 * asm.here()) as u64;
+    let mut file = asm.file();
+    let len = file.len() as u64 - at;
+    let entry = AT + (SECOND + 4 * HEADER_WORDS) as u64;
+    file[24..32].copy_from_slice(&entry.to_le_bytes());
+    file[56..58].copy_from_slice(&2u16.to_le_bytes());
+    file[FIRST + 4] = 5;
+    file[FIRST + 32..FIRST + 48].copy_from_slice(&[at, at].map(u64::to_le_bytes).concat());
+    let mut header = [LOAD.to_le_bytes(), 6u32.to_le_bytes()].concat();
+    header.extend([at, AT + at, AT + at, len, len, 0x1000].map(u64::to_le_bytes).concat());
+    file[SECOND..SECOND + 4 * HEADER_WORDS].copy_from_slice(&header);
+    file
 }
 
 /// The number before a unit in the words of `--stats`.
@@ -138,7 +169,8 @@ fn a_full_cache_is_emptied_under_running_threads() {
     work(&mut asm, "work", LEN);
     asm.data("action", &[0, 0, 0]).data("signals", &[0]);
     thread_data(&mut asm, 3);
-    for options in [&["--stats", SMALL][..], &["--stats", SMALL, "--wx"]] {
+    let regions = ["--stats", SMALL, "--tier=2", "--look=5000"];
+    for options in [&["--stats", SMALL][..], &["--stats", SMALL, "--wx"], &regions] {
         let translated = number_before(&ok(&asm, options), " instructions translated");
         assert!(translated >= 3 * LEN as u64, "dropped more than once: {translated}");
     }
@@ -169,9 +201,42 @@ fn forked_children_go_on_with_the_code_they_inherit() {
     work(&mut asm, "other", 100);
     asm.data("fork", &[0, 0, 0, 0, SIGCHLD, 0, 0, 0]).data("status", &[0]);
     thread_data(&mut asm, 1);
-    for options in [&[SMALL][..], &[SMALL, "--wx"], &["--tier=0"]] {
+    let regions = [SMALL, "--tier=2", "--look=5000"];
+    for options in [&[SMALL][..], &[SMALL, "--wx"], &["--tier=0"], &regions] {
         ok(&asm, options);
     }
+}
+
+/// Two threads are in loops, and children are forked meanwhile, which are in loops, too: some are
+/// forked while a region is made.
+#[test]
+fn forked_children_make_regions_of_their_own() {
+    const CHILDREN: i64 = 10;
+    const ROUNDS: i64 = 1_500_000;
+    let mut asm = Asm::default();
+    for _ in 0..HEADER_WORDS {
+        asm.op("andi", &NOP);
+    }
+    asm.op("ori", &[S1, 0, 0]);
+    start_thread(&mut asm);
+    asm.constant(S0, CHILDREN).label("more").to("bl", &[], "spin");
+    asm.address(A0, "fork").op("ori", &[A1, 0, 64]);
+    asm.call(CLONE3).to("beqz", &[A0], "forked").op("or", &[A0, A0, 0]);
+    asm.address(A1, "status").op("ori", &[A2, 0, 0]).op("ori", &[A3, 0, 0]).call(WAIT4);
+    asm.address(T0, "status").op("ld.w", &[T0, T0, 0]).expect_equal(T0, 0, 11);
+    asm.op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more").exit(0);
+    asm.label("forked").to("bl", &[], "spin");
+    asm.constant(T0, ROUNDS).expect_equal(A0, T0, 12).exit(0);
+    asm.label("child").label("again").to("bl", &[], "spin").to("b", &[], "again");
+    asm.label("spin").op("ori", &[A0, 0, 0]).constant(T1, ROUNDS).label("round");
+    asm.op("addi.d", &[A0, A0, 1]).to("bne", &[A0, T1], "round").op("jirl", &[0, RA, 0]);
+    asm.data("fork", &[0, 0, 0, 0, SIGCHLD, 0, 0, 0]).data("status", &[0]);
+    thread_data(&mut asm, 1);
+    let file = with_fixed_code(&mut asm);
+    // Whether the helper comes to run before the program ends is up to the host.
+    ok_file(&file, &["--tier=2"]);
+    let text = ok_file(&file, &["--stats", "--tier=2", "--look=1000"]);
+    assert!(number_before(&text, " regions") > 0);
 }
 
 /// Mappings of the process and of its forked child, while both wait.

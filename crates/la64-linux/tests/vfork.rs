@@ -20,7 +20,7 @@ const ENOENT: i64 = 2;
 const VFORK: i64 = 0x4111;
 
 fn ok(asm: &Asm) {
-    for options in [&[][..], &["--tier=0"], &["--wx"]] {
+    for options in [&[][..], &["--tier=0"], &["--wx"], &["--tier=2", "--look=300"]] {
         let output = run_file(&asm.file(), options);
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{options:?}: {text}");

@@ -89,6 +89,15 @@ enum Ground {
     Fenced(Fenced),
 }
 
+/// Limits for tests: on tier 2 regions come soon, and always at the same instruction.
+fn limits_of(tier: Tier) -> Limits {
+    let limits = Limits::default();
+    match tier {
+        Tier::Regions => Limits { watch: 300, slice: 1500, aside: false, ..limits },
+        Tier::Interpreter | Tier::Blocks => limits,
+    }
+}
+
 impl Bare {
     /// A core with at least `memory_bytes` of zeroed memory from address 0 on.
     pub fn new(memory_bytes: u64) -> Bare {
@@ -97,13 +106,19 @@ impl Bare {
 
     /// As [`Bare::new`], with limits on translated code.
     pub fn within(limits: Limits, memory_bytes: u64) -> Bare {
+        Bare::on_within(Tier::default(), limits, memory_bytes)
+    }
+
+    /// As [`Bare::within`], on a tier.
+    pub fn on_within(tier: Tier, limits: Limits, memory_bytes: u64) -> Bare {
         let memory = Memory::new(memory_bytes);
-        let mut core = Bare::of(Tier::default(), memory.window(), Ground::Memory(memory));
-        core.cache = Cache::of(&Arc::new(CodeCache::new(Tier::default(), limits)));
+        let mut core = Bare::of(tier, memory.window(), Ground::Memory(memory));
+        core.cache = Cache::of(&Arc::new(CodeCache::new(tier, limits)));
         core
     }
 
-    /// As [`Bare::new`], on a tier.
+    /// As [`Bare::new`], on a tier. On tier 2 a loop becomes a region after some hundred
+    /// instructions.
     pub fn on(tier: Tier, memory_bytes: u64) -> Bare {
         let memory = Memory::new(memory_bytes);
         Bare::of(tier, memory.window(), Ground::Memory(memory))
@@ -113,12 +128,18 @@ impl Bare {
     /// translator leaves checks of addresses to it; behind that is memory of nothing. `None` where
     /// there is no translator. The process gets a handler of SIGSEGV.
     pub fn between_refusals(tier: Tier, memory_bytes: u64) -> Option<Bare> {
+        const SLACK: u64 = 1 << 16;
+        Bare::between(tier, memory_bytes, SLACK)
+    }
+
+    /// As [`Bare::between_refusals`], with so many bytes on either side that refuse accesses.
+    pub fn between(tier: Tier, memory_bytes: u64, slack: u64) -> Option<Bare> {
         #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-        return Fenced::new(memory_bytes)
+        return Fenced::new(memory_bytes, slack)
             .map(|memory| Bare::of(tier, memory.window(), Ground::Fenced(memory)));
         #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
         {
-            let _ = (tier, memory_bytes);
+            let _ = (tier, memory_bytes, slack);
             None
         }
     }
@@ -126,7 +147,8 @@ impl Bare {
     fn of(tier: Tier, window: Window, ground: Ground) -> Bare {
         let cpu = Cpu::new(window, Features::ALL);
         let text = Anywhere { written: true, file: None };
-        Bare { cpu, cache: Cache::new(tier), text, _ground: ground }
+        let cache = Cache::of(&Arc::new(CodeCache::new(tier, limits_of(tier))));
+        Bare { cpu, cache, text, _ground: ground }
     }
 
     /// Registers and program counter.
@@ -189,6 +211,11 @@ impl Bare {
     /// How often blocks were translated to code of the host.
     pub fn translations(&self) -> u64 {
         self.cache.translation().blocks
+    }
+
+    /// How many of them were regions.
+    pub fn regions(&self) -> u64 {
+        self.cache.translation().regions
     }
 
     /// How often control left translated code for the dispatch loop.

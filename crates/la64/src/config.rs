@@ -62,6 +62,12 @@ pub struct Limits {
     /// Instructions that translated code retires before the dispatch loop looks at the attention
     /// flag; each may leave 8 bytes on the stack of its thread.
     pub slice: u64,
+    /// Instructions that a thread retires on tier 2 before it looks for the first time which loop
+    /// it is in; looks that find nothing new become rarer. With few, each loop becomes a region at
+    /// once.
+    pub watch: u64,
+    /// Regions are translated on a thread of their own, so it is not certain when one is there.
+    pub aside: bool,
 }
 
 impl Limits {
@@ -75,7 +81,8 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { code_len: 64 << 20, separate: false, uncounted: false, slice: 1 << 16 }
+        let (code_len, slice, watch) = (64 << 20, 1 << 16, 1 << 20);
+        Limits { code_len, separate: false, uncounted: false, slice, watch, aside: true }
     }
 }
 
@@ -87,12 +94,14 @@ pub enum Tier {
     /// The translator of single blocks; the interpreter where there is none.
     #[default]
     Blocks,
+    /// The same, and a translator of the loops that a program is in most: regions of many blocks.
+    Regions,
 }
 
 impl Tier {
     /// The tier of this number.
     pub fn new(number: u8) -> Option<Tier> {
-        [Tier::Interpreter, Tier::Blocks].get(usize::from(number)).copied()
+        [Tier::Interpreter, Tier::Blocks, Tier::Regions].get(usize::from(number)).copied()
     }
 
     /// Its number.

@@ -4,13 +4,19 @@
 #![cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 
 use littoral_la64::bare::{Alarm, Bare};
-use littoral_la64::interp::{Limits, Trap};
+use littoral_la64::interp::{Limits, Tier, Trap};
 use littoral_la64::isa;
 
 const CODE: u64 = 0x1000;
 /// Slices as long as possible: some 100 ms.
-const LIMITS: Limits =
-    Limits { code_len: 1 << 20, separate: false, uncounted: false, slice: Limits::SLICE_MAX };
+const LIMITS: Limits = Limits {
+    code_len: 1 << 20,
+    separate: false,
+    uncounted: false,
+    slice: Limits::SLICE_MAX,
+    watch: 300,
+    aside: false,
+};
 /// A loop's last round, and what a block may retire beyond the end of a slice.
 const BLOCK_MAX: u64 = 512;
 
@@ -18,8 +24,8 @@ fn word(mnemonic: &str, operands: &[i64]) -> u32 {
     isa::encode(isa::find(mnemonic).expect(mnemonic), operands).expect("operands fit")
 }
 
-fn core(code: &[u32]) -> Bare {
-    let mut core = Bare::within(LIMITS, 1 << 16);
+fn core(tier: Tier, code: &[u32]) -> Bare {
+    let mut core = Bare::on_within(tier, LIMITS, 1 << 16);
     let bytes: Vec<u8> = code.iter().flat_map(|w| w.to_le_bytes()).collect();
     core.write(CODE, &bytes).expect("inside");
     core.may_write_code(false);
@@ -27,10 +33,17 @@ fn core(code: &[u32]) -> Bare {
     core
 }
 
-/// Runs a loop until alarms have ended it often; it must not have run to the ends of slices.
+/// Runs a loop until alarms have ended it often, in blocks and in regions; it must not have run to
+/// the ends of slices.
 fn ends_inside_slices(code: &[u32]) {
+    for tier in [Tier::Blocks, Tier::Regions] {
+        ends_inside_slices_on(tier, code);
+    }
+}
+
+fn ends_inside_slices_on(tier: Tier, code: &[u32]) {
     let alarm = Alarm::new().expect("a translator");
-    let mut core = core(code);
+    let mut core = core(tier, code);
     let mut inside = 0;
     for ns in [10_000, 300_000, 1_000_000, 3_000_000, 2_000_000] {
         let before = core.state().instructions;
@@ -42,6 +55,7 @@ fn ends_inside_slices(code: &[u32]) {
         let state = core.state();
         assert_eq!(state.instructions, round * state.x[4] + (state.pc - CODE) / 4);
     }
+    assert_eq!(core.regions() > 0, tier == Tier::Regions);
     // One may come before the code is entered.
     assert!(inside >= 3, "{inside} of 5 ended inside a slice");
 }

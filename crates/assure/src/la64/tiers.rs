@@ -14,6 +14,7 @@ use littoral_la64::bare::{Alarm, Bare};
 use littoral_la64::interp::{Identity, Store, Tier, Trap};
 use littoral_la64::isa;
 use littoral_la64::state::{State, fcsr};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks of a program.
@@ -40,6 +41,8 @@ pub struct Outcome {
     pub traps: u64,
     /// Stays of the translator that a signal ended.
     pub interrupted: u64,
+    /// Regions that were translated.
+    pub regions: u64,
     /// Blocks that were read from a store instead of translated.
     pub blocks_read: u64,
     /// What differed, the first few.
@@ -56,6 +59,12 @@ impl Side {
     /// With a window beside which the host refuses accesses, where there is a translator.
     fn between_refusals(tier: Tier) -> Side {
         Bare::between_refusals(tier, runner::MEMORY_LEN).map_or_else(|| Side::new(tier), Side)
+    }
+
+    /// With so many refused bytes beside the window that sums with short numbers need no check.
+    fn between_many(tier: Tier) -> Side {
+        let core = Bare::between(tier, runner::MEMORY_LEN, (1 << 36) + (1 << 16));
+        core.map_or_else(|| Side::between_refusals(tier), Side)
     }
 
     fn prepare(&mut self, case: &Case, at: u64, code: &[u32]) {
@@ -79,12 +88,13 @@ fn comparable(state: &State) -> State {
     State { fcsr: state.fcsr & !fcsr::CAUSE, ..state.clone() }
 }
 
-/// Runs at least `blocks` random blocks from `seed` on tiers 0 and 1.
-pub fn compare(seed: u64, blocks: u64) -> Outcome {
+/// Runs at least `blocks` random blocks from `seed` on tier 0 and `tier`.
+pub fn compare(tier: Tier, seed: u64, blocks: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut cases = Cases::new(seed, Shape::Tiers);
-    let tiers = [Tier::Interpreter, Tier::default()];
-    let mut pairs = [tiers.map(Side::new), tiers.map(Side::between_refusals)];
+    let tiers = [Tier::Interpreter, tier];
+    let sides = [Side::new, Side::between_refusals, Side::between_many];
+    let mut pairs = sides.map(|side| tiers.map(side));
     let mut programs = 0;
     let alarm = Alarm::new();
     while outcome.blocks < blocks && outcome.different.len() < 5 {
@@ -92,7 +102,7 @@ pub fn compare(seed: u64, blocks: u64) -> Outcome {
         let code = program(&mut cases, &mut case, CODE);
         case.set64(SLOT_AT, CODE);
         programs += 1;
-        let pair = &mut pairs[programs / 2 % 2];
+        let pair = &mut pairs[programs / 2 % 3];
         pair.iter_mut().for_each(|s| s.prepare(&case, CODE, &code));
         // Results are tested for NaNs in some programs, and invalid operations fault in the others.
         pair[1].0.catch_invalid(programs % 3 != 0);
@@ -105,7 +115,8 @@ pub fn compare(seed: u64, blocks: u64) -> Outcome {
         pair.iter_mut().for_each(|s| s.0.may_write_code(programs % 4 == 0));
         outcome.blocks += PARTS as u64;
         let alarm = alarm.as_ref().filter(|_| programs % 4 == 1);
-        if let Err(what) = compare_program(&mut cases, pair, alarm, &mut outcome) {
+        let budgets = budgets(tier);
+        if let Err(what) = compare_program(&mut cases, pair, (budgets, alarm), &mut outcome) {
             outcome.different.push(format!("program {programs} {code:08x?}: {what}"));
         }
     }
@@ -142,7 +153,8 @@ pub fn compare_kept(seed: u64, blocks: u64) -> Option<Outcome> {
                 outcome.different.push(format!("program {programs}: its file is {refused:?}"));
             }
             pair[1].0.keep_code(&store, 0, at & !0xfff);
-            if let Err(what) = compare_program(&mut cases, pair, None, &mut outcome) {
+            let budgets = (budgets(Tier::Blocks), None);
+            if let Err(what) = compare_program(&mut cases, pair, budgets, &mut outcome) {
                 let what = format!("program {programs} at {at:x} {code:08x?}: {what}");
                 outcome.different.push(what);
             }
@@ -201,14 +213,20 @@ fn stride(cases: &mut Cases, case: &mut Case, code: &mut Vec<u32>) {
     }
 }
 
+/// Instructions of a stay: on tier 2 some hundred pass before a loop is a region.
+fn budgets(tier: Tier) -> Range<u64> {
+    if tier == Tier::Regions { 100..8000 } else { 100..2600 }
+}
+
 fn compare_program(
     cases: &mut Cases,
     [first, second]: &mut [Side; 2],
-    alarm: Option<&Alarm>,
+    (budgets, alarm): (Range<u64>, Option<&Alarm>),
     outcome: &mut Outcome,
 ) -> Result<(), String> {
+    let regions = second.0.regions();
     for _ in 0..STAYS {
-        let budget = 100 + cases.below(2500);
+        let budget = budgets.start + cases.below(budgets.end - budgets.start);
         let traps = match alarm {
             None => [first.0.run(budget), second.0.run(budget)],
             Some(alarm) => interrupted(cases, [first, second], alarm, outcome),
@@ -236,6 +254,7 @@ fn compare_program(
         }
     }
     outcome.instructions += first.0.state().instructions;
+    outcome.regions += second.0.regions() - regions;
     let records = (super::RECORDS, runner::MEMORY_LEN - super::RECORDS);
     if first.bytes(records.0, records.1) != second.bytes(records.0, records.1) {
         return Err("memory differs".into());
@@ -308,6 +327,9 @@ mod tests {
         let code = program(&mut cases, &mut case, CODE);
         pair.iter_mut().for_each(|s| s.prepare(&case, CODE, &code));
         pair[1].0.state_mut().x[2] ^= 1;
-        assert!(compare_program(&mut cases, &mut pair, None, &mut Outcome::default()).is_err());
+        assert!(
+            compare_program(&mut cases, &mut pair, (100..2600, None), &mut Outcome::default())
+                .is_err()
+        );
     }
 }

@@ -15,7 +15,7 @@ use super::stack::Auxiliary;
 use super::sync::lock;
 use super::voice::Voice;
 use crate::error::{Error, Kind, Result, of_program};
-use crate::options::Options;
+use crate::options::{LOOK_DEFAULT, Options};
 use littoral_base::mutant;
 use littoral_la64::elf::{self, Elf};
 use littoral_la64::front::{Architecture, Front, Settings, Shower, Translator};
@@ -271,7 +271,7 @@ impl Room {
             Some(Room { end, window, native: Some(processor) })
         };
         let plainly = move |&end: &u64| {
-            let window = raw::reserve(front.window_len(end))?;
+            let window = raw::reserve(&[front.window_len(end)])?;
             Some(Room { end, window, native: None })
         };
         GUEST_END.iter().filter_map(natively).chain(GUEST_END.iter().filter_map(plainly))
@@ -293,10 +293,10 @@ impl Plan {
     }
 
     fn native() -> Result<Plan> {
-        let window =
-            WINDOW_GIB.iter().find_map(|gib| raw::reserve(gib << 30)).ok_or_else(|| {
-                Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
-            })?;
+        let lens = WINDOW_GIB.map(|gib| gib << 30);
+        let window = raw::reserve(&lens).ok_or_else(|| {
+            Error::new(Kind::Memory, "cannot reserve even 16 GiB of addresses for the guest")
+        })?;
         let space = Space::new(window, window.len(), Vec::new());
         let abi = &abi::loongarch::ABI;
         Ok(Plan { abi, front: None, space, translator: None, is_native: false })
@@ -427,10 +427,11 @@ fn code_cache(
     window: Window,
     is_foreign: bool,
 ) -> (CodeCache, Option<Arc<Disk>>) {
-    let Options { code_len, separate, uncounted, .. } = *options;
+    let Options { code_len, separate, uncounted, look: watch, .. } = *options;
     let has_room = raw::stack_len().is_none_or(|len| len >= HOST_STACK);
     let slice = if has_room { SLICE } else { Limits::default().slice };
-    let limits = Limits { code_len, separate, uncounted, slice };
+    let aside = watch == LOOK_DEFAULT;
+    let limits = Limits { code_len, separate, uncounted, slice, watch, aside };
     let cache = CodeCache::new(Tier::new(options.tier).unwrap_or_default(), limits);
     let is_kept = !is_foreign && options.gdb.is_none();
     let folder = options.cache.0.as_deref().filter(|_| is_kept);

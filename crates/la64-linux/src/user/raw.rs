@@ -224,12 +224,25 @@ pub(super) fn abandon(pending: &std::sync::Arc<Pending>) {
     unsafe { drop(std::sync::Arc::from_raw(place)) };
 }
 
-/// Bytes before and behind the window that stay without access.
+/// What every window has before and behind it: bytes that stay without access.
 const SLACK: u64 = 1 << 16;
+/// More of them, with which translated code need not check the sum of an address and a word that is
+/// shifted by four or by three bits; and the shortest window that is taken for their sake.
+const WIDE: [(u64, u64); 2] = [(1 << 36, 1 << 40), (1 << 34, 0)];
 
-/// Reserves the guest's window: addresses without memory.
-pub(super) fn reserve(len: u64) -> Option<Window> {
-    let whole = len + 2 * SLACK;
+/// Reserves the guest's window: addresses without memory, of the first length that the host grants.
+pub(super) fn reserve(lens: &[u64]) -> Option<Window> {
+    let first = |slack: u64, len_min: u64| {
+        let long = lens.iter().filter(|&&len| len >= len_min);
+        long.copied().find_map(|len| reserve_between(len, slack))
+    };
+    let wide = WIDE.iter().find_map(|&(more, len_min)| first(SLACK + more, len_min));
+    wide.or_else(|| first(SLACK, 0))
+}
+
+/// As [`reserve`], with so many bytes on either side.
+fn reserve_between(len: u64, slack: u64) -> Option<Window> {
+    let whole = len + 2 * slack;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
     let base = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -238,7 +251,7 @@ pub(super) fn reserve(len: u64) -> Option<Window> {
     // SAFETY: the mapping is ours alone; `install_fault_handler` runs before any guest access.
     // The bytes on either side belong to the reservation and are never mapped.
     (base != libc::MAP_FAILED).then(|| unsafe {
-        Window::new(base.cast::<u8>().add(SLACK as usize), len).between_refusals(SLACK)
+        Window::new(base.cast::<u8>().add(slack as usize), len).between_refusals(slack)
     })
 }
 

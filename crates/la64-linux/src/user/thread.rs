@@ -407,13 +407,18 @@ impl Thread {
     fn translated(&self, threads: &[Arc<Pending>]) -> String {
         let mut sum = *lock(&self.process.translation);
         threads.iter().for_each(|t| sum += *lock(&t.translation));
+        sum += self.process.cache.translation();
         let read = match self.process.disk {
             Some(_) => format!(", {} blocks from the cache", sum.read),
             None => String::new(),
         };
+        let regions = match self.process.options.tier {
+            0 | 1 => String::new(),
+            _ => format!(", {} regions", self.process.cache.regions()),
+        };
         format!(
             "{} instructions translated in {} blocks: {} bytes of code, {} bytes of maps, \
-             {} exits, {} stays on tier 0, {} calls of slow ways, {} calls of tier 0{read}",
+             {} exits, {} stays on tier 0, {} calls of slow ways, {} calls of tier 0{read}{regions}",
             sum.instructions,
             sum.blocks,
             sum.code_bytes,

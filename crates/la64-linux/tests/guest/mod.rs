@@ -148,14 +148,18 @@ impl Asm {
         elf::executable(AT, &self.words())
     }
 
-    /// Runs it with `--stats` on the translator. The interpreter, which runs it first, ends it in
-    /// the same way.
+    /// Runs it with `--stats` on the translator. The interpreter and the translator of regions,
+    /// which run it first, end it in the same way.
     pub(crate) fn run(&self) -> Output {
-        let first = run_file(&self.file(), &["--stats", "--tier", "0"]);
-        let second = self.run_once();
-        let text = String::from_utf8_lossy(&first.stderr);
-        assert_eq!(first.status, second.status, "on tier 0: {text}");
-        second
+        let others =
+            [&["--stats", "--tier", "0"][..], &["--stats", "--tier", "2", "--look", "300"]];
+        let others = others.map(|options| (options, run_file(&self.file(), options)));
+        let translated = self.run_once();
+        for (options, other) in others {
+            let text = String::from_utf8_lossy(&other.stderr);
+            assert_eq!(other.status, translated.status, "{options:?}: {text}");
+        }
+        translated
     }
 
     /// Runs it with `--stats` on the translator alone: what it leaves behind is in the way of a

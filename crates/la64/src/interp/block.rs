@@ -26,7 +26,11 @@
 //!   by `a_fault_in_either_half_of_a_pair_is_the_one_of_that_instruction`.
 
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+mod regions;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 mod stored;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+mod translated;
 
 use super::bind::Adjust;
 use super::branch::Flow;
@@ -39,7 +43,8 @@ use super::raw::{self, Code, Link, Memo, Place};
 use super::tier1;
 use super::translation::{Journal, Listing, Placed, Translation};
 use super::{
-    Cpu, Exit, Fetch, Handler, Inst, Limits, Slot, Tier, Trap, bind, branch, operation, pairs,
+    Cpu, Exit, Features, Fetch, Handler, Inst, Limits, Slot, Tier, Trap, bind, branch, operation,
+    pairs,
 };
 use crate::isa::{self, Group, Row, RowId};
 use crate::shared::{Pinned, Reader};
@@ -49,18 +54,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest block in instructions.
 const BLOCK_MAX: u64 = 64;
-/// Longest block of translated code: a loop.
-#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-const LOOP_MAX: u64 = 256;
 const PAGE_WORDS: u64 = 1024;
 /// Stale blocks that are kept besides as many as there are current ones.
 const STALE_MAX: usize = 1024;
 /// Instructions after which the dispatch loop is entered again: also how deep handlers may nest
 /// where the compiler does not turn their calls into jumps.
 const SLICE: u64 = 1024;
-/// The opcode of `b`.
-#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-const B_OPCODE: u32 = 0x14;
 
 /// A thread's way to the code of its program.
 #[derive(Debug)]
@@ -84,6 +83,8 @@ struct Own {
     /// Indirect branches of tier 0.
     jumps: Option<Jumps>,
     journal: Journal,
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    watch: regions::Watch,
 }
 
 /// Why a thread goes no further in a generation.
@@ -102,7 +103,7 @@ impl From<Trap> for Stop {
 
 /// What a thread runs with, in one generation.
 struct Run<'a, F> {
-    code: &'a CodeCache,
+    code: &'a Arc<CodeCache>,
     generation: &'a Pinned<'a, Generation>,
     own: &'a mut Own,
     fetch: &'a F,
@@ -186,6 +187,7 @@ impl Cache {
     /// Forgets what other threads did with the code: in a forked child, where they do not exist.
     pub fn survive_alone(&mut self) {
         self.reader.survive_alone();
+        self.code.survive_alone();
         if self.code.limits.separate {
             // The file behind the code is the parent's.
             self.code.clear();
@@ -208,7 +210,8 @@ impl Cache {
         self.code.held().value().translated()
     }
 
-    /// What the thread has translated in its life.
+    /// What the thread has translated in its life; regions may be made on another one
+    /// ([`CodeCache::translation`]).
     pub fn translation(&self) -> Translation {
         self.own.journal.total
     }
@@ -433,7 +436,7 @@ fn decode(
         }
         let Some(word) = cpu.window.load::<u32>(next) else { break };
         let at = list.len() as u16;
-        let row = row_of(cpu, word);
+        let row = row_of(cpu.features, word);
         let (inst, key, flow) = instruction_of(row, word, next, at + 1);
         if let Some((id, _)) = row {
             shared.note(id.row().group);
@@ -460,15 +463,15 @@ fn decode(
 }
 
 /// The row of a word that is an instruction of this machine.
-fn row_of(cpu: &Cpu, word: u32) -> Option<(RowId, &'static Known)> {
-    let id = isa::decode(word).filter(|id| announced(cpu, id.row()))?;
+fn row_of(features: Features, word: u32) -> Option<(RowId, &'static Known)> {
+    let id = isa::decode(word).filter(|id| announced(features, id.row()))?;
     Some((id, known(id)?))
 }
 
 /// One pre-decoded instruction, to run alone.
 #[cfg(any(test, all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
 fn instruction(cpu: &Cpu, word: u32, pc: u64) -> Inst {
-    instruction_of(row_of(cpu, word), word, pc, 1).0
+    instruction_of(row_of(cpu.features, word), word, pc, 1).0
 }
 
 /// One pre-decoded instruction, its places in pairs, and where control goes from it.
@@ -514,212 +517,6 @@ fn known(id: RowId) -> Option<&'static Known> {
     })
 }
 
-/// Tier 1.
-#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-impl<F: Fetch> Run<'_, F> {
-    /// Runs translated code until a trap or `attention`; `None` when tier 0 has to go on: the
-    /// budget ends soon, the x87 stack mode renames registers, or the host cannot.
-    fn run_translated(&mut self, cpu: &mut Cpu, attention: &AtomicBool, end: u64) -> Option<Stop> {
-        let generation = self.generation;
-        let Some(engine) = generation.engine(cpu, self.code.limits, instruction) else {
-            self.own.interprets = true;
-            return None;
-        };
-        self.run_engine(engine, cpu, attention, end)
-    }
-
-    fn run_engine(
-        &mut self,
-        engine: &tier1::Engine,
-        cpu: &mut Cpu,
-        attention: &AtomicBool,
-        end: u64,
-    ) -> Option<Stop> {
-        let (mut exit, mut plain) = (None, false);
-        loop {
-            if attention.load(Ordering::Relaxed) {
-                return Some(Trap::Attention.into());
-            }
-            let left = end - cpu.state.instructions;
-            if left <= 2 * LOOP_MAX || cpu.state.lbt.stack_mode != 0 {
-                return None;
-            }
-            if tier1::floats(cpu) != engine.floats() {
-                return Some(Stop::Renewed);
-            }
-            let pc = cpu.state.pc;
-            if !pc.is_multiple_of(4) {
-                return Some(Trap::Fetch(pc).into());
-            }
-            let key = tier1::Key { pc, plain: std::mem::take(&mut plain) };
-            let found = match engine.find(key, cpu) {
-                Some(at) => Ok(Some(at)),
-                None => self.translate(engine, cpu, key),
-            };
-            match found {
-                Ok(Some(at)) => {
-                    match exit.take() {
-                        Some(exit) => engine.link(exit, at),
-                        None => engine.remember(pc),
-                    }
-                    self.own.journal.total.exits += 1;
-                    let slice = (left - LOOP_MAX).min(self.code.limits.slice);
-                    let left = engine.run(cpu, attention, at, slice);
-                    self.own.journal.note_calls(cpu.take_calls());
-                    match left {
-                        tier1::Left::By(taken) => exit = Some(taken),
-                        tier1::Left::Plain(taken) => (exit, plain) = (Some(taken), true),
-                        tier1::Left::Elsewhere => {}
-                        tier1::Left::Trapped => return Some(cpu.trap.into()),
-                    }
-                }
-                Ok(None) => {
-                    exit = None;
-                    self.own.journal.total.interpreted += 1;
-                    if let Some(stop) = self.run_block(cpu) {
-                        return Some(stop);
-                    }
-                }
-                Err(stop) => return Some(stop),
-            }
-            if !self.generation.is_current() {
-                return Some(Stop::Renewed);
-            }
-        }
-    }
-
-    /// The code at `pc`, made if there is none; `None` if tier 0 is to run the block.
-    fn translate(
-        &mut self,
-        engine: &tier1::Engine,
-        cpu: &Cpu,
-        key: tier1::Key,
-    ) -> Result<Option<tier1::At>, Stop> {
-        let mut filling = self.generation.fill();
-        let own = engine.floats() as usize;
-        if let Some(at) = engine.find_compared(&mut filling.tier1[own], key, cpu, self.fetch) {
-            return Ok(Some(at));
-        }
-        if filling.tier1[own].waits(key.pc) {
-            return Ok(None);
-        }
-        if engine.is_spent(&filling.tier1[own], cpu) {
-            drop(filling);
-            self.code.renew(self.generation);
-            return Err(Stop::Renewed);
-        }
-        let code = self.code;
-        let kept = self.origin(key.pc).and_then(|origin| Some((code.store()?, origin)));
-        if let Some(kept) = kept
-            && let Some(at) = self.read(engine, &mut filling, (cpu, key), kept)
-        {
-            return Ok(Some(at));
-        }
-        let (list, epoch) = self.decode_for(engine, &mut filling, cpu, key.pc)?;
-        let origin = kept.filter(|_| epoch.is_none()).map(|kept| kept.1);
-        let keep = (key.plain, self.keeps(origin, cpu, &list));
-        let journal = &mut self.own.journal;
-        let filling = &mut filling.tier1[own];
-        let (at, record) = engine.translate(filling, keep, &list, epoch, journal);
-        self.keep(kept, engine, key.plain, record);
-        Ok(Some(at))
-    }
-
-    /// Runs one block on tier 0; `None` if no trap ended it.
-    fn run_block(&mut self, cpu: &mut Cpu) -> Option<Stop> {
-        let generation = self.generation;
-        let code = match self.lookup(cpu) {
-            Ok(code) => code,
-            Err(stop) => return Some(stop),
-        };
-        let jumps = self.own.jumps.as_ref().expect("invariant: made by `lookup`");
-        match generation.blocks.run(code, cpu, jumps, 0).0 {
-            Exit::Trap => Some(cpu.trap.into()),
-            Exit::Direct | Exit::Indirect => None,
-        }
-    }
-
-    /// The instructions of a block for tier 1, which goes on behind unconditional branches, and the
-    /// epoch before they were read if they may change.
-    fn decode_for(
-        &self,
-        engine: &tier1::Engine,
-        filling: &mut Filling,
-        cpu: &Cpu,
-        pc: u64,
-    ) -> Result<(Vec<tier1::Decoded>, Option<u64>), Trap> {
-        let epoch = cpu.epoch.now();
-        let (mut list, mut next) = (Vec::new(), pc);
-        let (mut inside, mut written) = (0..0, false);
-        while (list.len() as u64) < LOOP_MAX && next.is_multiple_of(4) {
-            // Only a loop is longer than other blocks.
-            let long = list.len() as u64 == BLOCK_MAX;
-            if long && (written || tier1::back_edge(&list).is_some()) {
-                break;
-            }
-            if !inside.contains(&next) {
-                let Some(text) = self.fetch.text(next) else { break };
-                inside = next..text.end;
-                written |= text.written;
-            }
-            if list.is_empty() || next.is_multiple_of(4 * PAGE_WORDS) {
-                filling.note_text(next);
-            }
-            let Some(word) = cpu.window.load::<u32>(next).filter(|_| inside.contains(&next)) else {
-                break;
-            };
-            let (decoded, flow) = self.decoded(engine, cpu, word, next);
-            next = match flow {
-                Flow::Direct if word >> 26 == B_OPCODE => decoded.inst.imm as u64,
-                _ => next + 4,
-            };
-            if next != decoded.pc + 4 {
-                filling.note_text(next);
-            }
-            let ends = decoded.last || flow == Flow::End || next == pc;
-            let ends = ends || flow == Flow::Direct && next == decoded.pc + 4;
-            list.push(decoded);
-            if ends {
-                break;
-            }
-        }
-        if list.is_empty() {
-            return Err(Trap::Fetch(pc));
-        }
-        if written || tier1::back_edge(&list).is_none() {
-            list.truncate(BLOCK_MAX as usize);
-        }
-        Ok((list, written.then_some(epoch)))
-    }
-
-    /// One instruction for tier 1, and where control goes from it.
-    fn decoded(
-        &self,
-        engine: &tier1::Engine,
-        cpu: &Cpu,
-        word: u32,
-        pc: u64,
-    ) -> (tier1::Decoded, Flow) {
-        let row = row_of(cpu, word);
-        let (inst, _, flow) = instruction_of(row, word, pc, 1);
-        let group = row.map(|(id, _)| id.row().group);
-        if let Some(group) = group {
-            self.code.note(group);
-        }
-        let soft = group.is_none_or(|group| engine.floats().leaves(group));
-        let lowering = row.and_then(|(_, known)| known.lowering);
-        let lowering = lowering.filter(|_| !soft || flow != Flow::Straight);
-        let control = row.is_some_and(|(_, known)| known.control);
-        let last = group == Some(Group::Lbt);
-        let wide = group == Some(Group::Lasx);
-        let branches = matches!(flow, Flow::Conditional | Flow::Direct);
-        let operands = row.map(|(_, known)| known.operands).unwrap_or_default();
-        let decoded =
-            tier1::Decoded { pc, word, inst, lowering, operands, branches, wide, control, last };
-        (decoded, flow)
-    }
-}
-
 /// Gives the first of two instructions that have code in common that code, from the front.
 fn join_pairs(list: &mut [Inst], keys: &[Key]) {
     let mut at = 0;
@@ -749,8 +546,7 @@ pub(super) fn step(cpu: &mut Cpu, word: u32) {
     assert_eq!(Code::new(0, vec![inst], &[]).run_alone(cpu), Exit::Direct, "{word:08x}");
 }
 
-fn announced(cpu: &Cpu, row: &Row) -> bool {
-    let features = cpu.features;
+fn announced(features: Features, row: &Row) -> bool {
     let group = match row.group {
         Group::Base | Group::Float => true,
         Group::Lsx => features.lsx,

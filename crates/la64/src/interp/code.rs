@@ -12,10 +12,13 @@
 
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use super::Cpu;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+use super::helper::Helper;
 use super::raw::Blocks;
 use super::stored::Store;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 use super::tier1;
+use super::translation::Translation;
 use super::{Limits, Tier};
 use crate::isa::Group;
 use crate::shared::{Current, Held, Pinned, Reader};
@@ -53,6 +56,10 @@ pub struct CodeCache {
     used: AtomicU8,
     /// Generations so far.
     generations: AtomicU64,
+    /// Regions so far.
+    regions: AtomicU64,
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    helper: Arc<Helper>,
 }
 
 /// Code that is dropped together.
@@ -109,6 +116,12 @@ impl Generation {
         engine.get_or_init(|| tier1::Engine::new(cpu, limits, floats, decode)).as_ref()
     }
 
+    /// Translated code of this kind, if there is any.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    pub(super) fn engine_of(&self, floats: tier1::Floats) -> Option<&tier1::Engine> {
+        self.engines[floats as usize].get()?.as_ref()
+    }
+
     /// Blocks of host code.
     pub(super) fn translated(&self) -> usize {
         #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
@@ -130,6 +143,7 @@ impl CodeCache {
         let bounds = Limits::CODE_LEN_MIN..=Limits::CODE_LEN_MAX;
         assert!(bounds.contains(&limits.code_len), "a length of code between its limits");
         assert!((1..=Limits::SLICE_MAX).contains(&limits.slice), "a slice between its limits");
+        assert!(limits.watch > 0, "some instructions between two looks");
         CodeCache {
             current: sync::Arc::new(Current::new(generation(1))),
             tier,
@@ -137,7 +151,18 @@ impl CodeCache {
             store: None,
             used: AtomicU8::new(0),
             generations: AtomicU64::new(1),
+            regions: AtomicU64::new(0),
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+            helper: Arc::default(),
         }
+    }
+
+    /// What was translated on a thread of the code cache's own.
+    pub fn translation(&self) -> Translation {
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        return self.helper.total();
+        #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+        Translation::default()
     }
 
     /// The same code cache, whose blocks are read from a store and kept there.
@@ -230,10 +255,35 @@ impl CodeCache {
         }
     }
 
+    /// Regions that were translated so far, on any thread.
+    pub fn regions(&self) -> u64 {
+        self.regions.load(Ordering::Relaxed)
+    }
+
+    /// A region was translated.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    pub(super) fn note_region(&self) {
+        self.regions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The thread that makes regions.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    pub(super) fn helper(&self) -> &Arc<Helper> {
+        &self.helper
+    }
+
+    /// Forgets that thread, in a forked child.
+    pub(super) fn survive_alone(&self) {
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        self.helper.survive_alone();
+    }
+
     /// Does something, as forking the process, while no thread adds or drops code.
     pub fn still<R>(&self, f: impl FnOnce() -> R) -> R {
         let held = self.held();
         let _filling = held.value().fill();
+        #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+        let _queue = self.helper.hold();
         f()
     }
 }

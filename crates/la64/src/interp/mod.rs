@@ -26,6 +26,8 @@ mod branch;
 mod code;
 mod epoch;
 mod floating;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+mod helper;
 mod integer;
 mod jumps;
 mod lbt;

@@ -17,6 +17,8 @@ pub struct Translation {
     pub code_bytes: u64,
     /// Bytes of what is kept beside the code: exits, faults, slow ways, words to compare.
     pub map_bytes: u64,
+    /// Regions among the blocks.
+    pub regions: u64,
     /// Blocks read from the cache on disk instead.
     pub read: u64,
     /// How often control left generated code for the dispatch loop.
@@ -36,6 +38,7 @@ impl AddAssign for Translation {
         self.instructions += other.instructions;
         self.code_bytes += other.code_bytes;
         self.map_bytes += other.map_bytes;
+        self.regions += other.regions;
         self.read += other.read;
         self.exits += other.exits;
         self.interpreted += other.interpreted;
@@ -78,6 +81,8 @@ pub(super) enum Made {
         instructions: u64,
         /// Bytes that are kept beside the code.
         map_bytes: u64,
+        /// It has many paths.
+        is_region: bool,
     },
     /// From the cache on disk.
     Read,
@@ -110,8 +115,9 @@ impl Journal {
     /// A block was translated, or read from the cache on disk.
     pub(super) fn note(&mut self, placed: Placed, made: Made) {
         self.total += match made {
-            Made::Translated { instructions, map_bytes } => Translation {
+            Made::Translated { instructions, map_bytes, is_region } => Translation {
                 blocks: 1,
+                regions: is_region.into(),
                 instructions,
                 code_bytes: placed.len,
                 map_bytes,

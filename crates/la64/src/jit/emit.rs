@@ -44,6 +44,9 @@ registers!(
 /// As the base of an address without index: the address of the next instruction.
 pub const RIP: Reg = Reg(16);
 
+/// As the base of an address with index: none.
+pub const NO_BASE: Reg = Reg(17);
+
 /// A place in memory: base + index * scale + displacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mem {
@@ -449,6 +452,12 @@ impl Asm {
             }
             Rm::M(m) => m,
         };
+        if let (NO_BASE, Some((index, scale))) = (m.base, m.index) {
+            assert!(index != RSP && scale < 4, "rsp is no index");
+            self.byte(reg | 4);
+            self.byte(scale << 6 | (index.0 & 7) << 3 | 5);
+            return self.word(m.disp);
+        }
         let base = m.base.0 & 7;
         // Without displacement, base 5 would mean something else.
         let mode = match m.disp {

@@ -184,7 +184,16 @@ const V_PBLENDVB: Form = Form::of("vpblendvb", 0x66, Three3A, 0x4c);
 const V_INSERT_HALF: Form = Form::of("vinserti128", 0x66, Three3A, 0x38);
 const V_MOVQ: Form = Form::of("vmovq", 0x66, Two, 0x6e);
 
+/// Rotates right by an immediate byte, without flags: a VEX form on general registers.
+pub const RORX: Form = Form::of("rorx", 0xf2, Three3A, 0xf0);
+
 impl Asm {
+    /// `rorx reg, rm, by`.
+    pub fn rotate(&mut self, wide: bool, reg: Reg, rm: impl Into<Rm>, by: u8) {
+        self.vex(RORX, wide, reg.0, 0, rm);
+        self.byte(by);
+    }
+
     /// `form to, first, second`.
     pub fn packed(&mut self, f: Form, to: Xmm, first: Xmm, second: impl Into<Rm>) {
         self.vex(f, false, to.0, first.0, second);

@@ -206,6 +206,19 @@ unsafe extern "C" fn on_fault(signal: i32, _: *mut libc::siginfo_t, context: *mu
     }
 }
 
+/// Does something with all signals blocked: a thread that it starts takes none.
+pub(crate) fn without_signals<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: all-zero sets are valid; the kernel reads and writes locals.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let result = f();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
+        result
+    }
+}
+
 thread_local! {
     /// The attention flag that an [`Alarm`] of this thread raises, or null.
     static ALARMED: Cell<*const AtomicBool> = const { Cell::new(null()) };

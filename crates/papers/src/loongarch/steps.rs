@@ -42,8 +42,8 @@ fn steps() -> Vec<Step> {
         single("fifteen programs beside their amd64 builds", "la64.programs.identical", identical),
         single("counts, twice", "la64.count.tier0", repeated),
         single("host instructions a guest instruction", "la64.interp.host_per_guest", cost),
-        single("random programs on both tiers", "la64.jit.fuzz", tiers_differ),
-        single("counts on both tiers", "la64.count.equal", unequal_counts),
+        single("random programs on all tiers", "la64.jit.fuzz", tiers_differ),
+        single("counts on all tiers", "la64.count.equal", unequal_counts),
         single("host instructions a translated instruction", "la64.host_per_guest", translated),
         single("a loop with and without ibar", "la64.ibar.us", ibar),
         Step {
@@ -88,17 +88,32 @@ fn unexplained(options: &Options) -> Answer {
 const TIER_BLOCKS: u64 = 1_000_000;
 
 fn tiers_differ(_: &Options) -> Answer {
-    let outcome = littoral_assure::la64::tiers::compare(seed(), TIER_BLOCKS);
-    let note = format!(
-        "{} random blocks with branches, loops and traps; {} exits compared, {} of them traps, {} \
-         by signals at any instruction of the host; {} instructions; the cause field of the FCSR is \
-         left out",
-        outcome.blocks, outcome.exits, outcome.traps, outcome.interrupted, outcome.instructions
+    let compare = |tier| littoral_assure::la64::tiers::compare(tier, seed(), TIER_BLOCKS);
+    let outcomes = [Tier::Blocks, Tier::Regions].map(compare);
+    let note = |outcome: &littoral_assure::la64::tiers::Outcome| {
+        format!(
+            "{} random blocks with branches, loops and traps; {} exits compared, {} of them traps, \
+             {} by signals at any instruction of the host; {} instructions, {} regions",
+            outcome.blocks,
+            outcome.exits,
+            outcome.traps,
+            outcome.interrupted,
+            outcome.instructions,
+            outcome.regions
+        )
+    };
+    let [blocks, regions] = &outcomes;
+    let words = format!(
+        "tier 1: {}; tier 2: {}; the cause field of the FCSR is left out",
+        note(blocks),
+        note(regions)
     );
-    let mut figure = Figure::new(outcome.different.len() as f64, note);
-    figure.notes.extend(outcome.different.iter().cloned());
-    let complete = outcome.blocks >= TIER_BLOCKS && outcome.interrupted > 0;
-    Ok(figure.provided(complete, "all blocks were run, some up to a signal"))
+    let different: usize = outcomes.iter().map(|outcome| outcome.different.len()).sum();
+    let mut figure = Figure::new(different as f64, words);
+    figure.notes.extend(outcomes.iter().flat_map(|outcome| outcome.different.iter().cloned()));
+    let is_complete = outcomes.iter().all(|o| o.blocks >= TIER_BLOCKS && o.interrupted > 0);
+    let complete = is_complete && regions.regions > 0;
+    Ok(figure.provided(complete, "all blocks were run, some up to a signal, some as regions"))
 }
 
 fn unequal_counts(options: &Options) -> Answer {
@@ -107,11 +122,11 @@ fn unequal_counts(options: &Options) -> Answer {
     let folder = tools.scratch.join("cache-kernels");
     let mut different = Vec::new();
     for kernel in kernels::all() {
-        let [first, second] = [Tier::Interpreter, Tier::Blocks]
+        let [first, second, third] = [Tier::Interpreter, Tier::Blocks, Tier::Regions]
             .map(|tier| kernels::run_on(&tools, tier, &guest, kernel, ROUNDS_COUNTED));
         let first = first?;
         let cached = || kernels::run_cached(&tools, &folder, &guest, kernel, ROUNDS_COUNTED);
-        for other in [second?, cached()?, cached()?] {
+        for other in [second?, third?, cached()?, cached()?] {
             let same = first.instructions_count == other.instructions_count;
             if !same || first.text != other.text {
                 different.push(kernel.name);
@@ -120,31 +135,41 @@ fn unequal_counts(options: &Options) -> Answer {
     }
     different.dedup();
     let note = format!(
-        "18 own C kernels on tier 0, on tier 1 and on code from a cache on disk, count and output; \
+        "18 own C kernels on tiers 0, 1 and 2 and on code from a cache on disk, count and output; \
          not {different:?}"
     );
     Ok(Figure::new(different.len() as f64, note))
 }
 
-/// Host instructions per guest instruction on the translator, by the difference of two lengths of
-/// one kernel, so that start-up and translation cancel.
+/// Host instructions per guest instruction on tier 2, with those of tier 1 beside it, by the
+/// difference of two lengths of one kernel, so that start-up, translation and the first looks
+/// cancel.
 fn translated(options: &Options) -> Answer {
-    const SHORT: u32 = 2;
+    const SHORT: u32 = 20;
+    const LONG: u32 = 60;
     let tools = tools(options);
     let guest = Compiled::build(&tools, Target::LoongArch)?;
-    let mut rows = Vec::new();
-    for kernel in kernels::of("integer") {
+    let ratio = |tier, kernel| -> Found<f64> {
         let at = |rounds| -> Found<(u64, u64)> {
-            let guest_count = kernels::run_on(&tools, Tier::Blocks, &guest, kernel, rounds)?;
-            let host = kernels::host_count(&tools, Tier::Blocks, &guest, kernel, rounds)?;
+            let guest_count = kernels::run_on(&tools, tier, &guest, kernel, rounds)?;
+            let host = kernels::host_count(&tools, tier, &guest, kernel, rounds)?;
             Ok((guest_count.instructions_count, host))
         };
-        let (short, long) = (at(SHORT)?, at(2 * ROUNDS_COUNTED)?);
-        rows.push((kernel.name, (long.1 - short.1) as f64 / (long.0 - short.0) as f64));
+        let (short, long) = (at(SHORT)?, at(LONG)?);
+        Ok((long.1 - short.1) as f64 / (long.0 - short.0) as f64)
+    };
+    let (mut rows, mut of_blocks) = (Vec::new(), Vec::new());
+    for kernel in kernels::of("integer") {
+        rows.push((kernel.name, ratio(Tier::Regions, kernel)?));
+        of_blocks.push(ratio(Tier::Blocks, kernel)?);
     }
     let values: Vec<f64> = rows.iter().map(|r| r.1).collect();
     let listed: Vec<String> = rows.iter().map(|(name, r)| format!("{name} {r:.2}")).collect();
-    let note = format!("geometric mean of {}; callgrind, 8 rounds less 2", listed.join(", "));
+    let note = format!(
+        "tier 2, geometric mean of {}; callgrind, {LONG} rounds less {SHORT}; {:.2} on tier 1",
+        listed.join(", "),
+        geometric_mean(&of_blocks)
+    );
     Ok(Figure::new(geometric_mean(&values), note))
 }
 

@@ -94,7 +94,7 @@ impl<F: Fetch> Run<'_, F> {
         tier1::runs(list).iter().all(is_with_it).then(|| {
             let has = |group: Group| {
                 let rows = list.iter().filter_map(|d| isa::decode(d.word)).map(isa::RowId::row);
-                rows.filter(|row| announced(cpu, row)).any(|row| row.group == group)
+                rows.filter(|row| announced(cpu.features, row)).any(|row| row.group == group)
             };
             let bits = GROUPS.into_iter().enumerate().map(|(n, group)| u8::from(has(group)) << n);
             bits.sum()
@@ -154,7 +154,7 @@ mod tests {
             ("break", &[0]),
             ("jirl", &[0, 1, 0]),
         ];
-        let memory = Fenced::new(6 << 30).expect("memory");
+        let memory = Fenced::new(6 << 30, 1 << 16).expect("memory");
         let mut cpu = Cpu::new(memory.window(), Features::ALL);
         for (n, (name, operands)) in lines.iter().enumerate() {
             cpu.window.store(HOME + 4 * n as u64, word(name, operands).expect(name)).expect("in");

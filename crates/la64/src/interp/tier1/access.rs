@@ -30,6 +30,9 @@ pub(super) fn at_offset(b: &mut Block<'_>, d: &Decoded) -> Mem {
         check(b, RAX);
         return Mem::indexed(layout::WINDOW, RAX, 0, 0);
     }
+    if let Some(base) = b.base(rj).filter(|_| b.is_checked(rj, imm)) {
+        return Mem::at(base, imm);
+    }
     let base = b.get(rj, RAX);
     if !b.is_checked(rj, imm) {
         check(b, base);
@@ -41,6 +44,7 @@ pub(super) fn at_offset(b: &mut Block<'_>, d: &Decoded) -> Mem {
 /// The memory at rj + rk.
 pub(super) fn at_index(b: &mut Block<'_>, d: &Decoded) -> Mem {
     let checked = b.is_pair_checked(d.rj(), d.rk());
+    b.note_sum((d.rj(), d.rk()), checked);
     for (base, index) in [(d.rj(), d.rk()), (d.rk(), d.rj())] {
         if let Some(base) = b.base(base).filter(|_| checked) {
             let index = b.get(index, RAX);
@@ -80,6 +84,13 @@ fn load(b: &mut Block<'_>, d: &Decoded, address: Address, form: Form, wide: bool
     if form != MOV && d.rd() != 0 {
         b.extends(d.rd());
     }
+    let bound = match form {
+        MOVZX8 => Some(0xff),
+        MOVZX16 => Some(0xffff),
+        MOV if !wide => Some(u64::from(u32::MAX)),
+        _ => None,
+    };
+    b.bounds(d.rd(), bound);
 }
 
 fn store(b: &mut Block<'_>, d: &Decoded, address: Address, form: Form, wide: bool) {

@@ -8,24 +8,30 @@
 //! [`State`]: crate::state::State
 
 mod exits;
+mod flags;
+mod paths;
+mod ranges;
 
 use super::super::Inst;
 use super::super::raw::Alone;
 use super::constants::{Constant, Constants, Due};
 use super::control::Floats;
 use super::known::{Check, Known};
-use super::layout::{self, ACCESS_MAX, ADDRESS_MAX, SLACK_MIN};
+use super::layout::{self, ADDRESS_MAX, SLACK_MIN};
 use super::pins::{Pins, STANDARD};
+use super::plan::End;
 use super::reach::{Line, Operands, Reach};
 use super::routines::{self, Call, Routines};
 use super::slow::Slow;
 use crate::jit::emit::{
-    ADD, ADD_I, Asm, CMP, Cond, LEA, MOV, MOV_TO, MOVZX8, Mem, RAX, RCX, RIP, Reg, Rm, TEST, XOR,
-    XOR_I, Xmm,
+    ADD, ADD_I, Asm, CMP, Cond, LEA, MOV, MOV_TO, MOVSXD, Mem, RAX, RCX, RIP, Reg, Rm, XOR, Xmm,
 };
 use crate::jit::packed::V_BROADCASTQ;
 use crate::shared::Index;
 use littoral_base::mutant;
+use paths::Region;
+pub(super) use ranges::Ahead;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// What lists of a block have room for at first.
@@ -69,7 +75,7 @@ pub(super) const fn folding(name: &'static str, emit: Emit, fold: Fold) -> Lower
 }
 
 /// An instruction to be translated.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in super::super) struct Decoded {
     /// Its address.
     pub(in super::super) pc: u64,
@@ -110,6 +116,11 @@ impl Decoded {
 
     pub(super) fn imm(&self) -> i64 {
         self.inst.imm
+    }
+
+    /// The immediate, which is the target of a branch to a fixed address.
+    pub(in super::super) fn target(&self) -> u64 {
+        self.inst.imm as u64
     }
 
     /// The immediate as a result: with the address of the instruction, where its name says so.
@@ -180,8 +191,12 @@ enum Cold {
         told: Option<(usize, Cond)>,
         due: Due,
     },
-    /// Jumps of checks ahead of a loop that failed: the loop's plain code goes on.
-    Plain { from: Vec<usize> },
+    /// Jumps of checks ahead of a loop that failed: its plain code goes on.
+    Plain { from: Vec<usize>, target: u64 },
+    /// The end of a region's path behind a branch.
+    End { from: usize, end: End, count: u16, due: Due },
+    /// Another target of a region's branch by register than the first, by the branch's place.
+    Targets { from: usize, at: usize, due: Due },
 }
 
 /// What a block may rely on of the window it accesses.
@@ -247,6 +262,8 @@ pub(super) struct Block<'a> {
     pub(super) constants: Constants,
     /// Registers that hold a sign-extended word, one bit each.
     extended: u32,
+    /// The greatest magnitude that a register's number can have, where that is small.
+    bounds: [Option<u64>; 32],
     /// Instructions behind the current one whose work it has done.
     pub(super) done_ahead: usize,
     /// What vector registers are loaded from behind the block, with its sites.
@@ -258,6 +275,8 @@ pub(super) struct Block<'a> {
     others: (usize, usize),
     /// At the instruction of this place flags tell what a register holds.
     flags: Option<(usize, usize, Cond)>,
+    /// A register that is not written because the branch behind knows what it holds on either side.
+    owed: Option<usize>,
     /// Instructions that tier 0 runs.
     #[expect(clippy::vec_box, reason = "code holds their addresses")]
     pub(super) alone: Vec<Box<Alone>>,
@@ -277,6 +296,16 @@ pub(super) struct Block<'a> {
     pub(super) ended: bool,
     /// Every access has its own check.
     pub(super) plain: bool,
+    /// Where the instructions end that follow each other.
+    pub(super) end: usize,
+    /// It is a region, of this plan.
+    region: Option<Region<'a>>,
+    /// By base: how often accesses by a sum need no check because of it, less how often they do.
+    saved: [i64; 32],
+    /// Registers that are checked ahead of a region to hold short numbers, and those of them whose
+    /// check something relied on.
+    short: u32,
+    relied_on: Cell<u32>,
 }
 
 impl<'a> Block<'a> {
@@ -305,12 +334,14 @@ impl<'a> Block<'a> {
             free: Reach::default(),
             constants: Constants::default(),
             extended: 0,
+            bounds: [None; 32],
             done_ahead: 0,
             literals: Vec::new(),
             jumps: Vec::with_capacity(LIST_LEN),
             accesses: Vec::with_capacity(LIST_LEN),
             others: (0, 0),
             flags: None,
+            owed: None,
             alone: Vec::new(),
             sites: Sites::default(),
             start,
@@ -321,6 +352,11 @@ impl<'a> Block<'a> {
             calls: Vec::new(),
             ended: false,
             plain: false,
+            end: list.len(),
+            region: None,
+            saved: [0; 32],
+            short: 0,
+            relied_on: Cell::new(0),
         }
     }
 
@@ -330,9 +366,9 @@ impl<'a> Block<'a> {
             let start = self.list[0].pc;
             let lines: Vec<Line> = self.list.iter().map(|d| d.line(start)).collect();
             self.free = Reach::of_loop(&lines, self.shape.slack);
-            self.check_ahead();
+            self.check_ahead(start);
         }
-        let pins = Pins::of_loop(self.list.iter().map(|d| d.word), &self.free);
+        let pins = Pins::of_loop(self.list.iter().map(|d| (d.word, 1)), &self.free);
         if pins != STANDARD {
             STANDARD.change_to(&mut self.asm, &pins);
             self.pins = pins;
@@ -348,8 +384,9 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Compares with the window, ahead of the loop, what its accesses are not compared with inside.
-    fn check_ahead(&mut self) {
+    /// Compares with the window, ahead of the loop at `target`, what its accesses are not compared
+    /// with inside.
+    fn check_ahead(&mut self, target: u64) {
         let mut from = Vec::new();
         let bases: Vec<usize> = self.free.bases().collect();
         let pairs = self.free.pairs.clone();
@@ -368,8 +405,15 @@ impl<'a> Block<'a> {
             self.asm.op(CMP, true, RAX, layout::NEAR);
             from.push(self.asm.jump_near(Some(Cond::Ae)));
         }
+        let short = if mutant!("la64_region_short_unchecked") { 0 } else { self.short };
+        for n in (1..32).filter(|n| short >> n & 1 == 1) {
+            let place = self.place(n);
+            self.asm.op(MOVSXD, true, RAX, place);
+            self.asm.op(CMP, true, RAX, place);
+            from.push(self.asm.jump_near(Some(Cond::Ne)));
+        }
         if !from.is_empty() {
-            self.cold.push(Cold::Plain { from });
+            self.cold.push(Cold::Plain { from, target });
         }
     }
 
@@ -407,7 +451,18 @@ impl<'a> Block<'a> {
 
     /// Instructions up to and including the current one.
     pub(super) fn count(&self) -> u16 {
-        self.at as u16 + 1
+        self.count_of(self.at)
+    }
+
+    /// Instructions up to and including the one of a place.
+    fn count_of(&self, at: usize) -> u16 {
+        self.region.as_ref().map_or(at as u16 + 1, |region| region.count(at))
+    }
+
+    /// The instruction so many places behind the current one, if control always comes to it.
+    pub(super) fn ahead(&self, places: usize) -> Option<&'a Decoded> {
+        let at = self.at + places;
+        (at < self.end).then(|| &self.list[at])
     }
 
     /// Where general register `n`, not 0, is.
@@ -480,6 +535,7 @@ impl<'a> Block<'a> {
     /// What was known of general register `n` holds no more.
     pub(super) fn wrote(&mut self, n: usize) {
         self.reach[n] = None;
+        self.bounds[n] = None;
         self.constants.forget(n);
         if !mutant!("la64_extension_outlives_a_write") {
             self.extended &= !(1 << n);
@@ -594,39 +650,6 @@ impl<'a> Block<'a> {
         self.accesses.push(self.asm.here());
     }
 
-    /// Whether an access at general register `n` + `imm` is in the window or the slack beside it.
-    pub(super) fn is_checked(&self, n: usize, imm: i32) -> bool {
-        let near = |far: u64| far + u64::from(imm.unsigned_abs()) + ACCESS_MAX <= self.shape.slack;
-        n == 0 || self.free.has_base(n) || self.reach[n].is_some_and(near)
-    }
-
-    /// The same of an access at `j` + `k`.
-    pub(super) fn is_pair_checked(&self, j: usize, k: usize) -> bool {
-        self.free.has_pair(j, k)
-    }
-
-    /// A host register with the host address of guest address `n`.
-    pub(super) fn base(&self, n: usize) -> Option<Reg> {
-        self.pins.base(n)
-    }
-
-    /// General register `n` was checked for an access at this distance, whose slow way may have
-    /// come back with the address inside the window and the register outside.
-    pub(super) fn check(&mut self, n: usize, imm: i32) {
-        self.reach[n] = Some(imm.unsigned_abs().into());
-    }
-
-    /// How far general register `n` + `imm` is from an address inside the window.
-    pub(super) fn reach(&self, n: usize, imm: i32) -> Option<u64> {
-        let far = self.reach[n]? + u64::from(imm.unsigned_abs());
-        (n != 0 && far <= self.shape.slack).then_some(far)
-    }
-
-    /// General register `n` was found to be as far as this from such an address.
-    pub(super) fn reaches(&mut self, n: usize, far: Option<u64>) {
-        self.reach[n] = far;
-    }
-
     /// Ends the current instruction: its slow way goes on here.
     pub(super) fn finish_instruction(&mut self) {
         let behind = (self.jumps.len(), self.accesses.len());
@@ -660,6 +683,7 @@ impl<'a> Block<'a> {
     /// Forgets what was known of registers: tier 0 ran.
     pub(super) fn forget(&mut self) {
         self.reach = [None; 32];
+        self.bounds = [None; 32];
         self.constants = Constants::default();
         self.extended = 0;
     }
@@ -674,10 +698,16 @@ impl<'a> Block<'a> {
                     self.write_due(&due);
                     self.exit(target, count, true);
                 }
-                Cold::Plain { from } => {
+                Cold::Plain { from, target } => {
                     from.into_iter().for_each(|jump| self.asm.bind_near(jump));
-                    self.leave_for_plain();
+                    self.leave_for_plain(target);
                 }
+                Cold::End { from, end, count, due } => {
+                    self.asm.bind_near(from);
+                    self.write_due(&due);
+                    self.end_path(end, count);
+                }
+                Cold::Targets { from, at, due } => self.other_targets(from, at, &due),
                 Cold::Slow { from, sites, resume, at, told, due } => {
                     self.jumps[from].iter().for_each(|&jump| self.asm.bind_near(jump));
                     let landing = self.asm.here() as u32;
@@ -693,10 +723,12 @@ impl<'a> Block<'a> {
                     }
                     self.asm.jump(None, resume);
                     let Decoded { pc, word, .. } = self.list[at];
-                    self.slows.push(Slow { pc, back, word, before: at as u16 });
+                    let before = self.count_of(at) - 1;
+                    self.slows.push(Slow { pc, back, word, before });
                 }
             }
         }
+        self.finish_region();
         self.finish_calls();
         self.finish_literals();
     }
@@ -729,42 +761,10 @@ impl Block<'_> {
         self.constants.know(n, constant);
     }
 
-    /// Host flags say behind this instruction what general register `n`, or the condition flag
-    /// [`FLAGS`] below it, says as 0 or 1.
-    pub(super) fn flags_tell(&mut self, n: usize, cond: Cond) {
-        self.flags = Some((self.at, n, cond));
-    }
-
-    /// The condition under which general register or flag `n` is not zero, if host flags tell.
-    pub(super) fn told(&self, n: usize) -> Option<Cond> {
-        let (at, of, cond) = self.flags?;
-        (at + 1 == self.at && of == n).then_some(cond)
-    }
-
-    /// Sets the host flags that `flags_tell` promised of a condition flag; tier 0 has written it.
-    fn tell_again(&mut self, n: usize, cond: Cond) {
-        if n < FLAGS || mutant!("la64_flags_of_the_slow_way") {
-            return;
-        }
-        self.asm.op(MOVZX8, false, RAX, layout::fcc(n - FLAGS));
-        self.asm.op(MOV, false, RCX, RAX);
-        self.asm.arith(XOR_I, false, RCX, 1);
-        match cond {
-            Cond::Ne => self.asm.op(TEST, false, RAX, RAX),
-            Cond::E => self.asm.op(TEST, false, RCX, RCX),
-            Cond::A | Cond::Ae | Cond::Np | Cond::G | Cond::Ge | Cond::Ns => {
-                self.asm.op(CMP, false, RAX, RCX);
-            }
-            Cond::B | Cond::Be | Cond::P | Cond::L | Cond::Le | Cond::S => {
-                self.asm.op(CMP, false, RCX, RAX);
-            }
-        }
-    }
-
     /// The instruction runs on tier 0.
     pub(super) fn call_tier_0(&mut self, d: &Decoded) {
         self.settle_all();
-        let alone = Box::new(Alone::new(d.pc, d.inst.clone(), self.at as u16));
+        let alone = Box::new(Alone::new(d.pc, d.inst.clone(), self.count() - 1));
         let at = self.asm.mov_imm_long(RAX, alone.address());
         self.sites.alone.push((at, self.at as u16));
         self.alone.push(alone);

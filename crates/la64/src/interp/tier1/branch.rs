@@ -39,7 +39,7 @@ fn on_flag(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
 
 /// Goes on at the target, inside the block or out of it.
 fn jump(b: &mut Block<'_>, d: &Decoded) {
-    if b.list.get(b.at + 1).is_none() {
+    if !b.goes_on() && b.list.get(b.at + 1).is_none() {
         b.exit(d.imm() as u64, b.count(), true);
         b.ended = true;
     }
@@ -51,11 +51,19 @@ const LINK: usize = 1;
 fn call(b: &mut Block<'_>, d: &Decoded) {
     let back = d.pc.wrapping_add(4);
     b.put_constant(LINK, Constant::relative(back));
+    if b.goes_on() {
+        return;
+    }
+    b.push_calls_here();
     b.exit_by_call(d.imm() as u64, back);
     b.ended = true;
 }
 
 fn jump_register(b: &mut Block<'_>, d: &Decoded) {
+    if b.goes_on_by_register(d, (d.rd() == LINK).then_some(LINK)) {
+        return;
+    }
+    b.push_calls_here();
     let known = b.constants.get(d.rj()).map(|constant| {
         b.sites.fixed |= !constant.relative;
         constant.value.wrapping_add(d.imm() as u64)

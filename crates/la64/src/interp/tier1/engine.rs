@@ -6,6 +6,7 @@
 //! - An exit is linked when it is taken for the first time and the block behind it exists. Two
 //!   threads may link it at once: either block is right.
 
+mod regions;
 pub(in super::super) mod stored;
 
 use super::super::raw::Alone;
@@ -25,7 +26,7 @@ use crate::jit::emit::Asm;
 use crate::jit::raw::{Arena, Faults, true_count};
 use crate::shared::{Index, List};
 use littoral_base::mutant;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// No block is longer.
@@ -56,6 +57,8 @@ pub(in super::super) struct Filling {
     restless: HashMap<u64, Restless>,
     /// Sites of exits whose target has no code yet, by the target's key.
     waiting: HashMap<u64, Vec<u32>>,
+    /// Instructions that regions have.
+    in_regions: HashSet<u64>,
 }
 
 impl Filling {
@@ -66,6 +69,13 @@ impl Filling {
         page.runs = page.runs.saturating_add(1);
         !mutant!("la64_changed_code_at_once")
             && page.runs <= WARM_RUNS << page.changes.min(CHANGES_MAX)
+    }
+}
+
+impl Filling {
+    /// Whether a region has the instruction at an address.
+    pub(in super::super) fn is_in_region(&self, pc: u64) -> bool {
+        self.in_regions.contains(&pc)
     }
 }
 
@@ -195,7 +205,12 @@ impl Engine {
 
     /// Whether blocks cannot be added, or not be compared with the epoch, any more.
     pub(in super::super) fn is_spent(&self, filling: &Filling, cpu: &Cpu) -> bool {
-        self.floor + filling.used + BLOCK_BYTES_MAX > self.arena.len() || era(cpu) != self.era
+        self.is_full(filling) || era(cpu) != self.era
+    }
+
+    /// Whether blocks cannot be added.
+    pub(in super::super) fn is_full(&self, filling: &Filling) -> bool {
+        self.floor + filling.used + BLOCK_BYTES_MAX > self.arena.len()
     }
 
     /// Where to enter the code of `pc` if it needs no comparison with memory in this epoch. Takes
@@ -273,7 +288,7 @@ impl Engine {
         let parts = Parts::of(block);
         let map_bytes = map_bytes(&parts, words.as_deref());
         let (instructions, map_bytes) = (list.len() as u64, map_bytes as u64);
-        let made = Made::Translated { instructions, map_bytes };
+        let made = Made::Translated { instructions, map_bytes, is_region: false };
         let record = keep.and_then(|groups| parts.record(list, groups));
         (self.publish(filling, key, (body, words), parts, (made, journal)), record)
     }
@@ -327,14 +342,8 @@ impl Engine {
         }
         let mut begins = Vec::with_capacity(list.len());
         for at in 0..list.len() {
-            block.at = at;
             begins.push(block.asm.here());
-            if block.done_ahead > 0 {
-                block.done_ahead -= 1;
-                continue;
-            }
-            one(&mut block);
-            block.finish_instruction();
+            instruction(&mut block, at);
         }
         if !block.ended {
             let end = list.last().expect("invariant: a block has instructions");
@@ -451,6 +460,17 @@ impl Words {
 /// The last branch of a block that leads back to its beginning.
 pub(in super::super) fn back_edge(list: &[Decoded]) -> Option<usize> {
     list.iter().rposition(|d| d.leads_to(list[0].pc))
+}
+
+/// The instruction at a place of a block, unless one before it has done its work.
+fn instruction(block: &mut Block<'_>, at: usize) {
+    block.at = at;
+    if block.done_ahead > 0 {
+        block.done_ahead -= 1;
+        return;
+    }
+    one(block);
+    block.finish_instruction();
 }
 
 /// One instruction of a block.

@@ -5,11 +5,12 @@
 //! - Semantics are those of `interp::integer`, which the tests compare.
 
 use super::block::{Block, Decoded, Fold, Lowering, folding, plain};
+use super::choice;
 use super::constants::Constant;
 use super::layout;
 use crate::jit::emit::{
     ADD, ADD_I, AND, AND_I, ANDN, Asm, CMP, CMP_I, Cond, Form, LEA, LZCNT, MOV, MOVSX8, MOVSX16,
-    MOVSXD, MOVZX8, MOVZX16, Mem, NOT, OR, OR_I, RAX, RCX, ROL, ROR, ROR_CL, Reg, Rm, SAR, SARX,
+    MOVSXD, MOVZX8, Mem, NO_BASE, NOT, OR, OR_I, RAX, RCX, ROL, ROR, ROR_CL, Reg, Rm, SAR, SARX,
     SHL, SHLX, SHR, SHRX, SUB, TEST, TZCNT, XOR, XOR_I,
 };
 use littoral_base::mutant;
@@ -49,6 +50,21 @@ fn apply(b: &mut Block<'_>, form: Form, to: Reg, n: usize) {
 
 fn add_d(b: &mut Block<'_>, d: &Decoded) {
     let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
+    let (reach, bound) = (b.reach_of_sum((rj, rk), 0), sum_of_bounds(b, (rj, rk), 0));
+    add(b, d);
+    if rj != 0 && rk != 0 && rd != 0 {
+        b.reaches(rd, reach);
+        b.bounds(rd, bound);
+    }
+}
+
+/// The greatest magnitude of rj << `by` + rk.
+fn sum_of_bounds(b: &Block<'_>, (rj, rk): (usize, usize), by: u8) -> Option<u64> {
+    Some((b.bound(rj)? << by) + b.bound(rk)?)
+}
+
+fn add(b: &mut Block<'_>, d: &Decoded) {
+    let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
     match (b.pin(rd), b.pin(rj), b.pin(rk)) {
         (Some(to), Some(j), Some(k)) if rd != rj && rd != rk => {
             b.asm.op(LEA, true, to, Mem::indexed(j, k, 0, 0));
@@ -72,11 +88,12 @@ fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
     if from == 0 {
         return b.put_constant(rd, Constant::fixed(0));
     }
-    let (reach, extended) = (b.reach(from, 0), b.is_extended(from));
+    let (reach, extended, bound) = (b.reach(from, 0), b.is_extended(from), b.bound(from));
     let scratch = b.target(rd);
     let from = b.get(from, scratch);
     b.put(rd, from);
     b.reaches(rd, reach);
+    b.bounds(rd, bound);
     if extended {
         b.extends(rd);
     }
@@ -157,6 +174,7 @@ fn addi_d(b: &mut Block<'_>, d: &Decoded) {
         return copy(b, rd, rj);
     }
     let reach = b.reach(rj, imm);
+    let bound = b.bound(rj).map(|bound| bound + u64::from(imm.unsigned_abs()));
     if rd == rj {
         let place = b.place(rd);
         b.asm.arith(ADD_I, true, place, imm);
@@ -167,6 +185,7 @@ fn addi_d(b: &mut Block<'_>, d: &Decoded) {
         b.put(rd, to);
     }
     b.reaches(rd, reach);
+    b.bounds(rd, bound);
 }
 
 fn addi_w(b: &mut Block<'_>, d: &Decoded) {
@@ -199,6 +218,10 @@ fn with_immediate(b: &mut Block<'_>, d: &Decoded, form: Form) {
     }
     // The immediate has twelve bits, without sign.
     let keeps = form == AND_I || b.is_extended(rj);
+    let bound = match form {
+        AND_I => Some(imm as u64),
+        _ => b.bound(rj).map(|bound| bound.next_power_of_two() + imm as u64),
+    };
     if rd == rj {
         let place = b.place(rd);
         b.asm.arith(form, true, place, imm);
@@ -209,6 +232,7 @@ fn with_immediate(b: &mut Block<'_>, d: &Decoded, form: Form) {
         b.asm.arith(form, true, to, imm);
         b.put(rd, to);
     }
+    b.bounds(rd, bound);
     if keeps {
         b.extends(rd);
     }
@@ -291,7 +315,11 @@ fn set(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
     if d.rd() == 0 {
         return;
     }
-    put_condition(b, d.rd(), cond);
+    if choice::replaces(b, d.rd()) {
+        b.wrote(d.rd());
+    } else if !b.owes(d.rd()) {
+        put_condition(b, d.rd(), cond);
+    }
     b.flags_tell(d.rd(), cond);
 }
 
@@ -358,7 +386,7 @@ fn orn(b: &mut Block<'_>, d: &Decoded) {
 }
 
 /// Where general register `n` can be read; register 0 is made in rax.
-fn source(b: &mut Block<'_>, n: usize) -> Rm {
+pub(super) fn source(b: &mut Block<'_>, n: usize) -> Rm {
     if n == 0 { b.get(0, RAX).into() } else { b.place(n) }
 }
 
@@ -392,16 +420,30 @@ fn shift_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
     }
     // Fewer significant bits, with the same sign.
     let keeps = form == SAR && b.is_extended(d.rj());
+    let bound = match form {
+        SHL => b.bound(d.rj()).and_then(|bound| bound.checked_mul(1 << by)),
+        SHR => Some(u64::MAX >> by),
+        SAR => b.bound(d.rj()),
+        _ => None,
+    };
     if rd == d.rj() {
         let place = b.place(rd);
         b.asm.imm8(form, true, place, by);
         b.wrote(rd);
     } else {
         let to = b.target(rd);
-        b.load(to, d.rj());
-        b.asm.imm8(form, true, to, by);
+        match (form, by, b.pin(d.rj())) {
+            (SHL, 1, Some(j)) => b.asm.op(LEA, true, to, Mem::indexed(j, j, 0, 0)),
+            (SHL, 2 | 3, Some(j)) => b.asm.op(LEA, true, to, Mem::indexed(NO_BASE, j, by, 0)),
+            (ROR, _, Some(j)) => b.asm.rotate(true, to, j, by),
+            _ => {
+                b.load(to, d.rj());
+                b.asm.imm8(form, true, to, by);
+            }
+        }
         b.put(rd, to);
     }
+    b.bounds(rd, bound);
     if keeps {
         b.extends(rd);
     }
@@ -489,11 +531,27 @@ fn alsl(b: &mut Block<'_>, d: &Decoded, finish: fn(&mut Block<'_>, usize)) {
 }
 
 fn alsl_d(b: &mut Block<'_>, d: &Decoded) {
+    let (rd, of, by) = (d.rd(), (d.rj(), d.rk()), d.imm() as u8);
+    let (reach, bound) = (b.reach_of_sum(of, by), sum_of_bounds(b, of, by));
+    add_shifted(b, d);
+    if rd != 0 {
+        b.reaches(rd, reach);
+        b.bounds(rd, bound);
+    }
+}
+
+fn add_shifted(b: &mut Block<'_>, d: &Decoded) {
     let by = d.imm() as u8;
     if d.rd() != 0 && by < 4 {
         let (j, k) = (b.get(d.rj(), RAX), b.get(d.rk(), RCX));
         let to = b.target(d.rd());
         b.asm.op(LEA, true, to, Mem::indexed(k, j, by, 0));
+        return b.put(d.rd(), to);
+    }
+    if let Some(to) = b.pin(d.rd()).filter(|_| d.rd() != d.rk() && d.rk() != 0) {
+        b.load(to, d.rj());
+        b.asm.imm8(SHL, true, to, by);
+        apply(b, ADD, to, d.rk());
         return b.put(d.rd(), to);
     }
     alsl(b, d, |b, rd| b.put(rd, RAX));
@@ -523,117 +581,6 @@ fn bytepick(b: &mut Block<'_>, d: &Decoded, wide: bool) {
     match wide {
         true => b.put(d.rd(), RAX),
         false => sign_extend(b, d.rd()),
-    }
-}
-
-/// Upper and lower bit of a field; `None` for an upside-down one, which tier 0 traps.
-fn field(d: &Decoded) -> Option<(u8, u8)> {
-    let (msb, lsb) = (d.imm() as u8, d.inst.imm2);
-    (msb >= lsb).then_some((msb, lsb))
-}
-
-/// `to` = bits `msb` to `lsb` of rj.
-fn pick(b: &mut Block<'_>, to: Reg, rj: usize, msb: u8, lsb: u8) {
-    match (msb, lsb) {
-        (7, 0) => {
-            let j = source(b, rj);
-            b.asm.op(MOVZX8, false, to, j);
-        }
-        (15, 0) => {
-            let j = source(b, rj);
-            b.asm.op(MOVZX16, false, to, j);
-        }
-        (31, _) => {
-            b.load_low(to, rj);
-            if lsb > 0 {
-                b.asm.imm8(SHR, false, to, lsb);
-            }
-        }
-        (0..31, 0) => {
-            b.load_low(to, rj);
-            b.asm.arith(AND_I, false, to, ((1u64 << (msb + 1)) - 1) as i32);
-        }
-        _ => {
-            b.load(to, rj);
-            if msb < 63 {
-                b.asm.imm8(SHL, true, to, 63 - msb);
-            }
-            if msb < 63 || lsb > 0 {
-                b.asm.imm8(SHR, true, to, 63 - msb + lsb);
-            }
-        }
-    }
-}
-
-fn bstrpick_d(b: &mut Block<'_>, d: &Decoded) {
-    match field(d) {
-        None => b.call_tier_0(d),
-        Some(_) if d.rd() == 0 => {}
-        Some((msb, lsb)) => {
-            picked(b, d, msb, lsb);
-        }
-    }
-}
-
-/// rd = bits `msb` to `lsb` of rj.
-fn picked(b: &mut Block<'_>, d: &Decoded, msb: u8, lsb: u8) {
-    let to = b.target(d.rd());
-    pick(b, to, d.rj(), msb, lsb);
-    b.put(d.rd(), to);
-    if msb - lsb < 31 {
-        b.extends(d.rd());
-    }
-}
-
-fn bstrpick_w(b: &mut Block<'_>, d: &Decoded) {
-    match field(d) {
-        None => b.call_tier_0(d),
-        Some(_) if d.rd() == 0 => {}
-        // Shorter fields have no sign.
-        Some((msb, lsb)) if msb - lsb < 31 => picked(b, d, msb, lsb),
-        Some((msb, lsb)) => {
-            pick(b, RAX, d.rj(), msb, lsb);
-            sign_extend(b, d.rd());
-        }
-    }
-}
-
-/// rax = rd with bits `msb` to `lsb` from rj.
-fn insert(b: &mut Block<'_>, d: &Decoded, msb: u8, lsb: u8) {
-    let width = msb - lsb + 1;
-    let mask = (u64::MAX >> (64 - width)) << lsb;
-    b.load(RAX, d.rj());
-    if width < 64 {
-        b.asm.imm8(SHL, true, RAX, 64 - width);
-        if msb < 63 {
-            b.asm.imm8(SHR, true, RAX, 63 - msb);
-        }
-    }
-    b.asm.mov_imm(RCX, !mask);
-    let place = b.place(d.rd());
-    b.asm.op(AND, true, RCX, place);
-    b.asm.op(OR, true, RAX, RCX);
-}
-
-fn bstrins_d(b: &mut Block<'_>, d: &Decoded) {
-    match field(d) {
-        None => b.call_tier_0(d),
-        Some(_) if d.rd() == 0 => {}
-        Some((msb, lsb)) => {
-            insert(b, d, msb, lsb);
-            b.put(d.rd(), RAX);
-        }
-    }
-}
-
-fn bstrins_w(b: &mut Block<'_>, d: &Decoded) {
-    match field(d) {
-        None => b.call_tier_0(d),
-        Some(_) if d.rd() == 0 => {}
-        Some((msb, lsb)) => {
-            insert(b, d, msb, lsb);
-            sign_extend(b, d.rd());
-        }
     }
 }
 
@@ -727,10 +674,6 @@ pub(super) static SHIFT_TABLE: &[Lowering] = &[
     plain("alsl.wu", alsl_wu),
     plain("bytepick.d", by!(bytepick, true)),
     plain("bytepick.w", by!(bytepick, false)),
-    plain("bstrpick.d", bstrpick_d),
-    plain("bstrpick.w", bstrpick_w),
-    plain("bstrins.d", bstrins_d),
-    plain("bstrins.w", bstrins_w),
     plain("clz.d", in_rax!(a => a.op(LZCNT, true, RAX, RAX))),
     plain("ctz.d", in_rax!(a => a.op(TZCNT, true, RAX, RAX))),
     plain("clz.w", in_rax!(a => a.op(LZCNT, false, RAX, RAX))),

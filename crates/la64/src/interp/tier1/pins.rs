@@ -57,16 +57,16 @@ impl Pins {
         self.bases[n]
     }
 
-    /// The pins of a loop of these words, with these accesses.
-    pub(super) fn of_loop(words: impl Iterator<Item = u32>, reach: &Reach) -> Pins {
+    /// The pins of a loop of these words, each with how often it is executed, with these accesses.
+    pub(super) fn of_loop(words: impl Iterator<Item = (u32, u32)>, reach: &Reach) -> Pins {
         let (mut general, mut vector) = ([0; 33], [0; 32]);
-        for word in words {
+        for (word, times) in words {
             let Some(id) = isa::decode(word) else { continue };
             for field in id.row().fields {
                 let n = (word >> field.lo & 31) as usize;
                 match field.kind {
-                    FieldKind::Gpr => general[n] += u32::from(n != 0),
-                    FieldKind::Fpr | FieldKind::Vr | FieldKind::Xr => vector[n] += 1,
+                    FieldKind::Gpr => general[n] += times * u32::from(n != 0),
+                    FieldKind::Fpr | FieldKind::Vr | FieldKind::Xr => vector[n] += times,
                     FieldKind::Fcc | FieldKind::Scratch | FieldKind::Fcsr => {}
                     FieldKind::Signed | FieldKind::Unsigned => {}
                 }
@@ -77,9 +77,14 @@ impl Pins {
         assign(&mut pins.vector, &vector);
         // Registers that the loop does not name have no use for their host registers.
         let unused = |n: &usize| general[*n] == 0 && pins.general[*n].is_some();
-        let free: Vec<usize> = (1..32).filter(unused).collect();
-        for (base, n) in reach.staying_in_pairs().into_iter().zip(free) {
-            pins.bases[base] = pins.general[n].take();
+        let mut free: Vec<usize> = (1..32).filter(unused).collect();
+        for base in reach.staying_in_pairs() {
+            // The state has the register, too.
+            let own = reach.is_address(base) && pins.general[base].is_some();
+            let from = if own { Some(base) } else { free.pop() };
+            if let Some(n) = from {
+                pins.bases[base] = pins.general[n].take();
+            }
         }
         pins
     }

@@ -163,6 +163,20 @@ pub(super) struct Reach {
     pub(super) pairs: Vec<(usize, usize)>,
     /// Registers that the loop never writes.
     stay: u32,
+    /// Those of them that it adds what is no step to.
+    indexed: u32,
+    /// Those of them that it uses for addresses rather than for anything else.
+    addresses: u32,
+}
+
+/// The paths of a loop of several: each begins and ends at the beginning of one.
+pub(super) trait Rounds {
+    /// The greatest sum over the instructions of a path.
+    fn most(&self, of: &dyn Fn(usize) -> u64) -> u64;
+
+    /// Whether each path that goes on in the loop and has an instruction that `moves` has one that
+    /// `holds`.
+    fn hold(&self, moves: &dyn Fn(usize) -> bool, holds: &dyn Fn(usize) -> bool) -> bool;
 }
 
 /// Checks ahead of a loop.
@@ -203,6 +217,92 @@ impl Reach {
         reach
     }
 
+    /// Those of a loop of many paths. Between two accesses by a register that steps are at most two
+    /// paths: the rest of one, and the next up to its access.
+    /// Of the registers that it adds something else to, those in `indexed` are checked ahead.
+    pub(super) fn of_rounds(
+        list: &[Line],
+        rounds: &impl Rounds,
+        indexed: u32,
+        slack: u64,
+    ) -> Reach {
+        let changes = changes(list);
+        let steps = |n: usize| matches!(changes[n], Change::Steps(_));
+        let mut reach = Reach::default();
+        let stays = |n: &usize| changes[*n] == Change::Steps(0);
+        (1..32).filter(stays).for_each(|n| reach.stay |= 1 << n);
+        let step = |n: usize, at: usize| match list[at] {
+            Line { name: Some("addi.d"), numbers: [d, ..], imm, .. } if d == n => imm,
+            _ => 0,
+        };
+        let is_near = |registers: [usize; 2], far: u64, by: &dyn Fn(&Line) -> bool| {
+            let step = |at: usize| registers.iter().map(|&n| step(n, at)).sum::<u64>();
+            let steps = 2 * rounds.most(&step);
+            let sure = steps == 0
+                || rounds.hold(&|at| step(at) > 0, &|at| by(&list[at]))
+                || mutant!("la64_region_rare_access_unchecked");
+            sure && 2 * far + steps + ACCESS_MAX <= slack
+        };
+        for n in (1..32).filter(|&n| steps(n)) {
+            let by = |d: &Line| d.operands.is_offset() && d.numbers[1] == n;
+            let Some(far) = list.iter().filter(|d| by(d)).map(|d| d.imm).max() else { continue };
+            if reach.len() < CHECKS_MAX && is_near([n, 0], far, &by) {
+                reach.bases |= 1 << n;
+            }
+        }
+        // What stays is probably an address, and what does not an index that may be small.
+        for d in list.iter().filter(|d| d.operands.access == Some(Access::Index)) {
+            let [_, j, k, _] = d.numbers;
+            let stays = |n: usize| n != 0 && (reach.stay & indexed) >> n & 1 == 1;
+            let one = [(j, k), (k, j)].into_iter().find(|&(a, b)| stays(a) && !steps(b));
+            if let Some((n, _)) = one
+                && reach.len() < CHECKS_MAX
+            {
+                reach.bases |= 1 << n;
+                reach.indexed |= 1 << n;
+            }
+        }
+        for d in list.iter().filter(|d| d.operands.access == Some(Access::Index)) {
+            let [_, j, k, _] = d.numbers;
+            if j == 0 || k == 0 || reach.has_pair(j, k) || !steps(j) || !steps(k) {
+                continue;
+            }
+            let by = |d: &Line| {
+                let [_, a, b, _] = d.numbers;
+                d.operands.access == Some(Access::Index) && [[j, k], [k, j]].contains(&[a, b])
+            };
+            if reach.len() < CHECKS_MAX && is_near([j, k], 0, &by) {
+                reach.pairs.push((j, k));
+            }
+        }
+        reach.note_addresses(list);
+        reach
+    }
+
+    /// Finds the registers checked ahead that are used for addresses rather than for anything else.
+    fn note_addresses(&mut self, list: &[Line]) {
+        let is_base = |d: &Line, field: usize| match d.operands.access {
+            Some(Access::Offset) => field == 1,
+            Some(Access::Index) => field == 1 || field == 2,
+            None => false,
+        };
+        for n in 1..32 {
+            let (mut as_base, mut otherwise) = (0, 0);
+            for d in list {
+                let named = (0..4).filter(|&f| d.operands.general[f] && d.numbers[f] == n);
+                named.for_each(|f| *if is_base(d, f) { &mut as_base } else { &mut otherwise } += 1);
+            }
+            if self.stays_inside(n) && as_base > otherwise {
+                self.addresses |= 1 << n;
+            }
+        }
+    }
+
+    /// The region uses a register that stays for addresses rather than for anything else.
+    pub(super) fn is_address(&self, n: usize) -> bool {
+        self.addresses >> n & 1 == 1
+    }
+
     fn len(&self) -> usize {
         self.bases.count_ones() as usize + self.pairs.len()
     }
@@ -211,6 +311,16 @@ impl Reach {
     pub(super) fn bases(&self) -> impl Iterator<Item = usize> + use<> {
         let bases = self.bases;
         (1..32).filter(move |n| bases >> n & 1 == 1)
+    }
+
+    /// Registers that the loop never writes.
+    pub(super) fn staying(&self) -> u32 {
+        self.stay
+    }
+
+    /// A register that the loop never writes is checked ahead of it.
+    pub(super) fn stays_inside(&self, n: usize) -> bool {
+        self.has_base(n) && self.stay >> n & 1 == 1
     }
 
     pub(super) fn has_base(&self, n: usize) -> bool {
@@ -223,7 +333,10 @@ impl Reach {
 
     /// Registers that stay, in pairs of this loop, the most frequent first.
     pub(super) fn staying_in_pairs(&self) -> Vec<usize> {
-        let count = |n: usize| self.pairs.iter().filter(|p| p.0 == n || p.1 == n).count();
+        let count = |n: usize| {
+            let pairs = self.pairs.iter().filter(|p| p.0 == n || p.1 == n).count();
+            pairs + (self.indexed >> n & 1) as usize
+        };
         let mut list: Vec<usize> =
             (1..32).filter(|&n| self.stay >> n & 1 == 1 && count(n) > 0).collect();
         list.sort_by_key(|&n| std::cmp::Reverse(count(n)));

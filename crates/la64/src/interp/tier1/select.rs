@@ -12,6 +12,7 @@
 //!   `registers_of_a_choice_are_those_of_the_interpreter`.
 
 use super::block::{Block, Decoded, Lowering, plain};
+use super::choice::{Select, choice};
 use super::integer::{self, compare};
 use super::multiply;
 use crate::jit::emit::{Cond, MOV, RAX, RCX, RDX};
@@ -19,21 +20,6 @@ use littoral_base::mutant;
 
 /// Instructions that are looked at behind the choice.
 const AHEAD_MAX: usize = 16;
-
-/// A mask: where it goes, and what it keeps or not.
-#[derive(Clone, Copy, Debug)]
-struct Mask {
-    to: usize,
-    from: usize,
-}
-
-/// Two masks and an `or`.
-#[derive(Clone, Copy, Debug)]
-struct Select {
-    first: Mask,
-    second: Mask,
-    result: usize,
-}
 
 /// rd = rj, or 0 if rk is zero (`maskeqz`) or not (`masknez`).
 fn mask(b: &mut Block<'_>, d: &Decoded, kept_if: Cond) {
@@ -51,7 +37,7 @@ fn mask(b: &mut Block<'_>, d: &Decoded, kept_if: Cond) {
         }
     };
     if let Some(select) = behind(b, d) {
-        return select.emit(b, keep);
+        return choose(b, select, keep);
     }
     masked(b, rd, rj, keep);
     if rd != rk {
@@ -84,73 +70,55 @@ fn masknez(b: &mut Block<'_>, d: &Decoded) {
 
 /// The choice that begins with the current instruction, a mask.
 fn behind(b: &mut Block<'_>, d: &Decoded) -> Option<Select> {
-    let list = b.list;
-    let (second, or) = (list.get(b.at + 1)?, list.get(b.at + 2)?);
-    let names = [d, second, or].map(|d| d.lowering.map(|lowering| lowering.name));
-    let opposite = match names[0]? {
-        "maskeqz" => "masknez",
-        _ => "maskeqz",
-    };
-    if names[1..] != [Some(opposite), Some("or")] || second.rk() != d.rk() {
-        return None;
-    }
-    let (t, u, result) = (d.rd(), second.rd(), or.rd());
-    let chosen = [or.rj(), or.rk()];
-    let is_choice = chosen == [t, u] || chosen == [u, t];
-    let is_plain = t != u && u != 0 && result != 0 && t != d.rk() && t != second.rj();
-    let select = Select {
-        first: Mask { to: t, from: d.rj() },
-        second: Mask { to: u, from: second.rj() },
-        result,
-    };
-    (is_choice && is_plain).then(|| {
-        b.settle(second);
-        b.done_ahead = 2;
-        select
-    })
+    let select = choice(d, b.ahead(1)?, b.ahead(2)?)?;
+    let second = b.ahead(1)?;
+    b.settle(second);
+    b.done_ahead = 2;
+    Some(select)
 }
 
-impl Select {
-    /// Under `keep` the first mask keeps its register; flags stand.
-    fn emit(self, b: &mut Block<'_>, keep: Cond) {
-        let Select { first, second, result } = self;
-        let masks = [(first, keep), (second, keep.opposite())];
-        let live = masks.map(|(mask, _)| mask.to != result && !is_dead(b, mask.to));
-        let extended = [first, second].iter().all(|mask| b.is_extended(mask.from));
-        // The result begins as one register and becomes the other under the other's condition.
-        let (base, (other, cond)) = match second.from == result {
-            true => (second, masks[0]),
-            false => (first, masks[1]),
-        };
-        let read_later = masks.iter().zip(live).any(|(m, live)| live && m.0.from == result);
-        let direct = b.pin(result).filter(|_| other.from != result && !read_later);
-        // Masks are made in rax.
-        let to = direct.unwrap_or(RDX);
-        match base.from {
-            0 => b.asm.mov_imm_keeping_flags(to, 0),
-            n if b.place(n) == to.into() => {}
-            n => {
-                let place = b.place(n);
-                b.asm.op(MOV, true, to, place);
-            }
+/// Makes a choice whose first mask keeps its register under `keep`; flags stand.
+fn choose(b: &mut Block<'_>, select: Select, keep: Cond) {
+    let Select { first, second, result } = select;
+    let masks = [(first, keep), (second, keep.opposite())];
+    let live = masks.map(|(mask, _)| mask.to != result && !is_dead(b, mask.to));
+    let extended = [first, second].iter().all(|mask| b.is_extended(mask.from));
+    let bounds = [first, second].map(|mask| b.bound(mask.from));
+    let bound = bounds[0].zip(bounds[1]).map(|(a, b)| a.max(b));
+    // The result begins as one register and becomes the other under the other's condition.
+    let (base, (other, cond)) = match second.from == result {
+        true => (second, masks[0]),
+        false => (first, masks[1]),
+    };
+    let read_later = masks.iter().zip(live).any(|(m, live)| live && m.0.from == result);
+    let direct = b.pin(result).filter(|_| other.from != result && !read_later);
+    // Masks are made in rax.
+    let to = direct.unwrap_or(RDX);
+    match base.from {
+        0 => b.asm.mov_imm_keeping_flags(to, 0),
+        n if b.place(n) == to.into() => {}
+        n => {
+            let place = b.place(n);
+            b.asm.op(MOV, true, to, place);
         }
-        match other.from {
-            0 => {
-                b.asm.mov_imm_keeping_flags(RCX, 0);
-                b.asm.cmov(cond, true, to, RCX);
-            }
-            n => {
-                let place = b.place(n);
-                b.asm.cmov(cond, true, to, place);
-            }
+    }
+    match other.from {
+        0 => {
+            b.asm.mov_imm_keeping_flags(RCX, 0);
+            b.asm.cmov(cond, true, to, RCX);
         }
-        for ((mask, keep), _) in masks.into_iter().zip(live).filter(|(_, live)| *live) {
-            masked(b, mask.to, mask.from, keep);
+        n => {
+            let place = b.place(n);
+            b.asm.cmov(cond, true, to, place);
         }
-        b.put(result, to);
-        if extended {
-            b.extends(result);
-        }
+    }
+    for ((mask, keep), _) in masks.into_iter().zip(live).filter(|(_, live)| *live) {
+        masked(b, mask.to, mask.from, keep);
+    }
+    b.put(result, to);
+    b.bounds(result, bound);
+    if extended {
+        b.extends(result);
     }
 }
 
@@ -159,8 +127,7 @@ fn is_dead(b: &Block<'_>, n: usize) -> bool {
     if mutant!("la64_masks_always_dead") {
         return true;
     }
-    let behind = b.list.iter().skip(b.at + 3).take(AHEAD_MAX);
-    for d in behind {
+    for d in (3..3 + AHEAD_MAX).map_while(|n| b.ahead(n)) {
         let Some(lowering) = d.lowering else { return false };
         let tables = [TABLE, integer::TABLE, integer::SHIFT_TABLE, multiply::TABLE];
         let is_sure = tables.into_iter().flatten().any(|l| std::ptr::eq(l, lowering));

@@ -36,6 +36,15 @@ impl Targets {
         self.table[place].store(address, Ordering::Release);
     }
 
+    /// Lets indirect branches that find a block find another one of its address instead.
+    pub(super) fn replace(&self, old: &Known, new: &Known) {
+        let place = (old.key >> 2) as usize & ((1 << TARGET_BITS) - 1);
+        let address = std::ptr::from_ref(old).expose_provenance() as u64;
+        if self.table[place].load(Ordering::Acquire) == address {
+            self.set(new);
+        }
+    }
+
     /// Where it is.
     pub(super) fn address(&self) -> u64 {
         debug_assert_eq!(self.nothing.key, 1);

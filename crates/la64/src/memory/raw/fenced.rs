@@ -11,30 +11,29 @@ use std::ptr::null_mut;
 pub(crate) struct Fenced {
     base: u64,
     len: u64,
+    slack: u64,
 }
 
 impl Fenced {
-    /// Bytes on either side that refuse every access.
-    pub(crate) const SLACK: u64 = 1 << 16;
-    /// Accessible bytes behind them.
+    /// Accessible bytes behind those that refuse.
     pub(crate) const BEHIND: u64 = 1 << 20;
-    const SIDE: u64 = Fenced::SLACK + Fenced::BEHIND;
 
-    /// Zeroed memory; `None` where the host refuses it or its faults cannot be caught.
-    pub(crate) fn new(len: u64) -> Option<Fenced> {
+    /// Zeroed memory with so many bytes on either side that refuse every access; `None` where the
+    /// host refuses it or its faults cannot be caught.
+    pub(crate) fn new(len: u64, slack: u64) -> Option<Fenced> {
         let len = len.next_multiple_of(4096);
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let whole = (len + 2 * Fenced::SIDE) as usize;
+        let side = slack + Fenced::BEHIND;
+        let whole = (len + 2 * side) as usize;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let start = unsafe { mmap_anonymous(null_mut(), whole, rights, flags) }.ok()? as u64;
-        let fenced = Fenced { base: start + Fenced::SIDE, len };
+        let fenced = Fenced { base: start + side, len, slack };
         let refuse = |at: u64| {
             // SAFETY: inside the mapping made above, to which nothing refers.
-            unsafe { mprotect(at as *mut _, Fenced::SLACK as usize, MprotectFlags::empty()) }
-                .is_ok()
+            unsafe { mprotect(at as *mut _, slack as usize, MprotectFlags::empty()) }.is_ok()
         };
-        let refused = refuse(fenced.base - Fenced::SLACK) && refuse(fenced.base + len);
+        let refused = refuse(fenced.base - slack) && refuse(fenced.base + len);
         (refused && jit::catch_refused()).then_some(fenced)
     }
 
@@ -42,13 +41,14 @@ impl Fenced {
     pub(crate) fn window(&self) -> Window {
         // SAFETY: the memory is this value's own, the bytes beside it refuse every access, and
         // faults continue at the landing.
-        unsafe { Window::new(self.base as *mut u8, self.len).between_refusals(Fenced::SLACK) }
+        unsafe { Window::new(self.base as *mut u8, self.len).between_refusals(self.slack) }
     }
 }
 
 impl Drop for Fenced {
     fn drop(&mut self) {
-        let (start, whole) = (self.base - Fenced::SIDE, self.len + 2 * Fenced::SIDE);
+        let side = self.slack + Fenced::BEHIND;
+        let (start, whole) = (self.base - side, self.len + 2 * side);
         // SAFETY: the mapping of `new`; its window is used only while the owner of both exists.
         let _ = unsafe { munmap(start as *mut _, whole as usize) };
     }

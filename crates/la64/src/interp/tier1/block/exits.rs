@@ -17,7 +17,7 @@ impl Block<'_> {
     pub(in super::super) fn exit(&mut self, target: u64, count: u16, linked: bool) {
         let due = self.constants.due();
         self.write_due(&due);
-        let back = self.has_own_pins && target == self.list[0].pc;
+        let back = self.region.is_none() && self.has_own_pins && target == self.list[0].pc;
         let counted = self.shape.counted;
         let (on, opcode_bytes) = if counted { (Some(Cond::Ns), 2) } else { (None, 1) };
         if back {
@@ -33,7 +33,7 @@ impl Block<'_> {
             // The displacement stands behind the opcode.
             self.asm.align_patched(opcode_bytes);
             let here = self.asm.here() + opcode_bytes + 4;
-            let known = (target == self.list[0].pc).then_some(self.head);
+            let known = self.entry_of(target, self.head);
             // Another key than an address stands for plain code.
             let find = || self.known.find(target).filter(|_| target.is_multiple_of(4));
             let known = known.or_else(|| find().map(|known| known.start as usize));
@@ -43,15 +43,23 @@ impl Block<'_> {
         self.leave_by(site, target, is_known);
     }
 
+    /// Where this block's own code of an address is entered, which is `start` if there is one path.
+    fn entry_of(&self, target: u64, start: usize) -> Option<usize> {
+        match &self.region {
+            Some(region) => region.entry_of(target),
+            None => (target == self.list[0].pc).then_some(start),
+        }
+    }
+
     /// Counts instructions.
-    fn retire(&mut self, count: u16) {
+    pub(super) fn retire(&mut self, count: u16) {
         if self.shape.counted {
             self.asm.arith(SUB_I, true, COUNT, count.into());
         }
     }
 
     /// Leaves for the dispatch loop by a new exit, which may be linked already.
-    fn leave_by(&mut self, site: Option<u32>, target: u64, linked: bool) {
+    pub(super) fn leave_by(&mut self, site: Option<u32>, target: u64, linked: bool) {
         let id = self.first_exit + self.exits.len() as u32;
         self.exits.push(Exit { site, target, plain: false, linked });
         self.leave_as(id);
@@ -66,6 +74,9 @@ impl Block<'_> {
 
     /// Leaves for the branch's target if `cond` holds.
     pub(in super::super) fn exit_if(&mut self, cond: Cond, target: u64) {
+        if self.region.is_some() {
+            return self.fork(cond);
+        }
         // A branch backward is mostly taken.
         if target <= self.list[self.at].pc {
             let on = self.asm.jump_near(Some(cond.opposite()));
@@ -130,10 +141,8 @@ impl Block<'_> {
         let over = self.asm.jump_near(Some(over));
         self.asm.align_patched(1);
         let site = self.asm.call_near();
-        let known = match target == self.list[0].pc {
-            true => Some(self.start),
-            false => self.known.find(target).map(|known| known.start as usize),
-        };
+        let find = || self.known.find(target).map(|known| known.start as usize);
+        let known = self.entry_of(target, self.start).or_else(find);
         self.returned(back);
         self.asm.bind_near(over);
         match known {
@@ -145,7 +154,7 @@ impl Block<'_> {
 
     /// Where the host returns to from a call: the guest has returned to the address in rax, which
     /// is `back` unless it keeps another order of calls and returns than the host.
-    fn returned(&mut self, back: u64) {
+    pub(super) fn returned(&mut self, back: u64) {
         if !mutant!("la64_returns_unchecked") {
             match i32::try_from(back as i64) {
                 Ok(short) => {
@@ -166,13 +175,13 @@ impl Block<'_> {
         self.leave_by(Some(site), back, known.is_some());
     }
 
-    /// Goes on in the loop's code with all checks, which is made when it is needed.
-    pub(super) fn leave_for_plain(&mut self) {
+    /// Goes on in the code with all checks of the loop at `target`, which is made when needed.
+    pub(super) fn leave_for_plain(&mut self, target: u64) {
         let id = self.first_exit + self.exits.len() as u32;
         self.asm.align_patched(1);
         let site = self.asm.jump_near(None);
         self.asm.bind_near(site);
-        let (site, target) = (Some(site as u32), self.list[0].pc);
+        let site = Some(site as u32);
         self.exits.push(Exit { site, target, plain: true, linked: false });
         self.leave_as(id);
     }

@@ -1,0 +1,221 @@
+//! Tier 2: which loops become regions.
+//!
+//! - A thread that has retired enough instructions lets tier 0 run the next few thousand and notes
+//!   which: a *look*. The loops that they are in become regions, whose paths are those that were
+//!   executed. Code of tier 1 counts nothing for this.
+//! - Looks after which there are no new regions become rarer, each half as frequent as before.
+//! - A region has instructions of memory alone that never was writable. Their pages are noted
+//!   before their words are read, as those of blocks are. Another thread that translates it drops
+//!   it if the generation was replaced meanwhile. Checked by `changed_code_is_in_no_region`.
+
+use super::super::branch::Flow;
+use super::super::code::{CodeCache, Generation};
+use super::super::tier1::{self, Decoded, Floats, Kind, Paths, Plan, Stretch};
+use super::super::translation::Journal;
+use super::super::{Cpu, Features, Fetch, Tier, Trap};
+use super::translated::decoded;
+use super::{PAGE_WORDS, Run, Stop};
+use littoral_base::mutant;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Instructions of a look.
+const LOOK: u64 = 4096;
+const LOOK_MIN: u64 = 256;
+/// Looks become this much rarer at most.
+const RARER_MAX: u64 = 64;
+/// Regions of one look.
+const REGIONS_MAX: u32 = 4;
+
+/// When a thread looks next.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The generation of code that it has looked for.
+    generation: u64,
+    /// At this count of instructions.
+    next_at: u64,
+    /// From the last look to that.
+    period: u64,
+    /// Regions that there were then.
+    regions: u64,
+}
+
+/// What a thread saw in a look.
+struct Look {
+    generation: u64,
+    floats: Floats,
+    features: Features,
+    trace: Vec<Stretch>,
+    /// Registers that held short numbers at its end.
+    short: u32,
+    /// Instructions that a region may have.
+    words: HashMap<u64, u32>,
+}
+
+/// Instructions, and how control goes on from them.
+type Seen = HashMap<u64, (Decoded, Kind)>;
+
+impl<F: Fetch> Run<'_, F> {
+    /// Whether the thread has retired enough instructions for the next look.
+    pub(super) fn is_watch_due(&mut self, cpu: &Cpu) -> bool {
+        let limits = self.code.limits;
+        if self.code.tier() < Tier::Regions || limits.uncounted {
+            return false;
+        }
+        let (now, watch) = (cpu.state.instructions, &mut self.own.watch);
+        let generation = self.generation.number;
+        // The owner may set the count back.
+        let is_over = watch.next_at > now.saturating_add(watch.period);
+        if watch.generation != generation || is_over {
+            let (next_at, period) = (now.saturating_add(limits.watch), limits.watch);
+            let regions = self.code.regions();
+            *watch = Watch { generation, next_at, period, regions };
+        }
+        now >= watch.next_at
+    }
+
+    /// Runs on tier 0 for some instructions, at most to the count `end`, and has the loops
+    /// translated that they are in. What stopped the thread meanwhile.
+    pub(super) fn watch(
+        &mut self,
+        engine: &tier1::Engine,
+        cpu: &mut Cpu,
+        attention: &AtomicBool,
+        end: u64,
+    ) -> Option<Stop> {
+        let limits = self.code.limits;
+        let until = cpu.state.instructions + limits.watch.clamp(LOOK_MIN, LOOK);
+        self.own.journal.total.interpreted += 1;
+        let mut trace = Vec::new();
+        let stop = loop {
+            let before = cpu.state.instructions;
+            let is_over = before >= until.min(end) || cpu.state.lbt.stack_mode != 0;
+            if is_over || tier1::floats(cpu) != engine.floats() {
+                break None;
+            }
+            if attention.load(Ordering::Relaxed) {
+                break Some(Trap::Attention.into());
+            }
+            let pc = cpu.state.pc;
+            if let Some(stop) = self.run_block(cpu) {
+                break Some(stop);
+            }
+            let count = cpu.state.instructions - before;
+            trace.push(Stretch { pc, count, next: cpu.state.pc });
+        };
+        let words = self.words(cpu, &trace);
+        let (generation, features) = (self.generation.number, cpu.features);
+        let is_short = |n: &u32| i32::try_from(cpu.state.x[*n as usize] as i64).is_ok();
+        let short = (1..32).filter(is_short).map(|n| 1 << n).sum();
+        let look = Look { generation, floats: engine.floats(), features, trace, short, words };
+        self.have_made(look);
+        let regions = self.code.regions();
+        let watch = &mut self.own.watch;
+        if regions == watch.regions {
+            watch.period = (2 * watch.period).min(RARER_MAX.saturating_mul(limits.watch));
+        }
+        (watch.regions, watch.next_at) = (regions, cpu.state.instructions + watch.period);
+        stop
+    }
+
+    /// The instructions of a trace that are in memory which never was writable.
+    fn words(&self, cpu: &Cpu, trace: &[Stretch]) -> HashMap<u64, u32> {
+        let (mut words, mut inside) = (HashMap::new(), 0..0);
+        let mut filling = self.generation.fill();
+        for stretch in trace {
+            for pc in (0..stretch.count).map(|n| stretch.pc.wrapping_add(4 * n)) {
+                if words.contains_key(&pc) {
+                    continue;
+                }
+                if !inside.contains(&pc) {
+                    let is_fixed =
+                        |written: bool| !written || mutant!("la64_region_of_writable_code");
+                    let text = self.fetch.text(pc).filter(|text| is_fixed(text.written));
+                    let Some(text) = text else { continue };
+                    // One page at a time is noted.
+                    let page_end = (pc | (4 * PAGE_WORDS - 1)).saturating_add(1);
+                    filling.note_text(pc);
+                    inside = pc..text.end.min(page_end);
+                }
+                words.extend(cpu.window.load::<u32>(pc).map(|word| (pc, word)));
+            }
+        }
+        words
+    }
+
+    /// Translates the loops of a look, or lets the helper do so.
+    fn have_made(&mut self, look: Look) {
+        let journal = &mut self.own.journal;
+        // What is recorded is recorded by its thread.
+        let is_recorded = journal.placed.is_some() || journal.listed.is_some();
+        if !self.code.limits.aside || is_recorded {
+            return look.make(self.code, self.generation, journal);
+        }
+        let code = self.code.clone();
+        self.code.helper().give(Box::new(move || {
+            let mut journal = Journal::default();
+            look.make(&code, &code.reader().pin(), &mut journal);
+            journal.total
+        }));
+    }
+}
+
+impl Look {
+    /// Translates the loops that it shows, the one that is most frequent first.
+    fn make(&self, code: &CodeCache, generation: &Generation, journal: &mut Journal) {
+        let engine = generation.engine_of(self.floats);
+        let Some(engine) = engine.filter(|_| generation.number == self.generation) else { return };
+        let seen = self.seen(code);
+        let kind = |pc: u64| seen.get(&pc).map_or(Kind::Stop, |found| found.1);
+        let find = |pc: u64| seen.get(&pc).map_or((Kind::Stop, 0), |(d, kind)| (*kind, d.target()));
+        for _ in 0..REGIONS_MAX {
+            let mut filling = generation.fill();
+            let filling = &mut filling.tier1[self.floats as usize];
+            if engine.is_full(filling) {
+                return;
+            }
+            let is_new = |pc: u64| !filling.is_in_region(pc);
+            let Some(head) = tier1::head(&self.trace, &kind, &is_new) else { return };
+            let plan = Plan::of(&Paths::of(&self.trace, head, &kind), &find);
+            let Some(plan) = plan else { return };
+            let instruction = |pc: &u64| Some(seen.get(pc)?.0.clone());
+            let list: Vec<Decoded> = plan.list.iter().filter_map(instruction).collect();
+            if !engine.translate_region(filling, (&plan, &list, self.short), journal) {
+                return;
+            }
+            code.note_region();
+        }
+    }
+
+    fn seen(&self, code: &CodeCache) -> Seen {
+        let seen = |(&pc, &word): (&u64, &u32)| {
+            let (decoded, flow) = decoded(code, self.floats, self.features, word, pc);
+            let kind = kind(&decoded, flow);
+            (pc, (decoded, kind))
+        };
+        self.words.iter().map(seen).collect()
+    }
+}
+
+/// How control goes on from an instruction.
+fn kind(d: &Decoded, flow: Flow) -> Kind {
+    const JIRL: u32 = 0x13;
+    const B: u32 = 0x14;
+    const BL: u32 = 0x15;
+    const LINK: u32 = 1;
+    let (opcode, rd, rj) = (d.word >> 26, d.word & 31, d.word >> 5 & 31);
+    match (flow, opcode) {
+        _ if d.last => Kind::Stop,
+        (Flow::Straight, _) => Kind::Straight,
+        (Flow::Conditional, _) => Kind::Conditional,
+        (Flow::Direct, B) => Kind::Jump,
+        (Flow::Direct, BL) => Kind::Call,
+        (Flow::End, JIRL) => match (rd, rj, d.target()) {
+            (0, LINK, 0) => Kind::Return,
+            (0, ..) => Kind::Indirect,
+            (LINK, ..) => Kind::IndirectCall,
+            _ => Kind::Stop,
+        },
+        (Flow::Direct | Flow::End, _) => Kind::Stop,
+    }
+}
