@@ -1,8 +1,8 @@
 //! A pool in a file that every node maps: /dev/shm, a memory file without a name, a DAX device.
 //!
-//! Treated as memory without hardware coherence: a write-back is CLWB where the processor has it, an
-//! invalidation is CLFLUSHOPT or CLFLUSH, which drops the copy, so the next load sees the medium. On
-//! ordinary shared memory they are only cost.
+//! Treated as memory without hardware coherence: a write-back is CLWB where the processor has it,
+//! an invalidation is CLFLUSHOPT or CLFLUSH, which drops the copy, so the next load sees the
+//! medium. On ordinary shared memory they are only cost.
 //!
 //! Invariants
 //! - Words are reached as atomics at aligned offsets, lines by ranges inside the pool. Checked by

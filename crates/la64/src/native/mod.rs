@@ -2,9 +2,9 @@
 //! processor's registers.
 //!
 //! - A [`Routine`] is LA64 code of this crate that lies in the window beside the code which it
-//!   serves. It takes the registers of a [`State`] into the processor's and jumps; code leaves by
+//!   serves. It takes the registers of a [`Cpu`] into the processor's and jumps; code leaves by
 //!   `bl` to [`Routine::leave`], which does the contrary and returns.
-//! - A [`Processor`] executes: [`host`] the one that this program runs on, [`Emulated`] one that
+//! - A [`Processor`] executes: `raw::host` the one that this program runs on, [`Emulated`] one that
 //!   tier 0 plays, by which every host can test the rest.
 //! - A signal that interrupts code (a fault, or one that asks for attention) makes it leave at that
 //!   instruction, by [`Position`]: registers are then those of the interrupted instruction.
@@ -85,7 +85,7 @@ pub enum Position {
     /// In the code that is run, or where no code is.
     Code,
     /// In the routine, behind its look at the attention flag and before code: nothing of the state
-    /// has changed, and the run ends at [`Routine::abandon`].
+    /// has changed, and the run ends at the routine's place *abandon*.
     Entering,
     /// Elsewhere in the routine: it looks at the flag later, or ends the run anyway.
     Routine,

@@ -146,8 +146,8 @@ impl Flush {
     }
 }
 
-/// This processor's instructions for lines of memory that other nodes reach too and that no hardware
-/// keeps coherent, asked of the processor once.
+/// This processor's instructions for lines of memory that other nodes reach too and that no
+/// hardware keeps coherent, asked of the processor once.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedLines {
     keeping: Option<Flush>,
@@ -160,8 +160,8 @@ impl SharedLines {
         SharedLines { keeping: Flush::detect(), dropping: Flush::detect_dropping() }
     }
 
-    /// Starts writing back the line that holds `word`; ordered by a store fence. Where the processor
-    /// has no instruction, memory is coherent as far as programs see, and this orders.
+    /// Starts writing back the line that holds `word`; ordered by a store fence. Where the
+    /// processor has no instruction, memory is coherent as far as programs see, and this orders.
     #[inline(always)]
     pub fn write_back(self, word: &AtomicU64) {
         match self.keeping {
