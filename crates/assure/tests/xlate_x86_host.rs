@@ -99,25 +99,7 @@ fn every_flag_without_lbt_is_the_hosts() {
 
 #[test]
 fn every_vector_instruction_ends_as_on_the_host() {
-    const PROGRAMS: u64 = 12;
-    let mut bench = bench();
-    let mut random = Random(19_992_001);
-    let mut wrong = Vec::new();
-    for (n, row) in vector_rows().enumerate() {
-        let before = bench.whole;
-        for m in 0..PROGRAMS * times() {
-            let program = program_of(&mut random, row);
-            let is_known = wrong.last().is_some_and(|(last, _)| *last == n);
-            if let Some(Err(what)) = bench.check(&program, m)
-                && !is_known
-            {
-                wrong.push((n, bench.reduced(program, m, what)));
-            }
-        }
-        assert!(bench.whole > before, "no program of {} came to its end", row.name);
-    }
-    let texts: Vec<_> = wrong.into_iter().map(|(_, what)| what).collect();
-    assert!(texts.is_empty(), "{} rows: {}", texts.len(), texts.join("\n"));
+    judge_rows(bench(), 19_992_001, 12, vector_rows());
 }
 
 #[test]
