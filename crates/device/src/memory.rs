@@ -23,12 +23,20 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
+use crate::raw::cpu;
 pub use crate::raw::cpu::{full_fence, store_fence};
 
 /// Bytes of a cache line: the unit of write-back.
 pub const LINE_BYTES: usize = 64;
 /// Bytes of an Optane-like media line: the unit in which media writes are counted.
 pub const MEDIA_LINE_BYTES: usize = 256;
+
+/// Asks the processor to bring the line at `address` near. Only a hint: it reads nothing that a
+/// program could see, and any address will do, mapped or not.
+#[inline(always)]
+pub fn prefetch(address: usize) {
+    cpu::prefetch(std::ptr::without_provenance(address));
+}
 
 /// What a fence promises on a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -27,6 +27,7 @@ use littoral_base::units::Lba;
 use littoral_store::pages::{Heat, PageRef, Pages};
 
 use crate::Result;
+use crate::guess::Guess;
 use crate::layout::{self, ADDRESS_BYTES, Body, Shape};
 use crate::tree::{Bounds, Direction, Range, TreeCore, check_kind, claim, ensure};
 
@@ -135,15 +136,26 @@ impl<P: Pages> Cow<P> {
         each: &mut impl FnMut(Step),
         at_leaf: impl FnOnce(&[u8], std::result::Result<usize, usize>) -> R,
     ) -> Result<(Lba, R)> {
-        let (page, body) = (self.page_of(at, level)?, self.core.body(level));
-        let n = layout::count(&page);
+        let body = self.core.body(level);
         if level == 0 {
+            let guess = Guess::new(key, bounds);
+            let page = match guess {
+                Some(guess) => {
+                    self.core.pages.read_for(at, &|opening| guess.look(body.record, opening))?
+                }
+                None => self.core.pages.read(at)?,
+            };
+            check_kind(at, &page, body.kind(), level)?;
+            let n = layout::count(&page);
             let ends = n.checked_sub(1).map(|last| (body.key(&page, 0), body.key(&page, last)));
             bounds.check(at, ends)?;
-            let found = layout::search(n, key, |i| body.key(&page, i));
+            let near = guess.map(|guess| guess.slots(body.record, n));
+            let found = layout::search_near(near, n, key, |i| body.key(&page, i));
             return Ok((at, at_leaf(&page, found)));
         }
-        let slot = layout::route(n, key, |i| body.key(&page, i));
+        let page = self.page_of(at, level)?;
+        let n = layout::count(&page);
+        let slot = layout::route(None, n, key, |i| body.key(&page, i));
         each(Step { page: at, slot });
         let bounds = bounds.child(n, slot, |i| body.key(&page, i));
         self.below((level - 1, child(&body, &page, slot)), key, bounds, each, at_leaf)
@@ -208,7 +220,7 @@ impl<P: Pages> Cow<P> {
             let (body, n) = (self.core.body(level), layout::count(&page));
             let slot = match level {
                 0 => layout::search(n, key, |i| body.key(&page, i)).unwrap_or_else(|i| i),
-                _ => layout::route(n, key, |i| body.key(&page, i)),
+                _ => layout::route(None, n, key, |i| body.key(&page, i)),
             };
             path.push(Step { page: at, slot });
             at = if level > 0 { child(&body, &page, slot) } else { at };

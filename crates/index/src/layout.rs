@@ -16,7 +16,10 @@
 //!   The bytes there are the lowest separator the page ever had, so a page can be found from its
 //!   own bytes.
 
+use std::ops::Range;
+
 use littoral_base::codec::SEAL_BYTES;
+use littoral_base::mutant;
 use littoral_base::units::Lba;
 
 use crate::{Error, Kind, Result};
@@ -374,7 +377,7 @@ const PROBES: usize = 15;
 
 /// The first bytes of a key, as a number that sorts as they do.
 #[inline]
-fn prefix(key: &[u8]) -> Option<u64> {
+pub(crate) fn prefix(key: &[u8]) -> Option<u64> {
     key.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
@@ -385,10 +388,27 @@ pub fn search<'a>(
     key: &[u8],
     key_at: impl Fn(usize) -> &'a [u8],
 ) -> std::result::Result<usize, usize> {
+    search_near(None, n, key, key_at)
+}
+
+/// [`search`] that looks in a range first, where there is one and it is not empty.
+#[inline]
+pub(crate) fn search_near<'a>(
+    near: Option<Range<usize>>,
+    n: usize,
+    key: &[u8],
+    key_at: impl Fn(usize) -> &'a [u8],
+) -> std::result::Result<usize, usize> {
     let Some(wanted) = prefix(key) else { return search_in(0, n, key, key_at) };
     let is_below = |i: usize| usize::from(prefix(key_at(i)).is_some_and(|p| p < wanted));
     // The first key whose prefix is not below lies in low..=high.
     let (mut low, mut high) = (0, n);
+    if let Some(near) = near.filter(|near| near.start < near.end && near.end <= n) {
+        let below = near.clone().map(is_below).sum::<usize>();
+        let is_behind = below > 0 || mutant!("index_guess_believed");
+        low = if is_behind { near.start + below } else { 0 };
+        high = if below < near.len() { near.start + below } else { n };
+    }
     while high - low > PROBES + 1 {
         let (stride, last) = ((high - low).div_ceil(PROBES + 1), high - low - 1);
         let probe = |j: usize| low + (j * stride).min(last);
@@ -422,11 +442,16 @@ fn search_in<'a>(
     Err(low)
 }
 
-/// The child that covers `key`: the last slot whose key is not above it; slot 0 is never compared.
+/// The child that covers `key`, looked for in the range first: the last slot whose key is not above it; slot 0 is never compared.
 #[inline]
-pub fn route<'a>(n: usize, key: &[u8], key_at: impl Fn(usize) -> &'a [u8]) -> usize {
+pub(crate) fn route<'a>(
+    near: Option<Range<usize>>,
+    n: usize,
+    key: &[u8],
+    key_at: impl Fn(usize) -> &'a [u8],
+) -> usize {
     debug_assert!(n > 0, "a page that is searched has a slot");
-    match search(n - 1, key, |i| key_at(i + 1)) {
+    match search_near(near, n - 1, key, |i| key_at(i + 1)) {
         Ok(i) => i + 1,
         Err(i) => i,
     }
@@ -453,8 +478,24 @@ mod tests {
         for k in 0..70u8 {
             let ours = search(keys.len(), &[k], |i| &keys[i]);
             assert_eq!(ours, keys.binary_search(&[k]));
-            let routed = route(keys.len(), &[k], |i| &keys[i]);
+            let routed = route(None, keys.len(), &[k], |i| &keys[i]);
             assert_eq!(routed, keys.iter().rposition(|x| *x <= [k]).unwrap_or(0));
+        }
+    }
+
+    #[test]
+    fn searches_near_a_place_agree_with_the_standard_library_wherever_it_is() {
+        for stride in [1, 7] {
+            // With stride 7 keys of ten bytes in runs that share their first eight.
+            let key = |i: u64| [(i / stride).to_be_bytes(), (i % stride).to_be_bytes()].concat();
+            let keys: Vec<Vec<u8>> = (0..40).map(|i| key(2 * i + 1)).collect();
+            for key in (0..82).map(key) {
+                let wanted = keys.binary_search(&key);
+                for (start, end) in (0..40).flat_map(|s| (s..42).map(move |e| (s, e))) {
+                    let found = search_near(Some(start..end), 40, &key, |i| &keys[i]);
+                    assert_eq!(found, wanted, "{start}..{end}");
+                }
+            }
         }
     }
 

@@ -20,6 +20,7 @@ pub mod backup;
 pub mod cow;
 mod engine;
 mod gathered;
+mod guess;
 pub mod index;
 pub mod inspect;
 pub mod kv;

@@ -5,14 +5,22 @@
 //!   each other. The shards' number and the hash are fixed: which page is evicted depends on the
 //!   requests alone, so modelled times replay on every machine.
 //!
+//! - An entry keeps its page's address and first bytes beside the key, so that a reader can say which
+//!   lines of the page it will look at ([`Look`]) and has them fetched while it counts itself as a
+//!   user of the page: otherwise it waits for memory once for the count and again for each line.
+//!
 //! Invariant: a page in the cache is equal to the medium's page at that address; the store forgets
 //! the page when the address is freed. Checked by `prop_trees`.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use littoral_device::memory::prefetch;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::{Equivalent, OptionsBuilder, Weighter};
 use rustc_hash::FxBuildHasher;
+
+use crate::pages::{Look, Opening};
 
 /// Shards of the cache; far more than threads that are likely to read one store.
 const SHARDS: usize = 32;
@@ -24,18 +32,67 @@ pub const MEMORY_BYTES: u64 = 256 << 20;
 
 type Page = Arc<[u8]>;
 
+/// The key of an entry; of one address whatever else is in it.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    at: u64,
+    opening: Opening,
+    /// Where the page's bytes are in memory; only for hints to the processor.
+    address: usize,
+}
+
+/// What a reader looks for: a page, and what it will look at there.
+struct Wanted<'l> {
+    at: u64,
+    look: Option<&'l dyn Fn(Opening) -> Look>,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Held {}
+
+impl Hash for Held {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.at.hash(state);
+    }
+}
+
+impl Hash for Wanted<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.at.hash(state);
+    }
+}
+
+impl Equivalent<Held> for Wanted<'_> {
+    /// Whether this is the entry; then its lines are asked for, before the cache counts a user.
+    #[inline]
+    fn equivalent(&self, held: &Held) -> bool {
+        let is_it = self.at == held.at;
+        if let Some(look) = self.look.filter(|_| is_it) {
+            for at in look(held.opening) {
+                prefetch(held.address.wrapping_add(at as usize));
+            }
+        }
+        is_it
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Bytes;
 
-impl Weighter<u64, Page> for Bytes {
-    fn weight(&self, _: &u64, page: &Page) -> u64 {
+impl Weighter<Held, Page> for Bytes {
+    fn weight(&self, _: &Held, page: &Page) -> u64 {
         page.len() as u64 + ENTRY_BYTES
     }
 }
 
 /// Pages by address.
 #[derive(Debug)]
-pub(crate) struct PageCache(Cache<u64, Page, Bytes, FxBuildHasher>);
+pub(crate) struct PageCache(Cache<Held, Page, Bytes, FxBuildHasher>);
 
 impl PageCache {
     /// A cache of `bytes` for pages of `page_bytes`.
@@ -52,11 +109,19 @@ impl PageCache {
 
     #[inline]
     pub(crate) fn get(&self, at: u64) -> Option<Page> {
-        self.0.get(&at)
+        self.0.get(&Wanted { at, look: None })
+    }
+
+    /// [`PageCache::get`] for a reader that will look at some lines of the page.
+    #[inline]
+    pub(crate) fn get_for(&self, at: u64, look: &dyn Fn(Opening) -> Look) -> Option<Page> {
+        self.0.get(&Wanted { at, look: Some(look) })
     }
 
     pub(crate) fn insert(&self, at: u64, page: Page) {
-        self.0.insert(at, page);
+        let opening = page.first_chunk().copied().unwrap_or_default();
+        let address = page.as_ptr().addr();
+        self.0.insert(Held { at, opening, address }, page);
     }
 
     pub(crate) fn clear(&self) {
@@ -64,7 +129,7 @@ impl PageCache {
     }
 
     pub(crate) fn remove(&self, at: u64) {
-        self.0.remove(&at);
+        self.0.remove(&Wanted { at, look: None });
     }
 
     /// Bytes held.

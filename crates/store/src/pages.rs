@@ -93,6 +93,12 @@ impl Patch<'_> {
     }
 }
 
+/// The first bytes of a page.
+pub type Opening = [u8; 8];
+
+/// Offsets of the lines of a page that a reader will look at; one may be named more than once.
+pub type Look = [u32; 10];
+
 /// What an engine finds again when it is opened: its top page and two numbers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
@@ -123,6 +129,15 @@ pub trait Pages {
     /// # Errors
     /// `Kind::Io` or `Kind::Corrupt` with the page's address.
     fn read(&self, at: Lba) -> Result<PageRef<'_>>;
+
+    /// [`Pages::read`] for a reader that can tell from the page's first bytes which lines of it it
+    /// will look at: a store may fetch them together while it does its own.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn read_for(&self, at: Lba, _look: &dyn Fn(Opening) -> Look) -> Result<PageRef<'_>> {
+        self.read(at)
+    }
 
     /// A page that the running operation has read or written already; not counted again.
     ///

@@ -37,7 +37,7 @@ use crate::cache::{MEMORY_BYTES, PageCache};
 use crate::drafts::Drafts;
 use crate::error::{Error, Kind, Result, device};
 use crate::inspect::Inspect;
-use crate::pages::{Heat, PageRef, Pages, Patch, Root};
+use crate::pages::{Heat, Look, Opening, PageRef, Pages, Patch, Root};
 use crate::plan::{self, Plan};
 use crate::redo;
 use crate::space::{Purpose, Space};
@@ -404,9 +404,14 @@ impl<D: ZonedDevice> Store<D> {
     }
 
     pub(crate) fn read_page(&self, at: Lba) -> Result<Arc<[u8]>> {
-        if let Some(page) = self.cache.get(at.0) {
-            return Ok(page);
+        match self.cache.get(at.0) {
+            Some(page) => Ok(page),
+            None => self.fetch_page(at),
         }
+    }
+
+    /// Reads a page from the medium into the cache.
+    fn fetch_page(&self, at: Lba) -> Result<Arc<[u8]>> {
         if !self.space.may_hold_page(at) {
             let text = format!("page {at} lies where no page was written");
             return Err(Error::new(Kind::Corrupt, text).at_page(at.0));
@@ -427,6 +432,17 @@ impl<D: ZonedDevice> Store<D> {
         let page: Arc<[u8]> = page.into();
         self.remember(at, page.clone());
         Ok(page)
+    }
+
+    /// A page that was changed since the last checkpoint, or written and not appended yet.
+    fn changed_page(&self, at: Lba) -> Result<Option<&[u8]>> {
+        let Some(page) = self.dirty.get(&at.0) else { return Ok(self.drafts.get(at)) };
+        // What the redo log left is asked until the engine has named its pages: pages that are no
+        // longer in use are among them, and may be anything.
+        if !self.is_adopted {
+            self.inspect(at, page)?;
+        }
+        Ok(Some(page))
     }
 
     /// Notes a conventional page's bytes before the operation's first change of it.
@@ -611,20 +627,21 @@ impl<D: ZonedDevice> Pages for Store<D> {
     }
 
     fn read(&self, at: Lba) -> Result<PageRef<'_>> {
-        match self.dirty.get(&at.0) {
-            Some(page) => {
-                // What the redo log left is asked until the engine has named its pages: pages that
-                // are no longer in use are among them, and may be anything.
-                if !self.is_adopted {
-                    self.inspect(at, page)?;
-                }
-                Ok(PageRef::Borrowed(page))
-            }
-            None => match self.drafts.get(at) {
-                Some(page) => Ok(PageRef::Borrowed(page)),
-                None => self.read_page(at).map(PageRef::Shared),
-            },
+        match self.changed_page(at)? {
+            Some(page) => Ok(PageRef::Borrowed(page)),
+            None => self.read_page(at).map(PageRef::Shared),
         }
+    }
+
+    fn read_for(&self, at: Lba, look: &dyn Fn(Opening) -> Look) -> Result<PageRef<'_>> {
+        if let Some(page) = self.changed_page(at)? {
+            return Ok(PageRef::Borrowed(page));
+        }
+        let page = match self.cache.get_for(at.0, look) {
+            Some(page) => page,
+            None => self.fetch_page(at)?,
+        };
+        Ok(PageRef::Shared(page))
     }
 
     fn peek(&self, at: Lba) -> Result<PageRef<'_>> {

@@ -46,6 +46,7 @@ use std::ops::{Deref, DerefMut};
 use littoral_base::units::Lba;
 use littoral_store::pages::{Heat, PageRef, Pages};
 
+use crate::guess::Guess;
 use crate::layout::{self, Shape};
 pub use crate::tree::Direction;
 use crate::tree::{Bounds, TreeCore, wrong};
@@ -140,6 +141,21 @@ impl<P: Pages> Zb<P> {
         self.view(level, ptr, base, log)
     }
 
+    /// Reads a page that is searched with a guess; its slots have `stride` bytes.
+    fn read_for(&self, at: Lba, guess: Option<Guess>, stride: usize) -> Result<PageRef<'_>> {
+        match guess {
+            Some(guess) => self.core.pages.read_for(at, &|opening| guess.look(stride, opening)),
+            None => self.core.pages.read(at),
+        }
+    }
+
+    /// [`Zb::load`] of a leaf that is searched with a guess.
+    fn load_leaf(&self, ptr: Ptr, guess: Option<Guess>) -> Result<BodyView<'_>> {
+        let base = self.read_for(ptr.body, guess, self.core.body(0).record)?;
+        let log = if ptr.has_log() { Some(self.core.pages.read(ptr.log)?) } else { None };
+        self.view(0, ptr, base, log)
+    }
+
     /// A body with its log, if they can belong together and to a head that says so.
     fn view<'a>(
         &'a self,
@@ -172,7 +188,7 @@ impl<P: Pages> Zb<P> {
         let mut path = Path::with_capacity(self.core.root.height as usize + 1);
         let mut head = self.core.root.top;
         for level in (0..=self.core.root.height as usize).rev() {
-            let mut step = self.step(head, &self.core.pages.read(head)?, key)?;
+            let mut step = self.step(head, &self.core.pages.read(head)?, None, key)?;
             if level > 0 {
                 let body = self.load(level, step.ptr)?;
                 step.child_slot = body.route(key);
@@ -184,9 +200,9 @@ impl<P: Pages> Zb<P> {
         Ok(path)
     }
 
-    fn step(&self, head: Lba, page: &[u8], key: &[u8]) -> Result<Step> {
+    fn step(&self, head: Lba, page: &[u8], guess: Option<Guess>, key: &[u8]) -> Result<Step> {
         let view = HeadView::new(&self.core.shape, page);
-        let (head_count, slot) = (view.count(), view.route(key));
+        let (head_count, slot) = (view.count(), view.route(guess, key));
         let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
         Ok(Step { head, head_count, slot, ptr, child_slot: 0 })
     }
@@ -197,15 +213,15 @@ impl<P: Pages> Zb<P> {
         let mut path = Path::with_capacity(self.core.root.height as usize + 1);
         let top = (self.core.root.height as usize, self.core.root.top);
         let found =
-            self.below(top, key, Bounds::default(), &mut |step| path.push(step), |leaf| {
-                leaf.find(key).map(|slot| (slot, leaf.is_live(slot)))
+            self.below(top, key, Bounds::default(), &mut |step| path.push(step), |leaf, found| {
+                found.map(|slot| (slot, leaf.is_live(slot)))
             })?;
         path.reverse();
         Ok((path, found))
     }
 
     /// Descends from the head at (level, page), says each step, and gives the leaf that covers
-    /// `key` to `at_leaf`, if its keys lie in the range that the separators give. Inner pages were
+    /// `key` to `at_leaf`, with the slot where it has the key or would have it, if its keys lie in the range that the separators give. Inner pages were
     /// checked so when the tree was opened. Recursive, so that the pages that the bounds borrow
     /// from stay where they are.
     fn below<R>(
@@ -214,18 +230,21 @@ impl<P: Pages> Zb<P> {
         key: &[u8],
         bounds: Bounds<'_>,
         each: &mut impl FnMut(Step),
-        at_leaf: impl FnOnce(&BodyView<'_>) -> R,
+        at_leaf: impl FnOnce(&BodyView<'_>, std::result::Result<usize, usize>) -> R,
     ) -> Result<R> {
-        let page = self.core.pages.read(head)?;
-        let mut step = self.step(head, &page, key)?;
+        let guess = Guess::new(key, bounds);
+        let page = self.read_for(head, guess, self.core.shape.head_slot_bytes())?;
+        let mut step = self.step(head, &page, guess, key)?;
         let view = HeadView::new(&self.core.shape, &page);
         let bounds = bounds.child(step.head_count, step.slot, |i| view.key(i));
-        let body = self.load(level, step.ptr)?;
         if level == 0 {
+            let guess = Guess::new(key, bounds);
+            let leaf = self.load_leaf(step.ptr, guess)?;
             each(step);
-            bounds.check(step.ptr.body, body.ends())?;
-            return Ok(at_leaf(&body));
+            bounds.check(step.ptr.body, leaf.ends())?;
+            return Ok(at_leaf(&leaf, leaf.find_near(guess, key)));
         }
+        let body = self.load(level, step.ptr)?;
         step.child_slot = body.route(key);
         each(step);
         let bounds = body.child_bounds(bounds, step.child_slot);
@@ -251,8 +270,8 @@ impl<P: Pages> Zb<P> {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.core.check_key(key)?;
         let top = (self.core.root.height as usize, self.core.root.top);
-        self.below(top, key, Bounds::default(), &mut |_| (), |leaf| {
-            let found = leaf.find(key).ok().filter(|&i| leaf.is_live(i));
+        self.below(top, key, Bounds::default(), &mut |_| (), |leaf, found| {
+            let found = found.ok().filter(|&i| leaf.is_live(i));
             found.map(|i| leaf.payload(i).to_vec())
         })
     }

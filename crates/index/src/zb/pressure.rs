@@ -149,7 +149,7 @@ impl<P: Pages> Zb<P> {
         for level in (1..=self.core.root.height as usize).rev() {
             let page = self.core.pages.read(head)?;
             let view = HeadView::new(&self.core.shape, &page);
-            let slot = view.route(key);
+            let slot = view.route(None, key);
             if slot + 1 < view.count() {
                 beyond = Some(view.key(slot + 1).to_vec());
             }

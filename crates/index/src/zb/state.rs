@@ -5,6 +5,7 @@
 use littoral_base::units::Lba;
 use littoral_store::pages::{NO_PAGE, PageRef, Patch};
 
+use crate::guess::Guess;
 use crate::layout::{self, Body, HEADER_BYTES, PTR_BYTES, PageKind, Shape, Tag};
 use crate::tree::Bounds;
 
@@ -116,9 +117,10 @@ impl<'a> HeadView<'a> {
         &self.page[self.at(from)..self.at(to)]
     }
 
-    /// The slot that covers `key`.
-    pub fn route(&self, key: &[u8]) -> usize {
-        layout::route(self.count(), key, |i| self.key(i))
+    /// The slot that covers `key`; looked for where the guess says first.
+    pub(crate) fn route(&self, guess: Option<Guess>, key: &[u8]) -> usize {
+        let near = guess.map(|guess| guess.slots(self.stride, self.count() - 1));
+        layout::route(near, self.count(), key, |i| self.key(i))
     }
 }
 
@@ -216,20 +218,32 @@ impl<'a> BodyView<'a> {
     /// move. An interior body's slot 0 is First and never compared, and its deleted slots are
     /// passed over: a logged change of a separator may have moved it across them.
     pub fn find(&self, key: &[u8]) -> std::result::Result<usize, usize> {
+        self.find_near(None, key)
+    }
+
+    /// [`BodyView::find`] that looks where the guess says first.
+    pub(crate) fn find_near(
+        &self,
+        guess: Option<Guess>,
+        key: &[u8],
+    ) -> std::result::Result<usize, usize> {
         if self.body.level > 0 && self.log.is_some() {
             let slot = self.route(key);
             let is_first = self.live_before(slot).is_none();
             return if !is_first && self.key(slot) == key { Ok(slot) } else { Err(slot + 1) };
         }
         let first = self.body.first_compared();
-        let found = layout::search(self.slots() - first, key, |i| self.key(i + first));
+        // With a log this is a leaf, whose keys are in its base, whatever the log says of values.
+        let key_at = |i: usize| self.body.key(&self.base, i + first);
+        let near = guess.map(|guess| guess.slots(self.body.record, self.slots() - first));
+        let found = layout::search_near(near, self.slots() - first, key, key_at);
         found.map(|i| i + first).map_err(|i| i + first)
     }
 
     /// The live slot of an interior body that covers `key`.
     pub fn route(&self, key: &[u8]) -> usize {
         if self.log.is_none() {
-            return layout::route(self.slots(), key, |i| self.key(i));
+            return layout::route(None, self.slots(), key, |i| self.key(i));
         }
         let mut live = (0..self.slots()).filter(|&i| self.is_live(i));
         let first = live.next().unwrap_or(0);
