@@ -52,18 +52,48 @@ fn start_value(i: usize, j: usize) -> f64 {
     ((i * 7 + j * 13) % 101) as f64
 }
 
+/// Neighbours that are moved together.
+const TOGETHER: usize = 4;
+
+/// The new points of neighbours.
+#[inline(always)]
+fn points<const N: usize>(
+    (up, down): (&[Cell<f64>; N], &[Cell<f64>; N]),
+    (left, here, right): (&[Cell<f64>; N], &[Cell<f64>; N], &[Cell<f64>; N]),
+) -> [f64; N] {
+    let [up, down, left, here, right] = [up, down, left, here, right].map(Cell::get_all);
+    std::array::from_fn(|i| {
+        let around = (left[i] + right[i]) + (up[i] + down[i]);
+        0.2 * here[i] + 0.2 * around
+    })
+}
+
+/// The points of a row that a sweep changes, moved by `from - 1`.
+fn inner(row: &[Cell<f64>], from: usize) -> &[Cell<f64>] {
+    &row[from..][..row.len() - 2]
+}
+
 /// One sweep: `before` has a row more than `after` on either side.
 fn sweep(before: &[Cell<f64>], after: &[CellMut<f64>], width: usize) {
     for (r, out) in after.chunks_exact(width).enumerate() {
         let row = |n: usize| &before[(r + n) * width..][..width];
-        let (up, mid, down) = (row(0), row(1), row(2));
-        let out = &out[..width];
-        let (mut left, mut here) = (mid[0].get(), mid[1].get());
-        for j in 1..width - 1 {
-            let right = mid[j + 1].get();
-            let around = (left + right) + (up[j].get() + down[j].get());
-            out[j].set(0.2 * here + 0.2 * around);
-            (left, here) = (here, right);
+        let (up, mid, down) = (inner(row(0), 1), row(1), inner(row(2), 1));
+        let (left, here, right) = (inner(mid, 0), inner(mid, 1), inner(mid, 2));
+        let (up, up_rest) = up.as_chunks::<TOGETHER>();
+        let (down, down_rest) = down.as_chunks::<TOGETHER>();
+        let (left, left_rest) = left.as_chunks::<TOGETHER>();
+        let (here, here_rest) = here.as_chunks::<TOGETHER>();
+        let (right, right_rest) = right.as_chunks::<TOGETHER>();
+        let (out, out_rest) = out[1..width - 1].as_chunks::<TOGETHER>();
+        let beside = up.iter().zip(down);
+        let within = left.iter().zip(here).zip(right);
+        for ((out, beside), ((left, here), right)) in out.iter().zip(beside).zip(within) {
+            CellMut::set_all(out, points(beside, (left, here, right)));
+        }
+        for (j, out) in out_rest.iter().enumerate() {
+            let one = |row: &[Cell<f64>]| row[j].get();
+            let around = (one(left_rest) + one(right_rest)) + (one(up_rest) + one(down_rest));
+            out.set(0.2 * one(here_rest) + 0.2 * around);
         }
     }
 }
