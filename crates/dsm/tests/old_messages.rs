@@ -8,6 +8,8 @@
 //!   `DIR`. Ranks of one job run the same build or builds of one version, so a changed message
 //!   needs a new version of the greeting and a new folder here.
 
+#![allow(clippy::unwrap_used)]
+
 use littoral_base::units::NodeId;
 use littoral_dsm::core::diff::Diff;
 use littoral_dsm::core::message::{Arrival, LockId, Message, Notice, Notices, PageId, PageRun};

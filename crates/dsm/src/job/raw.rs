@@ -202,9 +202,10 @@ impl<T: Element> Atoms<T> {
     fn slice<C>(&self) -> &[C] {
         const { assert!(size_of::<C>() == size_of::<T>(), "a wrapper of one element") };
         // SAFETY: `len` atomic variables from `start` on lie in the segment (checked by `frame`, or
-        // by the pool's own slice of words, which stays mapped as long as the rank), aligned (asserted), initialised and of any bit pattern (`Pod`); `C` is `Cell<T>` or
-        // `CellMut<T>`, transparent over the variable. Other threads and processes reach the bytes
-        // as atomics alone while the guard lives, or not at all (the module's page).
+        // by the pool's own slice of words, which stays mapped as long as the rank), aligned
+        // (asserted), initialised and of any bit pattern (`Pod`); `C` is `Cell<T>` or `CellMut<T>`,
+        // transparent over the variable. Other threads and processes reach the bytes as atomics
+        // alone while the guard lives, or not at all (the module's page).
         unsafe { std::slice::from_raw_parts(self.start.cast::<C>(), self.len) }
     }
 }

@@ -14,10 +14,11 @@
 //! | 1 | release | lock u32, generation u64, runs | status u8, words |
 //! | 2 | who holds | lock u32 | held u8, rank u16 |
 //!
-//! Runs are {count u32, runs} as in `core::wire`. The variable is [`CELL_BYTES`] of the asker's window and begins at a word; another place is no
-//! request that a correct rank makes. A grant is written so that it ends there: the bytes of
-//! `Message::Grant` padded to eight, then a word {number u48, length u16}; a barrier's departure is
-//! a grant of lock `u32::MAX`. Notices that do not fit become `Everything`.
+//! Runs are {count u32, runs} as in `core::wire`. The variable is [`CELL_BYTES`] of the asker's
+//! window and begins at a word; another place is no request that a correct rank makes. A grant is
+//! written so that it ends there: the bytes of `Message::Grant` padded to eight, then a word
+//! {number u48, length u16}; a barrier's departure is a grant of lock `u32::MAX`. Notices that do
+//! not fit become `Everything`.
 //!
 //! The paper clears the variable before asking. Here the variable is the device's alone and its
 //! word is numbered: on a pool a line must have one writer, and a late grant can never be taken for

@@ -23,7 +23,8 @@
 //!   `barriers_of_many_ranks_publish_everything`.
 //! - A message of the next generation may come before this rank has departed, for its sender may
 //!   have; it waits. It is never one of two generations ahead, since that sender would have this
-//!   rank's arrival of the next one. Checked by `what_comes_early_waits_and_what_no_rank_sends_is_refused`,
+//!   rank's arrival of the next one. Checked by
+//!   `what_comes_early_waits_and_what_no_rank_sends_is_refused`,
 //!   `barriers_of_many_ranks_publish_everything`.
 //! - Every rank compares what all have allocated before it departs (mutant
 //!   `dsm_gather_compares_nothing`). Checked by `ranks_that_allocate_differently_are_told`.

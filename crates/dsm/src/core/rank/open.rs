@@ -5,8 +5,7 @@
 //! elsewhere than at its home.
 //!
 //! Invariants
-//! - A page with a twin is among the pages. Checked by `Open::insert`, `Open::remove`, which change
-//!   both, and by the assertion of `Open::untwinned`.
+//! - A page with a twin is among the pages. Checked by `untwinned`.
 
 use super::PageId;
 use crate::core::message::PageRun;
