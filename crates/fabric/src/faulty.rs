@@ -349,7 +349,7 @@ macro_rules! through_fabric {
 impl<F: Fabric> Fabric for Faulty<F> {
     forward_fabric!(through_fabric:
         me nodes window_bytes post_bytes_max try_post_bytes_max send_rest has_delivered pause
-        board_answer attend);
+        board_answer attend call);
 
     /// A plan may lose or delay a store, so nothing may rely on coherence.
     fn is_coherent(&self) -> bool {

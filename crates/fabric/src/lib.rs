@@ -158,6 +158,9 @@ pub trait Fabric {
         false
     }
 
+    /// Wakes the thread that attends, if it sleeps in `receive_attending`.
+    fn call(&self) {}
+
     /// As `receive`, by the thread that attends.
     ///
     /// # Errors

@@ -645,6 +645,10 @@ impl Fabric for TcpFabric {
         true
     }
 
+    fn call(&self) {
+        self.shared.ears.call();
+    }
+
     fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         match &self.shared.reader {
             Some(reader) => {

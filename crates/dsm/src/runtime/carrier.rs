@@ -41,6 +41,8 @@ pub trait Carrier: Send + Sync {
     fn attend(&self, _begins: bool) -> bool {
         false
     }
+    /// As [`Fabric::call`].
+    fn call(&self) {}
     /// As `receive`, by the thread that attends.
     ///
     /// # Errors
@@ -103,6 +105,9 @@ impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
     }
     fn attend(&self, begins: bool) -> bool {
         self.0.attend(begins)
+    }
+    fn call(&self) {
+        self.0.call();
     }
     fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         self.0.receive_attending(timeout).map_err(broken)

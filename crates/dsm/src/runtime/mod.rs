@@ -108,6 +108,8 @@ struct Common {
     taking: Mutex<()>,
     /// The server wants `taking`.
     judging: AtomicBool,
+    /// The thread that attends is asleep, or about to be.
+    attends_asleep: AtomicBool,
     /// An operation of the program has not ended.
     busy: AtomicBool,
     /// The program waits for the others' farewells.
@@ -185,13 +187,13 @@ impl Node {
             if direct { Road::open(&*carrier, config.locks, config.board.as_ref())? } else { None };
         let engine = Engine::new(&*carrier, rank, page_bytes, board, Identity::own());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let alone = usize::from(ranks) <= cores;
         let common = Arc::new(Common {
             engine: Mutex::new(engine),
             changed: Condvar::new(),
             gate: Mutex::new(()),
             taking: Mutex::new(()),
             judging: AtomicBool::new(false),
+            attends_asleep: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             parting: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -199,7 +201,7 @@ impl Node {
             carrier,
             on_loss: config.on_loss,
             name_stopped: config.name_stopped,
-            spin: if alone { SPIN } else { Duration::ZERO },
+            spin: if usize::from(ranks) <= cores { SPIN } else { Duration::ZERO },
             is_crowded: 2 * usize::from(ranks) > cores,
             page_bytes,
         });
@@ -502,8 +504,17 @@ impl Common {
         if let Err(e) = engine.rank.frames_mut().settle() {
             return self.fail(engine, &e);
         }
-        self.busy.store(false, Ordering::Release);
+        self.end_wait();
+    }
+
+    /// Wakes the program's thread, which waits for its operation no more. Either this sees that it
+    /// sleeps, or it sees that it need not: both store, then load, in one order for all threads.
+    fn end_wait(&self) {
+        self.busy.store(false, Ordering::SeqCst);
         self.changed.notify_all();
+        if self.attends_asleep.load(Ordering::SeqCst) {
+            self.carrier.call();
+        }
     }
 
     /// Waits for the end of the program's operation: takes messages itself for as long as it is the
@@ -550,8 +561,15 @@ impl Common {
                     engine.begin_waiting(&*self.carrier);
                 }
                 timeout = if engine.drain(&*self.carrier) { ROUND } else { FULL };
+                drop(engine);
+                self.attends_asleep.store(true, Ordering::SeqCst);
+                if !self.busy.load(Ordering::SeqCst) {
+                    timeout = Duration::ZERO;
+                }
             }
-            if self.take_received(self.carrier.receive_attending(timeout)) {
+            let received = self.carrier.receive_attending(timeout);
+            self.attends_asleep.store(false, Ordering::SeqCst);
+            if self.take_received(received) {
                 spin.came(begun.elapsed());
             }
         }
@@ -713,8 +731,7 @@ impl Common {
         engine.pronounce(e.kind(), &text);
         engine.broadcast(&*self.carrier, &Body::Abort { why: text });
         engine.drain(&*self.carrier);
-        self.busy.store(false, Ordering::Release);
-        self.changed.notify_all();
+        self.end_wait();
         if let Some(turns) = self.carrier.turns() {
             // It carries the abort; a conductor that is gone needs none.
             let _ = turns.give(Ask::Leave);

@@ -2,17 +2,20 @@
 //!
 //! ```text
 //!                     +-- connections
-//!    outer -- inner --+
-//!      |              +-- bell
+//!    outer -- inner --+-- bell
+//!      |              +-- call
 //!      +-- bell
 //! ```
 //!
 //! A thread that *attends* sleeps on `inner`, every other one on `outer`, which does not look at
-//! `inner` for as long as a thread attends: what comes then wakes that thread alone.
+//! `inner` for as long as a thread attends: what comes then wakes that thread alone. The bell is
+//! taken by whichever thread hears it first; the *call* is for the thread that attends.
 //!
 //! Invariants
 //! - A thread that sleeps is woken by the bell, whichever of the two it sleeps on. Checked by
 //!   `the_bell_wakes_who_attends_and_who_does_not`.
+//! - A call wakes the thread that attends, whichever others listen, and no thread once none attends
+//!   (mutant `tcp_call_is_taken_by_others`). Checked by `a_call_wakes_who_attends`.
 //! - What came while a thread attended wakes another one as soon as that ends. Checked by
 //!   `what_is_left_by_the_thread_that_attended_wakes_another`.
 
@@ -25,12 +28,14 @@ use std::time::Duration;
 use littoral_base::mutant;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::Peer;
 use crate::shm::timespec;
 
 /// The bell's number; connections have those of their nodes.
 const BELL: u64 = u64::MAX;
+const CALL: u64 = u64::MAX - 1;
 /// Number of `inner` in `outer`.
 const INNER: u64 = 0;
 const EVENTS: usize = 32;
@@ -39,6 +44,11 @@ const EVENTS: usize = 32;
 pub(super) struct Ears {
     inner: OwnedFd,
     outer: OwnedFd,
+    call: OwnedFd,
+    /// A thread attends.
+    is_attended: AtomicBool,
+    /// It has heard a call.
+    is_called: AtomicBool,
     /// Whether room in a connection is heard of too.
     for_room: Vec<AtomicBool>,
 }
@@ -65,17 +75,39 @@ impl Ears {
             epoll::add(ears, rung, EventData::new_u64(BELL), EventFlags::IN)?;
         }
         epoll::add(&outer, &inner, EventData::new_u64(INNER), EventFlags::IN)?;
+        let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&inner, &call, EventData::new_u64(CALL), EventFlags::IN)?;
         let for_room = peers.iter().map(|_| AtomicBool::new(false)).collect();
-        Ok(Ears { inner, outer, for_room })
+        let is_attended = AtomicBool::new(false);
+        let is_called = AtomicBool::new(false);
+        Ok(Ears { inner, outer, call, is_attended, is_called, for_room })
     }
 
     /// Lets one thread alone be woken by connections, or all again.
     pub(super) fn attend(&self, begins: bool) {
+        self.is_attended.store(begins, Ordering::Release);
+        self.take_call();
+        self.is_called.store(false, Ordering::Release);
         let deaf = begins && !mutant!("tcp_all_hear_what_one_attends");
         let flags = if deaf { EventFlags::empty() } else { EventFlags::IN };
         // Both are open for as long as this value, so it cannot fail.
         let changed = epoll::modify(&self.outer, &self.inner, EventData::new_u64(INNER), flags);
         debug_assert!(changed.is_ok(), "{changed:?}");
+    }
+
+    /// Wakes the thread that attends.
+    pub(super) fn call(&self) {
+        // A full counter is a call that is not taken yet.
+        let _ = rustix::io::write(&self.call, &1u64.to_ne_bytes());
+    }
+
+    /// Whether the thread that attends has heard a call since it asked last.
+    pub(super) fn was_called(&self) -> bool {
+        self.is_called.swap(false, Ordering::AcqRel)
+    }
+
+    fn take_call(&self) {
+        let _ = rustix::io::read(&self.call, &mut [0; 8]);
     }
 
     /// Hears of room in the connection to node `n` from now on, or no longer.
@@ -105,6 +137,14 @@ impl Ears {
             let (flags, number) = (event.flags, event.data.u64());
             if number == BELL {
                 let _ = (&*rung).read(&mut [0; 64]);
+                continue;
+            }
+            if number == CALL {
+                let is_ours = attends || !self.is_attended.load(Ordering::Acquire);
+                if is_ours || mutant!("tcp_call_is_taken_by_others") {
+                    self.take_call();
+                    self.is_called.store(attends, Ordering::Release);
+                }
                 continue;
             }
             let more = EventFlags::IN | EventFlags::HUP | EventFlags::ERR;
@@ -177,6 +217,27 @@ mod tests {
             assert!(events(&ears.outer, Duration::ZERO).is_empty());
             ears.attend(false);
         }
+    }
+
+    #[test]
+    fn a_call_wakes_who_attends() {
+        let (_peers, ears, _other, _bell, rung) = ears();
+        ears.attend(true);
+        ears.call();
+        assert!(events(&ears.outer, Duration::ZERO).is_empty(), "a thread that does not attend");
+        assert_eq!(ears.listen(&rung, Duration::ZERO, false), []);
+        assert_eq!(events(&ears.inner, Duration::ZERO).len(), 1, "it is not taken by another");
+        assert!(!ears.was_called());
+        assert_eq!(ears.listen(&rung, LONG, true), []);
+        assert!(ears.was_called() && !ears.was_called());
+        assert!(events(&ears.inner, Duration::ZERO).is_empty(), "it is taken");
+        ears.call();
+        ears.attend(false);
+        assert!(events(&ears.outer, Duration::ZERO).is_empty(), "no thread attends");
+        // A call that comes when the thread has just ended is no news for ever.
+        ears.call();
+        assert_eq!(ears.listen(&rung, LONG, false), []);
+        assert!(events(&ears.outer, Duration::ZERO).is_empty());
     }
 
     #[test]

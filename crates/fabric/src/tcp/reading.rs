@@ -90,6 +90,9 @@ impl Shared {
             if left.is_zero() && has_read {
                 return Ok(None);
             }
+            if attends && has_read && self.ears.was_called() {
+                return Ok(None);
+            }
             has_read = true;
             self.read(reader, (!left.is_zero()).then_some(left.min(BEAT)), attends);
         }
