@@ -24,7 +24,7 @@ const FLUSH: u8 = 5;
 
 fn greeting(node: u16) -> Vec<u8> {
     let mut w = Writer::new();
-    w.raw(b"LTRLDSM2").u64(0).u16(node);
+    w.raw(b"LTRLDSM3").u64(0).u16(node);
     w.finish()
 }
 

@@ -21,7 +21,7 @@ const KEY: u64 = 0x1122_3344_5566_7788;
 const GREETING_BYTES: usize = 18;
 
 fn greeting(node: u16) -> Vec<u8> {
-    [&b"LTRLDSM2"[..], &KEY.to_le_bytes(), &node.to_le_bytes()].concat()
+    [&b"LTRLDSM3"[..], &KEY.to_le_bytes(), &node.to_le_bytes()].concat()
 }
 
 fn start(stranger: Option<(&[u8], bool)>) {

@@ -244,9 +244,9 @@ fn a_full_notice_log_loses_nothing() {
 
 #[test]
 fn ranks_that_allocate_differently_are_told() {
-    for over in [Over::Tcp, Over::Shm] {
-        let errors = run(over, 2, |mut job| {
-            let len = 10 + usize::from(job.rank());
+    for (over, ranks) in [(Over::Tcp, 2), (Over::Tcp, 3), (Over::Shm, 2), (Over::Shm, 3)] {
+        let errors = run(over, ranks, |mut job| {
+            let len = 10 + usize::from(job.rank() == 1);
             let first = job.alloc_slice::<u64>(len, Homes::Cyclic).map(drop);
             first.and_then(|()| job.barrier()).and_then(|()| job.barrier()).err()
         });
@@ -267,6 +267,37 @@ fn each_of_two_ranks_compares_allocations_before_it_departs() {
             job.alloc_slice::<u64>(len, Homes::Cyclic).is_err()
         });
         assert_eq!(differs, [true; 2], "{over:?}");
+    }
+}
+
+/// Rank 1 comes last and has allocated something else; no rank departs.
+#[test]
+fn each_of_many_ranks_compares_allocations_before_it_departs() {
+    for over in COPIES {
+        let differs = run(over, 4, |mut job| {
+            if job.rank() == 1 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            let len = 10 + usize::from(job.rank() == 1);
+            job.alloc_slice::<u64>(len, Homes::Cyclic).is_err()
+        });
+        assert_eq!(differs, [true; 4], "{over:?}");
+    }
+}
+
+#[test]
+fn a_barrier_of_many_ranks_is_a_message_a_round() {
+    for (over, ranks, rounds) in [(Over::Tcp, 3, 2), (Over::ShmPages, 4, 2), (Over::Hostile, 5, 3)]
+    {
+        let sent = run(over, ranks, |mut job| {
+            job.barrier().unwrap();
+            let before = job.counts().messages;
+            (0..50).for_each(|_| job.barrier().unwrap());
+            let sent = job.counts().messages - before;
+            job.finish().unwrap();
+            sent
+        });
+        assert_eq!(sent, vec![50 * rounds; usize::from(ranks)], "{over:?}");
     }
 }
 
@@ -440,7 +471,55 @@ fn cells_and_guards(mut job: Job) {
 
 #[test]
 fn cells_and_guards_see_the_same_memory_on_every_fabric() {
-    EVERY.into_iter().for_each(|over| _ = run(over, 3, cells_and_guards));
+    let all = EVERY.into_iter().chain([Over::MappedLines]);
+    all.for_each(|over| _ = run(over, 3, cells_and_guards));
+}
+
+/// Rank 1 writes a part of a line at home at rank 0, which makes a private copy, and reaches the
+/// lines around it by cells meanwhile.
+#[test]
+fn cells_of_a_mapped_pool_agree_with_guards() {
+    for over in [Over::MappedLines, Over::Lines] {
+        run(over, 2, |mut job| {
+            let words = job.alloc_slice::<u64>(64, Homes::At(0)).unwrap();
+            for round in 1..4 {
+                let phase = job.phase().unwrap();
+                if phase.rank() == 1 {
+                    phase.write(words.part(9..10)).unwrap()[0] = 100 + round;
+                    let seen = phase.cells(words.part(0..32)).unwrap();
+                    assert_eq!(seen[9].get(), 100 + round, "{over:?}: a private copy");
+                    drop(seen);
+                    let cells = phase.cells_mut(words.part(8..32)).unwrap();
+                    assert_eq!(cells[1].get(), 100 + round, "{over:?}: a private copy");
+                    cells.iter().skip(2).for_each(|cell| cell.set(round));
+                }
+                phase.end().unwrap();
+                let phase = job.phase().unwrap();
+                let (one, two) = (phase.cells(words).unwrap(), phase.cells(words).unwrap());
+                let in_place = over == Over::MappedLines;
+                assert_eq!(std::ptr::eq(&raw const one[0], &raw const two[0]), in_place);
+                let wanted = |i| match i {
+                    9 => 100 + round,
+                    10..32 => round,
+                    32..48 => 7 * (round - 1),
+                    _ => 0,
+                };
+                assert!(one.iter().enumerate().all(|(i, cell)| cell.get() == wanted(i)));
+                drop((one, two));
+                let part = phase.cells(words.part(1..9)).unwrap();
+                assert!(part.iter().all(|cell| cell.get() == 0), "not whole lines");
+                drop(part);
+                phase.end().unwrap();
+                let phase = job.phase().unwrap();
+                if phase.rank() == 0 {
+                    let cells = phase.cells_mut(words.part(32..48)).unwrap();
+                    cells.iter().for_each(|cell| cell.set(7 * round));
+                }
+                phase.end().unwrap();
+            }
+            job.finish().unwrap();
+        });
+    }
 }
 
 #[test]

@@ -54,11 +54,13 @@ fn explore(job: Job, road: &str) -> usize {
     checker.unique_state_count()
 }
 
-/// With the barrier's manager, and where there are two ranks also without.
+/// With the barrier's manager, and without.
 fn explore_both_roads(job: Job) {
-    let exchange = (job.ranks.len() == 2).then(|| job.clone().exchange_arrivals());
-    let exchange = exchange.map(|job| (job, "by exchange"));
-    for (job, road) in exchange.into_iter().chain([(job, "by the manager")]) {
+    let (without, road) = match job.ranks.len() {
+        2 => (job.clone().exchange_arrivals(), "by exchange"),
+        _ => (job.clone().gather_arrivals(), "by dissemination"),
+    };
+    for (job, road) in [(without, road), (job, "by the manager")] {
         let states = explore(job, road);
         assert!(states > 20, "only {states} states: the model explored nothing");
     }
@@ -171,6 +173,45 @@ fn barriers_publish_everything() {
     let a: &[Step] = &[Write(X, 7), Barrier, Read(Y), Barrier, Write(Y, 4), Barrier, Read(X)];
     let b: &[Step] = &[Write(Y, 9), Barrier, Read(X), Barrier, Write(X, 3), Barrier, Read(Y)];
     explore_all(2, &[a, b]);
+}
+
+/// Each rank writes a page, its own or another's home, and reads what the others have written.
+#[test]
+fn barriers_of_many_ranks_publish_everything() {
+    let (z, pages) = ((2, 0), 3);
+    let one = [Write(Y, 7), Barrier, Read(z), Barrier, Read(X)];
+    let two = [Write(z, 5), Barrier, Read(X), Barrier, Read(Y)];
+    // It has a copy of page 1 when the barrier names it.
+    let three = [Read((1, 1)), Write(X, 9), Barrier, Read(Y), Barrier];
+    for along in [false, true] {
+        let job = Job::new(&Shape { pages, ..shape(3, true, 8) }, &[&one, &two, &three]);
+        let job = job.keep_unshared_homes();
+        explore_both_roads(if along { job.send_along() } else { job });
+    }
+    let pages = 4;
+    let programs: [&[Step]; 4] = [
+        &[Write((1, 0), 1), Barrier, Read((3, 0))],
+        &[Barrier],
+        &[Barrier],
+        &[Write((3, 0), 2), Barrier],
+    ];
+    explore_both_roads(Job::new(&Shape { pages, ..shape(4, false, 8) }, &programs).send_along());
+}
+
+/// Three ranks write and read in turn; what is read comes with the departures.
+#[test]
+fn pages_come_with_departures_of_many_ranks() {
+    let turns = |step: &dyn Fn(u32) -> Option<Step>, phases: u32| -> Vec<Step> {
+        (0..phases).flat_map(|n| step(n).into_iter().chain([Barrier])).collect()
+    };
+    let writer = turns(&|n| Some(Increment(if n % 2 == 0 { X } else { Y })), 4);
+    let reader = turns(&|n| Some(Read(if n % 2 == 0 { Y } else { X })), 4);
+    let other = turns(&|n| (n == 3).then_some(Read(X)), 4);
+    for programs in [[&writer, &reader, &other], [&reader, &other, &writer]] {
+        let programs = programs.map(|p| &p[..]);
+        let job = Job::new(&shape(3, true, 8), &programs);
+        explore_both_roads(job.keep_unshared_homes().send_along());
+    }
 }
 
 #[test]

@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn race_free_programs_read_what_they_should(
         programs in programs(), schedule in proptest::collection::vec(any::<prop::sample::Index>(), 4000),
-        predict: bool, unshared: bool, along: bool, exchange: bool, log_capacity in 1usize..12, copies in 1usize..12,
+        predict: bool, unshared: bool, along: bool, without_manager: bool, log_capacity in 1usize..12, copies in 1usize..12,
     ) {
         let ranks = programs.len() as u16;
         let shape = Shape { ranks, pages: PAGES, page_bytes: PAGE_BYTES, locks: LOCKS, log_capacity, predict };
@@ -76,7 +76,11 @@ proptest! {
         let job = Job::new(&shape, &slices);
         let job = if unshared { job.keep_unshared_homes() } else { job };
         let job = if along { job.send_along() } else { job };
-        let job = if exchange && ranks == 2 { job.exchange_arrivals() } else { job };
+        let job = match ranks {
+            2 if without_manager => job.exchange_arrivals(),
+            3.. if without_manager => job.gather_arrivals(),
+            _ => job,
+        };
         let mut job = if copies < 6 { job.limit_copies(copies) } else { job };
         for pick in schedule.iter().cycle().take(200_000) {
             let moves = job.moves();

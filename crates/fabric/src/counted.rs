@@ -104,7 +104,8 @@ macro_rules! through_fabric {
 
 impl<F: Fabric> Fabric for Counted<F> {
     forward_fabric!(through_fabric:
-        me nodes window_bytes is_coherent flush post_bytes_max try_post_bytes_max receive receive_asleep notify
+        me nodes window_bytes is_coherent flush post_bytes_max try_post_bytes_max receive receive_asleep attend
+        call receive_attending notify
         show_life send_rest liveness has_delivered wait_word pause board_answer);
 
     fn put(&self, node: NodeId, offset: usize, data: &[u8]) -> Result<()> {

@@ -349,7 +349,7 @@ macro_rules! through_fabric {
 impl<F: Fabric> Fabric for Faulty<F> {
     forward_fabric!(through_fabric:
         me nodes window_bytes post_bytes_max try_post_bytes_max send_rest has_delivered pause
-        board_answer);
+        board_answer attend call);
 
     /// A plan may lose or delay a store, so nothing may rely on coherence.
     fn is_coherent(&self) -> bool {
@@ -389,6 +389,9 @@ impl<F: Fabric> Fabric for Faulty<F> {
     }
     fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         self.sliced(timeout, |slice| self.fabric.receive_asleep(slice))
+    }
+    fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.sliced(timeout, |slice| self.fabric.receive_attending(slice))
     }
     fn notify(&self, node: NodeId) -> Result<()> {
         self.step(Some(node))?;

@@ -14,7 +14,7 @@ macro_rules! forward_fabric {
     ($through:ident: all) => {
         $crate::forward::forward_fabric!($through:
             me nodes window_bytes is_coherent put get fetch_add flush post post_bytes_max try_post
-            try_post_bytes_max receive receive_asleep notify show_life send_rest liveness has_delivered rmw
+            try_post_bytes_max receive receive_asleep attend call receive_attending notify show_life send_rest liveness has_delivered rmw
             signal wait_word pause board_write board_read board_ask board_answer);
     };
     ($through:ident: $($method:ident)+) => {
@@ -88,6 +88,21 @@ macro_rules! forward_fabric {
     (@receive_asleep $through:ident) => {
         fn receive_asleep(&self, timeout: ::std::time::Duration) -> $crate::Result<Option<(::littoral_base::units::NodeId, Vec<u8>)>> {
             $through!(self, receive_asleep(timeout))
+        }
+    };
+    (@attend $through:ident) => {
+        fn attend(&self, begins: bool) -> bool {
+            $through!(self, attend(begins))
+        }
+    };
+    (@call $through:ident) => {
+        fn call(&self) {
+            $through!(self, call())
+        }
+    };
+    (@receive_attending $through:ident) => {
+        fn receive_attending(&self, timeout: ::std::time::Duration) -> $crate::Result<Option<(::littoral_base::units::NodeId, Vec<u8>)>> {
+            $through!(self, receive_attending(timeout))
         }
     };
     (@notify $through:ident) => {

@@ -151,6 +151,24 @@ pub trait Fabric {
         self.receive(timeout)
     }
 
+    /// Says that from now on, or no longer, one thread of this node takes what comes by
+    /// `receive_attending`, so that no thread in `receive` need be woken by it; whether the fabric
+    /// can tell them apart.
+    fn attend(&self, _begins: bool) -> bool {
+        false
+    }
+
+    /// Wakes the thread that attends, if it sleeps in `receive_attending`.
+    fn call(&self) {}
+
+    /// As `receive`, by the thread that attends.
+    ///
+    /// # Errors
+    /// As `receive`.
+    fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.receive(timeout)
+    }
+
     /// Wakes `node` if it sleeps in `receive` or in a wait on its own window.
     ///
     /// # Errors

@@ -269,46 +269,63 @@ impl<D: Domain> PoolFabric<D> {
         ring + 2 * LINE_BYTES + within
     }
 
+    /// Where bytes `from` to `to` of a ring's stream lie: a place and a length each.
+    fn pieces(ring: usize, from: u64, to: u64) -> [(usize, usize); 2] {
+        let (place, start) = (Self::ring_word(ring, from), ring + 2 * LINE_BYTES);
+        let len = usize::try_from(to - from).expect("invariant: at most the ring");
+        let first = len.min(start + RING_BYTES - place);
+        [(place, first), (start, len - first)]
+    }
+
     /// Stores a frame from byte `tail` of a ring on and starts its way to the medium.
     fn store_frame(&self, ring: usize, tail: u64, message: &[u8]) {
         debug_assert!(tail.is_multiple_of(8), "frames begin at words, not at byte {tail}");
-        let mut at = tail;
-        let mut put = |word: u64| {
-            let place = Self::ring_word(ring, at);
-            self.domain.store(place, word, ORDER);
-            if !mutant!("pool_frame_not_written_back") {
-                self.domain.write_back(place, 8);
-            }
-            at += 8;
-        };
-        put(message.len() as u64);
-        for chunk in message.chunks(8) {
+        let mut words = Vec::with_capacity(1 + message.len().div_ceil(8));
+        words.push(message.len() as u64);
+        let (whole, rest) = message.as_chunks::<8>();
+        words.extend(whole.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+        if !rest.is_empty() {
             let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            put(u64::from_le_bytes(bytes));
+            bytes[..rest.len()].copy_from_slice(rest);
+            words.push(u64::from_le_bytes(bytes));
+        }
+        let mut left = &words[..];
+        for (place, len) in Self::pieces(ring, tail, tail + 8 * words.len() as u64) {
+            let (now, later) = left.split_at(len / 8);
+            self.domain.store_words(place, now);
+            if !mutant!("pool_frame_not_written_back") {
+                self.domain.write_back(place, len);
+            }
+            left = later;
         }
     }
 
     fn load_frame(&self, ring: usize, head: u64, tail: u64) -> Result<(Vec<u8>, u64)> {
-        let word = |at: u64| {
-            let place = Self::ring_word(ring, at);
-            let enters = at == head || place.is_multiple_of(LINE_BYTES);
-            if enters && !mutant!("pool_frame_not_invalidated") {
-                self.domain.invalidate(place, 8);
+        let drop_lines = |place, len| {
+            if len > 0 && !mutant!("pool_frame_not_invalidated") {
+                self.domain.invalidate(place, len);
             }
-            self.domain.word(place, ORDER)
         };
-        let length = word(head);
-        let end = head.saturating_add(8).saturating_add(length.next_multiple_of(8));
+        let place = Self::ring_word(ring, head);
+        drop_lines(place, 8);
+        let length = self.domain.word(place, ORDER);
+        let padded = length.checked_next_multiple_of(8).unwrap_or(u64::MAX);
+        let end = head.saturating_add(8).saturating_add(padded);
         if length > RING_BYTES as u64 || end > tail {
             let left = tail.saturating_sub(head);
             let what = format!("a frame of {length} bytes in a ring with {left} left");
             return Err(Error::new(Kind::Corrupt, what).at_rank(self.me).at_offset(head));
         }
-        let mut bytes = Vec::with_capacity(length as usize + 7);
-        for at in (head + 8..end).step_by(8) {
-            bytes.extend(word(at).to_le_bytes());
+        let mut words = vec![0; length.div_ceil(8) as usize];
+        let mut left = &mut words[..];
+        for (place, len) in Self::pieces(ring, head + 8, end) {
+            let (now, later) = left.split_at_mut(len / 8);
+            drop_lines(place, len);
+            self.domain.load_words(place, now);
+            left = later;
         }
+        let mut bytes = Vec::with_capacity(8 * words.len());
+        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
         bytes.truncate(length as usize);
         Ok((bytes, end))
     }

@@ -81,6 +81,10 @@ impl Domain for MappedPool {
         to.iter().zip(words).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
     }
 
+    fn words(&self, offset: usize, words: usize) -> Option<&[AtomicU64]> {
+        Some(self.words_at(offset, words))
+    }
+
     fn compare_exchange(
         &self,
         offset: usize,

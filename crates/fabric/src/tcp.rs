@@ -12,6 +12,7 @@
 //! - [`TcpFabric::connect_without_agent`]: a thread that waits reads the connections itself. It is
 //!   for nodes of which one thread always receives; other nodes' operations on this one take effect
 //!   while a thread waits. A message then costs one change of thread, where the agent's costs two.
+//!   A thread that *attends* is woken in place of the others ([`ears`]).
 //!
 //! A frame is {length u32, kind u8, applied u64, body}. `applied` tells the receiver how many of
 //! its own operations the sender has carried out, so acknowledgements ride on whatever travels
@@ -37,6 +38,7 @@
 
 mod agent;
 mod connect;
+mod ears;
 mod reading;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -66,6 +68,7 @@ use super::{Fabric, Liveness, Rmw};
 use crate::{Error, Kind, Result};
 use agent::{Agent, CLOSING_MAX};
 use connect::{accept, dial};
+use ears::Ears;
 
 /// How long `TcpFabric::connect` waits for the other nodes to come up.
 pub const CONNECT_MAX: Duration = super::JOIN_MAX;
@@ -119,6 +122,7 @@ struct Shared {
     bell: UnixStream,
     /// The bell's other end.
     rung: UnixStream,
+    ears: Ears,
     /// Reads where no thread of its own does: a thread that waits takes its turns.
     reader: Option<Mutex<Agent>>,
 }
@@ -259,6 +263,7 @@ impl TcpFabric {
         let (bell, rung) = UnixStream::pair().map_err(failed)?;
         bell.set_nonblocking(true).map_err(failed)?;
         rung.set_nonblocking(true).map_err(failed)?;
+        let ears = Ears::new(&peers, &rung).map_err(failed)?;
         let mut agent = Agent::new(peers.len(), way.silence_max);
         let mut shared = Shared {
             me: way.me,
@@ -272,6 +277,7 @@ impl TcpFabric {
             board: Mutex::new(None),
             bell,
             rung,
+            ears,
             reader: None,
         };
         if !has_agent {
@@ -469,7 +475,7 @@ impl Shared {
         mut ready: impl FnMut(&mut Waits) -> Option<T>,
     ) -> Result<Option<T>> {
         if let Some(reader) = &self.reader {
-            return self.wait_reading(reader, node, timeout, ready);
+            return self.wait_reading(reader, node, timeout, false, ready);
         }
         let deadline = Instant::now() + timeout;
         let mut seen = u64::MAX;
@@ -628,6 +634,30 @@ impl Fabric for TcpFabric {
         self.shared.wait(None, timeout, |w| w.inbox.pop_front())
     }
 
+    fn attend(&self, begins: bool) -> bool {
+        if self.shared.reader.is_none() {
+            return false;
+        }
+        self.shared.ears.attend(begins);
+        if !begins && !locked(&self.shared.waits).inbox.is_empty() {
+            self.shared.ring_bell();
+        }
+        true
+    }
+
+    fn call(&self) {
+        self.shared.ears.call();
+    }
+
+    fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        match &self.shared.reader {
+            Some(reader) => {
+                self.shared.wait_reading(reader, None, timeout, true, |w| w.inbox.pop_front())
+            }
+            None => self.receive(timeout),
+        }
+    }
+
     fn notify(&self, node: NodeId) -> Result<()> {
         if node == self.shared.me {
             locked(&self.shared.waits).wakes += 1;
@@ -707,7 +737,7 @@ impl Fabric for TcpFabric {
     /// Where no agent does, it sends what waits and reads what has come.
     fn show_life(&self) -> Result<()> {
         if let Some(reader) = &self.shared.reader {
-            self.shared.read(reader, Some(Duration::ZERO));
+            self.shared.read(reader, Some(Duration::ZERO), false);
         }
         Ok(())
     }
@@ -716,7 +746,7 @@ impl Fabric for TcpFabric {
         let Some(reader) = &self.shared.reader else { return };
         let begun = Instant::now();
         while begun.elapsed() < CLOSING_MAX && self.shared.has_unsent(&self.shared.alive()) {
-            self.shared.read(reader, Some(Duration::from_millis(1)));
+            self.shared.read(reader, Some(Duration::from_millis(1)), false);
         }
     }
 

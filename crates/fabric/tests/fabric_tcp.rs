@@ -211,7 +211,7 @@ fn a_node_that_leaves_is_named_and_no_wait_hangs() {
 
 /// The frame by which an agent says who it is.
 fn greeting(key: u64, node: u16) -> Vec<u8> {
-    [&b"LTRLDSM2"[..], &key.to_le_bytes(), &node.to_le_bytes()].concat()
+    [&b"LTRLDSM3"[..], &key.to_le_bytes(), &node.to_le_bytes()].concat()
 }
 
 /// A connection that closes at once, says nothing, says two bytes, says other bytes, greets for

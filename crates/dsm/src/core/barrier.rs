@@ -13,7 +13,8 @@
 
 use littoral_base::units::NodeId;
 
-use super::message::{Message, Notice, PageId};
+use super::message::{Message, Notice, PageId, PageRun};
+use super::pages::united;
 use crate::error::{Error, Kind, Result};
 
 /// The state of the one barrier at its manager.
@@ -40,7 +41,7 @@ impl Barrier {
         &mut self,
         rank: NodeId,
         generation: u64,
-        pages: &[PageId],
+        pages: &[PageRun],
     ) -> Result<Vec<(NodeId, Message)>> {
         let slot = self.arrived.get_mut(rank.index());
         match slot {
@@ -52,14 +53,14 @@ impl Barrier {
                 return Err(refused.at_peer(rank).at_generation(generation));
             }
         }
-        self.notices.extend(pages.iter().map(|&page| Notice { page, writer: rank }));
+        let runs = united(pages.to_vec()).into_iter();
+        self.notices.extend(runs.map(|pages| Notice { pages, writer: rank }));
         Ok(if self.arrived.iter().all(|&a| a) { self.depart() } else { Vec::new() })
     }
 
     fn depart(&mut self) -> Vec<(NodeId, Message)> {
-        self.notices.sort_unstable();
-        self.notices.dedup();
-        let notices = std::mem::take(&mut self.notices);
+        let mut notices = std::mem::take(&mut self.notices);
+        in_order(&mut notices);
         let generation = self.generation;
         self.generation += 1;
         self.arrived.fill(false);
@@ -68,21 +69,67 @@ impl Barrier {
     }
 }
 
+/// Orders the notices of a departure: by writer, then ascending. Those of each writer are runs with
+/// gaps between them.
+pub(super) fn in_order(notices: &mut [Notice]) {
+    notices.sort_unstable_by_key(|n| (n.writer, n.pages));
+}
+
+/// Whether the notices of a departure name `page` as written by another rank than `rank`.
+pub(super) fn is_news(notices: &[Notice], page: PageId, rank: NodeId) -> bool {
+    let by_writer = notices.chunk_by(|a, b| a.writer == b.writer);
+    by_writer.filter(|of| of[0].writer != rank).any(|of| {
+        let at = of.partition_point(|n| n.pages.end() <= u64::from(page.0));
+        of.get(at).is_some_and(|n| n.pages.contains(page))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     #[test]
     fn the_last_arrival_lets_everyone_go_with_the_union() {
         let mut b = Barrier::new(2);
-        assert!(b.arrive(NodeId(1), 0, &[PageId(3), PageId(3)]).unwrap().is_empty());
+        assert!(b.arrive(NodeId(1), 0, &[PageId(3).into(), PageId(3).into()]).unwrap().is_empty());
         assert!(b.arrive(NodeId(1), 0, &[]).is_err(), "twice");
         assert!(b.arrive(NodeId(0), 1, &[]).is_err(), "the next one too early");
         assert!(b.arrive(NodeId(9), 0, &[]).is_err(), "no such rank");
         let out = b.arrive(NodeId(0), 0, &[]).unwrap();
-        let notices = vec![Notice { page: PageId(3), writer: NodeId(1) }];
+        let notices = vec![Notice { pages: PageId(3).into(), writer: NodeId(1) }];
         let want = |r| (NodeId(r), Message::Depart { generation: 0, notices: notices.clone() });
         assert_eq!(out, vec![want(0), want(1)]);
         assert!(b.arrive(NodeId(0), 1, &[]).unwrap().is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(littoral_testing::standard())]
+        #[test]
+        fn a_departure_names_what_the_arrivals_named(
+            arrivals in vec(vec((0u32..60, 1u32..9), 0..8), 3),
+        ) {
+            let mut barrier = Barrier::new(3);
+            let mut departures = Vec::new();
+            for (rank, runs) in (0..).zip(&arrivals) {
+                let run = |(first, count): &(u32, u32)| PageRun::new(PageId(*first), *count).unwrap();
+                let runs: Vec<_> = runs.iter().map(run).collect();
+                departures = barrier.arrive(NodeId(rank), 0, &runs).unwrap();
+            }
+            let Some((_, Message::Depart { notices, .. })) = departures.pop() else {
+                panic!("all have arrived")
+            };
+            for page in 0..70 {
+                let wrote = |rank: usize| {
+                    arrivals[rank].iter().any(|(first, count)| (*first..first + count).contains(&page))
+                };
+                for rank in 0..3 {
+                    let wanted = (0..3).any(|other| other != rank && wrote(other));
+                    let found = is_news(&notices, PageId(page), NodeId(rank as u16));
+                    prop_assert_eq!(found, wanted, "page {} for rank {}", page, rank);
+                }
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use super::diff::Diff;
-use super::message::PageId;
+use super::message::{PageId, PageRun};
 use crate::error::Result;
 
 /// What the program may do with a page without asking.
@@ -61,6 +61,10 @@ pub trait Frames {
     fn drop_pages(&mut self, _pages: &[PageId]) {}
     /// Sets what the program may do with a page.
     fn allow(&mut self, page: PageId, permission: Permission);
+    /// As `allow`, for a run of pages.
+    fn allow_run(&mut self, run: PageRun, permission: Permission) {
+        run.pages().for_each(|page| self.allow(page, permission));
+    }
     /// Makes what `allow` has lowered hold for every thread of the program, before differences are
     /// taken; frames whose program has one thread, which waits here, need not.
     ///
@@ -69,12 +73,12 @@ pub trait Frames {
     fn lower(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Starts moving a page's bytes to the medium; only frames that are shared in place have one.
-    fn write_back(&mut self, _page: PageId) {}
+    /// Starts moving pages' bytes to the medium; only frames that are shared in place have one.
+    fn write_back(&mut self, _run: PageRun) {}
     /// Waits until what was written back is on the medium.
     fn fence(&mut self) {}
-    /// Drops what this rank has cached of a page.
-    fn refresh(&mut self, _page: PageId) {}
+    /// Drops what this rank has cached of pages.
+    fn refresh(&mut self, _run: PageRun) {}
 }
 
 /// Frames in ordinary vectors: no protection, every access asks the protocol.
@@ -144,4 +148,6 @@ impl Frames for PlainFrames {
     }
 
     fn allow(&mut self, _page: PageId, _permission: Permission) {}
+
+    fn allow_run(&mut self, _run: PageRun, _permission: Permission) {}
 }

@@ -9,21 +9,27 @@
 //! safe. Entries of barrier generations that everyone has left are forgotten for nothing in return,
 //! since the barrier published them.
 //!
+//! An entry is a run of pages. A newer run of a rank takes its pages out of that rank's older ones,
+//! so that the log says of each page what a log of single pages says.
+//!
 //! Invariants
 //! - Requests are granted in order of arrival; at most one rank holds a lock. Checked by
 //!   `first_come_first_served_with_only_what_is_new`.
+//! - A rank's newest entry of a page is the one there is (mutant `dsm_newer_run_drops_older`).
+//!   Checked by `a_log_of_runs_tells_what_a_log_of_pages_tells`.
 //! - Only the holder can release; a release by another is a protocol error, not a state change.
 //!   Checked by `strangers_cannot_release_and_no_rank_queues_twice`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
-use super::message::{LockId, Message, Notice, Notices, PageId};
+use super::message::{LockId, Message, Notice, Notices, PageRun};
+use super::pages::{meets, united, without};
 use crate::error::{Error, Kind, Result};
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Entry {
     version: u64,
     generation: u64,
@@ -44,7 +50,7 @@ pub struct ManagedLock {
 }
 
 impl ManagedLock {
-    /// A free lock whose log holds at most `capacity` notices.
+    /// A free lock whose log holds at most `capacity` runs.
     pub fn new(lock: LockId, capacity: usize) -> Self {
         ManagedLock {
             lock,
@@ -87,7 +93,7 @@ impl ManagedLock {
         &mut self,
         rank: NodeId,
         generation: u64,
-        pages: &[PageId],
+        pages: &[PageRun],
     ) -> Result<Option<(NodeId, Message)>> {
         if self.holder != Some(rank) {
             return Err(self.violation(rank, "released without holding"));
@@ -107,17 +113,28 @@ impl ManagedLock {
         Error::new(Kind::Protocol, what).at_peer(rank).at_lock(self.lock.0)
     }
 
-    fn record(&mut self, writer: NodeId, generation: u64, pages: &[PageId]) {
-        if pages.is_empty() {
+    fn record(&mut self, writer: NodeId, generation: u64, pages: &[PageRun]) {
+        let fresh = united(pages.to_vec());
+        if fresh.is_empty() {
             return;
         }
         self.version += 1;
-        let fresh: BTreeSet<PageId> = pages.iter().copied().collect();
-        let replaced = |n: &Notice| n.writer == writer && fresh.contains(&n.page);
-        self.log.retain(|e| !replaced(&e.notice));
+        let is_named = |e: &Entry| e.notice.writer == writer && meets(e.notice.pages, &fresh);
+        if self.log.iter().any(is_named) {
+            let old = std::mem::take(&mut self.log);
+            for e in old {
+                let parts = match is_named(&e) {
+                    true if mutant!("dsm_newer_run_drops_older") => Vec::new(),
+                    true => without(e.notice.pages, &fresh),
+                    false => vec![e.notice.pages],
+                };
+                let part = |pages| Entry { notice: Notice { pages, ..e.notice }, ..e };
+                self.log.extend(parts.into_iter().map(part));
+            }
+        }
         let version = self.version;
-        let entry = |page| Entry { version, generation, notice: Notice { page, writer } };
-        self.log.extend(fresh.iter().map(|&page| entry(page)));
+        let entry = |pages| Entry { version, generation, notice: Notice { pages, writer } };
+        self.log.extend(fresh.into_iter().map(entry));
         while self.log.len() > self.capacity {
             let dropped = self.log.pop_front().expect("invariant: a full log has a front");
             self.forgotten = self.forgotten.max(dropped.version);
@@ -149,9 +166,13 @@ impl ManagedLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::message::PageId;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn grant(to: u16, pages: &[(u32, u16)], version: u64) -> Option<(NodeId, Message)> {
-        let notice = |&(p, w): &(u32, u16)| Notice { page: PageId(p), writer: NodeId(w) };
+        let notice = |&(p, w): &(u32, u16)| Notice { pages: PageId(p).into(), writer: NodeId(w) };
         let notices = Notices::These(pages.iter().map(notice).collect());
         Some((NodeId(to), Message::Grant { lock: LockId(0), notices, version }))
     }
@@ -162,8 +183,11 @@ mod tests {
         assert_eq!(l.acquire(NodeId(0), 0).unwrap(), grant(0, &[], 0));
         assert_eq!(l.acquire(NodeId(2), 0).unwrap(), None);
         assert_eq!(l.acquire(NodeId(1), 0).unwrap(), None);
-        assert_eq!(l.release(NodeId(0), 0, &[PageId(7)]).unwrap(), grant(2, &[(7, 0)], 1));
-        assert_eq!(l.release(NodeId(2), 0, &[PageId(9)]).unwrap(), grant(1, &[(7, 0), (9, 2)], 2));
+        assert_eq!(l.release(NodeId(0), 0, &[PageId(7).into()]).unwrap(), grant(2, &[(7, 0)], 1));
+        assert_eq!(
+            l.release(NodeId(2), 0, &[PageId(9).into()]).unwrap(),
+            grant(1, &[(7, 0), (9, 2)], 2)
+        );
         assert_eq!(l.release(NodeId(1), 0, &[]).unwrap(), None);
         assert_eq!(l.acquire(NodeId(2), 1).unwrap(), grant(2, &[], 2), "own writes are no news");
     }
@@ -173,12 +197,12 @@ mod tests {
         let mut l = ManagedLock::new(LockId(0), 2);
         for page in 0..3 {
             let _ = l.acquire(NodeId(0), 0).unwrap();
-            let _ = l.release(NodeId(0), 0, &[PageId(page)]).unwrap();
+            let _ = l.release(NodeId(0), 0, &[PageId(2 * page).into()]).unwrap();
         }
         let (_, late) = l.acquire(NodeId(1), 0).unwrap().unwrap();
         assert!(matches!(late, Message::Grant { notices: Notices::Everything, version: 3, .. }));
         let _ = l.release(NodeId(1), 0, &[]).unwrap();
-        assert_eq!(l.acquire(NodeId(2), 1).unwrap(), grant(2, &[(1, 0), (2, 0)], 3));
+        assert_eq!(l.acquire(NodeId(2), 1).unwrap(), grant(2, &[(2, 0), (4, 0)], 3));
     }
 
     #[test]
@@ -192,5 +216,37 @@ mod tests {
             (l.holder(), e.to_string()),
             (Some(NodeId(0)), "lock 4: rank 1 released without holding".into())
         );
+    }
+
+    proptest! {
+        #![proptest_config(littoral_testing::standard())]
+        /// Ranks write runs in turn; the oracle has the newest version of each page and writer.
+        #[test]
+        fn a_log_of_runs_tells_what_a_log_of_pages_tells(
+            sections in vec((0u16..3, vec((0u32..40, 1u32..12), 0..4), 0u64..9), 1..24),
+        ) {
+            let mut lock = ManagedLock::new(LockId(0), usize::MAX);
+            let (mut newest, mut version) = (BTreeMap::new(), 0);
+            for (rank, written, behind) in sections {
+                let seen = version.max(behind) - behind;
+                let rank = NodeId(rank);
+                let Some((_, Message::Grant { notices: Notices::These(told), .. })) =
+                    lock.acquire(rank, seen).unwrap() else { panic!("no grant") };
+                let pages = |n: Notice| n.pages.pages().map(move |page| (page, n.writer));
+                let found: Vec<_> = told.into_iter().flat_map(pages).collect();
+                let set: BTreeSet<_> = found.iter().copied().collect();
+                prop_assert_eq!(found.len(), set.len(), "a page is told once for each writer");
+                let news = |(key, at): (&(PageId, NodeId), &u64)| {
+                    (*at > seen && key.1 != rank).then_some(*key)
+                };
+                prop_assert_eq!(set, newest.iter().filter_map(news).collect::<BTreeSet<_>>());
+                let run = |(first, count)| PageRun::new(PageId(first), count).unwrap();
+                let written: Vec<_> = written.into_iter().map(run).collect();
+                version += u64::from(!written.is_empty());
+                let each = written.iter().flat_map(|run| run.pages());
+                each.for_each(|page| _ = newest.insert((page, rank), version));
+                lock.release(rank, 0, &written).unwrap();
+            }
+        }
     }
 }

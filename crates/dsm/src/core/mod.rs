@@ -12,6 +12,6 @@ pub mod diff;
 pub mod frames;
 pub mod lock;
 pub mod message;
-mod pages;
+pub(crate) mod pages;
 pub mod rank;
 pub mod wire;

@@ -35,12 +35,15 @@
 //! when a barrier has made all ranks drop a copy and none has asked since.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 mod along;
 mod cache;
 mod early;
 mod exchange;
 mod flush;
+mod gather;
+mod open;
 mod sharing;
 mod want;
 
@@ -51,13 +54,16 @@ use super::barrier::Barrier;
 use super::diff::Diff;
 use super::frames::{Frames, Permission, PlainFrames};
 use super::lock::ManagedLock;
-use super::message::{LockId, Message, Notice, Notices, PageId};
+use super::message::{LockId, Message, Notice, Notices, PageId, PageRun};
 use super::pages::PageSet;
 use crate::error::{Error, Kind, Result};
 use along::Along;
 use cache::Cache;
 use exchange::Exchange;
 use flush::UNDER_WAY_MAX;
+use gather::Gather;
+pub(crate) use gather::allocated_differently;
+use open::Open;
 use want::Wish;
 
 /// The shape of a job; equal on every rank.
@@ -189,9 +195,8 @@ pub struct Rank<F = PlainFrames> {
     frames: F,
     access: Vec<Access>,
     placements: Vec<Placement>,
-    /// Pages in `Access::Written`, and whether each has a twin. A home page has one only when it
-    /// was made writable by prediction, to see whether it was written at all.
-    open: BTreeMap<PageId, bool>,
+    /// Pages in `Access::Written` that are noticed.
+    open: Open,
     scopes: Vec<Scope>,
     seen: BTreeMap<LockId, u64>,
     predicted: BTreeMap<LockId, BTreeSet<PageId>>,
@@ -214,6 +219,8 @@ pub struct Rank<F = PlainFrames> {
     along: Option<Along>,
     /// What two ranks tell each other of a barrier; `None` where a manager lets all go.
     exchange: Option<Exchange>,
+    /// What more ranks tell each other of one; `None` likewise.
+    gather: Option<Gather>,
     waiting: Waiting,
     managed: BTreeMap<LockId, ManagedLock>,
     barrier: Barrier,
@@ -252,7 +259,7 @@ impl<F: Frames> Rank<F> {
             frames,
             access: Vec::new(),
             placements: Vec::new(),
-            open: BTreeMap::new(),
+            open: Open::default(),
             scopes: vec![Scope::default()],
             seen: BTreeMap::new(),
             predicted: BTreeMap::new(),
@@ -266,6 +273,7 @@ impl<F: Frames> Rank<F> {
             early: None,
             along: None,
             exchange: None,
+            gather: None,
             waiting: Waiting::Nothing,
             managed: BTreeMap::new(),
             barrier,
@@ -430,6 +438,9 @@ impl<F: Frames> Rank<F> {
             Message::Arrive { generation, pages } => {
                 self.take_arrival(from, generation, pages, &mut out)?;
             }
+            Message::Gather { generation, round, arrivals } => {
+                self.take_gathered(from, generation, round, arrivals, &mut out)?;
+            }
             Message::Page { page, bytes } => self.take_page(from, page, bytes, &mut out)?,
             Message::DiffsApplied => self.take_ack(from, &mut out)?,
             Message::Grant { lock, notices, version } => {
@@ -448,12 +459,13 @@ impl<F: Frames> Rank<F> {
 
     fn set_access(&mut self, page: PageId, access: Access) {
         self.access[page.0 as usize] = access;
-        let permission = match access {
-            Access::Invalid => Permission::Nothing,
-            Access::Shared => Permission::Read,
-            Access::Written => Permission::Write,
-        };
-        self.frames.allow(page, permission);
+        self.frames.allow(page, permission_of(access));
+    }
+
+    /// As `set_access`, of a run of pages.
+    fn set_access_run(&mut self, run: PageRun, access: Access) {
+        self.access[range_of(run)].fill(access);
+        self.frames.allow_run(run, permission_of(access));
     }
 
     fn innermost(&self) -> &Scope {
@@ -472,6 +484,13 @@ impl<F: Frames> Rank<F> {
         let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
         scope.written.insert(page);
         scope.idle.remove(page);
+    }
+
+    /// As `note`, of a run of pages.
+    fn note_run(&mut self, run: PageRun) {
+        let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
+        scope.written.insert_run(run);
+        scope.idle.remove_run(run);
     }
 
     /// Makes a valid page writable, with a twin unless this rank is its home and knows of the
@@ -502,7 +521,7 @@ impl<F: Frames> Rank<F> {
         self.hand_out(page);
         let is_hidden = self.frames.is_hidden(page);
         let bytes = self.frames.bytes(page);
-        if let Some(&has_twin) = self.open.get(&page) {
+        if let Some(has_twin) = self.open.twin_of(page) {
             let is_between = has_twin && !self.frames.is_twin(page, &bytes);
             // What is left out, or sent as it is between two writes, must be fetched again, also
             // when the page is as its twin in the end.
@@ -579,7 +598,7 @@ impl<F: Frames> Rank<F> {
         }
         self.seen.insert(lock, version);
         // Only a page handed out while the grant was awaited is writable already.
-        let written = self.open.keys().copied().collect();
+        let written = self.open.pages().clone();
         self.scopes.push(Scope { lock: Some(lock), written, ..Scope::default() });
         self.arm_predicted(lock, out);
         Ok(())
@@ -588,19 +607,44 @@ impl<F: Frames> Rank<F> {
     fn invalidate(&mut self, notices: &[Notice]) {
         for notice in notices {
             if notice.writer != self.me {
-                self.invalidate_page(notice.page);
+                self.invalidate_run(notice.pages);
             }
         }
     }
 
     fn invalidate_all(&mut self) {
-        for page in 0..self.shape.pages {
-            self.invalidate_page(PageId(page));
+        // A job has fewer than 2^32 pages.
+        PageRun::new(PageId(0), self.shape.pages)
+            .into_iter()
+            .for_each(|all| self.invalidate_run(all));
+    }
+
+    /// Invalidates the pages of a run that this rank has allocated: the writer may have more.
+    fn invalidate_run(&mut self, run: PageRun) {
+        let lost = u64::from(run.count() > 1 && mutant!("dsm_run_loses_its_last_page"));
+        let end = (run.end() - lost).min(u64::from(self.shape.pages));
+        let count = end.saturating_sub(u64::from(run.first().0)) as u32;
+        let Some(run) = PageRun::new(run.first(), count) else { return };
+        if self.in_place {
+            return self.invalidate_lines(run);
+        }
+        run.pages().for_each(|page| self.invalidate_page(page));
+    }
+
+    /// Lines are invalidated wherever they are at home.
+    fn invalidate_lines(&mut self, run: PageRun) {
+        let lines = &self.access[range_of(run)];
+        let have = |access| lines.iter().map(|a| u64::from(*a == access)).sum::<u64>();
+        debug_assert_eq!(have(Access::Written), 0, "unsent bytes meet no invalidation");
+        let shared = have(Access::Shared);
+        if shared > 0 {
+            self.set_access_run(run, Access::Invalid);
+            self.counts.invalidations += shared;
         }
     }
 
     fn invalidate_page(&mut self, page: PageId) {
-        if page.0 >= self.shape.pages || (self.home(page) == self.me && !self.in_place) {
+        if self.home(page) == self.me {
             return;
         }
         debug_assert_ne!(self.access(page), Access::Written, "unsent bytes meet no invalidation");
@@ -609,6 +653,19 @@ impl<F: Frames> Rank<F> {
             self.counts.invalidations += 1;
         }
     }
+}
+
+fn permission_of(access: Access) -> Permission {
+    match access {
+        Access::Invalid => Permission::Nothing,
+        Access::Shared => Permission::Read,
+        Access::Written => Permission::Write,
+    }
+}
+
+/// A run's place in tables of pages.
+fn range_of(run: PageRun) -> Range<usize> {
+    run.first().0 as usize..run.end() as usize
 }
 
 /// The error as one about `from`, unless it is about another rank.

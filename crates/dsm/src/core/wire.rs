@@ -7,30 +7,42 @@
 //! | 3 | `Diffs` | count u32, then a page: page u32, lines u16, then a line: u16, mask u64, bytes |
 //! | 4 | `DiffsApplied` | |
 //! | 5 | `Acquire` | lock u32, seen u64 |
-//! | 6 | `Grant` | lock u32, version u64, count u32 (all ones: everything), notices |
-//! | 7 | `Release` | lock u32, generation u64, count u32, pages |
-//! | 8 | `Arrive` | generation u64, count u32, pages |
-//! | 9 | `Depart` | generation u64, count u32, notices |
+//! | 6 to 9 | | grant, release, arrival and departure of version 2, which are refused by name |
 //! | 10 | `DiffsAlong` | as `Diffs` |
 //! | 11 | `Wanted` | count u32, absent pages, count u32, held pages |
 //! | 12 | `Push` | count u32, then page u32, rank u16 each |
+//! | 13 | `Grant` | lock u32, version u64, count u32 (all ones: everything), notices |
+//! | 14 | `Release` | lock u32, generation u64, count u32, runs |
+//! | 15 | `Arrive` | generation u64, count u32, runs |
+//! | 16 | `Depart` | generation u64, count u32, notices |
+//! | 17 | `Gather` | generation u64, round u8, count u32, arrivals |
 //!
-//! A page in a list is a u32, a notice a u32 page and a u16 writer.
+//! A page in a list is a u32. A run is its first page u32 and its length u8, or 255 and its length
+//! u32 where that is 255 or more. A notice is a run and a u16 writer. An arrival is
+//! {rank u16, allocations u32, one number for them u64, count u32, runs, count u32, pages}.
 //!
 //! Invariants
 //! - `decode(encode(m)) == m`; bytes that are no message are an error with the offset, never a
 //!   panic; a hostile length allocates nothing beyond the bytes that are there. Checked by
 //!   `messages_come_back`, `every_prefix_and_every_longer_form_is_refused`, `noise_never_panics`,
 //!   `a_hostile_count_allocates_nothing`.
+//! - A run has one form: the long one is refused for lengths of the short one, and a run that is
+//!   empty or goes beyond page 2^32 - 1 is none. Checked by `a_run_has_one_form`.
 
 use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
 
 use super::diff::Diff;
-use super::message::{LockId, Message, Notice, Notices, PageId};
+use super::message::{Arrival, LockId, Message, Notice, Notices, PageId, PageRun};
 use crate::error::{Error, Kind, Result};
 
 const EVERYTHING: u32 = u32::MAX;
+/// The length of a run whose length follows.
+const LONG: u8 = u8::MAX;
+/// Most bytes of a run.
+pub(crate) const RUN_BYTES_MAX: usize = 9;
+/// Tags of version 2 for messages that name single pages.
+const SINGLE_PAGES: std::ops::RangeInclusive<u8> = 6..=9;
 
 /// The bytes of `message`.
 pub fn encode(message: &Message) -> Vec<u8> {
@@ -52,23 +64,27 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::DiffsApplied => _ = w.u8(4),
         Message::Acquire { lock, seen } => _ = w.u8(5).u32(lock.0).u64(*seen),
         Message::Grant { lock, notices, version } => {
-            w.u8(6).u32(lock.0).u64(*version);
+            w.u8(13).u32(lock.0).u64(*version);
             match notices {
                 Notices::Everything => _ = w.u32(EVERYTHING),
                 Notices::These(list) => put_notices(&mut w, list),
             }
         }
         Message::Release { lock, generation, pages } => {
-            w.u8(7).u32(lock.0).u64(*generation);
-            put_pages(&mut w, pages);
+            w.u8(14).u32(lock.0).u64(*generation);
+            put_runs(&mut w, pages);
         }
         Message::Arrive { generation, pages } => {
-            w.u8(8).u64(*generation);
-            put_pages(&mut w, pages);
+            w.u8(15).u64(*generation);
+            put_runs(&mut w, pages);
         }
         Message::Depart { generation, notices } => {
-            w.u8(9).u64(*generation);
+            w.u8(16).u64(*generation);
             put_notices(&mut w, notices);
+        }
+        Message::Gather { generation, round, arrivals } => {
+            w.u8(17).u64(*generation).u8(*round).u32(count(arrivals.len()));
+            arrivals.iter().for_each(|arrival| put_arrival(&mut w, arrival));
         }
     }
     w.finish()
@@ -85,7 +101,50 @@ fn put_pages(w: &mut Writer, pages: &[PageId]) {
 
 fn put_notices(w: &mut Writer, notices: &[Notice]) {
     w.u32(count(notices.len()));
-    notices.iter().for_each(|n| _ = w.u32(n.page.0).u16(n.writer.0));
+    for notice in notices {
+        put_run(w, notice.pages);
+        w.u16(notice.writer.0);
+    }
+}
+
+fn put_arrival(w: &mut Writer, arrival: &Arrival) {
+    let (count, sum) = arrival.made;
+    w.u16(arrival.rank.0).u32(count).u64(sum);
+    put_runs(w, &arrival.pages);
+    put_pages(w, &arrival.wanted);
+}
+
+fn arrival(r: &mut Reader<'_>) -> Option<Arrival> {
+    let (rank, made) = (NodeId(r.u16()?), (r.u32()?, r.u64()?));
+    Some(Arrival { rank, made, pages: runs(r)?, wanted: list(r, |r| r.u32().map(PageId))? })
+}
+
+/// A counted list of runs.
+pub(crate) fn put_runs(w: &mut Writer, runs: &[PageRun]) {
+    w.u32(count(runs.len()));
+    runs.iter().for_each(|run| put_run(w, *run));
+}
+
+fn put_run(w: &mut Writer, run: PageRun) {
+    w.u32(run.first().0);
+    match u8::try_from(run.count()) {
+        Ok(short) if short < LONG => _ = w.u8(short),
+        _ => _ = w.u8(LONG).u32(run.count()),
+    }
+}
+
+/// What [`put_runs`] wrote.
+pub(crate) fn runs(r: &mut Reader<'_>) -> Option<Vec<PageRun>> {
+    list(r, run)
+}
+
+fn run(r: &mut Reader<'_>) -> Option<PageRun> {
+    let (first, short) = (PageId(r.u32()?), r.u8()?);
+    let count = match short {
+        LONG => r.u32().filter(|count| *count >= u32::from(LONG))?,
+        short => u32::from(short),
+    };
+    PageRun::new(first, count)
 }
 
 fn put_diffs(w: &mut Writer, diffs: &[(PageId, Diff)]) {
@@ -108,6 +167,10 @@ pub fn decode(bytes: &[u8]) -> Result<Message> {
     let mut r = Reader::new(bytes);
     match message(&mut r) {
         Some(m) if r.remaining() == 0 => Ok(m),
+        None if bytes.first().is_some_and(|tag| SINGLE_PAGES.contains(tag)) => {
+            let what = "a message of version 2 of the protocol; start every rank with one build";
+            Err(Error::new(Kind::Protocol, what))
+        }
         _ => {
             let at = bytes.len() - r.remaining();
             let what = format!("{} bytes are no message from offset {at} on", bytes.len());
@@ -127,20 +190,17 @@ fn message(r: &mut Reader<'_>) -> Option<Message> {
         3 => Message::Diffs { diffs: list(r, diff_of_page)? },
         4 => Message::DiffsApplied,
         5 => Message::Acquire { lock: LockId(r.u32()?), seen: r.u64()? },
-        6 => grant(r)?,
-        7 => Message::Release {
-            lock: LockId(r.u32()?),
-            generation: r.u64()?,
-            pages: list(r, |r| r.u32().map(PageId))?,
-        },
-        8 => Message::Arrive { generation: r.u64()?, pages: list(r, |r| r.u32().map(PageId))? },
-        9 => Message::Depart { generation: r.u64()?, notices: list(r, notice)? },
         10 => Message::DiffsAlong { diffs: list(r, diff_of_page)? },
         11 => Message::Wanted {
             absent: list(r, |r| r.u32().map(PageId))?,
             held: list(r, |r| r.u32().map(PageId))?,
         },
         12 => Message::Push { pages: list(r, |r| Some((PageId(r.u32()?), NodeId(r.u16()?))))? },
+        13 => grant(r)?,
+        14 => Message::Release { lock: LockId(r.u32()?), generation: r.u64()?, pages: runs(r)? },
+        15 => Message::Arrive { generation: r.u64()?, pages: runs(r)? },
+        16 => Message::Depart { generation: r.u64()?, notices: list(r, notice)? },
+        17 => Message::Gather { generation: r.u64()?, round: r.u8()?, arrivals: list(r, arrival)? },
         _ => return None,
     })
 }
@@ -171,7 +231,7 @@ fn list<T>(
 }
 
 fn notice(r: &mut Reader<'_>) -> Option<Notice> {
-    Some(Notice { page: PageId(r.u32()?), writer: NodeId(r.u16()?) })
+    Some(Notice { pages: run(r)?, writer: NodeId(r.u16()?) })
 }
 
 fn diff_of_page(r: &mut Reader<'_>) -> Option<(PageId, Diff)> {
@@ -197,13 +257,34 @@ mod tests {
         })
     }
 
+    fn one_run() -> impl Strategy<Value = PageRun> {
+        let count = prop_oneof![Just(1u32), 1u32..300, any::<u32>()];
+        (any::<u32>(), count).prop_map(|(first, count)| {
+            PageRun::new(PageId(first), count).unwrap_or(PageId(first).into())
+        })
+    }
+
+    fn page_runs() -> impl Strategy<Value = Vec<PageRun>> {
+        vec(one_run(), 0..9)
+    }
+
     fn notices() -> impl Strategy<Value = Vec<Notice>> {
-        let one = |(p, w)| Notice { page: PageId(p), writer: NodeId(w) };
-        vec((any::<u32>(), any::<u16>()).prop_map(one), 0..9)
+        let one = |(pages, writer)| Notice { pages, writer: NodeId(writer) };
+        vec((one_run(), any::<u16>()).prop_map(one), 0..9)
     }
 
     fn pages() -> impl Strategy<Value = Vec<PageId>> {
         vec(any::<u32>().prop_map(PageId), 0..9)
+    }
+
+    fn arrivals() -> impl Strategy<Value = Arrival> {
+        let own = (any::<u16>(), any::<(u32, u64)>());
+        (own, page_runs(), pages()).prop_map(|((rank, made), pages, wanted)| Arrival {
+            rank: NodeId(rank),
+            made,
+            pages,
+            wanted,
+        })
     }
 
     fn any_message() -> impl Strategy<Value = Message> {
@@ -220,22 +301,24 @@ mod tests {
             vec(pair.clone(), 0..4).prop_map(|diffs| Message::Diffs { diffs }),
             vec(pair, 0..4).prop_map(|diffs| Message::DiffsAlong { diffs }),
             (pages(), pages()).prop_map(|(absent, held)| Message::Wanted { absent, held }),
-            notices().prop_map(|all| {
-                let pages = all.into_iter().map(|n| (n.page, n.writer)).collect();
-                Message::Push { pages }
-            }),
+            vec((any::<u32>().prop_map(PageId), any::<u16>().prop_map(NodeId)), 0..9)
+                .prop_map(|pages| Message::Push { pages }),
             Just(Message::DiffsApplied),
             any::<(u32, u64)>().prop_map(|(l, seen)| Message::Acquire { lock: LockId(l), seen }),
             (any::<(u32, u64)>(), proptest::option::of(notices())).prop_map(|((l, version), n)| {
                 let notices = n.map_or(Notices::Everything, Notices::These);
                 Message::Grant { lock: LockId(l), notices, version }
             }),
-            (any::<(u32, u64)>(), pages()).prop_map(|((l, generation), pages)| {
+            (any::<(u32, u64)>(), page_runs()).prop_map(|((l, generation), pages)| {
                 Message::Release { lock: LockId(l), generation, pages }
             }),
-            (any::<u64>(), pages()).prop_map(|(g, pages)| Message::Arrive { generation: g, pages }),
+            (any::<u64>(), page_runs())
+                .prop_map(|(g, pages)| Message::Arrive { generation: g, pages }),
             (any::<u64>(), notices())
                 .prop_map(|(g, notices)| Message::Depart { generation: g, notices }),
+            (any::<(u64, u8)>(), vec(arrivals(), 0..4)).prop_map(
+                |((generation, round), arrivals)| Message::Gather { generation, round, arrivals }
+            ),
         ]
     }
 
@@ -264,7 +347,36 @@ mod tests {
     #[test]
     fn a_hostile_count_allocates_nothing() {
         let mut w = Writer::new();
-        w.u8(8).u64(0).u32(u32::MAX - 1);
+        w.u8(15).u64(0).u32(u32::MAX - 1);
         assert!(decode(&w.finish()).is_err());
+    }
+
+    #[test]
+    fn a_run_has_one_form() {
+        let arrival = |first: u32, short: u8, long: Option<u32>| {
+            let mut w = Writer::new();
+            w.u8(15).u64(0).u32(1).u32(first).u8(short);
+            long.into_iter().for_each(|count| _ = w.u32(count));
+            decode(&w.finish())
+        };
+        for (first, short, long) in
+            [(7, 0, None), (u32::MAX, 2, None), (7, LONG, Some(254)), (2, LONG, Some(u32::MAX))]
+        {
+            assert_eq!(arrival(first, short, long).unwrap_err().kind(), Kind::Protocol);
+        }
+        for (first, count) in [(7, 1), (7, 254), (7, 255), (1, u32::MAX), (u32::MAX, 1)] {
+            let run = PageRun::new(PageId(first), count).unwrap();
+            let message = Message::Arrive { generation: 0, pages: vec![run] };
+            assert_eq!(encode(&message).len(), 13 + if count < 255 { 5 } else { RUN_BYTES_MAX });
+            assert_eq!(decode(&encode(&message)).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn messages_of_version_2_are_refused_by_name() {
+        for tag in SINGLE_PAGES {
+            let e = decode(&[tag, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap_err();
+            assert!(e.to_string().contains("version 2"), "{e}");
+        }
     }
 }

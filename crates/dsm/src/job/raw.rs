@@ -10,7 +10,9 @@
 //!
 //! A direct segment, and lines of a pool, are memory that other processes write. No table of ours
 //! reaches them, so a guard there is a copy: taken when it is made, stored when it is dropped.
-//! Cells are atomic variables, so on a direct segment they lie in the shared memory itself.
+//! Cells are atomic variables, so on a direct segment they lie in the shared memory itself, and so
+//! they do over whole lines of a pool that is ordinary mapped memory: the lines are this rank's
+//! alone to write, or no rank's, until the guard ends, and go back to the medium after it.
 #![allow(unsafe_code)] // Reason: slices over mapped memory.
 
 use std::marker::PhantomData;
@@ -185,7 +187,12 @@ struct Atoms<T: Element> {
 
 impl<T: Element> Atoms<T> {
     fn new(held: &Held<'_>, len: usize) -> Self {
-        let start = held.memory().frame(held.offset, held.bytes).cast::<T::Atom>().cast_const();
+        Atoms::at(held.memory().frame(held.offset, held.bytes).cast_const(), len)
+    }
+
+    /// `len` elements from `start` on, which stay mapped for as long as the seat.
+    fn at(start: *const u8, len: usize) -> Self {
+        let start = start.cast::<T::Atom>();
         assert!(start.is_aligned(), "allocations begin at pages and elements follow each other");
         assert_eq!(size_of::<T>(), size_of::<T::Atom>(), "an element is one atomic variable");
         Atoms { start, len }
@@ -194,10 +201,11 @@ impl<T: Element> Atoms<T> {
     /// The elements as `C`, a transparent wrapper of the atomic variable.
     fn slice<C>(&self) -> &[C] {
         const { assert!(size_of::<C>() == size_of::<T>(), "a wrapper of one element") };
-        // SAFETY: `len` atomic variables from `start` on lie in the segment (checked by `frame`),
-        // aligned (asserted), initialised and of any bit pattern (`Pod`); `C` is `Cell<T>` or
-        // `CellMut<T>`, transparent over the variable. Other threads and processes reach the bytes
-        // as atomics alone while the guard lives, or not at all (the module's page).
+        // SAFETY: `len` atomic variables from `start` on lie in the segment (checked by `frame`, or
+        // by the pool's own slice of words, which stays mapped as long as the rank), aligned
+        // (asserted), initialised and of any bit pattern (`Pod`); `C` is `Cell<T>` or `CellMut<T>`,
+        // transparent over the variable. Other threads and processes reach the bytes as atomics
+        // alone while the guard lives, or not at all (the module's page).
         unsafe { std::slice::from_raw_parts(self.start.cast::<C>(), self.len) }
     }
 }
@@ -210,6 +218,9 @@ enum CellPlace<T: Element> {
 impl<T: Element> CellPlace<T> {
     fn new(held: &Held<'_>, len: usize) -> Self {
         if held.seat.node.is_in_place() {
+            if let Some(start) = held.seat.node.words_in_place(held.offset, held.bytes) {
+                return CellPlace::Shared(Atoms::at(start, len));
+            }
             let copy: Vec<T> = held.copy(len);
             return CellPlace::Copy(copy.into_iter().map(CellMut::new).collect());
         }
@@ -218,7 +229,7 @@ impl<T: Element> CellPlace<T> {
 }
 
 /// Elements to read by relaxed loads, for as long as the guard lives; no copy where ranks share
-/// coherent memory.
+/// coherent memory, or whole lines of mapped memory.
 pub struct Cells<'s, T: Element> {
     place: CellPlace<T>,
     _held: Held<'s>,

@@ -5,19 +5,20 @@
 //! | tag | write | fields |
 //! |---|---|---|
 //! | 1 | acquire | lock u32, seen u64, variable u64 |
-//! | 2 | notices of a section to come out of | lock u32, count u32, pages |
-//! | 3 | arrive | generation u64, variable u64, count u32, pages |
-//! | 4 | notices of an arrival to come | count u32, pages |
+//! | 2 | notices of a section to come out of | lock u32, runs |
+//! | 3 | arrive | generation u64, variable u64, runs |
+//! | 4 | notices of an arrival to come | runs |
 //!
 //! | tag | read | fields | answer |
 //! |---|---|---|---|
-//! | 1 | release | lock u32, generation u64, count u32, pages | status u8, words |
+//! | 1 | release | lock u32, generation u64, runs | status u8, words |
 //! | 2 | who holds | lock u32 | held u8, rank u16 |
 //!
-//! The variable is [`CELL_BYTES`] of the asker's window and begins at a word; another place is no
-//! request that a correct rank makes. A grant is written so that it ends there: the bytes of
-//! `Message::Grant` padded to eight, then a word {number u48, length u16}; a barrier's departure is
-//! a grant of lock `u32::MAX`. Notices that do not fit become `Everything`.
+//! Runs are {count u32, runs} as in `core::wire`. The variable is [`CELL_BYTES`] of the asker's
+//! window and begins at a word; another place is no request that a correct rank makes. A grant is
+//! written so that it ends there: the bytes of `Message::Grant` padded to eight, then a word
+//! {number u48, length u16}; a barrier's departure is a grant of lock `u32::MAX`. Notices that do
+//! not fit become `Everything`.
 //!
 //! The paper clears the variable before asking. Here the variable is the device's alone and its
 //! word is numbered: on a pool a line must have one writer, and a late grant can never be taken for
@@ -43,7 +44,7 @@ use littoral_fabric::board::{Board, DmaWrite};
 use super::CELL_BYTES;
 use crate::core::barrier::Barrier;
 use crate::core::lock::ManagedLock;
-use crate::core::message::{LockId, Message, Notices, PageId};
+use crate::core::message::{LockId, Message, Notices, PageRun};
 use crate::core::wire;
 use crate::error::{Error, Kind, Result};
 
@@ -98,7 +99,7 @@ pub struct LockBoard {
     variables: BTreeMap<(NodeId, LockId), u64>,
     numbers: BTreeMap<(NodeId, u64), u64>,
     /// Notices that came ahead of their release or arrival.
-    ahead: BTreeMap<(NodeId, Option<LockId>), Vec<PageId>>,
+    ahead: BTreeMap<(NodeId, Option<LockId>), Vec<PageRun>>,
     counters: Arc<BoardCounters>,
 }
 
@@ -267,12 +268,8 @@ fn malformed() -> Error {
     Error::new(Kind::Protocol, "a request that no correct rank makes of a lock board")
 }
 
-fn pages(r: &mut Reader<'_>) -> Result<Vec<PageId>> {
-    let count = r.u32().ok_or_else(malformed)? as usize;
-    if r.remaining() != count * 4 {
-        return Err(malformed());
-    }
-    Ok(std::iter::from_fn(|| r.u32().map(PageId)).collect())
+fn pages(r: &mut Reader<'_>) -> Result<Vec<PageRun>> {
+    wire::runs(r).filter(|_| r.remaining() == 0).ok_or_else(malformed)
 }
 
 impl Board for LockBoard {

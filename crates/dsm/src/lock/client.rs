@@ -25,12 +25,13 @@ use super::board::{
     ACQUIRE, ARRIVAL_NOTICES, ARRIVE, REFUSED, RELEASE, SECTION_NOTICES, WHO_HOLDS,
 };
 use super::{Barriers, CELL_BYTES, LockLayout, Locks, await_word, lost, must_live};
-use crate::core::message::{LockId, Message, Notices, PageId};
-use crate::core::wire;
+use crate::core::message::{LockId, Message, Notices, PageId, PageRun};
+use crate::core::pages::runs_of;
+use crate::core::wire::{self, RUN_BYTES_MAX, put_runs};
 use crate::error::{Error, Kind, Result};
 
-/// Pages that fit a request beside its fields.
-const PAGES_MAX: usize = (BOARD_BYTES_MAX - 32) / 4;
+/// Runs that fit a request beside its fields.
+const RUNS_MAX: usize = (BOARD_BYTES_MAX - 32) / RUN_BYTES_MAX;
 
 /// A rank's side of the board at one node.
 pub struct BoardClient<'f, F> {
@@ -83,14 +84,14 @@ impl<'f, F: Fabric> BoardClient<'f, F> {
     fn send_ahead<'p>(
         &mut self,
         head: impl Fn(&mut Writer),
-        written: &'p [PageId],
-    ) -> Result<&'p [PageId]> {
+        written: &'p [PageRun],
+    ) -> Result<&'p [PageRun]> {
         let mut rest = written;
-        while rest.len() > PAGES_MAX {
-            let (now, later) = rest.split_at(PAGES_MAX);
+        while rest.len() > RUNS_MAX {
+            let (now, later) = rest.split_at(RUNS_MAX);
             let mut w = Writer::new();
             head(&mut w);
-            put_pages(&mut w, now);
+            put_runs(&mut w, now);
             self.tell(w)?;
             self.coherence_writes += 1;
             rest = later;
@@ -156,11 +157,6 @@ fn refusal(answer: &[u8]) -> Result<()> {
     }
 }
 
-fn put_pages(w: &mut Writer, pages: &[PageId]) {
-    w.u32(u32::try_from(pages.len()).expect("invariant: at most PAGES_MAX"));
-    pages.iter().for_each(|p| _ = w.u32(p.0));
-}
-
 impl<F: Fabric> Locks for BoardClient<'_, F> {
     fn acquire(&mut self, lock: LockId) -> Result<Notices> {
         self.layout.check(lock)?;
@@ -180,10 +176,11 @@ impl<F: Fabric> Locks for BoardClient<'_, F> {
 
     fn release(&mut self, lock: LockId, written: &[PageId]) -> Result<()> {
         let head = |w: &mut Writer| _ = w.u8(SECTION_NOTICES).u32(lock.0);
-        let rest = self.send_ahead(head, written)?;
+        let runs = runs_of(written);
+        let rest = self.send_ahead(head, &runs)?;
         let mut w = Writer::new();
         w.u8(RELEASE).u32(lock.0).u64(self.generation);
-        put_pages(&mut w, rest);
+        put_runs(&mut w, rest);
         let question = w.finish();
         self.settle()?;
         if self.held.remove(&lock) {
@@ -198,11 +195,12 @@ impl<F: Fabric> Locks for BoardClient<'_, F> {
 
 impl<F: Fabric> Barriers for BoardClient<'_, F> {
     fn barrier(&mut self, written: &[PageId]) -> Result<Notices> {
-        let rest = self.send_ahead(|w| _ = w.u8(ARRIVAL_NOTICES), written)?;
+        let runs = runs_of(written);
+        let rest = self.send_ahead(|w| _ = w.u8(ARRIVAL_NOTICES), &runs)?;
         let cell = self.layout.barrier_cell();
         let mut w = Writer::new();
         w.u8(ARRIVE).u64(self.generation).u64(cell as u64);
-        put_pages(&mut w, rest);
+        put_runs(&mut w, rest);
         self.tell(w)?;
         let at = cell + CELL_BYTES - 8;
         let live = || super::all_must_live(self.fabric, "while others waited at a barrier");

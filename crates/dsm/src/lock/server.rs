@@ -21,6 +21,7 @@ use super::{Barriers, Locks, PATIENCE, lost, must_live};
 use crate::core::barrier::Barrier;
 use crate::core::lock::ManagedLock;
 use crate::core::message::{LockId, Message, Notices, PageId};
+use crate::core::pages::runs_of;
 use crate::core::wire;
 use crate::error::{Error, Kind, Result};
 
@@ -169,14 +170,14 @@ impl<F: Fabric> Locks for ServerClient<'_, F> {
 
     fn release(&mut self, lock: LockId, written: &[PageId]) -> Result<()> {
         let generation = self.generation;
-        self.tell(&Message::Release { lock, generation, pages: written.to_vec() })
+        self.tell(&Message::Release { lock, generation, pages: runs_of(written) })
     }
 }
 
 impl<F: Fabric> Barriers for ServerClient<'_, F> {
     fn barrier(&mut self, written: &[PageId]) -> Result<Notices> {
         let generation = self.generation;
-        self.tell(&Message::Arrive { generation, pages: written.to_vec() })?;
+        self.tell(&Message::Arrive { generation, pages: runs_of(written) })?;
         match self.answer("while others waited at a barrier")? {
             Message::Depart { generation: left, notices } if left == generation => {
                 self.generation += 1;

@@ -41,7 +41,7 @@ use littoral_device::memory::LINE_BYTES;
 
 use crate::core::diff::Diff;
 use crate::core::frames::{Frames, Permission};
-use crate::core::message::PageId;
+use crate::core::message::{PageId, PageRun};
 use crate::error::{Error, Kind, Result};
 
 use pooled::Pooled;
@@ -243,6 +243,12 @@ impl Segment {
     /// Copies bytes into a pooled segment; their lines are writable.
     pub(crate) fn store(&mut self, offset: usize, data: &[u8]) {
         self.lines_mut().store(offset, data);
+    }
+
+    /// The beginning of a range of a pooled segment whose bytes are ordinary memory to this rank:
+    /// whole lines without private copies.
+    pub(crate) fn in_place(&self, offset: usize, len: usize) -> Option<*const u8> {
+        self.lines().words(offset, len).map(|words| words.as_ptr().cast())
     }
 
     /// Clears new lines of a pool that an earlier job may have used.
@@ -499,9 +505,19 @@ impl Frames for Segment {
     }
 
     fn allow(&mut self, page: PageId, permission: Permission) {
+        if self.pooled.is_some() {
+            return;
+        }
         self.allowed[page.0 as usize] = permission;
-        if self.actual[page.0 as usize] != permission && self.pooled.is_none() {
+        if self.actual[page.0 as usize] != permission {
             self.changed.insert(page.0);
+        }
+    }
+
+    fn allow_run(&mut self, run: PageRun, permission: Permission) {
+        // Lines of a pool have no view.
+        if self.pooled.is_none() {
+            run.pages().for_each(|page| self.allow(page, permission));
         }
     }
 
@@ -510,16 +526,16 @@ impl Frames for Segment {
         if late || mutant!("dsm_lowered_after_the_diff") { Ok(()) } else { self.settle() }
     }
 
-    fn write_back(&mut self, page: PageId) {
-        self.lines_mut().write_back(page);
+    fn write_back(&mut self, run: PageRun) {
+        self.lines_mut().write_back(run);
     }
 
     fn fence(&mut self) {
         self.lines_mut().fence();
     }
 
-    fn refresh(&mut self, page: PageId) {
-        self.lines_mut().refresh(page);
+    fn refresh(&mut self, run: PageRun) {
+        self.lines_mut().refresh(run);
     }
 }
 

@@ -5,7 +5,8 @@
 //! engine's lock.
 //!
 //! Whole lines of which this rank has no private copy are moved in runs, and stored without being
-//! read. Neighbouring lines are written back by one call, at the latest by the next fence.
+//! read. Neighbouring lines are written back by one call, at the latest by the next fence. Where
+//! the pool is ordinary mapped memory, cells over whole lines are the words of the pool themselves.
 //!
 //! A fence that fails is kept and reported by the next settling of the rank.
 //!
@@ -13,18 +14,21 @@
 //! - A line that this rank writes in part and is not the home of has a private copy until its
 //!   difference is taken; loads and stores go there first. Checked by
 //!   `ranges_agree_with_one_memory`, `a_home_merges_into_the_line_as_it_is`.
+//! - Cells on the words of a pool are over whole lines without a private copy, so no other rank may
+//!   write a byte of these lines while they live, and no difference is merged into them. Checked by
+//!   `cells_of_a_mapped_pool_agree_with_guards`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use littoral_base::mutant;
 use littoral_device::memory::{Domain, LINE_BYTES};
 
 use crate::core::diff::Diff;
-use crate::core::message::PageId;
+use crate::core::message::{PageId, PageRun};
 use crate::error::{Error, Kind, Result};
 
 const WORD: usize = 8;
@@ -151,6 +155,19 @@ impl Pooled {
         }
     }
 
+    /// The words of a range of whole lines, to be loaded and stored where they are, if the pool is
+    /// ordinary mapped memory and this rank has no private copy of any of the lines.
+    pub(super) fn words(&self, offset: usize, len: usize) -> Option<&[AtomicU64]> {
+        let is_whole = offset.is_multiple_of(LINE_BYTES) && len.is_multiple_of(LINE_BYTES);
+        let line = |at: usize| u32::try_from(at / LINE_BYTES).ok();
+        let lines = line(offset)?..line(offset + len)?;
+        let has_private = self.private.range(lines).next().is_some();
+        if !is_whole || (has_private && !mutant!("pool_cells_pass_private_copies")) {
+            return None;
+        }
+        self.pool.domain.words(self.pool.at + offset, len / WORD)
+    }
+
     fn place(&self, line: u32) -> usize {
         self.pool.at + line as usize * LINE_BYTES
     }
@@ -190,27 +207,35 @@ impl Pooled {
         Diff::between(&private.twin, &private.now)
     }
 
-    pub(super) fn write_back(&mut self, page: PageId) {
-        if self.unwritten.end != page.0 {
+    pub(super) fn write_back(&mut self, run: PageRun) {
+        let lines = lines_of(run);
+        if self.unwritten.end != lines.start {
             self.write_back_run();
-            self.unwritten = page.0..page.0;
+            self.unwritten = lines.start..lines.start;
         }
-        self.unwritten.end += 1;
+        self.unwritten.end = lines.end;
     }
 
     fn write_back_run(&mut self) {
-        let lines = std::mem::take(&mut self.unwritten);
+        let mut lines = std::mem::take(&mut self.unwritten);
+        if lines.len() > 1 && mutant!("pool_lines_of_a_run_written_back_but_one") {
+            lines.end -= 1;
+        }
         if !lines.is_empty() && !mutant!("pool_lines_not_written_back") {
             self.pool.domain.write_back(self.place(lines.start), lines.len() * LINE_BYTES);
         }
     }
 
-    pub(super) fn refresh(&mut self, page: PageId) {
-        if self.unwritten.contains(&page.0) {
+    pub(super) fn refresh(&mut self, run: PageRun) {
+        let mut lines = lines_of(run);
+        if self.unwritten.start < lines.end && lines.start < self.unwritten.end {
             self.write_back_run();
         }
+        if lines.len() > 1 && mutant!("pool_lines_of_a_run_invalidated_but_one") {
+            lines.end -= 1;
+        }
         if !mutant!("pool_lines_not_invalidated") {
-            self.pool.domain.invalidate(self.place(page.0), LINE_BYTES);
+            self.pool.domain.invalidate(self.place(lines.start), lines.len() * LINE_BYTES);
         }
     }
 
@@ -247,6 +272,11 @@ impl Pooled {
             None => Ok(()),
         }
     }
+}
+
+/// The lines that pages of a run are; a segment has fewer than 2^32.
+fn lines_of(run: PageRun) -> Range<u32> {
+    run.first().0..run.first().0 + run.count()
 }
 
 /// A part of a range that is in one place.

@@ -1,11 +1,12 @@
 //! Room for shared pages: every rank allocates the same in the same order.
 //!
 //! Invariants
-//! - Rank 0 compares what the ranks allocate; a difference fails the job in words. Two ranks that
-//!   depart from barriers without a manager both compare, since rank 1 may depart before rank 0 has
-//!   (mutant `dsm_exchange_rank_0_compares`). Checked by
+//! - Rank 0 compares what the ranks allocate; a difference fails the job in words. Ranks that
+//!   depart from barriers without a manager all compare, since each may depart before rank 0 has
+//!   (mutants `dsm_exchange_rank_0_compares`, `dsm_gather_compares_nothing`). Checked by
 //!   `ranks_that_allocate_differently_are_told`,
-//!   `each_of_two_ranks_compares_allocations_before_it_departs`.
+//!   `each_of_two_ranks_compares_allocations_before_it_departs`,
+//!   `each_of_many_ranks_compares_allocations_before_it_departs`.
 //! - Allocating waits for no other rank. A request for a page that its home has not allocated yet
 //!   waits there. Checked by `a_request_for_a_page_that_its_home_has_not_allocated_waits`.
 
@@ -68,7 +69,7 @@ impl Node {
     }
 
     /// Tells rank 0, or the other of two ranks, what this rank has allocated since it told so last:
-    /// one message a barrier.
+    /// one message a barrier. Where arrivals are gathered they carry it.
     pub(super) fn tell_allocations(&self) -> Result<()> {
         let common = &self.common;
         let mut engine = common.locked();
@@ -77,6 +78,10 @@ impl Node {
             return Ok(());
         }
         made.told = made.count;
+        if engine.rank.gathers_arrivals() {
+            engine.rank.has_made(made.count, made.sum);
+            return Ok(());
+        }
         engine.tell_agreed(&*common.carrier, made.count, made.sum)
     }
 

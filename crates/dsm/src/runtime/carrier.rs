@@ -37,6 +37,19 @@ pub trait Carrier: Send + Sync {
     fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         self.receive(timeout)
     }
+    /// As [`Fabric::attend`].
+    fn attend(&self, _begins: bool) -> bool {
+        false
+    }
+    /// As [`Fabric::call`].
+    fn call(&self) {}
+    /// As `receive`, by the thread that attends.
+    ///
+    /// # Errors
+    /// As `receive`.
+    fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.receive(timeout)
+    }
     /// Shows the others that this rank is alive, where that does not happen by itself.
     ///
     /// # Errors
@@ -90,6 +103,15 @@ impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
     fn receive_asleep(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
         self.0.receive_asleep(timeout).map_err(broken)
     }
+    fn attend(&self, begins: bool) -> bool {
+        self.0.attend(begins)
+    }
+    fn call(&self) {
+        self.0.call();
+    }
+    fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.0.receive_attending(timeout).map_err(broken)
+    }
     fn show_life(&self) -> Result<()> {
         self.0.show_life().map_err(broken)
     }
@@ -110,6 +132,10 @@ impl<F: Fabric + Send + Sync> Carrier for Shared<F> {
 const SPIN_TURNS: u32 = 200;
 const YIELD_TURNS: u32 = 220;
 const NAP: Duration = Duration::from_micros(60);
+/// How long a thread that attends polls before it naps: nothing wakes it, and its program waits.
+const ATTENTIVE: Duration = Duration::from_micros(100);
+/// Turns after which it gives its processor away once.
+const ATTENTIVE_TURNS: u32 = 16;
 
 /// A fabric of one thread, under a lock; waiting polls it and naps in between.
 pub struct Exclusive<F> {
@@ -161,6 +187,26 @@ impl<F: Fabric + Send> Carrier for Exclusive<F> {
                 _ => std::thread::sleep(NAP),
             }
         }
+    }
+    /// Every thread polls, so the one that attends takes what comes by being quicker.
+    fn attend(&self, _begins: bool) -> bool {
+        true
+    }
+    fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
+        let until = Instant::now() + timeout.min(ATTENTIVE);
+        for turn in 1u32.. {
+            let found = self.locked().receive(Duration::ZERO).map_err(broken)?;
+            if found.is_some() || Instant::now() >= until {
+                return match found {
+                    None if timeout > ATTENTIVE => self.receive(timeout - ATTENTIVE),
+                    found => Ok(found),
+                };
+            }
+            if turn.is_multiple_of(ATTENTIVE_TURNS) {
+                std::thread::yield_now();
+            }
+        }
+        Ok(None)
     }
     fn show_life(&self) -> Result<()> {
         self.locked().show_life().map_err(broken)

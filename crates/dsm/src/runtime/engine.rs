@@ -37,7 +37,7 @@ use super::link::Link;
 use super::mailbox::Mailbox;
 use crate::core::diff::Diff;
 use crate::core::message::{LockId, Message, PageId};
-use crate::core::rank::{Outcome, Rank};
+use crate::core::rank::{Outcome, Rank, allocated_differently};
 use crate::error::{Error, Kind, Result};
 use crate::memory::Segment;
 
@@ -538,14 +538,6 @@ impl Engine {
 fn uncalled_for(from: NodeId, bytes: u64) -> Error {
     let what = format!("rank {from} gave credit for {bytes} bytes of letters, more than it got");
     Error::new(Kind::Protocol, what).at_peer(from)
-}
-
-pub(super) fn allocated_differently(rank: NodeId, count: u32) -> Error {
-    let what = format!(
-        "rank {rank} made another allocation {count} than the ranks before it: every rank \
-         allocates the same lengths in the same order"
-    );
-    Error::new(Kind::Misuse, what)
 }
 
 /// What is said of a rank that the others wait for because it is stopped.

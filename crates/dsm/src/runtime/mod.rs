@@ -3,7 +3,8 @@
 //! The program's thread carries out its own operations; the *server* thread takes messages in at
 //! any time, also while the program computes, and watches the other ranks. Both work on one
 //! [`engine::Engine`] under one lock. A waiting program thread takes messages itself for a moment
-//! before it sleeps, so that an answer that comes soon costs no change of thread.
+//! before it sleeps, so that an answer that comes soon costs no change of thread; where a fabric
+//! can wake that thread alone, it takes them for as long as it waits.
 //!
 //! The lock is never held while the program's memory is touched through the view: a fault there
 //! would wait for the thread that holds the lock.
@@ -32,11 +33,12 @@ mod lend;
 mod link;
 mod mail;
 mod mailbox;
+mod range;
 mod raw;
 mod road;
+mod spin;
 mod turns;
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -64,7 +66,8 @@ pub use inside::Inside;
 pub(crate) use lend::Own;
 use road::Road;
 pub use road::road_bytes;
-use turns::{FAULT, MISS, SYNC, Why};
+use spin::Spin;
+use turns::{FAULT, SYNC, Why};
 
 pub use raw::leave;
 pub(crate) use raw::without_signals;
@@ -73,13 +76,13 @@ pub(crate) use raw::without_signals;
 const ROUND: Duration = Duration::from_millis(10);
 /// How long a waiting program thread takes messages itself, where ranks have cores of their own.
 const SPIN: Duration = Duration::from_micros(30);
+/// How long what comes is no reason to keep the server from it: telling the carrier twice costs
+/// more than waking a thread once.
+const AT_ONCE: Duration = Duration::from_micros(8);
 /// How often the server looks for stopped processes, where it is the one to say so.
 const HALTS: Duration = Duration::from_millis(250);
 /// How often a full peer is tried again.
 const FULL: Duration = Duration::from_micros(200);
-/// Pages fetched at once by one range access.
-const FETCH_PAGES: u32 = 256;
-
 /// Ranges that [`Node::touch`] has made present, until the next lock, unlock or barrier.
 const TOUCHED: u64 = u64::MAX;
 
@@ -101,8 +104,12 @@ struct Common {
     changed: Condvar,
     /// Held by the thread of the program whose operation is under way; the others wait.
     gate: Mutex<()>,
-    /// Held by the program's thread while it takes a message, and by the server to judge.
+    /// Held by the program's thread while it takes messages, and by the server to judge.
     taking: Mutex<()>,
+    /// The server wants `taking`.
+    judging: AtomicBool,
+    /// The thread that attends is asleep, or about to be.
+    attends_asleep: AtomicBool,
     /// An operation of the program has not ended.
     busy: AtomicBool,
     /// The program waits for the others' farewells.
@@ -180,12 +187,13 @@ impl Node {
             if direct { Road::open(&*carrier, config.locks, config.board.as_ref())? } else { None };
         let engine = Engine::new(&*carrier, rank, page_bytes, board, Identity::own());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let alone = usize::from(ranks) <= cores;
         let common = Arc::new(Common {
             engine: Mutex::new(engine),
             changed: Condvar::new(),
             gate: Mutex::new(()),
             taking: Mutex::new(()),
+            judging: AtomicBool::new(false),
+            attends_asleep: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             parting: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -193,7 +201,7 @@ impl Node {
             carrier,
             on_loss: config.on_loss,
             name_stopped: config.name_stopped,
-            spin: if alone { SPIN } else { Duration::ZERO },
+            spin: if usize::from(ranks) <= cores { SPIN } else { Duration::ZERO },
             is_crowded: 2 * usize::from(ranks) > cores,
             page_bytes,
         });
@@ -238,24 +246,6 @@ impl Node {
 
     pub(crate) fn is_in_place(&self) -> bool {
         self.in_place
-    }
-
-    /// Copies bytes out for a guard that is a copy.
-    #[inline]
-    pub(crate) fn load(&self, offset: usize, into: &mut [u8]) {
-        if self.in_place {
-            return self.common.locked().rank.frames().load(offset, into);
-        }
-        self.memory.load(offset, into);
-    }
-
-    /// Copies the bytes of such a guard in.
-    #[inline]
-    pub(crate) fn store(&self, offset: usize, data: &[u8]) {
-        if self.in_place {
-            return self.common.locked().rank.frames_mut().store(offset, data);
-        }
-        self.memory.store(offset, data);
     }
 
     pub(crate) fn counts(&self) -> RankCounts {
@@ -349,54 +339,6 @@ impl Node {
         })
     }
 
-    /// Makes a range accessible without faults.
-    pub(crate) fn fetch(&self, offset: usize, len: usize, write: bool) -> Result<()> {
-        self.common.check()?;
-        if self.direct || len == 0 {
-            return Ok(());
-        }
-        let page = |at: usize| u32::try_from(at / self.common.page_bytes).unwrap_or(u32::MAX);
-        let (first, end) = (page(offset), page(offset + len - 1) + 1);
-        let bytes = self.common.page_bytes;
-        let whole = page(offset.next_multiple_of(bytes))..page(offset + len);
-        if !write || !self.in_place || whole.is_empty() {
-            return self.want(first..end, |r, at, n| r.want(at, n, write));
-        }
-        self.want(first..whole.start, |r, at, n| r.want(at, n, true))?;
-        self.want(whole.clone(), Rank::want_whole)?;
-        self.want(whole.end..end, |r, at, n| r.want(at, n, true))
-    }
-
-    fn want(
-        &self,
-        mut pages: Range<u32>,
-        op: impl Fn(&mut Rank<Segment>, PageId, u32) -> Result<Outcome>,
-    ) -> Result<()> {
-        while !pages.is_empty() {
-            let count = (pages.end - pages.start).min(FETCH_PAGES);
-            self.common.operate(MISS, |r| op(r, PageId(pages.start), count))?;
-            pages.start += count;
-        }
-        Ok(())
-    }
-
-    /// As `fetch`, for raw pointers: the pages are put into the view too.
-    pub(crate) fn touch(&self, offset: usize, len: usize, write: bool) -> Result<()> {
-        if self.in_place {
-            let what = "lines of a pool have no raw pointers; use guards, or --fabric pool-pages";
-            return Err(Error::new(Kind::Misuse, what));
-        }
-        if self.direct || len == 0 {
-            return self.fetch(offset, len, write);
-        }
-        let _inside = Inside::enter();
-        self.common.locked().rank.frames_mut().pin(TOUCHED, offset..offset + len);
-        self.fetch(offset, len, write)?;
-        let pages = offset / self.common.page_bytes..=(offset + len - 1) / self.common.page_bytes;
-        let mut engine = self.common.locked();
-        pages.map(|p| PageId(p as u32)).try_for_each(|p| engine.rank.frames_mut().raise(p))
-    }
-
     /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
     pub(crate) fn finish(&self, own: &mut Own) -> Result<()> {
         let _inside = Inside::enter();
@@ -465,8 +407,11 @@ impl Drop for Node {
 fn prepare(rank: &mut Rank<Segment>, carrier: &dyn Carrier, in_place: bool, predict: bool) {
     let in_turns = carrier.turns().is_some();
     rank.keep_early_requests();
-    if carrier.ranks() == 2 && !in_turns {
-        rank.exchange_arrivals();
+    match carrier.ranks() {
+        _ if in_turns => {}
+        0 | 1 => {}
+        2 => rank.exchange_arrivals(),
+        _ => rank.gather_arrivals(),
     }
     if in_place {
         return rank.share_in_place();
@@ -559,14 +504,23 @@ impl Common {
         if let Err(e) = engine.rank.frames_mut().settle() {
             return self.fail(engine, &e);
         }
-        self.busy.store(false, Ordering::Release);
-        self.changed.notify_all();
+        self.end_wait();
     }
 
-    /// Waits for the end of the program's operation: takes messages itself for a moment, then
-    /// leaves them to the server.
+    /// Wakes the program's thread, which waits for its operation no more. Either this sees that it
+    /// sleeps, or it sees that it need not: both store, then load, in one order for all threads.
+    fn end_wait(&self) {
+        self.busy.store(false, Ordering::SeqCst);
+        self.changed.notify_all();
+        if self.attends_asleep.load(Ordering::SeqCst) {
+            self.carrier.call();
+        }
+    }
+
+    /// Waits for the end of the program's operation: takes messages itself for as long as it is the
+    /// thread that they wake, else for a moment, and then leaves them to the server.
     fn wait(&self) -> Result<()> {
-        if self.busy.load(Ordering::Acquire) && !self.spin.is_zero() {
+        if self.busy.load(Ordering::Acquire) && !self.attend() && !self.spin.is_zero() {
             let until = Instant::now() + self.spin;
             while self.busy.load(Ordering::Acquire) && Instant::now() < until {
                 if let Ok(_mine) = self.taking.try_lock() {
@@ -582,6 +536,50 @@ impl Common {
         }
         engine.mailbox.end_waiting();
         engine.check()
+    }
+
+    /// Takes messages on the program's thread until its operation ends or ranks are to be judged,
+    /// asleep a moment after the last one; what comes wakes this thread and not the server. Whether
+    /// the carrier can do so.
+    fn attend(&self) -> bool {
+        let Ok(_mine) = self.taking.try_lock() else { return false };
+        let (begun, mut spin) = (Instant::now(), Spin::new(self.spin));
+        let (mut attends, mut sleeps) = (false, false);
+        while self.busy.load(Ordering::Acquire) && !self.judging.load(Ordering::Acquire) {
+            let now = begun.elapsed();
+            // What comes at once is taken without telling the carrier.
+            if !attends && now >= AT_ONCE.min(self.spin) {
+                attends = self.carrier.attend(true);
+                if !attends {
+                    return false;
+                }
+            }
+            let mut timeout = Duration::ZERO;
+            if !spin.goes_on(now) {
+                let mut engine = self.locked();
+                if !std::mem::replace(&mut sleeps, true) {
+                    engine.begin_waiting(&*self.carrier);
+                }
+                timeout = if engine.drain(&*self.carrier) { ROUND } else { FULL };
+                drop(engine);
+                self.attends_asleep.store(true, Ordering::SeqCst);
+                if !self.busy.load(Ordering::SeqCst) {
+                    timeout = Duration::ZERO;
+                }
+            }
+            let received = self.carrier.receive_attending(timeout);
+            self.attends_asleep.store(false, Ordering::SeqCst);
+            if self.take_received(received) {
+                spin.came(begun.elapsed());
+            }
+        }
+        if attends {
+            self.carrier.attend(false);
+        }
+        if sleeps {
+            self.locked().mailbox.end_waiting();
+        }
+        true
     }
 
     /// Waits until `look` finds something, or the job fails; takes messages itself for a moment.
@@ -634,6 +632,11 @@ impl Common {
             true => self.carrier.receive_asleep(timeout),
             false => self.carrier.receive(timeout),
         };
+        self.take_received(received)
+    }
+
+    /// Takes in what was received; whether it was a message.
+    fn take_received(&self, received: Result<Option<(NodeId, Vec<u8>)>>) -> bool {
         match received {
             Ok(Some((from, frame))) => {
                 self.take_in(from, frame);
@@ -688,7 +691,8 @@ impl Common {
         let mut missing = engine.missing(&*self.carrier);
         drop(engine);
         // Their last messages first: a goodbye, or who else it was that died. The program's thread
-        // may not have one in hand meanwhile.
+        // may not have one in hand meanwhile, and gives way.
+        self.judging.store(!missing.is_empty(), Ordering::Release);
         let _alone = (!missing.is_empty())
             .then(|| self.taking.lock().unwrap_or_else(PoisonError::into_inner));
         while !missing.is_empty() {
@@ -701,6 +705,7 @@ impl Common {
                 break;
             }
         }
+        self.judging.store(false, Ordering::Release);
         let mut engine = self.locked();
         if engine.failed.is_some() {
             return;
@@ -726,8 +731,7 @@ impl Common {
         engine.pronounce(e.kind(), &text);
         engine.broadcast(&*self.carrier, &Body::Abort { why: text });
         engine.drain(&*self.carrier);
-        self.busy.store(false, Ordering::Release);
-        self.changed.notify_all();
+        self.end_wait();
         if let Some(turns) = self.carrier.turns() {
             // It carries the abort; a conductor that is gone needs none.
             let _ = turns.give(Ask::Leave);

@@ -26,10 +26,9 @@ use littoral_fabric::Fabric;
 
 use super::board::Board;
 use super::carrier::Carrier;
-use super::engine::allocated_differently;
 use super::{Common, environment};
 use crate::core::message::LockId;
-use crate::core::rank::{in_section, not_innermost, taken_twice};
+use crate::core::rank::{allocated_differently, in_section, not_innermost, taken_twice};
 use crate::error::{Error, Kind, Result};
 use crate::lock::direct::DirectLocks;
 use crate::lock::{Barriers as _, LockLayout, Locks as _, lost};

@@ -81,6 +81,12 @@ impl Job {
         self
     }
 
+    /// Has three ranks or more gather their arrivals at barriers.
+    pub(crate) fn gather_arrivals(mut self) -> Self {
+        self.ranks.iter_mut().for_each(Rank::gather_arrivals);
+        self
+    }
+
     /// Has every rank keep at most so many copies and twins.
     pub(crate) fn limit_copies(mut self, pages: usize) -> Self {
         self.ranks.iter_mut().for_each(|rank| rank.limit_copies(pages));

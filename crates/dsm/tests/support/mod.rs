@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use littoral_base::units::NodeId;
+use littoral_device::memory::Domain;
 use littoral_dsm::job::Job;
 use littoral_dsm::job::member::Member;
 use littoral_dsm::memory::PoolLines;
@@ -16,6 +17,7 @@ use littoral_fabric::Fabric;
 use littoral_fabric::faulty::{Faults, Faulty};
 use littoral_fabric::hostile::HostilePool;
 use littoral_fabric::pool::{PoolFabric, PoolLayout};
+use littoral_fabric::pool_file::MappedPool;
 use littoral_fabric::shm::{ShmFabric, ShmLayout};
 use littoral_fabric::tcp::TcpFabric;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -31,6 +33,8 @@ pub(crate) enum Over {
     Hostile,
     /// Such a pool whose lines the ranks share in place.
     Lines,
+    /// As `Lines`, where the lines are mapped memory, as a launcher's are.
+    MappedLines,
 }
 
 pub(crate) const EVERY: [Over; 5] =
@@ -101,7 +105,7 @@ fn carriers(over: Over, ranks: u16, faults: &Plan) -> Vec<Maker> {
                 }));
             }
         }
-        Over::Hostile | Over::Lines => {
+        Over::Hostile | Over::Lines | Over::MappedLines => {
             let layout = PoolLayout::new(ranks, 64);
             let pool = HostilePool::new(layout.pool_bytes(), 7, 50);
             for n in 0..ranks {
@@ -139,14 +143,18 @@ pub(crate) fn run_under<T: Send>(
 ) -> Vec<T> {
     let mut direct = (over == Over::Shm).then(|| memory(BYTES_MAX));
     let lines = (over == Over::Lines).then(|| HostilePool::new(LINES_BYTES_MAX, 8, 50));
+    let mapped = (over == Over::MappedLines).then(|| memory(LINES_BYTES_MAX));
     let program = &program;
     let configure = &configure;
     std::thread::scope(|s| {
         let mut threads = Vec::new();
         for (n, make) in (LINES_VIEW..).zip(carriers(over, ranks, &faults)) {
-            let view = lines.as_ref().map(|pool| pool.view(n));
-            let lines = |v| PoolLines { domain: Arc::new(v), at: 0, used: false };
-            let pool = view.map(lines);
+            let view = |pool: &HostilePool| Arc::new(pool.view(n)) as Arc<dyn Domain>;
+            let map = |file: &File| {
+                Arc::new(MappedPool::map(file, LINES_BYTES_MAX).unwrap()) as Arc<dyn Domain>
+            };
+            let domain = lines.as_ref().map(view).or(mapped.as_ref().map(map));
+            let pool = domain.map(|domain| PoolLines { domain, at: 0, used: false });
             let bytes_max = if pool.is_some() { LINES_BYTES_MAX } else { BYTES_MAX };
             let direct = direct.as_mut().map(|f| f.try_clone().unwrap());
             threads.push(s.spawn(move || {

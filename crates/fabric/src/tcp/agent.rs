@@ -83,7 +83,7 @@ impl Agent {
                     return;
                 }
             }
-            let ready = shared.poll(&alive, BEAT);
+            let ready = shared.poll(&alive, BEAT, true);
             if self.turn(shared, &alive, &ready) {
                 shared.tell_waiting();
             }

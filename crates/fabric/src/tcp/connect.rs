@@ -4,7 +4,7 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 0..8 | `LTRLDSM2` |
+//! | 0..8 | `LTRLDSM3` |
 //! | 8..16 | the job's key, little-endian |
 //! | 16..18 | number of the sender, little-endian |
 //!
@@ -31,7 +31,7 @@ use crate::Result;
 use crate::refusal::missed;
 
 const GREETING_BYTES: usize = 18;
-const MAGIC: [u8; 8] = *b"LTRLDSM2";
+const MAGIC: [u8; 8] = *b"LTRLDSM3";
 /// How long one attempt to connect may take.
 const TRY_MAX: Duration = Duration::from_secs(1);
 /// Connections that may be in the middle of their greeting; the oldest gives way to one more.

@@ -4,46 +4,39 @@
 //! - No thread holds the reader while it sleeps, so another one can read meanwhile. Checked by
 //!   `posts_reach_threads_that_read_the_connections_themselves`.
 
-use std::io::Read;
-use std::os::fd::AsFd;
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use littoral_base::units::NodeId;
-use rustix::event::{PollFd, PollFlags, poll};
 
 use super::agent::Agent;
-use super::{Peer, Shared, Waits, locked};
+use super::ears::Heard;
+use super::{Shared, Waits, locked};
 use crate::Result;
 use crate::frames::drain;
-use crate::shm::timespec;
 use crate::silence::BEAT;
 
 impl Shared {
     /// Waits for news at most for `timeout`; the peers that have some, after sending what their
-    /// sockets now take.
-    pub(super) fn poll(&self, alive: &[usize], timeout: Duration) -> Vec<usize> {
-        let peers = || alive.iter().filter_map(|&n| Some((n, self.peers[n].as_ref()?)));
-        let interest = |p: &Peer| {
-            let idle = locked(&p.outgoing).is_empty() || p.broken.get().is_some();
-            if idle { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
-        };
-        let mut fds = vec![PollFd::new(&self.rung, PollFlags::IN)];
-        fds.extend(peers().map(|(_, p)| PollFd::from_borrowed_fd(p.stream.as_fd(), interest(p))));
-        // An interrupted poll is a poll without news.
-        let _ = poll(&mut fds, Some(&timespec(timeout)));
-        if fds[0].revents().contains(PollFlags::IN) {
-            let _ = (&self.rung).read(&mut [0; 64]);
+    /// sockets now take. `attends`: the thread is the one that what comes is to wake.
+    pub(super) fn poll(&self, alive: &[usize], timeout: Duration, attends: bool) -> Vec<usize> {
+        for &n in alive {
+            let Some(peer) = &self.peers[n] else { continue };
+            let is_idle = locked(&peer.outgoing).is_empty() || peer.broken.get().is_some();
+            self.ears.hear_of_room(n, peer, !is_idle);
         }
         let mut ready = Vec::new();
-        for ((n, peer), fd) in peers().zip(&fds[1..]) {
-            if fd.revents().contains(PollFlags::OUT)
-                && let Err(e) = drain(&peer.stream, &mut locked(&peer.outgoing))
-            {
+        for Heard { node, has_room, has_more } in self.ears.listen(&self.rung, timeout, attends) {
+            let Some(peer) = &self.peers[node] else { continue };
+            if !alive.contains(&node) {
+                self.ears.forget(peer);
+                continue;
+            }
+            if has_room && let Err(e) = drain(&peer.stream, &mut locked(&peer.outgoing)) {
                 self.give_up(peer, &e);
             }
-            if fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                ready.push(n);
+            if has_more {
+                ready.push(node);
             }
         }
         ready
@@ -51,10 +44,10 @@ impl Shared {
 
     /// Reads what has come, on the calling thread, which waits for it at most for `timeout`;
     /// without one it reads unless another thread does.
-    pub(super) fn read(&self, reader: &Mutex<Agent>, timeout: Option<Duration>) {
+    pub(super) fn read(&self, reader: &Mutex<Agent>, timeout: Option<Duration>, attends: bool) {
         let alive = self.alive();
         // No thread holds the reader while it sleeps.
-        let ready = timeout.map(|timeout| self.poll(&alive, timeout));
+        let ready = timeout.map(|timeout| self.poll(&alive, timeout, attends));
         let mut agent = match timeout {
             Some(_) => locked(reader),
             None => match reader.try_lock() {
@@ -75,6 +68,7 @@ impl Shared {
         reader: &Mutex<Agent>,
         node: Option<NodeId>,
         timeout: Duration,
+        attends: bool,
         mut ready: impl FnMut(&mut Waits) -> Option<T>,
     ) -> Result<Option<T>> {
         let deadline = Instant::now() + timeout;
@@ -96,8 +90,11 @@ impl Shared {
             if left.is_zero() && has_read {
                 return Ok(None);
             }
+            if attends && has_read && self.ears.was_called() {
+                return Ok(None);
+            }
             has_read = true;
-            self.read(reader, (!left.is_zero()).then_some(left.min(BEAT)));
+            self.read(reader, (!left.is_zero()).then_some(left.min(BEAT)), attends);
         }
     }
 }

@@ -24,7 +24,7 @@ fn a_thread_waits_while_too_much_waits_for_a_peer() {
         let listener = &listener;
         let node = s.spawn(move || TcpFabric::connect(NodeId(0), &all, listener, BLOCK).unwrap());
         let stream = slow.insert(TcpStream::connect(address).unwrap());
-        let greeting = [&b"LTRLDSM2"[..], &0u64.to_le_bytes(), &1u16.to_le_bytes()].concat();
+        let greeting = [&b"LTRLDSM3"[..], &0u64.to_le_bytes(), &1u16.to_le_bytes()].concat();
         let mut first = Writer::new();
         first.u32(32).u8(super::super::frames::IDENTITY).u64(0).raw(&Identity::own().encode());
         stream.write_all(&[greeting, first.finish()].concat()).unwrap();

@@ -31,6 +31,7 @@ use littoral_base::units::NodeId;
 
 use super::want::Demand;
 use super::{Access, BARRIER_MANAGER, Envelope, Outcome, PageId, Rank, Waiting, protocol, unasked};
+use crate::core::barrier::is_news;
 use crate::core::frames::Frames;
 use crate::core::message::{LockId, Message, Notice, Notices};
 use crate::core::pages::PageSet;
@@ -163,12 +164,6 @@ impl Along {
     }
 }
 
-/// Whether a notice names `page` as written by another rank than `rank`; `notices` are sorted.
-fn is_news(notices: &[Notice], page: PageId, rank: NodeId) -> bool {
-    let first = notices.partition_point(|n| n.page < page);
-    notices[first..].iter().take_while(|n| n.page == page).any(|n| n.writer != rank)
-}
-
 impl<F: Frames> Rank<F> {
     /// From now on differences travel with the message that follows them, and pages that are
     /// probably used next with the answer; call before the first operation or message.
@@ -251,18 +246,26 @@ impl<F: Frames> Rank<F> {
         let Some(along) = &mut self.along else { return };
         along.end_phase(now);
         let leased = along.leases.iter().filter(|(_, lease)| lease.left > 0);
-        let held = leased.map(|(page, _)| *page).collect();
+        let held: Vec<PageId> = leased.map(|(page, _)| *page).collect();
+        if self.gather_wanted(&held) {
+            return self.expect(held);
+        }
         self.tell_wanted(self.arrives_at(), Wants { absent: Vec::new(), held }, out);
     }
 
     fn tell_wanted(&mut self, manager: NodeId, wants: Wants, out: &mut Outcome) {
-        let Some(along) = &mut self.along else { return };
         let Wants { absent, held } = wants;
-        along.arrived.clear();
-        along.expected = absent.iter().chain(&held).copied().collect();
-        if !along.expected.is_empty() {
+        self.expect(absent.iter().chain(&held).copied());
+        if !(absent.is_empty() && held.is_empty()) {
             out.send.push((manager, Message::Wanted { absent, held }));
         }
+    }
+
+    /// Remembers which pages are wanted with the answer that is awaited next.
+    fn expect(&mut self, pages: impl IntoIterator<Item = PageId>) {
+        let Some(along) = &mut self.along else { return };
+        along.arrived.clear();
+        along.expected = pages.into_iter().collect();
     }
 
     pub(super) fn keep_wanted(
@@ -291,7 +294,9 @@ impl<F: Frames> Rank<F> {
         let wants = self.along.as_mut().and_then(|along| along.wants.remove(&to));
         if let (Some(wants), Message::Grant { notices, .. }) = (wants, &grant) {
             let is_news = |page: &PageId| match notices {
-                Notices::These(list) => list.iter().any(|n| n.page == *page && n.writer != to),
+                Notices::These(list) => {
+                    list.iter().any(|n| n.pages.contains(*page) && n.writer != to)
+                }
                 Notices::Everything => true,
             };
             let held = wants.held.into_iter().filter(is_news);
@@ -340,6 +345,20 @@ impl<F: Frames> Rank<F> {
         wants.into_iter().flat_map(|wants| wants.held.iter().copied())
     }
 
+    /// Whether this rank sends `page` to `rank`, which wants it with a departure.
+    pub(super) fn is_wanted_here(
+        &self,
+        page: PageId,
+        rank: NodeId,
+        notices: &[Notice],
+    ) -> Result<bool> {
+        if !is_news(notices, page, rank) {
+            return Ok(false);
+        }
+        self.check_allocated(rank, page)?;
+        Ok(self.home(page) == self.me)
+    }
+
     fn check_allocated(&self, rank: NodeId, page: PageId) -> Result<()> {
         if page.0 < self.shape.pages {
             return Ok(());
@@ -355,7 +374,7 @@ impl<F: Frames> Rank<F> {
         out: &mut Outcome,
     ) -> Result<()> {
         let is_rank = |(_, to): &(PageId, NodeId)| to.0 < self.shape.ranks;
-        let managed = self.exchange.is_none() && from == BARRIER_MANAGER;
+        let managed = self.has_barrier_manager() && from == BARRIER_MANAGER;
         let in_barrier = managed && self.waiting == Waiting::Depart;
         if !in_barrier || !pages.iter().all(is_rank) {
             return Err(protocol(format!("rank {from} has pages pushed outside of a barrier")));
@@ -414,7 +433,7 @@ impl<F: Frames> Rank<F> {
         notices: &[Notice],
         out: &mut Outcome,
     ) -> Result<()> {
-        let awaited = self.exchange.is_none() && self.waiting == Waiting::Depart;
+        let awaited = self.has_barrier_manager() && self.waiting == Waiting::Depart;
         if !awaited || generation != self.generation {
             let what = format!("rank {from} ended barrier {generation} unasked");
             return Err(protocol(what).at_generation(generation));
@@ -434,8 +453,10 @@ impl<F: Frames> Rank<F> {
         }
         // Only a page handed out while the departure was awaited is writable already.
         if !mutant!("dsm_handed_out_in_barrier_unnoticed") {
-            let writable = self.open.clone().into_iter();
-            writable.for_each(|(page, has_twin)| self.reopen(page, has_twin));
+            let writable = self.open.clone();
+            let twinned = |page| (page, writable.twin_of(page).unwrap_or(false));
+            let pages = writable.pages().iter().map(twinned);
+            pages.for_each(|(page, has_twin)| self.reopen(page, has_twin));
         }
         let missing = self.take_expected(notices);
         let mut due = self.along.as_ref().map(|a| a.due(self.generation)).unwrap_or_default();

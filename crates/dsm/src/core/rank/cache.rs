@@ -25,7 +25,7 @@ use std::collections::{BTreeSet, VecDeque};
 use littoral_base::mutant;
 
 use super::want::{Demand, Wish};
-use super::{Access, AfterFlush, Along, Message, Outcome, PageId, Rank, UNDER_WAY_MAX};
+use super::{Access, AfterFlush, Along, Message, Outcome, PageId, PageRun, Rank, UNDER_WAY_MAX};
 use crate::core::frames::Frames;
 use crate::error::Result;
 
@@ -89,7 +89,7 @@ impl<F: Frames> Rank<F> {
         let victims = self.take_victims(over, true, |page| wanted.contains(&page.0));
         self.lower_all(&victims, &[])?;
         for page in self.drop_clean(victims) {
-            self.open.remove(&page);
+            self.open.remove(page);
             self.unsent.push_back(page);
         }
         Ok(())
@@ -151,15 +151,15 @@ impl<F: Frames> Rank<F> {
         victims
     }
 
-    /// Takes evicted pages away from the program, and from others the right to write, for every
-    /// thread of it. When the system refuses, all is as before.
-    pub(super) fn lower_all(&mut self, evicted: &[PageId], others: &[PageId]) -> Result<()> {
-        let all = others.iter().chain(evicted);
-        let before: Vec<_> = all.map(|page| (*page, self.access(*page))).collect();
-        others.iter().for_each(|page| self.set_access(*page, Access::Shared));
+    /// Takes evicted pages away from the program, and from others, which it may write, the right to
+    /// do so, for every thread of it. When the system refuses, all is as before.
+    pub(super) fn lower_all(&mut self, evicted: &[PageId], others: &[PageRun]) -> Result<()> {
+        let before: Vec<_> = evicted.iter().map(|page| (*page, self.access(*page))).collect();
+        others.iter().for_each(|run| self.set_access_run(*run, Access::Shared));
         evicted.iter().for_each(|page| self.set_access(*page, Access::Invalid));
         let lowered = self.frames.lower();
         if lowered.is_err() && !mutant!("dsm_refused_protection_forgets") {
+            others.iter().for_each(|run| self.set_access_run(*run, Access::Written));
             before.into_iter().for_each(|(page, access)| self.set_access(page, access));
             let Some(cache) = &mut self.cache else { return lowered };
             cache.resident.extend(evicted);
@@ -170,7 +170,7 @@ impl<F: Frames> Rank<F> {
 
     /// Drops the evicted pages that are not written; the others.
     pub(super) fn drop_clean(&mut self, evicted: Vec<PageId>) -> Vec<PageId> {
-        let is_written = |page: &PageId| self.open.contains_key(page);
+        let is_written = |page: &PageId| self.open.contains(*page);
         let (written, clean): (Vec<_>, Vec<_>) = evicted.into_iter().partition(is_written);
         self.frames.drop_pages(&clean);
         written

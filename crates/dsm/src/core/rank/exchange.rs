@@ -35,17 +35,19 @@ use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::{BARRIER_MANAGER, Outcome, PageId, Rank, Waiting, protocol};
+use crate::core::barrier::in_order;
 use crate::core::frames::Frames;
-use crate::core::message::{Message, Notice};
+use crate::core::message::{Message, Notice, PageRun};
+use crate::core::pages::united;
 use crate::error::Result;
 
 /// What two ranks have told each other of the barrier that comes next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Exchange {
     /// Pages noticed in this rank's arrival, while it waits.
-    told: Vec<PageId>,
+    told: Vec<PageRun>,
     /// Pages noticed in the other's arrival, until this rank departs.
-    heard: Option<Vec<PageId>>,
+    heard: Option<Vec<PageRun>>,
 }
 
 impl<F: Frames> Rank<F> {
@@ -65,13 +67,21 @@ impl<F: Frames> Rank<F> {
         self.exchange.is_some()
     }
 
-    /// Who gets this rank's arrivals.
+    /// Who gets this rank's arrivals, where that is one rank for all that is told with them.
     pub(crate) fn arrives_at(&self) -> NodeId {
         if self.exchange.is_some() { NodeId(1 - self.me.0) } else { BARRIER_MANAGER }
     }
 
+    /// Whether a manager lets the ranks go.
+    pub(super) fn has_barrier_manager(&self) -> bool {
+        self.exchange.is_none() && self.gather.is_none()
+    }
+
     /// This rank has arrived: sends `pages`, and departs where the other has come before.
-    pub(super) fn send_arrival(&mut self, pages: Vec<PageId>, out: &mut Outcome) -> Result<()> {
+    pub(super) fn send_arrival(&mut self, pages: Vec<PageRun>, out: &mut Outcome) -> Result<()> {
+        if self.gather.is_some() {
+            return self.start_gathering(pages, out);
+        }
         self.waiting = Waiting::Depart;
         if let Some(exchange) = &mut self.exchange {
             exchange.told.clone_from(&pages);
@@ -86,10 +96,13 @@ impl<F: Frames> Rank<F> {
         &mut self,
         from: NodeId,
         generation: u64,
-        pages: Vec<PageId>,
+        pages: Vec<PageRun>,
         out: &mut Outcome,
     ) -> Result<()> {
         let Some(exchange) = &self.exchange else {
+            if self.gather.is_some() {
+                return Err(protocol(format!("rank {from} arrived where no rank manages")));
+            }
             self.managing_barrier(from)?;
             let departures = self.barrier.arrive(from, generation, &pages)?;
             return self.send_departures(departures, out);
@@ -123,11 +136,11 @@ impl<F: Frames> Rank<F> {
             heard.clear();
         }
         let told = std::mem::take(&mut exchange.told);
-        let by = |writer| move |page| Notice { page, writer };
+        let by = |writer| move |pages| Notice { pages, writer };
         let ours = told.into_iter().map(by(self.me));
-        let theirs = heard.into_iter().map(by(self.arrives_at()));
+        let theirs = united(heard).into_iter().map(by(self.arrives_at()));
         let mut notices: Vec<Notice> = ours.chain(theirs).collect();
-        notices.sort_unstable();
+        in_order(&mut notices);
         self.send_wanted(&notices, out)?;
         self.depart(&notices, out);
         Ok(())
@@ -193,7 +206,10 @@ mod tests {
     }
 
     fn arrive(generation: u64, pages: &[u32]) -> Message {
-        Message::Arrive { generation, pages: pages.iter().copied().map(PageId).collect() }
+        Message::Arrive {
+            generation,
+            pages: pages.iter().map(|page| PageId(*page).into()).collect(),
+        }
     }
 
     #[test]

@@ -39,14 +39,18 @@ impl<F: Frames> Rank<F> {
     pub(super) fn flush(&mut self, then: AfterFlush) -> Result<Outcome> {
         debug_assert!(self.unsent.is_empty(), "one flush at a time");
         let evicted = self.victims_of_prediction(&then);
-        let open: Vec<PageId> = self.open.keys().copied().collect();
-        self.lower_all(&evicted, &open)?;
+        let runs = self.open.pages().runs();
+        self.lower_all(&evicted, &runs)?;
         self.drop_clean(evicted);
-        for (page, has_twin) in std::mem::take(&mut self.open) {
-            if has_twin && self.home(page) != self.me {
-                self.unsent.push_back(page);
+        let open = std::mem::take(&mut self.open);
+        if self.in_place {
+            open.untwinned(runs).into_iter().for_each(|run| self.frames.write_back(run));
+        }
+        for page in open.twinned() {
+            if self.home(page) == self.me {
+                self.clean(page);
             } else {
-                self.clean(page, has_twin);
+                self.unsent.push_back(page);
             }
         }
         let mut out = Outcome::default();
@@ -65,7 +69,8 @@ impl<F: Frames> Rank<F> {
     ) -> Result<()> {
         let messages = self.take_diffs(UNDER_WAY_MAX.saturating_sub(acks));
         let is_last = self.unsent.is_empty();
-        let manager = self.along.as_ref().filter(|_| is_last).map(|_| self.manager_of(&then));
+        let rides = is_last && self.along.is_some();
+        let manager = self.manager_of(&then).filter(|_| rides);
         let mut unconfirmed = if is_last { self.to_confirm(&then) } else { BTreeSet::new() };
         let mut riding = Vec::new();
         for (home, diffs) in messages {
@@ -90,11 +95,16 @@ impl<F: Frames> Rank<F> {
         Ok(())
     }
 
-    /// Who gets the message that follows.
-    fn manager_of(&self, then: &AfterFlush) -> NodeId {
+    /// Who gets the message that follows, if that rank alone acts on it.
+    fn manager_of(&self, then: &AfterFlush) -> Option<NodeId> {
         match then {
-            AfterFlush::Acquire(lock) | AfterFlush::Release(lock) => self.shape.manager(*lock),
-            AfterFlush::Arrive => self.arrives_at(),
+            AfterFlush::Acquire(lock) | AfterFlush::Release(lock) => {
+                Some(self.shape.manager(*lock))
+            }
+            AfterFlush::Arrive if self.gathers_arrivals() => {
+                mutant!("dsm_gather_diffs_ride").then(|| self.first_told())
+            }
+            AfterFlush::Arrive => Some(self.arrives_at()),
         }
     }
 
@@ -105,7 +115,7 @@ impl<F: Frames> Rank<F> {
             AfterFlush::Acquire(_) => BTreeSet::new(),
             AfterFlush::Release(_) | AfterFlush::Arrive => self.innermost().unconfirmed.clone(),
         };
-        homes.remove(&self.manager_of(then));
+        self.manager_of(then).into_iter().for_each(|manager| _ = homes.remove(&manager));
         if mutant!("dsm_riding_diffs_unconfirmed") { BTreeSet::new() } else { homes }
     }
 
@@ -131,7 +141,7 @@ impl<F: Frames> Rank<F> {
         while whole.len() < messages.max(1) {
             let Some(page) = self.unsent.pop_front() else { break };
             evicted.extend((self.access(page) == Access::Invalid).then_some(page));
-            let Some(diff) = self.clean(page, true) else { continue };
+            let Some(diff) = self.clean(page) else { continue };
             let home = self.home(page);
             let (bytes, diffs) = by_home.entry(home).or_default();
             *bytes += diff.wire_bytes();
@@ -147,12 +157,13 @@ impl<F: Frames> Rank<F> {
         whole
     }
 
-    /// Ends writing of one page; its difference, if bytes changed and the page's home is elsewhere.
-    pub(super) fn clean(&mut self, page: PageId, has_twin: bool) -> Option<Diff> {
+    /// Ends writing of a page with a twin; its difference, if bytes changed and the page's home is
+    /// elsewhere.
+    pub(super) fn clean(&mut self, page: PageId) -> Option<Diff> {
         if self.in_place {
-            self.settle_in_place(page, has_twin);
+            self.drop_merged(page);
         }
-        let diff = has_twin.then(|| self.frames.take_diff(page)).filter(|d| !d.is_empty())?;
+        let diff = Some(self.frames.take_diff(page)).filter(|diff| !diff.is_empty())?;
         self.used(page);
         let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
         if scope.idle.remove(page) {
@@ -194,27 +205,24 @@ impl<F: Frames> Rank<F> {
     fn arrive(&mut self, out: &mut Outcome) -> Result<()> {
         self.tell_wanted_after_barrier(out);
         let scope = std::mem::take(&mut self.scopes[0]);
-        let pages = scope.written.without(&scope.idle).to_vec();
+        let noticed = scope.written.without(&scope.idle);
         if self.unshared.is_some() {
-            let home = |page: &&PageId| self.home(**page) == self.me;
-            self.published = pages.iter().filter(home).copied().collect();
+            self.published = noticed.iter().filter(|page| self.home(*page) == self.me).collect();
         }
-        self.send_arrival(pages, out)
+        self.send_arrival(noticed.runs(), out)
     }
 
     fn leave(&mut self, lock: LockId, out: &mut Outcome) {
         let scope = self.scopes.pop().expect("invariant: a section is open");
-        let mut pages = scope.written.to_vec();
-        if mutant!("dsm_silent_store_unnoticed") {
-            pages.retain(|page| !scope.idle.contains(*page));
-        }
+        let useful = scope.written.without(&scope.idle);
+        let silent = mutant!("dsm_silent_store_unnoticed");
+        let pages = if silent { &useful } else { &scope.written }.runs();
         if !mutant!("dsm_inner_notices_lost") {
-            pages.iter().for_each(|&page| self.note(page));
+            pages.iter().for_each(|run| self.note_run(*run));
         }
         let outer = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
         outer.unconfirmed.extend(scope.unconfirmed.iter().copied());
         if self.shape.predict {
-            let useful = scope.written.without(&scope.idle);
             let most = self.predicted_max();
             self.predicted.insert(lock, useful.iter().take(most).collect());
         }

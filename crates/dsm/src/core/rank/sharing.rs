@@ -19,7 +19,7 @@
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
-use super::{Access, PageId, Rank, protocol};
+use super::{Access, PageId, PageRun, Rank, protocol};
 use crate::core::diff::Diff;
 use crate::core::frames::Frames;
 use crate::error::Result;
@@ -47,24 +47,22 @@ impl<F: Frames> Rank<F> {
         self.access.fill(Access::Invalid);
     }
 
-    /// Drops this rank's copy of a line, so that the next load sees the medium.
-    pub(super) fn refresh(&mut self, page: PageId) {
-        self.frames.refresh(page);
-        self.set_access(page, Access::Shared);
+    /// Drops this rank's copies of lines, so that the next loads see the medium.
+    pub(super) fn refresh(&mut self, run: PageRun) {
+        self.frames.refresh(run);
+        self.set_access_run(run, Access::Shared);
     }
 
-    /// Lets the program write a line in place.
-    pub(super) fn write_in_place(&mut self, page: PageId) {
-        self.set_access(page, Access::Written);
-        self.open.insert(page, false);
-        self.note(page);
+    /// Lets the program write lines in place.
+    pub(super) fn write_in_place(&mut self, run: PageRun) {
+        self.set_access_run(run, Access::Written);
+        self.open.insert_run(run);
+        self.note_run(run);
     }
 
-    /// Ends writing of a line: back to the medium, or dropped once its difference goes home.
-    pub(super) fn settle_in_place(&mut self, page: PageId, has_twin: bool) {
-        if !has_twin {
-            self.frames.write_back(page);
-        } else if !mutant!("pool_lines_kept_after_diff") {
+    /// Drops a line whose difference goes home.
+    pub(super) fn drop_merged(&mut self, page: PageId) {
+        if !mutant!("pool_lines_kept_after_diff") {
             self.set_access(page, Access::Invalid);
         }
     }
@@ -127,9 +125,9 @@ impl<F: Frames> Rank<F> {
             return self.frames.apply(page, diff);
         }
         if self.access(page) != Access::Written && !mutant!("pool_lines_merged_into_stale") {
-            self.frames.refresh(page);
+            self.frames.refresh(page.into());
         }
         self.frames.apply(page, diff);
-        self.frames.write_back(page);
+        self.frames.write_back(page.into());
     }
 }

@@ -4,6 +4,7 @@
 //! - Nothing is fetched before the differences of evicted pages are made, and no more of those are
 //!   made than may be under way. Checked by
 //!   `what_a_long_guard_wrote_leaves_as_acknowledgements_come`.
+//! - Lines in place are reached by runs. Checked by `runs_are_found_however_they_meet_blocks`.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,10 +12,39 @@ use std::ops::Range;
 use littoral_base::units::NodeId;
 
 use super::{
-    Access, Message, Outcome, PageId, Rank, UNDER_WAY_MAX, Waiting, out_of_range, protocol, unasked,
+    Access, Message, Outcome, PageId, PageRun, Rank, UNDER_WAY_MAX, Waiting, out_of_range,
+    protocol, unasked,
 };
 use crate::core::frames::Frames;
 use crate::error::Result;
+
+/// Pages whose access is compared at a time.
+const BLOCK: usize = 64;
+
+/// Pages looked at in order, joined to runs.
+struct Joined {
+    runs: Vec<PageRun>,
+    next: u32,
+    /// How many pages right before `next` are of the run that may still grow.
+    count: u32,
+}
+
+impl Joined {
+    fn take(&mut self, pages: u32) {
+        self.next += pages;
+        self.count += pages;
+    }
+
+    fn skip(&mut self, pages: u32) {
+        self.runs.extend(PageRun::new(PageId(self.next - self.count), self.count));
+        self.next += pages;
+        self.count = 0;
+    }
+
+    fn each(&mut self, pages: &[Access], access: Access) {
+        pages.iter().for_each(|a| if *a == access { self.take(1) } else { self.skip(1) });
+    }
+}
 
 /// What the program wants to do with pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,11 +134,11 @@ impl<F: Frames> Rank<F> {
     fn fetch(&mut self, wish: Wish, out: &mut Outcome) {
         let Wish { pages, behind, demand } = wish;
         let mut missing = BTreeSet::new();
+        if self.in_place {
+            self.reach(pages, demand);
+            return self.await_pages(missing, BTreeSet::new(), false, out);
+        }
         for page in pages.clone().map(PageId) {
-            if self.in_place && self.access(page) == Access::Invalid {
-                self.counts.misses += 1;
-                self.refresh(page);
-            }
             match self.access(page) {
                 Access::Invalid => {
                     self.counts.misses += 1;
@@ -117,10 +147,7 @@ impl<F: Frames> Rank<F> {
                 }
                 Access::Shared if demand != Demand::Read => {
                     self.counts.upgrades += 1;
-                    match demand {
-                        Demand::Whole if self.in_place => self.write_in_place(page),
-                        _ => self.make_writable(page, false),
-                    }
+                    self.make_writable(page, false);
                 }
                 Access::Shared | Access::Written => {}
             }
@@ -130,6 +157,42 @@ impl<F: Frames> Rank<F> {
             self.ask_for(page, &mut missing, out);
         }
         self.await_pages(missing, write, false, out);
+    }
+
+    /// Makes lines readable or writable where they are: nothing is fetched.
+    fn reach(&mut self, lines: Range<u32>, demand: Demand) {
+        for run in self.runs_with(lines.clone(), Access::Invalid) {
+            self.counts.misses += u64::from(run.count());
+            self.refresh(run);
+        }
+        if demand == Demand::Read {
+            return;
+        }
+        for run in self.runs_with(lines, Access::Shared) {
+            self.counts.upgrades += u64::from(run.count());
+            match demand {
+                Demand::Whole => self.write_in_place(run),
+                _ => run.pages().for_each(|line| self.make_writable(line, false)),
+            }
+        }
+    }
+
+    /// The runs of pages among `pages` with this access, [`BLOCK`] pages compared at a time.
+    fn runs_with(&self, pages: Range<u32>, access: Access) -> Vec<PageRun> {
+        let (blocks, rest) =
+            self.access[pages.start as usize..pages.end as usize].as_chunks::<BLOCK>();
+        let mut runs = Joined { runs: Vec::new(), next: pages.start, count: 0 };
+        for block in blocks {
+            let found: u32 = block.iter().map(|a| u32::from(*a == access)).sum();
+            match found as usize {
+                0 => runs.skip(BLOCK as u32),
+                BLOCK => runs.take(BLOCK as u32),
+                _ => runs.each(block, access),
+            }
+        }
+        runs.each(rest, access);
+        runs.skip(0);
+        runs.runs
     }
 
     pub(super) fn ask_for(&self, page: PageId, missing: &mut BTreeSet<PageId>, out: &mut Outcome) {
@@ -189,6 +252,43 @@ impl<F: Frames> Rank<F> {
         self.set_access(page, Access::Shared);
         if let Some(cache) = &mut self.cache {
             cache.filled(page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::rank::Shape;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(littoral_testing::standard())]
+        #[test]
+        fn runs_are_found_however_they_meet_blocks(
+            lengths in proptest::collection::vec(1u32..100, 1..12),
+            cut in any::<(prop::sample::Index, prop::sample::Index)>(),
+        ) {
+            let (page_bytes, locks, log_capacity) = (8, 1, 1);
+            let pages = lengths.iter().sum();
+            let shape = Shape { ranks: 1, pages, page_bytes, locks, log_capacity, predict: false };
+            let mut rank = Rank::new(NodeId(0), shape);
+            rank.share_in_place();
+            let mut at = 0;
+            for (n, length) in lengths.iter().enumerate() {
+                let access = [Access::Shared, Access::Written, Access::Invalid][n % 3];
+                rank.access[at as usize..(at + length) as usize].fill(access);
+                at += length;
+            }
+            let (a, b) = (cut.0.index(pages as usize + 1), cut.1.index(pages as usize + 1));
+            let within = a.min(b) as u32..a.max(b) as u32;
+            for access in [Access::Shared, Access::Written, Access::Invalid] {
+                let runs = rank.runs_with(within.clone(), access);
+                let found: Vec<u32> = runs.iter().flat_map(|r| r.pages()).map(|p| p.0).collect();
+                let has = |page: &u32| rank.access[*page as usize] == access;
+                prop_assert_eq!(found, within.clone().filter(has).collect::<Vec<_>>());
+                prop_assert!(runs.windows(2).all(|two| two[0].end() < u64::from(two[1].first().0)));
+            }
         }
     }
 }

@@ -1,0 +1,258 @@
+//! What a node hears: its connections and its bell, in one epoll.
+//!
+//! ```text
+//!                     +-- connections
+//!    outer -- inner --+-- bell
+//!      |              +-- call
+//!      +-- bell
+//! ```
+//!
+//! A thread that *attends* sleeps on `inner`, every other one on `outer`, which does not look at
+//! `inner` for as long as a thread attends: what comes then wakes that thread alone. The bell is
+//! taken by whichever thread hears it first; the *call* is for the thread that attends.
+//!
+//! Invariants
+//! - A thread that sleeps is woken by the bell, whichever of the two it sleeps on. Checked by
+//!   `the_bell_wakes_who_attends_and_who_does_not`.
+//! - A call wakes the thread that attends, whichever others listen, and no thread once none attends
+//!   (mutant `tcp_call_is_taken_by_others`). Checked by `a_call_wakes_who_attends`.
+//! - What came while a thread attended wakes another one as soon as that ends. Checked by
+//!   `what_is_left_by_the_thread_that_attended_wakes_another`.
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use littoral_base::mutant;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::Peer;
+use crate::shm::timespec;
+
+/// The bell's number; connections have those of their nodes.
+const BELL: u64 = u64::MAX;
+const CALL: u64 = u64::MAX - 1;
+/// Number of `inner` in `outer`.
+const INNER: u64 = 0;
+const EVENTS: usize = 32;
+
+/// See the module's page.
+pub(super) struct Ears {
+    inner: OwnedFd,
+    outer: OwnedFd,
+    call: OwnedFd,
+    /// A thread attends.
+    is_attended: AtomicBool,
+    /// It has heard a call.
+    is_called: AtomicBool,
+    /// Whether room in a connection is heard of too.
+    for_room: Vec<AtomicBool>,
+}
+
+/// What a connection has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    pub(super) node: usize,
+    pub(super) has_room: bool,
+    /// Bytes, its end or an error.
+    pub(super) has_more: bool,
+}
+
+impl Ears {
+    pub(super) fn new(peers: &[Option<Peer>], rung: &UnixStream) -> io::Result<Ears> {
+        let make = || epoll::create(CreateFlags::CLOEXEC);
+        let (inner, outer) = (make()?, make()?);
+        for (n, peer) in (0..).zip(peers) {
+            if let Some(peer) = peer {
+                epoll::add(&inner, &peer.stream, EventData::new_u64(n), EventFlags::IN)?;
+            }
+        }
+        for ears in [&inner, &outer] {
+            epoll::add(ears, rung, EventData::new_u64(BELL), EventFlags::IN)?;
+        }
+        epoll::add(&outer, &inner, EventData::new_u64(INNER), EventFlags::IN)?;
+        let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&inner, &call, EventData::new_u64(CALL), EventFlags::IN)?;
+        let for_room = peers.iter().map(|_| AtomicBool::new(false)).collect();
+        let is_attended = AtomicBool::new(false);
+        let is_called = AtomicBool::new(false);
+        Ok(Ears { inner, outer, call, is_attended, is_called, for_room })
+    }
+
+    /// Lets one thread alone be woken by connections, or all again.
+    pub(super) fn attend(&self, begins: bool) {
+        self.is_attended.store(begins, Ordering::Release);
+        self.take_call();
+        self.is_called.store(false, Ordering::Release);
+        let deaf = begins && !mutant!("tcp_all_hear_what_one_attends");
+        let flags = if deaf { EventFlags::empty() } else { EventFlags::IN };
+        // Both are open for as long as this value, so it cannot fail.
+        let changed = epoll::modify(&self.outer, &self.inner, EventData::new_u64(INNER), flags);
+        debug_assert!(changed.is_ok(), "{changed:?}");
+    }
+
+    /// Wakes the thread that attends.
+    pub(super) fn call(&self) {
+        // A full counter is a call that is not taken yet.
+        let _ = rustix::io::write(&self.call, &1u64.to_ne_bytes());
+    }
+
+    /// Whether the thread that attends has heard a call since it asked last.
+    pub(super) fn was_called(&self) -> bool {
+        self.is_called.swap(false, Ordering::AcqRel)
+    }
+
+    fn take_call(&self) {
+        let _ = rustix::io::read(&self.call, &mut [0; 8]);
+    }
+
+    /// Hears of room in the connection to node `n` from now on, or no longer.
+    pub(super) fn hear_of_room(&self, n: usize, peer: &Peer, wanted: bool) {
+        if self.for_room[n].swap(wanted, Ordering::AcqRel) != wanted {
+            let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            // A connection that is gone is deaf to room, and heard as gone.
+            let _ = epoll::modify(&self.inner, &peer.stream, EventData::new_u64(n as u64), flags);
+        }
+    }
+
+    /// Hears no more of a connection that is dead.
+    pub(super) fn forget(&self, peer: &Peer) {
+        // Another thread may have been first.
+        let _ = epoll::delete(&self.inner, &peer.stream);
+    }
+
+    /// Waits at most for `timeout` for news; what each connection has.
+    pub(super) fn listen(&self, rung: &UnixStream, timeout: Duration, attends: bool) -> Vec<Heard> {
+        let is_direct = attends || timeout.is_zero();
+        if !is_direct && events(&self.outer, timeout).is_empty() {
+            return Vec::new();
+        }
+        let left = if is_direct { timeout } else { Duration::ZERO };
+        let mut heard = Vec::new();
+        for event in events(&self.inner, left) {
+            let (flags, number) = (event.flags, event.data.u64());
+            if number == BELL {
+                let _ = (&*rung).read(&mut [0; 64]);
+                continue;
+            }
+            if number == CALL {
+                let is_ours = attends || !self.is_attended.load(Ordering::Acquire);
+                if is_ours || mutant!("tcp_call_is_taken_by_others") {
+                    self.take_call();
+                    self.is_called.store(attends, Ordering::Release);
+                }
+                continue;
+            }
+            let more = EventFlags::IN | EventFlags::HUP | EventFlags::ERR;
+            heard.push(Heard {
+                node: number as usize,
+                has_room: flags.contains(EventFlags::OUT),
+                has_more: flags.intersects(more),
+            });
+        }
+        heard
+    }
+}
+
+/// An interrupted wait is one without news.
+fn events(ears: &OwnedFd, timeout: Duration) -> Vec<Event> {
+    let mut found = Vec::with_capacity(EVENTS);
+    let _ = epoll::wait(ears, spare_capacity(&mut found), Some(&timespec(timeout)));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::{Mutex, OnceLock};
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    /// Ears on one connection, its other end, and both ends of the bell.
+    fn ears() -> (Vec<Option<Peer>>, Ears, TcpStream, UnixStream, UnixStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let zero = || AtomicU64::new(0);
+        let (acknowledged, sent, applied) = (zero(), zero(), zero());
+        let outgoing = Mutex::new(VecDeque::new());
+        let peer = Peer { stream, outgoing, acknowledged, sent, applied, broken: OnceLock::new() };
+        let peers = vec![None, Some(peer)];
+        let (bell, rung) = UnixStream::pair().unwrap();
+        rung.set_nonblocking(true).unwrap();
+        let ears = Ears::new(&peers, &rung).unwrap();
+        (peers, ears, other, bell, rung)
+    }
+
+    #[test]
+    fn what_is_left_by_the_thread_that_attended_wakes_another() {
+        let (_peers, ears, mut other, _bell, rung) = ears();
+        ears.attend(true);
+        other.write_all(&[7]).unwrap();
+        let more = [Heard { node: 1, has_room: false, has_more: true }];
+        assert_eq!(ears.listen(&rung, LONG, true), more);
+        assert!(events(&ears.outer, Duration::ZERO).is_empty(), "a thread that does not attend");
+        ears.attend(false);
+        assert_eq!(ears.listen(&rung, LONG, false), more);
+    }
+
+    #[test]
+    fn the_bell_wakes_who_attends_and_who_does_not() {
+        let (_peers, ears, _other, mut bell, rung) = ears();
+        for attends in [true, false] {
+            ears.attend(true);
+            bell.write_all(&[1]).unwrap();
+            let heard = events(if attends { &ears.inner } else { &ears.outer }, LONG);
+            assert_eq!(heard.iter().map(|e| e.data.u64()).collect::<Vec<_>>(), [BELL]);
+            assert_eq!(ears.listen(&rung, LONG, attends), [], "the bell is taken");
+            assert!(events(&ears.outer, Duration::ZERO).is_empty());
+            ears.attend(false);
+        }
+    }
+
+    #[test]
+    fn a_call_wakes_who_attends() {
+        let (_peers, ears, _other, _bell, rung) = ears();
+        ears.attend(true);
+        ears.call();
+        assert!(events(&ears.outer, Duration::ZERO).is_empty(), "a thread that does not attend");
+        assert_eq!(ears.listen(&rung, Duration::ZERO, false), []);
+        assert_eq!(events(&ears.inner, Duration::ZERO).len(), 1, "it is not taken by another");
+        assert!(!ears.was_called());
+        assert_eq!(ears.listen(&rung, LONG, true), []);
+        assert!(ears.was_called() && !ears.was_called());
+        assert!(events(&ears.inner, Duration::ZERO).is_empty(), "it is taken");
+        ears.call();
+        ears.attend(false);
+        assert!(events(&ears.outer, Duration::ZERO).is_empty(), "no thread attends");
+        // A call that comes when the thread has just ended is no news for ever.
+        ears.call();
+        assert_eq!(ears.listen(&rung, LONG, false), []);
+        assert!(events(&ears.outer, Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn room_is_heard_of_while_it_is_asked_for_and_a_dead_connection_no_more() {
+        let (peers, ears, other, _bell, rung) = ears();
+        let peer = peers[1].as_ref().unwrap();
+        ears.hear_of_room(1, peer, true);
+        let room = [Heard { node: 1, has_room: true, has_more: false }];
+        assert_eq!(ears.listen(&rung, LONG, false), room);
+        ears.hear_of_room(1, peer, false);
+        assert_eq!(ears.listen(&rung, Duration::ZERO, false), []);
+        drop(other);
+        assert!(ears.listen(&rung, LONG, false)[0].has_more, "its end");
+        ears.forget(peer);
+        ears.forget(peer);
+        assert_eq!(ears.listen(&rung, Duration::ZERO, false), []);
+    }
+}
