@@ -81,7 +81,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        let (code_len, slice, watch) = (64 << 20, 1 << 16, 1 << 20);
+        let (code_len, slice, watch) = (64 << 20, 1 << 16, 1 << 22);
         Limits { code_len, separate: false, uncounted: false, slice, watch, aside: true }
     }
 }

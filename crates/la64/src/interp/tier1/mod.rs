@@ -37,6 +37,7 @@ mod vector;
 pub(super) use block::{Decoded, Lowering};
 pub(super) use control::{Floats, floats};
 pub(super) use engine::back_edge;
+pub(super) use engine::regions::Kept;
 pub(super) use engine::stored::relied_on;
 pub(super) use engine::{At, Engine, Filling, Key, Left};
 pub(super) use frame::Frame;

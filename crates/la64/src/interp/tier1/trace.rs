@@ -206,6 +206,10 @@ fn walk(
     let mut paths = Paths { anchors: anchors.to_vec(), nodes, contexts: Contexts::new() };
     let mut cursor = trace.first().and_then(|first| paths.root(first.pc, None));
     for stretch in trace {
+        // Behind the end of one look comes the beginning of another one.
+        if cursor.as_ref().is_some_and(|c| paths.nodes[c.node].pc != stretch.pc) {
+            cursor = paths.root(stretch.pc, None);
+        }
         for n in 0..stretch.count {
             let pc = stretch.pc.wrapping_add(4 * n);
             let next = if n + 1 < stretch.count { pc.wrapping_add(4) } else { stretch.next };
