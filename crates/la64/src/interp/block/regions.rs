@@ -13,13 +13,12 @@
 
 use super::super::branch::Flow;
 use super::super::code::{CodeCache, Generation};
-use super::super::tier1::{self, Decoded, Floats, Kept, Kind, Paths, Plan, Stretch};
+use super::super::tier1::{self, ByAddress, Decoded, Floats, Kept, Kind, Paths, Plan, Stretch};
 use super::super::translation::Journal;
 use super::super::{Cpu, Features, Fetch, Tier, Trap};
 use super::translated::decoded;
 use super::{PAGE_WORDS, Run, Stop};
 use littoral_base::mutant;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Instructions of a look.
@@ -31,9 +30,9 @@ const RARER_MAX: u64 = 64;
 const REGIONS_MAX: u32 = 4;
 /// What an instruction of a look, a look, and an instruction of a region cost, in instructions that
 /// translated code retires in that time; and how many of them are retired for each.
-const LOOKED_COST: u64 = 16;
+const LOOKED_COST: u64 = 100;
 const LOOK_COST: u64 = 50_000;
-const MADE_COST: u64 = 700;
+const MADE_COST: u64 = 2_000;
 const PAYBACK: u64 = 64;
 /// A region is made again if control leaves it more often than once in so many instructions, at most
 /// so often, and if it has this part of a look.
@@ -65,11 +64,11 @@ struct Look {
     /// Registers that held short numbers at its end.
     short: u32,
     /// Instructions that a region may have.
-    words: HashMap<u64, u32>,
+    words: ByAddress<u32>,
 }
 
 /// Instructions, and how control goes on from them.
-type Seen = HashMap<u64, (Decoded, Kind)>;
+type Seen = ByAddress<(Decoded, Kind)>;
 
 impl<F: Fetch> Run<'_, F> {
     /// Whether the thread has retired enough instructions for the next look.
@@ -147,8 +146,8 @@ impl<F: Fetch> Run<'_, F> {
     }
 
     /// The instructions of a trace that are in memory which never was writable.
-    fn words(&self, cpu: &Cpu, trace: &[Stretch]) -> HashMap<u64, u32> {
-        let (mut words, mut inside) = (HashMap::new(), 0..0);
+    fn words(&self, cpu: &Cpu, trace: &[Stretch]) -> ByAddress<u32> {
+        let (mut words, mut inside) = (ByAddress::default(), 0..0);
         let mut filling = self.generation.fill();
         for stretch in trace {
             for pc in (0..stretch.count).map(|n| stretch.pc.wrapping_add(4 * n)) {
@@ -265,7 +264,7 @@ impl Look {
         engine.translate_region(filling, (plan, &list, self.short), journal)
     }
 
-    fn seen(&self, code: &CodeCache, words: &HashMap<u64, u32>) -> Seen {
+    fn seen(&self, code: &CodeCache, words: &ByAddress<u32>) -> Seen {
         let seen = |(&pc, &word): (&u64, &u32)| {
             let (decoded, flow) = decoded(code, self.floats, self.features, word, pc);
             let kind = kind(&decoded, flow);

@@ -51,7 +51,7 @@ fn at_register(b: &mut Block<'_>, n: usize, imm: i32, checked: bool) -> Mem {
         check(b, base);
         b.check(n, imm);
     }
-    Mem::indexed(layout::WINDOW, base, 0, imm)
+    Mem::indexed(layout::WINDOW, base, 0, imm + b.step(n))
 }
 
 /// The memory at general register `n` + the address `number`, which register `of` holds.
@@ -98,12 +98,16 @@ pub(super) fn at_index(b: &mut Block<'_>, d: &Decoded) -> Mem {
     }
     for (base, index) in [(rj, rk), (rk, rj)] {
         if let Some(base) = b.base(base).filter(|_| checked) {
+            let step = b.step(index);
             let index = b.get(index, RAX);
-            return Mem::indexed(base, index, 0, 0);
+            return Mem::indexed(base, index, 0, step);
         }
     }
     match (b.pin(rj), b.pin(rk)) {
-        (Some(j), Some(k)) => b.asm.op(LEA, true, RAX, Mem::indexed(j, k, 0, 0)),
+        (Some(j), Some(k)) => {
+            let step = b.step(rj) + b.step(rk);
+            b.asm.op(LEA, true, RAX, Mem::indexed(j, k, 0, step));
+        }
         _ => {
             b.load(RAX, rj);
             if rk != 0 {

@@ -17,7 +17,7 @@ mod sums;
 
 use super::super::Inst;
 use super::super::raw::Alone;
-use super::constants::{Constant, Constants, Due};
+use super::constants::{Constant, Constants, Due, Owed};
 use super::control::Floats;
 use super::known::{Check, Known};
 use super::layout::{self, SLACK_MIN};
@@ -194,6 +194,7 @@ enum Cold {
         at: usize,
         told: Option<(usize, Cond)>,
         due: Due,
+        steps: Due,
     },
     /// Jumps of checks ahead of a loop that failed: its plain code goes on.
     Plain { from: Vec<usize>, target: u64 },
@@ -602,7 +603,14 @@ impl<'a> Block<'a> {
 
     /// Writes constants, keeping flags and all scratch registers but rcx.
     fn write_due(&mut self, due: &Due) {
-        for &(n, constant) in due {
+        for &(n, owed) in due {
+            let constant = match owed {
+                Owed::Constant(constant) => constant,
+                Owed::Step(step) => {
+                    self.add_step(n, step);
+                    continue;
+                }
+            };
             match self.pin(n) {
                 Some(r) => self.move_constant(r, constant),
                 None => match i32::try_from(constant.value as i64) {
@@ -651,7 +659,8 @@ impl<'a> Block<'a> {
         let (resume, at) = (self.asm.here(), self.at);
         let told = self.flags.filter(|f| f.0 == at).map(|(_, n, cond)| (n, cond));
         let due = self.constants.due_before();
-        self.cold.push(Cold::Slow { from, sites, resume, at, told, due });
+        let steps = self.steps_kept(&due);
+        self.cold.push(Cold::Slow { from, sites, resume, at, told, due, steps });
     }
 
     /// Leaves for the dispatch loop, or for the block that took this one's place, unless this is
@@ -699,7 +708,7 @@ impl<'a> Block<'a> {
                     self.end_path(end, count, held);
                 }
                 Cold::Targets { from, at, due } => self.other_targets(from, at, &due),
-                Cold::Slow { from, sites, resume, at, told, due } => {
+                Cold::Slow { from, sites, resume, at, told, due, steps } => {
                     self.jumps[from].iter().for_each(|&jump| self.asm.bind_near(jump));
                     let landing = self.asm.here() as u32;
                     let sites = self.accesses[sites].iter();
@@ -709,6 +718,7 @@ impl<'a> Block<'a> {
                     }
                     self.call_routine(Call::Slow);
                     let back = self.asm.here() as u32;
+                    self.write_due(&steps);
                     if let Some((n, cond)) = told {
                         self.tell_again(n, cond);
                     }

@@ -12,7 +12,7 @@ fn conditional(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
     let cond = match b.constant_operand(d) {
         Some((n, number, is_swapped)) => {
             let place = b.place(n);
-            b.asm.arith(CMP_I, true, place, number);
+            b.asm.arith(CMP_I, true, place, number - b.step(n));
             let is_swapped = is_swapped && !mutant!("la64_number_compared_backwards");
             if is_swapped { swapped(cond) } else { cond }
         }

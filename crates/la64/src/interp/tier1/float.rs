@@ -352,14 +352,18 @@ fn to_general(b: &mut Block<'_>, d: &Decoded, wide: bool, shift: u8) {
         return;
     }
     let j = get(b, d.rj(), X0);
-    b.asm.to_general(MOVD_TO, true, RAX, j);
+    let to = b.target(d.rd());
+    b.asm.to_general(MOVD_TO, true, to, j);
     if shift > 0 {
-        b.asm.imm8(SHR, true, RAX, shift);
+        b.asm.imm8(SHR, true, to, shift);
     }
     if !wide {
-        b.asm.op(MOVSXD, true, RAX, RAX);
+        b.asm.op(MOVSXD, true, to, to);
     }
-    b.put(d.rd(), RAX);
+    b.put(d.rd(), to);
+    if !wide {
+        b.extends(d.rd());
+    }
 }
 
 /// A flag = the lowest bit of rj.

@@ -179,7 +179,9 @@ fn addi_d(b: &mut Block<'_>, d: &Decoded) {
     let reach = b.reach(rj, imm);
     let bound = b.bound(rj).map(|bound| bound + u64::from(imm.unsigned_abs()));
     let sum = b.sum_of(rj).and(imm.into());
-    if rd == rj {
+    if let Some(step) = b.later_step(d) {
+        b.put_step(rd, step);
+    } else if rd == rj {
         let place = b.place(rd);
         b.asm.arith(ADD_I, true, place, imm);
         b.wrote(rd);
@@ -291,6 +293,7 @@ fn lu52i_d(b: &mut Block<'_>, d: &Decoded) {
 pub(super) fn compare(b: &mut Block<'_>, rj: usize, rk: usize) {
     if rk == 0 && rj != 0 {
         match b.pin(rj) {
+            Some(r) if b.step(rj) != 0 => b.asm.arith(CMP_I, true, r, -b.step(rj)),
             Some(r) => b.asm.op(TEST, true, r, r),
             None => b.asm.arith(CMP_I, true, layout::x(rj), 0),
         }

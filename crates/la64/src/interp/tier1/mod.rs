@@ -46,4 +46,4 @@ pub(super) use reach::Operands;
 pub(super) use record::{Record, RunOf, runs};
 pub(super) use slow::Decode;
 pub(super) use table::lowering;
-pub(super) use trace::{Kind, Paths, Stretch, head};
+pub(super) use trace::{ByAddress, Kind, Paths, Stretch, head};

@@ -1,8 +1,15 @@
 //! Constants that instructions take as numbers of their own code, as displacements and immediates,
-//! so that their registers need not hold them.
+//! so that their registers need not hold them. So do they with what was added to registers on a
+//! region's path: a pointer that walks through an array moves once on a path of many rounds.
+//!
+//! A register with such a step is in a host register. The slow way of an access adds the step, and
+//! takes it back when tier 0 has come back. Checked by `steps_are_added_before_anything_sees_them`.
 
+use super::super::constants::{Due, Owed};
 use super::super::layout::{ADDRESS_MAX, SLACK_MIN};
 use super::{Block, Decoded};
+use crate::jit::emit::{LEA, Mem};
+use littoral_base::mutant;
 
 /// Numbers below this, of either sign, are steps rather than addresses.
 const STEP_END: u64 = 1 << 15;
@@ -64,13 +71,87 @@ impl Block<'_> {
         self.constant_operand(d).is_some_and(|(other, ..)| other != n)
     }
 
+    /// Whether the instruction takes what is due to general register `n` in another way than by the
+    /// register.
+    fn takes(&self, d: &Decoded, n: usize) -> bool {
+        match self.constants.step(n) {
+            0 => self.takes_number(d, n),
+            _ => self.takes_step(d, n),
+        }
+    }
+
+    /// The same of a step.
+    fn takes_step(&self, d: &Decoded, n: usize) -> bool {
+        let name = d.lowering.map(|lowering| lowering.name);
+        let stored = || d.operands.reads_general_rd() && d.rd() == n;
+        if self.shape.guarded || self.shape.slack < SLACK_MIN {
+            return false;
+        }
+        if d.operands.is_offset() {
+            let (rj, imm) = (d.rj(), d.imm() as i32);
+            let near = || self.is_checked(rj, imm) || self.is_near(self.sum_of(rj).and(d.imm()));
+            return n == rj && !stored() && near();
+        }
+        if d.operands.is_index() {
+            let are_pinned = self.pin(d.rj()).is_some() && self.pin(d.rk()).is_some();
+            return are_pinned && !stored() && self.constant_index(d).is_none();
+        }
+        match name {
+            Some("addi.d") => self.later_step(d).is_some(),
+            Some("beqz" | "bnez") => true,
+            Some("beq" | "bne") => {
+                let (operand, step) = (self.constant_operand(d), self.constants.step(n));
+                operand.is_some_and(|(of, number, _)| of == n && number.checked_sub(step).is_some())
+            }
+            _ => false,
+        }
+    }
+
+    /// What is to be added to rd behind this addition of an immediate to rd, if that may be later.
+    pub(in super::super) fn later_step(&self, d: &Decoded) -> Option<i32> {
+        let n = d.rd();
+        let may_wait = self.region.is_some() && n == d.rj() && self.pin(n).is_some();
+        let step = self.constants.step(n).checked_add(i32::try_from(d.imm()).ok()?)?;
+        (may_wait && u64::from(step.unsigned_abs()) < STEP_END).then_some(step)
+    }
+
+    /// A number is added to general register `n` later.
+    pub(in super::super) fn put_step(&mut self, n: usize, step: i32) {
+        self.wrote(n);
+        self.constants.put_step(n, step);
+    }
+
+    /// What general register `n` holds less than it should.
+    pub(in super::super) fn step(&self, n: usize) -> i32 {
+        self.constants.step(n)
+    }
+
+    /// Adds a number to general register `n`, keeping flags.
+    pub(super) fn add_step(&mut self, n: usize, step: i32) {
+        let r = self.pin(n).expect("invariant: steps are in host registers");
+        self.asm.op(LEA, true, r, Mem::at(r, step));
+    }
+
+    /// What a slow way, before which this was due, is to take back behind it: steps that the
+    /// instruction has left.
+    pub(super) fn steps_kept(&self, due: &Due) -> Due {
+        if mutant!("la64_steps_kept_by_the_slow_way") {
+            return Due::new();
+        }
+        let back = |&(n, owed): &(usize, Owed)| match owed {
+            Owed::Step(step) if self.constants.step(n) == step => Some((n, Owed::Step(-step))),
+            Owed::Step(_) | Owed::Constant(_) => None,
+        };
+        due.iter().filter_map(back).collect()
+    }
+
     /// Writes the constants in registers that the current instruction reads.
     pub(in super::super) fn settle(&mut self, d: &Decoded) {
         if !self.constants.are_any_due() {
             return self.constants.begin();
         }
         for n in d.operands.reads(d.numbers()) {
-            if self.constants.is_due(n) && !self.takes_number(d, n) {
+            if self.constants.is_due(n) && !self.takes(d, n) {
                 let due = self.constants.take(n);
                 self.write_due(&due);
             }

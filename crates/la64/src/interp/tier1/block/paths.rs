@@ -8,7 +8,7 @@
 //!   calls, their addresses are pushed, the outermost first: code outside finds what it would have
 //!   pushed itself.
 
-use super::super::constants::{Constants, Due};
+use super::super::constants::{Constants, Due, Owed};
 use super::super::layout::SLACK_MIN;
 use super::super::pins::{Pins, STANDARD};
 use super::super::plan::{End, Plan, Side, To, Way};
@@ -365,7 +365,7 @@ impl<'a> Block<'a> {
     fn put_link_now(&mut self, d: &Decoded) {
         if d.rd() != 0 {
             let back = Constant::relative(d.pc.wrapping_add(4));
-            self.write_due(&vec![(d.rd(), back)]);
+            self.write_due(&vec![(d.rd(), Owed::Constant(back))]);
         }
     }
 

@@ -2,8 +2,8 @@
 //! that are inside the window, or in the bytes beside it that refuse them, need no check.
 
 use super::super::layout::ACCESS_MAX;
-use super::Block;
 use super::anchors::Near;
+use super::{Block, Constant, is_long};
 use crate::jit::emit::Reg;
 use littoral_base::mutant;
 
@@ -85,7 +85,9 @@ impl Block<'_> {
 
     /// 0 if general register `n` holds an address inside the window that does not move.
     fn constant_inside(&self, n: usize) -> Option<u64> {
-        let constant = self.constants.get(n).filter(|constant| !constant.relative)?;
+        // Code that has a short one stays where it is.
+        let stays = |constant: &Constant| !constant.relative || !is_long(constant.value);
+        let constant = self.constants.get(n).filter(stays)?;
         (n != 0 && constant.value < self.shape.near).then_some(0)
     }
 

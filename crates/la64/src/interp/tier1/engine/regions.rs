@@ -5,10 +5,9 @@ use super::super::block::{Ahead, Block, Decoded};
 use super::super::known::Known;
 use super::super::parts::Parts;
 use super::super::plan::Plan;
-use super::super::trace::Stretch;
+use super::super::trace::{ByAddress, Stretch};
 use super::{BLOCK_BYTES_MAX, Engine, Filling, instruction, map_bytes};
 use crate::jit::emit::Asm;
-use std::collections::HashMap;
 
 /// What is kept of a region, to tell whether it is still the one that its loop needs.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub(in super::super::super) struct Kept {
     pub(in super::super::super) plan: Plan,
     /// The look that it was made of.
     pub(in super::super::super) trace: Vec<Stretch>,
-    pub(in super::super::super) words: HashMap<u64, u32>,
+    pub(in super::super::super) words: ByAddress<u32>,
     /// How often it was made again.
     pub(in super::super::super) times: u32,
 }
