@@ -30,7 +30,7 @@ const RARER_MAX: u64 = 64;
 const REGIONS_MAX: u32 = 4;
 /// What an instruction of a look, a look, and an instruction of a region cost, in instructions that
 /// translated code retires in that time; and how many of them are retired for each.
-const LOOKED_COST: u64 = 100;
+const LOOKED_COST: u64 = 300;
 const LOOK_COST: u64 = 50_000;
 const MADE_COST: u64 = 2_000;
 const PAYBACK: u64 = 64;

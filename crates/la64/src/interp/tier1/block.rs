@@ -201,7 +201,7 @@ enum Cold {
     /// The end of a region's path behind a branch.
     End { from: usize, end: End, count: u16, due: Due, held: bool },
     /// Another target of a region's branch by register than the first, by the branch's place.
-    Targets { from: usize, at: usize, due: Due },
+    Targets { from: usize, at: usize, due: Due, held: Vec<bool> },
 }
 
 /// What a block may rely on of the window it accesses.
@@ -707,7 +707,9 @@ impl<'a> Block<'a> {
                     self.write_due(&due);
                     self.end_path(end, count, held);
                 }
-                Cold::Targets { from, at, due } => self.other_targets(from, at, &due),
+                Cold::Targets { from, at, due, held } => {
+                    self.other_targets(from, at, &due, &held);
+                }
                 Cold::Slow { from, sites, resume, at, told, due, steps } => {
                     self.jumps[from].iter().for_each(|&jump| self.asm.bind_near(jump));
                     let landing = self.asm.here() as u32;

@@ -10,11 +10,13 @@
 use super::super::plan::To;
 use super::Block;
 use super::sums::{PARTS, Sum, Sums};
-use crate::jit::emit::{ADD, CMP, Cond, RAX, RCX, SHL};
+use crate::jit::emit::{ADD, ADD_I, CMP, Cond, RAX, RCX, SHL};
 use littoral_base::mutant;
 
 /// Sums per anchor.
 const SUMS_MAX: usize = 8;
+/// What a check on the way to an anchor costs, in checks of accesses.
+const CHECK_COST: i64 = 2;
 /// Distances from the window at an anchor are at most this, or this part of the slack.
 const FAR_MAX: u64 = 1 << 20;
 const FAR_PART: u64 = 4;
@@ -132,7 +134,7 @@ impl Block<'_> {
         };
         let mut worth: Vec<(i64, Near)> = Vec::new();
         for Wanted { near, weight } in wanted {
-            let saved = weight - unheld(near);
+            let saved = weight - CHECK_COST * unheld(near);
             let count = worth.iter().filter(|w| w.1.anchor == near.anchor).count();
             if saved > 0 && count < SUMS_MAX {
                 worth.push((saved, *near));
@@ -174,16 +176,36 @@ impl Block<'_> {
     /// Compares these sums with the window; adds the jumps of those outside.
     pub(super) fn check_sums(&mut self, near: &[Near], anchor: usize, from: &mut Vec<usize>) {
         for near in near.iter().filter(|near| near.anchor == anchor) {
-            self.asm.mov_imm(RAX, near.offset);
-            for &(n, shift) in near.terms.registers.iter().filter(|r| r.0 != 0) {
-                self.load(RCX, n);
-                if shift > 0 {
-                    self.asm.imm8(SHL, true, RCX, shift);
-                }
-                self.asm.op(ADD, true, RAX, RCX);
-            }
+            self.sum_terms(near);
             self.asm.op(CMP, true, RAX, super::layout::NEAR);
             from.push(self.asm.jump_near(Some(Cond::Ae)));
+        }
+    }
+
+    /// rax = a sum.
+    fn sum_terms(&mut self, near: &Near) {
+        let mut terms = near.terms.registers.into_iter().filter(|r| r.0 != 0);
+        match i32::try_from(near.offset as i64) {
+            Ok(short) => {
+                let (n, shift) = terms.next().expect("invariant: sums have registers");
+                self.load(RAX, n);
+                if shift > 0 {
+                    self.asm.imm8(SHL, true, RAX, shift);
+                }
+                if short != 0 {
+                    self.asm.arith(ADD_I, true, RAX, short);
+                }
+            }
+            Err(_) => self.asm.mov_imm(RAX, near.offset),
+        }
+        for (n, shift) in terms {
+            let mut term = self.place(n);
+            if shift > 0 {
+                self.load(RCX, n);
+                self.asm.imm8(SHL, true, RCX, shift);
+                term = RCX.into();
+            }
+            self.asm.op(ADD, true, RAX, term);
         }
     }
 

@@ -20,6 +20,9 @@ use super::{Block, Cold, Constant, Decoded};
 use crate::jit::emit::{CMP, CMP_I, Cond, LEA, Mem, RAX, RCX, RIP};
 use littoral_base::mutant;
 
+/// Bytes of code that the host fetches together: paths lead back to where such begin.
+const FETCHED: usize = 32;
+
 /// What a region has beside what a block has.
 #[derive(Debug)]
 pub(super) struct Region<'a> {
@@ -147,6 +150,9 @@ impl<'a> Block<'a> {
 
     /// Begins a segment's code.
     pub(in super::super) fn begin_segment(&mut self, n: usize) {
+        if n < self.region().plan.anchors.len() {
+            self.asm.align(FETCHED);
+        }
         let here = self.asm.here();
         let region = self.region();
         region.starts[n] = Some(here);
@@ -308,7 +314,14 @@ impl<'a> Block<'a> {
         // The register is read in cold code, too: a link in the same one is written there.
         let due = self.constants.due();
         put_link(self);
-        self.cold.push(Cold::Targets { from, at: self.at, due });
+        let at = self.at;
+        let weight = self.region().weight_aside(at) / others.len().max(1) as i64;
+        let mut holds = |side: &Side| match *side {
+            Side::End(end) => self.holds(end.to, weight),
+            Side::On | Side::Segment(_) => true,
+        };
+        let held = others.iter().map(&mut holds).collect();
+        self.cold.push(Cold::Targets { from, at, due, held });
         others.into_iter().for_each(|side| self.leave_path(side, None));
         true
     }
@@ -327,13 +340,13 @@ impl<'a> Block<'a> {
     }
 
     /// Where a branch by register leads if not to its first target.
-    pub(super) fn other_targets(&mut self, from: usize, at: usize, due: &Due) {
+    pub(super) fn other_targets(&mut self, from: usize, at: usize, due: &Due, held: &[bool]) {
         self.asm.bind_near(from);
         self.at = at;
         let (list, region) = (self.list, self.region());
         let (d, plan) = (&list[at], region.plan);
         let Way::Targets(sides) = plan.way(at) else { return };
-        for &(target, side) in &sides[1..] {
+        for (&(target, side), &held) in sides[1..].iter().zip(held) {
             self.compare_target(d, target);
             match side {
                 Side::On => {}
@@ -346,7 +359,7 @@ impl<'a> Block<'a> {
                     let past = self.asm.jump_near(Some(Cond::Ne));
                     self.write_due(due);
                     self.put_link_now(d);
-                    self.end_path(end, self.count(), false);
+                    self.end_path(end, self.count(), held);
                     self.asm.bind_near(past);
                 }
             }
