@@ -155,7 +155,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, ExitCode> {
     Cli::from_arg_matches(&matches).map_err(|e| print(&e))
 }
 
-/// The part of the command line that runs guests. Building all of it takes longer than starting one.
+/// The part of the command line that runs guests. Building all of it takes longer than a start.
 #[derive(Debug, Parser)]
 #[command(name = "littoral")]
 struct Guests {

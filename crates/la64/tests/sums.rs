@@ -1,6 +1,6 @@
-//! Accesses that need no check because of one before them: on a window beside which the host refuses
-//! accesses, with memory of nothing behind that, all tiers end in the same registers, memory, count
-//! and trap. So do constants that instructions take as numbers, and flags that are moved.
+//! Accesses that need no check because of one before them: on a window beside which the host
+//! refuses accesses, with memory of nothing behind that, all tiers end in the same registers,
+//! memory, count and trap. So do constants that instructions take as numbers, and flags that are moved.
 #![cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 
 use littoral_la64::asm::word;
@@ -53,8 +53,8 @@ fn same(lines: &[Line<'_>], registers: &[(usize, u64)], table: &[u64]) -> (Trap,
     (traps[0], cores[2].regions())
 }
 
-/// An inner loop whose addresses are sums of three registers, one of which the outer loop reads from
-/// a table: its last value leads astray.
+/// An inner loop whose addresses are sums of three registers, one of which the outer loop reads
+/// from a table: its last value leads astray.
 #[test]
 fn an_inner_loop_checks_where_it_is_entered() {
     // As long as a path is without another round of the loop.

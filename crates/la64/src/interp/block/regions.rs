@@ -34,8 +34,8 @@ const LOOKED_COST: u64 = 300;
 const LOOK_COST: u64 = 50_000;
 const MADE_COST: u64 = 2_000;
 const PAYBACK: u64 = 64;
-/// A region is made again if control leaves it more often than once in so many instructions, at most
-/// so often, and if it has this part of a look.
+/// A region is made again if control leaves it more often than once in so many instructions, at
+/// most so often, and if it has this part of a look.
 const STAY_MIN: u64 = 64;
 const AGAIN_MAX: u32 = 3;
 const PART_MIN: u64 = 16;

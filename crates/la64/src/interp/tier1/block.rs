@@ -401,8 +401,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Compares with the window, ahead of a loop, what its accesses are not compared with inside: the
-    /// jumps of what is outside.
+    /// Compares with the window, ahead of a loop, what its accesses are not compared with inside:
+    /// the jumps of what is outside.
     fn check_ahead(&mut self) -> Vec<usize> {
         let mut from = Vec::new();
         let bases: Vec<usize> = self.free.bases().collect();

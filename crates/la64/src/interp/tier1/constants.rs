@@ -3,8 +3,8 @@
 //! - A constant is *due* from the instruction that makes it until something needs the register: an
 //!   instruction that reads it, an exit, a call of tier 0, the slow way of a later instruction.
 //!   Many are never written: an address whose accesses are constant, a value that others replace.
-//! - A register to which numbers were added in a region is due as well: it holds the sum before these
-//!   *steps*. Displacements and immediates have them meanwhile.
+//! - A register to which numbers were added in a region is due as well: it holds the sum before
+//!   these *steps*. Displacements and immediates have them meanwhile.
 //! - Where code leaves the common way, the register is written there and stays due here.
 
 /// A constant.

@@ -174,7 +174,8 @@ impl Plan {
         Some(self.segments[anchor].list.start)
     }
 
-    /// The place behind that at `at` of a segment where control goes to an address, if paths have it.
+    /// The place behind that at `at` of a segment where control goes to an address, if it is on a
+    /// path.
     fn behind(&self, (at, segment): (usize, usize), pc: u64) -> Option<usize> {
         let segment = &self.segments[segment];
         let is_here = |&at: &usize| self.list[at] == pc;

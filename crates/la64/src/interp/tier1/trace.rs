@@ -18,7 +18,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// What is known by the addresses of instructions.
 pub(in super::super) type ByAddress<V> = HashMap<u64, V, BuildHasherDefault<AddressHasher>>;
 
-/// Spreads addresses, which nobody chooses to collide: a trace looks thousands of them up.
+/// Spreads addresses: a trace looks thousands of them up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct AddressHasher(u64);
 
@@ -307,8 +307,7 @@ fn step(
 /// another anchor.
 fn middle(paths: &Paths, cursor: &Cursor) -> Option<u64> {
     let is_long = paths.nodes[cursor.node].before + 1 >= PATH_MAX;
-    let behind = cursor.seen.iter().skip(CUT_MIN);
-    let last = behind.filter(|(_, context)| *context == 0).next_back();
+    let last = cursor.seen.iter().skip(CUT_MIN).rfind(|(_, context)| *context == 0);
     last.filter(|_| is_long && paths.anchors.len() < ANCHORS_MAX).map(|&(pc, _)| pc)
 }
 

@@ -4,8 +4,8 @@
 //! - Such a sum is compared with the window where the region is entered, and between a path's end
 //!   and the anchor, unless the path has left it near an access that it made, or as it was.
 //!   Checked by `an_inner_loop_checks_where_it_is_entered`.
-//! - A region is made twice: the first code says which accesses needed a check, and which ends would
-//!   need one for a sum. The second one has those sums of which that saves some.
+//! - A region is made twice: the first code says which accesses needed a check, and which ends
+//!   would need one for a sum. The second one has those sums of which that saves some.
 
 use super::super::plan::To;
 use super::Block;
