@@ -1,6 +1,7 @@
 //! Accesses that need no check because of one before them: on a window beside which the host
 //! refuses accesses, with memory of nothing behind that, all tiers end in the same registers,
-//! memory, count and trap. So do constants that instructions take as numbers, and flags that are moved.
+//! memory, count and trap. So do constants that instructions take as numbers, and flags that are
+//! moved.
 #![cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 
 use littoral_la64::asm::word;

@@ -39,6 +39,9 @@ const PAYBACK: u64 = 64;
 const STAY_MIN: u64 = 64;
 const AGAIN_MAX: u32 = 3;
 const PART_MIN: u64 = 16;
+/// A region is made if control leaves it no more often than once in so many instructions of its
+/// look: what enters and leaves it moves many registers.
+const WORTH_MIN: u64 = 100;
 
 /// When a thread looks next.
 #[derive(Debug, Default)]
@@ -208,6 +211,11 @@ impl Look {
             let is_new = |pc: u64| !filling.is_in_region(pc);
             let Some(head) = tier1::head(&self.trace, &kind, &is_new) else { return };
             let Some(plan) = plan_of(&self.trace, head, &seen) else { return };
+            // A short look tells too little.
+            let fare = plan.fare(&self.trace);
+            if fare.exits * WORTH_MIN > fare.inside && self.looked() >= LOOK / 2 {
+                return;
+            }
             if !self.translate(engine, filling, (&plan, &seen), journal) {
                 return;
             }
@@ -228,9 +236,9 @@ impl Look {
         journal: &mut Journal,
     ) {
         let kept = &filling.regions[n];
-        let looked = self.trace.iter().map(|stretch| stretch.count).sum::<u64>();
         let fare = kept.plan.fare(&self.trace);
-        let is_well = fare.exits * STAY_MIN <= fare.inside || fare.inside * PART_MIN < looked;
+        let is_part = fare.inside * PART_MIN >= self.looked();
+        let is_well = fare.exits * STAY_MIN <= fare.inside || !is_part;
         let stays = is_well || mutant!("la64_region_stays_as_it_was");
         if stays || kept.times >= AGAIN_MAX || engine.is_full(filling) {
             return;
@@ -262,6 +270,11 @@ impl Look {
         let instruction = |pc: &u64| Some(seen.get(pc)?.0.clone());
         let list: Vec<Decoded> = plan.list.iter().filter_map(instruction).collect();
         engine.translate_region(filling, (plan, &list, self.short), journal)
+    }
+
+    /// Instructions of the look.
+    fn looked(&self) -> u64 {
+        self.trace.iter().map(|stretch| stretch.count).sum()
     }
 
     fn seen(&self, code: &CodeCache, words: &ByAddress<u32>) -> Seen {
