@@ -148,8 +148,37 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, ExitCode> {
         Color::Always => clap::ColorChoice::Always,
         Color::Never => clap::ColorChoice::Never,
     };
+    if let Some(cli) = of_guest(&arguments) {
+        return Ok(cli);
+    }
     let matches = command().color(color).try_get_matches_from(arguments).map_err(|e| print(&e))?;
     Cli::from_arg_matches(&matches).map_err(|e| print(&e))
+}
+
+/// The part of the command line that runs guests. Building all of it takes longer than a start.
+#[derive(Debug, Parser)]
+#[command(name = "littoral")]
+struct Guests {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: GuestNoun,
+}
+
+#[derive(Debug, Subcommand)]
+enum GuestNoun {
+    #[command(subcommand)]
+    La64(littoral::la64_linux::command::Command),
+}
+
+/// Reads arguments that run a guest; `None` for all others, for help and for mistakes.
+fn of_guest(arguments: &[OsString]) -> Option<Cli> {
+    if arguments.get(1).is_none_or(|noun| noun != "la64") {
+        return None;
+    }
+    let Guests { global, command: GuestNoun::La64(command) } =
+        Guests::try_parse_from(arguments).ok()?;
+    Some(Cli { global, command: Command::La64(command) })
 }
 
 /// Prints help, version or a mistake; the exit code is clap's unless printing fails.
@@ -182,6 +211,27 @@ pub(crate) struct ShownArgs {
 mod tests {
     use super::*;
     const REFERENCE: &str = include_str!("../../../docs/book/src/reference/cli.md");
+
+    #[test]
+    fn guests_are_read_as_by_the_whole_definition() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let whole = |line: &str| {
+            let matches = command().try_get_matches_from(words(line)).ok()?;
+            Cli::from_arg_matches(&matches).ok()
+        };
+        for line in [
+            "littoral la64 run true",
+            "littoral la64 run --tier 0 --stats -E A=b -L /root prog --stats -q",
+            "littoral la64 -v run --look 5 prog",
+            "littoral la64 run --log debug --color never prog x",
+        ] {
+            let (short, whole) = (of_guest(&words(line)), whole(line));
+            assert_eq!(format!("{:?}", short.unwrap()), format!("{:?}", whole.unwrap()), "{line}");
+        }
+        for line in ["littoral la64 run", "littoral la64 --help", "littoral doctor", "littoral"] {
+            assert!(of_guest(&words(line)).is_none(), "{line}");
+        }
+    }
 
     #[test]
     fn the_definition_is_sound() {

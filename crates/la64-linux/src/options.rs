@@ -18,7 +18,7 @@ const ARGV0: &str = "argv0";
 const TIER: &str = "tier";
 const LOOK: &str = "look";
 /// Instructions before the first look.
-pub(crate) const LOOK_DEFAULT: u64 = 1 << 20;
+pub(crate) const LOOK_DEFAULT: u64 = 1 << 23;
 const STACK: &str = "stack";
 const PROFILE: &str = "profile";
 const PERF_MAP: &str = "perf-map";

@@ -101,12 +101,12 @@ fn limits_of(tier: Tier) -> Limits {
 impl Bare {
     /// A core with at least `memory_bytes` of zeroed memory from address 0 on.
     pub fn new(memory_bytes: u64) -> Bare {
-        Bare::on(Tier::default(), memory_bytes)
+        Bare::on(Tier::Blocks, memory_bytes)
     }
 
     /// As [`Bare::new`], with limits on translated code.
     pub fn within(limits: Limits, memory_bytes: u64) -> Bare {
-        Bare::on_within(Tier::default(), limits, memory_bytes)
+        Bare::on_within(Tier::Blocks, limits, memory_bytes)
     }
 
     /// As [`Bare::within`], on a tier.
@@ -198,7 +198,7 @@ impl Bare {
     /// Reads code from a store and keeps it there, as that of a file whose beginning is at `start`,
     /// which the program does not write.
     pub fn keep_code(&mut self, store: &Arc<Store>, file: usize, start: u64) {
-        let code = CodeCache::new(Tier::default(), Limits::default()).with_store(store.clone());
+        let code = CodeCache::new(Tier::Blocks, Limits::default()).with_store(store.clone());
         self.cache = Cache::of(&Arc::new(code));
         self.text = Anywhere { written: false, file: Some((file, start)) };
     }

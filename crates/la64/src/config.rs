@@ -81,7 +81,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        let (code_len, slice, watch) = (64 << 20, 1 << 16, 1 << 20);
+        let (code_len, slice, watch) = (64 << 20, 1 << 16, 1 << 23);
         Limits { code_len, separate: false, uncounted: false, slice, watch, aside: true }
     }
 }
@@ -92,9 +92,9 @@ pub enum Tier {
     /// The interpreter.
     Interpreter,
     /// The translator of single blocks; the interpreter where there is none.
-    #[default]
     Blocks,
     /// The same, and a translator of the loops that a program is in most: regions of many blocks.
+    #[default]
     Regions,
 }
 

@@ -24,7 +24,7 @@ use crate::elf::relocate::{Relative, relatives};
 use crate::elf::symbols::symbols;
 use crate::elf::{self, Elf, Segment};
 use crate::error::{Error, Kind, Result};
-use crate::interp::{Cache, Cpu, Features, Fetch, Text, Trap};
+use crate::interp::{Cache, Cpu, Features, Fetch, Text, Tier, Trap};
 use crate::memory::Memory;
 use crate::state::State;
 use littoral_base::mutant;
@@ -145,7 +145,7 @@ impl Core {
         let last = program.segments.iter().map(|s| s.address + s.memory_len).max().unwrap_or(0);
         Ok(Core {
             cpu,
-            cache: Cache::default(),
+            cache: Cache::new(Tier::Blocks),
             code,
             entry: program.entry.wrapping_add(bias),
             heap: (last + bias).next_multiple_of(PAGE),

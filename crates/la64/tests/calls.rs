@@ -15,7 +15,7 @@ type Line<'a> = (&'a str, &'a [i64]);
 
 /// Runs `lines` on both tiers until a trap, which is the same and comes with the same registers.
 fn same(lines: &[Line<'_>], registers: &[(usize, u64)]) -> (Trap, u64) {
-    let cores = [Tier::Interpreter, Tier::default()].map(|tier| {
+    let cores = [Tier::Interpreter, Tier::Blocks].map(|tier| {
         let mut core = Bare::on(tier, LEN);
         let code = lines.iter().flat_map(|(name, o)| word(name, o).expect(name).to_le_bytes());
         core.write(CODE, &code.collect::<Vec<u8>>()).expect("inside");
@@ -125,7 +125,7 @@ fn a_loop_of_many_exits_is_translated_in_parts() {
     }
     lines.extend((0..220).map(|_| ("bcnez", vec![0, 8])));
     lines.push(("b", vec![-4 * lines.len() as i64]));
-    let states = [Tier::Interpreter, Tier::default()].map(|tier| {
+    let states = [Tier::Interpreter, Tier::Blocks].map(|tier| {
         let mut core = Bare::on(tier, LEN);
         let code = lines.iter().flat_map(|(name, o)| word(name, o).expect(name).to_le_bytes());
         core.write(CODE, &code.collect::<Vec<u8>>()).expect("inside");

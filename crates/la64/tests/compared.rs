@@ -49,7 +49,7 @@ fn program(compare: &str, branch: &str) -> Vec<u32> {
 }
 
 fn same(code: &[u32], a: u64, b: u64, place: &str) {
-    let [first, second] = [Tier::Interpreter, Tier::default()].map(|tier| {
+    let [first, second] = [Tier::Interpreter, Tier::Blocks].map(|tier| {
         let mut core = Bare::between_refusals(tier, LEN).expect("executable memory");
         let bytes: Vec<u8> = code.iter().flat_map(|w| w.to_le_bytes()).collect();
         core.write(CODE, &bytes).expect("inside");

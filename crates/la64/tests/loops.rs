@@ -29,7 +29,7 @@ fn prepared(tier: Tier, code: &[u32], registers: &[(usize, u64)]) -> Bare {
 /// Runs `lines` on both tiers to a trap or the end of a budget; the trap.
 fn same(lines: &[Line<'_>], registers: &[(usize, u64)]) -> Trap {
     let code: Vec<u32> = lines.iter().map(|(name, o)| word(name, o).expect(name)).collect();
-    let mut cores = [Tier::Interpreter, Tier::default()].map(|t| prepared(t, &code, registers));
+    let mut cores = [Tier::Interpreter, Tier::Blocks].map(|t| prepared(t, &code, registers));
     let traps = cores.each_mut().map(|core| core.run(50_000));
     let [first, second] = &cores;
     assert!(second.translations() > 0);

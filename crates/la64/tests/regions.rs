@@ -446,6 +446,33 @@ fn a_signal_ends_a_stay_inside_a_region_exactly() {
     assert!(second.regions() > 0);
 }
 
+/// A loop that takes one way while it is looked at and another one later: its region gets both.
+#[test]
+fn a_loop_that_changes_its_way_is_made_again() {
+    let lines: [Line<'_>; 11] = [
+        ("addi.d", &[6, 6, 1]),
+        ("slt", &[12, 6, 8]),
+        ("beqz", &[12, 16]),
+        ("add.d", &[13, 13, 6]),
+        ("xor", &[14, 14, 13]),
+        ("b", &[16]),
+        ("sub.d", &[13, 13, 6]),
+        ("add.d", &[14, 14, 13]),
+        ("slli.w", &[15, 14, 3]),
+        ("bne", &[6, 5, -36]),
+        ("syscall", &[0]),
+    ];
+    let registers = [(5, 40_000), (8, 1_000)];
+    let [mut first, mut second] = TIERS.map(|tier| prepared(tier, &lines, &registers));
+    let mut regions = [0; 2];
+    for (budget, regions) in [6_000, 1 << 20].into_iter().zip(&mut regions) {
+        assert_eq!(first.run(budget), second.run(budget));
+        assert_eq!(first.state(), second.state());
+        *regions = second.regions();
+    }
+    assert_eq!(regions, [1, 2]);
+}
+
 /// Instructions in writable memory are compared with it, so they are in no region; others are
 /// dropped when they change.
 #[test]

@@ -39,7 +39,7 @@ fn call(core: &mut Bare) -> u64 {
 
 #[test]
 fn the_code_that_was_written_last_runs() {
-    for tier in [Tier::Interpreter, Tier::default()] {
+    for tier in [Tier::Interpreter, Tier::Blocks] {
         let mut core = prepared(tier);
         for n in 0..1500 {
             rewrite(&mut core, n);
@@ -50,7 +50,7 @@ fn the_code_that_was_written_last_runs() {
 
 #[test]
 fn code_that_changes_often_is_translated_seldom() {
-    let mut core = prepared(Tier::default());
+    let mut core = prepared(Tier::Blocks);
     for n in 0..1500 {
         rewrite(&mut core, n);
         call(&mut core);
@@ -60,7 +60,7 @@ fn code_that_changes_often_is_translated_seldom() {
 
 #[test]
 fn code_that_stays_is_translated_again() {
-    let mut core = prepared(Tier::default());
+    let mut core = prepared(Tier::Blocks);
     for n in 0..2 {
         rewrite(&mut core, n);
         call(&mut core);

@@ -83,7 +83,7 @@ fn run(core: &mut Bare, start: u64, wild: u64) -> Trap {
 }
 
 fn maker() -> Maker {
-    core(Tier::default(), HOME, &[]).maker().expect("a translator")
+    core(Tier::Blocks, HOME, &[]).maker().expect("a translator")
 }
 
 fn store(maker: Maker, bytes: Option<Vec<u8>>) -> (Arc<Store>, Option<Refused>) {
@@ -96,7 +96,7 @@ fn store(maker: Maker, bytes: Option<Vec<u8>>) -> (Arc<Store>, Option<Refused>) 
 /// The file that a process leaves which ran the program.
 fn made() -> Vec<u8> {
     let (kept, _) = store(maker(), None);
-    let mut core = core(Tier::default(), HOME, &program());
+    let mut core = core(Tier::Blocks, HOME, &program());
     core.keep_code(&kept, 0, HOME);
     for wild in [DATA, 1 << 60] {
         run(&mut core, HOME, wild);
@@ -108,7 +108,7 @@ fn made() -> Vec<u8> {
 /// Runs the program at `start` on the interpreter and on code from a store: blocks read, and
 /// translated.
 fn compare(kept: &Arc<Store>, start: u64, code: &[u32]) -> (u64, u64) {
-    let mut cores = [Tier::Interpreter, Tier::default()].map(|tier| core(tier, start, code));
+    let mut cores = [Tier::Interpreter, Tier::Blocks].map(|tier| core(tier, start, code));
     cores[1].keep_code(kept, 0, start);
     for wild in [DATA, 1 << 60, LEN + 16] {
         let traps = cores.each_mut().map(|core| run(core, start, wild));
@@ -178,14 +178,14 @@ fn run_block(core: &mut Bare, start: u64, block: u64) -> (u64, u64) {
 #[test]
 fn links_to_other_blocks_are_not_kept_and_links_to_itself_are() {
     let (kept, _) = store(maker(), None);
-    let mut first = core(Tier::default(), HOME, &linked_program());
+    let mut first = core(Tier::Blocks, HOME, &linked_program());
     first.keep_code(&kept, 0, HOME);
     let runs = [FIRST, BRANCHES, CALLS, RECURS].map(|block| run_block(&mut first, HOME, block));
     assert_eq!((runs, first.blocks_read()), ([(1, 1), (11, 1), (21, 1), (300, 13)], 0));
     for start in [HOME, ELSEWHERE] {
         let (kept, refused) = store(maker(), Some(kept.file(0, None)));
         assert_eq!(refused, None);
-        let mut second = core(Tier::default(), start, &linked_program());
+        let mut second = core(Tier::Blocks, start, &linked_program());
         second.keep_code(&kept, 0, start);
         assert_eq!(run_block(&mut second, start, DECOY), (1000, 3));
         assert_eq!((second.blocks_read(), second.translations()), (0, 1), "it has its place");
@@ -301,7 +301,7 @@ fn two_files_of_one_program_become_one() {
     let whole = made();
     let parts = [13, 22].map(|first| {
         let (kept, _) = store(maker(), None);
-        let mut core = core(Tier::default(), HOME, &program());
+        let mut core = core(Tier::Blocks, HOME, &program());
         core.keep_code(&kept, 0, HOME);
         core.state_mut().x[4] = DATA;
         core.state_mut().pc = HOME + OFFSET + 4 * first;

@@ -40,7 +40,7 @@ fn same(code: &[u32], random: &mut Random) {
             _ => random.0 & 0xffff_ffff,
         })
         .collect();
-    let cores = [Tier::Interpreter, Tier::default()].map(|tier| {
+    let cores = [Tier::Interpreter, Tier::Blocks].map(|tier| {
         let mut core = Bare::on(tier, LEN);
         let bytes: Vec<u8> = code.iter().flat_map(|w| w.to_le_bytes()).collect();
         core.write(CODE, &bytes).expect("inside");

@@ -129,7 +129,7 @@ pub fn compare_kept(seed: u64, blocks: u64) -> Option<Outcome> {
     let mut outcome = Outcome::default();
     let mut cases = Cases::new(seed, Shape::Tiers);
     let side = |tier| Bare::between_refusals(tier, PLACES_LEN).map(Side);
-    let pair = || Some([side(Tier::Interpreter)?, side(Tier::default())?]);
+    let pair = || Some([side(Tier::Interpreter)?, side(Tier::Blocks)?]);
     let mut pairs = [pair()?, pair()?];
     let maker = pairs[0][1].0.maker()?;
     let identity = Identity::of_build_id(b"a program");
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_difference_is_found() {
         let mut cases = Cases::new(1, Shape::Tiers);
-        let mut pair = [Side::new(Tier::Interpreter), Side::new(Tier::default())];
+        let mut pair = [Side::new(Tier::Interpreter), Side::new(Tier::Blocks)];
         let mut case = cases.case();
         let code = program(&mut cases, &mut case, CODE);
         pair.iter_mut().for_each(|s| s.prepare(&case, CODE, &code));

@@ -572,7 +572,7 @@ mod tests {
     fn ends(words: &[u32]) -> Outcome {
         let bench = Bench { ours: Memory::leaked(WINDOW_LEN), theirs: Memory::leaked(GUEST_END) };
         let program = of(words);
-        let ours = bench.translated(&program, Tier::default(), u64::MAX);
+        let ours = bench.translated(&program, Tier::Blocks, u64::MAX);
         let (theirs, _) = bench.exact(&program).expect("it ends");
         assert_eq!(compare(&ours, &theirs), Ok(()));
         ours
@@ -630,7 +630,7 @@ mod tests {
                 program.words.extend([0x0000_000d; 2]);
                 let (theirs, _) = bench.exact(&program).expect("it ends");
                 for slice in [u64::MAX, 1, 2, 3, 4] {
-                    let ours = bench.translated(&program, Tier::default(), slice);
+                    let ours = bench.translated(&program, Tier::Blocks, slice);
                     assert_eq!(compare(&ours, &theirs), Ok(()), "{word:x} in slices of {slice}");
                 }
                 traps_count += usize::from(theirs.event == Event::Float);
@@ -650,7 +650,7 @@ mod tests {
                 let (theirs, _) = bench.exact(&program).expect("it ends");
                 assert_eq!(theirs.event == Event::Float, causes & traps != 0);
                 for slice in [u64::MAX, 1, 3] {
-                    let ours = bench.translated(&program, Tier::default(), slice);
+                    let ours = bench.translated(&program, Tier::Blocks, slice);
                     assert_eq!(compare(&ours, &theirs), Ok(()), "{causes:x} {traps:x} {slice}");
                 }
             }
@@ -680,7 +680,7 @@ mod tests {
             program.machine.r[5] = target;
             let bench =
                 Bench { ours: Memory::leaked(WINDOW_LEN), theirs: Memory::leaked(GUEST_END) };
-            let ours = bench.translated(&program, Tier::default(), u64::MAX);
+            let ours = bench.translated(&program, Tier::Blocks, u64::MAX);
             assert_eq!((ours.event, ours.machine.pc), (Event::Fetch(target), target));
         }
     }

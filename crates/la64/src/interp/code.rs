@@ -56,8 +56,9 @@ pub struct CodeCache {
     used: AtomicU8,
     /// Generations so far.
     generations: AtomicU64,
-    /// Regions so far.
+    /// Regions so far, and their instructions.
     regions: AtomicU64,
+    regions_instructions: AtomicU64,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     helper: Arc<Helper>,
 }
@@ -152,6 +153,7 @@ impl CodeCache {
             used: AtomicU8::new(0),
             generations: AtomicU64::new(1),
             regions: AtomicU64::new(0),
+            regions_instructions: AtomicU64::new(0),
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             helper: Arc::default(),
         }
@@ -260,9 +262,16 @@ impl CodeCache {
         self.regions.load(Ordering::Relaxed)
     }
 
-    /// A region was translated.
+    /// Instructions of these regions.
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-    pub(super) fn note_region(&self) {
+    pub(super) fn regions_instructions(&self) -> u64 {
+        self.regions_instructions.load(Ordering::Relaxed)
+    }
+
+    /// A region of so many instructions was translated.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    pub(super) fn note_region(&self, instructions: u64) {
+        self.regions_instructions.fetch_add(instructions, Ordering::Relaxed);
         self.regions.fetch_add(1, Ordering::Relaxed);
     }
 

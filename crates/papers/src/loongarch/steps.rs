@@ -145,8 +145,8 @@ fn unequal_counts(options: &Options) -> Answer {
 /// difference of two lengths of one kernel, so that start-up, translation and the first looks
 /// cancel.
 fn translated(options: &Options) -> Answer {
-    const SHORT: u32 = 20;
-    const LONG: u32 = 60;
+    const SHORT: u32 = 40;
+    const LONG: u32 = 80;
     let tools = tools(options);
     let guest = Compiled::build(&tools, Target::LoongArch)?;
     let ratio = |tier, kernel| -> Found<f64> {

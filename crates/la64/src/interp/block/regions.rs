@@ -3,20 +3,22 @@
 //! - A thread that has retired enough instructions lets tier 0 run the next few thousand and notes
 //!   which: a *look*. The loops that they are in become regions, whose paths are those that were
 //!   executed. Code of tier 1 counts nothing for this.
-//! - Looks after which there are no new regions become rarer, each half as frequent as before.
+//! - Looks after which there are no new regions become rarer, each half as frequent as before. What
+//!   looks and regions cost is a small part of what the thread retires in between.
+//! - A region that control leaves too often is made again, of this look and those before, if that
+//!   helps. Checked by `a_loop_that_changes_its_way_is_made_again`.
 //! - A region has instructions of memory alone that never was writable. Their pages are noted
 //!   before their words are read, as those of blocks are. Another thread that translates it drops
 //!   it if the generation was replaced meanwhile. Checked by `changed_code_is_in_no_region`.
 
 use super::super::branch::Flow;
 use super::super::code::{CodeCache, Generation};
-use super::super::tier1::{self, Decoded, Floats, Kind, Paths, Plan, Stretch};
+use super::super::tier1::{self, ByAddress, Decoded, Floats, Kept, Kind, Paths, Plan, Stretch};
 use super::super::translation::Journal;
 use super::super::{Cpu, Features, Fetch, Tier, Trap};
 use super::translated::decoded;
 use super::{PAGE_WORDS, Run, Stop};
 use littoral_base::mutant;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Instructions of a look.
@@ -26,6 +28,20 @@ const LOOK_MIN: u64 = 256;
 const RARER_MAX: u64 = 64;
 /// Regions of one look.
 const REGIONS_MAX: u32 = 4;
+/// What an instruction of a look, a look, and an instruction of a region cost, in instructions that
+/// translated code retires in that time; and how many of them are retired for each.
+const LOOKED_COST: u64 = 300;
+const LOOK_COST: u64 = 50_000;
+const MADE_COST: u64 = 2_000;
+const PAYBACK: u64 = 64;
+/// A region is made again if control leaves it more often than once in so many instructions, at
+/// most so often, and if it has this part of a look.
+const STAY_MIN: u64 = 64;
+const AGAIN_MAX: u32 = 3;
+const PART_MIN: u64 = 16;
+/// A region is made if control leaves it no more often than once in so many instructions of its
+/// look: what enters and leaves it moves many registers.
+const WORTH_MIN: u64 = 100;
 
 /// When a thread looks next.
 #[derive(Debug, Default)]
@@ -34,10 +50,12 @@ pub(super) struct Watch {
     generation: u64,
     /// At this count of instructions.
     next_at: u64,
-    /// From the last look to that.
+    /// From the last look to that at least, and in fact.
     period: u64,
-    /// Regions that there were then.
+    wait: u64,
+    /// Regions that there were then, and their instructions.
     regions: u64,
+    made: u64,
 }
 
 /// What a thread saw in a look.
@@ -49,11 +67,11 @@ struct Look {
     /// Registers that held short numbers at its end.
     short: u32,
     /// Instructions that a region may have.
-    words: HashMap<u64, u32>,
+    words: ByAddress<u32>,
 }
 
 /// Instructions, and how control goes on from them.
-type Seen = HashMap<u64, (Decoded, Kind)>;
+type Seen = ByAddress<(Decoded, Kind)>;
 
 impl<F: Fetch> Run<'_, F> {
     /// Whether the thread has retired enough instructions for the next look.
@@ -65,11 +83,11 @@ impl<F: Fetch> Run<'_, F> {
         let (now, watch) = (cpu.state.instructions, &mut self.own.watch);
         let generation = self.generation.number;
         // The owner may set the count back.
-        let is_over = watch.next_at > now.saturating_add(watch.period);
+        let is_over = watch.next_at > now.saturating_add(watch.wait);
         if watch.generation != generation || is_over {
             let (next_at, period) = (now.saturating_add(limits.watch), limits.watch);
-            let regions = self.code.regions();
-            *watch = Watch { generation, next_at, period, regions };
+            let (regions, made) = (self.code.regions(), self.code.regions_instructions());
+            *watch = Watch { generation, next_at, period, wait: period, regions, made };
         }
         now >= watch.next_at
     }
@@ -103,24 +121,36 @@ impl<F: Fetch> Run<'_, F> {
             let count = cpu.state.instructions - before;
             trace.push(Stretch { pc, count, next: cpu.state.pc });
         };
+        let looked = trace.iter().map(|stretch| stretch.count).sum::<u64>();
         let words = self.words(cpu, &trace);
         let (generation, features) = (self.generation.number, cpu.features);
         let is_short = |n: &u32| i32::try_from(cpu.state.x[*n as usize] as i64).is_ok();
         let short = (1..32).filter(is_short).map(|n| 1 << n).sum();
         let look = Look { generation, floats: engine.floats(), features, trace, short, words };
         self.have_made(look);
-        let regions = self.code.regions();
+        self.look_later(cpu.state.instructions, looked);
+        stop
+    }
+
+    /// Chooses when the thread looks next, after a look of so many instructions.
+    fn look_later(&mut self, now: u64, looked: u64) {
+        let limits = self.code.limits;
+        let (regions, made) = (self.code.regions(), self.code.regions_instructions());
         let watch = &mut self.own.watch;
         if regions == watch.regions {
             watch.period = (2 * watch.period).min(RARER_MAX.saturating_mul(limits.watch));
         }
-        (watch.regions, watch.next_at) = (regions, cpu.state.instructions + watch.period);
-        stop
+        // What is made aside is not there yet: it counts when it is.
+        let cost = LOOK_COST + LOOKED_COST * looked + MADE_COST * (made - watch.made);
+        let paid = if limits.aside { PAYBACK * cost } else { 0 };
+        (watch.regions, watch.made) = (regions, made);
+        watch.wait = watch.period.max(paid);
+        watch.next_at = now + watch.wait;
     }
 
     /// The instructions of a trace that are in memory which never was writable.
-    fn words(&self, cpu: &Cpu, trace: &[Stretch]) -> HashMap<u64, u32> {
-        let (mut words, mut inside) = (HashMap::new(), 0..0);
+    fn words(&self, cpu: &Cpu, trace: &[Stretch]) -> ByAddress<u32> {
+        let (mut words, mut inside) = (ByAddress::default(), 0..0);
         let mut filling = self.generation.fill();
         for stretch in trace {
             for pc in (0..stretch.count).map(|n| stretch.pc.wrapping_add(4 * n)) {
@@ -165,9 +195,13 @@ impl Look {
     fn make(&self, code: &CodeCache, generation: &Generation, journal: &mut Journal) {
         let engine = generation.engine_of(self.floats);
         let Some(engine) = engine.filter(|_| generation.number == self.generation) else { return };
-        let seen = self.seen(code);
+        let seen = self.seen(code, &self.words);
         let kind = |pc: u64| seen.get(&pc).map_or(Kind::Stop, |found| found.1);
-        let find = |pc: u64| seen.get(&pc).map_or((Kind::Stop, 0), |(d, kind)| (*kind, d.target()));
+        let mut filling = generation.fill();
+        for n in 0..filling.tier1[self.floats as usize].regions.len() {
+            self.make_again(code, engine, &mut filling.tier1[self.floats as usize], n, journal);
+        }
+        drop(filling);
         for _ in 0..REGIONS_MAX {
             let mut filling = generation.fill();
             let filling = &mut filling.tier1[self.floats as usize];
@@ -176,25 +210,88 @@ impl Look {
             }
             let is_new = |pc: u64| !filling.is_in_region(pc);
             let Some(head) = tier1::head(&self.trace, &kind, &is_new) else { return };
-            let plan = Plan::of(&Paths::of(&self.trace, head, &kind), &find);
-            let Some(plan) = plan else { return };
-            let instruction = |pc: &u64| Some(seen.get(pc)?.0.clone());
-            let list: Vec<Decoded> = plan.list.iter().filter_map(instruction).collect();
-            if !engine.translate_region(filling, (&plan, &list, self.short), journal) {
+            let Some(plan) = plan_of(&self.trace, head, &seen) else { return };
+            // A short look tells too little.
+            let fare = plan.fare(&self.trace);
+            if fare.exits * WORTH_MIN > fare.inside && self.looked() >= LOOK / 2 {
                 return;
             }
-            code.note_region();
+            if !self.translate(engine, filling, (&plan, &seen), journal) {
+                return;
+            }
+            code.note_region(plan.list.len() as u64);
+            let (trace, words) = (self.trace.clone(), self.words.clone());
+            filling.regions.push(Kept { head, plan, trace, words, times: 0 });
         }
     }
 
-    fn seen(&self, code: &CodeCache) -> Seen {
+    /// Makes region `n` again if control left it often in the look, and would not if it had the
+    /// look's paths.
+    fn make_again(
+        &self,
+        code: &CodeCache,
+        engine: &tier1::Engine,
+        filling: &mut tier1::Filling,
+        n: usize,
+        journal: &mut Journal,
+    ) {
+        let kept = &filling.regions[n];
+        let fare = kept.plan.fare(&self.trace);
+        let is_part = fare.inside * PART_MIN >= self.looked();
+        let is_well = fare.exits * STAY_MIN <= fare.inside || !is_part;
+        let stays = is_well || mutant!("la64_region_stays_as_it_was");
+        if stays || kept.times >= AGAIN_MAX || engine.is_full(filling) {
+            return;
+        }
+        let trace = [&kept.trace[..], &self.trace].concat();
+        let mut words = kept.words.clone();
+        words.extend(&self.words);
+        let (seen, head) = (self.seen(code, &words), kept.head);
+        let before = kept.plan.fare(&trace);
+        filling.regions[n].times += 1;
+        let Some(plan) = plan_of(&trace, head, &seen) else { return };
+        let after = plan.fare(&trace);
+        let helps = 2 * after.exits <= before.exits && after.inside >= before.inside;
+        if helps && self.translate(engine, filling, (&plan, &seen), journal) {
+            code.note_region(plan.list.len() as u64);
+            let times = filling.regions[n].times;
+            filling.regions[n] = Kept { head, plan, trace, words, times };
+        }
+    }
+
+    /// Translates a region; false if its code would be too long.
+    fn translate(
+        &self,
+        engine: &tier1::Engine,
+        filling: &mut tier1::Filling,
+        (plan, seen): (&Plan, &Seen),
+        journal: &mut Journal,
+    ) -> bool {
+        let instruction = |pc: &u64| Some(seen.get(pc)?.0.clone());
+        let list: Vec<Decoded> = plan.list.iter().filter_map(instruction).collect();
+        engine.translate_region(filling, (plan, &list, self.short), journal)
+    }
+
+    /// Instructions of the look.
+    fn looked(&self) -> u64 {
+        self.trace.iter().map(|stretch| stretch.count).sum()
+    }
+
+    fn seen(&self, code: &CodeCache, words: &ByAddress<u32>) -> Seen {
         let seen = |(&pc, &word): (&u64, &u32)| {
             let (decoded, flow) = decoded(code, self.floats, self.features, word, pc);
             let kind = kind(&decoded, flow);
             (pc, (decoded, kind))
         };
-        self.words.iter().map(seen).collect()
+        words.iter().map(seen).collect()
     }
+}
+
+/// The plan of the region of a loop.
+fn plan_of(trace: &[Stretch], head: u64, seen: &Seen) -> Option<Plan> {
+    let kind = |pc: u64| seen.get(&pc).map_or(Kind::Stop, |found| found.1);
+    let find = |pc: u64| seen.get(&pc).map_or((Kind::Stop, 0), |(d, kind)| (*kind, d.target()));
+    Plan::of(&Paths::of(trace, head, &kind), &find)
 }
 
 /// How control goes on from an instruction.

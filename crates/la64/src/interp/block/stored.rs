@@ -163,7 +163,7 @@ mod tests {
         let maker = Maker::this(&cpu.window, cpu.features, limits).expect("a translator");
         let store = Arc::new(Store::new(maker, 1 << 20));
         store.add(Identity::of_build_id(b"a program"), None);
-        let code = Arc::new(CodeCache::new(Tier::default(), limits).with_store(store.clone()));
+        let code = Arc::new(CodeCache::new(Tier::Blocks, limits).with_store(store.clone()));
         let mut cache = Cache::of(&code);
         cpu.state.pc = HOME;
         let trap = cache.run(&mut cpu, &OfFile, &AtomicBool::new(false), 10_000);

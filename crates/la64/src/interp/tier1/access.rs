@@ -3,6 +3,7 @@
 //! - An address is inside the window if its base register is below `near` and the displacement at
 //!   most the window's slack, which is memory of nothing on either side; a window without slack
 //!   gets a check per access. A base register is checked once between two writes to it.
+//! - An access that is near one that the code has passed needs no check (see `block::sums`).
 //! - A store to a guarded window runs on tier 0, which knows the rights of pages.
 //! - What fails here, or faults, runs again on tier 0, which traps or does it.
 
@@ -30,33 +31,87 @@ pub(super) fn at_offset(b: &mut Block<'_>, d: &Decoded) -> Mem {
         check(b, RAX);
         return Mem::indexed(layout::WINDOW, RAX, 0, 0);
     }
-    if let Some(base) = b.base(rj).filter(|_| b.is_checked(rj, imm)) {
+    let checked = b.is_checked(rj, imm);
+    at_register(b, rj, imm, checked)
+}
+
+/// The memory at general register `n` + a number that is short of the slack.
+fn at_register(b: &mut Block<'_>, n: usize, imm: i32, checked: bool) -> Mem {
+    let sum = b.sum_of(n).and(imm.into());
+    let checked = checked || b.is_near(sum);
+    if !checked {
+        b.wants(Some(sum));
+    }
+    b.passes(sum);
+    if let Some(base) = b.base(n).filter(|_| checked) {
         return Mem::at(base, imm);
     }
-    let base = b.get(rj, RAX);
-    if !b.is_checked(rj, imm) {
+    let base = b.get(n, RAX);
+    if !checked {
         check(b, base);
-        b.check(rj, imm);
+        b.check(n, imm);
     }
-    Mem::indexed(layout::WINDOW, base, 0, imm)
+    Mem::indexed(layout::WINDOW, base, 0, imm + b.step(n))
+}
+
+/// The memory at general register `n` + the address `number`, which register `of` holds.
+fn at_address(b: &mut Block<'_>, (n, of): (usize, usize), number: i32) -> Mem {
+    let sum = b.sum_of(n).and(number.into());
+    let checked = b.is_pair_checked(n, of) || b.is_near(sum);
+    if !checked {
+        b.wants(Some(sum));
+    }
+    b.passes(sum);
+    if checked {
+        let index = b.get(n, RAX);
+        return Mem::indexed(layout::WINDOW, index, 0, number);
+    }
+    b.sum(RAX, n, number);
+    check(b, RAX);
+    Mem::indexed(layout::WINDOW, RAX, 0, 0)
 }
 
 /// The memory at rj + rk.
 pub(super) fn at_index(b: &mut Block<'_>, d: &Decoded) -> Mem {
-    let checked = b.is_pair_checked(d.rj(), d.rk());
-    b.note_sum((d.rj(), d.rk()), checked);
-    for (base, index) in [(d.rj(), d.rk()), (d.rk(), d.rj())] {
+    match b.constant_index(d) {
+        Some((n, of, number)) if b.is_address(number) => return at_address(b, (n, of), number),
+        Some((n, _, number)) => {
+            let checked = b.is_index_checked(n, number);
+            return at_register(b, n, number, checked);
+        }
+        None => {}
+    }
+    let (rj, rk) = (d.rj(), d.rk());
+    let sum = b.sum_of(rj).plus(b.sum_of(rk));
+    let near = sum.is_some_and(|sum| b.is_near(sum));
+    let checked = b.is_pair_checked(rj, rk);
+    if !near {
+        b.note_sum((rj, rk), checked);
+    }
+    let checked = checked || near;
+    b.note_pair((rj, rk));
+    if !checked {
+        b.wants(sum);
+    }
+    if let Some(sum) = sum {
+        b.passes(sum);
+    }
+    for (base, index) in [(rj, rk), (rk, rj)] {
         if let Some(base) = b.base(base).filter(|_| checked) {
+            let step = b.step(index);
             let index = b.get(index, RAX);
-            return Mem::indexed(base, index, 0, 0);
+            return Mem::indexed(base, index, 0, step);
         }
     }
-    match (b.pin(d.rj()), b.pin(d.rk())) {
-        (Some(j), Some(k)) => b.asm.op(LEA, true, RAX, Mem::indexed(j, k, 0, 0)),
+    match (b.pin(rj), b.pin(rk)) {
+        (Some(j), Some(k)) => {
+            let step = b.step(rj) + b.step(rk);
+            b.asm.op(LEA, true, RAX, Mem::indexed(j, k, 0, step));
+        }
         _ => {
-            b.load(RAX, d.rj());
-            if d.rk() != 0 {
-                let place = b.place(d.rk());
+            b.load(RAX, rj);
+            if rk != 0 {
+                let place = b.place(rk);
                 b.asm.op(ADD, true, RAX, place);
             }
         }

@@ -7,17 +7,20 @@
 //!
 //! [`State`]: crate::state::State
 
+mod anchors;
 mod exits;
 mod flags;
+mod numbers;
 mod paths;
 mod ranges;
+mod sums;
 
 use super::super::Inst;
 use super::super::raw::Alone;
-use super::constants::{Constant, Constants, Due};
+use super::constants::{Constant, Constants, Due, Owed};
 use super::control::Floats;
 use super::known::{Check, Known};
-use super::layout::{self, ADDRESS_MAX, SLACK_MIN};
+use super::layout::{self, SLACK_MIN};
 use super::pins::{Pins, STANDARD};
 use super::plan::End;
 use super::reach::{Line, Operands, Reach};
@@ -33,6 +36,7 @@ use paths::Region;
 pub(super) use ranges::Ahead;
 use std::cell::Cell;
 use std::ops::Range;
+use sums::Sums;
 
 /// What lists of a block have room for at first.
 const LIST_LEN: usize = 16;
@@ -190,13 +194,14 @@ enum Cold {
         at: usize,
         told: Option<(usize, Cond)>,
         due: Due,
+        steps: Due,
     },
     /// Jumps of checks ahead of a loop that failed: its plain code goes on.
     Plain { from: Vec<usize>, target: u64 },
     /// The end of a region's path behind a branch.
-    End { from: usize, end: End, count: u16, due: Due },
+    End { from: usize, end: End, count: u16, due: Due, held: bool },
     /// Another target of a region's branch by register than the first, by the branch's place.
-    Targets { from: usize, at: usize, due: Due },
+    Targets { from: usize, at: usize, due: Due, held: Vec<bool> },
 }
 
 /// What a block may rely on of the window it accesses.
@@ -264,6 +269,9 @@ pub(super) struct Block<'a> {
     extended: u32,
     /// The greatest magnitude that a register's number can have, where that is small.
     bounds: [Option<u64>; 32],
+    /// What registers are sums of, and the number of the latest value.
+    sums: Sums,
+    values: u32,
     /// Instructions behind the current one whose work it has done.
     pub(super) done_ahead: usize,
     /// What vector registers are loaded from behind the block, with its sites.
@@ -302,6 +310,8 @@ pub(super) struct Block<'a> {
     region: Option<Region<'a>>,
     /// By base: how often accesses by a sum need no check because of it, less how often they do.
     saved: [i64; 32],
+    /// Registers that stay and that accesses add to others.
+    in_pairs: u32,
     /// Registers that are checked ahead of a region to hold short numbers, and those of them whose
     /// check something relied on.
     short: u32,
@@ -318,6 +328,7 @@ impl<'a> Block<'a> {
         first_exit: u32,
     ) -> Block<'a> {
         let start = asm.here();
+        let (sums, values) = Sums::new();
         Block {
             asm,
             shape,
@@ -335,6 +346,8 @@ impl<'a> Block<'a> {
             constants: Constants::default(),
             extended: 0,
             bounds: [None; 32],
+            sums,
+            values,
             done_ahead: 0,
             literals: Vec::new(),
             jumps: Vec::with_capacity(LIST_LEN),
@@ -355,6 +368,7 @@ impl<'a> Block<'a> {
             end: list.len(),
             region: None,
             saved: [0; 32],
+            in_pairs: 0,
             short: 0,
             relied_on: Cell::new(0),
         }
@@ -366,7 +380,10 @@ impl<'a> Block<'a> {
             let start = self.list[0].pc;
             let lines: Vec<Line> = self.list.iter().map(|d| d.line(start)).collect();
             self.free = Reach::of_loop(&lines, self.shape.slack);
-            self.check_ahead(start);
+            let from = self.check_ahead();
+            if !from.is_empty() {
+                self.cold.push(Cold::Plain { from, target: start });
+            }
         }
         let pins = Pins::of_loop(self.list.iter().map(|d| (d.word, 1)), &self.free);
         if pins != STANDARD {
@@ -384,14 +401,14 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Compares with the window, ahead of the loop at `target`, what its accesses are not compared
-    /// with inside.
-    fn check_ahead(&mut self, target: u64) {
+    /// Compares with the window, ahead of a loop, what its accesses are not compared with inside:
+    /// the jumps of what is outside.
+    fn check_ahead(&mut self) -> Vec<usize> {
         let mut from = Vec::new();
         let bases: Vec<usize> = self.free.bases().collect();
         let pairs = self.free.pairs.clone();
         if mutant!("la64_loops_unchecked") {
-            return;
+            return from;
         }
         for n in bases {
             let base = self.get(n, RAX);
@@ -412,9 +429,7 @@ impl<'a> Block<'a> {
             self.asm.op(CMP, true, RAX, place);
             from.push(self.asm.jump_near(Some(Cond::Ne)));
         }
-        if !from.is_empty() {
-            self.cold.push(Cold::Plain { from, target });
-        }
+        from
     }
 
     /// The host register of general register `n`, if it has one.
@@ -536,6 +551,7 @@ impl<'a> Block<'a> {
     pub(super) fn wrote(&mut self, n: usize) {
         self.reach[n] = None;
         self.bounds[n] = None;
+        self.new_value(n);
         self.constants.forget(n);
         if !mutant!("la64_extension_outlives_a_write") {
             self.extended &= !(1 << n);
@@ -563,6 +579,7 @@ impl<'a> Block<'a> {
         if n != 0 {
             self.sites.rely_on(constant);
             self.wrote(n);
+            self.is_constant(n, constant);
             self.constants.put_off(n, constant);
         }
     }
@@ -578,32 +595,6 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The address of an access at rj + immediate, where it is a displacement.
-    pub(super) fn constant_address(&self, d: &Decoded) -> Option<i32> {
-        let address = self.constant(d.rj())?.wrapping_add(d.imm() as u64);
-        (address < self.shape.near && address < ADDRESS_MAX).then_some(address as i32)
-    }
-
-    /// Whether the instruction is an access that needs no register for its address.
-    fn needs_no_base(&self, d: &Decoded) -> bool {
-        let stored = d.operands.reads_general_rd() && d.rd() == d.rj();
-        d.operands.is_offset() && !stored && self.constant_address(d).is_some()
-    }
-
-    /// Writes the constants in registers that the current instruction reads.
-    pub(super) fn settle(&mut self, d: &Decoded) {
-        if !self.constants.are_any_due() {
-            return self.constants.begin();
-        }
-        for n in d.operands.reads(d.numbers()) {
-            if self.constants.is_due(n) && !(n == d.rj() && self.needs_no_base(d)) {
-                let due = self.constants.take(n);
-                self.write_due(&due);
-            }
-        }
-        self.constants.begin();
-    }
-
     /// Writes all constants that are not in their registers yet.
     pub(super) fn settle_all(&mut self) {
         let due = self.constants.take_all();
@@ -612,7 +603,14 @@ impl<'a> Block<'a> {
 
     /// Writes constants, keeping flags and all scratch registers but rcx.
     fn write_due(&mut self, due: &Due) {
-        for &(n, constant) in due {
+        for &(n, owed) in due {
+            let constant = match owed {
+                Owed::Constant(constant) => constant,
+                Owed::Step(step) => {
+                    self.add_step(n, step);
+                    continue;
+                }
+            };
             match self.pin(n) {
                 Some(r) => self.move_constant(r, constant),
                 None => match i32::try_from(constant.value as i64) {
@@ -661,7 +659,8 @@ impl<'a> Block<'a> {
         let (resume, at) = (self.asm.here(), self.at);
         let told = self.flags.filter(|f| f.0 == at).map(|(_, n, cond)| (n, cond));
         let due = self.constants.due_before();
-        self.cold.push(Cold::Slow { from, sites, resume, at, told, due });
+        let steps = self.steps_kept(&due);
+        self.cold.push(Cold::Slow { from, sites, resume, at, told, due, steps });
     }
 
     /// Leaves for the dispatch loop, or for the block that took this one's place, unless this is
@@ -684,6 +683,7 @@ impl<'a> Block<'a> {
     pub(super) fn forget(&mut self) {
         self.reach = [None; 32];
         self.bounds = [None; 32];
+        self.forget_sums();
         self.constants = Constants::default();
         self.extended = 0;
     }
@@ -702,13 +702,15 @@ impl<'a> Block<'a> {
                     from.into_iter().for_each(|jump| self.asm.bind_near(jump));
                     self.leave_for_plain(target);
                 }
-                Cold::End { from, end, count, due } => {
+                Cold::End { from, end, count, due, held } => {
                     self.asm.bind_near(from);
                     self.write_due(&due);
-                    self.end_path(end, count);
+                    self.end_path(end, count, held);
                 }
-                Cold::Targets { from, at, due } => self.other_targets(from, at, &due),
-                Cold::Slow { from, sites, resume, at, told, due } => {
+                Cold::Targets { from, at, due, held } => {
+                    self.other_targets(from, at, &due, &held);
+                }
+                Cold::Slow { from, sites, resume, at, told, due, steps } => {
                     self.jumps[from].iter().for_each(|&jump| self.asm.bind_near(jump));
                     let landing = self.asm.here() as u32;
                     let sites = self.accesses[sites].iter();
@@ -718,6 +720,7 @@ impl<'a> Block<'a> {
                     }
                     self.call_routine(Call::Slow);
                     let back = self.asm.here() as u32;
+                    self.write_due(&steps);
                     if let Some((n, cond)) = told {
                         self.tell_again(n, cond);
                     }
@@ -758,6 +761,7 @@ impl<'a> Block<'a> {
 impl Block<'_> {
     /// General register `n` holds a constant.
     pub(super) fn know(&mut self, n: usize, constant: Constant) {
+        self.is_constant(n, constant);
         self.constants.know(n, constant);
     }
 

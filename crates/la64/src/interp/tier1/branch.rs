@@ -4,12 +4,35 @@ use super::block::{Block, Decoded, FLAGS, Lowering, plain};
 use super::constants::Constant;
 use super::integer::compare;
 use super::layout;
-use crate::jit::emit::{Cond, RAX};
+use crate::jit::emit::{CMP_I, Cond, RAX};
+use littoral_base::mutant;
 
 /// Leaves for the fixed target if rj compares so with rd.
 fn conditional(b: &mut Block<'_>, d: &Decoded, cond: Cond) {
-    compare(b, d.rj(), d.rd());
+    let cond = match b.constant_operand(d) {
+        Some((n, number, is_swapped)) => {
+            let place = b.place(n);
+            b.asm.arith(CMP_I, true, place, number - b.step(n));
+            let is_swapped = is_swapped && !mutant!("la64_number_compared_backwards");
+            if is_swapped { swapped(cond) } else { cond }
+        }
+        None => {
+            compare(b, d.rj(), d.rd());
+            cond
+        }
+    };
     b.exit_if(cond, d.imm() as u64);
+}
+
+/// The condition that holds of operands in the other order.
+fn swapped(cond: Cond) -> Cond {
+    match cond {
+        Cond::L => Cond::G,
+        Cond::Ge => Cond::Le,
+        Cond::B => Cond::A,
+        Cond::Ae => Cond::Be,
+        _ => cond,
+    }
 }
 
 /// Leaves if rj is zero, or not zero.

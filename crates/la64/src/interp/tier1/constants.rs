@@ -3,6 +3,8 @@
 //! - A constant is *due* from the instruction that makes it until something needs the register: an
 //!   instruction that reads it, an exit, a call of tier 0, the slow way of a later instruction.
 //!   Many are never written: an address whose accesses are constant, a value that others replace.
+//! - A register to which numbers were added in a region is due as well: it holds the sum before
+//!   these *steps*. Displacements and immediates have them meanwhile.
 //! - Where code leaves the common way, the register is written there and stays due here.
 
 /// A constant.
@@ -25,15 +27,26 @@ impl Constant {
     }
 }
 
-/// Registers and the constants to be written to them.
-pub(super) type Due = Vec<(usize, Constant)>;
+/// What a register gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owed {
+    /// A constant.
+    Constant(Constant),
+    /// Itself and a number.
+    Step(i32),
+}
+
+/// Registers and what they are to get.
+pub(super) type Due = Vec<(usize, Owed)>;
 
 /// What is known of general registers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Constants {
     values: [Option<Constant>; 32],
-    /// Registers that do not hold their constant yet.
+    /// Registers that do not hold their constant yet, or to which a number is to be added.
     due: u32,
+    /// These numbers.
+    steps: [i32; 32],
     /// What was due when the current instruction began.
     before: Due,
 }
@@ -51,6 +64,7 @@ impl Constants {
 
     /// Register `n` is to hold a constant.
     pub(super) fn put_off(&mut self, n: usize, value: Constant) {
+        self.steps[n] = 0;
         self.values[n] = Some(value);
         self.due |= 1 << n;
     }
@@ -58,7 +72,28 @@ impl Constants {
     /// Register `n` holds something else.
     pub(super) fn forget(&mut self, n: usize) {
         self.values[n] = None;
+        self.steps[n] = 0;
         self.due &= !(1 << n);
+    }
+
+    /// What is to be added to register `n`.
+    pub(super) fn step(&self, n: usize) -> i32 {
+        self.steps[n]
+    }
+
+    /// A number is to be added to register `n`, which holds no constant.
+    pub(super) fn put_step(&mut self, n: usize, step: i32) {
+        self.forget(n);
+        self.steps[n] = step;
+        self.due |= u32::from(step != 0) << n;
+    }
+
+    /// What register `n` is to get.
+    fn owed(&self, n: usize) -> Option<Owed> {
+        match self.steps[n] {
+            0 => self.values[n].map(Owed::Constant),
+            step => Some(Owed::Step(step)),
+        }
     }
 
     /// Whether some register does not hold its constant yet.
@@ -71,27 +106,29 @@ impl Constants {
         self.due >> n & 1 == 1
     }
 
-    /// Register `n` gets its constant now.
+    /// Register `n` gets what is due now.
     pub(super) fn take(&mut self, n: usize) -> Due {
+        let owed = self.owed(n);
         self.due &= !(1 << n);
-        self.values[n].map(|value| (n, value)).into_iter().collect()
+        self.steps[n] = 0;
+        owed.map(|owed| (n, owed)).into_iter().collect()
     }
 
-    /// All registers get their constants now.
+    /// All registers get what is due now.
     pub(super) fn take_all(&mut self) -> Due {
         let due = self.due();
-        self.due = 0;
+        (self.due, self.steps) = (0, [0; 32]);
         due
     }
 
-    /// Registers that do not hold their constants yet.
+    /// Registers that do not hold what they are to hold yet.
     pub(super) fn due(&self) -> Due {
         let mut list = Due::new();
         let mut left = self.due;
         while left != 0 {
             let n = left.trailing_zeros() as usize;
             left &= left - 1;
-            list.extend(self.values[n].map(|value| (n, value)));
+            list.extend(self.owed(n).map(|owed| (n, owed)));
         }
         list
     }

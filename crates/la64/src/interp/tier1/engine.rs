@@ -6,7 +6,7 @@
 //! - An exit is linked when it is taken for the first time and the block behind it exists. Two
 //!   threads may link it at once: either block is right.
 
-mod regions;
+pub(in super::super) mod regions;
 pub(in super::super) mod stored;
 
 use super::super::raw::Alone;
@@ -59,6 +59,8 @@ pub(in super::super) struct Filling {
     waiting: HashMap<u64, Vec<u32>>,
     /// Instructions that regions have.
     in_regions: HashSet<u64>,
+    /// The regions.
+    pub(in super::super) regions: Vec<regions::Kept>,
 }
 
 impl Filling {

@@ -311,13 +311,24 @@ fn copy_sign(b: &mut Block<'_>, d: &Decoded, w: Width) {
     put(b, d.rd(), to);
 }
 
+/// fd = fk if a flag is set, else fj.
 fn select(b: &mut Block<'_>, d: &Decoded) {
-    b.asm.cmp_byte(layout::fcc(d.ra()), 0);
-    load(b, X0, d.rj());
-    let first = b.asm.jump_short(Some(Cond::E));
-    load(b, X0, d.rk());
-    b.asm.bind_short(first);
-    put(b, d.rd(), X0);
+    let set = b.told(FLAGS + (d.ra() & 7));
+    let set = set.unwrap_or_else(|| {
+        b.asm.cmp_byte(layout::fcc(d.ra()), 0);
+        Cond::Ne
+    });
+    // The register that fd is not is copied last, over the other one.
+    let (first, second, keep) = match d.rd() == d.rk() && !mutant!("la64_select_over_its_source") {
+        true => (d.rk(), d.rj(), set),
+        false => (d.rj(), d.rk(), set.opposite()),
+    };
+    let to = target(b, d.rd());
+    load(b, to, first);
+    let kept = b.asm.jump_short(Some(keep));
+    load(b, to, second);
+    b.asm.bind_short(kept);
+    put(b, d.rd(), to);
 }
 
 fn from_general(b: &mut Block<'_>, d: &Decoded) {
@@ -341,14 +352,47 @@ fn to_general(b: &mut Block<'_>, d: &Decoded, wide: bool, shift: u8) {
         return;
     }
     let j = get(b, d.rj(), X0);
-    b.asm.to_general(MOVD_TO, true, RAX, j);
+    let to = b.target(d.rd());
+    b.asm.to_general(MOVD_TO, true, to, j);
     if shift > 0 {
-        b.asm.imm8(SHR, true, RAX, shift);
+        b.asm.imm8(SHR, true, to, shift);
     }
     if !wide {
-        b.asm.op(MOVSXD, true, RAX, RAX);
+        b.asm.op(MOVSXD, true, to, to);
     }
-    b.put(d.rd(), RAX);
+    b.put(d.rd(), to);
+    if !wide {
+        b.extends(d.rd());
+    }
+}
+
+/// A flag = the lowest bit of rj.
+fn flag_from_general(b: &mut Block<'_>, d: &Decoded) {
+    let j = b.get(d.rj(), RAX);
+    b.asm.test_byte(j, 1);
+    put_flag(b, d);
+}
+
+/// A flag = the lowest bit of fj.
+fn flag_from_float(b: &mut Block<'_>, d: &Decoded) {
+    let j = get(b, d.rj(), X0);
+    b.asm.to_general(MOVD_TO, false, RAX, j);
+    b.asm.test_byte(RAX, 1);
+    put_flag(b, d);
+}
+
+/// A flag = what host flags say is not zero.
+fn put_flag(b: &mut Block<'_>, d: &Decoded) {
+    b.asm.set(Cond::Ne, layout::fcc(d.rd()));
+    b.flags_tell(FLAGS + (d.rd() & 7), Cond::Ne);
+}
+
+/// fd = a flag, 0 or 1.
+fn flag_to_float(b: &mut Block<'_>, d: &Decoded) {
+    b.asm.op(MOVZX8, false, RAX, layout::fcc(d.rj()));
+    let to = target(b, d.rd());
+    b.asm.packed_from_general(to, RAX);
+    put(b, d.rd(), to);
 }
 
 fn flag_to_general(b: &mut Block<'_>, d: &Decoded) {
@@ -456,6 +500,9 @@ pub(super) static MOVE_TABLE: &[Lowering] = &[
     plain("movfr2gr.s", |b, d| to_general(b, d, false, 0)),
     plain("movfrh2gr.s", |b, d| to_general(b, d, false, 32)),
     plain("movcf2gr", flag_to_general),
+    plain("movgr2cf", flag_from_general),
+    plain("movfr2cf", flag_from_float),
+    plain("movcf2fr", flag_to_float),
     plain("fld.d", |b, d| load_memory(b, d, at_offset, Double)),
     plain("fld.s", |b, d| load_memory(b, d, at_offset, Single)),
     plain("fldx.d", |b, d| load_memory(b, d, at_index, Double)),

@@ -51,10 +51,12 @@ fn apply(b: &mut Block<'_>, form: Form, to: Reg, n: usize) {
 fn add_d(b: &mut Block<'_>, d: &Decoded) {
     let (rd, rj, rk) = (d.rd(), d.rj(), d.rk());
     let (reach, bound) = (b.reach_of_sum((rj, rk), 0), sum_of_bounds(b, (rj, rk), 0));
+    let sum = b.sum_of(rj).plus(b.sum_of(rk));
     add(b, d);
     if rj != 0 && rk != 0 && rd != 0 {
         b.reaches(rd, reach);
         b.bounds(rd, bound);
+        b.is_sum(rd, sum);
     }
 }
 
@@ -89,9 +91,10 @@ fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
         return b.put_constant(rd, Constant::fixed(0));
     }
     let (reach, extended, bound) = (b.reach(from, 0), b.is_extended(from), b.bound(from));
-    let scratch = b.target(rd);
+    let (scratch, sum) = (b.target(rd), b.sum_of(from));
     let from = b.get(from, scratch);
     b.put(rd, from);
+    b.is_sum(rd, Some(sum));
     b.reaches(rd, reach);
     b.bounds(rd, bound);
     if extended {
@@ -175,7 +178,10 @@ fn addi_d(b: &mut Block<'_>, d: &Decoded) {
     }
     let reach = b.reach(rj, imm);
     let bound = b.bound(rj).map(|bound| bound + u64::from(imm.unsigned_abs()));
-    if rd == rj {
+    let sum = b.sum_of(rj).and(imm.into());
+    if let Some(step) = b.later_step(d) {
+        b.put_step(rd, step);
+    } else if rd == rj {
         let place = b.place(rd);
         b.asm.arith(ADD_I, true, place, imm);
         b.wrote(rd);
@@ -184,6 +190,7 @@ fn addi_d(b: &mut Block<'_>, d: &Decoded) {
         b.sum(to, rj, imm);
         b.put(rd, to);
     }
+    b.is_sum(rd, Some(sum));
     b.reaches(rd, reach);
     b.bounds(rd, bound);
 }
@@ -286,6 +293,7 @@ fn lu52i_d(b: &mut Block<'_>, d: &Decoded) {
 pub(super) fn compare(b: &mut Block<'_>, rj: usize, rk: usize) {
     if rk == 0 && rj != 0 {
         match b.pin(rj) {
+            Some(r) if b.step(rj) != 0 => b.asm.arith(CMP_I, true, r, -b.step(rj)),
             Some(r) => b.asm.op(TEST, true, r, r),
             None => b.asm.arith(CMP_I, true, layout::x(rj), 0),
         }
@@ -426,6 +434,7 @@ fn shift_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
         SAR => b.bound(d.rj()),
         _ => None,
     };
+    let sum = if form == SHL { b.sum_of(d.rj()).shifted(by) } else { None };
     if rd == d.rj() {
         let place = b.place(rd);
         b.asm.imm8(form, true, place, by);
@@ -443,6 +452,7 @@ fn shift_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
         }
         b.put(rd, to);
     }
+    b.is_sum(rd, sum);
     b.bounds(rd, bound);
     if keeps {
         b.extends(rd);
@@ -533,8 +543,10 @@ fn alsl(b: &mut Block<'_>, d: &Decoded, finish: fn(&mut Block<'_>, usize)) {
 fn alsl_d(b: &mut Block<'_>, d: &Decoded) {
     let (rd, of, by) = (d.rd(), (d.rj(), d.rk()), d.imm() as u8);
     let (reach, bound) = (b.reach_of_sum(of, by), sum_of_bounds(b, of, by));
+    let sum = b.sum_of(of.0).shifted(by).and_then(|j| j.plus(b.sum_of(of.1)));
     add_shifted(b, d);
     if rd != 0 {
+        b.is_sum(rd, sum);
         b.reaches(rd, reach);
         b.bounds(rd, bound);
     }

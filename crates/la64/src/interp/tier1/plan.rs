@@ -7,7 +7,7 @@
 //!   Where a path forks, the side that was taken more often goes on, and the other one, if it is
 //!   kept, is a segment of its own, with one way in.
 
-use super::trace::{Contexts, Kind, Next, Paths};
+use super::trace::{Contexts, Kind, Next, Paths, Stretch};
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
@@ -84,6 +84,23 @@ pub(in super::super) struct Plan {
     pub(super) contexts: Contexts,
 }
 
+/// How a trace fares in a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Fare {
+    /// Instructions on its paths.
+    pub(in super::super) inside: u64,
+    /// How often it is left.
+    pub(in super::super) exits: u64,
+}
+
+impl std::ops::Add for Fare {
+    type Output = Fare;
+
+    fn add(self, other: Fare) -> Fare {
+        Fare { inside: self.inside + other.inside, exits: self.exits + other.exits }
+    }
+}
+
 /// A plan under construction.
 struct Planner<'a> {
     paths: &'a Paths,
@@ -125,6 +142,59 @@ impl Plan {
         }
         debug_assert_eq!(planner.plan.segments.len(), planner.segments_count);
         (!planner.plan.list.is_empty()).then_some(planner.plan)
+    }
+
+    /// How a trace fares in the region: instructions that its paths have, and how often control
+    /// leaves them.
+    pub(in super::super) fn fare(&self, trace: &[Stretch]) -> Fare {
+        let (mut fare, mut place) = (Fare::default(), None);
+        let of: Vec<usize> = (0..self.segments.len())
+            .flat_map(|n| self.segments[n].list.clone().map(move |_| n))
+            .collect();
+        for stretch in trace {
+            if place.is_some_and(|at: usize| self.list[at] != stretch.pc) {
+                place = None;
+            }
+            for n in 0..stretch.count {
+                let pc = stretch.pc.wrapping_add(4 * n);
+                place = place.or_else(|| self.anchor(pc));
+                let Some(at) = place else { continue };
+                let next = if n + 1 < stretch.count { pc.wrapping_add(4) } else { stretch.next };
+                fare.inside += 1;
+                place = self.behind((at, of[at]), next);
+                fare.exits += u64::from(place.is_none());
+            }
+        }
+        fare
+    }
+
+    /// The place where the paths of the anchor at an address begin.
+    fn anchor(&self, pc: u64) -> Option<usize> {
+        let anchor = self.anchors.iter().position(|&a| a == pc)?;
+        Some(self.segments[anchor].list.start)
+    }
+
+    /// The place behind that at `at` of a segment where control goes to an address, if it is on a
+    /// path.
+    fn behind(&self, (at, segment): (usize, usize), pc: u64) -> Option<usize> {
+        let segment = &self.segments[segment];
+        let is_here = |&at: &usize| self.list[at] == pc;
+        let to_end = |end: End| match end.to {
+            To::Anchor(n) => Some(self.segments[n].list.start),
+            To::Out(_) => None,
+        };
+        let side = |side: &Side| match *side {
+            Side::On if at + 1 < segment.list.end => Some(at + 1),
+            Side::On => segment.end.and_then(to_end),
+            Side::Segment(n) => Some(self.segments[n].list.start),
+            Side::End(end) => to_end(end),
+        };
+        match self.way(at) {
+            Way::One(one) => side(one).filter(is_here),
+            Way::Two(taken, on) => [taken, on].into_iter().filter_map(side).find(is_here),
+            Way::Targets(sides) => sides.iter().filter_map(|s| side(&s.1)).find(is_here),
+            Way::Leave => None,
+        }
     }
 
     /// What follows the branch at a place of the list.

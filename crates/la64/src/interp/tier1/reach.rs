@@ -107,6 +107,11 @@ impl Operands {
         self.access == Some(Access::Offset)
     }
 
+    /// The access is at rj + rk.
+    pub(super) fn is_index(&self) -> bool {
+        self.access == Some(Access::Index)
+    }
+
     /// rd is a general register that is read.
     pub(super) fn reads_general_rd(&self) -> bool {
         self.general[0] && self.reads_rd
@@ -167,6 +172,8 @@ pub(super) struct Reach {
     indexed: u32,
     /// Those of them that it uses for addresses rather than for anything else.
     addresses: u32,
+    /// Those of them that accesses add to others, and that may be anything.
+    hosts: u32,
 }
 
 /// The paths of a loop of several: each begins and ends at the beginning of one.
@@ -313,6 +320,11 @@ impl Reach {
         (1..32).filter(move |n| bases >> n & 1 == 1)
     }
 
+    /// Of the registers that stay those are to be addresses of the host as well.
+    pub(super) fn host(&mut self, registers: u32) {
+        self.hosts = registers & self.stay;
+    }
+
     /// Registers that the loop never writes.
     pub(super) fn staying(&self) -> u32 {
         self.stay
@@ -335,7 +347,7 @@ impl Reach {
     pub(super) fn staying_in_pairs(&self) -> Vec<usize> {
         let count = |n: usize| {
             let pairs = self.pairs.iter().filter(|p| p.0 == n || p.1 == n).count();
-            pairs + (self.indexed >> n & 1) as usize
+            pairs + ((self.indexed | self.hosts) >> n & 1) as usize
         };
         let mut list: Vec<usize> =
             (1..32).filter(|&n| self.stay >> n & 1 == 1 && count(n) > 0).collect();

@@ -9,9 +9,33 @@
 //!   predecessor, and what is known there of registers is what its path made.
 //! - A path goes on through a call and its return. Its *context* are the return addresses of the
 //!   calls that it is inside.
+//! - A path that would be too long ends at an anchor of its own, outside of calls if it can.
 //! - A short loop is unrolled: its paths pass the anchor a few times before they end there.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// What is known by the addresses of instructions.
+pub(in super::super) type ByAddress<V> = HashMap<u64, V, BuildHasherDefault<AddressHasher>>;
+
+/// Spreads addresses: a trace looks thousands of them up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, address: u64) {
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.0 = (self.0 ^ address).wrapping_mul(SPREAD).rotate_left(32);
+    }
+}
 
 /// Instructions behind each other as they were executed, and where control went from the last.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +71,8 @@ const ANCHORS_MAX: usize = 8;
 /// Instructions from an anchor to the next; also of calls inside each other.
 const PATH_MAX: u16 = 256;
 const DEPTH_MAX: usize = 3;
+/// A path that is too long is cut so far behind its anchor at least.
+const CUT_MIN: usize = 64;
 /// Instructions that a loop is unrolled to, and how often it is at most.
 const UNROLLED: u64 = 64;
 const UNROLLS_MAX: u64 = 8;
@@ -99,6 +125,15 @@ impl Contexts {
     pub(super) fn back(&self, context: usize) -> Option<(u64, usize)> {
         let (outer, back) = self.0[context];
         (context != 0).then_some((back, outer))
+    }
+
+    /// How many calls a context is inside of.
+    fn depth(&self, mut context: usize) -> usize {
+        let mut depth = 0;
+        while let Some((_, outer)) = self.back(context) {
+            (context, depth) = (outer, depth + 1);
+        }
+        depth
     }
 
     /// Return addresses from the outermost call on.
@@ -206,6 +241,10 @@ fn walk(
     let mut paths = Paths { anchors: anchors.to_vec(), nodes, contexts: Contexts::new() };
     let mut cursor = trace.first().and_then(|first| paths.root(first.pc, None));
     for stretch in trace {
+        // Behind the end of one look comes the beginning of another one.
+        if cursor.as_ref().is_some_and(|c| paths.nodes[c.node].pc != stretch.pc) {
+            cursor = paths.root(stretch.pc, None);
+        }
         for n in 0..stretch.count {
             let pc = stretch.pc.wrapping_add(4 * n);
             let next = if n + 1 < stretch.count { pc.wrapping_add(4) } else { stretch.next };
@@ -246,7 +285,7 @@ fn step(
             _ => return Ok(None),
         },
     };
-    let too_long = before + 1 >= PATH_MAX || paths.contexts.list(context).len() > DEPTH_MAX;
+    let too_long = before + 1 >= PATH_MAX || paths.contexts.depth(context) > DEPTH_MAX;
     if let Some(anchor) = paths.anchors.iter().position(|&a| a == next) {
         if anchor != cursor.root || cursor.passes >= unrolls[anchor] || too_long {
             return Ok(paths.root(next, Some(node)));
@@ -256,12 +295,20 @@ fn step(
     } else if next <= pc && cursor.seen.contains(&(next, context)) {
         return if paths.anchors.len() < ANCHORS_MAX { Err(next) } else { Ok(None) };
     } else if too_long {
-        return Ok(None);
+        return middle(paths, &cursor).map_or(Ok(None), Err);
     }
     let Some(node) = paths.follow(node, next, context) else { return Ok(None) };
     cursor.node = node;
     cursor.seen.push((next, context));
     Ok(Some(cursor))
+}
+
+/// The address outside of calls at which a path that is too long is to be cut, if there may be
+/// another anchor.
+fn middle(paths: &Paths, cursor: &Cursor) -> Option<u64> {
+    let is_long = paths.nodes[cursor.node].before + 1 >= PATH_MAX;
+    let last = cursor.seen.iter().skip(CUT_MIN).rfind(|(_, context)| *context == 0);
+    last.filter(|_| is_long && paths.anchors.len() < ANCHORS_MAX).map(|&(pc, _)| pc)
 }
 
 /// How often control came to an address.
@@ -283,7 +330,7 @@ pub(in super::super) fn head(
     kind: &dyn Fn(u64) -> Kind,
     is_new: &dyn Fn(u64) -> bool,
 ) -> Option<u64> {
-    let mut visits: HashMap<u64, Visits> = HashMap::new();
+    let mut visits: ByAddress<Visits> = ByAddress::default();
     let (mut depth, mut at) = (0i64, 0u64);
     for stretch in trace {
         at += stretch.count;

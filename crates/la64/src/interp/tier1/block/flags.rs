@@ -64,7 +64,9 @@ impl Block<'_> {
     pub(super) fn settle_owed(&mut self, owed: Option<usize>, is_set: bool) {
         if let Some(n) = owed {
             let value = u64::from(is_set != mutant!("la64_region_condition_reversed"));
-            self.constants.put_off(n, Constant::fixed(value));
+            let constant = Constant::fixed(value);
+            self.is_constant(n, constant);
+            self.constants.put_off(n, constant);
         }
     }
 }

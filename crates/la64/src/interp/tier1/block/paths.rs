@@ -8,15 +8,20 @@
 //!   calls, their addresses are pushed, the outermost first: code outside finds what it would have
 //!   pushed itself.
 
-use super::super::constants::{Constants, Due};
+use super::super::constants::{Constants, Due, Owed};
 use super::super::layout::SLACK_MIN;
 use super::super::pins::{Pins, STANDARD};
 use super::super::plan::{End, Plan, Side, To, Way};
 use super::super::reach::{Line, Reach, Rounds};
+use super::anchors::Anchors;
 use super::ranges::Ahead;
+use super::sums::Sums;
 use super::{Block, Cold, Constant, Decoded};
 use crate::jit::emit::{CMP, CMP_I, Cond, LEA, Mem, RAX, RCX, RIP};
 use littoral_base::mutant;
+
+/// Bytes of code that the host fetches together: paths lead back to where such begin.
+const FETCHED: usize = 32;
 
 /// What a region has beside what a block has.
 #[derive(Debug)]
@@ -32,8 +37,11 @@ pub(super) struct Region<'a> {
     turns: Vec<(usize, usize)>,
     /// Jumps of ends at anchors where the slice is used up.
     spent: Vec<(usize, usize)>,
+    /// Jumps to anchors whose sums are to be checked on the way.
+    unheld: Vec<(usize, usize)>,
     /// Where calls that paths are inside return to on the host, by their return addresses.
     landings: Vec<(u64, Vec<usize>)>,
+    pub(super) anchors: Anchors,
 }
 
 /// A segment that is not written yet.
@@ -51,6 +59,7 @@ struct Knowledge {
     constants: Constants,
     extended: u32,
     bounds: [Option<u64>; 32],
+    sums: Sums,
 }
 
 impl Region<'_> {
@@ -73,6 +82,14 @@ impl Region<'_> {
         self.plan.weights[at].into()
     }
 
+    /// How often the branch at a place led aside, as far as that is known.
+    fn weight_aside(&self, at: usize) -> i64 {
+        let goes_on =
+            self.plan.segments.iter().any(|s| s.list.contains(&(at + 1)) && s.list.start <= at);
+        let on = if goes_on { self.weight(at + 1) } else { self.weight(at) };
+        self.weight(at) - on
+    }
+
     /// Whether the branch at a place has two sides.
     pub(super) fn forks(&self, at: usize) -> bool {
         matches!(self.plan.way(at), Way::Two(..))
@@ -82,11 +99,12 @@ impl Region<'_> {
 impl<'a> Block<'a> {
     /// Makes the block a region: its pins, the checks ahead of it, and where it is entered. Of the
     /// bases of sums and short numbers those in `ahead` are checked ahead.
-    pub(in super::super) fn enter_region(&mut self, plan: &'a Plan, ahead: Ahead) {
+    pub(in super::super) fn enter_region(&mut self, plan: &'a Plan, ahead: &Ahead) {
         if !self.plain && !self.shape.guarded && self.shape.slack >= SLACK_MIN {
             let lines: Vec<Line> = self.list.iter().map(|d| d.line(0)).collect();
             self.free = Reach::of_rounds(&lines, &Turns(plan), ahead.indexed, self.shape.slack);
             self.short = ahead.short & self.free.staying();
+            self.free.host(ahead.hosts);
         }
         let words = self.list.iter().zip(&plan.weights).map(|(d, &times)| (d.word, times));
         let pins = Pins::of_loop(words, &self.free);
@@ -94,7 +112,11 @@ impl<'a> Block<'a> {
         let mut entries = vec![0; plan.anchors.len()];
         for (anchor, &pc) in plan.anchors.iter().enumerate().rev() {
             entries[anchor] = self.asm.here();
-            self.check_ahead(pc);
+            let mut from = self.check_ahead();
+            self.check_sums(&ahead.near, anchor, &mut from);
+            if !from.is_empty() {
+                self.cold.push(Cold::Plain { from, target: pc });
+            }
             STANDARD.change_to(&mut self.asm, &pins);
             // The first anchor's code follows.
             if anchor > 0 {
@@ -110,7 +132,9 @@ impl<'a> Block<'a> {
             pending: Vec::new(),
             turns,
             spent: Vec::new(),
+            unheld: Vec::new(),
             landings: Vec::new(),
+            anchors: Anchors::new(plan.anchors.len(), ahead.near.clone()),
         });
     }
 
@@ -120,11 +144,15 @@ impl<'a> Block<'a> {
 
     fn knowledge(&self) -> Knowledge {
         let Block { reach, extended, bounds, .. } = *self;
-        Knowledge { reach, constants: self.constants.clone(), extended, bounds }
+        let (constants, sums) = (self.constants.clone(), self.sums.clone());
+        Knowledge { reach, constants, extended, bounds, sums }
     }
 
     /// Begins a segment's code.
     pub(in super::super) fn begin_segment(&mut self, n: usize) {
+        if n < self.region().plan.anchors.len() {
+            self.asm.align(FETCHED);
+        }
         let here = self.asm.here();
         let region = self.region();
         region.starts[n] = Some(here);
@@ -134,10 +162,14 @@ impl<'a> Block<'a> {
         let pending = found.map(|found| region.pending.swap_remove(found));
         (self.end, self.at) = (end, at);
         (self.flags, self.owed, self.ended) = (None, None, false);
+        let first = self.values;
         self.forget();
+        if n < self.region().plan.anchors.len() {
+            self.begin_anchor(n, first);
+        }
         if let Some(Pending { from, known, .. }) = pending {
-            let Knowledge { reach, constants, extended, bounds } = known;
-            (self.reach, self.constants) = (reach, constants);
+            let Knowledge { reach, constants, extended, bounds, sums } = known;
+            (self.reach, self.constants, self.sums) = (reach, constants, sums);
             (self.extended, self.bounds) = (extended, bounds);
             if let Some(from) = from {
                 self.asm.bind_near(from);
@@ -154,21 +186,26 @@ impl<'a> Block<'a> {
                 self.settle_all();
             }
             self.constants = Constants::default();
-            self.end_path(end, self.count());
+            let at = self.at;
+            let weight = self.region().weight(at);
+            let held = self.holds(end.to, weight);
+            self.end_path(end, self.count(), held);
         }
     }
 
-    /// Goes on where a path ends; no constant is due.
-    pub(super) fn end_path(&mut self, end: End, count: u16) {
+    /// Goes on where a path ends; no constant is due. The sums of an anchor there are `held`, or
+    /// checked on the way.
+    pub(super) fn end_path(&mut self, end: End, count: u16, held: bool) {
         self.push_calls(end.context);
         match end.to {
             To::Out(pc) => self.exit(pc, count, true),
             To::Anchor(anchor) => {
                 self.retire(count);
                 let turn = self.asm.jump_near(Some(Cond::Ns));
+                let held = held || !self.has_sums(anchor);
                 let spent = self.asm.jump_near(None);
                 let region = self.region();
-                region.turns.push((anchor, turn));
+                if held { &mut region.turns } else { &mut region.unheld }.push((anchor, turn));
                 region.spent.push((anchor, spent));
             }
         }
@@ -235,7 +272,10 @@ impl<'a> Block<'a> {
             }
             (Side::End(end), Some(from)) => {
                 let (count, due) = (self.count(), self.constants.due());
-                self.cold.push(Cold::End { from, end, count, due });
+                let at = self.at;
+                let weight = self.region().weight_aside(at);
+                let held = self.holds(end.to, weight);
+                self.cold.push(Cold::End { from, end, count, due, held });
             }
             (Side::End(_), None) => {}
         }
@@ -274,7 +314,14 @@ impl<'a> Block<'a> {
         // The register is read in cold code, too: a link in the same one is written there.
         let due = self.constants.due();
         put_link(self);
-        self.cold.push(Cold::Targets { from, at: self.at, due });
+        let at = self.at;
+        let weight = self.region().weight_aside(at) / others.len().max(1) as i64;
+        let mut holds = |side: &Side| match *side {
+            Side::End(end) => self.holds(end.to, weight),
+            Side::On | Side::Segment(_) => true,
+        };
+        let held = others.iter().map(&mut holds).collect();
+        self.cold.push(Cold::Targets { from, at, due, held });
         others.into_iter().for_each(|side| self.leave_path(side, None));
         true
     }
@@ -293,13 +340,13 @@ impl<'a> Block<'a> {
     }
 
     /// Where a branch by register leads if not to its first target.
-    pub(super) fn other_targets(&mut self, from: usize, at: usize, due: &Due) {
+    pub(super) fn other_targets(&mut self, from: usize, at: usize, due: &Due, held: &[bool]) {
         self.asm.bind_near(from);
         self.at = at;
         let (list, region) = (self.list, self.region());
         let (d, plan) = (&list[at], region.plan);
         let Way::Targets(sides) = plan.way(at) else { return };
-        for &(target, side) in &sides[1..] {
+        for (&(target, side), &held) in sides[1..].iter().zip(held) {
             self.compare_target(d, target);
             match side {
                 Side::On => {}
@@ -312,7 +359,7 @@ impl<'a> Block<'a> {
                     let past = self.asm.jump_near(Some(Cond::Ne));
                     self.write_due(due);
                     self.put_link_now(d);
-                    self.end_path(end, self.count());
+                    self.end_path(end, self.count(), held);
                     self.asm.bind_near(past);
                 }
             }
@@ -331,7 +378,7 @@ impl<'a> Block<'a> {
     fn put_link_now(&mut self, d: &Decoded) {
         if d.rd() != 0 {
             let back = Constant::relative(d.pc.wrapping_add(4));
-            self.write_due(&vec![(d.rd(), back)]);
+            self.write_due(&vec![(d.rd(), Owed::Constant(back))]);
         }
     }
 
@@ -354,9 +401,31 @@ impl<'a> Block<'a> {
                 self.leave_by(None, pc, false);
             }
         }
+        self.finish_anchors();
         for (anchor, turn) in std::mem::take(&mut self.region().turns) {
             let start = self.region().starts[anchor].expect("invariant: anchors come first");
             self.asm.bind_near_to(turn, start);
+        }
+    }
+
+    /// Writes the checks between ends of paths and anchors.
+    fn finish_anchors(&mut self) {
+        let unheld = std::mem::take(&mut self.region().unheld);
+        let anchors = self.region().plan.anchors.clone();
+        for (anchor, pc) in anchors.into_iter().enumerate() {
+            let sites: Vec<usize> = unheld.iter().filter(|u| u.0 == anchor).map(|u| u.1).collect();
+            if sites.is_empty() {
+                continue;
+            }
+            sites.into_iter().for_each(|site| self.asm.bind_near(site));
+            let outside = self.check_own_sums(anchor);
+            let turn = self.asm.jump_near(None);
+            self.region().turns.push((anchor, turn));
+            if !outside.is_empty() {
+                outside.into_iter().for_each(|site| self.asm.bind_near(site));
+                self.standard_pins();
+                self.leave_for_plain(pc);
+            }
         }
     }
 

@@ -2,20 +2,25 @@
 //! that are inside the window, or in the bytes beside it that refuse them, need no check.
 
 use super::super::layout::ACCESS_MAX;
-use super::Block;
+use super::anchors::Near;
+use super::{Block, Constant, is_long};
 use crate::jit::emit::Reg;
 use littoral_base::mutant;
 
 /// Magnitudes are small below this.
 const BOUND_END: u64 = 1 << 40;
 
-/// What is checked ahead of a region besides the bases of its accesses, by register.
-#[derive(Clone, Copy, Debug)]
+/// What is checked ahead of a region besides the bases of its accesses.
+#[derive(Clone, Debug)]
 pub(in super::super) struct Ahead {
-    /// Bases of sums.
+    /// Bases of sums, by register.
     pub(in super::super) indexed: u32,
     /// Short numbers, of registers that the region does not write.
     pub(in super::super) short: u32,
+    /// Sums at its anchors.
+    pub(in super::super) near: Vec<Near>,
+    /// Registers that are better addresses of the host, by register; these are not checked.
+    pub(in super::super) hosts: u32,
 }
 
 impl Block<'_> {
@@ -23,6 +28,15 @@ impl Block<'_> {
     pub(in super::super) fn is_checked(&self, n: usize, imm: i32) -> bool {
         let near = |far: u64| far + u64::from(imm.unsigned_abs()) + ACCESS_MAX <= self.shape.slack;
         n == 0 || self.free.has_base(n) || self.reach[n].is_some_and(near)
+    }
+
+    /// The same where `imm` is an index, whose displacement the checks ahead do not know.
+    pub(in super::super) fn is_index_checked(&self, n: usize, imm: i32) -> bool {
+        let far = 2 * u64::from(imm.unsigned_abs()) + ACCESS_MAX;
+        match self.free.has_base(n) && !self.free.stays_inside(n) {
+            true => false,
+            false => far <= self.shape.slack && self.is_checked(n, imm),
+        }
     }
 
     /// The same of an access at `j` + `k`.
@@ -41,23 +55,40 @@ impl Block<'_> {
         }
     }
 
+    /// An access is at `j` + `k`.
+    pub(in super::super) fn note_pair(&mut self, (j, k): (usize, usize)) {
+        for n in [j, k].into_iter().filter(|&n| n != 0 && self.free.staying() >> n & 1 == 1) {
+            self.in_pairs |= 1 << n;
+        }
+    }
+
     /// What is worth a check ahead, of what was checked.
     pub(in super::super) fn worth_a_check(&self) -> Ahead {
         let indexed = (0..32).filter(|&n| self.saved[n] > 0).map(|n| 1 << n).sum();
-        Ahead { indexed, short: self.relied_on.get() }
+        let (short, near) = (self.relied_on.get(), self.worth_being_near());
+        Ahead { indexed, short, near, hosts: self.in_pairs }
     }
 
     /// How far the sum of `j` << `by` and `k` is at most from an address inside the window: one of
     /// them, not shifted, is near such an address, and the other one small.
     pub(in super::super) fn reach_of_sum(&self, (j, k): (usize, usize), by: u8) -> Option<u64> {
         let sum = |near: usize, small: usize, by: u8| {
-            let near = self.reach[near].or_else(|| self.free.stays_inside(near).then_some(0))?;
+            let known = self.reach[near].or_else(|| self.constant_inside(near));
+            let near = known.or_else(|| self.free.stays_inside(near).then_some(0))?;
             let small = self.bound(small)? << by;
             let far = near + if mutant!("la64_range_of_an_index_ignored") { 0 } else { small };
             (far <= self.shape.slack).then_some(far)
         };
         let other = || sum(j, k, 0).filter(|_| by == 0);
         sum(k, j, by).or_else(other)
+    }
+
+    /// 0 if general register `n` holds an address inside the window that does not move.
+    fn constant_inside(&self, n: usize) -> Option<u64> {
+        // Code that has a short one stays where it is.
+        let stays = |constant: &Constant| !constant.relative || !is_long(constant.value);
+        let constant = self.constants.get(n).filter(stays)?;
+        (n != 0 && constant.value < self.shape.near).then_some(0)
     }
 
     /// The greatest magnitude of the number in general register `n`, if it is known to be small.

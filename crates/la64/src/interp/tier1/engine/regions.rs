@@ -5,8 +5,22 @@ use super::super::block::{Ahead, Block, Decoded};
 use super::super::known::Known;
 use super::super::parts::Parts;
 use super::super::plan::Plan;
+use super::super::trace::{ByAddress, Stretch};
 use super::{BLOCK_BYTES_MAX, Engine, Filling, instruction, map_bytes};
 use crate::jit::emit::Asm;
+
+/// What is kept of a region, to tell whether it is still the one that its loop needs.
+#[derive(Debug)]
+pub(in super::super::super) struct Kept {
+    /// The first anchor.
+    pub(in super::super::super) head: u64,
+    pub(in super::super::super) plan: Plan,
+    /// The look that it was made of.
+    pub(in super::super::super) trace: Vec<Stretch>,
+    pub(in super::super::super) words: ByAddress<u32>,
+    /// How often it was made again.
+    pub(in super::super::super) times: u32,
+}
 
 /// The code of a region, and where in it things are.
 struct Region<'b> {
@@ -28,9 +42,9 @@ impl Engine {
         journal: &mut Journal,
     ) -> bool {
         // Which checks ahead are worth it is known when the code is made without them inside.
-        let all = Ahead { indexed: u32::MAX, short };
-        let ahead = self.build_region(filling, plan, list, all).block.worth_a_check();
-        let Region { block, begins, behind } = self.build_region(filling, plan, list, ahead);
+        let all = Ahead { indexed: u32::MAX, short, near: Vec::new(), hosts: 0 };
+        let ahead = self.build_region(filling, plan, list, &all).block.worth_a_check();
+        let Region { block, begins, behind } = self.build_region(filling, plan, list, &ahead);
         if block.asm.bytes.len() > BLOCK_BYTES_MAX {
             return false;
         }
@@ -60,7 +74,7 @@ impl Engine {
         filling: &Filling,
         plan: &'b Plan,
         list: &'b [Decoded],
-        ahead: Ahead,
+        ahead: &Ahead,
     ) -> Region<'b> {
         let asm = Asm::new(self.floor + filling.used);
         let first_exit = self.exits.len() as u32;
