@@ -156,28 +156,29 @@ fn tests_of_equal_and_empty_vectors_set_the_hosts_flags() {
     }
 }
 
-/// xmm0 says which elements are blended, though no operand names it: nothing of it is dead before.
+/// xmm0 says which elements are blended, though no operand names it: nothing of it is dead before,
+/// whether a load clears its upper half or a sum keeps it.
 #[test]
 fn the_mask_of_a_blend_is_read_whole() {
     let mut bench = bench();
-    // pblendvb, blendvps, blendvpd
-    for opcode in [0x10, 0x14, 0x15] {
-        // movsd xmm0, [rbx]; the blend of xmm1 with xmm2; movups [rbx + 32], xmm1; xorps xmm0, xmm0;
+    // pblendvb, blendvps, blendvpd behind movsd and addsd
+    for (opcode, before) in [0x10, 0x14, 0x15].into_iter().flat_map(|o| [(o, 0x10), (o, 0x58)]) {
+        // xmm0 from [rbx]; the blend of xmm1 with xmm2; movups [rbx + 32], xmm1; xorps xmm0, xmm0;
         // xorps xmm1, xmm1; int3
         let code = vec![
-            0xf2, 0x0f, 0x10, 0x03, 0x66, 0x0f, 0x38, opcode, 0xca, 0x0f, 0x11, 0x4b, 0x20, 0x0f,
+            0xf2, 0x0f, before, 0x03, 0x66, 0x0f, 0x38, opcode, 0xca, 0x0f, 0x11, 0x4b, 0x20, 0x0f,
             0x57, 0xc0, 0x0f, 0x57, 0xc9, 0xcc,
         ];
         let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
         registers.gpr[3] = DATA + 0x100;
         registers.vectors.mxcsr = 0x1f80;
-        registers.vectors.xmm[0] = [u64::MAX; 2];
+        registers.vectors.xmm[0] = [0, u64::MAX];
         registers.vectors.xmm[1] = [1, 2];
         registers.vectors.xmm[2] = [3, 4];
         let starts = vec![CODE, CODE + code.len() as u64];
         let data = vec![0x85; PAGE];
         let program = Program { code, starts, registers, data, adjust_is_open: false };
-        assert_eq!(bench.check(&program, 1), Some(Ok(())), "{opcode:x}");
+        assert_eq!(bench.check(&program, 1), Some(Ok(())), "{opcode:x} behind {before:x}");
     }
 }
 
