@@ -15,12 +15,15 @@
 //! memory to standard output. The process ends when its standard input does.
 
 use super::{CODE, CODE_LEN, GUEST_END};
+use std::ops::Range;
 
 /// Where its file is mapped.
 const BASE: u64 = 0x1_2000_0000;
 const START: u64 = BASE + 0x200;
 const STATE: u64 = BASE + 0x1_0000;
 const STATE_LEN: u64 = 0x2_0000;
+/// Addresses that this program has: an access there does not fault.
+pub(super) const OWN_ADDRESSES: Range<u64> = BASE..STATE + STATE_LEN;
 
 /// Doublewords of what a program begins with: general registers, floating-point registers, HI, LO,
 /// thread pointer, FCSR, pc.
