@@ -122,7 +122,7 @@ pub(super) fn execute(cpu: &mut Cpu, inst: &Inst) -> Result<(), Event> {
         cpu.state.x[usize::from(la64(1))] = place.into();
     } else {
         let bits = 128 / count;
-        let element = |n: usize| u128::from(found >> n & 1) * ((1 << bits) - 1) << (bits * n);
+        let element = |n: usize| (u128::from(found >> n & 1) * ((1 << bits) - 1)) << (bits * n);
         let mask = match is_far {
             true => (0..count).fold(0, |all, n| all | element(n)),
             false => found.into(),
