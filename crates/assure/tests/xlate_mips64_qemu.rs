@@ -1,9 +1,9 @@
 //! Random MIPS64 programs on the exact interpreter, the translator's oracle, and on QEMU's user
 //! mode.
 //!
-//! `MIPS64_QEMU` names it (or `qemu-mips64el` in PATH); `LITTORAL_CASES_TIMES` multiplies the number
-//! of programs. Without QEMU the test says loudly that nothing was compared. What is taken out of
-//! programs and not compared is listed in `littoral_assure::xlate::mips64::qemu`.
+//! `MIPS64_QEMU` names it (or `qemu-mips64el` in PATH); `LITTORAL_CASES_TIMES` multiplies the
+//! number of programs. Without QEMU the tests say loudly that nothing was compared. What is taken
+//! out of programs and not compared is listed in `littoral_assure::xlate::mips64::qemu`.
 
 #![cfg(unix)]
 

@@ -102,8 +102,8 @@ fn every_vector_instruction_ends_as_on_the_host() {
     judge_rows(bench(), 19_992_001, 12, vector_rows());
 }
 
-/// Operations of SSE3 and SSE4.1 that are several of LA64: NaNs, rounding modes, exceptions that are
-/// not masked.
+/// Operations of SSE3 and SSE4.1 that are several of LA64: NaNs, rounding modes, exceptions that
+/// are not masked.
 #[test]
 fn floats_of_several_operations_end_as_on_the_host() {
     const STEMS: [&str; 12] = [

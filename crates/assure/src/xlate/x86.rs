@@ -5,8 +5,8 @@
 //!   stop wherever the guest's state is exact, and in slices with barriers and counts.
 //! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in
 //!   one go and with signals that come after any number of instructions.
-//! - A program that reaches an address which is mapped here and not there, or there and not here, is
-//!   set aside and counted, and so is one that jumps to an address that is not canonical.
+//! - A program that reaches an address which is mapped here and not there, or there and not here,
+//!   is set aside and counted, and so is one that jumps to an address that is not canonical.
 //! - Where the host's processor is not Intel's, [`Rules`] finds what its x87 does otherwise, and
 //!   that is not compared.
 

@@ -1,5 +1,5 @@
-//! MMX, with the instructions of SSE, SSE2 and SSSE3 that name its registers: executed outside translated
-//! code, because programs of today have few of them.
+//! MMX, with the instructions of SSE, SSE2 and SSSE3 that name its registers: executed outside
+//! translated code, because programs of today have few of them.
 //!
 //! - A register of MMX is the significand of a register of x87, by its number.
 //! - Each instruction that names a register sets the top to 0 and marks all registers as full;

@@ -66,6 +66,7 @@ fn compared(control: u8, a: &Text, b: &Text, n: usize) -> bool {
 /// The places that fit, one bit each.
 fn places(control: u8, a: &Text, b: &Text) -> u32 {
     let count = b.elements.len();
+    assert_eq!(a.elements.len(), count, "invariant: one number says the width of both");
     let bits = (0..count).fold(0u32, |all, n| all | u32::from(compared(control, a, b, n)) << n);
     let ones = |len: usize| (1u32 << len) - 1;
     match control >> 4 & 3 {

@@ -4,8 +4,8 @@
 //! - Programs are those of [`super::judge`], which compares the translator with the interpreter.
 //! - What the manual leaves open, and what QEMU does otherwise than the kernel, is taken out of a
 //!   program before it runs: [`open`] says what.
-//! - Above a single or a word in a floating-point register stands what the manual leaves open; it is
-//!   not compared, and what would read it is taken out ([`Uppers`]).
+//! - Above a single or a word in a floating-point register stands what the manual leaves open; it
+//!   is not compared, and what would read it is taken out ([`Uppers`]).
 //! - The cause field of FCSR is not compared, and its flags not where two operations of one
 //!   instruction end with a trap of the second.
 
@@ -121,9 +121,10 @@ impl Word {
 /// - 32-bit operations on registers that hold no extended word.
 /// - Words that the table does not have: QEMU's processor has more of them.
 /// - System calls, which QEMU would make.
-/// - Accesses off their alignment: the kernel makes them, QEMU sends a signal, but none for `ll` and
-///   `sc`.
-/// - `jr` and `jalr` with a hint that the manual reserves: QEMU takes it for an unknown instruction.
+/// - Accesses off their alignment: the kernel makes them, QEMU sends a signal, but none for `ll`
+///   and `sc`.
+/// - `jr` and `jalr` with a hint that the manual reserves: QEMU takes it for an unknown
+///   instruction.
 /// - Arithmetic on NaNs: the interpreter gives the first of them, QEMU the default one.
 /// - Bits of FCSR that not every processor has: denormal numbers as zeros among them.
 /// - `madd` and its kin on a HI or LO that holds no extended word.
@@ -388,8 +389,8 @@ fn is_double_operation(word: Word) -> bool {
     word.opcode() == 0x13 && word.function() >= 0x20 || is_root
 }
 
-/// Whether it is a branch that its fields say is never taken. QEMU makes nothing of it, so a fault in
-/// its delay slot is the slot's.
+/// Whether it is a branch that its fields say is never taken. QEMU makes nothing of it, so a fault
+/// in its delay slot is the slot's.
 fn is_never_taken(word: Word) -> bool {
     match word.opcode() {
         1 => matches!(word.t(), 0 | 16) && word.s() == 0,
@@ -451,8 +452,8 @@ pub fn judge(qemu: &Path, folder: &Path, seed: u64, programs: u64) -> io::Result
     judge_damaged(qemu, folder, (seed, programs), |_, _| {})
 }
 
-/// What [`judge`] must notice: in each answer of QEMU a bit is wrong, of another register each time,
-/// of the pc or of memory.
+/// What [`judge`] must notice: in each answer of QEMU a bit is wrong, of another register each
+/// time, of the pc or of memory.
 ///
 /// # Errors
 /// As [`judge`].

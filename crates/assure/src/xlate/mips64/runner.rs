@@ -10,9 +10,10 @@
 //! | [`BASE`] | this program's code |
 //! | [`STATE`] | registers that a program begins with, and those that it ended with |
 //!
-//! It reads [`BEGIN_LEN`] bytes of state and the memory from standard input, loads the registers and
-//! jumps. Each program ends with a signal, SIGALRM at the latest, whose handler writes [`END_LEN`] bytes of state and the
-//! memory to standard output. The process ends when its standard input does.
+//! It reads [`BEGIN_LEN`] bytes of state and the memory from standard input, loads the registers
+//! and jumps. Each program ends with a signal, SIGALRM at the latest, whose handler writes
+//! [`END_LEN`] bytes of state and the memory to standard output. The process ends when its standard
+//! input does.
 
 use super::{CODE, CODE_LEN, GUEST_END};
 use std::ops::Range;

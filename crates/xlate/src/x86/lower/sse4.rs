@@ -313,6 +313,7 @@ impl Lower {
     fn insert_element(&mut self, inst: &Inst) {
         let (d, from) = (Self::destination(inst), inst.operand(1));
         let size = Self::element_size(inst, from);
+        assert!(size.is_power_of_two() && size <= 8, "invariant: an element of a vector");
         let place = Self::vector_immediate(inst) & (16 / i64::from(size) - 1);
         let value = self.read(from, Extend::Any);
         self.rri(&format!("vinsgr2vr{}", lane(size)), d, value, place);
@@ -323,6 +324,7 @@ impl Lower {
         let size = Self::element_size(inst, to);
         let place = Self::vector_immediate(inst) & (16 / i64::from(size) - 1);
         let s = self.vector(inst, inst.operand(1));
+        assert!(place < 16, "invariant: a place in a vector");
         match to {
             Operand::Mem(m) => {
                 let at = self.place(&m);
