@@ -8,7 +8,7 @@
 use littoral_assure::xlate::x86::child::{CODE, DATA, PAGE, Registers};
 use littoral_assure::xlate::x86::programs::{
     Program, Random, accesses, carry_rows, comparisons, flag_rows, mmx_rows, program, program_of,
-    vector_rows, x87_rows,
+    rows_named, vector_rows, x87_rows,
 };
 use littoral_assure::xlate::x86::{self, Bench, Verdict, WINDOW_LEN, describe, layout, translated};
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
@@ -100,6 +100,141 @@ fn every_flag_without_lbt_is_the_hosts() {
 #[test]
 fn every_vector_instruction_ends_as_on_the_host() {
     judge_rows(bench(), 19_992_001, 12, vector_rows());
+}
+
+/// Operations of SSE3 and SSE4.1 that are several of LA64: NaNs, rounding modes, exceptions that
+/// are not masked.
+#[test]
+fn floats_of_several_operations_end_as_on_the_host() {
+    const STEMS: [&str; 12] = [
+        "addsubps", "addsubpd", "haddps", "haddpd", "hsubps", "hsubpd", "roundps", "roundpd",
+        "roundss", "roundsd", "dpps", "dppd",
+    ];
+    judge_rows(bench(), 20_070_128, 150, rows_named(&STEMS));
+}
+
+/// crc32 of every width; ptest, whose flags something reads; the same without LBT.
+#[test]
+fn checksums_and_tests_of_bits_end_as_on_the_host() {
+    judge_rows(bench(), 20_081_117, 60, rows_named(&["crc32", "ptest"]));
+    judge_rows(plain_bench(), 20_081_118, 30, rows_named(&["crc32", "ptest"]));
+    let mut bench = bench();
+    // crc32 eax, cx; crc32 rax, rcx; crc32 rax, cl; crc32 ecx, word [rbx]; int3
+    let code = vec![
+        0x66, 0xf2, 0x0f, 0x38, 0xf1, 0xc1, 0xf2, 0x48, 0x0f, 0x38, 0xf1, 0xc1, 0xf2, 0x48, 0x0f,
+        0x38, 0xf0, 0xc1, 0x66, 0xf2, 0x0f, 0x38, 0xf1, 0x0b, 0xcc,
+    ];
+    let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+    registers.gpr[..4].copy_from_slice(&[u64::MAX - 5, 0x0123_4567_89ab_cdef, 7, DATA + 0x101]);
+    registers.vectors.mxcsr = 0x1f80;
+    let starts = vec![CODE, CODE + code.len() as u64];
+    let data = (0..PAGE).map(|n| n as u8).collect();
+    let program = Program { code, starts, registers, data, adjust_is_open: false };
+    assert_eq!(bench.check(&program, 1), Some(Ok(())));
+    assert_eq!(bench.whole, 1, "it came to its end");
+}
+
+/// Vectors with the same bits in ptest's operands, none, some; and what is read of its flags.
+#[test]
+fn tests_of_equal_and_empty_vectors_set_the_hosts_flags() {
+    const VALUES: [[u64; 2]; 5] = [[0, 0], [5, 0], [0, 5], [u64::MAX, u64::MAX], [4, 1 << 63]];
+    for mut bench in [bench(), plain_bench()] {
+        for (a, b) in VALUES.into_iter().flat_map(|a| VALUES.map(|b| (a, b))) {
+            // ptest xmm1, xmm2; seta al; setc cl; sete dl; int3, which shows all flags.
+            let code = vec![
+                0x66, 0x0f, 0x38, 0x17, 0xca, 0x0f, 0x97, 0xc0, 0x0f, 0x92, 0xc1, 0x0f, 0x94, 0xc2,
+                0xcc,
+            ];
+            let mut registers = Registers { rip: CODE, flags: 0x8d7, ..Registers::default() };
+            registers.vectors.mxcsr = 0x1f80;
+            (registers.vectors.xmm[1], registers.vectors.xmm[2]) = (a, b);
+            let starts = vec![CODE, CODE + code.len() as u64];
+            let data = vec![0; PAGE];
+            let program = Program { code, starts, registers, data, adjust_is_open: false };
+            assert_eq!(bench.check(&program, 1), Some(Ok(())), "{a:x?} {b:x?}");
+        }
+    }
+}
+
+/// xmm0 says which elements are blended, though no operand names it: nothing of it is dead before,
+/// whether a load clears its upper half, a move from a general register, or a sum keeps it.
+#[test]
+fn the_mask_of_a_blend_is_read_whole() {
+    let mut bench = bench();
+    // movsd xmm0, [rbx]; movq xmm0, rbx; addsd xmm0, [rbx]
+    let writes: [&[u8]; 3] =
+        [&[0xf2, 0x0f, 0x10, 0x03], &[0x66, 0x48, 0x0f, 0x6e, 0xc3], &[0xf2, 0x0f, 0x58, 0x03]];
+    // pblendvb, blendvps, blendvpd
+    for (opcode, before) in [0x10, 0x14, 0x15].into_iter().flat_map(|o| writes.map(|w| (o, w))) {
+        // The blend of xmm1 with xmm2; movups [rbx + 32], xmm1; xorps xmm0, xmm0; xorps xmm1, xmm1;
+        // int3
+        let behind = [
+            0x66, 0x0f, 0x38, opcode, 0xca, 0x0f, 0x11, 0x4b, 0x20, 0x0f, 0x57, 0xc0, 0x0f, 0x57,
+            0xc9, 0xcc,
+        ];
+        let code = [before, &behind].concat();
+        let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+        registers.gpr[3] = DATA + 0x100;
+        registers.vectors.mxcsr = 0x1f80;
+        registers.vectors.xmm[0] = [0, u64::MAX];
+        registers.vectors.xmm[1] = [1, 2];
+        registers.vectors.xmm[2] = [3, 4];
+        let starts = vec![CODE, CODE + code.len() as u64];
+        let data = vec![0x85; PAGE];
+        let program = Program { code, starts, registers, data, adjust_is_open: false };
+        assert_eq!(bench.check(&program, 1), Some(Ok(())), "{opcode:x} behind {before:x?}");
+    }
+}
+
+/// pcmpestri, pcmpestrm, pcmpistri and pcmpistrm with each of their numbers, on strings of few
+/// letters, with lengths around those of the vectors.
+#[test]
+fn comparisons_of_strings_end_as_on_the_host() {
+    const LENGTHS: [u64; 12] =
+        [0, 1, 3, 7, 8, 9, 15, 16, 17, u64::MAX, 1 << 63 | 5, 0xffff_fff3_8000_0000];
+    let mut random = Random(20_081_119);
+    for mut bench in [bench(), plain_bench()] {
+        for (opcode, control) in (0x60..0x64u8).flat_map(|o| (0..128u8).map(move |c| (o, c))) {
+            for n in 0..6 * times() {
+                // With REX.W now and then: lengths of 64 bits.
+                let wide: &[u8] = if random.one_in(3) { &[0x48] } else { &[] };
+                let memory = random.one_in(4);
+                let operands = if memory { 0x4b } else { 0xca };
+                let tail: &[u8] = if memory { &[3, control] } else { &[control] };
+                let code = [&[0x66], wide, &[0x0f, 0x3a, opcode, operands], tail, &[0xcc]].concat();
+                let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+                registers.vectors.mxcsr = 0x1f80;
+                registers.gpr[3] = DATA + 0x100;
+                for register in [0, 2] {
+                    registers.gpr[register] = LENGTHS[random.below(12) as usize];
+                }
+                // Words are letters too, with a byte of zeros or ones above.
+                let above = [0, 0xff][random.below(2) as usize] * u64::from(control & 1);
+                let mut letters = |n: u64| {
+                    let letter = |n: u64| if n == 0 { 0 } else { 0x7e + n };
+                    let byte = |random: &mut Random, k: u32| match (control & 1, k % 2) {
+                        (1, 1) => above,
+                        _ if random.one_in(n) => 0,
+                        _ => letter(1 + random.below(4)),
+                    };
+                    (0..8).fold(0, |all, k| all | byte(&mut random, k) << (8 * k))
+                };
+                for xmm in [1, 2] {
+                    registers.vectors.xmm[xmm] = [letters(20), letters(6)];
+                }
+                let mut data = vec![0; PAGE];
+                for (n, half) in [letters(20), letters(6)].into_iter().enumerate() {
+                    data[0x103 + 8 * n..][..8].copy_from_slice(&half.to_le_bytes());
+                }
+                let starts = vec![CODE, CODE + code.len() as u64];
+                let program = Program { code, starts, registers, data, adjust_is_open: false };
+                if let Some(Err(what)) = bench.check(&program, n) {
+                    panic!("{opcode:x} by {control:x}: {}", describe(&program, n, &what));
+                }
+            }
+        }
+        assert!(bench.whole > 0, "programs come to their ends");
+    }
 }
 
 #[test]

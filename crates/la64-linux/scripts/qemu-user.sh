@@ -11,7 +11,9 @@ dir=$(cd "$dir" && pwd)
 lib=$dir/amd64/usr/lib/x86_64-linux-gnu
 objdump=loongarch64-linux-gnu-objdump
 mkdir -p "$dir/bin"
-ln -sf "$dir/amd64/usr/bin/qemu-loongarch64" "$dir/bin/qemu-loongarch64"
+for name in qemu-loongarch64 qemu-mips64el; do
+    ln -sf "$dir/amd64/usr/bin/$name" "$dir/bin/$name"
+done
 printf '#!/bin/sh\nexec "%s" --library-path "%s" "%s" "$@"\n' \
     "$lib/ld-linux-x86-64.so.2" "$lib" "$dir/amd64/usr/bin/$objdump" >"$dir/bin/$objdump"
 chmod +x "$dir/bin/$objdump"

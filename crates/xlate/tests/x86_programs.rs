@@ -176,6 +176,17 @@ fn programs_of_the_c_library_use_80_bits() {
     assert!(said.contains("kept 7 1 handled 42\ncontrol 1f80 in the handler"), "{said}");
 }
 
+/// x86-64-v2: the C library's functions for text, rounding, checksums, shuffles.
+#[test]
+fn programs_of_the_second_level_do_as_on_the_host() {
+    let flags = ["-std=gnu11", "-msse4.2", "-mpopcnt"];
+    let program = Program::compiled("level2", &flags, &["-static"], &["-lm"]);
+    for options in [&[][..], &[OsStr::new("--no-lbt")]] {
+        let said = program.agrees_with(options, &[]);
+        assert!(said.starts_with("level 2: 1\nplaces 18 -1\n"), "{said}");
+    }
+}
+
 #[test]
 fn code_that_the_program_writes_is_executed() {
     let said = Program::of("writes").agrees(&[]);

@@ -59,6 +59,9 @@ fn any_bytes_have_a_region() {
         let mut code: Vec<u8> = (0..random.next() % 4).map(|_| random.one_of(&PREFIXES)).collect();
         if random.next().is_multiple_of(2) {
             code.push(0x0f);
+            if random.next().is_multiple_of(3) {
+                code.push(random.one_of(&[0x38, 0x3a]));
+            }
         }
         code.extend((0..24).map(|_| random.next() as u8));
         for conventions in conventions() {
@@ -75,9 +78,8 @@ fn the_longest_addresses_leave_registers_enough() {
     {
         for opcode in 0..=0xffu8 {
             for reg in 0..8u8 {
-                for second in [false, true] {
-                    let mut code = prefixes.to_vec();
-                    code.extend(second.then_some(0x0f));
+                for escape in [&[][..], &[0x0f], &[0x0f, 0x38], &[0x0f, 0x3a]] {
+                    let mut code = [prefixes, escape].concat();
                     let modrm = 0x84 | reg << 3;
                     code.extend([opcode, modrm, 0x8b, 0x45, 0x23, 1, 0, 0x11, 0, 0, 0]);
                     let with = code.clone();

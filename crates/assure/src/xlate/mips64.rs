@@ -15,6 +15,9 @@
 //!   translator's own memory lies there, which has no protection in this window. Such programs are
 //!   counted as [`Verdict::set_aside`].
 
+pub mod qemu;
+mod runner;
+
 use littoral_la64::float::{Double, Format, Single};
 use littoral_la64::front::Settings;
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};

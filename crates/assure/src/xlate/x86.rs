@@ -5,8 +5,8 @@
 //!   stop wherever the guest's state is exact, and in slices with barriers and counts.
 //! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in
 //!   one go and with signals that come after any number of instructions.
-//! - A program that reaches an address which is mapped here and not there is set aside and counted,
-//!   and so is one that jumps to an address that is not canonical.
+//! - A program that reaches an address which is mapped here and not there, or there and not here,
+//!   is set aside and counted, and so is one that jumps to an address that is not canonical.
 //! - Where the host's processor is not Intel's, [`Rules`] finds what its x87 does otherwise, and
 //!   that is not compared.
 
@@ -14,7 +14,7 @@ pub mod child;
 pub mod programs;
 mod values;
 
-use child::{BASES, CODE, DATA, End, Host, PAGE, Registers};
+use child::{BASES, CODE, DATA, End, Host, OWN_ADDRESSES, PAGE, Registers};
 use littoral_la64::front::Settings;
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
 use littoral_la64::memory::{Memory, Window};
@@ -400,7 +400,7 @@ impl Bench {
     }
 
     /// What differs; `None` if the program reaches memory that the window has and the process has
-    /// not, or stores or shows what the manual leaves open.
+    /// not or the other way round, or stores or shows what the manual leaves open.
     ///
     /// # Panics
     /// The host's process has ended.
@@ -420,8 +420,10 @@ impl Bench {
         for (slice, conventions) in ways {
             let conventions = Conventions { without_lbt: self.without_lbt, ..conventions };
             let (ours, _) = translated(self.window, program, tier, slice, conventions);
+            let is_mapped_there = failed(ours.event).is_some_and(|at| OWN_ADDRESSES.contains(&at));
             // The processor faults at the jump, translated code behind it.
             if matches!(ours.event, Event::Fetch(at) if !is_canonical(at))
+                || is_mapped_there
                 || self.rules.faults_first(program, &ours, &theirs)
             {
                 return None;

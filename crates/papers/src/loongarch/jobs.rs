@@ -1,5 +1,6 @@
 //! Fifteen jobs of Debian's programs: our engine beside the amd64 build of the same version.
-//! Programs are LoongArch's, or those of an architecture that is translated.
+//! Programs are LoongArch's, or those of an architecture that is translated. Three more have
+//! threads, signals and children.
 //!
 //! Thirteen are timed for the claims, one measures start-up, one cryptography. Output
 //! and exit status must agree to the byte; nothing in a job's output depends on time or place.
@@ -202,6 +203,84 @@ print \"$n $s\\n\"; (my $t = $s) =~ s/(\\d)(\\d)/$2$1/g; print \"$t\\n\"",
     job("openssl", "openssl sha256 of 8 MB", "openssl", &["dgst", "-sha256", SMALL]),
 ];
 
+/// Jobs with threads, signals and children. They name signals, whose numbers differ between
+/// architectures.
+pub const SIGNALLED: [Job; 3] = [
+    job(
+        "python-threads",
+        "python threads, locks and a queue",
+        "python3",
+        &[
+            "-S",
+            "-c",
+            "
+import threading, queue
+q, lock, total = queue.Queue(), threading.Lock(), [0]
+def work(n):
+    s = 0
+    for i in range(3000): s = (s * 31 + i * n) & 0xffffffff
+    with lock: total[0] += s
+    q.put(n)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(12)]
+for t in threads: t.start()
+for t in threads: t.join()
+barrier = threading.Barrier(4)
+def meet(n): q.put(('met', barrier.wait() < 4, n))
+threads = [threading.Thread(target=meet, args=(n,)) for n in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(total[0], sorted(str(q.get()) for _ in range(16)))",
+        ],
+    ),
+    job(
+        "python-signals",
+        "python handlers, a timer, children that signals end",
+        "python3",
+        &[
+            "-S",
+            "-c",
+            "
+import os, signal
+seen = []
+def note(number, frame): seen.append(signal.Signals(number).name)
+for s in ('SIGUSR1', 'SIGALRM', 'SIGCHLD'): signal.signal(getattr(signal, s), note)
+for _ in range(3): os.kill(os.getpid(), signal.SIGUSR1)
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+n = 0
+while 'SIGALRM' not in seen: n += 1
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+os.kill(os.getpid(), signal.SIGUSR1)
+print(seen, signal.SIGUSR1 in signal.sigpending())
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+for name in ('SIGTERM', 'SIGSEGV', 'SIGKILL'):
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), getattr(signal, name))
+        signal.pause()
+    status = os.waitpid(child, 0)[1]
+    print(name, os.WIFSIGNALED(status), signal.Signals(os.WTERMSIG(status)).name)
+print(seen.count('SIGUSR1'), 'SIGCHLD' in seen)",
+        ],
+    ),
+    job(
+        "bash-traps",
+        "bash traps, pipes and children",
+        "bash",
+        &[
+            "-c",
+            "
+trap 'echo usr1' USR1; trap 'echo term' TERM; trap 'echo bye' EXIT
+kill -USR1 $$; kill -TERM $$
+for i in 1 2 3; do echo $i; done | while read x; do echo got $x; done
+(exit 3) & wait $!; echo status $?
+(kill -KILL $BASHPID) & wait $! 2>/dev/null; kill -l $?
+y=$(for ((i = 0; i < 2000; i++)); do echo $((i * i % 97)); done | while read n; do
+    ((s += n)); echo $s; done | { while read l; do :; done; echo ${l:-end}; })
+echo $y; (trap 'echo inner; exit 0' USR2; kill -USR2 $BASHPID; echo not here)",
+        ],
+    ),
+];
+
 /// What one job did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
@@ -215,13 +294,13 @@ pub struct Ran {
     pub seconds: f64,
 }
 
-/// Runs every job with the programs of a sysroot, and with those of its sibling `amd64` natively.
+/// Runs jobs with the programs of a sysroot, and with those of its sibling `amd64` natively.
 ///
 /// # Errors
 /// What is missing, or a program that could not be started at all.
-pub fn run(tools: &Tools, root: &Path) -> Found<Vec<Ran>> {
+pub fn run(tools: &Tools, root: &Path, jobs: &[Job]) -> Found<Vec<Ran>> {
     let inputs = Inputs::write(&tools.scratch)?;
-    JOBS.iter().map(|job| one(tools, root, job, &inputs)).collect()
+    jobs.iter().map(|job| one(tools, root, job, &inputs)).collect()
 }
 
 /// How many jobs are identical, with the reasons of the others.

@@ -175,7 +175,7 @@ fn translated(options: &Options) -> Answer {
 
 fn identical(options: &Options) -> Answer {
     let tools = tools(options);
-    let figure = jobs::figure(&jobs::run(&tools, &tools.sysroot()?)?);
+    let figure = jobs::figure(&jobs::run(&tools, &tools.sysroot()?, &jobs::JOBS)?);
     let (same, words) = own_programs(&tools);
     Ok(figure.provided(same, words))
 }
@@ -328,7 +328,7 @@ mod tests {
         // A folder without programs; what PATH holds must not matter, so only absent names count.
         let tools = Tools::new(&dir.path().join("missing"), &Peers::default(), dir.path());
         assert!(tools.qemu("no-such-architecture").unwrap_err().contains("missing: qemu-no-such"));
-        let answer = jobs::run(&tools, dir.path()).map(|_| ());
+        let answer = jobs::run(&tools, dir.path(), &jobs::JOBS).map(|_| ());
         assert!(answer.is_err(), "no program of ours, no answer");
     }
 

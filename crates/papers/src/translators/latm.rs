@@ -8,6 +8,7 @@ use littoral_bench::repro::{Answer, Options, Step, System};
 
 use super::counts::{Guest, Way};
 use super::steps::{Memo, beside, expansion, identical, native, table6};
+use crate::loongarch::jobs::{JOBS, SIGNALLED};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -50,7 +51,12 @@ fn steps() -> Vec<Step> {
         memo.step(
             "fifteen programs beside their amd64 builds",
             "latm.programs.identical",
-            |t, _| identical(t, GUEST),
+            |t, _| identical(t, GUEST, &JOBS),
+        ),
+        memo.step(
+            "programs with threads, signals and children beside their amd64 builds",
+            "latm.programs.signalled",
+            |t, _| identical(t, GUEST, &SIGNALLED),
         ),
         memo.step("integer kernels, MIPS64 and LoongArch builds", "latm.table6.int", |t, m| {
             table6(t, m, GUEST, "integer")

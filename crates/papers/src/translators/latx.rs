@@ -11,6 +11,7 @@ use littoral_bench::repro::{Answer, Options, Step, System};
 use super::counts::{Guest, Way};
 use super::selfhosted::selfhosted;
 use super::steps::{Memo, beside, expansion, identical, native, wall, without_lbt};
+use crate::loongarch::jobs::{JOBS, SIGNALLED};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -66,7 +67,9 @@ fn steps() -> Vec<Step> {
     let name = "kernels translated without the binary translation assists";
     steps.push(memo.step(name, "latx.lbt.gain.int", without_lbt));
     let name = "fifteen programs beside their native runs";
-    steps.push(memo.step(name, "latx.programs.identical", |t, _| identical(t, GUEST)));
+    steps.push(memo.step(name, "latx.programs.identical", |t, _| identical(t, GUEST, &JOBS)));
+    let name = "programs with threads, signals and children beside their native runs";
+    steps.push(memo.step(name, "latx.programs.signalled", |t, _| identical(t, GUEST, &SIGNALLED)));
     let name = "fifteen programs on the translator's LoongArch build beside QEMU's";
     steps.push(memo.step(name, "latx.selfhosted", |t, _| selfhosted(t)));
     let name = "translated kernels beside their LoongArch builds, timed";

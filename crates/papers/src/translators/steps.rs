@@ -8,9 +8,10 @@ use littoral_bench::claims::Figure;
 use littoral_bench::repro::{Answer, Options, Step};
 
 use super::counts::{self, Counted, Guest, Row, Way, mean};
+use crate::loongarch::jobs::{self, Job};
 use crate::loongarch::kernels::{self, Compiled, Kernel, Target, geometric_mean};
 use crate::loongarch::timing::medians;
-use crate::loongarch::{Found, Tools, jobs};
+use crate::loongarch::{Found, Tools};
 
 /// Counts of kernels on ways that several claims need; counted once.
 #[derive(Clone, Default)]
@@ -118,9 +119,9 @@ pub(super) fn wall(tools: &Tools, guest: Guest) -> Answer {
 }
 
 /// Jobs of Debian's programs whose output is the amd64 build's.
-pub(super) fn identical(tools: &Tools, guest: Guest) -> Answer {
+pub(super) fn identical(tools: &Tools, guest: Guest, jobs: &[Job]) -> Answer {
     let root = tools.guest_root(guest.debian())?;
-    Ok(jobs::figure(&jobs::run(tools, &root)?))
+    Ok(jobs::figure(&jobs::run(tools, &root, jobs)?))
 }
 
 fn figure(rows: &[Row], names: (&str, &str), note: String) -> Figure {
@@ -247,7 +248,8 @@ mod tests {
                 native(&tools, &memo, (guest, None), true),
                 beside(&tools, &memo, of, Way::Qemu(guest), ("QEMU", "")),
                 beside(&tools, &memo, of, Way::Box64, ("box64", "")),
-                identical(&tools, guest),
+                identical(&tools, guest, &jobs::JOBS),
+                identical(&tools, guest, &jobs::SIGNALLED),
                 table6(&tools, &memo, guest, "integer"),
                 wall(&tools, guest),
                 without_lbt(&tools, &memo),

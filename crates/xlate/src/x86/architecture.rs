@@ -140,8 +140,8 @@ fn identify(state: &mut State) {
         1 | 1 << 4 | 1 << 8 | 1 << 15 | 1 << 19 | 1 << 23 | 1 << 24 | 1 << 25 | 1 << 26;
     // Family 15.
     const FAMILY: u32 = 0xf00;
-    // cmpxchg16b, popcnt.
-    const ECX: u32 = 1 << 13 | 1 << 23;
+    // SSE3, SSSE3, cmpxchg16b, SSE4.1, SSE4.2, popcnt: with lahf what x86-64-v2 asks for.
+    const ECX: u32 = 1 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 23;
     let [a, b, c, d] = match leaf {
         0 => [1, vendor(0), vendor(8), vendor(4)],
         1 => [FAMILY, 8 << 8, ECX, EDX],
@@ -164,15 +164,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpuid_announces_sse2_and_not_what_is_missing() {
+    fn cpuid_announces_the_second_level_and_not_what_is_missing() {
         let mut state = State::default();
-        state.x[usize::from(la64(0))] = 1;
-        identify(&mut state);
-        let (edx, ecx) = (state.x[usize::from(la64(2))], state.x[usize::from(la64(1))]);
+        let mut leaf = |number: u64| {
+            state.x[usize::from(la64(0))] = number;
+            identify(&mut state);
+            (state.x[usize::from(la64(2))], state.x[usize::from(la64(1))])
+        };
+        let ((edx, ecx), (_, extended)) = (leaf(1), leaf(0x8000_0001));
         let has = |bits: u64, n: u32| bits >> n & 1 == 1;
         assert!([23, 24, 25, 26].iter().all(|&n| has(edx, n)), "{edx:x}");
         assert!(has(edx, 0), "x87");
-        // SSE3, SSSE3, SSE4.1, SSE4.2, AVX.
-        assert!(![0, 9, 19, 20, 28].iter().any(|&n| has(ecx, n)), "{ecx:x}");
+        // SSE3, SSSE3, cmpxchg16b, SSE4.1, SSE4.2, popcnt; lahf.
+        assert!([0, 9, 13, 19, 20, 23].iter().all(|&n| has(ecx, n)), "{ecx:x}");
+        assert!(has(extended, 0), "lahf");
+        // pclmulqdq, monitor, FMA, movbe, AES, XSAVE, AVX, F16C.
+        assert!(![1, 3, 12, 22, 25, 26, 28, 29].iter().any(|&n| has(ecx, n)), "{ecx:x}");
     }
 }

@@ -1,5 +1,5 @@
 //! Vector instructions that run outside translated code, because programs execute them rarely:
-//! MXCSR, `fxsave` and `fxrstor`, stores under a mask, approximations.
+//! MXCSR, `fxsave` and `fxrstor`, stores under a mask, approximations, comparisons of strings.
 //!
 //! - `fxsave` and `fxrstor` keep the registers of x87 too.
 //! - `rcpps` and its kin give the correctly rounded result of the exact one, which the manual's
@@ -8,7 +8,7 @@
 use super::decode::{Inst, Mem, Operand};
 use super::float::{WRITABLE, mxcsr, set_mxcsr};
 use super::memory::{address, load, store};
-use super::x87;
+use super::{strings, x87};
 use crate::event::Event;
 use littoral_la64::float::{self, Env, Format, Rounding, Single};
 use littoral_la64::interp::Cpu;
@@ -40,6 +40,7 @@ pub(super) fn execute(cpu: &mut Cpu, inst: &Inst) -> Result<(), Event> {
         "fxsave" => save(cpu, place(cpu, inst), inst.size == 8),
         "fxrstor" => restore(cpu, place(cpu, inst), inst.size == 8),
         "maskmovdqu" => store_masked_vector(cpu, inst),
+        name if name.starts_with("pcmp") => strings::execute(cpu, inst),
         _ => approximate(cpu, inst),
     }
 }

@@ -34,7 +34,8 @@ fn first_nan<F: Format>(operands: &[u64], env: &mut Env) -> Option<u64> {
 
 /// Arithmetic by the stem of an LA64 mnemonic.
 fn arithmetic<F: Format>(name: &str, a: u64, b: u64, env: &mut Env) -> Option<u64> {
-    let operands = if name == "fsqrt" { &[a][..] } else { &[a, b] };
+    let has_one = name == "fsqrt" || name.starts_with("frint");
+    let operands = if has_one { &[a][..] } else { &[a, b] };
     if let Some(nan) = first_nan::<F>(operands, env) {
         return Some(nan);
     }
@@ -44,6 +45,7 @@ fn arithmetic<F: Format>(name: &str, a: u64, b: u64, env: &mut Env) -> Option<u6
         "fmul" => float::mul::<F>(a, b, env),
         "fdiv" => float::div::<F>(a, b, env),
         "fsqrt" => float::sqrt::<F>(a, env),
+        _ if name.starts_with("frint") => float::round_to_int::<F>(a, env),
         _ => return None,
     };
     let is_new = nan::<F>(value).is_some() && !mutant!("x86_default_nan_positive");
@@ -142,6 +144,18 @@ fn get(vector: &[u64; 4], bits: u32, n: u32) -> u64 {
     }
 }
 
+/// The rounding mode that an instruction has by its name.
+fn own_rounding(name: &str) -> Option<Rounding> {
+    let mode = name.strip_prefix("ftint").or_else(|| name.strip_prefix("frint"))?;
+    Some(match mode {
+        "rne" => Rounding::NearestEven,
+        "rm" => Rounding::Down,
+        "rp" => Rounding::Up,
+        "rz" => Rounding::Zero,
+        _ => return None,
+    })
+}
+
 /// All elements of an instruction's result, each of so many bits.
 fn elements(state: &State, word: u32, env: &mut Env) -> Option<(Vec<u64>, u32)> {
     let row = isa::decode(word)?.row();
@@ -152,9 +166,7 @@ fn elements(state: &State, word: u32, env: &mut Env) -> Option<(Vec<u64>, u32)> 
         Some((_, format)) => (bits_of(format), bits_of(format)),
         None => (bits_of(suffix), bits_of(suffix)),
     };
-    if name.starts_with("ftintrz") {
-        env.rounding = Rounding::Zero;
-    }
+    env.rounding = own_rounding(name).unwrap_or(env.rounding);
     let register = |place: u32| &state.v[(word >> place & 31) as usize].0;
     let (j, k) = (register(5), register(10));
     let count = if name == stem { 1 } else { 128 / to };
@@ -179,11 +191,13 @@ fn elements(state: &State, word: u32, env: &mut Env) -> Option<(Vec<u64>, u32)> 
     Some((values?, to))
 }
 
-/// The exceptions that the program has unmasked, in the order of the FCSR.
+/// The exceptions that the program has unmasked, in the order of the FCSR; not what the code itself
+/// has masked for one instruction.
 fn unmasked(state: &State) -> u32 {
     let masks = mxcsr(state) >> 7;
     let bit = |ours: u32, theirs: u32| (!masks >> ours & 1) << theirs;
-    bit(0, 4) | bit(2, 3) | bit(3, 2) | bit(4, 1) | bit(5, 0)
+    let open = bit(0, 4) | bit(2, 3) | bit(3, 2) | bit(4, 1) | bit(5, 0);
+    open & (state.fcsr | flag::INVALID)
 }
 
 /// Two conversions of one instruction that runs outside translated code; letters as in the suffix.

@@ -279,6 +279,9 @@ impl Decoder<'_> {
         let mut map = 0;
         if byte == 0x0f {
             (map, byte) = (1, self.byte()?);
+            if matches!(byte, 0x38 | 0x3a) {
+                (map, byte) = (if byte == 0x38 { 2 } else { 3 }, self.byte()?);
+            }
         }
         self.opcode = byte;
         let rows = candidates(map, byte);

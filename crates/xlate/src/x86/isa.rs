@@ -122,6 +122,9 @@ pub enum Selector {
     Rep,
 }
 
+/// Tables of opcodes: [`Row::map`] is less.
+const MAPS: usize = 4;
+
 /// What a ModRM byte must name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
@@ -153,7 +156,7 @@ pub struct Row {
     pub stem: &'static str,
     /// Code of the condition.
     pub condition: Option<u8>,
-    /// 0 for one-byte opcodes, 1 for those behind 0F.
+    /// 0 for one-byte opcodes, 1 for those behind 0F, 2 behind 0F 38, 3 behind 0F 3A.
     pub map: u8,
     /// The opcode's last byte.
     pub opcode: u8,
@@ -212,7 +215,7 @@ pub struct Traits {
 }
 
 /// Vector instructions that run outside translated code.
-pub const ASSISTED: [&str; 9] = [
+pub const ASSISTED: [&str; 13] = [
     "ldmxcsr",
     "stmxcsr",
     "fxsave",
@@ -222,6 +225,10 @@ pub const ASSISTED: [&str; 9] = [
     "rcpss",
     "rsqrtps",
     "rsqrtss",
+    "pcmpestri",
+    "pcmpestrm",
+    "pcmpistri",
+    "pcmpistrm",
 ];
 
 impl Traits {
@@ -248,6 +255,16 @@ impl Traits {
 }
 
 impl Row {
+    /// The bytes before the opcode's last.
+    pub const fn escape(&self) -> &'static [u8] {
+        match self.map {
+            0 => &[],
+            1 => &[0x0f],
+            2 => &[0x0f, 0x38],
+            _ => &[0x0f, 0x3a],
+        }
+    }
+
     /// Whether the encoding has a ModRM byte.
     pub fn has_modrm(&self) -> bool {
         let by_operand = |t: &Template| {
@@ -296,7 +313,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         row.flags = flags_of.get(row.stem).copied().unwrap_or(row.flags);
         row.traits = Traits::of(row);
     }
-    let mut places = vec![Vec::new(); 512];
+    let mut places = vec![Vec::new(); 256 * MAPS];
     for (n, row) in rows.iter().enumerate() {
         let span = if row.has_register() { 8 } else { 1 };
         for opcode in usize::from(row.opcode)..usize::from(row.opcode) + span {
@@ -377,6 +394,12 @@ fn head(opcode: &'static str, operands: &'static str, attributes: &[&'static str
     }
     if let Some(tail) = rest.strip_prefix("0f").filter(|tail| !tail.is_empty()) {
         (row.map, rest) = (1, tail);
+        for (map, escape) in [(2, "38"), (3, "3a")] {
+            if let Some(tail) = rest.strip_prefix(escape) {
+                (row.map, rest) = (map, tail);
+                break;
+            }
+        }
     }
     row.opcode = u8::from_str_radix(&rest[..2], 16).unwrap_or_else(|_| malformed(opcode));
     for part in rest[2..].split_inclusive([':', '/']).collect::<Vec<_>>().windows(2) {
@@ -475,7 +498,7 @@ mod tests {
     #[test]
     fn no_two_rows_have_the_same_encoding() {
         let key = |r: &Row| (r.selector, r.middle, r.low, r.names);
-        for place in 0..512u16 {
+        for place in 0..256 * MAPS as u16 {
             let rows: Vec<_> = candidates((place >> 8) as u8, place as u8).collect();
             for (n, a) in rows.iter().enumerate() {
                 for b in &rows[n + 1..] {

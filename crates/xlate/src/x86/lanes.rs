@@ -9,6 +9,7 @@
 
 use super::decode::{Inst, Operand};
 use super::region::{Block, Conventions, End};
+use littoral_base::mutant;
 
 /// Every part.
 pub(super) const ALL: u32 = u32::MAX;
@@ -79,7 +80,7 @@ fn before_move(stem: &str, r: Registers, live: u32) -> Option<u32> {
     let is_load = r.first.is_some() && r.second.is_none();
     Some(match stem {
         "movups" | "movupd" | "movdqu" | "movaps" | "movapd" | "movdqa" | "movntps" | "movntpd"
-        | "movntdq" => match r.stored {
+        | "movntdq" | "lddqu" | "movntdqa" => match r.stored {
             Some(_) => live | r.second(4),
             None => live & !r.first(4) | r.copied(live, ALL),
         },
@@ -104,10 +105,10 @@ fn before_operation(stem: &str, r: Registers, live: u32) -> Option<u32> {
     let upper = live & r.first(8) != 0;
     Some(match stem {
         "addss" | "subss" | "mulss" | "divss" | "minss" | "maxss" | "sqrtss" | "cmpss"
-        | "cvtsi2ss" | "ucomiss" | "comiss" | "cvttss2si" | "cvtss2si" => live,
+        | "cvtsi2ss" | "ucomiss" | "comiss" | "cvttss2si" | "cvtss2si" | "roundss" => live,
         "addsd" | "subsd" | "mulsd" | "divsd" | "minsd" | "maxsd" | "cmpsd" | "ucomisd"
         | "comisd" => live | doubles,
-        "sqrtsd" => live & !r.middle_of_first() | r.middle_of_second(),
+        "sqrtsd" | "roundsd" => live & !r.middle_of_first() | r.middle_of_second(),
         "cvtss2sd" | "cvtsi2sd" => live & !r.middle_of_first(),
         "cvtsd2ss" | "cvttsd2si" | "cvtsd2si" => live | r.middle_of_second(),
         "xorps" | "xorpd" | "pxor" if r.first == r.second => live & !r.first(4),
@@ -115,7 +116,11 @@ fn before_operation(stem: &str, r: Registers, live: u32) -> Option<u32> {
         | "pandn" | "por" | "pxor" => live | r.copied(live, ALL),
         "unpcklpd" | "movlhps" => live & !r.first(8) | if upper { r.middle_of_second() } else { 0 },
         "unpcklps" => live & !r.first(4) | if upper { doubles } else { 0 },
-        "cvtps2pd" => live & !r.first(4) | r.middle_of_second(),
+        "cvtps2pd" | "movddup" => live & !r.first(4) | r.middle_of_second(),
+        // xmm0 says which elements are taken.
+        "pblendvb" | "blendvps" | "blendvpd" if !mutant!("x86_blend_mask_dead") => {
+            live | r.first(4) | r.second(4) | above(0, 4)
+        }
         _ => return None,
     })
 }

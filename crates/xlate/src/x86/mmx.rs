@@ -1,5 +1,5 @@
-//! MMX, with the instructions of SSE and SSE2 that name its registers: executed outside translated
-//! code, because programs of today have few of them.
+//! MMX, with the instructions of SSE, SSE2 and SSSE3 that name its registers: executed outside
+//! translated code, because programs of today have few of them.
 //!
 //! - A register of MMX is the significand of a register of x87, by its number.
 //! - Each instruction that names a register sets the top to 0 and marks all registers as full;
@@ -148,6 +148,42 @@ fn mixed(name: &str, a: u64, b: u64) -> Option<u64> {
     })
 }
 
+/// The result of an operation of SSSE3 on two registers.
+fn later(name: &str, a: u64, b: u64) -> Option<u64> {
+    let bits = element(name);
+    let (low, high) = (-1 << (bits - 1), (ones(bits) >> 1) as i64);
+    // Neighbours of the first register, then of the second.
+    let neighbours = |f: &dyn Fn(i64, i64) -> i64| {
+        put(bits, |n| {
+            let (from, n) = if n < 32 / bits { (a, n) } else { (b, n - 32 / bits) };
+            f(signed(from, bits, 2 * n), signed(from, bits, 2 * n + 1)) as u64
+        })
+    };
+    Some(match name {
+        "pshufb" => put(8, |n| match get(b, 8, n) {
+            index if index >> 7 == 1 => 0,
+            index => get(a, 8, index as u32 & 7),
+        }),
+        "phaddw" | "phaddd" => neighbours(&|x, y| x + y),
+        "phsubw" | "phsubd" => neighbours(&|x, y| x - y),
+        "phaddsw" => neighbours(&|x, y| (x + y).clamp(low, high)),
+        "phsubsw" => neighbours(&|x, y| (x - y).clamp(low, high)),
+        "pmaddubsw" => put(16, |n| {
+            let product = |n| get(a, 8, n) as i64 * signed(b, 8, n);
+            (product(2 * n) + product(2 * n + 1)).clamp(low, high) as u64
+        }),
+        "psignb" | "psignw" | "psignd" => {
+            put(bits, |n| (signed(a, bits, n) * signed(b, bits, n).signum()) as u64)
+        }
+        "pabsb" | "pabsw" | "pabsd" => put(bits, |n| signed(b, bits, n).unsigned_abs()),
+        "pmulhrsw" => put(16, |n| {
+            let product = signed(a, 16, n) * signed(b, 16, n);
+            (((product >> 14) + 1) >> 1) as u64
+        }),
+        _ => return None,
+    })
+}
+
 /// A shift of all elements by one count.
 fn shift(name: &str, a: u64, count: u64) -> Option<u64> {
     let bits = element(name);
@@ -235,10 +271,14 @@ impl Step<'_> {
                 a & !(ones(16) << (16 * n)) | (b & ones(16)) << (16 * n)
             }
             "pextrw" => get(b, 16, last & 3),
+            "palignr" => match last {
+                0..16 => ((u128::from(a) << 64 | u128::from(b)) >> (8 * last)) as u64,
+                _ => 0,
+            },
             "pmovmskb" => (0..8).fold(0, |all, n| all | (get(b, 8, n) >> 7) << n),
             _ => {
                 let result = shift(name, a, b).or_else(|| paired(name, a, b));
-                let result = result.or_else(|| mixed(name, a, b));
+                let result = result.or_else(|| mixed(name, a, b)).or_else(|| later(name, a, b));
                 result.expect("invariant: every row of MMX has a rule")
             }
         };

@@ -1,4 +1,4 @@
-//! x86-64 with x87, MMX and SSE2: decoder and translator.
+//! x86-64 with x87, MMX and vectors up to SSE4.2: decoder and translator.
 //!
 //! - [`isa`]: the table of instructions.
 //! - [`decode`]: bytes to an instruction with its operands.
@@ -14,6 +14,7 @@
 //! - `memory`: operands in memory of instructions outside translated code.
 //! - `lanes`: upper parts of vector registers that are read.
 //! - `lower`: LA64 code of one region.
+//! - `strings`: pcmpistri and its kin, outside translated code.
 //! - `text`: instructions as text.
 //! - [`translate`]: from an entry to LA64 code.
 
@@ -32,6 +33,7 @@ mod lanes;
 mod lower;
 mod memory;
 mod mmx;
+mod strings;
 mod text;
 mod translate;
 

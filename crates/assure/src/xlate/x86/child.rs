@@ -34,6 +34,8 @@ const STATE_LEN: usize = 1024;
 const VECTORS: usize = 512;
 /// Behind the file's headers.
 const MONITOR: u64 = 0x401c_0200;
+/// Addresses that the process has for itself.
+pub(super) const OWN_ADDRESSES: std::ops::Range<u64> = STATE..MONITOR + PAGE as u64;
 
 /// The monitor's instructions.
 const INSTRUCTIONS: &[&[u8]] = &[

@@ -220,9 +220,7 @@ impl Maker<'_> {
         if encoding.rex != 0 {
             bytes.push(encoding.rex);
         }
-        if row.map == 1 {
-            bytes.push(0x0f);
-        }
+        bytes.extend(row.escape());
         bytes.push(opcode);
         let near = DATA + 64 + self.random.below(PAGE as u64 - 128) / 16 * 16;
         let is_relative = tail.first().is_some_and(|modrm| modrm & 0xc7 == 5);
@@ -599,7 +597,12 @@ pub fn vector_rows() -> impl Iterator<Item = &'static Row> {
 
 /// The rows with a carry from before.
 pub fn carry_rows() -> impl Iterator<Item = &'static Row> {
-    isa::rows().iter().filter(|row| matches!(row.stem, "adc" | "sbb"))
+    rows_named(&["adc", "sbb"])
+}
+
+/// The rows of instructions by their names without a condition, those of MMX left out.
+pub fn rows_named(stems: &'static [&'static str]) -> impl Iterator<Item = &'static Row> {
+    isa::rows().iter().filter(|row| stems.contains(&row.stem) && !row.mmx)
 }
 
 /// The rows of integers that read or write flags.

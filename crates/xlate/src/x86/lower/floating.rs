@@ -58,7 +58,7 @@ impl Lower {
     }
 
     /// Puts a scalar into the low part of a register.
-    fn merge(&mut self, d: u8, v: u8, suffix: &str) {
+    pub(super) fn merge(&mut self, d: u8, v: u8, suffix: &str) {
         if d == v {
             return;
         }

@@ -17,6 +17,7 @@ mod moves;
 mod operand;
 pub(super) mod plain;
 mod shift;
+mod sse4;
 mod string;
 mod vector;
 
@@ -384,6 +385,7 @@ impl Lower {
             "xadd" => self.exchange_add(inst),
             "cmpxchg8b" => self.locked(inst),
             "bswap" => self.byte_swap(inst),
+            "crc32" => self.checksum(inst),
             "cbw" => self.widen(inst.size),
             "cwd" => self.widen_to_rdx(inst.size),
             "xlat" => self.translate_byte(inst),

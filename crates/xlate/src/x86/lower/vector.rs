@@ -13,7 +13,7 @@ use littoral_base::mutant;
 
 /// Operations on two vectors that are one instruction of LA64; `true` where the source comes
 /// first.
-const BINARY: [(&str, &str, bool); 57] = [
+const BINARY: [(&str, &str, bool); 72] = [
     ("paddb", "vadd.b", false),
     ("paddw", "vadd.h", false),
     ("paddd", "vadd.w", false),
@@ -71,11 +71,28 @@ const BINARY: [(&str, &str, bool); 57] = [
     ("unpckhps", "vilvh.w", true),
     ("unpckhpd", "vilvh.d", true),
     ("movlhps", "vilvl.d", true),
+    ("psignb", "vsigncov.b", true),
+    ("psignw", "vsigncov.h", true),
+    ("psignd", "vsigncov.w", true),
+    ("pmuldq", "vmulwev.d.w", false),
+    ("pmulld", "vmul.w", false),
+    ("pcmpeqq", "vseq.d", false),
+    ("pcmpgtq", "vslt.d", true),
+    ("pminsb", "vmin.b", false),
+    ("pminsd", "vmin.w", false),
+    ("pminuw", "vmin.hu", false),
+    ("pminud", "vmin.wu", false),
+    ("pmaxsb", "vmax.b", false),
+    ("pmaxsd", "vmax.w", false),
+    ("pmaxuw", "vmax.hu", false),
+    ("pmaxud", "vmax.wu", false),
 ];
 
 /// Moves of 16 bytes.
-const WHOLE: [&str; 9] =
-    ["movups", "movupd", "movdqu", "movaps", "movapd", "movdqa", "movntps", "movntpd", "movntdq"];
+const WHOLE: [&str; 11] = [
+    "movups", "movupd", "movdqu", "movaps", "movapd", "movdqa", "movntps", "movntpd", "movntdq",
+    "lddqu", "movntdqa",
+];
 
 /// Bytes of the elements that a shift works on, by the last letter of its name.
 fn element(stem: &str) -> u8 {
@@ -124,7 +141,7 @@ impl Lower {
     }
 
     /// A register with a vector operand: not to be written unless it is memory's. What stands above
-    /// 4 or 8 bytes of memory is open.
+    /// 2, 4 or 8 bytes of memory is open.
     pub(super) fn vector(&mut self, inst: &Inst, operand: Operand) -> u8 {
         match operand {
             Operand::Xmm(n) => n,
@@ -141,6 +158,10 @@ impl Lower {
 
     fn vector_load(&mut self, inst: &Inst, v: u8, m: &Mem) {
         let (name, place) = match m.size {
+            2 => {
+                let t = self.read(Operand::Mem(*m), Extend::Any);
+                return self.rri("vinsgr2vr.h", v, t, 0);
+            }
             4 => ("fld.s", self.place(m)),
             8 => ("fld.d", self.place(m)),
             _ => ("vld", self.place_16(inst, m)),
@@ -211,9 +232,7 @@ impl Lower {
                 "pmovmskb" => self.signs(inst, "vmskltz.b"),
                 "movmskps" => self.signs(inst, "vmskltz.w"),
                 "movmskpd" => self.signs(inst, "vmskltz.d"),
-                "pinsrw" => self.insert_word(inst),
-                "pextrw" => self.extract_word(inst),
-                _ => return false,
+                _ => return self.on_later_vectors(inst),
             }
         }
         true
@@ -334,7 +353,7 @@ impl Lower {
     }
 
     /// Elements of half the width, saturated: the destination's first.
-    fn pack(&mut self, inst: &Inst, name: &str) {
+    pub(super) fn pack(&mut self, inst: &Inst, name: &str) {
         let (d, s) = (Self::destination(inst), self.vector(inst, inst.operand(1)));
         if s == d {
             return self.rri(name, d, d, 0);
@@ -407,17 +426,5 @@ impl Lower {
         let (v, s) = (self.vector_temp(), self.vector(inst, inst.operand(1)));
         self.rr(name, v, s);
         self.rri("vpickve2gr.hu", la64(r.number), v, 0);
-    }
-
-    fn insert_word(&mut self, inst: &Inst) {
-        let (d, place) = (Self::destination(inst), Self::vector_immediate(inst) & 7);
-        let value = self.read(inst.operand(1), Extend::Any);
-        self.rri("vinsgr2vr.h", d, value, place);
-    }
-
-    fn extract_word(&mut self, inst: &Inst) {
-        let Operand::Reg(r) = inst.operand(0) else { return };
-        let s = self.vector(inst, inst.operand(1));
-        self.rri("vpickve2gr.hu", la64(r.number), s, Self::vector_immediate(inst) & 7);
     }
 }

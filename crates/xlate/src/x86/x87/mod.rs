@@ -37,6 +37,9 @@ use transcendental::Angle;
 const BEFORE: u16 = INVALID | DENORMAL | ZERO_DIVIDE;
 const CONDITIONS: u16 = C0 | C2 | C3;
 
+/// The rounding mode of the control word that cuts off.
+const TOWARDS_ZERO: u16 = 3 << 10;
+
 /// Instructions that do not wait for a pending exception.
 const AT_ONCE: [&str; 6] = ["fnstenv", "fnsave", "fnstcw", "fnstsw", "fnclex", "fninit"];
 /// Instructions that leave the address of the latest instruction.
@@ -169,7 +172,9 @@ impl Step<'_> {
                 let value = convert::from_decimal(self.load::<10>()?);
                 self.push(self.env(), value);
             }
-            "fst" | "fstp" | "fist" | "fistp" | "fbstp" => self.put_in_memory(name, size)?,
+            "fst" | "fstp" | "fist" | "fistp" | "fisttp" | "fbstp" => {
+                self.put_in_memory(name, size)?
+            }
             _ => {
                 let is_integer = name.starts_with("fi");
                 let other = self.operand(is_integer, size)?;
@@ -189,7 +194,10 @@ impl Step<'_> {
         let value = if is_empty { F80::INDEFINITE } else { self.fpu.st(0) };
         let bits = match (name, size) {
             ("fbstp", _) => convert::to_decimal(value, &mut env),
-            ("fist" | "fistp", _) => {
+            ("fist" | "fistp" | "fisttp", _) => {
+                if name == "fisttp" {
+                    env.control |= TOWARDS_ZERO;
+                }
                 convert::to_integer(value, 8 * u32::from(size), &mut env) as u128
             }
             (_, 4) => convert::narrow(value, SINGLE, &mut env).into(),

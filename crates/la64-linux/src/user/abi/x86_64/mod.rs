@@ -89,7 +89,8 @@ fn cpuinfo(_: Features, count: usize) -> String {
         format!(
             "processor\t: {n}\nvendor_id\t: AuthenticAMD\ncpu family\t: 15\n\
              model name\t: littoral-xlate translator\ncpu cores\t: {count}\nfpu\t\t: yes\n\
-             flags\t\t: fpu tsc cx8 cmov clflush mmx fxsr sse sse2 syscall lm cx16 popcnt lahf_lm abm\n\
+             flags\t\t: fpu tsc cx8 cmov clflush mmx fxsr sse sse2 syscall lm pni ssse3 cx16 \
+             sse4_1 sse4_2 popcnt lahf_lm abm\n\
              clflush size\t: 64\n\n"
         )
     };
