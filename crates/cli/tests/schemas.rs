@@ -301,7 +301,7 @@ fn assert_plain_keys(value: &Value, args: &[&str]) {
         assert!(key.chars().all(is_plain), "{args:?}: `{key}` is a sentence, not a name");
         let text = value.as_str().unwrap_or("x");
         let is_number = text.parse::<f64>().is_ok()
-            && !["key", "source", "value", "vertex", "zone"].contains(&key);
+            && !["key", "revision", "source", "value", "vertex", "zone"].contains(&key);
         assert!(!is_number, "{args:?}: {key} is the number {text} as a text");
     });
 }

@@ -1,17 +1,18 @@
 //! Where a page has a key, guessed before the page is read.
 //!
-//! A get on a tree that is larger than the processor's cache waits for memory: for the count of the
-//! cached page's users, for the keys that a search looks at first, and for those between two of them.
-//! The separators above a page and the number of its keys, which the cache has at hand, say where a
-//! key lies if keys are spread evenly between them; so the lines there are fetched together with the
-//! count, and the search looks there first. A guess that is wrong costs those lines: the search goes on
-//! as it would without.
+//! A get on a tree that is larger than the processor's cache waits for memory: for the count of
+//! the cached page's users, for the keys that a search looks at first, and for those between two of
+//! them. The separators above a page and the number of its keys, which the cache has at hand, say
+//! where a key lies if keys are spread evenly between them; so the lines there are fetched together
+//! with the count, and the search looks there first. A guess that is wrong costs those lines: the
+//! search goes on as it would without.
 //!
-//! Among `n` keys drawn evenly a key lies within `sqrt(n) / 2` slots of its guess twice of three times:
-//! 7.7 of the 239 of a full leaf of 4 KiB with records of 16 bytes. [`REACH_BYTES`] are 13 of them.
+//! Among `n` keys drawn evenly a key lies within `sqrt(n) / 2` slots of its guess twice of three
+//! times: 7.7 of the 239 of a full leaf of 4 KiB with records of 16 bytes. [`REACH_BYTES`] are 13
+//! of them.
 //!
 //! Invariant: a guess changes no answer. Checked by
-//! `searches_near_a_place_agree_with_the_standard_library_wherever_it_is` and `prop_trees`.
+//! `searches_near_a_place_agree_with_the_standard_library`, `prop_trees`.
 
 use std::ops::Range;
 
@@ -36,7 +37,8 @@ const _: () = {
 pub(crate) struct Guess(f64);
 
 impl Guess {
-    /// The place of `key` in the range of its page; `None` for keys that are too short to be numbers.
+    /// The place of `key` in the range of its page; `None` for keys that are too short to be
+    /// numbers.
     #[inline]
     pub(crate) fn new(key: &[u8], bounds: Bounds<'_>) -> Option<Guess> {
         let wanted = layout::prefix(key)?;

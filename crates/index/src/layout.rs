@@ -442,7 +442,8 @@ fn search_in<'a>(
     Err(low)
 }
 
-/// The child that covers `key`, looked for in the range first: the last slot whose key is not above it; slot 0 is never compared.
+/// The child that covers `key`, looked for in the range first: the last slot whose key is not above
+/// it; slot 0 is never compared.
 #[inline]
 pub(crate) fn route<'a>(
     near: Option<Range<usize>>,
@@ -484,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_near_a_place_agree_with_the_standard_library_wherever_it_is() {
+    fn searches_near_a_place_agree_with_the_standard_library() {
         for stride in [1, 7] {
             // With stride 7 keys of ten bytes in runs that share their first eight.
             let key = |i: u64| [(i / stride).to_be_bytes(), (i % stride).to_be_bytes()].concat();

@@ -66,7 +66,7 @@ fn text(output: &Output) -> String {
 /// Blocks that `--stats` says are from the cache.
 fn read(output: &Output) -> u64 {
     let text = text(output);
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let words: Vec<&str> = text.split([' ', ',', '\n']).collect();
     let at = words.windows(4).position(|w| w == ["blocks", "from", "the", "cache"]);
     let at = at.unwrap_or_else(|| panic!("no count: {text}"));
     words[at - 1].parse().expect("a number")

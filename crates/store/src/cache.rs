@@ -4,10 +4,9 @@
 //! - Reading takes a shared lock on one of [`SHARDS`] shards, so threads that read do not wait for
 //!   each other. The shards' number and the hash are fixed: which page is evicted depends on the
 //!   requests alone, so modelled times replay on every machine.
-//!
-//! - An entry keeps its page's address and first bytes beside the key, so that a reader can say which
-//!   lines of the page it will look at ([`Look`]) and has them fetched while it counts itself as a
-//!   user of the page: otherwise it waits for memory once for the count and again for each line.
+//! - An entry keeps its page's address and first bytes beside the key, so that a reader can say
+//!   which lines of the page it will look at ([`Look`]) and has them fetched while it counts itself
+//!   as a user of the page: otherwise it waits for memory for the count first, then for each line.
 //!
 //! Invariant: a page in the cache is equal to the medium's page at that address; the store forgets
 //! the page when the address is freed. Checked by `prop_trees`.

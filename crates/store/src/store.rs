@@ -396,6 +396,7 @@ impl<D: ZonedDevice> Store<D> {
     // --- pages --------------------------------------------------------------------------------
 
     pub(crate) fn remember(&self, at: Lba, page: Arc<[u8]>) {
+        debug_assert_eq!(page.len(), self.block_bytes(), "page {at} is kept with its checksum");
         self.cache.insert(at.0, page);
     }
 
@@ -412,6 +413,7 @@ impl<D: ZonedDevice> Store<D> {
 
     /// Reads a page from the medium into the cache.
     fn fetch_page(&self, at: Lba) -> Result<Arc<[u8]>> {
+        debug_assert!(!self.dirty.contains_key(&at.0), "page {at} is newer in memory");
         if !self.space.may_hold_page(at) {
             let text = format!("page {at} lies where no page was written");
             return Err(Error::new(Kind::Corrupt, text).at_page(at.0));

@@ -82,8 +82,8 @@ impl<T: Element> Cell<T> {
         T::load(&self.0)
     }
 
-    /// The values of neighbours: a relaxed load each, several of which are one instruction where the
-    /// processor has one (x86-64: 16 bytes).
+    /// The values of neighbours: a relaxed load each, several of which are one instruction where
+    /// the processor has one (x86-64: 16 bytes).
     #[inline(always)]
     pub fn get_all<const N: usize>(cells: &[Cell<T>; N]) -> [T; N] {
         raw::load(cells)

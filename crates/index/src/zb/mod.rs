@@ -221,9 +221,9 @@ impl<P: Pages> Zb<P> {
     }
 
     /// Descends from the head at (level, page), says each step, and gives the leaf that covers
-    /// `key` to `at_leaf`, with the slot where it has the key or would have it, if its keys lie in the range that the separators give. Inner pages were
-    /// checked so when the tree was opened. Recursive, so that the pages that the bounds borrow
-    /// from stay where they are.
+    /// `key` to `at_leaf`, with the slot where it has the key or would have it, if its keys lie in
+    /// the range that the separators give. Inner pages were checked so when the tree was opened.
+    /// Recursive, so that the pages that the bounds borrow from stay where they are.
     fn below<R>(
         &self,
         (level, head): (usize, Lba),

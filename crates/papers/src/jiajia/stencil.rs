@@ -55,13 +55,11 @@ fn start_value(i: usize, j: usize) -> f64 {
 /// Neighbours that are moved together.
 const TOGETHER: usize = 4;
 
-/// The new points of neighbours.
+/// The new points of neighbours, from those above, below, to the left, at their place and to the
+/// right.
 #[inline(always)]
-fn points<const N: usize>(
-    (up, down): (&[Cell<f64>; N], &[Cell<f64>; N]),
-    (left, here, right): (&[Cell<f64>; N], &[Cell<f64>; N], &[Cell<f64>; N]),
-) -> [f64; N] {
-    let [up, down, left, here, right] = [up, down, left, here, right].map(Cell::get_all);
+fn points<const N: usize>(from: [&[Cell<f64>; N]; 5]) -> [f64; N] {
+    let [up, down, left, here, right] = from.map(Cell::get_all);
     std::array::from_fn(|i| {
         let around = (left[i] + right[i]) + (up[i] + down[i]);
         0.2 * here[i] + 0.2 * around
@@ -87,8 +85,8 @@ fn sweep(before: &[Cell<f64>], after: &[CellMut<f64>], width: usize) {
         let (out, out_rest) = out[1..width - 1].as_chunks::<TOGETHER>();
         let beside = up.iter().zip(down);
         let within = left.iter().zip(here).zip(right);
-        for ((out, beside), ((left, here), right)) in out.iter().zip(beside).zip(within) {
-            CellMut::set_all(out, points(beside, (left, here, right)));
+        for ((out, (up, down)), ((left, here), right)) in out.iter().zip(beside).zip(within) {
+            CellMut::set_all(out, points([up, down, left, here, right]));
         }
         for (j, out) in out_rest.iter().enumerate() {
             let one = |row: &[Cell<f64>]| row[j].get();

@@ -1,9 +1,9 @@
 //! Neighbouring elements moved together.
 //!
-//! The processor moves the parts of a vector that lie in elements of their own size whole, as it does
-//! for each element alone; between two elements it promises nothing, and neither do relaxed loads and
-//! stores one after the other. The compiler is told nothing of the memory that is reached, so that
-//! other processes may store into it at any time.
+//! The processor moves the parts of a vector that lie in elements of their own size whole, as it
+//! does for each element alone; between two elements it promises nothing, and neither do relaxed
+//! loads and stores one after the other. The compiler is told nothing of the memory that is
+//! reached, so that other processes may store into it at any time.
 #![allow(unsafe_code)] // Reason: vector moves from and to memory that others store into.
 
 #[cfg(target_arch = "x86_64")]
