@@ -76,9 +76,6 @@ pub(crate) use raw::without_signals;
 const ROUND: Duration = Duration::from_millis(10);
 /// How long a waiting program thread takes messages itself, where ranks have cores of their own.
 const SPIN: Duration = Duration::from_micros(30);
-/// How long what comes is no reason to keep the server from it: telling the carrier twice costs
-/// more than waking a thread once.
-const AT_ONCE: Duration = Duration::from_micros(8);
 /// How often the server looks for stopped processes, where it is the one to say so.
 const HALTS: Duration = Duration::from_millis(250);
 /// How often a full peer is tried again.
@@ -543,17 +540,14 @@ impl Common {
     /// the carrier can do so.
     fn attend(&self) -> bool {
         let Ok(_mine) = self.taking.try_lock() else { return false };
+        // At once: a server that is woken beside this thread takes its processor time and the lock.
+        if !self.carrier.attend(true) {
+            return false;
+        }
         let (begun, mut spin) = (Instant::now(), Spin::new(self.spin));
-        let (mut attends, mut sleeps) = (false, false);
+        let mut sleeps = false;
         while self.busy.load(Ordering::Acquire) && !self.judging.load(Ordering::Acquire) {
             let now = begun.elapsed();
-            // What comes at once is taken without telling the carrier.
-            if !attends && now >= AT_ONCE.min(self.spin) {
-                attends = self.carrier.attend(true);
-                if !attends {
-                    return false;
-                }
-            }
             let mut timeout = Duration::ZERO;
             if !spin.goes_on(now) {
                 let mut engine = self.locked();
@@ -573,9 +567,7 @@ impl Common {
                 spin.came(begun.elapsed());
             }
         }
-        if attends {
-            self.carrier.attend(false);
-        }
+        self.carrier.attend(false);
         if sleeps {
             self.locked().mailbox.end_waiting();
         }
