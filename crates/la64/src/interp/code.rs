@@ -56,8 +56,10 @@ pub struct CodeCache {
     used: AtomicU8,
     /// Generations so far.
     generations: AtomicU64,
-    /// Regions so far, and their instructions.
+    /// Regions so far.
     regions: AtomicU64,
+    /// Their instructions.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     regions_instructions: AtomicU64,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     helper: Arc<Helper>,
@@ -153,6 +155,7 @@ impl CodeCache {
             used: AtomicU8::new(0),
             generations: AtomicU64::new(1),
             regions: AtomicU64::new(0),
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             regions_instructions: AtomicU64::new(0),
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             helper: Arc::default(),
