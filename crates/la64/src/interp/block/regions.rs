@@ -41,7 +41,7 @@ const AGAIN_MAX: u32 = 3;
 const PART_MIN: u64 = 16;
 /// A region is made if control leaves it no more often than once in so many instructions of its
 /// look: what enters and leaves it moves many registers.
-const WORTH_MIN: u64 = 100;
+const WORTH_MIN: u64 = 400;
 
 /// When a thread looks next.
 #[derive(Debug, Default)]
