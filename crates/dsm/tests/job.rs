@@ -255,33 +255,18 @@ fn ranks_that_allocate_differently_are_told() {
     }
 }
 
-/// Rank 0 has arrived long before rank 1, which departs by what rank 0 has told it.
+/// Rank 1 comes long after the others and has allocated something else; no rank departs.
 #[test]
-fn each_of_two_ranks_compares_allocations_before_it_departs() {
-    for over in COPIES {
-        let differs = run(over, 2, |mut job| {
-            if job.rank() == 1 {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            let len = 10 + usize::from(job.rank());
-            job.alloc_slice::<u64>(len, Homes::Cyclic).is_err()
-        });
-        assert_eq!(differs, [true; 2], "{over:?}");
-    }
-}
-
-/// Rank 1 comes last and has allocated something else; no rank departs.
-#[test]
-fn each_of_many_ranks_compares_allocations_before_it_departs() {
-    for over in COPIES {
-        let differs = run(over, 4, |mut job| {
+fn each_rank_compares_allocations_before_it_departs() {
+    for (over, ranks) in COPIES.into_iter().flat_map(|over| [(over, 2), (over, 4)]) {
+        let differs = run(over, ranks, |mut job| {
             if job.rank() == 1 {
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
             let len = 10 + usize::from(job.rank() == 1);
             job.alloc_slice::<u64>(len, Homes::Cyclic).is_err()
         });
-        assert_eq!(differs, [true; 4], "{over:?}");
+        assert_eq!(differs, vec![true; usize::from(ranks)], "{over:?}");
     }
 }
 

@@ -27,7 +27,6 @@ use littoral_base::units::Lba;
 use littoral_store::pages::{Heat, PageRef, Pages};
 
 use crate::Result;
-use crate::guess::Guess;
 use crate::layout::{self, ADDRESS_BYTES, Body, Shape};
 use crate::tree::{Bounds, Direction, Range, TreeCore, check_kind, claim, ensure};
 
@@ -138,13 +137,8 @@ impl<P: Pages> Cow<P> {
     ) -> Result<(Lba, R)> {
         let body = self.core.body(level);
         if level == 0 {
-            let guess = Guess::new(key, bounds);
-            let page = match guess {
-                Some(guess) => {
-                    self.core.pages.read_for(at, &|opening| guess.look(body.record, opening))?
-                }
-                None => self.core.pages.read(at)?,
-            };
+            let guess = bounds.guess(key);
+            let page = self.core.read_for(at, guess, body.record)?;
             check_kind(at, &page, body.kind(), level)?;
             let n = layout::count(&page);
             let ends = n.checked_sub(1).map(|last| (body.key(&page, 0), body.key(&page, last)));

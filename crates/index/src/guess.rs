@@ -19,7 +19,6 @@ use std::ops::Range;
 use littoral_store::pages::{Look, Opening};
 
 use crate::layout::{self, HEADER_BYTES};
-use crate::tree::Bounds;
 
 /// Bytes on either side of the guess that are looked at first.
 const REACH_BYTES: usize = 208;
@@ -37,13 +36,13 @@ const _: () = {
 pub(crate) struct Guess(f64);
 
 impl Guess {
-    /// The place of `key` in the range of its page; `None` for keys that are too short to be
-    /// numbers.
+    /// The place of `key` between the bounds of its page, where it has some; `None` for keys that
+    /// are too short to be numbers.
     #[inline]
-    pub(crate) fn new(key: &[u8], bounds: Bounds<'_>) -> Option<Guess> {
+    pub(crate) fn new(key: &[u8], low: Option<&[u8]>, high: Option<&[u8]>) -> Option<Guess> {
         let wanted = layout::prefix(key)?;
-        let low = bounds.low.and_then(layout::prefix).unwrap_or(0);
-        let high = bounds.high.and_then(layout::prefix).unwrap_or(u64::MAX);
+        let low = low.and_then(layout::prefix).unwrap_or(0);
+        let high = high.and_then(layout::prefix).unwrap_or(u64::MAX);
         let (from, width) = (wanted.saturating_sub(low), high.saturating_sub(low).max(1));
         Some(Guess((from as f64 / width as f64).min(1.0)))
     }
@@ -80,10 +79,6 @@ mod tests {
     use super::*;
     use crate::layout::Shape;
 
-    fn bounds<'b>(low: &'b [u8; 8], high: &'b [u8; 8]) -> Bounds<'b> {
-        Bounds { low: Some(low), high: Some(high) }
-    }
-
     #[test]
     fn a_guess_is_where_evenly_spread_keys_are() {
         let (low, high) = (1000u64.to_be_bytes(), 3000u64.to_be_bytes());
@@ -91,25 +86,26 @@ mod tests {
         for n in [1, 2, 100, 239] {
             for i in 0..n {
                 let key = (1000 + 2000 * i as u64 / n as u64).to_be_bytes();
-                let guess = Guess::new(&key, bounds(&low, &high)).unwrap();
+                let guess = Guess::new(&key, Some(&low), Some(&high)).unwrap();
                 assert!(guess.slot(n).abs_diff(i) <= 1, "{i} of {n}: {guess:?}");
                 let slots = guess.slots(leaf.record, n);
                 assert!(slots.contains(&i) && slots.end <= n, "{i} of {n}: {slots:?}");
             }
         }
-        assert_eq!(Guess::new(b"short", Bounds::default()), None);
+        assert_eq!(Guess::new(b"short", None, None), None);
     }
 
     #[test]
     fn keys_outside_their_bounds_and_empty_ranges_have_a_guess_too() {
-        let (low, high) = (1000u64.to_be_bytes(), 3000u64.to_be_bytes());
-        let guess =
-            |key: u64, low, high| Guess::new(&key.to_be_bytes(), bounds(low, high)).unwrap();
-        assert_eq!(guess(5, &low, &high), Guess(0.0));
-        assert_eq!(guess(9000, &low, &high), Guess(1.0));
-        assert_eq!(guess(2000, &low, &low), Guess(1.0));
-        assert_eq!(guess(2000, &high, &low), Guess(0.0));
-        assert_eq!(Guess::new(&[0xFF; 8], Bounds::default()), Some(Guess(1.0)));
+        let guess = |key: u64, low: u64, high: u64| {
+            let [key, low, high] = [key, low, high].map(u64::to_be_bytes);
+            Guess::new(&key, Some(&low), Some(&high)).unwrap()
+        };
+        assert_eq!(guess(5, 1000, 3000), Guess(0.0));
+        assert_eq!(guess(9000, 1000, 3000), Guess(1.0));
+        assert_eq!(guess(2000, 1000, 1000), Guess(1.0));
+        assert_eq!(guess(2000, 3000, 1000), Guess(0.0));
+        assert_eq!(Guess::new(&[0xFF; 8], None, None), Some(Guess(1.0)));
     }
 
     #[test]

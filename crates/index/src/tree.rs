@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 
 use littoral_base::mutant;
 use littoral_base::units::Lba;
-use littoral_store::pages::{NO_PAGE, Pages, Root};
+use littoral_store::pages::{NO_PAGE, PageRef, Pages, Root};
 
+use crate::guess::Guess;
 use crate::layout::{self, Body, PageKind, Shape};
 use crate::{Error, Kind, Result};
 
@@ -65,6 +66,20 @@ impl<P: Pages> TreeCore<P> {
     pub(crate) fn new(pages: P, shape: Shape) -> Result<TreeCore<P>> {
         shape.check(pages.page_bytes())?;
         Ok(TreeCore { pages, shape, root: Root::default() })
+    }
+
+    /// Reads a page that is searched with a guess; its slots have `stride` bytes.
+    #[inline]
+    pub(crate) fn read_for(
+        &self,
+        at: Lba,
+        guess: Option<Guess>,
+        stride: usize,
+    ) -> Result<PageRef<'_>> {
+        match guess {
+            Some(guess) => self.pages.read_for(at, &|opening| guess.look(stride, opening)),
+            None => self.pages.read(at),
+        }
     }
 
     /// Makes the empty tree whose top page is `top` durable.
@@ -230,6 +245,12 @@ impl<'a> Bounds<'a> {
     #[inline]
     pub(crate) fn child(self, n: usize, i: usize, key: impl Fn(usize) -> &'a [u8]) -> Bounds<'a> {
         self.narrowed((i > 0).then(|| key(i)), (i + 1 < n).then(|| key(i + 1)))
+    }
+
+    /// Where in the page of this range a key likely is.
+    #[inline]
+    pub(crate) fn guess(self, key: &[u8]) -> Option<Guess> {
+        Guess::new(key, self.low, self.high)
     }
 
     #[inline]

@@ -154,7 +154,7 @@ impl FromIterator<PageId> for PageSet {
 
 /// Joins ascending ranges of pages into runs.
 #[derive(Default)]
-struct Runs {
+pub(super) struct Runs {
     done: Vec<PageRun>,
     /// The range that may still grow; empty at first.
     last: std::ops::Range<u64>,
@@ -162,7 +162,7 @@ struct Runs {
 
 impl Runs {
     /// A range that begins no earlier than those before it.
-    fn add(&mut self, start: u64, end: u64) {
+    pub(super) fn add(&mut self, start: u64, end: u64) {
         if !self.last.is_empty() && start <= self.last.end {
             self.last.end = self.last.end.max(end);
             return;
@@ -180,7 +180,7 @@ impl Runs {
         self.done.extend(run(middle, end));
     }
 
-    fn finish(mut self) -> Vec<PageRun> {
+    pub(super) fn finish(mut self) -> Vec<PageRun> {
         self.close();
         self.done
     }

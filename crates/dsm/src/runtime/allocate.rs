@@ -5,8 +5,7 @@
 //!   depart from barriers without a manager all compare, since each may depart before rank 0 has
 //!   (mutants `dsm_exchange_rank_0_compares`, `dsm_gather_compares_nothing`). Checked by
 //!   `ranks_that_allocate_differently_are_told`,
-//!   `each_of_two_ranks_compares_allocations_before_it_departs`,
-//!   `each_of_many_ranks_compares_allocations_before_it_departs`.
+//!   `each_rank_compares_allocations_before_it_departs`.
 //! - Allocating waits for no other rank. A request for a page that its home has not allocated yet
 //!   waits there. Checked by `a_request_for_a_page_that_its_home_has_not_allocated_waits`.
 

@@ -141,17 +141,9 @@ impl<P: Pages> Zb<P> {
         self.view(level, ptr, base, log)
     }
 
-    /// Reads a page that is searched with a guess; its slots have `stride` bytes.
-    fn read_for(&self, at: Lba, guess: Option<Guess>, stride: usize) -> Result<PageRef<'_>> {
-        match guess {
-            Some(guess) => self.core.pages.read_for(at, &|opening| guess.look(stride, opening)),
-            None => self.core.pages.read(at),
-        }
-    }
-
     /// [`Zb::load`] of a leaf that is searched with a guess.
     fn load_leaf(&self, ptr: Ptr, guess: Option<Guess>) -> Result<BodyView<'_>> {
-        let base = self.read_for(ptr.body, guess, self.core.body(0).record)?;
+        let base = self.core.read_for(ptr.body, guess, self.core.body(0).record)?;
         let log = if ptr.has_log() { Some(self.core.pages.read(ptr.log)?) } else { None };
         self.view(0, ptr, base, log)
     }
@@ -232,13 +224,13 @@ impl<P: Pages> Zb<P> {
         each: &mut impl FnMut(Step),
         at_leaf: impl FnOnce(&BodyView<'_>, std::result::Result<usize, usize>) -> R,
     ) -> Result<R> {
-        let guess = Guess::new(key, bounds);
-        let page = self.read_for(head, guess, self.core.shape.head_slot_bytes())?;
+        let guess = bounds.guess(key);
+        let page = self.core.read_for(head, guess, self.core.shape.head_slot_bytes())?;
         let mut step = self.step(head, &page, guess, key)?;
         let view = HeadView::new(&self.core.shape, &page);
         let bounds = bounds.child(step.head_count, step.slot, |i| view.key(i));
         if level == 0 {
-            let guess = Guess::new(key, bounds);
+            let guess = bounds.guess(key);
             let leaf = self.load_leaf(step.ptr, guess)?;
             each(step);
             bounds.check(step.ptr.body, leaf.ends())?;

@@ -66,33 +66,29 @@ fn points<const N: usize>(from: [&[Cell<f64>; N]; 5]) -> [f64; N] {
     })
 }
 
-/// The points of a row that a sweep changes, moved by `from - 1`.
-fn inner(row: &[Cell<f64>], from: usize) -> &[Cell<f64>] {
-    &row[from..][..row.len() - 2]
+/// Changes points, `N` at a time, as far as there are so many; `from` as of [`points`].
+#[inline(always)]
+fn change<const N: usize>(from: [&[Cell<f64>]; 5], out: &[CellMut<f64>]) {
+    let [up, down, left, here, right] = from.map(|row| row.as_chunks::<N>().0);
+    let beside = up.iter().zip(down);
+    let within = left.iter().zip(here).zip(right);
+    let out = out.as_chunks::<N>().0;
+    for ((out, (up, down)), ((left, here), right)) in out.iter().zip(beside).zip(within) {
+        CellMut::set_all(out, points([up, down, left, here, right]));
+    }
 }
 
 /// One sweep: `before` has a row more than `after` on either side.
 fn sweep(before: &[Cell<f64>], after: &[CellMut<f64>], width: usize) {
+    let inner = width - 2;
+    let rest = inner / TOGETHER * TOGETHER;
     for (r, out) in after.chunks_exact(width).enumerate() {
-        let row = |n: usize| &before[(r + n) * width..][..width];
-        let (up, mid, down) = (inner(row(0), 1), row(1), inner(row(2), 1));
-        let (left, here, right) = (inner(mid, 0), inner(mid, 1), inner(mid, 2));
-        let (up, up_rest) = up.as_chunks::<TOGETHER>();
-        let (down, down_rest) = down.as_chunks::<TOGETHER>();
-        let (left, left_rest) = left.as_chunks::<TOGETHER>();
-        let (here, here_rest) = here.as_chunks::<TOGETHER>();
-        let (right, right_rest) = right.as_chunks::<TOGETHER>();
-        let (out, out_rest) = out[1..width - 1].as_chunks::<TOGETHER>();
-        let beside = up.iter().zip(down);
-        let within = left.iter().zip(here).zip(right);
-        for ((out, (up, down)), ((left, here), right)) in out.iter().zip(beside).zip(within) {
-            CellMut::set_all(out, points([up, down, left, here, right]));
-        }
-        for (j, out) in out_rest.iter().enumerate() {
-            let one = |row: &[Cell<f64>]| row[j].get();
-            let around = (one(left_rest) + one(right_rest)) + (one(up_rest) + one(down_rest));
-            out.set(0.2 * one(here_rest) + 0.2 * around);
-        }
+        // The places of row and column that are added to a point's.
+        let from = [(0, 1), (2, 1), (1, 0), (1, 1), (1, 2)];
+        let from = from.map(|(row, column)| &before[(r + row) * width + column..][..inner]);
+        let out = &out[1..width - 1];
+        change::<TOGETHER>(from, out);
+        change::<1>(from.map(|row| &row[rest..]), &out[rest..]);
     }
 }
 

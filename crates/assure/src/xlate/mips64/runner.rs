@@ -1,8 +1,8 @@
 //! A MIPS64 program of our own that QEMU's user mode runs: it runs programs and tells how each of
 //! them ended.
 //!
-//! It is a static executable, written here word by word, so that a program meets nothing but its
-//! memory and the kernel:
+//! It is a static executable, written here instruction by instruction, so that a program meets
+//! nothing but its memory and the kernel:
 //!
 //! | address | what |
 //! |---|---|
@@ -16,6 +16,7 @@
 //! input does.
 
 use super::{CODE, CODE_LEN, GUEST_END};
+use littoral_xlate::mips64::isa;
 use std::ops::Range;
 
 /// Where its file is mapped.
@@ -68,30 +69,23 @@ const SIGNALS: [u64; 6] = [4, 5, 8, 10, 11, 14];
 const SECONDS_MAX: u64 = 30;
 
 // Registers by their numbers in the N64 ABI.
-const ZERO: u32 = 0;
-const V0: u32 = 2;
-const A0: u32 = 4;
-const A1: u32 = 5;
-const A2: u32 = 6;
-const A3: u32 = 7;
-const S0: u32 = 16;
-const S1: u32 = 17;
-const S2: u32 = 18;
-const S3: u32 = 19;
-const S4: u32 = 20;
-const S5: u32 = 21;
-const K0: u32 = 26;
-const K1: u32 = 27;
-const RA: u32 = 31;
-const NOP: u32 = 0;
-
-fn immediate(opcode: u32, s: u32, t: u32, low: u64) -> u32 {
-    opcode << 26 | s << 21 | t << 16 | low as u32 & 0xffff
-}
-
-fn special(s: u32, t: u32, d: u32, function: u32) -> u32 {
-    s << 21 | t << 16 | d << 11 | function
-}
+const ZERO: i64 = 0;
+const V0: i64 = 2;
+const A0: i64 = 4;
+const A1: i64 = 5;
+const A2: i64 = 6;
+const A3: i64 = 7;
+const S0: i64 = 16;
+const S1: i64 = 17;
+const S2: i64 = 18;
+const S3: i64 = 19;
+const S4: i64 = 20;
+const S5: i64 = 21;
+const K0: i64 = 26;
+const K1: i64 = 27;
+const RA: i64 = 31;
+/// FCSR among the control registers of the floating-point unit.
+const FCSR: i64 = 31;
 
 /// A program under construction.
 #[derive(Default)]
@@ -102,32 +96,37 @@ impl Words {
         START + 4 * self.0.len() as u64
     }
 
+    /// An instruction with its operands in the order of its syntax.
+    fn op(&mut self, mnemonic: &str, operands: &[i64]) {
+        let word = isa::encode(mnemonic, operands);
+        self.0.push(word.expect("invariant: operands fit their instructions"));
+    }
+
     /// A number of 48 bits whose sign is clear.
-    fn number(&mut self, d: u32, value: u64) {
-        self.0.extend([
-            immediate(0x0d, ZERO, d, value >> 32),
-            0x38 | d << 16 | d << 11 | 16 << 6,
-            immediate(0x0d, d, d, value >> 16),
-            0x38 | d << 16 | d << 11 | 16 << 6,
-            immediate(0x0d, d, d, value),
-        ]);
+    fn number(&mut self, d: i64, value: u64) {
+        let part = |low: u32| (value >> low & 0xffff) as i64;
+        self.op("ori", &[d, ZERO, part(32)]);
+        self.op("dsll", &[d, d, 16]);
+        self.op("ori", &[d, d, part(16)]);
+        self.op("dsll", &[d, d, 16]);
+        self.op("ori", &[d, d, part(0)]);
     }
 
-    fn load(&mut self, t: u32, base: u32, at: usize) {
-        self.0.push(immediate(0x37, base, t, at as u64));
+    fn load(&mut self, t: i64, base: i64, at: usize) {
+        self.op("ld", &[t, at as i64, base]);
     }
 
-    fn store(&mut self, t: u32, base: u32, at: usize) {
-        self.0.push(immediate(0x3f, base, t, at as u64));
+    fn store(&mut self, t: i64, base: i64, at: usize) {
+        self.op("sd", &[t, at as i64, base]);
     }
 
-    fn copy(&mut self, d: u32, s: u32) {
-        self.0.push(special(s, ZERO, d, 0x25));
+    fn copy(&mut self, d: i64, s: i64) {
+        self.op("or", &[d, s, ZERO]);
     }
 
     fn call(&mut self, number: u64) {
         self.number(V0, number);
-        self.0.push(0x0c);
+        self.op("syscall", &[0]);
     }
 
     /// All of a read or a write: s0 has its number, s1 its file, s2 where, s3 how many bytes.
@@ -142,18 +141,20 @@ impl Words {
         for (d, s) in [(V0, S0), (A0, S1), (A1, S2), (A2, S3)] {
             self.copy(d, s);
         }
-        self.0.push(0x0c);
+        self.op("syscall", &[0]);
         // The calls give an error's number and say so in a3: the file has ended, or is refused.
-        self.branch(0x05, (A3, ZERO), quit);
-        self.branch(0x06, (V0, ZERO), quit);
-        self.0.extend([special(S2, V0, S2, 0x2d), special(S3, V0, S3, 0x2f)]);
-        self.branch(0x05, (S3, ZERO), again);
+        self.branch("bne", &[A3, ZERO], quit);
+        self.branch("blez", &[V0], quit);
+        self.op("daddu", &[S2, S2, V0]);
+        self.op("dsubu", &[S3, S3, V0]);
+        self.branch("bne", &[S3, ZERO], again);
     }
 
-    /// A branch with an empty delay slot.
-    fn branch(&mut self, opcode: u32, (s, t): (u32, u32), to: u64) {
-        let places = to.wrapping_sub(self.here() + 4) as i64 >> 2;
-        self.0.extend([immediate(opcode, s, t, places as u64), NOP]);
+    /// A branch by registers, with an empty delay slot.
+    fn branch(&mut self, mnemonic: &str, registers: &[i64], to: u64) {
+        let distance = to.wrapping_sub(self.here() + 4) as i64 >> 2;
+        self.op(mnemonic, &[registers, &[distance]].concat());
+        self.op("sll", &[ZERO, ZERO, 0]);
     }
 }
 
@@ -182,7 +183,7 @@ fn code() -> (Vec<u32>, u64, u64) {
         words.number(A3, 16);
         words.call(RT_SIGACTION);
     }
-    words.branch(0x04, (ZERO, ZERO), next);
+    words.branch("beq", &[ZERO, ZERO], next);
     (words.0, handler, start)
 }
 
@@ -191,10 +192,9 @@ fn handle(words: &mut Words, quit: u64) {
     words.number(K0, OWN);
     words.store(A0, K0, 0);
     for n in 0..32 {
-        words.0.push(immediate(0x3d, K0, n, (END_FLOATS + 8 * n as usize) as u64));
+        words.op("sdc1", &[n, END_FLOATS as i64 + 8 * n, K0]);
     }
-    // cfc1 $16,$31
-    words.0.push(0x4440_f800 | S0 << 16);
+    words.op("cfc1", &[S0, FCSR]);
     words.store(S0, K0, END_FCSR);
     words.copy(S4, A1);
     words.copy(S5, A2);
@@ -215,20 +215,21 @@ fn begin(words: &mut Words) {
     words.number(A0, SECONDS_MAX);
     words.call(ALARM);
     words.number(K1, STATE);
-    // ctc1 $4,$31; the floating-point registers; mthi $4, mtlo $5
     words.load(A0, K1, place(67));
-    words.0.push(0x44c0_f800 | A0 << 16);
+    words.op("ctc1", &[A0, FCSR]);
     for n in 0..32 {
-        words.0.push(immediate(0x35, K1, n, place(32 + n as usize) as u64));
+        words.op("ldc1", &[n, 8 * (32 + n), K1]);
     }
     words.load(A0, K1, place(64));
     words.load(A1, K1, place(65));
-    words.0.extend([special(A0, ZERO, ZERO, 0x11), special(A1, ZERO, ZERO, 0x13)]);
+    words.op("mthi", &[A0]);
+    words.op("mtlo", &[A1]);
     words.load(K0, K1, place(68));
     for n in (1..=RA).filter(|n| ![K0, K1].contains(n)) {
         words.load(n, K1, place(n as usize));
     }
-    words.0.extend([special(K0, ZERO, ZERO, 8), NOP]);
+    words.op("jr", &[K0]);
+    words.op("sll", &[ZERO, ZERO, 0]);
 }
 
 /// The signal's action and the signal stack, from [`ACTION`] on.

@@ -16,35 +16,11 @@ use super::{
     protocol, unasked,
 };
 use crate::core::frames::Frames;
+use crate::core::pages::Runs;
 use crate::error::Result;
 
 /// Pages whose access is compared at a time.
 const BLOCK: usize = 64;
-
-/// Pages looked at in order, joined to runs.
-struct Joined {
-    runs: Vec<PageRun>,
-    next: u32,
-    /// How many pages right before `next` are of the run that may still grow.
-    count: u32,
-}
-
-impl Joined {
-    fn take(&mut self, pages: u32) {
-        self.next += pages;
-        self.count += pages;
-    }
-
-    fn skip(&mut self, pages: u32) {
-        self.runs.extend(PageRun::new(PageId(self.next - self.count), self.count));
-        self.next += pages;
-        self.count = 0;
-    }
-
-    fn each(&mut self, pages: &[Access], access: Access) {
-        pages.iter().for_each(|a| if *a == access { self.take(1) } else { self.skip(1) });
-    }
-}
 
 /// What the program wants to do with pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -179,20 +155,18 @@ impl<F: Frames> Rank<F> {
 
     /// The runs of pages among `pages` with this access, [`BLOCK`] pages compared at a time.
     fn runs_with(&self, pages: Range<u32>, access: Access) -> Vec<PageRun> {
-        let (blocks, rest) =
-            self.access[pages.start as usize..pages.end as usize].as_chunks::<BLOCK>();
-        let mut runs = Joined { runs: Vec::new(), next: pages.start, count: 0 };
-        for block in blocks {
-            let found: u32 = block.iter().map(|a| u32::from(*a == access)).sum();
-            match found as usize {
-                0 => runs.skip(BLOCK as u32),
-                BLOCK => runs.take(BLOCK as u32),
-                _ => runs.each(block, access),
+        let all = &self.access[pages.start as usize..pages.end as usize];
+        let mut runs = Runs::default();
+        for (first, block) in (u64::from(pages.start)..).step_by(BLOCK).zip(all.chunks(BLOCK)) {
+            let found: usize = block.iter().map(|a| usize::from(*a == access)).sum();
+            if found == block.len() {
+                runs.add(first, first + found as u64);
+            } else if found > 0 {
+                let these = (first..).zip(block).filter(|(_, a)| **a == access);
+                these.for_each(|(page, _)| runs.add(page, page + 1));
             }
         }
-        runs.each(rest, access);
-        runs.skip(0);
-        runs.runs
+        runs.finish()
     }
 
     pub(super) fn ask_for(&self, page: PageId, missing: &mut BTreeSet<PageId>, out: &mut Outcome) {

@@ -12,30 +12,10 @@
 //! - A path that would be too long ends at an anchor of its own, outside of calls if it can.
 //! - A short loop is unrolled: its paths pass the anchor a few times before they end there.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use rustc_hash::FxHashMap;
 
-/// What is known by the addresses of instructions.
-pub(in super::super) type ByAddress<V> = HashMap<u64, V, BuildHasherDefault<AddressHasher>>;
-
-/// Spreads addresses: a trace looks thousands of them up.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
-    }
-
-    fn write_u64(&mut self, address: u64) {
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        self.0 = (self.0 ^ address).wrapping_mul(SPREAD).rotate_left(32);
-    }
-}
+/// What is known by the addresses of instructions: a trace looks thousands of them up.
+pub(in super::super) type ByAddress<V> = FxHashMap<u64, V>;
 
 /// Instructions behind each other as they were executed, and where control went from the last.
 #[derive(Clone, Copy, Debug)]
