@@ -70,6 +70,42 @@ fn every_x87_instruction_ends_as_on_the_host() {
     judge_rows(bench(), 19_800_087, 100, x87_rows());
 }
 
+/// A product just below the smallest normal number that rounding makes that number: the processor
+/// calls a result tiny after it was rounded, so it neither underflows nor waits for an event.
+#[test]
+fn results_that_rounding_makes_normal_do_not_underflow() {
+    // fninit; fldcw [rbx + 48]; fld tbyte [rbx]; fmul dword [rbx + 16]; fwait; fnstsw ax;
+    // fstp tbyte [rbx + 32]; int3
+    const CODE_OF: [u8; 17] = [
+        0xdb, 0xe3, 0xd9, 0x6b, 0x30, 0xdb, 0x2b, 0xd8, 0x4b, 0x10, 0x9b, 0xdf, 0xe0, 0xdb, 0x7b,
+        0x20, 0xcc,
+    ];
+    // All ones, ones down to the last bit of a double, of a single, and one that stays tiny.
+    const SIGNIFICANDS: [u64; 4] =
+        [u64::MAX, u64::MAX << 10, u64::MAX << 39, 0x8000_0000_0000_0001];
+    let mut bench = bench();
+    // Every precision and rounding, with underflow masked and not.
+    let controls = (0..16u16).flat_map(|n| [0x3f, 0x2f].map(|masks| n << 8 | masks));
+    for (control, m) in controls.flat_map(|c| SIGNIFICANDS.map(|m| (c, m))) {
+        for sign in [0, 0x8000u16] {
+            let mut data = vec![0; PAGE];
+            data[0x100..0x108].copy_from_slice(&m.to_le_bytes());
+            data[0x108..0x10a].copy_from_slice(&(sign | 1).to_le_bytes());
+            data[0x110..0x114].copy_from_slice(&0.5f32.to_le_bytes());
+            data[0x130..0x132].copy_from_slice(&control.to_le_bytes());
+            let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+            registers.gpr[3] = DATA + 0x100;
+            registers.vectors.mxcsr = 0x1f80;
+            let starts = vec![CODE, CODE + CODE_OF.len() as u64];
+            let code = CODE_OF.to_vec();
+            let program = Program { code, starts, registers, data, adjust_is_open: false };
+            let ended = bench.check(&program, 1);
+            assert_eq!(ended, Some(Ok(())), "{control:x} {sign:x} {m:x}");
+        }
+    }
+    assert!(bench.whole > 0, "programs come to their ends");
+}
+
 #[test]
 fn every_mmx_instruction_ends_as_on_the_host() {
     judge_rows(bench(), 19_970_108, 40, mmx_rows());
