@@ -12,8 +12,11 @@ use std::path::Path;
 use littoral_base::clock::WallClock;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
 use littoral_graph::format::file::GraphFile;
+use littoral_graph::generate::{Model, generate};
 use littoral_graph::import::{ImportOptions, read};
-use littoral_graph::kernels::{Answer, Dangling, Kernel, Options, PageRankOptions, run};
+use littoral_graph::kernels::{
+    Answer, Dangling, Kernel, Options, PageRankOptions, RunReport, Summary, run,
+};
 use littoral_graph::medium::Store;
 use proptest::prelude::*;
 
@@ -39,17 +42,23 @@ fn power_iteration(
     rank
 }
 
+/// What a run with the suite's tolerance says and finds.
+fn found(graph: &GraphFile, options: PageRankOptions) -> (RunReport, Vec<f32>) {
+    let store = Store::in_dram(graph).unwrap();
+    let kernel = Kernel::PageRank(options);
+    let verified = Options { verify: true, ..Options::default() };
+    let (report, answer) = run(graph, &store, kernel, &verified, &WallClock::new()).unwrap();
+    let Answer::PageRank(ranks) = answer else { panic!("ranks were asked for") };
+    (report, ranks)
+}
+
 /// The ranks that the kernel finds, by the vertices' numbers in the list of edges.
 fn ranks(edges: EdgeList, dangling: Dangling, damping: f64) -> Vec<(String, f64)> {
     let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
     let graph = GraphFile::from_image(image).unwrap();
-    let store = Store::in_dram(&graph).unwrap();
     // Sparse cycles take more than the GAP suite's 20 iterations to come within the tolerance.
     let given = PageRankOptions { dangling, iterations_max: 300, ..PageRankOptions::default() };
-    let kernel = Kernel::PageRank(given.damped(damping).unwrap());
-    let options = Options { verify: true, ..Options::default() };
-    let (_, answer) = run(&graph, &store, kernel, &options, &WallClock::new()).unwrap();
-    let Answer::PageRank(ranks) = answer else { panic!("ranks were asked for") };
+    let (_, ranks) = found(&graph, given.damped(damping).unwrap());
     let names = graph.names().unwrap();
     (0u32..).zip(ranks).map(|(v, r)| (names.name(v), f64::from(r))).collect()
 }
@@ -89,4 +98,25 @@ fn the_package_graph_has_the_ranks_that_networkx_finds() {
     }
     let dropped = find(Dangling::Drop, "libc6");
     assert!((0.090..0.100).contains(&dropped), "the GAP suite's way: {dropped}");
+}
+
+/// On a uniform graph the ranks that each arc's equal share gives are nearly those of the end;
+/// from 1/n on it took five iterations.
+#[test]
+fn few_iterations_are_needed_where_vertices_are_alike() {
+    let edges = generate(Model::Urand, 12, 1, 1, &mut Hooks::none()).unwrap();
+    let (image, _) = build_in_memory(edges, &BuildOptions::default(), &mut Hooks::none()).unwrap();
+    let graph = GraphFile::from_image(image).unwrap();
+    for dangling in [Dangling::Drop, Dangling::Spread] {
+        let options = PageRankOptions { dangling, ..PageRankOptions::default() };
+        let (report, ranks) = found(&graph, options);
+        let Summary::PageRank(summary) = report.trials[0].summary else { panic!("PageRank ran") };
+        assert_eq!(summary.iterations_count, 3, "{summary:?}");
+        let total: f64 = ranks.iter().map(|&r| f64::from(r)).sum();
+        assert!((total - 1.0).abs() < 1e-4, "{total}");
+        // Without an iteration the answer is where it begins, and sums up to one too.
+        let none = PageRankOptions { iterations_max: 0, tolerance: 10.0, ..options };
+        let total: f64 = found(&graph, none).1.iter().map(|&r| f64::from(r)).sum();
+        assert!((total - 1.0).abs() < 1e-4, "{total} without an iteration");
+    }
 }

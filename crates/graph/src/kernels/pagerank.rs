@@ -5,10 +5,12 @@
 //! As there, the rank of a vertex without outgoing arcs is not handed on ([`Dangling::Drop`]);
 //! [`Dangling::Spread`] gives it to all vertices instead.
 //!
-//! Deviation: after each iteration all ranks are scaled by one factor, so that the total satisfies
-//! the equation summed over all vertices. With ids in order of degree, Gauss-Seidel alone leaves an
-//! error of the total that shrinks by only 0.85^2 an iteration; the factor removes exactly that
-//! error (20 iterations became 7 on kron 22, 19 became 5 on urand 22). The fixed point is the same.
+//! Two deviations; the fixed point is the same.
+//! - Ranks are held in a unit that changes after each iteration, so that the total satisfies the
+//!   equation summed over all vertices. With ids in order of degree, Gauss-Seidel alone leaves an
+//!   error of the total that shrinks by only 0.85^2 an iteration; the unit removes exactly that
+//!   error (20 iterations became 7 on kron 22, 19 became 5 on urand 22), and no rank is touched.
+//! - Rank begins as if each arc carried the same, not as 1/n (5 iterations became 3 on urand 22).
 //!
 //! Pages are streamed, never read at random; vertex state is in DRAM.
 //!
@@ -23,6 +25,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+
+use littoral_base::mutant;
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, OptionSpec, Spec};
 use super::bits::words_u32;
@@ -155,9 +159,9 @@ pub(crate) struct PageRank<'g> {
     graph: &'g GraphFile,
     options: PageRankOptions,
     members: usize,
-    /// Ranks, as bits of f32.
+    /// Ranks in units of [`PageRank::unit`], as bits of f32.
     rank: Vec<AtomicU32>,
-    /// Rank over out-degree, as bits of f32; zero without outgoing arcs.
+    /// Rank over out-degree, as bits of f32, in the same unit; zero without outgoing arcs.
     share: Vec<AtomicU32>,
     /// Vertices whose incoming lists take several pages, ascending.
     long: Vec<u32>,
@@ -165,8 +169,10 @@ pub(crate) struct PageRank<'g> {
     unnamed: Vec<u32>,
     cursor: Cursor,
     sums: Vec<Mutex<(Sums, Vec<Partial>)>>,
+    /// What every vertex gets for nothing, in the unit.
     base: AtomicU32,
-    factor: AtomicU32,
+    /// The unit of all ranks, as bits of f32: 1 in the first iteration and in the answer.
+    unit: AtomicU32,
     ended: AtomicBool,
     summary: Mutex<PageRankSummary>,
 }
@@ -260,20 +266,21 @@ impl<'g> Algorithm<'g> for PageRank<'g> {
             unnamed,
             cursor: Cursor::default(),
             base: AtomicU32::new(0),
-            factor: AtomicU32::new(0),
+            unit: AtomicU32::new(0),
             ended: AtomicBool::new(false),
             summary: Mutex::default(),
         }
     }
 
     fn run<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E, _: u32) -> Stepped {
+        me.each(|| {
+            self.start(me);
+        })?;
         me.lead(|| {
             *lock(&self.summary) = PageRankSummary::default();
             self.ended.store(self.options.iterations_max == 0, Relaxed);
-            self.set_base(1.0);
-        })?;
-        me.each(|| {
-            self.start(me);
+            let all = self.sums.iter().map(|m| lock(m).0).fold(Sums::default(), Sums::plus);
+            self.set_base(all, 1.0);
         })?;
         while !self.ended.load(Relaxed) {
             me.lead(|| {
@@ -284,11 +291,10 @@ impl<'g> Algorithm<'g> for PageRank<'g> {
             me.lead(|| {
                 self.finish();
             })?;
-            me.each(|| {
-                self.scale(me);
-            })?;
         }
-        Ok(())
+        me.each(|| {
+            self.leave_unit(me);
+        })
     }
 
     fn bytes(&self) -> u64 {
@@ -343,12 +349,23 @@ impl PageRank<'_> {
         (share * me.id()).min(len)..(share * (me.id() + 1)).min(len)
     }
 
+    /// Ranks as if each arc carried the same: exact where vertices lead to vertices of all kinds
+    /// alike, and much nearer than 1/n elsewhere.
     fn start(&self, me: Member<'_>) {
-        let first = 1.0 / self.rank.len() as f32;
+        let n = self.rank.len() as f32;
+        let arcs = self.graph.header().arcs as f32;
+        let is_equal = arcs == 0.0 || mutant!("graph_ranks_begin_equal");
+        let damping = if is_equal { 0.0 } else { self.options.damping };
+        let mut sums = Sums::default();
         for v in self.own(me, self.rank.len()) {
-            store(&self.rank[v], first);
-            store(&self.share[v], self.handed_on(v as u32, first));
+            let incoming = self.graph.incoming().degree(v as u32) as f32;
+            let rank = (1.0 - damping) / n + damping * (incoming / arcs.max(1.0));
+            let share = self.handed_on(v as u32, rank);
+            store(&self.rank[v], rank);
+            store(&self.share[v], share);
+            sums = sums.plus(rank_sums(rank, 0.0, share != 0.0));
         }
+        lock(&self.sums[me.id()]).0 = sums;
     }
 
     #[inline(always)]
@@ -357,16 +374,17 @@ impl PageRank<'_> {
         if degree == 0 { 0.0 } else { rank / degree as f32 }
     }
 
-    /// Sets what every vertex gets for nothing, with `total` rank of which `handed_on` follows
-    /// arcs.
-    fn set_base(&self, dangling: f64) {
-        let n = self.rank.len() as f64;
+    /// Sets the unit of all ranks, and in it what every vertex gets for nothing when the ranks are
+    /// those of `all`.
+    fn set_base(&self, all: Sums, unit: f64) {
         let damping = f64::from(self.options.damping);
         let spread = match self.options.dangling {
             Dangling::Drop => 0.0,
-            Dangling::Spread => damping * dangling,
+            Dangling::Spread => damping * unit * (all.total - all.handed_on),
         };
-        store(&self.base, ((1.0 - damping + spread) / n) as f32);
+        let base = (1.0 - damping + spread) / self.rank.len() as f64;
+        store(&self.base, (base / unit) as f32);
+        store(&self.unit, unit as f32);
     }
 
     fn pull<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Result<()> {
@@ -388,23 +406,28 @@ impl PageRank<'_> {
         Ok(())
     }
 
-    /// Ends an iteration: lists that several members hold pieces of, the factor, the decision.
+    /// Ends an iteration: lists that several members hold pieces of, the decision, the next unit.
     fn finish(&self) {
         let mut all = self.sums.iter().map(|m| lock(m).0).fold(Sums::default(), Sums::plus);
         all = all.plus(self.finish_long());
-        let damping = f64::from(self.options.damping);
-        let factor = match self.options.dangling {
-            Dangling::Drop => (1.0 - damping) / (all.total - damping * all.handed_on),
-            Dangling::Spread => 1.0 / all.total,
-        };
-        self.set_base(factor * (all.total - all.handed_on));
         let mut summary = lock(&self.summary);
         summary.iterations_count += 1;
-        summary.error = all.changes;
-        let ended = all.changes < self.options.tolerance
+        summary.error = all.changes * f64::from(load(&self.unit));
+        let ended = summary.error < self.options.tolerance
             || summary.iterations_count >= self.options.iterations_max;
         self.ended.store(ended, Relaxed);
-        store(&self.factor, if ended { 1.0 } else { factor as f32 });
+        if !ended {
+            self.set_base(all, self.unit_for(all));
+        }
+    }
+
+    /// The unit in which the ranks of `all` satisfy the equation summed over all vertices.
+    fn unit_for(&self, all: Sums) -> f64 {
+        let damping = f64::from(self.options.damping);
+        match self.options.dangling {
+            Dangling::Drop => (1.0 - damping) / (all.total - damping * all.handed_on),
+            Dangling::Spread => 1.0 / all.total,
+        }
     }
 
     fn finish_long(&self) -> Sums {
@@ -433,15 +456,13 @@ impl PageRank<'_> {
         (rank, (rank - old).abs())
     }
 
-    fn scale(&self, me: Member<'_>) {
-        let factor = load(&self.factor);
-        if factor == 1.0 {
+    fn leave_unit(&self, me: Member<'_>) {
+        let unit = load(&self.unit);
+        if unit == 1.0 {
             return;
         }
-        for words in [&self.rank, &self.share] {
-            for word in &words[self.own(me, words.len())] {
-                store(word, load(word) * factor);
-            }
+        for rank in &self.rank[self.own(me, self.rank.len())] {
+            store(rank, load(rank) * unit);
         }
     }
 }
