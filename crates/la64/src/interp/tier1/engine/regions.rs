@@ -52,7 +52,7 @@ impl Engine {
             listed.push(self.listing(&block, &begins, behind));
         }
         let entries = block.entries();
-        let parts = Parts::of(block);
+        let mut parts = Parts::of(block);
         let made = Made::Translated {
             instructions: list.len() as u64,
             map_bytes: map_bytes(&parts, None) as u64,
@@ -60,7 +60,7 @@ impl Engine {
         };
         let host = self.arena.address(parts.start);
         let placed = Placed { guest: list[0].pc, host, len: parts.bytes.len() as u64 };
-        self.put(filling, parts);
+        self.put(filling, &mut parts);
         journal.note(placed, made);
         filling.in_regions.extend(plan.list.iter().copied());
         let entries: Vec<(u64, usize)> = plan.anchors.iter().copied().zip(entries).collect();
@@ -106,9 +106,7 @@ impl Engine {
             if let Some(old) = old {
                 self.targets.replace(old, new);
             }
-            for site in filling.waiting.remove(&pc).unwrap_or_default() {
-                self.arena.patch(site as usize, entry);
-            }
+            filling.waiting.take(pc, |site| self.arena.patch(site as usize, entry));
         }
         for n in 0..self.exits.len() {
             let exit = self.exits.get(n).expect("invariant: below the length");
