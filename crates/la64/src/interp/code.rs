@@ -277,11 +277,11 @@ impl CodeCache {
         self.regions_instructions.load(Ordering::Relaxed)
     }
 
-    /// A region of so many instructions was translated.
+    /// A region of so many instructions was translated: its number.
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-    pub(super) fn note_region(&self, instructions: u64) {
+    pub(super) fn note_region(&self, instructions: u64) -> u64 {
         self.regions_instructions.fetch_add(instructions, Ordering::Relaxed);
-        self.regions.fetch_add(1, Ordering::Relaxed);
+        self.regions.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The thread that makes regions.

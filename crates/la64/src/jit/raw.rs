@@ -227,6 +227,14 @@ unsafe extern "C" fn on_fault(signal: i32, _: *mut libc::siginfo_t, context: *mu
     }
 }
 
+/// Processor time of this thread, in nanoseconds.
+pub(crate) fn thread_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes a local.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) } != 0;
+    if failed { 0 } else { now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 }
+}
+
 /// Does something with all signals blocked: a thread that it starts takes none.
 pub(crate) fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: all-zero sets are valid; the kernel reads and writes locals.
