@@ -1,8 +1,8 @@
 //! Whether a region pays: its thread runs with it and without it in turn, and compares the times.
 //!
 //! - Stays in code are timed by the thread's own processor time, in phases: with, without, without,
-//!   with, and so on, so that a program that becomes slower or faster meanwhile favours neither. The
-//!   medians of both are compared. Checked by `a_drift_and_outliers_decide_nothing`.
+//!   with, and so on, so that a program that becomes slower or faster meanwhile favours neither.
+//!   The medians of both are compared. Checked by `a_drift_and_outliers_decide_nothing`.
 //! - A region is taken away only if it costs more than the times scatter by. Checked by
 //!   `a_region_goes_if_it_costs_more_than_the_margin`.
 //! - A trial ends after so many stays, however short they are. Checked by

@@ -100,8 +100,8 @@ struct Region<'b> {
 
 impl Engine {
     /// Translates a region, whose instructions never change, for registers of which those in
-    /// `short` were seen to hold short numbers: where it is entered. The lock is held. `None` if its
-    /// code would be too long.
+    /// `short` were seen to hold short numbers: where it is entered. The lock is held. `None` if
+    /// its code would be too long.
     pub(in super::super::super) fn translate_region(
         &self,
         filling: &mut Filling,
