@@ -176,6 +176,12 @@ impl Bare {
         self.cache.clear();
     }
 
+    /// Takes all regions away, or puts them back.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    pub fn turn_regions(&mut self, are_there: bool) {
+        self.cache.turn_regions(&self.cpu, &self.text, are_there);
+    }
+
     /// Lets invalid floating-point operations of translated code fault on the host, instead of
     /// testing results for NaNs; without effect where the host's faults cannot be caught. The
     /// process gets a handler of SIGFPE.

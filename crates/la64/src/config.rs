@@ -66,7 +66,8 @@ pub struct Limits {
     /// it is in; looks that find nothing new become rarer. With few, each loop becomes a region at
     /// once.
     pub watch: u64,
-    /// Regions are translated on a thread of their own, so it is not certain when one is there.
+    /// Regions are translated on a thread of their own, and tried by the threads that run them: it
+    /// is not certain when one is there, and for how long.
     pub aside: bool,
 }
 

@@ -98,7 +98,15 @@ pub fn parse(file: &[u8]) -> Result<Elf> {
 /// [`Kind::BadElf`] if it is none, is not that architecture's 64-bit little-endian kind, is
 /// truncated, or has segments that overlap or leave the address space.
 pub fn parse_for(file: &[u8], wanted: Machine) -> Result<Elf> {
-    let r = Reader(file);
+    parse_head(file, file.len() as u64, wanted)
+}
+
+/// Reads the headers of an ELF file of `len` bytes for `wanted` from the first ones of them.
+///
+/// # Errors
+/// As [`parse_for`]; a file whose headers are not among the first bytes counts as truncated.
+pub fn parse_head(head: &[u8], len: u64, wanted: Machine) -> Result<Elf> {
+    let r = Reader(head);
     let ident: [u8; 16] = r.bytes(0).map_err(|_| bad("too short for an ELF file"))?;
     if ident[..4] != *b"\x7fELF" {
         return Err(bad("not an ELF file (it does not start with 7f 45 4c 46)"));
@@ -131,22 +139,21 @@ pub fn parse_for(file: &[u8], wanted: Machine) -> Result<Elf> {
         let at = table
             .checked_add(n * SEGMENT_LEN)
             .ok_or_else(|| bad("program headers out of range"))?;
-        header(&r, at, &mut elf)?;
+        header(&r, at, len, &mut elf)?;
     }
     check(&elf)?;
     elf.headers_address = headers_address(&elf, table as u64);
     Ok(elf)
 }
 
-fn header(r: &Reader<'_>, at: usize, elf: &mut Elf) -> Result<()> {
+/// The program header at an offset, in a file of `len` bytes.
+fn header(r: &Reader<'_>, at: usize, len: u64, elf: &mut Elf) -> Result<()> {
     let (kind, flags, offset) = (r.u32(at)?, r.u32(at + 4)?, r.u64(at + 8)?);
     let (address, file_len, memory_len) = (r.u64(at + 16)?, r.u64(at + 32)?, r.u64(at + 40)?);
     let end = offset.checked_add(file_len);
     let file = |what| {
-        let end = end.filter(|&e| e <= r.0.len() as u64);
-        let end =
-            end.ok_or_else(|| bad(format!("truncated: {what} at {offset:#x} leaves the file")))?;
-        Ok(&r.0[offset as usize..end as usize])
+        end.filter(|&e| e <= len)
+            .ok_or_else(|| bad(format!("truncated: {what} at {offset:#x} leaves the file")))
     };
     match kind {
         LOAD if memory_len > 0 => {
@@ -159,7 +166,11 @@ fn header(r: &Reader<'_>, at: usize, elf: &mut Elf) -> Result<()> {
             elf.dynamic = Some((offset, file_len));
         }
         INTERP => {
-            let bytes = file("the interpreter's name")?.split(|&b| b == 0).next().unwrap_or(&[]);
+            let what = "the interpreter's name";
+            let end = file(what)?;
+            let bytes = r.0.get(offset as usize..end as usize);
+            let bytes = bytes.ok_or_else(|| bad(format!("truncated: {what} is missing")))?;
+            let bytes = bytes.split(|&b| b == 0).next().unwrap_or(&[]);
             elf.interpreter = Some(String::from_utf8_lossy(bytes).into_owned());
         }
         _ => {}
@@ -261,6 +272,18 @@ mod tests {
         assert_eq!(elf.entry, 0x1_2000_0078);
         assert_eq!((elf.segments.len(), elf.headers_address), (1, 0x1_2000_0040));
         assert_eq!(elf.segments[0].prot, 7);
+    }
+
+    /// The first bytes are enough if the headers are among them, and say the same as all.
+    #[test]
+    fn the_first_bytes_are_enough() {
+        let file = executable(0x1_2000_0000, &[0; 400]);
+        let (whole, len) = (parse(&file).unwrap(), file.len() as u64);
+        for head in [120, 121, 500, file.len()] {
+            assert_eq!(parse_head(&file[..head], len, LOONGARCH).unwrap(), whole);
+            assert!(parse_head(&file[..head], len - 1, LOONGARCH).is_err(), "a segment is cut");
+        }
+        assert!(parse_head(&file[..111], len, LOONGARCH).is_err());
     }
 
     #[test]

@@ -473,6 +473,36 @@ fn a_loop_that_changes_its_way_is_made_again() {
     assert_eq!(regions, [1, 2]);
 }
 
+/// Regions are taken away and put back while their loops run.
+#[test]
+fn regions_that_come_and_go_agree() {
+    let leaf: [Line<'_>; 10] = [
+        ("bl", &[28]),
+        ("addi.d", &[5, 5, -1]),
+        ("bnez", &[5, -8]),
+        ("syscall", &[0]),
+        ("andi", &[0, 0, 0]),
+        ("andi", &[0, 0, 0]),
+        ("andi", &[0, 0, 0]),
+        ("add.d", &[6, 6, 1]),
+        ("xor", &[7, 7, 6]),
+        ("jirl", &[0, 1, 0]),
+    ];
+    for lines in [&nested()[..], &leaf] {
+        let registers = [(4, 0x4000), (5, 1 << 40)];
+        let [mut first, mut second] = TIERS.map(|tier| prepared(tier, lines, &registers));
+        for (turn, budget) in (0..600).map(|n| (n, 1_100 + 997 * n % 3_000)) {
+            assert_eq!(first.run(budget), second.run(budget));
+            assert_eq!(first.state(), second.state(), "turn {turn}");
+            if turn % 3 != 0 {
+                second.turn_regions(turn % 2 == 0);
+            }
+        }
+        assert!(second.regions() > 0);
+        assert!(memory(&first) == memory(&second));
+    }
+}
+
 /// Instructions in writable memory are compared with it, so they are in no region; others are
 /// dropped when they change.
 #[test]

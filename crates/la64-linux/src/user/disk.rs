@@ -141,6 +141,7 @@ impl Disk {
             return None;
         }
         let mut bytes = Vec::with_capacity(found.len() as usize);
+        raw::populate(bytes.spare_capacity_mut());
         file.take(FILE_LEN_MAX).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }

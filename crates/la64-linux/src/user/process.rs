@@ -44,6 +44,8 @@ const GUEST_END: [u64; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
 
 /// Bytes by which a file's machine and ABI are known.
 const HEAD_LEN: u64 = 256;
+/// Bytes in which a program's headers mostly are.
+const HEADERS_LEN: u64 = 4096;
 
 /// Instructions of a slice of translated code, if the stack of the first thread has room for what
 /// they may push: it has the length that the host gives.
@@ -465,12 +467,25 @@ fn load_interpreter(
         .map_err(|e| e.in_context(format!("{}: its interpreter {name}", program.display())))
 }
 
+/// The headers of a program's file. Those of nearly all are in its first page.
+fn headers(file: &File, abi: &Abi) -> std::io::Result<littoral_la64::error::Result<Elf>> {
+    let len = file.metadata()?.len();
+    let mut bytes = Vec::with_capacity(HEADERS_LEN as usize);
+    file.take(HEADERS_LEN).read_to_end(&mut bytes)?;
+    match elf::parse_head(&bytes, len, abi.machine) {
+        Err(_) if len > HEADERS_LEN => {
+            (&*file).read_to_end(&mut bytes)?;
+            Ok(elf::parse_for(&bytes, abi.machine))
+        }
+        parsed => Ok(parsed),
+    }
+}
+
 fn load_image(abi: &Abi, space: &mut Space, host: &Path, guest: &Path) -> Result<Image> {
     let shown = guest.display();
     let io = |e: std::io::Error| Error::with_source(Kind::Io, format!("cannot read {shown}"), e);
     let file = File::open(host).map_err(io)?;
-    let bytes = std::fs::read(host).map_err(io)?;
-    let elf = elf::parse_for(&bytes, abi.machine).map_err(|e| of_program(&shown, e))?;
+    let elf = headers(&file, abi).map_err(io)?.map_err(|e| of_program(&shown, e))?;
     if let Some(at) = shared_page(&elf.segments, page_len()) {
         let what = format!(
             "{shown}: two segments share the page at {at:#x}; pages of this host have \

@@ -31,6 +31,8 @@ mod regions;
 mod stored;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 mod translated;
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+mod trials;
 
 use super::bind::Adjust;
 use super::branch::Flow;
@@ -85,6 +87,8 @@ struct Own {
     journal: Journal,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     watch: regions::Watch,
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    trials: trials::Trials,
 }
 
 /// Why a thread goes no further in a generation.

@@ -83,6 +83,8 @@ pub(super) struct Generation {
 pub(super) struct Filling {
     /// Pages with instructions that are not compared with memory.
     texts: BTreeSet<u64>,
+    /// The page of the latest of them: the next one is mostly the same.
+    latest: Option<u64>,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     pub(super) tier1: [tier1::Filling; tier1::Floats::COUNT],
 }
@@ -90,7 +92,11 @@ pub(super) struct Filling {
 impl Filling {
     /// The instruction at `pc` will not be compared with memory.
     pub(super) fn note_text(&mut self, pc: u64) {
-        self.texts.insert(pc >> PAGE_BITS);
+        let page = pc >> PAGE_BITS;
+        if self.latest != Some(page) {
+            self.texts.insert(page);
+            self.latest = Some(page);
+        }
     }
 }
 
@@ -271,11 +277,11 @@ impl CodeCache {
         self.regions_instructions.load(Ordering::Relaxed)
     }
 
-    /// A region of so many instructions was translated.
+    /// A region of so many instructions was translated: its number.
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-    pub(super) fn note_region(&self, instructions: u64) {
+    pub(super) fn note_region(&self, instructions: u64) -> u64 {
         self.regions_instructions.fetch_add(instructions, Ordering::Relaxed);
-        self.regions.fetch_add(1, Ordering::Relaxed);
+        self.regions.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The thread that makes regions.

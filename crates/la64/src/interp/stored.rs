@@ -30,6 +30,8 @@ const VERSION: u32 = 1;
 const HEAD: usize = 80;
 /// Where what the checksum covers begins.
 const COVERED: usize = 16;
+/// A file is written again if what it gains is at least this part of what was read of it.
+const WORTH_WRITING: usize = 32;
 /// Bytes of an entry of the index: a block's number, where its record is, the record's length.
 const ENTRY: usize = 16;
 
@@ -117,6 +119,10 @@ struct Taken {
     bytes: Vec<u8>,
     /// Entries of the index.
     count: usize,
+    /// Of each part of the numbers, how many entries are of lower parts; and how many bits a number
+    /// has below that of its part.
+    parts: Vec<u32>,
+    part_bits: u32,
 }
 
 fn long(bytes: &[u8], at: usize) -> u64 {
@@ -160,10 +166,30 @@ impl Taken {
         if bytes[COVERED..HEAD] != wanted[..] && !mutant!("la64_stored_engine_ignored") {
             return Err(Refused::Foreign);
         }
-        let taken = Taken { bytes, count: count as usize };
+        let mut taken = Taken { bytes, count: count as usize, ..Taken::default() };
         let inside = (0..taken.count).all(|n| taken.bytes.get(taken.entry(n).1).is_some());
         let sorted = (1..taken.count).all(|n| taken.entry(n - 1).0 < taken.entry(n).0);
-        if inside && sorted { Ok(taken) } else { Err(Refused::Damaged) }
+        if !(inside && sorted) {
+            return Err(Refused::Damaged);
+        }
+        taken.part();
+        Ok(taken)
+    }
+
+    /// Divides the numbers into about as many parts of one length as there are entries: blocks are
+    /// spread over a program, so a number is then found with a look or two.
+    fn part(&mut self) {
+        let Some(last) = self.count.checked_sub(1) else { return };
+        let last = self.entry(last).0;
+        let parts = (self.count as u64).next_power_of_two();
+        self.part_bits = (u64::BITS - last.leading_zeros()).saturating_sub(parts.ilog2()).min(63);
+        let mut first = Vec::with_capacity((last >> self.part_bits) as usize + 2);
+        for n in 0..self.count {
+            let part = (self.entry(n).0 >> self.part_bits) as usize;
+            first.resize(first.len().max(part + 1), n as u32);
+        }
+        first.push(self.count as u32);
+        self.parts = first;
     }
 
     /// A block's number, and where its record is.
@@ -175,7 +201,9 @@ impl Taken {
 
     /// The record of a block.
     fn find(&self, number: u64) -> Option<&[u8]> {
-        let (mut low, mut high) = (0, self.count);
+        let part = usize::try_from(number >> self.part_bits).ok()?;
+        let [low, high] = *self.parts.get(part..)?.first_chunk::<2>()?;
+        let (mut low, mut high) = (low as usize, high as usize);
         while low < high {
             let middle = low.midpoint(high);
             let (found, place) = self.entry(middle);
@@ -203,6 +231,24 @@ struct Kept {
     made: BTreeMap<u64, Vec<u8>>,
     /// Bytes that a file with all of them has.
     len: usize,
+    /// Bytes of the records that were read.
+    used: usize,
+}
+
+impl Kept {
+    /// Bytes of the file before anything was made.
+    fn len_before(&self) -> usize {
+        self.taken.bytes.len().max(HEAD)
+    }
+
+    /// Whether a file with what was made is worth its price. To write one, all of it is read,
+    /// checked and written; to translate again what is not kept is cheap where that is little
+    /// beside what was read.
+    fn is_worth_writing(&self) -> bool {
+        let made = self.len - self.len_before();
+        !self.made.is_empty()
+            && (made * WORTH_WRITING >= self.used || mutant!("la64_stored_little_is_written"))
+    }
 }
 
 /// What a process keeps of translated code.
@@ -247,14 +293,15 @@ impl Store {
         let taken = taken.and_then(Result::ok).unwrap_or_default();
         let len = taken.bytes.len().max(HEAD);
         let mut kept = self.kept();
-        kept.push(Kept { identity, taken, made: BTreeMap::new(), len });
+        kept.push(Kept { identity, taken, made: BTreeMap::new(), len, used: 0 });
         (kept.len() - 1, refused)
     }
 
-    /// The guest files whose files would differ with the blocks that this process has made.
+    /// The guest files whose files are to have the blocks that this process has made: those that
+    /// gain more than a little.
     pub fn grown(&self) -> Vec<(usize, Identity)> {
         let kept = self.kept();
-        let grown = kept.iter().enumerate().filter(|(_, kept)| !kept.made.is_empty());
+        let grown = kept.iter().enumerate().filter(|(_, kept)| kept.is_worth_writing());
         grown.map(|(number, kept)| (number, kept.identity)).collect()
     }
 
@@ -297,7 +344,7 @@ impl Store {
     pub fn forget_made(&self) {
         for kept in self.kept().iter_mut() {
             kept.made.clear();
-            kept.len = kept.taken.bytes.len().max(HEAD);
+            kept.len = kept.len_before();
         }
     }
 
@@ -307,10 +354,13 @@ impl Store {
         (file, number): (usize, u64),
         f: impl FnOnce(&[u8]) -> Option<R>,
     ) -> Option<R> {
-        let kept = self.kept();
-        let kept = kept.get(file)?;
+        let mut kept = self.kept();
+        let kept = kept.get_mut(file)?;
         let made = || kept.made.get(&number).map(|record| &record[..]);
-        f(kept.taken.find(number).or_else(made)?)
+        let record = kept.taken.find(number).or_else(made)?;
+        let result = f(record)?;
+        kept.used += record.len();
+        Some(result)
     }
 
     /// Keeps the record of a block, unless the file is full.
@@ -343,4 +393,68 @@ fn whole(maker: Maker, identity: &Identity, records: &BTreeMap<u64, &[u8]>) -> V
     let crc = crc(&bytes[COVERED..]);
     bytes[12..COVERED].copy_from_slice(&crc.to_le_bytes());
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAKER: Maker = Maker { revision: 1, host: 2 };
+
+    fn records(store: &Store, numbers: impl Iterator<Item = u64>) {
+        numbers.for_each(|n| store.keep((0, n), vec![n as u8; 100]));
+    }
+
+    fn found(store: &Store, number: u64) -> Option<Vec<u8>> {
+        store.with_record((0, number), |bytes| Some(bytes.to_vec()))
+    }
+
+    fn again(bytes: Vec<u8>) -> Store {
+        let store = Store::new(MAKER, 1 << 20);
+        assert_eq!(store.add(Identity::of_build_id(b"file"), Some(bytes)), (0, None));
+        store
+    }
+
+    fn file_of(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
+        let store = Store::new(MAKER, 1 << 20);
+        store.add(Identity::of_build_id(b"file"), None);
+        records(&store, numbers);
+        store.file(0, None)
+    }
+
+    /// Numbers behind each other, spread, at the ends of the range, one and none.
+    #[test]
+    fn every_number_is_found_and_no_other() {
+        let spread = (0..500).map(|n: u64| n * n * 8);
+        let lists: [Vec<u64>; 6] = [
+            (0..300).collect(),
+            spread.collect(),
+            vec![0, 1, u64::MAX],
+            vec![u64::MAX - 1],
+            vec![0],
+            Vec::new(),
+        ];
+        for list in lists {
+            let store = again(file_of(list.iter().copied()));
+            let beside = list.iter().flat_map(|n| [n.wrapping_sub(1), n.wrapping_add(1)]);
+            for number in beside.chain(list.iter().copied()).chain([0, 1 << 40, u64::MAX]) {
+                let wanted = list.contains(&number).then(|| vec![number as u8; 100]);
+                assert_eq!(found(&store, number), wanted, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_gains_little_is_not_written() {
+        let store = again(file_of(0..100));
+        assert!(store.grown().is_empty(), "nothing was made");
+        records(&store, 100..101);
+        assert_eq!(store.grown().len(), 1, "all that is used is new");
+        (0..100).for_each(|number| assert!(found(&store, number).is_some()));
+        assert!(store.grown().is_empty(), "a hundredth of what is used");
+        records(&store, 101..104);
+        assert_eq!(store.grown().len(), 1);
+        store.forget_made();
+        assert!(store.grown().is_empty());
+    }
 }

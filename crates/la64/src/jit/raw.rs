@@ -15,12 +15,12 @@
 use crate::shared::List;
 use littoral_base::mutant;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::cell::Cell;
 use std::ops::Range;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Executable memory.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct Arena {
     /// Where it is written.
     written: u64,
     len: usize,
+    /// Up to where the kernel was asked to make pages.
+    populated: AtomicUsize,
 }
 
 impl Arena {
@@ -43,7 +45,7 @@ impl Arena {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let base = unsafe { mmap_anonymous(null_mut(), len, rights, flags) }.ok()? as u64;
-        Some(Arena { base, written: base, len })
+        Some(Arena { base, written: base, len, populated: AtomicUsize::new(0) })
     }
 
     fn separate(len: usize) -> Option<Arena> {
@@ -60,7 +62,7 @@ impl Arena {
             let _ = unsafe { munmap(written as *mut _, len) };
             return None;
         };
-        Some(Arena { base, written, len })
+        Some(Arena { base, written, len, populated: AtomicUsize::new(0) })
     }
 
     /// Bytes.
@@ -77,10 +79,29 @@ impl Arena {
     /// Copies code to where none is yet.
     pub(crate) fn write(&self, offset: usize, code: &[u8]) {
         assert!(offset + code.len() <= self.len, "inside the arena");
+        self.populate(offset + code.len());
         let to = (self.written + offset as u64) as *mut u8;
         // SAFETY: in bounds of the mapping, which no reference points into; the engine's lock keeps
         // other writers out, and nothing leads to these bytes yet.
         unsafe { to.copy_from_nonoverlapping(code.as_ptr(), code.len()) };
+    }
+
+    /// Has the kernel make pages up to `end` and some behind them, if it made none there yet: one
+    /// call costs less than a fault of each page.
+    fn populate(&self, end: usize) {
+        const STEP: usize = 128 << 10;
+        let from = self.populated.load(Ordering::Relaxed);
+        if end <= from {
+            return;
+        }
+        let to = end.next_multiple_of(STEP).min(self.len);
+        self.populated.store(to, Ordering::Relaxed);
+        // SAFETY: in the mapping, at a whole page; what is there stays. Pages that the kernel does
+        // not make here it makes when they are written.
+        let _ = unsafe {
+            let at = (self.written + from as u64) as *mut _;
+            madvise(at, to - from, Advice::LinuxPopulateWrite)
+        };
     }
 
     /// Replaces the four bytes at `offset`, which lie in one doubleword, by one store.
@@ -204,6 +225,14 @@ unsafe extern "C" fn on_fault(signal: i32, _: *mut libc::siginfo_t, context: *mu
             libc::signal(signal, libc::SIG_DFL);
         },
     }
+}
+
+/// Processor time of this thread, in nanoseconds.
+pub(crate) fn thread_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes a local.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) } != 0;
+    if failed { 0 } else { now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 }
 }
 
 /// Does something with all signals blocked: a thread that it starts takes none.

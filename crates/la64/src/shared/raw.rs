@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use littoral_base::mutant;
-use littoral_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use littoral_base::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use littoral_base::sync::{Arc, Mutex, MutexGuard, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -153,22 +153,39 @@ pub trait Keyed {
 /// Slots of an index's first table.
 const FIRST_TABLE: usize = if cfg!(loom) { 2 } else { 256 };
 
-struct Table<T>(Box<[AtomicPtr<T>]>);
+/// A value, and its key beside it, so that a probe that passes by does not read the value. The key
+/// is written once, before the first value.
+struct Entry<T> {
+    key: AtomicU64,
+    item: AtomicPtr<T>,
+}
+
+struct Table<T>(Box<[Entry<T>]>);
+
+impl<T> Entry<T> {
+    /// Lets the entry, which is free or has this key, have a value. The caller keeps other writers
+    /// out.
+    fn set(&self, key: u64, item: *mut T) {
+        self.key.store(key, Ordering::Relaxed);
+        self.item.store(item, Ordering::Release);
+    }
+}
 
 impl<T: Keyed> Table<T> {
     fn new(len: usize) -> Table<T> {
-        Table((0..len).map(|_| AtomicPtr::new(null_mut())).collect())
+        let entry = |_| Entry { key: AtomicU64::new(0), item: AtomicPtr::new(null_mut()) };
+        Table((0..len).map(entry).collect())
     }
 
-    /// The slot that holds this key, or the free one where it belongs.
-    fn slot(&self, key: u64) -> (&AtomicPtr<T>, *mut T) {
+    /// The entry of this key, or the free one where it belongs; and its value, or null.
+    fn entry(&self, key: u64) -> (&Entry<T>, *mut T) {
         let mask = self.0.len() - 1;
         let mut at = ((key >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
         loop {
-            let item = self.0[at].load(Ordering::Acquire);
-            // SAFETY: null, or a value that the index owns to its end.
-            if unsafe { item.as_ref() }.is_none_or(|item| item.key() == key) {
-                return (&self.0[at], item);
+            let entry = &self.0[at];
+            let item = entry.item.load(Ordering::Acquire);
+            if item.is_null() || entry.key.load(Ordering::Relaxed) == key {
+                return (entry, item);
             }
             at = (at + 1) & mask;
         }
@@ -212,7 +229,7 @@ impl<T: Keyed> Index<T> {
     /// The value of a key. Takes no lock.
     pub fn find(&self, key: u64) -> Option<&T> {
         // SAFETY: the index owns every table and value to its end.
-        unsafe { (*self.table.load(Ordering::Acquire)).slot(key).1.as_ref() }
+        unsafe { (*self.table.load(Ordering::Acquire)).entry(key).1.as_ref() }
     }
 
     /// Adds a value in the place of the one with its key: the new one, and the old one, which
@@ -223,13 +240,13 @@ impl<T: Keyed> Index<T> {
         owned.items.push(item);
         // SAFETY: as `find`; `item` was made above.
         let (mut table, key) = unsafe { (&*self.table.load(Ordering::Relaxed), (*item).key()) };
-        if 2 * (owned.keys_count + 1) > table.0.len() {
+        if 4 * (owned.keys_count + 1) > 3 * table.0.len() {
             // SAFETY: as `find`.
             table = unsafe { &*self.grow(&mut owned, 2 * table.0.len()) };
         }
-        let (slot, old) = table.slot(key);
+        let (entry, old) = table.entry(key);
         owned.keys_count += usize::from(old.is_null());
-        slot.store(item, Ordering::Release);
+        entry.set(key, item);
         // SAFETY: as `find`.
         unsafe { (&*item, old.as_ref()) }
     }
@@ -239,11 +256,11 @@ impl<T: Keyed> Index<T> {
         let table = Table::new(len);
         // SAFETY: as `find`.
         let old = unsafe { &*self.table.load(Ordering::Relaxed) };
-        for slot in &old.0 {
-            let item = slot.load(Ordering::Relaxed);
-            // SAFETY: as `find`.
-            if let Some(value) = unsafe { item.as_ref() } {
-                table.slot(value.key()).0.store(item, Ordering::Relaxed);
+        for entry in &old.0 {
+            let item = entry.item.load(Ordering::Relaxed);
+            if !item.is_null() {
+                let key = entry.key.load(Ordering::Relaxed);
+                table.entry(key).0.set(key, item);
             }
         }
         let table = Box::into_raw(Box::new(table));

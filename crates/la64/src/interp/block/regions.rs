@@ -5,6 +5,7 @@
 //!   executed. Code of tier 1 counts nothing for this.
 //! - Looks after which there are no new regions become rarer, each half as frequent as before. What
 //!   looks and regions cost is a small part of what the thread retires in between.
+//! - What a region brings is tried by the thread that runs it (see `trials`).
 //! - A region that control leaves too often is made again, of this look and those before, if that
 //!   helps. Checked by `a_loop_that_changes_its_way_is_made_again`.
 //! - A region has instructions of memory alone that never was writable. Their pages are noted
@@ -13,7 +14,9 @@
 
 use super::super::branch::Flow;
 use super::super::code::{CodeCache, Generation};
-use super::super::tier1::{self, ByAddress, Decoded, Floats, Kept, Kind, Paths, Plan, Stretch};
+use super::super::tier1::{
+    self, ByAddress, Decoded, Door, Floats, Judged, Kept, Kind, Paths, Plan, Stretch,
+};
 use super::super::translation::Journal;
 use super::super::{Cpu, Features, Fetch, Tier, Trap};
 use super::translated::decoded;
@@ -40,8 +43,8 @@ const STAY_MIN: u64 = 64;
 const AGAIN_MAX: u32 = 3;
 const PART_MIN: u64 = 16;
 /// A region is made if control leaves it no more often than once in so many instructions of its
-/// look: what enters and leaves it moves many registers.
-const WORTH_MIN: u64 = 400;
+/// look: what enters and leaves it moves many registers. Whether it pays is tried then.
+const WORTH_MIN: u64 = 100;
 
 /// When a thread looks next.
 #[derive(Debug, Default)]
@@ -216,12 +219,14 @@ impl Look {
             if fare.exits * WORTH_MIN > fare.inside && self.looked() >= LOOK / 2 {
                 return;
             }
-            if !self.translate(engine, filling, (&plan, &seen), journal) {
+            let Some(doors) = self.translate(engine, filling, (&plan, &seen), journal) else {
                 return;
-            }
-            code.note_region(plan.list.len() as u64);
+            };
             let (trace, words) = (self.trace.clone(), self.words.clone());
-            filling.regions.push(Kept { head, plan, trace, words, times: 0 });
+            let number = code.note_region(plan.list.len() as u64);
+            let judged = Judged::Not;
+            let kept = Kept { head, plan, trace, words, times: 0, doors, judged, number };
+            filling.regions.push(kept);
         }
     }
 
@@ -236,6 +241,9 @@ impl Look {
         journal: &mut Journal,
     ) {
         let kept = &filling.regions[n];
+        if kept.judged == Judged::Away {
+            return;
+        }
         let fare = kept.plan.fare(&self.trace);
         let is_part = fare.inside * PART_MIN >= self.looked();
         let is_well = fare.exits * STAY_MIN <= fare.inside || !is_part;
@@ -252,21 +260,28 @@ impl Look {
         let Some(plan) = plan_of(&trace, head, &seen) else { return };
         let after = plan.fare(&trace);
         let helps = 2 * after.exits <= before.exits && after.inside >= before.inside;
-        if helps && self.translate(engine, filling, (&plan, &seen), journal) {
-            code.note_region(plan.list.len() as u64);
-            let times = filling.regions[n].times;
-            filling.regions[n] = Kept { head, plan, trace, words, times };
+        if !helps {
+            return;
+        }
+        if let Some(mut doors) = self.translate(engine, filling, (&plan, &seen), journal) {
+            let Kept { times, doors: ref before, .. } = filling.regions[n];
+            for door in &mut doors {
+                before.iter().for_each(|older| older.renewed(door));
+            }
+            let number = code.note_region(plan.list.len() as u64);
+            let judged = Judged::Not;
+            filling.regions[n] = Kept { head, plan, trace, words, times, doors, judged, number };
         }
     }
 
-    /// Translates a region; false if its code would be too long.
+    /// Translates a region; `None` if its code would be too long.
     fn translate(
         &self,
         engine: &tier1::Engine,
         filling: &mut tier1::Filling,
         (plan, seen): (&Plan, &Seen),
         journal: &mut Journal,
-    ) -> bool {
+    ) -> Option<Vec<Door>> {
         let instruction = |pc: &u64| Some(seen.get(pc)?.0.clone());
         let list: Vec<Decoded> = plan.list.iter().filter_map(instruction).collect();
         engine.translate_region(filling, (plan, &list, self.short), journal)

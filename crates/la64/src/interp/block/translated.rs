@@ -69,6 +69,7 @@ impl<F: Fetch> Run<'_, F> {
                 (exit, plain) = (None, false);
                 continue;
             }
+            self.begin_trial(engine, cpu);
             let key = tier1::Key { pc, plain: std::mem::take(&mut plain) };
             let found = match engine.find(key, cpu) {
                 Some(at) => Ok(Some(at)),
@@ -82,7 +83,7 @@ impl<F: Fetch> Run<'_, F> {
                     }
                     self.own.journal.total.exits += 1;
                     let slice = (left - longest).min(self.code.limits.slice);
-                    let left = engine.run(cpu, attention, at, slice);
+                    let left = self.stay(engine, cpu, attention, (at, slice));
                     self.own.journal.note_calls(cpu.take_calls());
                     match left {
                         tier1::Left::By(taken) => exit = Some(taken),
@@ -159,7 +160,7 @@ impl<F: Fetch> Run<'_, F> {
 
     /// The instructions of a block for tier 1, which goes on behind unconditional branches, and the
     /// epoch before they were read if they may change.
-    fn decode_for(
+    pub(super) fn decode_for(
         &self,
         engine: &tier1::Engine,
         filling: &mut Filling,

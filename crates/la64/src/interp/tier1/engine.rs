@@ -8,6 +8,7 @@
 
 pub(in super::super) mod regions;
 pub(in super::super) mod stored;
+mod waiting;
 
 use super::super::raw::Alone;
 use super::super::translation::{Journal, Listing, Made, Placed};
@@ -28,6 +29,7 @@ use crate::shared::{Index, List};
 use littoral_base::mutant;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use waiting::Waiting;
 
 /// No block is longer.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
@@ -56,7 +58,9 @@ pub(in super::super) struct Filling {
     alone: Vec<Box<Alone>>,
     restless: HashMap<u64, Restless>,
     /// Sites of exits whose target has no code yet, by the target's key.
-    waiting: HashMap<u64, Vec<u32>>,
+    waiting: Waiting,
+    /// Room for the parts of a block that is read, used again and again.
+    spare: Parts,
     /// Instructions that regions have.
     in_regions: HashSet<u64>,
     /// The regions.
@@ -287,12 +291,12 @@ impl Engine {
             Box::new(Words { epoch, check, stale, list })
         });
         let key = Key { pc: list[0].pc, plain };
-        let parts = Parts::of(block);
+        let mut parts = Parts::of(block);
         let map_bytes = map_bytes(&parts, words.as_deref());
         let (instructions, map_bytes) = (list.len() as u64, map_bytes as u64);
         let made = Made::Translated { instructions, map_bytes, is_region: false };
         let record = keep.and_then(|groups| parts.record(list, groups));
-        (self.publish(filling, key, (body, words), parts, (made, journal)), record)
+        (self.publish(filling, key, (body, words), &mut parts, (made, journal)), record)
     }
 
     /// Makes a block known, and lets those that wait for it lead to it.
@@ -301,7 +305,7 @@ impl Engine {
         filling: &mut Filling,
         key: Key,
         (body, words): (usize, Option<Box<Words>>),
-        parts: Parts,
+        parts: &mut Parts,
         (made, journal): (Made, &mut Journal),
     ) -> At {
         let (start, len) = (parts.start, parts.bytes.len());
@@ -312,11 +316,11 @@ impl Engine {
         let key = key.number();
         let known = Known { key, host, start: start as u32, body: body as u32, words };
         let (new, stale) = self.known.insert(known);
-        for site in filling.waiting.remove(&key).unwrap_or_default() {
+        filling.waiting.take(key, |site| {
             if !mutant!("la64_waiting_exits_stay") {
                 self.arena.patch(site as usize, start);
             }
-        }
+        });
         if let Some(words) = stale.and_then(|stale| stale.words.as_ref()) {
             // What leads to the stale block leads on to this one.
             self.arena.patch(words.check.onward as usize, start);
@@ -368,12 +372,12 @@ impl Engine {
     }
 
     /// Puts the parts of a finished block where running code finds them.
-    fn put(&self, filling: &mut Filling, mut parts: Parts) {
+    fn put(&self, filling: &mut Filling, parts: &mut Parts) {
         assert!(parts.bytes.len() <= BLOCK_BYTES_MAX, "a block is short");
         self.exits.append(&parts.exits);
         for exit in parts.exits.iter().filter(|exit| !exit.linked) {
             if let Some(site) = exit.site {
-                filling.waiting.entry(exit.key()).or_default().push(site);
+                filling.waiting.add(exit.key(), site);
             }
         }
         self.faults.list.append(&parts.faults);

@@ -90,7 +90,13 @@ impl<'a> Record<'a> {
     fn list<const N: usize>(&self, n: usize) -> impl Iterator<Item = [u32; N]> + use<'a, N> {
         debug_assert_eq!(LISTS[n], N);
         let elements = self.lists[n].chunks_exact(4 * N);
-        elements.map(|bytes| std::array::from_fn(|n| word(bytes, n)))
+        elements.map(|bytes| {
+            let mut list = [0; N];
+            for (to, from) in list.iter_mut().zip(bytes.as_chunks().0) {
+                *to = u32::from_le_bytes(*from);
+            }
+            list
+        })
     }
 
     /// Where its instructions are.
@@ -103,7 +109,7 @@ impl<'a> Record<'a> {
 
     /// Its instructions.
     pub(in super::super) fn words(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
-        self.lists[1].chunks_exact(4).map(|bytes| word(bytes, 0))
+        self.lists[1].as_chunks().0.iter().map(|word| u32::from_le_bytes(*word))
     }
 
     /// The instruction of this place: from the block's beginning to it, and its word.
@@ -159,9 +165,9 @@ impl<'a> Record<'a> {
         pc.wrapping_sub(self.home)
     }
 
-    /// Its code, to be changed.
-    pub(super) fn code(&self) -> Vec<u8> {
-        self.code.to_vec()
+    /// Its code.
+    pub(super) fn code(&self) -> &'a [u8] {
+        self.code
     }
 }
 

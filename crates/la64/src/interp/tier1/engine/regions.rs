@@ -6,7 +6,7 @@ use super::super::known::Known;
 use super::super::parts::Parts;
 use super::super::plan::Plan;
 use super::super::trace::{ByAddress, Stretch};
-use super::{BLOCK_BYTES_MAX, Engine, Filling, instruction, map_bytes};
+use super::{At, BLOCK_BYTES_MAX, Engine, Filling, instruction, map_bytes};
 use crate::jit::emit::Asm;
 
 /// What is kept of a region, to tell whether it is still the one that its loop needs.
@@ -20,6 +20,73 @@ pub(in super::super::super) struct Kept {
     pub(in super::super::super) words: ByAddress<u32>,
     /// How often it was made again.
     pub(in super::super::super) times: u32,
+    /// Where control enters it.
+    pub(in super::super::super) doors: Vec<Door>,
+    pub(in super::super::super) judged: Judged,
+    /// A number of its own.
+    pub(in super::super::super) number: u64,
+}
+
+/// What is known of what a region brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super::super) enum Judged {
+    /// Nothing yet.
+    Not,
+    /// It stays; or it is tried.
+    Stays,
+    /// It was taken away.
+    Away,
+}
+
+/// An address at which control enters a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super::super) struct Door {
+    pub(in super::super::super) pc: u64,
+    /// Where the region is entered.
+    inside: usize,
+    /// The code that was there before it.
+    outside: Option<usize>,
+}
+
+impl Door {
+    /// The door of a newer region, which takes this one's place.
+    pub(in super::super::super) fn renewed(self, newer: &mut Door) {
+        if self.pc == newer.pc {
+            newer.outside = self.outside;
+        }
+    }
+
+    /// Whether this is where control enters the region.
+    #[cfg(test)]
+    pub(in super::super::super) fn is_inside(&self, at: At) -> bool {
+        self.inside == at.start as usize
+    }
+
+    /// Whether there was no code before it.
+    pub(in super::super::super) fn is_alone(&self) -> bool {
+        self.outside.is_none()
+    }
+
+    /// Without the region this code is there.
+    pub(in super::super::super) fn lead_aside(&mut self, at: At) {
+        self.outside = Some(at.start as usize);
+    }
+}
+
+/// Doors that are turned again and again, and the exits that lead there.
+#[derive(Debug, Default)]
+pub(in super::super::super) struct Doors {
+    pub(in super::super::super) list: Vec<Door>,
+    /// Sites of exits, and the number of the door.
+    sites: Vec<(u32, usize)>,
+    /// Exits that were looked at.
+    looked: usize,
+}
+
+impl Doors {
+    pub(in super::super::super) fn of(list: Vec<Door>) -> Doors {
+        Doors { list, ..Doors::default() }
+    }
 }
 
 /// The code of a region, and where in it things are.
@@ -33,26 +100,26 @@ struct Region<'b> {
 
 impl Engine {
     /// Translates a region, whose instructions never change, for registers of which those in
-    /// `short` were seen to hold short numbers. The lock is held. False if its code
-    /// would be too long.
+    /// `short` were seen to hold short numbers: where it is entered. The lock is held. `None` if
+    /// its code would be too long.
     pub(in super::super::super) fn translate_region(
         &self,
         filling: &mut Filling,
         (plan, list, short): (&Plan, &[Decoded], u32),
         journal: &mut Journal,
-    ) -> bool {
+    ) -> Option<Vec<Door>> {
         // Which checks ahead are worth it is known when the code is made without them inside.
         let all = Ahead { indexed: u32::MAX, short, near: Vec::new(), hosts: 0 };
         let ahead = self.build_region(filling, plan, list, &all).block.worth_a_check();
         let Region { block, begins, behind } = self.build_region(filling, plan, list, &ahead);
         if block.asm.bytes.len() > BLOCK_BYTES_MAX {
-            return false;
+            return None;
         }
         if let Some(listed) = &mut journal.listed {
             listed.push(self.listing(&block, &begins, behind));
         }
         let entries = block.entries();
-        let parts = Parts::of(block);
+        let mut parts = Parts::of(block);
         let made = Made::Translated {
             instructions: list.len() as u64,
             map_bytes: map_bytes(&parts, None) as u64,
@@ -60,12 +127,16 @@ impl Engine {
         };
         let host = self.arena.address(parts.start);
         let placed = Placed { guest: list[0].pc, host, len: parts.bytes.len() as u64 };
-        self.put(filling, parts);
+        self.put(filling, &mut parts);
         journal.note(placed, made);
         filling.in_regions.extend(plan.list.iter().copied());
-        let entries: Vec<(u64, usize)> = plan.anchors.iter().copied().zip(entries).collect();
-        self.publish_entries(filling, &entries);
-        true
+        let door = |(&pc, inside)| {
+            let outside = self.known.find(pc).map(|known| known.start as usize);
+            Door { pc, inside, outside }
+        };
+        let doors: Vec<Door> = plan.anchors.iter().zip(entries).map(door).collect();
+        self.turn(filling, &mut Doors::of(doors.clone()), true);
+        Some(doors)
     }
 
     /// A region's code, which nothing leads to yet.
@@ -97,24 +168,36 @@ impl Engine {
         Region { block, begins, behind }
     }
 
-    /// What leads to the code of some addresses leads to a region's entries from now on.
-    fn publish_entries(&self, filling: &mut Filling, entries: &[(u64, usize)]) {
-        for &(pc, entry) in entries {
-            let (host, start) = (self.arena.address(entry), entry as u32);
-            let known = Known { key: pc, host, start, body: start, words: None };
+    /// What leads to the code of the doors' addresses leads into the region from now on, or to the
+    /// code that was there before. The lock is held.
+    pub(in super::super::super) fn turn(
+        &self,
+        filling: &mut Filling,
+        doors: &mut Doors,
+        inside: bool,
+    ) {
+        for n in doors.looked..self.exits.len() {
+            let exit = self.exits.get(n).expect("invariant: below the length");
+            let door = doors.list.iter().position(|d| d.pc == exit.target && !exit.plain);
+            doors.sites.extend(exit.site.zip(door));
+        }
+        doors.looked = self.exits.len();
+        let starts: Vec<Option<usize>> = (doors.list.iter())
+            .map(|door| if inside { Some(door.inside) } else { door.outside })
+            .collect();
+        for (door, start) in doors.list.iter().zip(&starts) {
+            let Some(start) = *start else { continue };
+            let (host, offset) = (self.arena.address(start), start as u32);
+            let known = Known { key: door.pc, host, start: offset, body: offset, words: None };
             let (new, old) = self.known.insert(known);
             if let Some(old) = old {
                 self.targets.replace(old, new);
             }
-            for site in filling.waiting.remove(&pc).unwrap_or_default() {
-                self.arena.patch(site as usize, entry);
-            }
+            filling.waiting.take(door.pc, |site| self.arena.patch(site as usize, start));
         }
-        for n in 0..self.exits.len() {
-            let exit = self.exits.get(n).expect("invariant: below the length");
-            let entry = entries.iter().find(|e| e.0 == exit.target && !exit.plain);
-            if let (Some(site), Some(&(_, entry))) = (exit.site, entry) {
-                self.arena.patch(site as usize, entry);
+        for &(site, door) in &doors.sites {
+            if let Some(start) = starts[door] {
+                self.arena.patch(site as usize, start);
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::super::super::Cpu;
 use super::super::super::raw::Alone;
 use super::super::super::translation::{Journal, Made};
-use super::super::block::{Exit, Shape, Sites};
+use super::super::block::{Exit, Shape};
 use super::super::parts::Parts;
 use super::super::record::{ExitOf, Record, add_long, get, set};
 use super::super::routines;
@@ -50,9 +50,13 @@ impl Engine {
         cpu: &Cpu,
         journal: &mut Journal,
     ) -> Option<At> {
-        let parts = self.placed(filling, record, key, cpu)?;
+        let mut parts = std::mem::take(&mut filling.spare);
+        let placed = self.place(filling, &mut parts, record, key, cpu);
         let body = parts.start;
-        Some(self.publish(filling, key, (body, None), parts, (Made::Read, journal)))
+        let read = (Made::Read, journal);
+        let at = placed.map(|()| self.publish(filling, key, (body, None), &mut parts, read));
+        filling.spare = parts;
+        at
     }
 
     /// Whether a record's block would get a place. Nothing of it is run.
@@ -64,62 +68,68 @@ impl Engine {
         key: Key,
         cpu: &Cpu,
     ) -> bool {
-        self.placed(filling, record, key, cpu).is_some()
+        self.place(filling, &mut Parts::default(), record, key, cpu).is_some()
     }
 
-    /// The parts of a record's block for the next place of the arena.
-    fn placed(&self, filling: &Filling, record: &Record<'_>, key: Key, cpu: &Cpu) -> Option<Parts> {
+    /// The parts of a record's block for the next place of the arena; `None` if it gets none, and
+    /// parts then mean nothing.
+    fn place(
+        &self,
+        filling: &Filling,
+        parts: &mut Parts,
+        record: &Record<'_>,
+        key: Key,
+        cpu: &Cpu,
+    ) -> Option<()> {
         let moved = record.moved(key.pc);
-        let mut code = record.code();
-        if code.len() > BLOCK_BYTES_MAX || !moved.is_multiple_of(PAGE_BYTES) {
+        let len = record.code().len();
+        if len > BLOCK_BYTES_MAX || !moved.is_multiple_of(PAGE_BYTES) {
             return None;
         }
-        let start = self.floor + filling.used;
+        parts.begin(self.floor + filling.used, record.code());
+        let Parts { start, bytes: code, exits, faults, slows, alone, .. } = parts;
+        let start = *start;
         for site in record.relative() {
-            add_long(&mut code, site, moved)?;
+            add_long(code, site, moved)?;
         }
         for site in record.before() {
-            let to = get(&code, site).filter(|&to| (to as usize) < self.floor)?;
-            set(&mut code, site, to.wrapping_sub(start as u32 + site + 4))?;
+            let to = get(code, site).filter(|&to| (to as usize) < self.floor)?;
+            set(code, site, to.wrapping_sub(start as u32 + site + 4))?;
         }
-        let exits = self.placed_exits(&mut code, start, record, key)?;
-        let len = code.len();
+        self.place_exits(exits, (code, start), record, key)?;
         let inside = |at: u32| ((at as usize) <= len).then(|| start as u32 + at);
-        let pair = |[a, b]: [u32; 2]| Some((inside(a)?, inside(b)?));
-        let faults: Vec<(u32, u32)> = record.faults().map(pair).collect::<Option<_>>()?;
+        for [at, landing] in record.faults() {
+            faults.push((inside(at)?, inside(landing)?));
+        }
         let instruction = |at| {
             let (from, word) = record.instruction(at)?;
             Some((key.pc.wrapping_add(from), word, at as u16))
         };
-        let slow = |[back, at]: [u32; 2]| {
+        for [back, at] in record.slows() {
             let (pc, word, before) = instruction(at)?;
-            Some(Slow { pc, back: inside(back)?, word, before })
-        };
-        let slows: Vec<Slow> = record.slows().map(slow).collect::<Option<_>>()?;
+            slows.push(Slow { pc, back: inside(back)?, word, before });
+        }
         if !faults.is_sorted() || !slows.is_sorted_by_key(|slow| slow.back) {
             return None;
         }
-        let mut alone = Vec::new();
         for [site, at] in record.alone() {
             let (pc, word, before) = instruction(at)?;
             let made = Box::new(Alone::new(pc, (self.slows.decode)(cpu, word, pc), before));
-            set(&mut code, site, made.address() as u32)?;
-            set(&mut code, site.checked_add(4)?, (made.address() >> 32) as u32)?;
+            set(code, site, made.address() as u32)?;
+            set(code, site.checked_add(4)?, (made.address() >> 32) as u32)?;
             alone.push(made);
         }
-        let (sites, before) = (Sites::default(), Vec::new());
-        Some(Parts { start, bytes: code, exits, faults, slows, alone, sites, before })
+        Some(())
     }
 
     /// Exits, linked to the blocks that exist, with numbers of this engine.
-    fn placed_exits(
+    fn place_exits(
         &self,
-        code: &mut [u8],
-        start: usize,
+        exits: &mut Vec<Exit>,
+        (code, start): (&mut [u8], usize),
         record: &Record<'_>,
         key: Key,
-    ) -> Option<Vec<Exit>> {
-        let mut exits = Vec::new();
+    ) -> Option<()> {
         for (number, exit) in (self.exits.len() as u32..).zip(record.exits()) {
             let ExitOf { to, site, id, plain, linked } = exit;
             set(code, id, number)?;
@@ -136,6 +146,6 @@ impl Engine {
             }
             exits.push(exit);
         }
-        Some(exits)
+        Some(())
     }
 }
