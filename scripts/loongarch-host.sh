@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# [PROFILE=NAME] [PEERS=DIR] loongarch-host.sh [DIR]
+# [PROFILE=NAME] [PEERS=DIR [LITTORAL=COMMAND]] loongarch-host.sh [DIR]
 #
 # Builds the command `xlate` for LoongArch Linux, without shared libraries and without a cross compiler, and has
 # it translate and execute the x86-64 and MIPS64 programs of crates/xlate/tests: under the engine of this workspace
@@ -9,7 +9,8 @@
 # those of LoongArch's own qemu-x86_64 for the same program.
 #
 # With PEERS, a folder that crates/la64-linux/scripts/oracles.sh has filled, the fifteen jobs of Debian's amd64
-# programs too: how many are right, and the instructions of both (the claim latx.selfhosted).
+# programs too: how many are right, and the instructions of both (the claim latx.selfhosted). They run on the
+# engine of COMMAND, a `littoral` that is there, else on that of a release build.
 #
 # DIR (target/loongarch-host) keeps what is unpacked and built. The linker is Debian's for loong64, and so is the C
 # library; both are unpacked and not installed. The standard library is rustup's for the target, or made from its
@@ -110,4 +111,5 @@ done
 [ -n "${PEERS:-}" ] || exit 0
 echo "fifteen jobs of Debian's amd64 programs on this xlate, beside LoongArch's own qemu-x86_64"
 cp "$xlate" "$PEERS/guestjit/loong64/usr/bin/xlate"
-cargo run --locked -q --release -p littoral-cli --bin littoral -- repro latx --only latx.selfhosted --peers "$PEERS"
+littoral=(${LITTORAL:-cargo run --locked -q --release -p littoral-cli --bin littoral --})
+"${littoral[@]}" repro latx --only latx.selfhosted --peers "$PEERS"

@@ -223,7 +223,8 @@ fn the_mask_of_a_blend_is_read_whole() {
 }
 
 /// pcmpestri, pcmpestrm, pcmpistri and pcmpistrm with each of their numbers, on strings of few
-/// letters, with lengths around those of the vectors.
+/// letters, with lengths around those of the vectors. Half of them show all flags, the others a
+/// condition.
 #[test]
 fn comparisons_of_strings_end_as_on_the_host() {
     const LENGTHS: [u64; 12] =
@@ -237,7 +238,11 @@ fn comparisons_of_strings_end_as_on_the_host() {
                 let memory = random.one_in(4);
                 let operands = if memory { 0x4b } else { 0xca };
                 let tail: &[u8] = if memory { &[3, control] } else { &[control] };
-                let code = [&[0x66], wide, &[0x0f, 0x3a, opcode, operands], tail, &[0xcc]].concat();
+                // setcc al; cmp edx, edx: only the condition's flags are read.
+                let reads = [0x0f, 0x90 | random.below(16) as u8, 0xc0, 0x39, 0xd2];
+                let reads: &[u8] = if random.one_in(2) { &reads } else { &[] };
+                let head = [0x0f, 0x3a, opcode, operands];
+                let code = [&[0x66], wide, &head, tail, reads, &[0xcc]].concat();
                 let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
                 registers.vectors.mxcsr = 0x1f80;
                 registers.gpr[3] = DATA + 0x100;
@@ -298,6 +303,44 @@ fn a_register_is_tested_again_when_it_was_written() {
         assert_eq!(bench.check(&program, 1), Some(Ok(())), "{n}");
         assert_eq!(bench.whole > whole, n == 3, "only the last one is aligned again");
     }
+    // movaps xmm0, [rcx]; pcmpistri xmm2, xmm3, 0; movaps xmm1, [rcx + 32]; int3
+    let code =
+        [0x0f, 0x28, 0x01, 0x66, 0x0f, 0x3a, 0x63, 0xd3, 0, 0x0f, 0x28, 0x49, 0x20, 0xcc].to_vec();
+    let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+    registers.gpr[1] = DATA + 0x100;
+    (registers.vectors.xmm[2], registers.vectors.xmm[3]) = ([5, 0], [0x0504_0302, 0]);
+    let starts = vec![CODE, CODE + code.len() as u64];
+    let program = Program { code, starts, registers, data: vec![5; PAGE], adjust_is_open: false };
+    let whole = bench.whole;
+    assert_eq!(bench.check(&program, 1), Some(Ok(())), "the place is no aligned address");
+    assert_eq!(bench.whole, whole);
+}
+
+/// Where the processors of the two makers go different ways, a program is compared only if the host
+/// goes the translator's.
+#[test]
+fn stores_that_raise_and_fault_are_set_aside_by_the_hosts_rule() {
+    let mut bench = bench();
+    let mut check = |code: &[u8], control: u64| {
+        let (code, mut registers) = (code.to_vec(), Registers::default());
+        (registers.rip, registers.flags, registers.vectors.mxcsr) = (CODE, 0x202, 0x1f80);
+        // Missing memory for the store, and another place of it for what follows.
+        (registers.gpr[3], registers.gpr[6]) = (WINDOW_LEN, WINDOW_LEN + 0x1_0000);
+        (registers.gpr[7], registers.x87[0]) = (WINDOW_LEN, control);
+        registers.x87[5] = u64::MAX;
+        let starts = vec![CODE, CODE + code.len() as u64];
+        let program =
+            Program { code, starts, registers, data: vec![5; PAGE], adjust_is_open: false };
+        bench.check(&program, 0)
+    };
+    // fstp dword [rbx] of an empty register, masked or not; mov rax, [rsi]; int3
+    let store = [0xd9, 0x1b, 0x48, 0x8b, 0x06, 0xcc];
+    assert_eq!(check(&store, 0x37f), Some(Ok(())), "both fault at the store");
+    let unmasked = check(&store, 0x37e);
+    // maskmovq mm0, mm1; int3
+    assert_eq!(check(&[0x0f, 0xf7, 0xc1, 0xcc], 0x37f), None, "the top of a store that faults");
+    let expected = if bench.rules.stores_fault_first { None } else { Some(Ok(())) };
+    assert_eq!(unmasked, expected);
 }
 
 /// Functions that no fraction gives: within one unit of the last place, and all flags equal but

@@ -276,7 +276,8 @@ impl<A: Architecture> Engine<A> {
         if let Some(show) = &self.settings.dump {
             show(&shown::<A>(window, base, &region));
         }
-        inner.pages.append(&mut pages.into_inner());
+        // One by one, because `append` builds the whole set anew.
+        inner.pages.extend(pages.into_inner());
         let added = inner.store.add(window, base, region);
         assert!(added.is_some(), "code areas and the table of entries are in the window");
         if self.native.is_some() {

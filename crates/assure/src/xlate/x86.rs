@@ -96,11 +96,12 @@ impl Rules {
         }
     }
 
-    /// Whether the host's program ended at a store of x87 that faults where the translator's notes
-    /// an exception.
+    /// Whether the host's program ended at a store of x87 that faults where the translator's noted
+    /// an exception and went on.
     fn faults_first(&self, program: &Program, ours: &Ours, theirs: &End) -> bool {
         const SUMMARY: u64 = 0x80 << 16;
-        let is_noted = ours.registers.x87[0] & SUMMARY != 0 && failed(ours.event).is_none();
+        let went_on = ours.registers.rip != theirs.registers.rip || failed(ours.event).is_none();
+        let is_noted = ours.registers.x87[0] & SUMMARY != 0 && went_on;
         let is_fault = matches!(theirs.signal, 7 | 11);
         self.stores_fault_first
             && is_fault
@@ -353,8 +354,10 @@ pub fn describe(program: &Program, n: u64, what: &str) -> String {
 /// Whether a program ended at a store of an MMX register: whether the top is 0 by then, the manual
 /// leaves open.
 fn ends_in_mmx_store(program: &Program, theirs: &End) -> bool {
-    let is_store =
-        |inst: Inst| inst.row.mmx && matches!(inst.operands().next(), Some(Operand::Mem(_)));
+    let is_store = |inst: Inst| {
+        let names_memory = matches!(inst.operands().next(), Some(Operand::Mem(_)));
+        inst.row.mmx && (names_memory || inst.is("maskmovq"))
+    };
     theirs.signal != 5 && theirs.instruction(program).is_some_and(is_store)
 }
 

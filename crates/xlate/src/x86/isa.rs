@@ -212,10 +212,12 @@ pub struct Traits {
     pub shifts: bool,
     /// It always runs outside translated code.
     pub assisted: bool,
+    /// It compares strings and writes rcx, which no operand names.
+    pub gives_place: bool,
 }
 
 /// Vector instructions that run outside translated code.
-pub const ASSISTED: [&str; 13] = [
+pub const ASSISTED: [&str; 12] = [
     "ldmxcsr",
     "stmxcsr",
     "fxsave",
@@ -227,7 +229,6 @@ pub const ASSISTED: [&str; 13] = [
     "rsqrtss",
     "pcmpestri",
     "pcmpestrm",
-    "pcmpistri",
     "pcmpistrm",
 ];
 
@@ -250,6 +251,7 @@ impl Traits {
             shows_flags: is_one(&SHOW) || row.privileged,
             shifts: is_one(&SHIFTS),
             assisted: row.x87 || row.mmx || row.stem == "cpuid" || is_one(&ASSISTED),
+            gives_place: is_one(&["pcmpistri", "pcmpestri"]),
         }
     }
 }

@@ -14,7 +14,7 @@
 //! - `memory`: operands in memory of instructions outside translated code.
 //! - `lanes`: upper parts of vector registers that are read.
 //! - `lower`: LA64 code of one region.
-//! - `strings`: pcmpistri and its kin, outside translated code.
+//! - `strings`: pcmpestri and its kin, outside translated code.
 //! - `text`: instructions as text.
 //! - [`translate`]: from an entry to LA64 code.
 

@@ -193,7 +193,9 @@ impl Inst {
     /// Whether it works on vectors and writes no general register.
     pub fn writes_only_vectors(&self) -> bool {
         let has_vector = self.operands().any(|o| matches!(o, Operand::Xmm(_)));
-        has_vector && !matches!(self.operand(0), Operand::Reg(_))
+        // pcmpistri and pcmpestri name vectors and write rcx.
+        let writes_rcx = self.row.traits.gives_place && !mutant!("x86_strings_keep_rcx");
+        has_vector && !writes_rcx && !matches!(self.operand(0), Operand::Reg(_))
     }
 
     /// Whether all flags must be exact before the instruction, whatever it reads itself.

@@ -1,5 +1,5 @@
-//! pcmpestri, pcmpestrm, pcmpistri, pcmpistrm: comparisons of two strings in vector registers,
-//! executed outside translated code.
+//! pcmpestri, pcmpestrm, pcmpistrm: comparisons of two strings in vector registers, executed
+//! outside translated code. pcmpistri is translated.
 //!
 //! The number that an instruction ends with says: bit 0, words in place of bytes; bit 1, elements
 //! with signs; bits 2 and 3, how elements are compared ([`compared`]); bits 4 and 5, what is
@@ -100,7 +100,7 @@ fn length(cpu: &Cpu, register: u8, is_wide: bool) -> usize {
     magnitude.min(MOST) as usize
 }
 
-/// Executes one of the four.
+/// Executes one of the three.
 ///
 /// # Errors
 /// The operand in memory is missing; registers are then as before.

@@ -47,17 +47,20 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 	static u8 other_stack[16384];
 	u64 stack[3] = {(u64)other_stack, 0, sizeof other_stack};
 	number("sigaltstack", call(SIGALTSTACK, stack, 0, 0));
-	/* Pages; the second is read-only, the third is gone, the fourth has no rights. */
-	page = (u8 *)call6(MMAP, 0, 5 * 4096, 7, 0x22, -1, 0);
+	/* Pages; the second is read-only, the third and the sixth are gone, the fourth has no rights. */
+	page = (u8 *)call6(MMAP, 0, 6 * 4096, 7, 0x22, -1, 0);
 	call(MPROTECT, page + 4096, 4096, 1);
 	call(MUNMAP, page + 8192, 4096, 0);
 	call(MPROTECT, page + 3 * 4096, 4096, 0);
+	call(MUNMAP, page + 5 * 4096, 4096, 0);
 	if (which < 0)
 		for (int signal = 4; signal <= 11; signal++)
 			on(signal, told, SA_NODEFER | SA_ONSTACK);
 	u64 low = (u64)page;
 	/* An instruction of five bytes whose last is on the next page, which is not executable. */
 	page[4094] = 0xb8, page[4095] = 1;
+	/* The same before the page that is gone. */
+	page[20478] = 0xb8, page[20479] = 1;
 	if (which < 0 || which == 0)
 		TRY("load from nowhere", "mov 8, %%rax", low);
 	if (which < 0 || which == 1)
@@ -82,6 +85,9 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 		leave(1);
 	TRY("a jump to data", "lea 4096(%%r14), %%rax; jmp *%%rax", low);
 	TRY("an instruction over a page's end", "lea 4094(%%r14), %%rax; jmp *%%rax", low);
+	TRY("an instruction over a page's end to nowhere", "lea 20478(%%r14), %%rax; jmp *%%rax", low);
+	TRY("a misaligned vector", "movaps 8(%%r14), %%xmm0", low);
+	TRY("a vector over a page's end", "movups 8185(%%r14), %%xmm0", low);
 	TRY("an access to memory without rights", "addl $1, 3 * 4096(%%r14)", low);
 	TRY("the kernel's memory", "mov $-4096, %%rax; mov (%%rax), %%rax", low);
 	TRY("a stack at nowhere", "lea 8200(%%r14), %%rsp; pop %%rax", low);

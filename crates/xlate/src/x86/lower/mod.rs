@@ -15,6 +15,7 @@ mod floating;
 mod flow;
 mod moves;
 mod operand;
+mod pcmpistri;
 pub(super) mod plain;
 mod shift;
 mod sse4;
@@ -386,6 +387,7 @@ impl Lower {
             "cmpxchg8b" => self.locked(inst),
             "bswap" => self.byte_swap(inst),
             "crc32" => self.checksum(inst),
+            "pcmpistri" => self.compare_strings(inst),
             "cbw" => self.widen(inst.size),
             "cwd" => self.widen_to_rdx(inst.size),
             "xlat" => self.translate_byte(inst),
