@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use littoral_dsm::Kind;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
+use littoral_dsm::runtime::Config;
 use support::{COPIES, EVERY, Over, run, run_with};
 
 const L: LockId = LockId(3);
@@ -283,6 +284,24 @@ fn a_barrier_of_many_ranks_is_a_message_a_round() {
             sent
         });
         assert_eq!(sent, vec![50 * rounds; usize::from(ranks)], "{over:?}");
+    }
+}
+
+#[test]
+fn ranks_that_share_processors_go_through_one_of_them() {
+    for ranks in [3, 4, 8] {
+        let configure = |config: &mut Config| config.crowded = true;
+        let sent = run_with(Over::Tcp, ranks, configure, |mut job| {
+            job.barrier().unwrap();
+            let before = job.counts().messages;
+            (0..50).for_each(|_| job.barrier().unwrap());
+            let sent = job.counts().messages - before;
+            job.finish().unwrap();
+            sent
+        });
+        let others = u64::from(ranks) - 1;
+        assert_eq!(sent[0], 50 * others, "departures");
+        assert_eq!(sent[1..], vec![50; others as usize], "arrivals");
     }
 }
 

@@ -21,6 +21,7 @@
 //! | `LITTORAL_DSM_BOARD` | one machine: the file that says who holds what |
 //! | `LITTORAL_DSM_SILENCE` | how long ranks of other machines may be silent: `5s`, `900ms` |
 //! | `LITTORAL_DSM_BYTES`, `_LOCKS`, `_LOG`, `_PREDICT`, `_CACHE`, `_FAULTS` | as in `runtime::Config` |
+//! | `LITTORAL_DSM_CROWDED` | a machine of the job has fewer processors than ranks |
 //! | `LITTORAL_DSM_ADDRESS` | where shared memory lies on every rank: `0x400000000000` |
 //! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
 //! | `LITTORAL_DSM_TETHER` | `parent`: started by another command, the rank ends with its parent |
@@ -114,6 +115,7 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
     config.log_capacity = optional("LOG", config.log_capacity)?;
     config.predict = optional("PREDICT", config.predict)?;
     config.cache_bytes = optional("CACHE", config.cache_bytes)?;
+    config.crowded = variable("CROWDED").is_some();
     config.mechanism = mechanism()?;
     config.base = variable("ADDRESS").map(|text| address(&text)).transpose()?;
     let Some(rank) = variable("RANK") else { return Ok((Box::new(Solo), config)) };

@@ -289,6 +289,16 @@ fn addresses(plan: &Plan, listeners: Option<&[TcpListener]>) -> Result<Option<St
     Ok(Some(list[..usize::from(plan.ranks)].join(",")))
 }
 
+/// Ranks of the host that has most of them. Hosts are told apart by their addresses, and are taken
+/// to have as many processors as this one.
+fn ranks_a_host(plan: &Plan) -> usize {
+    let ranks = usize::from(plan.ranks);
+    let Some(hosts) = &plan.hosts else { return ranks };
+    let mut all: Vec<_> = hosts.iter().take(ranks).map(|host| host.address.ip()).collect();
+    all.sort_unstable();
+    all.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap_or(0)
+}
+
 impl Started {
     /// Makes what the ranks share; the variables that lead there.
     fn share(&mut self, plan: &Plan) -> Result<Vec<(&'static str, String)>> {
@@ -316,6 +326,10 @@ impl Started {
             names.push(("BOARD", self.keep(board)));
         } else {
             names.push(("TETHER", "parent".to_owned()));
+        }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        if ranks_a_host(plan) > processors {
+            names.push(("CROWDED", "yes".to_owned()));
         }
         if plan.fabric == Fabric::Tcp {
             names.push(("KEY", job_key()?.to_string()));
@@ -525,6 +539,7 @@ pub(super) fn memory(bytes: usize) -> Result<File> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -543,6 +558,30 @@ mod tests {
         assert_eq!(verdict(&[fine, lost, struck]), 137);
         assert_eq!(verdict(&[lost, end(0, 9, true)]), 3, "the launcher's own signal is no cause");
         assert_eq!(verdict(&[end(0, 9, true)]), 137);
+    }
+
+    #[test]
+    fn ranks_of_one_address_share_its_processors() {
+        let host = |address: &str| Host { address: address.parse().unwrap(), command: vec![] };
+        let hosts = ["10.0.0.1:7", "10.0.0.2:7", "10.0.0.1:8", "10.0.0.2:8", "10.0.0.1:9"];
+        let mut plan = Plan {
+            ranks: 4,
+            fabric: Fabric::Tcp,
+            hosts: None,
+            pool: None,
+            program: OsString::new(),
+            arguments: Vec::new(),
+            bytes_max: 0,
+            address: super::super::BASE,
+            label: false,
+            silence: SILENCE_MIN,
+            variables: Vec::new(),
+        };
+        assert_eq!(ranks_a_host(&plan), 4);
+        plan.hosts = Some(hosts.map(host).to_vec());
+        assert_eq!(ranks_a_host(&plan), 2);
+        plan.ranks = 5;
+        assert_eq!(ranks_a_host(&plan), 3);
     }
 
     #[test]

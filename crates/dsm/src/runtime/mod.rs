@@ -45,6 +45,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::error::Place;
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_device::memory::LINE_BYTES;
 use littoral_fabric::process::Identity;
@@ -178,7 +179,7 @@ impl Node {
         let board = config.board.as_ref().map(|f| Board::open(f, ranks, me)).transpose();
         let board = board.map_err(|e| environment("mapping the job's board", e))?;
         let mut rank = Rank::over(me, shape, segment);
-        prepare(&mut rank, &*carrier, in_place, config.predict);
+        prepare(&mut rank, &*carrier, in_place, &config);
         limit_copies(&mut rank, &config, direct || in_place)?;
         let road =
             if direct { Road::open(&*carrier, config.locks, config.board.as_ref())? } else { None };
@@ -401,20 +402,21 @@ impl Drop for Node {
 
 /// Tells a new rank what is shared, and outside of virtual time what travels along and whether
 /// barriers have a manager.
-fn prepare(rank: &mut Rank<Segment>, carrier: &dyn Carrier, in_place: bool, predict: bool) {
+fn prepare(rank: &mut Rank<Segment>, carrier: &dyn Carrier, in_place: bool, config: &Config) {
     let in_turns = carrier.turns().is_some();
     rank.keep_early_requests();
     match carrier.ranks() {
         _ if in_turns => {}
         0 | 1 => {}
         2 => rank.exchange_arrivals(),
+        _ if config.crowded && !mutant!("dsm_crowded_ranks_gather") => {}
         _ => rank.gather_arrivals(),
     }
     if in_place {
         return rank.share_in_place();
     }
     rank.keep_unshared_home();
-    if predict && !in_turns {
+    if config.predict && !in_turns {
         rank.send_along();
     }
 }
