@@ -43,7 +43,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::hosts::Host;
 use super::{POOL_PAGE_BYTES, PREFIX, command, label, lines_at, raw, settings, shm_layout};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{board_bytes, has_joined, say, suspects, waiting_for};
+use crate::runtime::{Config, board_bytes, has_joined, pages_bytes, say, suspects, waiting_for};
 use crate::virtual_time::Compute;
 use crate::virtual_time::conductor::{Conductor, Report};
 
@@ -64,7 +64,8 @@ const HALTS: Duration = Duration::from_millis(100);
 pub enum Fabric {
     /// Shared memory of one machine: ranks share the pages themselves.
     Shm,
-    /// The shared memory of one machine carries messages; each rank keeps its own copies of pages.
+    /// Shared memory of one machine: each rank keeps its own copies of pages, in memory that the
+    /// others reach.
     ShmPages,
     /// Memory that all ranks map without hardware coherence: they share its lines in place.
     Pool,
@@ -351,7 +352,7 @@ impl Started {
                 names.push(("MEMORY", self.keep(file)));
             }
             Fabric::Shm | Fabric::ShmPages => {
-                let layout = shm_layout(plan.ranks, plan.fabric == Fabric::Shm);
+                let layout = shm_layout(plan.ranks);
                 let file = memory(0)?;
                 layout
                     .create(&file)
@@ -361,6 +362,10 @@ impl Started {
         }
         if plan.fabric == Fabric::Shm {
             names.push(("DIRECT", self.keep(memory(plan.bytes_max)?)));
+        }
+        if plan.fabric == Fabric::ShmPages {
+            let bytes = pages_bytes(plan.ranks, plan.bytes_max, Config::default().locks);
+            names.push(("FRAMES", self.keep(memory(bytes)?)));
         }
         Ok(names)
     }

@@ -43,6 +43,9 @@ pub struct Config {
     pub mechanism: Option<Mechanism>,
     /// Memory that all ranks map as their shared pages, instead of copies kept coherent.
     pub direct: Option<File>,
+    /// Memory of [`super::pages_bytes`] zeros in which the ranks of one machine keep their copies
+    /// of pages, so that each reaches the others' without a message.
+    pub frames: Option<File>,
     /// Lines of a pool that all ranks share in place; takes the place of `direct`, and the program
     /// reaches them by guards alone.
     pub pool: Option<PoolLines>,
@@ -70,6 +73,7 @@ impl Default for Config {
             crowded: false,
             mechanism: None,
             direct: None,
+            frames: None,
             pool: None,
             board: None,
             base: None,
