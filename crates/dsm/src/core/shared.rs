@@ -75,7 +75,9 @@ impl<W: Words> Handed<W> {
     pub fn copy<T>(&self, run: PageRun, copy: impl FnOnce() -> T) -> T {
         let words = &self.words;
         let tail = words.load(0, Ordering::Relaxed);
-        let full = tail.wrapping_sub(words.load(HEAD, Ordering::Acquire)) >= RING_RUNS as u64;
+        let held = tail.wrapping_sub(words.load(HEAD, Ordering::Acquire));
+        debug_assert!(held <= RING_RUNS as u64, "{held} runs in a ring");
+        let full = held >= RING_RUNS as u64;
         if full {
             let lost = u64::from(!mutant!("dsm_full_ring_forgets"));
             words.store(LOST, lost, Ordering::Release);

@@ -27,6 +27,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
@@ -45,8 +46,10 @@ use crate::core::shared::before_drain;
 use crate::error::{Error, Kind, Result};
 use crate::memory::Segment;
 
-/// Looks at a latch that is taken before its waiter gives the processor away.
-const LOOKS: u32 = 200;
+/// Looks at a latch that is taken before its waiter sleeps.
+const LOOKS: u32 = 500;
+/// How long it sleeps: who has the latch may be off its processor, or have guards not shown.
+const NAP: Duration = Duration::from_micros(50);
 
 /// A rank's side; see the module's page.
 pub(super) struct Serverless {
@@ -101,19 +104,22 @@ impl Serverless {
         Ok(())
     }
 
-    /// Retries `act` until it could be done; asks now and then whether the job still runs.
+    /// Retries `act` until it could be done: awake for a moment, then in naps. Asks now and then
+    /// whether the job still runs.
     fn patiently<T>(common: &Common, mut act: impl FnMut() -> Option<T>) -> Result<T> {
-        for look in 1u32.. {
+        let mut looks = 0;
+        loop {
             if let Some(done) = act() {
                 return Ok(done);
             }
             std::hint::spin_loop();
-            if look.is_multiple_of(LOOKS) {
-                std::thread::yield_now();
+            looks += 1;
+            if looks >= LOOKS {
+                looks = 0;
                 common.check()?;
+                std::thread::sleep(NAP);
             }
         }
-        Err(Error::new(Kind::Environment, "a latch was looked at 2^32 times"))
     }
 
     /// Shows a guard on bytes `start..end` to the ranks that may write there.

@@ -68,10 +68,11 @@ impl Layout {
     }
 
     fn bytes(&self) -> usize {
-        self.log(LockId(0)) + self.locks * LOG_BYTES
+        self.logs() + self.locks * LOG_BYTES
     }
 
     pub(super) fn frames(&self, rank: NodeId) -> usize {
+        debug_assert!(rank.index() < self.ranks, "frames of rank {rank} of {}", self.ranks);
         rank.index() * self.frames_bytes
     }
 
@@ -80,6 +81,7 @@ impl Layout {
     }
 
     fn list(&self, rank: usize, parity: usize) -> usize {
+        debug_assert!(parity < 2, "a rank has two lists");
         self.guards(self.ranks) + (2 * rank + parity) * LIST_BYTES
     }
 
@@ -88,8 +90,12 @@ impl Layout {
     }
 
     fn log(&self, lock: LockId) -> usize {
-        let end = self.ring(0, self.ranks).next_multiple_of(LINE_BYTES);
-        end + lock.0 as usize * LOG_BYTES
+        debug_assert!((lock.0 as usize) < self.locks, "lock {} of {}", lock.0, self.locks);
+        self.logs() + lock.0 as usize * LOG_BYTES
+    }
+
+    fn logs(&self) -> usize {
+        self.ring(0, self.ranks).next_multiple_of(LINE_BYTES)
     }
 }
 
@@ -219,7 +225,10 @@ impl SharedPages {
                 set_guard(&table, n, guard(&table, shown - 1));
                 set_counts(&table, shown - 1, hidden);
             }
-            None => set_counts(&table, shown, hidden.saturating_sub(1)),
+            None => {
+                debug_assert!(hidden > 0, "a guard on {start}..{end} was not shown");
+                set_counts(&table, shown, hidden.saturating_sub(1));
+            }
         }
         latch.leave();
         true
