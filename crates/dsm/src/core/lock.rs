@@ -51,12 +51,15 @@ pub struct Log {
     capacity: usize,
 }
 
-/// Words of a log in memory that ranks share: {version, forgotten, entries} in a line, then
-/// {version, generation, run, writer} an entry.
+/// Words of a log in memory that ranks share: {version, forgotten, entries, 0}, then {version,
+/// generation, run, writer} an entry.
 pub const LOG_WORDS: usize = 1 << 12;
+/// The first words of it, with the entries that most logs have; the others are touched by longer
+/// logs alone.
+pub const LOG_NEAR_WORDS: usize = LOG_HEAD + 7 * ENTRY_WORDS;
 /// Most runs of such a log.
 pub const LOG_RUNS_MAX: usize = (LOG_WORDS - LOG_HEAD) / ENTRY_WORDS;
-const LOG_HEAD: usize = 8;
+const LOG_HEAD: usize = 4;
 const ENTRY_WORDS: usize = 4;
 
 /// The state of one lock at its manager.

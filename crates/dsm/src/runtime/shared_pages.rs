@@ -7,7 +7,7 @@
 //! | guards | rank | {latch, guards shown, guards not shown} in a line, then {start, end} a guard |
 //! | lists | rank | twice {runs or [`EVERYTHING`], allocations, one number}, then the runs noticed |
 //! | rings | ordered pair | pages that one rank has copied out of the other's frames |
-//! | logs | lock | {version, forgotten, entries} in a line, then the entries |
+//! | logs | lock | {version, forgotten, entries, 0}, then the entries, in two parts |
 //!
 //! Address space for all of it costs nothing; what is touched costs memory.
 //!
@@ -29,7 +29,7 @@ use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use crate::core::diff::Diff;
-use crate::core::lock::{LOG_WORDS, Log};
+use crate::core::lock::{LOG_NEAR_WORDS, LOG_WORDS, Log};
 use crate::core::message::{LockId, PageId, PageRun};
 use crate::core::shared::{Handed, Latch, RING_WORDS, Words, run_of, word_of};
 use crate::memory::{Memory, page_bytes};
@@ -45,7 +45,8 @@ const EVERYTHING: u64 = u64::MAX;
 const GUARDS_BYTES: usize = LINE_BYTES + GUARDS_SHOWN * 2 * WORD;
 const LIST_BYTES: usize = LINE_BYTES + LIST_RUNS * WORD;
 const RING_BYTES: usize = (RING_WORDS * WORD).next_multiple_of(LINE_BYTES);
-const LOG_BYTES: usize = LOG_WORDS * WORD;
+const NEAR_BYTES: usize = LOG_NEAR_WORDS * WORD;
+const FAR_BYTES: usize = (LOG_WORDS - LOG_NEAR_WORDS) * WORD;
 
 /// Where a rank's frames begin, and how many bytes of memory a job of `ranks` ranks needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Layout {
     }
 
     fn bytes(&self) -> usize {
-        self.logs() + self.locks * LOG_BYTES
+        self.far_logs() + self.locks * FAR_BYTES
     }
 
     pub(super) fn frames(&self, rank: NodeId) -> usize {
@@ -89,13 +90,19 @@ impl Layout {
         self.list(self.ranks, 0) + (home * self.ranks + from) * RING_BYTES
     }
 
-    fn log(&self, lock: LockId) -> usize {
-        debug_assert!((lock.0 as usize) < self.locks, "lock {} of {}", lock.0, self.locks);
-        self.logs() + lock.0 as usize * LOG_BYTES
+    fn near_logs(&self) -> usize {
+        self.ring(0, self.ranks).next_multiple_of(NEAR_BYTES)
     }
 
-    fn logs(&self) -> usize {
-        self.ring(0, self.ranks).next_multiple_of(LINE_BYTES)
+    fn far_logs(&self) -> usize {
+        self.near_logs() + self.locks * NEAR_BYTES
+    }
+
+    /// Where the first words of a lock's log lie, and the others.
+    fn log(&self, lock: LockId) -> (usize, usize) {
+        debug_assert!((lock.0 as usize) < self.locks, "lock {} of {}", lock.0, self.locks);
+        let n = lock.0 as usize;
+        (self.near_logs() + n * NEAR_BYTES, self.far_logs() + n * FAR_BYTES)
     }
 }
 
@@ -116,6 +123,34 @@ impl Words for Part<'_> {
     fn change(&self, at: usize, current: u64, new: u64, order: Ordering) -> bool {
         let word = self.memory.word(self.at + at * WORD);
         word.compare_exchange(current, new, order, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// The words of a log: the first ones beside those of other locks, so that a lock without a long
+/// log takes little memory.
+struct LogPart<'m> {
+    near: Part<'m>,
+    far: Part<'m>,
+}
+
+impl LogPart<'_> {
+    fn of(&self, at: usize) -> (&Part<'_>, usize) {
+        if at < LOG_NEAR_WORDS { (&self.near, at) } else { (&self.far, at - LOG_NEAR_WORDS) }
+    }
+}
+
+impl Words for LogPart<'_> {
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        let (part, at) = self.of(at);
+        part.load(at, order)
+    }
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        let (part, at) = self.of(at);
+        part.store(at, value, order);
+    }
+    fn change(&self, at: usize, current: u64, new: u64, order: Ordering) -> bool {
+        let (part, at) = self.of(at);
+        part.change(at, current, new, order)
     }
 }
 
@@ -273,19 +308,24 @@ impl SharedPages {
         found.map(|(low, high)| Refused::Race(low, high))
     }
 
+    fn log_part(&self, lock: LockId) -> LogPart<'_> {
+        let (near, far) = self.layout.log(lock);
+        LogPart { near: self.part(near), far: self.part(far) }
+    }
+
     /// The log of a lock that this rank holds.
     pub(super) fn log(&self, lock: LockId, capacity: usize) -> Log {
-        Log::load(&self.part(self.layout.log(lock)), capacity)
+        Log::load(&self.log_part(lock), capacity)
     }
 
     /// What the log's version is.
     pub(super) fn version(&self, lock: LockId) -> u64 {
-        Log::version_in(&self.part(self.layout.log(lock)))
+        Log::version_in(&self.log_part(lock))
     }
 
     /// Puts the log of a lock that this rank holds back.
     pub(super) fn set_log(&self, lock: LockId, log: &Log) {
-        log.store(&self.part(self.layout.log(lock)));
+        log.store(&self.log_part(lock));
     }
 
     /// Tells what this rank has noticed and allocated, before a barrier of this parity.
@@ -349,6 +389,7 @@ fn set_guard(table: &Part<'_>, n: usize, (start, end): (u64, u64)) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::core::message::Notices;
     use rustix::fs::{MemfdFlags, memfd_create};
 
     /// Two ranks with two pages and four locks, in one memory.
@@ -413,13 +454,15 @@ mod tests {
     fn the_log_of_a_lock_is_no_other_ones() {
         let [one, other] = two();
         for lock in 0..4 {
-            let mut log = one.log(LockId(lock), 3);
-            (0..=lock).for_each(|n| log.record(NodeId(0), 0, &[PageId(2 * n).into()]));
+            let mut log = one.log(LockId(lock), 300);
+            (0..=50 * lock).for_each(|n| log.record(NodeId(0), 0, &[PageId(2 * n).into()]));
             one.set_log(LockId(lock), &log);
         }
         for lock in 0..4 {
-            assert_eq!(other.version(LockId(lock)), u64::from(lock) + 1);
-            assert_eq!(other.log(LockId(lock), 3), one.log(LockId(lock), 3));
+            assert_eq!(other.version(LockId(lock)), 50 * u64::from(lock) + 1);
+            let log = other.log(LockId(lock), 300);
+            let Notices::These(told) = log.news_for(NodeId(1), 0) else { panic!("all fits") };
+            assert_eq!(told.len() as u64, log.version());
         }
     }
 }
