@@ -18,12 +18,15 @@ use std::time::{Duration, Instant};
 
 use littoral_base::mutant;
 
-/// Longest time between two waits of a run.
-pub(super) const GAP_MAX: Duration = Duration::from_micros(10);
+/// Longest time between two waits of a run: more than the other thread takes where it is woken in
+/// between, or no run would begin.
+pub(super) const GAP_MAX: Duration = Duration::from_micros(50);
 /// How long a run has lasted before connections are given back late.
 pub(super) const RUN_MIN: Duration = Duration::from_micros(400);
 /// How long after a wait they are given back at the latest.
 pub(super) const DELAY_MAX: Duration = Duration::from_millis(1);
+/// The shortest time that a timer is set for.
+const TIMER_MIN: Duration = Duration::from_micros(10);
 /// The part of a run's length that they may be late by.
 const PART: u32 = 4;
 
@@ -71,7 +74,7 @@ impl Pace {
         if left.is_zero() && !mutant!("tcp_connections_stay_with_who_left") {
             return Back::Now;
         }
-        Back::In(left.max(GAP_MAX))
+        Back::In(left.max(TIMER_MIN))
     }
 }
 
@@ -93,8 +96,8 @@ mod tests {
         pace.comes(at(410));
         assert_eq!(pace.leaves(at(9_000)), Back::In(DELAY_MAX), "one wait may be long");
         assert_eq!(pace.back(at(10_000)), Back::Now);
-        pace.comes(at(9_011));
-        assert_eq!(pace.leaves(at(9_020)), Back::Now, "the program computed: a new run");
-        assert_eq!(pace.back(at(9_021)), Back::Now);
+        pace.comes(at(9_051));
+        assert_eq!(pace.leaves(at(9_060)), Back::Now, "the program computed: a new run");
+        assert_eq!(pace.back(at(9_061)), Back::Now);
     }
 }
