@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use littoral_dsm::Kind;
 use littoral_dsm::core::message::LockId;
 use littoral_dsm::job::{Homes, Job};
+use littoral_dsm::runtime::Config;
 use support::{COPIES, EVERY, Over, run, run_with};
 
 const L: LockId = LockId(3);
@@ -272,8 +273,7 @@ fn each_rank_compares_allocations_before_it_departs() {
 
 #[test]
 fn a_barrier_of_many_ranks_is_a_message_a_round() {
-    for (over, ranks, rounds) in [(Over::Tcp, 3, 2), (Over::ShmPages, 4, 2), (Over::Hostile, 5, 3)]
-    {
+    for (over, ranks, rounds) in [(Over::Tcp, 3, 2), (Over::Tcp, 4, 2), (Over::Hostile, 5, 3)] {
         let sent = run(over, ranks, |mut job| {
             job.barrier().unwrap();
             let before = job.counts().messages;
@@ -287,8 +287,26 @@ fn a_barrier_of_many_ranks_is_a_message_a_round() {
 }
 
 #[test]
+fn ranks_that_share_processors_go_through_one_of_them() {
+    for ranks in [3, 4, 8] {
+        let configure = |config: &mut Config| config.crowded = true;
+        let sent = run_with(Over::Tcp, ranks, configure, |mut job| {
+            job.barrier().unwrap();
+            let before = job.counts().messages;
+            (0..50).for_each(|_| job.barrier().unwrap());
+            let sent = job.counts().messages - before;
+            job.finish().unwrap();
+            sent
+        });
+        let others = u64::from(ranks) - 1;
+        assert_eq!(sent[0], 50 * others, "departures");
+        assert_eq!(sent[1..], vec![50; others as usize], "arrivals");
+    }
+}
+
+#[test]
 fn a_barrier_of_two_ranks_is_a_message_each_way() {
-    for over in COPIES {
+    for over in [Over::Tcp, Over::Hostile] {
         let sent = run(over, 2, |mut job| {
             job.barrier().unwrap();
             let before = job.counts().messages;
@@ -301,12 +319,14 @@ fn a_barrier_of_two_ranks_is_a_message_each_way() {
     }
 }
 
-/// Where ranks share pages in place, with as many as there are processors and more: no message.
+/// In coherent memory, with as many ranks as there are processors and more: no message.
 #[test]
 fn sections_and_barriers_agree() {
     const ROUNDS: u64 = 200;
-    for ranks in [1, 2, 4, 8] {
-        let messages = run(Over::Shm, ranks, |mut job| {
+    for (over, ranks) in
+        [Over::Shm, Over::ShmPages].into_iter().flat_map(|over| [1, 2, 4, 8].map(|n| (over, n)))
+    {
+        let messages = run(over, ranks, |mut job| {
             let shared = job.alloc_slice::<u64>(2, Homes::At(0)).unwrap();
             let before = job.counts().messages;
             for round in 1..=ROUNDS {
@@ -324,86 +344,162 @@ fn sections_and_barriers_agree() {
             job.finish().unwrap();
             sent
         });
-        assert!(messages.iter().all(|n| *n == 0), "{ranks} ranks: {messages:?}");
+        assert!(messages.iter().all(|n| *n == 0), "{over:?}, {ranks} ranks: {messages:?}");
     }
 }
 
 #[test]
 fn rules_of_sections_hold_without_a_server() {
-    let errors = run(Over::Shm, 1, |mut job| {
-        job.lock(LockId(3)).unwrap();
-        let twice = job.lock(LockId(3)).unwrap_err();
-        let inside = job.barrier().unwrap_err();
-        let stranger = job.unlock(LockId(4)).unwrap_err();
-        job.unlock(LockId(3)).unwrap();
-        let beyond = job.lock(LockId(u32::MAX)).unwrap_err();
-        job.finish().unwrap();
-        [twice, inside, stranger, beyond].map(|e| e.to_string())
-    });
     let told = [
         "takes lock 3 twice",
         "reaches a barrier holding lock 3",
         "leaves lock 4, not its innermost",
         "lock 4294967295 of a job with 1048576",
     ];
-    for (error, told) in errors[0].iter().zip(told) {
-        assert!(error.contains(told), "{error}");
+    for over in [Over::Shm, Over::ShmPages] {
+        let errors = run(over, 1, |mut job| {
+            job.lock(LockId(3)).unwrap();
+            let twice = job.lock(LockId(3)).unwrap_err();
+            let inside = job.barrier().unwrap_err();
+            let stranger = job.unlock(LockId(4)).unwrap_err();
+            job.unlock(LockId(3)).unwrap();
+            let beyond = job.lock(LockId(u32::MAX)).unwrap_err();
+            job.finish().unwrap();
+            [twice, inside, stranger, beyond].map(|e| e.to_string())
+        });
+        for (error, told) in errors[0].iter().zip(told) {
+            assert!(error.contains(told), "{over:?}: {error}");
+        }
     }
 }
 
 #[test]
 fn a_rank_that_is_gone_ends_who_waits_for_its_lock() {
-    let taken = AtomicBool::new(false);
-    let errors = run(Over::Shm, 3, |mut job| {
-        if job.rank() == 1 {
-            job.lock(LockId(0)).unwrap();
-            taken.store(true, Ordering::Release);
-            return None;
+    for over in [Over::Shm, Over::ShmPages] {
+        let taken = AtomicBool::new(false);
+        let errors = run(over, 3, |mut job| {
+            if job.rank() == 1 {
+                job.lock(LockId(0)).unwrap();
+                taken.store(true, Ordering::Release);
+                return None;
+            }
+            wait_for(&taken);
+            if job.rank() == 0 { job.lock(LockId(0)).err() } else { job.barrier().err() }
+        });
+        for error in [&errors[0], &errors[2]] {
+            let text = error.as_ref().unwrap().to_string();
+            let gone = "left the job before its end";
+            assert!(text.contains("rank 1") && text.contains(gone), "{over:?}: {text}");
         }
-        while !taken.load(Ordering::Acquire) {
-            std::thread::yield_now();
+    }
+}
+
+/// Rank 0 writes its pages, rank 1 copies them one by one, and rank 0 writes them again in the same
+/// scope, where it takes no fault.
+#[test]
+fn more_copies_than_a_ring_names_are_all_noticed() {
+    const PAGES: usize = 1500;
+    let (written, copied) = (AtomicBool::new(false), AtomicBool::new(false));
+    run(Over::ShmPages, 2, |mut job| {
+        let s = job.alloc_slice::<u64>(PAGES * 512, Homes::At(0)).unwrap();
+        let phase = job.phase().unwrap();
+        let set = |value| {
+            let first = |page: usize| s.part(page * 512..page * 512 + 1);
+            (0..PAGES).for_each(|page| phase.write(first(page)).unwrap()[0] = value);
+        };
+        if phase.rank() == 0 {
+            set(1);
+            written.store(true, Ordering::Release);
+            wait_for(&copied);
+            set(2);
+        } else {
+            wait_for(&written);
+            // From the last one on they are no run.
+            for page in (0..PAGES).rev() {
+                let other = s.part(page * 512 + 9..page * 512 + 10);
+                assert_eq!(phase.read(other).unwrap()[0], 0);
+            }
+            copied.store(true, Ordering::Release);
         }
-        if job.rank() == 0 { job.lock(LockId(0)).err() } else { job.barrier().err() }
+        phase.end().unwrap();
+        let phase = job.phase().unwrap();
+        let all = phase.read(s).unwrap();
+        assert!((0..PAGES).all(|page| all[page * 512] == 2), "rank {}", phase.rank());
+        drop(all);
+        phase.end().unwrap();
+        job.finish().unwrap();
     });
-    for error in [&errors[0], &errors[2]] {
-        let text = error.as_ref().unwrap().to_string();
-        assert!(text.contains("rank 1") && text.contains("left the job before its end"), "{text}");
+}
+
+fn wait_for(event: &AtomicBool) {
+    while !event.load(Ordering::Acquire) {
+        std::thread::yield_now();
     }
 }
 
 #[test]
 fn a_data_race_with_a_guard_is_reported() {
-    let (lent, left) = (AtomicBool::new(false), AtomicBool::new(false));
-    let wait_for = |event: &AtomicBool| {
-        while !event.load(Ordering::Acquire) {
-            std::thread::yield_now();
+    for over in [Over::Tcp, Over::ShmPages] {
+        let (lent, left) = (AtomicBool::new(false), AtomicBool::new(false));
+        let errors = run(over, 2, |mut job| {
+            let s = job.alloc_slice::<u64>(1, Homes::At(0)).unwrap();
+            let flag = job.alloc::<u64>().unwrap();
+            if job.rank() == 0 {
+                let phase = job.phase().unwrap();
+                let guard = phase.read(s).unwrap();
+                lent.store(true, Ordering::Release);
+                wait_for(&left);
+                assert_eq!(guard[0], 0, "what is lent does not change");
+                drop(guard);
+                phase.end().err()
+            } else {
+                let section = job.enter(L).unwrap();
+                section.write(s).unwrap()[0] = 1;
+                section.write(flag.whole()).unwrap()[0] = 1;
+                wait_for(&lent);
+                let e = section.leave().err();
+                left.store(true, Ordering::Release);
+                e
+            }
+        });
+        for e in &errors {
+            let e = e.as_ref().expect("both ranks fail").to_string();
+            assert!(e.contains("data race: rank 1 wrote bytes 0.."), "{over:?}: {e}");
         }
-    };
-    let errors = run(Over::Tcp, 2, |mut job| {
-        let s = job.alloc_slice::<u64>(1, Homes::At(0)).unwrap();
-        let flag = job.alloc::<u64>().unwrap();
+    }
+}
+
+/// Of so many guards not all are shown: nothing is written under any of them.
+#[test]
+fn more_guards_than_are_shown_hold_differences_back() {
+    const GUARDS: usize = 5000;
+    let (lent, left) = (AtomicBool::new(false), AtomicBool::new(false));
+    run(Over::ShmPages, 2, |mut job| {
+        let s = job.alloc_slice::<u64>(GUARDS, Homes::At(0)).unwrap();
         if job.rank() == 0 {
             let phase = job.phase().unwrap();
-            let guard = phase.read(s).unwrap();
+            let guards: Vec<_> =
+                (0..GUARDS).map(|i| phase.read(s.part(i..i + 1)).unwrap()).collect();
             lent.store(true, Ordering::Release);
-            wait_for(&left);
-            assert_eq!(guard[0], 0, "what is lent does not change");
-            drop(guard);
-            phase.end().err()
+            for _ in 0..2000 {
+                std::thread::yield_now();
+                assert!(!left.load(Ordering::Acquire) && guards[GUARDS - 1][0] == 0);
+            }
+            drop(guards);
+            phase.end().unwrap();
         } else {
             let section = job.enter(L).unwrap();
-            section.write(s).unwrap()[0] = 1;
-            section.write(flag.whole()).unwrap()[0] = 1;
+            section.write(s).unwrap()[GUARDS - 1] = 1;
             wait_for(&lent);
-            let e = section.leave().err();
+            section.leave().unwrap();
             left.store(true, Ordering::Release);
-            e
+            job.barrier().unwrap();
         }
+        let phase = job.phase().unwrap();
+        assert_eq!(phase.read(s).unwrap()[GUARDS - 1], 1);
+        phase.end().unwrap();
+        job.finish().unwrap();
     });
-    for e in &errors {
-        let e = e.as_ref().expect("both ranks fail").to_string();
-        assert!(e.contains("data race: rank 1 wrote bytes 0.."), "{e}");
-    }
 }
 
 /// What lines shared in place cannot do is refused in words.

@@ -173,10 +173,15 @@ fn every_program_agrees_with_one_process_on_every_fabric() {
         "ocean 16 2",
     ];
     on_every_fabric(|fabric| {
-        for program in list.iter().filter(|p| has_pointers(fabric) || !p.contains("-raw")) {
-            let (code, said) = finish(3, fabric, program);
+        let has = |p: &&&str| has_pointers(fabric) || !p.contains("-raw");
+        let ranks: &[u16] = if fabric == "pages" { &[1, 2, 3, 4, 8] } else { &[3] };
+        for (program, ranks) in
+            list.iter().filter(has).flat_map(|p| ranks.iter().map(move |n| (p, n)))
+        {
+            let (code, said) = finish(*ranks, fabric, program);
             assert_eq!(code, Some(0), "{program} on {fabric}: {said}");
-            assert!(said.contains("on 3 ranks") && said.contains("agrees"), "{said}");
+            let agrees = said.contains(&format!("on {ranks} ranks")) && said.contains("agrees");
+            assert!(agrees, "{said}");
         }
     });
 }

@@ -54,13 +54,14 @@ fn explore(job: Job, road: &str) -> usize {
     checker.unique_state_count()
 }
 
-/// With the barrier's manager, and without.
-fn explore_both_roads(job: Job) {
+/// With the barrier's manager, without it, and without any message.
+fn explore_roads(job: Job, log_capacity: usize) {
     let (without, road) = match job.ranks.len() {
         2 => (job.clone().exchange_arrivals(), "by exchange"),
         _ => (job.clone().gather_arrivals(), "by dissemination"),
     };
-    for (job, road) in [(without, road), (job, "by the manager")] {
+    let alone = (job.clone().without_server(log_capacity), "without a server");
+    for (job, road) in [(without, road), alone, (job, "by the manager")] {
         let states = explore(job, road);
         assert!(states > 20, "only {states} states: the model explored nothing");
     }
@@ -72,7 +73,7 @@ fn explore_all(ranks: u16, programs: &[&[Step]]) {
             let job = Job::new(&shape(ranks, predict, capacity), programs);
             let unshared = job.clone().keep_unshared_homes();
             for job in [job.clone().send_along(), unshared.clone().send_along(), job, unshared] {
-                explore_both_roads(job);
+                explore_roads(job, capacity);
             }
         }
     }
@@ -186,7 +187,7 @@ fn barriers_of_many_ranks_publish_everything() {
     for along in [false, true] {
         let job = Job::new(&Shape { pages, ..shape(3, true, 8) }, &[&one, &two, &three]);
         let job = job.keep_unshared_homes();
-        explore_both_roads(if along { job.send_along() } else { job });
+        explore_roads(if along { job.send_along() } else { job }, 8);
     }
     let pages = 4;
     let programs: [&[Step]; 4] = [
@@ -195,7 +196,7 @@ fn barriers_of_many_ranks_publish_everything() {
         &[Barrier],
         &[Write((3, 0), 2), Barrier],
     ];
-    explore_both_roads(Job::new(&Shape { pages, ..shape(4, false, 8) }, &programs).send_along());
+    explore_roads(Job::new(&Shape { pages, ..shape(4, false, 8) }, &programs).send_along(), 8);
 }
 
 /// Three ranks write and read in turn; what is read comes with the departures.
@@ -210,7 +211,7 @@ fn pages_come_with_departures_of_many_ranks() {
     for programs in [[&writer, &reader, &other], [&reader, &other, &writer]] {
         let programs = programs.map(|p| &p[..]);
         let job = Job::new(&shape(3, true, 8), &programs);
-        explore_both_roads(job.keep_unshared_homes().send_along());
+        explore_roads(job.keep_unshared_homes().send_along(), 8);
     }
 }
 
@@ -293,7 +294,7 @@ fn a_page_handed_out_while_a_barrier_awaits_evicted_differences_is_noticed() {
     let job = Job::new(&Shape { pages: 4, ..shape(2, true, 8) }, &[home, other]);
     let job = job.keep_unshared_homes().limit_copies(3);
     for job in [job.clone().send_along(), job] {
-        explore_both_roads(job);
+        explore_roads(job, 8);
     }
 }
 
@@ -304,6 +305,25 @@ fn a_value_that_was_served_and_taken_back_is_invalidated() {
     let home: &[Step] = &[Write(X, 7), Write(X, 1), Write(X, 7), Barrier];
     let other: &[Step] = &[Read(X2), Barrier, Read(X)];
     explore_all(3, &[home, other, other]);
+}
+
+/// Rank 0 writes its page in every second phase and rank 1 reads it in between, so that it comes
+/// writable with a twin when its next write is due. Then rank 0 writes a value and the old one
+/// again; rank 2 fetches the page between, for another byte, and must not keep it.
+#[test]
+fn a_value_between_two_writes_of_a_page_with_a_twin_is_invalidated() {
+    let phases = |step: &dyn Fn(u32) -> Vec<Step>| -> Vec<Step> {
+        (0..8).flat_map(|n| [step(n), vec![Barrier]].concat()).collect()
+    };
+    let home = phases(&|n| match n {
+        7 => vec![Write(X, 9), Write(X, 3)],
+        n if n.is_multiple_of(2) => vec![],
+        _ => vec![Increment(X)],
+    });
+    let reader = phases(&|n| if n.is_multiple_of(2) { vec![Read(X2)] } else { vec![] });
+    let late = [phases(&|n| if n == 7 { vec![Read(X2)] } else { vec![] }), vec![Read(X)]].concat();
+    let job = Job::new(&shape(3, true, 8), &[&home, &reader, &late]);
+    explore_roads(job.keep_unshared_homes().send_along(), 8);
 }
 
 /// The canary: a program with a race must be caught, or the oracle sees nothing.

@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn race_free_programs_read_what_they_should(
         programs in programs(), schedule in proptest::collection::vec(any::<prop::sample::Index>(), 4000),
-        predict: bool, unshared: bool, along: bool, without_manager: bool, log_capacity in 1usize..12, copies in 1usize..12,
+        predict: bool, unshared: bool, along: bool, road in 0u8..3, log_capacity in 1usize..12, copies in 1usize..12,
     ) {
         let ranks = programs.len() as u16;
         let shape = Shape { ranks, pages: PAGES, page_bytes: PAGE_BYTES, locks: LOCKS, log_capacity, predict };
@@ -77,8 +77,9 @@ proptest! {
         let job = if unshared { job.keep_unshared_homes() } else { job };
         let job = if along { job.send_along() } else { job };
         let job = match ranks {
-            2 if without_manager => job.exchange_arrivals(),
-            3.. if without_manager => job.gather_arrivals(),
+            _ if road == 0 => job.without_server(log_capacity),
+            2 if road == 1 => job.exchange_arrivals(),
+            3.. if road == 1 => job.gather_arrivals(),
             _ => job,
         };
         let mut job = if copies < 6 { job.limit_copies(copies) } else { job };

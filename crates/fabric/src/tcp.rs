@@ -39,6 +39,7 @@
 mod agent;
 mod connect;
 mod ears;
+mod pace;
 mod reading;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -68,7 +69,7 @@ use super::{Fabric, Liveness, Rmw};
 use crate::{Error, Kind, Result};
 use agent::{Agent, CLOSING_MAX};
 use connect::{accept, dial};
-use ears::Ears;
+use ears::{Ears, Left};
 
 /// How long `TcpFabric::connect` waits for the other nodes to come up.
 pub const CONNECT_MAX: Duration = super::JOIN_MAX;
@@ -638,8 +639,8 @@ impl Fabric for TcpFabric {
         if self.shared.reader.is_none() {
             return false;
         }
-        self.shared.ears.attend(begins);
-        if !begins && !locked(&self.shared.waits).inbox.is_empty() {
+        let is_heard = self.shared.ears.attend(begins) != Left::Now;
+        if !is_heard && !locked(&self.shared.waits).inbox.is_empty() {
             self.shared.ring_bell();
         }
         true

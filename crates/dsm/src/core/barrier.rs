@@ -71,12 +71,12 @@ impl Barrier {
 
 /// Orders the notices of a departure: by writer, then ascending. Those of each writer are runs with
 /// gaps between them.
-pub(super) fn in_order(notices: &mut [Notice]) {
+pub(crate) fn in_order(notices: &mut [Notice]) {
     notices.sort_unstable_by_key(|n| (n.writer, n.pages));
 }
 
 /// Whether the notices of a departure name `page` as written by another rank than `rank`.
-pub(super) fn is_news(notices: &[Notice], page: PageId, rank: NodeId) -> bool {
+pub(crate) fn is_news(notices: &[Notice], page: PageId, rank: NodeId) -> bool {
     let by_writer = notices.chunk_by(|a, b| a.writer == b.writer);
     by_writer.filter(|of| of[0].writer != rank).any(|of| {
         let at = of.partition_point(|n| n.pages.end() <= u64::from(page.0));

@@ -9,6 +9,9 @@
 //! safe. Entries of barrier generations that everyone has left are forgotten for nothing in return,
 //! since the barrier published them.
 //!
+//! Where ranks share memory in place of messages the log lies there, and the rank that holds the
+//! lock reads and writes it ([`Log::load`], [`Log::store`]).
+//!
 //! An entry is a run of pages. A newer run of a rank takes its pages out of that rank's older ones,
 //! so that the log says of each page what a log of single pages says.
 //!
@@ -21,12 +24,14 @@
 //!   Checked by `strangers_cannot_release_and_no_rank_queues_twice`.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::message::{LockId, Message, Notice, Notices, PageRun};
 use super::pages::{meets, united, without};
+use super::shared::{Words, run_of, word_of};
 use crate::error::{Error, Kind, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,31 +41,40 @@ struct Entry {
     notice: Notice,
 }
 
-/// The state of one lock at its manager.
+/// What was written under one lock, newest last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ManagedLock {
-    lock: LockId,
-    holder: Option<NodeId>,
-    queue: VecDeque<(NodeId, u64)>,
-    log: VecDeque<Entry>,
+pub struct Log {
+    entries: VecDeque<Entry>,
     version: u64,
     /// Versions up to this one have been dropped for lack of room.
     forgotten: u64,
     capacity: usize,
 }
 
+/// Words of a log in memory that ranks share: {version, forgotten, entries, 0}, then {version,
+/// generation, run, writer} an entry.
+pub const LOG_WORDS: usize = 1 << 12;
+/// The first words of it, with the entries that most logs have; the others are touched by longer
+/// logs alone.
+pub const LOG_NEAR_WORDS: usize = LOG_HEAD + 7 * ENTRY_WORDS;
+/// Most runs of such a log.
+pub const LOG_RUNS_MAX: usize = (LOG_WORDS - LOG_HEAD) / ENTRY_WORDS;
+const LOG_HEAD: usize = 4;
+const ENTRY_WORDS: usize = 4;
+
+/// The state of one lock at its manager.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ManagedLock {
+    lock: LockId,
+    holder: Option<NodeId>,
+    queue: VecDeque<(NodeId, u64)>,
+    log: Log,
+}
+
 impl ManagedLock {
     /// A free lock whose log holds at most `capacity` runs.
     pub fn new(lock: LockId, capacity: usize) -> Self {
-        ManagedLock {
-            lock,
-            holder: None,
-            queue: VecDeque::new(),
-            log: VecDeque::new(),
-            version: 0,
-            forgotten: 0,
-            capacity,
-        }
+        ManagedLock { lock, holder: None, queue: VecDeque::new(), log: Log::new(capacity) }
     }
 
     /// Who holds the lock.
@@ -99,48 +113,18 @@ impl ManagedLock {
             return Err(self.violation(rank, "released without holding"));
         }
         self.holder = None;
-        self.record(rank, generation, pages);
+        self.log.record(rank, generation, pages);
         Ok(self.grant_next())
     }
 
     /// Forgets what barriers before `generation` have published.
     pub fn forget_before(&mut self, generation: u64) {
-        self.log.retain(|e| e.generation >= generation);
+        self.log.forget_before(generation);
     }
 
     fn violation(&self, rank: NodeId, what: &str) -> Error {
         let what = format!("lock {}: rank {rank} {what}", self.lock.0);
         Error::new(Kind::Protocol, what).at_peer(rank).at_lock(self.lock.0)
-    }
-
-    fn record(&mut self, writer: NodeId, generation: u64, pages: &[PageRun]) {
-        let fresh = united(pages.to_vec());
-        if fresh.is_empty() {
-            return;
-        }
-        self.version += 1;
-        let is_named = |e: &Entry| e.notice.writer == writer && meets(e.notice.pages, &fresh);
-        if self.log.iter().any(is_named) {
-            let old = std::mem::take(&mut self.log);
-            for e in old {
-                let parts = match is_named(&e) {
-                    true if mutant!("dsm_newer_run_drops_older") => Vec::new(),
-                    true => without(e.notice.pages, &fresh),
-                    false => vec![e.notice.pages],
-                };
-                let part = |pages| Entry { notice: Notice { pages, ..e.notice }, ..e };
-                self.log.extend(parts.into_iter().map(part));
-            }
-        }
-        let version = self.version;
-        let entry = |pages| Entry { version, generation, notice: Notice { pages, writer } };
-        self.log.extend(fresh.into_iter().map(entry));
-        while self.log.len() > self.capacity {
-            let dropped = self.log.pop_front().expect("invariant: a full log has a front");
-            self.forgotten = self.forgotten.max(dropped.version);
-        }
-        debug_assert!(self.log.iter().is_sorted_by_key(|e| e.version), "old entries go first");
-        debug_assert!(self.forgotten <= self.version, "only what was recorded is forgotten");
     }
 
     fn grant_next(&mut self) -> Option<(NodeId, Message)> {
@@ -150,16 +134,104 @@ impl ManagedLock {
         let (rank, seen) = self.queue.pop_front()?;
         self.holder = Some(rank);
         debug_assert!(self.queue.iter().all(|(r, _)| *r != rank), "rank {rank} waits and holds");
-        let notices = self.news_for(rank, seen);
-        Some((rank, Message::Grant { lock: self.lock, notices, version: self.version }))
+        let notices = self.log.news_for(rank, seen);
+        Some((rank, Message::Grant { lock: self.lock, notices, version: self.log.version }))
+    }
+}
+
+impl Log {
+    /// A log of at most `capacity` runs.
+    pub fn new(capacity: usize) -> Self {
+        Log { entries: VecDeque::new(), version: 0, forgotten: 0, capacity }
     }
 
-    fn news_for(&self, rank: NodeId, seen: u64) -> Notices {
+    /// How often something was recorded.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Forgets what barriers before `generation` have published.
+    pub fn forget_before(&mut self, generation: u64) {
+        self.entries.retain(|e| e.generation >= generation);
+    }
+
+    /// What `writer` has written in a section that ends in barrier generation `generation`.
+    pub fn record(&mut self, writer: NodeId, generation: u64, pages: &[PageRun]) {
+        let fresh = united(pages.to_vec());
+        if fresh.is_empty() {
+            return;
+        }
+        self.version += 1;
+        let is_named = |e: &Entry| e.notice.writer == writer && meets(e.notice.pages, &fresh);
+        if self.entries.iter().any(is_named) {
+            let old = std::mem::take(&mut self.entries);
+            for e in old {
+                let parts = match is_named(&e) {
+                    true if mutant!("dsm_newer_run_drops_older") => Vec::new(),
+                    true => without(e.notice.pages, &fresh),
+                    false => vec![e.notice.pages],
+                };
+                let part = |pages| Entry { notice: Notice { pages, ..e.notice }, ..e };
+                self.entries.extend(parts.into_iter().map(part));
+            }
+        }
+        let version = self.version;
+        let entry = |pages| Entry { version, generation, notice: Notice { pages, writer } };
+        self.entries.extend(fresh.into_iter().map(entry));
+        while self.entries.len() > self.capacity {
+            let dropped = self.entries.pop_front().expect("invariant: a full log has a front");
+            self.forgotten = self.forgotten.max(dropped.version);
+        }
+        debug_assert!(self.entries.iter().is_sorted_by_key(|e| e.version), "old entries go first");
+        debug_assert!(self.forgotten <= self.version, "only what was recorded is forgotten");
+    }
+
+    /// What a rank that has seen version `seen` is told.
+    pub fn news_for(&self, rank: NodeId, seen: u64) -> Notices {
         if seen < self.forgotten && !mutant!("dsm_overflow_forgotten") {
             return Notices::Everything;
         }
-        let fresh = self.log.iter().filter(|e| e.version > seen && e.notice.writer != rank);
+        let fresh = self.entries.iter().filter(|e| e.version > seen && e.notice.writer != rank);
         Notices::These(fresh.map(|e| e.notice).collect())
+    }
+
+    /// The version of a log in shared memory.
+    pub fn version_in(words: &impl Words) -> u64 {
+        words.load(0, Ordering::Relaxed)
+    }
+
+    /// A log in shared memory, whose lock the caller holds; at most `capacity` runs of it, no more
+    /// than [`LOG_RUNS_MAX`].
+    pub fn load(words: &impl Words, capacity: usize) -> Self {
+        let word = |at| words.load(at, Ordering::Relaxed);
+        let entry = |n| {
+            let at = LOG_HEAD + n * ENTRY_WORDS;
+            let pages = run_of(word(at + 2))?;
+            let notice = Notice { pages, writer: NodeId(word(at + 3) as u16) };
+            Some(Entry { version: word(at), generation: word(at + 1), notice })
+        };
+        let count = usize::try_from(word(2)).map_or(0, |count| count.min(LOG_RUNS_MAX));
+        let entries = (0..count).filter_map(entry).collect();
+        Log { entries, version: word(0), forgotten: word(1), capacity }
+    }
+
+    /// Puts a log into shared memory, whose lock the caller holds.
+    ///
+    /// # Panics
+    /// When it has more than [`LOG_RUNS_MAX`] runs.
+    pub fn store(&self, words: &impl Words) {
+        assert!(self.entries.len() <= LOG_RUNS_MAX, "a log of {} runs", self.entries.len());
+        let put = |at, value| words.store(at, value, Ordering::Relaxed);
+        for (n, entry) in self.entries.iter().enumerate() {
+            let at = LOG_HEAD + n * ENTRY_WORDS;
+            put(at, entry.version);
+            put(at + 1, entry.generation);
+            put(at + 2, word_of(entry.notice.pages));
+            put(at + 3, u64::from(entry.notice.writer.0));
+        }
+        put(0, self.version);
+        put(1, self.forgotten);
+        put(2, self.entries.len() as u64);
     }
 }
 
@@ -169,6 +241,7 @@ mod tests {
     use crate::core::message::PageId;
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use std::cell::RefCell;
     use std::collections::{BTreeMap, BTreeSet};
 
     fn grant(to: u16, pages: &[(u32, u16)], version: u64) -> Option<(NodeId, Message)> {
@@ -246,6 +319,33 @@ mod tests {
                 let each = written.iter().flat_map(|run| run.pages());
                 each.for_each(|page| _ = newest.insert((page, rank), version));
                 lock.release(rank, 0, &written).unwrap();
+            }
+        }
+
+        /// A log that each holder takes out of shared memory and puts back is the manager's.
+        #[test]
+        fn a_log_in_shared_memory_tells_what_a_managers_log_tells(
+            sections in vec((0u16..3, vec((0u32..40, 1u32..12), 0..4), 0u64..9, 0u64..3), 1..24),
+            capacity in 1usize..9,
+        ) {
+            let words = RefCell::new(vec![0; LOG_WORDS]);
+            let mut kept = Log::new(capacity);
+            let mut generation = 0;
+            for (rank, written, behind, barriers) in sections {
+                generation += barriers / 2;
+                let mut taken = Log::load(&&words, capacity);
+                prop_assert_eq!(Log::version_in(&&words), kept.version());
+                kept.forget_before(generation);
+                taken.forget_before(generation);
+                let seen = kept.version().max(behind) - behind;
+                let rank = NodeId(rank);
+                prop_assert_eq!(taken.news_for(rank, seen), kept.news_for(rank, seen));
+                let run = |(first, count)| PageRun::new(PageId(first), count).unwrap();
+                let written: Vec<_> = written.into_iter().map(run).collect();
+                kept.record(rank, generation, &written);
+                taken.record(rank, generation, &written);
+                prop_assert_eq!(&taken, &kept);
+                taken.store(&&words);
             }
         }
     }

@@ -5,7 +5,8 @@
 //! Home-based, multiple-writer, write-invalidate, scope consistent (paper 002, the protocol of
 //! JIAJIA). [`rank::Rank`] is one rank: its pages, its open sections, the homes and managers it
 //! hosts. [`lock`] and [`barrier`] are the managers, [`diff`] what a page's writer sends home,
-//! [`message`] what travels and [`wire`] its bytes.
+//! [`message`] what travels and [`wire`] its bytes. [`shared`] is what ranks of one machine tell
+//! each other in memory instead.
 
 pub mod barrier;
 pub mod diff;
@@ -14,4 +15,5 @@ pub mod lock;
 pub mod message;
 pub(crate) mod pages;
 pub mod rank;
+pub mod shared;
 pub mod wire;

@@ -329,6 +329,11 @@ impl<F: Frames> Rank<F> {
         page.0.saturating_add(p.block_pages - into).min(end)
     }
 
+    /// Barriers that this rank has departed from.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Whether an operation is under way.
     pub fn is_waiting(&self) -> bool {
         self.waiting != Waiting::Nothing

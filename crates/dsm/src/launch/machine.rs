@@ -43,7 +43,7 @@ impl OneMachine {
     /// `Kind::Environment` when the system refuses memory.
     pub fn create(ranks: u16, bytes_max: usize) -> Result<OneMachine> {
         let fabric = memory(0)?;
-        let made = shm_layout(ranks, true).create(&fabric);
+        let made = shm_layout(ranks).create(&fabric);
         made.map_err(|e| Error::over(Kind::Environment, "making shared memory", e))?;
         let files = [fabric, memory(bytes_max)?, memory(board_bytes(ranks))?];
         Ok(OneMachine { files })
@@ -102,7 +102,7 @@ impl OneMachine {
         let failed = |e| {
             Error::over(Kind::Environment, format!("rank {me} joining over shm"), e).at_rank(me)
         };
-        let layout = shm_layout(ranks, true);
+        let layout = shm_layout(ranks);
         let fabric = ShmFabric::attach_with_silence(&memory, layout, me, silence);
         let fabric = fabric.map_err(failed)?;
         fabric.wait_for_all(START_MAX).map_err(failed)?;

@@ -18,9 +18,11 @@
 //! | `LITTORAL_DSM_MEMORY` | shm, pool: the fabric's file |
 //! | `LITTORAL_DSM_LINES` | pool: `new` or `used` lines shared in place behind the fabric's part |
 //! | `LITTORAL_DSM_DIRECT` | shm: the file that is the shared memory |
+//! | `LITTORAL_DSM_FRAMES` | shm: the file in which ranks keep their copies of pages |
 //! | `LITTORAL_DSM_BOARD` | one machine: the file that says who holds what |
 //! | `LITTORAL_DSM_SILENCE` | how long ranks of other machines may be silent: `5s`, `900ms` |
 //! | `LITTORAL_DSM_BYTES`, `_LOCKS`, `_LOG`, `_PREDICT`, `_CACHE`, `_FAULTS` | as in `runtime::Config` |
+//! | `LITTORAL_DSM_CROWDED` | a machine of the job has fewer processors than ranks |
 //! | `LITTORAL_DSM_ADDRESS` | where shared memory lies on every rank: `0x400000000000` |
 //! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
 //! | `LITTORAL_DSM_TETHER` | `parent`: started by another command, the rank ends with its parent |
@@ -114,6 +116,7 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
     config.log_capacity = optional("LOG", config.log_capacity)?;
     config.predict = optional("PREDICT", config.predict)?;
     config.cache_bytes = optional("CACHE", config.cache_bytes)?;
+    config.crowded = variable("CROWDED").is_some();
     config.mechanism = mechanism()?;
     config.base = variable("ADDRESS").map(|text| address(&text)).transpose()?;
     let Some(rank) = variable("RANK") else { return Ok((Box::new(Solo), config)) };
@@ -131,6 +134,7 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
     }
     config.board = optional_file("BOARD")?;
     config.direct = optional_file("DIRECT")?;
+    config.frames = optional_file("FRAMES")?;
     config.pool = variable("LINES").map(|l| lines(ranks, config.bytes_max, &l)).transpose()?;
     Ok((carrier(me, ranks, silence)?, config))
 }
@@ -195,7 +199,7 @@ fn carrier(me: NodeId, ranks: u16, silence: Duration) -> Result<Box<dyn Carrier>
         "sim" => Box::new(seat(me, ranks)?),
         "shm" => {
             let file = shared_file("MEMORY", &needed("MEMORY")?)?;
-            let layout = shm_layout(ranks, variable("DIRECT").is_some());
+            let layout = shm_layout(ranks);
             let fabric = ShmFabric::attach_with_silence(&file, layout, me, silence);
             let fabric = fabric.map_err(failed)?;
             fabric.wait_for_all(START_MAX).map_err(failed)?;
@@ -214,10 +218,9 @@ fn carrier(me: NodeId, ranks: u16, silence: Duration) -> Result<Box<dyn Carrier>
     })
 }
 
-/// The fabric's memory; where ranks share pages in place its windows have the words of locks.
-fn shm_layout(ranks: u16, in_place: bool) -> ShmLayout {
-    let window = if in_place { road_bytes(Config::default().locks, ranks) } else { WINDOW_BYTES };
-    ShmLayout::new(ranks, window)
+/// The fabric's memory; its windows have the words of locks.
+fn shm_layout(ranks: u16) -> ShmLayout {
+    ShmLayout::new(ranks, road_bytes(Config::default().locks, ranks))
 }
 
 /// Where the shared lines of a pool begin: behind the fabric's part.

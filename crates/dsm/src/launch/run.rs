@@ -43,7 +43,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::hosts::Host;
 use super::{POOL_PAGE_BYTES, PREFIX, command, label, lines_at, raw, settings, shm_layout};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{board_bytes, has_joined, say, suspects, waiting_for};
+use crate::runtime::{Config, board_bytes, has_joined, pages_bytes, say, suspects, waiting_for};
 use crate::virtual_time::Compute;
 use crate::virtual_time::conductor::{Conductor, Report};
 
@@ -64,7 +64,8 @@ const HALTS: Duration = Duration::from_millis(100);
 pub enum Fabric {
     /// Shared memory of one machine: ranks share the pages themselves.
     Shm,
-    /// The shared memory of one machine carries messages; each rank keeps its own copies of pages.
+    /// Shared memory of one machine: each rank keeps its own copies of pages, in memory that the
+    /// others reach.
     ShmPages,
     /// Memory that all ranks map without hardware coherence: they share its lines in place.
     Pool,
@@ -289,6 +290,16 @@ fn addresses(plan: &Plan, listeners: Option<&[TcpListener]>) -> Result<Option<St
     Ok(Some(list[..usize::from(plan.ranks)].join(",")))
 }
 
+/// Ranks of the host that has most of them. Hosts are told apart by their addresses, and are taken
+/// to have as many processors as this one.
+fn ranks_a_host(plan: &Plan) -> usize {
+    let ranks = usize::from(plan.ranks);
+    let Some(hosts) = &plan.hosts else { return ranks };
+    let mut all: Vec<_> = hosts.iter().take(ranks).map(|host| host.address.ip()).collect();
+    all.sort_unstable();
+    all.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap_or(0)
+}
+
 impl Started {
     /// Makes what the ranks share; the variables that lead there.
     fn share(&mut self, plan: &Plan) -> Result<Vec<(&'static str, String)>> {
@@ -317,6 +328,10 @@ impl Started {
         } else {
             names.push(("TETHER", "parent".to_owned()));
         }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        if ranks_a_host(plan) > processors {
+            names.push(("CROWDED", "yes".to_owned()));
+        }
         if plan.fabric == Fabric::Tcp {
             names.push(("KEY", job_key()?.to_string()));
         }
@@ -337,7 +352,7 @@ impl Started {
                 names.push(("MEMORY", self.keep(file)));
             }
             Fabric::Shm | Fabric::ShmPages => {
-                let layout = shm_layout(plan.ranks, plan.fabric == Fabric::Shm);
+                let layout = shm_layout(plan.ranks);
                 let file = memory(0)?;
                 layout
                     .create(&file)
@@ -347,6 +362,10 @@ impl Started {
         }
         if plan.fabric == Fabric::Shm {
             names.push(("DIRECT", self.keep(memory(plan.bytes_max)?)));
+        }
+        if plan.fabric == Fabric::ShmPages {
+            let bytes = pages_bytes(plan.ranks, plan.bytes_max, Config::default().locks);
+            names.push(("FRAMES", self.keep(memory(bytes)?)));
         }
         Ok(names)
     }
@@ -525,6 +544,7 @@ pub(super) fn memory(bytes: usize) -> Result<File> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -543,6 +563,30 @@ mod tests {
         assert_eq!(verdict(&[fine, lost, struck]), 137);
         assert_eq!(verdict(&[lost, end(0, 9, true)]), 3, "the launcher's own signal is no cause");
         assert_eq!(verdict(&[end(0, 9, true)]), 137);
+    }
+
+    #[test]
+    fn ranks_of_one_address_share_its_processors() {
+        let host = |address: &str| Host { address: address.parse().unwrap(), command: vec![] };
+        let hosts = ["10.0.0.1:7", "10.0.0.2:7", "10.0.0.1:8", "10.0.0.2:8", "10.0.0.1:9"];
+        let mut plan = Plan {
+            ranks: 4,
+            fabric: Fabric::Tcp,
+            hosts: None,
+            pool: None,
+            program: OsString::new(),
+            arguments: Vec::new(),
+            bytes_max: 0,
+            address: super::super::BASE,
+            label: false,
+            silence: SILENCE_MIN,
+            variables: Vec::new(),
+        };
+        assert_eq!(ranks_a_host(&plan), 4);
+        plan.hosts = Some(hosts.map(host).to_vec());
+        assert_eq!(ranks_a_host(&plan), 2);
+        plan.ranks = 5;
+        assert_eq!(ranks_a_host(&plan), 3);
     }
 
     #[test]

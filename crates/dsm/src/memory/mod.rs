@@ -91,6 +91,8 @@ pub struct Segment {
     hidden: Vec<(u64, Range<usize>)>,
     /// Byte ranges that the program may be looking at without asking; their pages stay.
     pinned: Vec<(u64, Range<usize>)>,
+    /// A page that is compared with its twin.
+    compared: Vec<u8>,
     /// Why memory could not be given back; the next operation fails by it.
     refused: Option<io::Error>,
     counts: MemoryCounts,
@@ -156,6 +158,28 @@ impl Segment {
     ) -> Result<Self> {
         let bytes = bytes_max.max(1).next_multiple_of(page_bytes());
         let memory = Memory::private(bytes, base).map_err(|e| reserving(base, bytes, e))?;
+        Self::protected(memory, mechanism)
+    }
+
+    /// As `private_at`, in memory that the other ranks map too, from byte `from` of `file` on.
+    ///
+    /// # Errors
+    /// As `private_at`; `Kind::Environment` when the file is too short.
+    pub fn reached(
+        file: &File,
+        from: usize,
+        base: Option<usize>,
+        bytes_max: usize,
+        mechanism: Option<Mechanism>,
+    ) -> Result<Self> {
+        let bytes = bytes_max.max(1).next_multiple_of(page_bytes());
+        let memory =
+            Memory::part(file, from, bytes, base).map_err(|e| reserving(base, bytes, e))?;
+        Self::protected(memory, mechanism)
+    }
+
+    fn protected(memory: Memory, mechanism: Option<Mechanism>) -> Result<Self> {
+        let bytes = memory.len();
         let protection = Protection::new(&memory, mechanism)
             .map_err(|e| environment("protecting shared pages", e))?;
         let twins = Twins::new(bytes, page_bytes())
@@ -210,6 +234,7 @@ impl Segment {
             many_threads: false,
             hidden: Vec::new(),
             pinned: Vec::new(),
+            compared: vec![0; page_bytes()],
             refused: None,
             counts: MemoryCounts::default(),
         }
@@ -470,11 +495,11 @@ impl Frames for Segment {
         if let Some(pooled) = &mut self.pooled {
             return pooled.take_diff(page);
         }
-        let (at, len) = (self.at(page), self.page_bytes);
-        let mut now = vec![0; len];
-        self.memory.load(at, &mut now);
+        let at = self.at(page);
+        self.memory.load(at, &mut self.compared);
         let twins = self.twins.as_mut().expect("invariant: a twin was kept");
-        let diff = Diff::between(twins.of(page.0).expect("invariant: a twin was kept"), &now);
+        let twin = twins.of(page.0).expect("invariant: a twin was kept");
+        let diff = Diff::between(twin, &self.compared);
         if let Err(e) = twins.free(page.0) {
             self.refused.get_or_insert(e);
         }

@@ -36,10 +36,16 @@ pub struct Config {
     /// Most bytes that copies of other ranks' pages may take, but for those under guards; the least
     /// accepted is [`CACHE_MIN`].
     pub cache_bytes: usize,
+    /// Whether a machine of the job has fewer processors than ranks: its barriers then go through
+    /// rank 0, in fewer messages, where more than two ranks have no shared memory for them.
+    pub crowded: bool,
     /// How the view is protected; the better one that works when `None`.
     pub mechanism: Option<Mechanism>,
     /// Memory that all ranks map as their shared pages, instead of copies kept coherent.
     pub direct: Option<File>,
+    /// Memory of [`super::pages_bytes`] zeros in which the ranks of one machine keep their copies
+    /// of pages, so that each reaches the others' without a message.
+    pub frames: Option<File>,
     /// Lines of a pool that all ranks share in place; takes the place of `direct`, and the program
     /// reaches them by guards alone.
     pub pool: Option<PoolLines>,
@@ -64,8 +70,10 @@ impl Default for Config {
             log_capacity: 4096,
             predict: true,
             cache_bytes: CACHE_DEFAULT,
+            crowded: false,
             mechanism: None,
             direct: None,
+            frames: None,
             pool: None,
             board: None,
             base: None,

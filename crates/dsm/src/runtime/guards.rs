@@ -50,12 +50,12 @@ impl Guards {
         Ok(self.next)
     }
 
-    /// Ends a guard.
-    pub(super) fn remove(&mut self, id: u64) {
+    /// Ends a guard; its bytes.
+    pub(super) fn remove(&mut self, id: u64) -> Option<(usize, usize)> {
         // The newest mostly ends first.
-        if let Some(at) = self.list.iter().rposition(|g| g.id == id) {
-            self.list.swap_remove(at);
-        }
+        let at = self.list.iter().rposition(|g| g.id == id)?;
+        let Guard { start, end, .. } = self.list.swap_remove(at);
+        Some((start, end))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -39,16 +39,29 @@ impl Node {
                 engine.rank.frames_mut().hide(id, start..end);
             }
         }
-        Ok(id)
+        let Some(alone) = &self.common.alone else { return Ok(id) };
+        drop(engine);
+        let shown = alone.show(&self.common, start, end);
+        shown.map(|()| id).inspect_err(|_| _ = self.forget(id))
+    }
+
+    /// Takes a guard out of the rank's own tables.
+    fn forget(&self, id: u64) -> Option<(usize, usize)> {
+        let mut engine = self.common.locked();
+        engine.rank.frames_mut().show(id);
+        engine.guards.remove(id)
     }
 
     pub(crate) fn give_back(&self, own: &mut Own, id: u64) {
         if self.direct {
-            return own.guards.remove(id);
+            _ = own.guards.remove(id);
+            return;
         }
         let _inside = Inside::enter();
-        let mut engine = self.common.locked();
-        engine.guards.remove(id);
-        engine.rank.frames_mut().show(id);
+        let range = self.forget(id);
+        if let (Some(alone), Some((start, end))) = (&self.common.alone, range) {
+            // A job that is lost needs no table of guards.
+            let _ = alone.unshow(&self.common, start, end);
+        }
     }
 }

@@ -36,6 +36,9 @@ mod mailbox;
 mod range;
 mod raw;
 mod road;
+mod serverless;
+mod setup;
+mod shared_pages;
 mod spin;
 mod turns;
 
@@ -66,6 +69,9 @@ pub use inside::Inside;
 pub(crate) use lend::Own;
 use road::Road;
 pub use road::road_bytes;
+use serverless::{Serverless, Sync};
+use setup::{limit_copies, prepare, segment_of};
+pub use shared_pages::pages_bytes;
 use spin::Spin;
 use turns::{FAULT, SYNC, Why};
 
@@ -99,6 +105,8 @@ pub struct RankCounts {
 struct Common {
     engine: Mutex<Engine>,
     changed: Condvar,
+    /// How operations are carried out where no message is needed for copies of pages.
+    alone: Option<Serverless>,
     /// Held by the thread of the program whose operation is under way; the others wait.
     gate: Mutex<()>,
     /// Held by the program's thread while it takes messages, and by the server to judge.
@@ -156,15 +164,8 @@ impl Node {
     pub(crate) fn start(carrier: Box<dyn Carrier>, config: Config) -> Result<Node> {
         let (me, ranks) = (carrier.me(), carrier.ranks());
         let in_place = config.pool.is_some();
-        let (base, bytes_max) = (config.base, config.bytes_max);
-        let mut segment = match (&config.pool, &config.direct) {
-            (Some(pool), _) => Segment::pooled(pool, bytes_max)?,
-            (None, Some(file)) => Segment::direct_at(base, file, bytes_max)?,
-            (None, None) => Segment::private_at(base, bytes_max, config.mechanism)?,
-        };
-        if config.many_threads {
-            segment.let_many_threads_in();
-        }
+        let base = config.base;
+        let segment = segment_of(&config, me, ranks)?;
         let (memory, direct) = (segment.memory(), segment.is_direct() && !in_place);
         let page_bytes = if in_place { LINE_BYTES } else { page_bytes() };
         let shape = Shape {
@@ -178,8 +179,10 @@ impl Node {
         let board = config.board.as_ref().map(|f| Board::open(f, ranks, me)).transpose();
         let board = board.map_err(|e| environment("mapping the job's board", e))?;
         let mut rank = Rank::over(me, shape, segment);
-        prepare(&mut rank, &*carrier, in_place, config.predict);
-        limit_copies(&mut rank, &config, direct || in_place)?;
+        let is_copied = !direct && !in_place;
+        let alone = if is_copied { Serverless::open(&*carrier, &config)? } else { None };
+        prepare(&mut rank, &*carrier, in_place, alone.is_some(), &config);
+        limit_copies(&mut rank, &config, !is_copied)?;
         let road =
             if direct { Road::open(&*carrier, config.locks, config.board.as_ref())? } else { None };
         let engine = Engine::new(&*carrier, rank, page_bytes, board, Identity::own());
@@ -187,6 +190,7 @@ impl Node {
         let common = Arc::new(Common {
             engine: Mutex::new(engine),
             changed: Condvar::new(),
+            alone,
             gate: Mutex::new(()),
             taking: Mutex::new(()),
             judging: AtomicBool::new(false),
@@ -206,8 +210,7 @@ impl Node {
         if let (Some(base), false) = (base, in_place) {
             common.locked().tell_agreed(&*common.carrier, 0, base as u64)?;
         }
-        let registration =
-            if direct || in_place { None } else { Some(register(&common, &memory)?) };
+        let registration = if is_copied { Some(register(&common, &memory)?) } else { None };
         let server = if common.carrier.turns().is_some() { None } else { Some(serve(&common)?) };
         Ok(Node {
             common,
@@ -311,7 +314,9 @@ impl Node {
             return road.barrier(&self.common, &mut own.road, self.made());
         }
         let _inside = Inside::enter();
-        self.tell_allocations()?;
+        if self.common.alone.is_none() {
+            self.tell_allocations()?;
+        }
         self.synchronise(own, Rank::barrier)
     }
 
@@ -325,15 +330,20 @@ impl Node {
     /// Carries out a lock, unlock or barrier, which ends what `touch` holds and finds no guard.
     fn synchronise(
         &self,
-        own: &Own,
+        own: &mut Own,
         op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
     ) -> Result<()> {
         own.guards.refuse_leaked()?;
-        self.common.locked().guards.refuse_leaked()?;
-        self.common.operate(SYNC, |r| {
+        let op = |r: &mut Rank<Segment>| {
             r.frames_mut().show(TOUCHED);
             op(r)
-        })
+        };
+        if let Some(alone) = &self.common.alone {
+            let sync = Sync { state: &mut own.road, made: self.made() };
+            return self.common.operate_alone(alone, Some(sync), op);
+        }
+        self.common.locked().guards.refuse_leaked()?;
+        self.common.operate(SYNC, op)
     }
 
     /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
@@ -399,35 +409,6 @@ impl Drop for Node {
     }
 }
 
-/// Tells a new rank what is shared, and outside of virtual time what travels along and whether
-/// barriers have a manager.
-fn prepare(rank: &mut Rank<Segment>, carrier: &dyn Carrier, in_place: bool, predict: bool) {
-    let in_turns = carrier.turns().is_some();
-    rank.keep_early_requests();
-    match carrier.ranks() {
-        _ if in_turns => {}
-        0 | 1 => {}
-        2 => rank.exchange_arrivals(),
-        _ => rank.gather_arrivals(),
-    }
-    if in_place {
-        return rank.share_in_place();
-    }
-    rank.keep_unshared_home();
-    if predict && !in_turns {
-        rank.send_along();
-    }
-}
-
-/// Limits the copies of a rank that has any.
-fn limit_copies(rank: &mut Rank<Segment>, config: &Config, shares_pages: bool) -> Result<()> {
-    let pages = config.cache_pages(page_bytes())?;
-    if !shares_pages {
-        rank.limit_copies(pages);
-    }
-    Ok(())
-}
-
 /// Starts the server thread of a rank.
 fn serve(common: &Arc<Common>) -> Result<JoinHandle<()>> {
     let serving = Arc::clone(common);
@@ -468,6 +449,9 @@ impl Common {
         why: Why,
         op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
     ) -> Result<()> {
+        if let Some(alone) = &self.alone {
+            return self.operate_alone(alone, None, op);
+        }
         let _inside = Inside::enter();
         let _alone = self.alone();
         if let Some(turns) = self.carrier.turns() {

@@ -64,6 +64,13 @@ pub(super) struct State {
     lines: [Line; 2],
 }
 
+impl State {
+    /// Which of a rank's two lines and lists the next barrier is told by.
+    pub(super) fn parity(&self) -> usize {
+        (self.generation % 2) as usize
+    }
+}
+
 impl Road {
     /// The road of a rank that shares pages in place, where the fabric's windows are coherent and
     /// have room, which is so for every rank of a job or for none.
@@ -98,13 +105,18 @@ impl Road {
         if state.held.contains(&lock) {
             return Err(taken_twice(common.carrier.me(), lock));
         }
-        let waiting = Waiting::of(common);
-        let live = || waiting.look();
-        let mut side = DirectLocks::of_job(fabric(common), self.layout, 0, false, &live);
-        side.acquire(lock).map_err(|e| common.explained(e))?;
+        self.take(common, lock)?;
         state.held.push(lock);
         self.show(state);
         Ok(())
+    }
+
+    /// Takes a lock when its turn comes.
+    pub(super) fn take(&self, common: &Common, lock: LockId) -> Result<()> {
+        let waiting = Waiting::of(common);
+        let live = || waiting.look();
+        let mut side = DirectLocks::of_job(fabric(common), self.layout, 0, false, &live);
+        side.acquire(lock).map(drop).map_err(|e| common.explained(e))
     }
 
     /// Leaves the innermost section.
@@ -115,6 +127,11 @@ impl Road {
         }
         state.held.pop();
         self.show(state);
+        self.leave(common, lock)
+    }
+
+    /// Gives a lock to the rank whose turn is next.
+    pub(super) fn leave(&self, common: &Common, lock: LockId) -> Result<()> {
         let waiting = Waiting::of(common);
         let live = || waiting.look();
         let mut side = DirectLocks::of_job(fabric(common), self.layout, 0, false, &live);
@@ -156,7 +173,7 @@ impl Road {
         (count, sum): (u32, u64),
     ) -> Result<(u32, u64)> {
         let fabric = fabric(common);
-        let parity = (state.generation % 2) as usize;
+        let parity = state.parity();
         let line = [u64::from(count), sum, self.processors];
         if state.lines[parity] != line {
             put_line(fabric, parity, line)?;

@@ -7,11 +7,15 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
+mod alone;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use littoral_base::units::NodeId;
 use littoral_dsm::core::message::{LockId, Message, PageId};
 use littoral_dsm::core::rank::{Outcome, Rank, Shape};
+
+use alone::Alone;
 
 /// A byte of shared memory.
 pub(crate) type Place = (u32, usize);
@@ -39,6 +43,8 @@ pub(crate) struct Job {
     pub(crate) shadow: BTreeMap<Place, u8>,
     /// What went wrong, if anything did.
     pub(crate) verdict: Option<String>,
+    /// Where ranks reach each other's frames: no message is sent then.
+    pub(crate) alone: Option<Alone>,
 }
 
 /// One thing that can happen next.
@@ -46,6 +52,8 @@ pub(crate) struct Job {
 pub(crate) enum Move {
     Run(usize),
     Deliver(NodeId, NodeId),
+    /// A step of an operation that needs no other rank's.
+    GoOn(usize),
 }
 
 impl Job {
@@ -60,7 +68,14 @@ impl Job {
             begun: vec![None; n],
             shadow: BTreeMap::new(),
             verdict: None,
+            alone: None,
         }
+    }
+
+    /// Has the ranks reach each other's frames, locks and notices in shared memory.
+    pub(crate) fn without_server(mut self, log_capacity: usize) -> Self {
+        self.alone = Some(Alone::new(self.ranks.len(), log_capacity));
+        self
     }
 
     /// Has every home write unnoticed what no other rank has a copy of.
@@ -100,14 +115,16 @@ impl Job {
         let can_run = |&r: &usize| !self.ranks[r].is_waiting() && !self.programs[r].is_empty();
         let run = (0..self.ranks.len()).filter(can_run).map(Move::Run);
         let full = self.channels.iter().filter(|(_, q)| !q.is_empty());
-        run.chain(full.map(|((a, b), _)| Move::Deliver(*a, *b))).collect()
+        let alone = |r: &usize| self.alone.as_ref().is_some_and(|alone| alone.can_go_on(*r));
+        let go_on = (0..self.ranks.len()).filter(alone).map(Move::GoOn);
+        run.chain(full.map(|((a, b), _)| Move::Deliver(*a, *b))).chain(go_on).collect()
     }
 
     /// Runs `steps` steps of rank `r`, each to its end, delivering everything in between.
     pub(crate) fn run_alone(&mut self, r: usize, steps: usize) {
         for _ in 0..steps {
             self.apply(Move::Run(r));
-            while let Some(m) = self.moves().into_iter().find(|m| matches!(m, Move::Deliver(..))) {
+            while let Some(m) = self.moves().into_iter().find(|m| !matches!(m, Move::Run(_))) {
                 self.apply(m);
             }
             assert!(!self.ranks[r].is_waiting(), "rank {r} waits for a step of another");
@@ -118,6 +135,7 @@ impl Job {
         self.programs.iter().all(VecDeque::is_empty)
             && self.begun.iter().all(Option::is_none)
             && self.channels.values().all(VecDeque::is_empty)
+            && self.alone.as_ref().is_none_or(Alone::is_idle)
     }
 
     pub(crate) fn apply(&mut self, m: Move) {
@@ -128,6 +146,12 @@ impl Job {
                 let message = queue.pop_front().unwrap();
                 let outcome = self.ranks[to.index()].receive(from, message);
                 self.absorb(to.index(), outcome);
+            }
+            Move::GoOn(r) => {
+                let stepped = self.alone.as_mut().unwrap().step(r, &mut self.ranks);
+                if let Some(outcome) = stepped {
+                    self.absorb(r, outcome);
+                }
             }
         }
     }
@@ -148,6 +172,11 @@ impl Job {
             let done = Outcome { done: true, ..Outcome::default() };
             return self.absorb(r, Ok(done));
         }
+        let ends_scope = matches!(step, Step::Lock(_) | Step::Unlock(_) | Step::Barrier);
+        if let Some(alone) = self.alone.as_mut().filter(|_| ends_scope) {
+            alone.look_at_rings(r, &mut self.ranks);
+        }
+        let rank = &mut self.ranks[r];
         let outcome = match step {
             Step::Lock(l) => rank.lock(LockId(l)),
             Step::Unlock(l) => rank.unlock(LockId(l)),
@@ -166,7 +195,14 @@ impl Job {
                 return;
             }
         };
-        for (to, message) in outcome.send {
+        let sent = match &mut self.alone {
+            Some(alone) => {
+                alone.send(r, outcome.send);
+                Vec::new()
+            }
+            None => outcome.send,
+        };
+        for (to, message) in sent {
             self.channels.entry((NodeId(r as u16), to)).or_default().push_back(message);
         }
         if outcome.done {

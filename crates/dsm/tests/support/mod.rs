@@ -12,7 +12,7 @@ use littoral_dsm::job::Job;
 use littoral_dsm::job::member::Member;
 use littoral_dsm::memory::PoolLines;
 use littoral_dsm::runtime::carrier::{Carrier, Exclusive, Shared};
-use littoral_dsm::runtime::{Config, road_bytes};
+use littoral_dsm::runtime::{Config, pages_bytes, road_bytes};
 use littoral_fabric::Fabric;
 use littoral_fabric::faulty::{Faults, Faulty};
 use littoral_fabric::hostile::HostilePool;
@@ -57,6 +57,19 @@ fn memory(bytes: usize) -> File {
     file
 }
 
+/// The memory that is the pages of a job, or that its ranks keep their copies in.
+fn files(over: Over, ranks: u16, configure: impl Fn(&mut Config)) -> [Option<File>; 2] {
+    let mut config = Config { bytes_max: BYTES_MAX, ..Config::default() };
+    configure(&mut config);
+    let direct = (over == Over::Shm).then(|| memory(config.bytes_max));
+    let bytes = pages_bytes(ranks, config.bytes_max, config.locks);
+    [direct, (over == Over::ShmPages).then(|| memory(bytes))]
+}
+
+fn cloned(file: &Option<File>) -> Option<File> {
+    file.as_ref().map(|file| file.try_clone().unwrap())
+}
+
 /// The fault plan of a job, if any.
 type Plan = Option<Arc<Faults>>;
 type Maker = Box<dyn FnOnce() -> Box<dyn Carrier> + Send>;
@@ -90,10 +103,8 @@ fn carriers(over: Over, ranks: u16, faults: &Plan) -> Vec<Maker> {
             }
         }
         Over::ShmPages | Over::Shm => {
-            // As a launcher: where pages are shared in place, room for the words of locks.
-            let locks = Config::default().locks;
-            let window = if over == Over::Shm { road_bytes(locks, ranks) } else { 64 };
-            let layout = ShmLayout::new(ranks, window);
+            // As a launcher: with room for the words of locks.
+            let layout = ShmLayout::new(ranks, road_bytes(Config::default().locks, ranks));
             let file = Arc::new(memory(0));
             layout.create(&file).unwrap();
             for n in 0..ranks {
@@ -141,7 +152,7 @@ pub(crate) fn run_under<T: Send>(
     configure: impl Fn(&mut Config) + Sync,
     program: impl Fn(littoral_dsm::Result<Job>) -> T + Sync,
 ) -> Vec<T> {
-    let mut direct = (over == Over::Shm).then(|| memory(BYTES_MAX));
+    let files = files(over, ranks, &configure);
     let lines = (over == Over::Lines).then(|| HostilePool::new(LINES_BYTES_MAX, 8, 50));
     let mapped = (over == Over::MappedLines).then(|| memory(LINES_BYTES_MAX));
     let program = &program;
@@ -156,10 +167,11 @@ pub(crate) fn run_under<T: Send>(
             let domain = lines.as_ref().map(view).or(mapped.as_ref().map(map));
             let pool = domain.map(|domain| PoolLines { domain, at: 0, used: false });
             let bytes_max = if pool.is_some() { LINES_BYTES_MAX } else { BYTES_MAX };
-            let direct = direct.as_mut().map(|f| f.try_clone().unwrap());
+            let [direct, frames] = files.each_ref().map(cloned);
+            let log_capacity = 64;
             threads.push(s.spawn(move || {
                 let mut config =
-                    Config { bytes_max, direct, pool, log_capacity: 64, ..Config::default() };
+                    Config { bytes_max, direct, frames, pool, log_capacity, ..Config::default() };
                 configure(&mut config);
                 program(Job::start(make(), config))
             }));
@@ -175,15 +187,15 @@ pub(crate) fn run_members<T: Send>(
     configure: impl Fn(&mut Config) + Sync,
     program: impl Fn(Member) -> T + Sync,
 ) -> Vec<T> {
-    let direct = (over == Over::Shm).then(|| memory(BYTES_MAX));
+    let files = files(over, ranks, &configure);
     let (program, configure) = (&program, &configure);
     std::thread::scope(|s| {
         let mut threads = Vec::new();
         for make in carriers(over, ranks, &None) {
-            let direct = direct.as_ref().map(|f| f.try_clone().unwrap());
+            let [direct, frames] = files.each_ref().map(cloned);
             threads.push(s.spawn(move || {
                 let bytes_max = BYTES_MAX;
-                let mut config = Config { bytes_max, direct, ..Config::default() };
+                let mut config = Config { bytes_max, direct, frames, ..Config::default() };
                 configure(&mut config);
                 program(Member::start(make(), config).unwrap())
             }));

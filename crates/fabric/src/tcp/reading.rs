@@ -76,8 +76,8 @@ impl Shared {
         loop {
             let mut waits = locked(&self.waits);
             if let Some(answer) = ready(&mut waits) {
-                // Another thread may sleep that would take it.
-                if has_read && timeout.is_zero() && !waits.inbox.is_empty() {
+                // Another thread may sleep that would take it; who attends does so itself.
+                if has_read && timeout.is_zero() && !attends && !waits.inbox.is_empty() {
                     self.ring_bell();
                 }
                 return Ok(Some(answer));

@@ -88,6 +88,43 @@ impl<F: Frames> Rank<F> {
         }
     }
 
+    /// Rank `from` has copied pages out of this rank's frames since this was said last, or what it
+    /// has copied is not known to be less: where ranks reach each other's frames. A home says so
+    /// before a scope ends.
+    ///
+    /// # Errors
+    /// `Kind::Protocol` for pages whose home this rank is not.
+    pub fn copied(&mut self, from: NodeId, run: PageRun) -> Result<()> {
+        run.pages().try_for_each(|page| {
+            self.at_home(from, page)?;
+            self.note_copied(page);
+            Ok(())
+        })
+    }
+
+    /// As `copied`, of every page at home here.
+    pub fn all_copied(&mut self) {
+        for page in (0..self.shape.pages).map(PageId) {
+            if self.home(page) == self.me {
+                self.note_copied(page);
+            }
+        }
+    }
+
+    /// A page that may be written in this scope, before or after it was copied, is noticed in it.
+    fn note_copied(&mut self, page: PageId) {
+        let unshared = self.unshared.as_mut().map(|unshared| &mut unshared[page.0 as usize]);
+        let was = unshared.is_some_and(std::mem::take);
+        if was && self.access(page) == Access::Written {
+            if !mutant!("dsm_copied_page_stays_unnoticed") {
+                self.reopen(page, false);
+            }
+        } else if self.open.twin_of(page) == Some(true) && !mutant!("dsm_copied_page_as_its_twin") {
+            // The copy may be of a moment between two writes, of which the twin knows nothing.
+            self.note(page);
+        }
+    }
+
     /// Notes a page that is writable already, as predicted where its twin will show a write.
     pub(super) fn reopen(&mut self, page: PageId, has_twin: bool) {
         self.open.insert(page, has_twin);

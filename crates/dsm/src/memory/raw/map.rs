@@ -37,14 +37,15 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn of_file(file: &File, bytes: usize, at: Option<usize>) -> io::Result<Mapping> {
+    /// `bytes` bytes of a file from byte `from` on.
+    fn of_file(file: &File, from: usize, bytes: usize, at: Option<usize>) -> io::Result<Mapping> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let fixed = if at.is_some() { MapFlags::FIXED_NOREPLACE } else { MapFlags::empty() };
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | fixed;
         let start = std::ptr::without_provenance_mut(at.unwrap_or(0));
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing, and one at
         // a given address is refused where it would.
-        let base = unsafe { mmap(start, bytes, prot, flags, file, 0) }?;
+        let base = unsafe { mmap(start, bytes, prot, flags, file, from as u64) }?;
         if at.is_some_and(|at| at != base.addr()) {
             // SAFETY: the mapping was just made: a kernel before 4.17 takes the address for a hint.
             unsafe { munmap(base, bytes) }?;
@@ -77,6 +78,13 @@ impl Mapping {
         // SAFETY: the range lies in the mapping (checked above).
         unsafe { self.base.as_ptr().add(offset) }
     }
+}
+
+fn has_bytes(file: &File, bytes: usize) -> io::Result<()> {
+    if file.metadata()?.len() < bytes as u64 {
+        return Err(io::Error::other("the shared file is shorter than the segment"));
+    }
+    Ok(())
 }
 
 fn not_null(base: *mut std::ffi::c_void) -> NonNull<u8> {
@@ -114,8 +122,23 @@ impl Memory {
     pub(crate) fn private(bytes: usize, at: Option<usize>) -> io::Result<Memory> {
         let file = File::from(memfd_create("littoral-dsm", MemfdFlags::CLOEXEC)?);
         ftruncate(&file, bytes as u64)?;
-        let view = Some(Mapping::of_file(&file, bytes, at)?);
-        let frames = Mapping::of_file(&file, bytes, None)?;
+        Self::part(&file, 0, bytes, at)
+    }
+
+    /// As `private`, in `bytes` bytes of a file from byte `from` on, which other ranks map too; it
+    /// holds zeros.
+    ///
+    /// # Errors
+    /// As `direct`.
+    pub(crate) fn part(
+        file: &File,
+        from: usize,
+        bytes: usize,
+        at: Option<usize>,
+    ) -> io::Result<Memory> {
+        has_bytes(file, from.saturating_add(bytes))?;
+        let view = Some(Mapping::of_file(file, from, bytes, at)?);
+        let frames = Mapping::of_file(file, from, bytes, None)?;
         Ok(Memory { frames, view })
     }
 
@@ -124,10 +147,8 @@ impl Memory {
     /// # Errors
     /// When the file is shorter, or the system refuses.
     pub(crate) fn direct(file: &File, bytes: usize, at: Option<usize>) -> io::Result<Memory> {
-        if file.metadata()?.len() < bytes as u64 {
-            return Err(io::Error::other("the shared file is shorter than the segment"));
-        }
-        Ok(Memory { frames: Mapping::of_file(file, bytes, at)?, view: None })
+        has_bytes(file, bytes)?;
+        Ok(Memory { frames: Mapping::of_file(file, 0, bytes, at)?, view: None })
     }
 
     /// Bytes of the segment.
@@ -239,6 +260,17 @@ impl Memory {
         // SAFETY: the range lies in the mapping (checked by `at`), whose bytes are reached as
         // atomics: a load of a page that is gone finds zeros.
         unsafe { madvise(start.cast(), len, Advice::LinuxRemove) }.map_err(io::Error::from)
+    }
+
+    /// Takes pages of a file out of this process; they stay in the file.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub(crate) fn unmap_pages(&self, offset: usize, len: usize) -> io::Result<()> {
+        let start = self.frames.at(offset, len);
+        // SAFETY: the range lies in a mapping of a file that is shared: the next access finds the
+        // same bytes.
+        unsafe { madvise(start.cast(), len, Advice::LinuxDontNeed) }.map_err(io::Error::from)
     }
 
     /// Closes the program's view, and gives the memory of the first `used` bytes back where no

@@ -1,0 +1,373 @@
+//! Pages without a server: ranks of one machine copy pages out of each other's frames and write
+//! differences into them, and no message is sent.
+//!
+//! The protocol is the one of `core::rank`. What it wants sent is carried out here, on the thread
+//! whose operation it is, and answered at once:
+//!
+//! | message | what happens | answer |
+//! |---|---|---|
+//! | `GetPage` | the home's ring names the page, then it is copied | `Page` |
+//! | `Diffs` | written into the home's frames under its latch | `DiffsApplied` |
+//! | `DiffsAlong` | likewise | - |
+//! | `Acquire` | the queue in shared memory, then the lock's log | `Grant` |
+//! | `Release` | the lock's log, then the queue | - |
+//! | `Arrive` | this rank's list, the barrier, the others' lists | `Page`s wanted, `Depart` |
+//!
+//! Invariants
+//! - What has been copied out of this rank's frames is taken in before a scope ends, so that a page
+//!   written in it is noticed in it unless no other rank has a copy (mutants
+//!   `dsm_copied_page_stays_unnoticed`, `dsm_copied_page_as_its_twin`). Checked by
+//!   `a_page_handed_out_at_any_point_is_noticed_from_then_on`,
+//!   `a_value_that_was_served_and_taken_back_is_invalidated`.
+//! - Differences are in their home's frames before the log and the list that tell of them are
+//!   written, and those before the lock is left or the barrier is reached. Checked by
+//!   `race_free_programs_agree_with_one_memory`.
+//! - The engine is not locked while this rank waits for another one, which may have died. Checked
+//!   by `a_rank_that_is_gone_ends_who_waits_for_its_lock`.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use littoral_base::mutant;
+use littoral_base::units::NodeId;
+
+use super::carrier::Carrier;
+use super::engine::Engine;
+use super::road::{Road, State};
+use super::shared_pages::{Layout, Refused, SharedPages};
+use super::{Common, Config, Inside, environment};
+use crate::core::barrier::{in_order, is_news};
+use crate::core::diff::Diff;
+use crate::core::lock::LOG_RUNS_MAX;
+use crate::core::message::{LockId, Message, Notice, Notices, PageId, PageRun};
+use crate::core::rank::{Envelope, Outcome, Rank, allocated_differently};
+use crate::core::shared::before_drain;
+use crate::error::{Error, Kind, Result};
+use crate::memory::Segment;
+
+/// Looks at a latch that is taken before its waiter sleeps.
+const LOOKS: u32 = 500;
+/// How long it sleeps: who has the latch may be off its processor, or have guards not shown.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A rank's side; see the module's page.
+pub(super) struct Serverless {
+    road: Road,
+    pages: SharedPages,
+    log_runs: usize,
+    /// Copies of pages that this rank has not allocated yet.
+    early: Mutex<Vec<(NodeId, PageRun)>>,
+}
+
+/// A lock, unlock or barrier: what it changes, and what this rank has allocated.
+pub(super) struct Sync<'s> {
+    pub(super) state: &'s mut State,
+    pub(super) made: (u32, u64),
+}
+
+impl Serverless {
+    /// The side of a rank whose pages lie in memory that all ranks map, where the fabric's windows
+    /// have room for locks: so it is for every rank of a job or for none.
+    ///
+    /// # Errors
+    /// `Kind::Environment` when that memory cannot be mapped.
+    pub(super) fn open(carrier: &dyn Carrier, config: &Config) -> Result<Option<Serverless>> {
+        let Some(file) = &config.frames else { return Ok(None) };
+        let Some(road) = Road::open(carrier, config.locks, None)? else { return Ok(None) };
+        let layout = Layout::new(carrier.ranks(), config.bytes_max, config.locks);
+        let pages = SharedPages::open(file, layout, carrier.me());
+        let pages = pages.map_err(|e| environment("mapping the pages of other ranks", e))?;
+        let log_runs = config.log_capacity.min(LOG_RUNS_MAX);
+        Ok(Some(Serverless { road, pages, log_runs, early: Mutex::default() }))
+    }
+
+    /// Takes in what other ranks have copied out of this one's frames.
+    fn drain(&self, rank: &mut Rank<Segment>, carrier: &dyn Carrier) -> Result<()> {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        before_drain();
+        let mut found = std::mem::take(&mut *early);
+        for from in (0..carrier.ranks()).map(NodeId).filter(|from| *from != carrier.me()) {
+            if !self.pages.drain(from.0, |run| found.push((from, run))) {
+                rank.all_copied();
+            }
+        }
+        for (from, run) in found {
+            let known = u64::from(rank.pages()).min(run.end());
+            let first = u64::from(run.first().0);
+            let run_of = |from: u64, end: u64| {
+                PageRun::new(PageId(from as u32), end.saturating_sub(from) as u32)
+            };
+            run_of(first, known).map_or(Ok(()), |run| rank.copied(from, run))?;
+            early.extend(run_of(first.max(known), run.end()).map(|run| (from, run)));
+        }
+        Ok(())
+    }
+
+    /// Retries `act` until it could be done: awake for a moment, then in naps. Asks now and then
+    /// whether the job still runs.
+    fn patiently<T>(common: &Common, mut act: impl FnMut() -> Option<T>) -> Result<T> {
+        let mut looks = 0;
+        loop {
+            if let Some(done) = act() {
+                return Ok(done);
+            }
+            std::hint::spin_loop();
+            looks += 1;
+            if looks >= LOOKS {
+                looks = 0;
+                common.check()?;
+                std::thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// Shows a guard on bytes `start..end` to the ranks that may write there.
+    pub(super) fn show(&self, common: &Common, start: usize, end: usize) -> Result<()> {
+        Self::patiently(common, || self.pages.show(start, end).then_some(()))
+    }
+
+    /// Ends a guard.
+    pub(super) fn unshow(&self, common: &Common, start: usize, end: usize) -> Result<()> {
+        Self::patiently(common, || self.pages.unshow(start, end).then_some(()))
+    }
+
+    fn merge(&self, common: &Common, home: NodeId, diffs: &[(PageId, Diff)]) -> Result<()> {
+        if diffs.is_empty() {
+            return Ok(());
+        }
+        let me = common.carrier.me();
+        let merged = Self::patiently(common, || match self.pages.merge(home, diffs) {
+            Err(Refused::Later) => None,
+            Err(Refused::Race(low, high)) => Some(Err((low, high))),
+            Ok(()) => Some(Ok(())),
+        })?;
+        merged.map_err(|(low, high)| {
+            let what = format!(
+                "data race: rank {me} wrote bytes {low}..{high} of shared memory while rank {home} \
+                 had a guard on them; order the two by a lock or a barrier"
+            );
+            let page = (low / common.page_bytes) as u32;
+            let race = Error::new(Kind::Misuse, what).at_rank(me).at_peer(home);
+            race.at_page(page).at_offset(low as u64)
+        })
+    }
+
+    /// Enters a section; what earlier ones have told.
+    fn acquire(
+        &self,
+        common: &Common,
+        lock: LockId,
+        seen: u64,
+        generation: u64,
+    ) -> Result<Message> {
+        self.road.take(common, lock)?;
+        let version = self.pages.version(lock);
+        if version == seen {
+            return Ok(Message::Grant { lock, notices: Notices::These(Vec::new()), version });
+        }
+        let mut log = self.pages.log(lock, self.log_runs);
+        log.forget_before(generation);
+        Ok(Message::Grant { lock, notices: log.news_for(common.carrier.me(), seen), version })
+    }
+
+    /// Leaves a section, and tells what was written in it.
+    fn release(
+        &self,
+        common: &Common,
+        lock: LockId,
+        generation: u64,
+        written: &[PageRun],
+    ) -> Result<()> {
+        if !written.is_empty() {
+            let mut log = self.pages.log(lock, self.log_runs);
+            log.forget_before(generation);
+            log.record(common.carrier.me(), generation, written);
+            self.pages.set_log(lock, &log);
+        }
+        self.road.leave(common, lock)
+    }
+
+    /// Every rank compares with every other one, so that none departs where two differ.
+    fn compare(&self, common: &Common, parity: usize, made: (u32, u64)) -> Result<()> {
+        let me = common.carrier.me();
+        let differs = |rank: &u16| self.pages.made(*rank, parity) != made;
+        let found = (0..common.carrier.ranks()).find(differs).map(NodeId);
+        let Some(rank) = found.filter(|_| !mutant!("dsm_road_compares_nothing")) else {
+            return Ok(());
+        };
+        let culprit = if rank == NodeId(0) { me } else { rank };
+        Err(allocated_differently(culprit, made.0).at_rank(me))
+    }
+
+    /// Waits for every rank; what all have noticed.
+    fn meet(
+        &self,
+        common: &Common,
+        sync: &mut Sync<'_>,
+        written: &[PageRun],
+        pages: u32,
+    ) -> Result<Vec<Notice>> {
+        let parity = sync.state.parity();
+        self.pages.tell(parity, written, sync.made);
+        self.road.meet(common, sync.state, sync.made)?;
+        self.compare(common, parity, sync.made)?;
+        let all = || PageRun::new(PageId(0), pages).into_iter().collect();
+        let mut notices = Vec::new();
+        for writer in (0..common.carrier.ranks()).map(NodeId) {
+            let runs: Vec<PageRun> = self.pages.told(writer.0, parity).unwrap_or_else(all);
+            notices.extend(runs.into_iter().map(|pages| Notice { pages, writer }));
+        }
+        in_order(&mut notices);
+        Ok(notices)
+    }
+}
+
+/// An operation of the program on its way through what the protocol wants sent.
+struct Errand<'c> {
+    common: &'c Common,
+    way: &'c Serverless,
+    queue: VecDeque<Envelope>,
+    done: bool,
+    /// Pages wanted with the departure.
+    wanted: Vec<PageId>,
+}
+
+impl Common {
+    /// Carries out one operation of the program, without a server.
+    pub(super) fn operate_alone(
+        &self,
+        way: &Serverless,
+        sync: Option<Sync<'_>>,
+        op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
+    ) -> Result<()> {
+        let _inside = Inside::enter();
+        let _alone = self.alone();
+        let mut engine = self.locked();
+        engine.check()?;
+        if sync.is_some() {
+            engine.guards.refuse_leaked()?;
+            let drained = way.drain(&mut engine.rank, &*self.carrier);
+            drained.inspect_err(|e| self.fail(&mut engine, e))?;
+        }
+        let Outcome { send, done } = op(&mut engine.rank)?;
+        let (queue, wanted) = (send.into(), Vec::new());
+        let errand = Errand { common: self, way, queue, done, wanted };
+        let mut sync = sync;
+        let done = errand.run(engine, &mut sync);
+        done.inspect_err(|e| self.fail(&mut self.locked(), e))
+    }
+}
+
+impl<'c> Errand<'c> {
+    fn run(
+        mut self,
+        mut engine: MutexGuard<'c, Engine>,
+        sync: &mut Option<Sync<'_>>,
+    ) -> Result<()> {
+        while let Some((to, message)) = self.queue.pop_front() {
+            engine = match message {
+                Message::GetPage { page, .. } => self.copy(engine, to, page)?,
+                message => self.go(engine, to, message, sync)?,
+            };
+        }
+        debug_assert!(self.done, "an operation stands still");
+        let let_go = self.way.pages.let_go();
+        let_go.map_err(|e| environment("letting go of pages of other ranks", e))?;
+        engine.rank.frames_mut().settle()
+    }
+
+    fn answer(&mut self, engine: &mut Engine, from: NodeId, message: Message) -> Result<()> {
+        let Outcome { send, done } = engine.rank.receive(from, message)?;
+        self.done |= done;
+        self.queue.extend(send);
+        Ok(())
+    }
+
+    /// Copies a page, with those behind it that are asked of the same home.
+    fn copy(
+        &mut self,
+        mut engine: MutexGuard<'c, Engine>,
+        home: NodeId,
+        first: PageId,
+    ) -> Result<MutexGuard<'c, Engine>> {
+        let mut run = PageRun::from(first);
+        while let Some((to, Message::GetPage { page, .. })) = self.queue.front()
+            && *to == home
+            && u64::from(page.0) == run.end()
+            && let Some(longer) = PageRun::new(first, run.count() + 1)
+        {
+            run = longer;
+            self.queue.pop_front();
+        }
+        for (page, bytes) in run.pages().zip(self.way.pages.copy(home, run)) {
+            self.answer(&mut engine, home, Message::Page { page, bytes })?;
+        }
+        Ok(engine)
+    }
+
+    /// Carries out what may wait for other ranks.
+    fn go(
+        &mut self,
+        engine: MutexGuard<'c, Engine>,
+        to: NodeId,
+        message: Message,
+        sync: &mut Option<Sync<'_>>,
+    ) -> Result<MutexGuard<'c, Engine>> {
+        let (common, way) = (self.common, self.way);
+        let (generation, pages) = (engine.rank.generation(), engine.rank.pages());
+        drop(engine);
+        let answer = match message {
+            Message::Diffs { diffs } => {
+                way.merge(common, to, &diffs)?;
+                Some(Message::DiffsApplied)
+            }
+            Message::DiffsAlong { diffs } => {
+                way.merge(common, to, &diffs)?;
+                None
+            }
+            Message::Wanted { held, .. } => {
+                self.wanted = held;
+                None
+            }
+            Message::Acquire { lock, seen } => Some(way.acquire(common, lock, seen, generation)?),
+            Message::Release { lock, generation, pages } => {
+                way.release(common, lock, generation, &pages)?;
+                None
+            }
+            Message::Arrive { generation, pages: written } => {
+                let sync = sync.as_mut().ok_or_else(unsynchronised)?;
+                let notices = way.meet(common, sync, &written, pages)?;
+                Some(Message::Depart { generation, notices })
+            }
+            _ => return Err(unsynchronised()),
+        };
+        let mut engine = common.locked();
+        engine.check()?;
+        if let Some(Message::Depart { notices, .. }) = &answer {
+            self.bring_wanted(&mut engine, notices)?;
+        }
+        if let Some(answer) = answer {
+            self.answer(&mut engine, to, answer)?;
+        }
+        Ok(engine)
+    }
+
+    /// Copies the pages that were wanted with a departure and that it names.
+    fn bring_wanted(&mut self, engine: &mut Engine, notices: &[Notice]) -> Result<()> {
+        let me = self.common.carrier.me();
+        for page in std::mem::take(&mut self.wanted) {
+            if is_news(notices, page, me) {
+                let home = engine.rank.home(page);
+                let bytes = self.way.pages.copy(home, page.into()).remove(0);
+                self.answer(engine, home, Message::Page { page, bytes })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn unsynchronised() -> Error {
+    Error::new(Kind::Protocol, "the protocol wants sent what no rank without a server takes")
+}
