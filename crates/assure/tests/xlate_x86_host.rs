@@ -149,6 +149,38 @@ fn floats_of_several_operations_end_as_on_the_host() {
     judge_rows(bench(), 20_070_128, 150, rows_named(&STEMS));
 }
 
+/// Products and quotients beyond the range, exact ones and others, with overflow not masked: the
+/// program learns whether they would be inexact with a greater exponent.
+#[test]
+fn products_and_quotients_far_beyond_the_range_raise_what_the_hosts_do() {
+    const OVERFLOW_NOT_MASKED: u32 = 0x1b80;
+    /// Bits of fraction and of the exponent's bias.
+    const FORMATS: [(u8, u32, u64); 2] = [(0xf3, 23, 127), (0xf2, 52, 1023)];
+    const FRACTIONS: [u64; 3] = [0, 1, 5];
+    let mut bench = bench();
+    for (prefix, fraction, bias) in FORMATS {
+        // The least and the greatest number, and some between them, denormal ones too.
+        let exponents = [0, 1, 40, bias / 2, bias, bias + bias / 2 + 1, 2 * bias];
+        let values = || exponents.iter().flat_map(|e| FRACTIONS.map(|f| e << fraction | f << 3));
+        for (a, b, opcode) in values()
+            .flat_map(|a| values().map(move |b| (a, b)))
+            .flat_map(|(a, b)| [0x59, 0x5e].map(|opcode| (a, b, opcode)))
+        {
+            // mulss or divss xmm1, xmm2, or those of doubles; int3
+            let code = vec![prefix, 0x0f, opcode, 0xca, 0xcc];
+            let mut registers = Registers { rip: CODE, flags: 0x202, ..Registers::default() };
+            registers.vectors.mxcsr = OVERFLOW_NOT_MASKED;
+            (registers.vectors.xmm[1], registers.vectors.xmm[2]) = ([a, 7], [b, 9]);
+            let starts = vec![CODE, CODE + code.len() as u64];
+            let data = vec![0; PAGE];
+            let program = Program { code, starts, registers, data, adjust_is_open: false };
+            let ended = bench.check(&program, 2);
+            assert_eq!(ended, Some(Ok(())), "{prefix:x} {opcode:x} {a:x} {b:x}");
+        }
+    }
+    assert!(bench.whole > 0, "programs come to their ends");
+}
+
 /// crc32 of every width; ptest, whose flags something reads; the same without LBT.
 #[test]
 fn checksums_and_tests_of_bits_end_as_on_the_host() {

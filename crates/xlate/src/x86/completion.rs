@@ -122,11 +122,15 @@ fn is_exact_scaled<F: Format>(name: &str, a: u64, b: u64, rounding: Rounding) ->
     let exponent = |bits: u64| (bits >> F::FRACTION & F::EXPONENT_MAX) as i32 - F::BIAS;
     let far = i64::from(F::BIAS) * 7 / 8;
     let mut scale = |bits: u64, by: i64| float::scalb::<F>(bits, by, &mut env);
+    let great = |bits: u64| if exponent(bits) >= F::BIAS / 2 { -far } else { 0 };
     let (a, b) = match name {
-        "fmul" if exponent(a) >= exponent(b) => (scale(a, -far), b),
-        "fmul" => (a, scale(b, -far)),
-        "fdiv" if exponent(a) >= F::BIAS / 2 => (scale(a, -far), b),
-        "fdiv" => (a, scale(b, far)),
+        // One of the factors is great, or both.
+        "fmul" => (scale(a, great(a)), scale(b, great(b))),
+        // The divisor is less than one.
+        "fdiv" => {
+            let once = mutant!("x86_quotient_scaled_once") && great(a) != 0;
+            (scale(a, great(a)), if once { b } else { scale(b, far) })
+        }
         // The other operand of a sum may be too small to be scaled; the sum is inexact with it.
         _ if exponent(a).min(exponent(b)) < -F::BIAS / 2 => return a << 1 == 0 || b << 1 == 0,
         _ => (scale(a, -4), scale(b, -4)),
