@@ -4,7 +4,8 @@
 //! guards says, for as long as the guard lives:
 //! - the program's side: the rank's table refuses a second guard that overlaps a writing one;
 //! - the server's side: it writes frames only when it applies diffs at a home, and a diff over a
-//!   guarded byte fails the job before a byte is written (`runtime::engine`, *data race*);
+//!   guarded byte fails the job before a byte is written (`runtime::engine`, *data race*); where no
+//!   server takes part other ranks write so, by mappings of their own (`runtime::serverless`);
 //! - a cached copy is filled only by operations of the program's thread, which guards forbid by
 //!   borrowing the scope they came from: entering, leaving and barriers need it whole.
 //!

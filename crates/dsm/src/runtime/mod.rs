@@ -4,7 +4,8 @@
 //! any time, also while the program computes, and watches the other ranks. Both work on one
 //! [`engine::Engine`] under one lock. A waiting program thread takes messages itself for a moment
 //! before it sleeps, so that an answer that comes soon costs no change of thread; where a fabric
-//! can wake that thread alone, it takes them for as long as it waits.
+//! can wake that thread alone, it takes them for as long as it waits. In coherent memory of one
+//! machine operations send no messages ([`road`], [`serverless`]); the server watches then.
 //!
 //! The lock is never held while the program's memory is touched through the view: a fault there
 //! would wait for the thread that holds the lock.

@@ -222,7 +222,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn fabric(common: &Common) -> &dyn Fabric {
+pub(super) fn fabric(common: &Common) -> &dyn Fabric {
     common.carrier.coherent().expect("invariant: a road is opened over a coherent fabric")
 }
 

@@ -34,7 +34,7 @@ use littoral_base::units::NodeId;
 
 use super::carrier::Carrier;
 use super::engine::Engine;
-use super::road::{Road, State};
+use super::road::{Road, State, fabric};
 use super::shared_pages::{Layout, Refused, SharedPages};
 use super::{Common, Config, Inside, environment};
 use crate::core::barrier::{in_order, is_news};
@@ -117,7 +117,7 @@ impl Serverless {
             if looks >= LOOKS {
                 looks = 0;
                 common.check()?;
-                std::thread::sleep(NAP);
+                fabric(common).pause(NAP);
             }
         }
     }
@@ -196,8 +196,8 @@ impl Serverless {
         let Some(rank) = found.filter(|_| !mutant!("dsm_road_compares_nothing")) else {
             return Ok(());
         };
-        let culprit = if rank == NodeId(0) { me } else { rank };
-        Err(allocated_differently(culprit, made.0).at_rank(me))
+        let named = if rank == NodeId(0) { me } else { rank };
+        Err(allocated_differently(named, made.0).at_rank(me))
     }
 
     /// Waits for every rank; what all have noticed.
