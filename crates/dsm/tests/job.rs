@@ -271,17 +271,20 @@ fn each_rank_compares_allocations_before_it_departs() {
     }
 }
 
+/// Messages that this rank sends in 50 barriers.
+fn messages_of_50_barriers(mut job: Job) -> u64 {
+    job.barrier().unwrap();
+    let before = job.counts().messages;
+    (0..50).for_each(|_| job.barrier().unwrap());
+    let sent = job.counts().messages - before;
+    job.finish().unwrap();
+    sent
+}
+
 #[test]
 fn a_barrier_of_many_ranks_is_a_message_a_round() {
     for (over, ranks, rounds) in [(Over::Tcp, 3, 2), (Over::Tcp, 4, 2), (Over::Hostile, 5, 3)] {
-        let sent = run(over, ranks, |mut job| {
-            job.barrier().unwrap();
-            let before = job.counts().messages;
-            (0..50).for_each(|_| job.barrier().unwrap());
-            let sent = job.counts().messages - before;
-            job.finish().unwrap();
-            sent
-        });
+        let sent = run(over, ranks, messages_of_50_barriers);
         assert_eq!(sent, vec![50 * rounds; usize::from(ranks)], "{over:?}");
     }
 }
@@ -290,14 +293,7 @@ fn a_barrier_of_many_ranks_is_a_message_a_round() {
 fn ranks_that_share_processors_go_through_one_of_them() {
     for ranks in [3, 4, 8] {
         let configure = |config: &mut Config| config.crowded = true;
-        let sent = run_with(Over::Tcp, ranks, configure, |mut job| {
-            job.barrier().unwrap();
-            let before = job.counts().messages;
-            (0..50).for_each(|_| job.barrier().unwrap());
-            let sent = job.counts().messages - before;
-            job.finish().unwrap();
-            sent
-        });
+        let sent = run_with(Over::Tcp, ranks, configure, messages_of_50_barriers);
         let others = u64::from(ranks) - 1;
         assert_eq!(sent[0], 50 * others, "departures");
         assert_eq!(sent[1..], vec![50; others as usize], "arrivals");
@@ -307,14 +303,7 @@ fn ranks_that_share_processors_go_through_one_of_them() {
 #[test]
 fn a_barrier_of_two_ranks_is_a_message_each_way() {
     for over in [Over::Tcp, Over::Hostile] {
-        let sent = run(over, 2, |mut job| {
-            job.barrier().unwrap();
-            let before = job.counts().messages;
-            (0..50).for_each(|_| job.barrier().unwrap());
-            let sent = job.counts().messages - before;
-            job.finish().unwrap();
-            sent
-        });
+        let sent = run(over, 2, messages_of_50_barriers);
         assert_eq!(sent, [50; 2], "{over:?}");
     }
 }

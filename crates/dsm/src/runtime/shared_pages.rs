@@ -223,89 +223,67 @@ impl SharedPages {
         Handed::over(self.part(ring)).drain(found)
     }
 
-    fn latch(&self, rank: usize) -> Latch<Part<'_>> {
-        Latch::over(self.part(self.layout.guards(rank)))
+    /// Does something under a rank's latch, with that rank's table of guards; `None` where another
+    /// one has it.
+    fn under_latch<T>(&self, rank: usize, act: impl FnOnce(&Part<'_>) -> T) -> Option<T> {
+        let table = self.part(self.layout.guards(rank));
+        let latch = Latch::over(table);
+        if !latch.take() {
+            return None;
+        }
+        let done = act(&table);
+        latch.leave();
+        Some(done)
     }
 
     /// Shows a guard on bytes `start..end`; whether it could be done now.
     pub(super) fn show(&self, start: usize, end: usize) -> bool {
-        let latch = self.latch(self.me);
-        if !latch.take() {
-            return false;
-        }
-        let table = self.part(self.layout.guards(self.me));
-        let (shown, hidden) = counts(&table);
-        if shown < GUARDS_SHOWN {
-            set_guard(&table, shown, (start as u64, end as u64));
-            set_counts(&table, shown + 1, hidden);
-        } else {
-            set_counts(&table, shown, hidden + 1);
-        }
-        latch.leave();
-        true
+        let shown = self.under_latch(self.me, |table| {
+            let (shown, hidden) = counts(table);
+            if shown < GUARDS_SHOWN {
+                set_guard(table, shown, (start as u64, end as u64));
+                set_counts(table, shown + 1, hidden);
+            } else {
+                set_counts(table, shown, hidden + 1);
+            }
+        });
+        shown.is_some()
     }
 
     /// Ends a guard; whether it could be done now.
     pub(super) fn unshow(&self, start: usize, end: usize) -> bool {
-        let latch = self.latch(self.me);
-        if !latch.take() {
-            return false;
-        }
-        let table = self.part(self.layout.guards(self.me));
-        let (shown, hidden) = counts(&table);
-        let is_it = |n: &usize| guard(&table, *n) == (start as u64, end as u64);
-        // The newest mostly ends first.
-        match (0..shown).rev().find(is_it) {
-            Some(n) => {
-                set_guard(&table, n, guard(&table, shown - 1));
-                set_counts(&table, shown - 1, hidden);
+        let ended = self.under_latch(self.me, |table| {
+            let (shown, hidden) = counts(table);
+            let is_it = |n: &usize| guard(table, *n) == (start as u64, end as u64);
+            // The newest mostly ends first.
+            match (0..shown).rev().find(is_it) {
+                Some(n) => {
+                    set_guard(table, n, guard(table, shown - 1));
+                    set_counts(table, shown - 1, hidden);
+                }
+                None => {
+                    debug_assert!(hidden > 0, "a guard on {start}..{end} was not shown");
+                    set_counts(table, shown, hidden.saturating_sub(1));
+                }
             }
-            None => {
-                debug_assert!(hidden > 0, "a guard on {start}..{end} was not shown");
-                set_counts(&table, shown, hidden.saturating_sub(1));
-            }
-        }
-        latch.leave();
-        true
+        });
+        ended.is_some()
     }
 
     /// Writes differences into their home's frames, all of them or none.
     pub(super) fn merge(&self, home: NodeId, diffs: &[(PageId, Diff)]) -> Result<(), Refused> {
-        let latch = self.latch(home.index());
-        if !latch.take() {
-            return Err(Refused::Later);
-        }
-        let refused = self.refused(home, diffs);
-        if refused.is_none() {
+        let merged = self.under_latch(home.index(), |table| {
+            if let Some(refused) = refused(table, diffs) {
+                return Err(refused);
+            }
             self.reached.fetch_add(diffs.len(), Ordering::Relaxed);
             for (page, diff) in diffs {
                 let start = self.place(home, *page);
                 diff.runs().for_each(|(at, bytes)| self.memory.store(start + at, bytes));
             }
-        }
-        latch.leave();
-        refused.map_or(Ok(()), Err)
-    }
-
-    fn refused(&self, home: NodeId, diffs: &[(PageId, Diff)]) -> Option<Refused> {
-        let table = self.part(self.layout.guards(home.index()));
-        let (shown, hidden) = counts(&table);
-        if hidden > 0 {
-            return Some(Refused::Later);
-        }
-        if shown == 0 || mutant!("dsm_race_with_a_guard_unseen") {
-            return None;
-        }
-        let meets = |(low, high): &(usize, usize)| {
-            let one = |n| guard(&table, n);
-            (0..shown).map(one).any(|(start, end)| start < *high as u64 && (*low as u64) < end)
-        };
-        let runs = diffs.iter().flat_map(|(page, diff)| {
-            let start = page.0 as usize * page_bytes();
-            diff.runs().map(move |(at, bytes)| (start + at, start + at + bytes.len()))
+            Ok(())
         });
-        let found = { runs }.find(meets);
-        found.map(|(low, high)| Refused::Race(low, high))
+        merged.unwrap_or(Err(Refused::Later))
     }
 
     fn log_part(&self, lock: LockId) -> LogPart<'_> {
@@ -361,6 +339,27 @@ impl SharedPages {
         let word = |n| list.load(LINE_BYTES / WORD + n, Ordering::Relaxed);
         (0..count).map(|n| run_of(word(n))).collect()
     }
+}
+
+/// Why differences cannot be written, if so, by the guards that their home shows.
+fn refused(table: &Part<'_>, diffs: &[(PageId, Diff)]) -> Option<Refused> {
+    let (shown, hidden) = counts(table);
+    if hidden > 0 {
+        return Some(Refused::Later);
+    }
+    if shown == 0 || mutant!("dsm_race_with_a_guard_unseen") {
+        return None;
+    }
+    let meets = |(low, high): &(usize, usize)| {
+        let one = |n| guard(table, n);
+        (0..shown).map(one).any(|(start, end)| start < *high as u64 && (*low as u64) < end)
+    };
+    let runs = diffs.iter().flat_map(|(page, diff)| {
+        let start = page.0 as usize * page_bytes();
+        diff.runs().map(move |(at, bytes)| (start + at, start + at + bytes.len()))
+    });
+    let found = { runs }.find(meets);
+    found.map(|(low, high)| Refused::Race(low, high))
 }
 
 /// Guards shown, and others.
