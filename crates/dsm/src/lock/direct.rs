@@ -74,7 +74,7 @@ impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
 
     fn slot(&self, lock: LockId, ticket: u64) -> usize {
         let nodes = u64::from(self.fabric.nodes());
-        self.layout.slots(lock.0 as usize) + 8 * (ticket % nodes) as usize
+        self.layout.slots(lock) + 8 * (ticket % nodes) as usize
     }
 
     /// The rank that left its name for `ticket`; it does so right after taking it.

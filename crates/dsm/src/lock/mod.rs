@@ -91,7 +91,8 @@ impl LockLayout {
 
     /// Bytes of every window that locks take.
     pub fn bytes(&self) -> usize {
-        self.slots(self.locks) - self.at
+        let names = if self.names_lie_beside_words() { 0 } else { self.locks * self.stride() };
+        self.names() + names - self.at
     }
 
     fn home(&self, lock: LockId) -> NodeId {
@@ -121,10 +122,26 @@ impl LockLayout {
         self.word(LockId(0)) + (self.locks + lock.0 as usize) * LINE_BYTES
     }
 
-    /// Where waiters of a lock leave their names, at its home.
-    fn slots(&self, lock: usize) -> usize {
-        let stride = (usize::from(self.nodes) * 8).next_multiple_of(LINE_BYTES);
-        self.word(LockId(0)) + 2 * self.locks * LINE_BYTES + lock * stride
+    /// Where waiters of a lock leave their names, at its home: one word a rank, in the line of the
+    /// lock's own word where they fit, so that who leaves a section waits for one line and not two.
+    fn slots(&self, lock: LockId) -> usize {
+        if self.names_lie_beside_words() {
+            return self.word(lock) + 8;
+        }
+        self.names() + lock.0 as usize * self.stride()
+    }
+
+    fn names_lie_beside_words(&self) -> bool {
+        usize::from(self.nodes) < LINE_BYTES / 8
+    }
+
+    /// Where names lie that have no room beside the locks' words.
+    fn names(&self) -> usize {
+        self.word(LockId(0)) + 2 * self.locks * LINE_BYTES
+    }
+
+    fn stride(&self) -> usize {
+        (usize::from(self.nodes) * 8).next_multiple_of(LINE_BYTES)
     }
 
     fn check(&self, lock: LockId) -> Result<()> {
@@ -186,4 +203,44 @@ fn must_live<F: Fabric + ?Sized>(fabric: &F, node: NodeId, doing: &str) -> Resul
 
 fn all_must_live<F: Fabric + ?Sized>(fabric: &F, doing: &str) -> Result<()> {
     (0..fabric.nodes()).try_for_each(|n| must_live(fabric, NodeId(n), doing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No two of the words that ranks write while others wait lie in each other's place, and all
+    /// lie in the layout's bytes.
+    #[test]
+    fn words_of_locks_do_not_overlap() {
+        for nodes in 1..=20 {
+            let layout = LockLayout::new(128, 9, nodes);
+            let mut taken = vec![
+                (layout.lock_cell(), CELL_BYTES),
+                (layout.barrier_cell(), CELL_BYTES),
+                (layout.barrier_word(), (2 + BARRIER_ROUNDS) * LINE_BYTES),
+            ];
+            for lock in (0..9).map(LockId) {
+                taken.push((layout.word(lock), 8));
+                taken.push((layout.slots(lock), usize::from(nodes) * 8));
+                taken.push((layout.place(lock), 16));
+            }
+            taken.sort_unstable();
+            let apart = |pair: &[(usize, usize)]| pair[0].0 + pair[0].1 <= pair[1].0;
+            assert!(taken.windows(2).all(apart), "{nodes} nodes: {taken:?}");
+            assert!(taken[0].0 == 128);
+            let end = taken.iter().map(|(at, bytes)| at + bytes).max();
+            assert!(end <= Some(128 + layout.bytes()), "{nodes} nodes");
+        }
+    }
+
+    #[test]
+    fn names_share_the_line_of_the_word_up_to_seven_ranks() {
+        let line_of = |at: usize| at / LINE_BYTES;
+        for nodes in 1..=20 {
+            let layout = LockLayout::new(0, 3, nodes);
+            let last = layout.slots(LockId(2)) + 8 * usize::from(nodes) - 1;
+            assert_eq!(line_of(last) == line_of(layout.word(LockId(2))), nodes <= 7);
+        }
+    }
 }
