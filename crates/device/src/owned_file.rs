@@ -6,6 +6,9 @@
 //!   of the descriptor: closing the descriptor alone would leave the file locked until that child
 //!   has begun its program. Checked by
 //!   `the_lock_ends_with_its_owner_and_not_with_the_last_descriptor`.
+//! - A lock whose owner was killed while it started another process passes to nobody: it is waited
+//!   for until that child has begun its program, or has ended. Checked by
+//!   `a_lock_that_a_dead_owner_left_to_its_child_is_waited_for`.
 //! - A forked child that drops its copy leaves the lock to the process that took it. Checked by
 //!   `a_child_that_drops_its_copy_leaves_the_lock_to_its_parent`.
 //! - A forked child neither changes nor reads the file: what it knows of it ends with the fork, and
@@ -13,10 +16,70 @@
 //!   `a_forked_child_does_not_read_what_its_parent_rewrites`.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
 
 use littoral_base::mutant;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+/// How long a child may take from its fork to its program, in naps of [`NAP`].
+const NAPS_MAX: u32 = 1000;
+const NAP: Duration = Duration::from_millis(5);
+
+/// Locks `file` for one owner, or together with others that only read it. Where the owner is gone
+/// and a child that it was starting has the lock still, waits for that child, at most five seconds.
+///
+/// # Errors
+/// `WOULDBLOCK` when it is locked, else what the system says.
+pub(crate) fn lock(file: &File, is_alone: bool) -> Result<(), Errno> {
+    let how = match is_alone {
+        true => FlockOperation::NonBlockingLockExclusive,
+        false => FlockOperation::NonBlockingLockShared,
+    };
+    let mut naps = 0..NAPS_MAX;
+    loop {
+        let locked = flock(file, how);
+        if locked != Err(Errno::WOULDBLOCK) || !is_left_behind(file) || naps.next().is_none() {
+            return locked;
+        }
+        std::thread::sleep(NAP);
+    }
+}
+
+/// Whether a process has locked the file and is gone. What the system does not tell counts as no.
+fn is_left_behind(file: &File) -> bool {
+    if mutant!("device_inherited_lock_refused") {
+        return false;
+    }
+    let Ok(inode) = file.metadata().map(|m| m.ino()) else { return false };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    owners(&locks, inode).any(is_gone)
+}
+
+/// The processes that have a lock on the file with this number, by the lines of `/proc/locks`:
+/// `1: FLOCK ADVISORY WRITE process major:minor:inode first last`. The device may be another one
+/// than the file's metadata tell (overlays), and does not matter: who waits tries again.
+fn owners(locks: &str, inode: u64) -> impl Iterator<Item = u32> {
+    locks.lines().filter_map(move |line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, process, place, ..] = words[..] else { return None };
+        let has_it = place.rsplit(':').next()?.parse() == Ok(inode);
+        process.parse().ok().filter(|_| has_it)
+    })
+}
+
+/// Whether a process has ended, be it unnoticed by its parent. Numbers of other namespaces, which
+/// read as zero, do not count.
+fn is_gone(process: u32) -> bool {
+    if process == 0 {
+        return false;
+    }
+    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
+        Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+    }
+}
 
 /// An open, locked file; see the module's page.
 #[derive(Debug)]
@@ -31,7 +94,7 @@ impl OwnedFile {
     /// # Errors
     /// `WOULDBLOCK` when it is locked, else what the system says.
     pub(crate) fn exclusive(file: File) -> Result<OwnedFile, Errno> {
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map(|()| Self::of_this_process(file))
+        lock(&file, true).map(|()| Self::of_this_process(file))
     }
 
     /// Locks `file` together with others that only read it.
@@ -39,7 +102,7 @@ impl OwnedFile {
     /// # Errors
     /// As [`OwnedFile::exclusive`].
     pub(crate) fn shared(file: File) -> Result<OwnedFile, Errno> {
-        flock(&file, FlockOperation::NonBlockingLockShared).map(|()| Self::of_this_process(file))
+        lock(&file, false).map(|()| Self::of_this_process(file))
     }
 
     fn of_this_process(file: File) -> OwnedFile {
@@ -90,8 +153,10 @@ impl Drop for OwnedFile {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
-    use crate::raw::fork::in_child;
+    use crate::raw::fork::{in_child, leaves_an_orphan};
 
     #[test]
     fn the_lock_ends_with_its_owner_and_not_with_the_last_descriptor() {
@@ -118,5 +183,46 @@ mod tests {
         assert_eq!(status, 0);
         let again = OwnedFile::exclusive(file.reopen().unwrap());
         assert_eq!(again.err(), Some(Errno::WOULDBLOCK), "still the parent's");
+    }
+
+    #[test]
+    fn a_lock_that_a_dead_owner_left_to_its_child_is_waited_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (mut told, tell) = std::io::pipe().unwrap();
+        let (own, tell) = (file.reopen().unwrap(), std::cell::Cell::new(Some(tell)));
+        // The child lives until this test tells it to end, or ends.
+        leaves_an_orphan(
+            || {
+                drop(tell.take());
+                drop(flock(&own, FlockOperation::NonBlockingLockExclusive));
+            },
+            || drop(told.read(&mut [0])),
+        );
+        drop(own);
+        let again = file.reopen().unwrap();
+        let taken = flock(&again, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(taken, Err(Errno::WOULDBLOCK), "the child has it");
+        assert!(is_left_behind(&again));
+        let mut tell = tell.take().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(4 * NAP);
+                tell.write_all(&[1]).unwrap();
+            });
+            OwnedFile::exclusive(again).unwrap();
+        });
+    }
+
+    #[test]
+    fn owners_are_read_from_the_systems_list_of_locks() {
+        let list = "1: POSIX  ADVISORY  WRITE 7 fe:00:42 0 EOF\n\
+                    2: FLOCK  ADVISORY  READ 8 fe:00:42 0 EOF\n\
+                    2: -> FLOCK  ADVISORY  WRITE 9 fe:00:42 0 EOF\n\
+                    3: FLOCK  ADVISORY  READ 10 fe:01:42 0 EOF\n\
+                    4: FLOCK  ADVISORY  WRITE -1 fe:00:42 0 EOF\n\
+                    5: FLOCK  ADVISORY  WRITE 11 fe:00:421 0 EOF\n6: FLOCK\n\n";
+        assert_eq!(owners(list, 42).collect::<Vec<_>>(), [8, 10]);
+        assert_eq!(owners(list, 1).count(), 0);
+        assert!(!is_gone(std::process::id()) && !is_gone(0) && !is_gone(1));
     }
 }

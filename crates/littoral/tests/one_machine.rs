@@ -155,8 +155,8 @@ fn survives(machine: &str, kills: u32, seed: u64) {
     let is_killed = (0..20).any(|_| kill(("joined ", 0), 0) > 0);
     assert!(is_killed, "seed {seed}: no kill arrived\n{log}");
     let ended = command(&file, dir.path(), members).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
-    assert!(ended.status.success(), "seed {seed}\n{log}{said}");
+    let [said, why] = [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(ended.status.success(), "seed {seed}\n{log}{said}{why}");
     let found = std::fs::read_to_string(dir.path().join("answers")).unwrap();
     assert_eq!(found, in_memory(members), "seed {seed}\n{log}");
 }

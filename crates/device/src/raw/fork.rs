@@ -21,3 +21,22 @@ pub(crate) fn in_child_beside(child: impl FnOnce() -> i32, parent: impl FnOnce()
         }
     }
 }
+
+/// Forks a child that does `first`, leaves a child of its own behind that does `orphan`, and ends;
+/// returns when it has ended.
+pub(crate) fn leaves_an_orphan(first: impl FnOnce(), orphan: impl FnOnce()) {
+    let status = in_child(|| {
+        first();
+        // SAFETY: as in `in_child_beside`.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    orphan();
+                    libc::_exit(0)
+                }
+                pid => i32::from(pid < 0),
+            }
+        }
+    });
+    assert_eq!(status, 0, "the child forks");
+}

@@ -33,6 +33,7 @@ use rustix::mm::{
 
 use super::super::sink::{Event, note};
 use crate::error::{Error, Kind, Result};
+use crate::owned_file::lock;
 
 /// A mapped region; see the module's page.
 #[derive(Debug)]
@@ -194,8 +195,7 @@ impl Mapping {
     /// As `open`, for reading.
     pub(in crate::pmem) fn open_copy(path: &Path) -> Result<Mapping> {
         let file = File::open(path).map_err(|e| io("open for reading", path, e))?;
-        flock(&file, FlockOperation::NonBlockingLockShared)
-            .map_err(|e| io("is in use by another owner", path, e))?;
+        lock(&file, false).map_err(|e| io("is in use by another owner", path, e))?;
         Self::copy_of(path, file)
     }
 
@@ -240,8 +240,7 @@ impl Mapping {
     }
 
     fn map(path: &Path, file: File, len: usize) -> Result<Mapping> {
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|e| io("is in use by another owner", path, e))?;
+        lock(&file, true).map_err(|e| io("is in use by another owner", path, e))?;
         let birth = Birth::shared().map_err(|e| io("map a page", path, e))?;
         let shared = |flags| {
             // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
