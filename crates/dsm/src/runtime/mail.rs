@@ -11,8 +11,6 @@
 //! - A letter and a grant reach the rank they are for, this one included. Checked by
 //!   `letters_and_condition_variables_reach_the_other_rank`.
 
-use std::sync::PoisonError;
-
 use littoral_base::units::NodeId;
 
 use super::carrier::Carrier;
@@ -60,8 +58,7 @@ impl Node {
         engine.begin_waiting(&*common.carrier);
         while engine.waiting_bytes(to) > WAITING_MAX && engine.failed.is_none() {
             engine.drain(&*common.carrier);
-            let waited = common.changed.wait_timeout(engine, FULL);
-            engine = waited.unwrap_or_else(PoisonError::into_inner).0;
+            engine = common.changed.wait(engine, FULL);
         }
         engine.mailbox.end_waiting();
         engine.check()
@@ -126,7 +123,7 @@ impl Node {
         let mut engine = common.locked();
         engine.check()?;
         act(&mut engine, &*common.carrier);
-        common.changed.notify_all();
+        common.changed.notify(&mut *engine);
         Ok(())
     }
 }

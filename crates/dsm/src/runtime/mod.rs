@@ -25,6 +25,7 @@
 mod allocate;
 mod board;
 pub mod carrier;
+mod changes;
 mod config;
 mod control;
 mod engine;
@@ -44,7 +45,7 @@ mod spin;
 mod turns;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,7 @@ use allocate::Made;
 use board::Board;
 pub(crate) use board::{board_bytes, has_joined, suspects};
 use carrier::Carrier;
+use changes::Changes;
 pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
 use control::Body;
 pub(crate) use engine::waiting_for;
@@ -105,7 +107,7 @@ pub struct RankCounts {
 
 struct Common {
     engine: Mutex<Engine>,
-    changed: Condvar,
+    changed: Changes,
     /// How operations are carried out where no message is needed for copies of pages.
     alone: Option<Serverless>,
     /// Held by the thread of the program whose operation is under way; the others wait.
@@ -190,7 +192,7 @@ impl Node {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let common = Arc::new(Common {
             engine: Mutex::new(engine),
-            changed: Condvar::new(),
+            changed: Changes::default(),
             alone,
             gate: Mutex::new(()),
             taking: Mutex::new(()),
@@ -368,8 +370,7 @@ impl Node {
                 return Ok(());
             }
             engine.check()?;
-            let waited = common.changed.wait_timeout(engine, ROUND);
-            engine = waited.unwrap_or_else(PoisonError::into_inner).0;
+            engine = common.changed.wait(engine, ROUND);
         }
     }
 }
@@ -486,14 +487,14 @@ impl Common {
         if let Err(e) = engine.rank.frames_mut().settle() {
             return self.fail(engine, &e);
         }
-        self.end_wait();
+        self.end_wait(engine);
     }
 
     /// Wakes the program's thread, which waits for its operation no more. Either this sees that it
     /// sleeps, or it sees that it need not: both store, then load, in one order for all threads.
-    fn end_wait(&self) {
+    fn end_wait(&self, engine: &mut Engine) {
         self.busy.store(false, Ordering::SeqCst);
-        self.changed.notify_all();
+        self.changed.notify(engine);
         if self.attends_asleep.load(Ordering::SeqCst) {
             self.carrier.call();
         }
@@ -513,8 +514,7 @@ impl Common {
         let mut engine = self.locked();
         engine.begin_waiting(&*self.carrier);
         while self.busy.load(Ordering::Acquire) && engine.failed.is_none() {
-            let waited = self.changed.wait_timeout(engine, ROUND);
-            engine = waited.unwrap_or_else(PoisonError::into_inner).0;
+            engine = self.changed.wait(engine, ROUND);
         }
         engine.mailbox.end_waiting();
         engine.check()
@@ -586,7 +586,7 @@ impl Common {
                 }
                 continue;
             }
-            drop(self.changed.wait_timeout(engine, ROUND).unwrap_or_else(PoisonError::into_inner));
+            drop(self.changed.wait(engine, ROUND));
         }
     }
 
@@ -595,7 +595,7 @@ impl Common {
         if engine.failed.is_none() {
             match engine.take(&*self.carrier, from, frame) {
                 Ok(taken) if taken.has_ended => self.end_operation(&mut engine),
-                Ok(taken) if taken.is_news => self.changed.notify_all(),
+                Ok(taken) if taken.is_news => self.changed.notify(&mut *engine),
                 // Woken for what its rank serves, the program would only go to sleep again.
                 Ok(_) => {}
                 Err(e) => self.fail(&mut engine, &e),
@@ -708,7 +708,7 @@ impl Common {
         engine.pronounce(e.kind(), &text);
         engine.broadcast(&*self.carrier, &Body::Abort { why: text });
         engine.drain(&*self.carrier);
-        self.end_wait();
+        self.end_wait(engine);
         if let Some(turns) = self.carrier.turns() {
             // It carries the abort; a conductor that is gone needs none.
             let _ = turns.give(Ask::Leave);

@@ -17,7 +17,6 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::sync::PoisonError;
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
@@ -267,8 +266,7 @@ impl Common {
             if let Err(judged) = engine.check() {
                 return judged;
             }
-            let waited = self.changed.wait_timeout(engine, super::ROUND);
-            engine = waited.unwrap_or_else(PoisonError::into_inner).0;
+            engine = self.changed.wait(engine, super::ROUND);
         }
         e
     }
