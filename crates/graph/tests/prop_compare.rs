@@ -138,6 +138,29 @@ fn counts_of_components_do_not_depend_on_latency() {
     }
 }
 
+/// Whom the first direction's lists join to the giant component is inside when the second one's are
+/// chosen, whatever labels lie between.
+#[test]
+fn the_second_direction_reads_no_list_of_whom_the_first_one_joined() {
+    // A star is the giant component. What the last entry of one long list joins to it lies behind
+    // all that the heads of lists show, since entries go by degree.
+    let (star, friends, pendants) = (3000u32, 40u32, 10u32);
+    let mut list: Vec<[u32; 2]> = (1..star).map(|leaf| [leaf, 0]).collect();
+    let joins = star;
+    for friend in (0..friends).map(|i| star + 1 + i * (pendants + 1)) {
+        list.push([joins, friend]);
+        list.extend((1..=pendants).map(|pendant| [friend + pendant, friend]));
+    }
+    list.push([joins, star - 1]);
+    let graph = graph_of(EdgeList::new(joins + 1 + friends * (pendants + 1), true, list));
+    let dram = Store::in_dram(&graph).unwrap();
+    let found = phases_of(Kernel::Components, &graph, &flash(&dram, "1ps"), &[]);
+    let reads: Vec<u64> = found.iter().map(|p| p.reads_count).collect();
+    let [.., first, second] = reads[..] else { panic!("{reads:?}") };
+    assert!(first > u64::from(friends), "the pieces outside are read: {reads:?}");
+    assert_eq!(second, 0, "none is left outside: {reads:?}");
+}
+
 #[test]
 fn held_frames_take_reads_off_the_device_and_change_no_answer() {
     let graph = graph_of(generate(Model::Kron, 11, 1, 1, &mut Hooks::none()).unwrap());

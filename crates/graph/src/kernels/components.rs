@@ -24,6 +24,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use littoral_base::mutant;
 use littoral_base::rng::{Rng, seeded};
 use rustc_hash::FxHashMap;
 
@@ -206,13 +207,14 @@ impl Components<'_> {
     }
 
     /// Links the vertices that are not in the giant component along whole lists.
+    ///
+    /// Labels are compressed after each direction: whom the first one has joined to the giant
+    /// component shows only then, and in what order its links were made shows no more.
     fn rest<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Stepped {
-        me.lead(|| {
-            self.linked.store(0, Relaxed);
-        })?;
         for &direction in self.graph.header().directions() {
             self.take(me, Pick::Outside)?;
             me.lead(|| {
+                self.linked.store(0, Relaxed);
                 let words = self.taken.words().len() as u64;
                 self.cursor.reset(words, if self.members == 1 { words } else { WORDS_CHUNK });
             })?;
@@ -228,9 +230,10 @@ impl Components<'_> {
                 self.linked.fetch_add(work.linked.get(), Relaxed);
                 Ok(())
             })?;
-        }
-        if self.linked.load(Relaxed) > 0 {
-            self.compress::<SHARED>(me)?;
+            let is_flat = self.linked.load(Relaxed) == 0;
+            if !is_flat && !mutant!("graph_components_taken_before_compression") {
+                self.compress::<SHARED>(me)?;
+            }
         }
         Ok(())
     }
