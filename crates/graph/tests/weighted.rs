@@ -4,14 +4,15 @@
 #![allow(clippy::unwrap_used)] // Reason: helpers of a test.
 
 use littoral_base::clock::WallClock;
+use littoral_device::flash::opened::Access;
 use littoral_device::profile::Profile;
 use littoral_graph::Kind;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{
-    Answer, Kernel, Options, RunReport, Sources, UNREACHED_DISTANCE, Weights, run,
+    Answer, Kernel, Options, RunReport, Sources, Summary, UNREACHED_DISTANCE, Weights, run,
 };
-use littoral_graph::medium::{Store, Transfer};
+use littoral_graph::medium::{FlashDevice, Store, Transfer};
 
 fn graph(list: EdgeList) -> GraphFile {
     let options = BuildOptions { order: Order::Input, threads: 1, ..BuildOptions::default() };
@@ -97,6 +98,45 @@ fn a_superseded_entry_costs_no_read() {
     let detour = weighted(4, true, &[(0, 1, 100.0), (0, 2, 1.0), (2, 1, 1.0), (1, 3, 1.0)]);
     let (report, _) = on_flash(&detour, Kernel::Sssp(Weights::Stored), 0);
     assert_eq!(report.trials[0].traffic.reads_count, 3, "the lists of 0, 2 and 1, once each");
+}
+
+/// A step that begins with one vertex and becomes a thousand is read by as many contexts as the
+/// ring has. Reads that waited for one another would poll a context for the whole of each latency,
+/// as one context does.
+#[test]
+fn vertices_that_join_a_step_are_read_together() {
+    let leaves = 2u32..1402;
+    // All within one bin: the mean weight is far above these.
+    let near = leaves.clone().map(|v| (1, v, 0.001)).chain([(0, 1, 0.001)]);
+    let far = leaves.map(|v| (v, 0, 1000.0));
+    let star = weighted(1402, true, &near.chain(far).collect::<Vec<_>>());
+    let polls = |graph: &GraphFile, store: &Store, contexts: u32| {
+        let contexts = Some(contexts);
+        let options = Options { sources: vec![0], contexts, verify: true, ..Options::default() };
+        let kernel = Kernel::Sssp(Weights::Stored);
+        let (report, _) = run(graph, store, kernel, &options, &WallClock::new()).unwrap();
+        let reads = report.trials[0].traffic.reads_count;
+        assert!((1403..1420).contains(&reads), "{reads}: the long list alone is read in parts");
+        assert_eq!(steps(&report), 1, "all vertices are in the source's bin");
+        report.polls_per_read()
+    };
+    let profile = Profile::named("xlfdd").unwrap().with("read.latency", "100us").unwrap();
+    let flash = Store::in_dram(&star).unwrap().behind(&profile, Transfer::Pointer).unwrap();
+    let (one, many) = (polls(&star, &flash, 1), polls(&star, &flash, 64));
+    assert!(many < one / 8.0, "{many} polls a read by 64 contexts, {one} by one");
+    // A device that is slept on: contexts that wait for work do not keep it awake.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), star.as_image().unwrap()).unwrap();
+    let opened = GraphFile::open(file.path()).unwrap();
+    let uring = FlashDevice::file(file.path(), Access::Uring).unwrap();
+    polls(&opened, &Store::new(&opened, uring).unwrap(), 64);
+}
+
+fn steps(report: &RunReport) -> u64 {
+    match report.trials[0].summary {
+        Summary::Sssp(summary) => summary.steps_count,
+        ref other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //! Invariants
 //! - Contexts are pinned in one allocation; context `i` of a run has slot `i` as its own. Checked
 //!   by `futures_end_in_place_and_the_rest_keep_their_order`.
+//! - No two contexts have one number at a time, and a run does not end while items wait. Checked by
+//!   `contexts_begin_while_items_wait_and_end_while_none_do`.
 //! - A run that ends, by answer, error or panic, leaves no future behind; slots whose answers were
 //!   still under way are abandoned and come back when the device has answered. Checked by
 //!   `a_run_that_ends_early_abandons_what_is_under_way`,
@@ -145,9 +147,73 @@ impl<D: ReadDevice> Ring<D> {
     ///
     /// # Errors
     /// As [`Ring::run`].
+    #[inline]
     pub fn run_at_most<'r, F, Fut, E>(
         &'r self,
         contexts: u32,
+        make: F,
+    ) -> std::result::Result<(), E>
+    where
+        F: FnMut(Cx<'r, D>) -> Fut,
+        Fut: Future<Output = std::result::Result<(), E>>,
+        E: From<Error>,
+    {
+        self.run_within(self.contexts_max.min(contexts), contexts, || 0, make)
+    }
+
+    /// [`Ring::run_at_most`] for work that grows while it is done: `contexts` begin, and after each
+    /// sweep as many more as there are items `waiting` that no context has taken, up to the ring's
+    /// number. A context that finds nothing to do ends; others begin under its number.
+    ///
+    /// The run ends when no context is left and nothing waits. Items that are counted as waiting
+    /// and that no context can take keep it going for ever. `waiting` is called at most once a
+    /// sweep, while no context is polled.
+    ///
+    /// ```
+    /// # use littoral_device::{flash::dram::Dram, region::Region};
+    /// # use littoral_runtime::{Contexts, Error, Ring, RingOptions};
+    /// # use std::cell::{Cell, RefCell};
+    /// # let words: Vec<u8> = [3u64, 2, 3, 3].into_iter().flat_map(u64::to_le_bytes).collect();
+    /// # let device = Dram::new(Region::from_bytes(&words).unwrap());
+    /// # let ring = Ring::new(device, RingOptions::with_contexts(Contexts::Fixed(2)))?;
+    /// // Each word read names another one to read, up to word 3.
+    /// let (todo, sum) = (RefCell::new(vec![0u64, 1]), Cell::new(0));
+    /// let take = || todo.borrow_mut().pop();
+    /// ring.run_on_demand(1, || todo.borrow().len() as u64, async |cx| {
+    ///     while let Some(at) = take() {
+    ///         let word = u64::from_le_bytes(cx.read(8 * at, 8).await?[..].try_into().unwrap());
+    ///         sum.set(sum.get() + word);
+    ///         todo.borrow_mut().extend((word != 3).then_some(word));
+    ///     }
+    ///     Ok::<(), Error>(())
+    /// })?;
+    /// assert_eq!(sum.get(), 3 + 2 + 3);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Ring::run`].
+    #[inline]
+    pub fn run_on_demand<'r, F, Fut, E>(
+        &'r self,
+        contexts: u32,
+        waiting: impl Fn() -> u64,
+        make: F,
+    ) -> std::result::Result<(), E>
+    where
+        F: FnMut(Cx<'r, D>) -> Fut,
+        Fut: Future<Output = std::result::Result<(), E>>,
+        E: From<Error>,
+    {
+        self.run_within(self.contexts_max, contexts, waiting, make)
+    }
+
+    /// [`Ring::run_on_demand`] with room for so many contexts.
+    fn run_within<'r, F, Fut, E>(
+        &'r self,
+        room: u32,
+        contexts: u32,
+        waiting: impl Fn() -> u64,
         mut make: F,
     ) -> std::result::Result<(), E>
     where
@@ -157,13 +223,19 @@ impl<D: ReadDevice> Ring<D> {
     {
         let _running = self.begin::<Fut>()?;
         self.tuner.borrow_mut().interrupt();
-        let mut slab = Slab::with_capacity(self.contexts_max.min(contexts));
+        let mut slab = Slab::with_capacity(room);
         loop {
-            let target = self.contexts().min(contexts);
-            while slab.pushed() < target {
+            let target = self.contexts();
+            while slab.pushed() < target.min(contexts) {
                 slab.push(make(self.cx(slab.pushed())));
             }
             self.sweep(&mut slab)?;
+            let fewer = target.saturating_sub(slab.entries() as u32);
+            if fewer > 0 && !mutant!("runtime_demand_ignored") {
+                for _ in 0..waiting().min(u64::from(fewer)) {
+                    slab.refill(make(self.cx(slab.next_place())));
+                }
+            }
             if slab.entries() == 0 {
                 return Ok(());
             }

@@ -76,6 +76,36 @@ proptest! {
     }
 
     #[test]
+    fn work_that_grows_is_done_once_by_any_number_of_contexts(
+        delays in proptest::collection::vec(0u64..20, 301),
+        parents in proptest::collection::vec(any::<prop::sample::Index>(), 0..300),
+        first in 1u32..9, contexts in 1u32..40, spare in 0u32..5,
+    ) {
+        // A tree: item `i + 1` is found when its parent, an earlier item, has been read.
+        let mut children = vec![Vec::new(); parents.len() + 1];
+        for (i, parent) in parents.iter().enumerate() {
+            children[parent.index(i + 1)].push(i + 1);
+        }
+        let script = delays.into_iter().map(|d| (d, Status::Ok));
+        let ring = ring(Scripted::new(contexts + spare, script), contexts);
+        let todo = RefCell::new(vec![0usize]);
+        let times = RefCell::new(vec![0; children.len()]);
+        let take = || todo.borrow_mut().pop();
+        ring.run_on_demand(first, || todo.borrow().len() as u64, async |cx| {
+            while let Some(i) = take() {
+                let bytes = cx.read(i as u64, 8).await?;
+                assert_eq!(word(&bytes), content(i as u64));
+                times.borrow_mut()[i] += 1;
+                todo.borrow_mut().extend(&children[i]);
+            }
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+        prop_assert!(times.borrow().iter().all(|&times| times == 1));
+        prop_assert_eq!(ring.counters().reads_count, children.len() as u64);
+    }
+
+    #[test]
     fn late_data_of_a_dropped_read_reach_no_other(
         delays in proptest::collection::vec(0u64..40, 50..400), contexts in 1u32..9,
     ) {

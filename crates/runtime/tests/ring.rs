@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)] // Reason: a test's helpers may fail like the test.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::{Future, pending, poll_fn};
+use std::ops::Range;
 use std::task::Poll;
 
 use littoral_device::flash::dram::Dram;
@@ -262,4 +264,55 @@ fn a_context_may_end_with_its_own_error() {
     };
     assert_eq!(search(5), Err(Mine::Found(5)));
     assert_eq!(search(500), Ok(()));
+}
+
+/// Reads word 0, and for each word read those that `follow` says; answers how many were read, how
+/// many reads were under way at once at most, and how many contexts have begun.
+fn read_growing(ring: &Ring<Dram>, follow: impl Fn(u64) -> Range<u64>) -> (u64, u64, u64) {
+    let todo = RefCell::new(vec![0u64]);
+    let take = || todo.borrow_mut().pop();
+    let (read, under_way, most, begun) = (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0));
+    let numbers = RefCell::new(BTreeSet::new());
+    let waiting = || todo.borrow().len() as u64;
+    ring.run_on_demand(1, waiting, async |cx| {
+        assert!(numbers.borrow_mut().insert(cx.context()), "two contexts of one number");
+        begun.set(begun.get() + 1);
+        while let Some(i) = take() {
+            under_way.set(under_way.get() + 1);
+            most.set(most.get().max(under_way.get()));
+            let at = word(&cx.read(i * 8, 8).await?);
+            under_way.set(under_way.get() - 1);
+            read.set(read.get() + 1);
+            todo.borrow_mut().extend(follow(at));
+        }
+        numbers.borrow_mut().remove(&cx.context());
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    assert!(todo.borrow().is_empty(), "a run ended while items waited");
+    (read.get(), most.get(), begun.get())
+}
+
+#[test]
+fn contexts_begin_while_items_wait_and_end_while_none_do() {
+    let ring = ring(32, 32);
+    // One item that becomes 900: the one context that there is must not read them one by one.
+    let star = |i: u64| if i == 0 { 1..901 } else { 0..0 };
+    assert_eq!(read_growing(&ring, star), (901, 32, 32));
+    // A chain keeps one context busy; the others are never made.
+    let chain = |i: u64| if i < 500 { i + 1..i + 2 } else { 0..0 };
+    let before = ring.counters().polls_count;
+    assert_eq!(read_growing(&ring, chain), (501, 1, 1));
+    let polls = ring.counters().polls_count - before;
+    assert_eq!(polls, 502, "one at the start and one a read, where data are there at once");
+    // Stars on a chain: all contexts but one end on the chain and begin again at the next star.
+    let stars = |i: u64| match i % 90 {
+        _ if i >= 900 => 0..0,
+        0 => i + 1..i + 61,
+        60.. => i + 1..i + 2,
+        _ => 0..0,
+    };
+    let (read, most, begun) = read_growing(&ring, stars);
+    assert_eq!((read, most), (901, 32));
+    assert_eq!(begun, 1 + 10 * 31);
 }

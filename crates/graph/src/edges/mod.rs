@@ -131,6 +131,8 @@ pub(crate) trait ListWork {
     /// Whether the weights that the file stores are handed over too: by [`ListWork::arcs`] then,
     /// never by [`ListWork::words`]. Such work reads whole lists of a graph with weights.
     const WEIGHTS: bool = false;
+    /// Whether the work grows while it is done; see [`ListWork::waiting`].
+    const GROWS: bool = false;
     /// The next list.
     fn next(&self) -> Option<(Self::Tag, Item)>;
     /// The next part of a list that several threads share; asked before [`ListWork::next`].
@@ -141,6 +143,12 @@ pub(crate) trait ListWork {
     /// whose lists are read, or `most` as soon as it exceeds that. More contexts than reads are
     /// useless.
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64>;
+    /// Items that could be taken now, where the work grows while it is done; 0 where it does not.
+    /// Never more than are there, and 0 once [`ListWork::next`] gives none: a run goes on while
+    /// items wait.
+    fn waiting(&self) -> u64 {
+        0
+    }
     /// The vertex `ahead` items later, if that is known.
     fn peek(&self, ahead: u64) -> Option<u32>;
     /// Says that `words` will be handed over soon: what they point to may be prefetched.

@@ -163,7 +163,9 @@ impl<'g> Paged<'g> {
             asked: RefCell::default(),
         };
         let contexts = self.ringed.busy(place, work, place.layout.page_words() as u32);
-        let outcome = self.ringed.run(contexts, self.ringed.parts_at_once(place), async |cx| {
+        let parts = self.ringed.parts_at_once(place);
+        let left = || lists.again.borrow().len() as u64;
+        let outcome = self.ringed.run_lists(contexts, parts, work, left, async |cx| {
             let mut words = Vec::new();
             while let Some((tag, part)) = lists.next() {
                 let Some(page) = lists.serve_or_ask(tag, part)? else { continue };

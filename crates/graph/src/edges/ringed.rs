@@ -2,7 +2,8 @@
 //!
 //! - Fronts of lists: a context takes a span and reads its units one after the other, only between
 //!   the first and last vertex that still wants one.
-//! - Lists: pieces of one list go to any free context, so a hub is read by many contexts at once;
+//! - Lists: pieces of one list go to any free context, so a hub is read by many contexts at once,
+//!   and contexts begin again where the work grows while it is done;
 //!   or, where the kernel may stop early, one context reads a list from its front, 16 words first
 //!   and four times as many each time after.
 //! - Pages: one read a page where the device allows, else all parts at once and a copy.
@@ -14,6 +15,7 @@
 
 use std::cell::Cell;
 
+use littoral_base::mutant;
 use littoral_device::flash::cached::Hits;
 use littoral_device::read::{Limits, ReadDevice};
 use littoral_runtime::{Contexts, Cx, Ring, RingOptions};
@@ -135,6 +137,39 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         Fut: Future<Output = std::result::Result<(), Halt>>,
     {
         let run = || self.ring.run_at_most(contexts, make).map_err(|Halt(e)| e);
+        self.phase(contexts, reads_at_once, run)
+    }
+
+    /// Runs `contexts` copies of a context, and more where `work` grows: without them the few
+    /// contexts of a small step would read all that it turns into, each read after the other.
+    pub(super) fn run_lists<'r, W, F, Fut>(
+        &'r self,
+        contexts: u32,
+        reads_at_once: u32,
+        work: &W,
+        left: impl Fn() -> u64,
+        make: F,
+    ) -> Result<()>
+    where
+        W: ListWork,
+        F: FnMut(Cx<'r, D>) -> Fut,
+        Fut: Future<Output = std::result::Result<(), Halt>>,
+    {
+        if !W::GROWS || mutant!("graph_step_keeps_its_contexts") {
+            return self.run(contexts, reads_at_once, make);
+        }
+        let waiting = || work.waiting() + left();
+        let run = || self.ring.run_on_demand(contexts, waiting, make).map_err(|Halt(e)| e);
+        self.phase(u32::MAX, reads_at_once, run)
+    }
+
+    /// Runs a phase of at most `contexts` contexts.
+    fn phase(
+        &self,
+        contexts: u32,
+        reads_at_once: u32,
+        run: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let counted = || Counted {
             reads: self.ring.counters().reads_count,
             bytes: self.bytes.get(),
@@ -194,28 +229,30 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
 
     /// Contexts take pieces of lists, in list order, as they become free.
     fn whole_lists<W: ListWork>(&self, place: Place<'_>, work: &W) -> Result<()> {
-        let rest = Cell::new((W::Tag::default(), Run::default()));
+        let rest = Rest::default();
         let contexts = self.busy(place, work, self.limits.read_bytes_max / 4);
-        self.run(contexts, 1, async |cx| {
-            loop {
-                let (mut tag, mut run) = rest.get();
-                if run.left == 0 {
-                    let Some(next) = self.next_run(place, work) else { break };
-                    (tag, run) = next;
-                }
-                let vertex = run.vertex;
-                let verdict = if W::WEIGHTS {
-                    let part = self.take_arcs(place, &mut run);
-                    rest.set((tag, run));
-                    self.arcs(&cx, part, |words, weights| work.arcs(tag, vertex, words, weights))
-                        .await?
+        let left = || u64::from(rest.words().div_ceil(self.limits.read_bytes_max / 4));
+        self.run_lists(contexts, 1, work, left, async |cx| {
+            // Whatever is borrowed in here lives in the context's frame, and a word stored there is
+            // slow to load as part of a larger one: so a function finds the next part.
+            while let Some(part) = self.next_whole(place, work, &rest) {
+                let Whole { tag, vertex, words, addr, weights } = part;
+                let verdict = if let Some(weights) = weights {
+                    self.apart(&cx, (words, addr, weights), |words, weights| {
+                        work.arcs(tag, vertex, words, weights)
+                    })
+                    .await?
                 } else {
-                    let addr = place.word_addr(run.addr);
-                    let words = run.take(self.reach(addr), place.layout);
-                    rest.set((tag, run));
-                    let (start, len, skip) = self.widen(addr, words);
+                    let all = if W::WEIGHTS { 2 * words } else { words };
+                    let (start, len, skip) = self.widen(addr, all);
                     let bytes = cx.read(start, len).await?;
-                    work.words(tag, vertex, slice(&bytes, skip, words)?)
+                    let all = slice(&bytes, skip, all)?;
+                    if W::WEIGHTS {
+                        let (words, weights) = all.split_at(words as usize);
+                        work.arcs(tag, vertex, words, weights)
+                    } else {
+                        work.words(tag, vertex, all)
+                    }
                 };
                 if verdict == Verdict::Forged {
                     return Err(Halt(place.forged("the list of vertex", vertex.into())));
@@ -225,43 +262,51 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         })
     }
 
-    /// Takes arcs off the front of a run: a whole piece where one read brings its neighbours and
-    /// its weights, else as many as two reads bring.
+    /// The next part of a list.
     #[inline(always)]
-    fn take_arcs(&self, place: Place<'_>, run: &mut Run) -> ArcPart {
+    fn next_whole<W: ListWork>(
+        &self,
+        place: Place<'_>,
+        work: &W,
+        rest: &Rest<W::Tag>,
+    ) -> Option<Whole<W::Tag>> {
+        let (tag, mut run) = match rest.take() {
+            Some(rest) => rest,
+            None => self.next_run(place, work)?,
+        };
         let addr = place.word_addr(run.addr);
-        let weights = place.weight_addr(run.addr, run.piece);
-        let is_whole = run.in_page == run.piece && place.layout.is_paired();
-        let is_one_read = is_whole && 2 * run.in_page <= self.reach(addr);
-        let words =
-            if is_one_read { run.in_page } else { self.reach(addr).min(self.reach(weights)) };
+        let (vertex, mut weights) = (run.vertex, None);
+        let words = if W::WEIGHTS {
+            let apart = place.weight_addr(run.addr, run.piece);
+            let is_whole = run.in_page == run.piece && place.layout.is_paired();
+            if is_whole && 2 * run.in_page <= self.reach(addr) {
+                run.in_page
+            } else {
+                weights = Some(apart);
+                self.reach(addr).min(self.reach(apart))
+            }
+        } else {
+            self.reach(addr)
+        };
         let words = run.take(words, place.layout);
-        ArcPart { words, addr, weights: (!is_one_read).then_some(weights) }
+        rest.leave(tag, run);
+        Some(Whole { tag, vertex, words, addr, weights })
     }
 
-    /// Reads a part of a list with its weights and hands both over.
-    #[inline(always)]
-    async fn arcs<'r>(
+    /// Reads neighbours and the weights that lie apart from them, and hands both over.
+    async fn apart<'r>(
         &'r self,
         cx: &Cx<'r, D>,
-        part: ArcPart,
+        (words, addr, weights): (u32, u64, u64),
         hand_over: impl FnOnce(&[u32], &[u32]) -> Verdict,
     ) -> std::result::Result<Verdict, Halt> {
-        let Some(weights) = part.weights else {
-            let (start, len, skip) = self.widen(part.addr, 2 * part.words);
-            let bytes = cx.read(start, len).await?;
-            let (words, weights) =
-                slice(&bytes, skip, 2 * part.words)?.split_at(part.words as usize);
-            return Ok(hand_over(words, weights));
-        };
         // Both are under way at once.
-        let (start, len, skip) = self.widen(part.addr, part.words);
-        let (weights_start, weights_len, weights_skip) = self.widen(weights, part.words);
+        let (start, len, skip) = self.widen(addr, words);
+        let (weights_start, weights_len, weights_skip) = self.widen(weights, words);
         let first = cx.read(start, len);
         let second = cx.read(weights_start, weights_len);
         let (first, second) = (first.await?, second.await?);
-        let words = slice(&first, skip, part.words)?;
-        Ok(hand_over(words, slice(&second, weights_skip, part.words)?))
+        Ok(hand_over(slice(&first, skip, words)?, slice(&second, weights_skip, words)?))
     }
 
     /// Each context takes a list and reads it from its front until the kernel has enough.
@@ -433,14 +478,48 @@ impl Run {
     }
 }
 
-/// A part of a list with weights, to be read.
-#[derive(Clone, Copy, Debug)]
-struct ArcPart {
+/// A part of a list that is read whole, to be read at once.
+struct Whole<T> {
+    tag: T,
+    vertex: u32,
     words: u32,
     /// Byte address of its neighbours.
     addr: u64,
     /// Byte address of its weights, where one read does not bring both.
     weights: Option<u64>,
+}
+
+/// What is left of the list that contexts take pieces of.
+struct Rest<T> {
+    /// Whether there is any: most lists are one piece, and copying nothing for them is quicker.
+    is_some: Cell<bool>,
+    list: Cell<(T, Run)>,
+}
+
+impl<T: Copy + Default> Default for Rest<T> {
+    fn default() -> Self {
+        Rest { is_some: Cell::new(false), list: Cell::default() }
+    }
+}
+
+impl<T: Copy> Rest<T> {
+    #[inline(always)]
+    fn take(&self) -> Option<(T, Run)> {
+        self.is_some.replace(false).then(|| self.list.get())
+    }
+
+    #[inline(always)]
+    fn leave(&self, tag: T, run: Run) {
+        if run.left > 0 && !mutant!("graph_rest_of_list_lost") {
+            self.is_some.set(true);
+            self.list.set((tag, run));
+        }
+    }
+
+    /// How many neighbours are left.
+    fn words(&self) -> u32 {
+        if self.is_some.get() { self.list.get().1.left } else { 0 }
+    }
 }
 
 /// `words` words of a delivery, after `skip` bytes.

@@ -14,6 +14,8 @@
 //! - An entry is worked on only while its distance is still its vertex's: each distance that a
 //!   vertex had is relaxed at most once, so superseded entries cost no read. Checked by
 //!   `a_superseded_entry_costs_no_read`.
+//! - A step ends when its bin is empty, and while vertices fall into it as many contexts read as
+//!   the ring has. Checked by `vertices_that_join_a_step_are_read_together`, `Sssp::relax`.
 //! - Bins cover [`BINS`] times delta; what lies beyond waits in one list and is sorted into bins
 //!   when those are empty, so hostile weights cannot make more bins. Checked by
 //!   `distances_of_any_range_are_those_of_dijkstra`.
@@ -46,8 +48,6 @@ const BINS: usize = 512;
 const ENTRIES_CHUNK: u64 = 64;
 /// The most entries of its own that one of several members goes on with by itself.
 const OWN_MAX: usize = 1024;
-/// Contexts that a step starts at least: vertices join it while it runs.
-const CONTEXTS_MIN: u64 = 64;
 /// Lists that the mean weight is estimated from.
 const SAMPLED_LISTS: u32 = 64;
 
@@ -407,13 +407,9 @@ impl Sssp<'_> {
             own: RefCell::new(Vec::new()),
             at: Cell::new(0),
         };
-        loop {
-            edges.lists(Direction::Out, &work)?;
-            // Reads that ended last may have put more into the bin.
-            if !work.take_own() {
-                return Ok(());
-            }
-        }
+        edges.lists(Direction::Out, &work)?;
+        debug_assert!(!work.take_own(), "a step ends while entries of its bin wait");
+        Ok(())
     }
 }
 
@@ -431,21 +427,27 @@ struct Relax<'s, const SHARED: bool, const STORED: bool> {
 }
 
 impl<const SHARED: bool, const STORED: bool> Relax<'_, SHARED, STORED> {
-    /// Whether there are entries of this member's own to go on with; many are left to all members.
+    /// Whether there are entries of this member's own to go on with.
     fn take_own(&self) -> bool {
         let mut own = self.own.borrow_mut();
         if self.at.get() < own.len() {
             return true;
         }
         let mut bins = self.bins.borrow_mut();
-        let bin = &mut bins.near[self.window.current];
-        if bin.is_empty() || SHARED && bin.len() > OWN_MAX {
+        if self.fallen(&bins) == 0 {
             return false;
         }
         own.clear();
-        std::mem::swap(&mut *own, bin);
+        std::mem::swap(&mut *own, &mut bins.near[self.window.current]);
         self.at.set(0);
         true
+    }
+
+    /// Entries in the bin that this member goes on with by itself; many are left to all members.
+    #[inline(always)]
+    fn fallen(&self, bins: &Bins) -> usize {
+        let len = bins.near[self.window.current].len();
+        if SHARED && len > OWN_MAX { 0 } else { len }
     }
 
     #[inline(always)]
@@ -482,6 +484,8 @@ impl<const SHARED: bool, const STORED: bool> ListWork for Relax<'_, SHARED, STOR
     type Tag = u32;
     const FROM_THE_FRONT: bool = false;
     const WEIGHTS: bool = STORED;
+    /// Vertices fall into the bin while it is relaxed.
+    const GROWS: bool = true;
 
     #[inline(always)]
     fn next(&self) -> Option<(u32, Item)> {
@@ -518,7 +522,12 @@ impl<const SHARED: bool, const STORED: bool> ListWork for Relax<'_, SHARED, STOR
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
         let frontier = self.frontier.iter().map(|e| e.vertex);
-        Some(reads_of(frontier, most, reads).max(CONTEXTS_MIN.min(most)))
+        Some(reads_of(frontier, most, reads))
+    }
+
+    fn waiting(&self) -> u64 {
+        let own = self.own.borrow().len() - self.at.get();
+        self.share.left() + (own + self.fallen(&self.bins.borrow())) as u64
     }
 
     #[inline(always)]

@@ -268,6 +268,13 @@ impl<'c, const SHARED: bool> Share<'c, SHARED> {
         Some(from)
     }
 
+    /// How many indexes are left for this member and others to take.
+    pub(crate) fn left(&self) -> u64 {
+        let (from, to) = self.at.get();
+        let (next, end) = (&self.cursor.next, &self.cursor.end);
+        to - from + end.load(Ordering::Relaxed).saturating_sub(next.load(Ordering::Relaxed))
+    }
+
     /// The index `ahead` of the next one, while it is in the chunk at hand.
     #[inline(always)]
     pub(crate) fn peek(&self, ahead: u64) -> Option<u64> {

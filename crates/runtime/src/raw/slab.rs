@@ -1,7 +1,8 @@
 //! Futures of one type in one allocation, pinned where they were put.
 //!
 //! Lifecycle of a place: empty, filled by [`Slab::push`], polled by [`Slab::poll_range`] until it
-//! is ready, dropped in place at once; or dropped in place with the slab.
+//! is ready, dropped in place at once; then vacant, to be filled again by [`Slab::refill`]; or
+//! dropped in place with the slab.
 //!
 //! Invariants
 //! - The allocation never moves: `push` refuses to go beyond the capacity it was made with. Checked
@@ -9,6 +10,8 @@
 //! - `order` lists exactly the places that hold a future, except for null entries, whose futures
 //!   have ended since the last [`Slab::compact`]. Checked by
 //!   `futures_end_in_place_and_the_rest_keep_their_order`.
+//! - A place is filled again only after its future was dropped. Checked by
+//!   `a_place_is_filled_again_under_its_number`.
 //! - A future is dropped exactly once, also when a poll or another drop panics: it leaves `order`
 //!   before its drop begins. Checked by `a_panicking_future_is_dropped_once_with_the_rest`.
 
@@ -23,6 +26,8 @@ pub(crate) struct Slab<F> {
     places: Vec<MaybeUninit<F>>,
     /// Where each live future lies; null once it has ended.
     order: Vec<*mut F>,
+    /// Places whose futures have ended.
+    vacant: Vec<*mut F>,
     ended: usize,
 }
 
@@ -30,7 +35,12 @@ impl<F: Future> Slab<F> {
     /// Room for `capacity` futures.
     pub(crate) fn with_capacity(capacity: u32) -> Slab<F> {
         let capacity = capacity as usize;
-        Slab { places: Vec::with_capacity(capacity), order: Vec::with_capacity(capacity), ended: 0 }
+        Slab {
+            places: Vec::with_capacity(capacity),
+            order: Vec::with_capacity(capacity),
+            vacant: Vec::new(),
+            ended: 0,
+        }
     }
 
     /// Puts a future in the next place.
@@ -42,7 +52,28 @@ impl<F: Future> Slab<F> {
         self.order.push(self.places.as_mut_ptr().wrapping_add(place).cast());
     }
 
-    /// How many futures were ever put.
+    /// The number of the place that [`Slab::refill`] fills: of the latest vacant one, or else of a
+    /// new one.
+    pub(crate) fn next_place(&self) -> u32 {
+        self.vacant.last().map_or(self.pushed(), |&place| self.number(place))
+    }
+
+    /// Puts a future in place [`Slab::next_place`].
+    pub(crate) fn refill(&mut self, future: F) {
+        let Some(place) = self.vacant.pop() else { return self.push(future) };
+        // SAFETY: a vacant pointer points at a place of `places`, whose future was dropped before
+        // the pointer became vacant; it is vacant no more, so nothing else fills the place.
+        unsafe { place.write(future) };
+        self.order.push(place);
+    }
+
+    /// The number of a place.
+    fn number(&self, place: *const F) -> u32 {
+        let offset = place.addr() - self.places.as_ptr().addr();
+        (offset / size_of::<F>().max(1)) as u32
+    }
+
+    /// How many places were ever filled.
     pub(crate) fn pushed(&self) -> u32 {
         self.places.len() as u32
     }
@@ -55,9 +86,8 @@ impl<F: Future> Slab<F> {
 
     /// The number under which the future of an entry was pushed; `None` once it has ended.
     pub(crate) fn place(&self, entry: usize) -> Option<u32> {
-        let base = self.places.as_ptr().addr();
-        let at = self.order.get(entry).filter(|p| !p.is_null())?.addr();
-        Some(((at - base) / size_of::<F>().max(1)) as u32)
+        let place = self.order.get(entry).filter(|place| !place.is_null())?;
+        Some(self.number(*place))
     }
 
     /// Polls the futures of a range of entries, each at most once between two calls of `compact`;
@@ -88,6 +118,7 @@ impl<F: Future> Slab<F> {
                 // SAFETY: it held a future until now, and being off the list first makes this its
                 // only drop.
                 unsafe { std::ptr::drop_in_place(place) };
+                self.vacant.push(place);
                 answer?;
             }
         }
@@ -186,6 +217,25 @@ mod tests {
         assert!(outcome.is_err());
         drop(slab);
         assert_eq!(drops.get(), 3);
+    }
+
+    #[test]
+    fn a_place_is_filled_again_under_its_number() {
+        let drops = Rc::default();
+        let mut slab = slab(&[3, 0, 3], &drops);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(slab.next_place(), 3, "none is vacant");
+        assert_eq!(slab.poll_range(0..3, &mut cx), Ok(2));
+        assert!(slab.compact());
+        assert_eq!((slab.next_place(), slab.pushed()), (1, 3));
+        slab.refill(Countdown { left: 1, drops: drops.clone(), home: Cell::new(0) });
+        assert_eq!((slab.entries(), slab.pushed(), slab.next_place()), (3, 3, 3));
+        assert_eq!((0..3).map(|i| slab.place(i)).collect::<Vec<_>>(), [Some(0), Some(2), Some(1)]);
+        assert_eq!(slab.poll_range(0..3, &mut cx), Ok(3));
+        assert_eq!(slab.poll_range(0..3, &mut cx), Ok(2), "the second in its place has ended");
+        assert_eq!(drops.get(), 2);
+        drop(slab);
+        assert_eq!(drops.get(), 4);
     }
 
     #[test]
