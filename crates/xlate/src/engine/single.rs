@@ -3,9 +3,9 @@
 //! - Each instruction is translated alone. Its code has no entry in the table, nothing leads to it
 //!   but this module, and it leads nowhere: ordinary code is the same whether a program steps or
 //!   not.
-//! - Tier 0 executes it, also where the host's processor executes ordinary code, and neither a
-//!   budget nor a signal stops it: so each run executes one instruction or raises what it raises.
-//!   An instruction is a few LA64 instructions, of a string one element.
+//! - The engine of `littoral-la64` executes it, also where the host's processor executes ordinary
+//!   code, and neither a budget nor a signal stops it: so each run executes one instruction or
+//!   raises what it raises. An instruction is a few LA64 instructions, of a string one element.
 //!
 //! Invariants
 //! - A run executes at most one guest instruction. Checked by

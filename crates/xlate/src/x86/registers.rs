@@ -19,7 +19,7 @@
 //! - No two guest registers share one. Checked by `each_register_has_its_own`.
 
 use super::isa::flag;
-use littoral_la64::state::State;
+use littoral_la64::state::{Lbt, State};
 
 /// Holds [`crate::layout::Layout::entries`].
 pub const ENTRIES: u8 = 2;
@@ -92,10 +92,10 @@ pub fn arithmetic_bits() -> u64 {
 
 /// RFLAGS of a state.
 pub fn flags(state: &State) -> u64 {
-    let down = state.lbt.scratch[usize::from(SCR_DIRECTION)] >> 63;
-    let steps = state.lbt.scratch[usize::from(SCR_TRAP)] & 1;
-    let arithmetic = u64::from(state.lbt.flags) & arithmetic_bits();
-    arithmetic | down * DIRECTION_BIT | steps * TRAP_BIT | FIXED_BITS
+    let Lbt { scratch, flags, .. } = state.lbt;
+    let down = if scratch[usize::from(SCR_DIRECTION)] >> 63 == 1 { DIRECTION_BIT } else { 0 };
+    let steps = if scratch[usize::from(SCR_TRAP)] != 0 { TRAP_BIT } else { 0 };
+    u64::from(flags) & arithmetic_bits() | down | steps | FIXED_BITS
 }
 
 /// Sets a state's flags from RFLAGS.
