@@ -133,6 +133,40 @@ fn every_flag_without_lbt_is_the_hosts() {
     }
 }
 
+/// Random programs with the trap flag set: where both stop, and with which registers.
+#[test]
+fn programs_that_step_stop_as_on_the_host() {
+    const STRINGS: [&str; 5] = ["movs", "cmps", "stos", "lods", "scas"];
+    let mut bench = bench();
+    for (seed, programs, make) in [
+        (17_001, 250, program as fn(&mut Random) -> Program),
+        (17_002, 150, comparisons),
+        (17_003, 100, open_accesses),
+    ] {
+        let (mut random, mut compared) = (Random(seed), 0);
+        for n in 0..programs * times() {
+            let program = make(&mut random);
+            match bench.check_steps(&program, n) {
+                None => {}
+                Some(Ok(())) => compared += 1,
+                Some(Err(what)) => panic!("{}", describe(&program, n, &what)),
+            }
+        }
+        assert!(compared > programs / 4, "{compared} programs compared");
+    }
+    // Strings, whose repetitions are stops.
+    let mut random = Random(17_004);
+    for (n, row) in (0..20 * times()).flat_map(|n| rows_named(&STRINGS).map(move |row| (n, row))) {
+        let program = program_of(&mut random, row);
+        if let Some(Err(what)) = bench.check_steps(&program, n) {
+            panic!("{}", describe(&program, n, &what));
+        }
+    }
+    let (whole, stops) = (bench.whole, bench.stops);
+    println!("{stops} stops compared; {whole} programs came to their ends");
+    assert!(whole > 50 && stops > 20 * whole, "{stops} stops in {whole} whole programs");
+}
+
 #[test]
 fn every_vector_instruction_ends_as_on_the_host() {
     judge_rows(bench(), 19_992_001, 12, vector_rows());

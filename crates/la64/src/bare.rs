@@ -219,6 +219,11 @@ impl Bare {
         self.cache.translation().blocks
     }
 
+    /// How often code of the host called the interpreter for an instruction without a translation.
+    pub fn calls_of_tier_0(&self) -> u64 {
+        self.cache.translation().alone_calls
+    }
+
     /// How many of them were regions.
     pub fn regions(&self) -> u64 {
         self.cache.translation().regions

@@ -49,6 +49,8 @@ pub enum Event {
     Float,
     /// Exceptions of x87 that pend and are not masked, as its status word has them.
     X87(u16),
+    /// An instruction was executed with the trap flag of x86-64 set; the pc is at the next one.
+    Step,
     /// Code was written: the owner drops the blocks of all threads.
     CodeChanged,
     /// The budget is used up.

@@ -4,6 +4,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 use littoral_la64::jit::emit::*;
+use littoral_la64::jit::flags::*;
 use littoral_la64::jit::packed::*;
 
 /// The one instruction that `emit` writes.
@@ -99,7 +100,7 @@ fn every_address_is_encoded() {
 
 #[test]
 fn forms_of_general_registers() {
-    for &form in REGISTER_FORMS.iter().chain(STORE_FORMS) {
+    for &form in REGISTER_FORMS.iter().chain(STORE_FORMS).chain(CARRY_FORMS) {
         check(form, true, |a, reg, rm| a.op(form, false, Reg(reg), rm));
         if form.prefix != 0x66 && !(form.byte && form.map == Map::One) {
             check(form, true, |a, reg, rm| a.op(form, true, Reg(reg), rm));
@@ -150,6 +151,21 @@ fn widths_are_those_asked_for() {
         decode(|a| a.vex(FMADD231, false, 1, 2, Xmm(3))).mnemonic(),
         iced_x86::Mnemonic::Vfmadd231ss
     );
+}
+
+#[test]
+fn operations_have_the_size_that_is_asked_for() {
+    const FORMS: [Form; 7] = [ADD, SUB, AND, OR, XOR, ADC, SBB];
+    for (bytes, form) in [1, 2, 4, 8].into_iter().flat_map(|n| FORMS.map(|f| (n, f))) {
+        let bits = 8 * bytes as u32;
+        for (reg, rm) in (0..16).flat_map(|reg| (0..16).map(move |rm| (reg, rm))) {
+            let i = decode(|a| a.sized(form, bits, Reg(reg), Rm::R(rm)));
+            assert_eq!((name(&i).as_str(), i.op0_register().size()), (form.name, bytes));
+            assert_eq!(registers(&i), [usize::from(reg), usize::from(rm)], "{}", form.name);
+        }
+        let i = decode(|a| a.sized(form, bits, RSI, Mem::at(RBP, 8)));
+        assert_eq!(i.memory_size().size(), bytes, "{}", form.name);
+    }
 }
 
 #[test]
@@ -229,6 +245,7 @@ fn what_has_a_method_of_its_own() {
     named("cdq", &|a| a.sign_to_rdx(false));
     named("cqo", &|a| a.sign_to_rdx(true));
     named("ret", &|a| a.ret());
+    named("pushfq", &|a| a.push_flags());
     let m = Mem::at(RBP, 300);
     check_memory(&named("ldmxcsr", &|a| a.ldmxcsr(m)), m);
     check_memory(&named("stmxcsr", &|a| a.stmxcsr(m)), m);

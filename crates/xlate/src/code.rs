@@ -58,6 +58,17 @@ pub enum Source {
     Upper,
 }
 
+/// What comes behind an instruction that was translated alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The instruction at this address.
+    Next(u64),
+    /// The one whose address is in the register `Architecture::LINK`.
+    Linked,
+    /// The instruction itself, at this address: it repeats, and is not done yet.
+    Again(u64),
+}
+
 /// Why control leaves translated code at an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -91,6 +102,8 @@ pub enum Exit {
     Syscall(u64),
     /// The guest instruction at this address is executed by `Architecture::assist`.
     Assist(u64),
+    /// An instruction that was translated alone has been executed.
+    Single(Behind),
 }
 
 /// A translated region before it has a place.

@@ -13,17 +13,19 @@
 //!   `a_fault_names_the_instruction_and_its_address`.
 
 mod native;
+mod single;
 
 use crate::code::{Exit, Full, Mark, Region, Source, Store};
 use crate::event::Event;
-use crate::guest::Architecture;
+use crate::guest::{Architecture, Unfetched};
 use crate::layout::{AREA_BYTES, Layout};
+use littoral_base::mutant;
 use littoral_la64::front::{Figures, Settings};
 use littoral_la64::interp::{Cache, Cpu, Epoch, Fetch, Text, Trap};
 use littoral_la64::memory::Window;
 use littoral_la64::state::State;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,6 +38,8 @@ struct Inner {
     figures: Figures,
     /// Guest pages of which instructions were translated.
     pages: BTreeSet<u64>,
+    /// Code of instructions that were translated alone, by their addresses.
+    singles: HashMap<u64, u64>,
 }
 
 /// The translated code of a program.
@@ -52,6 +56,9 @@ pub struct Engine<A> {
     /// What executes code in tier 0's place.
     native: Option<native::Native>,
 }
+
+/// How an architecture translates what begins at an address.
+type Translate<A> = fn(&A, u64, u64, crate::guest::Fetch<'_>) -> Result<Region, Unfetched>;
 
 /// Which guest memory can be executed; the words are read through the window.
 pub trait Guest {
@@ -86,6 +93,7 @@ impl<A: Architecture> Engine<A> {
             store: Store::new(layout.clone()),
             figures: Figures::default(),
             pages: BTreeSet::new(),
+            singles: HashMap::new(),
         };
         Engine {
             layout,
@@ -132,6 +140,9 @@ impl<A: Architecture> Engine<A> {
 
     fn forget(&self, inner: &mut Inner, window: &Window, epoch: &Epoch) {
         inner.pages.clear();
+        if !mutant!("xlate_single_code_stays") {
+            inner.singles.clear();
+        }
         let done = inner.store.clear(window);
         assert!(done.is_some(), "the table of entries is in the window");
         epoch.advance();
@@ -214,7 +225,10 @@ impl<A: Architecture> Engine<A> {
     ) -> Event {
         self.come_in(cpu);
         self.architecture.open(&mut cpu.state);
-        let event = self.run_inside((&mut *cpu, cache), guest, attention, budget);
+        let event = match A::steps(&cpu.state) {
+            true => self.step((&mut *cpu, cache), guest, attention),
+            false => self.run_inside((&mut *cpu, cache), guest, attention, budget),
+        };
         self.architecture.close(&mut cpu.state);
         self.is_outside(cpu);
         event
@@ -258,6 +272,18 @@ impl<A: Architecture> Engine<A> {
         {
             return Ok(at);
         }
+        self.make((cpu, guest), &mut inner, pc, A::translate)
+    }
+
+    /// Translates what begins at a guest address; the LA64 address of its code.
+    fn make(
+        &self,
+        (cpu, guest): (&Cpu, &impl Guest),
+        inner: &mut Inner,
+        pc: u64,
+        translate: Translate<A>,
+    ) -> Result<u64, Event> {
+        let window = &cpu.window;
         let pages = RefCell::new(BTreeSet::new());
         let words_max = A::WORDS_MAX + self.native.as_ref().map_or(0, |_| native::WORDS_MORE);
         let base = inner.store.place(words_max).map_err(|Full| Event::Full)?;
@@ -267,9 +293,7 @@ impl<A: Architecture> Engine<A> {
             pages.borrow_mut().extend(at >> PAGE_BITS..=last);
             count
         };
-        let region = self
-            .architecture
-            .translate(pc, base, &fetch)
+        let region = translate(&self.architecture, pc, base, &fetch)
             .map_err(|unfetched| Event::Fetch(unfetched.address))?;
         inner.figures.guest_count += region.guest_count;
         inner.figures.regions_count += 1;
@@ -435,6 +459,7 @@ impl<A: Architecture> Engine<A> {
                 return Some(Event::Syscall);
             }
             Exit::Assist(pc) => return self.assist(cpu, guest, pc),
+            Exit::Single(behind) => return Some(self.behind(cpu, behind)),
             Exit::Indirect(_) => unreachable!("a look-up at {at:#x} is no break"),
         };
         Some(self.at(cpu, event))
@@ -445,13 +470,19 @@ impl<A: Architecture> Engine<A> {
         let window = cpu.window;
         let fetch = |at: u64, bytes: &mut [u8]| self.fetch(&window, guest, at, bytes);
         self.architecture.close(&mut cpu.state);
+        let steps = A::steps(&cpu.state) && !mutant!("xlate_cleared_flag_stops_nothing");
         let assisted = self.architecture.assist(cpu, pc, &fetch);
         self.architecture.open(&mut cpu.state);
         match assisted {
             Ok(next) => {
                 // The code of the next region counts what follows in this block.
                 self.leave(cpu, next);
-                self.go(cpu, guest, next)
+                match (steps, A::steps(&cpu.state)) {
+                    (true, _) => Some(Event::Step),
+                    // It has set the flag: the next run executes one instruction.
+                    (false, true) => Some(Event::OutOfBudget),
+                    (false, false) => self.go(cpu, guest, next),
+                }
             }
             Err(event) => {
                 self.leave(cpu, pc);

@@ -62,6 +62,23 @@ pub trait Architecture: Send + Sync {
     /// The first instruction cannot be fetched.
     fn translate(&self, entry: u64, base: u64, fetch: Fetch<'_>) -> Result<Region, Unfetched>;
 
+    /// Whether the guest stops behind each instruction: the engine then asks for
+    /// [`Architecture::translate_one`].
+    fn steps(_: &State) -> bool {
+        false
+    }
+
+    /// Translates the instruction at `entry` alone, for the LA64 address `base`. Its code leaves
+    /// behind it by [`Exit::Single`], and looks up no entry.
+    ///
+    /// # Errors
+    /// The instruction cannot be fetched.
+    ///
+    /// [`Exit::Single`]: crate::code::Exit::Single
+    fn translate_one(&self, entry: u64, base: u64, fetch: Fetch<'_>) -> Result<Region, Unfetched> {
+        self.translate(entry, base, fetch)
+    }
+
     /// The target of an indirect jump.
     fn target(state: &State, source: Source) -> u64;
 

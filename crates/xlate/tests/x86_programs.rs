@@ -122,6 +122,20 @@ fn signals_have_the_kernels_frames() {
     Program::of("signals").agrees(&[]);
 }
 
+/// A list of traps, each with what its handler sees: behind plain instructions, branches, `popf`,
+/// repetitions, system calls, faults; in children and threads. The same without LBT, with barriers,
+/// and with instructions that are counted.
+#[test]
+fn programs_that_step_trap_where_the_host_does() {
+    let program = Program::of("steps");
+    let said = program.agrees(&[]);
+    assert!(said.contains("rep movsb: 4\n 5 2 0 0 256 1 0 2 0 0\n"), "{said}");
+    assert!(said.contains("blocked 5\nsteps of a forked child 3\n"), "{said}");
+    for option in ["--no-lbt", "--weak=3", "--stats", "--trace"] {
+        program.agrees_with(&[OsStr::new(option)], &[]);
+    }
+}
+
 #[test]
 fn a_program_that_is_stopped_anywhere_computes_the_same() {
     let said = Program::of("slices").agrees(&[]);
@@ -280,8 +294,9 @@ fn instructions_are_counted_exactly() {
     const RETURN: u64 = 2;
     const FAULTS: u64 = 2 * (2 + 2 + RETURN + 2);
     const BREAKPOINT: u64 = 2 + 1 + RETURN + 1;
+    const STEPS: u64 = 3 + 4 + 3 + 9 * (1 + RETURN);
     const EXIT: u64 = 3;
-    const ALL: u64 = LOOP + STRINGS + OUTSIDE + 3 * CALL + FAULTS + BREAKPOINT + EXIT;
+    const ALL: u64 = LOOP + STRINGS + OUTSIDE + 3 * CALL + FAULTS + BREAKPOINT + STEPS + EXIT;
     let program = Program::of("counted");
     program.agrees(&[]);
     let output = program.output(program.xlate(&[OsStr::new("--stats")]), &[]);

@@ -5,6 +5,8 @@
 //!   stop wherever the guest's state is exact, and in slices with barriers and counts.
 //! - Some run on a played processor that executes LA64 code itself (`littoral_la64::native`), in
 //!   one go and with signals that come after any number of instructions.
+//! - A program may step: both stop behind each instruction by the trap flag, and where and with
+//!   which registers must be equal too.
 //! - A program that reaches an address which is mapped here and not there, or there and not here,
 //!   is set aside and counted, and so is one that jumps to an address that is not canonical.
 //! - Where the host's processor is not Intel's, [`Rules`] finds what its x87 does otherwise, and
@@ -14,7 +16,7 @@ pub mod child;
 pub mod programs;
 mod values;
 
-use child::{BASES, CODE, DATA, End, Host, OWN_ADDRESSES, PAGE, Registers};
+use child::{BASES, CODE, DATA, End, Host, OWN_ADDRESSES, PAGE, Registers, STOPS_MAX, sum_of};
 use littoral_la64::front::Settings;
 use littoral_la64::interp::{Cache, Cpu, Features, Tier};
 use littoral_la64::memory::{Memory, Window};
@@ -25,7 +27,7 @@ use littoral_xlate::event::Event;
 use littoral_xlate::layout::{AREA_BYTES, Layout};
 use littoral_xlate::x86::decode::{Inst, Operand, decode};
 use littoral_xlate::x86::float::Vectors;
-use littoral_xlate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, arithmetic_bits};
+use littoral_xlate::x86::registers::{COUNTS, DIRECTION_BIT, Machine, TRAP_BIT, arithmetic_bits};
 use littoral_xlate::x86::{Conventions, X86, x87};
 use programs::{Program, Random};
 use std::sync::Arc;
@@ -138,6 +140,8 @@ pub struct Ours {
     pub registers: Registers,
     /// The data page.
     pub data: Vec<u8>,
+    /// Where it stopped by its trap flag, and the sums of its registers there.
+    pub stops: Vec<(u64, u64)>,
 }
 
 fn set_x87(state: &mut State, words: [u64; 19]) {
@@ -230,9 +234,13 @@ fn ended(
     // Programs end; one that does not is a difference.
     let mut event = Event::OutOfBudget;
     let mut runs = 0;
-    while matches!(event, Event::OutOfBudget | Event::Attention) && runs < RUNS_MAX {
+    let mut stops = Vec::new();
+    while matches!(event, Event::OutOfBudget | Event::Attention | Event::Step) && runs < RUNS_MAX {
         event = engine.run((&mut cpu, &mut cache), &executable, &never, begin());
         runs += 1;
+        if event == Event::Step {
+            note_stop(&mut cpu.state, &mut stops);
+        }
     }
     engine.clear(&window, &cpu.epoch);
     let mut data = vec![0; PAGE];
@@ -241,7 +249,20 @@ fn ended(
     let vectors = Vectors::read(&cpu.state);
     let count = cpu.state.v[COUNTS].0[3];
     let x87 = x87_of(&cpu.state);
-    (Ours { event, registers: Registers { gpr, flags, rip, vectors, x87 }, data }, count)
+    let registers = Registers { gpr, flags, rip, vectors, x87 };
+    (Ours { event, registers, data, stops }, count)
+}
+
+/// Notes a stop as the host's process does, which notes where a program begins too. Behind the last
+/// one the program stops no more.
+fn note_stop(state: &mut State, stops: &mut Vec<(u64, u64)>) {
+    let mut machine = Machine::read(state);
+    if stops.len() + 1 < STOPS_MAX {
+        stops.push((machine.rip, sum_of(&machine.gpr)));
+    } else {
+        machine.flags &= !TRAP_BIT;
+        machine.write(state);
+    }
 }
 
 /// The address of a failed access.
@@ -336,6 +357,13 @@ fn compare(
     }
 }
 
+fn compare_stops(ours: &[(u64, u64)], theirs: &[(u64, u64)]) -> Result<(), String> {
+    match (0..ours.len().max(theirs.len())).find(|&n| ours.get(n) != theirs.get(n)) {
+        None => Ok(()),
+        Some(n) => Err(format!("stop {n} is {:x?}, not {:x?}", ours.get(n), theirs.get(n))),
+    }
+}
+
 /// A program in words.
 pub fn describe(program: &Program, n: u64, what: &str) -> String {
     let mut text = format!("program {n}: {what}\nbegins with {:x?}\n", program.registers);
@@ -387,6 +415,8 @@ pub struct Bench {
     pub window: Window,
     /// Programs that ended with their last instruction.
     pub whole: u64,
+    /// Where programs that step have stopped.
+    pub stops: u64,
     /// Whether programs run without LBT.
     pub without_lbt: bool,
 }
@@ -399,7 +429,8 @@ impl Bench {
     pub fn new() -> std::io::Result<Bench> {
         let mut host = Host::start()?;
         let rules = Rules::of(&mut host);
-        Ok(Bench { host, rules, window: Memory::leaked(WINDOW_LEN), whole: 0, without_lbt: false })
+        let window = Memory::leaked(WINDOW_LEN);
+        Ok(Bench { host, rules, window, whole: 0, stops: 0, without_lbt: false })
     }
 
     /// What differs; `None` if the program reaches memory that the window has and the process has
@@ -423,12 +454,7 @@ impl Bench {
         for (slice, conventions) in ways {
             let conventions = Conventions { without_lbt: self.without_lbt, ..conventions };
             let (ours, _) = translated(self.window, program, tier, slice, conventions);
-            let is_mapped_there = failed(ours.event).is_some_and(|at| OWN_ADDRESSES.contains(&at));
-            // The processor faults at the jump, translated code behind it.
-            if matches!(ours.event, Event::Fetch(at) if !is_canonical(at))
-                || is_mapped_there
-                || self.rules.faults_first(program, &ours, &theirs)
-            {
+            if self.is_open(program, &ours, &theirs) {
                 return None;
             }
             let how = (!conventions.lazy_faults, self.rules);
@@ -437,6 +463,58 @@ impl Bench {
             }
         }
         Some(if n % 3 == 1 { self.check_executed(program, n, &theirs) } else { Ok(()) })
+    }
+
+    /// Whether the two may differ, by where they ended.
+    fn is_open(&self, program: &Program, ours: &Ours, theirs: &End) -> bool {
+        let is_mapped_there = failed(ours.event).is_some_and(|at| OWN_ADDRESSES.contains(&at));
+        // The processor faults at the jump, translated code behind it.
+        matches!(ours.event, Event::Fetch(at) if !is_canonical(at))
+            || is_mapped_there
+            || self.rules.faults_first(program, ours, theirs)
+    }
+
+    /// The same of a program that steps: without LBT too, with counts, on the played processor with
+    /// signals. Set aside is what [`Bench::check`] sets aside, and a program that ends at `int1`,
+    /// which some hypervisors report as a step.
+    ///
+    /// # Panics
+    /// The host's process has ended.
+    pub fn check_steps(&mut self, program: &Program, n: u64) -> Option<Result<(), String>> {
+        let mut program = program.clone();
+        program.registers.flags |= TRAP_BIT;
+        let program = &program;
+        let theirs = self.host.run(&program.code, &program.data, &program.registers);
+        let is_open = self.rules.leaves_open(program) || ends_in_mmx_store(program, &theirs);
+        if theirs.leaves_its_pages() || is_open {
+            return None;
+        }
+        self.whole += u64::from(theirs.signal == 5);
+        self.stops += theirs.stops.len() as u64;
+        let tier = if n.is_multiple_of(4) { Tier::Blocks } else { Tier::Interpreter };
+        let lazy = Conventions { lazy_faults: true, ..Conventions::default() };
+        let plain = Conventions { without_lbt: true, ..Conventions::default() };
+        let all = Conventions { ordered: true, counts: true, ..Conventions::default() };
+        for (way, conventions) in [lazy, plain, all, all].into_iter().enumerate() {
+            let (ours, _) = match way {
+                3 => executed(self.window, program, conventions, Some(n | 1)),
+                // A program may clear the flag; a slice is longer than the code that counts.
+                _ => translated(self.window, program, tier, 8 + n % 9, conventions),
+            };
+            if ours.event == Event::Break(1) || self.is_open(program, &ours, &theirs) {
+                return None;
+            }
+            let first = theirs.stops.first().map(|stop| stop.0);
+            assert_eq!(first, Some(program.registers.rip), "the monitor steps into a program");
+            let same = compare_stops(&ours.stops, &theirs.stops[1..]).and_then(|()| {
+                let how = (!conventions.lazy_faults, self.rules);
+                compare(program, &ours, &theirs, how)
+            });
+            if let Err(what) = same {
+                return Some(Err(format!("steps, way {way}: {what}")));
+            }
+        }
+        Some(Ok(()))
     }
 
     /// The same on the played processor.

@@ -18,11 +18,13 @@ const PROT_READ: u32 = 1;
 const PROT_WRITE: u32 = 2;
 
 const SIGILL: u32 = 4;
+const SIGTRAP: u32 = 5;
 const SIGBUS: u32 = 7;
 const SIGFPE: u32 = 8;
 const SIGSEGV: u32 = 11;
 const FPE_INTDIV: i32 = 1;
 const FPE_INTOVF: i32 = 2;
+const TRAP_TRACE: i32 = 2;
 /// The kernel names no place.
 const SI_KERNEL: i32 = 0x80;
 
@@ -61,6 +63,7 @@ pub(super) fn fault(thread: &mut Thread, event: Event) {
         Event::Divide => (SIGFPE, FPE_INTDIV, pc),
         Event::Privileged => (SIGSEGV, SI_KERNEL, 0),
         Event::Overflow => (SIGFPE, FPE_INTOVF, pc),
+        Event::Step => (SIGTRAP, TRAP_TRACE, pc),
         Event::Break(code) | Event::Trap(code) => (abi.on_break)(code, pc),
         Event::Syscall | Event::CodeChanged | Event::OutOfBudget => return,
         Event::Attention | Event::Full => return,

@@ -125,6 +125,13 @@ struct Known {
     /// It reads or writes the FCSR.
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     control: bool,
+    /// Behind it another tier may have to run: it switches the x87 stack mode, or jumps by a
+    /// scratch register.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    last: bool,
+    /// Of a vector: one element may raise a flag before another one traps.
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    mixes: bool,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     lowering: Option<&'static tier1::Lowering>,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
@@ -513,6 +520,10 @@ fn known(id: RowId) -> Option<&'static Known> {
             special,
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             control: name.contains("fcsr"),
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+            last: matches!(name, "x86settm" | "x86clrtm" | "jiscr0" | "jiscr1"),
+            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+            mixes: tier1::mixes(name),
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             lowering: tier1::lowering(name),
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]

@@ -4,7 +4,7 @@ use super::decode::{Inst, LEN_MAX, Operand, decode};
 use super::lower::plain;
 use super::memory::decoded;
 use super::region::Conventions;
-use super::registers::{COUNTS, ENTRIES, LINK, THREAD, la64};
+use super::registers::{COUNTS, ENTRIES, LINK, SCR_TRAP, THREAD, la64, set_flags};
 use super::text::text;
 use super::translate::{WORDS_MAX, translate};
 use super::{assist, completion, float, memory, mmx, x87};
@@ -44,6 +44,17 @@ impl Architecture for X86 {
         translate(entry, base, self.0, fetch)
     }
 
+    fn steps(state: &State) -> bool {
+        state.lbt.scratch[usize::from(SCR_TRAP)] != 0 && !mutant!("x86_trap_flag_ignored")
+    }
+
+    /// All flags and upper parts are exact behind the instruction.
+    fn translate_one(&self, entry: u64, base: u64, fetch: Fetch<'_>) -> Result<Region, Unfetched> {
+        let conventions =
+            Conventions { single: true, abi_calls: false, lazy_faults: false, ..self.0 };
+        translate(entry, base, conventions, fetch)
+    }
+
     fn target(state: &State, source: Source) -> u64 {
         match source {
             Source::Register(register) => state.x[usize::from(register)],
@@ -74,6 +85,7 @@ impl Architecture for X86 {
             "div" => divide(cpu, &inst, false)?,
             "idiv" => divide(cpu, &inst, true)?,
             "cpuid" => identify(&mut cpu.state),
+            "popf" => pop_flags(cpu, inst.size)?,
             _ if inst.row.x87 => x87::execute(cpu, &inst)?,
             _ if inst.row.mmx => mmx::execute(cpu, &inst)?,
             name if assist::NAMES.contains(&name) => assist::execute(cpu, &inst)?,
@@ -96,6 +108,21 @@ fn load(cpu: &Cpu, operand: Operand) -> Result<u64, Event> {
             unreachable!("a division has a variable divisor")
         }
     }
+}
+
+/// `popf` where the trap flag is set, before or behind it. One of 16 bits leaves no other flag of
+/// ours as it was.
+fn pop_flags(cpu: &mut Cpu, size: u8) -> Result<(), Event> {
+    let rsp = usize::from(la64(4));
+    let at = cpu.state.x[rsp];
+    let value = match size {
+        2 => cpu.window.load::<u16>(at).map(u64::from),
+        _ => cpu.window.load::<u64>(at),
+    };
+    let value = value.ok_or(Event::Load(at))?;
+    cpu.state.x[rsp] = at.wrapping_add(size.into());
+    set_flags(&mut cpu.state, value);
+    Ok(())
 }
 
 /// A division of rdx and rax by 64 bits.

@@ -10,9 +10,7 @@ use super::architecture::features;
 use super::decode::{LEN_MAX, Undecoded, decode};
 use super::float::{WRITABLE, mxcsr, set_mxcsr};
 use super::memory::decoded;
-use super::registers::{
-    COUNTS, DIRECTION_BIT, FIXED_BITS, FS, SCR_DIRECTION, SCR_GS, arithmetic_bits, la64,
-};
+use super::registers::{COUNTS, FS, SCR_DIRECTION, SCR_GS, flags, la64, set_flags};
 use super::text::text;
 use super::{Conventions, X86, x87};
 use crate::engine::{Engine, Guest};
@@ -84,8 +82,15 @@ impl Front for Latx {
         // What the System V ABI says of calls, and what C compilers make of flags.
         let engine = |ordered| {
             let (abi_calls, lazy_faults) = (true, true);
-            let conventions =
-                Conventions { abi_calls, lazy_faults, ordered, counts, without_lbt, short_regions };
+            let conventions = Conventions {
+                abi_calls,
+                lazy_faults,
+                ordered,
+                counts,
+                without_lbt,
+                short_regions,
+                single: false,
+            };
             Engine::new(layout.clone(), X86(conventions)).with(settings.clone())
         };
         let (alone, ordered) = (engine(false), engine(true));
@@ -117,18 +122,6 @@ const X87_END: u8 = number::X87 + 19;
 fn half(register: u8) -> (usize, usize) {
     let n = usize::from(register - number::XMM);
     (n / 2, n % 2)
-}
-
-fn flags(state: &State) -> u64 {
-    let is_down = state.lbt.scratch[usize::from(SCR_DIRECTION)] >> 63 == 1;
-    let direction = if is_down { DIRECTION_BIT } else { 0 };
-    u64::from(state.lbt.flags) & arithmetic_bits() | direction | FIXED_BITS
-}
-
-fn set_flags(state: &mut State, flags: u64) {
-    state.lbt.flags = (flags & arithmetic_bits()) as u32;
-    let is_down = flags & DIRECTION_BIT != 0;
-    state.lbt.scratch[usize::from(SCR_DIRECTION)] = if is_down { u64::MAX } else { 1 };
 }
 
 /// The registers of x87 in the order of `fxsave`.
@@ -274,6 +267,7 @@ impl Translator for Program {
 
 #[cfg(test)]
 mod tests {
+    use super::super::registers::{DIRECTION_BIT, FIXED_BITS, TRAP_BIT};
     use super::*;
     use littoral_la64::memory::Memory;
 
@@ -285,11 +279,12 @@ mod tests {
         for register in (0..XMM_END).filter(|&r| r != number::MXCSR) {
             program.set(&mut state, register, 0x1000 + u64::from(register));
         }
-        program.set(&mut state, number::FLAGS, 0xcd5 | DIRECTION_BIT);
+        let flags = 0x8d5 | DIRECTION_BIT | TRAP_BIT;
+        program.set(&mut state, number::FLAGS, flags);
         program.set(&mut state, number::MXCSR, 0x1_3fbf | 1 << 15);
         for register in 0..XMM_END {
             let expected = match register {
-                number::FLAGS => 0xcd5 | DIRECTION_BIT | FIXED_BITS,
+                number::FLAGS => flags | FIXED_BITS,
                 number::MXCSR => 0x3fbf,
                 other => 0x1000 + u64::from(other),
             };

@@ -33,6 +33,8 @@ pub struct Conventions {
     /// A region has few instructions: where translating costs as much as executing, most of what a
     /// long region holds is never executed.
     pub short_regions: bool,
+    /// Each instruction is translated alone and its code leaves behind it: for programs that step.
+    pub single: bool,
 }
 
 /// Most instructions of a region.

@@ -9,6 +9,7 @@
 //! | base of fs | r31 |
 //! | base of gs | LBT scratch register 1 |
 //! | direction: 1, or -1 where DF is set | LBT scratch register 0 |
+//! | trap flag: 1 where TF is set | LBT scratch register 3 of the state; no code uses it |
 //! | xmm0 to xmm15 | v0 to v15 |
 //! | MXCSR: flags, rounding mode, masks but that of invalid operations | FCSR0 |
 //! | MXCSR: the rest, all masks | LBT scratch register 2 |
@@ -18,7 +19,7 @@
 //! - No two guest registers share one. Checked by `each_register_has_its_own`.
 
 use super::isa::flag;
-use littoral_la64::state::State;
+use littoral_la64::state::{Lbt, State};
 
 /// Holds [`crate::layout::Layout::entries`].
 pub const ENTRIES: u8 = 2;
@@ -30,6 +31,8 @@ pub const FS: u8 = 31;
 pub const SCR_DIRECTION: u8 = 0;
 /// LBT scratch register of the base of gs.
 pub const SCR_GS: u8 = 1;
+/// LBT scratch register of the trap flag. Only the engine reads it.
+pub const SCR_TRAP: u8 = 3;
 /// Vector register that is scratch within one guest instruction.
 pub const VECTOR: u8 = 31;
 /// Vector registers that are scratch within one guest instruction.
@@ -62,6 +65,8 @@ pub const fn la64(guest: u8) -> u8 {
 
 /// The direction flag's bit of RFLAGS.
 pub const DIRECTION_BIT: u64 = 1 << 10;
+/// The trap flag's bit of RFLAGS.
+pub const TRAP_BIT: u64 = 1 << 8;
 /// Bits of RFLAGS that always read as one in user mode: bit 1 and the interrupt flag.
 pub const FIXED_BITS: u64 = 0x202;
 
@@ -72,7 +77,7 @@ pub struct Machine {
     pub gpr: [u64; 16],
     /// Address of the next instruction.
     pub rip: u64,
-    /// RFLAGS: arithmetic flags and direction.
+    /// RFLAGS: arithmetic flags, direction, trap flag.
     pub flags: u64,
     /// Base of fs.
     pub fs: u64,
@@ -85,15 +90,29 @@ pub fn arithmetic_bits() -> u64 {
     flag::PLACES.iter().fold(0, |bits, &place| bits | 1 << place)
 }
 
+/// RFLAGS of a state.
+pub fn flags(state: &State) -> u64 {
+    let Lbt { scratch, flags, .. } = state.lbt;
+    let down = if scratch[usize::from(SCR_DIRECTION)] >> 63 == 1 { DIRECTION_BIT } else { 0 };
+    let steps = if scratch[usize::from(SCR_TRAP)] != 0 { TRAP_BIT } else { 0 };
+    u64::from(flags) & arithmetic_bits() | down | steps | FIXED_BITS
+}
+
+/// Sets a state's flags from RFLAGS.
+pub fn set_flags(state: &mut State, flags: u64) {
+    let is_down = flags & DIRECTION_BIT != 0;
+    state.lbt.flags = (flags & arithmetic_bits()) as u32;
+    state.lbt.scratch[usize::from(SCR_DIRECTION)] = if is_down { u64::MAX } else { 1 };
+    state.lbt.scratch[usize::from(SCR_TRAP)] = u64::from(flags & TRAP_BIT != 0);
+}
+
 impl Machine {
     /// The guest's registers in a state.
     pub fn read(state: &State) -> Machine {
-        let direction = state.lbt.scratch[usize::from(SCR_DIRECTION)];
-        let down = if direction >> 63 == 1 { DIRECTION_BIT } else { 0 };
         Machine {
             gpr: std::array::from_fn(|n| state.x[usize::from(MAP[n])]),
             rip: state.pc,
-            flags: u64::from(state.lbt.flags) & arithmetic_bits() | down | FIXED_BITS,
+            flags: flags(state),
             fs: state.x[usize::from(FS)],
             gs: state.lbt.scratch[usize::from(SCR_GS)],
         }
@@ -104,10 +123,8 @@ impl Machine {
         for (n, &value) in self.gpr.iter().enumerate() {
             state.x[usize::from(MAP[n])] = value;
         }
-        let is_down = self.flags & DIRECTION_BIT != 0;
         state.pc = self.rip;
-        state.lbt.flags = (self.flags & arithmetic_bits()) as u32;
-        state.lbt.scratch[usize::from(SCR_DIRECTION)] = if is_down { u64::MAX } else { 1 };
+        set_flags(state, self.flags);
         state.x[usize::from(FS)] = self.fs;
         state.lbt.scratch[usize::from(SCR_GS)] = self.gs;
     }
@@ -127,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_machine_survives_the_state() {
-        let mut machine = Machine { rip: 5, flags: 0xcd7, fs: 6, gs: 7, ..Machine::default() };
+        let mut machine = Machine { rip: 5, flags: 0xdd7, fs: 6, gs: 7, ..Machine::default() };
         machine.gpr = std::array::from_fn(|n| n as u64 + 100);
         machine.flags |= FIXED_BITS;
         let mut state = State::default();

@@ -21,9 +21,10 @@ pub fn translate(
     conventions: Conventions,
     fetch: Fetch<'_>,
 ) -> Result<Region, Unfetched> {
-    let mut most = match conventions.short_regions {
-        true => INSTRUCTIONS_SHORT,
-        false => INSTRUCTIONS_MAX,
+    let mut most = match (conventions.single, conventions.short_regions) {
+        (true, _) => 1,
+        (false, true) => INSTRUCTIONS_SHORT,
+        (false, false) => INSTRUCTIONS_MAX,
     };
     loop {
         let blocks = discover(entry, most, fetch)?;

@@ -62,6 +62,18 @@ __asm__(
 	"	nop\n"
 	"	int3\n"
 	"	nop\n"
+	/* Steps: 3, then 4 and 3 that trap, one of them with each of three repetitions. A handler's 1
+	   and 2 for each of 9 traps. */
+	"	pushfq\n"
+	"	orq $0x100, (%rsp)\n"
+	"	popfq\n"
+	"	mov $3, %ecx\n"
+	"	lea from(%rip), %rsi\n"
+	"	lea to(%rip), %rdi\n"
+	"	rep movsb\n"
+	"	pushfq\n"
+	"	andq $~0x100, (%rsp)\n"
+	"	popfq\n"
 	/* The end: 3. */
 	"	mov $231, %eax\n"
 	"	xor %edi, %edi\n"

@@ -25,6 +25,7 @@ const BASES: [u8; 7] = [3, 4, 5, 6, 7, 12, 14];
 const INSTRUCTIONS_MAX: u64 = 32;
 
 /// A program with what it begins with.
+#[derive(Clone)]
 pub struct Program {
     /// Its bytes.
     pub code: Vec<u8>,

@@ -4,7 +4,7 @@
 //!   reads or writes the FCSR.
 //! - With a trap enabled, floating point runs on tier 0. The trap on invalid operations alone needs
 //!   only the host's fault where that comes before any other flag of the instruction, which is so
-//!   for scalars.
+//!   for scalars and most vectors.
 //! - Otherwise invalid operations fault on the host, if its owner catches that, and tier 0 runs
 //!   them again; where they are frequent, code tests results for NaNs instead (see [`Floats`]).
 
@@ -31,7 +31,8 @@ pub(in super::super) enum Floats {
     /// Nothing faults; results are tested for NaNs.
     Tested,
     /// The trap on invalid operations is enabled, and no other: as [`Floats::Faulting`], but
-    /// vectors run on tier 0, since one element may raise a flag before another one traps.
+    /// vector instructions run on tier 0 of which one element may raise a flag before another one
+    /// traps.
     Signalling,
     /// A trap is enabled: floating point runs on tier 0.
     Trapping,
@@ -46,12 +47,13 @@ impl Floats {
         matches!(self, Floats::Faulting | Floats::Signalling)
     }
 
-    /// Whether instructions of a group run on tier 0.
-    pub(in super::super) fn leaves(self, group: Group) -> bool {
+    /// Whether an instruction of a group runs on tier 0; `mixes` says that one element may raise a
+    /// flag before another one's invalid operation faults.
+    pub(in super::super) fn leaves(self, group: Group, mixes: bool) -> bool {
         match self {
             Floats::Faulting | Floats::Tested => false,
-            Floats::Signalling => matches!(group, Group::Lsx | Group::Lasx),
-            Floats::Trapping => group != Group::Base,
+            Floats::Signalling => mixes,
+            Floats::Trapping => !matches!(group, Group::Base | Group::Lbt),
         }
     }
 }

@@ -310,7 +310,7 @@ pub(super) fn compare(b: &mut Block<'_>, rj: usize, rk: usize) {
 }
 
 /// rd = 1 if `cond` holds, else 0, by flags that stand; leaves the flags.
-fn put_condition(b: &mut Block<'_>, rd: usize, cond: Cond) {
+pub(super) fn put_condition(b: &mut Block<'_>, rd: usize, cond: Cond) {
     let to = b.target(rd);
     b.asm.set(cond, RAX);
     b.asm.op(MOVZX8, false, to, RAX);

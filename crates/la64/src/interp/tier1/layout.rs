@@ -15,7 +15,7 @@ use super::frame::Frame;
 use super::known::Known;
 use crate::jit::emit::{Mem, R8, R9, R10, R11, R12, R13, R14, R15, RBP, RBX, RDI, RSI, Reg};
 use crate::memory::raw::Window;
-use crate::state::State;
+use crate::state::{Lbt, State};
 use std::mem::offset_of;
 
 /// Added to the address of the [`Cpu`].
@@ -48,6 +48,16 @@ pub(super) const fn v(n: usize, half: usize) -> Mem {
 /// Condition flag `n`.
 pub(super) const fn fcc(n: usize) -> Mem {
     field(offset_of!(State, fcc) + (n & 7))
+}
+
+const LBT: usize = offset_of!(State, lbt);
+/// The flags of the binary translation assists, and their second byte.
+pub(super) const LBT_FLAGS: Mem = field(LBT + offset_of!(Lbt, flags));
+pub(super) const LBT_FLAGS_HIGH: Mem = field(LBT + offset_of!(Lbt, flags) + 1);
+
+/// Scratch register `n` of the binary translation assists.
+pub(super) const fn lbt_scratch(n: usize) -> Mem {
+    field(LBT + offset_of!(Lbt, scratch) + 8 * (n & 3))
 }
 
 const fn frame(offset: usize) -> Mem {

@@ -6,6 +6,7 @@
 //!   `docs/design/la64-jit.md` has the whole.
 
 mod access;
+mod assist;
 mod atomic;
 mod block;
 mod branch;
@@ -46,6 +47,6 @@ pub(super) use plan::{INSTRUCTIONS_MAX, Plan};
 pub(super) use reach::Operands;
 pub(super) use record::{Record, RunOf, runs};
 pub(super) use slow::Decode;
-pub(super) use table::lowering;
+pub(super) use table::{lowering, mixes};
 pub(super) use trace::{ByAddress, Kind, Paths, Stretch, head};
 pub(super) use trial::{Next, Trial};

@@ -3,7 +3,13 @@
 //! A mnemonic without a row here is translated as a call of its tier-0 handler.
 
 use super::block::Lowering;
-use super::{access, atomic, branch, fields, float, integer, multiply, select, vector};
+use super::{access, assist, atomic, branch, fields, float, integer, multiply, select, vector};
+
+/// Whether one element of a vector may raise a flag before another one's invalid operation faults
+/// on the host.
+pub(in super::super) fn mixes(mnemonic: &str) -> bool {
+    vector::mixes(mnemonic)
+}
 
 /// The translation of a mnemonic.
 pub(in super::super) fn lowering(mnemonic: &str) -> Option<&'static Lowering> {
@@ -11,6 +17,7 @@ pub(in super::super) fn lowering(mnemonic: &str) -> Option<&'static Lowering> {
     let found = tables
         .into_iter()
         .chain([fields::TABLE, access::TABLE, branch::TABLE, float::TABLE, float::MOVE_TABLE])
+        .chain([assist::TABLE, assist::OTHER_TABLE])
         .flatten()
         .find(|l| l.name == mnemonic);
     found.or_else(|| atomic::find(mnemonic)).or_else(|| vector::find(mnemonic))

@@ -4,7 +4,7 @@ use super::Lower;
 use super::operand::Extend;
 use crate::x86::decode::{Inst, Operand, Reg};
 use crate::x86::isa::flag;
-use crate::x86::registers::{DIRECTION_BIT, FIXED_BITS, VECTOR, la64};
+use crate::x86::registers::{DIRECTION_BIT, FIXED_BITS, TRAP_BIT, VECTOR, la64};
 
 impl Lower {
     pub(super) fn count(&mut self, inst: &Inst) {
@@ -138,11 +138,13 @@ impl Lower {
         }
     }
 
-    /// A register with RFLAGS.
+    /// A register with RFLAGS. Instructions that are translated alone are those of a program that
+    /// steps.
     pub(super) fn all_flags(&mut self) -> u8 {
         let (t, direction) = (self.temp(), self.temp());
+        let trap = if self.conventions.single { TRAP_BIT } else { 0 };
         self.flags_to(t, flag::ALL);
-        self.rri("ori", t, t, FIXED_BITS as i64);
+        self.rri("ori", t, t, (FIXED_BITS | trap) as i64);
         self.read_direction(direction);
         let place = i64::from(DIRECTION_BIT.trailing_zeros());
         self.rri("srli.d", direction, direction, 63);

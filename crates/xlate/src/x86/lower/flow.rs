@@ -2,7 +2,7 @@
 
 use super::operand::{Extend, Place};
 use super::{Lower, Tail, TailExit};
-use crate::code::{Exit, Source};
+use crate::code::{Behind, Exit, Source};
 use crate::x86::decode::{Inst, Operand, Reg};
 use crate::x86::registers::{ENTRIES, LINK, la64};
 use littoral_la64::asm::Label;
@@ -71,20 +71,34 @@ impl Lower {
         if next == Some(at) {
             return;
         }
-        match self.labels.get(&at).copied() {
+        match self.label_inside(at) {
             Some(label) => self.asm.branch("b", &[], label),
             None => self.leave(at),
         }
     }
 
+    /// The label of a guest address in the region, unless control leaves behind each instruction.
+    fn label_inside(&self, at: u64) -> Option<Label> {
+        self.labels.get(&at).copied().filter(|_| !self.conventions.single)
+    }
+
     fn leave(&mut self, pc: u64) {
         let branch = self.word();
-        self.exit(Exit::Direct { pc, branch });
+        let exit = self.to(pc, branch);
+        self.exit(exit);
+    }
+
+    /// The exit to a guest address, to which the branch at a place leads.
+    pub(super) fn to(&self, pc: u64, branch: u32) -> Exit {
+        match self.conventions.single {
+            true => Exit::Single(Behind::Next(pc)),
+            false => Exit::Direct { pc, branch },
+        }
     }
 
     /// The label of a guest address; of a tail if it is outside. The branch is the next word.
     pub(super) fn label_of(&mut self, at: u64) -> Label {
-        if let Some(&label) = self.labels.get(&at) {
+        if let Some(label) = self.label_inside(at) {
             return label;
         }
         let (label, branch) = (self.asm.label(), self.word());
@@ -137,6 +151,10 @@ impl Lower {
     /// addresses without code: control then arrives at address 0, and the register [`LINK`] says
     /// from where.
     fn look_up(&mut self, register: u8) {
+        if self.conventions.single {
+            self.copy(LINK, register);
+            return self.exit(Exit::Single(Behind::Linked));
+        }
         self.rri("rotri.d", LINK, register, 62);
         let word = self.word();
         self.region.exits.push((word, Exit::Indirect(Source::Register(register))));

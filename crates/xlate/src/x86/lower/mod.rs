@@ -427,7 +427,8 @@ impl Lower {
             match tail.exit {
                 TailExit::Direct(branch) => {
                     self.mark(tail.pc);
-                    self.exit(Exit::Direct { pc: tail.pc, branch });
+                    let exit = self.to(tail.pc, branch);
+                    self.exit(exit);
                 }
                 // A stop here would begin the instruction again and never reach the event.
                 TailExit::Event(exit) => {

@@ -5,7 +5,7 @@ use super::operand::{Extend, Place, Target};
 use crate::code::Exit;
 use crate::x86::decode::{Inst, Mem, Operand, Reg};
 use crate::x86::isa::flag;
-use crate::x86::registers::la64;
+use crate::x86::registers::{TRAP_BIT, la64};
 
 /// The LBT code of each condition.
 const LBT_CONDITIONS: [u8; 16] = [12, 13, 2, 1, 4, 5, 3, 0, 10, 11, 14, 15, 8, 7, 9, 6];
@@ -239,8 +239,13 @@ impl Lower {
                 let value = self.all_flags();
                 self.push(value, size);
             }
+            "popf" if self.conventions.single => self.exit(Exit::Assist(inst.at)),
             "popf" => {
                 let value = self.load(Place { base: RSP, displacement: 0 }, size, Extend::Zero);
+                let (t, steps) = (self.temp(), self.event(Exit::Assist(inst.at)));
+                let place = i64::from(TRAP_BIT.trailing_zeros());
+                self.pick(t, value, place, place);
+                self.asm.branch("bnez", &[t.into()], steps);
                 self.rri("addi.d", RSP, RSP, size.into());
                 self.set_all_flags(value);
             }

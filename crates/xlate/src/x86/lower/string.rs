@@ -4,8 +4,10 @@
 
 use super::Lower;
 use super::operand::{Extend, Place};
+use crate::code::{Behind, Exit};
 use crate::x86::decode::{Inst, Mem, Operand, Reg, Rep};
 use crate::x86::registers::la64;
+use littoral_base::mutant;
 
 const RCX: u8 = 1;
 const RSI: u8 = 6;
@@ -29,10 +31,20 @@ impl Lower {
         let differ = self.element(inst, step);
         self.rri("addi.d", t, t, -1);
         self.write(rcx, t, Extend::Any);
+        let again = match self.conventions.single && !mutant!("x86_repetitions_are_one_step") {
+            true => {
+                // The processor stops behind each repetition, and behind the last one only once.
+                if !mutant!("x86_last_repetition_stops_twice") {
+                    self.asm.branch("beqz", &[t.into()], done);
+                }
+                self.event(Exit::Single(Behind::Again(inst.at)))
+            }
+            false => top,
+        };
         match (differ, rep) {
-            (None, _) => self.asm.branch("b", &[], top),
-            (Some(differ), Rep::Equal) => self.asm.branch("beqz", &[differ.into()], top),
-            (Some(differ), Rep::NotEqual) => self.asm.branch("bnez", &[differ.into()], top),
+            (None, _) => self.asm.branch("b", &[], again),
+            (Some(differ), Rep::Equal) => self.asm.branch("beqz", &[differ.into()], again),
+            (Some(differ), Rep::NotEqual) => self.asm.branch("bnez", &[differ.into()], again),
         }
         self.asm.bind(done);
     }

@@ -44,7 +44,8 @@ const SEGMENTS: u64 = 0x33 | 0x2b << 48;
 /// ss is saved and restored.
 const UC_FLAGS: u64 = 2 | 4;
 const SA_RESTORER: u64 = 0x0400_0000;
-const DIRECTION: u64 = 1 << 10;
+/// Flags with which no handler begins: direction and trap flag.
+const CLEARED: u64 = 1 << 10 | 1 << 8;
 
 /// Puts the frame below the delivery's top and enters the handler. As in the kernel a program says
 /// where its handlers return to.
@@ -67,13 +68,14 @@ pub(super) fn enter(registers: &mut Registers<'_>, w: &Window, d: &Delivery) -> 
     w.store_words(context + FLOAT_AT, [float, 0, 0, 0, 0, 0, 0, 0, 0])?;
     w.store(context + MASK, d.mask)?;
     w.store_words(context + INFO, d.info)?;
+    let cleared = if mutant!("x86_handler_keeps_trap_flag") { 1 << 10 } else { CLEARED };
     let values = [
         (RDI, u64::from(d.signal)),
         (RSI, context + INFO),
         (RDX, context),
         (RAX, 0),
         (RSP, frame),
-        (FLAGS, flags & !DIRECTION),
+        (FLAGS, flags & !cleared),
     ];
     values.into_iter().for_each(|(register, value)| registers.set(register, value));
     (0..19).for_each(|n| registers.set(X87 + n, if n == 0 { CONTROL_WORD } else { 0 }));

@@ -139,6 +139,7 @@ fn trap(before: Trap, event: Event, (_, code, address): Raised) -> Trap {
     };
     match event {
         Event::Divide => exception(0),
+        Event::Step => exception(1),
         Event::Break(number) => exception(number.into()),
         Event::Illegal(_) => exception(6),
         Event::Privileged => exception(PROTECTION),

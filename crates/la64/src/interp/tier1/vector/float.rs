@@ -6,6 +6,7 @@
 //! - Comparisons raise what the scalar ones raise: the host's predicates are quiet or signalling.
 
 use super::super::block::{Block, Decoded, Lowering, plain};
+use super::super::control::Floats;
 use super::super::layout;
 use super::{Operands, X0, X1, X2, constant, get, place, put, register, target};
 use crate::jit::emit::{Cond, Form, Xmm};
@@ -34,6 +35,7 @@ impl Width {
 const SIGNS: [u64; 2] = [1 << 31, 1 << 63];
 const ONES: [u64; 2] = [0x3f80_0000, 0x3ff0_0000_0000_0000];
 const CMPP: [Form; 2] = [V_CMPPS, V_CMPPD];
+const EQUAL: u8 = 0;
 const UNORDERED: u8 = 3;
 
 /// Makes the result of one half in a register, which only its last instruction writes; may change
@@ -111,6 +113,20 @@ fn binary(b: &mut Block<'_>, d: &Decoded, half: usize, to: Xmm, form: Form) {
     let j = get(b, d.rj(), half, X2);
     b.access();
     b.asm.packed(form, to, j, place(b, d.rk(), half));
+}
+
+/// to = rj / rk. Where an invalid operation is the guest's trap, no other flag may be raised with
+/// it: then the slow way is taken for a divisor of zero.
+fn divide(b: &mut Block<'_>, d: &Decoded, half: usize, w: Width, to: Xmm) {
+    if b.floats == Floats::Signalling && !mutant!("la64_division_by_zero_beside_a_trap") {
+        let k = register(b, place(b, d.rk(), half), X2);
+        constant(b, X1, 0);
+        b.access();
+        b.asm.packed_imm(w.pick(CMPP), X1, X1, k, EQUAL);
+        b.asm.packed_unary(V_PTEST, X1, X1);
+        b.slow_if(Cond::Ne);
+    }
+    binary(b, d, half, to, w.pick([V_DIVPS, V_DIVPD]));
 }
 
 /// to = op rj.
@@ -241,7 +257,7 @@ static ARITHMETIC: &[Lowering] = arithmetic! {
     "vfadd" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_ADDPS, V_ADDPD])), PLAIN;
     "vfsub" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_SUBPS, V_SUBPD])), PLAIN;
     "vfmul" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_MULPS, V_MULPD])), PLAIN;
-    "vfdiv" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_DIVPS, V_DIVPD])), PLAIN;
+    "vfdiv" |b, d, h, w, to| divide(b, d, h, w, to), PLAIN;
     "vfsqrt" |b, d, h, w, to| unary(b, d, h, to, w.pick([V_SQRTPS, V_SQRTPD])), PLAIN;
     "vfmadd" |b, d, h, w, to| fused(b, d, h, w, V_FMADD231P), FUSED;
     "vfmsub" |b, d, h, w, to| fused(b, d, h, w, V_FMSUB231P), FUSED;
