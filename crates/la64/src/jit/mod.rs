@@ -8,3 +8,5 @@ pub mod emit;
 pub mod packed;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) mod raw;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) mod shelf;
