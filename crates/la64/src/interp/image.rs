@@ -694,7 +694,7 @@ mod tests {
         for n in 0..next(seed) % 4 {
             let (site, id) = (place(1) + 4 * (n % 2), place(1));
             let to = u64::from(16 * (next(seed) % 40)).wrapping_sub(offset.into());
-            let (plain, linked) = (next(seed) % 4 == 0, next(seed) % 3 == 0);
+            let (plain, linked) = (next(seed).is_multiple_of(4), next(seed).is_multiple_of(3));
             let site = (n != 2).then_some(site);
             lists.exit(ExitOf { to, site, id, plain, linked });
         }
@@ -715,7 +715,7 @@ mod tests {
     }
 
     fn records(seed: &mut u64, base: u64) -> Vec<(u32, Vec<u8>)> {
-        let keys = (0..40).filter(|n| n % 3 != 2).flat_map(|n| [16 * n, 16 * n | PLAIN]);
+        let keys = (0..40).filter(|n| n % 3 != 2).flat_map(|n| [16 * n, (16 * n) | PLAIN]);
         let keys: Vec<u32> = keys.filter(|key| key & PLAIN == 0 || key % 5 == 0).collect();
         keys.into_iter().map(|key| (key, record(key, base, seed))).collect()
     }

@@ -303,7 +303,7 @@ impl Store {
         // What this process found in memory goes before what others did.
         let read = kept.taken.records().chain(other.records());
         let all = made.chain(read.map(|(number, record)| (number, Cow::Owned(record))));
-        let mut lists: [Vec<(u32, Cow<'_, [u8]>)>; KINDS] = Default::default();
+        let mut lists: [Records<'_>; KINDS] = Default::default();
         let (mut seen, mut len) = (BTreeSet::new(), EMPTY_LEN);
         for (number, record) in all {
             let more = image::cost(&record);
@@ -369,8 +369,11 @@ impl Store {
     }
 }
 
+/// Records of one kind of code, with the keys of their blocks.
+type Records<'a> = Vec<(u32, Cow<'a, [u8]>)>;
+
 /// A whole file.
-fn whole(maker: Maker, identity: &Identity, lists: &[Vec<(u32, Cow<'_, [u8]>)>; KINDS]) -> Vec<u8> {
+fn whole(maker: Maker, identity: &Identity, lists: &[Records<'_>; KINDS]) -> Vec<u8> {
     let images = lists.each_ref().map(|list| match list.is_empty() {
         true => Vec::new(),
         false => image::write(list.iter().map(|(key, record)| (*key, &record[..]))),
