@@ -232,7 +232,7 @@ impl Image {
         self.count(EXITS)
     }
 
-    /// Exits; an exit's target is its offset in the guest file, its numbers are offsets in the code.
+    /// Exits. A target is its offset in the guest file, other numbers are offsets in the code.
     pub(super) fn exits(&self) -> impl ExactSizeIterator<Item = ExitOf> {
         self.list(EXITS).map(exit_of)
     }
@@ -638,8 +638,11 @@ impl Draft {
         self.code.resize(self.code.len().next_multiple_of(ALIGNMENT), 0);
         let counts = self.lists.iter().zip(SIZES).map(|(list, size)| (list.len() / size) as u32);
         let head: Vec<u32> = counts.chain([self.code.len() as u32]).collect();
-        let words = head.iter().chain(self.lists.iter().flatten());
-        let mut bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        let words: usize = self.lists.iter().map(Vec::len).sum();
+        let mut bytes = Vec::with_capacity(4 * (HEAD + words) + self.code.len());
+        for list in [head].iter().chain(&self.lists) {
+            list.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        }
         bytes.extend_from_slice(&self.code);
         bytes
     }

@@ -69,7 +69,7 @@ impl<F: Fetch> Run<'_, F> {
         })
     }
 
-    /// The place in the engine of the image that has the block of an address, which is adopted if it
+    /// The place in the engine of the image that has the block of an address. It is adopted if it
     /// was not.
     fn image(
         &mut self,
