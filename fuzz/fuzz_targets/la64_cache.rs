@@ -66,7 +66,7 @@ fn look(maker: Maker, file: Vec<u8>) -> (Option<Refused>, usize) {
     let whole = store.whole_records(0);
     let again = store.file(0, Some(file));
     assert!(again.len() <= FILE_LEN_MAX);
-    assert!(refused.is_none() || whole == 0 && again.len() == 80, "a refused file is none");
+    assert!(refused.is_none() || whole == 0 && again.len() == 104, "a refused file is none");
     (refused, whole)
 }
 

@@ -105,6 +105,44 @@ fn a_second_process_reads_what_the_first_one_translated() {
     assert_eq!(place.files().len(), 2);
 }
 
+/// Calls a function from a loop that is hot enough for a region, and another one through a table
+/// at its end.
+fn hot() -> Asm {
+    let mut asm = Asm::default();
+    asm.op("lu12i.w", &[T0, 2000]).op("ori", &[T0, T0, 3]).op("or", &[S0, 0, 0]);
+    asm.label("again").op("andi", &[T1, T0, 7]).to("beqz", &[T1], "seldom");
+    asm.label("back").to("bl", &[], "function");
+    asm.op("addi.d", &[T0, T0, -1]).to("bnez", &[T0], "again");
+    asm.op("or", &[A0, S0, 0]).op("andi", &[A0, A0, 127]).call(94);
+    asm.label("seldom").op("addi.d", &[S0, S0, 3]).to("b", &[], "back");
+    asm.label("function").op("addi.d", &[S0, S0, 1]).op("jirl", &[0, 1, 0]);
+    asm
+}
+
+/// Images are adopted by every tier that translates, by arenas that are mapped twice, and not by
+/// those that they would fill; whatever is used, a program does the same.
+#[test]
+fn what_code_is_used_changes_nothing() {
+    let place = Place::new(&hot());
+    let run = |arguments: &[&str]| {
+        let mut command = la64();
+        command.arg("--stats").args(arguments).arg(place.0.path().join("program"));
+        command.output().expect("la64 runs")
+    };
+    let cache = format!("--cache={}", place.cache().display());
+    let wanted = run(&["--tier", "0"]);
+    assert!(wanted.status.code().is_some_and(|code| code > 0), "{}", text(&wanted));
+    for options in [&["--tier", "1"][..], &["--tier", "2"], &["--wx"], &["--code-size=256KiB"]] {
+        for round in 0..3 {
+            let output = run(&[options, &[&cache]].concat());
+            assert_eq!(output.status, wanted.status, "{options:?}: {}", text(&output));
+            assert_eq!(count(&output), count(&wanted), "{options:?}, round {round}");
+            let is_used = read(&output) > 0;
+            assert!(is_used || round == 0 && options[0] == "--tier", "{}", text(&output));
+        }
+    }
+}
+
 #[test]
 fn a_damaged_file_is_named_and_replaced() {
     let place = Place::new(&summing(2));
@@ -121,7 +159,7 @@ fn a_damaged_file_is_named_and_replaced() {
         assert!(text(&output).contains("is damaged") || at == 0, "{}", text(&output));
         assert!(read(&place.run()) > 0, "it was replaced");
     }
-    for len in [0, 1, 79, 80, whole.len() - 1] {
+    for len in [0, 1, 103, 104, whole.len() - 1] {
         fs::write(&path, &whole[..len]).expect("write");
         let output = place.run();
         assert_eq!((output.status.code(), read(&output)), (Some(40), 0), "{len} bytes");

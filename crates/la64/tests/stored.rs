@@ -16,6 +16,8 @@ const ELSEWHERE: u64 = (9 << 30) + 0x7000;
 const OFFSET: u64 = 0x1000;
 const DATA: u64 = 0x4000;
 const FILE_LEN_MAX: usize = 1 << 20;
+/// A file without blocks.
+const EMPTY_LEN: usize = 104;
 
 fn identity() -> Identity {
     Identity::of_build_id(&[7; 20])
@@ -196,6 +198,43 @@ fn links_to_other_blocks_are_not_kept_and_links_to_itself_are() {
     }
 }
 
+/// Blocks of an image lead to each other from the beginning: control leaves for the dispatch loop
+/// where it did so because nothing was linked, and nowhere else.
+#[test]
+fn blocks_of_an_image_are_linked() {
+    let (kept, refused) = store(maker(), Some(made()));
+    assert_eq!(refused, None);
+    let exits = |core: &mut Bare| {
+        let before = core.exits();
+        run(core, HOME, DATA);
+        core.exits() - before
+    };
+    let [mut with, mut without] = [(); 2].map(|()| core(Tier::Blocks, HOME, &program()));
+    with.keep_code(&kept, 0, HOME);
+    let [first, second] = [exits(&mut with), exits(&mut with)];
+    let [cold, warm] = [exits(&mut without), exits(&mut without)];
+    assert_eq!(second, warm);
+    assert!(first <= warm + 1 && cold > warm + 3, "{first} and {warm}, {cold} without");
+    assert!(with.blocks_read() > 4 && with.translations() == 0);
+}
+
+/// Two programs with one identity, as files whose build-id lies: each runs its own instructions.
+#[test]
+fn two_programs_of_one_identity_stay_apart() {
+    let mut other = program();
+    other[9] = word("sub.d", &[16, 16, 15]).unwrap();
+    other[27] = word("addi.d", &[6, 6, 77]).unwrap();
+    let mut file = made();
+    for _ in 0..2 {
+        for code in [&other, &program()] {
+            let (kept, refused) = store(maker(), Some(file));
+            assert_eq!(refused, None);
+            compare(&kept, HOME, code);
+            file = kept.file(0, None);
+        }
+    }
+}
+
 #[test]
 fn a_program_that_was_replaced_runs_its_own_instructions() {
     let mut code = program();
@@ -210,13 +249,13 @@ fn a_program_that_was_replaced_runs_its_own_instructions() {
 #[test]
 fn a_file_damaged_anywhere_is_refused() {
     let file = made();
-    for at in (0..file.len()).step_by(64).chain(0..96) {
+    for at in (0..file.len()).step_by(64).chain(0..128) {
         for bit in [1, 0x80] {
             let mut damaged = file.clone();
             damaged[at] ^= bit;
             let (kept, refused) = store(maker(), Some(damaged));
             assert!(refused.is_some(), "byte {at}");
-            assert_eq!(kept.file(0, None).len(), 80, "byte {at}: nothing was taken");
+            assert_eq!(kept.file(0, None).len(), EMPTY_LEN, "byte {at}: nothing was taken");
         }
     }
     let at = file.len() / 64 * 32;
@@ -284,12 +323,12 @@ fn a_file_with_any_bytes_behind_a_right_checksum_is_read() {
 #[test]
 fn a_file_that_is_full_takes_no_more_and_stays_right() {
     let whole = made().len();
-    for file_len_max in [0, 80, 200, whole / 2, whole - 1] {
+    for file_len_max in [0, 80, 400, whole / 2, whole - 1] {
         let kept = Arc::new(Store::new(maker(), file_len_max));
         kept.add(identity(), None);
         compare(&kept, HOME, &program());
         let file = kept.file(0, None);
-        assert!(file.len() <= file_len_max.max(80), "{} of {file_len_max}", file.len());
+        assert!(file.len() <= file_len_max.max(EMPTY_LEN), "{} of {file_len_max}", file.len());
         let (kept, refused) = store(maker(), Some(file));
         assert_eq!(refused, None);
         compare(&kept, HOME, &program());

@@ -568,12 +568,19 @@ pub(super) fn page_len() -> u64 {
 /// Has the kernel make the pages of memory that is about to be written, which costs less than a
 /// fault of each.
 pub(super) fn populate(memory: &mut [std::mem::MaybeUninit<u8>]) {
+    const LARGE: usize = 2 << 20;
     let whole = memory.as_mut_ptr_range();
     let (from, to) = (whole.start.addr().next_multiple_of(4096), whole.end.addr() & !4095);
-    if from < to {
-        // SAFETY: inside the slice, which keeps its bytes. What the kernel does not make here it
-        // makes when it is written.
-        unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_POPULATE_WRITE) };
+    // Large pages are fewer to make.
+    let (large, large_end) = (from.next_multiple_of(LARGE), to / LARGE * LARGE);
+    for (from, to, advice) in
+        [(large, large_end, libc::MADV_HUGEPAGE), (from, to, libc::MADV_POPULATE_WRITE)]
+    {
+        if from < to {
+            // SAFETY: inside the slice, which keeps its bytes. What the kernel does not make here
+            // it makes when it is written.
+            unsafe { libc::madvise(from as *mut _, to - from, advice) };
+        }
     }
 }
 

@@ -134,7 +134,12 @@ impl Generation {
     /// Blocks of host code.
     pub(super) fn translated(&self) -> usize {
         #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-        return self.engines.iter().filter_map(|e| e.get()?.as_ref()).map(|e| e.len()).sum();
+        {
+            let filling = self.fill();
+            let engines = self.engines.iter().zip(&filling.tier1);
+            let made = engines.filter_map(|(e, filling)| Some((e.get()?.as_ref()?, filling)));
+            made.map(|(engine, filling)| engine.len(filling)).sum()
+        }
         #[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
         0
     }

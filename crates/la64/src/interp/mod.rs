@@ -28,6 +28,7 @@ mod epoch;
 mod floating;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 mod helper;
+mod image;
 mod integer;
 mod jumps;
 mod lbt;
@@ -36,6 +37,7 @@ mod operation;
 mod orders;
 mod pairs;
 pub(crate) mod raw;
+mod record;
 mod stored;
 #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
 mod tier1;

@@ -112,6 +112,14 @@ impl Journal {
         self.listed.is_some()
     }
 
+    /// So many blocks were read from the cache on disk at once, at these places.
+    pub(super) fn adopted(&mut self, count: u64, places: impl FnOnce() -> Vec<Placed>) {
+        self.total.read += count;
+        if let Some(list) = &mut self.placed {
+            list.extend(places());
+        }
+    }
+
     /// A block was translated, or read from the cache on disk.
     pub(super) fn note(&mut self, placed: Placed, made: Made) {
         self.total += match made {

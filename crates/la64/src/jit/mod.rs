@@ -10,3 +10,5 @@ pub mod flags;
 pub mod packed;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) mod raw;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) mod shelf;

@@ -12,6 +12,7 @@
 //! Unsafe because these are the host's raw interfaces.
 #![allow(unsafe_code)]
 
+use super::shelf::Shelf;
 use crate::shared::List;
 use littoral_base::mutant;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -19,8 +20,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use std::cell::Cell;
 use std::ops::Range;
 use std::ptr::{null, null_mut};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Executable memory.
 #[derive(Debug)]
@@ -86,6 +87,30 @@ impl Arena {
         unsafe { to.copy_from_nonoverlapping(code.as_ptr(), code.len()) };
     }
 
+    /// Lets `f` write `len` bytes where no code is yet; what it answers.
+    pub(crate) fn fill<R>(&self, offset: usize, len: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "inside the arena");
+        self.join_pages(offset..offset + len);
+        self.populate(offset + len);
+        let to = (self.written + offset as u64) as *mut u8;
+        // SAFETY: as `write`; no other reference to these bytes exists while `f` runs.
+        f(unsafe { std::slice::from_raw_parts_mut(to, len) })
+    }
+
+    /// Asks the kernel for large pages where a part fills them: fewer to make, and fewer for the
+    /// processor to look up.
+    fn join_pages(&self, part: Range<usize>) {
+        const LARGE: u64 = 2 << 20;
+        let from = (self.written + part.start as u64).next_multiple_of(LARGE);
+        let end = (self.written + part.end as u64) / LARGE * LARGE;
+        if from < end {
+            // SAFETY: in the mapping, at a whole page; what is there stays. A kernel without large
+            // pages refuses.
+            let _ =
+                unsafe { madvise(from as *mut _, (end - from) as usize, Advice::LinuxHugepage) };
+        }
+    }
+
     /// Has the kernel make pages up to `end` and some behind them, if it made none there yet: one
     /// call costs less than a fault of each page.
     fn populate(&self, end: usize) {
@@ -146,8 +171,40 @@ pub(crate) struct Faults {
     pub(crate) base: u64,
     /// Offsets of an instruction and of its landing, by the former.
     pub(crate) list: List<(u32, u32)>,
+    /// The same of code that was added as a whole, in other parts of the arena.
+    pub(crate) images: Shelf<Landings>,
     /// Offsets at which r14 holds the count of instructions that may retire.
     pub(crate) counts: Range<u32>,
+}
+
+impl Faults {
+    /// The landing of the instruction at an offset. Takes no lock.
+    fn landing(&self, offset: u32) -> Option<u32> {
+        let found = self.list.find(offset, |f| f.0).map(|(_, landing)| landing);
+        found.or_else(|| self.images.iter().find_map(|image| image.of(offset)))
+    }
+}
+
+/// Instructions of a part of an arena that may fault, and their landings: sorted pairs of
+/// little-endian words, from the part's beginning.
+#[derive(Debug)]
+pub(crate) struct Landings {
+    /// Where the part begins.
+    pub(crate) start: u32,
+    pub(crate) bytes: Arc<Vec<u8>>,
+    /// Where in the bytes the pairs are.
+    pub(crate) pairs: Range<usize>,
+}
+
+impl Landings {
+    fn of(&self, offset: u32) -> Option<u32> {
+        let wanted = offset.checked_sub(self.start)?;
+        let pairs = self.bytes.get(self.pairs.clone())?.as_chunks::<8>().0;
+        let first = |pair: &[u8; 8]| u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]);
+        let pair = pairs.get(pairs.partition_point(|pair| first(pair) < wanted))?;
+        let landing = u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]);
+        (first(pair) == wanted).then(|| self.start + landing)
+    }
 }
 
 /// What [`hurry`] takes from the count. The true count is less, so its lowest bits keep it.
@@ -170,8 +227,7 @@ pub(crate) fn landing(pc: u64) -> Option<u64> {
     // thread.
     let faults = unsafe { RUNNING.get().as_ref() }?;
     let offset = u32::try_from(pc.checked_sub(faults.base)?).ok()?;
-    let (_, landing) = faults.list.find(offset, |f| f.0)?;
-    Some(faults.base + u64::from(landing))
+    Some(faults.base + u64::from(faults.landing(offset)?))
 }
 
 /// Generated code that a signal interrupted at `pc`, with `r14` in that register, leaves for the
@@ -420,5 +476,23 @@ mod tests {
         let found = [0x0fff, 0x1004, 0x1005, 0x1009, 0x1014, 0x1015].map(landing);
         RUNNING.set(std::ptr::null());
         assert_eq!(found, [None, Some(0x1064), None, Some(0x1064), Some(0x10c8), None]);
+    }
+
+    #[test]
+    fn instructions_of_images_land_too() {
+        let faults = Faults { base: 0x1000, ..Faults::default() };
+        faults.list.append(&[(4, 100), (0x400, 0x410)]);
+        for (start, list) in [(0x100, &[(0u32, 9u32), (7, 8)][..]), (0x200, &[(1, 2)])] {
+            let words = list.iter().flat_map(|pair| [pair.0, pair.1]);
+            let pairs: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+            let bytes = Arc::new([&[0; 3][..], &pairs].concat());
+            let landings = Landings { start, pairs: 3..bytes.len(), bytes };
+            faults.images.add(landings).expect("there is room");
+        }
+        RUNNING.set(&faults);
+        let found = [0x1004, 0x1100, 0x1101, 0x1107, 0x1201, 0x1202, 0x1400].map(landing);
+        RUNNING.set(std::ptr::null());
+        let wanted = [0x1064, 0x1109, 0, 0x1108, 0x1202, 0, 0x1410];
+        assert_eq!(found, wanted.map(|at| (at != 0).then_some(at)));
     }
 }

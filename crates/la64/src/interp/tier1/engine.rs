@@ -6,6 +6,7 @@
 //! - An exit is linked when it is taken for the first time and the block behind it exists. Two
 //!   threads may link it at once: either block is right.
 
+mod images;
 pub(in super::super) mod regions;
 pub(in super::super) mod stored;
 mod waiting;
@@ -13,6 +14,7 @@ mod waiting;
 use super::super::raw::Alone;
 use super::super::translation::{Journal, Listing, Made, Placed};
 use super::super::{Cpu, Fetch, Limits};
+use super::adopted::{Adopted, FIRST_EXIT, Slows};
 use super::block::{Block, Decoded, Exit, Fold, Shape};
 use super::constants::Constant;
 use super::control::Floats;
@@ -20,14 +22,16 @@ use super::frame::exit;
 use super::known::{Check, Known, Words};
 use super::parts::Parts;
 use super::routines::Routines;
-use super::slow::{Decode, Slow, Slows};
+use super::slow::{Decode, Slow};
 use super::targets::Targets;
 use super::{control, raw, routines};
 use crate::jit::emit::Asm;
 use crate::jit::raw::{Arena, Faults, true_count};
+use crate::jit::shelf::Shelf;
 use crate::shared::{Index, List};
 use littoral_base::mutant;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use waiting::Waiting;
 
@@ -59,6 +63,12 @@ pub(in super::super) struct Filling {
     restless: HashMap<u64, Restless>,
     /// Sites of exits whose target has no code yet, by the target's key.
     waiting: Waiting,
+    /// Images that were asked for.
+    images: Vec<images::Asked>,
+    /// Exits that images have.
+    image_exits: u32,
+    /// Blocks of images that are known.
+    entered: usize,
     /// Room for the parts of a block that is read, used again and again.
     spare: Parts,
     /// Instructions that regions have.
@@ -95,6 +105,8 @@ pub(in super::super) struct Engine {
     /// Where blocks begin, by guest address.
     known: Index<Known>,
     exits: List<Exit>,
+    /// Code from the cache on disk that was added as a whole.
+    images: Arc<Shelf<Adopted>>,
     /// Blocks that indirect branches find.
     targets: Targets,
     faults: Faults,
@@ -180,18 +192,26 @@ impl Engine {
         let routines = routines::write(&mut asm);
         arena.write(0, &asm.bytes);
         let (near, slack, guarded) = cpu.window.shape();
+        let images = Arc::new(Shelf::default());
         Some(Engine {
             floor: asm.here().next_multiple_of(16),
             faults: Faults {
                 base: arena.address(0),
                 list: List::default(),
+                images: Shelf::default(),
                 counts: routines.counts as u32..arena.len() as u32,
             },
             routines,
             known: Index::default(),
             exits: List::default(),
             targets: Targets::new(arena.address(routines.missed)),
-            slows: Slows { base: arena.address(0), decode, list: List::default() },
+            slows: Slows {
+                base: arena.address(0),
+                decode,
+                list: List::default(),
+                images: images.clone(),
+            },
+            images,
             shape: Shape { slack, near, guarded, counted: !limits.uncounted },
             floats,
             era: era(cpu),
@@ -200,8 +220,8 @@ impl Engine {
     }
 
     /// Blocks there are.
-    pub(in super::super) fn len(&self) -> usize {
-        self.known.counts().0
+    pub(in super::super) fn len(&self, filling: &Filling) -> usize {
+        self.known.counts().0 + self.blocks_of_images() - filling.entered
     }
 
     /// What the code relies on in floating point.
@@ -315,6 +335,12 @@ impl Engine {
         journal.note(placed, made);
         let key = key.number();
         let known = Known { key, host, start: start as u32, body: body as u32, words };
+        self.make_known(filling, known)
+    }
+
+    /// Lets a block be found, and those that wait for it lead to it.
+    fn make_known(&self, filling: &mut Filling, known: Known) -> At {
+        let (key, start) = (known.key, known.start as usize);
         let (new, stale) = self.known.insert(known);
         filling.waiting.take(key, |site| {
             if !mutant!("la64_waiting_exits_stay") {
@@ -413,8 +439,7 @@ impl Engine {
             exit::TRAP => Left::Trapped,
             exit::ELSEWHERE => Left::Elsewhere,
             taken => {
-                let exit = self.exits.get(taken as usize);
-                let exit = exit.expect("invariant: every exit is listed");
+                let exit = self.exit(taken).expect("invariant: every exit is listed");
                 cpu.state.pc = exit.target;
                 match cpu.frame.left < 0 {
                     true => Left::Elsewhere,
@@ -427,8 +452,16 @@ impl Engine {
 
     /// Lets an exit lead to the code at `at` from now on.
     pub(in super::super) fn link(&self, exit: u32, at: At) {
-        if let Some(site) = self.exits.get(exit as usize).and_then(|exit| exit.site) {
+        if let Some(site) = self.exit(exit).and_then(|exit| exit.site) {
             self.arena.patch(site as usize, at.start as usize);
+        }
+    }
+
+    /// The exit of a number.
+    fn exit(&self, number: u32) -> Option<Exit> {
+        match number.checked_sub(FIRST_EXIT) {
+            None => self.exits.get(number as usize),
+            Some(_) => self.images.iter().find_map(|image| image.exit(number)),
         }
     }
 }

@@ -6,6 +6,7 @@
 //!   `docs/design/la64-jit.md` has the whole.
 
 mod access;
+mod adopted;
 mod assist;
 mod atomic;
 mod block;
@@ -45,7 +46,7 @@ pub(super) use engine::{At, Engine, Filling, Key, Left};
 pub(super) use frame::Frame;
 pub(super) use plan::{INSTRUCTIONS_MAX, Plan};
 pub(super) use reach::Operands;
-pub(super) use record::{Record, RunOf, runs};
+pub(super) use record::runs;
 pub(super) use slow::Decode;
 pub(super) use table::{lowering, mixes};
 pub(super) use trace::{ByAddress, Kind, Paths, Stretch, head};

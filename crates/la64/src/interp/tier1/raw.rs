@@ -7,9 +7,9 @@
 
 use super::super::raw::Alone;
 use super::super::{Cpu, Exit};
+use super::adopted::Slows;
 use super::control::Floats;
 use super::frame::exit;
-use super::slow::Slows;
 use super::{control, layout};
 use crate::jit::raw::Faults;
 use std::sync::atomic::AtomicBool;

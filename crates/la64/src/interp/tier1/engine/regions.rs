@@ -79,8 +79,9 @@ pub(in super::super::super) struct Doors {
     pub(in super::super::super) list: Vec<Door>,
     /// Sites of exits, and the number of the door.
     sites: Vec<(u32, usize)>,
-    /// Exits that were looked at.
+    /// Exits that were looked at, and images.
     looked: usize,
+    images_looked: usize,
 }
 
 impl Doors {
@@ -130,10 +131,7 @@ impl Engine {
         self.put(filling, &mut parts);
         journal.note(placed, made);
         filling.in_regions.extend(plan.list.iter().copied());
-        let door = |(&pc, inside)| {
-            let outside = self.known.find(pc).map(|known| known.start as usize);
-            Door { pc, inside, outside }
-        };
+        let door = |(&pc, inside)| Door { pc, inside, outside: self.start_of(pc) };
         let doors: Vec<Door> = plan.anchors.iter().zip(entries).map(door).collect();
         self.turn(filling, &mut Doors::of(doors.clone()), true);
         Some(doors)
@@ -182,6 +180,13 @@ impl Engine {
             doors.sites.extend(exit.site.zip(door));
         }
         doors.looked = self.exits.len();
+        let (list, sites) = (&doors.list, &mut doors.sites);
+        for image in self.images.iter().skip(doors.images_looked) {
+            for (door, Door { pc, .. }) in list.iter().enumerate() {
+                sites.extend(image.sites_to(*pc).map(|site| (site, door)));
+            }
+            doors.images_looked += 1;
+        }
         let starts: Vec<Option<usize>> = (doors.list.iter())
             .map(|door| if inside { Some(door.inside) } else { door.outside })
             .collect();

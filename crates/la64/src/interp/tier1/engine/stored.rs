@@ -3,10 +3,10 @@
 
 use super::super::super::Cpu;
 use super::super::super::raw::Alone;
+use super::super::super::record::{ExitOf, Record, add_long, get, set};
 use super::super::super::translation::{Journal, Made};
 use super::super::block::{Exit, Shape};
 use super::super::parts::Parts;
-use super::super::record::{ExitOf, Record, add_long, get, set};
 use super::super::routines;
 use super::super::slow::Slow;
 use super::{At, BLOCK_BYTES_MAX, Engine, Filling, Key};
