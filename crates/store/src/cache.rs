@@ -27,7 +27,7 @@ use crate::pages::{Look, Opening};
 
 /// Shards of the cache; far more than threads that are likely to read one store.
 const SHARDS: usize = 32;
-/// Bytes that an entry takes beside its page: the shared pointer's counts, the cache's slot, a hint.
+/// Bytes that an entry takes beside its page: the shared pointer's counts, its slot, a hint.
 const ENTRY_BYTES: u64 = 80;
 
 /// Bytes of pages in memory unless a store is told otherwise.
@@ -35,8 +35,8 @@ pub const MEMORY_BYTES: u64 = 256 << 20;
 
 type Page = Arc<[u8]>;
 
-/// Hints by address of the medium: a page's place in memory and its first bytes. There are as many as
-/// the cache may hold pages; pages far apart share one.
+/// Hints by address of the medium: a page's place in memory and its first bytes. There are as many
+/// as the cache may hold pages; pages far apart share one.
 struct Hints(Box<[[AtomicU64; 2]]>);
 
 impl Hints {

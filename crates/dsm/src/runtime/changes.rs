@@ -1,10 +1,10 @@
 //! Waiting for a change of what a lock guards, for free to those who change it while none waits.
 //!
 //! The standard library's condition variable makes a system call whenever it is notified, and
-//! nearly every message changes something that nobody sleeps for.
+//! nearly every message changes something that no thread sleeps for.
 //!
 //! Invariant: who waits is counted before it lets go of the lock, and who notifies holds that lock,
-//! so it sees whoever waits for a change of its. Checked by
+//! so it sees each thread that waits for its change. Checked by
 //! `a_change_wakes_every_thread_that_waits_for_it`.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
