@@ -130,6 +130,25 @@ fn refusal(mut image: Vec<u8>, at: u64, bytes: &[u8]) -> String {
     check(&graph, &mut Hooks::none()).unwrap_err().to_string()
 }
 
+#[test]
+fn sections_that_overlap_are_refused() {
+    for kind in 0..32 {
+        let image = image(kind);
+        let header = Header::decode(&image[..4096], image.len() as u64).unwrap();
+        let has_bytes: Vec<_> = header.sections.iter().filter(|s| s.extent.bytes > 0).collect();
+        for pair in has_bytes.windows(2) {
+            let [before, own] = [&pair[0].extent, &pair[1].extent];
+            let place = [own.offset.to_le_bytes(), own.bytes.to_le_bytes()].concat();
+            let at = image[..4096].windows(16).position(|bytes| bytes == place).unwrap();
+            let mut forged = image.clone();
+            forged[at..at + 8].copy_from_slice(&before.offset.to_le_bytes());
+            reseal(&mut forged);
+            let e = use_all(forged).unwrap_err().to_string();
+            assert!(e.contains("overlaps"), "kind {kind}, {:?}: {e}", pair[1].kind);
+        }
+    }
+}
+
 /// Forgeries that keep every checksum and count right, each found by its own rule.
 #[test]
 fn swapped_neighbours_and_missing_counterparts_are_found() {
