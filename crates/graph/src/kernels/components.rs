@@ -230,8 +230,8 @@ impl Components<'_> {
                 self.linked.fetch_add(work.linked.get(), Relaxed);
                 Ok(())
             })?;
-            let is_flat = self.linked.load(Relaxed) == 0;
-            if !is_flat && !mutant!("graph_components_taken_before_compression") {
+            let may_skip = mutant!("graph_components_taken_before_compression");
+            if self.linked.load(Relaxed) > 0 && !may_skip {
                 self.compress::<SHARED>(me)?;
             }
         }

@@ -15,13 +15,13 @@ use super::operation::{Entry, illegal_operand};
 use super::{Cpu, Cursor, Exit, Handler, Slot};
 use crate::float::{Double, Env, Rounding};
 
-const CF: u32 = 1;
-const PF: u32 = 1 << 2;
-const AF: u32 = 1 << 4;
-const ZF: u32 = 1 << 6;
-const SF: u32 = 1 << 7;
-const OF: u32 = 1 << 11;
-const ALL: u32 = CF | PF | AF | ZF | SF | OF;
+pub(super) const CF: u32 = 1;
+pub(super) const PF: u32 = 1 << 2;
+pub(super) const AF: u32 = 1 << 4;
+pub(super) const ZF: u32 = 1 << 6;
+pub(super) const SF: u32 = 1 << 7;
+pub(super) const OF: u32 = 1 << 11;
+pub(super) const ALL: u32 = CF | PF | AF | ZF | SF | OF;
 
 const fn flag(on: bool, bit: u32) -> u32 {
     if on { bit } else { 0 }

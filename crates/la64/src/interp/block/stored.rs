@@ -13,7 +13,6 @@ use super::super::image::Image;
 use super::super::record::{Record, RunOf};
 use super::super::stored::{KINDS, Number, Store};
 use super::super::tier1;
-use super::super::translation::Journal;
 use super::super::{Cpu, Fetch};
 use super::{PAGE_WORDS, Run, announced};
 use crate::isa::{self, Group};
@@ -34,6 +33,12 @@ const _: () = assert!(KINDS == tier1::Floats::COUNT, "an image for each kind of 
 fn number(origin: Origin, plain: bool, kind: usize) -> Option<(usize, Number)> {
     let offset = u32::try_from(origin.offset).ok().filter(|at| at.is_multiple_of(4))?;
     Some((origin.file, Number { kind, key: offset | u32::from(plain) }))
+}
+
+/// Notes the pages of instructions that code is made of.
+fn note_pages(filling: &mut Filling, from: u64, end: u64) {
+    let pages = (from..end).step_by(PAGE as usize).chain([end - 4]);
+    pages.for_each(|page| filling.note_text(page));
 }
 
 impl<F: Fetch> Run<'_, F> {
@@ -87,7 +92,9 @@ impl<F: Fetch> Run<'_, F> {
         let image = store.image(file, own).filter(|image| image.find(number.key).is_some())?;
         let is_wanted = self.generation.number <= GENERATIONS_MAX && base.is_multiple_of(PAGE);
         let place = (is_wanted && self.image_is_in_memory(&image, filling, cpu, base))
-            .then(|| engine.adopt(&mut filling.tier1[own], (&image, base), cpu, self.journal()))
+            .then(|| {
+                engine.adopt(&mut filling.tier1[own], (&image, base), cpu, &mut self.own.journal)
+            })
             .flatten();
         filling.tier1[own].note_image((file, base), place);
         if place.is_some() {
@@ -96,10 +103,6 @@ impl<F: Fetch> Run<'_, F> {
             self.note_groups(groups);
         }
         place
-    }
-
-    fn journal(&mut self) -> &mut Journal {
-        &mut self.own.journal
     }
 
     /// Instructions of these extensions were decoded.
@@ -124,9 +127,8 @@ impl<F: Fetch> Run<'_, F> {
         image.texts().all(|text| {
             let pc = base.wrapping_add(text.offset.into());
             let end = pc.saturating_add(text.words.len() as u64);
-            let pages = (pc..end).step_by(PAGE as usize).chain([end - 4]);
             if !mutant!("la64_image_pages_unnoted") {
-                pages.for_each(|page| filling.note_text(page));
+                note_pages(filling, pc, end);
             }
             if !inside.contains(&pc) {
                 let text = self.fetch.text(pc).filter(|text| !text.written);
@@ -154,8 +156,7 @@ impl<F: Fetch> Run<'_, F> {
         record.runs().all(|run| {
             let pc = start.wrapping_add(run.from);
             let end = pc.saturating_add(4 * u64::from(run.count));
-            let pages = (pc..end).step_by(4 * PAGE_WORDS as usize).chain([end - 4]);
-            pages.for_each(|page| filling.note_text(page));
+            note_pages(filling, pc, end);
             let Some(text) = self.fetch.text(pc).filter(|text| !text.written) else { return false };
             let same = |pc| {
                 let word = words.next();

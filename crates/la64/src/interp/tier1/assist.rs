@@ -7,6 +7,7 @@
 //! - On tier 0 are shifts by register, and of bytes and halfwords, where the host leaves carries
 //!   undefined; rotations; Arm's flags, the x87 stack.
 
+use super::super::lbt;
 use super::block::{Block, Decoded, Lowering, plain};
 use super::integer::put_condition;
 use super::layout;
@@ -17,13 +18,13 @@ use crate::jit::emit::{
 use crate::jit::flags::{ADC, SBB};
 use littoral_base::mutant;
 
-const CARRY: i32 = 1;
-const PARITY: i32 = 1 << 2;
-const ADJUST: i32 = 1 << 4;
-const ZERO: i32 = 1 << 6;
-const SIGN: i32 = 1 << 7;
-const OVERFLOW: i32 = 1 << 11;
-const ALL: i32 = CARRY | PARITY | ADJUST | ZERO | SIGN | OVERFLOW;
+const CARRY: i32 = lbt::CF as i32;
+const PARITY: i32 = lbt::PF as i32;
+const ADJUST: i32 = lbt::AF as i32;
+const ZERO: i32 = lbt::ZF as i32;
+const SIGN: i32 = lbt::SF as i32;
+const OVERFLOW: i32 = lbt::OF as i32;
+const ALL: i32 = lbt::ALL as i32;
 
 /// The flags `which` become the host's, those of `kept` stay, and others are cleared.
 fn take(b: &mut Block<'_>, which: i32, kept: i32) {
