@@ -22,9 +22,10 @@ use littoral_fabric::{Fabric, Liveness, order};
 
 const RANKS: u16 = 2;
 const LOCK: LockId = LockId(0);
-/// Bytes of a line of the windows, and how many of its words locks use.
+/// Bytes of a line of the windows, and how many of its words locks use: a lock's own and the names
+/// of its waiters.
 const LINE: usize = 64;
-const USED: usize = 2;
+const USED: usize = 1 + RANKS as usize;
 
 /// A rank's handle of the windows, and the words that sections protect.
 struct Modelled {
