@@ -55,26 +55,34 @@ fn start_value(i: usize, j: usize) -> f64 {
 /// Neighbours that are moved together.
 const TOGETHER: usize = 4;
 
-/// The new points of neighbours, from those above, below, to the left, at their place and to the
-/// right.
+/// The new points of neighbours, from those of their own row, which has one more on either side,
+/// and those above and below. The own row is loaded once: the point to the right of one is the one
+/// to the left of the next but one.
 #[inline(always)]
-fn points<const N: usize>(from: [&[Cell<f64>; N]; 5]) -> [f64; N] {
-    let [up, down, left, here, right] = from.map(Cell::get_all);
+fn points<const N: usize, const WITH_SIDES: usize>(
+    own: &[Cell<f64>; WITH_SIDES],
+    above: &[Cell<f64>; N],
+    below: &[Cell<f64>; N],
+) -> [f64; N] {
+    const { assert!(WITH_SIDES == N + 2) };
+    let own = Cell::get_all(own);
+    let [above, below] = [above, below].map(Cell::get_all);
     std::array::from_fn(|i| {
-        let around = (left[i] + right[i]) + (up[i] + down[i]);
-        0.2 * here[i] + 0.2 * around
+        let around = (own[i] + own[i + 2]) + (above[i] + below[i]);
+        0.2 * own[i + 1] + 0.2 * around
     })
 }
 
-/// Changes points, `N` at a time, as far as there are so many; `from` as of [`points`].
+/// Changes points, `N` at a time, as far as there are so many; rows as of [`points`].
 #[inline(always)]
-fn change<const N: usize>(from: [&[Cell<f64>]; 5], out: &[CellMut<f64>]) {
-    let [up, down, left, here, right] = from.map(|row| row.as_chunks::<N>().0);
-    let beside = up.iter().zip(down);
-    let within = left.iter().zip(here).zip(right);
-    let out = out.as_chunks::<N>().0;
-    for ((out, (up, down)), ((left, here), right)) in out.iter().zip(beside).zip(within) {
-        CellMut::set_all(out, points([up, down, left, here, right]));
+fn change<const N: usize, const WITH_SIDES: usize>(
+    [above, own, below]: [&[Cell<f64>]; 3],
+    out: &[CellMut<f64>],
+) {
+    let own = own.array_windows::<WITH_SIDES>().step_by(N);
+    let beside = above.as_chunks::<N>().0.iter().zip(below.as_chunks::<N>().0);
+    for ((out, own), (above, below)) in out.as_chunks::<N>().0.iter().zip(own).zip(beside) {
+        CellMut::set_all(out, points(own, above, below));
     }
 }
 
@@ -83,12 +91,10 @@ fn sweep(before: &[Cell<f64>], after: &[CellMut<f64>], width: usize) {
     let inner = width - 2;
     let rest = inner / TOGETHER * TOGETHER;
     for (r, out) in after.chunks_exact(width).enumerate() {
-        // The places of row and column that are added to a point's.
-        let from = [(0, 1), (2, 1), (1, 0), (1, 1), (1, 2)];
-        let from = from.map(|(row, column)| &before[(r + row) * width + column..][..inner]);
-        let out = &out[1..width - 1];
-        change::<TOGETHER>(from, out);
-        change::<1>(from.map(|row| &row[rest..]), &out[rest..]);
+        let [above, own, below] = [0, 1, 2].map(|n| &before[(r + n) * width..][..width]);
+        let (above, below, out) = (&above[1..][..inner], &below[1..][..inner], &out[1..][..inner]);
+        change::<TOGETHER, { TOGETHER + 2 }>([above, own, below], out);
+        change::<1, 3>([&above[rest..], &own[rest..], &below[rest..]], &out[rest..]);
     }
 }
 
