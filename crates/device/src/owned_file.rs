@@ -72,12 +72,18 @@ fn owners(locks: &str, inode: u64) -> impl Iterator<Item = u32> {
 /// Whether a process has ended, be it unnoticed by its parent. Numbers of other namespaces, which
 /// read as zero, do not count.
 fn is_gone(process: u32) -> bool {
-    if process == 0 {
-        return false;
-    }
-    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+    process != 0 && says_gone(std::fs::read_to_string(format!("/proc/{process}/stat")))
+}
+
+/// [`is_gone`], by what came of reading the process's `stat`.
+fn says_gone(stat: std::io::Result<String>) -> bool {
+    match stat {
         Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
-        Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+        // SRCH where its parent took note of its end between the opening of `stat` and the reading.
+        Err(e) => {
+            e.kind() == std::io::ErrorKind::NotFound
+                || e.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+        }
     }
 }
 
@@ -224,5 +230,15 @@ mod tests {
         assert_eq!(owners(list, 42).collect::<Vec<_>>(), [8, 10]);
         assert_eq!(owners(list, 1).count(), 0);
         assert!(!is_gone(std::process::id()) && !is_gone(0) && !is_gone(1));
+    }
+
+    #[test]
+    fn a_process_that_ends_while_it_is_asked_for_is_gone() {
+        let read = |stat: &str| says_gone(Ok(stat.to_owned()));
+        assert!(read("7 (a) Z 1 7") && read("7 (a) R (b) X 1 7"));
+        assert!(!read("7 (a) Z) R 1 7") && !read("7 (Z) S 1 7") && !read(""));
+        let failed = |e: Errno| says_gone(Err(e.into()));
+        assert!(failed(Errno::NOENT) && failed(Errno::SRCH));
+        assert!(!failed(Errno::ACCESS) && !failed(Errno::MFILE));
     }
 }
