@@ -7,7 +7,9 @@
 //!   has begun its program. Checked by
 //!   `the_lock_ends_with_its_owner_and_not_with_the_last_descriptor`.
 //! - A lock whose owner was killed while it started another process is not refused to the next one:
-//!   it is waited for until that child has begun its program, or has ended. Checked by
+//!   it is waited for until that child has begun its program, or has ended. In a namespace of
+//!   processes, as containers have, that holds only until the owner's parent has taken note of its
+//!   end: then the system lists the lock there no more, and it is refused. Checked by
 //!   `a_lock_that_a_dead_owner_left_to_its_child_is_waited_for`.
 //! - A forked child that drops its copy leaves the lock to the process that took it. Checked by
 //!   `a_child_that_drops_its_copy_leaves_the_lock_to_its_parent`.
@@ -208,6 +210,13 @@ mod tests {
         let again = file.reopen().unwrap();
         let taken = flock(&again, FlockOperation::NonBlockingLockExclusive);
         assert_eq!(taken, Err(Errno::WOULDBLOCK), "the child has it");
+        // The first namespace's number is the same on every Linux.
+        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        if namespace != std::path::Path::new("pid:[4026531836]") {
+            let why = "a container's system does not list a lock whose owner is gone";
+            let _ = writeln!(std::io::stderr(), "SKIPPED, not passed: {why}");
+            return;
+        }
         assert!(is_left_behind(&again));
         let mut tell = tell.take().unwrap();
         std::thread::scope(|scope| {
