@@ -363,6 +363,10 @@ impl<D: ReadDevice> Ring<D> {
 
     #[inline(never)]
     fn idle(&self, before: Progress, polls: u64) -> Result<()> {
+        if polls == 0 {
+            // The run begins without a context: none waits for a slot.
+            return Ok(());
+        }
         bump(&self.core.counters.idle_sweeps_count, 1);
         let all_starved = self.progress().starved - before.starved == polls;
         if all_starved && !self.core.has_abandoned() {

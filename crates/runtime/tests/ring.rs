@@ -294,6 +294,29 @@ fn read_growing(ring: &Ring<Dram>, follow: impl Fn(u64) -> Range<u64>) -> (u64, 
 }
 
 #[test]
+fn a_run_may_begin_without_a_context() {
+    let ring = ring(4, 4);
+    let begun = Cell::new(0);
+    ring.run_at_most(0, async |_| {
+        begun.set(begun.get() + 1);
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    assert_eq!(begun.get(), 0, "no context was to run");
+    let (left, sum) = (Cell::new(10u64), Cell::new(0));
+    ring.run_on_demand(0, || left.get(), async |cx| {
+        while left.get() > 0 {
+            let i = left.replace(left.get() - 1);
+            let bytes = cx.read(i * 8, 8).await?;
+            sum.set(sum.get() + word(&bytes));
+        }
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    assert_eq!((left.get(), sum.get()), (0, 55));
+}
+
+#[test]
 fn contexts_begin_while_items_wait_and_end_while_none_do() {
     let ring = ring(32, 32);
     // One item that becomes 900: the one context that there is must not read them one by one.

@@ -36,7 +36,8 @@ pub const MEMORY_BYTES: u64 = 256 << 20;
 type Page = Arc<[u8]>;
 
 /// Hints by address of the medium: a page's place in memory and its first bytes. There are as many
-/// as the cache may hold pages; pages far apart share one.
+/// as the cache may hold pages, or as the medium has blocks where those are fewer; pages far apart
+/// share one.
 struct Hints(Box<[[AtomicU64; 2]]>);
 
 impl Hints {
@@ -96,8 +97,9 @@ pub(crate) struct PageCache {
 }
 
 impl PageCache {
-    /// A cache of `bytes` for pages of `page_bytes`.
-    pub(crate) fn new(bytes: u64, page_bytes: usize) -> PageCache {
+    /// A cache of `bytes` for pages of `page_bytes`, of which the medium has `blocks`. `bytes` may
+    /// be more than there is memory: a page takes some when it is put in.
+    pub(crate) fn new(bytes: u64, page_bytes: usize, blocks: u64) -> PageCache {
         let room = (bytes / (page_bytes as u64 + ENTRY_BYTES)) as usize;
         let options = OptionsBuilder::new()
             .shards(SHARDS)
@@ -107,7 +109,7 @@ impl PageCache {
         let options = options.expect("invariant: both capacities are given");
         let lifecycle = DefaultLifecycle::default();
         let pages = Cache::with_options(options, Bytes, FxBuildHasher, lifecycle);
-        PageCache { pages, hints: Hints::new(room) }
+        PageCache { pages, hints: Hints::new(room.min(blocks as usize)) }
     }
 
     #[inline]
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_cache_stays_within_its_limit_and_keeps_what_is_used() {
-        let cache = PageCache::new(64 << 10, 512);
+        let cache = PageCache::new(64 << 10, 512, 1 << 20);
         let page = |n: u64| -> Page { vec![n as u8; 512].into() };
         for n in 0..10_000 {
             cache.insert(n, page(n));
@@ -167,8 +169,16 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_far_above_the_medium_takes_no_memory() {
+        let cache = PageCache::new(1 << 50, 512, 1000);
+        assert_eq!(cache.hints.0.len(), 1024);
+        cache.insert(999, vec![1; 512].into());
+        assert!(cache.get(999).is_some());
+    }
+
+    #[test]
     fn a_hint_of_another_page_or_of_an_old_one_changes_no_answer() {
-        let cache = PageCache::new(256 << 10, 512);
+        let cache = PageCache::new(256 << 10, 512, 1 << 20);
         let page = |n: u64| -> Page { vec![n as u8; 512].into() };
         let apart = cache.hints.0.len() as u64;
         let looked = std::cell::Cell::new(None);

@@ -18,7 +18,8 @@ impl<D: ZonedDevice> Store<D> {
         let block = self.block_bytes() as u64;
         let in_redo = self.redo_zone().capacity_blocks / 2;
         let changed = self.dirty_in_memory().min(in_redo) * block;
-        self.cache = PageCache::new(bytes.saturating_sub(changed), block as usize);
+        let blocks = u64::from(self.device.limits().zones) * self.space.zone_blocks();
+        self.cache = PageCache::new(bytes.saturating_sub(changed), block as usize, blocks);
     }
 
     /// Bytes of pages in memory now: cached ones and changed ones.

@@ -147,7 +147,7 @@ impl<D: ZonedDevice> Store<D> {
             sequence: 0,
             space: plan.space,
             dirty: BTreeMap::new(),
-            cache: PageCache::new(0, block_bytes),
+            cache: PageCache::new(0, block_bytes, 0),
             memory: 0,
             root: Root::default(),
             synced_root: Root::default(),

@@ -209,7 +209,8 @@ impl Components<'_> {
     /// Links the vertices that are not in the giant component along whole lists.
     ///
     /// Labels are compressed after each direction: whom the first one has joined to the giant
-    /// component shows only then, and in what order its links were made shows no more.
+    /// component shows only then, and in what order its links were made shows no more. The giant
+    /// component then has the label of the smallest id that was joined to it.
     fn rest<const SHARED: bool, E: Edges>(&self, me: Member<'_>, edges: &E) -> Stepped {
         for &direction in self.graph.header().directions() {
             self.take(me, Pick::Outside)?;
@@ -233,6 +234,12 @@ impl Components<'_> {
             let may_skip = mutant!("graph_components_taken_before_compression");
             if self.linked.load(Relaxed) > 0 && !may_skip {
                 self.compress::<SHARED>(me)?;
+                me.lead(|| {
+                    let root = self.root(self.giant.load(Relaxed));
+                    if !mutant!("graph_giant_keeps_its_first_label") {
+                        self.giant.store(root, Relaxed);
+                    }
+                })?;
             }
         }
         Ok(())
