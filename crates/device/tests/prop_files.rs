@@ -100,7 +100,7 @@ fn uring_here() -> bool {
         Ok(()) => true,
         Err(why) => {
             // Not `eprintln`, which the test harness keeps to itself when a test passes.
-            let _ = writeln!(std::io::stderr(), "SKIPPED, not passed: {why}");
+            let _ = writeln!(std::io::stderr(), "NOT RUN: prop_files: {why}");
             false
         }
     }
