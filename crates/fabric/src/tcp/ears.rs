@@ -212,8 +212,11 @@ impl Ears {
         let _ = rustix::io::read(&self.call, &mut [0; 8]);
     }
 
-    /// Hears of room in the connection to node `n` from now on, or no longer.
-    pub(super) fn hear_of_room(&self, n: usize, peer: &Peer, wanted: bool) {
+    /// Hears of room in the connection to node `n` for as long as something waits for it. Two
+    /// threads do so in turn, so that what is heard of is what the last of them has seen.
+    pub(super) fn hear_of_room(&self, n: usize, peer: &Peer) {
+        let queue = locked(&peer.outgoing);
+        let wanted = !queue.is_empty() && peer.broken.get().is_none();
         if self.for_room[n].swap(wanted, Ordering::AcqRel) != wanted {
             let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
             // A connection that is gone is deaf to room, and heard as gone.
@@ -394,13 +397,15 @@ mod tests {
     }
 
     #[test]
-    fn room_is_heard_of_while_it_is_asked_for_and_a_dead_connection_no_more() {
+    fn room_is_heard_of_while_bytes_wait_and_a_dead_connection_no_more() {
         let (peers, ears, other, _bell, rung) = ears();
         let peer = peers[1].as_ref().unwrap();
-        ears.hear_of_room(1, peer, true);
+        locked(&peer.outgoing).push_back(7);
+        ears.hear_of_room(1, peer);
         let room = [Heard { node: 1, has_room: true, has_more: false }];
         assert_eq!(ears.listen(&rung, LONG, false), room);
-        ears.hear_of_room(1, peer, false);
+        locked(&peer.outgoing).clear();
+        ears.hear_of_room(1, peer);
         assert_eq!(ears.listen(&rung, Duration::ZERO, false), []);
         drop(other);
         assert!(ears.listen(&rung, LONG, false)[0].has_more, "its end");
