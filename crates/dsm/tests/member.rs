@@ -216,6 +216,41 @@ fn letters_to_a_rank_that_waits_never_wait() {
     }
 }
 
+/// Rank 1 holds the lock for as long as the job lasts; a thread of rank 0 waits for it.
+#[test]
+fn a_thread_that_waits_learns_that_another_has_ended_the_job() {
+    for over in [Over::Tcp, Over::Hostile] {
+        let taken = AtomicUsize::new(0);
+        run_members(
+            over,
+            2,
+            |_| {},
+            |member| {
+                if member.rank() == 1 {
+                    member.lock(1).unwrap();
+                    taken.store(1, Ordering::SeqCst);
+                    let told = member.receive(0, 0).unwrap_err().to_string();
+                    return assert!(told.contains("enough"), "{over:?}: {told}");
+                }
+                while taken.load(Ordering::SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                let before = member.counts().messages;
+                std::thread::scope(|s| {
+                    let waits = s.spawn(|| member.lock(1).unwrap_err().to_string());
+                    // Its request is on its way to rank 1, which manages the lock.
+                    while member.counts().messages == before {
+                        std::thread::yield_now();
+                    }
+                    member.abandon("enough");
+                    let told = waits.join().unwrap();
+                    assert!(told.contains("enough"), "{over:?}: {told}");
+                });
+            },
+        );
+    }
+}
+
 #[test]
 fn allocations_of_nothing_and_of_too_much_are_refused() {
     run_members(

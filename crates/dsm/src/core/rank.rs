@@ -205,6 +205,8 @@ pub struct Rank<F = PlainFrames> {
     in_place: bool,
     /// Which home pages no other rank has a copy of; `None` when that is not kept.
     unshared: Option<Vec<bool>>,
+    /// Which pages were copied is not known since the last barrier: others may have allocated more.
+    names_lost: bool,
     /// Written copies whose differences the flush or eviction under way has not sent yet.
     unsent: VecDeque<PageId>,
     /// Acknowledgements of differences of evicted pages that have not come.
@@ -266,6 +268,7 @@ impl<F: Frames> Rank<F> {
             generation: 0,
             in_place: false,
             unshared: None,
+            names_lost: false,
             unsent: VecDeque::new(),
             owed: 0,
             cache: None,
@@ -298,7 +301,7 @@ impl<F: Frames> Rank<F> {
             let at_home = self.home(PageId(page)) == self.me && !self.in_place;
             self.access.push(if at_home { Access::Shared } else { Access::Invalid });
             if let Some(unshared) = &mut self.unshared {
-                unshared.push(at_home);
+                unshared.push(at_home && !self.names_lost);
             }
             if at_home {
                 self.frames.allow(PageId(page), Permission::Read);

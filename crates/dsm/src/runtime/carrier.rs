@@ -3,9 +3,11 @@
 //! A fabric that threads may share is used as it is ([`Shared`]); one that they may not is used
 //! under a lock and polled ([`Exclusive`]). A job of one rank needs none ([`Solo`]).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_fabric::{Fabric, Liveness};
 
@@ -140,6 +142,9 @@ const ATTENTIVE_TURNS: u32 = 16;
 /// A fabric of one thread, under a lock; waiting polls it and naps in between.
 pub struct Exclusive<F> {
     fabric: Mutex<F>,
+    /// The thread that attends is to look whether its wait has ended: another one may have taken
+    /// the message that it waits for.
+    is_called: AtomicBool,
     me: NodeId,
     ranks: u16,
     post_bytes_max: usize,
@@ -150,7 +155,8 @@ impl<F: Fabric> Exclusive<F> {
     pub fn new(fabric: F) -> Self {
         let (me, ranks) = (fabric.me(), fabric.nodes());
         let post_bytes_max = fabric.post_bytes_max();
-        Exclusive { fabric: Mutex::new(fabric), me, ranks, post_bytes_max }
+        let is_called = AtomicBool::new(false);
+        Exclusive { fabric: Mutex::new(fabric), is_called, me, ranks, post_bytes_max }
     }
 
     fn locked(&self) -> MutexGuard<'_, F> {
@@ -192,17 +198,21 @@ impl<F: Fabric + Send> Carrier for Exclusive<F> {
     fn attend(&self, _begins: bool) -> bool {
         true
     }
+    fn call(&self) {
+        self.is_called.store(!mutant!("dsm_call_of_a_pool_unheard"), Ordering::Release);
+    }
     fn receive_attending(&self, timeout: Duration) -> Result<Option<(NodeId, Vec<u8>)>> {
-        let until = Instant::now() + timeout.min(ATTENTIVE);
+        let begun = Instant::now();
         for turn in 1u32.. {
             let found = self.locked().receive(Duration::ZERO).map_err(broken)?;
-            if found.is_some() || Instant::now() >= until {
-                return match found {
-                    None if timeout > ATTENTIVE => self.receive(timeout - ATTENTIVE),
-                    found => Ok(found),
-                };
+            let is_called = self.is_called.swap(false, Ordering::AcqRel);
+            let waited = begun.elapsed();
+            if found.is_some() || is_called || waited >= timeout {
+                return Ok(found);
             }
-            if turn.is_multiple_of(ATTENTIVE_TURNS) {
+            if waited >= ATTENTIVE {
+                std::thread::sleep(NAP);
+            } else if turn.is_multiple_of(ATTENTIVE_TURNS) {
                 std::thread::yield_now();
             }
         }
@@ -245,5 +255,28 @@ impl Carrier for Solo {
     }
     fn liveness(&self, _rank: NodeId) -> Liveness {
         Liveness::Alive
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use littoral_fabric::hostile::HostilePool;
+    use littoral_fabric::pool::{PoolFabric, PoolLayout};
+
+    /// As when the server has taken the message that ends the operation.
+    #[test]
+    fn a_call_ends_the_wait_of_the_thread_that_attends_a_pool() {
+        const FOR_EVER: Duration = Duration::from_secs(1 << 20);
+        let layout = PoolLayout::new(2, 64);
+        let pool = HostilePool::new(layout.pool_bytes(), 1, 1000);
+        let carrier = Exclusive::new(PoolFabric::new(pool.view(0), layout, NodeId(0)).unwrap());
+        assert!(carrier.attend(true));
+        for _ in 0..2 {
+            carrier.call();
+            assert_eq!(carrier.receive_attending(FOR_EVER).unwrap(), None);
+        }
+        carrier.attend(false);
     }
 }

@@ -50,6 +50,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use littoral_base::error::Place;
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_device::memory::LINE_BYTES;
 use littoral_fabric::process::Identity;
@@ -733,6 +734,10 @@ impl Common {
         };
         engine.broadcast(&*self.carrier, &Body::Abort { why });
         engine.drain(&*self.carrier);
+        // Another thread of the program may wait for its operation.
+        if !mutant!("dsm_waits_outlast_the_job") {
+            self.end_wait(&mut engine);
+        }
     }
 
     /// Ends the process: where the program computes, or faults, there is no caller to tell.

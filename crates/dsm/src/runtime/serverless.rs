@@ -50,6 +50,8 @@ use crate::memory::Segment;
 const LOOKS: u32 = 500;
 /// How long it sleeps: who has the latch may be off its processor, or have guards not shown.
 const NAP: Duration = Duration::from_micros(50);
+/// Pages copied at once: their bytes are in memory twice until they are taken in.
+const COPIED_MAX: u32 = 256;
 
 /// A rank's side; see the module's page.
 pub(super) struct Serverless {
@@ -291,15 +293,7 @@ impl<'c> Errand<'c> {
         home: NodeId,
         first: PageId,
     ) -> Result<MutexGuard<'c, Engine>> {
-        let mut run = PageRun::from(first);
-        while let Some((to, Message::GetPage { page, .. })) = self.queue.front()
-            && *to == home
-            && u64::from(page.0) == run.end()
-            && let Some(longer) = PageRun::new(first, run.count() + 1)
-        {
-            run = longer;
-            self.queue.pop_front();
-        }
+        let run = run_at_front(&mut self.queue, home, first);
         for (page, bytes) in run.pages().zip(self.way.pages.copy(home, run)) {
             self.answer(&mut engine, home, Message::Page { page, bytes })?;
         }
@@ -367,7 +361,44 @@ impl<'c> Errand<'c> {
     }
 }
 
+/// The run from `first` on whose pages are copied at once; the requests for the others are taken
+/// from the front of the queue.
+fn run_at_front(queue: &mut VecDeque<Envelope>, home: NodeId, first: PageId) -> PageRun {
+    let mut run = PageRun::from(first);
+    while (run.count() < COPIED_MAX || mutant!("dsm_copied_run_unbounded"))
+        && let Some((to, Message::GetPage { page, .. })) = queue.front()
+        && *to == home
+        && u64::from(page.0) == run.end()
+        && let Some(longer) = PageRun::new(first, run.count() + 1)
+    {
+        run = longer;
+        queue.pop_front();
+    }
+    run
+}
+
 #[cold]
 fn unsynchronised() -> Error {
     Error::new(Kind::Protocol, "the protocol wants sent what no rank without a server takes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_home_are_copied_together_and_not_without_limit() {
+        let ask = |to, page| (NodeId(to), Message::GetPage { page: PageId(page), phase: 0 });
+        let mut queue: VecDeque<Envelope> = (1..2 * COPIED_MAX).map(|n| ask(1, n)).collect();
+        queue.extend([ask(2, 2 * COPIED_MAX), ask(2, 9)]);
+        let mut runs = Vec::new();
+        queue.push_front(ask(1, 0));
+        while let Some((home, Message::GetPage { page, .. })) = queue.pop_front() {
+            let run = run_at_front(&mut queue, home, page);
+            runs.push((home.0, run.first().0, run.count()));
+        }
+        let halves = [(1, 0, COPIED_MAX), (1, COPIED_MAX, COPIED_MAX)];
+        assert_eq!(runs[..2], halves);
+        assert_eq!(runs[2..], [(2, 2 * COPIED_MAX, 1), (2, 9, 1)]);
+    }
 }

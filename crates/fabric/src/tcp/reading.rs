@@ -21,9 +21,7 @@ impl Shared {
     /// sockets now take. `attends`: the thread is the one that what comes is to wake.
     pub(super) fn poll(&self, alive: &[usize], timeout: Duration, attends: bool) -> Vec<usize> {
         for &n in alive {
-            let Some(peer) = &self.peers[n] else { continue };
-            let is_idle = locked(&peer.outgoing).is_empty() || peer.broken.get().is_some();
-            self.ears.hear_of_room(n, peer, !is_idle);
+            self.peers[n].iter().for_each(|peer| self.ears.hear_of_room(n, peer));
         }
         let mut ready = Vec::new();
         for Heard { node, has_room, has_more } in self.ears.listen(&self.rung, timeout, attends) {

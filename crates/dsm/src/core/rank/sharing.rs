@@ -102,8 +102,10 @@ impl<F: Frames> Rank<F> {
         })
     }
 
-    /// As `copied`, of every page at home here.
+    /// As `copied`, of every page at home here, and of those that are allocated before the next
+    /// barrier: another rank may have allocated and copied them already.
     pub fn all_copied(&mut self) {
+        self.names_lost = !mutant!("dsm_full_ring_forgets_new_pages");
         for page in (0..self.shape.pages).map(PageId) {
             if self.home(page) == self.me {
                 self.note_copied(page);
@@ -138,6 +140,8 @@ impl<F: Frames> Rank<F> {
     /// A barrier has made every other rank drop what it had of these home pages.
     pub(super) fn take_back(&mut self) {
         let published = std::mem::take(&mut self.published);
+        // All ranks have allocated the same when they come to a barrier.
+        self.names_lost = false;
         let Some(unshared) = &mut self.unshared else { return };
         published.iter().for_each(|page| unshared[page.0 as usize] = true);
     }
@@ -166,5 +170,37 @@ impl<F: Frames> Rank<F> {
         }
         self.frames.apply(page, diff);
         self.frames.write_back(page.into());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::core::message::Message;
+    use crate::core::rank::Shape;
+
+    /// Another rank may allocate and copy page 1 before its home has allocated it. Page 0 is
+    /// written unnoticed, and may be written still when the names are lost.
+    #[test]
+    fn pages_allocated_after_names_were_lost_are_noticed_until_a_barrier() {
+        const HOME: NodeId = NodeId(0);
+        let (page_bytes, locks, log_capacity) = (8, 1, 1);
+        let shape = Shape { ranks: 2, pages: 0, page_bytes, locks, log_capacity, predict: false };
+        let mut home = Rank::new(HOME, shape);
+        home.keep_unshared_home();
+        for generation in 0..3 {
+            let is_lost = generation == 1;
+            if is_lost {
+                home.all_copied();
+            }
+            let page = home.extend(1, 1, HOME);
+            assert!(home.write(page).unwrap().done);
+            let both = PageRun::new(PageId(0), 2).unwrap();
+            let pages = if is_lost { vec![both] } else { Vec::new() };
+            let arrival = (HOME, Message::Arrive { generation, pages });
+            assert_eq!(home.barrier().unwrap().send, [arrival], "barrier {generation}");
+            home.receive(HOME, Message::Depart { generation, notices: Vec::new() }).unwrap();
+        }
     }
 }
