@@ -7,7 +7,7 @@ use guest::{A0, A1, A2, A3, A4, A7, Asm, S0, T0, T1, T2, count, la64, write_prog
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// A folder with a program and one for the cache.
@@ -215,6 +215,19 @@ fn a_cache_that_cannot_be_written_is_one_line() {
     let output = place.run();
     assert_eq!(output.status.code(), Some(40));
     assert!(fs::read_dir(place.cache()).expect("a folder").count() == 1, "nothing is left");
+}
+
+/// The kernel ends a process that writes a longer file than it may.
+#[test]
+fn a_limit_on_the_length_of_files_ends_no_program() {
+    let place = Place::new(&summing(2));
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0 && exec \"$@\"", "sh"]).arg(la64().get_program());
+    command.arg("run").arg("--cache").arg(place.cache()).arg(place.0.path().join("program"));
+    let output = command.output().expect("sh runs");
+    assert_eq!(output.status.code(), Some(40), "{}", text(&output));
+    assert!(text(&output).contains("cannot write to the cache folder"), "{}", text(&output));
+    assert!(place.files().is_empty());
 }
 
 #[test]

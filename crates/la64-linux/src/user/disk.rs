@@ -168,6 +168,10 @@ impl Disk {
 
     /// Gives a file new bytes, all at once.
     fn replace(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+        let fits = bytes.len() as u64 <= raw::file_len_max();
+        if !fits && !mutant!("la64_cache_over_the_limit") {
+            return Err(std::io::Error::from_raw_os_error(libc::EFBIG));
+        }
         self.make_room(bytes.len() as u64)?;
         let own = self.folder.join(format!(".{}-{}", std::process::id(), raw::gettid()));
         let options = OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
