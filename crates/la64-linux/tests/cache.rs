@@ -8,6 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// A folder with a program and one for the cache.
@@ -243,6 +244,45 @@ fn two_processes_at_once_leave_a_file_that_is_taken() {
     }
     assert!(read(&place.run()) > 0);
     assert_eq!(place.files().len(), 1);
+}
+
+/// A process of another container, which shares the folder and has the same id, is writing.
+#[test]
+fn a_file_that_another_process_writes_is_left_alone() {
+    let place = Place::new(&summing(2));
+    fs::create_dir(place.cache()).expect("folder");
+    fs::set_permissions(place.cache(), Permissions::from_mode(0o700)).expect("mode");
+    let mut command = Command::new("sh");
+    let script = "cd \"$1\" && echo half >.$$-$$ && cp .$$-$$ .$$-$$.la64code && \
+                  shift && exec \"$@\"";
+    command.args(["-c", script, "sh"]).arg(place.cache()).arg(la64().get_program());
+    command.arg("run").arg("--cache").arg(place.cache()).arg(place.0.path().join("program"));
+    let output = command.output().expect("sh runs");
+    assert_eq!(output.status.code(), Some(40), "{}", text(&output));
+    let is_half = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| bytes == b"half\n");
+    assert_eq!(place.files().iter().filter(|path| is_half(path)).count(), 2);
+    assert_eq!(place.files().len(), 3, "the program's own code is there");
+}
+
+/// The oldest files go, those that killed processes left among them.
+#[test]
+fn a_full_folder_loses_its_oldest_files() {
+    let place = Place::new(&summing(2));
+    place.run();
+    let (day, now) = (Duration::from_secs(86_400), SystemTime::now());
+    let files: [(&str, u32); 4] =
+        [("old.la64code", 3), (".left.la64code", 2), ("new.la64code", 1), ("other", 9)];
+    for (name, days) in files {
+        let file = fs::File::create(place.cache().join(name)).expect("a file");
+        // Without blocks on the disk.
+        file.set_len(500 << 20).expect("a length");
+        file.set_modified(now - days * day).expect("a time");
+    }
+    place.put(&read_only(&summing(3)));
+    assert_eq!(place.run().status.code(), Some(60));
+    let is_there = files.map(|(name, _)| place.cache().join(name).exists());
+    assert_eq!(is_there, [false, true, true, true]);
+    assert_eq!(place.files().len(), 5, "both programs' code is there");
 }
 
 #[test]
