@@ -120,8 +120,8 @@ fn hot() -> Asm {
     asm
 }
 
-/// Images are adopted by every tier that translates, by arenas that are mapped twice, and not by
-/// those that they would fill; whatever is used, a program does the same.
+/// Images are adopted by every tier that translates, by arenas that are mapped twice and by small
+/// ones; whatever is used, a program does the same.
 #[test]
 fn what_code_is_used_changes_nothing() {
     let place = Place::new(&hot());
