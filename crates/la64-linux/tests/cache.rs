@@ -7,7 +7,8 @@ use guest::{A0, A1, A2, A3, A4, A7, Asm, S0, T0, T1, T2, count, la64, write_prog
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// A folder with a program and one for the cache.
@@ -119,8 +120,8 @@ fn hot() -> Asm {
     asm
 }
 
-/// Images are adopted by every tier that translates, by arenas that are mapped twice, and not by
-/// those that they would fill; whatever is used, a program does the same.
+/// Images are adopted by every tier that translates, by arenas that are mapped twice and by small
+/// ones; whatever is used, a program does the same.
 #[test]
 fn what_code_is_used_changes_nothing() {
     let place = Place::new(&hot());
@@ -217,6 +218,19 @@ fn a_cache_that_cannot_be_written_is_one_line() {
     assert!(fs::read_dir(place.cache()).expect("a folder").count() == 1, "nothing is left");
 }
 
+/// The kernel ends a process that writes a longer file than it may.
+#[test]
+fn a_limit_on_the_length_of_files_ends_no_program() {
+    let place = Place::new(&summing(2));
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0 && exec \"$@\"", "sh"]).arg(la64().get_program());
+    command.arg("run").arg("--cache").arg(place.cache()).arg(place.0.path().join("program"));
+    let output = command.output().expect("sh runs");
+    assert_eq!(output.status.code(), Some(40), "{}", text(&output));
+    assert!(text(&output).contains("cannot write to the cache folder"), "{}", text(&output));
+    assert!(place.files().is_empty());
+}
+
 #[test]
 fn two_processes_at_once_leave_a_file_that_is_taken() {
     let place = Place::new(&summing(2));
@@ -230,6 +244,45 @@ fn two_processes_at_once_leave_a_file_that_is_taken() {
     }
     assert!(read(&place.run()) > 0);
     assert_eq!(place.files().len(), 1);
+}
+
+/// A process of another container, which shares the folder and has the same id, is writing.
+#[test]
+fn a_file_that_another_process_writes_is_left_alone() {
+    let place = Place::new(&summing(2));
+    fs::create_dir(place.cache()).expect("folder");
+    fs::set_permissions(place.cache(), Permissions::from_mode(0o700)).expect("mode");
+    let mut command = Command::new("sh");
+    let script = "cd \"$1\" && echo half >.$$-$$ && cp .$$-$$ .$$-$$.la64code && \
+                  shift && exec \"$@\"";
+    command.args(["-c", script, "sh"]).arg(place.cache()).arg(la64().get_program());
+    command.arg("run").arg("--cache").arg(place.cache()).arg(place.0.path().join("program"));
+    let output = command.output().expect("sh runs");
+    assert_eq!(output.status.code(), Some(40), "{}", text(&output));
+    let is_half = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| bytes == b"half\n");
+    assert_eq!(place.files().iter().filter(|path| is_half(path)).count(), 2);
+    assert_eq!(place.files().len(), 3, "the program's own code is there");
+}
+
+/// The oldest files go, those that killed processes left among them.
+#[test]
+fn a_full_folder_loses_its_oldest_files() {
+    let place = Place::new(&summing(2));
+    place.run();
+    let (day, now) = (Duration::from_secs(86_400), SystemTime::now());
+    let files: [(&str, u32); 4] =
+        [("old.la64code", 3), (".left.la64code", 2), ("new.la64code", 1), ("other", 9)];
+    for (name, days) in files {
+        let file = fs::File::create(place.cache().join(name)).expect("a file");
+        // Without blocks on the disk.
+        file.set_len(500 << 20).expect("a length");
+        file.set_modified(now - days * day).expect("a time");
+    }
+    place.put(&read_only(&summing(3)));
+    assert_eq!(place.run().status.code(), Some(60));
+    let is_there = files.map(|(name, _)| place.cache().join(name).exists());
+    assert_eq!(is_there, [false, true, true, true]);
+    assert_eq!(place.files().len(), 5, "both programs' code is there");
 }
 
 #[test]

@@ -138,6 +138,41 @@ fn code_that_was_kept_does_elsewhere_what_the_interpreter_does() {
     }
 }
 
+/// How great the address of an instruction is holds only where the code was made: code that moves
+/// checks an access at such an address and another register.
+#[test]
+fn an_address_that_moves_bounds_no_access() {
+    const SLACK: u64 = 6 << 30;
+    let lines: &[(&str, &[i64])] = &[
+        ("ld.d", &[12, 20, 0]),
+        ("pcaddi", &[13, 1]),
+        ("ldx.d", &[14, 13, 20]),
+        ("break", &[0]),
+    ];
+    let words = lines.iter().map(|(name, operands)| word(name, operands).expect(name));
+    let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+    let core = |tier: Tier, start: u64| {
+        let mut core = Bare::between(tier, LEN, SLACK).expect("memory");
+        core.write(start + OFFSET, &bytes).expect("inside");
+        core.may_write_code(false);
+        core
+    };
+    let mut first = core(Tier::Blocks, HOME);
+    let maker = first.maker().expect("a translator");
+    let (kept, _) = store(maker, None);
+    first.keep_code(&kept, 0, HOME);
+    assert_eq!(run(&mut first, HOME, DATA), Trap::Break(0));
+    let (kept, refused) = store(maker, Some(kept.file(0, None)));
+    assert_eq!(refused, None);
+    // The sum is in the memory behind the bytes that refuse accesses.
+    let wild = LEN + SLACK + 0x1000 - (ELSEWHERE + OFFSET + 8);
+    let mut cores = [Tier::Interpreter, Tier::Blocks].map(|tier| core(tier, ELSEWHERE));
+    cores[1].keep_code(&kept, 0, ELSEWHERE);
+    let traps = cores.each_mut().map(|core| run(core, ELSEWHERE, wild));
+    assert_eq!(traps[0], traps[1]);
+    assert!(cores[1].blocks_read() > 0, "the code was adopted");
+}
+
 /// Words of the blocks below from the beginning of their program.
 const FIRST: u64 = 0;
 const DECOY: u64 = 2;

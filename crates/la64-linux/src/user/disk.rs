@@ -18,7 +18,8 @@ use littoral_base::mutant;
 use littoral_la64::interp::{Identity, Maker, Refused, Store};
 use littoral_la64::memory::Window;
 use std::fs::{DirBuilder, Metadata, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{Read as _, Write as _};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -168,15 +169,14 @@ impl Disk {
 
     /// Gives a file new bytes, all at once.
     fn replace(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+        let fits = bytes.len() as u64 <= raw::file_len_max();
+        if !fits && !mutant!("la64_cache_over_the_limit") {
+            return Err(std::io::Error::from_raw_os_error(libc::EFBIG));
+        }
         self.make_room(bytes.len() as u64)?;
-        let own = self.folder.join(format!(".{}-{}", std::process::id(), raw::gettid()));
-        let options = OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
-        let open = || options.open(&own);
-        let mut file = open().or_else(|e| match e.kind() {
-            // Left behind by a process that was killed.
-            ErrorKind::AlreadyExists => std::fs::remove_file(&own).and_then(|()| open()),
-            _ => Err(e),
-        })?;
+        let own = self.folder.join(draft_name());
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&own)?;
         let written = file.write_all(bytes).and_then(|()| std::fs::rename(&own, path));
         if written.is_err() {
             let _ = std::fs::remove_file(&own);
@@ -207,6 +207,13 @@ impl Disk {
         }
         Ok(())
     }
+}
+
+/// A name for a file that is being written, which counts as one of the folder if its process is
+/// killed. It is random: processes of two containers may have the same id and the same folder.
+fn draft_name() -> String {
+    let number = RandomState::new().hash_one((std::process::id(), raw::gettid()));
+    format!(".{number:016x}{SUFFIX}")
 }
 
 /// Whose code a text is.

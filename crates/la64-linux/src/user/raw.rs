@@ -557,6 +557,15 @@ pub(super) fn stack_len() -> Option<u64> {
     (failed || limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
+/// The greatest length of a file that this process may write; the kernel ends a process that writes
+/// more.
+pub(super) fn file_len_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes a local.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } != 0;
+    if failed { u64::MAX } else { limit.rlim_cur }
+}
+
 /// Bytes of a page of the host.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn page_len() -> u64 {

@@ -446,6 +446,8 @@ fn fork(thread: &mut Thread, birth: Birth) -> i64 {
     };
     let pid = while_still(&process, || {
         let _quiet = process.debugger.as_ref().map(|debugger| debugger.quiet());
+        // Before the space, which threads lock that compare a record with memory.
+        let _kept = process.disk.as_ref().map(|disk| disk.store.hold());
         let _observers = (
             process.profile.as_ref().map(Profile::hold),
             process.perf_map.as_ref().map(PerfMap::hold),

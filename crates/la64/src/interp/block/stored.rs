@@ -211,7 +211,9 @@ impl<F: Fetch> Run<'_, F> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::record::{Lists, WORDS};
     use super::super::super::stored::{Identity, Maker};
+    use super::super::super::translation::Journal;
     use super::super::super::{CodeCache, Features, Limits, Text, Tier, Trap};
     use super::super::{Cache, instruction};
     use super::*;
@@ -309,6 +311,32 @@ mod tests {
             drop(held);
             code.clear();
         }
+    }
+
+    /// What is left of an arena stays for blocks that are translated, half of it at least.
+    #[test]
+    fn an_image_takes_half_of_what_is_left_at_most() {
+        let (_memory, cpu, _, maker) = prepared();
+        let limits = Limits { code_len: Limits::CODE_LEN_MIN, ..Limits::default() };
+        let code = CodeCache::new(Tier::Blocks, limits);
+        let held = code.held();
+        let engine = held.value().engine(&cpu, limits, instruction).expect("a translator");
+        let kind = engine.floats() as usize;
+        let image = |len: usize| {
+            let mut lists = Lists::default();
+            lists.run(RunOf { from: 0, count: 1 });
+            lists.extend(WORDS, [0]);
+            let made = store(maker, None);
+            made.keep((0, Number { kind, key: 0 }), lists.write(HOME, 0, &vec![0xcc; len]));
+            store(maker, Some(made.file(0, None))).image(0, kind).expect("an image")
+        };
+        let (long, short) = (image(80 << 10), image(36 << 10));
+        let mut filling = held.value().fill();
+        let filling = &mut filling.tier1[kind];
+        let places = [&long, &short, &short, &short].map(|image| {
+            engine.adopt(&mut *filling, (image, HOME), &cpu, &mut Journal::default())
+        });
+        assert_eq!(places, [None, Some(0), Some(1), None]);
     }
 
     /// Each number of an image, replaced by others: none is believed.

@@ -85,16 +85,24 @@ impl Block<'_> {
 
     /// 0 if general register `n` holds an address inside the window that does not move.
     fn constant_inside(&self, n: usize) -> Option<u64> {
-        // Code that has a short one stays where it is.
-        let stays = |constant: &Constant| !constant.relative || !is_long(constant.value);
-        let constant = self.constants.get(n).filter(stays)?;
-        (n != 0 && constant.value < self.shape.near).then_some(0)
+        (n != 0 && self.constant_that_stays(n)? < self.shape.near).then_some(0)
+    }
+
+    /// The constant that general register `n` holds, if it is the same wherever the code is.
+    fn constant_that_stays(&self, n: usize) -> Option<u64> {
+        let moves = |constant: &Constant| {
+            // Code that has a short one stays where it is.
+            let moves = constant.relative && is_long(constant.value);
+            moves && !mutant!("la64_moving_address_is_a_bound")
+        };
+        let constant = self.constants.get(n).filter(|constant| !moves(constant))?;
+        Some(constant.value)
     }
 
     /// The greatest magnitude of the number in general register `n`, if it is known to be small.
     pub(in super::super) fn bound(&self, n: usize) -> Option<u64> {
         let small = |magnitude: u64| (magnitude < BOUND_END).then_some(magnitude);
-        let constant = self.constant(n).map(|value| (value as i64).unsigned_abs());
+        let constant = self.constant_that_stays(n).map(|value| (value as i64).unsigned_abs());
         let word = self.is_extended(n).then_some(1 << 31);
         let bounds = [constant, self.bounds[n], word];
         let bound = bounds.into_iter().flatten().min().and_then(small);
