@@ -131,6 +131,7 @@ fn programs_that_step_trap_where_the_host_does() {
     let said = program.agrees(&[]);
     assert!(said.contains("rep movsb: 4\n 5 2 0 0 256 1 0 2 0 0\n"), "{said}");
     assert!(said.contains("blocked 5\nsteps of a forked child 3\n"), "{said}");
+    assert!(said.contains("the same call later: 0\n"), "{said}");
     for option in ["--no-lbt", "--weak=3", "--stats", "--trace"] {
         program.agrees_with(&[OsStr::new(option)], &[]);
     }

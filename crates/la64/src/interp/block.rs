@@ -129,9 +129,6 @@ struct Known {
     /// scratch register.
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     last: bool,
-    /// Of a vector: one element may raise a flag before another one traps.
-    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-    mixes: bool,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
     lowering: Option<&'static tier1::Lowering>,
     #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
@@ -522,8 +519,6 @@ fn known(id: RowId) -> Option<&'static Known> {
             control: name.contains("fcsr"),
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             last: matches!(name, "x86settm" | "x86clrtm" | "jiscr0" | "jiscr1"),
-            #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-            mixes: tier1::mixes(name),
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
             lowering: tier1::lowering(name),
             #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]

@@ -2,7 +2,7 @@
 //!
 //! - Each instruction is translated alone. Its code has no entry in the table, nothing leads to it
 //!   but this module, and it leads nowhere: ordinary code is the same whether a program steps or
-//!   not.
+//!   not. Checked by `programs_that_step_trap_where_the_host_does`.
 //! - The engine of `littoral-la64` executes it, also where the host's processor executes ordinary
 //!   code, and neither a budget nor a signal stops it: so each run executes one instruction or
 //!   raises what it raises. An instruction is a few LA64 instructions, of a string one element.
@@ -12,9 +12,9 @@
 //!   `programs_that_step_trap_where_the_host_does`.
 
 use super::{Engine, Guest};
-use crate::code::Behind;
+use crate::code::{Behind, Region};
 use crate::event::Event;
-use crate::guest::Architecture;
+use crate::guest::{Architecture, Fetch, Unfetched};
 use littoral_base::mutant;
 use littoral_la64::interp::{Cache, Cpu};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ impl<A: Architecture> Engine<A> {
         {
             return Ok(at);
         }
-        let at = self.make((cpu, guest), &mut inner, pc, A::translate_one)?;
+        let at = self.make((cpu, guest), &mut inner, pc, without_entries::<A>)?;
         inner.singles.insert(pc, at);
         Ok(at)
     }
@@ -71,4 +71,19 @@ impl<A: Architecture> Engine<A> {
         }
         if mutant!("xlate_steps_do_not_trap") { Event::OutOfBudget } else { Event::Step }
     }
+}
+
+/// As `Architecture::translate_one`, without entries: ordinary code that comes to the address later
+/// must not stop behind the instruction.
+fn without_entries<A: Architecture>(
+    architecture: &A,
+    entry: u64,
+    base: u64,
+    fetch: Fetch<'_>,
+) -> Result<Region, Unfetched> {
+    let mut region = architecture.translate_one(entry, base, fetch)?;
+    if !mutant!("xlate_single_code_has_entries") {
+        region.entries.clear();
+    }
+    Ok(region)
 }

@@ -71,6 +71,9 @@ static void told(int signal, struct info *info, struct context *context)
 	                       "r12", "r13", "r14", "r15", "memory", "cc")
 #define SET "pushfq\n\torq $0x100, (%%rsp)\n\tpopfq"
 
+/* What is called with the flag and without it. */
+__asm__(".text\ncalled:\n\tinc %rbx\n\tinc %rbx\n\tret\n");
+
 /* A handler that steps itself, and shows where it stands by a register. */
 static void steps_too(int signal, struct info *info, struct context *context)
 {
@@ -224,6 +227,17 @@ static void threads(void)
 	count = 0;
 }
 
+/* Instructions that were stepped run on as others do when the flag is clear. */
+static void later(void)
+{
+	RUN(SET, "call called");
+	show("a call that is stepped");
+	RUN("", "call called\n\tlea called(%%rip), %%rbx\n\tcall *%%rbx");
+	show("the same call later");
+	RUN(SET, "call called");
+	show("and stepped again");
+}
+
 static void changes(void)
 {
 	/* A handler sets the flag of what it interrupts, and steps itself. */
@@ -275,6 +289,6 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 	gap = (u8 *)call6(MMAP, 0, 8192, 3, 0x22, -1, 0);
 	call(MUNMAP, gap + 4096, 4096, 0);
 	*gap = 1;
-	ordinary(), strings(), events(), ends(), threads(), changes();
+	ordinary(), strings(), events(), ends(), threads(), later(), changes();
 	leave(0);
 }

@@ -229,13 +229,13 @@ pub(super) fn decoded(
     if let Some(group) = group {
         code.note(group);
     }
-    let mixes = row.is_some_and(|(_, known)| known.mixes);
-    let soft = group.is_none_or(|group| floats.leaves(group, mixes));
+    let wide = group == Some(Group::Lasx);
     let lowering = row.and_then(|(_, known)| known.lowering);
+    let mixes = lowering.is_some_and(|lowering| lowering.mixes.holds(wide));
+    let soft = group.is_none_or(|group| floats.leaves(group, mixes));
     let lowering = lowering.filter(|_| !soft || flow != Flow::Straight);
     let control = row.is_some_and(|(_, known)| known.control);
     let last = row.is_some_and(|(_, known)| known.last);
-    let wide = group == Some(Group::Lasx);
     let branches = matches!(flow, Flow::Conditional | Flow::Direct);
     let operands = row.map(|(_, known)| known.operands).unwrap_or_default();
     let decoded =

@@ -3,6 +3,8 @@
 //! - Code of a region that is taken away stays where it is: a thread inside leaves it at its next
 //!   exit. Doors without code of their own get it before a trial, so that all of a region can be
 //!   taken away. Checked by `regions_that_come_and_go_agree`.
+//! - A region with a door whose code would be compared with memory is not tried: it stays. Checked
+//!   by `a_region_over_compared_code_stays`.
 //! - One region of a generation is tried at a time by a thread. A thread that ends meanwhile leaves
 //!   the region as it is.
 
@@ -212,8 +214,18 @@ mod tests {
         NS.get()
     }
 
-    /// How a region is judged by a clock, and whether control enters it then.
-    fn judged(clock: fn(bool) -> u64) -> (Judged, bool) {
+    /// Memory of which all from this address on was writable once.
+    struct WrittenFrom(u64);
+
+    impl Fetch for WrittenFrom {
+        fn text(&self, pc: u64) -> Option<Text> {
+            let written = pc >= self.0;
+            Some(Text { end: if written { u64::MAX } else { self.0 }, written })
+        }
+    }
+
+    /// How the region of a loop at `home` is judged by a clock, and whether control enters it then.
+    fn judged(clock: fn(bool) -> u64, home: u64, fetch: &impl Fetch) -> (Judged, bool) {
         let memory = Fenced::new(1 << 18, 1 << 16).expect("memory");
         let mut cpu = Cpu::new(memory.window(), Features::ALL);
         let lines: [(&str, &[i64]); 5] = [
@@ -221,12 +233,12 @@ mod tests {
             ("andi", &[7, 6, 64]),
             ("beqz", &[7, 8]),
             ("add.d", &[8, 8, 6]),
-            ("b", &[-16]),
+            ("bnez", &[6, -16]),
         ];
         for (n, (name, operands)) in lines.iter().enumerate() {
-            cpu.window.store(HOME + 4 * n as u64, word(name, operands).expect(name)).expect("in");
+            cpu.window.store(home + 4 * n as u64, word(name, operands).expect(name)).expect("in");
         }
-        cpu.state.pc = HOME;
+        cpu.state.pc = home;
         let limits = Limits { watch: 3_000, ..Limits::default() };
         let code = Arc::new(CodeCache::new(Tier::Regions, limits));
         let mut cache = Cache::of(&code);
@@ -241,7 +253,7 @@ mod tests {
         };
         // The region is made on another thread: it comes when it comes.
         loop {
-            let trap = cache.run(&mut cpu, &Fixed, &AtomicBool::new(false), 1 << 20);
+            let trap = cache.run(&mut cpu, fetch, &AtomicBool::new(false), 1 << 20);
             assert_eq!(trap, Trap::OutOfBudget);
             let is_over = cache.own.trials.now.is_none();
             match judged(&cpu) {
@@ -253,7 +265,14 @@ mod tests {
 
     #[test]
     fn a_region_that_costs_more_is_taken_away_and_one_that_pays_stays() {
-        assert_eq!(judged(clock::<6>), (Judged::Away, false));
-        assert_eq!(judged(clock::<3>), (Judged::Stays, true));
+        assert_eq!(judged(clock::<6>, HOME, &Fixed), (Judged::Away, false));
+        assert_eq!(judged(clock::<3>, HOME, &Fixed), (Judged::Stays, true));
+    }
+
+    /// The loop's block goes on in memory that was writable, so it is compared; the loop does not.
+    #[test]
+    fn a_region_over_compared_code_stays() {
+        let written = WrittenFrom(HOME + 0x1000);
+        assert_eq!(judged(clock::<6>, HOME + 0x1000 - 20, &written), (Judged::Stays, true));
     }
 }

@@ -18,7 +18,7 @@ mod sums;
 use super::super::Inst;
 use super::super::raw::Alone;
 use super::constants::{Constant, Constants, Due, Owed};
-use super::control::Floats;
+use super::control::{Floats, Mixes};
 use super::known::{Check, Known};
 use super::layout::{self, SLACK_MIN};
 use super::pins::{Pins, STANDARD};
@@ -66,16 +66,23 @@ pub(in super::super) struct Lowering {
     pub(super) emit: Emit,
     /// For forms whose result follows from constants.
     pub(super) fold: Option<Fold>,
+    /// Whether elements of a vector raise flags beside another one that traps.
+    pub(in super::super) mixes: Mixes,
 }
 
 /// A row without folding.
 pub(super) const fn plain(name: &'static str, emit: Emit) -> Lowering {
-    Lowering { name, emit, fold: None }
+    Lowering { name, emit, fold: None, mixes: Mixes::Never }
+}
+
+/// A row of lanes of floating point.
+pub(super) const fn mixing(mixes: Mixes, name: &'static str, emit: Emit) -> Lowering {
+    Lowering { name, emit, fold: None, mixes }
 }
 
 /// A row with folding.
 pub(super) const fn folding(name: &'static str, emit: Emit, fold: Fold) -> Lowering {
-    Lowering { name, emit, fold: Some(fold) }
+    Lowering { name, emit, fold: Some(fold), mixes: Mixes::Never }
 }
 
 /// An instruction to be translated.

@@ -47,13 +47,40 @@ impl Floats {
         matches!(self, Floats::Faulting | Floats::Signalling)
     }
 
-    /// Whether an instruction of a group runs on tier 0; `mixes` says that one element may raise a
-    /// flag before another one's invalid operation faults.
+    /// Whether an instruction of a group runs on tier 0; `mixes` is what [`Mixes`] says of it.
     pub(in super::super) fn leaves(self, group: Group, mixes: bool) -> bool {
         match self {
             Floats::Faulting | Floats::Tested => false,
             Floats::Signalling => mixes,
             Floats::Trapping => !matches!(group, Group::Base | Group::Lbt),
+        }
+    }
+}
+
+/// Whether a vector instruction may raise a flag for one element before the host faults for another
+/// one's invalid operation.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Mixes {
+    /// No: it has one element, or no operation that is invalid.
+    Never,
+    /// That of 256 bits may, because each half is an instruction of the host. One of 128 bits is a
+    /// single one, which divides nothing by zero: the host looks at all elements for invalid
+    /// operations before it raises anything else.
+    Wide,
+    /// It may.
+    Always,
+}
+
+impl Mixes {
+    /// The same of an instruction that has 256 bits if it is `wide`.
+    pub(in super::super) fn holds(self, wide: bool) -> bool {
+        if mutant!("la64_lanes_raise_before_they_trap") {
+            return false;
+        }
+        match self {
+            Mixes::Never => false,
+            Mixes::Wide => wide,
+            Mixes::Always => true,
         }
     }
 }

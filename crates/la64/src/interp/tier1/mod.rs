@@ -48,6 +48,6 @@ pub(super) use plan::{INSTRUCTIONS_MAX, Plan};
 pub(super) use reach::Operands;
 pub(super) use record::runs;
 pub(super) use slow::Decode;
-pub(super) use table::{lowering, mixes};
+pub(super) use table::lowering;
 pub(super) use trace::{ByAddress, Kind, Paths, Stretch, head};
 pub(super) use trial::{Next, Trial};

@@ -5,12 +5,6 @@
 use super::block::Lowering;
 use super::{access, assist, atomic, branch, fields, float, integer, multiply, select, vector};
 
-/// Whether one element of a vector may raise a flag before another one's invalid operation faults
-/// on the host.
-pub(in super::super) fn mixes(mnemonic: &str) -> bool {
-    vector::mixes(mnemonic)
-}
-
 /// The translation of a mnemonic.
 pub(in super::super) fn lowering(mnemonic: &str) -> Option<&'static Lowering> {
     let tables = [integer::TABLE, integer::SHIFT_TABLE, multiply::TABLE, select::TABLE];

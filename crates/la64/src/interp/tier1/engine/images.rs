@@ -127,11 +127,15 @@ impl Engine {
         Some(self.make_known(filling, known))
     }
 
-    /// Where the code of an address is, known or in an image.
+    /// Where the code of an address is, known or in an image; `None` if it is compared with memory.
     pub(super) fn start_of(&self, pc: u64) -> Option<usize> {
-        let known = self.known.find(pc).map(|known| known.start);
+        let known = self.known.find(pc);
+        let is_compared = known.is_some_and(|known| known.words.is_some());
+        if is_compared && !mutant!("la64_region_over_compared_code") {
+            return None;
+        }
         let inside = || self.images.iter().find_map(|image| image.find(pc, false));
-        known.or_else(inside).map(|start| start as usize)
+        known.map(|known| known.start).or_else(inside).map(|start| start as usize)
     }
 
     /// Blocks of images.

@@ -44,7 +44,8 @@ pub(in super::super::super) struct Door {
     pub(in super::super::super) pc: u64,
     /// Where the region is entered.
     inside: usize,
-    /// The code that was there before it.
+    /// The code that was there before it. Nothing compares it with memory: the index, which leads
+    /// there without the region, would not know what to compare.
     outside: Option<usize>,
 }
 
@@ -62,7 +63,7 @@ impl Door {
         self.inside == at.start as usize
     }
 
-    /// Whether there was no code before it.
+    /// Whether there was no such code before it.
     pub(in super::super::super) fn is_alone(&self) -> bool {
         self.outside.is_none()
     }

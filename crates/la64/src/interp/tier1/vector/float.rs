@@ -5,8 +5,9 @@
 //!   Of 256 bits the upper half is made first and waits in the frame.
 //! - Comparisons raise what the scalar ones raise: the host's predicates are quiet or signalling.
 
-use super::super::block::{Block, Decoded, Lowering, plain};
+use super::super::block::{Block, Decoded, Lowering, mixing};
 use super::super::control::Floats;
+use super::super::control::Mixes::{Always, Wide};
 use super::super::layout;
 use super::{Operands, X0, X1, X2, constant, get, place, put, register, target};
 use crate::jit::emit::{Cond, Form, Xmm};
@@ -240,13 +241,14 @@ const NEGATED: (Test, fn(&mut Block<'_>, Width)) = (Test::Always, negated);
 
 macro_rules! arithmetic {
     ($(
-        $name:literal |$b:ident, $d:ident, $half:ident, $w:ident, $to:ident| $make:expr, $how:ident;
+        $name:literal $mixes:ident
+        |$b:ident, $d:ident, $half:ident, $w:ident, $to:ident| $make:expr, $how:ident;
     )*) => {
         &[$(
-            plain(concat!($name, ".s"), |b, d| {
+            mixing($mixes, concat!($name, ".s"), |b, d| {
                 checked(b, d, Single, |$b, $d, $half, $w, $to| { let _ = ($w, $to); $make }, $how)
             }),
-            plain(concat!($name, ".d"), |b, d| {
+            mixing($mixes, concat!($name, ".d"), |b, d| {
                 checked(b, d, Double, |$b, $d, $half, $w, $to| { let _ = ($w, $to); $make }, $how)
             }),
         )*]
@@ -254,31 +256,31 @@ macro_rules! arithmetic {
 }
 
 static ARITHMETIC: &[Lowering] = arithmetic! {
-    "vfadd" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_ADDPS, V_ADDPD])), PLAIN;
-    "vfsub" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_SUBPS, V_SUBPD])), PLAIN;
-    "vfmul" |b, d, h, w, to| binary(b, d, h, to, w.pick([V_MULPS, V_MULPD])), PLAIN;
-    "vfdiv" |b, d, h, w, to| divide(b, d, h, w, to), PLAIN;
-    "vfsqrt" |b, d, h, w, to| unary(b, d, h, to, w.pick([V_SQRTPS, V_SQRTPD])), PLAIN;
-    "vfmadd" |b, d, h, w, to| fused(b, d, h, w, V_FMADD231P), FUSED;
-    "vfmsub" |b, d, h, w, to| fused(b, d, h, w, V_FMSUB231P), FUSED;
-    "vfnmadd" |b, d, h, w, to| fused(b, d, h, w, V_FMADD231P), NEGATED;
-    "vfnmsub" |b, d, h, w, to| fused(b, d, h, w, V_FMSUB231P), NEGATED;
-    "vfrecip" |b, d, h, w, to| reciprocal(b, d, h, to, (w, false)), PLAIN;
-    "vfrecipe" |b, d, h, w, to| reciprocal(b, d, h, to, (w, false)), PLAIN;
-    "vfrsqrt" |b, d, h, w, to| reciprocal(b, d, h, to, (w, true)), PLAIN;
-    "vfrsqrte" |b, d, h, w, to| reciprocal(b, d, h, to, (w, true)), PLAIN;
-    "vfrint" |b, d, h, w, to| round(b, d, h, to, (w, CURRENT)), PLAIN;
-    "vfrintrne" |b, d, h, w, to| round(b, d, h, to, (w, 0)), PLAIN;
-    "vfrintrm" |b, d, h, w, to| round(b, d, h, to, (w, 1)), PLAIN;
-    "vfrintrp" |b, d, h, w, to| round(b, d, h, to, (w, 2)), PLAIN;
-    "vfrintrz" |b, d, h, w, to| round(b, d, h, to, (w, 3)), PLAIN;
+    "vfadd" Wide |b, d, h, w, to| binary(b, d, h, to, w.pick([V_ADDPS, V_ADDPD])), PLAIN;
+    "vfsub" Wide |b, d, h, w, to| binary(b, d, h, to, w.pick([V_SUBPS, V_SUBPD])), PLAIN;
+    "vfmul" Wide |b, d, h, w, to| binary(b, d, h, to, w.pick([V_MULPS, V_MULPD])), PLAIN;
+    "vfdiv" Wide |b, d, h, w, to| divide(b, d, h, w, to), PLAIN;
+    "vfsqrt" Wide |b, d, h, w, to| unary(b, d, h, to, w.pick([V_SQRTPS, V_SQRTPD])), PLAIN;
+    "vfmadd" Always |b, d, h, w, to| fused(b, d, h, w, V_FMADD231P), FUSED;
+    "vfmsub" Always |b, d, h, w, to| fused(b, d, h, w, V_FMSUB231P), FUSED;
+    "vfnmadd" Always |b, d, h, w, to| fused(b, d, h, w, V_FMADD231P), NEGATED;
+    "vfnmsub" Always |b, d, h, w, to| fused(b, d, h, w, V_FMSUB231P), NEGATED;
+    "vfrecip" Always |b, d, h, w, to| reciprocal(b, d, h, to, (w, false)), PLAIN;
+    "vfrecipe" Always |b, d, h, w, to| reciprocal(b, d, h, to, (w, false)), PLAIN;
+    "vfrsqrt" Always |b, d, h, w, to| reciprocal(b, d, h, to, (w, true)), PLAIN;
+    "vfrsqrte" Always |b, d, h, w, to| reciprocal(b, d, h, to, (w, true)), PLAIN;
+    "vfrint" Wide |b, d, h, w, to| round(b, d, h, to, (w, CURRENT)), PLAIN;
+    "vfrintrne" Wide |b, d, h, w, to| round(b, d, h, to, (w, 0)), PLAIN;
+    "vfrintrm" Wide |b, d, h, w, to| round(b, d, h, to, (w, 1)), PLAIN;
+    "vfrintrp" Wide |b, d, h, w, to| round(b, d, h, to, (w, 2)), PLAIN;
+    "vfrintrz" Wide |b, d, h, w, to| round(b, d, h, to, (w, 3)), PLAIN;
 };
 
 macro_rules! comparisons {
     ($($name:literal $predicate:literal;)*) => {
         &[$(
-            plain(concat!("vfcmp.", $name, ".s"), |b, d| compare(b, d, Single, $predicate)),
-            plain(concat!("vfcmp.", $name, ".d"), |b, d| compare(b, d, Double, $predicate)),
+            mixing(Wide, concat!("vfcmp.", $name, ".s"), |b, d| compare(b, d, Single, $predicate)),
+            mixing(Wide, concat!("vfcmp.", $name, ".d"), |b, d| compare(b, d, Double, $predicate)),
         )*]
     };
 }
@@ -309,13 +311,13 @@ static COMPARISONS: &[Lowering] = comparisons! {
 };
 
 static CONVERSIONS: &[Lowering] = &[
-    plain("vfcvtl.d.s", |b, d| {
+    mixing(Wide, "vfcvtl.d.s", |b, d| {
         checked(b, d, Double, |b, d, h, _, to| widen(b, d, h, to, false), PLAIN)
     }),
-    plain("vfcvth.d.s", |b, d| {
+    mixing(Wide, "vfcvth.d.s", |b, d| {
         checked(b, d, Double, |b, d, h, _, to| widen(b, d, h, to, true), PLAIN)
     }),
-    plain("vfcvt.s.d", |b, d| {
+    mixing(Always, "vfcvt.s.d", |b, d| {
         by_halves(b, d, |b, half, _| {
             narrow(b, d, half, V_CVTPD2PS);
             if !b.floats.faults() {
@@ -324,16 +326,22 @@ static CONVERSIONS: &[Lowering] = &[
             X0
         });
     }),
-    plain("vftint.w.s", |b, d| to_words(b, d, V_CVTPS2DQ)),
-    plain("vftintrz.w.s", |b, d| to_words(b, d, V_CVTTPS2DQ)),
-    plain("vftint.w.d", |b, d| doubles_to_words(b, d, V_CVTPD2DQ)),
-    plain("vftintrz.w.d", |b, d| doubles_to_words(b, d, V_CVTTPD2DQ)),
+    mixing(Always, "vftint.w.s", |b, d| to_words(b, d, V_CVTPS2DQ)),
+    mixing(Always, "vftintrz.w.s", |b, d| to_words(b, d, V_CVTTPS2DQ)),
+    mixing(Always, "vftint.w.d", |b, d| doubles_to_words(b, d, V_CVTPD2DQ)),
+    mixing(Always, "vftintrz.w.d", |b, d| doubles_to_words(b, d, V_CVTTPD2DQ)),
 ];
 
-static FROM_INTEGERS: &[Lowering] = super::rows_by_halves! {
-    "vffint.s.w" |b, o| from_words(b, o, V_CVTDQ2PS, false);
-    "vffintl.d.w" |b, o| from_words(b, o, V_CVTDQ2PD, false);
-    "vffinth.d.w" |b, o| from_words(b, o, V_CVTDQ2PD, true);
-};
+static FROM_INTEGERS: &[Lowering] = &[
+    mixing(Wide, "vffint.s.w", |b, d| {
+        super::by_halves(b, d, |b, o| from_words(b, o, V_CVTDQ2PS, false))
+    }),
+    mixing(Wide, "vffintl.d.w", |b, d| {
+        super::by_halves(b, d, |b, o| from_words(b, o, V_CVTDQ2PD, false))
+    }),
+    mixing(Wide, "vffinth.d.w", |b, d| {
+        super::by_halves(b, d, |b, o| from_words(b, o, V_CVTDQ2PD, true))
+    }),
+];
 
 pub(super) static TABLES: [&[Lowering]; 4] = [ARITHMETIC, COMPARISONS, CONVERSIONS, FROM_INTEGERS];

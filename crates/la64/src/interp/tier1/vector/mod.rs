@@ -17,7 +17,6 @@ use super::block::{Block, Decoded, Lowering};
 use super::layout;
 use crate::jit::emit::{Form, RAX, Rm, XOR, Xmm};
 use crate::jit::packed::{V_MOVDQA, V_MOVDQU, V_MOVDQU_TO, V_PCMPEQD, V_PINSR, V_PXOR};
-use littoral_base::mutant;
 
 const X0: Xmm = Xmm(0);
 const X1: Xmm = Xmm(1);
@@ -155,37 +154,6 @@ macro_rules! rows_by_halves {
     };
 }
 use rows_by_halves;
-
-/// Whether an instruction may raise a flag for one element before the host faults for another: the
-/// host looks at all elements of 128 bits for invalid operations before it raises anything but
-/// divisions by zero, and of 256 bits each half is an instruction of its own.
-pub(super) fn mixes(mnemonic: &str) -> bool {
-    /// Each is one instruction of the host, which divides nothing by zero.
-    const NEVER: [&str; 16] = [
-        "vfadd",
-        "vfsub",
-        "vfmul",
-        "vfdiv",
-        "vfsqrt",
-        "vfcmp",
-        "vfrint",
-        "vfrintrm",
-        "vfrintrne",
-        "vfrintrp",
-        "vfrintrz",
-        "vffint",
-        "vffintl",
-        "vffinth",
-        "vfcvtl",
-        "vfcvth",
-    ];
-    if mutant!("la64_lanes_raise_before_they_trap") {
-        return false;
-    }
-    let stem = mnemonic.split('.').next().unwrap_or(mnemonic);
-    let is_float = stem.trim_start_matches('x').starts_with("vf");
-    is_float && !NEVER.contains(&stem)
-}
 
 /// The translation of a mnemonic.
 pub(super) fn find(mnemonic: &str) -> Option<&'static Lowering> {
