@@ -143,12 +143,8 @@ fn code_that_was_kept_does_elsewhere_what_the_interpreter_does() {
 #[test]
 fn an_address_that_moves_bounds_no_access() {
     const SLACK: u64 = 6 << 30;
-    let lines: &[(&str, &[i64])] = &[
-        ("ld.d", &[12, 20, 0]),
-        ("pcaddi", &[13, 1]),
-        ("ldx.d", &[14, 13, 20]),
-        ("break", &[0]),
-    ];
+    let lines: &[(&str, &[i64])] =
+        &[("ld.d", &[12, 20, 0]), ("pcaddi", &[13, 1]), ("ldx.d", &[14, 13, 20]), ("break", &[0])];
     let words = lines.iter().map(|(name, operands)| word(name, operands).expect(name));
     let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
     let core = |tier: Tier, start: u64| {

@@ -304,14 +304,18 @@ fn a_run_may_begin_without_a_context() {
     .unwrap();
     assert_eq!(begun.get(), 0, "no context was to run");
     let (left, sum) = (Cell::new(10u64), Cell::new(0));
-    ring.run_on_demand(0, || left.get(), async |cx| {
-        while left.get() > 0 {
-            let i = left.replace(left.get() - 1);
-            let bytes = cx.read(i * 8, 8).await?;
-            sum.set(sum.get() + word(&bytes));
-        }
-        Ok::<(), Error>(())
-    })
+    ring.run_on_demand(
+        0,
+        || left.get(),
+        async |cx| {
+            while left.get() > 0 {
+                let i = left.replace(left.get() - 1);
+                let bytes = cx.read(i * 8, 8).await?;
+                sum.set(sum.get() + word(&bytes));
+            }
+            Ok::<(), Error>(())
+        },
+    )
     .unwrap();
     assert_eq!((left.get(), sum.get()), (0, 55));
 }

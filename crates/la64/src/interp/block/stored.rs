@@ -333,9 +333,8 @@ mod tests {
         let (long, short) = (image(80 << 10), image(36 << 10));
         let mut filling = held.value().fill();
         let filling = &mut filling.tier1[kind];
-        let places = [&long, &short, &short, &short].map(|image| {
-            engine.adopt(&mut *filling, (image, HOME), &cpu, &mut Journal::default())
-        });
+        let places = [&long, &short, &short, &short]
+            .map(|image| engine.adopt(&mut *filling, (image, HOME), &cpu, &mut Journal::default()));
         assert_eq!(places, [None, Some(0), Some(1), None]);
     }
 
