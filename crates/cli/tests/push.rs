@@ -195,6 +195,10 @@ fn what_fails_ends_with_its_code_and_names_the_place() {
     let (code, words) = failure(folder, &["run", "unix:nothing", "--sum", "qty"]);
     assert_eq!(code, Some(3), "{words}");
     assert!(words.contains("push serve"), "{words}");
+    // No data set under this name.
+    let (code, words) = failure(folder, &["run", "onw.set", "--sum", "qty"]);
+    assert_eq!(code, Some(3), "{words}");
+    assert!(words.contains("onw.set"), "{words}");
 }
 
 #[test]
