@@ -234,6 +234,7 @@ Exit codes:
   the program's own, or 128 and the number of the signal that ended it; before it runs:
   2    the request is wrong
   3    the environment or an input or output operation failed
+  4    the program's file is damaged or is no ELF file (la64 run)
   5    this build, platform or device does not support it";
 
 /// `command` with examples and exit codes at the end of each command's help.
