@@ -24,14 +24,14 @@ find "$src" -mindepth 2 -name '*.md' -exec sed -i -E \
     -e 's#\]\(\.\./\.\./\.\./(glossary|dependencies|decisions|style)\.md#](../\1.md#g' \
     -e 's#\]\(\.\./\.\./\.\./\.\./ARCHITECTURE\.md#](../architecture.md#g' \
     -e 's#\]\(\.\./\.\./\.\./\.\./crates/papers/targets#](../targets#g' {} +
-# From the map of the house: what is in the book is linked, the rest of the tree is named only.
+# From the map: what is in the book is linked, the rest of the tree is named only.
 sed -i -E \
     -e 's#\]\(docs/book/src/#](#g' -e 's#\]\(docs/design\)#](design/index.md)#g' \
     -e 's#\]\(docs/(glossary|dependencies|decisions|style)\.md#](\1.md#g' \
     -e 's#\[([^]]*)\]\((crates/[^)]*)\)#\1#g' "$src/architecture.md"
 
 {
-    printf -- '- [The map of the house](architecture.md)\n- [Glossary](glossary.md)\n'
+    printf -- '- [The map](architecture.md)\n- [Glossary](glossary.md)\n'
     printf -- '- [Decisions](decisions.md)\n- [Style](style.md)\n'
     printf -- '- [Dependencies](dependencies.md)\n\n# Design pages\n\n'
     for page in "$src"/design/*.md; do

@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Machine(MachineArgs),
     /// What this host offers, and what to do about what is missing
     Doctor(DoctorArgs),
-    /// LoongArch programs on this host, translated block by block or interpreted
+    /// LoongArch, MIPS64 and x86-64 programs on this host, translated or interpreted
     #[command(subcommand)]
     La64(littoral::la64_linux::command::Command),
     /// Heaps of durable transactions in a file
@@ -203,7 +203,7 @@ fn color_asked(arguments: &[OsString]) -> Color {
 #[derive(Debug, Args)]
 pub(crate) struct ShownArgs {
     /// Text for people, JSON for programs
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = None::<&'static str>)]
     pub(crate) format: Format,
 }
 

@@ -179,6 +179,7 @@ fn what_fails_ends_with_its_code_and_names_the_place() {
     std::fs::write(&path, &damaged).unwrap();
     let (code, words) = failure(folder, &["run", "own.set", "--sum", "qty"]);
     assert_eq!(code, Some(4), "{words}");
+    assert!(words.contains("own.set"), "{words}");
     // A record larger than a page: the old data set stays.
     std::fs::write(&path, &whole).unwrap();
     let expected = answer(folder, "own.set", &[]);
@@ -195,6 +196,10 @@ fn what_fails_ends_with_its_code_and_names_the_place() {
     let (code, words) = failure(folder, &["run", "unix:nothing", "--sum", "qty"]);
     assert_eq!(code, Some(3), "{words}");
     assert!(words.contains("push serve"), "{words}");
+    // No data set under this name.
+    let (code, words) = failure(folder, &["run", "onw.set", "--sum", "qty"]);
+    assert_eq!(code, Some(3), "{words}");
+    assert!(words.contains("onw.set"), "{words}");
 }
 
 #[test]

@@ -70,12 +70,13 @@ pub struct Options {
     /// Name each instruction on standard error
     #[arg(long = TRACE)]
     pub trace: bool,
-    /// What runs the program: 0 interprets, 1 translates blocks, 2 the loops it is in most besides
+    /// What runs the program: 0 interprets, 1 translates blocks, 2 translates the loops that it is
+    /// in most as regions besides
     #[arg(long = TIER, value_name = "N", default_value_t = Tier::default().number())]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
     pub tier: u8,
-    /// Instructions of a thread before tier 2 looks which loop it is in; given another number than
-    /// the default, translates that at once and not on a thread of its own
+    /// Instructions of a thread before tier 2 looks which loop it is in; with another number than
+    /// the default, it translates that loop at once and not on a thread of its own
     #[arg(long = LOOK, value_name = "N", default_value_t = LOOK_DEFAULT)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub look: u64,
@@ -124,8 +125,8 @@ pub struct Options {
     /// thread on, weak has none
     #[arg(long = MEMORY, value_name = "ORDER", default_value = "tso")]
     pub memory: Memory,
-    /// A machine without the binary translation assists: translated x86-64 programs compute their
-    /// flags by plain instructions
+    /// A machine without the binary translation assists (LBT): x86-64 programs compute their flags
+    /// by plain instructions, MIPS64 programs are refused
     #[arg(long = NO_LBT)]
     pub no_lbt: bool,
     /// Interpret, with loads and stores in an order that LoongArch allows, which SEED decides

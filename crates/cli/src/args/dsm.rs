@@ -84,6 +84,12 @@ pub(crate) struct DsmModelArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DsmRunArgs {
+    /// The program
+    #[arg(value_name = "PROG")]
+    pub(crate) program: std::ffi::OsString,
+    /// Its arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<std::ffi::OsString>,
     /// Ranks; with a machine file as many as its fabric has nodes, unless this says fewer
     #[arg(short = 'n', long, value_name = "N", required_unless_present = "machine")]
     pub(crate) ranks: Option<u16>,
@@ -131,10 +137,4 @@ pub(crate) struct DsmRunArgs {
     /// How raw accesses are noticed; the better one that works here otherwise
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) faults: Option<OneOf<Mechanism>>,
-    /// The program
-    #[arg(value_name = "PROG")]
-    pub(crate) program: std::ffi::OsString,
-    /// Its arguments
-    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) arguments: Vec<std::ffi::OsString>,
 }

@@ -1,6 +1,7 @@
 //! Examples and exit codes of each command, for `--help` and the manual pages.
 //!
-//! - Each command has an example, each example parses, and each option it names exists (tests).
+//! - Each command has an example, each example parses as a shell takes it apart, and each option
+//!   and claim it names exists (tests).
 //! - `-h` ends with the examples, `--help` and the manual pages with the exit codes too.
 
 use clap::Command;
@@ -144,7 +145,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "push run",
         &[
             (
-                "littoral push run sales.set --where price>10 --sum qty --by region",
+                "littoral push run sales.set --where 'price > 10' --sum qty --by region",
                 "sums per group",
             ),
             (
@@ -165,7 +166,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "push whatif",
         &[
-            ("littoral push whatif sales.set --where price>10 --sum qty", "links by cores"),
+            ("littoral push whatif sales.set --where 'price > 10' --sum qty", "links by cores"),
             (
                 "littoral push whatif sales.csv --sum qty --link 1G..8G --cores 1..16",
                 "a table as it is, on a grid of one's own",
@@ -196,7 +197,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "repro",
         &[
             ("littoral repro zbtree --quick", "under 100 s on two cores"),
-            ("littoral repro sdtm --only sdtm.crash", "a part"),
+            ("littoral repro sdtm --only sdtm.assure", "a part"),
             ("littoral repro flash --quick --json flash.json", "results kept as they are made"),
             ("littoral repro flash --quick --json flash.json --resume", "after an interruption"),
             ("littoral repro jiajia --quick --strict", "code 1 when one is short"),
@@ -233,6 +234,7 @@ Exit codes:
   the program's own, or 128 and the number of the signal that ended it; before it runs:
   2    the request is wrong
   3    the environment or an input or output operation failed
+  4    the program's file is damaged or is no ELF file (la64 run)
   5    this build, platform or device does not support it";
 
 /// `command` with examples and exit codes at the end of each command's help.
@@ -281,7 +283,7 @@ fn examples_of(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, command};
+    use crate::args::{Cli, Command as Verb, command};
     use clap::Parser as _;
 
     /// Paths of the commands that do something by themselves.
@@ -308,16 +310,49 @@ mod tests {
         assert!(unknown.is_none(), "there is no command {unknown:?}");
     }
 
+    /// The words of a line as a shell takes it apart: between single quotes anything is one word,
+    /// and outside of them nothing means more than itself.
+    fn shell_words(line: &str) -> Vec<&str> {
+        let mut words = Vec::new();
+        for (n, part) in line.split('\'').enumerate() {
+            if n % 2 == 1 {
+                words.push(part);
+                continue;
+            }
+            let special = ['>', '<', '|', '&', ';', '*', '?', '$', '(', ')', '"'];
+            assert!(!part.contains(special), "{line}: not quoted for a shell");
+            words.extend(part.split_whitespace());
+        }
+        words
+    }
+
     #[test]
     fn every_example_parses_as_the_command_it_stands_under() {
         for (path, examples) in all() {
             for (line, words) in examples {
-                let parsed = Cli::try_parse_from(line.split(' '));
+                let parsed = Cli::try_parse_from(shell_words(line));
                 assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
                 assert!(line.starts_with(&format!("littoral {path}")), "{line}");
                 assert!(!words.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn every_part_of_a_system_that_an_example_names_has_claims() {
+        let mut parts = 0;
+        for (_, examples) in all() {
+            for (line, _) in examples {
+                let Verb::Repro(args) = Cli::parse_from(shell_words(line)).command else {
+                    continue;
+                };
+                let Some(prefix) = args.only else { continue };
+                let claims = args.system.targets().unwrap().claims;
+                assert!(claims.iter().any(|claim| claim.id.starts_with(&prefix)), "{line}");
+                parts += 1;
+            }
+        }
+        assert!(parts > 0);
     }
 
     #[test]

@@ -47,8 +47,8 @@ pub(crate) struct ImportArgs {
     /// The graph file to write
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The most memory to use, at least 8MiB: edges are sorted in temporary files beside OUT;
-    /// without it they are sorted in memory, however many they are
+    /// The most memory to use, at least 8MiB: edges are sorted in temporary files beside OUT, by
+    /// --order degree or input; without it they are sorted in memory, however many they are
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Bytes>,
     #[command(flatten)]

@@ -55,7 +55,7 @@ fn stored(set: &GridSetArgs, profile: &str) -> Result<Stored, Failure> {
     let (machine, name) = place(set.set.as_deref(), None, &set.on)?;
     let (model, depth) = model(&machine, &name, profile)?;
     let mut host = host(machine.push(&name)?, 1);
-    let about = about(&mut host)?;
+    let about = about(&mut host, set.set.as_deref().unwrap_or(&name))?;
     let pages = fetch(host, about.pages)?;
     Ok(Stored { about, pages, model, depth })
 }

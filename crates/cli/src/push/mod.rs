@@ -88,11 +88,11 @@ fn host(device: PushDevice, depth: usize) -> Host<PushDevice> {
     Host::new(device, std::process::id(), depth)
 }
 
-/// What is known of the host's data set; one without records is refused.
-fn about(host: &mut Host<PushDevice>) -> Result<About, Failure> {
+/// What is known of the host's data set, which is in `place`; one without records is refused.
+fn about(host: &mut Host<PushDevice>, place: &str) -> Result<About, Failure> {
     let about = host.about()?;
     if about.rows == 0 {
-        let what = "the device holds no data set: make one with `littoral push load`";
+        let what = format!("{place}: no data set here; make one with `littoral push load`");
         return Err(Failure::new(Class::Environment, what));
     }
     Ok(about)

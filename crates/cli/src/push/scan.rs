@@ -70,7 +70,7 @@ pub(super) fn run(args: &PushRunArgs) -> Outcome {
     let device = machine.push_with(&name, policy(args.policy))?;
     let described = device.describe();
     let mut host = host(device, args.depth.into());
-    let about = about(&mut host)?;
+    let about = about(&mut host, set.set.as_deref().unwrap_or(&name))?;
     let (program, shown) = program(&args.scan, &about)?;
     let elf = args.function.as_deref().map(function).transpose()?;
     let program = Program { elf, ..program };

@@ -86,10 +86,8 @@ impl FromStr for Word {
     fn from_str(text: &str) -> Result<Word> {
         let found = Self::ALL.iter().find(|(name, _)| *name == text);
         found.map(|(_, word)| *word).ok_or_else(|| {
-            let names = Self::ALL.map(|(name, _)| name);
-            let hint = suggestion(text, names.into_iter());
-            let what = format!("unknown fabric `{text}`{hint}; fabrics are {}", names.join(", "));
-            Error::new(Kind::Profile, what)
+            let hint = suggestion(text, Self::ALL.map(|(name, _)| name).into_iter());
+            Error::new(Kind::Profile, format!("unknown fabric `{text}`{hint}"))
         })
     }
 }
@@ -240,5 +238,7 @@ mod tests {
         }
         let refused = "shmm".parse::<Word>().unwrap_err().to_string();
         assert!(refused.contains("did you mean `shm`?"), "{refused}");
+        let refused = "bus".parse::<Word>().unwrap_err().to_string();
+        assert_eq!(refused.matches("shm-pages").count(), 1, "{refused}");
     }
 }

@@ -224,17 +224,18 @@ impl DataSet {
     pub fn open(path: &Path) -> Result<DataSet> {
         let file = File::open(path).map_err(io("open the data set", Some(path)))?;
         let mut head = vec![0; HEAD];
-        let short = |e: std::io::Error| corrupt(&e.to_string()).at_path(path);
+        let placed = |e: Error| e.in_context(path.display()).at_path(path);
+        let short = |e: std::io::Error| placed(corrupt(&e.to_string()));
         file.read_exact_at(&mut head, 0).map_err(short)?;
-        let len = About::header_len(&head).map_err(|e| e.at_path(path))?;
+        let len = About::header_len(&head).map_err(placed)?;
         head.resize(len, 0);
         file.read_exact_at(&mut head, 0).map_err(short)?;
-        let about = About::parse(&head).map_err(|e| e.at_path(path))?;
+        let about = About::parse(&head).map_err(placed)?;
         let wanted = about.pages.checked_mul(about.page_bytes as u64);
         let wanted = wanted.and_then(|b| b.checked_add(len as u64));
         let found = file.metadata().map_err(io("look at the data set", Some(path)))?.len();
         if wanted.is_none_or(|w| found < w) {
-            return Err(corrupt("the file is shorter than its pages").at_path(path));
+            return Err(placed(corrupt("the file is shorter than its pages")));
         }
         let store = Store::File(file, len as u64);
         Ok(DataSet { about, store, path: Some(path.to_owned()), draft: None })

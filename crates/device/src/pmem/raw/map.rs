@@ -361,7 +361,8 @@ fn whole_lines(path: &Path, file: &File) -> Result<usize> {
     let len = file.metadata().map_err(|e| io("ask its length", path, e))?.len();
     let len = usize::try_from(len).expect("invariant: a file fits the address space");
     if len == 0 || len % 64 != 0 {
-        let text = format!("{}: {len} bytes is no whole number of lines", path.display());
+        let text =
+            format!("{}: {len} bytes is no whole number of lines of 64 bytes", path.display());
         return Err(Error::new(Kind::Foreign, text));
     }
     Ok(len)
