@@ -80,8 +80,9 @@ pub struct Found {
     pub clock: &'static str,
     /// What was modelled and what was real.
     pub made_of: String,
-    /// Operations a second from the first's start to the last's answer.
-    pub rate_per_s: f64,
+    /// Operations a second from the first's start to the last's answer; none where no time passed:
+    /// virtual time stands still while memory answers.
+    pub rate_per_s: Option<f64>,
     /// Latencies by kind of operation.
     pub rows: Vec<(&'static str, Latencies)>,
     /// Blocks written while measuring.
@@ -169,12 +170,13 @@ pub fn run(asked: &Asked, device: AnyZoned) -> Result<Found> {
     }
     client.answer_changes().map_err(failed)?;
     let elapsed = time.now(client.index.store_ref().device()) - client.begin;
+    let seconds = elapsed.0 as f64 / 1e12;
     let counts = client.index.store_ref().counts();
     let rows = NAMES.into_iter().zip(client.latencies.into_iter().map(Gathered::summary));
     Ok(Found {
         clock,
         made_of,
-        rate_per_s: asked.operations as f64 / (elapsed.0 as f64 / 1e12),
+        rate_per_s: (seconds > 0.0).then(|| asked.operations as f64 / seconds),
         rows: rows.filter(|(_, l)| l.count > 0).collect(),
         counts: since(counts, before),
     })
@@ -344,12 +346,19 @@ mod tests {
         // At ten milliseconds apart nothing waits for anything; a million a second cannot be
         // served, and the later an operation was meant to start the longer it waits.
         assert!(insert(&slow).p50_ns < 1e6, "{slow:?}");
-        assert!(insert(&fast).p50_ns > 1e8 && fast.rate_per_s < 1e4, "{fast:?}");
-        assert!((slow.rate_per_s / 100.0 - 1.0).abs() < 0.01, "{slow:?}");
+        let rate = |f: &Found| f.rate_per_s.unwrap();
+        assert!(insert(&fast).p50_ns > 1e8 && rate(&fast) < 1e4, "{fast:?}");
+        assert!((rate(&slow) / 100.0 - 1.0).abs() < 0.01, "{slow:?}");
         let search = slow.rows.iter().find(|(n, _)| *n == "search").unwrap().1;
         assert_eq!((search.from_memory_count, search.times), (search.count, None), "no 0 ps");
         let again = run(&asked(100.0), model()).unwrap();
         assert_eq!(again.rows, slow.rows, "virtual time replays");
+    }
+
+    #[test]
+    fn one_answer_from_memory_has_no_rate() {
+        let one = Asked { operations: 1, workload: 5, records: 10, ..asked(100.0) };
+        assert_eq!(run(&one, model()).unwrap().rate_per_s, None);
     }
 
     #[test]
