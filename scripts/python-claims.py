@@ -92,7 +92,9 @@ def tell(name, figure, target, better, what):
         verdict, shown = ("holds" if holds else "short"), f"{figure:.3f}"
     RESULTS.append(verdict)
     if SHOWN.plain:
-        return print(name, shown, what, sep="\t", flush=True)
+        # In full: rounded, a figure just beyond its target would reach it.
+        exact = "-" if figure is None else repr(float(figure))
+        return print(name, exact, what, sep="\t", flush=True)
     word = "at most" if better == "lower" else "at least"
     print(f"{name:32} {shown:>8}  {word} {target:g}  wall  {verdict:8} {what}", flush=True)
 

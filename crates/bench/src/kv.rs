@@ -80,8 +80,9 @@ pub struct Found {
     pub clock: &'static str,
     /// What was modelled and what was real.
     pub made_of: String,
-    /// Operations a second from the first's start to the last's answer.
-    pub rate_per_s: f64,
+    /// Operations a second from the first's start to the last's answer; none where no time passed:
+    /// virtual time stands still while memory answers.
+    pub rate_per_s: Option<f64>,
     /// Latencies by kind of operation.
     pub rows: Vec<(&'static str, Latencies)>,
     /// Blocks written while measuring.
@@ -89,6 +90,8 @@ pub struct Found {
 }
 
 const NAMES: [&str; 3] = ["insert", "delete", "search"];
+/// The latest intended start, 106 days: times are picoseconds in 64 bits, and answers come later.
+const START_MAX: Picos = Picos(u64::MAX / 2);
 
 /// The time that a run is measured by: the device's own where it is modelled, else the wall clock.
 struct Time {
@@ -129,11 +132,28 @@ fn failed(e: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::with_source(Kind::Environment, "bench kv", e)
 }
 
+/// The time between two intended starts.
+fn interval(asked: &Asked) -> Result<Picos> {
+    let interval = Picos((1e12 / asked.rate_per_s) as u64);
+    let last = interval.0.checked_mul(asked.operations);
+    if last.is_some_and(|last| last <= START_MAX.0) {
+        return Ok(interval);
+    }
+    let what = format!(
+        "{} operations at {} a second take more than 106 days, beyond the range of the clock; ask \
+         for fewer operations or a higher rate",
+        asked.operations, asked.rate_per_s
+    );
+    Err(Error::new(Kind::Argument, what))
+}
+
 /// Loads a store on an opened device, which must be empty, and measures it.
 ///
 /// # Errors
+/// `Kind::Argument` when the last operation is meant to start after more than 106 days;
 /// `Kind::Environment` when the device cannot serve the engine.
 pub fn run(asked: &Asked, device: AnyZoned) -> Result<Found> {
+    let interval = interval(asked)?;
     let (clock, made_of) = (device.clock().name(), device.describe());
     let time = &Time::of(&device);
     let shape = Shape::fitting(device.limits().block_bytes as usize, 8, 8).map_err(failed)?;
@@ -144,18 +164,19 @@ pub fn run(asked: &Asked, device: AnyZoned) -> Result<Found> {
     }
     index.store_mut().checkpoint().map_err(failed)?;
     let before = index.store_ref().counts();
-    let mut client = Client::new(asked, index, time);
+    let mut client = Client::new((asked, interval), index, time);
     for i in 0..asked.operations {
         client.operate(i).map_err(failed)?;
     }
     client.answer_changes().map_err(failed)?;
     let elapsed = time.now(client.index.store_ref().device()) - client.begin;
+    let seconds = elapsed.0 as f64 / 1e12;
     let counts = client.index.store_ref().counts();
     let rows = NAMES.into_iter().zip(client.latencies.into_iter().map(Gathered::summary));
     Ok(Found {
         clock,
         made_of,
-        rate_per_s: asked.operations as f64 / (elapsed.0 as f64 / 1e12),
+        rate_per_s: (seconds > 0.0).then(|| asked.operations as f64 / seconds),
         rows: rows.filter(|(_, l)| l.count > 0).collect(),
         counts: since(counts, before),
     })
@@ -212,7 +233,7 @@ impl Gathered {
 }
 
 impl<'a> Client<'a> {
-    fn new(asked: &Asked, index: Index<AnyZoned>, time: &'a Time) -> Self {
+    fn new((asked, interval): (&Asked, Picos), index: Index<AnyZoned>, time: &'a Time) -> Self {
         let [inserts, deletes, _] = MIXES[usize::from(asked.workload) - 1];
         let begin = time.now(index.store_ref().device());
         Client {
@@ -225,7 +246,7 @@ impl<'a> Client<'a> {
             records: asked.records,
             batch: asked.batch,
             begin,
-            interval: Picos((1e12 / asked.rate_per_s) as u64),
+            interval,
             waiting: Vec::new(),
             requests_before: 0,
             latencies: Default::default(),
@@ -325,12 +346,28 @@ mod tests {
         // At ten milliseconds apart nothing waits for anything; a million a second cannot be
         // served, and the later an operation was meant to start the longer it waits.
         assert!(insert(&slow).p50_ns < 1e6, "{slow:?}");
-        assert!(insert(&fast).p50_ns > 1e8 && fast.rate_per_s < 1e4, "{fast:?}");
-        assert!((slow.rate_per_s / 100.0 - 1.0).abs() < 0.01, "{slow:?}");
+        let rate = |f: &Found| f.rate_per_s.unwrap();
+        assert!(insert(&fast).p50_ns > 1e8 && rate(&fast) < 1e4, "{fast:?}");
+        assert!((rate(&slow) / 100.0 - 1.0).abs() < 0.01, "{slow:?}");
         let search = slow.rows.iter().find(|(n, _)| *n == "search").unwrap().1;
         assert_eq!((search.from_memory_count, search.times), (search.count, None), "no 0 ps");
         let again = run(&asked(100.0), model()).unwrap();
         assert_eq!(again.rows, slow.rows, "virtual time replays");
+    }
+
+    #[test]
+    fn one_answer_from_memory_has_no_rate() {
+        let one = Asked { operations: 1, workload: 5, records: 10, ..asked(100.0) };
+        assert_eq!(run(&one, model()).unwrap().rate_per_s, None);
+    }
+
+    #[test]
+    fn starts_beyond_the_range_of_the_clock_are_refused() {
+        let late = Asked { operations: 20_000, ..asked(0.001) };
+        for asked in [late, asked(0.0)] {
+            let refused = run(&asked, model()).unwrap_err();
+            assert_eq!(refused.kind(), Kind::Argument, "{refused}");
+        }
     }
 
     #[test]

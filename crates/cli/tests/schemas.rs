@@ -104,6 +104,7 @@ const COMMANDS: &[&[&str]] = &[
     &["bench", "graph", "k.lg", "--kernels", "bfs,pr", "--trials", "1"],
     &["bench", "kv", "--records", "500", "--operations", "200"],
     &["bench", "kv", "--records", "500", "--operations", "200", "--profile", "smr-disk"],
+    &["bench", "kv", "--records", "10", "--operations", "1", "--workload", "5"],
     &["push", "gen", "li.set", "--scale", "0.001", "--pages", "text"],
     &["push", "load", "weights.csv", "w.set"],
     &["push", "run", "w.set", "--where", "w > 0.6", "--sum", "w", "--by", "u"],

@@ -115,6 +115,16 @@ def test_distances_by_whole_weights_are_those_of_networkx():
         nx.single_source_dijkstra_path_length(graph, "none", backend="littoral")
 
 
+@pytest.mark.parametrize("cutoff", [0, 0.5, 1, 1.5, 3, -1, float("nan")])
+@pytest.mark.parametrize(
+    "name", ["single_source_shortest_path_length", "single_source_dijkstra_path_length"]
+)
+def test_cutoffs_of_any_kind_are_networkx_s(name, cutoff):
+    call, graph = getattr(nx, name), nx.path_graph(6)
+    ours = call(graph, 2, cutoff=cutoff, backend="littoral")
+    assert ours == call(graph, 2, cutoff=cutoff, backend="networkx")
+
+
 @pytest.mark.parametrize("weight", [0.5, -1, 2**24, "1", None, float("nan")])
 def test_weights_that_are_no_whole_numbers_are_left_to_networkx(weight):
     graph = nx.Graph()

@@ -472,6 +472,11 @@ mod tests {
             (Format::Metis, "2 1\n2\n".to_owned(), "f:2: 1 lists where 2"),
             (Format::Metis, "2 1\n2\n1\n1\n".to_owned(), "f:4: more than the 2 lists"),
             (Format::Metis, "3 2\n2\n1\n\n".to_owned(), "f:4: 2 neighbours where 4"),
+            (
+                Format::Metis,
+                "2 9223372036854775808\n\n\n".to_owned(),
+                "f:3: 0 neighbours where 18446744073709551616",
+            ),
             (Format::Metis, "3 2\n2 3\n1\n2\n".to_owned(), "f:2: vertex 1 names 3"),
             (Format::Metis, "3 1\n2\n\n1\n".to_owned(), "f:2: vertex 1 names 2"),
             (Format::Metis, "2 1 1\n2 7\n1 8\n".to_owned(), "f:2: vertex 1 names 2"),

@@ -49,11 +49,12 @@ fn launched(options: &Options, fabric: Fabric, length: Length) -> Result<Seen, S
     seen.first().copied().ok_or_else(|| "a job without ranks".to_owned())
 }
 
+/// Refuses sums that differ. One that is no finite number agrees with nothing.
 fn must_agree(ours: f64, theirs: f64) -> Result<(), String> {
-    if ((ours - theirs) / theirs).abs() > 1e-12 {
-        return Err(format!("the points sum to {ours} here and to {theirs} there"));
+    if theirs.is_finite() && (ours - theirs).abs() <= 1e-12 * theirs.abs() {
+        return Ok(());
     }
-    Ok(())
+    Err(format!("the points sum to {ours} here and to {theirs} there"))
 }
 
 /// `dsm.stencil.pool`: launched ranks on the lines of a pool, over writing back and fencing the
@@ -102,4 +103,25 @@ fn write_backs(length: Length) -> Result<Spread, String> {
         ended.try_for_each(|r: Result<Spread, String>| r.map(drop))?;
         first
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_finite_sums_agree() {
+        assert!(must_agree(1e9, 1e9).is_ok() && must_agree(-1e9, -1e9 - 1e-6).is_ok());
+        for (ours, theirs) in [
+            (1.0, 1.1),
+            (f64::NAN, 1.0),
+            (1.0, f64::NAN),
+            (f64::NAN, f64::NAN),
+            (1.0, f64::INFINITY),
+            (f64::INFINITY, f64::INFINITY),
+            (1.0, 0.0),
+        ] {
+            assert!(must_agree(ours, theirs).is_err(), "{ours} and {theirs}");
+        }
+    }
 }

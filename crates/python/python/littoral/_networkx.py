@@ -243,7 +243,8 @@ def single_source_shortest_path_length(
     levels = G.graph.levels(G.row[source])
     rows = numpy.flatnonzero(levels >= 0)
     if cutoff is not None:
-        rows = rows[levels[rows] <= cutoff]
+        # As networkx: a level is entered from one below the cutoff, and the source always belongs.
+        rows = rows[(levels[rows] == 0) | (levels[rows] - 1 < cutoff)]
     rows = rows[numpy.argsort(levels[rows], kind="stable")]
     return {G.nodes[row]: level for row, level in zip(rows.tolist(), levels[rows].tolist())}
 
@@ -259,7 +260,8 @@ def single_source_dijkstra_path_length(
     if distances[rows].max() >= EXACT_MAX:
         raise NotImplementedError(f"a distance of {EXACT_MAX} or more is not exact here")
     if cutoff is not None:
-        rows = rows[distances[rows] <= cutoff]
+        # As networkx: only what lies beyond the cutoff is left out, and never the source.
+        rows = rows[(rows == G.row[source]) | ~(distances[rows] > cutoff)]
     rows = rows[numpy.argsort(distances[rows], kind="stable")]
     found = distances[rows].astype(numpy.int64 if G.weights(weight).are_ints else numpy.float64)
     return {G.nodes[row]: distance for row, distance in zip(rows.tolist(), found.tolist())}

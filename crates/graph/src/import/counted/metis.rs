@@ -62,9 +62,10 @@ pub(super) fn read(lines: &mut Lines<'_, '_>) -> Result<Counted> {
         );
         return Err(bad(lines.path, line, what));
     }
-    if found != 2 * shape.edges {
-        let what = format!("{found} neighbours where {} are counted", 2 * shape.edges);
-        return Err(lines.bad(what));
+    // Twice the count of a damaged head may need more than 64 bits.
+    let counted = 2 * u128::from(shape.edges);
+    if u128::from(found) != counted {
+        return Err(lines.bad(format!("{found} neighbours where {counted} are counted")));
     }
     let [up, _] = named;
     let directed = lines.begin(false, shape.weighted, shape.edges)?;
