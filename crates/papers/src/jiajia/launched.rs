@@ -229,7 +229,7 @@ fn write_whole(path: &Path, text: &str) -> Result<(), String> {
 fn measure(job: &mut Job, work: Work) -> Result<Seen, String> {
     let word = job.alloc_slice::<u64>(2, Homes::At(0)).map_err(words)?;
     job.barrier().map_err(words)?;
-    let before = switches();
+    let before = switches()?;
     let mut seen = match work.operation {
         Operation::Section => sections(job, word, work)?,
         Operation::Barrier => {
@@ -255,7 +255,7 @@ fn measure(job: &mut Job, work: Work) -> Result<Seen, String> {
         }
         Operation::Written => written(job, work.batches)?,
     };
-    seen.switches = switches().saturating_sub(before);
+    seen.switches = switches()?.saturating_sub(before);
     job.barrier().map_err(words)?;
     Ok(seen)
 }
@@ -392,16 +392,27 @@ fn is_inside(window: &Range<u64>, before: u64, after: u64) -> bool {
     window.start <= before && after <= window.end
 }
 
-/// Changes of thread of every thread of this process so far, asked for or not.
-fn switches() -> u64 {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
-    let of = |thread: std::fs::DirEntry| {
-        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-        let lines = status.lines().filter(|line| line.contains("voluntary_ctxt_switches:"));
-        let count = |line: &str| line.split_whitespace().next_back()?.parse::<u64>().ok();
-        lines.filter_map(count).sum::<u64>()
+/// Changes of thread of every thread of this process so far, asked for or not; an error where the
+/// system does not count them.
+fn switches() -> Result<u64, String> {
+    let folder = "/proc/self/task";
+    let threads = std::fs::read_dir(folder).map_err(|e| format!("{folder}: {e}"))?;
+    // A thread that ends meanwhile is left out.
+    let status = |thread: std::fs::DirEntry| {
+        std::fs::read_to_string(thread.path().join("status")).unwrap_or_default()
     };
-    threads.flatten().map(of).sum()
+    threads
+        .flatten()
+        .filter_map(|thread| changes_in(&status(thread)))
+        .reduce(|a, b| a + b)
+        .ok_or_else(|| format!("{folder} tells no changes of thread"))
+}
+
+/// Changes of thread by a thread's `status`, if it tells them.
+fn changes_in(status: &str) -> Option<u64> {
+    let lines = status.lines().filter(|line| line.contains("voluntary_ctxt_switches:"));
+    let count = |line: &str| line.split_whitespace().next_back()?.parse::<u64>().ok();
+    lines.filter_map(count).reduce(|a, b| a + b)
 }
 
 /// What contended sections came to, all ranks together.
@@ -445,6 +456,13 @@ mod tests {
         let own = ["--exact", "jiajia::launched::tests::process", "--nocapture"];
         let program = std::env::current_exe().unwrap();
         Start { program, arguments: own.map(Into::into).to_vec(), scratch: scratch.to_owned() }
+    }
+
+    #[test]
+    fn changes_that_are_not_counted_are_no_figure() {
+        let counted = "Name:\ta\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t4\n";
+        assert_eq!(changes_in(counted), Some(7));
+        assert_eq!(changes_in("Name:\ta\nThreads:\t1\n"), None);
     }
 
     #[test]

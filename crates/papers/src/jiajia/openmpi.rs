@@ -139,10 +139,13 @@ impl Mpi {
         let out = String::from_utf8_lossy(&ran.stdout);
         let mut figures = out.split_whitespace().filter_map(|w| w.parse::<f64>().ok());
         match (figures.next(), figures.next()) {
-            (Some(p10_ns), Some(median_ns)) => {
+            (Some(p10_ns), Some(median_ns)) if ran.status.success() => {
                 Ok((Spread { p10_ns, median_ns }, figures.collect()))
             }
-            _ => Err(format!("mpirun: {}", String::from_utf8_lossy(&ran.stderr).trim())),
+            _ => {
+                let said = String::from_utf8_lossy(&ran.stderr);
+                Err(format!("mpirun: {}: {}", ran.status, said.trim()))
+            }
         }
     }
 }
