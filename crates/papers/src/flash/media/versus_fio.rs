@@ -276,7 +276,7 @@ fn run_fio(
 fn read_fio(json: &serde_json::Value) -> Option<Sample> {
     let job = json.get("jobs")?.get(0)?;
     let read = job.get("read")?;
-    let reads = read.get("total_ios")?.as_f64()?;
+    let reads = read.get("total_ios")?.as_f64().filter(|reads| *reads > 0.0)?;
     let runtime_ns = read.get("runtime")?.as_f64()? * 1e6;
     let cpu_percent = job.get("usr_cpu")?.as_f64()? + job.get("sys_cpu")?.as_f64()?;
     let cpu_ns_per_read = cpu_percent / 100.0 * runtime_ns / reads;
@@ -294,6 +294,8 @@ mod tests {
         let sample = read_fio(&serde_json::from_str(text).unwrap()).unwrap();
         assert_eq!((sample.cpu_ns_per_read, sample.reads_per_s), (250_000.0, 1000.0));
         assert!(read_fio(&serde_json::json!({"jobs": []})).is_none());
+        let without_reads = text.replace("2000,", "0,");
+        assert!(read_fio(&serde_json::from_str(&without_reads).unwrap()).is_none());
     }
 
     #[test]
